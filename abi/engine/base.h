@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * engine/base.h - the words every other header uses: status codes, the error sink, dtypes, options.
+ *
+ * Rules for the whole ABI. Structs start with `struct_size` (sizeof at the writer's build). Whoever
+ * reads a table copies min(its own size, the given size) into a zeroed table of its own, so tables grow
+ * only at the end and an old plugin keeps working. A function that can fail returns eng_status and takes
+ * an error sink last; on failure its out parameters are untouched and nothing is leaked. Nothing is
+ * thrown, nobody exits, writes to stderr or reads the environment. Strings are UTF-8.
+ * The last lines of a function's comment say who owns what, how long it is valid, and who may call it:
+ *   [setup]  one thread, before the first step          [plan]  one thread, while a program is built
+ *   [step]   inside a step: no allocation, no lookup, no log, no blocking     [any]  any thread
+ */
+#ifndef ENGINE_BASE_H_
+#define ENGINE_BASE_H_
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ENG_ABI_MAJOR 1
+#define ENG_ABI_MINOR 0
+/* Until the freeze an engine loads only plugins built from the very same draft. */
+#define ENG_ABI_DRAFT_ID "draft-1"
+
+typedef int32_t eng_status;
+#define ENG_OK 0
+#define ENG_INVALID 3       /* an argument or option is wrong                       */
+#define ENG_NOT_FOUND 5
+#define ENG_NO_MEMORY 8
+#define ENG_PRECONDITION 9  /* called in the wrong state                            */
+#define ENG_OUT_OF_RANGE 11
+#define ENG_UNSUPPORTED 12  /* a valid request that this implementation cannot serve */
+#define ENG_INTERNAL 13
+#define ENG_UNAVAILABLE 14
+#define ENG_DATA_LOSS 15    /* unreadable, truncated or corrupted data              */
+
+typedef uint32_t eng_id; /* value, parameter, unit, part: 0 means none */
+
+/* Element types. */
+#define ENG_F32 1
+#define ENG_F64 2
+#define ENG_BF16 3
+#define ENG_F16 4
+#define ENG_I32 5
+#define ENG_I64 6
+#define ENG_U8 7
+
+/* A caller-given sink for the text of an error. NULL is allowed wherever one is taken.
+ * `set` copies the text. Call it at most once per failing call.
+ *   Owner: caller.  Valid: during the call.  Thread: that of the call.  since 1.0 */
+typedef struct eng_error {
+  uint32_t struct_size;
+  int32_t code;
+  void *data;
+  void (*set)(struct eng_error *self, eng_status code, const char *text, uint64_t length);
+} eng_error;
+
+/* The plugin's own section of the configuration: typed, complete (defaults filled in), validated
+ * against the schema in the plugin's description, read-only. Keys are those of the schema.
+ * A missing key or another type than the schema's is ENG_NOT_FOUND or ENG_INVALID: a bug in the plugin.
+ *   Owner: host.  Valid: during the call it was passed to.  Thread: that of the call.  since 1.0 */
+typedef struct eng_options {
+  uint32_t struct_size;
+  uint32_t minor;
+  void *data;
+  eng_status (*get_bool)(const struct eng_options *, const char *key, int32_t *out, eng_error *);
+  eng_status (*get_int)(const struct eng_options *, const char *key, int64_t *out, eng_error *);
+  eng_status (*get_float)(const struct eng_options *, const char *key, double *out, eng_error *);
+  /* Valid: as long as the options. */
+  eng_status (*get_string)(const struct eng_options *, const char *key, const char **out, eng_error *);
+  /* Number of elements of a list; 0 for an absent optional list. */
+  eng_status (*get_count)(const struct eng_options *, const char *key, uint32_t *out, eng_error *);
+  eng_status (*get_float_at)(const struct eng_options *, const char *key, uint32_t index, double *out, eng_error *);
+  eng_status (*get_string_at)(const struct eng_options *, const char *key, uint32_t index, const char **out,
+                              eng_error *);
+  /* 1 if the user (or a preset) gave the key, 0 if it holds its default or has no default. */
+  int32_t (*is_set)(const struct eng_options *, const char *key);
+} eng_options;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * engine/build.h - the builder: what a plugin may do while a step is being planned.
+ *
+ * A program is made of values (integer ids) and ops between them. Nothing is computed here, no value
+ * has memory yet. Errors stick: after the first failing call every later one returns the same status
+ * and makes no value, so a chain of calls needs one check of `status` at its end.
+ */
+#ifndef ENGINE_BUILD_H_
+#define ENGINE_BUILD_H_
+
+#include "tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ENG_PARAM_NO_DECAY 1u /* weight decay does not touch it (norms, biases)             */
+#define ENG_PARAM_FP32 2u     /* stays fp32 under every precision policy                    */
+
+/* A parameter as the model declares it. `name` is its name in checkpoints, in the spelling of the
+ * model's Hugging Face files. `init_op` fills it: one of the eng.init_* ops (engine/ops.h) or an op of
+ * the plugin's own; `init` are that op's attributes.
+ *   Owner: caller; the host copies.  since 1.0 */
+typedef struct eng_param {
+  uint32_t struct_size;
+  uint32_t flags;
+  const char *name;
+  const char *init_op;
+  const eng_attr *init;
+  const int64_t *dims;
+  uint32_t n_init;
+  uint32_t ndim;
+} eng_param;
+
+struct eng_build_api;
+
+/* The builder's public head. Borrowed: dead when the call that received it returns. */
+typedef struct eng_build {
+  const struct eng_build_api *api;
+} eng_build;
+
+/* All functions: Thread: [plan], the thread of the call that received the builder. */
+typedef struct eng_build_api {
+  uint32_t struct_size;
+  uint32_t minor;
+  /* The first error so far, or ENG_OK.  since 1.0 */
+  eng_status (*status)(eng_build *, eng_error *);
+  /* Type and shape of a value.  since 1.0 */
+  eng_status (*shape)(eng_build *, eng_id value, eng_desc *out, eng_error *);
+  /* Declares a parameter; its id is good for `block`. Only inside eng_model.declare.  since 1.0 */
+  eng_status (*param)(eng_build *, const eng_param *, eng_id *out, eng_error *);
+  /* Appends a block: blocks run in the order declared, the outputs of one are the inputs of the next.
+   * Blocks with equal `tmpl` are traced once; their parameters must agree in number and shape. A
+   * parameter may be listed by several blocks (a tied head). Only inside eng_model.declare.  since 1.0 */
+  eng_status (*block)(eng_build *, const char *name, uint32_t tmpl, const eng_id *params, uint32_t n_params,
+                      eng_error *);
+  /* A part of the micro-batch: "tokens" or "labels", both (B, T) i32; a label of -100 is ignored.
+   * Only inside eng_model.trace.  since 1.0 */
+  eng_status (*batch)(eng_build *, const char *name, eng_id *out, eng_error *);
+  /* A constant table, copied; shared by all blocks of the template. `desc->dtype` is ENG_F32 or ENG_I32.
+   * Only inside eng_model.trace.  since 1.0 */
+  eng_status (*constant)(eng_build *, const eng_desc *desc, const void *data, eng_id *out, eng_error *);
+  /* Emits an op. in[k] = 0 is an absent optional input. out[k] = 0 on entry: the host makes a value and
+   * writes its id; otherwise the op writes into the given value (optimizer updates and moves).  since 1.0 */
+  eng_status (*emit)(eng_build *, const char *op, const eng_id *in, uint32_t n_in, eng_id *out, uint32_t n_out,
+                     const eng_attr *attrs, uint32_t n_attrs, eng_error *);
+} eng_build_api;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

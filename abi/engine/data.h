@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * engine/data.h - kind "eng.data/1": where tokens come from.
+ *
+ * A source is a pure function from (split, position) to one sample, so the whole state of reading is
+ * one integer per split: resuming, skipping ahead and reading in parallel need nothing else.
+ */
+#ifndef ENGINE_DATA_H_
+#define ENGINE_DATA_H_
+
+#include "base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ENG_DATA_KIND "eng.data/1"
+#define ENG_SPLIT_TRAIN 0
+#define ENG_SPLIT_VALIDATION 1
+#define ENG_IGNORE_LABEL (-100)
+
+/* What the run needs.  Owner: host.  Valid: during create.  since 1.0 */
+typedef struct eng_data_request {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t seed;
+  int64_t sequence_length; /* T: tokens per sample                                          */
+  int64_t vocabulary;      /* of the model: ids at or above it are an error                 */
+  const char *base_dir;    /* absolute; relative paths are relative to it                   */
+} eng_data_request;
+
+/* What the source holds; the host zeroes it and sets struct_size.  since 1.0 */
+typedef struct eng_data_info {
+  uint32_t struct_size;
+  uint32_t files;
+  uint64_t tokens;             /* in both splits                                            */
+  uint64_t train_samples;      /* distinct windows in one epoch                             */
+  uint64_t validation_samples; /* 0: nothing held out                                       */
+  int64_t vocabulary;          /* ids are below this                                        */
+  char content_hash[40];       /* hexadecimal, ends in NUL; equal iff the data is equal     */
+} eng_data_info;
+
+typedef struct eng_data {
+  uint32_t struct_size;
+  uint32_t minor;
+  /* Opens and indexes the data. ENG_NOT_FOUND: a path matches nothing; ENG_DATA_LOSS: unreadable;
+   * ENG_INVALID: empty, too short for one sample, or ids out of range; the text names file and place.
+   *   Owner: caller, until destroy.  Thread: [setup]  since 1.0 */
+  eng_status (*create)(const eng_options *, const eng_data_request *, void **self, eng_error *);
+  void (*destroy)(void *self);
+  eng_status (*describe)(void *self, eng_data_info *out, eng_error *);
+  /* Writes sample `position` (0, 1, ...; beyond one epoch the order is shuffled anew) as T tokens and T
+   * labels, labels[t] being the token after tokens[t] or ENG_IGNORE_LABEL. Training and validation windows
+   * never overlap. Allocates nothing.  Thread: [step], one caller at a time  since 1.0 */
+  eng_status (*read)(void *self, int32_t split, uint64_t position, int32_t *tokens, int32_t *labels, eng_error *);
+} eng_data;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

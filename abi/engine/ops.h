@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * engine/ops.h - the standard vocabulary: what each op means, for those who emit it and those who
+ * compute it.
+ *
+ * Notation: x (B, T, H) is shape; N is the product of the leading dimensions; "f" stands for the
+ * floating type of the inputs, sums are accumulated at least in f32. Optional inputs in [brackets].
+ * A builder helper returns the id of its result, 0 after an error (see eng_build_api.status).
+ */
+#ifndef ENGINE_OPS_H_
+#define ENGINE_OPS_H_
+
+#include "build.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- layers: a model emits these, the engine knows their gradients ---------------------------------- */
+
+/* y = x w^T + bias.  in: x (..., K), w (N, K), [bias (N)]; out: y (..., N). */
+#define ENG_OP_LINEAR "eng.linear/1"
+/* y[i] = table[tokens[i]].  in: tokens (B, T) i32, table (V, H); out: y (B, T, H). */
+#define ENG_OP_EMBEDDING "eng.embedding/1"
+/* s = x + residual (or x); rstd = 1/sqrt(mean(s^2) + eps); y = s * rstd * w.
+ * in: x (..., H), w (H), [residual (..., H)]; out: y (..., H), rstd (...) f32, and with a residual
+ * s (..., H). attr: eps f.  Zhang and Sennrich 2019. */
+#define ENG_OP_RMS_NORM "eng.rms_norm/1"
+/* Rotates halves: with d = D/2, y1 = x1*cos - x2*sin, y2 = x2*cos + x1*sin, x1 = x[..., :d], x2 = x[..., d:].
+ * in: x (B, T, heads*D), table (T, D) f32 = [cos(d) | sin(d)] per position; out: y as x, in place allowed.
+ * attrs: heads i, inverse i (1 rotates back).  Su et al. 2021, Hugging Face half-split order. */
+#define ENG_OP_ROPE "eng.rope/1"
+/* Causal attention: softmax(scale q k^T + mask) v, query head h reads key head h / (heads/kv_heads).
+ * in: q (B, T, heads*D), k (B, T, kv_heads*D), v (B, T, kv_heads*D);
+ * out: o (B, T, heads*D), lse (B, heads, T) f32. attrs: heads i, kv_heads i, scale f. */
+#define ENG_OP_ATTENTION "eng.attention/1"
+/* y = act(gate) * up.  in: gate (..., I), up (..., I); out: y. attr: act i (ENG_ACT_*). */
+#define ENG_OP_GATED "eng.gated/1"
+/* y = a + b. */
+#define ENG_OP_ADD "eng.add/1"
+/* loss = sum over labels != -100 of -log softmax(x w^T)[label], in token chunks: logits never whole.
+ * The kernel picks the chunk from the shapes. in: x (B, T, H), w (V, H), labels (B, T) i32; out: loss (1) f32. */
+#define ENG_OP_CROSS_ENTROPY "eng.cross_entropy/1"
+
+#define ENG_ACT_SILU 1
+#define ENG_ACT_GELU 2      /* exact, erf  */
+#define ENG_ACT_GELU_TANH 3 /* tanh form   */
+#define ENG_ACT_RELU 4
+
+/* ---- their gradients and other ops that only the engine emits --------------------------------------- */
+
+/* c = op(a) op(b) [+ acc].  in: a, b, [acc (M, N)]; out: c (M, N), in place of acc. Leading dimensions are
+ * folded into rows. attrs: ta i, tb i (1: that matrix is transposed), rows and columns after op: (M, K), (K, N). */
+#define ENG_OP_MATMUL "eng.matmul/1"
+/* Column sums.  in: x (..., N), [acc (N)]; out: y (N), in place of acc. */
+#define ENG_OP_SUM_ROWS "eng.sum_rows/1"
+/* dtable = sum of dy rows by token, in row order.  in: tokens, dy (B, T, H), [acc (V, H)]; out: dtable (V, H). */
+#define ENG_OP_EMBEDDING_GRAD "eng.embedding_grad/1"
+/* in: dy, s, w, rstd, [ds (added to dx)], [dw_acc (H)]; out: dx, dw (H), in place of ds and dw_acc. */
+#define ENG_OP_RMS_NORM_GRAD "eng.rms_norm_grad/1"
+/* in: do, q, k, v, o, lse; out: dq, dk, dv. attrs as attention. */
+#define ENG_OP_ATTENTION_GRAD "eng.attention_grad/1"
+/* in: dy, gate, up; out: dgate, dup (in place of gate, up allowed). attr: act. */
+#define ENG_OP_GATED_GRAD "eng.gated_grad/1"
+/* Forward and gradient in one pass, every token loss times scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE].
+ * in: x, w, labels, scalars, [dw_acc]; out: loss (1) (unscaled sum), dx (B, T, H), dw (V, H), in place of dw_acc. */
+#define ENG_OP_CROSS_ENTROPY_GRAD "eng.cross_entropy_grad/1"
+
+/* ---- the step's own ops. EXACT: the same bits on every device and ISA, whatever the thread count ----- */
+
+/* scalars: f32[32] on the device. */
+#define ENG_S_INV_TOKENS 0 /* 1 / labels counted in the global batch                 */
+#define ENG_S_LOSS_SCALE 1
+#define ENG_S_CLIP 2       /* what gradients are multiplied with before the update   */
+#define ENG_S_NORM 3       /* global gradient norm before clipping                   */
+#define ENG_S_OK 4         /* 1: the update counts, 0: it leaves everything as it was */
+#define ENG_S_LR 8         /* learning rate, then what eng_optimizer.scalars gave    */
+#define ENG_S_COUNT 32
+/* counters: i64[8] on the device. */
+#define ENG_C_STEP 0    /* steps begun            */
+#define ENG_C_UPDATES 1 /* updates done           */
+#define ENG_C_MICRO 2   /* micro-batch in the step */
+#define ENG_C_COUNT 8
+
+/* Starts a step: micro = 0, step += 1, scalars[INV_TOKENS] = inputs[0], LOSS_SCALE = 1.
+ * in: inputs (8) f32, counters; out: scalars, counters. */
+#define ENG_OP_BEGIN "eng.begin/1"
+/* out = rows[counters[MICRO]].  in: rows (A, ...), counters; out: row (...), any dtype. */
+#define ENG_OP_GET_ROW "eng.get_row/1"
+/* rows[counters[MICRO]] = row, then counters[MICRO] += 1.  in: row (1), rows (A), counters; out: rows, counters. */
+#define ENG_OP_PUT_ROW "eng.put_row/1"
+/* Sum of squares of each 4,096 elements: 64 strided f32 lanes (lane j takes elements j, j+64, ... in order, fma),
+ * then lanes folded in a balanced tree (j + j+32, then +16, ...).  in: x (n x 4096) f32; out: (n) f32. EXACT. */
+#define ENG_OP_SUM_SQUARES "eng.sum_squares/1"
+/* norm = sqrt(sum of partials in order, in f64); ok = norm finite; clip = max_norm > 0 && norm > max_norm ?
+ * max_norm / (norm + 1e-6) : 1; scalars[LR..] = table[counters[UPDATES]]; if ok counters[UPDATES] += 1.
+ * in: partials (n) f32, table (steps, columns) f32, scalars, counters; out: scalars, counters.
+ * attr: max_norm f. EXACT. */
+#define ENG_OP_FINISH "eng.finish/1"
+/* Loshchilov and Hutter 2019. Per element, each operation rounded to f32 once, in this order:
+ *   g = grad * scalars[CLIP]
+ *   m = fma(1 - beta1, g - m, m);  v = fma(beta2, v, (1 - beta2) * (g * g))
+ *   p = p - lr * (wd * p)          (skipped when wd = 0)
+ *   p = p - (lr * m / c1) / (sqrt(v) / c2 + eps)   with c1 = scalars[LR+1] = 1 - beta1^k, c2 = scalars[LR+2] = sqrt(1 - beta2^k)
+ * Nothing changes when scalars[OK] is 0.  in: p, grad, m, v (n) f32, scalars; out: p, m, v, in place.
+ * attrs: beta1 f, beta2 f, eps f, weight_decay f. EXACT. */
+#define ENG_OP_ADAMW "eng.adamw/1"
+/* g = fma(wd, p, grad * scalars[CLIP]); b = first update ? g : fma(momentum, b, g); p = p - lr * b (Nesterov: g + momentum * b).
+ * scalars[LR+1] is 1 on the first update, else 0.  in: p, grad, [b], scalars; out: p, [b], in place.
+ * attrs: momentum f, weight_decay f, nesterov i. EXACT. */
+#define ENG_OP_SGD "eng.sgd/1"
+
+/* ---- initialisation: element e of the parameter depends on (seed, stream, e) only. ------------------- */
+
+/* out (n) f32, elements first .. first+n of the parameter. attrs: value f, first i. */
+#define ENG_OP_INIT_CONSTANT "eng.init_constant/1"
+/* attrs: mean f, std f, seed i, stream i, first i. Philox 4x32-10 (Salmon et al. 2011), Box-Muller in f64. */
+#define ENG_OP_INIT_NORMAL "eng.init_normal/1"
+/* attrs: low f, high f, seed i, stream i, first i. */
+#define ENG_OP_INIT_UNIFORM "eng.init_uniform/1"
+
+/* ---- helpers for models ------------------------------------------------------------------------------ */
+
+static inline eng_id eng_emit1(eng_build *b, const char *op, const eng_id *in, uint32_t n_in, const eng_attr *attrs,
+                               uint32_t n_attrs) {
+  eng_id out = 0;
+  b->api->emit(b, op, in, n_in, &out, 1, attrs, n_attrs, 0);
+  return out;
+}
+
+static inline eng_id eng_linear(eng_build *b, eng_id x, eng_id w, eng_id bias_or_0) {
+  eng_id in[3];
+  in[0] = x, in[1] = w, in[2] = bias_or_0;
+  return eng_emit1(b, ENG_OP_LINEAR, in, 3, 0, 0);
+}
+
+static inline eng_id eng_embedding(eng_build *b, eng_id tokens, eng_id table) {
+  eng_id in[2];
+  in[0] = tokens, in[1] = table;
+  return eng_emit1(b, ENG_OP_EMBEDDING, in, 2, 0, 0);
+}
+
+static inline eng_id eng_rms_norm(eng_build *b, eng_id x, eng_id w, double eps) {
+  eng_id in[3], out[2] = {0, 0};
+  eng_attr attr = {"eps", 0, eps};
+  in[0] = x, in[1] = w, in[2] = 0;
+  b->api->emit(b, ENG_OP_RMS_NORM, in, 3, out, 2, &attr, 1, 0);
+  return out[0];
+}
+
+/* The residual stream and its norm in one op: *sum = x + residual, returns rms_norm(*sum). */
+static inline eng_id eng_add_rms_norm(eng_build *b, eng_id x, eng_id residual, eng_id w, double eps, eng_id *sum) {
+  eng_id in[3], out[3] = {0, 0, 0};
+  eng_attr attr = {"eps", 0, eps};
+  in[0] = x, in[1] = w, in[2] = residual;
+  b->api->emit(b, ENG_OP_RMS_NORM, in, 3, out, 3, &attr, 1, 0);
+  *sum = out[2];
+  return out[0];
+}
+
+static inline eng_id eng_rope(eng_build *b, eng_id x, eng_id table, int64_t heads) {
+  eng_id in[2];
+  eng_attr attrs[2] = {{"heads", 0, 0}, {"inverse", 0, 0}};
+  attrs[0].i = heads;
+  in[0] = x, in[1] = table;
+  return eng_emit1(b, ENG_OP_ROPE, in, 2, attrs, 2);
+}
+
+static inline eng_id eng_attention(eng_build *b, eng_id q, eng_id k, eng_id v, int64_t heads, int64_t kv_heads,
+                                   double scale) {
+  eng_id in[3], out[2] = {0, 0};
+  eng_attr attrs[3] = {{"heads", 0, 0}, {"kv_heads", 0, 0}, {"scale", 0, 0}};
+  attrs[0].i = heads, attrs[1].i = kv_heads, attrs[2].f = scale;
+  in[0] = q, in[1] = k, in[2] = v;
+  b->api->emit(b, ENG_OP_ATTENTION, in, 3, out, 2, attrs, 3, 0);
+  return out[0];
+}
+
+static inline eng_id eng_gated(eng_build *b, eng_id gate, eng_id up, int64_t act) {
+  eng_id in[2];
+  eng_attr attr = {"act", 0, 0};
+  attr.i = act;
+  in[0] = gate, in[1] = up;
+  return eng_emit1(b, ENG_OP_GATED, in, 2, &attr, 1);
+}
+
+static inline eng_id eng_add(eng_build *b, eng_id x, eng_id y) {
+  eng_id in[2];
+  in[0] = x, in[1] = y;
+  return eng_emit1(b, ENG_OP_ADD, in, 2, 0, 0);
+}
+
+static inline eng_id eng_cross_entropy(eng_build *b, eng_id x, eng_id w, eng_id labels) {
+  eng_id in[3];
+  in[0] = x, in[1] = w, in[2] = labels;
+  return eng_emit1(b, ENG_OP_CROSS_ENTROPY, in, 3, 0, 0);
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * engine/plugin.h - how a shared object becomes a plugin.
+ *
+ * A plugin is one file NAME.eng.so that exports one symbol, eng_plugin_query_1, and carries a
+ * description in TOML in the ELF section .eng_plugin, so that it can be listed without running it:
+ *
+ *   ENG_DESCRIPTION("[plugin]\n" "id = 'org.example.lion'\n" ...)
+ *   static const eng_plugin plugin = { ENG_PLUGIN_INIT, describe, start, stop, get_interface };
+ *   ENG_EXPORT const eng_plugin *eng_plugin_query_1(uint32_t host_minor) { (void)host_minor; return &plugin; }
+ *
+ * The description:
+ *   [plugin]      id (reverse DNS, or eng.*), name, version, license (SPDX), summary
+ *   [[provides]]  kind = "eng.optimizer/1", name = "lion", summary
+ *   [provides.options.KEY]  type = "bool|int|float|string|bytes|strings|floats", default, min, max, choices, help,
+ *                 required = true
+ *   [provides.presets.NAME] KEY = value ...       (models)
+ */
+#ifndef ENGINE_PLUGIN_H_
+#define ENGINE_PLUGIN_H_
+
+#include "base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ENG_LOG_DEBUG 1
+#define ENG_LOG_INFO 2
+#define ENG_LOG_WARNING 3
+#define ENG_LOG_ERROR 4
+
+/* What the engine offers a plugin.
+ *   Owner: host.  Valid: from start until stop returned.  since 1.0 */
+typedef struct eng_host {
+  uint32_t struct_size;
+  uint32_t minor;
+  void *data;
+  /* Writes one line; the host adds the plugin's name and the step. Copies the text.
+   *   Thread: [any], not [step] */
+  void (*log)(const struct eng_host *, int32_t level, const char *text, uint64_t length);
+  /* A host extension by id, or NULL. Reverse-DNS ids are free for anybody.
+   *   Owner: host.  Valid: as the host.  Thread: [setup] */
+  const void *(*get_extension)(const struct eng_host *, const char *id);
+} eng_host;
+
+/* The plugin's root table, in static storage.
+ *   Owner: plugin.  Valid: as long as the process (plugins are never unloaded).  since 1.0 */
+typedef struct eng_plugin {
+  uint32_t struct_size;
+  uint32_t abi_minor;
+  const char *draft_id;
+  /* The very text of section .eng_plugin.  Valid: for ever.  Thread: [any] */
+  const char *(*describe)(void);
+  /* Called exactly once before any get_interface.  Thread: [setup] */
+  eng_status (*start)(const eng_host *, eng_error *);
+  /* Called exactly once, after every object the plugin made was destroyed.  Thread: [setup] */
+  void (*stop)(void);
+  /* The table of `kind` (for example "eng.model/1") that the description lists under `name`; NULL if
+   * there is none.  Owner: plugin.  Valid: for ever.  Thread: [any] */
+  const void *(*get_interface)(const char *kind, const char *name);
+} eng_plugin;
+
+#define ENG_PLUGIN_INIT (uint32_t)sizeof(eng_plugin), ENG_ABI_MINOR, ENG_ABI_DRAFT_ID
+
+#if defined(__GNUC__)
+#define ENG_EXPORT __attribute__((visibility("default")))
+#define ENG_SECTION_ __attribute__((section(".eng_plugin"), used))
+#else
+#define ENG_EXPORT
+#define ENG_SECTION_
+#endif
+
+/* Puts the description into the section and defines `eng_description` for describe(). */
+#define ENG_DESCRIPTION(text) \
+  ENG_SECTION_ static const char eng_description[] = "draft = '" ENG_ABI_DRAFT_ID "'\n" text;
+
+/* The one exported symbol: pure, no side effect.  Thread: [any]  since 1.0 */
+#ifdef __cplusplus
+#define ENG_QUERY extern "C" ENG_EXPORT
+#else
+#define ENG_QUERY ENG_EXPORT
+#endif
+typedef const eng_plugin *(*eng_plugin_query_fn)(uint32_t host_minor);
+ENG_EXPORT const eng_plugin *eng_plugin_query_1(uint32_t host_minor);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

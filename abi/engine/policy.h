@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * engine/policy.h - policies that answer for one axis of a state's home.
+ *
+ * A home is where a state lives between uses: tier x partition x dtype. Each policy fills its own field
+ * and emits the ops that cross it. "eng.precision/1" owns `dtype`. A policy acts while the program is
+ * built and is inert while a step runs.
+ */
+#ifndef ENGINE_POLICY_H_
+#define ENGINE_POLICY_H_
+
+#include "build.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ENG_PRECISION_KIND "eng.precision/1"
+
+/* What a state is for. */
+#define ENG_ROLE_WEIGHT 1  /* what compute reads                                 */
+#define ENG_ROLE_MASTER 2  /* what the optimizer updates                         */
+#define ENG_ROLE_STATE 3   /* optimizer state; its dtype is the optimizer's      */
+#define ENG_ROLE_PARTIAL 4 /* this rank's fresh gradient of one micro-batch      */
+#define ENG_ROLE_GRAD 5    /* the reduced, accumulated gradient                  */
+#define ENG_ROLE_ACT 6     /* activations                                        */
+
+/* The parameters of one block that share a weight dtype, laid out flat.  since 1.0 */
+typedef struct eng_unit {
+  uint32_t struct_size;
+  eng_id id;
+  uint32_t block;
+  uint32_t flags; /* ENG_PARAM_FP32 if its parameters must stay fp32 */
+  uint64_t count; /* elements, padding included                      */
+} eng_unit;
+
+/* All a policy knows of a state at its home.  since 1.0 */
+typedef struct eng_view {
+  uint32_t struct_size;
+  int32_t dtype;
+  int32_t tier; /* 0: the device */
+  eng_id part;  /* 0: whole      */
+  uint64_t count;
+} eng_view;
+
+/* A state to be taken from one home to another that differs on this policy's axis only.  since 1.0 */
+typedef struct eng_move {
+  uint32_t struct_size;
+  int32_t role;
+  eng_id unit;
+  uint32_t piece;
+  eng_id src;
+  eng_id dst;
+  const eng_view *from;
+  const eng_view *to;
+} eng_move;
+
+typedef struct eng_axis {
+  uint32_t struct_size;
+  uint32_t minor;
+  /*   Owner: caller, until destroy.  Thread: [setup]  since 1.0 */
+  eng_status (*create)(const eng_options *, void **self, eng_error *);
+  void (*destroy)(void *self);
+  /* Fills this policy's own field of `io`; the host compares the others afterwards. `unit` is NULL for
+   * ENG_ROLE_ACT.  Thread: [plan], before any action exists  since 1.0 */
+  eng_status (*place)(void *self, const eng_unit *unit, uint32_t piece, int32_t role, eng_view *io, eng_error *);
+  /* Emits ops that write all of `dst` from `src`. Called only where two homes differ on this axis.
+   *   Thread: [plan]  since 1.0 */
+  eng_status (*move)(void *self, eng_build *, const eng_move *, eng_error *);
+} eng_axis;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Errors: what, where, what to change, and the exit code of the command.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "engine/base.h"
+
+namespace eng {
+
+// Exit codes of the `engine` command.
+enum class Exit : int {
+  done = 0,
+  bug = 1,
+  usage = 2,
+  environment = 3,
+  data = 4,
+  device_memory = 5,
+  host_memory = 6,
+  numerics = 7,
+  communication = 8,
+  checkpoint = 9,
+  disk = 10,
+  stopped = 75,
+};
+
+// `what()` is one or more lines for people; `help` says what to change.
+class Error : public std::runtime_error {
+ public:
+  Error(Exit exit, const std::string& message, std::string help = "")
+      : std::runtime_error(message), exit_(exit), help_(std::move(help)) {}
+  Exit exit() const { return exit_; }
+  const std::string& help() const { return help_; }
+
+ private:
+  Exit exit_;
+  std::string help_;
+};
+
+// An eng_error that keeps the text. Pass `sink.get()` across the ABI, then `sink.check(status, ...)`.
+class Sink {
+ public:
+  Sink();
+  Sink(const Sink&) = delete;
+  Sink& operator=(const Sink&) = delete;
+  eng_error* get() { return &error_; }
+  const std::string& text() const { return text_; }
+  // Throws Error(exit, "WHERE: TEXT") unless status is ENG_OK. `where` names plugin and function.
+  void check(eng_status status, Exit exit, const std::string& where) const;
+
+ private:
+  eng_error error_{};
+  std::string text_;
+};
+
+// Fills a caller's sink (which may be NULL) and returns the status.
+eng_status report(eng_error* sink, eng_status status, const std::string& text);
+
+}  // namespace eng
