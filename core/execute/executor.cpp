@@ -64,12 +64,14 @@ Executor::Executor(const Plan& plan, Device& device, const Kernels& kernels) : p
     bind(plan, kernels, kernels.info().parallel);
     for (size_t k = 0; k < plan.constants.size(); ++k) upload(plan.constants[k], plan.constant_data[k].data());
   } catch (...) {
-    this->~Executor();
+    release();
     throw;
   }
 }
 
-Executor::~Executor() {
+Executor::~Executor() { release(); }
+
+void Executor::release() {
   for (Program& program : programs_)
     for (auto& bound : program.segments) {
       bound->stop = true;
@@ -134,8 +136,8 @@ void Executor::bind(const Plan& plan, const Kernels& kernels, uint32_t parallel)
           const eng_desc& d = views[k]->desc;
           strides[k].resize(d.ndim, 1);
           for (uint32_t i = d.ndim; i-- > 1;) strides[k][i - 1] = strides[k][i] * d.dims[i];
-          tensors[k] = {address(*views[k]), {static_cast<DLDeviceType>(kernels.info().dl_device_type), kernels.info().dl_device_id},
-                        static_cast<int32_t>(d.ndim), dtype_to_dlpack(d.dtype), const_cast<int64_t*>(d.dims), strides[k].data(), 0};
+          DLDevice where{static_cast<DLDeviceType>(kernels.info().dl_device_type), kernels.info().dl_device_id};
+          tensors[k] = DLTensor{address(*views[k]), where, static_cast<int32_t>(d.ndim), dtype_dlpack(d.dtype), const_cast<int64_t*>(d.dims), strides[k].data(), 0};
           args[k] = &tensors[k];
         }
         Prepared& prepared = calls_[action.call];

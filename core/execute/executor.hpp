@@ -33,6 +33,7 @@ class Executor {
   struct Step;
   struct Lane;
   struct Bound;
+  void release();
   void bind(const Plan& plan, const Kernels& kernels, uint32_t parallel);
   void run_lane(const Bound& segment, size_t lane);
   void run_segment(const Bound& segment);

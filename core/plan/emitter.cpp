@@ -12,9 +12,9 @@ namespace {
 
 std::string call_key(const Op& op, const std::vector<eng_desc>& in, const std::vector<eng_desc>& out, const Attrs& attrs) {
   std::string key = op.id;
-  for (const auto& d : in) key += " " + to_string(d);
+  for (const auto& d : in) key += d.dtype ? " " + describe(d) : " -";
   key += " ->";
-  for (const auto& d : out) key += " " + to_string(d);
+  for (const auto& d : out) key += d.dtype ? " " + describe(d) : " -";
   for (const auto& a : attrs.list) key += fmt::format(" {}={}/{}", a.key, a.i, a.f);
   return key;
 }
@@ -97,8 +97,8 @@ std::vector<Id> EmittingBuilder::emit(const Op& op, std::vector<Id> in, std::vec
   for (size_t k = 0; k < made.size(); ++k) {
     if (!out[k]) {
       out[k] = add(emitter_.transient(name_, Line::activations, made[k]));
-    } else if (!equal(view(out[k]).desc, made[k])) {
-      throw Error(Exit::environment, fmt::format("{}: output {} is {}, cannot be written into {}", op.id, k, to_string(made[k]), to_string(view(out[k]).desc)));
+    } else if (!same(view(out[k]).desc, made[k])) {
+      throw Error(Exit::environment, fmt::format("{}: output {} is {}, cannot be written into {}", op.id, k, describe(made[k]), describe(view(out[k]).desc)));
     }
     outputs.push_back(view(out[k]));
   }

@@ -34,7 +34,7 @@ eng_status guarded(eng_build* b, eng_error* sink, F call) {
 void check_desc(const eng_desc& desc) {
   if (desc.ndim > ENG_MAX_DIMS) throw Error(Exit::environment, "a tensor has more than 6 dimensions");
   for (uint32_t k = 0; k < desc.ndim; ++k)
-    if (desc.dims[k] < 0 || desc.dims[k] > (int64_t{1} << 40)) throw Error(Exit::environment, "a dimension is out of range: " + to_string(desc));
+    if (desc.dims[k] < 0 || desc.dims[k] > (int64_t{1} << 40)) throw Error(Exit::environment, "a dimension is out of range: " + describe(desc));
 }
 
 eng_status get_status(eng_build* b, eng_error* sink) {

@@ -8,30 +8,6 @@
 
 namespace eng {
 
-int64_t count(const eng_desc& desc) {
-  int64_t n = 1;
-  for (uint32_t k = 0; k < desc.ndim; ++k) n *= desc.dims[k];
-  return n;
-}
-
-uint64_t bytes(const eng_desc& desc) {
-  return desc.dtype == 0 ? 0 : static_cast<uint64_t>(count(desc)) * dtype_size(desc.dtype);
-}
-
-bool equal(const eng_desc& a, const eng_desc& b) {
-  if (a.dtype != b.dtype || a.ndim != b.ndim) return false;
-  for (uint32_t k = 0; k < a.ndim; ++k)
-    if (a.dims[k] != b.dims[k]) return false;
-  return true;
-}
-
-std::string to_string(const eng_desc& desc) {
-  if (desc.dtype == 0) return "absent";
-  std::string out = fmt::format("{}(", dtype_name(desc.dtype));
-  for (uint32_t k = 0; k < desc.ndim; ++k) out += fmt::format("{}{}", k ? ", " : "", desc.dims[k]);
-  return out + ")";
-}
-
 eng_desc make_desc(int32_t dtype, std::initializer_list<int64_t> dims) {
   eng_desc desc{};
   desc.dtype = dtype;
@@ -39,21 +15,19 @@ eng_desc make_desc(int32_t dtype, std::initializer_list<int64_t> dims) {
   return desc;
 }
 
-eng_desc absent() { return eng_desc{}; }
-
 std::vector<Id> Graph::emit(const Op& op, std::vector<Id> in, Attrs attrs) {
   if (in.size() < op.min_in || in.size() > op.max_in)
     throw Error(Exit::environment, fmt::format("{} takes {} to {} inputs, {} given", op.id, op.min_in, op.max_in, in.size()));
   std::vector<eng_desc> shapes;
   for (size_t k = 0; k < in.size(); ++k) {
     if (in[k] == 0 && k < op.min_in) throw Error(Exit::environment, fmt::format("{}: input {} is missing", op.id, k));
-    shapes.push_back(in[k] ? value(in[k]).desc : absent());
+    shapes.push_back(in[k] ? value(in[k]).desc : eng_desc{});
   }
   std::vector<eng_desc> out_shapes;
   std::string wrong = op.infer(shapes, attrs, out_shapes);
   if (!wrong.empty()) {
     std::string given;
-    for (const auto& s : shapes) given += (given.empty() ? "" : ", ") + to_string(s);
+    for (const auto& s : shapes) given += (given.empty() ? "" : ", ") + (s.dtype ? describe(s) : "absent");
     throw Error(Exit::environment, fmt::format("{}: {} (inputs: {})", op.id, wrong, given));
   }
   Node node{&op, std::move(in), {}, std::move(attrs)};

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/tensor/dtype.hpp"
 #include "core/trace/op.hpp"
 #include "engine/tensor.h"
 
@@ -72,11 +73,9 @@ struct Template {
   std::vector<Id> train_outputs;
 };
 
-int64_t count(const eng_desc& desc);
-uint64_t bytes(const eng_desc& desc);
-bool equal(const eng_desc& a, const eng_desc& b);
-std::string to_string(const eng_desc& desc);  // "f32(8, 256, 64)"
+// Elements of a tensor, and its bytes; an absent one has none.
+inline int64_t count(const eng_desc& desc) { return static_cast<int64_t>(element_count(desc)); }
+inline uint64_t bytes(const eng_desc& desc) { return desc.dtype == 0 ? 0 : byte_count(desc); }
 eng_desc make_desc(int32_t dtype, std::initializer_list<int64_t> dims);
-eng_desc absent();
 
 }  // namespace eng

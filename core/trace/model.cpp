@@ -168,14 +168,14 @@ Model trace_model(const std::string& name, const eng_model& table, const Section
       derive_backward(model.templates[block.tmpl], first, last);
     } else {
       const Template& t = found->second;
-      bool same = !first && !last && t.inputs.size() == inputs.size() && t.params.size() == block.params.size();
-      for (size_t i = 0; same && i < inputs.size(); ++i) same = equal(t.graph.value(t.inputs[i]).desc, inputs[i]);
-      for (size_t i = 0; same && i < block.params.size(); ++i) {
+      bool agrees = !first && !last && t.inputs.size() == inputs.size() && t.params.size() == block.params.size();
+      for (size_t i = 0; agrees && i < inputs.size(); ++i) agrees = same(t.graph.value(t.inputs[i]).desc, inputs[i]);
+      for (size_t i = 0; agrees && i < block.params.size(); ++i) {
         eng_desc desc = t.graph.value(t.params[i]).desc;
         desc.dtype = ENG_F32;
-        same = equal(desc, model.params[block.params[i]].desc);
+        agrees = same(desc, model.params[block.params[i]].desc);
       }
-      if (!same) throw Error(Exit::environment, fmt::format("model {}: block {} says template {}, but its shapes differ from the block traced for it", name, block.name, block.tmpl));
+      if (!agrees) throw Error(Exit::environment, fmt::format("model {}: block {} says template {}, but its shapes differ from the block traced for it", name, block.name, block.tmpl));
     }
     const Template& t = model.templates[block.tmpl];
     inputs.clear();

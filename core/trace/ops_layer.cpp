@@ -48,7 +48,7 @@ void embedding_grad_rule(Gradient& g) {
 std::string rms_norm(Shapes in, const Attrs&, Out& out) {
   if (in[0].ndim < 2 || in[1].ndim != 1 || last(in[0]) != in[1].dims[0]) return "x (..., H) needs w (H)";
   bool residual = in.size() > 2 && in[2].dtype;
-  if (residual && !equal(in[0], in[2])) return "residual must have the shape of x";
+  if (residual && !same(in[0], in[2])) return "residual must have the shape of x";
   out.push_back(in[0]);
   eng_desc rstd = in[0];
   rstd.ndim -= 1;
@@ -97,7 +97,7 @@ std::string attention(Shapes in, const Attrs& attrs, Out& out) {
   int64_t heads = attrs.i("heads"), kv = attrs.i("kv_heads");
   if (in[0].ndim != 3 || heads < 1 || kv < 1 || heads % kv || last(in[0]) % heads) return "q must be (B, T, heads*D), heads a multiple of kv_heads";
   int64_t d = last(in[0]) / heads;
-  if (!equal(in[1], in[2]) || in[1].ndim != 3 || last(in[1]) != kv * d || in[1].dims[0] != in[0].dims[0] || in[1].dims[1] != in[0].dims[1])
+  if (!same(in[1], in[2]) || in[1].ndim != 3 || last(in[1]) != kv * d || in[1].dims[0] != in[0].dims[0] || in[1].dims[1] != in[0].dims[1])
     return "k and v must be (B, T, kv_heads*D)";
   out.push_back(in[0]);
   out.push_back(make_desc(wide(in[0].dtype), {in[0].dims[0], heads, in[0].dims[1]}));
@@ -114,7 +114,7 @@ void attention_grad_rule(Gradient& g) {
 }
 
 std::string gated(Shapes in, const Attrs& attrs, Out& out) {
-  if (!equal(in[0], in[1])) return "gate and up must have one shape";
+  if (!same(in[0], in[1])) return "gate and up must have one shape";
   if (attrs.i("act") < ENG_ACT_SILU || attrs.i("act") > ENG_ACT_RELU) return "unknown activation";
   out.push_back(in[0]);
   return "";
@@ -127,7 +127,7 @@ void gated_grad_rule(Gradient& g) {
 }
 
 std::string add(Shapes in, const Attrs&, Out& out) {
-  if (!equal(in[0], in[1])) return "both inputs must have one shape";
+  if (!same(in[0], in[1])) return "both inputs must have one shape";
   out.push_back(in[0]);
   return "";
 }
@@ -177,7 +177,7 @@ std::string embedding_grad(Shapes in, const Attrs& attrs, Out& out) {
 }
 
 std::string rms_norm_grad(Shapes in, const Attrs&, Out& out) {
-  if (!equal(in[0], in[1])) return "dy and s must have one shape";
+  if (!same(in[0], in[1])) return "dy and s must have one shape";
   out.push_back(in[0]);
   out.push_back(in[2]);
   return "";
@@ -192,7 +192,7 @@ std::string attention_grad(Shapes in, const Attrs&, Out& out) {
 double attention_grad_flops(Shapes in, Shapes, const Attrs&) { return 5.0 * count(in[1]) * (in[1].dims[1] + 1); }
 
 std::string gated_grad(Shapes in, const Attrs&, Out& out) {
-  if (!equal(in[0], in[1]) || !equal(in[1], in[2])) return "dy, gate and up must have one shape";
+  if (!same(in[0], in[1]) || !same(in[1], in[2])) return "dy, gate and up must have one shape";
   out.push_back(in[1]);
   out.push_back(in[2]);
   return "";

@@ -12,7 +12,7 @@ using Shapes = std::span<const eng_desc>;
 using Out = std::vector<eng_desc>;
 
 template <int... Index>
-std::string same(Shapes in, const Attrs&, Out& out) {  // outputs repeat the given inputs
+std::string repeat(Shapes in, const Attrs&, Out& out) {  // outputs repeat the given inputs
   (out.push_back(in[Index]), ...);
   return "";
 }
@@ -54,10 +54,10 @@ std::span<const Op> step_ops() {
   static const Op ops[] = {
       {ENG_OP_BEGIN, 2, 2, begin, nullptr, {{1, 1, true}}},
       {ENG_OP_GET_ROW, 2, 2, get_row},
-      {ENG_OP_PUT_ROW, 3, 3, same<1, 2>, nullptr, {{0, 1, true}, {1, 2, true}}},
+      {ENG_OP_PUT_ROW, 3, 3, repeat<1, 2>, nullptr, {{0, 1, true}, {1, 2, true}}},
       {ENG_OP_SUM_SQUARES, 1, 1, sum_squares},
-      {ENG_OP_FINISH, 4, 4, same<2, 3>, nullptr, {{0, 2, true}, {1, 3, true}}},
-      {ENG_OP_ADAMW, 5, 5, same<0, 2, 3>, nullptr, {{0, 0, true}, {1, 2, true}, {2, 3, true}}},
+      {ENG_OP_FINISH, 4, 4, repeat<2, 3>, nullptr, {{0, 2, true}, {1, 3, true}}},
+      {ENG_OP_ADAMW, 5, 5, repeat<0, 2, 3>, nullptr, {{0, 0, true}, {1, 2, true}, {2, 3, true}}},
       {ENG_OP_SGD, 4, 4, sgd, nullptr, {{0, 0, true}, {1, 2, true}}},
       {ENG_OP_INIT_CONSTANT, 0, 0, init},
       {ENG_OP_INIT_NORMAL, 0, 0, init},
