@@ -72,12 +72,13 @@ constexpr uint64_t mix(uint64_t x) {
 }
 
 // A permutation of 0 .. n-1 chosen by (seed, epoch, stream), computed element by element: a Feistel network on the
-// smallest power of two that holds n, walked until it lands below n (less than two rounds on average).
+// smallest power of two that holds n, 64 at least, walked until it lands below n (from 33 on, less than twice on
+// average).
 class Permutation {
  public:
   Permutation(uint64_t n, uint64_t seed, uint64_t epoch, uint64_t stream) : n_(n) {
     key_ = mix(mix(mix(seed + golden) ^ (epoch + 2 * golden)) ^ (stream + 3 * golden));
-    int bits = std::max(2, static_cast<int>(std::bit_width(n - 1)));
+    int bits = std::max(smallest_bits, static_cast<int>(std::bit_width(n - 1)));
     low_bits_ = (bits + 1) / 2;
     low_mask_ = (uint64_t{1} << low_bits_) - 1;
     high_mask_ = (uint64_t{1} << (bits - low_bits_)) - 1;
@@ -92,7 +93,9 @@ class Permutation {
 
  private:
   static constexpr uint64_t golden = 0x9e3779b97f4a7c15u;
-  static constexpr uint64_t rounds = 10;  // even; tiny domains need more of them than large ones
+  static constexpr uint64_t rounds = 10;
+  // Halves of one or two bits mix badly (neighbours were visibly related); tiny n rather walk longer on 64 places.
+  static constexpr int smallest_bits = 6;
 
   uint64_t encrypt(uint64_t x) const {
     uint64_t low = x & low_mask_;
