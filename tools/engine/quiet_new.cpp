@@ -18,8 +18,8 @@
 namespace {
 
 // Blocks of 64, 128, ... 1024 bytes, a header of 16 in front that names the class. A block freed by another
-// thread joins that thread's list.
-constexpr size_t step = 64, classes = 16, header = 16;
+// thread joins that thread's list; a list keeps at most `most` blocks.
+constexpr size_t step = 64, classes = 16, header = 16, most = 4096;
 
 struct Free {
   Free* next;
@@ -27,6 +27,7 @@ struct Free {
 
 struct Lists {
   Free* head[classes];
+  size_t length[classes];
 };
 
 thread_local Lists lists;
@@ -37,7 +38,7 @@ void* take(size_t size) {
     Free*& head = lists.head[index - 1];
     void* block = head;
     if (block)
-      head = head->next;
+      head = head->next, --lists.length[index - 1];
     else
       block = std::malloc(index * step);
     if (!block) return nullptr;
@@ -54,10 +55,11 @@ void give(void* pointer) {
   if (!pointer) return;
   char* block = static_cast<char*>(pointer) - header;
   uint64_t index = *reinterpret_cast<uint64_t*>(block);
-  if (index == 0) return std::free(block);
+  if (index == 0 || lists.length[index - 1] >= most) return std::free(block);
   Free* free = reinterpret_cast<Free*>(block);
   free->next = lists.head[index - 1];
   lists.head[index - 1] = free;
+  ++lists.length[index - 1];
 }
 
 }  // namespace
