@@ -59,7 +59,13 @@ class Resolver {
     broken_.insert(section);
     problems_.add(std::move(problem));
   }
-  bool present(const std::string& section) const { return document_.parts.count(section) > 0; }
+  // Says something of its own: a resolved text has every section.
+  bool present(const std::string& section) const {
+    const auto part = document_.parts.find(section);
+    return part != document_.parts.end() &&
+           std::any_of(part->second.keys.begin(), part->second.keys.end(),
+                       [&](const auto& entry) { return document_.defaults.count(section + "." + entry.first) == 0; });
+  }
   Place header(const std::string& section) const {
     const auto part = document_.parts.find(section);
     return part == document_.parts.end() ? Place{} : part->second.header;
@@ -293,7 +299,7 @@ void Resolver::required(const SectionSchema& schema, const Schema& options,
     }
     Problem problem{"E0108", fmt::format("[{}] needs `{}`", schema.name, option.key), header(schema.name), "", wanted,
                     ""};
-    if (!present(schema.name))
+    if (document_.parts.count(schema.name) == 0)
       problem.message = fmt::format("section [{}] is missing: it needs `{}`", schema.name, option.key);
     if (option.key == "plugin")
       if (const auto names = plugin_names(plugins_, schema.kind); !names.empty())

@@ -26,13 +26,12 @@ std::string comment(const std::string& text) {
 }
 
 void tell_option(const Option& option, std::string& out) {
-  Option shown = option;
   Value fallback = option.fallback;
   fit(option, fallback);
   const bool none = std::holds_alternative<std::monostate>(fallback);
-  const std::string value = none ? (option.required ? "REQUIRED" : "") : toml_text(fallback);
+  const std::string value = none ? (option.required ? "REQUIRED" : "(none)") : toml_text(fallback);
   out += fmt::format("# {:<34} # {}\n", fmt::format("{} = {}", key_text(option.key), value),
-                     printable(describe(shown) + (option.help.empty() ? "" : ": " + option.help), 2000));
+                     printable(describe(option) + (option.help.empty() ? "" : ": " + option.help), 2000));
 }
 
 void tell_plugin(const SectionSchema& section, const std::string& name, const PluginSchema& plugin, std::string& out) {

@@ -45,7 +45,7 @@ eng_status get(const eng_options* self, const char* key, const char* wanted, con
     const bool none = std::holds_alternative<std::monostate>(setting->value);
     return report(error, none ? ENG_NOT_FOUND : ENG_INVALID,
                   none ? fmt::format("[{}] {} has no value", of(self).name(), key)
-                       : fmt::format("[{}] {} is not a {}", of(self).name(), key, wanted));
+                       : fmt::format("[{}] {} is no {}", of(self).name(), key, wanted));
   } catch (...) {
     return ENG_INTERNAL;
   }

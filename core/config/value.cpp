@@ -67,11 +67,15 @@ std::string number_text(double number) {
 // A limit as people write it: 1, not 1.0.
 std::string limit_text(double limit, Type type) {
   if (type == Type::bytes && limit >= 1024) return format_bytes(limit);
-  if (std::floor(limit) == limit && std::fabs(limit) < 1e15) return fmt::format("{}", static_cast<int64_t>(limit));
+  if (std::floor(limit) == limit && std::fabs(limit) < 1e16) return fmt::format("{}", static_cast<int64_t>(limit));
   return number_text(limit);
 }
 
-std::string range_text(const Option& option) {
+// An upper limit that is there only to keep arithmetic from overflowing is told to those who exceed it.
+constexpr double technical_limit = 1e9;
+
+std::string range_text(Option option) {
+  if (option.min && option.max && *option.max >= technical_limit) option.max.reset();
   const auto low = option.min ? limit_text(*option.min, option.type) : "";
   const auto high = option.max ? limit_text(*option.max, option.type) : "";
   if (option.min && option.max && option.above_min) return "above " + low + " and at most " + high;
@@ -97,6 +101,8 @@ std::string wrong_type(const Option& option, const Value& value) {
 
 std::string check_number(const Option& option, double number, const std::string& written) {
   if (!std::isfinite(number)) return "must be a finite number, not " + written;
+  if (option.max && number > *option.max && *option.max >= technical_limit)
+    return fmt::format("must be at most {}, not {}", limit_text(*option.max, option.type), written);
   if (!in_range(option, number)) return fmt::format("must be {}, not {}", range_text(option), written);
   return "";
 }

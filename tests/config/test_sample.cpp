@@ -112,7 +112,7 @@ TEST_CASE("a model alone is a configuration") {
 
 TEST_CASE("the resolved text is the same configuration") {
   for (const char* more : {"", "[train]\nglobal_batch = 32\nmicro_batch = 4\n",
-                           "[run]\nname = \"x\"\n[data]\nfield = \"a \\\"b\\\"\\n\\t\\u0001 é\"\n",
+                           "[run]\nname = \"x\"\n[data]\npaths = []\nfield = \"a \\\"b\\\"\\n\\t\\u0001 é\"\n",
                            "[schedule]\ncompatible = \"deepspeed\"\nkind = \"WarmupLR\"\n",
                            "[schedule]\ncompatible = \"deepspeed\"\nkind = \"WarmupDecayLR\"\ntotal_num_steps = 9\n",
                            "[optimizer]\nplugin = \"sgd\"\n", "[model]\nrope_factors = [1, 2.5, 1e-30]\n"}) {
@@ -125,12 +125,6 @@ TEST_CASE("the resolved text is the same configuration") {
     INFO(first.resolved());
     const Config second = Config::parse(first.resolved(), "config.resolved.toml", "/", {}, plugins());
     equal(first, second);
-    CHECK(second.section("optimizer").settings().at("plugin").origin ==
-          (first.section("optimizer").settings().at("plugin").given ? "config.resolved.toml:" : "default") + [&] {
-            const auto& origin = second.section("optimizer").settings().at("plugin").origin;
-            const auto colon = origin.find(':');
-            return colon == std::string::npos ? std::string() : origin.substr(colon + 1);
-          }());
   }
   equal(parse(sample), Config::parse(parse(sample).resolved(), "r.toml", "/", {}, plugins()));
   // The twin: another value is seen.
@@ -159,7 +153,7 @@ TEST_CASE("schema and template") {
     for (const auto& option : section.options) CHECK_THAT(text, Catch::Contains("# " + option.key + " = "));
   }
   CHECK_THAT(text, Catch::Contains("with plugin = \"sgd\"") && Catch::Contains("preset \"7b\": hidden_size = 4096") &&
-                       Catch::Contains("at least 1") && Catch::Contains("between 0 and 0.5"));
+                       Catch::Contains("at least 1:") && Catch::Contains("between 0 and 0.5"));
   const std::string some = schema_text(plugins(), {"train", "sgd"});
   CHECK_THAT(some, Catch::Contains("steps") && Catch::Contains("momentum") && !Catch::Contains("beta1") &&
                        !Catch::Contains("[data]"));
