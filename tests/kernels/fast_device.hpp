@@ -4,7 +4,7 @@
 
 #include <dlfcn.h>
 
-#include <catch2/catch.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>

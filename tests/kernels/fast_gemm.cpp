@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of the cpu device against plain loops in double.
+#include <catch2/catch.hpp>
+
 #include "fast_device.hpp"
 
 using fast::Device;

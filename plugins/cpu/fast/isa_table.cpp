@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiled once per instruction set, with that set's compiler flags and CPU_ISA = avx512, avx2 or portable.
+#include "attention_tile.hpp"
 #include "gemm_tile.hpp"
 #include "isa.hpp"
+#include "softmax_tile.hpp"
 
 #define CPU_TEXT_OF(x) #x
 #define CPU_TEXT(x) CPU_TEXT_OF(x)
@@ -25,6 +27,7 @@ static bool supported() {
 }  // namespace CPU_ISA
 
 extern const Isa CPU_JOIN(isa_, CPU_ISA);
-const Isa CPU_JOIN(isa_, CPU_ISA) = {CPU_TEXT(CPU_ISA), CPU_ISA::supported, CPU_ISA::gemm_tile};
+const Isa CPU_JOIN(isa_, CPU_ISA) = {CPU_TEXT(CPU_ISA),          CPU_ISA::supported,          CPU_ISA::gemm_tile,
+                                     CPU_ISA::attention_forward, CPU_ISA::attention_backward, CPU_ISA::row_loss};
 
 }  // namespace cpu

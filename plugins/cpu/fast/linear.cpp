@@ -6,32 +6,11 @@
 #include "../common/kernel.hpp"
 #include "gemm.hpp"
 #include "kernels.hpp"
+#include "shapes.hpp"
 #include "threads.hpp"
 
 namespace cpu {
 namespace {
-
-void need_f32(const Call& c) {
-  const auto look = [](const char* what, const std::vector<eng_desc>& list) {
-    for (size_t k = 0; k < list.size(); ++k)
-      if (list[k].dtype != 0 && list[k].dtype != ENG_F32)
-        throw Error{ENG_UNSUPPORTED, std::string(what) + " " + std::to_string(k) + " is not f32"};
-  };
-  look("input", c.in), look("output", c.out);
-}
-void need_arguments(const Call& c, size_t least, size_t most, size_t outputs) {
-  if (c.in.size() < least || c.in.size() > most || c.out.size() != outputs)
-    throw Error{ENG_INVALID, "takes " + std::to_string(least) + " to " + std::to_string(most) + " inputs and " +
-                                 std::to_string(outputs) + " outputs"};
-  for (size_t k = 0; k < least; ++k)
-    if (!c.has(k)) throw Error{ENG_INVALID, "input " + std::to_string(k) + " is missing"};
-  for (size_t k = 0; k < outputs; ++k)
-    if (!c.has_out(k)) throw Error{ENG_INVALID, "output " + std::to_string(k) + " is missing"};
-}
-void need_size(const char* what, int64_t have, int64_t want) {
-  if (have != want)
-    throw Error{ENG_INVALID, std::string(what) + " is " + std::to_string(have) + ", not " + std::to_string(want)};
-}
 
 struct Linear {
   static constexpr const char* op = ENG_OP_LINEAR;

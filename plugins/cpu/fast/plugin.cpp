@@ -51,6 +51,7 @@ eng_status start(const eng_host*, eng_error*) {
     };
     collected.clear();
     add(cpu::gemm_kernels, cpu::gemm_kernel_count);
+    add(cpu::attention_kernels, cpu::attention_kernel_count);
     table = {sizeof(eng_kernels), static_cast<uint32_t>(collected.size()), collected.data()};
     return ENG_OK;
   } catch (...) {

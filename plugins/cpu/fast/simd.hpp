@@ -195,6 +195,14 @@ CPU_INLINE V exp2(V x) {
   return power2(p, n);
 }
 
+inline float exp2_of(float x) {
+  float lanes[W];
+  store(lanes, exp2(set1(x)));
+  return lanes[0];
+}
+
+inline constexpr float log2_e = 1.44269504088896341f, ln_2 = 0.693147180559945309f;
+
 inline constexpr int most_rows = 6;  // of a register tile
 
 // C (R, C*W) = A (R, k) B (k, C*W) [+ C], kept in registers. Element (r, i) of A is a[r * row + i * step].
