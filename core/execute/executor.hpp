@@ -33,6 +33,10 @@ class Executor {
   void download(void* to, const View& from);
   void upload(const View& to, uint64_t byte, const void* from, uint64_t n);
   void download(void* to, const View& from, uint64_t byte, uint64_t n);
+  // Where a view lies, on the device.
+  uint8_t* address(const View& view) const;
+  // The bytes behind the persistent ones of arena 0: free between programs.
+  void* transient() const { return static_cast<uint8_t*>(arenas_[0]) + plan_.arenas[0].persistent; }
 
  private:
   struct Step;
@@ -42,7 +46,6 @@ class Executor {
   void bind(const Plan& plan, const Kernels& kernels, uint32_t parallel);
   void run_lane(const Bound& segment, size_t lane);
   void run_segment(const Bound& segment);
-  uint8_t* address(const View& view) const;
 
   const Plan& plan_;
   Device& device_;
