@@ -40,11 +40,15 @@ struct sgd_call {
   bool first, nesterov;
 };
 
+using gated_loop = void (*)(const float* gate, const float* up, float* y, int64_t n);
+using gated_grad_loop = void (*)(const float* dy, const float* gate, const float* up, float* dgate, float* dup,
+                                 int64_t n);
+
 // Ranges begin .. end are rows for norms and rope, chunks for sum_squares, elements otherwise.
 struct simd_table {
   void (*add)(const float* a, const float* b, float* y, int64_t n);
-  void (*gated[4])(const float* gate, const float* up, float* y, int64_t n);  // by ENG_ACT_* - 1
-  void (*gated_grad[4])(const float* dy, const float* gate, const float* up, float* dgate, float* dup, int64_t n);
+  gated_loop gated[4];  // by ENG_ACT_* - 1
+  gated_grad_loop gated_grad[4];
   void (*rms_norm)(const norm_forward&, int64_t begin, int64_t end);
   void (*rms_norm_grad)(const norm_backward&, int64_t begin, int64_t end, float* dw);
   void (*fold_chunks)(const float* chunks, int64_t count, int64_t stride, const float* acc, float* y, int64_t begin,
