@@ -23,9 +23,13 @@ inline vec exp(vec x) {
   return scale2(fma(r * r, q, r) + splat(1.0f), n);
 }
 
-// 1 / (1 + e^-x)
-inline vec sigmoid(vec x) {
-  return splat(1.0f) / (splat(1.0f) + exp(splat(0.0f) - x));
+struct logistic {
+  vec value, rest;  // 1 / (1 + e^-x) and 1 - value, each precise in its own tail
+};
+
+inline logistic logistic_at(vec x) {
+  const vec e = exp(splat(0.0f) - abs(x)), large = splat(1.0f) / (splat(1.0f) + e), small = e * large;
+  return {if_positive(x, large, small), if_positive(x, small, large)};
 }
 
 struct normal {

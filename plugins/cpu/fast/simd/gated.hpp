@@ -13,11 +13,11 @@ struct value_slope {
 };
 
 struct silu {
-  SIMD_INLINE static vec value(vec g) { return g / (splat(1.0f) + exp(splat(0.0f) - g)); }
+  SIMD_INLINE static vec value(vec g) { return g * logistic_at(g).value; }
   SIMD_INLINE static value_slope both(vec g) {
     g = max(splat(-3e38f), g);  // an infinity times 0 would be a NaN
-    const vec s = sigmoid(g), rest = splat(1.0f) - s;
-    return {g * s, s * fma(g, rest, splat(1.0f))};
+    const logistic s = logistic_at(g);
+    return {g * s.value, s.value * fma(g, s.rest, splat(1.0f))};
   }
 };
 
@@ -34,12 +34,13 @@ struct gelu_tanh {
   static constexpr float twice = 1.59576912f, cubic = 0.044715f;
   SIMD_INLINE static vec z2(vec g) { return splat(twice) * g * fma(splat(cubic) * g, g, splat(1.0f)); }
   SIMD_INLINE static vec value(vec g) {
-    return g * sigmoid(z2(max(splat(-20.0f), min(splat(20.0f), g))));  // 0 and 1 beyond
+    return g * logistic_at(z2(max(splat(-20.0f), min(splat(20.0f), g)))).value;  // 0 and 1 beyond
   }
   SIMD_INLINE static value_slope both(vec g) {
-    const vec c = max(splat(-20.0f), min(splat(20.0f), g)), s = sigmoid(z2(c)), rest = splat(1.0f) - s;
+    const vec c = max(splat(-20.0f), min(splat(20.0f), g));
+    const logistic s = logistic_at(z2(c));
     const vec dz = splat(twice) * fma(splat(3.0f * cubic) * c, c, splat(1.0f));
-    return {g * s, s * fma(c * rest, dz, splat(1.0f))};
+    return {g * s.value, s.value * fma(c * s.rest, dz, splat(1.0f))};
   }
 };
 
