@@ -24,6 +24,10 @@ constexpr uint64_t kChunk = 16u << 20;
   throw Error(Exit::disk, fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(error)));
 }
 
+int swap_names(const char* a, const char* b) {
+  return ::renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
+}
+
 void sync_and_close(int fd, const fs::path& path) {
   const int failed = file_calls().sync(fd) == 0 ? 0 : errno;
   ::close(fd);
@@ -33,7 +37,7 @@ void sync_and_close(int fd, const fs::path& path) {
 }  // namespace
 
 FileCalls& file_calls() {
-  static FileCalls calls{::write, ::fsync, ::rename};
+  static FileCalls calls{::write, ::fsync, ::rename, swap_names};
   return calls;
 }
 
@@ -134,6 +138,30 @@ void write_atomic(const fs::path& path, const std::string& text) {
     throw;
   }
   sync_directory(path.has_parent_path() ? path.parent_path() : fs::path("."));
+}
+
+void rename_directory(const fs::path& from, const fs::path& to) {
+  if (!fs::exists(fs::symlink_status(to))) {
+    if (file_calls().rename(from.c_str(), to.c_str()) != 0) disk_error("rename to", to, errno);
+  } else if (file_calls().exchange(from.c_str(), to.c_str()) == 0) {
+    std::error_code ignored;
+    fs::remove_all(from, ignored);  // now the old one
+  } else if (errno == EINVAL || errno == ENOSYS) {
+    // A file system that cannot swap: for a moment the old one is whole under another name, where
+    // remove_leftovers finds it after a crash.
+    const fs::path old = to.parent_path() / ("replaced-" + to.filename().string());
+    if (file_calls().rename(to.c_str(), old.c_str()) != 0) disk_error("rename", to, errno);
+    if (file_calls().rename(from.c_str(), to.c_str()) != 0) {
+      const int error = errno;
+      file_calls().rename(old.c_str(), to.c_str());
+      disk_error("rename to", to, error);
+    }
+    std::error_code ignored;
+    fs::remove_all(old, ignored);
+  } else {
+    disk_error("rename to", to, errno);
+  }
+  sync_directory(to.has_parent_path() ? to.parent_path() : fs::path("."));
 }
 
 void sync_directory(const fs::path& path) {

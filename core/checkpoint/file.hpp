@@ -18,6 +18,7 @@ struct FileCalls {
   ssize_t (*write)(int fd, const void* data, size_t bytes);
   int (*sync)(int fd);
   int (*rename)(const char* from, const char* to);
+  int (*exchange)(const char* a, const char* b);  // swaps two names in one go
 };
 FileCalls& file_calls();
 
@@ -67,6 +68,9 @@ std::string read_text(const std::filesystem::path& path, uint64_t limit, Exit ex
 // Replaces `path` by `text` so that a reader, or a crash, sees the old or the new content, never a part.
 // Throws Error(Exit::disk).
 void write_atomic(const std::filesystem::path& path, const std::string& text);
+// Gives a finished directory its name, also where one of that name exists, which is then removed. Throws
+// Error(Exit::disk).
+void rename_directory(const std::filesystem::path& from, const std::filesystem::path& to);
 // Makes the names in a directory durable. Throws Error(Exit::disk).
 void sync_directory(const std::filesystem::path& path);
 // Creates the directory and its parents. Throws Error(Exit::disk).
