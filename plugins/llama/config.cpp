@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config.hpp"
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "engine/ops.h"
+#include "failure.hpp"
+
+namespace llama {
+namespace {
+
+std::string number(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
+}
+
+[[noreturn]] void invalid(const std::string& text) {
+  throw Failure{ENG_INVALID, text};
+}
+
+// The options with failures thrown.
+class Reader {
+ public:
+  Reader(const eng_options* options, eng_error* error) : options_(options), error_(error) {}
+  bool given(const char* key) const { return options_->is_set(options_, key) != 0; }
+  bool flag(const char* key) const { return get<int32_t>(options_->get_bool, key) != 0; }
+  int64_t integer(const char* key) const { return get<int64_t>(options_->get_int, key); }
+  std::string text(const char* key) const { return get<const char*>(options_->get_string, key); }
+  double real(const char* key) const {
+    const double value = get<double>(options_->get_float, key);
+    if (!std::isfinite(value)) invalid(std::string(key) + " must be a finite number");
+    return value;
+  }
+  std::vector<double> reals(const char* key) const {
+    std::vector<double> out(get<uint32_t>(options_->get_count, key));
+    for (uint32_t i = 0; i < out.size(); ++i) {
+      if (eng_status s = options_->get_float_at(options_, key, i, &out[i], error_)) throw Failure{s, ""};
+    }
+    return out;
+  }
+  int64_t integer_or(const char* key, int64_t fallback) const { return given(key) ? integer(key) : fallback; }
+  double real_or(const char* key, double fallback) const { return given(key) ? real(key) : fallback; }
+
+ private:
+  template <class T>
+  T get(eng_status (*read)(const eng_options*, const char*, T*, eng_error*), const char* key) const {
+    T value{};
+    if (eng_status s = read(options_, key, &value, error_)) throw Failure{s, ""};
+    return value;
+  }
+  const eng_options* options_;
+  eng_error* error_;
+};
+
+int64_t read_act(const Reader& in) {
+  const std::string name = in.text("hidden_act");
+  if (name == "silu") return ENG_ACT_SILU;
+  if (name == "gelu") return ENG_ACT_GELU;
+  if (name == "gelu_new" || name == "gelu_pytorch_tanh") return ENG_ACT_GELU_TANH;
+  if (name == "relu") return ENG_ACT_RELU;
+  invalid("hidden_act '" + name + "' is not known; use silu, gelu, gelu_new, gelu_pytorch_tanh or relu");
+}
+
+RopeType read_rope_type(const Reader& in) {
+  const std::string name = in.text("rope_type");
+  if (name == "default") return RopeType::plain;
+  if (name == "linear") return RopeType::linear;
+  if (name == "dynamic") return RopeType::dynamic;
+  if (name == "yarn") return RopeType::yarn;
+  if (name == "longrope") return RopeType::longrope;
+  if (name == "llama3") return RopeType::llama3;
+  invalid("rope_type '" + name + "' is not known; use default, linear, dynamic, yarn, longrope or llama3");
+}
+
+void need(const Reader& in, const char* type, const char* key, const char* usual) {
+  if (!in.given(key))
+    invalid("rope_type '" + std::string(type) + "' needs " + key + "; add it (for example " + key + " = " + usual +
+            ")");
+}
+
+std::vector<double> read_stretch(const Reader& in, const char* key, int64_t head_dim) {
+  const std::vector<double> out = in.reals(key);
+  if (static_cast<int64_t>(out.size()) != head_dim / 2)
+    invalid(std::string(key) + " has " + std::to_string(out.size()) + " numbers; rope_type 'longrope' needs " +
+            std::to_string(head_dim / 2) + ", half of the head size (" + std::to_string(head_dim) + ")");
+  for (double value : out)
+    if (!std::isfinite(value) || value <= 0.0)
+      invalid(std::string(key) + " holds " + number(value) + "; every number must be above 0");
+  return out;
+}
+
+Rope read_rope(const Reader& in, int64_t max_positions, int64_t head_dim) {
+  Rope rope;
+  rope.type = read_rope_type(in);
+  rope.theta = in.real("rope_theta");
+  if (rope.theta <= 1.0) invalid("rope_theta is " + number(rope.theta) + "; it must be above 1 (10000 is usual)");
+  rope.max_positions = max_positions;
+  rope.original_positions = in.integer_or("rope_original_max_position_embeddings", max_positions);
+  rope.attention_factor = in.real_or("rope_attention_factor", 0.0);
+  rope.beta_fast = in.real("rope_beta_fast");
+  rope.beta_slow = in.real("rope_beta_slow");
+  rope.low_freq_factor = in.real_or("rope_low_freq_factor", 1.0);
+  rope.high_freq_factor = in.real_or("rope_high_freq_factor", 4.0);
+  rope.factor = in.real_or("rope_factor", 1.0);
+  if (!in.given("rope_type")) {
+    // A forgotten rope_type would otherwise train another model than the one that was meant.
+    for (const char* key :
+         {"rope_factor", "rope_low_freq_factor", "rope_high_freq_factor", "rope_attention_factor", "rope_beta_fast",
+          "rope_beta_slow", "rope_original_max_position_embeddings", "rope_short_factor", "rope_long_factor"})
+      if (in.given(key))
+        invalid(std::string(key) + " has no effect without rope_type; add rope_type = \"...\" or remove " + key);
+  }
+  switch (rope.type) {
+    case RopeType::plain:
+      break;
+    case RopeType::linear:
+      need(in, "linear", "rope_factor", "2.0");
+      break;
+    case RopeType::dynamic:
+      need(in, "dynamic", "rope_factor", "2.0");
+      if (head_dim < 4) invalid("rope_type 'dynamic' needs a head_dim of at least 4, not " + std::to_string(head_dim));
+      break;
+    case RopeType::yarn:
+      need(in, "yarn", "rope_factor", "4.0");
+      if (rope.beta_fast < rope.beta_slow)
+        invalid("rope_beta_fast (" + number(rope.beta_fast) + ") must not be below rope_beta_slow (" +
+                number(rope.beta_slow) + ")");
+      break;
+    case RopeType::longrope:
+      rope.short_factor = read_stretch(in, "rope_short_factor", head_dim);
+      rope.long_factor = read_stretch(in, "rope_long_factor", head_dim);
+      rope.factor =
+          in.real_or("rope_factor", static_cast<double>(max_positions) / static_cast<double>(rope.original_positions));
+      if (rope.original_positions < 2) invalid("rope_original_max_position_embeddings must be at least 2");
+      break;
+    case RopeType::llama3:
+      need(in, "llama3", "rope_factor", "8.0");
+      need(in, "llama3", "rope_low_freq_factor", "1.0");
+      need(in, "llama3", "rope_high_freq_factor", "4.0");
+      if (rope.high_freq_factor <= rope.low_freq_factor)
+        invalid("rope_high_freq_factor (" + number(rope.high_freq_factor) + ") must be above rope_low_freq_factor (" +
+                number(rope.low_freq_factor) + ")");
+      break;
+  }
+  return rope;
+}
+
+}  // namespace
+
+Config read_config(const eng_options* options, eng_error* error) {
+  const Reader in(options, error);
+  Config c{};
+  c.vocabulary = in.integer("vocab_size");
+  c.hidden = in.integer("hidden_size");
+  c.ffn = in.integer("intermediate_size");
+  c.layers = in.integer("num_hidden_layers");
+  c.heads = in.integer("num_attention_heads");
+  c.kv_heads = in.integer_or("num_key_value_heads", c.heads);
+  c.max_positions = in.integer("max_position_embeddings");
+  for (auto [key, value] : {std::pair{"vocab_size", c.vocabulary},
+                            {"hidden_size", c.hidden},
+                            {"intermediate_size", c.ffn},
+                            {"num_hidden_layers", c.layers},
+                            {"num_attention_heads", c.heads},
+                            {"num_key_value_heads", c.kv_heads},
+                            {"max_position_embeddings", c.max_positions}})
+    if (value < 1) invalid(std::string(key) + " is " + std::to_string(value) + "; it must be at least 1");
+  if (c.hidden % c.heads != 0)
+    invalid("hidden_size (" + std::to_string(c.hidden) + ") must be a multiple of num_attention_heads (" +
+            std::to_string(c.heads) + "); change one of them");
+  if (c.heads % c.kv_heads != 0)
+    invalid("num_attention_heads (" + std::to_string(c.heads) + ") must be a multiple of num_key_value_heads (" +
+            std::to_string(c.kv_heads) + "); change one of them");
+  c.head_dim = in.integer_or("head_dim", c.hidden / c.heads);
+  if (c.head_dim < 2 || c.head_dim % 2 != 0)
+    invalid((in.given("head_dim") ? "head_dim is " : "hidden_size / num_attention_heads is ") +
+            std::to_string(c.head_dim) + "; rotary embedding needs an even head size: " +
+            (in.given("head_dim") ? "change head_dim" : "change num_attention_heads or hidden_size, or set head_dim"));
+  c.act = read_act(in);
+  c.eps = in.real("rms_norm_eps");
+  if (c.eps <= 0.0) invalid("rms_norm_eps is " + number(c.eps) + "; it must be above 0 (1e-5 and 1e-6 are usual)");
+  c.init_std = in.real("initializer_range");
+  c.tied = in.flag("tie_word_embeddings");
+  c.attention_bias = in.flag("attention_bias");
+  c.mlp_bias = in.flag("mlp_bias");
+  c.depth_scale = in.flag("init_depth_scale");
+  c.rope = read_rope(in, c.max_positions, c.head_dim);
+  return c;
+}
+
+}  // namespace llama

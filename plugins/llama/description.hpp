@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the plugin says of itself. Keys carry the names of Hugging Face's config.json; those of its
+// rope_parameters (rope_scaling in older files) get the prefix rope_.
+#pragma once
+
+#include "engine/plugin.h"
+
+// clang-format off
+ENG_DESCRIPTION(R"([plugin]
+id = 'eng.llama'
+name = 'LLaMA'
+version = '0.1.0'
+license = 'Apache-2.0'
+summary = 'LLaMA 1, 2 and 3 language models'
+
+[[provides]]
+kind = 'eng.model/1'
+name = 'llama'
+summary = 'decoder with rotary embedding, grouped-query attention, RMS norm and a gated feed-forward layer'
+
+[provides.options]
+vocab_size = { type = 'int', default = 32000, min = 1, max = 2147483647, help = 'token ids are below this' }
+hidden_size = { type = 'int', default = 4096, min = 2, max = 1048576, help = 'width of the residual stream; a multiple of num_attention_heads' }
+intermediate_size = { type = 'int', default = 11008, min = 1, max = 4194304, help = 'width of the feed-forward layers' }
+num_hidden_layers = { type = 'int', default = 32, min = 1, max = 4096, help = 'layers' }
+num_attention_heads = { type = 'int', default = 32, min = 1, max = 65536, help = 'query heads of a layer' }
+num_key_value_heads = { type = 'int', min = 1, max = 65536, help = 'key and value heads, a divisor of num_attention_heads; absent: as many' }
+head_dim = { type = 'int', min = 2, max = 65536, help = 'size of one head, even; absent: hidden_size / num_attention_heads' }
+hidden_act = { type = 'string', default = 'silu', choices = ['silu', 'gelu', 'gelu_new', 'gelu_pytorch_tanh', 'relu'], help = 'activation of the gate; gelu_new and gelu_pytorch_tanh are the same' }
+max_position_embeddings = { type = 'int', default = 2048, min = 1, max = 1073741824, help = 'longest sequence the model is made for' }
+rms_norm_eps = { type = 'float', default = 1e-6, min = 0.0, max = 1.0, help = 'added to the mean square before the root; 1e-5 from LLaMA 2 on' }
+initializer_range = { type = 'float', default = 0.02, min = 0.0, max = 1.0, help = 'standard deviation of new matrices' }
+init_depth_scale = { type = 'bool', default = false, help = 'new o_proj and down_proj matrices are smaller by sqrt(2 x num_hidden_layers)' }
+tie_word_embeddings = { type = 'bool', default = false, help = 'the head uses the embedding matrix' }
+attention_bias = { type = 'bool', default = false, help = 'biases on q, k, v and o' }
+mlp_bias = { type = 'bool', default = false, help = 'biases on gate, up and down' }
+rope_theta = { type = 'float', default = 10000.0, min = 1.0, help = 'base of the rotary frequencies' }
+rope_type = { type = 'string', default = 'default', choices = ['default', 'linear', 'dynamic', 'yarn', 'longrope', 'llama3'], help = 'how the rotary frequencies are scaled for long sequences' }
+rope_factor = { type = 'float', min = 1.0, help = 'how much longer the sequences get; all types but default. longrope: absent is max_position_embeddings / rope_original_max_position_embeddings' }
+rope_original_max_position_embeddings = { type = 'int', min = 1, max = 1073741824, help = 'sequence length before scaling (yarn, longrope, llama3); absent: max_position_embeddings' }
+rope_attention_factor = { type = 'float', min = 0.0, help = 'multiplies cos and sin (yarn, longrope); absent: the formula of the type' }
+rope_low_freq_factor = { type = 'float', min = 0.0, help = 'llama3: frequencies with fewer turns over the original length are divided by rope_factor' }
+rope_high_freq_factor = { type = 'float', min = 0.0, help = 'llama3: frequencies with more turns over the original length stay' }
+rope_beta_fast = { type = 'float', default = 32.0, min = 0.0, help = 'yarn: channels with more turns over the original length stay' }
+rope_beta_slow = { type = 'float', default = 1.0, min = 0.0, help = 'yarn: channels with fewer turns are divided by rope_factor' }
+rope_short_factor = { type = 'floats', help = 'longrope: divisor of each frequency for sequences up to the original length' }
+rope_long_factor = { type = 'floats', help = 'longrope: divisor of each frequency for longer sequences' }
+)" R"(
+
+# about one million parameters over bytes, for a first run
+[provides.presets.'tiny']
+vocab_size = 256
+hidden_size = 128
+intermediate_size = 352
+num_hidden_layers = 5
+num_attention_heads = 4
+max_position_embeddings = 2048
+rms_norm_eps = 1e-5
+
+# 58,073,600 parameters: the model of the speed comparison
+[provides.presets.'bench']
+vocab_size = 32000
+hidden_size = 512
+intermediate_size = 1376
+num_hidden_layers = 8
+num_attention_heads = 8
+max_position_embeddings = 2048
+rms_norm_eps = 1e-5
+
+[provides.presets.'160m']
+vocab_size = 32000
+hidden_size = 768
+intermediate_size = 3072
+num_hidden_layers = 12
+num_attention_heads = 12
+max_position_embeddings = 2048
+rms_norm_eps = 1e-6
+
+[provides.presets.'tinyllama']
+vocab_size = 32000
+hidden_size = 2048
+intermediate_size = 5632
+num_hidden_layers = 22
+num_attention_heads = 32
+num_key_value_heads = 4
+max_position_embeddings = 2048
+rms_norm_eps = 1e-5
+
+# LLaMA 1
+[provides.presets.'7b']
+vocab_size = 32000
+hidden_size = 4096
+intermediate_size = 11008
+num_hidden_layers = 32
+num_attention_heads = 32
+max_position_embeddings = 2048
+rms_norm_eps = 1e-6
+
+# LLaMA 1
+[provides.presets.'13b']
+vocab_size = 32000
+hidden_size = 5120
+intermediate_size = 13824
+num_hidden_layers = 40
+num_attention_heads = 40
+max_position_embeddings = 2048
+rms_norm_eps = 1e-6
+
+# LLaMA 1
+[provides.presets.'30b']
+vocab_size = 32000
+hidden_size = 6656
+intermediate_size = 17920
+num_hidden_layers = 60
+num_attention_heads = 52
+max_position_embeddings = 2048
+rms_norm_eps = 1e-6
+
+[provides.presets.'llama-2-70b']
+vocab_size = 32000
+hidden_size = 8192
+intermediate_size = 28672
+num_hidden_layers = 80
+num_attention_heads = 64
+num_key_value_heads = 8
+max_position_embeddings = 4096
+rms_norm_eps = 1e-5
+
+[provides.presets.'llama-3-8b']
+vocab_size = 128256
+hidden_size = 4096
+intermediate_size = 14336
+num_hidden_layers = 32
+num_attention_heads = 32
+num_key_value_heads = 8
+max_position_embeddings = 8192
+rms_norm_eps = 1e-5
+rope_theta = 500000.0
+
+[provides.presets.'llama-3.2-1b']
+vocab_size = 128256
+hidden_size = 2048
+intermediate_size = 8192
+num_hidden_layers = 16
+num_attention_heads = 32
+num_key_value_heads = 8
+head_dim = 64
+max_position_embeddings = 131072
+rms_norm_eps = 1e-5
+tie_word_embeddings = true
+rope_theta = 500000.0
+rope_type = 'llama3'
+rope_factor = 32.0
+rope_low_freq_factor = 1.0
+rope_high_freq_factor = 4.0
+rope_original_max_position_embeddings = 8192
+
+[provides.presets.'llama-3.2-3b']
+vocab_size = 128256
+hidden_size = 3072
+intermediate_size = 8192
+num_hidden_layers = 28
+num_attention_heads = 24
+num_key_value_heads = 8
+head_dim = 128
+max_position_embeddings = 131072
+rms_norm_eps = 1e-5
+tie_word_embeddings = true
+rope_theta = 500000.0
+rope_type = 'llama3'
+rope_factor = 32.0
+rope_low_freq_factor = 1.0
+rope_high_freq_factor = 4.0
+rope_original_max_position_embeddings = 8192
+)")
+// clang-format on

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// fp32: everything is single precision, so no two homes differ in dtype and nothing is ever moved.
+#include "engine/plugin.h"
+
+#include <cstring>
+
+#include "engine/policy.h"
+
+// clang-format off
+ENG_DESCRIPTION(R"([plugin]
+id = 'eng.precision'
+name = 'Precision'
+version = '0.1.0'
+license = 'Apache-2.0'
+summary = 'dtypes of weights, gradients and activations'
+
+[[provides]]
+kind = 'eng.precision/1'
+name = 'fp32'
+summary = 'single precision everywhere'
+)")
+// clang-format on
+
+namespace {
+
+// The policy has no options and no memory; its address stands for all of its objects.
+const char fp32_object = 0;
+
+eng_status create(const eng_options*, void** self, eng_error*) {
+  *self = const_cast<char*>(&fp32_object);
+  return ENG_OK;
+}
+
+void destroy(void*) {}
+
+eng_status place(void*, const eng_unit*, uint32_t, int32_t role, eng_view* io, eng_error*) {
+  if (role != ENG_ROLE_STATE) io->dtype = ENG_F32;  // a state's dtype is the optimizer's
+  return ENG_OK;
+}
+
+eng_status move(void*, eng_build*, const eng_move*, eng_error* error) {
+  static const char text[] =
+      "fp32 keeps every dtype at f32 and has nothing to convert; this move is a bug in its caller";
+  if (error) error->set(error, ENG_UNSUPPORTED, text, sizeof text - 1);
+  return ENG_UNSUPPORTED;
+}
+
+const eng_axis fp32 = {sizeof(eng_axis), 0, create, destroy, place, move};
+
+const char* describe() {
+  return eng_description;
+}
+eng_status start(const eng_host*, eng_error*) {
+  return ENG_OK;
+}
+void stop() {}
+
+const void* get_interface(const char* kind, const char* name) {
+  return std::strcmp(kind, ENG_PRECISION_KIND) == 0 && std::strcmp(name, "fp32") == 0 ? &fp32 : nullptr;
+}
+
+const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, stop, get_interface};
+
+}  // namespace
+
+ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t) {
+  return &plugin;
+}
