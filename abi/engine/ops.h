@@ -24,7 +24,7 @@ extern "C" {
 #define ENG_OP_EMBEDDING "eng.embedding/1"
 /* s = x + residual (or x); rstd = 1/sqrt(mean(s^2) + eps); y = s * rstd * w.
  * in: x (..., H), w (H), [residual (..., H)]; out: y (..., H), rstd (...) f32, and with a residual
- * s (..., H). attr: eps f.  Zhang and Sennrich 2019. */
+ * s (..., H), which may take the memory of x or residual. attr: eps f.  Zhang and Sennrich 2019. */
 #define ENG_OP_RMS_NORM "eng.rms_norm/1"
 /* Rotates halves: with d = D/2, y1 = x1*cos - x2*sin, y2 = x2*cos + x1*sin, x1 = x[..., :d], x2 = x[..., d:].
  * in: x (B, T, heads*D), table (T, D) f32 = [cos(d) | sin(d)] per position; out: y as x, in place allowed.
@@ -36,7 +36,7 @@ extern "C" {
 #define ENG_OP_ATTENTION "eng.attention/1"
 /* y = act(gate) * up.  in: gate (..., I), up (..., I); out: y. attr: act i (ENG_ACT_*). */
 #define ENG_OP_GATED "eng.gated/1"
-/* y = a + b. */
+/* y = a + b; may take the memory of either. */
 #define ENG_OP_ADD "eng.add/1"
 /* loss = sum over labels != -100 of -log softmax(x w^T)[label], in token chunks: logits never whole.
  * The kernel picks the chunk from the shapes. in: x (B, T, H), w (V, H), labels (B, T) i32; out: loss (1) f32. */
@@ -54,7 +54,8 @@ extern "C" {
 #define ENG_OP_MATMUL "eng.matmul/1"
 /* Column sums.  in: x (..., N), [acc (N)]; out: y (N), in place of acc. */
 #define ENG_OP_SUM_ROWS "eng.sum_rows/1"
-/* dtable = sum of dy rows by token, in row order.  in: tokens, dy (B, T, H), [acc (V, H)]; out: dtable (V, H). */
+/* dtable = sum of dy rows by token, in row order.  in: tokens, dy (B, T, H), [acc (V, H)]; out: dtable (V, H), in
+ * place of acc. attr: rows i = V. */
 #define ENG_OP_EMBEDDING_GRAD "eng.embedding_grad/1"
 /* in: dy, s, w, rstd, [ds (added to dx)], [dw_acc (H)]; out: dx, dw (H), in place of ds and dw_acc. */
 #define ENG_OP_RMS_NORM_GRAD "eng.rms_norm_grad/1"

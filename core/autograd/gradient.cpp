@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/autograd/gradient.hpp"
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "engine/ops.h"
+
+namespace eng {
+
+bool Gradient::exclusive(Id value) const {
+  Id gradient = state_.of[value];
+  for (size_t v = 1; v < state_.of.size(); ++v)
+    if (v != value && state_.of[v] == gradient && state_.pending[v]) return false;
+  return true;
+}
+
+Id Gradient::take(uint32_t k) {
+  Id value = in(k);
+  if (!value || !state_.of[value] || !exclusive(value)) return 0;
+  taken_.push_back(k);
+  return state_.of[value];
+}
+
+void Gradient::give(uint32_t k, Id gradient) {
+  Id value = in(k);
+  Id before = state_.of[value];
+  bool added = std::find(taken_.begin(), taken_.end(), k) != taken_.end();
+  state_.of[value] = before && !added ? emit(ENG_OP_ADD, {before, gradient}, {})[0] : gradient;
+}
+
+std::vector<Id> Gradient::emit(const char* name, std::vector<Id> in, Attrs attrs) {
+  auto out = state_.block.graph.emit(op(name), std::move(in), std::move(attrs));
+  size_t size = state_.block.graph.size() + 1;
+  state_.of.resize(size), state_.pending.resize(size), state_.wants.resize(size);
+  return out;
+}
+
+void derive_backward(Template& block, bool first, bool last) {
+  Graph& graph = block.graph;
+  Gradient::State state{block, 0, {}, {}, {}, {}};
+  state.scalars = graph.add({SymbolKind::scalars, make_desc(ENG_F32, {ENG_S_COUNT}), 0});
+  block.forward = graph.nodes.size();
+  block.skip.assign(block.forward, 0);
+  block.seeds.assign(block.outputs.size(), 0);
+  for (size_t k = 0; k < block.outputs.size() && !last; ++k)
+    block.seeds[k] = graph.add({SymbolKind::seed, graph.value(block.outputs[k]).desc, static_cast<uint32_t>(k)});
+
+  size_t size = graph.size() + 1;
+  state.of.resize(size), state.pending.resize(size), state.wants.resize(size);
+  for (Id p : block.params) state.wants[p] = state.pending[p] = 1;
+  if (!first)
+    for (Id i : block.inputs) state.wants[i] = state.pending[i] = graph.value(i).desc.dtype != ENG_I32;
+  for (const Node& node : graph.nodes) {
+    bool any = std::any_of(node.in.begin(), node.in.end(), [&](Id i) { return i && state.wants[i]; });
+    for (Id o : node.out) state.wants[o] = state.pending[o] = any;
+  }
+  for (size_t k = 0; k < block.outputs.size(); ++k)
+    if (block.seeds[k]) state.of[block.outputs[k]] = block.seeds[k];
+
+  for (size_t n = block.forward; n-- > 0;) {
+    Node node = graph.nodes[n];
+    bool is_loss = last && !block.outputs.empty() && node.out[0] == block.outputs[0];
+    bool reached = std::any_of(node.out.begin(), node.out.end(), [&](Id o) { return state.of[o] != 0; });
+    if (state.wants[node.out[0]] && (reached || is_loss)) {
+      if (!node.op->grad) throw Error(Exit::environment, std::string(node.op->id) + " has no gradient");
+      if (is_loss && !node.op->fused_grad)
+        throw Error(Exit::environment, std::string("the model's last op must be ") + ENG_OP_CROSS_ENTROPY + ", not " + node.op->id);
+      Gradient gradient(state, node);
+      node.op->grad(gradient);
+      if (is_loss) block.skip[n] = 1;
+    }
+    for (Id o : node.out) state.pending[o] = 0;
+  }
+  for (Id i : block.inputs) block.d_inputs.push_back(first ? 0 : state.of[i]);
+  for (Id p : block.params) block.d_params.push_back(state.of[p]);
+  for (Id o : block.outputs) {
+    auto it = state.replaced.find(o);
+    block.train_outputs.push_back(it == state.replaced.end() ? o : it->second);
+  }
+}
+
+}  // namespace eng

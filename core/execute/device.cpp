@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/execute/device.hpp"
+
+#include <fmt/format.h>
+
+#include "core/base/error.hpp"
+
+namespace eng {
+
+Kernels::Kernels(Registry& registry, const std::string& device, const Section& section) : device_(device) {
+  eng_device table = registry.table<eng_device>(ENG_DEVICE_KIND, device);
+  Options options(section);
+  Sink sink;
+  info_.struct_size = sizeof(info_);
+  sink.check(table.describe(options.get(), &info_, sink.get()), Exit::environment, "[device] " + device);
+  eng_kernels list = registry.table<eng_kernels>(ENG_KERNELS_KIND, device);
+  for (uint32_t k = 0; k < list.count; ++k) {
+    const eng_kernel* given = list.kernels[k];
+    eng_kernel kernel{};
+    std::memcpy(&kernel, given, std::min<size_t>(given->struct_size, sizeof(kernel)));
+    if (!kernel.op || !kernel.workspace || !kernel.prepare || !kernel.bind || !kernel.launch || !kernel.drop_record || !kernel.drop_state)
+      throw Error(Exit::environment, fmt::format("device {}: kernel {} leaves a function out", device, kernel.op ? kernel.op : "?"));
+    if (!kernels_.emplace(kernel.op, kernel).second) throw Error(Exit::environment, fmt::format("device {}: two kernels for {}", device, kernel.op));
+  }
+}
+
+const eng_kernel& Kernels::find(const Call& call) const {
+  auto it = kernels_.find(call.op->id);
+  if (it == kernels_.end()) throw Error(Exit::environment, fmt::format("device {} has no kernel for {}", device_, call.op->id));
+  return it->second;
+}
+
+uint64_t Kernels::workspace(const Call& call) const {
+  const eng_kernel& kernel = find(call);
+  CallArgs args(call, info_.parallel);
+  uint64_t bytes = 0;
+  Sink sink;
+  sink.check(kernel.workspace(args.get(), &bytes, sink.get()), Exit::environment, fmt::format("device {}, {}", device_, call.op->id));
+  return bytes;
+}
+
+CallArgs::CallArgs(const Call& call, uint32_t parallel) {
+  for (const Attr& a : call.attrs.list) attrs_.push_back({a.key.c_str(), a.i, a.f});
+  call_ = {sizeof(eng_call), parallel, static_cast<uint32_t>(call.in.size()), static_cast<uint32_t>(call.out.size()),
+           call.in.data(), call.out.data(), attrs_.data(), static_cast<uint32_t>(attrs_.size()), 0};
+}
+
+Device::Device(Registry& registry, const std::string& name, const Section& section) : name_(name), table_(registry.table<eng_device>(ENG_DEVICE_KIND, name)) {
+  Options options(section);
+  Sink sink;
+  sink.check(table_.create(options.get(), &self_, sink.get()), Exit::environment, "[device] " + name);
+}
+
+Device::~Device() {
+  if (self_) table_.destroy(self_);
+}
+
+void* Device::alloc(uint64_t bytes) {
+  void* out = nullptr;
+  Sink sink;
+  sink.check(table_.alloc(self_, bytes, &out, sink.get()), Exit::device_memory, fmt::format("device {}, {} for the arena", name_, format_bytes(static_cast<double>(bytes))));
+  return out;
+}
+
+void Device::upload(void* to, const void* from, uint64_t bytes) {
+  Sink sink;
+  sink.check(table_.upload(self_, to, from, bytes, sink.get()), Exit::environment, "device " + name_ + ", upload");
+}
+
+void Device::download(void* to, const void* from, uint64_t bytes) {
+  Sink sink;
+  sink.check(table_.download(self_, to, from, bytes, sink.get()), Exit::environment, "device " + name_ + ", download");
+}
+
+void Device::sync() {
+  Sink sink;
+  sink.check(table_.sync(self_, nullptr, sink.get()), Exit::environment, "device " + name_ + ", sync");
+}
+
+}  // namespace eng

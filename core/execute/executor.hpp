@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the programs of a plan out of its arenas. Everything that allocates happens in the constructor.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/execute/device.hpp"
+#include "core/plan/plan.hpp"
+
+namespace eng {
+
+class Executor {
+ public:
+  // Allocates the arenas, prepares every call, binds every action, uploads the constants.
+  Executor(const Plan& plan, Device& device, const Kernels& kernels);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  // Runs a program to its end. Throws Error naming the action that failed.
+  void run(const std::string& program);
+  // Between programs only.
+  void upload(const View& to, const void* from);
+  void download(void* to, const View& from);
+  void upload(const View& to, uint64_t byte, const void* from, uint64_t n);
+  void download(void* to, const View& from, uint64_t byte, uint64_t n);
+
+ private:
+  struct Step;
+  struct Lane;
+  struct Bound;
+  void release();
+  void bind(const Plan& plan, const Kernels& kernels, uint32_t parallel);
+  void run_lane(const Bound& segment, size_t lane);
+  void run_segment(const Bound& segment);
+  uint8_t* address(const View& view) const;
+
+  const Plan& plan_;
+  Device& device_;
+  std::vector<void*> arenas_;
+  struct Prepared {
+    const eng_kernel* kernel = nullptr;
+    void* state = nullptr;
+  };
+  std::vector<Prepared> calls_;
+  struct Program {
+    std::string name;
+    std::vector<std::unique_ptr<Bound>> segments;
+    std::vector<uint32_t> repeats;
+  };
+  std::vector<Program> programs_;
+  std::atomic<int32_t> failed_{0};
+  std::string failure_;
+};
+
+}  // namespace eng

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan/blocks.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "engine/ops.h"
+
+namespace eng {
+
+struct BlockEmitter::Storage {
+  std::vector<Id> memory_of;      // value -> the input whose memory it takes, 0: its own
+  std::vector<int64_t> gradient;  // value -> parameter (position in the block) whose gradient it holds, or -1
+};
+
+namespace {
+
+constexpr size_t never = SIZE_MAX;
+
+// Position of the last training node that reads each value; `never` + 1 semantics: values that leave the
+// block are read "at the end".
+std::vector<size_t> last_reads(const Template& t) {
+  std::vector<size_t> last(t.graph.size() + 1, 0);
+  for (size_t n = 0; n < t.graph.nodes.size(); ++n) {
+    if (n < t.forward && t.skip[n]) continue;
+    for (Id i : t.graph.nodes[n].in)
+      if (i) last[i] = std::max(last[i], n);
+  }
+  for (const auto* list : {&t.outputs, &t.train_outputs, &t.d_inputs, &t.d_params})
+    for (Id i : *list)
+      if (i) last[i] = never;
+  return last;
+}
+
+bool overwritable(SymbolKind kind) { return kind == SymbolKind::temp || kind == SymbolKind::seed; }
+
+}  // namespace
+
+BlockEmitter::BlockEmitter(const Model& model, Emitter& emitter) : model_(model), emitter_(emitter) {
+  for (const auto& [tmpl, t] : model.templates) {
+    Storage s;
+    s.memory_of.assign(t.graph.size() + 1, 0);
+    s.gradient.assign(t.graph.size() + 1, -1);
+    std::vector<size_t> last = last_reads(t);
+    for (size_t n = 0; n < t.graph.nodes.size(); ++n) {
+      const Node& node = t.graph.nodes[n];
+      std::vector<char> used(node.in.size(), 0);
+      for (const InPlace& pair : node.op->in_place) {
+        if (pair.out >= node.out.size() || pair.in >= node.in.size() || !node.in[pair.in] || used[pair.in]) continue;
+        Id from = node.in[pair.in], to = node.out[pair.out];
+        if (s.memory_of[to]) continue;
+        bool dead = overwritable(t.graph.value(from).kind) && last[from] == n &&
+                    std::count(node.in.begin(), node.in.end(), from) == 1 &&
+                    bytes(t.graph.value(from).desc) == bytes(t.graph.value(to).desc);
+        if (pair.must && !dead) throw Error(Exit::bug, fmt::format("{} must write in place of a value that is still needed", node.op->id));
+        if (dead) s.memory_of[to] = from, used[pair.in] = 1;
+      }
+    }
+    // A parameter's gradient and every partial sum it was accumulated from live in the gradient buffer.
+    for (size_t k = 0; k < t.d_params.size(); ++k) {
+      Id v = t.d_params[k];
+      if (!v) continue;
+      if (t.graph.value(v).kind != SymbolKind::temp || s.gradient[v] >= 0)
+        throw Error(Exit::environment, fmt::format("parameter {} of template {} shares its gradient with another value", k, tmpl));
+      for (; v && s.gradient[v] < 0; v = s.memory_of[v]) s.gradient[v] = static_cast<int64_t>(k);
+    }
+    storage_[tmpl] = std::make_shared<const Storage>(std::move(s));
+  }
+}
+
+BlockEmitter::Env BlockEmitter::enter(uint32_t b, const std::vector<View>& inputs, const MicroBatch& batch) const {
+  const Block& block = model_.blocks[b];
+  const Template& t = model_.templates.at(block.tmpl);
+  Env env(t.graph.size() + 1);
+  for (Id id = 1; id <= t.graph.size(); ++id) {
+    const Symbol& v = t.graph.value(id);
+    switch (v.kind) {
+      case SymbolKind::input: env[id] = inputs[v.index]; break;
+      case SymbolKind::param: env[id] = (*batch.weights)[block.params[v.index]]; break;
+      case SymbolKind::batch: env[id] = v.index == 0 ? batch.tokens : batch.labels; break;
+      case SymbolKind::constant: env[id] = batch.constants->at(block.tmpl)[v.index]; break;
+      case SymbolKind::scalars: env[id] = batch.scalars; break;
+      default: break;
+    }
+  }
+  return env;
+}
+
+void BlockEmitter::run(uint32_t b, size_t from, size_t to, bool training, Env& env, const MicroBatch& batch,
+                       std::vector<char>& contributed) const {
+  const Block& block = model_.blocks[b];
+  const Template& t = model_.templates.at(block.tmpl);
+  const Storage& storage = *storage_.at(block.tmpl);
+  for (size_t n = from; n < to; ++n) {
+    if (training && n < t.forward && t.skip[n]) continue;
+    const Node& node = t.graph.nodes[n];
+    std::vector<View> in, out, extra_from, extra_to;
+    for (Id i : node.in) in.push_back(i ? env[i] : View{});
+    for (uint32_t k = 0; k < node.out.size(); ++k) {
+      Id o = node.out[k];
+      const eng_desc& desc = t.graph.value(o).desc;
+      int64_t position = storage.gradient[o];
+      if (position >= 0 && !storage.memory_of[o]) {
+        // First node of this block that writes the gradient of parameter p. If another block contributed
+        // already (a tied weight), add to it in place.
+        uint32_t p = block.params[static_cast<size_t>(position)];
+        bool again = contributed[p];
+        contributed[p] = 1;
+        View target = reshape(batch.gradient(p), desc);
+        if (!again) {
+          env[o] = target;
+        } else {
+          auto pair = std::find_if(node.op->in_place.begin(), node.op->in_place.end(), [&](const InPlace& i) { return i.out == k && i.must; });
+          if (pair != node.op->in_place.end() && (pair->in >= in.size() || !in[pair->in].buffer)) {
+            if (in.size() <= pair->in) in.resize(pair->in + 1);
+            in[pair->in] = target;
+            env[o] = target;
+          } else {
+            env[o] = emitter_.transient("contribution", Line::activations, desc);
+            extra_from.push_back(env[o]), extra_to.push_back(target);
+          }
+        }
+      } else if (storage.memory_of[o]) {
+        env[o] = reshape(env[storage.memory_of[o]], desc);
+      } else {
+        env[o] = emitter_.transient(fmt::format("{}.{}", block.name, o), Line::activations, desc);
+      }
+      out.push_back(env[o]);
+    }
+    emitter_.action(*node.op, in, out, node.attrs);
+    for (size_t k = 0; k < extra_to.size(); ++k) emitter_.action(op(ENG_OP_ADD), {extra_to[k], extra_from[k]}, {extra_to[k]});
+  }
+}
+
+View BlockEmitter::forward(const MicroBatch& batch) const {
+  std::vector<View> values;
+  std::vector<char> none(model_.params.size(), 0);
+  for (uint32_t b = 0; b < model_.blocks.size(); ++b) {
+    const Template& t = model_.templates.at(model_.blocks[b].tmpl);
+    emitter_.label(model_.blocks[b].name + " forward");
+    Env env = enter(b, values, batch);
+    run(b, 0, t.forward, false, env, batch, none);
+    values.clear();
+    for (Id o : t.outputs) values.push_back(env[o]);
+  }
+  return values[0];
+}
+
+View BlockEmitter::train(const MicroBatch& batch) const {
+  std::vector<View> values;
+  std::vector<Env> envs;
+  std::vector<char> contributed(model_.params.size(), 0);
+  size_t last = model_.blocks.size() - 1;
+  for (uint32_t b = 0; b <= last; ++b) {
+    const Template& t = model_.templates.at(model_.blocks[b].tmpl);
+    emitter_.label(model_.blocks[b].name + " forward");
+    envs.push_back(enter(b, values, batch));
+    run(b, 0, t.forward, true, envs[b], batch, contributed);
+    values.clear();
+    for (Id o : t.outputs) values.push_back(envs[b][o]);
+  }
+  View loss;
+  std::vector<View> seeds;
+  for (uint32_t b = static_cast<uint32_t>(last) + 1; b-- > 0;) {
+    const Template& t = model_.templates.at(model_.blocks[b].tmpl);
+    Env& env = envs[b];
+    emitter_.label(model_.blocks[b].name + " backward");
+    for (size_t k = 0; k < t.seeds.size(); ++k) {
+      if (!t.seeds[k]) continue;
+      env[t.seeds[k]] = seeds[k];
+      if (!seeds[k].buffer) {  // the next block does not use this output
+        env[t.seeds[k]] = emitter_.transient("no gradient", Line::activations, t.graph.value(t.seeds[k]).desc);
+        emitter_.zero(env[t.seeds[k]]);
+      }
+    }
+    run(b, t.forward, t.graph.nodes.size(), true, env, batch, contributed);
+    if (b == last) loss = env[t.train_outputs[0]];
+    // Parameters that nothing used have a zero gradient.
+    for (size_t k = 0; k < t.params.size(); ++k) {
+      uint32_t p = model_.blocks[b].params[k];
+      if (!t.d_params[k] && !contributed[p] && b == first_user(p)) emitter_.zero(batch.gradient(p)), contributed[p] = 1;
+    }
+    seeds.clear();
+    for (Id i : t.d_inputs) seeds.push_back(i ? env[i] : View{});
+    batch.after_backward(b);
+  }
+  return loss;
+}
+
+// The block that reads a parameter first is the last one to contribute to its gradient.
+uint32_t BlockEmitter::first_user(uint32_t parameter) const {
+  for (uint32_t b = 0; b < model_.blocks.size(); ++b)
+    if (std::count(model_.blocks[b].params.begin(), model_.blocks[b].params.end(), parameter)) return b;
+  return 0;
+}
+
+}  // namespace eng

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Emits one micro-batch of a model: every block forward, then backward.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/plan/emitter.hpp"
+#include "core/trace/model.hpp"
+
+namespace eng {
+
+// Where the micro-batch finds and leaves things.
+struct MicroBatch {
+  View tokens, labels, scalars;
+  const std::vector<View>* weights = nullptr;                    // per parameter
+  const std::map<uint32_t, std::vector<View>>* constants = nullptr;  // per template
+  // Where the gradient of parameter p goes; called when its first contribution is written.
+  std::function<View(uint32_t p)> gradient;
+  // The backward of block b is complete.
+  std::function<void(uint32_t block)> after_backward;
+};
+
+class BlockEmitter {
+ public:
+  BlockEmitter(const Model& model, Emitter& emitter);
+  // Both return the loss (1).
+  View forward(const MicroBatch& batch) const;
+  View train(const MicroBatch& batch) const;
+
+ private:
+  struct Storage;  // per template: which values share memory, which are parameter gradients
+  using Env = std::vector<View>;
+  Env enter(uint32_t block, const std::vector<View>& inputs, const MicroBatch& batch) const;
+  void run(uint32_t block, size_t from, size_t to, bool training, Env& env, const MicroBatch& batch,
+           std::vector<char>& contributed) const;
+  uint32_t first_user(uint32_t parameter) const;
+  const Model& model_;
+  Emitter& emitter_;
+  std::map<uint32_t, std::shared_ptr<const Storage>> storage_;
+};
+
+}  // namespace eng

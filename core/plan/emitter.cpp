@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan/emitter.hpp"
+
+#include <fmt/format.h>
+
+#include "core/base/error.hpp"
+#include "core/tensor/dtype.hpp"
+#include "engine/ops.h"
+
+namespace eng {
+namespace {
+
+std::string call_key(const Op& op, const std::vector<eng_desc>& in, const std::vector<eng_desc>& out, const Attrs& attrs) {
+  std::string key = op.id;
+  for (const auto& d : in) key += d.dtype ? " " + describe(d) : " -";
+  key += " ->";
+  for (const auto& d : out) key += d.dtype ? " " + describe(d) : " -";
+  for (const auto& a : attrs.list) key += fmt::format(" {}={}/{}", a.key, a.i, a.f);
+  return key;
+}
+
+}  // namespace
+
+View slice(const View& view, uint64_t first, uint64_t n) {
+  return {view.buffer, view.offset + first * dtype_size(view.desc.dtype), make_desc(view.desc.dtype, {static_cast<int64_t>(n)})};
+}
+
+View reshape(View view, const eng_desc& desc) {
+  view.desc = desc;
+  return view;
+}
+
+View Emitter::persistent(const std::string& name, Line line, const eng_desc& desc, bool initial) {
+  Buffer buffer{name, line, 0, bytes(desc), 0, true, initial, 0, 0};
+  plan_.buffers.push_back(std::move(buffer));
+  return {static_cast<Id>(plan_.buffers.size()), 0, desc};
+}
+
+View Emitter::transient(const std::string& name, Line line, const eng_desc& desc) {
+  Buffer buffer{name, line, 0, bytes(desc), 0, false, false, static_cast<uint32_t>(plan_.programs.size() - 1),
+                static_cast<uint32_t>(plan_.programs.back().segments.size() - 1)};
+  plan_.buffers.push_back(std::move(buffer));
+  return {static_cast<Id>(plan_.buffers.size()), 0, desc};
+}
+
+void Emitter::begin_program(const std::string& name) { plan_.programs.push_back({name, {}}); }
+void Emitter::begin_segment(const std::string& name, uint32_t repeat) { plan_.programs.back().segments.push_back({name, repeat, {}}); }
+
+void Emitter::label(const std::string& text) {
+  if (plan_.labels.empty() || plan_.labels.back() != text) plan_.labels.push_back(text);
+}
+
+void Emitter::action(const Op& op, std::vector<View> in, std::vector<View> out, Attrs attrs) {
+  std::vector<eng_desc> shapes_in, shapes_out;
+  for (const auto& v : in) shapes_in.push_back(v.desc);
+  for (const auto& v : out) shapes_out.push_back(v.desc);
+  std::string key = call_key(op, shapes_in, shapes_out, attrs);
+  auto [it, fresh] = calls_.try_emplace(key, static_cast<uint32_t>(plan_.calls.size()));
+  if (fresh) {
+    Call call{&op, std::move(shapes_in), std::move(shapes_out), std::move(attrs), 0, 0};
+    if (op.flops) call.flops = op.flops(call.in, call.out, call.attrs);
+    call.workspace = workspace_ ? workspace_(call) : 0;
+    plan_.calls.push_back(std::move(call));
+  }
+  Action action{it->second, Queue::compute, std::move(in), std::move(out), {}, {}, static_cast<uint32_t>(plan_.labels.size() - 1)};
+  if (uint64_t n = plan_.calls[it->second].workspace)
+    action.workspace = transient(std::string("workspace ") + op.id, Line::workspace, make_desc(ENG_U8, {static_cast<int64_t>(n)}));
+  plan_.programs.back().segments.back().actions.push_back(std::move(action));
+}
+
+void Emitter::zero(const View& view) { action(op(ENG_OP_INIT_CONSTANT), {}, {view}, {{{"value", 0, 0.0}, {"first", 0, 0.0}}}); }
+
+Id EmittingBuilder::add(const View& view) {
+  if (!view.buffer) return 0;
+  views_.push_back(view);
+  return static_cast<Id>(views_.size());
+}
+
+const View& EmittingBuilder::view(Id id) const {
+  if (!id || id > views_.size()) throw Error(Exit::environment, "no such value");
+  return views_[id - 1];
+}
+
+eng_desc EmittingBuilder::shape(Id value) { return view(value).desc; }
+
+std::vector<Id> EmittingBuilder::emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) {
+  std::vector<View> inputs, outputs;
+  std::vector<eng_desc> shapes, made;
+  for (Id i : in) {
+    inputs.push_back(i ? view(i) : View{});
+    shapes.push_back(inputs.back().desc);
+  }
+  if (in.size() < op.min_in || in.size() > op.max_in) throw Error(Exit::environment, fmt::format("{}: wrong number of inputs", op.id));
+  std::string wrong = op.infer(shapes, attrs, made);
+  if (!wrong.empty()) throw Error(Exit::environment, fmt::format("{}: {}", op.id, wrong));
+  out.resize(made.size());
+  for (size_t k = 0; k < made.size(); ++k) {
+    if (!out[k]) {
+      out[k] = add(emitter_.transient(name_, Line::activations, made[k]));
+    } else if (!same(view(out[k]).desc, made[k])) {
+      throw Error(Exit::environment, fmt::format("{}: output {} is {}, cannot be written into {}", op.id, k, describe(made[k]), describe(view(out[k]).desc)));
+    }
+    outputs.push_back(view(out[k]));
+  }
+  for (const InPlace& pair : op.in_place)
+    if (pair.must && pair.out < outputs.size() && pair.in < inputs.size() && inputs[pair.in].buffer &&
+        (inputs[pair.in].buffer != outputs[pair.out].buffer || inputs[pair.in].offset != outputs[pair.out].offset))
+      throw Error(Exit::environment, fmt::format("{} works in place: output {} must be input {}", op.id, pair.out, pair.in));
+  emitter_.action(op, std::move(inputs), std::move(outputs), std::move(attrs));
+  return out;
+}
+
+}  // namespace eng

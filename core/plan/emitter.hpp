@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Appends buffers and actions to a plan; knows nothing of models or policies.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "core/plan/plan.hpp"
+#include "core/trace/builder.hpp"
+
+namespace eng {
+
+class Emitter {
+ public:
+  Emitter(Plan& plan, std::function<uint64_t(const Call&)> workspace) : plan_(plan), workspace_(std::move(workspace)) {}
+
+  View persistent(const std::string& name, Line line, const eng_desc& desc, bool initial);
+  View transient(const std::string& name, Line line, const eng_desc& desc);
+  void begin_program(const std::string& name);
+  void begin_segment(const std::string& name, uint32_t repeat);
+  // Labels the following actions in dumps and messages.
+  void label(const std::string& text);
+  void action(const Op& op, std::vector<View> in, std::vector<View> out, Attrs attrs = {});
+  void zero(const View& view);
+
+ private:
+  Plan& plan_;
+  std::function<uint64_t(const Call&)> workspace_;
+  std::map<std::string, uint32_t> calls_;
+};
+
+// `n` elements of a flat view, from element `first`.
+View slice(const View& view, uint64_t first, uint64_t n);
+View reshape(View view, const eng_desc& desc);
+
+// The builder that optimizers and moves get: ids stand for views of the plan.
+class EmittingBuilder final : public Builder {
+ public:
+  EmittingBuilder(Emitter& emitter, std::string name) : emitter_(emitter), name_(std::move(name)) {}
+  Id add(const View& view);
+  eng_desc shape(Id value) override;
+  std::vector<Id> emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) override;
+
+ private:
+  const View& view(Id id) const;
+  Emitter& emitter_;
+  std::string name_;
+  std::vector<View> views_;
+};
+
+}  // namespace eng

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan/plan.hpp"
+
+#include "core/base/error.hpp"
+
+namespace eng {
+
+const Program& Plan::program(const std::string& name) const {
+  for (const auto& p : programs)
+    if (p.name == name) return p;
+  throw Error(Exit::bug, "the plan has no program `" + name + "`");
+}
+
+const Tensor* Plan::find(const std::string& name, const std::string& role) const {
+  for (const auto& t : tensors)
+    if (t.name == name && t.role == role) return &t;
+  return nullptr;
+}
+
+const char* to_string(Queue queue) {
+  static const char* names[] = {"compute", "comm", "h2d", "d2h", "io", "host"};
+  return names[static_cast<size_t>(queue)];
+}
+
+const char* to_string(Line line) {
+  static const char* names[] = {"weights", "gradients", "optimizer", "constants", "batch", "step", "activations", "workspace"};
+  return names[static_cast<size_t>(line)];
+}
+
+}  // namespace eng

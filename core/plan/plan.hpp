@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The step as data: buffers, actions, segments, programs. Integer ids everywhere; everything printable.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/trace/graph.hpp"
+
+namespace eng {
+
+enum class Queue : uint8_t { compute, comm, h2d, d2h, io, host };
+constexpr size_t queue_count = 6;
+
+// What the bytes of a buffer are for: one line of the memory report.
+enum class Line : uint8_t { weights, gradients, optimizer, constants, batch, step, activations, workspace };
+
+struct Buffer {
+  std::string name;
+  Line line = Line::activations;
+  uint32_t arena = 0;
+  uint64_t bytes = 0;
+  uint64_t offset = 0;      // in the arena, set by layout
+  bool persistent = false;  // keeps its bytes between programs; else lives inside one segment
+  bool initial = false;     // holds defined bytes before the program starts
+  uint32_t program = 0, segment = 0;
+};
+
+// Part of a buffer as a dense tensor; buffer 0 is an absent optional input.
+struct View {
+  Id buffer = 0;
+  uint64_t offset = 0;  // bytes
+  eng_desc desc{};
+};
+
+// One distinct use of an op, prepared once and shared by all actions with these shapes.
+struct Call {
+  const Op* op = nullptr;
+  std::vector<eng_desc> in, out;
+  Attrs attrs;
+  uint64_t workspace = 0;
+  double flops = 0;
+};
+
+struct Action {
+  uint32_t call = 0;  // index into Plan::calls
+  Queue queue = Queue::compute;
+  std::vector<View> in, out;
+  View workspace;
+  std::vector<uint32_t> waits;  // indices of earlier actions of the segment, on other queues
+  uint32_t block = 0;           // index into Plan::labels
+};
+
+struct Segment {
+  std::string name;
+  uint32_t repeat = 1;
+  std::vector<Action> actions;
+};
+
+struct Program {
+  std::string name;
+  std::vector<Segment> segments;
+};
+
+// persistent + transient + workspace = total. `workspace` is what scratch adds on top of the other transients.
+struct Arena {
+  std::string device;
+  std::string kind = "device";
+  uint64_t persistent = 0, transient = 0, workspace = 0;
+  uint64_t total() const { return persistent + transient + workspace; }
+};
+
+// A logical tensor by name. Roles: "parameter", "gradient", or the name of an optimizer state.
+struct Tensor {
+  std::string name, role;
+  View view;
+};
+
+// The parameters of one block that share a weight dtype, flat; each starts on a multiple of `chunk` elements.
+struct Unit {
+  std::string name;
+  uint32_t block = 0;
+  uint64_t count = 0;
+  uint32_t flags = 0;
+  std::vector<uint32_t> params;   // indices into Model::params
+  std::vector<uint64_t> offsets;  // elements
+};
+constexpr uint64_t chunk = 4096;  // elements: the grid of the global norm
+
+struct Plan {
+  std::vector<Arena> arenas;
+  std::vector<Buffer> buffers;  // id - 1
+  std::vector<Call> calls;
+  std::vector<std::string> labels;
+  std::vector<Program> programs;
+  std::vector<Unit> units;
+  std::vector<Tensor> tensors;
+  // What the host fills or reads between steps.
+  View tokens, labels_in, inputs, counters, scalars, losses, table;
+  std::vector<View> constants;              // in the order of `constant_data`
+  std::vector<std::vector<char>> constant_data;
+  int64_t parameters = 0;
+  double flops_per_step = 0;  // executed by the train program
+  uint32_t accumulate = 1;
+
+  const Buffer& buffer(Id id) const { return buffers[id - 1]; }
+  Buffer& buffer(Id id) { return buffers[id - 1]; }
+  const Program& program(const std::string& name) const;
+  const Tensor* find(const std::string& name, const std::string& role) const;
+};
+
+const char* to_string(Queue queue);
+const char* to_string(Line line);
+
+}  // namespace eng

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a traced model and its policies to a laid-out, verified plan.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/plan/plan.hpp"
+#include "core/trace/model.hpp"
+#include "engine/optimizer.h"
+#include "engine/policy.h"
+
+namespace eng {
+
+// A policy plugin's object and table.
+struct Precision {
+  std::string name;
+  eng_axis table{};
+  std::shared_ptr<void> self;
+  int32_t dtype(int32_t role, const eng_unit* unit = nullptr) const;  // asks `place`, checks that only dtype changed
+};
+
+struct Optimizer {
+  std::string name;
+  eng_optimizer table{};
+  std::shared_ptr<void> self;
+  std::vector<float> scalars(uint64_t update) const;
+};
+
+Precision make_precision(const std::string& name, const eng_axis& table, const Section& options);
+Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, const Section& options);
+
+struct PlanRequest {
+  const Model& model;
+  const Precision& precision;
+  const Optimizer* optimizer = nullptr;  // null: no update segment
+  std::string device = "cpu";
+  // Scratch bound of a call on that device; throws Error if no kernel serves it.
+  std::function<uint64_t(const Call&)> workspace;
+  uint32_t accumulate = 1;
+  int64_t steps = 1;
+  int64_t seed = 1;
+  double grad_clip = 0;
+  bool evaluate = true;
+};
+
+// Units, homes, emission, waits, layout, verification.
+Plan make_plan(const PlanRequest& request);
+
+}  // namespace eng

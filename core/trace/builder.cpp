@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/trace/builder.hpp"
+
+#include "core/base/error.hpp"
+#include "core/tensor/dtype.hpp"
+
+namespace eng {
+namespace {
+
+Builder& self(eng_build* b) { return *static_cast<Builder*>(b); }
+
+Attrs copy(const eng_attr* attrs, uint32_t n) {
+  Attrs out;
+  for (uint32_t k = 0; k < n; ++k) out.list.push_back({attrs[k].key ? attrs[k].key : "", attrs[k].i, attrs[k].f});
+  return out;
+}
+
+// Runs `call` unless an earlier one failed; exceptions become the sticky error.
+template <class F>
+eng_status guarded(eng_build* b, eng_error* sink, F call) {
+  Builder& builder = self(b);
+  if (builder.status == ENG_OK) {
+    try {
+      call(builder);
+      return ENG_OK;
+    } catch (const std::exception& e) {
+      builder.status = ENG_INVALID;
+      builder.error = e.what();
+    }
+  }
+  return report(sink, builder.status, builder.error);
+}
+
+void check_desc(const eng_desc& desc) {
+  if (desc.ndim > ENG_MAX_DIMS) throw Error(Exit::environment, "a tensor has more than 6 dimensions");
+  for (uint32_t k = 0; k < desc.ndim; ++k)
+    if (desc.dims[k] < 0 || desc.dims[k] > (int64_t{1} << 40)) throw Error(Exit::environment, "a dimension is out of range: " + describe(desc));
+}
+
+eng_status get_status(eng_build* b, eng_error* sink) {
+  return self(b).status == ENG_OK ? ENG_OK : report(sink, self(b).status, self(b).error);
+}
+
+eng_status get_shape(eng_build* b, eng_id value, eng_desc* out, eng_error* sink) {
+  return guarded(b, sink, [&](Builder& builder) { *out = builder.shape(value); });
+}
+
+eng_status add_param(eng_build* b, const eng_param* p, eng_id* out, eng_error* sink) {
+  return guarded(b, sink, [&](Builder& builder) {
+    Parameter parameter{p->name ? p->name : "", {}, p->flags, p->init_op ? p->init_op : "", copy(p->init, p->n_init)};
+    if (p->ndim > ENG_MAX_DIMS) throw Error(Exit::environment, "parameter " + parameter.name + " has more than 6 dimensions");
+    parameter.desc.dtype = ENG_F32;
+    parameter.desc.ndim = p->ndim;
+    for (uint32_t k = 0; k < p->ndim; ++k) parameter.desc.dims[k] = p->dims[k];
+    check_desc(parameter.desc);
+    *out = builder.param(std::move(parameter));
+  });
+}
+
+eng_status add_block(eng_build* b, const char* name, uint32_t tmpl, const eng_id* params, uint32_t n, eng_error* sink) {
+  return guarded(b, sink, [&](Builder& builder) { builder.block(name ? name : "", tmpl, std::vector<Id>(params, params + n)); });
+}
+
+eng_status get_batch(eng_build* b, const char* name, eng_id* out, eng_error* sink) {
+  return guarded(b, sink, [&](Builder& builder) { *out = builder.batch(name ? name : ""); });
+}
+
+eng_status add_constant(eng_build* b, const eng_desc* desc, const void* data, eng_id* out, eng_error* sink) {
+  return guarded(b, sink, [&](Builder& builder) {
+    check_desc(*desc);
+    if (desc->dtype != ENG_F32 && desc->dtype != ENG_I32) throw Error(Exit::environment, "constants are f32 or i32");
+    *out = builder.constant(*desc, data);
+  });
+}
+
+eng_status emit_op(eng_build* b, const char* name, const eng_id* in, uint32_t n_in, eng_id* out, uint32_t n_out,
+                   const eng_attr* attrs, uint32_t n_attrs, eng_error* sink) {
+  return guarded(b, sink, [&](Builder& builder) {
+    const Op* found = find_op(name ? name : "");
+    if (!found) throw Error(Exit::environment, std::string("unknown op ") + (name ? name : "(null)"));
+    auto made = builder.emit(*found, std::vector<Id>(in, in + n_in), std::vector<Id>(out, out + n_out), copy(attrs, n_attrs));
+    if (made.size() < n_out) throw Error(Exit::environment, std::string(name) + " has " + std::to_string(made.size()) + " outputs here, " + std::to_string(n_out) + " were asked for");
+    for (uint32_t k = 0; k < n_out; ++k) out[k] = made[k];
+  });
+}
+
+const eng_build_api api = {sizeof(eng_build_api), ENG_ABI_MINOR, get_status, get_shape, add_param, add_block, get_batch, add_constant, emit_op};
+
+[[noreturn]] void refuse(const char* what) { throw Error(Exit::environment, std::string(what) + " is not allowed in this phase"); }
+
+}  // namespace
+
+Builder::Builder() : eng_build{&eng::api} {}
+
+void Builder::check(const std::string& where) const {
+  if (status != ENG_OK) throw Error(Exit::environment, where + ": " + error);
+}
+
+Id Builder::param(Parameter) { refuse("declaring a parameter"); }
+void Builder::block(std::string, uint32_t, std::vector<Id>) { refuse("declaring a block"); }
+Id Builder::batch(const std::string&) { refuse("asking for the batch"); }
+Id Builder::constant(const eng_desc&, const void*) { refuse("making a constant"); }
+
+}  // namespace eng

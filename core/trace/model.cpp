@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/trace/model.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <set>
+
+#include "core/autograd/gradient.hpp"
+#include "core/base/error.hpp"
+#include "engine/ops.h"
+
+namespace eng {
+namespace {
+
+class Declaring final : public Builder {
+ public:
+  explicit Declaring(Model& model) : model_(model) {}
+  eng_desc shape(Id value) override {
+    if (!value || value > model_.params.size()) throw Error(Exit::environment, "no such parameter");
+    return model_.params[value - 1].desc;
+  }
+  Id param(Parameter p) override {
+    if (p.name.empty()) throw Error(Exit::environment, "a parameter has no name");
+    if (!names_.insert(p.name).second) throw Error(Exit::environment, "parameter " + p.name + " is declared twice");
+    if (!p.desc.ndim || count(p.desc) < 1) throw Error(Exit::environment, "parameter " + p.name + " has no elements");
+    if (!find_op(p.init_op)) throw Error(Exit::environment, "parameter " + p.name + " names no known init op: " + p.init_op);
+    model_.params.push_back(std::move(p));
+    return static_cast<Id>(model_.params.size());
+  }
+  void block(std::string name, uint32_t tmpl, std::vector<Id> params) override {
+    Block block{std::move(name), tmpl, {}};
+    for (Id p : params) {
+      shape(p);
+      block.params.push_back(p - 1);
+    }
+    model_.blocks.push_back(std::move(block));
+  }
+  std::vector<Id> emit(const Op&, std::vector<Id>, std::vector<Id>, Attrs) override {
+    throw Error(Exit::environment, "ops are emitted in trace, not in declare");
+  }
+
+ private:
+  Model& model_;
+  std::set<std::string> names_;
+};
+
+class Tracing final : public Builder {
+ public:
+  Tracing(Template& block, int64_t batch, int64_t length) : block_(block), batch_(batch), length_(length) {}
+  eng_desc shape(Id value) override {
+    if (!value || value > block_.graph.size()) throw Error(Exit::environment, "no such value");
+    return block_.graph.value(value).desc;
+  }
+  Id batch(const std::string& name) override {
+    uint32_t index = name == "tokens" ? 0 : name == "labels" ? 1 : 2;
+    if (index == 2) throw Error(Exit::environment, "the batch has no `" + name + "`, only tokens and labels");
+    if (!batches_[index]) batches_[index] = block_.graph.add({SymbolKind::batch, make_desc(ENG_I32, {batch_, length_}), index});
+    return batches_[index];
+  }
+  Id constant(const eng_desc& desc, const void* data) override {
+    Constant c{desc, std::vector<char>(bytes(desc))};
+    std::memcpy(c.data.data(), data, c.data.size());
+    block_.constants.push_back(std::move(c));
+    return block_.graph.add({SymbolKind::constant, desc, static_cast<uint32_t>(block_.constants.size() - 1)});
+  }
+  std::vector<Id> emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) override {
+    for (Id o : out)
+      if (o) throw Error(Exit::environment, std::string(op.id) + ": a model cannot choose where an op writes");
+    for (Id i : in)
+      if (i) shape(i);
+    return block_.graph.emit(op, std::move(in), std::move(attrs));
+  }
+
+ private:
+  Template& block_;
+  int64_t batch_, length_;
+  Id batches_[2] = {0, 0};
+};
+
+// Owns the plugin's object.
+struct Instance {
+  const eng_model& table;
+  void* self = nullptr;
+  ~Instance() {
+    if (self) table.destroy(self);
+  }
+};
+
+void trace_template(Model& model, const Instance& plugin, const Block& block, const std::vector<eng_desc>& inputs,
+                    int32_t dtype) {
+  Template& t = model.templates[block.tmpl];
+  t.tmpl = block.tmpl;
+  for (size_t k = 0; k < block.params.size(); ++k) {
+    eng_desc desc = model.params[block.params[k]].desc;
+    if (!(model.params[block.params[k]].flags & ENG_PARAM_FP32)) desc.dtype = dtype;
+    t.params.push_back(t.graph.add({SymbolKind::param, desc, static_cast<uint32_t>(k)}));
+  }
+  for (size_t k = 0; k < inputs.size(); ++k) t.inputs.push_back(t.graph.add({SymbolKind::input, inputs[k], static_cast<uint32_t>(k)}));
+  Tracing tracing(t, model.micro_batch, model.sequence_length);
+  Id out[8] = {};
+  uint32_t n_out = 0;
+  Sink sink;
+  eng_status status = plugin.table.trace(plugin.self, &tracing, block.tmpl, t.params.data(), static_cast<uint32_t>(t.params.size()),
+                                         t.inputs.data(), static_cast<uint32_t>(t.inputs.size()), out, 8, &n_out, sink.get());
+  std::string where = fmt::format("model {}, block {}", model.plugin, block.name);
+  tracing.check(where);
+  sink.check(status, Exit::usage, where);
+  if (n_out < 1 || n_out > 8) throw Error(Exit::environment, where + ": trace gave no output");
+  for (uint32_t k = 0; k < n_out; ++k) {
+    tracing.shape(out[k]);
+    t.outputs.push_back(out[k]);
+  }
+}
+
+}  // namespace
+
+int64_t Model::parameter_count() const {
+  int64_t n = 0;
+  for (const auto& p : params) n += count(p.desc);
+  return n;
+}
+
+double Model::flops_per_token() const {
+  // A table that is only looked up multiplies nothing.
+  std::set<uint32_t> lookup, multiplied;
+  for (const auto& block : blocks) {
+    const Template& t = templates.at(block.tmpl);
+    for (size_t n = 0; n < t.forward; ++n)
+      for (Id i : t.graph.nodes[n].in)
+        if (i && t.graph.value(i).kind == SymbolKind::param)
+          (std::strcmp(t.graph.nodes[n].op->id, ENG_OP_EMBEDDING) == 0 ? lookup : multiplied).insert(block.params[t.graph.value(i).index]);
+  }
+  double flops = 0;
+  for (uint32_t p = 0; p < params.size(); ++p)
+    if (!lookup.count(p) || multiplied.count(p)) flops += 6.0 * count(params[p].desc);
+  return flops + 6.0 * info.layers * info.attention_width * sequence_length;
+}
+
+Model trace_model(const std::string& name, const eng_model& table, const Section& section, int64_t micro_batch,
+                  int64_t sequence_length, int32_t dtype) {
+  Model model;
+  model.plugin = name;
+  model.micro_batch = micro_batch;
+  model.sequence_length = sequence_length;
+  Options options(section);
+  Instance plugin{table};
+  {
+    Sink sink;
+    sink.check(table.create(options.get(), &plugin.self, sink.get()), Exit::usage, "[model] " + name);
+  }
+  Sink sink;
+  model.info.struct_size = sizeof(model.info);
+  sink.check(table.describe(plugin.self, &model.info, sink.get()), Exit::environment, "model " + name);
+  Declaring declaring(model);
+  eng_status status = table.declare(plugin.self, &declaring, sink.get());
+  declaring.check("model " + name);
+  sink.check(status, Exit::usage, "model " + name);
+  if (model.blocks.empty()) throw Error(Exit::environment, "model " + name + " declares no blocks");
+
+  std::vector<eng_desc> inputs;
+  for (size_t k = 0; k < model.blocks.size(); ++k) {
+    const Block& block = model.blocks[k];
+    bool first = k == 0, last = k + 1 == model.blocks.size();
+    auto found = model.templates.find(block.tmpl);
+    if (found == model.templates.end()) {
+      trace_template(model, plugin, block, inputs, dtype);
+      derive_backward(model.templates[block.tmpl], first, last);
+    } else {
+      const Template& t = found->second;
+      bool agrees = !first && !last && t.inputs.size() == inputs.size() && t.params.size() == block.params.size();
+      for (size_t i = 0; agrees && i < inputs.size(); ++i) agrees = same(t.graph.value(t.inputs[i]).desc, inputs[i]);
+      for (size_t i = 0; agrees && i < block.params.size(); ++i) {
+        eng_desc desc = t.graph.value(t.params[i]).desc;
+        desc.dtype = ENG_F32;
+        agrees = same(desc, model.params[block.params[i]].desc);
+      }
+      if (!agrees) throw Error(Exit::environment, fmt::format("model {}: block {} says template {}, but its shapes differ from the block traced for it", name, block.name, block.tmpl));
+    }
+    const Template& t = model.templates[block.tmpl];
+    inputs.clear();
+    for (Id o : t.outputs) inputs.push_back(t.graph.value(o).desc);
+  }
+  if (inputs.size() != 1 || count(inputs[0]) != 1) throw Error(Exit::environment, "model " + name + ": the last block must put out the loss alone");
+  return model;
+}
+
+}  // namespace eng

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model, traced: parameters, blocks, and one template per distinct block.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/config/config.hpp"
+#include "core/trace/builder.hpp"
+#include "engine/model.h"
+
+namespace eng {
+
+struct Block {
+  std::string name;
+  uint32_t tmpl = 0;
+  std::vector<uint32_t> params;  // indices into Model::params
+};
+
+struct Model {
+  std::string plugin;
+  eng_model_info info{};
+  std::vector<Parameter> params;
+  std::vector<Block> blocks;
+  std::map<uint32_t, Template> templates;
+  int64_t micro_batch = 0, sequence_length = 0;  // B, T
+
+  int64_t parameter_count() const;
+  // FLOPs of one training token by the usual definition: 6 per parameter that multiplies (all but a lookup
+  // table) plus causal attention, 6 * layers * T * width (Chowdhery et al. 2022, appendix B, halved for causality).
+  double flops_per_token() const;
+};
+
+// Traces the model with micro-batches of (B, T) and derives the backward of every template.
+// `dtype` is that of activations and weights as compute reads them.
+// Throws Error naming the plugin, the block and the op that refused.
+Model trace_model(const std::string& name, const eng_model& table, const Section& options, int64_t micro_batch,
+                  int64_t sequence_length, int32_t dtype);
+
+}  // namespace eng

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the core knows of an op: shapes, FLOPs, aliasing, gradient. Kernels are elsewhere, behind the ABI.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/tensor.h"
+
+namespace eng {
+
+struct Attr {
+  std::string key;
+  int64_t i = 0;
+  double f = 0;
+  bool operator==(const Attr&) const = default;
+};
+
+struct Attrs {
+  std::vector<Attr> list;
+  int64_t i(const std::string& key, int64_t fallback = 0) const;
+  double f(const std::string& key, double fallback = 0) const;
+  bool operator==(const Attrs&) const = default;
+};
+
+class Gradient;
+
+// An output that takes the memory of an input. `must`: always when the input is present (accumulators,
+// updates); else only if nobody reads the input afterwards.
+struct InPlace {
+  uint32_t out, in;
+  bool must;
+};
+
+struct Op {
+  const char* id;
+  uint32_t min_in, max_in;
+  // Appends the descs of the outputs, or returns what is wrong. Absent optional inputs have dtype 0.
+  std::string (*infer)(std::span<const eng_desc> in, const Attrs& attrs, std::vector<eng_desc>& out);
+  double (*flops)(std::span<const eng_desc> in, std::span<const eng_desc> out, const Attrs& attrs) = nullptr;
+  std::vector<InPlace> in_place = {};
+  // Emits the backward of one node; null: the op has no gradient.
+  void (*grad)(Gradient&) = nullptr;
+  // The gradient op computes the forward outputs too, so training skips the forward node.
+  bool fused_grad = false;
+};
+
+// The standard vocabulary (engine/ops.h), or nullptr.
+const Op* find_op(const std::string& id);
+const Op& op(const std::string& id);
+std::span<const Op> layer_ops();
+std::span<const Op> gradient_ops();
+std::span<const Op> step_ops();
+
+}  // namespace eng

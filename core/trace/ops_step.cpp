@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// The step's own ops and initialisation (engine/ops.h), and the lookup of all standard ops.
+#include <map>
+
+#include "core/trace/graph.hpp"
+#include "engine/ops.h"
+
+namespace eng {
+namespace {
+
+using Shapes = std::span<const eng_desc>;
+using Out = std::vector<eng_desc>;
+
+template <int... Index>
+std::string repeat(Shapes in, const Attrs&, Out& out) {  // outputs repeat the given inputs
+  (out.push_back(in[Index]), ...);
+  return "";
+}
+
+std::string begin(Shapes in, const Attrs&, Out& out) {
+  out.push_back(make_desc(ENG_F32, {ENG_S_COUNT}));
+  out.push_back(in[1]);
+  return "";
+}
+
+std::string get_row(Shapes in, const Attrs&, Out& out) {
+  eng_desc row = in[0];
+  for (uint32_t k = 1; k < row.ndim; ++k) row.dims[k - 1] = row.dims[k];
+  row.ndim -= 1;
+  out.push_back(row);
+  return "";
+}
+
+std::string sum_squares(Shapes in, const Attrs&, Out& out) {
+  if (count(in[0]) % 4096) return "the length must be a multiple of 4096";
+  out.push_back(make_desc(ENG_F32, {count(in[0]) / 4096}));
+  return "";
+}
+
+std::string sgd(Shapes in, const Attrs&, Out& out) {
+  out.push_back(in[0]);
+  if (in[2].dtype) out.push_back(in[2]);
+  return "";
+}
+
+std::string init(Shapes, const Attrs& attrs, Out& out) {
+  out.push_back(make_desc(ENG_F32, {attrs.i("count")}));
+  return "";
+}
+
+}  // namespace
+
+std::span<const Op> step_ops() {
+  static const Op ops[] = {
+      {ENG_OP_BEGIN, 2, 2, begin, nullptr, {{1, 1, true}}},
+      {ENG_OP_GET_ROW, 2, 2, get_row},
+      {ENG_OP_PUT_ROW, 3, 3, repeat<1, 2>, nullptr, {{0, 1, true}, {1, 2, true}}},
+      {ENG_OP_SUM_SQUARES, 1, 1, sum_squares},
+      {ENG_OP_FINISH, 4, 4, repeat<2, 3>, nullptr, {{0, 2, true}, {1, 3, true}}},
+      {ENG_OP_ADAMW, 5, 5, repeat<0, 2, 3>, nullptr, {{0, 0, true}, {1, 2, true}, {2, 3, true}}},
+      {ENG_OP_SGD, 4, 4, sgd, nullptr, {{0, 0, true}, {1, 2, true}}},
+      {ENG_OP_INIT_CONSTANT, 0, 0, init},
+      {ENG_OP_INIT_NORMAL, 0, 0, init},
+      {ENG_OP_INIT_UNIFORM, 0, 0, init},
+  };
+  return ops;
+}
+
+int64_t Attrs::i(const std::string& key, int64_t fallback) const {
+  for (const auto& a : list)
+    if (a.key == key) return a.i;
+  return fallback;
+}
+
+double Attrs::f(const std::string& key, double fallback) const {
+  for (const auto& a : list)
+    if (a.key == key) return a.f;
+  return fallback;
+}
+
+const Op* find_op(const std::string& id) {
+  static const std::map<std::string, const Op*> all = [] {
+    std::map<std::string, const Op*> m;
+    for (auto list : {layer_ops(), gradient_ops(), step_ops()})
+      for (const Op& op : list) m[op.id] = &op;
+    return m;
+  }();
+  auto it = all.find(id);
+  return it == all.end() ? nullptr : it->second;
+}
+
+const Op& op(const std::string& id) { return *find_op(id); }
+
+}  // namespace eng

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks a laid-out plan by address, independently of the passes that made it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/plan/plan.hpp"
+
+namespace eng {
+
+// Every problem found: a wait that points forward, a read of bytes that are unwritten or another buffer's,
+// two conflicting accesses that nothing orders, a view outside its buffer or arena. At most `limit`.
+std::vector<std::string> problems(const Plan& plan, size_t limit = 20);
+
+// Throws Error(Exit::bug) listing the problems.
+void verify(const Plan& plan);
+
+}  // namespace eng

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a kernel is given: shapes and attributes (Call), addresses (Args), and how it refuses (Error).
+#pragma once
+
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/kernel.h"
+#include "engine/ops.h"
+
+namespace cpu {
+
+struct Error {
+  eng_status status;
+  std::string text;
+};
+
+inline eng_status report(eng_error* sink, eng_status status, const std::string& text) noexcept {
+  if (sink && sink->set) sink->set(sink, status, text.data(), text.size());
+  return status;
+}
+
+// Runs `body` and turns what it throws into a status and a text; `name` says whose error it is.
+template <class Name, class Body>
+eng_status guarded(eng_error* sink, Name&& name, Body&& body) noexcept {
+  eng_status status = ENG_INTERNAL;
+  try {
+    try {
+      body();
+      return ENG_OK;
+    } catch (const Error& e) {
+      status = e.status;
+      return report(sink, status, name() + ": " + e.text);
+    } catch (const std::bad_alloc&) {
+      status = ENG_NO_MEMORY;
+      return report(sink, status, name() + ": out of host memory");
+    } catch (const std::exception& e) {
+      return report(sink, status, name() + ": " + e.what());
+    } catch (...) {
+      return report(sink, status, name() + ": unknown exception");
+    }
+  } catch (...) {  // no memory even for the text
+    return status;
+  }
+}
+
+inline uint32_t dtype_size(int32_t dtype) {
+  return dtype == ENG_F64 || dtype == ENG_I64 ? 8 : dtype == ENG_BF16 || dtype == ENG_F16 ? 2 : dtype == ENG_U8 ? 1 : 4;
+}
+
+inline std::string describe(const eng_desc& d) {
+  static const char* const names[] = {"absent", "f32", "f64", "bf16", "f16", "i32", "i64", "u8"};
+  if (d.dtype < 1 || d.dtype > ENG_U8) return d.dtype ? "dtype " + std::to_string(d.dtype) : names[0];
+  std::string text = names[d.dtype] + std::string(" (");
+  for (uint32_t k = 0; k < d.ndim; ++k) text += (k ? ", " : "") + std::to_string(d.dims[k]);
+  return text + ")";
+}
+
+inline int64_t elements(const eng_desc& d) {
+  int64_t n = 1;
+  for (uint32_t k = 0; k < d.ndim; ++k) n *= d.dims[k];
+  return n;
+}
+inline int64_t columns(const eng_desc& d) {
+  return d.ndim ? d.dims[d.ndim - 1] : 1;
+}  // the last dimension
+inline int64_t rows(const eng_desc& d) {  // all the others, folded
+  int64_t n = 1;
+  for (uint32_t k = 0; k + 1 < d.ndim; ++k) n *= d.dims[k];
+  return n;
+}
+
+// A copy of the host's call that a kernel may keep.
+struct Call {
+  std::string op;
+  uint32_t parallel = 1;
+  std::vector<eng_desc> in, out;
+  std::vector<std::pair<std::string, eng_attr>> attrs;
+
+  Call(const char* name, const eng_call& c) : op(name), parallel(c.parallel ? c.parallel : 1) {
+    in.assign(c.in, c.in + c.n_in), out.assign(c.out, c.out + c.n_out);
+    for (uint32_t k = 0; k < c.n_attrs; ++k) attrs.emplace_back(c.attrs[k].key, c.attrs[k]);
+  }
+  bool has(size_t k) const { return k < in.size() && in[k].dtype != 0; }
+  bool has_out(size_t k) const { return k < out.size() && out[k].dtype != 0; }
+  const eng_attr& attr(const char* key) const {
+    for (const auto& [name, value] : attrs)
+      if (name == key) return value;
+    throw Error{ENG_INVALID, std::string("attribute ") + key + " is missing"};
+  }
+  int64_t integer(const char* key) const { return attr(key).i; }
+  double real(const char* key) const { return attr(key).f; }
+  std::string text() const {
+    std::string t = op + " [in";
+    for (const auto& d : in) t += " " + describe(d);
+    t += "; out";
+    for (const auto& d : out) t += " " + describe(d);
+    return t + "]";
+  }
+};
+
+// The addresses of one bound use. in/out give nullptr for an absent one.
+struct Args {
+  std::vector<void*> data;  // inputs, then outputs
+  size_t n_in = 0;
+  void* workspace = nullptr;
+
+  template <class T>
+  const T* in(size_t k) const {
+    return k < n_in ? static_cast<const T*>(data[k]) : nullptr;
+  }
+  template <class T>
+  T* out(size_t k) const {
+    return n_in + k < data.size() ? static_cast<T*>(data[n_in + k]) : nullptr;
+  }
+  template <class T>
+  T* scratch() const {
+    return static_cast<T*>(workspace);
+  }
+};
+
+}  // namespace cpu

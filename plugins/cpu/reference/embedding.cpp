@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// embedding and its gradient.
+#include "reference.hpp"
+
+namespace reference {
+namespace {
+
+void expect_tokens(const int32_t* tokens, int64_t n, int64_t vocabulary) {
+  for (int64_t i = 0; i < n; ++i)
+    if (tokens[i] < 0 || tokens[i] >= vocabulary)
+      throw Error{ENG_OUT_OF_RANGE, "token " + std::to_string(tokens[i]) + " at position " + std::to_string(i) +
+                                        " is outside the table of " + std::to_string(vocabulary) + " rows"};
+}
+
+struct Embedding {
+  static constexpr const char* op = ENG_OP_EMBEDDING;
+  Call c;
+
+  explicit Embedding(const Call& call) : c(call) {}
+  static void check(const Call& c) {
+    expect_inputs(c, {0, 1});
+    expect_types(c, 2, {1}, 1, {0});
+    expect(c.in[0].dtype == ENG_I32, "tokens must be i32");
+    expect(c.in[1].ndim == 2, "table must be (V, H)");
+    expect(rows(c.out[0]) == elements(c.in[0]) && columns(c.out[0]) == columns(c.in[1]), "y must be (B, T, H)");
+  }
+  void run(const Args& a) const {
+    by_type(c.in[1].dtype, [&]<class T>(T) {
+      const int64_t N = elements(c.in[0]), V = c.in[1].dims[0], H = columns(c.in[1]);
+      const int32_t* tokens = a.in<int32_t>(0);  // (N)
+      const T* table = a.in<T>(1);               // (V, H)
+      expect_tokens(tokens, N, V);
+      for (int64_t i = 0; i < N; ++i)
+        for (int64_t h = 0; h < H; ++h) a.out<T>(0)[i * H + h] = table[tokens[i] * H + h];
+    });
+  }
+};
+
+struct EmbeddingGrad {
+  static constexpr const char* op = ENG_OP_EMBEDDING_GRAD;
+  Call c;
+
+  explicit EmbeddingGrad(const Call& call) : c(call) {}
+  static void check(const Call& c) {
+    expect_inputs(c, {0, 1});
+    expect_types(c, 3, {1, 2}, 1, {0});
+    expect(c.in[0].dtype == ENG_I32, "tokens must be i32");
+    expect(rows(c.in[1]) == elements(c.in[0]), "dy must have one row per token");
+    expect(c.out[0].ndim == 2 && columns(c.out[0]) == columns(c.in[1]), "dtable must be (V, H)");
+    expect(!c.has(2) || elements(c.in[2]) == elements(c.out[0]), "acc must be (V, H)");
+  }
+  void run(const Args& a) const {
+    by_type(c.in[1].dtype, [&]<class T>(T) {
+      const int64_t N = elements(c.in[0]), V = c.out[0].dims[0], H = columns(c.in[1]);
+      const int32_t* tokens = a.in<int32_t>(0);     // (N)
+      const T *dy = a.in<T>(1), *acc = a.in<T>(2);  // (N, H), (V, H)
+      expect_tokens(tokens, N, V);
+      for (int64_t v = 0; v < V; ++v)
+        for (int64_t h = 0; h < H; ++h) {
+          double sum = acc ? double(acc[v * H + h]) : 0.0;
+          for (int64_t i = 0; i < N; ++i)
+            if (tokens[i] == v) sum += double(dy[i * H + h]);
+          a.out<T>(0)[v * H + h] = T(sum);
+        }
+    });
+  }
+};
+
+}  // namespace
+
+void add_embedding(List& list) {
+  list.insert(list.end(), {&cpu::kernel<Embedding>, &cpu::kernel<EmbeddingGrad>});
+}
+
+}  // namespace reference

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear, matmul, sum_rows, add.
+#include "reference.hpp"
+
+namespace reference {
+namespace {
+
+struct Linear {
+  static constexpr const char* op = ENG_OP_LINEAR;
+  Call c;
+
+  explicit Linear(const Call& call) : c(call) {}
+  static void check(const Call& c) {
+    expect_inputs(c, {0, 1});
+    expect_types(c, 3, {0, 1, 2}, 1, {0});
+    expect(c.in[1].ndim == 2 && columns(c.in[1]) == columns(c.in[0]), "w must be (N, K), K the last dimension of x");
+    expect(!c.has(2) || elements(c.in[2]) == c.in[1].dims[0], "bias must be (N)");
+    expect(rows(c.out[0]) == rows(c.in[0]) && columns(c.out[0]) == c.in[1].dims[0], "y must be (..., N)");
+  }
+  void run(const Args& a) const {
+    by_type(c.in[0].dtype, [&]<class T>(T) {
+      const int64_t M = rows(c.in[0]), K = columns(c.in[0]), N = columns(c.out[0]);
+      const T *x = a.in<T>(0), *w = a.in<T>(1), *bias = a.in<T>(2);  // (M, K), (N, K), (N)
+      T* y = a.out<T>(0);                                            // (M, N)
+      for (int64_t m = 0; m < M; ++m)
+        for (int64_t n = 0; n < N; ++n) {
+          double sum = bias ? double(bias[n]) : 0.0;
+          for (int64_t k = 0; k < K; ++k) sum += double(x[m * K + k]) * double(w[n * K + k]);
+          y[m * N + n] = T(sum);
+        }
+    });
+  }
+};
+
+struct Matmul {
+  static constexpr const char* op = ENG_OP_MATMUL;
+  Call c;
+  bool ta, tb;
+  int64_t M, N, K;
+
+  explicit Matmul(const Call& call) : c(call), ta(c.integer("ta") != 0), tb(c.integer("tb") != 0) {
+    M = ta ? columns(c.in[0]) : rows(c.in[0]);
+    K = ta ? rows(c.in[0]) : columns(c.in[0]);
+    N = tb ? rows(c.in[1]) : columns(c.in[1]);
+  }
+  static void check(const Call& c) {
+    expect_inputs(c, {0, 1});
+    expect_types(c, 3, {0, 1, 2}, 1, {0});
+    const Matmul op(c);
+    expect(op.K == (op.tb ? columns(c.in[1]) : rows(c.in[1])), "the inner dimensions of op(a) and op(b) must agree");
+    expect(rows(c.out[0]) == op.M && columns(c.out[0]) == op.N, "c must be (M, N)");
+    expect(!c.has(2) || (rows(c.in[2]) == op.M && columns(c.in[2]) == op.N), "acc must be (M, N)");
+  }
+  void run(const Args& args) const {
+    by_type(c.in[0].dtype, [&]<class T>(T) {
+      const T *a = args.in<T>(0), *b = args.in<T>(1), *acc = args.in<T>(2);
+      T* out = args.out<T>(0);
+      for (int64_t m = 0; m < M; ++m)
+        for (int64_t n = 0; n < N; ++n) {
+          double sum = acc ? double(acc[m * N + n]) : 0.0;
+          for (int64_t k = 0; k < K; ++k)
+            sum += double(ta ? a[k * M + m] : a[m * K + k]) * double(tb ? b[n * K + k] : b[k * N + n]);
+          out[m * N + n] = T(sum);
+        }
+    });
+  }
+};
+
+struct SumRows {
+  static constexpr const char* op = ENG_OP_SUM_ROWS;
+  Call c;
+
+  explicit SumRows(const Call& call) : c(call) {}
+  static void check(const Call& c) {
+    expect_inputs(c, {0});
+    expect_types(c, 2, {0, 1}, 1, {0});
+    expect(elements(c.out[0]) == columns(c.in[0]), "y must be (N), N the last dimension of x");
+    expect(!c.has(1) || elements(c.in[1]) == columns(c.in[0]), "acc must be (N), N the last dimension of x");
+  }
+  void run(const Args& a) const {
+    by_type(c.in[0].dtype, [&]<class T>(T) {
+      const int64_t M = rows(c.in[0]), N = columns(c.in[0]);
+      const T *x = a.in<T>(0), *acc = a.in<T>(1);  // (M, N), (N)
+      for (int64_t n = 0; n < N; ++n) {
+        double sum = acc ? double(acc[n]) : 0.0;
+        for (int64_t m = 0; m < M; ++m) sum += double(x[m * N + n]);
+        a.out<T>(0)[n] = T(sum);
+      }
+    });
+  }
+};
+
+struct Add {
+  static constexpr const char* op = ENG_OP_ADD;
+  Call c;
+
+  explicit Add(const Call& call) : c(call) {}
+  static void check(const Call& c) {
+    expect_inputs(c, {0, 1});
+    expect_types(c, 2, {0, 1}, 1, {0});
+    expect(elements(c.in[1]) == elements(c.in[0]) && elements(c.out[0]) == elements(c.in[0]),
+           "a, b and y must have the same shape");
+  }
+  void run(const Args& a) const {
+    by_type(c.in[0].dtype, [&]<class T>(T) {
+      for (int64_t i = 0; i < elements(c.in[0]); ++i) a.out<T>(0)[i] = a.in<T>(0)[i] + a.in<T>(1)[i];
+    });
+  }
+};
+
+}  // namespace
+
+void add_matrix(List& list) {
+  list.insert(list.end(), {&cpu::kernel<Linear>, &cpu::kernel<Matmul>, &cpu::kernel<SumRows>, &cpu::kernel<Add>});
+}
+
+}  // namespace reference

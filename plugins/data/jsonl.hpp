@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// JSON Lines: one object per line, one of its fields is the text of a document.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace text_data {
+
+// Takes a file in pieces of any size and hands out the documents in order. Lines of white space are skipped; a line may
+// end in CR LF, the last one in nothing.
+class JsonlReader {
+ public:
+  // `name` is what errors call the file. `document` gets each text (UTF-8, may hold NUL), valid during the call.
+  JsonlReader(std::string name, std::string field, std::function<void(std::string_view)> document);
+
+  // Throw Failure(ENG_INVALID, "NAME:LINE: ...") for a line that is not such an object.
+  void feed(std::string_view piece);
+  void finish();
+
+ private:
+  void line(std::string_view text);
+  [[noreturn]] void fail(const std::string& what) const;
+  [[noreturn]] void fail_field(std::string_view text) const;
+
+  std::string name_;
+  std::string field_;
+  std::function<void(std::string_view)> document_;
+  std::string rest_;  // the start of a line that goes on in the next piece
+  uint64_t line_ = 0;
+};
+
+}  // namespace text_data

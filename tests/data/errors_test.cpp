@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bad input: the status, and a text that says what, where and what to change.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "harness.hpp"
+
+using namespace data_test;
+using Catch::Contains;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Errors {
+  Folder folder;
+
+  void refuse(const Settings& settings, eng_status status, const std::vector<std::string>& words) {
+    Source source(folder, settings);
+    CHECK(source.status() == status);
+    for (const std::string& word : words) CHECK_THAT(source.error(), Contains(word));
+  }
+};
+
+// A user who may not read everything, for as long as it lives; root may.
+class Unprivileged {
+ public:
+  Unprivileged() {
+    if (was_root_ && seteuid(65534) != 0) works_ = false;
+  }
+  ~Unprivileged() {
+    if (was_root_ && works_) works_ = seteuid(0) == 0;
+  }
+  bool works() const { return works_; }
+
+ private:
+  bool was_root_ = geteuid() == 0;
+  bool works_ = true;
+};
+
+}  // namespace
+
+TEST_CASE_METHOD(Errors, "paths that lead nowhere") {
+  folder.write("docs/a.txt", "text");
+  refuse({.paths = {}}, ENG_INVALID, {"[data] paths is empty"});
+  refuse({.paths = {""}}, ENG_INVALID, {"empty"});
+  refuse({.paths = {"missing.txt"}}, ENG_NOT_FOUND, {(folder.path() / "missing.txt").string()});
+  refuse({.paths = {"docs/a.txt", "missing.txt"}}, ENG_NOT_FOUND, {"missing.txt"});
+  refuse({.paths = {"docs/a.txt/b.txt"}}, ENG_NOT_FOUND, {"docs/a.txt/b.txt"});
+  refuse({.paths = {"~/a.txt"}}, ENG_NOT_FOUND, {"'~' is not expanded"});
+  refuse({.paths = {"docs/*.md"}}, ENG_NOT_FOUND, {"'docs/*.md' matches no file", folder.path().string()});
+  refuse({.paths = {"none/**/*.md"}}, ENG_NOT_FOUND, {"'none/**/*.md' matches no file"});
+  refuse({.paths = {"docs"}}, ENG_INVALID, {(folder.path() / "docs").string(), "is a folder", "docs/**/*"});
+}
+
+TEST_CASE_METHOD(Errors, "files that are none, or cannot be read") {
+  REQUIRE(mkfifo((folder.path() / "pipe").c_str(), 0644) == 0);
+  refuse({.paths = {"pipe"}}, ENG_INVALID, {"pipe", "not a regular file"});
+  refuse({.paths = {"p*"}}, ENG_NOT_FOUND, {"'p*' matches no file"});
+  fs::create_symlink("loop", folder.path() / "loop");
+  refuse({.paths = {"loop"}}, ENG_DATA_LOSS, {"loop"});
+
+  folder.write("secret.txt", "text");
+  folder.write("closed/a.txt", "text");
+  fs::permissions(folder.path() / "secret.txt", fs::perms::none);
+  fs::permissions(folder.path() / "closed", fs::perms::none);
+  {
+    Unprivileged user;
+    REQUIRE(user.works());
+    refuse({.paths = {"secret.txt"}}, ENG_DATA_LOSS, {(folder.path() / "secret.txt").string(), "Permission denied"});
+    refuse({.paths = {"**/*.txt"}}, ENG_DATA_LOSS, {(folder.path() / "closed").string(), "Permission denied"});
+    refuse({.paths = {"closed/a.txt"}}, ENG_DATA_LOSS, {"closed/a.txt", "Permission denied"});
+  }
+  fs::permissions(folder.path() / "closed", fs::perms::owner_all);
+}
+
+TEST_CASE_METHOD(Errors, "too little text") {
+  folder.write("empty.txt", "");
+  folder.write("empty.jsonl", "\n\n");
+  refuse({.paths = {"empty.txt"}}, ENG_INVALID, {(folder.path() / "empty.txt").string(), "is empty"});
+  refuse({.paths = {"empty.*"}}, ENG_INVALID, {"all 2 files are empty", "empty.jsonl"});
+
+  folder.write("four.txt", "1234");
+  Settings settings{.paths = {"four.txt"}, .numbers = {{"validation", 0}}, .length = 4};
+  refuse(settings, ENG_INVALID, {"holds 4 tokens", "takes 5", "sequence_length = 4"});
+  settings.length = 3;
+  CHECK(Source(folder, settings).status() == ENG_OK);
+  settings.length = int64_t{1} << 62;
+  refuse(settings, ENG_INVALID, {"holds 4 tokens"});
+
+  folder.write("nine.txt", "123456789");
+  settings = {.paths = {"nine.txt"}, .length = 4};
+  refuse(settings, ENG_INVALID, {"holds 9 tokens", "take 10", "validation = 0.05", "validation = 0"});
+  folder.write("nine.txt", "1234567890");
+  Source enough(folder, settings);
+  CHECK(enough.status() == ENG_OK);
+  CHECK(enough.info().train_samples == 1);
+  CHECK(enough.info().validation_samples == 1);
+}
+
+TEST_CASE_METHOD(Errors, "options out of range") {
+  folder.write("a.txt", "some text");
+  refuse({.paths = {"a.txt"}, .vocabulary = 255}, ENG_INVALID, {"255", "[model] vocab_size to 256 or more"});
+  refuse({.paths = {"a.txt"}, .length = 0}, ENG_INVALID, {"sequence_length is 0"});
+  refuse({.paths = {"a.txt"}, .length = -1}, ENG_INVALID, {"sequence_length is -1"});
+  refuse({.paths = {"a.txt"}, .numbers = {{"validation", 0.6}}}, ENG_INVALID, {"validation is 0.6"});
+  refuse({.paths = {"a.txt"}, .numbers = {{"validation", -0.1}}}, ENG_INVALID, {"validation is -0.1"});
+  refuse({.paths = {"a.txt"}, .strings = {{"tokenizer", "words"}}}, ENG_INVALID, {"'words'", "bytes"});
+}
+
+TEST_CASE_METHOD(Errors, "reading what is not there") {
+  folder.write("a.txt", "some text");
+  Source source(folder, {.paths = {"a.txt"}, .numbers = {{"validation", 0}}});
+  REQUIRE(source.status() == ENG_OK);
+  CHECK(source.try_read(ENG_SPLIT_VALIDATION, 0) == ENG_PRECONDITION);
+  CHECK_THAT(source.error(), Contains("validation is 0"));
+  CHECK(source.try_read(2, 0) == ENG_INVALID);
+  CHECK(source.try_read(-1, 0) == ENG_INVALID);
+}
+
+TEST_CASE_METHOD(Errors, "files that change while they are used") {
+  const std::string large(3 << 20, 'x');
+  const Settings settings{.paths = {"a.txt"}};
+  {
+    folder.write("a.txt", large);
+    Source source(folder, settings);
+    source.read(0, 0);
+    fs::resize_file(folder.path() / "a.txt", 100);  // reading on would be a bus error
+    CHECK(source.try_read(0, 1) == ENG_DATA_LOSS);
+    CHECK_THAT(source.error(), Contains((folder.path() / "a.txt").string()) && Contains("changed"));
+  }
+  {
+    folder.write("a.txt", large);
+    Source source(folder, settings);
+    source.read(0, 0);
+    fs::last_write_time(folder.path() / "a.txt", fs::file_time_type::clock::now() + std::chrono::seconds(1));
+    CHECK(source.try_read(0, 1) == ENG_DATA_LOSS);
+  }
+  {
+    // A new file under the old name, and none: what was mapped is still whole.
+    folder.write("a.txt", large);
+    Source source(folder, settings);
+    folder.write("b.txt", "short");
+    fs::rename(folder.path() / "b.txt", folder.path() / "a.txt");
+    CHECK(source.read(0, 2).tokens == std::vector<int32_t>(4, 'x'));
+    fs::remove(folder.path() / "a.txt");
+    CHECK(source.read(0, 3).tokens == std::vector<int32_t>(4, 'x'));
+  }
+  {
+    // Small files were copied.
+    folder.write("a.txt", "some small text");
+    Source source(folder, settings);
+    const Sample before = source.read(0, 0);
+    folder.write("a.txt", "?");
+    CHECK(source.read(0, 0) == before);
+  }
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness.hpp"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <toml++/toml.h>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <fstream>
+
+namespace data_test {
+namespace fs = std::filesystem;
+
+namespace {
+
+const Settings& settings_of(const eng_options* options) {
+  return *static_cast<const Settings*>(options->data);
+}
+
+eng_status get_float(const eng_options* options, const char* key, double* out, eng_error*) {
+  auto at = settings_of(options).numbers.find(key);
+  if (at == settings_of(options).numbers.end()) return ENG_NOT_FOUND;
+  *out = at->second;
+  return ENG_OK;
+}
+
+eng_status get_string(const eng_options* options, const char* key, const char** out, eng_error*) {
+  auto at = settings_of(options).strings.find(key);
+  if (at == settings_of(options).strings.end()) return ENG_NOT_FOUND;
+  *out = at->second.c_str();
+  return ENG_OK;
+}
+
+eng_status get_count(const eng_options* options, const char* key, uint32_t* out, eng_error*) {
+  if (std::strcmp(key, "paths") != 0) return ENG_NOT_FOUND;
+  *out = static_cast<uint32_t>(settings_of(options).paths.size());
+  return ENG_OK;
+}
+
+eng_status get_string_at(const eng_options* options, const char* key, uint32_t index, const char** out, eng_error*) {
+  if (std::strcmp(key, "paths") != 0) return ENG_NOT_FOUND;
+  *out = settings_of(options).paths.at(index).c_str();
+  return ENG_OK;
+}
+
+// What the user did not set takes the default of the description.
+Settings complete(Settings settings) {
+  static const toml::table description = toml::parse(plugin().describe());
+  const toml::table& options = *description["provides"][0]["options"].as_table();
+  for (const auto& [key, option] : options) {
+    const toml::node_view<const toml::node> fallback = option.as_table()->at_path("default");
+    if (auto text = fallback.value<std::string>()) settings.strings.emplace(std::string(key.str()), *text);
+    if (fallback.is_floating_point()) settings.numbers.emplace(std::string(key.str()), *fallback.value<double>());
+  }
+  return settings;
+}
+
+}  // namespace
+
+Folder::Folder() {
+  std::string name = (fs::temp_directory_path() / "engine-data-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make " + name);
+  path_ = name;
+  fs::permissions(path_, fs::perms(0755));
+}
+
+Folder::~Folder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+std::string Folder::write(const std::string& name, const std::string& text) const {
+  fs::path path = path_ / name;
+  fs::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
+  return path.string();
+}
+
+const eng_plugin& plugin() {
+  static const eng_plugin* const loaded = [] {
+    void* library = dlopen(ENGINE_PLUGIN_DIR "/data/text.eng.so", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) throw std::runtime_error(dlerror());
+    auto query = reinterpret_cast<eng_plugin_query_fn>(dlsym(library, "eng_plugin_query_1"));
+    if (query == nullptr) throw std::runtime_error("no eng_plugin_query_1");
+    const eng_plugin* found = query(ENG_ABI_MINOR);
+    if (found->start(nullptr, nullptr) != ENG_OK) throw std::runtime_error("start failed");
+    return found;
+  }();
+  return *loaded;
+}
+
+const eng_data& table() {
+  return *static_cast<const eng_data*>(plugin().get_interface(ENG_DATA_KIND, "text"));
+}
+
+void Source::set(eng_error* self, eng_status code, const char* text, uint64_t length) {
+  auto* source = static_cast<Source*>(self->data);
+  source->error_.assign(text, length);
+  self->code = code;
+}
+
+Source::Source(const Folder& folder, const Settings& given) {
+  Settings settings = complete(given);
+  eng_options options{};
+  options.struct_size = sizeof(options);
+  options.data = &settings;
+  options.get_float = get_float;
+  options.get_string = get_string;
+  options.get_count = get_count;
+  options.get_string_at = get_string_at;
+  sink_ = {sizeof(sink_), 0, this, set};
+  const std::string base = folder.path().string();
+  eng_data_request request{};
+  request.struct_size = sizeof(request);
+  request.seed = settings.seed;
+  request.sequence_length = settings.length;
+  request.vocabulary = settings.vocabulary;
+  request.base_dir = base.c_str();
+  status_ = table().create(&options, &request, &self_, &sink_);
+  if (status_ != ENG_OK) {
+    CHECK(self_ == nullptr);
+    CHECK(sink_.code == status_);
+    CHECK(table().create(&options, &request, &self_, nullptr) == status_);
+    return;
+  }
+  info_.struct_size = sizeof(info_);
+  REQUIRE(table().describe(self_, &info_, &sink_) == ENG_OK);
+  sample_.tokens.resize(static_cast<std::size_t>(settings.length));
+  sample_.labels.resize(static_cast<std::size_t>(settings.length));
+}
+
+Source::~Source() {
+  if (self_ != nullptr) table().destroy(self_);
+}
+
+eng_status Source::try_read(int split, uint64_t position) {
+  return table().read(self_, split, position, sample_.tokens.data(), sample_.labels.data(), &sink_);
+}
+
+const Sample& Source::read(int split, uint64_t position) {
+  if (status_ != ENG_OK || try_read(split, position) != ENG_OK) FAIL(error_);
+  return sample_;
+}
+
+std::string Source::text() {
+  REQUIRE(status_ == ENG_OK);
+  REQUIRE(info_.train_samples == 1);
+  std::string text;
+  read(0, 0);
+  for (int32_t token : sample_.tokens) text += static_cast<char>(token);
+  text += static_cast<char>(sample_.labels.back());
+  return text;
+}
+
+std::string pairs(std::size_t size) {
+  std::string text;
+  for (int a = 0; a < 256; ++a) {
+    text += static_cast<char>(a);
+    for (int b = a + 1; b < 256; ++b) text += {static_cast<char>(a), static_cast<char>(b)};
+  }
+  REQUIRE(size <= text.size());
+  return text.substr(0, size);
+}
+
+uint64_t place(int32_t first, int32_t second) {
+  static const std::vector<uint32_t> places = [] {
+    std::string text = pairs(65536);
+    std::vector<uint32_t> at(65536, 65536);
+    for (uint32_t i = 0; i + 1 < text.size(); ++i) {
+      std::size_t pair = static_cast<unsigned char>(text[i]) * 256u + static_cast<unsigned char>(text[i + 1]);
+      if (at[pair] != 65536) throw std::logic_error("a pair occurs twice");
+      at[pair] = i;
+    }
+    return at;
+  }();
+  return places.at(static_cast<std::size_t>(first * 256 + second));
+}
+
+}  // namespace data_test

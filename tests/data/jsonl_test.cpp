@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// JSON Lines: texts out, and errors that name the line.
+#include <catch2/catch.hpp>
+
+#include "harness.hpp"
+
+using namespace data_test;
+using Catch::Contains;
+
+namespace {
+
+struct Jsonl {
+  Folder folder;
+
+  // The stream that a file of these lines gives, documents joined by "|", or the error.
+  std::string read(const std::string& lines, const std::string& field = "text") {
+    folder.write("a.jsonl", lines);
+    Settings settings{.paths = {"a.jsonl"},
+                      .strings = {{"separator", "|"}, {"field", field}},
+                      .numbers = {{"validation", 0}},
+                      .length = 1};
+    Source once(folder, settings);
+    if (once.status() != ENG_OK) {
+      CHECK(once.status() == ENG_INVALID);
+      CHECK_THAT(once.error(), Contains("a.jsonl"));
+      return once.error();
+    }
+    settings.length = static_cast<int64_t>(once.info().tokens) - 1;
+    return Source(folder, settings).text();
+  }
+};
+
+}  // namespace
+
+TEST_CASE_METHOD(Jsonl, "a line is a document") {
+  CHECK(read("{\"text\": \"one\"}\n{\"text\": \"two\"}\n") == "one|two");
+  CHECK(read("{\"text\": \"one\"}\n{\"text\": \"two\"}") == "one|two");
+  CHECK(read("{\"text\": \"one\"}\r\n{\"text\": \"two\"}\r\n") == "one|two");
+  CHECK(read("\n\n{\"text\": \"one\"}\n \t\r\n\n{\"text\": \"two\"}\n\n") == "one|two");
+  CHECK(read("{\"text\": \"one\"}\n{\"text\": \"\"}\n{\"text\": \"two\"}\n") == "one|two");
+  CHECK(read("\xef\xbb\xbf{\"text\": \"one\"}\n{\"text\": \"two\"}\n") == "one|two");
+}
+
+TEST_CASE_METHOD(Jsonl, "escapes are decoded to UTF-8") {
+  CHECK(read(R"({"text": "a\nb\t\"\\\/ \u00e9 \u20ac \ud83d\ude00 é€😀"})") == "a\nb\t\"\\/ é € 😀 é€😀");
+  CHECK(read(R"({"text": "a\u0000b"})") == std::string("a\0b", 3));
+  CHECK(read(R"({"te\u0078t": "by another spelling"})") == "by another spelling");
+}
+
+TEST_CASE_METHOD(Jsonl, "the field is that of the outermost object") {
+  CHECK(read(R"({"meta": {"text": "inner"}, "list": [{"text": "deep"}], "text": "outer", "n": 1.5})") == "outer");
+  CHECK(read(R"({"text": "outer", "meta": {"text": "inner"}})") == "outer");
+  CHECK(read(R"({"text": "outer", "body": "the body"})", "body") == "the body");
+  CHECK(read(R"({"text": "first", "text": "last"})") == "last");
+  CHECK_THAT(read(R"({"text": "first", "text": 3})"), Contains("a.jsonl:1: field \"text\" is a number"));
+}
+
+TEST_CASE_METHOD(Jsonl, "a bad line is named") {
+  const std::string good = "{\"text\": \"one\"}\n";
+  CHECK_THAT(read(good + "\n{\"text\": \"two\"\n"), Contains("a.jsonl:3:") && Contains("not valid JSON"));
+  CHECK_THAT(read(good + "{\"text\": oops}\n"), Contains("a.jsonl:2:10: not valid JSON"));
+  CHECK_THAT(read("plain text\n"), Contains("a.jsonl:1:") && Contains("not valid JSON"));
+  CHECK_THAT(read(good + "{\"text\": \"two\"} {\"text\": \"three\"}\n"), Contains("a.jsonl:2:"));
+  CHECK_THAT(read("{\"text\": \"\\ud800\"}\n"), Contains("a.jsonl:1:") && Contains("not valid JSON"));
+  CHECK_THAT(read("{\"text\": \"\xff\xfe\"}\n"), Contains("a.jsonl:1:") && Contains("not valid JSON"));
+  CHECK_THAT(read(std::string("\0\0\0\n", 4)), Contains("a.jsonl:1:"));
+}
+
+TEST_CASE_METHOD(Jsonl, "a missing or wrong field is named, with what is there") {
+  CHECK_THAT(read("{\"text\": \"one\"}\n{\"body\": \"two\", \"id\": 3}\n"),
+             Contains("a.jsonl:2: no field \"text\"; the line has \"body\", \"id\"") && Contains("[data] field"));
+  CHECK_THAT(read("{}\n"), Contains("a.jsonl:1: no field \"text\"; the line has no fields"));
+  CHECK_THAT(read("{\"text\": null}\n"), Contains("a.jsonl:1: field \"text\" is null, not a string"));
+  CHECK_THAT(read("{\"text\": [\"one\"]}\n"), Contains("field \"text\" is an array, not a string"));
+  CHECK_THAT(read("{\"text\": {\"text\": \"one\"}}\n"), Contains("field \"text\" is an object, not a string"));
+  CHECK_THAT(read("[\"text\"]\n"), Contains("a.jsonl:1: the line is an array, not an object"));
+  CHECK_THAT(read("\"text\"\n"), Contains("a.jsonl:1: the line is a string, not an object"));
+  std::string many;
+  for (int i = 0; i < 100; ++i) many += (i ? ", \"key" : "\"key") + std::to_string(i) + "\": 0";
+  CHECK_THAT(read("{" + many + "}"), Contains("(100 in all)"));
+  CHECK(read("{\"" + std::string(100000, 'k') + "\": 0}").size() < 1000);
+}
+
+TEST_CASE_METHOD(Jsonl, "a line may be longer than any buffer, or deeply nested") {
+  const std::string text(5 << 20, 'x');
+  CHECK(read("{\"text\": \"a\"}\n{\"text\": \"" + text + "\"}\n{\"text\": \"b\"}\n") == "a|" + text + "|b");
+  const std::string deep = std::string(100000, '[') + std::string(100000, ']');
+  CHECK(read("{\"deep\": " + deep + ", \"text\": \"found\"}\n") == "found");
+  CHECK_THAT(read("{\"deep\": " + deep + "}\n"), Contains("no field"));
+}
+
+TEST_CASE("JSON Lines and plain files mix") {
+  Folder folder;
+  folder.write("a.txt", "plain");
+  folder.write("b.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
+  folder.write("c.json", "{}");
+  Settings settings{.paths = {"*"}, .numbers = {{"validation", 0}}, .length = 15};
+  CHECK(Source(folder, settings).text() == "plain\none\ntwo\n{}");
+  settings.paths = {"b.jsonl"};
+  settings.length = 6;
+  CHECK(Source(folder, settings).text() == "one\ntwo");
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// Windows, labels, and what is held out.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "harness.hpp"
+
+using namespace data_test;
+
+namespace {
+
+// How often each token of `text` is touched by an epoch of a split; checks tokens and labels of every sample on the
+// way.
+std::vector<int> touched(Source& source, const std::string& text, int split, std::size_t length) {
+  std::vector<int> count(text.size());
+  std::set<uint64_t> starts;
+  bool right = true;
+  for (uint64_t p = 0; p < source.samples(split); ++p) {
+    const Sample& sample = source.read(split, p);
+    uint64_t start = place(sample.tokens[0], sample.labels[0]);
+    REQUIRE(start + length < text.size());
+    starts.insert(start);
+    for (std::size_t t = 0; t < length; ++t) {
+      right = right && sample.tokens[t] == static_cast<unsigned char>(text[start + t]);
+      right = right && sample.labels[t] == static_cast<unsigned char>(text[start + t + 1]);
+    }
+    for (std::size_t t = 0; t <= length; ++t) ++count[start + t];
+  }
+  CHECK(right);
+  CHECK(starts.size() == source.samples(split));
+  return count;
+}
+
+// Tokens in both splits.
+std::size_t shared(const std::vector<int>& a, const std::vector<int>& b) {
+  std::size_t both = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) both += a[i] > 0 && b[i] > 0;
+  return both;
+}
+
+}  // namespace
+
+TEST_CASE("windows follow each other and share one token") {
+  Folder folder;
+  folder.write("a.txt", "abcdefghij");
+  Source source(folder, {.paths = {"a.txt"}, .numbers = {{"validation", 0}}, .length = 3});
+  REQUIRE(source.status() == ENG_OK);
+  CHECK(source.info().files == 1);
+  CHECK(source.info().tokens == 10);
+  CHECK(source.info().train_samples == 3);
+  CHECK(source.info().validation_samples == 0);
+  CHECK(source.info().vocabulary == 256);
+  std::set<std::vector<int32_t>> seen;
+  for (uint64_t p = 0; p < 3; ++p) {
+    const Sample& sample = source.read(0, p);
+    std::vector<int32_t> window = sample.tokens;
+    for (std::size_t t = 0; t < 3; ++t) CHECK(sample.labels[t] == sample.tokens[t] + 1);
+    seen.insert(window);
+  }
+  CHECK(seen == std::set<std::vector<int32_t>>{{'a', 'b', 'c'}, {'d', 'e', 'f'}, {'g', 'h', 'i'}});
+}
+
+TEST_CASE("no token of a held-out window is in a training window, and next to none is lost") {
+  Folder folder;
+  const double shares[] = {0.001, 0.05, 0.29, 0.5};
+  int sources = 0;
+  for (std::size_t size : {6u, 9u, 10u, 47u, 200u, 1000u, 4099u, 20000u}) {
+    const std::string text = pairs(size);
+    folder.write("a.txt", text);
+    for (std::size_t length : {1u, 2u, 3u, 8u, 31u, 256u}) {
+      for (double share : shares) {
+        if (size < 2 * length + 2) continue;
+        CAPTURE(size, length, share);
+        ++sources;
+        Source source(folder, {.paths = {"a.txt"}, .numbers = {{"validation", share}}, .length = int64_t(length)});
+        REQUIRE(source.status() == ENG_OK);
+        std::vector<int> train = touched(source, text, 0, length);
+        std::vector<int> held = touched(source, text, 1, length);
+        CHECK(shared(train, held) == 0);
+        // Windows of one split share at most a token, and only with a neighbour.
+        CHECK(*std::max_element(train.begin(), train.end()) <= 2);
+        CHECK(*std::max_element(held.begin(), held.end()) <= 2);
+        uint64_t windows = source.samples(0) + source.samples(1);
+        uint64_t most = (size - 1) / length;
+        CHECK(windows + 32 / length + 1 >= most);
+        double wanted = share * double(windows);
+        CHECK(double(source.samples(1)) <= std::max(1.0, wanted + 1e-6));
+        CHECK(double(source.samples(1)) >= std::max(1.0, wanted - 1));
+      }
+    }
+  }
+  CHECK(sources > 100);
+}
+
+TEST_CASE("the check for shared tokens sees one") {
+  // Windows cut in a row, the last ones held out without a gap: the naive split.
+  std::vector<int> train(20), held(20);
+  for (std::size_t t = 0; t <= 12; ++t) ++train[t];
+  for (std::size_t t = 12; t <= 16; ++t) ++held[t];
+  CHECK(shared(train, held) == 1);
+}
+
+TEST_CASE("held-out windows are spread over the data and do not depend on the seed") {
+  Folder folder;
+  const std::string text = pairs(40000);
+  folder.write("a.txt", text);
+  auto held_by = [&](uint64_t seed) {
+    Source source(folder, {.paths = {"a.txt"}, .seed = seed, .length = 16});
+    return touched(source, text, 1, 16);
+  };
+  std::vector<int> held = held_by(1);
+  CHECK(held == held_by(2));
+  for (std::size_t quarter = 0; quarter < 4; ++quarter) {
+    auto begin = held.begin() + std::ptrdiff_t(quarter * 10000);
+    auto tokens = 10000 - std::count(begin, begin + 10000, 0);
+    CHECK(tokens > 400);
+    CHECK(tokens < 600);
+  }
+}
+
+TEST_CASE("labels go on across the ends of files, with the separator between") {
+  Folder folder;
+  folder.write("b/2.txt", "cd");
+  folder.write("a.txt", "ab");
+  folder.write("empty.txt", "");
+  folder.write("z.txt", "efg");
+  Settings settings{.paths = {"**/*.txt"}, .numbers = {{"validation", 0}}, .length = 8};
+  CHECK(Source(folder, settings).text() == "ab\ncd\nefg");
+  settings.strings["separator"] = "";
+  settings.length = 6;
+  CHECK(Source(folder, settings).text() == "abcdefg");
+  settings.strings["separator"] = "<|end|>";
+  settings.length = 20;
+  CHECK(Source(folder, settings).text() == "ab<|end|>cd<|end|>efg");
+}
+
+TEST_CASE("a file above 1 MiB is read in place, its neighbours join it") {
+  Folder folder;
+  std::string large;
+  while (large.size() < (3u << 20)) large += pairs(65536);
+  large += "tail";
+  folder.write("b.txt", large);
+  folder.write("a.txt", "start");
+  folder.write("c.txt", "end");
+  const std::string whole = "start\n" + large + "\nend";
+  const auto length = static_cast<int64_t>(whole.size() - 1);
+  CHECK(Source(folder, {.paths = {"*.txt"}, .numbers = {{"validation", 0}}, .length = length}).text() == whole);
+
+  // Each small window too, whether it lies in one file or in three.
+  Source source(folder, {.paths = {"*.txt"}, .numbers = {{"validation", 0}}, .length = 7});
+  std::multiset<std::string> expected, found;
+  for (uint64_t i = 0; i < source.samples(0); ++i) {
+    expected.insert(whole.substr(i * 7, 8));
+    const Sample& sample = source.read(0, i);
+    std::string window(sample.tokens.begin(), sample.tokens.end());
+    found.insert(window + static_cast<char>(sample.labels.back()));
+  }
+  CHECK(found == expected);
+}
+
+TEST_CASE("the content hash is that of the data") {
+  Folder folder;
+  folder.write("a.txt", "one text");
+  folder.write("b.txt", "and another");
+  folder.write("c.jsonl", "{\"text\": \"one text\", \"other\": \"different\"}\n{\"text\": \"and another\"}\n");
+  Settings settings{.paths = {"a.txt", "b.txt"}};
+  auto hash = [&] {
+    Source source(folder, settings);
+    REQUIRE(source.status() == ENG_OK);
+    return std::string(source.info().content_hash);
+  };
+  const std::string first = hash();
+  CHECK(first.size() == 32);
+  CHECK(first.find_first_not_of("0123456789abcdef") == std::string::npos);
+  settings.seed = 7;
+  CHECK(hash() == first);
+  settings.paths = {"c.jsonl"};
+  CHECK(hash() == first);
+  settings.strings["field"] = "other";
+  folder.write("c.jsonl", "{\"text\": \"one text\", \"other\": \"different\"}\n{\"other\": \"and another\"}\n");
+  CHECK(hash() != first);
+  settings.paths = {"a.txt", "b.txt"};
+  settings.strings["separator"] = " ";
+  CHECK(hash() != first);
+  settings.strings.erase("separator");
+  folder.write("b.txt", "and anothes");
+  CHECK(hash() != first);
+  folder.write("b.txt", "and another");
+  CHECK(hash() == first);
+}

@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs one op on one device plugin: tensors with owned memory, workspace and prepare and bind and launch, outputs back.
+// Every run also checks that the kernel stays inside its tensors and its workspace and leaves its inputs as they were.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <memory>
+#include <new>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/kernel.h"
+#include "engine/ops.h"
+#include "engine/plugin.h"
+
+namespace kernels_test {
+
+using Random = std::mt19937_64;
+using Dims = std::vector<int64_t>;
+
+inline eng_desc desc(int32_t dtype, const Dims& dims) {
+  eng_desc d{};
+  d.dtype = dtype;
+  d.ndim = uint32_t(dims.size());
+  std::copy(dims.begin(), dims.end(), d.dims);
+  return d;
+}
+
+inline int64_t elements(const eng_desc& d) {
+  int64_t n = 1;
+  for (uint32_t k = 0; k < d.ndim; ++k) n *= d.dims[k];
+  return n;
+}
+
+inline size_t dtype_size(int32_t dtype) {
+  return dtype == ENG_F64 || dtype == ENG_I64 ? 8 : dtype == ENG_BF16 || dtype == ENG_F16 ? 2 : dtype == ENG_U8 ? 1 : 4;
+}
+
+template <class T>
+struct Aligned {
+  using value_type = T;
+  Aligned() = default;
+  template <class U>
+  Aligned(const Aligned<U>&) {}
+  T* allocate(size_t n) { return static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{256})); }
+  void deallocate(T* p, size_t) { ::operator delete (p, std::align_val_t{256}); }
+  template <class U>
+  bool operator==(const Aligned<U>&) const {
+    return true;
+  }
+};
+
+// Memory followed by guard bytes that nobody may write.
+class Memory {
+ public:
+  explicit Memory(size_t bytes = 0, unsigned char fill = 0) : bytes_(bytes), data_(bytes + guard, fill) {
+    std::fill(data_.begin() + ptrdiff_t(bytes), data_.end(), mark);
+  }
+  unsigned char* data() { return data_.data(); }
+  const unsigned char* data() const { return data_.data(); }
+  size_t size() const { return bytes_; }
+  bool intact() const {
+    return std::all_of(data_.begin() + ptrdiff_t(bytes_), data_.end(), [](unsigned char c) { return c == mark; });
+  }
+  bool operator==(const Memory& o) const {
+    return bytes_ == o.bytes_ && (bytes_ == 0 || std::memcmp(data(), o.data(), bytes_) == 0);
+  }
+
+ private:
+  static constexpr size_t guard = 256;
+  static constexpr unsigned char mark = 0xC7;
+  size_t bytes_;
+  std::vector<unsigned char, Aligned<unsigned char>> data_;
+};
+
+// A dense tensor; the default one is an absent optional input.
+struct Tensor {
+  eng_desc d{};
+  Memory memory;
+
+  Tensor() = default;
+  // `fill` is put into every byte: 0xFF makes every floating element NaN.
+  explicit Tensor(const eng_desc& what, unsigned char fill = 0)
+      : d(what), memory(size_t(elements(what)) * dtype_size(what.dtype), fill) {}
+  Tensor(int32_t dtype, const Dims& dims) : Tensor(desc(dtype, dims)) {}
+  Tensor(int32_t dtype, const Dims& dims, const std::vector<double>& values) : Tensor(dtype, dims) {
+    for (size_t i = 0; i < values.size(); ++i) put(int64_t(i), values[i]);
+  }
+  int64_t size() const { return elements(d); }
+  template <class T>
+  T* as() {
+    return reinterpret_cast<T*>(memory.data());
+  }
+  template <class T>
+  const T* as() const {
+    return reinterpret_cast<const T*>(memory.data());
+  }
+  double at(int64_t i) const {
+    switch (d.dtype) {
+      case ENG_F32:
+        return double(as<float>()[i]);
+      case ENG_F64:
+        return as<double>()[i];
+      case ENG_I32:
+        return double(as<int32_t>()[i]);
+      case ENG_I64:
+        return double(as<int64_t>()[i]);
+      default:
+        return double(as<uint8_t>()[i]);
+    }
+  }
+  void put(int64_t i, double value) {
+    switch (d.dtype) {
+      case ENG_F32:
+        as<float>()[i] = float(value);
+        break;
+      case ENG_F64:
+        as<double>()[i] = value;
+        break;
+      case ENG_I32:
+        as<int32_t>()[i] = int32_t(value);
+        break;
+      case ENG_I64:
+        as<int64_t>()[i] = int64_t(value);
+        break;
+      default:
+        as<uint8_t>()[i] = uint8_t(value);
+    }
+  }
+  bool same_bits(const Tensor& o) const { return memory == o.memory; }
+};
+
+inline Tensor random_normal(Random& random, int32_t dtype, const Dims& dims, double std = 1.0) {
+  Tensor t(dtype, dims);
+  std::normal_distribution<double> normal(0.0, std);
+  for (int64_t i = 0; i < t.size(); ++i) t.put(i, normal(random));
+  return t;
+}
+
+// i32 in [low, high].
+inline Tensor random_ints(Random& random, const Dims& dims, int low, int high) {
+  Tensor t(ENG_I32, dims);
+  std::uniform_int_distribution<int> uniform(low, high);
+  for (int64_t i = 0; i < t.size(); ++i) t.put(i, uniform(random));
+  return t;
+}
+
+inline int64_t pick(Random& random, int64_t low, int64_t high) {
+  return std::uniform_int_distribution<int64_t>(low, high)(random);
+}
+
+// max|a - b| / max|b|; infinite when either holds a NaN.
+inline double error_of(const Tensor& a, const Tensor& b) {
+  double worst = 0, top = 0;
+  for (int64_t i = 0; i < b.size(); ++i) {
+    const double difference = std::fabs(a.at(i) - b.at(i));
+    if (std::isnan(difference)) return std::numeric_limits<double>::infinity();
+    worst = std::max(worst, difference), top = std::max(top, std::fabs(b.at(i)));
+  }
+  return top > 0 ? worst / top : worst;
+}
+
+// What a plugin reported.
+struct Failure : std::runtime_error {
+  eng_status status;
+  Failure(eng_status s, const std::string& text) : std::runtime_error(text), status(s) {}
+};
+
+// An error sink that throws what it was told.
+class Sink {
+ public:
+  eng_error* get() { return &error_; }
+  void check(eng_status status) {
+    if (status != ENG_OK) throw Failure(status, text_.empty() ? "no error text" : text_);
+  }
+
+ private:
+  std::string text_;
+  eng_error error_{sizeof(eng_error), 0, this, [](eng_error* self, eng_status, const char* text, uint64_t length) {
+                     static_cast<Sink*>(self->data)->text_.assign(text, length);
+                   }};
+};
+
+class Device {
+ public:
+  using Outputs = std::vector<Tensor>;
+  using InPlace = std::vector<std::pair<size_t, size_t>>;  // (output, the input whose memory it takes)
+
+  // `file` is relative to the folder of built plugins: "cpu/reference.eng.so".
+  Device(const std::string& file, const std::string& name, int64_t threads = 0) : threads_(threads) {
+    const std::string path = std::string(ENGINE_PLUGIN_DIR) + "/" + file;
+    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!library) throw std::runtime_error(dlerror());
+    const auto query = reinterpret_cast<eng_plugin_query_fn>(dlsym(library, "eng_plugin_query_1"));
+    if (!query) throw std::runtime_error(path + " exports no eng_plugin_query_1");
+    const eng_plugin* plugin = query(ENG_ABI_MINOR);
+    static std::map<const eng_plugin*, bool> started;  // a plugin is started once in a process
+    static const eng_host host = {sizeof(eng_host), ENG_ABI_MINOR, nullptr,
+                                  [](const eng_host*, int32_t, const char*, uint64_t) {},
+                                  [](const eng_host*, const char*) -> const void* { return nullptr; }};
+    Sink sink;
+    if (!started[plugin]) sink.check(plugin->start(&host, sink.get()));
+    started[plugin] = true;
+    device = static_cast<const eng_device*>(plugin->get_interface(ENG_DEVICE_KIND, name.c_str()));
+    kernels = static_cast<const eng_kernels*>(plugin->get_interface(ENG_KERNELS_KIND, name.c_str()));
+    if (!device || !kernels) throw std::runtime_error(path + " provides no device and kernels named " + name);
+    options_.data = &threads_;
+    options_.get_int = [](const eng_options* o, const char* key, int64_t* out, eng_error*) -> eng_status {
+      if (std::strcmp(key, "threads") != 0) return ENG_NOT_FOUND;
+      *out = *static_cast<const int64_t*>(o->data);
+      return ENG_OK;
+    };
+    options_.is_set = [](const eng_options*, const char*) -> int32_t { return 1; };
+    info.struct_size = sizeof(info);
+    sink.check(device->describe(&options_, &info, sink.get()));
+    sink.check(device->create(&options_, &self_, sink.get()));
+  }
+  ~Device() {
+    if (device) device->destroy(self_);
+  }
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const eng_kernel* find(const std::string& op) const {
+    for (uint32_t k = 0; k < kernels->count; ++k)
+      if (op == kernels->kernels[k]->op) return kernels->kernels[k];
+    return nullptr;
+  }
+  void* self() const { return self_; }
+
+  // Runs the op on fresh outputs, which hold NaN (or -1) wherever the kernel writes nothing.
+  Outputs run(const std::string& op, const std::vector<Tensor>& in, const std::vector<eng_desc>& out,
+              const std::vector<eng_attr>& attrs = {}, const InPlace& in_place = {}) const {
+    Outputs result;
+    for (const eng_desc& d : out) result.emplace_back(d, 0xFF);
+    for (const auto& [o, i] : in_place) result[o] = in[i];
+    run_on(op, in, result, attrs, in_place);
+    return result;
+  }
+
+  // Runs the op on outputs that hold something already. An output in place shares its memory with the input.
+  void run_on(const std::string& op, const std::vector<Tensor>& given, Outputs& out,
+              const std::vector<eng_attr>& attrs = {}, const InPlace& in_place = {}) const {
+    const eng_kernel* kernel = find(op);
+    if (!kernel) throw Failure(ENG_NOT_FOUND, "no kernel for " + op);
+    std::vector<Tensor> in = given;
+    std::vector<eng_desc> in_descs, out_descs;
+    std::vector<DLTensor> views(in.size() + out.size());
+    std::vector<DLTensor*> args;
+    for (size_t k = 0; k < in.size(); ++k) {
+      in_descs.push_back(in[k].d);
+      args.push_back(in[k].d.dtype ? view(in[k], views[k]) : nullptr);
+    }
+    for (size_t k = 0; k < out.size(); ++k) {
+      out_descs.push_back(out[k].d);
+      args.push_back(out[k].d.dtype ? view(out[k], views[in.size() + k]) : nullptr);
+    }
+    for (const auto& [o, i] : in_place) args[i]->data = args[in.size() + o]->data;
+
+    eng_call call{};
+    call.struct_size = sizeof(call), call.parallel = info.parallel;
+    call.n_in = uint32_t(in.size()), call.n_out = uint32_t(out.size()), call.n_attrs = uint32_t(attrs.size());
+    call.in = in_descs.data(), call.out = out_descs.data(), call.attrs = attrs.data();
+
+    Sink sink;
+    uint64_t bytes = 0;
+    sink.check(kernel->workspace(&call, &bytes, sink.get()));
+    Memory workspace(bytes, 0xFF);
+    void* state = nullptr;
+    sink.check(kernel->prepare(self_, &call, &state, sink.get()));
+    const std::unique_ptr<void, void (*)(void*)> drop_state(state, kernel->drop_state);
+    void* record = nullptr;
+    sink.check(kernel->bind(state, args.data(), uint32_t(args.size()), bytes ? workspace.data() : nullptr, &record,
+                            sink.get()));
+    const std::unique_ptr<void, void (*)(void*)> drop_record(record, kernel->drop_record);
+    const eng_exec exec = {sizeof(eng_exec), 0, nullptr};
+    sink.check(kernel->launch(record, &exec, sink.get()));
+    sink.check(device->sync(self_, nullptr, sink.get()));
+
+    if (!workspace.intact()) throw std::logic_error(op + " wrote behind its workspace");
+    for (const Tensor& t : out)
+      if (!t.memory.intact()) throw std::logic_error(op + " wrote behind an output");
+    for (size_t k = 0; k < in.size(); ++k)
+      if (!in[k].memory.intact() || !in[k].same_bits(given[k])) throw std::logic_error(op + " wrote to an input");
+  }
+
+  const eng_device* device = nullptr;
+  const eng_kernels* kernels = nullptr;
+  eng_device_info info{};
+
+ private:
+  static DLTensor* view(Tensor& t, DLTensor& v) {
+    const uint8_t code = t.d.dtype <= ENG_F64 || t.d.dtype == ENG_F16 ? kDLFloat
+                         : t.d.dtype == ENG_BF16                      ? kDLBfloat
+                         : t.d.dtype == ENG_U8                        ? kDLUInt
+                                                                      : kDLInt;
+    v = {t.memory.data(),
+         {kDLCPU, 0},
+         int32_t(t.d.ndim),
+         {code, uint8_t(8 * dtype_size(t.d.dtype)), 1},
+         t.d.dims,
+         nullptr,
+         0};
+    return &v;
+  }
+
+  int64_t threads_;
+  eng_options options_{};
+  void* self_ = nullptr;
+};
+
+}  // namespace kernels_test
