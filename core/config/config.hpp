@@ -2,8 +2,11 @@
 // The resolved configuration: every key of every section, typed, with its origin.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,9 +31,11 @@ class Section {
   const std::string& string(const std::string& key) const;
   const std::vector<std::string>& strings(const std::string& key) const;
   const std::vector<double>& numbers(const std::string& key) const;
+  // Replaces a value. Any origin but "default" and "derived" counts as given.
   void set(const std::string& key, Value value, std::string origin);
 
  private:
+  const Setting& at(const std::string& key) const;
   std::string name_;
   std::map<std::string, Setting> settings_;
 };
@@ -76,8 +81,12 @@ class Config {
   const std::filesystem::path& base_dir() const { return base_dir_; }  // relative data paths start here
   const std::string& source() const { return source_; }                // the text as given
   const std::vector<std::string>& notes() const { return notes_; }
+  // A file without [data] is good enough to plan with. Throws Error(Exit::usage) if `section` is absent and
+  // cannot do without: its default plugin was not found, or a key without a default is missing.
+  void require(const std::string& section) const;
 
-  // TOML with "# from: ..." behind every key; parses to the same configuration.
+  // TOML with "# from: ..." behind every key; parses to the same configuration: the keys that hold a default
+  // are listed in [resolved], so that they stay what they are, and stay "not given".
   std::string resolved() const;
 
  private:
@@ -85,7 +94,14 @@ class Config {
   std::filesystem::path base_dir_;
   std::string source_;
   std::vector<std::string> notes_;
+  std::map<std::string, std::string> missing_;  // section -> why `require` refuses it
 };
+
+// The largest configuration that is read.
+inline constexpr std::size_t max_config_bytes = std::size_t{1} << 20;
+// [plugins] path of a file that is otherwise not looked at: needed to find the schemas it is checked with.
+// Empty if there is none or the file is bad (Config::load says why).
+std::vector<std::string> plugin_paths(const std::filesystem::path& path, const std::vector<std::string>& overrides);
 
 // "64MiB" -> 67108864; "24GB" -> 24000000000; plain integers are bytes. nullopt if malformed or too large.
 std::optional<int64_t> parse_bytes(const std::string& text);
@@ -101,5 +117,10 @@ struct SectionSchema {
   std::string help;
 };
 const std::vector<SectionSchema>& section_schemas();
+// Every section, key, type, range, default and help as a TOML file of comments, with the options and presets of
+// every plugin known to `plugins`. `only`: names of sections or plugins; empty for all.
+std::string schema_text(const SchemaSource& plugins, const std::vector<std::string>& only = {});
+// A configuration to start from, for the preset of a model plugin.
+std::string template_text(const std::string& plugin, const std::string& preset);
 
 }  // namespace eng

@@ -26,6 +26,7 @@ struct Option {
   std::vector<std::string> choices;  // of a string
   std::string help;
   bool required = false;
+  bool above_min = false;  // `min` itself is refused
 };
 
 using Schema = std::vector<Option>;
@@ -37,5 +38,16 @@ struct Setting {
   std::string origin;
   bool given = false;  // by the user or a preset
 };
+
+// "integer", "list of strings": of a schema's type.
+const char* type_name(Type type);
+// "integer, at least 1", "string: "linear" or "log"": what a key accepts.
+std::string describe(const Option& option);
+// Brings a value as written (in TOML, a preset or a default) to the option's type: an integer becomes the
+// number that is wanted, "64MiB" the bytes. Returns "" or what is wrong, such as "must be at least 1, not 0".
+std::string fit(const Option& option, Value& value);
+// A value as TOML; "" for none.
+std::string toml_text(const Value& value);
+std::string toml_text(const std::string& text);  // quoted and escaped
 
 }  // namespace eng

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 
 #include "core/base/error.hpp"
 #include "core/plan/waits.hpp"
@@ -197,16 +198,52 @@ void Executor::run_segment(const Bound& bound) {
   for (size_t k = 1; k < bound.lanes.size(); ++k) wait_for(bound.lanes[k]->finished, bound.lanes[k]->round.load() - 1);
 }
 
-void Executor::run(const std::string& name) {
-  for (Program& program : programs_) {
-    if (program.name != name) continue;
-    for (size_t s = 0; s < program.segments.size(); ++s)
-      for (uint32_t r = 0; r < program.repeats[s]; ++r) run_segment(*program.segments[s]);
-    device_.sync();
-    if (failed_.load() != 0) throw Error(Exit::environment, failure_);
-    return;
-  }
+Executor::Program& Executor::find(const std::string& name) {
+  for (Program& program : programs_)
+    if (program.name == name) return program;
   throw Error(Exit::bug, "the plan has no program `" + name + "`");
+}
+
+bool Executor::run(const std::string& name, const std::atomic<bool>* stop) {
+  Program& program = find(name);
+  bool stopped = false;
+  for (size_t s = 0; s < program.segments.size() && !stopped; ++s)
+    for (uint32_t r = 0; r < program.repeats[s] && !stopped; ++r) {
+      run_segment(*program.segments[s]);
+      bool ahead = s + 1 < program.segments.size() && !(s + 2 == program.segments.size() && r + 1 == program.repeats[s]);
+      stopped = ahead && stop && stop->load(std::memory_order_relaxed);
+    }
+  device_.sync();
+  if (failed_.load() != 0) throw Error(Exit::environment, failure_);
+  return !stopped;
+}
+
+std::string Executor::locate(const std::string& name) {
+  std::vector<char> staging;
+  for (auto& bound : find(name).segments) {
+    // List order respects every wait, so one thread may run all queues.
+    std::vector<const Step*> steps(bound->segment->actions.size());
+    for (auto& lane : bound->lanes)
+      for (const Step& step : lane->steps) steps[step.action] = &step;
+    for (const Step* step : steps) {
+      const Action& action = bound->segment->actions[step->action];
+      const Call& call = plan_.calls[action.call];
+      Sink sink;
+      sink.check(step->kernel->launch(step->record, &exec, sink.get()), Exit::environment, call.op->id);
+      device_.sync();
+      for (size_t k = 0; k < action.out.size(); ++k) {
+        const eng_desc& d = action.out[k].desc;
+        if (d.dtype != ENG_F32 && d.dtype != ENG_F64) continue;
+        staging.resize(bytes(d));
+        download(staging.data(), action.out[k]);
+        bool finite = true;
+        for (int64_t e = 0; e < count(d) && finite; ++e)
+          finite = std::isfinite(d.dtype == ENG_F32 ? reinterpret_cast<const float*>(staging.data())[e] : reinterpret_cast<const double*>(staging.data())[e]);
+        if (!finite) return fmt::format("{} in {}, output {} {}", call.op->id, plan_.labels[action.block], k, describe(d));
+      }
+    }
+  }
+  return "";
 }
 
 void Executor::upload(const View& to, const void* from) { device_.upload(address(to), from, bytes(to.desc)); }

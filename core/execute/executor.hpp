@@ -21,13 +21,22 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Runs a program to its end. Throws Error naming the action that failed.
-  void run(const std::string& program);
+  // Runs a program to its end. Throws Error naming the action that failed. If `stop` becomes true before the
+  // program's last segment, returns false there: nothing of the step counts, persistent state other than
+  // gradients and counters is as before.
+  bool run(const std::string& program, const std::atomic<bool>* stop = nullptr);
+  // Runs a program again, action by action, and names the first output that holds a NaN or an infinity:
+  // "eng.attention/1 in layers.3 forward, output 0 f32 (8, 256, 64)". Empty if there is none.
+  std::string locate(const std::string& program);
   // Between programs only.
   void upload(const View& to, const void* from);
   void download(void* to, const View& from);
   void upload(const View& to, uint64_t byte, const void* from, uint64_t n);
   void download(void* to, const View& from, uint64_t byte, uint64_t n);
+  // Where a view lies, on the device.
+  uint8_t* address(const View& view) const;
+  // The bytes behind the persistent ones of arena 0: free between programs.
+  void* transient() const { return static_cast<uint8_t*>(arenas_[0]) + plan_.arenas[0].persistent; }
 
  private:
   struct Step;
@@ -37,7 +46,6 @@ class Executor {
   void bind(const Plan& plan, const Kernels& kernels, uint32_t parallel);
   void run_lane(const Bound& segment, size_t lane);
   void run_segment(const Bound& segment);
-  uint8_t* address(const View& view) const;
 
   const Plan& plan_;
   Device& device_;
@@ -52,6 +60,7 @@ class Executor {
     std::vector<std::unique_ptr<Bound>> segments;
     std::vector<uint32_t> repeats;
   };
+  Program& find(const std::string& name);
   std::vector<Program> programs_;
   std::atomic<int32_t> failed_{0};
   std::string failure_;

@@ -136,6 +136,10 @@ class Planner {
       emit_.action(op(parameter.init_op), {}, {slice(to, 0, static_cast<uint64_t>(count(to.desc)))}, std::move(attrs));
     }
     for (size_t u = 0; u < plan_.units.size(); ++u) publish(u);
+    // After loading a checkpoint: weights from their masters.
+    emit_.begin_program("publish");
+    emit_.begin_segment("publish", 1);
+    for (size_t u = 0; u < plan_.units.size(); ++u) publish(u);
   }
 
   // Where the weight has another home than the master, precision writes it.

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rates of the cpu device's heavy kernels at the sizes of a LLaMA with d_model 512, 8 heads, ffn 1376, vocab 32000.
+//   kernels [--threads N] [--isa auto|avx512|avx2|portable] [--batch B] [--tokens T] [--seconds S]
+// Prints the best of the repetitions; anything else running on the machine makes it slower, never faster.
+#include <array>
+#include <chrono>
+#include <cstdio>
+
+#include "tests/kernels/fast_device.hpp"
+
+namespace {
+
+using fast::random_tensor;
+using fast::Run;
+using fast::Tensor;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+struct Bench {
+  fast::Device device;
+  uint32_t threads;
+  double seconds;
+  Bench(int64_t asked, const std::string& isa, uint32_t used, double time)
+      : device(asked, isa), threads(used), seconds(time) {}
+
+  void row(const char* name, double flops, const char* op, const std::vector<Tensor>& in,
+           const std::vector<Tensor>& out, const std::vector<eng_attr>& attrs = {}) {
+    Run run(device, threads, op, in, out, attrs);
+    run.launch();
+    double best = 1e30;
+    int count = 0;
+    for (const double end = now() + seconds; now() < end || count < 3; ++count) {
+      const double start = now();
+      run.launch();
+      best = std::min(best, now() - start);
+    }
+    std::printf("%-34s %9.3f ms %8.1f GF/s   workspace %7.2f MiB\n", name, best * 1e3, flops / best * 1e-9,
+                static_cast<double>(run.workspace_bytes) / 1048576.0);
+    std::fflush(stdout);
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int64_t threads = 0, batch = 8, tokens = 256;
+  double seconds = 1.0;
+  std::string isa = "auto", only;
+  for (int k = 1; k + 1 < argc; k += 2) {
+    const std::string key = argv[k];
+    if (key == "--threads")
+      threads = std::atoll(argv[k + 1]);
+    else if (key == "--isa")
+      isa = argv[k + 1];
+    else if (key == "--batch")
+      batch = std::atoll(argv[k + 1]);
+    else if (key == "--tokens")
+      tokens = std::atoll(argv[k + 1]);
+    else if (key == "--seconds")
+      seconds = std::atof(argv[k + 1]);
+    else if (key == "--only")
+      only = argv[k + 1];
+    else
+      return std::fprintf(stderr, "unknown option %s\n", key.c_str()), 2;
+  }
+  try {
+    eng_device_info info{};
+    info.struct_size = sizeof info;
+    const fast::DeviceOptions options(threads, isa);
+    if (fast::device_table().describe(&options.table, &info, nullptr) != ENG_OK) throw std::runtime_error("describe");
+    std::printf("%s, %u threads, isa %s, B %ld, T %ld\n", info.name, info.parallel, isa.c_str(), long(batch),
+                long(tokens));
+    Bench bench(threads, isa, info.parallel, seconds);
+    const int64_t h = 512, ffn = 1376, vocab = 32000, n = batch * tokens;
+    const auto wanted = [&](const char* group) { return only.empty() || only == group; };
+
+    const auto layer = [&](const char* name, int64_t out, int64_t in) {
+      const Tensor x = random_tensor({n, in}, 1), w = random_tensor({out, in}, 2, 0.05f),
+                   y = random_tensor({n, out}, 3);
+      const double flops = 2.0 * double(n) * double(in) * double(out);
+      bench.row((std::string(name) + " forward").c_str(), flops, ENG_OP_LINEAR, {x, w, Tensor()}, {y});
+      bench.row((std::string(name) + " dX").c_str(), flops, ENG_OP_MATMUL, {y, w}, {x}, {{"ta", 0, 0}, {"tb", 0, 0}});
+      bench.row((std::string(name) + " dW").c_str(), flops, ENG_OP_MATMUL, {y, x}, {w}, {{"ta", 1, 0}, {"tb", 0, 0}});
+      bench.row((std::string(name) + " dW += ").c_str(), flops, ENG_OP_MATMUL, {y, x, w}, {w},
+                {{"ta", 1, 0}, {"tb", 0, 0}});
+    };
+    if (wanted("gemm")) {
+      layer("512 -> 512", h, h), layer("512 -> 1376", ffn, h), layer("1376 -> 512", h, ffn);
+    }
+    if (wanted("attention"))
+      for (const auto& [heads, kv, d] : {std::array<int64_t, 3>{8, 8, 64}, {8, 2, 64}, {4, 4, 128}}) {
+        const std::vector<eng_attr> attrs = {{"heads", heads, 0}, {"kv_heads", kv, 0}, {"scale", 0, 0.125}};
+        const Tensor q = random_tensor({batch, tokens, heads * d}, 1), k = random_tensor({batch, tokens, kv * d}, 2),
+                     v = random_tensor({batch, tokens, kv * d}, 3), grad = random_tensor({batch, tokens, heads * d}, 4);
+        const Tensor o(q.clone()), lse({batch, heads, tokens}), dq(q.clone()), dk(k.clone()), dv(v.clone());
+        const double flops =
+            2.0 * double(batch * heads * d) * double(tokens) * double(tokens);  // causal half of two products
+        const std::string name =
+            "attention h " + std::to_string(heads) + "/" + std::to_string(kv) + " D " + std::to_string(d);
+        bench.row((name + " forward").c_str(), flops, ENG_OP_ATTENTION, {q, k, v}, {o, lse}, attrs);
+        bench.row((name + " backward").c_str(), 2.5 * flops, ENG_OP_ATTENTION_GRAD, {grad, q, k, v, o, lse},
+                  {dq, dk, dv}, attrs);
+      }
+    if (wanted("head")) {
+      const Tensor x = random_tensor({batch, tokens, h}, 1), w = random_tensor({vocab, h}, 2, 0.05f), loss({1});
+      const Tensor labels({batch, tokens}, ENG_I32), scalars = random_tensor({ENG_S_COUNT}, 3), dx(x.clone()),
+                                                     dw(w.clone());
+      for (int64_t k = 0; k < labels.count; ++k) labels.ints()[k] = static_cast<int32_t>(k * 7919 % vocab);
+      const double flops = 2.0 * double(n) * double(h) * double(vocab);
+      bench.row("cross_entropy", flops, ENG_OP_CROSS_ENTROPY, {x, w, labels}, {loss});
+      bench.row("cross_entropy_grad", 3 * flops, ENG_OP_CROSS_ENTROPY_GRAD, {x, w, labels, scalars, Tensor()},
+                {loss, dx, dw});
+    }
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+  return 0;
+}

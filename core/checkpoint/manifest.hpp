@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// manifest.json: what a checkpoint holds, where each element lies, and the checksum of every byte.
+#pragma once
+
+#include <xxhash.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace eng {
+
+// Streaming xxh3-128, as 32 lower-case hexadecimal digits.
+class Checksum {
+ public:
+  Checksum();
+  ~Checksum();
+  Checksum(const Checksum&) = delete;
+  Checksum& operator=(const Checksum&) = delete;
+  void add(const void* data, uint64_t bytes);
+  std::string hex() const;
+  static std::string of(const std::string& bytes);
+
+ private:
+  XXH3_state_t* state_;
+};
+
+// A range of a logical tensor's elements and where it lies. Several ranks may each hold some of one tensor.
+struct Slice {
+  std::string file;    // in the checkpoint's directory
+  std::string stored;  // the tensor's name in that file; of a partial slice it is flat
+  uint64_t first = 0, count = 0;
+  std::string xxh3_128;
+};
+
+struct ManifestTensor {
+  std::string name;
+  std::string role;  // "parameter", or the optimizer state's name
+  int32_t dtype = 0;
+  std::vector<int64_t> shape;
+  std::vector<Slice> slices;
+};
+
+struct ManifestFile {
+  std::string name;
+  uint64_t bytes = 0;
+  std::string header_xxh3_128;  // of all bytes before the data; the data belongs to the slices
+};
+
+// Where a run stands: all that is needed, with the tensors, to go on bit for bit. The random generator is
+// counter-based, so that its state is the seeds and counters in `seeds`.
+struct RunPoint {
+  int64_t step = 0;     // steps taken
+  int64_t updates = 0;  // steps whose update was not skipped
+  uint64_t tokens = 0;
+  double loss_scale = 1;
+  std::map<std::string, uint64_t> data;   // position per split, e.g. train = next sample
+  std::map<std::string, uint64_t> seeds;  // e.g. init, data, step
+  std::map<std::string, uint64_t> rng;    // counters of what draws at run time; empty if they follow from step
+  std::string data_hash;
+  std::string config_hash;
+  struct Plugin {
+    std::string id, version, sha256;
+    bool operator==(const Plugin&) const = default;
+  };
+  std::vector<Plugin> plugins;
+  std::map<std::string, std::string> extra;  // further facts, carried as they are
+  bool operator==(const RunPoint&) const = default;
+};
+
+struct Manifest {
+  static constexpr int kVersion = 1;
+  RunPoint point;
+  std::vector<ManifestTensor> tensors;
+  std::vector<ManifestFile> files;
+};
+
+// JSON whose last line is the checksum of all text before it.
+std::string manifest_text(const Manifest& manifest);
+// Throws Error(Exit::checkpoint), prefixed by `where`, for text that is damaged, of a later version, or
+// inconsistent: slices must fill their tensor exactly once and name a listed file.
+Manifest parse_manifest(const std::string& text, const std::string& where);
+Manifest read_manifest(const std::filesystem::path& directory);
+
+}  // namespace eng

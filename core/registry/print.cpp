@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/registry/print.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/registry/description.hpp"
+
+namespace eng {
+namespace {
+
+using Row = std::vector<std::string>;
+
+// Columns as wide as their widest cell, two spaces apart.
+std::string align(const std::vector<Row>& rows, const std::string& indent) {
+  std::vector<size_t> widths;
+  for (const Row& row : rows)
+    for (size_t k = 0; k < row.size(); ++k) {
+      if (k == widths.size()) widths.push_back(0);
+      widths[k] = std::max(widths[k], row[k].size());
+    }
+  std::string out;
+  for (const Row& row : rows) {
+    std::string line = indent;
+    for (size_t k = 0; k < row.size(); ++k) line += row[k] + std::string(widths[k] - row[k].size() + 2, ' ');
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  }
+  return out;
+}
+
+struct Show {
+  Type type;
+  std::string operator()(std::monostate) const { return "none"; }
+  std::string operator()(bool b) const { return b ? "true" : "false"; }
+  std::string operator()(int64_t i) const {
+    return type == Type::bytes ? format_bytes(static_cast<double>(i)) : std::to_string(i);
+  }
+  std::string operator()(double f) const { return fmt::format("{}", f); }
+  std::string operator()(const std::string& s) const { return "\"" + s + "\""; }
+  std::string operator()(const std::vector<std::string>& list) const { return join(list); }
+  std::string operator()(const std::vector<double>& list) const { return join(list); }
+  template <class T>
+  std::string join(const std::vector<T>& list) const {
+    std::string out;
+    for (const T& item : list) out += (out.empty() ? "" : ", ") + (*this)(item);
+    return "[" + out + "]";
+  }
+};
+
+std::string show(const Option& option, const Value& value) {
+  return std::visit(Show{option.type}, value);
+}
+
+std::string limits(const Option& option) {
+  std::string out = option.required ? "required" : "default " + show(option, option.fallback);
+  if (option.min) out += fmt::format(", at least {}", *option.min);
+  if (option.max) out += fmt::format(", at most {}", *option.max);
+  std::string choices;
+  for (const std::string& choice : option.choices) choices += (choices.empty() ? "" : " | ") + choice;
+  return choices.empty() ? out : out + ", one of " + choices;
+}
+
+}  // namespace
+
+std::string print_plugins(const Registry& registry, bool why) {
+  std::vector<Row> rows;
+  for (const Candidate& candidate : registry.candidates()) {
+    if (!candidate.refused.empty()) continue;
+    const Description& d = candidate.description;
+    for (const Provided& one : d.provides) {
+      const auto all = registry.providers(one.kind, one.name);
+      if (std::find(all.begin(), all.end(), &candidate) == all.end()) continue;
+      rows.push_back({one.kind, one.name, d.id, d.version, d.license, one.summary});
+    }
+  }
+  std::sort(rows.begin(), rows.end());
+  if (!rows.empty()) rows.insert(rows.begin(), {"KIND", "NAME", "PLUGIN", "VERSION", "LICENSE", "SUMMARY"});
+  std::string out = rows.empty() ? "no plugins found\n" : align(rows, "");
+  if (!why) return out;
+  out += "\nplaces looked, in this order:\n";
+  for (const auto& place : registry.places()) {
+    std::error_code none;
+    out += fmt::format("  {}{}\n", place.string(), std::filesystem::exists(place, none) ? "" : " (no such folder)");
+  }
+  out += "\nfiles:\n";
+  for (const Candidate& candidate : registry.candidates()) {
+    out += fmt::format("  {}: {}\n", candidate.path.string(),
+                       candidate.refused.empty() ? "used" : "refused: " + candidate.refused);
+    if (candidate.refused.empty())
+      for (const std::string& note : candidate.shadowed) out += fmt::format("    {}\n", note);
+  }
+  if (registry.candidates().empty()) out += "  none\n";
+  return out;
+}
+
+std::string print_plugin(const Registry& registry, const std::string& what) {
+  std::string out;
+  for (const Candidate& candidate : registry.candidates()) {
+    const Description& d = candidate.description;
+    const bool named = std::any_of(d.provides.begin(), d.provides.end(), [&](const auto& p) { return p.name == what; });
+    if (!candidate.refused.empty() || (d.id != what && !named)) continue;
+    out += fmt::format("{} {} ({})\n  {}\n  {}\n", d.id, d.version, d.license, d.summary.empty() ? d.name : d.summary,
+                       candidate.path.string());
+    for (const Provided& one : d.provides) {
+      if (d.id != what && one.name != what) continue;
+      out += fmt::format("\n{} '{}'{}\n", one.kind, one.name, one.summary.empty() ? "" : ": " + one.summary);
+      std::vector<Row> rows;
+      for (const Option& option : one.schema.options)
+        rows.push_back({option.key, type_name(option.type), limits(option), option.help});
+      out += align(rows, "  ");
+      for (const auto& [name, preset] : one.schema.presets) {
+        out += fmt::format("  preset {}:", name);
+        for (const Option& option : one.schema.options)
+          if (const auto it = preset.find(option.key); it != preset.end())
+            out += fmt::format(" {} = {}", option.key, show(option, it->second));
+        out += "\n";
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace eng

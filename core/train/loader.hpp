@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads the batches of a split one step ahead, on a thread of its own.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/config/config.hpp"
+#include "core/registry/registry.hpp"
+#include "engine/data.h"
+
+namespace eng {
+
+// A data plugin in use.
+class Data {
+ public:
+  Data(Registry& registry, const Config& config, int64_t vocabulary);
+  ~Data();
+  Data(const Data&) = delete;
+  Data& operator=(const Data&) = delete;
+  const eng_data_info& info() const { return info_; }
+  // Sample `position` of a split: (T) tokens and labels. Throws Error(Exit::data).
+  void read(int32_t split, uint64_t position, int32_t* tokens, int32_t* labels) const;
+
+ private:
+  std::string name_;
+  eng_data table_{};
+  void* self_ = nullptr;
+  eng_data_info info_{};
+};
+
+// One batch: (rows, T) tokens and labels; `valid` labels count towards the loss.
+struct Batch {
+  std::vector<int32_t> tokens, labels;
+  int64_t valid = 0;
+};
+
+void fill(const Data& data, int32_t split, uint64_t position, int64_t rows, int64_t length, Batch& batch);
+
+class Loader {
+ public:
+  // Batches of `rows` samples, the first at sample `position`.
+  Loader(const Data& data, int64_t rows, int64_t length, uint64_t position);
+  ~Loader();
+  // The next batch, valid until the next call. Waits for it; throws what reading it threw.
+  const Batch& next();
+
+ private:
+  void work();
+  const Data& data_;
+  int64_t rows_, length_;
+  uint64_t position_;
+  Batch batches_[2];
+  std::atomic<uint32_t> wanted_{0}, ready_{0};
+  std::atomic<bool> stop_{false};
+  std::exception_ptr failure_;
+  std::thread thread_;
+};
+
+}  // namespace eng

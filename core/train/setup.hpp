@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a configuration to a plan: everything that can be known without running anything.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/config/config.hpp"
+#include "core/execute/device.hpp"
+#include "core/plan/planner.hpp"
+#include "core/registry/registry.hpp"
+#include "core/trace/model.hpp"
+
+namespace eng {
+
+struct Setup {
+  std::unique_ptr<Kernels> kernels;
+  Precision precision;
+  Optimizer optimizer;
+  Model model;
+  Plan plan;
+};
+
+// Loads the plugins that the configuration names, traces the model, makes the verified plan.
+Setup make_setup(const Config& config, Registry& registry);
+
+// Bytes of host memory that a run holds beside its arenas, by the plan: staged batches.
+uint64_t staging_bytes(const Plan& plan);
+// What the process will hold at its peak on a device whose arenas are host memory.
+uint64_t planned_peak(const Setup& setup);
+
+// Edits of the configuration that make the plan fit into `limit`, cheapest first, each tried by planning it:
+// "train.micro_batch=4 train.accumulate=2: 1.2 GiB".
+std::vector<std::string> edits_that_fit(const Config& config, Registry& registry, uint64_t limit);
+
+// Throws Error(host or device memory) with those edits if the plan does not fit the device.
+void check_fits(const Config& config, Registry& registry, const Setup& setup);
+
+}  // namespace eng

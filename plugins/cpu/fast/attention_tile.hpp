@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// Causal attention in blocks of 64 queries by 64 keys; blocks above the diagonal are skipped, and within a diagonal
+// block the register tiles above it. Every sum has one order that depends on the shapes alone.
+//
+// Forward: the running maximum and sum of each row are corrected block by block (Milakov and Gimelshein 2018, Dao
+// et al. 2022). Backward: probabilities are made again from the stored log-sum-exp.
+#pragma once
+
+#include "isa.hpp"
+#include "simd.hpp"
+
+namespace cpu::CPU_ISA {
+
+inline constexpr int64_t side = attention_side;
+
+CPU_INLINE int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+CPU_INLINE int64_t whole(int64_t n, int64_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+
+// (n, width) rows of a wider matrix -> dense rows of `padded` elements times `factor`, zero beyond the width.
+inline void pack_rows(const float* from, int64_t stride, int64_t n, int64_t width, int64_t padded, float factor,
+                      float* out) {
+  const V by = set1(factor);
+  for (int64_t r = 0; r < n; ++r, from += stride, out += padded) {
+    int64_t d = 0;
+    for (; d + W <= width; d += W) store(out + d, mul(load(from + d), by));
+    for (; d < padded; ++d) out[d] = d < width ? from[d] * factor : 0.0f;
+  }
+}
+
+// (n, width) rows -> blocks of `side` columns: block j holds (width, side), element (d, c) = row j*side + c. Zero
+// beyond row n. Sixteen rows are read together so that each cache line is used whole.
+inline void pack_transposed(const float* from, int64_t stride, int64_t n, int64_t width, float* out) {
+  for (int64_t j = 0; j < n; j += side, out += side * width) {
+    const int64_t rows = least(side, n - j);
+    for (int64_t c = 0; c < side; c += 16)
+      for (int64_t d = 0; d < width; ++d)
+        for (int64_t k = c; k < c + 16; ++k) out[d * side + k] = k < rows ? from[(j + k) * stride + d] : 0.0f;
+  }
+}
+
+// Rows of one diagonal block, most_rows at a time: f(first, count, reach), where keys from `reach` on are masked for
+// all of these rows.
+template <class F>
+CPU_INLINE void diagonal_rows(int64_t rows, F&& f) {
+  for (int64_t r = 0; r < rows; r += most_rows) {
+    const int64_t count = least(most_rows, rows - r);
+    f(r, count, r + count);
+  }
+}
+
+// Scores of one block: S (rows, side) = Q (rows, width) KT (width, side).
+inline void block_scores(int64_t rows, int64_t width, bool diagonal, const float* q, int64_t padded, const float* kt,
+                         float* s) {
+  if (!diagonal) return product(rows, side, width, q, padded, 1, kt, side, s, side, false);
+  diagonal_rows(rows, [&](int64_t r, int64_t count, int64_t reach) {
+    product(count, whole(reach, W), width, q + r * padded, padded, 1, kt, side, s + r * side, side, false);
+  });
+}
+
+// out (rows, padded) += X (rows, keys) M (keys, padded); X is zero where masked.
+inline void block_rows(int64_t rows, int64_t keys, int64_t padded, bool diagonal, const float* x, const float* m,
+                       float* out) {
+  if (!diagonal) return product(rows, padded, keys, x, side, 1, m, padded, out, padded, true);
+  diagonal_rows(rows, [&](int64_t r, int64_t count, int64_t reach) {
+    product(count, padded, least(reach, keys), x + r * side, side, 1, m, padded, out + r * padded, padded, true);
+  });
+}
+
+// out (keys, padded) += X^T (keys, rows) M (rows, padded).
+inline void block_columns(int64_t rows, int64_t keys, int64_t padded, bool diagonal, const float* x, const float* m,
+                          float* out) {
+  if (!diagonal) return product(keys, padded, rows, x, 1, side, m, padded, out, padded, true);
+  for (int64_t c = 0; c < keys; c += most_rows)  // rows before key c do not see it
+    product(least(most_rows, keys - c), padded, rows - c, x + c * side + c, 1, side, m + c * padded, padded,
+            out + c * padded, padded, true);
+}
+
+struct ForwardScratch {
+  float *kt, *v, *q, *o, *s, *top, *sum;
+  ForwardScratch(const AttentionShape& a, void* scratch) {
+    const int64_t t = whole(a.tokens, side), d = a.padded();
+    kt = static_cast<float*>(scratch), v = kt + t * d, q = v + t * d, o = q + side * d, s = o + side * d;
+    top = s + side * side, sum = top + side;
+  }
+};
+
+// Softmax of the first `valid` scores of a row, joined to what the row has seen: s becomes the probabilities over
+// 2^top, the rest zero. Returns what earlier sums must be multiplied with.
+CPU_INLINE float row_softmax(float* s, int64_t valid, float* top, float* sum) {
+  const V lowest = set1(-__builtin_inff());
+  V x[side / W], most = set1(*top);
+  const int64_t full = valid / W;
+  const int tail = static_cast<int>(valid - full * W);
+  if (valid == side) {
+    CPU_UNROLL
+    for (int64_t j = 0; j < side / W; ++j) x[j] = load(s + j * W), most = max(most, x[j]);
+  } else {
+    CPU_UNROLL
+    for (int64_t j = 0; j < side / W; ++j) {
+      x[j] = j < full ? load(s + j * W) : j == full ? load_some(s + j * W, tail, lowest) : lowest;
+      most = max(most, x[j]);
+    }
+  }
+  const float high = max_lanes(most);
+  const V by = set1(high);
+  V total = set1(0.0f);
+  CPU_UNROLL
+  for (int64_t j = 0; j < side / W; ++j) {
+    const V p = exp2(sub(x[j], by));
+    total = add(total, p);
+    store(s + j * W, p);
+  }
+  const float factor = exp2_of(*top - high);
+  *top = high;
+  *sum = *sum * factor + sum_lanes(total);
+  return factor;
+}
+
+// Query blocks first, first + step, ... of the heads that read key head kv_head, all heads' blocks numbered in a row.
+inline void attention_forward(const AttentionShape& a, int64_t b, int64_t kv_head, int64_t first, int64_t step,
+                              const float* q, const float* k, const float* v, float* o, float* lse, void* scratch) {
+  const ForwardScratch w(a, scratch);
+  const int64_t d = a.width, padded = a.padded(), group = a.heads / a.kv_heads, blocks = a.query_blocks();
+  const int64_t q_stride = a.heads * d, kv_stride = a.kv_heads * d;
+  const int64_t kv_at = b * a.tokens * kv_stride + kv_head * d;
+  // The last query block of this part decides how many keys are needed.
+  const int64_t units = group * blocks;
+  int64_t reach = 0;
+  for (int64_t u = first; u < units; u += step) {
+    const int64_t end = least((u % blocks + 1) * side, a.tokens);
+    reach = end > reach ? end : reach;
+  }
+  pack_transposed(k + kv_at, kv_stride, reach, d, w.kt);
+  pack_rows(v + kv_at, kv_stride, reach, d, padded, 1.0f, w.v);
+
+  for (int64_t u = first; u < units; u += step) {
+    const int64_t head = kv_head * group + u / blocks, q0 = u % blocks * side, rows = least(side, a.tokens - q0);
+    const int64_t q_at = (b * a.tokens + q0) * q_stride + head * d;
+    pack_rows(q + q_at, q_stride, rows, d, padded, a.scale * log2_e, w.q);
+    for (int64_t r = 0; r < side; ++r) w.top[r] = -__builtin_inff(), w.sum[r] = 0.0f;
+    for (int64_t k0 = 0; k0 <= q0; k0 += side) {
+      const bool diagonal = k0 == q0;
+      block_scores(rows, d, diagonal, w.q, padded, w.kt + k0 * d, w.s);
+      for (int64_t r = 0; r < rows; ++r) {
+        const float factor = row_softmax(w.s + r * side, diagonal ? r + 1 : side, w.top + r, w.sum + r);
+        if (k0 == 0) continue;
+        float* const row = w.o + r * padded;
+        for (int64_t i = 0; i < padded; i += W) store(row + i, mul(load(row + i), set1(factor)));
+      }
+      if (k0 == 0)
+        for (int64_t i = 0; i < rows * padded; i += W) store(w.o + i, set1(0.0f));
+      block_rows(rows, least(side, reach - k0), padded, diagonal, w.s, w.v + k0 * padded, w.o);
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      const float by = 1.0f / w.sum[r];
+      float* const out = o + q_at + r * q_stride;
+      pack_rows(w.o + r * padded, 0, 1, d, d, by, out);
+      lse[(b * a.heads + head) * a.tokens + q0 + r] = w.top[r] * ln_2 + __builtin_logf(w.sum[r]);
+    }
+  }
+}
+
+struct BackwardScratch {
+  float *kt, *vt, *k, *dk, *dv, *q, *go, *dq, *s, *ds, *low, *delta;
+  BackwardScratch(const AttentionShape& a, void* scratch) {
+    const int64_t t = whole(a.tokens, side), d = a.padded();
+    kt = static_cast<float*>(scratch), vt = kt + t * d, k = vt + t * d, dk = k + t * d, dv = dk + t * d;
+    q = dv + t * d, go = q + side * d, dq = go + side * d, s = dq + side * d, ds = s + side * side;
+    low = ds + side * side, delta = low + side;
+  }
+};
+
+// One key head of one sequence with all query heads that read it.
+inline void attention_backward(const AttentionShape& a, int64_t b, int64_t kv_head, const float* grad, const float* q,
+                               const float* k, const float* v, const float* o, const float* lse, float* dq, float* dk,
+                               float* dv, void* scratch) {
+  const BackwardScratch w(a, scratch);
+  const int64_t d = a.width, padded = a.padded(), group = a.heads / a.kv_heads, t = a.tokens;
+  const int64_t q_stride = a.heads * d, kv_stride = a.kv_heads * d;
+  const int64_t kv_at = b * t * kv_stride + kv_head * d;
+  pack_transposed(k + kv_at, kv_stride, t, d, w.kt);
+  pack_transposed(v + kv_at, kv_stride, t, d, w.vt);
+  pack_rows(k + kv_at, kv_stride, t, d, padded, 1.0f, w.k);
+  for (int64_t i = 0; i < t * padded; i += W) store(w.dk + i, set1(0.0f)), store(w.dv + i, set1(0.0f));
+
+  for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
+    for (int64_t q0 = 0; q0 < t; q0 += side) {
+      const int64_t rows = least(side, t - q0), at = (b * t + q0) * q_stride + head * d;
+      pack_rows(q + at, q_stride, rows, d, padded, 1.0f, w.q);
+      pack_rows(grad + at, q_stride, rows, d, padded, 1.0f, w.go);
+      for (int64_t r = 0; r < rows; ++r) {
+        V total = set1(0.0f);
+        const float* const row = o + at + r * q_stride;
+        for (int64_t i = 0; i < d; i += W) {
+          const V part = i + W <= d ? load(row + i) : load_some(row + i, static_cast<int>(d - i), set1(0.0f));
+          total = fma(part, load(w.go + r * padded + i), total);
+        }
+        w.delta[r] = sum_lanes(total);
+        w.low[r] = -lse[(b * a.heads + head) * t + q0 + r] * log2_e;
+      }
+      for (int64_t i = 0; i < rows * padded; i += W) store(w.dq + i, set1(0.0f));
+      for (int64_t k0 = 0; k0 <= q0; k0 += side) {
+        const bool diagonal = k0 == q0;
+        const int64_t keys = least(side, t - k0);
+        block_scores(rows, d, diagonal, w.q, padded, w.kt + k0 * d, w.s);
+        block_scores(rows, d, diagonal, w.go, padded, w.vt + k0 * d, w.ds);
+        const V scale = set1(a.scale), scale2 = set1(a.scale * log2_e);
+        for (int64_t r = 0; r < rows; ++r) {
+          const V low = set1(w.low[r]), delta = set1(w.delta[r]);
+          float *const s = w.s + r * side, *const ds = w.ds + r * side;
+          const int64_t valid = diagonal ? r + 1 : side, full = valid / W * W;
+          int64_t j = 0;
+          for (; j < full; j += W) {
+            const V p = exp2(fma(load(s + j), scale2, low));
+            store(s + j, p);
+            store(ds + j, mul(mul(p, sub(load(ds + j), delta)), scale));
+          }
+          if (j < side) {
+            const int tail = static_cast<int>(valid - full);
+            const V p = exp2(fma(load_some(s + j, tail, set1(0.0f)), scale2, low));
+            const V x = mul(mul(p, sub(load_some(ds + j, tail, set1(0.0f)), delta)), scale);
+            for (int64_t i = j; i < side; i += W) store(s + i, set1(0.0f)), store(ds + i, set1(0.0f));
+            store_some(s + j, tail, p), store_some(ds + j, tail, x);
+          }
+        }
+        block_columns(rows, keys, padded, diagonal, w.s, w.go, w.dv + k0 * padded);
+        block_columns(rows, keys, padded, diagonal, w.ds, w.q, w.dk + k0 * padded);
+        block_rows(rows, keys, padded, diagonal, w.ds, w.k + k0 * padded, w.dq);
+      }
+      for (int64_t r = 0; r < rows; ++r) pack_rows(w.dq + r * padded, 0, 1, d, d, 1.0f, dq + at + r * q_stride);
+    }
+  for (int64_t r = 0; r < t; ++r) {
+    pack_rows(w.dk + r * padded, 0, 1, d, d, 1.0f, dk + kv_at + r * kv_stride);
+    pack_rows(w.dv + r * padded, 0, 1, d, d, 1.0f, dv + kv_at + r * kv_stride);
+  }
+}
+
+}  // namespace cpu::CPU_ISA

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device.hpp"
+
+#include <sys/mman.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include "../common/call.hpp"
+#include "threads.hpp"
+
+namespace cpu {
+namespace {
+
+constexpr int64_t most_threads = 1024;
+
+std::string device_name() {
+  return "device cpu";
+}
+
+unsigned thread_count(const eng_options* options) {
+  int64_t threads = 0;
+  if (options && options->get_int) {
+    const eng_status status = options->get_int(options, "threads", &threads, nullptr);
+    if (status != ENG_OK && status != ENG_NOT_FOUND) throw Error{status, "option threads is not an integer"};
+  }
+  if (threads < 0 || threads > most_threads)
+    throw Error{ENG_INVALID, "threads = " + std::to_string(threads) + ": give 0 (all physical cores) to " +
+                                 std::to_string(most_threads)};
+  return threads ? static_cast<unsigned>(threads) : physical_cores();
+}
+
+// "auto" takes oneDNN and the best instruction set here; a named set takes own kernels only, so that the results
+// do not depend on what else the processor or oneDNN can do.
+Device chosen(const eng_options* options) {
+  Device device{thread_count(options), best_isa(), true};
+  const char* name = "auto";
+  if (options && options->get_string) {
+    const eng_status status = options->get_string(options, "isa", &name, nullptr);
+    if (status != ENG_OK && status != ENG_NOT_FOUND) throw Error{status, "option isa is not a string"};
+  }
+  if (std::strcmp(name, "auto") == 0) return device;
+  device.onednn = false;
+  device.isa = find_isa(name);
+  if (!device.isa)
+    throw Error{ENG_UNSUPPORTED, std::string("isa = \"") + name +
+                                     "\": this processor has no such instructions; the best here is \"" +
+                                     best_isa()->name + "\""};
+  return device;
+}
+
+// The first line of /proc/cpuinfo that names the processor.
+std::string processor_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.rfind("model name", 0) != 0 && line.rfind("Model", 0) != 0) continue;
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const size_t first = line.find_first_not_of(" \t", colon + 1);
+    if (first != std::string::npos) return line.substr(first);
+  }
+  return "CPU";
+}
+
+// The smallest limit of the control groups this process is in and of their parents; "max" is none.
+uint64_t group_limit() {
+  uint64_t least = std::numeric_limits<uint64_t>::max();
+  const auto read = [&](const std::string& path) {
+    uint64_t bytes = 0;
+    if (std::ifstream(path) >> bytes && bytes > 0) least = std::min(least, bytes);
+  };
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const size_t one = line.find(':'), two = line.find(':', one + 1);
+    if (one == std::string::npos || two == std::string::npos) continue;
+    const std::string controllers = line.substr(one + 1, two - one - 1);
+    std::string path = line.substr(two + 1);
+    for (;;) {
+      if (controllers.empty()) read("/sys/fs/cgroup" + path + "/memory.max");
+      if (controllers == "memory") read("/sys/fs/cgroup/memory" + path + "/memory.limit_in_bytes");
+      const size_t slash = path.rfind('/');
+      if (slash == std::string::npos || path.empty()) break;
+      path.resize(slash);
+    }
+  }
+  return least;
+}
+
+uint64_t memory_bytes() {
+  struct sysinfo info {};
+  const uint64_t machine = sysinfo(&info) == 0 ? uint64_t{info.totalram} * info.mem_unit : 0;
+  return machine ? std::min(machine, group_limit()) : 0;
+}
+
+eng_status describe_device(const eng_options* options, eng_device_info* out, eng_error* sink) {
+  return guarded(sink, device_name, [&] {
+    eng_device_info info{};
+    info.struct_size = out->struct_size;
+    info.parallel = thread_count(options);
+    info.dl_device_type = kDLCPU;
+    info.total_bytes = memory_bytes();
+    // The clock under load cannot be known without measuring, so the peaks stay unknown (0).
+    const std::string name = processor_name();
+    std::memcpy(info.name, name.data(), std::min(name.size(), sizeof info.name - 1));
+    std::memcpy(out, &info, std::min<size_t>(out->struct_size, sizeof info));
+  });
+}
+
+eng_status create(const eng_options* options, void** self, eng_error* sink) {
+  return guarded(sink, device_name, [&] { *self = new Device(chosen(options)); });
+}
+void destroy(void* self) {
+  delete static_cast<Device*>(self);
+}
+
+uint64_t mapped_size(uint64_t bytes) {
+  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return std::max<uint64_t>((bytes + page - 1) / page, 1) * page;
+}
+
+eng_status alloc(void* self, uint64_t bytes, void** out, eng_error* sink) {
+  return guarded(sink, device_name, [&] {
+    const uint64_t size = mapped_size(bytes);
+    void* arena = MAP_FAILED;
+    if (bytes <= std::numeric_limits<int64_t>::max() - 65536)
+      arena = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (arena == MAP_FAILED)
+      throw Error{ENG_NO_MEMORY, "no arena of " + std::to_string(bytes) + " bytes: " + std::strerror(errno)};
+    // Every page is written once by one of the threads that will use it, so that no step faults.
+    parallel_for(static_cast<Device*>(self)->threads, [&](unsigned thread, unsigned n) {
+      const Share share = share_of(static_cast<int64_t>(size), thread, n, 4096);
+      std::memset(static_cast<char*>(arena) + share.first, 0, static_cast<size_t>(share.last - share.first));
+    });
+    *out = arena;
+  });
+}
+void free_arena(void*, void* arena, uint64_t bytes) {
+  if (arena) munmap(arena, mapped_size(bytes));
+}
+
+eng_status copy(void*, void* dst, const void* src, uint64_t bytes, eng_error*) {
+  if (bytes) std::memcpy(dst, src, bytes);
+  return ENG_OK;
+}
+// Launches are synchronous: nothing is ever pending.
+eng_status sync(void*, void*, eng_error*) {
+  return ENG_OK;
+}
+
+}  // namespace
+
+const eng_device device_table = {
+    sizeof(eng_device), 0, describe_device, create, destroy, alloc, free_arena, copy, copy, sync,
+};
+
+}  // namespace cpu

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "engine/kernel.h"
+#include "isa.hpp"
+
+namespace cpu {
+
+struct Device {
+  unsigned threads;
+  const Isa* isa;
+  bool onednn;  // products by oneDNN where it is fast
+};
+
+// What eng_device.create made.
+inline const Device& device_of(const void* self) {
+  return *static_cast<const Device*>(self);
+}
+
+extern const eng_device device_table;
+
+}  // namespace cpu

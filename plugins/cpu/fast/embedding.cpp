@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of a table by token, and their gradient.
+#include <cstring>
+#include <iterator>
+
+#include "simd/select.hpp"
+
+namespace cpu {
+namespace {
+
+void need_tokens(const int32_t* tokens, int64_t n, int64_t vocabulary) {
+  for (int64_t i = 0; i < n; ++i)
+    if (tokens[i] < 0 || tokens[i] >= vocabulary)
+      throw Error{ENG_OUT_OF_RANGE, "token " + std::to_string(tokens[i]) + " at position " + std::to_string(i) +
+                                        " is outside of the vocabulary of " + std::to_string(vocabulary)};
+}
+
+void check_shapes(const eng_desc& tokens, const eng_desc& table, const eng_desc& y) {
+  if (tokens.dtype != ENG_I32) throw Error{ENG_UNSUPPORTED, "tokens must be i32, they are " + describe(tokens)};
+  need_f32(table, "the table");
+  need_f32(y, "the rows");
+  need(table.ndim == 2, "the table must be (V, H)");
+  need(columns(y) == table.dims[1] && rows(y) == elements(tokens), "tokens, rows and table do not fit each other");
+}
+
+struct Embedding {
+  static constexpr const char* op = ENG_OP_EMBEDDING;
+  unsigned threads;
+  int64_t n, v, h;
+
+  static void check(const Call& c) {
+    need_counts(c, 2, 2, 1, 1);
+    check_shapes(c.in[0], c.in[1], c.out[0]);
+  }
+  explicit Embedding(const Call& c)
+      : threads(c.parallel), n(elements(c.in[0])), v(c.in[1].dims[0]), h(c.in[1].dims[1]) {}
+  void run(const Args& args) const {
+    const int32_t* tokens = args.in<int32_t>(0);
+    const float* table = args.in<float>(1);
+    float* y = args.out<float>(0);
+    need_tokens(tokens, n, v);
+    in_ranges(threads, n, h, 1, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) std::memcpy(y + i * h, table + tokens[i] * h, size_t(h) * sizeof(float));
+    });
+  }
+};
+
+// Each thread owns some columns of the whole table and walks all tokens: every element is summed in row order
+// by one thread, and the work is even whatever the tokens are.
+struct EmbeddingGrad {
+  static constexpr const char* op = ENG_OP_EMBEDDING_GRAD;
+  const simd_table& simd;
+  unsigned threads;
+  int64_t n, v, h;
+
+  static void check(const Call& c) {
+    need_counts(c, 2, 3, 1, 1);
+    check_shapes(c.in[0], c.out[0], c.in[1]);
+    if (c.has(2)) need_same(c.in[2], c.out[0], "acc and dtable");
+  }
+  EmbeddingGrad(const Call& c, void* device)
+      : simd(simd_for(device)), threads(c.parallel), n(elements(c.in[0])), v(c.out[0].dims[0]), h(c.out[0].dims[1]) {}
+  void run(const Args& args) const {
+    const int32_t* tokens = args.in<int32_t>(0);
+    const float *dy = args.in<float>(1), *acc = args.in<float>(2);
+    float* table = args.out<float>(0);
+    need_tokens(tokens, n, v);
+    if (acc != table)
+      in_lines(threads, v * h, [&](int64_t first, int64_t last) {
+        const size_t bytes = size_t(last - first) * sizeof(float);
+        if (acc)
+          std::memcpy(table + first, acc + first, bytes);
+        else
+          std::memset(table + first, 0, bytes);
+      });
+    in_ranges(threads, h, n, 16, [&](int64_t first, int64_t last) {
+      for (int64_t i = 0; i < n; ++i) {
+        float* row = table + tokens[i] * h + first;
+        simd.add(row, dy + i * h + first, row, last - first);
+      }
+    });
+  }
+};
+
+}  // namespace
+
+extern const eng_kernel* const embedding_kernels[] = {&kernel<Embedding>, &kernel<EmbeddingGrad>};
+extern const uint32_t embedding_kernel_count = std::size(embedding_kernels);
+
+}  // namespace cpu

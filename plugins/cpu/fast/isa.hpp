@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels that are compiled once per instruction set, as a table; the device picks one at run time.
+#pragma once
+
+#include <cstdint>
+
+#define CPU_ALWAYS inline __attribute__((always_inline))
+
+namespace cpu {
+
+// One product of a single thread: C (m, n) = op(A) op(B) [+ C] [+ bias by column]. A and B are row-major in memory
+// with leading dimensions lda, ldb; ta, tb say that they are stored transposed.
+struct TileShape {
+  int64_t m, n, k;
+  int64_t lda, ldb, ldc;
+  bool ta, tb, bias, accumulate;
+};
+
+// Scratch bytes of one thread for any tile.
+inline constexpr uint64_t gemm_tile_scratch = uint64_t{2} << 20;
+
+// Queries and keys of one attention block.
+inline constexpr int64_t attention_side = 64;
+
+struct AttentionShape {
+  int64_t batch, tokens, heads, kv_heads, width;  // width: D, elements of one head
+  float scale;
+
+  // Inlined always: this header is also read by files for newer instruction sets, whose copies must not be shared.
+  CPU_ALWAYS int64_t padded() const { return (width + 15) / 16 * 16; }  // a multiple of every vector
+  CPU_ALWAYS int64_t query_blocks() const { return (tokens + attention_side - 1) / attention_side; }
+  // Scratch bytes of one thread: packed keys and values (backward: and their gradients), one block of queries,
+  // results and scores.
+  CPU_ALWAYS uint64_t forward_scratch() const { return bytes(2, 2, 1); }
+  CPU_ALWAYS uint64_t backward_scratch() const { return bytes(5, 3, 2); }
+
+ private:
+  CPU_ALWAYS uint64_t bytes(int64_t matrices, int64_t blocks, int64_t scores) const {
+    const int64_t side = attention_side;
+    const int64_t floats = (matrices * query_blocks() + blocks) * side * padded() + scores * side * side + 2 * side;
+    return static_cast<uint64_t>(floats) * sizeof(float);
+  }
+};
+
+struct Isa {
+  const char* name;
+  bool (*supported)();
+  void (*gemm)(const TileShape&, const float* a, const float* b, const float* bias, float* c, void* scratch);
+  // Query blocks first, first + step, ... of the heads that read key head kv_head of sequence b.
+  void (*attention_forward)(const AttentionShape&, int64_t b, int64_t kv_head, int64_t first, int64_t step,
+                            const float* q, const float* k, const float* v, float* o, float* lse, void* scratch);
+  // One key head of sequence b with all the query heads that read it.
+  void (*attention_backward)(const AttentionShape&, int64_t b, int64_t kv_head, const float* grad, const float* q,
+                             const float* k, const float* v, const float* o, const float* lse, float* dq, float* dk,
+                             float* dv, void* scratch);
+  // Loss of one row of n logits; with a scale the row becomes its gradient.
+  double (*row_loss)(float* logits, int64_t n, int64_t label, const float* scale);
+};
+
+extern const Isa isa_avx512, isa_avx2, isa_portable;
+
+// The best table this processor runs, or the one of that name; nullptr if there is none or it cannot run here.
+const Isa* best_isa();
+const Isa* find_isa(const char* name);
+
+}  // namespace cpu

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiled once per instruction set, with that set's compiler flags and CPU_ISA = avx512, avx2 or portable.
+#include "attention_tile.hpp"
+#include "gemm_tile.hpp"
+#include "isa.hpp"
+#include "softmax_tile.hpp"
+
+#define CPU_TEXT_OF(x) #x
+#define CPU_TEXT(x) CPU_TEXT_OF(x)
+#define CPU_JOIN_OF(a, b) a##b
+#define CPU_JOIN(a, b) CPU_JOIN_OF(a, b)
+
+namespace cpu {
+namespace CPU_ISA {
+
+// Asked before anything else of this file runs, so it must not need the instruction set itself.
+static bool supported() {
+#if defined(__AVX512F__)
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#elif defined(__AVX2__)
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+  return true;
+#endif
+}
+
+}  // namespace CPU_ISA
+
+extern const Isa CPU_JOIN(isa_, CPU_ISA);
+const Isa CPU_JOIN(isa_, CPU_ISA) = {CPU_TEXT(CPU_ISA),          CPU_ISA::supported,          CPU_ISA::gemm_tile,
+                                     CPU_ISA::attention_forward, CPU_ISA::attention_backward, CPU_ISA::row_loss};
+
+}  // namespace cpu

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel families of the cpu device. Each family's file defines its own pair.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/kernel.h"
+
+namespace cpu {
+
+#define CPU_KERNEL_FAMILY(name)                    \
+  extern const eng_kernel* const name##_kernels[]; \
+  extern const uint32_t name##_kernel_count;
+
+CPU_KERNEL_FAMILY(gemm)           // linear, matmul, sum_rows
+CPU_KERNEL_FAMILY(attention)      // attention, attention_grad
+CPU_KERNEL_FAMILY(cross_entropy)  // cross_entropy, cross_entropy_grad
+CPU_KERNEL_FAMILY(norm)
+CPU_KERNEL_FAMILY(rope)
+CPU_KERNEL_FAMILY(gated)
+CPU_KERNEL_FAMILY(embedding)
+CPU_KERNEL_FAMILY(optimizer)
+CPU_KERNEL_FAMILY(step)
+CPU_KERNEL_FAMILY(init)
+CPU_KERNEL_FAMILY(add)
+
+#undef CPU_KERNEL_FAMILY
+
+}  // namespace cpu

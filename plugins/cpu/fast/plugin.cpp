@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/plugin.h"
+
+#include <cstring>
+#include <vector>
+
+#include "device.hpp"
+#include "kernels.hpp"
+
+ENG_DESCRIPTION(
+    "[plugin]\n"
+    "id = 'eng.cpu'\n"
+    "name = 'cpu'\n"
+    "version = '0.1.0'\n"
+    "license = 'Apache-2.0'\n"
+    "summary = 'Processor cores: oneDNN for matrix products, own vector kernels for the rest'\n"
+    "[[provides]]\n"
+    "kind = 'eng.device/1'\n"
+    "name = 'cpu'\n"
+    "summary = 'The cores this process may run on'\n"
+    "[provides.options.threads]\n"
+    "type = 'int'\n"
+    "default = 0\n"
+    "min = 0\n"
+    "max = 1024\n"
+    "help = 'threads of one rank; 0: all physical cores the process may use'\n"
+    "[provides.options.isa]\n"
+    "type = 'string'\n"
+    "default = 'auto'\n"
+    "choices = ['auto', 'avx512', 'avx2', 'portable']\n"
+    "help = 'auto: oneDNN and the best instructions; a named set: own kernels only, slower, the same bits on any "
+    "processor that has them'\n"
+    "[[provides]]\n"
+    "kind = 'eng.kernels/1'\n"
+    "name = 'cpu'\n"
+    "summary = 'The standard ops in fp32, for AVX-512, AVX2 and plain processors'\n")
+
+namespace {
+
+const char* describe() {
+  return eng_description;
+}
+
+std::vector<const eng_kernel*> collected;
+eng_kernels table;
+
+eng_status start(const eng_host*, eng_error*) {
+  try {
+    const auto add = [](const eng_kernel* const* kernels, uint32_t count) {
+      collected.insert(collected.end(), kernels, kernels + count);
+    };
+    collected.clear();
+    add(cpu::gemm_kernels, cpu::gemm_kernel_count);
+    add(cpu::attention_kernels, cpu::attention_kernel_count);
+    table = {sizeof(eng_kernels), static_cast<uint32_t>(collected.size()), collected.data()};
+    return ENG_OK;
+  } catch (...) {
+    return ENG_NO_MEMORY;
+  }
+}
+void stop() {}
+
+const void* get_interface(const char* kind, const char* name) {
+  if (std::strcmp(name, "cpu") != 0) return nullptr;
+  if (std::strcmp(kind, ENG_DEVICE_KIND) == 0) return &cpu::device_table;
+  if (std::strcmp(kind, ENG_KERNELS_KIND) == 0) return &table;
+  return nullptr;
+}
+
+const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, stop, get_interface};
+
+}  // namespace
+
+ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t host_minor) {
+  (void)host_minor;
+  return &plugin;
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gated.hpp"
+#include "norm.hpp"
+#include "optimizer.hpp"
+
+#define SIMD_TABLE                                                                                              \
+  {                                                                                                             \
+    add, {gated<silu>, gated<gelu>, gated<gelu_tanh>, gated<relu>},                                             \
+        {gated_grad<silu>, gated_grad<gelu>, gated_grad<gelu_tanh>, gated_grad<relu>}, rms_norm, rms_norm_grad, \
+        fold_chunks, rope, sum_squares, adamw, sgd                                                              \
+  }

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// y = act(gate) * up and its gradient, one struct per activation: value(g), and slope(g) with value.
+#pragma once
+
+#include "exp.hpp"
+#include "table.hpp"
+
+namespace cpu {
+namespace {
+
+struct value_slope {
+  vec value, slope;
+};
+
+struct silu {
+  SIMD_INLINE static vec value(vec g) { return g * logistic_at(g).value; }
+  SIMD_INLINE static value_slope both(vec g) {
+    g = max(splat(-3e38f), g);  // an infinity times 0 would be a NaN
+    const logistic s = logistic_at(g);
+    return {g * s.value, s.value * fma(g, s.rest, splat(1.0f))};
+  }
+};
+
+struct gelu {
+  SIMD_INLINE static vec value(vec g) { return g * normal_at(g).below; }
+  SIMD_INLINE static value_slope both(vec g) {
+    const normal p = normal_at(g);
+    return {g * p.below, fma(g, p.density, p.below)};
+  }
+};
+
+// 0.5 g (1 + tanh z) = g sigmoid(2 z), z = sqrt(2/pi) (g + 0.044715 g^3)
+struct gelu_tanh {
+  static constexpr float twice = 1.59576912f, cubic = 0.044715f;
+  SIMD_INLINE static vec z2(vec g) { return splat(twice) * g * fma(splat(cubic) * g, g, splat(1.0f)); }
+  SIMD_INLINE static vec value(vec g) {
+    return g * logistic_at(z2(max(splat(-20.0f), min(splat(20.0f), g)))).value;  // 0 and 1 beyond
+  }
+  SIMD_INLINE static value_slope both(vec g) {
+    const vec c = max(splat(-20.0f), min(splat(20.0f), g));
+    const logistic s = logistic_at(z2(c));
+    const vec dz = splat(twice) * fma(splat(3.0f * cubic) * c, c, splat(1.0f));
+    return {g * s.value, s.value * fma(c * s.rest, dz, splat(1.0f))};
+  }
+};
+
+struct relu {
+  SIMD_INLINE static vec value(vec g) { return max(splat(0.0f), g); }
+  SIMD_INLINE static value_slope both(vec g) { return {value(g), if_positive(g, splat(1.0f), splat(0.0f))}; }
+};
+
+template <class Act>
+void gated(const float* gate, const float* up, float* y, int64_t n) {
+  for_lanes(n,
+            [=](int64_t i, auto k) SIMD_INLINE { store(y + i, Act::value(load(gate + i, k)) * load(up + i, k), k); });
+}
+
+// dgate may be gate and dup may be up: an element is read before it is written.
+template <class Act>
+void gated_grad(const float* dy, const float* gate, const float* up, float* dgate, float* dup, int64_t n) {
+  for_lanes(n, [=](int64_t i, auto k) SIMD_INLINE {
+    const vec d = load(dy + i, k), u = load(up + i, k);
+    const value_slope a = Act::both(load(gate + i, k));
+    store(dgate + i, d * u * a.slope, k);
+    store(dup + i, d * a.value, k);
+  });
+}
+
+void add(const float* a, const float* b, float* y, int64_t n) {
+  for_lanes(n, [=](int64_t i, auto k) SIMD_INLINE { store(y + i, load(a + i, k) + load(b + i, k), k); });
+}
+
+}  // namespace
+}  // namespace cpu

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of rms_norm, its gradient, and rope.
+#pragma once
+
+#include "table.hpp"
+#include "vec.hpp"
+
+namespace cpu {
+namespace {
+
+// Four registers of partial sums hide the latency of an add; the fold has one order for a given width.
+struct sums {
+  vec a[4] = {splat(0.0f), splat(0.0f), splat(0.0f), splat(0.0f)};
+  SIMD_INLINE float total() const { return sum((a[0] + a[1]) + (a[2] + a[3])); }
+};
+
+// body(i, lanes, accumulator) over n elements
+template <class Body>
+SIMD_INLINE inline float sum_lanes(int64_t n, Body body) {
+  sums s;
+  int64_t i = 0;
+  for (; i + 4 * width <= n; i += 4 * width)
+    for (int j = 0; j < 4; ++j) body(i + j * width, all_lanes{}, s.a[j]);
+  int j = 0;
+  for (; i + width <= n; i += width, ++j) body(i, all_lanes{}, s.a[j]);
+  if (i < n) body(i, some_lanes{n - i}, s.a[3]);
+  return s.total();
+}
+
+void rms_norm(const norm_forward& c, int64_t begin, int64_t end) {
+  const float* const w = c.w;
+  for (int64_t row = begin; row < end; ++row) {
+    const float* s = c.x + row * c.h;
+    float total;
+    if (c.residual) {
+      const float *x = s, *r = c.residual + row * c.h;
+      float* const out = c.s + row * c.h;
+      total = sum_lanes(c.h, [=](int64_t i, auto k, vec& a) SIMD_INLINE {
+        const vec v = load(x + i, k) + load(r + i, k);
+        store(out + i, v, k);
+        a = fma(v, v, a);
+      });
+      s = out;
+    } else {
+      total = sum_lanes(c.h, [=](int64_t i, auto k, vec& a) SIMD_INLINE {
+        const vec v = load(s + i, k);
+        a = fma(v, v, a);
+      });
+    }
+    const float rstd = 1.0f / __builtin_sqrtf(total / float(c.h) + c.eps);
+    c.rstd[row] = rstd;
+    float* const y = c.y + row * c.h;
+    for_lanes(c.h,
+              [=](int64_t i, auto k) SIMD_INLINE { store(y + i, load(s + i, k) * splat(rstd) * load(w + i, k), k); });
+  }
+}
+
+// dx = rstd (dy w - s rstd^2 mean(dy w s)) [+ ds]; dw += dy s rstd, row after row. dx may be ds.
+void rms_norm_grad(const norm_backward& c, int64_t begin, int64_t end, float* dw) {
+  const float* const w = c.w;
+  for_lanes(c.h, [=](int64_t i, auto k) SIMD_INLINE { store(dw + i, splat(0.0f), k); });
+  for (int64_t row = begin; row < end; ++row) {
+    const float *dy = c.dy + row * c.h, *s = c.s + row * c.h, *ds = c.ds ? c.ds + row * c.h : nullptr;
+    float* const dx = c.dx + row * c.h;
+    const float rstd = c.rstd[row];
+    const float dot = sum_lanes(c.h, [=](int64_t i, auto k, vec& a)
+                                         SIMD_INLINE { a = fma(load(dy + i, k) * load(w + i, k), load(s + i, k), a); });
+    const float pull = -(dot / float(c.h)) * rstd * rstd * rstd;
+    const auto element = [=](int64_t i, auto k, vec add) SIMD_INLINE {
+      const vec d = load(dy + i, k) * splat(rstd), v = load(s + i, k);
+      store(dw + i, fma(d, v, load(dw + i, k)), k);
+      store(dx + i, fma(splat(pull), v, fma(d, load(w + i, k), add)), k);
+    };
+    if (ds)
+      for_lanes(c.h, [=](int64_t i, auto k) SIMD_INLINE { element(i, k, load(ds + i, k)); });
+    else
+      for_lanes(c.h, [=](int64_t i, auto k) SIMD_INLINE { element(i, k, splat(0.0f)); });
+  }
+}
+
+// Columns begin .. end of: y = chunk 0 + chunk 1 + ... in order, then [acc +].
+void fold_chunks(const float* chunks, int64_t count, int64_t stride, const float* acc, float* y, int64_t begin,
+                 int64_t end) {
+  for_lanes(end - begin, [=](int64_t i, auto k) SIMD_INLINE {
+    const float* p = chunks + begin + i;
+    vec total = load(p, k);
+    for (int64_t n = 1; n < count; ++n) total = total + load(p + n * stride, k);
+    if (acc) total = load(acc + begin + i, k) + total;
+    store(y + begin + i, total, k);
+  });
+}
+
+// Rows are tokens: x (rows, heads * 2 d), table (t, 2 d). y may be x.
+void rope(const rope_call& c, int64_t begin, int64_t end) {
+  const int64_t d = c.d;
+  const vec sign = splat(c.inverse ? -1.0f : 1.0f);
+  for (int64_t row = begin; row < end; ++row) {
+    const float *cosine = c.table + (row % c.t) * 2 * d, *sine = cosine + d;
+    for (int64_t head = 0; head < c.heads; ++head) {
+      const int64_t at = (row * c.heads + head) * 2 * d;
+      const float* const x = c.x + at;
+      float* const y = c.y + at;
+      for_lanes(d, [=](int64_t i, auto k) SIMD_INLINE {
+        const vec x1 = load(x + i, k), x2 = load(x + d + i, k);
+        const vec co = load(cosine + i, k), si = load(sine + i, k) * sign;
+        store(y + i, fms(x1, co, x2 * si), k);
+        store(y + d + i, fma(x2, co, x1 * si), k);
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cpu

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inner loops of the memory-bound kernels, once per instruction set. The code around them (checks,
+// threads, addresses) is compiled once, for the plainest processor, and reaches them through this table.
+#pragma once
+
+#include <stdint.h>
+
+namespace cpu {
+
+struct norm_forward {
+  const float *x, *w, *residual;  // residual and s: both or none
+  float *y, *rstd, *s;
+  int64_t h;
+  float eps;
+};
+
+struct norm_backward {
+  const float *dy, *s, *w, *rstd, *ds;
+  float* dx;
+  int64_t h;
+};
+
+struct rope_call {
+  const float *x, *table;
+  float* y;
+  int64_t heads, d, t;  // d: half a head
+  bool inverse;
+};
+
+struct adamw_call {
+  const float *grad, *p_in, *m_in, *v_in;
+  float *p, *m, *v;
+  float clip, lr, c1, c2, rest1, beta2, rest2, eps, wd;  // rest: 1 - beta
+};
+
+struct sgd_call {
+  const float *grad, *p_in, *b_in;
+  float *p, *b;  // b null: plain steps without a buffer
+  float clip, lr, momentum, wd;
+  bool first, nesterov;
+};
+
+using gated_loop = void (*)(const float* gate, const float* up, float* y, int64_t n);
+using gated_grad_loop = void (*)(const float* dy, const float* gate, const float* up, float* dgate, float* dup,
+                                 int64_t n);
+
+// Ranges begin .. end are rows for norms and rope, chunks for sum_squares, elements otherwise.
+struct simd_table {
+  void (*add)(const float* a, const float* b, float* y, int64_t n);
+  gated_loop gated[4];  // by ENG_ACT_* - 1
+  gated_grad_loop gated_grad[4];
+  void (*rms_norm)(const norm_forward&, int64_t begin, int64_t end);
+  void (*rms_norm_grad)(const norm_backward&, int64_t begin, int64_t end, float* dw);
+  void (*fold_chunks)(const float* chunks, int64_t count, int64_t stride, const float* acc, float* y, int64_t begin,
+                      int64_t end);
+  void (*rope)(const rope_call&, int64_t begin, int64_t end);
+  void (*sum_squares)(const float* x, float* out, int64_t begin, int64_t end);
+  void (*adamw)(const adamw_call&, int64_t begin, int64_t end);
+  void (*sgd)(const sgd_call&, int64_t begin, int64_t end);
+};
+
+extern const simd_table simd_portable;
+extern const simd_table simd_avx2;    // x86-64 only
+extern const simd_table simd_avx512;  // x86-64 only
+
+}  // namespace cpu

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "threads.hpp"
+
+#include <sched.h>
+
+#include <fstream>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+// libgomp's entry points, called by name: the same code then runs in parallel whichever compiler built it.
+extern "C" {
+void GOMP_parallel(void (*body)(void*), void* data, unsigned threads, unsigned flags);
+int omp_get_thread_num(void);
+int omp_get_num_threads(void);
+int omp_get_max_threads(void);
+void omp_set_num_threads(int threads);
+}
+
+namespace cpu {
+namespace {
+
+struct Launch {
+  void (*body)(void*, unsigned, unsigned);
+  void* context;
+};
+
+void enter(void* data) {
+  const Launch& launch = *static_cast<const Launch*>(data);
+  launch.body(launch.context, static_cast<unsigned>(omp_get_thread_num()),
+              static_cast<unsigned>(omp_get_num_threads()));
+}
+
+// "package:core" of a logical cpu, or "" where the kernel does not say.
+std::string core_of(size_t logical) {
+  const std::string base = "/sys/devices/system/cpu/cpu" + std::to_string(logical) + "/topology/";
+  std::string package, core;
+  if (!(std::ifstream(base + "physical_package_id") >> package)) return "";
+  if (!(std::ifstream(base + "core_id") >> core)) return "";
+  return package + ":" + core;
+}
+
+}  // namespace
+
+void run_parallel(unsigned threads, void (*body)(void*, unsigned, unsigned), void* context) {
+  if (threads <= 1) return body(context, 0, 1);
+  Launch launch{body, context};
+  GOMP_parallel(enter, &launch, threads, 0);
+}
+
+unsigned physical_cores() {
+  // The mask can be larger than cpu_set_t on big machines: grow until it fits.
+  for (size_t bytes = sizeof(cpu_set_t); bytes <= (size_t{1} << 16); bytes *= 2) {
+    std::vector<unsigned char> mask(bytes, 0);
+    if (sched_getaffinity(0, bytes, reinterpret_cast<cpu_set_t*>(mask.data())) != 0) continue;
+    std::set<std::string> cores;
+    for (size_t k = 0; k < bytes * 8; ++k) {
+      if (!(mask[k / 8] >> (k % 8) & 1)) continue;
+      const std::string core = core_of(k);
+      cores.insert(core.empty() ? "cpu" + std::to_string(k) : core);
+    }
+    return cores.empty() ? 1 : static_cast<unsigned>(cores.size());
+  }
+  return 1;
+}
+
+ThreadCountGuard::ThreadCountGuard(unsigned threads) : before_(omp_get_max_threads()) {
+  omp_set_num_threads(static_cast<int>(threads));
+}
+ThreadCountGuard::~ThreadCountGuard() {
+  omp_set_num_threads(before_);
+}
+
+}  // namespace cpu

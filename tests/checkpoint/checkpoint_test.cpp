@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saving and loading; every damage to every byte is noticed.
+#include "core/checkpoint/checkpoint.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "core/checkpoint/list.hpp"
+#include "sample.hpp"
+
+using namespace eng;
+using namespace eng::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string load_text(const fs::path& directory, const std::vector<TensorSpec>& specs) {
+  Filled filled;
+  return refusal(Exit::checkpoint, [&] { load_checkpoint(directory, specs, filled.fill()); });
+}
+
+// Saves `parts` of one 10-element tensor as slices in two files, as several ranks would.
+void save_sliced(const fs::path& directory, const std::vector<std::pair<uint64_t, uint64_t>>& parts) {
+  fs::create_directories(directory);
+  Manifest manifest;
+  manifest.point.step = 5;
+  ManifestTensor tensor{"w", "parameter", ENG_U8, {2, 5}, {}};
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto [first, count] = parts[i];
+    std::vector<StoredTensor> stored{{"w", ENG_U8, {int64_t(count)}, 0, 0}};
+    const std::string head = safetensors_header(stored, {});
+    std::string data;
+    for (uint64_t k = first; k < first + count; ++k) data += char('a' + k);
+    const std::string name = "model-0000" + std::to_string(i) + ".safetensors";
+    write_file(directory / name, head + data);
+    manifest.files.push_back({name, head.size() + data.size(), Checksum::of(head)});
+    tensor.slices.push_back({name, "w", first, count, Checksum::of(data)});
+  }
+  manifest.tensors.push_back(tensor);
+  write_file(directory / "manifest.json", manifest_text(manifest));
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint: what is saved is loaded", "[checkpoint]") {
+  for (bool pointed : {true, false}) {
+    for (uint64_t staging : {16, 24, 1 << 20}) {
+      Scratch scratch;
+      const Sample sample;
+      std::vector<char> memory(staging);
+      const Staging given{memory.data(), memory.size()};
+      const Saved saved = save_checkpoint(scratch / "checkpoints", sample.point(100), sample.refs(pointed), given);
+      CHECK(saved.path == scratch / "checkpoints" / "step-00000100");
+      uint64_t bytes = 0;
+      for (const auto& e : fs::directory_iterator(saved.path)) bytes += e.file_size();
+      CHECK(saved.bytes == bytes);
+      CHECK(checkpoint_bytes(sample.specs) == bytes - fs::file_size(saved.path / "manifest.json"));
+      Filled filled;
+      CHECK(load_checkpoint(saved.path, sample.specs, filled.fill(), given) == sample.point(100));
+      check_equal(sample, filled);
+      CHECK(filled.largest <= staging);
+      // Nothing else lies around.
+      size_t entries = 0;
+      for ([[maybe_unused]] const auto& e : fs::directory_iterator(scratch / "checkpoints")) ++entries;
+      CHECK(entries == 1);
+    }
+  }
+}
+
+TEST_CASE("checkpoint: the parameters are a plain safetensors file under their own names", "[checkpoint]") {
+  Scratch scratch;
+  const Sample sample;
+  const fs::path path = save_checkpoint(scratch.path(), sample.point(1), sample.refs(true)).path;
+  SafetensorsFile model(path / "model-00000.safetensors"), optim(path / "optim-00000.safetensors");
+  CHECK(model.header().metadata.at("format") == "pt");
+  CHECK(model.header().tensors.size() == 3);
+  REQUIRE(model.find("lm_head.weight"));
+  CHECK(model.find("lm_head.weight")->shape == std::vector<int64_t>{7, 4});
+  CHECK(optim.find("model.norm.weight.exp_avg_sq"));
+}
+
+TEST_CASE("checkpoint: without optimizer state there is no file for it", "[checkpoint]") {
+  Scratch scratch;
+  Sample sample;
+  sample.specs.resize(3);
+  const fs::path path = save_checkpoint(scratch.path(), sample.point(1), sample.refs(true)).path;
+  CHECK_FALSE(fs::exists(path / "optim-00000.safetensors"));
+  CHECK(load_text(path, sample.specs) == "accepted");
+}
+
+TEST_CASE("checkpoint: one flipped bit anywhere is found", "[checkpoint]") {
+  Scratch scratch;
+  const Sample sample;
+  const fs::path path = save_checkpoint(scratch.path(), sample.point(100), sample.refs(true)).path;
+  for (const char* name : {"manifest.json", "model-00000.safetensors", "optim-00000.safetensors"}) {
+    const std::string good = read_file(path / name);
+    int missed = 0, wrong = 0;
+    for (size_t at = 0; at < good.size(); ++at) {
+      std::string bad = good;
+      bad[at] = char(bad[at] ^ 1 << at % 8);
+      write_file(path / name, bad);
+      const std::string text = load_text(path, sample.specs);
+      missed += text == "accepted";
+      wrong += text.find(name) == std::string::npos;  // the message names the file
+    }
+    INFO(name);
+    CHECK(missed == 0);
+    CHECK(wrong == 0);
+    write_file(path / name, good);
+  }
+  CHECK(load_text(path, sample.specs) == "accepted");
+  CHECK_NOTHROW(verify_checkpoint(path));
+}
+
+TEST_CASE("checkpoint: one byte more, or any byte less, is found", "[checkpoint]") {
+  Scratch scratch;
+  const Sample sample;
+  const fs::path path = save_checkpoint(scratch.path(), sample.point(100), sample.refs(true)).path;
+  for (const char* name : {"manifest.json", "model-00000.safetensors", "optim-00000.safetensors"}) {
+    const std::string good = read_file(path / name);
+    int missed = 0;
+    for (size_t n = 0; n < good.size(); n += 1 + n % 5) {
+      write_file(path / name, good.substr(0, n));
+      missed += refusal(Exit::checkpoint, [&] { verify_checkpoint(path); }) == "accepted";
+    }
+    write_file(path / name, good + "\n");
+    missed += refusal(Exit::checkpoint, [&] { verify_checkpoint(path); }) == "accepted";
+    INFO(name);
+    CHECK(missed == 0);
+    fs::remove(path / name);
+    CHECK_THAT(load_text(path, sample.specs), Catch::Contains(path.string()));
+    write_file(path / name, good);
+  }
+}
+
+TEST_CASE("checkpoint: another model is refused by tensor", "[checkpoint]") {
+  Scratch scratch;
+  const Sample sample;
+  const fs::path path = save_checkpoint(scratch.path(), sample.point(100), sample.refs(true)).path;
+  auto specs = sample.specs;
+  specs[0].shape = {4, 7};
+  CHECK_THAT(load_text(path, specs), Catch::Contains("model.embed_tokens.weight") &&
+                                         Catch::Contains("holds F32 [7, 4], this run needs F32 [4, 7]"));
+  specs = sample.specs;
+  specs[0].dtype = ENG_BF16;
+  CHECK_THAT(load_text(path, specs), Catch::Contains("this run needs BF16 [7, 4]"));
+  specs = sample.specs;
+  specs.pop_back();
+  CHECK_THAT(load_text(path, specs), Catch::Contains("this run has no such tensor"));
+  specs = sample.specs;
+  specs.push_back({"x", "parameter", ENG_F32, {1}});
+  specs.push_back({"y", "parameter", ENG_F32, {1}});
+  CHECK_THAT(load_text(path, specs), Catch::Contains("`x` (parameter) is missing, and 1 more"));
+  // A directory under another step's name.
+  fs::rename(path, scratch / "step-00000200");
+  CHECK_THAT(load_text(scratch / "step-00000200", sample.specs), Catch::Contains("manifest is of step 100"));
+}
+
+TEST_CASE("checkpoint: slices of one tensor fill it exactly once", "[checkpoint]") {
+  Scratch scratch;
+  const std::vector<TensorSpec> specs{{"w", "parameter", ENG_U8, {2, 5}}};
+  const auto text = [&](const std::vector<std::pair<uint64_t, uint64_t>>& parts) {
+    fs::remove_all(scratch / "c");
+    save_sliced(scratch / "c", parts);
+    return load_text(scratch / "c", specs);
+  };
+  CHECK(text({{6, 4}, {0, 6}}) == "accepted");
+  Filled filled;
+  load_checkpoint(scratch / "c", specs, filled.fill());
+  CHECK(filled.bytes.at("w parameter") == "abcdefghij");
+  CHECK_THAT(text({{0, 6}, {5, 5}}), Catch::Contains("element 5 is in two slices"));
+  CHECK_THAT(text({{0, 4}, {6, 4}}), Catch::Contains("elements 4 to 5 are in no slice"));
+  CHECK_THAT(text({{0, 6}}), Catch::Contains("elements 6 to 9 are in no slice"));
+  CHECK_THAT(text({{0, 6}, {6, 5}}), Catch::Contains("behind the last of 10"));
+  CHECK_THAT(text({{0, 6}, {UINT64_MAX - 2, 0}}), Catch::Contains("are in no slice"));
+}
+
+TEST_CASE("checkpoint: a well-sealed manifest that lies is refused", "[checkpoint]") {
+  Scratch scratch;
+  const Sample sample;
+  const fs::path path = save_checkpoint(scratch.path(), sample.point(100), sample.refs(true)).path;
+  const Manifest good = read_manifest(path);
+  const auto text = [&](const auto& change) {
+    Manifest m = good;
+    change(m);
+    write_file(path / "manifest.json", manifest_text(m));
+    return load_text(path, sample.specs);
+  };
+  CHECK(text([](Manifest&) {}) == "accepted");
+  CHECK_THAT(text([](Manifest& m) { m.files[0].name = "../" + m.files[0].name; }), Catch::Contains("plain file name"));
+  CHECK_THAT(text([](Manifest& m) { m.files[1].name = m.files[0].name; }), Catch::Contains("listed twice"));
+  CHECK_THAT(text([](Manifest& m) { m.tensors[0].slices[0].file = "gone"; }), Catch::Contains("does not list"));
+  CHECK_THAT(text([](Manifest& m) { m.tensors[0].slices[0].stored = "gone"; }), Catch::Contains("is missing"));
+  CHECK_THAT(text([](Manifest& m) { m.tensors.push_back(m.tensors[0]); }), Catch::Contains("listed twice"));
+  CHECK_THAT(text([](Manifest& m) { m.tensors.erase(m.tensors.begin()); }), Catch::Contains("is in no slice"));
+  CHECK_THAT(text([](Manifest& m) { m.tensors[0].dtype = ENG_I32; }), Catch::Contains("is not the manifest's"));
+  CHECK_THAT(text([](Manifest& m) { m.tensors[0].shape = {INT64_MAX, INT64_MAX}; }), Catch::Contains("too large"));
+  CHECK_THAT(text([](Manifest& m) { m.tensors[1].slices = m.tensors[0].slices; }), Catch::Contains("slice"));
+}
+
+TEST_CASE("manifest: sealed text that is no manifest", "[checkpoint]") {
+  const auto sealed = [](const std::string& body) {
+    const std::string text = body + ",\n\"checksum\": \"" + Checksum::of(body) + "\"\n}\n";
+    return refusal(Exit::checkpoint, [&] { parse_manifest(text, "m"); });
+  };
+  CHECK_THAT(sealed("{\"format\": \"other\""), Catch::Contains("another format"));
+  CHECK_THAT(sealed("{\"format\": \"engine-checkpoint\", \"version\": 2"), Catch::Contains("reads version 1"));
+  CHECK_THAT(sealed("{\"format\": \"engine-checkpoint\", \"version\": 1, \"step\": -1"), Catch::Contains("`step`"));
+  CHECK_THAT(sealed("{\"format\": \"engine-checkpoint\", \"version\": 1, \"step\": 1.5"), Catch::Contains("`step`"));
+  CHECK_THAT(sealed("{\"format\": 3"), Catch::StartsWith("m: "));
+  CHECK_THAT(sealed("[1"), Catch::StartsWith("m: "));
+  CHECK_THAT(sealed("{\"a\": " + std::string(100000, '[')), Catch::StartsWith("m: "));
+  CHECK_THAT(refusal(Exit::checkpoint, [&] { parse_manifest("", "m"); }), Catch::Contains("truncated"));
+}
+
+TEST_CASE("checkpoints: the newest good one is found, the others refused by name", "[checkpoint]") {
+  Scratch scratch;
+  const Sample sample;
+  for (int64_t step : {100, 200, 300, 400}) save_checkpoint(scratch.path(), sample.point(step), sample.refs(true));
+  CHECK(find_latest(scratch.path()).path == scratch / "step-00000400");
+  std::string bad = read_file(scratch / "step-00000400/optim-00000.safetensors");
+  bad.back() = char(bad.back() ^ 4);
+  write_file(scratch / "step-00000400/optim-00000.safetensors", bad);
+  fs::remove(scratch / "step-00000300/manifest.json");
+  const Found found = find_latest(scratch.path());
+  REQUIRE(found.path);
+  CHECK(*found.path == scratch / "step-00000200");
+  REQUIRE(found.refused.size() == 2);
+  CHECK(found.refused[0].path == scratch / "step-00000400");
+  CHECK_THAT(found.refused[0].reason, Catch::Contains("optim-00000.safetensors") && Catch::Contains("damaged"));
+  CHECK_THAT(found.refused[1].reason, Catch::Contains("never completed"));
+  const auto rows = list_checkpoints(scratch.path());
+  REQUIRE(rows.size() == 4);
+  CHECK(rows[2].problem != "");
+  CHECK(rows[3].problem == "");  // the listing reads no data
+  CHECK_THAT(checkpoint_table(rows), Catch::Contains("step-00000100") && Catch::Contains("complete"));
+  const auto verified = verify_all(scratch.path());
+  REQUIRE(verified.size() == 4);
+  CHECK(verified[0].problem == "");
+  CHECK(verified[3].problem != "");
+  CHECK(verify_all(scratch / "step-00000400").at(0).problem != "");
+  CHECK_THAT(refusal(Exit::checkpoint, [&] { verify_all(scratch / "none"); }), Catch::Contains("no checkpoint"));
+  // A run that goes on from 200 leaves the later ones behind for good.
+  CHECK(set_aside_newer(scratch.path(), 200).size() == 2);
+  CHECK(list_checkpoints(scratch.path()).size() == 2);
+  CHECK(find_latest(scratch.path()).refused.empty());
+  const Found none = find_latest(scratch / "none");
+  CHECK((!none.path && none.refused.empty()));
+}
+
+TEST_CASE("checkpoints: keep N", "[checkpoint]") {
+  Scratch scratch;
+  const Sample sample;
+  for (int64_t step : {1, 2, 3, 4, 5}) save_checkpoint(scratch.path(), sample.point(step), sample.refs(true));
+  CHECK(collect_checkpoints(scratch.path(), 0).empty());
+  CHECK(collect_checkpoints(scratch.path(), 9).empty());
+  CHECK(collect_checkpoints(scratch.path(), 3, scratch / "step-00000002").size() == 1);
+  CHECK(fs::exists(scratch / "step-00000002"));
+  CHECK_FALSE(fs::exists(scratch / "step-00000001"));
+  // Incomplete ones do not count: the only complete one stays.
+  for (const char* name : {"step-00000004", "step-00000005"}) fs::remove(scratch / name / "model-00000.safetensors");
+  CHECK(collect_checkpoints(scratch.path(), 1).size() == 1);
+  CHECK(find_latest(scratch.path()).path == scratch / "step-00000003");
+  CHECK(collect_checkpoints(scratch.path(), 1).empty());
+  CHECK(checkpoint_step(checkpoint_name(1234567890)) == 1234567890);
+  for (const char* name : {"step-1", "step-0000000x", "tep-00000001", ".tmp-step-00000001", "aside-step-00000001"}) {
+    CHECK_FALSE(checkpoint_step(name));
+  }
+}

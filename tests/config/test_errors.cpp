@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "support.hpp"
+
+using namespace eng;
+using namespace eng::test;
+using Catch::Contains;
+
+TEST_CASE("a problem is shown whole") {
+  const std::string text = problems(
+      "[model]\nplugin = \"llama\"\npreset = \"tiny\"\n\n[optimizer]\n# a comment\nbeta1 = 0.9\nlerning_rate = 2e-4\n");
+  CHECK(text == R"(error[E0103]: unknown key `lerning_rate`
+  --> opt.toml:8:1
+  |
+5 | [optimizer]
+  | ...
+8 | lerning_rate = 2e-4
+  | ^^^^^^^^^^^^ not a key of [optimizer] with plugin "adamw"
+  |
+help: did you mean `learning_rate`?
+      [optimizer] has: beta1, beta2, eps, learning_rate, plugin, weight_decay
+1 problem in opt.toml; nothing was started)");
+}
+
+TEST_CASE("all problems at once, sorted by line, overrides last") {
+  const std::string text =
+      problems("[train]\nstpes = 3\nseed = -1\n[data]\npaths = 3\n[nonsense]\na = 1\n", {"log.every=0"});
+  const char* const order[] = {"opt.toml:2:1",
+                               "opt.toml:3:8",
+                               "opt.toml:5:9",
+                               "opt.toml:6:2",
+                               "command line: log.every=0",
+                               "section [model] is missing: it needs `plugin`",
+                               "6 problems"};
+  std::size_t last = 0;
+  for (const char* part : order) {
+    INFO(text);
+    const auto at = text.find(part);
+    REQUIRE(at != std::string::npos);
+    CHECK(at >= last);
+    last = at;
+  }
+  CHECK_THAT(text, Contains("plugin = \"...\": there is `llama`"));
+}
+
+TEST_CASE("wrong types") {
+  const auto bad = [](const std::string& more, const std::string& code, const std::string& part) {
+    const std::string text = problems(with(more));
+    CHECK_THAT(text, Contains("error[" + code + "]: ") && Contains(part));
+  };
+  bad("[train]\nsteps = \"10\"\n", "E0104", "`steps` must be an integer, not a string \"10\"");
+  bad("[train]\nsteps = \"10\"\n", "E0104", "help: a number has no quotes: steps = 10");
+  bad("[train]\nsteps = 1.5\n", "E0104", "`steps` must be an integer, not a number 1.5");
+  bad("[train]\nsteps = true\n", "E0104", "not a boolean true");
+  bad("[train]\nsteps = 1979-05-27\n", "E0104", "`steps` must be an integer, not a date or time");
+  bad("[train]\nsteps = [1]\n", "E0104", "not a list of numbers");
+  bad("[train]\nsteps = [1, \"a\"]\n", "E0104", "not a list of mixed or nested values");
+  bad("[train.steps]\na = 1\n", "E0104", "`steps` must be an integer, not a table");
+  bad("[train]\ngrad_clip = nan\n", "E0106", "`grad_clip` must be a finite number");
+  bad("[train]\ngrad_clip = -inf\n", "E0106", "`grad_clip` must be a finite number");
+  bad("[run]\nname = 3\n", "E0104", "`name` must be a string, not an integer 3");
+  CHECK_THAT(
+      problems("[model]\nplugin = \"llama\"\npreset = \"tiny\"\ntie_word_embeddings = \"true\"\nkv_cache = \"64mb\"\n"
+               "rope_factors = [1, nan]\n[data]\npaths = \"a\"\n"),
+      Contains("`tie_word_embeddings` must be a boolean") && Contains("without the quotes: true") &&
+          Contains("must be a size like \"64MiB\", \"24GB\" or a number of bytes, not \"64mb\"") &&
+          Contains("`paths` must be a list of strings, not a string \"a\"") && Contains("paths = [\"a\"]") &&
+          Contains("holds an element that must be a finite number"));
+}
+
+TEST_CASE("out of range, not a choice") {
+  CHECK_THAT(problems(with("[train]\nsteps = 0\n")),
+             Contains("error[E0106]: `steps` must be at least 1, not 0") && Contains("opt.toml:7:9"));
+  CHECK_THAT(problems(with("[optimizer]\nlearning_rate = 0\n")), Contains("`learning_rate` must be above 0, not 0.0"));
+  CHECK_THAT(problems(with("[optimizer]\nbeta1 = 1.5\n")), Contains("`beta1` must be between 0 and 1, not 1.5"));
+  CHECK_THAT(problems(with("[schedule]\nkind = \"cosin\"\n")),
+             Contains("error[E0107]: `kind` must be \"constant\", \"linear\"") && Contains("did you mean \"cosine\"?"));
+  CHECK(problems(with("[train]\nsteps = 1\n")).empty());
+  CHECK_THAT(problems(with("[train]\nsteps = 1000000001\n")), Contains("must be at most 1000000000"));
+}
+
+TEST_CASE("a key in the wrong section") {
+  CHECK_THAT(problems(with("[train]\nbeta1 = 0.9\n")),
+             Contains("error[E0105]: `beta1` belongs to [optimizer], not [train]"));
+  CHECK_THAT(problems(with("[train]\nweight_decay = 0.9\n")),
+             Contains("`weight_decay` belongs to [optimizer], not [train]"));
+  CHECK_THAT(problems(with("[train]\nkeep = 1\n")), Contains("`keep` belongs to [checkpoint], not [train]"));
+  CHECK_THAT(problems(with("[train]\nbucket = \"64MiB\"\n")),
+             Contains("error[E0115]: `bucket` belongs to [zero], which is not supported by this version"));
+  CHECK_THAT(problems(with("[train]\nplugin = \"x\"\n")), Contains("[train] names no plugin"));
+  CHECK_THAT(problems(with("[optimizer]\nmomentum = 0.9\n")),
+             Contains("`momentum` belongs to plugin `sgd`, not `adamw`") && Contains("plugin = \"sgd\""));
+  CHECK_THAT(problems("steps = 3\n" + with("")),
+             Contains("`steps` is outside any section") && Contains("it belongs to [train]"));
+  CHECK_THAT(problems("train = 3\n" + with("")), Contains("a section is written [train]"));
+}
+
+TEST_CASE("sections") {
+  for (const char* section : {"zero", "recompute", "offload", "comm", "zero_optimization"})
+    CHECK_THAT(problems(with("[" + std::string(section) + "]\nplugin = \"x\"\n")),
+               Contains("error[E0115]: section [" + std::string(section) + "] is not supported by this version"));
+  CHECK_THAT(problems(with("[trian]\n")),
+             Contains("error[E0102]: unknown section [trian]") && Contains("did you mean [train]?"));
+  CHECK_THAT(problems(with("[scheduler]\n")), Contains("here it is [schedule]"));
+  CHECK_THAT(problems(with("[[train]]\nsteps = 1\n")), Contains("write [train], with single brackets"));
+  CHECK_THAT(problems(with("[x]\n")), Contains("sections are: run, model, data, train"));
+}
+
+TEST_CASE("plugins and presets") {
+  const std::string text = problems(with("[optimizer]\nplugin = \"adamv\"\nlr = 3\nbeta1 = 2\n"));
+  CHECK_THAT(text, Contains("error[E0110]: no optimizer plugin named `adamv`") && Contains("did you mean `adamw`?") &&
+                       Contains("there is `adamw` and `sgd`") &&
+                       Contains("note: looked in /usr/lib/engine for adamv") &&
+                       Contains("1 problem in"));  // whose keys would be `lr`?
+  CHECK_THAT(problems("[model]\nplugin = \"llama\"\npreset = \"tiney\"\nhidden_size = 3\nnum_hidden_layers = 2\n"),
+             Contains("error[E0112]: `llama` has no preset `tiney`") && Contains("did you mean `tiny`?") &&
+                 Contains("it has `7b` and `tiny`"));
+  CHECK_THAT(problems("[model]\nplugin = \"llama\"\n"),
+             Contains("error[E0108]: [model] needs `hidden_size`") && Contains("needs `num_hidden_layers`"));
+  CHECK_THAT(problems(with("[data]\n").replace(with("").find("paths"), 13, "")),
+             Contains("section [data] is there twice"));
+  CHECK_THAT(problems("[model]\nplugin = \"llama\"\npreset = \"tiny\"\n[data]\nvalidation = 0.1\n"),
+             Contains("error[E0108]: [data] needs `paths`"));
+  const SchemaSource none;
+  CHECK_THROWS_WITH(Config::parse("[model]\nplugin = \"llama\"\n", "c.toml", "/", {}, none),
+                    Contains("no model plugin was found at all") && Contains("no device plugin named `cpu`"));
+}
+
+TEST_CASE("faults of a plugin's description") {
+  PluginSchema broken;
+  Option option;
+  option.key = "size";
+  option.type = Type::integer;
+  option.fallback = std::string("big");
+  broken.options = {option};
+  broken.presets["p"] = {{"size", 1.5}, {"other", true}};
+  SchemaSource source = plugins();
+  source.find = [&](const std::string& kind, const std::string& name) {
+    return kind == "eng.model/1" ? &broken : plugins().find(kind, name);
+  };
+  CHECK_THROWS_WITH(Config::parse("[model]\nplugin = \"b\"\npreset = \"p\"\n", "c.toml", "/", {}, source),
+                    Contains("the default of [model] size must be an integer") &&
+                        Contains("preset `p`: `size` must be") &&
+                        Contains("preset `p`: `other` is no key of the plugin"));
+}
+
+TEST_CASE("bad TOML") {
+  CHECK_THAT(problems("[train]\nsteps = ten\n"), Contains("error[E0101]: not valid TOML") && Contains("opt.toml:2:") &&
+                                                     Contains("steps = \"ten\"") && Contains("2 | steps = ten"));
+  CHECK_THAT(problems("[model]\nkv_cache = 64MiB # big\n"), Contains("kv_cache = \"64MiB\""));
+  CHECK_THAT(problems("[train]\nsteps = 1\nsteps = 2\n"),
+             Contains("error[E0109]: `steps` is there twice") && Contains("opt.toml:3:1") && Contains("  | ^^^^^\n"));
+  CHECK_THAT(problems("[train]\n[log]\n[train]\n"),
+             Contains("section [train] is there twice") && Contains("  | ^^^^^^^"));
+  CHECK_THAT(problems("[train\nsteps = 1"), Contains("E0101"));
+  CHECK_THAT(problems("[train]\nname = \"abc\nsteps = 1"), Contains("E0101"));
+  CHECK_THAT(problems("[train]\nsteps = 99999999999999999999\n"), Contains("not representable in 64 bits"));
+}
+
+TEST_CASE("bytes that are no text, and text that is too much") {
+  CHECK_THAT(problems("[train]\n# \xff\xfe\nsteps = \x80 1\n"), Contains("utf-8") && Contains("2 | # ??"));
+  CHECK_THAT(problems(std::string("[train]\nsteps\0 = 1\n", 18)), Contains("E0101"));
+  CHECK_THAT(problems(std::string((1 << 20) + 1, '\n')), Contains("error[E0116]") && Contains("1.0 MiB are read"));
+  CHECK_THAT(problems("x = " + std::string(100000, '[')), Contains("E0101"));
+  std::string dotted = "a";
+  for (int i = 0; i < 200000; ++i) dotted += ".a";
+  CHECK_THAT(problems(dotted + " = 1"), Contains("a key of more than 32 parts"));
+  CHECK_THAT(problems("[train]\nx = {y = 1, " + dotted + " = 1}"), Contains("a key of more than 32 parts"));
+  CHECK_THAT(problems("[" + dotted + "]"), Contains("a key of more than 32 parts"));
+  CHECK_THAT(problems("# " + dotted + "\n[run]\nout = \"" + dotted + "\" # '''\n"), !Contains("32 parts"));
+  CHECK_THAT(problems("[run]\nout = '''\n" + dotted + "'''\n" + dotted + "=1"), Contains("32 parts"));
+  std::string many = "[train]\n";
+  for (int i = 0; i < 500; ++i) many += "key" + std::to_string(i) + " = 1\n";
+  CHECK_THAT(problems(many), Contains("... and 451 more") && Contains("501 problems"));
+  // A long line is cut around the caret.
+  const std::string wide = problems(
+      with("[train]\nsteps = [" + std::string(5000, ' ') + "\"a\"]\nseed = \"" + std::string(3000, 'b') + "\"\n"));
+  CHECK(wide.size() < 2500);
+  CHECK_THAT(problems(with("[train]\n\"a\\nb\\u001b\" = 1\n")), Contains("unknown key `a?b?`"));
+}
+
+TEST_CASE("files") {
+  CHECK_THROWS_WITH(Config::load("/nonexistent/x.toml", {}, plugins()), Contains("no such file: /nonexistent/x.toml"));
+  CHECK_THROWS_WITH(Config::load("/", {}, plugins()), Contains("a directory"));
+  CHECK_THROWS_WITH(Config::load("/dev/zero", {}, plugins()), Contains("too large"));
+  char pattern[] = "/tmp/engine-config-XXXXXX";
+  const std::filesystem::path folder = mkdtemp(pattern);
+  const auto path = folder / "my run.toml";
+  std::ofstream(path)
+      << "\xef\xbb\xbf[model]\r\nplugin = \"llama\"\r\npreset = \"7b\"\r\n[plugins]\r\npath = [\"a\", \"b\"]\r\n";
+  const Config config = Config::load(path, {}, plugins());
+  CHECK(config.base_dir() == folder);
+  CHECK(config.section("run").string("name") == "my-run");
+  CHECK(plugin_paths(path, {}) == std::vector<std::string>{"a", "b"});
+  CHECK(plugin_paths(path, {"plugins.path=[\"c\"]"}) == std::vector<std::string>{"c"});
+  CHECK(plugin_paths(folder / "none", {}).empty());
+  std::filesystem::remove_all(folder);
+}

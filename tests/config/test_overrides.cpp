@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include "support.hpp"
+
+using namespace eng;
+using namespace eng::test;
+using Catch::Contains;
+
+TEST_CASE("overrides") {
+  const Config config = parse(with("[train]\nsteps = 5\nseed = \"bad, but replaced\"\n"),
+                              {"train.steps=10", "model.preset=7b", "data.paths=[\"b\", \"c\"]", "train.seed = 3",
+                               "log.every=1", "log.every=2", "optimizer.learning_rate=1", "model.kv_cache=2GiB",
+                               "run.name=2026", "run.out='a b'", "model.tie_word_embeddings=true", "data.field=true"});
+  CHECK(config.section("train").integer("steps") == 10);
+  CHECK(config.section("train").settings().at("steps").origin == "command line");
+  CHECK(config.section("train").settings().at("steps").given);
+  CHECK(config.section("model").integer("hidden_size") == 4096);
+  CHECK(config.section("data").strings("paths") == std::vector<std::string>{"b", "c"});
+  CHECK(config.section("train").integer("seed") == 3);
+  CHECK(config.section("log").integer("every") == 2);
+  CHECK(config.section("optimizer").number("learning_rate") == 1.0);
+  CHECK(config.section("model").integer("kv_cache") == int64_t{2} << 30);
+  CHECK(config.section("run").string("name") == "2026");
+  CHECK(config.section("run").string("out") == "a b");
+  CHECK(config.section("model").boolean("tie_word_embeddings"));
+  CHECK(config.section("data").string("field") == "true");
+  // No file is needed for what is on the command line.
+  CHECK(parse("", {"model.plugin=llama", "model.preset=tiny"}).section("model").integer("hidden_size") == 64);
+}
+
+TEST_CASE("bad overrides show their text") {
+  const auto bad = [](const std::string& text, const std::string& part) {
+    CHECK_THAT(problems(with(""), {text}), Contains(part) && Contains("  --> command line: " + text + "\n"));
+  };
+  bad("train.steps=ten", "error[E0104]: `steps` must be an integer, not a string \"ten\"");
+  bad("train.stpes=10", "did you mean `steps`?");
+  bad("trian.steps=10", "did you mean [train]?");
+  bad("zero.plugin=zero2", "section [zero] is not supported by this version");
+  bad("train.steps=0", "`steps` must be at least 1, not 0");
+  bad("train.steps", "an override is section.key=value");
+  bad("=3", "an override is section.key=value");
+  bad("train.=3", "an override is section.key=value");
+  bad(".steps=3", "an override is section.key=value");
+  bad("train.steps.more=3", "an override is section.key=value");
+  bad("steps=10", "write train.steps=10");
+  bad("lr=10", "did you mean optimizer.learning_rate=10?");
+  bad("train.steps=", "`train.steps` gets no value");
+  bad("data.paths=[a]", "the shell takes one pair of quotes: 'data.paths=[a]'");
+  bad("data.paths=a.txt", "'data.paths=[\"a.txt\"]'");
+  bad("run.name={a=1}", "`name` must be a string, not a table");
+  bad("train.grad_clip=inf", "must be a finite number");
+  bad("train.grad_clip=nan", "must be a finite number");
+  CHECK_THAT(problems(with(""), {"train.steps=1\nseed=2"}), Contains("must be an integer, not a string"));
+  CHECK_THAT(problems(with(""), {"train.x={a" + std::string(300000, '.') + "}"}), Contains("unknown key `x`"));
+  CHECK_THAT(problems(with(""), {"optimizer.plugin=sgdd"}), Contains("did you mean `sgd`?"));
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+
+#include "support.hpp"
+
+using namespace eng;
+using namespace eng::test;
+using Catch::Contains;
+
+TEST_CASE("global_batch") {
+  const Config config = parse(with("[train]\nglobal_batch = 24\nmicro_batch = 8\n"));
+  CHECK(config.section("train").integer("accumulate") == 3);
+  CHECK(config.section("train").settings().at("accumulate").origin == "derived");
+  CHECK_FALSE(parse(with("")).section("train").has("global_batch"));
+  CHECK_THAT(problems(with("[train]\nglobal_batch = 20\nmicro_batch = 8\n")),
+             Contains("error[E0113]: `global_batch` = 20 is no multiple of `micro_batch` = 8") &&
+                 Contains("opt.toml:7:1") && Contains("train.global_batch = 16 or 24, or train.micro_batch = 5"));
+  CHECK_THAT(problems(with("[train]\nglobal_batch = 4\nmicro_batch = 8\n")),
+             Contains("train.global_batch = 8, or train.micro_batch = 4"));
+  CHECK_THAT(problems(with("[train]\nglobal_batch = 8\naccumulate = 1\n")),
+             Contains("`global_batch` and `accumulate` are both given"));
+  CHECK_THAT(problems(with("[train]\nglobal_batch = 8\n"), {"train.accumulate=2"}), Contains("are both given"));
+  // The batch of a wrong micro_batch is not judged.
+  CHECK_THAT(problems(with("[train]\nglobal_batch = 8\nmicro_batch = 0\n")), Contains("1 problem in"));
+}
+
+TEST_CASE("the name of a run is that of a directory") {
+  CHECK_THAT(problems(with("[run]\nname = \"../x\"\n")), Contains("`name` is no name of a directory"));
+  for (const char* bad : {"", ".", "..", "a/b", "-rf", "a b", "a\\n"})
+    CHECK_THAT(problems(with("[run]\nname = \"" + std::string(bad) + "\"\n")), Contains("error[E0106]"));
+  const auto name = [](const std::string& file) {
+    return Config::parse(with(""), file, "/", {}, plugins()).section("run").string("name");
+  };
+  CHECK(name("/a/b.c/d e.toml") == "d-e");
+  CHECK(name(".toml") == ".toml");
+  CHECK(name("...") == "run");
+  CHECK(name("/") == "run");
+}
+
+TEST_CASE("schedules") {
+  CHECK_THAT(problems(with("[schedule]\nkind = \"cosine\"\nmin_learning_rate = 1.0\n")),
+             Contains("`min_learning_rate` = 1.0 is above optimizer.learning_rate = 0.0003"));
+  CHECK_THAT(problems(with("[schedule]\nkind = \"WarmupLR\"\n")), Contains("kind = \"WarmupLR\" is DeepSpeed's"));
+  CHECK_THAT(problems(with("[schedule]\nwarmup_num_steps = 3\n")),
+             Contains("`warmup_num_steps` needs compatible = \"deepspeed\"") && Contains("here it is warmup_steps"));
+  CHECK(parse(with("[schedule]\nmin_learning_rate = 1e-5\n")).notes().size() == 1);
+  CHECK(parse(with("[schedule]\nwarmup = \"log\"\n")).notes().size() == 1);
+  CHECK_THAT(parse(with("[schedule]\nwarmup_steps = 50\n[train]\nsteps = 50\n")).notes().at(0),
+             Contains("before the warm-up"));
+}
+
+TEST_CASE("DeepSpeed's schedules") {
+  const auto schedule = [](const std::string& more) {
+    return parse(with("[schedule]\ncompatible = \"deepspeed\"\n" + more)).section("schedule");
+  };
+  const auto wrong = [](const std::string& more) {
+    return problems(with("[schedule]\ncompatible = \"deepspeed\"\n" + more));
+  };
+  const Section warmup = schedule("kind = \"WarmupLR\"\n");
+  CHECK(warmup.number("warmup_max_lr") == 3e-4);  // the optimizer's
+  CHECK(warmup.string("warmup_type") == "log");
+  CHECK(warmup.integer("warmup_num_steps") == 1000);
+  CHECK(warmup.number("warmup_min_lr") == 0);
+  const Section decay = schedule("kind = \"WarmupDecayLR\"\ntotal_num_steps = 2000\n");
+  CHECK(decay.number("warmup_max_lr") == 0.001);  // not the optimizer's
+  CHECK(schedule("kind = \"WarmupDecayLR\"\ntotal_num_steps = 2000\nwarmup_max_lr = 0.5\n").number("warmup_max_lr") ==
+        0.5);
+  const Section cosine = schedule("kind = \"WarmupCosineLR\"\ntotal_num_steps = 2000\n");
+  CHECK(cosine.number("cos_min_ratio") == 1e-4);
+  CHECK(cosine.number("warmup_min_ratio") == 0);
+  CHECK_THAT(wrong(""), Contains("compatible = \"deepspeed\" needs `kind`"));
+  CHECK_THAT(wrong("kind = \"cosine\"\n"), Contains("has no schedule named \"cosine\""));
+  CHECK_THAT(wrong("kind = \"WarmupDecayLR\"\n"), Contains("WarmupDecayLR needs `total_num_steps`"));
+  CHECK_THAT(wrong("kind = \"WarmupCosineLR\"\ntotal_num_steps = 9\nwarmup_max_lr = 1\n"),
+             Contains("`warmup_max_lr` is not a key of DeepSpeed's WarmupCosineLR"));
+  CHECK_THAT(wrong("kind = \"WarmupLR\"\nwarmup_steps = 1\n"),
+             Contains("`warmup_steps` is not a key of DeepSpeed's WarmupLR"));
+}
+
+TEST_CASE("a plugin's default of a core key") {
+  CHECK(parse(with("[optimizer]\nplugin = \"sgd\"\n")).section("optimizer").number("learning_rate") == 0.1);
+  CHECK(parse(with("")).section("optimizer").number("learning_rate") == 3e-4);
+  CHECK_THAT(problems(with("[optimizer]\nplugin = \"sgd\"\nlearning_rate = 0\n")), Contains("must be above 0"));
+}
+
+TEST_CASE("the rest") {
+  CHECK_THAT(problems("[model]\nplugin = \"llama\"\npreset = \"tiny\"\nfrom = \"x\"\n"),
+             Contains("`preset` and `from` are both given"));
+  CHECK(problems("[model]\nplugin = \"llama\"\nfrom = \"x\"\n").empty());  // the directory says hidden_size
+  CHECK_THAT(problems(with("[plugins]\nsha256 = [\"eng.cpu\"]\n")), Contains("\"eng.cpu\" pins no plugin"));
+  CHECK(problems(with("[plugins]\nsha256 = [\"eng.cpu=" + std::string(64, 'a') + "\"]\n")).empty());
+  CHECK_FALSE(problems(with("[plugins]\nsha256 = [\"eng.cpu=" + std::string(63, 'a') + "\"]\n")).empty());
+  CHECK_FALSE(problems(with("[plugins]\nsha256 = [\"eng.cpu=" + std::string(64, 'g') + "\"]\n")).empty());
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/registry/description.hpp"
+
+#include <catch2/catch.hpp>
+
+using Catch::Matchers::Contains;
+
+namespace {
+
+const std::string head = "draft = '" ENG_ABI_DRAFT_ID
+                         "'\n[plugin]\nid = 'org.example.a'\nname = 'A'\nversion = '1'\nlicense = 'Apache-2.0'\n";
+const std::string lion = head + "[[provides]]\nkind = 'eng.optimizer/1'\nname = 'lion'\n";
+
+std::string refusal(const std::string& text) {
+  eng::Description out;
+  return eng::parse_description(text, out);
+}
+
+std::string option(const std::string& body) {
+  return refusal(lion + "[provides.options.key]\n" + body);
+}
+
+}  // namespace
+
+TEST_CASE("a description with every type of option is read") {
+  eng::Description d;
+  const std::string text = lion + R"(
+[provides.options]
+flag = { type = "bool", default = true }
+count = { type = "int", default = 3, min = 1, max = 9 }
+rate = { type = "float", default = 1, help = "an integer is a number too" }
+mode = { type = "string", choices = ["x", "y"], default = "y" }
+words = { type = "strings", default = ["p", "q"] }
+betas = { type = "floats", default = [0.9, 1] }
+size = { type = "bytes", default = "64MiB" }
+path = { type = "string", required = true }
+[provides.presets.big]
+count = 9
+mode = "x"
+)";
+  REQUIRE(eng::parse_description(text, d) == "");
+  CHECK(d.id == "org.example.a");
+  CHECK(d.license == "Apache-2.0");
+  CHECK(d.text == text);
+  REQUIRE(d.provides.size() == 1);
+  const eng::Schema& schema = d.provides[0].schema.options;
+  REQUIRE(schema.size() == 8);
+  const auto get = [&](const std::string& key) {
+    return *std::find_if(schema.begin(), schema.end(), [&](const auto& o) { return o.key == key; });
+  };
+  CHECK(std::get<bool>(get("flag").fallback) == true);
+  CHECK(std::get<int64_t>(get("count").fallback) == 3);
+  CHECK(get("count").max == 9.0);
+  CHECK(std::get<double>(get("rate").fallback) == 1.0);
+  CHECK(std::get<std::string>(get("mode").fallback) == "y");
+  CHECK(std::get<std::vector<std::string>>(get("words").fallback).size() == 2);
+  CHECK(std::get<std::vector<double>>(get("betas").fallback) == std::vector<double>{0.9, 1.0});
+  CHECK(std::get<int64_t>(get("size").fallback) == int64_t{64} << 20);
+  CHECK(get("path").required);
+  CHECK(std::holds_alternative<std::monostate>(get("path").fallback));
+  const eng::Preset& big = d.provides[0].schema.presets.at("big");
+  CHECK(std::get<int64_t>(big.at("count")) == 9);
+  CHECK(big.size() == 2);
+}
+
+TEST_CASE("a description that is wrong is refused with the reason") {
+  CHECK(refusal(lion) == "");
+  CHECK_THAT(refusal("a = = 1"), Contains("not TOML: line 1, column 5"));
+  CHECK_THAT(refusal(""), Contains("'draft' is missing"));
+  CHECK_THAT(refusal("draft = 'draft-0'"), Contains("built from ABI draft 'draft-0', this engine speaks draft"));
+  CHECK_THAT(refusal("draft = '" ENG_ABI_DRAFT_ID "'"), Contains("[plugin] is missing"));
+  CHECK_THAT(refusal(head), Contains("[[provides]] is missing"));
+  CHECK_THAT(refusal(head + "homepage = 'x'\n"), Contains("[plugin]: unknown key 'homepage'"));
+  CHECK_THAT(refusal(lion + "speed = 1\n"), Contains("[[provides]] number 1: unknown key 'speed'"));
+  CHECK_THAT(refusal(lion + "[[provides]]\nkind = 'eng.optimizer/1'\nname = 'lion'\n"), Contains("provided twice"));
+  CHECK_THAT(refusal(head + "[[provides]]\nkind = 'eng.optimiser/1'\nname = 'a'"), Contains("unknown kind"));
+  CHECK_THAT(refusal(head + "[[provides]]\nkind = 'optimizer'\nname = 'a'"), Contains("not of the form"));
+  CHECK_THAT(refusal(head + "[[provides]]\nkind = 'eng.model/1'\nname = 'A b'"), Contains("is no name"));
+  CHECK(refusal(head + "[[provides]]\nkind = 'org.example.thing/12'\nname = 'a'") == "");
+  std::string no_license = lion;
+  no_license.replace(no_license.find("license"), 7, "licence");
+  CHECK_THAT(refusal(no_license), Contains("unknown key 'licence'"));
+}
+
+TEST_CASE("an option that is wrong is refused with the reason") {
+  CHECK(option("type = 'int'\n") == "");
+  CHECK_THAT(option("type = 'integer'\n"), Contains("option 'key': unknown type 'integer' (bool, int"));
+  CHECK_THAT(option("type = 'int'\nunit = 'm'\n"), Contains("unknown key 'unit'"));
+  CHECK_THAT(option("default = 1\n"), Contains("'type' is missing"));
+  CHECK_THAT(option("type = 'int'\ndefault = 1.5\n"), Contains("'default' must be of type int"));
+  CHECK_THAT(option("type = 'int'\ndefault = 1\nmax = 0\n"), Contains("outside of the option's own min and max"));
+  CHECK_THAT(option("type = 'float'\ndefault = nan\n"), Contains("outside of"));
+  CHECK_THAT(option("type = 'int'\nmin = 2\nmax = 1\n"), Contains("min is above max"));
+  CHECK_THAT(option("type = 'string'\nmin = 2\n"), Contains("'min' goes with numbers only"));
+  CHECK_THAT(option("type = 'int'\nchoices = ['a']\n"), Contains("'choices' goes with type string only"));
+  CHECK_THAT(option("type = 'string'\nchoices = ['a']\ndefault = 'b'\n"), Contains("none of the option's choices"));
+  CHECK_THAT(option("type = 'int'\nrequired = true\ndefault = 1\n"), Contains("a required option has no default"));
+  CHECK_THAT(option("type = 'bytes'\ndefault = 'much'\n"), Contains("must be a size"));
+  CHECK_THAT(option("type = 'floats'\ndefault = [1, 'x']\n"), Contains("must be a number"));
+  CHECK_THAT(option("type = 'int'\n[provides.presets.p]\nkye = 1\n"), Contains("preset 'p': there is no option 'kye'"));
+  CHECK_THAT(option("type = 'int'\n[provides.presets.p]\nkey = 'x'\n"), Contains("'key' must be of type int"));
+}

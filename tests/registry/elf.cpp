@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/registry/elf.hpp"
+
+#include <elf.h>
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::string file(const std::string& name) {
+  std::ifstream in(std::string(FIXTURES) + "/fixture_" + name + ".eng.so", std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+eng::ElfFile read(const std::string& text) {
+  return eng::read_elf({text.size(), [&](uint64_t offset, void* out, uint64_t count) {
+                          // The reader promises never to ask beyond the size.
+                          if (offset > text.size() || count > text.size() - offset) std::abort();
+                          std::memcpy(out, text.data() + offset, count);
+                          return true;
+                        }});
+}
+
+}  // namespace
+
+TEST_CASE("the reader finds the description and the one exported symbol") {
+  const eng::ElfFile elf = read(file("good"));
+  REQUIRE(elf.problem == "");
+  CHECK(elf.has_description);
+  CHECK_THAT(elf.description, Catch::Matchers::StartsWith("draft = '") && Catch::Matchers::EndsWith("'counter'\n"));
+  CHECK(elf.exports == std::vector<std::string>{"eng_plugin_query_1"});
+  CHECK(eng::check_exports(elf.exports) == "");
+}
+
+TEST_CASE("exports other than the entry are told") {
+  CHECK_THAT(eng::check_exports({}), Contains("exports no eng_plugin_query_1"));
+  CHECK(eng::check_exports({"eng_plugin_query_2"}) == "built for ABI 2, this engine speaks 1");
+  CHECK(eng::check_exports({"eng_plugin_query_1", "eng_plugin_query_2"}) == "");
+  CHECK(eng::check_exports({"_fini", "_init", "eng_plugin_query_1"}) == "");
+  CHECK_THAT(eng::check_exports({"a", "b", "c", "d", "eng_plugin_query_1"}), Contains("exports 4 symbols besides"));
+}
+
+TEST_CASE("a foreign file is refused") {
+  CHECK(read("").problem == "not an ELF file");
+  CHECK(read("#!/bin/sh\necho this is no library\n").problem == "not an ELF file");
+  std::string good = file("good");
+  Elf64_Ehdr head;
+  std::memcpy(&head, good.data(), sizeof(head));
+  const auto with = [&](auto change) {
+    Elf64_Ehdr h = head;
+    change(h);
+    std::string text = good;
+    std::memcpy(text.data(), &h, sizeof(h));
+    return read(text).problem;
+  };
+  CHECK(with([](auto&) {}) == "");
+  CHECK_THAT(with([](auto& h) { h.e_machine = EM_RISCV; }), Contains("built for RISC-V, this engine runs on"));
+  CHECK_THAT(with([](auto& h) { h.e_type = ET_EXEC; }), Contains("no shared object"));
+  CHECK_THAT(with([](auto& h) { h.e_ident[EI_CLASS] = ELFCLASS32; }), Contains("not a 64-bit"));
+  CHECK_THAT(with([](auto& h) { h.e_shoff = ~0ull; }), Contains("truncated"));
+  CHECK_THAT(with([](auto& h) { h.e_shnum = 0xffff; }), Contains("malformed"));
+  CHECK_THAT(with([](auto& h) { h.e_shstrndx = 0xfff0; }), Contains("no section names"));
+}
+
+TEST_CASE("every truncation is refused and none crashes") {
+  const std::string good = file("good");
+  for (size_t size = 0; size < good.size(); size += size < 256 ? 1 : 61) {
+    INFO(size);
+    CHECK(read(good.substr(0, size)).problem != "");
+  }
+}
+
+TEST_CASE("damaged tables never make the reader look outside of the file") {
+  const std::string good = file("good");
+  Elf64_Ehdr head;
+  std::memcpy(&head, good.data(), sizeof(head));
+  uint64_t state = 1;
+  const auto next = [&] { return state = state * 6364136223846793005ull + 1442695040888963407ull; };
+  size_t refused = 0;
+  for (int round = 0; round < 4000; ++round) {
+    std::string text = good;
+    for (int k = 0; k < 3; ++k) {
+      // Header and section table: the bytes that steer the reader.
+      const uint64_t n = (next() >> 33) % (sizeof(head) + head.e_shnum * sizeof(Elf64_Shdr));
+      const uint64_t where = n < sizeof(head) ? n : head.e_shoff + n - sizeof(head);
+      text[where] = static_cast<char>(next() >> 40);
+    }
+    refused += !read(text).problem.empty();
+  }
+  CHECK(refused > 200);  // most bytes of the section table do not matter to the reader
+  CHECK(refused < 3800);
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// A folder for one test, filled with copies of fixture plugins.
+#pragma once
+
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+
+#include "core/registry/registry.hpp"
+
+struct Folder {
+  Folder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "engine-registry-XXXXXX").string();
+    if (!mkdtemp(pattern.data())) throw std::runtime_error("cannot make " + pattern);
+    path = std::filesystem::canonical(pattern);
+  }
+  ~Folder() {
+    std::error_code none;
+    std::filesystem::remove_all(path, none);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  // Copies fixture_NAME.eng.so here, as TO (the same name if empty).
+  std::filesystem::path put(const std::string& name, const std::string& to = "") const {
+    const std::string file = "fixture_" + name + ".eng.so";
+    const std::filesystem::path target = path / (to.empty() ? file : to);
+    std::filesystem::copy_file(std::filesystem::path(FIXTURES) / file, target);
+    std::filesystem::permissions(target, std::filesystem::perms(0644));
+    return target;
+  }
+
+  std::unique_ptr<eng::Registry> scan() const { return eng::Registry::scan({{path}, false}); }
+
+  std::filesystem::path path;
+};
+
+// The candidate at `path`; throws if the scan did not see it.
+inline const eng::Candidate& at(const eng::Registry& registry, const std::filesystem::path& path) {
+  for (const eng::Candidate& candidate : registry.candidates())
+    if (candidate.path == path) return candidate;
+  throw std::runtime_error("not scanned: " + path.string());
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <catch2/catch.hpp>
+#include <cfloat>
+#include <clocale>
+#include <csignal>
+#include <fstream>
+
+#include "core/base/error.hpp"
+#include "core/registry/files.hpp"
+#include "core/registry/normalise.hpp"
+#include "engine/optimizer.h"
+#include "fixture.h"
+#include "folder.hpp"
+
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// The message of loading fixture NAME; "" if that works.
+std::string failure(const std::string& name, const std::string& provides = "lion") {
+  const Folder folder;
+  const fs::path file = folder.put(name);
+  const auto registry = folder.scan();
+  if (!at(*registry, file).refused.empty()) return "refused by the scan: " + at(*registry, file).refused;
+  std::string text[2];
+  for (std::string& t : text) try {
+      registry->table<eng_optimizer>("eng.optimizer/1", provides);
+    } catch (const eng::Error& error) {
+      CHECK(error.exit() == eng::Exit::environment);
+      t = error.what();
+      CHECK_THAT(t, Contains(file.string()));
+    }
+  CHECK(text[0] == text[1]);  // nothing is tried twice
+  return text[0];
+}
+
+std::string warning(const std::string& name) {
+  const Folder folder;
+  folder.put(name);
+  const auto registry = folder.scan();
+  registry->table<counter>(COUNTER_KIND, "counter");
+  return registry->loaded().at(0).warning;
+}
+
+}  // namespace
+
+TEST_CASE("a good plugin is loaded once, however many registries ask") {
+  const Folder folder;
+  const fs::path file = folder.put("good");
+  std::vector<std::string> lines;
+  eng::set_plugin_log([&](const std::string& id, int32_t level, const std::string& text) {
+    lines.push_back(id + " " + std::to_string(level) + " " + text);
+  });
+  counter counts{};
+  for (int k = 0; k < 3; ++k) {
+    const auto registry = folder.scan();
+    counts = registry->table<counter>(COUNTER_KIND, "counter");
+    const auto lion = registry->table<eng_optimizer>("eng.optimizer/1", "lion");
+    CHECK(lion.granularity == 1);
+    void* self = &lines;
+    CHECK(lion.create(nullptr, &self, nullptr) == ENG_OK);
+    REQUIRE(registry->loaded().size() == 1);
+    CHECK(registry->loaded()[0].id == "org.example.fixture");
+    CHECK(registry->loaded()[0].sha256 == eng::sha256_file(file));
+    CHECK(registry->loaded()[0].warning == "");
+  }
+  eng::set_plugin_log(nullptr);
+  CHECK(counts.starts() == 1);
+  CHECK(counts.stops() == 0);
+  CHECK(lines == std::vector<std::string>{"org.example.fixture 2 hello from the fixture"});
+}
+
+TEST_CASE("a plugin that breaks a rule while loading is refused with the reason") {
+  CHECK(failure("good") == "");
+  CHECK_THAT(failure("size_zero"), Contains("its eng_plugin table states struct_size 0: ABI 1.0 has 48 bytes"));
+  CHECK_THAT(failure("size_small"), Contains("states struct_size 40: ABI 1.0 has 48 bytes"));
+  CHECK_THAT(failure("size_odd"), Contains("states struct_size 50: it must be a multiple of 8"));
+  CHECK_THAT(failure("size_huge"), Contains("states struct_size 1073741824: 65536 is the most"));
+  CHECK_THAT(failure("null_root"), Contains("its eng_plugin table is NULL"));
+  CHECK_THAT(failure("root_draft"), Contains("built from ABI draft 'draft-0'"));
+  CHECK_THAT(failure("describe_differs"), Contains("describe() differs from the file's section .eng_plugin"));
+  CHECK_THAT(failure("start_fails"), Contains("start: there is no such device"));
+  CHECK_THAT(failure("start_silent"), Contains("start: failed with status 14 and no text"));
+  CHECK_THAT(failure("throwing", "throwing"), Contains("start threw through the C ABI: out of luck"));
+  CHECK_THAT(failure("small_table"), Contains("its table of eng.optimizer/1 'lion' states struct_size 40"));
+  CHECK_THAT(failure("null_slot"), Contains("the pointer at byte 40 is NULL"));
+  CHECK_THAT(failure("no_interface"), Contains("get_interface gave nothing for eng.optimizer/1 'lion'"));
+}
+
+TEST_CASE("what a plugin changes in the process is undone and told") {
+  CHECK(warning("good") == "");
+#if defined(__x86_64__)
+  CHECK_THAT(warning("ftz"), Contains("flush-to-zero"));
+  volatile float small = FLT_MIN;
+  CHECK(small / 4 > 0);
+#endif
+  CHECK_THAT(warning("locale"), Contains("it changed the locale from C to C.UTF-8"));
+  CHECK(std::string(std::setlocale(LC_ALL, nullptr)) == "C");
+  CHECK_THAT(warning("signal"), Contains("it installed a handler for SIGPIPE"));
+  struct sigaction now;
+  sigaction(SIGPIPE, nullptr, &now);
+  CHECK(now.sa_handler == SIG_DFL);
+}
+
+TEST_CASE("fields that the plugin does not know are zero") {
+  const Folder folder;
+  folder.put("good");
+  const auto registry = folder.scan();
+  const auto later = registry->table<counter_later>(COUNTER_KIND, "counter", sizeof(counter));
+  CHECK(later.first.struct_size == sizeof(counter));
+  CHECK(later.first.starts() == 1);
+  CHECK(later.added_later == nullptr);
+  CHECK_THROWS_WITH(registry->table<counter_later>(COUNTER_KIND, "counter"), Contains("ABI 1.0 has 32 bytes"));
+}
+
+TEST_CASE("a table from a later version is cut to what is known") {
+  struct {
+    uint64_t slots[4];
+  } theirs = {{sizeof(theirs), 7, 8, 9}};
+  uint64_t ours[2] = {};
+  eng::copy_struct(&theirs, ours, sizeof(ours), sizeof(ours), "x");
+  CHECK(ours[0] == sizeof(theirs));
+  CHECK(ours[1] == 7);
+}
+
+TEST_CASE("a pinned plugin must have that very content") {
+  const Folder folder;
+  const fs::path file = folder.put("good");
+  const std::string hash = eng::sha256_file(file);
+  const auto registry = folder.scan();
+  registry->pin({"org.example.fixture=" + hash});
+  CHECK(at(*registry, file).refused == "");
+  CHECK(registry->table<counter>(COUNTER_KIND, "counter").starts() == 1);
+  const std::string wrong(64, '0');
+  registry->pin({"org.example.fixture=" + wrong});
+  CHECK(at(*registry, file).refused == "its sha256 is " + hash + ", [plugins] sha256 pins " + wrong);
+  CHECK(registry->find(COUNTER_KIND, "counter") == nullptr);
+  CHECK_THROWS_WITH(registry->pin({"org.example.fixture"}), Contains("is no pin"));
+  CHECK_THROWS_WITH(registry->pin({"org.example.fixture=12"}), Contains("is no pin"));
+  CHECK_THROWS_WITH(registry->pin({"org.example.nothing=" + hash}), Contains("there is no plugin with id"));
+}
+
+TEST_CASE("a pin that refuses one file lets the next one in") {
+  const Folder first, second;
+  const fs::path a = first.put("good"), b = second.put("other_id");
+  const auto registry = eng::Registry::scan({{first.path, second.path}, false});
+  CHECK(at(*registry, b).refused != "");
+  registry->pin({"org.example.fixture=" + std::string(64, '0')});
+  CHECK(at(*registry, a).refused != "");
+  CHECK(at(*registry, b).refused == "");
+  CHECK(registry->provider("eng.optimizer/1", "lion")->path == b);
+}
+
+TEST_CASE("a file that changes between scan and load is not loaded") {
+  const Folder folder;
+  const fs::path file = folder.put("good");
+  const auto registry = folder.scan();
+  std::ofstream(file, std::ios::binary | std::ios::app) << "more";
+  CHECK_THROWS_WITH(registry->table<counter>(COUNTER_KIND, "counter"), Contains("changed since it was read"));
+}

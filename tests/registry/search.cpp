@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <fstream>
+
+#include "core/base/error.hpp"
+#include "core/registry/files.hpp"
+#include "core/registry/print.hpp"
+#include "folder.hpp"
+
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+namespace {
+
+struct Variable {
+  Variable(const char* n, const std::string& value) : name(n) {
+    const char* before = std::getenv(n);
+    if (before) old = before, had = true;
+    setenv(n, value.c_str(), 1);
+  }
+  ~Variable() { had ? setenv(name, old.c_str(), 1) : unsetenv(name); }
+  const char* name;
+  std::string old;
+  bool had = false;
+};
+
+}  // namespace
+
+TEST_CASE("a good plugin is found and listed without running it") {
+  const Folder folder;
+  const fs::path file = folder.put("good");
+  const auto registry = folder.scan();
+  REQUIRE(at(*registry, file).refused == "");
+  const eng::Provided* lion = registry->find("eng.optimizer/1", "lion");
+  REQUIRE(lion);
+  CHECK(lion->summary == "sign of the momentum");
+  CHECK(lion->schema.options.size() == 3);
+  CHECK(lion->schema.presets.count("slow") == 1);
+  CHECK(registry->provider("eng.optimizer/1", "lion")->path == file);
+  CHECK(registry->schemas().find("eng.optimizer/1", "lion") == &lion->schema);
+  CHECK(registry->schemas().find("eng.optimizer/1", "tiger") == nullptr);
+  CHECK_THAT(registry->names("eng.optimizer/1"), Catch::Matchers::VectorContains(std::string("lion")));
+  CHECK(registry->loaded().empty());
+  CHECK_THAT(eng::print_plugins(*registry, false),
+             Contains("eng.optimizer/1") && Contains("lion") && Contains("1.2.3"));
+  CHECK_THAT(eng::print_plugin(*registry, "lion"),
+             Contains("decay of the momentum") && Contains("at most 1") && Contains("preset slow: beta1 = 0.99"));
+}
+
+TEST_CASE("each kind of bad file is refused with its reason, without running it") {
+  const Folder folder;
+  const auto refused = [&](const std::string& name) {
+    const fs::path file = folder.put(name);
+    return at(*folder.scan(), file).refused;
+  };
+  CHECK_THAT(refused("no_symbol"), StartsWith("exports no eng_plugin_query_1"));
+  CHECK(refused("wrong_major") == "built for ABI 2, this engine speaks 1");
+  CHECK_THAT(refused("strangers"), Contains("exports 1 symbol besides eng_plugin_query_1 (helper)"));
+  CHECK_THAT(refused("no_section"), Contains("has no section .eng_plugin"));
+  CHECK_THAT(refused("bad_toml"), Contains("description is not TOML: line 2"));
+  CHECK_THAT(refused("wrong_draft"),
+             Contains("built from ABI draft 'draft-0', this engine speaks draft '" ENG_ABI_DRAFT_ID));
+  CHECK_THAT(refused("unknown_kind"), Contains("unknown kind 'eng.optimiser/1'"));
+  const auto written = [&](const std::string& name, const std::string& text) {
+    std::ofstream(folder.path / name, std::ios::binary) << text;
+    fs::permissions(folder.path / name, fs::perms(0644));
+    return at(*folder.scan(), folder.path / name).refused;
+  };
+  CHECK(written("text.eng.so", "hello\n") == "not an ELF file");
+  CHECK(written("empty.eng.so", "") == "not an ELF file");
+  const fs::path cut = folder.put("good", "cut.eng.so");
+  fs::resize_file(cut, fs::file_size(cut) / 2);
+  CHECK_THAT(at(*folder.scan(), cut).refused, Contains("truncated ELF file"));
+  fs::create_directory(folder.path / "folder.eng.so");
+  CHECK(at(*folder.scan(), folder.path / "folder.eng.so").refused == "not a regular file");
+  fs::create_symlink("nowhere", folder.path / "dangling.eng.so");
+  CHECK_THAT(at(*folder.scan(), folder.path / "dangling.eng.so").refused, Contains("cannot be opened: No such file"));
+  REQUIRE(mkfifo((folder.path / "pipe.eng.so").c_str(), 0600) == 0);
+  CHECK(at(*folder.scan(), folder.path / "pipe.eng.so").refused == "not a regular file");
+}
+
+TEST_CASE("files and folders that others can write are refused") {
+  const Folder folder;
+  const fs::path file = folder.put("good");
+  CHECK(at(*folder.scan(), file).refused == "");
+  fs::permissions(file, fs::perms(0646));
+  CHECK(at(*folder.scan(), file).refused == "the file is writable by everybody (chmod o-w)");
+  fs::permissions(file, fs::perms(0644));
+  fs::permissions(folder.path, fs::perms(0707));
+  CHECK(at(*folder.scan(), file).refused ==
+        "its folder " + folder.path.string() + " is writable by everybody (chmod o-w)");
+  fs::permissions(folder.path, fs::perms(0700));
+  CHECK(at(*folder.scan(), file).refused == "");
+  // A link in a safe folder does not make an unsafe one safe.
+  const Folder other;
+  fs::create_symlink(file, other.path / "link.eng.so");
+  CHECK(at(*other.scan(), other.path / "link.eng.so").refused == "");
+  fs::permissions(folder.path, fs::perms(0707));
+  CHECK_THAT(at(*other.scan(), other.path / "link.eng.so").refused, Contains("writable by everybody"));
+}
+
+TEST_CASE("who may own and write a plugin file") {
+  struct stat info {};
+  info.st_uid = geteuid();
+  info.st_mode = S_IFREG | 0644;
+  CHECK(eng::untrusted(info) == "");
+  info.st_uid = 0;
+  CHECK(eng::untrusted(info) == "");
+  info.st_uid = geteuid() + 4711;
+  CHECK_THAT(eng::untrusted(info), Contains("who is neither root nor you"));
+  info.st_uid = geteuid();
+  info.st_gid = getegid() + 4711;
+  info.st_mode = S_IFREG | 0664;
+  CHECK_THAT(eng::untrusted(info), Contains("writable by group"));
+}
+
+TEST_CASE("the first of two plugins wins and the other is reported") {
+  const Folder first, second;
+  const fs::path a = first.put("good"), b = second.put("good"), c = second.put("other_id");
+  const auto registry = eng::Registry::scan({{first.path, second.path}, false});
+  CHECK(registry->provider("eng.optimizer/1", "lion")->path == a);
+  CHECK(at(*registry, b).refused == "shadowed by " + a.string() + " (the same plugin id org.example.fixture)");
+  CHECK(at(*registry, c).refused == "eng.optimizer/1 'lion' is shadowed by " + a.string());
+  CHECK_THAT(eng::print_plugins(*registry, true), Contains(b.string() + ": refused: shadowed by " + a.string()));
+  const auto turned = eng::Registry::scan({{second.path, first.path}, false});
+  CHECK(turned->provider("eng.optimizer/1", "lion")->path == b);
+}
+
+TEST_CASE("files are taken in the order of their names, from the folder itself") {
+  const Folder folder;
+  folder.put("good", "b.eng.so");
+  folder.put("good", "a.eng.so");
+  folder.put("good", "c.so");
+  fs::create_directory(folder.path / "sub");
+  folder.put("other_id", "sub/0.eng.so");
+  const auto registry = folder.scan();
+  CHECK(registry->provider("eng.optimizer/1", "lion")->path == folder.path / "a.eng.so");
+  CHECK_THROWS(at(*registry, folder.path / "c.so"));
+  CHECK_THROWS(at(*registry, folder.path / "sub" / "0.eng.so"));
+  const auto direct = eng::Registry::scan({{folder.path / "b.eng.so"}, false});
+  CHECK(direct->provider("eng.optimizer/1", "lion")->path == folder.path / "b.eng.so");
+}
+
+TEST_CASE("the environment adds folders behind --plugin-path, and only absolute ones") {
+  const Folder given, listed, data;
+  fs::create_directories(data.path / "engine" / "plugins" / "1");
+  const Variable path("ENGINE_PLUGIN_PATH", "relative/folder::" + listed.path.string());
+  const Variable xdg("XDG_DATA_HOME", data.path.string());
+  const auto registry = eng::Registry::scan({{given.path}, true});
+  const auto& places = registry->places();
+  REQUIRE(places.size() >= 4);
+  CHECK(places[0] == given.path);
+  CHECK(places[1] == listed.path);
+  CHECK(places[2] == data.path / "engine" / "plugins" / "1");
+  CHECK(at(*registry, "relative/folder").refused == "ENGINE_PLUGIN_PATH takes absolute folders only");
+  for (const fs::path& place : places) CHECK(place.is_absolute());
+  CHECK(std::find(places.begin(), places.end(), fs::current_path()) == places.end());
+  const auto without = eng::Registry::scan({{given.path}, false});
+  for (const fs::path& place : without->places()) CHECK((place != listed.path && place != places[2]));
+}
+
+TEST_CASE("a plugin that is not found is explained") {
+  const Folder folder;
+  folder.put("good");
+  const fs::path bad = folder.put("bad_toml");
+  const auto registry = eng::Registry::scan({{folder.path, "/nonexistent/folder"}, false});
+  const std::string text = registry->explain("eng.optimizer/1", "tiger");
+  CHECK_THAT(text, StartsWith("no plugin provides eng.optimizer/1 'tiger'\n  looked in:\n    " + folder.path.string() +
+                              " (2 plugin files)\n    /nonexistent/folder (no such folder)"));
+  CHECK_THAT(text, Contains(bad.string() + ": description is not TOML"));
+  CHECK_THAT(text, Contains("available of eng.optimizer/1: lion"));
+  try {
+    registry->table<eng_error>("eng.optimizer/1", "tiger");
+    FAIL("found");
+  } catch (const eng::Error& error) {
+    CHECK(error.exit() == eng::Exit::environment);
+    CHECK(error.what() == text);
+  }
+}
+
+TEST_CASE("sha256 of files") {
+  const Folder folder;
+  const auto hash = [&](const std::string& text) {
+    std::ofstream(folder.path / "f", std::ios::binary) << text;
+    return eng::sha256_file(folder.path / "f");
+  };
+  // FIPS 180-4 examples.
+  CHECK(hash("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  CHECK(hash("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  CHECK(hash(std::string(1000000, 'a')) == "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
