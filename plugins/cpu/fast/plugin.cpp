@@ -50,6 +50,7 @@ eng_status start(const eng_host*, eng_error*) {
       collected.insert(collected.end(), kernels, kernels + count);
     };
     collected.clear();
+    add(cpu::cross_entropy_kernels, cpu::cross_entropy_kernel_count);
     add(cpu::gemm_kernels, cpu::gemm_kernel_count);
     add(cpu::attention_kernels, cpu::attention_kernel_count);
     table = {sizeof(eng_kernels), static_cast<uint32_t>(collected.size()), collected.data()};

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// eng.cross_entropy/1, eng.cross_entropy_grad/1: logits exist for one chunk of tokens at a time.
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <vector>
+
+#include "../common/kernel.hpp"
+#include "gemm.hpp"
+#include "kernels.hpp"
+#include "shapes.hpp"
+#include "threads.hpp"
+
+namespace cpu {
+namespace {
+
+constexpr int32_t ignored = -100;
+constexpr int64_t logit_budget = int64_t{160} << 20;  // bytes of logits at once
+
+// Tokens per chunk: from the shapes alone, because it fixes the order in which dw is summed. Products of more tokens
+// are faster, but their logits leave the cache.
+int64_t chunk_of(int64_t tokens, int64_t vocabulary) {
+  int64_t chunk = 1024;
+  while (chunk > 256 && chunk * vocabulary * int64_t{sizeof(float)} > logit_budget) chunk /= 2;
+  return std::min(chunk, tokens);
+}
+
+uint64_t aligned(uint64_t bytes) {
+  return (bytes + 255) / 256 * 256;
+}
+
+struct Sizes {
+  int64_t tokens, width, vocabulary, chunk;
+  unsigned threads;
+
+  explicit Sizes(const Call& c)
+      : tokens(rows(c.in[0])),
+        width(columns(c.in[0])),
+        vocabulary(rows(c.in[1])),
+        chunk(chunk_of(tokens, vocabulary)),
+        threads(c.parallel) {}
+  // Workspace: scratch of the products, losses of the tokens, logits of a chunk.
+  uint64_t losses_at() const { return aligned(gemm_scratch(threads)); }
+  uint64_t logits_at() const { return losses_at() + aligned(static_cast<uint64_t>(tokens) * sizeof(double)); }
+  uint64_t bytes() const { return logits_at() + static_cast<uint64_t>(chunk * vocabulary) * sizeof(float); }
+};
+
+void check_common(const Call& c) {
+  need_f32(c, 2);
+  need_size("columns of w", columns(c.in[1]), columns(c.in[0]));
+  need_size("labels", elements(c.in[2]), rows(c.in[0]));
+  need_size("elements of loss", elements(c.out[0]), 1);
+  if (rows(c.in[1]) < 1) throw Error{ENG_INVALID, "w has no rows"};
+}
+
+// Losses, and gradients of the logits, of the chunks one after another.
+struct Rows {
+  const Isa* isa;
+  Sizes sizes;
+  const int32_t* labels;
+  double* losses;
+  float* logits;
+
+  Rows(const Device& device, const Sizes& s, const int32_t* given, void* workspace)
+      : isa(device.isa),
+        sizes(s),
+        labels(given),
+        losses(reinterpret_cast<double*>(static_cast<char*>(workspace) + s.losses_at())),
+        logits(reinterpret_cast<float*>(static_cast<char*>(workspace) + s.logits_at())) {}
+
+  void check_labels() const {
+    for (int64_t t = 0; t < sizes.tokens; ++t)
+      if (labels[t] != ignored && (labels[t] < 0 || labels[t] >= sizes.vocabulary))
+        throw Error{ENG_INVALID, "label " + std::to_string(labels[t]) + " of token " + std::to_string(t) +
+                                     " is neither -100 nor below the vocabulary of " +
+                                     std::to_string(sizes.vocabulary)};
+  }
+  // scale: makes the logits of this chunk their gradients.
+  void run(int64_t first, int64_t count, const float* scale) const {
+    const int64_t v = sizes.vocabulary;
+    parallel_tasks(sizes.threads, count, [&](unsigned, int64_t task) {
+      float* const row = logits + task * v;
+      const int32_t label = labels[first + task];
+      if (label != ignored) {
+        losses[first + task] = isa->row_loss(row, v, label, scale);
+        return;
+      }
+      losses[first + task] = 0.0;
+      if (scale) std::memset(row, 0, static_cast<size_t>(v) * sizeof(float));
+    });
+  }
+  float total() const {
+    double sum = 0.0;
+    for (int64_t t = 0; t < sizes.tokens; ++t) sum += losses[t];
+    return static_cast<float>(sum);
+  }
+};
+
+// Products for the whole chunks and, if the tokens do not divide, for the last one.
+struct ChunkGemms {
+  std::vector<Gemm> whole, tail;
+  static std::vector<GemmShape> shapes(const Sizes& s, int64_t tokens, bool gradient) {
+    std::vector<GemmShape> list = {{tokens, s.vocabulary, s.width, false, true, false, false}};
+    if (gradient) {
+      list.push_back({tokens, s.width, s.vocabulary, false, false, false, false});
+      list.push_back({s.vocabulary, s.width, tokens, true, false, false, false});
+      list.push_back({s.vocabulary, s.width, tokens, true, false, false, true});
+    }
+    return list;
+  }
+  ChunkGemms(const Device& device, const Sizes& s, bool gradient) {
+    if (s.tokens == 0) return;
+    for (const GemmShape& shape : shapes(s, s.chunk, gradient)) whole.emplace_back(device, shape, s.threads);
+    if (const int64_t rest = s.tokens % s.chunk)
+      for (const GemmShape& shape : shapes(s, rest, gradient)) tail.emplace_back(device, shape, s.threads);
+  }
+  const std::vector<Gemm>& at(const Sizes& s, int64_t first) const { return s.tokens - first < s.chunk ? tail : whole; }
+};
+
+struct CrossEntropy {
+  static constexpr const char* op = ENG_OP_CROSS_ENTROPY;
+  const Device& device;
+  Sizes sizes;
+  ChunkGemms gemms;
+
+  static void check(const Call& c) { need_arguments(c, 3, 3, 1), check_common(c); }
+  static uint64_t workspace(const Call& c) { return Sizes(c).bytes(); }
+  CrossEntropy(const Call& c, void* self) : device(device_of(self)), sizes(c), gemms(device, sizes, false) {}
+
+  struct Bound {
+    Rows rows;
+    float* loss;
+    std::vector<GemmCall> logits;
+    Bound(const CrossEntropy& k, const Args& a)
+        : rows(k.device, k.sizes, a.in<int32_t>(2), a.workspace), loss(a.out<float>(0)) {
+      const Sizes& s = k.sizes;
+      for (int64_t first = 0; first < s.tokens; first += s.chunk)
+        logits.emplace_back(k.gemms.at(s, first)[0], a.in<float>(0) + first * s.width, a.in<float>(1), nullptr,
+                            rows.logits, a.workspace);
+    }
+    void run() {
+      const Sizes& s = rows.sizes;
+      rows.check_labels();
+      for (int64_t first = 0, k = 0; first < s.tokens; first += s.chunk, ++k) {
+        logits[static_cast<size_t>(k)].run();
+        rows.run(first, std::min(s.chunk, s.tokens - first), nullptr);
+      }
+      *loss = rows.total();
+    }
+  };
+};
+
+struct CrossEntropyGrad {
+  static constexpr const char* op = ENG_OP_CROSS_ENTROPY_GRAD;
+  const Device& device;
+  Sizes sizes;
+  ChunkGemms gemms;
+
+  static void check(const Call& c) {
+    need_arguments(c, 4, 5, 3), check_common(c);
+    if (elements(c.in[3]) <= ENG_S_LOSS_SCALE) throw Error{ENG_INVALID, "scalars are too few"};
+    need_size("elements of dx", elements(c.out[1]), elements(c.in[0]));
+    need_size("elements of dw", elements(c.out[2]), elements(c.in[1]));
+    if (c.has(4)) need_size("elements of dw_acc", elements(c.in[4]), elements(c.in[1]));
+  }
+  static uint64_t workspace(const Call& c) { return Sizes(c).bytes(); }
+  CrossEntropyGrad(const Call& c, void* self) : device(device_of(self)), sizes(c), gemms(device, sizes, true) {}
+
+  struct Bound {
+    Rows rows;
+    const float *scalars, *acc;
+    float *loss, *dw;
+    struct Chunk {
+      GemmCall logits, dx, dw;
+    };
+    std::vector<Chunk> chunks;
+    Bound(const CrossEntropyGrad& k, const Args& a)
+        : rows(k.device, k.sizes, a.in<int32_t>(2), a.workspace),
+          scalars(a.in<float>(3)),
+          acc(a.in<float>(4)),
+          loss(a.out<float>(0)),
+          dw(a.out<float>(2)) {
+      const Sizes& s = k.sizes;
+      const float *x = a.in<float>(0), *w = a.in<float>(1);
+      for (int64_t first = 0; first < s.tokens; first += s.chunk) {
+        const std::vector<Gemm>& g = k.gemms.at(s, first);
+        const bool add = acc || first > 0;
+        chunks.push_back({GemmCall(g[0], x + first * s.width, w, nullptr, rows.logits, a.workspace),
+                          GemmCall(g[1], rows.logits, w, nullptr, a.out<float>(1) + first * s.width, a.workspace),
+                          GemmCall(g[add ? 3 : 2], rows.logits, x + first * s.width, nullptr, dw, a.workspace)});
+      }
+    }
+    void run() {
+      const Sizes& s = rows.sizes;
+      rows.check_labels();
+      const size_t dw_bytes = static_cast<size_t>(s.vocabulary * s.width) * sizeof(float);
+      if (acc && acc != dw) std::memcpy(dw, acc, dw_bytes);
+      if (!acc && chunks.empty()) std::memset(dw, 0, dw_bytes);
+      const float scale = scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE];
+      for (int64_t first = 0, k = 0; first < s.tokens; first += s.chunk, ++k) {
+        Chunk& chunk = chunks[static_cast<size_t>(k)];
+        chunk.logits.run();
+        rows.run(first, std::min(s.chunk, s.tokens - first), &scale);
+        chunk.dx.run();
+        chunk.dw.run();
+      }
+      *loss = rows.total();
+    }
+  };
+};
+
+}  // namespace
+
+const eng_kernel* const cross_entropy_kernels[] = {&kernel<CrossEntropy>, &kernel<CrossEntropyGrad>};
+const uint32_t cross_entropy_kernel_count = std::size(cross_entropy_kernels);
+
+}  // namespace cpu

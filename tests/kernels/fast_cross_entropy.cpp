@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cross-entropy of the cpu device and its gradient against plain loops in double.
+#include <catch2/catch.hpp>
+
+#include "fast_device.hpp"
+
+using fast::Device;
+using fast::error_of;
+using fast::random_tensor;
+using fast::Run;
+using fast::Tensor;
+
+namespace {
+
+struct Problem {
+  int64_t tokens, width, vocabulary;
+  Tensor x, w, labels, scalars;
+  Problem(int64_t n, int64_t h, int64_t v)
+      : tokens(n),
+        width(h),
+        vocabulary(v),
+        x(random_tensor({1, n, h}, 1)),
+        w(random_tensor({v, h}, 2, 0.3f)),
+        labels({1, n}, ENG_I32),
+        scalars(random_tensor({ENG_S_COUNT}, 3)) {
+    for (int64_t t = 0; t < n; ++t) labels.ints()[t] = t % 5 == 3 ? -100 : static_cast<int32_t>((t * 7919 + 1) % v);
+    scalars[ENG_S_INV_TOKENS] = 1.0f / 64, scalars[ENG_S_LOSS_SCALE] = 2.0f;
+  }
+};
+
+struct Plain {
+  std::vector<double> loss, dx, dw;
+};
+
+// fault: what is taken from the probability of the label instead of 1.
+Plain plain(const Problem& p, const Tensor* acc, double fault = 1.0) {
+  Plain r{
+      {0.0}, std::vector<double>(static_cast<size_t>(p.x.count)), std::vector<double>(static_cast<size_t>(p.w.count))};
+  if (acc)
+    for (int64_t k = 0; k < p.w.count; ++k) r.dw[static_cast<size_t>(k)] = (*acc)[k];
+  const double scale = double(p.scalars[ENG_S_INV_TOKENS]) * p.scalars[ENG_S_LOSS_SCALE];
+  std::vector<double> logits(static_cast<size_t>(p.vocabulary));
+  for (int64_t t = 0; t < p.tokens; ++t) {
+    const int32_t label = p.labels.ints()[t];
+    if (label == -100) continue;
+    double top = -INFINITY, sum = 0;
+    for (int64_t v = 0; v < p.vocabulary; ++v) {
+      double& z = logits[static_cast<size_t>(v)] = 0;
+      for (int64_t h = 0; h < p.width; ++h) z += double(p.x[t * p.width + h]) * p.w[v * p.width + h];
+      top = std::max(top, z);
+    }
+    for (const double z : logits) sum += std::exp(z - top);
+    r.loss[0] += top + std::log(sum) - logits[static_cast<size_t>(label)];
+    for (int64_t v = 0; v < p.vocabulary; ++v) {
+      const double g = (std::exp(logits[static_cast<size_t>(v)] - top) / sum - (v == label ? fault : 0.0)) * scale;
+      for (int64_t h = 0; h < p.width; ++h) {
+        r.dx[static_cast<size_t>(t * p.width + h)] += g * p.w[v * p.width + h];
+        r.dw[static_cast<size_t>(v * p.width + h)] += g * p.x[t * p.width + h];
+      }
+    }
+  }
+  return r;
+}
+
+std::vector<std::string> sets() {
+  std::vector<std::string> found;
+  for (const char* isa : {"auto", "avx512", "avx2", "portable"})
+    if (fast::isa_present(isa)) found.push_back(isa);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("cross-entropy and its gradient agree with plain loops", "[cpu]") {
+  const Problem problems[] = {{1, 3, 2}, {5, 7, 11}, {40, 32, 130}, {70, 20, 1001}};
+  for (const auto& isa : sets())
+    for (const Problem& p : problems)
+      for (const bool with_acc : {false, true}) {
+        INFO(isa << " tokens " << p.tokens << " vocabulary " << p.vocabulary << " acc " << with_acc);
+        const Device device(2, isa);
+        const Tensor acc = random_tensor({p.vocabulary, p.width}, 9, 0.1f);
+        const Plain want = plain(p, with_acc ? &acc : nullptr);
+        const Tensor loss({1}), loss2({1}), dx({1, p.tokens, p.width}), dw({p.vocabulary, p.width});
+        Run forward(device, 2, ENG_OP_CROSS_ENTROPY, {p.x, p.w, p.labels}, {loss});
+        Run backward(device, 2, ENG_OP_CROSS_ENTROPY_GRAD, {p.x, p.w, p.labels, p.scalars, with_acc ? acc : Tensor()},
+                     {loss2, dx, dw});
+        forward.launch(), backward.launch();
+        CHECK(error_of(loss, want.loss) < 1e-6);
+        CHECK(loss.same_bits(loss2));
+        CHECK(error_of(dx, want.dx) < 3e-6);
+        CHECK(error_of(dw, want.dw) < 3e-6);
+        CHECK((forward.guards_intact() && backward.guards_intact()));
+        const Tensor dx1 = dx.clone(), dw1 = dw.clone();
+        backward.launch();
+        CHECK((dx.same_bits(dx1) && dw.same_bits(dw1)));
+        // A label's probability taken 1 % short would be seen.
+        if (p.tokens > 1) CHECK(error_of(dx, plain(p, with_acc ? &acc : nullptr, 1.01).dx) > 1e-4);
+        if (with_acc) {  // in place of the accumulator
+          const Tensor both = acc.clone();
+          Run in_place(device, 2, ENG_OP_CROSS_ENTROPY_GRAD, {p.x, p.w, p.labels, p.scalars, both}, {loss2, dx, both});
+          in_place.launch();
+          CHECK(both.same_bits(dw));
+        }
+      }
+}
+
+TEST_CASE("cross-entropy of several chunks", "[cpu]") {
+  const Problem p(1030, 8, 50);  // one whole chunk of 1,024 tokens and a rest
+  for (const auto& isa : sets()) {
+    const Plain want = plain(p, nullptr);
+    Tensor first_dx, first_dw, first_loss;
+    for (const uint32_t threads : {1U, 2U, 7U}) {
+      const Device device(threads, isa);
+      const Tensor loss({1}), dx({1, p.tokens, p.width}), dw({p.vocabulary, p.width});
+      Run run(device, threads, ENG_OP_CROSS_ENTROPY_GRAD, {p.x, p.w, p.labels, p.scalars, Tensor()}, {loss, dx, dw});
+      run.launch();
+      CHECK(error_of(loss, want.loss) < 1e-6);
+      CHECK(error_of(dx, want.dx) < 3e-6);
+      CHECK(error_of(dw, want.dw) < 3e-6);
+      CHECK(run.guards_intact());
+      if (threads == 1) first_loss = loss.clone(), first_dx = dx.clone(), first_dw = dw.clone();
+      CHECK((loss.same_bits(first_loss) && dx.same_bits(first_dx) && dw.same_bits(first_dw)));
+    }
+  }
+}
+
+TEST_CASE("cross-entropy of extreme logits stays finite", "[cpu]") {
+  Problem p(6, 4, 33);
+  for (int64_t k = 0; k < p.x.count; ++k) p.x[k] *= 200.0f;
+  for (const auto& isa : sets()) {
+    const Device device(1, isa);
+    const Tensor loss({1}), dx({1, 6, 4}), dw({33, 4});
+    Run run(device, 1, ENG_OP_CROSS_ENTROPY_GRAD, {p.x, p.w, p.labels, p.scalars, Tensor()}, {loss, dx, dw});
+    run.launch();
+    const Plain want = plain(p, nullptr);
+    CHECK(error_of(loss, want.loss) < 1e-6);
+    CHECK(error_of(dx, want.dx) < 1e-4);
+  }
+}
+
+TEST_CASE("a label outside the vocabulary is an error that names it", "[cpu]") {
+  Problem p(6, 4, 33);
+  p.labels.ints()[4] = 33;
+  const Device device(1);
+  Run run(device, 1, ENG_OP_CROSS_ENTROPY, {p.x, p.w, p.labels}, {Tensor({1})});
+  std::string text;
+  REQUIRE(run.try_launch(&text) == ENG_INVALID);
+  REQUIRE_THAT(text, Catch::Contains("label 33 of token 4"));
+}
