@@ -32,14 +32,30 @@ inline void pack_rows(const float* from, int64_t stride, int64_t n, int64_t widt
 }
 
 // (n, width) rows -> blocks of `side` columns: block j holds (width, side), element (d, c) = row j*side + c. Zero
-// beyond row n. Sixteen rows are read together so that each cache line is used whole.
+// beyond row n. Four by four elements change places in registers.
 inline void pack_transposed(const float* from, int64_t stride, int64_t n, int64_t width, float* out) {
-  for (int64_t j = 0; j < n; j += side, out += side * width) {
-    const int64_t rows = least(side, n - j);
-    for (int64_t c = 0; c < side; c += 16)
-      for (int64_t d = 0; d < width; ++d)
-        for (int64_t k = c; k < c + 16; ++k) out[d * side + k] = k < rows ? from[(j + k) * stride + d] : 0.0f;
-  }
+  typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
+  for (int64_t j = 0; j < n; j += side, out += side * width)
+    for (int64_t c = 0; c < side; c += 4) {
+      const float* const rows = from + (j + c) * stride;
+      int64_t d = 0;
+      if (j + c + 4 <= n)
+        for (; d + 4 <= width; d += 4) {
+          const Four r0 = *reinterpret_cast<const Four*>(rows + d),
+                     r1 = *reinterpret_cast<const Four*>(rows + stride + d),
+                     r2 = *reinterpret_cast<const Four*>(rows + 2 * stride + d),
+                     r3 = *reinterpret_cast<const Four*>(rows + 3 * stride + d);
+          const Four a = __builtin_shufflevector(r0, r1, 0, 4, 1, 5), b = __builtin_shufflevector(r2, r3, 0, 4, 1, 5),
+                     e = __builtin_shufflevector(r0, r1, 2, 6, 3, 7), f = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
+          float* const to = out + d * side + c;
+          *reinterpret_cast<Four*>(to) = __builtin_shufflevector(a, b, 0, 1, 4, 5);
+          *reinterpret_cast<Four*>(to + side) = __builtin_shufflevector(a, b, 2, 3, 6, 7);
+          *reinterpret_cast<Four*>(to + 2 * side) = __builtin_shufflevector(e, f, 0, 1, 4, 5);
+          *reinterpret_cast<Four*>(to + 3 * side) = __builtin_shufflevector(e, f, 2, 3, 6, 7);
+        }
+      for (; d < width; ++d)
+        for (int64_t k = 0; k < 4; ++k) out[d * side + c + k] = j + c + k < n ? rows[k * stride + d] : 0.0f;
+    }
 }
 
 // Rows of one diagonal block, most_rows at a time: f(first, count, reach), where keys from `reach` on are masked for
@@ -80,44 +96,49 @@ inline void block_columns(int64_t rows, int64_t keys, int64_t padded, bool diago
 }
 
 struct ForwardScratch {
-  float *kt, *v, *q, *o, *s, *top, *sum;
+  float *kt, *v, *q, *o, *s, *top, *sum, *factor;
   ForwardScratch(const AttentionShape& a, void* scratch) {
     const int64_t t = whole(a.tokens, side), d = a.padded();
     kt = static_cast<float*>(scratch), v = kt + t * d, q = v + t * d, o = q + side * d, s = o + side * d;
-    top = s + side * side, sum = top + side;
+    top = s + side * side, sum = top + side, factor = sum + side;
   }
 };
 
-// Softmax of the first `valid` scores of a row, joined to what the row has seen: s becomes the probabilities over
-// 2^top, the rest zero. Returns what earlier sums must be multiplied with.
-CPU_INLINE float row_softmax(float* s, int64_t valid, float* top, float* sum) {
+// Softmax of a block of scores joined to what its rows have seen: S becomes the probabilities over 2^top, zero where
+// masked; factor is what the rows' earlier sums must be multiplied with.
+inline void block_softmax(int64_t rows, bool diagonal, float* s, float* top, float* sum, float* factor) {
   const V lowest = set1(-__builtin_inff());
-  V x[side / W], most = set1(*top);
-  const int64_t full = valid / W;
-  const int tail = static_cast<int>(valid - full * W);
-  if (valid == side) {
-    CPU_UNROLL
-    for (int64_t j = 0; j < side / W; ++j) x[j] = load(s + j * W), most = max(most, x[j]);
-  } else {
-    CPU_UNROLL
-    for (int64_t j = 0; j < side / W; ++j) {
-      x[j] = j < full ? load(s + j * W) : j == full ? load_some(s + j * W, tail, lowest) : lowest;
-      most = max(most, x[j]);
+  if (diagonal)  // mask
+    for (int64_t r = 0; r < rows; ++r) {
+      float* const row = s + r * side;
+      int64_t j = (r + 1) / W * W;
+      if (j < side) store(row + j, load_some(row + j, static_cast<int>(r + 1 - j), lowest)), j += W;
+      for (; j < side; j += W) store(row + j, lowest);
     }
+  float high[side];
+  for (int64_t r = 0; r < rows; ++r) {
+    V most = set1(top[r]);
+    CPU_UNROLL
+    for (int64_t j = 0; j < side; j += W) most = max(most, load(s + r * side + j));
+    high[r] = max_lanes(most);
   }
-  const float high = max_lanes(most);
-  const V by = set1(high);
-  V total = set1(0.0f);
-  CPU_UNROLL
-  for (int64_t j = 0; j < side / W; ++j) {
-    const V p = exp2(sub(x[j], by));
-    total = add(total, p);
-    store(s + j * W, p);
+  for (int64_t r = rows; r < side; ++r) high[r] = 0.0f;
+  for (int64_t r = 0; r < side; r += W) {
+    const V now = load(high + r);
+    store(factor + r, exp2(sub(load(top + r), now)));
+    store(top + r, now);
   }
-  const float factor = exp2_of(*top - high);
-  *top = high;
-  *sum = *sum * factor + sum_lanes(total);
-  return factor;
+  for (int64_t r = 0; r < rows; ++r) {
+    const V by = set1(high[r]);
+    V total = set1(0.0f);
+    CPU_UNROLL
+    for (int64_t j = 0; j < side; j += W) {
+      const V p = exp2(sub(load(s + r * side + j), by));
+      total = add(total, p);
+      store(s + r * side + j, p);
+    }
+    sum[r] = sum[r] * factor[r] + sum_lanes(total);
+  }
 }
 
 // Query blocks first, first + step, ... of the heads that read key head kv_head, all heads' blocks numbered in a row.
@@ -145,12 +166,13 @@ inline void attention_forward(const AttentionShape& a, int64_t b, int64_t kv_hea
     for (int64_t k0 = 0; k0 <= q0; k0 += side) {
       const bool diagonal = k0 == q0;
       block_scores(rows, d, diagonal, w.q, padded, w.kt + k0 * d, w.s);
-      for (int64_t r = 0; r < rows; ++r) {
-        const float factor = row_softmax(w.s + r * side, diagonal ? r + 1 : side, w.top + r, w.sum + r);
-        if (k0 == 0) continue;
-        float* const row = w.o + r * padded;
-        for (int64_t i = 0; i < padded; i += W) store(row + i, mul(load(row + i), set1(factor)));
-      }
+      block_softmax(rows, diagonal, w.s, w.top, w.sum, w.factor);
+      if (k0 > 0)
+        for (int64_t r = 0; r < rows; ++r) {
+          float* const row = w.o + r * padded;
+          const V by = set1(w.factor[r]);
+          for (int64_t i = 0; i < padded; i += W) store(row + i, mul(load(row + i), by));
+        }
       if (k0 == 0)
         for (int64_t i = 0; i < rows * padded; i += W) store(w.o + i, set1(0.0f));
       block_rows(rows, least(side, reach - k0), padded, diagonal, w.s, w.v + k0 * padded, w.o);

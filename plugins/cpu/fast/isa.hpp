@@ -37,7 +37,7 @@ struct AttentionShape {
  private:
   CPU_ALWAYS uint64_t bytes(int64_t matrices, int64_t blocks, int64_t scores) const {
     const int64_t side = attention_side;
-    const int64_t floats = (matrices * query_blocks() + blocks) * side * padded() + scores * side * side + 2 * side;
+    const int64_t floats = (matrices * query_blocks() + blocks) * side * padded() + scores * side * side + 3 * side;
     return static_cast<uint64_t>(floats) * sizeof(float);
   }
 };

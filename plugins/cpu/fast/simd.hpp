@@ -55,6 +55,16 @@ CPU_INLINE V round(V a) {
 CPU_INLINE V power2(V a, V n) {
   return _mm512_scalef_ps(a, n);
 }  // a * 2^n
+// v where x >= limit or x is NaN, else 0.
+CPU_INLINE V zero_below(V x, V limit, V v) {
+  return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, limit, _CMP_NLT_UQ), v);
+}
+CPU_INLINE float sum_lanes(V v) {
+  return _mm512_reduce_add_ps(v);
+}
+CPU_INLINE float max_lanes(V v) {
+  return _mm512_reduce_max_ps(v);
+}
 // The first n lanes of p, the others `rest`; n in 0 .. W.
 CPU_INLINE V load_some(const float* p, int n, V rest) {
   return _mm512_mask_loadu_ps(rest, static_cast<__mmask16>((1U << n) - 1U), p);
@@ -96,13 +106,23 @@ CPU_INLINE V fma(V a, V b, V c) {
 CPU_INLINE V round(V a) {
   return _mm256_round_ps(a, 8);
 }
-// n is a whole number in -252 .. 252: the power is applied in two halves, so that small results round once.
+// n is a whole number in -126 .. 127
 CPU_INLINE V power2(V a, V n) {
-  const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
-  const __m256i bias = _mm256_set1_epi32(127);
-  const V first = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(half, bias), 23));
-  const V second = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_sub_epi32(whole, half), bias), 23));
-  return _mm256_mul_ps(_mm256_mul_ps(a, first), second);
+  const __m256i exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+  return _mm256_mul_ps(a, _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23)));
+}
+CPU_INLINE V zero_below(V x, V limit, V v) {
+  return _mm256_and_ps(_mm256_cmp_ps(x, limit, _CMP_NLT_UQ), v);
+}
+CPU_INLINE float sum_lanes(V v) {
+  __m128 x = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+  return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
+}
+CPU_INLINE float max_lanes(V v) {
+  __m128 x = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+  return _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
 }
 CPU_INLINE __m256i first_lanes(int n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
@@ -151,8 +171,17 @@ CPU_INLINE V round(V a) {
   return (a + set1(12582912.0f)) - set1(12582912.0f);
 }
 CPU_INLINE V power2(V a, V n) {
-  const VI whole = __builtin_convertvector(n, VI), half = whole >> 1;
-  return a * reinterpret_cast<V>((half + 127) << 23) * reinterpret_cast<V>((whole - half + 127) << 23);
+  return a * reinterpret_cast<V>((__builtin_convertvector(n, VI) + 127) << 23);
+}
+CPU_INLINE V zero_below(V x, V limit, V v) {
+  return x < limit ? set1(0.0f) : v;
+}
+CPU_INLINE float sum_lanes(V v) {
+  return (v[0] + v[2]) + (v[1] + v[3]);
+}
+CPU_INLINE float max_lanes(V v) {
+  const float a = v[0] > v[2] ? v[0] : v[2], b = v[1] > v[3] ? v[1] : v[3];
+  return a > b ? a : b;
 }
 CPU_INLINE V load_some(const float* p, int n, V rest) {
   for (int k = 0; k < n; ++k) rest[k] = p[k];
@@ -164,25 +193,10 @@ CPU_INLINE void store_some(float* p, int n, V v) {
 
 #endif
 
-// Lanes are combined in one fixed order.
-CPU_INLINE float sum_lanes(V v) {
-  float x[W];
-  store(x, v);
-  for (int half = W / 2; half > 0; half /= 2)
-    for (int k = 0; k < half; ++k) x[k] += x[k + half];
-  return x[0];
-}
-CPU_INLINE float max_lanes(V v) {
-  float x[W];
-  store(x, v);
-  for (int half = W / 2; half > 0; half /= 2)
-    for (int k = 0; k < half; ++k) x[k] = x[k] > x[k + half] ? x[k] : x[k + half];
-  return x[0];
-}
-
-// 2^x to about 1 ulp; 0 below -150, for -inf too. x must not exceed 127.
-CPU_INLINE V exp2(V x) {
-  x = max(x, set1(-160.0f));
+// 2^x to about 1 ulp; what would be below the normal numbers is 0 (making such numbers takes hundreds of cycles).
+// x must not exceed 127; a NaN stays one.
+CPU_INLINE V exp2(V all) {
+  const V lowest = set1(-126.0f), x = max(lowest, all);
   const V n = round(x), f = sub(x, n);  // f in [-1/2, 1/2]
   // Minimax fit of 2^f on that interval.
   V p = set1(1.535336188319500e-4f);
@@ -192,13 +206,7 @@ CPU_INLINE V exp2(V x) {
   p = fma(p, f, set1(2.402264791363012e-1f));
   p = fma(p, f, set1(6.931472028550421e-1f));
   p = fma(p, f, set1(1.0f));
-  return power2(p, n);
-}
-
-inline float exp2_of(float x) {
-  float lanes[W];
-  store(lanes, exp2(set1(x)));
-  return lanes[0];
+  return zero_below(all, lowest, power2(p, n));
 }
 
 inline constexpr float log2_e = 1.44269504088896341f, ln_2 = 0.693147180559945309f;

@@ -20,7 +20,7 @@ inline double row_loss(float* x, int64_t n, int64_t label, const float* scale) {
   const float high = max_lanes(max(max(m[0], m[1]), max(m[2], m[3])));
   const double target = static_cast<double>(x[label]) - static_cast<double>(high);
 
-  const V by = set1(-high * log2_e), to2 = set1(log2_e);
+  const V by = set1(high), to2 = set1(log2_e);
   V s[4] = {set1(0.0f), set1(0.0f), set1(0.0f), set1(0.0f)};
   double sum = 0.0;
   const auto fold = [&] {  // long rows are summed in pieces, so that small terms are not lost
@@ -34,7 +34,7 @@ inline double row_loss(float* x, int64_t n, int64_t label, const float* scale) {
     for (; i + 4 * W <= piece; i += 4 * W) {
       CPU_UNROLL
       for (int j = 0; j < 4; ++j) {
-        const V p = exp2(fma(load(x + i + j * W), to2, by));
+        const V p = exp2(mul(sub(load(x + i + j * W), by), to2));
         s[j] = add(s[j], p);
         if (scale) store(x + i + j * W, p);
       }
@@ -43,7 +43,7 @@ inline double row_loss(float* x, int64_t n, int64_t label, const float* scale) {
   }
   for (; i < n; i += W) {
     const int count = static_cast<int>(n - i < W ? n - i : W);
-    const V p = exp2(fma(load_some(x + i, count, lowest), to2, by));
+    const V p = exp2(mul(sub(load_some(x + i, count, lowest), by), to2));
     s[0] = add(s[0], p);
     if (scale) store_some(x + i, count, p);
   }
