@@ -193,8 +193,8 @@ TEST_CASE("the gradients of the goldens are the slopes of the loss") {
         expected += direction[i] * gradient[i];
         size += gradient[i] * gradient[i];
       }
-      auto loss_at = [&](double step) {
-        for (size_t i = 0; i < middle.size(); ++i) value.data[i] = middle[i] + step * direction[i];
+      auto loss_at = [&, &data = value.data](double step) {
+        for (size_t i = 0; i < middle.size(); ++i) data[i] = middle[i] + step * direction[i];
         return c.loss() / counted;
       };
       constexpr double step = 1e-5;
