@@ -4,7 +4,9 @@
 #include <fmt/core.h>
 
 #include <toml++/toml.h>
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -74,7 +76,7 @@ int64_t bytes_of(const toml::node& node, const std::string& where) {
 
 // `node` as a value of `type`.
 Value value_of(const toml::node& node, Type type, const std::string& where) {
-  const auto wrong = [&]() { return Refusal(fmt::format("{} must be of type {}", where, type_name(type))); };
+  const auto wrong = [&]() { return Refusal(fmt::format("{} must be of type {}", where, schema_type(type))); };
   switch (type) {
     case Type::boolean:
       if (const auto b = node.value_exact<bool>()) return *b;
@@ -171,10 +173,11 @@ Preset parse_preset(const std::string& name, const toml::node& node, const Schem
   const toml::table* table = node.as_table();
   if (!table) throw Refusal(where + " must be a table");
   Preset preset;
-  for (const auto& [key, value] : *table) {
-    const auto option = std::find_if(schema.begin(), schema.end(), [&](const Option& o) { return o.key == key.str(); });
-    if (option == schema.end()) throw Refusal(fmt::format("{}: there is no option '{}'", where, key.str()));
-    const std::string what = fmt::format("{}: '{}'", where, key.str());
+  for (const auto& [name_of_key, value] : *table) {
+    const std::string key(name_of_key.str());
+    const auto option = std::find_if(schema.begin(), schema.end(), [&](const Option& o) { return o.key == key; });
+    if (option == schema.end()) throw Refusal(fmt::format("{}: there is no option '{}'", where, key));
+    const std::string what = fmt::format("{}: '{}'", where, key);
     Value v = value_of(value, option->type, what);
     check_limits(*option, v, what);
     preset.emplace(option->key, std::move(v));
@@ -255,9 +258,51 @@ void parse(const toml::table& root, Description& out) {
   }
 }
 
+bool key_start(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || std::strchr("_-'\"", c);
+}
+
+// toml++ 3.3 takes some malformed texts for granted instead of refusing them. They are refused here: "" or why.
+// One line at a time, which is why a description has no strings of several lines.
+std::string forbidden(const std::string& text) {
+  size_t line = 1;
+  for (size_t at = 0; at < text.size(); ++line) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string row = text.substr(at, end - at);
+    at = end + 1;
+    const auto refuse = [&](const char* why) { return fmt::format("description is not TOML: line {}: {}", line, why); };
+    if (row.find("\"\"\"") != std::string::npos || row.find("'''") != std::string::npos)
+      return refuse("strings of several lines have no place here");
+    char quote = 0;
+    size_t dots = 0;
+    for (size_t k = 0; k < row.size(); ++k) {
+      const unsigned char c = static_cast<unsigned char>(row[k]);
+      if ((c < 0x20 && c != '\t' && c != '\r') || c == 0x7f) return refuse("a control character");
+      if (quote) {
+        if (c == '\\' && quote == '"') ++k;
+        if (c == quote) quote = 0;
+      } else if (c == '"' || c == '\'') {
+        quote = row[k];
+      } else if (c == '#') {
+        break;
+      } else if (c >= 0x80) {
+        return refuse("a character outside ASCII, outside of quotes");
+      } else if (c == '.' && ++dots > 100) {
+        return refuse("more than 100 dots");
+      }
+    }
+    size_t head = row.find_first_not_of(" \t");
+    if (head == std::string::npos || row[head] != '[') continue;
+    head += head + 1 < row.size() && row[head + 1] == '[' ? 2 : 1;
+    head = row.find_first_not_of(" \t", head);
+    if (head == std::string::npos || !key_start(row[head])) return refuse("a table without a name");
+  }
+  return "";
+}
+
 }  // namespace
 
-const char* type_name(Type type) {
+const char* schema_type(Type type) {
   for (const auto& [name, t] : type_names)
     if (t == type) return name;
   return "?";
@@ -266,6 +311,7 @@ const char* type_name(Type type) {
 std::string parse_description(const std::string& text, Description& out) {
   out = Description();
   out.text = text;
+  if (std::string why = forbidden(text); !why.empty()) return why;
   try {
     parse(toml::parse(text), out);
     return "";
