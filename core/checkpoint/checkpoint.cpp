@@ -8,7 +8,7 @@
 #include <memory>
 #include <set>
 
-#include "core/checkpoint/dtype.hpp"
+#include "core/tensor/dtype.hpp"
 #include "core/checkpoint/file.hpp"
 #include "core/checkpoint/list.hpp"
 #include "core/checkpoint/safetensors.hpp"
@@ -42,7 +42,7 @@ class Tiles {
     }
     return data_;
   }
-  uint64_t elements(int32_t dtype) const { return std::min(bytes_, kTile) / dtype_bytes(dtype); }
+  uint64_t elements(int32_t dtype) const { return std::min(bytes_, kTile) / dtype_size(dtype); }
 
  private:
   char* data_;
@@ -67,7 +67,7 @@ void lay_out(Part& part, const std::vector<const Tensor*>& tensors) {
 }
 
 std::string write_tensor(FileWriter& file, const TensorRef& t, Tiles& tiles) {
-  const uint64_t all = element_count(t.shape, t.name), size = dtype_bytes(t.dtype), tile = tiles.elements(t.dtype);
+  const uint64_t all = element_count(t.shape, t.name), size = dtype_size(t.dtype), tile = tiles.elements(t.dtype);
   Checksum sum;
   for (uint64_t first = 0; first < all; first += tile) {
     const uint64_t count = std::min(tile, all - first);
@@ -169,7 +169,7 @@ Opened open_checkpoint(const fs::path& directory) {
 }
 
 void stream(const Opened& in, const ManifestTensor& t, const TensorSpec* spec, const Fill& fill, Tiles& tiles) {
-  const uint64_t size = dtype_bytes(t.dtype), tile = tiles.elements(t.dtype);
+  const uint64_t size = dtype_size(t.dtype), tile = tiles.elements(t.dtype);
   for (const auto& s : t.slices) {
     const auto& file = *in.files.at(s.file);
     const StoredTensor& stored = *file.find(s.stored);
@@ -187,7 +187,7 @@ void stream(const Opened& in, const ManifestTensor& t, const TensorSpec* spec, c
 }
 
 std::string describe(int32_t dtype, const std::vector<int64_t>& shape) {
-  std::string text = std::string(dtype_name(dtype)) + " [";
+  std::string text = std::string(dtype_safetensors(dtype)) + " [";
   for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
   return text + "]";
 }

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "core/checkpoint/dtype.hpp"
+#include "core/tensor/dtype.hpp"
 #include "core/checkpoint/file.hpp"
 #include "core/checkpoint/safetensors.hpp"
 
@@ -35,7 +35,7 @@ Json to_json(const ManifestTensor& t) {
   }
   return {{"name", t.name},
           {"role", t.role},
-          {"dtype", dtype_name(t.dtype)},
+          {"dtype", dtype_safetensors(t.dtype)},
           {"shape", t.shape},
           {"slices", std::move(slices)}};
 }
@@ -101,7 +101,7 @@ ManifestTensor tensor_from(const Json& json) {
   ManifestTensor t;
   t.name = json.at("name").get<std::string>();
   t.role = json.at("role").get<std::string>();
-  t.dtype = dtype_from_name(json.at("dtype").get<std::string>());
+  t.dtype = dtype_from_safetensors(json.at("dtype").get<std::string>()).value_or(0);
   if (!t.dtype) throw std::runtime_error(fmt::format("tensor `{}` has an unknown element type", t.name));
   for (const auto& d : json.at("shape")) {
     if (!d.is_number_unsigned() || d.get<uint64_t>() > uint64_t(INT64_MAX)) {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "core/checkpoint/dtype.hpp"
+#include "core/tensor/dtype.hpp"
 
 namespace eng {
 namespace {
@@ -52,7 +52,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     if (state_ == State::metadata) {
       if (!out_.metadata.emplace(key_, value).second) refuse_entry(fmt::format("key `{}` appears twice", key_));
     } else if (state_ == State::tensor && key_ == "dtype") {
-      tensor_.dtype = dtype_from_name(value);
+      tensor_.dtype = dtype_from_safetensors(value).value_or(0);
       if (!tensor_.dtype) refuse_entry(fmt::format("element type `{}` is not supported", value.substr(0, 20)));
     } else {
       unexpected("a string");
@@ -141,9 +141,9 @@ void check_layout(SafetensorsHeader& header, const std::string& where) {
       refuse(name, fmt::format("bytes {} to {} do not lie in the file's {} bytes of data", t.begin, t.end,
                                header.data_bytes));
     }
-    const uint64_t count = element_count(t.shape, name), size = dtype_bytes(t.dtype);
+    const uint64_t count = element_count(t.shape, name), size = dtype_size(t.dtype);
     if (count > std::numeric_limits<uint64_t>::max() / size || count * size != t.end - t.begin) {
-      refuse(name, fmt::format("{} elements of {} do not make {} bytes", count, dtype_name(t.dtype), t.end - t.begin));
+      refuse(name, fmt::format("{} elements of {} do not make {} bytes", count, dtype_safetensors(t.dtype), t.end - t.begin));
     }
   }
   std::sort(header.tensors.begin(), header.tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
@@ -214,12 +214,12 @@ std::string safetensors_header(std::vector<StoredTensor>& tensors, const std::ma
   uint64_t at = 0;
   for (auto& t : tensors) {
     t.begin = at;
-    t.end = at = at + t.count() * dtype_bytes(t.dtype);
+    t.end = at = at + t.count() * dtype_size(t.dtype);
     if (!names.insert(t.name).second) {
       throw Error(Exit::bug, "tensor name `" + t.name + "` cannot be stored: empty, reserved or used twice");
     }
     text += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", text.size() > 1 ? "," : "",
-                        nlohmann::json(t.name).dump(), dtype_name(t.dtype), fmt::join(t.shape, ","), t.begin, t.end);
+                        nlohmann::json(t.name).dump(), dtype_safetensors(t.dtype), fmt::join(t.shape, ","), t.begin, t.end);
   }
   text += '}';
   text.resize((text.size() + 7) / 8 * 8, ' ');
@@ -245,7 +245,7 @@ const StoredTensor* SafetensorsFile::find(const std::string& name) const {
 }
 
 void SafetensorsFile::read(const StoredTensor& tensor, uint64_t first, uint64_t count, void* out) const {
-  const uint64_t all = tensor.count(), size = dtype_bytes(tensor.dtype);
+  const uint64_t all = tensor.count(), size = dtype_size(tensor.dtype);
   if (first > all || count > all - first) {
     refuse(file_.path().string(),
            fmt::format("tensor `{}` has {} elements; {} from {} were asked for", tensor.name, all, count, first));

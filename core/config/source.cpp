@@ -16,50 +16,6 @@ namespace {
 // The parser and its tables recurse once per part of a dotted key; sections need two.
 constexpr std::size_t most_parts = 32;
 
-// The place of a dotted key of more than `most_parts` parts, skipping text and comments.
-std::optional<Place> deep_key(const std::string& text) {
-  std::size_t parts = 1, line = 1, column = 0;
-  char quote = 0;
-  bool triple = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if ((static_cast<unsigned char>(c) & 0xc0) != 0x80) ++column;
-    if (c == '\n') {
-      ++line;
-      column = 0;
-      if (!triple) quote = 0;  // an unfinished string is the parser's to tell
-      if (!quote) parts = 1;
-      continue;
-    }
-    const bool three = (c == '"' || c == '\'') && i + 2 < text.size() && text[i + 1] == c && text[i + 2] == c;
-    if (quote) {
-      if (c == '\\' && quote == '"') {
-        if (i + 1 < text.size() && text[i + 1] != '\n') {
-          ++i;
-          ++column;
-        }
-      } else if (c == quote && (!triple || three)) {
-        if (triple) i += 2, column += 2;
-        quote = 0;
-        triple = false;
-      }
-    } else if (c == '"' || c == '\'') {
-      quote = c;
-      triple = three;
-      if (three) i += 2, column += 2;
-    } else if (c == '#') {
-      const auto end = text.find('\n', i);
-      if (end == std::string::npos) break;
-      i = end - 1;
-    } else if (c == '.') {
-      if (++parts > most_parts) return Place{line, column, 1, -1};
-    } else if (c == '=' || c == ',' || c == '[' || c == ']' || c == '{' || c == '}') {
-      parts = 1;
-    }
-  }
-  return std::nullopt;
-}
-
 Place place_of(const toml::source_region& region) {
   Place place{region.begin.line, region.begin.column, 1, -1};
   if (region.end.line == region.begin.line && region.end.column > region.begin.column)
@@ -164,7 +120,7 @@ void tell_syntax(const toml::parse_error& error, Problems& problems) {
 Given override_value(const std::string& text, std::string& wrong) {
   Given given;
   given.text = text;
-  if (text.find_first_of("\r\n") == std::string::npos && !deep_key("v = " + text)) {
+  if (text.find_first_of("\r\n") == std::string::npos && !forbidden_toml("v = " + text)) {
     try {
       const toml::table table = toml::parse("v = " + text + "\n");
       given = take(table.begin()->first, table.begin()->second);
@@ -238,6 +194,60 @@ void take_defaults(Document& document, Problems& problems) {
 
 }  // namespace
 
+std::optional<Problem> forbidden_toml(const std::string& text) {
+  const auto refuse = [](std::size_t line, std::size_t column, const std::string& message, const char* help) {
+    return Problem{"E0101", message, Place{line, column, 1, -1}, "", help, ""};
+  };
+  std::size_t parts = 1, line = 1, column = 0;
+  char quote = 0;
+  bool triple = false;
+  const std::size_t mark = text.compare(0, 3, "\xef\xbb\xbf") == 0 ? 3 : 0;
+  for (std::size_t i = mark; i < text.size(); ++i) {
+    const char c = text[i];
+    if ((static_cast<unsigned char>(c) & 0xc0) != 0x80) ++column;
+    if (c == '\n') {
+      ++line;
+      column = 0;
+      if (!triple) quote = 0;  // an unfinished string is the parser's to tell
+      if (!quote) parts = 1;
+      continue;
+    }
+    const bool three = (c == '"' || c == '\'') && i + 2 < text.size() && text[i + 1] == c && text[i + 2] == c;
+    if (quote) {
+      if (c == '\\' && quote == '"') {
+        if (i + 1 < text.size() && text[i + 1] != '\n') {
+          ++i;
+          ++column;
+        }
+      } else if (c == quote && (!triple || three)) {
+        if (triple) i += 2, column += 2;
+        // Up to two quotes may stand before the closing three.
+        for (int extra = 0; triple && extra < 2 && i + 1 < text.size() && text[i + 1] == c; ++extra) ++i, ++column;
+        quote = 0;
+        triple = false;
+      }
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+      triple = three;
+      if (three) i += 2, column += 2;
+    } else if (c == '#') {
+      const auto end = text.find('\n', i);
+      if (end == std::string::npos) break;
+      i = end - 1;
+    } else if (c == '.') {
+      if (++parts > most_parts)
+        return refuse(line, column, fmt::format("a key of more than {} parts", most_parts),
+                      "sections have one level: [train], then steps = 10");
+    } else if (static_cast<unsigned char>(c) >= 0x80) {
+      return refuse(line, column, "not valid TOML: a character outside ASCII, or not UTF-8, outside of quotes",
+                    "text needs quotes: \"...\"");
+    } else if (c == '=' || c == ',' || c == '[' || c == ']' || c == '{' || c == '}') {
+      parts = 1;
+    }
+  }
+  return std::nullopt;
+}
+
 const Given* Document::find(const std::string& section, const std::string& key) const {
   const auto part = parts.find(section);
   if (part == parts.end()) return nullptr;
@@ -257,9 +267,8 @@ Document read_document(const std::string& text, const std::vector<std::string>& 
                   ""});
     return document;
   }
-  if (const auto place = deep_key(text)) {
-    problems.add({"E0101", fmt::format("a key of more than {} parts", most_parts), *place, "",
-                  "sections have one level: [train], then steps = 10", ""});
+  if (auto problem = forbidden_toml(text)) {
+    problems.add(std::move(*problem));
     return document;
   }
   try {

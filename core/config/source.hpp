@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -33,5 +34,9 @@ struct Document {
 
 // Adds what cannot be read to `problems`.
 Document read_document(const std::string& text, const std::vector<std::string>& overrides, Problems& problems);
+
+// What must not reach the TOML parser (3.3), which it would crash on: dotted keys of very many parts, and letters
+// outside ASCII in bare keys, which TOML forbids. Skips strings and comments.
+std::optional<Problem> forbidden_toml(const std::string& text);
 
 }  // namespace eng

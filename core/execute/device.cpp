@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "core/base/error.hpp"
 
 namespace eng {
@@ -13,11 +16,11 @@ Kernels::Kernels(Registry& registry, const std::string& device, const Section& s
   Sink sink;
   info_.struct_size = sizeof(info_);
   sink.check(table.describe(options.get(), &info_, sink.get()), Exit::environment, "[device] " + device);
-  eng_kernels list = registry.table<eng_kernels>(ENG_KERNELS_KIND, device);
-  for (uint32_t k = 0; k < list.count; ++k) {
-    const eng_kernel* given = list.kernels[k];
+  std::vector<const eng_kernel*> given;
+  for (const eng_kernels& list : registry.tables<eng_kernels>(ENG_KERNELS_KIND, device)) given.insert(given.end(), list.kernels, list.kernels + list.count);
+  for (const eng_kernel* theirs : given) {
     eng_kernel kernel{};
-    std::memcpy(&kernel, given, std::min<size_t>(given->struct_size, sizeof(kernel)));
+    std::memcpy(&kernel, theirs, std::min<size_t>(theirs->struct_size, sizeof(kernel)));
     if (!kernel.op || !kernel.workspace || !kernel.prepare || !kernel.bind || !kernel.launch || !kernel.drop_record || !kernel.drop_state)
       throw Error(Exit::environment, fmt::format("device {}: kernel {} leaves a function out", device, kernel.op ? kernel.op : "?"));
     if (!kernels_.emplace(kernel.op, kernel).second) throw Error(Exit::environment, fmt::format("device {}: two kernels for {}", device, kernel.op));

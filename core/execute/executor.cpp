@@ -204,14 +204,14 @@ Executor::Program& Executor::find(const std::string& name) {
   throw Error(Exit::bug, "the plan has no program `" + name + "`");
 }
 
-bool Executor::run(const std::string& name, const std::atomic<bool>* stop) {
+bool Executor::run(const std::string& name, bool (*stop)()) {
   Program& program = find(name);
   bool stopped = false;
   for (size_t s = 0; s < program.segments.size() && !stopped; ++s)
     for (uint32_t r = 0; r < program.repeats[s] && !stopped; ++r) {
       run_segment(*program.segments[s]);
       bool ahead = s + 1 < program.segments.size() && !(s + 2 == program.segments.size() && r + 1 == program.repeats[s]);
-      stopped = ahead && stop && stop->load(std::memory_order_relaxed);
+      stopped = ahead && stop && stop();
     }
   device_.sync();
   if (failed_.load() != 0) throw Error(Exit::environment, failure_);

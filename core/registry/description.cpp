@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/config/source.hpp"
 #include "engine/data.h"
 #include "engine/kernel.h"
 #include "engine/model.h"
@@ -257,16 +258,11 @@ void parse(const toml::table& root, Description& out) {
 
 }  // namespace
 
-const char* type_name(Type type) {
-  for (const auto& [name, t] : type_names)
-    if (t == type) return name;
-  return "?";
-}
-
 std::string parse_description(const std::string& text, Description& out) {
   out = Description();
   out.text = text;
   try {
+    if (auto bad = forbidden_toml(text)) throw Refusal(fmt::format("description is not TOML: {}", bad->message));
     parse(toml::parse(text), out);
     return "";
   } catch (const toml::parse_error& error) {

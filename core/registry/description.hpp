@@ -11,7 +11,5 @@ namespace eng {
 // Fills `out` and returns "", or returns why the text is refused. Whatever the text is, nothing is thrown.
 std::string parse_description(const std::string& text, Description& out);
 
-// "float", "list of text"...: a type as the description spells it.
-const char* type_name(Type type);
 
 }  // namespace eng

@@ -17,7 +17,7 @@ Setup make_setup(const Config& config, Registry& registry) {
   s.optimizer = make_optimizer(optimizer.string("plugin"), registry.table<eng_optimizer>(ENG_OPTIMIZER_KIND, optimizer.string("plugin")), optimizer);
   s.model = trace_model(model.string("plugin"), registry.table<eng_model>(ENG_MODEL_KIND, model.string("plugin")), model,
                         train.integer("micro_batch"), train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT));
-  PlanRequest request{.model = s.model, .precision = s.precision, .optimizer = &s.optimizer, .device = s.kernels->device()};
+  PlanRequest request{s.model, s.precision, &s.optimizer, s.kernels->device(), {}};
   const Kernels& kernels = *s.kernels;
   request.workspace = [&kernels](const Call& call) { return kernels.workspace(call); };
   request.accumulate = static_cast<uint32_t>(train.integer("accumulate"));

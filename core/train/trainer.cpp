@@ -112,7 +112,7 @@ void Trainer::load(const std::filesystem::path& checkpoint) {
   executor_.run("publish");
 }
 
-Trainer::Result Trainer::train_step(Loader& loader, const std::atomic<bool>* stop) {
+Trainer::Result Trainer::train_step(Loader& loader, bool (*stop)()) {
   Result result;
   auto start = Clock::now();
   const Batch& batch = loader.next();
@@ -264,7 +264,7 @@ Exit Trainer::train(RunDir& run, Progress& progress, const Options& options) {
                        m.wait_seconds.data / m.step_seconds, left});
         if (evaluate_now) progress.line(eval_text(step_, evaluation.loss, evaluation.tokens, evaluation.seconds));
       }
-      stopped = step_ < steps_ && ((options.stop && options.stop->load()) || (options.max_seconds && since(started) > *options.max_seconds));
+      stopped = step_ < steps_ && ((options.stop && options.stop()) || (options.max_seconds && since(started) > *options.max_seconds));
       bool due = (save_every > 0 && step_ % save_every == 0) || stopped || step_ == steps_;
       if (due && saved_at != step_) {
         metrics.sync();

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "core/base/error.hpp"
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/execute/executor.hpp"
 #include "core/train/loader.hpp"
@@ -30,7 +31,7 @@ struct Evaluation {
 class Trainer {
  public:
   struct Options {
-    const std::atomic<bool>* stop = nullptr;  // finish the micro-batch, save, leave
+    bool (*stop)() = nullptr;  // asked between micro-batches: finish the micro-batch, save, leave
     std::optional<double> max_seconds;
   };
   Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data);
@@ -52,7 +53,7 @@ class Trainer {
     bool complete = true;
     double loss = 0, grad_norm = 0, data_wait = 0;
   };
-  Result train_step(Loader& loader, const std::atomic<bool>* stop);
+  Result train_step(Loader& loader, bool (*stop)());
   Saved save(RunDir& run, Progress& progress);
   void save_state(RunDir& run, const char* status, Exit exit);
   void upload_counters(int64_t step, int64_t updates);

@@ -8,7 +8,7 @@
 
 #include "engine/base.h"
 
-namespace {
+namespace llama {
 
 struct Failure {
   eng_status code;
@@ -34,4 +34,4 @@ eng_status guarded(eng_error* error, Body&& body) noexcept {
   }
 }
 
-}  // namespace
+}  // namespace llama

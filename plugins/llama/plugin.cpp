@@ -11,6 +11,8 @@
 
 namespace {
 
+using llama::Failure;
+using llama::guarded;
 using llama::Model;
 
 eng_status create(const eng_options* options, void** self, eng_error* error) {

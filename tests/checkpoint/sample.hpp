@@ -6,7 +6,7 @@
 #include <map>
 
 #include "core/checkpoint/checkpoint.hpp"
-#include "core/checkpoint/dtype.hpp"
+#include "core/tensor/dtype.hpp"
 #include "core/checkpoint/safetensors.hpp"
 #include "scratch.hpp"
 
@@ -31,7 +31,7 @@ struct Sample {
 
   void add(const std::string& name, const std::string& role, int32_t dtype, std::vector<int64_t> shape, unsigned salt) {
     TensorSpec t{name, role, dtype, std::move(shape)};
-    std::string data(element_count(t.shape, "") * dtype_bytes(dtype), '\0');
+    std::string data(element_count(t.shape, "") * dtype_size(dtype), '\0');
     for (size_t i = 0; i < data.size(); ++i) data[i] = char((i + 1) * 37 + specs.size() * 11 + salt);
     bytes[key(t)] = data;
     specs.push_back(std::move(t));
@@ -43,7 +43,7 @@ struct Sample {
     for (const auto& t : specs) {
       TensorRef ref{t.name, t.role, t.dtype, t.shape, {}, nullptr};
       const std::string* data = &bytes.at(key(t));
-      const uint64_t size = dtype_bytes(t.dtype);
+      const uint64_t size = dtype_size(t.dtype);
       if (pointed) {
         ref.host = data->data();
       } else {
@@ -80,7 +80,7 @@ struct Filled {
   uint64_t largest = 0;
   Fill fill() {
     return [this](const TensorSpec& t, uint64_t first, uint64_t count, const void* data) {
-      const uint64_t size = dtype_bytes(t.dtype), all = element_count(t.shape, "");
+      const uint64_t size = dtype_size(t.dtype), all = element_count(t.shape, "");
       auto& to = bytes[Sample::key(t)];
       auto& n = times[Sample::key(t)];
       to.resize(all * size);

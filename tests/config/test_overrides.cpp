@@ -46,6 +46,7 @@ TEST_CASE("bad overrides show their text") {
   bad("steps=10", "write train.steps=10");
   bad("lr=10", "did you mean optimizer.learning_rate=10?");
   bad("train.steps=", "`train.steps` gets no value");
+  bad("run.name=\u03ae", "`name` is no name of a directory");
   bad("data.paths=[a]", "the shell takes one pair of quotes: 'data.paths=[a]'");
   bad("data.paths=a.txt", "'data.paths=[\"a.txt\"]'");
   bad("run.name={a=1}", "`name` must be a string, not a table");

@@ -135,6 +135,9 @@ Source::~Source() {
 }
 
 eng_status Source::try_read(int split, uint64_t position) {
+  // What is not written shall show.
+  for (int32_t& token : sample_.tokens) token = -1;
+  for (int32_t& label : sample_.labels) label = -1;
   return table().read(self_, split, position, sample_.tokens.data(), sample_.labels.data(), &sink_);
 }
 
@@ -150,6 +153,11 @@ std::string Source::text() {
   read(0, 0);
   for (int32_t token : sample_.tokens) text += static_cast<char>(token);
   text += static_cast<char>(sample_.labels.back());
+  bool shifted = true;
+  for (std::size_t t = 0; t < sample_.labels.size(); ++t) {
+    shifted = shifted && sample_.labels[t] == static_cast<unsigned char>(text[t + 1]);
+  }
+  CHECK(shifted);
   return text;
 }
 

@@ -196,7 +196,8 @@ class Device {
   using InPlace = std::vector<std::pair<size_t, size_t>>;  // (output, the input whose memory it takes)
 
   // `file` is relative to the folder of built plugins: "cpu/reference.eng.so".
-  Device(const std::string& file, const std::string& name, int64_t threads = 0) : threads_(threads) {
+  Device(const std::string& file, const std::string& name, int64_t threads = 0, const std::string& isa = "auto")
+      : given_{threads, isa} {
     const std::string path = std::string(ENGINE_PLUGIN_DIR) + "/" + file;
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library) throw std::runtime_error(dlerror());
@@ -213,10 +214,15 @@ class Device {
     device = static_cast<const eng_device*>(plugin->get_interface(ENG_DEVICE_KIND, name.c_str()));
     kernels = static_cast<const eng_kernels*>(plugin->get_interface(ENG_KERNELS_KIND, name.c_str()));
     if (!device || !kernels) throw std::runtime_error(path + " provides no device and kernels named " + name);
-    options_.data = &threads_;
+    options_.data = &given_;
     options_.get_int = [](const eng_options* o, const char* key, int64_t* out, eng_error*) -> eng_status {
       if (std::strcmp(key, "threads") != 0) return ENG_NOT_FOUND;
-      *out = *static_cast<const int64_t*>(o->data);
+      *out = static_cast<const Given*>(o->data)->threads;
+      return ENG_OK;
+    };
+    options_.get_string = [](const eng_options* o, const char* key, const char** out, eng_error*) -> eng_status {
+      if (std::strcmp(key, "isa") != 0) return ENG_NOT_FOUND;
+      *out = static_cast<const Given*>(o->data)->isa.c_str();
       return ENG_OK;
     };
     options_.is_set = [](const eng_options*, const char*) -> int32_t { return 1; };
@@ -313,7 +319,10 @@ class Device {
     return &v;
   }
 
-  int64_t threads_;
+  struct Given {
+    int64_t threads;
+    std::string isa;
+  } given_;
   eng_options options_{};
   void* self_ = nullptr;
 };

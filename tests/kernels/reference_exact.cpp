@@ -306,9 +306,12 @@ TEST_CASE("finish: norm, clip, table row, skipped update") {
   CHECK((r[0].at(ENG_S_CLIP) == 1 && r[0].as<float>()[ENG_S_LR] == 0.4f));
   CHECK(r[1].same_bits(counters(7, 2, 1)));
   CHECK(run({9, 16}, 0, 0)[0].at(ENG_S_CLIP) == 1);  // no limit
-  // In f64: the small partials are not lost beside the large one.
-  r = run({1 << 24, 0.5, 0.5}, 0, 0);
-  CHECK(r[0].as<float>()[ENG_S_NORM] == float(std::sqrt(double((1 << 24) + 1))));
+  // In f64: ones that f32 would lose beside the large partial, one by one, are not lost.
+  std::vector<double> uneven(4097, 1.0);
+  uneven[0] = 1 << 24;
+  const float norm = run(uneven, 0, 0)[0].as<float>()[ENG_S_NORM];
+  CHECK(norm == float(std::sqrt(double((1 << 24) + 4096))));
+  CHECK(norm != 4096.0f);
   for (double bad : {std::nan(""), double(INFINITY)}) {
     r = run({9, bad}, 1, 1);
     CHECK(r[0].at(ENG_S_OK) == 0);

@@ -365,6 +365,20 @@ TEST_CASE("cross_entropy of equal logits is log V per counted label") {
   CHECK(loss.at(0) == Approx(2 * std::log(7.0)).epsilon(1e-6));
 }
 
+TEST_CASE("add and the sum of rms_norm may take the memory of either input") {
+  Random random(11);
+  const Dims dims = {2, 3, 5};
+  const Tensor x = normal(random, dims), y = normal(random, dims), w = normal(random, {5});
+  const std::vector<eng_desc> outs = {x.d, desc(ENG_F64, {2, 3}), x.d};
+  const Tensor total = reference().run(ENG_OP_ADD, {x, y}, {x.d})[0];
+  const Tensors apart = reference().run(ENG_OP_RMS_NORM, {x, w, y}, outs, {real("eps", 1e-5)});
+  for (size_t input : {0, 1}) {
+    CHECK(reference().run(ENG_OP_ADD, {x, y}, {x.d}, {}, {{0, input}})[0].same_bits(total));
+    const Tensors r = reference().run(ENG_OP_RMS_NORM, {x, w, y}, outs, {real("eps", 1e-5)}, {{2, 2 * input}});
+    for (size_t k = 0; k < 3; ++k) CHECK(r[k].same_bits(apart[k]));
+  }
+}
+
 TEST_CASE("the same templates in f32 agree with f64 to the rounding of f32") {
   Random random(9);
   const auto narrow = [](const Tensor& t) {

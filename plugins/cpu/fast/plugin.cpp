@@ -53,6 +53,14 @@ eng_status start(const eng_host*, eng_error*) {
     add(cpu::cross_entropy_kernels, cpu::cross_entropy_kernel_count);
     add(cpu::gemm_kernels, cpu::gemm_kernel_count);
     add(cpu::attention_kernels, cpu::attention_kernel_count);
+    add(cpu::norm_kernels, cpu::norm_kernel_count);
+    add(cpu::rope_kernels, cpu::rope_kernel_count);
+    add(cpu::gated_kernels, cpu::gated_kernel_count);
+    add(cpu::embedding_kernels, cpu::embedding_kernel_count);
+    add(cpu::optimizer_kernels, cpu::optimizer_kernel_count);
+    add(cpu::step_kernels, cpu::step_kernel_count);
+    add(cpu::init_kernels, cpu::init_kernel_count);
+    add(cpu::add_kernels, cpu::add_kernel_count);
     table = {sizeof(eng_kernels), static_cast<uint32_t>(collected.size()), collected.data()};
     return ENG_OK;
   } catch (...) {

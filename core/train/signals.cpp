@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/train/signals.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+
+namespace eng {
+namespace {
+
+constexpr int kHandled[4] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
+
+std::atomic<int> g_first{0};
+std::atomic<int> g_urgent{0};  // SIGINT and SIGTERM seen
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch lock-free atomics only");
+
+extern "C" void on_signal(int signal) {
+  const int saved = errno;
+  if (signal != SIGUSR1 && g_urgent.fetch_add(1) > 0) _exit(128 + signal);
+  int none = 0;
+  g_first.compare_exchange_strong(none, signal);
+  errno = saved;
+}
+
+}  // namespace
+
+Signals::Signals() {
+  g_first = 0;
+  g_urgent = 0;
+  for (int i = 0; i < 4; ++i) {
+    struct sigaction action {};
+    action.sa_handler = kHandled[i] == SIGHUP ? SIG_IGN : on_signal;
+    action.sa_flags = SA_RESTART;  // the flag is polled; no read or write need fail for it
+    sigemptyset(&action.sa_mask);
+    sigaction(kHandled[i], &action, &before_[i]);
+  }
+}
+
+Signals::~Signals() {
+  for (int i = 0; i < 4; ++i) sigaction(kHandled[i], &before_[i], nullptr);
+}
+
+int Signals::pending() {
+  return g_first.load(std::memory_order_relaxed);
+}
+
+std::string Signals::name(int signal) {
+  switch (signal) {
+    case SIGINT:
+      return "SIGINT";
+    case SIGTERM:
+      return "SIGTERM";
+    case SIGUSR1:
+      return "SIGUSR1";
+    default:
+      return "signal " + std::to_string(signal);
+  }
+}
+
+}  // namespace eng

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asking a run to stop: the first signal sets a flag, the second leaves at once.
+#pragma once
+
+#include <signal.h>
+
+#include <string>
+
+namespace eng {
+
+// While one of these lives: SIGINT, SIGTERM or SIGUSR1 sets the flag that pending() reads; a second SIGINT or
+// SIGTERM (of either kind) ends the process with 130 or 143 and saves nothing; SIGHUP is ignored. The destructor
+// puts back what was there. At most one at a time.
+class Signals {
+ public:
+  Signals();
+  ~Signals();
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+  // The first signal that asked to stop, 0 if none. Any thread, any time; one atomic read.
+  static int pending();
+  static std::string name(int signal);
+
+ private:
+  struct sigaction before_[4] = {};
+};
+
+}  // namespace eng

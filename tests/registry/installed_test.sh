@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# installed_test.sh BUILD LIFECYCLE: installs the headers, builds a plugin from the installed tree alone, loads it.
+set -euo pipefail
+build=$1 lifecycle=$(realpath "$2") source=$(cd "$(dirname "$0")/.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+DESTDIR="$work/root" meson install -C "$build" --no-rebuild --tags devel > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+pc=$(find "$work/root" -name engine-abi.pc)
+[[ -n $pc ]] || { echo "engine-abi.pc was not installed"; exit 1; }
+export PKG_CONFIG_PATH=${pc%/*} PKG_CONFIG_SYSROOT_DIR="$work/root" PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1
+for header in "$source"/../abi/engine/*.h; do
+  cmp "$header" "$work/root$(pkg-config --variable=includedir engine-abi | sed "s|^$work/root||")/engine/${header##*/}"
+done
+
+# Outside of the source tree, with nothing but what pkg-config says.
+mkdir -m 755 "$work/author" && cd "$work/author"
+cp "$source/registry/fixture.c" "$source/registry/fixture.h" .
+script="$work/root$(pkg-config --variable=version_script engine-abi | sed "s|^$work/root||")"
+${CC:-cc} -std=c99 -Wall -Wextra -Werror -fPIC -fvisibility=hidden $(pkg-config --cflags engine-abi) \
+  -D'FIXTURE_ID="org.example.installed"' fixture.c -shared -Wl,--version-script="$script" -o tiny.eng.so
+chmod 755 tiny.eng.so
+"$lifecycle" "$PWD" | tee out
+grep -q "^org.example.installed 1.2.3$" out
+
+# The twin: without the header's folder the same plugin does not build.
+if ${CC:-cc} -std=c99 -fsyntax-only fixture.c 2> /dev/null; then
+  echo "the plugin builds without the installed headers: the test proves nothing"
+  exit 1
+fi

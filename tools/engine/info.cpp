@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine config, init, plugins, doctor: what is there, and what can be said.
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <fstream>
+
+#include "core/base/error.hpp"
+#include "core/registry/print.hpp"
+#include "tools/engine/command.hpp"
+
+namespace eng {
+namespace {
+
+int init(const Common& common, const std::string& preset, const std::string& out) {
+  auto registry = scan_plugins(common);
+  std::string plugin, known;
+  for (const std::string& name : registry->names("eng.model/1"))
+    for (const auto& [p, values] : registry->find("eng.model/1", name)->schema.presets) {
+      known += (known.empty() ? "" : ", ") + p;
+      if (p == preset) plugin = name;
+    }
+  if (plugin.empty()) throw Error(Exit::usage, "no model plugin has a preset `" + preset + "`", "known presets: " + known);
+  std::string text = template_text(plugin, preset);
+  if (out.empty()) {
+    fmt::print("{}", text);
+    return 0;
+  }
+  if (std::filesystem::exists(out)) throw Error(Exit::usage, out + " exists already", "choose another name for -o");
+  std::ofstream file(out);
+  file << text;
+  file.close();
+  if (!file) throw Error(Exit::disk, "cannot write " + out);
+  fmt::print(stderr, "wrote {}; set [data] paths, then:  engine check {}\n", out, out);
+  return 0;
+}
+
+void doctor(const Common& common) {
+  std::ifstream cpu("/proc/cpuinfo");
+  std::string text;
+  while (std::getline(cpu, text))
+    if (text.rfind("model name", 0) == 0) break;
+  fmt::print("engine {}  ABI {} ({})\n", version, ENG_ABI_MAJOR, ENG_ABI_DRAFT_ID);
+  fmt::print("cpu     {}\n", text.size() > 13 ? text.substr(13) : "unknown");
+  auto registry = scan_plugins(common);
+  for (const std::string& name : registry->names("eng.device/1")) {
+    try {
+      Config config = Config::parse("[model]\nplugin = \"llama\"\n[device]\nplugin = \"" + name + "\"\n", "doctor", ".", {}, registry->schemas());
+      Kernels kernels(*registry, name, config.section("device"));
+      const eng_device_info& i = kernels.info();
+      fmt::print("device  {}: {}, parallel {}, memory {}\n", name, i.name, i.parallel, format_bytes(static_cast<double>(i.total_bytes)));
+    } catch (const Error& e) {
+      fmt::print("device  {}: {}\n", name, e.what());
+    }
+  }
+  rlimit limit{};
+  getrlimit(RLIMIT_MEMLOCK, &limit);
+  fmt::print("limits  memlock {}", limit.rlim_cur == RLIM_INFINITY ? "unlimited" : format_bytes(static_cast<double>(limit.rlim_cur)));
+  getrlimit(RLIMIT_NOFILE, &limit);
+  fmt::print(", open files {}\n", limit.rlim_cur);
+  std::error_code error;
+  fmt::print("disk    {} free here\n", format_bytes(static_cast<double>(std::filesystem::space(".", error).available)));
+  fmt::print("{}", print_plugins(*registry, true));
+}
+
+}  // namespace
+
+void add_config(CLI::App& app, Common& common) {
+  auto* command = app.add_subcommand("config", "the configuration, explained");
+  command->require_subcommand(1);
+  auto target = std::make_shared<std::string>();
+  auto rest = std::make_shared<std::vector<std::string>>();
+  auto* show = command->add_subcommand("show", "every resolved value and where it comes from");
+  show->add_option("config", *target, "a configuration file or a run directory")->required();
+  show->add_option("overrides", *rest, "section.key=value ...");
+  show->callback([&common, target, rest] { fmt::print("{}", load_config(common, *target, *rest).config.resolved()); });
+  auto* schema = command->add_subcommand("schema", "every key, its type, range and default");
+  schema->add_option("names", *rest, "sections or plugins; all by default");
+  schema->callback([&common, rest] {
+    auto registry = scan_plugins(common);
+    fmt::print("{}", schema_text(registry->schemas(), *rest));
+  });
+
+  auto* start = app.add_subcommand("init", "write a configuration to start from");
+  auto preset = std::make_shared<std::string>(), out = std::make_shared<std::string>();
+  start->add_option("preset", *preset, "a preset of a model plugin, for example tiny or 7b")->required();
+  start->add_option("-o", *out, "file to write; stdout by default");
+  start->callback([&common, preset, out] { common.exit = init(common, *preset, *out); });
+}
+
+void add_plugins(CLI::App& app, Common& common) {
+  auto* command = app.add_subcommand("plugins", "plugins that are found");
+  command->require_subcommand(1);
+  auto why = std::make_shared<bool>(false);
+  auto* ls = command->add_subcommand("ls", "list them");
+  ls->add_flag("--why", *why, "also the places looked, and why each file was refused");
+  ls->callback([&common, why] { fmt::print("{}", print_plugins(*scan_plugins(common), *why)); });
+  auto what = std::make_shared<std::string>();
+  auto* info = command->add_subcommand("info", "one plugin with its options and presets");
+  info->add_option("name", *what, "an id or the name of something it provides")->required();
+  info->callback([&common, what] {
+    auto registry = scan_plugins(common);
+    std::string text = print_plugin(*registry, *what);
+    if (text.empty()) throw Error(Exit::environment, "there is no plugin `" + *what + "`", print_plugins(*registry, false));
+    fmt::print("{}", text);
+  });
+}
+
+void add_doctor(CLI::App& app, Common& common) {
+  app.add_subcommand("doctor", "this machine as the engine sees it")->callback([&common] { doctor(common); });
+}
+
+}  // namespace eng

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The `engine` command.
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <fstream>
+#include <new>
+
+#include "core/base/error.hpp"
+#include "core/train/run_dir.hpp"
+#include "tools/engine/command.hpp"
+
+namespace eng {
+
+std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<std::string>& more) {
+  Registry::Search search;
+  for (const auto& p : more) search.extra.push_back(p);
+  for (const auto& p : common.plugin_paths) search.extra.push_back(p);
+  return Registry::scan(search);
+}
+
+Loaded load_config(const Common& common, const std::filesystem::path& target, const std::vector<std::string>& overrides) {
+  std::filesystem::path file = target, base;
+  if (std::filesystem::is_directory(target)) {
+    if (!RunDir::is_run(target)) throw Error(Exit::usage, target.string() + " is a directory, but not of a run", "give a configuration file or a run directory");
+    file = target / "config.resolved.toml";
+    std::ifstream in(target / "run.json");
+    nlohmann::json identity = nlohmann::json::parse(in, nullptr, false);
+    if (identity.is_object() && identity.contains("extra")) base = identity["extra"].value("base_dir", "");
+  }
+  Loaded out;
+  out.registry = scan_plugins(common, plugin_paths(file, overrides));
+  if (base.empty()) {
+    out.config = Config::load(file, overrides, out.registry->schemas());
+  } else {
+    std::ifstream in(file);
+    std::string text((std::istreambuf_iterator<char>(in)), {});
+    out.config = Config::parse(text, file.string(), base, overrides, out.registry->schemas());
+  }
+  for (const auto& note : out.config.notes()) fmt::print(stderr, "note: {}\n", note);
+  return out;
+}
+
+ReportContext report_context(const Setup& setup, const Config& config) {
+  const Section &train = config.section("train"), &model = config.section("model");
+  ReportContext c;
+  c.title = fmt::format("{}{}  micro-batch {} x {}, sequence {}, {}, {}", setup.model.plugin, model.has("preset") ? " " + model.string("preset") : "",
+                        train.integer("micro_batch"), train.integer("accumulate"), train.integer("sequence_length"), setup.precision.name, setup.optimizer.name);
+  const eng_device_info& info = setup.kernels->info();
+  c.overhead = info.overhead_bytes;
+  c.staging = staging_bytes(setup.plan);
+  c.device_total = info.total_bytes;
+  c.host_arenas = info.dl_device_type == kDLCPU;
+  c.peak_flops = info.peak_f32;
+  return c;
+}
+
+}  // namespace eng
+
+namespace {
+
+void print(const eng::Error& e) {
+  std::fflush(stdout);
+  std::string text = e.what();
+  fmt::print(stderr, "{}{}\n", text.rfind("error", 0) == 0 ? "" : "error: ", text);
+  if (!e.help().empty()) fmt::print(stderr, "help: {}\n", e.help());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Trains language models from one TOML file.", "engine");
+  app.set_version_flag("--version", std::string("engine ") + eng::version);
+  app.require_subcommand(1);
+  eng::Common common;
+  app.add_option("--plugin-path", common.plugin_paths, "folders to look for plugins in, before all others");
+  eng::add_run(app, common);
+  eng::add_check(app, common);
+  eng::add_plan(app, common);
+  eng::add_eval(app, common);
+  eng::add_ckpt(app, common);
+  eng::add_config(app, common);
+  eng::add_plugins(app, common);
+  eng::add_doctor(app, common);
+  try {
+    app.parse(argc, argv);
+    return common.exit;
+  } catch (const CLI::ParseError& e) {
+    int code = app.exit(e);
+    return code == 0 ? 0 : static_cast<int>(eng::Exit::usage);
+  } catch (const eng::Error& e) {
+    print(e);
+    return static_cast<int>(e.exit());
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "error: out of host memory\n");
+    return static_cast<int>(eng::Exit::host_memory);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "error: {}\nhelp: this is a bug in engine: please report it with the command line and the configuration\n", e.what());
+    return static_cast<int>(eng::Exit::bug);
+  }
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine run, engine eval, engine ckpt.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.hpp"
+#include "core/checkpoint/list.hpp"
+#include "core/train/signals.hpp"
+#include "core/train/trainer.hpp"
+#include "tools/engine/command.hpp"
+
+namespace eng {
+namespace {
+
+struct RunFlags {
+  std::string target, out, resume = "auto", max_time;
+  std::vector<std::string> overrides;
+};
+
+// "90", "90s", "15m", "3h50m", "1d".
+double parse_duration(const std::string& text) {
+  double total = 0, number = 0;
+  const char* p = text.data();
+  const char* end = p + text.size();
+  bool ok = !text.empty();
+  while (ok && p < end) {
+    auto [next, error] = std::from_chars(p, end, number);
+    ok = error == std::errc() && number >= 0;
+    double unit = 1;
+    if (ok && next < end) {
+      unit = *next == 's' ? 1 : *next == 'm' ? 60 : *next == 'h' ? 3600 : *next == 'd' ? 86400 : 0;
+      ok = unit > 0;
+      ++next;
+    }
+    total += number * unit;
+    p = next;
+  }
+  if (!ok) throw Error(Exit::usage, "--max-time " + text + " is no duration", "write it like 90s, 15m or 3h50m");
+  return total;
+}
+
+RunDir open_run(const RunFlags& flags, const Config& config, bool target_is_run) {
+  if (target_is_run) {
+    if (!flags.out.empty()) throw Error(Exit::usage, "--out goes with a configuration, not with a run", "leave --out away: the run goes on in its own directory");
+    return RunDir::open(flags.target);
+  }
+  if (!flags.out.empty()) return RunDir::at(flags.out);
+  return RunDir::create(config.section("run").string("out"), config.section("run").string("name"));
+}
+
+// The checkpoint to go on from, if any.
+std::optional<std::filesystem::path> choose_checkpoint(const RunFlags& flags, RunDir& run) {
+  if (flags.resume == "never") {
+    if (run.previous()) throw Error(Exit::usage, run.path().string() + " is a run already, and --resume never was given", "give another --out");
+    return std::nullopt;
+  }
+  if (flags.resume != "auto" && flags.resume != "must") {
+    int64_t step = 0;
+    auto [p, error] = std::from_chars(flags.resume.data(), flags.resume.data() + flags.resume.size(), step);
+    if (error != std::errc() || *p) throw Error(Exit::usage, "--resume takes auto, never, must or a step, not " + flags.resume);
+    std::filesystem::path path = run.checkpoints() / checkpoint_name(step);
+    if (!std::filesystem::exists(path)) throw Error(Exit::checkpoint, "there is no checkpoint of step " + flags.resume + " in " + run.path().string(), checkpoint_table(list_checkpoints(run.checkpoints())));
+    return path;
+  }
+  Found found = find_latest(run.checkpoints());
+  for (const Refused& r : found.refused) fmt::print(stderr, "warning: {} is not used: {}\n", r.path.string(), r.reason);
+  if (!found.path && !found.refused.empty()) throw Error(Exit::checkpoint, "no checkpoint of " + run.path().string() + " is usable", "start a new run, or remove the damaged checkpoints to start this one again");
+  if (!found.path && flags.resume == "must") throw Error(Exit::checkpoint, run.path().string() + " has no checkpoint to go on from");
+  return found.path;
+}
+
+void write_identity(RunDir& run, const Config& config, const Registry& registry, const Data& data) {
+  RunIdentity id;
+  id.version = version;
+  id.build = ENG_ABI_DRAFT_ID;
+  for (const auto& p : registry.loaded()) id.plugins.push_back({p.id, p.version, p.sha256});
+  id.data_hash = data.info().content_hash;
+  id.config_hash = Checksum::of(config.resolved());
+  id.seeds["seed"] = static_cast<uint64_t>(config.section("train").integer("seed"));
+  char host[256] = {};
+  if (gethostname(host, sizeof(host) - 1) == 0) id.hosts.push_back(host);
+  id.extra["base_dir"] = std::filesystem::absolute(config.base_dir()).string();
+  run.write_identity(id);
+  run.write_config(config.source(), config.resolved());
+}
+
+bool stop_asked() { return Signals::pending() != 0; }
+
+int run(const Common& common, const RunFlags& flags) {
+  Signals signals;
+  bool target_is_run = std::filesystem::is_directory(flags.target);
+  auto [registry, config] = load_config(common, flags.target, flags.overrides);
+  config.require("data");
+  Setup setup = make_setup(config, *registry);
+  check_fits(config, *registry, setup);
+  Data data(*registry, config, setup.model.info.vocabulary);
+  RunDir dir = open_run(flags, config, target_is_run);
+  remove_leftovers(dir.checkpoints());
+  auto from = choose_checkpoint(flags, dir);
+  write_identity(dir, config, *registry, data);
+  dir.write_plan(plan_text(setup.plan, report_context(setup, config)));
+  Progress progress(STDERR_FILENO, isatty(STDERR_FILENO) != 0, config.section("log").integer("every"));
+  progress.line(fmt::format("run   {}", dir.path().string()));
+  progress.line(fmt::format("model {}: {} parameters; {} training samples of {} tokens, {} held out; {} steps", setup.model.plugin, setup.plan.parameters,
+                            data.info().train_samples, config.section("train").integer("sequence_length"), data.info().validation_samples,
+                            config.section("train").integer("steps")));
+  Exit exit = Exit::done;
+  try {
+    Trainer trainer(config, *registry, setup, data);
+    if (from) {
+      trainer.load(*from);
+      set_aside_newer(dir.checkpoints(), trainer.step());
+      progress.line(fmt::format("goes on from {}", from->filename().string()));
+    } else {
+      trainer.initialise();
+    }
+    Trainer::Options options;
+    options.stop = stop_asked;
+    if (!flags.max_time.empty()) options.max_seconds = parse_duration(flags.max_time);
+    exit = trainer.train(dir, progress, options);
+  } catch (const Error& e) {
+    dir.log(std::string("error: ") + e.what());
+    throw;
+  }
+  std::string path = dir.path().string();
+  if (exit == Exit::stopped) {
+    progress.line(Signals::pending() ? fmt::format("stopped by {}; go on with:  engine run {}", Signals::name(Signals::pending()), path)
+                                     : fmt::format("stopped by --max-time; go on with:  engine run {}", path));
+  } else {
+    progress.line(fmt::format("done  {}\n  losses: {}/metrics.jsonl    next:  engine eval {}    longer:  engine run {} train.steps=N", path, path, path, path));
+  }
+  return static_cast<int>(exit);
+}
+
+int eval(const Common& common, const std::string& target, int64_t batches, bool json) {
+  auto [registry, config] = load_config(common, target, {});
+  if (!std::filesystem::is_directory(target)) throw Error(Exit::usage, target + " is not a run directory", "engine eval takes a run: engine eval runs/NAME/ID");
+  Setup setup = make_setup(config, *registry);
+  check_fits(config, *registry, setup);
+  Data data(*registry, config, setup.model.info.vocabulary);
+  if (!data.info().validation_samples) throw Error(Exit::data, "nothing is held out: data.validation is 0", "set data.validation, for example 0.05");
+  Found found = find_latest(std::filesystem::path(target) / "checkpoints");
+  for (const Refused& r : found.refused) fmt::print(stderr, "warning: {} is not used: {}\n", r.path.string(), r.reason);
+  if (!found.path) throw Error(Exit::checkpoint, target + " has no usable checkpoint");
+  Trainer trainer(config, *registry, setup, data);
+  trainer.load(*found.path);
+  Evaluation e = trainer.evaluate(batches > 0 ? batches : INT64_MAX);
+  if (json) {
+    nlohmann::ordered_json out = {{"step", trainer.step()}, {"loss", e.loss}, {"perplexity", std::exp(e.loss)}, {"tokens", e.tokens}, {"seconds", e.seconds}};
+    fmt::print("{}\n", out.dump());
+  } else {
+    fmt::print("{}\n", eval_text(trainer.step(), e.loss, e.tokens, e.seconds));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Common& common) {
+  auto* command = app.add_subcommand("run", "train, or go on where a run stopped");
+  auto flags = std::make_shared<RunFlags>();
+  command->add_option("target", flags->target, "a configuration file, or a run directory")->required();
+  command->add_option("overrides", flags->overrides, "section.key=value ...");
+  command->add_option("--out", flags->out, "the run directory itself: new, empty, or a run to go on with");
+  command->add_option("--resume", flags->resume, "auto, never, must, or the step of a checkpoint");
+  command->add_option("--max-time", flags->max_time, "save and leave with 75 after this long, for example 3h50m");
+  command->callback([&common, flags] { common.exit = run(common, *flags); });
+}
+
+void add_eval(CLI::App& app, Common& common) {
+  auto* command = app.add_subcommand("eval", "loss and perplexity of a run on its held-out data");
+  auto target = std::make_shared<std::string>();
+  auto batches = std::make_shared<int64_t>(0);
+  auto json = std::make_shared<bool>(false);
+  command->add_option("run", *target, "a run directory")->required();
+  command->add_option("--batches", *batches, "micro-batches to evaluate; all by default");
+  command->add_flag("--json", *json, "one JSON object on stdout");
+  command->callback([&common, target, batches, json] { common.exit = eval(common, *target, *batches, *json); });
+}
+
+void add_ckpt(CLI::App& app, Common& common) {
+  auto* command = app.add_subcommand("ckpt", "checkpoints of a run");
+  command->require_subcommand(1);
+  auto target = std::make_shared<std::string>();
+  auto* ls = command->add_subcommand("ls", "list them");
+  ls->add_option("run", *target, "a run directory")->required();
+  ls->callback([target] { fmt::print("{}", checkpoint_table(list_checkpoints(std::filesystem::path(*target) / "checkpoints"))); });
+  auto* check = command->add_subcommand("verify", "read and check every byte");
+  check->add_option("directory", *target, "a run, a folder of checkpoints, or one checkpoint")->required();
+  check->callback([&common, target] {
+    auto all = verify_all(*target);
+    if (all.empty()) throw Error(Exit::checkpoint, "there is no checkpoint in " + *target);
+    for (const Verified& v : all) {
+      fmt::print("{}  {}\n", v.path.string(), v.problem.empty() ? "ok" : v.problem);
+      if (!v.problem.empty()) common.exit = static_cast<int>(Exit::checkpoint);
+    }
+  });
+}
+
+}  // namespace eng
