@@ -52,6 +52,7 @@ def train(work, name, *overrides):
 def main():
     check_quotes()
     os.umask(0o022)  # plugin folders that others can write to are refused
+    os.environ["OMP_WAIT_POLICY"] = "passive"  # other tests run at the same time
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
         (work / "abi").symlink_to(ROOT / "abi")
