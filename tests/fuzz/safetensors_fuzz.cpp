@@ -4,7 +4,7 @@
 #include <string>
 
 #include "core/base/error.hpp"
-#include "core/checkpoint/dtype.hpp"
+#include "core/tensor/dtype.hpp"
 #include "core/checkpoint/safetensors.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto header = eng::parse_safetensors_header(reinterpret_cast<const char*>(data) + 8, length, size, "fuzz");
     uint64_t sum = 0;
     for (const auto& t : header.tensors) {
-      if (t.begin > t.end || t.end > header.data_bytes || t.end - t.begin != t.count() * eng::dtype_bytes(t.dtype))
+      if (t.begin > t.end || t.end > header.data_bytes || t.end - t.begin != t.count() * eng::dtype_size(t.dtype))
         abort();
       sum += t.end - t.begin;
     }
