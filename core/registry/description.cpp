@@ -4,7 +4,9 @@
 #include <fmt/core.h>
 
 #include <toml++/toml.h>
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <set>
 #include <stdexcept>
 #include <utility>
@@ -75,7 +77,7 @@ int64_t bytes_of(const toml::node& node, const std::string& where) {
 
 // `node` as a value of `type`.
 Value value_of(const toml::node& node, Type type, const std::string& where) {
-  const auto wrong = [&]() { return Refusal(fmt::format("{} must be of type {}", where, type_name(type))); };
+  const auto wrong = [&]() { return Refusal(fmt::format("{} must be of type {}", where, schema_type(type))); };
   switch (type) {
     case Type::boolean:
       if (const auto b = node.value_exact<bool>()) return *b;
@@ -172,10 +174,11 @@ Preset parse_preset(const std::string& name, const toml::node& node, const Schem
   const toml::table* table = node.as_table();
   if (!table) throw Refusal(where + " must be a table");
   Preset preset;
-  for (const auto& [key, value] : *table) {
-    const auto option = std::find_if(schema.begin(), schema.end(), [&](const Option& o) { return o.key == key.str(); });
-    if (option == schema.end()) throw Refusal(fmt::format("{}: there is no option '{}'", where, key.str()));
-    const std::string what = fmt::format("{}: '{}'", where, key.str());
+  for (const auto& [name_of_key, value] : *table) {
+    const std::string key(name_of_key.str());
+    const auto option = std::find_if(schema.begin(), schema.end(), [&](const Option& o) { return o.key == key; });
+    if (option == schema.end()) throw Refusal(fmt::format("{}: there is no option '{}'", where, key));
+    const std::string what = fmt::format("{}: '{}'", where, key);
     Value v = value_of(value, option->type, what);
     check_limits(*option, v, what);
     preset.emplace(option->key, std::move(v));
@@ -257,6 +260,12 @@ void parse(const toml::table& root, Description& out) {
 }
 
 }  // namespace
+
+const char* schema_type(Type type) {
+  for (const auto& [name, t] : type_names)
+    if (t == type) return name;
+  return "?";
+}
 
 std::string parse_description(const std::string& text, Description& out) {
   out = Description();

@@ -11,5 +11,7 @@ namespace eng {
 // Fills `out` and returns "", or returns why the text is refused. Whatever the text is, nothing is thrown.
 std::string parse_description(const std::string& text, Description& out);
 
+// "float", "strings", ...: a type as the description spells it.
+const char* schema_type(Type type);
 
 }  // namespace eng

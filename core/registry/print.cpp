@@ -109,7 +109,7 @@ std::string print_plugin(const Registry& registry, const std::string& what) {
       out += fmt::format("\n{} '{}'{}\n", one.kind, one.name, one.summary.empty() ? "" : ": " + one.summary);
       std::vector<Row> rows;
       for (const Option& option : one.schema.options)
-        rows.push_back({option.key, type_name(option.type), limits(option), option.help});
+        rows.push_back({option.key, schema_type(option.type), limits(option), option.help});
       out += align(rows, "  ");
       for (const auto& [name, preset] : one.schema.presets) {
         out += fmt::format("  preset {}:", name);

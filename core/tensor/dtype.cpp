@@ -78,19 +78,21 @@ uint64_t element_count(const eng_desc& desc) {
     throw Error(Exit::bug, fmt::format("a tensor has {} dimensions, {} is the most", desc.ndim, ENG_MAX_DIMS));
   constexpr uint64_t most = std::numeric_limits<int64_t>::max();
   uint64_t count = 1;
-  bool empty = false;
+  bool empty = false, large = false;
   for (uint32_t k = 0; k < desc.ndim; ++k) {
     if (desc.dims[k] < 0) throw Error(Exit::bug, fmt::format("dimension {} of a tensor is {}", k, desc.dims[k]));
     const uint64_t n = static_cast<uint64_t>(desc.dims[k]);
     if (n == 0) {
       empty = true;
     } else if (count > most / n) {
-      throw Error(Exit::bug, "a tensor has more than 2^63 elements");
+      large = true;
     } else {
       count *= n;
     }
   }
-  return empty ? 0 : count;
+  if (empty) return 0;
+  if (large) throw Error(Exit::bug, "a tensor has more than 2^63 elements");
+  return count;
 }
 
 uint64_t byte_count(const eng_desc& desc) {

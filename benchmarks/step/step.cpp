@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Times whole training steps against the same step's matrix products alone, interleaved in one run, and
+// prints one JSON object. engine-bench-step CONFIG [rounds] [plugin folders ...]
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "core/base/error.hpp"
+#include "core/execute/executor.hpp"
+#include "core/memory/layout.hpp"
+#include "core/plan/emitter.hpp"
+#include "core/train/setup.hpp"
+#include "engine/ops.h"
+
+namespace {
+
+using namespace eng;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+bool is(const Call& call, const char* op) { return std::strcmp(call.op->id, op) == 0; }
+
+// A plan of one program: every matrix product of the train program, once per time it runs there, with the
+// three products of each chunk of the fused loss made explicit.
+struct Products {
+  Plan plan;
+  double flops = 0;
+};
+
+Products products(const Setup& setup) {
+  Products out;
+  out.plan.arenas.push_back({"cpu", "device", 0, 0, 0});
+  out.plan.labels.push_back("products");
+  const Kernels& kernels = *setup.kernels;
+  Emitter emit(out.plan, [&](const Call& call) { return kernels.workspace(call); });
+  emit.begin_program("products");
+  emit.begin_segment("products", 1);
+  auto tensor = [&](const eng_desc& d) { return d.dtype ? emit.persistent("t", Line::activations, d, true) : View{}; };
+  // One set of operands per distinct call: the products of 8 equal layers stream over the same few megabytes,
+  // as they would over their own.
+  std::map<uint32_t, std::pair<std::vector<View>, std::vector<View>>> operands;
+  auto add = [&](uint32_t call, const Op& op, const std::vector<eng_desc>& in, const std::vector<eng_desc>& result, const Attrs& attrs) {
+    auto [it, fresh] = operands.try_emplace(call);
+    if (fresh) {
+      for (const auto& d : in) it->second.first.push_back(tensor(d));
+      for (size_t k = 0; k < result.size(); ++k) {
+        bool in_place = in.size() > 2 && in[2].dtype && !is(Call{&op, {}, {}, {}, 0, 0}, ENG_OP_LINEAR);
+        it->second.second.push_back(in_place ? reshape(it->second.first[2], result[k]) : tensor(result[k]));
+      }
+    }
+    emit.action(op, it->second.first, it->second.second, attrs);
+    out.flops += op.flops(in, result, attrs);
+  };
+  uint32_t extra = 1u << 20;
+  for (const Segment& segment : setup.plan.program("train").segments)
+    for (uint32_t r = 0; r < segment.repeat; ++r)
+      for (const Action& action : segment.actions) {
+        const Call& call = setup.plan.calls[action.call];
+        if (is(call, ENG_OP_LINEAR) || is(call, ENG_OP_MATMUL)) add(action.call, *call.op, call.in, call.out, call.attrs);
+        if (!is(call, ENG_OP_CROSS_ENTROPY_GRAD)) continue;
+        int64_t tokens = call.in[0].dims[0] * call.in[0].dims[1], h = call.in[0].dims[2], v = call.in[1].dims[0];
+        // The kernel's scratch is the logits of one chunk and little else.
+        int64_t chunk_tokens = std::clamp<int64_t>(static_cast<int64_t>(call.workspace) / (v * 4), 1, tokens);
+        for (int64_t first = 0; first < tokens; first += chunk_tokens) {
+          int64_t n = std::min(chunk_tokens, tokens - first);
+          eng_desc x = make_desc(ENG_F32, {n, h}), w = make_desc(ENG_F32, {v, h}), logits = make_desc(ENG_F32, {n, v});
+          add(extra + 0, op(ENG_OP_LINEAR), {x, w, {}}, {logits}, {});
+          add(extra + 1, op(ENG_OP_MATMUL), {logits, w, {}}, {x}, {{{"ta", 0, 0}, {"tb", 0, 0}}});
+          if (first == 0)
+            add(extra + 2, op(ENG_OP_MATMUL), {logits, x, {}}, {w}, {{{"ta", 1, 0}, {"tb", 0, 0}}});
+          else
+            add(extra + 3, op(ENG_OP_MATMUL), {logits, x, w}, {w}, {{{"ta", 1, 0}, {"tb", 0, 0}}});
+        }
+      }
+  place_buffers(out.plan);
+  return out;
+}
+
+double median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v[v.size() / 2];
+}
+
+int measure(int argc, char** argv) {
+  if (argc < 2) {
+    fmt::print(stderr, "engine-bench-step CONFIG [rounds] [plugin folders ...]\n");
+    return 2;
+  }
+  int rounds = argc > 2 ? std::atoi(argv[2]) : 5;
+  Registry::Search search;
+  for (int k = 3; k < argc; ++k) search.extra.push_back(argv[k]);
+  auto registry = Registry::scan(search);
+  Config config = Config::load(argv[1], {}, registry->schemas());
+  Setup setup = make_setup(config, *registry);
+  Device device(*registry, setup.kernels->device(), config.section("device"));
+  Executor step(setup.plan, device, *setup.kernels);
+  step.run("init");
+  int64_t tokens = count(setup.plan.tokens.desc);
+  std::mt19937 random(1);
+  std::vector<int32_t> ids(static_cast<size_t>(tokens));
+  for (auto& id : ids) id = static_cast<int32_t>(random() % static_cast<uint32_t>(setup.model.info.vocabulary));
+  step.upload(setup.plan.tokens, ids.data());
+  step.upload(setup.plan.labels_in, ids.data());
+  float inputs[8] = {1.0f / static_cast<float>(tokens)};
+  step.upload(setup.plan.inputs, inputs);
+  std::vector<float> table(static_cast<size_t>(count(setup.plan.table.desc)), 1e-4f);
+  step.upload(setup.plan.table, table.data());
+  step.run("train");
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+
+  Products alone = products(setup);
+  Executor gemm(alone.plan, device, *setup.kernels);
+  gemm.run("products");
+  std::vector<double> steps, gemms, ratios;
+  for (int r = 0; r < rounds; ++r) {
+    double t0 = now();
+    gemm.run("products");
+    double t1 = now();
+    step.run("train");
+    double t2 = now();
+    gemms.push_back(t1 - t0), steps.push_back(t2 - t1), ratios.push_back((t1 - t0) / (t2 - t1));
+  }
+  nlohmann::ordered_json out = {
+      {"parameters", setup.plan.parameters}, {"tokens", tokens}, {"rounds", rounds}, {"step_seconds", median(steps)},
+      {"gemm_seconds", median(gemms)}, {"gemm_gflops", alone.flops / median(gemms) / 1e9}, {"step_to_gemm_rate", median(ratios)},
+      {"tokens_per_second", static_cast<double>(tokens) / median(steps)}, {"peak_rss_bytes", static_cast<int64_t>(usage.ru_maxrss) * 1024},
+      {"arena_bytes", setup.plan.arenas[0].total()}};
+  fmt::print("{}\n", out.dump());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return measure(argc, argv);
+  } catch (const eng::Error& e) {
+    fmt::print(stderr, "error: {}\n", e.what());
+    return static_cast<int>(e.exit());
+  }
+}
