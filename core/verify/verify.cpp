@@ -89,13 +89,15 @@ class Walk {
     uint64_t size = bytes(v.desc), from = b.offset + v.offset;
     if (v.offset + size > b.bytes) complain(p, s, a, fmt::format("{} reaches outside its buffer", b.name));
     if (from + size > plan_.arenas[b.arena].total()) complain(p, s, a, fmt::format("{} lies outside its arena", b.name));
-    bool undefined = false, race = false;
+    bool undefined = false, race = false, clash = false;
     memory[b.arena].visit(from, from + size, [&](Cell& c) {
       if (!write && c.owner != v.buffer) undefined = true;
       if (c.writer != a && !before(c.writer, a)) race = true;
       if (write)
         for (uint32_t r : c.readers)
           if (r != a && !before(r, a)) race = true;
+      // Only an op that works in place may write what it reads, and that is one buffer.
+      if (write && c.owner != v.buffer && (c.writer == a || c.readers[static_cast<size_t>(s.actions[a].queue)] == a)) clash = true;
       if (write) {
         c.owner = v.buffer;
         c.writer = a;
@@ -105,6 +107,7 @@ class Walk {
       }
     });
     if (undefined) complain(p, s, a, fmt::format("reads {} where it is not written, or where another buffer has taken its bytes", b.name));
+    if (clash) complain(p, s, a, fmt::format("{} takes bytes of another buffer that the same action uses", b.name));
     if (race) complain(p, s, a, fmt::format("{} of {} is not ordered against another queue", write ? "the write" : "the read", b.name));
   }
 
