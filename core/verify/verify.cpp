@@ -26,6 +26,23 @@ class Walk {
  public:
   Walk(const Plan& plan, size_t limit) : plan_(plan), limit_(limit) {}
 
+  // What a buffer keeps between programs is no other buffer's, whether this program reads it again or not.
+  void homes() {
+    std::vector<RangeMap<Id>> memory;
+    for (const Arena& arena : plan_.arenas) memory.emplace_back(arena.total());
+    for (bool persistent : {true, false})
+      for (Id id = 1; id <= plan_.buffers.size(); ++id) {
+        const Buffer& b = plan_.buffer(id);
+        if (b.persistent != persistent) continue;
+        Id other = 0;
+        memory[b.arena].visit(b.offset, b.offset + b.bytes, [&](Id& owner) {
+          if (owner) other = owner;
+          if (persistent) owner = id;
+        });
+        if (other && found.size() < limit_) found.push_back(fmt::format("{} lies on {}, which keeps its bytes between programs", b.name, plan_.buffer(other).name));
+      }
+  }
+
   void program(const Program& program) {
     std::vector<RangeMap<Cell>> memory;
     for (const Arena& arena : plan_.arenas) memory.emplace_back(arena.total());
@@ -122,6 +139,7 @@ class Walk {
 
 std::vector<std::string> problems(const Plan& plan, size_t limit) {
   Walk walk(plan, limit);
+  walk.homes();
   for (const Program& program : plan.programs) walk.program(program);
   return walk.found;
 }

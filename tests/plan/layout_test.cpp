@@ -173,6 +173,10 @@ TEST_CASE("the verifier names what is wrong and where") {
                }),
                Contains("takes bytes of another buffer that the same action uses"));
   }
+  SECTION("a transient on what must stay") {
+    CHECK_THAT(faulty([](eng::Plan& plan, auto&) { plan.buffers.back().offset = plan.buffers.front().offset; }),
+               Contains("lies on b1, which keeps its bytes between programs"));
+  }
   SECTION("no order between queues") {
     CHECK_THAT(faulty([](auto&, auto& s) {
                  for (auto& a : s.actions) a.waits.clear();

@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "core/config/config.hpp"
+#include "core/memory/layout.hpp"
 #include "core/plan/report.hpp"
+#include "core/plan/waits.hpp"
 #include "core/verify/verify.hpp"
 #include "sketch.hpp"
 #include "synthetic.hpp"
@@ -81,6 +83,33 @@ TEST_CASE("the dump mentions every action, buffer and wait") {
   eng::Plan waiting = synthetic::make(random, 3, 10);
   waiting.programs[0].segments[0].actions[7].waits = {3, 5};
   CHECK_THAT(eng::plan_dump(waiting), Catch::Contains(" wait 3 wait 5"));
+}
+
+TEST_CASE("the step of a model runs on any queues in any order") {
+  Llama llama("tiny", 1, 16);
+  for (const auto& [key, value] : std::map<std::string, int64_t>{{"vocab_size", 32},
+                                                                 {"hidden_size", 16},
+                                                                 {"intermediate_size", 32},
+                                                                 {"num_hidden_layers", 2},
+                                                                 {"num_attention_heads", 2}})
+    llama.config.section("model").set(key, value, "test");
+  llama.trace(1, 16);
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    eng::Plan plan = llama.plan();
+    synthetic::Random random(seed);
+    size_t waits = 0;
+    for (eng::Program& program : plan.programs)
+      for (eng::Segment& segment : program.segments)
+        for (eng::Action& action : segment.actions) action.queue = static_cast<eng::Queue>(synthetic::below(random, 3));
+    CHECK_FALSE(eng::problems(plan).empty());  // still the waits of one queue
+    eng::place_waits(plan);
+    eng::place_buffers(plan);
+    CHECK(eng::problems(plan).empty());
+    CHECK(synthetic::agrees(plan, seed, 2, 4));
+    for (const eng::Segment& segment : plan.program("train").segments)
+      for (const eng::Action& action : segment.actions) waits += action.waits.size();
+    CHECK(waits > 100);
+  }
 }
 
 TEST_CASE("the report as JSON and as text adds up") {

@@ -124,8 +124,13 @@ inline uint64_t mix(uint64_t a, uint64_t b) {
 // trace.
 class Interpreter {
  public:
-  Interpreter(const eng::Plan& plan, uint64_t seed)
-      : plan_(plan), random_(seed), memory_(plan.arenas[0].total() / cell + 1) {}
+  // `grain`: bytes that are taken for one; every offset and size is a multiple of it.
+  Interpreter(const eng::Plan& plan, uint64_t seed, uint64_t grain = cell)
+      : plan_(plan),
+        grain_(grain),
+        random_(seed),
+        memory_(plan.arenas[0].total() / grain + 1),
+        input_of_(memory_.size()) {}
 
   // `in_order`: one action after the other, as listed; else any order that queues and waits allow.
   // What every action saw, then what the persistent buffers hold that the plan wrote or got.
@@ -135,7 +140,7 @@ class Interpreter {
       for (eng::Id id = 1; id <= plan_.buffers.size(); ++id) {
         const eng::Buffer& b = plan_.buffer(id);
         if (b.persistent && b.initial)
-          for (uint64_t k = 0; k < b.bytes / cell; ++k) memory_[b.offset / cell + k] = mix(id, k);
+          for (uint64_t k = 0; k < b.bytes / grain_; ++k) memory_[b.offset / grain_ + k] = mix(id, k);
       }
       std::set<uint64_t> defined;
       for (const eng::Segment& segment : program.segments) {
@@ -157,8 +162,8 @@ class Interpreter {
   template <class F>
   void cells(const eng::View& v, F visit) const {
     if (!v.buffer) return;
-    const uint64_t first = (plan_.buffer(v.buffer).offset + v.offset) / cell;
-    for (uint64_t k = 0; k < eng::bytes(v.desc) / cell; ++k)
+    const uint64_t first = (plan_.buffer(v.buffer).offset + v.offset) / grain_;
+    for (uint64_t k = 0; k < eng::bytes(v.desc) / grain_; ++k)
       if (first + k < memory_.size()) visit(first + k);
   }
   uint64_t read(const eng::Action& action) const {
@@ -168,12 +173,12 @@ class Interpreter {
   }
   // The cells that an action may fill with anything until it ends.
   template <class F>
-  void scratch(const eng::Action& action, F visit) const {
-    std::set<uint64_t> inputs;
-    for (const eng::View& v : action.in) cells(v, [&](uint64_t c) { inputs.insert(c); });
+  void scratch(const eng::Action& action, F visit) {
+    ++mark_;
+    for (const eng::View& v : action.in) cells(v, [&](uint64_t c) { input_of_[c] = mark_; });
     for (const eng::View& v : action.out)
       cells(v, [&](uint64_t c) {
-        if (!inputs.count(c)) visit(c);
+        if (input_of_[c] != mark_) visit(c);
       });
     cells(action.workspace, visit);
   }
@@ -228,15 +233,18 @@ class Interpreter {
   }
 
   const eng::Plan& plan_;
+  uint64_t grain_;
   Random random_;
   std::vector<uint64_t> memory_, trace_;
+  std::vector<uint32_t> input_of_;  // per piece of memory: the last action that read it, as numbered by mark_
+  uint32_t mark_ = 0;
 };
 
 // True if `n` random executions all equal the one in list order.
-inline bool agrees(const eng::Plan& plan, uint64_t seed, int n) {
-  const auto expected = Interpreter(plan, seed).run(true);
+inline bool agrees(const eng::Plan& plan, uint64_t seed, int n, uint64_t grain = cell) {
+  const auto expected = Interpreter(plan, seed, grain).run(true);
   for (int k = 0; k < n; ++k)
-    if (Interpreter(plan, seed + 1 + static_cast<uint64_t>(k)).run(false) != expected) return false;
+    if (Interpreter(plan, seed + 1 + static_cast<uint64_t>(k), grain).run(false) != expected) return false;
   return true;
 }
 

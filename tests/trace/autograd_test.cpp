@@ -266,3 +266,95 @@ TEST_CASE("gradients of awkward graphs are those of differences") {
     CHECK(ours == checked.gradients());  // a second step leaves nothing behind
   }
 }
+
+namespace {
+
+const Case& named(const std::vector<Case>& all, const std::string& name) {
+  return *std::find_if(all.begin(), all.end(), [&](const Case& c) { return name == c.name; });
+}
+
+// The first backward node of a template that runs `op` and has input `k`.
+eng::Node& backward_node(eng::Template& t, const std::string& op, size_t k) {
+  for (size_t n = t.forward; n < t.graph.nodes.size(); ++n) {
+    eng::Node& node = t.graph.nodes[n];
+    if (op == node.op->id && node.in.size() > k && node.in[k]) return node;
+  }
+  throw std::runtime_error("no such node");
+}
+
+}  // namespace
+
+TEST_CASE("faults planted in a backward are seen") {
+  const std::vector<Case> all = cases();
+  auto error = [&](const char* name, const std::function<void(eng::Model&)>& plant) {
+    Checked checked(sketch_of(named(all, name)), B, T, V, 1, plant);
+    std::string worst;
+    const double e = distance(checked.gradients(), checked.differences(), &worst);
+    return e > limit ? worst : "nothing";
+  };
+  CHECK(error("linear with a bias", [](eng::Model&) {}) == "nothing");
+  SECTION("the gradient of a bias is dropped") {
+    CHECK(error("linear with a bias", [](eng::Model& m) { m.templates[1].d_params[1] = 0; }) == "p1");
+  }
+  SECTION("a contribution overwrites the one before") {
+    auto forget = [](eng::Model& m) { backward_node(m.templates[1], ENG_OP_MATMUL, 2).in[2] = 0; };
+    CHECK(error("a value used three times", forget) != "nothing");
+    CHECK(error("parameters used twice in one block",
+                [](eng::Model& m) { backward_node(m.templates[1], ENG_OP_SUM_ROWS, 1).in[1] = 0; }) == "p2");
+  }
+  SECTION("a rotation is not turned back") {
+    CHECK(error("grouped attention with rotation", [](eng::Model& m) {
+            for (auto& a : backward_node(m.templates[1], ENG_OP_ROPE, 0).attrs.list)
+              if (a.key == "inverse") a.i = 0;
+          }) != "nothing");
+  }
+  SECTION("another activation is differentiated") {
+    CHECK(error("a gate of each kind", [](eng::Model& m) {
+            for (auto& a : backward_node(m.templates[1], ENG_OP_GATED_GRAD, 0).attrs.list) a.i = ENG_ACT_GELU;
+          }) != "nothing");
+  }
+  SECTION("the residual stream loses its gradient") {
+    CHECK(error("a residual stream through three blocks",
+                [](eng::Model& m) { backward_node(m.templates[2], ENG_OP_RMS_NORM_GRAD, 4).in[4] = 0; }) != "nothing");
+  }
+  SECTION("one gradient is a little too large") {
+    Checked checked(sketch_of(named(all, "linear with a bias")), B, T, V);
+    Values ours = checked.gradients();
+    for (double& g : ours["p1"]) g *= 1.00001;
+    std::string worst;
+    CHECK(distance(ours, checked.differences(), &worst) > limit);
+    CHECK(worst == "p1");
+  }
+}
+
+TEST_CASE("eight sequences at once and two at a time are one step") {
+  const std::vector<Case> all = cases();
+  for (const char* name :
+       {"parameters shared by two blocks", "embedding and head tied", "unused parameters",
+        "a residual stream through three blocks", "a parameter that only the second of its blocks uses"}) {
+    INFO(name);
+    const Sketch sketch = sketch_of(named(all, name));
+    Checked whole(sketch, 8, T, V, 1), parts(sketch, 2, T, V, 4);
+    REQUIRE(whole.tokens() == parts.tokens());
+    double loss = 0, loss_of_parts = 0;
+    const Values gradients = whole.gradients(&loss), of_parts = parts.gradients(&loss_of_parts);
+    CHECK(loss_of_parts == Approx(loss).epsilon(1e-6));
+    CHECK(distance(of_parts, gradients) < 1e-6);
+    CHECK(distance(parts.gradients(), gradients) < 1e-6);  // nothing stays from the step before
+    // The order of the sequences matters to none, another sequence does.
+    parts.tokens()[0] = (parts.tokens()[0] + 1) % static_cast<int32_t>(V);
+    parts.upload_batch();
+    CHECK(distance(parts.gradients(), gradients) > 1e-6);
+  }
+  // The last micro-batch counts as much as the first.
+  const Sketch sketch = sketch_of(named(all, "linear with a bias"));
+  Checked parts(sketch, 2, T, V, 4);
+  const Values before = parts.gradients();
+  parts.labels().back() = (parts.labels().back() + 1) % static_cast<int32_t>(V);
+  parts.upload_batch();
+  CHECK(distance(parts.gradients(), before) > 1e-6);
+  std::string worst;
+  const double error = distance(parts.gradients(), parts.differences(), &worst);
+  INFO("worst: " << worst);
+  CHECK(error < limit);
+}
