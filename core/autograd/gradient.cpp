@@ -9,9 +9,17 @@
 namespace eng {
 
 bool Gradient::exclusive(Id value) const {
+  const Graph& graph = state_.block.graph;
   Id gradient = state_.of[value];
+  auto one_memory = [&](Id other) {
+    if (other == gradient) return true;
+    if (!other || !gradient) return false;
+    // The next block may have one gradient for several of its inputs.
+    const Symbol &a = graph.value(gradient), &b = graph.value(other);
+    return a.kind == SymbolKind::seed && b.kind == SymbolKind::seed && same(a.desc, b.desc);
+  };
   for (size_t v = 1; v < state_.of.size(); ++v)
-    if (v != value && state_.of[v] == gradient && state_.pending[v]) return false;
+    if (v != value && state_.pending[v] && one_memory(state_.of[v])) return false;
   return true;
 }
 
@@ -60,8 +68,14 @@ void derive_backward(Template& block, bool first, bool last) {
     for (Id o : node.out) state.wants[o] = state.pending[o] = any;
   }
   for (size_t k = 0; k < block.outputs.size(); ++k)
-    if (block.seeds[k]) state.of[block.outputs[k]] = block.seeds[k];
+    if (block.seeds[k]) {
+      Id& of = state.of[block.outputs[k]];
+      of = of ? graph.emit(op(ENG_OP_ADD), {of, block.seeds[k]}, {})[0] : block.seeds[k];  // put out more than once
+    }
+  size = graph.size() + 1;
+  state.of.resize(size), state.pending.resize(size), state.wants.resize(size);
 
+  bool found_loss = false;
   for (size_t n = block.forward; n-- > 0;) {
     Node node = graph.nodes[n];
     bool is_loss = last && !block.outputs.empty() && node.out[0] == block.outputs[0];
@@ -70,12 +84,16 @@ void derive_backward(Template& block, bool first, bool last) {
       if (!node.op->grad) throw Error(Exit::environment, std::string(node.op->id) + " has no gradient");
       if (is_loss && !node.op->fused_grad)
         throw Error(Exit::environment, std::string("the model's last op must be ") + ENG_OP_CROSS_ENTROPY + ", not " + node.op->id);
+      if (!is_loss && node.op->fused_grad)  // its gradient takes that of the loss to be 1
+        throw Error(Exit::environment, std::string(node.op->id) + " makes the loss of the last block, nothing else can use it");
+      found_loss = found_loss || is_loss;
       Gradient gradient(state, node);
       node.op->grad(gradient);
       if (is_loss) block.skip[n] = 1;
     }
     for (Id o : node.out) state.pending[o] = 0;
   }
+  if (last && !found_loss) throw Error(Exit::environment, std::string("the model's last op must be ") + ENG_OP_CROSS_ENTROPY);
   for (Id i : block.inputs) block.d_inputs.push_back(first ? 0 : state.of[i]);
   for (Id p : block.params) block.d_params.push_back(state.of[p]);
   for (Id o : block.outputs) {

@@ -13,6 +13,7 @@ namespace eng {
 struct BlockEmitter::Storage {
   std::vector<Id> memory_of;      // value -> the input whose memory it takes, 0: its own
   std::vector<int64_t> gradient;  // value -> parameter (position in the block) whose gradient it holds, or -1
+  std::vector<size_t> apart;      // parameters whose gradient other values need, too: added to the buffer at the end
 };
 
 namespace {
@@ -34,6 +35,26 @@ std::vector<size_t> last_reads(const Template& t) {
   return last;
 }
 
+// How often training reads each value; what leaves the block is read once more per leave.
+std::vector<size_t> count_reads(const Template& t) {
+  std::vector<size_t> reads(t.graph.size() + 1, 0);
+  for (size_t n = 0; n < t.graph.nodes.size(); ++n)
+    if (n >= t.forward || !t.skip[n])
+      for (Id i : t.graph.nodes[n].in) ++reads[i];
+  for (const auto* list : {&t.outputs, &t.train_outputs, &t.d_inputs, &t.d_params})
+    for (Id i : *list) ++reads[i];
+  return reads;
+}
+
+// Seeds of one shape may be one memory: the next block may give the same gradient to several inputs. Whoever
+// overwrites one at node n must come after the last read of the others.
+bool spares_seeds(const Template& t, Id root, size_t n, const std::vector<size_t>& last) {
+  if (t.graph.value(root).kind != SymbolKind::seed) return true;
+  for (Id seed : t.seeds)
+    if (seed && seed != root && last[seed] >= n && same(t.graph.value(seed).desc, t.graph.value(root).desc)) return false;
+  return true;
+}
+
 bool overwritable(SymbolKind kind) { return kind == SymbolKind::temp || kind == SymbolKind::seed; }
 
 }  // namespace
@@ -51,20 +72,28 @@ BlockEmitter::BlockEmitter(const Model& model, Emitter& emitter) : model_(model)
         if (pair.out >= node.out.size() || pair.in >= node.in.size() || !node.in[pair.in] || used[pair.in]) continue;
         Id from = node.in[pair.in], to = node.out[pair.out];
         if (s.memory_of[to]) continue;
-        bool dead = overwritable(t.graph.value(from).kind) && last[from] == n &&
+        Id root = from;
+        while (s.memory_of[root]) root = s.memory_of[root];
+        bool dead = overwritable(t.graph.value(from).kind) && last[from] == n && spares_seeds(t, root, n, last) &&
                     std::count(node.in.begin(), node.in.end(), from) == 1 &&
                     bytes(t.graph.value(from).desc) == bytes(t.graph.value(to).desc);
         if (pair.must && !dead) throw Error(Exit::bug, fmt::format("{} must write in place of a value that is still needed", node.op->id));
         if (dead) s.memory_of[to] = from, used[pair.in] = 1;
       }
     }
-    // A parameter's gradient and every partial sum it was accumulated from live in the gradient buffer.
+    // A parameter's gradient and every partial sum it was accumulated from live in the gradient buffer, provided
+    // that the backward makes them for that alone: the buffer may hold another block's contribution already.
+    std::vector<size_t> reads = count_reads(t);
+    std::vector<char> backward(t.graph.size() + 1, 0);
+    for (size_t n = t.forward; n < t.graph.nodes.size(); ++n)
+      for (Id o : t.graph.nodes[n].out) backward[o] = 1;
     for (size_t k = 0; k < t.d_params.size(); ++k) {
       Id v = t.d_params[k];
       if (!v) continue;
-      if (t.graph.value(v).kind != SymbolKind::temp || s.gradient[v] >= 0)
-        throw Error(Exit::environment, fmt::format("parameter {} of template {} shares its gradient with another value", k, tmpl));
-      for (; v && s.gradient[v] < 0; v = s.memory_of[v]) s.gradient[v] = static_cast<int64_t>(k);
+      bool alone = true;
+      for (Id at = v; at; at = s.memory_of[at]) alone = alone && backward[at] && reads[at] == 1;
+      if (!alone) s.apart.push_back(k);
+      for (Id at = v; at && alone; at = s.memory_of[at]) s.gradient[at] = static_cast<int64_t>(k);
     }
     storage_[tmpl] = std::make_shared<const Storage>(std::move(s));
   }
@@ -93,10 +122,11 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, bool training, Env& e
   const Block& block = model_.blocks[b];
   const Template& t = model_.templates.at(block.tmpl);
   const Storage& storage = *storage_.at(block.tmpl);
+  std::map<int64_t, View> later;  // position -> the gradient to which this block's contribution is added when complete
   for (size_t n = from; n < to; ++n) {
     if (training && n < t.forward && t.skip[n]) continue;
     const Node& node = t.graph.nodes[n];
-    std::vector<View> in, out, extra_from, extra_to;
+    std::vector<View> in, out;
     for (Id i : node.in) in.push_back(i ? env[i] : View{});
     for (uint32_t k = 0; k < node.out.size(); ++k) {
       Id o = node.out[k];
@@ -119,7 +149,7 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, bool training, Env& e
             env[o] = target;
           } else {
             env[o] = emitter_.transient("contribution", Line::activations, desc);
-            extra_from.push_back(env[o]), extra_to.push_back(target);
+            later[position] = target;
           }
         }
       } else if (storage.memory_of[o]) {
@@ -130,7 +160,12 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, bool training, Env& e
       out.push_back(env[o]);
     }
     emitter_.action(*node.op, in, out, node.attrs);
-    for (size_t k = 0; k < extra_to.size(); ++k) emitter_.action(op(ENG_OP_ADD), {extra_to[k], extra_from[k]}, {extra_to[k]});
+    for (Id o : node.out) {
+      auto it = later.find(storage.gradient[o]);
+      if (it == later.end() || t.d_params[static_cast<size_t>(it->first)] != o) continue;
+      View target = reshape(it->second, t.graph.value(o).desc);
+      emitter_.action(op(ENG_OP_ADD), {target, env[o]}, {target});
+    }
   }
 }
 
@@ -177,6 +212,14 @@ View BlockEmitter::train(const MicroBatch& batch) const {
     }
     run(b, t.forward, t.graph.nodes.size(), true, env, batch, contributed);
     if (b == last) loss = env[t.train_outputs[0]];
+    for (size_t k : storage_.at(model_.blocks[b].tmpl)->apart) {
+      uint32_t p = model_.blocks[b].params[k];
+      const View& from = env[t.d_params[k]];
+      View target = reshape(batch.gradient(p), from.desc);
+      if (!contributed[p]) emitter_.zero(target);
+      contributed[p] = 1;
+      emitter_.action(op(ENG_OP_ADD), {target, from}, {target});
+    }
     // Parameters that nothing used have a zero gradient.
     for (size_t k = 0; k < t.params.size(); ++k) {
       uint32_t p = model_.blocks[b].params[k];

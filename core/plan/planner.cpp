@@ -80,9 +80,9 @@ class Planner {
       weight_.push_back(emit_.persistent("weight " + unit.name, Line::weights, flat(weight, unit.count), true));
       // Equal homes are one memory: the weight is its own master.
       master_.push_back(master == weight ? weight_.back() : emit_.persistent("master " + unit.name, Line::weights, flat(master, unit.count), true));
-      if (r_.optimizer) grad_.push_back(emit_.persistent("gradient " + unit.name, Line::gradients, flat(grad, unit.count), false));
+      if (r_.train) grad_.push_back(emit_.persistent("gradient " + unit.name, Line::gradients, flat(grad, unit.count), false));
     }
-    if (r_.optimizer) make_optimizer_state();
+    if (r_.train && r_.optimizer) make_optimizer_state();
     for (uint32_t p = 0; p < model_.params.size(); ++p) weights_.push_back(param_view(weight_, p));
     for (const auto& [tmpl, t] : model_.templates) {
       auto& list = constants_[tmpl];
@@ -98,10 +98,12 @@ class Planner {
     plan_.inputs = emit_.persistent("inputs", Line::step, make_desc(ENG_F32, {8}), true);
     plan_.counters = emit_.persistent("counters", Line::step, make_desc(ENG_I64, {ENG_C_COUNT}), true);
     plan_.scalars = emit_.persistent("scalars", Line::step, make_desc(ENG_F32, {ENG_S_COUNT}), true);
-    plan_.losses = emit_.persistent("losses", Line::step, make_desc(ENG_F32, {a}), true);
+    // The loss is f32, or f64 where the compute is f64 (gradient checks).
+    const Template& head = model_.templates.at(model_.blocks.back().tmpl);
+    plan_.losses = emit_.persistent("losses", Line::step, make_desc(head.graph.value(head.outputs[0]).desc.dtype, {a}), true);
     for (uint32_t p = 0; p < model_.params.size(); ++p) {
       plan_.tensors.push_back({model_.params[p].name, "parameter", param_view(master_, p)});
-      if (r_.optimizer) plan_.tensors.push_back({model_.params[p].name, "gradient", param_view(grad_, p)});
+      if (r_.train) plan_.tensors.push_back({model_.params[p].name, "gradient", param_view(grad_, p)});
       for (size_t s = 0; s < states_.size(); ++s) plan_.tensors.push_back({model_.params[p].name, states_[s].name, param_view(state_[s], p)});
     }
   }
@@ -201,7 +203,7 @@ class Planner {
   }
 
   void emit_train() {
-    if (!r_.optimizer) return;
+    if (!r_.train) return;
     emit_.begin_program("train");
     emit_.begin_segment("first", 1);
     emit_.label("begin");
@@ -211,8 +213,10 @@ class Planner {
       emit_.begin_segment("rest", r_.accumulate - 1);
       micro_batch(false);
     }
-    emit_.begin_segment("update", 1);
-    emit_update();
+    if (r_.optimizer) {
+      emit_.begin_segment("update", 1);
+      emit_update();
+    }
     for (const Segment& s : plan_.programs.back().segments)
       for (const Action& a : s.actions) plan_.flops_per_step += plan_.calls[a.call].flops * s.repeat;
   }

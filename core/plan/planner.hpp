@@ -34,7 +34,7 @@ Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, co
 struct PlanRequest {
   const Model& model;
   const Precision& precision;
-  const Optimizer* optimizer = nullptr;  // null: no update segment
+  const Optimizer* optimizer = nullptr;  // null: no update segment, gradients stay for whoever reads them
   std::string device = "cpu";
   // Scratch bound of a call on that device; throws Error if no kernel serves it.
   std::function<uint64_t(const Call&)> workspace;
@@ -42,7 +42,8 @@ struct PlanRequest {
   int64_t steps = 1;
   int64_t seed = 1;
   double grad_clip = 0;
-  bool evaluate = true;
+  bool train = true;     // emit program "train", and hold gradients
+  bool evaluate = true;  // emit program "eval"
 };
 
 // Units, homes, emission, waits, layout, verification.

@@ -106,7 +106,8 @@ void trace_template(Model& model, const Instance& plugin, const Block& block, co
   std::string where = fmt::format("model {}, block {}", model.plugin, block.name);
   tracing.check(where);
   sink.check(status, Exit::usage, where);
-  if (n_out < 1 || n_out > 8) throw Error(Exit::environment, where + ": trace gave no output");
+  if (n_out < 1) throw Error(Exit::environment, where + ": trace gave no output");
+  if (n_out > 8) throw Error(Exit::environment, fmt::format("{}: trace gave {} outputs, more than 8", where, n_out));
   for (uint32_t k = 0; k < n_out; ++k) {
     tracing.shape(out[k]);
     t.outputs.push_back(out[k]);
@@ -165,15 +166,20 @@ Model trace_model(const std::string& name, const eng_model& table, const Section
     auto found = model.templates.find(block.tmpl);
     if (found == model.templates.end()) {
       trace_template(model, plugin, block, inputs, dtype);
-      derive_backward(model.templates[block.tmpl], first, last);
+      try {
+        derive_backward(model.templates[block.tmpl], first, last);
+      } catch (const Error& e) {
+        throw Error(e.exit(), fmt::format("model {}, block {}: {}", name, block.name, e.what()), e.help());
+      }
     } else {
       const Template& t = found->second;
       bool agrees = !first && !last && t.inputs.size() == inputs.size() && t.params.size() == block.params.size();
       for (size_t i = 0; agrees && i < inputs.size(); ++i) agrees = same(t.graph.value(t.inputs[i]).desc, inputs[i]);
       for (size_t i = 0; agrees && i < block.params.size(); ++i) {
-        eng_desc desc = t.graph.value(t.params[i]).desc;
-        desc.dtype = ENG_F32;
-        agrees = same(desc, model.params[block.params[i]].desc);
+        const Parameter& parameter = model.params[block.params[i]];
+        eng_desc desc = parameter.desc;
+        if (!(parameter.flags & ENG_PARAM_FP32)) desc.dtype = dtype;
+        agrees = same(desc, t.graph.value(t.params[i]).desc);
       }
       if (!agrees) throw Error(Exit::environment, fmt::format("model {}: block {} says template {}, but its shapes differ from the block traced for it", name, block.name, block.tmpl));
     }

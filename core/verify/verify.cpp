@@ -26,6 +26,23 @@ class Walk {
  public:
   Walk(const Plan& plan, size_t limit) : plan_(plan), limit_(limit) {}
 
+  // What a buffer keeps between programs is no other buffer's, whether this program reads it again or not.
+  void homes() {
+    std::vector<RangeMap<Id>> memory;
+    for (const Arena& arena : plan_.arenas) memory.emplace_back(arena.total());
+    for (bool persistent : {true, false})
+      for (Id id = 1; id <= plan_.buffers.size(); ++id) {
+        const Buffer& b = plan_.buffer(id);
+        if (b.persistent != persistent) continue;
+        Id other = 0;
+        memory[b.arena].visit(b.offset, b.offset + b.bytes, [&](Id& owner) {
+          if (owner) other = owner;
+          if (persistent) owner = id;
+        });
+        if (other && found.size() < limit_) found.push_back(fmt::format("{} lies on {}, which keeps its bytes between programs", b.name, plan_.buffer(other).name));
+      }
+  }
+
   void program(const Program& program) {
     std::vector<RangeMap<Cell>> memory;
     for (const Arena& arena : plan_.arenas) memory.emplace_back(arena.total());
@@ -89,13 +106,15 @@ class Walk {
     uint64_t size = bytes(v.desc), from = b.offset + v.offset;
     if (v.offset + size > b.bytes) complain(p, s, a, fmt::format("{} reaches outside its buffer", b.name));
     if (from + size > plan_.arenas[b.arena].total()) complain(p, s, a, fmt::format("{} lies outside its arena", b.name));
-    bool undefined = false, race = false;
+    bool undefined = false, race = false, clash = false;
     memory[b.arena].visit(from, from + size, [&](Cell& c) {
       if (!write && c.owner != v.buffer) undefined = true;
       if (c.writer != a && !before(c.writer, a)) race = true;
       if (write)
         for (uint32_t r : c.readers)
           if (r != a && !before(r, a)) race = true;
+      // Only an op that works in place may write what it reads, and that is one buffer.
+      if (write && c.owner != v.buffer && (c.writer == a || c.readers[static_cast<size_t>(s.actions[a].queue)] == a)) clash = true;
       if (write) {
         c.owner = v.buffer;
         c.writer = a;
@@ -105,6 +124,7 @@ class Walk {
       }
     });
     if (undefined) complain(p, s, a, fmt::format("reads {} where it is not written, or where another buffer has taken its bytes", b.name));
+    if (clash) complain(p, s, a, fmt::format("{} takes bytes of another buffer that the same action uses", b.name));
     if (race) complain(p, s, a, fmt::format("{} of {} is not ordered against another queue", write ? "the write" : "the read", b.name));
   }
 
@@ -119,6 +139,7 @@ class Walk {
 
 std::vector<std::string> problems(const Plan& plan, size_t limit) {
   Walk walk(plan, limit);
+  walk.homes();
   for (const Program& program : plan.programs) walk.program(program);
   return walk.found;
 }

@@ -10,7 +10,8 @@
 namespace eng {
 
 // Every problem found: a wait that points forward, a read of bytes that are unwritten or another buffer's,
-// two conflicting accesses that nothing orders, a view outside its buffer or arena. At most `limit`.
+// two conflicting accesses that nothing orders, an action whose outputs or scratch lie on its other buffers, a
+// buffer that lies on a persistent one, a view outside its buffer or arena. At most `limit`.
 std::vector<std::string> problems(const Plan& plan, size_t limit = 20);
 
 // Throws Error(Exit::bug) listing the problems.

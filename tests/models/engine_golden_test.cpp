@@ -14,7 +14,7 @@ using models::Golden;
 
 namespace {
 
-const std::vector<std::string> devices = {"reference"};
+const std::vector<std::string> devices = {"cpu", "reference"};
 constexpr double limit = 1e-4;  // max|a-b| / max|b| per tensor
 
 eng::Registry& registry() {

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans a sketch in f64, runs it on the reference device, and differentiates it by differences.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+
+#include "../plan/sketch.hpp"
+#include "core/execute/executor.hpp"
+
+namespace sketch {
+
+using Values = std::map<std::string, std::vector<double>>;  // by parameter
+
+class Checked {
+ public:
+  static constexpr double loss_weight = 0.125;  // exact in f32
+
+  Checked(const Sketch& sketch, int64_t b, int64_t t, int64_t vocabulary, uint32_t accumulate = 1,
+          const std::function<void(eng::Model&)>& plant = {})
+      : kernels_(registry(), "reference", section("device")),
+        device_(registry(), "reference", section("device")),
+        model_(sketch.model(b, t, ENG_F64)),
+        precision_(OneDtype{ENG_F64}.policy()) {
+    if (plant) plant(model_);
+    eng::PlanRequest request{model_, precision_, nullptr, "reference", {}};
+    request.workspace = [this](const eng::Call& call) { return kernels_.workspace(call); };
+    request.accumulate = accumulate;
+    plan_ = eng::make_plan(request);
+    executor_ = std::make_unique<eng::Executor>(plan_, device_, kernels_);
+    std::mt19937 random(7);
+    std::uniform_real_distribution<double> uniform(-0.7, 0.7);
+    for (const eng::Tensor& tensor : plan_.tensors) {
+      if (tensor.role != "parameter") continue;
+      auto& values = parameters_[tensor.name];
+      values.resize(static_cast<size_t>(eng::count(tensor.view.desc)));
+      for (double& v : values) v = uniform(random);
+      executor_->upload(tensor.view, values.data());
+    }
+    tokens_.resize(static_cast<size_t>(accumulate * b * t)), labels_.resize(tokens_.size());
+    for (int32_t& x : tokens_) x = static_cast<int32_t>(random() % static_cast<uint32_t>(vocabulary));
+    for (int32_t& x : labels_) x = static_cast<int32_t>(random() % static_cast<uint32_t>(vocabulary));
+    labels_[labels_.size() / 2] = -100;
+    upload_batch();
+  }
+
+  // The gradients of the train program; its losses, summed, go to `loss`.
+  Values gradients(double* loss = nullptr) {
+    const float inputs[8] = {static_cast<float>(loss_weight)};
+    executor_->upload(plan_.inputs, inputs);
+    const int64_t counters[ENG_C_COUNT] = {};
+    executor_->upload(plan_.counters, counters);
+    executor_->run("train");
+    if (loss) *loss = sum_of_losses();
+    Values out;
+    for (const eng::Tensor& tensor : plan_.tensors) {
+      if (tensor.role != "gradient") continue;
+      auto& values = out[tensor.name];
+      values.resize(static_cast<size_t>(eng::count(tensor.view.desc)));
+      executor_->download(values.data(), tensor.view);
+    }
+    return out;
+  }
+
+  // The loss of the eval program over all micro-batches.
+  double loss() {
+    const int64_t counters[ENG_C_COUNT] = {};
+    executor_->upload(plan_.counters, counters);
+    for (uint32_t k = 0; k < plan_.accumulate; ++k) executor_->run("eval");
+    return sum_of_losses();
+  }
+
+  // Central differences of `loss`, times the weight that the train program puts on it.
+  Values differences() {
+    constexpr double h = 5e-4;
+    Values out;
+    for (const eng::Tensor& tensor : plan_.tensors) {
+      if (tensor.role != "parameter") continue;
+      std::vector<double>& values = parameters_[tensor.name];
+      auto at = [&](size_t e, double value) {
+        executor_->upload(tensor.view, e * sizeof(double), &value, sizeof(double));
+        return loss();
+      };
+      for (size_t e = 0; e < values.size(); ++e) {
+        // Two step sizes, extrapolated: the error is of fourth order.
+        const double x = values[e];
+        const double near = (at(e, x + h) - at(e, x - h)) / (2 * h);
+        const double far = (at(e, x + 2 * h) - at(e, x - 2 * h)) / (4 * h);
+        out[tensor.name].push_back(loss_weight * (4 * near - far) / 3);
+        executor_->upload(tensor.view, e * sizeof(double), &x, sizeof(double));
+      }
+    }
+    return out;
+  }
+
+  std::vector<int32_t>& tokens() { return tokens_; }
+  std::vector<int32_t>& labels() { return labels_; }
+  void upload_batch() {
+    executor_->upload(plan_.tokens, tokens_.data());
+    executor_->upload(plan_.labels_in, labels_.data());
+  }
+  const eng::Plan& plan() const { return plan_; }
+  const eng::Model& model() const { return model_; }
+
+ private:
+  double sum_of_losses() {
+    std::vector<double> losses(plan_.accumulate);
+    executor_->download(losses.data(), plan_.losses);
+    double sum = 0;
+    for (double x : losses) sum += x;
+    return sum;
+  }
+
+  eng::Kernels kernels_;
+  eng::Device device_;
+  eng::Model model_;
+  eng::Precision precision_;
+  eng::Plan plan_;
+  std::unique_ptr<eng::Executor> executor_;
+  Values parameters_;
+  std::vector<int32_t> tokens_, labels_;
+};
+
+// The largest of max|a-b| / max|b| over all tensors; `worst` names it. Where b is all zero a must be, too.
+inline double distance(const Values& a, const Values& b, std::string* worst = nullptr) {
+  double most = a.size() == b.size() ? 0.0 : INFINITY;
+  for (const auto& [name, theirs] : b) {
+    const auto found = a.find(name);
+    double difference = found == a.end() || found->second.size() != theirs.size() ? INFINITY : 0.0, size = 0.0;
+    for (size_t e = 0; e < theirs.size() && difference < INFINITY; ++e) {
+      const double d = std::abs(found->second[e] - theirs[e]);
+      difference = d <= difference ? difference : d;  // a NaN stays
+      size = std::max(size, std::abs(theirs[e]));
+      if (std::isnan(d)) difference = INFINITY;
+    }
+    const double relative = size > 0 ? difference / size : difference;
+    if (relative > most) {
+      most = relative;
+      if (worst) *worst = name;
+    }
+  }
+  return most;
+}
+
+}  // namespace sketch
