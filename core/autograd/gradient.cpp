@@ -36,6 +36,10 @@ std::vector<Id> Gradient::emit(const char* name, std::vector<Id> in, Attrs attrs
   return out;
 }
 
+namespace {
+void shrink_saved(Template& block);
+}
+
 void derive_backward(Template& block, bool first, bool last) {
   Graph& graph = block.graph;
   Gradient::State state{block, 0, {}, {}, {}, {}};
@@ -78,6 +82,43 @@ void derive_backward(Template& block, bool first, bool last) {
     auto it = state.replaced.find(o);
     block.train_outputs.push_back(it == state.replaced.end() ? o : it->second);
   }
+  shrink_saved(block);
 }
 
+namespace {
+
+// Replaces what the backward reads of cheap ops by running them again just before the first reader.
+void shrink_saved(Template& block) {
+  Graph& graph = block.graph;
+  auto kept = [&](Id id) {  // read by the backward, or there anyway
+    SymbolKind kind = graph.value(id).kind;
+    if (kind == SymbolKind::param || kind == SymbolKind::constant || kind == SymbolKind::batch) return true;
+    for (size_t n = block.forward; n < graph.nodes.size(); ++n)
+      if (std::count(graph.nodes[n].in.begin(), graph.nodes[n].in.end(), id)) return true;
+    return false;
+  };
+  for (size_t f = 0; f < block.forward; ++f) {
+    const Node node = graph.nodes[f];
+    if (block.skip[f] || !node.op->rebuild) continue;
+    std::vector<Id> from = node.op->rebuild(node);
+    if (!std::all_of(from.begin(), from.end(), [&](Id i) { return kept(i); })) continue;
+    std::vector<Id> again;
+    for (size_t n = block.forward; n < graph.nodes.size(); ++n)
+      for (size_t k = 0; k < graph.nodes[n].in.size(); ++k) {
+        auto at = std::find(node.out.begin(), node.out.end(), graph.nodes[n].in[k]);
+        // What the rebuilding itself needs stays as it is, and so do small statistics.
+        if (at == node.out.end() || std::count(from.begin(), from.end(), *at) || at != node.out.begin()) continue;
+        if (again.empty()) {
+          again = graph.emit(*node.op, from, node.attrs);
+          Node moved = graph.nodes.back();
+          graph.nodes.pop_back();
+          graph.nodes.insert(graph.nodes.begin() + static_cast<std::ptrdiff_t>(n), moved);
+          ++n;
+        }
+        graph.nodes[n].in[k] = again[0];
+      }
+  }
+}
+
+}  // namespace
 }  // namespace eng

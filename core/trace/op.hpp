@@ -26,6 +26,7 @@ struct Attrs {
 };
 
 class Gradient;
+struct Node;
 
 // An output that takes the memory of an input. `must`: always when the input is present (accumulators,
 // updates); else only if nobody reads the input afterwards.
@@ -45,6 +46,9 @@ struct Op {
   void (*grad)(Gradient&) = nullptr;
   // The gradient op computes the forward outputs too, so training skips the forward node.
   bool fused_grad = false;
+  // Cheap ops: the inputs from which the same op, run again in the backward, gives its outputs bit for bit. Such
+  // outputs are not kept where those inputs are kept anyway.
+  std::vector<uint32_t> (*rebuild)(const Node& node) = nullptr;
 };
 
 // The standard vocabulary (engine/ops.h), or nullptr.

@@ -76,6 +76,11 @@ void rms_norm_grad_rule(Gradient& g) {
   if (g.wants(1)) g.give(1, d[1]);
 }
 
+std::vector<uint32_t> rms_norm_rebuild(const Node& node) {
+  bool residual = node.in.size() > 2 && node.in[2];
+  return {residual ? node.out[2] : node.in[0], node.in[1]};
+}
+
 std::string rope(Shapes in, const Attrs& attrs, Out& out) {
   int64_t heads = attrs.i("heads");
   if (in[0].ndim != 3 || heads < 1 || last(in[0]) % heads) return "x must be (B, T, heads*D)";
@@ -125,6 +130,8 @@ void gated_grad_rule(Gradient& g) {
   if (g.wants(0)) g.give(0, d[0]);
   if (g.wants(1)) g.give(1, d[1]);
 }
+
+std::vector<uint32_t> gated_rebuild(const Node& node) { return node.in; }
 
 std::string add(Shapes in, const Attrs&, Out& out) {
   if (!same(in[0], in[1])) return "both inputs must have one shape";
@@ -214,10 +221,10 @@ std::span<const Op> layer_ops() {
   static const Op ops[] = {
       {ENG_OP_LINEAR, 2, 3, linear, linear_flops, {}, linear_grad},
       {ENG_OP_EMBEDDING, 2, 2, embedding, nullptr, {}, embedding_grad_rule},
-      {ENG_OP_RMS_NORM, 2, 3, rms_norm, nullptr, {{2, 2, false}, {2, 0, false}}, rms_norm_grad_rule},
+      {ENG_OP_RMS_NORM, 2, 3, rms_norm, nullptr, {{2, 2, false}, {2, 0, false}}, rms_norm_grad_rule, false, rms_norm_rebuild},
       {ENG_OP_ROPE, 2, 2, rope, nullptr, {{0, 0, false}}, rope_grad},
       {ENG_OP_ATTENTION, 3, 3, attention, attention_flops, {}, attention_grad_rule},
-      {ENG_OP_GATED, 2, 2, gated, nullptr, {}, gated_grad_rule},
+      {ENG_OP_GATED, 2, 2, gated, nullptr, {}, gated_grad_rule, false, gated_rebuild},
       {ENG_OP_ADD, 2, 2, add, nullptr, {{0, 0, false}, {0, 1, false}}, add_grad},
       {ENG_OP_CROSS_ENTROPY, 3, 3, cross_entropy, cross_entropy_flops, {}, cross_entropy_grad_rule, true},
   };

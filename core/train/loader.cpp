@@ -14,9 +14,9 @@ Data::Data(Registry& registry, const Config& config, int64_t vocabulary) {
                            config.section("train").integer("sequence_length"), vocabulary, base.c_str()};
   Options options(section);
   Sink sink;
-  sink.check(table_.create(options.get(), &request, &self_, sink.get()), Exit::data, "[data] " + name_);
+  sink.check(table_.create(options.get(), &request, &self_, sink.get()), Exit::data, "data plugin " + name_);
   info_.struct_size = sizeof(info_);
-  sink.check(table_.describe(self_, &info_, sink.get()), Exit::data, "[data] " + name_);
+  sink.check(table_.describe(self_, &info_, sink.get()), Exit::data, "data plugin " + name_);
 }
 
 Data::~Data() {
@@ -26,7 +26,7 @@ Data::~Data() {
 void Data::read(int32_t split, uint64_t position, int32_t* tokens, int32_t* labels) const {
   Sink sink;
   eng_status status = table_.read(self_, split, position, tokens, labels, sink.get());
-  if (status != ENG_OK) sink.check(status, Exit::data, "[data] " + name_ + ", sample " + std::to_string(position));
+  if (status != ENG_OK) sink.check(status, Exit::data, "data plugin " + name_ + ", sample " + std::to_string(position));
 }
 
 void fill(const Data& data, int32_t split, uint64_t position, int64_t rows, int64_t length, Batch& batch) {

@@ -34,7 +34,9 @@ std::string host() {
 // Nothing in it but what a start that died at once may leave.
 bool is_blank(const fs::path& directory) {
   for (const auto& entry : fs::directory_iterator(directory)) {
-    if (entry.path().filename() != kLock) return false;
+    const std::string name = entry.path().filename();
+    const bool empty_folder = (name == "checkpoints" || name == "logs") && entry.is_directory() && fs::is_empty(entry.path());
+    if (name != kLock && name != std::string(kState) + ".tmp" && !empty_folder) return false;
   }
   return true;
 }

@@ -9,7 +9,10 @@
 namespace eng {
 namespace {
 
-constexpr int kHandled[4] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
+constexpr int kHandled[Signals::count] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGPIPE, SIGXFSZ};
+
+// A closed terminal or pipe is no reason to stop; a file over its limit is an error of the write, told like a full disk.
+bool ignored(int signal) { return signal == SIGHUP || signal == SIGPIPE || signal == SIGXFSZ; }
 
 std::atomic<int> g_first{0};
 std::atomic<int> g_urgent{0};  // SIGINT and SIGTERM seen
@@ -28,9 +31,9 @@ extern "C" void on_signal(int signal) {
 Signals::Signals() {
   g_first = 0;
   g_urgent = 0;
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < count; ++i) {
     struct sigaction action {};
-    action.sa_handler = kHandled[i] == SIGHUP ? SIG_IGN : on_signal;
+    action.sa_handler = ignored(kHandled[i]) ? SIG_IGN : on_signal;
     action.sa_flags = SA_RESTART;  // the flag is polled; no read or write need fail for it
     sigemptyset(&action.sa_mask);
     sigaction(kHandled[i], &action, &before_[i]);
@@ -38,7 +41,7 @@ Signals::Signals() {
 }
 
 Signals::~Signals() {
-  for (int i = 0; i < 4; ++i) sigaction(kHandled[i], &before_[i], nullptr);
+  for (int i = 0; i < count; ++i) sigaction(kHandled[i], &before_[i], nullptr);
 }
 
 int Signals::pending() {

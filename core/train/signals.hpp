@@ -9,8 +9,8 @@
 namespace eng {
 
 // While one of these lives: SIGINT, SIGTERM or SIGUSR1 sets the flag that pending() reads; a second SIGINT or
-// SIGTERM (of either kind) ends the process with 130 or 143 and saves nothing; SIGHUP is ignored. The destructor
-// puts back what was there. At most one at a time.
+// SIGTERM (of either kind) ends the process with 130 or 143 and saves nothing; SIGHUP, SIGPIPE and SIGXFSZ are
+// ignored. The destructor puts back what was there. At most one at a time.
 class Signals {
  public:
   Signals();
@@ -21,8 +21,10 @@ class Signals {
   static int pending();
   static std::string name(int signal);
 
+  static constexpr int count = 6;  // of the signals it takes
+
  private:
-  struct sigaction before_[4] = {};
+  struct sigaction before_[count] = {};
 };
 
 }  // namespace eng

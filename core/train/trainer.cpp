@@ -238,7 +238,6 @@ Metrics Trainer::measure(const Result& result, double seconds) const {
 Exit Trainer::train(RunDir& run, Progress& progress, const Options& options) {
   const Section &train = config_.section("train"), &checkpoint = config_.section("checkpoint");
   int64_t eval_every = train.integer("eval_every"), eval_batches = train.integer("eval_batches"), save_every = checkpoint.integer("every");
-  int64_t log_every = config_.section("log").integer("every");
   MetricsFile metrics(run.metrics(), step_);
   Loader loader(data_, accumulate_ * batch_, length_, static_cast<uint64_t>(step_ * accumulate_ * batch_));
   auto started = Clock::now();
@@ -258,7 +257,7 @@ Exit Trainer::train(RunDir& run, Progress& progress, const Options& options) {
           evaluation = evaluate(eval_batches);
           m.eval_loss = evaluation.loss;
         }
-        if (log_every > 0 && (step_ % log_every == 0 || step_ == 1 || step_ == steps_ || evaluate_now)) metrics.append(m);
+        metrics.append(m);
         double left = since(started) / static_cast<double>(step_ - first) * static_cast<double>(steps_ - step_);
         progress.step({step_, steps_, m.loss, m.lr, m.grad_norm, m.tokens_per_second, m.mfu, std::max(m.device_peak_bytes, m.host_peak_bytes),
                        m.wait_seconds.data / m.step_seconds, left});
@@ -274,7 +273,11 @@ Exit Trainer::train(RunDir& run, Progress& progress, const Options& options) {
       }
     }
   } catch (const Error& e) {
-    save_state(run, "failed", e.exit());
+    try {
+      save_state(run, "failed", e.exit());
+    } catch (const Error&) {
+      // The disk that failed the step fails this too; the first error is the one to tell.
+    }
     throw;
   }
   save_state(run, stopped ? "stopped" : "done", stopped ? Exit::stopped : Exit::done);

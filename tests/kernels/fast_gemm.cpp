@@ -36,14 +36,14 @@ std::vector<std::string> sets() {
 struct Shape {
   int64_t m, n, k;
 };
-const std::vector<Shape> shapes = {{1, 1, 1},    {1, 17, 3},     {5, 1, 9},      {7, 13, 11},     {16, 64, 32},
-                                   {33, 65, 31}, {100, 48, 300}, {129, 200, 77}, {257, 130, 513}, {6, 900, 40}};
+const std::vector<Shape> shapes = {{1, 1, 1},      {5, 1, 9},      {7, 13, 11},     {33, 65, 31},
+                                   {100, 48, 300}, {129, 200, 77}, {257, 130, 513}, {6, 900, 40}};
 
 }  // namespace
 
 TEST_CASE("every product agrees with plain loops", "[cpu]") {
   for (const auto& isa : sets())
-    for (const uint32_t threads : {1U, 2U, 5U}) {
+    for (const uint32_t threads : {1U, 5U}) {
       const Device device(threads, isa);
       for (const auto& s : shapes)
         for (int form = 0; form < 8; ++form) {
@@ -62,6 +62,47 @@ TEST_CASE("every product agrees with plain loops", "[cpu]") {
           REQUIRE(c.same_bits(first));
         }
     }
+}
+
+TEST_CASE("sums longer than one piece", "[cpu]") {
+  const int64_t m = 9, n = 20, k = 8192 + 3000;
+  const Tensor x = random_tensor({m, k}, 1), w = random_tensor({n, k}, 2), bias = random_tensor({n}, 3, 100.0f),
+               y({m, n});
+  const Tensor xt = random_tensor({k, m}, 1), c = random_tensor({m, n}, 4, 100.0f), wt = random_tensor({k, n}, 2);
+  for (const auto& isa : sets())
+    for (const uint32_t threads : {1U, 3U}) {
+      const Device device(threads, isa);
+      Run linear(device, threads, ENG_OP_LINEAR, {x, w, bias}, {y});
+      linear.launch();
+      CHECK(error_of(y, product(x, w, m, n, k, false, true, &bias, nullptr)) < 1e-5);
+      const Tensor sum = c.clone();
+      Run weight(device, threads, ENG_OP_MATMUL, {xt, wt, sum}, {sum}, {{"ta", 1, 0}, {"tb", 0, 0}});
+      weight.launch();
+      CHECK(error_of(sum, product(xt, wt, m, n, k, true, false, nullptr, &c)) < 1e-5);
+      CHECK((linear.guards_intact() && weight.guards_intact()));
+    }
+}
+
+// The bound holds whatever oneDNN chooses: behind the workspace nothing is touched.
+TEST_CASE("scratch stays within its bound for any number of threads", "[cpu][.slow]") {
+  const Shape large[] = {{2048, 512, 512},  {1376, 512, 2048}, {32000, 64, 512},
+                         {256, 1000, 1000}, {64, 32000, 64},   {1000, 16, 9000}};
+  for (uint32_t threads = 1; threads <= 8; ++threads) {
+    const Device device(threads);
+    for (const auto& s : large)
+      for (int form = 0; form < 4; ++form) {
+        const bool ta = form & 1, tb = form & 2;
+        const Tensor a = ta ? random_tensor({s.k, s.m}, 1) : random_tensor({s.m, s.k}, 1);
+        const Tensor b = tb ? random_tensor({s.n, s.k}, 2) : random_tensor({s.k, s.n}, 2), c({s.m, s.n});
+        Run run(device, threads, ENG_OP_MATMUL, {a, b, Tensor()}, {c}, {{"ta", ta, 0}, {"tb", tb, 0}});
+        INFO("threads " << threads << " m " << s.m << " n " << s.n << " k " << s.k << " form " << form);
+        run.launch();
+        const Tensor first = c.clone();
+        run.launch();
+        REQUIRE(c.same_bits(first));
+        REQUIRE(run.guards_intact());
+      }
+  }
 }
 
 TEST_CASE("a product in place of its accumulator", "[cpu]") {

@@ -5,8 +5,10 @@
 
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "core/base/error.hpp"
+#include "core/checkpoint/file.hpp"
 #include "core/checkpoint/list.hpp"
 #include "core/train/signals.hpp"
 #include "core/train/trainer.hpp"
@@ -42,13 +44,27 @@ double parse_duration(const std::string& text) {
   return total;
 }
 
-RunDir open_run(const RunFlags& flags, const Config& config, bool target_is_run) {
-  if (target_is_run) {
-    if (!flags.out.empty()) throw Error(Exit::usage, "--out goes with a configuration, not with a run", "leave --out away: the run goes on in its own directory");
-    return RunDir::open(flags.target);
-  }
+// The run to go on with, locked, if there is one: RUN itself, or what --out names.
+std::optional<RunDir> existing_run(const RunFlags& flags, bool target_is_run) {
+  if (target_is_run && !flags.out.empty()) throw Error(Exit::usage, "--out goes with a configuration, not with a run", "leave --out away: the run goes on in its own directory");
+  std::optional<RunDir> run;
+  if (target_is_run) run.emplace(RunDir::open(flags.target));
+  else if (!flags.out.empty() && RunDir::is_run(flags.out)) run.emplace(RunDir::at(flags.out));
+  return run;
+}
+
+RunDir new_run(const RunFlags& flags, const Config& config) {
   if (!flags.out.empty()) return RunDir::at(flags.out);
   return RunDir::create(config.section("run").string("out"), config.section("run").string("name"));
+}
+
+// --resume STEP; nullopt for the words.
+std::optional<int64_t> resume_step(const std::string& text) {
+  if (text == "auto" || text == "never" || text == "must") return std::nullopt;
+  int64_t step = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
+  if (error != std::errc() || *end || step < 0) throw Error(Exit::usage, "--resume takes auto, never, must or a step, not " + text);
+  return step;
 }
 
 // The checkpoint to go on from, if any.
@@ -57,11 +73,8 @@ std::optional<std::filesystem::path> choose_checkpoint(const RunFlags& flags, Ru
     if (run.previous()) throw Error(Exit::usage, run.path().string() + " is a run already, and --resume never was given", "give another --out");
     return std::nullopt;
   }
-  if (flags.resume != "auto" && flags.resume != "must") {
-    int64_t step = 0;
-    auto [p, error] = std::from_chars(flags.resume.data(), flags.resume.data() + flags.resume.size(), step);
-    if (error != std::errc() || *p) throw Error(Exit::usage, "--resume takes auto, never, must or a step, not " + flags.resume);
-    std::filesystem::path path = run.checkpoints() / checkpoint_name(step);
+  if (auto step = resume_step(flags.resume)) {
+    std::filesystem::path path = run.checkpoints() / checkpoint_name(*step);
     if (!std::filesystem::exists(path)) throw Error(Exit::checkpoint, "there is no checkpoint of step " + flags.resume + " in " + run.path().string(), checkpoint_table(list_checkpoints(run.checkpoints())));
     return path;
   }
@@ -72,7 +85,7 @@ std::optional<std::filesystem::path> choose_checkpoint(const RunFlags& flags, Ru
   return found.path;
 }
 
-void write_identity(RunDir& run, const Config& config, const Registry& registry, const Data& data) {
+void write_identity(RunDir& run, const Config& config, const Registry& registry, const Data& data, bool target_is_run) {
   RunIdentity id;
   id.version = version;
   id.build = ENG_ABI_DRAFT_ID;
@@ -84,53 +97,65 @@ void write_identity(RunDir& run, const Config& config, const Registry& registry,
   if (gethostname(host, sizeof(host) - 1) == 0) id.hosts.push_back(host);
   id.extra["base_dir"] = std::filesystem::absolute(config.base_dir()).string();
   run.write_identity(id);
-  run.write_config(config.source(), config.resolved());
+  // What the user wrote stays what the user wrote when a run goes on by its resolved configuration.
+  std::filesystem::path given = run.path() / "config.toml";
+  bool keep = target_is_run && std::filesystem::exists(given);
+  run.write_config(keep ? read_text(given, uint64_t{1} << 30, Exit::disk) : config.source(), config.resolved());
 }
 
 bool stop_asked() { return Signals::pending() != 0; }
 
 int run(const Common& common, const RunFlags& flags) {
   Signals signals;
+  Trainer::Options options;
+  options.stop = stop_asked;
+  if (!flags.max_time.empty()) options.max_seconds = parse_duration(flags.max_time);
+  auto step = resume_step(flags.resume);
   bool target_is_run = std::filesystem::is_directory(flags.target);
   auto [registry, config] = load_config(common, flags.target, flags.overrides);
   config.require("data");
   Setup setup = make_setup(config, *registry);
   check_fits(config, *registry, setup);
   Data data(*registry, config, setup.model.info.vocabulary);
-  RunDir dir = open_run(flags, config, target_is_run);
-  remove_leftovers(dir.checkpoints());
-  auto from = choose_checkpoint(flags, dir);
-  write_identity(dir, config, *registry, data);
-  dir.write_plan(plan_text(setup.plan, report_context(setup, config)));
-  Progress progress(STDERR_FILENO, isatty(STDERR_FILENO) != 0, config.section("log").integer("every"));
-  progress.line(fmt::format("run   {}", dir.path().string()));
-  progress.line(fmt::format("model {}: {} parameters; {} training samples of {} tokens, {} held out; {} steps", setup.model.plugin, setup.plan.parameters,
-                            data.info().train_samples, config.section("train").integer("sequence_length"), data.info().validation_samples,
-                            config.section("train").integer("steps")));
+  // A run that is there is locked first. A new one is made last, when all that can be refused has been accepted.
+  std::optional<RunDir> dir = existing_run(flags, target_is_run);
+  std::optional<std::filesystem::path> from;
+  if (dir) {
+    remove_leftovers(dir->checkpoints());
+    from = choose_checkpoint(flags, *dir);
+  } else if (step || flags.resume == "must") {
+    throw Error(Exit::checkpoint, "a new run has no checkpoint to go on from", "name the run, or leave --resume away");
+  }
+  std::optional<Progress> progress;
   Exit exit = Exit::done;
   try {
     Trainer trainer(config, *registry, setup, data);
     if (from) {
       trainer.load(*from);
-      set_aside_newer(dir.checkpoints(), trainer.step());
-      progress.line(fmt::format("goes on from {}", from->filename().string()));
     } else {
       trainer.initialise();
     }
-    Trainer::Options options;
-    options.stop = stop_asked;
-    if (!flags.max_time.empty()) options.max_seconds = parse_duration(flags.max_time);
-    exit = trainer.train(dir, progress, options);
+    if (!dir) dir.emplace(new_run(flags, config));
+    if (from) set_aside_newer(dir->checkpoints(), trainer.step());
+    write_identity(*dir, config, *registry, data, target_is_run);
+    dir->write_plan(plan_text(setup.plan, report_context(setup, config)));
+    progress.emplace(STDERR_FILENO, isatty(STDERR_FILENO) != 0, config.section("log").integer("every"));
+    progress->line(fmt::format("run   {}", dir->path().string()));
+    progress->line(fmt::format("model {}: {} parameters; {} training samples of {} tokens, {} held out; {} steps", setup.model.plugin, setup.plan.parameters,
+                               data.info().train_samples, config.section("train").integer("sequence_length"), data.info().validation_samples,
+                               config.section("train").integer("steps")));
+    if (from) progress->line(fmt::format("goes on from {}", from->filename().string()));
+    exit = trainer.train(*dir, *progress, options);
   } catch (const Error& e) {
-    dir.log(std::string("error: ") + e.what());
+    if (dir) dir->log(std::string("error: ") + e.what());
     throw;
   }
-  std::string path = dir.path().string();
+  std::string path = dir->path().string();
   if (exit == Exit::stopped) {
-    progress.line(Signals::pending() ? fmt::format("stopped by {}; go on with:  engine run {}", Signals::name(Signals::pending()), path)
+    progress->line(Signals::pending() ? fmt::format("stopped by {}; go on with:  engine run {}", Signals::name(Signals::pending()), path)
                                      : fmt::format("stopped by --max-time; go on with:  engine run {}", path));
   } else {
-    progress.line(fmt::format("done  {}\n  losses: {}/metrics.jsonl    next:  engine eval {}    longer:  engine run {} train.steps=N", path, path, path, path));
+    progress->line(fmt::format("done  {}\n  losses: {}/metrics.jsonl    next:  engine eval {}    longer:  engine run {} train.steps=N", path, path, path, path));
   }
   return static_cast<int>(exit);
 }

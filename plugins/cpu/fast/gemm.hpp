@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products over all threads: C is cut into tiles, each computed by one thread, either by a oneDNN primitive
 // made for one thread or by the own kernel. No sum is ever split between threads, and scratch stays small on
-// machines with many cores (oneDNN's own parallel products want gigabytes there for long sums).
+// machines with many cores (oneDNN's own parallel products want gigabytes there for long sums). The cut depends on
+// the shape and the number of threads alone; another number of threads may round some weight gradients differently.
 #pragma once
 
 #include <memory>

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One training step of the same LLaMA in PyTorch, as fast as it gets on a CPU without changing the numbers.
+
+python torch_step.py eager|compile ROUNDS [--malloc-tuned]   prints one JSON object, as engine-bench-step does.
+fp32, scaled_dot_product_attention, AdamW(fused=True), zero_grad(set_to_none=True), clip_grad_norm_.
+"""
+import json
+import resource
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+HIDDEN, LAYERS, HEADS, FFN, VOCAB, BATCH, LENGTH = 512, 8, 8, 1376, 32000, 8, 256
+
+
+class RMSNorm(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(HIDDEN))
+
+    def forward(self, x):
+        return F.rms_norm(x, (HIDDEN,), self.weight, 1e-6)
+
+
+def rotate(x, cos, sin):
+    a, b = x.chunk(2, dim=-1)
+    return x * cos + torch.cat((-b, a), dim=-1) * sin
+
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        linear = lambda i, o: torch.nn.Linear(i, o, bias=False)
+        self.q, self.k, self.v, self.o = (linear(HIDDEN, HIDDEN) for _ in range(4))
+        self.gate, self.up, self.down = linear(HIDDEN, FFN), linear(HIDDEN, FFN), linear(FFN, HIDDEN)
+        self.n1, self.n2 = RMSNorm(), RMSNorm()
+
+    def forward(self, h, cos, sin):
+        n = self.n1(h)
+        split = lambda x: x.view(BATCH, LENGTH, HEADS, HIDDEN // HEADS).transpose(1, 2)
+        q, k, v = split(self.q(n)), split(self.k(n)), split(self.v(n))
+        a = F.scaled_dot_product_attention(rotate(q, cos, sin), rotate(k, cos, sin), v, is_causal=True)
+        h = h + self.o(a.transpose(1, 2).reshape(BATCH, LENGTH, HIDDEN))
+        n = self.n2(h)
+        return h + self.down(F.silu(self.gate(n)) * self.up(n))
+
+
+class Llama(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = torch.nn.Embedding(VOCAB, HIDDEN)
+        self.layers = torch.nn.ModuleList(Layer() for _ in range(LAYERS))
+        self.norm = RMSNorm()
+        self.head = torch.nn.Linear(HIDDEN, VOCAB, bias=False)
+        d = HIDDEN // HEADS
+        angle = torch.outer(torch.arange(LENGTH).float(), 10000.0 ** (-torch.arange(0, d, 2).float() / d))
+        self.register_buffer("cos", torch.cat((angle, angle), -1).cos())
+        self.register_buffer("sin", torch.cat((angle, angle), -1).sin())
+
+    def forward(self, tokens, labels):
+        h = self.embed(tokens)
+        for layer in self.layers:
+            h = layer(h, self.cos, self.sin)
+        return F.cross_entropy(self.head(self.norm(h)).view(-1, VOCAB), labels.view(-1))
+
+
+def main():
+    mode, rounds = sys.argv[1], int(sys.argv[2])
+    torch.manual_seed(1)
+    model = Llama()
+    parameters = sum(p.numel() for p in model.parameters())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+    tokens = torch.randint(VOCAB, (BATCH, LENGTH))
+    forward = torch.compile(model) if mode == "compile" else model
+
+    def step():
+        loss = forward(tokens, tokens)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    for _ in range(2):
+        step()
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - start)
+    seconds = sorted(times)[len(times) // 2]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"torch": torch.__version__, "mode": mode, "parameters": parameters, "step_seconds": seconds,
+                      "tokens_per_second": BATCH * LENGTH / seconds, "peak_rss_bytes": peak}))
+
+
+if __name__ == "__main__":
+    main()

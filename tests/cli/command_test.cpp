@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the command says without training.
+#include "harness.hpp"
+
+using namespace cli;
+
+TEST_CASE("help and version", "[cli]") {
+  Scratch scratch;
+  const Result help = engine(scratch, {"--help"});
+  CHECK(help.exit == 0);
+  for (const char* word : {"run", "check", "plan", "eval", "plugins", "config", "init", "doctor", "ckpt"}) {
+    CHECK(has(help.out, word));
+  }
+  const Result run = engine(scratch, {"run", "--help"});
+  CHECK(run.exit == 0);
+  for (const char* word : {"--out", "--resume", "--max-time"}) CHECK(has(run.out, word));
+  const Result version = engine(scratch, {"--version"});
+  CHECK(version.exit == 0);
+  CHECK(std::regex_search(version.out, std::regex(R"(^engine \d+\.\d+\.\d+)")));
+}
+
+TEST_CASE("a wrong command line is a usage error", "[cli]") {
+  Scratch scratch;
+  CHECK(engine(scratch, {}).exit == 2);
+  CHECK(engine(scratch, {"trian"}).exit == 2);
+  CHECK(engine(scratch, {"run"}).exit == 2);
+  CHECK(engine(scratch, {"plan", "--no-such-flag"}).exit == 2);
+}
+
+TEST_CASE("init writes a configuration that check accepts", "[cli]") {
+  Scratch scratch;
+  const Result shown = engine(scratch, {"init", "tiny"});
+  CHECK(shown.exit == 0);
+  CHECK(has(shown.out, "preset = \"tiny\""));
+  CHECK(engine(scratch, {"init", "tiny", "-o", "new.toml"}).exit == 0);
+  CHECK(read(scratch / "new.toml") == shown.out);
+  CHECK(engine(scratch, {"init", "tiny", "-o", "new.toml"}).exit == 2);  // not overwritten
+  const Result checked = engine(scratch, {"check", "new.toml", "data.paths=['text.txt']", "train.sequence_length=64"});
+  INFO(checked.err);
+  CHECK(checked.exit == 0);
+  for (const char* line : {"config", "plugins", "model", "data", "batch", "schedule", "memory", "disk"})
+    CHECK(std::regex_search(checked.out, std::regex("\\n  " + std::string(line) + " .* ok\\n")));
+  const Result unknown = engine(scratch, {"init", "tinny"});
+  CHECK(unknown.exit == 2);
+  CHECK(has(unknown.err, "no model plugin has a preset `tinny`"));
+  CHECK(has(unknown.err, "7b"));
+}
+
+TEST_CASE("plan --json has every field", "[cli]") {
+  Scratch scratch;
+  const Result plan = engine(scratch, {"plan", scratch.config().string(), "--json"});
+  INFO(plan.err);
+  REQUIRE(plan.exit == 0);
+  const Json json = Json::parse(plan.out);
+  // 256 x 32 in and out, two layers of four 32 x 32, three 32 x 64 and two norms, one last norm.
+  CHECK(json.at("parameters") == 2 * 256 * 32 + 2 * (4 * 32 * 32 + 3 * 32 * 64 + 2 * 32) + 32);
+  CHECK(json.at("flops_per_step") > 0);
+  CHECK(json.at("fits") == true);
+  CHECK(json.contains("step_seconds_estimate"));
+  const Json& rank = json.at("ranks").at(0);
+  CHECK(rank.at("rank") == 0);
+  for (const char* key : {"host_peak_bytes", "nvme_bytes", "communication"}) CHECK(rank.contains(key));
+  uint64_t all = 0;
+  for (const Json& arena : rank.at("arenas")) {
+    const uint64_t parts = arena.at("persistent").get<uint64_t>() + arena.at("transient").get<uint64_t>() +
+                           arena.at("workspace").get<uint64_t>();
+    CHECK(arena.at("total") == parts);
+    CHECK(arena.at("device") == "cpu");
+    CHECK(arena.contains("kind"));
+    all += parts;
+  }
+  CHECK(rank.at("device_peak_bytes") == all);
+  CHECK(rank.at("host_peak_bytes") > all);
+
+  const Result text = engine(scratch, {"plan", "config.toml"});
+  for (const char* word : {"parameters", "FLOPs per step", "persistent", "transient", "workspace", "process peak"})
+    CHECK(has(text.out, word));
+  const Result dump = engine(scratch, {"plan", "config.toml", "--dump"});
+  CHECK(dump.exit == 0);
+  CHECK(has(dump.out, "eng.attention/1"));
+  CHECK(names(scratch / "runs").empty());
+}
+
+TEST_CASE("plan needs only the model", "[cli]") {
+  Scratch scratch;
+  scratch.write("model.toml", "[model]\nplugin = \"llama\"\npreset = \"tiny\"\n");
+  CHECK(engine(scratch, {"plan", "model.toml"}).exit == 0);
+}
+
+TEST_CASE("config show tells where values come from, config schema what there is", "[cli]") {
+  Scratch scratch;
+  const Result show = engine(scratch, {"config", "show", scratch.config().string(), "train.steps=11"});
+  INFO(show.err);
+  REQUIRE(show.exit == 0);
+  CHECK(std::regex_search(show.out, std::regex(R"(steps = 11 +# from: command line)")));
+  CHECK(std::regex_search(show.out, std::regex(R"(micro_batch = 2 +# from: \S*config\.toml:\d+)")));
+  CHECK(std::regex_search(show.out, std::regex(R"(vocab_size = 256 +# from: preset tiny)")));
+  CHECK(std::regex_search(show.out, std::regex(R"(seed = 1 +# from: default)")));
+  const Result schema = engine(scratch, {"config", "schema"});
+  CHECK(schema.exit == 0);
+  for (const char* key : {"micro_batch", "weight_decay", "hidden_size", "validation", "threads"})
+    CHECK(has(schema.out, key));
+}
+
+TEST_CASE("plugins ls, plugins info and doctor", "[cli]") {
+  Scratch scratch;
+  const Result list = engine(scratch, {"plugins", "ls"});
+  CHECK(list.exit == 0);
+  for (const char* name : {"cpu", "llama", "adamw", "sgd", "fp32", "text"}) CHECK(has(list.out, name));
+  CHECK_FALSE(has(list.out, "places looked"));
+
+  fs::create_directory(scratch / "more");
+  scratch.write("more/broken.eng.so", "not a plugin");
+  const Result why = engine(scratch, {"--plugin-path", (scratch / "more").string(), "plugins", "ls", "--why"});
+  CHECK(why.exit == 0);
+  CHECK(has(why.out, "places looked, in this order:\n  " + (scratch / "more").string()));
+  CHECK(std::regex_search(why.out, std::regex(R"(broken\.eng\.so: refused: \S+)")));
+  CHECK(has(why.out, "cpu.eng.so: used"));
+
+  const Result info = engine(scratch, {"plugins", "info", "llama"});
+  CHECK(info.exit == 0);
+  CHECK(has(info.out, "num_hidden_layers"));
+  CHECK(engine(scratch, {"plugins", "info", "lama"}).exit == 3);
+
+  const Result doctor = engine(scratch, {"doctor"});
+  CHECK(doctor.exit == 0);
+  for (const char* word : {"engine ", "cpu ", "device  cpu: ", "limits", "disk", "places looked"}) CHECK(has(doctor.out, word));
+}
+
+TEST_CASE("plan of a 7B model is quick and small", "[cli]") {
+  Scratch scratch;
+  scratch.write("7b.toml", "[model]\nplugin = \"llama\"\npreset = \"7b\"\n");
+  const Result plan = engine(scratch, {"plan", "7b.toml", "--json"});
+  REQUIRE(plan.exit == 0);
+  CHECK(Json::parse(plan.out).at("parameters") == 6738415616);
+  // Processor seconds: what a busy machine adds to the clock is not the plan's.
+  const double seconds = static_cast<double>(plan.usage.ru_utime.tv_sec + plan.usage.ru_stime.tv_sec) +
+                         static_cast<double>(plan.usage.ru_utime.tv_usec + plan.usage.ru_stime.tv_usec) * 1e-6;
+  WARN("7B planned in " << seconds << " s of processor time, " << plan.seconds << " s by the clock, peak "
+                        << plan.peak_bytes() / (1 << 20) << " MiB");
+  CHECK(seconds < 2);
+  CHECK(plan.peak_bytes() < 200'000'000);
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan's process peak is what the process takes, within 1 %.
+#include <cmath>
+
+#include "harness.hpp"
+
+using namespace cli;
+
+namespace {
+
+void check_peak(const char* what, const Args& model) {
+  Scratch scratch;
+  scratch.config();
+  Args run = {"run", "config.toml", "--out", "run"}, plan = {"plan", "config.toml", "--json"};
+  for (Args* args : {&run, &plan}) args->insert(args->end(), model.begin(), model.end());
+  const Json planned = Json::parse(engine(scratch, plan).out);
+  const Result result = engine(scratch, run, {900, 0});
+  INFO(result.err);
+  REQUIRE(result.exit == 0);
+  const double promise = planned.at("ranks").at(0).at("host_peak_bytes").get<double>();
+  const double arenas = planned.at("ranks").at(0).at("device_peak_bytes").get<double>();
+  const double peak = static_cast<double>(result.peak_bytes());
+  WARN(what << ": " << planned.at("parameters") << " parameters, planned " << promise << ", measured " << peak << " ("
+            << (peak / promise - 1) * 100 << " %), beyond the arenas " << peak - arenas);
+  CHECK(std::abs(peak / promise - 1) < 0.01);
+}
+
+}  // namespace
+
+TEST_CASE("peak memory of a model of 33 million parameters", "[cli][.slow]") {
+  check_peak("33M", {"model.preset=bench", "model.vocab_size=8000", "model.hidden_size=512", "model.intermediate_size=1376",
+                     "model.num_attention_heads=8", "model.num_hidden_layers=8", "train.steps=2", "train.eval_every=2",
+                     "train.sequence_length=64", "device.threads=0"});
+}
+
+TEST_CASE("peak memory of a model of 162 million parameters", "[cli][.slow]") {
+  check_peak("162M", {"model.preset=160m", "model.hidden_size=768", "model.intermediate_size=3072",
+                      "model.num_attention_heads=12", "model.num_hidden_layers=12", "train.steps=2", "train.eval_every=2",
+                      "train.sequence_length=64", "device.threads=0"});
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run from its configuration to its directory.
+#include <cmath>
+
+#include "harness.hpp"
+
+using namespace cli;
+
+namespace {
+
+std::vector<std::string> matches(const std::string& text, const char* pattern) {
+  std::vector<std::string> out;
+  const std::regex regex(pattern);
+  for (std::sregex_iterator it(text.begin(), text.end(), regex), end; it != end; ++it) out.push_back((*it)[1]);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("running a configuration makes runs/NAME/TIME-ID with everything in it", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const Result run = engine(scratch, {"run", "config.toml"});
+  INFO(run.err);
+  REQUIRE(run.exit == 0);
+  CHECK(run.out.empty());
+  const auto made = names(scratch / "runs" / "small");
+  REQUIRE(made.size() == 1);
+  CHECK(std::regex_match(made[0], std::regex(R"(\d{8}-\d{6}-[0-9a-f]{4})")));
+  const fs::path dir = scratch / "runs" / "small" / made[0];
+  CHECK(names(dir) == std::vector<std::string>{"LOCK", "checkpoints", "config.resolved.toml", "config.toml", "logs",
+                                               "metrics.jsonl", "plan.txt", "run.json", "state.json"});
+  CHECK(names(dir / "logs") == std::vector<std::string>{"rank-00000.log"});
+  CHECK(names(dir / "checkpoints") == std::vector<std::string>{"step-00000004", "step-00000008"});
+  CHECK(names(checkpoint(dir, 8)) ==
+        std::vector<std::string>{"manifest.json", "model-00000.safetensors", "optim-00000.safetensors"});
+  CHECK(read(dir / "config.toml") == read(scratch / "config.toml"));
+  CHECK(has(read(dir / "config.resolved.toml"), "beta2 = 0.95"));
+  CHECK(has(read(dir / "plan.txt"), "process peak"));
+
+  // The lines people's scripts look for.
+  CHECK(matches(run.err, R"(step (\d+)/8)") == std::vector<std::string>{"1", "2", "3", "4", "5", "6", "7", "8"});
+  const auto losses = matches(run.err, R"(loss: (\d+\.\d+))");
+  REQUIRE(losses.size() == 8);
+  const auto recorded = column(dir, "loss");
+  REQUIRE(recorded.size() == 8);
+  for (size_t k = 0; k < 8; ++k) CHECK(std::abs(std::stod(losses[k]) - recorded[k]) < 1e-4);
+  CHECK(recorded[0] == Approx(std::log(256)).epsilon(0.1));
+  CHECK(recorded[7] < recorded[0]);
+  CHECK(has(run.err, "run   "));
+  CHECK(has(run.err, "saved step-00000008"));
+  CHECK(has(run.err, "eval @4"));
+  CHECK(has(run.err, "engine eval " + fs::relative(dir, scratch.path()).string()));
+
+  const Json metrics = Json::parse(read(dir / "metrics.jsonl").substr(0, read(dir / "metrics.jsonl").find('\n')));
+  for (const char* key : {"v", "step", "tokens", "loss", "grad_norm", "lr", "loss_scale", "tokens_per_second", "mfu",
+                          "step_seconds", "wait_seconds", "device_peak_bytes", "host_peak_bytes"})
+    CHECK(metrics.contains(key));
+  const Json plan = Json::parse(engine(scratch, {"plan", "config.toml", "--json"}).out);
+  CHECK(metrics.at("device_peak_bytes") == plan.at("ranks").at(0).at("device_peak_bytes"));
+
+  const Json last = state(dir);
+  CHECK(last.at("status") == "done");
+  CHECK(last.at("step") == 8);
+  CHECK(last.at("last_checkpoint") == "step-00000008");
+  CHECK(last.at("exit_code") == 0);
+  const Json identity = Json::parse(read(dir / "run.json"));
+  for (const char* key : {"version", "plugins", "data_hash", "config_hash", "seeds", "ranks", "hosts", "started"})
+    CHECK(identity.contains(key));
+  for (const Json& plugin : identity.at("plugins")) CHECK(plugin.at("sha256").get<std::string>().size() == 64);
+
+  SECTION("eval of the run, twice the same, and its checkpoints are whole") {
+    const Result eval = engine(scratch, {"eval", dir.string()});
+    INFO(eval.err);
+    CHECK(eval.exit == 0);
+    CHECK(std::regex_search(eval.out, std::regex(R"(eval @8  loss \d+\.\d+  ppl \d+\.\d+)")));
+    const Json a = Json::parse(engine(scratch, {"eval", dir.string(), "--json"}).out);
+    const Json b = Json::parse(engine(scratch, {"eval", dir.string(), "--json"}).out);
+    CHECK(a.at("step") == 8);
+    CHECK(a.at("loss") == b.at("loss"));
+    CHECK(a.at("perplexity") == Approx(std::exp(a.at("loss").get<double>())));
+    // The batches that the run's own evaluation took.
+    const Json two = Json::parse(engine(scratch, {"eval", dir.string(), "--json", "--batches", "2"}).out);
+    const std::string all = read(dir / "metrics.jsonl");
+    const Json end = Json::parse(all.substr(all.rfind("{\"v\"")));
+    CHECK(two.at("loss") == end.at("eval_loss"));
+    const Result list = engine(scratch, {"ckpt", "ls", dir.string()});
+    CHECK(matches(list.out, R"(step-0000000(\d) .* complete)") == std::vector<std::string>{"4", "8"});
+    CHECK(engine(scratch, {"ckpt", "verify", dir.string()}).exit == 0);
+  }
+  SECTION("a longer run goes on from the last step, and keeps what the user wrote") {
+    const Result more = engine(scratch, {"run", dir.string(), "train.steps=10"});
+    INFO(more.err);
+    CHECK(more.exit == 0);
+    CHECK(has(more.err, "goes on from step-00000008"));
+    CHECK(column(dir, "step") == std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
+    CHECK(state(dir).at("step") == 10);
+    CHECK(state(dir).at("attempt") == 2);
+    CHECK(fs::exists(checkpoint(dir, 10)));
+    CHECK(read(dir / "config.toml") == read(scratch / "config.toml"));
+    CHECK(has(read(dir / "config.resolved.toml"), "steps = 10"));
+  }
+  SECTION("a run that is done says so again") {
+    const Result again = engine(scratch, {"run", dir.string()});
+    CHECK(again.exit == 0);
+    CHECK(state(dir).at("status") == "done");
+    CHECK(column(dir, "step").size() == 8);
+  }
+}
+
+TEST_CASE("--out is the run directory itself", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const Result run = engine(scratch, {"run", "config.toml", "--out", "here/it", "train.steps=3"});
+  INFO(run.err);
+  CHECK(run.exit == 0);
+  CHECK(fs::exists(scratch / "here" / "it" / "state.json"));
+  CHECK_FALSE(fs::exists(scratch / "runs"));
+  CHECK(fs::exists(checkpoint(scratch / "here" / "it", 3)));  // every = 4, but the last step is always saved
+  // The same again goes on, --resume never refuses, and a folder of other things is left alone.
+  CHECK(engine(scratch, {"run", "config.toml", "--out", "here/it", "train.steps=4"}).exit == 0);
+  CHECK(column(scratch / "here" / "it", "step") == std::vector<double>{1, 2, 3, 4});
+  CHECK(engine(scratch, {"run", "config.toml", "--out", "here/it", "--resume", "never"}).exit == 2);
+  CHECK(engine(scratch, {"run", "config.toml", "--out", "."}).exit == 2);
+  CHECK_FALSE(fs::exists(scratch / "state.json"));
+  fs::create_directory(scratch / "empty");
+  CHECK(engine(scratch, {"run", "config.toml", "--out", "empty", "train.steps=1"}).exit == 0);
+  CHECK(fs::exists(scratch / "empty" / "state.json"));
+}
+
+TEST_CASE("--resume chooses the checkpoint", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  REQUIRE(engine(scratch, {"run", "config.toml", "--out", "run"}).exit == 0);
+  const auto first = numbers(scratch / "run");
+  const Result back = engine(scratch, {"run", "run", "--resume", "4"});
+  INFO(back.err);
+  CHECK(back.exit == 0);
+  CHECK(has(back.err, "goes on from step-00000004"));
+  CHECK(numbers(scratch / "run") == first);
+  CHECK(engine(scratch, {"run", "run", "--resume", "5"}).exit == 9);
+  CHECK(engine(scratch, {"run", "run", "--resume", "soon"}).exit == 2);
+  CHECK(engine(scratch, {"run", "config.toml", "--out", "other", "--resume", "must"}).exit == 9);
+  CHECK_FALSE(fs::exists(scratch / "other"));
+  CHECK(engine(scratch, {"run", "config.toml", "--max-time", "soon"}).exit == 2);
+  CHECK_FALSE(fs::exists(scratch / "runs"));
+}
+
+TEST_CASE("a run in use is not run twice", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  Child first(scratch, {"run", "config.toml", "--out", "run", "train.steps=100000", "train.eval_every=0"});
+  REQUIRE(first.wait_for("step 1/"));
+  const Result second = engine(scratch, {"run", "config.toml", "--out", "run"});
+  CHECK(second.exit == 2);
+  CHECK(has(second.err, "is in use by process"));
+  CHECK(first.running());
+}
+
+TEST_CASE("a closed terminal pipe does not stop a run", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const std::string line = "cd '" + scratch.path().string() + "' && { " + ENGINE_COMMAND +
+                           " run config.toml --out run 2>&1 >/dev/null; echo $? > code; } | true";
+  REQUIRE(std::system(line.c_str()) == 0);
+  CHECK(read(scratch / "code") == "0\n");
+  CHECK(state(scratch / "run").at("status") == "done");
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The same run gives the same bits: again, in other micro-batches, and after any interruption.
+#include <cmath>
+#include <csignal>
+#include <random>
+#include <thread>
+
+#include "harness.hpp"
+
+using namespace cli;
+
+namespace {
+
+// Undisturbed, to `steps` in RUN.
+void straight(const Scratch& scratch, const std::string& run, Args more = {}) {
+  Args args = {"run", "config.toml", "--out", run};
+  args.insert(args.end(), more.begin(), more.end());
+  const Result result = engine(scratch, args);
+  INFO(result.err);
+  REQUIRE(result.exit == 0);
+}
+
+void check_same(const Scratch& scratch, const std::string& a, const std::string& b, int64_t step) {
+  CHECK(numbers(scratch / a) == numbers(scratch / b));
+  const auto one = tensors(scratch / a, step), two = tensors(scratch / b, step);
+  REQUIRE(one.size() == 2);
+  CHECK((one == two));
+}
+
+void check_near(const std::vector<double>& a, const std::vector<double>& b, double limit) {
+  REQUIRE(a.size() == b.size());
+  for (size_t k = 0; k < a.size(); ++k) {
+    INFO("step " << k + 1 << ": " << a[k] << " and " << b[k]);
+    CHECK(std::abs(a[k] - b[k]) <= limit * std::abs(b[k]));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a run done twice gives the same bits, with another seed others", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  straight(scratch, "a");
+  straight(scratch, "b");
+  check_same(scratch, "a", "b", 8);
+  CHECK(numbers(scratch / "a").size() == 8);
+  straight(scratch, "c", {"train.seed=2"});
+  CHECK(numbers(scratch / "a") != numbers(scratch / "c"));
+  CHECK((tensors(scratch / "a", 8) != tensors(scratch / "c", 8)));
+}
+
+TEST_CASE("two threads give the same bits twice", "[cli][.slow]") {
+  Scratch scratch;
+  scratch.config();
+  straight(scratch, "a", {"device.threads=2", "train.steps=4"});
+  straight(scratch, "b", {"device.threads=2", "train.steps=4"});
+  check_same(scratch, "a", "b", 4);
+}
+
+TEST_CASE("micro-batch 8 x 1 is 2 x 4", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  straight(scratch, "one", {"train.micro_batch=8", "train.accumulate=1", "train.steps=20", "train.eval_every=0"});
+  straight(scratch, "four", {"train.micro_batch=2", "train.accumulate=4", "train.steps=20", "train.eval_every=0"});
+  const auto losses = column(scratch / "one", "loss"), norms = column(scratch / "one", "grad_norm");
+  const auto losses4 = column(scratch / "four", "loss"), norms4 = column(scratch / "four", "grad_norm");
+  check_near({losses4[0], norms4[0]}, {losses[0], norms[0]}, 1e-6);
+  check_near(losses4, losses, 1e-5);
+  // Other data is further away than that.
+  straight(scratch, "other", {"train.micro_batch=4", "train.accumulate=1", "train.steps=1"});
+  CHECK(std::abs(column(scratch / "other", "loss")[0] - losses[0]) > 1e-5 * losses[0]);
+}
+
+TEST_CASE("2N steps are N, a checkpoint, and N more", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const std::string schedule = "schedule.kind=constant";
+  straight(scratch, "whole", {schedule});
+  straight(scratch, "halves", {schedule, "train.steps=4"});
+  const Result more = engine(scratch, {"run", "halves", "train.steps=8"});
+  INFO(more.err);
+  CHECK(more.exit == 0);
+  check_same(scratch, "whole", "halves", 8);
+}
+
+namespace {
+
+// Kills a run once `ready` of it is there, lets it go on, and compares with the undisturbed one.
+template <class Ready>
+void kill_and_go_on(const Scratch& scratch, const std::string& run, Ready ready) {
+  {
+    Child child(scratch, {"run", "config.toml", "--out", run, "train.steps=12", "checkpoint.every=3"});
+    ready(child);
+    child.signal(SIGKILL);
+    const Result killed = child.wait();
+    INFO(killed.err);
+    CHECK((killed.exit == 137 || killed.exit == 0));
+  }
+  const Result more = engine(scratch, {"run", "config.toml", "--out", run, "train.steps=12", "checkpoint.every=3"});
+  INFO(more.err);
+  REQUIRE(more.exit == 0);
+  check_same(scratch, "whole", run, 12);
+}
+
+}  // namespace
+
+TEST_CASE("kill -9 between checkpoints changes nothing", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  straight(scratch, "whole", {"train.steps=12", "checkpoint.every=3"});
+  kill_and_go_on(scratch, "killed", [](Child& child) { REQUIRE(child.wait_for("step 5/12")); });
+  CHECK(state(scratch / "killed").at("attempt") == 2);
+}
+
+TEST_CASE("kill -9 at any time changes nothing", "[cli][.slow]") {
+  Scratch scratch;
+  scratch.config();
+  straight(scratch, "whole", {"train.steps=12", "checkpoint.every=3"});
+  std::mt19937 random(7);
+  for (int k = 0; k < 25; ++k) {
+    const auto after = std::chrono::milliseconds(random() % 400);
+    INFO("killed after " << after.count() << " ms");
+    kill_and_go_on(scratch, "killed-" + std::to_string(k), [&](Child&) { std::this_thread::sleep_for(after); });
+  }
+}

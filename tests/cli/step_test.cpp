@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step is quiet: from the second on no thread takes memory between its begin and its end. This program's own
+// malloc and mmap stand before the C library's, for the core, the plugins and their libraries alike; operator new is
+// the engine's own.
+#include <catch2/catch.hpp>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
+#ifndef SANITIZED
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "core/execute/executor.hpp"
+#include "core/train/loader.hpp"
+#include "core/train/setup.hpp"
+#include "engine/ops.h"
+
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+}
+
+namespace {
+
+std::atomic<bool> counting{false};
+std::atomic<int> calls{0};
+std::atomic<uint64_t> maps[64];  // lengths of mappings while counting
+std::atomic<int> n_maps{0};
+
+void count() {
+  if (counting.load(std::memory_order_relaxed)) calls.fetch_add(1, std::memory_order_relaxed);
+}
+
+void* map(void* at, size_t length, int protection, int flags, int fd, off_t offset) {
+  count();
+  if (counting.load(std::memory_order_relaxed))
+    if (const int k = n_maps.fetch_add(1); k < 64) maps[k] = length;
+  return reinterpret_cast<void*>(syscall(SYS_mmap, at, length, protection, flags, fd, offset));
+}
+
+}  // namespace
+
+extern "C" {
+void* malloc(size_t n) {
+  count();
+  return __libc_malloc(n);
+}
+void* calloc(size_t n, size_t m) {
+  count();
+  return __libc_calloc(n, m);
+}
+void* realloc(void* p, size_t n) {
+  count();
+  return __libc_realloc(p, n);
+}
+void* aligned_alloc(size_t a, size_t n) {
+  count();
+  return __libc_memalign(a, n);
+}
+void* memalign(size_t a, size_t n) {
+  count();
+  return __libc_memalign(a, n);
+}
+int posix_memalign(void** p, size_t a, size_t n) {
+  count();
+  *p = __libc_memalign(a, n);
+  return *p ? 0 : ENOMEM;
+}
+// The C library has both names, and its header may already give one for the other.
+void* plain_mmap(void* at, size_t n, int protection, int flags, int fd, off_t offset) __asm__("mmap");
+void* large_mmap(void* at, size_t n, int protection, int flags, int fd, off_t offset) __asm__("mmap64");
+void* plain_mmap(void* at, size_t n, int protection, int flags, int fd, off_t offset) {
+  return map(at, n, protection, flags, fd, offset);
+}
+void* large_mmap(void* at, size_t n, int protection, int flags, int fd, off_t offset) {
+  return map(at, n, protection, flags, fd, offset);
+}
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace eng;
+
+constexpr const char* text = R"([model]
+plugin = "llama"
+preset = "tiny"
+num_hidden_layers = 3
+num_key_value_heads = 2
+attention_bias = true
+[data]
+paths = ["text.txt"]
+validation = 0.1
+[train]
+steps = 12
+micro_batch = 2
+accumulate = 3
+sequence_length = 48
+[device]
+plugin = "cpu"
+)";
+
+// Everything of a run but its directory.
+struct Run {
+  fs::path folder;
+  std::unique_ptr<Registry> registry;
+  Config config;
+  Setup setup;
+  std::unique_ptr<Data> data;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Executor> executor;
+
+  explicit Run(int64_t threads) {
+    std::string name = (fs::temp_directory_path() / "engine-step-XXXXXX").string();
+    if (!mkdtemp(name.data())) throw std::runtime_error("no folder");
+    folder = name;
+    std::ofstream file(folder / "text.txt");
+    for (int k = 0; k < 4000; ++k) file << k * 7919 % 1000 << ' ';
+    file.close();
+    Registry::Search search;
+    for (const auto& entry : fs::directory_iterator(ENGINE_PLUGIN_DIR))
+      if (entry.is_directory()) search.extra.push_back(entry.path());
+    search.environment = false;
+    registry = Registry::scan(search);
+    config = Config::parse(text, "step.toml", folder, {"device.threads=" + std::to_string(threads)}, registry->schemas());
+    setup = make_setup(config, *registry);
+    data = std::make_unique<Data>(*registry, config, setup.model.info.vocabulary);
+    device = std::make_unique<Device>(*registry, "cpu", config.section("device"));
+  }
+  ~Run() {
+    executor.reset();
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+  }
+};
+
+uint64_t whole_pages(uint64_t n) { return (n + 4095) / 4096 * 4096; }
+
+bool never() { return false; }
+bool allocating() {
+  std::string volatile* const text = new std::string volatile[100];
+  delete[] text;
+  return false;
+}
+
+// Memory taken in steps 2 to 12: what the trainer does from the batch to the end of the update.
+int taken(Run& run, bool (*stop)()) {
+  Executor& executor = *run.executor;
+  const Plan& plan = run.setup.plan;
+  std::vector<float> table(static_cast<size_t>(::eng::count(plan.table.desc)), 1e-3f);
+  executor.upload(plan.table, table.data());
+  executor.run("init");
+  int64_t zero[ENG_C_COUNT] = {};
+  executor.upload(plan.counters, zero);
+  Loader loader(*run.data, 6, 48, 0);
+  std::vector<float> losses(3);
+  const std::string train = "train";
+  float first = 0, last = 0;
+  calls = 0;
+  for (int step = 1; step <= 12; ++step) {
+    counting = step > 1;
+    const Batch& batch = loader.next();
+    executor.upload(plan.tokens, batch.tokens.data());
+    executor.upload(plan.labels_in, batch.labels.data());
+    const float inputs[8] = {1.0f / static_cast<float>(batch.valid)};
+    executor.upload(plan.inputs, inputs);
+    executor.run(train, stop);
+    executor.download(losses.data(), plan.losses);
+    counting = false;
+    last = (losses[0] + losses[1] + losses[2]) / static_cast<float>(batch.valid);
+    if (step == 1) first = last;
+  }
+  INFO("loss " << first << " to " << last);
+  CHECK(last < first);  // these were steps
+  return calls;
+}
+
+}  // namespace
+
+TEST_CASE("the counter sees what any thread takes", "[step]") {
+  calls = 0;
+  n_maps = 0;
+  counting = true;
+  std::thread other([] { free(malloc(10)); });
+  other.join();
+  void* const page = mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  counting = false;
+  munmap(page, 4096);
+  CHECK(calls >= 2);
+  CHECK(n_maps >= 1);
+}
+
+TEST_CASE("from the second step on nothing is allocated", "[step]") {
+  for (const int64_t threads : {1, 2}) {
+    INFO("threads " << threads);
+    Run run(threads);
+    run.executor = std::make_unique<Executor>(run.setup.plan, *run.device, *run.setup.kernels);
+    CHECK(taken(run, never) == 0);
+  }
+}
+
+TEST_CASE("an allocation inside a step is seen", "[step]") {
+  Run run(1);
+  run.executor = std::make_unique<Executor>(run.setup.plan, *run.device, *run.setup.kernels);
+  CHECK(taken(run, allocating) >= 11);
+}
+
+TEST_CASE("the executed arena has exactly the planned bytes", "[step]") {
+  Run run(1);
+  REQUIRE(run.setup.plan.arenas.size() == 1);
+  const uint64_t planned = whole_pages(run.setup.plan.arenas[0].total());
+  REQUIRE(planned > (1 << 20));
+  n_maps = 0;
+  counting = true;
+  run.executor = std::make_unique<Executor>(run.setup.plan, *run.device, *run.setup.kernels);
+  counting = false;
+  REQUIRE(n_maps <= 64);
+  int arenas = 0;
+  for (int k = 0; k < n_maps; ++k) {
+    if (maps[k] == planned) ++arenas;
+    else CHECK(maps[k] < (1 << 20));  // nothing else of that kind
+  }
+  CHECK(arenas == 1);
+}
+#endif
