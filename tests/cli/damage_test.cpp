@@ -53,14 +53,22 @@ void survive(const char* what, Damage damage, const std::string& reason) {
 }  // namespace
 
 TEST_CASE("a damaged checkpoint is noticed and the one before is used", "[cli]") {
-  survive("truncated", [](const fs::path& at) {
-    fs::resize_file(at / "optim-00000.safetensors", fs::file_size(at / "optim-00000.safetensors") - 1);
-  }, "optim-00000.safetensors");
-  survive("one flipped bit of a weight", [](const fs::path& at) {
-    flip_bit(at / "model-00000.safetensors", fs::file_size(at / "model-00000.safetensors") - 1000);
-  }, "checksum");
-  survive("one flipped bit of the manifest", [](const fs::path& at) { flip_bit(at / "manifest.json", 300); }, "manifest");
-  survive("no manifest", [](const fs::path& at) { fs::remove(at / "manifest.json"); }, "manifest");
+  survive(
+      "truncated",
+      [](const fs::path& at) {
+        fs::resize_file(at / "optim-00000.safetensors", fs::file_size(at / "optim-00000.safetensors") - 1);
+      },
+      "optim-00000.safetensors");
+  survive(
+      "one flipped bit of a weight",
+      [](const fs::path& at) {
+        flip_bit(at / "model-00000.safetensors", fs::file_size(at / "model-00000.safetensors") - 1000);
+      },
+      "checksum");
+  survive(
+      "one flipped bit of the manifest", [](const fs::path& at) { flip_bit(at / "manifest.json", 300); }, "manifest");
+  survive(
+      "no manifest", [](const fs::path& at) { fs::remove(at / "manifest.json"); }, "manifest");
 }
 
 TEST_CASE("where all checkpoints are damaged the run does not start over by itself", "[cli]") {
@@ -129,7 +137,8 @@ TEST_CASE("a disk without room leaves the checkpoint before", "[cli]") {
 TEST_CASE("changed data is refused, and the run is as it was", "[cli]") {
   Scratch scratch;
   const fs::path run = finished(scratch);
-  const std::string text = read(scratch / "text.txt"), identity = read(run / "run.json"), state = read(run / "state.json");
+  const std::string text = read(scratch / "text.txt"), identity = read(run / "run.json"),
+                    state = read(run / "state.json");
   scratch.write("text.txt", text + "more");
   const Result on = engine(scratch, {"run", "run", "train.steps=10"});
   INFO(on.err);
@@ -145,7 +154,8 @@ TEST_CASE("a checkpoint of another model is refused, and the run is as it was", 
   Scratch scratch;
   const fs::path run = finished(scratch);
   const std::string config = read(run / "config.resolved.toml");
-  const Result on = engine(scratch, {"run", "config.toml", "--out", "run", "train.steps=10", "model.intermediate_size=96"});
+  const Result on =
+      engine(scratch, {"run", "config.toml", "--out", "run", "train.steps=10", "model.intermediate_size=96"});
   CHECK(on.exit == 9);
   CHECK(has(on.err, "gate_proj"));
   CHECK(read(run / "config.resolved.toml") == config);
@@ -156,8 +166,10 @@ TEST_CASE("what a start that died at once left is no obstacle", "[cli]") {
   scratch.config();
   for (const char* left : {"LOCK", "checkpoints", "logs"}) {
     fs::create_directories(scratch / "run");
-    if (std::string(left) == "LOCK") scratch.write("run/LOCK", "host:1\n");
-    else fs::create_directory(scratch / "run" / left);
+    if (std::string(left) == "LOCK")
+      scratch.write("run/LOCK", "host:1\n");
+    else
+      fs::create_directory(scratch / "run" / left);
   }
   scratch.write("run/state.json.tmp", "{");
   const Result run = engine(scratch, {"run", "config.toml", "--out", "run", "train.steps=1"});
