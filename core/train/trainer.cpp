@@ -41,12 +41,17 @@ Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, c
   accumulate_ = train.integer("accumulate");
   losses_.resize(static_cast<size_t>(accumulate_));
   // The numbers of every update, by its index: the step itself needs no host.
-  std::vector<float> table;
+  // A few at a time: a long run's table has no second copy.
+  std::vector<float> rows;
+  uint64_t uploaded = 0;
   for (int64_t k = 1; k <= steps_; ++k) {
-    table.push_back(static_cast<float>(schedule_.at(k)));
-    for (float x : setup.optimizer.scalars(static_cast<uint64_t>(k))) table.push_back(x);
+    rows.push_back(static_cast<float>(schedule_.at(k)));
+    for (float x : setup.optimizer.scalars(static_cast<uint64_t>(k))) rows.push_back(x);
+    if (k % 1024 && k != steps_) continue;
+    executor_.upload(setup.plan.table, uploaded, rows.data(), rows.size() * sizeof(float));
+    uploaded += rows.size() * sizeof(float);
+    rows.clear();
   }
-  executor_.upload(setup.plan.table, table.data());
 }
 
 void Trainer::upload_counters(int64_t step, int64_t updates) {
@@ -147,6 +152,9 @@ void Trainer::not_finite(const Result& result) {
     if (!where.empty()) break;
   }
   if (where.empty()) {
+    // The failed step left its norm and flags here; only what the step computes anew may be blamed.
+    std::vector<char> blank(bytes(setup_.plan.scalars.desc));
+    executor_.upload(setup_.plan.scalars, blank.data());
     upload_counters(step_, step_);
     where = executor_.locate("train");
   }

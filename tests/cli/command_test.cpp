@@ -124,7 +124,8 @@ TEST_CASE("plugins ls, plugins info and doctor", "[cli]") {
 
   const Result doctor = engine(scratch, {"doctor"});
   CHECK(doctor.exit == 0);
-  for (const char* word : {"engine ", "cpu ", "device  cpu: ", "limits", "disk", "places looked"}) CHECK(has(doctor.out, word));
+  for (const char* word : {"engine ", "cpu ", "device  cpu: ", "limits", "disk", "places looked"})
+    CHECK(has(doctor.out, word));
 }
 
 TEST_CASE("plan of a 7B model is quick and small", "[cli]") {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints that are damaged, disks that are full, data that changed: nothing good is lost or mixed with bad.
+#include <sys/mount.h>
+
 #include <fstream>
 
 #include "harness.hpp"
@@ -51,14 +53,22 @@ void survive(const char* what, Damage damage, const std::string& reason) {
 }  // namespace
 
 TEST_CASE("a damaged checkpoint is noticed and the one before is used", "[cli]") {
-  survive("truncated", [](const fs::path& at) {
-    fs::resize_file(at / "optim-00000.safetensors", fs::file_size(at / "optim-00000.safetensors") - 1);
-  }, "optim-00000.safetensors");
-  survive("one flipped bit of a weight", [](const fs::path& at) {
-    flip_bit(at / "model-00000.safetensors", fs::file_size(at / "model-00000.safetensors") - 1000);
-  }, "checksum");
-  survive("one flipped bit of the manifest", [](const fs::path& at) { flip_bit(at / "manifest.json", 300); }, "manifest");
-  survive("no manifest", [](const fs::path& at) { fs::remove(at / "manifest.json"); }, "manifest");
+  survive(
+      "truncated",
+      [](const fs::path& at) {
+        fs::resize_file(at / "optim-00000.safetensors", fs::file_size(at / "optim-00000.safetensors") - 1);
+      },
+      "optim-00000.safetensors");
+  survive(
+      "one flipped bit of a weight",
+      [](const fs::path& at) {
+        flip_bit(at / "model-00000.safetensors", fs::file_size(at / "model-00000.safetensors") - 1000);
+      },
+      "checksum");
+  survive(
+      "one flipped bit of the manifest", [](const fs::path& at) { flip_bit(at / "manifest.json", 300); }, "manifest");
+  survive(
+      "no manifest", [](const fs::path& at) { fs::remove(at / "manifest.json"); }, "manifest");
 }
 
 TEST_CASE("where all checkpoints are damaged the run does not start over by itself", "[cli]") {
@@ -97,10 +107,38 @@ TEST_CASE("a full disk while saving leaves the checkpoint before", "[cli]") {
   CHECK(numbers(scratch / "run") == numbers(scratch / "whole"));
 }
 
+TEST_CASE("a disk without room leaves the checkpoint before", "[cli]") {
+  Scratch scratch;
+  const std::string disk = (scratch / "disk").string();
+  fs::create_directory(disk);
+  if (mount("engine-test", disk.c_str(), "tmpfs", 0, "size=800k") != 0) {
+    WARN("not run: mounting a small disk is not permitted here");
+    return;
+  }
+  struct Unmount {
+    std::string path;
+    ~Unmount() { umount2(path.c_str(), MNT_DETACH); }
+  } unmount{disk};
+  scratch.config();
+  const Result full = engine(scratch, {"run", "config.toml", "--out", "disk/run"});
+  INFO(full.err);
+  CHECK(full.exit == 10);
+  CHECK(has(full.err, "No space left on device"));
+  CHECK(has(full.err, "bytes"));
+  CHECK(names(scratch / "disk" / "run" / "checkpoints") == std::vector<std::string>{"step-00000004"});
+  CHECK(has(engine(scratch, {"eval", "disk/run"}).out, "eval @4"));
+  // Moved to a disk with room, it goes on as if nothing had been.
+  fs::copy(scratch / "disk" / "run", scratch / "moved", fs::copy_options::recursive);
+  CHECK(engine(scratch, {"run", "moved"}).exit == 0);
+  CHECK(engine(scratch, {"run", "config.toml", "--out", "whole"}).exit == 0);
+  CHECK((tensors(scratch / "moved", 8) == tensors(scratch / "whole", 8)));
+}
+
 TEST_CASE("changed data is refused, and the run is as it was", "[cli]") {
   Scratch scratch;
   const fs::path run = finished(scratch);
-  const std::string text = read(scratch / "text.txt"), identity = read(run / "run.json"), state = read(run / "state.json");
+  const std::string text = read(scratch / "text.txt"), identity = read(run / "run.json"),
+                    state = read(run / "state.json");
   scratch.write("text.txt", text + "more");
   const Result on = engine(scratch, {"run", "run", "train.steps=10"});
   INFO(on.err);
@@ -116,7 +154,8 @@ TEST_CASE("a checkpoint of another model is refused, and the run is as it was", 
   Scratch scratch;
   const fs::path run = finished(scratch);
   const std::string config = read(run / "config.resolved.toml");
-  const Result on = engine(scratch, {"run", "config.toml", "--out", "run", "train.steps=10", "model.intermediate_size=96"});
+  const Result on =
+      engine(scratch, {"run", "config.toml", "--out", "run", "train.steps=10", "model.intermediate_size=96"});
   CHECK(on.exit == 9);
   CHECK(has(on.err, "gate_proj"));
   CHECK(read(run / "config.resolved.toml") == config);
@@ -127,11 +166,20 @@ TEST_CASE("what a start that died at once left is no obstacle", "[cli]") {
   scratch.config();
   for (const char* left : {"LOCK", "checkpoints", "logs"}) {
     fs::create_directories(scratch / "run");
-    if (std::string(left) == "LOCK") scratch.write("run/LOCK", "host:1\n");
-    else fs::create_directory(scratch / "run" / left);
+    if (std::string(left) == "LOCK")
+      scratch.write("run/LOCK", "host:1\n");
+    else
+      fs::create_directory(scratch / "run" / left);
   }
   scratch.write("run/state.json.tmp", "{");
   const Result run = engine(scratch, {"run", "config.toml", "--out", "run", "train.steps=1"});
   INFO(run.err);
   CHECK(run.exit == 0);
+  // Killed after state.json and before its configuration was there.
+  fs::create_directories(scratch / "later");
+  scratch.write("later/state.json", "{}");
+  const Result alone = engine(scratch, {"run", "later"});
+  CHECK(alone.exit == 2);
+  CHECK(has(alone.err, "start it with its configuration: engine run CONFIG --out later"));
+  CHECK(engine(scratch, {"run", "config.toml", "--out", "later", "train.steps=1"}).exit == 0);
 }

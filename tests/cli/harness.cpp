@@ -16,9 +16,13 @@
 namespace cli {
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
-void pause_briefly() { std::this_thread::sleep_for(std::chrono::milliseconds(2)); }
+void pause_briefly() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
 
 std::string some_text() {
   const char* words[] = {"plan", "arena", "step", "loss", "weight", "the", "of", "a", "byte", "queue", "lease"};
@@ -140,7 +144,9 @@ bool Child::reap(bool block) {
   return ended_;
 }
 
-bool Child::running() { return !reap(false); }
+bool Child::running() {
+  return !reap(false);
+}
 
 bool Child::wait_for(const std::string& text) {
   for (;;) {
@@ -179,7 +185,9 @@ Result Child::wait() {
   return result_;
 }
 
-Result engine(const Scratch& scratch, const Args& args, Limits limits) { return Child(scratch, args, limits).wait(); }
+Result engine(const Scratch& scratch, const Args& args, Limits limits) {
+  return Child(scratch, args, limits).wait();
+}
 
 std::string read(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -205,7 +213,9 @@ std::vector<double> column(const fs::path& run, const std::string& key) {
   return out;
 }
 
-Json state(const fs::path& run) { return Json::parse(read(run / "state.json")); }
+Json state(const fs::path& run) {
+  return Json::parse(read(run / "state.json"));
+}
 
 fs::path checkpoint(const fs::path& run, int64_t step) {
   std::string digits = std::to_string(step);
@@ -228,6 +238,8 @@ std::vector<std::string> names(const fs::path& folder) {
   return out;
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 }  // namespace cli

@@ -39,7 +39,7 @@ class Scratch {
 };
 
 struct Result {
-  int exit = -1;    // 128 + signal where a signal ended it, as shells show it
+  int exit = -1;  // 128 + signal where a signal ended it, as shells show it
   bool killed = false;
   std::string out, err;
   rusage usage{};
@@ -48,7 +48,7 @@ struct Result {
 };
 
 struct Limits {
-  double seconds = 120;    // then it is killed and the test fails
+  double seconds = 120;     // then it is killed and the test fails
   uint64_t file_bytes = 0;  // RLIMIT_FSIZE; 0: none
 };
 

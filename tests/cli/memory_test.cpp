@@ -38,14 +38,14 @@ void check_peak(const char* what, const Args& model) {
 }  // namespace
 
 TEST_CASE("peak memory of a model of 33 million parameters", "[cli][.slow]") {
-  check_peak("33M", {"model.preset=bench", "model.vocab_size=8000", "model.hidden_size=512", "model.intermediate_size=1376",
-                     "model.num_attention_heads=8", "model.num_hidden_layers=8", "train.steps=2", "train.eval_every=2",
-                     "train.sequence_length=64", "device.threads=0"});
+  check_peak("33M", {"model.preset=bench", "model.vocab_size=8000", "model.hidden_size=512",
+                     "model.intermediate_size=1376", "model.num_attention_heads=8", "model.num_hidden_layers=8",
+                     "train.steps=2", "train.eval_every=2", "train.sequence_length=64", "device.threads=0"});
 }
 
 TEST_CASE("peak memory of a model of 162 million parameters", "[cli][.slow]") {
   check_peak("162M", {"model.preset=160m", "model.hidden_size=768", "model.intermediate_size=3072",
-                      "model.num_attention_heads=12", "model.num_hidden_layers=12", "train.steps=2", "train.eval_every=2",
-                      "train.sequence_length=64", "device.threads=0"});
+                      "model.num_attention_heads=12", "model.num_hidden_layers=12", "train.steps=2",
+                      "train.eval_every=2", "train.sequence_length=64", "device.threads=0"});
 }
 #endif

@@ -12,7 +12,7 @@ namespace {
 
 struct Phase {
   const char* name;
-  std::string wait;        // text on stderr after which the signal is sent; "" is as soon as the process handles signals
+  std::string wait;  // text on stderr after which the signal is sent; "" is as soon as the process handles signals
   Args overrides;
   int64_t steps = 6;
 };
@@ -61,7 +61,8 @@ void interrupt(const Phase& phase, int number) {
   CHECK(state.at("status") == "stopped");
   CHECK(state.at("exit_code") == 75);
   CHECK(state.at("step") < phase.steps);
-  CHECK(fs::exists(scratch / "part" / "checkpoints" / state.at("last_checkpoint").get<std::string>() / "manifest.json"));
+  CHECK(
+      fs::exists(scratch / "part" / "checkpoints" / state.at("last_checkpoint").get<std::string>() / "manifest.json"));
   CHECK(engine(scratch, {"ckpt", "verify", "part"}).exit == 0);
 
   const Result on = engine(scratch, {"run", "part"});

@@ -139,7 +139,8 @@ struct Run {
       if (entry.is_directory()) search.extra.push_back(entry.path());
     search.environment = false;
     registry = Registry::scan(search);
-    config = Config::parse(text, "step.toml", folder, {"device.threads=" + std::to_string(threads)}, registry->schemas());
+    config =
+        Config::parse(text, "step.toml", folder, {"device.threads=" + std::to_string(threads)}, registry->schemas());
     setup = make_setup(config, *registry);
     data = std::make_unique<Data>(*registry, config, setup.model.info.vocabulary);
     device = std::make_unique<Device>(*registry, "cpu", config.section("device"));
@@ -151,9 +152,13 @@ struct Run {
   }
 };
 
-uint64_t whole_pages(uint64_t n) { return (n + 4095) / 4096 * 4096; }
+uint64_t whole_pages(uint64_t n) {
+  return (n + 4095) / 4096 * 4096;
+}
 
-bool never() { return false; }
+bool never() {
+  return false;
+}
 bool allocating() {
   std::string volatile* const text = new std::string volatile[100];
   delete[] text;
@@ -234,8 +239,10 @@ TEST_CASE("the executed arena has exactly the planned bytes", "[step]") {
   REQUIRE(n_maps <= 64);
   int arenas = 0;
   for (int k = 0; k < n_maps; ++k) {
-    if (maps[k] == planned) ++arenas;
-    else CHECK(maps[k] < (1 << 20));  // nothing else of that kind
+    if (maps[k] == planned)
+      ++arenas;
+    else
+      CHECK(maps[k] < (1 << 20));  // nothing else of that kind
   }
   CHECK(arenas == 1);
 }

@@ -73,8 +73,7 @@ class Checked {
   }
 
   // Central differences of `loss`, times the weight that the train program puts on it.
-  Values differences() {
-    constexpr double h = 5e-4;
+  Values differences(double h = 5e-4) {
     Values out;
     for (const eng::Tensor& tensor : plan_.tensors) {
       if (tensor.role != "parameter") continue;
@@ -123,12 +122,13 @@ class Checked {
   std::vector<int32_t> tokens_, labels_;
 };
 
-// The largest of max|a-b| / max|b| over all tensors; `worst` names it. Where b is all zero a must be, too.
-inline double distance(const Values& a, const Values& b, std::string* worst = nullptr) {
+// The largest of max|a-b| / max|b| over all tensors; `worst` names it. Where b is all zero a must be, too. A tensor
+// below `least` is measured against that: differences of a loss carry its rounding error, some 1e-12.
+inline double distance(const Values& a, const Values& b, std::string* worst = nullptr, double least = 0.0) {
   double most = a.size() == b.size() ? 0.0 : INFINITY;
   for (const auto& [name, theirs] : b) {
     const auto found = a.find(name);
-    double difference = found == a.end() || found->second.size() != theirs.size() ? INFINITY : 0.0, size = 0.0;
+    double difference = found == a.end() || found->second.size() != theirs.size() ? INFINITY : 0.0, size = least;
     for (size_t e = 0; e < theirs.size() && difference < INFINITY; ++e) {
       const double d = std::abs(found->second[e] - theirs[e]);
       difference = d <= difference ? difference : d;  // a NaN stays

@@ -25,6 +25,8 @@ Loaded load_config(const Common& common, const std::filesystem::path& target, co
   if (std::filesystem::is_directory(target)) {
     if (!RunDir::is_run(target)) throw Error(Exit::usage, target.string() + " is a directory, but not of a run", "give a configuration file or a run directory");
     file = target / "config.resolved.toml";
+    if (!std::filesystem::exists(file))
+      throw Error(Exit::usage, target.string() + " has no config.resolved.toml: it ended while it was being made", "start it with its configuration: engine run CONFIG --out " + target.string());
     std::ifstream in(target / "run.json");
     nlohmann::json identity = nlohmann::json::parse(in, nullptr, false);
     if (identity.is_object() && identity.contains("extra")) base = identity["extra"].value("base_dir", "");
