@@ -15,8 +15,8 @@
 extern "C" {
 #endif
 
-#define ENG_PARAM_NO_DECAY 1u /* weight decay does not touch it (norms, biases)             */
-#define ENG_PARAM_FP32 2u     /* stays fp32 under every precision policy                    */
+#define ENG_PARAM_NO_DECAY 1u /* weight decay does not touch it (norms, biases) */
+#define ENG_PARAM_FP32 2u     /* stays fp32 under every precision policy */
 
 /* A parameter as the model declares it. `name` is its name in checkpoints, in the spelling of the
  * model's Hugging Face files. `init_op` fills it: one of the eng.init_* ops (engine/ops.h) or an op of

@@ -24,20 +24,20 @@ typedef struct eng_data_request {
   uint32_t struct_size;
   uint32_t reserved;
   uint64_t seed;
-  int64_t sequence_length; /* T: tokens per sample                                          */
-  int64_t vocabulary;      /* of the model: ids at or above it are an error                 */
-  const char *base_dir;    /* absolute; relative paths are relative to it                   */
+  int64_t sequence_length; /* T: tokens per sample */
+  int64_t vocabulary;      /* of the model: ids at or above it are an error */
+  const char *base_dir;    /* absolute; relative paths are relative to it */
 } eng_data_request;
 
 /* What the source holds; the host zeroes it and sets struct_size.  since 1.0 */
 typedef struct eng_data_info {
   uint32_t struct_size;
   uint32_t files;
-  uint64_t tokens;             /* in both splits                                            */
-  uint64_t train_samples;      /* distinct windows in one epoch                             */
-  uint64_t validation_samples; /* 0: nothing held out                                       */
-  int64_t vocabulary;          /* ids are below this                                        */
-  char content_hash[40];       /* hexadecimal, ends in NUL; equal iff the data is equal     */
+  uint64_t tokens;             /* in both splits */
+  uint64_t train_samples;      /* distinct windows in one epoch */
+  uint64_t validation_samples; /* 0: nothing held out */
+  int64_t vocabulary;          /* ids are below this */
+  char content_hash[40];       /* hexadecimal, ends in NUL; equal iff the data is equal */
 } eng_data_info;
 
 typedef struct eng_data {

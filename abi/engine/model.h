@@ -21,10 +21,10 @@ extern "C" {
 typedef struct eng_model_info {
   uint32_t struct_size;
   uint32_t reserved;
-  int64_t vocabulary;      /* token ids are below this                                      */
-  int64_t attention_width; /* heads x head size of one attention layer, 0 if none: MFU      */
+  int64_t vocabulary;      /* token ids are below this */
+  int64_t attention_width; /* heads x head size of one attention layer, 0 if none: MFU */
   int64_t layers;
-  int64_t max_length;      /* longest sequence the model was made for; 0: no limit          */
+  int64_t max_length;      /* longest sequence the model was made for; 0: no limit */
 } eng_model_info;
 
 typedef struct eng_model {

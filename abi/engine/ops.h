@@ -43,8 +43,8 @@ extern "C" {
 #define ENG_OP_CROSS_ENTROPY "eng.cross_entropy/1"
 
 #define ENG_ACT_SILU 1
-#define ENG_ACT_GELU 2      /* exact, erf  */
-#define ENG_ACT_GELU_TANH 3 /* tanh form   */
+#define ENG_ACT_GELU 2      /* exact, erf */
+#define ENG_ACT_GELU_TANH 3 /* tanh form */
 #define ENG_ACT_RELU 4
 
 /* ---- their gradients and other ops that only the engine emits --------------------------------------- */
@@ -70,16 +70,16 @@ extern "C" {
 /* ---- the step's own ops. EXACT: the same bits on every device and ISA, whatever the thread count ----- */
 
 /* scalars: f32[32] on the device. */
-#define ENG_S_INV_TOKENS 0 /* 1 / labels counted in the global batch                 */
+#define ENG_S_INV_TOKENS 0 /* 1 / labels counted in the global batch */
 #define ENG_S_LOSS_SCALE 1
-#define ENG_S_CLIP 2       /* what gradients are multiplied with before the update   */
-#define ENG_S_NORM 3       /* global gradient norm before clipping                   */
+#define ENG_S_CLIP 2       /* what gradients are multiplied with before the update */
+#define ENG_S_NORM 3       /* global gradient norm before clipping */
 #define ENG_S_OK 4         /* 1: the update counts, 0: it leaves everything as it was */
-#define ENG_S_LR 8         /* learning rate, then what eng_optimizer.scalars gave    */
+#define ENG_S_LR 8         /* learning rate, then what eng_optimizer.scalars gave */
 #define ENG_S_COUNT 32
 /* counters: i64[8] on the device. */
-#define ENG_C_STEP 0    /* steps begun            */
-#define ENG_C_UPDATES 1 /* updates done           */
+#define ENG_C_STEP 0    /* steps begun */
+#define ENG_C_UPDATES 1 /* updates done */
 #define ENG_C_MICRO 2   /* micro-batch in the step */
 #define ENG_C_COUNT 8
 

@@ -18,12 +18,12 @@ extern "C" {
 #define ENG_PRECISION_KIND "eng.precision/1"
 
 /* What a state is for. */
-#define ENG_ROLE_WEIGHT 1  /* what compute reads                                 */
-#define ENG_ROLE_MASTER 2  /* what the optimizer updates                         */
-#define ENG_ROLE_STATE 3   /* optimizer state; its dtype is the optimizer's      */
-#define ENG_ROLE_PARTIAL 4 /* this rank's fresh gradient of one micro-batch      */
-#define ENG_ROLE_GRAD 5    /* the reduced, accumulated gradient                  */
-#define ENG_ROLE_ACT 6     /* activations                                        */
+#define ENG_ROLE_WEIGHT 1  /* what compute reads */
+#define ENG_ROLE_MASTER 2  /* what the optimizer updates */
+#define ENG_ROLE_STATE 3   /* optimizer state; its dtype is the optimizer's */
+#define ENG_ROLE_PARTIAL 4 /* this rank's fresh gradient of one micro-batch */
+#define ENG_ROLE_GRAD 5    /* the reduced, accumulated gradient */
+#define ENG_ROLE_ACT 6     /* activations */
 
 /* The parameters of one block that share a weight dtype, laid out flat.  since 1.0 */
 typedef struct eng_unit {
@@ -31,7 +31,7 @@ typedef struct eng_unit {
   eng_id id;
   uint32_t block;
   uint32_t flags; /* ENG_PARAM_FP32 if its parameters must stay fp32 */
-  uint64_t count; /* elements, padding included                      */
+  uint64_t count; /* elements, padding included */
 } eng_unit;
 
 /* All a policy knows of a state at its home.  since 1.0 */
@@ -39,7 +39,7 @@ typedef struct eng_view {
   uint32_t struct_size;
   int32_t dtype;
   int32_t tier; /* 0: the device */
-  eng_id part;  /* 0: whole      */
+  eng_id part;  /* 0: whole */
   uint64_t count;
 } eng_view;
 
