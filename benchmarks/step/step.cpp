@@ -22,9 +22,13 @@ namespace {
 
 using namespace eng;
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
-bool is(const Call& call, const char* op) { return std::strcmp(call.op->id, op) == 0; }
+bool is(const Call& call, const char* op) {
+  return std::strcmp(call.op->id, op) == 0;
+}
 
 // A plan of one program: every matrix product of the train program, once per time it runs there, with the
 // three products of each chunk of the fused loss made explicit.
@@ -45,7 +49,8 @@ Products products(const Setup& setup) {
   // One set of operands per distinct call: the products of 8 equal layers stream over the same few megabytes,
   // as they would over their own.
   std::map<uint32_t, std::pair<std::vector<View>, std::vector<View>>> operands;
-  auto add = [&](uint32_t call, const Op& op, const std::vector<eng_desc>& in, const std::vector<eng_desc>& result, const Attrs& attrs) {
+  auto add = [&](uint32_t call, const Op& op, const std::vector<eng_desc>& in, const std::vector<eng_desc>& result,
+                 const Attrs& attrs) {
     auto [it, fresh] = operands.try_emplace(call);
     if (fresh) {
       for (const auto& d : in) it->second.first.push_back(tensor(d));
@@ -62,7 +67,8 @@ Products products(const Setup& setup) {
     for (uint32_t r = 0; r < segment.repeat; ++r)
       for (const Action& action : segment.actions) {
         const Call& call = setup.plan.calls[action.call];
-        if (is(call, ENG_OP_LINEAR) || is(call, ENG_OP_MATMUL)) add(action.call, *call.op, call.in, call.out, call.attrs);
+        if (is(call, ENG_OP_LINEAR) || is(call, ENG_OP_MATMUL))
+          add(action.call, *call.op, call.in, call.out, call.attrs);
         if (!is(call, ENG_OP_CROSS_ENTROPY_GRAD)) continue;
         int64_t tokens = call.in[0].dims[0] * call.in[0].dims[1], h = call.in[0].dims[2], v = call.in[1].dims[0];
         // The kernel's scratch is the logits of one chunk and little else.
@@ -127,11 +133,16 @@ int measure(int argc, char** argv) {
     double t2 = now();
     gemms.push_back(t1 - t0), steps.push_back(t2 - t1), ratios.push_back((t1 - t0) / (t2 - t1));
   }
-  nlohmann::ordered_json out = {
-      {"parameters", setup.plan.parameters}, {"tokens", tokens}, {"rounds", rounds}, {"step_seconds", median(steps)},
-      {"gemm_seconds", median(gemms)}, {"gemm_gflops", alone.flops / median(gemms) / 1e9}, {"step_to_gemm_rate", median(ratios)},
-      {"tokens_per_second", static_cast<double>(tokens) / median(steps)}, {"peak_rss_bytes", static_cast<int64_t>(usage.ru_maxrss) * 1024},
-      {"arena_bytes", setup.plan.arenas[0].total()}};
+  nlohmann::ordered_json out = {{"parameters", setup.plan.parameters},
+                                {"tokens", tokens},
+                                {"rounds", rounds},
+                                {"step_seconds", median(steps)},
+                                {"gemm_seconds", median(gemms)},
+                                {"gemm_gflops", alone.flops / median(gemms) / 1e9},
+                                {"step_to_gemm_rate", median(ratios)},
+                                {"tokens_per_second", static_cast<double>(tokens) / median(steps)},
+                                {"peak_rss_bytes", static_cast<int64_t>(usage.ru_maxrss) * 1024},
+                                {"arena_bytes", setup.plan.arenas[0].total()}};
   fmt::print("{}\n", out.dump());
   return 0;
 }

@@ -83,9 +83,11 @@ void derive_backward(Template& block, bool first, bool last) {
     if (state.wants[node.out[0]] && (reached || is_loss)) {
       if (!node.op->grad) throw Error(Exit::environment, std::string(node.op->id) + " has no gradient");
       if (is_loss && !node.op->fused_grad)
-        throw Error(Exit::environment, std::string("the model's last op must be ") + ENG_OP_CROSS_ENTROPY + ", not " + node.op->id);
+        throw Error(Exit::environment,
+                    std::string("the model's last op must be ") + ENG_OP_CROSS_ENTROPY + ", not " + node.op->id);
       if (!is_loss && node.op->fused_grad)  // its gradient takes that of the loss to be 1
-        throw Error(Exit::environment, std::string(node.op->id) + " makes the loss of the last block, nothing else can use it");
+        throw Error(Exit::environment,
+                    std::string(node.op->id) + " makes the loss of the last block, nothing else can use it");
       found_loss = found_loss || is_loss;
       Gradient gradient(state, node);
       node.op->grad(gradient);
@@ -93,7 +95,8 @@ void derive_backward(Template& block, bool first, bool last) {
     }
     for (Id o : node.out) state.pending[o] = 0;
   }
-  if (last && !found_loss) throw Error(Exit::environment, std::string("the model's last op must be ") + ENG_OP_CROSS_ENTROPY);
+  if (last && !found_loss)
+    throw Error(Exit::environment, std::string("the model's last op must be ") + ENG_OP_CROSS_ENTROPY);
   for (Id i : block.inputs) block.d_inputs.push_back(first ? 0 : state.of[i]);
   for (Id p : block.params) block.d_params.push_back(state.of[p]);
   for (Id o : block.outputs) {

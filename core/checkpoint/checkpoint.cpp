@@ -8,10 +8,10 @@
 #include <memory>
 #include <set>
 
-#include "core/tensor/dtype.hpp"
 #include "core/checkpoint/file.hpp"
 #include "core/checkpoint/list.hpp"
 #include "core/checkpoint/safetensors.hpp"
+#include "core/tensor/dtype.hpp"
 
 namespace eng {
 namespace fs = std::filesystem;

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "core/tensor/dtype.hpp"
 #include "core/checkpoint/file.hpp"
 #include "core/checkpoint/safetensors.hpp"
+#include "core/tensor/dtype.hpp"
 
 namespace eng {
 namespace {

@@ -143,7 +143,8 @@ void check_layout(SafetensorsHeader& header, const std::string& where) {
     }
     const uint64_t count = element_count(t.shape, name), size = dtype_size(t.dtype);
     if (count > std::numeric_limits<uint64_t>::max() / size || count * size != t.end - t.begin) {
-      refuse(name, fmt::format("{} elements of {} do not make {} bytes", count, dtype_safetensors(t.dtype), t.end - t.begin));
+      refuse(name,
+             fmt::format("{} elements of {} do not make {} bytes", count, dtype_safetensors(t.dtype), t.end - t.begin));
     }
   }
   std::sort(header.tensors.begin(), header.tensors.end(), [](const StoredTensor& a, const StoredTensor& b) {
@@ -218,8 +219,9 @@ std::string safetensors_header(std::vector<StoredTensor>& tensors, const std::ma
     if (!names.insert(t.name).second) {
       throw Error(Exit::bug, "tensor name `" + t.name + "` cannot be stored: empty, reserved or used twice");
     }
-    text += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", text.size() > 1 ? "," : "",
-                        nlohmann::json(t.name).dump(), dtype_safetensors(t.dtype), fmt::join(t.shape, ","), t.begin, t.end);
+    text +=
+        fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", text.size() > 1 ? "," : "",
+                    nlohmann::json(t.name).dump(), dtype_safetensors(t.dtype), fmt::join(t.shape, ","), t.begin, t.end);
   }
   text += '}';
   text.resize((text.size() + 7) / 8 * 8, ' ');

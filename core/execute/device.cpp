@@ -17,19 +17,24 @@ Kernels::Kernels(Registry& registry, const std::string& device, const Section& s
   info_.struct_size = sizeof(info_);
   sink.check(table.describe(options.get(), &info_, sink.get()), Exit::environment, "[device] " + device);
   std::vector<const eng_kernel*> given;
-  for (const eng_kernels& list : registry.tables<eng_kernels>(ENG_KERNELS_KIND, device)) given.insert(given.end(), list.kernels, list.kernels + list.count);
+  for (const eng_kernels& list : registry.tables<eng_kernels>(ENG_KERNELS_KIND, device))
+    given.insert(given.end(), list.kernels, list.kernels + list.count);
   for (const eng_kernel* theirs : given) {
     eng_kernel kernel{};
     std::memcpy(&kernel, theirs, std::min<size_t>(theirs->struct_size, sizeof(kernel)));
-    if (!kernel.op || !kernel.workspace || !kernel.prepare || !kernel.bind || !kernel.launch || !kernel.drop_record || !kernel.drop_state)
-      throw Error(Exit::environment, fmt::format("device {}: kernel {} leaves a function out", device, kernel.op ? kernel.op : "?"));
-    if (!kernels_.emplace(kernel.op, kernel).second) throw Error(Exit::environment, fmt::format("device {}: two kernels for {}", device, kernel.op));
+    if (!kernel.op || !kernel.workspace || !kernel.prepare || !kernel.bind || !kernel.launch || !kernel.drop_record ||
+        !kernel.drop_state)
+      throw Error(Exit::environment,
+                  fmt::format("device {}: kernel {} leaves a function out", device, kernel.op ? kernel.op : "?"));
+    if (!kernels_.emplace(kernel.op, kernel).second)
+      throw Error(Exit::environment, fmt::format("device {}: two kernels for {}", device, kernel.op));
   }
 }
 
 const eng_kernel& Kernels::find(const Call& call) const {
   auto it = kernels_.find(call.op->id);
-  if (it == kernels_.end()) throw Error(Exit::environment, fmt::format("device {} has no kernel for {}", device_, call.op->id));
+  if (it == kernels_.end())
+    throw Error(Exit::environment, fmt::format("device {} has no kernel for {}", device_, call.op->id));
   return it->second;
 }
 
@@ -38,17 +43,26 @@ uint64_t Kernels::workspace(const Call& call) const {
   CallArgs args(call, info_.parallel);
   uint64_t bytes = 0;
   Sink sink;
-  sink.check(kernel.workspace(args.get(), &bytes, sink.get()), Exit::environment, fmt::format("device {}, {}", device_, call.op->id));
+  sink.check(kernel.workspace(args.get(), &bytes, sink.get()), Exit::environment,
+             fmt::format("device {}, {}", device_, call.op->id));
   return bytes;
 }
 
 CallArgs::CallArgs(const Call& call, uint32_t parallel) {
   for (const Attr& a : call.attrs.list) attrs_.push_back({a.key.c_str(), a.i, a.f});
-  call_ = {sizeof(eng_call), parallel, static_cast<uint32_t>(call.in.size()), static_cast<uint32_t>(call.out.size()),
-           call.in.data(), call.out.data(), attrs_.data(), static_cast<uint32_t>(attrs_.size()), 0};
+  call_ = {sizeof(eng_call),
+           parallel,
+           static_cast<uint32_t>(call.in.size()),
+           static_cast<uint32_t>(call.out.size()),
+           call.in.data(),
+           call.out.data(),
+           attrs_.data(),
+           static_cast<uint32_t>(attrs_.size()),
+           0};
 }
 
-Device::Device(Registry& registry, const std::string& name, const Section& section) : name_(name), table_(registry.table<eng_device>(ENG_DEVICE_KIND, name)) {
+Device::Device(Registry& registry, const std::string& name, const Section& section)
+    : name_(name), table_(registry.table<eng_device>(ENG_DEVICE_KIND, name)) {
   Options options(section);
   Sink sink;
   sink.check(table_.create(options.get(), &self_, sink.get()), Exit::environment, "[device] " + name);
@@ -61,7 +75,8 @@ Device::~Device() {
 void* Device::alloc(uint64_t bytes) {
   void* out = nullptr;
   Sink sink;
-  sink.check(table_.alloc(self_, bytes, &out, sink.get()), Exit::device_memory, fmt::format("device {}, {} for the arena", name_, format_bytes(static_cast<double>(bytes))));
+  sink.check(table_.alloc(self_, bytes, &out, sink.get()), Exit::device_memory,
+             fmt::format("device {}, {} for the arena", name_, format_bytes(static_cast<double>(bytes))));
   return out;
 }
 

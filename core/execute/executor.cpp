@@ -48,7 +48,8 @@ constexpr eng_exec exec = {sizeof(eng_exec), 0, nullptr};
 
 // Blocks until the counter exceeds `position`.
 void wait_for(std::atomic<uint32_t>& counter, uint32_t position) {
-  for (uint32_t now = counter.load(std::memory_order_acquire); now <= position; now = counter.load(std::memory_order_acquire))
+  for (uint32_t now = counter.load(std::memory_order_acquire); now <= position;
+       now = counter.load(std::memory_order_acquire))
     counter.wait(now, std::memory_order_acquire);
 }
 
@@ -70,7 +71,9 @@ Executor::Executor(const Plan& plan, Device& device, const Kernels& kernels) : p
   }
 }
 
-Executor::~Executor() { release(); }
+Executor::~Executor() {
+  release();
+}
 
 void Executor::release() {
   for (Program& program : programs_)
@@ -103,7 +106,8 @@ void Executor::bind(const Plan& plan, const Kernels& kernels, uint32_t parallel)
     Prepared p{&kernels.find(call), nullptr};
     CallArgs args(call, parallel);
     Sink sink;
-    sink.check(p.kernel->prepare(device_.self(), args.get(), &p.state, sink.get()), Exit::environment, fmt::format("device {}, {}", kernels.device(), call.op->id));
+    sink.check(p.kernel->prepare(device_.self(), args.get(), &p.state, sink.get()), Exit::environment,
+               fmt::format("device {}, {}", kernels.device(), call.op->id));
     calls_.push_back(p);
   }
   for (const eng::Program& program : plan.programs) {
@@ -138,7 +142,13 @@ void Executor::bind(const Plan& plan, const Kernels& kernels, uint32_t parallel)
           strides[k].resize(d.ndim, 1);
           for (uint32_t i = d.ndim; i-- > 1;) strides[k][i - 1] = strides[k][i] * d.dims[i];
           DLDevice where{static_cast<DLDeviceType>(kernels.info().dl_device_type), kernels.info().dl_device_id};
-          tensors[k] = DLTensor{address(*views[k]), where, static_cast<int32_t>(d.ndim), dtype_dlpack(d.dtype), const_cast<int64_t*>(d.dims), strides[k].data(), 0};
+          tensors[k] = DLTensor{address(*views[k]),
+                                where,
+                                static_cast<int32_t>(d.ndim),
+                                dtype_dlpack(d.dtype),
+                                const_cast<int64_t*>(d.dims),
+                                strides[k].data(),
+                                0};
           args[k] = &tensors[k];
         }
         Prepared& prepared = calls_[action.call];
@@ -147,10 +157,14 @@ void Executor::bind(const Plan& plan, const Kernels& kernels, uint32_t parallel)
         step.action = a;
         Sink sink;
         sink.check(prepared.kernel->bind(prepared.state, args.data(), static_cast<uint32_t>(args.size()),
-                                         action.workspace.buffer ? address(action.workspace) : nullptr, &step.record, sink.get()),
-                   Exit::environment, fmt::format("device {}, {} in {}", kernels.device(), plan.calls[action.call].op->id, plan.labels[action.block]));
+                                         action.workspace.buffer ? address(action.workspace) : nullptr, &step.record,
+                                         sink.get()),
+                   Exit::environment,
+                   fmt::format("device {}, {} in {}", kernels.device(), plan.calls[action.call].op->id,
+                               plan.labels[action.block]));
         step.first_wait = static_cast<uint32_t>(bound.waits.size());
-        for (uint32_t w : action.waits) bound.waits.push_back({lane_of[static_cast<size_t>(segment.actions[w].queue)], order.position[w]});
+        for (uint32_t w : action.waits)
+          bound.waits.push_back({lane_of[static_cast<size_t>(segment.actions[w].queue)], order.position[w]});
         step.n_waits = static_cast<uint32_t>(action.waits.size());
         bound.lanes[lane_of[static_cast<size_t>(action.queue)]]->steps.push_back(step);
       }
@@ -183,7 +197,8 @@ void Executor::run_lane(const Bound& bound, size_t index) {
       int32_t none = 0;
       if (status != ENG_OK && failed_.compare_exchange_strong(none, status)) {
         const Action& action = bound.segment->actions[step.action];
-        failure_ = fmt::format("{} in {}: {}", plan_.calls[action.call].op->id, plan_.labels[action.block], sink.text());
+        failure_ =
+            fmt::format("{} in {}: {}", plan_.calls[action.call].op->id, plan_.labels[action.block], sink.text());
       }
     }
     if (bound.lanes.size() > 1) publish(lane.done, k + 1);
@@ -210,7 +225,8 @@ bool Executor::run(const std::string& name, bool (*stop)()) {
   for (size_t s = 0; s < program.segments.size() && !stopped; ++s)
     for (uint32_t r = 0; r < program.repeats[s] && !stopped; ++r) {
       run_segment(*program.segments[s]);
-      bool ahead = s + 1 < program.segments.size() && !(s + 2 == program.segments.size() && r + 1 == program.repeats[s]);
+      bool ahead =
+          s + 1 < program.segments.size() && !(s + 2 == program.segments.size() && r + 1 == program.repeats[s]);
       stopped = ahead && stop && stop();
     }
   device_.sync();
@@ -238,17 +254,27 @@ std::string Executor::locate(const std::string& name) {
         download(staging.data(), action.out[k]);
         bool finite = true;
         for (int64_t e = 0; e < count(d) && finite; ++e)
-          finite = std::isfinite(d.dtype == ENG_F32 ? reinterpret_cast<const float*>(staging.data())[e] : reinterpret_cast<const double*>(staging.data())[e]);
-        if (!finite) return fmt::format("{} in {}, output {} {}", call.op->id, plan_.labels[action.block], k, describe(d));
+          finite = std::isfinite(d.dtype == ENG_F32 ? reinterpret_cast<const float*>(staging.data())[e]
+                                                    : reinterpret_cast<const double*>(staging.data())[e]);
+        if (!finite)
+          return fmt::format("{} in {}, output {} {}", call.op->id, plan_.labels[action.block], k, describe(d));
       }
     }
   }
   return "";
 }
 
-void Executor::upload(const View& to, const void* from) { device_.upload(address(to), from, bytes(to.desc)); }
-void Executor::download(void* to, const View& from) { device_.download(to, address(from), bytes(from.desc)); }
-void Executor::upload(const View& to, uint64_t byte, const void* from, uint64_t n) { device_.upload(address(to) + byte, from, n); }
-void Executor::download(void* to, const View& from, uint64_t byte, uint64_t n) { device_.download(to, address(from) + byte, n); }
+void Executor::upload(const View& to, const void* from) {
+  device_.upload(address(to), from, bytes(to.desc));
+}
+void Executor::download(void* to, const View& from) {
+  device_.download(to, address(from), bytes(from.desc));
+}
+void Executor::upload(const View& to, uint64_t byte, const void* from, uint64_t n) {
+  device_.upload(address(to) + byte, from, n);
+}
+void Executor::download(void* to, const View& from, uint64_t byte, uint64_t n) {
+  device_.download(to, address(from) + byte, n);
+}
 
 }  // namespace eng

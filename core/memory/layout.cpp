@@ -8,7 +8,9 @@
 namespace eng {
 namespace {
 
-uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
+uint64_t round_up(uint64_t n, uint64_t to) {
+  return (n + to - 1) / to * to;
+}
 
 // When a buffer is in use: what is complete before its earliest use, and which uses must be complete after.
 struct Lifetime {
@@ -58,7 +60,8 @@ class SegmentLayout {
     std::vector<Id> order;
     for (Id id : ids_)
       if ((plan_.buffer(id).line == Line::workspace) == workspace) order.push_back(id);
-    std::stable_sort(order.begin(), order.end(), [&](Id a, Id b) { return plan_.buffer(a).bytes > plan_.buffer(b).bytes; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](Id a, Id b) { return plan_.buffer(a).bytes > plan_.buffer(b).bytes; });
     uint64_t top = 0;
     std::vector<Placed> conflicts;
     for (Id id : order) {

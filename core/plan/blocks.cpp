@@ -51,11 +51,14 @@ std::vector<size_t> count_reads(const Template& t) {
 bool spares_seeds(const Template& t, Id root, size_t n, const std::vector<size_t>& last) {
   if (t.graph.value(root).kind != SymbolKind::seed) return true;
   for (Id seed : t.seeds)
-    if (seed && seed != root && last[seed] >= n && same(t.graph.value(seed).desc, t.graph.value(root).desc)) return false;
+    if (seed && seed != root && last[seed] >= n && same(t.graph.value(seed).desc, t.graph.value(root).desc))
+      return false;
   return true;
 }
 
-bool overwritable(SymbolKind kind) { return kind == SymbolKind::temp || kind == SymbolKind::seed; }
+bool overwritable(SymbolKind kind) {
+  return kind == SymbolKind::temp || kind == SymbolKind::seed;
+}
 
 }  // namespace
 
@@ -77,7 +80,8 @@ BlockEmitter::BlockEmitter(const Model& model, Emitter& emitter) : model_(model)
         bool dead = overwritable(t.graph.value(from).kind) && last[from] == n && spares_seeds(t, root, n, last) &&
                     std::count(node.in.begin(), node.in.end(), from) == 1 &&
                     bytes(t.graph.value(from).desc) == bytes(t.graph.value(to).desc);
-        if (pair.must && !dead) throw Error(Exit::bug, fmt::format("{} must write in place of a value that is still needed", node.op->id));
+        if (pair.must && !dead)
+          throw Error(Exit::bug, fmt::format("{} must write in place of a value that is still needed", node.op->id));
         if (dead) s.memory_of[to] = from, used[pair.in] = 1;
       }
     }
@@ -106,12 +110,23 @@ BlockEmitter::Env BlockEmitter::enter(uint32_t b, const std::vector<View>& input
   for (Id id = 1; id <= t.graph.size(); ++id) {
     const Symbol& v = t.graph.value(id);
     switch (v.kind) {
-      case SymbolKind::input: env[id] = inputs[v.index]; break;
-      case SymbolKind::param: env[id] = (*batch.weights)[block.params[v.index]]; break;
-      case SymbolKind::batch: env[id] = v.index == 0 ? batch.tokens : batch.labels; break;
-      case SymbolKind::constant: env[id] = batch.constants->at(block.tmpl)[v.index]; break;
-      case SymbolKind::scalars: env[id] = batch.scalars; break;
-      default: break;
+      case SymbolKind::input:
+        env[id] = inputs[v.index];
+        break;
+      case SymbolKind::param:
+        env[id] = (*batch.weights)[block.params[v.index]];
+        break;
+      case SymbolKind::batch:
+        env[id] = v.index == 0 ? batch.tokens : batch.labels;
+        break;
+      case SymbolKind::constant:
+        env[id] = batch.constants->at(block.tmpl)[v.index];
+        break;
+      case SymbolKind::scalars:
+        env[id] = batch.scalars;
+        break;
+      default:
+        break;
     }
   }
   return env;
@@ -142,7 +157,8 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, bool training, Env& e
         if (!again) {
           env[o] = target;
         } else {
-          auto pair = std::find_if(node.op->in_place.begin(), node.op->in_place.end(), [&](const InPlace& i) { return i.out == k && i.must; });
+          auto pair = std::find_if(node.op->in_place.begin(), node.op->in_place.end(),
+                                   [&](const InPlace& i) { return i.out == k && i.must; });
           if (pair != node.op->in_place.end() && (pair->in >= in.size() || !in[pair->in].buffer)) {
             if (in.size() <= pair->in) in.resize(pair->in + 1);
             in[pair->in] = target;

@@ -16,7 +16,7 @@ namespace eng {
 // Where the micro-batch finds and leaves things.
 struct MicroBatch {
   View tokens, labels, scalars;
-  const std::vector<View>* weights = nullptr;                    // per parameter
+  const std::vector<View>* weights = nullptr;                        // per parameter
   const std::map<uint32_t, std::vector<View>>* constants = nullptr;  // per template
   // Where the gradient of parameter p goes; called when its first contribution is written.
   std::function<View(uint32_t p)> gradient;

@@ -10,7 +10,8 @@
 namespace eng {
 namespace {
 
-std::string call_key(const Op& op, const std::vector<eng_desc>& in, const std::vector<eng_desc>& out, const Attrs& attrs) {
+std::string call_key(const Op& op, const std::vector<eng_desc>& in, const std::vector<eng_desc>& out,
+                     const Attrs& attrs) {
   std::string key = op.id;
   for (const auto& d : in) key += d.dtype ? " " + describe(d) : " -";
   key += " ->";
@@ -22,7 +23,8 @@ std::string call_key(const Op& op, const std::vector<eng_desc>& in, const std::v
 }  // namespace
 
 View slice(const View& view, uint64_t first, uint64_t n) {
-  return {view.buffer, view.offset + first * dtype_size(view.desc.dtype), make_desc(view.desc.dtype, {static_cast<int64_t>(n)})};
+  return {view.buffer, view.offset + first * dtype_size(view.desc.dtype),
+          make_desc(view.desc.dtype, {static_cast<int64_t>(n)})};
 }
 
 View reshape(View view, const eng_desc& desc) {
@@ -37,14 +39,25 @@ View Emitter::persistent(const std::string& name, Line line, const eng_desc& des
 }
 
 View Emitter::transient(const std::string& name, Line line, const eng_desc& desc) {
-  Buffer buffer{name, line, 0, bytes(desc), 0, false, false, static_cast<uint32_t>(plan_.programs.size() - 1),
+  Buffer buffer{name,
+                line,
+                0,
+                bytes(desc),
+                0,
+                false,
+                false,
+                static_cast<uint32_t>(plan_.programs.size() - 1),
                 static_cast<uint32_t>(plan_.programs.back().segments.size() - 1)};
   plan_.buffers.push_back(std::move(buffer));
   return {static_cast<Id>(plan_.buffers.size()), 0, desc};
 }
 
-void Emitter::begin_program(const std::string& name) { plan_.programs.push_back({name, {}}); }
-void Emitter::begin_segment(const std::string& name, uint32_t repeat) { plan_.programs.back().segments.push_back({name, repeat, {}}); }
+void Emitter::begin_program(const std::string& name) {
+  plan_.programs.push_back({name, {}});
+}
+void Emitter::begin_segment(const std::string& name, uint32_t repeat) {
+  plan_.programs.back().segments.push_back({name, repeat, {}});
+}
 
 void Emitter::label(const std::string& text) {
   if (plan_.labels.empty() || plan_.labels.back() != text) plan_.labels.push_back(text);
@@ -62,13 +75,22 @@ void Emitter::action(const Op& op, std::vector<View> in, std::vector<View> out, 
     call.workspace = workspace_ ? workspace_(call) : 0;
     plan_.calls.push_back(std::move(call));
   }
-  Action action{it->second, Queue::compute, std::move(in), std::move(out), {}, {}, static_cast<uint32_t>(plan_.labels.size() - 1)};
+  Action action{it->second,
+                Queue::compute,
+                std::move(in),
+                std::move(out),
+                {},
+                {},
+                static_cast<uint32_t>(plan_.labels.size() - 1)};
   if (uint64_t n = plan_.calls[it->second].workspace)
-    action.workspace = transient(std::string("workspace ") + op.id, Line::workspace, make_desc(ENG_U8, {static_cast<int64_t>(n)}));
+    action.workspace =
+        transient(std::string("workspace ") + op.id, Line::workspace, make_desc(ENG_U8, {static_cast<int64_t>(n)}));
   plan_.programs.back().segments.back().actions.push_back(std::move(action));
 }
 
-void Emitter::zero(const View& view) { action(op(ENG_OP_INIT_CONSTANT), {}, {view}, {{{"value", 0, 0.0}, {"first", 0, 0.0}}}); }
+void Emitter::zero(const View& view) {
+  action(op(ENG_OP_INIT_CONSTANT), {}, {view}, {{{"value", 0, 0.0}, {"first", 0, 0.0}}});
+}
 
 Id EmittingBuilder::add(const View& view) {
   if (!view.buffer) return 0;
@@ -81,7 +103,9 @@ const View& EmittingBuilder::view(Id id) const {
   return views_[id - 1];
 }
 
-eng_desc EmittingBuilder::shape(Id value) { return view(value).desc; }
+eng_desc EmittingBuilder::shape(Id value) {
+  return view(value).desc;
+}
 
 std::vector<Id> EmittingBuilder::emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) {
   std::vector<View> inputs, outputs;
@@ -90,7 +114,8 @@ std::vector<Id> EmittingBuilder::emit(const Op& op, std::vector<Id> in, std::vec
     inputs.push_back(i ? view(i) : View{});
     shapes.push_back(inputs.back().desc);
   }
-  if (in.size() < op.min_in || in.size() > op.max_in) throw Error(Exit::environment, fmt::format("{}: wrong number of inputs", op.id));
+  if (in.size() < op.min_in || in.size() > op.max_in)
+    throw Error(Exit::environment, fmt::format("{}: wrong number of inputs", op.id));
   std::string wrong = op.infer(shapes, attrs, made);
   if (!wrong.empty()) throw Error(Exit::environment, fmt::format("{}: {}", op.id, wrong));
   out.resize(made.size());
@@ -98,14 +123,16 @@ std::vector<Id> EmittingBuilder::emit(const Op& op, std::vector<Id> in, std::vec
     if (!out[k]) {
       out[k] = add(emitter_.transient(name_, Line::activations, made[k]));
     } else if (!same(view(out[k]).desc, made[k])) {
-      throw Error(Exit::environment, fmt::format("{}: output {} is {}, cannot be written into {}", op.id, k, describe(made[k]), describe(view(out[k]).desc)));
+      throw Error(Exit::environment, fmt::format("{}: output {} is {}, cannot be written into {}", op.id, k,
+                                                 describe(made[k]), describe(view(out[k]).desc)));
     }
     outputs.push_back(view(out[k]));
   }
   for (const InPlace& pair : op.in_place)
     if (pair.must && pair.out < outputs.size() && pair.in < inputs.size() && inputs[pair.in].buffer &&
         (inputs[pair.in].buffer != outputs[pair.out].buffer || inputs[pair.in].offset != outputs[pair.out].offset))
-      throw Error(Exit::environment, fmt::format("{} works in place: output {} must be input {}", op.id, pair.out, pair.in));
+      throw Error(Exit::environment,
+                  fmt::format("{} works in place: output {} must be input {}", op.id, pair.out, pair.in));
   emitter_.action(op, std::move(inputs), std::move(outputs), std::move(attrs));
   return out;
 }

@@ -98,7 +98,7 @@ struct Plan {
   std::vector<Tensor> tensors;
   // What the host fills or reads between steps.
   View tokens, labels_in, inputs, counters, scalars, losses, table;
-  std::vector<View> constants;              // in the order of `constant_data`
+  std::vector<View> constants;  // in the order of `constant_data`
   std::vector<std::vector<char>> constant_data;
   int64_t parameters = 0;
   double flops_per_step = 0;  // executed by the train program

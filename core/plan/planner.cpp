@@ -15,12 +15,15 @@
 namespace eng {
 namespace {
 
-uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
+uint64_t round_up(uint64_t n, uint64_t to) {
+  return (n + to - 1) / to * to;
+}
 
 // Persistent state of the step, and the emission of its programs.
 class Planner {
  public:
-  explicit Planner(const PlanRequest& request) : r_(request), model_(request.model), emit_(plan_, request.workspace), blocks_(model_, emit_) {}
+  explicit Planner(const PlanRequest& request)
+      : r_(request), model_(request.model), emit_(plan_, request.workspace), blocks_(model_, emit_) {}
 
   Plan make() {
     plan_.arenas.push_back({r_.device, "device", 0, 0, 0});
@@ -54,7 +57,8 @@ class Planner {
         if (unit.count) plan_.units.push_back(std::move(unit));
       }
     for (uint32_t p = 0; p < taken.size(); ++p)
-      if (!taken[p]) throw Error(Exit::environment, fmt::format("parameter {} belongs to no block", model_.params[p].name));
+      if (!taken[p])
+        throw Error(Exit::environment, fmt::format("parameter {} belongs to no block", model_.params[p].name));
   }
 
   static eng_desc flat(int32_t dtype, uint64_t n) { return make_desc(dtype, {static_cast<int64_t>(n)}); }
@@ -76,18 +80,23 @@ class Planner {
       eng_unit view{sizeof(eng_unit), static_cast<eng_id>(weight_.size() + 1), unit.block, unit.flags, unit.count};
       int32_t weight = r_.precision.dtype(ENG_ROLE_WEIGHT, &view), master = r_.precision.dtype(ENG_ROLE_MASTER, &view);
       int32_t grad = r_.precision.dtype(ENG_ROLE_GRAD, &view), partial = r_.precision.dtype(ENG_ROLE_PARTIAL, &view);
-      if (grad != partial) throw Error(Exit::environment, "this version needs one dtype for fresh and reduced gradients");
+      if (grad != partial)
+        throw Error(Exit::environment, "this version needs one dtype for fresh and reduced gradients");
       weight_.push_back(emit_.persistent("weight " + unit.name, Line::weights, flat(weight, unit.count), true));
       // Equal homes are one memory: the weight is its own master.
-      master_.push_back(master == weight ? weight_.back() : emit_.persistent("master " + unit.name, Line::weights, flat(master, unit.count), true));
-      if (r_.train) grad_.push_back(emit_.persistent("gradient " + unit.name, Line::gradients, flat(grad, unit.count), false));
+      master_.push_back(master == weight
+                            ? weight_.back()
+                            : emit_.persistent("master " + unit.name, Line::weights, flat(master, unit.count), true));
+      if (r_.train)
+        grad_.push_back(emit_.persistent("gradient " + unit.name, Line::gradients, flat(grad, unit.count), false));
     }
     if (r_.train && r_.optimizer) make_optimizer_state();
     for (uint32_t p = 0; p < model_.params.size(); ++p) weights_.push_back(param_view(weight_, p));
     for (const auto& [tmpl, t] : model_.templates) {
       auto& list = constants_[tmpl];
       for (const Constant& c : t.constants) {
-        list.push_back(emit_.persistent(fmt::format("constant {} of template {}", list.size(), tmpl), Line::constants, c.desc, true));
+        list.push_back(emit_.persistent(fmt::format("constant {} of template {}", list.size(), tmpl), Line::constants,
+                                        c.desc, true));
         plan_.constants.push_back(list.back());
         plan_.constant_data.push_back(c.data);
       }
@@ -100,11 +109,13 @@ class Planner {
     plan_.scalars = emit_.persistent("scalars", Line::step, make_desc(ENG_F32, {ENG_S_COUNT}), true);
     // The loss is f32, or f64 where the compute is f64 (gradient checks).
     const Template& head = model_.templates.at(model_.blocks.back().tmpl);
-    plan_.losses = emit_.persistent("losses", Line::step, make_desc(head.graph.value(head.outputs[0]).desc.dtype, {a}), true);
+    plan_.losses =
+        emit_.persistent("losses", Line::step, make_desc(head.graph.value(head.outputs[0]).desc.dtype, {a}), true);
     for (uint32_t p = 0; p < model_.params.size(); ++p) {
       plan_.tensors.push_back({model_.params[p].name, "parameter", param_view(master_, p)});
       if (r_.train) plan_.tensors.push_back({model_.params[p].name, "gradient", param_view(grad_, p)});
-      for (size_t s = 0; s < states_.size(); ++s) plan_.tensors.push_back({model_.params[p].name, states_[s].name, param_view(state_[s], p)});
+      for (size_t s = 0; s < states_.size(); ++s)
+        plan_.tensors.push_back({model_.params[p].name, states_[s].name, param_view(state_[s], p)});
     }
   }
 
@@ -112,12 +123,14 @@ class Planner {
     eng_state states[16];
     uint32_t n = 0;
     Sink sink;
-    sink.check(r_.optimizer->table.states(r_.optimizer->self.get(), states, 16, &n, sink.get()), Exit::environment, "optimizer " + r_.optimizer->name);
+    sink.check(r_.optimizer->table.states(r_.optimizer->self.get(), states, 16, &n, sink.get()), Exit::environment,
+               "optimizer " + r_.optimizer->name);
     states_.assign(states, states + n);
     for (const eng_state& s : states_) {
       state_.emplace_back();
       for (const Unit& unit : plan_.units)
-        state_.back().push_back(emit_.persistent(fmt::format("{} {}", s.name, unit.name), Line::optimizer, flat(s.dtype, unit.count), true));
+        state_.back().push_back(emit_.persistent(fmt::format("{} {}", s.name, unit.name), Line::optimizer,
+                                                 flat(s.dtype, unit.count), true));
     }
     int64_t columns = 1 + static_cast<int64_t>(r_.optimizer->scalars(1).size());
     plan_.table = emit_.persistent("schedule", Line::step, make_desc(ENG_F32, {r_.steps, columns}), true);
@@ -150,7 +163,14 @@ class Planner {
     EmittingBuilder builder(emit_, "move " + plan_.units[u].name);
     eng_view from{sizeof(eng_view), master_[u].desc.dtype, 0, 0, plan_.units[u].count}, to = from;
     to.dtype = weight_[u].desc.dtype;
-    eng_move move{sizeof(eng_move), ENG_ROLE_WEIGHT, static_cast<eng_id>(u + 1), 0, builder.add(master_[u]), builder.add(weight_[u]), &from, &to};
+    eng_move move{sizeof(eng_move),
+                  ENG_ROLE_WEIGHT,
+                  static_cast<eng_id>(u + 1),
+                  0,
+                  builder.add(master_[u]),
+                  builder.add(weight_[u]),
+                  &from,
+                  &to};
     Sink sink;
     eng_status status = r_.precision.table.move(r_.precision.self.get(), &builder, &move, sink.get());
     builder.check("precision " + r_.precision.name);
@@ -159,7 +179,8 @@ class Planner {
 
   // Rows of the batch for this micro-batch.
   void get_rows(MicroBatch& batch) {
-    batch.tokens = emit_.transient("tokens", Line::batch, make_desc(ENG_I32, {model_.micro_batch, model_.sequence_length}));
+    batch.tokens =
+        emit_.transient("tokens", Line::batch, make_desc(ENG_I32, {model_.micro_batch, model_.sequence_length}));
     batch.labels = emit_.transient("labels", Line::batch, batch.tokens.desc);
     emit_.action(op(ENG_OP_GET_ROW), {plan_.tokens, plan_.counters}, {batch.tokens});
     emit_.action(op(ENG_OP_GET_ROW), {plan_.labels_in, plan_.counters}, {batch.labels});
@@ -232,8 +253,8 @@ class Planner {
       emit_.action(op(ENG_OP_SUM_SQUARES), {grad_[u]}, {slice(partials, at, n)});
       at += n;
     }
-    emit_.action(op(ENG_OP_FINISH), {partials, plan_.table, plan_.scalars, plan_.counters}, {plan_.scalars, plan_.counters},
-                 {{{"max_norm", 0, r_.grad_clip}}});
+    emit_.action(op(ENG_OP_FINISH), {partials, plan_.table, plan_.scalars, plan_.counters},
+                 {plan_.scalars, plan_.counters}, {{{"max_norm", 0, r_.grad_clip}}});
     for (size_t u = 0; u < plan_.units.size(); ++u) {
       emit_.label("update " + plan_.units[u].name);
       update_unit(u);
@@ -252,8 +273,15 @@ class Planner {
       EmittingBuilder builder(emit_, "update " + unit.name);
       std::vector<eng_id> states;
       for (const auto& state : state_) states.push_back(builder.add(slice(state[u], first, n)));
-      eng_update update{sizeof(eng_update), flags, builder.add(slice(master_[u], first, n)), builder.add(slice(grad_[u], first, n)), 0,
-                        builder.add(plan_.scalars), states.data(), static_cast<uint32_t>(states.size()), 0};
+      eng_update update{sizeof(eng_update),
+                        flags,
+                        builder.add(slice(master_[u], first, n)),
+                        builder.add(slice(grad_[u], first, n)),
+                        0,
+                        builder.add(plan_.scalars),
+                        states.data(),
+                        static_cast<uint32_t>(states.size()),
+                        0};
       Sink sink;
       eng_status status = r_.optimizer->table.update(r_.optimizer->self.get(), &builder, &update, sink.get());
       builder.check("optimizer " + r_.optimizer->name);

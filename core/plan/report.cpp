@@ -11,7 +11,9 @@
 namespace eng {
 namespace {
 
-std::string size(uint64_t n) { return format_bytes(static_cast<double>(n)); }
+std::string size(uint64_t n) {
+  return format_bytes(static_cast<double>(n));
+}
 
 uint64_t device_bytes(const Plan& plan) {
   uint64_t total = 0;
@@ -19,7 +21,9 @@ uint64_t device_bytes(const Plan& plan) {
   return total;
 }
 
-uint64_t host_bytes(const Plan& plan, const ReportContext& c) { return c.overhead + c.staging + (c.host_arenas ? device_bytes(plan) : 0); }
+uint64_t host_bytes(const Plan& plan, const ReportContext& c) {
+  return c.overhead + c.staging + (c.host_arenas ? device_bytes(plan) : 0);
+}
 
 bool fits(const Plan& plan, const ReportContext& c) {
   uint64_t need = c.host_arenas ? host_bytes(plan, c) : device_bytes(plan);
@@ -36,14 +40,18 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
     if (b.persistent) lines[b.line] += (std::max<uint64_t>(b.bytes, 1) + 4095) / 4096 * 4096;
   for (const Arena& arena : plan.arenas) {
     out += fmt::format("  arena {} ({})\n", arena.device, arena.kind);
-    for (const auto& [line, n] : lines) out += fmt::format("    {:<14} {:>16} bytes  {:>12}\n", to_string(line), n, size(n));
+    for (const auto& [line, n] : lines)
+      out += fmt::format("    {:<14} {:>16} bytes  {:>12}\n", to_string(line), n, size(n));
     out += fmt::format("    {:<14} {:>16} bytes  {:>12}\n", "persistent", arena.persistent, size(arena.persistent));
-    out += fmt::format("    {:<14} {:>16} bytes  {:>12}  activations, fresh gradients\n", "transient", arena.transient, size(arena.transient));
-    out += fmt::format("    {:<14} {:>16} bytes  {:>12}  scratch of kernels, beyond the transients\n", "workspace", arena.workspace, size(arena.workspace));
+    out += fmt::format("    {:<14} {:>16} bytes  {:>12}  activations, fresh gradients\n", "transient", arena.transient,
+                       size(arena.transient));
+    out += fmt::format("    {:<14} {:>16} bytes  {:>12}  scratch of kernels, beyond the transients\n", "workspace",
+                       arena.workspace, size(arena.workspace));
     out += fmt::format("    {:<14} {:>16} bytes  {:>12}\n", "total", arena.total(), size(arena.total()));
   }
   out += fmt::format("  staged batches      {:>16} bytes  {:>12}\n", c.staging, size(c.staging));
-  out += fmt::format("  fixed overhead      {:>16} bytes  {:>12}  code, libraries, stacks: measured once per build\n", c.overhead, size(c.overhead));
+  out += fmt::format("  fixed overhead      {:>16} bytes  {:>12}  code, libraries, stacks: measured once per build\n",
+                     c.overhead, size(c.overhead));
   out += fmt::format("  process peak        {:>16} bytes  {:>12}", host_bytes(plan, c), size(host_bytes(plan, c)));
   if (c.device_total) out += fmt::format("  of {}: {}", size(c.device_total), fits(plan, c) ? "fits" : "DOES NOT FIT");
   return out + "\n";
@@ -52,12 +60,24 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
 std::string plan_json(const Plan& plan, const ReportContext& c) {
   nlohmann::ordered_json arenas = nlohmann::ordered_json::array();
   for (const Arena& a : plan.arenas)
-    arenas.push_back({{"device", a.device}, {"kind", a.kind}, {"persistent", a.persistent}, {"transient", a.transient}, {"workspace", a.workspace}, {"total", a.total()}});
-  nlohmann::ordered_json rank = {{"rank", 0}, {"arenas", arenas}, {"device_peak_bytes", device_bytes(plan)}, {"host_peak_bytes", host_bytes(plan, c)},
-                                 {"nvme_bytes", 0}, {"communication", nlohmann::ordered_json::array()}};
-  nlohmann::ordered_json out = {{"parameters", plan.parameters}, {"flops_per_step", plan.flops_per_step},
-                                {"ranks", nlohmann::ordered_json::array({rank})}, {"fits", fits(plan, c)}};
-  out["step_seconds_estimate"] = c.peak_flops > 0 ? nlohmann::ordered_json(plan.flops_per_step / c.peak_flops) : nlohmann::ordered_json(nullptr);
+    arenas.push_back({{"device", a.device},
+                      {"kind", a.kind},
+                      {"persistent", a.persistent},
+                      {"transient", a.transient},
+                      {"workspace", a.workspace},
+                      {"total", a.total()}});
+  nlohmann::ordered_json rank = {{"rank", 0},
+                                 {"arenas", arenas},
+                                 {"device_peak_bytes", device_bytes(plan)},
+                                 {"host_peak_bytes", host_bytes(plan, c)},
+                                 {"nvme_bytes", 0},
+                                 {"communication", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json out = {{"parameters", plan.parameters},
+                                {"flops_per_step", plan.flops_per_step},
+                                {"ranks", nlohmann::ordered_json::array({rank})},
+                                {"fits", fits(plan, c)}};
+  out["step_seconds_estimate"] =
+      c.peak_flops > 0 ? nlohmann::ordered_json(plan.flops_per_step / c.peak_flops) : nlohmann::ordered_json(nullptr);
   return out.dump(2) + "\n";
 }
 
@@ -73,7 +93,8 @@ std::string plan_dump(const Plan& plan) {
       out += fmt::format("{}/{} x{}: {} actions\n", program.name, segment.name, segment.repeat, segment.actions.size());
       for (size_t a = 0; a < segment.actions.size(); ++a) {
         const Action& action = segment.actions[a];
-        out += fmt::format("{:>6} {:<7} {} ({})", a, to_string(action.queue), plan.calls[action.call].op->id, plan.labels[action.block]);
+        out += fmt::format("{:>6} {:<7} {} ({})", a, to_string(action.queue), plan.calls[action.call].op->id,
+                           plan.labels[action.block]);
         for (uint32_t w : action.waits) out += fmt::format(" wait {}", w);
         out += "\n        in ";
         for (const View& v : action.in) out += " " + view(v);

@@ -7,7 +7,9 @@
 namespace eng {
 namespace {
 
-Builder& self(eng_build* b) { return *static_cast<Builder*>(b); }
+Builder& self(eng_build* b) {
+  return *static_cast<Builder*>(b);
+}
 
 Attrs copy(const eng_attr* attrs, uint32_t n) {
   Attrs out;
@@ -34,7 +36,8 @@ eng_status guarded(eng_build* b, eng_error* sink, F call) {
 void check_desc(const eng_desc& desc) {
   if (desc.ndim > ENG_MAX_DIMS) throw Error(Exit::environment, "a tensor has more than 6 dimensions");
   for (uint32_t k = 0; k < desc.ndim; ++k)
-    if (desc.dims[k] < 0 || desc.dims[k] > (int64_t{1} << 40)) throw Error(Exit::environment, "a dimension is out of range: " + describe(desc));
+    if (desc.dims[k] < 0 || desc.dims[k] > (int64_t{1} << 40))
+      throw Error(Exit::environment, "a dimension is out of range: " + describe(desc));
 }
 
 eng_status get_status(eng_build* b, eng_error* sink) {
@@ -48,7 +51,8 @@ eng_status get_shape(eng_build* b, eng_id value, eng_desc* out, eng_error* sink)
 eng_status add_param(eng_build* b, const eng_param* p, eng_id* out, eng_error* sink) {
   return guarded(b, sink, [&](Builder& builder) {
     Parameter parameter{p->name ? p->name : "", {}, p->flags, p->init_op ? p->init_op : "", copy(p->init, p->n_init)};
-    if (p->ndim > ENG_MAX_DIMS) throw Error(Exit::environment, "parameter " + parameter.name + " has more than 6 dimensions");
+    if (p->ndim > ENG_MAX_DIMS)
+      throw Error(Exit::environment, "parameter " + parameter.name + " has more than 6 dimensions");
     parameter.desc.dtype = ENG_F32;
     parameter.desc.ndim = p->ndim;
     for (uint32_t k = 0; k < p->ndim; ++k) parameter.desc.dims[k] = p->dims[k];
@@ -58,7 +62,8 @@ eng_status add_param(eng_build* b, const eng_param* p, eng_id* out, eng_error* s
 }
 
 eng_status add_block(eng_build* b, const char* name, uint32_t tmpl, const eng_id* params, uint32_t n, eng_error* sink) {
-  return guarded(b, sink, [&](Builder& builder) { builder.block(name ? name : "", tmpl, std::vector<Id>(params, params + n)); });
+  return guarded(b, sink,
+                 [&](Builder& builder) { builder.block(name ? name : "", tmpl, std::vector<Id>(params, params + n)); });
 }
 
 eng_status get_batch(eng_build* b, const char* name, eng_id* out, eng_error* sink) {
@@ -78,15 +83,21 @@ eng_status emit_op(eng_build* b, const char* name, const eng_id* in, uint32_t n_
   return guarded(b, sink, [&](Builder& builder) {
     const Op* found = find_op(name ? name : "");
     if (!found) throw Error(Exit::environment, std::string("unknown op ") + (name ? name : "(null)"));
-    auto made = builder.emit(*found, std::vector<Id>(in, in + n_in), std::vector<Id>(out, out + n_out), copy(attrs, n_attrs));
-    if (made.size() < n_out) throw Error(Exit::environment, std::string(name) + " has " + std::to_string(made.size()) + " outputs here, " + std::to_string(n_out) + " were asked for");
+    auto made =
+        builder.emit(*found, std::vector<Id>(in, in + n_in), std::vector<Id>(out, out + n_out), copy(attrs, n_attrs));
+    if (made.size() < n_out)
+      throw Error(Exit::environment, std::string(name) + " has " + std::to_string(made.size()) + " outputs here, " +
+                                         std::to_string(n_out) + " were asked for");
     for (uint32_t k = 0; k < n_out; ++k) out[k] = made[k];
   });
 }
 
-const eng_build_api api = {sizeof(eng_build_api), ENG_ABI_MINOR, get_status, get_shape, add_param, add_block, get_batch, add_constant, emit_op};
+const eng_build_api api = {sizeof(eng_build_api), ENG_ABI_MINOR, get_status, get_shape, add_param, add_block, get_batch,
+                           add_constant,          emit_op};
 
-[[noreturn]] void refuse(const char* what) { throw Error(Exit::environment, std::string(what) + " is not allowed in this phase"); }
+[[noreturn]] void refuse(const char* what) {
+  throw Error(Exit::environment, std::string(what) + " is not allowed in this phase");
+}
 
 }  // namespace
 
@@ -96,9 +107,17 @@ void Builder::check(const std::string& where) const {
   if (status != ENG_OK) throw Error(Exit::environment, where + ": " + error);
 }
 
-Id Builder::param(Parameter) { refuse("declaring a parameter"); }
-void Builder::block(std::string, uint32_t, std::vector<Id>) { refuse("declaring a block"); }
-Id Builder::batch(const std::string&) { refuse("asking for the batch"); }
-Id Builder::constant(const eng_desc&, const void*) { refuse("making a constant"); }
+Id Builder::param(Parameter) {
+  refuse("declaring a parameter");
+}
+void Builder::block(std::string, uint32_t, std::vector<Id>) {
+  refuse("declaring a block");
+}
+Id Builder::batch(const std::string&) {
+  refuse("asking for the batch");
+}
+Id Builder::constant(const eng_desc&, const void*) {
+  refuse("making a constant");
+}
 
 }  // namespace eng

@@ -17,7 +17,8 @@ eng_desc make_desc(int32_t dtype, std::initializer_list<int64_t> dims) {
 
 std::vector<Id> Graph::emit(const Op& op, std::vector<Id> in, Attrs attrs) {
   if (in.size() < op.min_in || in.size() > op.max_in)
-    throw Error(Exit::environment, fmt::format("{} takes {} to {} inputs, {} given", op.id, op.min_in, op.max_in, in.size()));
+    throw Error(Exit::environment,
+                fmt::format("{} takes {} to {} inputs, {} given", op.id, op.min_in, op.max_in, in.size()));
   std::vector<eng_desc> shapes;
   for (size_t k = 0; k < in.size(); ++k) {
     if (in[k] == 0 && k < op.min_in) throw Error(Exit::environment, fmt::format("{}: input {} is missing", op.id, k));

@@ -74,8 +74,12 @@ struct Template {
 };
 
 // Elements of a tensor, and its bytes; an absent one has none.
-inline int64_t count(const eng_desc& desc) { return static_cast<int64_t>(element_count(desc)); }
-inline uint64_t bytes(const eng_desc& desc) { return desc.dtype == 0 ? 0 : byte_count(desc); }
+inline int64_t count(const eng_desc& desc) {
+  return static_cast<int64_t>(element_count(desc));
+}
+inline uint64_t bytes(const eng_desc& desc) {
+  return desc.dtype == 0 ? 0 : byte_count(desc);
+}
 eng_desc make_desc(int32_t dtype, std::initializer_list<int64_t> dims);
 
 }  // namespace eng

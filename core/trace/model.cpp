@@ -24,7 +24,8 @@ class Declaring final : public Builder {
     if (p.name.empty()) throw Error(Exit::environment, "a parameter has no name");
     if (!names_.insert(p.name).second) throw Error(Exit::environment, "parameter " + p.name + " is declared twice");
     if (!p.desc.ndim || count(p.desc) < 1) throw Error(Exit::environment, "parameter " + p.name + " has no elements");
-    if (!find_op(p.init_op)) throw Error(Exit::environment, "parameter " + p.name + " names no known init op: " + p.init_op);
+    if (!find_op(p.init_op))
+      throw Error(Exit::environment, "parameter " + p.name + " names no known init op: " + p.init_op);
     model_.params.push_back(std::move(p));
     return static_cast<Id>(model_.params.size());
   }
@@ -55,7 +56,8 @@ class Tracing final : public Builder {
   Id batch(const std::string& name) override {
     uint32_t index = name == "tokens" ? 0 : name == "labels" ? 1 : 2;
     if (index == 2) throw Error(Exit::environment, "the batch has no `" + name + "`, only tokens and labels");
-    if (!batches_[index]) batches_[index] = block_.graph.add({SymbolKind::batch, make_desc(ENG_I32, {batch_, length_}), index});
+    if (!batches_[index])
+      batches_[index] = block_.graph.add({SymbolKind::batch, make_desc(ENG_I32, {batch_, length_}), index});
     return batches_[index];
   }
   Id constant(const eng_desc& desc, const void* data) override {
@@ -96,13 +98,15 @@ void trace_template(Model& model, const Instance& plugin, const Block& block, co
     if (!(model.params[block.params[k]].flags & ENG_PARAM_FP32)) desc.dtype = dtype;
     t.params.push_back(t.graph.add({SymbolKind::param, desc, static_cast<uint32_t>(k)}));
   }
-  for (size_t k = 0; k < inputs.size(); ++k) t.inputs.push_back(t.graph.add({SymbolKind::input, inputs[k], static_cast<uint32_t>(k)}));
+  for (size_t k = 0; k < inputs.size(); ++k)
+    t.inputs.push_back(t.graph.add({SymbolKind::input, inputs[k], static_cast<uint32_t>(k)}));
   Tracing tracing(t, model.micro_batch, model.sequence_length);
   Id out[8] = {};
   uint32_t n_out = 0;
   Sink sink;
-  eng_status status = plugin.table.trace(plugin.self, &tracing, block.tmpl, t.params.data(), static_cast<uint32_t>(t.params.size()),
-                                         t.inputs.data(), static_cast<uint32_t>(t.inputs.size()), out, 8, &n_out, sink.get());
+  eng_status status =
+      plugin.table.trace(plugin.self, &tracing, block.tmpl, t.params.data(), static_cast<uint32_t>(t.params.size()),
+                         t.inputs.data(), static_cast<uint32_t>(t.inputs.size()), out, 8, &n_out, sink.get());
   std::string where = fmt::format("model {}, block {}", model.plugin, block.name);
   tracing.check(where);
   sink.check(status, Exit::usage, where);
@@ -130,7 +134,8 @@ double Model::flops_per_token() const {
     for (size_t n = 0; n < t.forward; ++n)
       for (Id i : t.graph.nodes[n].in)
         if (i && t.graph.value(i).kind == SymbolKind::param)
-          (std::strcmp(t.graph.nodes[n].op->id, ENG_OP_EMBEDDING) == 0 ? lookup : multiplied).insert(block.params[t.graph.value(i).index]);
+          (std::strcmp(t.graph.nodes[n].op->id, ENG_OP_EMBEDDING) == 0 ? lookup : multiplied)
+              .insert(block.params[t.graph.value(i).index]);
   }
   double flops = 0;
   for (uint32_t p = 0; p < params.size(); ++p)
@@ -181,13 +186,18 @@ Model trace_model(const std::string& name, const eng_model& table, const Section
         if (!(parameter.flags & ENG_PARAM_FP32)) desc.dtype = dtype;
         agrees = same(desc, t.graph.value(t.params[i]).desc);
       }
-      if (!agrees) throw Error(Exit::environment, fmt::format("model {}: block {} says template {}, but its shapes differ from the block traced for it", name, block.name, block.tmpl));
+      if (!agrees)
+        throw Error(
+            Exit::environment,
+            fmt::format("model {}: block {} says template {}, but its shapes differ from the block traced for it", name,
+                        block.name, block.tmpl));
     }
     const Template& t = model.templates[block.tmpl];
     inputs.clear();
     for (Id o : t.outputs) inputs.push_back(t.graph.value(o).desc);
   }
-  if (inputs.size() != 1 || count(inputs[0]) != 1) throw Error(Exit::environment, "model " + name + ": the last block must put out the loss alone");
+  if (inputs.size() != 1 || count(inputs[0]) != 1)
+    throw Error(Exit::environment, "model " + name + ": the last block must put out the loss alone");
   return model;
 }
 

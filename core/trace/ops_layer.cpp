@@ -12,12 +12,22 @@ namespace {
 using Shapes = std::span<const eng_desc>;
 using Out = std::vector<eng_desc>;
 
-int64_t last(const eng_desc& d) { return d.ndim ? d.dims[d.ndim - 1] : 1; }
-int64_t rows(const eng_desc& d) { return last(d) ? count(d) / last(d) : 0; }
+int64_t last(const eng_desc& d) {
+  return d.ndim ? d.dims[d.ndim - 1] : 1;
+}
+int64_t rows(const eng_desc& d) {
+  return last(d) ? count(d) / last(d) : 0;
+}
 // Statistics and losses are f32, or f64 where the compute is f64 (gradient checks).
-int32_t wide(int32_t dtype) { return dtype == ENG_F64 ? ENG_F64 : ENG_F32; }
-eng_desc with_last(eng_desc d, int64_t n) { return d.dims[d.ndim - 1] = n, d; }
-eng_desc vector(int32_t dtype, int64_t n) { return make_desc(dtype, {n}); }
+int32_t wide(int32_t dtype) {
+  return dtype == ENG_F64 ? ENG_F64 : ENG_F32;
+}
+eng_desc with_last(eng_desc d, int64_t n) {
+  return d.dims[d.ndim - 1] = n, d;
+}
+eng_desc vector(int32_t dtype, int64_t n) {
+  return make_desc(dtype, {n});
+}
 
 std::string linear(Shapes in, const Attrs&, Out& out) {
   if (in[0].ndim < 1 || in[1].ndim != 2 || last(in[0]) != in[1].dims[1]) return "x (..., K) needs w (N, K)";
@@ -26,7 +36,9 @@ std::string linear(Shapes in, const Attrs&, Out& out) {
   return "";
 }
 
-double linear_flops(Shapes in, Shapes out, const Attrs&) { return 2.0 * count(out[0]) * last(in[0]); }
+double linear_flops(Shapes in, Shapes out, const Attrs&) {
+  return 2.0 * count(out[0]) * last(in[0]);
+}
 
 void linear_grad(Gradient& g) {
   Id dy = g.d_out(0);
@@ -36,13 +48,15 @@ void linear_grad(Gradient& g) {
 }
 
 std::string embedding(Shapes in, const Attrs&, Out& out) {
-  if (in[0].dtype != ENG_I32 || in[0].ndim != 2 || in[1].ndim != 2) return "tokens (B, T) i32 and table (V, H) are needed";
+  if (in[0].dtype != ENG_I32 || in[0].ndim != 2 || in[1].ndim != 2)
+    return "tokens (B, T) i32 and table (V, H) are needed";
   out.push_back(make_desc(in[1].dtype, {in[0].dims[0], in[0].dims[1], in[1].dims[1]}));
   return "";
 }
 
 void embedding_grad_rule(Gradient& g) {
-  if (g.wants(1)) g.give(1, g.emit(ENG_OP_EMBEDDING_GRAD, {g.in(0), g.d_out(0), g.take(1)}, {{{"rows", g.desc(1).dims[0]}}})[0]);
+  if (g.wants(1))
+    g.give(1, g.emit(ENG_OP_EMBEDDING_GRAD, {g.in(0), g.d_out(0), g.take(1)}, {{{"rows", g.desc(1).dims[0]}}})[0]);
 }
 
 std::string rms_norm(Shapes in, const Attrs&, Out& out) {
@@ -100,9 +114,11 @@ void rope_grad(Gradient& g) {
 
 std::string attention(Shapes in, const Attrs& attrs, Out& out) {
   int64_t heads = attrs.i("heads"), kv = attrs.i("kv_heads");
-  if (in[0].ndim != 3 || heads < 1 || kv < 1 || heads % kv || last(in[0]) % heads) return "q must be (B, T, heads*D), heads a multiple of kv_heads";
+  if (in[0].ndim != 3 || heads < 1 || kv < 1 || heads % kv || last(in[0]) % heads)
+    return "q must be (B, T, heads*D), heads a multiple of kv_heads";
   int64_t d = last(in[0]) / heads;
-  if (!same(in[1], in[2]) || in[1].ndim != 3 || last(in[1]) != kv * d || in[1].dims[0] != in[0].dims[0] || in[1].dims[1] != in[0].dims[1])
+  if (!same(in[1], in[2]) || in[1].ndim != 3 || last(in[1]) != kv * d || in[1].dims[0] != in[0].dims[0] ||
+      in[1].dims[1] != in[0].dims[1])
     return "k and v must be (B, T, kv_heads*D)";
   out.push_back(in[0]);
   out.push_back(make_desc(wide(in[0].dtype), {in[0].dims[0], heads, in[0].dims[1]}));
@@ -110,7 +126,9 @@ std::string attention(Shapes in, const Attrs& attrs, Out& out) {
 }
 
 // Causal: half of the T x T square, two products of D each.
-double attention_flops(Shapes in, Shapes, const Attrs&) { return 2.0 * count(in[0]) * (in[0].dims[1] + 1); }
+double attention_flops(Shapes in, Shapes, const Attrs&) {
+  return 2.0 * count(in[0]) * (in[0].dims[1] + 1);
+}
 
 void attention_grad_rule(Gradient& g) {
   auto d = g.emit(ENG_OP_ATTENTION_GRAD, {g.d_out(0), g.in(0), g.in(1), g.in(2), g.out(0), g.out(1)}, g.attrs());
@@ -131,7 +149,9 @@ void gated_grad_rule(Gradient& g) {
   if (g.wants(1)) g.give(1, d[1]);
 }
 
-std::vector<uint32_t> gated_rebuild(const Node& node) { return node.in; }
+std::vector<uint32_t> gated_rebuild(const Node& node) {
+  return node.in;
+}
 
 std::string add(Shapes in, const Attrs&, Out& out) {
   if (!same(in[0], in[1])) return "both inputs must have one shape";
@@ -146,12 +166,15 @@ void add_grad(Gradient& g) {
 
 std::string cross_entropy(Shapes in, const Attrs&, Out& out) {
   if (in[0].ndim != 3 || in[1].ndim != 2 || last(in[0]) != in[1].dims[1]) return "x (B, T, H) needs w (V, H)";
-  if (in[2].dtype != ENG_I32 || in[2].ndim != 2 || in[2].dims[0] != in[0].dims[0] || in[2].dims[1] != in[0].dims[1]) return "labels must be (B, T) i32";
+  if (in[2].dtype != ENG_I32 || in[2].ndim != 2 || in[2].dims[0] != in[0].dims[0] || in[2].dims[1] != in[0].dims[1])
+    return "labels must be (B, T) i32";
   out.push_back(vector(wide(in[0].dtype), 1));
   return "";
 }
 
-double cross_entropy_flops(Shapes in, Shapes, const Attrs&) { return 2.0 * count(in[0]) * in[1].dims[0]; }
+double cross_entropy_flops(Shapes in, Shapes, const Attrs&) {
+  return 2.0 * count(in[0]) * in[1].dims[0];
+}
 
 void cross_entropy_grad_rule(Gradient& g) {
   auto d = g.emit(ENG_OP_CROSS_ENTROPY_GRAD, {g.in(0), g.in(1), g.in(2), g.scalars(), g.take(1)}, g.attrs());
@@ -175,7 +198,9 @@ double matmul_flops(Shapes in, Shapes out, const Attrs& attrs) {
   return 2.0 * count(out[0]) * (attrs.i("ta") ? rows(in[0]) : last(in[0]));
 }
 
-std::string sum_rows(Shapes in, const Attrs&, Out& out) { return out.push_back(vector(in[0].dtype, last(in[0]))), ""; }
+std::string sum_rows(Shapes in, const Attrs&, Out& out) {
+  return out.push_back(vector(in[0].dtype, last(in[0]))), "";
+}
 
 std::string embedding_grad(Shapes in, const Attrs& attrs, Out& out) {
   if (in[0].dtype != ENG_I32 || in[1].ndim != 3) return "tokens (B, T) i32 and dy (B, T, H) are needed";
@@ -196,7 +221,9 @@ std::string attention_grad(Shapes in, const Attrs&, Out& out) {
 }
 
 // Scores again, then four products of the same size.
-double attention_grad_flops(Shapes in, Shapes, const Attrs&) { return 5.0 * count(in[1]) * (in[1].dims[1] + 1); }
+double attention_grad_flops(Shapes in, Shapes, const Attrs&) {
+  return 5.0 * count(in[1]) * (in[1].dims[1] + 1);
+}
 
 std::string gated_grad(Shapes in, const Attrs&, Out& out) {
   if (!same(in[0], in[1]) || !same(in[1], in[2])) return "dy, gate and up must have one shape";
@@ -213,7 +240,9 @@ std::string cross_entropy_grad(Shapes in, const Attrs& attrs, Out& out) {
   return "";
 }
 
-double cross_entropy_grad_flops(Shapes in, Shapes, const Attrs&) { return 6.0 * count(in[0]) * in[1].dims[0]; }
+double cross_entropy_grad_flops(Shapes in, Shapes, const Attrs&) {
+  return 6.0 * count(in[0]) * in[1].dims[0];
+}
 
 }  // namespace
 
@@ -221,7 +250,15 @@ std::span<const Op> layer_ops() {
   static const Op ops[] = {
       {ENG_OP_LINEAR, 2, 3, linear, linear_flops, {}, linear_grad},
       {ENG_OP_EMBEDDING, 2, 2, embedding, nullptr, {}, embedding_grad_rule},
-      {ENG_OP_RMS_NORM, 2, 3, rms_norm, nullptr, {{2, 2, false}, {2, 0, false}}, rms_norm_grad_rule, false, rms_norm_rebuild},
+      {ENG_OP_RMS_NORM,
+       2,
+       3,
+       rms_norm,
+       nullptr,
+       {{2, 2, false}, {2, 0, false}},
+       rms_norm_grad_rule,
+       false,
+       rms_norm_rebuild},
       {ENG_OP_ROPE, 2, 2, rope, nullptr, {{0, 0, false}}, rope_grad},
       {ENG_OP_ATTENTION, 3, 3, attention, attention_flops, {}, attention_grad_rule},
       {ENG_OP_GATED, 2, 2, gated, nullptr, {}, gated_grad_rule, false, gated_rebuild},

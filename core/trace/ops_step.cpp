@@ -89,6 +89,8 @@ const Op* find_op(const std::string& id) {
   return it == all.end() ? nullptr : it->second;
 }
 
-const Op& op(const std::string& id) { return *find_op(id); }
+const Op& op(const std::string& id) {
+  return *find_op(id);
+}
 
 }  // namespace eng

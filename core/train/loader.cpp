@@ -10,8 +10,12 @@ Data::Data(Registry& registry, const Config& config, int64_t vocabulary) {
   name_ = section.string("plugin");
   table_ = registry.table<eng_data>(ENG_DATA_KIND, name_);
   std::string base = config.base_dir().string();
-  eng_data_request request{sizeof(eng_data_request), 0, static_cast<uint64_t>(config.section("train").integer("seed")),
-                           config.section("train").integer("sequence_length"), vocabulary, base.c_str()};
+  eng_data_request request{sizeof(eng_data_request),
+                           0,
+                           static_cast<uint64_t>(config.section("train").integer("seed")),
+                           config.section("train").integer("sequence_length"),
+                           vocabulary,
+                           base.c_str()};
   Options options(section);
   Sink sink;
   sink.check(table_.create(options.get(), &request, &self_, sink.get()), Exit::data, "data plugin " + name_);
@@ -33,14 +37,16 @@ void fill(const Data& data, int32_t split, uint64_t position, int64_t rows, int6
   batch.tokens.resize(static_cast<size_t>(rows * length));
   batch.labels.resize(static_cast<size_t>(rows * length));
   for (int64_t r = 0; r < rows; ++r)
-    data.read(split, position + static_cast<uint64_t>(r), batch.tokens.data() + r * length, batch.labels.data() + r * length);
+    data.read(split, position + static_cast<uint64_t>(r), batch.tokens.data() + r * length,
+              batch.labels.data() + r * length);
   batch.valid = 0;
   for (int32_t label : batch.labels) batch.valid += label != ENG_IGNORE_LABEL;
 }
 
 Loader::Loader(const Data& data, int64_t rows, int64_t length, uint64_t position)
     : data_(data), rows_(rows), length_(length), position_(position) {
-  for (Batch& b : batches_) b.tokens.resize(static_cast<size_t>(rows * length)), b.labels.resize(static_cast<size_t>(rows * length));
+  for (Batch& b : batches_)
+    b.tokens.resize(static_cast<size_t>(rows * length)), b.labels.resize(static_cast<size_t>(rows * length));
   wanted_ = 1;
   thread_ = std::thread([this] { work(); });
 }
@@ -58,7 +64,8 @@ void Loader::work() {
     if (stop_) return;
     if (!failure_) {
       try {
-        fill(data_, ENG_SPLIT_TRAIN, position_ + static_cast<uint64_t>(k) * static_cast<uint64_t>(rows_), rows_, length_, batches_[k % 2]);
+        fill(data_, ENG_SPLIT_TRAIN, position_ + static_cast<uint64_t>(k) * static_cast<uint64_t>(rows_), rows_,
+             length_, batches_[k % 2]);
       } catch (...) {
         failure_ = std::current_exception();
       }

@@ -35,7 +35,8 @@ std::string host() {
 bool is_blank(const fs::path& directory) {
   for (const auto& entry : fs::directory_iterator(directory)) {
     const std::string name = entry.path().filename();
-    const bool empty_folder = (name == "checkpoints" || name == "logs") && entry.is_directory() && fs::is_empty(entry.path());
+    const bool empty_folder =
+        (name == "checkpoints" || name == "logs") && entry.is_directory() && fs::is_empty(entry.path());
     if (name != kLock && name != std::string(kState) + ".tmp" && !empty_folder) return false;
   }
   return true;

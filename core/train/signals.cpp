@@ -11,8 +11,11 @@ namespace {
 
 constexpr int kHandled[Signals::count] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGPIPE, SIGXFSZ};
 
-// A closed terminal or pipe is no reason to stop; a file over its limit is an error of the write, told like a full disk.
-bool ignored(int signal) { return signal == SIGHUP || signal == SIGPIPE || signal == SIGXFSZ; }
+// A closed terminal or pipe is no reason to stop; a file over its limit is an error of the write, told like a full
+// disk.
+bool ignored(int signal) {
+  return signal == SIGHUP || signal == SIGPIPE || signal == SIGXFSZ;
+}
 
 std::atomic<int> g_first{0};
 std::atomic<int> g_urgent{0};  // SIGINT and SIGTERM seen

@@ -15,7 +15,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 uint64_t peak_rss() {
   rusage usage{};
@@ -32,8 +34,13 @@ uint64_t arena_bytes(const Plan& plan) {
 }  // namespace
 
 Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data)
-    : config_(config), registry_(registry), setup_(setup), data_(data), schedule_(make_schedule(config)),
-      device_(registry, setup.kernels->device(), config.section("device")), executor_(setup.plan, device_, *setup.kernels) {
+    : config_(config),
+      registry_(registry),
+      setup_(setup),
+      data_(data),
+      schedule_(make_schedule(config)),
+      device_(registry, setup.kernels->device(), config.section("device")),
+      executor_(setup.plan, device_, *setup.kernels) {
   const Section& train = config.section("train");
   steps_ = train.integer("steps");
   batch_ = train.integer("micro_batch");
@@ -79,7 +86,8 @@ std::vector<TensorRef> Trainer::tensors() const {
   std::vector<TensorRef> out;
   for (const Tensor& t : setup_.plan.tensors) {
     if (t.role == "gradient") continue;
-    TensorRef ref{t.name, t.role, t.view.desc.dtype, {t.view.desc.dims, t.view.desc.dims + t.view.desc.ndim}, {}, nullptr};
+    TensorRef ref{t.name, t.role, t.view.desc.dtype, {t.view.desc.dims, t.view.desc.dims + t.view.desc.ndim},
+                  {},     nullptr};
     if (setup_.kernels->info().dl_device_type == kDLCPU) {
       ref.host = executor_.address(t.view);
     } else {
@@ -109,7 +117,9 @@ void Trainer::load(const std::filesystem::path& checkpoint) {
       },
       staging());
   if (point.data_hash != data_.info().content_hash)
-    throw Error(Exit::data, fmt::format("{} was written with other data (hash {}, now {})", checkpoint.string(), point.data_hash, data_.info().content_hash),
+    throw Error(Exit::data,
+                fmt::format("{} was written with other data (hash {}, now {})", checkpoint.string(), point.data_hash,
+                            data_.info().content_hash),
                 "point [data] paths at the same files, or start a new run");
   step_ = point.step;
   last_checkpoint_ = checkpoint.filename();
@@ -162,8 +172,10 @@ void Trainer::not_finite(const Result& result) {
               fmt::format("step {}: {} is not finite (loss {}, gradient norm {}); first seen in {}", step,
                           std::isfinite(result.loss) ? "the gradient norm" : "the loss", result.loss, result.grad_norm,
                           where.empty() ? "no single tensor: sums overflowed" : where),
-              last_checkpoint_.empty() ? "lower optimizer.learning_rate or lengthen schedule.warmup_steps"
-                                       : "the last checkpoint is " + last_checkpoint_ + "; lower optimizer.learning_rate or lengthen schedule.warmup_steps, then go on from it");
+              last_checkpoint_.empty()
+                  ? "lower optimizer.learning_rate or lengthen schedule.warmup_steps"
+                  : "the last checkpoint is " + last_checkpoint_ +
+                        "; lower optimizer.learning_rate or lengthen schedule.warmup_steps, then go on from it");
 }
 
 Evaluation Trainer::evaluate(int64_t batches) {
@@ -171,7 +183,8 @@ Evaluation Trainer::evaluate(int64_t batches) {
   auto start = Clock::now();
   uint64_t samples = data_.info().validation_samples;
   if (!samples) return out;
-  batches = std::min<int64_t>(batches, static_cast<int64_t>((samples + static_cast<uint64_t>(batch_) - 1) / static_cast<uint64_t>(batch_)));
+  batches = std::min<int64_t>(
+      batches, static_cast<int64_t>((samples + static_cast<uint64_t>(batch_) - 1) / static_cast<uint64_t>(batch_)));
   std::vector<int32_t> tokens(static_cast<size_t>(batch_ * length_)), labels(tokens.size());
   int64_t counters[ENG_C_COUNT];
   executor_.download(counters, setup_.plan.counters);
@@ -245,7 +258,8 @@ Metrics Trainer::measure(const Result& result, double seconds) const {
 
 Exit Trainer::train(RunDir& run, Progress& progress, const Options& options) {
   const Section &train = config_.section("train"), &checkpoint = config_.section("checkpoint");
-  int64_t eval_every = train.integer("eval_every"), eval_batches = train.integer("eval_batches"), save_every = checkpoint.integer("every");
+  int64_t eval_every = train.integer("eval_every"), eval_batches = train.integer("eval_batches"),
+          save_every = checkpoint.integer("every");
   MetricsFile metrics(run.metrics(), step_);
   Loader loader(data_, accumulate_ * batch_, length_, static_cast<uint64_t>(step_ * accumulate_ * batch_));
   auto started = Clock::now();
@@ -259,7 +273,8 @@ Exit Trainer::train(RunDir& run, Progress& progress, const Options& options) {
       if (result.complete) {
         ++step_;
         Metrics m = measure(result, since(begin));
-        bool evaluate_now = eval_every > 0 && (step_ % eval_every == 0 || step_ == steps_) && data_.info().validation_samples;
+        bool evaluate_now =
+            eval_every > 0 && (step_ % eval_every == 0 || step_ == steps_) && data_.info().validation_samples;
         Evaluation evaluation;
         if (evaluate_now) {
           evaluation = evaluate(eval_batches);
@@ -267,11 +282,12 @@ Exit Trainer::train(RunDir& run, Progress& progress, const Options& options) {
         }
         metrics.append(m);
         double left = since(started) / static_cast<double>(step_ - first) * static_cast<double>(steps_ - step_);
-        progress.step({step_, steps_, m.loss, m.lr, m.grad_norm, m.tokens_per_second, m.mfu, std::max(m.device_peak_bytes, m.host_peak_bytes),
-                       m.wait_seconds.data / m.step_seconds, left});
+        progress.step({step_, steps_, m.loss, m.lr, m.grad_norm, m.tokens_per_second, m.mfu,
+                       std::max(m.device_peak_bytes, m.host_peak_bytes), m.wait_seconds.data / m.step_seconds, left});
         if (evaluate_now) progress.line(eval_text(step_, evaluation.loss, evaluation.tokens, evaluation.seconds));
       }
-      stopped = step_ < steps_ && ((options.stop && options.stop()) || (options.max_seconds && since(started) > *options.max_seconds));
+      stopped = step_ < steps_ &&
+                ((options.stop && options.stop()) || (options.max_seconds && since(started) > *options.max_seconds));
       bool due = (save_every > 0 && step_ % save_every == 0) || stopped || step_ == steps_;
       if (due && saved_at != step_) {
         metrics.sync();
@@ -300,19 +316,26 @@ Schedule make_schedule(const Config& config) {
   auto is = [](const std::string& a, const char* b) { return a == b; };
   if (s.has("compatible") && is(s.string("compatible"), "deepspeed")) {
     DeepSpeedSchedule d;
-    d.kind = is(kind, "WarmupLR") ? DeepSpeedSchedule::Kind::warmup : is(kind, "WarmupDecayLR") ? DeepSpeedSchedule::Kind::warmup_decay : DeepSpeedSchedule::Kind::warmup_cosine;
-    d.warmup = is(s.string("warmup_type"), "linear") ? DeepSpeedSchedule::Warmup::linear : DeepSpeedSchedule::Warmup::log;
+    d.kind = is(kind, "WarmupLR")        ? DeepSpeedSchedule::Kind::warmup
+             : is(kind, "WarmupDecayLR") ? DeepSpeedSchedule::Kind::warmup_decay
+                                         : DeepSpeedSchedule::Kind::warmup_cosine;
+    d.warmup =
+        is(s.string("warmup_type"), "linear") ? DeepSpeedSchedule::Warmup::linear : DeepSpeedSchedule::Warmup::log;
     d.warmup_num_steps = s.integer("warmup_num_steps");
     d.total_num_steps = s.has("total_num_steps") ? s.integer("total_num_steps") : steps;
     d.min_learning_rate = s.number("warmup_min_lr");
-    d.max_learning_rate = s.has("warmup_max_lr") ? s.number("warmup_max_lr") : d.kind == DeepSpeedSchedule::Kind::warmup_decay ? 0.001 : learning_rate;
+    d.max_learning_rate = s.has("warmup_max_lr")                            ? s.number("warmup_max_lr")
+                          : d.kind == DeepSpeedSchedule::Kind::warmup_decay ? 0.001
+                                                                            : learning_rate;
     if (d.kind == DeepSpeedSchedule::Kind::warmup_cosine) d.max_learning_rate = learning_rate;
     d.warmup_min_ratio = s.number("warmup_min_ratio");
     d.cos_min_ratio = s.number("cos_min_ratio");
     return Schedule(d);
   }
   OwnSchedule o;
-  o.kind = is(kind, "constant") ? OwnSchedule::Kind::constant : is(kind, "linear") ? OwnSchedule::Kind::linear : OwnSchedule::Kind::cosine;
+  o.kind = is(kind, "constant") ? OwnSchedule::Kind::constant
+           : is(kind, "linear") ? OwnSchedule::Kind::linear
+                                : OwnSchedule::Kind::cosine;
   o.warmup = is(s.string("warmup"), "log") ? OwnSchedule::Warmup::log : OwnSchedule::Warmup::linear;
   o.warmup_steps = s.integer("warmup_steps");
   o.learning_rate = learning_rate;

@@ -23,8 +23,8 @@ namespace eng {
 Schedule make_schedule(const Config& config);
 
 struct Evaluation {
-  double loss = 0;       // mean over valid tokens
-  uint64_t tokens = 0;   // valid labels
+  double loss = 0;      // mean over valid tokens
+  uint64_t tokens = 0;  // valid labels
   double seconds = 0;
 };
 

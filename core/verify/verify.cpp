@@ -39,7 +39,9 @@ class Walk {
           if (owner) other = owner;
           if (persistent) owner = id;
         });
-        if (other && found.size() < limit_) found.push_back(fmt::format("{} lies on {}, which keeps its bytes between programs", b.name, plan_.buffer(other).name));
+        if (other && found.size() < limit_)
+          found.push_back(
+              fmt::format("{} lies on {}, which keeps its bytes between programs", b.name, plan_.buffer(other).name));
       }
   }
 
@@ -48,7 +50,8 @@ class Walk {
     for (const Arena& arena : plan_.arenas) memory.emplace_back(arena.total());
     for (Id id = 1; id <= plan_.buffers.size(); ++id) {
       const Buffer& b = plan_.buffer(id);
-      if (b.persistent && b.initial) memory[b.arena].visit(b.offset, b.offset + b.bytes, [&](Cell& c) { c.owner = id; });
+      if (b.persistent && b.initial)
+        memory[b.arena].visit(b.offset, b.offset + b.bytes, [&](Cell& c) { c.owner = id; });
     }
     for (const Segment& s : program.segments) {
       // Every repetition runs from the state the one before left; two show all that differs.
@@ -61,8 +64,8 @@ class Walk {
  private:
   void complain(const Program& p, const Segment& s, uint32_t a, const std::string& text) {
     if (found.size() < limit_)
-      found.push_back(fmt::format("{}/{} action {} ({}, {}): {}", p.name, s.name, a, plan_.calls[s.actions[a].call].op->id,
-                                  plan_.labels[s.actions[a].block], text));
+      found.push_back(fmt::format("{}/{} action {} ({}, {}): {}", p.name, s.name, a,
+                                  plan_.calls[s.actions[a].call].op->id, plan_.labels[s.actions[a].block], text));
   }
 
   // True if action `earlier` is complete before action `a` starts.
@@ -100,12 +103,14 @@ class Walk {
     }
   }
 
-  void access(const Program& p, const Segment& s, uint32_t a, const View& v, bool write, std::vector<RangeMap<Cell>>& memory) {
+  void access(const Program& p, const Segment& s, uint32_t a, const View& v, bool write,
+              std::vector<RangeMap<Cell>>& memory) {
     if (!v.buffer) return;
     const Buffer& b = plan_.buffer(v.buffer);
     uint64_t size = bytes(v.desc), from = b.offset + v.offset;
     if (v.offset + size > b.bytes) complain(p, s, a, fmt::format("{} reaches outside its buffer", b.name));
-    if (from + size > plan_.arenas[b.arena].total()) complain(p, s, a, fmt::format("{} lies outside its arena", b.name));
+    if (from + size > plan_.arenas[b.arena].total())
+      complain(p, s, a, fmt::format("{} lies outside its arena", b.name));
     bool undefined = false, race = false, clash = false;
     memory[b.arena].visit(from, from + size, [&](Cell& c) {
       if (!write && c.owner != v.buffer) undefined = true;
@@ -114,7 +119,8 @@ class Walk {
         for (uint32_t r : c.readers)
           if (r != a && !before(r, a)) race = true;
       // Only an op that works in place may write what it reads, and that is one buffer.
-      if (write && c.owner != v.buffer && (c.writer == a || c.readers[static_cast<size_t>(s.actions[a].queue)] == a)) clash = true;
+      if (write && c.owner != v.buffer && (c.writer == a || c.readers[static_cast<size_t>(s.actions[a].queue)] == a))
+        clash = true;
       if (write) {
         c.owner = v.buffer;
         c.writer = a;
@@ -123,9 +129,13 @@ class Walk {
         c.readers[static_cast<size_t>(s.actions[a].queue)] = a;
       }
     });
-    if (undefined) complain(p, s, a, fmt::format("reads {} where it is not written, or where another buffer has taken its bytes", b.name));
+    if (undefined)
+      complain(p, s, a,
+               fmt::format("reads {} where it is not written, or where another buffer has taken its bytes", b.name));
     if (clash) complain(p, s, a, fmt::format("{} takes bytes of another buffer that the same action uses", b.name));
-    if (race) complain(p, s, a, fmt::format("{} of {} is not ordered against another queue", write ? "the write" : "the read", b.name));
+    if (race)
+      complain(p, s, a,
+               fmt::format("{} of {} is not ordered against another queue", write ? "the write" : "the read", b.name));
   }
 
   const Plan& plan_;

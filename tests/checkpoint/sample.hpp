@@ -6,8 +6,8 @@
 #include <map>
 
 #include "core/checkpoint/checkpoint.hpp"
-#include "core/tensor/dtype.hpp"
 #include "core/checkpoint/safetensors.hpp"
+#include "core/tensor/dtype.hpp"
 #include "scratch.hpp"
 
 namespace eng::test {

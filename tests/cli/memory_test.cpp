@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan's process peak is what the process takes, within 1 %.
+// What the plan says of memory is what the process takes, within 1 %; and planning itself takes little.
 #include <cmath>
 
 #include "harness.hpp"
@@ -47,5 +47,20 @@ TEST_CASE("peak memory of a model of 162 million parameters", "[cli][.slow]") {
   check_peak("162M", {"model.preset=160m", "model.hidden_size=768", "model.intermediate_size=3072",
                       "model.num_attention_heads=12", "model.num_hidden_layers=12", "train.steps=2",
                       "train.eval_every=2", "train.sequence_length=64", "device.threads=0"});
+}
+
+TEST_CASE("plan of a 7B model is quick and small", "[cli]") {
+  Scratch scratch;
+  scratch.write("7b.toml", "[model]\nplugin = \"llama\"\npreset = \"7b\"\n");
+  const Result plan = engine(scratch, {"plan", "7b.toml", "--json"});
+  REQUIRE(plan.exit == 0);
+  CHECK(Json::parse(plan.out).at("parameters") == 6738415616);
+  // Processor seconds: what a busy machine adds to the clock is not the plan's.
+  const double seconds = static_cast<double>(plan.usage.ru_utime.tv_sec + plan.usage.ru_stime.tv_sec) +
+                         static_cast<double>(plan.usage.ru_utime.tv_usec + plan.usage.ru_stime.tv_usec) * 1e-6;
+  WARN("7B planned in " << seconds << " s of processor time, " << plan.seconds << " s by the clock, peak "
+                        << plan.peak_bytes() / (1 << 20) << " MiB");
+  CHECK(seconds < 2);
+  CHECK(plan.peak_bytes() < 200'000'000);
 }
 #endif

@@ -66,9 +66,9 @@ mode = "x"
 TEST_CASE("a description that is wrong is refused with the reason") {
   CHECK(refusal(lion) == "");
   CHECK_THAT(refusal("a = = 1"), Contains("not TOML: line 1, column 5"));
-  CHECK_THAT(refusal(lion + "[!]\n"), Contains("not TOML: line 10, column 2"));
-  CHECK_THAT(refusal(std::string("[\0x]", 4)), Contains("not TOML: line 1, column 2"));
-  CHECK_THAT(refusal("d\xc3\xa4 = 1"), Contains("a character outside ASCII, or not UTF-8, outside of quotes"));
+  CHECK_THAT(refusal(lion + "[!]\n"), Contains("not TOML: line 10"));
+  CHECK_THAT(refusal(std::string("[\0x]", 4)), Contains("description is not TOML: line 1, column 2"));
+  CHECK_THAT(refusal("d\xc3\xa4 = 1"), Contains("a character outside ASCII"));
   CHECK(refusal(lion + "summary = 'd\xc3\xa4'  # \xc3\xa4\n") == "");
   CHECK_THAT(refusal(""), Contains("'draft' is missing"));
   CHECK_THAT(refusal("draft = 'draft-0'"), Contains("built from ABI draft 'draft-0', this engine speaks draft"));

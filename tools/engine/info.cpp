@@ -20,7 +20,8 @@ int init(const Common& common, const std::string& preset, const std::string& out
       known += (known.empty() ? "" : ", ") + p;
       if (p == preset) plugin = name;
     }
-  if (plugin.empty()) throw Error(Exit::usage, "no model plugin has a preset `" + preset + "`", "known presets: " + known);
+  if (plugin.empty())
+    throw Error(Exit::usage, "no model plugin has a preset `" + preset + "`", "known presets: " + known);
   std::string text = template_text(plugin, preset);
   if (out.empty()) {
     fmt::print("{}", text);
@@ -45,17 +46,20 @@ void doctor(const Common& common) {
   auto registry = scan_plugins(common);
   for (const std::string& name : registry->names("eng.device/1")) {
     try {
-      Config config = Config::parse("[model]\nplugin = \"llama\"\n[device]\nplugin = \"" + name + "\"\n", "doctor", ".", {}, registry->schemas());
+      Config config = Config::parse("[model]\nplugin = \"llama\"\n[device]\nplugin = \"" + name + "\"\n", "doctor", ".",
+                                    {}, registry->schemas());
       Kernels kernels(*registry, name, config.section("device"));
       const eng_device_info& i = kernels.info();
-      fmt::print("device  {}: {}, parallel {}, memory {}\n", name, i.name, i.parallel, format_bytes(static_cast<double>(i.total_bytes)));
+      fmt::print("device  {}: {}, parallel {}, memory {}\n", name, i.name, i.parallel,
+                 format_bytes(static_cast<double>(i.total_bytes)));
     } catch (const Error& e) {
       fmt::print("device  {}: {}\n", name, e.what());
     }
   }
   rlimit limit{};
   getrlimit(RLIMIT_MEMLOCK, &limit);
-  fmt::print("limits  memlock {}", limit.rlim_cur == RLIM_INFINITY ? "unlimited" : format_bytes(static_cast<double>(limit.rlim_cur)));
+  fmt::print("limits  memlock {}",
+             limit.rlim_cur == RLIM_INFINITY ? "unlimited" : format_bytes(static_cast<double>(limit.rlim_cur)));
   getrlimit(RLIMIT_NOFILE, &limit);
   fmt::print(", open files {}\n", limit.rlim_cur);
   std::error_code error;
@@ -101,7 +105,8 @@ void add_plugins(CLI::App& app, Common& common) {
   info->callback([&common, what] {
     auto registry = scan_plugins(common);
     std::string text = print_plugin(*registry, *what);
-    if (text.empty()) throw Error(Exit::environment, "there is no plugin `" + *what + "`", print_plugins(*registry, false));
+    if (text.empty())
+      throw Error(Exit::environment, "there is no plugin `" + *what + "`", print_plugins(*registry, false));
     fmt::print("{}", text);
   });
 }

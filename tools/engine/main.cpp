@@ -20,13 +20,17 @@ std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<s
   return Registry::scan(search);
 }
 
-Loaded load_config(const Common& common, const std::filesystem::path& target, const std::vector<std::string>& overrides) {
+Loaded load_config(const Common& common, const std::filesystem::path& target,
+                   const std::vector<std::string>& overrides) {
   std::filesystem::path file = target, base;
   if (std::filesystem::is_directory(target)) {
-    if (!RunDir::is_run(target)) throw Error(Exit::usage, target.string() + " is a directory, but not of a run", "give a configuration file or a run directory");
+    if (!RunDir::is_run(target))
+      throw Error(Exit::usage, target.string() + " is a directory, but not of a run",
+                  "give a configuration file or a run directory");
     file = target / "config.resolved.toml";
     if (!std::filesystem::exists(file))
-      throw Error(Exit::usage, target.string() + " has no config.resolved.toml: it ended while it was being made", "start it with its configuration: engine run CONFIG --out " + target.string());
+      throw Error(Exit::usage, target.string() + " has no config.resolved.toml: it ended while it was being made",
+                  "start it with its configuration: engine run CONFIG --out " + target.string());
     std::ifstream in(target / "run.json");
     nlohmann::json identity = nlohmann::json::parse(in, nullptr, false);
     if (identity.is_object() && identity.contains("extra")) base = identity["extra"].value("base_dir", "");
@@ -47,8 +51,10 @@ Loaded load_config(const Common& common, const std::filesystem::path& target, co
 ReportContext report_context(const Setup& setup, const Config& config) {
   const Section &train = config.section("train"), &model = config.section("model");
   ReportContext c;
-  c.title = fmt::format("{}{}  micro-batch {} x {}, sequence {}, {}, {}", setup.model.plugin, model.has("preset") ? " " + model.string("preset") : "",
-                        train.integer("micro_batch"), train.integer("accumulate"), train.integer("sequence_length"), setup.precision.name, setup.optimizer.name);
+  c.title = fmt::format("{}{}  micro-batch {} x {}, sequence {}, {}, {}", setup.model.plugin,
+                        model.has("preset") ? " " + model.string("preset") : "", train.integer("micro_batch"),
+                        train.integer("accumulate"), train.integer("sequence_length"), setup.precision.name,
+                        setup.optimizer.name);
   const eng_device_info& info = setup.kernels->info();
   c.overhead = info.overhead_bytes;
   c.staging = staging_bytes(setup.plan);
@@ -98,7 +104,10 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "error: out of host memory\n");
     return static_cast<int>(eng::Exit::host_memory);
   } catch (const std::exception& e) {
-    fmt::print(stderr, "error: {}\nhelp: this is a bug in engine: please report it with the command line and the configuration\n", e.what());
+    fmt::print(
+        stderr,
+        "error: {}\nhelp: this is a bug in engine: please report it with the command line and the configuration\n",
+        e.what());
     return static_cast<int>(eng::Exit::bug);
   }
 }

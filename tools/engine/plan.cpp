@@ -13,13 +13,18 @@ namespace {
 uint64_t checkpoint_size(const Plan& plan) {
   std::vector<TensorSpec> specs;
   for (const Tensor& t : plan.tensors)
-    if (t.role != "gradient") specs.push_back({t.name, t.role, t.view.desc.dtype, {t.view.desc.dims, t.view.desc.dims + t.view.desc.ndim}});
+    if (t.role != "gradient")
+      specs.push_back({t.name, t.role, t.view.desc.dtype, {t.view.desc.dims, t.view.desc.dims + t.view.desc.ndim}});
   return checkpoint_bytes(specs);
 }
 
-std::string size(uint64_t n) { return format_bytes(static_cast<double>(n)); }
+std::string size(uint64_t n) {
+  return format_bytes(static_cast<double>(n));
+}
 
-void line(const char* what, const std::string& text) { fmt::print("  {:<11} {:<90} ok\n", what, text); }
+void line(const char* what, const std::string& text) {
+  fmt::print("  {:<11} {:<90} ok\n", what, text);
+}
 
 int check(const Common& common, const std::string& target, const std::vector<std::string>& overrides) {
   auto [registry, config] = load_config(common, target, overrides);
@@ -35,27 +40,32 @@ int check(const Common& common, const std::string& target, const std::vector<std
   line("plugins", plugins);
   line("model", fmt::format("{}, {} parameters", setup.model.plugin, setup.plan.parameters));
   Data data(*registry, config, setup.model.info.vocabulary);
-  line("data", fmt::format("{} files, {} tokens; {} training samples, {} held out; ids below {} <= {}", data.info().files, data.info().tokens,
-                           data.info().train_samples, data.info().validation_samples, data.info().vocabulary, setup.model.info.vocabulary));
+  line("data", fmt::format("{} files, {} tokens; {} training samples, {} held out; ids below {} <= {}",
+                           data.info().files, data.info().tokens, data.info().train_samples,
+                           data.info().validation_samples, data.info().vocabulary, setup.model.info.vocabulary));
   const Section& train = config.section("train");
   int64_t samples = train.integer("micro_batch") * train.integer("accumulate");
-  line("batch", fmt::format("micro {} x accumulate {} = {} samples = {} tokens per step", train.integer("micro_batch"), train.integer("accumulate"), samples,
-                            samples * train.integer("sequence_length")));
+  line("batch", fmt::format("micro {} x accumulate {} = {} samples = {} tokens per step", train.integer("micro_batch"),
+                            train.integer("accumulate"), samples, samples * train.integer("sequence_length")));
   Schedule schedule = make_schedule(config);
-  line("schedule", fmt::format("{}: {:.3g} at update 1, {:.3g} at update {}", config.section("schedule").string("kind"), schedule.at(1),
-                               schedule.at(train.integer("steps")), train.integer("steps")));
+  line("schedule", fmt::format("{}: {:.3g} at update 1, {:.3g} at update {}", config.section("schedule").string("kind"),
+                               schedule.at(1), schedule.at(train.integer("steps")), train.integer("steps")));
   check_fits(config, *registry, setup);
   line("memory", fmt::format("{} of {}", size(planned_peak(setup)), size(setup.kernels->info().total_bytes)));
   std::error_code error;
   std::filesystem::path out = std::filesystem::absolute(config.section("run").string("out"));
-  while (!std::filesystem::exists(out, error) && out.has_parent_path() && out != out.parent_path()) out = out.parent_path();
+  while (!std::filesystem::exists(out, error) && out.has_parent_path() && out != out.parent_path())
+    out = out.parent_path();
   uint64_t free = std::filesystem::space(out, error).available;
   int64_t keep = std::max<int64_t>(config.section("checkpoint").integer("keep"), 1);
   uint64_t need = checkpoint_size(setup.plan) * static_cast<uint64_t>(keep + 1);
   if (need > free)
-    throw Error(Exit::disk, fmt::format("{} checkpoints of {} need {}, {} has {} free", keep + 1, size(checkpoint_size(setup.plan)), size(need), out.string(), size(free)),
+    throw Error(Exit::disk,
+                fmt::format("{} checkpoints of {} need {}, {} has {} free", keep + 1, size(checkpoint_size(setup.plan)),
+                            size(need), out.string(), size(free)),
                 "lower checkpoint.keep, or choose another run.out");
-  line("disk", fmt::format("{} checkpoints x {} (one more while saving), free {}", keep, size(checkpoint_size(setup.plan)), size(free)));
+  line("disk", fmt::format("{} checkpoints x {} (one more while saving), free {}", keep,
+                           size(checkpoint_size(setup.plan)), size(free)));
   return 0;
 }
 
@@ -69,7 +79,8 @@ void add_plan(CLI::App& app, Common& common) {
     bool json = false, dump = false;
   };
   auto flags = std::make_shared<Flags>();
-  command->add_option("config", flags->target, "a configuration file (only [model] is needed), or a run directory")->required();
+  command->add_option("config", flags->target, "a configuration file (only [model] is needed), or a run directory")
+      ->required();
   command->add_option("overrides", flags->overrides, "section.key=value ...");
   command->add_flag("--json", flags->json, "one JSON object");
   command->add_flag("--dump", flags->dump, "every action with its buffers, waits and addresses");
@@ -77,7 +88,9 @@ void add_plan(CLI::App& app, Common& common) {
     auto [registry, config] = load_config(common, flags->target, flags->overrides);
     Setup setup = make_setup(config, *registry);
     ReportContext context = report_context(setup, config);
-    fmt::print("{}", flags->json ? plan_json(setup.plan, context) : flags->dump ? plan_dump(setup.plan) : plan_text(setup.plan, context));
+    fmt::print("{}", flags->json   ? plan_json(setup.plan, context)
+                     : flags->dump ? plan_dump(setup.plan)
+                                   : plan_text(setup.plan, context));
     uint64_t limit = setup.kernels->info().total_bytes;
     if (!flags->json && limit && planned_peak(setup) > limit)
       for (const auto& edit : edits_that_fit(config, *registry, limit)) fmt::print("  would fit: {}\n", edit);

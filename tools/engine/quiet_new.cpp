@@ -73,13 +73,31 @@ void* operator new(size_t size) {
       throw std::bad_alloc();
   }
 }
-void* operator new[](size_t size) { return operator new(size); }
-void* operator new(size_t size, const std::nothrow_t&) noexcept { return take(size); }
-void* operator new[](size_t size, const std::nothrow_t&) noexcept { return take(size); }
-void operator delete(void* p) noexcept { give(p); }
-void operator delete[](void* p) noexcept { give(p); }
-void operator delete(void* p, size_t) noexcept { give(p); }
-void operator delete[](void* p, size_t) noexcept { give(p); }
-void operator delete(void* p, const std::nothrow_t&) noexcept { give(p); }
-void operator delete[](void* p, const std::nothrow_t&) noexcept { give(p); }
+void* operator new[](size_t size) {
+  return operator new(size);
+}
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  return take(size);
+}
+void* operator new[](size_t size, const std::nothrow_t&) noexcept {
+  return take(size);
+}
+void operator delete(void* p) noexcept {
+  give(p);
+}
+void operator delete[](void* p) noexcept {
+  give(p);
+}
+void operator delete(void* p, size_t) noexcept {
+  give(p);
+}
+void operator delete[](void* p, size_t) noexcept {
+  give(p);
+}
+void operator delete(void* p, const std::nothrow_t&) noexcept {
+  give(p);
+}
+void operator delete[](void* p, const std::nothrow_t&) noexcept {
+  give(p);
+}
 #endif

@@ -46,10 +46,14 @@ double parse_duration(const std::string& text) {
 
 // The run to go on with, locked, if there is one: RUN itself, or what --out names.
 std::optional<RunDir> existing_run(const RunFlags& flags, bool target_is_run) {
-  if (target_is_run && !flags.out.empty()) throw Error(Exit::usage, "--out goes with a configuration, not with a run", "leave --out away: the run goes on in its own directory");
+  if (target_is_run && !flags.out.empty())
+    throw Error(Exit::usage, "--out goes with a configuration, not with a run",
+                "leave --out away: the run goes on in its own directory");
   std::optional<RunDir> run;
-  if (target_is_run) run.emplace(RunDir::open(flags.target));
-  else if (!flags.out.empty() && RunDir::is_run(flags.out)) run.emplace(RunDir::at(flags.out));
+  if (target_is_run)
+    run.emplace(RunDir::open(flags.target));
+  else if (!flags.out.empty() && RunDir::is_run(flags.out))
+    run.emplace(RunDir::at(flags.out));
   return run;
 }
 
@@ -63,25 +67,33 @@ std::optional<int64_t> resume_step(const std::string& text) {
   if (text == "auto" || text == "never" || text == "must") return std::nullopt;
   int64_t step = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
-  if (error != std::errc() || *end || step < 0) throw Error(Exit::usage, "--resume takes auto, never, must or a step, not " + text);
+  if (error != std::errc() || *end || step < 0)
+    throw Error(Exit::usage, "--resume takes auto, never, must or a step, not " + text);
   return step;
 }
 
 // The checkpoint to go on from, if any.
 std::optional<std::filesystem::path> choose_checkpoint(const RunFlags& flags, RunDir& run) {
   if (flags.resume == "never") {
-    if (run.previous()) throw Error(Exit::usage, run.path().string() + " is a run already, and --resume never was given", "give another --out");
+    if (run.previous())
+      throw Error(Exit::usage, run.path().string() + " is a run already, and --resume never was given",
+                  "give another --out");
     return std::nullopt;
   }
   if (auto step = resume_step(flags.resume)) {
     std::filesystem::path path = run.checkpoints() / checkpoint_name(*step);
-    if (!std::filesystem::exists(path)) throw Error(Exit::checkpoint, "there is no checkpoint of step " + flags.resume + " in " + run.path().string(), checkpoint_table(list_checkpoints(run.checkpoints())));
+    if (!std::filesystem::exists(path))
+      throw Error(Exit::checkpoint, "there is no checkpoint of step " + flags.resume + " in " + run.path().string(),
+                  checkpoint_table(list_checkpoints(run.checkpoints())));
     return path;
   }
   Found found = find_latest(run.checkpoints());
   for (const Refused& r : found.refused) fmt::print(stderr, "warning: {} is not used: {}\n", r.path.string(), r.reason);
-  if (!found.path && !found.refused.empty()) throw Error(Exit::checkpoint, "no checkpoint of " + run.path().string() + " is usable", "start a new run, or remove the damaged checkpoints to start this one again");
-  if (!found.path && flags.resume == "must") throw Error(Exit::checkpoint, run.path().string() + " has no checkpoint to go on from");
+  if (!found.path && !found.refused.empty())
+    throw Error(Exit::checkpoint, "no checkpoint of " + run.path().string() + " is usable",
+                "start a new run, or remove the damaged checkpoints to start this one again");
+  if (!found.path && flags.resume == "must")
+    throw Error(Exit::checkpoint, run.path().string() + " has no checkpoint to go on from");
   return found.path;
 }
 
@@ -103,7 +115,9 @@ void write_identity(RunDir& run, const Config& config, const Registry& registry,
   run.write_config(keep ? read_text(given, uint64_t{1} << 30, Exit::disk) : config.source(), config.resolved());
 }
 
-bool stop_asked() { return Signals::pending() != 0; }
+bool stop_asked() {
+  return Signals::pending() != 0;
+}
 
 int run(const Common& common, const RunFlags& flags) {
   Signals signals;
@@ -141,8 +155,9 @@ int run(const Common& common, const RunFlags& flags) {
     dir->write_plan(plan_text(setup.plan, report_context(setup, config)));
     progress.emplace(STDERR_FILENO, isatty(STDERR_FILENO) != 0, config.section("log").integer("every"));
     progress->line(fmt::format("run   {}", dir->path().string()));
-    progress->line(fmt::format("model {}: {} parameters; {} training samples of {} tokens, {} held out; {} steps", setup.model.plugin, setup.plan.parameters,
-                               data.info().train_samples, config.section("train").integer("sequence_length"), data.info().validation_samples,
+    progress->line(fmt::format("model {}: {} parameters; {} training samples of {} tokens, {} held out; {} steps",
+                               setup.model.plugin, setup.plan.parameters, data.info().train_samples,
+                               config.section("train").integer("sequence_length"), data.info().validation_samples,
                                config.section("train").integer("steps")));
     if (from) progress->line(fmt::format("goes on from {}", from->filename().string()));
     exit = trainer.train(*dir, *progress, options);
@@ -152,21 +167,26 @@ int run(const Common& common, const RunFlags& flags) {
   }
   std::string path = dir->path().string();
   if (exit == Exit::stopped) {
-    progress->line(Signals::pending() ? fmt::format("stopped by {}; go on with:  engine run {}", Signals::name(Signals::pending()), path)
-                                     : fmt::format("stopped by --max-time; go on with:  engine run {}", path));
+    progress->line(Signals::pending() ? fmt::format("stopped by {}; go on with:  engine run {}",
+                                                    Signals::name(Signals::pending()), path)
+                                      : fmt::format("stopped by --max-time; go on with:  engine run {}", path));
   } else {
-    progress->line(fmt::format("done  {}\n  losses: {}/metrics.jsonl    next:  engine eval {}    longer:  engine run {} train.steps=N", path, path, path, path));
+    progress->line(fmt::format(
+        "done  {}\n  losses: {}/metrics.jsonl    next:  engine eval {}    longer:  engine run {} train.steps=N", path,
+        path, path, path));
   }
   return static_cast<int>(exit);
 }
 
 int eval(const Common& common, const std::string& target, int64_t batches, bool json) {
   auto [registry, config] = load_config(common, target, {});
-  if (!std::filesystem::is_directory(target)) throw Error(Exit::usage, target + " is not a run directory", "engine eval takes a run: engine eval runs/NAME/ID");
+  if (!std::filesystem::is_directory(target))
+    throw Error(Exit::usage, target + " is not a run directory", "engine eval takes a run: engine eval runs/NAME/ID");
   Setup setup = make_setup(config, *registry);
   check_fits(config, *registry, setup);
   Data data(*registry, config, setup.model.info.vocabulary);
-  if (!data.info().validation_samples) throw Error(Exit::data, "nothing is held out: data.validation is 0", "set data.validation, for example 0.05");
+  if (!data.info().validation_samples)
+    throw Error(Exit::data, "nothing is held out: data.validation is 0", "set data.validation, for example 0.05");
   Found found = find_latest(std::filesystem::path(target) / "checkpoints");
   for (const Refused& r : found.refused) fmt::print(stderr, "warning: {} is not used: {}\n", r.path.string(), r.reason);
   if (!found.path) throw Error(Exit::checkpoint, target + " has no usable checkpoint");
@@ -174,7 +194,11 @@ int eval(const Common& common, const std::string& target, int64_t batches, bool 
   trainer.load(*found.path);
   Evaluation e = trainer.evaluate(batches > 0 ? batches : INT64_MAX);
   if (json) {
-    nlohmann::ordered_json out = {{"step", trainer.step()}, {"loss", e.loss}, {"perplexity", std::exp(e.loss)}, {"tokens", e.tokens}, {"seconds", e.seconds}};
+    nlohmann::ordered_json out = {{"step", trainer.step()},
+                                  {"loss", e.loss},
+                                  {"perplexity", std::exp(e.loss)},
+                                  {"tokens", e.tokens},
+                                  {"seconds", e.seconds}};
     fmt::print("{}\n", out.dump());
   } else {
     fmt::print("{}\n", eval_text(trainer.step(), e.loss, e.tokens, e.seconds));
@@ -212,7 +236,9 @@ void add_ckpt(CLI::App& app, Common& common) {
   auto target = std::make_shared<std::string>();
   auto* ls = command->add_subcommand("ls", "list them");
   ls->add_option("run", *target, "a run directory")->required();
-  ls->callback([target] { fmt::print("{}", checkpoint_table(list_checkpoints(std::filesystem::path(*target) / "checkpoints"))); });
+  ls->callback([target] {
+    fmt::print("{}", checkpoint_table(list_checkpoints(std::filesystem::path(*target) / "checkpoints")));
+  });
   auto* check = command->add_subcommand("verify", "read and check every byte");
   check->add_option("directory", *target, "a run, a folder of checkpoints, or one checkpoint")->required();
   check->callback([&common, target] {
