@@ -27,15 +27,15 @@ extern "C" {
 
 typedef int32_t eng_status;
 #define ENG_OK 0
-#define ENG_INVALID 3       /* an argument or option is wrong */
+#define ENG_INVALID 3 /* an argument or option is wrong */
 #define ENG_NOT_FOUND 5
 #define ENG_NO_MEMORY 8
-#define ENG_PRECONDITION 9  /* called in the wrong state */
+#define ENG_PRECONDITION 9 /* called in the wrong state */
 #define ENG_OUT_OF_RANGE 11
-#define ENG_UNSUPPORTED 12  /* a valid request that this implementation cannot serve */
+#define ENG_UNSUPPORTED 12 /* a valid request that this implementation cannot serve */
 #define ENG_INTERNAL 13
 #define ENG_UNAVAILABLE 14
-#define ENG_DATA_LOSS 15    /* unreadable, truncated or corrupted data */
+#define ENG_DATA_LOSS 15 /* unreadable, truncated or corrupted data */
 
 typedef uint32_t eng_id; /* value, parameter, unit, part: 0 means none */
 

@@ -25,12 +25,12 @@ typedef struct eng_device_info {
   uint32_t parallel;      /* threads or processors a kernel uses; handed to every call */
   int32_t dl_device_type; /* of its tensors: kDLCPU, kDLCUDA, ... */
   int32_t dl_device_id;
-  uint64_t total_bytes;   /* memory of the device */
+  uint64_t total_bytes;    /* memory of the device */
   uint64_t overhead_bytes; /* of a process beyond its arenas: code, libraries, thread stacks, driver context;
                               measured once per build on a tiny model, the same for every model */
-  double peak_f32;        /* dense multiply-add peak, FLOP/s; 0 if unknown */
+  double peak_f32;         /* dense multiply-add peak, FLOP/s; 0 if unknown */
   double peak_bf16;
-  char name[64];          /* for people, ends in NUL */
+  char name[64]; /* for people, ends in NUL */
 } eng_device_info;
 
 /* One device.  since 1.0 */

@@ -24,7 +24,7 @@ typedef struct eng_model_info {
   int64_t vocabulary;      /* token ids are below this */
   int64_t attention_width; /* heads x head size of one attention layer, 0 if none: MFU */
   int64_t layers;
-  int64_t max_length;      /* longest sequence the model was made for; 0: no limit */
+  int64_t max_length; /* longest sequence the model was made for; 0: no limit */
 } eng_model_info;
 
 typedef struct eng_model {
@@ -40,8 +40,8 @@ typedef struct eng_model {
   /* Traces one template: `params` in the order given to `block`, `in` the outputs of the block before.
    * Writes the ids of the block's outputs into out[0..cap) and their number into n_out.
    *   Thread: [plan], once per distinct template  since 1.0 */
-  eng_status (*trace)(void *self, eng_build *, uint32_t tmpl, const eng_id *params, uint32_t n_params,
-                      const eng_id *in, uint32_t n_in, eng_id *out, uint32_t cap, uint32_t *n_out, eng_error *);
+  eng_status (*trace)(void *self, eng_build *, uint32_t tmpl, const eng_id *params, uint32_t n_params, const eng_id *in,
+                      uint32_t n_in, eng_id *out, uint32_t cap, uint32_t *n_out, eng_error *);
 } eng_model;
 
 #ifdef __cplusplus

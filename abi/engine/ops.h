@@ -72,10 +72,10 @@ extern "C" {
 /* scalars: f32[32] on the device. */
 #define ENG_S_INV_TOKENS 0 /* 1 / labels counted in the global batch */
 #define ENG_S_LOSS_SCALE 1
-#define ENG_S_CLIP 2       /* what gradients are multiplied with before the update */
-#define ENG_S_NORM 3       /* global gradient norm before clipping */
-#define ENG_S_OK 4         /* 1: the update counts, 0: it leaves everything as it was */
-#define ENG_S_LR 8         /* learning rate, then what eng_optimizer.scalars gave */
+#define ENG_S_CLIP 2 /* what gradients are multiplied with before the update */
+#define ENG_S_NORM 3 /* global gradient norm before clipping */
+#define ENG_S_OK 4   /* 1: the update counts, 0: it leaves everything as it was */
+#define ENG_S_LR 8   /* learning rate, then what eng_optimizer.scalars gave */
 #define ENG_S_COUNT 32
 /* counters: i64[8] on the device. */
 #define ENG_C_STEP 0    /* steps begun */
