@@ -1,99 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/registry/files.hpp"
-
-#include <fcntl.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <grp.h>
 #include <openssl/evp.h>
 #include <pwd.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
+#include <fstream>
+#include <sstream>
 
 #include "core/base/error.hpp"
-#include "core/registry/description.hpp"
-#include "core/registry/elf.hpp"
 #include "core/registry/paths.hpp"
+#include "core/registry/plugin_file.hpp"
 
 namespace eng {
 namespace fs = std::filesystem;
 namespace {
 
-class File {
- public:
-  explicit File(const fs::path& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
-  ~File() {
-    if (fd_ >= 0) close(fd_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-FileIdentity identity(const struct stat& info) {
-  return {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size), info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
-}
-
 // A group that has no member but the file's owner, as distributions make one for each user.
 bool private_group(const struct stat& info) {
   const passwd* owner = getpwuid(info.st_uid);
-  if (!owner || owner->pw_gid != info.st_gid) return false;
-  const std::string name = owner->pw_name;
   const group* members = getgrgid(info.st_gid);
-  if (!members || name != members->gr_name) return false;
+  if (!owner || !members || owner->pw_gid != info.st_gid || std::strcmp(owner->pw_name, members->gr_name)) return false;
   for (char** member = members->gr_mem; *member; ++member)
-    if (name != *member) return false;
+    if (std::strcmp(owner->pw_name, *member)) return false;
   return true;
 }
 
-bool pread_all(int fd, void* out, uint64_t count, uint64_t offset) {
-  char* to = static_cast<char*>(out);
-  while (count) {
-    const ssize_t n = pread(fd, to, count, static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    to += n;
-    offset += static_cast<uint64_t>(n);
-    count -= static_cast<uint64_t>(n);
-  }
-  return true;
-}
-
-fs::path executable() {
-  std::error_code none;
-  return fs::read_symlink("/proc/self/exe", none);
-}
-
-std::vector<fs::path> subfolders(const fs::path& folder) {
+// What is in `folder`, sorted; nothing if it cannot be read.
+std::vector<fs::path> entries(const fs::path& folder) {
   std::vector<fs::path> out;
   std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
-    if (std::error_code none; it->is_directory(none)) out.push_back(it->path());
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) out.push_back(*it);
   std::sort(out.begin(), out.end());
   return out;
 }
 
-const char* environment(const char* name) {
+std::string environment(const char* name) {
   const char* value = secure_getenv(name);
-  return value && *value ? value : nullptr;
+  return value ? value : "";
 }
 
-// What is wrong with the file behind `info` and the folder it really lies in.
+// Why the file or the folder it is listed or really lies in cannot be trusted.
 std::string distrust(const fs::path& path, const struct stat& info) {
   if (const std::string why = untrusted(info); !why.empty()) return "the file is " + why;
-  std::error_code error;
-  const fs::path real = fs::canonical(path, error);
-  for (const fs::path& folder : {path.parent_path(), real.parent_path()}) {
+  std::error_code none;
+  for (const fs::path& folder : {path.parent_path(), fs::canonical(path, none).parent_path()}) {
     struct stat around;
-    if (error || stat(folder.c_str(), &around) != 0) return "its folder cannot be looked at";
+    if (stat(folder.c_str(), &around) != 0) return "its folder cannot be looked at";
     if (const std::string why = untrusted(around); !why.empty())
       return fmt::format("its folder {} is {}", folder.string(), why);
   }
@@ -103,50 +60,44 @@ std::string distrust(const fs::path& path, const struct stat& info) {
 }  // namespace
 
 std::vector<fs::path> search_path(const Registry::Search& search, std::vector<Candidate>& ignored) {
-  std::vector<fs::path> all;
-  for (const fs::path& path : search.extra) all.push_back(fs::absolute(path));
-  if (search.environment) {
-    std::string list = environment("ENGINE_PLUGIN_PATH") ? environment("ENGINE_PLUGIN_PATH") : "";
-    for (size_t at = 0; at < list.size();) {
-      const size_t end = std::min(list.find(':', at), list.size());
-      const fs::path path = list.substr(at, end - at);
-      at = end + 1;
-      if (path.is_absolute()) {
-        all.push_back(path);
-      } else if (!path.empty()) {
-        ignored.push_back({path, {}, "ENGINE_PLUGIN_PATH takes absolute folders only", {}});
-      }
-    }
-    const char *data = environment("XDG_DATA_HOME"), *home = environment("HOME");
-    fs::path user = data ? fs::path(data) : fs::path();
-    if (!user.is_absolute() && home) user = fs::path(home) / ".local" / "share";
-    if (user.is_absolute()) all.push_back(user / "engine" / "plugins" / std::to_string(ENG_ABI_MAJOR));
-  }
-  if (const fs::path program = executable(); !program.empty()) {
-    const fs::path top = program.parent_path().parent_path();
-    all.push_back(top / "lib" / "engine" / "plugins" / std::to_string(ENG_ABI_MAJOR));
-    // The build tree: build/tools/engine beside build/plugins/NAME.
-    std::error_code none;
-    if (fs::exists(top / "build.ninja", none))
-      for (fs::path& folder : subfolders(top / "plugins")) all.push_back(std::move(folder));
-  }
-  all.push_back(installed_plugins);
   std::vector<fs::path> out;
-  for (fs::path& path : all) {
-    path = path.lexically_normal();
-    if (!path.has_filename()) path = path.parent_path();
-    if (std::find(out.begin(), out.end(), path) == out.end()) out.push_back(std::move(path));
+  const auto add = [&](const fs::path& path) {
+    fs::path place = path.lexically_normal();
+    if (!place.has_filename()) place = place.parent_path();
+    if (std::find(out.begin(), out.end(), place) == out.end()) out.push_back(place);
+  };
+  const fs::path below = fs::path("engine") / "plugins" / std::to_string(ENG_ABI_MAJOR);
+  for (const fs::path& path : search.extra) add(fs::absolute(path));
+  if (search.environment) {
+    std::istringstream list(environment("ENGINE_PLUGIN_PATH"));
+    for (std::string path; std::getline(list, path, ':');) {
+      if (fs::path(path).is_absolute())
+        add(path);
+      else if (!path.empty())
+        ignored.push_back({path, {}, "ENGINE_PLUGIN_PATH takes absolute folders only", {}});
+    }
+    fs::path data = environment("XDG_DATA_HOME");
+    if (!data.is_absolute()) data = fs::path(environment("HOME")) / ".local" / "share";
+    if (data.is_absolute()) add(data / below);
   }
+  std::error_code none;
+  if (const fs::path program = fs::read_symlink("/proc/self/exe", none); !program.empty()) {
+    const fs::path top = program.parent_path().parent_path();
+    add(top / "lib" / below);
+    // The build tree: build/tools/engine beside build/plugins/NAME.
+    if (fs::exists(top / "build.ninja", none))
+      for (const fs::path& folder : entries(top / "plugins"))
+        if (fs::is_directory(folder, none)) add(folder);
+  }
+  add(installed_plugins);
   return out;
 }
 
 std::vector<fs::path> plugin_files(const fs::path& place) {
-  std::error_code error;
-  if (fs::exists(place, error) && !fs::is_directory(place, error)) return {place};
-  std::vector<fs::path> out;
-  for (fs::directory_iterator it(place, error), end; !error && it != end; it.increment(error))
-    if (it->path().filename().string().ends_with(".eng.so")) out.push_back(it->path());
-  std::sort(out.begin(), out.end());
+  std::error_code none;
+  if (fs::exists(place, none) && !fs::is_directory(place, none)) return {place};
+  std::vector<fs::path> out = entries(place);
+  std::erase_if(out, [](const fs::path& path) { return !path.filename().string().ends_with(".eng.so"); });
   return out;
 }
 
@@ -159,62 +110,41 @@ std::string untrusted(const struct stat& info) {
   return "";
 }
 
-FileIdentity identity(const fs::path& path) {
+Candidate inspect(const fs::path& path) {
+  Candidate out{path, {}, "", {}};
   struct stat info;
-  return stat(path.c_str(), &info) == 0 ? identity(info) : FileIdentity();
-}
-
-Candidate inspect(const fs::path& path, FileIdentity& id) {
-  Candidate out;
-  out.path = path;
-  const File file(path);
-  struct stat info;
-  if (file.get() < 0 || fstat(file.get(), &info) != 0) {
+  const bool there = stat(path.c_str(), &info) == 0;
+  if (there && !S_ISREG(info.st_mode)) {
+    out.refused = "not a regular file";  // to open a pipe would wait for its writer
+    return out;
+  }
+  std::ifstream in(path, std::ios::binary);
+  if (!there || !in) {
     out.refused = fmt::format("cannot be opened: {}", std::strerror(errno));
     return out;
   }
-  id = identity(info);
-  if (!S_ISREG(info.st_mode)) {
-    out.refused = "not a regular file";
-    return out;
-  }
-  const Bytes bytes{static_cast<uint64_t>(info.st_size), [&](uint64_t offset, void* to, uint64_t count) {
-                      return pread_all(file.get(), to, count, offset);
-                    }};
-  const ElfFile elf = read_elf(bytes);
+  const ElfFile elf = read_elf(in);
   // The description is read even if the file is refused, so that a message can say what was refused.
-  std::string described;
-  if (elf.problem.empty())
-    described = elf.has_description ? parse_description(elf.description, out.description)
-                                    : "has no section .eng_plugin: add ENG_DESCRIPTION(...)";
-  const std::string exported = elf.problem.empty() ? check_exports(elf.exports) : "";
-  for (const std::string& why : {distrust(path, info), elf.problem, exported, described})
+  const std::string described = elf.description.empty() ? "has no section .eng_plugin: add ENG_DESCRIPTION(...)"
+                                                        : parse_description(elf.description, out.description);
+  for (const std::string& why : {distrust(path, info), elf.problem, check_exports(elf.exports), described})
     if (out.refused.empty()) out.refused = why;
   return out;
 }
 
 std::string sha256_file(const fs::path& path) {
-  const auto fail = [&](const char* what) {
-    return Error(Exit::environment, fmt::format("{}: {}", path.string(), what));
-  };
-  const File file(path);
-  if (file.get() < 0) throw fail(std::strerror(errno));
+  std::ifstream in(path, std::ios::binary);
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
-  if (!context || !EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr)) throw fail("libcrypto has no SHA-256");
+  bool good = in && context && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr);
   std::vector<char> buffer(256 << 10);
-  for (;;) {
-    const ssize_t n = read(file.get(), buffer.data(), buffer.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw fail(std::strerror(errno));
-    if (n == 0) break;
-    EVP_DigestUpdate(context.get(), buffer.data(), static_cast<size_t>(n));
+  while (good && in) {
+    in.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
+    good = !in.bad() && EVP_DigestUpdate(context.get(), buffer.data(), static_cast<size_t>(in.gcount()));
   }
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
-  unsigned size = 0;
-  if (!EVP_DigestFinal_ex(context.get(), digest.data(), &size)) throw fail("SHA-256 failed");
-  std::string out;
-  for (unsigned k = 0; k < size; ++k) out += fmt::format("{:02x}", digest[k]);
-  return out;
+  unsigned char digest[32];
+  if (!good || !EVP_DigestFinal_ex(context.get(), digest, nullptr))
+    throw Error(Exit::environment, fmt::format("{}: cannot be read for its sha256", path.string()));
+  return fmt::format("{:02x}", fmt::join(digest, ""));
 }
 
 }  // namespace eng

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,7 +24,7 @@ struct Provided {
 
 // The description in section .eng_plugin.
 struct Description {
-  std::string draft, id, name, version, license, summary;
+  std::string id, name, version, license, summary;
   std::vector<Provided> provides;
   std::string text;  // verbatim
 };
@@ -37,8 +38,9 @@ struct Candidate {
   std::vector<std::string> shadowed;
 };
 
-// Receives what plugins log: their id, ENG_LOG_*, one line. Called on any thread, one call at a time. Without
-// one, lines are dropped.
+// Receives what plugins log: their id, ENG_LOG_*, one line. Called on any thread, one call at a time. What a
+// plugin did to the process while it was loaded (floating-point mode, locale, signal handlers) and was undone
+// comes as a warning. Without a receiver, lines are dropped.
 using PluginLog = std::function<void(const std::string& id, int32_t level, const std::string& text)>;
 void set_plugin_log(PluginLog log);
 
@@ -46,20 +48,25 @@ void set_plugin_log(PluginLog log);
 // afterwards. Runs by itself when the process exits.
 void stop_plugins();
 
+// Copies a table that crossed the ABI by the growth rules of engine/base.h: min(size, the size `theirs` states)
+// bytes, the rest is zero. `first_size` is the size of version 1.0; from byte 8 to there are pointers, none of
+// them may be NULL. Throws Error(Exit::environment), whose text begins with `what`.
+void copy_struct(const void* theirs, void* out, uint32_t size, uint32_t first_size, const std::string& what);
+
 class Registry {
  public:
   struct Search {
     std::vector<std::filesystem::path> extra;  // --plugin-path, before all others
     bool environment = true;                   // ENGINE_PLUGIN_PATH and XDG_DATA_HOME
   };
-  // Scans the search path; runs no plugin code and never throws for a bad file.
+  // Scans the search path; runs no plugin code and never throws for a bad file. Plugins that a registry loaded
+  // stay loaded and started for the next one: see stop_plugins.
   static std::unique_ptr<Registry> scan(const Search& search);
-  ~Registry();  // plugins stay loaded and started for the next registry: see stop_plugins
 
-  const std::vector<std::filesystem::path>& places() const;  // in search order, also those that do not exist
-  const std::vector<Candidate>& candidates() const;
+  // In search order, also those that do not exist.
+  const std::vector<std::filesystem::path>& places() const { return places_; }
+  const std::vector<Candidate>& candidates() const { return candidates_; }
   const Provided* find(const std::string& kind, const std::string& name) const;
-  const Candidate* provider(const std::string& kind, const std::string& name) const;
   // Every file that provides it. Of most kinds the first one wins, and is the only one; kernels for one
   // device type (eng.kernels/1) may come from many.
   std::vector<const Candidate*> providers(const std::string& kind, const std::string& name) const;
@@ -67,19 +74,17 @@ class Registry {
   // Why there is no such plugin: the places looked, why each candidate was refused, what there is instead.
   std::string explain(const std::string& kind, const std::string& name) const;
   SchemaSource schemas() const;  // borrows this registry
-  // Refuses a plugin file whose sha256 differs from the pinned one ([plugins] sha256, "id=hex"). Throws
-  // Error(Exit::usage) for a malformed pin and for an id that no plugin has.
+  // From now on a plugin file whose sha256 differs from the pinned one ([plugins] sha256, "id=hex") is not loaded.
+  // Throws Error(Exit::usage) for an id that no plugin has.
   void pin(const std::vector<std::string>& hashes);
 
-  // Loads the plugin on first use and returns the normalised copy of its table: fields the plugin does
-  // not know are zero. Throws Error(Exit::environment) naming the file and the reason.
-  // `first_size` is the size of the struct's 1.0 version (fewer bytes are refused). A table is two 32-bit
-  // numbers, then pointers; one of the first version that is NULL is refused too.
+  // Loads the plugin on first use and returns the normalised copy of its table (see copy_struct). Throws
+  // Error(Exit::environment) naming the file and the reason.
   template <class Table>
   Table table(const std::string& kind, const std::string& name, uint32_t first_size = sizeof(Table)) {
-    Table out{};
-    copy_table(the_provider(kind, name), kind, name, &out, sizeof(Table), first_size);
-    return out;
+    const auto all = tables<Table>(kind, name, first_size);
+    if (all.empty()) missing(kind, name);
+    return all.front();
   }
   // The same for every provider, in search order.
   template <class Table>
@@ -89,20 +94,22 @@ class Registry {
       copy_table(*candidate, kind, name, &out.emplace_back(), sizeof(Table), first_size);
     return out;
   }
-  // Every plugin this registry loaded: the identity of a run. `warning` says what it did to the process
-  // while it was loaded (floating-point mode, locale, signal handlers) and was undone; mostly "".
+  // Every plugin this registry loaded: the identity of a run.
   struct Loaded {
-    std::string id, version, path, sha256, warning;
+    std::string id, version, path, sha256;
   };
-  std::vector<Loaded> loaded() const;
+  const std::vector<Loaded>& loaded() const { return loaded_; }
 
  private:
-  Registry();
-  const Candidate& the_provider(const std::string& kind, const std::string& name) const;
+  Registry() = default;
+  void add(Candidate candidate);
+  [[noreturn]] void missing(const std::string& kind, const std::string& name) const;
   void copy_table(const Candidate& from, const std::string& kind, const std::string& name, void* out, uint32_t size,
                   uint32_t first_size);
-  struct State;
-  std::unique_ptr<State> state_;
+  std::vector<std::filesystem::path> places_;
+  std::vector<Candidate> candidates_;
+  std::map<std::string, std::string> pins_;  // id -> sha256
+  std::vector<Loaded> loaded_;
 };
 
 }  // namespace eng

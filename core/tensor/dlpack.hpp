@@ -9,30 +9,17 @@
 
 namespace eng {
 
-// A dense, row-major tensor in memory. Owns nothing.
+// A dense, row-major tensor in memory, which lives as long as `owner` (or somebody else cares for it).
 struct TensorView {
   void* data = nullptr;
   eng_desc desc{};
   DLDevice device{kDLCPU, 0};
   bool read_only = false;
+  std::shared_ptr<void> owner{};
 };
 
-// The view as a DLTensor, for the length of a call. Its strides are always given.
-class BorrowedTensor {
- public:
-  explicit BorrowedTensor(const TensorView& view);
-  BorrowedTensor(const BorrowedTensor&) = delete;
-  BorrowedTensor& operator=(const BorrowedTensor&) = delete;
-  const DLTensor* get() const { return &tensor_; }
-
- private:
-  int64_t shape_[ENG_MAX_DIMS] = {};
-  int64_t strides_[ENG_MAX_DIMS] = {};
-  DLTensor tensor_{};
-};
-
-// The view for a consumer that keeps it: `owner` lives until the consumer calls the deleter.
-DLManagedTensorVersioned* export_tensor(const TensorView& view, std::shared_ptr<void> owner);
+// For a consumer, who keeps `view.owner` alive until it calls the deleter. Strides are always given.
+DLManagedTensorVersioned* export_tensor(const TensorView& view);
 
 // What the consumer wants; `what` names the tensor in messages.
 struct ImportRequest {
@@ -41,16 +28,9 @@ struct ImportRequest {
   bool writable = false;
 };
 
-// Checks a borrowed tensor: element type, shape, dense strides (or NULL), device, alignment. byte_offset is
-// folded into the data pointer. Throws Error(Exit::environment).
-TensorView import_view(const DLTensor& tensor, const ImportRequest& request);
-
-// The same for a tensor whose ownership moves here. The producer's deleter runs once: when the last copy of
-// `owner` goes, or before this throws.
-struct ImportedTensor {
-  TensorView view;
-  std::shared_ptr<void> owner;
-};
-ImportedTensor import_tensor(DLManagedTensorVersioned* tensor, const ImportRequest& request);
+// Checks version, element type, shape, dense strides (or NULL), device and alignment, and takes over the tensor:
+// the producer's deleter runs once, when the last copy of `owner` goes or before this throws
+// Error(Exit::environment). byte_offset is folded into the data pointer.
+TensorView import_tensor(DLManagedTensorVersioned* tensor, const ImportRequest& request);
 
 }  // namespace eng

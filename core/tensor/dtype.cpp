@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/tensor/dtype.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "core/base/error.hpp"
@@ -15,14 +16,13 @@ struct Row {
   const char* name;
   const char* safetensors;
   DLDataType dlpack;
-  bool floating;
 };
 
 constexpr Row rows[] = {
-    {ENG_F32, "f32", "F32", {kDLFloat, 32, 1}, true},     {ENG_F64, "f64", "F64", {kDLFloat, 64, 1}, true},
-    {ENG_BF16, "bf16", "BF16", {kDLBfloat, 16, 1}, true}, {ENG_F16, "f16", "F16", {kDLFloat, 16, 1}, true},
-    {ENG_I32, "i32", "I32", {kDLInt, 32, 1}, false},      {ENG_I64, "i64", "I64", {kDLInt, 64, 1}, false},
-    {ENG_U8, "u8", "U8", {kDLUInt, 8, 1}, false},
+    {ENG_F32, "f32", "F32", {kDLFloat, 32, 1}},     {ENG_F64, "f64", "F64", {kDLFloat, 64, 1}},
+    {ENG_BF16, "bf16", "BF16", {kDLBfloat, 16, 1}}, {ENG_F16, "f16", "F16", {kDLFloat, 16, 1}},
+    {ENG_I32, "i32", "I32", {kDLInt, 32, 1}},       {ENG_I64, "i64", "I64", {kDLInt, 64, 1}},
+    {ENG_U8, "u8", "U8", {kDLUInt, 8, 1}},
 };
 
 const Row& row(int32_t dtype) {
@@ -32,12 +32,6 @@ const Row& row(int32_t dtype) {
 }
 
 }  // namespace
-
-bool dtype_known(int32_t dtype) {
-  for (const Row& r : rows)
-    if (r.dtype == dtype) return true;
-  return false;
-}
 
 uint64_t dtype_size(int32_t dtype) {
   return row(dtype).dlpack.bits / 8;
@@ -50,15 +44,6 @@ const char* dtype_safetensors(int32_t dtype) {
 }
 DLDataType dtype_dlpack(int32_t dtype) {
   return row(dtype).dlpack;
-}
-bool dtype_floating(int32_t dtype) {
-  return row(dtype).floating;
-}
-
-std::optional<int32_t> dtype_from_name(const std::string& name) {
-  for (const Row& r : rows)
-    if (name == r.name) return r.dtype;
-  return std::nullopt;
 }
 
 std::optional<int32_t> dtype_from_safetensors(const std::string& name) {
@@ -76,23 +61,16 @@ std::optional<int32_t> dtype_from_dlpack(const DLDataType& type) {
 uint64_t element_count(const eng_desc& desc) {
   if (desc.ndim > ENG_MAX_DIMS)
     throw Error(Exit::bug, fmt::format("a tensor has {} dimensions, {} is the most", desc.ndim, ENG_MAX_DIMS));
-  constexpr uint64_t most = std::numeric_limits<int64_t>::max();
-  uint64_t count = 1;
+  int64_t count = 1;
   bool empty = false, large = false;
   for (uint32_t k = 0; k < desc.ndim; ++k) {
-    if (desc.dims[k] < 0) throw Error(Exit::bug, fmt::format("dimension {} of a tensor is {}", k, desc.dims[k]));
-    const uint64_t n = static_cast<uint64_t>(desc.dims[k]);
-    if (n == 0) {
-      empty = true;
-    } else if (count > most / n) {
-      large = true;
-    } else {
-      count *= n;
-    }
+    const int64_t n = desc.dims[k];
+    if (n < 0) throw Error(Exit::bug, fmt::format("dimension {} of a tensor is {}", k, n));
+    empty |= n == 0;
+    large |= __builtin_mul_overflow(count, std::max<int64_t>(n, 1), &count);
   }
-  if (empty) return 0;
-  if (large) throw Error(Exit::bug, "a tensor has more than 2^63 elements");
-  return count;
+  if (large && !empty) throw Error(Exit::bug, "a tensor has more than 2^63 elements");
+  return empty ? 0 : static_cast<uint64_t>(count);
 }
 
 uint64_t byte_count(const eng_desc& desc) {
@@ -103,17 +81,16 @@ uint64_t byte_count(const eng_desc& desc) {
 }
 
 std::string describe(const eng_desc& desc) {
-  std::string out = dtype_known(desc.dtype) ? dtype_name(desc.dtype) : fmt::format("dtype {}", desc.dtype);
-  out += " (";
-  for (uint32_t k = 0; k < desc.ndim && k < ENG_MAX_DIMS; ++k) out += fmt::format("{}{}", k ? ", " : "", desc.dims[k]);
-  return out + ")";
+  const auto* known =
+      std::find_if(std::begin(rows), std::end(rows), [&](const Row& r) { return r.dtype == desc.dtype; });
+  const uint32_t ndim = std::min<uint32_t>(desc.ndim, ENG_MAX_DIMS);
+  return fmt::format("{} ({})", known == std::end(rows) ? fmt::format("dtype {}", desc.dtype) : known->name,
+                     fmt::join(desc.dims, desc.dims + ndim, ", "));
 }
 
 bool same(const eng_desc& a, const eng_desc& b) {
-  if (a.dtype != b.dtype || a.ndim != b.ndim) return false;
-  for (uint32_t k = 0; k < a.ndim && k < ENG_MAX_DIMS; ++k)
-    if (a.dims[k] != b.dims[k]) return false;
-  return true;
+  return a.dtype == b.dtype && a.ndim == b.ndim &&
+         std::equal(a.dims, a.dims + std::min<uint32_t>(a.ndim, ENG_MAX_DIMS), b.dims);
 }
 
 }  // namespace eng

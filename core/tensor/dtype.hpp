@@ -12,16 +12,13 @@
 
 namespace eng {
 
-// An ENG_F32 .. ENG_U8 value. All functions throw Error(Exit::bug) for anything else.
-bool dtype_known(int32_t dtype);
+// Of an ENG_F32 .. ENG_U8 value; all throw Error(Exit::bug) for anything else.
 uint64_t dtype_size(int32_t dtype);            // bytes of one element
 const char* dtype_name(int32_t dtype);         // "f32", "bf16", "i64", ...
 const char* dtype_safetensors(int32_t dtype);  // "F32", "BF16", "I64", ...
 DLDataType dtype_dlpack(int32_t dtype);        // one lane
-bool dtype_floating(int32_t dtype);            // f32, f64, bf16, f16
 
 // The inverses; nullopt for a type the engine does not have.
-std::optional<int32_t> dtype_from_name(const std::string& name);
 std::optional<int32_t> dtype_from_safetensors(const std::string& name);
 std::optional<int32_t> dtype_from_dlpack(const DLDataType& type);
 
