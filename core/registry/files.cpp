@@ -113,21 +113,19 @@ std::string untrusted(const struct stat& info) {
 Candidate inspect(const fs::path& path) {
   Candidate out{path, {}, "", {}};
   struct stat info;
-  const bool there = stat(path.c_str(), &info) == 0;
-  if (there && !S_ISREG(info.st_mode)) {
-    out.refused = "not a regular file";  // to open a pipe would wait for its writer
-    return out;
-  }
-  std::ifstream in(path, std::ios::binary);
-  if (!there || !in) {
+  const bool there = stat(path.c_str(), &info) == 0, regular = there && S_ISREG(info.st_mode);
+  std::ifstream in;
+  if (regular) in.open(path, std::ios::binary);  // to open a pipe would wait for its writer
+  if (!there || !in)
     out.refused = fmt::format("cannot be opened: {}", std::strerror(errno));
-    return out;
-  }
+  else if (!regular)
+    out.refused = "not a regular file";
+  if (!out.refused.empty()) return out;
   const ElfFile elf = read_elf(in);
   // The description is read even if the file is refused, so that a message can say what was refused.
   const std::string described = elf.description.empty() ? "has no section .eng_plugin: add ENG_DESCRIPTION(...)"
                                                         : parse_description(elf.description, out.description);
-  for (const std::string& why : {distrust(path, info), elf.problem, check_exports(elf.exports), described})
+  for (const std::string& why : {distrust(path, info), elf.problem, described})
     if (out.refused.empty()) out.refused = why;
   return out;
 }

@@ -25,14 +25,10 @@ std::vector<std::filesystem::path> plugin_files(const std::filesystem::path& pla
 std::string untrusted(const struct stat& info);
 
 struct ElfFile {
-  std::string problem;               // "" if the file is a shared object of this machine, else why not
-  std::string description;           // of section .eng_plugin, the final NUL removed
-  std::vector<std::string> exports;  // defined dynamic symbols that others can see, sorted
+  std::string problem;      // "" if the file is a shared object of this machine that exports its entry alone
+  std::string description;  // of section .eng_plugin, the final NUL removed
 };
 ElfFile read_elf(std::istream& in);
-
-// "" if the exports are right: eng_plugin_query_1, and besides it only entries of other ABI majors.
-std::string check_exports(const std::vector<std::string>& exports);
 
 // Fills `out` from the TOML text of section .eng_plugin (engine/plugin.h); "" or why the text is refused.
 std::string parse_description(const std::string& text, Description& out);

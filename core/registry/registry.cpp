@@ -7,7 +7,6 @@
 #include <cctype>
 #include <set>
 
-#include "core/base/error.hpp"
 #include "core/registry/plugin_file.hpp"
 #include "engine/kernel.h"
 
@@ -81,10 +80,6 @@ std::string Registry::explain(const std::string& kind, const std::string& name) 
   const auto others = names(kind);
   return out + fmt::format("\n  available of {}: {}", kind,
                            others.empty() ? "none" : fmt::format("{}", fmt::join(others, ", ")));
-}
-
-void Registry::missing(const std::string& kind, const std::string& name) const {
-  throw Error(Exit::environment, explain(kind, name));
 }
 
 SchemaSource Registry::schemas() const {

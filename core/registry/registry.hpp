@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/error.hpp"
 #include "core/config/config.hpp"
 #include "engine/plugin.h"
 
@@ -83,7 +84,7 @@ class Registry {
   template <class Table>
   Table table(const std::string& kind, const std::string& name, uint32_t first_size = sizeof(Table)) {
     const auto all = tables<Table>(kind, name, first_size);
-    if (all.empty()) missing(kind, name);
+    if (all.empty()) throw Error(Exit::environment, explain(kind, name));
     return all.front();
   }
   // The same for every provider, in search order.
@@ -103,7 +104,6 @@ class Registry {
  private:
   Registry() = default;
   void add(Candidate candidate);
-  [[noreturn]] void missing(const std::string& kind, const std::string& name) const;
   void copy_table(const Candidate& from, const std::string& kind, const std::string& name, void* out, uint32_t size,
                   uint32_t first_size);
   std::vector<std::filesystem::path> places_;
