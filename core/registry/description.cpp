@@ -66,13 +66,10 @@ void read(std::istream& in, ElfFile& out) {
   in.read(magic, SELFMAG);
   need(std::memcmp(magic, ELFMAG, SELFMAG) == 0, "not an ELF file");
   const Elf64_Ehdr head = rows<Elf64_Ehdr>(in, 0, 1, "header")[0];
-  need(head.e_ident[EI_CLASS] == ELFCLASS64 && head.e_ident[EI_DATA] == ELFDATA2LSB,
-       "not a 64-bit little-endian ELF file");
-  need(head.e_machine == this_machine, "built for ELF machine {}, this engine runs on {}", +head.e_machine,
-       +this_machine);
+  need(head.e_ident[EI_CLASS] == ELFCLASS64, "not a 64-bit ELF file");
+  need(head.e_machine == this_machine, "built for ELF machine {}, this is {}", +head.e_machine, +this_machine);
   need(head.e_type == ET_DYN, "an ELF file, but no shared object");
-  need(head.e_shentsize == sizeof(Elf64_Shdr) && head.e_shnum < SHN_LORESERVE,
-       "malformed ELF file: {} sections of {} bytes", +head.e_shnum, +head.e_shentsize);
+  need(head.e_shentsize == sizeof(Elf64_Shdr) && head.e_shnum < SHN_LORESERVE, "malformed ELF section table");
   const auto sections = rows<Elf64_Shdr>(in, head.e_shoff, head.e_shnum, "section table");
   need(head.e_shstrndx < sections.size(), "malformed ELF file: no section names");
   const std::string names = text_of(in, sections[head.e_shstrndx], "section name table");
@@ -83,11 +80,10 @@ void read(std::istream& in, ElfFile& out) {
       out.description = text_of(in, section, "section .eng_plugin");
       if (out.description.ends_with('\0')) out.description.pop_back();
       need(out.description.find('\0') == std::string::npos,
-           "section .eng_plugin holds more than one text: use ENG_DESCRIPTION once per plugin");
+           "use ENG_DESCRIPTION once per plugin: section .eng_plugin holds two texts");
     }
     if (section.sh_type != SHT_DYNSYM) continue;
-    need(section.sh_entsize == sizeof(Elf64_Sym) && section.sh_link < sections.size(),
-         "malformed ELF file: its dynamic symbol table has another entry size, or no names");
+    need(section.sh_entsize == sizeof(Elf64_Sym) && section.sh_link < sections.size(), "malformed ELF symbol table");
     const std::string strings = text_of(in, sections[section.sh_link], "dynamic string table");
     for (const Elf64_Sym& symbol :
          rows<Elf64_Sym>(in, section.sh_offset, section.sh_size / sizeof(Elf64_Sym), "dynamic symbol table")) {

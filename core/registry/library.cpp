@@ -51,22 +51,17 @@ struct Library {
 
 // Leaked on purpose, all of it: a plugin's code and our handle to it outlive every static destructor.
 struct Process {
-  std::mutex mutex;
+  std::mutex mutex, log_mutex;
   std::vector<Library*> libraries;  // in loading order
-  std::mutex log_mutex;
   PluginLog log;
 };
-
-Process& process() {
-  static Process* const one = new Process;
-  return *one;
-}
+Process& process = *new Process;
 
 void log_line(const eng_host* host, int32_t level, const char* text, uint64_t length) {
   try {
-    const std::lock_guard lock(process().log_mutex);
+    const std::lock_guard lock(process.log_mutex);
     const auto* from = static_cast<const Library*>(host->data);
-    if (process().log && text) process().log(from->loaded.id, level, std::string(text, length));
+    if (process.log && text) process.log(from->loaded.id, level, std::string(text, length));
   } catch (...) {
     // Nothing is thrown across the ABI, and a lost log line is no reason to stop.
   }
@@ -137,12 +132,12 @@ void Library::start() {
 
 // The library of this file, loaded and started on the first call in the process. One that failed is not tried again.
 Library& load(const Candidate& candidate, const std::string& pin) {
-  const std::lock_guard lock(process().mutex);
+  const std::lock_guard lock(process.mutex);
   const Description& d = candidate.description;
   std::error_code none;
   const std::string path = std::filesystem::canonical(candidate.path, none).string();
   Library* library = nullptr;
-  for (Library* known : process().libraries)
+  for (Library* known : process.libraries)
     if (known->loaded.path == path) library = known;
   const std::string hash = library ? library->loaded.sha256 : sha256_file(candidate.path);
   const std::string where = fmt::format("plugin {} ({})", d.id, candidate.path.string());
@@ -152,7 +147,7 @@ Library& load(const Candidate& candidate, const std::string& pin) {
     library = new Library{where, d.text, {d.id, d.version, path, hash}, {}, {}, false, {}};
     library->host = {sizeof(eng_host), ENG_ABI_MINOR, library, log_line,
                      [](const eng_host*, const char*) -> const void* { return nullptr; }};
-    process().libraries.push_back(library);
+    process.libraries.push_back(library);
     const Surroundings before;
     try {
       library->start();
@@ -169,13 +164,13 @@ Library& load(const Candidate& candidate, const std::string& pin) {
 }  // namespace
 
 void set_plugin_log(PluginLog log) {
-  const std::lock_guard lock(process().log_mutex);
-  process().log = std::move(log);
+  const std::lock_guard lock(process.log_mutex);
+  process.log = std::move(log);
 }
 
 void stop_plugins() {
-  const std::lock_guard lock(process().mutex);
-  auto& all = process().libraries;
+  const std::lock_guard lock(process.mutex);
+  auto& all = process.libraries;
   for (auto it = all.rbegin(); it != all.rend(); ++it) {
     Library& library = **it;
     if (!std::exchange(library.started, false)) continue;

@@ -99,13 +99,8 @@ struct Exported {
     managed.manager_ctx = this;
     managed.deleter = [](DLManagedTensorVersioned* self) { delete static_cast<Exported*>(self->manager_ctx); };
     managed.flags = view.read_only ? DLPACK_FLAG_BITMASK_READ_ONLY : 0;
-    managed.dl_tensor = {view.data,
-                         view.device,
-                         static_cast<int32_t>(view.desc.ndim),
-                         dtype_dlpack(view.desc.dtype),
-                         view.desc.dims,
-                         strides,
-                         0};
+    const auto ndim = static_cast<int32_t>(view.desc.ndim);
+    managed.dl_tensor = {view.data, view.device, ndim, dtype_dlpack(view.desc.dtype), view.desc.dims, strides, 0};
   }
   TensorView view;
   int64_t strides[ENG_MAX_DIMS] = {};
@@ -118,9 +113,8 @@ DLManagedTensorVersioned* export_tensor(const TensorView& view) {
 
 TensorView import_tensor(DLManagedTensorVersioned* tensor, const ImportRequest& request) {
   const auto need = [&]<class... Args>(bool right, fmt::format_string<Args...> text, Args&&... args) {
-    if (!right)
-      throw Error(Exit::environment,
-                  fmt::format("{}: {}", request.what, fmt::format(text, std::forward<Args>(args)...)));
+    if (right) return;
+    throw Error(Exit::environment, request.what + ": " + fmt::format(text, std::forward<Args>(args)...));
   };
   need(tensor, "there is no tensor (NULL)");
   TensorView out;
