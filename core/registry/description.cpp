@@ -125,15 +125,15 @@ Value written(const toml::node& node) {
   if (const auto whole = node.value_exact<int64_t>()) return *whole;
   if (const auto number = node.value_exact<double>()) return *number;
   if (const auto text = node.value_exact<std::string>()) return *text;
-  if (!node.is_array()) return {};
+  const toml::array* list = node.as_array();
   std::vector<std::string> texts;
   std::vector<double> numbers;
-  for (const toml::node& item : *node.as_array()) {
-    if (const auto text = item.value_exact<std::string>()) texts.push_back(*text);
-    if (item.is_number()) numbers.push_back(item.value<double>().value_or(0));
+  for (size_t k = 0; list && k < list->size(); ++k) {
+    if (const auto text = list->get(k)->value_exact<std::string>()) texts.push_back(*text);
+    if (list->get(k)->is_number()) numbers.push_back(list->get(k)->value_or(0.0));
   }
-  if (texts.size() == node.as_array()->size()) return texts;
-  if (numbers.size() == node.as_array()->size()) return numbers;
+  if (list && texts.size() == list->size()) return texts;
+  if (list && numbers.size() == list->size()) return numbers;
   return {};
 }
 
@@ -146,14 +146,14 @@ Value fitted(const toml::node& node, const Option& option, const std::string& wh
   return value;
 }
 
-const toml::table& table_at(const toml::node* node, const std::string& where) {
+// `keys`: all that may be in it, if any are given.
+const toml::table& table_at(const toml::node* node, const std::string& where,
+                            const std::set<std::string_view>& keys = {}) {
   need(node, "{} is missing", where);
   need(node->is_table(), "{} must be a table", where);
+  for (const auto& [key, value] : *node->as_table())
+    need(keys.empty() || keys.count(key.str()), "{}: unknown key '{}'", where, key.str());
   return *node->as_table();
-}
-
-void only(const toml::table& table, const std::set<std::string_view>& keys, const std::string& where) {
-  for (const auto& [key, node] : table) need(keys.count(key.str()), "{}: unknown key '{}'", where, key.str());
 }
 
 // Nothing if the key is absent.
@@ -173,8 +173,7 @@ std::string text_at(const toml::table& table, const char* key, const std::string
 Option parse_option(const std::string& key, const toml::node& node, const std::string& owner) {
   const std::string where = owner + " option '" + key + "'";
   need(is_word(key, ""), "{}: a key is made of a-z, 0-9 and _", where);
-  const toml::table& table = table_at(&node, where);
-  only(table, {"type", "default", "min", "max", "choices", "help", "required"}, where);
+  const toml::table& table = table_at(&node, where, {"type", "default", "min", "max", "choices", "help", "required"});
   Option option;
   option.key = key;
   const std::string type = text_at(table, "type", where);
@@ -220,8 +219,7 @@ bool has_form(const std::string& kind) {  // "org.example.name/1"
 
 Provided parse_provided(const toml::node& node, size_t number) {
   std::string where = fmt::format("description, [[provides]] number {}", number);
-  const toml::table& table = table_at(&node, where);
-  only(table, {"kind", "name", "summary", "options", "presets"}, where);
+  const toml::table& table = table_at(&node, where, {"kind", "name", "summary", "options", "presets"});
   Provided out;
   out.kind = text_at(table, "kind", where);
   out.name = text_at(table, "name", where);
@@ -245,10 +243,9 @@ void parse(const toml::table& root, Description& out) {
   const std::string draft = text_at(root, "draft", "description");
   need(draft == ENG_ABI_DRAFT_ID, "built from ABI draft '{}', this engine speaks draft '{}': build the plugin again",
        draft, ENG_ABI_DRAFT_ID);
-  only(root, {"draft", "plugin", "provides"}, "description");
+  table_at(&root, "description", {"draft", "plugin", "provides"});
   const std::string where = "description, [plugin]";
-  const toml::table& plugin = table_at(root.get("plugin"), where);
-  only(plugin, {"id", "name", "version", "license", "summary"}, where);
+  const auto& plugin = table_at(root.get("plugin"), where, {"id", "name", "version", "license", "summary"});
   out.id = text_at(plugin, "id", where);
   need(is_dotted(out.id), "{}: id '{}' is not of the form org.example.name", where, out.id);
   out.name = text_at(plugin, "name", where);

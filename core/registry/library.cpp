@@ -79,7 +79,7 @@ struct Surroundings {
     fegetenv(&floats);
     volatile float tiny = FLT_TRUE_MIN;  // has no double if floats are flushed to zero
     told["flush-to-zero (is it linked with -ffast-math?)"] = tiny + tiny == 0 ? "on" : "off";
-    told["rounding of floats"] = fmt::format("mode {}", fegetround());
+    told["rounding of floats"] = std::to_string(fegetround());
     told["locale"] = locale;
     for (int k = 0; k < 4; ++k) {
       sigaction(signals[k], nullptr, &handlers[k]);

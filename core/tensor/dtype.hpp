@@ -22,8 +22,7 @@ DLDataType dtype_dlpack(int32_t dtype);        // one lane
 std::optional<int32_t> dtype_from_safetensors(const std::string& name);
 std::optional<int32_t> dtype_from_dlpack(const DLDataType& type);
 
-// Number of elements, and bytes, of a dense tensor. Throw Error(Exit::bug) if a dimension is negative, ndim is
-// above ENG_MAX_DIMS, or the product does not fit into 63 bits.
+// Of a dense tensor. Throw Error(Exit::bug) for a shape that is none, or needs more than 63 bits.
 uint64_t element_count(const eng_desc& desc);
 uint64_t byte_count(const eng_desc& desc);
 // "f32 (8, 256, 512)", "i32 ()".
@@ -49,9 +48,8 @@ struct ImportRequest {
   bool writable = false;
 };
 
-// Checks version, element type, shape, dense strides (or NULL), device and alignment, and takes over the tensor:
-// the producer's deleter runs once, when the last copy of `owner` goes or before this throws
-// Error(Exit::environment). byte_offset is folded into the data pointer.
+// Checks the tensor and takes it over: its deleter runs once, when the last copy of `owner` goes or before this
+// throws Error(Exit::environment). byte_offset is folded into the data pointer.
 TensorView import_tensor(DLManagedTensorVersioned* tensor, const ImportRequest& request);
 
 }  // namespace eng
