@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// What a plugin file says about itself: section .eng_plugin of the ELF file, and the TOML in it.
+#include <elf.h>
 #include <fmt/format.h>
 
 #include <toml++/toml.h>
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <map>
 #include <set>
 #include <stdexcept>
@@ -10,32 +14,109 @@
 
 #include "core/config/source.hpp"
 #include "core/registry/plugin_file.hpp"
-#include "engine/data.h"
-#include "engine/kernel.h"
-#include "engine/model.h"
-#include "engine/optimizer.h"
-#include "engine/policy.h"
 
 namespace eng {
 namespace {
 
-const std::set<std::string> known_kinds = {ENG_DATA_KIND,  ENG_DEVICE_KIND,    ENG_KERNELS_KIND,
-                                           ENG_MODEL_KIND, ENG_OPTIMIZER_KIND, ENG_PRECISION_KIND};
-
-const std::map<std::string, Type> types = {{"bool", Type::boolean},  {"int", Type::integer}, {"float", Type::number},
-                                           {"string", Type::string}, {"bytes", Type::bytes}, {"strings", Type::strings},
-                                           {"floats", Type::numbers}};
-
-// Throws std::runtime_error unless `right`: caught in parse_description.
+// Throws std::runtime_error unless `right`: caught in read_elf and parse_description.
 template <class... Args>
 void need(bool right, fmt::format_string<Args...> text, Args&&... args) {
   if (!right) throw std::runtime_error(fmt::format(text, std::forward<Args>(args)...));
 }
 
+static_assert(std::endian::native == std::endian::little, "the ELF reader copies little-endian fields as they are");
+
+#if defined(__x86_64__)
+constexpr uint16_t this_machine = EM_X86_64;
+#elif defined(__aarch64__)
+constexpr uint16_t this_machine = EM_AARCH64;
+#else
+#error "name this machine's ELF number here"
+#endif
+
+constexpr uint64_t most_bytes = 16u << 20;  // of one table
+
+// `count` rows at `offset`. No offset or size of the file is believed.
+template <class Row>
+std::vector<Row> rows(std::istream& in, uint64_t offset, uint64_t count, const char* what) {
+  need(count <= most_bytes / sizeof(Row), "malformed ELF file: its {} has {} entries", what, count);
+  std::vector<Row> out(count);
+  const auto size = static_cast<std::streamsize>(count * sizeof(Row));
+  in.clear();
+  in.seekg(static_cast<std::streamoff>(offset));
+  in.read(reinterpret_cast<char*>(out.data()), size);
+  need(in.gcount() == size, "truncated ELF file: its {} ends behind the end of the file", what);
+  return out;
+}
+
+std::string text_of(std::istream& in, const Elf64_Shdr& section, const char* what) {
+  need(section.sh_type != SHT_NOBITS, "malformed ELF file: its {} has no bytes", what);
+  const auto bytes = rows<char>(in, section.sh_offset, section.sh_size, what);
+  return std::string(bytes.begin(), bytes.end());
+}
+
+// The NUL-terminated string at `offset`, or "" if it starts or ends outside.
+std::string string_at(const std::string& strings, uint64_t offset) {
+  const size_t end = strings.find('\0', offset);
+  return end == std::string::npos ? "" : strings.substr(offset, end - offset);
+}
+
+void read(std::istream& in, ElfFile& out) {
+  char magic[SELFMAG] = {};
+  in.read(magic, SELFMAG);
+  need(std::memcmp(magic, ELFMAG, SELFMAG) == 0, "not an ELF file");
+  const Elf64_Ehdr head = rows<Elf64_Ehdr>(in, 0, 1, "header")[0];
+  need(head.e_ident[EI_CLASS] == ELFCLASS64, "not a 64-bit ELF file");
+  need(head.e_machine == this_machine, "built for ELF machine {}, this is {}", +head.e_machine, +this_machine);
+  need(head.e_type == ET_DYN, "an ELF file, but no shared object");
+  need(head.e_shentsize == sizeof(Elf64_Shdr) && head.e_shnum < SHN_LORESERVE, "malformed ELF section table");
+  const auto sections = rows<Elf64_Shdr>(in, head.e_shoff, head.e_shnum, "section table");
+  need(head.e_shstrndx < sections.size(), "malformed ELF file: no section names");
+  const std::string names = text_of(in, sections[head.e_shstrndx], "section name table");
+  std::set<std::string> exports;  // defined symbols that others can see
+  for (const Elf64_Shdr& section : sections) {
+    if (string_at(names, section.sh_name) == ".eng_plugin") {
+      need(out.description.empty(), "malformed ELF file: two sections .eng_plugin");
+      out.description = text_of(in, section, "section .eng_plugin");
+      if (out.description.ends_with('\0')) out.description.pop_back();
+      need(out.description.find('\0') == std::string::npos,
+           "use ENG_DESCRIPTION once per plugin: section .eng_plugin holds two texts");
+    }
+    if (section.sh_type != SHT_DYNSYM) continue;
+    need(section.sh_entsize == sizeof(Elf64_Sym) && section.sh_link < sections.size(), "malformed ELF symbol table");
+    const std::string strings = text_of(in, sections[section.sh_link], "dynamic string table");
+    for (const Elf64_Sym& symbol :
+         rows<Elf64_Sym>(in, section.sh_offset, section.sh_size / sizeof(Elf64_Sym), "dynamic symbol table")) {
+      const auto seen = ELF64_ST_VISIBILITY(symbol.st_other);
+      const bool defined = symbol.st_shndx != SHN_UNDEF && symbol.st_shndx != SHN_ABS;
+      if (defined && ELF64_ST_BIND(symbol.st_info) != STB_LOCAL && (seen == STV_DEFAULT || seen == STV_PROTECTED))
+        exports.insert(string_at(strings, symbol.st_name));
+    }
+  }
+  for (const char* linker : {"", "_init", "_fini", "_end", "_edata", "__bss_start"}) exports.erase(linker);
+  const std::string prefix = "eng_plugin_query_", entry = prefix + std::to_string(ENG_ABI_MAJOR);
+  const bool found = exports.count(entry);
+  const auto other = exports.lower_bound(prefix);
+  need(found || other == exports.end() || !other->starts_with(prefix), "built for ABI {}, this engine speaks {}",
+       other == exports.end() ? "" : other->substr(prefix.size()), ENG_ABI_MAJOR);
+  need(found, "exports no {}: define it with ENG_QUERY", entry);
+  std::erase_if(exports, [&](const std::string& name) { return name.starts_with(prefix); });
+  need(exports.empty(), "exports {} besides {} ({} in all): hide it (-fvisibility=hidden and a version script)",
+       exports.empty() ? "" : *exports.begin(), entry, exports.size());
+}
+
+const std::map<std::string, Type> types = {{"bool", Type::boolean},  {"int", Type::integer}, {"float", Type::number},
+                                           {"string", Type::string}, {"bytes", Type::bytes}, {"strings", Type::strings},
+                                           {"floats", Type::numbers}};
+
 // Made of a-z, 0-9, _ and `more`.
 bool is_word(const std::string& text, const std::string& more) {
   return !text.empty() && text.size() <= 100 &&
          text.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_" + more) == std::string::npos;
+}
+
+bool is_dotted(const std::string& text) {  // "org.example.name"
+  return is_word(text, ".-") && text.find('.') != std::string::npos;
 }
 
 // A node as it is written; nothing for a table, a date or a mixed list.
@@ -44,15 +125,15 @@ Value written(const toml::node& node) {
   if (const auto whole = node.value_exact<int64_t>()) return *whole;
   if (const auto number = node.value_exact<double>()) return *number;
   if (const auto text = node.value_exact<std::string>()) return *text;
-  if (!node.is_array()) return {};
+  const toml::array* list = node.as_array();
   std::vector<std::string> texts;
   std::vector<double> numbers;
-  for (const toml::node& item : *node.as_array()) {
-    if (const auto text = item.value_exact<std::string>()) texts.push_back(*text);
-    if (item.is_number()) numbers.push_back(item.value<double>().value_or(0));
+  for (size_t k = 0; list && k < list->size(); ++k) {
+    if (const auto text = list->get(k)->value_exact<std::string>()) texts.push_back(*text);
+    if (list->get(k)->is_number()) numbers.push_back(list->get(k)->value_or(0.0));
   }
-  if (texts.size() == node.as_array()->size()) return texts;
-  if (numbers.size() == node.as_array()->size()) return numbers;
+  if (list && texts.size() == list->size()) return texts;
+  if (list && numbers.size() == list->size()) return numbers;
   return {};
 }
 
@@ -65,14 +146,14 @@ Value fitted(const toml::node& node, const Option& option, const std::string& wh
   return value;
 }
 
-const toml::table& table_at(const toml::node* node, const std::string& where) {
+// `keys`: all that may be in it, if any are given.
+const toml::table& table_at(const toml::node* node, const std::string& where,
+                            const std::set<std::string_view>& keys = {}) {
   need(node, "{} is missing", where);
   need(node->is_table(), "{} must be a table", where);
+  for (const auto& [key, value] : *node->as_table())
+    need(keys.empty() || keys.count(key.str()), "{}: unknown key '{}'", where, key.str());
   return *node->as_table();
-}
-
-void only(const toml::table& table, const std::set<std::string_view>& keys, const std::string& where) {
-  for (const auto& [key, node] : table) need(keys.count(key.str()), "{}: unknown key '{}'", where, key.str());
 }
 
 // Nothing if the key is absent.
@@ -83,28 +164,25 @@ Value value_at(const toml::table& table, const char* key, Type type, const std::
 }
 
 std::string text_at(const toml::table& table, const char* key, const std::string& where, bool required = true) {
-  Value value = value_at(table, key, Type::string, where);
-  need(!required || value.index(), "{}: '{}' is missing", where, key);
-  if (!value.index()) return "";
-  need(!required || !std::get<std::string>(value).empty(), "{}: '{}' is empty", where, key);
-  return std::get<std::string>(value);
+  const Value value = value_at(table, key, Type::string, where);
+  const std::string text = value.index() ? std::get<std::string>(value) : "";
+  need(!required || !text.empty(), "{}: '{}' is missing", where, key);
+  return text;
 }
 
 Option parse_option(const std::string& key, const toml::node& node, const std::string& owner) {
   const std::string where = owner + " option '" + key + "'";
   need(is_word(key, ""), "{}: a key is made of a-z, 0-9 and _", where);
-  const toml::table& table = table_at(&node, where);
-  only(table, {"type", "default", "min", "max", "choices", "help", "required"}, where);
+  const toml::table& table = table_at(&node, where, {"type", "default", "min", "max", "choices", "help", "required"});
   Option option;
   option.key = key;
   const std::string type = text_at(table, "type", where);
   need(types.count(type), "{}: unknown type '{}' (bool, int, float, string, bytes, strings, floats)", where, type);
   option.type = types.at(type);
   const bool bytes = option.type == Type::bytes;
-  const bool numeric =
-      bytes || option.type == Type::integer || option.type == Type::number || option.type == Type::numbers;
   for (const auto& [name, limit] : {std::pair("min", &option.min), std::pair("max", &option.max)}) {
     const Value bound = value_at(table, name, bytes ? Type::bytes : Type::number, where);
+    const bool numeric = bytes || type == "int" || type == "float" || type == "floats";
     need(numeric || !bound.index(), "{}: '{}' goes with numbers only", where, name);
     if (const auto* whole = std::get_if<int64_t>(&bound)) *limit = static_cast<double>(*whole);
     if (const auto* number = std::get_if<double>(&bound)) *limit = *number;
@@ -133,25 +211,19 @@ Preset parse_preset(const toml::node& node, const Schema& schema, const std::str
   return preset;
 }
 
-// "eng.NAME/REVISION" of this engine, or "org.example.NAME/REVISION" of anybody.
-void check_kind(const std::string& kind, const std::string& where) {
+bool has_form(const std::string& kind) {  // "org.example.name/1"
   const size_t slash = std::min(kind.find('/'), kind.size());
-  const std::string name = kind.substr(0, slash), revision = kind.substr(std::min(slash + 1, kind.size()));
-  const bool formed = is_word(name, ".-") && name.find('.') != std::string::npos && !revision.empty() &&
-                      revision.find_first_not_of("0123456789") == std::string::npos;
-  need(formed, "{}: kind '{}' is not of the form eng.optimizer/1 or org.example.thing/1", where, kind);
-  need(!kind.starts_with("eng.") || known_kinds.count(kind), "{}: unknown kind '{}'; this engine knows {}", where, kind,
-       fmt::join(known_kinds, ", "));
+  return is_dotted(kind.substr(0, slash)) && slash + 1 < kind.size() &&
+         kind.find_first_not_of("0123456789", slash + 1) == std::string::npos;
 }
 
 Provided parse_provided(const toml::node& node, size_t number) {
   std::string where = fmt::format("description, [[provides]] number {}", number);
-  const toml::table& table = table_at(&node, where);
-  only(table, {"kind", "name", "summary", "options", "presets"}, where);
+  const toml::table& table = table_at(&node, where, {"kind", "name", "summary", "options", "presets"});
   Provided out;
   out.kind = text_at(table, "kind", where);
   out.name = text_at(table, "name", where);
-  check_kind(out.kind, where);
+  need(has_form(out.kind), "{}: kind '{}' is not of the form eng.optimizer/1 or org.example.thing/1", where, out.kind);
   need(is_word(out.name, "-."), "{}: '{}' is no name (a-z, 0-9, _ - .)", where, out.name);
   out.summary = text_at(table, "summary", where, false);
   where = fmt::format("description of {} '{}',", out.kind, out.name);
@@ -171,13 +243,11 @@ void parse(const toml::table& root, Description& out) {
   const std::string draft = text_at(root, "draft", "description");
   need(draft == ENG_ABI_DRAFT_ID, "built from ABI draft '{}', this engine speaks draft '{}': build the plugin again",
        draft, ENG_ABI_DRAFT_ID);
-  only(root, {"draft", "plugin", "provides"}, "description");
+  table_at(&root, "description", {"draft", "plugin", "provides"});
   const std::string where = "description, [plugin]";
-  const toml::table& plugin = table_at(root.get("plugin"), where);
-  only(plugin, {"id", "name", "version", "license", "summary"}, where);
+  const auto& plugin = table_at(root.get("plugin"), where, {"id", "name", "version", "license", "summary"});
   out.id = text_at(plugin, "id", where);
-  need(is_word(out.id, ".-") && out.id.find('.') != std::string::npos,
-       "{}: id '{}' is not of the form org.example.name", where, out.id);
+  need(is_dotted(out.id), "{}: id '{}' is not of the form org.example.name", where, out.id);
   out.name = text_at(plugin, "name", where);
   out.version = text_at(plugin, "version", where);
   out.license = text_at(plugin, "license", where);
@@ -193,6 +263,16 @@ void parse(const toml::table& root, Description& out) {
 }
 
 }  // namespace
+
+ElfFile read_elf(std::istream& in) {
+  ElfFile out;
+  try {
+    read(in, out);
+  } catch (const std::exception& refusal) {
+    out.problem = refusal.what();
+  }
+  return out;
+}
 
 std::string parse_description(const std::string& text, Description& out) {
   out = Description();

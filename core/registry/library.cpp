@@ -46,31 +46,22 @@ struct Library {
       throw error(fmt::format("{} threw through the C ABI", function));
     }
   }
-  void open();
   void start();
 };
 
 // Leaked on purpose, all of it: a plugin's code and our handle to it outlive every static destructor.
 struct Process {
-  std::mutex mutex;
+  std::mutex mutex, log_mutex;
   std::vector<Library*> libraries;  // in loading order
-  std::mutex log_mutex;
   PluginLog log;
 };
+Process& process = *new Process;
 
-Process& process() {
-  static Process* const one = new Process;
-  return *one;
-}
-
-void log_line(const std::string& id, int32_t level, const std::string& text) {
-  const std::lock_guard lock(process().log_mutex);
-  if (process().log) process().log(id, level, text);
-}
-
-void host_log(const eng_host* host, int32_t level, const char* text, uint64_t length) {
+void log_line(const eng_host* host, int32_t level, const char* text, uint64_t length) {
   try {
-    if (host && text) log_line(static_cast<const Library*>(host->data)->loaded.id, level, std::string(text, length));
+    const std::lock_guard lock(process.log_mutex);
+    const auto* from = static_cast<const Library*>(host->data);
+    if (process.log && text) process.log(from->loaded.id, level, std::string(text, length));
   } catch (...) {
     // Nothing is thrown across the ABI, and a lost log line is no reason to stop.
   }
@@ -89,7 +80,6 @@ struct Surroundings {
     volatile float tiny = FLT_TRUE_MIN;  // has no double if floats are flushed to zero
     told["flush-to-zero (is it linked with -ffast-math?)"] = tiny + tiny == 0 ? "on" : "off";
     told["rounding of floats"] = std::to_string(fegetround());
-    told["traps of floats"] = std::to_string(fegetexcept());
     told["locale"] = locale;
     for (int k = 0; k < 4; ++k) {
       sigaction(signals[k], nullptr, &handlers[k]);
@@ -110,8 +100,7 @@ struct Surroundings {
   }
 };
 
-// Maps the file and takes its root table.
-void Library::open() {
+void Library::start() {
   namespace load_mode = boost::dll::load_mode;
   // Boost.DLL has no name for RTLD_NODELETE but passes it on. Leaked: its destructor would call dlclose.
   const auto mode = load_mode::rtld_now | load_mode::rtld_local | static_cast<load_mode::type>(RTLD_NODELETE);
@@ -133,11 +122,6 @@ void Library::open() {
   if (!text || description != text)
     throw error("describe() differs from the file's section .eng_plugin",
                 "let describe() return eng_description, which ENG_DESCRIPTION defines");
-}
-
-void Library::start() {
-  host = {sizeof(host), ENG_ABI_MINOR, this, host_log,
-          [](const eng_host*, const char*) -> const void* { return nullptr; }};
   Sink sink;
   const eng_status status = guarded("start", [&] { return plugin.start(&host, sink.get()); });
   sink.check(status, Exit::environment, where + ": start");
@@ -148,12 +132,12 @@ void Library::start() {
 
 // The library of this file, loaded and started on the first call in the process. One that failed is not tried again.
 Library& load(const Candidate& candidate, const std::string& pin) {
-  const std::lock_guard lock(process().mutex);
+  const std::lock_guard lock(process.mutex);
   const Description& d = candidate.description;
   std::error_code none;
   const std::string path = std::filesystem::canonical(candidate.path, none).string();
   Library* library = nullptr;
-  for (Library* known : process().libraries)
+  for (Library* known : process.libraries)
     if (known->loaded.path == path) library = known;
   const std::string hash = library ? library->loaded.sha256 : sha256_file(candidate.path);
   const std::string where = fmt::format("plugin {} ({})", d.id, candidate.path.string());
@@ -161,15 +145,17 @@ Library& load(const Candidate& candidate, const std::string& pin) {
     throw Error(Exit::environment, fmt::format("{}: its sha256 is {}, [plugins] sha256 pins {}", where, hash, pin));
   if (!library) {
     library = new Library{where, d.text, {d.id, d.version, path, hash}, {}, {}, false, {}};
-    process().libraries.push_back(library);
+    library->host = {sizeof(eng_host), ENG_ABI_MINOR, library, log_line,
+                     [](const eng_host*, const char*) -> const void* { return nullptr; }};
+    process.libraries.push_back(library);
     const Surroundings before;
     try {
-      library->open();
       library->start();
     } catch (const Error& failure) {
       library->failure = failure;
     }
-    if (const std::string did = before.restore(); !did.empty()) log_line(d.id, ENG_LOG_WARNING, did);
+    if (const std::string did = before.restore(); !did.empty())
+      log_line(&library->host, ENG_LOG_WARNING, did.data(), did.size());
   }
   if (library->failure) throw *library->failure;
   return *library;
@@ -178,13 +164,13 @@ Library& load(const Candidate& candidate, const std::string& pin) {
 }  // namespace
 
 void set_plugin_log(PluginLog log) {
-  const std::lock_guard lock(process().log_mutex);
-  process().log = std::move(log);
+  const std::lock_guard lock(process.log_mutex);
+  process.log = std::move(log);
 }
 
 void stop_plugins() {
-  const std::lock_guard lock(process().mutex);
-  auto& all = process().libraries;
+  const std::lock_guard lock(process.mutex);
+  auto& all = process.libraries;
   for (auto it = all.rbegin(); it != all.rend(); ++it) {
     Library& library = **it;
     if (!std::exchange(library.started, false)) continue;
@@ -218,10 +204,9 @@ void copy_struct(const void* theirs, void* out, uint32_t size, uint32_t first_si
   need(theirs, " is NULL");
   uint32_t given = 0;
   std::memcpy(&given, theirs, sizeof(given));
-  const std::string states = fmt::format(" states struct_size {}: ", given);
-  need(given >= first_size, states + fmt::format("ABI {}.0 has {} bytes", ENG_ABI_MAJOR, first_size));
-  need(given <= most, states + fmt::format("{} is the most", most));
-  need(given % 8 == 0, states + "it must be a multiple of 8");
+  need(given >= first_size && given <= most && given % 8 == 0,
+       fmt::format(" states struct_size {}: it must be a multiple of 8 from {} (ABI {}.0) to {}", given, first_size,
+                   ENG_ABI_MAJOR, most));
   std::memset(out, 0, size);
   std::memcpy(out, theirs, std::min(given, size));
   for (uint32_t at = 8; at + 8 <= first_size; at += 8) {
