@@ -1,156 +1,218 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/registry/library.hpp"
-
+// A plugin file in the process: loaded once, started once, never unloaded.
 #include <dlfcn.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <cfenv>
+#include <cfloat>
+#include <clocale>
+#include <csignal>
 #include <cstdlib>
+#include <cstring>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 #define BOOST_DLL_USE_STD_FS
 #include <boost/dll/shared_library.hpp>
 
-#include "core/registry/guard.hpp"
-#include "core/registry/normalise.hpp"
+#include "core/base/error.hpp"
+#include "core/registry/plugin_file.hpp"
 
 namespace eng {
 namespace {
 
-// Leaked on purpose, all of it: a plugin's code and our handle to it outlive every static destructor.
-struct Process {
-  std::mutex mutex;
-  std::vector<Library*> libraries;  // in loading order
-  std::mutex log_mutex;
-  PluginLog log;
+struct Library {
+  std::string where;  // in messages
+  std::string description;
+  Registry::Loaded loaded;
+  eng_plugin plugin{};
+  eng_host host{};
+  bool started = false;
+  std::optional<Error> failure;  // why nothing can be had from it
+
+  Error error(const std::string& why, const std::string& help = "") const {
+    return Error(Exit::environment, where + ": " + why, help);
+  }
+  // Calls into the plugin. A C function must not throw; one that does is reported instead of ending the process.
+  template <class Call>
+  auto guarded(const char* function, const Call& call) const {
+    try {
+      return call();
+    } catch (const std::exception& thrown) {
+      throw error(fmt::format("{} threw through the C ABI: {}", function, thrown.what()));
+    } catch (...) {
+      throw error(fmt::format("{} threw through the C ABI", function));
+    }
+  }
+  void start();
 };
 
-Process& process() {
-  static Process* const one = new Process;
-  return *one;
+// Leaked on purpose, all of it: a plugin's code and our handle to it outlive every static destructor.
+struct Process {
+  std::mutex mutex, log_mutex;
+  std::vector<Library*> libraries;  // in loading order
+  PluginLog log;
+};
+Process& process = *new Process;
+
+void log_line(const eng_host* host, int32_t level, const char* text, uint64_t length) {
+  try {
+    const std::lock_guard lock(process.log_mutex);
+    const auto* from = static_cast<const Library*>(host->data);
+    if (process.log && text) process.log(from->loaded.id, level, std::string(text, length));
+  } catch (...) {
+    // Nothing is thrown across the ABI, and a lost log line is no reason to stop.
+  }
 }
 
-// Calls into a plugin. A C function must not throw; one that does is reported instead of ending the process.
-template <class Call>
-auto guarded(const char* function, const Call& call) {
-  try {
-    return call();
-  } catch (const std::exception& thrown) {
-    throw Error(Exit::environment, fmt::format("{} threw through the C ABI: {}", function, thrown.what()));
-  } catch (...) {
-    throw Error(Exit::environment, fmt::format("{} threw through the C ABI", function));
+// What a plugin could change in the process behind everybody's back.
+struct Surroundings {
+  static constexpr int signals[4] = {SIGSEGV, SIGBUS, SIGFPE, SIGPIPE};
+  std::fenv_t floats;
+  std::string locale = std::setlocale(LC_ALL, nullptr);
+  struct sigaction handlers[4];
+  std::map<std::string, std::string> told;  // all of it, to compare
+
+  Surroundings() {
+    fegetenv(&floats);
+    volatile float tiny = FLT_TRUE_MIN;  // has no double if floats are flushed to zero
+    told["flush-to-zero (is it linked with -ffast-math?)"] = tiny + tiny == 0 ? "on" : "off";
+    told["rounding of floats"] = std::to_string(fegetround());
+    told["locale"] = locale;
+    for (int k = 0; k < 4; ++k) {
+      sigaction(signals[k], nullptr, &handlers[k]);
+      told[fmt::format("handler of SIG{}", sigabbrev_np(signals[k]))] =
+          fmt::format("{:#x}", reinterpret_cast<uintptr_t>(handlers[k].sa_handler));
+    }
   }
+  // Puts everything back, and says what it was: "" or "it changed the locale from C to C.UTF-8; ...; undone".
+  std::string restore() const {
+    std::string said;
+    for (const auto& [what, now] : Surroundings().told)
+      if (now != told.at(what)) said += fmt::format("it changed the {} from {} to {}; ", what, told.at(what), now);
+    if (said.empty()) return "";
+    fesetenv(&floats);
+    std::setlocale(LC_ALL, locale.c_str());
+    for (int k = 0; k < 4; ++k) sigaction(signals[k], &handlers[k], nullptr);
+    return said + "undone";
+  }
+};
+
+void Library::start() {
+  namespace load_mode = boost::dll::load_mode;
+  // Boost.DLL has no name for RTLD_NODELETE but passes it on. Leaked: its destructor would call dlclose.
+  const auto mode = load_mode::rtld_now | load_mode::rtld_local | static_cast<load_mode::type>(RTLD_NODELETE);
+  auto* library = new boost::dll::shared_library;
+  eng_plugin_query_fn query = nullptr;
+  try {
+    library->load(loaded.path, mode);
+    query = library->get<const eng_plugin*(uint32_t)>("eng_plugin_query_" + std::to_string(ENG_ABI_MAJOR));
+  } catch (const std::exception& failed) {
+    throw error(fmt::format("cannot be loaded: {}", failed.what()),
+                "a library it needs is missing or of another version (ldd shows which)");
+  }
+  const eng_plugin* root = guarded("eng_plugin_query", [&] { return query(ENG_ABI_MINOR); });
+  copy_struct(root, &plugin, sizeof(plugin), sizeof(plugin), where + ": its eng_plugin table");
+  if (std::strcmp(plugin.draft_id, ENG_ABI_DRAFT_ID) != 0)
+    throw error(
+        fmt::format("built from ABI draft '{}', this engine speaks draft '{}'", plugin.draft_id, ENG_ABI_DRAFT_ID));
+  const char* text = guarded("describe", [&] { return plugin.describe(); });
+  if (!text || description != text)
+    throw error("describe() differs from the file's section .eng_plugin",
+                "let describe() return eng_description, which ENG_DESCRIPTION defines");
+  Sink sink;
+  const eng_status status = guarded("start", [&] { return plugin.start(&host, sink.get()); });
+  sink.check(status, Exit::environment, where + ": start");
+  started = true;
+  // Registered behind the plugin's own static constructors, so it runs before its static destructors.
+  std::atexit(stop_plugins);
+}
+
+// The library of this file, loaded and started on the first call in the process. One that failed is not tried again.
+Library& load(const Candidate& candidate, const std::string& pin) {
+  const std::lock_guard lock(process.mutex);
+  const Description& d = candidate.description;
+  std::error_code none;
+  const std::string path = std::filesystem::canonical(candidate.path, none).string();
+  Library* library = nullptr;
+  for (Library* known : process.libraries)
+    if (known->loaded.path == path) library = known;
+  const std::string hash = library ? library->loaded.sha256 : sha256_file(candidate.path);
+  const std::string where = fmt::format("plugin {} ({})", d.id, candidate.path.string());
+  if (!pin.empty() && hash != pin)
+    throw Error(Exit::environment, fmt::format("{}: its sha256 is {}, [plugins] sha256 pins {}", where, hash, pin));
+  if (!library) {
+    library = new Library{where, d.text, {d.id, d.version, path, hash}, {}, {}, false, {}};
+    library->host = {sizeof(eng_host), ENG_ABI_MINOR, library, log_line,
+                     [](const eng_host*, const char*) -> const void* { return nullptr; }};
+    process.libraries.push_back(library);
+    const Surroundings before;
+    try {
+      library->start();
+    } catch (const Error& failure) {
+      library->failure = failure;
+    }
+    if (const std::string did = before.restore(); !did.empty())
+      log_line(&library->host, ENG_LOG_WARNING, did.data(), did.size());
+  }
+  if (library->failure) throw *library->failure;
+  return *library;
 }
 
 }  // namespace
 
 void set_plugin_log(PluginLog log) {
-  const std::lock_guard lock(process().log_mutex);
-  process().log = std::move(log);
+  const std::lock_guard lock(process.log_mutex);
+  process.log = std::move(log);
 }
 
 void stop_plugins() {
-  const std::lock_guard lock(process().mutex);
-  auto& all = process().libraries;
+  const std::lock_guard lock(process.mutex);
+  auto& all = process.libraries;
   for (auto it = all.rbegin(); it != all.rend(); ++it) {
     Library& library = **it;
-    if (!library.started_ || library.stopped_) continue;
-    library.stopped_ = true;
+    if (!std::exchange(library.started, false)) continue;
+    library.failure = library.error("was stopped already: nothing can be loaded from it any more");
     try {
-      library.plugin_.stop();
+      library.plugin.stop();
     } catch (...) {
       // The process is leaving; there is nobody left to tell.
     }
   }
 }
 
-Library::Library(const Candidate& candidate, const FileIdentity& id)
-    : path_(candidate.path), description_(candidate.description), identity_(id) {
-  host_.struct_size = sizeof(host_);
-  host_.minor = ENG_ABI_MINOR;
-  host_.data = this;
-  host_.log = [](const eng_host* host, int32_t level, const char* text, uint64_t length) {
-    if (!host || !text) return;
-    const std::lock_guard lock(process().log_mutex);
-    try {
-      if (process().log)
-        process().log(static_cast<const Library*>(host->data)->description_.id, level, std::string(text, length));
-    } catch (...) {
-      // Nothing is thrown across the ABI, and a lost log line is no reason to stop.
-    }
+void Registry::copy_table(const Candidate& from, const std::string& kind, const std::string& name, void* out,
+                          uint32_t size, uint32_t first_size) {
+  const auto pin = pins_.find(from.description.id);
+  const Library& library = load(from, pin == pins_.end() ? "" : pin->second);
+  const void* table =
+      library.guarded("get_interface", [&] { return library.plugin.get_interface(kind.c_str(), name.c_str()); });
+  if (!table)
+    throw library.error(fmt::format("get_interface gave nothing for {} '{}', which its description lists", kind, name));
+  copy_struct(table, out, size, first_size, fmt::format("{}: its table of {} '{}'", library.where, kind, name));
+  const auto same = [&](const Loaded& one) { return one.path == library.loaded.path; };
+  if (std::none_of(loaded_.begin(), loaded_.end(), same)) loaded_.push_back(library.loaded);
+}
+
+void copy_struct(const void* theirs, void* out, uint32_t size, uint32_t first_size, const std::string& what) {
+  constexpr uint32_t most = 64u << 10;
+  const auto need = [&](bool right, const std::string& why) {
+    if (!right) throw Error(Exit::environment, what + why, "build the plugin again with this engine's headers");
   };
-  host_.get_extension = [](const eng_host*, const char*) -> const void* { return nullptr; };
-}
-
-Error Library::error(const std::string& why, const std::string& help) const {
-  return Error(Exit::environment, fmt::format("plugin {} ({}): {}", description_.id, path_.string(), why), help);
-}
-
-Library& Library::load(const Candidate& candidate, const FileIdentity& expected) {
-  const std::lock_guard lock(process().mutex);
-  const FileIdentity now = eng::identity(candidate.path);
-  Library* library = nullptr;
-  for (Library* known : process().libraries)
-    if (known->identity_.device == now.device && known->identity_.inode == now.inode) library = known;
-  if (!library) {
-    library = new Library(candidate, now);
-    process().libraries.push_back(library);
-    ProcessGuard guard;
-    try {
-      if (now != expected) throw Error(Exit::environment, "the file changed since it was read: start again");
-      library->sha256_ = sha256_file(candidate.path);
-      library->open();
-      library->start();
-    } catch (const Error& failure) {
-      library->failure_ = failure.what();
-      library->failure_help_ = failure.help();
-    }
-    library->warning_ = guard.restore();
-  }
-  if (!library->failure_.empty()) throw library->error(library->failure_, library->failure_help_);
-  if (library->stopped_) throw library->error("was stopped already: nothing can be loaded from it any more");
-  return *library;
-}
-
-// Maps the file and takes its root table.
-void Library::open() {
-  namespace load_mode = boost::dll::load_mode;
-  // Boost.DLL has no name for RTLD_NODELETE but passes it on. Leaked: its destructor would call dlclose.
-  const auto mode = load_mode::rtld_now | load_mode::rtld_local | static_cast<load_mode::type>(RTLD_NODELETE);
-  auto* library = new boost::dll::shared_library;
-  try {
-    library->load(std::filesystem::absolute(path_), mode);
-  } catch (const std::exception& failure) {
-    throw Error(Exit::environment, fmt::format("cannot be loaded: {}", failure.what()),
-                "a library it needs is missing or of another version (ldd shows which)");
-  }
-  const std::string entry = "eng_plugin_query_" + std::to_string(ENG_ABI_MAJOR);
-  if (!library->has(entry)) throw Error(Exit::environment, fmt::format("exports no {}", entry));
-  const auto query = library->get<const eng_plugin*(uint32_t)>(entry);
-  const eng_plugin* root = guarded(entry.c_str(), [&] { return query(ENG_ABI_MINOR); });
-  copy_struct(root, &plugin_, sizeof(plugin_), sizeof(plugin_), "its eng_plugin table");
-  if (std::string(plugin_.draft_id) != ENG_ABI_DRAFT_ID)
-    throw Error(Exit::environment, fmt::format("built from ABI draft '{}', this engine speaks draft '{}'",
-                                               plugin_.draft_id, ENG_ABI_DRAFT_ID));
-  const char* text = guarded("describe", [&] { return plugin_.describe(); });
-  if (!text || description_.text != text)
-    throw Error(Exit::environment, "describe() differs from the file's section .eng_plugin",
-                "let describe() return eng_description, which ENG_DESCRIPTION defines");
-}
-
-void Library::start() {
-  Sink sink;
-  const eng_status status = guarded("start", [&] { return plugin_.start(&host_, sink.get()); });
-  sink.check(status, Exit::environment, "start");
-  started_ = true;
-  // Registered behind the plugin's own static constructors, so it runs before its static destructors.
-  std::atexit([] { stop_plugins(); });
-}
-
-const void* Library::get_interface(const std::string& kind, const std::string& name) {
-  try {
-    return guarded("get_interface", [&] { return plugin_.get_interface(kind.c_str(), name.c_str()); });
-  } catch (const Error& failure) {
-    throw error(failure.what());
+  need(theirs, " is NULL");
+  uint32_t given = 0;
+  std::memcpy(&given, theirs, sizeof(given));
+  need(given >= first_size && given <= most && given % 8 == 0,
+       fmt::format(" states struct_size {}: it must be a multiple of 8 from {} (ABI {}.0) to {}", given, first_size,
+                   ENG_ABI_MAJOR, most));
+  std::memset(out, 0, size);
+  std::memcpy(out, theirs, std::min(given, size));
+  for (uint32_t at = 8; at + 8 <= first_size; at += 8) {
+    uint64_t slot = 0;
+    std::memcpy(&slot, static_cast<const char*>(theirs) + at, sizeof(slot));
+    need(slot, fmt::format(": the pointer at byte {} is NULL", at));
   }
 }
 

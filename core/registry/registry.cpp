@@ -1,159 +1,225 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/registry/registry.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <grp.h>
+#include <openssl/evp.h>
+#include <pwd.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <map>
+#include <cctype>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <set>
-#include <system_error>
+#include <sstream>
 
-#include "core/base/error.hpp"
-#include "core/registry/files.hpp"
-#include "core/registry/library.hpp"
-#include "core/registry/normalise.hpp"
+#include "core/registry/paths.hpp"
+#include "core/registry/plugin_file.hpp"
 #include "engine/kernel.h"
 
 namespace eng {
 namespace fs = std::filesystem;
+namespace {
 
-struct Registry::State {
-  std::vector<fs::path> places;
-  std::vector<Candidate> candidates;
-  std::vector<FileIdentity> identities;  // of the candidates
-  std::vector<std::string> flaws;        // why a candidate is refused whatever else there is, or ""
-  // Who provides what, in search order.
-  std::map<std::pair<std::string, std::string>, std::vector<size_t>> providers;
-  std::map<std::string, std::string> pins;
-  std::vector<Loaded> loaded;
-
-  void add(Candidate candidate, const FileIdentity& id);
-  void offer(size_t index);
-  void index_again();
-};
-
-// Of these kinds all providers are used, not the first alone.
-static bool additive(const std::string& kind) {
-  return kind == ENG_KERNELS_KIND;
+// A group that has no member but the file's owner, as distributions make one for each user.
+bool private_group(const struct stat& info) {
+  const passwd* owner = getpwuid(info.st_uid);
+  const group* members = getgrgid(info.st_gid);
+  if (!owner || !members || owner->pw_gid != info.st_gid || std::strcmp(owner->pw_name, members->gr_name)) return false;
+  for (char** member = members->gr_mem; *member; ++member)
+    if (std::strcmp(owner->pw_name, *member)) return false;
+  return true;
 }
 
-void Registry::State::add(Candidate candidate, const FileIdentity& id) {
-  flaws.push_back(candidate.refused);
-  candidates.push_back(std::move(candidate));
-  identities.push_back(id);
-  offer(candidates.size() - 1);
-}
-
-void Registry::State::offer(size_t index) {
-  Candidate& candidate = candidates[index];
-  if (!candidate.refused.empty()) return;
-  for (size_t k = 0; k < index; ++k)
-    if (candidates[k].refused.empty() && candidates[k].description.id == candidate.description.id) {
-      candidate.refused =
-          fmt::format("shadowed by {} (the same plugin id {})", candidates[k].path.string(), candidate.description.id);
-      return;
-    }
-  bool used = false;
-  for (const Provided& one : candidate.description.provides) {
-    std::vector<size_t>& owners = providers[{one.kind, one.name}];
-    if (!owners.empty() && !additive(one.kind)) {
-      candidate.shadowed.push_back(
-          fmt::format("{} '{}' is shadowed by {}", one.kind, one.name, candidates[owners.front()].path.string()));
-    } else {
-      owners.push_back(index);
-      used = true;
-    }
-  }
-  if (!used) candidate.refused = candidate.shadowed.front();
-}
-
-void Registry::State::index_again() {
-  providers.clear();
-  for (size_t k = 0; k < candidates.size(); ++k) {
-    candidates[k].shadowed.clear();
-    candidates[k].refused = flaws[k];
-    offer(k);
-  }
-}
-
-Registry::Registry() : state_(std::make_unique<State>()) {}
-Registry::~Registry() = default;
-
-std::unique_ptr<Registry> Registry::scan(const Search& search) {
-  std::unique_ptr<Registry> out(new Registry);
-  State& state = *out->state_;
-  std::vector<Candidate> ignored;
-  state.places = search_path(search, ignored);
-  for (Candidate& candidate : ignored) state.add(std::move(candidate), {});
-  for (const fs::path& place : state.places)
-    for (const fs::path& path : plugin_files(place)) {
-      FileIdentity id;
-      Candidate candidate = inspect(path, id);
-      state.add(std::move(candidate), id);
-    }
+// What is in `folder`, sorted; nothing if it cannot be read.
+std::vector<fs::path> entries(const fs::path& folder) {
+  std::vector<fs::path> out;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) out.push_back(*it);
+  std::sort(out.begin(), out.end());
   return out;
 }
 
-const std::vector<fs::path>& Registry::places() const {
-  return state_->places;
+std::string environment(const char* name) {
+  const char* value = secure_getenv(name);
+  return value ? value : "";
 }
-const std::vector<Candidate>& Registry::candidates() const {
-  return state_->candidates;
+
+// Why the file or the folder it is listed or really lies in cannot be trusted.
+std::string distrust(const fs::path& path, const struct stat& info) {
+  if (const std::string why = untrusted(info); !why.empty()) return "the file is " + why;
+  std::error_code none;
+  for (const fs::path& folder : {path.parent_path(), fs::canonical(path, none).parent_path()}) {
+    struct stat around;
+    if (stat(folder.c_str(), &around) != 0) return "its folder cannot be looked at";
+    if (const std::string why = untrusted(around); !why.empty())
+      return fmt::format("its folder {} is {}", folder.string(), why);
+  }
+  return "";
 }
-std::vector<Registry::Loaded> Registry::loaded() const {
-  return state_->loaded;
+
+// Folders (or files, as --plugin-path may name), each absolute and once. `ignored` receives the relative ones of the
+// environment, which would depend on the working directory.
+std::vector<fs::path> search_path(const Registry::Search& search, std::vector<Candidate>& ignored) {
+  std::vector<fs::path> out;
+  const auto add = [&](const fs::path& path) {
+    fs::path place = path.lexically_normal();
+    if (!place.has_filename()) place = place.parent_path();
+    if (std::find(out.begin(), out.end(), place) == out.end()) out.push_back(place);
+  };
+  const fs::path below = fs::path("engine") / "plugins" / std::to_string(ENG_ABI_MAJOR);
+  for (const fs::path& path : search.extra) add(fs::absolute(path));
+  if (search.environment) {
+    std::istringstream list(environment("ENGINE_PLUGIN_PATH"));
+    for (std::string path; std::getline(list, path, ':');) {
+      if (fs::path(path).is_absolute())
+        add(path);
+      else if (!path.empty())
+        ignored.push_back({path, {}, "ENGINE_PLUGIN_PATH takes absolute folders only", {}});
+    }
+    fs::path data = environment("XDG_DATA_HOME");
+    if (!data.is_absolute()) data = fs::path(environment("HOME")) / ".local" / "share";
+    if (data.is_absolute()) add(data / below);
+  }
+  std::error_code none;
+  if (const fs::path program = fs::read_symlink("/proc/self/exe", none); !program.empty()) {
+    const fs::path top = program.parent_path().parent_path();
+    add(top / "lib" / below);
+    // The build tree: build/tools/engine beside build/plugins/NAME.
+    if (fs::exists(top / "build.ninja", none))
+      for (const fs::path& folder : entries(top / "plugins"))
+        if (fs::is_directory(folder, none)) add(folder);
+  }
+  add(installed_plugins);
+  return out;
+}
+
+// The files NAME.eng.so in `place`, sorted; `place` itself if it is no folder.
+std::vector<fs::path> plugin_files(const fs::path& place) {
+  std::error_code none;
+  if (fs::exists(place, none) && !fs::is_directory(place, none)) return {place};
+  std::vector<fs::path> out = entries(place);
+  std::erase_if(out, [](const fs::path& path) { return !path.filename().string().ends_with(".eng.so"); });
+  return out;
+}
+
+// Reads and judges one file.
+Candidate inspect(const fs::path& path) {
+  Candidate out{path, {}, "", {}};
+  struct stat info;
+  const bool there = stat(path.c_str(), &info) == 0, regular = there && S_ISREG(info.st_mode);
+  std::ifstream in;
+  if (regular) in.open(path, std::ios::binary);  // to open a pipe would wait for its writer
+  if (!there || !in)
+    out.refused = fmt::format("cannot be opened: {}", std::strerror(errno));
+  else if (!regular)
+    out.refused = "not a regular file";
+  if (!out.refused.empty()) return out;
+  const ElfFile elf = read_elf(in);
+  // The description is read even if the file is refused, so that a message can say what was refused.
+  const std::string described = elf.description.empty() ? "has no section .eng_plugin: add ENG_DESCRIPTION(...)"
+                                                        : parse_description(elf.description, out.description);
+  for (const std::string& why : {distrust(path, info), elf.problem, described})
+    if (out.refused.empty()) out.refused = why;
+  return out;
+}
+
+const Provided* find_in(const Candidate& candidate, const std::string& kind, const std::string& name) {
+  for (const Provided& one : candidate.description.provides)
+    if (candidate.refused.empty() && one.kind == kind && one.name == name) return &one;
+  return nullptr;
+}
+
+}  // namespace
+
+std::string untrusted(const struct stat& info) {
+  if (info.st_uid != 0 && info.st_uid != geteuid())
+    return fmt::format("owned by user {}, who is neither root nor you", info.st_uid);
+  if (info.st_mode & S_IWOTH) return "writable by everybody (chmod o-w)";
+  if ((info.st_mode & S_IWGRP) && !private_group(info))
+    return fmt::format("writable by group {} (chmod g-w)", info.st_gid);
+  return "";
+}
+
+std::string sha256_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
+  bool good = in && context && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr);
+  std::vector<char> buffer(256 << 10);
+  while (good && in) {
+    in.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
+    good = !in.bad() && EVP_DigestUpdate(context.get(), buffer.data(), static_cast<size_t>(in.gcount()));
+  }
+  unsigned char digest[32];
+  if (!good || !EVP_DigestFinal_ex(context.get(), digest, nullptr))
+    throw Error(Exit::environment, fmt::format("{}: cannot be read for its sha256", path.string()));
+  return fmt::format("{:02x}", fmt::join(digest, ""));
+}
+
+std::unique_ptr<Registry> Registry::scan(const Search& search) {
+  std::unique_ptr<Registry> out(new Registry);
+  out->places_ = search_path(search, out->candidates_);
+  for (const fs::path& place : out->places_)
+    for (const fs::path& path : plugin_files(place)) out->add(inspect(path));
+  return out;
+}
+
+// Earlier files win.
+void Registry::add(Candidate candidate) {
+  const Description& d = candidate.description;
+  for (const Candidate& earlier : candidates_)
+    if (candidate.refused.empty() && earlier.refused.empty() && earlier.description.id == d.id)
+      candidate.refused = fmt::format("shadowed by {} (the same plugin id {})", earlier.path.string(), d.id);
+  for (const Provided& one : d.provides)
+    if (const auto owners = providers(one.kind, one.name); !owners.empty() && one.kind != ENG_KERNELS_KIND)
+      candidate.shadowed.push_back(
+          fmt::format("{} '{}' is shadowed by {}", one.kind, one.name, owners[0]->path.string()));
+  if (candidate.refused.empty() && candidate.shadowed.size() == d.provides.size())
+    candidate.refused = candidate.shadowed[0];
+  candidates_.push_back(std::move(candidate));
 }
 
 std::vector<const Candidate*> Registry::providers(const std::string& kind, const std::string& name) const {
   std::vector<const Candidate*> out;
-  const auto it = state_->providers.find({kind, name});
-  if (it != state_->providers.end())
-    for (const size_t index : it->second) out.push_back(&state_->candidates[index]);
+  for (const Candidate& candidate : candidates_)
+    if (find_in(candidate, kind, name) && (out.empty() || kind == ENG_KERNELS_KIND)) out.push_back(&candidate);
   return out;
-}
-
-const Candidate* Registry::provider(const std::string& kind, const std::string& name) const {
-  const auto all = providers(kind, name);
-  return all.empty() ? nullptr : all.front();
 }
 
 const Provided* Registry::find(const std::string& kind, const std::string& name) const {
-  if (const Candidate* from = provider(kind, name))
-    for (const Provided& one : from->description.provides)
-      if (one.kind == kind && one.name == name) return &one;
-  return nullptr;
+  const auto all = providers(kind, name);
+  return all.empty() ? nullptr : find_in(*all[0], kind, name);
 }
 
 std::vector<std::string> Registry::names(const std::string& kind) const {
-  std::vector<std::string> out;
-  for (const auto& [key, owners] : state_->providers)
-    if (key.first == kind && !owners.empty()) out.push_back(key.second);
-  return out;
+  std::set<std::string> out;
+  for (const Candidate& candidate : candidates_)
+    for (const Provided& one : candidate.description.provides)
+      if (candidate.refused.empty() && one.kind == kind) out.insert(one.name);
+  return {out.begin(), out.end()};
 }
 
 std::string Registry::explain(const std::string& kind, const std::string& name) const {
-  std::string out = fmt::format("no plugin provides {} '{}'", kind, name);
-  for (const Candidate& candidate : state_->candidates)
-    for (const Provided& one : candidate.description.provides)
-      if (one.kind == kind && one.name == name && !candidate.refused.empty())
-        out += fmt::format("\n  {} would, but is refused: {}", candidate.path.string(), candidate.refused);
-  out += "\n  looked in:";
-  for (const fs::path& place : state_->places) {
+  std::string out = fmt::format("no plugin provides {} '{}'\n  looked in:", kind, name);
+  for (const fs::path& place : places_) {
     std::error_code none;
-    const auto here = std::count_if(state_->candidates.begin(), state_->candidates.end(), [&](const Candidate& c) {
+    const auto here = std::count_if(candidates_.begin(), candidates_.end(), [&](const Candidate& c) {
       return c.path.parent_path() == place || c.path == place;
     });
-    const std::string what =
-        fs::exists(place, none) ? fmt::format("{} plugin file{}", here, here == 1 ? "" : "s") : "no such folder";
-    out += fmt::format("\n    {} ({})", place.string(), what);
+    out += fmt::format(
+        "\n    {} ({})", place.string(),
+        !fs::exists(place, none) ? "no such folder" : fmt::format("{} plugin file{}", here, here == 1 ? "" : "s"));
   }
   std::string refused;
-  for (const Candidate& candidate : state_->candidates)
+  for (const Candidate& candidate : candidates_)
     if (!candidate.refused.empty()) refused += fmt::format("\n    {}: {}", candidate.path.string(), candidate.refused);
   if (!refused.empty()) out += "\n  refused:" + refused;
-  std::string others;
-  for (const std::string& other : names(kind)) others += (others.empty() ? "" : ", ") + other;
-  return out + fmt::format("\n  available of {}: {}", kind, others.empty() ? "none" : others);
+  const auto others = names(kind);
+  return out + fmt::format("\n  available of {}: {}", kind,
+                           others.empty() ? "none" : fmt::format("{}", fmt::join(others, ", ")));
 }
 
 SchemaSource Registry::schemas() const {
@@ -167,51 +233,14 @@ SchemaSource Registry::schemas() const {
 
 void Registry::pin(const std::vector<std::string>& hashes) {
   for (const std::string& text : hashes) {
-    const size_t equals = text.find('=');
-    std::string hex = equals == std::string::npos ? "" : text.substr(equals + 1);
-    std::transform(hex.begin(), hex.end(), hex.begin(), [](unsigned char c) { return std::tolower(c); });
-    if (equals == 0 || hex.size() != 64 || hex.find_first_not_of("0123456789abcdef") != std::string::npos)
-      throw Error(Exit::usage, fmt::format("[plugins] sha256: '{}' is no pin", text),
-                  "write id=HASH with 64 hexadecimal digits, as `sha256sum FILE` prints them");
+    const size_t equals = std::min(text.find('='), text.size());
     const std::string id = text.substr(0, equals);
-    bool known = false;
-    for (size_t k = 0; k < state_->candidates.size(); ++k) {
-      if (state_->candidates[k].description.id != id) continue;
-      known = true;
-      if (!state_->flaws[k].empty()) continue;
-      const std::string is = sha256_file(state_->candidates[k].path);
-      if (is != hex) state_->flaws[k] = fmt::format("its sha256 is {}, [plugins] sha256 pins {}", is, hex);
-    }
-    if (!known) throw Error(Exit::usage, fmt::format("[plugins] sha256: there is no plugin with id '{}'", id));
-    state_->pins[id] = hex;
+    std::string& hash = pins_[id] = text.substr(std::min(equals + 1, text.size()));
+    std::transform(hash.begin(), hash.end(), hash.begin(), [](unsigned char c) { return std::tolower(c); });
+    const auto named = [&](const Candidate& candidate) { return candidate.description.id == id; };
+    if (std::none_of(candidates_.begin(), candidates_.end(), named))
+      throw Error(Exit::usage, fmt::format("[plugins] sha256: there is no plugin with id '{}'", id));
   }
-  state_->index_again();
-}
-
-const Candidate& Registry::the_provider(const std::string& kind, const std::string& name) const {
-  if (const Candidate* from = provider(kind, name)) return *from;
-  throw Error(Exit::environment, explain(kind, name));
-}
-
-void Registry::copy_table(const Candidate& from, const std::string& kind, const std::string& name, void* out,
-                          uint32_t size, uint32_t first_size) {
-  const size_t index = static_cast<size_t>(&from - state_->candidates.data());
-  Library& library = Library::load(from, state_->identities[index]);
-  const std::string where = fmt::format("plugin {} ({})", from.description.id, from.path.string());
-  const auto pin = state_->pins.find(from.description.id);
-  if (pin != state_->pins.end() && pin->second != library.sha256())
-    throw Error(Exit::environment,
-                fmt::format("{}: its sha256 is {}, [plugins] sha256 pins {}", where, library.sha256(), pin->second));
-  const void* table = library.get_interface(kind, name);
-  if (!table)
-    throw Error(
-        Exit::environment,
-        fmt::format("{}: get_interface gave nothing for {} '{}', which its description lists", where, kind, name));
-  copy_struct(table, out, size, first_size, fmt::format("{}: its table of {} '{}'", where, kind, name));
-  const std::string path = from.path.string();
-  for (const Loaded& one : state_->loaded)
-    if (one.path == path) return;
-  state_->loaded.push_back({from.description.id, from.description.version, path, library.sha256(), library.warning()});
 }
 
 }  // namespace eng

@@ -4,10 +4,12 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/base/error.hpp"
 #include "core/config/config.hpp"
 #include "engine/plugin.h"
 
@@ -23,28 +25,30 @@ struct Provided {
 
 // The description in section .eng_plugin.
 struct Description {
-  std::string draft, id, name, version, license, summary;
+  std::string id, name, version, license, summary;
   std::vector<Provided> provides;
   std::string text;  // verbatim
 };
 
-// A file that was looked at. `refused` says why it is not used ("" if it is). `shadowed` lists what it
-// provides but an earlier file provides too: "eng.optimizer/1 'adamw' is shadowed by PATH".
+// A file that was looked at.
 struct Candidate {
   std::filesystem::path path;
   Description description;
-  std::string refused;
-  std::vector<std::string> shadowed;
+  std::string refused;                // why it is not used, "" if it is
+  std::vector<std::string> shadowed;  // what it provides, but an earlier file too: "... is shadowed by PATH"
 };
 
-// Receives what plugins log: their id, ENG_LOG_*, one line. Called on any thread, one call at a time. Without
-// one, lines are dropped.
+// Receives what plugins log: their id, ENG_LOG_*, one line; on any thread, one call at a time. What a plugin did to
+// the process while it was loaded (floats, locale, signal handlers), and was undone, comes as a warning.
 using PluginLog = std::function<void(const std::string& id, int32_t level, const std::string& text)>;
 void set_plugin_log(PluginLog log);
 
-// Stops every started plugin, in reverse order; their code stays mapped. Nothing can be loaded from them
-// afterwards. Runs by itself when the process exits.
+// Stops every started plugin, in reverse order, for good. Runs by itself when the process exits.
 void stop_plugins();
+
+// Copies a table by the growth rules of engine/base.h; what it does not have is zero. `first_size` is the size of
+// version 1.0: behind byte 8 it holds pointers, none NULL. Throws Error(Exit::environment) that begins with `what`.
+void copy_struct(const void* theirs, void* out, uint32_t size, uint32_t first_size, const std::string& what);
 
 class Registry {
  public:
@@ -54,32 +58,25 @@ class Registry {
   };
   // Scans the search path; runs no plugin code and never throws for a bad file.
   static std::unique_ptr<Registry> scan(const Search& search);
-  ~Registry();  // plugins stay loaded and started for the next registry: see stop_plugins
 
-  const std::vector<std::filesystem::path>& places() const;  // in search order, also those that do not exist
-  const std::vector<Candidate>& candidates() const;
+  const std::vector<std::filesystem::path>& places() const { return places_; }  // also those that do not exist
+  const std::vector<Candidate>& candidates() const { return candidates_; }
   const Provided* find(const std::string& kind, const std::string& name) const;
-  const Candidate* provider(const std::string& kind, const std::string& name) const;
-  // Every file that provides it. Of most kinds the first one wins, and is the only one; kernels for one
-  // device type (eng.kernels/1) may come from many.
+  // The file that provides it: the first one wins. Kernels of one device (eng.kernels/1) may come from many.
   std::vector<const Candidate*> providers(const std::string& kind, const std::string& name) const;
   std::vector<std::string> names(const std::string& kind) const;  // sorted
   // Why there is no such plugin: the places looked, why each candidate was refused, what there is instead.
   std::string explain(const std::string& kind, const std::string& name) const;
   SchemaSource schemas() const;  // borrows this registry
-  // Refuses a plugin file whose sha256 differs from the pinned one ([plugins] sha256, "id=hex"). Throws
-  // Error(Exit::usage) for a malformed pin and for an id that no plugin has.
+  // Ties plugins to a sha256 ("id=hex"): other files are not loaded. Throws Error(Exit::usage) for an unknown id.
   void pin(const std::vector<std::string>& hashes);
 
-  // Loads the plugin on first use and returns the normalised copy of its table: fields the plugin does
-  // not know are zero. Throws Error(Exit::environment) naming the file and the reason.
-  // `first_size` is the size of the struct's 1.0 version (fewer bytes are refused). A table is two 32-bit
-  // numbers, then pointers; one of the first version that is NULL is refused too.
+  // Loads the plugin on first use; see copy_struct. Throws Error(Exit::environment) with the file and the reason.
   template <class Table>
   Table table(const std::string& kind, const std::string& name, uint32_t first_size = sizeof(Table)) {
-    Table out{};
-    copy_table(the_provider(kind, name), kind, name, &out, sizeof(Table), first_size);
-    return out;
+    const auto all = tables<Table>(kind, name, first_size);
+    if (all.empty()) throw Error(Exit::environment, explain(kind, name));
+    return all.front();
   }
   // The same for every provider, in search order.
   template <class Table>
@@ -89,20 +86,21 @@ class Registry {
       copy_table(*candidate, kind, name, &out.emplace_back(), sizeof(Table), first_size);
     return out;
   }
-  // Every plugin this registry loaded: the identity of a run. `warning` says what it did to the process
-  // while it was loaded (floating-point mode, locale, signal handlers) and was undone; mostly "".
+  // Every plugin this registry loaded: the identity of a run.
   struct Loaded {
-    std::string id, version, path, sha256, warning;
+    std::string id, version, path, sha256;
   };
-  std::vector<Loaded> loaded() const;
+  const std::vector<Loaded>& loaded() const { return loaded_; }
 
  private:
-  Registry();
-  const Candidate& the_provider(const std::string& kind, const std::string& name) const;
+  Registry() = default;
+  void add(Candidate candidate);
   void copy_table(const Candidate& from, const std::string& kind, const std::string& name, void* out, uint32_t size,
                   uint32_t first_size);
-  struct State;
-  std::unique_ptr<State> state_;
+  std::vector<std::filesystem::path> places_;
+  std::vector<Candidate> candidates_;
+  std::map<std::string, std::string> pins_;  // id -> sha256
+  std::vector<Loaded> loaded_;
 };
 
 }  // namespace eng

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/tensor/dtype.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "core/base/error.hpp"
@@ -15,14 +16,13 @@ struct Row {
   const char* name;
   const char* safetensors;
   DLDataType dlpack;
-  bool floating;
 };
 
 constexpr Row rows[] = {
-    {ENG_F32, "f32", "F32", {kDLFloat, 32, 1}, true},     {ENG_F64, "f64", "F64", {kDLFloat, 64, 1}, true},
-    {ENG_BF16, "bf16", "BF16", {kDLBfloat, 16, 1}, true}, {ENG_F16, "f16", "F16", {kDLFloat, 16, 1}, true},
-    {ENG_I32, "i32", "I32", {kDLInt, 32, 1}, false},      {ENG_I64, "i64", "I64", {kDLInt, 64, 1}, false},
-    {ENG_U8, "u8", "U8", {kDLUInt, 8, 1}, false},
+    {ENG_F32, "f32", "F32", {kDLFloat, 32, 1}},     {ENG_F64, "f64", "F64", {kDLFloat, 64, 1}},
+    {ENG_BF16, "bf16", "BF16", {kDLBfloat, 16, 1}}, {ENG_F16, "f16", "F16", {kDLFloat, 16, 1}},
+    {ENG_I32, "i32", "I32", {kDLInt, 32, 1}},       {ENG_I64, "i64", "I64", {kDLInt, 64, 1}},
+    {ENG_U8, "u8", "U8", {kDLUInt, 8, 1}},
 };
 
 const Row& row(int32_t dtype) {
@@ -33,32 +33,14 @@ const Row& row(int32_t dtype) {
 
 }  // namespace
 
-bool dtype_known(int32_t dtype) {
-  for (const Row& r : rows)
-    if (r.dtype == dtype) return true;
-  return false;
-}
-
 uint64_t dtype_size(int32_t dtype) {
   return row(dtype).dlpack.bits / 8;
-}
-const char* dtype_name(int32_t dtype) {
-  return row(dtype).name;
 }
 const char* dtype_safetensors(int32_t dtype) {
   return row(dtype).safetensors;
 }
 DLDataType dtype_dlpack(int32_t dtype) {
   return row(dtype).dlpack;
-}
-bool dtype_floating(int32_t dtype) {
-  return row(dtype).floating;
-}
-
-std::optional<int32_t> dtype_from_name(const std::string& name) {
-  for (const Row& r : rows)
-    if (name == r.name) return r.dtype;
-  return std::nullopt;
 }
 
 std::optional<int32_t> dtype_from_safetensors(const std::string& name) {
@@ -76,23 +58,16 @@ std::optional<int32_t> dtype_from_dlpack(const DLDataType& type) {
 uint64_t element_count(const eng_desc& desc) {
   if (desc.ndim > ENG_MAX_DIMS)
     throw Error(Exit::bug, fmt::format("a tensor has {} dimensions, {} is the most", desc.ndim, ENG_MAX_DIMS));
-  constexpr uint64_t most = std::numeric_limits<int64_t>::max();
-  uint64_t count = 1;
+  int64_t count = 1;
   bool empty = false, large = false;
   for (uint32_t k = 0; k < desc.ndim; ++k) {
-    if (desc.dims[k] < 0) throw Error(Exit::bug, fmt::format("dimension {} of a tensor is {}", k, desc.dims[k]));
-    const uint64_t n = static_cast<uint64_t>(desc.dims[k]);
-    if (n == 0) {
-      empty = true;
-    } else if (count > most / n) {
-      large = true;
-    } else {
-      count *= n;
-    }
+    const int64_t n = desc.dims[k];
+    if (n < 0) throw Error(Exit::bug, fmt::format("dimension {} of a tensor is {}", k, n));
+    empty |= n == 0;
+    large |= __builtin_mul_overflow(count, std::max<int64_t>(n, 1), &count);
   }
-  if (empty) return 0;
-  if (large) throw Error(Exit::bug, "a tensor has more than 2^63 elements");
-  return count;
+  if (large && !empty) throw Error(Exit::bug, "a tensor has more than 2^63 elements");
+  return empty ? 0 : static_cast<uint64_t>(count);
 }
 
 uint64_t byte_count(const eng_desc& desc) {
@@ -103,17 +78,89 @@ uint64_t byte_count(const eng_desc& desc) {
 }
 
 std::string describe(const eng_desc& desc) {
-  std::string out = dtype_known(desc.dtype) ? dtype_name(desc.dtype) : fmt::format("dtype {}", desc.dtype);
-  out += " (";
-  for (uint32_t k = 0; k < desc.ndim && k < ENG_MAX_DIMS; ++k) out += fmt::format("{}{}", k ? ", " : "", desc.dims[k]);
-  return out + ")";
+  const auto* known =
+      std::find_if(std::begin(rows), std::end(rows), [&](const Row& r) { return r.dtype == desc.dtype; });
+  const uint32_t ndim = std::min<uint32_t>(desc.ndim, ENG_MAX_DIMS);
+  return fmt::format("{} ({})", known == std::end(rows) ? fmt::format("dtype {}", desc.dtype) : known->name,
+                     fmt::join(desc.dims, desc.dims + ndim, ", "));
 }
 
 bool same(const eng_desc& a, const eng_desc& b) {
-  if (a.dtype != b.dtype || a.ndim != b.ndim) return false;
-  for (uint32_t k = 0; k < a.ndim && k < ENG_MAX_DIMS; ++k)
-    if (a.dims[k] != b.dims[k]) return false;
-  return true;
+  return a.dtype == b.dtype && a.ndim == b.ndim &&
+         std::equal(a.dims, a.dims + std::min<uint32_t>(a.ndim, ENG_MAX_DIMS), b.dims);
+}
+
+// Lives behind a DLManagedTensorVersioned until its deleter runs.
+struct Exported {
+  explicit Exported(const TensorView& v) : view(v) {
+    int64_t stride = element_count(view.desc) ? 1 : 0;  // also checks the shape
+    for (uint32_t k = view.desc.ndim; k-- > 0; stride *= view.desc.dims[k]) strides[k] = stride;
+    managed.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
+    managed.manager_ctx = this;
+    managed.deleter = [](DLManagedTensorVersioned* self) { delete static_cast<Exported*>(self->manager_ctx); };
+    managed.flags = view.read_only ? DLPACK_FLAG_BITMASK_READ_ONLY : 0;
+    const auto ndim = static_cast<int32_t>(view.desc.ndim);
+    managed.dl_tensor = {view.data, view.device, ndim, dtype_dlpack(view.desc.dtype), view.desc.dims, strides, 0};
+  }
+  TensorView view;
+  int64_t strides[ENG_MAX_DIMS] = {};
+  DLManagedTensorVersioned managed{};
+};
+
+DLManagedTensorVersioned* export_tensor(const TensorView& view) {
+  return &(new Exported(view))->managed;
+}
+
+TensorView import_tensor(DLManagedTensorVersioned* tensor, const ImportRequest& request) {
+  const auto need = [&]<class... Args>(bool right, fmt::format_string<Args...> text, Args&&... args) {
+    if (right) return;
+    throw Error(Exit::environment, request.what + ": " + fmt::format(text, std::forward<Args>(args)...));
+  };
+  need(tensor, "there is no tensor (NULL)");
+  TensorView out;
+  // Ours from here on, whatever the checks say.
+  out.owner = std::shared_ptr<void>(tensor, [tensor](void*) {
+    if (tensor->deleter) tensor->deleter(tensor);
+  });
+  need(tensor->version.major == DLPACK_MAJOR_VERSION, "it is laid out by DLPack {}.{}, this engine reads {}.x",
+       +tensor->version.major, +tensor->version.minor, DLPACK_MAJOR_VERSION);
+  out.read_only = (tensor->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
+  need(!out.read_only || !request.writable, "it is read-only, but will be written: pass a copy");
+  const DLTensor& t = tensor->dl_tensor;
+  out.device = t.device;
+  need(t.device.device_type == request.device.device_type && t.device.device_id == request.device.device_id,
+       "it is on DLPack device {}:{}, {}:{} is needed", static_cast<int>(t.device.device_type), +t.device.device_id,
+       static_cast<int>(request.device.device_type), +request.device.device_id);
+  const auto dtype = dtype_from_dlpack(t.dtype);
+  need(dtype.has_value(),
+       "element type (code {}, {} bits, {} lanes) is not supported: use f32, f64, bf16, f16, i32, i64 or u8, one lane",
+       +t.dtype.code, +t.dtype.bits, +t.dtype.lanes);
+  need(t.ndim >= 0 && t.ndim <= ENG_MAX_DIMS, "it has {} dimensions, 0 to {} are supported", +t.ndim, ENG_MAX_DIMS);
+  need(!t.ndim || t.shape, "its shape is NULL");
+  out.desc.dtype = *dtype;
+  out.desc.ndim = static_cast<uint32_t>(t.ndim);
+  std::copy_n(t.shape, t.ndim, out.desc.dims);
+  uint64_t bytes = 0;
+  try {
+    bytes = byte_count(out.desc);
+  } catch (const Error& error) {
+    need(false, "{}", error.what());
+  }
+  if (!bytes) return out;  // no elements: no data is needed, and no stride means anything
+  int64_t dense = 1;
+  for (uint32_t k = out.desc.ndim; t.strides && k-- > 0; dense *= out.desc.dims[k])
+    // The stride of a dimension of one element is never used.
+    need(out.desc.dims[k] == 1 || t.strides[k] == dense,
+         "{} is not dense: stride {} of dimension {}, {} is needed; make a contiguous copy first", describe(out.desc),
+         +t.strides[k], k, dense);
+  need(t.data, "{} has no data", describe(out.desc));
+  uintptr_t first = 0, last = 0;
+  need(!__builtin_add_overflow(reinterpret_cast<uintptr_t>(t.data), t.byte_offset, &first) &&
+           !__builtin_add_overflow(first, bytes, &last),
+       "byte_offset {} leads out of memory", +t.byte_offset);
+  need(first % dtype_size(*dtype) == 0, "its data is not aligned to elements of {} bytes", dtype_size(*dtype));
+  out.data = static_cast<char*>(t.data) + t.byte_offset;
+  return out;
 }
 
 }  // namespace eng

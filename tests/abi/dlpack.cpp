@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/tensor/dlpack.hpp"
+#include "core/tensor/dtype.hpp"
 
 #include <catch2/catch.hpp>
 #include <cstddef>
@@ -58,10 +58,10 @@ struct Foreign {
 
 }  // namespace
 
-TEST_CASE("a borrowed tensor has shape and strides") {
+TEST_CASE("an exported tensor has shape and strides") {
   std::vector<float> data(6);
-  const eng::BorrowedTensor borrowed(matrix(data));
-  const DLTensor& t = *borrowed.get();
+  DLManagedTensorVersioned* managed = eng::export_tensor(matrix(data));
+  const DLTensor& t = managed->dl_tensor;
   CHECK(t.data == data.data());
   CHECK(t.ndim == 2);
   CHECK(t.shape[1] == 3);
@@ -69,10 +69,12 @@ TEST_CASE("a borrowed tensor has shape and strides") {
   CHECK(t.strides[1] == 1);
   CHECK(t.byte_offset == 0);
   CHECK(t.dtype.code == kDLFloat);
-  const eng::BorrowedTensor scalar({data.data(), {ENG_I64, 0, {}}, {kDLCUDA, 3}, false});
-  CHECK(scalar.get()->ndim == 0);
-  CHECK(scalar.get()->strides != nullptr);
-  CHECK(scalar.get()->device.device_id == 3);
+  managed->deleter(managed);
+  DLManagedTensorVersioned* scalar = eng::export_tensor({data.data(), {ENG_I64, 0, {}}, {kDLCUDA, 3}});
+  CHECK(scalar->dl_tensor.ndim == 0);
+  CHECK(scalar->dl_tensor.strides != nullptr);
+  CHECK(scalar->dl_tensor.device.device_id == 3);
+  scalar->deleter(scalar);
 }
 
 TEST_CASE("an exported tensor keeps its owner until the deleter, and comes back the same") {
@@ -80,14 +82,16 @@ TEST_CASE("an exported tensor keeps its owner until the deleter, and comes back 
   std::vector<float> data(6);
   auto view = matrix(data);
   view.read_only = true;
-  DLManagedTensorVersioned* managed = eng::export_tensor(view, std::make_shared<Counted>(gone));
+  view.owner = std::make_shared<Counted>(gone);
+  DLManagedTensorVersioned* managed = eng::export_tensor(view);
+  view.owner.reset();
   CHECK(managed->version.major == 1);
   CHECK(managed->flags == DLPACK_FLAG_BITMASK_READ_ONLY);
   {
-    eng::ImportedTensor back = eng::import_tensor(managed, {"weight"});
-    CHECK(back.view.data == data.data());
-    CHECK(back.view.read_only);
-    CHECK(eng::same(back.view.desc, view.desc));
+    eng::TensorView back = eng::import_tensor(managed, {"weight"});
+    CHECK(back.data == data.data());
+    CHECK(back.read_only);
+    CHECK(eng::same(back.desc, view.desc));
     auto second = back.owner;
     back.owner.reset();
     CHECK(gone == 0);
@@ -104,11 +108,11 @@ TEST_CASE("tensors that are accepted") {
   f.managed.flags = DLPACK_FLAG_BITMASK_READ_ONLY | DLPACK_FLAG_BITMASK_IS_COPIED;
   CHECK(f.refusal() == "");
   f.t.byte_offset = 8;
-  CHECK(eng::import_view(f.t, {"batch"}).data == f.data.data() + 2);
+  CHECK(eng::import_tensor(&f.managed, {"batch"}).data == f.data.data() + 2);
   f.t.ndim = 0;
   f.t.shape = nullptr;
   CHECK(f.refusal() == "");
-  CHECK(eng::element_count(eng::import_view(f.t, {"batch"}).desc) == 1);
+  CHECK(eng::element_count(eng::import_tensor(&f.managed, {"batch"}).desc) == 1);
   // Empty: no data, any strides.
   int64_t empty[] = {4, 0}, odd[] = {-7, 9};
   f.t = {nullptr, {kDLCPU, 0}, 2, {kDLInt, 64, 1}, empty, odd, 0};
@@ -140,7 +144,7 @@ TEST_CASE("tensors that are refused, and why") {
   CHECK_THAT(refused([](auto& f) { f.t.ndim = -1; }), Contains("it has -1 dimensions"));
   CHECK_THAT(refused([](auto& f) { f.t.ndim = 7; }), Contains("it has 7 dimensions, 0 to 6"));
   CHECK_THAT(refused([](auto& f) { f.t.shape = nullptr; }), Contains("its shape is NULL"));
-  CHECK_THAT(refused([](auto& f) { f.shape[1] = -3; }), Contains("dimension 1 is -3"));
+  CHECK_THAT(refused([](auto& f) { f.shape[1] = -3; }), Contains("dimension 1 of a tensor is -3"));
   CHECK_THAT(refused([](auto& f) { f.shape[0] = INT64_MAX; }), Contains("more than 2^63"));
   CHECK_THAT(refused([](auto& f) { f.strides[0] = 4; }), Contains("f32 (2, 3) is not dense: stride 4 of dimension 0"));
   CHECK_THAT(refused([](auto& f) { f.strides[1] = -1; }), Contains("stride -1 of dimension 1, 1 is needed"));
@@ -148,6 +152,6 @@ TEST_CASE("tensors that are refused, and why") {
   CHECK_THAT(refused([](auto& f) { f.t.data = nullptr; }), Contains("has no data"));
   CHECK_THAT(refused([](auto& f) { f.t.byte_offset = 2; }), Contains("not aligned to elements of 4 bytes"));
   CHECK_THAT(refused([](auto& f) { f.t.byte_offset = ~0ull; }), Contains("leads out of memory"));
-  CHECK_THAT(refused([](auto& f) { f.t.device = {kDLCUDA, 1}; }), Contains("is on cuda:1, cpu:0 is needed"));
+  CHECK_THAT(refused([](auto& f) { f.t.device = {kDLCUDA, 1}; }), Contains("is on DLPack device 2:1, 1:0 is needed"));
   CHECK_THROWS_WITH(eng::import_tensor(nullptr, {"batch"}), Contains("there is no tensor"));
 }

@@ -8,12 +8,11 @@
 TEST_CASE("every element type goes to its names and DLPack code and back") {
   int seen = 0;
   for (int32_t dtype = -1; dtype < 64; ++dtype) {
-    if (!eng::dtype_known(dtype)) {
+    if (dtype < ENG_F32 || dtype > ENG_U8) {
       CHECK_THROWS_AS(eng::dtype_size(dtype), eng::Error);
       continue;
     }
     ++seen;
-    CHECK(eng::dtype_from_name(eng::dtype_name(dtype)) == dtype);
     CHECK(eng::dtype_from_safetensors(eng::dtype_safetensors(dtype)) == dtype);
     CHECK(eng::dtype_from_dlpack(eng::dtype_dlpack(dtype)) == dtype);
     CHECK(eng::dtype_dlpack(dtype).bits == 8 * eng::dtype_size(dtype));
@@ -22,9 +21,6 @@ TEST_CASE("every element type goes to its names and DLPack code and back") {
   CHECK(eng::dtype_size(ENG_F64) == 8);
   CHECK(eng::dtype_size(ENG_BF16) == 2);
   CHECK(eng::dtype_safetensors(ENG_BF16) == std::string("BF16"));
-  CHECK(eng::dtype_floating(ENG_F16));
-  CHECK(!eng::dtype_floating(ENG_I64));
-  CHECK(!eng::dtype_from_name("F32"));
   CHECK(!eng::dtype_from_safetensors("F8_E4M3"));
   CHECK(!eng::dtype_from_dlpack({kDLFloat, 32, 2}));
   CHECK(!eng::dtype_from_dlpack({kDLBool, 8, 1}));

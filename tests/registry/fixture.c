@@ -18,12 +18,6 @@
 #define FIXTURE_ID "org.example.fixture"
 #endif
 
-#if defined(FAULT_UNKNOWN_KIND)
-#define KIND "eng.optimiser/1"
-#else
-#define KIND ENG_OPTIMIZER_KIND
-#endif
-
 /* clang-format off */
 #if defined(FAULT_WRONG_DRAFT)
 ENG_SECTION_ static const char eng_description[] = "draft = 'draft-0'\n[plugin]\nid = '" FIXTURE_ID "'\n";
@@ -40,7 +34,7 @@ ENG_DESCRIPTION(
   "license = 'Apache-2.0'\n"
   "summary = 'for the tests of the registry'\n"
   "[[provides]]\n"
-  "kind = '" KIND "'\n"
+  "kind = '" ENG_OPTIMIZER_KIND "'\n"
   "name = 'lion'\n"
   "summary = 'sign of the momentum'\n"
   "[provides.options.beta1]\n"

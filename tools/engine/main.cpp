@@ -15,8 +15,8 @@ namespace eng {
 
 std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<std::string>& more) {
   Registry::Search search;
-  for (const auto& p : more) search.extra.push_back(p);
   for (const auto& p : common.plugin_paths) search.extra.push_back(p);
+  for (const auto& p : more) search.extra.push_back(p);
   return Registry::scan(search);
 }
 
@@ -75,9 +75,7 @@ void print(const eng::Error& e) {
   if (!e.help().empty()) fmt::print(stderr, "help: {}\n", e.help());
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int command(int argc, char** argv) {
   CLI::App app("Trains language models from one TOML file.", "engine");
   app.set_version_flag("--version", std::string("engine ") + eng::version);
   app.require_subcommand(1);
@@ -110,4 +108,14 @@ int main(int argc, char** argv) {
         e.what());
     return static_cast<int>(eng::Exit::bug);
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  eng::set_plugin_log(
+      [](const std::string& id, int32_t, const std::string& text) { fmt::print(stderr, "[{}] {}\n", id, text); });
+  const int code = command(argc, argv);
+  eng::set_plugin_log(nullptr);
+  return code;
 }

@@ -64,7 +64,7 @@ void give(void* pointer) {
 
 }  // namespace
 
-void* operator new(size_t size) {
+[[gnu::noinline]] void* operator new(size_t size) {
   for (;;) {
     if (void* p = take(size)) return p;
     if (std::new_handler handler = std::get_new_handler())
@@ -82,7 +82,7 @@ void* operator new(size_t size, const std::nothrow_t&) noexcept {
 void* operator new[](size_t size, const std::nothrow_t&) noexcept {
   return take(size);
 }
-void operator delete(void* p) noexcept {
+[[gnu::noinline]] void operator delete(void* p) noexcept {
   give(p);
 }
 void operator delete[](void* p) noexcept {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/registry/print.hpp"
+#include "tools/engine/print.hpp"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
 
-#include "core/registry/description.hpp"
+#include "core/registry/plugin_file.hpp"
 
 namespace eng {
 namespace {
@@ -102,14 +102,14 @@ std::string print_plugin(const Registry& registry, const std::string& what) {
     const Description& d = candidate.description;
     const bool named = std::any_of(d.provides.begin(), d.provides.end(), [&](const auto& p) { return p.name == what; });
     if (!candidate.refused.empty() || (d.id != what && !named)) continue;
-    out += fmt::format("{} {} ({})\n  {}\n  {}\n", d.id, d.version, d.license, d.summary.empty() ? d.name : d.summary,
-                       candidate.path.string());
+    out += fmt::format("{} {} ({})\n  {}\n  {}\n  sha256 {}\n", d.id, d.version, d.license,
+                       d.summary.empty() ? d.name : d.summary, candidate.path.string(), sha256_file(candidate.path));
     for (const Provided& one : d.provides) {
       if (d.id != what && one.name != what) continue;
       out += fmt::format("\n{} '{}'{}\n", one.kind, one.name, one.summary.empty() ? "" : ": " + one.summary);
       std::vector<Row> rows;
       for (const Option& option : one.schema.options)
-        rows.push_back({option.key, schema_type(option.type), limits(option), option.help});
+        rows.push_back({option.key, type_name(option.type), limits(option), option.help});
       out += align(rows, "  ");
       for (const auto& [name, preset] : one.schema.presets) {
         out += fmt::format("  preset {}:", name);
