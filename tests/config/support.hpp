@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "core/config/config.hpp"
+#include "tools/engine/config_text.hpp"
 
 namespace eng::test {
 

@@ -31,7 +31,7 @@ struct Loaded {
 // Scans for plugins and reads a configuration, or that of a run directory; prints its notes to stderr.
 Loaded load_config(const Common& common, const std::filesystem::path& target,
                    const std::vector<std::string>& overrides);
-std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<std::string>& more = {});
+std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<std::filesystem::path>& more = {});
 
 ReportContext report_context(const Setup& setup, const Config& config);
 

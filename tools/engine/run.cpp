@@ -13,6 +13,7 @@
 #include "core/train/signals.hpp"
 #include "core/train/trainer.hpp"
 #include "tools/engine/command.hpp"
+#include "tools/engine/config_text.hpp"
 
 namespace eng {
 namespace {
@@ -103,7 +104,7 @@ void write_identity(RunDir& run, const Config& config, const Registry& registry,
   id.build = ENG_ABI_DRAFT_ID;
   for (const auto& p : registry.loaded()) id.plugins.push_back({p.id, p.version, p.sha256});
   id.data_hash = data.info().content_hash;
-  id.config_hash = Checksum::of(config.resolved());
+  id.config_hash = Checksum::of(resolved_text(config));
   id.seeds["seed"] = static_cast<uint64_t>(config.section("train").integer("seed"));
   char host[256] = {};
   if (gethostname(host, sizeof(host) - 1) == 0) id.hosts.push_back(host);
@@ -112,7 +113,7 @@ void write_identity(RunDir& run, const Config& config, const Registry& registry,
   // What the user wrote stays what the user wrote when a run goes on by its resolved configuration.
   std::filesystem::path given = run.path() / "config.toml";
   bool keep = target_is_run && std::filesystem::exists(given);
-  run.write_config(keep ? read_text(given, uint64_t{1} << 30, Exit::disk) : config.source(), config.resolved());
+  run.write_config(keep ? read_text(given, uint64_t{1} << 30, Exit::disk) : config.source(), resolved_text(config));
 }
 
 bool stop_asked() {
