@@ -20,7 +20,8 @@ inline constexpr const char* version = ENGINE_VERSION;
 // Flags of every subcommand.
 struct Common {
   std::vector<std::filesystem::path> plugin_paths;
-  int exit = 0;  // what the command ends with
+  std::string command;  // the whole command line
+  int exit = 0;         // what the command ends with
 };
 
 struct Loaded {

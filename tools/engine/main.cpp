@@ -81,6 +81,7 @@ int command(int argc, char** argv) {
   app.set_version_flag("--version", std::string("engine ") + eng::version);
   app.require_subcommand(1);
   eng::Common common;
+  common.command = fmt::format("{}", fmt::join(argv, argv + argc, " "));
   app.add_option("--plugin-path", common.plugin_paths, "folders to look for plugins in, before all others");
   eng::add_run(app, common);
   eng::add_check(app, common);
