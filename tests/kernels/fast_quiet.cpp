@@ -67,7 +67,8 @@ int posix_memalign(void** p, size_t a, size_t n) {
 }
 }
 
-void* operator new(size_t n) {
+// Not inlined: gcc would see through them, and take the block before the pointer for a mistake.
+[[gnu::noinline]] void* operator new(size_t n) {
   const size_t slot = (n + sizeof(Head) + step - 1) / step;
   if (slot < sizes && lists[slot]) {
     Link* const taken = lists[slot];
@@ -79,7 +80,7 @@ void* operator new(size_t n) {
   head->slot = slot;
   return head + 1;
 }
-void operator delete(void* p) noexcept {
+[[gnu::noinline]] void operator delete(void* p) noexcept {
   if (!p) return;
   Head* const head = static_cast<Head*>(p) - 1;
   if (head->slot >= sizes) return std::free(head);
