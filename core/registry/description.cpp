@@ -140,9 +140,9 @@ Value written(const toml::node& node) {
 // `node` as the option takes it, within the option's own limits.
 Value fitted(const toml::node& node, const Option& option, const std::string& what) {
   Value value = written(node);
-  need(value.index() != 0, "{} must be of type {}", what, type_name(option.type));
-  const std::string wrong = fit(option, value);
-  need(wrong.empty(), "{} {}", what, wrong);
+  need(value.index() != 0, "{} must be: {}", what, describe(option));
+  const Misfit wrong = fit(option, value);
+  need(wrong.text.empty(), "{} {}", what, wrong.text);
   return value;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/engine/config_text.hpp"
+#include "core/config/text.hpp"
 
 #include <fmt/format.h>
 
