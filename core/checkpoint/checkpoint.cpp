@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/checkpoint/checkpoint.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <set>
 
 #include "core/checkpoint/file.hpp"
-#include "core/checkpoint/list.hpp"
 #include "core/checkpoint/safetensors.hpp"
 #include "core/tensor/dtype.hpp"
 
@@ -18,107 +18,58 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr uint64_t kTile = 8u << 20;  // bytes hashed, then written while still in the cache
+constexpr const char* kTemporary = ".tmp-";
 
-[[noreturn]] void refuse(const std::string& where, const std::string& why) {
-  throw Error(Exit::checkpoint, where + ": " + why);
-}
-
-std::string stored_name(const std::string& name, const std::string& role) {
-  return role == kParameterRole ? name : name + "." + role;
-}
-
-// The staging memory of one call, taken on first use if the caller gave none.
-class Tiles {
- public:
-  Tiles(Staging staging, uint64_t largest)
-      : data_(static_cast<char*>(staging.data)),
-        bytes_(staging.data ? staging.bytes : std::max<uint64_t>(16, std::min(staging.bytes, largest))) {
-    if (bytes_ < 16) throw Error(Exit::bug, "staging memory of a checkpoint has fewer than 16 bytes");
-  }
-  char* data() {
-    if (!data_) {
-      own_ = std::make_unique_for_overwrite<char[]>(size_t(bytes_));
-      data_ = own_.get();
-    }
-    return data_;
-  }
-  uint64_t elements(int32_t dtype) const { return std::min(bytes_, kTile) / dtype_size(dtype); }
-
- private:
-  char* data_;
-  uint64_t bytes_;
-  std::unique_ptr<char[]> own_;
+// The staging memory of one call.
+struct Tile {
+  explicit Tile(const Staging& s)
+      : bytes(std::min(s.bytes, kTile)),
+        own(s.data ? nullptr : std::make_unique_for_overwrite<char[]>(size_t(bytes))),
+        data(s.data ? static_cast<char*>(s.data) : own.get()) {}
+  uint64_t bytes;
+  std::unique_ptr<char[]> own;
+  char* data;
 };
 
 // One file being saved: which tensors, in which order.
 struct Part {
   std::string name;
-  std::vector<const TensorRef*> tensors;
+  std::vector<size_t> tensors;
   std::vector<StoredTensor> stored;
   std::string header;
   uint64_t bytes = 0;
 };
 
 template <class Tensor>
-void lay_out(Part& part, const std::vector<const Tensor*>& tensors) {
-  for (const Tensor* t : tensors) part.stored.push_back({stored_name(t->name, t->role), t->dtype, t->shape, 0, 0});
-  part.header = safetensors_header(part.stored, {{"format", "pt"}});
-  part.bytes = part.header.size() + (part.stored.empty() ? 0 : part.stored.back().end);
+std::vector<Part> lay_out(const std::vector<Tensor>& tensors) {
+  std::vector<Part> parts(2);
+  parts[0].name = "model-00000.safetensors";
+  parts[1].name = "optim-00000.safetensors";
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const TensorSpec& t = tensors[i];
+    const bool state = t.role != kParameterRole;
+    parts[state].tensors.push_back(i);
+    parts[state].stored.push_back({state ? t.name + "." + t.role : t.name, t.dtype, t.shape, 0, 0});
+  }
+  if (parts[1].tensors.empty()) parts.pop_back();
+  for (Part& p : parts) {
+    p.header = safetensors_header(p.stored, {{"format", "pt"}});
+    p.bytes = p.header.size() + (p.stored.empty() ? 0 : p.stored.back().end);
+  }
+  return parts;
 }
 
-std::string write_tensor(FileWriter& file, const TensorRef& t, Tiles& tiles) {
-  const uint64_t all = element_count(t.shape, t.name), size = dtype_size(t.dtype), tile = tiles.elements(t.dtype);
+std::string write_tensor(FileWriter& file, const TensorRef& t, const Tile& tile) {
+  const uint64_t all = element_count(t.shape, t.name), size = dtype_size(t.dtype), most = tile.bytes / size;
   Checksum sum;
-  for (uint64_t first = 0; first < all; first += tile) {
-    const uint64_t count = std::min(tile, all - first);
-    const void* from = nullptr;
-    if (t.host) {
-      from = static_cast<const char*>(t.host) + first * size;
-    } else {
-      t.read(tiles.data(), first, count);
-      from = tiles.data();
-    }
+  for (uint64_t first = 0; first < all; first += most) {
+    const uint64_t count = std::min(most, all - first);
+    if (!t.host) t.read(tile.data, first, count);
+    const char* from = t.host ? static_cast<const char*>(t.host) + first * size : tile.data;
     sum.add(from, count * size);
     file.write(from, count * size);
   }
   return sum.hex();
-}
-
-std::vector<Part> parts_of(const std::vector<TensorRef>& tensors) {
-  std::vector<Part> parts(2);
-  parts[0].name = "model-00000.safetensors";
-  parts[1].name = "optim-00000.safetensors";
-  std::set<std::pair<std::string, std::string>> seen;
-  for (const auto& t : tensors) {
-    if (!t.host && !t.read && element_count(t.shape, t.name)) {
-      throw Error(Exit::bug, fmt::format("tensor `{}` ({}) has nothing to save it from", t.name, t.role));
-    }
-    if (!seen.insert({t.name, t.role}).second) {
-      throw Error(Exit::bug, fmt::format("tensor `{}` ({}) is saved twice", t.name, t.role));
-    }
-    parts[t.role == kParameterRole ? 0 : 1].tensors.push_back(&t);
-  }
-  for (auto& p : parts) lay_out(p, p.tensors);
-  if (parts[1].tensors.empty()) parts.pop_back();
-  return parts;
-}
-
-void write_parts(const fs::path& directory, const std::vector<Part>& parts, Manifest& manifest, Tiles& tiles) {
-  // All are created, and their space reserved, before the first byte: a full disk is known at once.
-  std::vector<std::unique_ptr<FileWriter>> files;
-  for (const auto& p : parts) files.push_back(std::make_unique<FileWriter>(directory / p.name, p.bytes));
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const Part& p = parts[i];
-    files[i]->write(p.header.data(), p.header.size());
-    manifest.files.push_back({p.name, p.bytes, Checksum::of(p.header)});
-    for (size_t k = 0; k < p.tensors.size(); ++k) {
-      const TensorRef& t = *p.tensors[k];
-      const std::string sum = write_tensor(*files[i], t, tiles);
-      const Slice slice{p.name, p.stored[k].name, 0, p.stored[k].count(), sum};
-      manifest.tensors.push_back({t.name, t.role, t.dtype, t.shape, {slice}});
-    }
-    files[i]->finish();
-  }
 }
 
 // The files of a checkpoint, opened, with everything checked that needs no data to be read.
@@ -131,23 +82,15 @@ Opened open_checkpoint(const fs::path& directory) {
   Opened out;
   out.manifest = read_manifest(directory);
   const auto named = checkpoint_step(fs::absolute(directory).filename().string());
-  if (named && *named != out.manifest.point.step) {
+  if (named && *named != out.manifest.point.step)
     refuse(directory.string(), fmt::format("its manifest is of step {}", out.manifest.point.step));
-  }
-  std::map<std::string, std::set<std::string>> unclaimed;
+  std::set<std::pair<std::string, std::string>> unclaimed;
   for (const auto& f : out.manifest.files) {
-    const fs::path path = directory / f.name;
-    {
-      const FileReader file(path, Exit::checkpoint);
-      if (file.size() != f.bytes) {
-        refuse(path.string(), fmt::format("has {} bytes, {} were written: truncated or damaged", file.size(), f.bytes));
-      }
-    }
-    auto file = std::make_unique<SafetensorsFile>(path);
-    if (Checksum::of(file->header_text()) != f.header_xxh3_128) {
-      refuse(path.string(), "the checksum of its header does not match: damaged");
-    }
-    for (const auto& t : file->header().tensors) unclaimed[f.name].insert(t.name);
+    auto file = std::make_unique<SafetensorsFile>(directory / f.name);
+    if (file->size() != f.bytes || Checksum::of(file->header_text()) != f.header_xxh3_128)
+      refuse(file->path().string(),
+             fmt::format("its {} bytes or its header are not what was written: damaged", file->size()));
+    for (const auto& t : file->header().tensors) unclaimed.insert({f.name, t.name});
     out.files[f.name] = std::move(file);
   }
   for (const auto& t : out.manifest.tensors) {
@@ -156,40 +99,61 @@ Opened open_checkpoint(const fs::path& directory) {
       const std::string where = fmt::format("{}: tensor `{}`", file.path().string(), s.stored);
       const StoredTensor* stored = file.find(s.stored);
       if (!stored) refuse(where, "is missing");
-      if (!unclaimed[s.file].erase(s.stored)) refuse(where, "is claimed by two slices");
+      if (!unclaimed.erase({s.file, s.stored})) refuse(where, "is claimed by two slices");
       if (stored->dtype != t.dtype || stored->count() != s.count)
         refuse(where, "its type or size is not the manifest's");
     }
   }
-  for (const auto& [name, tensors] : unclaimed) {
-    if (!tensors.empty())
-      refuse((directory / name).string(), fmt::format("tensor `{}` is in no slice", *tensors.begin()));
-  }
+  if (!unclaimed.empty())
+    refuse((directory / unclaimed.begin()->first).string(),
+           fmt::format("tensor `{}` is in no slice", unclaimed.begin()->second));
   return out;
 }
 
-void stream(const Opened& in, const ManifestTensor& t, const TensorSpec* spec, const Fill& fill, Tiles& tiles) {
-  const uint64_t size = dtype_size(t.dtype), tile = tiles.elements(t.dtype);
+// Reads and checks every byte of a tensor, and hands it on if somebody wants it.
+void stream(const Opened& in, const ManifestTensor& t, const TensorSpec* spec, const Fill& fill, const Tile& tile) {
+  const uint64_t size = dtype_size(t.dtype), most = tile.bytes / size;
   for (const auto& s : t.slices) {
     const auto& file = *in.files.at(s.file);
     const StoredTensor& stored = *file.find(s.stored);
     Checksum sum;
-    for (uint64_t at = 0; at < s.count; at += tile) {
-      const uint64_t count = std::min(tile, s.count - at);
-      file.read(stored, at, count, tiles.data());
-      sum.add(tiles.data(), count * size);
-      if (spec) fill(*spec, s.first + at, count, tiles.data());
+    for (uint64_t at = 0; at < s.count; at += most) {
+      const uint64_t count = std::min(most, s.count - at);
+      file.read(stored, at, count, tile.data);
+      sum.add(tile.data, count * size);
+      if (spec) fill(*spec, s.first + at, count, tile.data);
     }
-    if (sum.hex() != s.xxh3_128) {
+    if (sum.hex() != s.xxh3_128)
       refuse(file.path().string(), fmt::format("the checksum of tensor `{}` does not match: damaged", s.stored));
-    }
   }
 }
 
-std::string describe(int32_t dtype, const std::vector<int64_t>& shape) {
-  std::string text = std::string(dtype_safetensors(dtype)) + " [";
-  for (size_t i = 0; i < shape.size(); ++i) text += (i ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
+std::string describe(const TensorSpec& t) {
+  return fmt::format("{} [{}]", dtype_safetensors(t.dtype), fmt::join(t.shape, ", "));
+}
+
+CheckpointRow look(const fs::path& path, bool every_byte) {
+  CheckpointRow row{path, checkpoint_step(path.filename().string()).value_or(0), 0, 0, ""};
+  try {
+    const Opened in = open_checkpoint(path);
+    row.tensors = in.manifest.tensors.size();
+    row.bytes = fs::file_size(path / "manifest.json");
+    for (const auto& f : in.manifest.files) row.bytes += f.bytes;
+    const Tile tile{Staging{}};
+    if (every_byte)
+      for (const auto& t : in.manifest.tensors) stream(in, t, nullptr, {}, tile);
+  } catch (const std::exception& e) {
+    row.problem = e.what();
+  }
+  return row;
+}
+
+std::vector<fs::path> entries(const fs::path& directory) {
+  std::error_code error;
+  std::vector<fs::path> out;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
+    out.push_back(it->path());
+  return out;
 }
 
 }  // namespace
@@ -197,43 +161,52 @@ std::string describe(int32_t dtype, const std::vector<int64_t>& shape) {
 Saved save_checkpoint(const fs::path& checkpoints, const RunPoint& point, const std::vector<TensorRef>& tensors,
                       Staging staging) {
   const auto started = std::chrono::steady_clock::now();
-  const auto parts = parts_of(tensors);
-  Tiles tiles(staging, kTile);
+  const auto parts = lay_out(tensors);
+  const Tile tile(staging);
   make_directories(checkpoints);
   remove_leftovers(checkpoints);
-  const std::string name = checkpoint_name(point.step);
-  const fs::path temporary = checkpoints / (".tmp-" + name);
-  Saved saved;
-  saved.path = checkpoints / name;
+  const fs::path path = checkpoints / checkpoint_name(point.step),
+                 temporary = checkpoints / (kTemporary + checkpoint_name(point.step));
+  Saved saved{path, 0, 0};
   try {
     make_directories(temporary);
     Manifest manifest;
     manifest.point = point;
-    write_parts(temporary, parts, manifest, tiles);
+    // All are created, and their space reserved, before the first byte: a full disk is known at once.
+    std::vector<std::unique_ptr<FileWriter>> files;
+    for (const auto& p : parts) files.push_back(std::make_unique<FileWriter>(temporary / p.name, p.bytes));
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const Part& p = parts[i];
+      files[i]->write(p.header.data(), p.header.size());
+      manifest.files.push_back({p.name, p.bytes, Checksum::of(p.header)});
+      for (size_t k = 0; k < p.tensors.size(); ++k) {
+        const TensorRef& t = tensors[p.tensors[k]];
+        const std::string sum = write_tensor(*files[i], t, tile);
+        manifest.tensors.push_back({t, {{p.name, p.stored[k].name, 0, p.stored[k].count(), sum}}});
+      }
+      files[i]->finish();
+      saved.bytes += p.bytes;
+    }
     const std::string text = manifest_text(manifest);
     FileWriter file(temporary / "manifest.json", text.size());
     file.write(text.data(), text.size());
     file.finish();
     sync_directory(temporary);
-    rename_directory(temporary, saved.path);
-    saved.bytes = text.size();
+    rename_durably(temporary, path);
+    saved.bytes += text.size();
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(temporary, ignored);
     throw;
   }
-  for (const auto& p : parts) saved.bytes += p.bytes;
   saved.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   return saved;
 }
 
 uint64_t checkpoint_bytes(const std::vector<TensorSpec>& tensors) {
-  std::vector<const TensorSpec*> model, optim;
-  for (const auto& t : tensors) (t.role == kParameterRole ? model : optim).push_back(&t);
-  Part a, b;
-  lay_out(a, model);
-  if (!optim.empty()) lay_out(b, optim);
-  return a.bytes + b.bytes;
+  uint64_t bytes = 0;
+  for (const auto& p : lay_out(tensors)) bytes += p.bytes;
+  return bytes;
 }
 
 RunPoint load_checkpoint(const fs::path& directory, const std::vector<TensorSpec>& expected, const Fill& fill,
@@ -247,10 +220,8 @@ RunPoint load_checkpoint(const fs::path& directory, const std::vector<TensorSpec
     const auto it = wanted.find({t.name, t.role});
     if (it == wanted.end()) refuse(where, "this run has no such tensor: another model or optimizer");
     const TensorSpec& spec = *it->second;
-    if (spec.dtype != t.dtype || spec.shape != t.shape) {
-      refuse(where,
-             fmt::format("holds {}, this run needs {}", describe(t.dtype, t.shape), describe(spec.dtype, spec.shape)));
-    }
+    if (spec.dtype != t.dtype || spec.shape != t.shape)
+      refuse(where, fmt::format("holds {}, this run needs {}", describe(t), describe(spec)));
     specs.push_back(&spec);
     wanted.erase(it);
   }
@@ -259,16 +230,79 @@ RunPoint load_checkpoint(const fs::path& directory, const std::vector<TensorSpec
     refuse(directory.string(), fmt::format("tensor `{}` ({}) is missing{}", name, role,
                                            wanted.size() > 1 ? fmt::format(", and {} more", wanted.size() - 1) : ""));
   }
-  Tiles tiles(staging, kTile);
-  for (size_t i = 0; i < specs.size(); ++i) stream(in, in.manifest.tensors[i], specs[i], fill, tiles);
+  const Tile tile(staging);
+  for (size_t i = 0; i < specs.size(); ++i) stream(in, in.manifest.tensors[i], specs[i], fill, tile);
   return in.manifest.point;
 }
 
-Manifest verify_checkpoint(const fs::path& directory, Staging staging) {
-  Opened in = open_checkpoint(directory);
-  Tiles tiles(staging, kTile);
-  for (const auto& t : in.manifest.tensors) stream(in, t, nullptr, {}, tiles);
-  return std::move(in.manifest);
+std::string checkpoint_name(int64_t step) {
+  return fmt::format("step-{:08d}", step);
+}
+
+std::optional<int64_t> checkpoint_step(const std::string& name) {
+  if (name.size() < 13 || name.rfind("step-", 0) != 0) return std::nullopt;
+  const int64_t step = std::strtoll(name.c_str() + 5, nullptr, 10);
+  return step >= 0 && checkpoint_name(step) == name ? std::optional(step) : std::nullopt;
+}
+
+std::vector<CheckpointRow> list_checkpoints(const fs::path& checkpoints, bool every_byte) {
+  std::vector<CheckpointRow> rows;
+  for (const auto& path : entries(checkpoints))
+    if (checkpoint_step(path.filename().string())) rows.push_back(look(path, every_byte));
+  std::sort(rows.begin(), rows.end(), [](const CheckpointRow& a, const CheckpointRow& b) { return a.step < b.step; });
+  return rows;
+}
+
+std::vector<CheckpointRow> verify_checkpoints(const fs::path& directory) {
+  std::vector<CheckpointRow> rows;
+  if (fs::exists(directory / "manifest.json") || checkpoint_step(fs::absolute(directory).filename().string()))
+    rows.push_back(look(directory, true));
+  else
+    rows = list_checkpoints(fs::is_directory(directory / "checkpoints") ? directory / "checkpoints" : directory, true);
+  if (rows.empty()) refuse(directory.string(), "there is no checkpoint here");
+  return rows;
+}
+
+Found find_latest(const fs::path& checkpoints) {
+  Found found;
+  auto rows = list_checkpoints(checkpoints);
+  for (auto row = rows.rbegin(); row != rows.rend() && !found.path; ++row) {
+    *row = look(row->path, true);
+    if (row->problem.empty())
+      found.path = row->path;
+    else
+      found.refused.push_back(*row);
+  }
+  return found;
+}
+
+void collect_checkpoints(const fs::path& checkpoints, int64_t keep) {
+  auto rows = list_checkpoints(checkpoints);
+  std::erase_if(rows, [](const CheckpointRow& r) { return !r.problem.empty(); });
+  for (size_t i = 0; keep > 0 && i + size_t(keep) < rows.size(); ++i) {
+    // Hidden first, so that no half-removed checkpoint is ever seen under its name.
+    const fs::path hidden = checkpoints / (kTemporary + rows[i].path.filename().string() + "-gone");
+    std::error_code error;
+    fs::rename(rows[i].path, hidden, error);
+    if (!error) fs::remove_all(hidden, error);
+  }
+}
+
+void set_aside_newer(const fs::path& checkpoints, int64_t step) {
+  for (const auto& path : entries(checkpoints)) {
+    if (checkpoint_step(path.filename().string()).value_or(-1) <= step) continue;
+    const fs::path aside = checkpoints / ("aside-" + path.filename().string());
+    std::error_code error;
+    fs::remove_all(aside, error);
+    fs::rename(path, aside, error);
+    if (error) disk_error("rename", path, error.value());
+  }
+}
+
+void remove_leftovers(const fs::path& checkpoints) {
+  std::error_code ignored;
+  for (const auto& path : entries(checkpoints))
+    if (path.filename().string().rfind(kTemporary, 0) == 0) fs::remove_all(path, ignored);
 }
 
 }  // namespace eng

@@ -20,29 +20,18 @@ namespace eng {
 
 inline constexpr const char* kParameterRole = "parameter";
 
-// A logical tensor to save. `read` copies elements [first, first + count) to `host`; where the elements already
-// lie in host memory, `host` points at them and `read` is empty.
-struct TensorRef {
-  std::string name;
-  std::string role;  // kParameterRole or the optimizer state's name
-  int32_t dtype = 0;
-  std::vector<int64_t> shape;
+// A tensor to save. `read` copies elements [first, first + count) to `host`; where the elements already lie in
+// host memory, `host` points at them and `read` is empty.
+struct TensorRef : TensorSpec {
   std::function<void(void* host, uint64_t first, uint64_t count)> read;
   const void* host = nullptr;
 };
 
-// A logical tensor that must be loaded.
-struct TensorSpec {
-  std::string name, role;
-  int32_t dtype = 0;
-  std::vector<int64_t> shape;
-};
-
-// Memory through which elements pass. The caller may give it (then saving and loading take no more than a few
-// pages beside it); otherwise `bytes` are taken for the duration of the call.
+// Memory through which elements pass, 16 bytes at least. The caller may give it (then saving and loading take no
+// more than a few pages beside it); otherwise `bytes` are taken for the duration of the call.
 struct Staging {
   void* data = nullptr;
-  uint64_t bytes = uint64_t(64) << 20;
+  uint64_t bytes = uint64_t(8) << 20;
 };
 
 struct Saved {
@@ -51,7 +40,7 @@ struct Saved {
   double seconds = 0;
 };
 
-// Writes checkpoints/step-NNNNNNNN, replacing one of the same step. On failure nothing of it remains, all older
+// Writes checkpoints/step-NNNNNNNN, which must not exist. On failure nothing of it remains, all older
 // checkpoints are as they were, and Error(Exit::disk) names the file, the bytes needed and the bytes free.
 // The caller holds the run's lock: leftovers of an earlier process are removed.
 Saved save_checkpoint(const std::filesystem::path& checkpoints, const RunPoint& point,
@@ -60,7 +49,8 @@ Saved save_checkpoint(const std::filesystem::path& checkpoints, const RunPoint& 
 // Bytes that such a save takes on disk, up to the manifest: for `check` and the disk plan.
 uint64_t checkpoint_bytes(const std::vector<TensorSpec>& tensors);
 
-// Called with elements [first, first + count) of one expected tensor, in any order, each element exactly once.
+// Called with elements [first, first + count) of one of the expected tensors (that object itself), in any order,
+// each element exactly once.
 using Fill = std::function<void(const TensorSpec& tensor, uint64_t first, uint64_t count, const void* data)>;
 
 // Fills exactly the expected tensors. Throws Error(Exit::checkpoint) naming the file or tensor if anything is
@@ -68,7 +58,38 @@ using Fill = std::function<void(const TensorSpec& tensor, uint64_t first, uint64
 RunPoint load_checkpoint(const std::filesystem::path& directory, const std::vector<TensorSpec>& expected,
                          const Fill& fill, Staging staging = {});
 
-// Reads and checks every byte. Throws Error(Exit::checkpoint).
-Manifest verify_checkpoint(const std::filesystem::path& directory, Staging staging = {});
+// "step-00000100", and back (nullopt for other names).
+std::string checkpoint_name(int64_t step);
+std::optional<int64_t> checkpoint_step(const std::string& name);
+
+// What is known of a checkpoint; `problem` is "" if it is good as far as it was read.
+struct CheckpointRow {
+  std::filesystem::path path;
+  int64_t step = 0;
+  uint64_t bytes = 0;
+  uint64_t tensors = 0;
+  std::string problem;
+};
+// The checkpoints in a folder, oldest first; an absent folder has none. Reads manifests and headers, or, with
+// `every_byte`, all of them.
+std::vector<CheckpointRow> list_checkpoints(const std::filesystem::path& checkpoints, bool every_byte = false);
+// Every byte of one checkpoint, of a folder of them, or of a run. Throws Error(Exit::checkpoint) if there is none.
+std::vector<CheckpointRow> verify_checkpoints(const std::filesystem::path& directory);
+
+// The newest checkpoint whose every byte is as written, and each newer one that was refused. No `path` but
+// something in `refused`: there are checkpoints and none is usable, which is no fresh run.
+struct Found {
+  std::optional<std::filesystem::path> path;
+  std::vector<CheckpointRow> refused;
+};
+Found find_latest(const std::filesystem::path& checkpoints);
+
+// Removes complete checkpoints but the newest `keep` (0: all are kept); incomplete ones are left to look at.
+void collect_checkpoints(const std::filesystem::path& checkpoints, int64_t keep);
+// Renames every checkpoint of a step behind `step` to "aside-step-N": a run that goes on from `step` leaves that
+// future, damaged or not, and must not find it again.
+void set_aside_newer(const std::filesystem::path& checkpoints, int64_t step);
+// Removes what an earlier process left half written. Only under the run's lock.
+void remove_leftovers(const std::filesystem::path& checkpoints);
 
 }  // namespace eng

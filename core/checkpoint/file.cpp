@@ -4,63 +4,62 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <utility>
+#include <nlohmann/json.hpp>
+#include <set>
 
 namespace eng {
 namespace fs = std::filesystem;
 namespace {
 
-// One write of a file is at most this, so that a signal's flag is seen and no kernel limit is met.
+// One call moves at most this, so that no kernel limit is met.
 constexpr uint64_t kChunk = 16u << 20;
 
-[[noreturn]] void disk_error(const std::string& what, const fs::path& path, int error) {
-  throw Error(Exit::disk, fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(error)));
-}
-
-int swap_names(const char* a, const char* b) {
-  return ::renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE);
-}
-
-void sync_and_close(int fd, const fs::path& path) {
-  const int failed = file_calls().sync(fd) == 0 ? 0 : errno;
-  ::close(fd);
-  if (failed) disk_error("flush", path, failed);
+// Free bytes of the file system that holds `path` or its nearest existing parent; 0 if that cannot be known.
+uint64_t free_bytes(fs::path path) {
+  std::error_code error;
+  for (path = fs::absolute(path, error); !fs::exists(path, error) && path != path.parent_path();)
+    path = path.parent_path();
+  const auto space = fs::space(path, error);
+  return error ? 0 : space.available;
 }
 
 }  // namespace
 
 FileCalls& file_calls() {
-  static FileCalls calls{::write, ::fsync, ::rename, swap_names};
+  static FileCalls calls{::write, ::fsync, ::rename};
   return calls;
 }
 
-FileWriter::FileWriter(fs::path path, uint64_t expected) : path_(std::move(path)), expected_(expected) {
-  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd_ < 0) fail("create", errno);
-  // Only "no space" counts here: a file system that cannot reserve says so in other ways.
-  if (expected && ::fallocate(fd_, 0, 0, off_t(expected)) != 0 && errno == ENOSPC) {
-    ::close(std::exchange(fd_, -1));
-    fail("write", ENOSPC);
-  }
+void disk_error(const char* what, const fs::path& path, int error, uint64_t needs) {
+  throw Error(Exit::disk,
+              fmt::format("cannot {} {}: {} ({}{} bytes free)", what, path.string(), std::strerror(error),
+                          needs ? fmt::format("needs {} more, ", needs) : "", free_bytes(path)),
+              error == ENOSPC || error == EDQUOT || error == EFBIG
+                  ? "free space on this file system, lower [checkpoint] keep, or move the run with --out"
+                  : "");
 }
 
-FileWriter::~FileWriter() {
+Fd::~Fd() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-void FileWriter::fail(const char* what, int error) {
-  throw Error(Exit::disk,
-              fmt::format("cannot {} {}: {} (after {} of {} bytes; needs {} more, {} free)", what, path_.string(),
-                          std::strerror(error), written_, std::max(expected_, written_),
-                          expected_ > written_ ? expected_ - written_ : 0, free_bytes(path_)),
-              "free space on this file system, lower [checkpoint] keep, or move the run with --out");
+FileWriter::FileWriter(fs::path path, uint64_t expected)
+    : path_(std::move(path)),
+      expected_(expected),
+      fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+  if (fd_ < 0) fail("create", errno);
+  // Only "no space" counts here: a file system that cannot reserve says so in other ways.
+  if (expected && ::fallocate(fd_, 0, 0, off_t(expected)) != 0 && errno == ENOSPC) fail("write", ENOSPC);
+}
+
+void FileWriter::fail(const char* what, int error) const {
+  disk_error(what, path_, error, expected_ > written_ ? expected_ - written_ : 0);
 }
 
 void FileWriter::write(const void* data, uint64_t bytes) {
@@ -68,8 +67,7 @@ void FileWriter::write(const void* data, uint64_t bytes) {
   while (bytes) {
     const ssize_t n = file_calls().write(fd_, from, size_t(std::min(bytes, kChunk)));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail("write", errno);
-    if (n == 0) fail("write", EIO);
+    if (n <= 0) fail("write", n < 0 ? errno : EIO);
     from += n;
     bytes -= uint64_t(n);
     written_ += uint64_t(n);
@@ -78,25 +76,14 @@ void FileWriter::write(const void* data, uint64_t bytes) {
 
 void FileWriter::finish() {
   if (file_calls().sync(fd_) != 0) fail("flush", errno);
-  if (::close(std::exchange(fd_, -1)) != 0) fail("close", errno);
 }
 
-FileReader::FileReader(fs::path path, Exit exit) : path_(std::move(path)), exit_(exit) {
-  fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+FileReader::FileReader(fs::path path, Exit exit)
+    : path_(std::move(path)), exit_(exit), fd_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (fd_ < 0) throw Error(exit_, fmt::format("cannot open {}: {}", path_.string(), std::strerror(errno)));
   struct stat info {};
-  if (::fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) {
-    ::close(fd_);
-    throw Error(exit_, fmt::format("{} is not a regular file", path_.string()));
-  }
+  if (::fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) throw Error(exit_, path_.string() + " is not a regular file");
   size_ = uint64_t(info.st_size);
-}
-
-FileReader::FileReader(FileReader&& other) noexcept
-    : path_(std::move(other.path_)), exit_(other.exit_), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
-
-FileReader::~FileReader() {
-  if (fd_ >= 0) ::close(fd_);
 }
 
 void FileReader::read(void* out, uint64_t offset, uint64_t bytes) const {
@@ -104,10 +91,9 @@ void FileReader::read(void* out, uint64_t offset, uint64_t bytes) const {
   while (bytes) {
     const ssize_t n = ::pread(fd_, to, size_t(std::min(bytes, kChunk)), off_t(offset));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw Error(exit_, fmt::format("cannot read {}: {}", path_.string(), std::strerror(errno)));
-    if (n == 0) {
-      throw Error(exit_, fmt::format("{} ends at byte {}, {} more were expected", path_.string(), offset, bytes));
-    }
+    if (n <= 0)
+      throw Error(exit_, fmt::format("cannot read {}: {} at byte {}", path_.string(),
+                                     n < 0 ? std::strerror(errno) : "it ends", offset));
     to += n;
     offset += uint64_t(n);
     bytes -= uint64_t(n);
@@ -116,58 +102,35 @@ void FileReader::read(void* out, uint64_t offset, uint64_t bytes) const {
 
 std::string read_text(const fs::path& path, uint64_t limit, Exit exit) {
   FileReader file(path, exit);
-  if (file.size() > limit) {
+  if (file.size() > limit)
     throw Error(exit, fmt::format("{} has {} bytes, at most {} make sense", path.string(), file.size(), limit));
-  }
   std::string text(size_t(file.size()), '\0');
   file.read(text.data(), 0, text.size());
   return text;
 }
 
 void write_atomic(const fs::path& path, const std::string& text) {
-  fs::path temporary = path;
-  temporary += ".tmp";
+  const fs::path temporary = path.string() + ".tmp";
   try {
     FileWriter file(temporary);
     file.write(text.data(), text.size());
     file.finish();
-    if (file_calls().rename(temporary.c_str(), path.c_str()) != 0) disk_error("replace", path, errno);
+    rename_durably(temporary, path);
   } catch (...) {
     std::error_code ignored;
     fs::remove(temporary, ignored);
     throw;
   }
-  sync_directory(path.has_parent_path() ? path.parent_path() : fs::path("."));
 }
 
-void rename_directory(const fs::path& from, const fs::path& to) {
-  if (!fs::exists(fs::symlink_status(to))) {
-    if (file_calls().rename(from.c_str(), to.c_str()) != 0) disk_error("rename to", to, errno);
-  } else if (file_calls().exchange(from.c_str(), to.c_str()) == 0) {
-    std::error_code ignored;
-    fs::remove_all(from, ignored);  // now the old one
-  } else if (errno == EINVAL || errno == ENOSYS) {
-    // A file system that cannot swap: for a moment the old one is whole under another name, where
-    // remove_leftovers finds it after a crash.
-    const fs::path old = to.parent_path() / ("replaced-" + to.filename().string());
-    if (file_calls().rename(to.c_str(), old.c_str()) != 0) disk_error("rename", to, errno);
-    if (file_calls().rename(from.c_str(), to.c_str()) != 0) {
-      const int error = errno;
-      file_calls().rename(old.c_str(), to.c_str());
-      disk_error("rename to", to, error);
-    }
-    std::error_code ignored;
-    fs::remove_all(old, ignored);
-  } else {
-    disk_error("rename to", to, errno);
-  }
+void rename_durably(const fs::path& from, const fs::path& to) {
+  if (file_calls().rename(from.c_str(), to.c_str()) != 0) disk_error("rename to", to, errno);
   sync_directory(to.has_parent_path() ? to.parent_path() : fs::path("."));
 }
 
 void sync_directory(const fs::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) disk_error("open directory", path, errno);
-  sync_and_close(fd, path);
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd < 0 || file_calls().sync(fd) != 0) disk_error("flush", path, errno);
 }
 
 void make_directories(const fs::path& path) {
@@ -176,13 +139,30 @@ void make_directories(const fs::path& path) {
   if (error) disk_error("create directory", path, error.value());
 }
 
-uint64_t free_bytes(const fs::path& path) {
-  for (fs::path p = fs::absolute(path); !p.empty(); p = p.parent_path()) {
-    struct statvfs info {};
-    if (::statvfs(p.c_str(), &info) == 0) return uint64_t(info.f_bavail) * uint64_t(info.f_frsize);
-    if (p == p.parent_path()) break;
+void refuse(const std::string& where, const std::string& why) {
+  throw Error(Exit::checkpoint, where + ": " + why);
+}
+
+nlohmann::json parse_strictly(std::string_view text, const std::string& where, const std::string& fraction) {
+  using Json = nlohmann::json;
+  constexpr size_t deepest = 6;
+  std::set<std::string> keys[deepest + 2];
+  std::string key;
+  const auto look = [&](int depth, Json::parse_event_t event, Json& value) {
+    const auto level = static_cast<size_t>(depth);
+    if (level > deepest) refuse(where, "nested too deeply");
+    if (event == Json::parse_event_t::object_start) keys[level + 1].clear();
+    if (event == Json::parse_event_t::key && !keys[level].insert(key = value.get<std::string>()).second)
+      refuse(where, fmt::format("`{}` appears twice", key));
+    if (event == Json::parse_event_t::value && !value.is_string() && !value.is_number_unsigned() && key != fraction)
+      refuse(where, fmt::format("{} in `{}` is neither a text nor a whole number >= 0", value.dump(), key));
+    return true;
+  };
+  try {
+    return Json::parse(text.begin(), text.end(), look);
+  } catch (const Json::exception&) {
+    refuse(where, "is not valid JSON");
   }
-  return 0;
 }
 
 }  // namespace eng

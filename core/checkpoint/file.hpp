@@ -6,7 +6,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "core/base/error.hpp"
 
@@ -18,40 +21,41 @@ struct FileCalls {
   ssize_t (*write)(int fd, const void* data, size_t bytes);
   int (*sync)(int fd);
   int (*rename)(const char* from, const char* to);
-  int (*exchange)(const char* a, const char* b);  // swaps two names in one go
 };
 FileCalls& file_calls();
+
+// A file descriptor that closes itself.
+class Fd {
+ public:
+  explicit Fd(int fd = -1) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ~Fd();
+  operator int() const { return fd_; }
+
+ private:
+  int fd_;
+};
 
 // Writes one new file from front to back.
 class FileWriter {
  public:
   // Creates or truncates `path`. `expected` bytes are reserved where the file system can, so that a full disk is
-  // known before the first write; 0: unknown.
+  // known before the first write; 0: unknown. All throw Error(Exit::disk).
   explicit FileWriter(std::filesystem::path path, uint64_t expected = 0);
-  ~FileWriter();  // closes; what was not finished is the caller's to remove
-  FileWriter(const FileWriter&) = delete;
-  FileWriter& operator=(const FileWriter&) = delete;
-  // Throws Error(Exit::disk) naming the file, what it still needs and what is free.
   void write(const void* data, uint64_t bytes);
-  void finish();  // flush to the disk and close
-  uint64_t written() const { return written_; }
+  void finish();  // flush to the disk
 
  private:
-  [[noreturn]] void fail(const char* what, int error);
+  [[noreturn]] void fail(const char* what, int error) const;
   std::filesystem::path path_;
-  int fd_ = -1;
-  uint64_t expected_ = 0;
-  uint64_t written_ = 0;
+  uint64_t expected_, written_ = 0;
+  Fd fd_;
 };
 
 // Reads ranges of a file. Throws Error(exit) given at opening.
 class FileReader {
  public:
-  explicit FileReader(std::filesystem::path path, Exit exit);
-  ~FileReader();
-  FileReader(FileReader&& other) noexcept;
-  FileReader(const FileReader&) = delete;
-  FileReader& operator=(const FileReader&) = delete;
+  FileReader(std::filesystem::path path, Exit exit);
   uint64_t size() const { return size_; }
   const std::filesystem::path& path() const { return path_; }
   void read(void* out, uint64_t offset, uint64_t bytes) const;
@@ -59,7 +63,7 @@ class FileReader {
  private:
   std::filesystem::path path_;
   Exit exit_;
-  int fd_ = -1;
+  Fd fd_;
   uint64_t size_ = 0;
 };
 
@@ -68,14 +72,19 @@ std::string read_text(const std::filesystem::path& path, uint64_t limit, Exit ex
 // Replaces `path` by `text` so that a reader, or a crash, sees the old or the new content, never a part.
 // Throws Error(Exit::disk).
 void write_atomic(const std::filesystem::path& path, const std::string& text);
-// Gives a finished directory its name, also where one of that name exists, which is then removed. Throws
-// Error(Exit::disk).
-void rename_directory(const std::filesystem::path& from, const std::filesystem::path& to);
+// Renames, and makes the names in the folder of `to` durable. Throws Error(Exit::disk).
+void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
 // Makes the names in a directory durable. Throws Error(Exit::disk).
 void sync_directory(const std::filesystem::path& path);
 // Creates the directory and its parents. Throws Error(Exit::disk).
 void make_directories(const std::filesystem::path& path);
-// Free bytes of the file system that holds `path` or its nearest existing parent; 0 if that cannot be known.
-uint64_t free_bytes(const std::filesystem::path& path);
+// Throws Error(Exit::disk): what could not be done, the bytes still needed (0: unknown) and those free.
+[[noreturn]] void disk_error(const char* what, const std::filesystem::path& path, int error, uint64_t needs = 0);
+
+// Throws Error(Exit::checkpoint, "WHERE: WHY").
+[[noreturn]] void refuse(const std::string& where, const std::string& why);
+// A document of bounded depth, with no key twice in an object, of texts and numbers alone; all numbers but that
+// of `fraction` are whole and >= 0, so that 1.5 and -1 are never silently made to fit. Throws as `refuse`.
+nlohmann::json parse_strictly(std::string_view text, const std::string& where, const std::string& fraction = "");
 
 }  // namespace eng

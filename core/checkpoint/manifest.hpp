@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,16 +16,21 @@ namespace eng {
 // Streaming xxh3-128, as 32 lower-case hexadecimal digits.
 class Checksum {
  public:
-  Checksum();
-  ~Checksum();
-  Checksum(const Checksum&) = delete;
-  Checksum& operator=(const Checksum&) = delete;
-  void add(const void* data, uint64_t bytes);
+  Checksum() { XXH3_128bits_reset(state_.get()); }
+  void add(const void* data, uint64_t bytes) { XXH3_128bits_update(state_.get(), data, size_t(bytes)); }
   std::string hex() const;
   static std::string of(const std::string& bytes);
 
  private:
-  XXH3_state_t* state_;
+  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state_{XXH3_createState(), XXH3_freeState};
+};
+
+// A logical tensor.
+struct TensorSpec {
+  std::string name;
+  std::string role;  // "parameter", or the optimizer state's name
+  int32_t dtype = 0;
+  std::vector<int64_t> shape;
 };
 
 // A range of a logical tensor's elements and where it lies. Several ranks may each hold some of one tensor.
@@ -35,11 +41,7 @@ struct Slice {
   std::string xxh3_128;
 };
 
-struct ManifestTensor {
-  std::string name;
-  std::string role;  // "parameter", or the optimizer state's name
-  int32_t dtype = 0;
-  std::vector<int64_t> shape;
+struct ManifestTensor : TensorSpec {
   std::vector<Slice> slices;
 };
 
@@ -59,8 +61,7 @@ struct RunPoint {
   std::map<std::string, uint64_t> data;   // position per split, e.g. train = next sample
   std::map<std::string, uint64_t> seeds;  // e.g. init, data, step
   std::map<std::string, uint64_t> rng;    // counters of what draws at run time; empty if they follow from step
-  std::string data_hash;
-  std::string config_hash;
+  std::string data_hash, config_hash;
   struct Plugin {
     std::string id, version, sha256;
     bool operator==(const Plugin&) const = default;
@@ -71,7 +72,7 @@ struct RunPoint {
 };
 
 struct Manifest {
-  static constexpr int kVersion = 1;
+  static constexpr int64_t kVersion = 1;
   RunPoint point;
   std::vector<ManifestTensor> tensors;
   std::vector<ManifestFile> files;

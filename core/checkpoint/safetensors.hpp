@@ -21,7 +21,6 @@ struct StoredTensor {
 };
 
 struct SafetensorsHeader {
-  std::map<std::string, std::string> metadata;
   std::vector<StoredTensor> tensors;  // in file order
   uint64_t data_start = 0;            // where byte 0 of `begin` lies in the file
   uint64_t data_bytes = 0;
@@ -33,8 +32,7 @@ uint64_t element_count(const std::vector<int64_t>& shape, const std::string& whe
 // The header's length, from the first 8 bytes of a file of `file_bytes`. Throws Error(Exit::checkpoint).
 uint64_t safetensors_header_length(const unsigned char first[8], uint64_t file_bytes, const std::string& where);
 // `json` is the header without its length. Throws Error(Exit::checkpoint) naming `where`, the tensor and what is
-// wrong with it: duplicate or malformed entries, offsets that are negative, overlap, leave holes or leave the
-// file, sizes that are not shape times element size.
+// wrong with it.
 SafetensorsHeader parse_safetensors_header(const char* json, uint64_t length, uint64_t file_bytes,
                                            const std::string& where);
 

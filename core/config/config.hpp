@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/base/error.hpp"
 #include "core/config/value.hpp"
 #include "engine/base.h"
 
@@ -23,14 +23,19 @@ class Section {
       : name_(std::move(name)), settings_(std::move(settings)) {}
   const std::string& name() const { return name_; }
   const std::map<std::string, Setting>& settings() const { return settings_; }
-  bool has(const std::string& key) const;  // holds a value (given or default)
+  bool has(const std::string& key) const;                             // holds a value (given or default)
+  bool given(const std::string& key) const { return at(key).given; }  // by the user or a preset
   // Throw Error(Exit::bug) for a key or type that the schema does not have.
-  bool boolean(const std::string& key) const;
-  int64_t integer(const std::string& key) const;  // also bytes
-  double number(const std::string& key) const;    // also of an integer
-  const std::string& string(const std::string& key) const;
-  const std::vector<std::string>& strings(const std::string& key) const;
-  const std::vector<double>& numbers(const std::string& key) const;
+  template <class T>
+  const T& as(const std::string& key) const {
+    if (const T* value = std::get_if<T>(&at(key).value)) return *value;
+    throw Error(Exit::bug, "[" + name_ + "] " + key + " is no " + kind_of(T{}));
+  }
+  bool boolean(const std::string& key) const { return as<bool>(key); }
+  int64_t integer(const std::string& key) const { return as<int64_t>(key); }  // also bytes
+  double number(const std::string& key) const;                                // also of an integer
+  const std::string& string(const std::string& key) const { return as<std::string>(key); }
+  const std::vector<std::string>& strings(const std::string& key) const { return as<std::vector<std::string>>(key); }
   // Replaces a value. Any origin but "default" and "derived" counts as given.
   void set(const std::string& key, Value value, std::string origin);
 
@@ -52,25 +57,29 @@ class Options {
   eng_options table_{};
 };
 
-// What the configuration asks the registry: the options and presets of plugin `name` of `kind`, without
-// loading it; nullptr if there is none.
+// What the configuration asks the registry, without loading a plugin.
 struct PluginSchema {
   Schema options;
   std::map<std::string, Preset> presets;
 };
 struct SchemaSource {
-  std::function<const PluginSchema*(const std::string& kind, const std::string& name)> find;
-  std::function<std::vector<std::string>(const std::string& kind)> names;
+  using Text = const std::string&;
+  // nullptr if there is none.
+  std::function<const PluginSchema*(Text kind, Text name)> find = [](Text, Text) { return nullptr; };
+  std::function<std::vector<std::string>(Text kind)> names = [](Text) { return std::vector<std::string>(); };
   // Where was looked, and why each candidate was refused: printed when `find` fails.
-  std::function<std::string(const std::string& kind, const std::string& name)> explain;
+  std::function<std::string(Text kind, Text name)> explain = [](Text, Text) { return std::string(); };
+  // Is called first, with [plugins] path made absolute; may replace the other members.
+  std::function<void(const std::vector<std::filesystem::path>& folders)> look_in = [](const auto&) {};
 };
 
 class Config {
  public:
   // Reads and validates `path` and `overrides` ("train.steps=10"). Throws Error(Exit::usage) whose text
   // lists every problem at once, sorted by line, each with file:line:column, excerpt and nearest name.
+  // Relative paths start at `base_dir`, by default the file's folder.
   static Config load(const std::filesystem::path& path, const std::vector<std::string>& overrides,
-                     const SchemaSource& plugins);
+                     const SchemaSource& plugins, std::filesystem::path base_dir = {});
   // The same for text in memory; `name` stands for the file in messages.
   static Config parse(const std::string& text, const std::string& name, const std::filesystem::path& base_dir,
                       const std::vector<std::string>& overrides, const SchemaSource& plugins);
@@ -85,42 +94,25 @@ class Config {
   // cannot do without: its default plugin was not found, or a key without a default is missing.
   void require(const std::string& section) const;
 
-  // TOML with "# from: ..." behind every key; parses to the same configuration: the keys that hold a default
-  // are listed in [resolved], so that they stay what they are, and stay "not given".
-  std::string resolved() const;
-
  private:
   std::vector<Section> sections_;
   std::filesystem::path base_dir_;
   std::string source_;
   std::vector<std::string> notes_;
-  std::map<std::string, std::string> missing_;  // section -> why `require` refuses it
+  std::string missing_data_;  // why `require` refuses it
 };
 
-// The largest configuration that is read.
-inline constexpr std::size_t max_config_bytes = std::size_t{1} << 20;
-// [plugins] path of a file that is otherwise not looked at: needed to find the schemas it is checked with.
-// Empty if there is none or the file is bad (Config::load says why).
-std::vector<std::string> plugin_paths(const std::filesystem::path& path, const std::vector<std::string>& overrides);
-
-// "64MiB" -> 67108864; "24GB" -> 24000000000; plain integers are bytes. nullopt if malformed or too large.
-std::optional<int64_t> parse_bytes(const std::string& text);
-// 67108864 -> "64.0 MiB".
-std::string format_bytes(double bytes);
-// The candidate within a Damerau-Levenshtein distance of 2 (of 1 for names up to 4 letters), or "".
-std::string nearest(const std::string& name, const std::vector<std::string>& candidates);
-// All core sections, their keys, the kind of plugin each names ("" if none) and that plugin's default.
+// The core's sections.
 struct SectionSchema {
   std::string name;
-  std::string kind;
+  std::string kind;  // of its plugin; "" if it names none
   Schema options;
-  std::string help;
 };
 const std::vector<SectionSchema>& section_schemas();
-// Every section, key, type, range, default and help as a TOML file of comments, with the options and presets of
-// every plugin known to `plugins`. `only`: names of sections or plugins; empty for all.
-std::string schema_text(const SchemaSource& plugins, const std::vector<std::string>& only = {});
-// A configuration to start from, for the preset of a model plugin.
-std::string template_text(const std::string& plugin, const std::string& preset);
+const Option* find_option(const Schema& schema, const std::string& key);
+// The core's keys and those of `plugin`, if any, which may give a core key (such as learning_rate) another default.
+Schema merged(const SectionSchema& section, const PluginSchema* plugin);
+// Control characters and broken UTF-8 become '?', a tab one space, long text is cut.
+std::string printable(const std::string& text, std::size_t most = 200);
 
 }  // namespace eng

@@ -19,12 +19,12 @@ using Value =
 
 // One key of a section.
 struct Option {
-  std::string key;
+  std::string key = {};
   Type type = Type::string;
-  Value fallback;                    // the default
-  std::optional<double> min, max;    // inclusive
-  std::vector<std::string> choices;  // of a string
-  std::string help;
+  Value fallback = {};                       // the default
+  std::optional<double> min = {}, max = {};  // inclusive
+  std::vector<std::string> choices = {};     // of a string
+  std::string help = {};
   bool required = false;
   bool above_min = false;  // `min` itself is refused
 };
@@ -39,15 +39,24 @@ struct Setting {
   bool given = false;  // by the user or a preset
 };
 
-// "integer", "list of strings": of a schema's type.
-const char* type_name(Type type);
+// What is wrong with a value: an error code, and text such as "must be at least 1, not 0". Empty if it fits.
+struct Misfit {
+  const char* code = nullptr;
+  std::string text;
+};
+// Brings a value as written (in TOML, a preset or a default) to the option's type: an integer becomes the
+// number that is wanted, "64MiB" the bytes.
+Misfit fit(const Option& option, Value& value);
 // "integer, at least 1", "string: "linear" or "log"": what a key accepts.
 std::string describe(const Option& option);
-// Brings a value as written (in TOML, a preset or a default) to the option's type: an integer becomes the
-// number that is wanted, "64MiB" the bytes. Returns "" or what is wrong, such as "must be at least 1, not 0".
-std::string fit(const Option& option, Value& value);
+const char* kind_of(const Value& value);  // "boolean", "list of strings"
 // A value as TOML; "" for none.
 std::string toml_text(const Value& value);
 std::string toml_text(const std::string& text);  // quoted and escaped
+
+// "64MiB" -> 67108864; "24GB" -> 24000000000; plain integers are bytes. nullopt if malformed or too large.
+std::optional<int64_t> parse_bytes(const std::string& text);
+// 67108864 -> "64.0 MiB".
+std::string format_bytes(double bytes);
 
 }  // namespace eng

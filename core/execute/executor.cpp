@@ -221,6 +221,7 @@ Executor::Program& Executor::find(const std::string& name) {
 
 bool Executor::run(const std::string& name, bool (*stop)()) {
   Program& program = find(name);
+  failed_ = 0;
   bool stopped = false;
   for (size_t s = 0; s < program.segments.size() && !stopped; ++s)
     for (uint32_t r = 0; r < program.repeats[s] && !stopped; ++r) {

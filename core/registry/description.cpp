@@ -140,9 +140,9 @@ Value written(const toml::node& node) {
 // `node` as the option takes it, within the option's own limits.
 Value fitted(const toml::node& node, const Option& option, const std::string& what) {
   Value value = written(node);
-  need(value.index() != 0, "{} must be of type {}", what, type_name(option.type));
-  const std::string wrong = fit(option, value);
-  need(wrong.empty(), "{} {}", what, wrong);
+  need(value.index() != 0, "{} must be: {}", what, describe(option));
+  const Misfit wrong = fit(option, value);
+  need(wrong.text.empty(), "{} {}", what, wrong.text);
   return value;
 }
 
@@ -203,9 +203,10 @@ Option parse_option(const std::string& key, const toml::node& node, const std::s
 
 Preset parse_preset(const toml::node& node, const Schema& schema, const std::string& where) {
   Preset preset;
-  for (const auto& [key, value] : table_at(&node, where)) {
-    const auto option = std::find_if(schema.begin(), schema.end(), [&](const auto& o) { return o.key == key.str(); });
-    need(option != schema.end(), "{}: there is no option '{}'", where, key.str());
+  for (const auto& [name, value] : table_at(&node, where)) {
+    const std::string key(name.str());
+    const auto option = std::find_if(schema.begin(), schema.end(), [&](const auto& o) { return o.key == key; });
+    need(option != schema.end(), "{}: there is no option '{}'", where, key);
     preset.emplace(option->key, fitted(value, *option, fmt::format("{}: '{}'", where, option->key)));
   }
   return preset;

@@ -4,7 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
+#include <exception>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,6 +15,12 @@
 
 namespace eng {
 
+// One batch: (rows, T) tokens and labels; `valid` labels count towards the loss.
+struct Batch {
+  std::vector<int32_t> tokens, labels;
+  int64_t valid = 0;
+};
+
 // A data plugin in use.
 class Data {
  public:
@@ -23,28 +29,22 @@ class Data {
   Data(const Data&) = delete;
   Data& operator=(const Data&) = delete;
   const eng_data_info& info() const { return info_; }
-  // Sample `position` of a split: (T) tokens and labels. Throws Error(Exit::data).
-  void read(int32_t split, uint64_t position, int32_t* tokens, int32_t* labels) const;
+  // Samples [position, position + rows) of a split; rows behind the last held-out sample count for nothing.
+  // Throws Error(Exit::data).
+  void read(int32_t split, uint64_t position, int64_t rows, Batch& batch) const;
 
  private:
   std::string name_;
+  int64_t length_;
   eng_data table_{};
   void* self_ = nullptr;
   eng_data_info info_{};
 };
 
-// One batch: (rows, T) tokens and labels; `valid` labels count towards the loss.
-struct Batch {
-  std::vector<int32_t> tokens, labels;
-  int64_t valid = 0;
-};
-
-void fill(const Data& data, int32_t split, uint64_t position, int64_t rows, int64_t length, Batch& batch);
-
 class Loader {
  public:
-  // Batches of `rows` samples, the first at sample `position`.
-  Loader(const Data& data, int64_t rows, int64_t length, uint64_t position);
+  // Batches of `rows` training samples, the first at sample `position`.
+  Loader(const Data& data, int64_t rows, uint64_t position);
   ~Loader();
   // The next batch, valid until the next call. Waits for it; throws what reading it threw.
   const Batch& next();
@@ -52,10 +52,10 @@ class Loader {
  private:
   void work();
   const Data& data_;
-  int64_t rows_, length_;
+  int64_t rows_;
   uint64_t position_;
   Batch batches_[2];
-  std::atomic<uint32_t> wanted_{0}, ready_{0};
+  std::atomic<uint32_t> wanted_{1}, ready_{0};
   std::atomic<bool> stop_{false};
   std::exception_ptr failure_;
   std::thread thread_;

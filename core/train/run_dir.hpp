@@ -1,38 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directory of one run: its layout, its lock, its identity and its state.
+// The directory of one run: its layout, its lock, its state, and metrics.jsonl: one JSON object per step.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "core/checkpoint/manifest.hpp"
+#include "core/checkpoint/file.hpp"
 
 namespace eng {
-
-// state.json. `status`: running, done, stopped, failed; "unknown" if the file was damaged by others.
-struct RunState {
-  std::string status = "running";
-  int64_t step = 0;
-  std::string last_checkpoint;  // "step-00000100", "" if none is complete
-  int exit_code = 0;
-  int64_t attempt = 1;  // this and `updated` are filled in when written
-  std::string updated;
-};
-
-// run.json: what would have to be the same for the run to be the same.
-struct RunIdentity {
-  std::string version, commit, build, command;
-  std::vector<RunPoint::Plugin> plugins;
-  std::string data_hash, model_hash, config_hash;
-  std::map<std::string, uint64_t> seeds;
-  int64_t ranks = 1;
-  std::vector<std::string> hosts;
-  std::map<std::string, std::string> extra;
-};
 
 class RunDir {
  public:
@@ -43,39 +20,64 @@ class RunDir {
   // `directory` must be a run.
   static RunDir open(const std::filesystem::path& directory);
   static bool is_run(const std::filesystem::path& directory);
-
   // All three hold LOCK until the object goes: a second process gets Error(Exit::usage) naming host and pid.
-  ~RunDir();
-  RunDir(RunDir&& other) noexcept;
-  RunDir(const RunDir&) = delete;
-  RunDir& operator=(const RunDir&) = delete;
 
-  // The state found on opening; nullopt for a new run. The object continues it with the next attempt.
-  const std::optional<RunState>& previous() const { return previous_; }
-  int64_t attempt() const { return previous_ ? previous_->attempt + 1 : 1; }
-
+  // 1 for a new run; one more each time a run is opened again.
+  int64_t attempt() const { return attempt_; }
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
 
-  // Each replaces its file whole. Throw Error(Exit::disk).
-  void write_config(const std::string& given, const std::string& resolved) const;
-  void write_plan(const std::string& text) const;
-  void write_identity(const RunIdentity& identity) const;
-  void write_state(RunState state) const;
+  // Replaces one of its files whole. Throws Error(Exit::disk).
+  void write(const char* name, const std::string& text) const { write_atomic(path_ / name, text); }
+  // state.json. `status`: running, done, stopped, failed; `last_checkpoint`: "" if none is complete.
+  void write_state(const char* status, int64_t step, const std::string& last_checkpoint, int exit_code) const;
   // Appends a line with the time to logs/rank-00000.log. Never throws: it is also the last thing an error does.
   void log(const std::string& line) const noexcept;
 
  private:
   explicit RunDir(std::filesystem::path path);
-  void lock();
   std::filesystem::path path_;
-  std::optional<RunState> previous_;
-  int lock_ = -1;
-  int log_ = -1;
+  Fd lock_;
+  int64_t attempt_ = 1;
 };
 
-// "20261120-132005" or, with `full`, "2026-11-20T13:20:05Z".
+// The time, such as "20261120-132005" or, with `full`, "2026-11-20T13:20:05Z".
 std::string utc_now(bool full);
+// This machine, "?" if it has no name.
+std::string host_name();
+
+// What is known of one step. The first group is a pure function of configuration, data and seeds; the second
+// depends on the machine and the moment.
+struct Metrics {
+  int64_t step = 0;
+  uint64_t tokens = 0;  // of all steps so far
+  double loss = 0, grad_norm = 0, lr = 0, loss_scale = 1;
+  std::optional<double> eval_loss;  // of an evaluation right after this step
+
+  double tokens_per_second = 0, mfu = 0, step_seconds = 0;
+  struct {
+    double data = 0, comm = 0, offload = 0;
+  } wait_seconds;
+  uint64_t device_peak_bytes = 0, host_peak_bytes = 0;
+};
+
+// One line with its newline. Numbers read back to the same double; what is not finite is null.
+std::string metrics_line(const Metrics& metrics);
+
+class MetricsFile {
+ public:
+  // Opens for appending, creating it if need be, after removing every line behind step `keep_through` and
+  // whatever a crash tore: a run that goes on writes the same file as one that never stopped.
+  // Throws Error(Exit::disk).
+  MetricsFile(std::filesystem::path path, int64_t keep_through);
+  // Throws Error(Exit::disk); a line that could not be written whole is taken back.
+  void append(const Metrics& metrics);
+  void sync();  // to the disk; before a checkpoint, so that no line before it can be lost
+
+ private:
+  std::filesystem::path path_;
+  Fd fd_;
+};
 
 }  // namespace eng

@@ -37,50 +37,66 @@ uint64_t staging_bytes(const Plan& plan) {
   return 2 * (bytes(plan.tokens.desc) + bytes(plan.labels_in.desc));
 }
 
-uint64_t planned_peak(const Setup& setup) {
-  uint64_t total = staging_bytes(setup.plan) + setup.kernels->info().overhead_bytes;
-  for (const Arena& arena : setup.plan.arenas) total += arena.total();
+uint64_t arena_bytes(const Plan& plan) {
+  uint64_t total = 0;
+  for (const Arena& arena : plan.arenas) total += arena.total();
   return total;
 }
 
+uint64_t planned_peak(const Setup& setup) {
+  return arena_bytes(setup.plan) + staging_bytes(setup.plan) + setup.kernels->info().overhead_bytes;
+}
+
+std::vector<TensorSpec> saved_tensors(const Plan& plan) {
+  std::vector<TensorSpec> out;
+  for (const Tensor& t : plan.tensors)
+    if (t.role != "gradient") {
+      const eng_desc& d = t.view.desc;
+      out.push_back({t.name, t.role, d.dtype, {d.dims, d.dims + d.ndim}});
+    }
+  return out;
+}
+
+std::string model_hash(const Plan& plan) {
+  std::string text;
+  for (const TensorSpec& t : saved_tensors(plan))
+    if (t.role == kParameterRole) text += fmt::format("{} {}\n", t.name, fmt::join(t.shape, " "));
+  return Checksum::of(text);
+}
+
 std::vector<std::string> edits_that_fit(const Config& config, Registry& registry, uint64_t limit) {
-  std::vector<std::string> edits;
-  auto attempt = [&](const std::string& text, auto change) {
+  struct Edit {
+    const char *section, *key;
+    int64_t value;
+  };
+  std::vector<std::string> found;
+  auto fits = [&](const std::vector<Edit>& edits, const char* note) {
     Config other = config;
-    change(other);
+    std::string text;
+    for (const Edit& e : edits) {
+      other.section(e.section).set(e.key, e.value, "edit");
+      text += fmt::format("{}.{}={} ", e.section, e.key, e.value);
+    }
     try {
       uint64_t peak = planned_peak(make_setup(other, registry));
-      if (peak > limit) return false;
-      edits.push_back(fmt::format("{}: {}", text, format_bytes(static_cast<double>(peak))));
-      return true;
+      if (peak <= limit) found.push_back(fmt::format("{}{}: {}", text, note, format_bytes(static_cast<double>(peak))));
+      return peak <= limit;
     } catch (const Error&) {
       return false;
     }
   };
-  const Section& train = config.section("train");
-  int64_t batch = train.integer("micro_batch"), accumulate = train.integer("accumulate"),
-          length = train.integer("sequence_length");
-  for (int64_t divisor = 2; divisor <= batch; ++divisor) {
-    if (batch % divisor) continue;
-    int64_t b = batch / divisor, a = accumulate * divisor;
-    if (attempt(fmt::format("train.micro_batch={} train.accumulate={} (the same tokens per step)", b, a),
-                [&](Config& c) {
-                  c.section("train").set("micro_batch", b, "edit");
-                  c.section("train").set("accumulate", a, "edit");
-                }))
+  const Section &train = config.section("train"), &model = config.section("model");
+  int64_t batch = train.integer("micro_batch"), accumulate = train.integer("accumulate");
+  for (int64_t n = 2; n <= batch; ++n)
+    if (batch % n == 0 && fits({{"train", "micro_batch", batch / n}, {"train", "accumulate", accumulate * n}},
+                               "(the same tokens per step)"))
       break;
-  }
-  for (int64_t t = length / 2; t >= 16; t /= 2)
-    if (attempt(fmt::format("train.sequence_length={}", t),
-                [&](Config& c) { c.section("train").set("sequence_length", t, "edit"); }))
-      break;
-  const Section& model = config.section("model");
+  for (int64_t t = train.integer("sequence_length") / 2; t >= 16; t /= 2)
+    if (fits({{"train", "sequence_length", t}}, "(less context)")) break;
   int64_t layers = model.has("num_hidden_layers") ? model.integer("num_hidden_layers") : 0;
   for (int64_t n = layers - 1; n >= 1; n = n > 8 ? n * 3 / 4 : n - 1)
-    if (attempt(fmt::format("model.num_hidden_layers={} (another model)", n),
-                [&](Config& c) { c.section("model").set("num_hidden_layers", n, "edit"); }))
-      break;
-  return edits;
+    if (fits({{"model", "num_hidden_layers", n}}, "(another model)")) break;
+  return found;
 }
 
 void check_fits(const Config& config, Registry& registry, const Setup& setup) {

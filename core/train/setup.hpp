@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/checkpoint/checkpoint.hpp"
 #include "core/config/config.hpp"
 #include "core/execute/device.hpp"
 #include "core/plan/planner.hpp"
@@ -27,8 +28,14 @@ Setup make_setup(const Config& config, Registry& registry);
 
 // Bytes of host memory that a run holds beside its arenas, by the plan: staged batches.
 uint64_t staging_bytes(const Plan& plan);
+uint64_t arena_bytes(const Plan& plan);
 // What the process will hold at its peak on a device whose arenas are host memory.
 uint64_t planned_peak(const Setup& setup);
+
+// What a checkpoint holds: all named tensors but gradients.
+std::vector<TensorSpec> saved_tensors(const Plan& plan);
+// Of the parameters' names and shapes.
+std::string model_hash(const Plan& plan);
 
 // Edits of the configuration that make the plan fit into `limit`, cheapest first, each tried by planning it:
 // "train.micro_batch=4 train.accumulate=2: 1.2 GiB".

@@ -2,25 +2,18 @@
 // The training loop: batches in, programs run, metrics out, checkpoints between steps.
 #pragma once
 
-#include <chrono>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/base/error.hpp"
-#include "core/checkpoint/checkpoint.hpp"
 #include "core/execute/executor.hpp"
 #include "core/train/loader.hpp"
-#include "core/train/metrics.hpp"
-#include "core/train/progress.hpp"
 #include "core/train/run_dir.hpp"
 #include "core/train/schedule.hpp"
 #include "core/train/setup.hpp"
 
 namespace eng {
-
-Schedule make_schedule(const Config& config);
 
 struct Evaluation {
   double loss = 0;      // mean over valid tokens
@@ -28,11 +21,21 @@ struct Evaluation {
   double seconds = 0;
 };
 
+// Told what happens, between steps.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  virtual void step(const Metrics& metrics, double seconds_left) = 0;
+  virtual void evaluated(int64_t step, const Evaluation& evaluation) = 0;
+  virtual void saved(const Saved& saved) = 0;
+};
+
 class Trainer {
  public:
   struct Options {
     bool (*stop)() = nullptr;  // asked between micro-batches: finish the micro-batch, save, leave
     std::optional<double> max_seconds;
+    std::string config_hash;  // of the resolved configuration, kept with every checkpoint
   };
   Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data);
 
@@ -44,23 +47,19 @@ class Trainer {
 
   // Trains to the configured number of steps, into the run directory. Returns Exit::done or Exit::stopped.
   // Throws Error(Exit::numerics) naming step and tensor when loss or gradient norm is not finite.
-  Exit train(RunDir& run, Progress& progress, const Options& options);
+  Exit train(const RunDir& run, Listener& listener, const Options& options);
   // The first `batches` micro-batches of the validation split.
   Evaluation evaluate(int64_t batches);
 
  private:
-  struct Result {
-    bool complete = true;
-    double loss = 0, grad_norm = 0, data_wait = 0;
-  };
-  Result train_step(Loader& loader, bool (*stop)());
-  Saved save(RunDir& run, Progress& progress);
-  void save_state(RunDir& run, const char* status, Exit exit);
-  void upload_counters(int64_t step, int64_t updates);
-  [[noreturn]] void not_finite(const Result& result);
-  std::vector<TensorRef> tensors() const;
+  Exit loop(const RunDir& run, Listener& listener, const Options& options);
+  // One step; nullopt if it was stopped inside, and so did not happen.
+  std::optional<Metrics> train_step(Loader& loader, bool (*stop)());
+  Saved save(const RunDir& run, const Options& options);
+  void upload_counters(int64_t step);
+  [[noreturn]] void not_finite(double loss, double norm);
   Staging staging();
-  Metrics measure(const Result& result, double seconds) const;
+  uint64_t samples() const { return static_cast<uint64_t>(step_ * accumulate_ * batch_); }  // taken so far
 
   const Config& config_;
   Registry& registry_;
@@ -72,7 +71,7 @@ class Trainer {
   std::vector<float> losses_;
   int64_t steps_, batch_, length_, accumulate_;
   int64_t step_ = 0;
-  std::string last_checkpoint_;
+  std::string last_checkpoint_;  // its name; "" if there is none
 };
 
 }  // namespace eng

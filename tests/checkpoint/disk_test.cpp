@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/checkpoint/checkpoint.hpp"
 #include "core/checkpoint/file.hpp"
-#include "core/checkpoint/list.hpp"
 #include "sample.hpp"
 
 using namespace eng;
@@ -26,7 +26,6 @@ struct Plan {
   int at = -1;
   Fault fault = Fault::none;
   int error = ENOSPC;
-  bool swap = true;  // the file system can exchange names
   int seen = 0;
 };
 Plan plan;
@@ -54,10 +53,6 @@ struct Faults {
     };
     file_calls().sync = [](int fd) { return faulty() ? -1 : real.sync(fd); };
     file_calls().rename = [](const char* a, const char* b) { return faulty() ? -1 : real.rename(a, b); };
-    file_calls().exchange = [](const char* a, const char* b) {
-      if (!plan.swap) return errno = EINVAL, -1;
-      return faulty() ? -1 : real.exchange(a, b);
-    };
   }
   ~Faults() { file_calls() = real; }
 };
@@ -104,13 +99,11 @@ bool own_mounts() {
   return getuid() == 0;
 }
 
-int calls_of_a_save(int64_t step, bool swap) {
+int calls_of_a_save(int64_t step) {
   Scratch scratch;
   const Sample a(0), b(9);
   save_checkpoint(scratch.path(), a.point(1), a.refs(true));
-  Plan p;
-  p.swap = swap;
-  const Faults faults(p);
+  const Faults faults((Plan()));
   save_checkpoint(scratch.path(), b.point(step), b.refs(true));
   return plan.seen;
 }
@@ -119,32 +112,28 @@ int calls_of_a_save(int64_t step, bool swap) {
 
 TEST_CASE("disk: an error at any call leaves the older checkpoint, and nothing half", "[disk]") {
   const Sample a(0), b(9);
-  for (bool swap : {true, false}) {
-    for (int64_t step : {2, 1}) {  // a new one, and one that replaces the old
-      const int calls = calls_of_a_save(step, swap);
-      REQUIRE(calls > 10);
-      for (int error : {ENOSPC, EIO, EDQUOT}) {
-        for (auto fault : {Fault::error, Fault::short_write}) {
-          for (int at = 0; at < calls; ++at) {
-            Scratch scratch;
-            save_checkpoint(scratch.path(), a.point(1), a.refs(true));
-            Plan p;
-            p.at = at;
-            p.error = error;
-            p.fault = fault;
-            p.swap = swap;
-            std::string text;
-            {
-              const Faults faults(p);
-              text = refusal(Exit::disk, [&] { save_checkpoint(scratch.path(), b.point(step), b.refs(true)); });
-            }
-            INFO("call " << at << " of " << calls << ", error " << error << ", step " << step << ": " << text);
-            CHECK_THAT(text, Catch::Contains(scratch.path().string()) && Catch::Contains(std::strerror(error)));
-            CHECK_FALSE(hidden_left(scratch.path()));
-            // Only the flush of the directory itself comes after the new name.
-            check_one_or_other(scratch.path(), a, b, step, at < calls - 1);
-          }
+  const int64_t step = 2;
+  const int calls = calls_of_a_save(step);
+  REQUIRE(calls > 10);
+  for (int error : {ENOSPC, EIO, EDQUOT}) {
+    for (auto fault : {Fault::error, Fault::short_write}) {
+      for (int at = 0; at < calls; ++at) {
+        Scratch scratch;
+        save_checkpoint(scratch.path(), a.point(1), a.refs(true));
+        Plan p;
+        p.at = at;
+        p.error = error;
+        p.fault = fault;
+        std::string text;
+        {
+          const Faults faults(p);
+          text = refusal(Exit::disk, [&] { save_checkpoint(scratch.path(), b.point(step), b.refs(true)); });
         }
+        INFO("call " << at << " of " << calls << ", error " << error << ", step " << step << ": " << text);
+        CHECK_THAT(text, Catch::Contains(scratch.path().string()) && Catch::Contains(std::strerror(error)));
+        CHECK_FALSE(hidden_left(scratch.path()));
+        // Only the flush of the directory itself comes after the new name.
+        check_one_or_other(scratch.path(), a, b, step, at < calls - 1);
       }
     }
   }
@@ -152,34 +141,30 @@ TEST_CASE("disk: an error at any call leaves the older checkpoint, and nothing h
 
 TEST_CASE("disk: a process that dies at any call leaves a whole checkpoint", "[disk]") {
   const Sample a(0), b(9);
-  for (bool swap : {true, false}) {
-    for (int64_t step : {2, 1}) {
-      const int calls = calls_of_a_save(step, swap);
-      for (int at = 0; at < calls; ++at) {
-        Scratch scratch;
-        save_checkpoint(scratch.path(), a.point(1), a.refs(true));
-        const pid_t child = fork();
-        REQUIRE(child >= 0);
-        if (child == 0) {
-          Plan p;
-          p.at = at;
-          p.fault = Fault::die;
-          p.swap = swap;
-          const Faults faults(p);
-          save_checkpoint(scratch.path(), b.point(step), b.refs(true));
-          _exit(0);
-        }
-        int status = 0;
-        REQUIRE(waitpid(child, &status, 0) == child);
-        REQUIRE(WEXITSTATUS(status) == 77);
-        INFO("died at call " << at << " of " << calls << ", step " << step);
-        check_one_or_other(scratch.path(), a, b, step, false);
-        // The next process saves over the remains.
-        save_checkpoint(scratch.path(), b.point(3), b.refs(true));
-        CHECK_FALSE(hidden_left(scratch.path()));
-        CHECK(find_latest(scratch.path()).path == scratch / "step-00000003");
-      }
+  const int64_t step = 2;
+  const int calls = calls_of_a_save(step);
+  for (int at = 0; at < calls; ++at) {
+    Scratch scratch;
+    save_checkpoint(scratch.path(), a.point(1), a.refs(true));
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      Plan p;
+      p.at = at;
+      p.fault = Fault::die;
+      const Faults faults(p);
+      save_checkpoint(scratch.path(), b.point(step), b.refs(true));
+      _exit(0);
     }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    REQUIRE(WEXITSTATUS(status) == 77);
+    INFO("died at call " << at << " of " << calls << ", step " << step);
+    check_one_or_other(scratch.path(), a, b, step, false);
+    // The next process saves over the remains.
+    save_checkpoint(scratch.path(), b.point(3), b.refs(true));
+    CHECK_FALSE(hidden_left(scratch.path()));
+    CHECK(find_latest(scratch.path()).path == scratch / "step-00000003");
   }
 }
 

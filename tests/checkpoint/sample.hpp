@@ -41,7 +41,7 @@ struct Sample {
   std::vector<TensorRef> refs(bool pointed) const {
     std::vector<TensorRef> out;
     for (const auto& t : specs) {
-      TensorRef ref{t.name, t.role, t.dtype, t.shape, {}, nullptr};
+      TensorRef ref{t, {}, nullptr};
       const std::string* data = &bytes.at(key(t));
       const uint64_t size = dtype_size(t.dtype);
       if (pointed) {

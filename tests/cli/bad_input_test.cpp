@@ -87,6 +87,10 @@ TEST_CASE("a plugin file that must not be used is named with the reason", "[cli]
                 "ELF but not really");
   refused(scratch, {"--plugin-path", (scratch / "more").string(), "run", "config.toml", "model.plugin=mine"}, 2,
           {"no plugin provides eng.model/1 'mine'", (scratch / "more").string(), "mine.eng.so: "});
+  // [plugins] path starts at the configuration, not at the working directory.
+  fs::create_directories(scratch / "sub" / "beside");
+  scratch.write("sub/near.toml", "[model]\nplugin = \"mine\"\n[plugins]\npath = [\"beside\"]\n");
+  refused(scratch, {"check", "sub/near.toml"}, 2, {"no plugin provides eng.model/1 'mine'", "sub/beside"});
   fs::copy_file(fs::path(ENGINE_PLUGIN_DIR) / "llama" / "llama.eng.so", scratch / "more" / "writable.eng.so");
   fs::permissions(scratch / "more" / "writable.eng.so", fs::perms::others_write, fs::perm_options::add);
   const Result why = engine(scratch, {"--plugin-path", (scratch / "more").string(), "plugins", "ls", "--why"});

@@ -50,7 +50,8 @@ TEST_CASE("running a configuration makes runs/NAME/TIME-ID with everything in it
   CHECK(has(run.err, "run   "));
   CHECK(has(run.err, "saved step-00000008"));
   CHECK(has(run.err, "eval @4"));
-  CHECK(has(run.err, "engine eval " + fs::relative(dir, scratch.path()).string()));
+  const std::string where = fs::relative(dir, scratch.path()).string();
+  CHECK(has(run.err, "\n  next:   engine eval " + where + "\n  longer: engine run " + where + " train.steps=N\n"));
 
   const Json metrics = Json::parse(read(dir / "metrics.jsonl").substr(0, read(dir / "metrics.jsonl").find('\n')));
   for (const char* key : {"v", "step", "tokens", "loss", "grad_norm", "lr", "loss_scale", "tokens_per_second", "mfu",
@@ -67,6 +68,11 @@ TEST_CASE("running a configuration makes runs/NAME/TIME-ID with everything in it
   const Json identity = Json::parse(read(dir / "run.json"));
   for (const char* key : {"version", "plugins", "data_hash", "config_hash", "seeds", "ranks", "hosts", "started"})
     CHECK(identity.contains(key));
+  CHECK_FALSE(identity.at("commit").get<std::string>().empty());
+  CHECK(has(identity.at("command").get<std::string>(), "run config.toml"));
+  CHECK(identity.at("model_hash").get<std::string>().size() == 32);
+  const Json manifest = Json::parse(read(checkpoint(dir, 8) / "manifest.json"));
+  CHECK(manifest.at("config_hash") == identity.at("config_hash"));
   for (const Json& plugin : identity.at("plugins")) CHECK(plugin.at("sha256").get<std::string>().size() == 64);
 
   SECTION("eval of the run, twice the same, and its checkpoints are whole") {

@@ -73,7 +73,8 @@ const SchemaSource& plugins() {
           if (key.first == kind) names.push_back(key.second);
         return names;
       },
-      [](const std::string&, const std::string& name) { return "looked in /usr/lib/engine for " + name; }};
+      [](const std::string&, const std::string& name) { return "looked in /usr/lib/engine for " + name; },
+      [](const auto&) {}};
   return source;
 }
 

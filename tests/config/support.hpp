@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "core/config/config.hpp"
+#include "core/config/text.hpp"
 
 namespace eng::test {
 

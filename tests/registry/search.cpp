@@ -9,7 +9,6 @@
 #include "core/base/error.hpp"
 #include "core/registry/plugin_file.hpp"
 #include "folder.hpp"
-#include "tools/engine/print.hpp"
 
 namespace fs = std::filesystem;
 using Catch::Matchers::Contains;
@@ -46,10 +45,6 @@ TEST_CASE("a good plugin is found and listed without running it") {
   CHECK(registry->schemas().find("eng.optimizer/1", "tiger") == nullptr);
   CHECK_THAT(registry->names("eng.optimizer/1"), Catch::Matchers::VectorContains(std::string("lion")));
   CHECK(registry->loaded().empty());
-  CHECK_THAT(eng::print_plugins(*registry, false),
-             Contains("eng.optimizer/1") && Contains("lion") && Contains("1.2.3"));
-  CHECK_THAT(eng::print_plugin(*registry, "lion"),
-             Contains("decay of the momentum") && Contains("at most 1") && Contains("preset slow: beta1 = 0.99"));
 }
 
 TEST_CASE("each kind of bad file is refused with its reason, without running it") {
@@ -125,7 +120,6 @@ TEST_CASE("the first of two plugins wins and the other is reported") {
   CHECK(registry->providers("eng.optimizer/1", "lion").at(0)->path == a);
   CHECK(at(*registry, b).refused == "shadowed by " + a.string() + " (the same plugin id org.example.fixture)");
   CHECK(at(*registry, c).refused == "eng.optimizer/1 'lion' is shadowed by " + a.string());
-  CHECK_THAT(eng::print_plugins(*registry, true), Contains(b.string() + ": refused: shadowed by " + a.string()));
   const auto turned = eng::Registry::scan({{second.path, first.path}, false});
   CHECK(turned->providers("eng.optimizer/1", "lion").at(0)->path == b);
 }

@@ -20,7 +20,8 @@ inline constexpr const char* version = ENGINE_VERSION;
 // Flags of every subcommand.
 struct Common {
   std::vector<std::filesystem::path> plugin_paths;
-  int exit = 0;  // what the command ends with
+  std::string command;  // the whole command line
+  int exit = 0;         // what the command ends with
 };
 
 struct Loaded {
@@ -31,7 +32,7 @@ struct Loaded {
 // Scans for plugins and reads a configuration, or that of a run directory; prints its notes to stderr.
 Loaded load_config(const Common& common, const std::filesystem::path& target,
                    const std::vector<std::string>& overrides);
-std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<std::string>& more = {});
+std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<std::filesystem::path>& more = {});
 
 ReportContext report_context(const Setup& setup, const Config& config);
 

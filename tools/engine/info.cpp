@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "core/base/error.hpp"
+#include "core/config/text.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/print.hpp"
 
@@ -77,7 +78,8 @@ void add_config(CLI::App& app, Common& common) {
   auto* show = command->add_subcommand("show", "every resolved value and where it comes from");
   show->add_option("config", *target, "a configuration file or a run directory")->required();
   show->add_option("overrides", *rest, "section.key=value ...");
-  show->callback([&common, target, rest] { fmt::print("{}", load_config(common, *target, *rest).config.resolved()); });
+  show->callback(
+      [&common, target, rest] { fmt::print("{}", resolved_text(load_config(common, *target, *rest).config)); });
   auto* schema = command->add_subcommand("schema", "every key, its type, range and default");
   schema->add_option("names", *rest, "sections or plugins; all by default");
   schema->callback([&common, rest] {

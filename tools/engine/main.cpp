@@ -13,7 +13,7 @@
 
 namespace eng {
 
-std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<std::string>& more) {
+std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<std::filesystem::path>& more) {
   Registry::Search search;
   for (const auto& p : common.plugin_paths) search.extra.push_back(p);
   for (const auto& p : more) search.extra.push_back(p);
@@ -36,14 +36,15 @@ Loaded load_config(const Common& common, const std::filesystem::path& target,
     if (identity.is_object() && identity.contains("extra")) base = identity["extra"].value("base_dir", "");
   }
   Loaded out;
-  out.registry = scan_plugins(common, plugin_paths(file, overrides));
-  if (base.empty()) {
-    out.config = Config::load(file, overrides, out.registry->schemas());
-  } else {
-    std::ifstream in(file);
-    std::string text((std::istreambuf_iterator<char>(in)), {});
-    out.config = Config::parse(text, file.string(), base, overrides, out.registry->schemas());
-  }
+  SchemaSource plugins;
+  plugins.look_in = [&](const std::vector<std::filesystem::path>& folders) {
+    out.registry = scan_plugins(common, folders);
+    SchemaSource found = out.registry->schemas();
+    plugins.find = found.find;
+    plugins.names = found.names;
+    plugins.explain = found.explain;
+  };
+  out.config = Config::load(file, overrides, plugins, base);
   for (const auto& note : out.config.notes()) fmt::print(stderr, "note: {}\n", note);
   return out;
 }
@@ -80,6 +81,7 @@ int command(int argc, char** argv) {
   app.set_version_flag("--version", std::string("engine ") + eng::version);
   app.require_subcommand(1);
   eng::Common common;
+  common.command = fmt::format("{}", fmt::join(argv, argv + argc, " "));
   app.add_option("--plugin-path", common.plugin_paths, "folders to look for plugins in, before all others");
   eng::add_run(app, common);
   eng::add_check(app, common);

@@ -3,20 +3,11 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
-#include "core/checkpoint/checkpoint.hpp"
 #include "core/train/trainer.hpp"
 #include "tools/engine/command.hpp"
 
 namespace eng {
 namespace {
-
-uint64_t checkpoint_size(const Plan& plan) {
-  std::vector<TensorSpec> specs;
-  for (const Tensor& t : plan.tensors)
-    if (t.role != "gradient")
-      specs.push_back({t.name, t.role, t.view.desc.dtype, {t.view.desc.dims, t.view.desc.dims + t.view.desc.ndim}});
-  return checkpoint_bytes(specs);
-}
 
 std::string size(uint64_t n) {
   return format_bytes(static_cast<double>(n));
@@ -58,14 +49,13 @@ int check(const Common& common, const std::string& target, const std::vector<std
     out = out.parent_path();
   uint64_t free = std::filesystem::space(out, error).available;
   int64_t keep = std::max<int64_t>(config.section("checkpoint").integer("keep"), 1);
-  uint64_t need = checkpoint_size(setup.plan) * static_cast<uint64_t>(keep + 1);
+  uint64_t each = checkpoint_bytes(saved_tensors(setup.plan)), need = each * static_cast<uint64_t>(keep + 1);
   if (need > free)
     throw Error(Exit::disk,
-                fmt::format("{} checkpoints of {} need {}, {} has {} free", keep + 1, size(checkpoint_size(setup.plan)),
-                            size(need), out.string(), size(free)),
+                fmt::format("{} checkpoints of {} need {}, {} has {} free", keep + 1, size(each), size(need),
+                            out.string(), size(free)),
                 "lower checkpoint.keep, or choose another run.out");
-  line("disk", fmt::format("{} checkpoints x {} (one more while saving), free {}", keep,
-                           size(checkpoint_size(setup.plan)), size(free)));
+  line("disk", fmt::format("{} checkpoints x {} (one more while saving), free {}", keep, size(each), size(free)));
   return 0;
 }
 

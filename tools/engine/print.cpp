@@ -54,13 +54,8 @@ std::string show(const Option& option, const Value& value) {
   return std::visit(Show{option.type}, value);
 }
 
-std::string limits(const Option& option) {
-  std::string out = option.required ? "required" : "default " + show(option, option.fallback);
-  if (option.min) out += fmt::format(", at least {}", *option.min);
-  if (option.max) out += fmt::format(", at most {}", *option.max);
-  std::string choices;
-  for (const std::string& choice : option.choices) choices += (choices.empty() ? "" : " | ") + choice;
-  return choices.empty() ? out : out + ", one of " + choices;
+std::string fallback(const Option& option) {
+  return option.required ? "required" : "default " + show(option, option.fallback);
 }
 
 }  // namespace
@@ -109,7 +104,7 @@ std::string print_plugin(const Registry& registry, const std::string& what) {
       out += fmt::format("\n{} '{}'{}\n", one.kind, one.name, one.summary.empty() ? "" : ": " + one.summary);
       std::vector<Row> rows;
       for (const Option& option : one.schema.options)
-        rows.push_back({option.key, type_name(option.type), limits(option), option.help});
+        rows.push_back({option.key, describe(option), fallback(option), option.help});
       out += align(rows, "  ");
       for (const auto& [name, preset] : one.schema.presets) {
         out += fmt::format("  preset {}:", name);

@@ -8,11 +8,12 @@
 #include <optional>
 
 #include "core/base/error.hpp"
-#include "core/checkpoint/file.hpp"
-#include "core/checkpoint/list.hpp"
-#include "core/train/signals.hpp"
+#include "core/config/text.hpp"
 #include "core/train/trainer.hpp"
+#include "tools/commit.hpp"
 #include "tools/engine/command.hpp"
+#include "tools/engine/progress.hpp"
+#include "tools/engine/signals.hpp"
 
 namespace eng {
 namespace {
@@ -62,6 +63,23 @@ RunDir new_run(const RunFlags& flags, const Config& config) {
   return RunDir::create(config.section("run").string("out"), config.section("run").string("name"));
 }
 
+std::string checkpoint_table(const std::filesystem::path& run) {
+  std::string text;
+  for (const CheckpointRow& r : list_checkpoints(run / "checkpoints"))
+    text +=
+        fmt::format("{}  {:>10.1f} MiB  {:>5} tensors  {}\n", r.path.filename().string(),
+                    static_cast<double>(r.bytes) / (1 << 20), r.tensors, r.problem.empty() ? "complete" : r.problem);
+  return text;
+}
+
+// The newest good checkpoint; each one that is passed over is told.
+Found newest_checkpoint(const std::filesystem::path& checkpoints) {
+  Found found = find_latest(checkpoints);
+  for (const CheckpointRow& r : found.refused)
+    fmt::print(stderr, "warning: {} is not used: {}\n", r.path.string(), r.problem);
+  return found;
+}
+
 // --resume STEP; nullopt for the words.
 std::optional<int64_t> resume_step(const std::string& text) {
   if (text == "auto" || text == "never" || text == "must") return std::nullopt;
@@ -75,7 +93,7 @@ std::optional<int64_t> resume_step(const std::string& text) {
 // The checkpoint to go on from, if any.
 std::optional<std::filesystem::path> choose_checkpoint(const RunFlags& flags, RunDir& run) {
   if (flags.resume == "never") {
-    if (run.previous())
+    if (run.attempt() > 1)
       throw Error(Exit::usage, run.path().string() + " is a run already, and --resume never was given",
                   "give another --out");
     return std::nullopt;
@@ -84,11 +102,10 @@ std::optional<std::filesystem::path> choose_checkpoint(const RunFlags& flags, Ru
     std::filesystem::path path = run.checkpoints() / checkpoint_name(*step);
     if (!std::filesystem::exists(path))
       throw Error(Exit::checkpoint, "there is no checkpoint of step " + flags.resume + " in " + run.path().string(),
-                  checkpoint_table(list_checkpoints(run.checkpoints())));
+                  checkpoint_table(run.path()));
     return path;
   }
-  Found found = find_latest(run.checkpoints());
-  for (const Refused& r : found.refused) fmt::print(stderr, "warning: {} is not used: {}\n", r.path.string(), r.reason);
+  Found found = newest_checkpoint(run.checkpoints());
   if (!found.path && !found.refused.empty())
     throw Error(Exit::checkpoint, "no checkpoint of " + run.path().string() + " is usable",
                 "start a new run, or remove the damaged checkpoints to start this one again");
@@ -97,22 +114,34 @@ std::optional<std::filesystem::path> choose_checkpoint(const RunFlags& flags, Ru
   return found.path;
 }
 
-void write_identity(RunDir& run, const Config& config, const Registry& registry, const Data& data, bool target_is_run) {
-  RunIdentity id;
-  id.version = version;
-  id.build = ENG_ABI_DRAFT_ID;
-  for (const auto& p : registry.loaded()) id.plugins.push_back({p.id, p.version, p.sha256});
-  id.data_hash = data.info().content_hash;
-  id.config_hash = Checksum::of(config.resolved());
-  id.seeds["seed"] = static_cast<uint64_t>(config.section("train").integer("seed"));
-  char host[256] = {};
-  if (gethostname(host, sizeof(host) - 1) == 0) id.hosts.push_back(host);
-  id.extra["base_dir"] = std::filesystem::absolute(config.base_dir()).string();
-  run.write_identity(id);
+// run.json: what would have to be the same for the run to be the same; and the configuration.
+void write_identity(const RunDir& run, const Common& common, const Config& config, const Registry& registry,
+                    const Setup& setup, const Data& data, bool target_is_run) {
+  using Json = nlohmann::ordered_json;
+  Json plugins = Json::array();
+  for (const auto& p : registry.loaded())
+    plugins.push_back({{"id", p.id}, {"version", p.version}, {"sha256", p.sha256}});
+  const Json identity{{"version", version},
+                      {"commit", ENGINE_COMMIT},
+                      {"build", ENG_ABI_DRAFT_ID},
+                      {"command", common.command},
+                      {"plugins", std::move(plugins)},
+                      {"data_hash", data.info().content_hash},
+                      {"model_hash", model_hash(setup.plan)},
+                      {"config_hash", Checksum::of(resolved_text(config))},
+                      {"seeds", {{"seed", config.section("train").integer("seed")}}},
+                      {"ranks", 1},
+                      {"hosts", Json::array({host_name()})},
+                      {"attempt", run.attempt()},
+                      {"started", utc_now(true)},
+                      {"extra", {{"base_dir", std::filesystem::absolute(config.base_dir()).string()}}}};
+  // A command line or host name need not be UTF-8.
+  run.write("run.json", identity.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   // What the user wrote stays what the user wrote when a run goes on by its resolved configuration.
   std::filesystem::path given = run.path() / "config.toml";
   bool keep = target_is_run && std::filesystem::exists(given);
-  run.write_config(keep ? read_text(given, uint64_t{1} << 30, Exit::disk) : config.source(), config.resolved());
+  run.write("config.toml", keep ? read_text(given, uint64_t{1} << 30, Exit::disk) : config.source());
+  run.write("config.resolved.toml", resolved_text(config));
 }
 
 bool stop_asked() {
@@ -128,6 +157,7 @@ int run(const Common& common, const RunFlags& flags) {
   bool target_is_run = std::filesystem::is_directory(flags.target);
   auto [registry, config] = load_config(common, flags.target, flags.overrides);
   config.require("data");
+  options.config_hash = Checksum::of(resolved_text(config));
   Setup setup = make_setup(config, *registry);
   check_fits(config, *registry, setup);
   Data data(*registry, config, setup.model.info.vocabulary);
@@ -151,9 +181,10 @@ int run(const Common& common, const RunFlags& flags) {
     }
     if (!dir) dir.emplace(new_run(flags, config));
     if (from) set_aside_newer(dir->checkpoints(), trainer.step());
-    write_identity(*dir, config, *registry, data, target_is_run);
-    dir->write_plan(plan_text(setup.plan, report_context(setup, config)));
-    progress.emplace(STDERR_FILENO, isatty(STDERR_FILENO) != 0, config.section("log").integer("every"));
+    write_identity(*dir, common, config, *registry, setup, data, target_is_run);
+    dir->write("plan.txt", plan_text(setup.plan, report_context(setup, config)));
+    progress.emplace(STDERR_FILENO, isatty(STDERR_FILENO) != 0, config.section("log").integer("every"),
+                     config.section("train").integer("steps"));
     progress->line(fmt::format("run   {}", dir->path().string()));
     progress->line(fmt::format("model {}: {} parameters; {} training samples of {} tokens, {} held out; {} steps",
                                setup.model.plugin, setup.plan.parameters, data.info().train_samples,
@@ -172,8 +203,8 @@ int run(const Common& common, const RunFlags& flags) {
                                       : fmt::format("stopped by --max-time; go on with:  engine run {}", path));
   } else {
     progress->line(fmt::format(
-        "done  {}\n  losses: {}/metrics.jsonl    next:  engine eval {}    longer:  engine run {} train.steps=N", path,
-        path, path, path));
+        "done  {0}\n  losses: {0}/metrics.jsonl\n  next:   engine eval {0}\n  longer: engine run {0} train.steps=N",
+        path));
   }
   return static_cast<int>(exit);
 }
@@ -187,8 +218,7 @@ int eval(const Common& common, const std::string& target, int64_t batches, bool 
   Data data(*registry, config, setup.model.info.vocabulary);
   if (!data.info().validation_samples)
     throw Error(Exit::data, "nothing is held out: data.validation is 0", "set data.validation, for example 0.05");
-  Found found = find_latest(std::filesystem::path(target) / "checkpoints");
-  for (const Refused& r : found.refused) fmt::print(stderr, "warning: {} is not used: {}\n", r.path.string(), r.reason);
+  Found found = newest_checkpoint(std::filesystem::path(target) / "checkpoints");
   if (!found.path) throw Error(Exit::checkpoint, target + " has no usable checkpoint");
   Trainer trainer(config, *registry, setup, data);
   trainer.load(*found.path);
@@ -201,7 +231,7 @@ int eval(const Common& common, const std::string& target, int64_t batches, bool 
                                   {"seconds", e.seconds}};
     fmt::print("{}\n", out.dump());
   } else {
-    fmt::print("{}\n", eval_text(trainer.step(), e.loss, e.tokens, e.seconds));
+    fmt::print("{}\n", eval_text(trainer.step(), e));
   }
   return 0;
 }
@@ -236,15 +266,11 @@ void add_ckpt(CLI::App& app, Common& common) {
   auto target = std::make_shared<std::string>();
   auto* ls = command->add_subcommand("ls", "list them");
   ls->add_option("run", *target, "a run directory")->required();
-  ls->callback([target] {
-    fmt::print("{}", checkpoint_table(list_checkpoints(std::filesystem::path(*target) / "checkpoints")));
-  });
+  ls->callback([target] { fmt::print("{}", checkpoint_table(*target)); });
   auto* check = command->add_subcommand("verify", "read and check every byte");
   check->add_option("directory", *target, "a run, a folder of checkpoints, or one checkpoint")->required();
   check->callback([&common, target] {
-    auto all = verify_all(*target);
-    if (all.empty()) throw Error(Exit::checkpoint, "there is no checkpoint in " + *target);
-    for (const Verified& v : all) {
+    for (const CheckpointRow& v : verify_checkpoints(*target)) {
       fmt::print("{}  {}\n", v.path.string(), v.problem.empty() ? "ok" : v.problem);
       if (!v.problem.empty()) common.exit = static_cast<int>(Exit::checkpoint);
     }

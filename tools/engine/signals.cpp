@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/train/signals.hpp"
+#include "tools/engine/signals.hpp"
 
 #include <unistd.h>
 

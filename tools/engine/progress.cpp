@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/train/progress.hpp"
+#include "tools/engine/progress.hpp"
 
 #include <fmt/core.h>
 #include <sys/ioctl.h>
@@ -47,24 +47,26 @@ std::string size_text(uint64_t bytes) {
   return fmt::format("{:.1f}{}", value, unit);
 }
 
-std::string step_text(const StepLine& s) {
-  return fmt::format("step {}/{} loss: {} lr: {} grad_norm: {} tok/s: {} mfu: {} mem: {} wait: {} left: {}", s.step,
-                     s.steps, finite(s.loss, "{:.4f}"), finite(s.lr, "{:.2e}"), finite(s.grad_norm, "{:.2f}"),
-                     finite(s.tokens_per_second, "{:.0f}"), finite(s.mfu * 100, "{:.1f}%"), size_text(s.memory),
-                     finite(s.wait * 100, "{:.0f}%"), duration_text(s.seconds_left));
+std::string step_text(const Metrics& m, int64_t steps, double seconds_left) {
+  const double waited = m.wait_seconds.data + m.wait_seconds.comm + m.wait_seconds.offload;
+  return fmt::format("step {}/{} loss: {} lr: {} grad_norm: {} tok/s: {} mfu: {} mem: {} wait: {} left: {}", m.step,
+                     steps, finite(m.loss, "{:.4f}"), finite(m.lr, "{:.2e}"), finite(m.grad_norm, "{:.2f}"),
+                     finite(m.tokens_per_second, "{:.0f}"), finite(m.mfu * 100, "{:.1f}%"),
+                     size_text(std::max(m.device_peak_bytes, m.host_peak_bytes)),
+                     finite(waited / m.step_seconds * 100, "{:.0f}%"), duration_text(seconds_left));
 }
 
-std::string eval_text(int64_t step, double loss, uint64_t tokens, double seconds) {
-  return fmt::format("eval @{}  loss {}  ppl {}  ({} tokens, {})", step, finite(loss, "{:.4f}"),
-                     finite(std::exp(loss), "{:.2f}"), tokens, duration_text(seconds));
+std::string eval_text(int64_t step, const Evaluation& e) {
+  return fmt::format("eval @{}  loss {}  ppl {}  ({} tokens, {})", step, finite(e.loss, "{:.4f}"),
+                     finite(std::exp(e.loss), "{:.2f}"), e.tokens, duration_text(e.seconds));
 }
 
-std::string saved_text(const std::string& name, uint64_t bytes, double seconds) {
-  return fmt::format("saved {}  {} in {}", name, size_text(bytes), duration_text(seconds));
+std::string saved_text(const Saved& s) {
+  return fmt::format("saved {}  {} in {}", s.path.filename().string(), size_text(s.bytes), duration_text(s.seconds));
 }
 
-Progress::Progress(int fd, bool terminal, int64_t every)
-    : fd_(fd), terminal_(terminal), every_(std::max<int64_t>(1, every)) {}
+Progress::Progress(int fd, bool terminal, int64_t every, int64_t steps)
+    : fd_(fd), terminal_(terminal), every_(std::max<int64_t>(1, every)), steps_(steps) {}
 
 Progress::~Progress() {
   if (!live_.empty()) put("\n");
@@ -80,15 +82,24 @@ void Progress::put(const std::string& text) const {
   }
 }
 
-void Progress::step(const StepLine& s) {
-  const bool shown = first_ || s.step % every_ == 0 || s.step == s.steps;
+void Progress::step(const Metrics& m, double seconds_left) {
+  const bool shown = first_ || m.step % every_ == 0 || m.step == steps_;
   first_ = false;
+  const std::string text = step_text(m, steps_, seconds_left);
   if (terminal_) {
-    live_ = step_text(s).substr(0, columns(fd_) - 1);  // a wrapped line could not be drawn over
+    live_ = text.substr(0, columns(fd_) - 1);  // a wrapped line could not be drawn over
     put("\r\x1b[K" + live_);
   } else if (shown) {
-    put(step_text(s) + "\n");
+    put(text + "\n");
   }
+}
+
+void Progress::evaluated(int64_t step, const Evaluation& evaluation) {
+  line(eval_text(step, evaluation));
+}
+
+void Progress::saved(const Saved& saved) {
+  line(saved_text(saved));
 }
 
 void Progress::line(const std::string& text) {

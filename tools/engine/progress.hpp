@@ -5,46 +5,40 @@
 #include <cstdint>
 #include <string>
 
+#include "core/train/trainer.hpp"
+
 namespace eng {
 
 // Numbers that are not finite are printed as "-".
-struct StepLine {
-  int64_t step = 0, steps = 0;
-  double loss = 0, lr = 0, grad_norm = 0;
-  double tokens_per_second = 0;
-  double mfu = 0;           // of 1
-  uint64_t memory = 0;      // peak bytes, device or host
-  double wait = 0;          // of 1: data, communication and offload waits in the step's time
-  double seconds_left = 0;  // estimated
-};
-
 // step 50/300 loss: 6.1034 lr: 1.00e-04 grad_norm: 1.87 tok/s: 3610 mfu: 39.3% mem: 1.2GiB wait: 0% left: 18h05m
-std::string step_text(const StepLine& line);
+std::string step_text(const Metrics& metrics, int64_t steps, double seconds_left);
 // These do not match `step (\d+)` or `loss: (\d+\.\d+)`, so that people's expressions find training steps only.
 // eval @100  loss 3.1187  ppl 22.62  (245000 tokens, 21s)
-std::string eval_text(int64_t step, double loss, uint64_t tokens, double seconds);
+std::string eval_text(int64_t step, const Evaluation& evaluation);
 // saved step-00000100  34.6GiB in 41s
-std::string saved_text(const std::string& name, uint64_t bytes, double seconds);
+std::string saved_text(const Saved& saved);
 // 0.4s 45s 12m05s 18h05m 3d04h
 std::string duration_text(double seconds);
 // 512B 1.2GiB
 std::string size_text(uint64_t bytes);
 
-class Progress {
+class Progress final : public Listener {
  public:
-  // `every`: a plain line each so many steps; the first and last always.
-  Progress(int fd, bool terminal, int64_t every);
-  ~Progress();  // leaves the cursor on a fresh line
+  // `every`: a plain line each so many of `steps`; the first and last always.
+  Progress(int fd, bool terminal, int64_t every, int64_t steps);
+  ~Progress() override;  // leaves the cursor on a fresh line
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  void step(const StepLine& line);
+  void step(const Metrics& metrics, double seconds_left) override;
+  void evaluated(int64_t step, const Evaluation& evaluation) override;
+  void saved(const Saved& saved) override;
   void line(const std::string& text);  // any other whole line, above the live one
 
  private:
   void put(const std::string& text) const;
   int fd_;
   bool terminal_;
-  int64_t every_;
+  int64_t every_, steps_;
   bool first_ = true;
   std::string live_;  // what stands on the terminal's last line
 };
