@@ -78,7 +78,8 @@ void read(std::istream& in, ElfFile& out) {
     if (string_at(names, section.sh_name) == ".eng_plugin") {
       need(out.description.empty(), "malformed ELF file: two sections .eng_plugin");
       out.description = text_of(in, section, "section .eng_plugin");
-      if (out.description.ends_with('\0')) out.description.pop_back();
+      // One text; instrumented builds pad it.
+      out.description.erase(out.description.find_last_not_of('\0') + 1);
       need(out.description.find('\0') == std::string::npos,
            "use ENG_DESCRIPTION once per plugin: section .eng_plugin holds two texts");
     }

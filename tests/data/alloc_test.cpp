@@ -12,7 +12,7 @@
 using namespace data_test;
 
 namespace {
-std::atomic<uint64_t> allocations{0};
+[[maybe_unused]] std::atomic<uint64_t> allocations{0};
 }
 
 // The sanitizers bring their own allocator; without them this program's malloc counts for all shared objects too.

@@ -62,7 +62,7 @@ def main():
         commands = [line for block in blocks(GUIDE, "sh") for line in block.splitlines()]
         assert len([line for line in commands if line.startswith("gcc ")]) == 2
         said = "".join(run(line, work) for line in commands)
-        assert re.search(r"restart_every +int\w* +default 0, at least 0", said), said
+        assert re.search(r"restart_every +integer, at least 0 +default 0", said), said
         (counting,) = (work / "runs" / "counting").iterdir()
         seen = losses(counting)
         assert seen[0] > 5 and seen[-1] < 0.5, f"it did not learn to count: {seen}"
