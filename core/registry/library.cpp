@@ -29,6 +29,7 @@ struct Library {
   Registry::Loaded loaded;
   eng_plugin plugin{};
   eng_host host{};
+  boost::dll::shared_library* handle = nullptr;  // never deleted: its destructor would call dlclose
   bool started = false;
   std::optional<Error> failure;  // why nothing can be had from it
 
@@ -102,13 +103,13 @@ struct Surroundings {
 
 void Library::start() {
   namespace load_mode = boost::dll::load_mode;
-  // Boost.DLL has no name for RTLD_NODELETE but passes it on. Leaked: its destructor would call dlclose.
+  // Boost.DLL has no name for RTLD_NODELETE but passes it on.
   const auto mode = load_mode::rtld_now | load_mode::rtld_local | static_cast<load_mode::type>(RTLD_NODELETE);
-  auto* library = new boost::dll::shared_library;
+  handle = new boost::dll::shared_library;
   eng_plugin_query_fn query = nullptr;
   try {
-    library->load(loaded.path, mode);
-    query = library->get<const eng_plugin*(uint32_t)>("eng_plugin_query_" + std::to_string(ENG_ABI_MAJOR));
+    handle->load(loaded.path, mode);
+    query = handle->get<const eng_plugin*(uint32_t)>("eng_plugin_query_" + std::to_string(ENG_ABI_MAJOR));
   } catch (const std::exception& failed) {
     throw error(fmt::format("cannot be loaded: {}", failed.what()),
                 "a library it needs is missing or of another version (ldd shows which)");

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <cstdlib>
 
 #include <algorithm>
 #include <cerrno>
@@ -105,7 +106,12 @@ Child::Child(const Scratch& scratch, const Args& args, Limits limits) : limits_(
   argv.push_back(nullptr);
   // Nothing of the user's own plugins or settings.
   std::string home = "HOME=" + scratch.path().string(), path = "PATH=/usr/bin:/bin", locale = "LC_ALL=C";
-  char* environment[] = {home.data(), path.data(), locale.data(), nullptr};
+  std::vector<std::string> sanitizers;
+  for (const char* name : {"ASAN_OPTIONS", "UBSAN_OPTIONS"})
+    if (const char* value = std::getenv(name)) sanitizers.push_back(std::string(name) + "=" + value);
+  std::vector<char*> environment = {home.data(), path.data(), locale.data()};
+  for (std::string& option : sanitizers) environment.push_back(option.data());
+  environment.push_back(nullptr);
   const std::string out = out_.string(), err = err_.string(), folder = scratch.path().string();
   started_ = now();
   pid_ = fork();
@@ -119,7 +125,7 @@ Child::Child(const Scratch& scratch, const Args& args, Limits limits) : limits_(
       const rlimit most{limits.file_bytes, limits.file_bytes};
       setrlimit(RLIMIT_FSIZE, &most);
     }
-    execve(argv[0], argv.data(), environment);
+    execve(argv[0], argv.data(), environment.data());
     _exit(127);
   }
 }
