@@ -145,7 +145,7 @@ Library& load(const Candidate& candidate, const std::string& pin) {
   if (!pin.empty() && hash != pin)
     throw Error(Exit::environment, fmt::format("{}: its sha256 is {}, [plugins] sha256 pins {}", where, hash, pin));
   if (!library) {
-    library = new Library{where, d.text, {d.id, d.version, path, hash}, {}, {}, false, {}};
+    library = new Library{where, d.text, {d.id, d.version, path, hash}, {}, {}, nullptr, false, {}};
     library->host = {sizeof(eng_host), ENG_ABI_MINOR, library, log_line,
                      [](const eng_host*, const char*) -> const void* { return nullptr; }};
     process.libraries.push_back(library);
