@@ -27,6 +27,7 @@ Data::~Data() {
 }
 
 void Data::read(int32_t split, uint64_t position, int64_t rows, Batch& batch) const {
+  const std::lock_guard lock(reading_);
   batch.tokens.resize(static_cast<size_t>(rows * length_));
   batch.labels.resize(static_cast<size_t>(rows * length_));
   for (int64_t r = 0; r < rows; ++r, ++position) {

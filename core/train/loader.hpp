@@ -38,6 +38,7 @@ class Data {
   int64_t length_;
   eng_data table_{};
   void* self_ = nullptr;
+  mutable std::mutex reading_;  // a source has one caller at a time: the loader, or an evaluation
   eng_data_info info_{};
 };
 
