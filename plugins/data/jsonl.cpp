@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "failure.hpp"
+#include "json_text.hpp"
 
 namespace text_data {
 namespace {
@@ -74,18 +75,6 @@ bool blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
-// The library's text without its own prefix and position, short and in ASCII whatever the line holds.
-std::string reason(const std::string& what) {
-  std::size_t at = what.find(", column ");
-  at = at == std::string::npos ? std::string::npos : what.find(": ", at);
-  std::string text = at == std::string::npos ? what : what.substr(at + 2);
-  if (text.size() > 160) text = text.substr(0, 160) + "...";
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = '?';
-  }
-  return text;
-}
-
 std::string quoted(const std::string& name) {
   std::string text = json(name).dump(-1, ' ', true, json::error_handler_t::replace);
   return text.size() > 60 ? text.substr(0, 57) + "...\"" : text;
@@ -141,7 +130,7 @@ void JsonlReader::line(std::string_view text) {
   FieldHandler handler(field_);
   if (!json::sax_parse(text.begin(), text.end(), &handler)) {
     throw Failure(ENG_INVALID, name_ + ":" + std::to_string(line_) + ":" + std::to_string(handler.column) +
-                                   ": not valid JSON: " + reason(handler.error));
+                                   ": not valid JSON: " + json_reason(handler.error));
   }
   if (!handler.found) fail_field(text);
   document_(handler.text);

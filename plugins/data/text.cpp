@@ -11,53 +11,10 @@
 
 #include "corpus.hpp"
 #include "engine/data.h"
-#include "engine/plugin.h"
 #include "failure.hpp"
 #include "files.hpp"
+#include "tables.hpp"
 #include "windows.hpp"
-
-ENG_DESCRIPTION(R"toml([plugin]
-id = 'eng.text'
-name = 'text'
-version = '0.1.0'
-license = 'Apache-2.0'
-summary = 'Text files and JSON Lines as training data'
-
-[[provides]]
-kind = 'eng.data/1'
-name = 'text'
-summary = 'Files and patterns, one token per byte, shuffled windows, held-out part'
-
-[provides.options.paths]
-type = 'strings'
-required = true
-help = """Files or patterns, relative to the configuration file: * and ? match within a name, ** any folders, hidden \
-names only where the dot is written. Sorted by path, each file once. *.jsonl is JSON Lines: one document per line."""
-
-[provides.options.field]
-type = 'string'
-default = 'text'
-help = 'The field of a JSON Lines object that holds the text'
-
-[provides.options.tokenizer]
-type = 'string'
-default = 'bytes'
-choices = ['bytes']
-help = 'bytes: token ids 0 to 255 are the bytes of the text (UTF-8)'
-
-[provides.options.separator]
-type = 'string'
-default = "\n"
-help = 'Put between two documents (a file, or a line of JSON Lines); may be empty'
-
-[provides.options.validation]
-type = 'float'
-default = 0.05
-min = 0.0
-max = 0.5
-help = """Share of the windows held out of training, in up to 16 stretches spread evenly over the data; it does not depend \
-on the seed. 0: none."""
-)toml")
 
 namespace {
 
@@ -72,15 +29,6 @@ struct Source {
 };
 
 constexpr int64_t byte_vocabulary = 256;
-
-eng_status fail(eng_error* error, eng_status status, const char* text, std::size_t length) {
-  if (error != nullptr && error->set != nullptr) error->set(error, status, text, length);
-  return status;
-}
-
-eng_status fail(eng_error* error, eng_status status, const std::string& text) {
-  return fail(error, status, text.data(), text.size());
-}
 
 void check(eng_status status, const char* key) {
   if (status != ENG_OK)
@@ -205,26 +153,11 @@ eng_status read(void* self, int32_t split, uint64_t position, int32_t* tokens, i
                     "[data] %.300s changed while the run was reading it; leave the data as it is during a run, and "
                     "start a new run to use the new text",
                     changed->path().c_str());
-  return fail(error, ENG_DATA_LOSS, text, static_cast<std::size_t>(size));
+  return fail(error, ENG_DATA_LOSS, {text, static_cast<std::size_t>(size)});
 }
-
-const eng_data table = {sizeof(eng_data), 0, create, destroy, describe, read};
-
-const char* description() {
-  return eng_description;
-}
-eng_status start(const eng_host*, eng_error*) {
-  return ENG_OK;
-}
-void stop() {}
-const void* get_interface(const char* kind, const char* name) {
-  return std::strcmp(kind, ENG_DATA_KIND) == 0 && std::strcmp(name, "text") == 0 ? &table : nullptr;
-}
-
-const eng_plugin plugin = {ENG_PLUGIN_INIT, description, start, stop, get_interface};
 
 }  // namespace
 
-ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t) {
-  return &plugin;
+namespace text_data {
+const eng_data text_table = {sizeof(eng_data), 0, create, destroy, describe, read, nullptr};
 }

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this plugin provides, and the way in.
+#include "engine/plugin.h"
+
+#include <cstring>
+
+#include "tables.hpp"
+
+ENG_DESCRIPTION(R"toml([plugin]
+id = 'eng.data'
+name = 'data'
+version = '0.1.0'
+license = 'Apache-2.0'
+summary = 'Text, JSON Lines and files of tokens as training data; tokenizers'
+
+[[provides]]
+kind = 'eng.data/1'
+name = 'text'
+summary = 'Files and patterns, one token per byte, shuffled windows, held-out part'
+
+[provides.options.paths]
+type = 'strings'
+required = true
+help = """Files or patterns, relative to the configuration file: * and ? match within a name, ** any folders, hidden \
+names only where the dot is written. Sorted by path, each file once. *.jsonl is JSON Lines: one document per line."""
+
+[provides.options.field]
+type = 'string'
+default = 'text'
+help = 'The field of a JSON Lines object that holds the text'
+
+[provides.options.tokenizer]
+type = 'string'
+default = 'bytes'
+choices = ['bytes']
+help = 'bytes: token ids 0 to 255 are the bytes of the text (UTF-8)'
+
+[provides.options.separator]
+type = 'string'
+default = "\n"
+help = 'Put between two documents (a file, or a line of JSON Lines); may be empty'
+
+[provides.options.validation]
+type = 'float'
+default = 0.05
+min = 0.0
+max = 0.5
+help = """Share of the windows held out of training, in up to 16 stretches spread evenly over the data; it does not depend \
+on the seed. 0: none."""
+
+[[provides]]
+kind = 'eng.tokenizer/1'
+name = 'auto'
+summary = 'Whichever of the others the path is for'
+
+[[provides]]
+kind = 'eng.tokenizer/1'
+name = 'bytes'
+summary = 'Ids 0 to 255 are the bytes'
+
+[[provides]]
+kind = 'eng.tokenizer/1'
+name = 'huggingface'
+summary = 'Byte-level BPE out of a tokenizer.json, or vocab.json and merges.txt'
+
+[[provides]]
+kind = 'eng.tokenizer/1'
+name = 'sentencepiece'
+summary = 'tokenizer.model, by the sentencepiece library'
+)toml")
+
+namespace {
+
+const char* description() {
+  return eng_description;
+}
+eng_status start(const eng_host*, eng_error*) {
+  return ENG_OK;
+}
+void stop() {}
+const void* get_interface(const char* kind, const char* name) {
+  if (std::strcmp(kind, ENG_TOKENIZER_KIND) == 0) return text_data::tokenizer_table(name);
+  if (std::strcmp(kind, ENG_DATA_KIND) != 0) return nullptr;
+  if (std::strcmp(name, "text") == 0) return &text_data::text_table;
+  return nullptr;
+}
+
+const eng_plugin plugin = {ENG_PLUGIN_INIT, description, start, stop, get_interface};
+
+}  // namespace
+
+ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t) {
+  return &plugin;
+}
