@@ -47,6 +47,7 @@ std::size_t differences(TokenizerUse& tokenizer, const json& expected, std::stri
   std::size_t count = 0;
   for (std::size_t i = 0; i < all().strings.size(); ++i) {
     const Ids ids = tokenizer.encode(all().strings[i]);
+    if (expected[i].is_null()) continue;
     if (ids == Golden::ids(expected[i])) continue;
     if (count++ == 0 && first) {
       std::ostringstream text;
@@ -74,6 +75,8 @@ TEST_CASE("ids are those of the libraries") {
     CAPTURE(name);
     TokenizerUse tokenizer("auto", golden + name);
     REQUIRE(tokenizer.error() == "");
+    const json& expected = all().data["ids"][name];
+    CHECK(std::count(expected.begin(), expected.end(), json()) < (std::string(name) == "unigram" ? 20 : 1));
     std::string first;
     const std::size_t wrong = differences(tokenizer, all().data["ids"][name], &first);
     INFO(first);
@@ -132,7 +135,7 @@ TEST_CASE("a tokenizer describes itself") {
     int32_t bos, eos, eot;
   };
   for (const Expected& e : {Expected{"gpt2", 700, 0, 0, 0}, {"llama3", 705, 700, 701, 701}, {"neox", 723, 0, 0, 0},
-                            {"opt", 600, 2, 2, 2}, {"llama", 700, 1, 2, 2}, {"unigram", 500, 1, 2, 2}}) {
+                            {"opt", 600, 2, 2, 2}, {"llama", 700, 1, 2, 2}, {"unigram", 440, 1, 2, 2}}) {
     CAPTURE(e.name);
     TokenizerUse tokenizer("auto", golden + e.name);
     CHECK(tokenizer.info().vocabulary == e.vocabulary);
