@@ -18,6 +18,7 @@ extern "C" {
 #define ENG_SPLIT_TRAIN 0
 #define ENG_SPLIT_VALIDATION 1
 #define ENG_IGNORE_LABEL (-100)
+#define ENG_INSPECT_VERIFY 1u
 
 /* What the run needs.  Owner: host.  Valid: during create.  since 1.0 */
 typedef struct eng_data_request {
@@ -78,6 +79,11 @@ typedef struct eng_data {
    *   Owner: caller.  Valid: during the call.  Thread: [setup]  since 1.0 */
   eng_status (*build)(const eng_options *, const eng_data_request *, const eng_data_watch *, eng_data_built *out,
                       eng_error *);
+  /* Says what a file of tokens is, as lines "name: value"; with ENG_INSPECT_VERIFY after reading and checking every
+   * byte of it. *size is the length of the text, of which no more than `capacity` bytes are written. NULL: this source
+   * has no such files.
+   *   Owner: caller.  Valid: during the call.  Thread: [setup]  since 1.0 */
+  eng_status (*inspect)(const char *path, uint32_t flags, char *text, uint64_t capacity, uint64_t *size, eng_error *);
 } eng_data;
 
 #ifdef __cplusplus

@@ -23,15 +23,13 @@ class HuggingFace final : public Tokenizer {
  public:
   explicit HuggingFace(const std::string& file) : HuggingFace(read_huggingface(file)) {}
 
-  void encode(std::string_view text, bool special, std::vector<int32_t>& ids) const override {
+  void encode(std::string_view text, std::vector<int32_t>& ids) const override {
     std::unique_ptr<Work> work = borrow();
     work->ids = &ids;
-    if (special) ids.insert(ids.end(), prefix_.begin(), prefix_.end());
     // First the tokens that stand in the text as it is, then those in the normalised rest.
     each_part(raw_, valid_utf8(text, work->valid), ids, [&](std::string_view part) {
       each_part(normalised_, normalise(part, work->normal), ids, [&](std::string_view rest) { split(0, rest, *work); });
     });
-    if (special) ids.insert(ids.end(), suffix_.begin(), suffix_.end());
     give_back(std::move(work));
   }
 
@@ -46,13 +44,10 @@ class HuggingFace final : public Tokenizer {
   };
 
   explicit HuggingFace(HuggingFaceFile file)
-      : bpe_(std::move(file.bpe)),
-        form_(file.form),
-        prefix_(std::move(file.prefix)),
-        suffix_(std::move(file.suffix)),
-        steps_(std::move(file.steps)),
-        pieces_(std::move(file.pieces)) {
+      : bpe_(std::move(file.bpe)), form_(file.form), steps_(std::move(file.steps)), pieces_(std::move(file.pieces)) {
     info_ = std::move(file.info);
+    prefix_ = std::move(file.prefix);
+    suffix_ = std::move(file.suffix);
     std::vector<AddedToken> raw, normalised;
     for (HuggingFaceFile::Added& added : file.added) {
       if (added.normalised) {
@@ -135,7 +130,6 @@ class HuggingFace final : public Tokenizer {
 
   Bpe bpe_;
   int form_;
-  std::vector<int32_t> prefix_, suffix_;
   std::vector<HuggingFaceFile::Step> steps_;
   std::vector<std::string> pieces_;
   AddedTokens raw_, normalised_;

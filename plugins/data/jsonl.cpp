@@ -71,6 +71,8 @@ class FieldHandler {
   bool matches_ = false;
 };
 
+constexpr std::size_t longest_line = std::size_t{1} << 30;
+
 bool blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
@@ -117,6 +119,10 @@ void JsonlReader::feed(std::string_view piece) {
     piece.remove_prefix(end + 1);
   }
   rest_.append(piece);
+  if (rest_.size() > longest_line) {
+    ++line_;
+    fail("the line is longer than 1 GiB: no JSON Lines");
+  }
 }
 
 void JsonlReader::finish() {

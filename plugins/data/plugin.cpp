@@ -16,13 +16,14 @@ summary = 'Text, JSON Lines and files of tokens as training data; tokenizers'
 [[provides]]
 kind = 'eng.data/1'
 name = 'text'
-summary = 'Files and patterns, one token per byte, shuffled windows, held-out part'
+summary = 'Files and patterns, any tokenizer, shuffled windows, held-out part'
 
 [provides.options.paths]
 type = 'strings'
 required = true
 help = """Files or patterns, relative to the configuration file: * and ? match within a name, ** any folders, hidden \
-names only where the dot is written. Sorted by path, each file once. *.jsonl is JSON Lines: one document per line."""
+names only where the dot is written. Sorted by path, each file once. *.jsonl is JSON Lines: one document per line. Either \
+may be compressed: NAME.gz, NAME.zst."""
 
 [provides.options.field]
 type = 'string'
@@ -32,13 +33,47 @@ help = 'The field of a JSON Lines object that holds the text'
 [provides.options.tokenizer]
 type = 'string'
 default = 'bytes'
-choices = ['bytes']
-help = 'bytes: token ids 0 to 255 are the bytes of the text (UTF-8)'
+help = """bytes (ids 0 to 255 are the bytes of the text), or a path: of a tokenizer.json, of a tokenizer.model, or of a \
+folder that holds one, such as a model's from Hugging Face. Relative to the configuration file"""
 
 [provides.options.separator]
 type = 'string'
 default = "\n"
-help = 'Put between two documents (a file, or a line of JSON Lines); may be empty'
+help = 'Put between two documents (a file, or a line of JSON Lines) where there is no eot; may be empty'
+
+[provides.options.eot]
+type = 'bool'
+default = true
+help = "Put the tokenizer's end-of-text token behind each document; bytes have none"
+
+[provides.options.special_tokens]
+type = 'bool'
+default = false
+help = 'Encode each document with the tokens (bos, eos) that the tokenizer puts around a text'
+
+[provides.options.cache]
+type = 'string'
+default = '.engine-cache'
+help = 'The folder for files of tokens, relative to the configuration file; bytes need none'
+
+[provides.options.validation]
+type = 'float'
+default = 0.05
+min = 0.0
+max = 0.5
+help = """Share of the windows held out of training, in up to 16 stretches spread evenly over the data; it does not depend \
+on the seed. 0: none."""
+
+[[provides]]
+kind = 'eng.data/1'
+name = 'tokens'
+summary = "Files of token ids: nanoGPT's, llm.c's, Megatron's, and those of engine data build"
+
+[provides.options.paths]
+type = 'strings'
+required = true
+help = """Files or patterns as for text: *.tokens of ours, *.bin of nanoGPT and llm.c, *.bin or *.idx of Megatron. What a \
+.bin is shows in the file and in whether an .idx stands beside it"""
 
 [provides.options.validation]
 type = 'float'
@@ -82,6 +117,7 @@ const void* get_interface(const char* kind, const char* name) {
   if (std::strcmp(kind, ENG_TOKENIZER_KIND) == 0) return text_data::tokenizer_table(name);
   if (std::strcmp(kind, ENG_DATA_KIND) != 0) return nullptr;
   if (std::strcmp(name, "text") == 0) return &text_data::text_table;
+  if (std::strcmp(name, "tokens") == 0) return &text_data::tokens_table;
   return nullptr;
 }
 

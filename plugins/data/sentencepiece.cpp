@@ -40,7 +40,7 @@ class SentencePiece final : public Tokenizer {
     info_.hash = hash.text();
   }
 
-  void encode(std::string_view text, bool special, std::vector<int32_t>& ids) const override {
+  void encode(std::string_view text, std::vector<int32_t>& ids) const override {
     std::string kept;
     text = valid_utf8(text, kept);
     std::vector<int> found;
@@ -48,9 +48,7 @@ class SentencePiece final : public Tokenizer {
       const auto status = processor_.Encode({text.data(), text.size()}, &found);
       if (!status.ok()) throw Failure(ENG_INTERNAL, "sentencepiece: " + printable(status.ToString()));
     }
-    if (special) ids.insert(ids.end(), prefix_.begin(), prefix_.end());
     ids.insert(ids.end(), found.begin(), found.end());
-    if (special) ids.insert(ids.end(), suffix_.begin(), suffix_.end());
   }
 
   void decode(int32_t id, std::string& text) const override { text += pieces_[static_cast<std::size_t>(id)]; }
@@ -85,7 +83,6 @@ class SentencePiece final : public Tokenizer {
   }
 
   sentencepiece::SentencePieceProcessor processor_;
-  std::vector<int32_t> prefix_, suffix_;
   std::vector<std::string> pieces_;
 };
 

@@ -22,7 +22,7 @@ class Bytes final : public Tokenizer {
     hash.add_field("bytes");
     info_.hash = hash.text();
   }
-  void encode(std::string_view text, bool, std::vector<int32_t>& ids) const override {
+  void encode(std::string_view text, std::vector<int32_t>& ids) const override {
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
   }
   void decode(int32_t id, std::string& text) const override { text += static_cast<char>(id); }

@@ -19,13 +19,17 @@ class Tokenizer {
   };
   virtual ~Tokenizer() = default;
   const Info& info() const { return info_; }
-  // Appends the ids of a text; with `special`, those around it too. Any bytes; any thread, many at once.
-  virtual void encode(std::string_view text, bool special, std::vector<int32_t>& ids) const = 0;
+  // Ids that stand around a text where it is encoded with them: bos, eos.
+  const std::vector<int32_t>& prefix() const { return prefix_; }
+  const std::vector<int32_t>& suffix() const { return suffix_; }
+  // Appends the ids of a text. Any bytes; any thread, many at once.
+  virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
   // Appends the bytes of one id, 0 <= id < vocabulary.
   virtual void decode(int32_t id, std::string& text) const = 0;
 
  protected:
   Info info_;
+  std::vector<int32_t> prefix_, suffix_;
 };
 
 std::unique_ptr<Tokenizer> open_bytes();

@@ -42,8 +42,11 @@ eng_status describe(void* self, eng_tokenizer_info* out, eng_error*) {
 eng_status encode(void* self, const char* text, uint64_t size, uint32_t flags, int32_t* ids, uint64_t capacity,
                   uint64_t* count, eng_error* error) {
   return guarded(error, "encoding a text", [&] {
-    std::vector<int32_t> found;
-    static_cast<const Tokenizer*>(self)->encode({text, size}, (flags & ENG_ENCODE_SPECIAL) != 0, found);
+    const auto* tokenizer = static_cast<const Tokenizer*>(self);
+    const bool special = (flags & ENG_ENCODE_SPECIAL) != 0;
+    std::vector<int32_t> found = special ? tokenizer->prefix() : std::vector<int32_t>();
+    tokenizer->encode({text, size}, found);
+    if (special) found.insert(found.end(), tokenizer->suffix().begin(), tokenizer->suffix().end());
     std::copy_n(found.begin(), std::min<uint64_t>(capacity, found.size()), ids);
     *count = found.size();
   });

@@ -120,7 +120,12 @@ TEST_CASE("byte-level text comes back byte for byte") {
       CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
     }
     // What is not UTF-8 comes back as U+FFFD.
-    CHECK(tokenizer.decode(tokenizer.encode("a\xff" "b\xe2\x82" "c")) == "a\xef\xbf\xbd" "b\xef\xbf\xbd" "c");
+    CHECK(tokenizer.decode(tokenizer.encode("a\xff"
+                                            "b\xe2\x82"
+                                            "c")) ==
+          "a\xef\xbf\xbd"
+          "b\xef\xbf\xbd"
+          "c");
   }
   TokenizerUse bytes("bytes", "");
   for (const std::string& text : all().strings) CHECK(bytes.decode(bytes.encode(text)) == text);
@@ -134,8 +139,12 @@ TEST_CASE("a tokenizer describes itself") {
     int64_t vocabulary;
     int32_t bos, eos, eot;
   };
-  for (const Expected& e : {Expected{"gpt2", 700, 0, 0, 0}, {"llama3", 705, 700, 701, 701}, {"neox", 723, 0, 0, 0},
-                            {"opt", 600, 2, 2, 2}, {"llama", 700, 1, 2, 2}, {"unigram", 440, 1, 2, 2}}) {
+  for (const Expected& e : {Expected{"gpt2", 700, 0, 0, 0},
+                            {"llama3", 705, 700, 701, 701},
+                            {"neox", 723, 0, 0, 0},
+                            {"opt", 600, 2, 2, 2},
+                            {"llama", 700, 1, 2, 2},
+                            {"unigram", 440, 1, 2, 2}}) {
     CAPTURE(e.name);
     TokenizerUse tokenizer("auto", golden + e.name);
     CHECK(tokenizer.info().vocabulary == e.vocabulary);
@@ -165,7 +174,8 @@ TEST_CASE("many threads encode at once") {
         for (std::size_t i = 0; i < all().strings.size(); ++i) {
           uint64_t count = 0;
           const std::string& text = all().strings[i];
-          if (table->encode(use->self(), text.data(), text.size(), 0, ids.data(), ids.size(), &count, nullptr) != ENG_OK)
+          if (table->encode(use->self(), text.data(), text.size(), 0, ids.data(), ids.size(), &count, nullptr) !=
+              ENG_OK)
             ++wrong;
           else if (Ids(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count)) != expected[i])
             ++wrong;
