@@ -3,6 +3,7 @@
 #include <map>
 
 #include "core/trace/graph.hpp"
+#include "core/trace/plugin_ops.hpp"
 #include "engine/ops.h"
 
 namespace eng {
@@ -86,7 +87,7 @@ const Op* find_op(const std::string& id) {
     return m;
   }();
   auto it = all.find(id);
-  return it == all.end() ? nullptr : it->second;
+  return it == all.end() ? find_plugin_op(id) : it->second;
 }
 
 const Op& op(const std::string& id) {

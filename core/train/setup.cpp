@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
+#include "core/trace/plugin_ops.hpp"
 
 namespace eng {
 
@@ -19,9 +20,10 @@ Setup make_setup(const Config& config, Registry& registry) {
   s.optimizer =
       make_optimizer(optimizer.string("plugin"),
                      registry.table<eng_optimizer>(ENG_OPTIMIZER_KIND, optimizer.string("plugin")), optimizer);
-  s.model =
-      trace_model(model.string("plugin"), registry.table<eng_model>(ENG_MODEL_KIND, model.string("plugin")), model,
-                  train.integer("micro_batch"), train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT));
+  const eng_model model_table = registry.table<eng_model>(ENG_MODEL_KIND, model.string("plugin"));
+  load_ops(registry);
+  s.model = trace_model(model.string("plugin"), model_table, model, train.integer("micro_batch"),
+                        train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT));
   PlanRequest request{s.model, s.precision, &s.optimizer, s.kernels->device(), {}};
   const Kernels& kernels = *s.kernels;
   request.workspace = [&kernels](const Call& call) { return kernels.workspace(call); };
