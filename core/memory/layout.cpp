@@ -64,10 +64,9 @@ std::vector<Item> items_of(const Plan& plan, const Program& program) {
   std::vector<uint64_t> in_use(now, 0);
   for (Item& item : items) {
     for (size_t a = item.first; a <= item.last; ++a) in_use[a] += item.size;
-    // What crosses the border of a repeated segment lives through all of it.
-    if (item.first_part == item.last_part) continue;
-    if (program.segments[item.first_part].repeat > 1) item.earliest = border[item.first_part];
-    if (program.segments[item.last_part].repeat > 1) item.release = border[item.last_part + 1];
+    // Every repetition needs what a segment before it left.
+    if (item.first_part != item.last_part && program.segments[item.last_part].repeat > 1)
+      item.release = border[item.last_part + 1];
   }
   for (Item& item : items)
     for (size_t a = item.first; a <= item.last; ++a) item.crowd = std::max(item.crowd, in_use[a]);

@@ -254,7 +254,8 @@ inline uint64_t most_live(const eng::Plan& plan, bool workspace) {
   for (const eng::Program& program : plan.programs) {
     std::map<eng::Id, std::pair<size_t, size_t>> uses;
     size_t a = 0;
-    for (const eng::Segment& segment : program.segments)
+    for (const eng::Segment& segment : program.segments) {
+      const size_t begin = a;
       for (const eng::Action& action : segment.actions) {
         auto use = [&](const eng::View& v) {
           if (v.buffer && !plan.buffer(v.buffer).persistent) uses.try_emplace(v.buffer, a, a).first->second.second = a;
@@ -264,6 +265,10 @@ inline uint64_t most_live(const eng::Plan& plan, bool workspace) {
         if (workspace) use(action.workspace);
         ++a;
       }
+      if (segment.repeat == 1) continue;
+      for (auto& [id, span] : uses)  // every repetition needs what came from before
+        if (span.first < begin && span.second >= begin) span.second = a - 1;
+    }
     std::vector<int64_t> change(a + 1, 0);
     for (const auto& [id, span] : uses) {
       const auto size = static_cast<int64_t>((plan.buffer(id).bytes + 255) / 256 * 256);
