@@ -14,7 +14,7 @@ enum class Queue : uint8_t { compute, comm, h2d, d2h, io, host };
 constexpr size_t queue_count = 6;
 
 // What the bytes of a buffer are for: one line of the memory report.
-enum class Line : uint8_t { weights, gradients, optimizer, constants, batch, step, activations, workspace };
+enum class Line : uint8_t { weights, gradients, optimizer, constants, batch, step, activations, workspace, cache };
 
 struct Buffer {
   std::string name;
@@ -98,6 +98,7 @@ struct Plan {
   std::vector<Tensor> tensors;
   // What the host fills or reads between steps.
   View tokens, labels_in, inputs, counters, scalars, losses, table;
+  View logits, next_logits;     // (B, T, V) of program "logits", (B, 1, V) of program "decode"
   std::vector<View> constants;  // in the order of `constant_data`
   std::vector<std::vector<char>> constant_data;
   int64_t parameters = 0;

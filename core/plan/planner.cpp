@@ -9,6 +9,7 @@
 #include "core/memory/layout.hpp"
 #include "core/plan/blocks.hpp"
 #include "core/plan/waits.hpp"
+#include "core/trace/stepping.hpp"
 #include "core/verify/verify.hpp"
 #include "engine/ops.h"
 
@@ -35,6 +36,7 @@ class Planner {
     emit_init();
     emit_train();
     if (r_.evaluate) emit_eval();
+    if (r_.logits) emit_logits();
     return std::move(plan_);
   }
 
@@ -303,6 +305,26 @@ class Planner {
     MicroBatch batch;
     get_rows(batch);
     put_loss(blocks_.forward(batch));
+  }
+
+  // The first `positions` of every row of the tokens that the host gave.
+  MicroBatch first_tokens(int64_t positions) const {
+    MicroBatch batch;
+    batch.tokens = reshape(plan_.tokens, make_desc(ENG_I32, {model_.micro_batch, positions}));
+    batch.weights = &weights_;
+    batch.constants = &constants_;
+    return batch;
+  }
+
+  void emit_logits() {
+    const Model model = with_logits(model_);
+    const Template& head = model.templates.at(model.blocks.back().tmpl);
+    plan_.logits = emit_.persistent("logits", Line::step, head.graph.value(head.outputs[0]).desc, false);
+    emit_.begin_program("logits");
+    emit_.begin_segment("logits", 1);
+    MicroBatch batch = first_tokens(model_.sequence_length);
+    batch.output = plan_.logits;
+    BlockEmitter(model, emit_).forward(batch);
   }
 
   const PlanRequest& r_;

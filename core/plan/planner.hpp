@@ -44,6 +44,7 @@ struct PlanRequest {
   double grad_clip = 0;
   bool train = true;     // emit program "train", and hold gradients
   bool evaluate = true;  // emit program "eval"
+  bool logits = false;   // emit program "logits": of the tokens of the first micro-batch
 };
 
 // Units, homes, emission, waits, layout, verification.
