@@ -48,8 +48,16 @@ std::vector<Item> items_of(const Plan& plan, const Program& program) {
         if (index[v.buffer] == SIZE_MAX) {
           const Buffer& b = plan.buffer(v.buffer);
           index[v.buffer] = items.size();
-          items.push_back({v.buffer, round_up(b.bytes, alignment), b.line == Line::workspace, order.before[a], {}, now,
-                           now, s, s, 0});
+          items.push_back({v.buffer,
+                           round_up(b.bytes, alignment),
+                           b.line == Line::workspace,
+                           order.before[a],
+                           {},
+                           now,
+                           now,
+                           s,
+                           s,
+                           0});
         }
         Item& item = items[index[v.buffer]];
         item.last = now, item.last_part = s;
