@@ -98,7 +98,7 @@ void Gemm::run_few_rows(const Work& w) const {
       isa_->pack_b(w.b + k * w.b_k + n * w.b_column, w.b_k, w.b_column, columns, depth, packed_b);
       const float* const plus = block > 0 ? w.c : w.plus;
       isa_->multiply(s.m, columns, depth, packed_a, packed_b, plus ? plus + n : nullptr, block > 0 ? s.n : w.plus_stride,
-                     w.c + n, s.n);
+                     w.c + n, s.n, {});
     }
   });
 }
@@ -115,8 +115,15 @@ void Gemm::pack_share(const Work& w, int64_t slab, int64_t task) const {
                w.packed_b + slab % 2 * packed_b_ + block * depth_ * slab_columns_ + n * depth);
 }
 
+Ahead Gemm::block_of_a(const Work& w, int64_t task, int64_t block) const {
+  const int64_t m = first_row(task / column_tasks_), rows = first_row(task / column_tasks_ + 1) - m;
+  const int64_t k = block * depth_, depth = std::min(depth_, shape_.k - k);
+  const float* const from = w.a + m * w.a_row + k * w.a_k;
+  return w.a_k == 1 ? Ahead{from, w.a_row, depth, rows} : Ahead{from, w.a_k, rows, depth};
+}
+
 // One task in multiplying by a slab of B: some rows and columns of C.
-void Gemm::multiply_share(const Work& w, int64_t slab, int64_t task, float* packed_a) const {
+void Gemm::multiply_share(const Work& w, int64_t slab, int64_t task, float* packed_a, const Ahead& later) const {
   const GemmShape& s = shape_;
   const int64_t m = first_row(task / column_tasks_), rows = first_row(task / column_tasks_ + 1) - m;
   const Share share = share_of(slab_columns_, static_cast<unsigned>(task % column_tasks_),
@@ -124,16 +131,16 @@ void Gemm::multiply_share(const Work& w, int64_t slab, int64_t task, float* pack
   const int64_t n0 = slab / depth_slabs_ * slab_columns_, n = n0 + share.first;
   const int64_t columns = std::min(n0 + share.last, s.n) - n;
   if (rows <= 0 || columns <= 0) return;
-  const int64_t first = slab % depth_slabs_ * slab_depths_;
-  for (int64_t block = 0; block < slab_depths_ && first + block < depths_; ++block) {
-    const int64_t k = (first + block) * depth_, depth = std::min(depth_, s.k - k);
+  const int64_t first = slab % depth_slabs_ * slab_depths_, last = std::min(first + slab_depths_, depths_);
+  for (int64_t block = first; block < last; ++block) {
+    const int64_t k = block * depth_, depth = std::min(depth_, s.k - k);
     isa_->pack_a(w.a + m * w.a_row + k * w.a_k, w.a_row, w.a_k, rows, depth, packed_a);
     const float* const packed_b =
-        w.packed_b + slab % 2 * packed_b_ + block * depth_ * slab_columns_ + share.first * depth;
+        w.packed_b + slab % 2 * packed_b_ + (block - first) * depth_ * slab_columns_ + share.first * depth;
     const int64_t plus_stride = k > 0 ? s.n : w.plus_stride;
     const float* const plus = k > 0 ? w.c : w.plus;
     isa_->multiply(rows, columns, depth, packed_a, packed_b, plus ? plus + m * plus_stride + n : nullptr, plus_stride,
-                   w.c + m * s.n + n, s.n);
+                   w.c + m * s.n + n, s.n, block + 1 < last ? block_of_a(w, task, block + 1) : later);
   }
 }
 
@@ -149,10 +156,11 @@ void Gemm::run_shared(const Work& w) const {
   Counter next, packed, done[2];  // done: products of the even and of the odd slabs
   parallel_for(threads_, [&](unsigned thread, unsigned) {
     float* const packed_a = w.packed_a + thread * packed_a_;
-    for (;;) {
-      const int64_t ticket = next.n.fetch_add(1, std::memory_order_relaxed);
+    const auto take = [&] { return next.n.fetch_add(1, std::memory_order_relaxed); };
+    // The next ticket is taken before the work on this one begins, which fetches what that will read.
+    for (int64_t ticket = take(), after; ticket < slabs * (packs + products); ticket = after) {
+      after = take();
       const int64_t slab = ticket / (packs + products), task = ticket % (packs + products);
-      if (slab >= slabs) return;
       if (task < packs) {
         wait_for(packed.n, slab * packs);
         wait_for(done[slab % 2].n, slab / 2 * products);
@@ -161,7 +169,11 @@ void Gemm::run_shared(const Work& w) const {
       } else {
         wait_for(packed.n, (slab + 1) * packs);
         if (slab % depth_slabs_ > 0) wait_for(done[(slab - 1) % 2].n, (slab + 1) / 2 * products);  // adds to C
-        multiply_share(w, slab, task - packs, packed_a);
+        const int64_t later = after % (packs + products) - packs;
+        multiply_share(w, slab, task - packs, packed_a,
+                       later >= 0 && after < slabs * (packs + products)
+                           ? block_of_a(w, later, after / (packs + products) % depth_slabs_ * slab_depths_)
+                           : Ahead{});
         done[slab % 2].n.fetch_add(1, std::memory_order_release);
       }
     }

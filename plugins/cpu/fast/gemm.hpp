@@ -31,7 +31,8 @@ class Gemm {
   void run_few_rows(const Work&) const;
   void run_shared(const Work&) const;
   void pack_share(const Work&, int64_t slab, int64_t task) const;
-  void multiply_share(const Work&, int64_t slab, int64_t task, float* packed_a) const;
+  void multiply_share(const Work&, int64_t slab, int64_t task, float* packed_a, const Ahead& later) const;
+  Ahead block_of_a(const Work&, int64_t task, int64_t block) const;
 
   GemmShape shape_;
   unsigned threads_;

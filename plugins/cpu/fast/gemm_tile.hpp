@@ -80,29 +80,30 @@ CPU_INLINE void copy_panel_row(const float* from, int64_t width, float* out) {
   }
 }
 
-// First row of each of the equally high panels that `rows` rows are cut into.
+// The panels that `rows` rows are cut into: as few as possible, the lower ones first.
 struct Panels {
-  int64_t rows, count;
-  CPU_INLINE explicit Panels(int64_t n) : rows(n), count((n + tile_rows - 1) / tile_rows) {}
-  CPU_INLINE int64_t first(int64_t panel) const { return rows * panel / count; }
+  int64_t count, height, higher;  // the last `higher` ones have one row more than `height`
+  CPU_INLINE explicit Panels(int64_t rows)
+      : count((rows + tile_rows - 1) / tile_rows), height(rows / count), higher(rows - height * count) {}
+  CPU_INLINE int64_t rows(int64_t panel) const { return height + (panel >= count - higher); }
 };
 
 // A (rows, depth) -> panels. k_stride or row_stride is 1.
 inline void pack_a(const float* a, int64_t row_stride, int64_t k_stride, int64_t rows, int64_t depth, float* out) {
+  constexpr int64_t strip = 8;  // neighbouring panels read the same cache lines
   const Panels panels(rows);
   if (k_stride == 1) {
-    for (int64_t p = 0; p < panels.count; ++p, out += depth * tile_stride)
-      for (int r = 0; r < tile_stride; r += W) {
-        const int64_t first = panels.first(p), count = panels.first(p + 1) - first - r;
-        if (count > 0) pack_lanes(a + (first + r) * row_stride, row_stride, count, depth, tile_stride, out + r);
-      }
+    for (int64_t p = 0; p < panels.count; a += panels.rows(p) * row_stride, out += depth * tile_stride, ++p)
+      for (int r = 0; r < tile_stride && r < panels.rows(p); r += W)
+        pack_lanes(a + r * row_stride, row_stride, panels.rows(p) - r, depth, tile_stride, out + r);
     return;
   }
-  for (int64_t k = 0; k < depth; ++k, a += k_stride, out += tile_stride) {
-    for (int64_t p = 0; p < panels.count; ++p) {
-      const int64_t first = panels.first(p);
-      copy_panel_row<tile_stride>(a + first, panels.first(p + 1) - first, out + p * depth * tile_stride);
-    }
+  for (int64_t k0 = 0; k0 < depth; k0 += strip, a += strip * k_stride, out += strip * tile_stride) {
+    const int64_t end = depth - k0 < strip ? depth - k0 : strip;
+    const float* from = a;
+    for (int64_t p = 0; p < panels.count; from += panels.rows(p), ++p)
+      for (int64_t k = 0; k < end; ++k)
+        copy_panel_row<tile_stride>(from + k * k_stride, panels.rows(p), out + (p * depth + k) * tile_stride);
   }
 }
 
@@ -193,20 +194,29 @@ inline void multiply_rows(int64_t rows, const TileCall& t) {
 
 // C (rows, columns) = A B + plus from packed blocks; plus: a matrix, one row for all (plus_stride 0), or none.
 inline void multiply(int64_t rows, int64_t columns, int64_t depth, const float* a, const float* b, const float* plus,
-                     int64_t plus_stride, float* c, int64_t ldc) {
+                     int64_t plus_stride, float* c, int64_t ldc, const Ahead& ahead) {
+  constexpr int64_t line = 16;  // floats
   const Panels panels(rows);
+  const int64_t tiles = panels.count * ((columns + tile_columns - 1) / tile_columns);
+  const int64_t lines = (ahead.count * ((ahead.width + line - 1) / line) + tiles - 1) / tiles;  // per tile
+  const float *row = ahead.from, *const last = ahead.from + ahead.count * ahead.stride;
+  int64_t at = 0;
   TileCall t{depth, ldc, plus_stride, a, b, plus, c, 0, b};
   for (int64_t n = 0; n < columns; n += tile_columns, b += depth * tile_columns) {
-    t.b = b, t.columns = columns - n < tile_columns ? columns - n : tile_columns;
-    // A quarter of the next panel of B is fetched during each tile.
-    const int64_t ahead = n + tile_columns < columns ? depth * tile_columns : 0;
+    t.columns = columns - n < tile_columns ? columns - n : tile_columns;
+    t.a = a, t.b = b, t.c = c + n, t.plus = plus ? plus + n : nullptr;
+    // An eighth of the next panel of B is fetched during each tile.
+    const int64_t panel = n + tile_columns < columns ? depth * tile_columns : 0;
     for (int64_t p = 0; p < panels.count; ++p) {
-      const int64_t first = panels.first(p);
-      t.a = a + p * depth * tile_stride;
-      t.next = b + ahead + p % 8 * (ahead / 8);
-      t.plus = plus ? plus + first * plus_stride + n : nullptr;
-      t.c = c + first * ldc + n;
-      multiply_rows<tile_rows>(panels.first(p + 1) - first, t);
+      t.next = b + panel + p % 8 * (panel / 8);
+      for (int64_t k = 0; k < lines && row < last; ++k) {
+        __builtin_prefetch(row + at, 0, 2);
+        if ((at += line) >= ahead.width) at = 0, row += ahead.stride;
+      }
+      const int64_t height = panels.rows(p);
+      multiply_rows<tile_rows>(height, t);
+      t.a += depth * tile_stride, t.c += height * ldc;
+      if (plus) t.plus += height * plus_stride;
     }
   }
 }

@@ -38,6 +38,12 @@ struct AttentionShape {
   }
 };
 
+// Rows of floats that a thread will read soon: it asks for them while it multiplies.
+struct Ahead {
+  const float* from = nullptr;
+  int64_t stride = 0, width = 0, count = 0;  // `count` rows of `width` floats
+};
+
 struct Isa {
   const char* name;
   bool (*supported)();
@@ -46,7 +52,7 @@ struct Isa {
   void (*pack_a)(const float* a, int64_t row_stride, int64_t k_stride, int64_t rows, int64_t depth, float* out);
   void (*pack_b)(const float* b, int64_t k_stride, int64_t column_stride, int64_t columns, int64_t depth, float* out);
   void (*multiply)(int64_t rows, int64_t columns, int64_t depth, const float* a, const float* b, const float* plus,
-                   int64_t plus_stride, float* c, int64_t ldc);
+                   int64_t plus_stride, float* c, int64_t ldc, const Ahead&);
   // Query blocks first, first + step, ... of the heads that read key head kv_head of sequence b.
   void (*attention_forward)(const AttentionShape&, int64_t b, int64_t kv_head, int64_t first, int64_t step,
                             const float* q, const float* k, const float* v, float* o, float* lse, void* scratch);
