@@ -122,24 +122,45 @@ inline void pack_b(const float* b, int64_t k_stride, int64_t column_stride, int6
       copy_panel_row<tile_columns>(b + n, columns - n, out + n * depth);
 }
 
+// What will be read soon is asked for a few cache lines at a time all through the products: waiting for memory then
+// costs next to nothing, and requests in flight never use up the places that the first-level cache has for them.
+struct Fetch {
+  static constexpr int64_t line = 16;  // floats
+  const float* at;
+  int64_t stride, width, left, rows, lines;  // left: floats of this row; lines: to fetch per strip
+  CPU_INLINE explicit Fetch(const Ahead& a, int64_t strips)
+      : at(a.from), stride(a.stride), width(a.width), left(a.width), rows(a.count),
+        lines((a.count * ((a.width + line - 1) / line) + strips - 1) / strips) {}
+  CPU_INLINE void step() {
+    for (int64_t k = 0; k < lines && rows > 0; ++k) {
+      __builtin_prefetch(at, 0, 2);
+      at += line, left -= line;
+      if (left <= 0) at += stride - (width - left), left = width, --rows;
+    }
+  }
+};
+
 struct TileCall {
   int64_t depth, ldc, plus_stride;
   const float *a, *b, *plus;
   float* c;
-  int64_t columns;    // of C, 1 .. tile_columns
-  const float* next;  // what will be read soon, depth * tile_columns floats or less
+  int64_t columns;      // of C, 1 .. tile_columns
+  const float* next_b;  // a quarter of what one of the next tiles reads
+  const float* next_c;  // the tile after this one
+  Fetch* fetch;
 };
 
 // C (R, columns) = A B + plus, in registers.
 template <int R, int C>
 void multiply_tile(const TileCall& t) {
+  constexpr int64_t strip = 16;
   V sum[R][C];
   CPU_UNROLL
   for (int r = 0; r < R; ++r) {
     CPU_UNROLL
-    for (int j = 0; j < C; ++j) sum[r][j] = set1(0.0f), __builtin_prefetch(t.c + r * t.ldc + j * W, 1);
+    for (int j = 0; j < C; ++j) sum[r][j] = set1(0.0f);
   }
-  const float *a = t.a, *b = t.b, *next = t.next;
+  const float *a = t.a, *b = t.b, *next_b = t.next_b, *next_c = t.next_c;
   const auto step = [&](int i) __attribute__((always_inline)) {
     V column[C];
     CPU_UNROLL
@@ -152,9 +173,13 @@ void multiply_tile(const TileCall& t) {
     }
   };
   int64_t k = t.depth;
-  for (; k >= 4; k -= 4, a += 4 * tile_stride, b += 4 * tile_columns, next += 16) {
-    __builtin_prefetch(next, 0, 2);
-    step(0), step(1), step(2), step(3);
+  while (k >= strip) {
+    __builtin_prefetch(next_c, 1), __builtin_prefetch(next_c + C * W - 1, 1), next_c += t.ldc;
+    t.fetch->step();
+    for (const int64_t end = k - strip; k > end; k -= 4, a += 4 * tile_stride, b += 4 * tile_columns) {
+      __builtin_prefetch(next_b, 0, 2), next_b += Fetch::line;
+      step(0), step(1), step(2), step(3);
+    }
   }
   for (; k > 0; --k, a += tile_stride, b += tile_columns) step(0);
   if (t.columns == C * W) {
@@ -195,25 +220,18 @@ inline void multiply_rows(int64_t rows, const TileCall& t) {
 // C (rows, columns) = A B + plus from packed blocks; plus: a matrix, one row for all (plus_stride 0), or none.
 inline void multiply(int64_t rows, int64_t columns, int64_t depth, const float* a, const float* b, const float* plus,
                      int64_t plus_stride, float* c, int64_t ldc, const Ahead& ahead) {
-  constexpr int64_t line = 16;  // floats
   const Panels panels(rows);
   const int64_t tiles = panels.count * ((columns + tile_columns - 1) / tile_columns);
-  const int64_t lines = (ahead.count * ((ahead.width + line - 1) / line) + tiles - 1) / tiles;  // per tile
-  const float *row = ahead.from, *const last = ahead.from + ahead.count * ahead.stride;
-  int64_t at = 0;
-  TileCall t{depth, ldc, plus_stride, a, b, plus, c, 0, b};
+  Fetch fetch(ahead, tiles * (depth / 16 + 1));
+  TileCall t{depth, ldc, plus_stride, a, b, plus, c, 0, b, c, &fetch};
   for (int64_t n = 0; n < columns; n += tile_columns, b += depth * tile_columns) {
     t.columns = columns - n < tile_columns ? columns - n : tile_columns;
     t.a = a, t.b = b, t.c = c + n, t.plus = plus ? plus + n : nullptr;
-    // An eighth of the next panel of B is fetched during each tile.
     const int64_t panel = n + tile_columns < columns ? depth * tile_columns : 0;
     for (int64_t p = 0; p < panels.count; ++p) {
-      t.next = b + panel + p % 8 * (panel / 8);
-      for (int64_t k = 0; k < lines && row < last; ++k) {
-        __builtin_prefetch(row + at, 0, 2);
-        if ((at += line) >= ahead.width) at = 0, row += ahead.stride;
-      }
       const int64_t height = panels.rows(p);
+      t.next_b = b + panel + p % 8 * (panel / 8);
+      t.next_c = p + 1 < panels.count ? t.c + height * ldc : c + n + (panel ? tile_columns : 0);
       multiply_rows<tile_rows>(height, t);
       t.a += depth * tile_stride, t.c += height * ldc;
       if (plus) t.plus += height * plus_stride;
