@@ -86,6 +86,7 @@ struct Unit {
   std::vector<uint32_t> params;   // indices into Model::params
   std::vector<uint64_t> offsets;  // elements
 };
+constexpr int64_t prefill = 64;   // positions of program "prefill"
 constexpr uint64_t chunk = 4096;  // elements: the grid of the global norm
 
 struct Plan {

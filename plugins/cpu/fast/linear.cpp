@@ -2,9 +2,11 @@
 // eng.linear/1, eng.matmul/1, eng.sum_rows/1.
 #include <cstring>
 #include <iterator>
+#include <optional>
 
 #include "../common/kernel.hpp"
 #include "gemm.hpp"
+#include "gemv.hpp"
 #include "kernels.hpp"
 #include "shapes.hpp"
 #include "threads.hpp"
@@ -14,7 +16,8 @@ namespace {
 
 struct Linear {
   static constexpr const char* op = ENG_OP_LINEAR;
-  Gemm gemm;
+  std::optional<Gemm> gemm;
+  std::optional<Gemv> gemv;  // instead, for few rows
 
   static void check(const Call& c) {
     need_arguments(c, 2, 3, 1), need_f32(c);
@@ -24,15 +27,33 @@ struct Linear {
     if (c.has(2)) need_size("elements of bias", elements(c.in[2]), rows(c.in[1]));
   }
   static uint64_t workspace(const Call& c) { return gemm_scratch(c.parallel); }
-  Linear(const Call& c, void* device)
-      : gemm(device_of(device), {rows(c.in[0]), rows(c.in[1]), columns(c.in[0]), false, true, c.has(2), false},
-             c.parallel) {}
+  Linear(const Call& c, void* device) {
+    const GemmShape shape{rows(c.in[0]), rows(c.in[1]), columns(c.in[0]), false, true, c.has(2), false};
+    if (shape.m <= Gemv::most_rows)
+      gemv.emplace(Gemv{device, shape.m, shape.n, shape.k, c.parallel});
+    else
+      gemm.emplace(device_of(device), shape, c.parallel);
+  }
 
   struct Bound {
-    GemmCall call;
+    std::optional<GemmCall> call;
+    const Gemv* gemv;
+    const float *x, *w, *bias;
+    float* y;
     Bound(const Linear& k, const Args& a)
-        : call(k.gemm, a.in<float>(0), a.in<float>(1), a.in<float>(2), a.out<float>(0), a.workspace) {}
-    void run() { call.run(); }
+        : gemv(k.gemv ? &*k.gemv : nullptr),
+          x(a.in<float>(0)),
+          w(a.in<float>(1)),
+          bias(a.in<float>(2)),
+          y(a.out<float>(0)) {
+      if (k.gemm) call.emplace(*k.gemm, x, w, bias, y, a.workspace);
+    }
+    void run() {
+      if (gemv)
+        gemv->run(x, w, bias, y);
+      else
+        call->run();
+    }
   };
 };
 
