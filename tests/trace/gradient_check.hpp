@@ -19,7 +19,7 @@ class Checked {
   static constexpr double loss_weight = 0.125;  // exact in f32
 
   Checked(const Sketch& sketch, int64_t b, int64_t t, int64_t vocabulary, uint32_t accumulate = 1,
-          const std::function<void(eng::Model&)>& plant = {})
+          const std::function<void(eng::Model&)>& plant = {}, bool generate = false)
       : kernels_(registry(), "reference", section("device")),
         device_(registry(), "reference", section("device")),
         model_(sketch.model(b, t, ENG_F64)),
@@ -28,7 +28,7 @@ class Checked {
     eng::PlanRequest request{model_, precision_, nullptr, "reference", {}};
     request.workspace = [this](const eng::Call& call) { return kernels_.workspace(call); };
     request.accumulate = accumulate;
-    request.logits = request.generate = true;
+    request.logits = request.generate = generate;
     plan_ = eng::make_plan(request);
     executor_ = std::make_unique<eng::Executor>(plan_, device_, kernels_);
     std::mt19937 random(7);
