@@ -90,8 +90,13 @@ class Planner {
       master_.push_back(master == weight
                             ? weight_.back()
                             : emit_.persistent("master " + unit.name, Line::weights, flat(master, unit.count), true));
-      if (r_.train)
-        grad_.push_back(emit_.persistent("gradient " + unit.name, Line::gradients, flat(grad, unit.count), false));
+      // Without an update gradients stay for whoever reads them; else they last from the backward to the update.
+      if (r_.train) {
+        std::string name = "gradient " + unit.name;
+        eng_desc desc = flat(grad, unit.count);
+        grad_.push_back(r_.optimizer ? emit_.transient(name, Line::gradients, desc)
+                                     : emit_.persistent(name, Line::gradients, desc, false));
+      }
     }
     if (r_.train && r_.optimizer) make_optimizer_state();
     for (uint32_t p = 0; p < model_.params.size(); ++p) weights_.push_back(param_view(weight_, p));
@@ -116,7 +121,8 @@ class Planner {
         emit_.persistent("losses", Line::step, make_desc(head.graph.value(head.outputs[0]).desc.dtype, {a}), true);
     for (uint32_t p = 0; p < model_.params.size(); ++p) {
       plan_.tensors.push_back({model_.params[p].name, "parameter", param_view(master_, p)});
-      if (r_.train) plan_.tensors.push_back({model_.params[p].name, "gradient", param_view(grad_, p)});
+      if (r_.train && !r_.optimizer)
+        plan_.tensors.push_back({model_.params[p].name, "gradient", param_view(grad_, p)});
       for (size_t s = 0; s < states_.size(); ++s)
         plan_.tensors.push_back({model_.params[p].name, states_[s].name, param_view(state_[s], p)});
     }

@@ -34,7 +34,7 @@ Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, co
 struct PlanRequest {
   const Model& model;
   const Precision& precision;
-  const Optimizer* optimizer = nullptr;  // null: no update segment, gradients stay for whoever reads them
+  const Optimizer* optimizer = nullptr;  // null: no update segment, gradients stay readable by name
   std::string device = "cpu";
   // Scratch bound of a call on that device; throws Error if no kernel serves it.
   std::function<uint64_t(const Call&)> workspace;

@@ -43,8 +43,9 @@ double linear_flops(Shapes in, Shapes out, const Attrs&) {
 
 void linear_grad(Gradient& g) {
   Id dy = g.d_out(0);
-  if (g.wants(0)) g.give(0, g.emit(ENG_OP_MATMUL, {dy, g.in(1), g.take(0)}, {{{"ta", 0}, {"tb", 0}}})[0]);
+  // The weight first: x may be gone before its gradient comes.
   if (g.wants(1)) g.give(1, g.emit(ENG_OP_MATMUL, {dy, g.in(0), g.take(1)}, {{{"ta", 1}, {"tb", 0}}})[0]);
+  if (g.wants(0)) g.give(0, g.emit(ENG_OP_MATMUL, {dy, g.in(1), g.take(0)}, {{{"ta", 0}, {"tb", 0}}})[0]);
   if (g.wants(2)) g.give(2, g.emit(ENG_OP_SUM_ROWS, {dy, g.take(2)}, {})[0]);
 }
 
