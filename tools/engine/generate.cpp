@@ -136,7 +136,7 @@ int generate(const Common& common, const Flags& flags) {
     throw Error(Exit::usage, flags.target + " is not a run directory",
                 "engine generate takes a run: engine generate runs/NAME/ID \"prompt\"");
   auto [registry, config] = load_config(common, flags.target, {});
-  Found found = newest_checkpoint(std::filesystem::path(flags.target) / "checkpoints");
+  Found found = find_latest(std::filesystem::path(flags.target) / "checkpoints");
   if (!found.path) throw Error(Exit::checkpoint, flags.target + " has no usable checkpoint");
 
   const auto tokenizer = make_tokenizer(config);
