@@ -3,8 +3,8 @@
 #include <cmath>
 #include <map>
 
-#include "tools/engine/sampler.hpp"
-#include "tools/engine/text_stream.hpp"
+#include "sampler.hpp"
+#include "text_stream.hpp"
 
 using namespace eng;
 

@@ -10,5 +10,5 @@
   {                                                                                                             \
     add, {gated<silu>, gated<gelu>, gated<gelu_tanh>, gated<relu>},                                             \
         {gated_grad<silu>, gated_grad<gelu>, gated_grad<gelu_tanh>, gated_grad<relu>}, rms_norm, rms_norm_grad, \
-        fold_chunks, rope, attend, gemv, sum_squares, adamw, sgd                                                              \
+        fold_chunks, rope, attend, gemv, sum_squares, adamw, sgd                                                \
   }
