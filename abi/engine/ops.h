@@ -78,9 +78,10 @@ extern "C" {
 #define ENG_S_LR 8   /* learning rate, then what eng_optimizer.scalars gave */
 #define ENG_S_COUNT 32
 /* counters: i64[8] on the device. */
-#define ENG_C_STEP 0    /* steps begun */
-#define ENG_C_UPDATES 1 /* updates done */
-#define ENG_C_MICRO 2   /* micro-batch in the step */
+#define ENG_C_STEP 0     /* steps begun */
+#define ENG_C_UPDATES 1  /* updates done */
+#define ENG_C_MICRO 2    /* micro-batch in the step */
+#define ENG_C_POSITION 3 /* of a running sequence: first position of this step */
 #define ENG_C_COUNT 8
 
 /* Starts a step: micro = 0, step += 1, scalars[INV_TOKENS] = inputs[0], LOSS_SCALE = 1.
@@ -110,6 +111,16 @@ extern "C" {
  * scalars[LR+1] is 1 on the first update, else 0.  in: p, grad, [b], scalars; out: p, [b], in place.
  * attrs: momentum f, weight_decay f, nesterov i. EXACT. */
 #define ENG_OP_SGD "eng.sgd/1"
+
+/* ---- a running sequence: a layer op at the next positions p .. p + n - 1, p = counters[ENG_C_POSITION] ------- */
+
+/* in: x (B, n, heads*D), table (T, D) f32, counters; out: y as x, in place allowed. Row p + i turns position i;
+ * p + n <= T. attrs as rope. */
+#define ENG_OP_ROPE_STEP "eng.rope_step/1"
+/* Writes k and v into rows p .. p + n - 1 of the caches; query i then attends to rows 0 .. p + i; p + n <= S.
+ * in: q (B, n, heads*D), k, v (B, n, kv_heads*D), k_cache, v_cache (B, S, kv_heads*D), counters;
+ * out: o as q, k_cache, v_cache, the caches in place. attrs as attention. */
+#define ENG_OP_ATTENTION_STEP "eng.attention_step/1"
 
 /* ---- initialisation: element e of the parameter depends on (seed, stream, e) only. ------------------- */
 

@@ -42,8 +42,9 @@ bool spares_seeds(const Template& t, Id root, size_t n, const std::vector<size_t
   return true;
 }
 
-bool overwritable(SymbolKind kind) {
-  return kind == SymbolKind::temp || kind == SymbolKind::seed;
+// A state is written by the op that is made for it, and by no other that could work in place.
+bool overwritable(SymbolKind kind, bool must) {
+  return kind == SymbolKind::temp || kind == SymbolKind::seed || (kind == SymbolKind::state && must);
 }
 
 }  // namespace
@@ -64,8 +65,8 @@ BlockEmitter::BlockEmitter(const Model& model, Emitter& emitter) : model_(model)
         if (s.memory_of[to]) continue;
         Id root = from;
         while (s.memory_of[root]) root = s.memory_of[root];
-        bool dead = overwritable(t.graph.value(from).kind) && last[from] == n && spares_seeds(t, root, n, last) &&
-                    std::count(node.in.begin(), node.in.end(), from) == 1 &&
+        bool dead = overwritable(t.graph.value(from).kind, pair.must) && last[from] == n &&
+                    spares_seeds(t, root, n, last) && std::count(node.in.begin(), node.in.end(), from) == 1 &&
                     bytes(t.graph.value(from).desc) == bytes(t.graph.value(to).desc);
         if (pair.must && !dead)
           throw Error(Exit::bug, fmt::format("{} must write in place of a value that is still needed", node.op->id));
@@ -110,6 +111,12 @@ BlockEmitter::Env BlockEmitter::enter(uint32_t b, const std::vector<View>& input
         break;
       case SymbolKind::scalars:
         env[id] = batch.scalars;
+        break;
+      case SymbolKind::state:
+        env[id] = (*batch.states)[b][v.index];
+        break;
+      case SymbolKind::counters:
+        env[id] = batch.counters;
         break;
       default:
         break;

@@ -18,6 +18,7 @@ CPU_KERNEL_FAMILY(cross_entropy)  // cross_entropy, cross_entropy_grad
 CPU_KERNEL_FAMILY(norm)
 CPU_KERNEL_FAMILY(rope)
 CPU_KERNEL_FAMILY(gated)
+CPU_KERNEL_FAMILY(sequence)  // rope_step, attention_step
 CPU_KERNEL_FAMILY(embedding)
 CPU_KERNEL_FAMILY(optimizer)
 CPU_KERNEL_FAMILY(step)

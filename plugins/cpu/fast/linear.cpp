@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // eng.linear/1, eng.matmul/1, eng.sum_rows/1.
 #include <iterator>
+#include <optional>
 
 #include "../common/kernel.hpp"
 #include "gemm.hpp"
+#include "gemv.hpp"
 #include "kernels.hpp"
 #include "shapes.hpp"
 #include "threads.hpp"
@@ -13,7 +15,8 @@ namespace {
 
 struct Linear {
   static constexpr const char* op = ENG_OP_LINEAR;
-  Gemm gemm;
+  std::optional<Gemm> gemm;
+  std::optional<Gemv> gemv;  // instead, for few rows
 
   static GemmShape shape(const Call& c) { return {rows(c.in[0]), rows(c.in[1]), columns(c.in[0]), false, true}; }
   static void check(const Call& c) {
@@ -24,10 +27,20 @@ struct Linear {
     if (c.has(2)) need_size("elements of bias", elements(c.in[2]), rows(c.in[1]));
   }
   static uint64_t workspace(const Call& c) { return Gemm::scratch(shape(c), c.parallel); }
-  Linear(const Call& c, void* device) : gemm(device_of(device), shape(c), c.parallel) {}
+  Linear(const Call& c, void* device) {
+    const GemmShape s = shape(c);
+    if (s.m <= Gemv::most_rows)
+      gemv.emplace(Gemv{device, s.m, s.n, s.k, c.parallel});
+    else
+      gemm.emplace(device_of(device), s, c.parallel);
+  }
 
   void run(const Args& a) const {
-    gemm.run(a.in<float>(0), a.in<float>(1), a.in<float>(2), 0, a.out<float>(0), a.workspace);
+    const float *x = a.in<float>(0), *w = a.in<float>(1), *bias = a.in<float>(2);
+    if (gemv)
+      gemv->run(x, w, bias, a.out<float>(0));
+    else
+      gemm->run(x, w, bias, 0, a.out<float>(0), a.workspace);
   }
 };
 

@@ -55,6 +55,7 @@ eng_status start(const eng_host*, eng_error*) {
     add(cpu::attention_kernels, cpu::attention_kernel_count);
     add(cpu::norm_kernels, cpu::norm_kernel_count);
     add(cpu::rope_kernels, cpu::rope_kernel_count);
+    add(cpu::sequence_kernels, cpu::sequence_kernel_count);
     add(cpu::gated_kernels, cpu::gated_kernel_count);
     add(cpu::embedding_kernels, cpu::embedding_kernel_count);
     add(cpu::optimizer_kernels, cpu::optimizer_kernel_count);

@@ -28,6 +28,7 @@ void add_embedding(List&);
 void add_norm(List&);
 void add_rope(List&);
 void add_attention(List&);
+void add_sequence(List&);
 void add_gated(List&);
 void add_cross_entropy(List&);
 void add_step(List&);
