@@ -15,7 +15,8 @@ namespace eng {
 
 // Where the micro-batch finds and leaves things.
 struct MicroBatch {
-  View tokens, labels, scalars;
+  View tokens, labels, scalars, counters;
+  int64_t seed = 0;                                                  // of random ops
   const std::vector<View>* weights = nullptr;                        // per parameter
   const std::map<uint32_t, std::vector<View>>* constants = nullptr;  // per template
   // Where the gradient of parameter p goes; called when its first contribution is written.

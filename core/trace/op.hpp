@@ -49,6 +49,9 @@ struct Op {
   // Cheap ops: the inputs from which the same op, run again in the backward, gives its outputs bit for bit. Such
   // outputs are not kept where those inputs are kept anyway.
   std::vector<uint32_t> (*rebuild)(const Node& node) = nullptr;
+  // Draws random numbers: training gives the kernel one more input, the counters, and the attributes seed and stream;
+  // other programs pass input 0 on as it is. The attribute "site" tells a block's random ops apart.
+  bool random = false;
 };
 
 // The standard vocabulary (engine/ops.h), or nullptr.
@@ -56,6 +59,8 @@ const Op* find_op(const std::string& id);
 const Op& op(const std::string& id);
 std::span<const Op> layer_ops();
 std::span<const Op> gradient_ops();
+std::span<const Op> norm_ops();
+std::span<const Op> elementwise_ops();
 std::span<const Op> step_ops();
 
 }  // namespace eng
