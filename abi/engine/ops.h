@@ -47,8 +47,9 @@ extern "C" {
 #define ENG_OP_ADD "eng.add/1"
 /* y = factor * x, in place allowed. in: x; out: y. attr: factor f. EXACT. */
 #define ENG_OP_SCALE "eng.scale/1"
-/* y[b, t] = x[b, t] + table[t + offset], in place allowed. in: x (B, T, H), table (P, H), P >= T + offset;
- * out: y (B, T, H). attr: offset i. EXACT. */
+/* y[b, t] = x[b, t] + table[t + offset], in place allowed; of a running sequence t counts from its position.
+ * in: x (B, T, H), table (P, H), P >= T + offset, [counters: t starts at counters[ENG_C_POSITION]]; out: y (B, T, H).
+ * attr: offset i. EXACT. */
 #define ENG_OP_POSITIONS "eng.positions/1"
 /* y = kept ? x * (1 / (1 - p)) : 0, an element being dropped with probability p; in place allowed. A model gives x (B, ...) and
  * p; the engine adds the other input and attributes, and leaves the op out of every program but training. The same op
@@ -106,9 +107,10 @@ extern "C" {
 #define ENG_S_LR 8   /* learning rate, then what eng_optimizer.scalars gave */
 #define ENG_S_COUNT 32
 /* counters: i64[8] on the device. */
-#define ENG_C_STEP 0    /* steps begun */
-#define ENG_C_UPDATES 1 /* updates done */
-#define ENG_C_MICRO 2   /* micro-batch in the step */
+#define ENG_C_STEP 0     /* steps begun */
+#define ENG_C_UPDATES 1  /* updates done */
+#define ENG_C_MICRO 2    /* micro-batch in the step */
+#define ENG_C_POSITION 3 /* of a running sequence: first position of this step */
 #define ENG_C_COUNT 8
 
 /* Starts a step: micro = 0, step += 1, scalars[INV_TOKENS] = inputs[0], LOSS_SCALE = 1.

@@ -2,6 +2,7 @@
 // activation, scale, positions, dropout and their gradients: shapes, backward.
 #include "core/autograd/gradient.hpp"
 #include "core/trace/shapes.hpp"
+#include "core/trace/stepping.hpp"
 #include "engine/ops.h"
 
 namespace eng {
@@ -45,6 +46,10 @@ void positions_grad_rule(Gradient& g) {
   g.give(1, g.emit(ENG_OP_POSITIONS_GRAD, {g.d_out(0), g.take(1)}, attrs)[0]);
 }
 
+void positions_step(Stepping& s) {
+  s.give(0, s.emit(ENG_OP_POSITIONS, {s.in(0), s.in(1), s.counters()}, s.attrs())[0]);
+}
+
 std::string positions_grad(Shapes in, const Attrs& attrs, Out& out) {
   return out.push_back(make_desc(in[0].dtype, {attrs.i("rows"), last(in[0])})), "";
 }
@@ -70,19 +75,27 @@ std::span<const Op> elementwise_ops() {
        .infer = activation,
        .in_place = same_memory,
        .grad = activation_grad_rule,
+       .step = by_position,
        .rebuild = [](const Node& node) { return node.in; }},
       {.id = ENG_OP_ACTIVATION_GRAD,
        .min_in = 2,
        .max_in = 2,
        .infer = activation_grad,
        .in_place = {{0, 0, false}, {0, 1, false}}},
-      {.id = ENG_OP_SCALE, .min_in = 1, .max_in = 1, .infer = as_input, .in_place = same_memory, .grad = scale_grad},
+      {.id = ENG_OP_SCALE,
+       .min_in = 1,
+       .max_in = 1,
+       .infer = as_input,
+       .in_place = same_memory,
+       .grad = scale_grad,
+       .step = by_position},
       {.id = ENG_OP_POSITIONS,
        .min_in = 2,
-       .max_in = 2,
+       .max_in = 3,
        .infer = positions,
        .in_place = same_memory,
-       .grad = positions_grad_rule},
+       .grad = positions_grad_rule,
+       .step = positions_step},
       {.id = ENG_OP_POSITIONS_GRAD, .min_in = 1, .max_in = 2, .infer = positions_grad, .in_place = {{0, 1, true}}},
       {.id = ENG_OP_DROPOUT,
        .min_in = 1,
@@ -90,6 +103,7 @@ std::span<const Op> elementwise_ops() {
        .infer = dropout,
        .in_place = same_memory,
        .grad = dropout_grad,
+       .step = [](Stepping& s) { s.give(0, s.in(0)); },
        .random = true},
   };
   return ops;

@@ -254,7 +254,15 @@ std::span<const Op> layer_ops() {
       {ENG_OP_ATTENTION, 3, 3, attention, attention_flops, {}, attention_grad_rule},
       {ENG_OP_GATED, 2, 2, gated, nullptr, {}, gated_grad_rule, by_position, false, gated_rebuild},
       {ENG_OP_ADD, 2, 2, add, nullptr, {{0, 0, false}, {0, 1, false}}, add_grad, by_position},
-      {ENG_OP_CROSS_ENTROPY, 3, 3, cross_entropy, cross_entropy_flops, {}, cross_entropy_grad_rule, cross_entropy_step, true},
+      {ENG_OP_CROSS_ENTROPY,
+       3,
+       3,
+       cross_entropy,
+       cross_entropy_flops,
+       {},
+       cross_entropy_grad_rule,
+       cross_entropy_step,
+       true},
   };
   return ops;
 }

@@ -2,6 +2,7 @@
 // layer_norm and its gradient: shapes, backward.
 #include "core/autograd/gradient.hpp"
 #include "core/trace/shapes.hpp"
+#include "core/trace/stepping.hpp"
 #include "engine/ops.h"
 
 namespace eng {
@@ -65,6 +66,7 @@ std::span<const Op> norm_ops() {
        .infer = layer_norm,
        .in_place = {{2, 3, false}, {2, 0, false}},
        .grad = layer_norm_grad_rule,
+       .step = by_position,
        .rebuild = layer_norm_rebuild},
       {.id = ENG_OP_LAYER_NORM_GRAD,
        .min_in = 2,

@@ -111,6 +111,10 @@ TEST_CASE("fast scale and positions") {
     for (int64_t offset : {0, 2}) {
       const Tensor table = random_normal(random, ENG_F32, {shape[1] + 3, shape[2]});
       check_exact({ENG_OP_POSITIONS, {x, table}, {x.d}, {whole("offset", offset)}, {{0, 0}}});
+      const Tensor counters(ENG_I64, {ENG_C_COUNT}, {0, 0, 0, 1});  // position 1
+      check_exact({ENG_OP_POSITIONS, {x, table, counters}, {x.d}, {whole("offset", offset)}, {{0, 0}}});
+      CHECK(same(elem_reference().run(ENG_OP_POSITIONS, {x, table, counters}, {x.d}, {whole("offset", offset)}),
+                 elem_reference().run(ENG_OP_POSITIONS, {x, table}, {x.d}, {whole("offset", offset + 1)})));
       const std::vector<eng_attr> attrs = {whole("offset", offset), whole("rows", shape[1] + 3)};
       check_close({ENG_OP_POSITIONS_GRAD, {x}, {table.d}, attrs, {}}, 1e-6);
       check_close({ENG_OP_POSITIONS_GRAD, {x, table}, {table.d}, attrs, {{0, 1}}}, 1e-6);

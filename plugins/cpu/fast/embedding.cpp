@@ -87,10 +87,11 @@ struct Positions {
   static constexpr uint32_t flags = ENG_KERNEL_EXACT;
   const simd_table& simd;
   unsigned threads;
-  int64_t n, t, h, offset;
+  int64_t n, t, h, p, offset;
 
   static void check(const Call& c) {
-    need_counts(c, 2, 2, 1, 1);
+    need_counts(c, 2, 3, 1, 1);
+    if (c.has(2)) need(c.in[2].dtype == ENG_I64 && elements(c.in[2]) == ENG_C_COUNT, "counters must be i64 (8)");
     check_table(c, c.in[0], c.in[1]);
     need_same(c.in[0], c.out[0], "x and y");
   }
@@ -107,9 +108,14 @@ struct Positions {
         n(rows(c.in[0])),
         t(c.in[0].dims[1]),
         h(columns(c.in[0])),
+        p(c.in[1].dims[0]),
         offset(c.integer("offset")) {}
   void run(const Args& args) const {
-    const float *x = args.in<float>(0), *table = args.in<float>(1) + offset * h;
+    const int64_t* counters = args.in<int64_t>(2);
+    const int64_t start = counters ? counters[ENG_C_POSITION] : 0;
+    if (start < 0 || start + t + offset > p)
+      throw Error{ENG_OUT_OF_RANGE, "position " + std::to_string(start) + " is outside of the table"};
+    const float *x = args.in<float>(0), *table = args.in<float>(1) + (start + offset) * h;
     float* y = args.out<float>(0);
     in_ranges(threads, n, h, 1, [&](int64_t first, int64_t last) {
       for (int64_t i = first; i < last; ++i) simd.add(x + i * h, table + i % t * h, y + i * h, h);

@@ -75,7 +75,8 @@ struct Positions {
   explicit Positions(const Call& call) : c(call), offset(c.integer("offset")) {}
   static void check(const Call& c) {
     expect_inputs(c, {0, 1});
-    expect_types(c, 2, {0, 1}, 1, {0});
+    expect_types(c, 3, {0, 1}, 1, {0});
+    expect(!c.has(2) || (c.in[2].dtype == ENG_I64 && elements(c.in[2]) == ENG_C_COUNT), "counters must be i64 (8)");
     expect(c.in[0].ndim == 3 && c.in[1].ndim == 2 && columns(c.in[0]) == columns(c.in[1]),
            "x must be (B, T, H) and table (P, H)");
     expect(elements(c.out[0]) == elements(c.in[0]), "y must have the shape of x");
@@ -85,9 +86,12 @@ struct Positions {
   void run(const Args& a) const {
     by_type(c.in[0].dtype, [&]<class T>(T) {
       const int64_t N = rows(c.in[0]), length = c.in[0].dims[1], H = columns(c.in[0]);
-      const T *x = a.in<T>(0), *table = a.in<T>(1);  // (N, H), (P, H)
+      const int64_t start = c.has(2) ? a.in<int64_t>(2)[ENG_C_POSITION] : 0;
+      if (start < 0 || start + length + offset > c.in[1].dims[0])
+        throw Error{ENG_OUT_OF_RANGE, "position " + std::to_string(start) + " is outside of the table"};
+      const T *x = a.in<T>(0), *table = a.in<T>(1) + (start + offset) * H;  // (N, H), (P, H) from its row
       for (int64_t i = 0; i < N; ++i)
-        for (int64_t h = 0; h < H; ++h) a.out<T>(0)[i * H + h] = x[i * H + h] + table[(i % length + offset) * H + h];
+        for (int64_t h = 0; h < H; ++h) a.out<T>(0)[i * H + h] = x[i * H + h] + table[i % length * H + h];
     });
   }
 };
