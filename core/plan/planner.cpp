@@ -186,6 +186,8 @@ class Planner {
     emit_.action(op(ENG_OP_GET_ROW), {plan_.tokens, plan_.counters}, {batch.tokens});
     emit_.action(op(ENG_OP_GET_ROW), {plan_.labels_in, plan_.counters}, {batch.labels});
     batch.scalars = plan_.scalars;
+    batch.counters = plan_.counters;
+    batch.seed = r_.seed;
     batch.weights = &weights_;
     batch.constants = &constants_;
   }

@@ -3,29 +3,13 @@
 #include <fmt/format.h>
 
 #include "core/autograd/gradient.hpp"
-#include "core/trace/graph.hpp"
+#include "core/trace/shapes.hpp"
 #include "core/trace/stepping.hpp"
 #include "engine/ops.h"
 
 namespace eng {
 namespace {
 
-using Shapes = std::span<const eng_desc>;
-using Out = std::vector<eng_desc>;
-
-int64_t last(const eng_desc& d) {
-  return d.ndim ? d.dims[d.ndim - 1] : 1;
-}
-int64_t rows(const eng_desc& d) {
-  return last(d) ? count(d) / last(d) : 0;
-}
-// Statistics and losses are f32, or f64 where the compute is f64 (gradient checks).
-int32_t wide(int32_t dtype) {
-  return dtype == ENG_F64 ? ENG_F64 : ENG_F32;
-}
-eng_desc with_last(eng_desc d, int64_t n) {
-  return d.dims[d.ndim - 1] = n, d;
-}
 eng_desc vector(int32_t dtype, int64_t n) {
   return make_desc(dtype, {n});
 }

@@ -100,8 +100,18 @@ class Checked {
     return sum_of_losses();
   }
 
-  // Central differences of `loss`, times the weight that the train program puts on it.
+  // The loss that the train program sees, with what is random in it.
+  double training_loss() {
+    double loss = 0;
+    gradients(&loss);
+    return loss;
+  }
+
+  // Central differences of a loss, times the weight that the train program puts on it.
   Values differences(double h = 5e-4) {
+    return differences(h, [this] { return loss(); });
+  }
+  Values differences(double h, const std::function<double()>& loss) {
     Values out;
     for (const eng::Tensor& tensor : plan_.tensors) {
       if (tensor.role != "parameter") continue;
