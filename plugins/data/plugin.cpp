@@ -75,6 +75,10 @@ required = true
 help = """Files or patterns as for text: *.tokens of ours, *.bin of nanoGPT and llm.c, *.bin or *.idx of Megatron. What a \
 .bin is shows in the file and in whether an .idx stands beside it"""
 
+[provides.options.tokenizer]
+type = 'string'
+help = "What the ids mean, for engine generate and engine data inspect; training does not need it. As for text"
+
 [provides.options.validation]
 type = 'float'
 default = 0.05

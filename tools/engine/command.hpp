@@ -36,11 +36,17 @@ std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<s
 
 ReportContext report_context(const Setup& setup, const Config& config);
 
+// Makes, with progress on stderr, the file that the data source will want, if it wants one; a signal stops it. Call it
+// before Data is constructed. `take_signals`: where the caller has no Signals of its own.
+void build_data(const Config& config, Registry& registry, int64_t vocabulary, bool take_signals);
+
 // Each adds its subcommand to the app.
 void add_run(CLI::App& app, Common& common);
 void add_plan(CLI::App& app, Common& common);
 void add_check(CLI::App& app, Common& common);
+void add_data(CLI::App& app, Common& common);
 void add_eval(CLI::App& app, Common& common);
+void add_generate(CLI::App& app, Common& common);
 void add_ckpt(CLI::App& app, Common& common);
 void add_config(CLI::App& app, Common& common);
 void add_plugins(CLI::App& app, Common& common);

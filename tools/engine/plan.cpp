@@ -30,6 +30,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
   for (const auto& p : registry->loaded()) plugins += (plugins.empty() ? "" : "  ") + p.id + " " + p.version;
   line("plugins", plugins);
   line("model", fmt::format("{}, {} parameters", setup.model.plugin, setup.plan.parameters));
+  build_data(config, *registry, setup.model.info.vocabulary, true);
   Data data(*registry, config, setup.model.info.vocabulary);
   line("data", fmt::format("{} files, {} tokens; {} training samples, {} held out; ids below {} <= {}",
                            data.info().files, data.info().tokens, data.info().train_samples,

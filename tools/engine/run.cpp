@@ -160,6 +160,7 @@ int run(const Common& common, const RunFlags& flags) {
   options.config_hash = Checksum::of(resolved_text(config));
   Setup setup = make_setup(config, *registry);
   check_fits(config, *registry, setup);
+  build_data(config, *registry, setup.model.info.vocabulary, false);
   Data data(*registry, config, setup.model.info.vocabulary);
   // A run that is there is locked first. A new one is made last, when all that can be refused has been accepted.
   std::optional<RunDir> dir = existing_run(flags, target_is_run);
@@ -215,6 +216,7 @@ int eval(const Common& common, const std::string& target, int64_t batches, bool 
     throw Error(Exit::usage, target + " is not a run directory", "engine eval takes a run: engine eval runs/NAME/ID");
   Setup setup = make_setup(config, *registry);
   check_fits(config, *registry, setup);
+  build_data(config, *registry, setup.model.info.vocabulary, true);
   Data data(*registry, config, setup.model.info.vocabulary);
   if (!data.info().validation_samples)
     throw Error(Exit::data, "nothing is held out: data.validation is 0", "set data.validation, for example 0.05");
