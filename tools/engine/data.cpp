@@ -33,7 +33,7 @@ struct BuildLine {
         fmt::format("data  {:.0f}%  {} of {} read  {} tokens  {:.0f} tokens/s  left: {}", part * 100, size_text(done),
                     size_text(total), tokens, static_cast<double>(tokens) / past,
                     duration_text(part > 0 ? past * (1 - part) / part : -1));
-    fmt::print(stderr, terminal ? "\r\x1b[K{}" : "{}\n", text);
+    fmt::print(stderr, "{}{}{}", terminal ? "\r\x1b[K" : "", text, terminal ? "" : "\n");
     std::fflush(stderr);
     drawn = terminal;
   }
