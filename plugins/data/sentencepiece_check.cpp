@@ -97,6 +97,7 @@ void check_charsmap(std::string_view map, const Fields& fields) {
 void check_sentencepiece(std::string_view model, const std::string& file) {
   Fields fields(model, file);
   uint64_t pieces = 0;
+  bool trainer = false, normalizer = false;  // without them the library would take defaults, and give other ids
   while (fields.next()) {
     if (fields.number == 1) {
       if (++pieces > most_pieces) fields.fail("has too many pieces");
@@ -105,11 +106,14 @@ void check_sentencepiece(std::string_view model, const std::string& file) {
             (utf8_prefix(piece.bytes) != piece.bytes.size() || piece.bytes.find('\0') != std::string_view::npos))
           fields.fail("a piece is not UTF-8, or holds NUL");
     }
+    trainer = trainer || fields.number == 2;
+    normalizer = normalizer || fields.number == 3;
     if (fields.number == 3 || fields.number == 5)
       for (Fields spec(fields.bytes, file); spec.next();)
         if (spec.number == 2) check_charsmap(spec.bytes, fields);
   }
   if (pieces == 0) fields.fail("is no sentencepiece model: it has no pieces");
+  if (!trainer || !normalizer) fields.fail("is cut short: it does not say how it was trained");
 }
 
 }  // namespace text_data
