@@ -80,15 +80,18 @@ void check_charsmap(std::string_view map, const Fields& fields) {
   const std::string_view texts = map.substr(size);
   if (texts.empty() || texts.back() != '\0') fields.fail(wrong);
   const uint64_t units = size / 4;
-  for (uint64_t i = 0; i < units; ++i) {
+  const auto unit_at = [&](uint64_t i) {
     uint32_t unit = 0;
     std::memcpy(&unit, map.data() + 4 * i, sizeof(unit));
-    if (unit >> 31 != 0) {  // a leaf: where its text begins
-      if ((unit & 0x7fffffffu) >= texts.size()) fields.fail(wrong);
-    } else {  // a node: its children lie within one block of 256
-      const uint64_t offset = uint64_t{unit >> 10} << ((unit & 0x200u) >> 6);
-      if (((i ^ offset) | 255) >= units) fields.fail(wrong);
-    }
+    return unit;
+  };
+  for (uint64_t i = 0; i < units; ++i) {
+    const uint32_t unit = unit_at(i);
+    if (unit >> 31 != 0) continue;  // a leaf, which nothing follows further
+    // The children of a node lie within one block of 256; the first of them may say where a text begins.
+    const uint64_t children = i ^ (uint64_t{unit >> 10} << ((unit & 0x200u) >> 6));
+    if ((children | 255) >= units) fields.fail(wrong);
+    if ((unit & 0x100u) != 0 && (unit_at(children) & 0x7fffffffu) >= texts.size()) fields.fail(wrong);
   }
 }
 

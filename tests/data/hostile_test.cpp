@@ -136,7 +136,7 @@ TEST_CASE_METHOD(Hostile, "a pattern that runs wild is an error of the text, and
   TokenizerUse gpt2("auto", golden + "gpt2");
   for (const char* piece : {"a", " ", "ab", "\U0001f600", "e\u0301"}) {
     std::string run;
-    while (run.size() < 1'000'000) run += piece;
+    while (run.size() < 100'000) run += piece;
     CHECK(gpt2.decode(gpt2.encode(run)) == run);
   }
 }
