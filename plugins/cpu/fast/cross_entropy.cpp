@@ -5,7 +5,7 @@
 #include <iterator>
 #include <vector>
 
-#include "../common/kernel.hpp"
+#include "../../common/kernel.hpp"
 #include "gemm.hpp"
 #include "kernels.hpp"
 #include "shapes.hpp"

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <vector>
 
-#include "../common/call.hpp"
+#include "../../common/call.hpp"
 #include "gemm_onednn.hpp"
 #include "isa.hpp"
 #include "threads.hpp"

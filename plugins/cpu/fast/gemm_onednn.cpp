@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "../common/call.hpp"
+#include "../../common/call.hpp"
 #include "threads.hpp"
 #endif
 
