@@ -122,6 +122,10 @@ void shrink_saved(Template& block) {
   for (size_t f = 0; f < block.forward; ++f) {
     const Node node = graph.nodes[f];
     if (block.skip[f] || !node.op->rebuild) continue;
+    auto reads = [&](const Node& later) { return std::count(later.in.begin(), later.in.end(), node.out[0]) > 0; };
+    bool used = false;  // before the backward: else it is made where it is needed
+    for (size_t n = f + 1; n < block.forward; ++n) used = used || (!block.skip[n] && reads(graph.nodes[n]));
+    if (!used) continue;
     std::vector<Id> from = node.op->rebuild(node);
     if (!std::all_of(from.begin(), from.end(), [&](Id i) { return kept(i); })) continue;
     std::vector<Id> again;

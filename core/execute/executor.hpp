@@ -23,7 +23,7 @@ class Executor {
 
   // Runs a program to its end. Throws Error naming the action that failed. If `stop` answers true before the
   // program's last segment, returns false there: nothing of the step counts, persistent state other than
-  // gradients and counters is as before.
+  // counters and losses is as before.
   bool run(const std::string& program, bool (*stop)() = nullptr);
   // Runs a program again, action by action, and names the first output that holds a NaN or an infinity:
   // "eng.attention/1 in layers.3 forward, output 0 f32 (8, 256, 64)". Empty if there is none.

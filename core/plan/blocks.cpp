@@ -147,7 +147,9 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, bool training, Env& e
       Id o = node.out[k];
       const eng_desc& desc = t.graph.value(o).desc;
       int64_t position = storage.gradient[o];
-      if (position >= 0 && !storage.memory_of[o]) {
+      if (batch.output.buffer && b + 1 == model_.blocks.size() && o == t.outputs[0]) {
+        env[o] = reshape(batch.output, desc);
+      } else if (position >= 0 && !storage.memory_of[o]) {
         // First node of this block that writes the gradient of parameter p. If another block contributed
         // already (a tied weight), add to it in place.
         uint32_t p = block.params[static_cast<size_t>(position)];

@@ -22,12 +22,13 @@ struct MicroBatch {
   std::function<View(uint32_t p)> gradient;
   // The backward of block b is complete.
   std::function<void(uint32_t block)> after_backward;
+  View output;  // where forward puts what the last block puts out; absent: a transient
 };
 
 class BlockEmitter {
  public:
   BlockEmitter(const Model& model, Emitter& emitter);
-  // Both return the loss (1).
+  // Both return what the last block puts out: the loss (1).
   View forward(const MicroBatch& batch) const;
   View train(const MicroBatch& batch) const;
 

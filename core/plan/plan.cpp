@@ -24,7 +24,7 @@ const char* to_string(Queue queue) {
 
 const char* to_string(Line line) {
   static const char* names[] = {"weights", "gradients", "optimizer",   "constants",
-                                "batch",   "step",      "activations", "workspace"};
+                                "batch",   "step",      "activations", "workspace", "caches"};
   return names[static_cast<size_t>(line)];
 }
 

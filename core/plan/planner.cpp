@@ -9,6 +9,7 @@
 #include "core/memory/layout.hpp"
 #include "core/plan/blocks.hpp"
 #include "core/plan/waits.hpp"
+#include "core/trace/stepping.hpp"
 #include "core/verify/verify.hpp"
 #include "engine/ops.h"
 
@@ -35,6 +36,7 @@ class Planner {
     emit_init();
     emit_train();
     if (r_.evaluate) emit_eval();
+    if (r_.logits) emit_logits();
     return std::move(plan_);
   }
 
@@ -87,8 +89,13 @@ class Planner {
       master_.push_back(master == weight
                             ? weight_.back()
                             : emit_.persistent("master " + unit.name, Line::weights, flat(master, unit.count), true));
-      if (r_.train)
-        grad_.push_back(emit_.persistent("gradient " + unit.name, Line::gradients, flat(grad, unit.count), false));
+      // Without an update gradients stay for whoever reads them; else they last from the backward to the update.
+      if (r_.train) {
+        std::string name = "gradient " + unit.name;
+        eng_desc desc = flat(grad, unit.count);
+        grad_.push_back(r_.optimizer ? emit_.transient(name, Line::gradients, desc)
+                                     : emit_.persistent(name, Line::gradients, desc, false));
+      }
     }
     if (r_.train && r_.optimizer) make_optimizer_state();
     for (uint32_t p = 0; p < model_.params.size(); ++p) weights_.push_back(param_view(weight_, p));
@@ -113,7 +120,8 @@ class Planner {
         emit_.persistent("losses", Line::step, make_desc(head.graph.value(head.outputs[0]).desc.dtype, {a}), true);
     for (uint32_t p = 0; p < model_.params.size(); ++p) {
       plan_.tensors.push_back({model_.params[p].name, "parameter", param_view(master_, p)});
-      if (r_.train) plan_.tensors.push_back({model_.params[p].name, "gradient", param_view(grad_, p)});
+      if (r_.train && !r_.optimizer)
+        plan_.tensors.push_back({model_.params[p].name, "gradient", param_view(grad_, p)});
       for (size_t s = 0; s < states_.size(); ++s)
         plan_.tensors.push_back({model_.params[p].name, states_[s].name, param_view(state_[s], p)});
     }
@@ -297,6 +305,26 @@ class Planner {
     MicroBatch batch;
     get_rows(batch);
     put_loss(blocks_.forward(batch));
+  }
+
+  // The first `positions` of every row of the tokens that the host gave.
+  MicroBatch first_tokens(int64_t positions) const {
+    MicroBatch batch;
+    batch.tokens = reshape(plan_.tokens, make_desc(ENG_I32, {model_.micro_batch, positions}));
+    batch.weights = &weights_;
+    batch.constants = &constants_;
+    return batch;
+  }
+
+  void emit_logits() {
+    const Model model = with_logits(model_);
+    const Template& head = model.templates.at(model.blocks.back().tmpl);
+    plan_.logits = emit_.persistent("logits", Line::step, head.graph.value(head.outputs[0]).desc, false);
+    emit_.begin_program("logits");
+    emit_.begin_segment("logits", 1);
+    MicroBatch batch = first_tokens(model_.sequence_length);
+    batch.output = plan_.logits;
+    BlockEmitter(model, emit_).forward(batch);
   }
 
   const PlanRequest& r_;

@@ -34,7 +34,7 @@ Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, co
 struct PlanRequest {
   const Model& model;
   const Precision& precision;
-  const Optimizer* optimizer = nullptr;  // null: no update segment, gradients stay for whoever reads them
+  const Optimizer* optimizer = nullptr;  // null: no update segment, gradients stay readable by name
   std::string device = "cpu";
   // Scratch bound of a call on that device; throws Error if no kernel serves it.
   std::function<uint64_t(const Call&)> workspace;
@@ -44,6 +44,7 @@ struct PlanRequest {
   double grad_clip = 0;
   bool train = true;     // emit program "train", and hold gradients
   bool evaluate = true;  // emit program "eval"
+  bool logits = false;   // emit program "logits": of the tokens of the first micro-batch
 };
 
 // Units, homes, emission, waits, layout, verification.

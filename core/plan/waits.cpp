@@ -75,10 +75,10 @@ void place_waits(Plan& plan) {
     for (Segment& segment : program.segments) place_waits(plan, segment);
 }
 
-Order order_of(const Segment& segment) {
-  Order order;
-  std::array<Clock, queue_count> done{};
-  std::array<uint32_t, queue_count> length{};
+Order order_of(const Segment& segment, const Clock& start) {
+  Order order{{}, {}, start};
+  std::array<Clock, queue_count> done;
+  done.fill(start);
   for (const Action& action : segment.actions) {
     size_t queue = static_cast<size_t>(action.queue);
     Clock clock = done[queue];
@@ -89,9 +89,9 @@ Order order_of(const Segment& segment) {
       clock[q] = std::max(clock[q], order.position[w] + 1);
     }
     order.before.push_back(clock);
-    order.position.push_back(length[queue]++);
+    order.position.push_back(order.end[queue]++);
     done[queue] = clock;
-    done[queue][queue] = length[queue];
+    done[queue][queue] = order.end[queue];
   }
   return order;
 }

@@ -15,11 +15,13 @@ using Clock = std::array<uint32_t, queue_count>;
 // At a segment's border all queues join.
 void place_waits(Plan& plan);
 
-// What is complete before each action of the segment starts, from queue order and waits alone.
+// What is complete before each action of the segment starts, from queue order and waits alone. `done`: how far each
+// queue came in the segments before it, all of which are complete.
 struct Order {
   std::vector<Clock> before;       // per action
   std::vector<uint32_t> position;  // per action: how many of its queue came before it
+  Clock end;                       // when all of it is complete
 };
-Order order_of(const Segment& segment);
+Order order_of(const Segment& segment, const Clock& done = {});
 
 }  // namespace eng

@@ -27,6 +27,7 @@ struct Attrs {
 };
 
 class Gradient;
+class Stepping;
 struct Node;
 
 // An output that takes the memory of an input. `must`: always when the input is present (accumulators,
@@ -46,6 +47,9 @@ struct Op {
   std::vector<InPlace> in_place = {};
   // Emits the backward of one node; null: the op has no gradient.
   std::function<void(Gradient&)> grad = nullptr;
+  // Emits what serves the next positions of a running sequence (trace/stepping.hpp); null: models with this op cannot
+  // generate.
+  std::function<void(Stepping&)> step = nullptr;
   // The gradient op computes the forward outputs too, so training skips the forward node.
   bool fused_grad = false;
   // Cheap ops: the inputs from which the same op, run again in the backward, gives its outputs bit for bit. Such

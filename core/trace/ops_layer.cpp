@@ -4,6 +4,7 @@
 
 #include "core/autograd/gradient.hpp"
 #include "core/trace/graph.hpp"
+#include "core/trace/stepping.hpp"
 #include "engine/ops.h"
 
 namespace eng {
@@ -42,8 +43,9 @@ double linear_flops(Shapes in, Shapes out, const Attrs&) {
 
 void linear_grad(Gradient& g) {
   Id dy = g.d_out(0);
-  if (g.wants(0)) g.give(0, g.emit(ENG_OP_MATMUL, {dy, g.in(1), g.take(0)}, {{{"ta", 0}, {"tb", 0}}})[0]);
+  // The weight first: x may be gone before its gradient comes.
   if (g.wants(1)) g.give(1, g.emit(ENG_OP_MATMUL, {dy, g.in(0), g.take(1)}, {{{"ta", 1}, {"tb", 0}}})[0]);
+  if (g.wants(0)) g.give(0, g.emit(ENG_OP_MATMUL, {dy, g.in(1), g.take(0)}, {{{"ta", 0}, {"tb", 0}}})[0]);
   if (g.wants(2)) g.give(2, g.emit(ENG_OP_SUM_ROWS, {dy, g.take(2)}, {})[0]);
 }
 
@@ -183,6 +185,10 @@ void cross_entropy_grad_rule(Gradient& g) {
   if (g.wants(1)) g.give(1, d[2]);
 }
 
+void cross_entropy_step(Stepping& s) {
+  s.give(0, s.emit(ENG_OP_LINEAR, {s.in(0), s.in(1)}, {})[0]);
+}
+
 std::string matmul(Shapes in, const Attrs& attrs, Out& out) {
   bool ta = attrs.i("ta"), tb = attrs.i("tb");
   int64_t ra = rows(in[0]), ca = last(in[0]), rb = rows(in[1]), cb = last(in[1]);
@@ -248,8 +254,8 @@ double cross_entropy_grad_flops(Shapes in, Shapes, const Attrs&) {
 
 std::span<const Op> layer_ops() {
   static const Op ops[] = {
-      {ENG_OP_LINEAR, 2, 3, linear, linear_flops, {}, linear_grad},
-      {ENG_OP_EMBEDDING, 2, 2, embedding, nullptr, {}, embedding_grad_rule},
+      {ENG_OP_LINEAR, 2, 3, linear, linear_flops, {}, linear_grad, by_position},
+      {ENG_OP_EMBEDDING, 2, 2, embedding, nullptr, {}, embedding_grad_rule, by_position},
       {ENG_OP_RMS_NORM,
        2,
        3,
@@ -257,13 +263,14 @@ std::span<const Op> layer_ops() {
        nullptr,
        {{2, 2, false}, {2, 0, false}},
        rms_norm_grad_rule,
+       by_position,
        false,
        rms_norm_rebuild},
       {ENG_OP_ROPE, 2, 2, rope, nullptr, {{0, 0, false}}, rope_grad},
       {ENG_OP_ATTENTION, 3, 3, attention, attention_flops, {}, attention_grad_rule},
-      {ENG_OP_GATED, 2, 2, gated, nullptr, {}, gated_grad_rule, false, gated_rebuild},
-      {ENG_OP_ADD, 2, 2, add, nullptr, {{0, 0, false}, {0, 1, false}}, add_grad},
-      {ENG_OP_CROSS_ENTROPY, 3, 3, cross_entropy, cross_entropy_flops, {}, cross_entropy_grad_rule, true},
+      {ENG_OP_GATED, 2, 2, gated, nullptr, {}, gated_grad_rule, by_position, false, gated_rebuild},
+      {ENG_OP_ADD, 2, 2, add, nullptr, {{0, 0, false}, {0, 1, false}}, add_grad, by_position},
+      {ENG_OP_CROSS_ENTROPY, 3, 3, cross_entropy, cross_entropy_flops, {}, cross_entropy_grad_rule, cross_entropy_step, true},
   };
   return ops;
 }

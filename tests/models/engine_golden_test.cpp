@@ -60,6 +60,7 @@ struct Setup {
     request.workspace = [this](const eng::Call& call) { return kernels.workspace(call); };
     request.steps = config.section("train").integer("steps");
     request.grad_clip = config.section("train").number("grad_clip");
+    request.logits = true;
     plan = eng::make_plan(request);
   }
   eng::Kernels kernels;
@@ -115,6 +116,20 @@ struct Run {
     executor.download(&norm, setup.plan.scalars, ENG_S_NORM * sizeof(float), sizeof norm);
     return norm;
   }
+  double logits_error() {
+    const std::vector<double>& theirs = golden.at("logits").data;
+    const std::vector<int32_t> tokens(golden.at("tokens").data.begin(), golden.at("tokens").data.end());
+    executor.upload(setup.plan.tokens, tokens.data());
+    executor.run("logits");
+    std::vector<float> ours(static_cast<size_t>(eng::count(setup.plan.logits.desc)));
+    executor.download(ours.data(), setup.plan.logits);
+    double difference = 0.0, size = 0.0;
+    for (size_t i = 0; i < theirs.size(); ++i) {
+      difference = std::max(difference, std::abs(static_cast<double>(ours.at(i)) - theirs[i]));
+      size = std::max(size, std::abs(theirs[i]));
+    }
+    return difference / size;
+  }
   // The largest error of any gradient; `worst` is its parameter, `seen` how many were compared.
   double gradient_error(std::string& worst, size_t& seen, double factor = 1.0) {
     double most = 0.0;
@@ -159,6 +174,19 @@ TEST_CASE("loss and every gradient are those of transformers") {
     CHECK(error < limit);
     CHECK(seen == run.setup.model.params.size());
     CHECK(run.gradient_error(worst, seen, 1.01) > limit);  // the same gradients, 1 % too large
+  }
+}
+
+TEST_CASE("logits are those of transformers") {
+  const std::string device = GENERATE(from_range(devices));
+  for (const char* variant : {"mha", "gqa", "head_dim", "tied", "bias", "linear", "dynamic", "yarn", "longrope_short",
+                              "longrope_long", "llama3"}) {
+    Golden golden = models::read_golden(variant);
+    INFO(variant << " on " << device);
+    CHECK(Run(golden, device).logits_error() < 1e-5);
+    double& weight = golden.tensors.at("param.model.layers.0.self_attn.k_proj.weight").data[5];
+    weight = -weight;
+    CHECK(Run(golden, device).logits_error() > 1e-5);
   }
 }
 

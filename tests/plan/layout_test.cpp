@@ -140,7 +140,7 @@ TEST_CASE("the verifier names what is wrong and where") {
   SECTION("a read of what nobody wrote") {
     CHECK_THAT(
         faulty([](eng::Plan& plan, auto& s) {
-          plan.buffers.push_back({"fresh", eng::Line::activations, 0, 64, plan.arenas[0].total(), false, false, 0, 0});
+          plan.buffers.push_back({"fresh", eng::Line::activations, 0, 64, plan.arenas[0].total(), false, false});
           plan.arenas[0].transient += 256;
           s.actions[5].in.push_back(part(static_cast<eng::Id>(plan.buffers.size()), 0, 4));
         }),

@@ -6,11 +6,11 @@
 
 #include "core/config/config.hpp"
 #include "core/memory/layout.hpp"
-#include "core/plan/report.hpp"
 #include "core/plan/waits.hpp"
 #include "core/verify/verify.hpp"
 #include "sketch.hpp"
 #include "synthetic.hpp"
+#include "tools/engine/report.hpp"
 
 using namespace sketch;
 

@@ -48,10 +48,9 @@ class Maker {
  private:
   eng::Id make_buffer(bool persistent, bool initial) {
     const uint64_t cells = 1 + below(random_, chance(random_, 0.2) ? 200 : 24);
-    const auto segment = persistent ? 0 : static_cast<uint32_t>(plan_.programs[0].segments.size() - 1);
     const auto id = static_cast<eng::Id>(plan_.buffers.size() + 1);
     plan_.buffers.push_back(
-        {"b" + std::to_string(id), eng::Line::activations, 0, cells * cell, 0, persistent, initial, 0, segment});
+        {"b" + std::to_string(id), eng::Line::activations, 0, cells * cell, 0, persistent, initial});
     written_[id].assign(cells, initial);
     if (persistent) kept_.push_back(id);
     return id;

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "core/config/config.hpp"
-#include "core/plan/report.hpp"
 #include "core/registry/registry.hpp"
 #include "core/train/setup.hpp"
+#include "tools/engine/report.hpp"
 
 namespace eng {
 
