@@ -36,8 +36,13 @@ class BlockEmitter {
   struct Storage;  // per template: which values share memory, which are parameter gradients
   using Env = std::vector<View>;
   Env enter(uint32_t block, const std::vector<View>& inputs, const MicroBatch& batch) const;
-  void run(uint32_t block, size_t from, size_t to, bool training, Env& env, const MicroBatch& batch,
-           std::vector<char>& contributed) const;
+  struct Pass {
+    const MicroBatch& batch;
+    bool training;
+    std::vector<char> contributed;  // per parameter: its gradient holds something
+  };
+  std::vector<View> forward(uint32_t block, const std::vector<View>& inputs, Env& env, Pass& pass) const;
+  void run(uint32_t block, size_t from, size_t to, Env& env, Pass& pass) const;
   uint32_t first_user(uint32_t parameter) const;
   const Model& model_;
   Emitter& emitter_;
