@@ -61,7 +61,7 @@ Template derive(const Template& from, const std::vector<eng_desc>& inputs, int64
       stepping.give(0, stepping.in(0));
       continue;
     }
-    auto rule = use == Use::logits && !loss ? by_position : node.op->step;
+    const std::function<void(Stepping&)> rule = use == Use::logits && !loss ? by_position : node.op->step;
     if (!rule) throw Error(Exit::usage, fmt::format("{} has no step rule: this model cannot generate", node.op->id));
     rule(stepping);
   }

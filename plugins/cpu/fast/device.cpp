@@ -12,7 +12,7 @@
 #include <limits>
 #include <string>
 
-#include "../common/call.hpp"
+#include "../../common/call.hpp"
 #include "threads.hpp"
 
 namespace cpu {

@@ -97,8 +97,8 @@ void Gemm::run_few_rows(const Work& w) const {
       isa_->pack_a(w.a + k * w.a_k, w.a_row, w.a_k, s.m, depth, packed_a);
       isa_->pack_b(w.b + k * w.b_k + n * w.b_column, w.b_k, w.b_column, columns, depth, packed_b);
       const float* const plus = block > 0 ? w.c : w.plus;
-      isa_->multiply(s.m, columns, depth, packed_a, packed_b, plus ? plus + n : nullptr, block > 0 ? s.n : w.plus_stride,
-                     w.c + n, s.n, {});
+      isa_->multiply(s.m, columns, depth, packed_a, packed_b, plus ? plus + n : nullptr,
+                     block > 0 ? s.n : w.plus_stride, w.c + n, s.n, {});
     }
   });
 }
