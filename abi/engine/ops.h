@@ -141,6 +141,16 @@ extern "C" {
  * attrs: momentum f, weight_decay f, nesterov i. EXACT. */
 #define ENG_OP_SGD "eng.sgd/1"
 
+/* ---- a running sequence: a layer op at the next positions p .. p + n - 1, p = counters[ENG_C_POSITION] ------- */
+
+/* in: x (B, n, heads*D), table (T, D) f32, counters; out: y as x, in place allowed. Row p + i turns position i;
+ * p + n <= T. attrs as rope. */
+#define ENG_OP_ROPE_STEP "eng.rope_step/1"
+/* Writes k and v into rows p .. p + n - 1 of the caches; query i then attends to rows 0 .. p + i; p + n <= S.
+ * in: q (B, n, heads*D), k, v (B, n, kv_heads*D), k_cache, v_cache (B, S, kv_heads*D), counters;
+ * out: o as q, k_cache, v_cache, the caches in place. attrs as attention. */
+#define ENG_OP_ATTENTION_STEP "eng.attention_step/1"
+
 /* ---- initialisation: element e of the parameter depends on (seed, stream, e) only. ------------------- */
 
 /* out (n) f32, elements first .. first+n of the parameter. attrs: value f, first i. */

@@ -95,6 +95,7 @@ int main(int argc, char** argv) {
     };
     if (wanted("gemm")) {
       layer("512 -> 512", h, h), layer("512 -> 1376", ffn, h), layer("1376 -> 512", h, ffn);
+      layer("512 -> 32000", vocab, h);
     }
     if (wanted("attention"))
       for (const auto& [heads, kv, d] : {std::array<int64_t, 3>{8, 8, 64}, {8, 2, 64}, {4, 4, 128}}) {

@@ -112,6 +112,7 @@ namespace {
 void shrink_saved(Template& block) {
   Graph& graph = block.graph;
   auto kept = [&](Id id) {  // read by the backward, or there anyway
+    if (!id) return true;   // an absent input
     SymbolKind kind = graph.value(id).kind;
     if (kind == SymbolKind::param || kind == SymbolKind::constant || kind == SymbolKind::batch) return true;
     for (size_t n = block.forward; n < graph.nodes.size(); ++n)

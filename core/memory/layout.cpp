@@ -48,8 +48,16 @@ std::vector<Item> items_of(const Plan& plan, const Program& program) {
         if (index[v.buffer] == SIZE_MAX) {
           const Buffer& b = plan.buffer(v.buffer);
           index[v.buffer] = items.size();
-          items.push_back({v.buffer, round_up(b.bytes, alignment), b.line == Line::workspace, order.before[a], {}, now,
-                           now, s, s, 0});
+          items.push_back({v.buffer,
+                           round_up(b.bytes, alignment),
+                           b.line == Line::workspace,
+                           order.before[a],
+                           {},
+                           now,
+                           now,
+                           s,
+                           s,
+                           0});
         }
         Item& item = items[index[v.buffer]];
         item.last = now, item.last_part = s;
@@ -64,10 +72,9 @@ std::vector<Item> items_of(const Plan& plan, const Program& program) {
   std::vector<uint64_t> in_use(now, 0);
   for (Item& item : items) {
     for (size_t a = item.first; a <= item.last; ++a) in_use[a] += item.size;
-    // What crosses the border of a repeated segment lives through all of it.
-    if (item.first_part == item.last_part) continue;
-    if (program.segments[item.first_part].repeat > 1) item.earliest = border[item.first_part];
-    if (program.segments[item.last_part].repeat > 1) item.release = border[item.last_part + 1];
+    // Every repetition needs what a segment before it left.
+    if (item.first_part != item.last_part && program.segments[item.last_part].repeat > 1)
+      item.release = border[item.last_part + 1];
   }
   for (Item& item : items)
     for (size_t a = item.first; a <= item.last; ++a) item.crowd = std::max(item.crowd, in_use[a]);

@@ -10,8 +10,8 @@ constexpr uint64_t alignment = 256;  // bytes; persistent buffers start on multi
 
 // Persistent buffers are laid out once for all programs; behind them each program overlays the same bytes.
 // Two transient buffers of a program share bytes only if every use of one happens before every use of the
-// other; list order would race between queues. What lives across the border of a repeated segment shares with
-// nothing in it. Scratch is placed last, into the gaps where it fits.
+// other; list order would race between queues. What comes into a repeated segment shares with nothing in it.
+// Scratch is placed last, into the gaps where it fits.
 void place_buffers(Plan& plan);
 
 }  // namespace eng

@@ -98,6 +98,10 @@ void rope_grad(Gradient& g) {
   if (g.wants(0)) g.give(0, g.emit(ENG_OP_ROPE, {g.d_out(0), g.in(1)}, attrs)[0]);
 }
 
+void rope_step(Stepping& s) {
+  s.give(0, s.emit(ENG_OP_ROPE_STEP, {s.in(0), s.in(1), s.counters()}, s.attrs())[0]);
+}
+
 std::string attention(Shapes in, const Attrs& attrs, Out& out) {
   int64_t heads = attrs.i("heads"), kv = attrs.i("kv_heads");
   if (in[0].ndim != 3 || heads < 1 || kv < 1 || heads % kv || last(in[0]) % heads)
@@ -120,6 +124,14 @@ void attention_grad_rule(Gradient& g) {
   auto d = g.emit(ENG_OP_ATTENTION_GRAD, {g.d_out(0), g.in(0), g.in(1), g.in(2), g.out(0), g.out(1)}, g.attrs());
   for (uint32_t k = 0; k < 3; ++k)
     if (g.wants(k)) g.give(k, d[k]);
+}
+
+// The keys and values of all positions so far are kept, those of the next ones join them.
+void attention_step(Stepping& s) {
+  eng_desc cache = s.desc(1);
+  cache.dims[1] = s.length();
+  Id k = s.state(cache), v = s.state(cache);
+  s.give(0, s.emit(ENG_OP_ATTENTION_STEP, {s.in(0), s.in(1), s.in(2), k, v, s.counters()}, s.attrs())[0]);
 }
 
 std::string gated(Shapes in, const Attrs& attrs, Out& out) {
@@ -250,8 +262,8 @@ std::span<const Op> layer_ops() {
        by_position,
        false,
        rms_norm_rebuild},
-      {ENG_OP_ROPE, 2, 2, rope, nullptr, {{0, 0, false}}, rope_grad},
-      {ENG_OP_ATTENTION, 3, 3, attention, attention_flops, {}, attention_grad_rule},
+      {ENG_OP_ROPE, 2, 2, rope, nullptr, {{0, 0, false}}, rope_grad, rope_step},
+      {ENG_OP_ATTENTION, 3, 3, attention, attention_flops, {}, attention_grad_rule, attention_step},
       {ENG_OP_GATED, 2, 2, gated, nullptr, {}, gated_grad_rule, by_position, false, gated_rebuild},
       {ENG_OP_ADD, 2, 2, add, nullptr, {{0, 0, false}, {0, 1, false}}, add_grad, by_position},
       {ENG_OP_CROSS_ENTROPY,

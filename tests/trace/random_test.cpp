@@ -151,6 +151,13 @@ TEST_CASE("gradients of random graphs are those of differences") {
   check_seeds(1, 100);
 }
 
+TEST_CASE("random graphs say the same one position after the other") {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    INFO("seed " << seed);
+    CHECK(Checked(random_sketch(seed), 2, T, V, 1, {}, true).first_difference(1e-11) == T);
+  }
+}
+
 TEST_CASE("gradients of many random graphs are those of differences", "[.slow]") {
   check_seeds(101, 2000);
 }

@@ -44,8 +44,7 @@ Peak peak_of(const Plan& plan) {
     for (size_t a = 0; a < actions.size(); ++a)
       for (const auto& views : {actions[a]->in, actions[a]->out, {actions[a]->workspace}})
         for (const View& v : views)
-          if (v.buffer && !plan.buffer(v.buffer).persistent)
-            uses.try_emplace(v.buffer, a, a).first->second.second = a;
+          if (v.buffer && !plan.buffer(v.buffer).persistent) uses.try_emplace(v.buffer, a, a).first->second.second = a;
     std::vector<uint64_t> live(actions.size(), 0);
     for (const auto& [id, span] : uses)
       for (size_t a = span.first; a <= span.second; ++a) live[a] += plan.buffer(id).bytes;

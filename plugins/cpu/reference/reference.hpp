@@ -29,6 +29,7 @@ void add_norm(List&);
 void add_rope(List&);
 void add_attention(List&);
 void add_layer_norm(List&);
+void add_sequence(List&);
 void add_gated(List&);
 void add_activation(List&);
 void add_dropout(List&);

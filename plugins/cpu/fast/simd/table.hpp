@@ -50,6 +50,21 @@ struct rope_call {
   bool inverse;
 };
 
+// The `heads` query heads that share one key head, d wide, over `keys` rows of the caches.
+struct attend_call {
+  const float *q, *k, *v;
+  float *o, *scores;               // scores (heads, keys)
+  int64_t heads, d, keys, stride;  // stride: from one row of a cache to the next
+  float scale;
+};
+
+// y (m, n) = x (m, k) w (n, k)^T + bias, for few rows m
+struct gemv_call {
+  const float *x, *w, *bias;
+  float* y;
+  int64_t m, n, k;
+};
+
 struct adamw_call {
   const float *grad, *p_in, *m_in, *v_in;
   float *p, *m, *v;
@@ -69,8 +84,8 @@ using gated_grad_loop = void (*)(const float* dy, const float* gate, const float
 using activation_loop = void (*)(const float* x, float* y, int64_t n);
 using activation_grad_loop = void (*)(const float* dy, const float* x, float* dx, int64_t n);
 
-// Ranges begin .. end are rows for norms and rope, chunks for sum_squares, groups of 64 elements for dropout, elements
-// otherwise.
+// Ranges begin .. end are rows for norms and rope, columns of y for gemv, chunks for sum_squares, groups of 64 elements
+// for dropout, elements otherwise.
 struct simd_table {
   void (*add)(const float* a, const float* b, float* y, int64_t n);
   gated_loop gated[4];  // by ENG_ACT_* - 1
@@ -86,6 +101,8 @@ struct simd_table {
   void (*fold_chunks)(const float* chunks, int64_t count, int64_t stride, const float* acc, float* y, int64_t begin,
                       int64_t end);
   void (*rope)(const rope_call&, int64_t begin, int64_t end);
+  void (*attend)(const attend_call&);
+  void (*gemv)(const gemv_call&, int64_t begin, int64_t end);
   void (*sum_squares)(const float* x, float* out, int64_t begin, int64_t end);
   void (*adamw)(const adamw_call&, int64_t begin, int64_t end);
   void (*sgd)(const sgd_call&, int64_t begin, int64_t end);
