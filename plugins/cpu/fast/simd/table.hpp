@@ -84,8 +84,8 @@ using gated_grad_loop = void (*)(const float* dy, const float* gate, const float
 using activation_loop = void (*)(const float* x, float* y, int64_t n);
 using activation_grad_loop = void (*)(const float* dy, const float* x, float* dx, int64_t n);
 
-// Ranges begin .. end are rows for norms and rope, columns of y for gemv, chunks for sum_squares, groups of 64 elements
-// for dropout, elements otherwise.
+// Ranges begin .. end are rows for norms and rope, columns of y for gemv, chunks for sum_squares, groups of 64
+// elements for dropout, elements otherwise.
 struct simd_table {
   void (*add)(const float* a, const float* b, float* y, int64_t n);
   gated_loop gated[4];  // by ENG_ACT_* - 1
