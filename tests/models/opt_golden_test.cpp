@@ -8,7 +8,7 @@ using namespace models;
 namespace {
 
 const std::vector<std::string> variants = {"pre", "post", "plain", "untied"};
-constexpr double close = 1e-5;
+constexpr double tight = 1e-5;
 
 }  // namespace
 
@@ -18,13 +18,13 @@ TEST_CASE("opt: logits, loss and every gradient are those of transformers") {
     const Golden golden = read_golden(variant, "opt");
     Run run(golden, device);
     INFO(variant << " on " << device);
-    CHECK(run.logits_error() < close);
+    CHECK(run.logits_error() < tight);
     CHECK(run.step() == Approx(golden.about["loss"].get<double>()).epsilon(1e-6));
     std::string worst;
     size_t seen = 0;
     const double error = run.gradient_error(worst, seen);
     INFO("worst: " << worst);
-    CHECK(error < close);
+    CHECK(error < tight);
     CHECK(seen == run.setup.model.params.size());
     CHECK(run.gradient_error(worst, seen, 1.01) > limit);  // the same gradients, 1 % too large
   }
@@ -46,7 +46,7 @@ TEST_CASE("opt: planted faults are seen") {
     Golden golden = read_golden(variant, "opt");
     golden.about["options"][key] = value;
     INFO(variant << " with another " << key);
-    CHECK(errors(golden) > close);
+    CHECK(errors(golden) > tight);
   }
   for (const char* name : {"layers.1.self_attn.q_proj.bias", "layers.0.fc1.bias", "final_layer_norm.bias",
                            "layers.0.self_attn_layer_norm.bias"}) {
@@ -69,7 +69,7 @@ TEST_CASE("opt: a gradient that is dropped is seen") {
   run.step();
   std::string worst;
   size_t seen = 0;
-  CHECK(run.gradient_error(worst, seen) < close);
+  CHECK(run.gradient_error(worst, seen) < tight);
   for (const eng::Tensor& tensor : run.setup.plan.tensors)
     if (tensor.role == "gradient" && tensor.name == "model.decoder.layers.1.fc2.bias") {
       const std::vector<float> none(static_cast<size_t>(eng::count(tensor.view.desc)));
