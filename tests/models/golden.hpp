@@ -24,8 +24,8 @@ struct Golden {
   const GoldenTensor& at(const std::string& name) const { return tensors.at(name); }
 };
 
-inline Golden read_golden(const std::string& variant) {
-  const std::string stem = std::string(ENGINE_SOURCE_DIR) + "/tests/models/golden/llama_" + variant;
+inline Golden read_golden(const std::string& variant, const std::string& family = "llama") {
+  const std::string stem = std::string(ENGINE_SOURCE_DIR) + "/tests/models/golden/" + family + "_" + variant;
   Golden out;
   std::ifstream about(stem + ".json");
   if (!about) throw std::runtime_error("cannot read " + stem + ".json");
