@@ -19,6 +19,8 @@ struct BlockEmitter::Storage {
 
 namespace {
 
+constexpr int site_bits = 12;  // of a random op's stream, beside the number of its block
+
 // How training reads the values of a block: by which node last, and how often. What leaves the block is read once
 // more for each leave, after all nodes.
 struct Reads {
@@ -42,8 +44,9 @@ bool spares_seeds(const Template& t, Id root, size_t n, const std::vector<size_t
   return true;
 }
 
-bool overwritable(SymbolKind kind) {
-  return kind == SymbolKind::temp || kind == SymbolKind::seed;
+// A state is written by the op that is made for it, and by no other that could work in place.
+bool overwritable(SymbolKind kind, bool must) {
+  return kind == SymbolKind::temp || kind == SymbolKind::seed || (kind == SymbolKind::state && must);
 }
 
 }  // namespace
@@ -64,8 +67,8 @@ BlockEmitter::BlockEmitter(const Model& model, Emitter& emitter) : model_(model)
         if (s.memory_of[to]) continue;
         Id root = from;
         while (s.memory_of[root]) root = s.memory_of[root];
-        bool dead = overwritable(t.graph.value(from).kind) && last[from] == n && spares_seeds(t, root, n, last) &&
-                    std::count(node.in.begin(), node.in.end(), from) == 1 &&
+        bool dead = overwritable(t.graph.value(from).kind, pair.must) && last[from] == n &&
+                    spares_seeds(t, root, n, last) && std::count(node.in.begin(), node.in.end(), from) == 1 &&
                     bytes(t.graph.value(from).desc) == bytes(t.graph.value(to).desc);
         if (pair.must && !dead)
           throw Error(Exit::bug, fmt::format("{} must write in place of a value that is still needed", node.op->id));
@@ -111,6 +114,12 @@ BlockEmitter::Env BlockEmitter::enter(uint32_t b, const std::vector<View>& input
       case SymbolKind::scalars:
         env[id] = batch.scalars;
         break;
+      case SymbolKind::state:
+        env[id] = (*batch.states)[b][v.index];
+        break;
+      case SymbolKind::counters:
+        env[id] = batch.counters;
+        break;
       default:
         break;
     }
@@ -144,7 +153,10 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, Env& env, Pass& pass)
         } else {
           auto pair = std::find_if(node.op->in_place.begin(), node.op->in_place.end(),
                                    [&](const InPlace& i) { return i.out == k && i.must; });
-          if (pair != node.op->in_place.end() && (pair->in >= in.size() || !in[pair->in].buffer)) {
+          // A parameter that the block lists twice may get two gradients from one node.
+          auto is_target = [&](const View& v) { return v.buffer == target.buffer && v.offset == target.offset; };
+          bool taken = std::any_of(in.begin(), in.end(), is_target) || std::any_of(out.begin(), out.end(), is_target);
+          if (!taken && pair != node.op->in_place.end() && (pair->in >= in.size() || !in[pair->in].buffer)) {
             if (in.size() <= pair->in) in.resize(pair->in + 1);
             in[pair->in] = target;
             env[o] = target;
@@ -160,7 +172,17 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, Env& env, Pass& pass)
       }
       out.push_back(env[o]);
     }
-    emitter_.action(*node.op, in, out, node.attrs);
+    Attrs attrs = node.attrs;
+    if (node.op->random) {
+      if (!pass.training) {  // the output is the input, in its memory or copied
+        if (!storage.memory_of[node.out[0]]) emitter_.action(op(ENG_OP_SCALE), in, out, {{{"factor", 0, 1.0}}});
+        continue;
+      }
+      in.push_back(pass.batch.counters);
+      attrs.list.push_back({"seed", pass.batch.seed, 0});
+      attrs.list.push_back({"stream", (int64_t{b} + 1) << site_bits | node.attrs.i("site"), 0});
+    }
+    emitter_.action(*node.op, in, out, std::move(attrs));
     for (Id o : node.out) {
       auto it = later.find(storage.gradient[o]);
       if (it == later.end() || t.d_params[static_cast<size_t>(it->first)] != o) continue;

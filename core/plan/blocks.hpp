@@ -15,9 +15,11 @@ namespace eng {
 
 // Where the micro-batch finds and leaves things.
 struct MicroBatch {
-  View tokens, labels, scalars;
+  View tokens, labels, scalars, counters;
+  int64_t seed = 0;                                                  // of random ops
   const std::vector<View>* weights = nullptr;                        // per parameter
   const std::map<uint32_t, std::vector<View>>* constants = nullptr;  // per template
+  const std::vector<std::vector<View>>* states = nullptr;            // per block, of a running sequence
   // Where the gradient of parameter p goes; called when its first contribution is written.
   std::function<View(uint32_t p)> gradient;
   // The backward of block b is complete.

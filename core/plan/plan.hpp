@@ -85,6 +85,7 @@ struct Unit {
   uint32_t flags = 0;
   std::vector<uint32_t> params;  // indices into Model::params
 };
+constexpr int64_t prefill = 64;   // positions of program "prefill"
 constexpr uint64_t chunk = 4096;  // elements: the grid of the global norm
 
 struct Plan {

@@ -33,6 +33,7 @@ class Planner {
     emit_train();
     if (r_.evaluate) emit_eval();
     if (r_.logits) emit_logits();
+    if (r_.generate) emit_generate();
     return std::move(plan_);
   }
 
@@ -185,6 +186,8 @@ class Planner {
     emit_.action(op(ENG_OP_GET_ROW), {plan_.tokens, plan_.counters}, {batch.tokens});
     emit_.action(op(ENG_OP_GET_ROW), {plan_.labels_in, plan_.counters}, {batch.labels});
     batch.scalars = plan_.scalars;
+    batch.counters = plan_.counters;
+    batch.seed = r_.seed;
     batch.weights = &weights_;
     batch.constants = &constants_;
   }
@@ -301,6 +304,8 @@ class Planner {
     batch.tokens = reshape(plan_.tokens, make_desc(ENG_I32, {model_.micro_batch, positions}));
     batch.weights = &weights_;
     batch.constants = &constants_;
+    batch.states = &states_of_;
+    batch.counters = plan_.counters;
     return batch;
   }
 
@@ -308,11 +313,34 @@ class Planner {
     const Model model = with_logits(model_);
     const Template& head = model.templates.at(model.blocks.back().tmpl);
     plan_.logits = emit_.persistent("logits", Line::step, head.graph.value(head.outputs[0]).desc, false);
-    emit_.begin_program("logits");
-    emit_.begin_segment("logits", 1);
-    MicroBatch batch = first_tokens(model_.sequence_length);
-    batch.output = plan_.logits;
+    emit_forward("logits", model, plan_.logits);
+  }
+
+  void emit_forward(const char* name, const Model& model, const View& output) {
+    emit_.begin_program(name);
+    emit_.begin_segment(name, 1);
+    MicroBatch batch = first_tokens(model.sequence_length);
+    batch.output = output;
     BlockEmitter(model, emit_).forward(batch);
+  }
+
+  void emit_generate() {
+    const Model next = next_positions(model_, 1, true);
+    const Template& head = next.templates.at(next.blocks.back().tmpl);
+    plan_.next_logits = emit_.persistent("next logits", Line::step, head.graph.value(head.outputs[0]).desc, false);
+    emit_.begin_program("reset");
+    emit_.begin_segment("reset", 1);
+    emit_.label("reset");
+    for (const Block& block : next.blocks) {
+      states_of_.emplace_back();
+      for (const eng_desc& desc : next.templates.at(block.tmpl).states) {
+        states_of_.back().push_back(emit_.persistent(
+            fmt::format("state {} of {}", states_of_.back().size(), block.name), Line::cache, desc, true));
+        emit_.zero(states_of_.back().back());
+      }
+    }
+    emit_forward("decode", next, plan_.next_logits);
+    if (model_.sequence_length > prefill) emit_forward("prefill", next_positions(model_, prefill, false), {});
   }
 
   const PlanRequest& r_;
@@ -327,6 +355,7 @@ class Planner {
   std::vector<eng_state> states_;
   std::vector<View> weights_;  // per parameter, as compute reads it
   std::map<uint32_t, std::vector<View>> constants_;
+  std::vector<std::vector<View>> states_of_;  // per block, of a running sequence
 };
 
 }  // namespace

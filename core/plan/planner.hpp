@@ -44,7 +44,10 @@ struct PlanRequest {
   double grad_clip = 0;
   bool train = true;     // emit program "train", and hold gradients
   bool evaluate = true;  // emit program "eval"
-  bool logits = false;   // emit program "logits": of the tokens of the first micro-batch
+  bool logits = false;   // emit program "logits": those of the first B x T tokens
+  // Emit the programs of running sequences of up to T positions: "reset" before the first one, "decode" for the first
+  // B x 1 tokens at counters[ENG_C_POSITION], and "prefill", the same for B x `prefill` tokens without logits.
+  bool generate = false;
 };
 
 // Units, homes, emission, waits, layout, verification.

@@ -55,6 +55,9 @@ struct Op {
   // Cheap ops: the inputs from which the same op, run again in the backward, gives its outputs bit for bit. Such
   // outputs are not kept where those inputs are kept anyway.
   std::function<std::vector<uint32_t>(const Node& node)> rebuild = nullptr;
+  // Draws random numbers: training gives the kernel one more input, the counters, and the attributes seed and stream;
+  // other programs pass input 0 on as it is. The attribute "site" tells a block's random ops apart.
+  bool random = false;
 };
 
 // An op of the standard vocabulary (engine/ops.h) or of a plugin (core/trace/plugin_ops.hpp), or nullptr.
@@ -62,6 +65,8 @@ const Op* find_op(const std::string& id);
 const Op& op(const std::string& id);
 std::span<const Op> layer_ops();
 std::span<const Op> gradient_ops();
+std::span<const Op> norm_ops();
+std::span<const Op> elementwise_ops();
 std::span<const Op> step_ops();
 
 }  // namespace eng

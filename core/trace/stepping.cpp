@@ -39,10 +39,12 @@ void by_position(Stepping& s) {
 
 namespace {
 
-Template derive(const Template& from, const std::vector<eng_desc>& inputs, int64_t positions, bool whole) {
+enum class Use { logits, next, advance };  // of whole sequences, of the next positions, of none
+
+Template derive(const Template& from, const std::vector<eng_desc>& inputs, int64_t length, int64_t positions, Use use) {
   Template to;
   to.tmpl = from.tmpl;
-  Stepping::State state{to, std::vector<Id>(from.graph.size() + 1, 0)};
+  Stepping::State state{to, length, std::vector<Id>(from.graph.size() + 1, 0)};
   for (Id id = 1; id <= from.graph.size(); ++id) {
     Symbol v = from.graph.value(id);
     if (v.kind == SymbolKind::input) v.desc = inputs[v.index];
@@ -54,7 +56,12 @@ Template derive(const Template& from, const std::vector<eng_desc>& inputs, int64
   for (size_t n = 0; n < from.forward; ++n) {
     const Node& node = from.graph.nodes[n];
     Stepping stepping(state, node);
-    const std::function<void(Stepping&)> rule = whole && !node.op->fused_grad ? by_position : node.op->step;
+    bool loss = node.op->fused_grad;
+    if (use == Use::advance && loss) {
+      stepping.give(0, stepping.in(0));
+      continue;
+    }
+    const std::function<void(Stepping&)> rule = use == Use::logits && !loss ? by_position : node.op->step;
     if (!rule) throw Error(Exit::usage, fmt::format("{} has no step rule: this model cannot generate", node.op->id));
     rule(stepping);
   }
@@ -64,12 +71,13 @@ Template derive(const Template& from, const std::vector<eng_desc>& inputs, int64
   return to;
 }
 
-Model derive(const Model& model, int64_t positions, bool whole) {
+Model derive(const Model& model, int64_t positions, Use use) {
   Model out{model.plugin, model.info, model.params, model.blocks, {}, model.micro_batch, positions};
   std::vector<eng_desc> inputs;
   for (const Block& block : model.blocks) {
     if (!out.templates.count(block.tmpl)) try {
-        out.templates[block.tmpl] = derive(model.templates.at(block.tmpl), inputs, positions, whole);
+        out.templates[block.tmpl] =
+            derive(model.templates.at(block.tmpl), inputs, model.sequence_length, positions, use);
       } catch (const Error& e) {
         throw Error(e.exit(), fmt::format("model {}, block {}: {}", model.plugin, block.name, e.what()), e.help());
       }
@@ -83,7 +91,11 @@ Model derive(const Model& model, int64_t positions, bool whole) {
 }  // namespace
 
 Model with_logits(const Model& model) {
-  return derive(model, model.sequence_length, true);
+  return derive(model, model.sequence_length, Use::logits);
+}
+
+Model next_positions(const Model& model, int64_t positions, bool logits) {
+  return derive(model, positions, logits ? Use::next : Use::advance);
 }
 
 }  // namespace eng

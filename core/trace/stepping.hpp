@@ -11,6 +11,7 @@ class Stepping {
  public:
   struct State {
     Template& block;
+    int64_t length;      // positions that a sequence can have
     std::vector<Id> of;  // value as traced -> the value that stands for it
     Id counters = 0;
   };
@@ -20,8 +21,11 @@ class Stepping {
   Id in(uint32_t k) const;
   const eng_desc& desc(uint32_t k) const { return state_.block.graph.value(in(k)).desc; }
   const Attrs& attrs() const { return node_.attrs; }
+  const Graph& graph() const { return state_.block.graph; }
+  int64_t length() const { return state_.length; }
 
-  // A tensor that each block has for itself from step to step; zero before the first position.
+  // A tensor that each block has for itself from step to step; zero before the first position. What is emitted must
+  // write it in place.
   Id state(const eng_desc& desc);
   // The step's counters: ENG_C_POSITION is the first position of the step, the same for every sequence.
   Id counters();
@@ -40,5 +44,10 @@ void by_position(Stepping& stepping);
 // The model with its loss replaced by the logits (B, T, V) that it is of. Shares the constants of `model` and has no
 // backward.
 Model with_logits(const Model& model);
+
+// The model at the next `positions` positions of running sequences, which may come to model.sequence_length. Puts out
+// their logits (B, positions, V), or, without `logits`, nothing of use: it only moves the states on. Throws Error if
+// an op has no step rule.
+Model next_positions(const Model& model, int64_t positions, bool logits);
 
 }  // namespace eng

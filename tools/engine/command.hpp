@@ -41,6 +41,7 @@ void add_run(CLI::App& app, Common& common);
 void add_plan(CLI::App& app, Common& common);
 void add_check(CLI::App& app, Common& common);
 void add_eval(CLI::App& app, Common& common);
+void add_generate(CLI::App& app, Common& common);
 void add_ckpt(CLI::App& app, Common& common);
 void add_config(CLI::App& app, Common& common);
 void add_plugins(CLI::App& app, Common& common);

@@ -6,6 +6,9 @@
 
 namespace cpu {
 
+// Returns when another thread has brought the counter to `least`.
+void wait_for(const std::atomic<int64_t>& counter, int64_t least);
+
 // Physical cores that this process may run on (its affinity mask, hyper-threads counted once); at least 1.
 unsigned physical_cores();
 
