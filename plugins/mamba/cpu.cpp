@@ -82,13 +82,13 @@ struct ConvBase {
       : threads(c.parallel),
         B(c.in[x].dims[0]),
         K(c.in[w].dims[2]),
-        s{c.in[x].dims[1], c.in[w].dims[0], 0, c.in[x].dims[2], 0},
+        s{c.in[x].dims[1], c.in[w].dims[0], 0, c.in[x].dims[2], 0, c.in[w].dims[2]},
         blocks(s.E) {}
 };
 
-template <const Loops* (*loops)()>
+template <const Loops* (*loops)(), bool step>
 struct Conv : ConvBase {
-  static constexpr const char* op = MAMBA_OP_CONV;
+  static constexpr const char* op = step ? MAMBA_OP_CONV_STEP : MAMBA_OP_CONV;
   explicit Conv(const Call& c) : ConvBase(c, 0, 1) {}
   static void check(const Call& c) { expect_f32(c); }
   static uint64_t workspace(const Call& c) { return floats(most_taps * c.in[1].dims[0]); }
@@ -96,8 +96,8 @@ struct Conv : ConvBase {
     float* taps = a.scratch<float>();
     spread_taps(a.in<float>(1), s.E, K, taps);
     each_block(threads, B, blocks, [&](unsigned, int64_t b, int64_t block) {
-      loops()->conv(s, a.in<float>(0) + b * s.T * s.G, taps, a.in<float>(2), a.out<float>(0) + b * s.T * s.E,
-                    blocks.first(block), blocks.last(block));
+      loops()->conv(s, a.in<float>(0) + b * s.T * s.G, taps, a.in<float>(step ? 3 : 2), a.out<float>(0) + b * s.T * s.E,
+                    step ? a.out<float>(1) + b * (K - 1) * s.E : nullptr, blocks.first(block), blocks.last(block));
     });
   }
 };
@@ -138,7 +138,7 @@ struct ConvGrad : ConvBase {
 };
 
 Sizes scan_sizes(const Call& c, size_t u) {
-  return {c.in[u].dims[1], c.in[u].dims[2], columns(c.in[u + 2]), columns(c.in[u + 6]), chunk};
+  return {c.in[u].dims[1], c.in[u].dims[2], columns(c.in[u + 2]), columns(c.in[u + 6]), chunk, 0};
 }
 ScanIn scan_in(const Sizes& s, const Args& a, size_t u, int64_t b) {
   return {a.in<float>(u) + b * s.T * s.E,
@@ -150,9 +150,9 @@ ScanIn scan_in(const Sizes& s, const Args& a, size_t u, int64_t b) {
           a.in<float>(u + 6) + b * s.T * s.G};
 }
 
-template <const Loops* (*loops)()>
+template <const Loops* (*loops)(), bool step>
 struct Scan {
-  static constexpr const char* op = MAMBA_OP_SCAN;
+  static constexpr const char* op = step ? MAMBA_OP_SCAN_STEP : MAMBA_OP_SCAN;
   unsigned threads;
   int64_t B;
   Sizes s;
@@ -162,8 +162,9 @@ struct Scan {
   static uint64_t workspace(const Call& c) { return floats(c.parallel * scan_scratch(scan_sizes(c, 0))); }
   void run(const Args& a) const {
     each_block(threads, B, blocks, [&](unsigned thread, int64_t b, int64_t block) {
-      loops()->scan(s, scan_in(s, a, 0, b), a.out<float>(0) + b * s.T * s.E,
-                    a.out<float>(1) + b * chunks(s.T) * s.N * s.E, blocks.first(block), blocks.last(block),
+      float* states = a.out<float>(1) + b * (step ? 1 : chunks(s.T)) * s.N * s.E;
+      loops()->scan(s, scan_in(s, a, 0, b), a.out<float>(0) + b * s.T * s.E, step ? nullptr : states,
+                    step ? states : nullptr, blocks.first(block), blocks.last(block),
                     a.scratch<float>() + thread * scan_scratch(s));
     });
   }
@@ -225,9 +226,11 @@ struct ScanGrad {
 
 template <const Loops* (*loops)()>
 const eng_kernels* kernels_of() {
-  static const eng_kernel* const list[] = {&cpu::kernel<Conv<loops>>,
+  static const eng_kernel* const list[] = {&cpu::kernel<Conv<loops, false>>,
+                                           &cpu::kernel<Conv<loops, true>>,
                                            &cpu::kernel<ConvGrad<loops>>,
-                                           &cpu::kernel<Scan<loops>>,
+                                           &cpu::kernel<Scan<loops, false>>,
+                                           &cpu::kernel<Scan<loops, true>>,
                                            &cpu::kernel<ScanGrad<loops>>,
                                            &split_kernel,
                                            &join_kernel,

@@ -14,6 +14,7 @@ struct Sizes {
   int64_t T, E, N;  // tokens, channels, states
   int64_t G;        // columns of the matrix that x or the gate is a part of
   int64_t S;        // tokens of a chunk
+  int64_t K;        // taps of the convolution
 };
 
 // One sequence. Rows of u, delta, y, dy have E columns, those of gate G (its own E come last), of bc 2N.
@@ -32,13 +33,17 @@ struct ScanGradOut {
 
 struct Loops {
   const char* name;
-  // Channels first .. last - 1 each. taps (4, E): the weights of the convolution, zeros before fewer taps.
-  void (*conv)(const Sizes&, const float* x, const float* taps, const float* bias, float* y, int64_t first,
-               int64_t last);
+  // Channels first .. last - 1 each. taps (4, E): the weights of the convolution, zeros before fewer taps. before
+  // (K - 1, E): the x before the first token, replaced by those before the next one; nullptr: zeros.
+  void (*conv)(const Sizes&, const float* x, const float* taps, const float* bias, float* y, float* before,
+               int64_t first, int64_t last);
   // dtaps (4, E) and dbias (E) of this sequence alone; `add`: dx holds a gradient already.
   void (*conv_grad)(const Sizes&, const float* dy, const float* x, const float* taps, const float* bias, float* dx,
                     bool add, float* dtaps, float* dbias, int64_t first, int64_t last);
-  void (*scan)(const Sizes&, const ScanIn&, float* y, float* states, int64_t first, int64_t last, float* scratch);
+  // running (N, E): the states before the first token, replaced by those after the last one; nullptr: they start
+  // from zero, and those before each chunk go to `states`.
+  void (*scan)(const Sizes&, const ScanIn&, float* y, float* states, float* running, int64_t first, int64_t last,
+               float* scratch);
   void (*scan_grad)(const Sizes&, const ScanGradIn&, const ScanGradOut&, int64_t first, int64_t last, float* scratch);
 };
 

@@ -28,16 +28,22 @@ inline vec convolve(const vec* w, vec bias, vec x3, vec x2, vec x1, vec x0) {
   return fma(w[3], x0, fma(w[2], x1, fma(w[1], x2, fma(w[0], x3, bias))));
 }
 
-void conv(const Sizes& s, const float* x, const float* taps, const float* bias, float* y, int64_t first, int64_t last) {
+void conv(const Sizes& s, const float* x, const float* taps, const float* bias, float* y, float* before, int64_t first,
+          int64_t last) {
   for_channels(first, last, [&](int64_t e, auto k) SIMD_INLINE {
-    vec w[most_taps], x3 = splat(0), x2 = x3, x1 = x3;
+    vec w[most_taps], past[most_taps];  // past[j]: the token j before this one
     const vec b = bias ? load(bias + e, k) : splat(0);
-    for (int64_t j = 0; j < most_taps; ++j) w[j] = load(taps + j * s.E + e, k);
-    for (int64_t t = 0; t < s.T; ++t) {
-      const vec x0 = load(x + t * s.G + e, k), pre = convolve(w, b, x3, x2, x1, x0);
-      store(y + t * s.E + e, pre * logistic_at(pre).value, k);
-      x3 = x2, x2 = x1, x1 = x0;
+    for (int64_t j = 0; j < most_taps; ++j) {
+      w[j] = load(taps + j * s.E + e, k);
+      past[j] = before && j > 0 && j < s.K ? load(before + (s.K - 1 - j) * s.E + e, k) : splat(0);
     }
+    for (int64_t t = 0; t < s.T; ++t) {
+      past[0] = load(x + t * s.G + e, k);
+      const vec pre = convolve(w, b, past[3], past[2], past[1], past[0]);
+      store(y + t * s.E + e, pre * logistic_at(pre).value, k);
+      past[3] = past[2], past[2] = past[1], past[1] = past[0];
+    }
+    for (int64_t j = 1; before && j < s.K; ++j) store(before + (s.K - 1 - j) * s.E + e, past[j], k);
   });
 }
 

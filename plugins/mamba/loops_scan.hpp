@@ -57,14 +57,15 @@ inline int64_t lanes_of(some_lanes k) {
   return k.n;
 }
 
-void scan(const Sizes& s, const ScanIn& in, float* y, float* states, int64_t first, int64_t last, float* scratch) {
+void scan(const Sizes& s, const ScanIn& in, float* y, float* states, float* running, int64_t first, int64_t last,
+          float* scratch) {
   float *rate = scratch, *h = rate + s.N * width;  // (N, width)
   for_channels(first, last, [&](int64_t e, auto k) SIMD_INLINE {
     load_rates(s, in.a_log, e, k, lanes_of(k), rate);
     const vec d = load(in.d + e, k), bias = load(in.dt_bias + e, k);
-    for (int64_t n = 0; n < s.N; ++n) store_all(h + n * width, splat(0.0f));
+    for (int64_t n = 0; n < s.N; ++n) store_all(h + n * width, running ? load(running + n * s.E + e, k) : splat(0.0f));
     for (int64_t t = 0; t < s.T; ++t) {
-      if (t % s.S == 0)
+      if (!running && t % s.S == 0)
         for (int64_t n = 0; n < s.N; ++n) store(states + (t / s.S * s.N + n) * s.E + e, load_all(h + n * width), k);
       const float *b = in.bc + t * 2 * s.N, *c = b + s.N;
       const vec u = load(in.u + t * s.E + e, k), step = softplus_at(load(in.delta + t * s.E + e, k) + bias);
@@ -78,6 +79,7 @@ void scan(const Sizes& s, const ScanIn& in, float* y, float* states, int64_t fir
       const vec z = load(in.gate + t * s.G + s.G - s.E + e, k);
       store(y + t * s.E + e, sum * (z * logistic_at(z).value), k);
     }
+    for (int64_t n = 0; running && n < s.N; ++n) store(running + n * s.E + e, load_all(h + n * width), k);
   });
 }
 

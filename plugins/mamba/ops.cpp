@@ -97,6 +97,26 @@ eng_status conv_rule(eng_gradient* g, eng_error* error) {
   return api.status(g, error);
 }
 
+Descs conv_step(const cpu::Call& c) {
+  const int64_t E = c.in[1].dims[0], K = columns(c.in[1]);
+  expect(is(c.in[2], {c.in[0].dims[0], K - 1, E}), "last must be (B, K - 1, E)");
+  return {with_columns(c.in[0], E), c.in[2]};
+}
+INFER(conv_step)
+
+eng_status conv_step_rule(eng_stepping* s, eng_error* error) {
+  const auto& api = *s->api;
+  eng_desc x{}, w{};
+  api.shape(s, api.in(s, 0), &x, nullptr);
+  api.shape(s, api.in(s, 1), &w, nullptr);
+  const eng_desc last = make(x.dtype, {x.dims[0], w.dims[2] - 1, w.dims[0]});
+  const std::array<eng_id, 4> in = {api.in(s, 0), api.in(s, 1), api.state(s, &last), api.in(s, 2)};
+  eng_id out[2] = {0, 0};
+  api.emit(s, MAMBA_OP_CONV_STEP, in.data(), 4, out, 2, nullptr, 0, nullptr);
+  api.give(s, 0, out[0]);
+  return api.status(s, error);
+}
+
 Descs scan(const cpu::Call& c) {
   const eng_desc &u = c.in[0], &a_log = c.in[2], &gate = c.in[6];
   expect(u.ndim == 3 && a_log.ndim == 2 && a_log.dims[0] == columns(u), "u (B, T, E) needs a_log (E, N)");
@@ -145,6 +165,28 @@ eng_status scan_rule(eng_gradient* g, eng_error* error) {
   return api.status(g, error);
 }
 
+Descs scan_step(const cpu::Call& c) {
+  const eng_desc &u = c.in[0], &h = c.in[7];
+  expect(h.dtype == wide(u.dtype) && is(h, {u.dims[0], columns(c.in[2]), columns(u)}), "h must be (B, N, E)");
+  return {u, h};
+}
+INFER(scan_step)
+
+eng_status scan_step_rule(eng_stepping* s, eng_error* error) {
+  const auto& api = *s->api;
+  eng_desc u{}, a_log{};
+  api.shape(s, api.in(s, 0), &u, nullptr);
+  api.shape(s, api.in(s, 2), &a_log, nullptr);
+  const eng_desc h = make(wide(u.dtype), {u.dims[0], a_log.dims[1], a_log.dims[0]});
+  std::array<eng_id, 8> in = {};
+  for (uint32_t k = 0; k < 7; ++k) in[k] = api.in(s, k);
+  in[7] = api.state(s, &h);
+  eng_id out[2] = {0, 0};
+  api.emit(s, MAMBA_OP_SCAN_STEP, in.data(), 8, out, 2, nullptr, 0, nullptr);
+  api.give(s, 0, out[0]);
+  return api.status(s, error);
+}
+
 Descs split(const cpu::Call& c) {
   const int64_t at = c.integer("at"), all = columns(c.in[0]);
   expect(c.in[0].ndim > 0 && at > 0 && at < all, "`at` must lie inside of the last dimension");
@@ -172,17 +214,21 @@ eng_status split_rule(eng_gradient* g, eng_error* error) {
 constexpr uint32_t size = sizeof(eng_op);
 const eng_in_place conv_grad_places[] = {{0, 4, 1, 0}};
 const eng_in_place scan_grad_places[] = {{0, 0, 0, 0}, {1, 2, 0, 0}};
+const eng_in_place conv_step_places[] = {{1, 2, 1, 0}};
+const eng_in_place scan_step_places[] = {{1, 7, 1, 0}};
 const eng_op ops[] = {
-    {size, ENG_OP_CHEAP, MAMBA_OP_CONV, 2, 3, conv_infer, conv_flops, conv_rule, nullptr, 0, 0},
-    {size, 0, MAMBA_OP_CONV_GRAD, 3, 5, conv_grad_infer, conv_grad_flops, nullptr, conv_grad_places, 1, 0},
-    {size, 0, MAMBA_OP_SCAN, 7, 9, scan_infer, scan_flops, scan_rule, nullptr, 0, 0},
-    {size, 0, MAMBA_OP_SCAN_GRAD, 9, 9, scan_grad_infer, scan_grad_flops, nullptr, scan_grad_places, 2, 0},
-    {size, 0, MAMBA_OP_SPLIT, 1, 1, split_infer, nullptr, split_rule, nullptr, 0, 0},
-    {size, 0, MAMBA_OP_JOIN, 2, 2, join_infer, nullptr, nullptr, nullptr, 0, 0},
-    {size, 0, MAMBA_OP_INIT_A_LOG, 0, 0, nullptr, nullptr, nullptr, nullptr, 0, 0},
-    {size, 0, MAMBA_OP_INIT_DT_BIAS, 0, 0, nullptr, nullptr, nullptr, nullptr, 0, 0},
+    {size, ENG_OP_CHEAP, MAMBA_OP_CONV, 2, 3, conv_infer, conv_flops, conv_rule, nullptr, 0, 0, conv_step_rule},
+    {size, 0, MAMBA_OP_CONV_GRAD, 3, 5, conv_grad_infer, conv_grad_flops, nullptr, conv_grad_places, 1, 0, nullptr},
+    {size, 0, MAMBA_OP_CONV_STEP, 3, 4, conv_step_infer, conv_flops, nullptr, conv_step_places, 1, 0, nullptr},
+    {size, 0, MAMBA_OP_SCAN, 7, 9, scan_infer, scan_flops, scan_rule, nullptr, 0, 0, scan_step_rule},
+    {size, 0, MAMBA_OP_SCAN_GRAD, 9, 9, scan_grad_infer, scan_grad_flops, nullptr, scan_grad_places, 2, 0, nullptr},
+    {size, 0, MAMBA_OP_SCAN_STEP, 8, 8, scan_step_infer, scan_flops, nullptr, scan_step_places, 1, 0, nullptr},
+    {size, ENG_OP_BY_POSITION, MAMBA_OP_SPLIT, 1, 1, split_infer, nullptr, split_rule, nullptr, 0, 0, nullptr},
+    {size, 0, MAMBA_OP_JOIN, 2, 2, join_infer, nullptr, nullptr, nullptr, 0, 0, nullptr},
+    {size, 0, MAMBA_OP_INIT_A_LOG, 0, 0, nullptr, nullptr, nullptr, nullptr, 0, 0, nullptr},
+    {size, 0, MAMBA_OP_INIT_DT_BIAS, 0, 0, nullptr, nullptr, nullptr, nullptr, 0, 0, nullptr},
 };
-const eng_op* const list[] = {&ops[0], &ops[1], &ops[2], &ops[3], &ops[4], &ops[5], &ops[6], &ops[7]};
+const eng_op* const list[] = {&ops[0], &ops[1], &ops[2], &ops[3], &ops[4], &ops[5], &ops[6], &ops[7], &ops[8], &ops[9]};
 
 }  // namespace
 

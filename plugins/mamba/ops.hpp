@@ -30,6 +30,13 @@ namespace mamba {
 // dbc, dd, ddt_bias, dgate (B, T, G), zero before the last E columns.
 #define MAMBA_OP_SCAN_GRAD "eng.mamba.selective_scan_grad/1"
 
+// The next n tokens of running sequences. last (B, K - 1, E): the x before them, in order; h (B, N, E): the states.
+// Both are replaced by those after the n tokens, in place.
+// in: x (B, n, G), w, last, [bias]; out: y (B, n, E), last.
+#define MAMBA_OP_CONV_STEP "eng.mamba.causal_conv1d_step/1"
+// in: u (B, n, E), delta, a_log, bc, d, dt_bias, gate, h; out: y (B, n, E), h.
+#define MAMBA_OP_SCAN_STEP "eng.mamba.selective_scan_step/1"
+
 // in: x (..., P + Q); out: a (..., P), b (..., Q). attr: at i = P. And back.
 #define MAMBA_OP_SPLIT "eng.mamba.split/1"
 #define MAMBA_OP_JOIN "eng.mamba.join/1"

@@ -45,23 +45,29 @@ double softplus(double x) {
   return x > 20.0 ? x : std::log1p(std::exp(x));
 }
 
+// Of whole sequences, or the next tokens of running ones.
+template <bool step>
 struct Conv {
-  static constexpr const char* op = MAMBA_OP_CONV;
+  static constexpr const char* op = step ? MAMBA_OP_CONV_STEP : MAMBA_OP_CONV;
+  static constexpr size_t bias = step ? 3 : 2;
   Call c;
   explicit Conv(const Call& call) : c(call) {}
   static void check(const Call& c) { expect_reals(c); }
   void run(const Args& a) const {
-    const Reals x(c, a, 0), w(c, a, 1), y(c, a, a.n_in);
+    const Reals x(c, a, 0), w(c, a, 1), y(c, a, a.n_in), last(c, a, step ? a.n_in + 1 : 0);
     const int64_t B = c.in[0].dims[0], T = c.in[0].dims[1], G = c.in[0].dims[2], E = c.in[1].dims[0],
                   K = c.in[1].dims[2];
     for (int64_t b = 0; b < B; ++b)
-      for (int64_t t = 0; t < T; ++t)
-        for (int64_t e = 0; e < E; ++e) {
-          double pre = c.has(2) ? Reals(c, a, 2)[e] : 0.0;
-          for (int64_t k = 0; k < K; ++k)
-            if (const int64_t s = t - K + 1 + k; s >= 0) pre += w[e * K + k] * x[(b * T + s) * G + e];
+      for (int64_t e = 0; e < E; ++e) {
+        const auto kept = [&](int64_t t) { return (b * (K - 1) + K - 1 + t) * E + e; };  // t from 1 - K to -1
+        const auto at = [&](int64_t t) { return t >= 0 ? x[(b * T + t) * G + e] : step ? last[kept(t)] : 0.0; };
+        for (int64_t t = 0; t < T; ++t) {
+          double pre = c.has(bias) ? Reals(c, a, bias)[e] : 0.0;
+          for (int64_t k = 0; k < K; ++k) pre += w[e * K + k] * at(t - K + 1 + k);
           y.set((b * T + t) * E + e, pre * sigmoid(pre));
         }
+        for (int64_t t = 1 - K; step && t < 0; ++t) last.set(kept(t), at(T + t));
+      }
   }
 };
 
@@ -105,8 +111,9 @@ struct ConvGrad {
   }
 };
 
+template <bool step>
 struct Scan {
-  static constexpr const char* op = MAMBA_OP_SCAN;
+  static constexpr const char* op = step ? MAMBA_OP_SCAN_STEP : MAMBA_OP_SCAN;
   Call c;
   explicit Scan(const Call& call) : c(call) {}
   static void check(const Call& c) { expect_reals(c); }
@@ -119,11 +126,11 @@ struct Scan {
     double* h = a.scratch<double>();  // (N)
     for (int64_t b = 0; b < B; ++b)
       for (int64_t e = 0; e < E; ++e) {
-        for (int64_t n = 0; n < N; ++n) h[n] = 0;
+        for (int64_t n = 0; n < N; ++n) h[n] = step ? states[(b * N + n) * E + e] : 0.0;
         for (int64_t t = 0; t < T; ++t) {
           const int64_t row = b * T + t;
-          if (t % chunk == 0)
-            for (int64_t n = 0; n < N; ++n) states.set(((b * chunks(T) + t / chunk) * N + n) * E + e, h[n]);
+          for (int64_t n = 0; !step && t % chunk == 0 && n < N; ++n)
+            states.set(((b * chunks(T) + t / chunk) * N + n) * E + e, h[n]);
           const double s = softplus(delta[row * E + e] + bias[e]), z = gate[row * G + G - E + e], x = u[row * E + e];
           double sum = d[e] * x;
           for (int64_t n = 0; n < N; ++n) {
@@ -132,6 +139,7 @@ struct Scan {
           }
           y.set(row * E + e, sum * z * sigmoid(z));
         }
+        for (int64_t n = 0; step && n < N; ++n) states.set((b * N + n) * E + e, h[n]);
       }
   }
 };
@@ -212,9 +220,10 @@ struct ScanGrad {
   }
 };
 
-const eng_kernel* const list[] = {&cpu::kernel<Conv>,     &cpu::kernel<ConvGrad>, &cpu::kernel<Scan>,
-                                  &cpu::kernel<ScanGrad>, &split_kernel,          &join_kernel,
-                                  &init_a_log_kernel,     &init_dt_bias_kernel};
+const eng_kernel* const list[] = {
+    &cpu::kernel<Conv<false>>, &cpu::kernel<Conv<true>>, &cpu::kernel<ConvGrad>, &cpu::kernel<Scan<false>>,
+    &cpu::kernel<Scan<true>>,  &cpu::kernel<ScanGrad>,   &split_kernel,          &join_kernel,
+    &init_a_log_kernel,        &init_dt_bias_kernel};
 
 }  // namespace
 

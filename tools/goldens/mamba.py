@@ -34,7 +34,7 @@ VARIANTS = {
     "bias": dict(state_size=16, use_bias=True, conv_kernel=2),
     "bare": dict(state_size=8, use_conv_bias=False),
 }
-TRAINING = dict(variant="n16", learning_rate=3e-3, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1, grad_clip=12.0)
+TRAINING = dict(variant="n16", learning_rate=5e-4, beta1=0.9, beta2=0.95, eps=1e-8, weight_decay=0.1, grad_clip=12.0)
 
 
 def hf_config(options):
