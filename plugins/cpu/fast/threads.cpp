@@ -14,8 +14,6 @@ extern "C" {
 void GOMP_parallel(void (*body)(void*), void* data, unsigned threads, unsigned flags);
 int omp_get_thread_num(void);
 int omp_get_num_threads(void);
-int omp_get_max_threads(void);
-void omp_set_num_threads(int threads);
 }
 
 namespace cpu {
@@ -74,13 +72,6 @@ unsigned physical_cores() {
     return cores.empty() ? 1 : static_cast<unsigned>(cores.size());
   }
   return 1;
-}
-
-ThreadCountGuard::ThreadCountGuard(unsigned threads) : before_(omp_get_max_threads()) {
-  omp_set_num_threads(static_cast<int>(threads));
-}
-ThreadCountGuard::~ThreadCountGuard() {
-  omp_set_num_threads(before_);
 }
 
 }  // namespace cpu

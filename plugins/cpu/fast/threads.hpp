@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads of the cpu device: libgomp's pool, the one that oneDNN uses too, so that nobody competes.
-// A launch allocates nothing: the function object stays on the caller's stack.
+// The threads of the cpu device: libgomp's pool, which other libraries use too, so that nobody competes. A launch
+// allocates nothing: the function object stays on the caller's stack.
 #pragma once
 
 #include <atomic>
@@ -50,17 +50,5 @@ inline Share share_of(int64_t n, unsigned thread, unsigned threads, int64_t unit
 
 // Physical cores that this process may run on (its affinity mask, hyper-threads counted once); at least 1.
 unsigned physical_cores();
-
-// While it lives, libraries that ask OpenMP how many threads to plan for are told `threads`.
-class ThreadCountGuard {
- public:
-  explicit ThreadCountGuard(unsigned threads);
-  ~ThreadCountGuard();
-  ThreadCountGuard(const ThreadCountGuard&) = delete;
-  ThreadCountGuard& operator=(const ThreadCountGuard&) = delete;
-
- private:
-  int before_;
-};
 
 }  // namespace cpu
