@@ -109,12 +109,16 @@ std::string read_text(const fs::path& path, uint64_t limit, Exit exit) {
   return text;
 }
 
+void write_text(const fs::path& path, const std::string& text) {
+  FileWriter file(path, text.size());
+  file.write(text.data(), text.size());
+  file.finish();
+}
+
 void write_atomic(const fs::path& path, const std::string& text) {
   const fs::path temporary = path.string() + ".tmp";
   try {
-    FileWriter file(temporary);
-    file.write(text.data(), text.size());
-    file.finish();
+    write_text(temporary, text);
     rename_durably(temporary, path);
   } catch (...) {
     std::error_code ignored;

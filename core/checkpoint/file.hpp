@@ -69,6 +69,8 @@ class FileReader {
 
 // The whole of a file of at most `limit` bytes. Throws Error(exit).
 std::string read_text(const std::filesystem::path& path, uint64_t limit, Exit exit);
+// A new file, on the disk when this returns. Throws Error(Exit::disk).
+void write_text(const std::filesystem::path& path, const std::string& text);
 // Replaces `path` by `text` so that a reader, or a crash, sees the old or the new content, never a part.
 // Throws Error(Exit::disk).
 void write_atomic(const std::filesystem::path& path, const std::string& text);

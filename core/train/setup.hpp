@@ -37,11 +37,4 @@ std::vector<TensorSpec> saved_tensors(const Plan& plan);
 // Of the parameters' names and shapes.
 std::string model_hash(const Plan& plan);
 
-// Edits of the configuration that make the plan fit into `limit`, cheapest first, each tried by planning it:
-// "train.micro_batch=4 train.accumulate=2: 1.2 GiB".
-std::vector<std::string> edits_that_fit(const Config& config, Registry& registry, uint64_t limit);
-
-// Throws Error(host or device memory) with those edits if the plan does not fit the device.
-void check_fits(const Config& config, Registry& registry, const Setup& setup);
-
 }  // namespace eng

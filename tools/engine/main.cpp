@@ -8,8 +8,8 @@
 #include <new>
 
 #include "core/base/error.hpp"
-#include "core/train/run_dir.hpp"
 #include "tools/engine/command.hpp"
+#include "tools/engine/run_dir.hpp"
 
 namespace eng {
 
