@@ -186,8 +186,10 @@ uint64_t checkpoint_bytes(const std::vector<TensorSpec>& tensors) {
 }
 
 RunPoint load_checkpoint(const fs::path& directory, const std::vector<TensorSpec>& expected, const Fill& fill,
-                         std::span<char> staging) {
-  const Opened in = open_checkpoint(directory);
+                         std::span<char> staging, const std::string& only_role) {
+  Opened in = open_checkpoint(directory);
+  if (!only_role.empty())
+    std::erase_if(in.manifest.tensors, [&](const ManifestTensor& t) { return t.role != only_role; });
   std::map<std::pair<std::string, std::string>, const TensorSpec*> wanted;
   for (const auto& t : expected) wanted[{t.name, t.role}] = &t;
   for (const auto& t : in.manifest.tensors) {
@@ -205,7 +207,8 @@ RunPoint load_checkpoint(const fs::path& directory, const std::vector<TensorSpec
                                            wanted.size() > 1 ? fmt::format(", and {} more", wanted.size() - 1) : ""));
   }
   const Tiles tiles(staging);
-  for (const auto& t : in.manifest.tensors) stream(in, t, fill, tiles);
+  if (fill)
+    for (const auto& t : in.manifest.tensors) stream(in, t, fill, tiles);
   return in.manifest.point;
 }
 

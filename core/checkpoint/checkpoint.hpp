@@ -41,11 +41,12 @@ Saved save_checkpoint(const std::filesystem::path& checkpoints, const RunPoint& 
 // Bytes that such a save takes on disk, up to the manifest: for `check` and the disk plan.
 uint64_t checkpoint_bytes(const std::vector<TensorSpec>& tensors);
 
-// Fills exactly the expected tensors, in any order, each element once. Throws Error(Exit::checkpoint) naming the file
+// Fills exactly the expected tensors, in any order, each element once; without `fill` only what needs no data is
+// checked. With `only_role` nothing else of the checkpoint counts. Throws Error(Exit::checkpoint) naming the file
 // or tensor if anything is damaged, missing, unexpected, or of another type or shape; memory may then be partly
 // filled.
 RunPoint load_checkpoint(const std::filesystem::path& directory, const std::vector<TensorSpec>& expected,
-                         const Fill& fill, std::span<char> staging = {});
+                         const Fill& fill, std::span<char> staging = {}, const std::string& only_role = "");
 
 // "step-00000100", and back (nullopt for other names).
 std::string checkpoint_name(int64_t step);

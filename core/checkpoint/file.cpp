@@ -143,6 +143,10 @@ void make_directories(const fs::path& path) {
   if (error) disk_error("create directory", path, error.value());
 }
 
+bool is_plain_name(const std::string& name) {
+  return !name.empty() && name[0] != '.' && name.find_first_of(std::string("/\0", 2)) == std::string::npos;
+}
+
 void refuse(const std::string& where, const std::string& why) {
   throw Error(Exit::checkpoint, where + ": " + why);
 }

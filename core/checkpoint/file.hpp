@@ -84,6 +84,8 @@ void make_directories(const std::filesystem::path& path);
 // Throws Error(Exit::disk): what could not be done, the bytes still needed (0: unknown) and those free.
 [[noreturn]] void disk_error(const char* what, const std::filesystem::path& path, int error, uint64_t needs = 0);
 
+// A name from outside that stays in the directory it is looked up in.
+bool is_plain_name(const std::string& name);
 // Throws Error(Exit::checkpoint, "WHERE: WHY").
 [[noreturn]] void refuse(const std::string& where, const std::string& why);
 // A document of bounded depth, with no key twice in an object. `look` sees each value that is no object or list, and

@@ -47,10 +47,10 @@ struct Resolver {
     const Given* given = document.find(schema.name, "plugin");
     const Option* option = find_option(schema.options, "plugin");
     const auto inferred = from.settings.find("plugin");
-    const Value value = given                                                        ? given->value
+    const Value value = given                                                       ? given->value
                         : schema.name == "model" && inferred != from.settings.end() ? inferred->second.value
-                        : option                                                     ? option->fallback
-                                                                                     : Value();
+                        : option                                                    ? option->fallback
+                                                                                    : Value();
     return value.index() == 4 ? std::get<std::string>(value) : "";
   }
 
@@ -104,7 +104,8 @@ struct Resolver {
     const Given* plugin = document.find("model", "plugin");
     const auto* name = plugin ? std::get_if<std::string>(&plugin->value) : nullptr;
     if (const Given* preset = document.find("model", "preset"))
-      add("model", {"E0113", "`preset` and `from` are both given", preset->key, "remove one: both say what the model is"});
+      add("model",
+          {"E0113", "`preset` and `from` are both given", preset->key, "remove one: both say what the model is"});
     try {
       from = read_model_source(base / *path, name ? *name : "", plugins);
     } catch (const Error& e) {

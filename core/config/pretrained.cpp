@@ -22,12 +22,35 @@ constexpr uint64_t most_bytes = 16u << 20;
 constexpr size_t deepest = 16;
 
 // Keys of every config.json that change no number here.
-const std::set<std::string> harmless = {
-    "architectures", "auto_map", "bos_token_id", "chunk_size_feed_forward", "decoder_start_token_id", "dtype",
-    "eos_token_id", "id2label", "is_decoder", "is_encoder_decoder", "label2id", "mask_token_id", "model_type",
-    "output_attentions", "output_hidden_states", "pad_token_id", "prefix", "problem_type", "return_dict",
-    "sep_token_id", "task_specific_params", "tokenizer_class", "torch_dtype", "transformers_version", "unk_token_id",
-    "use_cache", "_attn_implementation", "_commit_hash", "_name_or_path"};
+const std::set<std::string> harmless = {"architectures",
+                                        "auto_map",
+                                        "bos_token_id",
+                                        "chunk_size_feed_forward",
+                                        "decoder_start_token_id",
+                                        "dtype",
+                                        "eos_token_id",
+                                        "id2label",
+                                        "is_decoder",
+                                        "is_encoder_decoder",
+                                        "label2id",
+                                        "mask_token_id",
+                                        "model_type",
+                                        "output_attentions",
+                                        "output_hidden_states",
+                                        "pad_token_id",
+                                        "prefix",
+                                        "problem_type",
+                                        "return_dict",
+                                        "sep_token_id",
+                                        "task_specific_params",
+                                        "tokenizer_class",
+                                        "torch_dtype",
+                                        "transformers_version",
+                                        "unk_token_id",
+                                        "use_cache",
+                                        "_attn_implementation",
+                                        "_commit_hash",
+                                        "_name_or_path"};
 
 // The value at a path; nullptr if there is none, or null.
 const Json* at(const Json& document, const std::string& path) {
@@ -193,8 +216,7 @@ ModelSource from_run(const fs::path& run, const SchemaSource& plugins) {
   const Document::Part* model = document.find("model");
   for (const auto& [key, given] : model ? model->keys : std::map<std::string, Given>{}) {
     const bool held = document.defaults.count("model." + key) > 0;
-    if (key != "from" && key != "preset")
-      out.settings[key] = {given.value, held ? "default" : file.string(), !held};
+    if (key != "from" && key != "preset") out.settings[key] = {given.value, held ? "default" : file.string(), !held};
   }
   const auto plugin = out.settings.find("plugin");
   const auto* name = plugin == out.settings.end() ? nullptr : std::get_if<std::string>(&plugin->second.value);
@@ -250,7 +272,7 @@ ModelSource read_model_source(const fs::path& directory, const std::string& plug
 }
 
 Json write_config_json(const Section& model, const Schema& options, const Pretrained& pretrained,
-                                         const std::string& dtype, const Json& before) {
+                       const std::string& dtype, const Json& before) {
   Json all = Json::object();
   const std::set<std::string> ignored(pretrained.ignore.begin(), pretrained.ignore.end());
   for (const auto& [key, value] : before.items())

@@ -49,7 +49,7 @@ ModelSource read_model_source(const std::filesystem::path& directory, const std:
 // config.json of a model, with weights of `dtype` ("bfloat16"). `before`: that of the directory it came from, if any,
 // whose keys that mean nothing to the engine (token ids and the like) are kept.
 nlohmann::json write_config_json(const Section& model, const Schema& options, const Pretrained& pretrained,
-                                         const std::string& dtype, const nlohmann::json& before);
+                                 const std::string& dtype, const nlohmann::json& before);
 
 // A JSON object from a file that nobody vouches for. Throws Error(Exit::usage).
 nlohmann::json read_config_json(const std::filesystem::path& file);

@@ -182,15 +182,16 @@ std::vector<std::string> texts_at(const toml::table& table, const char* key, con
 
 std::string json_text(const toml::node& node) {
   std::ostringstream out;
-  node.visit([&](const auto& value) { out << toml::json_formatter(value); });
+  out << toml::json_formatter(node);
   return out.str();
 }
 
 Option parse_option(const std::string& key, const toml::node& node, const std::string& owner) {
   const std::string where = owner + " option '" + key + "'";
   need(is_word(key, ""), "{}: a key is made of a-z, 0-9 and _", where);
-  const toml::table& table = table_at(&node, where, {"type", "default", "min", "max", "choices", "help", "required",
-                                                   "json", "json_none", "adjustable"});
+  const toml::table& table =
+      table_at(&node, where,
+               {"type", "default", "min", "max", "choices", "help", "required", "json", "json_none", "adjustable"});
   Option option;
   option.key = key;
   option.json = texts_at(table, "json", where, {key});
@@ -246,9 +247,9 @@ Pretrained::Pairs parse_pairs(const toml::table& table, const char* key, const s
 }
 
 Pretrained parse_pretrained(const toml::node& node, const std::string& where) {
-  const toml::table& table =
-      table_at(&node, where, {"model_type", "architectures", "recognise", "fixed", "write", "ignore", "rename", "tied",
-                              "ignore_tensors"});
+  const toml::table& table = table_at(
+      &node, where,
+      {"model_type", "architectures", "recognise", "fixed", "write", "ignore", "rename", "tied", "ignore_tensors"});
   Pretrained out;
   out.model_type = text_at(table, "model_type", where);
   out.architectures = texts_at(table, "architectures", where);

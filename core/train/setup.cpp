@@ -57,10 +57,24 @@ std::vector<TensorSpec> saved_tensors(const Plan& plan) {
   return out;
 }
 
+std::vector<TensorSpec> parameters(const Plan& plan) {
+  auto out = saved_tensors(plan);
+  std::erase_if(out, [](const TensorSpec& t) { return t.role != kParameterRole; });
+  return out;
+}
+
+std::filesystem::path weights_source(const Config& config) {
+  const Section& model = config.section("model");
+  return model.has("from") ? config.base_dir() / model.string("from") : std::filesystem::path();
+}
+
+const Pretrained& pretrained_table(const Config& config, const Registry& registry) {
+  return registry.find(ENG_MODEL_KIND, config.section("model").string("plugin"))->schema.pretrained;
+}
+
 std::string model_hash(const Plan& plan) {
   std::string text;
-  for (const TensorSpec& t : saved_tensors(plan))
-    if (t.role == kParameterRole) text += fmt::format("{} {}\n", t.name, fmt::join(t.shape, " "));
+  for (const TensorSpec& t : parameters(plan)) text += fmt::format("{} {}\n", t.name, fmt::join(t.shape, " "));
   return Checksum::of(text);
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/checkpoint/checkpoint.hpp"
+#include "core/checkpoint/weights.hpp"
 #include "core/config/config.hpp"
 #include "core/execute/device.hpp"
 #include "core/plan/planner.hpp"
@@ -32,8 +32,13 @@ uint64_t arena_bytes(const Plan& plan);
 // What the process will hold at its peak on a device whose arenas are host memory.
 uint64_t planned_peak(const Setup& setup);
 
+// [model] from: the directory, "" if there is none, and how its files are to be read.
+std::filesystem::path weights_source(const Config& config);
+const Pretrained& pretrained_table(const Config& config, const Registry& registry);
+
 // What a checkpoint holds: all named tensors but gradients.
 std::vector<TensorSpec> saved_tensors(const Plan& plan);
+std::vector<TensorSpec> parameters(const Plan& plan);
 // Of the parameters' names and shapes.
 std::string model_hash(const Plan& plan);
 

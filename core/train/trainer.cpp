@@ -56,9 +56,22 @@ void Trainer::upload_counters(int64_t step) {
   executor_.upload(setup_.plan.counters, counters);
 }
 
-void Trainer::initialise() {
+void Trainer::initialise(const std::filesystem::path& weights, const WeightsProgress& progress) {
   executor_.run("init");
+  if (!weights.empty()) {
+    const Pretrained& table = pretrained_table(config_, registry_);
+    load_weights(find_weights(weights), table, parameters(setup_.plan), fill(), progress);
+    executor_.run("publish");
+  }
   upload_counters(0);
+}
+
+// Into the arena.
+Fill Trainer::fill() {
+  return [this](const TensorSpec& t, uint64_t first, uint64_t n, const void* data) {
+    const uint64_t size = dtype_size(t.dtype);
+    executor_.upload(setup_.plan.find(t.name, t.role)->view, first * size, data, n * size);
+  };
 }
 
 // Between programs the transient part of the arena is free: saving and loading need no memory of their own.
@@ -70,11 +83,7 @@ std::span<char> Trainer::staging() {
 }
 
 void Trainer::load(const std::filesystem::path& checkpoint) {
-  const Fill fill = [this](const TensorSpec& t, uint64_t first, uint64_t n, const void* data) {
-    const uint64_t size = dtype_size(t.dtype);
-    executor_.upload(setup_.plan.find(t.name, t.role)->view, first * size, data, n * size);
-  };
-  const RunPoint point = load_checkpoint(checkpoint, saved_tensors(setup_.plan), fill, staging());
+  const RunPoint point = load_checkpoint(checkpoint, saved_tensors(setup_.plan), fill(), staging());
   if (point.data_hash != data_.info().content_hash)
     throw Error(Exit::data,
                 fmt::format("{} was written with other data (hash {}, now {})", checkpoint.string(), point.data_hash,

@@ -55,8 +55,8 @@ class Trainer {
   };
   Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data);
 
-  // Parameters from the model's initialisation rules; step 0.
-  void initialise();
+  // Step 0: parameters from the model's initialisation rules, or `weights` that exist already (weights_source).
+  void initialise(const std::filesystem::path& weights = {}, const WeightsProgress& progress = {});
   // Parameters, optimizer state and position from a checkpoint directory. Throws Error(Exit::checkpoint).
   void load(const std::filesystem::path& checkpoint);
   int64_t step() const { return step_; }
@@ -75,6 +75,7 @@ class Trainer {
   void upload_counters(int64_t step);
   [[noreturn]] void not_finite(double loss, double norm);
   std::span<char> staging();
+  Fill fill();
   uint64_t samples() const { return static_cast<uint64_t>(step_ * accumulate_ * batch_); }  // taken so far
 
   const Config& config_;

@@ -6,6 +6,7 @@
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/checkpoint/file.hpp"
 #include "tools/engine/command.hpp"
+#include "tools/engine/export.hpp"
 
 namespace eng {
 namespace {
@@ -21,6 +22,25 @@ std::vector<CheckpointRow> verified(const fs::path& directory) {
     rows = list_checkpoints(fs::is_directory(directory / "checkpoints") ? directory / "checkpoints" : directory, true);
   if (rows.empty()) refuse(directory.string(), "there is no checkpoint here");
   return rows;
+}
+
+struct ExportFlags {
+  std::string target, to, dtype = "f32";
+  uint64_t shard_bytes = 5'000'000'000;
+};
+
+void export_run(const Common& common, const ExportFlags& flags) {
+  const bool one = weights_kind(flags.target) == WeightsKind::checkpoint;
+  const fs::path run =
+      one ? fs::absolute(flags.target).lexically_normal().parent_path().parent_path() : fs::path(flags.target);
+  const auto [registry, config] = load_config(common, run, {});
+  const Provided* plugin = registry->find(ENG_MODEL_KIND, config.section("model").string("plugin"));
+  const fs::path checkpoint = find_weights(flags.target);
+  const int32_t dtype = flags.dtype == "f32" ? ENG_F32 : flags.dtype == "bf16" ? ENG_BF16 : ENG_F16;
+  const Exported out = export_weights(checkpoint, config, plugin->schema, flags.to, dtype, flags.shard_bytes);
+  fmt::print("wrote {}: {} tensors of {}, {} bytes in {} file{}, read back and compared\n", flags.to, out.tensors,
+             flags.dtype, out.bytes, out.files, out.files == 1 ? "" : "s");
+  if (!out.copied.empty()) fmt::print("copied {}\n", fmt::join(out.copied, ", "));
 }
 
 }  // namespace
@@ -43,12 +63,21 @@ Found newest_checkpoint(const std::filesystem::path& checkpoints) {
 }
 
 void add_ckpt(CLI::App& app, Common& common) {
-  auto* command = app.add_subcommand("ckpt", "checkpoints of a run");
+  auto* command = app.add_subcommand("ckpt", "checkpoints of a run: list, verify, export");
   command->require_subcommand(1);
   auto target = std::make_shared<std::string>();
   auto* ls = command->add_subcommand("ls", "list them");
   ls->add_option("run", *target, "a run directory")->required();
   ls->callback([target] { fmt::print("{}", checkpoint_table(*target)); });
+  auto flags = std::make_shared<ExportFlags>();
+  auto* out = command->add_subcommand("export", "write the weights as a directory that transformers loads");
+  out->add_option("run", flags->target, "a run, or one of its checkpoints")->required();
+  out->add_option("--to", flags->to, "the directory to write: new or empty")->required();
+  out->add_option("--dtype", flags->dtype, "element type: f32 (default), bf16, f16")
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}));
+  out->add_option("--shard-bytes", flags->shard_bytes, "largest file of weights; 5 GB by default")
+      ->check(CLI::PositiveNumber);
+  out->callback([&common, flags] { export_run(common, *flags); });
   auto* check = command->add_subcommand("verify", "read and check every byte");
   check->add_option("directory", *target, "a run, a folder of checkpoints, or one checkpoint")->required();
   check->callback([&common, target] {

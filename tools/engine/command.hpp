@@ -29,7 +29,10 @@ struct Loaded {
   Config config;
 };
 
-// Scans for plugins and reads a configuration, or that of a run directory; prints its notes to stderr.
+// Scans for plugins and reads a configuration: `target` is its file, or a run, or a Hugging Face directory: then every
+// section has its defaults and [model] from is that directory, so that
+// Trainer::initialise(weights_source(config)) takes its weights. Relative paths in the overrides start where the
+// command was typed. Prints its notes to stderr.
 Loaded load_config(const Common& common, const std::filesystem::path& target,
                    const std::vector<std::string>& overrides);
 std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<std::filesystem::path>& more = {});

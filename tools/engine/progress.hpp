@@ -22,6 +22,9 @@ std::string duration_text(double seconds);
 // 512B 1.2GiB
 std::string size_text(uint64_t bytes);
 
+// Lines on stderr, for weights that take a while to read; `what` is where they come from.
+WeightsProgress weights_progress(const std::string& what);
+
 class Progress final : public Listener {
  public:
   // `every`: a plain line each so many of `steps`; the first and last always.

@@ -105,6 +105,7 @@ void write_identity(const RunDir& run, const Common& common, const Config& confi
   Json plugins = Json::array();
   for (const auto& p : registry.loaded())
     plugins.push_back({{"id", p.id}, {"version", p.version}, {"sha256", p.sha256}});
+  const std::filesystem::path source = weights_source(config);
   const Json identity{{"version", version},
                       {"commit", ENGINE_COMMIT},
                       {"build", ENG_ABI_DRAFT_ID},
@@ -118,6 +119,7 @@ void write_identity(const RunDir& run, const Common& common, const Config& confi
                       {"hosts", Json::array({host_name()})},
                       {"attempt", run.attempt()},
                       {"started", utc_now(true)},
+                      {"from", source.empty() ? Json() : Json(std::filesystem::absolute(source).string())},
                       {"extra", {{"base_dir", std::filesystem::absolute(config.base_dir()).string()}}}};
   // A command line or host name need not be UTF-8.
   run.write("run.json", identity.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
@@ -206,7 +208,8 @@ int run(const Common& common, const RunFlags& flags) {
     if (from) {
       trainer.load(*from);
     } else {
-      trainer.initialise();
+      const std::filesystem::path weights = weights_source(config);
+      trainer.initialise(weights, weights_progress(weights.string()));
     }
     if (!dir) dir.emplace(new_run(flags, config));
     if (from) set_aside_newer(dir->checkpoints(), trainer.step());
