@@ -48,15 +48,9 @@ std::vector<std::string> weight_files(const fs::path& directory, std::map<std::s
   if (fs::exists(directory / "model.safetensors", none)) return {"model.safetensors"};
   const fs::path path = directory / "model.safetensors.index.json";
   if (!fs::exists(path, none)) refuse_pickles(directory);
-  const auto json = parse_json(read_text(path, kMaxIndex, Exit::checkpoint), path.string(), 4);
-  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object())
-    refuse(path.string(), "has no `weight_map`");
+  index = parse_weights_index(read_text(path, kMaxIndex, Exit::checkpoint), path.string());
   std::set<std::string> files;
-  for (const auto& [name, file] : json["weight_map"].items()) {
-    if (!file.is_string() || !is_plain_name(file)) refuse(path.string(), file.dump() + " is no plain file name");
-    files.insert(index[name] = file);
-  }
-  if (files.empty()) refuse(path.string(), "`weight_map` is empty");
+  for (const auto& [name, file] : index) files.insert(file);
   return {files.begin(), files.end()};
 }
 
@@ -160,6 +154,20 @@ class Source {
 };
 
 }  // namespace
+
+std::map<std::string, std::string> parse_weights_index(const std::string& text, const std::string& where) {
+  const auto json = parse_json(text, where, 4);
+  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object())
+    refuse(where, "has no `weight_map`");
+  std::map<std::string, std::string> out;
+  for (const auto& [name, file] : json["weight_map"].items()) {
+    if (!file.is_string() || !is_plain_name(file))
+      refuse(where, fmt::format("`{}` is to lie in {}, which is no plain file name", name, file.dump()));
+    out[name] = file;
+  }
+  if (out.empty()) refuse(where, "`weight_map` is empty");
+  return out;
+}
 
 fs::path find_weights(const fs::path& directory) {
   if (weights_kind(directory) != WeightsKind::run) return directory;

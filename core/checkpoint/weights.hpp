@@ -25,4 +25,7 @@ using WeightsProgress = std::function<void(uint64_t done, uint64_t all)>;
 void load_weights(const std::filesystem::path& directory, const Pretrained& pretrained,
                   const std::vector<TensorSpec>& parameters, const Fill& fill, const WeightsProgress& progress = {});
 
+// model.safetensors.index.json: tensor -> file in the same directory. Throws Error(Exit::checkpoint).
+std::map<std::string, std::string> parse_weights_index(const std::string& text, const std::string& where);
+
 }  // namespace eng

@@ -157,13 +157,14 @@ struct Reader {
 
 // The plugin that reads a config.json.
 std::string find_plugin(const Json& json, const fs::path& file, const std::string& given, const SchemaSource& plugins) {
-  const std::string type = json.value("model_type", "");
+  const Json* named = at(json, "model_type");
+  const std::string type = named ? named->get<std::string>() : "";
   Texts known;
   for (const std::string& name : plugins.names(ENG_MODEL_KIND)) {
     const Pretrained& p = plugins.find(ENG_MODEL_KIND, name)->pretrained;
     const bool recognised = type.empty() && !p.recognise.empty() &&
                             std::all_of(p.recognise.begin(), p.recognise.end(),
-                                        [&](const std::string& path) { return json.contains(pointer(path)); });
+                                        [&](const std::string& path) { return at(json, path) != nullptr; });
     const bool reads = !p.model_type.empty() && (type == p.model_type || recognised);
     if (reads && (given.empty() || given == name)) return name;
     if (given == name && p.model_type.empty())
@@ -177,29 +178,6 @@ std::string find_plugin(const Json& json, const fs::path& file, const std::strin
                           type.empty() ? "is missing, and such a file" : "`" + printable(type) + "`",
                           given.empty() ? "" : " named `" + printable(given) + "`"),
               known.empty() ? "no model plugin reads a config.json" : fmt::format("known: {}", fmt::join(known, ", ")));
-}
-
-ModelSource from_hugging_face(const fs::path& file, const std::string& given, const SchemaSource& plugins) {
-  const Json json = read_config_json(file);
-  ModelSource out;
-  out.file = file;
-  const std::string name = find_plugin(json, file, given, plugins);
-  const PluginSchema& plugin = *plugins.find(ENG_MODEL_KIND, name);
-  out.settings["plugin"] = {name, file.string(), true};
-  Reader reader{json, plugin, out, {}};
-  const auto& known = plugin.pretrained.architectures;
-  if (const Json* list = at(json, "architectures"); list && list->is_array() && !known.empty() && !list->empty())
-    if (std::none_of(known.begin(), known.end(), [&](const std::string& a) { return list->front() == a; }))
-      reader.problems.push_back(
-          fmt::format("`architectures` is {}; this plugin supports {}", shown(*list), fmt::join(known, ", ")));
-  if (at(json, "quantization_config")) reader.problems.push_back("`quantization_config`: quantised weights");
-  for (const Option& option : plugin.options) reader.option(option);
-  for (const auto& [path, supported] : plugin.pretrained.fixed) reader.fixed(path, supported);
-  if (!reader.problems.empty())
-    throw Error(Exit::usage, fmt::format("{} is not supported by plugin `{}`:\n  {}", file.string(), name,
-                                         fmt::join(reader.problems, "\n  ")));
-  reader.strangers();
-  return out;
 }
 
 ModelSource from_run(const fs::path& run, const SchemaSource& plugins) {
@@ -231,19 +209,44 @@ ModelSource from_run(const fs::path& run, const SchemaSource& plugins) {
 
 }  // namespace
 
-Json read_config_json(const fs::path& file) {
+Json parse_config_json(const std::string& text, const fs::path& file) {
   Json json;
   try {
-    json = parse_json(read_text(file, most_bytes, Exit::usage), file.string(), deepest);
+    json = parse_json(text, file.string(), deepest);
   } catch (const Error& e) {
     throw Error(Exit::usage, e.what());
   }
   if (!json.is_object()) throw Error(Exit::usage, file.string() + " is no JSON object");
-  for (const char* key : {"model_type", "torch_dtype", "dtype"})
-    if (json.contains(key) && json[key].is_null()) json.erase(key);
-  if (json.contains("model_type") && !json["model_type"].is_string())
+  if (const Json* type = at(json, "model_type"); type && !type->is_string())
     throw Error(Exit::usage, file.string() + ": `model_type` is no text");
   return json;
+}
+
+Json read_config_json(const fs::path& file) {
+  return parse_config_json(read_text(file, most_bytes, Exit::usage), file);
+}
+
+ModelSource model_of_config_json(const Json& json, const fs::path& file, const std::string& given,
+                                 const SchemaSource& plugins) {
+  ModelSource out;
+  out.file = file;
+  const std::string name = find_plugin(json, file, given, plugins);
+  const PluginSchema& plugin = *plugins.find(ENG_MODEL_KIND, name);
+  out.settings["plugin"] = {name, file.string(), true};
+  Reader reader{json, plugin, out, {}};
+  const auto& known = plugin.pretrained.architectures;
+  if (const Json* list = at(json, "architectures"); list && list->is_array() && !known.empty() && !list->empty())
+    if (std::none_of(known.begin(), known.end(), [&](const std::string& a) { return list->front() == a; }))
+      reader.problems.push_back(
+          fmt::format("`architectures` is {}; this plugin supports {}", shown(*list), fmt::join(known, ", ")));
+  if (at(json, "quantization_config")) reader.problems.push_back("`quantization_config`: quantised weights");
+  for (const Option& option : plugin.options) reader.option(option);
+  for (const auto& [path, supported] : plugin.pretrained.fixed) reader.fixed(path, supported);
+  if (!reader.problems.empty())
+    throw Error(Exit::usage, fmt::format("{} is not supported by plugin `{}`:\n  {}", file.string(), name,
+                                         fmt::join(reader.problems, "\n  ")));
+  reader.strangers();
+  return out;
 }
 
 WeightsKind weights_kind(const fs::path& directory) {
@@ -256,7 +259,8 @@ WeightsKind weights_kind(const fs::path& directory) {
 ModelSource read_model_source(const fs::path& directory, const std::string& plugin, const SchemaSource& plugins) {
   switch (weights_kind(directory)) {
     case WeightsKind::hugging_face:
-      return from_hugging_face(directory / "config.json", plugin, plugins);
+      return model_of_config_json(read_config_json(directory / "config.json"), directory / "config.json", plugin,
+                                  plugins);
     case WeightsKind::run:
       return from_run(directory, plugins);
     case WeightsKind::checkpoint:

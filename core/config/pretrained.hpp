@@ -51,7 +51,10 @@ ModelSource read_model_source(const std::filesystem::path& directory, const std:
 nlohmann::json write_config_json(const Section& model, const Schema& options, const Pretrained& pretrained,
                                  const std::string& dtype, const nlohmann::json& before);
 
-// A JSON object from a file that nobody vouches for. Throws Error(Exit::usage).
+// The parsers by themselves, for text that nobody vouches for. Throw Error(Exit::usage).
+nlohmann::json parse_config_json(const std::string& text, const std::filesystem::path& file);
 nlohmann::json read_config_json(const std::filesystem::path& file);
+ModelSource model_of_config_json(const nlohmann::json& json, const std::filesystem::path& file,
+                                 const std::string& plugin, const SchemaSource& plugins);
 
 }  // namespace eng
