@@ -173,7 +173,7 @@ fs::path find_weights(const fs::path& directory) {
   if (weights_kind(directory) != WeightsKind::run) return directory;
   const Found found = find_latest(directory / "checkpoints");
   if (!found.path)
-    refuse(directory.string(), found.refused.empty() ? "has no checkpoint" : found.refused.front().problem);
+    refuse(directory.string(), found.refused.empty() ? "has no usable checkpoint" : found.refused.front().problem);
   return *found.path;
 }
 
