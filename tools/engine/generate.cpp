@@ -10,6 +10,7 @@
 #include "core/execute/executor.hpp"
 #include "engine/ops.h"
 #include "tools/engine/command.hpp"
+#include "tools/engine/progress.hpp"
 #include "tools/engine/sampler.hpp"
 #include "tools/engine/text_stream.hpp"
 
@@ -40,17 +41,13 @@ class Decoder {
     logits_.resize(static_cast<size_t>(count(setup_.plan.next_logits.desc)));
   }
 
-  // The parameters of a checkpoint; what it holds of the optimizer is checked and left.
-  void load(const std::filesystem::path& checkpoint) {
-    std::vector<TensorSpec> expected = saved_tensors(setup_.plan);
-    const size_t ours = expected.size();
-    for (const ManifestTensor& t : read_manifest(checkpoint).tensors)
-      if (t.role != kParameterRole) expected.push_back(t);
-    load_checkpoint(checkpoint, expected, [&](const TensorSpec& spec, uint64_t first, uint64_t n, const void* data) {
-      const auto k = static_cast<size_t>(&spec - expected.data());
+  // Weights that exist already.
+  void load(const std::filesystem::path& weights, const Pretrained& pretrained) {
+    const Fill fill = [&](const TensorSpec& spec, uint64_t first, uint64_t n, const void* data) {
       const uint64_t size = dtype_size(spec.dtype);
-      if (k < ours) executor_->upload(setup_.plan.find(spec.name, spec.role)->view, first * size, data, n * size);
-    });
+      executor_->upload(setup_.plan.find(spec.name, spec.role)->view, first * size, data, n * size);
+    };
+    load_weights(weights, pretrained, parameters(setup_.plan), fill, weights_progress(weights.string()));
     executor_->run("publish");
   }
 
@@ -134,10 +131,9 @@ int generate(const Common& common, const Flags& flags) {
   check_flags(flags);
   if (!std::filesystem::is_directory(flags.target))
     throw Error(Exit::usage, flags.target + " is not a run directory",
-                "engine generate takes a run: engine generate runs/NAME/ID \"prompt\"");
+                "engine generate takes a run, such as runs/NAME/ID, or a Hugging Face directory");
   auto [registry, config] = load_config(common, flags.target, {});
-  Found found = find_latest(std::filesystem::path(flags.target) / "checkpoints");
-  if (!found.path) throw Error(Exit::checkpoint, flags.target + " has no usable checkpoint");
+  const std::filesystem::path weights = find_weights(flags.target);
 
   const auto tokenizer = make_tokenizer(config);
   const std::string prompt =
@@ -153,7 +149,7 @@ int generate(const Common& common, const Flags& flags) {
   const int64_t length = choose_length(flags, n_prompt, info.max_length);
 
   Decoder decoder(config, *registry, length);
-  decoder.load(*found.path);
+  decoder.load(weights, pretrained_table(config, *registry));
   const auto start = Clock::now();
   decoder.feed(tokens);
   const auto begun = Clock::now();
@@ -188,7 +184,8 @@ int generate(const Common& common, const Flags& flags) {
 void add_generate(CLI::App& app, Common& common) {
   auto* command = app.add_subcommand("generate", "continue a text");
   auto flags = std::make_shared<Flags>();
-  command->add_option("run", flags->target, "a run directory")->required();
+  command->add_option("target", flags->target, "a run directory, or one with config.json and safetensors files")
+      ->required();
   command->add_option("prompt", flags->prompt, "the text to continue; - reads it from the standard input")->required();
   command->add_option("--tokens", flags->tokens, "new tokens, at most")->capture_default_str();
   command->add_option("--temperature", flags->sampling.temperature, "0: always the likeliest token")
