@@ -23,7 +23,7 @@ const fs::path goldens = fs::path(ENGINE_SOURCE_DIR) / "tests" / "models" / "hf"
 eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::Registry::Search search;
-    for (const char* file : {"cpu/cpu", "llama/llama", "optim/optim", "precision/precision", "data/text"})
+    for (const char* file : {"cpu/cpu", "llama/llama", "optim/optim", "precision/precision", "data/data"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
     return eng::Registry::scan(search);
