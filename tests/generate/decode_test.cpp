@@ -22,7 +22,7 @@ Registry& registry() {
   static const std::unique_ptr<Registry> all = [] {
     Registry::Search search;
     for (const char* file :
-         {"cpu/cpu", "cpu/reference", "llama/llama", "precision/precision", "optim/optim", "data/text"})
+         {"cpu/cpu", "cpu/reference", "llama/llama", "precision/precision", "optim/optim", "data/data"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
     return Registry::scan(search);

@@ -24,7 +24,7 @@ eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::Registry::Search search;
     for (const char* file :
-         {"cpu/cpu", "llama/llama", "opt/opt", "mamba/mamba", "optim/optim", "precision/precision", "data/text"})
+         {"cpu/cpu", "llama/llama", "opt/opt", "mamba/mamba", "optim/optim", "precision/precision", "data/data"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
     return eng::Registry::scan(search);

@@ -49,11 +49,15 @@ ReportContext report_context(const Setup& setup, const Config& config);
 std::string checkpoint_table(const std::filesystem::path& run);
 // The newest good checkpoint; each one that is passed over is told.
 Found newest_checkpoint(const std::filesystem::path& checkpoints);
+// Makes, with progress on stderr, the file that the data source will want, if it wants one; a signal stops it. Call it
+// before Data is constructed. `take_signals`: where the caller has no Signals of its own.
+void build_data(const Config& config, Registry& registry, int64_t vocabulary, bool take_signals);
 
 // Each adds its subcommand to the app.
 void add_run(CLI::App& app, Common& common);
 void add_plan(CLI::App& app, Common& common);
 void add_check(CLI::App& app, Common& common);
+void add_data(CLI::App& app, Common& common);
 void add_eval(CLI::App& app, Common& common);
 void add_generate(CLI::App& app, Common& common);
 void add_ckpt(CLI::App& app, Common& common);

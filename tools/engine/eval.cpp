@@ -54,6 +54,7 @@ int eval(const Common& common, const EvalFlags& flags) {
   config.require("data");
   Setup setup = make_setup(config, *registry);
   check_fits(config, *registry, setup);
+  build_data(config, *registry, setup.model.info.vocabulary, true);
   Data data(*registry, config, setup.model.info.vocabulary);
   if (!data.info().validation_samples)
     throw Error(Exit::data, "nothing is held out: data.validation is 0", "set data.validation, for example 0.05");

@@ -13,6 +13,7 @@
 #include "tools/engine/progress.hpp"
 #include "tools/engine/sampler.hpp"
 #include "tools/engine/text_stream.hpp"
+#include "tools/engine/tokenizer.hpp"
 
 namespace eng {
 namespace {
@@ -79,24 +80,18 @@ class Decoder {
   std::vector<float> logits_;
 };
 
-// Text as ids and back.
-struct Bytes {
-  int64_t vocabulary = 256;
-  int32_t eos = -1;
-  std::vector<int32_t> encode(const std::string& text) const {
-    std::vector<int32_t> out;
-    for (const char c : text) out.push_back(static_cast<unsigned char>(c));
-    return out;
-  }
-  std::string decode(int32_t id) const { return std::string(1, static_cast<char>(id)); }
-};
-
-Bytes make_tokenizer(const Config& config) {
+Tokenizer make_tokenizer(const Config& config, Registry& registry) {
   const Section& data = config.section("data");
-  const std::string name = data.has("tokenizer") ? data.string("tokenizer") : "";
-  if (name != "bytes")
-    throw Error(Exit::usage, fmt::format("[data] {} has no tokenizer to read a prompt with", data.string("plugin")));
-  return {};
+  if (!data.has("tokenizer"))
+    throw Error(Exit::usage, fmt::format("[data] {} has no tokenizer to read a prompt with", data.string("plugin")),
+                "[data] tokenizer names it: \"bytes\", a file, or a folder");
+  return Tokenizer(registry, data.string("tokenizer"), config.base_dir());
+}
+
+// Whether texts were encoded with the ids around them (bos) when the model was trained.
+bool special_tokens(const Config& config) {
+  const Section& data = config.section("data");
+  return data.has("special_tokens") && data.boolean("special_tokens");
 }
 
 // How many positions the sequence gets: the prompt and what may follow.
@@ -135,10 +130,10 @@ int generate(const Common& common, const Flags& flags) {
   auto [registry, config] = load_config(common, flags.target, {});
   const std::filesystem::path weights = find_weights(flags.target);
 
-  const auto tokenizer = make_tokenizer(config);
+  const Tokenizer tokenizer = make_tokenizer(config, *registry);
   const std::string prompt =
       flags.prompt == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : flags.prompt;
-  std::vector<int32_t> tokens = tokenizer.encode(prompt);
+  std::vector<int32_t> tokens = tokenizer.encode(prompt, special_tokens(config));
   if (tokens.empty()) throw Error(Exit::usage, "the prompt is empty", "give at least one character");
   const eng_model_info info = make_setup(config, *registry, 1).model.info;
   for (const int32_t id : tokens)
@@ -155,13 +150,14 @@ int generate(const Common& common, const Flags& flags) {
   const auto begun = Clock::now();
   Sampler sampler(flags.sampling);
   // A model may have more ids than its tokenizer, for even shapes.
-  const auto logits = decoder.logits().first(static_cast<size_t>(std::min(info.vocabulary, tokenizer.vocabulary)));
+  const auto logits =
+      decoder.logits().first(static_cast<size_t>(std::min(info.vocabulary, tokenizer.info().vocabulary)));
   std::string waiting;
   int64_t n = 0;
   for (bool more = true; more;) {
     const int32_t id = sampler.next(logits, static_cast<uint64_t>(n));
     ++n;
-    if (id == tokenizer.eos) break;
+    if (id == tokenizer.info().eos) break;
     waiting += tokenizer.decode(id);
     const size_t shown = complete(waiting);
     fmt::print("{}", std::string_view(waiting).substr(0, shown));

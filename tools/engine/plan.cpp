@@ -34,6 +34,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
     load_weights(find_weights(source), pretrained_table(config, *registry), parameters(setup.plan), {});
     line("from", source.string());
   }
+  build_data(config, *registry, setup.model.info.vocabulary, true);
   Data data(*registry, config, setup.model.info.vocabulary);
   line("data", fmt::format("{} files, {} tokens; {} training samples, {} held out; ids below {} <= {}",
                            data.info().files, data.info().tokens, data.info().train_samples,

@@ -191,6 +191,7 @@ int run(const Common& common, const RunFlags& flags) {
   options.config_hash = Checksum::of(resolved_text(config));
   Setup setup = make_setup(config, *registry);
   check_fits(config, *registry, setup);
+  build_data(config, *registry, setup.model.info.vocabulary, false);
   Data data(*registry, config, setup.model.info.vocabulary);
   // A run that is there is locked first. A new one is made last, when all that can be refused has been accepted.
   std::optional<RunDir> dir = existing_run(flags, target_is_run);
