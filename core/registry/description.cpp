@@ -189,13 +189,14 @@ std::string json_text(const toml::node& node) {
 Option parse_option(const std::string& key, const toml::node& node, const std::string& owner) {
   const std::string where = owner + " option '" + key + "'";
   need(is_word(key, ""), "{}: a key is made of a-z, 0-9 and _", where);
-  const toml::table& table =
-      table_at(&node, where,
-               {"type", "default", "min", "max", "choices", "help", "required", "json", "json_none", "adjustable"});
+  const toml::table& table = table_at(&node, where,
+                                      {"type", "default", "min", "max", "choices", "help", "required", "json",
+                                       "json_none", "json_multiple", "adjustable"});
   Option option;
   option.key = key;
   option.json = texts_at(table, "json", where, {key});
   option.json_none = text_at(table, "json_none", where, false);
+  option.json_multiple = text_at(table, "json_multiple", where, false);
   option.adjustable = value_at(table, "adjustable", Type::boolean, where) == Value(true);
   const std::string type = text_at(table, "type", where);
   need(types.count(type), "{}: unknown type '{}' (bool, int, float, string, bytes, strings, floats)", where, type);
