@@ -11,7 +11,8 @@ bf16, f16   the same weights rounded, in the spelling of that element type
 tied        a tied head, which is not in the file
 tied_head   the same with the head in the file
 old         config.json as transformers 4.30 wrote it: rope_scaling with `type`, torch_dtype, inv_freq tensors
-expected.json   tokens and labels (2, 16), and per directory the mean loss, computed in fp32 from the stored weights
+expected.json   tokens and labels (2, 16), and per directory the mean loss, computed in fp32 from the stored weights;
+                a prompt, and per directory the 40 likeliest next bytes, one after the other
 """
 
 import json
@@ -45,6 +46,13 @@ def loss(model, tokens, labels):
     return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1), ignore_index=-100).item()
 
 
+def greedy(model, prompt):
+    ids = torch.tensor([list(prompt.encode())])
+    model.generation_config.eos_token_id = None
+    out = model.float().generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=40)
+    return out[0, ids.shape[1]:].tolist()
+
+
 def main():
     here = pathlib.Path(__file__).resolve().parents[2] / "tests" / "models" / "hf"
     out = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else here
@@ -74,12 +82,13 @@ def main():
     old |= {f"model.layers.{i}.self_attn.rotary_emb.inv_freq": torch.ones(2) for i in range(2)}
     save_file(old, out / "old" / "model.safetensors", metadata={"format": "pt"})
 
-    expected = {"tokens": tokens.tolist(), "labels": labels.tolist(), "loss": {}}
+    expected = {"tokens": tokens.tolist(), "labels": labels.tolist(), "loss": {}, "prompt": "Once upon a time", "greedy": {}}
     for folder in sorted(path for path in out.iterdir() if path.is_dir()):
         (folder / "generation_config.json").unlink(missing_ok=True)
         model = LlamaForCausalLM.from_pretrained(folder)
         expected["loss"][folder.name] = loss(model, tokens, labels)
-        print(folder.name, expected["loss"][folder.name])
+        expected["greedy"][folder.name] = greedy(model, expected["prompt"])
+        print(folder.name, expected["loss"][folder.name], expected["greedy"][folder.name])
     (out / "expected.json").write_text(json.dumps(expected) + "\n")
 
 
