@@ -170,7 +170,7 @@ int generate(const Common& common, const Flags& flags) {
   for (bool more = true; more;) {
     const int32_t id = sampler.next(logits, static_cast<uint64_t>(n));
     ++n;
-    if (id == tokenizer.info().eos) break;
+    if (id == tokenizer.info().eos || id == tokenizer.info().eot) break;
     waiting += tokenizer.decode(id);
     const size_t shown = complete(waiting);
     fmt::print("{}", std::string_view(waiting).substr(0, shown));
