@@ -14,7 +14,7 @@
  *   [[provides]]  kind = "eng.optimizer/1", name = "lion", summary
  *   [provides.options.KEY]  type = "bool|int|float|string|bytes|strings|floats", default, min, max, choices, help,
  *                 required = true
- *   [provides.presets.NAME] KEY = value ...       (models)
+ *   [provides.presets.NAME] KEY = value ...       (models); called = "6.89B": the size that people give it
  */
 #ifndef ENGINE_PLUGIN_H_
 #define ENGINE_PLUGIN_H_
