@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads of kernels on host memory: libgomp's pool, the one that oneDNN uses too, so that nobody competes.
+// The threads of kernels on host memory: libgomp's pool, shared by all plugins and by libraries, so that nobody competes.
 // A launch allocates nothing: the function object stays on the caller's stack.
 #pragma once
 

@@ -23,7 +23,7 @@ inline eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::Registry::Search search;
     for (const char* file :
-         {"cpu/cpu", "cpu/reference", "mamba/mamba", "optim/optim", "precision/precision", "data/text"})
+         {"cpu/cpu", "cpu/reference", "mamba/mamba", "optim/optim", "precision/precision", "data/data"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
     return eng::Registry::scan(search);

@@ -21,6 +21,7 @@ struct Golden {
   nlohmann::json about;
   std::map<std::string, GoldenTensor> tensors;
 
+  std::string model() const { return about.value("model", "llama"); }
   const GoldenTensor& at(const std::string& name) const { return tensors.at(name); }
 };
 

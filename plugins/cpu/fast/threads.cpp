@@ -9,12 +9,6 @@
 #include <utility>
 #include <vector>
 
-// libgomp's entry points, called by name: the same code then runs in parallel whichever compiler built it.
-extern "C" {
-int omp_get_max_threads(void);
-void omp_set_num_threads(int threads);
-}
-
 namespace cpu {
 namespace {
 
@@ -54,13 +48,6 @@ unsigned physical_cores() {
     return cores.empty() ? 1 : static_cast<unsigned>(cores.size());
   }
   return 1;
-}
-
-ThreadCountGuard::ThreadCountGuard(unsigned threads) : before_(omp_get_max_threads()) {
-  omp_set_num_threads(static_cast<int>(threads));
-}
-ThreadCountGuard::~ThreadCountGuard() {
-  omp_set_num_threads(before_);
 }
 
 }  // namespace cpu

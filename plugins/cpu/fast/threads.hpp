@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many threads the cpu device has; common/parallel.hpp runs them.
+// How many threads the cpu device has, and how they wait for each other; common/parallel.hpp runs them.
 #pragma once
 
 #include "../../common/parallel.hpp"
@@ -11,17 +11,5 @@ void wait_for(const std::atomic<int64_t>& counter, int64_t least);
 
 // Physical cores that this process may run on (its affinity mask, hyper-threads counted once); at least 1.
 unsigned physical_cores();
-
-// While it lives, libraries that ask OpenMP how many threads to plan for are told `threads`.
-class ThreadCountGuard {
- public:
-  explicit ThreadCountGuard(unsigned threads);
-  ~ThreadCountGuard();
-  ThreadCountGuard(const ThreadCountGuard&) = delete;
-  ThreadCountGuard& operator=(const ThreadCountGuard&) = delete;
-
- private:
-  int before_;
-};
 
 }  // namespace cpu
