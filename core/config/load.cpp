@@ -25,6 +25,7 @@ struct Resolver {
   Problems& problems;
   Problems& no_data;             // see Config::require
   std::set<std::string> broken;  // sections with problems
+  ModelSource from;              // what [model] from says
 
   void add(const std::string& section, Problem problem) {
     broken.insert(section);
@@ -45,7 +46,11 @@ struct Resolver {
   std::string plugin_name(const SectionSchema& schema) const {
     const Given* given = document.find(schema.name, "plugin");
     const Option* option = find_option(schema.options, "plugin");
-    const Value value = given ? given->value : option ? option->fallback : Value();
+    const auto inferred = from.settings.find("plugin");
+    const Value value = given                                                       ? given->value
+                        : schema.name == "model" && inferred != from.settings.end() ? inferred->second.value
+                        : option                                                    ? option->fallback
+                                                                                    : Value();
     return value.index() == 4 ? std::get<std::string>(value) : "";
   }
 
@@ -89,6 +94,36 @@ struct Resolver {
     const std::string help = near.empty() ? option.help : fmt::format("did you mean \"{}\"?", near.front());
     add(schema.name, {wrong.code, fmt::format("`{}` {}", option.key, printable(wrong.text, 600)), given.place, help,
                       describe(option)});
+  }
+
+  // [model] from. A resolved text holds all that it said.
+  void read_from(const std::filesystem::path& base) {
+    const Given* given = document.find("model", "from");
+    const auto* path = given ? std::get_if<std::string>(&given->value) : nullptr;
+    if (!path || !document.defaults.empty()) return;
+    const Given* plugin = document.find("model", "plugin");
+    const auto* name = plugin ? std::get_if<std::string>(&plugin->value) : nullptr;
+    if (const Given* preset = document.find("model", "preset"))
+      add("model",
+          {"E0113", "`preset` and `from` are both given", preset->key, "remove one: both say what the model is"});
+    try {
+      from = read_model_source(base / *path, name ? *name : "", plugins);
+    } catch (const Error& e) {
+      add("model", {"E0118", e.what(), given->place, e.help()});
+    }
+  }
+
+  // What the weights' own description says, and whether [model] agrees.
+  void take_from(const Option& option, const Setting& said, Setting& setting) {
+    const Given* given = document.find("model", option.key);
+    if (!given) {
+      setting = said;
+    } else if (setting.value != said.value && !option.adjustable && option.key != "plugin") {
+      add("model", {"E0119",
+                    fmt::format("`{}` contradicts the weights: {} says {}", option.key, from.file.string(),
+                                printable(toml_text(said.value))),
+                    given->place, "remove the line: `from` brings the value"});
+    }
   }
 
   // Every section that has `key`, such as "[train]".
@@ -152,6 +187,9 @@ struct Resolver {
       else if ((schema.kind.empty() || plugin) && !document.defaults.count(schema.name + "." + key))
         unknown_key(schema, options, key, given);
     }
+    if (schema.name == "model")
+      for (const auto& [key, said] : from.settings)
+        if (const Option* option = find_option(options, key)) take_from(*option, said, settings[key]);
     for (const Option& option : options) {
       if (!option.required || settings[option.key].value.index() != 0 || document.find(schema.name, option.key))
         continue;
@@ -219,7 +257,9 @@ Config Config::parse(const std::string& text, const std::string& name, const std
   if (const auto* list = given ? std::get_if<std::vector<std::string>>(&given->value) : nullptr)
     for (const std::string& folder : *list) folders.push_back(base_dir / folder);
   plugins.look_in(folders);
-  Resolver resolver{document, plugins, problems, no_data, {}};
+  Resolver resolver{document, plugins, problems, no_data, {}, {}};
+  resolver.read_from(base_dir);
+  config.notes_ = resolver.from.notes;
   for (const auto& schema : section_schemas()) config.sections_.push_back(resolver.resolve(schema));
   resolver.strangers();
   apply_rules(document, resolver.broken, config, problems, config.notes_);

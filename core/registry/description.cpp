@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 #include <utility>
 
@@ -171,12 +172,32 @@ std::string text_at(const toml::table& table, const char* key, const std::string
   return text;
 }
 
+// One text, or a list of them.
+std::vector<std::string> texts_at(const toml::table& table, const char* key, const std::string& where,
+                                  std::vector<std::string> absent = {}) {
+  if (!table.contains(key)) return absent;
+  if (const auto text = table[key].value_exact<std::string>()) return {*text};
+  return std::get<std::vector<std::string>>(value_at(table, key, Type::strings, where));
+}
+
+std::string json_text(const toml::node& node) {
+  std::ostringstream out;
+  out << toml::json_formatter(node);
+  return out.str();
+}
+
 Option parse_option(const std::string& key, const toml::node& node, const std::string& owner) {
   const std::string where = owner + " option '" + key + "'";
   need(is_word(key, ""), "{}: a key is made of a-z, 0-9 and _", where);
-  const toml::table& table = table_at(&node, where, {"type", "default", "min", "max", "choices", "help", "required"});
+  const toml::table& table = table_at(&node, where,
+                                      {"type", "default", "min", "max", "choices", "help", "required", "json",
+                                       "json_none", "json_multiple", "adjustable"});
   Option option;
   option.key = key;
+  option.json = texts_at(table, "json", where, {key});
+  option.json_none = text_at(table, "json_none", where, false);
+  option.json_multiple = text_at(table, "json_multiple", where, false);
+  option.adjustable = value_at(table, "adjustable", Type::boolean, where) == Value(true);
   const std::string type = text_at(table, "type", where);
   need(types.count(type), "{}: unknown type '{}' (bool, int, float, string, bytes, strings, floats)", where, type);
   option.type = types.at(type);
@@ -207,10 +228,50 @@ Preset parse_preset(const toml::node& node, const Schema& schema, const std::str
   for (const auto& [name, value] : table_at(&node, where)) {
     const std::string key(name.str());
     const auto option = std::find_if(schema.begin(), schema.end(), [&](const auto& o) { return o.key == key; });
-    need(option != schema.end(), "{}: there is no option '{}'", where, key);
-    preset.emplace(option->key, fitted(value, *option, fmt::format("{}: '{}'", where, option->key)));
+    const bool called = option == schema.end() && key == "called";  // the size that people give it
+    need(called || option != schema.end(), "{}: there is no option '{}'", where, key);
+    preset.emplace(key, called ? Value(text_at(*node.as_table(), "called", where))
+                               : fitted(value, *option, fmt::format("{}: '{}'", where, option->key)));
   }
   return preset;
+}
+
+Pretrained::Pairs parse_pairs(const toml::table& table, const char* key, const std::string& where) {
+  Pretrained::Pairs out;
+  const toml::node* list = table.get(key);
+  need(!list || list->is_array(), "{}: '{}' must be a list of pairs of texts", where, key);
+  for (size_t k = 0; list && k < list->as_array()->size(); ++k) {
+    const toml::array* pair = list->as_array()->get(k)->as_array();
+    need(pair && pair->size() == 2 && pair->is_homogeneous<std::string>(), "{}: '{}' must be a list of pairs of texts",
+         where, key);
+    out.emplace_back(**pair->get_as<std::string>(0), **pair->get_as<std::string>(1));
+  }
+  return out;
+}
+
+Pretrained parse_pretrained(const toml::node& node, const std::string& where) {
+  const toml::table& table = table_at(
+      &node, where,
+      {"model_type", "architectures", "recognise", "fixed", "write", "ignore", "rename", "tied", "ignore_tensors"});
+  Pretrained out;
+  out.model_type = text_at(table, "model_type", where);
+  out.architectures = texts_at(table, "architectures", where);
+  out.recognise = texts_at(table, "recognise", where);
+  out.ignore = texts_at(table, "ignore", where);
+  out.ignore_tensors = texts_at(table, "ignore_tensors", where);
+  out.rename = parse_pairs(table, "rename", where);
+  out.tied = parse_pairs(table, "tied", where);
+  if (const toml::node* fixed = table.get("fixed"))
+    for (const auto& [path, value] : table_at(fixed, where + " 'fixed'")) {
+      auto& supported = out.fixed[std::string(path.str())];
+      if (!value.is_array()) supported.push_back(json_text(value));
+      for (size_t k = 0; value.is_array() && k < value.as_array()->size(); ++k)
+        supported.push_back(json_text(*value.as_array()->get(k)));
+    }
+  if (const toml::node* write = table.get("write"))
+    for (const auto& [path, value] : table_at(write, where + " 'write'"))
+      out.write[std::string(path.str())] = json_text(value);
+  return out;
 }
 
 bool has_form(const std::string& kind) {  // "org.example.name/1"
@@ -221,7 +282,7 @@ bool has_form(const std::string& kind) {  // "org.example.name/1"
 
 Provided parse_provided(const toml::node& node, size_t number) {
   std::string where = fmt::format("description, [[provides]] number {}", number);
-  const toml::table& table = table_at(&node, where, {"kind", "name", "summary", "options", "presets"});
+  const toml::table& table = table_at(&node, where, {"kind", "name", "summary", "options", "presets", "pretrained"});
   Provided out;
   out.kind = text_at(table, "kind", where);
   out.name = text_at(table, "name", where);
@@ -232,6 +293,8 @@ Provided parse_provided(const toml::node& node, size_t number) {
   if (const toml::node* options = table.get("options"))
     for (const auto& [key, option] : table_at(options, where + " 'options'"))
       out.schema.options.push_back(parse_option(std::string(key.str()), option, where));
+  if (const toml::node* pretrained = table.get("pretrained"))
+    out.schema.pretrained = parse_pretrained(*pretrained, where + " 'pretrained'");
   if (const toml::node* presets = table.get("presets"))
     for (const auto& [key, preset] : table_at(presets, where + " 'presets'")) {
       const std::string name(key.str());

@@ -8,8 +8,8 @@
 #include <new>
 
 #include "core/base/error.hpp"
-#include "core/train/run_dir.hpp"
 #include "tools/engine/command.hpp"
+#include "tools/engine/run_dir.hpp"
 
 namespace eng {
 
@@ -20,13 +20,23 @@ std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<s
   return Registry::scan(search);
 }
 
+// That of the directory, as transformers uses it: with the ids around a text.
+static void take_tokenizer(const std::filesystem::path& directory, Section& data) {
+  const bool there =
+      std::filesystem::exists(directory / "tokenizer.json") || std::filesystem::exists(directory / "tokenizer.model");
+  for (const auto& [key, value] : {std::pair<const char*, Value>{"tokenizer", directory.string()},
+                                   std::pair<const char*, Value>{"special_tokens", true}})
+    if (there && data.settings().count(key) && !data.given(key)) data.set(key, value, directory.string());
+}
+
 Loaded load_config(const Common& common, const std::filesystem::path& target,
                    const std::vector<std::string>& overrides) {
   std::filesystem::path file = target, base;
-  if (std::filesystem::is_directory(target)) {
+  const bool weights = weights_kind(target) == WeightsKind::hugging_face;
+  if (std::filesystem::is_directory(target) && !weights) {
     if (!RunDir::is_run(target))
-      throw Error(Exit::usage, target.string() + " is a directory, but not of a run",
-                  "give a configuration file or a run directory");
+      throw Error(Exit::usage, target.string() + " is a directory, but neither of a run nor of Hugging Face's",
+                  "give a configuration file, a run directory, or a directory with config.json and safetensors files");
     file = target / "config.resolved.toml";
     if (!std::filesystem::exists(file))
       throw Error(Exit::usage, target.string() + " has no config.resolved.toml: it ended while it was being made",
@@ -44,7 +54,12 @@ Loaded load_config(const Common& common, const std::filesystem::path& target,
     plugins.names = found.names;
     plugins.explain = found.explain;
   };
-  out.config = Config::load(file, overrides, plugins, base);
+  if (weights)
+    out.config = Config::parse("[model]\nfrom = " + toml_text(std::filesystem::absolute(target).string()) + "\n",
+                               target.string(), std::filesystem::current_path(), overrides, plugins);
+  else
+    out.config = Config::load(file, overrides, plugins, base);
+  if (weights) take_tokenizer(std::filesystem::absolute(target), out.config.section("data"));
   for (const auto& note : out.config.notes()) fmt::print(stderr, "note: {}\n", note);
   return out;
 }

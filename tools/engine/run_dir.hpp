@@ -4,10 +4,10 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
 
 #include "core/checkpoint/file.hpp"
+#include "core/train/trainer.hpp"
 
 namespace eng {
 
@@ -46,21 +46,6 @@ class RunDir {
 std::string utc_now(bool full);
 // This machine, "?" if it has no name.
 std::string host_name();
-
-// What is known of one step. The first group is a pure function of configuration, data and seeds; the second
-// depends on the machine and the moment.
-struct Metrics {
-  int64_t step = 0;
-  uint64_t tokens = 0;  // of all steps so far
-  double loss = 0, grad_norm = 0, lr = 0, loss_scale = 1;
-  std::optional<double> eval_loss;  // of an evaluation right after this step
-
-  double tokens_per_second = 0, mfu = 0, step_seconds = 0;
-  struct {
-    double data = 0, comm = 0, offload = 0;
-  } wait_seconds;
-  uint64_t device_peak_bytes = 0, host_peak_bytes = 0;
-};
 
 // One line with its newline. Numbers read back to the same double; what is not finite is null.
 std::string metrics_line(const Metrics& metrics);

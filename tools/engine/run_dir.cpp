@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/train/run_dir.hpp"
+#include "tools/engine/run_dir.hpp"
 
 #include <fcntl.h>
 #include <fmt/chrono.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The smallest host of a llama model: creates it and runs its blocks in a FakeBuild.
+// The smallest host of a model: creates it and runs its blocks in a FakeBuild.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -10,23 +10,20 @@
 
 namespace models {
 
-inline const PluginFile& llama_plugin() {
-  static const PluginFile plugin("llama");
-  return plugin;
-}
-
-class Llama {
+class Hosted {
  public:
-  explicit Llama(const Values& given) {
-    const FakeOptions options(llama_plugin(), "llama", given);
+  // `name` is that of the plugin's file and of its model.
+  Hosted(const PluginFile& plugin, const std::string& name, const Values& given)
+      : table_(plugin.table<eng_model>(ENG_MODEL_KIND, name)) {
+    const FakeOptions options(plugin, name, given);
     ErrorText error;
     if (table().create(&options, &self_, &error) != ENG_OK) throw std::runtime_error(error.text);
   }
-  Llama(const Llama&) = delete;
-  Llama& operator=(const Llama&) = delete;
-  ~Llama() { table().destroy(self_); }
+  Hosted(const Hosted&) = delete;
+  Hosted& operator=(const Hosted&) = delete;
+  ~Hosted() { table().destroy(self_); }
 
-  const eng_model& table() const { return llama_plugin().table<eng_model>(ENG_MODEL_KIND, "llama"); }
+  const eng_model& table() const { return table_; }
   void* self() const { return self_; }
 
   eng_model_info describe() const {
@@ -58,7 +55,24 @@ class Llama {
   }
 
  private:
+  const eng_model& table_;
   void* self_ = nullptr;
+};
+
+inline const PluginFile& llama_plugin() {
+  static const PluginFile plugin("llama");
+  return plugin;
+}
+struct Llama : Hosted {
+  explicit Llama(const Values& given) : Hosted(llama_plugin(), "llama", given) {}
+};
+
+inline const PluginFile& opt_plugin() {
+  static const PluginFile plugin("opt");
+  return plugin;
+}
+struct Opt : Hosted {
+  explicit Opt(const Values& given) : Hosted(opt_plugin(), "opt", given) {}
 };
 
 }  // namespace models
