@@ -228,8 +228,10 @@ Preset parse_preset(const toml::node& node, const Schema& schema, const std::str
   for (const auto& [name, value] : table_at(&node, where)) {
     const std::string key(name.str());
     const auto option = std::find_if(schema.begin(), schema.end(), [&](const auto& o) { return o.key == key; });
-    need(option != schema.end(), "{}: there is no option '{}'", where, key);
-    preset.emplace(option->key, fitted(value, *option, fmt::format("{}: '{}'", where, option->key)));
+    const bool called = option == schema.end() && key == "called";  // the size that people give it
+    need(called || option != schema.end(), "{}: there is no option '{}'", where, key);
+    preset.emplace(key, called ? Value(text_at(*node.as_table(), "called", where))
+                               : fitted(value, *option, fmt::format("{}: '{}'", where, option->key)));
   }
   return preset;
 }

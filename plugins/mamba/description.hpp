@@ -104,21 +104,25 @@ num_hidden_layers = 64
 
 # Four models by the names their users have for them.
 [provides.presets.'7b_mamba']
+called = '6.89B'
 vocab_size = 50257
 hidden_size = 4864
 num_hidden_layers = 45
 
 [provides.presets.'3b_mamba']
+called = '2.84B'
 vocab_size = 50257
 hidden_size = 2560
 num_hidden_layers = 64
 
 [provides.presets.'1b_mamba']
+called = '1B'
 vocab_size = 50257
 hidden_size = 2048
 num_hidden_layers = 34
 
 [provides.presets.'3b_mamba_lite']
+called = '3B'
 vocab_size = 50257
 hidden_size = 2560
 num_hidden_layers = 24

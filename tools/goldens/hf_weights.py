@@ -13,7 +13,8 @@ tied_head   the same with the head in the file
 old         config.json as transformers 4.30 wrote it: rope_scaling with `type`, torch_dtype, inv_freq tensors
 opt         pre-norm; opt_bare: post-norm with projections, tensors without the `model.` prefix
 mamba       as saved; mamba_wide: expand 1.5; mamba_ssm: the spelling of that package, 250 ids padded to 256
-expected.json   tokens and labels (2, 16), and per directory the mean loss, computed in fp32 from the stored weights
+expected.json   tokens and labels (2, 16), and per directory the mean loss, computed in fp32 from the stored weights;
+                a prompt, and per directory the 40 likeliest next bytes, one after the other
 """
 
 import json
@@ -53,6 +54,13 @@ def loss(model, tokens, labels):
     with torch.no_grad():
         logits = model.float()(input_ids=tokens).logits
     return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1), ignore_index=-100).item()
+
+
+def greedy(model, prompt):
+    ids = torch.tensor([list(prompt.encode())])
+    model.generation_config.eos_token_id = None
+    out = model.float().generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=40)
+    return out[0, ids.shape[1]:].tolist()
 
 
 def main():
@@ -103,14 +111,16 @@ def main():
     ssm["lm_head.weight"] = ssm["backbone.embedding.weight"].clone()
     save_file(ssm, out / "mamba_ssm" / "model.safetensors", metadata={"format": "pt"})
 
-    expected = {"tokens": tokens.tolist(), "labels": labels.tolist(), "loss": losses}
+    expected = {"tokens": tokens.tolist(), "labels": labels.tolist(), "loss": losses, "prompt": "Once upon a time",
+                "greedy": {}}
     for folder in sorted(path for path in out.iterdir() if path.is_dir()):
         (folder / "generation_config.json").unlink(missing_ok=True)
         if folder.name in losses:
             continue
         model = AutoModelForCausalLM.from_pretrained(folder)
         expected["loss"][folder.name] = loss(model, tokens, labels)
-        print(folder.name, expected["loss"][folder.name])
+        expected["greedy"][folder.name] = greedy(model, expected["prompt"])
+        print(folder.name, expected["loss"][folder.name], expected["greedy"][folder.name])
     (out / "expected.json").write_text(json.dumps(expected) + "\n")
 
 
