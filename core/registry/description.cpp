@@ -189,13 +189,14 @@ std::string json_text(const toml::node& node) {
 Option parse_option(const std::string& key, const toml::node& node, const std::string& owner) {
   const std::string where = owner + " option '" + key + "'";
   need(is_word(key, ""), "{}: a key is made of a-z, 0-9 and _", where);
-  const toml::table& table =
-      table_at(&node, where,
-               {"type", "default", "min", "max", "choices", "help", "required", "json", "json_none", "adjustable"});
+  const toml::table& table = table_at(&node, where,
+                                      {"type", "default", "min", "max", "choices", "help", "required", "json",
+                                       "json_none", "json_multiple", "adjustable"});
   Option option;
   option.key = key;
   option.json = texts_at(table, "json", where, {key});
   option.json_none = text_at(table, "json_none", where, false);
+  option.json_multiple = text_at(table, "json_multiple", where, false);
   option.adjustable = value_at(table, "adjustable", Type::boolean, where) == Value(true);
   const std::string type = text_at(table, "type", where);
   need(types.count(type), "{}: unknown type '{}' (bool, int, float, string, bytes, strings, floats)", where, type);
@@ -227,8 +228,10 @@ Preset parse_preset(const toml::node& node, const Schema& schema, const std::str
   for (const auto& [name, value] : table_at(&node, where)) {
     const std::string key(name.str());
     const auto option = std::find_if(schema.begin(), schema.end(), [&](const auto& o) { return o.key == key; });
-    need(option != schema.end(), "{}: there is no option '{}'", where, key);
-    preset.emplace(option->key, fitted(value, *option, fmt::format("{}: '{}'", where, option->key)));
+    const bool called = option == schema.end() && key == "called";  // the size that people give it
+    need(called || option != schema.end(), "{}: there is no option '{}'", where, key);
+    preset.emplace(key, called ? Value(text_at(*node.as_table(), "called", where))
+                               : fitted(value, *option, fmt::format("{}: '{}'", where, option->key)));
   }
   return preset;
 }
