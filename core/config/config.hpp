@@ -109,7 +109,6 @@ struct SectionSchema {
   Schema options;
 };
 const std::vector<SectionSchema>& section_schemas();
-const Option* find_option(const Schema& schema, const std::string& key);
 // The core's keys and those of `plugin`, if any, which may give a core key (such as learning_rate) another default.
 Schema merged(const SectionSchema& section, const PluginSchema* plugin);
 // Control characters and broken UTF-8 become '?', a tab one space, long text is cut.

@@ -60,12 +60,11 @@ struct Given {
 
 struct Document {
   struct Part {
-    Place header;
+    Place header;  // none if it is made by overrides alone
     std::map<std::string, Given> keys;
   };
-  std::map<std::string, Part> parts;
-  std::map<std::string, Given> loose;  // keys outside any section
-  std::set<std::string> defaults;      // "section.key" of [resolved]
+  std::map<std::string, Part> parts;  // by section; "": keys outside any section
+  std::set<std::string> defaults;     // "section.key" of [resolved]
 
   // nullptr if it is not there.
   const Part* find(const std::string& section) const;
@@ -74,10 +73,6 @@ struct Document {
 
 // Adds what cannot be read to `problems`.
 Document read_document(const std::string& text, const std::vector<std::string>& overrides, Problems& problems);
-
-// What must not reach the TOML parser (3.3), which it would crash on: dotted keys of very many parts, and letters
-// outside ASCII in bare keys, which TOML forbids. Skips strings and comments.
-std::optional<Problem> forbidden_toml(const std::string& text);
 
 // What must hold between keys, and values that are derived from others. Rules about `broken` sections, which have
 // problems of their own, stay silent.
@@ -88,15 +83,11 @@ void apply_rules(const Document& document, const std::set<std::string>& broken, 
 std::size_t edit_distance(const std::string& a, const std::string& b);
 // All candidates at the smallest distance of at most 2 (of 1 for names up to 4 letters), in their order.
 std::vector<std::string> nearest(const std::string& name, const std::vector<std::string>& candidates);
-// "`a`, `b` or `c`".
-std::string quoted_list(const std::vector<std::string>& names, const char* last = " or ");
 
-// A key of another trainer; `here` is "section.key".
+// A key of another trainer.
 struct Foreign {
-  const char* name;
-  const char* here;
-  const char* whose;
+  std::string here, whose;  // "train.steps", "Hugging Face's"
 };
-const Foreign* foreign_key(const std::string& name);  // nullptr if it is none
+std::optional<Foreign> foreign_key(const std::string& name);
 
 }  // namespace eng

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "config_text.hpp"
 #include "core/base/error.hpp"
-#include "core/config/text.hpp"
 
 namespace eng::test {
 

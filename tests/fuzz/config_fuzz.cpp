@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "core/config/text.hpp"
+#include "config_text.hpp"
 
 namespace {
 
