@@ -115,7 +115,7 @@ Section& Config::section(const std::string& name) {
 }
 
 void Config::require(const std::string& name) const {
-  if (name == "data" && !missing_data_.empty()) throw Error(Exit::usage, missing_data_);
+  if (name == "data" && !no_data_.empty()) throw ConfigError(name_, source_, no_data_);
 }
 
 }  // namespace eng

@@ -30,6 +30,7 @@ std::string accepts(const Option& option) {
 }
 
 struct Resolver {
+  const std::string& file;
   const Document& document;
   const SchemaSource& plugins;
   Problems& problems;
@@ -38,7 +39,7 @@ struct Resolver {
 
   void add(const std::string& section, Problem problem) {
     broken.insert(section);
-    problems.add(std::move(problem));
+    problems.push_back(std::move(problem));
   }
 
   // Of a section that may be absent: [data] is not always needed. A resolved text has it, but nothing in it is given.
@@ -47,9 +48,14 @@ struct Resolver {
     const bool present = part && std::any_of(part->keys.begin(), part->keys.end(), [&](const auto& entry) {
                            return !document.defaults.count(section + "." + entry.first);
                          });
-    if (section == "data" && !present) return no_data.add(std::move(problem));
+    if (section == "data" && !present) return no_data.push_back(std::move(problem));
     if (part && problem.at.line == 0) problem.at = part->header;
     add(section, std::move(problem));
+  }
+
+  // "config.toml:12", "command line".
+  std::string origin(const Place& at) const {
+    return at.override_text.empty() ? fmt::format("{}:{}", file, at.line) : "command line";
   }
 
   std::string plugin_name(const SectionSchema& schema) const {
@@ -102,11 +108,11 @@ struct Resolver {
   void take_given(const SectionSchema& schema, const Option& option, const Given& given, Setting& setting) {
     Value value = given.value;
     // On a command line nobody quotes 7b or 2026: an override of a text is its text.
-    if (given.place.override_index >= 0 && option.type == Type::string && value.index() < 4 && given.odd.empty())
+    if (!given.text.empty() && option.type == Type::string && value.index() < 4 && given.odd.empty())
       value = given.text;
     const Misfit wrong = given.odd.empty() ? fit(option, value) : Misfit{"E0104", "cannot be " + given.odd};
     const bool held = document.defaults.count(schema.name + "." + option.key) > 0;
-    setting = Setting{std::move(value), held ? "default" : problems.origin(given.place), !held};
+    setting = Setting{std::move(value), held ? "default" : origin(given.place), !held};
     if (!wrong.code) return;
     const auto* text = std::get_if<std::string>(&setting.value);
     const Names near = nearest(text ? *text : "", option.choices);
@@ -186,17 +192,17 @@ struct Resolver {
     if (std::count(names.begin(), names.end(), name)) return;
     const Place at = part.header.line || part.keys.empty() ? part.header : part.keys.begin()->second.key;
     if (name == "recompute" || name == "zero" || name == "offload" || name == "comm")
-      return problems.add(
+      return problems.push_back(
           {"E0115", fmt::format("section [{}] is not supported by this version", name), at, "remove it"});
     const Names near = nearest(name, names);
     const std::string help = near.empty() ? "" : fmt::format("did you mean [{}]? ", near.front());
-    problems.add({"E0102", fmt::format("unknown section [{}]", printable(name, 80)), at,
+    problems.push_back({"E0102", fmt::format("unknown section [{}]", printable(name, 80)), at,
                   help + fmt::format("sections are: {}", fmt::join(names, ", "))});
   }
 
   void outside(const std::string& key, const Given& given) {
     const Names found = owners(key);
-    problems.add({"E0103", fmt::format("`{}` is outside any section", printable(key, 80)), given.key,
+    problems.push_back({"E0103", fmt::format("`{}` is outside any section", printable(key, 80)), given.key,
                   found.empty() ? "a section is written [train]" : fmt::format("it belongs to {}", found.front())});
   }
 };
@@ -218,27 +224,28 @@ Config Config::load(const std::filesystem::path& path, const std::vector<std::st
 
 Config Config::parse(const std::string& text, const std::string& name, const std::filesystem::path& base_dir,
                      const std::vector<std::string>& overrides, const SchemaSource& plugins) {
-  Problems problems(printable(name), text, overrides), no_data = problems;
+  const std::string file = printable(name);
+  Problems problems;
   const Document document = read_document(text, overrides, problems);
   // What follows from a file that cannot be read is noise.
-  if (document.parts.empty()) problems.raise();
+  if (document.parts.empty() && !problems.empty()) throw ConfigError(file, text, problems);
   Config config;
   config.base_dir_ = base_dir;
   config.source_ = text;
+  config.name_ = file;
   const Given* given = document.find("plugins", "path");
   std::vector<std::filesystem::path> folders;
   if (const auto* list = given ? std::get_if<Names>(&given->value) : nullptr)
     for (const std::string& folder : *list) folders.push_back(base_dir / folder);
   plugins.look_in(folders);
-  Resolver resolver{document, plugins, problems, no_data, {}};
+  Resolver resolver{file, document, plugins, problems, config.no_data_, {}};
   for (const auto& schema : section_schemas()) config.sections_.push_back(resolver.resolve(schema));
   for (const auto& [section, part] : document.parts)
     if (!section.empty()) resolver.unknown_section(section, part);
   if (const auto* loose = document.find(""))
     for (const auto& [key, stray] : loose->keys) resolver.outside(key, stray);
   apply_rules(document, resolver.broken, config, problems, config.notes_);
-  problems.raise();
-  config.missing_data_ = no_data.text();
+  if (!problems.empty()) throw ConfigError(file, text, problems);
   return config;
 }
 

@@ -40,13 +40,13 @@ struct Rules {
   void refuse(const char* code, const char* section, const std::string& key, std::string message,
               std::string help) const {
     const Given* found = document.find(section, key);
-    problems.add({code, std::move(message), found ? found->key : Place{}, std::move(help)});
+    problems.push_back({code, std::move(message), found ? found->key : Place{}, std::move(help)});
   }
 
   // A run's name is a directory's name.
   void name(Section& run) const {
     const bool given = run.has("name");
-    std::string name = given ? run.string("name") : std::filesystem::path(problems.name()).stem().string();
+    std::string name = given ? run.string("name") : std::filesystem::path(config.name()).stem().string();
     const bool fine = name.size() <= 100 && std::all_of(name.begin(), name.end(), plain) && name[0] != '-';
     if (given && (!fine || name.find_first_not_of('.') == std::string::npos))
       refuse("E0106", "run", "name", "`name` is no name of a directory: " + printable(toml_text(name)),

@@ -11,7 +11,7 @@ namespace {
 Place place_of(const toml::source_region& region) {
   const auto &begin = region.begin, &end = region.end;
   const bool wide = end.line == begin.line && end.column > begin.column;
-  return {begin.line, begin.column, wide ? end.column - begin.column : 1u, -1};
+  return {begin.line, begin.column, wide ? end.column - begin.column : 1u};
 }
 
 std::string trimmed(const std::string& text) {
@@ -22,7 +22,7 @@ std::string trimmed(const std::string& text) {
 // Adds a table of sections; `at` and `text` are those of an override, or nothing.
 void take(const toml::table& sections, const Place& at, const std::string& text, Document& document,
           Problems& problems) {
-  const bool file = at.override_index < 0;
+  const bool file = at.override_text.empty();
   const auto put = [&](const std::string& section, const toml::key& key, const toml::node& node) {
     const std::string name(key.str());
     Given given{{}, "", file ? place_of(key.source()) : at, file ? place_of(node.source()) : at, text};
@@ -35,7 +35,7 @@ void take(const toml::table& sections, const Place& at, const std::string& text,
     Place header = file ? place_of(key.source()) : at;
     header.length = std::max(header.length, shown.size());
     if (node.is_array_of_tables()) {
-      problems.add({"E0102", fmt::format("`[[{}]]` is a list of sections", shown), header,
+      problems.push_back({"E0102", fmt::format("`[[{}]]` is a list of sections", shown), header,
                     fmt::format("write [{}], with single brackets", shown)});
     } else if (const toml::table* section = node.as_table()) {
       if (file) document.parts[name].header = header;
@@ -55,22 +55,23 @@ std::string quotes_needed(const std::string& line) {
   return "text and sizes need quotes: " + printable(line.substr(0, equals + 1)) + " " + toml_text(printable(value));
 }
 
-void take_override(const std::string& text, const Place& at, Document& document, Problems& problems) {
+void take_override(const std::string& text, Document& document, Problems& problems) {
+  const Place at{0, 0, 1, text};
   const auto equals = std::min(text.find('='), text.size());
   const std::string key = text.substr(0, equals), value = trimmed(text.substr(std::min(equals + 1, text.size())));
   if (value.empty() || key.find_first_of("\r\n#") != std::string::npos)
-    return problems.add({"E0114", "an override is section.key=value", at, "for example train.steps=10"});
+    return problems.push_back({"E0114", "an override is section.key=value", at, "for example train.steps=10"});
   try {
     return take(parse_toml(text), at, value, document, problems);
   } catch (const BadToml& bad) {
     if (value.find_first_of("[{\"'") == 0)
-      return problems.add({"E0114", fmt::format("not valid TOML: {}", printable(bad.what())), at,
+      return problems.push_back({"E0114", fmt::format("not valid TOML: {}", printable(bad.what())), at,
                            "the shell takes one pair of quotes: '" + printable(text) + "'"});
   }
   try {  // what is no TOML is a text
     take(parse_toml(key + "=" + toml_text(value)), at, value, document, problems);
   } catch (const BadToml&) {
-    problems.add({"E0114", "an override is section.key=value", at, "for example train.steps=10"});
+    problems.push_back({"E0114", "an override is section.key=value", at, "for example train.steps=10"});
   }
 }
 
@@ -98,21 +99,20 @@ const Given* Document::find(const std::string& section, const std::string& key) 
 Document read_document(const std::string& text, const std::vector<std::string>& overrides, Problems& problems) {
   Document document;
   if (text.size() > max_config_bytes) {
-    problems.add({"E0116", "too large for a configuration"});
+    problems.push_back({"E0116", "too large for a configuration"});
     return document;
   }
   try {
     take(parse_toml(text), {}, "", document, problems);
   } catch (const BadToml& bad) {
-    problems.add({"E0101",
+    problems.push_back({"E0101",
                   fmt::format("not valid TOML: {}", printable(bad.what())),
-                  {bad.line, bad.column, 1, -1},
-                  quotes_needed(problems.line(bad.line))});
+                  {bad.line, bad.column},
+                  quotes_needed(line_of(text, bad.line))});
     return document;
   }
   take_defaults(document);
-  for (std::size_t i = 0; i < overrides.size(); ++i)
-    take_override(overrides[i], {0, 0, 1, static_cast<int>(i)}, document, problems);
+  for (const std::string& text_given : overrides) take_override(text_given, document, problems);
   return document;
 }
 

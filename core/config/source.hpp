@@ -9,53 +9,17 @@
 #include <vector>
 
 #include "core/config/config.hpp"
+#include "core/config/problems.hpp"
 
 namespace eng {
 
 inline constexpr std::size_t max_config_bytes = std::size_t{1} << 20;
 
-// A range in the file, counted in characters from 1, or (line 0) an override by index, or nothing.
-struct Place {
-  std::size_t line = 0, column = 0, length = 1;
-  int override_index = -1;
-};
-
-struct Problem {
-  const char* code = "";
-  std::string message = {};
-  Place at = {};
-  std::string help = {};   // what to change
-  std::string label = {};  // behind the caret
-  std::string note = {};
-};
-
-// Problems, collected and then told all at once.
-class Problems {
- public:
-  // `name` stands for the file. `overrides` are borrowed.
-  Problems(std::string name, const std::string& text, const std::vector<std::string>& overrides);
-  void add(Problem problem) { list_.push_back(std::move(problem)); }
-  std::string text() const;  // all, sorted by line; "" if there are none
-  void raise() const;        // throws Error(Exit::usage) with text() if there are any
-  // "config.toml:12", "command line", or the file's name.
-  std::string origin(const Place& at) const;
-  // Line `number` as written, without its end; "" past the end.
-  std::string line(std::size_t number) const;
-  const std::string& name() const { return name_; }
-
- private:
-  std::string excerpt(const Problem& problem) const;
-  std::string name_;
-  std::vector<std::string> lines_;
-  const std::vector<std::string>& overrides_;
-  std::vector<Problem> list_;
-};
-
 struct Given {
   Value value;
   std::string odd;   // what it is if no Value can hold it: "a date or time", "a table", ...
   Place key, place;  // of the key and of the value
-  std::string text;  // the right side of an override
+  std::string text = {};  // the right side of an override
 };
 
 struct Document {
@@ -71,6 +35,7 @@ struct Document {
   const Given* find(const std::string& section, const std::string& key) const;
 };
 
+using Problems = std::vector<Problem>;
 // Adds what cannot be read to `problems`.
 Document read_document(const std::string& text, const std::vector<std::string>& overrides, Problems& problems);
 

@@ -2,15 +2,13 @@
 // TOML as values and as schemas: configurations, the core's own keys and the descriptions of plugins are read alike.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <toml++/toml.h>
 #include <set>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/base/error.hpp"
 #include "core/config/value.hpp"
 
 namespace eng {
@@ -25,12 +23,6 @@ toml::table parse_toml(const std::string& text);  // throws BadToml
 
 // As written; for what no Value can hold, none, and `odd` says what it is: "a date or time".
 Value value_of(const toml::node& node, std::string& odd);
-
-// Throws std::runtime_error unless `right`.
-template <class... Args>
-void need(bool right, fmt::format_string<Args...> text, Args&&... args) {
-  if (!right) throw std::runtime_error(fmt::format(text, std::forward<Args>(args)...));
-}
 
 // The entries of a table in the order in which they are written.
 std::vector<std::pair<std::string, const toml::node*>> entries(const toml::node* node, const std::string& where);

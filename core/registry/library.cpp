@@ -39,13 +39,15 @@ struct Library {
   // Calls into the plugin. A C function must not throw; one that does is reported instead of ending the process.
   template <class Call>
   auto guarded(const char* function, const Call& call) const {
+    std::string what;
     try {
       return call();
     } catch (const std::exception& thrown) {
-      throw error(fmt::format("{} threw through the C ABI: {}", function, thrown.what()));
+      what = thrown.what();
     } catch (...) {
-      throw error(fmt::format("{} threw through the C ABI", function));
+      what = "no exception that says more";
     }
+    throw error(fmt::format("{} threw through the C ABI: {}", function, what));
   }
   void start();
 };

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config_text.hpp"
+#include "problems.hpp"
 #include "core/base/error.hpp"
 
 namespace eng::test {
@@ -20,8 +21,8 @@ inline Config parse(const std::string& text, const std::vector<std::string>& ove
 inline std::string problems(const std::string& text, const std::vector<std::string>& overrides = {}) {
   try {
     parse(text, overrides);
-  } catch (const Error& error) {
-    return error.exit() == Exit::usage ? error.what() : std::string("wrong exit code: ") + error.what();
+  } catch (const ConfigError& error) {
+    return error.exit() == Exit::usage ? tell(error) : std::string("wrong exit code: ") + error.what();
   }
   return "";
 }

@@ -164,7 +164,7 @@ TEST_CASE("a plugin that is not found is explained") {
   const auto registry = eng::Registry::scan({{folder.path, "/nonexistent/folder"}, false});
   const std::string text = registry->explain("eng.optimizer/1", "tiger");
   CHECK_THAT(text, StartsWith("no plugin provides eng.optimizer/1 'tiger'\n  looked in:\n    " + folder.path.string() +
-                              " (2 plugin files)\n    /nonexistent/folder (no such folder)"));
+                              " (plugin files: 2)\n    /nonexistent/folder (no such folder)"));
   CHECK_THAT(text, Contains(bad.string() + ": description is not TOML"));
   CHECK_THAT(text, Contains("available of eng.optimizer/1: lion"));
   try {

@@ -10,6 +10,7 @@
 #include "core/base/error.hpp"
 #include "core/train/run_dir.hpp"
 #include "tools/engine/command.hpp"
+#include "tools/engine/problems.hpp"
 
 namespace eng {
 
@@ -71,7 +72,8 @@ namespace {
 
 void print(const eng::Error& e) {
   std::fflush(stdout);
-  std::string text = e.what();
+  const auto* config = dynamic_cast<const eng::ConfigError*>(&e);
+  std::string text = config ? eng::tell(*config) : e.what();
   fmt::print(stderr, "{}{}\n", text.rfind("error", 0) == 0 ? "" : "error: ", text);
   if (!e.help().empty()) fmt::print(stderr, "help: {}\n", e.help());
 }
