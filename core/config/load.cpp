@@ -18,11 +18,8 @@ std::string quoted(const Names& names) {
   return fmt::format("`{}`", fmt::join(names, "`, `"));
 }
 
-// "did you mean `a`? there is `a`, `b`".
-std::string known(const std::string& name, const Names& names, const std::string& none) {
-  const Names near = nearest(name, names);
-  return (near.empty() ? "" : "did you mean " + quoted(near) + "? ") +
-         (names.empty() ? none : "there is " + quoted(names));
+std::string choice_of(const Names& names, const std::string& none) {
+  return names.empty() ? none : "there is " + quoted(names);
 }
 
 std::string accepts(const Option& option) {
@@ -45,9 +42,8 @@ struct Resolver {
   // Of a section that may be absent: [data] is not always needed. A resolved text has it, but nothing in it is given.
   void add_missing(const std::string& section, Problem problem) {
     const auto* part = document.find(section);
-    const bool present = part && std::any_of(part->keys.begin(), part->keys.end(), [&](const auto& entry) {
-                           return !document.defaults.count(section + "." + entry.first);
-                         });
+    const auto by_somebody = [](const auto& entry) { return !entry.second.held; };
+    const bool present = part && std::any_of(part->keys.begin(), part->keys.end(), by_somebody);
     if (section == "data" && !present) return no_data.push_back(std::move(problem));
     if (part && problem.at.line == 0) problem.at = part->header;
     add(section, std::move(problem));
@@ -73,10 +69,12 @@ struct Resolver {
     const std::string name = plugin_name(schema);
     if (name.empty()) return;  // missing or of a wrong type: told elsewhere
     const Given* given = document.find(schema.name, "plugin");
-    const std::string none = fmt::format("no {} plugin was found at all", schema.name);
-    add_missing(schema.name, {"E0110", fmt::format("no {} plugin named `{}`", schema.name, printable(name)),
-                              given ? given->place : Place{}, known(name, plugins.names(schema.kind), none),
-                              given ? "" : "the default of [" + schema.name + "]", plugins.explain(schema.kind, name)});
+    const Names names = plugins.names(schema.kind);
+    add_missing(
+        schema.name,
+        {"E0110", fmt::format("no {} plugin named `{}`", schema.name, printable(name)), given ? given->place : Place{},
+         choice_of(names, fmt::format("no {} plugin was found at all", schema.name)),
+         given ? "" : "the default of [" + schema.name + "]", plugins.explain(schema.kind, name), name, names});
   }
 
   // A default, or a preset's value.
@@ -102,7 +100,7 @@ struct Resolver {
     Names names;
     for (const auto& preset : plugin.presets) names.push_back(preset.first);
     add(schema.name, {"E0112", fmt::format("`{}` has no preset `{}`", plugin_name(schema), printable(*name)),
-                      given->place, known(*name, names, "it has none: give its keys")});
+                      given->place, choice_of(names, "it has none: give its keys"), "", "", *name, names});
   }
 
   void take_given(const SectionSchema& schema, const Option& option, const Given& given, Setting& setting) {
@@ -111,14 +109,11 @@ struct Resolver {
     if (!given.text.empty() && option.type == Type::string && value.index() < 4 && given.odd.empty())
       value = given.text;
     const Misfit wrong = given.odd.empty() ? fit(option, value) : Misfit{"E0104", "cannot be " + given.odd};
-    const bool held = document.defaults.count(schema.name + "." + option.key) > 0;
-    setting = Setting{std::move(value), held ? "default" : origin(given.place), !held};
+    setting = Setting{std::move(value), given.held ? "default" : origin(given.place), !given.held};
     if (!wrong.code) return;
     const auto* text = std::get_if<std::string>(&setting.value);
-    const Names near = nearest(text ? *text : "", option.choices);
-    const std::string help = near.empty() ? option.help : fmt::format("did you mean \"{}\"?", near.front());
-    add(schema.name, {wrong.code, fmt::format("`{}` {}", option.key, printable(wrong.text, 600)), given.place, help,
-                      describe(option)});
+    add(schema.name, {wrong.code, fmt::format("`{}` {}", option.key, printable(wrong.text, 600)), given.place,
+                      option.help, describe(option), "", text ? *text : "", option.choices});
   }
 
   // Every section that has `key`, such as "[train]".
@@ -137,7 +132,7 @@ struct Resolver {
     for (const auto& name : plugins.names(schema.kind))
       if (const auto* other = plugins.find(schema.kind, name); other && find_option(other->options, key))
         with.push_back(name);
-    const Names near = nearest(key, keys), elsewhere = owners(key);
+    const Names elsewhere = owners(key);
     const auto foreign = foreign_key(key);
     Problem problem{"E0103", fmt::format("unknown key `{}`", shown), given.key, "", "not a key of " + here};
     const auto say = [&](const char* code, std::string message) {
@@ -151,8 +146,9 @@ struct Resolver {
     else if (!with.empty())
       say("E0105", fmt::format("`{}` belongs to plugin {}, not `{}`", shown, quoted(with), plugin));
     if (!plugin.empty()) problem.label += fmt::format(" with plugin \"{}\"", printable(plugin));
-    if (!near.empty()) problem.help = "did you mean " + quoted(near) + "?\n";
-    problem.help += fmt::format("{} has: {}", here, fmt::join(keys, ", "));
+    problem.help = fmt::format("{} has: {}", here, fmt::join(keys, ", "));
+    problem.word = key;
+    problem.known = keys;
     add(schema.name, std::move(problem));
   }
 
@@ -162,7 +158,7 @@ struct Resolver {
     const bool plugin = option.key == "plugin";
     add_missing(
         schema.name,
-        {"E0108", message, {}, plugin ? known("", plugins.names(schema.kind), accepts(option)) : accepts(option)});
+        {"E0108", message, {}, plugin ? choice_of(plugins.names(schema.kind), accepts(option)) : accepts(option)});
   }
 
   Section resolve(const SectionSchema& schema) {
@@ -177,7 +173,7 @@ struct Resolver {
     for (const auto& [key, given] : part ? part->keys : std::map<std::string, Given>{}) {
       if (const Option* option = find_option(options, key))
         take_given(schema, *option, given, settings[key]);
-      else if ((schema.kind.empty() || plugin) && !document.defaults.count(schema.name + "." + key))
+      else if ((schema.kind.empty() || plugin) && !given.held)
         unknown_key(schema, options, key, given);
     }
     for (const Option& option : options)
@@ -194,16 +190,15 @@ struct Resolver {
     if (name == "recompute" || name == "zero" || name == "offload" || name == "comm")
       return problems.push_back(
           {"E0115", fmt::format("section [{}] is not supported by this version", name), at, "remove it"});
-    const Names near = nearest(name, names);
-    const std::string help = near.empty() ? "" : fmt::format("did you mean [{}]? ", near.front());
     problems.push_back({"E0102", fmt::format("unknown section [{}]", printable(name, 80)), at,
-                  help + fmt::format("sections are: {}", fmt::join(names, ", "))});
+                        fmt::format("sections are: {}", fmt::join(names, ", ")), "", "", name, names});
   }
 
   void outside(const std::string& key, const Given& given) {
     const Names found = owners(key);
-    problems.push_back({"E0103", fmt::format("`{}` is outside any section", printable(key, 80)), given.key,
-                  found.empty() ? "a section is written [train]" : fmt::format("it belongs to {}", found.front())});
+    problems.push_back(
+        {"E0103", fmt::format("`{}` is outside any section", printable(key, 80)), given.key,
+         found.empty() ? "a section is written [train]" : fmt::format("it belongs to {}", found.front())});
   }
 };
 

@@ -29,6 +29,8 @@ struct Problem {
   std::string help = {};   // what to change
   std::string label = {};  // behind the caret
   std::string note = {};
+  std::string word = {};  // what was written, where one of `known` could have been
+  std::vector<std::string> known = {};
 };
 
 // Its what() has a line for each problem.

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What there is, and what people call it.
-#include <algorithm>
-
 #include "core/config/schema_text.hpp"
 #include "core/config/source.hpp"
 #include "core/config/toml.hpp"
 
 namespace eng {
 namespace {
-
-// Names longer than this are no spelling of a key, and the distance is quadratic.
-constexpr std::size_t longest = 64;
 
 std::vector<SectionSchema> read_sections() {
   std::vector<SectionSchema> out;
@@ -46,33 +41,6 @@ std::optional<Foreign> foreign_key(const std::string& name) {
   const toml::array* found = all[name].as_array();
   if (!found) return std::nullopt;
   return Foreign{found->get(0)->value_or(std::string()), found->get(1)->value_or(std::string())};
-}
-
-std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
-  for (std::size_t i = 0; i <= a.size(); ++i) {
-    for (std::size_t j = 0; j <= b.size(); ++j) {
-      d[i][j] = i + j;
-      if (i == 0 || j == 0) continue;
-      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
-    }
-  }
-  return d.back().back();
-}
-
-std::vector<std::string> nearest(const std::string& name, const std::vector<std::string>& candidates) {
-  std::vector<std::string> found;
-  std::size_t best = name.size() <= 4 ? 1 : 2;
-  for (const std::string& candidate : candidates) {
-    if (name.empty() || name.size() > longest || candidate.size() > longest) continue;
-    const std::size_t distance = edit_distance(name, candidate);
-    if (distance < best) found.clear();
-    if (distance <= best) found.push_back(candidate);
-    best = std::min(best, distance);
-  }
-  return found;
 }
 
 }  // namespace eng

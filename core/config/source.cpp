@@ -28,7 +28,6 @@ void take(const toml::table& sections, const Place& at, const std::string& text,
     Given given{{}, "", file ? place_of(key.source()) : at, file ? place_of(node.source()) : at, text};
     given.value = value_of(node, given.odd);
     document.parts[section].keys[name] = std::move(given);
-    document.defaults.erase(section + "." + name);
   };
   for (const auto& [key, node] : sections) {
     const std::string name(key.str()), shown = printable(name);
@@ -36,7 +35,7 @@ void take(const toml::table& sections, const Place& at, const std::string& text,
     header.length = std::max(header.length, shown.size());
     if (node.is_array_of_tables()) {
       problems.push_back({"E0102", fmt::format("`[[{}]]` is a list of sections", shown), header,
-                    fmt::format("write [{}], with single brackets", shown)});
+                          fmt::format("write [{}], with single brackets", shown)});
     } else if (const toml::table* section = node.as_table()) {
       if (file) document.parts[name].header = header;
       for (const auto& [inner, value] : *section) put(name, inner, value);
@@ -66,7 +65,7 @@ void take_override(const std::string& text, Document& document, Problems& proble
   } catch (const BadToml& bad) {
     if (value.find_first_of("[{\"'") == 0)
       return problems.push_back({"E0114", fmt::format("not valid TOML: {}", printable(bad.what())), at,
-                           "the shell takes one pair of quotes: '" + printable(text) + "'"});
+                                 "the shell takes one pair of quotes: '" + printable(text) + "'"});
   }
   try {  // what is no TOML is a text
     take(parse_toml(key + "=" + toml_text(value)), at, value, document, problems);
@@ -75,13 +74,15 @@ void take_override(const std::string& text, Document& document, Problems& proble
   }
 }
 
-// Takes [resolved] out; anything else in it is of a section that there is not.
+// Takes [resolved] out, which lists keys that hold their default; anything else in it is of an unknown section.
 void take_defaults(Document& document) {
   const Given* given = document.find("resolved", "defaults");
   const auto* list = given ? std::get_if<std::vector<std::string>>(&given->value) : nullptr;
   if (!list) return;
-  document.defaults.insert(list->begin(), list->end());
+  const std::set<std::string> held(list->begin(), list->end());
   if (document.parts["resolved"].keys.size() == 1) document.parts.erase("resolved");
+  for (auto& [section, part] : document.parts)
+    for (auto& [key, value] : part.keys) value.held = held.count(section + "." + key) > 0;
 }
 
 }  // namespace
@@ -106,9 +107,9 @@ Document read_document(const std::string& text, const std::vector<std::string>& 
     take(parse_toml(text), {}, "", document, problems);
   } catch (const BadToml& bad) {
     problems.push_back({"E0101",
-                  fmt::format("not valid TOML: {}", printable(bad.what())),
-                  {bad.line, bad.column},
-                  quotes_needed(line_of(text, bad.line))});
+                        fmt::format("not valid TOML: {}", printable(bad.what())),
+                        {bad.line, bad.column},
+                        quotes_needed(line_of(text, bad.line))});
     return document;
   }
   take_defaults(document);

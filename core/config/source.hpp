@@ -17,9 +17,10 @@ inline constexpr std::size_t max_config_bytes = std::size_t{1} << 20;
 
 struct Given {
   Value value;
-  std::string odd;   // what it is if no Value can hold it: "a date or time", "a table", ...
-  Place key, place;  // of the key and of the value
+  std::string odd;        // what it is if no Value can hold it: "a date or time", "a table", ...
+  Place key, place;       // of the key and of the value
   std::string text = {};  // the right side of an override
+  bool held = false;      // a default that a resolved text wrote down: not given by anybody
 };
 
 struct Document {
@@ -28,7 +29,6 @@ struct Document {
     std::map<std::string, Given> keys;
   };
   std::map<std::string, Part> parts;  // by section; "": keys outside any section
-  std::set<std::string> defaults;     // "section.key" of [resolved]
 
   // nullptr if it is not there.
   const Part* find(const std::string& section) const;
@@ -43,11 +43,6 @@ Document read_document(const std::string& text, const std::vector<std::string>& 
 // problems of their own, stay silent.
 void apply_rules(const Document& document, const std::set<std::string>& broken, Config& config, Problems& problems,
                  std::vector<std::string>& notes);
-
-// Insertions, deletions, replacements and swaps of neighbours between two names.
-std::size_t edit_distance(const std::string& a, const std::string& b);
-// All candidates at the smallest distance of at most 2 (of 1 for names up to 4 letters), in their order.
-std::vector<std::string> nearest(const std::string& name, const std::vector<std::string>& candidates);
 
 // A key of another trainer.
 struct Foreign {

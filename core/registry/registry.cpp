@@ -188,31 +188,14 @@ std::vector<std::string> Registry::names(const std::string& kind) const {
   return {out.begin(), out.end()};
 }
 
-std::string Registry::explain(const std::string& kind, const std::string& name) const {
-  std::string looked, refused;
-  for (const fs::path& place : places_) {
-    std::error_code none;
-    const auto files = std::count_if(candidates_.begin(), candidates_.end(), [&](const Candidate& c) {
-      return c.path == place || c.path.parent_path() == place;
-    });
-    looked += fmt::format("\n    {} ({})", place.string(),
-                          fs::exists(place, none) ? fmt::format("plugin files: {}", files) : "no such folder");
-  }
-  for (const Candidate& c : candidates_)
-    if (!c.refused.empty()) refused += fmt::format("\n    {}: {}", c.path.string(), c.refused);
-  const auto others = names(kind);
-  return fmt::format("no plugin provides {} '{}'\n  looked in:{}{}{}\n  available of {}: {}", kind, name, looked,
-                     refused.empty() ? "" : "\n  refused:", refused, kind,
-                     others.empty() ? "none" : fmt::format("{}", fmt::join(others, ", ")));
-}
-
 SchemaSource Registry::schemas() const {
-  return {[this](const std::string& kind, const std::string& name) -> const PluginSchema* {
-            const Provided* one = find(kind, name);
-            return one ? &one->schema : nullptr;
-          },
-          [this](const std::string& kind) { return names(kind); },
-          [this](const std::string& kind, const std::string& name) { return explain(kind, name); }};
+  SchemaSource out;
+  out.find = [this](const std::string& kind, const std::string& name) {
+    const Provided* one = find(kind, name);
+    return one ? &one->schema : nullptr;
+  };
+  out.names = [this](const std::string& kind) { return names(kind); };
+  return out;
 }
 
 void Registry::pin(const std::vector<std::string>& hashes) {

@@ -81,7 +81,7 @@ TEST_CASE("out of range, not a choice") {
              Contains("`beta1` must be at least 0, at most 1, not number 1.5"));
   CHECK_THAT(problems(with("[schedule]\nkind = \"cosin\"\n")),
              Contains("error[E0107]: `kind` must be one of its choices, not string \"cosin\"") &&
-                 Contains("^ string: \"constant\", \"linear\"") && Contains("did you mean \"cosine\"?"));
+                 Contains("^ string: \"constant\", \"linear\"") && Contains("did you mean `cosine`?"));
   CHECK(problems(with("[train]\nsteps = 1\n")).empty());
   CHECK_THAT(problems(with("[train]\nsteps = 1000000001\n")), Contains("at most 1000000000, not integer 1000000001"));
 }
@@ -105,8 +105,8 @@ TEST_CASE("sections") {
     CHECK_THAT(problems(with("[" + std::string(section) + "]\nplugin = \"x\"\n")),
                Contains("error[E0115]: section [" + std::string(section) + "] is not supported by this version"));
   CHECK_THAT(problems(with("[trian]\n")),
-             Contains("error[E0102]: unknown section [trian]") && Contains("did you mean [train]?"));
-  CHECK_THAT(problems(with("[scheduler]\n")), Contains("did you mean [schedule]?"));
+             Contains("error[E0102]: unknown section [trian]") && Contains("did you mean `train`?"));
+  CHECK_THAT(problems(with("[scheduler]\n")), Contains("did you mean `schedule`?"));
   CHECK_THAT(problems(with("[[train]]\nsteps = 1\n")), Contains("write [train], with single brackets"));
   CHECK_THAT(problems(with("[x]\n")), Contains("sections are: run, model, data, train"));
 }
@@ -125,8 +125,8 @@ TEST_CASE("plugins and presets") {
   CHECK_THAT(problems("[model]\nplugin = \"llama\"\npreset = \"tiny\"\n[data]\nvalidation = 0.1\n"),
              Contains("error[E0108]: [data] needs `paths`"));
   const SchemaSource none;
-  CHECK_THROWS_WITH(Config::parse("[model]\nplugin = \"llama\"\n", "c.toml", "/", {}, none),
-                    Contains("no model plugin was found at all") && Contains("no device plugin named `cpu`"));
+  CHECK_THAT(problems("[model]\nplugin = \"llama\"\n", {}, none),
+             Contains("no model plugin was found at all") && Contains("no device plugin named `cpu`"));
 }
 
 TEST_CASE("faults of a plugin's description") {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error.hpp"
 #include "config_text.hpp"
+#include "core/base/error.hpp"
 #include "problems.hpp"
 
 namespace {

@@ -101,7 +101,8 @@ TEST_CASE("an option that is wrong is refused with the reason") {
              Contains("'default' must be one of its choices, not string \"b\""));
   CHECK_THAT(option("type = 'int'\nrequired = true\ndefault = 1\n"), Contains("a required option has no default"));
   CHECK_THAT(option("type = 'bytes'\ndefault = 'much'\n"), Contains("'default' must be of type size"));
-  CHECK_THAT(option("type = 'floats'\ndefault = [1, 'x']\n"), Contains("'default' cannot be a list of mixed or nested values"));
+  CHECK_THAT(option("type = 'floats'\ndefault = [1, 'x']\n"),
+             Contains("'default' cannot be a list of mixed or nested values"));
   CHECK_THAT(option("type = 'int'\n[provides.presets.p]\nkye = 1\n"), Contains("preset 'p': unknown key 'kye'"));
   CHECK_THAT(option("type = 'int'\n[provides.presets.p]\nkey = 'x'\n"), Contains("'key' must be of type integer"));
 }

@@ -10,6 +10,7 @@
 #include "core/base/error.hpp"
 #include "core/train/run_dir.hpp"
 #include "tools/engine/command.hpp"
+#include "tools/engine/print.hpp"
 #include "tools/engine/problems.hpp"
 
 namespace eng {
@@ -43,7 +44,7 @@ Loaded load_config(const Common& common, const std::filesystem::path& target,
     SchemaSource found = out.registry->schemas();
     plugins.find = found.find;
     plugins.names = found.names;
-    plugins.explain = found.explain;
+    plugins.explain = [&](const auto& kind, const auto& name) { return explain_missing(*out.registry, kind, name); };
   };
   out.config = Config::load(file, overrides, plugins, base);
   for (const auto& note : out.config.notes()) fmt::print(stderr, "note: {}\n", note);

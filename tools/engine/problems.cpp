@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::size_t width = 100;  // of an excerpt
 constexpr std::size_t most_problems = 50;
+// Names longer than this are no spelling of a key, and the distance is quadratic.
+constexpr std::size_t longest = 64;
 
 std::string join(const std::vector<std::string>& parts, std::size_t from, std::size_t count) {
   std::string out;
@@ -58,12 +60,41 @@ std::string show(const ConfigError& error, const Problem& problem) {
   std::string out = fmt::format("error[{}]: {}\n  --> {}\n", problem.code, problem.message, place);
   if (at.line > 0) out += excerpt(error, problem);
   if (at.line == 0 && !problem.label.empty()) out += "   = " + problem.label + "\n";
-  if (!problem.help.empty()) out += indented("help: ", problem.help);
+  const auto near = nearest(problem.word, problem.known);
+  const std::string mean = near.empty() ? "" : fmt::format("did you mean `{}`?\n", fmt::join(near, "` or `"));
+  if (!(mean + problem.help).empty()) out += indented("help: ", mean + problem.help);
   if (!problem.note.empty()) out += indented("note: ", problem.note);
   return out;
 }
 
 }  // namespace
+
+std::size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      d[i][j] = i + j;
+      if (i == 0 || j == 0) continue;
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  }
+  return d.back().back();
+}
+
+std::vector<std::string> nearest(const std::string& name, const std::vector<std::string>& candidates) {
+  std::vector<std::string> found;
+  std::size_t best = name.size() <= 4 ? 1 : 2;
+  for (const std::string& candidate : candidates) {
+    if (name.empty() || name.size() > longest || candidate.size() > longest) continue;
+    const std::size_t distance = edit_distance(name, candidate);
+    if (distance < best) found.clear();
+    if (distance <= best) found.push_back(candidate);
+    best = std::min(best, distance);
+  }
+  return found;
+}
 
 std::string tell(const ConfigError& error) {
   const auto& all = error.problems();
