@@ -26,6 +26,11 @@ extern "C" {
  * in: x (..., H), w (H), [residual (..., H)]; out: y (..., H), rstd (...) f32, and with a residual
  * s (..., H), which may take the memory of x or residual. attr: eps f.  Zhang and Sennrich 2019. */
 #define ENG_OP_RMS_NORM "eng.rms_norm/1"
+/* s = x + residual (or x); y = (s - mean) * rstd * w + bias over the last dimension, rstd = 1/sqrt(variance + eps).
+ * in: x (..., H), [w (H)], [bias (H), only with w], [residual (..., H)]; out: y (..., H), stats (..., 2) f32 =
+ * [mean, rstd], and with a residual s (..., H), which may take the memory of x or residual. attr: eps f.  Ba et al.
+ * 2016. */
+#define ENG_OP_LAYER_NORM "eng.layer_norm/1"
 /* Rotates halves: with d = D/2, y1 = x1*cos - x2*sin, y2 = x2*cos + x1*sin, x1 = x[..., :d], x2 = x[..., d:].
  * in: x (B, T, heads*D), table (T, D) f32 = [cos(d) | sin(d)] per position; out: y as x, in place allowed.
  * attrs: heads i, inverse i (1 rotates back).  Su et al. 2021, Hugging Face half-split order. */
@@ -36,8 +41,24 @@ extern "C" {
 #define ENG_OP_ATTENTION "eng.attention/1"
 /* y = act(gate) * up.  in: gate (..., I), up (..., I); out: y. attr: act i (ENG_ACT_*). */
 #define ENG_OP_GATED "eng.gated/1"
+/* y = act(x), in place allowed. in: x; out: y. attr: act i (ENG_ACT_*). */
+#define ENG_OP_ACTIVATION "eng.activation/1"
 /* y = a + b; may take the memory of either. */
 #define ENG_OP_ADD "eng.add/1"
+/* y = factor * x, in place allowed. in: x; out: y. attr: factor f. EXACT. */
+#define ENG_OP_SCALE "eng.scale/1"
+/* y[b, t] = x[b, t] + table[t + offset], in place allowed; of a running sequence t counts from its position.
+ * in: x (B, T, H), table (P, H), P >= T + offset, [counters: t starts at counters[ENG_C_POSITION]]; out: y (B, T, H).
+ * attr: offset i. EXACT. */
+#define ENG_OP_POSITIONS "eng.positions/1"
+/* y = kept ? x * (1 / (1 - p)) : 0, an element being dropped with probability p; in place allowed. A model gives x (B, ...) and
+ * p; the engine adds the other input and attributes, and leaves the op out of every program but training. The same op
+ * on dy is its gradient: nothing is saved. Element j of a sequence b is dropped when its 32-bit word of Philox 4x32-10
+ * (Salmon et al. 2011) is below p * 2^32: word j % 64 / 16 of key = seed, counter = [j / 64 * 16 + j % 16,
+ * B * counters[ENG_C_MICRO] + b, counters[ENG_C_STEP], stream], 32 bits each. So it depends on the sequence's number in
+ * the batch, not on how the batch is cut. in: x, counters; out: y. attrs: p f in [0, 1), seed i, stream i > 0 (one per
+ * use in the model). EXACT.  Srivastava et al. 2014. */
+#define ENG_OP_DROPOUT "eng.dropout/1"
 /* loss = sum over labels != -100 of -log softmax(x w^T)[label], in token chunks: logits never whole.
  * The kernel picks the chunk from the shapes. in: x (B, T, H), w (V, H), labels (B, T) i32; out: loss (1) f32. */
 #define ENG_OP_CROSS_ENTROPY "eng.cross_entropy/1"
@@ -59,10 +80,18 @@ extern "C" {
 #define ENG_OP_EMBEDDING_GRAD "eng.embedding_grad/1"
 /* in: dy, s, w, rstd, [ds (added to dx)], [dw_acc (H)]; out: dx, dw (H), in place of ds and dw_acc. */
 #define ENG_OP_RMS_NORM_GRAD "eng.rms_norm_grad/1"
+/* in: dy, s, [w], stats, [ds (added to dx)], [dw_acc (H)], [dbias_acc (H)]; out: dx, with w dw (H), with a bias dbias
+ * (H), in place of ds, dw_acc, dbias_acc. attr: bias i (1: there is one). */
+#define ENG_OP_LAYER_NORM_GRAD "eng.layer_norm_grad/1"
 /* in: do, q, k, v, o, lse; out: dq, dk, dv. attrs as attention. */
 #define ENG_OP_ATTENTION_GRAD "eng.attention_grad/1"
 /* in: dy, gate, up; out: dgate, dup (in place of gate, up allowed). attr: act. */
 #define ENG_OP_GATED_GRAD "eng.gated_grad/1"
+/* in: dy, x (relu: x or y); out: dx, in place of either. attr: act. */
+#define ENG_OP_ACTIVATION_GRAD "eng.activation_grad/1"
+/* dtable[t + offset] = sum of dy[b, t] over b in order; other rows are zero. in: dy (B, T, H), [acc (P, H)];
+ * out: dtable (P, H), in place of acc. attrs: rows i = P, offset i. */
+#define ENG_OP_POSITIONS_GRAD "eng.positions_grad/1"
 /* Forward and gradient in one pass, every token loss times scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE].
  * in: x, w, labels, scalars, [dw_acc]; out: loss (1) (unscaled sum), dx (B, T, H), dw (V, H), in place of dw_acc. */
 #define ENG_OP_CROSS_ENTROPY_GRAD "eng.cross_entropy_grad/1"
@@ -78,9 +107,10 @@ extern "C" {
 #define ENG_S_LR 8   /* learning rate, then what eng_optimizer.scalars gave */
 #define ENG_S_COUNT 32
 /* counters: i64[8] on the device. */
-#define ENG_C_STEP 0    /* steps begun */
-#define ENG_C_UPDATES 1 /* updates done */
-#define ENG_C_MICRO 2   /* micro-batch in the step */
+#define ENG_C_STEP 0     /* steps begun */
+#define ENG_C_UPDATES 1  /* updates done */
+#define ENG_C_MICRO 2    /* micro-batch in the step */
+#define ENG_C_POSITION 3 /* of a running sequence: first position of this step */
 #define ENG_C_COUNT 8
 
 /* Starts a step: micro = 0, step += 1, scalars[INV_TOKENS] = inputs[0], LOSS_SCALE = 1.
@@ -110,6 +140,16 @@ extern "C" {
  * scalars[LR+1] is 1 on the first update, else 0.  in: p, grad, [b], scalars; out: p, [b], in place.
  * attrs: momentum f, weight_decay f, nesterov i. EXACT. */
 #define ENG_OP_SGD "eng.sgd/1"
+
+/* ---- a running sequence: a layer op at the next positions p .. p + n - 1, p = counters[ENG_C_POSITION] ------- */
+
+/* in: x (B, n, heads*D), table (T, D) f32, counters; out: y as x, in place allowed. Row p + i turns position i;
+ * p + n <= T. attrs as rope. */
+#define ENG_OP_ROPE_STEP "eng.rope_step/1"
+/* Writes k and v into rows p .. p + n - 1 of the caches; query i then attends to rows 0 .. p + i; p + n <= S.
+ * in: q (B, n, heads*D), k, v (B, n, kv_heads*D), k_cache, v_cache (B, S, kv_heads*D), counters;
+ * out: o as q, k_cache, v_cache, the caches in place. attrs as attention. */
+#define ENG_OP_ATTENTION_STEP "eng.attention_step/1"
 
 /* ---- initialisation: element e of the parameter depends on (seed, stream, e) only. ------------------- */
 
@@ -159,6 +199,26 @@ static inline eng_id eng_add_rms_norm(eng_build *b, eng_id x, eng_id residual, e
   return out[0];
 }
 
+/* `w_or_0` and `bias_or_0` may be absent. */
+static inline eng_id eng_layer_norm(eng_build *b, eng_id x, eng_id w_or_0, eng_id bias_or_0, double eps) {
+  eng_id in[4], out[2] = {0, 0};
+  eng_attr attr = {"eps", 0, eps};
+  in[0] = x, in[1] = w_or_0, in[2] = bias_or_0, in[3] = 0;
+  b->api->emit(b, ENG_OP_LAYER_NORM, in, 4, out, 2, &attr, 1, 0);
+  return out[0];
+}
+
+/* *sum = x + residual, returns layer_norm(*sum). */
+static inline eng_id eng_add_layer_norm(eng_build *b, eng_id x, eng_id residual, eng_id w_or_0, eng_id bias_or_0,
+                                        double eps, eng_id *sum) {
+  eng_id in[4], out[3] = {0, 0, 0};
+  eng_attr attr = {"eps", 0, eps};
+  in[0] = x, in[1] = w_or_0, in[2] = bias_or_0, in[3] = residual;
+  b->api->emit(b, ENG_OP_LAYER_NORM, in, 4, out, 3, &attr, 1, 0);
+  *sum = out[2];
+  return out[0];
+}
+
 static inline eng_id eng_rope(eng_build *b, eng_id x, eng_id table, int64_t heads) {
   eng_id in[2];
   eng_attr attrs[2] = {{"heads", 0, 0}, {"inverse", 0, 0}};
@@ -183,6 +243,33 @@ static inline eng_id eng_gated(eng_build *b, eng_id gate, eng_id up, int64_t act
   attr.i = act;
   in[0] = gate, in[1] = up;
   return eng_emit1(b, ENG_OP_GATED, in, 2, &attr, 1);
+}
+
+static inline eng_id eng_activation(eng_build *b, eng_id x, int64_t act) {
+  eng_attr attr = {"act", 0, 0};
+  attr.i = act;
+  return eng_emit1(b, ENG_OP_ACTIVATION, &x, 1, &attr, 1);
+}
+
+static inline eng_id eng_scale(eng_build *b, eng_id x, double factor) {
+  eng_attr attr = {"factor", 0, 0};
+  attr.f = factor;
+  return eng_emit1(b, ENG_OP_SCALE, &x, 1, &attr, 1);
+}
+
+static inline eng_id eng_positions(eng_build *b, eng_id x, eng_id table, int64_t offset) {
+  eng_id in[2];
+  eng_attr attr = {"offset", 0, 0};
+  attr.i = offset;
+  in[0] = x, in[1] = table;
+  return eng_emit1(b, ENG_OP_POSITIONS, in, 2, &attr, 1);
+}
+
+/* p = 0 emits nothing. */
+static inline eng_id eng_dropout(eng_build *b, eng_id x, double p) {
+  eng_attr attr = {"p", 0, 0};
+  attr.f = p;
+  return p == 0 ? x : eng_emit1(b, ENG_OP_DROPOUT, &x, 1, &attr, 1);
 }
 
 static inline eng_id eng_add(eng_build *b, eng_id x, eng_id y) {

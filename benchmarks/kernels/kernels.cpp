@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rates of the cpu device's heavy kernels at the sizes of a LLaMA with d_model 512, 8 heads, ffn 1376, vocab 32000.
 //   kernels [--threads N] [--isa auto|avx512|avx2|portable] [--batch B] [--tokens T] [--seconds S]
-//           [--only gemm|attention|head] [--clock wall|processor]
+//           [--only gemm|attention|head|stream] [--clock wall|processor]
 // --clock processor counts this process's own time: with one thread a fair figure on a busy machine too.
 // Prints the best of the repetitions; anything else running on the machine makes it slower, never faster.
 #include <array>
@@ -41,7 +41,7 @@ struct Bench {
       run.launch();
       best = std::min(best, now() - start);
     }
-    std::printf("%-34s %9.3f ms %8.1f GF/s   workspace %7.2f MiB\n", name, best * 1e3, flops / best * 1e-9,
+    std::printf("%-34s %9.3f ms %8.1f G/s   workspace %7.2f MiB\n", name, best * 1e3, flops / best * 1e-9,
                 static_cast<double>(run.workspace_bytes) / 1048576.0);
     std::fflush(stdout);
   }
@@ -95,6 +95,7 @@ int main(int argc, char** argv) {
     };
     if (wanted("gemm")) {
       layer("512 -> 512", h, h), layer("512 -> 1376", ffn, h), layer("1376 -> 512", h, ffn);
+      layer("512 -> 32000", vocab, h);
     }
     if (wanted("attention"))
       for (const auto& [heads, kv, d] : {std::array<int64_t, 3>{8, 8, 64}, {8, 2, 64}, {4, 4, 128}}) {
@@ -110,6 +111,30 @@ int main(int argc, char** argv) {
         bench.row((name + " backward").c_str(), 2.5 * flops, ENG_OP_ATTENTION_GRAD, {grad, q, k, v, o, lse},
                   {dq, dk, dv}, attrs);
       }
+    if (wanted("stream")) {  // bound by memory: G/s are bytes, each tensor read or written once
+      const int64_t wide = 768;
+      const Tensor x = random_tensor({batch, tokens, wide}, 1), y(x.clone()), s(x.clone()), dy(x.clone());
+      const Tensor w = random_tensor({wide}, 2), bias = random_tensor({wide}, 3), dw({wide}), dbias({wide});
+      const Tensor stats({batch, tokens, 2}), table = random_tensor({tokens + 2, wide}, 4), none;
+      Tensor counters({ENG_C_COUNT * 2});
+      counters.desc.dtype = ENG_I64, counters.desc.dims[0] = ENG_C_COUNT;
+      std::memset(counters.data(), 0, ENG_C_COUNT * sizeof(int64_t));
+      const double bytes = double(x.count) * 4;
+      bench.row("layer_norm", 2 * bytes, ENG_OP_LAYER_NORM, {x, w, bias, none}, {y, stats}, {{"eps", 0, 1e-5}});
+      bench.row("layer_norm of a sum", 4 * bytes, ENG_OP_LAYER_NORM, {x, w, bias, dy}, {y, stats, s},
+                {{"eps", 0, 1e-5}});
+      bench.row("layer_norm_grad", 3 * bytes, ENG_OP_LAYER_NORM_GRAD, {dy, x, w, stats, none, none, none},
+                {y, dw, dbias}, {{"bias", 1, 0}});
+      bench.row("activation relu", 2 * bytes, ENG_OP_ACTIVATION, {x}, {y}, {{"act", ENG_ACT_RELU, 0}});
+      bench.row("activation gelu", 2 * bytes, ENG_OP_ACTIVATION, {x}, {y}, {{"act", ENG_ACT_GELU, 0}});
+      bench.row("activation_grad gelu", 3 * bytes, ENG_OP_ACTIVATION_GRAD, {dy, x}, {y}, {{"act", ENG_ACT_GELU, 0}});
+      bench.row("scale", 2 * bytes, ENG_OP_SCALE, {x}, {y}, {{"factor", 0, 0.3}});
+      bench.row("positions", 2 * bytes, ENG_OP_POSITIONS, {x, table}, {y}, {{"offset", 2, 0}});
+      bench.row("positions_grad", bytes, ENG_OP_POSITIONS_GRAD, {dy, none}, {table},
+                {{"offset", 2, 0}, {"rows", tokens + 2, 0}});
+      bench.row("dropout", 2 * bytes, ENG_OP_DROPOUT, {x, counters}, {y},
+                {{"p", 0, 0.1}, {"seed", 1, 0}, {"stream", 1, 0}});
+    }
     if (wanted("head")) {
       const Tensor x = random_tensor({batch, tokens, h}, 1), w = random_tensor({vocab, h}, 2, 0.05f), loss({1});
       const Tensor labels({batch, tokens}, ENG_I32), scalars = random_tensor({ENG_S_COUNT}, 3), dx(x.clone()),

@@ -112,6 +112,7 @@ namespace {
 void shrink_saved(Template& block) {
   Graph& graph = block.graph;
   auto kept = [&](Id id) {  // read by the backward, or there anyway
+    if (!id) return true;   // an absent input
     SymbolKind kind = graph.value(id).kind;
     if (kind == SymbolKind::param || kind == SymbolKind::constant || kind == SymbolKind::batch) return true;
     for (size_t n = block.forward; n < graph.nodes.size(); ++n)
@@ -121,6 +122,10 @@ void shrink_saved(Template& block) {
   for (size_t f = 0; f < block.forward; ++f) {
     const Node node = graph.nodes[f];
     if (block.skip[f] || !node.op->rebuild) continue;
+    auto reads = [&](const Node& later) { return std::count(later.in.begin(), later.in.end(), node.out[0]) > 0; };
+    bool used = false;  // before the backward: else it is made where it is needed
+    for (size_t n = f + 1; n < block.forward; ++n) used = used || (!block.skip[n] && reads(graph.nodes[n]));
+    if (!used) continue;
     std::vector<Id> from = node.op->rebuild(node);
     if (!std::all_of(from.begin(), from.end(), [&](Id i) { return kept(i); })) continue;
     std::vector<Id> again;

@@ -23,15 +23,16 @@ class Gradient {
   Gradient(State& state, Node node) : state_(state), node_(std::move(node)) {}
 
   Id in(uint32_t k) const { return k < node_.in.size() ? node_.in[k] : 0; }
-  Id out(uint32_t k) const { return node_.out[k]; }
+  Id out(uint32_t k) const { return k < node_.out.size() ? node_.out[k] : 0; }
   const eng_desc& desc(uint32_t k) const { return state_.block.graph.value(in(k)).desc; }
+  const Graph& graph() const { return state_.block.graph; }
   const Attrs& attrs() const { return node_.attrs; }
   bool wants(uint32_t k) const { return in(k) && state_.wants[in(k)]; }
 
   // Gradient of output k, 0 if nothing depends on it.
   Id d_out(uint32_t k) const { return k < node_.out.size() ? state_.of[node_.out[k]] : 0; }
   // The same if the rule may overwrite it, else 0.
-  Id own_d_out(uint32_t k) const { return exclusive(node_.out[k]) ? d_out(k) : 0; }
+  Id own_d_out(uint32_t k) const { return d_out(k) && exclusive(out(k)) ? d_out(k) : 0; }
   // The gradient that input k has so far, to be accumulated into in place; 0 if there is none or another
   // value still needs it. The rule then gives the result with `give`.
   Id take(uint32_t k);

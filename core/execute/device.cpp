@@ -10,32 +10,47 @@
 
 namespace eng {
 
-Kernels::Kernels(Registry& registry, const std::string& device, const Section& section) : device_(device) {
+Kernels::Kernels(Registry& registry, const std::string& device, const Section& section)
+    : registry_(registry), device_(device) {
   eng_device table = registry.table<eng_device>(ENG_DEVICE_KIND, device);
   Options options(section);
   Sink sink;
   info_.struct_size = sizeof(info_);
   sink.check(table.describe(options.get(), &info_, sink.get()), Exit::environment, "[device] " + device);
-  std::vector<const eng_kernel*> given;
-  for (const eng_kernels& list : registry.tables<eng_kernels>(ENG_KERNELS_KIND, device))
-    given.insert(given.end(), list.kernels, list.kernels + list.count);
-  for (const eng_kernel* theirs : given) {
+  const Candidate* own = registry.providers(ENG_DEVICE_KIND, device)[0];
+  for (const Candidate* one : registry.providers(ENG_KERNELS_KIND, device))
+    if (one == own) load(*one);
+}
+
+void Kernels::load(const Candidate& from) const {
+  loaded_.push_back(&from);
+  const eng_kernels list = registry_.table_of<eng_kernels>(from, ENG_KERNELS_KIND, device_);
+  for (uint32_t k = 0; k < list.count; ++k) {
     eng_kernel kernel{};
-    std::memcpy(&kernel, theirs, std::min<size_t>(theirs->struct_size, sizeof(kernel)));
+    std::memcpy(&kernel, list.kernels[k], std::min<size_t>(list.kernels[k]->struct_size, sizeof(kernel)));
     if (!kernel.op || !kernel.workspace || !kernel.prepare || !kernel.bind || !kernel.launch || !kernel.drop_record ||
         !kernel.drop_state)
       throw Error(Exit::environment,
-                  fmt::format("device {}: kernel {} leaves a function out", device, kernel.op ? kernel.op : "?"));
+                  fmt::format("device {}: kernel {} leaves a function out", device_, kernel.op ? kernel.op : "?"));
     if (!kernels_.emplace(kernel.op, kernel).second)
-      throw Error(Exit::environment, fmt::format("device {}: two kernels for {}", device, kernel.op));
+      throw Error(Exit::environment, fmt::format("device {}: two kernels for {}", device_, kernel.op));
   }
 }
 
 const eng_kernel& Kernels::find(const Call& call) const {
-  auto it = kernels_.find(call.op->id);
-  if (it == kernels_.end())
-    throw Error(Exit::environment, fmt::format("device {} has no kernel for {}", device_, call.op->id));
-  return it->second;
+  const auto used = registry_.loaded_providers(ENG_KERNELS_KIND);
+  const auto is_used = [&](const Candidate* one) {
+    return std::any_of(used.begin(), used.end(), [&](const auto& u) { return u.first == one; });
+  };
+  for (auto it = kernels_.find(call.op->id);; it = kernels_.find(call.op->id)) {
+    if (it != kernels_.end()) return it->second;
+    std::vector<const Candidate*> left = registry_.providers(ENG_KERNELS_KIND, device_);
+    std::erase_if(left, [&](const Candidate* one) { return std::count(loaded_.begin(), loaded_.end(), one); });
+    std::stable_partition(left.begin(), left.end(), is_used);
+    if (left.empty())
+      throw Error(Exit::environment, fmt::format("device {} has no kernel for {}", device_, call.op->id));
+    load(*left[0]);
+  }
 }
 
 uint64_t Kernels::workspace(const Call& call) const {

@@ -19,14 +19,18 @@ class Kernels {
   Kernels(Registry& registry, const std::string& device, const Section& options);
   const eng_device_info& info() const { return info_; }
   const std::string& device() const { return device_; }
-  // Throws Error(Exit::environment) if no kernel serves the call.
+  // Throws Error(Exit::environment) if no kernel serves the call. Plugins that bring kernels for this device are
+  // loaded one after the other until one has that op: the device's own first, then those that the run uses.
   const eng_kernel& find(const Call& call) const;
   uint64_t workspace(const Call& call) const;
 
  private:
+  void load(const Candidate& from) const;
+  Registry& registry_;
   std::string device_;
   eng_device_info info_{};
-  std::map<std::string, eng_kernel> kernels_;
+  mutable std::map<std::string, eng_kernel> kernels_;
+  mutable std::vector<const Candidate*> loaded_;
 };
 
 // An eng_call that borrows a Call.

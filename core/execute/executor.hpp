@@ -5,7 +5,6 @@
 #include <atomic>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/execute/device.hpp"
@@ -23,16 +22,20 @@ class Executor {
 
   // Runs a program to its end. Throws Error naming the action that failed. If `stop` answers true before the
   // program's last segment, returns false there: nothing of the step counts, persistent state other than
-  // gradients and counters is as before.
+  // counters and losses is as before.
   bool run(const std::string& program, bool (*stop)() = nullptr);
   // Runs a program again, action by action, and names the first output that holds a NaN or an infinity:
   // "eng.attention/1 in layers.3 forward, output 0 f32 (8, 256, 64)". Empty if there is none.
   std::string locate(const std::string& program);
   // Between programs only.
-  void upload(const View& to, const void* from);
-  void download(void* to, const View& from);
-  void upload(const View& to, uint64_t byte, const void* from, uint64_t n);
-  void download(void* to, const View& from, uint64_t byte, uint64_t n);
+  void upload(const View& to, const void* from) { upload(to, 0, from, bytes(to.desc)); }
+  void download(void* to, const View& from) { download(to, from, 0, bytes(from.desc)); }
+  void upload(const View& to, uint64_t byte, const void* from, uint64_t n) {
+    device_.upload(address(to) + byte, from, n);
+  }
+  void download(void* to, const View& from, uint64_t byte, uint64_t n) {
+    device_.download(to, address(from) + byte, n);
+  }
   // Where a view lies, on the device.
   uint8_t* address(const View& view) const;
   // The bytes behind the persistent ones of arena 0: free between programs.
@@ -42,26 +45,22 @@ class Executor {
   struct Step;
   struct Lane;
   struct Bound;
-  void release();
-  void bind(const Plan& plan, const Kernels& kernels, uint32_t parallel);
-  void run_lane(const Bound& segment, size_t lane);
-  void run_segment(const Bound& segment);
-
-  const Plan& plan_;
-  Device& device_;
-  std::vector<void*> arenas_;
   struct Prepared {
     const eng_kernel* kernel = nullptr;
     void* state = nullptr;
   };
-  std::vector<Prepared> calls_;
-  struct Program {
-    std::string name;
-    std::vector<std::unique_ptr<Bound>> segments;
-    std::vector<uint32_t> repeats;
-  };
-  Program& find(const std::string& name);
-  std::vector<Program> programs_;
+  void release();
+  void bind(Bound& bound, const Segment& segment, const Kernels& kernels);
+  void* bind(const Action& action, const Kernels& kernels);
+  std::vector<std::unique_ptr<Bound>>& segments(const std::string& program);
+  void run(Bound& segment, Lane& lane);
+  void run(Bound& segment);
+
+  const Plan& plan_;
+  Device& device_;
+  std::vector<void*> arenas_;
+  std::vector<Prepared> calls_;                                // as in the plan
+  std::vector<std::vector<std::unique_ptr<Bound>>> programs_;  // as in the plan, by segment
   std::atomic<int32_t> failed_{0};
   std::string failure_;
 };

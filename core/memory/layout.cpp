@@ -2,6 +2,8 @@
 #include "core/memory/layout.hpp"
 
 #include <algorithm>
+#include <numeric>
+#include <tuple>
 
 #include "core/plan/waits.hpp"
 
@@ -9,91 +11,121 @@ namespace eng {
 namespace {
 
 uint64_t round_up(uint64_t n, uint64_t to) {
-  return (n + to - 1) / to * to;
+  return (std::max<uint64_t>(n, 1) + to - 1) / to * to;
 }
 
-// When a buffer is in use: what is complete before its earliest use, and which uses must be complete after.
-struct Lifetime {
-  Clock earliest;  // per queue: the least that is complete before any use
-  Clock release;   // per queue: one past its last use there
-  bool used = false;
+// A transient of one program, and when it is in use.
+struct Item {
+  Id id = 0;
+  uint64_t size = 0;
+  bool scratch = false;
+  Clock earliest{};                      // the least that is complete before any use
+  Clock release{};                       // one past its last use on each queue
+  size_t first = 0, last = 0;            // in list order
+  size_t first_part = 0, last_part = 0;  // segments
+  uint64_t crowd = 0;                    // the most bytes in use at once between first and last
 };
 
-bool ends_before(const Lifetime& a, const Lifetime& b) {
+bool ends_before(const Item& a, const Item& b) {
   for (size_t q = 0; q < queue_count; ++q)
     if (a.release[q] > b.earliest[q]) return false;
   return true;
 }
 
-struct Placed {
-  uint64_t begin, end;
-  const Lifetime* life;
-};
-
-class SegmentLayout {
- public:
-  SegmentLayout(Plan& plan, const Segment& segment) : plan_(plan), lives_(plan.buffers.size()) {
-    Order order = order_of(segment);
-    for (size_t a = 0; a < segment.actions.size(); ++a) {
+std::vector<Item> items_of(const Plan& plan, const Program& program) {
+  std::vector<Item> items;
+  std::vector<size_t> index(plan.buffers.size() + 1, SIZE_MAX);
+  std::vector<Clock> border{Clock{}};  // before each segment, and at the end
+  size_t now = 0;
+  for (size_t s = 0; s < program.segments.size(); ++s) {
+    const Segment& segment = program.segments[s];
+    const Order order = order_of(segment, border[s]);
+    border.push_back(order.end);
+    for (size_t a = 0; a < segment.actions.size(); ++a, ++now) {
       const Action& action = segment.actions[a];
       auto use = [&](const View& v) {
         if (!v.buffer || plan.buffer(v.buffer).persistent) return;
-        Lifetime& life = lives_[v.buffer - 1];
-        if (!life.used) {
-          life.used = true;
-          life.earliest = order.before[a];
-          life.release = {};
-          ids_.push_back(v.buffer);
+        if (index[v.buffer] == SIZE_MAX) {
+          const Buffer& b = plan.buffer(v.buffer);
+          index[v.buffer] = items.size();
+          items.push_back({v.buffer,
+                           round_up(b.bytes, alignment),
+                           b.line == Line::workspace,
+                           order.before[a],
+                           {},
+                           now,
+                           now,
+                           s,
+                           s,
+                           0});
         }
-        for (size_t q = 0; q < queue_count; ++q) life.earliest[q] = std::min(life.earliest[q], order.before[a][q]);
-        size_t queue = static_cast<size_t>(action.queue);
-        life.release[queue] = std::max(life.release[queue], order.position[a] + 1);
+        Item& item = items[index[v.buffer]];
+        item.last = now, item.last_part = s;
+        for (size_t q = 0; q < queue_count; ++q) item.earliest[q] = std::min(item.earliest[q], order.before[a][q]);
+        item.release[static_cast<size_t>(action.queue)] = order.position[a] + 1;
       };
       for (const View& v : action.in) use(v);
       for (const View& v : action.out) use(v);
       use(action.workspace);
     }
   }
-
-  // Best fit, largest first. Returns the top reached by this kind of buffer.
-  uint64_t place(bool workspace) {
-    std::vector<Id> order;
-    for (Id id : ids_)
-      if ((plan_.buffer(id).line == Line::workspace) == workspace) order.push_back(id);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](Id a, Id b) { return plan_.buffer(a).bytes > plan_.buffer(b).bytes; });
-    uint64_t top = 0;
-    std::vector<Placed> conflicts;
-    for (Id id : order) {
-      const Lifetime& life = lives_[id - 1];
-      uint64_t size = std::max(round_up(plan_.buffer(id).bytes, alignment), alignment);
-      conflicts.clear();
-      for (const Placed& p : placed_)
-        if (!ends_before(*p.life, life) && !ends_before(life, *p.life)) conflicts.push_back(p);
-      std::sort(conflicts.begin(), conflicts.end(), [](const Placed& a, const Placed& b) { return a.begin < b.begin; });
-      uint64_t at = 0, best = UINT64_MAX, best_gap = UINT64_MAX;
-      for (const Placed& p : conflicts) {
-        if (p.begin >= at && p.begin - at >= size && p.begin - at < best_gap) best = at, best_gap = p.begin - at;
-        at = std::max(at, p.end);
-      }
-      if (best == UINT64_MAX) best = at;
-      plan_.buffer(id).offset = best;
-      placed_.push_back({best, best + size, &life});
-      top = std::max(top, best + size);
-    }
-    return top;
+  std::vector<uint64_t> in_use(now, 0);
+  for (Item& item : items) {
+    for (size_t a = item.first; a <= item.last; ++a) in_use[a] += item.size;
+    // Every repetition needs what a segment before it left.
+    if (item.first_part != item.last_part && program.segments[item.last_part].repeat > 1)
+      item.release = border[item.last_part + 1];
   }
+  for (Item& item : items)
+    for (size_t a = item.first; a <= item.last; ++a) item.crowd = std::max(item.crowd, in_use[a]);
+  return items;
+}
 
-  void shift(uint64_t base) {
-    for (Id id : ids_) plan_.buffer(id).offset += base;
-  }
-
- private:
-  Plan& plan_;
-  std::vector<Lifetime> lives_;
-  std::vector<Id> ids_;
-  std::vector<Placed> placed_;
+struct Layout {
+  std::vector<uint64_t> offsets;  // per item
+  uint64_t values = 0, top = 0;   // ends of what is no scratch, and of everything
 };
+
+// Best fit, in the given order.
+Layout place(const std::vector<Item>& items, const std::vector<size_t>& order) {
+  Layout out{std::vector<uint64_t>(items.size()), 0, 0};
+  std::vector<size_t> placed, conflicts;
+  for (size_t k : order) {
+    const Item& item = items[k];
+    conflicts.clear();
+    for (size_t p : placed)
+      if (!ends_before(items[p], item) && !ends_before(item, items[p])) conflicts.push_back(p);
+    std::sort(conflicts.begin(), conflicts.end(), [&](size_t a, size_t b) { return out.offsets[a] < out.offsets[b]; });
+    uint64_t at = 0, best = UINT64_MAX, best_gap = UINT64_MAX;
+    for (size_t p : conflicts) {
+      const uint64_t begin = out.offsets[p];
+      if (begin >= at + item.size && begin - at < best_gap) best = at, best_gap = begin - at;
+      at = std::max(at, begin + items[p].size);
+    }
+    if (best == UINT64_MAX) best = at;
+    out.offsets[k] = best;
+    placed.push_back(k);
+    out.top = std::max(out.top, best + item.size);
+    if (!item.scratch) out.values = out.top;
+  }
+  return out;
+}
+
+// The best of a few orders: large items first, or first those in use when most is. Scratch comes last.
+Layout place(const std::vector<Item>& items) {
+  std::vector<size_t> order(items.size());
+  std::iota(order.begin(), order.end(), 0);
+  Layout best{{}, UINT64_MAX, UINT64_MAX};
+  auto attempt = [&](auto key) {
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(items[a]) < key(items[b]); });
+    Layout layout = place(items, order);
+    if (std::tie(layout.top, layout.values) < std::tie(best.top, best.values)) best = std::move(layout);
+  };
+  attempt([](const Item& i) { return std::tuple(i.scratch, ~i.size); });
+  attempt([](const Item& i) { return std::tuple(i.scratch, ~i.crowd, ~i.size); });
+  attempt([](const Item& i) { return std::tuple(i.scratch, ~i.crowd, ~i.last, ~i.size); });
+  return best;
+}
 
 }  // namespace
 
@@ -103,20 +135,18 @@ void place_buffers(Plan& plan) {
     if (buffer.persistent) {
       Arena& arena = plan.arenas[buffer.arena];
       buffer.offset = arena.persistent;
-      arena.persistent += round_up(std::max<uint64_t>(buffer.bytes, 1), 4096);
+      arena.persistent += round_up(buffer.bytes, 4096);
     }
   Arena& arena = plan.arenas[0];
-  uint64_t values = 0, top = 0;
-  for (Program& program : plan.programs)
-    for (Segment& segment : program.segments) {
-      SegmentLayout layout(plan, segment);
-      uint64_t own = layout.place(false);
-      values = std::max(values, own);
-      top = std::max({top, own, layout.place(true)});
-      layout.shift(arena.persistent);
-    }
-  arena.transient = values;
-  arena.workspace = top - values;
+  uint64_t top = 0;
+  for (const Program& program : plan.programs) {
+    const std::vector<Item> items = items_of(plan, program);
+    const Layout layout = place(items);
+    for (size_t k = 0; k < items.size(); ++k) plan.buffer(items[k].id).offset = arena.persistent + layout.offsets[k];
+    arena.transient = std::max(arena.transient, layout.values);
+    top = std::max(top, layout.top);
+  }
+  arena.workspace = top - arena.transient;
 }
 
 }  // namespace eng

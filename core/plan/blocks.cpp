@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "engine/ops.h"
@@ -18,33 +19,20 @@ struct BlockEmitter::Storage {
 
 namespace {
 
-constexpr size_t never = SIZE_MAX;
+constexpr int site_bits = 12;  // of a random op's stream, beside the number of its block
 
-// Position of the last training node that reads each value; `never` + 1 semantics: values that leave the
-// block are read "at the end".
-std::vector<size_t> last_reads(const Template& t) {
-  std::vector<size_t> last(t.graph.size() + 1, 0);
-  for (size_t n = 0; n < t.graph.nodes.size(); ++n) {
-    if (n < t.forward && t.skip[n]) continue;
-    for (Id i : t.graph.nodes[n].in)
-      if (i) last[i] = std::max(last[i], n);
+// How training reads the values of a block: by which node last, and how often. What leaves the block is read once
+// more for each leave, after all nodes.
+struct Reads {
+  std::vector<size_t> last, times;
+  explicit Reads(const Template& t) : last(t.graph.size() + 1, 0), times(t.graph.size() + 1, 0) {
+    for (size_t n = 0; n < t.graph.nodes.size(); ++n)
+      if (n >= t.forward || !t.skip[n])
+        for (Id i : t.graph.nodes[n].in) last[i] = n, ++times[i];
+    for (const auto* list : {&t.outputs, &t.train_outputs, &t.d_inputs, &t.d_params})
+      for (Id i : *list) last[i] = SIZE_MAX, ++times[i];
   }
-  for (const auto* list : {&t.outputs, &t.train_outputs, &t.d_inputs, &t.d_params})
-    for (Id i : *list)
-      if (i) last[i] = never;
-  return last;
-}
-
-// How often training reads each value; what leaves the block is read once more per leave.
-std::vector<size_t> count_reads(const Template& t) {
-  std::vector<size_t> reads(t.graph.size() + 1, 0);
-  for (size_t n = 0; n < t.graph.nodes.size(); ++n)
-    if (n >= t.forward || !t.skip[n])
-      for (Id i : t.graph.nodes[n].in) ++reads[i];
-  for (const auto* list : {&t.outputs, &t.train_outputs, &t.d_inputs, &t.d_params})
-    for (Id i : *list) ++reads[i];
-  return reads;
-}
+};
 
 // Seeds of one shape may be one memory: the next block may give the same gradient to several inputs. Whoever
 // overwrites one at node n must come after the last read of the others.
@@ -56,8 +44,9 @@ bool spares_seeds(const Template& t, Id root, size_t n, const std::vector<size_t
   return true;
 }
 
-bool overwritable(SymbolKind kind) {
-  return kind == SymbolKind::temp || kind == SymbolKind::seed;
+// A state is written by the op that is made for it, and by no other that could work in place.
+bool overwritable(SymbolKind kind, bool must) {
+  return kind == SymbolKind::temp || kind == SymbolKind::seed || (kind == SymbolKind::state && must);
 }
 
 }  // namespace
@@ -67,7 +56,8 @@ BlockEmitter::BlockEmitter(const Model& model, Emitter& emitter) : model_(model)
     Storage s;
     s.memory_of.assign(t.graph.size() + 1, 0);
     s.gradient.assign(t.graph.size() + 1, -1);
-    std::vector<size_t> last = last_reads(t);
+    const Reads reads(t);
+    const std::vector<size_t>& last = reads.last;
     for (size_t n = 0; n < t.graph.nodes.size(); ++n) {
       const Node& node = t.graph.nodes[n];
       std::vector<char> used(node.in.size(), 0);
@@ -77,8 +67,8 @@ BlockEmitter::BlockEmitter(const Model& model, Emitter& emitter) : model_(model)
         if (s.memory_of[to]) continue;
         Id root = from;
         while (s.memory_of[root]) root = s.memory_of[root];
-        bool dead = overwritable(t.graph.value(from).kind) && last[from] == n && spares_seeds(t, root, n, last) &&
-                    std::count(node.in.begin(), node.in.end(), from) == 1 &&
+        bool dead = overwritable(t.graph.value(from).kind, pair.must) && last[from] == n &&
+                    spares_seeds(t, root, n, last) && std::count(node.in.begin(), node.in.end(), from) == 1 &&
                     bytes(t.graph.value(from).desc) == bytes(t.graph.value(to).desc);
         if (pair.must && !dead)
           throw Error(Exit::bug, fmt::format("{} must write in place of a value that is still needed", node.op->id));
@@ -87,7 +77,6 @@ BlockEmitter::BlockEmitter(const Model& model, Emitter& emitter) : model_(model)
     }
     // A parameter's gradient and every partial sum it was accumulated from live in the gradient buffer, provided
     // that the backward makes them for that alone: the buffer may hold another block's contribution already.
-    std::vector<size_t> reads = count_reads(t);
     std::vector<char> backward(t.graph.size() + 1, 0);
     for (size_t n = t.forward; n < t.graph.nodes.size(); ++n)
       for (Id o : t.graph.nodes[n].out) backward[o] = 1;
@@ -95,7 +84,7 @@ BlockEmitter::BlockEmitter(const Model& model, Emitter& emitter) : model_(model)
       Id v = t.d_params[k];
       if (!v) continue;
       bool alone = true;
-      for (Id at = v; at; at = s.memory_of[at]) alone = alone && backward[at] && reads[at] == 1;
+      for (Id at = v; at; at = s.memory_of[at]) alone = alone && backward[at] && reads.times[at] == 1;
       if (!alone) s.apart.push_back(k);
       for (Id at = v; at && alone; at = s.memory_of[at]) s.gradient[at] = static_cast<int64_t>(k);
     }
@@ -125,6 +114,12 @@ BlockEmitter::Env BlockEmitter::enter(uint32_t b, const std::vector<View>& input
       case SymbolKind::scalars:
         env[id] = batch.scalars;
         break;
+      case SymbolKind::state:
+        env[id] = (*batch.states)[b][v.index];
+        break;
+      case SymbolKind::counters:
+        env[id] = batch.counters;
+        break;
       default:
         break;
     }
@@ -132,14 +127,13 @@ BlockEmitter::Env BlockEmitter::enter(uint32_t b, const std::vector<View>& input
   return env;
 }
 
-void BlockEmitter::run(uint32_t b, size_t from, size_t to, bool training, Env& env, const MicroBatch& batch,
-                       std::vector<char>& contributed) const {
+void BlockEmitter::run(uint32_t b, size_t from, size_t to, Env& env, Pass& pass) const {
   const Block& block = model_.blocks[b];
   const Template& t = model_.templates.at(block.tmpl);
   const Storage& storage = *storage_.at(block.tmpl);
   std::map<int64_t, View> later;  // position -> the gradient to which this block's contribution is added when complete
   for (size_t n = from; n < to; ++n) {
-    if (training && n < t.forward && t.skip[n]) continue;
+    if (pass.training && n < t.forward && t.skip[n]) continue;
     const Node& node = t.graph.nodes[n];
     std::vector<View> in, out;
     for (Id i : node.in) in.push_back(i ? env[i] : View{});
@@ -147,19 +141,22 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, bool training, Env& e
       Id o = node.out[k];
       const eng_desc& desc = t.graph.value(o).desc;
       int64_t position = storage.gradient[o];
-      if (position >= 0 && !storage.memory_of[o]) {
+      if (pass.batch.output.buffer && b + 1 == model_.blocks.size() && o == t.outputs[0]) {
+        env[o] = reshape(pass.batch.output, desc);
+      } else if (position >= 0 && !storage.memory_of[o]) {
         // First node of this block that writes the gradient of parameter p. If another block contributed
         // already (a tied weight), add to it in place.
         uint32_t p = block.params[static_cast<size_t>(position)];
-        bool again = contributed[p];
-        contributed[p] = 1;
-        View target = reshape(batch.gradient(p), desc);
-        if (!again) {
+        View target = reshape(pass.batch.gradient(p), desc);
+        if (!std::exchange(pass.contributed[p], 1)) {
           env[o] = target;
         } else {
           auto pair = std::find_if(node.op->in_place.begin(), node.op->in_place.end(),
                                    [&](const InPlace& i) { return i.out == k && i.must; });
-          if (pair != node.op->in_place.end() && (pair->in >= in.size() || !in[pair->in].buffer)) {
+          // A parameter that the block lists twice may get two gradients from one node.
+          auto is_target = [&](const View& v) { return v.buffer == target.buffer && v.offset == target.offset; };
+          bool taken = std::any_of(in.begin(), in.end(), is_target) || std::any_of(out.begin(), out.end(), is_target);
+          if (!taken && pair != node.op->in_place.end() && (pair->in >= in.size() || !in[pair->in].buffer)) {
             if (in.size() <= pair->in) in.resize(pair->in + 1);
             in[pair->in] = target;
             env[o] = target;
@@ -175,7 +172,17 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, bool training, Env& e
       }
       out.push_back(env[o]);
     }
-    emitter_.action(*node.op, in, out, node.attrs);
+    Attrs attrs = node.attrs;
+    if (node.op->random) {
+      if (!training) {  // the output is the input, in its memory or copied
+        if (!storage.memory_of[node.out[0]]) emitter_.action(op(ENG_OP_SCALE), in, out, {{{"factor", 0, 1.0}}});
+        continue;
+      }
+      in.push_back(batch.counters);
+      attrs.list.push_back({"seed", batch.seed, 0});
+      attrs.list.push_back({"stream", (int64_t{b} + 1) << site_bits | node.attrs.i("site"), 0});
+    }
+    emitter_.action(*node.op, in, out, std::move(attrs));
     for (Id o : node.out) {
       auto it = later.find(storage.gradient[o]);
       if (it == later.end() || t.d_params[static_cast<size_t>(it->first)] != o) continue;
@@ -185,36 +192,32 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, bool training, Env& e
   }
 }
 
+std::vector<View> BlockEmitter::forward(uint32_t b, const std::vector<View>& inputs, Env& env, Pass& pass) const {
+  const Template& t = model_.templates.at(model_.blocks[b].tmpl);
+  emitter_.label(model_.blocks[b].name + " forward");
+  env = enter(b, inputs, pass.batch);
+  run(b, 0, t.forward, env, pass);
+  std::vector<View> outputs;
+  for (Id o : t.outputs) outputs.push_back(env[o]);
+  return outputs;
+}
+
 View BlockEmitter::forward(const MicroBatch& batch) const {
+  Pass pass{batch, false, {}};
   std::vector<View> values;
-  std::vector<char> none(model_.params.size(), 0);
-  for (uint32_t b = 0; b < model_.blocks.size(); ++b) {
-    const Template& t = model_.templates.at(model_.blocks[b].tmpl);
-    emitter_.label(model_.blocks[b].name + " forward");
-    Env env = enter(b, values, batch);
-    run(b, 0, t.forward, false, env, batch, none);
-    values.clear();
-    for (Id o : t.outputs) values.push_back(env[o]);
-  }
+  Env env;
+  for (uint32_t b = 0; b < model_.blocks.size(); ++b) values = forward(b, values, env, pass);
   return values[0];
 }
 
 View BlockEmitter::train(const MicroBatch& batch) const {
+  Pass pass{batch, true, std::vector<char>(model_.params.size(), 0)};
   std::vector<View> values;
-  std::vector<Env> envs;
-  std::vector<char> contributed(model_.params.size(), 0);
-  size_t last = model_.blocks.size() - 1;
-  for (uint32_t b = 0; b <= last; ++b) {
-    const Template& t = model_.templates.at(model_.blocks[b].tmpl);
-    emitter_.label(model_.blocks[b].name + " forward");
-    envs.push_back(enter(b, values, batch));
-    run(b, 0, t.forward, true, envs[b], batch, contributed);
-    values.clear();
-    for (Id o : t.outputs) values.push_back(envs[b][o]);
-  }
+  std::vector<Env> envs(model_.blocks.size());
+  for (uint32_t b = 0; b < envs.size(); ++b) values = forward(b, values, envs[b], pass);
   View loss;
   std::vector<View> seeds;
-  for (uint32_t b = static_cast<uint32_t>(last) + 1; b-- > 0;) {
+  for (uint32_t b = static_cast<uint32_t>(envs.size()); b-- > 0;) {
     const Template& t = model_.templates.at(model_.blocks[b].tmpl);
     Env& env = envs[b];
     emitter_.label(model_.blocks[b].name + " backward");
@@ -226,20 +229,20 @@ View BlockEmitter::train(const MicroBatch& batch) const {
         emitter_.zero(env[t.seeds[k]]);
       }
     }
-    run(b, t.forward, t.graph.nodes.size(), true, env, batch, contributed);
-    if (b == last) loss = env[t.train_outputs[0]];
+    run(b, t.forward, t.graph.nodes.size(), env, pass);
+    if (b + 1 == envs.size()) loss = env[t.train_outputs[0]];
     for (size_t k : storage_.at(model_.blocks[b].tmpl)->apart) {
       uint32_t p = model_.blocks[b].params[k];
       const View& from = env[t.d_params[k]];
       View target = reshape(batch.gradient(p), from.desc);
-      if (!contributed[p]) emitter_.zero(target);
-      contributed[p] = 1;
+      if (!std::exchange(pass.contributed[p], 1)) emitter_.zero(target);
       emitter_.action(op(ENG_OP_ADD), {target, from}, {target});
     }
     // Parameters that nothing used have a zero gradient.
     for (size_t k = 0; k < t.params.size(); ++k) {
       uint32_t p = model_.blocks[b].params[k];
-      if (!t.d_params[k] && !contributed[p] && b == first_user(p)) emitter_.zero(batch.gradient(p)), contributed[p] = 1;
+      if (!t.d_params[k] && b == first_user(p) && !std::exchange(pass.contributed[p], 1))
+        emitter_.zero(batch.gradient(p));
     }
     seeds.clear();
     for (Id i : t.d_inputs) seeds.push_back(i ? env[i] : View{});

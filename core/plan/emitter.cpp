@@ -33,22 +33,12 @@ View reshape(View view, const eng_desc& desc) {
 }
 
 View Emitter::persistent(const std::string& name, Line line, const eng_desc& desc, bool initial) {
-  Buffer buffer{name, line, 0, bytes(desc), 0, true, initial, 0, 0};
-  plan_.buffers.push_back(std::move(buffer));
+  plan_.buffers.push_back({name, line, 0, bytes(desc), 0, true, initial});
   return {static_cast<Id>(plan_.buffers.size()), 0, desc};
 }
 
 View Emitter::transient(const std::string& name, Line line, const eng_desc& desc) {
-  Buffer buffer{name,
-                line,
-                0,
-                bytes(desc),
-                0,
-                false,
-                false,
-                static_cast<uint32_t>(plan_.programs.size() - 1),
-                static_cast<uint32_t>(plan_.programs.back().segments.size() - 1)};
-  plan_.buffers.push_back(std::move(buffer));
+  plan_.buffers.push_back({name, line, 0, bytes(desc), 0, false, false});
   return {static_cast<Id>(plan_.buffers.size()), 0, desc};
 }
 

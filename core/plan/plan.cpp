@@ -23,8 +23,8 @@ const char* to_string(Queue queue) {
 }
 
 const char* to_string(Line line) {
-  static const char* names[] = {"weights", "gradients", "optimizer",   "constants",
-                                "batch",   "step",      "activations", "workspace"};
+  static const char* names[] = {"weights", "gradients",   "optimizer", "constants", "batch",
+                                "step",    "activations", "workspace", "caches"};
   return names[static_cast<size_t>(line)];
 }
 

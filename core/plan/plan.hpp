@@ -14,7 +14,7 @@ enum class Queue : uint8_t { compute, comm, h2d, d2h, io, host };
 constexpr size_t queue_count = 6;
 
 // What the bytes of a buffer are for: one line of the memory report.
-enum class Line : uint8_t { weights, gradients, optimizer, constants, batch, step, activations, workspace };
+enum class Line : uint8_t { weights, gradients, optimizer, constants, batch, step, activations, workspace, cache };
 
 struct Buffer {
   std::string name;
@@ -22,9 +22,8 @@ struct Buffer {
   uint32_t arena = 0;
   uint64_t bytes = 0;
   uint64_t offset = 0;      // in the arena, set by layout
-  bool persistent = false;  // keeps its bytes between programs; else lives inside one segment
+  bool persistent = false;  // keeps its bytes between programs; else lives from first to last use in one program
   bool initial = false;     // holds defined bytes before the program starts
-  uint32_t program = 0, segment = 0;
 };
 
 // Part of a buffer as a dense tensor; buffer 0 is an absent optional input.
@@ -71,7 +70,8 @@ struct Arena {
   uint64_t total() const { return persistent + transient + workspace; }
 };
 
-// A logical tensor by name. Roles: "parameter", "gradient", or the name of an optimizer state.
+// A logical tensor by name, readable between programs. Roles: "parameter", the name of an optimizer state, or
+// "gradient" in a plan without an optimizer.
 struct Tensor {
   std::string name, role;
   View view;
@@ -83,9 +83,9 @@ struct Unit {
   uint32_t block = 0;
   uint64_t count = 0;
   uint32_t flags = 0;
-  std::vector<uint32_t> params;   // indices into Model::params
-  std::vector<uint64_t> offsets;  // elements
+  std::vector<uint32_t> params;  // indices into Model::params
 };
+constexpr int64_t prefill = 64;   // positions of program "prefill"
 constexpr uint64_t chunk = 4096;  // elements: the grid of the global norm
 
 struct Plan {
@@ -98,6 +98,7 @@ struct Plan {
   std::vector<Tensor> tensors;
   // What the host fills or reads between steps.
   View tokens, labels_in, inputs, counters, scalars, losses, table;
+  View logits, next_logits;     // (B, T, V) of program "logits", (B, 1, V) of program "decode"
   std::vector<View> constants;  // in the order of `constant_data`
   std::vector<std::vector<char>> constant_data;
   int64_t parameters = 0;

@@ -9,15 +9,12 @@
 #include "core/memory/layout.hpp"
 #include "core/plan/blocks.hpp"
 #include "core/plan/waits.hpp"
+#include "core/trace/stepping.hpp"
 #include "core/verify/verify.hpp"
 #include "engine/ops.h"
 
 namespace eng {
 namespace {
-
-uint64_t round_up(uint64_t n, uint64_t to) {
-  return (n + to - 1) / to * to;
-}
 
 // Persistent state of the step, and the emission of its programs.
 class Planner {
@@ -35,6 +32,8 @@ class Planner {
     emit_init();
     emit_train();
     if (r_.evaluate) emit_eval();
+    if (r_.logits) emit_logits();
+    if (r_.generate) emit_generate();
     return std::move(plan_);
   }
 
@@ -42,17 +41,16 @@ class Planner {
   // ---- units and homes -------------------------------------------------------------------------------
   void make_units() {
     std::vector<char> taken(model_.params.size(), 0);
-    unit_of_.resize(model_.params.size());
+    unit_of_.resize(taken.size()), offset_of_.resize(taken.size());
     for (uint32_t b = 0; b < model_.blocks.size(); ++b)
       for (uint32_t flags : {0u, static_cast<uint32_t>(ENG_PARAM_FP32)}) {
-        Unit unit{model_.blocks[b].name, b, 0, flags, {}, {}};
+        Unit unit{model_.blocks[b].name, b, 0, flags, {}};
         for (uint32_t p : model_.blocks[b].params) {
           if (taken[p] || (model_.params[p].flags & ENG_PARAM_FP32) != flags) continue;
           taken[p] = 1;
-          unit_of_[p] = plan_.units.size();
+          unit_of_[p] = plan_.units.size(), offset_of_[p] = unit.count;
           unit.params.push_back(p);
-          unit.offsets.push_back(unit.count);
-          unit.count += round_up(static_cast<uint64_t>(count(model_.params[p].desc)), chunk);
+          unit.count += padded(p);
         }
         if (unit.count) plan_.units.push_back(std::move(unit));
       }
@@ -61,18 +59,15 @@ class Planner {
         throw Error(Exit::environment, fmt::format("parameter {} belongs to no block", model_.params[p].name));
   }
 
+  uint64_t elements(uint32_t p) const { return static_cast<uint64_t>(count(model_.params[p].desc)); }
+  uint64_t padded(uint32_t p) const { return (elements(p) + chunk - 1) / chunk * chunk; }
   static eng_desc flat(int32_t dtype, uint64_t n) { return make_desc(dtype, {static_cast<int64_t>(n)}); }
 
   View param_view(const std::vector<View>& home, uint32_t p) const {
-    const Unit& unit = plan_.units[unit_of_[p]];
-    for (size_t k = 0; k < unit.params.size(); ++k)
-      if (unit.params[k] == p) {
-        View v = slice(home[unit_of_[p]], unit.offsets[k], static_cast<uint64_t>(count(model_.params[p].desc)));
-        eng_desc desc = model_.params[p].desc;
-        desc.dtype = v.desc.dtype;
-        return reshape(v, desc);
-      }
-    throw Error(Exit::bug, "parameter without a unit");
+    eng_desc desc = model_.params[p].desc;
+    View v = slice(home[unit_of_[p]], offset_of_[p], elements(p));
+    desc.dtype = v.desc.dtype;
+    return reshape(v, desc);
   }
 
   void make_state() {
@@ -87,8 +82,13 @@ class Planner {
       master_.push_back(master == weight
                             ? weight_.back()
                             : emit_.persistent("master " + unit.name, Line::weights, flat(master, unit.count), true));
-      if (r_.train)
-        grad_.push_back(emit_.persistent("gradient " + unit.name, Line::gradients, flat(grad, unit.count), false));
+      // Without an update gradients stay for whoever reads them; else they last from the backward to the update.
+      if (r_.train) {
+        std::string name = "gradient " + unit.name;
+        eng_desc desc = flat(grad, unit.count);
+        grad_.push_back(r_.optimizer ? emit_.transient(name, Line::gradients, desc)
+                                     : emit_.persistent(name, Line::gradients, desc, false));
+      }
     }
     if (r_.train && r_.optimizer) make_optimizer_state();
     for (uint32_t p = 0; p < model_.params.size(); ++p) weights_.push_back(param_view(weight_, p));
@@ -113,7 +113,7 @@ class Planner {
         emit_.persistent("losses", Line::step, make_desc(head.graph.value(head.outputs[0]).desc.dtype, {a}), true);
     for (uint32_t p = 0; p < model_.params.size(); ++p) {
       plan_.tensors.push_back({model_.params[p].name, "parameter", param_view(master_, p)});
-      if (r_.train) plan_.tensors.push_back({model_.params[p].name, "gradient", param_view(grad_, p)});
+      if (r_.train && !r_.optimizer) plan_.tensors.push_back({model_.params[p].name, "gradient", param_view(grad_, p)});
       for (size_t s = 0; s < states_.size(); ++s)
         plan_.tensors.push_back({model_.params[p].name, states_[s].name, param_view(state_[s], p)});
     }
@@ -148,7 +148,7 @@ class Planner {
       attrs.list.push_back({"stream", static_cast<int64_t>(p), 0});
       attrs.list.push_back({"first", 0, 0});
       View to = param_view(master_, p);
-      emit_.action(op(parameter.init_op), {}, {slice(to, 0, static_cast<uint64_t>(count(to.desc)))}, std::move(attrs));
+      emit_.action(op(parameter.init_op), {}, {slice(to, 0, elements(p))}, std::move(attrs));
     }
     for (size_t u = 0; u < plan_.units.size(); ++u) publish(u);
     // After loading a checkpoint: weights from their masters.
@@ -163,18 +163,19 @@ class Planner {
     EmittingBuilder builder(emit_, "move " + plan_.units[u].name);
     eng_view from{sizeof(eng_view), master_[u].desc.dtype, 0, 0, plan_.units[u].count}, to = from;
     to.dtype = weight_[u].desc.dtype;
-    eng_move move{sizeof(eng_move),
-                  ENG_ROLE_WEIGHT,
-                  static_cast<eng_id>(u + 1),
-                  0,
-                  builder.add(master_[u]),
-                  builder.add(weight_[u]),
-                  &from,
-                  &to};
+    eng_id src = builder.add(master_[u]), dst = builder.add(weight_[u]);
+    eng_move move{sizeof(eng_move), ENG_ROLE_WEIGHT, static_cast<eng_id>(u + 1), 0, src, dst, &from, &to};
+    ask("precision " + r_.precision.name, builder,
+        [&](eng_error* error) { return r_.precision.table.move(r_.precision.self.get(), &builder, &move, error); });
+  }
+
+  // Lets a policy emit through a builder.
+  template <class F>
+  static void ask(const std::string& who, const EmittingBuilder& builder, F emit) {
     Sink sink;
-    eng_status status = r_.precision.table.move(r_.precision.self.get(), &builder, &move, sink.get());
-    builder.check("precision " + r_.precision.name);
-    sink.check(status, Exit::environment, "precision " + r_.precision.name);
+    eng_status status = emit(sink.get());
+    builder.check(who);
+    sink.check(status, Exit::environment, who);
   }
 
   // Rows of the batch for this micro-batch.
@@ -185,6 +186,8 @@ class Planner {
     emit_.action(op(ENG_OP_GET_ROW), {plan_.tokens, plan_.counters}, {batch.tokens});
     emit_.action(op(ENG_OP_GET_ROW), {plan_.labels_in, plan_.counters}, {batch.labels});
     batch.scalars = plan_.scalars;
+    batch.counters = plan_.counters;
+    batch.seed = r_.seed;
     batch.weights = &weights_;
     batch.constants = &constants_;
   }
@@ -216,11 +219,8 @@ class Planner {
   }
 
   void zero_padding(const Unit& unit, const View& view) {
-    for (size_t k = 0; k < unit.params.size(); ++k) {
-      uint64_t end = unit.offsets[k] + static_cast<uint64_t>(count(model_.params[unit.params[k]].desc));
-      uint64_t next = k + 1 < unit.params.size() ? unit.offsets[k + 1] : unit.count;
-      if (next > end) emit_.zero(slice(view, end, next - end));
-    }
+    for (uint32_t p : unit.params)
+      if (uint64_t n = elements(p); n < padded(p)) emit_.zero(slice(view, offset_of_[p] + n, padded(p) - n));
   }
 
   void emit_train() {
@@ -266,27 +266,26 @@ class Planner {
   void update_unit(size_t u) {
     const Unit& unit = plan_.units[u];
     for (size_t k = 0; k < unit.params.size();) {
-      uint32_t flags = model_.params[unit.params[k]].flags;
-      size_t end = k;
-      while (end < unit.params.size() && model_.params[unit.params[end]].flags == flags) ++end;
-      uint64_t first = unit.offsets[k], n = (end < unit.params.size() ? unit.offsets[end] : unit.count) - first;
+      const uint32_t flags = model_.params[unit.params[k]].flags;
+      const uint64_t first = offset_of_[unit.params[k]];
+      uint64_t n = 0;
+      for (; k < unit.params.size() && model_.params[unit.params[k]].flags == flags; ++k) n += padded(unit.params[k]);
       EmittingBuilder builder(emit_, "update " + unit.name);
+      auto add = [&](const View& home) { return builder.add(slice(home, first, n)); };
       std::vector<eng_id> states;
-      for (const auto& state : state_) states.push_back(builder.add(slice(state[u], first, n)));
+      for (const auto& state : state_) states.push_back(add(state[u]));
       eng_update update{sizeof(eng_update),
                         flags,
-                        builder.add(slice(master_[u], first, n)),
-                        builder.add(slice(grad_[u], first, n)),
+                        add(master_[u]),
+                        add(grad_[u]),
                         0,
                         builder.add(plan_.scalars),
                         states.data(),
                         static_cast<uint32_t>(states.size()),
                         0};
-      Sink sink;
-      eng_status status = r_.optimizer->table.update(r_.optimizer->self.get(), &builder, &update, sink.get());
-      builder.check("optimizer " + r_.optimizer->name);
-      sink.check(status, Exit::environment, "optimizer " + r_.optimizer->name);
-      k = end;
+      ask("optimizer " + r_.optimizer->name, builder, [&](eng_error* error) {
+        return r_.optimizer->table.update(r_.optimizer->self.get(), &builder, &update, error);
+      });
     }
   }
 
@@ -299,17 +298,64 @@ class Planner {
     put_loss(blocks_.forward(batch));
   }
 
+  // The first `positions` of every row of the tokens that the host gave.
+  MicroBatch first_tokens(int64_t positions) const {
+    MicroBatch batch;
+    batch.tokens = reshape(plan_.tokens, make_desc(ENG_I32, {model_.micro_batch, positions}));
+    batch.weights = &weights_;
+    batch.constants = &constants_;
+    batch.states = &states_of_;
+    batch.counters = plan_.counters;
+    return batch;
+  }
+
+  void emit_logits() {
+    const Model model = with_logits(model_);
+    const Template& head = model.templates.at(model.blocks.back().tmpl);
+    plan_.logits = emit_.persistent("logits", Line::step, head.graph.value(head.outputs[0]).desc, false);
+    emit_forward("logits", model, plan_.logits);
+  }
+
+  void emit_forward(const char* name, const Model& model, const View& output) {
+    emit_.begin_program(name);
+    emit_.begin_segment(name, 1);
+    MicroBatch batch = first_tokens(model.sequence_length);
+    batch.output = output;
+    BlockEmitter(model, emit_).forward(batch);
+  }
+
+  void emit_generate() {
+    const Model next = next_positions(model_, 1, true);
+    const Template& head = next.templates.at(next.blocks.back().tmpl);
+    plan_.next_logits = emit_.persistent("next logits", Line::step, head.graph.value(head.outputs[0]).desc, false);
+    emit_.begin_program("reset");
+    emit_.begin_segment("reset", 1);
+    emit_.label("reset");
+    for (const Block& block : next.blocks) {
+      states_of_.emplace_back();
+      for (const eng_desc& desc : next.templates.at(block.tmpl).states) {
+        states_of_.back().push_back(emit_.persistent(
+            fmt::format("state {} of {}", states_of_.back().size(), block.name), Line::cache, desc, true));
+        emit_.zero(states_of_.back().back());
+      }
+    }
+    emit_forward("decode", next, plan_.next_logits);
+    if (model_.sequence_length > prefill) emit_forward("prefill", next_positions(model_, prefill, false), {});
+  }
+
   const PlanRequest& r_;
   const Model& model_;
   Plan plan_;
   Emitter emit_;
   BlockEmitter blocks_;
-  std::vector<size_t> unit_of_;
+  std::vector<size_t> unit_of_;               // per parameter
+  std::vector<uint64_t> offset_of_;           // per parameter: elements, in its unit
   std::vector<View> weight_, master_, grad_;  // per unit, flat
   std::vector<std::vector<View>> state_;      // per state and unit
   std::vector<eng_state> states_;
   std::vector<View> weights_;  // per parameter, as compute reads it
   std::map<uint32_t, std::vector<View>> constants_;
+  std::vector<std::vector<View>> states_of_;  // per block, of a running sequence
 };
 
 }  // namespace

@@ -34,7 +34,7 @@ Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, co
 struct PlanRequest {
   const Model& model;
   const Precision& precision;
-  const Optimizer* optimizer = nullptr;  // null: no update segment, gradients stay for whoever reads them
+  const Optimizer* optimizer = nullptr;  // null: no update segment, gradients stay readable by name
   std::string device = "cpu";
   // Scratch bound of a call on that device; throws Error if no kernel serves it.
   std::function<uint64_t(const Call&)> workspace;
@@ -44,6 +44,10 @@ struct PlanRequest {
   double grad_clip = 0;
   bool train = true;     // emit program "train", and hold gradients
   bool evaluate = true;  // emit program "eval"
+  bool logits = false;   // emit program "logits": those of the first B x T tokens
+  // Emit the programs of running sequences of up to T positions: "reset" before the first one, "decode" for the first
+  // B x 1 tokens at counters[ENG_C_POSITION], and "prefill", the same for B x `prefill` tokens without logits.
+  bool generate = false;
 };
 
 // Units, homes, emission, waits, layout, verification.

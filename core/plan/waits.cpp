@@ -8,6 +8,30 @@
 #include "core/base/range_map.hpp"
 
 namespace eng {
+
+void Order::completed(const Segment& segment, uint32_t a, Clock& clock) const {
+  for (size_t q = 0; q < queue_count; ++q) clock[q] = std::max(clock[q], before[a][q]);
+  uint32_t& own = clock[static_cast<size_t>(segment.actions[a].queue)];
+  own = std::max(own, position[a] + 1);
+}
+
+void Order::add(const Segment& segment, uint32_t a) {
+  const size_t queue = static_cast<size_t>(segment.actions[a].queue);
+  Clock clock = last[queue];
+  for (uint32_t w : segment.actions[a].waits)
+    if (w < a) completed(segment, w, clock);
+  before.push_back(clock);
+  position.push_back(end[queue]++);
+  last[queue] = clock;
+  last[queue][queue] = end[queue];
+}
+
+Order order_of(const Segment& segment, const Clock& start) {
+  Order order(start);
+  for (uint32_t a = 0; a < segment.actions.size(); ++a) order.add(segment, a);
+  return order;
+}
+
 namespace {
 
 constexpr uint32_t nobody = UINT32_MAX;
@@ -18,10 +42,6 @@ struct Access {
   Access() { readers.fill(nobody); }
 };
 
-void join(Clock& a, const Clock& b) {
-  for (size_t q = 0; q < queue_count; ++q) a[q] = std::max(a[q], b[q]);
-}
-
 void place_waits(const Plan& plan, Segment& segment) {
   std::map<Id, RangeMap<Access>> memory;
   auto range = [&](const View& v, auto visit) {
@@ -29,40 +49,28 @@ void place_waits(const Plan& plan, Segment& segment) {
     auto it = memory.try_emplace(v.buffer, plan.buffer(v.buffer).bytes).first;
     it->second.visit(v.offset, v.offset + bytes(v.desc), visit);
   };
-  std::array<Clock, queue_count> done{};  // per queue: what is complete after its last action
-  std::vector<Clock> before(segment.actions.size());
-  std::vector<uint32_t> position(segment.actions.size());
-  std::array<uint32_t, queue_count> length{};
+  Order order;
   for (uint32_t a = 0; a < segment.actions.size(); ++a) {
     Action& action = segment.actions[a];
-    size_t queue = static_cast<size_t>(action.queue);
     std::set<uint32_t, std::greater<>> needs;  // newest first: it covers most
-    auto written = [&](Access& x) {
+    auto write_needs = [&](Access& x) {
       needs.insert(x.writer);
-      for (uint32_t r : x.readers) needs.insert(r);
+      needs.insert(x.readers.begin(), x.readers.end());
     };
     for (const View& v : action.in) range(v, [&](Access& x) { needs.insert(x.writer); });
-    for (const View& v : action.out) range(v, written);
-    range(action.workspace, written);
+    for (const View& v : action.out) range(v, write_needs);
+    range(action.workspace, write_needs);
     needs.erase(nobody);
     action.waits.clear();
-    Clock clock = done[queue];
+    Clock clock = order.reached(action.queue);
     for (uint32_t need : needs) {
-      size_t q = static_cast<size_t>(segment.actions[need].queue);
-      if (clock[q] > position[need]) continue;
+      if (clock[static_cast<size_t>(segment.actions[need].queue)] > order.position[need]) continue;
       action.waits.push_back(need);
-      join(clock, before[need]);
-      clock[q] = std::max(clock[q], position[need] + 1);
+      order.completed(segment, need, clock);
     }
-    before[a] = clock;
-    position[a] = length[queue]++;
-    done[queue] = clock;
-    done[queue][queue] = length[queue];
-    for (const View& v : action.in) range(v, [&](Access& x) { x.readers[queue] = a; });
-    auto write = [&](Access& x) {
-      x = Access();
-      x.writer = a;
-    };
+    order.add(segment, a);
+    auto write = [&](Access& x) { x = Access(), x.writer = a; };
+    for (const View& v : action.in) range(v, [&](Access& x) { x.readers[static_cast<size_t>(action.queue)] = a; });
     for (const View& v : action.out) range(v, write);
     range(action.workspace, write);
   }
@@ -73,27 +81,6 @@ void place_waits(const Plan& plan, Segment& segment) {
 void place_waits(Plan& plan) {
   for (Program& program : plan.programs)
     for (Segment& segment : program.segments) place_waits(plan, segment);
-}
-
-Order order_of(const Segment& segment) {
-  Order order;
-  std::array<Clock, queue_count> done{};
-  std::array<uint32_t, queue_count> length{};
-  for (const Action& action : segment.actions) {
-    size_t queue = static_cast<size_t>(action.queue);
-    Clock clock = done[queue];
-    for (uint32_t w : action.waits) {
-      if (w >= order.before.size()) continue;  // the verifier reports it
-      join(clock, order.before[w]);
-      size_t q = static_cast<size_t>(segment.actions[w].queue);
-      clock[q] = std::max(clock[q], order.position[w] + 1);
-    }
-    order.before.push_back(clock);
-    order.position.push_back(length[queue]++);
-    done[queue] = clock;
-    done[queue][queue] = length[queue];
-  }
-  return order;
 }
 
 }  // namespace eng

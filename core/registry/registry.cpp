@@ -175,6 +175,17 @@ std::vector<const Candidate*> Registry::providers(const std::string& kind, const
   return out;
 }
 
+std::vector<std::pair<const Candidate*, std::string>> Registry::loaded_providers(const std::string& kind) const {
+  std::vector<std::pair<const Candidate*, std::string>> out;
+  for (const Candidate& candidate : candidates_) {
+    const auto same = [&](const Loaded& one) { return one.id == candidate.description.id; };
+    if (candidate.refused.empty() && std::any_of(loaded_.begin(), loaded_.end(), same))
+      for (const Provided& one : candidate.description.provides)
+        if (one.kind == kind) out.emplace_back(&candidate, one.name);
+  }
+  return out;
+}
+
 const Provided* Registry::find(const std::string& kind, const std::string& name) const {
   const auto all = providers(kind, name);
   return all.empty() ? nullptr : find_in(*all[0], kind, name);

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.hpp"
@@ -72,19 +73,30 @@ class Registry {
   // Loads the plugin on first use; see copy_struct. Throws Error(Exit::environment) with the file and the reason.
   template <class Table>
   Table table(const std::string& kind, const std::string& name, uint32_t first_size = sizeof(Table)) {
-    const auto all = tables<Table>(kind, name, first_size);
+    const auto all = providers(kind, name);
     if (all.empty())
       throw Error(Exit::environment, "no plugin provides " + kind + " '" + name + "'", "engine plugins ls --why");
-    return all.front();
+    return table_of<Table>(*all.front(), kind, name, first_size);
   }
-  // The same for every provider, in search order.
+  // The same of one provider.
   template <class Table>
-  std::vector<Table> tables(const std::string& kind, const std::string& name, uint32_t first_size = sizeof(Table)) {
-    std::vector<Table> out;
-    for (const Candidate* candidate : providers(kind, name))
-      copy_table(*candidate, kind, name, &out.emplace_back(), sizeof(Table), first_size);
+  Table table_of(const Candidate& from, const std::string& kind, const std::string& name,
+                 uint32_t first_size = sizeof(Table)) {
+    Table out;
+    copy_table(from, kind, name, &out, sizeof(Table), first_size);
     return out;
   }
+  // The same for every plugin that is loaded already, whatever the name, each with the id of its plugin.
+  template <class Table>
+  std::vector<std::pair<std::string, Table>> loaded_tables(const std::string& kind,
+                                                           uint32_t first_size = sizeof(Table)) {
+    std::vector<std::pair<std::string, Table>> out;
+    for (const auto& [candidate, name] : loaded_providers(kind))
+      out.emplace_back(candidate->description.id, table_of<Table>(*candidate, kind, name, first_size));
+    return out;
+  }
+  // Loads nothing: the providers that are loaded, and the names they provide.
+  std::vector<std::pair<const Candidate*, std::string>> loaded_providers(const std::string& kind) const;
   // Every plugin this registry loaded: the identity of a run.
   struct Loaded {
     std::string id, version, path, sha256;

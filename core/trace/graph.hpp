@@ -22,6 +22,8 @@ enum class SymbolKind : uint8_t {
   constant,  // `index` counts in the template's constants
   scalars,   // the step's f32[32]
   seed,      // gradient of the block's output `index`, given from outside
+  state,     // `index` counts in the template's states
+  counters,  // the step's i64[8]
 };
 
 struct Symbol {
@@ -62,6 +64,7 @@ struct Template {
   Graph graph;
   std::vector<Id> params, inputs, outputs;
   std::vector<Constant> constants;
+  std::vector<eng_desc> states;  // what each block keeps from step to step, where this serves a running sequence
 
   // Filled by derive_backward. Training runs nodes [0, forward) and then [forward, end); `skip` marks forward
   // nodes whose work the backward repeats (fused loss).

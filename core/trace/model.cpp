@@ -71,6 +71,7 @@ class Tracing final : public Builder {
       if (o) throw Error(Exit::environment, std::string(op.id) + ": a model cannot choose where an op writes");
     for (Id i : in)
       if (i) shape(i);
+    if (op.random) attrs.list.push_back({"site", static_cast<int64_t>(block_.graph.nodes.size()), 0});
     return block_.graph.emit(op, std::move(in), std::move(attrs));
   }
 
@@ -128,14 +129,16 @@ int64_t Model::parameter_count() const {
 
 double Model::flops_per_token() const {
   // A table that is only looked up multiplies nothing.
+  auto looks_up = [](const Op& op) {
+    return !std::strcmp(op.id, ENG_OP_EMBEDDING) || !std::strcmp(op.id, ENG_OP_POSITIONS);
+  };
   std::set<uint32_t> lookup, multiplied;
   for (const auto& block : blocks) {
     const Template& t = templates.at(block.tmpl);
     for (size_t n = 0; n < t.forward; ++n)
       for (Id i : t.graph.nodes[n].in)
         if (i && t.graph.value(i).kind == SymbolKind::param)
-          (std::strcmp(t.graph.nodes[n].op->id, ENG_OP_EMBEDDING) == 0 ? lookup : multiplied)
-              .insert(block.params[t.graph.value(i).index]);
+          (looks_up(*t.graph.nodes[n].op) ? lookup : multiplied).insert(block.params[t.graph.value(i).index]);
   }
   double flops = 0;
   for (uint32_t p = 0; p < params.size(); ++p)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@ struct Attrs {
 };
 
 class Gradient;
+class Stepping;
 struct Node;
 
 // An output that takes the memory of an input. `must`: always when the input is present (accumulators,
@@ -39,23 +41,32 @@ struct Op {
   const char* id;
   uint32_t min_in, max_in;
   // Appends the descs of the outputs, or returns what is wrong. Absent optional inputs have dtype 0.
-  std::string (*infer)(std::span<const eng_desc> in, const Attrs& attrs, std::vector<eng_desc>& out);
-  double (*flops)(std::span<const eng_desc> in, std::span<const eng_desc> out, const Attrs& attrs) = nullptr;
+  std::function<std::string(std::span<const eng_desc> in, const Attrs& attrs, std::vector<eng_desc>& out)> infer;
+  std::function<double(std::span<const eng_desc> in, std::span<const eng_desc> out, const Attrs& attrs)> flops =
+      nullptr;
   std::vector<InPlace> in_place = {};
   // Emits the backward of one node; null: the op has no gradient.
-  void (*grad)(Gradient&) = nullptr;
+  std::function<void(Gradient&)> grad = nullptr;
+  // Emits what serves the next positions of a running sequence (trace/stepping.hpp); null: models with this op cannot
+  // generate.
+  std::function<void(Stepping&)> step = nullptr;
   // The gradient op computes the forward outputs too, so training skips the forward node.
   bool fused_grad = false;
   // Cheap ops: the inputs from which the same op, run again in the backward, gives its outputs bit for bit. Such
   // outputs are not kept where those inputs are kept anyway.
-  std::vector<uint32_t> (*rebuild)(const Node& node) = nullptr;
+  std::function<std::vector<uint32_t>(const Node& node)> rebuild = nullptr;
+  // Draws random numbers: training gives the kernel one more input, the counters, and the attributes seed and stream;
+  // other programs pass input 0 on as it is. The attribute "site" tells a block's random ops apart.
+  bool random = false;
 };
 
-// The standard vocabulary (engine/ops.h), or nullptr.
+// An op of the standard vocabulary (engine/ops.h) or of a plugin (core/trace/plugin_ops.hpp), or nullptr.
 const Op* find_op(const std::string& id);
 const Op& op(const std::string& id);
 std::span<const Op> layer_ops();
 std::span<const Op> gradient_ops();
+std::span<const Op> norm_ops();
+std::span<const Op> elementwise_ops();
 std::span<const Op> step_ops();
 
 }  // namespace eng

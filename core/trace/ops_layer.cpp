@@ -3,28 +3,13 @@
 #include <fmt/format.h>
 
 #include "core/autograd/gradient.hpp"
-#include "core/trace/graph.hpp"
+#include "core/trace/shapes.hpp"
+#include "core/trace/stepping.hpp"
 #include "engine/ops.h"
 
 namespace eng {
 namespace {
 
-using Shapes = std::span<const eng_desc>;
-using Out = std::vector<eng_desc>;
-
-int64_t last(const eng_desc& d) {
-  return d.ndim ? d.dims[d.ndim - 1] : 1;
-}
-int64_t rows(const eng_desc& d) {
-  return last(d) ? count(d) / last(d) : 0;
-}
-// Statistics and losses are f32, or f64 where the compute is f64 (gradient checks).
-int32_t wide(int32_t dtype) {
-  return dtype == ENG_F64 ? ENG_F64 : ENG_F32;
-}
-eng_desc with_last(eng_desc d, int64_t n) {
-  return d.dims[d.ndim - 1] = n, d;
-}
 eng_desc vector(int32_t dtype, int64_t n) {
   return make_desc(dtype, {n});
 }
@@ -42,8 +27,9 @@ double linear_flops(Shapes in, Shapes out, const Attrs&) {
 
 void linear_grad(Gradient& g) {
   Id dy = g.d_out(0);
-  if (g.wants(0)) g.give(0, g.emit(ENG_OP_MATMUL, {dy, g.in(1), g.take(0)}, {{{"ta", 0}, {"tb", 0}}})[0]);
+  // The weight first: x may be gone before its gradient comes.
   if (g.wants(1)) g.give(1, g.emit(ENG_OP_MATMUL, {dy, g.in(0), g.take(1)}, {{{"ta", 1}, {"tb", 0}}})[0]);
+  if (g.wants(0)) g.give(0, g.emit(ENG_OP_MATMUL, {dy, g.in(1), g.take(0)}, {{{"ta", 0}, {"tb", 0}}})[0]);
   if (g.wants(2)) g.give(2, g.emit(ENG_OP_SUM_ROWS, {dy, g.take(2)}, {})[0]);
 }
 
@@ -112,6 +98,10 @@ void rope_grad(Gradient& g) {
   if (g.wants(0)) g.give(0, g.emit(ENG_OP_ROPE, {g.d_out(0), g.in(1)}, attrs)[0]);
 }
 
+void rope_step(Stepping& s) {
+  s.give(0, s.emit(ENG_OP_ROPE_STEP, {s.in(0), s.in(1), s.counters()}, s.attrs())[0]);
+}
+
 std::string attention(Shapes in, const Attrs& attrs, Out& out) {
   int64_t heads = attrs.i("heads"), kv = attrs.i("kv_heads");
   if (in[0].ndim != 3 || heads < 1 || kv < 1 || heads % kv || last(in[0]) % heads)
@@ -134,6 +124,14 @@ void attention_grad_rule(Gradient& g) {
   auto d = g.emit(ENG_OP_ATTENTION_GRAD, {g.d_out(0), g.in(0), g.in(1), g.in(2), g.out(0), g.out(1)}, g.attrs());
   for (uint32_t k = 0; k < 3; ++k)
     if (g.wants(k)) g.give(k, d[k]);
+}
+
+// The keys and values of all positions so far are kept, those of the next ones join them.
+void attention_step(Stepping& s) {
+  eng_desc cache = s.desc(1);
+  cache.dims[1] = s.length();
+  Id k = s.state(cache), v = s.state(cache);
+  s.give(0, s.emit(ENG_OP_ATTENTION_STEP, {s.in(0), s.in(1), s.in(2), k, v, s.counters()}, s.attrs())[0]);
 }
 
 std::string gated(Shapes in, const Attrs& attrs, Out& out) {
@@ -181,6 +179,10 @@ void cross_entropy_grad_rule(Gradient& g) {
   g.replaces(0, d[0]);
   if (g.wants(0)) g.give(0, d[1]);
   if (g.wants(1)) g.give(1, d[2]);
+}
+
+void cross_entropy_step(Stepping& s) {
+  s.give(0, s.emit(ENG_OP_LINEAR, {s.in(0), s.in(1)}, {})[0]);
 }
 
 std::string matmul(Shapes in, const Attrs& attrs, Out& out) {
@@ -248,8 +250,8 @@ double cross_entropy_grad_flops(Shapes in, Shapes, const Attrs&) {
 
 std::span<const Op> layer_ops() {
   static const Op ops[] = {
-      {ENG_OP_LINEAR, 2, 3, linear, linear_flops, {}, linear_grad},
-      {ENG_OP_EMBEDDING, 2, 2, embedding, nullptr, {}, embedding_grad_rule},
+      {ENG_OP_LINEAR, 2, 3, linear, linear_flops, {}, linear_grad, by_position},
+      {ENG_OP_EMBEDDING, 2, 2, embedding, nullptr, {}, embedding_grad_rule, by_position},
       {ENG_OP_RMS_NORM,
        2,
        3,
@@ -257,13 +259,22 @@ std::span<const Op> layer_ops() {
        nullptr,
        {{2, 2, false}, {2, 0, false}},
        rms_norm_grad_rule,
+       by_position,
        false,
        rms_norm_rebuild},
-      {ENG_OP_ROPE, 2, 2, rope, nullptr, {{0, 0, false}}, rope_grad},
-      {ENG_OP_ATTENTION, 3, 3, attention, attention_flops, {}, attention_grad_rule},
-      {ENG_OP_GATED, 2, 2, gated, nullptr, {}, gated_grad_rule, false, gated_rebuild},
-      {ENG_OP_ADD, 2, 2, add, nullptr, {{0, 0, false}, {0, 1, false}}, add_grad},
-      {ENG_OP_CROSS_ENTROPY, 3, 3, cross_entropy, cross_entropy_flops, {}, cross_entropy_grad_rule, true},
+      {ENG_OP_ROPE, 2, 2, rope, nullptr, {{0, 0, false}}, rope_grad, rope_step},
+      {ENG_OP_ATTENTION, 3, 3, attention, attention_flops, {}, attention_grad_rule, attention_step},
+      {ENG_OP_GATED, 2, 2, gated, nullptr, {}, gated_grad_rule, by_position, false, gated_rebuild},
+      {ENG_OP_ADD, 2, 2, add, nullptr, {{0, 0, false}, {0, 1, false}}, add_grad, by_position},
+      {ENG_OP_CROSS_ENTROPY,
+       3,
+       3,
+       cross_entropy,
+       cross_entropy_flops,
+       {},
+       cross_entropy_grad_rule,
+       cross_entropy_step,
+       true},
   };
   return ops;
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The step's own ops and initialisation (engine/ops.h), and the lookup of all standard ops.
+#include <algorithm>
 #include <map>
 
 #include "core/trace/graph.hpp"
+#include "core/trace/plugin_ops.hpp"
 #include "engine/ops.h"
 
 namespace eng {
@@ -43,6 +45,26 @@ std::string sgd(Shapes in, const Attrs&, Out& out) {
   return "";
 }
 
+std::string rope_step(Shapes in, const Attrs& attrs, Out& out) {
+  int64_t heads = attrs.i("heads");
+  if (in[0].ndim != 3 || heads < 1 || in[1].ndim != 2 || in[0].dims[2] != heads * in[1].dims[1] ||
+      in[0].dims[1] > in[1].dims[0])
+    return "x (B, n, heads*D) needs a table (T, D) with T >= n";
+  return out.push_back(in[0]), "";
+}
+
+std::string attention_step(Shapes in, const Attrs& attrs, Out& out) {
+  int64_t heads = attrs.i("heads"), kv = attrs.i("kv_heads");
+  if (in[0].ndim != 3 || heads < 1 || kv < 1 || heads % kv || in[0].dims[2] % heads)
+    return "q must be (B, n, heads*D), heads a multiple of kv_heads";
+  eng_desc key = make_desc(in[0].dtype, {in[0].dims[0], in[0].dims[1], in[0].dims[2] / heads * kv}), cache = key;
+  cache.dims[1] = in[3].ndim == 3 ? std::max(in[3].dims[1], key.dims[1]) : 0;
+  if (!same(in[1], key) || !same(in[2], key) || !same(in[3], cache) || !same(in[4], cache))
+    return "k and v must be (B, n, kv_heads*D), their caches (B, S, kv_heads*D) with S >= n";
+  out = {in[0], in[3], in[4]};
+  return "";
+}
+
 std::string init(Shapes, const Attrs& attrs, Out& out) {
   out.push_back(make_desc(ENG_F32, {attrs.i("count")}));
   return "";
@@ -59,6 +81,8 @@ std::span<const Op> step_ops() {
       {ENG_OP_FINISH, 4, 4, repeat<2, 3>, nullptr, {{0, 2, true}, {1, 3, true}}},
       {ENG_OP_ADAMW, 5, 5, repeat<0, 2, 3>, nullptr, {{0, 0, true}, {1, 2, true}, {2, 3, true}}},
       {ENG_OP_SGD, 4, 4, sgd, nullptr, {{0, 0, true}, {1, 2, true}}},
+      {ENG_OP_ROPE_STEP, 3, 3, rope_step, nullptr, {{0, 0, false}}},
+      {ENG_OP_ATTENTION_STEP, 6, 6, attention_step, nullptr, {{1, 3, true}, {2, 4, true}}},
       {ENG_OP_INIT_CONSTANT, 0, 0, init},
       {ENG_OP_INIT_NORMAL, 0, 0, init},
       {ENG_OP_INIT_UNIFORM, 0, 0, init},
@@ -81,12 +105,12 @@ double Attrs::f(const std::string& key, double fallback) const {
 const Op* find_op(const std::string& id) {
   static const std::map<std::string, const Op*> all = [] {
     std::map<std::string, const Op*> m;
-    for (auto list : {layer_ops(), gradient_ops(), step_ops()})
+    for (auto list : {layer_ops(), gradient_ops(), norm_ops(), elementwise_ops(), step_ops()})
       for (const Op& op : list) m[op.id] = &op;
     return m;
   }();
   auto it = all.find(id);
-  return it == all.end() ? nullptr : it->second;
+  return it == all.end() ? find_plugin_op(id) : it->second;
 }
 
 const Op& op(const std::string& id) {

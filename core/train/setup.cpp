@@ -4,10 +4,11 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
+#include "core/trace/plugin_ops.hpp"
 
 namespace eng {
 
-Setup make_setup(const Config& config, Registry& registry) {
+Setup make_setup(const Config& config, Registry& registry, int64_t generate) {
   Setup s;
   registry.pin(config.section("plugins").strings("sha256"));
   const Section &train = config.section("train"), &device = config.section("device"),
@@ -16,18 +17,22 @@ Setup make_setup(const Config& config, Registry& registry) {
   s.kernels = std::make_unique<Kernels>(registry, device.string("plugin"), device);
   s.precision = make_precision(precision.string("plugin"),
                                registry.table<eng_axis>(ENG_PRECISION_KIND, precision.string("plugin")), precision);
-  s.optimizer =
-      make_optimizer(optimizer.string("plugin"),
-                     registry.table<eng_optimizer>(ENG_OPTIMIZER_KIND, optimizer.string("plugin")), optimizer);
-  s.model =
-      trace_model(model.string("plugin"), registry.table<eng_model>(ENG_MODEL_KIND, model.string("plugin")), model,
-                  train.integer("micro_batch"), train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT));
-  PlanRequest request{s.model, s.precision, &s.optimizer, s.kernels->device(), {}};
+  if (!generate)
+    s.optimizer =
+        make_optimizer(optimizer.string("plugin"),
+                       registry.table<eng_optimizer>(ENG_OPTIMIZER_KIND, optimizer.string("plugin")), optimizer);
+  const eng_model model_table = registry.table<eng_model>(ENG_MODEL_KIND, model.string("plugin"));
+  load_ops(registry);
+  s.model = trace_model(model.string("plugin"), model_table, model, generate ? 1 : train.integer("micro_batch"),
+                        generate ? generate : train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT));
+  PlanRequest request{s.model, s.precision, generate ? nullptr : &s.optimizer, s.kernels->device(), {}};
   const Kernels& kernels = *s.kernels;
   request.workspace = [&kernels](const Call& call) { return kernels.workspace(call); };
-  request.accumulate = static_cast<uint32_t>(train.integer("accumulate"));
+  request.accumulate = generate ? 1 : static_cast<uint32_t>(train.integer("accumulate"));
   request.steps = train.integer("steps");
   request.seed = train.integer("seed");
+  request.train = request.evaluate = !generate;
+  request.generate = generate > 0;
   request.grad_clip = train.number("grad_clip");
   s.plan = make_plan(request);
   return s;

@@ -24,7 +24,8 @@ struct Setup {
 };
 
 // Loads the plugins that the configuration names, traces the model, makes the verified plan.
-Setup make_setup(const Config& config, Registry& registry);
+// With `generate`: for one running sequence of up to so many positions, and no training.
+Setup make_setup(const Config& config, Registry& registry, int64_t generate = 0);
 
 // Bytes of host memory that a run holds beside its arenas, by the plan: staged batches.
 uint64_t staging_bytes(const Plan& plan);

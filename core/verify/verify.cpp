@@ -4,17 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "core/base/error.hpp"
 #include "core/base/range_map.hpp"
+#include "core/plan/waits.hpp"
 
 namespace eng {
 namespace {
 
 constexpr uint32_t nobody = UINT32_MAX;
 
-// What is known of one range of addresses while walking a segment.
+// What is known of one range of addresses while walking a program.
 struct Cell {
   Id owner = 0;  // the buffer whose bytes these are, 0: undefined
   uint32_t writer = nobody;
@@ -26,10 +26,9 @@ class Walk {
  public:
   Walk(const Plan& plan, size_t limit) : plan_(plan), limit_(limit) {}
 
-  // What a buffer keeps between programs is no other buffer's, whether this program reads it again or not.
+  // What a buffer keeps between programs is no other buffer's, whether a program reads it again or not.
   void homes() {
-    std::vector<RangeMap<Id>> memory;
-    for (const Arena& arena : plan_.arenas) memory.emplace_back(arena.total());
+    std::vector<RangeMap<Id>> memory = blank<Id>();
     for (bool persistent : {true, false})
       for (Id id = 1; id <= plan_.buffers.size(); ++id) {
         const Buffer& b = plan_.buffer(id);
@@ -39,110 +38,100 @@ class Walk {
           if (owner) other = owner;
           if (persistent) owner = id;
         });
-        if (other && found.size() < limit_)
-          found.push_back(
-              fmt::format("{} lies on {}, which keeps its bytes between programs", b.name, plan_.buffer(other).name));
+        if (other)
+          add(fmt::format("{} lies on {}, which keeps its bytes between programs", b.name, plan_.buffer(other).name));
       }
   }
 
   void program(const Program& program) {
-    std::vector<RangeMap<Cell>> memory;
-    for (const Arena& arena : plan_.arenas) memory.emplace_back(arena.total());
+    program_ = &program;
+    memory_ = blank<Cell>();
     for (Id id = 1; id <= plan_.buffers.size(); ++id) {
       const Buffer& b = plan_.buffer(id);
       if (b.persistent && b.initial)
-        memory[b.arena].visit(b.offset, b.offset + b.bytes, [&](Cell& c) { c.owner = id; });
+        memory_[b.arena].visit(b.offset, b.offset + b.bytes, [&](Cell& c) { c.owner = id; });
     }
-    for (const Segment& s : program.segments) {
-      // Every repetition runs from the state the one before left; two show all that differs.
-      for (uint32_t r = 0; r < std::min(s.repeat, 2u); ++r) segment(program, s, memory);
-    }
+    // Every repetition runs from the state the one before left; two show all that differs.
+    for (const Segment& s : program.segments)
+      for (uint32_t r = 0; r < std::min(s.repeat, 2u); ++r) segment(s);
   }
 
   std::vector<std::string> found;
 
  private:
-  void complain(const Program& p, const Segment& s, uint32_t a, const std::string& text) {
-    if (found.size() < limit_)
-      found.push_back(fmt::format("{}/{} action {} ({}, {}): {}", p.name, s.name, a,
-                                  plan_.calls[s.actions[a].call].op->id, plan_.labels[s.actions[a].block], text));
+  template <class T>
+  std::vector<RangeMap<T>> blank() const {
+    std::vector<RangeMap<T>> memory;
+    for (const Arena& arena : plan_.arenas) memory.emplace_back(arena.total());
+    return memory;
   }
 
-  // True if action `earlier` is complete before action `a` starts.
-  bool before(uint32_t earlier, uint32_t a) const {
-    return earlier == nobody || reach_[a][static_cast<size_t>(queue_[earlier])] > place_[earlier];
+  void add(std::string text) {
+    if (found.size() < limit_) found.push_back(std::move(text));
   }
 
-  void segment(const Program& p, const Segment& s, std::vector<RangeMap<Cell>>& memory) {
-    size_t n = s.actions.size();
-    reach_.assign(n, {}), place_.assign(n, 0), queue_.assign(n, 0);
-    std::array<std::array<uint32_t, queue_count>, queue_count> tail{};
-    std::array<uint32_t, queue_count> length{};
-    for (auto& m : memory)  // all queues joined at the border: who wrote before no longer matters
+  void complain(uint32_t a, const std::string& text) {
+    const Action& action = segment_->actions[a];
+    add(fmt::format("{}/{} action {} ({}, {}): {}", program_->name, segment_->name, a, plan_.calls[action.call].op->id,
+                    plan_.labels[action.block], text));
+  }
+
+  void segment(const Segment& s) {
+    segment_ = &s;
+    order_ = order_of(s);
+    for (auto& m : memory_)  // all queues joined at the border: who wrote before no longer matters
       m.visit(0, UINT64_MAX, [](Cell& c) { c.writer = nobody, c.readers.fill(nobody); });
-    for (uint32_t a = 0; a < n; ++a) {
+    for (uint32_t a = 0; a < s.actions.size(); ++a) {
       const Action& action = s.actions[a];
-      size_t q = static_cast<size_t>(action.queue);
-      queue_[a] = static_cast<uint8_t>(q);
-      auto reach = tail[q];
-      for (uint32_t w : action.waits) {
-        if (w >= a) {
-          complain(p, s, a, fmt::format("waits for action {}, which comes later", w));
-          continue;
-        }
-        for (size_t k = 0; k < queue_count; ++k) reach[k] = std::max(reach[k], reach_[w][k]);
-        reach[queue_[w]] = std::max(reach[queue_[w]], place_[w] + 1);
-      }
-      reach_[a] = reach;
-      place_[a] = length[q]++;
-      tail[q] = reach;
-      tail[q][q] = length[q];
-      for (const View& v : action.in) access(p, s, a, v, false, memory);
-      access(p, s, a, action.workspace, true, memory);
-      for (const View& v : action.out) access(p, s, a, v, true, memory);
+      for (uint32_t w : action.waits)
+        if (w >= a) complain(a, fmt::format("waits for action {}, which comes later", w));
+      for (const View& v : action.in) access(a, v, false);
+      access(a, action.workspace, true);
+      for (const View& v : action.out) access(a, v, true);
     }
   }
 
-  void access(const Program& p, const Segment& s, uint32_t a, const View& v, bool write,
-              std::vector<RangeMap<Cell>>& memory) {
+  // True if an earlier action may still run when `a` starts.
+  bool races(uint32_t other, uint32_t a) const {
+    return other != nobody && other != a &&
+           order_.before[a][static_cast<size_t>(segment_->actions[other].queue)] <= order_.position[other];
+  }
+
+  void access(uint32_t a, const View& v, bool write) {
     if (!v.buffer) return;
     const Buffer& b = plan_.buffer(v.buffer);
-    uint64_t size = bytes(v.desc), from = b.offset + v.offset;
-    if (v.offset + size > b.bytes) complain(p, s, a, fmt::format("{} reaches outside its buffer", b.name));
-    if (from + size > plan_.arenas[b.arena].total())
-      complain(p, s, a, fmt::format("{} lies outside its arena", b.name));
+    const size_t queue = static_cast<size_t>(segment_->actions[a].queue);
+    const uint64_t size = bytes(v.desc), from = b.offset + v.offset;
+    if (v.offset + size > b.bytes) complain(a, b.name + " reaches outside its buffer");
+    if (from + size > plan_.arenas[b.arena].total()) complain(a, b.name + " lies outside its arena");
     bool undefined = false, race = false, clash = false;
-    memory[b.arena].visit(from, from + size, [&](Cell& c) {
-      if (!write && c.owner != v.buffer) undefined = true;
-      if (c.writer != a && !before(c.writer, a)) race = true;
-      if (write)
-        for (uint32_t r : c.readers)
-          if (r != a && !before(r, a)) race = true;
-      // Only an op that works in place may write what it reads, and that is one buffer.
-      if (write && c.owner != v.buffer && (c.writer == a || c.readers[static_cast<size_t>(s.actions[a].queue)] == a))
-        clash = true;
-      if (write) {
-        c.owner = v.buffer;
-        c.writer = a;
-        c.readers.fill(nobody);
-      } else {
-        c.readers[static_cast<size_t>(s.actions[a].queue)] = a;
+    memory_[b.arena].visit(from, from + size, [&](Cell& c) {
+      race = race || races(c.writer, a);
+      if (!write) {
+        undefined = undefined || c.owner != v.buffer;
+        c.readers[queue] = a;
+        return;
       }
+      for (uint32_t r : c.readers) race = race || races(r, a);
+      // Only an op that works in place may write what it reads, and that is one buffer.
+      clash = clash || (c.owner != v.buffer && (c.writer == a || c.readers[queue] == a));
+      c = Cell();
+      c.owner = v.buffer;
+      c.writer = a;
     });
     if (undefined)
-      complain(p, s, a,
-               fmt::format("reads {} where it is not written, or where another buffer has taken its bytes", b.name));
-    if (clash) complain(p, s, a, fmt::format("{} takes bytes of another buffer that the same action uses", b.name));
+      complain(a, "reads " + b.name + " where it is not written, or where another buffer has taken its bytes");
+    if (clash) complain(a, b.name + " takes bytes of another buffer that the same action uses");
     if (race)
-      complain(p, s, a,
-               fmt::format("{} of {} is not ordered against another queue", write ? "the write" : "the read", b.name));
+      complain(a, fmt::format("the {} of {} is not ordered against another queue", write ? "write" : "read", b.name));
   }
 
   const Plan& plan_;
   size_t limit_;
-  std::vector<std::array<uint32_t, queue_count>> reach_;
-  std::vector<uint32_t> place_;
-  std::vector<uint8_t> queue_;
+  const Program* program_ = nullptr;  // the ones at hand
+  const Segment* segment_ = nullptr;
+  Order order_;
+  std::vector<RangeMap<Cell>> memory_;  // per arena
 };
 
 }  // namespace
@@ -157,9 +146,7 @@ std::vector<std::string> problems(const Plan& plan, size_t limit) {
 void verify(const Plan& plan) {
   auto found = problems(plan);
   if (found.empty()) return;
-  std::string text = "the plan is not valid:";
-  for (const auto& line : found) text += "\n  " + line;
-  throw Error(Exit::bug, text);
+  throw Error(Exit::bug, fmt::format("the plan is not valid:\n  {}", fmt::join(found, "\n  ")));
 }
 
 }  // namespace eng

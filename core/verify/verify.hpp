@@ -9,9 +9,10 @@
 
 namespace eng {
 
-// Every problem found: a wait that points forward, a read of bytes that are unwritten or another buffer's,
-// two conflicting accesses that nothing orders, an action whose outputs or scratch lie on its other buffers, a
-// buffer that lies on a persistent one, a view outside its buffer or arena. At most `limit`.
+// Every problem found: a wait that points forward, a read of bytes that no action of the program wrote before, or
+// that another buffer took since, in whichever segment; two conflicting accesses that nothing orders, an action whose
+// outputs or scratch lie on its other buffers, a buffer that lies on a persistent one, a view outside its buffer or
+// arena. At most `limit`.
 std::vector<std::string> problems(const Plan& plan, size_t limit = 20);
 
 // Throws Error(Exit::bug) listing the problems.

@@ -8,7 +8,7 @@ TEST_CASE("help and version", "[cli]") {
   Scratch scratch;
   const Result help = engine(scratch, {"--help"});
   CHECK(help.exit == 0);
-  for (const char* word : {"run", "check", "plan", "eval", "plugins", "config", "init", "doctor", "ckpt"}) {
+  for (const char* word : {"run", "check", "plan", "eval", "generate", "plugins", "config", "init", "doctor", "ckpt"}) {
     CHECK(has(help.out, word));
   }
   const Result run = engine(scratch, {"run", "--help"});

@@ -227,6 +227,32 @@ TEST_CASE("an allocation inside a step is seen", "[step]") {
   CHECK(taken(run, allocating) >= 11);
 }
 
+TEST_CASE("taking a sequence further allocates nothing", "[step]") {
+  for (const int64_t threads : {1, 2}) {
+    INFO("threads " << threads);
+    Run run(threads);
+    const Setup setup = make_setup(run.config, *run.registry, 200);
+    Executor executor(setup.plan, *run.device, *setup.kernels);
+    executor.run("init");
+    std::vector<float> logits(static_cast<size_t>(::eng::count(setup.plan.next_logits.desc)));
+    const std::string programs[] = {"prefill", "decode"};
+    const std::vector<int32_t> tokens(prefill, 65);
+    int64_t counters[ENG_C_COUNT] = {};
+    calls = 0;
+    for (int k = 0; counters[ENG_C_POSITION] < 200; ++k) {
+      const bool chunk = k < 2;
+      counting = k == 1 || k > 2;
+      executor.upload(setup.plan.tokens, 0, tokens.data(), (chunk ? tokens.size() : 1) * sizeof(int32_t));
+      executor.upload(setup.plan.counters, counters);
+      executor.run(programs[chunk ? 0 : 1]);
+      executor.download(logits.data(), setup.plan.next_logits);
+      counting = false;
+      counters[ENG_C_POSITION] += chunk ? prefill : 1;
+    }
+    CHECK(calls == 0);
+  }
+}
+
 TEST_CASE("the executed arena has exactly the planned bytes", "[step]") {
   Run run(1);
   REQUIRE(run.setup.plan.arenas.size() == 1);

@@ -79,7 +79,7 @@ std::string Folder::write(const std::string& name, const std::string& text) cons
 
 const eng_plugin& plugin() {
   static const eng_plugin* const loaded = [] {
-    void* library = dlopen(ENGINE_PLUGIN_DIR "/data/text.eng.so", RTLD_NOW | RTLD_LOCAL);
+    void* library = dlopen((std::string(ENGINE_PLUGIN_DIR) + "/data/text.eng.so").c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) throw std::runtime_error(dlerror());
     auto query = reinterpret_cast<eng_plugin_query_fn>(dlsym(library, "eng_plugin_query_1"));
     if (query == nullptr) throw std::runtime_error("no eng_plugin_query_1");

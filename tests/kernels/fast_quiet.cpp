@@ -136,7 +136,19 @@ TEST_CASE("launches do not allocate", "[cpu]") {
     Run attention(device, threads, ENG_OP_ATTENTION, {x, x, x}, {o, lse}, heads);
     Run attention_grad(device, threads, ENG_OP_ATTENTION_GRAD, {x, x, x, x, o, lse}, {dq, dk, dv}, heads);
     Run head(device, threads, ENG_OP_CROSS_ENTROPY_GRAD, {x, w, labels, scalars, Tensor()}, {loss, dx, dw});
+    const Tensor z({1, n, h}), stats({1, n, 2}), hw = random_tensor({h}, 5), dhw({h}), dbias({h}), none;
+    Tensor counters({ENG_C_COUNT * 2});  // i64 (8)
+    counters.desc.dtype = ENG_I64, counters.desc.dims[0] = ENG_C_COUNT;
+    Run norm(device, threads, ENG_OP_LAYER_NORM, {x, hw, hw, none}, {z, stats}, {{"eps", 0, 1e-5}});
+    Run norm_grad(device, threads, ENG_OP_LAYER_NORM_GRAD, {x, x, hw, stats, none, none, none}, {dx, dhw, dbias},
+                  {{"bias", 1, 0}});
+    Run act(device, threads, ENG_OP_ACTIVATION, {x}, {z}, {{"act", ENG_ACT_GELU, 0}});
+    Run dropout(device, threads, ENG_OP_DROPOUT, {x, counters}, {z}, {{"p", 0, 0.1}, {"seed", 1, 0}, {"stream", 1, 0}});
     INFO("threads " << threads);
+    CHECK(counted(norm) == 0);
+    CHECK(counted(norm_grad) == 0);
+    CHECK(counted(act) == 0);
+    CHECK(counted(dropout) == 0);
     CHECK(counted(linear) == 0);
     CHECK(counted(weight) == 0);
     CHECK(counted(sums) == 0);

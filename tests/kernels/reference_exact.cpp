@@ -40,8 +40,9 @@ std::string failure(const std::string& op, const std::vector<Tensor>& in, const 
 }  // namespace
 
 TEST_CASE("the reference device has a kernel for every op of the vocabulary") {
-  const std::set<std::string> exact = {ENG_OP_BEGIN,  ENG_OP_GET_ROW, ENG_OP_PUT_ROW, ENG_OP_SUM_SQUARES,
-                                       ENG_OP_FINISH, ENG_OP_ADAMW,   ENG_OP_SGD};
+  const std::set<std::string> exact = {ENG_OP_BEGIN,  ENG_OP_GET_ROW,  ENG_OP_PUT_ROW, ENG_OP_SUM_SQUARES,
+                                       ENG_OP_FINISH, ENG_OP_ADAMW,    ENG_OP_SGD,     ENG_OP_DROPOUT,
+                                       ENG_OP_SCALE,  ENG_OP_POSITIONS};
   for (const char* op : {ENG_OP_LINEAR,
                          ENG_OP_EMBEDDING,
                          ENG_OP_RMS_NORM,
@@ -57,6 +58,14 @@ TEST_CASE("the reference device has a kernel for every op of the vocabulary") {
                          ENG_OP_ATTENTION_GRAD,
                          ENG_OP_GATED_GRAD,
                          ENG_OP_CROSS_ENTROPY_GRAD,
+                         ENG_OP_LAYER_NORM,
+                         ENG_OP_LAYER_NORM_GRAD,
+                         ENG_OP_ACTIVATION,
+                         ENG_OP_ACTIVATION_GRAD,
+                         ENG_OP_SCALE,
+                         ENG_OP_POSITIONS,
+                         ENG_OP_POSITIONS_GRAD,
+                         ENG_OP_DROPOUT,
                          ENG_OP_BEGIN,
                          ENG_OP_GET_ROW,
                          ENG_OP_PUT_ROW,

@@ -47,7 +47,7 @@ std::string config_text(const Golden& golden, const std::string& device) {
 }
 
 struct Setup {
-  Setup(const eng::Config& config, const std::string& device_name)
+  Setup(const eng::Config& config, const std::string& device_name, bool update)
       : kernels(registry(), device_name, config.section("device")),
         precision(eng::make_precision("fp32", registry().table<eng_axis>(ENG_PRECISION_KIND, "fp32"),
                                       config.section("precision"))),
@@ -56,10 +56,11 @@ struct Setup {
         model(eng::trace_model("llama", registry().table<eng_model>(ENG_MODEL_KIND, "llama"), config.section("model"),
                                config.section("train").integer("micro_batch"),
                                config.section("train").integer("sequence_length"), ENG_F32)) {
-    eng::PlanRequest request{model, precision, &optimizer, device_name, {}};
+    eng::PlanRequest request{model, precision, update ? &optimizer : nullptr, device_name, {}};
     request.workspace = [this](const eng::Call& call) { return kernels.workspace(call); };
     request.steps = config.section("train").integer("steps");
     request.grad_clip = config.section("train").number("grad_clip");
+    request.logits = true;
     plan = eng::make_plan(request);
   }
   eng::Kernels kernels;
@@ -69,11 +70,12 @@ struct Setup {
   eng::Plan plan;
 };
 
+// Without an update the gradients of a step stay to be read.
 struct Run {
-  Run(const Golden& g, const std::string& device_name)
+  Run(const Golden& g, const std::string& device_name, bool update = false)
       : golden(g),
         config(eng::Config::parse(config_text(g, device_name), "golden.toml", ".", {}, registry().schemas())),
-        setup(config, device_name),
+        setup(config, device_name, update),
         device(registry(), device_name, config.section("device")),
         executor(setup.plan, device, setup.kernels) {
     executor.run("init");
@@ -115,6 +117,20 @@ struct Run {
     executor.download(&norm, setup.plan.scalars, ENG_S_NORM * sizeof(float), sizeof norm);
     return norm;
   }
+  double logits_error() {
+    const std::vector<double>& theirs = golden.at("logits").data;
+    const std::vector<int32_t> tokens(golden.at("tokens").data.begin(), golden.at("tokens").data.end());
+    executor.upload(setup.plan.tokens, tokens.data());
+    executor.run("logits");
+    std::vector<float> ours(static_cast<size_t>(eng::count(setup.plan.logits.desc)));
+    executor.download(ours.data(), setup.plan.logits);
+    double difference = 0.0, size = 0.0;
+    for (size_t i = 0; i < theirs.size(); ++i) {
+      difference = std::max(difference, std::abs(static_cast<double>(ours.at(i)) - theirs[i]));
+      size = std::max(size, std::abs(theirs[i]));
+    }
+    return difference / size;
+  }
   // The largest error of any gradient; `worst` is its parameter, `seen` how many were compared.
   double gradient_error(std::string& worst, size_t& seen, double factor = 1.0) {
     double most = 0.0;
@@ -149,7 +165,6 @@ TEST_CASE("loss and every gradient are those of transformers") {
                               "longrope_long", "llama3"}) {
     const Golden golden = models::read_golden(variant);
     Run run(golden, device);
-    run.learning_rate(0.0);
     INFO(variant << " on " << device);
     CHECK(run.step() == Approx(golden.about["loss"].get<double>()).epsilon(1e-5));
     std::string worst;
@@ -162,6 +177,19 @@ TEST_CASE("loss and every gradient are those of transformers") {
   }
 }
 
+TEST_CASE("logits are those of transformers") {
+  const std::string device = GENERATE(from_range(devices));
+  for (const char* variant : {"mha", "gqa", "head_dim", "tied", "bias", "linear", "dynamic", "yarn", "longrope_short",
+                              "longrope_long", "llama3"}) {
+    Golden golden = models::read_golden(variant);
+    INFO(variant << " on " << device);
+    CHECK(Run(golden, device).logits_error() < 1e-5);
+    double& weight = golden.tensors.at("param.model.layers.0.self_attn.k_proj.weight").data[5];
+    weight = -weight;
+    CHECK(Run(golden, device).logits_error() > 1e-5);
+  }
+}
+
 TEST_CASE("a wrong bias, epsilon or rotation is seen in the gradients") {
   const std::tuple<const char*, const char*, nlohmann::json> faults[] = {
       {"mha", "rope_theta", 10100.0}, {"tied", "rms_norm_eps", 1.1e-2}, {"bias", "hidden_act", "silu"}};
@@ -169,7 +197,6 @@ TEST_CASE("a wrong bias, epsilon or rotation is seen in the gradients") {
     Golden golden = models::read_golden(variant);
     golden.about["options"][key] = value;
     Run run(golden, devices[0]);
-    run.learning_rate(0.0);
     run.step();
     std::string worst;
     size_t seen = 0;
@@ -179,7 +206,6 @@ TEST_CASE("a wrong bias, epsilon or rotation is seen in the gradients") {
   Golden golden = models::read_golden("bias");
   for (double& b : golden.tensors.at("param.model.layers.1.self_attn.v_proj.bias").data) b = 0.0;
   Run run(golden, devices[0]);
-  run.learning_rate(0.0);
   run.step();
   std::string worst;
   size_t seen = 0;
@@ -192,7 +218,7 @@ TEST_CASE("twenty updates of AdamW follow torch, clipped and unclipped") {
   const auto& training = golden.about["training"];
   const std::vector<double> losses = training["losses"], norms = training["grad_norms"];
   auto deviation = [&](double rate_factor) {
-    Run run(golden, device);
+    Run run(golden, device, true);
     run.learning_rate(rate_factor * training["learning_rate"].get<double>());
     const size_t n = golden.at("tokens").data.size();
     double worst = 0.0;

@@ -140,7 +140,7 @@ TEST_CASE("the verifier names what is wrong and where") {
   SECTION("a read of what nobody wrote") {
     CHECK_THAT(
         faulty([](eng::Plan& plan, auto& s) {
-          plan.buffers.push_back({"fresh", eng::Line::activations, 0, 64, plan.arenas[0].total(), false, false, 0, 0});
+          plan.buffers.push_back({"fresh", eng::Line::activations, 0, 64, plan.arenas[0].total(), false, false});
           plan.arenas[0].transient += 256;
           s.actions[5].in.push_back(part(static_cast<eng::Id>(plan.buffers.size()), 0, 4));
         }),
@@ -191,6 +191,68 @@ TEST_CASE("the verifier names what is wrong and where") {
   }
 }
 
+namespace {
+
+// Reads `in`, writes `out` (0: nothing).
+eng::Action touch(eng::Id in, eng::Id out) {
+  eng::Action action;
+  if (in) action.in.push_back(part(in, 0, 16));
+  if (out) action.out.push_back(part(out, 0, 16));
+  return action;
+}
+
+// Four transients of one size; `carried` is written in the first segment and read in the last. In the repeated one
+// `near` comes before the only use that `carried` has there and `far` behind it.
+struct Crossing {
+  enum : eng::Id { before = 1, carried, near, far, after };
+  eng::Plan plan;
+  explicit Crossing(bool use_in_repeated) {
+    plan.arenas.push_back({"none", "device", 0, 0, 0});
+    plan.labels.push_back("crossing");
+    plan.calls.push_back({&eng::op(ENG_OP_ADD), {}, {}, {}, 0, 0});
+    for (const char* name : {"before", "carried", "near", "far", "after"})
+      plan.buffers.push_back({name, eng::Line::activations, 0, 16 * cell, 0, false, false});
+    eng::Segment first{"first", 1, {touch(0, before), touch(before, 0), touch(0, carried)}};
+    eng::Segment rest{"rest", 3, {touch(0, near), touch(near, 0)}};
+    if (use_in_repeated) rest.actions.push_back(touch(carried, carried));
+    rest.actions.push_back(touch(0, far)), rest.actions.push_back(touch(far, 0));
+    eng::Segment last{"last", 1, {touch(carried, 0), touch(0, after), touch(after, 0)}};
+    plan.programs.push_back({"p", {first, rest, last}});
+    eng::place_waits(plan);
+    eng::place_buffers(plan);
+  }
+  bool share(eng::Id a, eng::Id b) const { return plan.buffer(a).offset == plan.buffer(b).offset; }
+};
+
+}  // namespace
+
+TEST_CASE("a value that crosses segments shares bytes before its first and behind its last use only") {
+  for (bool use : {false, true}) {
+    const Crossing c(use);
+    CHECK(eng::problems(c.plan).empty());
+    CHECK(agrees(c.plan, 1, 20));
+    CHECK(c.plan.arenas[0].total() == 2 * 16 * cell);
+    CHECK(c.share(Crossing::near, Crossing::far));
+    for (eng::Id other : {Crossing::near, Crossing::far}) CHECK_FALSE(c.share(Crossing::carried, other));
+  }
+}
+
+TEST_CASE("the verifier sees what segments do to each other") {
+  using Catch::Contains;
+  for (bool use : {false, true})
+    for (eng::Id other : {Crossing::near, Crossing::far}) {
+      Crossing c(use);
+      c.plan.buffer(other).offset = c.plan.buffer(Crossing::carried).offset;
+      CHECK_THAT(only(eng::problems(c.plan)), Contains("reads carried where it is not written, or where another"));
+    }
+  for (bool use : {false, true}) {
+    Crossing c(use);
+    c.plan.programs[0].segments[0].actions.pop_back();  // what should have written it
+    CHECK_THAT(only(eng::problems(c.plan)), Contains(use ? "p/rest action 2 " : "p/last action 0 ") &&
+                                                Contains("reads carried where it is not written"));
+  }
+}
+
 TEST_CASE("no layout is smaller than what is live, and few are much larger") {
   double ratio = 0, worst = 0;
   int n = 0;
@@ -200,10 +262,10 @@ TEST_CASE("no layout is smaller than what is live, and few are much larger") {
     const uint64_t values = most_live(plan, false), all = most_live(plan, true);
     CHECK(arena.transient >= values);
     CHECK(arena.transient + arena.workspace >= all);
-    const double r = static_cast<double>(arena.transient) / static_cast<double>(values);
+    const double r = static_cast<double>(arena.transient + arena.workspace) / static_cast<double>(all);
     ratio += r, worst = std::max(worst, r), ++n;
   }
-  INFO("transients above the bound: mean " << ratio / n << ", worst " << worst);
+  INFO("transients and scratch above the bound: mean " << ratio / n << ", worst " << worst);
   CHECK(ratio / n < 1.1);
   CHECK(worst < 1.5);
   // More queues need more memory, never less.

@@ -22,6 +22,9 @@ inline eng::Registry& registry() {
     eng::Registry::Search search;
     for (const char* file : {"cpu/reference", "cpu/cpu", "llama/llama", "optim/optim", "precision/precision"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
+#ifdef CUSTOM_OP
+    search.extra.push_back(CUSTOM_OP);
+#endif
     search.environment = false;
     return eng::Registry::scan(search);
   }();

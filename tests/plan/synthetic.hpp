@@ -39,7 +39,8 @@ class Maker {
     for (uint64_t n = 1 + below(random, 3); n > 0; --n) {
       plan_.programs[0].segments.push_back(
           {"part " + std::to_string(n), 1 + static_cast<uint32_t>(below(random, 3)), {}});
-      live_.clear();
+      // Some live on into the next segment.
+      std::erase_if(live_, [&](eng::Id) { return chance(random_, 0.6); });
       for (size_t a = 0; a < actions; ++a) make_action();
     }
   }
@@ -48,10 +49,9 @@ class Maker {
  private:
   eng::Id make_buffer(bool persistent, bool initial) {
     const uint64_t cells = 1 + below(random_, chance(random_, 0.2) ? 200 : 24);
-    const auto segment = persistent ? 0 : static_cast<uint32_t>(plan_.programs[0].segments.size() - 1);
     const auto id = static_cast<eng::Id>(plan_.buffers.size() + 1);
     plan_.buffers.push_back(
-        {"b" + std::to_string(id), eng::Line::activations, 0, cells * cell, 0, persistent, initial, 0, segment});
+        {"b" + std::to_string(id), eng::Line::activations, 0, cells * cell, 0, persistent, initial});
     written_[id].assign(cells, initial);
     if (persistent) kept_.push_back(id);
     return id;
@@ -251,25 +251,32 @@ inline bool agrees(const eng::Plan& plan, uint64_t seed, int n, uint64_t grain =
 // The most bytes of transients that are in use at once when the actions run as listed: no layout can do with less.
 inline uint64_t most_live(const eng::Plan& plan, bool workspace) {
   uint64_t most = 0;
-  for (const eng::Program& program : plan.programs)
+  for (const eng::Program& program : plan.programs) {
+    std::map<eng::Id, std::pair<size_t, size_t>> uses;
+    size_t a = 0;
     for (const eng::Segment& segment : program.segments) {
-      std::map<eng::Id, std::pair<size_t, size_t>> uses;
-      for (size_t a = 0; a < segment.actions.size(); ++a) {
+      const size_t begin = a;
+      for (const eng::Action& action : segment.actions) {
         auto use = [&](const eng::View& v) {
           if (v.buffer && !plan.buffer(v.buffer).persistent) uses.try_emplace(v.buffer, a, a).first->second.second = a;
         };
-        for (const eng::View& v : segment.actions[a].in) use(v);
-        for (const eng::View& v : segment.actions[a].out) use(v);
-        if (workspace) use(segment.actions[a].workspace);
+        for (const eng::View& v : action.in) use(v);
+        for (const eng::View& v : action.out) use(v);
+        if (workspace) use(action.workspace);
+        ++a;
       }
-      std::vector<int64_t> change(segment.actions.size() + 1, 0);
-      for (const auto& [id, span] : uses) {
-        const auto size = static_cast<int64_t>((plan.buffer(id).bytes + 255) / 256 * 256);
-        change[span.first] += size, change[span.second + 1] -= size;
-      }
-      int64_t now = 0;
-      for (int64_t c : change) most = std::max(most, static_cast<uint64_t>(now += c));
+      if (segment.repeat == 1) continue;
+      for (auto& [id, span] : uses)  // every repetition needs what came from before
+        if (span.first < begin && span.second >= begin) span.second = a - 1;
     }
+    std::vector<int64_t> change(a + 1, 0);
+    for (const auto& [id, span] : uses) {
+      const auto size = static_cast<int64_t>((plan.buffer(id).bytes + 255) / 256 * 256);
+      change[span.first] += size, change[span.second + 1] -= size;
+    }
+    int64_t now = 0;
+    for (int64_t c : change) most = std::max(most, static_cast<uint64_t>(now += c));
+  }
   return most;
 }
 

@@ -69,7 +69,7 @@ static int32_t stops(void) {
 
 static const char* describe(void) {
 #if defined(FAULT_DESCRIBE_DIFFERS)
-  return "draft = 'draft-1'\n";
+  return "draft = 'another'\n";
 #else
   return eng_description;
 #endif

@@ -232,6 +232,60 @@ std::vector<Case> cases() {
                      return std::vector<eng_id>{n, eng_add(b, s, in[0])};
                    },
                    {0}}}});
+  // layer_norm with all, some and none of its optional inputs; its sum used and unused.
+  const Body post = [](auto* b, auto* p, auto& in) {
+    eng_id s = 0;
+    const eng_id n = eng_add_layer_norm(b, eng_linear(b, in[0], p[0], p[1]), in[0], p[2], p[3], eps, &s);
+    return std::vector<eng_id>{eng_add_layer_norm(b, eng_linear(b, n, p[0], 0), n, p[2], 0, eps, &s)};
+  };
+  all.push_back({"layer norms after each sum", {square, vector, vector, vector}, {{post, {0, 1, 2, 3}}}});
+  all.push_back({"layer norms after each sum, twice",
+                 {square, vector, vector, vector},
+                 {{post, {0, 1, 2, 3}}, {post, {0, 1, 2, 3}}}});
+  all.push_back({"layer norms before",
+                 {square, vector, vector, square},
+                 {{[](auto* b, auto* p, auto& in) {
+                     eng_id s = 0;
+                     const eng_id n = eng_layer_norm(b, in[0], p[1], p[2], eps);
+                     const eng_id m = eng_add_layer_norm(b, eng_linear(b, n, p[0], 0), in[0], p[1], p[2], eps, &s);
+                     return std::vector<eng_id>{eng_add(b, eng_linear(b, m, p[3], 0), s)};
+                   },
+                   {0, 1, 2, 3}}}});
+  all.push_back(
+      {"one parameter as weight and bias of a layer norm",
+       {vector},
+       {{[](auto* b, auto* p, auto& in) { return std::vector<eng_id>{eng_layer_norm(b, in[0], p[0], p[0], eps)}; },
+         {0}}}});
+  all.push_back({"layer norms without parameters",
+                 {square},
+                 {{[](auto* b, auto* p, auto& in) {
+                     eng_id s = 0;
+                     const eng_id n = eng_layer_norm(b, in[0], 0, 0, eps);
+                     const eng_id m = eng_add_layer_norm(b, eng_linear(b, n, p[0], 0), n, 0, 0, eps, &s);
+                     eng_add_layer_norm(b, m, n, 0, 0, eps, &s);
+                     return std::vector<eng_id>{m, s};
+                   },
+                   {0}}}});
+  for (int64_t act : {ENG_ACT_SILU, ENG_ACT_GELU, ENG_ACT_GELU_TANH, ENG_ACT_RELU})
+    all.push_back({"an activation of each kind",
+                   {square, square},
+                   {{[act](auto* b, auto* p, auto& in) {
+                       const eng_id x = eng_linear(b, in[0], p[0], 0);
+                       const eng_id y = eng_linear(b, eng_activation(b, x, act), p[1], 0);
+                       return std::vector<eng_id>{y, eng_activation(b, eng_scale(b, x, 0.7), act)};
+                     },
+                     {0, 1}}}});
+  all.push_back({"positions in one table, twice",
+                 {{T + 3, H}},
+                 {{[](auto* b, auto* p, auto& in) {
+                     return std::vector<eng_id>{eng_positions(b, eng_positions(b, in[0], p[0], 2), p[0], 0)};
+                   },
+                   {0}}}});
+  all.push_back(
+      {"positions in two blocks",
+       {{T + 3, H}},
+       {{[](auto* b, auto* p, auto& in) { return std::vector<eng_id>{eng_positions(b, in[0], p[0], 2)}; }, {0}},
+        {[](auto* b, auto* p, auto& in) { return std::vector<eng_id>{eng_positions(b, in[0], p[0], 1)}; }, {0}}}});
   // A parameter with the shape of an activation: its gradient comes from ops that cannot add in place.
   const std::vector<int64_t> whole = {B, T, H};
   const Body gate = [](auto* b, auto* p, auto& in) {
@@ -316,6 +370,18 @@ TEST_CASE("faults planted in a backward are seen") {
   SECTION("the residual stream loses its gradient") {
     CHECK(error("a residual stream through three blocks",
                 [](eng::Model& m) { backward_node(m.templates[2], ENG_OP_RMS_NORM_GRAD, 4).in[4] = 0; }) != "nothing");
+  }
+  SECTION("a bias of layer_norm gets none") {
+    CHECK(error("layer norms before", [](eng::Model& m) { m.templates[1].d_params[2] = 0; }) == "p2");
+    CHECK(error("layer norms before", [](eng::Model& m) {
+            backward_node(m.templates[1], ENG_OP_LAYER_NORM_GRAD, 4).in[4] = 0;
+          }) != "nothing");
+  }
+  SECTION("positions get the gradient of their neighbours") {
+    CHECK(error("positions in two blocks", [](eng::Model& m) {
+            for (auto& a : backward_node(m.templates[1], ENG_OP_POSITIONS_GRAD, 0).attrs.list)
+              if (a.key == "offset") a.i = 1;
+          }) == "p0");
   }
   SECTION("one gradient is a little too large") {
     Checked checked(sketch_of(named(all, "linear with a bias")), B, T, V);

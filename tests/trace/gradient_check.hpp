@@ -19,7 +19,7 @@ class Checked {
   static constexpr double loss_weight = 0.125;  // exact in f32
 
   Checked(const Sketch& sketch, int64_t b, int64_t t, int64_t vocabulary, uint32_t accumulate = 1,
-          const std::function<void(eng::Model&)>& plant = {})
+          const std::function<void(eng::Model&)>& plant = {}, bool generate = false)
       : kernels_(registry(), "reference", section("device")),
         device_(registry(), "reference", section("device")),
         model_(sketch.model(b, t, ENG_F64)),
@@ -28,6 +28,7 @@ class Checked {
     eng::PlanRequest request{model_, precision_, nullptr, "reference", {}};
     request.workspace = [this](const eng::Call& call) { return kernels_.workspace(call); };
     request.accumulate = accumulate;
+    request.logits = request.generate = generate;
     plan_ = eng::make_plan(request);
     executor_ = std::make_unique<eng::Executor>(plan_, device_, kernels_);
     std::mt19937 random(7);
@@ -64,6 +65,33 @@ class Checked {
     return out;
   }
 
+  // The first position whose logits, computed one position after the other, are not those of the whole forward; T if
+  // there is none.
+  int64_t first_difference(double limit) {
+    const int64_t b = model_.micro_batch, t = model_.sequence_length, v = plan_.logits.desc.dims[2];
+    std::vector<double> all(static_cast<size_t>(b * t * v)), next(static_cast<size_t>(b * v));
+    upload_batch();
+    executor_->run("logits");
+    executor_->download(all.data(), plan_.logits);
+    executor_->run("reset");
+    for (int64_t k = 0; k < t; ++k) {
+      std::vector<int32_t> tokens;
+      for (int64_t row = 0; row < b; ++row) tokens.push_back(tokens_[static_cast<size_t>(row * t + k)]);
+      executor_->upload(plan_.tokens, 0, tokens.data(), tokens.size() * sizeof(int32_t));
+      int64_t counters[ENG_C_COUNT] = {};
+      counters[ENG_C_POSITION] = k;
+      executor_->upload(plan_.counters, counters);
+      executor_->run("decode");
+      executor_->download(next.data(), plan_.next_logits);
+      for (int64_t row = 0; row < b; ++row)
+        for (int64_t c = 0; c < v; ++c)
+          if (!(std::abs(all[static_cast<size_t>((row * t + k) * v + c)] - next[static_cast<size_t>(row * v + c)]) <=
+                limit))
+            return k;
+    }
+    return t;
+  }
+
   // The loss of the eval program over all micro-batches.
   double loss() {
     const int64_t counters[ENG_C_COUNT] = {};
@@ -72,8 +100,18 @@ class Checked {
     return sum_of_losses();
   }
 
-  // Central differences of `loss`, times the weight that the train program puts on it.
+  // The loss that the train program sees, with what is random in it.
+  double training_loss() {
+    double loss = 0;
+    gradients(&loss);
+    return loss;
+  }
+
+  // Central differences of a loss, times the weight that the train program puts on it.
   Values differences(double h = 5e-4) {
+    return differences(h, [this] { return loss(); });
+  }
+  Values differences(double h, const std::function<double()>& loss) {
     Values out;
     for (const eng::Tensor& tensor : plan_.tensors) {
       if (tensor.role != "parameter") continue;

@@ -12,7 +12,7 @@ constexpr int64_t B = 1, T = 3, H = 4, V = 5;
 
 // One op of a block; inputs count in the block's values, parameters in its list.
 struct Step {
-  enum Kind { linear, norm, sum_norm, add, gated, rope, attention, kinds } kind;
+  enum Kind { linear, norm, sum_norm, add, gated, rope, attention, layer_norm, sum_layer_norm, activation, kinds } kind;
   size_t x, y, z;
   uint32_t p[2];
   int64_t act;
@@ -55,7 +55,9 @@ Sketch random_sketch(uint64_t seed) {
         step.p[1] = below(2) ? use(vectors, {H}) : UINT32_MAX;
       }
       if (step.kind == Step::norm || step.kind == Step::sum_norm) step.p[0] = use(vectors, {H});
-      values += step.kind == Step::sum_norm ? 2 : 1;
+      if (step.kind == Step::layer_norm || step.kind == Step::sum_layer_norm)
+        for (uint32_t& p : step.p) p = below(2) ? use(vectors, {H}) : UINT32_MAX;
+      values += step.kind == Step::sum_norm || step.kind == Step::sum_layer_norm ? 2 : 1;
       plan.steps.push_back(step);
     }
     for (uint64_t m = 1 + below(3); m > 0; --m)
@@ -77,10 +79,11 @@ Sketch random_sketch(uint64_t seed) {
     std::vector<eng_id> values = in, out;
     for (const Step& step : plans[tmpl].steps) {
       const eng_id x = values[step.x], y = values[step.y], z = values[step.z];
+      const auto parameter = [&](int k) { return step.p[k] == UINT32_MAX ? 0 : p[step.p[k]]; };
       eng_id s = 0;
       switch (step.kind) {
         case Step::linear:
-          values.push_back(eng_linear(b, x, p[step.p[0]], step.p[1] == UINT32_MAX ? 0 : p[step.p[1]]));
+          values.push_back(eng_linear(b, x, parameter(0), parameter(1)));
           break;
         case Step::norm:
           values.push_back(eng_rms_norm(b, x, p[step.p[0]], 1e-3));
@@ -88,6 +91,16 @@ Sketch random_sketch(uint64_t seed) {
         case Step::sum_norm:
           values.push_back(eng_add_rms_norm(b, x, y, p[step.p[0]], 1e-3, &s));
           values.push_back(s);
+          break;
+        case Step::layer_norm:
+          values.push_back(eng_layer_norm(b, x, parameter(0), parameter(0) ? parameter(1) : 0, 1e-2));
+          break;
+        case Step::sum_layer_norm:
+          values.push_back(eng_add_layer_norm(b, x, y, parameter(0), parameter(0) ? parameter(1) : 0, 1e-2, &s));
+          values.push_back(s);
+          break;
+        case Step::activation:
+          values.push_back(eng_activation(b, x, step.act));
           break;
         case Step::add:
           values.push_back(eng_add(b, x, y));
@@ -136,6 +149,13 @@ void check_seeds(uint64_t first, uint64_t last) {
 
 TEST_CASE("gradients of random graphs are those of differences") {
   check_seeds(1, 100);
+}
+
+TEST_CASE("random graphs say the same one position after the other") {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    INFO("seed " << seed);
+    CHECK(Checked(random_sketch(seed), 2, T, V, 1, {}, true).first_difference(1e-11) == T);
+  }
 }
 
 TEST_CASE("gradients of many random graphs are those of differences", "[.slow]") {

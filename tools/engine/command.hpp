@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "core/config/config.hpp"
-#include "core/plan/report.hpp"
 #include "core/registry/registry.hpp"
 #include "core/train/setup.hpp"
+#include "tools/engine/report.hpp"
 
 namespace eng {
 
@@ -41,6 +41,7 @@ void add_run(CLI::App& app, Common& common);
 void add_plan(CLI::App& app, Common& common);
 void add_check(CLI::App& app, Common& common);
 void add_eval(CLI::App& app, Common& common);
+void add_generate(CLI::App& app, Common& common);
 void add_ckpt(CLI::App& app, Common& common);
 void add_config(CLI::App& app, Common& common);
 void add_plugins(CLI::App& app, Common& common);

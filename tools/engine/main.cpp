@@ -90,6 +90,7 @@ int command(int argc, char** argv) {
   eng::add_check(app, common);
   eng::add_plan(app, common);
   eng::add_eval(app, common);
+  eng::add_generate(app, common);
   eng::add_ckpt(app, common);
   eng::add_config(app, common);
   eng::add_plugins(app, common);

@@ -12,6 +12,7 @@ llama_NAME.safetensors
     rope               (T, D) f32, [cos(D/2) | sin(D/2)] per position, as transformers computes them in fp32
     param.KEY          every parameter under its Hugging Face name, f32 (a tied head is absent)
     grad.KEY           gradient of the mean loss
+    logits             (B, T, V) f32
     train.tokens, train.labels    (steps, B, T) i32, only where the .json has "training"
 llama_NAME.json
     options            keys and values of the llama plugin's options
@@ -170,6 +171,8 @@ def make(name, seed, out):
     model.double()
     total = loss_sum(model, tokens, labels)
     (total / counted).backward()
+    with torch.no_grad():
+        tensors["logits"] = model(input_ids=tokens).logits.float()
     check(f"{name}: loss", plain_loss.detach(), total.detach() / counted, 1e-6)
     for key, p in model.named_parameters():
         check(f"{name}: gradient of {key}", plain[key], p.grad, 2e-5)

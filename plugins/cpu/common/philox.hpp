@@ -53,4 +53,13 @@ inline double philox_uniform(uint64_t element, uint64_t stream, uint64_t seed) {
   return philox_unit(philox4x32_10(element / 4, stream, seed)[element % 4]);
 }
 
+// Dropout numbers its blocks within a sequence: counter = [block, sequence, step, stream], 32 bits each (engine/ops.h).
+inline uint64_t dropout_low(uint64_t low, uint64_t high) {
+  return (low & 0xFFFFFFFF) | high << 32;
+}
+// An element is dropped when its word is below this.
+inline uint32_t dropout_threshold(double p) {
+  return static_cast<uint32_t>(p * 0x1p32);
+}
+
 }  // namespace cpu

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
-#include <vector>
 
 #include "../common/kernel.hpp"
 #include "gemm.hpp"
@@ -39,8 +38,16 @@ struct Sizes {
         vocabulary(rows(c.in[1])),
         chunk(chunk_of(tokens, vocabulary)),
         threads(c.parallel) {}
+  GemmShape logits(int64_t n) const { return {n, vocabulary, width, false, true}; }
+  GemmShape dx(int64_t n) const { return {n, width, vocabulary}; }
+  GemmShape dw(int64_t n) const { return {vocabulary, width, n, true, false}; }
   // Workspace: scratch of the products, losses of the tokens, logits of a chunk.
-  uint64_t losses_at() const { return aligned(gemm_scratch(threads)); }
+  uint64_t losses_at() const {
+    uint64_t most = 0;
+    for (const int64_t n : {chunk, chunk > 0 ? tokens % chunk : 0})
+      for (const GemmShape& shape : {logits(n), dx(n), dw(n)}) most = std::max(most, Gemm::scratch(shape, threads));
+    return aligned(most);
+  }
   uint64_t logits_at() const { return losses_at() + aligned(static_cast<uint64_t>(tokens) * sizeof(double)); }
   uint64_t bytes() const { return logits_at() + static_cast<uint64_t>(chunk * vocabulary) * sizeof(float); }
 };
@@ -96,65 +103,33 @@ struct Rows {
   }
 };
 
-// Products for the whole chunks and, if the tokens do not divide, for the last one.
-struct ChunkGemms {
-  std::vector<Gemm> whole, tail;
-  static std::vector<GemmShape> shapes(const Sizes& s, int64_t tokens, bool gradient) {
-    std::vector<GemmShape> list = {{tokens, s.vocabulary, s.width, false, true, false, false}};
-    if (gradient) {
-      list.push_back({tokens, s.width, s.vocabulary, false, false, false, false});
-      list.push_back({s.vocabulary, s.width, tokens, true, false, false, false});
-      list.push_back({s.vocabulary, s.width, tokens, true, false, false, true});
-    }
-    return list;
-  }
-  ChunkGemms(const Device& device, const Sizes& s, bool gradient) {
-    if (s.tokens == 0) return;
-    for (const GemmShape& shape : shapes(s, s.chunk, gradient)) whole.emplace_back(device, shape, s.threads);
-    if (const int64_t rest = s.tokens % s.chunk)
-      for (const GemmShape& shape : shapes(s, rest, gradient)) tail.emplace_back(device, shape, s.threads);
-  }
-  const std::vector<Gemm>& at(const Sizes& s, int64_t first) const { return s.tokens - first < s.chunk ? tail : whole; }
-};
-
 struct CrossEntropy {
   static constexpr const char* op = ENG_OP_CROSS_ENTROPY;
   const Device& device;
   Sizes sizes;
-  ChunkGemms gemms;
 
   static void check(const Call& c) { need_arguments(c, 3, 3, 1), check_common(c); }
   static uint64_t workspace(const Call& c) { return Sizes(c).bytes(); }
-  CrossEntropy(const Call& c, void* self) : device(device_of(self)), sizes(c), gemms(device, sizes, false) {}
+  CrossEntropy(const Call& c, void* self) : device(device_of(self)), sizes(c) {}
 
-  struct Bound {
-    Rows rows;
-    float* loss;
-    std::vector<GemmCall> logits;
-    Bound(const CrossEntropy& k, const Args& a)
-        : rows(k.device, k.sizes, a.in<int32_t>(2), a.workspace), loss(a.out<float>(0)) {
-      const Sizes& s = k.sizes;
-      for (int64_t first = 0; first < s.tokens; first += s.chunk)
-        logits.emplace_back(k.gemms.at(s, first)[0], a.in<float>(0) + first * s.width, a.in<float>(1), nullptr,
-                            rows.logits, a.workspace);
+  void run(const Args& a) const {
+    const Sizes& s = sizes;
+    const Rows rows(device, s, a.in<int32_t>(2), a.workspace);
+    rows.check_labels();
+    for (int64_t first = 0; first < s.tokens; first += s.chunk) {
+      const int64_t n = std::min(s.chunk, s.tokens - first);
+      Gemm(device, s.logits(n), s.threads)
+          .run(a.in<float>(0) + first * s.width, a.in<float>(1), nullptr, 0, rows.logits, a.workspace);
+      rows.run(first, n, nullptr);
     }
-    void run() {
-      const Sizes& s = rows.sizes;
-      rows.check_labels();
-      for (int64_t first = 0, k = 0; first < s.tokens; first += s.chunk, ++k) {
-        logits[static_cast<size_t>(k)].run();
-        rows.run(first, std::min(s.chunk, s.tokens - first), nullptr);
-      }
-      *loss = rows.total();
-    }
-  };
+    *a.out<float>(0) = rows.total();
+  }
 };
 
 struct CrossEntropyGrad {
   static constexpr const char* op = ENG_OP_CROSS_ENTROPY_GRAD;
   const Device& device;
   Sizes sizes;
-  ChunkGemms gemms;
 
   static void check(const Call& c) {
     need_arguments(c, 4, 5, 3), check_common(c);
@@ -164,49 +139,26 @@ struct CrossEntropyGrad {
     if (c.has(4)) need_size("elements of dw_acc", elements(c.in[4]), elements(c.in[1]));
   }
   static uint64_t workspace(const Call& c) { return Sizes(c).bytes(); }
-  CrossEntropyGrad(const Call& c, void* self) : device(device_of(self)), sizes(c), gemms(device, sizes, true) {}
+  CrossEntropyGrad(const Call& c, void* self) : device(device_of(self)), sizes(c) {}
 
-  struct Bound {
-    Rows rows;
-    const float *scalars, *acc;
-    float *loss, *dw;
-    struct Chunk {
-      GemmCall logits, dx, dw;
-    };
-    std::vector<Chunk> chunks;
-    Bound(const CrossEntropyGrad& k, const Args& a)
-        : rows(k.device, k.sizes, a.in<int32_t>(2), a.workspace),
-          scalars(a.in<float>(3)),
-          acc(a.in<float>(4)),
-          loss(a.out<float>(0)),
-          dw(a.out<float>(2)) {
-      const Sizes& s = k.sizes;
-      const float *x = a.in<float>(0), *w = a.in<float>(1);
-      for (int64_t first = 0; first < s.tokens; first += s.chunk) {
-        const std::vector<Gemm>& g = k.gemms.at(s, first);
-        const bool add = acc || first > 0;
-        chunks.push_back({GemmCall(g[0], x + first * s.width, w, nullptr, rows.logits, a.workspace),
-                          GemmCall(g[1], rows.logits, w, nullptr, a.out<float>(1) + first * s.width, a.workspace),
-                          GemmCall(g[add ? 3 : 2], rows.logits, x + first * s.width, nullptr, dw, a.workspace)});
-      }
+  void run(const Args& a) const {
+    const Sizes& s = sizes;
+    const Rows rows(device, s, a.in<int32_t>(2), a.workspace);
+    rows.check_labels();
+    const float *x = a.in<float>(0), *w = a.in<float>(1), *scalars = a.in<float>(3), *acc = a.in<float>(4);
+    float *dx = a.out<float>(1), *dw = a.out<float>(2);
+    const float scale = scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE];
+    for (int64_t first = 0; first < s.tokens; first += s.chunk, acc = dw) {
+      const int64_t n = std::min(s.chunk, s.tokens - first), at = first * s.width;
+      Gemm(device, s.logits(n), s.threads).run(x + at, w, nullptr, 0, rows.logits, a.workspace);
+      rows.run(first, n, &scale);
+      Gemm(device, s.dx(n), s.threads).run(rows.logits, w, nullptr, 0, dx + at, a.workspace);
+      Gemm(device, s.dw(n), s.threads).run(rows.logits, x + at, acc, s.width, dw, a.workspace);
     }
-    void run() {
-      const Sizes& s = rows.sizes;
-      rows.check_labels();
-      const size_t dw_bytes = static_cast<size_t>(s.vocabulary * s.width) * sizeof(float);
-      if (acc && acc != dw) std::memcpy(dw, acc, dw_bytes);
-      if (!acc && chunks.empty()) std::memset(dw, 0, dw_bytes);
-      const float scale = scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE];
-      for (int64_t first = 0, k = 0; first < s.tokens; first += s.chunk, ++k) {
-        Chunk& chunk = chunks[static_cast<size_t>(k)];
-        chunk.logits.run();
-        rows.run(first, std::min(s.chunk, s.tokens - first), &scale);
-        chunk.dx.run();
-        chunk.dw.run();
-      }
-      *loss = rows.total();
-    }
-  };
+    if (s.tokens == 0)  // a product of no tokens
+      Gemm(device, s.dw(0), s.threads).run(rows.logits, x, acc, s.width, dw, a.workspace);
+    *a.out<float>(0) = rows.total();
+  }
 };
 
 }  // namespace

@@ -43,17 +43,15 @@ unsigned thread_count(const eng_options* options) {
   return threads ? static_cast<unsigned>(threads) : physical_cores();
 }
 
-// "auto" takes oneDNN and the best instruction set here; a named set takes own kernels only, so that the results
-// do not depend on what else the processor or oneDNN can do.
+// "auto" takes the best instruction set here.
 Device chosen(const eng_options* options) {
-  Device device{thread_count(options), best_isa(), true};
+  Device device{thread_count(options), best_isa()};
   const char* name = "auto";
   if (options && options->get_string) {
     const eng_status status = options->get_string(options, "isa", &name, nullptr);
     if (status != ENG_OK && status != ENG_NOT_FOUND) throw Error{status, "option isa is not a string"};
   }
   if (std::strcmp(name, "auto") == 0) return device;
-  device.onednn = false;
   device.isa = find_isa(name);
   if (!device.isa)
     throw Error{ENG_UNSUPPORTED, std::string("isa = \"") + name +

@@ -9,7 +9,6 @@ namespace cpu {
 struct Device {
   unsigned threads;
   const Isa* isa;
-  bool onednn;  // products by oneDNN where it is fast
 };
 
 // What eng_device.create made.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of a table by token, and their gradient.
+// Rows of a table by token or by position, and their gradients.
 #include <cstring>
 #include <iterator>
 
@@ -82,9 +82,89 @@ struct EmbeddingGrad {
   }
 };
 
+struct Positions {
+  static constexpr const char* op = ENG_OP_POSITIONS;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  const simd_table& simd;
+  unsigned threads;
+  int64_t n, t, h, p, offset;
+
+  static void check(const Call& c) {
+    need_counts(c, 2, 3, 1, 1);
+    if (c.has(2)) need(c.in[2].dtype == ENG_I64 && elements(c.in[2]) == ENG_C_COUNT, "counters must be i64 (8)");
+    check_table(c, c.in[0], c.in[1]);
+    need_same(c.in[0], c.out[0], "x and y");
+  }
+  static void check_table(const Call& c, const eng_desc& x, const eng_desc& table) {
+    need_f32(x, "the rows");
+    need_f32(table, "the table");
+    need(x.ndim == 3 && table.ndim == 2 && columns(x) == columns(table), "rows (B, T, H) and table (P, H) are needed");
+    const int64_t offset = c.integer("offset");
+    need(offset >= 0 && x.dims[1] + offset <= table.dims[0], "the table must have T + offset rows");
+  }
+  Positions(const Call& c, void* device)
+      : simd(simd_for(device)),
+        threads(c.parallel),
+        n(rows(c.in[0])),
+        t(c.in[0].dims[1]),
+        h(columns(c.in[0])),
+        p(c.in[1].dims[0]),
+        offset(c.integer("offset")) {}
+  void run(const Args& args) const {
+    const int64_t* counters = args.in<int64_t>(2);
+    const int64_t start = counters ? counters[ENG_C_POSITION] : 0;
+    if (start < 0 || start + t + offset > p)
+      throw Error{ENG_OUT_OF_RANGE, "position " + std::to_string(start) + " is outside of the table"};
+    const float *x = args.in<float>(0), *table = args.in<float>(1) + (start + offset) * h;
+    float* y = args.out<float>(0);
+    in_ranges(threads, n, h, 1, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) simd.add(x + i * h, table + i % t * h, y + i * h, h);
+    });
+  }
+};
+
+// Each thread owns some positions and walks the sequences in order.
+struct PositionsGrad {
+  static constexpr const char* op = ENG_OP_POSITIONS_GRAD;
+  const simd_table& simd;
+  unsigned threads;
+  int64_t b, t, h, p, offset;
+
+  static void check(const Call& c) {
+    need_counts(c, 1, 2, 1, 1);
+    Positions::check_table(c, c.in[0], c.out[0]);
+    if (c.has(1)) need_same(c.in[1], c.out[0], "acc and dtable");
+  }
+  PositionsGrad(const Call& c, void* device)
+      : simd(simd_for(device)),
+        threads(c.parallel),
+        b(c.in[0].dims[0]),
+        t(c.in[0].dims[1]),
+        h(columns(c.in[0])),
+        p(c.out[0].dims[0]),
+        offset(c.integer("offset")) {}
+  void run(const Args& args) const {
+    const float *dy = args.in<float>(0), *acc = args.in<float>(1);
+    float* table = args.out<float>(0);
+    const size_t bytes = size_t(h) * sizeof(float);
+    in_ranges(threads, p, b * h, 1, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) {
+        float* row = table + i * h;
+        if (!acc)
+          std::memset(row, 0, bytes);
+        else if (acc != table)
+          std::memcpy(row, acc + i * h, bytes);
+        if (i >= offset && i < offset + t)
+          for (int64_t k = 0; k < b; ++k) simd.add(row, dy + (k * t + i - offset) * h, row, h);
+      }
+    });
+  }
+};
+
 }  // namespace
 
-extern const eng_kernel* const embedding_kernels[] = {&kernel<Embedding>, &kernel<EmbeddingGrad>};
+extern const eng_kernel* const embedding_kernels[] = {&kernel<Embedding>, &kernel<EmbeddingGrad>, &kernel<Positions>,
+                                                      &kernel<PositionsGrad>};
 extern const uint32_t embedding_kernel_count = std::size(embedding_kernels);
 
 }  // namespace cpu

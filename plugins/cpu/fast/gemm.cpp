@@ -3,15 +3,19 @@
 
 #include <algorithm>
 #include <atomic>
-#include <vector>
 
-#include "../common/call.hpp"
-#include "gemm_onednn.hpp"
 #include "isa.hpp"
 #include "threads.hpp"
 
 namespace cpu {
 namespace {
+
+constexpr int64_t most_depth = 288;                // a panel of B fits the first-level cache
+constexpr int64_t most_rows = 256;                 // a packed block of A fits the second-level cache with room for B
+constexpr int64_t slab_floats = int64_t{1} << 20;  // of B, packed at once; two of them exist
+constexpr int64_t most_slab_columns = 2048;
+constexpr int64_t pack_columns = 128;  // of one packing task
+constexpr int64_t few = 32;            // rows for which packing B in common does not pay
 
 int64_t pieces(int64_t n, int64_t size) {
   return (n + size - 1) / size;
@@ -19,147 +23,161 @@ int64_t pieces(int64_t n, int64_t size) {
 int64_t round_up(int64_t n, int64_t unit) {
   return pieces(n, unit) * unit;
 }
-
-struct Cut {
-  int64_t rows, columns;
-};
-
-// Two tiles per thread leave room for a thread that is held up. Rows are cut first: every tile then reads all of
-// B, which is the weight in most products and stays in the cache.
-Cut cut(const GemmShape& s, unsigned threads) {
-  if (threads <= 1) return {s.m, s.n};
-  const int64_t want = int64_t{2} * threads;
-  Cut c{std::max<int64_t>(round_up(pieces(s.m, want), 32), 96), s.n};
-  c.rows = std::min(c.rows, s.m);
-  const int64_t bands = pieces(s.m, c.rows);
-  if (bands < want) c.columns = std::min(s.n, std::max<int64_t>(round_up(pieces(s.n, pieces(want, bands)), 64), 128));
-  return c;
+// n in as few equal pieces as `most` allows: the size of one, a multiple of `unit`.
+int64_t even(int64_t n, int64_t most, int64_t unit) {
+  return round_up(pieces(n, std::max<int64_t>(pieces(n, most), 1)), unit);
 }
-
-// Very long sums go in pieces that are added to C: a tile's share of A and B then stays in the cache (measured:
-// 32,000 products per sum run 14 % faster in pieces of 4,000 to 8,000). From the shape alone.
-int64_t depth_of(const GemmShape& s) {
-  constexpr int64_t most = 8192;
-  return s.k <= most ? s.k : round_up(pieces(s.k, pieces(s.k, most)), 64);
-}
-
-struct Primitive {
-  TileShape shape;
-  std::unique_ptr<OnednnTile> tile;  // none: the own kernel
-};
 
 }  // namespace
 
-struct Gemm::Plan {
-  const Isa* isa;
-  GemmShape shape;
-  unsigned threads;
-  Cut size;
-  int64_t depth;
-  std::vector<Primitive> primitives;  // one per distinct tile: a few
+Gemm::Gemm(const GemmShape& s, unsigned threads) : shape_(s), threads_(std::max(threads, 1U)) {
+  depth_ = std::max<int64_t>(even(s.k, most_depth, 8), 1);
+  depths_ = std::max<int64_t>(pieces(s.k, depth_), 1);
+  few_rows_ = s.m <= few;
+  slab_columns_ = std::max<int64_t>(
+      few_rows_ ? std::min(round_up(pieces(s.n, 2 * int64_t{threads_}), most_tile_columns), pack_columns)
+                : even(s.n, most_slab_columns, most_tile_columns),
+      1);
+  column_slabs_ = pieces(s.n, slab_columns_);
+  slab_depths_ = few_rows_ ? 1 : even(depths_, std::max<int64_t>(slab_floats / (slab_columns_ * depth_), 1), 1);
+  depth_slabs_ = pieces(depths_, slab_depths_);
+  // Equal shares for all threads, two each at least; blocks of few rows would read B too often.
+  const int64_t want = 2 * int64_t{threads_};
+  row_tasks_ = std::max<int64_t>({pieces(s.m, most_rows), std::min(want, s.m / 56), 1});
+  if (s.m / round_up(row_tasks_, threads_) >= 28) row_tasks_ = round_up(row_tasks_, threads_);
+  column_tasks_ = std::clamp<int64_t>(pieces(want, row_tasks_), 1, pieces(slab_columns_, pack_columns));
+  packed_a_ = most_packed_rows(pieces(s.m, row_tasks_)) * depth_;
+  packed_b_ = slab_columns_ * depth_ * slab_depths_;
+}
 
-  // f(m, n, k, TileShape): the pieces of a tile follow each other.
-  template <class F>
-  void each_piece(F&& f) const {
-    const GemmShape& s = shape;
-    const int64_t lda = s.ta ? s.m : s.k, ldb = s.tb ? s.k : s.n;
-    for (int64_t m = 0; m < s.m; m += size.rows)
-      for (int64_t n = 0; n < s.n; n += size.columns)
-        for (int64_t k = 0; k == 0 || k < s.k; k += depth)
-          f(m, n, k,
-            TileShape{std::min(size.rows, s.m - m), std::min(size.columns, s.n - n), std::min(depth, s.k - k), lda, ldb,
-                      s.n, s.ta, s.tb, s.bias && k == 0, s.accumulate || k > 0});
-  }
-  const Primitive* find(const TileShape& t) const {
-    for (const Primitive& p : primitives)
-      if (p.shape.m == t.m && p.shape.n == t.n && p.shape.k == t.k && p.shape.accumulate == t.accumulate) return &p;
-    return nullptr;
-  }
+uint64_t Gemm::scratch_bytes() const {
+  const int64_t slabs = column_slabs_ * depth_slabs_;
+  const int64_t floats =
+      few_rows_ ? threads_ * (packed_a_ + packed_b_) : threads_ * packed_a_ + std::min<int64_t>(slabs, 2) * packed_b_;
+  return static_cast<uint64_t>(floats) * sizeof(float);
+}
+
+struct Gemm::Work {
+  const float *a, *b, *plus;
+  int64_t plus_stride;
+  float *c, *packed_a, *packed_b;
+  int64_t a_row, a_k, b_k, b_column;  // strides
 };
 
-Gemm::Gemm(const Device& device, const GemmShape& shape, unsigned threads) : plan_(std::make_unique<Plan>()) {
-  Plan& p = *plan_;
-  p.isa = device.isa, p.shape = shape, p.threads = threads, p.size = cut(shape, threads), p.depth = depth_of(shape);
-  if (p.depth < 1) p.depth = 1;
-  p.each_piece([&](int64_t, int64_t, int64_t, const TileShape& t) {
-    if (p.find(t)) return;
-    p.primitives.push_back({t, device.onednn && t.k > 0 ? OnednnTile::make(t) : nullptr});
+void Gemm::run(const float* a, const float* b, const float* plus, int64_t plus_stride, float* c, void* scratch) const {
+  const GemmShape& s = shape_;
+  if (s.m <= 0 || s.n <= 0) return;
+  float* const floats = static_cast<float*>(scratch);
+  const Work w{a,
+               b,
+               plus,
+               plus_stride,
+               c,
+               floats,
+               floats + threads_ * packed_a_,
+               s.ta ? 1 : s.k,
+               s.ta ? s.m : 1,
+               s.tb ? 1 : s.n,
+               s.tb ? s.k : 1};
+  if (few_rows_)
+    run_few_rows(w);
+  else
+    run_shared(w);
+}
+
+// Every thread packs what it needs of both operands.
+void Gemm::run_few_rows(const Work& w) const {
+  const GemmShape& s = shape_;
+  parallel_tasks(threads_, column_slabs_, [&](unsigned thread, int64_t task) {
+    const int64_t n = task * slab_columns_, columns = std::min(slab_columns_, s.n - n);
+    float* const packed_a = w.packed_a + thread * packed_a_;
+    float* const packed_b = w.packed_b + thread * packed_b_;
+    for (int64_t block = 0; block < depths_; ++block) {
+      const int64_t k = block * depth_, depth = std::min(depth_, s.k - k);
+      isa_->pack_a(w.a + k * w.a_k, w.a_row, w.a_k, s.m, depth, packed_a);
+      isa_->pack_b(w.b + k * w.b_k + n * w.b_column, w.b_k, w.b_column, columns, depth, packed_b);
+      const float* const plus = block > 0 ? w.c : w.plus;
+      isa_->multiply(s.m, columns, depth, packed_a, packed_b, plus ? plus + n : nullptr, block > 0 ? s.n : w.plus_stride,
+                     w.c + n, s.n, {});
+    }
   });
 }
-Gemm::~Gemm() = default;
-Gemm::Gemm(Gemm&&) noexcept = default;
 
-struct GemmCall::Tiles {
-  struct Tile {
-    const Primitive* primitive;
-    const float *a, *b, *bias;
-    float* c;
-    std::unique_ptr<OnednnTile::Call> call;
+// One task in packing a slab of B: some columns of one block of depth.
+void Gemm::pack_share(const Work& w, int64_t slab, int64_t task) const {
+  const GemmShape& s = shape_;
+  const int64_t groups = pieces(slab_columns_, pack_columns), block = task / groups;
+  const int64_t n0 = slab / depth_slabs_ * slab_columns_, n = task % groups * pack_columns;
+  const int64_t k = (slab % depth_slabs_ * slab_depths_ + block) * depth_;
+  const int64_t columns = std::min({pack_columns, slab_columns_ - n, s.n - n0 - n}), depth = std::min(depth_, s.k - k);
+  if (columns <= 0 || depth <= 0) return;
+  isa_->pack_b(w.b + k * w.b_k + (n0 + n) * w.b_column, w.b_k, w.b_column, columns, depth,
+               w.packed_b + slab % 2 * packed_b_ + block * depth_ * slab_columns_ + n * depth);
+}
+
+Ahead Gemm::block_of_a(const Work& w, int64_t task, int64_t block) const {
+  const int64_t m = first_row(task / column_tasks_), rows = first_row(task / column_tasks_ + 1) - m;
+  const int64_t k = block * depth_, depth = std::min(depth_, shape_.k - k);
+  const float* const from = w.a + m * w.a_row + k * w.a_k;
+  return w.a_k == 1 ? Ahead{from, w.a_row, depth, rows} : Ahead{from, w.a_k, rows, depth};
+}
+
+// One task in multiplying by a slab of B: some rows and columns of C.
+void Gemm::multiply_share(const Work& w, int64_t slab, int64_t task, float* packed_a, const Ahead& later) const {
+  const GemmShape& s = shape_;
+  const int64_t m = first_row(task / column_tasks_), rows = first_row(task / column_tasks_ + 1) - m;
+  const Share share = share_of(slab_columns_, static_cast<unsigned>(task % column_tasks_),
+                               static_cast<unsigned>(column_tasks_), most_tile_columns);
+  const int64_t n0 = slab / depth_slabs_ * slab_columns_, n = n0 + share.first;
+  const int64_t columns = std::min(n0 + share.last, s.n) - n;
+  if (rows <= 0 || columns <= 0) return;
+  const int64_t first = slab % depth_slabs_ * slab_depths_, last = std::min(first + slab_depths_, depths_);
+  for (int64_t block = first; block < last; ++block) {
+    const int64_t k = block * depth_, depth = std::min(depth_, s.k - k);
+    isa_->pack_a(w.a + m * w.a_row + k * w.a_k, w.a_row, w.a_k, rows, depth, packed_a);
+    const float* const packed_b =
+        w.packed_b + slab % 2 * packed_b_ + (block - first) * depth_ * slab_columns_ + share.first * depth;
+    const int64_t plus_stride = k > 0 ? s.n : w.plus_stride;
+    const float* const plus = k > 0 ? w.c : w.plus;
+    isa_->multiply(rows, columns, depth, packed_a, packed_b, plus ? plus + m * plus_stride + n : nullptr, plus_stride,
+                   w.c + m * s.n + n, s.n, block + 1 < last ? block_of_a(w, task, block + 1) : later);
+  }
+}
+
+// The tasks of all slabs in one row: each slab's packing, then its products. Threads take them in order; one that
+// comes to products waits until the slab is packed, one that comes to packing until the buffer is free, so everything
+// waited for is already being worked on.
+void Gemm::run_shared(const Work& w) const {
+  const int64_t slabs = column_slabs_ * depth_slabs_;
+  const int64_t packs = pieces(slab_columns_, pack_columns) * slab_depths_, products = row_tasks_ * column_tasks_;
+  struct alignas(64) Counter {
+    std::atomic<int64_t> n{0};
   };
-  const Isa* isa;
-  unsigned threads;
-  std::vector<Tile> pieces;   // a tile's pieces follow each other
-  std::vector<size_t> first;  // piece of each tile, and the end
-  char* scratch;
-  std::vector<void*> scratch_handles;  // per thread
-
-  ~Tiles() {
-    for (void* handle : scratch_handles) onednn_drop_scratch(handle);
-  }
-  // False if oneDNN failed.
-  bool run(unsigned thread, size_t tile) const noexcept {
-    try {
-      for (size_t k = first[tile]; k < first[tile + 1]; ++k) {
-        const Tile& t = pieces[k];
-        if (t.call)
-          t.call->run(scratch_handles[thread]);
-        else
-          isa->gemm(t.primitive->shape, t.a, t.b, t.bias, t.c, scratch + thread * gemm_tile_scratch);
+  Counter next, packed, done[2];  // done: products of the even and of the odd slabs
+  parallel_for(threads_, [&](unsigned thread, unsigned) {
+    float* const packed_a = w.packed_a + thread * packed_a_;
+    const auto take = [&] { return next.n.fetch_add(1, std::memory_order_relaxed); };
+    // The next ticket is taken before the work on this one begins, which fetches what that will read.
+    for (int64_t ticket = take(), after; ticket < slabs * (packs + products); ticket = after) {
+      after = take();
+      const int64_t slab = ticket / (packs + products), task = ticket % (packs + products);
+      if (task < packs) {
+        wait_for(packed.n, slab * packs);
+        wait_for(done[slab % 2].n, slab / 2 * products);
+        pack_share(w, slab, task);
+        packed.n.fetch_add(1, std::memory_order_release);
+      } else {
+        wait_for(packed.n, (slab + 1) * packs);
+        if (slab % depth_slabs_ > 0) wait_for(done[(slab - 1) % 2].n, (slab + 1) / 2 * products);  // adds to C
+        const int64_t later = after % (packs + products) - packs;
+        multiply_share(w, slab, task - packs, packed_a,
+                       later >= 0 && after < slabs * (packs + products)
+                           ? block_of_a(w, later, after / (packs + products) % depth_slabs_ * slab_depths_)
+                           : Ahead{});
+        done[slab % 2].n.fetch_add(1, std::memory_order_release);
       }
-      return true;
-    } catch (...) {
-      return false;
     }
-  }
-};
-
-GemmCall::GemmCall(const Gemm& gemm, const float* a, const float* b, const float* bias, float* c, void* scratch)
-    : tiles_(std::make_unique<Tiles>()) {
-  const Gemm::Plan& plan = *gemm.plan_;
-  const GemmShape& s = plan.shape;
-  Tiles& t = *tiles_;
-  t.isa = plan.isa, t.threads = plan.threads, t.scratch = static_cast<char*>(scratch);
-  bool onednn = false;
-  plan.each_piece([&](int64_t m, int64_t n, int64_t k, const TileShape& shape) {
-    const Primitive* p = plan.find(shape);
-    Tiles::Tile piece{p,
-                      a + (s.ta ? k * s.m + m : m * s.k + k),
-                      b + (s.tb ? n * s.k + k : k * s.n + n),
-                      bias ? bias + n : nullptr,
-                      c + m * s.n + n,
-                      nullptr};
-    if (p->tile) {
-      piece.call = std::make_unique<OnednnTile::Call>(*p->tile, piece.a, piece.b, piece.bias, piece.c);
-      onednn = true;
-    }
-    if (k == 0) t.first.push_back(t.pieces.size());
-    t.pieces.push_back(std::move(piece));
   });
-  t.first.push_back(t.pieces.size());
-  if (onednn)
-    for (unsigned thread = 0; thread < t.threads; ++thread)
-      t.scratch_handles.push_back(onednn_make_scratch(t.scratch + thread * gemm_tile_scratch));
-}
-GemmCall::~GemmCall() = default;
-GemmCall::GemmCall(GemmCall&&) noexcept = default;
-
-void GemmCall::run() const {
-  const Tiles& t = *tiles_;
-  std::atomic<bool> failed{false};
-  parallel_tasks(t.threads, static_cast<int64_t>(t.first.size()) - 1, [&](unsigned thread, int64_t task) {
-    if (!t.run(thread, static_cast<size_t>(task))) failed.store(true, std::memory_order_relaxed);
-  });
-  if (failed.load()) throw Error{ENG_INTERNAL, "oneDNN could not run a product"};
 }
 
 }  // namespace cpu

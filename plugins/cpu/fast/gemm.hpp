@@ -1,51 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products over all threads: C is cut into tiles, each computed by one thread, either by a oneDNN primitive
-// made for one thread or by the own kernel. No sum is ever split between threads, and scratch stays small on
-// machines with many cores (oneDNN's own parallel products want gigabytes there for long sums). The cut depends on
-// the shape and the number of threads alone; another number of threads may round some weight gradients differently.
+// Matrix products over all threads. Sums are cut into blocks by their length alone and never split between threads:
+// the bits of a result depend neither on the number of threads nor on chance, and AVX2 and AVX-512 give the same.
 #pragma once
-
-#include <memory>
 
 #include "device.hpp"
 
 namespace cpu {
 
-// C (m, n) = op(A) op(B) [+ bias] [+ C]; all matrices dense and row-major, ta and tb: stored transposed.
+// C (m, n) = op(A) op(B) + plus; all matrices dense and row-major, ta and tb: stored transposed.
 struct GemmShape {
   int64_t m, n, k;
-  bool ta = false, tb = false, bias = false, accumulate = false;
+  bool ta = false, tb = false;
 };
 
-// What a product needs besides its matrices: depends on the number of threads alone.
-inline uint64_t gemm_scratch(unsigned threads) {
-  return uint64_t{threads} * gemm_tile_scratch;
-}
-
-// A prepared product; must outlive its calls.
 class Gemm {
  public:
-  Gemm(const Device&, const GemmShape&, unsigned threads);
-  ~Gemm();
-  Gemm(Gemm&&) noexcept;
+  Gemm(const Device& device, const GemmShape& shape, unsigned threads) : Gemm(shape, threads) { isa_ = device.isa; }
+
+  // Scratch bytes that `run` wants, aligned to 64 bytes.
+  static uint64_t scratch(const GemmShape& shape, unsigned threads) { return Gemm(shape, threads).scratch_bytes(); }
+
+  // plus: (m, n), which may be c; with plus_stride 0 one row for all, as a bias is; or null. Allocates nothing.
+  void run(const float* a, const float* b, const float* plus, int64_t plus_stride, float* c, void* scratch) const;
 
  private:
-  friend class GemmCall;
-  struct Plan;
-  std::unique_ptr<Plan> plan_;
-};
+  struct Work;
+  Gemm(const GemmShape&, unsigned threads);
+  uint64_t scratch_bytes() const;
+  int64_t first_row(int64_t task) const { return shape_.m * task / row_tasks_; }
+  void run_few_rows(const Work&) const;
+  void run_shared(const Work&) const;
+  void pack_share(const Work&, int64_t slab, int64_t task) const;
+  void multiply_share(const Work&, int64_t slab, int64_t task, float* packed_a, const Ahead& later) const;
+  Ahead block_of_a(const Work&, int64_t task, int64_t block) const;
 
-// A product at fixed addresses. `run` allocates nothing of its own (oneDNN makes a few small objects by operator new).
-class GemmCall {
- public:
-  GemmCall(const Gemm&, const float* a, const float* b, const float* bias, float* c, void* scratch);
-  ~GemmCall();
-  GemmCall(GemmCall&&) noexcept;
-  void run() const;
-
- private:
-  struct Tiles;
-  std::unique_ptr<Tiles> tiles_;
+  GemmShape shape_;
+  unsigned threads_;
+  const Isa* isa_ = nullptr;
+  int64_t depth_, depths_;  // sums are cut into `depths` blocks of `depth` or less
+  // B is packed slab by slab, by all threads together; a slab's rows of C are shared out in tasks.
+  int64_t slab_columns_, slab_depths_, column_slabs_, depth_slabs_;
+  int64_t row_tasks_, column_tasks_;
+  int64_t packed_a_, packed_b_;  // floats: a thread's part of A, a slab of B (or a thread's part, for few rows)
+  bool few_rows_;
 };
 
 }  // namespace cpu

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The own matrix product: blocks of A and B are copied into the order in which the register tiles read them.
+// Matrix products of one thread: operands are copied ("packed") into the order in which the register tiles read them,
+// and a packed block of A is multiplied by packed panels of B (Goto and van de Geijn 2008).
+//
+// Every element of C is one chain of multiply-adds over the depth of a block, then added to what C is to hold besides:
+// its bits do not depend on where tiles, blocks of rows or columns begin.
 #pragma once
 
 #include "isa.hpp"
@@ -7,78 +11,232 @@
 
 namespace cpu::CPU_ISA {
 
-inline constexpr int64_t pack_k = 256, pack_m = 120, pack_n = 768;
-static_assert((pack_k * (pack_m + pack_n) + most_rows * most_columns * W) * sizeof(float) <= gemm_tile_scratch);
+// A panel of A holds tile_rows rows (or fewer), tile_stride floats per k; a panel of B tile_columns columns. A panel
+// of B of the usual depth of 256 fits the first-level cache; the accumulators take all registers but three.
+#if defined(__AVX512F__)
+inline constexpr int tile_rows = 14;
+#else
+inline constexpr int tile_rows = 6;
+#endif
+inline constexpr int tile_vectors = 2, tile_columns = tile_vectors * W;
+inline constexpr int tile_stride = (tile_rows + W - 1) / W * W;
 
-// B (depth, width) -> panels of most_columns*W columns, rows contiguous, zero beyond the width.
-inline void pack_b(const float* b, int64_t k_stride, int64_t n_stride, int64_t depth, int64_t width, float* out) {
-  constexpr int64_t panel = most_columns * W;
-  for (int64_t n0 = 0; n0 < width; n0 += panel) {
-    const int64_t columns = width - n0 < panel ? width - n0 : panel;
-    const float* from = b + n0 * n_stride;
-    if (n_stride == 1) {
-      for (int64_t k = 0; k < depth; ++k)
-        for (int64_t n = 0; n < panel; ++n) out[k * panel + n] = n < columns ? from[k * k_stride + n] : 0.0f;
-    } else {
-      for (int64_t n = 0; n < panel; ++n)
-        for (int64_t k = 0; k < depth; ++k) out[k * panel + n] = n < columns ? from[k * k_stride + n * n_stride] : 0.0f;
+// Four floats of each of W rows, four by four transposed: v[i] becomes element i of all rows.
+CPU_INLINE void load_transposed(const float* const* rows, int64_t k, V* v) {
+#if defined(__AVX512F__)
+  V x[4];
+  CPU_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const __m512 a = _mm512_castps128_ps512(_mm_loadu_ps(rows[i] + k));
+    const __m512 b = _mm512_mask_broadcast_f32x4(a, 0x00f0, _mm_loadu_ps(rows[i + 4] + k));
+    const __m512 c = _mm512_mask_broadcast_f32x4(b, 0x0f00, _mm_loadu_ps(rows[i + 8] + k));
+    x[i] = _mm512_mask_broadcast_f32x4(c, 0xf000, _mm_loadu_ps(rows[i + 12] + k));
+  }
+  const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(x[0], x[1])), b = _mm512_castps_pd(_mm512_unpackhi_ps(x[0], x[1])),
+                c = _mm512_castps_pd(_mm512_unpacklo_ps(x[2], x[3])), d = _mm512_castps_pd(_mm512_unpackhi_ps(x[2], x[3]));
+  v[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, c)), v[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, c));
+  v[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(b, d)), v[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
+#elif defined(__AVX2__)
+  V x[4];
+  CPU_UNROLL
+  for (int i = 0; i < 4; ++i)
+    x[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(rows[i] + k)), _mm_loadu_ps(rows[i + 4] + k), 1);
+  const __m256d a = _mm256_castps_pd(_mm256_unpacklo_ps(x[0], x[1])), b = _mm256_castps_pd(_mm256_unpackhi_ps(x[0], x[1])),
+                c = _mm256_castps_pd(_mm256_unpacklo_ps(x[2], x[3])), d = _mm256_castps_pd(_mm256_unpackhi_ps(x[2], x[3]));
+  v[0] = _mm256_castpd_ps(_mm256_unpacklo_pd(a, c)), v[1] = _mm256_castpd_ps(_mm256_unpackhi_pd(a, c));
+  v[2] = _mm256_castpd_ps(_mm256_unpacklo_pd(b, d)), v[3] = _mm256_castpd_ps(_mm256_unpackhi_pd(b, d));
+#else
+  const V r0 = load(rows[0] + k), r1 = load(rows[1] + k), r2 = load(rows[2] + k), r3 = load(rows[3] + k);
+  const V a = __builtin_shufflevector(r0, r1, 0, 4, 1, 5), b = __builtin_shufflevector(r0, r1, 2, 6, 3, 7),
+          c = __builtin_shufflevector(r2, r3, 0, 4, 1, 5), d = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
+  v[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5), v[1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
+  v[2] = __builtin_shufflevector(b, d, 0, 1, 4, 5), v[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+#endif
+}
+
+// W lanes of one panel out of rows that are contiguous along k: out[k * stride + lane] = from[lane * ld + k]. Lanes
+// beyond `count` repeat the last row.
+CPU_INLINE void pack_lanes(const float* from, int64_t ld, int64_t count, int64_t depth, int64_t stride, float* out) {
+  const float* rows[W];
+  for (int r = 0; r < W; ++r) rows[r] = from + (r < count ? r : count - 1) * ld;
+  int64_t k = 0;
+  for (; k + 4 <= depth; k += 4) {
+    V v[4];
+    load_transposed(rows, k, v);
+    CPU_UNROLL
+    for (int i = 0; i < 4; ++i) store(out + (k + i) * stride, v[i]);
+  }
+  for (; k < depth; ++k)
+    for (int r = 0; r < W; ++r) out[k * stride + r] = rows[r][k];
+}
+
+// `width` neighbouring floats, the rest of the `stride` unspecified: it only reaches elements that are not stored.
+template <int stride>
+CPU_INLINE void copy_panel_row(const float* from, int64_t width, float* out) {
+  CPU_UNROLL
+  for (int j = 0; j < stride; j += W) {
+    const int64_t left = width - j;
+    store(out + j, left >= W ? load(from + j) : load_some(from + j, left > 0 ? static_cast<int>(left) : 0, set1(0.0f)));
+  }
+}
+
+// The panels that `rows` rows are cut into: as few as possible, the lower ones first.
+struct Panels {
+  int64_t count, height, higher;  // the last `higher` ones have one row more than `height`
+  CPU_INLINE explicit Panels(int64_t rows)
+      : count((rows + tile_rows - 1) / tile_rows), height(rows / count), higher(rows - height * count) {}
+  CPU_INLINE int64_t rows(int64_t panel) const { return height + (panel >= count - higher); }
+};
+
+// A (rows, depth) -> panels. k_stride or row_stride is 1.
+inline void pack_a(const float* a, int64_t row_stride, int64_t k_stride, int64_t rows, int64_t depth, float* out) {
+  constexpr int64_t strip = 8;  // neighbouring panels read the same cache lines
+  const Panels panels(rows);
+  if (k_stride == 1) {
+    for (int64_t p = 0; p < panels.count; a += panels.rows(p) * row_stride, out += depth * tile_stride, ++p)
+      for (int r = 0; r < tile_stride && r < panels.rows(p); r += W)
+        pack_lanes(a + r * row_stride, row_stride, panels.rows(p) - r, depth, tile_stride, out + r);
+    return;
+  }
+  for (int64_t k0 = 0; k0 < depth; k0 += strip, a += strip * k_stride, out += strip * tile_stride) {
+    const int64_t end = depth - k0 < strip ? depth - k0 : strip;
+    const float* from = a;
+    for (int64_t p = 0; p < panels.count; from += panels.rows(p), ++p)
+      for (int64_t k = 0; k < end; ++k)
+        copy_panel_row<tile_stride>(from + k * k_stride, panels.rows(p), out + (p * depth + k) * tile_stride);
+  }
+}
+
+// B (depth, columns) -> panels. column_stride or k_stride is 1.
+inline void pack_b(const float* b, int64_t k_stride, int64_t column_stride, int64_t columns, int64_t depth,
+                   float* out) {
+  if (k_stride == 1) {
+    for (int64_t n = 0; n < columns; n += tile_columns, out += depth * tile_columns)
+      for (int j = 0; j < tile_columns && n + j < columns; j += W)
+        pack_lanes(b + (n + j) * column_stride, column_stride, columns - n - j < W ? columns - n - j : W, depth,
+                   tile_columns, out + j);
+    return;
+  }
+  for (int64_t k = 0; k < depth; ++k, b += k_stride, out += tile_columns)
+    for (int64_t n = 0; n < columns; n += tile_columns)
+      copy_panel_row<tile_columns>(b + n, columns - n, out + n * depth);
+}
+
+// What will be read soon is asked for a few cache lines at a time all through the products: waiting for memory then
+// costs next to nothing, and requests in flight never use up the places that the first-level cache has for them.
+struct Fetch {
+  static constexpr int64_t line = 16;  // floats
+  const float* at;
+  int64_t stride, width, left, rows, lines;  // left: floats of this row; lines: to fetch per strip
+  CPU_INLINE explicit Fetch(const Ahead& a, int64_t strips)
+      : at(a.from), stride(a.stride), width(a.width), left(a.width), rows(a.count),
+        lines((a.count * ((a.width + line - 1) / line) + strips - 1) / strips) {}
+  CPU_INLINE void step() {
+    for (int64_t k = 0; k < lines && rows > 0; ++k) {
+      __builtin_prefetch(at, 0, 2);
+      at += line, left -= line;
+      if (left <= 0) at += stride - (width - left), left = width, --rows;
     }
-    out += panel * depth;
   }
-}
+};
 
-// A (height, depth) -> panels of most_rows rows, columns contiguous.
-inline void pack_a(const float* a, int64_t m_stride, int64_t k_stride, int64_t height, int64_t depth, float* out) {
-  for (int64_t m0 = 0; m0 < height; m0 += most_rows) {
-    const int64_t rows = height - m0 < most_rows ? height - m0 : most_rows;
-    for (int64_t r = 0; r < most_rows; ++r)
-      for (int64_t k = 0; k < depth; ++k)
-        out[k * most_rows + r] = r < rows ? a[(m0 + r) * m_stride + k * k_stride] : 0.0f;
-    out += most_rows * depth;
+struct TileCall {
+  int64_t depth, ldc, plus_stride;
+  const float *a, *b, *plus;
+  float* c;
+  int64_t columns;      // of C, 1 .. tile_columns
+  const float* next_b;  // a quarter of what one of the next tiles reads
+  const float* next_c;  // the tile after this one
+  Fetch* fetch;
+};
+
+// C (R, columns) = A B + plus, in registers.
+template <int R, int C>
+void multiply_tile(const TileCall& t) {
+  constexpr int64_t strip = 16;
+  V sum[R][C];
+  CPU_UNROLL
+  for (int r = 0; r < R; ++r) {
+    CPU_UNROLL
+    for (int j = 0; j < C; ++j) sum[r][j] = set1(0.0f);
   }
-}
-
-inline void gemm_tile(const TileShape& s, const float* a, const float* b, const float* bias, float* c, void* scratch) {
-  constexpr int64_t panel = most_columns * W;
-  float* const packed_b = static_cast<float*>(scratch);
-  float* const packed_a = packed_b + pack_k * pack_n;
-  float* const edge = packed_a + pack_k * pack_m;
-  const int64_t am = s.ta ? 1 : s.lda, ak = s.ta ? s.lda : 1, bk = s.tb ? 1 : s.ldb, bn = s.tb ? s.ldb : 1;
-  if (s.k == 0 && !s.accumulate)
-    for (int64_t m = 0; m < s.m; ++m)
-      for (int64_t n = 0; n < s.n; ++n) c[m * s.ldc + n] = 0.0f;
-  for (int64_t n0 = 0; n0 < s.n; n0 += pack_n) {
-    const int64_t width = s.n - n0 < pack_n ? s.n - n0 : pack_n;
-    for (int64_t k0 = 0; k0 < s.k; k0 += pack_k) {
-      const int64_t depth = s.k - k0 < pack_k ? s.k - k0 : pack_k;
-      const bool more = s.accumulate || k0 > 0;
-      pack_b(b + k0 * bk + n0 * bn, bk, bn, depth, width, packed_b);
-      for (int64_t m0 = 0; m0 < s.m; m0 += pack_m) {
-        const int64_t height = s.m - m0 < pack_m ? s.m - m0 : pack_m;
-        pack_a(a + m0 * am + k0 * ak, am, ak, height, depth, packed_a);
-        for (int64_t n = 0; n < width; n += panel)
-          for (int64_t m = 0; m < height; m += most_rows) {
-            const float* pa = packed_a + m * depth;
-            const float* pb = packed_b + n * depth;
-            float* const pc = c + (m0 + m) * s.ldc + n0 + n;
-            const int64_t rows = height - m, columns = width - n;
-            if (rows >= most_rows && columns >= panel) {
-              register_tile<most_rows, most_columns>(depth, pa, 1, most_rows, pb, panel, pc, s.ldc, more);
-              continue;
-            }
-            const int64_t r_end = rows < most_rows ? rows : most_rows, n_end = columns < panel ? columns : panel;
-            for (int64_t r = 0; r < r_end; ++r)
-              for (int64_t j = 0; j < n_end; ++j) edge[r * panel + j] = more ? pc[r * s.ldc + j] : 0.0f;
-            register_tile<most_rows, most_columns>(depth, pa, 1, most_rows, pb, panel, edge, panel, true);
-            for (int64_t r = 0; r < r_end; ++r)
-              for (int64_t j = 0; j < n_end; ++j) pc[r * s.ldc + j] = edge[r * panel + j];
-          }
+  const float *a = t.a, *b = t.b, *next_b = t.next_b, *next_c = t.next_c;
+  const auto step = [&](int i) __attribute__((always_inline)) {
+    V column[C];
+    CPU_UNROLL
+    for (int j = 0; j < C; ++j) column[j] = load(b + i * tile_columns + j * W);
+    CPU_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const V x = set1(a[i * tile_stride + r]);
+      CPU_UNROLL
+      for (int j = 0; j < C; ++j) sum[r][j] = fma(x, column[j], sum[r][j]);
+    }
+  };
+  int64_t k = t.depth;
+  while (k >= strip) {
+    __builtin_prefetch(next_c, 1), __builtin_prefetch(next_c + C * W - 1, 1), next_c += t.ldc;
+    t.fetch->step();
+    for (const int64_t end = k - strip; k > end; k -= 4, a += 4 * tile_stride, b += 4 * tile_columns) {
+      __builtin_prefetch(next_b, 0, 2), next_b += Fetch::line;
+      step(0), step(1), step(2), step(3);
+    }
+  }
+  for (; k > 0; --k, a += tile_stride, b += tile_columns) step(0);
+  if (t.columns == C * W) {
+    CPU_UNROLL
+    for (int r = 0; r < R; ++r) {
+      CPU_UNROLL
+      for (int j = 0; j < C; ++j) {
+        const V more = t.plus ? load(t.plus + r * t.plus_stride + j * W) : set1(0.0f);
+        store(t.c + r * t.ldc + j * W, add(sum[r][j], more));
       }
     }
+    return;
   }
-  if (s.bias)
-    for (int64_t m = 0; m < s.m; ++m)
-      for (int64_t n = 0; n < s.n; ++n) c[m * s.ldc + n] += bias[n];
+  CPU_UNROLL
+  for (int r = 0; r < R; ++r) {
+    CPU_UNROLL
+    for (int j = 0; j < C; ++j) {
+      const int64_t left = t.columns - j * W;
+      const int n = static_cast<int>(left < W ? left : W);
+      const V more = t.plus ? load_some(t.plus + r * t.plus_stride + j * W, n, set1(0.0f)) : set1(0.0f);
+      store_some(t.c + r * t.ldc + j * W, n, add(sum[r][j], more));
+    }
+  }
+}
+
+template <int R>
+inline void multiply_rows(int64_t rows, const TileCall& t) {
+  if (rows < R) {
+    if constexpr (R > 1) multiply_rows<R - 1>(rows, t);
+    return;
+  }
+  if (t.columns > W)
+    multiply_tile<R, 2>(t);
+  else
+    multiply_tile<R, 1>(t);
+}
+
+// C (rows, columns) = A B + plus from packed blocks; plus: a matrix, one row for all (plus_stride 0), or none.
+inline void multiply(int64_t rows, int64_t columns, int64_t depth, const float* a, const float* b, const float* plus,
+                     int64_t plus_stride, float* c, int64_t ldc, const Ahead& ahead) {
+  const Panels panels(rows);
+  const int64_t tiles = panels.count * ((columns + tile_columns - 1) / tile_columns);
+  Fetch fetch(ahead, tiles * (depth / 16 + 1));
+  TileCall t{depth, ldc, plus_stride, a, b, plus, c, 0, b, c, &fetch};
+  for (int64_t n = 0; n < columns; n += tile_columns, b += depth * tile_columns) {
+    t.columns = columns - n < tile_columns ? columns - n : tile_columns;
+    t.a = a, t.b = b, t.c = c + n, t.plus = plus ? plus + n : nullptr;
+    const int64_t panel = n + tile_columns < columns ? depth * tile_columns : 0;
+    for (int64_t p = 0; p < panels.count; ++p) {
+      const int64_t height = panels.rows(p);
+      t.next_b = b + panel + p % 8 * (panel / 8);
+      t.next_c = p + 1 < panels.count ? t.c + height * ldc : c + n + (panel ? tile_columns : 0);
+      multiply_rows<tile_rows>(height, t);
+      t.a += depth * tile_stride, t.c += height * ldc;
+      if (plus) t.plus += height * plus_stride;
+    }
+  }
 }
 
 }  // namespace cpu::CPU_ISA

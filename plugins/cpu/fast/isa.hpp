@@ -8,16 +8,12 @@
 
 namespace cpu {
 
-// One product of a single thread: C (m, n) = op(A) op(B) [+ C] [+ bias by column]. A and B are row-major in memory
-// with leading dimensions lda, ldb; ta, tb say that they are stored transposed.
-struct TileShape {
-  int64_t m, n, k;
-  int64_t lda, ldb, ldc;
-  bool ta, tb, bias, accumulate;
-};
-
-// Scratch bytes of one thread for any tile.
-inline constexpr uint64_t gemm_tile_scratch = uint64_t{2} << 20;
+// Packed operands of a product, for any instruction set: a panel of B is at most 32 columns wide, the panels of n rows
+// of A take at most 4/3 n + 16 rows of their depth.
+inline constexpr int64_t most_tile_columns = 32;
+constexpr int64_t most_packed_rows(int64_t n) {
+  return (n * 4 + 2) / 3 + 16;
+}
 
 // Queries and keys of one attention block.
 inline constexpr int64_t attention_side = 64;
@@ -42,10 +38,21 @@ struct AttentionShape {
   }
 };
 
+// Rows of floats that a thread will read soon: it asks for them while it multiplies.
+struct Ahead {
+  const float* from = nullptr;
+  int64_t stride = 0, width = 0, count = 0;  // `count` rows of `width` floats
+};
+
 struct Isa {
   const char* name;
   bool (*supported)();
-  void (*gemm)(const TileShape&, const float* a, const float* b, const float* bias, float* c, void* scratch);
+  // Products, see gemm_tile.hpp.
+  int64_t tile_columns;  // of a panel of B
+  void (*pack_a)(const float* a, int64_t row_stride, int64_t k_stride, int64_t rows, int64_t depth, float* out);
+  void (*pack_b)(const float* b, int64_t k_stride, int64_t column_stride, int64_t columns, int64_t depth, float* out);
+  void (*multiply)(int64_t rows, int64_t columns, int64_t depth, const float* a, const float* b, const float* plus,
+                   int64_t plus_stride, float* c, int64_t ldc, const Ahead&);
   // Query blocks first, first + step, ... of the heads that read key head kv_head of sequence b.
   void (*attention_forward)(const AttentionShape&, int64_t b, int64_t kv_head, int64_t first, int64_t step,
                             const float* q, const float* k, const float* v, float* o, float* lse, void* scratch);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // eng.linear/1, eng.matmul/1, eng.sum_rows/1.
-#include <cstring>
 #include <iterator>
+#include <optional>
 
 #include "../common/kernel.hpp"
 #include "gemm.hpp"
+#include "gemv.hpp"
 #include "kernels.hpp"
 #include "shapes.hpp"
 #include "threads.hpp"
@@ -14,8 +15,10 @@ namespace {
 
 struct Linear {
   static constexpr const char* op = ENG_OP_LINEAR;
-  Gemm gemm;
+  std::optional<Gemm> gemm;
+  std::optional<Gemv> gemv;  // instead, for few rows
 
+  static GemmShape shape(const Call& c) { return {rows(c.in[0]), rows(c.in[1]), columns(c.in[0]), false, true}; }
   static void check(const Call& c) {
     need_arguments(c, 2, 3, 1), need_f32(c);
     need_size("columns of w", columns(c.in[1]), columns(c.in[0]));
@@ -23,33 +26,33 @@ struct Linear {
     need_size("rows of y", rows(c.out[0]), rows(c.in[0]));
     if (c.has(2)) need_size("elements of bias", elements(c.in[2]), rows(c.in[1]));
   }
-  static uint64_t workspace(const Call& c) { return gemm_scratch(c.parallel); }
-  Linear(const Call& c, void* device)
-      : gemm(device_of(device), {rows(c.in[0]), rows(c.in[1]), columns(c.in[0]), false, true, c.has(2), false},
-             c.parallel) {}
+  static uint64_t workspace(const Call& c) { return Gemm::scratch(shape(c), c.parallel); }
+  Linear(const Call& c, void* device) {
+    const GemmShape s = shape(c);
+    if (s.m <= Gemv::most_rows)
+      gemv.emplace(Gemv{device, s.m, s.n, s.k, c.parallel});
+    else
+      gemm.emplace(device_of(device), s, c.parallel);
+  }
 
-  struct Bound {
-    GemmCall call;
-    Bound(const Linear& k, const Args& a)
-        : call(k.gemm, a.in<float>(0), a.in<float>(1), a.in<float>(2), a.out<float>(0), a.workspace) {}
-    void run() { call.run(); }
-  };
+  void run(const Args& a) const {
+    const float *x = a.in<float>(0), *w = a.in<float>(1), *bias = a.in<float>(2);
+    if (gemv)
+      gemv->run(x, w, bias, a.out<float>(0));
+    else
+      gemm->run(x, w, bias, 0, a.out<float>(0), a.workspace);
+  }
 };
 
 struct Matmul {
   static constexpr const char* op = ENG_OP_MATMUL;
   Gemm gemm;
-  int64_t size;
+  int64_t stride;
 
   static GemmShape shape(const Call& c) {
     const bool ta = c.integer("ta") != 0, tb = c.integer("tb") != 0;
-    return {ta ? columns(c.in[0]) : rows(c.in[0]),
-            tb ? rows(c.in[1]) : columns(c.in[1]),
-            ta ? rows(c.in[0]) : columns(c.in[0]),
-            ta,
-            tb,
-            false,
-            c.has(2)};
+    return {ta ? columns(c.in[0]) : rows(c.in[0]), tb ? rows(c.in[1]) : columns(c.in[1]),
+            ta ? rows(c.in[0]) : columns(c.in[0]), ta, tb};
   }
   static void check(const Call& c) {
     need_arguments(c, 2, 3, 1), need_f32(c);
@@ -58,24 +61,12 @@ struct Matmul {
     need_size("elements of c", elements(c.out[0]), s.m * s.n);
     if (c.has(2)) need_size("elements of acc", elements(c.in[2]), s.m * s.n);
   }
-  static uint64_t workspace(const Call& c) { return gemm_scratch(c.parallel); }
-  Matmul(const Call& c, void* device) : gemm(device_of(device), shape(c), c.parallel), size(elements(c.out[0])) {}
+  static uint64_t workspace(const Call& c) { return Gemm::scratch(shape(c), c.parallel); }
+  Matmul(const Call& c, void* device) : gemm(device_of(device), shape(c), c.parallel), stride(shape(c).n) {}
 
-  struct Bound {
-    GemmCall call;
-    const float* acc;
-    float* out;
-    size_t bytes;
-    Bound(const Matmul& k, const Args& a)
-        : call(k.gemm, a.in<float>(0), a.in<float>(1), nullptr, a.out<float>(0), a.workspace),
-          acc(a.in<float>(2)),
-          out(a.out<float>(0)),
-          bytes(static_cast<size_t>(k.size) * sizeof(float)) {}
-    void run() {
-      if (acc && acc != out) std::memcpy(out, acc, bytes);
-      call.run();
-    }
-  };
+  void run(const Args& a) const {
+    gemm.run(a.in<float>(0), a.in<float>(1), a.in<float>(2), stride, a.out<float>(0), a.workspace);
+  }
 };
 
 // Each column is one chain of additions in row order, so threads may share the columns as they like.

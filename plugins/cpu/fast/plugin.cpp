@@ -54,7 +54,11 @@ eng_status start(const eng_host*, eng_error*) {
     add(cpu::gemm_kernels, cpu::gemm_kernel_count);
     add(cpu::attention_kernels, cpu::attention_kernel_count);
     add(cpu::norm_kernels, cpu::norm_kernel_count);
+    add(cpu::layer_norm_kernels, cpu::layer_norm_kernel_count);
+    add(cpu::activation_kernels, cpu::activation_kernel_count);
+    add(cpu::dropout_kernels, cpu::dropout_kernel_count);
     add(cpu::rope_kernels, cpu::rope_kernel_count);
+    add(cpu::sequence_kernels, cpu::sequence_kernel_count);
     add(cpu::gated_kernels, cpu::gated_kernel_count);
     add(cpu::embedding_kernels, cpu::embedding_kernel_count);
     add(cpu::optimizer_kernels, cpu::optimizer_kernel_count);

@@ -49,6 +49,17 @@ void run_parallel(unsigned threads, void (*body)(void*, unsigned, unsigned), voi
   GOMP_parallel(enter, &launch, threads, 0);
 }
 
+void wait_for(const std::atomic<int64_t>& counter, int64_t least) {
+  for (int tries = 0; counter.load(std::memory_order_acquire) < least; ++tries)
+    if (tries < 2000) {
+#ifdef CPU_X86
+      __builtin_ia32_pause();
+#endif
+    } else {
+      sched_yield();
+    }
+}
+
 unsigned physical_cores() {
   // The mask can be larger than cpu_set_t on big machines: grow until it fits.
   for (size_t bytes = sizeof(cpu_set_t); bytes <= (size_t{1} << 16); bytes *= 2) {

@@ -35,6 +35,9 @@ void parallel_tasks(unsigned threads, int64_t tasks, F&& f) {
   });
 }
 
+// Returns when another thread has brought the counter to `least`.
+void wait_for(const std::atomic<int64_t>& counter, int64_t least);
+
 // The half-open share of `n` items, in multiples of `unit`, that belongs to `thread` of `threads`.
 struct Share {
   int64_t first, last;

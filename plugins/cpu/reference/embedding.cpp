@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// embedding and its gradient.
+// embedding and positions, and their gradients.
 #include "reference.hpp"
 
 namespace reference {
@@ -66,10 +66,71 @@ struct EmbeddingGrad {
   }
 };
 
+struct Positions {
+  static constexpr const char* op = ENG_OP_POSITIONS;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  Call c;
+  int64_t offset;
+
+  explicit Positions(const Call& call) : c(call), offset(c.integer("offset")) {}
+  static void check(const Call& c) {
+    expect_inputs(c, {0, 1});
+    expect_types(c, 3, {0, 1}, 1, {0});
+    expect(!c.has(2) || (c.in[2].dtype == ENG_I64 && elements(c.in[2]) == ENG_C_COUNT), "counters must be i64 (8)");
+    expect(c.in[0].ndim == 3 && c.in[1].ndim == 2 && columns(c.in[0]) == columns(c.in[1]),
+           "x must be (B, T, H) and table (P, H)");
+    expect(elements(c.out[0]) == elements(c.in[0]), "y must have the shape of x");
+    expect(c.integer("offset") >= 0 && c.in[0].dims[1] + c.integer("offset") <= c.in[1].dims[0],
+           "table must have T + offset rows");
+  }
+  void run(const Args& a) const {
+    by_type(c.in[0].dtype, [&]<class T>(T) {
+      const int64_t N = rows(c.in[0]), length = c.in[0].dims[1], H = columns(c.in[0]);
+      const int64_t start = c.has(2) ? a.in<int64_t>(2)[ENG_C_POSITION] : 0;
+      if (start < 0 || start + length + offset > c.in[1].dims[0])
+        throw Error{ENG_OUT_OF_RANGE, "position " + std::to_string(start) + " is outside of the table"};
+      const T *x = a.in<T>(0), *table = a.in<T>(1) + (start + offset) * H;  // (N, H), (P, H) from its row
+      for (int64_t i = 0; i < N; ++i)
+        for (int64_t h = 0; h < H; ++h) a.out<T>(0)[i * H + h] = x[i * H + h] + table[i % length * H + h];
+    });
+  }
+};
+
+struct PositionsGrad {
+  static constexpr const char* op = ENG_OP_POSITIONS_GRAD;
+  Call c;
+  int64_t offset;
+
+  explicit PositionsGrad(const Call& call) : c(call), offset(c.integer("offset")) {}
+  static void check(const Call& c) {
+    expect_inputs(c, {0});
+    expect_types(c, 2, {0, 1}, 1, {0});
+    expect(c.in[0].ndim == 3 && c.out[0].ndim == 2 && columns(c.in[0]) == columns(c.out[0]),
+           "dy must be (B, T, H) and dtable (P, H)");
+    expect(!c.has(1) || elements(c.in[1]) == elements(c.out[0]), "acc must be (P, H)");
+    expect(c.integer("offset") >= 0 && c.in[0].dims[1] + c.integer("offset") <= c.out[0].dims[0],
+           "dtable must have T + offset rows");
+  }
+  void run(const Args& a) const {
+    by_type(c.in[0].dtype, [&]<class T>(T) {
+      const int64_t B = c.in[0].dims[0], length = c.in[0].dims[1], P = c.out[0].dims[0], H = columns(c.in[0]);
+      const T *dy = a.in<T>(0), *acc = a.in<T>(1);  // (B, T, H), (P, H)
+      for (int64_t p = 0; p < P; ++p)
+        for (int64_t h = 0; h < H; ++h) {
+          double sum = acc ? double(acc[p * H + h]) : 0.0;
+          if (p >= offset && p < length + offset)
+            for (int64_t b = 0; b < B; ++b) sum += double(dy[(b * length + p - offset) * H + h]);
+          a.out<T>(0)[p * H + h] = T(sum);
+        }
+    });
+  }
+};
+
 }  // namespace
 
 void add_embedding(List& list) {
-  list.insert(list.end(), {&cpu::kernel<Embedding>, &cpu::kernel<EmbeddingGrad>});
+  list.insert(list.end(), {&cpu::kernel<Embedding>, &cpu::kernel<EmbeddingGrad>, &cpu::kernel<Positions>,
+                           &cpu::kernel<PositionsGrad>});
 }
 
 }  // namespace reference

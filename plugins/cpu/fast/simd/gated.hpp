@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = act(gate) * up and its gradient, one struct per activation: value(g), and slope(g) with value.
+// y = act(gate) * up, y = act(x) and their gradients, one struct per activation: value(g), and slope(g) with value.
 #pragma once
 
 #include "exp.hpp"
@@ -64,6 +64,21 @@ void gated_grad(const float* dy, const float* gate, const float* up, float* dgat
     store(dgate + i, d * u * a.slope, k);
     store(dup + i, d * a.value, k);
   });
+}
+
+template <class Act>
+void activation(const float* x, float* y, int64_t n) {
+  for_lanes(n, [=](int64_t i, auto k) SIMD_INLINE { store(y + i, Act::value(load(x + i, k)), k); });
+}
+
+template <class Act>
+void activation_grad(const float* dy, const float* x, float* dx, int64_t n) {
+  for_lanes(
+      n, [=](int64_t i, auto k) SIMD_INLINE { store(dx + i, load(dy + i, k) * Act::both(load(x + i, k)).slope, k); });
+}
+
+void scale(float factor, const float* x, float* y, int64_t n) {
+  for_lanes(n, [=](int64_t i, auto k) SIMD_INLINE { store(y + i, splat(factor) * load(x + i, k), k); });
 }
 
 void add(const float* a, const float* b, float* y, int64_t n) {

@@ -76,6 +76,9 @@ inline __mmask16 first(int64_t n) {
 inline vec load_some(const float* p, int64_t n) {
   return {_mm512_maskz_loadu_ps(first(n), p)};
 }
+inline vec load_some_or(const float* p, int64_t n, vec rest) {
+  return {_mm512_mask_loadu_ps(rest.x, first(n), p)};
+}
 inline void store_some(float* p, vec a, int64_t n) {
   _mm512_mask_storeu_ps(p, first(n), a.x);
 }
@@ -149,6 +152,9 @@ inline __m256i first(int64_t n) {
 inline vec load_some(const float* p, int64_t n) {
   return {_mm256_maskload_ps(p, first(n))};
 }
+inline vec load_some_or(const float* p, int64_t n, vec rest) {
+  return {_mm256_blendv_ps(rest.x, load_some(p, n).x, _mm256_castsi256_ps(first(n)))};
+}
 inline void store_some(float* p, vec a, int64_t n) {
   _mm256_maskstore_ps(p, first(n), a.x);
 }
@@ -220,6 +226,9 @@ inline void store_all(float* p, vec a) {
 inline vec load_some(const float* p, int64_t) {
   return {*p};
 }
+inline vec load_some_or(const float* p, int64_t, vec) {
+  return {*p};
+}
 inline void store_some(float* p, vec a, int64_t) {
   *p = a.x;
 }
@@ -239,6 +248,13 @@ inline vec load(const float* p, all_lanes) {
 }
 inline vec load(const float* p, some_lanes k) {
   return load_some(p, k.n);
+}
+// Lanes that are not meant read as `rest`.
+inline vec load_or(const float* p, all_lanes, vec) {
+  return load_all(p);
+}
+inline vec load_or(const float* p, some_lanes k, vec rest) {
+  return load_some_or(p, k.n, rest);
 }
 inline void store(float* p, vec a, all_lanes) {
   store_all(p, a);

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/trace/plugin_ops.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <map>
+
+#include "core/autograd/gradient.hpp"
+#include "core/base/error.hpp"
+#include "engine/op.h"
+
+namespace eng {
+namespace {
+
+struct PluginOp {
+  const eng_op* theirs;
+  Op op;
+};
+std::map<std::string, PluginOp>& known() {
+  static std::map<std::string, PluginOp> ops;
+  return ops;
+}
+
+std::vector<eng_attr> lend(const Attrs& attrs) {
+  std::vector<eng_attr> out;
+  for (const Attr& a : attrs.list) out.push_back({a.key.c_str(), a.i, a.f});
+  return out;
+}
+
+eng_call make_call(std::span<const eng_desc> in, std::span<const eng_desc> out, const std::vector<eng_attr>& attrs) {
+  return {sizeof(eng_call),
+          0,
+          static_cast<uint32_t>(in.size()),
+          static_cast<uint32_t>(out.size()),
+          in.data(),
+          out.data(),
+          attrs.data(),
+          static_cast<uint32_t>(attrs.size()),
+          0};
+}
+
+// The head that a plugin's gradient rule gets; keeps the first error.
+struct Head : eng_gradient {
+  Gradient& gradient;
+  std::vector<eng_attr> attrs;
+  eng_status status = ENG_OK;
+  std::string error;
+
+  explicit Head(Gradient& g);
+  eng_id known(eng_id id) const {
+    if (!id || id > gradient.graph().size()) throw Error(Exit::environment, "no such value");
+    return id;
+  }
+};
+
+// Runs `call` unless an earlier one failed; exceptions become the sticky error.
+template <class F>
+auto guarded(eng_gradient* g, F call) -> decltype(call(std::declval<Head&>())) {
+  Head& head = *static_cast<Head*>(g);
+  if (head.status == ENG_OK) try {
+      return call(head);
+    } catch (const std::exception& e) {
+      head.status = ENG_INVALID;
+      head.error = e.what();
+    }
+  return decltype(call(head))();
+}
+
+eng_status told(eng_gradient* g, eng_error* sink) {
+  Head& head = *static_cast<Head*>(g);
+  return head.status == ENG_OK ? ENG_OK : report(sink, head.status, head.error);
+}
+
+const eng_gradient_api api = {
+    sizeof(eng_gradient_api),
+    ENG_ABI_MINOR,
+    told,
+    [](eng_gradient* g, uint32_t k) { return guarded(g, [&](Head& h) { return h.gradient.in(k); }); },
+    [](eng_gradient* g, uint32_t k) { return guarded(g, [&](Head& h) { return h.gradient.out(k); }); },
+    [](eng_gradient* g, uint32_t k) { return guarded(g, [&](Head& h) { return h.gradient.d_out(k); }); },
+    [](eng_gradient* g, uint32_t k) { return guarded(g, [&](Head& h) { return h.gradient.own_d_out(k); }); },
+    [](eng_gradient* g, uint32_t k) {
+      return guarded(g, [&](Head& h) { return static_cast<int32_t>(h.gradient.wants(k)); });
+    },
+    [](eng_gradient* g, uint32_t k) { return guarded(g, [&](Head& h) { return h.gradient.take(k); }); },
+    [](eng_gradient* g, uint32_t k, eng_id gradient) {
+      guarded(g, [&](Head& h) {
+        if (!h.gradient.in(k)) throw Error(Exit::environment, fmt::format("there is no input {} to give to", k));
+        const eng_desc &is = h.gradient.graph().value(h.known(gradient)).desc, &of = h.gradient.desc(k);
+        if (!same(is, of))
+          throw Error(Exit::environment,
+                      fmt::format("the gradient of input {} is {}, the input {}", k, describe(is), describe(of)));
+        h.gradient.give(k, gradient);
+      });
+    },
+    [](eng_gradient* g, eng_id value, eng_desc* out, eng_error* sink) {
+      guarded(g, [&](Head& h) { *out = h.gradient.graph().value(h.known(value)).desc; });
+      return told(g, sink);
+    },
+    [](eng_gradient* g, uint32_t* n) {
+      const auto& attrs = static_cast<Head*>(g)->attrs;
+      *n = static_cast<uint32_t>(attrs.size());
+      return attrs.data();
+    },
+    [](eng_gradient* g, const char* name, const eng_id* in, uint32_t n_in, eng_id* out, uint32_t n_out,
+       const eng_attr* attrs, uint32_t n_attrs, eng_error* sink) {
+      guarded(g, [&](Head& h) {
+        if (!find_op(name ? name : "")) throw Error(Exit::environment, fmt::format("unknown op {}", name ? name : ""));
+        for (uint32_t k = 0; k < n_in; ++k)
+          if (in[k]) h.known(in[k]);
+        Attrs copy;
+        for (uint32_t k = 0; k < n_attrs; ++k) copy.list.push_back({attrs[k].key, attrs[k].i, attrs[k].f});
+        const auto made = h.gradient.emit(name, std::vector<Id>(in, in + n_in), std::move(copy));
+        if (made.size() < n_out)
+          throw Error(Exit::environment,
+                      fmt::format("{} has {} outputs here, {} were asked for", name, made.size(), n_out));
+        std::copy_n(made.begin(), n_out, out);
+      });
+      return told(g, sink);
+    },
+};
+
+Head::Head(Gradient& g) : eng_gradient{&eng::api}, gradient(g), attrs(lend(g.attrs())) {}
+
+Op adapt(const eng_op& theirs, const std::string& where) {
+  Op op{theirs.id, theirs.min_in, theirs.max_in, nullptr};
+  op.infer = [infer = theirs.infer](std::span<const eng_desc> in, const Attrs& attrs, std::vector<eng_desc>& out) {
+    if (!infer) return std::string("it fills parameters, nothing else");
+    constexpr uint32_t most = 16;
+    eng_desc made[most] = {};
+    uint32_t n = 0;
+    const auto list = lend(attrs);
+    const eng_call call = make_call(in, {}, list);
+    Sink sink;
+    if (infer(&call, made, most, &n, sink.get()) != ENG_OK) return sink.text().empty() ? "refused" : sink.text();
+    if (n < 1 || n > most) return fmt::format("infer gave {} outputs", n);
+    out.assign(made, made + n);
+    return std::string();
+  };
+  if (theirs.flops)
+    op.flops = [flops = theirs.flops](std::span<const eng_desc> in, std::span<const eng_desc> out, const Attrs& attrs) {
+      const auto list = lend(attrs);
+      const eng_call call = make_call(in, out, list);
+      return flops(&call);
+    };
+  for (uint32_t k = 0; k < theirs.n_in_place; ++k)
+    op.in_place.push_back({theirs.in_place[k].out, theirs.in_place[k].in, theirs.in_place[k].must != 0});
+  if (theirs.grad)
+    op.grad = [grad = theirs.grad, where](Gradient& g) {
+      Head head(g);
+      Sink sink;
+      const eng_status status = grad(&head, sink.get());
+      if (head.status != ENG_OK) throw Error(Exit::environment, where + ", gradient: " + head.error);
+      sink.check(status, Exit::environment, where + ", gradient");
+    };
+  if (theirs.flags & ENG_OP_CHEAP) op.rebuild = [](const Node& node) { return node.in; };
+  return op;
+}
+
+}  // namespace
+
+void load_ops(Registry& registry) {
+  for (const auto& [plugin, table] : registry.loaded_tables<eng_ops>(ENG_OPS_KIND))
+    for (uint32_t k = 0; k < table.count; ++k) {
+      const eng_op* theirs = table.ops[k];
+      eng_op copy{};
+      std::memcpy(&copy, theirs, std::min<size_t>(theirs->struct_size, sizeof(copy)));
+      const std::string id = copy.id ? copy.id : "", where = fmt::format("plugin {}, op {}", plugin, id);
+      if (!id.starts_with(plugin + "."))
+        throw Error(Exit::environment, fmt::format("{}: its id must begin with {}.", where, plugin));
+      if (copy.min_in > copy.max_in)
+        throw Error(Exit::environment, fmt::format("{}: min_in {} > max_in {}", where, copy.min_in, copy.max_in));
+      const auto [it, fresh] = known().try_emplace(id, PluginOp{theirs, {}});
+      if (fresh) it->second.op = adapt(copy, where);
+      if (it->second.theirs != theirs) throw Error(Exit::environment, where + ": the process has another one");
+    }
+}
+
+const Op* find_plugin_op(const std::string& id) {
+  const auto it = known().find(id);
+  return it == known().end() ? nullptr : &it->second.op;
+}
+
+}  // namespace eng

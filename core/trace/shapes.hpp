@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the shape rules of the standard ops share.
+#pragma once
+
+#include "core/trace/graph.hpp"
+
+namespace eng {
+
+using Shapes = std::span<const eng_desc>;
+using Out = std::vector<eng_desc>;
+
+inline int64_t last(const eng_desc& d) {
+  return d.ndim ? d.dims[d.ndim - 1] : 1;
+}
+inline int64_t rows(const eng_desc& d) {
+  return last(d) ? count(d) / last(d) : 0;
+}
+// Statistics and losses are f32, or f64 where the compute is f64 (gradient checks).
+inline int32_t wide(int32_t dtype) {
+  return dtype == ENG_F64 ? ENG_F64 : ENG_F32;
+}
+inline eng_desc with_last(eng_desc d, int64_t n) {
+  return d.dims[d.ndim - 1] = n, d;
+}
+inline bool given(Shapes in, size_t k) {
+  return k < in.size() && in[k].dtype;
+}
+
+}  // namespace eng

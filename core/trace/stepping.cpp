@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/trace/stepping.hpp"
+
+#include <fmt/format.h>
+
+#include "core/base/error.hpp"
+#include "engine/ops.h"
+
+namespace eng {
+
+Id Stepping::in(uint32_t k) const {
+  Id traced = k < node_.in.size() ? node_.in[k] : 0;
+  if (traced && !state_.of[traced])
+    throw Error(Exit::usage, fmt::format("{} reads what no step has: this model cannot generate", node_.op->id));
+  return traced ? state_.of[traced] : 0;
+}
+
+Id Stepping::state(const eng_desc& desc) {
+  state_.block.states.push_back(desc);
+  return state_.block.graph.add({SymbolKind::state, desc, static_cast<uint32_t>(state_.block.states.size() - 1)});
+}
+
+Id Stepping::counters() {
+  if (!state_.counters)
+    state_.counters = state_.block.graph.add({SymbolKind::counters, make_desc(ENG_I64, {ENG_C_COUNT}), 0});
+  return state_.counters;
+}
+
+std::vector<Id> Stepping::emit(const char* name, std::vector<Id> in, Attrs attrs) {
+  return state_.block.graph.emit(op(name), std::move(in), std::move(attrs));
+}
+
+void by_position(Stepping& s) {
+  std::vector<Id> in;
+  for (uint32_t k = 0; k < s.node().in.size(); ++k) in.push_back(s.in(k));
+  auto out = s.emit(s.node().op->id, std::move(in), s.attrs());
+  for (uint32_t k = 0; k < out.size(); ++k) s.give(k, out[k]);
+}
+
+namespace {
+
+enum class Use { logits, next, advance };  // of whole sequences, of the next positions, of none
+
+Template derive(const Template& from, const std::vector<eng_desc>& inputs, int64_t length, int64_t positions, Use use) {
+  Template to;
+  to.tmpl = from.tmpl;
+  Stepping::State state{to, length, std::vector<Id>(from.graph.size() + 1, 0)};
+  for (Id id = 1; id <= from.graph.size(); ++id) {
+    Symbol v = from.graph.value(id);
+    if (v.kind == SymbolKind::input) v.desc = inputs[v.index];
+    if (v.kind == SymbolKind::batch) v.desc.dims[1] = positions;
+    if (v.kind == SymbolKind::input || v.kind == SymbolKind::batch || v.kind == SymbolKind::param ||
+        v.kind == SymbolKind::constant)
+      state.of[id] = to.graph.add(v);
+  }
+  for (size_t n = 0; n < from.forward; ++n) {
+    const Node& node = from.graph.nodes[n];
+    Stepping stepping(state, node);
+    bool loss = node.op->fused_grad;
+    if (use == Use::advance && loss) {
+      stepping.give(0, stepping.in(0));
+      continue;
+    }
+    auto rule = use == Use::logits && !loss ? by_position : node.op->step;
+    if (!rule) throw Error(Exit::usage, fmt::format("{} has no step rule: this model cannot generate", node.op->id));
+    rule(stepping);
+  }
+  for (Id o : from.outputs) to.outputs.push_back(state.of[o]);
+  to.forward = to.graph.nodes.size();
+  to.skip.assign(to.forward, 0);
+  return to;
+}
+
+Model derive(const Model& model, int64_t positions, Use use) {
+  Model out{model.plugin, model.info, model.params, model.blocks, {}, model.micro_batch, positions};
+  std::vector<eng_desc> inputs;
+  for (const Block& block : model.blocks) {
+    if (!out.templates.count(block.tmpl)) try {
+        out.templates[block.tmpl] =
+            derive(model.templates.at(block.tmpl), inputs, model.sequence_length, positions, use);
+      } catch (const Error& e) {
+        throw Error(e.exit(), fmt::format("model {}, block {}: {}", model.plugin, block.name, e.what()), e.help());
+      }
+    const Template& t = out.templates[block.tmpl];
+    inputs.clear();
+    for (Id o : t.outputs) inputs.push_back(t.graph.value(o).desc);
+  }
+  return out;
+}
+
+}  // namespace
+
+Model with_logits(const Model& model) {
+  return derive(model, model.sequence_length, Use::logits);
+}
+
+Model next_positions(const Model& model, int64_t positions, bool logits) {
+  return derive(model, positions, logits ? Use::next : Use::advance);
+}
+
+}  // namespace eng

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// eng.rope_step/1, eng.attention_step/1: the next positions of a running sequence.
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include "kernels.hpp"
+#include "simd/select.hpp"
+
+namespace cpu {
+namespace {
+
+void need_counters(const eng_desc& d) {
+  if (d.dtype != ENG_I64) throw Error{ENG_INVALID, "counters must be i64, they are " + describe(d)};
+  need_size(d, ENG_C_COUNT, "counters");
+}
+
+// The first of `n` positions, which must lie below `length`.
+int64_t position(const int64_t* counters, int64_t n, int64_t length) {
+  const int64_t at = counters[ENG_C_POSITION];
+  if (at < 0 || at > length - n)
+    throw Error{ENG_OUT_OF_RANGE, "positions " + std::to_string(at) + " to " + std::to_string(at + n - 1) +
+                                      " of a sequence of " + std::to_string(length)};
+  return at;
+}
+
+struct RopeStep {
+  static constexpr const char* op = ENG_OP_ROPE_STEP;
+  const simd_table& simd;
+  unsigned threads;
+  int64_t all, n, length, heads, d;
+  bool inverse;
+
+  static void check(const Call& c) {
+    need_counts(c, 3, 3, 1, 1);
+    need_f32(c.in[0], "x"), need_f32(c.in[1], "table"), need_counters(c.in[2]);
+    need_same(c.in[0], c.out[0], "x and y");
+    const int64_t heads = c.integer("heads");
+    c.integer("inverse");
+    need(c.in[0].ndim == 3 && c.in[1].ndim == 2 && heads > 0, "x must be (B, n, heads*D) and the table (T, D)");
+    need(c.in[1].dims[1] % 2 == 0 && c.in[1].dims[1] * heads == columns(c.in[0]) && c.in[1].dims[0] >= c.in[0].dims[1],
+         "the table must be (T, D), D even, T at least n");
+  }
+  RopeStep(const Call& c, void* device)
+      : simd(simd_for(device)),
+        threads(c.parallel),
+        all(rows(c.in[0])),
+        n(c.in[0].dims[1]),
+        length(c.in[1].dims[0]),
+        heads(c.integer("heads")),
+        d(c.in[1].dims[1] / 2),
+        inverse(c.integer("inverse") != 0) {}
+  void run(const Args& a) const {
+    const int64_t at = position(a.in<int64_t>(2), n, length);
+    const rope_call r{a.in<float>(0), a.in<float>(1) + at * 2 * d, a.out<float>(0), heads, d, n, inverse};
+    in_ranges(threads, all, heads * 2 * d, 1, [&](int64_t first, int64_t last) { simd.rope(r, first, last); });
+  }
+};
+
+struct AttentionStep {
+  static constexpr const char* op = ENG_OP_ATTENTION_STEP;
+  const simd_table& simd;
+  unsigned threads;
+  int64_t batch, n, length, heads, kv_heads, d;
+  float scale;
+
+  static void check(const Call& c) {
+    need_counts(c, 6, 6, 3, 3);
+    for (size_t k = 0; k < 5; ++k) need_f32(c.in[k], "q, k, v and the caches");
+    need_counters(c.in[5]);
+    const int64_t heads = c.integer("heads"), kv = c.integer("kv_heads");
+    c.real("scale");
+    need(heads > 0 && kv > 0 && heads % kv == 0, "heads must be a multiple of kv_heads");
+    need(c.in[0].ndim == 3 && columns(c.in[0]) % heads == 0, "q must be (B, n, heads*D)");
+    const int64_t batch = c.in[0].dims[0], row = columns(c.in[0]) / heads * kv;
+    need(c.in[3].ndim == 3 && c.in[3].dims[1] >= c.in[0].dims[1],
+         "the caches must be (B, S, kv_heads*D), S at least n");
+    for (size_t k : {1, 2}) {
+      need_size(c.in[k], batch * c.in[0].dims[1] * row, "k and v");
+      need_size(c.in[k + 2], batch * c.in[3].dims[1] * row, "the caches");
+      need_same(c.in[k + 2], c.out[k], "a cache and its output");
+    }
+    need_same(c.in[0], c.out[0], "q and o");
+  }
+  static uint64_t scratch(const Call& c) {
+    return uint64_t(c.integer("heads") / c.integer("kv_heads") * c.in[3].dims[1]) * sizeof(float);
+  }
+  static uint64_t workspace(const Call& c) { return c.parallel * scratch(c); }
+
+  AttentionStep(const Call& c, void* device)
+      : simd(simd_for(device)),
+        threads(c.parallel),
+        batch(c.in[0].dims[0]),
+        n(c.in[0].dims[1]),
+        length(c.in[3].dims[1]),
+        heads(c.integer("heads")),
+        kv_heads(c.integer("kv_heads")),
+        d(columns(c.in[0]) / heads),
+        scale(static_cast<float>(c.real("scale"))) {}
+  void run(const Args& a) const {
+    const int64_t at = position(a.in<int64_t>(5), n, length), group = heads / kv_heads, row = kv_heads * d;
+    for (size_t k : {1, 2}) {
+      float* const cache = a.out<float>(k);
+      if (cache != a.in<float>(k + 2))
+        std::memcpy(cache, a.in<float>(k + 2), static_cast<size_t>(batch * length * row) * sizeof(float));
+      for (int64_t b = 0; b < batch; ++b)
+        std::memcpy(cache + (b * length + at) * row, a.in<float>(k) + b * n * row,
+                    static_cast<size_t>(n * row) * sizeof(float));
+    }
+    const unsigned used = at * row < parallel_least ? 1 : threads;
+    parallel_tasks(used, batch * n * kv_heads, [&](unsigned thread, int64_t task) {
+      const int64_t head = task % kv_heads, token = task / kv_heads, cache = token / n * length * row + head * d;
+      const int64_t query = (token * heads + head * group) * d;
+      simd.attend({a.in<float>(0) + query, a.out<float>(1) + cache, a.out<float>(2) + cache, a.out<float>(0) + query,
+                   a.scratch<float>() + thread * group * length, group, d, at + token % n + 1, row, scale});
+    });
+  }
+};
+
+}  // namespace
+
+extern const eng_kernel* const sequence_kernels[] = {&kernel<RopeStep>, &kernel<AttentionStep>};
+extern const uint32_t sequence_kernel_count = std::size(sequence_kernels);
+
+}  // namespace cpu

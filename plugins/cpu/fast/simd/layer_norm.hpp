@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of layer_norm and its gradient.
+#pragma once
+
+#include "norm.hpp"
+
+namespace cpu {
+namespace {
+
+// Affine: 0 neither weight nor bias, 1 weight, 2 both.
+template <int Affine>
+SIMD_INLINE inline void layer_norm_rows(const layer_norm_forward& c, int64_t begin, int64_t end) {
+  const float *const w = c.w, *const bias = c.bias;
+  for (int64_t row = begin; row < end; ++row) {
+    const float* s = c.x + row * c.h;
+    float total;
+    if (c.residual) {
+      const float *x = s, *r = c.residual + row * c.h;
+      float* const out = c.s + row * c.h;
+      total = sum_lanes(c.h, [=](int64_t i, auto k, vec& a) SIMD_INLINE {
+        const vec v = load(x + i, k) + load(r + i, k);
+        store(out + i, v, k);
+        a = a + v;
+      });
+      s = out;
+    } else {
+      total = sum_lanes(c.h, [=](int64_t i, auto k, vec& a) SIMD_INLINE { a = a + load(s + i, k); });
+    }
+    const float mean = total / float(c.h);
+    const vec middle = splat(mean);
+    // Lanes behind the end would count as -mean: they are loaded as mean instead.
+    const float squares = sum_lanes(c.h, [=](int64_t i, auto k, vec& a) SIMD_INLINE {
+      const vec v = load_or(s + i, k, middle) - middle;
+      a = fma(v, v, a);
+    });
+    const float rstd = 1.0f / __builtin_sqrtf(squares / float(c.h) + c.eps);
+    c.stats[2 * row] = mean, c.stats[2 * row + 1] = rstd;
+    float* const y = c.y + row * c.h;
+    for_lanes(c.h, [=](int64_t i, auto k) SIMD_INLINE {
+      vec n = (load(s + i, k) - middle) * splat(rstd);
+      if (Affine == 1) n = n * load(w + i, k);
+      if (Affine == 2) n = fma(n, load(w + i, k), load(bias + i, k));
+      store(y + i, n, k);
+    });
+  }
+}
+
+void layer_norm(const layer_norm_forward& c, int64_t begin, int64_t end) {
+  if (c.bias)
+    layer_norm_rows<2>(c, begin, end);
+  else if (c.w)
+    layer_norm_rows<1>(c, begin, end);
+  else
+    layer_norm_rows<0>(c, begin, end);
+}
+
+// With n = (s - mean) rstd and g = dy w: dx = rstd (g - mean(g) - n mean(g n)) [+ ds]; dw += dy n and dbias += dy,
+// row after row. dx may be ds.
+template <bool Weight>
+SIMD_INLINE inline void layer_norm_grad_rows(const layer_norm_backward& c, int64_t begin, int64_t end, float* dw,
+                                             float* dbias) {
+  const float* const w = c.w;
+  if (Weight)
+    for_lanes(c.h, [=](int64_t i, auto k) SIMD_INLINE {
+      store(dw + i, splat(0.0f), k);
+      store(dbias + i, splat(0.0f), k);
+    });
+  for (int64_t row = begin; row < end; ++row) {
+    const float *dy = c.dy + row * c.h, *s = c.s + row * c.h, *ds = c.ds ? c.ds + row * c.h : nullptr;
+    float* const dx = c.dx + row * c.h;
+    const float rstd = c.stats[2 * row + 1];
+    const vec mean = splat(c.stats[2 * row]), r = splat(rstd);
+    const auto pull = [=](int64_t i, auto k) SIMD_INLINE {
+      const vec d = load(dy + i, k);
+      return Weight ? d * load(w + i, k) : d;
+    };
+    const float sum = sum_lanes(c.h, [=](int64_t i, auto k, vec& a) SIMD_INLINE { a = a + pull(i, k); });
+    const float dot = sum_lanes(
+        c.h, [=](int64_t i, auto k, vec& a) SIMD_INLINE { a = fma(pull(i, k), (load(s + i, k) - mean) * r, a); });
+    const vec g_mean = splat(sum / float(c.h)), along = splat(-(dot / float(c.h)));
+    const auto element = [=](int64_t i, auto k, vec add) SIMD_INLINE {
+      const vec d = load(dy + i, k), n = (load(s + i, k) - mean) * r;
+      const vec g = Weight ? d * load(w + i, k) : d;
+      if (Weight) {
+        store(dw + i, fma(d, n, load(dw + i, k)), k);
+        store(dbias + i, load(dbias + i, k) + d, k);
+      }
+      store(dx + i, fma(r, fma(along, n, g - g_mean), add), k);
+    };
+    if (ds)
+      for_lanes(c.h, [=](int64_t i, auto k) SIMD_INLINE { element(i, k, load(ds + i, k)); });
+    else
+      for_lanes(c.h, [=](int64_t i, auto k) SIMD_INLINE { element(i, k, splat(0.0f)); });
+  }
+}
+
+void layer_norm_grad(const layer_norm_backward& c, int64_t begin, int64_t end, float* dw, float* dbias) {
+  if (c.w)
+    layer_norm_grad_rows<true>(c, begin, end, dw, dbias);
+  else
+    layer_norm_grad_rows<false>(c, begin, end, dw, dbias);
+}
+
+}  // namespace
+}  // namespace cpu

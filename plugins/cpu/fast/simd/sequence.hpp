@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a running sequence needs: few queries against all keys so far, and products with few rows.
+#pragma once
+
+#include "exp.hpp"
+#include "norm.hpp"
+
+namespace cpu {
+namespace {
+
+SIMD_INLINE inline float dot(const float* a, const float* b, int64_t n) {
+  return sum_lanes(n, [=](int64_t i, auto k, vec& sum) SIMD_INLINE { sum = fma(load(a + i, k), load(b + i, k), sum); });
+}
+
+// o = softmax(scale q k^T) v. Every row of k and of v is read from memory once and serves all the heads.
+void attend(const attend_call& c) {
+  for (int64_t j = 0; j < c.keys; ++j)
+    for (int64_t h = 0; h < c.heads; ++h)
+      c.scores[h * c.keys + j] = c.scale * dot(c.q + h * c.d, c.k + j * c.stride, c.d);
+  for (int64_t h = 0; h < c.heads; ++h) {
+    float* const p = c.scores + h * c.keys;
+    float top = p[0];
+    for (int64_t j = 1; j < c.keys; ++j) top = p[j] > top ? p[j] : top;
+    for_lanes(c.keys, [=](int64_t j, auto k) SIMD_INLINE { store(p + j, exp(load(p + j, k) - splat(top)), k); });
+    const float all = sum_lanes(c.keys, [=](int64_t j, auto k, vec& sum) SIMD_INLINE { sum = sum + load(p + j, k); });
+    for_lanes(c.keys, [=](int64_t j, auto k) SIMD_INLINE { store(p + j, load(p + j, k) * splat(1.0f / all), k); });
+    float* const o = c.o + h * c.d;
+    for_lanes(c.d, [=](int64_t i, auto k) SIMD_INLINE { store(o + i, splat(0.0f), k); });
+  }
+  constexpr int64_t block = 8;  // rows of v between two visits of o
+  for (int64_t j = 0; j < c.keys; j += block) {
+    const int64_t n = c.keys - j < block ? c.keys - j : block;
+    for (int64_t h = 0; h < c.heads; ++h) {
+      const float *const p = c.scores + h * c.keys + j, *const v = c.v + j * c.stride;
+      float* const o = c.o + h * c.d;
+      const int64_t stride = c.stride;
+      for_lanes(c.d, [=](int64_t i, auto k) SIMD_INLINE {
+        vec sum = load(o + i, k);
+        for (int64_t r = 0; r < n; ++r) sum = fma(splat(p[r]), load(v + r * stride + i, k), sum);
+        store(o + i, sum, k);
+      });
+    }
+  }
+}
+
+void gemv(const gemv_call& c, int64_t begin, int64_t end) {
+  for (int64_t n = begin; n < end; ++n)
+    for (int64_t m = 0; m < c.m; ++m)
+      c.y[m * c.n + n] = dot(c.w + n * c.k, c.x + m * c.k, c.k) + (c.bias ? c.bias[n] : 0.0f);
+}
+
+}  // namespace
+}  // namespace cpu

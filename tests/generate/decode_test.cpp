@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// One position at a time says what the forward of the whole sequence says.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <memory>
+
+#include "core/base/error.hpp"
+#include "core/execute/executor.hpp"
+#include "core/plan/planner.hpp"
+#include "core/trace/stepping.hpp"
+#include "core/verify/verify.hpp"
+#include "engine/ops.h"
+
+namespace {
+
+using namespace eng;
+
+constexpr int64_t batch = 2, length = 150;  // two chunks of prompt and more
+
+Registry& registry() {
+  static const std::unique_ptr<Registry> all = [] {
+    Registry::Search search;
+    for (const char* file :
+         {"cpu/cpu", "cpu/reference", "llama/llama", "precision/precision", "optim/optim", "data/text"})
+      search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
+    search.environment = false;
+    return Registry::scan(search);
+  }();
+  return *all;
+}
+
+// Wide weights: attention is far from uniform.
+std::string config_text(const std::string& options, const std::string& device) {
+  return "[model]\nplugin = 'llama'\nvocab_size = 64\nhidden_size = 32\nintermediate_size = 40\n"
+         "num_hidden_layers = 3\nnum_attention_heads = 4\ninitializer_range = 0.2\n" +
+         options + "\n[data]\nplugin = 'text'\npaths = ['none']\n[device]\nplugin = '" + device + "'\nthreads = 2\n";
+}
+
+struct Sequence {
+  Sequence(const std::string& options, const std::string& device_name, int32_t dtype = ENG_F32)
+      : config(Config::parse(config_text(options, device_name), "test.toml", ".", {}, registry().schemas())),
+        kernels(registry(), device_name, config.section("device")),
+        precision(make_precision("fp32", registry().table<eng_axis>(ENG_PRECISION_KIND, "fp32"),
+                                 config.section("precision"))),
+        model(trace_model("llama", registry().table<eng_model>(ENG_MODEL_KIND, "llama"), config.section("model"), batch,
+                          length, dtype)),
+        device(registry(), device_name, config.section("device")) {
+    PlanRequest request{model, precision, nullptr, device_name, {}};
+    request.workspace = [this](const Call& call) { return kernels.workspace(call); };
+    request.train = request.evaluate = false;
+    request.logits = request.generate = true;
+    plan = make_plan(request);
+    executor = std::make_unique<Executor>(plan, device, kernels);
+    executor->run("init");
+    uint32_t x = 1;
+    for (int32_t& token : tokens) token = static_cast<int32_t>((x = x * 1664525 + 1013904223) >> 26);
+    executor->upload(plan.tokens, tokens.data());
+    executor->run("logits");
+    expected.resize(static_cast<size_t>(count(plan.logits.desc)));
+    executor->download(expected.data(), plan.logits);
+  }
+  int32_t token(int64_t b, int64_t t) const { return tokens[static_cast<size_t>(b * length + t)]; }
+
+  // Runs `program` on the n tokens of each sequence from position t.
+  void run(const char* program, int64_t t, int64_t n, int64_t pretended) {
+    std::vector<int32_t> next;
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t k = 0; k < n; ++k) next.push_back(token(b, t + k));
+    executor->upload(plan.tokens, 0, next.data(), next.size() * sizeof(int32_t));
+    int64_t counters[ENG_C_COUNT] = {};
+    counters[ENG_C_POSITION] = pretended;
+    executor->upload(plan.counters, counters);
+    executor->run(program);
+  }
+  // The largest error of the logits at position t, as a part of the largest logit.
+  double decode(int64_t t, int64_t pretended) {
+    run("decode", t, 1, pretended);
+    const int64_t v = plan.logits.desc.dims[2];
+    std::vector<float> ours(static_cast<size_t>(batch * v));
+    executor->download(ours.data(), plan.next_logits);
+    double difference = 0, size = 0;
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t k = 0; k < v; ++k) {
+        const float theirs = expected[static_cast<size_t>((b * length + t) * v + k)];
+        const double d =
+            std::abs(static_cast<double>(ours[static_cast<size_t>(b * v + k)]) - static_cast<double>(theirs));
+        difference = d <= difference ? difference : d;  // a NaN stays
+        size = std::max(size, std::abs(static_cast<double>(theirs)));
+      }
+    return difference / size;
+  }
+  // Over all positions, `chunks` of them read as a prompt.
+  double error(int64_t chunks) {
+    executor->run("reset");
+    for (int64_t k = 0; k < chunks; ++k) run("prefill", k * prefill, prefill, k * prefill);
+    double worst = 0;
+    for (int64_t t = chunks * prefill; t < length; ++t) worst = std::max(worst, decode(t, t));
+    return worst;
+  }
+  std::vector<View> caches() const {
+    std::vector<View> out;
+    for (Id id = 1; id <= plan.buffers.size(); ++id)
+      if (plan.buffer(id).line == Line::cache)
+        out.push_back({id, 0, make_desc(ENG_F32, {static_cast<int64_t>(plan.buffer(id).bytes / 4)})});
+    return out;
+  }
+
+  Config config;
+  Kernels kernels;
+  Precision precision;
+  Model model;
+  Plan plan;
+  Device device;
+  std::unique_ptr<Executor> executor;
+  std::vector<int32_t> tokens = std::vector<int32_t>(static_cast<size_t>(batch * length));
+  std::vector<float> expected;
+};
+
+const std::pair<const char*, const char*> variants[] = {
+    {"mha", ""},
+    {"gqa", "num_key_value_heads = 2"},
+    {"one key head, wide heads", "num_key_value_heads = 1\nhead_dim = 36"},
+    {"tied", "tie_word_embeddings = true\nhidden_act = 'gelu'"},
+    {"biases", "attention_bias = true\nmlp_bias = true"},
+    {"linear", "rope_type = 'linear'\nrope_factor = 4.0"},
+    {"dynamic", "rope_type = 'dynamic'\nrope_factor = 3.0\nmax_position_embeddings = 64"},
+    {"yarn", "rope_type = 'yarn'\nrope_factor = 4.0\nrope_original_max_position_embeddings = 128"},
+    {"longrope",
+     "rope_type = 'longrope'\nrope_original_max_position_embeddings = 64\nrope_short_factor = [1.0, 1.1, 1.2, 1.3]\n"
+     "rope_long_factor = [1.0, 2.0, 3.0, 4.0]"},
+    {"llama3",
+     "rope_type = 'llama3'\nrope_factor = 8.0\nrope_low_freq_factor = 1.0\nrope_high_freq_factor = "
+     "4.0\nrope_original_max_position_embeddings = 64"}};
+
+}  // namespace
+
+TEST_CASE("logits one position at a time are those of the whole forward") {
+  const std::string device = GENERATE("cpu", "reference");
+  for (const auto& [name, options] : variants) {
+    INFO(name << " on " << device);
+    Sequence sequence(options, device);
+    CHECK(problems(sequence.plan).empty());
+    CHECK(sequence.error(0) < 1e-5);
+    CHECK(sequence.error(1) < 1e-5);
+    CHECK(sequence.error(2) < 1e-5);
+  }
+}
+
+TEST_CASE("a position or a cache row off by one is seen") {
+  Sequence sequence("num_key_value_heads = 2", "cpu");
+  sequence.run("prefill", 0, prefill, 0);
+  CHECK(sequence.decode(64, 64) < 1e-5);
+  CHECK(sequence.decode(65, 66) > 1e-5);
+  CHECK(sequence.decode(65, 65) < 1e-5);  // written again where it belongs
+  // One cache moves by one row.
+  const View cache = sequence.caches()[1];
+  std::vector<float> rows(static_cast<size_t>(count(cache.desc)));
+  sequence.executor->download(rows.data(), cache);
+  std::rotate(rows.begin(), rows.begin() + 16, rows.end());
+  sequence.executor->upload(cache, rows.data());
+  CHECK(sequence.decode(66, 66) > 1e-5);
+  // What an earlier sequence left is not read.
+  CHECK(sequence.error(1) < 1e-5);
+}
+
+TEST_CASE("a position behind the end of the sequence is refused") {
+  for (const char* device : {"cpu", "reference"}) {
+    Sequence sequence("", device);
+    for (int64_t position : {length, int64_t{-1}})
+      CHECK_THROWS_WITH(sequence.run("decode", 0, 1, position), Catch::Contains("of a sequence of 150"));
+    CHECK_THROWS_WITH(sequence.run("prefill", 0, prefill, length - prefill + 1),
+                      Catch::Contains("of a sequence of 150"));
+  }
+}
+
+TEST_CASE("an op without a step rule: such a model cannot generate, and its name is told") {
+  Sequence sequence("", "reference");
+  Op op = *sequence.model.templates.at(1).graph.nodes[0].op;
+  op.step = nullptr;
+  sequence.model.templates.at(1).graph.nodes[0].op = &op;
+  CHECK_THROWS_WITH(next_positions(sequence.model, 1, true),
+                    Catch::Contains("model llama, block layers.0: eng.rms_norm/1 has no step rule"));
+  CHECK_NOTHROW(with_logits(sequence.model));
+}

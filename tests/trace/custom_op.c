@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A stranger's plugin, compiled against abi/ alone: the op y = scale x^3 with its gradient, kernels for the device
+ * `reference`, and ops with one fault each. */
+#include "engine/op.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/ops.h"
+#include "engine/plugin.h"
+
+#define CUBE "org.example.cube.cube/1"
+#define CUBE_GRAD "org.example.cube.cube_grad/1"
+
+ENG_DESCRIPTION(
+    "[plugin]\n"
+    "id = 'org.example.cube'\n"
+    "name = 'cube'\n"
+    "version = '1.0.0'\n"
+    "license = 'Apache-2.0'\n"
+    "[[provides]]\n"
+    "kind = 'eng.ops/1'\n"
+    "name = 'cube'\n"
+    "[[provides]]\n"
+    "kind = 'eng.kernels/1'\n"
+    "name = 'reference'\n"
+    "[[provides]]\n" /* loads the plugin in the tests; a model would do */
+    "kind = 'org.example.anchor/1'\n"
+    "name = 'cube'\n")
+
+static eng_status fail(eng_error* error, eng_status code, const char* text) {
+  if (error) error->set(error, code, text, strlen(text));
+  return code;
+}
+
+/* ---- ops -------------------------------------------------------------------------------------------- */
+
+static eng_status cube_infer(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error) {
+  if (call->in[0].ndim != 3) return fail(error, ENG_INVALID, "x must be (B, T, H)");
+  if (cap < 1) return fail(error, ENG_OUT_OF_RANGE, "there is one output");
+  out[0] = call->in[0];
+  *n_out = 1;
+  return ENG_OK;
+}
+
+static double cube_flops(const eng_call* call) {
+  double n = 3.0;
+  uint32_t k;
+  for (k = 0; k < call->out[0].ndim; ++k) n *= (double)call->out[0].dims[k];
+  return n;
+}
+
+static eng_status cube_grad(eng_gradient* g, eng_error* error) {
+  const eng_gradient_api* api = g->api;
+  uint32_t n = 0;
+  const eng_attr* attrs = api->attrs(g, &n);
+  if (api->wants(g, 0)) {
+    eng_id in[3], dx = 0;
+    in[0] = api->d_out(g, 0), in[1] = api->in(g, 0), in[2] = api->take(g, 0);
+    api->emit(g, CUBE_GRAD, in, 3, &dx, 1, attrs, n, 0);
+    api->give(g, 0, dx);
+  }
+  return api->status(g, error);
+}
+
+static eng_status unknown_grad(eng_gradient* g, eng_error* error) {
+  eng_id in[1], dx = 0;
+  in[0] = g->api->d_out(g, 0);
+  g->api->emit(g, "org.example.cube.nothing/1", in, 1, &dx, 1, 0, 0, 0);
+  g->api->give(g, 0, dx); /* does nothing: the error sticks */
+  return g->api->status(g, error);
+}
+
+static eng_status misshapen_grad(eng_gradient* g, eng_error* error) {
+  eng_id in[1], dx = 0;
+  in[0] = g->api->d_out(g, 0);
+  g->api->emit(g, ENG_OP_SUM_ROWS, in, 1, &dx, 1, 0, 0, 0);
+  g->api->give(g, 0, dx);
+  return g->api->status(g, error);
+}
+
+static eng_status refusing_grad(eng_gradient* g, eng_error* error) {
+  (void)g;
+  return fail(error, ENG_UNSUPPORTED, "not on Sundays");
+}
+
+static const eng_in_place cube_grad_in_place[] = {{0, 2, 1, 0}};
+static const eng_op cube = {sizeof(eng_op), ENG_OP_CHEAP, CUBE, 1, 1, cube_infer, cube_flops, cube_grad, 0, 0, 0};
+static const eng_op cube_back = {sizeof(eng_op), 0, CUBE_GRAD, 2, 3, cube_infer, 0, 0, cube_grad_in_place, 1, 0};
+#define FAULTY(name, id, grad) \
+  static const eng_op name = {sizeof(eng_op), 0, "org.example.cube." id "/1", 1, 1, cube_infer, 0, grad, 0, 0, 0}
+FAULTY(no_gradient, "no_gradient", 0);
+FAULTY(unknown, "unknown", unknown_grad);
+FAULTY(misshapen, "misshapen", misshapen_grad);
+FAULTY(refusing, "refusing", refusing_grad);
+static const eng_op* const op_list[] = {&cube, &cube_back, &no_gradient, &unknown, &misshapen, &refusing};
+static const eng_ops ops = {sizeof(eng_ops), 6, op_list};
+
+/* ---- kernels ---------------------------------------------------------------------------------------- */
+
+struct state {
+  int64_t n;
+  double scale;
+  const double *a, *b, *c; /* cube: x; gradient: dy, x, the gradient so far */
+  double* out;
+};
+
+static eng_status workspace(const eng_call* call, uint64_t* bytes, eng_error* error) {
+  if (call->in[0].dtype != ENG_F64) return fail(error, ENG_UNSUPPORTED, "only f64");
+  *bytes = 0;
+  return ENG_OK;
+}
+
+static eng_status prepare(void* device, const eng_call* call, void** out, eng_error* error) {
+  struct state* s = calloc(1, sizeof(*s));
+  uint32_t k;
+  (void)device;
+  if (!s) return fail(error, ENG_NO_MEMORY, "out of memory");
+  s->n = 1, s->scale = call->n_attrs ? call->attrs[0].f : 1.0;
+  for (k = 0; k < call->in[0].ndim; ++k) s->n *= call->in[0].dims[k];
+  *out = s;
+  return ENG_OK;
+}
+
+static double* at(const DLTensor* t) {
+  return t ? (double*)(void*)((char*)t->data + t->byte_offset) : 0;
+}
+
+static eng_status bind(void* from, const DLTensor* const* args, uint32_t n, void* scratch, void** out,
+                       eng_error* error) {
+  struct state* s = malloc(sizeof(*s));
+  (void)scratch;
+  if (!s) return fail(error, ENG_NO_MEMORY, "out of memory");
+  *s = *(struct state*)from;
+  s->a = at(args[0]), s->out = at(args[n - 1]);
+  if (n > 2) s->b = at(args[1]);
+  if (n > 3) s->c = at(args[2]);
+  *out = s;
+  return ENG_OK;
+}
+
+static eng_status run_cube(void* record, const eng_exec* exec, eng_error* error) {
+  const struct state* s = record;
+  int64_t i;
+  (void)exec, (void)error;
+  for (i = 0; i < s->n; ++i) s->out[i] = s->scale * s->a[i] * s->a[i] * s->a[i];
+  return ENG_OK;
+}
+
+static eng_status run_cube_grad(void* record, const eng_exec* exec, eng_error* error) {
+  const struct state* s = record;
+  int64_t i;
+  (void)exec, (void)error;
+  for (i = 0; i < s->n; ++i) s->out[i] = (s->c ? s->c[i] : 0.0) + s->scale * 3.0 * s->b[i] * s->b[i] * s->a[i];
+  return ENG_OK;
+}
+
+static const eng_kernel cube_kernel = {sizeof(eng_kernel), 0, CUBE, workspace, prepare, bind, run_cube, free, free};
+static const eng_kernel grad_kernel = {sizeof(eng_kernel), 0,    CUBE_GRAD, workspace, prepare, bind,
+                                       run_cube_grad,      free, free};
+static const eng_kernel* const kernel_list[] = {&cube_kernel, &grad_kernel};
+static const eng_kernels kernels = {sizeof(eng_kernels), 2, kernel_list};
+
+/* ---- plugin ----------------------------------------------------------------------------------------- */
+
+static const char* describe(void) {
+  return eng_description;
+}
+static eng_status start(const eng_host* host, eng_error* error) {
+  (void)host, (void)error;
+  return ENG_OK;
+}
+static void stop(void) {}
+static const void* get_interface(const char* kind, const char* name) {
+  (void)name;
+  if (strcmp(kind, ENG_KERNELS_KIND) == 0) return &kernels;
+  return &ops; /* the anchor of the tests is never called */
+}
+
+static const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, stop, get_interface};
+
+ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t host_minor) {
+  (void)host_minor;
+  return &plugin;
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine generate.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <iostream>
+#include <iterator>
+
+#include "core/base/error.hpp"
+#include "core/execute/executor.hpp"
+#include "engine/ops.h"
+#include "tools/engine/command.hpp"
+#include "tools/engine/sampler.hpp"
+#include "tools/engine/text_stream.hpp"
+
+namespace eng {
+namespace {
+
+struct Flags {
+  std::string target, prompt;
+  int64_t tokens = 128, max_length = 0;
+  Sampling sampling;
+};
+
+// One sequence, position after position.
+class Decoder {
+ public:
+  Decoder(const Config& config, Registry& registry, int64_t length)
+      : setup_(make_setup(config, registry, length)),
+        length_(length),
+        device_(registry, setup_.kernels->device(), config.section("device")) {
+    const eng_device_info& info = setup_.kernels->info();
+    if (info.total_bytes && planned_peak(setup_) > info.total_bytes)
+      throw Error(info.dl_device_type == kDLCPU ? Exit::host_memory : Exit::device_memory,
+                  fmt::format("generating up to {} tokens needs {}, device {} has {}", length,
+                              format_bytes(static_cast<double>(planned_peak(setup_))), setup_.kernels->device(),
+                              format_bytes(static_cast<double>(info.total_bytes))),
+                  "lower --max-length or --tokens");
+    executor_ = std::make_unique<Executor>(setup_.plan, device_, *setup_.kernels);
+    logits_.resize(static_cast<size_t>(count(setup_.plan.next_logits.desc)));
+  }
+
+  // The parameters of a checkpoint; what it holds of the optimizer is checked and left.
+  void load(const std::filesystem::path& checkpoint) {
+    std::vector<TensorSpec> expected = saved_tensors(setup_.plan);
+    const size_t ours = expected.size();
+    for (const ManifestTensor& t : read_manifest(checkpoint).tensors)
+      if (t.role != kParameterRole) expected.push_back(t);
+    load_checkpoint(checkpoint, expected, [&](const TensorSpec& spec, uint64_t first, uint64_t n, const void* data) {
+      const auto k = static_cast<size_t>(&spec - expected.data());
+      const uint64_t size = dtype_size(spec.dtype);
+      if (k < ours) executor_->upload(setup_.plan.find(spec.name, spec.role)->view, first * size, data, n * size);
+    });
+    executor_->run("publish");
+  }
+
+  // Takes the sequence `tokens` further from where it is; `logits` then are those of the next token.
+  void feed(std::span<const int32_t> tokens) {
+    while (tokens.size() > static_cast<size_t>(prefill) && length_ > prefill) tokens = run("prefill", tokens, prefill);
+    while (!tokens.empty()) tokens = run("decode", tokens, 1);
+    executor_->download(logits_.data(), setup_.plan.next_logits);
+  }
+  std::span<const float> logits() const { return logits_; }
+  int64_t position() const { return position_; }
+  const Setup& setup() const { return setup_; }
+
+ private:
+  std::span<const int32_t> run(const std::string& program, std::span<const int32_t> tokens, int64_t n) {
+    executor_->upload(setup_.plan.tokens, 0, tokens.data(), static_cast<size_t>(n) * sizeof(int32_t));
+    int64_t counters[ENG_C_COUNT] = {};
+    counters[ENG_C_POSITION] = position_;
+    executor_->upload(setup_.plan.counters, counters);
+    executor_->run(program);
+    position_ += n;
+    return tokens.subspan(static_cast<size_t>(n));
+  }
+
+  Setup setup_;
+  int64_t length_, position_ = 0;
+  Device device_;
+  std::unique_ptr<Executor> executor_;
+  std::vector<float> logits_;
+};
+
+// Text as ids and back.
+struct Bytes {
+  int64_t vocabulary = 256;
+  int32_t eos = -1;
+  std::vector<int32_t> encode(const std::string& text) const {
+    std::vector<int32_t> out;
+    for (const char c : text) out.push_back(static_cast<unsigned char>(c));
+    return out;
+  }
+  std::string decode(int32_t id) const { return std::string(1, static_cast<char>(id)); }
+};
+
+Bytes make_tokenizer(const Config& config) {
+  const Section& data = config.section("data");
+  const std::string name = data.has("tokenizer") ? data.string("tokenizer") : "";
+  if (name != "bytes")
+    throw Error(Exit::usage, fmt::format("[data] {} has no tokenizer to read a prompt with", data.string("plugin")));
+  return {};
+}
+
+// How many positions the sequence gets: the prompt and what may follow.
+int64_t choose_length(const Flags& flags, int64_t prompt, int64_t model_limit) {
+  if (flags.max_length && model_limit && flags.max_length > model_limit)
+    throw Error(
+        Exit::usage,
+        fmt::format("--max-length {} is more than the {} positions of the model", flags.max_length, model_limit),
+        fmt::format("--max-length {} or less", model_limit));
+  const int64_t limit = flags.max_length ? flags.max_length : model_limit ? model_limit : prompt + flags.tokens;
+  if (prompt >= limit)
+    throw Error(Exit::usage,
+                fmt::format("the prompt has {} tokens, which leaves no room below {}", prompt,
+                            flags.max_length ? fmt::format("--max-length {}", limit)
+                                             : fmt::format("the {} positions of the model", limit)),
+                model_limit > prompt ? "raise --max-length, or shorten the prompt" : "shorten the prompt");
+  return std::min(limit, prompt + flags.tokens);
+}
+
+void check_flags(const Flags& flags) {
+  const auto refuse = [](const std::string& text, const char* help) { throw Error(Exit::usage, text, help); };
+  const Sampling& s = flags.sampling;
+  if (!(s.temperature >= 0)) refuse(fmt::format("--temperature {} is below 0", s.temperature), "0 takes the likeliest");
+  if (!(s.top_p > 0 && s.top_p <= 1)) refuse(fmt::format("--top-p {} is not above 0 and up to 1", s.top_p), "1: all");
+  if (s.top_k < 0) refuse(fmt::format("--top-k {} is below 0", s.top_k), "0: all");
+  if (flags.tokens < 1) refuse(fmt::format("--tokens {} is below 1", flags.tokens), "give the number of new tokens");
+  if (flags.max_length < 0) refuse(fmt::format("--max-length {} is below 1", flags.max_length), "leave it away");
+}
+
+int generate(const Common& common, const Flags& flags) {
+  using Clock = std::chrono::steady_clock;
+  check_flags(flags);
+  if (!std::filesystem::is_directory(flags.target))
+    throw Error(Exit::usage, flags.target + " is not a run directory",
+                "engine generate takes a run: engine generate runs/NAME/ID \"prompt\"");
+  auto [registry, config] = load_config(common, flags.target, {});
+  Found found = find_latest(std::filesystem::path(flags.target) / "checkpoints");
+  if (!found.path) throw Error(Exit::checkpoint, flags.target + " has no usable checkpoint");
+
+  const auto tokenizer = make_tokenizer(config);
+  const std::string prompt =
+      flags.prompt == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : flags.prompt;
+  std::vector<int32_t> tokens = tokenizer.encode(prompt);
+  if (tokens.empty()) throw Error(Exit::usage, "the prompt is empty", "give at least one character");
+  const eng_model_info info = make_setup(config, *registry, 1).model.info;
+  for (const int32_t id : tokens)
+    if (id >= info.vocabulary)
+      throw Error(Exit::usage, fmt::format("the tokenizer gives id {} for a part of the prompt, the model has {} ids",
+                                           id, info.vocabulary));
+  const auto n_prompt = static_cast<int64_t>(tokens.size());
+  const int64_t length = choose_length(flags, n_prompt, info.max_length);
+
+  Decoder decoder(config, *registry, length);
+  decoder.load(*found.path);
+  const auto start = Clock::now();
+  decoder.feed(tokens);
+  const auto begun = Clock::now();
+  Sampler sampler(flags.sampling);
+  // A model may have more ids than its tokenizer, for even shapes.
+  const auto logits = decoder.logits().first(static_cast<size_t>(std::min(info.vocabulary, tokenizer.vocabulary)));
+  std::string waiting;
+  int64_t n = 0;
+  for (bool more = true; more;) {
+    const int32_t id = sampler.next(logits, static_cast<uint64_t>(n));
+    ++n;
+    if (id == tokenizer.eos) break;
+    waiting += tokenizer.decode(id);
+    const size_t shown = complete(waiting);
+    fmt::print("{}", std::string_view(waiting).substr(0, shown));
+    std::fflush(stdout);
+    waiting.erase(0, shown);
+    more = n_prompt + n < length;
+    if (more) decoder.feed({&id, 1});
+  }
+  fmt::print("{}\n", waiting);
+  const auto seconds = [](auto a, auto b) { return std::max(std::chrono::duration<double>(b - a).count(), 1e-9); };
+  fmt::print(stderr, "prompt {} tokens, {:.1f} tokens/s; generated {} tokens, {:.1f} tokens/s; {}\n", n_prompt,
+             static_cast<double>(n_prompt) / seconds(start, begun), n,
+             static_cast<double>(n) / seconds(begun, Clock::now()),
+             format_bytes(static_cast<double>(planned_peak(decoder.setup()))));
+  return 0;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, Common& common) {
+  auto* command = app.add_subcommand("generate", "continue a text");
+  auto flags = std::make_shared<Flags>();
+  command->add_option("run", flags->target, "a run directory")->required();
+  command->add_option("prompt", flags->prompt, "the text to continue; - reads it from the standard input")->required();
+  command->add_option("--tokens", flags->tokens, "new tokens, at most")->capture_default_str();
+  command->add_option("--temperature", flags->sampling.temperature, "0: always the likeliest token")
+      ->capture_default_str();
+  command->add_option("--top-k", flags->sampling.top_k, "draw from this many of the likeliest tokens; 0: from all")
+      ->capture_default_str();
+  command
+      ->add_option("--top-p", flags->sampling.top_p,
+                   "draw from the likeliest tokens that have this probability together")
+      ->capture_default_str();
+  command->add_option("--seed", flags->sampling.seed, "same seed, same text")->capture_default_str();
+  command->add_option("--max-length", flags->max_length,
+                      "positions for prompt and new tokens; what they need by default, up to what the model has");
+  command->callback([&common, flags] { common.exit = generate(common, *flags); });
+}
+
+}  // namespace eng
