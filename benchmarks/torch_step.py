@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One training step of the same LLaMA in PyTorch, as fast as it gets on a CPU without changing the numbers.
+"""One training step of the same model in PyTorch, as fast as it gets on a CPU without changing the numbers.
 
-python torch_step.py eager|compile ROUNDS [--malloc-tuned]   prints one JSON object, as engine-bench-step does.
-fp32, scaled_dot_product_attention, AdamW(fused=True), zero_grad(set_to_none=True), clip_grad_norm_.
+python torch_step.py llama|opt eager|compile ROUNDS   prints one JSON object, as engine-bench-step does.
+llama is written out here, opt is that of transformers. fp32, scaled_dot_product_attention, AdamW(fused=True), zero_grad(set_to_none=True), clip_grad_norm_.
 """
 import json
 import resource
@@ -66,13 +66,30 @@ class Llama(torch.nn.Module):
         return F.cross_entropy(self.head(self.norm(h)).view(-1, VOCAB), labels.view(-1))
 
 
+class Opt(torch.nn.Module):
+    """OPT-125M of transformers, its loss alone."""
+
+    def __init__(self):
+        super().__init__()
+        from transformers import OPTConfig, OPTForCausalLM
+        self.model = OPTForCausalLM(OPTConfig(dropout=0.0, attn_implementation="sdpa", use_cache=False))
+
+    def forward(self, tokens, labels):
+        return self.model(input_ids=tokens, labels=labels).loss
+
+
+# model, vocabulary, batch, length
+MODELS = {"llama": (Llama, VOCAB, BATCH, LENGTH), "opt": (Opt, 50272, 4, 512)}
+
+
 def main():
-    mode, rounds = sys.argv[1], int(sys.argv[2])
+    make, vocabulary, batch, length = MODELS[sys.argv[1]]
+    mode, rounds = sys.argv[2], int(sys.argv[3])
     torch.manual_seed(1)
-    model = Llama()
+    model = make()
     parameters = sum(p.numel() for p in model.parameters())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-    tokens = torch.randint(VOCAB, (BATCH, LENGTH))
+    tokens = torch.randint(vocabulary, (batch, length))
     forward = torch.compile(model) if mode == "compile" else model
 
     def step():
@@ -92,7 +109,7 @@ def main():
     seconds = sorted(times)[len(times) // 2]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(json.dumps({"torch": torch.__version__, "mode": mode, "parameters": parameters, "step_seconds": seconds,
-                      "tokens_per_second": BATCH * LENGTH / seconds, "peak_rss_bytes": peak}))
+                      "tokens_per_second": tokens.numel() / seconds, "peak_rss_bytes": peak}))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ extern "C" {
 #define ENG_SPLIT_TRAIN 0
 #define ENG_SPLIT_VALIDATION 1
 #define ENG_IGNORE_LABEL (-100)
+#define ENG_INSPECT_VERIFY 1u
 
 /* What the run needs.  Owner: host.  Valid: during create.  since 1.0 */
 typedef struct eng_data_request {
@@ -40,6 +41,25 @@ typedef struct eng_data_info {
   char content_hash[40];       /* hexadecimal, ends in NUL; equal iff the data is equal */
 } eng_data_info;
 
+/* How a long build is watched.  Owner: host.  Valid: during build.  since 1.0 */
+typedef struct eng_data_watch {
+  uint32_t struct_size;
+  uint32_t threads; /* to build with; 0: one per processor. The result does not depend on it */
+  void *data;
+  /* Tells how many bytes of how many were worked through, and the tokens so far. 0: the build shall stop.
+   *   Thread: any, one call at a time  since 1.0 */
+  int32_t (*report)(const struct eng_data_watch *, uint64_t done, uint64_t total, uint64_t tokens);
+} eng_data_watch;
+
+/* What a build left; the host zeroes it and sets struct_size.  since 1.0 */
+typedef struct eng_data_built {
+  uint32_t struct_size;
+  int32_t reused; /* 1: it was there already and is whole */
+  uint64_t tokens;
+  uint64_t documents;
+  char path[4096]; /* the file that create will use; empty: this source needs none, the rest is 0 */
+} eng_data_built;
+
 typedef struct eng_data {
   uint32_t struct_size;
   uint32_t minor;
@@ -53,6 +73,17 @@ typedef struct eng_data {
    * labels, labels[t] being the token after tokens[t] or ENG_IGNORE_LABEL. Training and validation windows
    * never overlap. Allocates nothing.  Thread: [step], one caller at a time  since 1.0 */
   eng_status (*read)(void *self, int32_t split, uint64_t position, int32_t *tokens, int32_t *labels, eng_error *);
+  /* Does, and keeps in a file, the slow part of create, which does it unwatched if this was not called. NULL: there
+   * is none. `request` may have a vocabulary of 0: then it is not compared with the model's. ENG_UNAVAILABLE: the
+   * watch asked to stop; nothing is left behind. The watch may be NULL.
+   *   Owner: caller.  Valid: during the call.  Thread: [setup]  since 1.0 */
+  eng_status (*build)(const eng_options *, const eng_data_request *, const eng_data_watch *, eng_data_built *out,
+                      eng_error *);
+  /* Says what a file of tokens is, as lines "name: value"; with ENG_INSPECT_VERIFY after reading and checking every
+   * byte of it. *size is the length of the text, of which no more than `capacity` bytes are written. NULL: this source
+   * has no such files.
+   *   Owner: caller.  Valid: during the call.  Thread: [setup]  since 1.0 */
+  eng_status (*inspect)(const char *path, uint32_t flags, char *text, uint64_t capacity, uint64_t *size, eng_error *);
 } eng_data;
 
 #ifdef __cplusplus

@@ -56,6 +56,38 @@ typedef struct eng_gradient_api {
                      const eng_attr *attrs, uint32_t n_attrs, eng_error *);
 } eng_gradient_api;
 
+struct eng_stepping_api;
+
+/* One node while the program for the next positions of a running sequence is derived: what was traced for
+ * (B, T) is emitted again for (B, n), n positions that follow those of the steps before. Borrowed: dead when
+ * eng_op.step returns.  since 1.0 */
+typedef struct eng_stepping {
+  const struct eng_stepping_api *api;
+} eng_stepping;
+
+/* Errors stick as in eng_gradient_api. All functions: Thread: [plan], the thread of the call to eng_op.step.
+ * since 1.0 */
+typedef struct eng_stepping_api {
+  uint32_t struct_size;
+  uint32_t minor;
+  eng_status (*status)(eng_stepping *, eng_error *);
+  /* What stands for input `k` at the next positions; 0 for an absent optional input. */
+  eng_id (*in)(eng_stepping *, uint32_t k);
+  eng_status (*shape)(eng_stepping *, eng_id value, eng_desc *out, eng_error *);
+  /* The node's attributes.  Owner: host.  Valid: during eng_op.step. */
+  const eng_attr *(*attrs)(eng_stepping *, uint32_t *n);
+  /* A tensor that each block has for itself from step to step, zero before the first position. Give it to one
+   * op that writes it in place. */
+  eng_id (*state)(eng_stepping *, const eng_desc *);
+  /* i64[8]; counters[ENG_C_POSITION] (engine/ops.h) is the first position of the step. */
+  eng_id (*counters)(eng_stepping *);
+  /* What stands for output `k`; needed where something reads it. */
+  void (*give)(eng_stepping *, uint32_t k, eng_id value);
+  /* As eng_gradient_api.emit. */
+  eng_status (*emit)(eng_stepping *, const char *op, const eng_id *in, uint32_t n_in, eng_id *out, uint32_t n_out,
+                     const eng_attr *attrs, uint32_t n_attrs, eng_error *);
+} eng_stepping_api;
+
 /* Output `out` takes the memory of input `in`, which has as many bytes. With `must` it always does when the
  * input is present (accumulators), else only where nobody reads the input afterwards. Frozen.  since 1.0 */
 typedef struct eng_in_place {
@@ -68,6 +100,8 @@ typedef struct eng_in_place {
 /* Cheap: where the backward reads output 0 and the inputs are kept anyway, the op is run again rather than
  * the output kept. Same inputs, same bits. */
 #define ENG_OP_CHEAP 1u
+/* Each position is computed by itself: the op serves a running sequence as it is. */
+#define ENG_OP_BY_POSITION 2u
 
 /* One op. Its id begins with that of the plugin: "org.example.scan/1" for the plugin org.example.
  *   Owner: plugin.  Valid: for ever.  since 1.0 */
@@ -90,6 +124,9 @@ typedef struct eng_op {
   const eng_in_place *in_place;
   uint32_t n_in_place;
   uint32_t reserved;
+  /* Emits what computes the next positions of a running sequence and gives what stands for each output. NULL:
+   * models with this op cannot generate, unless it works by position.  Thread: [plan] */
+  eng_status (*step)(eng_stepping *, eng_error *);
 } eng_op;
 
 /* Kind "eng.ops/1": the ops of a plugin; the name in the description is free.

@@ -15,6 +15,23 @@
  *   [provides.options.KEY]  type = "bool|int|float|string|bytes|strings|floats", default, min, max, above,
  *                 choices, help, required = true
  *   [provides.presets.NAME] KEY = value ...       (models)
+ *
+ * Of a model that exists as a Hugging Face directory. PATH is a key of config.json, with dots where it lies inside of
+ * others:
+ *   [provides.options.KEY]  json = "PATH" or ["PATH", ...]: all are read, null and absent mean "not given", the first
+ *                 is written; default: the option's own name; []: it has none.
+ *                 json_none = "auto": a text that means "not given".
+ *                 adjustable = true: [model] may say something else than the config.json of its weights
+ *   [provides.pretrained]   model_type = "llama", architectures = ["LlamaForCausalLM"] (the first is written),
+ *                 recognise = ["PATH", ...]: all present in a config.json without model_type: it is ours,
+ *                 ignore = ["PATH", ...]: change no number,
+ *                 rename = [["decoder.", "model.decoder."], ...]: prefixes of tensor names that are accepted; the first
+ *                 that fits is replaced,
+ *                 tied = [["lm_head.weight", "model.embed_tokens.weight"]]: may be stored, equal to the other, while
+ *                 the model does not declare it,
+ *                 ignore_tensors = [".inv_freq"]: suffixes
+ *   [provides.pretrained.fixed]  PATH = value, or [value, ...]: what is supported where config.json says anything
+ *   [provides.pretrained.write]  PATH = value: constants for export
  */
 #ifndef ENGINE_PLUGIN_H_
 #define ENGINE_PLUGIN_H_

@@ -37,10 +37,14 @@ void Gradient::give(uint32_t k, Id gradient) {
   state_.of[value] = before && !added ? emit(ENG_OP_ADD, {before, gradient}, {})[0] : gradient;
 }
 
-std::vector<Id> Gradient::emit(const char* name, std::vector<Id> in, Attrs attrs) {
-  auto out = state_.block.graph.emit(op(name), std::move(in), std::move(attrs));
-  size_t size = state_.block.graph.size() + 1;
-  state_.of.resize(size), state_.pending.resize(size), state_.wants.resize(size);
+void Gradient::State::grow() {
+  size_t size = block.graph.size() + 1;
+  of.resize(size), pending.resize(size), wants.resize(size);
+}
+
+std::vector<Id> Gradient::State::emit(const Op& op, std::vector<Id> in, Attrs attrs) {
+  auto out = block.graph.emit(op, std::move(in), std::move(attrs));
+  grow();
   return out;
 }
 
@@ -50,16 +54,14 @@ void shrink_saved(Template& block);
 
 void derive_backward(Template& block, bool first, bool last) {
   Graph& graph = block.graph;
-  Gradient::State state{block, 0, {}, {}, {}, {}};
-  state.scalars = graph.add({SymbolKind::scalars, make_desc(ENG_F32, {ENG_S_COUNT}), 0});
+  Gradient::State state{block, graph.add({SymbolKind::scalars, make_desc(ENG_F32, {ENG_S_COUNT}), 0})};
   block.forward = graph.nodes.size();
   block.skip.assign(block.forward, 0);
   block.seeds.assign(block.outputs.size(), 0);
   for (size_t k = 0; k < block.outputs.size() && !last; ++k)
     block.seeds[k] = graph.add({SymbolKind::seed, graph.value(block.outputs[k]).desc, static_cast<uint32_t>(k)});
 
-  size_t size = graph.size() + 1;
-  state.of.resize(size), state.pending.resize(size), state.wants.resize(size);
+  state.grow();
   for (Id p : block.params) state.wants[p] = state.pending[p] = 1;
   if (!first)
     for (Id i : block.inputs) state.wants[i] = state.pending[i] = graph.value(i).desc.dtype != ENG_I32;
@@ -69,25 +71,22 @@ void derive_backward(Template& block, bool first, bool last) {
   }
   for (size_t k = 0; k < block.outputs.size(); ++k)
     if (block.seeds[k]) {
-      Id& of = state.of[block.outputs[k]];
-      of = of ? graph.emit(op(ENG_OP_ADD), {of, block.seeds[k]}, {})[0] : block.seeds[k];  // put out more than once
+      Id seed = block.seeds[k], before = state.of[block.outputs[k]];  // before: if it is put out more than once
+      state.of[block.outputs[k]] = before ? state.emit(op(ENG_OP_ADD), {before, seed}, {})[0] : seed;
     }
-  size = graph.size() + 1;
-  state.of.resize(size), state.pending.resize(size), state.wants.resize(size);
 
+  const std::string must_be_loss = "the model's last op must be " ENG_OP_CROSS_ENTROPY;
   bool found_loss = false;
   for (size_t n = block.forward; n-- > 0;) {
     Node node = graph.nodes[n];
     bool is_loss = last && !block.outputs.empty() && node.out[0] == block.outputs[0];
     bool reached = std::any_of(node.out.begin(), node.out.end(), [&](Id o) { return state.of[o] != 0; });
     if (state.wants[node.out[0]] && (reached || is_loss)) {
-      if (!node.op->grad) throw Error(Exit::environment, std::string(node.op->id) + " has no gradient");
-      if (is_loss && !node.op->fused_grad)
-        throw Error(Exit::environment,
-                    std::string("the model's last op must be ") + ENG_OP_CROSS_ENTROPY + ", not " + node.op->id);
+      const std::string id = node.op->id;
+      if (!node.op->grad) throw Error(Exit::environment, id + " has no gradient");
+      if (is_loss && !node.op->fused_grad) throw Error(Exit::environment, must_be_loss + ", not " + id);
       if (!is_loss && node.op->fused_grad)  // its gradient takes that of the loss to be 1
-        throw Error(Exit::environment,
-                    std::string(node.op->id) + " makes the loss of the last block, nothing else can use it");
+        throw Error(Exit::environment, id + " makes the loss of the last block, nothing else can use it");
       found_loss = found_loss || is_loss;
       Gradient gradient(state, node);
       node.op->grad(gradient);
@@ -95,8 +94,7 @@ void derive_backward(Template& block, bool first, bool last) {
     }
     for (Id o : node.out) state.pending[o] = 0;
   }
-  if (last && !found_loss)
-    throw Error(Exit::environment, std::string("the model's last op must be ") + ENG_OP_CROSS_ENTROPY);
+  if (last && !found_loss) throw Error(Exit::environment, must_be_loss);
   for (Id i : block.inputs) block.d_inputs.push_back(first ? 0 : state.of[i]);
   for (Id p : block.params) block.d_params.push_back(state.of[p]);
   for (Id o : block.outputs) {
@@ -128,21 +126,16 @@ void shrink_saved(Template& block) {
     if (!used) continue;
     std::vector<Id> from = node.op->rebuild(node);
     if (!std::all_of(from.begin(), from.end(), [&](Id i) { return kept(i); })) continue;
-    std::vector<Id> again;
-    for (size_t n = block.forward; n < graph.nodes.size(); ++n)
-      for (size_t k = 0; k < graph.nodes[n].in.size(); ++k) {
-        auto at = std::find(node.out.begin(), node.out.end(), graph.nodes[n].in[k]);
-        // What the rebuilding itself needs stays as it is, and so do small statistics.
-        if (at == node.out.end() || std::count(from.begin(), from.end(), *at) || at != node.out.begin()) continue;
-        if (again.empty()) {
-          again = graph.emit(*node.op, from, node.attrs);
-          Node moved = graph.nodes.back();
-          graph.nodes.pop_back();
-          graph.nodes.insert(graph.nodes.begin() + static_cast<std::ptrdiff_t>(n), moved);
-          ++n;
-        }
-        graph.nodes[n].in[k] = again[0];
-      }
+    // What the rebuilding itself needs stays as it is. So do the other outputs: small statistics.
+    if (std::count(from.begin(), from.end(), node.out[0])) continue;
+    auto reader =
+        std::find_if(graph.nodes.begin() + static_cast<std::ptrdiff_t>(block.forward), graph.nodes.end(), reads);
+    if (reader == graph.nodes.end()) continue;
+    const auto at = reader - graph.nodes.begin();
+    const Id again = graph.emit(*node.op, from, node.attrs)[0];
+    for (auto n = graph.nodes.begin() + at; n != graph.nodes.end(); ++n)
+      std::replace(n->in.begin(), n->in.end(), node.out[0], again);
+    std::rotate(graph.nodes.begin() + at, graph.nodes.end() - 1, graph.nodes.end());
   }
 }
 

@@ -15,10 +15,14 @@ class Gradient {
   struct State {
     Template& block;
     Id scalars = 0;
-    std::vector<Id> of;         // value -> its gradient so far
-    std::vector<char> pending;  // value -> its producer was not differentiated yet
-    std::vector<char> wants;    // value -> depends on a parameter or a differentiable input
-    std::map<Id, Id> replaced;  // forward output -> the backward value that stands for it
+    std::vector<Id> of = {};         // value -> its gradient so far
+    std::vector<char> pending = {};  // value -> its producer was not differentiated yet
+    std::vector<char> wants = {};    // value -> depends on a parameter or a differentiable input
+    std::map<Id, Id> replaced = {};  // forward output -> the backward value that stands for it
+
+    void grow();  // to the block's values
+    // Appends a node to the block and grows.
+    std::vector<Id> emit(const Op& op, std::vector<Id> in, Attrs attrs);
   };
   Gradient(State& state, Node node) : state_(state), node_(std::move(node)) {}
 
@@ -38,7 +42,9 @@ class Gradient {
   Id take(uint32_t k);
   void give(uint32_t k, Id gradient);
 
-  std::vector<Id> emit(const char* op, std::vector<Id> in, Attrs attrs);
+  std::vector<Id> emit(const char* name, std::vector<Id> in, Attrs attrs) {
+    return state_.emit(op(name), std::move(in), std::move(attrs));
+  }
   Id scalars() const { return state_.scalars; }
   // The backward also computes forward output k (Op::fused_grad).
   void replaces(uint32_t k, Id value) { state_.replaced[node_.out[k]] = value; }

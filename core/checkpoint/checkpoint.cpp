@@ -20,56 +20,48 @@ namespace {
 constexpr uint64_t kTile = 8u << 20;  // bytes hashed, then written while still in the cache
 constexpr const char* kTemporary = ".tmp-";
 
-// The staging memory of one call.
-struct Tile {
-  explicit Tile(const Staging& s)
-      : bytes(std::min(s.bytes, kTile)),
-        own(s.data ? nullptr : std::make_unique_for_overwrite<char[]>(size_t(bytes))),
-        data(s.data ? static_cast<char*>(s.data) : own.get()) {}
-  uint64_t bytes;
-  std::unique_ptr<char[]> own;
-  char* data;
+// Elements pass through here, a tile at a time.
+class Tiles {
+ public:
+  explicit Tiles(std::span<char> staging) : memory_(staging.empty() ? kTile : 0) {
+    tile_ = staging.empty() ? std::span(memory_) : staging.first(std::min<size_t>(staging.size(), kTile));
+  }
+  // Calls `use` with each (first, count) of `all` elements of `size` bytes.
+  template <class Use>
+  void each(uint64_t all, uint64_t size, Use use) const {
+    const uint64_t most = tile_.size() / size;
+    for (uint64_t first = 0; first < all; first += most) use(first, std::min(most, all - first));
+  }
+  char* data() const { return tile_.data(); }
+
+ private:
+  std::vector<char> memory_;
+  std::span<char> tile_;
 };
 
-// One file being saved: which tensors, in which order.
-struct Part {
-  std::string name;
-  std::vector<size_t> tensors;
-  std::vector<StoredTensor> stored;
-  std::string header;
-  uint64_t bytes = 0;
+// What will be written where: parameters in the first file, states in the second. The checksums are not known yet.
+struct Layout {
+  std::vector<ManifestTensor> tensors;  // in the order of the files
+  std::vector<ManifestFile> files;
+  std::vector<std::string> headers;  // of each file
 };
 
-template <class Tensor>
-std::vector<Part> lay_out(const std::vector<Tensor>& tensors) {
-  std::vector<Part> parts(2);
-  parts[0].name = "model-00000.safetensors";
-  parts[1].name = "optim-00000.safetensors";
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const TensorSpec& t = tensors[i];
-    const bool state = t.role != kParameterRole;
-    parts[state].tensors.push_back(i);
-    parts[state].stored.push_back({state ? t.name + "." + t.role : t.name, t.dtype, t.shape, 0, 0});
+Layout lay_out(const std::vector<TensorSpec>& tensors) {
+  Layout out;
+  for (const bool states : {false, true}) {
+    const std::string file = states ? "optim-00000.safetensors" : "model-00000.safetensors";
+    std::vector<StoredTensor> stored;
+    for (const TensorSpec& t : tensors) {
+      if ((t.role != kParameterRole) != states) continue;
+      stored.push_back({states ? t.name + "." + t.role : t.name, t.dtype, t.shape});
+      out.tensors.push_back({t, {{file, stored.back().name, 0, stored.back().count(), ""}}});
+    }
+    if (states && stored.empty()) break;
+    out.headers.push_back(safetensors_header(stored, {{"format", "pt"}}));
+    const std::string& header = out.headers.back();
+    out.files.push_back({file, header.size() + (stored.empty() ? 0 : stored.back().end), Checksum::of(header)});
   }
-  if (parts[1].tensors.empty()) parts.pop_back();
-  for (Part& p : parts) {
-    p.header = safetensors_header(p.stored, {{"format", "pt"}});
-    p.bytes = p.header.size() + (p.stored.empty() ? 0 : p.stored.back().end);
-  }
-  return parts;
-}
-
-std::string write_tensor(FileWriter& file, const TensorRef& t, const Tile& tile) {
-  const uint64_t all = element_count(t.shape, t.name), size = dtype_size(t.dtype), most = tile.bytes / size;
-  Checksum sum;
-  for (uint64_t first = 0; first < all; first += most) {
-    const uint64_t count = std::min(most, all - first);
-    if (!t.host) t.read(tile.data, first, count);
-    const char* from = t.host ? static_cast<const char*>(t.host) + first * size : tile.data;
-    sum.add(from, count * size);
-    file.write(from, count * size);
-  }
-  return sum.hex();
+  return out;
 }
 
 // The files of a checkpoint, opened, with everything checked that needs no data to be read.
@@ -81,7 +73,7 @@ struct Opened {
 Opened open_checkpoint(const fs::path& directory) {
   Opened out;
   out.manifest = read_manifest(directory);
-  const auto named = checkpoint_step(fs::absolute(directory).filename().string());
+  const auto named = checkpoint_step(fs::absolute(directory));
   if (named && *named != out.manifest.point.step)
     refuse(directory.string(), fmt::format("its manifest is of step {}", out.manifest.point.step));
   std::set<std::pair<std::string, std::string>> unclaimed;
@@ -110,19 +102,17 @@ Opened open_checkpoint(const fs::path& directory) {
   return out;
 }
 
-// Reads and checks every byte of a tensor, and hands it on if somebody wants it.
-void stream(const Opened& in, const ManifestTensor& t, const TensorSpec* spec, const Fill& fill, const Tile& tile) {
-  const uint64_t size = dtype_size(t.dtype), most = tile.bytes / size;
+// Reads and checks every byte of a tensor, and hands it on.
+void stream(const Opened& in, const ManifestTensor& t, const Fill& fill, const Tiles& tiles) {
   for (const auto& s : t.slices) {
     const auto& file = *in.files.at(s.file);
-    const StoredTensor& stored = *file.find(s.stored);
+    const uint64_t size = dtype_size(t.dtype);
     Checksum sum;
-    for (uint64_t at = 0; at < s.count; at += most) {
-      const uint64_t count = std::min(most, s.count - at);
-      file.read(stored, at, count, tile.data);
-      sum.add(tile.data, count * size);
-      if (spec) fill(*spec, s.first + at, count, tile.data);
-    }
+    tiles.each(s.count, size, [&](uint64_t first, uint64_t count) {
+      file.read(*file.find(s.stored), first, count, tiles.data());
+      sum.add(tiles.data(), count * size);
+      fill(t, s.first + first, count, tiles.data());
+    });
     if (sum.hex() != s.xxh3_128)
       refuse(file.path().string(), fmt::format("the checksum of tensor `{}` does not match: damaged", s.stored));
   }
@@ -130,22 +120,6 @@ void stream(const Opened& in, const ManifestTensor& t, const TensorSpec* spec, c
 
 std::string describe(const TensorSpec& t) {
   return fmt::format("{} [{}]", dtype_safetensors(t.dtype), fmt::join(t.shape, ", "));
-}
-
-CheckpointRow look(const fs::path& path, bool every_byte) {
-  CheckpointRow row{path, checkpoint_step(path.filename().string()).value_or(0), 0, 0, ""};
-  try {
-    const Opened in = open_checkpoint(path);
-    row.tensors = in.manifest.tensors.size();
-    row.bytes = fs::file_size(path / "manifest.json");
-    for (const auto& f : in.manifest.files) row.bytes += f.bytes;
-    const Tile tile{Staging{}};
-    if (every_byte)
-      for (const auto& t : in.manifest.tensors) stream(in, t, nullptr, {}, tile);
-  } catch (const std::exception& e) {
-    row.problem = e.what();
-  }
-  return row;
 }
 
 std::vector<fs::path> entries(const fs::path& directory) {
@@ -158,11 +132,11 @@ std::vector<fs::path> entries(const fs::path& directory) {
 
 }  // namespace
 
-Saved save_checkpoint(const fs::path& checkpoints, const RunPoint& point, const std::vector<TensorRef>& tensors,
-                      Staging staging) {
+Saved save_checkpoint(const fs::path& checkpoints, const RunPoint& point, const std::vector<TensorSpec>& tensors,
+                      const Read& read, std::span<char> staging) {
   const auto started = std::chrono::steady_clock::now();
-  const auto parts = lay_out(tensors);
-  const Tile tile(staging);
+  const Layout layout = lay_out(tensors);
+  const Tiles tiles(staging);
   make_directories(checkpoints);
   remove_leftovers(checkpoints);
   const fs::path path = checkpoints / checkpoint_name(point.step),
@@ -170,27 +144,29 @@ Saved save_checkpoint(const fs::path& checkpoints, const RunPoint& point, const 
   Saved saved{path, 0, 0};
   try {
     make_directories(temporary);
-    Manifest manifest;
-    manifest.point = point;
+    Manifest manifest{point, layout.tensors, layout.files};
     // All are created, and their space reserved, before the first byte: a full disk is known at once.
-    std::vector<std::unique_ptr<FileWriter>> files;
-    for (const auto& p : parts) files.push_back(std::make_unique<FileWriter>(temporary / p.name, p.bytes));
-    for (size_t i = 0; i < parts.size(); ++i) {
-      const Part& p = parts[i];
-      files[i]->write(p.header.data(), p.header.size());
-      manifest.files.push_back({p.name, p.bytes, Checksum::of(p.header)});
-      for (size_t k = 0; k < p.tensors.size(); ++k) {
-        const TensorRef& t = tensors[p.tensors[k]];
-        const std::string sum = write_tensor(*files[i], t, tile);
-        manifest.tensors.push_back({t, {{p.name, p.stored[k].name, 0, p.stored[k].count(), sum}}});
-      }
-      files[i]->finish();
-      saved.bytes += p.bytes;
+    std::map<std::string, std::unique_ptr<FileWriter>> files;
+    for (const auto& f : manifest.files) files[f.name] = std::make_unique<FileWriter>(temporary / f.name, f.bytes);
+    for (size_t i = 0; i < layout.headers.size(); ++i)
+      files[manifest.files[i].name]->write(layout.headers[i].data(), layout.headers[i].size());
+    for (ManifestTensor& t : manifest.tensors) {
+      Slice& slice = t.slices[0];
+      const uint64_t size = dtype_size(t.dtype);
+      Checksum sum;
+      tiles.each(slice.count, size, [&](uint64_t first, uint64_t count) {
+        read(t, first, count, tiles.data());
+        sum.add(tiles.data(), count * size);
+        files[slice.file]->write(tiles.data(), count * size);
+      });
+      slice.xxh3_128 = sum.hex();
+    }
+    for (const auto& f : manifest.files) {
+      files[f.name]->finish();
+      saved.bytes += f.bytes;
     }
     const std::string text = manifest_text(manifest);
-    FileWriter file(temporary / "manifest.json", text.size());
-    file.write(text.data(), text.size());
-    file.finish();
+    write_text(temporary / "manifest.json", text);
     sync_directory(temporary);
     rename_durably(temporary, path);
     saved.bytes += text.size();
@@ -205,16 +181,17 @@ Saved save_checkpoint(const fs::path& checkpoints, const RunPoint& point, const 
 
 uint64_t checkpoint_bytes(const std::vector<TensorSpec>& tensors) {
   uint64_t bytes = 0;
-  for (const auto& p : lay_out(tensors)) bytes += p.bytes;
+  for (const auto& f : lay_out(tensors).files) bytes += f.bytes;
   return bytes;
 }
 
 RunPoint load_checkpoint(const fs::path& directory, const std::vector<TensorSpec>& expected, const Fill& fill,
-                         Staging staging) {
-  const Opened in = open_checkpoint(directory);
+                         std::span<char> staging, const std::string& only_role) {
+  Opened in = open_checkpoint(directory);
+  if (!only_role.empty())
+    std::erase_if(in.manifest.tensors, [&](const ManifestTensor& t) { return t.role != only_role; });
   std::map<std::pair<std::string, std::string>, const TensorSpec*> wanted;
   for (const auto& t : expected) wanted[{t.name, t.role}] = &t;
-  std::vector<const TensorSpec*> specs;
   for (const auto& t : in.manifest.tensors) {
     const std::string where = fmt::format("{}: tensor `{}` ({})", directory.string(), t.name, t.role);
     const auto it = wanted.find({t.name, t.role});
@@ -222,7 +199,6 @@ RunPoint load_checkpoint(const fs::path& directory, const std::vector<TensorSpec
     const TensorSpec& spec = *it->second;
     if (spec.dtype != t.dtype || spec.shape != t.shape)
       refuse(where, fmt::format("holds {}, this run needs {}", describe(t), describe(spec)));
-    specs.push_back(&spec);
     wanted.erase(it);
   }
   if (!wanted.empty()) {
@@ -230,8 +206,9 @@ RunPoint load_checkpoint(const fs::path& directory, const std::vector<TensorSpec
     refuse(directory.string(), fmt::format("tensor `{}` ({}) is missing{}", name, role,
                                            wanted.size() > 1 ? fmt::format(", and {} more", wanted.size() - 1) : ""));
   }
-  const Tile tile(staging);
-  for (size_t i = 0; i < specs.size(); ++i) stream(in, in.manifest.tensors[i], specs[i], fill, tile);
+  const Tiles tiles(staging);
+  if (fill)
+    for (const auto& t : in.manifest.tensors) stream(in, t, fill, tiles);
   return in.manifest.point;
 }
 
@@ -239,27 +216,35 @@ std::string checkpoint_name(int64_t step) {
   return fmt::format("step-{:08d}", step);
 }
 
-std::optional<int64_t> checkpoint_step(const std::string& name) {
-  if (name.size() < 13 || name.rfind("step-", 0) != 0) return std::nullopt;
-  const int64_t step = std::strtoll(name.c_str() + 5, nullptr, 10);
+std::optional<int64_t> checkpoint_step(const fs::path& path) {
+  const std::string name = path.filename();
+  const int64_t step = name.starts_with("step-") ? std::strtoll(name.c_str() + 5, nullptr, 10) : -1;
   return step >= 0 && checkpoint_name(step) == name ? std::optional(step) : std::nullopt;
+}
+
+CheckpointRow inspect_checkpoint(const fs::path& path, bool every_byte) {
+  CheckpointRow row{path, checkpoint_step(path).value_or(0), 0, 0, ""};
+  try {
+    const Opened in = open_checkpoint(path);
+    row.tensors = in.manifest.tensors.size();
+    row.bytes = fs::file_size(path / "manifest.json");
+    for (const auto& f : in.manifest.files) row.bytes += f.bytes;
+    if (!every_byte) return row;
+    const Tiles tiles({});
+    for (const auto& t : in.manifest.tensors)
+      stream(
+          in, t, [](auto&&...) {}, tiles);
+  } catch (const std::exception& e) {
+    row.problem = e.what();
+  }
+  return row;
 }
 
 std::vector<CheckpointRow> list_checkpoints(const fs::path& checkpoints, bool every_byte) {
   std::vector<CheckpointRow> rows;
   for (const auto& path : entries(checkpoints))
-    if (checkpoint_step(path.filename().string())) rows.push_back(look(path, every_byte));
+    if (checkpoint_step(path)) rows.push_back(inspect_checkpoint(path, every_byte));
   std::sort(rows.begin(), rows.end(), [](const CheckpointRow& a, const CheckpointRow& b) { return a.step < b.step; });
-  return rows;
-}
-
-std::vector<CheckpointRow> verify_checkpoints(const fs::path& directory) {
-  std::vector<CheckpointRow> rows;
-  if (fs::exists(directory / "manifest.json") || checkpoint_step(fs::absolute(directory).filename().string()))
-    rows.push_back(look(directory, true));
-  else
-    rows = list_checkpoints(fs::is_directory(directory / "checkpoints") ? directory / "checkpoints" : directory, true);
-  if (rows.empty()) refuse(directory.string(), "there is no checkpoint here");
   return rows;
 }
 
@@ -267,7 +252,7 @@ Found find_latest(const fs::path& checkpoints) {
   Found found;
   auto rows = list_checkpoints(checkpoints);
   for (auto row = rows.rbegin(); row != rows.rend() && !found.path; ++row) {
-    *row = look(row->path, true);
+    *row = inspect_checkpoint(row->path, true);
     if (row->problem.empty())
       found.path = row->path;
     else
@@ -290,7 +275,7 @@ void collect_checkpoints(const fs::path& checkpoints, int64_t keep) {
 
 void set_aside_newer(const fs::path& checkpoints, int64_t step) {
   for (const auto& path : entries(checkpoints)) {
-    if (checkpoint_step(path.filename().string()).value_or(-1) <= step) continue;
+    if (checkpoint_step(path).value_or(-1) <= step) continue;
     const fs::path aside = checkpoints / ("aside-" + path.filename().string());
     std::error_code error;
     fs::remove_all(aside, error);
@@ -302,7 +287,7 @@ void set_aside_newer(const fs::path& checkpoints, int64_t step) {
 void remove_leftovers(const fs::path& checkpoints) {
   std::error_code ignored;
   for (const auto& path : entries(checkpoints))
-    if (path.filename().string().rfind(kTemporary, 0) == 0) fs::remove_all(path, ignored);
+    if (path.filename().string().starts_with(kTemporary)) fs::remove_all(path, ignored);
 }
 
 }  // namespace eng

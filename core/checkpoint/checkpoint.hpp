@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,19 +21,9 @@ namespace eng {
 
 inline constexpr const char* kParameterRole = "parameter";
 
-// A tensor to save. `read` copies elements [first, first + count) to `host`; where the elements already lie in
-// host memory, `host` points at them and `read` is empty.
-struct TensorRef : TensorSpec {
-  std::function<void(void* host, uint64_t first, uint64_t count)> read;
-  const void* host = nullptr;
-};
-
-// Memory through which elements pass, 16 bytes at least. The caller may give it (then saving and loading take no
-// more than a few pages beside it); otherwise `bytes` are taken for the duration of the call.
-struct Staging {
-  void* data = nullptr;
-  uint64_t bytes = uint64_t(8) << 20;
-};
+// Elements [first, first + count) of a tensor on their way to or from `host`.
+using Read = std::function<void(const TensorSpec& tensor, uint64_t first, uint64_t count, void* host)>;
+using Fill = std::function<void(const TensorSpec& tensor, uint64_t first, uint64_t count, const void* host)>;
 
 struct Saved {
   std::filesystem::path path;
@@ -42,25 +33,24 @@ struct Saved {
 
 // Writes checkpoints/step-NNNNNNNN, which must not exist. On failure nothing of it remains, all older
 // checkpoints are as they were, and Error(Exit::disk) names the file, the bytes needed and the bytes free.
-// The caller holds the run's lock: leftovers of an earlier process are removed.
+// The caller holds the run's lock: leftovers of an earlier process are removed. Elements pass through `staging`, of
+// 16 bytes at least; without it a few MiB are taken for the duration of the call.
 Saved save_checkpoint(const std::filesystem::path& checkpoints, const RunPoint& point,
-                      const std::vector<TensorRef>& tensors, Staging staging = {});
+                      const std::vector<TensorSpec>& tensors, const Read& read, std::span<char> staging = {});
 
 // Bytes that such a save takes on disk, up to the manifest: for `check` and the disk plan.
 uint64_t checkpoint_bytes(const std::vector<TensorSpec>& tensors);
 
-// Called with elements [first, first + count) of one of the expected tensors (that object itself), in any order,
-// each element exactly once.
-using Fill = std::function<void(const TensorSpec& tensor, uint64_t first, uint64_t count, const void* data)>;
-
-// Fills exactly the expected tensors. Throws Error(Exit::checkpoint) naming the file or tensor if anything is
-// damaged, missing, unexpected, or of another type or shape; memory may then be partly filled.
+// Fills exactly the expected tensors, in any order, each element once; without `fill` only what needs no data is
+// checked. With `only_role` nothing else of the checkpoint counts. Throws Error(Exit::checkpoint) naming the file
+// or tensor if anything is damaged, missing, unexpected, or of another type or shape; memory may then be partly
+// filled.
 RunPoint load_checkpoint(const std::filesystem::path& directory, const std::vector<TensorSpec>& expected,
-                         const Fill& fill, Staging staging = {});
+                         const Fill& fill, std::span<char> staging = {}, const std::string& only_role = "");
 
 // "step-00000100", and back (nullopt for other names).
 std::string checkpoint_name(int64_t step);
-std::optional<int64_t> checkpoint_step(const std::string& name);
+std::optional<int64_t> checkpoint_step(const std::filesystem::path& path);
 
 // What is known of a checkpoint; `problem` is "" if it is good as far as it was read.
 struct CheckpointRow {
@@ -70,11 +60,10 @@ struct CheckpointRow {
   uint64_t tensors = 0;
   std::string problem;
 };
-// The checkpoints in a folder, oldest first; an absent folder has none. Reads manifests and headers, or, with
-// `every_byte`, all of them.
+// Reads its manifest and headers, or, with `every_byte`, all of it.
+CheckpointRow inspect_checkpoint(const std::filesystem::path& path, bool every_byte);
+// The checkpoints in a folder, oldest first; an absent folder has none.
 std::vector<CheckpointRow> list_checkpoints(const std::filesystem::path& checkpoints, bool every_byte = false);
-// Every byte of one checkpoint, of a folder of them, or of a run. Throws Error(Exit::checkpoint) if there is none.
-std::vector<CheckpointRow> verify_checkpoints(const std::filesystem::path& directory);
 
 // The newest checkpoint whose every byte is as written, and each newer one that was refused. No `path` but
 // something in `refused`: there are checkpoints and none is usable, which is no fresh run.

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -69,6 +70,8 @@ class FileReader {
 
 // The whole of a file of at most `limit` bytes. Throws Error(exit).
 std::string read_text(const std::filesystem::path& path, uint64_t limit, Exit exit);
+// A new file, on the disk when this returns. Throws Error(Exit::disk).
+void write_text(const std::filesystem::path& path, const std::string& text);
 // Replaces `path` by `text` so that a reader, or a crash, sees the old or the new content, never a part.
 // Throws Error(Exit::disk).
 void write_atomic(const std::filesystem::path& path, const std::string& text);
@@ -81,10 +84,16 @@ void make_directories(const std::filesystem::path& path);
 // Throws Error(Exit::disk): what could not be done, the bytes still needed (0: unknown) and those free.
 [[noreturn]] void disk_error(const char* what, const std::filesystem::path& path, int error, uint64_t needs = 0);
 
+// A name from outside that stays in the directory it is looked up in.
+bool is_plain_name(const std::string& name);
 // Throws Error(Exit::checkpoint, "WHERE: WHY").
 [[noreturn]] void refuse(const std::string& where, const std::string& why);
-// A document of bounded depth, with no key twice in an object, of texts and numbers alone; all numbers but that
-// of `fraction` are whole and >= 0, so that 1.5 and -1 are never silently made to fit. Throws as `refuse`.
+// A document of bounded depth, with no key twice in an object. `look` sees each value that is no object or list, and
+// the key it stands at. Throws as `refuse`.
+nlohmann::json parse_json(std::string_view text, const std::string& where, size_t deepest,
+                          const std::function<void(const std::string& key, const nlohmann::json& value)>& look = {});
+// The same, of texts and numbers alone; all numbers but that of `fraction` are whole and >= 0, so that 1.5 and -1 are
+// never silently made to fit.
 nlohmann::json parse_strictly(std::string_view text, const std::string& where, const std::string& fraction = "");
 
 }  // namespace eng

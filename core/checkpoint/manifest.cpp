@@ -113,9 +113,7 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
   }
   std::set<std::string> files;
   for (const auto& f : manifest.files) {
-    // It comes from outside: it must name a file in the checkpoint's own directory.
-    if (f.name.empty() || f.name[0] == '.' || f.name.find_first_of(std::string("/\0", 2)) != std::string::npos)
-      refuse(where, fmt::format("`{}` is no plain file name", f.name));
+    if (!is_plain_name(f.name)) refuse(where, fmt::format("`{}` is no plain file name", f.name));
     if (!files.insert(f.name).second) refuse(where, fmt::format("file `{}` is listed twice", f.name));
   }
   std::set<std::pair<std::string, std::string>> seen;

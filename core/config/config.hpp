@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/config/pretrained.hpp"
 #include "core/config/problems.hpp"
 #include "core/config/value.hpp"
 #include "engine/base.h"
@@ -62,6 +63,7 @@ class Options {
 struct PluginSchema {
   Schema options;
   std::map<std::string, Preset> presets;
+  Pretrained pretrained = {};
 };
 struct SchemaSource {
   using Text = const std::string&;

@@ -33,6 +33,7 @@ struct Resolver {
   Problems& problems;
   Problems& no_data;             // see Config::require
   std::set<std::string> broken;  // sections with problems
+  ModelSource from;              // what [model] from says
 
   void add(const std::string& section, Problem problem) {
     broken.insert(section);
@@ -57,7 +58,11 @@ struct Resolver {
   std::string plugin_name(const SectionSchema& schema) const {
     const Given* given = document.find(schema.name, "plugin");
     const Option* option = find_option(schema.options, "plugin");
-    const Value value = given ? given->value : option ? option->fallback : Value();
+    const auto inferred = from.settings.find("plugin");
+    const Value value = given                                                       ? given->value
+                        : schema.name == "model" && inferred != from.settings.end() ? inferred->second.value
+                        : option                                                    ? option->fallback
+                                                                                    : Value();
     return value.index() == 4 ? std::get<std::string>(value) : "";
   }
 
@@ -114,6 +119,36 @@ struct Resolver {
     const auto* text = std::get_if<std::string>(&setting.value);
     add(schema.name, {wrong.code, fmt::format("`{}` {}", option.key, printable(wrong.text, 600)), given.place,
                       option.help, describe(option), "", text ? *text : "", option.choices});
+  }
+
+  // [model] from. A resolved text holds all that it said.
+  void read_from(const std::filesystem::path& base) {
+    const Given* given = document.find("model", "from");
+    const auto* path = given ? std::get_if<std::string>(&given->value) : nullptr;
+    if (!path || document.resolved) return;
+    const Given* plugin = document.find("model", "plugin");
+    const auto* name = plugin ? std::get_if<std::string>(&plugin->value) : nullptr;
+    if (const Given* preset = document.find("model", "preset"))
+      add("model",
+          {"E0113", "`preset` and `from` are both given", preset->key, "remove one: both say what the model is"});
+    try {
+      from = read_model_source(base / *path, name ? *name : "", plugins);
+    } catch (const Error& e) {
+      add("model", {"E0118", e.what(), given->place, e.help()});
+    }
+  }
+
+  // What the weights' own description says, and whether [model] agrees.
+  void take_from(const Option& option, const Setting& said, Setting& setting) {
+    const Given* given = document.find("model", option.key);
+    if (!given) {
+      setting = said;
+    } else if (setting.value != said.value && !option.adjustable && option.key != "plugin") {
+      add("model", {"E0119",
+                    fmt::format("`{}` contradicts the weights: {} says {}", option.key, from.file.string(),
+                                printable(toml_text(said.value))),
+                    given->place, "remove the line: `from` brings the value"});
+    }
   }
 
   // Every section that has `key`, such as "[train]".
@@ -176,6 +211,9 @@ struct Resolver {
       else if ((schema.kind.empty() || plugin) && !given.held)
         unknown_key(schema, options, key, given);
     }
+    if (schema.name == "model")
+      for (const auto& [key, said] : from.settings)
+        if (const Option* option = find_option(options, key)) take_from(*option, said, settings[key]);
     for (const Option& option : options)
       if (option.required && settings[option.key].value.index() == 0 && !document.find(schema.name, option.key))
         missing_key(schema, option);
@@ -233,7 +271,9 @@ Config Config::parse(const std::string& text, const std::string& name, const std
   if (const auto* list = given ? std::get_if<Names>(&given->value) : nullptr)
     for (const std::string& folder : *list) folders.push_back(base_dir / folder);
   plugins.look_in(folders);
-  Resolver resolver{file, document, plugins, problems, config.no_data_, {}};
+  Resolver resolver{file, document, plugins, problems, config.no_data_, {}, {}};
+  resolver.read_from(base_dir);
+  config.notes_ = resolver.from.notes;
   for (const auto& schema : section_schemas()) config.sections_.push_back(resolver.resolve(schema));
   for (const auto& [section, part] : document.parts)
     if (!section.empty()) resolver.unknown_section(section, part);

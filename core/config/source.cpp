@@ -79,6 +79,7 @@ void take_defaults(Document& document) {
   const Given* given = document.find("resolved", "defaults");
   const auto* list = given ? std::get_if<std::vector<std::string>>(&given->value) : nullptr;
   if (!list) return;
+  document.resolved = true;
   const std::set<std::string> held(list->begin(), list->end());
   if (document.parts["resolved"].keys.size() == 1) document.parts.erase("resolved");
   for (auto& [section, part] : document.parts)

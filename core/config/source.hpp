@@ -29,6 +29,7 @@ struct Document {
     std::map<std::string, Given> keys;
   };
   std::map<std::string, Part> parts;  // by section; "": keys outside any section
+  bool resolved = false;              // the text of a run, which says everything
 
   // nullptr if it is not there.
   const Part* find(const std::string& section) const;

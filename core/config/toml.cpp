@@ -56,6 +56,11 @@ std::optional<double> limit_in(const Preset& table, const char* key) {
   return bytes ? static_cast<double>(*bytes) : std::get<double>(found->second);
 }
 
+bool is_true(const Preset& table, const char* key) {
+  const auto found = table.find(key);
+  return found != table.end() && found->second == Value(true);
+}
+
 Option read_option(const std::string& key, const toml::node* node, const std::string& where) {
   need(is_word(key), "{}: a key is made of a-z, 0-9 and _", where);
   const toml::table* table = node->as_table();
@@ -63,19 +68,24 @@ Option read_option(const std::string& key, const toml::node* node, const std::st
   need(!table || types.count(type), "{}: 'type' is one of bool, int, float, string, bytes, strings, floats", where);
   Option option{key, table ? types.at(type) : Type::string};
   // What describes an option is a table of options itself.
-  Schema keys = {{"type"}, {"help"}, {"required", Type::boolean}, {"default", option.type}};
+  Schema keys = {{"type"}, {"help"}, {"required", Type::boolean}, {"default", option.type}, {"json_none"}};
+  keys.push_back({"adjustable", Type::boolean});
+  keys.push_back({"json", table && (*table)["json"].is_string() ? Type::string : Type::strings});
   if (type == "string") keys.push_back({"choices", Type::strings});
   if (type == "int" || type == "float" || type == "floats" || type == "bytes")
     for (const char* limit : {"min", "max", "above"})
       keys.push_back({limit, type == "bytes" ? Type::bytes : Type::number});
   const Preset given = read_table(node, keys, where);
   option.help = text_in(given, "help");
-  option.required = given.count("required") && given.at("required") == Value(true);
+  option.required = is_true(given, "required");
+  option.json = given.count("json") ? texts_in(given, "json") : std::vector{key};
+  option.json_none = text_in(given, "json_none");
+  option.adjustable = is_true(given, "adjustable");
   option.min = limit_in(given, given.count("above") ? "above" : "min");
   option.above_min = given.count("above") > 0;
   option.max = limit_in(given, "max");
   need(!option.min || !option.max || *option.min <= *option.max, "{}: min is above max", where);
-  if (given.count("choices")) option.choices = std::get<std::vector<std::string>>(given.at("choices"));
+  option.choices = texts_in(given, "choices");
   if (given.count("default")) option.fallback = given.at("default");
   const Misfit wrong = fit(option, option.fallback);
   need(!wrong.code, "{}: 'default' {}", where, wrong.text);
@@ -146,6 +156,13 @@ Preset read_table(const toml::node* node, const Schema& schema, const std::strin
 std::string text_in(const Preset& table, const std::string& key) {
   const auto found = table.find(key);
   return found == table.end() ? "" : std::get<std::string>(found->second);
+}
+
+std::vector<std::string> texts_in(const Preset& table, const std::string& key) {
+  const auto found = table.find(key);
+  if (found == table.end()) return {};
+  const auto* one = std::get_if<std::string>(&found->second);
+  return one ? std::vector{*one} : std::get<std::vector<std::string>>(found->second);
 }
 
 Schema read_options(const toml::node* node, const std::string& where) {

@@ -30,7 +30,8 @@ std::vector<std::pair<std::string, const toml::node*>> entries(const toml::node*
 // std::runtime_error, whose text begins with `where`.
 Preset read_table(const toml::node* node, const Schema& schema, const std::string& where,
                   const std::set<std::string>& others = {});
-std::string text_in(const Preset& table, const std::string& key);  // "" if it is not there
+std::string text_in(const Preset& table, const std::string& key);                // "" if it is not there
+std::vector<std::string> texts_in(const Preset& table, const std::string& key);  // also of one text; {} if not there
 // KEY = { type = "int", ... } as engine/plugin.h describes it.
 Schema read_options(const toml::node* node, const std::string& where);
 // Made of a-z, 0-9, _ and `more`.

@@ -27,6 +27,11 @@ struct Option {
   std::string help = {};
   bool required = false;
   bool above_min = false;  // `min` itself is refused
+  // Of a model: its paths in config.json, the first one is written; the text there that means "not given"; and
+  // whether [model] may say something else than the config.json that comes with the weights.
+  std::vector<std::string> json = {};
+  std::string json_none = {};
+  bool adjustable = false;
 };
 
 using Schema = std::vector<Option>;

@@ -174,12 +174,12 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, Env& env, Pass& pass)
     }
     Attrs attrs = node.attrs;
     if (node.op->random) {
-      if (!training) {  // the output is the input, in its memory or copied
+      if (!pass.training) {  // the output is the input, in its memory or copied
         if (!storage.memory_of[node.out[0]]) emitter_.action(op(ENG_OP_SCALE), in, out, {{{"factor", 0, 1.0}}});
         continue;
       }
-      in.push_back(batch.counters);
-      attrs.list.push_back({"seed", batch.seed, 0});
+      in.push_back(pass.batch.counters);
+      attrs.list.push_back({"seed", pass.batch.seed, 0});
       attrs.list.push_back({"stream", (int64_t{b} + 1) << site_bits | node.attrs.i("site"), 0});
     }
     emitter_.action(*node.op, in, out, std::move(attrs));

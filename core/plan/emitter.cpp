@@ -10,13 +10,12 @@
 namespace eng {
 namespace {
 
-std::string call_key(const Op& op, const std::vector<eng_desc>& in, const std::vector<eng_desc>& out,
-                     const Attrs& attrs) {
-  std::string key = op.id;
-  for (const auto& d : in) key += d.dtype ? " " + describe(d) : " -";
+std::string key_of(const Call& call) {
+  std::string key = call.op->id;
+  for (const auto& d : call.in) key += d.dtype ? " " + describe(d) : " -";
   key += " ->";
-  for (const auto& d : out) key += d.dtype ? " " + describe(d) : " -";
-  for (const auto& a : attrs.list) key += fmt::format(" {}={}/{}", a.key, a.i, a.f);
+  for (const auto& d : call.out) key += d.dtype ? " " + describe(d) : " -";
+  for (const auto& a : call.attrs.list) key += fmt::format(" {}={}/{}", a.key, a.i, a.f);
   return key;
 }
 
@@ -54,28 +53,21 @@ void Emitter::label(const std::string& text) {
 }
 
 void Emitter::action(const Op& op, std::vector<View> in, std::vector<View> out, Attrs attrs) {
-  std::vector<eng_desc> shapes_in, shapes_out;
-  for (const auto& v : in) shapes_in.push_back(v.desc);
-  for (const auto& v : out) shapes_out.push_back(v.desc);
-  std::string key = call_key(op, shapes_in, shapes_out, attrs);
-  auto [it, fresh] = calls_.try_emplace(key, static_cast<uint32_t>(plan_.calls.size()));
+  Call call{&op, {}, {}, std::move(attrs), 0, 0};
+  for (const auto& v : in) call.in.push_back(v.desc);
+  for (const auto& v : out) call.out.push_back(v.desc);
+  auto [it, fresh] = calls_.try_emplace(key_of(call), static_cast<uint32_t>(plan_.calls.size()));
   if (fresh) {
-    Call call{&op, std::move(shapes_in), std::move(shapes_out), std::move(attrs), 0, 0};
     if (op.flops) call.flops = op.flops(call.in, call.out, call.attrs);
     call.workspace = workspace_ ? workspace_(call) : 0;
     plan_.calls.push_back(std::move(call));
   }
-  Action action{it->second,
-                Queue::compute,
-                std::move(in),
-                std::move(out),
-                {},
-                {},
-                static_cast<uint32_t>(plan_.labels.size() - 1)};
-  if (uint64_t n = plan_.calls[it->second].workspace)
-    action.workspace =
-        transient(std::string("workspace ") + op.id, Line::workspace, make_desc(ENG_U8, {static_cast<int64_t>(n)}));
-  plan_.programs.back().segments.back().actions.push_back(std::move(action));
+  View scratch;
+  if (auto n = static_cast<int64_t>(plan_.calls[it->second].workspace))
+    scratch = transient(std::string("workspace ") + op.id, Line::workspace, make_desc(ENG_U8, {n}));
+  const auto block = static_cast<uint32_t>(plan_.labels.size() - 1);
+  plan_.programs.back().segments.back().actions.push_back(
+      {it->second, Queue::compute, std::move(in), std::move(out), scratch, {}, block});
 }
 
 void Emitter::zero(const View& view) {

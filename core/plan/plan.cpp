@@ -17,15 +17,4 @@ const Tensor* Plan::find(const std::string& name, const std::string& role) const
   return nullptr;
 }
 
-const char* to_string(Queue queue) {
-  static const char* names[] = {"compute", "comm", "h2d", "d2h", "io", "host"};
-  return names[static_cast<size_t>(queue)];
-}
-
-const char* to_string(Line line) {
-  static const char* names[] = {"weights", "gradients",   "optimizer", "constants", "batch",
-                                "step",    "activations", "workspace", "caches"};
-  return names[static_cast<size_t>(line)];
-}
-
 }  // namespace eng

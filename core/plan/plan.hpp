@@ -111,7 +111,4 @@ struct Plan {
   const Tensor* find(const std::string& name, const std::string& role) const;
 };
 
-const char* to_string(Queue queue);
-const char* to_string(Line line);
-
 }  // namespace eng

@@ -22,6 +22,10 @@ DLDataType dtype_dlpack(int32_t dtype);        // one lane
 std::optional<int32_t> dtype_from_safetensors(const std::string& name);
 std::optional<int32_t> dtype_from_dlpack(const DLDataType& type);
 
+// Copies elements from one of f32, bf16 and f16 to another; to fewer bits by rounding to nearest, ties to even.
+// Throws Error(Exit::bug) for other types, unless both are the same.
+void convert(int32_t from, const void* in, int32_t to, void* out, uint64_t count);
+
 // Of a dense tensor. Throw Error(Exit::bug) for a shape that is none, or needs more than 63 bits.
 uint64_t element_count(const eng_desc& desc);
 uint64_t byte_count(const eng_desc& desc);

@@ -5,9 +5,11 @@
 
 #include <cstring>
 #include <map>
+#include <type_traits>
 
 #include "core/autograd/gradient.hpp"
 #include "core/base/error.hpp"
+#include "core/trace/stepping.hpp"
 #include "engine/op.h"
 
 namespace eng {
@@ -40,24 +42,27 @@ eng_call make_call(std::span<const eng_desc> in, std::span<const eng_desc> out, 
           0};
 }
 
-// The head that a plugin's gradient rule gets; keeps the first error.
-struct Head : eng_gradient {
-  Gradient& gradient;
+// The head that a plugin's rule gets; keeps the first error. Rule is Gradient or Stepping.
+template <class Public, class Rule>
+struct Head : Public {
+  Rule& rule;
   std::vector<eng_attr> attrs;
   eng_status status = ENG_OK;
   std::string error;
 
-  explicit Head(Gradient& g);
-  eng_id known(eng_id id) const {
-    if (!id || id > gradient.graph().size()) throw Error(Exit::environment, "no such value");
-    return id;
+  Head(const decltype(Public::api) api, Rule& r) : Public{api}, rule(r), attrs(lend(r.attrs())) {}
+  const eng_desc& desc(eng_id id) const {
+    if (!id || id > rule.graph().size()) throw Error(Exit::environment, "no such value");
+    return rule.graph().value(id).desc;
   }
 };
+template <class Public>
+using HeadOf = Head<Public, std::conditional_t<std::is_same_v<Public, eng_gradient>, Gradient, Stepping>>;
 
 // Runs `call` unless an earlier one failed; exceptions become the sticky error.
-template <class F>
-auto guarded(eng_gradient* g, F call) -> decltype(call(std::declval<Head&>())) {
-  Head& head = *static_cast<Head*>(g);
+template <class Public, class F>
+auto guarded(Public* self, F call) -> decltype(call(std::declval<HeadOf<Public>&>())) {
+  auto& head = *static_cast<HeadOf<Public>*>(self);
   if (head.status == ENG_OK) try {
       return call(head);
     } catch (const std::exception& e) {
@@ -67,61 +72,101 @@ auto guarded(eng_gradient* g, F call) -> decltype(call(std::declval<Head&>())) {
   return decltype(call(head))();
 }
 
-eng_status told(eng_gradient* g, eng_error* sink) {
-  Head& head = *static_cast<Head*>(g);
+template <class Public>
+eng_status told(Public* self, eng_error* sink) {
+  const auto& head = *static_cast<HeadOf<Public>*>(self);
   return head.status == ENG_OK ? ENG_OK : report(sink, head.status, head.error);
 }
 
-const eng_gradient_api api = {
+template <class Public>
+eng_id input(Public* self, uint32_t k) {
+  return guarded(self, [&](auto& head) { return head.rule.in(k); });
+}
+
+template <class Public>
+eng_status shape(Public* self, eng_id value, eng_desc* out, eng_error* sink) {
+  guarded(self, [&](auto& head) { *out = head.desc(value); });
+  return told(self, sink);
+}
+
+template <class Public>
+const eng_attr* attributes(Public* self, uint32_t* n) {
+  const auto& attrs = static_cast<HeadOf<Public>*>(self)->attrs;
+  *n = static_cast<uint32_t>(attrs.size());
+  return attrs.data();
+}
+
+template <class Public>
+eng_status emit(Public* self, const char* name, const eng_id* in, uint32_t n_in, eng_id* out, uint32_t n_out,
+                const eng_attr* attrs, uint32_t n_attrs, eng_error* sink) {
+  guarded(self, [&](auto& head) {
+    if (!find_op(name ? name : "")) throw Error(Exit::environment, fmt::format("unknown op {}", name ? name : ""));
+    for (uint32_t k = 0; k < n_in; ++k)
+      if (in[k]) head.desc(in[k]);
+    Attrs copy;
+    for (uint32_t k = 0; k < n_attrs; ++k) copy.list.push_back({attrs[k].key, attrs[k].i, attrs[k].f});
+    const auto made = head.rule.emit(name, std::vector<Id>(in, in + n_in), std::move(copy));
+    if (made.size() < n_out)
+      throw Error(Exit::environment,
+                  fmt::format("{} has {} outputs here, {} were asked for", name, made.size(), n_out));
+    std::copy_n(made.begin(), n_out, out);
+  });
+  return told(self, sink);
+}
+
+const eng_gradient_api gradient_api = {
     sizeof(eng_gradient_api),
     ENG_ABI_MINOR,
     told,
-    [](eng_gradient* g, uint32_t k) { return guarded(g, [&](Head& h) { return h.gradient.in(k); }); },
-    [](eng_gradient* g, uint32_t k) { return guarded(g, [&](Head& h) { return h.gradient.out(k); }); },
-    [](eng_gradient* g, uint32_t k) { return guarded(g, [&](Head& h) { return h.gradient.d_out(k); }); },
-    [](eng_gradient* g, uint32_t k) { return guarded(g, [&](Head& h) { return h.gradient.own_d_out(k); }); },
-    [](eng_gradient* g, uint32_t k) {
-      return guarded(g, [&](Head& h) { return static_cast<int32_t>(h.gradient.wants(k)); });
-    },
-    [](eng_gradient* g, uint32_t k) { return guarded(g, [&](Head& h) { return h.gradient.take(k); }); },
+    input,
+    [](eng_gradient* g, uint32_t k) { return guarded(g, [&](auto& h) { return h.rule.out(k); }); },
+    [](eng_gradient* g, uint32_t k) { return guarded(g, [&](auto& h) { return h.rule.d_out(k); }); },
+    [](eng_gradient* g, uint32_t k) { return guarded(g, [&](auto& h) { return h.rule.own_d_out(k); }); },
+    [](eng_gradient* g, uint32_t k) { return guarded(g, [&](auto& h) -> int32_t { return h.rule.wants(k); }); },
+    [](eng_gradient* g, uint32_t k) { return guarded(g, [&](auto& h) { return h.rule.take(k); }); },
     [](eng_gradient* g, uint32_t k, eng_id gradient) {
-      guarded(g, [&](Head& h) {
-        if (!h.gradient.in(k)) throw Error(Exit::environment, fmt::format("there is no input {} to give to", k));
-        const eng_desc &is = h.gradient.graph().value(h.known(gradient)).desc, &of = h.gradient.desc(k);
+      guarded(g, [&](auto& h) {
+        if (!h.rule.in(k)) throw Error(Exit::environment, fmt::format("there is no input {} to give to", k));
+        const eng_desc &is = h.desc(gradient), &of = h.rule.desc(k);
         if (!same(is, of))
           throw Error(Exit::environment,
                       fmt::format("the gradient of input {} is {}, the input {}", k, describe(is), describe(of)));
-        h.gradient.give(k, gradient);
+        h.rule.give(k, gradient);
       });
     },
-    [](eng_gradient* g, eng_id value, eng_desc* out, eng_error* sink) {
-      guarded(g, [&](Head& h) { *out = h.gradient.graph().value(h.known(value)).desc; });
-      return told(g, sink);
-    },
-    [](eng_gradient* g, uint32_t* n) {
-      const auto& attrs = static_cast<Head*>(g)->attrs;
-      *n = static_cast<uint32_t>(attrs.size());
-      return attrs.data();
-    },
-    [](eng_gradient* g, const char* name, const eng_id* in, uint32_t n_in, eng_id* out, uint32_t n_out,
-       const eng_attr* attrs, uint32_t n_attrs, eng_error* sink) {
-      guarded(g, [&](Head& h) {
-        if (!find_op(name ? name : "")) throw Error(Exit::environment, fmt::format("unknown op {}", name ? name : ""));
-        for (uint32_t k = 0; k < n_in; ++k)
-          if (in[k]) h.known(in[k]);
-        Attrs copy;
-        for (uint32_t k = 0; k < n_attrs; ++k) copy.list.push_back({attrs[k].key, attrs[k].i, attrs[k].f});
-        const auto made = h.gradient.emit(name, std::vector<Id>(in, in + n_in), std::move(copy));
-        if (made.size() < n_out)
-          throw Error(Exit::environment,
-                      fmt::format("{} has {} outputs here, {} were asked for", name, made.size(), n_out));
-        std::copy_n(made.begin(), n_out, out);
-      });
-      return told(g, sink);
-    },
+    shape,
+    attributes,
+    emit,
 };
 
-Head::Head(Gradient& g) : eng_gradient{&eng::api}, gradient(g), attrs(lend(g.attrs())) {}
+const eng_stepping_api stepping_api = {
+    sizeof(eng_stepping_api),
+    ENG_ABI_MINOR,
+    told,
+    input,
+    shape,
+    attributes,
+    [](eng_stepping* s, const eng_desc* desc) { return guarded(s, [&](auto& h) { return h.rule.state(*desc); }); },
+    [](eng_stepping* s) { return guarded(s, [&](auto& h) { return h.rule.counters(); }); },
+    [](eng_stepping* s, uint32_t k, eng_id value) {
+      guarded(s, [&](auto& h) {
+        h.desc(value);
+        if (k >= h.rule.node().out.size()) throw Error(Exit::environment, fmt::format("there is no output {}", k));
+        h.rule.give(k, value);
+      });
+    },
+    emit,
+};
+
+// Calls a plugin's rule with a head for it.
+template <class Public, class Api, class Rule>
+void call_rule(eng_status (*theirs)(Public*, eng_error*), const Api& api, Rule& rule, const std::string& where) {
+  HeadOf<Public> head(&api, rule);
+  Sink sink;
+  const eng_status status = theirs(&head, sink.get());
+  if (head.status != ENG_OK) throw Error(Exit::environment, where + ": " + head.error);
+  sink.check(status, Exit::environment, where);
+}
 
 Op adapt(const eng_op& theirs, const std::string& where) {
   Op op{theirs.id, theirs.min_in, theirs.max_in, nullptr};
@@ -147,13 +192,10 @@ Op adapt(const eng_op& theirs, const std::string& where) {
   for (uint32_t k = 0; k < theirs.n_in_place; ++k)
     op.in_place.push_back({theirs.in_place[k].out, theirs.in_place[k].in, theirs.in_place[k].must != 0});
   if (theirs.grad)
-    op.grad = [grad = theirs.grad, where](Gradient& g) {
-      Head head(g);
-      Sink sink;
-      const eng_status status = grad(&head, sink.get());
-      if (head.status != ENG_OK) throw Error(Exit::environment, where + ", gradient: " + head.error);
-      sink.check(status, Exit::environment, where + ", gradient");
-    };
+    op.grad = [grad = theirs.grad, where](Gradient& g) { call_rule(grad, gradient_api, g, where + ", gradient"); };
+  if (theirs.step)
+    op.step = [step = theirs.step, where](Stepping& s) { call_rule(step, stepping_api, s, where + ", step"); };
+  if (theirs.flags & ENG_OP_BY_POSITION) op.step = by_position;
   if (theirs.flags & ENG_OP_CHEAP) op.rebuild = [](const Node& node) { return node.in; };
   return op;
 }

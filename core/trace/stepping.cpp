@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/base/error.hpp"
 #include "engine/ops.h"
 
@@ -61,11 +63,20 @@ Template derive(const Template& from, const std::vector<eng_desc>& inputs, int64
       stepping.give(0, stepping.in(0));
       continue;
     }
-    auto rule = use == Use::logits && !loss ? by_position : node.op->step;
+    const std::function<void(Stepping&)> rule = use == Use::logits && !loss ? by_position : node.op->step;
     if (!rule) throw Error(Exit::usage, fmt::format("{} has no step rule: this model cannot generate", node.op->id));
     rule(stepping);
   }
   for (Id o : from.outputs) to.outputs.push_back(state.of[o]);
+  for (Id id = 1; id <= to.graph.size(); ++id) {
+    auto writes = [&](const Node& node) {
+      return std::any_of(node.op->in_place.begin(), node.op->in_place.end(),
+                         [&](const InPlace& p) { return p.must && p.in < node.in.size() && node.in[p.in] == id; });
+    };
+    if (to.graph.value(id).kind == SymbolKind::state &&
+        std::none_of(to.graph.nodes.begin(), to.graph.nodes.end(), writes))
+      throw Error(Exit::environment, "a step rule keeps a state that no op writes in place");
+  }
   to.forward = to.graph.nodes.size();
   to.skip.assign(to.forward, 0);
   return to;

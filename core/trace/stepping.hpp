@@ -21,6 +21,7 @@ class Stepping {
   Id in(uint32_t k) const;
   const eng_desc& desc(uint32_t k) const { return state_.block.graph.value(in(k)).desc; }
   const Attrs& attrs() const { return node_.attrs; }
+  const Graph& graph() const { return state_.block.graph; }
   int64_t length() const { return state_.length; }
 
   // A tensor that each block has for itself from step to step; zero before the first position. What is emitted must

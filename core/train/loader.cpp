@@ -2,6 +2,7 @@
 #include "core/train/loader.hpp"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "core/base/error.hpp"
 
@@ -11,7 +12,7 @@ Data::Data(Registry& registry, const Config& config, int64_t vocabulary) {
   const Section &section = config.section("data"), &train = config.section("train");
   name_ = section.string("plugin");
   length_ = train.integer("sequence_length");
-  table_ = registry.table<eng_data>(ENG_DATA_KIND, name_);
+  table_ = registry.table<eng_data>(ENG_DATA_KIND, name_, offsetof(eng_data, build));
   const std::string base = config.base_dir().string();
   const auto seed = static_cast<uint64_t>(train.integer("seed"));
   eng_data_request request{sizeof(eng_data_request), 0, seed, length_, vocabulary, base.c_str()};

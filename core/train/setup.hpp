@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/checkpoint/checkpoint.hpp"
+#include "core/checkpoint/weights.hpp"
 #include "core/config/config.hpp"
 #include "core/execute/device.hpp"
 #include "core/plan/planner.hpp"
@@ -33,16 +33,14 @@ uint64_t arena_bytes(const Plan& plan);
 // What the process will hold at its peak on a device whose arenas are host memory.
 uint64_t planned_peak(const Setup& setup);
 
+// [model] from: the directory, "" if there is none, and how its files are to be read.
+std::filesystem::path weights_source(const Config& config);
+const Pretrained& pretrained_table(const Config& config, const Registry& registry);
+
 // What a checkpoint holds: all named tensors but gradients.
 std::vector<TensorSpec> saved_tensors(const Plan& plan);
+std::vector<TensorSpec> parameters(const Plan& plan);
 // Of the parameters' names and shapes.
 std::string model_hash(const Plan& plan);
-
-// Edits of the configuration that make the plan fit into `limit`, cheapest first, each tried by planning it:
-// "train.micro_batch=4 train.accumulate=2: 1.2 GiB".
-std::vector<std::string> edits_that_fit(const Config& config, Registry& registry, uint64_t limit);
-
-// Throws Error(host or device memory) with those edits if the plan does not fit the device.
-void check_fits(const Config& config, Registry& registry, const Setup& setup);
 
 }  // namespace eng

@@ -20,14 +20,6 @@ double since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// The views of saved_tensors(plan), in that order.
-std::vector<View> saved_views(const Plan& plan) {
-  std::vector<View> out;
-  for (const Tensor& t : plan.tensors)
-    if (t.role != "gradient") out.push_back(t.view);
-  return out;
-}
-
 }  // namespace
 
 Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data)
@@ -64,27 +56,34 @@ void Trainer::upload_counters(int64_t step) {
   executor_.upload(setup_.plan.counters, counters);
 }
 
-void Trainer::initialise() {
+void Trainer::initialise(const std::filesystem::path& weights, const WeightsProgress& progress) {
   executor_.run("init");
+  if (!weights.empty()) {
+    const Pretrained& table = pretrained_table(config_, registry_);
+    load_weights(find_weights(weights), table, parameters(setup_.plan), fill(), progress);
+    executor_.run("publish");
+  }
   upload_counters(0);
 }
 
+// Into the arena.
+Fill Trainer::fill() {
+  return [this](const TensorSpec& t, uint64_t first, uint64_t n, const void* data) {
+    const uint64_t size = dtype_size(t.dtype);
+    executor_.upload(setup_.plan.find(t.name, t.role)->view, first * size, data, n * size);
+  };
+}
+
 // Between programs the transient part of the arena is free: saving and loading need no memory of their own.
-Staging Trainer::staging() {
+std::span<char> Trainer::staging() {
   const Arena& arena = setup_.plan.arenas[0];
-  uint64_t n = arena.transient + arena.workspace;
+  const uint64_t n = arena.transient + arena.workspace;
   if (setup_.kernels->info().dl_device_type != kDLCPU || n < (uint64_t{1} << 20)) return {};
-  return {executor_.transient(), n};
+  return {static_cast<char*>(executor_.transient()), n};
 }
 
 void Trainer::load(const std::filesystem::path& checkpoint) {
-  const std::vector<TensorSpec> expected = saved_tensors(setup_.plan);
-  const std::vector<View> views = saved_views(setup_.plan);
-  const Fill fill = [&](const TensorSpec& spec, uint64_t first, uint64_t n, const void* data) {
-    const uint64_t size = dtype_size(spec.dtype);
-    executor_.upload(views[static_cast<size_t>(&spec - expected.data())], first * size, data, n * size);
-  };
-  RunPoint point = load_checkpoint(checkpoint, expected, fill, staging());
+  const RunPoint point = load_checkpoint(checkpoint, saved_tensors(setup_.plan), fill(), staging());
   if (point.data_hash != data_.info().content_hash)
     throw Error(Exit::data,
                 fmt::format("{} was written with other data (hash {}, now {})", checkpoint.string(), point.data_hash,
@@ -185,7 +184,7 @@ Evaluation Trainer::evaluate(int64_t batches) {
   return out;
 }
 
-Saved Trainer::save(const RunDir& run, const Options& options) {
+Saved Trainer::save(const Options& options) {
   RunPoint point;
   point.step = point.updates = step_;
   point.tokens = samples() * static_cast<uint64_t>(length_);
@@ -194,33 +193,22 @@ Saved Trainer::save(const RunDir& run, const Options& options) {
   point.data_hash = data_.info().content_hash;
   point.config_hash = options.config_hash;
   for (const auto& p : registry_.loaded()) point.plugins.push_back({p.id, p.version, p.sha256});
-  const bool in_host_memory = setup_.kernels->info().dl_device_type == kDLCPU;
-  const std::vector<View> views = saved_views(setup_.plan);
-  std::vector<TensorRef> tensors;
-  for (const TensorSpec& spec : saved_tensors(setup_.plan)) {
-    const View& view = views[tensors.size()];
-    const uint64_t size = dtype_size(spec.dtype);
-    tensors.push_back({spec, {}, nullptr});
-    if (in_host_memory)
-      tensors.back().host = executor_.address(view);
-    else
-      tensors.back().read = [this, &view, size](void* host, uint64_t first, uint64_t n) {
-        executor_.download(host, view, first * size, n * size);
-      };
-  }
-  const Saved saved = save_checkpoint(run.checkpoints(), point, tensors, staging());
+  const Read read = [this](const TensorSpec& t, uint64_t first, uint64_t n, void* host) {
+    const uint64_t size = dtype_size(t.dtype);
+    executor_.download(host, setup_.plan.find(t.name, t.role)->view, first * size, n * size);
+  };
+  const Saved saved = save_checkpoint(options.checkpoints, point, saved_tensors(setup_.plan), read, staging());
   last_checkpoint_ = saved.path.filename();
-  collect_checkpoints(run.checkpoints(), config_.section("checkpoint").integer("keep"));
+  collect_checkpoints(options.checkpoints, config_.section("checkpoint").integer("keep"));
   return saved;
 }
 
-Exit Trainer::loop(const RunDir& run, Listener& listener, const Options& options) {
+Exit Trainer::train(Listener& listener, const Options& options) {
   const Section& train = config_.section("train");
   const int64_t eval_every = data_.info().validation_samples ? train.integer("eval_every") : 0,
                 eval_batches = train.integer("eval_batches"), first = step_,
                 save_every = config_.section("checkpoint").integer("every");
   int64_t saved_at = last_checkpoint_.empty() ? -1 : step_;
-  MetricsFile metrics(run.metrics(), step_);
   Loader loader(data_, accumulate_ * batch_, samples());
   const auto started = Clock::now();
   const auto due = [this](int64_t every) { return every > 0 && step_ % every == 0; };
@@ -229,36 +217,18 @@ Exit Trainer::loop(const RunDir& run, Listener& listener, const Options& options
       Evaluation evaluation;
       const bool evaluated = due(eval_every) || (eval_every > 0 && step_ == steps_);
       if (evaluated) m->eval_loss = (evaluation = evaluate(eval_batches)).loss;
-      metrics.append(*m);
       listener.step(*m, since(started) / static_cast<double>(step_ - first) * static_cast<double>(steps_ - step_));
       if (evaluated) listener.evaluated(step_, evaluation);
     }
     stopped = step_ < steps_ &&
               ((options.stop && options.stop()) || (options.max_seconds && since(started) > *options.max_seconds));
     if (saved_at != step_ && (due(save_every) || stopped || step_ == steps_)) {
-      metrics.sync();
-      listener.saved(save(run, options));
+      listener.saving();
+      listener.saved(save(options));
       saved_at = step_;
-      run.write_state("running", step_, last_checkpoint_, 0);
     }
   }
   return step_ < steps_ ? Exit::stopped : Exit::done;
-}
-
-Exit Trainer::train(const RunDir& run, Listener& listener, const Options& options) {
-  run.write_state("running", step_, last_checkpoint_, 0);
-  try {
-    const Exit exit = loop(run, listener, options);
-    run.write_state(exit == Exit::done ? "done" : "stopped", step_, last_checkpoint_, static_cast<int>(exit));
-    return exit;
-  } catch (const Error& e) {
-    try {
-      run.write_state("failed", step_, last_checkpoint_, static_cast<int>(e.exit()));
-    } catch (const Error&) {
-      // The disk that failed the step fails this too; the first error is the one to tell.
-    }
-    throw;
-  }
 }
 
 }  // namespace eng

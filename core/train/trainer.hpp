@@ -9,11 +9,25 @@
 #include "core/base/error.hpp"
 #include "core/execute/executor.hpp"
 #include "core/train/loader.hpp"
-#include "core/train/run_dir.hpp"
 #include "core/train/schedule.hpp"
 #include "core/train/setup.hpp"
 
 namespace eng {
+
+// What is known of one step. The first group is a pure function of configuration, data and seeds; the second
+// depends on the machine and the moment.
+struct Metrics {
+  int64_t step = 0;
+  uint64_t tokens = 0;  // of all steps so far
+  double loss = 0, grad_norm = 0, lr = 0, loss_scale = 1;
+  std::optional<double> eval_loss;  // of an evaluation right after this step
+
+  double tokens_per_second = 0, mfu = 0, step_seconds = 0;
+  struct {
+    double data = 0, comm = 0, offload = 0;
+  } wait_seconds;
+  uint64_t device_peak_bytes = 0, host_peak_bytes = 0;
+};
 
 struct Evaluation {
   double loss = 0;      // mean over valid tokens
@@ -27,38 +41,41 @@ class Listener {
   virtual ~Listener() = default;
   virtual void step(const Metrics& metrics, double seconds_left) = 0;
   virtual void evaluated(int64_t step, const Evaluation& evaluation) = 0;
+  virtual void saving() = 0;  // what was told so far belongs to the checkpoint that comes
   virtual void saved(const Saved& saved) = 0;
 };
 
 class Trainer {
  public:
   struct Options {
-    bool (*stop)() = nullptr;  // asked between micro-batches: finish the micro-batch, save, leave
+    std::filesystem::path checkpoints;  // the folder they are saved into
+    bool (*stop)() = nullptr;           // asked between micro-batches: finish the micro-batch, save, leave
     std::optional<double> max_seconds;
     std::string config_hash;  // of the resolved configuration, kept with every checkpoint
   };
   Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data);
 
-  // Parameters from the model's initialisation rules; step 0.
-  void initialise();
+  // Step 0: parameters from the model's initialisation rules, or `weights` that exist already (weights_source).
+  void initialise(const std::filesystem::path& weights = {}, const WeightsProgress& progress = {});
   // Parameters, optimizer state and position from a checkpoint directory. Throws Error(Exit::checkpoint).
   void load(const std::filesystem::path& checkpoint);
   int64_t step() const { return step_; }
+  const std::string& last_checkpoint() const { return last_checkpoint_; }  // its name; "" if there is none
 
-  // Trains to the configured number of steps, into the run directory. Returns Exit::done or Exit::stopped.
+  // Trains to the configured number of steps. Returns Exit::done or Exit::stopped, saved either way.
   // Throws Error(Exit::numerics) naming step and tensor when loss or gradient norm is not finite.
-  Exit train(const RunDir& run, Listener& listener, const Options& options);
+  Exit train(Listener& listener, const Options& options);
   // The first `batches` micro-batches of the validation split.
   Evaluation evaluate(int64_t batches);
 
  private:
-  Exit loop(const RunDir& run, Listener& listener, const Options& options);
   // One step; nullopt if it was stopped inside, and so did not happen.
   std::optional<Metrics> train_step(Loader& loader, bool (*stop)());
-  Saved save(const RunDir& run, const Options& options);
+  Saved save(const Options& options);
   void upload_counters(int64_t step);
   [[noreturn]] void not_finite(double loss, double norm);
-  Staging staging();
+  std::span<char> staging();
+  Fill fill();
   uint64_t samples() const { return static_cast<uint64_t>(step_ * accumulate_ * batch_); }  // taken so far
 
   const Config& config_;
@@ -71,7 +88,7 @@ class Trainer {
   std::vector<float> losses_;
   int64_t steps_, batch_, length_, accumulate_;
   int64_t step_ = 0;
-  std::string last_checkpoint_;  // its name; "" if there is none
+  std::string last_checkpoint_;
 };
 
 }  // namespace eng

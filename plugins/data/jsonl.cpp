@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "failure.hpp"
+#include "json_text.hpp"
 
 namespace text_data {
 namespace {
@@ -70,20 +71,10 @@ class FieldHandler {
   bool matches_ = false;
 };
 
+constexpr std::size_t longest_line = std::size_t{1} << 30;
+
 bool blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
-}
-
-// The library's text without its own prefix and position, short and in ASCII whatever the line holds.
-std::string reason(const std::string& what) {
-  std::size_t at = what.find(", column ");
-  at = at == std::string::npos ? std::string::npos : what.find(": ", at);
-  std::string text = at == std::string::npos ? what : what.substr(at + 2);
-  if (text.size() > 160) text = text.substr(0, 160) + "...";
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = '?';
-  }
-  return text;
 }
 
 std::string quoted(const std::string& name) {
@@ -128,6 +119,10 @@ void JsonlReader::feed(std::string_view piece) {
     piece.remove_prefix(end + 1);
   }
   rest_.append(piece);
+  if (rest_.size() > longest_line) {
+    ++line_;
+    fail("the line is longer than 1 GiB: no JSON Lines");
+  }
 }
 
 void JsonlReader::finish() {
@@ -141,7 +136,7 @@ void JsonlReader::line(std::string_view text) {
   FieldHandler handler(field_);
   if (!json::sax_parse(text.begin(), text.end(), &handler)) {
     throw Failure(ENG_INVALID, name_ + ":" + std::to_string(line_) + ":" + std::to_string(handler.column) +
-                                   ": not valid JSON: " + reason(handler.error));
+                                   ": not valid JSON: " + json_reason(handler.error));
   }
   if (!handler.found) fail_field(text);
   document_(handler.text);

@@ -1,230 +1,182 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data source "text": plain files and JSON Lines, one token per byte.
+// The data source "text": plain files and JSON Lines. Bytes are read from where they are; other tokens are made once
+// and kept in a file.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <exception>
-#include <memory>
-#include <new>
-#include <string>
+#include <filesystem>
 #include <utility>
-#include <vector>
 
-#include "corpus.hpp"
-#include "engine/data.h"
-#include "engine/plugin.h"
+#include "build.hpp"
 #include "failure.hpp"
 #include "files.hpp"
-#include "windows.hpp"
+#include "input.hpp"
+#include "options.hpp"
+#include "source.hpp"
+#include "tables.hpp"
 
-ENG_DESCRIPTION(R"toml([plugin]
-id = 'eng.text'
-name = 'text'
-version = '0.1.0'
-license = 'Apache-2.0'
-summary = 'Text files and JSON Lines as training data'
-
-[[provides]]
-kind = 'eng.data/1'
-name = 'text'
-summary = 'Files and patterns, one token per byte, shuffled windows, held-out part'
-
-[provides.options.paths]
-type = 'strings'
-required = true
-help = """Files or patterns, relative to the configuration file: * and ? match within a name, ** any folders, hidden \
-names only where the dot is written. Sorted by path, each file once. *.jsonl is JSON Lines: one document per line."""
-
-[provides.options.field]
-type = 'string'
-default = 'text'
-help = 'The field of a JSON Lines object that holds the text'
-
-[provides.options.tokenizer]
-type = 'string'
-default = 'bytes'
-choices = ['bytes']
-help = 'bytes: token ids 0 to 255 are the bytes of the text (UTF-8)'
-
-[provides.options.separator]
-type = 'string'
-default = "\n"
-help = 'Put between two documents (a file, or a line of JSON Lines); may be empty'
-
-[provides.options.validation]
-type = 'float'
-default = 0.05
-min = 0.0
-max = 0.5
-help = """Share of the windows held out of training, in up to 16 stretches spread evenly over the data; it does not depend \
-on the seed. 0: none."""
-)toml")
-
+namespace text_data {
 namespace {
 
-using namespace text_data;
+constexpr uint64_t small_file = uint64_t{1} << 20;
+constexpr uint64_t small_files_in_all = uint64_t{64} << 20;
+constexpr uint64_t copy_block = uint64_t{8} << 20;  // a copied segment ends here, so that growing stays cheap
 
-struct Source {
-  uint32_t files;
-  uint64_t seed;
-  uint64_t length;
-  Corpus corpus;
-  Windows windows;
+// Bytes as tokens: documents in the order of the files, the separator between two; empty ones leave no trace. Files
+// above 1 MiB are mapped; smaller ones are copied while they make up less than 64 MiB, for thousands of small mappings
+// cost more than they save and small files are those that people edit while a run reads them. JSON Lines and
+// compressed files are copied.
+class ByteStream {
+ public:
+  ByteStream(Stream& stream, std::string field, std::string separator)
+      : stream_(stream), field_(std::move(field)), separator_(std::move(separator)) {
+    hash_.add("engine text: bytes\n");
+  }
+
+  void add(const std::string& path) {
+    const InputFile file(path);
+    const TextFormat format = text_format(path);
+    const bool plain = format.kind == TextKind::plain && !format.compressed;
+    if (plain && (file.size() > small_file || small_ + file.size() > small_files_in_all)) {
+      begin_document();
+      end_block();
+      auto mapped = std::make_unique<MappedFile>(file);
+      file.each_piece([this](std::string_view piece) { hash_.add(piece); });
+      size_ += mapped->size();
+      const uint64_t count = mapped->size();
+      return stream_.add(std::move(mapped), 0, count, 1);
+    }
+    if (plain) small_ += file.size();
+    each_document(file, field_, {[this] { begin_document(); }, [this](std::string_view text) { copy(text); }, [] {}});
+  }
+
+  std::string finish() {
+    end_block();
+    return hash_.text();
+  }
+
+ private:
+  void begin_document() {
+    if (size_ > 0) copy(separator_);
+  }
+  void copy(std::string_view text) {
+    if (text.empty()) return;
+    if (block_ == nullptr) block_ = std::make_unique<std::string>();
+    block_->append(text);
+    size_ += text.size();
+    hash_.add(text);
+    if (block_->size() >= copy_block) end_block();
+  }
+  void end_block() {
+    if (block_ == nullptr) return;
+    block_->shrink_to_fit();
+    stream_.add(std::move(block_));
+  }
+
+  Stream& stream_;
+  std::string field_, separator_;
+  std::unique_ptr<std::string> block_;
+  Hash hash_;
+  uint64_t size_ = 0, small_ = 0;
 };
 
-constexpr int64_t byte_vocabulary = 256;
-
-eng_status fail(eng_error* error, eng_status status, const char* text, std::size_t length) {
-  if (error != nullptr && error->set != nullptr) error->set(error, status, text, length);
-  return status;
+void check_vocabulary(const std::string& name, const Tokenizer& tokenizer, const eng_data_request& request,
+                      bool may_be_unknown) {
+  if ((may_be_unknown && request.vocabulary == 0) || request.vocabulary >= tokenizer.info().vocabulary) return;
+  const std::string ids = std::to_string(tokenizer.info().vocabulary);
+  throw Failure(ENG_INVALID, "[data] tokenizer = \"" + name + "\" has " + ids +
+                                 " token ids, but the model's vocabulary is " + std::to_string(request.vocabulary) +
+                                 ": set [model] vocab_size to " + ids + " or more");
 }
 
-eng_status fail(eng_error* error, eng_status status, const std::string& text) {
-  return fail(error, status, text.data(), text.size());
+std::string base_of(const eng_data_request& request) {
+  return request.base_dir == nullptr ? "" : request.base_dir;
 }
 
-void check(eng_status status, const char* key) {
-  if (status != ENG_OK)
-    throw Failure(status, std::string("[data] ") + key + ": the engine did not hand over this option");
-}
-
-std::string get_string(const eng_options* options, const char* key) {
-  const char* value = nullptr;
-  check(options->get_string(options, key, &value, nullptr), key);
-  return value;
-}
-
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%g", value);
-  return text;
-}
-
-void check_length(uint64_t tokens, uint64_t length, std::size_t files, double held_out, const Windows& windows) {
-  std::string have = "[data] the " + std::to_string(files) + (files == 1 ? " file holds " : " files hold ") +
-                     std::to_string(tokens) + " tokens (bytes)";
-  if (tokens <= length) {
-    throw Failure(ENG_INVALID, have + ", but one sample takes " + std::to_string(length + 1) +
-                                   " ([train] sequence_length = " + std::to_string(length) +
-                                   " and one more): add text or lower sequence_length");
+BuildRequest build_request(const eng_options* options, const eng_data_request& request, const std::string& name,
+                           const Tokenizer& tokenizer) {
+  BuildRequest out;
+  out.files = find_files(base_of(request), get_strings(options, "paths"));
+  out.field = get_string(options, "field");
+  out.separator = get_string(options, "separator");
+  if (get_bool(options, "eot")) {
+    out.eot = tokenizer.info().eot;
+    if (out.eot < 0 && options->is_set(options, "eot") != 0) {
+      throw Failure(ENG_INVALID, "[data] eot = true, but the tokenizer " + name +
+                                     " has no token that ends a text: set eot = false, then separator is put between "
+                                     "two documents");
+    }
   }
-  if (windows.count(0) == 0 || (held_out > 0 && windows.count(1) == 0)) {
-    throw Failure(ENG_INVALID, have + ", but one training and one held-out sample take " +
-                                   std::to_string(2 * length + 2) + " ([data] validation = " + number(held_out) +
-                                   "): add text, lower [train] sequence_length, or set validation = 0");
-  }
+  out.special = get_bool(options, "special_tokens");
+  out.folder = (std::filesystem::path(base_of(request)) / get_string(options, "cache")).lexically_normal().string();
+  return out;
 }
 
 std::unique_ptr<Source> open_source(const eng_options* options, const eng_data_request& request) {
-  if (request.sequence_length < 1) {
-    throw Failure(ENG_INVALID,
-                  "[train] sequence_length is " + std::to_string(request.sequence_length) + "; it must be 1 or more");
+  const double held_out = held_out_share(options, request);
+  const std::string name = get_string(options, "tokenizer");
+  const auto tokenizer = open_tokenizer(name, base_of(request));
+  check_vocabulary(name, *tokenizer, request, false);
+  auto source = std::make_unique<Source>();
+  source->vocabulary = tokenizer->info().vocabulary;
+  if (name != "bytes") {
+    const BuildRequest wanted = build_request(options, request, name, *tokenizer);
+    source->files = static_cast<uint32_t>(wanted.files.size());
+    const Built built = build(wanted, *tokenizer, nullptr);
+    source->hash = built.file.hash;
+    if (built.file.tokens > 0) {
+      source->stream.add(std::make_unique<MappedFile>(InputFile(built.file.path)), built.file.offset, built.file.tokens,
+                         built.file.width);
+    }
+    cut_windows(*source, request, held_out, "tokens");
+    return source;
   }
-  if (std::string tokenizer = get_string(options, "tokenizer"); tokenizer != "bytes") {
-    throw Failure(ENG_INVALID, "[data] tokenizer '" + tokenizer + "' is unknown; use \"bytes\"");
+  const std::vector<std::string> files = find_files(base_of(request), get_strings(options, "paths"));
+  source->files = static_cast<uint32_t>(files.size());
+  ByteStream bytes(source->stream, get_string(options, "field"), get_string(options, "separator"));
+  for (const std::string& path : files) bytes.add(path);
+  source->hash = bytes.finish();
+  if (source->stream.size() == 0) {
+    const bool one = files.size() == 1;
+    const std::string first = one ? files[0] + " is empty" : "all " + std::to_string(files.size()) + " files are empty";
+    throw Failure(ENG_INVALID, "[data] paths: " + first + (one ? "" : " (the first is " + files[0] + ")"));
   }
-  if (request.vocabulary < byte_vocabulary) {
-    throw Failure(ENG_INVALID, "[data] tokenizer = \"bytes\" has 256 token ids, but the model's vocabulary is " +
-                                   std::to_string(request.vocabulary) + ": set [model] vocab_size to 256 or more");
-  }
-  double held_out = 0;
-  check(options->get_float(options, "validation", &held_out, nullptr), "validation");
-  if (!(held_out >= 0 && held_out <= 0.5)) {
-    throw Failure(ENG_INVALID, "[data] validation is " + number(held_out) + "; it must be from 0 to 0.5");
-  }
-  uint32_t count = 0;
-  check(options->get_count(options, "paths", &count, nullptr), "paths");
-  std::vector<std::string> patterns;
-  for (uint32_t i = 0; i < count; ++i) {
-    const char* pattern = nullptr;
-    check(options->get_string_at(options, "paths", i, &pattern, nullptr), "paths");
-    patterns.emplace_back(pattern);
-  }
-
-  std::vector<std::string> files = find_files(request.base_dir == nullptr ? "" : request.base_dir, patterns);
-  Corpus corpus(files, get_string(options, "field"), get_string(options, "separator"));
-  if (corpus.size() == 0) {
-    std::string first =
-        files.size() == 1 ? files[0] + " is empty" : "all " + std::to_string(files.size()) + " files are empty";
-    throw Failure(ENG_INVALID,
-                  "[data] paths: " + first + (files.size() == 1 ? "" : " (the first is " + files[0] + ")"));
-  }
-  auto length = static_cast<uint64_t>(request.sequence_length);
-  Windows windows(corpus.size(), length, held_out);
-  check_length(corpus.size(), length, files.size(), held_out, windows);
-  return std::unique_ptr<Source>(
-      new Source{static_cast<uint32_t>(files.size()), request.seed, length, std::move(corpus), windows});
+  cut_windows(*source, request, held_out, "tokens (bytes)");
+  return source;
 }
 
-eng_status create(const eng_options* options, const eng_data_request* given, void** self, eng_error* error) try {
-  eng_data_request request{};
-  std::memcpy(&request, given, std::min<std::size_t>(sizeof(request), given->struct_size));
-  *self = open_source(options, request).release();
-  return ENG_OK;
-} catch (const Failure& failure) {
-  return fail(error, failure.status(), failure.what());
-} catch (const std::bad_alloc&) {
-  return fail(error, ENG_NO_MEMORY, "[data] out of memory while the data was opened");
-} catch (const std::exception& exception) {
-  return fail(error, ENG_INTERNAL, std::string("[data] ") + exception.what());
+eng_status create(const eng_options* options, const eng_data_request* given, void** self, eng_error* error) {
+  return guarded(error, "opening the data", [&] { *self = open_source(options, complete(given)).release(); });
 }
 
-void destroy(void* self) {
-  delete static_cast<Source*>(self);
+eng_status build_tokens(const eng_options* options, const eng_data_request* given, const eng_data_watch* watch_of_host,
+                        eng_data_built* out, eng_error* error) {
+  return guarded(error, "building tokens", [&] {
+    const eng_data_request request = complete(given);
+    eng_data_watch watch{};
+    if (watch_of_host != nullptr)
+      std::memcpy(&watch, watch_of_host, std::min<std::size_t>(sizeof(watch), watch_of_host->struct_size));
+    eng_data_built built{};
+    built.struct_size = out->struct_size;
+    const std::string name = get_string(options, "tokenizer");
+    if (name != "bytes") {
+      const auto tokenizer = open_tokenizer(name, base_of(request));
+      check_vocabulary(name, *tokenizer, request, true);
+      const Built done = build(build_request(options, request, name, *tokenizer), *tokenizer, &watch);
+      built.reused = done.reused ? 1 : 0;
+      built.tokens = done.file.tokens;
+      built.documents = done.file.documents;
+      if (done.file.path.size() >= sizeof(built.path))
+        throw Failure(ENG_INVALID, "[data] cache: the path is too long: " + done.file.path);
+      std::snprintf(built.path, sizeof(built.path), "%s", done.file.path.c_str());
+    }
+    std::memcpy(out, &built, std::min<std::size_t>(sizeof(built), out->struct_size));
+  });
 }
-
-eng_status describe(void* self, eng_data_info* out, eng_error*) {
-  const auto* source = static_cast<const Source*>(self);
-  eng_data_info info{};
-  info.struct_size = out->struct_size;
-  info.files = source->files;
-  info.tokens = source->corpus.size();
-  info.train_samples = source->windows.count(ENG_SPLIT_TRAIN);
-  info.validation_samples = source->windows.count(ENG_SPLIT_VALIDATION);
-  info.vocabulary = byte_vocabulary;
-  std::snprintf(info.content_hash, sizeof(info.content_hash), "%s", source->corpus.hash().c_str());
-  std::memcpy(out, &info, std::min<std::size_t>(sizeof(info), out->struct_size));
-  return ENG_OK;
-}
-
-eng_status read(void* self, int32_t split, uint64_t position, int32_t* tokens, int32_t* labels, eng_error* error) {
-  const auto* source = static_cast<const Source*>(self);
-  if (split != ENG_SPLIT_TRAIN && split != ENG_SPLIT_VALIDATION) {
-    return fail(error, ENG_INVALID, "[data] there is no such split");
-  }
-  const uint64_t samples = source->windows.count(split);
-  if (samples == 0) return fail(error, ENG_PRECONDITION, "[data] nothing is held out: validation is 0");
-  // Held-out samples always come in one order, whatever the seed, so that the first k of them are comparable.
-  const bool train = split == ENG_SPLIT_TRAIN;
-  Permutation order(samples, train ? source->seed : 0, train ? position / samples : 0, static_cast<uint64_t>(split));
-  uint64_t start = source->windows.start(split, order(position % samples));
-  const MappedFile* changed = source->corpus.read(start, source->length, tokens, labels);
-  if (changed == nullptr) return ENG_OK;
-  char text[512];  // the step allocates nothing, not even to fail
-  int size =
-      std::snprintf(text, sizeof(text),
-                    "[data] %.300s changed while the run was reading it; leave the data as it is during a run, and "
-                    "start a new run to use the new text",
-                    changed->path().c_str());
-  return fail(error, ENG_DATA_LOSS, text, static_cast<std::size_t>(size));
-}
-
-const eng_data table = {sizeof(eng_data), 0, create, destroy, describe, read};
-
-const char* description() {
-  return eng_description;
-}
-eng_status start(const eng_host*, eng_error*) {
-  return ENG_OK;
-}
-void stop() {}
-const void* get_interface(const char* kind, const char* name) {
-  return std::strcmp(kind, ENG_DATA_KIND) == 0 && std::strcmp(name, "text") == 0 ? &table : nullptr;
-}
-
-const eng_plugin plugin = {ENG_PLUGIN_INIT, description, start, stop, get_interface};
 
 }  // namespace
 
-ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t) {
-  return &plugin;
-}
+const eng_data text_table = {sizeof(eng_data), 0,           create,       destroy_source,
+                             describe_source,  read_source, build_tokens, inspect_file};
+
+}  // namespace text_data

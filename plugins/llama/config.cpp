@@ -2,68 +2,16 @@
 #include "config.hpp"
 
 #include <cmath>
-#include <cstdio>
-#include <cstring>
 #include <string>
 
-#include "engine/ops.h"
-#include "failure.hpp"
+#include "../common/model.hpp"
 
 namespace llama {
 namespace {
 
-std::string number(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%g", value);
-  return text;
-}
-
-[[noreturn]] void invalid(const std::string& text) {
-  throw Failure{ENG_INVALID, text};
-}
-
-// The options with failures thrown.
-class Reader {
- public:
-  Reader(const eng_options* options, eng_error* error) : options_(options), error_(error) {}
-  bool given(const char* key) const { return options_->is_set(options_, key) != 0; }
-  bool flag(const char* key) const { return get<int32_t>(options_->get_bool, key) != 0; }
-  int64_t integer(const char* key) const { return get<int64_t>(options_->get_int, key); }
-  std::string text(const char* key) const { return get<const char*>(options_->get_string, key); }
-  double real(const char* key) const {
-    const double value = get<double>(options_->get_float, key);
-    if (!std::isfinite(value)) invalid(std::string(key) + " must be a finite number");
-    return value;
-  }
-  std::vector<double> reals(const char* key) const {
-    std::vector<double> out(get<uint32_t>(options_->get_count, key));
-    for (uint32_t i = 0; i < out.size(); ++i) {
-      if (eng_status s = options_->get_float_at(options_, key, i, &out[i], error_)) throw Failure{s, ""};
-    }
-    return out;
-  }
-  int64_t integer_or(const char* key, int64_t fallback) const { return given(key) ? integer(key) : fallback; }
-  double real_or(const char* key, double fallback) const { return given(key) ? real(key) : fallback; }
-
- private:
-  template <class T>
-  T get(eng_status (*read)(const eng_options*, const char*, T*, eng_error*), const char* key) const {
-    T value{};
-    if (eng_status s = read(options_, key, &value, error_)) throw Failure{s, ""};
-    return value;
-  }
-  const eng_options* options_;
-  eng_error* error_;
-};
-
-int64_t read_act(const Reader& in) {
-  const std::string name = in.text("hidden_act");
-  if (name == "silu") return ENG_ACT_SILU;
-  if (name == "gelu") return ENG_ACT_GELU;
-  if (name == "gelu_new" || name == "gelu_pytorch_tanh") return ENG_ACT_GELU_TANH;
-  if (name == "relu") return ENG_ACT_RELU;
-  invalid("hidden_act '" + name + "' is not known; use silu, gelu, gelu_new, gelu_pytorch_tanh or relu");
-}
+using model::invalid;
+using model::number;
+using model::Reader;
 
 RopeType read_rope_type(const Reader& in) {
   const std::string name = in.text("rope_type");
@@ -154,21 +102,13 @@ Rope read_rope(const Reader& in, int64_t max_positions, int64_t head_dim) {
 Config read_config(const eng_options* options, eng_error* error) {
   const Reader in(options, error);
   Config c{};
-  c.vocabulary = in.integer("vocab_size");
-  c.hidden = in.integer("hidden_size");
-  c.ffn = in.integer("intermediate_size");
-  c.layers = in.integer("num_hidden_layers");
-  c.heads = in.integer("num_attention_heads");
-  c.kv_heads = in.integer_or("num_key_value_heads", c.heads);
-  c.max_positions = in.integer("max_position_embeddings");
-  for (auto [key, value] : {std::pair{"vocab_size", c.vocabulary},
-                            {"hidden_size", c.hidden},
-                            {"intermediate_size", c.ffn},
-                            {"num_hidden_layers", c.layers},
-                            {"num_attention_heads", c.heads},
-                            {"num_key_value_heads", c.kv_heads},
-                            {"max_position_embeddings", c.max_positions}})
-    if (value < 1) invalid(std::string(key) + " is " + std::to_string(value) + "; it must be at least 1");
+  c.vocabulary = in.size("vocab_size");
+  c.hidden = in.size("hidden_size");
+  c.ffn = in.size("intermediate_size");
+  c.layers = in.size("num_hidden_layers");
+  c.heads = in.size("num_attention_heads");
+  c.kv_heads = in.at_least_one("num_key_value_heads", in.integer_or("num_key_value_heads", c.heads));
+  c.max_positions = in.size("max_position_embeddings");
   if (c.hidden % c.heads != 0)
     invalid("hidden_size (" + std::to_string(c.hidden) + ") must be a multiple of num_attention_heads (" +
             std::to_string(c.heads) + "); change one of them");
@@ -180,7 +120,7 @@ Config read_config(const eng_options* options, eng_error* error) {
     invalid((in.given("head_dim") ? "head_dim is " : "hidden_size / num_attention_heads is ") +
             std::to_string(c.head_dim) + "; rotary embedding needs an even head size: " +
             (in.given("head_dim") ? "change head_dim" : "change num_attention_heads or hidden_size, or set head_dim"));
-  c.act = read_act(in);
+  c.act = in.activation("hidden_act");
   c.eps = in.real("rms_norm_eps");
   if (c.eps <= 0.0) invalid("rms_norm_eps is " + number(c.eps) + "; it must be above 0 (1e-5 and 1e-6 are usual)");
   c.init_std = in.real("initializer_range");

@@ -17,7 +17,7 @@ struct Config {
   Rope rope;
 };
 
-// Throws Failure(ENG_INVALID) that names the key and what to change.
+// Throws model::Failure(ENG_INVALID) that names the key and what to change.
 Config read_config(const eng_options* options, eng_error* error);
 
 }  // namespace llama

@@ -7,8 +7,7 @@
 #include <cmath>
 #include <string>
 
-#include "engine/ops.h"
-#include "failure.hpp"
+#include "../common/model.hpp"
 
 namespace llama {
 namespace {
@@ -38,10 +37,6 @@ uint32_t layer_params(const Config& c) {
   return map_count + (c.attention_bias ? 4 : 0) + (c.mlp_bias ? 3 : 0) + 2;
 }
 
-void add_block(eng_build* b, const std::string& name, uint32_t tmpl, const std::vector<eng_id>& params) {
-  b->api->block(b, name.c_str(), tmpl, params.data(), static_cast<uint32_t>(params.size()), nullptr);
-}
-
 }  // namespace
 
 eng_model_info Model::describe() const {
@@ -54,28 +49,10 @@ eng_model_info Model::describe() const {
   return info;
 }
 
-eng_id Model::matrix(eng_build* b, const std::string& name, int64_t rows, int64_t columns, double std) const {
-  const int64_t dims[2] = {rows, columns};
-  const eng_attr init[2] = {{"mean", 0, 0.0}, {"std", 0, std}};
-  const eng_param param = {sizeof(eng_param), 0, name.c_str(), ENG_OP_INIT_NORMAL, init, dims, 2, 2};
-  eng_id id = 0;
-  b->api->param(b, &param, &id, nullptr);
-  return id;
-}
-
-eng_id Model::vector(eng_build* b, const std::string& name, int64_t size, double value) const {
-  const eng_attr init = {"value", 0, value};
-  const eng_param param = {
-      sizeof(eng_param), ENG_PARAM_NO_DECAY, name.c_str(), ENG_OP_INIT_CONSTANT, &init, &size, 1, 1};
-  eng_id id = 0;
-  b->api->param(b, &param, &id, nullptr);
-  return id;
-}
-
 // In every block matrices come first and undecayed vectors last, so that each kind is one run of elements.
 void Model::declare(eng_build* b) const {
-  const eng_id embeddings = matrix(b, "model.embed_tokens.weight", c_.vocabulary, c_.hidden, c_.init_std);
-  add_block(b, "embed", embed_template, {embeddings});
+  const eng_id embeddings = model::matrix(b, "model.embed_tokens.weight", c_.vocabulary, c_.hidden, c_.init_std);
+  model::block(b, "embed", embed_template, {embeddings});
   const double out_std = c_.depth_scale ? c_.init_std / std::sqrt(2.0 * static_cast<double>(c_.layers)) : c_.init_std;
   const auto maps = layer_maps(c_);
   for (int64_t i = 0; i < c_.layers; ++i) {
@@ -83,16 +60,17 @@ void Model::declare(eng_build* b) const {
     std::vector<eng_id> params;
     for (const Linear& m : maps) {
       const bool into_stream = &m == &maps[o] || &m == &maps[down];
-      params.push_back(matrix(b, prefix + m.name + ".weight", m.rows, m.columns, into_stream ? out_std : c_.init_std));
+      params.push_back(
+          model::matrix(b, prefix + m.name + ".weight", m.rows, m.columns, into_stream ? out_std : c_.init_std));
     }
     for (const Linear& m : maps)
-      if (m.bias) params.push_back(vector(b, prefix + m.name + ".bias", m.rows, 0.0));
-    params.push_back(vector(b, prefix + "input_layernorm.weight", c_.hidden, 1.0));
-    params.push_back(vector(b, prefix + "post_attention_layernorm.weight", c_.hidden, 1.0));
-    add_block(b, block, layer_template, params);
+      if (m.bias) params.push_back(model::vector(b, prefix + m.name + ".bias", m.rows, 0.0));
+    params.push_back(model::vector(b, prefix + "input_layernorm.weight", c_.hidden, 1.0));
+    params.push_back(model::vector(b, prefix + "post_attention_layernorm.weight", c_.hidden, 1.0));
+    model::block(b, block, layer_template, params);
   }
-  const eng_id out = c_.tied ? embeddings : matrix(b, "lm_head.weight", c_.vocabulary, c_.hidden, c_.init_std);
-  add_block(b, "head", head_template, {out, vector(b, "model.norm.weight", c_.hidden, 1.0)});
+  const eng_id out = c_.tied ? embeddings : model::matrix(b, "lm_head.weight", c_.vocabulary, c_.hidden, c_.init_std);
+  model::block(b, "head", head_template, {out, model::vector(b, "model.norm.weight", c_.hidden, 1.0)});
 }
 
 eng_id Model::embed(eng_build* b, const eng_id* params) const {
@@ -138,18 +116,11 @@ eng_id Model::head(eng_build* b, const eng_id* params, eng_id h) const {
   return eng_cross_entropy(b, n, params[0], labels);       // (1)
 }
 
-eng_id Model::trace(eng_build* b, uint32_t tmpl, const eng_id* params, uint32_t n_params, const eng_id* in,
-                    uint32_t n_in) const {
-  struct Wants {
-    uint32_t params, inputs;
-  };
-  const Wants wants[3] = {{1, 0}, {layer_params(c_), 1}, {2, 1}};
-  if (tmpl > head_template) throw Failure{ENG_INVALID, "llama has no template " + std::to_string(tmpl)};
-  if (n_params != wants[tmpl].params || n_in != wants[tmpl].inputs)
-    throw Failure{ENG_INVALID, "llama template " + std::to_string(tmpl) + " takes " +
-                                   std::to_string(wants[tmpl].params) + " parameters and " +
-                                   std::to_string(wants[tmpl].inputs) + " inputs, not " + std::to_string(n_params) +
-                                   " and " + std::to_string(n_in)};
+std::vector<model::Signature> Model::templates() const {
+  return {{1, 0}, {layer_params(c_), 1}, {2, 1}};
+}
+
+eng_id Model::trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in) const {
   if (tmpl == embed_template) return embed(b, params);
   return tmpl == layer_template ? layer(b, params, in[0]) : head(b, params, in[0]);
 }

@@ -41,34 +41,32 @@ void save_sliced(const fs::path& directory, const std::vector<std::pair<uint64_t
 }  // namespace
 
 TEST_CASE("checkpoint: what is saved is loaded", "[checkpoint]") {
-  for (bool pointed : {true, false}) {
-    for (uint64_t staging : {16, 24, 1 << 20}) {
-      Scratch scratch;
-      const Sample sample;
-      std::vector<char> memory(staging);
-      const Staging given{memory.data(), memory.size()};
-      const Saved saved = save_checkpoint(scratch / "checkpoints", sample.point(100), sample.refs(pointed), given);
-      CHECK(saved.path == scratch / "checkpoints" / "step-00000100");
-      uint64_t bytes = 0;
-      for (const auto& e : fs::directory_iterator(saved.path)) bytes += e.file_size();
-      CHECK(saved.bytes == bytes);
-      CHECK(checkpoint_bytes(sample.specs) == bytes - fs::file_size(saved.path / "manifest.json"));
-      Filled filled;
-      CHECK(load_checkpoint(saved.path, sample.specs, filled.fill(), given) == sample.point(100));
-      check_equal(sample, filled);
-      CHECK(filled.largest <= staging);
-      // Nothing else lies around.
-      size_t entries = 0;
-      for ([[maybe_unused]] const auto& e : fs::directory_iterator(scratch / "checkpoints")) ++entries;
-      CHECK(entries == 1);
-    }
+  for (uint64_t staging : {0, 16, 24, 1 << 20}) {
+    Scratch scratch;
+    const Sample sample;
+    std::vector<char> memory(staging);
+    const std::span<char> given(memory);
+    const Saved saved = save_checkpoint(scratch / "checkpoints", sample.point(100), sample.specs, sample.read(), given);
+    CHECK(saved.path == scratch / "checkpoints" / "step-00000100");
+    uint64_t bytes = 0;
+    for (const auto& e : fs::directory_iterator(saved.path)) bytes += e.file_size();
+    CHECK(saved.bytes == bytes);
+    CHECK(checkpoint_bytes(sample.specs) == bytes - fs::file_size(saved.path / "manifest.json"));
+    Filled filled;
+    CHECK(load_checkpoint(saved.path, sample.specs, filled.fill(), given) == sample.point(100));
+    check_equal(sample, filled);
+    if (staging) CHECK(filled.largest <= staging);
+    // Nothing else lies around.
+    size_t entries = 0;
+    for ([[maybe_unused]] const auto& e : fs::directory_iterator(scratch / "checkpoints")) ++entries;
+    CHECK(entries == 1);
   }
 }
 
 TEST_CASE("checkpoint: the parameters are a plain safetensors file under their own names", "[checkpoint]") {
   Scratch scratch;
   const Sample sample;
-  const fs::path path = save_checkpoint(scratch.path(), sample.point(1), sample.refs(true)).path;
+  const fs::path path = save_checkpoint(scratch.path(), sample.point(1), sample.specs, sample.read()).path;
   SafetensorsFile model(path / "model-00000.safetensors"), optim(path / "optim-00000.safetensors");
   CHECK_THAT(model.header_text(), Catch::Contains(R"("__metadata__":{"format":"pt"})"));
   CHECK(model.header().tensors.size() == 3);
@@ -81,7 +79,7 @@ TEST_CASE("checkpoint: without optimizer state there is no file for it", "[check
   Scratch scratch;
   Sample sample;
   sample.specs.resize(3);
-  const fs::path path = save_checkpoint(scratch.path(), sample.point(1), sample.refs(true)).path;
+  const fs::path path = save_checkpoint(scratch.path(), sample.point(1), sample.specs, sample.read()).path;
   CHECK_FALSE(fs::exists(path / "optim-00000.safetensors"));
   CHECK(load_text(path, sample.specs) == "accepted");
 }
@@ -89,7 +87,7 @@ TEST_CASE("checkpoint: without optimizer state there is no file for it", "[check
 TEST_CASE("checkpoint: one flipped bit anywhere is found", "[checkpoint]") {
   Scratch scratch;
   const Sample sample;
-  const fs::path path = save_checkpoint(scratch.path(), sample.point(100), sample.refs(true)).path;
+  const fs::path path = save_checkpoint(scratch.path(), sample.point(100), sample.specs, sample.read()).path;
   for (const char* name : {"manifest.json", "model-00000.safetensors", "optim-00000.safetensors"}) {
     const std::string good = read_file(path / name);
     int missed = 0, wrong = 0;
@@ -107,22 +105,22 @@ TEST_CASE("checkpoint: one flipped bit anywhere is found", "[checkpoint]") {
     write_file(path / name, good);
   }
   CHECK(load_text(path, sample.specs) == "accepted");
-  CHECK(verify_checkpoints(path).at(0).problem == "");
+  CHECK(inspect_checkpoint(path, true).problem == "");
 }
 
 TEST_CASE("checkpoint: one byte more, or any byte less, is found", "[checkpoint]") {
   Scratch scratch;
   const Sample sample;
-  const fs::path path = save_checkpoint(scratch.path(), sample.point(100), sample.refs(true)).path;
+  const fs::path path = save_checkpoint(scratch.path(), sample.point(100), sample.specs, sample.read()).path;
   for (const char* name : {"manifest.json", "model-00000.safetensors", "optim-00000.safetensors"}) {
     const std::string good = read_file(path / name);
     int missed = 0;
     for (size_t n = 0; n < good.size(); n += 1 + n % 5) {
       write_file(path / name, good.substr(0, n));
-      missed += verify_checkpoints(path).at(0).problem.empty();
+      missed += inspect_checkpoint(path, true).problem.empty();
     }
     write_file(path / name, good + "\n");
-    missed += verify_checkpoints(path).at(0).problem.empty();
+    missed += inspect_checkpoint(path, true).problem.empty();
     INFO(name);
     CHECK(missed == 0);
     fs::remove(path / name);
@@ -134,7 +132,7 @@ TEST_CASE("checkpoint: one byte more, or any byte less, is found", "[checkpoint]
 TEST_CASE("checkpoint: another model is refused by tensor", "[checkpoint]") {
   Scratch scratch;
   const Sample sample;
-  const fs::path path = save_checkpoint(scratch.path(), sample.point(100), sample.refs(true)).path;
+  const fs::path path = save_checkpoint(scratch.path(), sample.point(100), sample.specs, sample.read()).path;
   auto specs = sample.specs;
   specs[0].shape = {4, 7};
   CHECK_THAT(load_text(path, specs), Catch::Contains("model.embed_tokens.weight") &&
@@ -176,7 +174,7 @@ TEST_CASE("checkpoint: slices of one tensor fill it exactly once", "[checkpoint]
 TEST_CASE("checkpoint: a well-sealed manifest that lies is refused", "[checkpoint]") {
   Scratch scratch;
   const Sample sample;
-  const fs::path path = save_checkpoint(scratch.path(), sample.point(100), sample.refs(true)).path;
+  const fs::path path = save_checkpoint(scratch.path(), sample.point(100), sample.specs, sample.read()).path;
   const Manifest good = read_manifest(path);
   const auto text = [&](const auto& change) {
     Manifest m = good;
@@ -214,7 +212,8 @@ TEST_CASE("manifest: sealed text that is no manifest", "[checkpoint]") {
 TEST_CASE("checkpoints: the newest good one is found, the others refused by name", "[checkpoint]") {
   Scratch scratch;
   const Sample sample;
-  for (int64_t step : {100, 200, 300, 400}) save_checkpoint(scratch.path(), sample.point(step), sample.refs(true));
+  for (int64_t step : {100, 200, 300, 400})
+    save_checkpoint(scratch.path(), sample.point(step), sample.specs, sample.read());
   CHECK(find_latest(scratch.path()).path == scratch / "step-00000400");
   std::string bad = read_file(scratch / "step-00000400/optim-00000.safetensors");
   bad.back() = char(bad.back() ^ 4);
@@ -231,13 +230,11 @@ TEST_CASE("checkpoints: the newest good one is found, the others refused by name
   REQUIRE(rows.size() == 4);
   CHECK(rows[2].problem != "");
   CHECK(rows[3].problem == "");  // the listing reads no data
-  const auto verified = verify_checkpoints(scratch.path());
+  const auto verified = list_checkpoints(scratch.path(), true);
   REQUIRE(verified.size() == 4);
   CHECK(verified[0].problem == "");
   CHECK(verified[3].problem != "");
-  CHECK(verify_checkpoints(scratch / "step-00000400").at(0).problem != "");
-  CHECK_THAT(refusal(Exit::checkpoint, [&] { verify_checkpoints(scratch / "none"); }),
-             Catch::Contains("no checkpoint"));
+  CHECK(inspect_checkpoint(scratch / "step-00000400", true).problem != "");
   // A run that goes on from 200 leaves the later ones behind for good.
   set_aside_newer(scratch.path(), 200);
   CHECK(list_checkpoints(scratch.path()).size() == 2);
@@ -249,8 +246,8 @@ TEST_CASE("checkpoints: the newest good one is found, the others refused by name
 TEST_CASE("checkpoints: one of the same step is not replaced", "[checkpoint]") {
   Scratch scratch;
   const Sample a(0), b(9);
-  save_checkpoint(scratch.path(), a.point(1), a.refs(true));
-  CHECK(refusal(Exit::disk, [&] { save_checkpoint(scratch.path(), b.point(1), b.refs(true)); }) != "accepted");
+  save_checkpoint(scratch.path(), a.point(1), a.specs, a.read());
+  CHECK(refusal(Exit::disk, [&] { save_checkpoint(scratch.path(), b.point(1), b.specs, b.read()); }) != "accepted");
   Filled filled;
   load_checkpoint(scratch / "step-00000001", a.specs, filled.fill());
   check_equal(a, filled);
@@ -259,7 +256,7 @@ TEST_CASE("checkpoints: one of the same step is not replaced", "[checkpoint]") {
 TEST_CASE("checkpoints: keep N", "[checkpoint]") {
   Scratch scratch;
   const Sample sample;
-  for (int64_t step : {1, 2, 3, 4, 5}) save_checkpoint(scratch.path(), sample.point(step), sample.refs(true));
+  for (int64_t step : {1, 2, 3, 4, 5}) save_checkpoint(scratch.path(), sample.point(step), sample.specs, sample.read());
   const auto kept = [&](int64_t keep) {
     collect_checkpoints(scratch.path(), keep);
     std::vector<int64_t> steps;

@@ -102,9 +102,9 @@ bool own_mounts() {
 int calls_of_a_save(int64_t step) {
   Scratch scratch;
   const Sample a(0), b(9);
-  save_checkpoint(scratch.path(), a.point(1), a.refs(true));
+  save_checkpoint(scratch.path(), a.point(1), a.specs, a.read());
   const Faults faults((Plan()));
-  save_checkpoint(scratch.path(), b.point(step), b.refs(true));
+  save_checkpoint(scratch.path(), b.point(step), b.specs, b.read());
   return plan.seen;
 }
 
@@ -119,7 +119,7 @@ TEST_CASE("disk: an error at any call leaves the older checkpoint, and nothing h
     for (auto fault : {Fault::error, Fault::short_write}) {
       for (int at = 0; at < calls; ++at) {
         Scratch scratch;
-        save_checkpoint(scratch.path(), a.point(1), a.refs(true));
+        save_checkpoint(scratch.path(), a.point(1), a.specs, a.read());
         Plan p;
         p.at = at;
         p.error = error;
@@ -127,7 +127,7 @@ TEST_CASE("disk: an error at any call leaves the older checkpoint, and nothing h
         std::string text;
         {
           const Faults faults(p);
-          text = refusal(Exit::disk, [&] { save_checkpoint(scratch.path(), b.point(step), b.refs(true)); });
+          text = refusal(Exit::disk, [&] { save_checkpoint(scratch.path(), b.point(step), b.specs, b.read()); });
         }
         INFO("call " << at << " of " << calls << ", error " << error << ", step " << step << ": " << text);
         CHECK_THAT(text, Catch::Contains(scratch.path().string()) && Catch::Contains(std::strerror(error)));
@@ -145,7 +145,7 @@ TEST_CASE("disk: a process that dies at any call leaves a whole checkpoint", "[d
   const int calls = calls_of_a_save(step);
   for (int at = 0; at < calls; ++at) {
     Scratch scratch;
-    save_checkpoint(scratch.path(), a.point(1), a.refs(true));
+    save_checkpoint(scratch.path(), a.point(1), a.specs, a.read());
     const pid_t child = fork();
     REQUIRE(child >= 0);
     if (child == 0) {
@@ -153,7 +153,7 @@ TEST_CASE("disk: a process that dies at any call leaves a whole checkpoint", "[d
       p.at = at;
       p.fault = Fault::die;
       const Faults faults(p);
-      save_checkpoint(scratch.path(), b.point(step), b.refs(true));
+      save_checkpoint(scratch.path(), b.point(step), b.specs, b.read());
       _exit(0);
     }
     int status = 0;
@@ -162,7 +162,7 @@ TEST_CASE("disk: a process that dies at any call leaves a whole checkpoint", "[d
     INFO("died at call " << at << " of " << calls << ", step " << step);
     check_one_or_other(scratch.path(), a, b, step, false);
     // The next process saves over the remains.
-    save_checkpoint(scratch.path(), b.point(3), b.refs(true));
+    save_checkpoint(scratch.path(), b.point(3), b.specs, b.read());
     CHECK_FALSE(hidden_left(scratch.path()));
     CHECK(find_latest(scratch.path()).path == scratch / "step-00000003");
   }
@@ -172,14 +172,15 @@ TEST_CASE("disk: the kernel's own limit on a file's size", "[disk]") {
   // Real short writes from the kernel, on any machine: a child may write files of 200 bytes at most.
   Scratch scratch;
   const Sample a(0), b(9);
-  save_checkpoint(scratch.path(), a.point(1), a.refs(true));
+  save_checkpoint(scratch.path(), a.point(1), a.specs, a.read());
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {
     signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{200, 200};
     if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
-    const std::string text = refusal(Exit::disk, [&] { save_checkpoint(scratch.path(), b.point(2), b.refs(true)); });
+    const std::string text =
+        refusal(Exit::disk, [&] { save_checkpoint(scratch.path(), b.point(2), b.specs, b.read()); });
     _exit(text.find("File too large") != std::string::npos && text.find("model-00000") != std::string::npos ? 0 : 1);
   }
   int status = 0;
@@ -209,8 +210,8 @@ TEST_CASE("disk: a file system that is full", "[disk]") {
     Sample b(9);
     b.add("big", "parameter", ENG_F32, {64, 1024}, 1);
     try {
-      save_checkpoint(small, a.point(1), a.refs(true));
-      const std::string text = refusal(Exit::disk, [&] { save_checkpoint(small, b.point(2), b.refs(true)); });
+      save_checkpoint(small, a.point(1), a.specs, a.read());
+      const std::string text = refusal(Exit::disk, [&] { save_checkpoint(small, b.point(2), b.specs, b.read()); });
       const bool said = text.find("No space left") != std::string::npos && text.find("needs 26") != std::string::npos;
       const auto found = find_latest(small);
       _exit(!said ? 1 : hidden_left(small) || found.path != small / "step-00000001" || !found.refused.empty() ? 2 : 0);
@@ -231,16 +232,18 @@ TEST_CASE("disk: a directory that may not be written", "[disk]") {
   Scratch scratch;
   write_file(scratch / "file", "x");
   const Sample a;
-  CHECK_THAT(refusal(Exit::disk, [&] { save_checkpoint(scratch / "file" / "c", a.point(1), a.refs(true)); }),
+  CHECK_THAT(refusal(Exit::disk, [&] { save_checkpoint(scratch / "file" / "c", a.point(1), a.specs, a.read()); }),
              Catch::Contains("cannot create directory"));
 }
 
 TEST_CASE("disk: a callback that throws leaves nothing", "[disk]") {
   Scratch scratch;
   const Sample a;
-  auto refs = a.refs(false);
-  refs[2].read = [](void*, uint64_t, uint64_t) { throw Error(Exit::bug, "device lost"); };
-  CHECK(refusal(Exit::bug, [&] { save_checkpoint(scratch.path(), a.point(1), refs); }) == "device lost");
+  const Read lost = [&](const TensorSpec& t, uint64_t first, uint64_t count, void* host) {
+    if (t.name == a.specs[2].name) throw Error(Exit::bug, "device lost");
+    a.read()(t, first, count, host);
+  };
+  CHECK(refusal(Exit::bug, [&] { save_checkpoint(scratch.path(), a.point(1), a.specs, lost); }) == "device lost");
   CHECK(fs::is_empty(scratch.path()));
 }
 

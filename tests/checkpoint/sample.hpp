@@ -37,23 +37,11 @@ struct Sample {
     specs.push_back(std::move(t));
   }
 
-  // `pointed`: from host memory; otherwise through the callback.
-  std::vector<TensorRef> refs(bool pointed) const {
-    std::vector<TensorRef> out;
-    for (const auto& t : specs) {
-      TensorRef ref{t, {}, nullptr};
-      const std::string* data = &bytes.at(key(t));
+  Read read() const {
+    return [this](const TensorSpec& t, uint64_t first, uint64_t count, void* host) {
       const uint64_t size = dtype_size(t.dtype);
-      if (pointed) {
-        ref.host = data->data();
-      } else {
-        ref.read = [data, size](void* host, uint64_t first, uint64_t count) {
-          std::memcpy(host, data->data() + first * size, count * size);
-        };
-      }
-      out.push_back(std::move(ref));
-    }
-    return out;
+      std::memcpy(host, bytes.at(key(t)).data() + first * size, count * size);
+    };
   }
 
   RunPoint point(int64_t step) const {

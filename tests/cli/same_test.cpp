@@ -83,6 +83,49 @@ TEST_CASE("2N steps are N, a checkpoint, and N more", "[cli]") {
   check_same(scratch, "whole", "halves", 8);
 }
 
+TEST_CASE("dropout is the same after a checkpoint, again, and in other micro-batches", "[cli]") {
+  Scratch scratch;
+  scratch.write("config.toml", R"([model]
+plugin = "opt"
+preset = "tiny"
+num_hidden_layers = 2
+hidden_size = 32
+ffn_dim = 64
+num_attention_heads = 2
+dropout = 0.2
+
+[data]
+paths = ["text.txt"]
+
+[train]
+steps = 8
+micro_batch = 2
+sequence_length = 32
+
+[optimizer]
+learning_rate = 3e-3
+
+[schedule]
+kind = "constant"
+
+[device]
+threads = 1
+)");
+  straight(scratch, "whole");
+  straight(scratch, "again");
+  check_same(scratch, "whole", "again", 8);
+  straight(scratch, "halves", {"train.steps=4"});
+  const Result more = engine(scratch, {"run", "halves", "train.steps=8"});
+  INFO(more.err);
+  CHECK(more.exit == 0);
+  check_same(scratch, "whole", "halves", 8);
+  straight(scratch, "one", {"train.micro_batch=8"});
+  straight(scratch, "four", {"train.accumulate=4"});
+  check_near(column(scratch / "four", "loss"), column(scratch / "one", "loss"), 1e-5);
+  straight(scratch, "without", {"model.dropout=0"});
+  CHECK(numbers(scratch / "whole") != numbers(scratch / "without"));
+}
+
 namespace {
 
 // Kills a run once `ready` of it is there, lets it go on, and compares with the undisturbed one.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A step is quiet: from the second on no thread takes memory between its begin and its end. This program's own
-// malloc and mmap stand before the C library's, for the core, the plugins and their libraries alike; operator new is
-// the engine's own.
+// malloc and mmap stand before the C library's, for the core, the plugins and their libraries alike.
 #include <catch2/catch.hpp>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "engine/tokenizer.h"
 #include "harness.hpp"
 
 using namespace data_test;
@@ -75,13 +76,26 @@ TEST_CASE("the description names what the table serves") {
   CHECK(provided["kind"].value<std::string>() == ENG_DATA_KIND);
   CHECK(provided["name"].value<std::string>() == "text");
   const toml::table& options = *provided["options"].as_table();
-  CHECK(options.size() == 5);
+  CHECK(options.size() == 8);
   for (const auto& [key, option] : options) {
     CAPTURE(std::string(key.str()));
     CHECK(option.as_table()->at_path("help").is_string());
     CHECK(option.as_table()->at_path("type").is_string());
   }
   CHECK(plugin().get_interface(ENG_DATA_KIND, "other") == nullptr);
+  for (const auto& [kind, name] : {std::pair{ENG_DATA_KIND, "tokens"},
+                                   {ENG_TOKENIZER_KIND, "auto"},
+                                   {ENG_TOKENIZER_KIND, "bytes"},
+                                   {ENG_TOKENIZER_KIND, "huggingface"},
+                                   {ENG_TOKENIZER_KIND, "sentencepiece"}}) {
+    CAPTURE(name);
+    CHECK(plugin().get_interface(kind, name) != nullptr);
+    bool listed = false;
+    for (const auto& entry : *description["provides"].as_array())
+      listed = listed || (entry.at_path("kind").value<std::string>() == kind &&
+                          entry.at_path("name").value<std::string>() == name);
+    CHECK(listed);
+  }
   CHECK(plugin().get_interface("eng.model/1", "text") == nullptr);
 }
 

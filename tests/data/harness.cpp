@@ -25,6 +25,17 @@ eng_status get_float(const eng_options* options, const char* key, double* out, e
   return ENG_OK;
 }
 
+eng_status get_bool(const eng_options* options, const char* key, int32_t* out, eng_error*) {
+  double value = 0;
+  const eng_status status = get_float(options, key, &value, nullptr);
+  if (status == ENG_OK) *out = value != 0;
+  return status;
+}
+
+int32_t is_set(const eng_options* options, const char* key) {
+  return static_cast<int32_t>(settings_of(options).given.count(key));
+}
+
 eng_status get_string(const eng_options* options, const char* key, const char** out, eng_error*) {
   auto at = settings_of(options).strings.find(key);
   if (at == settings_of(options).strings.end()) return ENG_NOT_FOUND;
@@ -47,10 +58,12 @@ eng_status get_string_at(const eng_options* options, const char* key, uint32_t i
 // What the user did not set takes the default of the description.
 Settings complete(Settings settings) {
   static const toml::table description = toml::parse(plugin().describe());
-  const toml::table& options = *description["provides"][0]["options"].as_table();
+  const toml::table& options = *description["provides"][settings.source == "text" ? 0 : 1]["options"].as_table();
+  for (const auto& [key, value] : settings.numbers) settings.given.insert(key);
   for (const auto& [key, option] : options) {
     const toml::node_view<const toml::node> fallback = option.as_table()->at_path("default");
     if (auto text = fallback.value<std::string>()) settings.strings.emplace(std::string(key.str()), *text);
+    if (auto flag = fallback.value<bool>()) settings.numbers.emplace(std::string(key.str()), *flag ? 1 : 0);
     if (fallback.is_floating_point()) settings.numbers.emplace(std::string(key.str()), *fallback.value<double>());
   }
   return settings;
@@ -79,7 +92,7 @@ std::string Folder::write(const std::string& name, const std::string& text) cons
 
 const eng_plugin& plugin() {
   static const eng_plugin* const loaded = [] {
-    void* library = dlopen((std::string(ENGINE_PLUGIN_DIR) + "/data/text.eng.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    void* library = dlopen((std::string(ENGINE_PLUGIN_DIR) + "/data/data.eng.so").c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) throw std::runtime_error(dlerror());
     auto query = reinterpret_cast<eng_plugin_query_fn>(dlsym(library, "eng_plugin_query_1"));
     if (query == nullptr) throw std::runtime_error("no eng_plugin_query_1");
@@ -90,8 +103,8 @@ const eng_plugin& plugin() {
   return *loaded;
 }
 
-const eng_data& table() {
-  return *static_cast<const eng_data*>(plugin().get_interface(ENG_DATA_KIND, "text"));
+const eng_data& table(const std::string& source) {
+  return *static_cast<const eng_data*>(plugin().get_interface(ENG_DATA_KIND, source.c_str()));
 }
 
 void Source::set(eng_error* self, eng_status code, const char* text, uint64_t length) {
@@ -100,45 +113,48 @@ void Source::set(eng_error* self, eng_status code, const char* text, uint64_t le
   self->code = code;
 }
 
-Source::Source(const Folder& folder, const Settings& given) {
-  Settings settings = complete(given);
-  eng_options options{};
+Opening::Opening(const Folder& folder, const Settings& given)
+    : settings(complete(given)), base(folder.path().string()) {
   options.struct_size = sizeof(options);
   options.data = &settings;
+  options.get_bool = get_bool;
   options.get_float = get_float;
   options.get_string = get_string;
   options.get_count = get_count;
   options.get_string_at = get_string_at;
-  sink_ = {sizeof(sink_), 0, this, set};
-  const std::string base = folder.path().string();
-  eng_data_request request{};
+  options.is_set = is_set;
   request.struct_size = sizeof(request);
   request.seed = settings.seed;
   request.sequence_length = settings.length;
   request.vocabulary = settings.vocabulary;
   request.base_dir = base.c_str();
-  status_ = table().create(&options, &request, &self_, &sink_);
+}
+
+Source::Source(const Folder& folder, const Settings& given) : table_(table(given.source)) {
+  const Opening with(folder, given);
+  sink_ = {sizeof(sink_), 0, this, set};
+  status_ = table_.create(&with.options, &with.request, &self_, &sink_);
   if (status_ != ENG_OK) {
     CHECK(self_ == nullptr);
     CHECK(sink_.code == status_);
-    CHECK(table().create(&options, &request, &self_, nullptr) == status_);
+    CHECK(table_.create(&with.options, &with.request, &self_, nullptr) == status_);
     return;
   }
   info_.struct_size = sizeof(info_);
-  REQUIRE(table().describe(self_, &info_, &sink_) == ENG_OK);
-  sample_.tokens.resize(static_cast<std::size_t>(settings.length));
-  sample_.labels.resize(static_cast<std::size_t>(settings.length));
+  REQUIRE(table_.describe(self_, &info_, &sink_) == ENG_OK);
+  sample_.tokens.resize(static_cast<std::size_t>(given.length));
+  sample_.labels.resize(static_cast<std::size_t>(given.length));
 }
 
 Source::~Source() {
-  if (self_ != nullptr) table().destroy(self_);
+  if (self_ != nullptr) table_.destroy(self_);
 }
 
 eng_status Source::try_read(int split, uint64_t position) {
   // What is not written shall show.
   for (int32_t& token : sample_.tokens) token = -1;
   for (int32_t& label : sample_.labels) label = -1;
-  return table().read(self_, split, position, sample_.tokens.data(), sample_.labels.data(), &sink_);
+  return table_.read(self_, split, position, sample_.tokens.data(), sample_.labels.data(), &sink_);
 }
 
 const Sample& Source::read(int split, uint64_t position) {
@@ -146,18 +162,20 @@ const Sample& Source::read(int split, uint64_t position) {
   return sample_;
 }
 
-std::string Source::text() {
+std::vector<int32_t> Source::tokens() {
   REQUIRE(status_ == ENG_OK);
   REQUIRE(info_.train_samples == 1);
-  std::string text;
   read(0, 0);
-  for (int32_t token : sample_.tokens) text += static_cast<char>(token);
-  text += static_cast<char>(sample_.labels.back());
-  bool shifted = true;
-  for (std::size_t t = 0; t < sample_.labels.size(); ++t) {
-    shifted = shifted && sample_.labels[t] == static_cast<unsigned char>(text[t + 1]);
-  }
-  CHECK(shifted);
+  std::vector<int32_t> all = sample_.tokens;
+  all.push_back(sample_.labels.back());
+  CHECK(std::equal(all.begin() + 1, all.end(), sample_.labels.begin()));
+  return all;
+}
+
+std::string Source::text() {
+  REQUIRE(status_ == ENG_OK);
+  std::string text;
+  for (const int32_t token : tokens()) text += static_cast<char>(token);
   return text;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,10 +38,23 @@ struct Settings {
   uint64_t seed = 1;
   int64_t length = 4;
   int64_t vocabulary = 256;
+  std::string source = "text";
+  std::set<std::string> given = {};  // filled by Opening
 };
 
 const eng_plugin& plugin();
-const eng_data& table();
+const eng_data& table(const std::string& source);
+
+// What a host hands a source.
+struct Opening {
+  Opening(const Folder& folder, const Settings& settings);
+  Opening(const Opening&) = delete;
+  Opening& operator=(const Opening&) = delete;
+  Settings settings;
+  std::string base;
+  eng_options options{};
+  eng_data_request request{};
+};
 
 struct Sample {
   std::vector<int32_t> tokens, labels;
@@ -65,12 +79,14 @@ class Source {
   // The same, and fails the test on an error.
   const Sample& read(int split, uint64_t position);
   // All tokens in order, if there is no held-out part: tokens of each window, then the last label.
-  std::string text();
+  std::vector<int32_t> tokens();
+  std::string text();  // of bytes
   const Sample& sample() const { return sample_; }
 
  private:
   static void set(eng_error* self, eng_status code, const char* text, uint64_t length);
 
+  const eng_data& table_;
   void* self_ = nullptr;
   eng_status status_ = ENG_OK;
   std::string error_;

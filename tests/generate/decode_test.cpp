@@ -22,7 +22,7 @@ Registry& registry() {
   static const std::unique_ptr<Registry> all = [] {
     Registry::Search search;
     for (const char* file :
-         {"cpu/cpu", "cpu/reference", "llama/llama", "precision/precision", "optim/optim", "data/text"})
+         {"cpu/cpu", "cpu/reference", "llama/llama", "precision/precision", "optim/optim", "data/data"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
     return Registry::scan(search);
@@ -182,4 +182,14 @@ TEST_CASE("an op without a step rule: such a model cannot generate, and its name
   CHECK_THROWS_WITH(next_positions(sequence.model, 1, true),
                     Catch::Contains("model llama, block layers.0: eng.rms_norm/1 has no step rule"));
   CHECK_NOTHROW(with_logits(sequence.model));
+
+  op.step = [](Stepping& s) {
+    s.state(s.desc(0));
+    by_position(s);
+  };
+  CHECK_THROWS_WITH(next_positions(sequence.model, 1, true),
+                    Catch::Contains("block layers.0: a step rule keeps a state that no op writes in place"));
+  op.step = [](Stepping&) {};
+  CHECK_THROWS_WITH(next_positions(sequence.model, 1, true),
+                    Catch::Contains("eng.linear/1 reads what no step has: this model cannot generate"));
 }

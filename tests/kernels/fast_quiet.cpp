@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A launch never reaches malloc. oneDNN makes a few small objects per product by operator new; the engine's own
-// operator new serves those from free lists, and so does the one here. Everything else is counted.
+// A launch never reaches malloc.
 #include <catch2/catch.hpp>
 
 #include "fast_device.hpp"
@@ -15,7 +14,6 @@
 
 #ifndef SANITIZED
 #include <atomic>
-#include <new>
 
 extern "C" {
 void* __libc_malloc(size_t);
@@ -30,17 +28,6 @@ std::atomic<int> calls{0};
 void count() {
   if (counting.load(std::memory_order_relaxed)) calls.fetch_add(1, std::memory_order_relaxed);
 }
-
-// Objects of operator new: one free list per size, never given back.
-constexpr size_t step = 64, sizes = 64;
-struct Link {
-  Link* next;
-};
-thread_local Link* lists[sizes];
-struct Head {
-  size_t slot;
-  size_t pad;
-};
 }  // namespace
 
 extern "C" {
@@ -67,31 +54,6 @@ int posix_memalign(void** p, size_t a, size_t n) {
 }
 }
 
-// Not inlined: gcc would see through them, and take the block before the pointer for a mistake.
-[[gnu::noinline]] void* operator new(size_t n) {
-  const size_t slot = (n + sizeof(Head) + step - 1) / step;
-  if (slot < sizes && lists[slot]) {
-    Link* const taken = lists[slot];
-    lists[slot] = taken->next;
-    return taken;
-  }
-  auto* head = static_cast<Head*>(malloc(slot * step));
-  if (!head) throw std::bad_alloc();
-  head->slot = slot;
-  return head + 1;
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept {
-  if (!p) return;
-  Head* const head = static_cast<Head*>(p) - 1;
-  if (head->slot >= sizes) return std::free(head);
-  Link* const link = static_cast<Link*>(p);
-  link->next = lists[head->slot];
-  lists[head->slot] = link;
-}
-void operator delete(void* p, size_t) noexcept {
-  operator delete(p);
-}
-
 namespace {
 
 using fast::random_tensor;
@@ -100,7 +62,7 @@ using fast::Tensor;
 
 // Calls of malloc and its kin in a launch, when the first launches are over.
 int counted(Run& run) {
-  for (int k = 0; k < 50; ++k) run.launch();  // every thread's free lists fill up
+  run.launch();  // starts the threads
   calls = 0;
   counting = true;
   for (int k = 0; k < 5; ++k) run.launch();

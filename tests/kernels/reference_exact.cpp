@@ -4,7 +4,7 @@
 #include <set>
 
 #include "kernel_harness.hpp"
-#include "plugins/cpu/common/philox.hpp"
+#include "plugins/common/philox.hpp"
 
 using namespace kernels_test;
 

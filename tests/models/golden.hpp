@@ -21,11 +21,12 @@ struct Golden {
   nlohmann::json about;
   std::map<std::string, GoldenTensor> tensors;
 
+  std::string model() const { return about.value("model", "llama"); }
   const GoldenTensor& at(const std::string& name) const { return tensors.at(name); }
 };
 
-inline Golden read_golden(const std::string& variant) {
-  const std::string stem = std::string(ENGINE_SOURCE_DIR) + "/tests/models/golden/llama_" + variant;
+inline Golden read_golden(const std::string& variant, const std::string& family = "llama") {
+  const std::string stem = std::string(ENGINE_SOURCE_DIR) + "/tests/models/golden/" + family + "_" + variant;
   Golden out;
   std::ifstream about(stem + ".json");
   if (!about) throw std::runtime_error("cannot read " + stem + ".json");

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "golden.hpp"
-#include "llama_host.hpp"
+#include "model_host.hpp"
 
 using namespace models;
 

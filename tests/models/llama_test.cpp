@@ -5,7 +5,7 @@
 #include <set>
 
 #include "engine/ops.h"
-#include "llama_host.hpp"
+#include "model_host.hpp"
 
 using namespace models;
 

@@ -8,9 +8,9 @@
 #include "core/memory/layout.hpp"
 #include "core/plan/waits.hpp"
 #include "core/verify/verify.hpp"
+#include "report.hpp"
 #include "sketch.hpp"
 #include "synthetic.hpp"
-#include "tools/engine/report.hpp"
 
 using namespace sketch;
 

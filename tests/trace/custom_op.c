@@ -86,10 +86,10 @@ static eng_status refusing_grad(eng_gradient* g, eng_error* error) {
 }
 
 static const eng_in_place cube_grad_in_place[] = {{0, 2, 1, 0}};
-static const eng_op cube = {sizeof(eng_op), ENG_OP_CHEAP, CUBE, 1, 1, cube_infer, cube_flops, cube_grad, 0, 0, 0};
-static const eng_op cube_back = {sizeof(eng_op), 0, CUBE_GRAD, 2, 3, cube_infer, 0, 0, cube_grad_in_place, 1, 0};
+static const eng_op cube = {sizeof(eng_op), ENG_OP_CHEAP, CUBE, 1, 1, cube_infer, cube_flops, cube_grad, 0, 0, 0, 0};
+static const eng_op cube_back = {sizeof(eng_op), 0, CUBE_GRAD, 2, 3, cube_infer, 0, 0, cube_grad_in_place, 1, 0, 0};
 #define FAULTY(name, id, grad) \
-  static const eng_op name = {sizeof(eng_op), 0, "org.example.cube." id "/1", 1, 1, cube_infer, 0, grad, 0, 0, 0}
+  static const eng_op name = {sizeof(eng_op), 0, "org.example.cube." id "/1", 1, 1, cube_infer, 0, grad, 0, 0, 0, 0}
 FAULTY(no_gradient, "no_gradient", 0);
 FAULTY(unknown, "unknown", unknown_grad);
 FAULTY(misshapen, "misshapen", misshapen_grad);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/train/run_dir.hpp"
+#include "run_dir.hpp"
 
 #include <catch2/catch.hpp>
 #include <csignal>

@@ -29,17 +29,35 @@ struct Loaded {
   Config config;
 };
 
-// Scans for plugins and reads a configuration, or that of a run directory; prints its notes to stderr.
+// Scans for plugins and reads a configuration: `target` is its file, or a run, or a Hugging Face directory: then every
+// section has its defaults and [model] from is that directory, so that
+// Trainer::initialise(weights_source(config)) takes its weights. Relative paths in the overrides start where the
+// command was typed. Prints its notes to stderr.
 Loaded load_config(const Common& common, const std::filesystem::path& target,
                    const std::vector<std::string>& overrides);
 std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<std::filesystem::path>& more = {});
 
+// Edits of the configuration that make the plan fit into `limit`, cheapest first, each tried by planning it:
+// "train.micro_batch=4 train.accumulate=2: 1.2 GiB".
+std::vector<std::string> edits_that_fit(const Config& config, Registry& registry, uint64_t limit);
+// Throws Error(host or device memory) with those edits if the plan does not fit the device.
+void check_fits(const Config& config, Registry& registry, const Setup& setup);
+
 ReportContext report_context(const Setup& setup, const Config& config);
+
+// The checkpoints of a run, one line each.
+std::string checkpoint_table(const std::filesystem::path& run);
+// The newest good checkpoint; each one that is passed over is told.
+Found newest_checkpoint(const std::filesystem::path& checkpoints);
+// Makes, with progress on stderr, the file that the data source will want, if it wants one; a signal stops it. Call it
+// before Data is constructed. `take_signals`: where the caller has no Signals of its own.
+void build_data(const Config& config, Registry& registry, int64_t vocabulary, bool take_signals);
 
 // Each adds its subcommand to the app.
 void add_run(CLI::App& app, Common& common);
 void add_plan(CLI::App& app, Common& common);
 void add_check(CLI::App& app, Common& common);
+void add_data(CLI::App& app, Common& common);
 void add_eval(CLI::App& app, Common& common);
 void add_generate(CLI::App& app, Common& common);
 void add_ckpt(CLI::App& app, Common& common);

@@ -10,8 +10,10 @@
 #include "core/execute/executor.hpp"
 #include "engine/ops.h"
 #include "tools/engine/command.hpp"
+#include "tools/engine/progress.hpp"
 #include "tools/engine/sampler.hpp"
 #include "tools/engine/text_stream.hpp"
+#include "tools/engine/tokenizer.hpp"
 
 namespace eng {
 namespace {
@@ -40,17 +42,13 @@ class Decoder {
     logits_.resize(static_cast<size_t>(count(setup_.plan.next_logits.desc)));
   }
 
-  // The parameters of a checkpoint; what it holds of the optimizer is checked and left.
-  void load(const std::filesystem::path& checkpoint) {
-    std::vector<TensorSpec> expected = saved_tensors(setup_.plan);
-    const size_t ours = expected.size();
-    for (const ManifestTensor& t : read_manifest(checkpoint).tensors)
-      if (t.role != kParameterRole) expected.push_back(t);
-    load_checkpoint(checkpoint, expected, [&](const TensorSpec& spec, uint64_t first, uint64_t n, const void* data) {
-      const auto k = static_cast<size_t>(&spec - expected.data());
+  // Weights that exist already.
+  void load(const std::filesystem::path& weights, const Pretrained& pretrained) {
+    const Fill fill = [&](const TensorSpec& spec, uint64_t first, uint64_t n, const void* data) {
       const uint64_t size = dtype_size(spec.dtype);
-      if (k < ours) executor_->upload(setup_.plan.find(spec.name, spec.role)->view, first * size, data, n * size);
-    });
+      executor_->upload(setup_.plan.find(spec.name, spec.role)->view, first * size, data, n * size);
+    };
+    load_weights(weights, pretrained, parameters(setup_.plan), fill, weights_progress(weights.string()));
     executor_->run("publish");
   }
 
@@ -82,24 +80,18 @@ class Decoder {
   std::vector<float> logits_;
 };
 
-// Text as ids and back.
-struct Bytes {
-  int64_t vocabulary = 256;
-  int32_t eos = -1;
-  std::vector<int32_t> encode(const std::string& text) const {
-    std::vector<int32_t> out;
-    for (const char c : text) out.push_back(static_cast<unsigned char>(c));
-    return out;
-  }
-  std::string decode(int32_t id) const { return std::string(1, static_cast<char>(id)); }
-};
-
-Bytes make_tokenizer(const Config& config) {
+Tokenizer make_tokenizer(const Config& config, Registry& registry) {
   const Section& data = config.section("data");
-  const std::string name = data.has("tokenizer") ? data.string("tokenizer") : "";
-  if (name != "bytes")
-    throw Error(Exit::usage, fmt::format("[data] {} has no tokenizer to read a prompt with", data.string("plugin")));
-  return {};
+  if (!data.has("tokenizer"))
+    throw Error(Exit::usage, fmt::format("[data] {} has no tokenizer to read a prompt with", data.string("plugin")),
+                "[data] tokenizer names it: \"bytes\", a file, or a folder");
+  return Tokenizer(registry, data.string("tokenizer"), config.base_dir());
+}
+
+// Whether texts were encoded with the ids around them (bos) when the model was trained.
+bool special_tokens(const Config& config) {
+  const Section& data = config.section("data");
+  return data.has("special_tokens") && data.boolean("special_tokens");
 }
 
 // How many positions the sequence gets: the prompt and what may follow.
@@ -134,15 +126,14 @@ int generate(const Common& common, const Flags& flags) {
   check_flags(flags);
   if (!std::filesystem::is_directory(flags.target))
     throw Error(Exit::usage, flags.target + " is not a run directory",
-                "engine generate takes a run: engine generate runs/NAME/ID \"prompt\"");
+                "engine generate takes a run, such as runs/NAME/ID, or a Hugging Face directory");
   auto [registry, config] = load_config(common, flags.target, {});
-  Found found = find_latest(std::filesystem::path(flags.target) / "checkpoints");
-  if (!found.path) throw Error(Exit::checkpoint, flags.target + " has no usable checkpoint");
+  const std::filesystem::path weights = find_weights(flags.target);
 
-  const auto tokenizer = make_tokenizer(config);
+  const Tokenizer tokenizer = make_tokenizer(config, *registry);
   const std::string prompt =
       flags.prompt == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : flags.prompt;
-  std::vector<int32_t> tokens = tokenizer.encode(prompt);
+  std::vector<int32_t> tokens = tokenizer.encode(prompt, special_tokens(config));
   if (tokens.empty()) throw Error(Exit::usage, "the prompt is empty", "give at least one character");
   const eng_model_info info = make_setup(config, *registry, 1).model.info;
   for (const int32_t id : tokens)
@@ -153,19 +144,20 @@ int generate(const Common& common, const Flags& flags) {
   const int64_t length = choose_length(flags, n_prompt, info.max_length);
 
   Decoder decoder(config, *registry, length);
-  decoder.load(*found.path);
+  decoder.load(weights, pretrained_table(config, *registry));
   const auto start = Clock::now();
   decoder.feed(tokens);
   const auto begun = Clock::now();
   Sampler sampler(flags.sampling);
   // A model may have more ids than its tokenizer, for even shapes.
-  const auto logits = decoder.logits().first(static_cast<size_t>(std::min(info.vocabulary, tokenizer.vocabulary)));
+  const auto logits =
+      decoder.logits().first(static_cast<size_t>(std::min(info.vocabulary, tokenizer.info().vocabulary)));
   std::string waiting;
   int64_t n = 0;
   for (bool more = true; more;) {
     const int32_t id = sampler.next(logits, static_cast<uint64_t>(n));
     ++n;
-    if (id == tokenizer.eos) break;
+    if (id == tokenizer.info().eos) break;
     waiting += tokenizer.decode(id);
     const size_t shown = complete(waiting);
     fmt::print("{}", std::string_view(waiting).substr(0, shown));
@@ -188,7 +180,8 @@ int generate(const Common& common, const Flags& flags) {
 void add_generate(CLI::App& app, Common& common) {
   auto* command = app.add_subcommand("generate", "continue a text");
   auto flags = std::make_shared<Flags>();
-  command->add_option("run", flags->target, "a run directory")->required();
+  command->add_option("target", flags->target, "a run directory, or one with config.json and safetensors files")
+      ->required();
   command->add_option("prompt", flags->prompt, "the text to continue; - reads it from the standard input")->required();
   command->add_option("--tokens", flags->tokens, "new tokens, at most")->capture_default_str();
   command->add_option("--temperature", flags->sampling.temperature, "0: always the likeliest token")

@@ -8,10 +8,10 @@
 #include <new>
 
 #include "core/base/error.hpp"
-#include "core/train/run_dir.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/print.hpp"
 #include "tools/engine/problems.hpp"
+#include "tools/engine/run_dir.hpp"
 
 namespace eng {
 
@@ -25,10 +25,11 @@ std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<s
 Loaded load_config(const Common& common, const std::filesystem::path& target,
                    const std::vector<std::string>& overrides) {
   std::filesystem::path file = target, base;
-  if (std::filesystem::is_directory(target)) {
+  const bool weights = weights_kind(target) == WeightsKind::hugging_face;
+  if (std::filesystem::is_directory(target) && !weights) {
     if (!RunDir::is_run(target))
-      throw Error(Exit::usage, target.string() + " is a directory, but not of a run",
-                  "give a configuration file or a run directory");
+      throw Error(Exit::usage, target.string() + " is a directory, but neither of a run nor of Hugging Face's",
+                  "give a configuration file, a run directory, or a directory with config.json and safetensors files");
     file = target / "config.resolved.toml";
     if (!std::filesystem::exists(file))
       throw Error(Exit::usage, target.string() + " has no config.resolved.toml: it ended while it was being made",
@@ -46,7 +47,11 @@ Loaded load_config(const Common& common, const std::filesystem::path& target,
     plugins.names = found.names;
     plugins.explain = [&](const auto& kind, const auto& name) { return explain_missing(*out.registry, kind, name); };
   };
-  out.config = Config::load(file, overrides, plugins, base);
+  if (weights)
+    out.config = Config::parse("[model]\nfrom = " + toml_text(std::filesystem::absolute(target).string()) + "\n",
+                               target.string(), std::filesystem::current_path(), overrides, plugins);
+  else
+    out.config = Config::load(file, overrides, plugins, base);
   for (const auto& note : out.config.notes()) fmt::print(stderr, "note: {}\n", note);
   return out;
 }
@@ -91,6 +96,7 @@ int command(int argc, char** argv) {
   eng::add_plan(app, common);
   eng::add_eval(app, common);
   eng::add_generate(app, common);
+  eng::add_data(app, common);
   eng::add_ckpt(app, common);
   eng::add_config(app, common);
   eng::add_plugins(app, common);

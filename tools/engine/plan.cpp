@@ -30,6 +30,11 @@ int check(const Common& common, const std::string& target, const std::vector<std
   for (const auto& p : registry->loaded()) plugins += (plugins.empty() ? "" : "  ") + p.id + " " + p.version;
   line("plugins", plugins);
   line("model", fmt::format("{}, {} parameters", setup.model.plugin, setup.plan.parameters));
+  if (const auto source = weights_source(config); !source.empty()) {
+    load_weights(find_weights(source), pretrained_table(config, *registry), parameters(setup.plan), {});
+    line("from", source.string());
+  }
+  build_data(config, *registry, setup.model.info.vocabulary, true);
   Data data(*registry, config, setup.model.info.vocabulary);
   line("data", fmt::format("{} files, {} tokens; {} training samples, {} held out; ids below {} <= {}",
                            data.info().files, data.info().tokens, data.info().train_samples,

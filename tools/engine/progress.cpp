@@ -65,6 +65,15 @@ std::string saved_text(const Saved& s) {
   return fmt::format("saved {}  {} in {}", s.path.filename().string(), size_text(s.bytes), duration_text(s.seconds));
 }
 
+WeightsProgress weights_progress(const std::string& what) {
+  constexpr uint64_t few = uint64_t{1} << 30;
+  return [what, told = uint64_t{0}](uint64_t done, uint64_t all) mutable {
+    if (all < few || done * 10 / all <= told) return;
+    told = done * 10 / all;
+    fmt::print(stderr, "reads {}: {} of {}\n", what, size_text(done), size_text(all));
+  };
+}
+
 Progress::Progress(int fd, bool terminal, int64_t every, int64_t steps)
     : fd_(fd), terminal_(terminal), every_(std::max<int64_t>(1, every)), steps_(steps) {}
 

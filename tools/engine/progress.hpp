@@ -22,6 +22,9 @@ std::string duration_text(double seconds);
 // 512B 1.2GiB
 std::string size_text(uint64_t bytes);
 
+// Lines on stderr, for weights that take a while to read; `what` is where they come from.
+WeightsProgress weights_progress(const std::string& what);
+
 class Progress final : public Listener {
  public:
   // `every`: a plain line each so many of `steps`; the first and last always.
@@ -31,6 +34,7 @@ class Progress final : public Listener {
   Progress& operator=(const Progress&) = delete;
   void step(const Metrics& metrics, double seconds_left) override;
   void evaluated(int64_t step, const Evaluation& evaluation) override;
+  void saving() override {}
   void saved(const Saved& saved) override;
   void line(const std::string& text);  // any other whole line, above the live one
 

@@ -12,6 +12,17 @@
 namespace eng {
 namespace {
 
+const char* to_string(Queue queue) {
+  static const char* names[] = {"compute", "comm", "h2d", "d2h", "io", "host"};
+  return names[static_cast<size_t>(queue)];
+}
+
+const char* to_string(Line line) {
+  static const char* names[] = {"weights", "gradients",   "optimizer", "constants", "batch",
+                                "step",    "activations", "workspace", "caches"};
+  return names[static_cast<size_t>(line)];
+}
+
 std::string size(uint64_t n) {
   return format_bytes(static_cast<double>(n));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine run, engine eval, engine ckpt.
+// engine run.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -13,6 +13,7 @@
 #include "tools/commit.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/progress.hpp"
+#include "tools/engine/run_dir.hpp"
 #include "tools/engine/signals.hpp"
 
 namespace eng {
@@ -63,23 +64,6 @@ RunDir new_run(const RunFlags& flags, const Config& config) {
   return RunDir::create(config.section("run").string("out"), config.section("run").string("name"));
 }
 
-std::string checkpoint_table(const std::filesystem::path& run) {
-  std::string text;
-  for (const CheckpointRow& r : list_checkpoints(run / "checkpoints"))
-    text +=
-        fmt::format("{}  {:>10.1f} MiB  {:>5} tensors  {}\n", r.path.filename().string(),
-                    static_cast<double>(r.bytes) / (1 << 20), r.tensors, r.problem.empty() ? "complete" : r.problem);
-  return text;
-}
-
-// The newest good checkpoint; each one that is passed over is told.
-Found newest_checkpoint(const std::filesystem::path& checkpoints) {
-  Found found = find_latest(checkpoints);
-  for (const CheckpointRow& r : found.refused)
-    fmt::print(stderr, "warning: {} is not used: {}\n", r.path.string(), r.problem);
-  return found;
-}
-
 // --resume STEP; nullopt for the words.
 std::optional<int64_t> resume_step(const std::string& text) {
   if (text == "auto" || text == "never" || text == "must") return std::nullopt;
@@ -121,6 +105,7 @@ void write_identity(const RunDir& run, const Common& common, const Config& confi
   Json plugins = Json::array();
   for (const auto& p : registry.loaded())
     plugins.push_back({{"id", p.id}, {"version", p.version}, {"sha256", p.sha256}});
+  const std::filesystem::path source = weights_source(config);
   const Json identity{{"version", version},
                       {"commit", ENGINE_COMMIT},
                       {"build", ENG_ABI_DRAFT_ID},
@@ -134,6 +119,7 @@ void write_identity(const RunDir& run, const Common& common, const Config& confi
                       {"hosts", Json::array({host_name()})},
                       {"attempt", run.attempt()},
                       {"started", utc_now(true)},
+                      {"from", source.empty() ? Json() : Json(std::filesystem::absolute(source).string())},
                       {"extra", {{"base_dir", std::filesystem::absolute(config.base_dir()).string()}}}};
   // A command line or host name need not be UTF-8.
   run.write("run.json", identity.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
@@ -142,6 +128,51 @@ void write_identity(const RunDir& run, const Common& common, const Config& confi
   bool keep = target_is_run && std::filesystem::exists(given);
   run.write("config.toml", keep ? read_text(given, uint64_t{1} << 30, Exit::disk) : config.source());
   run.write("config.resolved.toml", resolved_text(config));
+}
+
+// Keeps the run directory up to date, then shows what happened.
+class Recorder final : public Listener {
+ public:
+  Recorder(const RunDir& run, const Trainer& trainer, Progress& progress)
+      : run_(run), trainer_(trainer), progress_(progress), metrics_(run.metrics(), trainer.step()) {
+    state("running", 0);
+  }
+  void step(const Metrics& metrics, double seconds_left) override {
+    metrics_.append(metrics);
+    progress_.step(metrics, seconds_left);
+  }
+  void evaluated(int64_t step, const Evaluation& evaluation) override { progress_.evaluated(step, evaluation); }
+  void saving() override { metrics_.sync(); }
+  void saved(const Saved& saved) override {
+    progress_.saved(saved);
+    state("running", 0);
+  }
+  void state(const char* status, int exit_code) const {
+    run_.write_state(status, trainer_.step(), trainer_.last_checkpoint(), exit_code);
+  }
+
+ private:
+  const RunDir& run_;
+  const Trainer& trainer_;
+  Progress& progress_;
+  MetricsFile metrics_;
+};
+
+// Trains, and leaves in state.json how it ended.
+Exit train(Trainer& trainer, const RunDir& run, Progress& progress, const Trainer::Options& options) {
+  Recorder recorder(run, trainer, progress);
+  try {
+    const Exit exit = trainer.train(recorder, options);
+    recorder.state(exit == Exit::done ? "done" : "stopped", static_cast<int>(exit));
+    return exit;
+  } catch (const Error& e) {
+    try {
+      recorder.state("failed", static_cast<int>(e.exit()));
+    } catch (const Error&) {
+      // The disk that failed the step fails this too; the first error is the one to tell.
+    }
+    throw;
+  }
 }
 
 bool stop_asked() {
@@ -160,6 +191,7 @@ int run(const Common& common, const RunFlags& flags) {
   options.config_hash = Checksum::of(resolved_text(config));
   Setup setup = make_setup(config, *registry);
   check_fits(config, *registry, setup);
+  build_data(config, *registry, setup.model.info.vocabulary, false);
   Data data(*registry, config, setup.model.info.vocabulary);
   // A run that is there is locked first. A new one is made last, when all that can be refused has been accepted.
   std::optional<RunDir> dir = existing_run(flags, target_is_run);
@@ -177,7 +209,8 @@ int run(const Common& common, const RunFlags& flags) {
     if (from) {
       trainer.load(*from);
     } else {
-      trainer.initialise();
+      const std::filesystem::path weights = weights_source(config);
+      trainer.initialise(weights, weights_progress(weights.string()));
     }
     if (!dir) dir.emplace(new_run(flags, config));
     if (from) set_aside_newer(dir->checkpoints(), trainer.step());
@@ -191,7 +224,8 @@ int run(const Common& common, const RunFlags& flags) {
                                config.section("train").integer("sequence_length"), data.info().validation_samples,
                                config.section("train").integer("steps")));
     if (from) progress->line(fmt::format("goes on from {}", from->filename().string()));
-    exit = trainer.train(*dir, *progress, options);
+    options.checkpoints = dir->checkpoints();
+    exit = train(trainer, *dir, *progress, options);
   } catch (const Error& e) {
     if (dir) dir->log(std::string("error: ") + e.what());
     throw;
@@ -209,33 +243,6 @@ int run(const Common& common, const RunFlags& flags) {
   return static_cast<int>(exit);
 }
 
-int eval(const Common& common, const std::string& target, int64_t batches, bool json) {
-  auto [registry, config] = load_config(common, target, {});
-  if (!std::filesystem::is_directory(target))
-    throw Error(Exit::usage, target + " is not a run directory", "engine eval takes a run: engine eval runs/NAME/ID");
-  Setup setup = make_setup(config, *registry);
-  check_fits(config, *registry, setup);
-  Data data(*registry, config, setup.model.info.vocabulary);
-  if (!data.info().validation_samples)
-    throw Error(Exit::data, "nothing is held out: data.validation is 0", "set data.validation, for example 0.05");
-  Found found = newest_checkpoint(std::filesystem::path(target) / "checkpoints");
-  if (!found.path) throw Error(Exit::checkpoint, target + " has no usable checkpoint");
-  Trainer trainer(config, *registry, setup, data);
-  trainer.load(*found.path);
-  Evaluation e = trainer.evaluate(batches > 0 ? batches : INT64_MAX);
-  if (json) {
-    nlohmann::ordered_json out = {{"step", trainer.step()},
-                                  {"loss", e.loss},
-                                  {"perplexity", std::exp(e.loss)},
-                                  {"tokens", e.tokens},
-                                  {"seconds", e.seconds}};
-    fmt::print("{}\n", out.dump());
-  } else {
-    fmt::print("{}\n", eval_text(trainer.step(), e));
-  }
-  return 0;
-}
-
 }  // namespace
 
 void add_run(CLI::App& app, Common& common) {
@@ -247,34 +254,6 @@ void add_run(CLI::App& app, Common& common) {
   command->add_option("--resume", flags->resume, "auto, never, must, or the step of a checkpoint");
   command->add_option("--max-time", flags->max_time, "save and leave with 75 after this long, for example 3h50m");
   command->callback([&common, flags] { common.exit = run(common, *flags); });
-}
-
-void add_eval(CLI::App& app, Common& common) {
-  auto* command = app.add_subcommand("eval", "loss and perplexity of a run on its held-out data");
-  auto target = std::make_shared<std::string>();
-  auto batches = std::make_shared<int64_t>(0);
-  auto json = std::make_shared<bool>(false);
-  command->add_option("run", *target, "a run directory")->required();
-  command->add_option("--batches", *batches, "micro-batches to evaluate; all by default");
-  command->add_flag("--json", *json, "one JSON object on stdout");
-  command->callback([&common, target, batches, json] { common.exit = eval(common, *target, *batches, *json); });
-}
-
-void add_ckpt(CLI::App& app, Common& common) {
-  auto* command = app.add_subcommand("ckpt", "checkpoints of a run");
-  command->require_subcommand(1);
-  auto target = std::make_shared<std::string>();
-  auto* ls = command->add_subcommand("ls", "list them");
-  ls->add_option("run", *target, "a run directory")->required();
-  ls->callback([target] { fmt::print("{}", checkpoint_table(*target)); });
-  auto* check = command->add_subcommand("verify", "read and check every byte");
-  check->add_option("directory", *target, "a run, a folder of checkpoints, or one checkpoint")->required();
-  check->callback([&common, target] {
-    for (const CheckpointRow& v : verify_checkpoints(*target)) {
-      fmt::print("{}  {}\n", v.path.string(), v.problem.empty() ? "ok" : v.problem);
-      if (!v.problem.empty()) common.exit = static_cast<int>(Exit::checkpoint);
-    }
-  });
 }
 
 }  // namespace eng

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "../common/kernel.hpp"
+#include "../../common/kernel.hpp"
 #include "device.hpp"
 #include "kernels.hpp"
 #include "shapes.hpp"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <iterator>
 
-#include "../common/kernel.hpp"
+#include "../../common/kernel.hpp"
 #include "gemm.hpp"
 #include "kernels.hpp"
 #include "shapes.hpp"

@@ -12,7 +12,7 @@
 #include <limits>
 #include <string>
 
-#include "../common/call.hpp"
+#include "../../common/call.hpp"
 #include "threads.hpp"
 
 namespace cpu {
@@ -20,11 +20,11 @@ namespace {
 
 constexpr int64_t most_threads = 1024;
 
-// What the process holds beyond its arenas and staged batches: code, libraries, oneDNN's generated code, stacks, the
-// plan itself. Measured as the peak resident set of `engine run` less those, for a model of two layers of 32 on one
-// and on two threads (18.07 to 18.26 MB); models of 33 and 162 million parameters came to 17.1 and 17.9 MB. The plan
-// of each further layer adds 0.17 MB. Pages of mapped training text count into the resident set too, but the system
-// takes them back whenever memory is short, so they are not part of it.
+// What the process holds beyond its arenas and staged batches: code, libraries, stacks, the plan itself. Measured as
+// the peak resident set of `engine run` less those, for a model of two layers of 32 on one and on two threads (18.07
+// to 18.26 MB); models of 33 and 162 million parameters came to 17.1 and 17.9 MB. The plan of each further layer adds
+// 0.17 MB. Pages of mapped training text count into the resident set too, but the system takes them back whenever
+// memory is short, so they are not part of it.
 constexpr uint64_t overhead = 18'000'000;
 
 std::string device_name() {

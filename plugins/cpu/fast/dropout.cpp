@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <iterator>
 
-#include "../common/philox.hpp"
+#include "../../common/philox.hpp"
 #include "simd/select.hpp"
 
 namespace cpu {

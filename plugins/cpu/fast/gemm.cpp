@@ -97,8 +97,8 @@ void Gemm::run_few_rows(const Work& w) const {
       isa_->pack_a(w.a + k * w.a_k, w.a_row, w.a_k, s.m, depth, packed_a);
       isa_->pack_b(w.b + k * w.b_k + n * w.b_column, w.b_k, w.b_column, columns, depth, packed_b);
       const float* const plus = block > 0 ? w.c : w.plus;
-      isa_->multiply(s.m, columns, depth, packed_a, packed_b, plus ? plus + n : nullptr, block > 0 ? s.n : w.plus_stride,
-                     w.c + n, s.n, {});
+      isa_->multiply(s.m, columns, depth, packed_a, packed_b, plus ? plus + n : nullptr,
+                     block > 0 ? s.n : w.plus_stride, w.c + n, s.n, {});
     }
   });
 }
@@ -150,6 +150,7 @@ void Gemm::multiply_share(const Work& w, int64_t slab, int64_t task, float* pack
 void Gemm::run_shared(const Work& w) const {
   const int64_t slabs = column_slabs_ * depth_slabs_;
   const int64_t packs = pieces(slab_columns_, pack_columns) * slab_depths_, products = row_tasks_ * column_tasks_;
+  const int64_t all = slabs * (packs + products);
   struct alignas(64) Counter {
     std::atomic<int64_t> n{0};
   };
@@ -158,7 +159,7 @@ void Gemm::run_shared(const Work& w) const {
     float* const packed_a = w.packed_a + thread * packed_a_;
     const auto take = [&] { return next.n.fetch_add(1, std::memory_order_relaxed); };
     // The next ticket is taken before the work on this one begins, which fetches what that will read.
-    for (int64_t ticket = take(), after; ticket < slabs * (packs + products); ticket = after) {
+    for (int64_t ticket = take(), after; ticket < all; ticket = after) {
       after = take();
       const int64_t slab = ticket / (packs + products), task = ticket % (packs + products);
       if (task < packs) {
@@ -171,9 +172,9 @@ void Gemm::run_shared(const Work& w) const {
         if (slab % depth_slabs_ > 0) wait_for(done[(slab - 1) % 2].n, (slab + 1) / 2 * products);  // adds to C
         const int64_t later = after % (packs + products) - packs;
         multiply_share(w, slab, task - packs, packed_a,
-                       later >= 0 && after < slabs * (packs + products)
-                           ? block_of_a(w, later, after / (packs + products) % depth_slabs_ * slab_depths_)
-                           : Ahead{});
+                       later < 0 || after >= all
+                           ? Ahead{}
+                           : block_of_a(w, later, after / (packs + products) % depth_slabs_ * slab_depths_));
         done[slab % 2].n.fetch_add(1, std::memory_order_release);
       }
     }

@@ -32,8 +32,10 @@ CPU_INLINE void load_transposed(const float* const* rows, int64_t k, V* v) {
     const __m512 c = _mm512_mask_broadcast_f32x4(b, 0x0f00, _mm_loadu_ps(rows[i + 8] + k));
     x[i] = _mm512_mask_broadcast_f32x4(c, 0xf000, _mm_loadu_ps(rows[i + 12] + k));
   }
-  const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(x[0], x[1])), b = _mm512_castps_pd(_mm512_unpackhi_ps(x[0], x[1])),
-                c = _mm512_castps_pd(_mm512_unpacklo_ps(x[2], x[3])), d = _mm512_castps_pd(_mm512_unpackhi_ps(x[2], x[3]));
+  const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(x[0], x[1])),
+                b = _mm512_castps_pd(_mm512_unpackhi_ps(x[0], x[1])),
+                c = _mm512_castps_pd(_mm512_unpacklo_ps(x[2], x[3])),
+                d = _mm512_castps_pd(_mm512_unpackhi_ps(x[2], x[3]));
   v[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, c)), v[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, c));
   v[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(b, d)), v[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
 #elif defined(__AVX2__)
@@ -41,8 +43,10 @@ CPU_INLINE void load_transposed(const float* const* rows, int64_t k, V* v) {
   CPU_UNROLL
   for (int i = 0; i < 4; ++i)
     x[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(rows[i] + k)), _mm_loadu_ps(rows[i + 4] + k), 1);
-  const __m256d a = _mm256_castps_pd(_mm256_unpacklo_ps(x[0], x[1])), b = _mm256_castps_pd(_mm256_unpackhi_ps(x[0], x[1])),
-                c = _mm256_castps_pd(_mm256_unpacklo_ps(x[2], x[3])), d = _mm256_castps_pd(_mm256_unpackhi_ps(x[2], x[3]));
+  const __m256d a = _mm256_castps_pd(_mm256_unpacklo_ps(x[0], x[1])),
+                b = _mm256_castps_pd(_mm256_unpackhi_ps(x[0], x[1])),
+                c = _mm256_castps_pd(_mm256_unpacklo_ps(x[2], x[3])),
+                d = _mm256_castps_pd(_mm256_unpackhi_ps(x[2], x[3]));
   v[0] = _mm256_castpd_ps(_mm256_unpacklo_pd(a, c)), v[1] = _mm256_castpd_ps(_mm256_unpackhi_pd(a, c));
   v[2] = _mm256_castpd_ps(_mm256_unpacklo_pd(b, d)), v[3] = _mm256_castpd_ps(_mm256_unpackhi_pd(b, d));
 #else
@@ -129,7 +133,11 @@ struct Fetch {
   const float* at;
   int64_t stride, width, left, rows, lines;  // left: floats of this row; lines: to fetch per strip
   CPU_INLINE explicit Fetch(const Ahead& a, int64_t strips)
-      : at(a.from), stride(a.stride), width(a.width), left(a.width), rows(a.count),
+      : at(a.from),
+        stride(a.stride),
+        width(a.width),
+        left(a.width),
+        rows(a.count),
         lines((a.count * ((a.width + line - 1) / line) + strips - 1) / strips) {}
   CPU_INLINE void step() {
     for (int64_t k = 0; k < lines && rows > 0; ++k) {

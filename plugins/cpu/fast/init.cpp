@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "../common/philox.hpp"
+#include "../../common/philox.hpp"
 #include "simd/select.hpp"
 
 namespace cpu {

@@ -27,14 +27,8 @@ static bool supported() {
 }  // namespace CPU_ISA
 
 extern const Isa CPU_JOIN(isa_, CPU_ISA);
-const Isa CPU_JOIN(isa_, CPU_ISA) = {CPU_TEXT(CPU_ISA),
-                                     CPU_ISA::supported,
-                                     CPU_ISA::tile_columns,
-                                     CPU_ISA::pack_a,
-                                     CPU_ISA::pack_b,
-                                     CPU_ISA::multiply,
-                                     CPU_ISA::attention_forward,
-                                     CPU_ISA::attention_backward,
-                                     CPU_ISA::row_loss};
+const Isa CPU_JOIN(isa_, CPU_ISA) = {
+    CPU_TEXT(CPU_ISA), CPU_ISA::supported,         CPU_ISA::tile_columns,       CPU_ISA::pack_a,  CPU_ISA::pack_b,
+    CPU_ISA::multiply, CPU_ISA::attention_forward, CPU_ISA::attention_backward, CPU_ISA::row_loss};
 
 }  // namespace cpu

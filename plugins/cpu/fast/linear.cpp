@@ -3,7 +3,7 @@
 #include <iterator>
 #include <optional>
 
-#include "../common/kernel.hpp"
+#include "../../common/kernel.hpp"
 #include "gemm.hpp"
 #include "gemv.hpp"
 #include "kernels.hpp"

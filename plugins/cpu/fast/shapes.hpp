@@ -2,7 +2,7 @@
 // What a kernel's `check` looks at.
 #pragma once
 
-#include "../common/call.hpp"
+#include "../../common/call.hpp"
 
 namespace cpu {
 

@@ -9,28 +9,8 @@
 #include <utility>
 #include <vector>
 
-// libgomp's entry points, called by name: the same code then runs in parallel whichever compiler built it.
-extern "C" {
-void GOMP_parallel(void (*body)(void*), void* data, unsigned threads, unsigned flags);
-int omp_get_thread_num(void);
-int omp_get_num_threads(void);
-int omp_get_max_threads(void);
-void omp_set_num_threads(int threads);
-}
-
 namespace cpu {
 namespace {
-
-struct Launch {
-  void (*body)(void*, unsigned, unsigned);
-  void* context;
-};
-
-void enter(void* data) {
-  const Launch& launch = *static_cast<const Launch*>(data);
-  launch.body(launch.context, static_cast<unsigned>(omp_get_thread_num()),
-              static_cast<unsigned>(omp_get_num_threads()));
-}
 
 // "package:core" of a logical cpu, or "" where the kernel does not say.
 std::string core_of(size_t logical) {
@@ -42,12 +22,6 @@ std::string core_of(size_t logical) {
 }
 
 }  // namespace
-
-void run_parallel(unsigned threads, void (*body)(void*, unsigned, unsigned), void* context) {
-  if (threads <= 1) return body(context, 0, 1);
-  Launch launch{body, context};
-  GOMP_parallel(enter, &launch, threads, 0);
-}
 
 void wait_for(const std::atomic<int64_t>& counter, int64_t least) {
   for (int tries = 0; counter.load(std::memory_order_acquire) < least; ++tries)
@@ -74,13 +48,6 @@ unsigned physical_cores() {
     return cores.empty() ? 1 : static_cast<unsigned>(cores.size());
   }
   return 1;
-}
-
-ThreadCountGuard::ThreadCountGuard(unsigned threads) : before_(omp_get_max_threads()) {
-  omp_set_num_threads(static_cast<int>(threads));
-}
-ThreadCountGuard::~ThreadCountGuard() {
-  omp_set_num_threads(before_);
 }
 
 }  // namespace cpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "../common/philox.hpp"
+#include "../../common/philox.hpp"
 #include "reference.hpp"
 
 namespace reference {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // init_constant, init_normal, init_uniform. How an element becomes a number is written in common/philox.hpp.
-#include "../common/philox.hpp"
+#include "../../common/philox.hpp"
 #include "reference.hpp"
 
 namespace reference {

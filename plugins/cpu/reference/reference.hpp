@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "../common/kernel.hpp"
+#include "../../common/kernel.hpp"
 
 namespace reference {
 

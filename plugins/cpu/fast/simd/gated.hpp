@@ -2,7 +2,7 @@
 // y = act(gate) * up, y = act(x) and their gradients, one struct per activation: value(g), and slope(g) with value.
 #pragma once
 
-#include "exp.hpp"
+#include "../../../common/simd/exp.hpp"
 #include "table.hpp"
 
 namespace cpu {

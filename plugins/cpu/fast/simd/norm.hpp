@@ -3,7 +3,7 @@
 #pragma once
 
 #include "table.hpp"
-#include "vec.hpp"
+#include "../../../common/simd/vec.hpp"
 
 namespace cpu {
 namespace {

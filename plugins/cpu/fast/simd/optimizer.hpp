@@ -4,7 +4,7 @@
 #pragma once
 
 #include "table.hpp"
-#include "vec.hpp"
+#include "../../../common/simd/vec.hpp"
 
 namespace cpu {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "../../common/kernel.hpp"
+#include "../../../common/kernel.hpp"
 #include "../threads.hpp"
 #include "table.hpp"
 

@@ -2,7 +2,7 @@
 // What a running sequence needs: few queries against all keys so far, and products with few rows.
 #pragma once
 
-#include "exp.hpp"
+#include "../../../common/simd/exp.hpp"
 #include "norm.hpp"
 
 namespace cpu {

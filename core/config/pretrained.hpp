@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models that exist already: how a plugin's options are spelled in a Hugging Face config.json, and back.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/config/value.hpp"
+
+namespace eng {
+
+struct SchemaSource;
+class Section;
+
+// [provides.pretrained] of a model plugin (engine/plugin.h). A path is a key of config.json, with dots where it lies
+// inside of others; values are JSON texts.
+struct Pretrained {
+  using Pairs = std::vector<std::pair<std::string, std::string>>;
+  std::string model_type;                  // "" if the plugin reads no config.json
+  std::vector<std::string> architectures;  // the first is written
+  std::vector<std::string> recognise;      // paths that tell its config.json where that has no model_type
+  std::map<std::string, std::vector<std::string>> fixed;  // path -> the values that are supported
+  std::map<std::string, std::string> write;               // path -> a constant for export
+  std::vector<std::string> ignore;                        // paths that change no number
+  Pairs rename;                                           // prefixes of tensor names: accepted -> the plugin's
+  Pairs tied;                               // a tensor that may be there, equal to another, and is not a parameter
+  std::vector<std::string> ignore_tensors;  // suffixes
+};
+
+// What [model] from = "DIR" says of the model.
+struct ModelSource {
+  std::filesystem::path file;               // where it is written; empty if nowhere
+  std::map<std::string, Setting> settings;  // of [model]: `plugin` and the plugin's options
+  std::vector<std::string> notes;           // keys that nobody knows
+};
+
+enum class WeightsKind { none, hugging_face, checkpoint, run };
+WeightsKind weights_kind(const std::filesystem::path& directory);
+
+// Reads config.json, or the configuration of the run that a checkpoint belongs to. `plugin`: the model plugin that the
+// user named, "" to find it. Throws Error(Exit::usage) that lists everything that is not supported.
+ModelSource read_model_source(const std::filesystem::path& directory, const std::string& plugin,
+                              const SchemaSource& plugins);
+
+// config.json of a model, with weights of `dtype` ("bfloat16"). `before`: that of the directory it came from, if any,
+// whose keys that mean nothing to the engine (token ids and the like) are kept.
+nlohmann::json write_config_json(const Section& model, const Schema& options, const Pretrained& pretrained,
+                                 const std::string& dtype, const nlohmann::json& before);
+
+// The parsers by themselves, for text that nobody vouches for. Throw Error(Exit::usage).
+nlohmann::json parse_config_json(const std::string& text, const std::filesystem::path& file);
+nlohmann::json read_config_json(const std::filesystem::path& file);
+ModelSource model_of_config_json(const nlohmann::json& json, const std::filesystem::path& file,
+                                 const std::string& plugin, const SchemaSource& plugins);
+
+}  // namespace eng

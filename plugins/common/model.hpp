@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// What model plugins share: options read with failures thrown, parameters declared in one line, the C boundary.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/model.h"
+#include "engine/ops.h"
+#include "engine/plugin.h"
+
+namespace model {
+
+// Errors inside a plugin are thrown; the boundary turns them into a status and a text.
+struct Failure {
+  eng_status code;
+  std::string text;  // empty: the host has already written one
+};
+
+[[noreturn]] inline void invalid(const std::string& text) {
+  throw Failure{ENG_INVALID, text};
+}
+
+inline eng_status report(eng_error* error, eng_status code, const std::string& text) noexcept {
+  if (error && !text.empty()) error->set(error, code, text.data(), text.size());
+  return code;
+}
+
+// Runs `body`, lets nothing escape.
+template <class Body>
+eng_status guarded(eng_error* error, Body&& body) noexcept {
+  try {
+    return std::forward<Body>(body)();
+  } catch (const Failure& failure) {
+    return report(error, failure.code, failure.text);
+  } catch (const std::bad_alloc&) {
+    return error ? (error->set(error, ENG_NO_MEMORY, "out of memory", 13), ENG_NO_MEMORY) : ENG_NO_MEMORY;
+  } catch (...) {
+    return error ? (error->set(error, ENG_INTERNAL, "unexpected failure", 18), ENG_INTERNAL) : ENG_INTERNAL;
+  }
+}
+
+// A number for a message.
+inline std::string number(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
+}
+
+class Reader {
+ public:
+  Reader(const eng_options* options, eng_error* error) : options_(options), error_(error) {}
+  bool given(const char* key) const { return options_->is_set(options_, key) != 0; }
+  bool flag(const char* key) const { return get<int32_t>(options_->get_bool, key) != 0; }
+  int64_t integer(const char* key) const { return get<int64_t>(options_->get_int, key); }
+  std::string text(const char* key) const { return get<const char*>(options_->get_string, key); }
+  double real(const char* key) const {
+    const double value = get<double>(options_->get_float, key);
+    if (!std::isfinite(value)) invalid(std::string(key) + " must be a finite number");
+    return value;
+  }
+  std::vector<double> reals(const char* key) const {
+    std::vector<double> out(get<uint32_t>(options_->get_count, key));
+    for (uint32_t i = 0; i < out.size(); ++i) {
+      if (eng_status s = options_->get_float_at(options_, key, i, &out[i], error_)) throw Failure{s, ""};
+    }
+    return out;
+  }
+  int64_t integer_or(const char* key, int64_t fallback) const { return given(key) ? integer(key) : fallback; }
+  double real_or(const char* key, double fallback) const { return given(key) ? real(key) : fallback; }
+  int64_t at_least_one(const char* key, int64_t value) const {
+    if (value < 1) invalid(std::string(key) + " is " + std::to_string(value) + "; it must be at least 1");
+    return value;
+  }
+  int64_t size(const char* key) const { return at_least_one(key, integer(key)); }
+  // An ENG_ACT_* by its Hugging Face name.
+  int64_t activation(const char* key) const {
+    const std::string name = text(key);
+    if (name == "silu") return ENG_ACT_SILU;
+    if (name == "gelu") return ENG_ACT_GELU;
+    if (name == "gelu_new" || name == "gelu_pytorch_tanh") return ENG_ACT_GELU_TANH;
+    if (name == "relu") return ENG_ACT_RELU;
+    invalid(std::string(key) + " '" + name + "' is not known; use silu, gelu, gelu_new, gelu_pytorch_tanh or relu");
+  }
+
+ private:
+  template <class T>
+  T get(eng_status (*read)(const eng_options*, const char*, T*, eng_error*), const char* key) const {
+    T value{};
+    if (eng_status s = read(options_, key, &value, error_)) throw Failure{s, ""};
+    return value;
+  }
+  const eng_options* options_;
+  eng_error* error_;
+};
+
+// A matrix of normal numbers with mean 0.
+inline eng_id matrix(eng_build* b, const std::string& name, int64_t rows, int64_t columns, double std) {
+  const int64_t dims[2] = {rows, columns};
+  const eng_attr init[2] = {{"mean", 0, 0.0}, {"std", 0, std}};
+  const eng_param param = {sizeof(eng_param), 0, name.c_str(), ENG_OP_INIT_NORMAL, init, dims, 2, 2};
+  eng_id id = 0;
+  b->api->param(b, &param, &id, nullptr);
+  return id;
+}
+
+// A vector without weight decay.
+inline eng_id vector(eng_build* b, const std::string& name, int64_t size, double value) {
+  const eng_attr init = {"value", 0, value};
+  const eng_param param = {
+      sizeof(eng_param), ENG_PARAM_NO_DECAY, name.c_str(), ENG_OP_INIT_CONSTANT, &init, &size, 1, 1};
+  eng_id id = 0;
+  b->api->param(b, &param, &id, nullptr);
+  return id;
+}
+
+inline void block(eng_build* b, const std::string& name, uint32_t tmpl, const std::vector<eng_id>& params) {
+  b->api->block(b, name.c_str(), tmpl, params.data(), static_cast<uint32_t>(params.size()), nullptr);
+}
+
+// What a block of a template takes; every block has one output.
+struct Signature {
+  uint32_t params, inputs;
+};
+
+// The tables of a model class M, which has
+//   static constexpr const char* name;
+//   M(const eng_options*, eng_error*);
+//   eng_model_info describe() const;
+//   void declare(eng_build*) const;
+//   std::vector<Signature> templates() const;
+//   eng_id trace(eng_build*, uint32_t tmpl, const eng_id* params, const eng_id* in) const;
+template <class M>
+struct Boundary {
+  static eng_status create(const eng_options* options, void** self, eng_error* error) {
+    return guarded(error, [&] { return *self = new M(options, error), ENG_OK; });
+  }
+  static void destroy(void* self) { delete static_cast<M*>(self); }
+  static eng_status describe(void* self, eng_model_info* out, eng_error*) {
+    eng_model_info info = static_cast<M*>(self)->describe();
+    info.struct_size = out->struct_size;
+    std::memcpy(out, &info, std::min<size_t>(info.struct_size, sizeof info));  // an older host has less room
+    return ENG_OK;
+  }
+  static eng_status declare(void* self, eng_build* b, eng_error* error) {
+    return guarded(error, [&] { return static_cast<M*>(self)->declare(b), b->api->status(b, error); });
+  }
+  static eng_status trace(void* self, eng_build* b, uint32_t tmpl, const eng_id* params, uint32_t n_params,
+                          const eng_id* in, uint32_t n_in, eng_id* out, uint32_t cap, uint32_t* n_out,
+                          eng_error* error) {
+    return guarded(error, [&] {
+      const M& m = *static_cast<M*>(self);
+      const std::vector<Signature> all = m.templates();
+      const std::string of = M::name;
+      if (tmpl >= all.size()) invalid(of + " has no template " + std::to_string(tmpl));
+      if (n_params != all[tmpl].params || n_in != all[tmpl].inputs)
+        invalid(of + " template " + std::to_string(tmpl) + " takes " + std::to_string(all[tmpl].params) +
+                " parameters and " + std::to_string(all[tmpl].inputs) + " inputs, not " + std::to_string(n_params) +
+                " and " + std::to_string(n_in));
+      if (cap < 1) throw Failure{ENG_OUT_OF_RANGE, of + " blocks have one output, there is room for none"};
+      const eng_id result = m.trace(b, tmpl, params, in);
+      const eng_status status = b->api->status(b, error);
+      if (status == ENG_OK) out[0] = result, *n_out = 1;
+      return status;
+    });
+  }
+  static constexpr eng_model table = {sizeof(eng_model), 0, create, destroy, describe, declare, trace};
+
+  static eng_status start(const eng_host*, eng_error*) { return ENG_OK; }
+  static void stop() {}
+  static const void* get_interface(const char* kind, const char* name) {
+    return std::strcmp(kind, ENG_MODEL_KIND) == 0 && std::strcmp(name, M::name) == 0 ? &table : nullptr;
+  }
+};
+
+}  // namespace model

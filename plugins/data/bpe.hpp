@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Byte-pair encoding of one word: neighbours are merged, the pair of lowest rank first, the leftmost of equals.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace text_data {
+
+// Words seen before, in slots that the next word with the same place takes over. One per thread.
+class WordCache {
+ public:
+  WordCache() : slots_(std::make_unique<Slot[]>(slot_count)) {}
+  static bool fits(std::string_view word) { return word.size() <= most_bytes; }
+  // Appends the ids and returns true if the word is there.
+  bool get(std::string_view word, uint64_t hash, std::vector<int32_t>& ids) const;
+  void put(std::string_view word, uint64_t hash, const int32_t* ids, std::size_t count);
+
+ private:
+  static constexpr std::size_t slot_count = std::size_t{1} << 16, most_bytes = 22, most_ids = 8;
+  struct alignas(64) Slot {  // a cache line
+    uint64_t hash;
+    uint8_t bytes;  // 0: empty
+    uint8_t count;
+    char text[most_bytes];
+    int32_t ids[most_ids];
+  };
+  std::unique_ptr<Slot[]> slots_;
+};
+
+class Bpe {
+ public:
+  struct Merge {
+    int32_t left, right, into;
+  };
+  struct Scratch {
+    WordCache cache;
+    std::vector<int32_t> ids, previous, next;
+    struct Candidate {
+      uint32_t rank;
+      int32_t at, left, right, into;
+    };
+    std::vector<Candidate> heap;
+  };
+
+  // Ids of single bytes; -1 where the vocabulary has none: then `unknown`, or nothing if that is -1.
+  std::vector<int32_t> bytes = std::vector<int32_t>(256, -1);
+  int32_t unknown = -1;
+  bool fuse_unknown = false;
+  // Words that are in the vocabulary as they are, whatever the merges say; empty where the merges decide.
+  std::unordered_map<std::string, int32_t> whole;
+  void set_merges(const std::vector<Merge>& merges);  // in the order of their ranks
+
+  // Appends the ids of a word.
+  void encode(std::string_view word, Scratch& scratch, std::vector<int32_t>& ids) const;
+
+ private:
+  struct Rule {
+    uint64_t pair;
+    uint32_t rank;
+    int32_t into;
+  };
+  const Rule* find(int32_t left, int32_t right) const;
+  void start(std::string_view word, std::vector<int32_t>& symbols) const;
+  void merge_short(std::vector<int32_t>& symbols) const;
+  void merge_long(Scratch& scratch) const;
+
+  std::vector<Rule> rules_ = std::vector<Rule>(1, Rule{none, 0, 0});  // open addressing, at most half full
+  static constexpr uint64_t none = ~uint64_t{0};
+};
+
+}  // namespace text_data

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reading files from beginning to end, compressed or not, and the documents in them.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace text_data {
+
+[[noreturn]] void fail_errno(const std::string& path, const char* doing, int code);
+bool same_time(const struct timespec& a, const struct timespec& b);
+
+// A regular file, open for reading. Throws Failure.
+class InputFile {
+ public:
+  explicit InputFile(const std::string& path);
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+  ~InputFile();
+
+  const std::string& path() const { return path_; }
+  int fd() const { return fd_; }
+  const struct stat& status() const { return status_; }
+  uint64_t size() const { return static_cast<uint64_t>(status_.st_size); }
+
+  using Take = std::function<void(std::string_view piece)>;
+  std::function<void(uint64_t bytes)> on_read;  // told what each_piece takes from the disk
+  // The bytes [begin, end) in pieces of 1 MiB, the last one shorter. A file cut short is an error here, as one that
+  // changed meanwhile is.
+  void each_piece(uint64_t begin, uint64_t end, const Take& take) const;
+  // Of the whole file; of NAME.gz and NAME.zst what they hold.
+  void each_piece(const Take& take) const;
+  // Throws Failure if the file is not what it was when it was opened.
+  void check_same() const;
+
+ private:
+  void inflate(const Take& take) const;
+  void unzstd(const Take& take) const;
+  std::string path_;
+  int fd_;
+  struct stat status_ {};
+};
+
+enum class TextKind { plain, json_lines };
+struct TextFormat {
+  TextKind kind;
+  bool compressed;
+};
+// By its name. Throws Failure for what only another program can turn into text.
+TextFormat text_format(const std::string& path);
+
+// Who takes the documents of a file, in order.
+struct DocumentSink {
+  std::function<void()> begin;                 // of a document that is not empty
+  std::function<void(std::string_view)> text;  // once or more
+  std::function<void()> end;
+};
+void each_document(const InputFile& file, const std::string& field, const DocumentSink& sink);
+
+}  // namespace text_data

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// JSON files from anywhere.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "failure.hpp"
+
+namespace text_data {
+
+// A text for people out of what a file holds: short, printable ASCII.
+inline std::string printable(std::string text, std::size_t most = 160) {
+  if (text.size() > most) text = text.substr(0, most) + "...";
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = '?';
+  return text;
+}
+
+// The library's text without its own prefix and position.
+inline std::string json_reason(const std::string& what) {
+  std::size_t at = what.find(", column ");
+  at = at == std::string::npos ? std::string::npos : what.find(": ", at);
+  return printable(at == std::string::npos ? what : what.substr(at + 2));
+}
+
+// Throws Failure(ENG_INVALID) for what is no JSON or nests deeper than any tokenizer.
+inline nlohmann::json parse_json(const std::string& text, const std::string& file) {
+  constexpr int deepest = 32;
+  const auto guard = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json&) {
+    using Event = nlohmann::json::parse_event_t;
+    if (depth > deepest && (event == Event::object_start || event == Event::array_start))
+      throw Failure(ENG_INVALID, file + ": nests deeper than " + std::to_string(deepest) + " levels");
+    return true;
+  };
+  try {
+    return nlohmann::json::parse(text, guard);
+  } catch (const nlohmann::json::exception& error) {
+    throw Failure(ENG_INVALID, file + ": not valid JSON: " + printable(error.what()));
+  }
+}
+
+}  // namespace text_data

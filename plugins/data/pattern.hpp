@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// A regular expression as tokenizer.json writes it (Oniguruma's syntax), matched by PCRE2.
+#pragma once
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace text_data {
+
+// What matching needs beside the pattern. One per thread.
+class MatchState {
+ public:
+  MatchState();
+  pcre2_match_data* data() const { return data_.get(); }
+  pcre2_match_context* context() const { return context_.get(); }
+
+ private:
+  struct Free {
+    void operator()(pcre2_match_data* p) const { pcre2_match_data_free(p); }
+    void operator()(pcre2_match_context* p) const { pcre2_match_context_free(p); }
+    void operator()(pcre2_jit_stack* p) const { pcre2_jit_stack_free(p); }
+  };
+  std::unique_ptr<pcre2_match_data, Free> data_;
+  std::unique_ptr<pcre2_jit_stack, Free> stack_;  // outlives the context that uses it
+  std::unique_ptr<pcre2_match_context, Free> context_;
+};
+
+class Pattern {
+ public:
+  // `where` begins the text of an error. Throws Failure.
+  Pattern(const std::string& regex, const std::string& where);
+  // A text to be found as it is.
+  static std::string literal(std::string_view text);
+  // The next match in valid UTF-8 from `from` on that is not empty. Throws Failure if the pattern runs wild.
+  bool next(std::string_view text, std::size_t from, const MatchState& state, std::size_t* begin,
+            std::size_t* end) const;
+
+ private:
+  struct Free {
+    void operator()(pcre2_code* p) const { pcre2_code_free(p); }
+  };
+  std::string where_;
+  std::unique_ptr<pcre2_code, Free> code_;
+  bool jit_ = false;
+};
+
+}  // namespace text_data

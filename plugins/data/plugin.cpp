@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this plugin provides, and the way in.
+#include "engine/plugin.h"
+
+#include <cstring>
+
+#include "tables.hpp"
+
+ENG_DESCRIPTION(R"toml([plugin]
+id = 'eng.data'
+name = 'data'
+version = '0.1.0'
+license = 'Apache-2.0'
+summary = 'Text, JSON Lines and files of tokens as training data; tokenizers'
+
+[[provides]]
+kind = 'eng.data/1'
+name = 'text'
+summary = 'Files and patterns, any tokenizer, shuffled windows, held-out part'
+
+[provides.options.paths]
+type = 'strings'
+required = true
+help = """Files or patterns, relative to the configuration file: * and ? match within a name, ** any folders, hidden \
+names only where the dot is written. Sorted by path, each file once. *.jsonl is JSON Lines: one document per line. Either \
+may be compressed: NAME.gz, NAME.zst."""
+
+[provides.options.field]
+type = 'string'
+default = 'text'
+help = 'The field of a JSON Lines object that holds the text'
+
+[provides.options.tokenizer]
+type = 'string'
+default = 'bytes'
+help = """bytes (ids 0 to 255 are the bytes of the text), or a path: of a tokenizer.json, of a tokenizer.model, or of a \
+folder that holds one, such as a model's from Hugging Face. Relative to the configuration file"""
+
+[provides.options.separator]
+type = 'string'
+default = "\n"
+help = 'Put between two documents (a file, or a line of JSON Lines) where there is no eot; may be empty'
+
+[provides.options.eot]
+type = 'bool'
+default = true
+help = "Put the tokenizer's end-of-text token behind each document; bytes have none"
+
+[provides.options.special_tokens]
+type = 'bool'
+default = false
+help = 'Encode each document with the tokens (bos, eos) that the tokenizer puts around a text'
+
+[provides.options.cache]
+type = 'string'
+default = '.engine-cache'
+help = 'The folder for files of tokens, relative to the configuration file; bytes need none'
+
+[provides.options.validation]
+type = 'float'
+default = 0.05
+min = 0.0
+max = 0.5
+help = """Share of the windows held out of training, in up to 16 stretches spread evenly over the data; it does not depend \
+on the seed. 0: none."""
+
+[[provides]]
+kind = 'eng.data/1'
+name = 'tokens'
+summary = "Files of token ids: nanoGPT's, llm.c's, Megatron's, and those of engine data build"
+
+[provides.options.paths]
+type = 'strings'
+required = true
+help = """Files or patterns as for text: *.tokens of ours, *.bin of nanoGPT and llm.c, *.bin or *.idx of Megatron. What a \
+.bin is shows in the file and in whether an .idx stands beside it"""
+
+[provides.options.tokenizer]
+type = 'string'
+help = "What the ids mean, for engine generate and engine data inspect; training does not need it. As for text"
+
+[provides.options.validation]
+type = 'float'
+default = 0.05
+min = 0.0
+max = 0.5
+help = """Share of the windows held out of training, in up to 16 stretches spread evenly over the data; it does not depend \
+on the seed. 0: none."""
+
+[[provides]]
+kind = 'eng.tokenizer/1'
+name = 'auto'
+summary = 'Whichever of the others the path is for'
+
+[[provides]]
+kind = 'eng.tokenizer/1'
+name = 'bytes'
+summary = 'Ids 0 to 255 are the bytes'
+
+[[provides]]
+kind = 'eng.tokenizer/1'
+name = 'huggingface'
+summary = 'Byte-level BPE out of a tokenizer.json, or vocab.json and merges.txt'
+
+[[provides]]
+kind = 'eng.tokenizer/1'
+name = 'sentencepiece'
+summary = 'tokenizer.model, by the sentencepiece library'
+)toml")
+
+namespace {
+
+const char* description() {
+  return eng_description;
+}
+eng_status start(const eng_host*, eng_error*) {
+  return ENG_OK;
+}
+void stop() {}
+const void* get_interface(const char* kind, const char* name) {
+  if (std::strcmp(kind, ENG_TOKENIZER_KIND) == 0) return text_data::tokenizer_table(name);
+  if (std::strcmp(kind, ENG_DATA_KIND) != 0) return nullptr;
+  if (std::strcmp(name, "text") == 0) return &text_data::text_table;
+  if (std::strcmp(name, "tokens") == 0) return &text_data::tokens_table;
+  return nullptr;
+}
+
+const eng_plugin plugin = {ENG_PLUGIN_INIT, description, start, stop, get_interface};
+
+}  // namespace
+
+ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t) {
+  return &plugin;
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sentencepiece_check.hpp"
+
+#include <cstdint>
+#include <cstring>
+
+#include "failure.hpp"
+#include "utf8.hpp"
+
+namespace text_data {
+namespace {
+
+constexpr uint64_t most_pieces = uint64_t{1} << 21;
+
+// Fields of a protobuf message, one after the other.
+class Fields {
+ public:
+  Fields(std::string_view message, const std::string& file) : rest_(message), file_(file) {}
+
+  uint64_t number = 0;
+  std::string_view bytes;  // of a field with a length, else empty
+
+  bool next() {
+    if (rest_.empty()) return false;
+    const uint64_t tag = varint();
+    number = tag >> 3;
+    bytes = {};
+    switch (tag & 7) {
+      case 0:
+        varint();
+        break;
+      case 1:
+        take(8);
+        break;
+      case 2:
+        bytes = take(varint());
+        break;
+      case 5:
+        take(4);
+        break;
+      default:
+        fail("is no sentencepiece model");
+    }
+    if (number == 0) fail("is no sentencepiece model");
+    return true;
+  }
+  [[noreturn]] void fail(const std::string& what) const { throw Failure(ENG_INVALID, file_ + ": " + what); }
+
+ private:
+  uint64_t varint() {
+    uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+      const auto byte = static_cast<unsigned char>(take(1)[0]);
+      value |= uint64_t{byte & 0x7fu} << shift;
+      if (byte < 0x80) return value;
+    }
+    fail("is no sentencepiece model");
+  }
+  std::string_view take(uint64_t size) {
+    if (size > rest_.size()) fail("is cut short, or no sentencepiece model");
+    const std::string_view taken = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return taken;
+  }
+
+  std::string_view rest_;
+  const std::string& file_;
+};
+
+// The table of character replacements: u32 size, a double array of that many bytes, texts that end in NUL. The library
+// follows the array's offsets without looking at its size.
+void check_charsmap(std::string_view map, const Fields& fields) {
+  if (map.empty()) return;
+  const char* const wrong = "its table of characters (precompiled_charsmap) is damaged";
+  uint32_t size = 0;
+  if (map.size() < sizeof(size)) fields.fail(wrong);
+  std::memcpy(&size, map.data(), sizeof(size));
+  map.remove_prefix(sizeof(size));
+  if (size > map.size() || size % 1024 != 0 || size == 0) fields.fail(wrong);
+  const std::string_view texts = map.substr(size);
+  if (texts.empty() || texts.back() != '\0') fields.fail(wrong);
+  const uint64_t units = size / 4;
+  for (uint64_t i = 0; i < units; ++i) {
+    uint32_t unit = 0;
+    std::memcpy(&unit, map.data() + 4 * i, sizeof(unit));
+    if (unit >> 31 != 0) {  // a leaf: where its text begins
+      if ((unit & 0x7fffffffu) >= texts.size()) fields.fail(wrong);
+    } else {  // a node: its children lie within one block of 256
+      const uint64_t offset = uint64_t{unit >> 10} << ((unit & 0x200u) >> 6);
+      if (((i ^ offset) | 255) >= units) fields.fail(wrong);
+    }
+  }
+}
+
+}  // namespace
+
+void check_sentencepiece(std::string_view model, const std::string& file) {
+  Fields fields(model, file);
+  uint64_t pieces = 0;
+  while (fields.next()) {
+    if (fields.number == 1) {
+      if (++pieces > most_pieces) fields.fail("has too many pieces");
+      for (Fields piece(fields.bytes, file); piece.next();)
+        if (piece.number == 1 &&
+            (utf8_prefix(piece.bytes) != piece.bytes.size() || piece.bytes.find('\0') != std::string_view::npos))
+          fields.fail("a piece is not UTF-8, or holds NUL");
+    }
+    if (fields.number == 3 || fields.number == 5)
+      for (Fields spec(fields.bytes, file); spec.next();)
+        if (spec.number == 2) check_charsmap(spec.bytes, fields);
+  }
+  if (pieces == 0) fields.fail("is no sentencepiece model: it has no pieces");
+}
+
+}  // namespace text_data

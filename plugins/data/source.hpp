@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the sources of this plugin have in common: a stream of tokens, cut into windows.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "engine/data.h"
+#include "hash.hpp"
+#include "stream.hpp"
+#include "windows.hpp"
+
+namespace text_data {
+
+struct Source {
+  uint32_t files = 0;
+  uint64_t seed = 0, length = 0;
+  int64_t vocabulary = 0;
+  std::string hash;
+  Stream stream;
+  Windows windows;
+};
+
+// The request of any host, in the size that this plugin knows.
+eng_data_request complete(const eng_data_request* given);
+// Throws Failure for a length or share of held-out windows that cannot be.
+double held_out_share(const eng_options* options, const eng_data_request& request);
+// Cuts the stream into windows. `unit` is what its tokens are, such as "tokens (bytes)". Throws Failure if there are
+// too few of them.
+void cut_windows(Source& source, const eng_data_request& request, double held_out, const char* unit);
+
+// Of the table.
+void destroy_source(void* self);
+eng_status describe_source(void* self, eng_data_info* out, eng_error* error);
+eng_status read_source(void* self, int32_t split, uint64_t position, int32_t* tokens, int32_t* labels,
+                       eng_error* error);
+eng_status inspect_file(const char* path, uint32_t flags, char* text, uint64_t capacity, uint64_t* size,
+                        eng_error* error);
+
+}  // namespace text_data

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// All tokens as one sequence, without a copy of the large files.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mapped_file.hpp"
+
+namespace text_data {
+
+class Stream {
+ public:
+  uint64_t size() const { return size_; }  // tokens
+  // Appends tokens of `width` bytes each, 1, 2, 4 or 8, little-endian: of a file from `offset` on, or copied.
+  void add(std::unique_ptr<MappedFile> file, uint64_t offset, uint64_t count, uint32_t width);
+  void add(std::unique_ptr<std::string> bytes);
+  // Room for reading `length` tokens and a label.
+  void prepare(uint64_t length) { buffer_.resize((length + 1) * 8); }
+  // Writes tokens [start, start + length], the first `length` to tokens, all but the first to labels. Allocates
+  // nothing; one caller at a time. Returns the file that changed since it was mapped (then nothing useful is written),
+  // or NULL.
+  const MappedFile* read(uint64_t start, uint64_t length, int32_t* tokens, int32_t* labels);
+
+ private:
+  struct Segment {
+    uint64_t start;  // token
+    uint64_t offset;
+    uint32_t width;
+    const MappedFile* file;  // NULL: `bytes`
+    const char* bytes;
+  };
+  std::vector<Segment> segments_;
+  std::vector<std::unique_ptr<MappedFile>> files_;
+  std::vector<std::unique_ptr<std::string>> copied_;
+  std::vector<unsigned char> buffer_;
+  uint64_t size_ = 0;
+};
+
+}  // namespace text_data

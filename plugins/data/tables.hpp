@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tables that the plugin hands out.
+#pragma once
+
+#include "engine/data.h"
+#include "engine/tokenizer.h"
+
+namespace text_data {
+
+extern const eng_data text_table, tokens_table;
+const eng_tokenizer* tokenizer_table(const char* name);  // NULL: no such tokenizer
+
+}  // namespace text_data

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files of tokens: our own, nanoGPT's, llm.c's, Megatron's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hash.hpp"
+#include "input.hpp"
+
+namespace text_data {
+
+// The header of our own files, little-endian. Behind it, from byte 256 on, `tokens` ids of `width` bytes, zeros up to
+// a multiple of 8, and for each document the index (u64) of its first token.
+struct TokenHeader {
+  char magic[8];     // "ENGTOKEN"
+  uint32_t version;  // 1
+  uint32_t width;    // 2 or 4
+  uint64_t tokens;
+  uint64_t documents;
+  int64_t vocabulary;  // of the tokenizer: ids are below
+  int64_t largest;     // id; -1: no tokens
+  int64_t eot;         // id between documents; -1: none
+  uint64_t table;      // where the documents' indices begin
+  Digest token_hash, table_hash;
+  Digest key;        // of what it was made from; its name
+  Digest tokenizer;  // of the tokenizer
+  char reserved[112];
+  Digest header_hash;  // of all bytes before
+};
+static_assert(sizeof(TokenHeader) == 256);
+
+// The tokens of a file: where they lie and what they are.
+struct TokenFile {
+  std::string path;  // of the file that holds the tokens
+  std::string format;
+  uint64_t offset = 0, tokens = 0, documents = 0;  // documents: 0 where the format does not tell
+  uint32_t width = 2;
+  bool is_signed = false;
+  TokenHeader header{};  // of our own files alone: its magic is there
+  // Filled by `scan`.
+  int64_t largest = -1;
+  std::string hash;
+};
+
+// Finds out the format and checks everything but the tokens. `path` may be Megatron's .idx or its .bin. Throws Failure.
+TokenFile open_token_file(const std::string& path);
+// Reads every token. Throws Failure for an id that is not below `vocabulary` (0: any), with file and offset, and for a
+// checksum that is wrong.
+void scan(TokenFile& file, int64_t vocabulary);
+// What it is, as lines "name: value".
+std::string describe(const TokenFile& file, bool scanned);
+
+// Megatron's index against the size of its .bin; see open_token_file.
+void check_megatron(const InputFile& index, uint64_t bin_size, TokenFile& out);
+
+// Writes our own format: to a name of its own until it is whole and on the disk.
+class TokenWriter {
+ public:
+  // `path`: where it will be. Throws Failure.
+  TokenWriter(std::string path, const TokenHeader& header);
+  TokenWriter(const TokenWriter&) = delete;
+  TokenWriter& operator=(const TokenWriter&) = delete;
+  ~TokenWriter();  // removes what was not finished
+  void begin_document() { documents_.push_back(header_.tokens); }
+  void add(const int32_t* ids, std::size_t count);
+  uint64_t tokens() const { return header_.tokens; }
+  TokenHeader finish();
+
+ private:
+  void write(const void* data, std::size_t size);
+  void flush();
+  std::string path_, temporary_;
+  int fd_ = -1;
+  TokenHeader header_;
+  Hash hash_;
+  std::vector<uint64_t> documents_;
+  std::string buffer_;
+};
+
+}  // namespace text_data

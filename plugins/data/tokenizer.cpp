@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer.hpp"
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include "failure.hpp"
+#include "hash.hpp"
+
+namespace text_data {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Bytes final : public Tokenizer {
+ public:
+  Bytes() {
+    info_.vocabulary = 256;
+    Hash hash;
+    hash.add_field("bytes");
+    info_.hash = hash.text();
+  }
+  void encode(std::string_view text, std::vector<int32_t>& ids) const override {
+    for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+  }
+  void decode(int32_t id, std::string& text) const override { text += static_cast<char>(id); }
+};
+
+bool there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+// A serialised sentencepiece model begins with the tag of its first piece; other files called tokenizer.model do not.
+bool is_sentencepiece(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return in.get() == '\n';
+}
+
+}  // namespace
+
+std::string read_whole(const std::string& path) {
+  constexpr uintmax_t most = uintmax_t{256} << 20;
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) throw Failure(ENG_NOT_FOUND, path + ": there is no such file");
+  if (!fs::is_regular_file(status)) throw Failure(ENG_INVALID, path + ": is not a regular file");
+  const uintmax_t size = fs::file_size(path, error);
+  if (!error && size > most) throw Failure(ENG_INVALID, path + ": is larger than 256 MiB: no tokenizer");
+  std::ifstream in(path, std::ios::binary);
+  std::string text(error ? 0 : size, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (error || !in || static_cast<uintmax_t>(in.gcount()) != size)
+    throw Failure(ENG_DATA_LOSS, path + ": cannot be read");
+  return text;
+}
+
+std::string read_if_there(const std::string& path) {
+  return there(path) ? read_whole(path) : "";
+}
+
+std::unique_ptr<Tokenizer> open_bytes() {
+  return std::make_unique<Bytes>();
+}
+
+std::unique_ptr<Tokenizer> open_tokenizer(const std::string& what, const std::string& base_dir) {
+  if (what == "bytes") return open_bytes();
+  const fs::path path = (fs::path(base_dir) / what).lexically_normal();
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    if (there(path / "tokenizer.model") && is_sentencepiece(path / "tokenizer.model"))
+      return open_sentencepiece((path / "tokenizer.model").string());
+    if (there(path / "tokenizer.json")) return open_huggingface((path / "tokenizer.json").string());
+    if (there(path / "vocab.json") && there(path / "merges.txt"))
+      return open_huggingface((path / "vocab.json").string());
+    throw Failure(ENG_NOT_FOUND, path.string() +
+                                     ": this folder holds no tokenizer.model, no tokenizer.json, and no "
+                                     "vocab.json with a merges.txt");
+  }
+  if (!fs::exists(path, ignored)) {
+    throw Failure(ENG_NOT_FOUND, "[data] tokenizer: there is no " + path.string() +
+                                     "; use \"bytes\", a tokenizer.json, a tokenizer.model, or a folder with one");
+  }
+  if (path.extension() == ".json") return open_huggingface(path.string());
+  if (path.extension() == ".model" || is_sentencepiece(path)) return open_sentencepiece(path.string());
+  throw Failure(ENG_INVALID, path.string() + ": is neither a tokenizer.json nor a tokenizer.model");
+}
+
+}  // namespace text_data

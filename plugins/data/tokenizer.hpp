@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// One interface for the tokenizers of this plugin: the text source uses it, and the ABI's kind hands it on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace text_data {
+
+class Tokenizer {
+ public:
+  struct Info {
+    int64_t vocabulary = 0;
+    int32_t bos = -1, eos = -1, eot = -1;
+    std::string hash;  // 32 hexadecimal digits
+  };
+  virtual ~Tokenizer() = default;
+  const Info& info() const { return info_; }
+  // Ids that stand around a text where it is encoded with them: bos, eos.
+  const std::vector<int32_t>& prefix() const { return prefix_; }
+  const std::vector<int32_t>& suffix() const { return suffix_; }
+  // Appends the ids of a text. Any bytes; any thread, many at once.
+  virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
+  // Appends the bytes of one id, 0 <= id < vocabulary.
+  virtual void decode(int32_t id, std::string& text) const = 0;
+
+ protected:
+  Info info_;
+  std::vector<int32_t> prefix_, suffix_;
+};
+
+std::unique_ptr<Tokenizer> open_bytes();
+// `file` is a tokenizer.json, or a vocab.json beside a merges.txt. Throw Failure.
+std::unique_ptr<Tokenizer> open_huggingface(const std::string& file);
+std::unique_ptr<Tokenizer> open_sentencepiece(const std::string& file);
+// "bytes", or a path relative to base_dir: of a file, or of a folder that holds one.
+std::unique_ptr<Tokenizer> open_tokenizer(const std::string& what, const std::string& base_dir);
+
+// Reads a whole file of at most 256 MiB. Throws Failure.
+std::string read_whole(const std::string& path);
+// The text of a small file, or nothing where there is none.
+std::string read_if_there(const std::string& path);
+
+}  // namespace text_data

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data source "tokens": files that hold token ids.
+#include <utility>
+
+#include "failure.hpp"
+#include "files.hpp"
+#include "options.hpp"
+#include "source.hpp"
+#include "tables.hpp"
+#include "token_file.hpp"
+
+namespace text_data {
+namespace {
+
+std::unique_ptr<Source> open_source(const eng_options* options, const eng_data_request& request) {
+  const double held_out = held_out_share(options, request);
+  const std::vector<std::string> files =
+      find_files(request.base_dir == nullptr ? "" : request.base_dir, get_strings(options, "paths"));
+  auto source = std::make_unique<Source>();
+  Hash hash;
+  std::string last;
+  for (const std::string& path : files) {
+    TokenFile file = open_token_file(path);
+    if (file.path == last) continue;  // PREFIX.bin and PREFIX.idx are one
+    last = file.path;
+    ++source->files;
+    if (file.header.vocabulary > request.vocabulary) {
+      throw Failure(ENG_INVALID, "[data] " + path + " was made by a tokenizer of " +
+                                     std::to_string(file.header.vocabulary) + " ids, but the model's vocabulary is " +
+                                     std::to_string(request.vocabulary) + ": set [model] vocab_size to " +
+                                     std::to_string(file.header.vocabulary) + " or more");
+    }
+    scan(file, request.vocabulary);
+    source->vocabulary = std::max({source->vocabulary, file.header.vocabulary, file.largest + 1});
+    hash.add_field(file.hash + " " + std::to_string(file.width));
+    if (file.tokens == 0) continue;
+    auto mapped = std::make_unique<MappedFile>(InputFile(file.path));
+    if (mapped->size() < file.offset + file.tokens * file.width)
+      throw Failure(ENG_DATA_LOSS, "[data] " + file.path + ": the file changed while it was read");
+    source->stream.add(std::move(mapped), file.offset, file.tokens, file.width);
+  }
+  source->hash = hash.text();
+  cut_windows(*source, request, held_out, "tokens");
+  return source;
+}
+
+eng_status create(const eng_options* options, const eng_data_request* given, void** self, eng_error* error) {
+  return guarded(error, "opening the data", [&] { *self = open_source(options, complete(given)).release(); });
+}
+
+}  // namespace
+
+const eng_data tokens_table = {sizeof(eng_data), 0,           create,  destroy_source,
+                               describe_source,  read_source, nullptr, inspect_file};
+
+}  // namespace text_data

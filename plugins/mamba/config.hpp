@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the options say, checked and with derived values filled in.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/base.h"
+
+namespace mamba {
+
+struct Config {
+  int64_t vocabulary, hidden, layers, states, taps, inner, rank;
+  double eps, std;                            // of the norms; of new matrices
+  double dt_scale, dt_min, dt_max, dt_floor;  // initial time steps
+  bool dt_constant, bias, conv_bias, tied, rescale;
+  bool hugging_face;  // the rules of initialisation: transformers', else mamba_ssm's
+};
+
+// Throws cpu::Error that names the key and what to change.
+Config read_config(const eng_options* options);
+
+}  // namespace mamba

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the plugin says of itself. Keys carry the names of Hugging Face's config.json.
+#pragma once
+
+#include "engine/plugin.h"
+
+// clang-format off
+ENG_DESCRIPTION(R"([plugin]
+id = 'eng.mamba'
+name = 'Mamba'
+version = '0.1.0'
+license = 'Apache-2.0'
+summary = 'Mamba-1 language models and their ops, the selective scan and the causal convolution'
+
+[[provides]]
+kind = 'eng.ops/1'
+name = 'mamba'
+summary = 'selective_scan and causal_conv1d, with their gradients'
+
+[[provides]]
+kind = 'eng.kernels/1'
+name = 'cpu'
+summary = 'f32, vectorised over channels, as many threads as the device has'
+
+[[provides]]
+kind = 'eng.kernels/1'
+name = 'reference'
+summary = 'plain loops, f32 and f64'
+
+[[provides]]
+kind = 'eng.model/1'
+name = 'mamba'
+summary = 'selective state spaces: no attention, time and memory linear in the length'
+
+[provides.options]
+vocab_size = { type = 'int', default = 50280, min = 1, max = 2147483647, help = 'token ids are below this' }
+hidden_size = { type = 'int', default = 768, min = 1, max = 1048576, help = 'width of the residual stream' }
+num_hidden_layers = { type = 'int', default = 32, min = 1, max = 4096, help = 'layers' }
+state_size = { type = 'int', default = 16, min = 1, max = 256, help = 'states of a channel' }
+conv_kernel = { type = 'int', default = 4, min = 2, max = 4, help = 'taps of the causal convolution' }
+expand = { type = 'float', default = 2.0, min = 0.0, max = 1024.0, help = 'channels are this times hidden_size, rounded down; may be a fraction' }
+intermediate_size = { type = 'int', min = 1, max = 4194304, help = 'channels; wins over expand. absent: expand x hidden_size' }
+time_step_rank = { type = 'int', min = 1, max = 1048576, help = 'rank of the time step; absent (auto): hidden_size / 16, rounded up' }
+time_step_scale = { type = 'float', default = 1.0, min = 0.0, help = 'new dt_proj matrices lie within this / sqrt(time_step_rank)' }
+time_step_min = { type = 'float', default = 0.001, min = 0.0, help = 'shortest initial time step' }
+time_step_max = { type = 'float', default = 0.1, min = 0.0, help = 'longest initial time step' }
+time_step_floor = { type = 'float', default = 1e-4, min = 0.0, help = 'no initial time step is below this' }
+time_step_init_scheme = { type = 'string', default = 'random', choices = ['random', 'constant'], help = 'how new dt_proj matrices are filled' }
+use_bias = { type = 'bool', default = false, help = 'biases on in_proj and out_proj' }
+use_conv_bias = { type = 'bool', default = true, help = 'bias on the convolution' }
+hidden_act = { type = 'string', default = 'silu', choices = ['silu'], help = 'activation of the convolution and of the gate' }
+layer_norm_epsilon = { type = 'float', default = 1e-5, min = 0.0, max = 1.0, help = 'added to the mean square before the root' }
+residual_in_fp32 = { type = 'bool', default = true, help = 'kept for the files of others: the residual stream has the type of the activations, f32 under fp32' }
+tie_word_embeddings = { type = 'bool', default = true, help = 'the head uses the embedding matrix' }
+init = { type = 'string', default = 'mamba_ssm', choices = ['mamba_ssm', 'huggingface'], help = 'whose rules of initialisation: those of mamba_ssm, or those of transformers, with which step 0 is another model' }
+initializer_range = { type = 'float', min = 0.0, max = 1.0, help = 'standard deviation of new embeddings (huggingface: also of in_proj and x_proj); absent: 0.02, huggingface 0.1' }
+rescale_prenorm_residual = { type = 'bool', help = 'new out_proj matrices are smaller by sqrt(num_hidden_layers); absent: true, huggingface false' }
+)" R"(
+
+# about one million parameters over bytes, for a first run
+[provides.presets.'tiny']
+vocab_size = 256
+hidden_size = 128
+num_hidden_layers = 8
+
+[provides.presets.'130m']
+hidden_size = 768
+num_hidden_layers = 24
+
+[provides.presets.'370m']
+hidden_size = 1024
+num_hidden_layers = 48
+
+[provides.presets.'790m']
+hidden_size = 1536
+num_hidden_layers = 48
+
+[provides.presets.'1.4b']
+hidden_size = 2048
+num_hidden_layers = 48
+
+[provides.presets.'2.8b']
+hidden_size = 2560
+num_hidden_layers = 64
+
+# Four models by the names their users have for them.
+[provides.presets.'7b_mamba']
+vocab_size = 50257
+hidden_size = 4864
+num_hidden_layers = 45
+
+[provides.presets.'3b_mamba']
+vocab_size = 50257
+hidden_size = 2560
+num_hidden_layers = 64
+
+[provides.presets.'1b_mamba']
+vocab_size = 50257
+hidden_size = 2048
+num_hidden_layers = 34
+
+[provides.presets.'3b_mamba_lite']
+vocab_size = 50257
+hidden_size = 2560
+num_hidden_layers = 24
+state_size = 8
+expand = 1.5
+)")
+// clang-format on

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of the plugin, by device type.
+#pragma once
+
+#include "../common/kernel.hpp"
+
+namespace mamba {
+
+extern const eng_kernels reference_kernels;
+const eng_kernels* cpu_kernels();  // with the best instruction set of this processor
+// The kernels of `cpu` held to one instruction set ("portable", "avx2", "avx512"); nullptr where it is not there.
+const eng_kernels* isa_kernels(const char* name);
+
+// For every device in host memory: copies of rows, and initial values.
+extern const eng_kernel split_kernel, join_kernel, init_a_log_kernel, init_dt_bias_kernel;
+
+}  // namespace mamba

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mamba-1 (Gu and Dao 2023) as mathematics. V vocabulary, H hidden, E channels, N states, R rank of the time step,
+// K taps.
+#include "model.hpp"
+
+#include <cmath>
+#include <string>
+
+#include "../common/call.hpp"
+#include "engine/ops.h"
+#include "ops.hpp"
+
+namespace mamba {
+namespace {
+
+constexpr uint32_t embed_template = 0, layer_template = 1, head_template = 2;
+
+// How a new parameter is filled.
+struct Init {
+  const char* op;
+  std::vector<eng_attr> attrs;
+};
+Init constant(double value) {
+  return {ENG_OP_INIT_CONSTANT, {{"value", 0, value}}};
+}
+Init normal(double std) {
+  return {ENG_OP_INIT_NORMAL, {{"mean", 0, 0.0}, {"std", 0, std}}};
+}
+Init uniform(double limit) {
+  return {ENG_OP_INIT_UNIFORM, {{"low", 0, -limit}, {"high", 0, limit}}};
+}
+// What torch gives a linear map or convolution with so many inputs.
+Init by_inputs(int64_t inputs, double divisor = 1.0) {
+  return uniform(1.0 / (std::sqrt(static_cast<double>(inputs)) * divisor));
+}
+
+eng_id declare_param(eng_build* b, const std::string& name, const std::vector<int64_t>& dims, uint32_t flags,
+                     const Init& init) {
+  const eng_param param = {sizeof(eng_param),
+                           flags,
+                           name.c_str(),
+                           init.op,
+                           init.attrs.data(),
+                           dims.data(),
+                           static_cast<uint32_t>(init.attrs.size()),
+                           static_cast<uint32_t>(dims.size())};
+  eng_id id = 0;
+  b->api->param(b, &param, &id, nullptr);
+  return id;
+}
+
+void add_block(eng_build* b, const std::string& name, uint32_t tmpl, const std::vector<eng_id>& params) {
+  b->api->block(b, name.c_str(), tmpl, params.data(), static_cast<uint32_t>(params.size()), nullptr);
+}
+
+}  // namespace
+
+// In every block matrices come first, then undecayed vectors, then what stays f32, so that each kind is one run of
+// elements. The biases of in_proj and out_proj and of the convolution are 0 where the model has none.
+struct Model::Weights {
+  eng_id in_proj, x_proj, dt_proj, out_proj, conv, norm, conv_bias, in_bias, out_bias, a_log, d, dt_bias;
+
+  // Calls f(id, name, dims, flags, init) for each that the model has, in this order.
+  template <class F>
+  void each(const Config& c, F f) {
+    constexpr uint32_t free = ENG_PARAM_NO_DECAY, state = ENG_PARAM_NO_DECAY | ENG_PARAM_FP32;
+    const int64_t H = c.hidden, E = c.inner, N = c.states, R = c.rank, K = c.taps;
+    const Init narrow = normal(c.std);
+    const double depth = c.rescale ? std::sqrt(static_cast<double>(c.layers)) : 1.0;
+    const double dt = c.dt_scale / std::sqrt(static_cast<double>(R));
+    f(in_proj, "mixer.in_proj.weight", {2 * E, H}, 0, c.hugging_face ? narrow : by_inputs(H));
+    f(x_proj, "mixer.x_proj.weight", {R + 2 * N, E}, 0, c.hugging_face ? narrow : by_inputs(E));
+    f(dt_proj, "mixer.dt_proj.weight", {E, R}, 0, c.dt_constant ? constant(dt) : uniform(dt));
+    f(out_proj, "mixer.out_proj.weight", {H, E}, 0, by_inputs(E, depth));
+    f(conv, "mixer.conv1d.weight", {E, 1, K}, 0, by_inputs(K));
+    f(norm, "norm.weight", {H}, free, constant(1.0));
+    if (c.conv_bias) f(conv_bias, "mixer.conv1d.bias", {E}, free, c.hugging_face ? constant(0.0) : by_inputs(K));
+    if (c.bias) {
+      f(in_bias, "mixer.in_proj.bias", {2 * E}, free, constant(0.0));
+      f(out_bias, "mixer.out_proj.bias", {H}, free, constant(0.0));
+    }
+    f(a_log, "mixer.A_log", {E, N}, state, Init{MAMBA_OP_INIT_A_LOG, {{"states", N, 0.0}}});
+    f(d, "mixer.D", {E}, state, constant(1.0));
+    f(dt_bias, "mixer.dt_proj.bias", {E}, state,
+      Init{MAMBA_OP_INIT_DT_BIAS,
+           {{"low", 0, std::log(c.dt_min)}, {"high", 0, std::log(c.dt_max)}, {"floor", 0, c.dt_floor}}});
+  }
+};
+
+eng_model_info Model::describe() const {
+  eng_model_info info{};
+  info.vocabulary = c_.vocabulary;
+  info.layers = c_.layers;
+  return info;  // no attention, no longest sequence
+}
+
+void Model::declare(eng_build* b) const {
+  const std::vector<int64_t> table = {c_.vocabulary, c_.hidden};
+  const eng_id embeddings = declare_param(b, "backbone.embeddings.weight", table, 0, normal(c_.std));
+  add_block(b, "embed", embed_template, {embeddings});
+  for (int64_t i = 0; i < c_.layers; ++i) {
+    const std::string block = "layers." + std::to_string(i), prefix = "backbone." + block + ".";
+    std::vector<eng_id> params;
+    Weights{}.each(c_, [&](eng_id&, const char* name, const std::vector<int64_t>& dims, uint32_t flags, const Init& i) {
+      params.push_back(declare_param(b, prefix + name, dims, flags, i));
+    });
+    add_block(b, block, layer_template, params);
+  }
+  const eng_id out =
+      c_.tied ? embeddings
+              : declare_param(b, "lm_head.weight", table, 0, c_.hugging_face ? normal(c_.std) : by_inputs(c_.hidden));
+  const eng_id norm = declare_param(b, "backbone.norm_f.weight", {c_.hidden}, ENG_PARAM_NO_DECAY, constant(1.0));
+  add_block(b, "head", head_template, {out, norm});
+}
+
+eng_id Model::layer(eng_build* b, const Weights& w, eng_id h) const {
+  const eng_id n = eng_rms_norm(b, h, w.norm, c_.eps);       // (B, T, H)
+  const eng_id xz = eng_linear(b, n, w.in_proj, w.in_bias);  // (B, T, 2E) = [x | z]
+  const eng_id conv_in[3] = {xz, w.conv, w.conv_bias};
+  const eng_id u = eng_emit1(b, MAMBA_OP_CONV, conv_in, 3, nullptr, 0);  // (B, T, E)
+  const eng_id low = eng_linear(b, u, w.x_proj, 0);                      // (B, T, R + 2N)
+  const eng_attr at = {"at", c_.rank, 0.0};
+  eng_id part[2] = {0, 0};  // (B, T, R) and (B, T, 2N) = [B | C]
+  b->api->emit(b, MAMBA_OP_SPLIT, &low, 1, part, 2, &at, 1, nullptr);
+  const eng_id delta = eng_linear(b, part[0], w.dt_proj, 0);  // (B, T, E)
+  const eng_id in[9] = {u, delta, w.a_log, part[1], w.d, w.dt_bias, xz, part[0], w.dt_proj};
+  eng_id y[2] = {0, 0};  // (B, T, E), and the states that the backward starts from
+  b->api->emit(b, MAMBA_OP_SCAN, in, 9, y, 2, nullptr, 0, nullptr);
+  return eng_add(b, eng_linear(b, y[0], w.out_proj, w.out_bias), h);  // (B, T, H)
+}
+
+eng_id Model::trace(eng_build* b, uint32_t tmpl, const eng_id* params, uint32_t n_params, const eng_id* in,
+                    uint32_t n_in) const {
+  Weights w{};
+  uint32_t layer_params = 0;
+  w.each(c_, [&](eng_id& id, const char*, const std::vector<int64_t>&, uint32_t, const Init&) {
+    if (tmpl == layer_template && layer_params < n_params) id = params[layer_params];
+    ++layer_params;
+  });
+  const uint32_t wants[3][2] = {{1, 0}, {layer_params, 1}, {2, 1}};  // parameters, inputs
+  if (tmpl > head_template || n_params != wants[tmpl][0] || n_in != wants[tmpl][1])
+    throw cpu::Error{ENG_INVALID, "mamba has no template " + std::to_string(tmpl) + " of " + std::to_string(n_params) +
+                                      " parameters and " + std::to_string(n_in) + " inputs"};
+  if (tmpl == layer_template) return layer(b, w, in[0]);
+  eng_id batch = 0;  // (B, T)
+  b->api->batch(b, tmpl == embed_template ? "tokens" : "labels", &batch, nullptr);
+  if (tmpl == embed_template) return eng_embedding(b, batch, params[0]);                     // (B, T, H)
+  return eng_cross_entropy(b, eng_rms_norm(b, in[0], params[1], c_.eps), params[0], batch);  // (1)
+}
+
+}  // namespace mamba

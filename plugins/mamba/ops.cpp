@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes, work and gradients of Mamba's ops.
+#include "ops.hpp"
+
+#include <array>
+#include <string>
+
+#include "../common/call.hpp"
+
+namespace mamba {
+namespace {
+
+using cpu::columns;
+using cpu::elements;
+using cpu::Error;
+using cpu::rows;
+
+void expect(bool right, const char* rule) {
+  if (!right) throw Error{ENG_INVALID, rule};
+}
+
+eng_desc make(int32_t dtype, std::initializer_list<int64_t> dims) {
+  eng_desc d{};
+  d.dtype = dtype;
+  for (int64_t n : dims) d.dims[d.ndim++] = n;
+  return d;
+}
+eng_desc with_columns(eng_desc d, int64_t n) {
+  return d.dims[d.ndim - 1] = n, d;
+}
+int32_t wide(int32_t dtype) {
+  return dtype == ENG_F64 ? ENG_F64 : ENG_F32;
+}
+bool is(const eng_desc& d, std::initializer_list<int64_t> dims) {
+  const eng_desc want = make(d.dtype, dims);
+  bool same = d.ndim == want.ndim;
+  for (uint32_t k = 0; same && k < d.ndim; ++k) same = d.dims[k] == want.dims[k];
+  return same;
+}
+
+// Writes what `shapes` gives for the call.
+template <class Shapes>
+eng_status infer_by(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error,
+                    Shapes shapes) {
+  try {
+    const std::vector<eng_desc> made = shapes(cpu::Call("", *call));
+    expect(made.size() <= cap, "no room for the outputs");
+    std::copy(made.begin(), made.end(), out);
+    *n_out = static_cast<uint32_t>(made.size());
+    return ENG_OK;
+  } catch (const Error& e) {
+    return cpu::report(error, e.status, e.text);
+  } catch (...) {
+    return cpu::report(error, ENG_NO_MEMORY, "out of memory");
+  }
+}
+#define INFER(name)                                                                                               \
+  eng_status name##_infer(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error) { \
+    return infer_by(call, out, cap, n_out, error, name);                                                          \
+  }
+
+using Descs = std::vector<eng_desc>;
+
+Descs conv(const cpu::Call& c) {
+  const eng_desc &x = c.in[0], &w = c.in[1];
+  expect(x.ndim == 3 && w.ndim == 3 && w.dims[1] == 1 && columns(x) >= w.dims[0], "x (B, T, G >= E) needs w (E, 1, K)");
+  expect(w.dims[2] >= 2 && w.dims[2] <= 4, "the convolution has 2 to 4 taps");
+  expect(!c.has(2) || is(c.in[2], {w.dims[0]}), "bias must be (E)");
+  return {with_columns(x, w.dims[0])};
+}
+INFER(conv)
+
+double conv_flops(const eng_call* c) {
+  return 2.0 * static_cast<double>(elements(c->out[0])) * static_cast<double>(columns(c->in[1]));
+}
+
+Descs conv_grad(const cpu::Call& c) {
+  expect(!c.has(4) || elements(c.in[4]) == elements(c.in[1]), "dx_acc must have the shape of x");
+  Descs out = {c.in[1], c.in[2]};
+  if (c.has(3)) out.push_back(c.in[3]);
+  return out;
+}
+INFER(conv_grad)
+
+double conv_grad_flops(const eng_call* c) {
+  return 6.0 * static_cast<double>(elements(c->in[0])) * static_cast<double>(columns(c->in[2]));
+}
+
+eng_status conv_rule(eng_gradient* g, eng_error* error) {
+  const auto& api = *g->api;
+  const std::array<eng_id, 5> in = {api.d_out(g, 0), api.in(g, 0), api.in(g, 1), api.in(g, 2), api.take(g, 0)};
+  const bool bias = in[3] != 0;
+  eng_id d[3] = {0, 0, 0};
+  api.emit(g, MAMBA_OP_CONV_GRAD, in.data(), 5, d, bias ? 3 : 2, nullptr, 0, nullptr);
+  for (uint32_t k = 0; k < 3; ++k)
+    if (api.wants(g, k)) api.give(g, k, d[k]);
+  return api.status(g, error);
+}
+
+Descs conv_step(const cpu::Call& c) {
+  const int64_t E = c.in[1].dims[0], K = columns(c.in[1]);
+  expect(is(c.in[2], {c.in[0].dims[0], K - 1, E}), "last must be (B, K - 1, E)");
+  return {with_columns(c.in[0], E), c.in[2]};
+}
+INFER(conv_step)
+
+eng_status conv_step_rule(eng_stepping* s, eng_error* error) {
+  const auto& api = *s->api;
+  eng_desc x{}, w{};
+  api.shape(s, api.in(s, 0), &x, nullptr);
+  api.shape(s, api.in(s, 1), &w, nullptr);
+  const eng_desc last = make(x.dtype, {x.dims[0], w.dims[2] - 1, w.dims[0]});
+  const std::array<eng_id, 4> in = {api.in(s, 0), api.in(s, 1), api.state(s, &last), api.in(s, 2)};
+  eng_id out[2] = {0, 0};
+  api.emit(s, MAMBA_OP_CONV_STEP, in.data(), 4, out, 2, nullptr, 0, nullptr);
+  api.give(s, 0, out[0]);
+  return api.status(s, error);
+}
+
+Descs scan(const cpu::Call& c) {
+  const eng_desc &u = c.in[0], &a_log = c.in[2], &gate = c.in[6];
+  expect(u.ndim == 3 && a_log.ndim == 2 && a_log.dims[0] == columns(u), "u (B, T, E) needs a_log (E, N)");
+  const int64_t B = u.dims[0], T = u.dims[1], E = u.dims[2], N = a_log.dims[1];
+  expect(is(c.in[1], {B, T, E}), "delta must have the shape of u");
+  expect(is(c.in[3], {B, T, 2 * N}), "bc must be (B, T, 2N)");
+  expect(is(c.in[4], {E}) && is(c.in[5], {E}), "d and dt_bias must be (E)");
+  expect(gate.ndim == 3 && gate.dims[0] == B && gate.dims[1] == T && gate.dims[2] >= E, "gate must be (B, T, G >= E)");
+  expect(c.has(7) == c.has(8), "dt and w come together");
+  expect(!c.has(7) || (is(c.in[7], {B, T, columns(c.in[7])}) && is(c.in[8], {E, columns(c.in[7])})),
+         "dt must be (B, T, R) and w (E, R)");
+  return {u, make(wide(u.dtype), {B, chunks(T), N, E})};
+}
+INFER(scan)
+
+// Of each state: the exponent, its power (one), two multiply-adds.
+double scan_flops(const eng_call* c) {
+  return 6.0 * static_cast<double>(elements(c->in[0])) * static_cast<double>(columns(c->in[2]));
+}
+
+Descs scan_grad(const cpu::Call& c) {
+  expect(elements(c.in[0]) == elements(c.in[1]), "dy must have the shape of u");
+  return {c.in[1], c.in[2], c.in[3], c.in[4], c.in[5], c.in[6], c.in[7]};
+}
+INFER(scan_grad)
+
+// The states again, and eight multiply-adds for each.
+double scan_grad_flops(const eng_call* c) {
+  return 22.0 * static_cast<double>(elements(c->in[1])) * static_cast<double>(columns(c->in[3]));
+}
+
+eng_status scan_rule(eng_gradient* g, eng_error* error) {
+  const auto& api = *g->api;
+  eng_id delta = api.in(g, 1);
+  if (api.in(g, 7)) {
+    const std::array<eng_id, 2> in = {api.in(g, 7), api.in(g, 8)};
+    api.emit(g, "eng.linear/1", in.data(), 2, &delta, 1, nullptr, 0, nullptr);
+  }
+  std::array<eng_id, 9> in = {api.d_out(g, 0)};
+  for (uint32_t k = 0; k < 7; ++k) in[k + 1] = k == 1 ? delta : api.in(g, k);
+  in[8] = api.out(g, 1);
+  eng_id d[7] = {};
+  api.emit(g, MAMBA_OP_SCAN_GRAD, in.data(), 9, d, 7, nullptr, 0, nullptr);
+  for (uint32_t k = 0; k < 7; ++k)
+    if (api.wants(g, k)) api.give(g, k, d[k]);
+  return api.status(g, error);
+}
+
+Descs scan_step(const cpu::Call& c) {
+  const eng_desc &u = c.in[0], &h = c.in[7];
+  expect(h.dtype == wide(u.dtype) && is(h, {u.dims[0], columns(c.in[2]), columns(u)}), "h must be (B, N, E)");
+  return {u, h};
+}
+INFER(scan_step)
+
+eng_status scan_step_rule(eng_stepping* s, eng_error* error) {
+  const auto& api = *s->api;
+  eng_desc u{}, a_log{};
+  api.shape(s, api.in(s, 0), &u, nullptr);
+  api.shape(s, api.in(s, 2), &a_log, nullptr);
+  const eng_desc h = make(wide(u.dtype), {u.dims[0], a_log.dims[1], a_log.dims[0]});
+  std::array<eng_id, 8> in = {};
+  for (uint32_t k = 0; k < 7; ++k) in[k] = api.in(s, k);
+  in[7] = api.state(s, &h);
+  eng_id out[2] = {0, 0};
+  api.emit(s, MAMBA_OP_SCAN_STEP, in.data(), 8, out, 2, nullptr, 0, nullptr);
+  api.give(s, 0, out[0]);
+  return api.status(s, error);
+}
+
+Descs split(const cpu::Call& c) {
+  const int64_t at = c.integer("at"), all = columns(c.in[0]);
+  expect(c.in[0].ndim > 0 && at > 0 && at < all, "`at` must lie inside of the last dimension");
+  return {with_columns(c.in[0], at), with_columns(c.in[0], all - at)};
+}
+INFER(split)
+
+Descs join(const cpu::Call& c) {
+  expect(c.in[0].dtype == c.in[1].dtype && c.in[0].ndim > 0 && rows(c.in[0]) == rows(c.in[1]),
+         "a and b must agree in all but the last dimension");
+  return {with_columns(c.in[0], columns(c.in[0]) + columns(c.in[1]))};
+}
+INFER(join)
+
+eng_status split_rule(eng_gradient* g, eng_error* error) {
+  const auto& api = *g->api;
+  const std::array<eng_id, 2> in = {api.d_out(g, 0), api.d_out(g, 1)};
+  if (!in[0] || !in[1]) return cpu::report(error, ENG_UNSUPPORTED, "both parts of a split must be used");
+  eng_id d = 0;
+  api.emit(g, MAMBA_OP_JOIN, in.data(), 2, &d, 1, nullptr, 0, nullptr);
+  api.give(g, 0, d);
+  return api.status(g, error);
+}
+
+constexpr uint32_t size = sizeof(eng_op);
+const eng_in_place conv_grad_places[] = {{0, 4, 1, 0}};
+const eng_in_place scan_grad_places[] = {{0, 0, 0, 0}, {1, 2, 0, 0}};
+const eng_in_place conv_step_places[] = {{1, 2, 1, 0}};
+const eng_in_place scan_step_places[] = {{1, 7, 1, 0}};
+const eng_op ops[] = {
+    {size, ENG_OP_CHEAP, MAMBA_OP_CONV, 2, 3, conv_infer, conv_flops, conv_rule, nullptr, 0, 0, conv_step_rule},
+    {size, 0, MAMBA_OP_CONV_GRAD, 3, 5, conv_grad_infer, conv_grad_flops, nullptr, conv_grad_places, 1, 0, nullptr},
+    {size, 0, MAMBA_OP_CONV_STEP, 3, 4, conv_step_infer, conv_flops, nullptr, conv_step_places, 1, 0, nullptr},
+    {size, 0, MAMBA_OP_SCAN, 7, 9, scan_infer, scan_flops, scan_rule, nullptr, 0, 0, scan_step_rule},
+    {size, 0, MAMBA_OP_SCAN_GRAD, 9, 9, scan_grad_infer, scan_grad_flops, nullptr, scan_grad_places, 2, 0, nullptr},
+    {size, 0, MAMBA_OP_SCAN_STEP, 8, 8, scan_step_infer, scan_flops, nullptr, scan_step_places, 1, 0, nullptr},
+    {size, ENG_OP_BY_POSITION, MAMBA_OP_SPLIT, 1, 1, split_infer, nullptr, split_rule, nullptr, 0, 0, nullptr},
+    {size, 0, MAMBA_OP_JOIN, 2, 2, join_infer, nullptr, nullptr, nullptr, 0, 0, nullptr},
+    {size, 0, MAMBA_OP_INIT_A_LOG, 0, 0, nullptr, nullptr, nullptr, nullptr, 0, 0, nullptr},
+    {size, 0, MAMBA_OP_INIT_DT_BIAS, 0, 0, nullptr, nullptr, nullptr, nullptr, 0, 0, nullptr},
+};
+const eng_op* const list[] = {&ops[0], &ops[1], &ops[2], &ops[3], &ops[4], &ops[5], &ops[6], &ops[7], &ops[8], &ops[9]};
+
+}  // namespace
+
+extern const eng_ops all_ops = {sizeof(eng_ops), sizeof list / sizeof *list, list};
+
+}  // namespace mamba

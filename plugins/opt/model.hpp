@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "../common/model.hpp"
+#include "config.hpp"
+
+namespace opt {
+
+class Model {
+ public:
+  static constexpr const char* name = "opt";
+  Model(const eng_options* options, eng_error* error) : c_(read_config(options, error)) {}
+  eng_model_info describe() const;
+  void declare(eng_build* b) const;
+  std::vector<model::Signature> templates() const;
+  // The output of template `tmpl`.
+  eng_id trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in) const;
+
+ private:
+  eng_id embed(eng_build* b, const eng_id* params) const;
+  eng_id layer(eng_build* b, const eng_id* params, eng_id h) const;
+  eng_id head(eng_build* b, const eng_id* params, eng_id h) const;
+
+  Config c_;
+};
+
+}  // namespace opt

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights in from a Hugging Face directory or a run, and out again.
+#include <cmath>
+#include <cstring>
+
+#include "harness.hpp"
+
+using namespace cli;
+
+namespace {
+
+const fs::path goldens = fs::path(ENGINE_SOURCE_DIR) / "tests" / "models" / "hf";
+
+// Tensor -> its bytes, of all safetensors files of a directory.
+std::map<std::string, std::string> stored(const fs::path& directory) {
+  std::map<std::string, std::string> out;
+  for (const std::string& name : names(directory)) {
+    if (fs::path(name).extension() != ".safetensors") continue;
+    const std::string bytes = read(directory / name);
+    uint64_t length = 0;
+    std::memcpy(&length, bytes.data(), 8);
+    const Json header = Json::parse(bytes.substr(8, length));
+    for (const auto& [tensor, entry] : header.items()) {
+      if (tensor == "__metadata__") continue;
+      const uint64_t begin = entry["data_offsets"][0], end = entry["data_offsets"][1];
+      out[tensor] =
+          entry["dtype"].get<std::string>() + entry["shape"].dump() + bytes.substr(8 + length + begin, end - begin);
+    }
+  }
+  return out;
+}
+
+// A run of `steps` steps from `source`; a rate of 1e-30 changes no weight.
+Result run_from(const Scratch& scratch, const fs::path& source, const std::string& out, const Args& more = {}) {
+  scratch.write("from.toml", "[model]\nfrom = \"" + source.string() +
+                                 "\"\n[data]\npaths = [\"text.txt\"]\nvalidation = 0.1\n[train]\nsteps = 1\n"
+                                 "sequence_length = 16\nmicro_batch = 2\n[optimizer]\nlearning_rate = 1e-30\n"
+                                 "[device]\nthreads = 1\n");
+  Args args = {"run", "from.toml", "--out", out};
+  args.insert(args.end(), more.begin(), more.end());
+  return engine(scratch, args);
+}
+
+fs::path copy(const Scratch& scratch, const char* name) {
+  fs::copy(goldens / name, scratch / name, fs::copy_options::recursive);
+  return scratch / name;
+}
+
+}  // namespace
+
+TEST_CASE("weights come out of a run with the bytes they went in with", "[cli][from]") {
+  struct Case {
+    const char *name, *dtype;
+    size_t left;  // tensors that are not written: a tied head, inv_freq
+  };
+  for (const Case& c : {Case{"bf16", "bf16", 0}, Case{"f16", "f16", 0}, Case{"sharded", "f32", 0},
+                        Case{"tied_head", "f32", 1}, Case{"old", "f32", 2}}) {
+    INFO(c.name);
+    Scratch scratch;
+    const Result run = run_from(scratch, goldens / c.name, "run");
+    INFO(run.err);
+    REQUIRE(run.exit == 0);
+    const Result out = engine(scratch, {"ckpt", "export", "run", "--to", "out", "--dtype", c.dtype});
+    INFO(out.err);
+    REQUIRE(out.exit == 0);
+    CHECK(has(out.out, "read back and compared"));
+    CHECK(names(scratch / "out") == std::vector<std::string>{"config.json", "model.safetensors"});
+    const auto before = stored(goldens / c.name), after = stored(scratch / "out");
+    CHECK(after.size() + c.left == before.size());
+    for (const auto& [name, bytes] : after) CHECK((bytes == before.at(name)));
+    CHECK(has(read(scratch / "out" / "model.safetensors").substr(0, 100), R"("__metadata__":{"format":"pt"})"));
+    // Several files and an index, with the same tensors.
+    REQUIRE(engine(scratch, {"ckpt", "export", "run", "--to", "shards", "--dtype", c.dtype, "--shard-bytes", "9000"})
+                .exit == 0);
+    CHECK((stored(scratch / "shards") == after));
+    const Json index = Json::parse(read(scratch / "shards" / "model.safetensors.index.json"));
+    CHECK(index["weight_map"].size() == after.size());
+    CHECK(fs::exists(scratch / "shards" / index["weight_map"]["model.norm.weight"].get<std::string>()));
+    // And in again.
+    CHECK(run_from(scratch, scratch / "shards", "again").exit == 0);
+    CHECK((tensors(scratch / "again", 1).at("model-00000.safetensors") ==
+           tensors(scratch / "run", 1).at("model-00000.safetensors")));
+  }
+}
+
+TEST_CASE("config.json of an export says what the run was, and keeps what others need", "[cli][from]") {
+  Scratch scratch;
+  const fs::path source = copy(scratch, "single");
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+    scratch.write("single/" + std::string(name), "{}");
+  REQUIRE(run_from(scratch, source, "run").exit == 0);
+  CHECK(Json::parse(read(scratch / "run" / "run.json")).at("from") == source.string());
+  const Result out = engine(scratch, {"ckpt", "export", "run", "--to", "out", "--dtype", "bf16"});
+  INFO(out.err);
+  REQUIRE(out.exit == 0);
+  CHECK(has(out.out, "copied tokenizer.json, tokenizer_config.json"));
+  CHECK(fs::exists(scratch / "out" / "tokenizer.json"));
+  const Json config = Json::parse(read(scratch / "out" / "config.json"));
+  CHECK(config.at("model_type") == "llama");
+  CHECK(config.at("architectures") == Json::array({"LlamaForCausalLM"}));
+  CHECK(config.at("torch_dtype") == "bfloat16");
+  CHECK(config.at("rope_theta") == 500000.0);
+  CHECK(config.at("rope_scaling").at("rope_type") == "llama3");
+  CHECK(config.at("rope_scaling").at("original_max_position_embeddings") == 16);
+  CHECK_FALSE(config.at("rope_scaling").contains("beta_fast"));
+  CHECK(config.at("eos_token_id") == 2);
+  CHECK(config.at("num_key_value_heads") == 2);
+  CHECK_FALSE(config.contains("transformers_version"));
+
+  SECTION("a directory that holds something is left alone") {
+    const Result again = engine(scratch, {"ckpt", "export", "run", "--to", "out"});
+    CHECK(again.exit == 2);
+    CHECK(has(again.err, "is there already"));
+    CHECK(engine(scratch, {"ckpt", "export", "none", "--to", "new"}).exit == 2);
+    CHECK_FALSE(fs::exists(scratch / "new"));
+  }
+  SECTION("a full disk leaves nothing") {
+    Limits limits;
+    limits.file_bytes = 20000;
+    const Result full = engine(scratch, {"ckpt", "export", "run", "--to", "full"}, limits);
+    CHECK(full.exit == 10);
+    CHECK(has(full.err, "model.safetensors"));
+    CHECK_FALSE(fs::exists(scratch / "full"));
+    CHECK_FALSE(fs::exists(scratch / "full.tmp"));
+  }
+  SECTION("a damaged checkpoint is not exported") {
+    const fs::path file = checkpoint(scratch / "run", 1) / "model-00000.safetensors";
+    std::string bytes = read(file);
+    bytes[bytes.size() - 5] = static_cast<char>(bytes[bytes.size() - 5] ^ 1);
+    scratch.write(fs::relative(file, scratch.path()), bytes);
+    const Result bad = engine(scratch, {"ckpt", "export", "run", "--to", "bad"});
+    CHECK(bad.exit == 9);
+    CHECK_FALSE(fs::exists(scratch / "bad"));
+  }
+}
+
+TEST_CASE("a run goes on from its own checkpoint, not from where it came", "[cli][from]") {
+  Scratch scratch;
+  const fs::path source = copy(scratch, "single");
+  const Args rate = {"optimizer.learning_rate=1e-3", "train.steps=4"};
+  REQUIRE(run_from(scratch, source, "whole", rate).exit == 0);
+  REQUIRE(run_from(scratch, source, "parts", {"optimizer.learning_rate=1e-3", "train.steps=2"}).exit == 0);
+  fs::remove_all(source);
+  const Result on = engine(scratch, {"run", "parts", "train.steps=4"});
+  INFO(on.err);
+  CHECK(on.exit == 0);
+  CHECK(numbers(scratch / "parts") == numbers(scratch / "whole"));
+  CHECK((tensors(scratch / "parts", 4) == tensors(scratch / "whole", 4)));
+  // A new run needs it.
+  const Result gone = run_from(scratch, source, "new");
+  CHECK(gone.exit == 2);
+  CHECK(has(gone.err, "is no directory"));
+  CHECK_FALSE(fs::exists(scratch / "new"));
+}
+
+TEST_CASE("a new run from a run, or from one of its checkpoints: its weights, a new optimizer", "[cli][from]") {
+  Scratch scratch;
+  scratch.config();
+  REQUIRE(engine(scratch, {"run", "config.toml", "--out", "first"}).exit == 0);
+  for (const char* source : {"first", "first/checkpoints/step-00000004"}) {
+    INFO(source);
+    const std::string out = "from-" + fs::path(source).filename().string();
+    const Result run = run_from(scratch, scratch / source, out);
+    INFO(run.err);
+    REQUIRE(run.exit == 0);
+    const int64_t step = out == "from-first" ? 8 : 4;
+    CHECK((tensors(scratch / out, 1).at("model-00000.safetensors") ==
+           tensors(scratch / "first", step).at("model-00000.safetensors")));
+    CHECK(has(read(scratch / out / "config.resolved.toml"), "hidden_size = 32"));
+  }
+  const Result wrong = run_from(scratch, scratch / "first", "wrong", {"model.hidden_size=64"});
+  CHECK(wrong.exit == 2);
+  CHECK(has(wrong.err, "`hidden_size` contradicts the weights"));
+}
+
+TEST_CASE("eval of a Hugging Face directory", "[cli][from]") {
+  Scratch scratch;
+  const Args data = {"data.paths=[\"text.txt\"]", "data.validation=0.1", "train.sequence_length=16"};
+  Args args = {"eval", (goldens / "single").string(), "--json"};
+  args.insert(args.end(), data.begin(), data.end());
+  const Result eval = engine(scratch, args);
+  INFO(eval.err);
+  REQUIRE(eval.exit == 0);
+  const Json json = Json::parse(eval.out);
+  CHECK(json.at("tokens") > 0);
+  CHECK(json.at("perplexity").get<double>() == Approx(std::exp(json.at("loss").get<double>())));
+  // The same data from a configuration, the same weights through a run.
+  scratch.write("data.toml", "[data]\npaths = [\"text.txt\"]\nvalidation = 0.1\n[train]\nsequence_length = 16\n");
+  const Result file = engine(scratch, {"eval", (goldens / "single").string(), "--json", "--data", "data.toml"});
+  INFO(file.err);
+  REQUIRE(file.exit == 0);
+  CHECK(Json::parse(file.out).at("loss") == json.at("loss"));
+  REQUIRE(run_from(scratch, goldens / "single", "run").exit == 0);
+  const Result run = engine(scratch, {"eval", "run", "--json", "--data", "data.toml", "train.micro_batch=1"});
+  INFO(run.err);
+  REQUIRE(run.exit == 0);
+  CHECK(Json::parse(run.out).at("loss").get<double>() == Approx(json.at("loss").get<double>()).epsilon(1e-6));
+  const Result none = engine(scratch, {"eval", (goldens / "single").string()});
+  CHECK(none.exit == 2);
+  CHECK(has(none.err, "[data]"));
+}
+
+TEST_CASE("check reads the headers of the weights", "[cli][from]") {
+  Scratch scratch;
+  const fs::path source = copy(scratch, "single");
+  scratch.write("c.toml",
+                "[model]\nfrom = \"single\"\n[data]\npaths = [\"text.txt\"]\n[train]\nsequence_length = 16\n");
+  const Result good = engine(scratch, {"check", "c.toml"});
+  INFO(good.err);
+  CHECK(good.exit == 0);
+  CHECK(has(good.out, "  from "));
+  fs::rename(source / "model.safetensors", source / "pytorch_model.bin");
+  const Result bad = engine(scratch, {"check", "c.toml"});
+  CHECK(bad.exit == 9);
+  CHECK(has(bad.err, "python3 tools/bin-to-safetensors"));
+  CHECK(engine(scratch, {"ckpt", "verify", "none"}).exit == 9);
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ids equal to those of the `tokenizers` and sentencepiece libraries on hard strings (tools/goldens/tokenizer.py), and
+// bytes that come back.
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "harness.hpp"
+#include "tokenizer_harness.hpp"
+
+using namespace data_test;
+using nlohmann::json;
+
+namespace {
+
+const std::string golden = std::string(ENGINE_SOURCE_DIR) + "/tests/data/golden/";
+
+struct Golden {
+  std::vector<std::string> strings;
+  json data;
+  Golden() {
+    data = json::parse(std::ifstream(golden + "ids.json"));
+    for (const auto& hex : data["strings"]) {
+      std::string text;
+      const auto digits = hex.get<std::string>();
+      for (std::size_t i = 0; i < digits.size(); i += 2)
+        text += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
+      strings.push_back(text);
+    }
+  }
+  static Ids ids(const json& text) {
+    std::istringstream in(text.get<std::string>());
+    return Ids(std::istream_iterator<int32_t>(in), {});
+  }
+};
+
+const Golden& all() {
+  static const Golden loaded;
+  return loaded;
+}
+
+// How many strings have other ids than the library gave.
+std::size_t differences(TokenizerUse& tokenizer, const json& expected, std::string* first = nullptr) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < all().strings.size(); ++i) {
+    const Ids ids = tokenizer.encode(all().strings[i]);
+    if (expected[i].is_null()) continue;
+    if (ids == Golden::ids(expected[i])) continue;
+    if (count++ == 0 && first) {
+      std::ostringstream text;
+      text << "string " << i << " \"" << all().strings[i].substr(0, 80) << "\": expected " << expected[i] << ", got";
+      for (const int32_t id : ids) text << ' ' << id;
+      *first = text.str();
+    }
+  }
+  return count;
+}
+
+bool valid(const std::string& text) {
+  try {
+    return !json(text).dump().empty();
+  } catch (const json::exception&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("ids are those of the libraries") {
+  REQUIRE(all().strings.size() > 150);
+  for (const char* name : {"gpt2", "llama3", "neox", "opt", "llama", "unigram"}) {
+    CAPTURE(name);
+    TokenizerUse tokenizer("auto", golden + name);
+    REQUIRE(tokenizer.error() == "");
+    const json& expected = all().data["ids"][name];
+    CHECK(std::count(expected.begin(), expected.end(), json()) < (std::string(name) == "unigram" ? 20 : 1));
+    std::string first;
+    const std::size_t wrong = differences(tokenizer, all().data["ids"][name], &first);
+    INFO(first);
+    CHECK(wrong == 0);
+    CHECK(tokenizer.encode(all().strings[3], ENG_ENCODE_SPECIAL) == Golden::ids(all().data["special"][name]));
+    // The same once more, now that words are remembered.
+    CHECK(differences(tokenizer, all().data["ids"][name]) == 0);
+  }
+}
+
+TEST_CASE("the comparison sees another pattern, missing merges and a lost normaliser") {
+  TokenizerUse gpt2("auto", golden + "gpt2");
+  Folder folder;
+  json file = json::parse(std::ifstream(golden + "gpt2/tokenizer.json"));
+  file["model"]["merges"].erase(20);
+  TokenizerUse fewer("huggingface", folder.write("a/tokenizer.json", file.dump()));
+  CHECK(differences(fewer, all().data["ids"]["gpt2"]) > 0);
+  file = json::parse(std::ifstream(golden + "llama3/tokenizer.json"));
+  json& pattern = file["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"];
+  std::string text = pattern;
+  pattern = text.replace(text.find("{1,3}"), 5, "{1,4}");
+  TokenizerUse digits("huggingface", folder.write("b/tokenizer.json", file.dump()));
+  CHECK(differences(digits, all().data["ids"]["llama3"]) > 0);
+  file = json::parse(std::ifstream(golden + "llama3/tokenizer.json"));
+  file["model"]["ignore_merges"] = false;
+  TokenizerUse merged("huggingface", folder.write("d/tokenizer.json", file.dump()));
+  CHECK(differences(merged, all().data["ids"]["llama3"]) > 0);
+  file = json::parse(std::ifstream(golden + "neox/tokenizer.json"));
+  file["normalizer"] = nullptr;
+  TokenizerUse plain("huggingface", folder.write("c/tokenizer.json", file.dump()));
+  CHECK(differences(plain, all().data["ids"]["neox"]) > 0);
+}
+
+TEST_CASE("byte-level text comes back byte for byte") {
+  for (const char* name : {"gpt2", "llama3", "opt"}) {
+    CAPTURE(name);
+    TokenizerUse tokenizer("auto", golden + name);
+    for (const std::string& text : all().strings) {
+      if (!valid(text)) continue;
+      if (std::string(name) == "llama3" && text.find("<mask>") != std::string::npos) continue;  // it takes the spaces
+      CHECK(tokenizer.decode(tokenizer.encode(text)) == text);
+    }
+    // What is not UTF-8 comes back as U+FFFD.
+    CHECK(tokenizer.decode(tokenizer.encode("a\xff"
+                                            "b\xe2\x82"
+                                            "c")) ==
+          "a\xef\xbf\xbd"
+          "b\xef\xbf\xbd"
+          "c");
+  }
+  TokenizerUse bytes("bytes", "");
+  for (const std::string& text : all().strings) CHECK(bytes.decode(bytes.encode(text)) == text);
+  TokenizerUse llama("sentencepiece", golden + "llama/tokenizer.model");
+  CHECK(llama.decode(llama.encode("caf\u00e9 \U0001f600 2024\n")) == " caf\u00e9 \U0001f600 2024\n");
+}
+
+TEST_CASE("a tokenizer describes itself") {
+  struct Expected {
+    const char* name;
+    int64_t vocabulary;
+    int32_t bos, eos, eot;
+  };
+  for (const Expected& e : {Expected{"gpt2", 700, 0, 0, 0},
+                            {"llama3", 705, 700, 701, 701},
+                            {"neox", 723, 0, 0, 0},
+                            {"opt", 600, 2, 2, 2},
+                            {"llama", 700, 1, 2, 2},
+                            {"unigram", 440, 1, 2, 2}}) {
+    CAPTURE(e.name);
+    TokenizerUse tokenizer("auto", golden + e.name);
+    CHECK(tokenizer.info().vocabulary == e.vocabulary);
+    CHECK(tokenizer.info().bos == e.bos);
+    CHECK(tokenizer.info().eos == e.eos);
+    CHECK(tokenizer.info().eot == e.eot);
+    CHECK(std::string(tokenizer.info().content_hash).size() == 32);
+    CHECK(tokenizer.try_decode({0, static_cast<int32_t>(e.vocabulary)}) == ENG_OUT_OF_RANGE);
+    CHECK(tokenizer.try_decode({-1}) == ENG_OUT_OF_RANGE);
+  }
+  TokenizerUse one("auto", golden + "gpt2"), other("auto", golden + "neox");
+  CHECK(std::string(one.info().content_hash) != other.info().content_hash);
+}
+
+TEST_CASE("many threads encode at once") {
+  TokenizerUse tokenizer("auto", golden + "llama3");
+  TokenizerUse sentence("auto", golden + "llama");
+  for (auto* use : {&tokenizer, &sentence}) {
+    std::vector<Ids> expected;
+    for (const std::string& text : all().strings) expected.push_back(use->encode(text));
+    const auto* table = static_cast<const eng_tokenizer*>(plugin().get_interface(ENG_TOKENIZER_KIND, "auto"));
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&] {
+        Ids ids(1000);
+        for (std::size_t i = 0; i < all().strings.size(); ++i) {
+          uint64_t count = 0;
+          const std::string& text = all().strings[i];
+          if (table->encode(use->self(), text.data(), text.size(), 0, ids.data(), ids.size(), &count, nullptr) !=
+              ENG_OK)
+            ++wrong;
+          else if (Ids(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count)) != expected[i])
+            ++wrong;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    CHECK(wrong == 0);
+  }
+}

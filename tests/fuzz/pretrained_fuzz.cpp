@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes as a config.json and as an index of weights: read, or refused with an Error.
+#include <cstdint>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "core/checkpoint/weights.hpp"
+#include "core/config/config.hpp"
+
+namespace {
+
+const eng::PluginSchema& schema() {
+  static const eng::PluginSchema made = [] {
+    eng::PluginSchema plugin;
+    for (const auto type : {eng::Type::boolean, eng::Type::integer, eng::Type::number, eng::Type::string,
+                            eng::Type::strings, eng::Type::numbers}) {
+      eng::Option option;
+      option.key = "k" + std::to_string(static_cast<int>(type));
+      option.type = type;
+      option.json = {option.key, "in." + option.key};
+      plugin.options.push_back(option);
+    }
+    plugin.pretrained.model_type = "m";
+    plugin.pretrained.recognise = {"in"};
+    plugin.pretrained.fixed = {{"f", {"0.0", "[]"}}};
+    return plugin;
+  }();
+  return made;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  eng::SchemaSource source;
+  source.find = [](const std::string&, const std::string&) { return &schema(); };
+  source.names = [](const std::string&) { return std::vector<std::string>{"m"}; };
+  try {
+    const auto read = eng::model_of_config_json(eng::parse_config_json(text, "fuzz"), "fuzz", "", source);
+    // What was understood can be written, and is understood again.
+    eng::Section section("model", read.settings);
+    eng::Schema there;
+    for (const auto& option : schema().options)
+      if (read.settings.count(option.key)) there.push_back(option);
+    const auto json = eng::write_config_json(section, there, schema().pretrained, "float32", {});
+    const auto again = eng::model_of_config_json(eng::parse_config_json(json.dump(), "again"), "again", "", source);
+    for (const auto& [key, setting] : read.settings)
+      if (again.settings.at(key).value != setting.value) std::abort();
+  } catch (const eng::Error& e) {
+    if (e.exit() != eng::Exit::usage) std::abort();
+  }
+  try {
+    for (const auto& [name, file] : eng::parse_weights_index(text, "fuzz"))
+      if (file.empty() || file.find('/') != std::string::npos || file[0] == '.') std::abort();
+  } catch (const eng::Error& e) {
+    if (e.exit() != eng::Exit::checkpoint) std::abort();
+  }
+  return 0;
+}

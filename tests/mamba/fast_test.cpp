@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of the device `cpu` against those of `reference`, for every instruction set of this machine; the same
+// bits for any number of threads.
+#include <catch2/catch.hpp>
+
+#include "mamba_kernels.hpp"
+
+using namespace mamba_test;
+
+namespace {
+
+constexpr double tolerance = 2e-5;
+
+// Whole and partial registers, blocks and chunks; states from 8 to 64; a gate beside other columns.
+const Shape shapes[] = {{1, 1, 1, 1, 4, 1},       {2, 7, 5, 8, 4, 10},          {1, 64, 16, 16, 3, 32},
+                        {1, 65, 33, 16, 2, 66},   {2, 130, 70, 12, 4, 140},     {1, 20, 100, 64, 4, 100, false},
+                        {1, 9, 2100, 8, 4, 4200}, {3, 70, 48, 16, 4, 96, false}};
+
+std::vector<std::string> isas() {
+  std::vector<std::string> out;
+  for (const char* name : {"portable", "avx2", "avx512"})
+    if (kernels_of("eng.mamba.kernels/1", name)) out.push_back(name);
+  return out;
+}
+
+// The worst error of any tensor, each measured against its largest element.
+double worst(const Tensors& ours, const Tensors& theirs) {
+  double most = ours.size() == theirs.size() ? 0.0 : INFINITY;
+  for (size_t k = 0; k < theirs.size() && k < ours.size(); ++k) most = std::max(most, error_of(ours[k], theirs[k]));
+  return most;
+}
+
+bool same_bits(const Tensors& a, const Tensors& b) {
+  bool same = a.size() == b.size();
+  for (size_t k = 0; same && k < a.size(); ++k) same = a[k].same_bits(b[k]);
+  return same;
+}
+
+// Everything that the ops give for one shape, on one device.
+Tensors run_all(const Device& device, const Shape& s, bool in_place) {
+  Random random(static_cast<uint64_t>(s.T * 1000 + s.E));
+  Tensors in = conv_inputs(random, ENG_F32, s), out;
+  const Tensor dy = normal(random, ENG_F32, {s.B, s.T, s.E}), acc = normal(random, ENG_F32, {s.B, s.T, s.G});
+  out.push_back(conv_run(device, s, in));
+  for (Tensor& t : conv_grad_run(device, s, dy, in)) out.push_back(t);
+  out.push_back(conv_grad_run(device, s, dy, in, acc)[0]);
+  in = scan_inputs(random, ENG_F32, s);
+  Tensors y = scan_run(device, s, in);
+  for (const Tensor& t : y) out.push_back(t);
+  for (Tensor& t : scan_grad_run(device, dy, in, y[1], in_place)) out.push_back(t);
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("scan and convolution of every instruction set are those of the reference") {
+  for (const Shape& s : shapes) {
+    const Tensors theirs = run_all(reference(), s, false);
+    for (const std::string& isa : isas()) {
+      INFO(isa << ", T " << s.T << ", E " << s.E << ", N " << s.N);
+      const Fast device(isa, 1);
+      const Tensors ours = run_all(device, s, false);
+      for (size_t k = 0; k < ours.size(); ++k) {
+        INFO("output " << k);
+        CHECK(error_of(ours[k], theirs[k]) < tolerance);
+      }
+      CHECK(same_bits(run_all(device, s, true), ours));
+      Tensors wrong = ours;  // the twin: one element a little off is seen
+      wrong.back().put(wrong.back().size() - 1, wrong.back().at(wrong.back().size() - 1) + 1.0);
+      CHECK(worst(wrong, theirs) > tolerance);
+    }
+  }
+}
+
+TEST_CASE("the number of threads changes no bit of scan and convolution") {
+  for (const Shape& s : shapes) {
+    INFO("T " << s.T << ", E " << s.E);
+    const Tensors one = run_all(Fast("auto", 1), s, false);
+    CHECK(same_bits(run_all(Fast("auto", 2), s, false), one));
+    CHECK(same_bits(run_all(Fast("auto", 5), s, false), one));
+  }
+}
+
+TEST_CASE("steps far outside of the usual range stay finite") {
+  const Shape s{1, 70, 16, 16, 4, 32};
+  for (const std::string& isa : isas()) {
+    Random random(3);
+    Tensors in = scan_inputs(random, ENG_F32, s);
+    for (int64_t i = 0; i < in[1].size(); ++i) in[1].put(i, in[1].at(i) * 60);  // softplus from 1e-60 to 200
+    const Tensors theirs = scan_run(reference(), s, in), ours = scan_run(Fast(isa, 1), s, in);
+    CHECK(worst(ours, theirs) < tolerance);
+    const Tensor dy = normal(random, ENG_F32, {s.B, s.T, s.E});
+    CHECK(worst(scan_grad_run(Fast(isa, 1), dy, in, ours[1]), scan_grad_run(reference(), dy, in, theirs[1])) < 1e-4);
+  }
+}
+
+TEST_CASE("kernels refuse what they do not compute") {
+  const Shape s{1, 2, 2, 2, 4, 2};
+  Random random(1);
+  const Tensors in = scan_inputs(random, ENG_F64, s);
+  CHECK_THROWS_WITH(scan_run(Fast("auto", 1), s, in), Catch::Contains("computes in f32; it was given f64 (1, 2, 2)"));
+}

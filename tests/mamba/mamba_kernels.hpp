@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plugin's kernels on a device, and what the ops take.
+#pragma once
+
+#include "../kernels/kernel_harness.hpp"
+
+namespace mamba_test {
+
+using namespace kernels_test;
+using Tensors = std::vector<Tensor>;
+
+#define CONV "eng.mamba.causal_conv1d/1"
+#define CONV_GRAD "eng.mamba.causal_conv1d_grad/1"
+#define SCAN "eng.mamba.selective_scan/1"
+#define SCAN_GRAD "eng.mamba.selective_scan_grad/1"
+constexpr int64_t chunk = 64;  // tokens between two kept states
+
+inline const eng_kernels* kernels_of(const char* kind, const char* name) {
+  static const eng_plugin* const plugin = [] {
+    void* library = dlopen((std::string(ENGINE_PLUGIN_DIR) + "/mamba/mamba.eng.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) throw std::runtime_error(dlerror());
+    return reinterpret_cast<eng_plugin_query_fn>(dlsym(library, "eng_plugin_query_1"))(ENG_ABI_MINOR);
+  }();
+  return static_cast<const eng_kernels*>(plugin->get_interface(kind, name));
+}
+
+inline const Device& reference() {
+  static Device device("cpu/reference.eng.so", "reference");
+  device.kernels = kernels_of(ENG_KERNELS_KIND, "reference");
+  return device;
+}
+
+// The device cpu with the plugin's kernels for one instruction set, or for the best ("auto").
+struct Fast : Device {
+  Fast(const std::string& isa, int64_t threads) : Device("cpu/cpu.eng.so", "cpu", threads) {
+    kernels = isa == "auto" ? kernels_of(ENG_KERNELS_KIND, "cpu") : kernels_of("eng.mamba.kernels/1", isa.c_str());
+    info.parallel = static_cast<uint32_t>(threads);
+  }
+};
+
+// Sizes and which optional parts there are.
+struct Shape {
+  int64_t B, T, E, N, K, G;
+  bool bias = true, add = false;
+  int64_t chunks() const { return (T + chunk - 1) / chunk; }
+};
+
+inline Tensor normal(Random& random, int32_t dtype, const Dims& dims, double std = 1.0, double mean = 0.0) {
+  Tensor t = random_normal(random, dtype, dims, std);
+  for (int64_t i = 0; i < t.size(); ++i) t.put(i, t.at(i) + mean);
+  return t;
+}
+
+// x, w, [bias]
+inline Tensors conv_inputs(Random& random, int32_t dtype, const Shape& s) {
+  Tensors in = {normal(random, dtype, {s.B, s.T, s.G}), normal(random, dtype, {s.E, 1, s.K}, 0.5)};
+  in.push_back(s.bias ? normal(random, dtype, {s.E}, 0.5) : Tensor());
+  return in;
+}
+inline Tensor conv_run(const Device& device, const Shape& s, const Tensors& in) {
+  return device.run(CONV, in, {desc(in[0].d.dtype, {s.B, s.T, s.E})})[0];
+}
+// dx, dw, [dbias]
+inline Tensors conv_grad_run(const Device& device, const Shape& s, const Tensor& dy, const Tensors& in,
+                             const Tensor& acc = {}) {
+  std::vector<eng_desc> out = {in[0].d, in[1].d};
+  if (s.bias) out.push_back(in[2].d);
+  return device.run(CONV_GRAD, {dy, in[0], in[1], in[2], acc}, out, {},
+                    acc.d.dtype ? Device::InPlace{{0, 4}} : Device::InPlace{});
+}
+
+// u, delta, a_log, bc, d, dt_bias, gate. Steps from short to beyond the linear part of the softplus.
+inline Tensors scan_inputs(Random& random, int32_t dtype, const Shape& s) {
+  Tensors in = {normal(random, dtype, {s.B, s.T, s.E}),
+                normal(random, dtype, {s.B, s.T, s.E}),
+                normal(random, dtype, {s.E, s.N}, 0.7, 0.5),
+                normal(random, dtype, {s.B, s.T, 2 * s.N}),
+                normal(random, dtype, {s.E}),
+                normal(random, dtype, {s.E}, 1.0, -1.0),
+                normal(random, dtype, {s.B, s.T, s.G})};
+  if (s.E > 1) in[5].put(0, 21.5);
+  return in;
+}
+// y, states
+inline Tensors scan_run(const Device& device, const Shape& s, const Tensors& in) {
+  return device.run(SCAN, in, {in[0].d, desc(in[0].d.dtype, {s.B, s.chunks(), s.N, s.E})});
+}
+// In the order of the inputs.
+inline Tensors scan_grad_run(const Device& device, const Tensor& dy, const Tensors& in, const Tensor& states,
+                             bool in_place = false) {
+  Tensors all = {dy};
+  all.insert(all.end(), in.begin(), in.end());
+  all.push_back(states);
+  std::vector<eng_desc> out;
+  for (const Tensor& t : in) out.push_back(t.d);
+  return device.run(SCAN_GRAD, all, out, {}, in_place ? Device::InPlace{{0, 0}, {1, 2}} : Device::InPlace{});
+}
+
+}  // namespace mamba_test

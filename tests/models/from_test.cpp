@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// [model] from: Hugging Face directories in all their spellings give the losses of transformers.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/checkpoint/file.hpp"
+#include "core/checkpoint/safetensors.hpp"
+#include "core/execute/executor.hpp"
+#include "core/train/setup.hpp"
+#include "engine/ops.h"
+#include "tests/checkpoint/scratch.hpp"
+
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path goldens = fs::path(ENGINE_SOURCE_DIR) / "tests" / "models" / "hf";
+
+eng::Registry& registry() {
+  static const std::unique_ptr<eng::Registry> all = [] {
+    eng::Registry::Search search;
+    for (const char* file : {"cpu/cpu", "llama/llama", "optim/optim", "precision/precision", "data/data"})
+      search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
+    search.environment = false;
+    return eng::Registry::scan(search);
+  }();
+  return *all;
+}
+
+eng::Config config_from(const fs::path& directory, const std::string& more = "") {
+  return eng::Config::parse("[model]\nfrom = '" + directory.string() + "'\n" + more +
+                                "[train]\nmicro_batch = 2\nsequence_length = 16\n[device]\nthreads = 1\n",
+                            "from.toml", "/", {}, registry().schemas());
+}
+
+const nlohmann::json& expected() {
+  static const auto json = nlohmann::json::parse(std::ifstream(goldens / "expected.json"));
+  return json;
+}
+
+std::vector<int32_t> ids(const char* what) {
+  std::vector<int32_t> out;
+  for (const auto& row : expected().at(what))
+    for (const auto& id : row) out.push_back(id);
+  return out;
+}
+
+// The mean loss of the weights in a directory, on the golden's batch.
+double loss_of(const fs::path& directory, const std::string& more = "") {
+  const eng::Config config = config_from(directory, more);
+  const eng::Setup setup = eng::make_setup(config, registry());
+  eng::Device device(registry(), "cpu", config.section("device"));
+  eng::Executor executor(setup.plan, device, *setup.kernels);
+  executor.run("init");
+  size_t filled = 0;
+  const eng::Fill fill = [&](const eng::TensorSpec& t, uint64_t first, uint64_t n, const void* data) {
+    executor.upload(setup.plan.find(t.name, t.role)->view, first * 4, data, n * 4);
+    filled += n;
+  };
+  eng::load_weights(directory, eng::pretrained_table(config, registry()), eng::parameters(setup.plan), fill);
+  CHECK(filled == static_cast<size_t>(setup.plan.parameters));
+  const int64_t counters[ENG_C_COUNT] = {};
+  executor.upload(setup.plan.counters, counters);
+  const auto tokens = ids("tokens"), labels = ids("labels");
+  executor.upload(setup.plan.tokens, tokens.data());
+  executor.upload(setup.plan.labels_in, labels.data());
+  executor.run("eval");
+  float sum = 0;
+  executor.download(&sum, setup.plan.losses, 0, sizeof sum);
+  return sum / static_cast<double>(std::count_if(labels.begin(), labels.end(), [](int32_t l) { return l >= 0; }));
+}
+
+// A copy of a golden directory that may be damaged.
+fs::path copy(const eng::test::Scratch& scratch, const char* name) {
+  fs::copy(goldens / name, scratch / name, fs::copy_options::recursive);
+  return scratch / name;
+}
+
+void edit(const fs::path& file, const std::string& from, const std::string& to) {
+  std::string text = eng::test::read_file(file);
+  const size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  eng::test::write_file(file, text.replace(at, from.size(), to));
+}
+
+std::string refused(const fs::path& directory, const std::string& more = "") {
+  return eng::test::refusal(eng::Exit::checkpoint, [&] { loss_of(directory, more); });
+}
+
+}  // namespace
+
+TEST_CASE("from: every Hugging Face directory gives the loss of transformers", "[from]") {
+  size_t seen = 0;
+  for (const auto& [name, loss] : expected().at("loss").items()) {
+    INFO(name);
+    CHECK(loss_of(goldens / name) == Approx(loss.get<double>()).epsilon(1e-5));
+    ++seen;
+  }
+  CHECK(seen == 7);
+  // The twins: another scaling, other weights.
+  CHECK(loss_of(goldens / "single", "rope_factor = 2.0\n") != Approx(expected()["loss"]["single"]).epsilon(1e-5));
+  CHECK(loss_of(goldens / "bf16") != Approx(expected()["loss"]["single"].get<double>()).epsilon(1e-5));
+}
+
+TEST_CASE("from: a head beside a tied embedding must be that embedding", "[from]") {
+  const eng::test::Scratch scratch;
+  const fs::path directory = copy(scratch, "tied_head");
+  const eng::SafetensorsFile file(directory / "model.safetensors");
+  const uint64_t at = file.header().data_start + file.find("lm_head.weight")->begin;
+  std::string bytes = eng::test::read_file(directory / "model.safetensors");
+  bytes[at] = static_cast<char>(bytes[at] ^ 1);
+  eng::test::write_file(directory / "model.safetensors", bytes);
+  CHECK_THAT(refused(directory), Catch::Contains("lm_head.weight: differs from model.embed_tokens.weight"));
+}
+
+TEST_CASE("from: missing, extra and misshapen tensors are told all at once", "[from]") {
+  const eng::test::Scratch scratch;
+  const fs::path directory = copy(scratch, "single");
+  edit(directory / "model.safetensors", "model.norm.weight", "model.nose.weight");
+  edit(directory / "config.json", "\"intermediate_size\": 24", "\"intermediate_size\": 28");
+  const std::string text = refused(directory);
+  for (const char* part : {"8 of its tensors", "model.norm.weight [16]: is missing",
+                           "model.nose.weight [16]: the model has no such tensor",
+                           "model.layers.0.mlp.up_proj.weight: is [24, 16] in the file, [28, 16] in the model",
+                           "model.layers.1.mlp.down_proj.weight: is [16, 24] in the file, [16, 28] in the model"})
+    CHECK_THAT(text, Catch::Contains(part));
+  // An untied model whose file has no head.
+  const fs::path tied = copy(scratch, "tied");
+  edit(tied / "config.json", "\"tie_word_embeddings\": true", "\"tie_word_embeddings\": false");
+  CHECK_THAT(refused(tied), Catch::Contains("lm_head.weight [256, 16]: is missing"));
+  // A bias that the model would need.
+  const fs::path bf16 = copy(scratch, "bf16");
+  edit(bf16 / "config.json", "\"mlp_bias\": false", "\"mlp_bias\": true");
+  CHECK_THAT(refused(bf16), Catch::Contains("model.layers.0.mlp.gate_proj.bias [24]: is missing"));
+}
+
+TEST_CASE("from: an index that does not tell the truth", "[from]") {
+  const auto with = [](const std::string& from, const std::string& to) {
+    const eng::test::Scratch scratch;
+    const fs::path directory = copy(scratch, "sharded");
+    edit(directory / "model.safetensors.index.json", from, to);
+    return refused(directory);
+  };
+  const std::string head = "\"lm_head.weight\": \"model-00003-of-00003.safetensors\"";
+  CHECK_THAT(
+      with("\"lm_head.weight\"", "\"lm_foot.weight\""),
+      Catch::Contains("lm_head.weight: lies in model-00003-of-00003.safetensors, which the index does not say") &&
+          Catch::Contains("lm_foot.weight: is not in model-00003-of-00003.safetensors"));
+  CHECK_THAT(with("model-00001-of-00003.safetensors", "model-00009-of-00003.safetensors"),
+             Catch::Contains("cannot open") && Catch::Contains("model-00009-of-00003.safetensors"));
+  CHECK_THAT(with("model-00001-of-00003.safetensors", "../single/model.safetensors"),
+             Catch::Contains("no plain file name"));
+  CHECK_THAT(with("\"weight_map\"", "\"weight_mop\""), Catch::Contains("has no `weight_map`"));
+}
+
+TEST_CASE("from: files that run code are never opened", "[from]") {
+  const eng::test::Scratch scratch;
+  const fs::path directory = copy(scratch, "single");
+  fs::rename(directory / "model.safetensors", directory / "pytorch_model.bin");
+  try {
+    loss_of(directory);
+    FAIL("accepted");
+  } catch (const eng::Error& e) {
+    CHECK_THAT(e.what(), Catch::Contains("pytorch_model.bin"));
+    CHECK_THAT(e.help(), Catch::Contains("python3 tools/bin-to-safetensors " + directory.string()));
+  }
+  fs::remove(directory / "pytorch_model.bin");
+  CHECK_THAT(refused(directory), Catch::Contains("has neither model.safetensors nor"));
+}
+
+TEST_CASE("from: [model] may not contradict what the weights say", "[from]") {
+  const auto problem = [](const std::string& more, const char* name = "single") {
+    return eng::test::refusal(eng::Exit::usage, [&] { config_from(goldens / name, more); });
+  };
+  CHECK(problem("hidden_size = 16\nplugin = 'llama'\n") == "accepted");
+  CHECK_THAT(problem("hidden_size = 32\nnum_attention_heads = 8\n"),
+             Catch::Contains("from.toml:3:15") && Catch::Contains("`hidden_size` contradicts the weights") &&
+                 Catch::Contains("config.json says 16") && Catch::Contains("`num_attention_heads` contradicts"));
+  CHECK_THAT(problem("preset = 'tiny'\n"), Catch::Contains("`preset` and `from` are both given"));
+  CHECK(problem("max_position_embeddings = 128\nrope_factor = 16.0\n") == "accepted");  // a longer context
+  CHECK_THAT(problem("", "nowhere"), Catch::Contains("is no directory"));
+  CHECK_THAT(problem("", "."), Catch::Contains("has neither config.json nor a checkpoint"));
+}
+
+TEST_CASE("from: variants of LLaMA that are not supported are named", "[from]") {
+  const auto problem = [](const std::string& from, const std::string& to) {
+    const eng::test::Scratch scratch;
+    const fs::path directory = copy(scratch, "single");
+    edit(directory / "config.json", from, to);
+    return eng::test::refusal(eng::Exit::usage, [&] { config_from(directory); });
+  };
+  CHECK_THAT(problem("\"attention_dropout\": 0.0", "\"attention_dropout\": 0.1"),
+             Catch::Contains("`attention_dropout` is 0.1; this plugin supports 0.0"));
+  CHECK_THAT(problem("LlamaForCausalLM", "LlamaForSequenceClassification"), Catch::Contains("`architectures` is"));
+  CHECK_THAT(problem("\"rope_type\": \"llama3\"", "\"rope_type\": \"spiral\""),
+             Catch::Contains("`rope_parameters.rope_type` must be one of"));
+  CHECK_THAT(problem("\"model_type\": \"llama\"", "\"model_type\": \"gpt2\""),
+             Catch::Contains("model_type `gpt2` is read by no model plugin"));
+  CHECK_THAT(problem("\"use_cache\"", "\"rope_theta\": 10000.0, \"use_cache\""),
+             Catch::Contains("`rope_theta` is 10000.0, but `rope_parameters.rope_theta` is 500000.0"));
+  CHECK_THAT(problem("\"use_cache\"", "\"quantization_config\": {\"bits\": 4}, \"use_cache\""),
+             Catch::Contains("quantised weights"));
+  CHECK_THAT(problem("\"hidden_size\": 16", "\"hidden_size\": -16"), Catch::Contains("`hidden_size` must be at least"));
+  CHECK_THAT(problem("\"hidden_size\": 16", "\"hidden_size\": [16]"), Catch::Contains("`hidden_size` must be of type"));
+}

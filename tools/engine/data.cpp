@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine data build, inspect, verify.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+
+#include "core/base/error.hpp"
+#include "core/train/loader.hpp"
+#include "tools/engine/command.hpp"
+#include "tools/engine/progress.hpp"
+#include "tools/engine/signals.hpp"
+#include "tools/engine/tokenizer.hpp"
+
+namespace eng {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A line that is drawn over on a terminal, and written now and then into a pipe.
+struct BuildLine {
+  Clock::time_point begin = Clock::now(), last = begin;
+  bool terminal = isatty(STDERR_FILENO) != 0, drawn = false;
+
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+  void draw(uint64_t done, uint64_t total, uint64_t tokens) {
+    const double part = total ? static_cast<double>(done) / static_cast<double>(total) : 1, past = seconds();
+    if (!terminal && Clock::now() - last < std::chrono::seconds(10)) return;
+    last = Clock::now();
+    const std::string text =
+        fmt::format("data  {:.0f}%  {} of {} read  {} tokens  {:.0f} tokens/s  left: {}", part * 100, size_text(done),
+                    size_text(total), tokens, static_cast<double>(tokens) / past,
+                    duration_text(part > 0 ? past * (1 - part) / part : -1));
+    fmt::print(stderr, "{}{}{}", terminal ? "\r\x1b[K" : "", text, terminal ? "" : "\n");
+    std::fflush(stderr);
+    drawn = terminal;
+  }
+  void clear() {
+    if (drawn) fmt::print(stderr, "\r\x1b[K");
+    drawn = false;
+  }
+};
+
+int32_t report(const eng_data_watch* watch, uint64_t done, uint64_t total, uint64_t tokens) {
+  static_cast<BuildLine*>(watch->data)->draw(done, total, tokens);
+  return Signals::pending() == 0;
+}
+
+eng_data_built build(const Config& config, Registry& registry, int64_t vocabulary, uint32_t threads) {
+  const Section &section = config.section("data"), &train = config.section("train");
+  const std::string name = section.string("plugin"), base = config.base_dir().string();
+  const auto table = registry.table<eng_data>(ENG_DATA_KIND, name, offsetof(eng_data, build));
+  eng_data_built built{};
+  built.struct_size = sizeof(built);
+  if (!table.build) return built;
+  const eng_data_request request{
+      sizeof(request), 0,           static_cast<uint64_t>(train.integer("seed")), train.integer("sequence_length"),
+      vocabulary,      base.c_str()};
+  BuildLine line;
+  const eng_data_watch watch{sizeof(watch), threads, &line, report};
+  const Options options(section);
+  Sink sink;
+  const eng_status status = table.build(options.get(), &request, &watch, &built, sink.get());
+  line.clear();
+  if (status != ENG_OK && Signals::pending()) throw Error(static_cast<Exit>(128 + Signals::pending()), sink.text());
+  sink.check(status, Exit::data, "data plugin " + name);
+  if (!built.path[0]) return built;
+  const double seconds = std::max(line.seconds(), 1e-9);
+  fmt::print(stderr, "data  {}: {} tokens in {} documents, {}\n", built.path, built.tokens, built.documents,
+             built.reused ? std::string("made before")
+                          : fmt::format("made in {} ({:.0f} tokens/s)", duration_text(seconds),
+                                        static_cast<double>(built.tokens) / seconds));
+  return built;
+}
+
+int64_t model_vocabulary(const Config& config, Registry& registry) {
+  const Section& model = config.section("model");
+  const std::string name = model.string("plugin");
+  return trace_model(name, registry.table<eng_model>(ENG_MODEL_KIND, name), model, 1,
+                     config.section("train").integer("sequence_length"), ENG_F32)
+      .info.vocabulary;
+}
+
+// What the tokenizer of [data] makes of the beginning of the first sample.
+void print_sample(const Config& config, Registry& registry, const Data& data) {
+  Batch batch;
+  data.read(ENG_SPLIT_TRAIN, 0, 1, batch);
+  std::string ids, text;
+  const Section& section = config.section("data");
+  const size_t shown = std::min<size_t>(batch.tokens.size(), 64);
+  for (size_t i = 0; i < shown; ++i) ids += fmt::format(" {}", batch.tokens[i]);
+  if (section.has("tokenizer")) {
+    const Tokenizer tokenizer(registry, section.string("tokenizer"), config.base_dir());
+    for (size_t i = 0; i < shown; ++i) text += tokenizer.decode(batch.tokens[i]);
+  }
+  fmt::print("first sample:{}\n", ids);
+  if (!text.empty()) fmt::print("as text: {}\n", printable(text, 400));
+}
+
+bool is_config(const std::string& target) {
+  return std::filesystem::is_directory(target) || std::filesystem::path(target).extension() == ".toml";
+}
+
+// Asks every source that has files of its own; where none knows the file, the first one's reason is told.
+int inspect(const Common& common, const std::string& file, uint32_t flags) {
+  auto registry = scan_plugins(common);
+  const std::string path = std::filesystem::absolute(file).string();
+  if (!std::filesystem::exists(path)) throw Error(Exit::usage, "there is no " + path);
+  std::optional<Error> first;
+  for (const std::string& name : registry->names(ENG_DATA_KIND)) {
+    const auto table = registry->table<eng_data>(ENG_DATA_KIND, name, offsetof(eng_data, build));
+    if (!table.inspect) continue;
+    std::string text(65536, '\0');
+    uint64_t size = 0;
+    Sink sink;
+    const eng_status status = table.inspect(path.c_str(), flags, text.data(), text.size(), &size, sink.get());
+    if (status == ENG_OK) {
+      fmt::print("{}", std::string_view(text).substr(0, size));
+      if (flags & ENG_INSPECT_VERIFY) fmt::print("{}: ok\n", file);
+      return 0;
+    }
+    if (!first) first.emplace(Exit::data, sink.text());
+  }
+  throw first ? *first : Error(Exit::environment, "no data plugin can look into files");
+}
+
+int inspect_config(const Common& common, const std::string& target, const std::vector<std::string>& overrides) {
+  auto [registry, config] = load_config(common, target, overrides);
+  config.require("data");
+  const int64_t vocabulary = model_vocabulary(config, *registry);
+  build_data(config, *registry, vocabulary, true);
+  const Data data(*registry, config, vocabulary);
+  const eng_data_info& i = data.info();
+  fmt::print("files: {}\ntokens: {}\nids below: {} (model: {})\ntraining samples: {}\nheld out: {}\ncontent: {}\n",
+             i.files, i.tokens, i.vocabulary, vocabulary, i.train_samples, i.validation_samples, i.content_hash);
+  print_sample(config, *registry, data);
+  return 0;
+}
+
+struct Flags {
+  std::string target, out;
+  std::vector<std::string> overrides;
+  uint32_t threads = 0;
+};
+
+int build_command(const Common& common, Flags flags) {
+  const Signals signals;
+  if (!flags.out.empty()) flags.overrides.push_back("data.cache=" + std::filesystem::absolute(flags.out).string());
+  auto [registry, config] = load_config(common, flags.target, flags.overrides);
+  config.require("data");
+  const eng_data_built built = build(config, *registry, model_vocabulary(config, *registry), flags.threads);
+  if (!built.path[0])
+    fmt::print(stderr, "nothing to build: this data is read as it is ([data] plugin, tokenizer)\n");
+  else
+    fmt::print("{}\n", built.path);
+  return 0;
+}
+
+}  // namespace
+
+void build_data(const Config& config, Registry& registry, int64_t vocabulary, bool take_signals) {
+  std::optional<Signals> signals;
+  if (take_signals) signals.emplace();
+  build(config, registry, vocabulary, 0);
+}
+
+void add_data(CLI::App& app, Common& common) {
+  auto* command = app.add_subcommand("data", "tokens: make them once, look at them, check them");
+  command->require_subcommand(1);
+  auto flags = std::make_shared<Flags>();
+  auto* build = command->add_subcommand("build", "tokenise what a configuration names, into a file that run reuses");
+  build->add_option("config", flags->target, "a configuration file")->required();
+  build->add_option("overrides", flags->overrides, "section.key=value ...");
+  build->add_option("--out", flags->out, "the folder for the file, instead of [data] cache");
+  build->add_option("--threads", flags->threads, "0: one per processor; the file does not depend on it");
+  build->callback([&common, flags] { common.exit = build_command(common, *flags); });
+  auto* look = command->add_subcommand("inspect", "what a file of tokens, or the data of a configuration, is");
+  look->add_option("target", flags->target, "a file of tokens, a configuration file (*.toml), or a run")->required();
+  look->add_option("overrides", flags->overrides, "section.key=value ..., for a configuration");
+  look->callback([&common, flags] {
+    common.exit = is_config(flags->target) ? inspect_config(common, flags->target, flags->overrides)
+                                           : inspect(common, flags->target, 0);
+  });
+  auto* verify = command->add_subcommand("verify", "read and check every byte of a file of tokens");
+  verify->add_option("file", flags->target, "a file of tokens")->required();
+  verify->callback([&common, flags] { common.exit = inspect(common, flags->target, ENG_INSPECT_VERIFY); });
+}
+
+}  // namespace eng

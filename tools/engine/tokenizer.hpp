@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tokenizer plugin in use.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/registry/registry.hpp"
+#include "engine/tokenizer.h"
+
+namespace eng {
+
+class Tokenizer {
+ public:
+  // `what` as in [data] tokenizer: "bytes", or a file or folder, relative to base_dir. Throws Error(Exit::data).
+  Tokenizer(Registry& registry, const std::string& what, const std::filesystem::path& base_dir);
+  ~Tokenizer();
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
+  const eng_tokenizer_info& info() const { return info_; }
+  // With `special`, the ids that stand around a text too.
+  std::vector<int32_t> encode(std::string_view text, bool special) const;
+  // The bytes of one id: a part of a character, perhaps.
+  std::string decode(int32_t id) const;
+
+ private:
+  eng_tokenizer table_{};
+  void* self_ = nullptr;
+  eng_tokenizer_info info_{};
+};
+
+}  // namespace eng

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Weights go into the engine and come out again, and transformers sees the same model.
+
+    pip install torch transformers safetensors      (CPU builds are enough)
+    python3 tools/roundtrip.py [DIR ...]            by default every directory of tests/models/hf
+
+For each directory: `engine run` takes it with [model] from, makes one step that changes nothing (a rate of 1e-30) and
+saves; `engine ckpt export` writes a directory; transformers loads that without a missing or unexpected key; its logits
+are those of the directory the weights came from, bit for bit; so are the tensors' bytes.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import torch
+from safetensors import safe_open
+from transformers import AutoModelForCausalLM, logging
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+ENGINE = ROOT / "build" / "tools" / "engine"
+NAMES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
+
+
+def stored(folder):
+    out = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as file:
+            out |= {name: file.get_tensor(name) for name in file.keys()}
+    return out
+
+
+def engine(*words):
+    done = subprocess.run([ENGINE, *map(str, words)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"engine {' '.join(map(str, words))}: exit code {done.returncode}\n{done.stderr}")
+    return done.stdout.strip()
+
+
+def logits(folder, tokens):
+    model, told = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        ignored = {key for key in told[kind] if key.endswith("rotary_emb.inv_freq")}
+        assert set(told[kind]) == ignored, f"{folder}: {kind} {told[kind]}"
+    with torch.no_grad():
+        return model.eval()(input_ids=tokens).logits
+
+
+def round_trip(source, work):
+    before = stored(source)
+    dtype = next(iter(before.values())).dtype
+    vocabulary = json.loads((source / "config.json").read_text())["vocab_size"]
+    text = work / "text.txt"
+    text.write_bytes((ROOT / "README.md").read_bytes()[:20000])
+    config = work / "config.toml"
+    config.write_text(f'[model]\nfrom = "{source.resolve()}"\n[data]\npaths = ["text.txt"]\nvalidation = 0.0\n'
+                      "[train]\nsteps = 1\nsequence_length = 16\n[optimizer]\nlearning_rate = 1e-30\n")
+    engine("run", config, "--out", work / "run")
+    said = engine("ckpt", "export", work / "run", "--to", work / "out", "--dtype", NAMES[dtype])
+    after = stored(work / "out")
+    for name, tensor in after.items():
+        assert tensor.dtype == dtype, f"{name}: {tensor.dtype}"
+        assert tensor.view(-1).view(torch.uint8).equal(before[name].view(-1).view(torch.uint8)), f"{name} changed"
+    left = [name for name in before if name not in after]
+    tokens = torch.arange(48).reshape(2, 24) * 7 % vocabulary
+    here, there = logits(source, tokens), logits(work / "out", tokens)
+    assert torch.equal(here, there), f"{source}: logits differ by {(here - there).abs().max()}"
+    print(f"{source.name:<12} {len(after):>3} tensors of {NAMES[dtype]:<4} the same bytes, logits {tuple(here.shape)} equal"
+          + (f"; not written: {', '.join(left)}" if left else ""))
+    return said
+
+
+def main():
+    logging.set_verbosity_error()
+    given = [pathlib.Path(word) for word in sys.argv[1:]]
+    for source in given or sorted(path for path in (ROOT / "tests" / "models" / "hf").iterdir() if path.is_dir()):
+        with tempfile.TemporaryDirectory() as folder:
+            round_trip(source, pathlib.Path(folder))
+
+
+if __name__ == "__main__":
+    main()
