@@ -14,13 +14,14 @@
  *   [[provides]]  kind = "eng.optimizer/1", name = "lion", summary
  *   [provides.options.KEY]  type = "bool|int|float|string|bytes|strings|floats", default, min, max, above,
  *                 choices, help, required = true
- *   [provides.presets.NAME] KEY = value ...       (models)
+ *   [provides.presets.NAME] KEY = value ...       (models); called = "6.89B": the size that people give it
  *
  * Of a model that exists as a Hugging Face directory. PATH is a key of config.json, with dots where it lies inside of
  * others:
  *   [provides.options.KEY]  json = "PATH" or ["PATH", ...]: all are read, null and absent mean "not given", the first
  *                 is written; default: the option's own name; []: it has none.
  *                 json_none = "auto": a text that means "not given".
+ *                 json_multiple = "PATH": the value is rounded up to a multiple of the number there.
  *                 adjustable = true: [model] may say something else than the config.json of its weights
  *   [provides.pretrained]   model_type = "llama", architectures = ["LlamaForCausalLM"] (the first is written),
  *                 recognise = ["PATH", ...]: all present in a config.json without model_type: it is ours,
@@ -31,7 +32,8 @@
  *                 the model does not declare it,
  *                 ignore_tensors = [".inv_freq"]: suffixes
  *   [provides.pretrained.fixed]  PATH = value, or [value, ...]: what is supported where config.json says anything
- *   [provides.pretrained.write]  PATH = value: constants for export
+ *   [provides.pretrained.write]  PATH = value: constants for export, over what the options say;
+ *                 PATH = { product = ["KEY", ...] }: of options, in whole numbers, where they say nothing
  */
 #ifndef ENGINE_PLUGIN_H_
 #define ENGINE_PLUGIN_H_

@@ -6,6 +6,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "engine/base.h"
@@ -55,8 +56,14 @@ class Sink {
   Sink& operator=(const Sink&) = delete;
   eng_error* get() { return &error_; }
   const std::string& text() const { return text_; }
-  // Throws Error(exit, "WHERE: TEXT") unless status is ENG_OK. `where` names plugin and function.
+  // Throws Error(exit, "WHERE: TEXT") unless status is ENG_OK. `where` names plugin and function: a text, or a function
+  // that makes one where a step may not take memory for it.
   void check(eng_status status, Exit exit, const std::string& where) const;
+  template <class Where>
+  requires std::is_invocable_r_v<std::string, Where>
+  void check(eng_status status, Exit exit, const Where& where) const {
+    if (status != ENG_OK) check(status, exit, std::string(where()));
+  }
 
  private:
   eng_error error_{};

@@ -122,6 +122,12 @@ struct Reader {
     Value value = to_value(*found);
     const Misfit wrong = value.index() ? fit(option, value) : Misfit{"E0104", "must be " + describe(option)};
     if (wrong.code) return problems.push_back(fmt::format("`{}` {}", where, printable(wrong.text)));
+    const Json* multiple = option.json_multiple.empty() ? nullptr : at(json, option.json_multiple);
+    if (auto* whole = std::get_if<int64_t>(&value); whole && multiple) {
+      const int64_t n = multiple->is_number_integer() ? multiple->get<int64_t>() : 0;
+      if (n < 1 || n > 1'000'000) return problems.push_back(fmt::format("`{}` is no multiple", option.json_multiple));
+      *whole += (n - *whole % n) % n;
+    }
     out.settings[option.key] = {std::move(value), out.file.string(), true};
   }
 
@@ -138,7 +144,10 @@ struct Reader {
     const Pretrained& p = plugin.pretrained;
     known.insert(p.ignore.begin(), p.ignore.end());
     for (const auto& entry : p.fixed) known.insert(entry.first);
-    for (const Option& option : plugin.options) known.insert(option.json.begin(), option.json.end());
+    for (const Option& option : plugin.options) {
+      known.insert(option.json.begin(), option.json.end());
+      known.insert(option.json_multiple);
+    }
     Texts paths, strange;
     leaves(json, "", paths);
     for (const std::string& path : paths) {
@@ -280,13 +289,22 @@ Json write_config_json(const Section& model, const Schema& options, const Pretra
   for (const auto& [key, value] : before.items())
     if (harmless.count(key) || ignored.count(key)) all[key] = value;
   for (const char* key : {"dtype", "transformers_version", "_name_or_path", "_commit_hash"}) all.erase(key);
-  for (const auto& [path, text] : pretrained.write) all[pointer(path)] = Json::parse(text);
   for (const Option& option : options) {
     if (option.json.empty() || !model.has(option.key)) continue;
     // What lies inside another key, such as rope_scaling.factor, makes no sense as a default.
     const std::string& path = option.json.front();
     if (path.find('.') == std::string::npos || model.given(option.key))
       all[pointer(path)] = std::visit(ToJson(), model.settings().at(option.key).value);
+  }
+  for (const auto& [path, text] : pretrained.write) {
+    const Json constant = Json::parse(text);
+    if (!constant.contains("product")) {
+      all[pointer(path)] = constant;
+    } else if (!at(all, path)) {
+      double product = 1;
+      for (const Json& key : constant["product"]) product *= model.number(key);
+      all[pointer(path)] = static_cast<int64_t>(product);
+    }
   }
   all["architectures"] = Texts{pretrained.architectures.empty() ? "" : pretrained.architectures.front()};
   all["model_type"] = pretrained.model_type;

@@ -24,7 +24,9 @@ struct Pretrained {
   std::vector<std::string> architectures;  // the first is written
   std::vector<std::string> recognise;      // paths that tell its config.json where that has no model_type
   std::map<std::string, std::vector<std::string>> fixed;  // path -> the values that are supported
-  std::map<std::string, std::string> write;               // path -> a constant for export
+  // For export, over what the options say: path -> a constant, or {"product": [option, ...]}, a whole number that is
+  // written where the options say nothing.
+  std::map<std::string, std::string> write;
   std::vector<std::string> ignore;                        // paths that change no number
   Pairs rename;                                           // prefixes of tensor names: accepted -> the plugin's
   Pairs tied;                               // a tensor that may be there, equal to another, and is not a parameter

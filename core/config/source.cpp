@@ -61,7 +61,11 @@ void take_override(const std::string& text, Document& document, Problems& proble
   if (value.empty() || key.find_first_of("\r\n#") != std::string::npos)
     return problems.push_back({"E0114", "an override is section.key=value", at, "for example train.steps=10"});
   try {
-    return take(parse_toml(text), at, value, document, problems);
+    const toml::table all = parse_toml(text);
+    const toml::table* section = all.cbegin()->second.as_table();
+    if (all.size() > 1 || (section && section->size() != 1))
+      return problems.push_back({"E0114", "an override sets one key", at, "write an override for each key"});
+    return take(all, at, value, document, problems);
   } catch (const BadToml& bad) {
     if (value.find_first_of("[{\"'") == 0)
       return problems.push_back({"E0114", fmt::format("not valid TOML: {}", printable(bad.what())), at,

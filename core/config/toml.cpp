@@ -68,8 +68,8 @@ Option read_option(const std::string& key, const toml::node* node, const std::st
   need(!table || types.count(type), "{}: 'type' is one of bool, int, float, string, bytes, strings, floats", where);
   Option option{key, table ? types.at(type) : Type::string};
   // What describes an option is a table of options itself.
-  Schema keys = {{"type"}, {"help"}, {"required", Type::boolean}, {"default", option.type}, {"json_none"}};
-  keys.push_back({"adjustable", Type::boolean});
+  Schema keys = {{"type"}, {"help"}, {"required", Type::boolean}, {"default", option.type}, {"json_none"},
+                 {"json_multiple"}, {"adjustable", Type::boolean}};
   keys.push_back({"json", table && (*table)["json"].is_string() ? Type::string : Type::strings});
   if (type == "string") keys.push_back({"choices", Type::strings});
   if (type == "int" || type == "float" || type == "floats" || type == "bytes")
@@ -80,6 +80,7 @@ Option read_option(const std::string& key, const toml::node* node, const std::st
   option.required = is_true(given, "required");
   option.json = given.count("json") ? texts_in(given, "json") : std::vector{key};
   option.json_none = text_in(given, "json_none");
+  option.json_multiple = text_in(given, "json_multiple");
   option.adjustable = is_true(given, "adjustable");
   option.min = limit_in(given, given.count("above") ? "above" : "min");
   option.above_min = given.count("above") > 0;

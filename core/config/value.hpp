@@ -27,10 +27,11 @@ struct Option {
   std::string help = {};
   bool required = false;
   bool above_min = false;  // `min` itself is refused
-  // Of a model: its paths in config.json, the first one is written; the text there that means "not given"; and
-  // whether [model] may say something else than the config.json that comes with the weights.
+  // Of a model: its paths in config.json, the first one is written; the text there that means "not given"; the path of
+  // a number that the value is rounded up to a multiple of; and whether [model] may say something else than the
+  // config.json that comes with the weights.
   std::vector<std::string> json = {};
-  std::string json_none = {};
+  std::string json_none = {}, json_multiple = {};
   bool adjustable = false;
 };
 

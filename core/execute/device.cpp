@@ -97,17 +97,20 @@ void* Device::alloc(uint64_t bytes) {
 
 void Device::upload(void* to, const void* from, uint64_t bytes) {
   Sink sink;
-  sink.check(table_.upload(self_, to, from, bytes, sink.get()), Exit::environment, "device " + name_ + ", upload");
+  sink.check(table_.upload(self_, to, from, bytes, sink.get()), Exit::environment,
+             [this] { return "device " + name_ + ", upload"; });
 }
 
 void Device::download(void* to, const void* from, uint64_t bytes) {
   Sink sink;
-  sink.check(table_.download(self_, to, from, bytes, sink.get()), Exit::environment, "device " + name_ + ", download");
+  sink.check(table_.download(self_, to, from, bytes, sink.get()), Exit::environment,
+             [this] { return "device " + name_ + ", download"; });
 }
 
 void Device::sync() {
   Sink sink;
-  sink.check(table_.sync(self_, nullptr, sink.get()), Exit::environment, "device " + name_ + ", sync");
+  sink.check(table_.sync(self_, nullptr, sink.get()), Exit::environment,
+             [this] { return "device " + name_ + ", sync"; });
 }
 
 }  // namespace eng

@@ -86,6 +86,7 @@ Provided read_provided(const toml::node& node, size_t number) {
     out.schema.pretrained = read_pretrained(*pretrained, where + " 'pretrained'");
   Schema keys = out.schema.options;
   for (Option& option : keys) option.required = false;  // a preset need not say everything
+  if (!find_option(keys, "called")) keys.push_back({"called"});
   if (const toml::node* presets = table.get("presets"))
     for (const auto& [name, preset] : entries(presets, where + " 'presets'"))
       out.schema.presets[name] = read_table(preset, keys, fmt::format("{} preset '{}'", where, name));

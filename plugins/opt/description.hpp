@@ -19,7 +19,7 @@ summary = 'decoder with learned positions, layer norm before or after, biases an
 
 [provides.options]
 vocab_size = { type = 'int', default = 50272, min = 1, max = 2147483647, help = 'token ids are below this' }
-hidden_size = { type = 'int', default = 768, min = 1, max = 1048576, help = 'width of the residual stream; a multiple of num_attention_heads' }
+hidden_size = { type = 'int', default = 768, min = 1, max = 1048576, help = 'width of the residual stream; a multiple of num_attention_heads', json = ['hidden_size', 'd_model'] }
 ffn_dim = { type = 'int', default = 3072, min = 1, max = 4194304, help = 'width of the feed-forward layers' }
 num_hidden_layers = { type = 'int', default = 12, min = 1, max = 4096, help = 'layers' }
 num_attention_heads = { type = 'int', default = 12, min = 1, max = 65536, help = 'heads of a layer' }
@@ -31,12 +31,20 @@ enable_bias = { type = 'bool', default = true, help = 'biases on q, k, v, out, f
 layer_norm_elementwise_affine = { type = 'bool', default = true, help = 'layer norms have weight and bias' }
 activation_function = { type = 'string', default = 'relu', choices = ['relu', 'gelu', 'gelu_new', 'gelu_pytorch_tanh', 'silu'], help = 'between fc1 and fc2; gelu_new and gelu_pytorch_tanh are the same' }
 tie_word_embeddings = { type = 'bool', default = true, help = 'the head uses the embedding matrix' }
-dropout = { type = 'float', default = 0.1, min = 0.0, max = 1.0, help = 'share of elements dropped after attention and after fc2, in training' }
-attention_dropout = { type = 'float', default = 0.0, min = 0.0, max = 1.0, help = 'must be 0: dropout of attention weights is not supported' }
-layerdrop = { type = 'float', default = 0.0, min = 0.0, max = 1.0, help = 'must be 0: leaving out layers is not supported' }
-init = { type = 'string', default = 'hf', choices = ['hf', 'paper'], help = 'new matrices: hf: init_std everywhere; paper: out_proj and fc2 smaller by sqrt(2 x num_hidden_layers)' }
-init_std = { type = 'float', min = 0.0, max = 1.0, help = 'standard deviation of new matrices; absent: 0.02, with init paper 0.006' }
+dropout = { type = 'float', default = 0.1, min = 0.0, max = 1.0, help = 'share of elements dropped after attention and after fc2, in training', adjustable = true }
+attention_dropout = { type = 'float', default = 0.0, min = 0.0, max = 1.0, help = 'must be 0: dropout of attention weights is not supported', adjustable = true }
+layerdrop = { type = 'float', default = 0.0, min = 0.0, max = 1.0, help = 'must be 0: leaving out layers is not supported', adjustable = true }
+init = { type = 'string', default = 'hf', choices = ['hf', 'paper'], help = 'new matrices: hf: init_std everywhere; paper: out_proj and fc2 smaller by sqrt(2 x num_hidden_layers)', json = [] }
+init_std = { type = 'float', min = 0.0, max = 1.0, help = 'standard deviation of new matrices; absent: 0.02, with init paper 0.006', adjustable = true }
 )" R"(
+
+[provides.pretrained]
+model_type = 'opt'
+architectures = ['OPTForCausalLM']
+ignore = ['activation_dropout']
+rename = [['decoder.', 'model.decoder.']]
+tied = [['lm_head.weight', 'model.decoder.embed_tokens.weight']]
+ignore_tensors = ['decoder.version']
 
 # 891,904 parameters over bytes, for a first run
 [provides.presets.'tiny']

@@ -40,6 +40,12 @@ TEST_CASE("a run continues a text", "[cli]") {
         engine(scratch, {"generate", "run", longer + next.out.substr(0, 1), "--tokens", "7", "--temperature", "0"});
     CHECK(next.out == next.out.substr(0, 1) + after.out);
   }
+  SECTION("another tokenizer") {
+    CHECK(generate({"--tokens", "9", "--tokenizer", "bytes"}).out == generate({"--tokens", "9"}).out);
+    const Result none = engine(scratch, {"generate", "run", "The ", "--tokenizer", "nowhere"});
+    CHECK(none.exit == 4);
+    CHECK(has(none.err, "nowhere"));
+  }
   SECTION("up to max-length") {
     CHECK(generate({"--max-length", "20"}).out.size() == 16 + 1);
     CHECK(generate({"--max-length", "5"}).out.size() == 1 + 1);
@@ -64,9 +70,38 @@ TEST_CASE("a run continues a text", "[cli]") {
     refused({"run", "The ", "--top-p", "1.5"}, 2, "--top-p 1.5");
     refused({"run", "The ", "--top-k", "-2"}, 2, "--top-k -2");
     refused({"run", "The ", "--tokens", "0"}, 2, "--tokens 0");
-    refused({"config.toml", "The "}, 2, "is not a run directory");
+    refused({"config.toml", "The "}, 2, "config.toml is no directory");
     refused({"checkpoints", "The "}, 2, "checkpoints");
     fs::remove_all(scratch / "run" / "checkpoints");
     refused({"run", "The "}, 9, "run has no usable checkpoint");
+  }
+}
+
+TEST_CASE("a Hugging Face directory continues as transformers does", "[cli]") {
+  Scratch scratch;
+  const fs::path folder = fs::path(ENGINE_SOURCE_DIR) / "tests" / "models" / "hf";
+  const Json expected = Json::parse(read(folder / "expected.json"));
+  const std::string prompt = expected.at("prompt");
+  for (const auto& [name, ids] : expected.at("greedy").items()) {
+    std::string text;
+    for (const int id : ids) text += static_cast<char>(id);
+    const Result result = engine(scratch, {"generate", (folder / name).string(), prompt, "--tokenizer", "bytes",
+                                           "--tokens", "40", "--temperature", "0"});
+    INFO(name << ": " << result.err);
+    CHECK(result.exit == 0);
+    CHECK(result.out == text + "\n");
+  }
+  CHECK(expected.at("greedy").at("single") != expected.at("greedy").at("tied"));
+
+  SECTION("its own tokenizer is the default") {
+    fs::copy(folder / "single", scratch / "hf");
+    const Result without = engine(scratch, {"generate", "hf", prompt});
+    CHECK(without.exit == 4);
+    CHECK(has(without.err, "tokenizer"));
+    fs::copy(fs::path(ENGINE_SOURCE_DIR) / "tests" / "data" / "golden" / "gpt2" / "tokenizer.json", scratch / "hf");
+    const Result larger = engine(scratch, {"generate", "hf", prompt});
+    CHECK(larger.exit == 2);
+    CHECK(has(larger.err, "for a part of the prompt, the model has 256 ids"));
+    CHECK(engine(scratch, {"generate", "hf", "x", "--tokens", "4"}).exit == 0);
   }
 }

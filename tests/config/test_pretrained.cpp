@@ -34,13 +34,14 @@ const PluginSchema& snake() {
                  option("scale", Type::number, {"rope.scale"}, 1.0),
                  option("depth_scale", Type::boolean, {}, false)};
     s.options[0].min = 1;
+    s.options[0].json_multiple = "pad";
     s.options[2].json_none = "auto";
     Pretrained& p = s.pretrained;
     p.model_type = "snake";
     p.architectures = {"SnakeForCausalLM"};
     p.recognise = {"ssm_cfg", "d_model"};
     p.fixed = {{"rms_norm", {"true"}}, {"attn_layer_idx", {"[]"}}, {"ssm_cfg.layer", {"\"Mamba1\"", "\"S6\""}}};
-    p.write = {{"rms_norm", "true"}, {"nested.constant", "3"}};
+    p.write = {{"rms_norm", "true"}, {"nested.constant", "3"}, {"inner", R"({"product": ["eps", "width"]})"}};
     p.ignore = {"fused", "ssm_cfg.fast"};
     return s;
   }();
@@ -94,6 +95,9 @@ TEST_CASE("config.json: spellings, nested keys, null and `auto`") {
   CHECK(b.settings.at("rank").value == Value(int64_t{4}));
   CHECK(b.notes.empty());
   CHECK(read(R"({"d_model": 64})", "snake").settings.count("width"));
+  CHECK(read(R"({"d_model": 57, "pad": 8})", "snake").settings.at("width").value == Value(int64_t{64}));
+  CHECK(read(R"({"d_model": 64, "pad": 8})", "snake").settings.at("width").value == Value(int64_t{64}));
+  CHECK_THAT(refused(R"({"d_model": 64, "pad": 0})", "snake"), Contains("`pad` is no multiple"));
 }
 
 TEST_CASE("config.json: what is not known is told, and does not stop") {
@@ -162,7 +166,7 @@ TEST_CASE("config.json: what is written reads back, with what was there for othe
   const Json json = write_config_json(model, snake().options, snake().pretrained, "bfloat16", before);
   CHECK(json == Json::parse(R"({"architectures": ["SnakeForCausalLM"], "model_type": "snake", "torch_dtype": "bfloat16",
     "hidden_size": 64, "state_size": 16, "layer_norm_epsilon": 0.1, "rope": {"factors": [1.0, 2.5]}, "rms_norm": true,
-    "nested": {"constant": 3}, "eos_token_id": [1, 2], "fused": 1})"));
+    "nested": {"constant": 3}, "inner": 6, "eos_token_id": [1, 2], "fused": 1})"));
   const ModelSource back = read(json.dump());
   CHECK(back.settings.at("factors").value == Value(std::vector<double>{1, 2.5}));
   CHECK(back.settings.at("eps").value == Value(0.1));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <map>
 #include <memory>
 
 #include "core/base/error.hpp"
@@ -22,7 +23,7 @@ Registry& registry() {
   static const std::unique_ptr<Registry> all = [] {
     Registry::Search search;
     for (const char* file :
-         {"cpu/cpu", "cpu/reference", "llama/llama", "precision/precision", "optim/optim", "data/data"})
+         {"cpu/cpu", "cpu/reference", "llama/llama", "opt/opt", "precision/precision", "optim/optim", "data/data"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
     return Registry::scan(search);
@@ -31,20 +32,24 @@ Registry& registry() {
 }
 
 // Wide weights: attention is far from uniform.
-std::string config_text(const std::string& options, const std::string& device) {
-  return "[model]\nplugin = 'llama'\nvocab_size = 64\nhidden_size = 32\nintermediate_size = 40\n"
-         "num_hidden_layers = 3\nnum_attention_heads = 4\ninitializer_range = 0.2\n" +
+const std::map<std::string, const char*> models = {
+    {"llama", "intermediate_size = 40\ninitializer_range = 0.2\n"},
+    {"opt", "ffn_dim = 40\ninit_std = 0.2\nmax_position_embeddings = 150\n"},
+};
+std::string config_text(const std::string& model, const std::string& options, const std::string& device) {
+  return "[model]\nplugin = '" + model +
+         "'\nvocab_size = 64\nhidden_size = 32\nnum_hidden_layers = 3\nnum_attention_heads = 4\n" + models.at(model) +
          options + "\n[data]\nplugin = 'text'\npaths = ['none']\n[device]\nplugin = '" + device + "'\nthreads = 2\n";
 }
 
 struct Sequence {
-  Sequence(const std::string& options, const std::string& device_name, int32_t dtype = ENG_F32)
-      : config(Config::parse(config_text(options, device_name), "test.toml", ".", {}, registry().schemas())),
+  Sequence(const std::string& options, const std::string& device_name, const std::string& name = "llama")
+      : config(Config::parse(config_text(name, options, device_name), "test.toml", ".", {}, registry().schemas())),
         kernels(registry(), device_name, config.section("device")),
         precision(make_precision("fp32", registry().table<eng_axis>(ENG_PRECISION_KIND, "fp32"),
                                  config.section("precision"))),
-        model(trace_model("llama", registry().table<eng_model>(ENG_MODEL_KIND, "llama"), config.section("model"), batch,
-                          length, dtype)),
+        model(trace_model(name, registry().table<eng_model>(ENG_MODEL_KIND, name), config.section("model"), batch,
+                          length, ENG_F32)),
         device(registry(), device_name, config.section("device")) {
     PlanRequest request{model, precision, nullptr, device_name, {}};
     request.workspace = [this](const Call& call) { return kernels.workspace(call); };
@@ -144,6 +149,21 @@ TEST_CASE("logits one position at a time are those of the whole forward") {
     CHECK(sequence.error(0) < 1e-5);
     CHECK(sequence.error(1) < 1e-5);
     CHECK(sequence.error(2) < 1e-5);
+  }
+}
+
+TEST_CASE("opt: logits one position at a time are those of the whole forward") {
+  const std::string device = GENERATE("cpu", "reference");
+  for (const char* options :
+       {"", "do_layer_norm_before = false\nword_embed_proj_dim = 12",
+        "enable_bias = false\nlayer_norm_elementwise_affine = false\nactivation_function = 'gelu'"}) {
+    Sequence sequence(options, device, "opt");
+    INFO(options << " on " << device);
+    CHECK(problems(sequence.plan).empty());
+    CHECK(sequence.error(0) < 1e-5);
+    CHECK(sequence.error(1) < 1e-5);
+    CHECK(sequence.decode(length - 1, length - 2) > 1e-5);
+    CHECK_THROWS_WITH(sequence.run("decode", 0, 1, length), Catch::Contains("position 150 is outside of the table"));
   }
 }
 

@@ -38,8 +38,8 @@ double error_of(const std::vector<float>& ours, const std::vector<double>& their
 }
 
 struct GoldenRun : Run {
-  GoldenRun(const Golden& g, const std::string& device_name, bool update = false)
-      : Run(config_of(config_text(g, device_name)), update), golden(g) {
+  GoldenRun(const Golden& g, const std::string& device_name, Use use = Use::gradients)
+      : Run(config_of(config_text(g, device_name)), use), golden(g) {
     for (const eng::Tensor& tensor : plan.tensors) {
       if (tensor.role != "parameter") continue;
       const std::vector<double>& from = golden.at("param." + tensor.name).data;
@@ -130,7 +130,7 @@ TEST_CASE("twenty updates of AdamW on Mamba follow torch, clipped and unclipped,
   const auto& training = golden.about["training"];
   const std::vector<double> losses = training["losses"], norms = training["grad_norms"];
   const auto deviation = [&](double rate_factor) {
-    GoldenRun run(golden, device, true);
+    GoldenRun run(golden, device, Use::update);
     std::vector<float> table;
     for (size_t k = 1; k <= losses.size(); ++k) {
       table.push_back(static_cast<float>(rate_factor * training["learning_rate"].get<double>()));

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sizes, flags, initial values and refusals of the Mamba model, and what its layers keep for the backward.
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
+#include <cstdio>
+#include <fstream>
 #include <map>
+#include <string>
 
 #include "run.hpp"
 
@@ -59,7 +64,7 @@ void check_normal(const std::vector<float>& values, double std) {
 Run initial(const std::string& options) {
   return Run(config_of("[model]\nplugin = 'mamba'\nvocab_size = 300\nhidden_size = 96\nnum_hidden_layers = 4\n" +
                        options + "[train]\nmicro_batch = 1\nsequence_length = 4\nsteps = 1\nseed = 3\n"),
-             true);
+             Use::update);
 }
 
 const std::string mixer = "backbone.layers.2.mixer.";
@@ -184,4 +189,24 @@ TEST_CASE("a layer keeps three times its channels and its small projections for 
   const int64_t states = T / 64 * N * E, rstd = T;
   CHECK(all == T * (3 * E + R + 2 * N) + states + rstd);
   CHECK(t.graph.value(t.inputs[0]).desc.dims[2] == H);  // and the residual stream that comes in
+}
+
+TEST_CASE("engine plan says by how much a model differs from the size that people give it") {
+  const auto said = [](const std::string& preset) {
+    const std::string file = std::string(P_tmpdir) + "/mamba-plan-" + std::to_string(getpid()) + ".toml";
+    std::ofstream(file) << "[model]\nplugin = 'mamba'\npreset = '" << preset << "'\n";
+    const std::string command = std::string(ENGINE_COMMAND) + " plan " + file + " train.micro_batch=1 2>&1";
+    std::string out;
+    FILE* pipe = popen(command.c_str(), "r");
+    for (char line[512]; pipe && fgets(line, sizeof line, pipe);) out += line;
+    pclose(pipe);
+    std::remove(file.c_str());
+    return out;
+  };
+  const std::string whole = said("7b_mamba");
+  CHECK_THAT(whole, Contains("parameters        6922702592\n"));
+  CHECK_THAT(whole, Contains("note              7b_mamba is called 6.89B; it has 6922702592 parameters, 0.5 % more\n"));
+  CHECK_THAT(said("3b_mamba_lite"), Contains("is called 3B; it has 868858880 parameters, 71.0 % less"));
+  CHECK_THAT(said("130m"), Contains("parameters        129135360\n"));
+  CHECK_THAT(said("130m"), !Contains("is called"));
 }

@@ -36,9 +36,11 @@ inline eng::Config config_of(const std::string& text) {
   return eng::Config::parse(whole, "test.toml", ".", {}, registry().schemas());
 }
 
-// Plan and executor; without an update the gradients of a step stay to be read.
+enum class Use { update, gradients, generate };  // without an update the gradients of a step stay to be read
+
+// Plan and executor.
 struct Run {
-  Run(const eng::Config& given, bool update)
+  Run(const eng::Config& given, Use use)
       : config(given),
         kernels(registry(), config.section("device").string("plugin"), config.section("device")),
         precision(eng::make_precision("fp32", registry().table<eng_axis>(ENG_PRECISION_KIND, "fp32"),
@@ -46,7 +48,7 @@ struct Run {
         optimizer(eng::make_optimizer("adamw", registry().table<eng_optimizer>(ENG_OPTIMIZER_KIND, "adamw"),
                                       config.section("optimizer"))),
         model(make_model(config)),
-        plan(make_plan(update)),
+        plan(make_plan(use)),
         device(registry(), kernels.device(), config.section("device")),
         executor(plan, device, kernels) {
     executor.run("init");
@@ -59,8 +61,10 @@ struct Run {
     return eng::trace_model("mamba", table, config.section("model"), config.section("train").integer("micro_batch"),
                             config.section("train").integer("sequence_length"), ENG_F32);
   }
-  eng::Plan make_plan(bool update) {
-    eng::PlanRequest request{model, precision, update ? &optimizer : nullptr, kernels.device(), {}};
+  eng::Plan make_plan(Use use) {
+    eng::PlanRequest request{model, precision, use == Use::update ? &optimizer : nullptr, kernels.device(), {}};
+    request.train = request.evaluate = use != Use::generate;
+    request.generate = use == Use::generate;
     request.workspace = [this](const eng::Call& call) { return kernels.workspace(call); };
     request.steps = config.section("train").integer("steps");
     request.grad_clip = config.section("train").number("grad_clip");

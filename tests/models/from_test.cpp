@@ -23,7 +23,8 @@ const fs::path goldens = fs::path(ENGINE_SOURCE_DIR) / "tests" / "models" / "hf"
 eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::Registry::Search search;
-    for (const char* file : {"cpu/cpu", "llama/llama", "optim/optim", "precision/precision", "data/data"})
+    for (const char* file :
+         {"cpu/cpu", "llama/llama", "opt/opt", "mamba/mamba", "optim/optim", "precision/precision", "data/data"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
     return eng::Registry::scan(search);
@@ -100,7 +101,7 @@ TEST_CASE("from: every Hugging Face directory gives the loss of transformers", "
     CHECK(loss_of(goldens / name) == Approx(loss.get<double>()).epsilon(1e-5));
     ++seen;
   }
-  CHECK(seen == 7);
+  CHECK(seen == 12);
   // The twins: another scaling, other weights.
   CHECK(loss_of(goldens / "single", "rope_factor = 2.0\n") != Approx(expected()["loss"]["single"]).epsilon(1e-5));
   CHECK(loss_of(goldens / "bf16") != Approx(expected()["loss"]["single"].get<double>()).epsilon(1e-5));

@@ -138,13 +138,12 @@ TEST_CASE("the verifier names what is wrong and where") {
     CHECK_THAT(faulty([](auto&, auto& s) { s.actions[4].waits.push_back(4); }), Contains("comes later"));
   }
   SECTION("a read of what nobody wrote") {
-    CHECK_THAT(
-        faulty([](eng::Plan& plan, auto& s) {
-          plan.buffers.push_back({"fresh", eng::Line::activations, 0, 64, plan.arenas[0].total(), false, false});
-          plan.arenas[0].transient += 256;
-          s.actions[5].in.push_back(part(static_cast<eng::Id>(plan.buffers.size()), 0, 4));
-        }),
-        Contains("action 5") && Contains("reads fresh where it is not written"));
+    CHECK_THAT(faulty([](eng::Plan& plan, auto& s) {
+                 plan.buffers.push_back({"fresh", eng::Line::activations, 0, 64, plan.arenas[0].total(), false, false});
+                 plan.arenas[0].transient += 256;
+                 s.actions[5].in.push_back(part(static_cast<eng::Id>(plan.buffers.size()), 0, 4));
+               }),
+               Contains("action 5") && Contains("reads fresh where it is not written"));
     CHECK_THAT(faulty([](eng::Plan& plan, auto&) {
                  for (auto& b : plan.buffers) b.initial = false;
                }),

@@ -7,10 +7,12 @@
 #include <iterator>
 
 #include "core/base/error.hpp"
+#include "core/checkpoint/weights.hpp"
 #include "core/execute/executor.hpp"
 #include "engine/ops.h"
 #include "tools/engine/command.hpp"
 #include "tools/engine/progress.hpp"
+#include "tools/engine/run_dir.hpp"
 #include "tools/engine/sampler.hpp"
 #include "tools/engine/text_stream.hpp"
 #include "tools/engine/tokenizer.hpp"
@@ -19,7 +21,7 @@ namespace eng {
 namespace {
 
 struct Flags {
-  std::string target, prompt;
+  std::string target, prompt, tokenizer;
   int64_t tokens = 128, max_length = 0;
   Sampling sampling;
 };
@@ -42,13 +44,13 @@ class Decoder {
     logits_.resize(static_cast<size_t>(count(setup_.plan.next_logits.desc)));
   }
 
-  // Weights that exist already.
-  void load(const std::filesystem::path& weights, const Pretrained& pretrained) {
-    const Fill fill = [&](const TensorSpec& spec, uint64_t first, uint64_t n, const void* data) {
-      const uint64_t size = dtype_size(spec.dtype);
-      executor_->upload(setup_.plan.find(spec.name, spec.role)->view, first * size, data, n * size);
+  // From a checkpoint or a Hugging Face directory.
+  void load(const std::filesystem::path& weights, const Pretrained& names, const WeightsProgress& progress) {
+    const Fill fill = [&](const TensorSpec& t, uint64_t first, uint64_t n, const void* data) {
+      const uint64_t size = dtype_size(t.dtype);
+      executor_->upload(setup_.plan.find(t.name, t.role)->view, first * size, data, n * size);
     };
-    load_weights(weights, pretrained, parameters(setup_.plan), fill, weights_progress(weights.string()));
+    load_weights(weights, names, parameters(setup_.plan), fill, progress);
     executor_->run("publish");
   }
 
@@ -80,16 +82,21 @@ class Decoder {
   std::vector<float> logits_;
 };
 
-Tokenizer make_tokenizer(const Config& config, Registry& registry) {
+// The one that was asked for, that of the run's data, or that of a Hugging Face directory itself.
+Tokenizer make_tokenizer(const Flags& flags, const Config& config, Registry& registry) {
+  if (!flags.tokenizer.empty()) return Tokenizer(registry, flags.tokenizer, std::filesystem::current_path());
+  if (!RunDir::is_run(flags.target)) return Tokenizer(registry, flags.target, std::filesystem::current_path());
   const Section& data = config.section("data");
   if (!data.has("tokenizer"))
     throw Error(Exit::usage, fmt::format("[data] {} has no tokenizer to read a prompt with", data.string("plugin")),
-                "[data] tokenizer names it: \"bytes\", a file, or a folder");
+                "name it: --tokenizer bytes, a file, or a folder");
   return Tokenizer(registry, data.string("tokenizer"), config.base_dir());
 }
 
-// Whether texts were encoded with the ids around them (bos) when the model was trained.
-bool special_tokens(const Config& config) {
+// Whether texts have the ids around them (bos) that the tokenizer's file asks for: as the run was trained; as Hugging
+// Face does.
+bool special_tokens(const Flags& flags, const Config& config) {
+  if (!RunDir::is_run(flags.target)) return true;
   const Section& data = config.section("data");
   return data.has("special_tokens") && data.boolean("special_tokens");
 }
@@ -125,15 +132,21 @@ int generate(const Common& common, const Flags& flags) {
   using Clock = std::chrono::steady_clock;
   check_flags(flags);
   if (!std::filesystem::is_directory(flags.target))
-    throw Error(Exit::usage, flags.target + " is not a run directory",
+    throw Error(Exit::usage, flags.target + " is no directory",
                 "engine generate takes a run, such as runs/NAME/ID, or a Hugging Face directory");
   auto [registry, config] = load_config(common, flags.target, {});
-  const std::filesystem::path weights = find_weights(flags.target);
+  std::filesystem::path weights = flags.target;
+  const bool run = RunDir::is_run(weights);
+  if (run) {
+    const Found found = newest_checkpoint(weights / "checkpoints");
+    if (!found.path) throw Error(Exit::checkpoint, flags.target + " has no usable checkpoint");
+    weights = *found.path;
+  }
 
-  const Tokenizer tokenizer = make_tokenizer(config, *registry);
+  const Tokenizer tokenizer = make_tokenizer(flags, config, *registry);
   const std::string prompt =
       flags.prompt == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : flags.prompt;
-  std::vector<int32_t> tokens = tokenizer.encode(prompt, special_tokens(config));
+  std::vector<int32_t> tokens = tokenizer.encode(prompt, special_tokens(flags, config));
   if (tokens.empty()) throw Error(Exit::usage, "the prompt is empty", "give at least one character");
   const eng_model_info info = make_setup(config, *registry, 1).model.info;
   for (const int32_t id : tokens)
@@ -144,7 +157,7 @@ int generate(const Common& common, const Flags& flags) {
   const int64_t length = choose_length(flags, n_prompt, info.max_length);
 
   Decoder decoder(config, *registry, length);
-  decoder.load(weights, pretrained_table(config, *registry));
+  decoder.load(weights, pretrained_table(config, *registry), run ? WeightsProgress() : weights_progress(flags.target));
   const auto start = Clock::now();
   decoder.feed(tokens);
   const auto begun = Clock::now();
@@ -157,7 +170,7 @@ int generate(const Common& common, const Flags& flags) {
   for (bool more = true; more;) {
     const int32_t id = sampler.next(logits, static_cast<uint64_t>(n));
     ++n;
-    if (id == tokenizer.info().eos) break;
+    if (id == tokenizer.info().eos || id == tokenizer.info().eot) break;
     waiting += tokenizer.decode(id);
     const size_t shown = complete(waiting);
     fmt::print("{}", std::string_view(waiting).substr(0, shown));
@@ -193,6 +206,8 @@ void add_generate(CLI::App& app, Common& common) {
                    "draw from the likeliest tokens that have this probability together")
       ->capture_default_str();
   command->add_option("--seed", flags->sampling.seed, "same seed, same text")->capture_default_str();
+  command->add_option("--tokenizer", flags->tokenizer,
+                      "bytes, a file, or a folder; that of the run, or of the directory, by default");
   command->add_option("--max-length", flags->max_length,
                       "positions for prompt and new tokens; what they need by default, up to what the model has");
   command->callback([&common, flags] { common.exit = generate(common, *flags); });

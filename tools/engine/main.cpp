@@ -22,6 +22,15 @@ std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<s
   return Registry::scan(search);
 }
 
+// That of the directory, as transformers uses it: with the ids around a text.
+static void take_tokenizer(const std::filesystem::path& directory, Section& data) {
+  const bool there =
+      std::filesystem::exists(directory / "tokenizer.json") || std::filesystem::exists(directory / "tokenizer.model");
+  for (const auto& [key, value] : {std::pair<const char*, Value>{"tokenizer", directory.string()},
+                                   std::pair<const char*, Value>{"special_tokens", true}})
+    if (there && data.settings().count(key) && !data.given(key)) data.set(key, value, directory.string());
+}
+
 Loaded load_config(const Common& common, const std::filesystem::path& target,
                    const std::vector<std::string>& overrides) {
   std::filesystem::path file = target, base;
@@ -52,6 +61,7 @@ Loaded load_config(const Common& common, const std::filesystem::path& target,
                                target.string(), std::filesystem::current_path(), overrides, plugins);
   else
     out.config = Config::load(file, overrides, plugins, base);
+  if (weights) take_tokenizer(std::filesystem::absolute(target), out.config.section("data"));
   for (const auto& note : out.config.notes()) fmt::print(stderr, "note: {}\n", note);
   return out;
 }

@@ -2,8 +2,12 @@
 // engine plan, engine check: what is known before anything runs.
 #include <fmt/format.h>
 
+#include <cmath>
+#include <cstdlib>
+
 #include "core/base/error.hpp"
 #include "core/train/trainer.hpp"
+#include "engine/model.h"
 #include "tools/engine/command.hpp"
 
 namespace eng {
@@ -15,6 +19,20 @@ std::string size(uint64_t n) {
 
 void line(const char* what, const std::string& text) {
   fmt::print("  {:<11} {:<90} ok\n", what, text);
+}
+
+// What to know about the model's preset: the difference where people give it another size than it has. "" otherwise.
+std::string preset_note(const Registry& registry, const Section& model, int64_t parameters) {
+  const Provided* plugin = registry.find(ENG_MODEL_KIND, model.string("plugin"));
+  if (!plugin || !model.has("preset")) return "";
+  const std::string name = model.string("preset");
+  const Preset& preset = plugin->schema.presets.at(name);
+  if (!preset.count("called")) return "";
+  const std::string text = std::get<std::string>(preset.at("called"));
+  const double unit = text.ends_with("B") ? 1e9 : text.ends_with("M") ? 1e6 : 1;
+  const double size = std::atof(text.c_str()) * unit, more = 100 * (static_cast<double>(parameters) / size - 1);
+  return fmt::format("  note              {} is called {}; it has {} parameters, {:.1f} % {}\n", name, text, parameters,
+                     std::abs(more), more < 0 ? "less" : "more");
 }
 
 int check(const Common& common, const std::string& target, const std::vector<std::string>& overrides) {
@@ -86,6 +104,8 @@ void add_plan(CLI::App& app, Common& common) {
     fmt::print("{}", flags->json   ? plan_json(setup.plan, context)
                      : flags->dump ? plan_dump(setup.plan)
                                    : plan_text(setup.plan, context));
+    if (!flags->json && !flags->dump)
+      fmt::print("{}", preset_note(*registry, config.section("model"), setup.plan.parameters));
     uint64_t limit = setup.kernels->info().total_bytes;
     if (!flags->json && limit && planned_peak(setup) > limit)
       for (const auto& edit : edits_that_fit(config, *registry, limit)) fmt::print("  would fit: {}\n", edit);
