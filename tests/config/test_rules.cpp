@@ -43,7 +43,8 @@ TEST_CASE("schedules") {
   CHECK_THAT(problems(with("[schedule]\nkind = \"WarmupLR\"\n")),
              Contains("compatible = \"none\" has no kind = \"WarmupLR\""));
   CHECK_THAT(problems(with("[schedule]\nwarmup_num_steps = 3\n")),
-             Contains("`warmup_num_steps` is not a key of kind = \"constant\"") && Contains("here it is warmup_steps"));
+             Contains("`warmup_num_steps` is not a key of kind = \"constant\"") &&
+                 Contains("help: it reads warmup_steps, warmup, min_learning_rate"));
   CHECK(parse(with("[schedule]\nmin_learning_rate = 1e-5\n")).notes().size() == 1);
   CHECK(parse(with("[schedule]\nwarmup = \"log\"\n")).notes().size() == 1);
   CHECK_THAT(parse(with("[schedule]\nwarmup_steps = 50\n[train]\nsteps = 50\n")).notes().at(0),

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "core/base/error.hpp"
-#include "core/config/text.hpp"
+#include "tools/engine/config_text.hpp"
 #include "core/train/trainer.hpp"
 #include "tools/commit.hpp"
 #include "tools/engine/command.hpp"
