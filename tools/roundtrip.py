@@ -5,8 +5,8 @@
     pip install torch transformers safetensors      (CPU builds are enough)
     python3 tools/roundtrip.py [DIR ...]            by default every directory of tests/models/hf
 
-For each directory: `engine run` takes it with [model] from, makes one step that changes nothing (a rate of 1e-60, which is 0 in fp32) and
-saves; `engine ckpt export` writes a directory; transformers loads that without a missing or unexpected key; its logits
+For each directory: `engine run` takes it with [model] from, makes one step that changes nothing (a rate of 1e-60,
+which is 0 in fp32) and saves; `engine ckpt export` writes a directory; transformers loads that without a missing or unexpected key; its logits
 are those of the directory the weights came from, bit for bit; so are the tensors' bytes.
 """
 
