@@ -5,8 +5,8 @@
     pip install torch transformers safetensors      (CPU builds are enough)
     python3 tools/roundtrip.py [DIR ...]            by default every directory of tests/models/hf
 
-For each directory: `engine run` takes it with [model] from, makes one step that changes nothing (a rate of 1e-30) and
-saves; `engine ckpt export` writes a directory; transformers loads that without a missing or unexpected key; its logits
+For each directory: `engine run` takes it with [model] from, makes one step that changes nothing (a rate of 1e-60,
+which is 0 in fp32) and saves; `engine ckpt export` writes a directory; transformers loads that without a missing or unexpected key; its logits
 are those of the directory the weights came from, bit for bit; so are the tensors' bytes.
 """
 
@@ -62,7 +62,7 @@ def round_trip(source, work):
     text.write_bytes((ROOT / "README.md").read_bytes()[:20000])
     config = work / "config.toml"
     config.write_text(f'[model]\nfrom = "{source.resolve()}"\n[data]\npaths = ["text.txt"]\nvalidation = 0.0\n'
-                      "[train]\nsteps = 1\nsequence_length = 16\n[optimizer]\nlearning_rate = 1e-30\n")
+                      "[train]\nsteps = 1\nsequence_length = 16\n[optimizer]\nlearning_rate = 1e-60\n")
     engine("run", config, "--out", work / "run")
     said = engine("ckpt", "export", work / "run", "--to", work / "out", "--dtype", NAMES[dtype])
     after = stored(work / "out")
