@@ -12,8 +12,8 @@
  * The description:
  *   [plugin]      id (reverse DNS, or eng.*), name, version, license (SPDX), summary
  *   [[provides]]  kind = "eng.optimizer/1", name = "lion", summary
- *   [provides.options.KEY]  type = "bool|int|float|string|bytes|strings|floats", default, min, max, choices, help,
- *                 required = true
+ *   [provides.options.KEY]  type = "bool|int|float|string|bytes|strings|floats", default, min, max, above,
+ *                 choices, help, required = true
  *   [provides.presets.NAME] KEY = value ...       (models); called = "6.89B": the size that people give it
  *
  * Of a model that exists as a Hugging Face directory. PATH is a key of config.json, with dots where it lies inside of

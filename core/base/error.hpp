@@ -2,6 +2,8 @@
 // Errors: what, where, what to change, and the exit code of the command.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -39,6 +41,12 @@ class Error : public std::runtime_error {
   Exit exit_;
   std::string help_;
 };
+
+// For readers of what comes from outside: throws std::runtime_error unless `right`. The caller adds what was read.
+template <class... Args>
+void need(bool right, fmt::format_string<Args...> text, Args&&... args) {
+  if (!right) throw std::runtime_error(fmt::format(text, std::forward<Args>(args)...));
+}
 
 // An eng_error that keeps the text. Pass `sink.get()` across the ABI, then `sink.check(status, ...)`.
 class Sink {

@@ -7,15 +7,15 @@
 namespace eng {
 namespace {
 
-// Hands the section to `use`. Nothing may be thrown across the ABI.
-template <class Use>
+// Hands the value of `key` to `use`. Nothing may be thrown across the ABI.
+template <class T, class Use>
 eng_status with(const eng_options* self, const char* key, const void* out, eng_error* error, Use use) noexcept {
   bool has = false;
   try {
     if (!self || !key || !out) return report(error, ENG_INVALID, "options, key or out is NULL");
     const Section& section = *static_cast<const Section*>(self->data);
     has = section.has(key);
-    return use(section);
+    return use(section.as<T>(key));
   } catch (const Error& e) {
     return report(error, has ? ENG_INVALID : ENG_NOT_FOUND, e.what());
   } catch (...) {
@@ -23,52 +23,45 @@ eng_status with(const eng_options* self, const char* key, const void* out, eng_e
   }
 }
 
-void put(const std::string& text, const char** out) {
-  *out = text.c_str();
-}
-
 template <class T, class Out>
-void put(T value, Out* out) {
-  *out = static_cast<Out>(value);
+Out plain(const T& value) {
+  if constexpr (std::is_same_v<T, std::string>)
+    return value.c_str();
+  else
+    return static_cast<Out>(value);
 }
 
 template <class T, class Out>
 eng_status scalar(const eng_options* self, const char* key, Out* out, eng_error* error) {
-  return with(self, key, out, error, [&](const Section& section) {
-    put(section.as<T>(key), out);
+  return with<T>(self, key, out, error, [&](const T& value) {
+    *out = plain<T, Out>(value);
     return ENG_OK;
   });
 }
 
 template <class T, class Out>
 eng_status element(const eng_options* self, const char* key, uint32_t index, Out* out, eng_error* error) {
-  return with(self, key, out, error, [&](const Section& section) -> eng_status {
-    const auto& list = section.as<std::vector<T>>(key);
+  return with<std::vector<T>>(self, key, out, error, [&](const std::vector<T>& list) -> eng_status {
     if (index >= list.size())
-      return report(error, ENG_OUT_OF_RANGE,
-                    fmt::format("[{}] {} has {} elements; {} was asked", section.name(), key, list.size(), index));
-    put(list[index], out);
+      return report(error, ENG_OUT_OF_RANGE, fmt::format("{} has {} elements; {} was asked", key, list.size(), index));
+    *out = plain<T, Out>(list[index]);
     return ENG_OK;
   });
 }
 
 eng_status count(const eng_options* self, const char* key, uint32_t* out, eng_error* error) {
-  return with(self, key, out, error, [&](const Section& section) {
-    section.given(key);  // refuses a key that there is not
-    const Value& value = section.settings().at(key).value;
-    const auto* numbers = std::get_if<std::vector<double>>(&value);
-    *out = static_cast<uint32_t>(value.index() == 0 ? 0 : numbers ? numbers->size() : section.strings(key).size());
-    return ENG_OK;
-  });
+  const auto none = [&](std::monostate) { return *out = 0, ENG_OK; };
+  const auto size = [&](const auto& list) { return *out = static_cast<uint32_t>(list.size()), ENG_OK; };
+  if (with<std::monostate>(self, key, out, nullptr, none) == ENG_OK) return ENG_OK;
+  if (with<std::vector<double>>(self, key, out, nullptr, size) == ENG_OK) return ENG_OK;
+  return with<std::vector<std::string>>(self, key, out, error, size);
 }
 
-int32_t is_set(const eng_options* self, const char* key) {
-  int32_t set = 0;
-  with(self, key, &set, nullptr, [&](const Section& section) {
-    set = section.given(key) ? 1 : 0;
-    return ENG_OK;
-  });
-  return set;
+int32_t is_set(const eng_options* self, const char* key) noexcept {
+  if (!self || !key) return 0;
+  const auto& settings = static_cast<const Section*>(self->data)->settings();
+  const auto found = settings.find(key);
+  return found != settings.end() && found->second.given;
 }
 
 }  // namespace
@@ -122,7 +115,7 @@ Section& Config::section(const std::string& name) {
 }
 
 void Config::require(const std::string& name) const {
-  if (name == "data" && !missing_data_.empty()) throw Error(Exit::usage, missing_data_);
+  if (name == "data" && !no_data_.empty()) throw ConfigError(name_, source_, no_data_);
 }
 
 }  // namespace eng

@@ -11,6 +11,7 @@
 
 #include "core/base/error.hpp"
 #include "core/config/pretrained.hpp"
+#include "core/config/problems.hpp"
 #include "core/config/value.hpp"
 #include "engine/base.h"
 
@@ -77,8 +78,7 @@ struct SchemaSource {
 
 class Config {
  public:
-  // Reads and validates `path` and `overrides` ("train.steps=10"). Throws Error(Exit::usage) whose text
-  // lists every problem at once, sorted by line, each with file:line:column, excerpt and nearest name.
+  // Reads and validates `path` and `overrides` ("train.steps=10"). Throws ConfigError with every problem at once.
   // Relative paths start at `base_dir`, by default the file's folder.
   static Config load(const std::filesystem::path& path, const std::vector<std::string>& overrides,
                      const SchemaSource& plugins, std::filesystem::path base_dir = {});
@@ -90,9 +90,10 @@ class Config {
   Section& section(const std::string& name);
   const std::vector<Section>& sections() const { return sections_; }
   const std::filesystem::path& base_dir() const { return base_dir_; }  // relative data paths start here
+  const std::string& name() const { return name_; }                    // of the file
   const std::string& source() const { return source_; }                // the text as given
   const std::vector<std::string>& notes() const { return notes_; }
-  // A file without [data] is good enough to plan with. Throws Error(Exit::usage) if `section` is absent and
+  // A file without [data] is good enough to plan with. Throws ConfigError if `section` is absent and
   // cannot do without: its default plugin was not found, or a key without a default is missing.
   void require(const std::string& section) const;
 
@@ -101,7 +102,8 @@ class Config {
   std::filesystem::path base_dir_;
   std::string source_;
   std::vector<std::string> notes_;
-  std::string missing_data_;  // why `require` refuses it
+  std::string name_;
+  std::vector<Problem> no_data_;  // why `require` refuses it
 };
 
 // The core's sections.
@@ -111,10 +113,7 @@ struct SectionSchema {
   Schema options;
 };
 const std::vector<SectionSchema>& section_schemas();
-const Option* find_option(const Schema& schema, const std::string& key);
 // The core's keys and those of `plugin`, if any, which may give a core key (such as learning_rate) another default.
 Schema merged(const SectionSchema& section, const PluginSchema* plugin);
-// Control characters and broken UTF-8 become '?', a tab one space, long text is cut.
-std::string printable(const std::string& text, std::size_t most = 200);
 
 }  // namespace eng

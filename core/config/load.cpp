@@ -12,14 +12,22 @@
 namespace eng {
 namespace {
 
-// "did you mean `a`? there is `a` and `b`".
-std::string known(const std::string& name, const std::vector<std::string>& names, const std::string& none) {
-  const auto near = nearest(name, names);
-  return (near.empty() ? "" : "did you mean " + quoted_list(near) + "? ") +
-         (names.empty() ? none : "there is " + quoted_list(names, " and "));
+using Names = std::vector<std::string>;
+
+std::string quoted(const Names& names) {
+  return fmt::format("`{}`", fmt::join(names, "`, `"));
+}
+
+std::string choice_of(const Names& names, const std::string& none) {
+  return names.empty() ? none : "there is " + quoted(names);
+}
+
+std::string accepts(const Option& option) {
+  return describe(option) + (option.help.empty() ? "" : ": " + option.help);
 }
 
 struct Resolver {
+  const std::string& file;
   const Document& document;
   const SchemaSource& plugins;
   Problems& problems;
@@ -29,18 +37,22 @@ struct Resolver {
 
   void add(const std::string& section, Problem problem) {
     broken.insert(section);
-    problems.add(std::move(problem));
+    problems.push_back(std::move(problem));
   }
 
   // Of a section that may be absent: [data] is not always needed. A resolved text has it, but nothing in it is given.
   void add_missing(const std::string& section, Problem problem) {
     const auto* part = document.find(section);
-    const bool present = part && std::any_of(part->keys.begin(), part->keys.end(), [&](const auto& entry) {
-                           return !document.defaults.count(section + "." + entry.first);
-                         });
-    if (section == "data" && !present) return no_data.add(std::move(problem));
-    if (part) problem.at = problem.at.line ? problem.at : part->header;
+    const auto by_somebody = [](const auto& entry) { return !entry.second.held; };
+    const bool present = part && std::any_of(part->keys.begin(), part->keys.end(), by_somebody);
+    if (section == "data" && !present) return no_data.push_back(std::move(problem));
+    if (part && problem.at.line == 0) problem.at = part->header;
     add(section, std::move(problem));
+  }
+
+  // "config.toml:12", "command line".
+  std::string origin(const Place& at) const {
+    return at.override_text.empty() ? fmt::format("{}:{}", file, at.line) : "command line";
   }
 
   std::string plugin_name(const SectionSchema& schema) const {
@@ -62,10 +74,12 @@ struct Resolver {
     const std::string name = plugin_name(schema);
     if (name.empty()) return;  // missing or of a wrong type: told elsewhere
     const Given* given = document.find(schema.name, "plugin");
-    const std::string none = fmt::format("no {} plugin was found at all", schema.name);
-    add_missing(schema.name, {"E0110", fmt::format("no {} plugin named `{}`", schema.name, printable(name)),
-                              given ? given->place : Place{}, known(name, plugins.names(schema.kind), none),
-                              given ? "" : "the default of [" + schema.name + "]", plugins.explain(schema.kind, name)});
+    const Names names = plugins.names(schema.kind);
+    add_missing(
+        schema.name,
+        {"E0110", fmt::format("no {} plugin named `{}`", schema.name, printable(name)), given ? given->place : Place{},
+         choice_of(names, fmt::format("no {} plugin was found at all", schema.name)),
+         given ? "" : "the default of [" + schema.name + "]", plugins.explain(schema.kind, name), name, names});
   }
 
   // A default, or a preset's value.
@@ -73,34 +87,45 @@ struct Resolver {
                 Setting& setting) {
     const Misfit wrong = fit(option, value);
     setting = Setting{std::move(value), origin, origin != "default"};
-    if (wrong.code)
-      add(section, {"E0117",
-                    fmt::format("{} of [{}]: `{}` {}", origin, section, option.key, wrong.text),
-                    {},
-                    "this is a fault of the plugin's description"});
+    const std::string text = fmt::format("{} of [{}]: `{}` {}", origin, section, option.key, wrong.text);
+    if (wrong.code) add(section, {"E0117", text, {}, "this is a fault of the plugin's description"});
+  }
+
+  void take_preset(const SectionSchema& schema, const Schema& options, const PluginSchema& plugin,
+                   std::map<std::string, Setting>& settings) {
+    const Given* given = document.find(schema.name, "preset");
+    const auto* name = given ? std::get_if<std::string>(&given->value) : nullptr;
+    if (!name) return;
+    if (plugin.presets.count(*name)) {
+      for (const auto& [key, value] : plugin.presets.at(*name))
+        if (const Option* option = find_option(options, key))
+          take_own(schema.name, *option, value, "preset " + *name, settings[key]);
+      return;
+    }
+    Names names;
+    for (const auto& preset : plugin.presets) names.push_back(preset.first);
+    add(schema.name, {"E0112", fmt::format("`{}` has no preset `{}`", plugin_name(schema), printable(*name)),
+                      given->place, choice_of(names, "it has none: give its keys"), "", "", *name, names});
   }
 
   void take_given(const SectionSchema& schema, const Option& option, const Given& given, Setting& setting) {
     Value value = given.value;
     // On a command line nobody quotes 7b or 2026: an override of a text is its text.
-    if (given.place.override_index >= 0 && option.type == Type::string && value.index() < 4 && given.odd.empty())
+    if (!given.text.empty() && option.type == Type::string && value.index() < 4 && given.odd.empty())
       value = given.text;
     const Misfit wrong = given.odd.empty() ? fit(option, value) : Misfit{"E0104", "cannot be " + given.odd};
-    const bool held = document.defaults.count(schema.name + "." + option.key) > 0;
-    setting = Setting{std::move(value), held ? "default" : problems.origin(given.place), !held};
+    setting = Setting{std::move(value), given.held ? "default" : origin(given.place), !given.held};
     if (!wrong.code) return;
     const auto* text = std::get_if<std::string>(&setting.value);
-    const auto near = nearest(text ? *text : "", option.choices);
-    const std::string help = near.empty() ? option.help : fmt::format("did you mean \"{}\"?", near.front());
-    add(schema.name, {wrong.code, fmt::format("`{}` {}", option.key, printable(wrong.text, 600)), given.place, help,
-                      describe(option)});
+    add(schema.name, {wrong.code, fmt::format("`{}` {}", option.key, printable(wrong.text, 600)), given.place,
+                      option.help, describe(option), "", text ? *text : "", option.choices});
   }
 
   // [model] from. A resolved text holds all that it said.
   void read_from(const std::filesystem::path& base) {
     const Given* given = document.find("model", "from");
     const auto* path = given ? std::get_if<std::string>(&given->value) : nullptr;
-    if (!path || !document.defaults.empty()) return;
+    if (!path || document.resolved) return;
     const Given* plugin = document.find("model", "plugin");
     const auto* name = plugin ? std::get_if<std::string>(&plugin->value) : nullptr;
     if (const Given* preset = document.find("model", "preset"))
@@ -127,8 +152,8 @@ struct Resolver {
   }
 
   // Every section that has `key`, such as "[train]".
-  std::vector<std::string> owners(const std::string& key) const {
-    std::vector<std::string> found;
+  Names owners(const std::string& key) const {
+    Names found;
     for (const auto& schema : section_schemas())
       if (find_option(merged(schema, plugin_of(schema)), key)) found.push_back("[" + schema.name + "]");
     return found;
@@ -136,29 +161,39 @@ struct Resolver {
 
   void unknown_key(const SectionSchema& schema, const Schema& options, const std::string& key, const Given& given) {
     const std::string shown = printable(key, 80), here = "[" + schema.name + "]", plugin = plugin_name(schema);
-    std::vector<std::string> keys, with;  // of this section; plugins that have `key`
+    Names keys, with;  // of this section; plugins that have `key`
     for (const Option& option : options) keys.push_back(option.key);
     std::sort(keys.begin(), keys.end());
     for (const auto& name : plugins.names(schema.kind))
       if (const auto* other = plugins.find(schema.kind, name); other && find_option(other->options, key))
         with.push_back(name);
-    const auto near = nearest(key, keys), elsewhere = owners(key);
-    const Foreign* foreign = foreign_key(key);
+    const Names elsewhere = owners(key);
+    const auto foreign = foreign_key(key);
     Problem problem{"E0103", fmt::format("unknown key `{}`", shown), given.key, "", "not a key of " + here};
+    const auto say = [&](const char* code, std::string message) {
+      problem.code = code;
+      problem.message = std::move(message);
+    };
+    if (!elsewhere.empty())
+      say("E0105", fmt::format("`{}` belongs to {}, not {}", shown, fmt::join(elsewhere, " or "), here));
+    else if (foreign)
+      say("E0111", fmt::format("`{}` is {} name; here it is `{}`", shown, foreign->whose, foreign->here));
+    else if (!with.empty())
+      say("E0105", fmt::format("`{}` belongs to plugin {}, not `{}`", shown, quoted(with), plugin));
     if (!plugin.empty()) problem.label += fmt::format(" with plugin \"{}\"", printable(plugin));
-    if (!elsewhere.empty()) {
-      problem.code = "E0105";
-      problem.message = fmt::format("`{}` belongs to {}, not {}", shown, fmt::join(elsewhere, " or "), here);
-    } else if (foreign) {
-      problem.code = "E0111";
-      problem.message = fmt::format("`{}` is {} name; here it is `{}`", shown, foreign->whose, foreign->here);
-    } else if (!with.empty()) {
-      problem.code = "E0105";
-      problem.message = fmt::format("`{}` belongs to plugin {}, not `{}`", shown, quoted_list(with), plugin);
-    }
-    if (!near.empty()) problem.help = "did you mean " + quoted_list(near) + "?\n";
-    problem.help += fmt::format("{} has: {}", here, fmt::join(keys, ", "));
+    problem.help = fmt::format("{} has: {}", here, fmt::join(keys, ", "));
+    problem.word = key;
+    problem.known = keys;
     add(schema.name, std::move(problem));
+  }
+
+  void missing_key(const SectionSchema& schema, const Option& option) {
+    const char* missing = document.find(schema.name) ? "[{}] needs `{}`" : "section [{}] is missing: it needs `{}`";
+    const std::string message = fmt::format(fmt::runtime(missing), schema.name, option.key);
+    const bool plugin = option.key == "plugin";
+    add_missing(
+        schema.name,
+        {"E0108", message, {}, plugin ? choice_of(plugins.names(schema.kind), accepts(option)) : accepts(option)});
   }
 
   Section resolve(const SectionSchema& schema) {
@@ -168,63 +203,40 @@ struct Resolver {
     std::map<std::string, Setting> settings;
     for (const Option& option : options)
       take_own(schema.name, option, option.fallback, "default", settings[option.key]);
-    const Given* preset = plugin ? document.find(schema.name, "preset") : nullptr;
-    if (const auto* name = preset ? std::get_if<std::string>(&preset->value) : nullptr) {
-      std::vector<std::string> names;
-      for (const auto& entry : plugin->presets) names.push_back(entry.first);
-      if (!plugin->presets.count(*name))
-        add(schema.name, {"E0112", fmt::format("`{}` has no preset `{}`", plugin_name(schema), printable(*name)),
-                          preset->place, known(*name, names, "it has none: give its keys")});
-      else
-        for (const auto& [key, value] : plugin->presets.at(*name))
-          if (const Option* option = find_option(options, key))
-            take_own(schema.name, *option, value, "preset " + *name, settings[key]);
-    }
+    if (plugin) take_preset(schema, options, *plugin, settings);
     const auto* part = document.find(schema.name);
     for (const auto& [key, given] : part ? part->keys : std::map<std::string, Given>{}) {
       if (const Option* option = find_option(options, key))
         take_given(schema, *option, given, settings[key]);
-      else if ((schema.kind.empty() || plugin) && !document.defaults.count(schema.name + "." + key))
+      else if ((schema.kind.empty() || plugin) && !given.held)
         unknown_key(schema, options, key, given);
     }
     if (schema.name == "model")
       for (const auto& [key, said] : from.settings)
         if (const Option* option = find_option(options, key)) take_from(*option, said, settings[key]);
-    for (const Option& option : options) {
-      if (!option.required || settings[option.key].value.index() != 0 || document.find(schema.name, option.key))
-        continue;
-      const std::string wanted = describe(option) + (option.help.empty() ? "" : ": " + option.help);
-      const std::string where =
-          fmt::format("{}[{}]{}", part ? "" : "section ", schema.name, part ? "" : " is missing: it");
-      add_missing(schema.name, {"E0108",
-                                fmt::format("{} needs `{}`", where, option.key),
-                                {},
-                                option.key == "plugin" ? known("", plugins.names(schema.kind), wanted) : wanted});
-    }
+    for (const Option& option : options)
+      if (option.required && settings[option.key].value.index() == 0 && !document.find(schema.name, option.key))
+        missing_key(schema, option);
     return Section(schema.name, std::move(settings));
   }
 
-  // Sections that there are not, and keys outside of sections.
-  void strangers() {
-    std::vector<std::string> names;
+  void unknown_section(const std::string& name, const Document::Part& part) {
+    Names names;
     for (const auto& schema : section_schemas()) names.push_back(schema.name);
-    for (const auto& [name, part] : document.parts) {
-      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-      // A section made by overrides alone has no header.
-      const Place at = part.header.line || part.keys.empty() ? part.header : part.keys.begin()->second.key;
-      const auto near = nearest(name, names);
-      const std::string help = near.empty() ? "" : fmt::format("did you mean [{}]? ", near.front());
-      if (name == "recompute" || name == "zero" || name == "offload" || name == "comm")
-        problems.add({"E0115", fmt::format("section [{}] is not supported by this version", name), at, "remove it"});
-      else
-        problems.add({"E0102", fmt::format("unknown section [{}]", printable(name, 80)), at,
-                      help + fmt::format("sections are: {}", fmt::join(names, ", "))});
-    }
-    for (const auto& [key, given] : document.loose) {
-      const auto found = owners(key);
-      problems.add({"E0103", fmt::format("`{}` is outside any section", printable(key, 80)), given.key,
-                    found.empty() ? "a section is written [train]" : fmt::format("it belongs to {}", found.front())});
-    }
+    if (std::count(names.begin(), names.end(), name)) return;
+    const Place at = part.header.line || part.keys.empty() ? part.header : part.keys.begin()->second.key;
+    if (name == "recompute" || name == "zero" || name == "offload" || name == "comm")
+      return problems.push_back(
+          {"E0115", fmt::format("section [{}] is not supported by this version", name), at, "remove it"});
+    problems.push_back({"E0102", fmt::format("unknown section [{}]", printable(name, 80)), at,
+                        fmt::format("sections are: {}", fmt::join(names, ", ")), "", "", name, names});
+  }
+
+  void outside(const std::string& key, const Given& given) {
+    const Names found = owners(key);
+    problems.push_back(
+        {"E0103", fmt::format("`{}` is outside any section", printable(key, 80)), given.key,
+         found.empty() ? "a section is written [train]" : fmt::format("it belongs to {}", found.front())});
   }
 };
 
@@ -245,26 +257,30 @@ Config Config::load(const std::filesystem::path& path, const std::vector<std::st
 
 Config Config::parse(const std::string& text, const std::string& name, const std::filesystem::path& base_dir,
                      const std::vector<std::string>& overrides, const SchemaSource& plugins) {
-  Problems problems(printable(name), text, overrides), no_data = problems;
+  const std::string file = printable(name);
+  Problems problems;
   const Document document = read_document(text, overrides, problems);
   // What follows from a file that cannot be read is noise.
-  if (document.parts.empty() && document.loose.empty()) problems.raise();
+  if (document.parts.empty() && !problems.empty()) throw ConfigError(file, text, problems);
   Config config;
   config.base_dir_ = base_dir;
   config.source_ = text;
+  config.name_ = file;
   const Given* given = document.find("plugins", "path");
   std::vector<std::filesystem::path> folders;
-  if (const auto* list = given ? std::get_if<std::vector<std::string>>(&given->value) : nullptr)
+  if (const auto* list = given ? std::get_if<Names>(&given->value) : nullptr)
     for (const std::string& folder : *list) folders.push_back(base_dir / folder);
   plugins.look_in(folders);
-  Resolver resolver{document, plugins, problems, no_data, {}, {}};
+  Resolver resolver{file, document, plugins, problems, config.no_data_, {}, {}};
   resolver.read_from(base_dir);
   config.notes_ = resolver.from.notes;
   for (const auto& schema : section_schemas()) config.sections_.push_back(resolver.resolve(schema));
-  resolver.strangers();
+  for (const auto& [section, part] : document.parts)
+    if (!section.empty()) resolver.unknown_section(section, part);
+  if (const auto* loose = document.find(""))
+    for (const auto& [key, stray] : loose->keys) resolver.outside(key, stray);
   apply_rules(document, resolver.broken, config, problems, config.notes_);
-  problems.raise();
-  config.missing_data_ = no_data.text();
+  if (!problems.empty()) throw ConfigError(file, text, problems);
   return config;
 }
 

@@ -115,8 +115,9 @@ struct Reader {
       if (!node || (!option.json_none.empty() && *node == option.json_none)) continue;
       if (found && *found != *node)
         problems.push_back(fmt::format("`{}` is {}, but `{}` is {}", where, shown(*found), path, shown(*node)));
-      if (!found) where = path;
+      if (found) continue;
       found = node;
+      where = path;
     }
     if (!found) return;
     Value value = to_value(*found);
@@ -196,15 +197,13 @@ ModelSource from_run(const fs::path& run, const SchemaSource& plugins) {
   if (!fs::exists(file, none)) return out;  // a checkpoint by itself: [model] has to say what it is
   out.file = file;
   const std::string text = read_text(file, max_config_bytes, Exit::usage);
-  const Texts no_overrides;
-  Problems problems(file.string(), text, no_overrides);
-  const Document document = read_document(text, no_overrides, problems);
-  problems.raise();
+  Problems problems;
+  const Document document = read_document(text, {}, problems);
+  if (!problems.empty()) throw ConfigError(file.string(), text, problems);
   const Document::Part* model = document.find("model");
-  for (const auto& [key, given] : model ? model->keys : std::map<std::string, Given>{}) {
-    const bool held = document.defaults.count("model." + key) > 0;
-    if (key != "from" && key != "preset") out.settings[key] = {given.value, held ? "default" : file.string(), !held};
-  }
+  for (const auto& [key, given] : model ? model->keys : std::map<std::string, Given>{})
+    if (key != "from" && key != "preset")
+      out.settings[key] = {given.value, given.held ? "default" : file.string(), !given.held};
   const auto plugin = out.settings.find("plugin");
   const auto* name = plugin == out.settings.end() ? nullptr : std::get_if<std::string>(&plugin->second.value);
   const PluginSchema* schema = name ? plugins.find(ENG_MODEL_KIND, *name) : nullptr;

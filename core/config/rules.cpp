@@ -11,28 +11,19 @@
 namespace eng {
 namespace {
 
-struct ScheduleKey {
-  const char* name;
-  const char* kinds;  // that read it
-  const char* help;
+// Which keys of [schedule] a kind reads.
+struct Reader {
+  std::vector<std::string> kinds, keys;
 };
-constexpr const char* native = " constant linear cosine ";
-constexpr const char* all_warmups = " WarmupLR WarmupDecayLR WarmupCosineLR ";
-constexpr ScheduleKey schedule_keys[] = {
-    {"warmup_steps", native, "in DeepSpeed it is warmup_num_steps"},
-    {"warmup", native, "in DeepSpeed it is warmup_type"},
-    {"min_learning_rate", native, "in DeepSpeed it is warmup_min_lr or cos_min_ratio"},
-    {"warmup_min_lr", " WarmupLR WarmupDecayLR ", "remove the line"},
-    {"warmup_max_lr", " WarmupLR WarmupDecayLR ", "it is optimizer.learning_rate"},
-    {"warmup_num_steps", all_warmups, "here it is warmup_steps"},
-    {"warmup_type", all_warmups, "here it is warmup"},
-    {"total_num_steps", " WarmupDecayLR WarmupCosineLR ", "remove the line; a schedule ends with train.steps"},
-    {"warmup_min_ratio", " WarmupCosineLR ", "remove the line"},
-    {"cos_min_ratio", " WarmupCosineLR ", "here it is min_learning_rate"},
+const Reader schedule_readers[] = {
+    {{"constant", "linear", "cosine"}, {"warmup_steps", "warmup", "min_learning_rate"}},
+    {{"WarmupLR"}, {"warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type"}},
+    {{"WarmupDecayLR"}, {"warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type", "total_num_steps"}},
+    {{"WarmupCosineLR"}, {"warmup_min_ratio", "cos_min_ratio", "warmup_num_steps", "warmup_type", "total_num_steps"}},
 };
 
-bool reads(const ScheduleKey& key, const std::string& kind) {
-  return std::string(key.kinds).find(" " + kind + " ") != std::string::npos;
+bool has(const std::vector<std::string>& list, const std::string& word) {
+  return std::find(list.begin(), list.end(), word) != list.end();
 }
 
 bool plain(char c) {
@@ -46,24 +37,25 @@ struct Rules {
   Problems& problems;
   std::vector<std::string>& notes;
 
-  void refuse(const char* code, const char* section, const char* key, std::string message, std::string help) const {
+  void refuse(const char* code, const char* section, const std::string& key, std::string message,
+              std::string help) const {
     const Given* found = document.find(section, key);
-    problems.add({code, std::move(message), found ? found->key : Place{}, std::move(help)});
+    problems.push_back({code, std::move(message), found ? found->key : Place{}, std::move(help)});
   }
 
   // A run's name is a directory's name.
   void name(Section& run) const {
-    if (!run.has("name")) {
-      std::string name = std::filesystem::path(problems.name()).stem().string().substr(0, 100);
-      std::replace_if(
-          name.begin(), name.end(), [](char c) { return !plain(c); }, '-');
-      return run.set("name", name.find_first_not_of(".-") == std::string::npos ? "run" : name, "derived");
-    }
-    const std::string& name = run.string("name");
-    if (name.size() > 100 || !std::all_of(name.begin(), name.end(), plain) ||
-        name.find_first_not_of('.') == std::string::npos || name[0] == '-')
+    const bool given = run.has("name");
+    std::string name = given ? run.string("name") : std::filesystem::path(config.name()).stem().string();
+    const bool fine = name.size() <= 100 && std::all_of(name.begin(), name.end(), plain) && name[0] != '-';
+    if (given && (!fine || name.find_first_not_of('.') == std::string::npos))
       refuse("E0106", "run", "name", "`name` is no name of a directory: " + printable(toml_text(name)),
              "use letters, digits, '.', '_' and '-', at most 100");
+    if (given) return;
+    name.resize(std::min<std::size_t>(name.size(), 100));
+    std::replace_if(
+        name.begin(), name.end(), [](char c) { return !plain(c); }, '-');
+    run.set("name", name.find_first_not_of(".-") == std::string::npos ? "run" : name, "derived");
   }
 
   void batch(Section& train) const {
@@ -83,14 +75,18 @@ struct Rules {
   void schedule(Section& schedule) const {
     const std::string& kind = schedule.string("kind");
     const bool deepspeed = schedule.string("compatible") == "deepspeed";
-    if (deepspeed != (kind.rfind("Warmup", 0) == 0))
+    if (deepspeed != kind.starts_with("Warmup"))
       return refuse("E0113", "schedule", deepspeed ? "compatible" : "kind",
                     fmt::format("compatible = {} has no kind = \"{}\"", toml_text(schedule.string("compatible")), kind),
                     "with compatible = \"deepspeed\" kind is \"WarmupLR\", \"WarmupDecayLR\" or \"WarmupCosineLR\"");
-    for (const ScheduleKey& key : schedule_keys)
-      if (schedule.given(key.name) && !reads(key, kind))
-        refuse("E0105", "schedule", key.name, fmt::format("`{}` is not a key of kind = \"{}\"", key.name, kind),
-               key.help);
+    const auto& keys =
+        std::find_if(std::begin(schedule_readers), std::end(schedule_readers), [&](const Reader& reader) {
+          return has(reader.kinds, kind);
+        })->keys;
+    for (const auto& [key, setting] : schedule.settings())
+      if (setting.given && key != "kind" && key != "compatible" && !has(keys, key))
+        refuse("E0105", "schedule", key, fmt::format("`{}` is not a key of kind = \"{}\"", key, kind),
+               fmt::format("it reads {}", fmt::join(keys, ", ")));
     if (deepspeed && kind != "WarmupLR" && !schedule.has("total_num_steps"))
       refuse("E0108", "schedule", "kind", kind + " needs `total_num_steps`", "usually the steps of the run");
     // DeepSpeed's own defaults: WarmupLR takes the optimizer's rate, WarmupDecayLR does not.

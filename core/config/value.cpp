@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <limits>
 #include <string_view>
 
 namespace eng {
@@ -15,9 +15,16 @@ constexpr std::pair<std::string_view, int64_t> units[] = {
     {"", 1},      {"B", 1},     {"KiB", 1LL << 10}, {"MiB", 1LL << 20}, {"GiB", 1LL << 30},   {"TiB", 1LL << 40},
     {"kB", 1000}, {"KB", 1000}, {"MB", 1000000},    {"GB", 1000000000}, {"TB", 1000000000000}};
 
-std::string number_text(double number) {
-  const std::string text = fmt::format("{}", number);
-  return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;  // 1e+100, nan, inf
+constexpr const char* kinds[] = {"nothing", "boolean",         "integer",         "number",
+                                 "string",  "list of strings", "list of numbers", "size like \"64MiB\" or \"24GB\""};
+constexpr std::size_t holds[] = {1, 2, 3, 4, 2, 5, 6};  // the index in Value of every Type
+
+std::size_t held(Type type) {
+  return holds[static_cast<std::size_t>(type)];
+}
+
+const char* type_name(Type type) {
+  return kinds[type == Type::bytes ? 7 : held(type)];
 }
 
 std::string range_text(const Option& option) {
@@ -27,18 +34,27 @@ std::string range_text(const Option& option) {
          (option.max ? ", at most " + limit(*option.max) : "");
 }
 
-constexpr const char* kinds[] = {"nothing", "boolean",         "integer",         "number",
-                                 "string",  "list of strings", "list of numbers", "size like \"64MiB\" or \"24GB\""};
-constexpr std::size_t holds[] = {1, 2, 3, 4, 2, 5, 6};  // the index in Value of every Type
+std::vector<double> numbers_in(const Value& value) {
+  if (const auto* list = std::get_if<std::vector<double>>(&value)) return *list;
+  if (const auto* number = std::get_if<double>(&value)) return {*number};
+  if (const auto* whole = std::get_if<int64_t>(&value)) return {static_cast<double>(*whole)};
+  return {};
+}
 
-const char* type_name(Type type) {
-  return kinds[type == Type::bytes ? 7 : holds[static_cast<std::size_t>(type)]];
+std::string number_text(double number) {
+  const std::string text = fmt::format("{}", number);
+  return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;  // 1e+100, nan, inf
 }
 
 }  // namespace
 
 const char* kind_of(const Value& value) {
   return kinds[value.index()];
+}
+
+const Option* find_option(const Schema& schema, const std::string& key) {
+  const auto found = std::find_if(schema.begin(), schema.end(), [&](const Option& o) { return o.key == key; });
+  return found == schema.end() ? nullptr : &*found;
 }
 
 std::string describe(const Option& option) {
@@ -51,30 +67,25 @@ std::string describe(const Option& option) {
 
 Misfit fit(const Option& option, Value& value) {
   if (value.index() == 0) return {};
-  const std::string written =
-      value.index() < 5 ? fmt::format("{} {}", kind_of(value), toml_text(value)) : kind_of(value);
+  const bool list = value.index() >= held(Type::strings);
+  const std::string written = kind_of(value) + (list ? "" : " " + toml_text(value));
+  const auto* text = std::get_if<std::string>(&value);
   const Type type = option.type;
   if (const auto* whole = std::get_if<int64_t>(&value); whole && type == Type::number) value = double(*whole);
-  if (const auto* text = std::get_if<std::string>(&value); text && type == Type::bytes)
-    if (const auto bytes = parse_bytes(*text)) value = *bytes;
+  if (const auto bytes = text && type == Type::bytes ? parse_bytes(*text) : std::nullopt) value = *bytes;
   // An empty list has no element type of its own.
   if (type == Type::numbers && value == Value(std::vector<std::string>{})) value = std::vector<double>{};
-  if (value.index() != holds[static_cast<std::size_t>(type)])
+  if (value.index() != held(type))
     return {"E0104", fmt::format("must be of type {}, not {}", type_name(type), written)};
-  std::vector<double> numbers;
-  if (const auto* list = std::get_if<std::vector<double>>(&value)) numbers = *list;
-  if (const auto* number = std::get_if<double>(&value)) numbers = {*number};
-  if (const auto* whole = std::get_if<int64_t>(&value)) numbers = {static_cast<double>(*whole)};
-  for (const double number : numbers) {
+  for (const double number : numbers_in(value)) {
     const bool low = option.min && (option.above_min ? number <= *option.min : number < *option.min);
     const bool high = option.max && number > *option.max, negative = type == Type::bytes && number < 0;
     const std::string be = !std::isfinite(number) ? "finite" : negative ? "at least 0" : range_text(option);
     if (low || high || negative || !std::isfinite(number))
       return {"E0106", fmt::format("must be {}, not {}", be, written)};
   }
-  const auto* text = std::get_if<std::string>(&value);
-  if (text && !option.choices.empty() &&
-      std::find(option.choices.begin(), option.choices.end(), *text) == option.choices.end())
+  const auto& choices = option.choices;
+  if (type == Type::string && !choices.empty() && std::count(choices.begin(), choices.end(), *text) == 0)
     return {"E0107", fmt::format("must be one of its choices, not {}", written)};
   return {};
 }
@@ -84,10 +95,8 @@ std::string toml_text(const std::string& text) {
   for (const char c : text) {
     if (c == '"' || c == '\\')
       out += std::string("\\") + c;
-    else if (c == '\n')
-      out += "\\n";
     else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
-      out += fmt::format("\\u{:04X}", static_cast<unsigned>(c));
+      out += c == '\n' ? "\\n" : fmt::format("\\u{:04X}", static_cast<unsigned>(c));
     else
       out += c;
   }
@@ -95,37 +104,27 @@ std::string toml_text(const std::string& text) {
 }
 
 std::string toml_text(const Value& value) {
-  std::string out;
+  std::vector<std::string> items;
   if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
-  if (const auto* whole = std::get_if<int64_t>(&value)) return fmt::format("{}", *whole);
+  if (const auto* whole = std::get_if<int64_t>(&value)) return std::to_string(*whole);
   if (const auto* number = std::get_if<double>(&value)) return number_text(*number);
   if (const auto* text = std::get_if<std::string>(&value)) return toml_text(*text);
   if (const auto* list = std::get_if<std::vector<std::string>>(&value))
-    for (const auto& text : *list) out += (out.empty() ? "" : ", ") + toml_text(text);
-  if (const auto* list = std::get_if<std::vector<double>>(&value))
-    for (const double number : *list) out += (out.empty() ? "" : ", ") + number_text(number);
-  return value.index() == 0 ? "" : "[" + out + "]";
+    for (const std::string& text : *list) items.push_back(toml_text(text));
+  for (const double number : numbers_in(value)) items.push_back(number_text(number));
+  return value.index() == 0 ? "" : fmt::format("[{}]", fmt::join(items, ", "));
 }
 
 std::optional<int64_t> parse_bytes(const std::string& text) {
-  __extension__ using Wide = unsigned __int128;
-  constexpr auto limit = static_cast<Wide>(std::numeric_limits<int64_t>::max());
   const std::size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
-  const std::size_t dot = std::min(text.find('.'), end);
-  if (dot == 0 || dot + 1 == end || text.find('.', dot + 1) < end) return std::nullopt;
-  Wide mantissa = 0, scale = 1;
-  for (std::size_t i = 0; i < end; ++i) {
-    if (i == dot) continue;
-    mantissa = mantissa * 10 + static_cast<unsigned>(text[i] - '0');
-    if (i > dot) scale *= 10;
-    if (mantissa > limit || scale > limit) return std::nullopt;
-  }
-  const std::size_t at = end + (end < text.size() && text[end] == ' ' ? 1 : 0);
+  double number = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + end, number, std::chars_format::fixed);
+  const bool digits = error == std::errc() && stop == text.data() + end && text[0] != '.' && text[end - 1] != '.';
+  const std::string unit = text.substr(end + (text[end] == ' ' ? 1 : 0));
   for (const auto& [name, bytes] : units) {
-    if (text.substr(at) != name) continue;
-    const Wide scaled = mantissa * static_cast<Wide>(bytes);                 // at most 2^63 * 2^40: no overflow
-    if (scaled % scale != 0 || scaled / scale > limit) return std::nullopt;  // "0.3B" is no whole number
-    return static_cast<int64_t>(scaled / scale);
+    const double all = number * static_cast<double>(bytes);
+    const bool whole = bytes > 1 || std::floor(number) == number;  // no "0.3B"
+    if (digits && whole && unit == name && all < 0x1p63) return std::llround(all);
   }
   return std::nullopt;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Option schemas and resolved values, shared by the configuration and by plugin descriptions.
+// Options and their values, shared by the configuration and by plugin descriptions.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,9 @@ struct Option {
   std::string help = {};
   bool required = false;
   bool above_min = false;  // `min` itself is refused
-  // Of a model: its paths in config.json, the first one is written; the text there that means "not given"; the
-  // path of a number that the value is rounded up to a multiple of; and whether [model] may say something else than the config.json that comes with the weights.
+  // Of a model: its paths in config.json, the first one is written; the text there that means "not given"; the path of
+  // a number that the value is rounded up to a multiple of; and whether [model] may say something else than the
+  // config.json that comes with the weights.
   std::vector<std::string> json = {};
   std::string json_none = {}, json_multiple = {};
   bool adjustable = false;
@@ -52,6 +53,7 @@ struct Misfit {
 // Brings a value as written (in TOML, a preset or a default) to the option's type: an integer becomes the
 // number that is wanted, "64MiB" the bytes.
 Misfit fit(const Option& option, Value& value);
+const Option* find_option(const Schema& schema, const std::string& key);  // nullptr if there is none
 // "integer, at least 1", "string: "linear" or "log"": what a key accepts.
 std::string describe(const Option& option);
 const char* kind_of(const Value& value);  // "boolean", "list of strings"

@@ -38,14 +38,12 @@ struct Library {
   }
   // Calls into the plugin. A C function must not throw; one that does is reported instead of ending the process.
   template <class Call>
-  auto guarded(const char* function, const Call& call) const {
-    try {
-      return call();
-    } catch (const std::exception& thrown) {
-      throw error(fmt::format("{} threw through the C ABI: {}", function, thrown.what()));
-    } catch (...) {
-      throw error(fmt::format("{} threw through the C ABI", function));
-    }
+  auto guarded(const char* function, const Call& call) const try {
+    return call();
+  } catch (const std::exception& thrown) {
+    throw error(fmt::format("{} threw through the C ABI: {}", function, thrown.what()));
+  } catch (...) {
+    throw error(fmt::format("{} threw through the C ABI", function));
   }
   void start();
 };
@@ -58,14 +56,11 @@ struct Process {
 };
 Process& process = *new Process;
 
-void log_line(const eng_host* host, int32_t level, const char* text, uint64_t length) {
-  try {
-    const std::lock_guard lock(process.log_mutex);
-    const auto* from = static_cast<const Library*>(host->data);
-    if (process.log && text) process.log(from->loaded.id, level, std::string(text, length));
-  } catch (...) {
-    // Nothing is thrown across the ABI, and a lost log line is no reason to stop.
-  }
+void log_line(const eng_host* host, int32_t level, const char* text, uint64_t length) try {
+  const std::lock_guard lock(process.log_mutex);
+  const auto* from = static_cast<const Library*>(host->data);
+  if (process.log && text) process.log(from->loaded.id, level, std::string(text, length));
+} catch (...) {  // a lost log line is no reason to stop
 }
 
 // What a plugin could change in the process behind everybody's back.

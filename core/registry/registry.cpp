@@ -35,10 +35,11 @@ bool private_group(const struct stat& info) {
 }
 
 // What is in `folder`, sorted; nothing if it cannot be read.
-std::vector<fs::path> entries(const fs::path& folder) {
+std::vector<fs::path> entries(const fs::path& folder, const std::string& ending) {
   std::vector<fs::path> out;
   std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) out.push_back(*it);
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    if (it->path().string().ends_with(ending)) out.push_back(*it);
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -66,8 +67,7 @@ std::string distrust(const fs::path& path, const struct stat& info) {
 std::vector<fs::path> search_path(const Registry::Search& search, std::vector<Candidate>& ignored) {
   std::vector<fs::path> out;
   const auto add = [&](const fs::path& path) {
-    fs::path place = path.lexically_normal();
-    if (!place.has_filename()) place = place.parent_path();
+    const fs::path place = (path / "").lexically_normal().parent_path();  // without a slash at the end
     if (std::find(out.begin(), out.end(), place) == out.end()) out.push_back(place);
   };
   const fs::path below = fs::path("engine") / "plugins" / std::to_string(ENG_ABI_MAJOR);
@@ -90,19 +90,10 @@ std::vector<fs::path> search_path(const Registry::Search& search, std::vector<Ca
     add(top / "lib" / below);
     // The build tree: build/tools/engine beside build/plugins/NAME.
     if (fs::exists(top / "build.ninja", none))
-      for (const fs::path& folder : entries(top / "plugins"))
+      for (const fs::path& folder : entries(top / "plugins", ""))
         if (fs::is_directory(folder, none)) add(folder);
   }
   add(installed_plugins);
-  return out;
-}
-
-// The files NAME.eng.so in `place`, sorted; `place` itself if it is no folder.
-std::vector<fs::path> plugin_files(const fs::path& place) {
-  std::error_code none;
-  if (fs::exists(place, none) && !fs::is_directory(place, none)) return {place};
-  std::vector<fs::path> out = entries(place);
-  std::erase_if(out, [](const fs::path& path) { return !path.filename().string().ends_with(".eng.so"); });
   return out;
 }
 
@@ -110,13 +101,11 @@ std::vector<fs::path> plugin_files(const fs::path& place) {
 Candidate inspect(const fs::path& path) {
   Candidate out{path, {}, "", {}};
   struct stat info;
-  const bool there = stat(path.c_str(), &info) == 0, regular = there && S_ISREG(info.st_mode);
   std::ifstream in;
+  const bool there = stat(path.c_str(), &info) == 0, regular = there && S_ISREG(info.st_mode);
   if (regular) in.open(path, std::ios::binary);  // to open a pipe would wait for its writer
-  if (!there || !in)
-    out.refused = fmt::format("cannot be opened: {}", std::strerror(errno));
-  else if (!regular)
-    out.refused = "not a regular file";
+  if (!there || !in) out.refused = fmt::format("cannot be opened: {}", std::strerror(errno));
+  if (there && !regular) out.refused = "not a regular file";
   if (!out.refused.empty()) return out;
   const ElfFile elf = read_elf(in);
   // The description is read even if the file is refused, so that a message can say what was refused.
@@ -146,15 +135,9 @@ std::string untrusted(const struct stat& info) {
 
 std::string sha256_file(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
-  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
-  bool good = in && context && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr);
-  std::vector<char> buffer(256 << 10);
-  while (good && in) {
-    in.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
-    good = !in.bad() && EVP_DigestUpdate(context.get(), buffer.data(), static_cast<size_t>(in.gcount()));
-  }
+  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
   unsigned char digest[32];
-  if (!good || !EVP_DigestFinal_ex(context.get(), digest, nullptr))
+  if (!in || !EVP_Q_digest(nullptr, "SHA256", nullptr, bytes.data(), bytes.size(), digest, nullptr))
     throw Error(Exit::environment, fmt::format("{}: cannot be read for its sha256", path.string()));
   return fmt::format("{:02x}", fmt::join(digest, ""));
 }
@@ -162,8 +145,11 @@ std::string sha256_file(const fs::path& path) {
 std::unique_ptr<Registry> Registry::scan(const Search& search) {
   std::unique_ptr<Registry> out(new Registry);
   out->places_ = search_path(search, out->candidates_);
-  for (const fs::path& place : out->places_)
-    for (const fs::path& path : plugin_files(place)) out->add(inspect(path));
+  std::error_code none;
+  for (const fs::path& place : out->places_) {
+    const bool file = fs::exists(place, none) && !fs::is_directory(place, none);
+    for (const fs::path& path : file ? std::vector{place} : entries(place, ".eng.so")) out->add(inspect(path));
+  }
   return out;
 }
 
@@ -213,44 +199,24 @@ std::vector<std::string> Registry::names(const std::string& kind) const {
   return {out.begin(), out.end()};
 }
 
-std::string Registry::explain(const std::string& kind, const std::string& name) const {
-  std::string out = fmt::format("no plugin provides {} '{}'\n  looked in:", kind, name);
-  for (const fs::path& place : places_) {
-    std::error_code none;
-    const auto here = std::count_if(candidates_.begin(), candidates_.end(), [&](const Candidate& c) {
-      return c.path.parent_path() == place || c.path == place;
-    });
-    out += fmt::format(
-        "\n    {} ({})", place.string(),
-        !fs::exists(place, none) ? "no such folder" : fmt::format("{} plugin file{}", here, here == 1 ? "" : "s"));
-  }
-  std::string refused;
-  for (const Candidate& candidate : candidates_)
-    if (!candidate.refused.empty()) refused += fmt::format("\n    {}: {}", candidate.path.string(), candidate.refused);
-  if (!refused.empty()) out += "\n  refused:" + refused;
-  const auto others = names(kind);
-  return out + fmt::format("\n  available of {}: {}", kind,
-                           others.empty() ? "none" : fmt::format("{}", fmt::join(others, ", ")));
-}
-
 SchemaSource Registry::schemas() const {
-  return {[this](const std::string& kind, const std::string& name) -> const PluginSchema* {
-            const Provided* one = find(kind, name);
-            return one ? &one->schema : nullptr;
-          },
-          [this](const std::string& kind) { return names(kind); },
-          [this](const std::string& kind, const std::string& name) { return explain(kind, name); }};
+  SchemaSource out;
+  out.find = [this](const std::string& kind, const std::string& name) {
+    const Provided* one = find(kind, name);
+    return one ? &one->schema : nullptr;
+  };
+  out.names = [this](const std::string& kind) { return names(kind); };
+  return out;
 }
 
 void Registry::pin(const std::vector<std::string>& hashes) {
-  for (const std::string& text : hashes) {
-    const size_t equals = std::min(text.find('='), text.size());
-    const std::string id = text.substr(0, equals);
-    std::string& hash = pins_[id] = text.substr(std::min(equals + 1, text.size()));
-    std::transform(hash.begin(), hash.end(), hash.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (std::string text : hashes) {
+    const std::string id = text.substr(0, text.find('='));
     const auto named = [&](const Candidate& candidate) { return candidate.description.id == id; };
     if (std::none_of(candidates_.begin(), candidates_.end(), named))
       throw Error(Exit::usage, fmt::format("[plugins] sha256: there is no plugin with id '{}'", id));
+    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+    pins_[id] = text.substr(std::min(id.size() + 1, text.size()));
   }
 }
 

@@ -66,9 +66,7 @@ class Registry {
   // The file that provides it: the first one wins. Kernels of one device (eng.kernels/1) may come from many.
   std::vector<const Candidate*> providers(const std::string& kind, const std::string& name) const;
   std::vector<std::string> names(const std::string& kind) const;  // sorted
-  // Why there is no such plugin: the places looked, why each candidate was refused, what there is instead.
-  std::string explain(const std::string& kind, const std::string& name) const;
-  SchemaSource schemas() const;  // borrows this registry
+  SchemaSource schemas() const;                                   // borrows this registry
   // Ties plugins to a sha256 ("id=hex"): other files are not loaded. Throws Error(Exit::usage) for an unknown id.
   void pin(const std::vector<std::string>& hashes);
 
@@ -76,7 +74,8 @@ class Registry {
   template <class Table>
   Table table(const std::string& kind, const std::string& name, uint32_t first_size = sizeof(Table)) {
     const auto all = providers(kind, name);
-    if (all.empty()) throw Error(Exit::environment, explain(kind, name));
+    if (all.empty())
+      throw Error(Exit::environment, "no plugin provides " + kind + " '" + name + "'", "engine plugins ls --why");
     return table_of<Table>(*all.front(), kind, name, first_size);
   }
   // The same of one provider.

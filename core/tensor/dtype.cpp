@@ -114,16 +114,15 @@ std::optional<int32_t> dtype_from_dlpack(const DLDataType& type) {
 uint64_t element_count(const eng_desc& desc) {
   if (desc.ndim > ENG_MAX_DIMS)
     throw Error(Exit::bug, fmt::format("a tensor has {} dimensions, {} is the most", desc.ndim, ENG_MAX_DIMS));
-  int64_t count = 1;
-  bool empty = false, large = false;
-  for (uint32_t k = 0; k < desc.ndim; ++k) {
-    const int64_t n = desc.dims[k];
-    if (n < 0) throw Error(Exit::bug, fmt::format("dimension {} of a tensor is {}", k, n));
-    empty |= n == 0;
-    large |= __builtin_mul_overflow(count, std::max<int64_t>(n, 1), &count);
-  }
-  if (large && !empty) throw Error(Exit::bug, "a tensor has more than 2^63 elements");
-  return empty ? 0 : static_cast<uint64_t>(count);
+  const int64_t *begin = desc.dims, *end = begin + desc.ndim;
+  for (const int64_t* n = begin; n != end; ++n)
+    if (*n < 0) throw Error(Exit::bug, fmt::format("dimension {} of a tensor is {}", n - begin, *n));
+  if (std::find(begin, end, 0) != end) return 0;
+  uint64_t count = 1;
+  for (const int64_t* n = begin; n != end; ++n)
+    if (__builtin_mul_overflow(count, *n, &count) || count > uint64_t{INT64_MAX})
+      throw Error(Exit::bug, "a tensor has more than 2^63 elements");
+  return count;
 }
 
 uint64_t byte_count(const eng_desc& desc) {
@@ -167,11 +166,7 @@ DLManagedTensorVersioned* export_tensor(const TensorView& view) {
   return &(new Exported(view))->managed;
 }
 
-TensorView import_tensor(DLManagedTensorVersioned* tensor, const ImportRequest& request) {
-  const auto need = [&]<class... Args>(bool right, fmt::format_string<Args...> text, Args&&... args) {
-    if (right) return;
-    throw Error(Exit::environment, request.what + ": " + fmt::format(text, std::forward<Args>(args)...));
-  };
+TensorView import_tensor(DLManagedTensorVersioned* tensor, const ImportRequest& request) try {
   need(tensor, "there is no tensor (NULL)");
   TensorView out;
   // Ours from here on, whatever the checks say.
@@ -183,25 +178,19 @@ TensorView import_tensor(DLManagedTensorVersioned* tensor, const ImportRequest& 
   out.read_only = (tensor->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
   need(!out.read_only || !request.writable, "it is read-only, but will be written: pass a copy");
   const DLTensor& t = tensor->dl_tensor;
-  out.device = t.device;
-  need(t.device.device_type == request.device.device_type && t.device.device_id == request.device.device_id,
-       "it is on DLPack device {}:{}, {}:{} is needed", static_cast<int>(t.device.device_type), +t.device.device_id,
-       static_cast<int>(request.device.device_type), +request.device.device_id);
+  const DLDevice &is = out.device = t.device, &wanted = request.device;
+  need(is.device_type == wanted.device_type && is.device_id == wanted.device_id,
+       "it is on DLPack device {}:{}, {}:{} is needed", static_cast<int>(is.device_type), +is.device_id,
+       static_cast<int>(wanted.device_type), +wanted.device_id);
   const auto dtype = dtype_from_dlpack(t.dtype);
   need(dtype.has_value(),
        "element type (code {}, {} bits, {} lanes) is not supported: use f32, f64, bf16, f16, i32, i64 or u8, one lane",
        +t.dtype.code, +t.dtype.bits, +t.dtype.lanes);
   need(t.ndim >= 0 && t.ndim <= ENG_MAX_DIMS, "it has {} dimensions, 0 to {} are supported", +t.ndim, ENG_MAX_DIMS);
   need(!t.ndim || t.shape, "its shape is NULL");
-  out.desc.dtype = *dtype;
-  out.desc.ndim = static_cast<uint32_t>(t.ndim);
+  out.desc = {*dtype, static_cast<uint32_t>(t.ndim), {}};
   std::copy_n(t.shape, t.ndim, out.desc.dims);
-  uint64_t bytes = 0;
-  try {
-    bytes = byte_count(out.desc);
-  } catch (const Error& error) {
-    need(false, "{}", error.what());
-  }
+  const uint64_t bytes = byte_count(out.desc);
   if (!bytes) return out;  // no elements: no data is needed, and no stride means anything
   int64_t dense = 1;
   for (uint32_t k = out.desc.ndim; t.strides && k-- > 0; dense *= out.desc.dims[k])
@@ -217,6 +206,8 @@ TensorView import_tensor(DLManagedTensorVersioned* tensor, const ImportRequest& 
   need(first % dtype_size(*dtype) == 0, "its data is not aligned to elements of {} bytes", dtype_size(*dtype));
   out.data = static_cast<char*>(t.data) + t.byte_offset;
   return out;
+} catch (const std::exception& refusal) {
+  throw Error(Exit::environment, request.what + ": " + refusal.what());
 }
 
 }  // namespace eng

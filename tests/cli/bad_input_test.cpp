@@ -36,7 +36,7 @@ TEST_CASE("a configuration that cannot be read", "[cli]") {
   refused(scratch, {"run", "none.toml"}, 2, {"none.toml"});
   scratch.write("bad.toml", "[run]\nname = \"x\"\n[model\nplugin = \"llama\"\n");
   refused(scratch, {"run", "bad.toml"}, 2, {"bad.toml:3:"});
-  refused(scratch, {"run", "."}, 2, {"is a directory, but not of a run"});
+  refused(scratch, {"run", "."}, 2, {"is a directory, but neither of a run nor of Hugging Face's"});
   scratch.write("empty.toml", "");
   refused(scratch, {"run", "empty.toml"}, 2, {"[model]"});
 }
@@ -72,7 +72,7 @@ TEST_CASE("names that nothing answers to", "[cli]") {
   scratch.config();
   refused(scratch, {"run", "config.toml", "optimizer.plugin=adamv"}, 2,
           {"did you mean `adamw`?", "no plugin provides eng.optimizer/1 'adamv'",
-           "looked in:", "plugins/optim (1 plugin file)", "available of eng.optimizer/1: adamw, sgd"});
+           "looked in:", "plugins/optim (plugin files: 1)", "available of eng.optimizer/1: adamw, sgd"});
   refused(scratch, {"run", "config.toml", "model.preset=8b"}, 2, {"8b", "tiny"});
   refused(scratch, {"run", "config.toml", "model.num_attention_heads=5"}, 2, {"hidden_size", "num_attention_heads"});
   refused(scratch, {"run", "config.toml", "device.threads=100000"}, 2, {"threads"});

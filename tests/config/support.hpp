@@ -5,23 +5,26 @@
 #include <string>
 #include <vector>
 
+#include "config_text.hpp"
 #include "core/base/error.hpp"
-#include "core/config/text.hpp"
+#include "problems.hpp"
 
 namespace eng::test {
 
 const SchemaSource& plugins();
 
-inline Config parse(const std::string& text, const std::vector<std::string>& overrides = {}) {
-  return Config::parse(text, "opt.toml", "/", overrides, plugins());
+inline Config parse(const std::string& text, const std::vector<std::string>& overrides = {},
+                    const SchemaSource& source = plugins()) {
+  return Config::parse(text, "opt.toml", "/", overrides, source);
 }
 
 // The text of the error; "" if there is none.
-inline std::string problems(const std::string& text, const std::vector<std::string>& overrides = {}) {
+inline std::string problems(const std::string& text, const std::vector<std::string>& overrides = {},
+                            const SchemaSource& source = plugins()) {
   try {
-    parse(text, overrides);
-  } catch (const Error& error) {
-    return error.exit() == Exit::usage ? error.what() : std::string("wrong exit code: ") + error.what();
+    parse(text, overrides, source);
+  } catch (const ConfigError& error) {
+    return error.exit() == Exit::usage ? tell(error) : std::string("wrong exit code: ") + error.what();
   }
   return "";
 }

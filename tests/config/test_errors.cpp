@@ -81,7 +81,7 @@ TEST_CASE("out of range, not a choice") {
              Contains("`beta1` must be at least 0, at most 1, not number 1.5"));
   CHECK_THAT(problems(with("[schedule]\nkind = \"cosin\"\n")),
              Contains("error[E0107]: `kind` must be one of its choices, not string \"cosin\"") &&
-                 Contains("^ string: \"constant\", \"linear\"") && Contains("did you mean \"cosine\"?"));
+                 Contains("^ string: \"constant\", \"linear\"") && Contains("did you mean `cosine`?"));
   CHECK(problems(with("[train]\nsteps = 1\n")).empty());
   CHECK_THAT(problems(with("[train]\nsteps = 1000000001\n")), Contains("at most 1000000000, not integer 1000000001"));
 }
@@ -105,8 +105,8 @@ TEST_CASE("sections") {
     CHECK_THAT(problems(with("[" + std::string(section) + "]\nplugin = \"x\"\n")),
                Contains("error[E0115]: section [" + std::string(section) + "] is not supported by this version"));
   CHECK_THAT(problems(with("[trian]\n")),
-             Contains("error[E0102]: unknown section [trian]") && Contains("did you mean [train]?"));
-  CHECK_THAT(problems(with("[scheduler]\n")), Contains("did you mean [schedule]?"));
+             Contains("error[E0102]: unknown section [trian]") && Contains("did you mean `train`?"));
+  CHECK_THAT(problems(with("[scheduler]\n")), Contains("did you mean `schedule`?"));
   CHECK_THAT(problems(with("[[train]]\nsteps = 1\n")), Contains("write [train], with single brackets"));
   CHECK_THAT(problems(with("[x]\n")), Contains("sections are: run, model, data, train"));
 }
@@ -114,20 +114,19 @@ TEST_CASE("sections") {
 TEST_CASE("plugins and presets") {
   const std::string text = problems(with("[optimizer]\nplugin = \"adamv\"\nlr = 3\nbeta1 = 2\n"));
   CHECK_THAT(text, Contains("error[E0110]: no optimizer plugin named `adamv`") && Contains("did you mean `adamw`?") &&
-                       Contains("there is `adamw` and `sgd`") &&
-                       Contains("note: looked in /usr/lib/engine for adamv") &&
+                       Contains("there is `adamw`, `sgd`") && Contains("note: looked in /usr/lib/engine for adamv") &&
                        Contains("1 problem in"));  // whose keys would be `lr`?
   CHECK_THAT(problems("[model]\nplugin = \"llama\"\npreset = \"tiney\"\nhidden_size = 3\nnum_hidden_layers = 2\n"),
              Contains("error[E0112]: `llama` has no preset `tiney`") && Contains("did you mean `tiny`?") &&
-                 Contains("there is `7b` and `tiny`"));
+                 Contains("there is `7b`, `tiny`"));
   CHECK_THAT(problems("[model]\nplugin = \"llama\"\n"),
              Contains("error[E0108]: [model] needs `hidden_size`") && Contains("needs `num_hidden_layers`"));
   CHECK_THAT(problems(with("[data]\n")), Contains("cannot redefine existing table"));
   CHECK_THAT(problems("[model]\nplugin = \"llama\"\npreset = \"tiny\"\n[data]\nvalidation = 0.1\n"),
              Contains("error[E0108]: [data] needs `paths`"));
   const SchemaSource none;
-  CHECK_THROWS_WITH(Config::parse("[model]\nplugin = \"llama\"\n", "c.toml", "/", {}, none),
-                    Contains("no model plugin was found at all") && Contains("no device plugin named `cpu`"));
+  CHECK_THAT(problems("[model]\nplugin = \"llama\"\n", {}, none),
+             Contains("no model plugin was found at all") && Contains("no device plugin named `cpu`"));
 }
 
 TEST_CASE("faults of a plugin's description") {
@@ -165,7 +164,7 @@ TEST_CASE("bytes that are no text, and text that is too much") {
   CHECK_THAT(problems("[train]\nsteps = \x80 1\n"), Contains("not UTF-8") && Contains("opt.toml:2:9"));
   // toml++ 3.3 runs into undefined behaviour on this one.
   CHECK_THAT(problems("[mod\u03ae]\n"), Contains("a character outside ASCII") && Contains("opt.toml:1:5"));
-  CHECK_THAT(problems("[run]\nname = \u201cx\u201d\n"), Contains("text needs quotes"));
+  CHECK_THAT(problems("[run]\nname = \u201cx\u201d\n"), Contains("text and sizes need quotes: name ="));
   CHECK(problems(with("[run]\nout = \"\"\"\u03ae\"\"\"\"\" # \u03ae\n[log]\n")).empty());
   CHECK_THAT(problems(std::string("[train]\nsteps\0 = 1\n", 18)), Contains("E0101"));
   CHECK_THAT(problems(std::string((1 << 20) + 1, '\n')), Contains("error[E0116]: too large for a configuration"));

@@ -85,7 +85,7 @@ TEST_CASE("one edit away from every key, the key is suggested") {
 TEST_CASE("names of other trainers point at a key that exists") {
   for (const char* name : {"gradient_accumulation_steps", "train_micro_batch_size_per_gpu", "max_steps", "seq_len",
                            "batch_size", "gradient_clipping", "lr", "steps_per_print"}) {
-    const Foreign* other = foreign_key(name);
+    const auto other = foreign_key(name);
     REQUIRE(other);
     const std::string here = other->here;
     const auto& all = section_schemas();

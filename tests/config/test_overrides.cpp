@@ -25,6 +25,9 @@ TEST_CASE("overrides") {
   CHECK(config.section("run").string("out") == "a b");
   CHECK(config.section("model").boolean("tie_word_embeddings"));
   CHECK(config.section("data").string("field") == "true");
+  // A value may span lines; what it holds is still one value.
+  CHECK(parse(with(""), {"data.paths=[\"b\",\n\"c\"]"}).section("data").strings("paths").size() == 2);
+  CHECK(parse(with(""), {"data.field=a\ntrain.seed=2"}).section("data").string("field") == "a\ntrain.seed=2");
   // No file is needed for what is on the command line.
   CHECK(parse("", {"model.plugin=llama", "model.preset=tiny"}).section("model").integer("hidden_size") == 64);
 }
@@ -35,24 +38,29 @@ TEST_CASE("bad overrides show their text") {
   };
   bad("train.steps=ten", "error[E0104]: `steps` must be of type integer, not string \"ten\"");
   bad("train.stpes=10", "did you mean `steps`?");
-  bad("trian.steps=10", "did you mean [train]?");
+  bad("trian.steps=10", "did you mean `train`?");
   bad("zero.plugin=zero2", "section [zero] is not supported by this version");
   bad("train.steps=0", "`steps` must be at least 1, at most 1000000000, not integer 0");
   bad("train.steps", "an override is section.key=value");
   bad("=3", "an override is section.key=value");
   bad("train.=3", "an override is section.key=value");
   bad(".steps=3", "an override is section.key=value");
-  bad("train.steps.more=3", "an override is section.key=value");
+  bad("train.steps.more=3", "`steps` cannot be a table");
   bad("steps=10", "`steps` is outside any section");
   bad("steps=10", "it belongs to [train]");
-  bad("train.steps=", "no value");
+  bad("train.steps=", "an override is section.key=value");
   bad("run.name=\u03ae", "`name` is no name of a directory");
   bad("data.paths=[a]", "the shell takes one pair of quotes: 'data.paths=[a]'");
   bad("data.paths=a.txt", "`paths` must be of type list of strings, not string \"a.txt\"");
   bad("run.name={a=1}", "`name` cannot be a table");
   bad("train.grad_clip=inf", "must be finite");
   bad("train.grad_clip=nan", "must be finite");
-  CHECK_THAT(problems(with(""), {"train.steps=1\nseed=2"}), Contains("must be of type integer, not string"));
-  CHECK_THAT(problems(with(""), {"train.x={a" + std::string(300000, '.') + "}"}), Contains("unknown key `x`"));
+  for (const char* several : {"train.steps=1\nseed=2", "train.steps=1\ntrain.seed=2", "train.steps=1\n[log]\nevery=2",
+                              "data.paths=[\"a\",\n\"b\"]\ntrain.seed=2", "train={steps=1, seed=2}", "train={}",
+                              "train.steps=1\r\nlog.every=2"})
+    CHECK_THAT(problems(with(""), {several}),
+               Contains("error[E0114]: an override sets one key") && Contains("\n1 problem in"));
+  CHECK_THAT(problems(with(""), {"train.x={a" + std::string(300000, '.') + "}"}),
+             Contains("error[E0114]: not valid TOML: a key of more than 32 parts"));
   CHECK_THAT(problems(with(""), {"optimizer.plugin=sgdd"}), Contains("did you mean `sgd`?"));
 }

@@ -43,7 +43,8 @@ TEST_CASE("schedules") {
   CHECK_THAT(problems(with("[schedule]\nkind = \"WarmupLR\"\n")),
              Contains("compatible = \"none\" has no kind = \"WarmupLR\""));
   CHECK_THAT(problems(with("[schedule]\nwarmup_num_steps = 3\n")),
-             Contains("`warmup_num_steps` is not a key of kind = \"constant\"") && Contains("here it is warmup_steps"));
+             Contains("`warmup_num_steps` is not a key of kind = \"constant\"") &&
+                 Contains("help: it reads warmup_steps, warmup, min_learning_rate"));
   CHECK(parse(with("[schedule]\nmin_learning_rate = 1e-5\n")).notes().size() == 1);
   CHECK(parse(with("[schedule]\nwarmup = \"log\"\n")).notes().size() == 1);
   CHECK_THAT(parse(with("[schedule]\nwarmup_steps = 50\n[train]\nsteps = 50\n")).notes().at(0),
@@ -84,7 +85,8 @@ TEST_CASE("a plugin's default of a core key") {
   CHECK_THAT(problems(with("[optimizer]\nplugin = \"sgd\"\nlearning_rate = 0\n")), Contains("must be above 0"));
 }
 
-TEST_CASE("a model has no key `from`") {
-  CHECK_THAT(problems("[model]\nplugin = \"llama\"\npreset = \"tiny\"\nfrom = \"x\"\n"),
-             Contains("error[E0103]: unknown key `from`"));
+TEST_CASE("`from` takes the place of a preset, and must be there") {
+  const std::string text = problems("[model]\nplugin = \"llama\"\npreset = \"tiny\"\nfrom = \"nowhere\"\n");
+  CHECK_THAT(text, Contains("error[E0113]: `preset` and `from` are both given") && Contains("opt.toml:3:1"));
+  CHECK_THAT(text, Contains("error[E0118]: /nowhere is no directory") && Contains("opt.toml:4:8"));
 }

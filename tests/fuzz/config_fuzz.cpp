@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "config_text.hpp"
 #include "core/base/error.hpp"
-#include "core/config/text.hpp"
+#include "problems.hpp"
 
 namespace {
 
@@ -41,8 +42,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string resolved;
   try {
     resolved = eng::resolved_text(eng::Config::parse(input.substr(0, zero), "fuzz.toml", "/", overrides, source));
-  } catch (const eng::Error& error) {
-    if (error.exit() != eng::Exit::usage) std::abort();
+  } catch (const eng::ConfigError& error) {
+    if (error.exit() != eng::Exit::usage || eng::tell(error).empty()) std::abort();
     return 0;
   }
   try {

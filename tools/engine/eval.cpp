@@ -26,10 +26,9 @@ struct EvalFlags {
 // [data] and [train] of a configuration, as overrides; relative paths become absolute.
 std::vector<std::string> data_of(const std::filesystem::path& file) {
   const std::string text = read_text(file, max_config_bytes, Exit::usage);
-  const std::vector<std::string> none;
-  Problems problems(file.string(), text, none);
-  const Document document = read_document(text, none, problems);
-  problems.raise();
+  Problems problems;
+  const Document document = read_document(text, {}, problems);
+  if (!problems.empty()) throw ConfigError(file.string(), text, problems);
   std::vector<std::string> out;
   for (const char* section : {"data", "train"}) {
     const Document::Part* part = document.find(section);

@@ -9,6 +9,8 @@
 
 #include "core/base/error.hpp"
 #include "tools/engine/command.hpp"
+#include "tools/engine/print.hpp"
+#include "tools/engine/problems.hpp"
 #include "tools/engine/run_dir.hpp"
 
 namespace eng {
@@ -52,7 +54,7 @@ Loaded load_config(const Common& common, const std::filesystem::path& target,
     SchemaSource found = out.registry->schemas();
     plugins.find = found.find;
     plugins.names = found.names;
-    plugins.explain = found.explain;
+    plugins.explain = [&](const auto& kind, const auto& name) { return explain_missing(*out.registry, kind, name); };
   };
   if (weights)
     out.config = Config::parse("[model]\nfrom = " + toml_text(std::filesystem::absolute(target).string()) + "\n",
@@ -86,7 +88,8 @@ namespace {
 
 void print(const eng::Error& e) {
   std::fflush(stdout);
-  std::string text = e.what();
+  const auto* config = dynamic_cast<const eng::ConfigError*>(&e);
+  std::string text = config ? eng::tell(*config) : e.what();
   fmt::print(stderr, "{}{}\n", text.rfind("error", 0) == 0 ? "" : "error: ", text);
   if (!e.help().empty()) fmt::print(stderr, "help: {}\n", e.help());
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/engine/print.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -89,6 +89,25 @@ std::string print_plugins(const Registry& registry, bool why) {
   }
   if (registry.candidates().empty()) out += "  none\n";
   return out;
+}
+
+std::string explain_missing(const Registry& registry, const std::string& kind, const std::string& name) {
+  const auto& all = registry.candidates();
+  std::string looked, refused;
+  for (const std::filesystem::path& place : registry.places()) {
+    std::error_code none;
+    const auto files = std::count_if(
+        all.begin(), all.end(), [&](const Candidate& c) { return c.path == place || c.path.parent_path() == place; });
+    looked +=
+        fmt::format("\n    {} ({})", place.string(),
+                    std::filesystem::exists(place, none) ? fmt::format("plugin files: {}", files) : "no such folder");
+  }
+  for (const Candidate& c : all)
+    if (!c.refused.empty()) refused += fmt::format("\n    {}: {}", c.path.string(), c.refused);
+  const auto others = registry.names(kind);
+  return fmt::format("no plugin provides {} '{}'\n  looked in:{}{}{}\n  available of {}: {}", kind, name, looked,
+                     refused.empty() ? "" : "\n  refused:", refused, kind,
+                     others.empty() ? "none" : fmt::format("{}", fmt::join(others, ", ")));
 }
 
 std::string print_plugin(const Registry& registry, const std::string& what) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/config/text.hpp"
+#include "tools/engine/config_text.hpp"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// What can be told of a shared object without running it: its exports, and section .eng_plugin.
+#include <elf.h>
+
+#include <bit>
+#include <cstring>
+#include <set>
+
+#include "core/config/toml.hpp"
+#include "core/registry/plugin_file.hpp"
+
+namespace eng {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the ELF reader copies little-endian fields as they are");
+
+#if defined(__x86_64__)
+constexpr uint16_t this_machine = EM_X86_64;
+#elif defined(__aarch64__)
+constexpr uint16_t this_machine = EM_AARCH64;
+#else
+#error "name this machine's ELF number here"
+#endif
+
+constexpr uint64_t most_bytes = 16u << 20;  // of one table
+
+// `count` rows at `offset`. No offset or size of the file is believed.
+template <class Row>
+std::vector<Row> rows(std::istream& in, uint64_t offset, uint64_t count, const char* what) {
+  need(count <= most_bytes / sizeof(Row), "malformed ELF file: its {} has {} entries", what, count);
+  std::vector<Row> out(count);
+  const auto size = static_cast<std::streamsize>(count * sizeof(Row));
+  in.clear();
+  in.seekg(static_cast<std::streamoff>(offset));
+  in.read(reinterpret_cast<char*>(out.data()), size);
+  need(in.gcount() == size, "truncated ELF file: its {} ends behind the end of the file", what);
+  return out;
+}
+
+std::string text_of(std::istream& in, const Elf64_Shdr& section, const char* what) {
+  need(section.sh_type != SHT_NOBITS, "malformed ELF file: its {} has no bytes", what);
+  const auto bytes = rows<char>(in, section.sh_offset, section.sh_size, what);
+  return std::string(bytes.begin(), bytes.end());
+}
+
+// The NUL-terminated string at `offset`, or "" if it starts or ends outside.
+std::string string_at(const std::string& strings, uint64_t offset) {
+  const size_t end = strings.find('\0', offset);
+  return end == std::string::npos ? "" : strings.substr(offset, end - offset);
+}
+
+void read(std::istream& in, ElfFile& out) {
+  char magic[SELFMAG] = {};
+  in.read(magic, SELFMAG);
+  need(std::memcmp(magic, ELFMAG, SELFMAG) == 0, "not an ELF file");
+  const Elf64_Ehdr head = rows<Elf64_Ehdr>(in, 0, 1, "header")[0];
+  need(head.e_ident[EI_CLASS] == ELFCLASS64, "not a 64-bit ELF file");
+  need(head.e_machine == this_machine, "built for ELF machine {}, this is {}", +head.e_machine, +this_machine);
+  need(head.e_type == ET_DYN, "an ELF file, but no shared object");
+  need(head.e_shentsize == sizeof(Elf64_Shdr) && head.e_shnum < SHN_LORESERVE, "malformed ELF section table");
+  const auto sections = rows<Elf64_Shdr>(in, head.e_shoff, head.e_shnum, "section table");
+  need(head.e_shstrndx < sections.size(), "malformed ELF file: no section names");
+  const std::string names = text_of(in, sections[head.e_shstrndx], "section name table");
+  std::set<std::string> exports;  // defined symbols that others can see
+  for (const Elf64_Shdr& section : sections) {
+    if (string_at(names, section.sh_name) == ".eng_plugin") {
+      need(out.description.empty(), "malformed ELF file: two sections .eng_plugin");
+      out.description = text_of(in, section, "section .eng_plugin");
+      // One text; instrumented builds pad it.
+      out.description.erase(out.description.find_last_not_of('\0') + 1);
+      need(out.description.find('\0') == std::string::npos,
+           "use ENG_DESCRIPTION once per plugin: section .eng_plugin holds two texts");
+    }
+    if (section.sh_type != SHT_DYNSYM) continue;
+    need(section.sh_entsize == sizeof(Elf64_Sym) && section.sh_link < sections.size(), "malformed ELF symbol table");
+    const std::string strings = text_of(in, sections[section.sh_link], "dynamic string table");
+    for (const Elf64_Sym& symbol :
+         rows<Elf64_Sym>(in, section.sh_offset, section.sh_size / sizeof(Elf64_Sym), "dynamic symbol table")) {
+      const auto seen = ELF64_ST_VISIBILITY(symbol.st_other);
+      const bool defined = symbol.st_shndx != SHN_UNDEF && symbol.st_shndx != SHN_ABS;
+      if (defined && ELF64_ST_BIND(symbol.st_info) != STB_LOCAL && (seen == STV_DEFAULT || seen == STV_PROTECTED))
+        exports.insert(string_at(strings, symbol.st_name));
+    }
+  }
+  for (const char* linker : {"", "_init", "_fini", "_end", "_edata", "__bss_start"}) exports.erase(linker);
+  const std::string prefix = "eng_plugin_query_", entry = prefix + std::to_string(ENG_ABI_MAJOR);
+  const bool found = exports.count(entry);
+  const auto other = exports.lower_bound(prefix);
+  need(found || other == exports.end() || !other->starts_with(prefix), "built for ABI {}, this engine speaks {}",
+       other == exports.end() ? "" : other->substr(prefix.size()), ENG_ABI_MAJOR);
+  need(found, "exports no {}: define it with ENG_QUERY", entry);
+  std::erase_if(exports, [&](const std::string& name) { return name.starts_with(prefix); });
+  need(exports.empty(), "exports {} besides {} ({} in all): hide it (-fvisibility=hidden and a version script)",
+       exports.empty() ? "" : *exports.begin(), entry, exports.size());
+}
+
+}  // namespace
+
+ElfFile read_elf(std::istream& in) {
+  ElfFile out;
+  try {
+    read(in, out);
+  } catch (const std::exception& refusal) {
+    out.problem = refusal.what();
+  }
+  return out;
+}
+
+}  // namespace eng
