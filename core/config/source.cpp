@@ -80,8 +80,7 @@ void take_override(const std::string& text, Document& document, Problems& proble
 
 // Takes [resolved] out, which lists keys that hold their default; anything else in it is of an unknown section.
 void take_defaults(Document& document) {
-  const Given* given = document.find("resolved", "defaults");
-  const auto* list = given ? std::get_if<std::vector<std::string>>(&given->value) : nullptr;
+  const auto* list = document.value<std::vector<std::string>>("resolved", "defaults");
   if (!list) return;
   document.resolved = true;
   const std::set<std::string> held(list->begin(), list->end());

@@ -34,6 +34,12 @@ struct Document {
   // nullptr if it is not there.
   const Part* find(const std::string& section) const;
   const Given* find(const std::string& section, const std::string& key) const;
+  // nullptr also if it is of another type.
+  template <class T>
+  const T* value(const std::string& section, const std::string& key) const {
+    const Given* given = find(section, key);
+    return given ? std::get_if<T>(&given->value) : nullptr;
+  }
 };
 
 using Problems = std::vector<Problem>;
