@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layer ops of engine/ops.h: shapes, FLOPs, gradients.
+// The layer ops of engine/ops.h that multiply or mix: shapes, FLOPs, gradients. Norms and others have their own files.
 #include <fmt/format.h>
 
 #include "core/autograd/gradient.hpp"
@@ -43,42 +43,6 @@ std::string embedding(Shapes in, const Attrs&, Out& out) {
 void embedding_grad_rule(Gradient& g) {
   if (g.wants(1))
     g.give(1, g.emit(ENG_OP_EMBEDDING_GRAD, {g.in(0), g.d_out(0), g.take(1)}, {{{"rows", g.desc(1).dims[0]}}})[0]);
-}
-
-std::string rms_norm(Shapes in, const Attrs&, Out& out) {
-  if (in[0].ndim < 2 || in[1].ndim != 1 || last(in[0]) != in[1].dims[0]) return "x (..., H) needs w (H)";
-  bool residual = in.size() > 2 && in[2].dtype;
-  if (residual && !same(in[0], in[2])) return "residual must have the shape of x";
-  out.push_back(in[0]);
-  eng_desc rstd = in[0];
-  rstd.ndim -= 1;
-  rstd.dtype = wide(in[0].dtype);
-  out.push_back(rstd);
-  if (residual) out.push_back(in[0]);
-  return "";
-}
-
-void rms_norm_grad_rule(Gradient& g) {
-  bool residual = g.in(2) != 0;
-  if (!g.d_out(0)) {  // only the sum is used
-    if (g.wants(0)) g.give(0, g.d_out(2));
-    if (g.wants(2)) g.give(2, g.d_out(2));
-    return;
-  }
-  // With a residual the norm reads s, and the gradient of s joins that of both summands.
-  Id s = residual ? g.out(2) : g.in(0);
-  Id into = residual ? g.own_d_out(2) : g.take(0);
-  auto d = g.emit(ENG_OP_RMS_NORM_GRAD, {g.d_out(0), s, g.in(1), g.out(1), into, g.take(1)}, {});
-  Id dx = d[0];
-  if (residual && !into && g.d_out(2)) dx = g.emit(ENG_OP_ADD, {d[0], g.d_out(2)}, {})[0];
-  if (g.wants(0)) g.give(0, dx);
-  if (residual && g.wants(2)) g.give(2, dx);
-  if (g.wants(1)) g.give(1, d[1]);
-}
-
-std::vector<uint32_t> rms_norm_rebuild(const Node& node) {
-  bool residual = node.in.size() > 2 && node.in[2];
-  return {residual ? node.out[2] : node.in[0], node.in[1]};
 }
 
 std::string rope(Shapes in, const Attrs& attrs, Out& out) {
@@ -210,13 +174,6 @@ std::string embedding_grad(Shapes in, const Attrs& attrs, Out& out) {
   return "";
 }
 
-std::string rms_norm_grad(Shapes in, const Attrs&, Out& out) {
-  if (!same(in[0], in[1])) return "dy and s must have one shape";
-  out.push_back(in[0]);
-  out.push_back(in[2]);
-  return "";
-}
-
 std::string attention_grad(Shapes in, const Attrs&, Out& out) {
   for (int k = 1; k < 4; ++k) out.push_back(in[k]);
   return "";
@@ -252,16 +209,6 @@ std::span<const Op> layer_ops() {
   static const Op ops[] = {
       {ENG_OP_LINEAR, 2, 3, linear, linear_flops, {}, linear_grad, by_position},
       {ENG_OP_EMBEDDING, 2, 2, embedding, nullptr, {}, embedding_grad_rule, by_position},
-      {ENG_OP_RMS_NORM,
-       2,
-       3,
-       rms_norm,
-       nullptr,
-       {{2, 2, false}, {2, 0, false}},
-       rms_norm_grad_rule,
-       by_position,
-       false,
-       rms_norm_rebuild},
       {ENG_OP_ROPE, 2, 2, rope, nullptr, {{0, 0, false}}, rope_grad, rope_step},
       {ENG_OP_ATTENTION, 3, 3, attention, attention_flops, {}, attention_grad_rule, attention_step},
       {ENG_OP_GATED, 2, 2, gated, nullptr, {}, gated_grad_rule, by_position, false, gated_rebuild},
@@ -284,7 +231,6 @@ std::span<const Op> gradient_ops() {
       {ENG_OP_MATMUL, 2, 3, matmul, matmul_flops, {{0, 2, true}}},
       {ENG_OP_SUM_ROWS, 1, 2, sum_rows, nullptr, {{0, 1, true}}},
       {ENG_OP_EMBEDDING_GRAD, 2, 3, embedding_grad, nullptr, {{0, 2, true}}},
-      {ENG_OP_RMS_NORM_GRAD, 4, 6, rms_norm_grad, nullptr, {{0, 4, true}, {1, 5, true}}},
       {ENG_OP_ATTENTION_GRAD, 6, 6, attention_grad, attention_grad_flops},
       {ENG_OP_GATED_GRAD, 3, 3, gated_grad, nullptr, {{0, 1, false}, {1, 2, false}}},
       {ENG_OP_CROSS_ENTROPY_GRAD, 4, 5, cross_entropy_grad, cross_entropy_grad_flops, {{2, 4, true}}},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// layer_norm and its gradient: shapes, backward.
+// rms_norm, layer_norm and their gradients: shapes, backward. Both have the inputs x, their parameters, [residual] and
+// the outputs y, statistics, [s = x + residual]; they differ in the parameters.
 #include "core/autograd/gradient.hpp"
 #include "core/trace/shapes.hpp"
 #include "core/trace/stepping.hpp"
@@ -8,51 +9,71 @@
 namespace eng {
 namespace {
 
-std::string layer_norm(Shapes in, const Attrs&, Out& out) {
-  if (in[0].ndim < 2) return "x must be (..., H)";
-  for (size_t k : {1, 2})
-    if (given(in, k) && (in[k].ndim != 1 || in[k].dims[0] != last(in[0]))) return "w and bias must be (H)";
-  if (given(in, 2) && !given(in, 1)) return "a bias needs a weight";
-  if (given(in, 3) && !same(in[0], in[3])) return "residual must have the shape of x";
-  out.push_back(in[0]);
-  out.push_back(with_last(in[0], 2));
-  out.back().dtype = wide(in[0].dtype);
-  if (given(in, 3)) out.push_back(in[0]);
+// `stats`: the shape of the statistics. Input `residual` comes after the parameters.
+std::string norm(Shapes in, uint32_t residual, eng_desc stats, Out& out) {
+  for (uint32_t k = 1; k < residual; ++k)
+    if (given(in, k) && (in[k].ndim != 1 || in[k].dims[0] != last(in[0])))
+      return "w and bias must be (H), H the last dimension of x";
+  if (given(in, residual) && !same(in[0], in[residual])) return "residual must have the shape of x";
+  stats.dtype = wide(in[0].dtype);
+  out = {in[0], stats};
+  if (given(in, residual)) out.push_back(in[0]);
   return "";
 }
 
-void layer_norm_grad_rule(Gradient& g) {
-  bool residual = g.in(3) != 0;
+std::string rms_norm(Shapes in, const Attrs&, Out& out) {
+  if (in[0].ndim < 2) return "x must be (..., H)";
+  eng_desc rstd = in[0];
+  return rstd.ndim -= 1, norm(in, 2, rstd, out);
+}
+
+std::string layer_norm(Shapes in, const Attrs&, Out& out) {
+  if (in[0].ndim < 2) return "x must be (..., H)";
+  if (given(in, 2) && !given(in, 1)) return "a bias needs a weight";
+  return norm(in, 3, with_last(in[0], 2), out);
+}
+
+void norm_grad(Gradient& g, const char* op, uint32_t residual, Attrs attrs) {
   if (!g.d_out(0)) {  // only the sum is used
-    if (g.wants(0)) g.give(0, g.d_out(2));
-    if (g.wants(3)) g.give(3, g.d_out(2));
+    for (uint32_t k : {0u, residual})
+      if (g.wants(k)) g.give(k, g.d_out(2));
     return;
   }
   // With a residual the norm reads s, and the gradient of s joins that of both summands.
-  Id s = residual ? g.out(2) : g.in(0), into = residual ? g.own_d_out(2) : g.take(0);
-  Id dw = g.take(1), dbias = g.in(2) == g.in(1) ? 0 : g.take(2);  // one parameter may be both
-  auto d = g.emit(ENG_OP_LAYER_NORM_GRAD, {g.d_out(0), s, g.in(1), g.out(1), into, dw, dbias},
-                  {{{"bias", g.in(2) != 0, 0}}});
-  Id dx = residual && !into && g.d_out(2) ? g.emit(ENG_OP_ADD, {d[0], g.d_out(2)}, {})[0] : d[0];
-  if (g.wants(0)) g.give(0, dx);
-  if (residual && g.wants(3)) g.give(3, dx);
-  if (g.wants(1)) g.give(1, d[1]);
-  if (g.wants(2)) g.give(2, d[2]);
+  bool sum = g.in(residual) != 0;
+  std::vector<Id> in = {g.d_out(0), sum ? g.out(2) : g.in(0), g.in(1), g.out(1), sum ? g.own_d_out(2) : g.take(0)};
+  bool joined = in[4] != 0;
+  for (uint32_t k = 1; k < residual; ++k)
+    in.push_back(k > 1 && g.in(k) == g.in(1) ? 0 : g.take(k));  // one parameter may be weight and bias
+  auto d = g.emit(op, std::move(in), std::move(attrs));
+  Id dx = sum && !joined && g.d_out(2) ? g.emit(ENG_OP_ADD, {d[0], g.d_out(2)}, {})[0] : d[0];
+  for (uint32_t k : {0u, residual})
+    if (g.wants(k)) g.give(k, dx);
+  for (uint32_t k = 1; k < residual; ++k)
+    if (g.wants(k)) g.give(k, d[k]);
 }
 
-std::vector<uint32_t> layer_norm_rebuild(const Node& node) {
-  auto in = [&](size_t k) { return k < node.in.size() ? node.in[k] : 0; };
-  std::vector<uint32_t> from = {in(3) ? node.out[2] : in(0)};
-  for (size_t k : {1, 2})
-    if (in(k)) from.push_back(in(k));
+void rms_norm_grad_rule(Gradient& g) {
+  norm_grad(g, ENG_OP_RMS_NORM_GRAD, 2, {});
+}
+void layer_norm_grad_rule(Gradient& g) {
+  norm_grad(g, ENG_OP_LAYER_NORM_GRAD, 3, {{{"bias", g.in(2) != 0, 0}}});
+}
+
+// y again, from s and the parameters.
+template <uint32_t Residual>
+std::vector<uint32_t> rebuild(const Node& node) {
+  bool sum = node.in.size() > Residual && node.in[Residual];
+  std::vector<uint32_t> from = {sum ? node.out[2] : node.in[0]};
+  for (uint32_t k = 1; k < Residual && k < node.in.size(); ++k)
+    if (node.in[k]) from.push_back(node.in[k]);
   return from;
 }
 
-std::string layer_norm_grad(Shapes in, const Attrs& attrs, Out& out) {
+std::string norm_grad_shapes(Shapes in, const Attrs& attrs, Out& out) {
   if (!same(in[0], in[1])) return "dy and s must have one shape";
   out.push_back(in[0]);
-  if (given(in, 2)) out.push_back(in[2]);
-  if (attrs.i("bias")) out.push_back(in[2]);
+  if (given(in, 2)) out.insert(out.end(), attrs.i("bias") ? 2 : 1, in[2]);
   return "";
 }
 
@@ -60,6 +81,19 @@ std::string layer_norm_grad(Shapes in, const Attrs& attrs, Out& out) {
 
 std::span<const Op> norm_ops() {
   static const Op ops[] = {
+      {.id = ENG_OP_RMS_NORM,
+       .min_in = 2,
+       .max_in = 3,
+       .infer = rms_norm,
+       .in_place = {{2, 2, false}, {2, 0, false}},
+       .grad = rms_norm_grad_rule,
+       .step = by_position,
+       .rebuild = rebuild<2>},
+      {.id = ENG_OP_RMS_NORM_GRAD,
+       .min_in = 4,
+       .max_in = 6,
+       .infer = norm_grad_shapes,
+       .in_place = {{0, 4, true}, {1, 5, true}}},
       {.id = ENG_OP_LAYER_NORM,
        .min_in = 1,
        .max_in = 4,
@@ -67,11 +101,11 @@ std::span<const Op> norm_ops() {
        .in_place = {{2, 3, false}, {2, 0, false}},
        .grad = layer_norm_grad_rule,
        .step = by_position,
-       .rebuild = layer_norm_rebuild},
+       .rebuild = rebuild<3>},
       {.id = ENG_OP_LAYER_NORM_GRAD,
        .min_in = 2,
        .max_in = 7,
-       .infer = layer_norm_grad,
+       .infer = norm_grad_shapes,
        .in_place = {{0, 4, true}, {1, 5, true}, {2, 6, true}}},
   };
   return ops;

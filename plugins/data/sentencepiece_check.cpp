@@ -80,15 +80,18 @@ void check_charsmap(std::string_view map, const Fields& fields) {
   const std::string_view texts = map.substr(size);
   if (texts.empty() || texts.back() != '\0') fields.fail(wrong);
   const uint64_t units = size / 4;
-  for (uint64_t i = 0; i < units; ++i) {
+  const auto unit_at = [&](uint64_t i) {
     uint32_t unit = 0;
     std::memcpy(&unit, map.data() + 4 * i, sizeof(unit));
-    if (unit >> 31 != 0) {  // a leaf: where its text begins
-      if ((unit & 0x7fffffffu) >= texts.size()) fields.fail(wrong);
-    } else {  // a node: its children lie within one block of 256
-      const uint64_t offset = uint64_t{unit >> 10} << ((unit & 0x200u) >> 6);
-      if (((i ^ offset) | 255) >= units) fields.fail(wrong);
-    }
+    return unit;
+  };
+  for (uint64_t i = 0; i < units; ++i) {
+    const uint32_t unit = unit_at(i);
+    if (unit >> 31 != 0) continue;  // a leaf, which nothing follows further
+    // The children of a node lie within one block of 256; the first of them may say where a text begins.
+    const uint64_t children = i ^ (uint64_t{unit >> 10} << ((unit & 0x200u) >> 6));
+    if ((children | 255) >= units) fields.fail(wrong);
+    if ((unit & 0x100u) != 0 && (unit_at(children) & 0x7fffffffu) >= texts.size()) fields.fail(wrong);
   }
 }
 
@@ -97,6 +100,7 @@ void check_charsmap(std::string_view map, const Fields& fields) {
 void check_sentencepiece(std::string_view model, const std::string& file) {
   Fields fields(model, file);
   uint64_t pieces = 0;
+  bool trainer = false, normalizer = false;  // without them the library would take defaults, and give other ids
   while (fields.next()) {
     if (fields.number == 1) {
       if (++pieces > most_pieces) fields.fail("has too many pieces");
@@ -105,11 +109,14 @@ void check_sentencepiece(std::string_view model, const std::string& file) {
             (utf8_prefix(piece.bytes) != piece.bytes.size() || piece.bytes.find('\0') != std::string_view::npos))
           fields.fail("a piece is not UTF-8, or holds NUL");
     }
+    trainer = trainer || fields.number == 2;
+    normalizer = normalizer || fields.number == 3;
     if (fields.number == 3 || fields.number == 5)
       for (Fields spec(fields.bytes, file); spec.next();)
         if (spec.number == 2) check_charsmap(spec.bytes, fields);
   }
   if (pieces == 0) fields.fail("is no sentencepiece model: it has no pieces");
+  if (!trainer || !normalizer) fields.fail("is cut short: it does not say how it was trained");
 }
 
 }  // namespace text_data

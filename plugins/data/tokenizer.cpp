@@ -41,26 +41,6 @@ bool is_sentencepiece(const fs::path& path) {
 
 }  // namespace
 
-std::string read_whole(const std::string& path) {
-  constexpr uintmax_t most = uintmax_t{256} << 20;
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) throw Failure(ENG_NOT_FOUND, path + ": there is no such file");
-  if (!fs::is_regular_file(status)) throw Failure(ENG_INVALID, path + ": is not a regular file");
-  const uintmax_t size = fs::file_size(path, error);
-  if (!error && size > most) throw Failure(ENG_INVALID, path + ": is larger than 256 MiB: no tokenizer");
-  std::ifstream in(path, std::ios::binary);
-  std::string text(error ? 0 : size, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (error || !in || static_cast<uintmax_t>(in.gcount()) != size)
-    throw Failure(ENG_DATA_LOSS, path + ": cannot be read");
-  return text;
-}
-
-std::string read_if_there(const std::string& path) {
-  return there(path) ? read_whole(path) : "";
-}
-
 std::unique_ptr<Tokenizer> open_bytes() {
   return std::make_unique<Bytes>();
 }

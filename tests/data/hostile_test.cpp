@@ -70,7 +70,7 @@ TEST_CASE_METHOD(Hostile, "merges and vocabularies that make no sense") {
   refuse(with("/model/merges", {"a b", "ab ab"}), {"model.merges[1]", "abab"});  // a cycle would have to grow
   for (const char* text : {"ab", "a b c", "a  b", " a", "a ", ""})
     refuse(with("/model/merges", {text}), {"model.merges[0]"});
-  refuse(with("/model/merges", {{"a", ""}}), {"model.merges[0]", "empty"});
+  refuse(with("/model/merges", json::array({json::array({"a", ""})})), {"model.merges[0]", "empty"});
   refuse(with("/model/merges", {{"a", "b", "c"}}), {"model.merges[0]"});
   refuse(with("/model/merges", {3}), {"model.merges[0]"});
   refuse(with("/model/merges", "a b"), {"model.merges", "string, not array"});
@@ -136,7 +136,7 @@ TEST_CASE_METHOD(Hostile, "a pattern that runs wild is an error of the text, and
   TokenizerUse gpt2("auto", golden + "gpt2");
   for (const char* piece : {"a", " ", "ab", "\U0001f600", "e\u0301"}) {
     std::string run;
-    while (run.size() < 1'000'000) run += piece;
+    while (run.size() < 100'000) run += piece;
     CHECK(gpt2.decode(gpt2.encode(run)) == run);
   }
 }

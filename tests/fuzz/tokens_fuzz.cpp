@@ -29,7 +29,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t tokens = with_index ? data[1] % (size - 1) : size - 2;
   write(bin, data + 2, tokens < size - 2 ? tokens : size - 2);
   std::remove(index.c_str());
-  if (with_index) write(index, data + 2 + (tokens < size - 2 ? tokens : size - 2), size - 2 - (tokens < size - 2 ? tokens : size - 2));
+  if (with_index)
+    write(index, data + 2 + (tokens < size - 2 ? tokens : size - 2),
+          size - 2 - (tokens < size - 2 ? tokens : size - 2));
   try {
     text_data::TokenFile file = text_data::open_token_file(bin);
     const uint64_t held = text_data::InputFile(file.path).size();

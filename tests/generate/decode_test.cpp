@@ -9,6 +9,7 @@
 #include "core/base/error.hpp"
 #include "core/execute/executor.hpp"
 #include "core/plan/planner.hpp"
+#include "core/trace/plugin_ops.hpp"
 #include "core/trace/stepping.hpp"
 #include "core/verify/verify.hpp"
 #include "engine/ops.h"
@@ -22,8 +23,8 @@ constexpr int64_t batch = 2, length = 150;  // two chunks of prompt and more
 Registry& registry() {
   static const std::unique_ptr<Registry> all = [] {
     Registry::Search search;
-    for (const char* file :
-         {"cpu/cpu", "cpu/reference", "llama/llama", "opt/opt", "precision/precision", "optim/optim", "data/data"})
+    for (const char* file : {"cpu/cpu", "cpu/reference", "llama/llama", "opt/opt", "mamba/mamba", "precision/precision",
+                             "optim/optim", "data/data"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
     return Registry::scan(search);
@@ -33,13 +34,14 @@ Registry& registry() {
 
 // Wide weights: attention is far from uniform.
 const std::map<std::string, const char*> models = {
-    {"llama", "intermediate_size = 40\ninitializer_range = 0.2\n"},
-    {"opt", "ffn_dim = 40\ninit_std = 0.2\nmax_position_embeddings = 150\n"},
+    {"llama", "num_attention_heads = 4\nintermediate_size = 40\ninitializer_range = 0.2\n"},
+    {"opt", "num_attention_heads = 4\nffn_dim = 40\ninit_std = 0.2\nmax_position_embeddings = 150\n"},
+    {"mamba", "initializer_range = 0.2\n"},
 };
 std::string config_text(const std::string& model, const std::string& options, const std::string& device) {
-  return "[model]\nplugin = '" + model +
-         "'\nvocab_size = 64\nhidden_size = 32\nnum_hidden_layers = 3\nnum_attention_heads = 4\n" + models.at(model) +
-         options + "\n[data]\nplugin = 'text'\npaths = ['none']\n[device]\nplugin = '" + device + "'\nthreads = 2\n";
+  return "[model]\nplugin = '" + model + "'\nvocab_size = 64\nhidden_size = 32\nnum_hidden_layers = 3\n" +
+         models.at(model) + options + "\n[data]\nplugin = 'text'\npaths = ['none']\n[device]\nplugin = '" + device +
+         "'\nthreads = 2\n";
 }
 
 struct Sequence {
@@ -48,8 +50,7 @@ struct Sequence {
         kernels(registry(), device_name, config.section("device")),
         precision(make_precision("fp32", registry().table<eng_axis>(ENG_PRECISION_KIND, "fp32"),
                                  config.section("precision"))),
-        model(trace_model(name, registry().table<eng_model>(ENG_MODEL_KIND, name), config.section("model"), batch,
-                          length, ENG_F32)),
+        model(trace(name, config.section("model"))),
         device(registry(), device_name, config.section("device")) {
     PlanRequest request{model, precision, nullptr, device_name, {}};
     request.workspace = [this](const Call& call) { return kernels.workspace(call); };
@@ -64,6 +65,11 @@ struct Sequence {
     executor->run("logits");
     expected.resize(static_cast<size_t>(count(plan.logits.desc)));
     executor->download(expected.data(), plan.logits);
+  }
+  static Model trace(const std::string& name, const Section& options) {
+    const eng_model table = registry().table<eng_model>(ENG_MODEL_KIND, name);
+    load_ops(registry());
+    return trace_model(name, table, options, batch, length, ENG_F32);
   }
   int32_t token(int64_t b, int64_t t) const { return tokens[static_cast<size_t>(b * length + t)]; }
 
@@ -164,6 +170,23 @@ TEST_CASE("opt: logits one position at a time are those of the whole forward") {
     CHECK(sequence.error(1) < 1e-5);
     CHECK(sequence.decode(length - 1, length - 2) > 1e-5);
     CHECK_THROWS_WITH(sequence.run("decode", 0, 1, length), Catch::Contains("position 150 is outside of the table"));
+  }
+}
+
+TEST_CASE("mamba: logits one position at a time are those of the whole forward") {
+  const std::string device = GENERATE("cpu", "reference");
+  for (const char* options : {"", "state_size = 5\nconv_kernel = 2\nexpand = 1.5\ntie_word_embeddings = false",
+                              "conv_kernel = 3\nuse_conv_bias = false\nuse_bias = true\ninit = 'huggingface'"}) {
+    Sequence sequence(options, device, "mamba");
+    INFO(options << " on " << device);
+    CHECK(problems(sequence.plan).empty());
+    CHECK(sequence.error(0) < 1e-5);
+    CHECK(sequence.error(1) < 1e-5);
+    CHECK(sequence.error(2) < 1e-5);
+    sequence.executor->run("reset");  // a token once more moves the states too far
+    sequence.run("prefill", 0, prefill, 0);
+    sequence.run("decode", prefill - 1, 1, prefill - 1);
+    CHECK(sequence.decode(prefill, prefill) > 1e-5);
   }
 }
 

@@ -106,3 +106,57 @@ TEST_CASE("an option that is wrong is refused with the reason") {
   CHECK_THAT(option("type = 'int'\n[provides.presets.p]\nkye = 1\n"), Contains("preset 'p': unknown key 'kye'"));
   CHECK_THAT(option("type = 'int'\n[provides.presets.p]\nkey = 'x'\n"), Contains("'key' must be of type integer"));
 }
+
+TEST_CASE("a description says how config.json maps to options") {
+  const std::string snake = head + "[[provides]]\nkind = 'eng.model/1'\nname = 'snake'\n";
+  eng::Description d;
+  REQUIRE(eng::parse_description(snake + R"(
+[provides.options]
+width = { type = 'int', json = ['hidden_size', 'd_model'], json_multiple = 'pad', adjustable = true }
+rank = { type = 'int', json_none = 'auto' }
+scale = { type = 'bool', default = false, json = [] }
+act = { type = 'string', default = 'silu', json = 'hidden_act' }
+[provides.pretrained]
+model_type = 'snake'
+architectures = ['SnakeForCausalLM']
+rename = [['decoder.', 'model.decoder.']]
+tied = [['a', 'b'], ['c', 'd']]
+ignore_tensors = ['.inv_freq']
+[provides.pretrained.fixed]
+dropout = 0.0
+layers = [[], 'x', true]
+'ssm_cfg.layer' = 'Mamba1'
+[provides.pretrained.write]
+inner = { product = ['expand', 'width'] }
+)",
+                                 d) == "");
+  const eng::PluginSchema& schema = d.provides[0].schema;
+  const auto get = [&](const std::string& key) {
+    return *std::find_if(schema.options.begin(), schema.options.end(), [&](const auto& o) { return o.key == key; });
+  };
+  using Texts = std::vector<std::string>;
+  CHECK(get("width").json == Texts{"hidden_size", "d_model"});
+  CHECK(get("width").json_multiple == "pad");
+  CHECK(get("width").adjustable);
+  CHECK(get("rank").json == Texts{"rank"});
+  CHECK(get("rank").json_none == "auto");
+  CHECK_FALSE(get("rank").adjustable);
+  CHECK(get("scale").json.empty());
+  CHECK(get("act").json == Texts{"hidden_act"});
+  const eng::Pretrained& p = schema.pretrained;
+  CHECK(p.model_type == "snake");
+  CHECK(p.rename == eng::Pretrained::Pairs{{"decoder.", "model.decoder."}});
+  CHECK(p.tied.size() == 2);
+  CHECK(p.fixed.at("dropout") == Texts{"0.0"});
+  CHECK(p.fixed.at("layers") == Texts{"[]", "\"x\"", "true"});
+  CHECK(p.fixed.at("ssm_cfg.layer") == Texts{"\"Mamba1\""});
+  CHECK(p.write.count("inner") == 1);
+
+  const auto bad = [&](const std::string& body) { return refusal(snake + "[provides.pretrained]\n" + body); };
+  CHECK_THAT(bad("architectures = ['A']\n"), Contains("'model_type' is missing"));
+  CHECK_THAT(bad("model_type = 'a'\nrenames = []\n"), Contains("unknown key 'renames'"));
+  CHECK_THAT(bad("model_type = 'a'\nrename = ['a', 'b']\n"), Contains("'rename' must be a list of pairs"));
+  CHECK_THAT(bad("model_type = 'a'\ntied = [['a', 3]]\n"), Contains("'tied' must be a list of pairs"));
+  CHECK_THAT(bad("model_type = 'a'\nfixed = 3\n"), Contains("'fixed' must be a table"));
+  CHECK_THAT(option("type = 'int'\njson = 3\n"), Contains("'json' must be"));
+}

@@ -14,12 +14,14 @@ Per tokenizer a folder with its files, trained here on this tree's own documents
   opt      vocab.json and merges.txt: GPT-2's pattern, other ids, </s> put before a text
   llama    tokenizer.model: sentencepiece BPE with bytes for what it does not know, digits one by one
   unigram  tokenizer.model: sentencepiece unigram with a table of character replacements, no bytes
+corpus.bin: the first 2,000 ids of the first document by gpt2, as nanoGPT keeps them.
 ids.json: {"strings": [hexadecimal, ...], "ids": {NAME: ["1 2 3", ...]}, "special": {NAME: ...}, "versions": ...}.
 What is not UTF-8 is given to the libraries as Python decodes it with errors="replace"."""
 import io
 import json
 import pathlib
 import random
+import struct
 import sys
 
 import sentencepiece
@@ -177,6 +179,8 @@ def main():
     OUT.mkdir(parents=True, exist_ok=True)
     texts = strings()
     ids, special = {}, {}
+    first = gpt2().encode(corpus()[0]).ids[:2000]
+    (OUT / "corpus.bin").write_bytes(struct.pack(f"<{len(first)}H", *first))
     for name, made in (("gpt2", gpt2()), ("llama3", llama3()), ("neox", neox()), ("opt", opt()), ("llama", llama()),
                        ("unigram", unigram())):
         plain, around = [], []

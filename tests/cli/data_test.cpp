@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine data: tokens are made once, looked at, checked, and used again.
+#include <fstream>
+
+#include "harness.hpp"
+
+using namespace cli;
+
+namespace {
+
+const std::string golden = std::string(ENGINE_SOURCE_DIR) + "/tests/data/golden/";
+
+Args with(Args args) {
+  for (const std::string more : {"data.tokenizer=" + golden + "gpt2", std::string("model.vocab_size=704")})
+    args.push_back(more);
+  return args;
+}
+
+}  // namespace
+
+TEST_CASE("data build makes a file of tokens that run uses again", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const Result built = engine(scratch, with({"data", "build", "config.toml"}));
+  INFO(built.err);
+  REQUIRE(built.exit == 0);
+  const fs::path file = built.out.substr(0, built.out.find('\n'));
+  CHECK(file.parent_path() == scratch / ".engine-cache");
+  CHECK(std::regex_search(built.err,
+                          std::regex(R"(data  \S+\.tokens: \d+ tokens in 1 documents, made in \S+ \(\d+ tokens/s\))")));
+  const std::string bytes = read(file);
+
+  const Result other = engine(scratch, with({"data", "build", "config.toml", "--out", "elsewhere", "--threads", "3"}));
+  REQUIRE(other.exit == 0);
+  CHECK(fs::path(other.out.substr(0, other.out.find('\n'))) == scratch / "elsewhere" / file.filename());
+  CHECK(read(scratch / "elsewhere" / file.filename().string()) == bytes);
+
+  const Result inspected = engine(scratch, {"data", "inspect", file.string()});
+  CHECK(inspected.exit == 0);
+  for (const char* line : {"format: engine\n", "vocabulary: 700\n", "documents: 1\n", "bytes per token: 2\n"})
+    CHECK(has(inspected.out, line));
+  CHECK(engine(scratch, {"data", "verify", file.string()}).exit == 0);
+  const Result data = engine(scratch, with({"data", "inspect", "config.toml"}));
+  CHECK(data.exit == 0);
+  CHECK(has(data.out, "training samples: "));
+  CHECK(has(data.out, "as text: "));
+
+  const Result run = engine(scratch, with({"run", "config.toml", "--out", "run"}));
+  INFO(run.err);
+  REQUIRE(run.exit == 0);
+  CHECK(has(run.err, "made before"));
+  CHECK(names(scratch / ".engine-cache").size() == 1);
+  const Result eval = engine(scratch, {"eval", "run"});
+  CHECK(eval.exit == 0);
+  CHECK(has(eval.err, "made before"));
+
+  // A damaged file is found and made again by a run; verify refuses it.
+  std::string bad = bytes;
+  bad[bad.size() / 2] = static_cast<char>(bad[bad.size() / 2] ^ 1);
+  scratch.write(".engine-cache/" + file.filename().string(), bad);
+  const Result verified = engine(scratch, {"data", "verify", file.string()});
+  CHECK(verified.exit == 4);
+  CHECK(has(verified.err, "is damaged"));
+  const Result again = engine(scratch, with({"run", "config.toml", "--out", "run2"}));
+  CHECK(again.exit == 0);
+  CHECK(has(again.err, "made in"));
+  CHECK(read(file) == bytes);
+  CHECK(numbers(scratch / "run2") == numbers(scratch / "run"));
+}
+
+TEST_CASE("files of tokens train as the text they are made of", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const Result built = engine(scratch, with({"data", "build", "config.toml", "--out", "."}));
+  REQUIRE(built.exit == 0);
+  const std::string file = fs::path(built.out.substr(0, built.out.find('\n'))).filename();
+  REQUIRE(engine(scratch, with({"run", "config.toml", "--out", "text"})).exit == 0);
+  const std::string text = read(scratch / "config.toml");
+  const std::string config = std::regex_replace(text, std::regex("\\[data\\]\n"), "[data]\nplugin = \"tokens\"\n");
+  REQUIRE(config != text);
+  scratch.write("tokens.toml", config);
+  const Result run =
+      engine(scratch, {"run", "tokens.toml", "--out", "tokens", "model.vocab_size=704", "data.paths=['" + file + "']"});
+  INFO(run.err);
+  REQUIRE(run.exit == 0);
+  CHECK(numbers(scratch / "tokens") == numbers(scratch / "text"));
+}
+
+TEST_CASE("data that does not fit the model, or is none", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const Result small = engine(scratch, {"data", "build", "config.toml", "data.tokenizer=" + golden + "gpt2"});
+  CHECK(small.exit == 4);
+  CHECK(has(small.err, "has 700 token ids, but the model's vocabulary is 256"));
+  CHECK(engine(scratch, {"run", "config.toml", "data.tokenizer=" + golden + "gpt2"}).exit == 4);
+  CHECK(names(scratch / "runs").empty());
+  const Result bytes = engine(scratch, {"data", "build", "config.toml"});
+  CHECK(bytes.exit == 0);
+  CHECK(bytes.out.empty());
+  CHECK(has(bytes.err, "nothing to build"));
+  scratch.write("data.parquet", "PAR1");
+  const Result parquet = engine(scratch, {"check", "config.toml", "data.paths=['data.parquet']"});
+  CHECK(parquet.exit == 4);
+  CHECK(has(parquet.err, "tools/export-dataset " + (scratch / "data.parquet").string()));
+  CHECK(engine(scratch, {"data", "inspect", "nothing"}).exit == 2);
+  CHECK(engine(scratch, {"data", "inspect", scratch.write("a.txt", "text").string()}).exit == 4);
+}
