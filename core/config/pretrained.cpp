@@ -174,10 +174,7 @@ ModelSource from_run(const fs::path& run, const SchemaSource& plugins) {
   std::error_code none;
   if (!fs::exists(file, none)) return out;  // a checkpoint by itself: [model] has to say what it is
   out.file = file;
-  const std::string text = read_text(file, max_config_bytes, Exit::usage);
-  Problems problems;
-  const Document document = read_document(text, {}, problems);
-  if (!problems.empty()) throw ConfigError(file.string(), text, problems);
+  const Document document = read_document(file);
   const auto* name = document.value<std::string>("model", "plugin");
   const PluginSchema* schema = name ? plugins.find(ENG_MODEL_KIND, *name) : nullptr;
   const auto* model = document.find("model");

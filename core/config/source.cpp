@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/checkpoint/file.hpp"
 #include "core/config/toml.hpp"
 
 namespace eng {
@@ -118,6 +119,14 @@ Document read_document(const std::string& text, const std::vector<std::string>& 
   }
   take_defaults(document);
   for (const std::string& text_given : overrides) take_override(text_given, document, problems);
+  return document;
+}
+
+Document read_document(const std::filesystem::path& file) {
+  const std::string text = read_text(file, max_config_bytes, Exit::usage);
+  Problems problems;
+  Document document = read_document(text, {}, problems);
+  if (!problems.empty()) throw ConfigError(file.string(), text, problems);
   return document;
 }
 

@@ -2,6 +2,7 @@
 // Inside the configuration: what the file and the overrides say, and what is wrong with it.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -45,6 +46,8 @@ struct Document {
 using Problems = std::vector<Problem>;
 // Adds what cannot be read to `problems`.
 Document read_document(const std::string& text, const std::vector<std::string>& overrides, Problems& problems);
+// The same of a file by itself. Throws ConfigError, or Error(Exit::usage) if it cannot be read.
+Document read_document(const std::filesystem::path& file);
 
 // What must hold between keys, and values that are derived from others. Rules about `broken` sections, which have
 // problems of their own, stay silent.
