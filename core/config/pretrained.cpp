@@ -101,8 +101,9 @@ struct Reader {
       if (!node || (!option.json_none.empty() && *node == option.json_none)) continue;
       if (found && *found != *node)
         problems.push_back(fmt::format("`{}` is {}, but `{}` is {}", where, shown(*found), path, shown(*node)));
-      if (!found) where = path;
+      if (found) continue;
       found = node;
+      where = path;
     }
     if (!found) return;
     Value value = to_value(*found);

@@ -11,7 +11,7 @@ namespace {
 const std::string golden = std::string(ENGINE_SOURCE_DIR) + "/tests/data/golden/";
 
 Args with(Args args) {
-  for (const std::string more : {"data.tokenizer=" + golden + "gpt2", std::string("model.vocab_size=704")})
+  for (const std::string& more : {"data.tokenizer=" + golden + "gpt2", std::string("model.vocab_size=704")})
     args.push_back(more);
   return args;
 }
