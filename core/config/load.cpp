@@ -164,21 +164,18 @@ struct Resolver {
         with.push_back(name);
     const Names elsewhere = owners(key);
     const auto foreign = foreign_key(key);
-    Problem problem{"E0103", fmt::format("unknown key `{}`", shown), given.key, "", "not a key of " + here};
-    const auto say = [&](const char* code, std::string message) {
-      problem.code = code;
-      problem.message = std::move(message);
-    };
-    if (!elsewhere.empty())
-      say("E0105", fmt::format("`{}` belongs to {}, not {}", shown, fmt::join(elsewhere, " or "), here));
-    else if (foreign)
-      say("E0111", fmt::format("`{}` is {} name; here it is `{}`", shown, foreign->whose, foreign->here));
-    else if (!with.empty())
-      say("E0105", fmt::format("`{}` belongs to plugin {}, not `{}`", shown, quoted(with), plugin));
+    const std::string help = fmt::format("{} has: {}", here, fmt::join(keys, ", "));
+    const char* code = !elsewhere.empty() ? "E0105" : foreign ? "E0111" : !with.empty() ? "E0105" : "E0103";
+    Problem problem{code, "", given.key, help, "not a key of " + here, "", key, keys};
     if (!plugin.empty()) problem.label += fmt::format(" with plugin \"{}\"", printable(plugin));
-    problem.help = fmt::format("{} has: {}", here, fmt::join(keys, ", "));
-    problem.word = key;
-    problem.known = keys;
+    if (!elsewhere.empty())
+      problem.message = fmt::format("`{}` belongs to {}, not {}", shown, fmt::join(elsewhere, " or "), here);
+    else if (foreign)
+      problem.message = fmt::format("`{}` is {} name; here it is `{}`", shown, foreign->whose, foreign->here);
+    else if (!with.empty())
+      problem.message = fmt::format("`{}` belongs to plugin {}, not `{}`", shown, quoted(with), plugin);
+    else
+      problem.message = fmt::format("unknown key `{}`", shown);
     add(schema.name, std::move(problem));
   }
 

@@ -71,14 +71,6 @@ Value to_value(const Json& json) {
   return {};
 }
 
-template <class T>
-Json json_of(const T& value) {
-  return value;
-}
-Json json_of(std::monostate) {
-  return nullptr;
-}
-
 // The paths that end in something else than an object, unless they or what they lie in are in `known`.
 void find_strangers(const Json& node, const std::string& path, const std::set<std::string>& known, Texts& out) {
   if (node.is_null() || known.count(path)) return;
@@ -269,8 +261,7 @@ Json write_config_json(const Section& model, const Schema& options, const Pretra
     // What lies inside another key, such as rope_scaling.factor, makes no sense as a default.
     const std::string& path = option.json.front();
     if (path.find('.') == std::string::npos || model.given(option.key))
-      std::visit([&](const auto& value) { all[pointer(path)] = json_of(value); },
-                 model.settings().at(option.key).value);
+      all[pointer(path)] = Json::parse(toml_text(model.settings().at(option.key).value));  // is JSON too
   }
   for (const auto& [path, text] : pretrained.write) {
     const Json constant = Json::parse(text);
