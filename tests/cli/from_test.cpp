@@ -171,6 +171,11 @@ TEST_CASE("a new run from a run, or from one of its checkpoints: its weights, a 
   const Result wrong = run_from(scratch, scratch / "first", "wrong", {"model.hidden_size=64"});
   CHECK(wrong.exit == 2);
   CHECK(has(wrong.err, "`hidden_size` contradicts the weights"));
+  scratch.write("place.toml", "[model]\nfrom = \"first\"\nhidden_size = 64\n[data]\npaths = [\"text.txt\"]\n");
+  const Result place = engine(scratch, {"check", "place.toml"});
+  CHECK(place.exit == 2);
+  CHECK(has(place.err, "place.toml:3:15"));
+  CHECK(has(place.err, "config.resolved.toml says 32"));
 }
 
 TEST_CASE("eval of a Hugging Face directory", "[cli][from]") {
