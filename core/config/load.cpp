@@ -56,13 +56,10 @@ struct Resolver {
   }
 
   std::string plugin_name(const SectionSchema& schema) const {
-    const Given* given = document.find(schema.name, "plugin");
     const Option* option = find_option(schema.options, "plugin");
-    const auto inferred = from.settings.find("plugin");
-    const Value value = given                                                       ? given->value
-                        : schema.name == "model" && inferred != from.settings.end() ? inferred->second.value
-                        : option                                                    ? option->fallback
-                                                                                    : Value();
+    Value value = option ? option->fallback : Value();
+    if (schema.name == "model" && from.settings.count("plugin")) value = from.settings.at("plugin").value;
+    if (const Given* given = document.find(schema.name, "plugin")) value = given->value;
     return value.index() == 4 ? std::get<std::string>(value) : "";
   }
 
@@ -93,8 +90,7 @@ struct Resolver {
 
   void take_preset(const SectionSchema& schema, const Schema& options, const PluginSchema& plugin,
                    std::map<std::string, Setting>& settings) {
-    const Given* given = document.find(schema.name, "preset");
-    const auto* name = given ? std::get_if<std::string>(&given->value) : nullptr;
+    const auto* name = document.value<std::string>(schema.name, "preset");
     if (!name) return;
     if (plugin.presets.count(*name)) {
       for (const auto& [key, value] : plugin.presets.at(*name))
@@ -105,7 +101,8 @@ struct Resolver {
     Names names;
     for (const auto& preset : plugin.presets) names.push_back(preset.first);
     add(schema.name, {"E0112", fmt::format("`{}` has no preset `{}`", plugin_name(schema), printable(*name)),
-                      given->place, choice_of(names, "it has none: give its keys"), "", "", *name, names});
+                      document.find(schema.name, "preset")->place, choice_of(names, "it has none: give its keys"), "",
+                      "", *name, names});
   }
 
   void take_given(const SectionSchema& schema, const Option& option, const Given& given, Setting& setting) {
@@ -123,18 +120,16 @@ struct Resolver {
 
   // [model] from. A resolved text holds all that it said.
   void read_from(const std::filesystem::path& base) {
-    const Given* given = document.find("model", "from");
-    const auto* path = given ? std::get_if<std::string>(&given->value) : nullptr;
+    const auto* path = document.value<std::string>("model", "from");
     if (!path || document.resolved) return;
-    const Given* plugin = document.find("model", "plugin");
-    const auto* name = plugin ? std::get_if<std::string>(&plugin->value) : nullptr;
+    const auto* plugin = document.value<std::string>("model", "plugin");
     if (const Given* preset = document.find("model", "preset"))
       add("model",
           {"E0113", "`preset` and `from` are both given", preset->key, "remove one: both say what the model is"});
     try {
-      from = read_model_source(base / *path, name ? *name : "", plugins);
+      from = read_model_source(base / *path, plugin ? *plugin : "", plugins);
     } catch (const Error& e) {
-      add("model", {"E0118", e.what(), given->place, e.help()});
+      add("model", {"E0118", e.what(), document.find("model", "from")->place, e.help()});
     }
   }
 
@@ -169,21 +164,18 @@ struct Resolver {
         with.push_back(name);
     const Names elsewhere = owners(key);
     const auto foreign = foreign_key(key);
-    Problem problem{"E0103", fmt::format("unknown key `{}`", shown), given.key, "", "not a key of " + here};
-    const auto say = [&](const char* code, std::string message) {
-      problem.code = code;
-      problem.message = std::move(message);
-    };
-    if (!elsewhere.empty())
-      say("E0105", fmt::format("`{}` belongs to {}, not {}", shown, fmt::join(elsewhere, " or "), here));
-    else if (foreign)
-      say("E0111", fmt::format("`{}` is {} name; here it is `{}`", shown, foreign->whose, foreign->here));
-    else if (!with.empty())
-      say("E0105", fmt::format("`{}` belongs to plugin {}, not `{}`", shown, quoted(with), plugin));
+    const std::string help = fmt::format("{} has: {}", here, fmt::join(keys, ", "));
+    const char* code = !elsewhere.empty() ? "E0105" : foreign ? "E0111" : !with.empty() ? "E0105" : "E0103";
+    Problem problem{code, "", given.key, help, "not a key of " + here, "", key, keys};
     if (!plugin.empty()) problem.label += fmt::format(" with plugin \"{}\"", printable(plugin));
-    problem.help = fmt::format("{} has: {}", here, fmt::join(keys, ", "));
-    problem.word = key;
-    problem.known = keys;
+    if (!elsewhere.empty())
+      problem.message = fmt::format("`{}` belongs to {}, not {}", shown, fmt::join(elsewhere, " or "), here);
+    else if (foreign)
+      problem.message = fmt::format("`{}` is {} name; here it is `{}`", shown, foreign->whose, foreign->here);
+    else if (!with.empty())
+      problem.message = fmt::format("`{}` belongs to plugin {}, not `{}`", shown, quoted(with), plugin);
+    else
+      problem.message = fmt::format("unknown key `{}`", shown);
     add(schema.name, std::move(problem));
   }
 
@@ -266,9 +258,8 @@ Config Config::parse(const std::string& text, const std::string& name, const std
   config.base_dir_ = base_dir;
   config.source_ = text;
   config.name_ = file;
-  const Given* given = document.find("plugins", "path");
   std::vector<std::filesystem::path> folders;
-  if (const auto* list = given ? std::get_if<Names>(&given->value) : nullptr)
+  if (const auto* list = document.value<Names>("plugins", "path"))
     for (const std::string& folder : *list) folders.push_back(base_dir / folder);
   plugins.look_in(folders);
   Resolver resolver{file, document, plugins, problems, config.no_data_, {}, {}};

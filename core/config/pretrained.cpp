@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "core/checkpoint/file.hpp"
 #include "core/config/source.hpp"
@@ -21,36 +23,18 @@ using Texts = std::vector<std::string>;
 constexpr uint64_t most_bytes = 16u << 20;
 constexpr size_t deepest = 16;
 
+std::set<std::string> words(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
 // Keys of every config.json that change no number here.
-const std::set<std::string> harmless = {"architectures",
-                                        "auto_map",
-                                        "bos_token_id",
-                                        "chunk_size_feed_forward",
-                                        "decoder_start_token_id",
-                                        "dtype",
-                                        "eos_token_id",
-                                        "id2label",
-                                        "is_decoder",
-                                        "is_encoder_decoder",
-                                        "label2id",
-                                        "mask_token_id",
-                                        "model_type",
-                                        "output_attentions",
-                                        "output_hidden_states",
-                                        "pad_token_id",
-                                        "prefix",
-                                        "problem_type",
-                                        "return_dict",
-                                        "sep_token_id",
-                                        "task_specific_params",
-                                        "tokenizer_class",
-                                        "torch_dtype",
-                                        "transformers_version",
-                                        "unk_token_id",
-                                        "use_cache",
-                                        "_attn_implementation",
-                                        "_commit_hash",
-                                        "_name_or_path"};
+const std::set<std::string> harmless = words(
+    "architectures auto_map bos_token_id chunk_size_feed_forward decoder_start_token_id dtype eos_token_id "
+    "id2label is_decoder is_encoder_decoder label2id mask_token_id model_type output_attentions "
+    "output_hidden_states pad_token_id prefix problem_type return_dict sep_token_id task_specific_params "
+    "tokenizer_class torch_dtype transformers_version unk_token_id use_cache _attn_implementation _commit_hash "
+    "_name_or_path");
 
 // The value at a path; nullptr if there is none, or null.
 const Json* at(const Json& document, const std::string& path) {
@@ -87,18 +71,12 @@ Value to_value(const Json& json) {
   return {};
 }
 
-struct ToJson {
-  Json operator()(std::monostate) const { return nullptr; }
-  template <class T>
-  Json operator()(const T& value) const {
-    return value;
-  }
-};
-
-// Every path that ends in something else than an object.
-void leaves(const Json& node, const std::string& path, Texts& out) {
-  if (!node.is_object()) return out.push_back(path);
-  for (const auto& [key, value] : node.items()) leaves(value, path.empty() ? key : path + "." + key, out);
+// The paths that end in something else than an object, unless they or what they lie in are in `known`.
+void find_strangers(const Json& node, const std::string& path, const std::set<std::string>& known, Texts& out) {
+  if (node.is_null() || known.count(path)) return;
+  if (!node.is_object()) return out.push_back("`" + printable(path, 80) + "`");
+  for (const auto& [key, value] : node.items())
+    find_strangers(value, path.empty() ? key : path + "." + key, known, out);
 }
 
 struct Reader {
@@ -115,8 +93,9 @@ struct Reader {
       if (!node || (!option.json_none.empty() && *node == option.json_none)) continue;
       if (found && *found != *node)
         problems.push_back(fmt::format("`{}` is {}, but `{}` is {}", where, shown(*found), path, shown(*node)));
-      if (!found) where = path;
+      if (found) continue;
       found = node;
+      where = path;
     }
     if (!found) return;
     Value value = to_value(*found);
@@ -148,16 +127,9 @@ struct Reader {
       known.insert(option.json.begin(), option.json.end());
       known.insert(option.json_multiple);
     }
-    Texts paths, strange;
-    leaves(json, "", paths);
-    for (const std::string& path : paths) {
-      bool told = !at(json, path);
-      for (size_t dot = path.find('.');; dot = path.find('.', dot + 1)) {
-        told = told || known.count(path.substr(0, dot));
-        if (dot == std::string::npos) break;
-      }
-      if (!told) strange.push_back("`" + printable(path, 80) + "`");
-    }
+    known.erase("");  // of an option without json_multiple
+    Texts strange;
+    find_strangers(json, "", known, strange);
     if (strange.size() > 20) strange.resize(20);
     if (!strange.empty())
       out.notes.push_back(fmt::format("{}: nothing is known of {}", out.file.string(), fmt::join(strange, ", ")));
@@ -195,18 +167,13 @@ ModelSource from_run(const fs::path& run, const SchemaSource& plugins) {
   std::error_code none;
   if (!fs::exists(file, none)) return out;  // a checkpoint by itself: [model] has to say what it is
   out.file = file;
-  const std::string text = read_text(file, max_config_bytes, Exit::usage);
-  Problems problems;
-  const Document document = read_document(text, {}, problems);
-  if (!problems.empty()) throw ConfigError(file.string(), text, problems);
-  const Document::Part* model = document.find("model");
-  for (const auto& [key, given] : model ? model->keys : std::map<std::string, Given>{})
-    if (key != "from" && key != "preset")
-      out.settings[key] = {given.value, given.held ? "default" : file.string(), !given.held};
-  const auto plugin = out.settings.find("plugin");
-  const auto* name = plugin == out.settings.end() ? nullptr : std::get_if<std::string>(&plugin->second.value);
+  const Document document = read_document(file);
+  const auto* name = document.value<std::string>("model", "plugin");
   const PluginSchema* schema = name ? plugins.find(ENG_MODEL_KIND, *name) : nullptr;
-  for (auto& [key, setting] : out.settings) {
+  const auto* model = document.find("model");
+  for (const auto& [key, given] : model ? model->keys : std::map<std::string, Given>{}) {
+    if (key == "from" || key == "preset") continue;
+    Setting& setting = out.settings[key] = {given.value, given.held ? "default" : file.string(), !given.held};
     const Option* option = schema ? find_option(schema->options, key) : nullptr;
     const Misfit wrong = option ? fit(*option, setting.value) : Misfit();
     if (wrong.code) throw Error(Exit::usage, fmt::format("{}: `{}` {}", file.string(), key, wrong.text));
@@ -294,7 +261,7 @@ Json write_config_json(const Section& model, const Schema& options, const Pretra
     // What lies inside another key, such as rope_scaling.factor, makes no sense as a default.
     const std::string& path = option.json.front();
     if (path.find('.') == std::string::npos || model.given(option.key))
-      all[pointer(path)] = std::visit(ToJson(), model.settings().at(option.key).value);
+      all[pointer(path)] = Json::parse(toml_text(model.settings().at(option.key).value));  // is JSON too
   }
   for (const auto& [path, text] : pretrained.write) {
     const Json constant = Json::parse(text);

@@ -27,8 +27,8 @@ struct Pretrained {
   // For export, over what the options say: path -> a constant, or {"product": [option, ...]}, a whole number that is
   // written where the options say nothing.
   std::map<std::string, std::string> write;
-  std::vector<std::string> ignore;                        // paths that change no number
-  Pairs rename;                                           // prefixes of tensor names: accepted -> the plugin's
+  std::vector<std::string> ignore;          // paths that change no number
+  Pairs rename;                             // prefixes of tensor names: accepted -> the plugin's
   Pairs tied;                               // a tensor that may be there, equal to another, and is not a parameter
   std::vector<std::string> ignore_tensors;  // suffixes
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/checkpoint/file.hpp"
 #include "core/config/toml.hpp"
 
 namespace eng {
@@ -80,8 +81,7 @@ void take_override(const std::string& text, Document& document, Problems& proble
 
 // Takes [resolved] out, which lists keys that hold their default; anything else in it is of an unknown section.
 void take_defaults(Document& document) {
-  const Given* given = document.find("resolved", "defaults");
-  const auto* list = given ? std::get_if<std::vector<std::string>>(&given->value) : nullptr;
+  const auto* list = document.value<std::vector<std::string>>("resolved", "defaults");
   if (!list) return;
   document.resolved = true;
   const std::set<std::string> held(list->begin(), list->end());
@@ -119,6 +119,14 @@ Document read_document(const std::string& text, const std::vector<std::string>& 
   }
   take_defaults(document);
   for (const std::string& text_given : overrides) take_override(text_given, document, problems);
+  return document;
+}
+
+Document read_document(const std::filesystem::path& file) {
+  const std::string text = read_text(file, max_config_bytes, Exit::usage);
+  Problems problems;
+  Document document = read_document(text, {}, problems);
+  if (!problems.empty()) throw ConfigError(file.string(), text, problems);
   return document;
 }
 

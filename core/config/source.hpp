@@ -2,6 +2,7 @@
 // Inside the configuration: what the file and the overrides say, and what is wrong with it.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -34,11 +35,19 @@ struct Document {
   // nullptr if it is not there.
   const Part* find(const std::string& section) const;
   const Given* find(const std::string& section, const std::string& key) const;
+  // nullptr also if it is of another type.
+  template <class T>
+  const T* value(const std::string& section, const std::string& key) const {
+    const Given* given = find(section, key);
+    return given ? std::get_if<T>(&given->value) : nullptr;
+  }
 };
 
 using Problems = std::vector<Problem>;
 // Adds what cannot be read to `problems`.
 Document read_document(const std::string& text, const std::vector<std::string>& overrides, Problems& problems);
+// The same of a file by itself. Throws ConfigError, or Error(Exit::usage) if it cannot be read.
+Document read_document(const std::filesystem::path& file);
 
 // What must hold between keys, and values that are derived from others. Rules about `broken` sections, which have
 // problems of their own, stay silent.

@@ -68,8 +68,8 @@ Option read_option(const std::string& key, const toml::node* node, const std::st
   need(!table || types.count(type), "{}: 'type' is one of bool, int, float, string, bytes, strings, floats", where);
   Option option{key, table ? types.at(type) : Type::string};
   // What describes an option is a table of options itself.
-  Schema keys = {{"type"}, {"help"}, {"required", Type::boolean}, {"default", option.type}, {"json_none"},
-                 {"json_multiple"}, {"adjustable", Type::boolean}};
+  Schema keys = {{"type"},      {"help"},          {"required", Type::boolean},  {"default", option.type},
+                 {"json_none"}, {"json_multiple"}, {"adjustable", Type::boolean}};
   keys.push_back({"json", table && (*table)["json"].is_string() ? Type::string : Type::strings});
   if (type == "string") keys.push_back({"choices", Type::strings});
   if (type == "int" || type == "float" || type == "floats" || type == "bytes")

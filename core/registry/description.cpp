@@ -74,8 +74,8 @@ Pretrained read_pretrained(const toml::node& node, const std::string& where) {
 
 Provided read_provided(const toml::node& node, size_t number) {
   std::string where = fmt::format("description, [[provides]] number {}", number);
-  const Preset given =
-      read_table(&node, {text("kind"), text("name"), text("summary", false)}, where, {"options", "presets", "pretrained"});
+  const Preset given = read_table(&node, {text("kind"), text("name"), text("summary", false)}, where,
+                                  {"options", "presets", "pretrained"});
   Provided out{text_in(given, "kind"), text_in(given, "name"), text_in(given, "summary"), {}};
   need(is_kind(out.kind), "{}: kind '{}' is not of the form eng.optimizer/1 or org.example.thing/1", where, out.kind);
   need(is_word(out.name, "-."), "{}: '{}' is no name (a-z, 0-9, _ - .)", where, out.name);

@@ -98,7 +98,8 @@ static eng_status read_sample(void* self, int32_t split, uint64_t position, int3
   return ENG_OK;
 }
 
-static const eng_data table = {sizeof(eng_data), ENG_ABI_MINOR, create, destroy, describe_data, read_sample, NULL, NULL};
+static const eng_data table = {sizeof(eng_data), ENG_ABI_MINOR, create, destroy,
+                               describe_data,    read_sample,   NULL,   NULL};
 
 static const char* describe(void) {
   return eng_description;

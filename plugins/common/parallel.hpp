@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads of kernels on host memory: libgomp's pool, shared by all plugins and by libraries, so that nobody competes.
-// A launch allocates nothing: the function object stays on the caller's stack.
+// The threads of kernels on host memory: libgomp's pool, shared by all plugins and by libraries, so that nobody
+// competes. A launch allocates nothing: the function object stays on the caller's stack.
 #pragma once
 
 #include <atomic>

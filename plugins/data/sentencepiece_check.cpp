@@ -87,7 +87,7 @@ void check_charsmap(std::string_view map, const Fields& fields) {
   };
   for (uint64_t i = 0; i < units; ++i) {
     const uint32_t unit = unit_at(i);
-    if (unit >> 31 != 0) continue;  // a leaf, which nothing follows further
+    if (i > 0 && unit >> 31 != 0) continue;  // a leaf, which nothing follows further; the root is followed in any case
     // The children of a node lie within one block of 256; the first of them may say where a text begins.
     const uint64_t children = i ^ (uint64_t{unit >> 10} << ((unit & 0x200u) >> 6));
     if ((children | 255) >= units) fields.fail(wrong);

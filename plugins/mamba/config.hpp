@@ -16,7 +16,7 @@ struct Config {
   bool hugging_face;  // the rules of initialisation: transformers', else mamba_ssm's
 };
 
-// Throws cpu::Error that names the key and what to change.
-Config read_config(const eng_options* options);
+// Throws model::Failure that names the key and what to change.
+Config read_config(const eng_options* options, eng_error* error);
 
 }  // namespace mamba

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <string>
 
-#include "../common/call.hpp"
 #include "engine/ops.h"
 #include "ops.hpp"
 
@@ -47,10 +46,6 @@ eng_id declare_param(eng_build* b, const std::string& name, const std::vector<in
   eng_id id = 0;
   b->api->param(b, &param, &id, nullptr);
   return id;
-}
-
-void add_block(eng_build* b, const std::string& name, uint32_t tmpl, const std::vector<eng_id>& params) {
-  b->api->block(b, name.c_str(), tmpl, params.data(), static_cast<uint32_t>(params.size()), nullptr);
 }
 
 }  // namespace
@@ -97,20 +92,20 @@ eng_model_info Model::describe() const {
 void Model::declare(eng_build* b) const {
   const std::vector<int64_t> table = {c_.vocabulary, c_.hidden};
   const eng_id embeddings = declare_param(b, "backbone.embeddings.weight", table, 0, normal(c_.std));
-  add_block(b, "embed", embed_template, {embeddings});
+  model::block(b, "embed", embed_template, {embeddings});
   for (int64_t i = 0; i < c_.layers; ++i) {
     const std::string block = "layers." + std::to_string(i), prefix = "backbone." + block + ".";
     std::vector<eng_id> params;
     Weights{}.each(c_, [&](eng_id&, const char* name, const std::vector<int64_t>& dims, uint32_t flags, const Init& i) {
       params.push_back(declare_param(b, prefix + name, dims, flags, i));
     });
-    add_block(b, block, layer_template, params);
+    model::block(b, block, layer_template, params);
   }
   const eng_id out =
       c_.tied ? embeddings
               : declare_param(b, "lm_head.weight", table, 0, c_.hugging_face ? normal(c_.std) : by_inputs(c_.hidden));
   const eng_id norm = declare_param(b, "backbone.norm_f.weight", {c_.hidden}, ENG_PARAM_NO_DECAY, constant(1.0));
-  add_block(b, "head", head_template, {out, norm});
+  model::block(b, "head", head_template, {out, norm});
 }
 
 eng_id Model::layer(eng_build* b, const Weights& w, eng_id h) const {
@@ -129,19 +124,18 @@ eng_id Model::layer(eng_build* b, const Weights& w, eng_id h) const {
   return eng_add(b, eng_linear(b, y[0], w.out_proj, w.out_bias), h);  // (B, T, H)
 }
 
-eng_id Model::trace(eng_build* b, uint32_t tmpl, const eng_id* params, uint32_t n_params, const eng_id* in,
-                    uint32_t n_in) const {
-  Weights w{};
+std::vector<model::Signature> Model::templates() const {
   uint32_t layer_params = 0;
-  w.each(c_, [&](eng_id& id, const char*, const std::vector<int64_t>&, uint32_t, const Init&) {
-    if (tmpl == layer_template && layer_params < n_params) id = params[layer_params];
-    ++layer_params;
-  });
-  const uint32_t wants[3][2] = {{1, 0}, {layer_params, 1}, {2, 1}};  // parameters, inputs
-  if (tmpl > head_template || n_params != wants[tmpl][0] || n_in != wants[tmpl][1])
-    throw cpu::Error{ENG_INVALID, "mamba has no template " + std::to_string(tmpl) + " of " + std::to_string(n_params) +
-                                      " parameters and " + std::to_string(n_in) + " inputs"};
-  if (tmpl == layer_template) return layer(b, w, in[0]);
+  Weights{}.each(c_, [&](eng_id&, const char*, const std::vector<int64_t>&, uint32_t, const Init&) { ++layer_params; });
+  return {{1, 0}, {layer_params, 1}, {2, 1}};
+}
+
+eng_id Model::trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in) const {
+  if (tmpl == layer_template) {
+    Weights w{};
+    w.each(c_, [&](eng_id& id, const char*, const std::vector<int64_t>&, uint32_t, const Init&) { id = *params++; });
+    return layer(b, w, in[0]);
+  }
   eng_id batch = 0;  // (B, T)
   b->api->batch(b, tmpl == embed_template ? "tokens" : "labels", &batch, nullptr);
   if (tmpl == embed_template) return eng_embedding(b, batch, params[0]);                     // (B, T, H)

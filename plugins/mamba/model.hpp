@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
 #include <vector>
 
+#include "../common/model.hpp"
 #include "config.hpp"
-#include "engine/model.h"
 
 namespace mamba {
 
 class Model {
  public:
-  explicit Model(const Config& config) : c_(config) {}
+  static constexpr const char* name = "mamba";
+  Model(const eng_options* options, eng_error* error) : c_(read_config(options, error)) {}
   eng_model_info describe() const;
   void declare(eng_build* b) const;
-  // The outputs of template `tmpl`; always one.
-  eng_id trace(eng_build* b, uint32_t tmpl, const eng_id* params, uint32_t n_params, const eng_id* in,
-               uint32_t n_in) const;
+  std::vector<model::Signature> templates() const;
+  // The output of template `tmpl`.
+  eng_id trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng_id* in) const;
 
  private:
   struct Weights;  // the parameters of one layer

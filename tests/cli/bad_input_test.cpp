@@ -36,7 +36,7 @@ TEST_CASE("a configuration that cannot be read", "[cli]") {
   refused(scratch, {"run", "none.toml"}, 2, {"none.toml"});
   scratch.write("bad.toml", "[run]\nname = \"x\"\n[model\nplugin = \"llama\"\n");
   refused(scratch, {"run", "bad.toml"}, 2, {"bad.toml:3:"});
-  refused(scratch, {"run", "."}, 2, {"is a directory, but not of a run"});
+  refused(scratch, {"run", "."}, 2, {"is a directory, but neither of a run nor of Hugging Face's"});
   scratch.write("empty.toml", "");
   refused(scratch, {"run", "empty.toml"}, 2, {"[model]"});
 }

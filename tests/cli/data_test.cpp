@@ -11,8 +11,8 @@ namespace {
 const std::string golden = std::string(ENGINE_SOURCE_DIR) + "/tests/data/golden/";
 
 Args with(Args args) {
-  for (const std::string more : {"data.tokenizer=" + golden + "gpt2", std::string("model.vocab_size=704")})
-    args.push_back(more);
+  args.push_back("data.tokenizer=" + golden + "gpt2");
+  args.push_back("model.vocab_size=704");
   return args;
 }
 

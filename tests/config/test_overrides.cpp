@@ -55,9 +55,9 @@ TEST_CASE("bad overrides show their text") {
   bad("run.name={a=1}", "`name` cannot be a table");
   bad("train.grad_clip=inf", "must be finite");
   bad("train.grad_clip=nan", "must be finite");
-  for (const char* several :
-       {"train.steps=1\nseed=2", "train.steps=1\ntrain.seed=2", "train.steps=1\n[log]\nevery=2",
-        "data.paths=[\"a\",\n\"b\"]\ntrain.seed=2", "train={steps=1, seed=2}", "train={}", "train.steps=1\r\nlog.every=2"})
+  for (const char* several : {"train.steps=1\nseed=2", "train.steps=1\ntrain.seed=2", "train.steps=1\n[log]\nevery=2",
+                              "data.paths=[\"a\",\n\"b\"]\ntrain.seed=2", "train={steps=1, seed=2}", "train={}",
+                              "train.steps=1\r\nlog.every=2"})
     CHECK_THAT(problems(with(""), {several}),
                Contains("error[E0114]: an override sets one key") && Contains("\n1 problem in"));
   CHECK_THAT(problems(with(""), {"train.x={a" + std::string(300000, '.') + "}"}),

@@ -85,7 +85,8 @@ TEST_CASE("a plugin's default of a core key") {
   CHECK_THAT(problems(with("[optimizer]\nplugin = \"sgd\"\nlearning_rate = 0\n")), Contains("must be above 0"));
 }
 
-TEST_CASE("a model has no key `from`") {
-  CHECK_THAT(problems("[model]\nplugin = \"llama\"\npreset = \"tiny\"\nfrom = \"x\"\n"),
-             Contains("error[E0103]: unknown key `from`"));
+TEST_CASE("`from` takes the place of a preset, and must be there") {
+  const std::string text = problems("[model]\nplugin = \"llama\"\npreset = \"tiny\"\nfrom = \"nowhere\"\n");
+  CHECK_THAT(text, Contains("error[E0113]: `preset` and `from` are both given") && Contains("opt.toml:3:1"));
+  CHECK_THAT(text, Contains("error[E0118]: /nowhere is no directory") && Contains("opt.toml:4:8"));
 }

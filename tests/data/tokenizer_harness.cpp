@@ -50,7 +50,8 @@ std::string TokenizerUse::decode(const Ids& ids) {
   bool good = true;
   for (const int32_t id : ids) {
     char piece[512];
-    good = good && table_->decode(self_, &id, 1, piece, sizeof(piece), &size, &sink_) == ENG_OK && size <= sizeof(piece);
+    good =
+        good && table_->decode(self_, &id, 1, piece, sizeof(piece), &size, &sink_) == ENG_OK && size <= sizeof(piece);
     if (good) pieces.append(piece, size);
   }
   CHECK(good);

@@ -44,7 +44,9 @@ Tensors run_all(const Device& device, const Shape& s, bool in_place) {
   out.push_back(conv_run(device, s, in));
   for (Tensor& t : conv_grad_run(device, s, dy, in)) out.push_back(t);
   out.push_back(conv_grad_run(device, s, dy, in, acc)[0]);
+  for (Tensor& t : conv_step_run(device, s, in, normal(random, ENG_F32, {s.B, s.K - 1, s.E}))) out.push_back(t);
   in = scan_inputs(random, ENG_F32, s);
+  for (Tensor& t : scan_step_run(device, in, normal(random, ENG_F32, {s.B, s.N, s.E}))) out.push_back(t);
   Tensors y = scan_run(device, s, in);
   for (const Tensor& t : y) out.push_back(t);
   for (Tensor& t : scan_grad_run(device, dy, in, y[1], in_place)) out.push_back(t);

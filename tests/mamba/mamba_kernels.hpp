@@ -11,6 +11,8 @@ using Tensors = std::vector<Tensor>;
 
 #define CONV "eng.mamba.causal_conv1d/1"
 #define CONV_GRAD "eng.mamba.causal_conv1d_grad/1"
+#define CONV_STEP "eng.mamba.causal_conv1d_step/1"
+#define SCAN_STEP "eng.mamba.selective_scan_step/1"
 #define SCAN "eng.mamba.selective_scan/1"
 #define SCAN_GRAD "eng.mamba.selective_scan_grad/1"
 constexpr int64_t chunk = 64;  // tokens between two kept states
@@ -84,6 +86,16 @@ inline Tensors scan_inputs(Random& random, int32_t dtype, const Shape& s) {
 // y, states
 inline Tensors scan_run(const Device& device, const Shape& s, const Tensors& in) {
   return device.run(SCAN, in, {in[0].d, desc(in[0].d.dtype, {s.B, s.chunks(), s.N, s.E})});
+}
+// The same for running sequences: y, and the state afterwards.
+inline Tensors conv_step_run(const Device& device, const Shape& s, const Tensors& in, const Tensor& last) {
+  return device.run(CONV_STEP, {in[0], in[1], last, in[2]}, {desc(in[0].d.dtype, {s.B, s.T, s.E}), last.d}, {},
+                    {{1, 2}});
+}
+inline Tensors scan_step_run(const Device& device, const Tensors& in, const Tensor& h) {
+  Tensors all = in;
+  all.push_back(h);
+  return device.run(SCAN_STEP, all, {in[0].d, h.d}, {}, {{1, 7}});
 }
 // In the order of the inputs.
 inline Tensors scan_grad_run(const Device& device, const Tensor& dy, const Tensors& in, const Tensor& states,

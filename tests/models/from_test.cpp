@@ -179,8 +179,15 @@ TEST_CASE("from: [model] may not contradict what the weights say", "[from]") {
   };
   CHECK(problem("hidden_size = 16\nplugin = 'llama'\n") == "accepted");
   CHECK_THAT(problem("hidden_size = 32\nnum_attention_heads = 8\n"),
-             Catch::Contains("from.toml:3:15") && Catch::Contains("`hidden_size` contradicts the weights") &&
-                 Catch::Contains("config.json says 16") && Catch::Contains("`num_attention_heads` contradicts"));
+             Catch::Contains("`hidden_size` contradicts the weights") && Catch::Contains("config.json says 16") &&
+                 Catch::Contains("`num_attention_heads` contradicts"));
+  try {
+    config_from(goldens / "single", "hidden_size = 32\n");
+    FAIL("accepted");
+  } catch (const eng::ConfigError& e) {
+    CHECK(e.problems().at(0).at.line == 3);
+    CHECK(e.problems().at(0).at.column == 15);
+  }
   CHECK_THAT(problem("preset = 'tiny'\n"), Catch::Contains("`preset` and `from` are both given"));
   CHECK(problem("max_position_embeddings = 128\nrope_factor = 16.0\n") == "accepted");  // a longer context
   CHECK_THAT(problem("", "nowhere"), Catch::Contains("is no directory"));

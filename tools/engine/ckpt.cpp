@@ -2,6 +2,8 @@
 // engine ckpt.
 #include <fmt/format.h>
 
+#include <csignal>
+
 #include "core/base/error.hpp"
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/checkpoint/file.hpp"
@@ -30,6 +32,7 @@ struct ExportFlags {
 };
 
 void export_run(const Common& common, const ExportFlags& flags) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error of write, told like a full disk
   const bool one = weights_kind(flags.target) == WeightsKind::checkpoint;
   const fs::path run =
       one ? fs::absolute(flags.target).lexically_normal().parent_path().parent_path() : fs::path(flags.target);

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
-#include "core/checkpoint/file.hpp"
 #include "core/config/source.hpp"
 #include "core/train/trainer.hpp"
 #include "tools/engine/command.hpp"
@@ -25,11 +24,7 @@ struct EvalFlags {
 
 // [data] and [train] of a configuration, as overrides; relative paths become absolute.
 std::vector<std::string> data_of(const std::filesystem::path& file) {
-  const std::string text = read_text(file, max_config_bytes, Exit::usage);
-  const std::vector<std::string> none;
-  Problems problems(file.string(), text, none);
-  const Document document = read_document(text, none, problems);
-  problems.raise();
+  const Document document = read_document(file);
   std::vector<std::string> out;
   for (const char* section : {"data", "train"}) {
     const Document::Part* part = document.find(section);

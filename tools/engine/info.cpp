@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "core/base/error.hpp"
-#include "tools/engine/config_text.hpp"
 #include "tools/engine/command.hpp"
+#include "tools/engine/config_text.hpp"
 #include "tools/engine/print.hpp"
 
 namespace eng {

@@ -8,10 +8,10 @@
 #include <optional>
 
 #include "core/base/error.hpp"
-#include "tools/engine/config_text.hpp"
 #include "core/train/trainer.hpp"
 #include "tools/commit.hpp"
 #include "tools/engine/command.hpp"
+#include "tools/engine/config_text.hpp"
 #include "tools/engine/progress.hpp"
 #include "tools/engine/run_dir.hpp"
 #include "tools/engine/signals.hpp"

@@ -93,7 +93,8 @@ def main():
     save_file(old, out / "old" / "model.safetensors", metadata={"format": "pt"})
 
     make(4, OPTForCausalLM, OPTConfig, OPT, dropout=0.1).save_pretrained(out / "opt")
-    make(5, OPTForCausalLM, OPTConfig, OPT, do_layer_norm_before=False, word_embed_proj_dim=12).save_pretrained(out / "opt_bare")
+    make(5, OPTForCausalLM, OPTConfig, OPT, do_layer_norm_before=False,
+         word_embed_proj_dim=12).save_pretrained(out / "opt_bare")
     bare = load_file(out / "opt_bare" / "model.safetensors")
     bare = {name.removeprefix("model."): value for name, value in bare.items()}
     losses = {"opt_bare": loss(AutoModelForCausalLM.from_pretrained(out / "opt_bare"), tokens, labels)}

@@ -2,8 +2,8 @@
 // Dropout: sixteen blocks of Philox at once give the words of 64 neighbours (engine/ops.h says which).
 #pragma once
 
-#include "table.hpp"
 #include "../../../common/simd/vec.hpp"
+#include "table.hpp"
 
 namespace cpu {
 namespace {

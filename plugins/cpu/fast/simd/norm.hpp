@@ -2,8 +2,8 @@
 // Rows of rms_norm, its gradient, and rope.
 #pragma once
 
-#include "table.hpp"
 #include "../../../common/simd/vec.hpp"
+#include "table.hpp"
 
 namespace cpu {
 namespace {

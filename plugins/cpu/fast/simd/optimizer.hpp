@@ -3,8 +3,8 @@
 // the same bits whatever the width.
 #pragma once
 
-#include "table.hpp"
 #include "../../../common/simd/vec.hpp"
+#include "table.hpp"
 
 namespace cpu {
 namespace {
