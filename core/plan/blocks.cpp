@@ -19,8 +19,6 @@ struct BlockEmitter::Storage {
 
 namespace {
 
-constexpr int site_bits = 12;  // of a random op's stream, beside the number of its block
-
 // How training reads the values of a block: by which node last, and how often. What leaves the block is read once
 // more for each leave, after all nodes.
 struct Reads {
@@ -180,7 +178,7 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, Env& env, Pass& pass)
       }
       in.push_back(pass.batch.counters);
       attrs.list.push_back({"seed", pass.batch.seed, 0});
-      attrs.list.push_back({"stream", (int64_t{b} + 1) << site_bits | node.attrs.i("site"), 0});
+      attrs.list.push_back({"stream", (int64_t{b} + 1) * random_sites + node.attrs.i("site"), 0});
     }
     emitter_.action(*node.op, in, out, std::move(attrs));
     for (Id o : node.out) {

@@ -71,7 +71,12 @@ class Tracing final : public Builder {
       if (o) throw Error(Exit::environment, std::string(op.id) + ": a model cannot choose where an op writes");
     for (Id i : in)
       if (i) shape(i);
-    if (op.random) attrs.list.push_back({"site", static_cast<int64_t>(block_.graph.nodes.size()), 0});
+    if (op.random) {
+      if (block_.graph.nodes.size() >= random_sites)
+        throw Error(Exit::environment,
+                    fmt::format("{}: only the first {} ops of a block may be random", op.id, random_sites));
+      attrs.list.push_back({"site", static_cast<int64_t>(block_.graph.nodes.size()), 0});
+    }
     return block_.graph.emit(op, std::move(in), std::move(attrs));
   }
 

@@ -60,6 +60,8 @@ struct Op {
   bool random = false;
 };
 
+constexpr uint32_t random_sites = 4096;  // "site" is below this
+
 // An op of the standard vocabulary (engine/ops.h) or of a plugin (core/trace/plugin_ops.hpp), or nullptr.
 const Op* find_op(const std::string& id);
 const Op& op(const std::string& id);

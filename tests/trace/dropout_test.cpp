@@ -94,6 +94,18 @@ TEST_CASE("dropout does not change with the cut of the batch") {
   CHECK(distance(of_parts, gradients) < 1e-12);
 }
 
+TEST_CASE("a random op beyond the numbers that tell a block's ops apart is refused") {
+  Sketch s = sketch_of(0.3);
+  const auto trace = s.trace;
+  s.trace = [trace](eng_build* b, uint32_t tmpl, const eng_id* params, const std::vector<eng_id>& in) {
+    std::vector<eng_id> x = in;
+    if (tmpl == 1)
+      for (int k = 0; k < 4096; ++k) x[0] = eng_scale(b, x[0], 1.0);
+    return trace(b, tmpl, params, x);
+  };
+  CHECK_THROWS_WITH(s.model(B, T, ENG_F64), Catch::Contains("only the first 4096 ops of a block may be random"));
+}
+
 TEST_CASE("a p that means nothing is refused") {
   for (double p : {1.0, -0.5, std::nan("")})
     CHECK_THROWS_WITH(sketch_of(p).model(B, T, ENG_F64), Catch::Contains("p must be at least 0 and below 1"));
