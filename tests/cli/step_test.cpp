@@ -98,13 +98,21 @@ namespace {
 namespace fs = std::filesystem;
 using namespace eng;
 
-constexpr const char* text = R"([model]
+constexpr const char* llama = R"([model]
 plugin = "llama"
 preset = "tiny"
 num_hidden_layers = 3
 num_key_value_heads = 2
 attention_bias = true
-[data]
+)";
+// Ops and kernels of a plugin.
+constexpr const char* mamba = R"([model]
+plugin = "mamba"
+preset = "tiny"
+num_hidden_layers = 3
+use_bias = true
+)";
+constexpr const char* rest = R"([data]
 paths = ["text.txt"]
 validation = 0.1
 [train]
@@ -126,7 +134,7 @@ struct Run {
   std::unique_ptr<Device> device;
   std::unique_ptr<Executor> executor;
 
-  explicit Run(int64_t threads) {
+  explicit Run(int64_t threads, const std::string& model = llama) {
     std::string name = (fs::temp_directory_path() / "engine-step-XXXXXX").string();
     if (!mkdtemp(name.data())) throw std::runtime_error("no folder");
     folder = name;
@@ -138,8 +146,8 @@ struct Run {
       if (entry.is_directory()) search.extra.push_back(entry.path());
     search.environment = false;
     registry = Registry::scan(search);
-    config =
-        Config::parse(text, "step.toml", folder, {"device.threads=" + std::to_string(threads)}, registry->schemas());
+    config = Config::parse(model + rest, "step.toml", folder, {"device.threads=" + std::to_string(threads)},
+                           registry->schemas());
     setup = make_setup(config, *registry);
     data = std::make_unique<Data>(*registry, config, setup.model.info.vocabulary);
     device = std::make_unique<Device>(*registry, "cpu", config.section("device"));
@@ -212,9 +220,10 @@ TEST_CASE("the counter sees what any thread takes", "[step]") {
 }
 
 TEST_CASE("from the second step on nothing is allocated", "[step]") {
+  const std::string model = GENERATE(llama, mamba);
   for (const int64_t threads : {1, 2}) {
-    INFO("threads " << threads);
-    Run run(threads);
+    INFO(model << "threads " << threads);
+    Run run(threads, model);
     run.executor = std::make_unique<Executor>(run.setup.plan, *run.device, *run.setup.kernels);
     CHECK(taken(run, never) == 0);
   }
