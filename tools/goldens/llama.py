@@ -26,17 +26,14 @@ angles in fp32 whatever the model's dtype, so those two are replaced by the same
 unmodified fp32 model must agree with the result, or the script stops.
 """
 
-import json
-import pathlib
-import platform
 import sys
 
 import torch
 import torch.nn.functional as F
-import transformers
-from safetensors.torch import save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.models.llama import modeling_llama
+
+import common
 
 BATCH, LENGTH, STEPS = 2, 24, 20
 BASE = dict(vocab_size=64, hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=2,
@@ -180,32 +177,11 @@ def make(name, seed, out):
 
     about = {"options": options, "loss": total.item() / counted, "loss_sum": total.item(), "labels_counted": counted}
     if TRAINING["variant"] == name:
-        series, targets = make_series(options["vocab_size"], generator)
-        tensors |= {"train.tokens": series.int(), "train.labels": targets.int()}
-        hyper = {key: value for key, value in TRAINING.items() if key != "variant"}
-        losses, norms = train(model, series, targets, hyper)
-        about["training"] = {**hyper, "losses": losses, "grad_norms": norms}
-    about["versions"] = {"torch": torch.__version__, "transformers": transformers.__version__,
-                         "python": platform.python_version()}
-    save_file({key: t.contiguous() for key, t in tensors.items()}, out / f"llama_{name}.safetensors",
-              metadata={"made_by": "tools/goldens/llama.py"})
-    (out / f"llama_{name}.json").write_text(json.dumps(about, indent=1) + "\n")
+        series = make_series(options["vocab_size"], generator)
+        common.add_training(about, tensors, TRAINING, series, lambda *run: train(model, *run))
+    common.save("llama", name, about, tensors, out)
     return about
 
 
-def main():
-    here = pathlib.Path(__file__).resolve().parents[2] / "tests" / "models" / "golden"
-    out = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else here
-    out.mkdir(parents=True, exist_ok=True)
-    torch.use_deterministic_algorithms(True)
-    torch.set_num_threads(1)
-    for seed, name in enumerate(VARIANTS, start=1):
-        about = make(name, seed, out)
-        print(f"{name}: loss {about['loss']:.6f} over {about['labels_counted']} labels")
-        if "training" in about:
-            losses, norms = about["training"]["losses"], about["training"]["grad_norms"]
-            print(f"  training: loss {losses[0]:.4f} -> {losses[-1]:.4f}, norms {min(norms):.2f} to {max(norms):.2f}")
-
-
 if __name__ == "__main__":
-    main()
+    common.main(VARIANTS, make)

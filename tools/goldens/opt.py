@@ -9,16 +9,12 @@ The files are as those of llama.py beside it, without the rope table; options ho
 parameters; transformers in fp32 must agree with them, or the script stops.
 """
 
-import json
-import pathlib
-import platform
 import sys
 
 import torch
-import transformers
-from safetensors.torch import save_file
 from transformers import OPTConfig, OPTForCausalLM
 
+import common
 from llama import check, loss_sum, make_batch, make_series, train
 
 BASE = dict(vocab_size=64, hidden_size=24, ffn_dim=32, num_hidden_layers=2, num_attention_heads=3,
@@ -82,32 +78,11 @@ def make(name, seed, out):
     about = {"model": "opt", "options": {**options, "dropout": 0.0}, "loss": total.item() / counted,
              "loss_sum": total.item(), "labels_counted": counted}
     if TRAINING["variant"] == name:
-        series, targets = make_series(options["vocab_size"], generator)
-        tensors |= {"train.tokens": series.int(), "train.labels": targets.int()}
-        hyper = {key: value for key, value in TRAINING.items() if key != "variant"}
-        losses, norms = train(model, series, targets, hyper)
-        about["training"] = {**hyper, "losses": losses, "grad_norms": norms}
-    about["versions"] = {"torch": torch.__version__, "transformers": transformers.__version__,
-                         "python": platform.python_version()}
-    save_file({key: t.contiguous() for key, t in tensors.items()}, out / f"opt_{name}.safetensors",
-              metadata={"made_by": "tools/goldens/opt.py"})
-    (out / f"opt_{name}.json").write_text(json.dumps(about, indent=1) + "\n")
+        series = make_series(options["vocab_size"], generator)
+        common.add_training(about, tensors, TRAINING, series, lambda *run: train(model, *run))
+    common.save("opt", name, about, tensors, out)
     return about
 
 
-def main():
-    here = pathlib.Path(__file__).resolve().parents[2] / "tests" / "models" / "golden"
-    out = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else here
-    out.mkdir(parents=True, exist_ok=True)
-    torch.use_deterministic_algorithms(True)
-    torch.set_num_threads(1)
-    for seed, name in enumerate(VARIANTS, start=101):
-        about = make(name, seed, out)
-        print(f"{name}: loss {about['loss']:.6f} over {about['labels_counted']} labels")
-        if "training" in about:
-            losses, norms = about["training"]["losses"], about["training"]["grad_norms"]
-            print(f"  training: loss {losses[0]:.4f} -> {losses[-1]:.4f}, norms {min(norms):.2f} to {max(norms):.2f}")
-
-
 if __name__ == "__main__":
-    main()
+    common.main(VARIANTS, make, first_seed=101)
