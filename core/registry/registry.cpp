@@ -135,9 +135,14 @@ std::string untrusted(const struct stat& info) {
 
 std::string sha256_file(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> hash(EVP_MD_CTX_new(), EVP_MD_CTX_free);
+  bool good = in && hash && EVP_DigestInit_ex(hash.get(), EVP_sha256(), nullptr);
+  for (std::vector<char> piece(1 << 16); good && in;) {
+    in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    good = EVP_DigestUpdate(hash.get(), piece.data(), static_cast<size_t>(in.gcount()));
+  }
   unsigned char digest[32];
-  if (!in || !EVP_Q_digest(nullptr, "SHA256", nullptr, bytes.data(), bytes.size(), digest, nullptr))
+  if (!good || in.bad() || !EVP_DigestFinal_ex(hash.get(), digest, nullptr))
     throw Error(Exit::environment, fmt::format("{}: cannot be read for its sha256", path.string()));
   return fmt::format("{:02x}", fmt::join(digest, ""));
 }
