@@ -36,7 +36,7 @@ typedef struct eng_tokenizer {
   uint32_t minor;
   /* Opens the tokenizer of `path`: absolute, a file or a folder that holds one; ignored by a tokenizer without
    * files. ENG_NOT_FOUND: no such file; ENG_DATA_LOSS: unreadable; ENG_INVALID: not a tokenizer of this kind;
-   * ENG_UNSUPPORTED: it asks for what is not implemented. The text names file and place.
+   * ENG_UNSUPPORTED: it asks for what this one cannot do. The text names file and place.
    *   Owner: caller, until destroy.  Thread: [any], but not inside a step  since 1.0 */
   eng_status (*create)(const eng_options *, const char *path, void **self, eng_error *);
   void (*destroy)(void *self);
