@@ -40,6 +40,15 @@ typedef struct eng_build {
   const struct eng_build_api *api;
 } eng_build;
 
+/* A range of every piece of a unit that a rank keeps: of `count` equal ones, the one with number `index`. The group has
+ * `count` members, each with another index, and among them they hold all.  since 1.0 */
+typedef struct eng_part {
+  uint32_t struct_size;
+  uint32_t count;
+  uint32_t index;
+  eng_id group;
+} eng_part;
+
 /* All functions: Thread: [plan], the thread of the call that received the builder. */
 typedef struct eng_build_api {
   uint32_t struct_size;
@@ -65,6 +74,15 @@ typedef struct eng_build_api {
    * writes its id; otherwise the op writes into the given value (optimizer updates and moves).  since 1.0 */
   eng_status (*emit)(eng_build *, const char *op, const eng_id *in, uint32_t n_in, eng_id *out, uint32_t n_out,
                      const eng_attr *attrs, uint32_t n_attrs, eng_error *);
+  /* Which rank this plan is for, and of how many.  since 1.0 */
+  eng_status (*world)(eng_build *, uint32_t *rank, uint32_t *size, eng_error *);
+  /* A group of ranks for collectives; 1 is all of them. Every rank makes the same groups in the same order. Only inside
+   * eng_axis.create.  since 1.0 */
+  eng_status (*group)(eng_build *, const uint32_t *ranks, uint32_t n, eng_id *out, eng_error *);
+  /* A part for eng_view.part. Only inside eng_axis.create.  since 1.0 */
+  eng_status (*part)(eng_build *, const eng_part *, eng_id *out, eng_error *);
+  /* `count` elements of a flat value, from element `first`, in its memory. Only inside eng_axis.move.  since 1.0 */
+  eng_status (*slice)(eng_build *, eng_id value, uint64_t first, uint64_t count, eng_id *out, eng_error *);
 } eng_build_api;
 
 #ifdef __cplusplus

@@ -55,8 +55,8 @@ extern "C" {
  * p; the engine adds the other input and attributes, and leaves the op out of every program but training. The same op
  * on dy is its gradient: nothing is saved. Element j of a sequence b is dropped when its 32-bit word of Philox 4x32-10
  * (Salmon et al. 2011) is below p * 2^32: word j % 64 / 16 of key = seed, counter = [j / 64 * 16 + j % 16,
- * B * counters[ENG_C_MICRO] + b, counters[ENG_C_STEP], stream], 32 bits each. So it depends on the sequence's number in
- * the batch, not on how the batch is cut. in: x, counters; out: y. attrs: p f in [0, 1), seed i, stream i > 0 (one per
+ * B * (counters[ENG_C_MICRO] * max(counters[ENG_C_WORLD], 1) + counters[ENG_C_RANK]) + b, counters[ENG_C_STEP], stream],
+ * 32 bits each. So it depends on the sequence's number in the batch, not on how the batch is cut. in: x, counters; out: y. attrs: p f in [0, 1), seed i, stream i > 0 (one per
  * use in the model). EXACT.  Srivastava et al. 2014. */
 #define ENG_OP_DROPOUT "eng.dropout/1"
 /* loss = sum over labels != -100 of -log softmax(x w^T)[label], in token chunks: logits never whole.
@@ -111,6 +111,8 @@ extern "C" {
 #define ENG_C_UPDATES 1  /* updates done */
 #define ENG_C_MICRO 2    /* micro-batch in the step */
 #define ENG_C_POSITION 3 /* of a running sequence: first position of this step */
+#define ENG_C_RANK 4     /* of the ranks that share the batch, */
+#define ENG_C_WORLD 5    /* and their number; 0 and 0 where there is one */
 #define ENG_C_COUNT 8
 
 /* Starts a step: micro = 0, step += 1, scalars[INV_TOKENS] = inputs[0], LOSS_SCALE = 1.
@@ -140,6 +142,27 @@ extern "C" {
  * scalars[LR+1] is 1 on the first update, else 0.  in: p, grad, [b], scalars; out: p, [b], in place.
  * attrs: momentum f, weight_decay f, nesterov i. EXACT. */
 #define ENG_OP_SGD "eng.sgd/1"
+
+/* ---- between ranks: engine/comm.h ------------------------------------------------------------------------------ */
+
+/* Every collective has the attribute group i (eng_build_api.group; 1: all ranks) of n members, and gets members i = n from
+ * the engine; all of them run it, and give equal shapes. Member k is the k-th rank of the group's list. They move bytes of any dtype. */
+
+/* out = the inputs of all members, in their order.  in: (count); out: (n * count). `in` may be its own place in `out`. */
+#define ENG_OP_ALL_GATHER "eng.all_gather/1"
+/* Part j of out = part k of member j's input, where this is member k.  in: (n * count); out: (n * count), apart. */
+#define ENG_OP_ALL_TO_ALL "eng.all_to_all/1"
+/* out = the input of member `root`.  in: (count); out: (count), in place allowed. attr: root i. */
+#define ENG_OP_BROADCAST "eng.broadcast/1"
+/* The library's own sums, in an order that it alone knows: equal runs may differ in their last bits.
+ * in: (n * count); out: (count): the sum of everybody's part k. */
+#define ENG_OP_REDUCE_SCATTER "eng.reduce_scatter/1"
+/* in: (count); out: (count), in place allowed: the sum of all inputs. */
+#define ENG_OP_ALL_REDUCE "eng.all_reduce/1"
+/* The sum of m rows in a balanced tree: neighbours are added, a last one without a neighbour passes on, until one is
+ * left: ((0+1)+(2+3))+4. So a tree over groups of 2, 4, 8 ... neighbours, and then over the groups, gives the same bits.
+ * A kernel of the device.  in: x (m * n) f, row by row; out: (n) f. attr: rows i = m. EXACT. */
+#define ENG_OP_FOLD "eng.fold/1"
 
 /* ---- a running sequence: a layer op at the next positions p .. p + n - 1, p = counters[ENG_C_POSITION] ------- */
 

@@ -12,7 +12,7 @@
  * The description:
  *   [plugin]      id (reverse DNS, or eng.*), name, version, license (SPDX), summary
  *   [[provides]]  kind = "eng.optimizer/1", name = "lion", summary
- *   [provides.options.KEY]  type = "bool|int|float|string|bytes|strings|floats", default, min, max, above,
+ *   [provides.options.KEY]  type = "bool|int|float|string|bytes|duration|strings|floats", default, min, max, above,
  *                 choices, help, required = true
  *   [provides.presets.NAME] KEY = value ...       (models); called = "6.89B": the size that people give it
  *

@@ -3,8 +3,8 @@
  * engine/policy.h - policies that answer for one axis of a state's home.
  *
  * A home is where a state lives between uses: tier x partition x dtype. Each policy fills its own field
- * and emits the ops that cross it. "eng.precision/1" owns `dtype`. A policy acts while the program is
- * built and is inert while a step runs.
+ * and emits the ops that cross it. "eng.precision/1" owns `dtype`, "eng.zero/1" owns `part`. A policy acts while the
+ * program is built and is inert while a step runs.
  */
 #ifndef ENGINE_POLICY_H_
 #define ENGINE_POLICY_H_
@@ -16,6 +16,7 @@ extern "C" {
 #endif
 
 #define ENG_PRECISION_KIND "eng.precision/1"
+#define ENG_ZERO_KIND "eng.zero/1" /* how states are spread over ranks; not asked where there is one rank */
 
 /* What a state is for. */
 #define ENG_ROLE_WEIGHT 1  /* what compute reads */
@@ -43,7 +44,10 @@ typedef struct eng_view {
   uint64_t count;
 } eng_view;
 
-/* A state to be taken from one home to another that differs on this policy's axis only.  since 1.0 */
+/* A state, or one piece of it, to be taken from one home to another that differs on this policy's axis only.
+ * A part of a piece with n elements is its elements [index * n / count, (index + 1) * n / count), and n / count is a
+ * multiple of 4,096. For ENG_ROLE_GRAD, `src` is this rank's own gradient, whole, and `dst` the sum over all ranks, by
+ * eng.fold/1 over the ranks in order, or over sub-trees of that.  since 1.0 */
 typedef struct eng_move {
   uint32_t struct_size;
   int32_t role;
@@ -58,14 +62,15 @@ typedef struct eng_move {
 typedef struct eng_axis {
   uint32_t struct_size;
   uint32_t minor;
-  /*   Owner: caller, until destroy.  Thread: [setup]  since 1.0 */
-  eng_status (*create)(const eng_options *, void **self, eng_error *);
+  /* May ask the builder for the world, and make groups and parts.
+   *   Owner: caller, until destroy.  Thread: [plan]  since 1.0 */
+  eng_status (*create)(const eng_options *, eng_build *, void **self, eng_error *);
   void (*destroy)(void *self);
   /* Fills this policy's own field of `io`; the host compares the others afterwards. `unit` is NULL for
    * ENG_ROLE_ACT.  Thread: [plan], before any action exists  since 1.0 */
   eng_status (*place)(void *self, const eng_unit *unit, uint32_t piece, int32_t role, eng_view *io, eng_error *);
-  /* Emits ops that write all of `dst` from `src`. Called only where two homes differ on this axis.
-   *   Thread: [plan]  since 1.0 */
+  /* Emits ops that write all of `dst` from `src`. Called only where two homes differ on this axis, and, of
+   * "eng.zero/1", for every piece of ENG_ROLE_GRAD.  Thread: [plan]  since 1.0 */
   eng_status (*move)(void *self, eng_build *, const eng_move *, eng_error *);
 } eng_axis;
 

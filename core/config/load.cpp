@@ -67,6 +67,12 @@ struct Resolver {
     return schema.kind.empty() ? nullptr : plugins.find(schema.kind, plugin_name(schema));
   }
 
+  // Not wanted before a run needs it.
+  bool is_late(const SectionSchema& schema) const {
+    const Option* option = find_option(schema.options, "plugin");
+    return option && option->late && Value(plugin_name(schema)) == option->fallback;
+  }
+
   void no_plugin(const SectionSchema& schema) {
     const std::string name = plugin_name(schema);
     if (name.empty()) return;  // missing or of a wrong type: told elsewhere
@@ -190,7 +196,8 @@ struct Resolver {
 
   Section resolve(const SectionSchema& schema) {
     const PluginSchema* plugin = plugin_of(schema);
-    if (!plugin && !schema.kind.empty()) no_plugin(schema);
+    const bool alone = schema.kind.empty() || (!plugin && is_late(schema));  // all its keys are the core's
+    if (!plugin && !alone) no_plugin(schema);
     const Schema options = merged(schema, plugin);
     std::map<std::string, Setting> settings;
     for (const Option& option : options)
@@ -200,7 +207,7 @@ struct Resolver {
     for (const auto& [key, given] : part ? part->keys : std::map<std::string, Given>{}) {
       if (const Option* option = find_option(options, key))
         take_given(schema, *option, given, settings[key]);
-      else if ((schema.kind.empty() || plugin) && !given.held)
+      else if ((alone || plugin) && !given.held)
         unknown_key(schema, options, key, given);
     }
     if (schema.name == "model")
@@ -217,7 +224,7 @@ struct Resolver {
     for (const auto& schema : section_schemas()) names.push_back(schema.name);
     if (std::count(names.begin(), names.end(), name)) return;
     const Place at = part.header.line || part.keys.empty() ? part.header : part.keys.begin()->second.key;
-    if (name == "recompute" || name == "zero" || name == "offload" || name == "comm")
+    if (name == "recompute" || name == "offload")
       return problems.push_back(
           {"E0115", fmt::format("section [{}] is not supported by this version", name), at, "remove it"});
     problems.push_back({"E0102", fmt::format("unknown section [{}]", printable(name, 80)), at,

@@ -9,9 +9,9 @@ namespace {
 // The parser and its tables recurse once per part of a dotted key; sections need two.
 constexpr std::size_t most_parts = 32;
 
-const std::map<std::string, Type> types = {{"bool", Type::boolean},  {"int", Type::integer}, {"float", Type::number},
-                                           {"string", Type::string}, {"bytes", Type::bytes}, {"strings", Type::strings},
-                                           {"floats", Type::numbers}};
+const std::map<std::string, Type> types = {
+    {"bool", Type::boolean}, {"int", Type::integer},       {"float", Type::number},    {"string", Type::string},
+    {"bytes", Type::bytes},  {"duration", Type::duration}, {"strings", Type::strings}, {"floats", Type::numbers}};
 
 // Where the string that begins at `at` ends; one that does not is the parser's to tell.
 std::size_t end_of_string(const std::string& text, std::size_t at) {
@@ -65,14 +65,15 @@ Option read_option(const std::string& key, const toml::node* node, const std::st
   need(is_word(key), "{}: a key is made of a-z, 0-9 and _", where);
   const toml::table* table = node->as_table();
   const std::string type = table ? (*table)["type"].value_or(std::string()) : "";
-  need(!table || types.count(type), "{}: 'type' is one of bool, int, float, string, bytes, strings, floats", where);
+  need(!table || types.count(type), "{}: 'type' is one of bool, int, float, string, bytes, duration, strings, floats",
+       where);
   Option option{key, table ? types.at(type) : Type::string};
   // What describes an option is a table of options itself.
-  Schema keys = {{"type"},      {"help"},          {"required", Type::boolean},  {"default", option.type},
-                 {"json_none"}, {"json_multiple"}, {"adjustable", Type::boolean}};
+  Schema keys = {{"type"},      {"help"},          {"required", Type::boolean},   {"default", option.type},
+                 {"json_none"}, {"json_multiple"}, {"adjustable", Type::boolean}, {"late", Type::boolean}};
   keys.push_back({"json", table && (*table)["json"].is_string() ? Type::string : Type::strings});
   if (type == "string") keys.push_back({"choices", Type::strings});
-  if (type == "int" || type == "float" || type == "floats" || type == "bytes")
+  if (type == "int" || type == "float" || type == "floats" || type == "bytes" || type == "duration")
     for (const char* limit : {"min", "max", "above"})
       keys.push_back({limit, type == "bytes" ? Type::bytes : Type::number});
   const Preset given = read_table(node, keys, where);
@@ -82,6 +83,7 @@ Option read_option(const std::string& key, const toml::node* node, const std::st
   option.json_none = text_in(given, "json_none");
   option.json_multiple = text_in(given, "json_multiple");
   option.adjustable = is_true(given, "adjustable");
+  option.late = is_true(given, "late");
   option.min = limit_in(given, given.count("above") ? "above" : "min");
   option.above_min = given.count("above") > 0;
   option.max = limit_in(given, "max");

@@ -15,16 +15,23 @@ constexpr std::pair<std::string_view, int64_t> units[] = {
     {"", 1},      {"B", 1},     {"KiB", 1LL << 10}, {"MiB", 1LL << 20}, {"GiB", 1LL << 30},   {"TiB", 1LL << 40},
     {"kB", 1000}, {"KB", 1000}, {"MB", 1000000},    {"GB", 1000000000}, {"TB", 1000000000000}};
 
-constexpr const char* kinds[] = {"nothing", "boolean",         "integer",         "number",
-                                 "string",  "list of strings", "list of numbers", "size like \"64MiB\" or \"24GB\""};
-constexpr std::size_t holds[] = {1, 2, 3, 4, 2, 5, 6};  // the index in Value of every Type
+constexpr const char* kinds[] = {"nothing",
+                                 "boolean",
+                                 "integer",
+                                 "number",
+                                 "string",
+                                 "list of strings",
+                                 "list of numbers",
+                                 "size like \"64MiB\" or \"24GB\"",
+                                 "duration like \"90s\" or \"10min\""};
+constexpr std::size_t holds[] = {1, 2, 3, 4, 2, 5, 6, 3};  // the index in Value of every Type
 
 std::size_t held(Type type) {
   return holds[static_cast<std::size_t>(type)];
 }
 
 const char* type_name(Type type) {
-  return kinds[type == Type::bytes ? 7 : held(type)];
+  return kinds[type == Type::bytes ? 7 : type == Type::duration ? 8 : held(type)];
 }
 
 std::string range_text(const Option& option) {
@@ -71,8 +78,10 @@ Misfit fit(const Option& option, Value& value) {
   const std::string written = kind_of(value) + (list ? "" : " " + toml_text(value));
   const auto* text = std::get_if<std::string>(&value);
   const Type type = option.type;
-  if (const auto* whole = std::get_if<int64_t>(&value); whole && type == Type::number) value = double(*whole);
+  const bool real = type == Type::number || type == Type::duration;
+  if (const auto* whole = std::get_if<int64_t>(&value); whole && real) value = double(*whole);
   if (const auto bytes = text && type == Type::bytes ? parse_bytes(*text) : std::nullopt) value = *bytes;
+  if (const auto seconds = text && type == Type::duration ? parse_duration(*text) : std::nullopt) value = *seconds;
   // An empty list has no element type of its own.
   if (type == Type::numbers && value == Value(std::vector<std::string>{})) value = std::vector<double>{};
   if (value.index() != held(type))
@@ -127,6 +136,26 @@ std::optional<int64_t> parse_bytes(const std::string& text) {
     if (digits && whole && unit == name && all < 0x1p63) return std::llround(all);
   }
   return std::nullopt;
+}
+
+std::optional<double> parse_duration(const std::string& text) {
+  static constexpr std::pair<std::string_view, double> spans[] = {{"ms", 1e-3}, {"s", 1},       {"min", 60}, {"m", 60},
+                                                                  {"h", 3600},  {"d", 86400.0}, {"", 1}};
+  double total = 0, number = 0;
+  std::string_view left = text;
+  while (!left.empty()) {
+    const auto [next, error] =
+        std::from_chars(left.data(), left.data() + left.size(), number, std::chars_format::fixed);
+    if (error != std::errc() || number < 0) return std::nullopt;
+    left.remove_prefix(static_cast<std::size_t>(next - left.data()));
+    const std::size_t end = std::min(left.find_first_of("0123456789"), left.size());
+    const auto* span =
+        std::find_if(std::begin(spans), std::end(spans), [&](const auto& s) { return s.first == left.substr(0, end); });
+    if (span == std::end(spans)) return std::nullopt;
+    total += number * span->second;
+    left.remove_prefix(end);
+  }
+  return text.empty() ? std::nullopt : std::optional(total);
 }
 
 std::string format_bytes(double bytes) {

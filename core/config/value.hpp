@@ -11,9 +11,9 @@
 
 namespace eng {
 
-enum class Type { boolean, integer, number, string, bytes, strings, numbers };
+enum class Type { boolean, integer, number, string, bytes, strings, numbers, duration };
 
-// monostate: no value (an optional key without default). `bytes` values are int64_t.
+// monostate: no value (an optional key without default). `bytes` values are int64_t, `duration` ones double: seconds.
 using Value =
     std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<std::string>, std::vector<double>>;
 
@@ -27,6 +27,7 @@ struct Option {
   std::string help = {};
   bool required = false;
   bool above_min = false;  // `min` itself is refused
+  bool late = false;       // a default plugin that is looked for only when a run needs it
   // Of a model: its paths in config.json, the first one is written; the text there that means "not given"; the path of
   // a number that the value is rounded up to a multiple of; and whether [model] may say something else than the
   // config.json that comes with the weights.
@@ -63,6 +64,8 @@ std::string toml_text(const std::string& text);  // quoted and escaped
 
 // "64MiB" -> 67108864; "24GB" -> 24000000000; plain integers are bytes. nullopt if malformed or too large.
 std::optional<int64_t> parse_bytes(const std::string& text);
+// "90s", "15m", "10min", "3h50m" -> seconds; a plain number is seconds. nullopt if malformed.
+std::optional<double> parse_duration(const std::string& text);
 // 67108864 -> "64.0 MiB".
 std::string format_bytes(double bytes);
 

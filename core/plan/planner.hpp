@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/plan/plan.hpp"
+#include "core/trace/ranks.hpp"
 #include "core/trace/model.hpp"
 #include "engine/optimizer.h"
 #include "engine/policy.h"
@@ -21,6 +22,13 @@ struct Precision {
   int32_t dtype(int32_t role, const eng_unit* unit = nullptr) const;  // asks `place`, checks that only dtype changed
 };
 
+struct Sharding {
+  std::string name;
+  eng_axis table{};
+  std::shared_ptr<void> self;
+  Id part(int32_t role, const eng_unit& unit) const;  // asks `place`, checks that only the part changed
+};
+
 struct Optimizer {
   std::string name;
   eng_optimizer table{};
@@ -29,6 +37,8 @@ struct Optimizer {
 };
 
 Precision make_precision(const std::string& name, const eng_axis& table, const Section& options);
+// Makes its groups and parts in `ranks`.
+Sharding make_sharding(const std::string& name, const eng_axis& table, const Section& options, Ranks& ranks);
 Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, const Section& options);
 
 struct PlanRequest {

@@ -7,19 +7,47 @@
 namespace eng {
 namespace {
 
-template <class Table>
-std::shared_ptr<void> create(const Table& table, const Section& section, const std::string& where) {
+// `create` is given the options, what else it takes, and where to put itself.
+template <class Table, class... More>
+std::shared_ptr<void> create(const Table& table, const Section& section, const std::string& where, More... more) {
   Options options(section);
   Sink sink;
   void* self = nullptr;
-  sink.check(table.create(options.get(), &self, sink.get()), Exit::usage, where);
+  sink.check(table.create(options.get(), more..., &self, sink.get()), Exit::usage, where);
   return std::shared_ptr<void>(self, [destroy = table.destroy](void* p) { destroy(p); });
+}
+
+std::shared_ptr<void> create_axis(const eng_axis& table, const Section& section, const std::string& where,
+                                  Ranks& ranks) {
+  RanksBuilder builder(ranks);
+  auto self = create(table, section, where, static_cast<eng_build*>(&builder));
+  builder.check(where);
+  return self;
+}
+
+// What `place` says of a state. `own`: the one field that the policy may change.
+template <class Field>
+eng_view place(const eng_axis& table, void* self, const std::string& who, int32_t role, const eng_unit* unit,
+               Field eng_view::*own) {
+  eng_view view{sizeof(eng_view), ENG_F32, 0, 0, unit ? unit->count : 0};
+  eng_view before = view;
+  Sink sink;
+  sink.check(table.place(self, unit, 0, role, &view, sink.get()), Exit::environment, who);
+  before.*own = view.*own;
+  if (view.dtype != before.dtype || view.tier != before.tier || view.part != before.part || view.count != before.count)
+    throw Error(Exit::environment, fmt::format("{} changed another axis than its own of role {}", who, role));
+  return view;
 }
 
 }  // namespace
 
 Precision make_precision(const std::string& name, const eng_axis& table, const Section& section) {
-  return {name, table, create(table, section, "[precision] " + name)};
+  Ranks none;
+  return {name, table, create_axis(table, section, "[precision] " + name, none)};
+}
+
+Sharding make_sharding(const std::string& name, const eng_axis& table, const Section& section, Ranks& ranks) {
+  return {name, table, create_axis(table, section, "[zero] " + name, ranks)};
 }
 
 Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, const Section& section) {
@@ -27,13 +55,11 @@ Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, co
 }
 
 int32_t Precision::dtype(int32_t role, const eng_unit* unit) const {
-  eng_view view{sizeof(eng_view), ENG_F32, 0, 0, unit ? unit->count : 0};
-  eng_view before = view;
-  Sink sink;
-  sink.check(table.place(self.get(), unit, 0, role, &view, sink.get()), Exit::environment, "precision " + name);
-  if (view.tier != before.tier || view.part != before.part || view.count != before.count)
-    throw Error(Exit::environment, fmt::format("precision {} changed another axis than dtype of role {}", name, role));
-  return view.dtype;
+  return place(table, self.get(), "precision " + name, role, unit, &eng_view::dtype).dtype;
+}
+
+Id Sharding::part(int32_t role, const eng_unit& unit) const {
+  return place(table, self.get(), "zero " + name, role, &unit, &eng_view::part).part;
 }
 
 std::vector<float> Optimizer::scalars(uint64_t update) const {

@@ -3,6 +3,7 @@
 
 #include "core/base/error.hpp"
 #include "core/tensor/dtype.hpp"
+#include "core/trace/ranks.hpp"
 
 namespace eng {
 namespace {
@@ -92,14 +93,33 @@ eng_status emit_op(eng_build* b, const char* name, const eng_id* in, uint32_t n_
   });
 }
 
-const eng_build_api api = {sizeof(eng_build_api), ENG_ABI_MINOR, get_status, get_shape, add_param, add_block, get_batch,
-                           add_constant,          emit_op};
-
-[[noreturn]] void refuse(const char* what) {
-  throw Error(Exit::environment, std::string(what) + " is not allowed in this phase");
+eng_status get_world(eng_build* b, uint32_t* rank, uint32_t* size, eng_error* sink) {
+  return guarded(b, sink, [&](Builder& builder) {
+    const World world = builder.world();
+    *rank = world.rank, *size = world.size;
+  });
 }
 
+eng_status add_group(eng_build* b, const uint32_t* ranks, uint32_t n, eng_id* out, eng_error* sink) {
+  return guarded(b, sink, [&](Builder& builder) { *out = builder.group({ranks, ranks + n}); });
+}
+
+eng_status add_part(eng_build* b, const eng_part* part, eng_id* out, eng_error* sink) {
+  return guarded(b, sink, [&](Builder& builder) { *out = builder.part(*part); });
+}
+
+eng_status get_slice(eng_build* b, eng_id value, uint64_t first, uint64_t count, eng_id* out, eng_error* sink) {
+  return guarded(b, sink, [&](Builder& builder) { *out = builder.slice(value, first, count); });
+}
+
+const eng_build_api api = {sizeof(eng_build_api), ENG_ABI_MINOR, get_status, get_shape, add_param, add_block, get_batch,
+                           add_constant,          emit_op,       get_world,  add_group, add_part,  get_slice};
+
 }  // namespace
+
+void Builder::refuse(const char* what) {
+  throw Error(Exit::environment, std::string(what) + " is not allowed in this phase");
+}
 
 Builder::Builder() : eng_build{&eng::api} {}
 
@@ -118,6 +138,18 @@ Id Builder::batch(const std::string&) {
 }
 Id Builder::constant(const eng_desc&, const void*) {
   refuse("making a constant");
+}
+World Builder::world() {
+  refuse("asking for the world");
+}
+Id Builder::group(std::vector<uint32_t>) {
+  refuse("making a group");
+}
+Id Builder::part(const eng_part&) {
+  refuse("making a part");
+}
+Id Builder::slice(Id, uint64_t, uint64_t) {
+  refuse("taking a slice");
 }
 
 }  // namespace eng

@@ -10,6 +10,8 @@
 
 namespace eng {
 
+struct World;
+
 // A parameter as declared.
 struct Parameter {
   std::string name;
@@ -34,11 +36,18 @@ class Builder : public eng_build {
   virtual void block(std::string name, uint32_t tmpl, std::vector<Id> params);
   virtual Id batch(const std::string& name);
   virtual Id constant(const eng_desc& desc, const void* data);
+  virtual World world();
+  virtual Id group(std::vector<uint32_t> ranks);
+  virtual Id part(const eng_part& part);
+  virtual Id slice(Id value, uint64_t first, uint64_t count);
   // out[k] is 0 or the value to write into; returns the ids.
   virtual std::vector<Id> emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) = 0;
 
   eng_status status = ENG_OK;
   std::string error;
+
+ protected:
+  [[noreturn]] static void refuse(const char* what);
 };
 
 }  // namespace eng

@@ -58,6 +58,8 @@ struct Op {
   // Draws random numbers: training gives the kernel one more input, the counters, and the attributes seed and stream;
   // other programs pass input 0 on as it is. The attribute "site" tells a block's random ops apart.
   bool random = false;
+  // Runs between the ranks of a group (attribute "group"): its kernel is the communicator's.
+  bool collective = false;
 };
 
 constexpr uint32_t random_sites = 4096;  // "site" is below this
@@ -70,5 +72,6 @@ std::span<const Op> gradient_ops();
 std::span<const Op> norm_ops();
 std::span<const Op> elementwise_ops();
 std::span<const Op> step_ops();
+std::span<const Op> rank_ops();
 
 }  // namespace eng

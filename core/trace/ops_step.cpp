@@ -105,7 +105,7 @@ double Attrs::f(const std::string& key, double fallback) const {
 const Op* find_op(const std::string& id) {
   static const std::map<std::string, const Op*> all = [] {
     std::map<std::string, const Op*> m;
-    for (auto list : {layer_ops(), gradient_ops(), norm_ops(), elementwise_ops(), step_ops()})
+    for (auto list : {layer_ops(), gradient_ops(), norm_ops(), elementwise_ops(), step_ops(), rank_ops()})
       for (const Op& op : list) m[op.id] = &op;
     return m;
   }();

@@ -15,6 +15,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "engine/ops.h"
+
 namespace cpu {
 
 using PhiloxWords = std::array<uint32_t, 4>;
@@ -56,6 +58,11 @@ inline double philox_uniform(uint64_t element, uint64_t stream, uint64_t seed) {
 // Dropout numbers its blocks within a sequence: counter = [block, sequence, step, stream], 32 bits each (engine/ops.h).
 inline uint64_t dropout_low(uint64_t low, uint64_t high) {
   return (low & 0xFFFFFFFF) | high << 32;
+}
+// Which micro-batch of the whole step's a rank is at: its sequences are numbered behind those of all before it.
+inline int64_t dropout_row(const int64_t* counters) {
+  const int64_t world = counters[ENG_C_WORLD] < 1 ? 1 : counters[ENG_C_WORLD];
+  return counters[ENG_C_MICRO] * world + counters[ENG_C_RANK];
 }
 // An element is dropped when its word is below this.
 inline uint32_t dropout_threshold(double p) {

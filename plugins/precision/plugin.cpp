@@ -26,7 +26,7 @@ namespace {
 // The policy has no options and no memory; its address stands for all of its objects.
 const char fp32_object = 0;
 
-eng_status create(const eng_options*, void** self, eng_error*) {
+eng_status create(const eng_options*, eng_build*, void** self, eng_error*) {
   *self = const_cast<char*>(&fp32_object);
   return ENG_OK;
 }

@@ -101,7 +101,7 @@ TEST_CASE("a key in the wrong section") {
 }
 
 TEST_CASE("sections") {
-  for (const char* section : {"zero", "recompute", "offload", "comm"})
+  for (const char* section : {"recompute", "offload"})
     CHECK_THAT(problems(with("[" + std::string(section) + "]\nplugin = \"x\"\n")),
                Contains("error[E0115]: section [" + std::string(section) + "] is not supported by this version"));
   CHECK_THAT(problems(with("[trian]\n")),

@@ -39,7 +39,7 @@ TEST_CASE("bad overrides show their text") {
   bad("train.steps=ten", "error[E0104]: `steps` must be of type integer, not string \"ten\"");
   bad("train.stpes=10", "did you mean `steps`?");
   bad("trian.steps=10", "did you mean `train`?");
-  bad("zero.plugin=zero2", "section [zero] is not supported by this version");
+  bad("offload.optimizer=host", "section [offload] is not supported by this version");
   bad("train.steps=0", "`steps` must be at least 1, at most 1000000000, not integer 0");
   bad("train.steps", "an override is section.key=value");
   bad("=3", "an override is section.key=value");

@@ -251,11 +251,19 @@ struct FakeCalls {
   }
 };
 
-static const eng_build_api calls = {sizeof(eng_build_api), 0,
-                                    FakeCalls::status,     FakeCalls::shape,
-                                    FakeCalls::param,      FakeCalls::block,
-                                    FakeCalls::batch,      FakeCalls::constant,
-                                    FakeCalls::emit};
+static const eng_build_api calls = {sizeof(eng_build_api),
+                                    0,
+                                    FakeCalls::status,
+                                    FakeCalls::shape,
+                                    FakeCalls::param,
+                                    FakeCalls::block,
+                                    FakeCalls::batch,
+                                    FakeCalls::constant,
+                                    FakeCalls::emit,
+                                    nullptr,
+                                    nullptr,
+                                    nullptr,
+                                    nullptr};
 
 FakeBuild::FakeBuild(std::string fault) : eng_build{&calls}, fault_(std::move(fault)) {}
 

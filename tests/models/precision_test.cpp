@@ -11,7 +11,7 @@ TEST_CASE("fp32 places every role but the optimizer's states and touches nothing
   const eng_axis& fp32 = plugin.table<eng_axis>(ENG_PRECISION_KIND, "fp32");
   const FakeOptions options(plugin, "fp32", {});
   void* self = nullptr;
-  REQUIRE(fp32.create(&options, &self, nullptr) == ENG_OK);
+  REQUIRE(fp32.create(&options, nullptr, &self, nullptr) == ENG_OK);
   const eng_unit unit = {sizeof(eng_unit), 1, 0, 0, 4096};
   for (int32_t role :
        {ENG_ROLE_WEIGHT, ENG_ROLE_MASTER, ENG_ROLE_STATE, ENG_ROLE_PARTIAL, ENG_ROLE_GRAD, ENG_ROLE_ACT}) {

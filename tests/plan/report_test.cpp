@@ -12,6 +12,14 @@
 #include "sketch.hpp"
 #include "synthetic.hpp"
 
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+
 using namespace sketch;
 
 namespace {
@@ -194,5 +202,7 @@ TEST_CASE("a model of seven billion parameters is planned in two seconds") {
   const std::chrono::duration<double> trace = traced - start, all = std::chrono::steady_clock::now() - start;
   INFO("traced in " << trace.count() << " s, all in " << all.count() << " s");
   CHECK(plan.parameters == 6738415616);
+#ifndef SANITIZED  // a claim about the engine as people build it
   CHECK(all.count() < 2.0);
+#endif
 }

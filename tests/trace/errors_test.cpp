@@ -247,7 +247,7 @@ TEST_CASE("policies that overstep are refused") {
   CHECK_THAT(Faulty{Faulty::unknown_op}.planned(), Contains("optimizer faulty: unknown op org.example.step/1"));
   CHECK_THAT(Faulty{Faulty::many_scalars}.planned(), Contains("optimizer faulty gave more than 7 scalars"));
   CHECK_THAT(Faulty{Faulty::none}.planned(OneDtype{ENG_F32, true}.policy()),
-             Contains("precision one changed another axis than dtype"));
+             Contains("precision one changed another axis than its own"));
 }
 
 TEST_CASE("a parameter without a block and an op without a kernel are refused while planning") {

@@ -24,28 +24,6 @@ struct RunFlags {
   std::vector<std::string> overrides;
 };
 
-// "90", "90s", "15m", "3h50m", "1d".
-double parse_duration(const std::string& text) {
-  double total = 0, number = 0;
-  const char* p = text.data();
-  const char* end = p + text.size();
-  bool ok = !text.empty();
-  while (ok && p < end) {
-    auto [next, error] = std::from_chars(p, end, number);
-    ok = error == std::errc() && number >= 0;
-    double unit = 1;
-    if (ok && next < end) {
-      unit = *next == 's' ? 1 : *next == 'm' ? 60 : *next == 'h' ? 3600 : *next == 'd' ? 86400 : 0;
-      ok = unit > 0;
-      ++next;
-    }
-    total += number * unit;
-    p = next;
-  }
-  if (!ok) throw Error(Exit::usage, "--max-time " + text + " is no duration", "write it like 90s, 15m or 3h50m");
-  return total;
-}
-
 // The run to go on with, locked, if there is one: RUN itself, or what --out names.
 std::optional<RunDir> existing_run(const RunFlags& flags, bool target_is_run) {
   if (target_is_run && !flags.out.empty())
@@ -183,7 +161,11 @@ int run(const Common& common, const RunFlags& flags) {
   Signals signals;
   Trainer::Options options;
   options.stop = stop_asked;
-  if (!flags.max_time.empty()) options.max_seconds = parse_duration(flags.max_time);
+  if (!flags.max_time.empty()) {
+    options.max_seconds = parse_duration(flags.max_time);
+    if (!options.max_seconds)
+      throw Error(Exit::usage, "--max-time " + flags.max_time + " is no duration", "write it like 90s, 15m or 3h50m");
+  }
   auto step = resume_step(flags.resume);
   bool target_is_run = std::filesystem::is_directory(flags.target);
   auto [registry, config] = load_config(common, flags.target, flags.overrides);

@@ -46,7 +46,7 @@ struct Dropout {
     d.scale = static_cast<float>(1.0 / (1.0 - p)), d.threshold = dropout_threshold(p);
     d.seed = seed, d.stream = static_cast<uint32_t>(stream);
     d.step = static_cast<uint32_t>(counters[ENG_C_STEP]);
-    d.sequence = static_cast<uint32_t>(counters[ENG_C_MICRO] * sequences);
+    d.sequence = static_cast<uint32_t>(dropout_row(counters) * sequences);
     in_ranges(threads, sequences * ((n + 63) / 64), 64, 1,
               [&](int64_t first, int64_t last) { simd.dropout(d, first, last); });
   }

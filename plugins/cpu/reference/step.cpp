@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The step's own ops: begin, get_row, put_row, sum_squares, finish.
+// The step's own ops: begin, get_row, put_row, sum_squares, finish; and the fold of what ranks bring together.
 #include <cstring>
+#include <vector>
 
 #include "reference.hpp"
 
@@ -167,11 +168,39 @@ struct Finish {
   }
 };
 
+// Level by level: neighbours are added, one without a neighbour passes on.
+struct Fold {
+  static constexpr const char* op = ENG_OP_FOLD;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  Call c;
+
+  explicit Fold(const Call& call) : c(call) {}
+  static void check(const Call& c) {
+    expect_inputs(c, {0});
+    expect_types(c, 1, {0}, 1, {0});
+    const int64_t rows = c.integer("rows");
+    expect(rows >= 1 && elements(c.in[0]) == rows * elements(c.out[0]), "x must be `rows` rows of the sum's length");
+  }
+  void run(const Args& a) const {
+    by_type(c.in[0].dtype, [&]<class T>(T) {
+      const int64_t n = elements(c.out[0]);
+      std::vector<T> level(static_cast<size_t>(c.integer("rows")));
+      for (int64_t j = 0; j < n; ++j) {
+        size_t m = level.size();
+        for (size_t r = 0; r < m; ++r) level[r] = a.in<T>(0)[int64_t(r) * n + j];
+        for (; m > 1; m = (m + 1) / 2)
+          for (size_t r = 0; r < m; r += 2) level[r / 2] = r + 1 < m ? level[r] + level[r + 1] : level[r];
+        a.out<T>(0)[j] = level[0];
+      }
+    });
+  }
+};
+
 }  // namespace
 
 void add_step(List& list) {
   list.insert(list.end(), {&cpu::kernel<Begin>, &cpu::kernel<GetRow>, &cpu::kernel<PutRow>, &cpu::kernel<SumSquares>,
-                           &cpu::kernel<Finish>});
+                           &cpu::kernel<Finish>, &cpu::kernel<Fold>});
 }
 
 }  // namespace reference

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks do together: the collectives of a communicator, and the sum that a device folds. Their builder has put the
+// number of members, "members", beside the group.
+#include "core/trace/shapes.hpp"
+#include "engine/ops.h"
+
+namespace eng {
+namespace {
+
+std::string resized(Shapes in, int64_t n, Out& out) {
+  if (in[0].ndim != 1) return "a collective moves flat values";
+  return out.push_back(make_desc(in[0].dtype, {n})), "";
+}
+
+std::string all_gather(Shapes in, const Attrs& attrs, Out& out) {
+  return resized(in, count(in[0]) * attrs.i("members"), out);
+}
+
+std::string all_to_all(Shapes in, const Attrs& attrs, Out& out) {
+  if (count(in[0]) % attrs.i("members")) return "the members need equal parts";
+  return resized(in, count(in[0]), out);
+}
+
+std::string reduce_scatter(Shapes in, const Attrs& attrs, Out& out) {
+  if (count(in[0]) % attrs.i("members")) return "the members need equal parts";
+  return resized(in, count(in[0]) / attrs.i("members"), out);
+}
+
+std::string as_it_is(Shapes in, const Attrs&, Out& out) {
+  return resized(in, count(in[0]), out);
+}
+
+// Flat input is `m` rows, one behind the other.
+std::string fold(Shapes in, const Attrs& attrs, Out& out) {
+  const int64_t m = attrs.i("rows");
+  if (m < 1 || count(in[0]) % m) return "x must be m rows of equal length";
+  return resized(in, count(in[0]) / m, out);
+}
+
+Op collective(const char* id, decltype(Op::infer) infer) {
+  Op op{id, 1, 1, std::move(infer)};
+  op.collective = true;
+  return op;
+}
+
+}  // namespace
+
+std::span<const Op> rank_ops() {
+  static const Op ops[] = {collective(ENG_OP_ALL_GATHER, all_gather), collective(ENG_OP_ALL_TO_ALL, all_to_all),
+                           collective(ENG_OP_BROADCAST, as_it_is),    collective(ENG_OP_REDUCE_SCATTER, reduce_scatter),
+                           collective(ENG_OP_ALL_REDUCE, as_it_is),   {ENG_OP_FOLD, 1, 1, fold}};
+  return ops;
+}
+
+}  // namespace eng

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/trace/ranks.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "core/base/error.hpp"
+
+namespace eng {
+
+Ranks::Ranks(const World& w) : world(w), groups(1, std::vector<uint32_t>(w.size)) {
+  std::iota(groups[0].begin(), groups[0].end(), 0u);
+}
+
+const Part& Ranks::part(Id id) const {
+  static const Part whole;
+  return id ? parts[id - 1] : whole;
+}
+
+eng_desc RanksBuilder::shape(Id) {
+  refuse("asking for a shape");
+}
+std::vector<Id> RanksBuilder::emit(const Op&, std::vector<Id>, std::vector<Id>, Attrs) {
+  refuse("emitting an op");
+}
+
+Id RanksBuilder::group(std::vector<uint32_t> ranks) {
+  const std::set<uint32_t> distinct(ranks.begin(), ranks.end());
+  if (ranks.empty() || distinct.size() != ranks.size() || *distinct.rbegin() >= ranks_.world.size)
+    throw Error(Exit::environment,
+                fmt::format("a group of ranks {} is none of {} ranks", fmt::join(ranks, ", "), ranks_.world.size));
+  ranks_.groups.push_back(std::move(ranks));
+  return static_cast<Id>(ranks_.groups.size());
+}
+
+Id RanksBuilder::part(const eng_part& p) {
+  const bool known = p.group && p.group <= ranks_.groups.size();
+  const auto* members = known ? &ranks_.group(p.group) : nullptr;
+  if (!members || p.count != members->size() || p.index >= p.count ||
+      !std::count(members->begin(), members->end(), ranks_.world.rank))
+    throw Error(Exit::environment,
+                fmt::format("part {} of {} does not fit group {} of this rank", p.index, p.count, p.group));
+  if (ranks_.world.size % p.count)
+    throw Error(Exit::environment, fmt::format("{} parts do not divide {} ranks", p.count, ranks_.world.size));
+  ranks_.parts.push_back({p.count, p.index, p.group});
+  return static_cast<Id>(ranks_.parts.size());
+}
+
+}  // namespace eng

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks that share a step: who this is, groups of them, and the parts that states are kept in.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/trace/builder.hpp"
+
+namespace eng {
+
+struct World {
+  uint32_t rank = 0, size = 1;
+  uint32_t local_rank = 0, local_size = 1;  // of this machine
+};
+
+// Of every piece of a unit: of `count` equal ranges, number `index`. Member k of `group` keeps another index each.
+struct Part {
+  uint32_t count = 1, index = 0;
+  Id group = 1;
+};
+
+struct Ranks {
+  World world;
+  std::vector<std::vector<uint32_t>> groups;  // id - 1; the first is all ranks
+  std::vector<Part> parts;                    // id - 1
+  explicit Ranks(const World& world = {});
+  const Part& part(Id id) const;  // 0: the whole
+  const std::vector<uint32_t>& group(Id id) const { return groups[id - 1]; }
+};
+
+// What a policy gets at its creation.
+class RanksBuilder final : public Builder {
+ public:
+  explicit RanksBuilder(Ranks& ranks) : ranks_(ranks) {}
+  eng_desc shape(Id value) override;
+  std::vector<Id> emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) override;
+  World world() override { return ranks_.world; }
+  Id group(std::vector<uint32_t> ranks) override;
+  Id part(const eng_part& part) override;
+
+ private:
+  Ranks& ranks_;
+};
+
+}  // namespace eng

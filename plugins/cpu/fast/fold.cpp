@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sum of rows in a balanced tree.
+#include <bit>
+#include <iterator>
+
+#include "simd/select.hpp"
+
+namespace cpu {
+namespace {
+
+struct Fold {
+  static constexpr const char* op = ENG_OP_FOLD;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  static constexpr int64_t tile = 512;  // elements
+  static constexpr int deepest = 20;    // levels of the tree
+  unsigned threads;
+  int64_t rows, n;
+
+  static void check(const Call& c) {
+    need_counts(c, 1, 1, 1, 1);
+    need_f32(c.in[0], "x");
+    need_f32(c.out[0], "the sum");
+    const int64_t rows = c.integer("rows");
+    need(rows >= 1 && rows <= int64_t{1} << deepest, "rows must be 1 to 2^20");
+    need(elements(c.in[0]) == rows * elements(c.out[0]), "x must be `rows` rows of the sum's length");
+  }
+  explicit Fold(const Call& c) : threads(c.parallel), rows(c.integer("rows")), n(elements(c.out[0])) {}
+
+  // sum[j] = tree over x[j], x[n + j], ...: the first half that is a power of two, then what is left.
+  void add(const float* x, int64_t m, int64_t count, float* sum, float (*spare)[tile]) const {
+    if (m == 1) {
+      for (int64_t j = 0; j < count; ++j) sum[j] = x[j];
+    } else if (m == 2) {
+      for (int64_t j = 0; j < count; ++j) sum[j] = x[j] + x[n + j];
+    } else {
+      const auto half = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(m - 1)));
+      add(x, half, count, sum, spare);
+      add(x + half * n, m - half, count, *spare, spare + 1);
+      for (int64_t j = 0; j < count; ++j) sum[j] = sum[j] + (*spare)[j];
+    }
+  }
+  void run(const Args& args) const {
+    const float* x = args.in<float>(0);
+    float* sum = args.out<float>(0);
+    in_lines(threads, n, [&](int64_t first, int64_t last) {
+      float spare[deepest][tile];
+      for (int64_t j = first; j < last; j += tile) add(x + j, rows, std::min(tile, last - j), sum + j, spare);
+    });
+  }
+};
+
+}  // namespace
+
+extern const eng_kernel* const fold_kernels[] = {&kernel<Fold>};
+extern const uint32_t fold_kernel_count = std::size(fold_kernels);
+
+}  // namespace cpu
