@@ -205,16 +205,15 @@ class Planner {
     }
   }
 
-  // A unit whose weight is kept in parts, whole.
-  View gather(size_t u) {
-    const Home& home = weight_[u];
-    const View whole =
-        emit_.transient("lease " + homes_.unit(u).name, Line::leases, flat(home.view.desc.dtype, homes_.unit(u).count));
+  // What is kept in parts, whole.
+  View gather(const char* what, Line line, int32_t role, size_t u, const Home& home) {
+    const View whole = emit_.transient(fmt::format("{} {}", what, homes_.unit(u).name), line,
+                                       flat(home.view.desc.dtype, homes_.unit(u).count));
     const auto pieces = homes_.pieces(u);
     emit_.label("gather " + homes_.unit(u).name);
     between_ranks([&] {
       for (size_t k = 0; k < pieces.size(); ++k)
-        move("zero", *r_.sharding, ENG_ROLE_WEIGHT, u, k, homes_.view(home, pieces[k]), home.part,
+        move("zero", *r_.sharding, role, u, k, homes_.view(home, pieces[k]), home.part,
              slice(whole, pieces[k].first, pieces[k].count), 0);
     });
     return whole;
@@ -283,8 +282,9 @@ class Planner {
             fmt::format("raise it to {} bytes, or leave it out", least + fresh));
       budget = r_.live_limit - fresh;
     }
-    auto leases =
-        std::make_unique<Leases>(emit_, uses, bytes, r_.prefetch, budget, [this](size_t u) { return gather(u); });
+    auto leases = std::make_unique<Leases>(emit_, uses, bytes, r_.prefetch, budget, [this](size_t u) {
+      return gather("lease", Line::leases, ENG_ROLE_WEIGHT, u, weight_[u]);
+    });
     batch.before_pass = [this, all = leases.get(), uses, k = size_t{0}]() mutable {
       all->before(k);
       for (size_t u : uses[k])
@@ -423,7 +423,13 @@ class Planner {
     emit_.label("norm");
     emit_.action(op(ENG_OP_FINISH), {partials, plan_.table, plan_.scalars, plan_.counters},
                  {plan_.scalars, plan_.counters}, {{{"max_norm", 0, r_.grad_clip}}});
+    const std::vector<Home> reduced = grad_;
     for (size_t u = 0; u < homes_.units(); ++u) {
+      // A whole update needs the whole gradient: two units' at a time.
+      if (grad_[u].part && !master_[u].part) {
+        if (u > 1) emit_.after_users(grad_[u - 2].view);
+        grad_[u] = {gather("gradient", Line::gradients, ENG_ROLE_GRAD, u, reduced[u])};
+      }
       emit_.label("update " + homes_.unit(u).name);
       update_unit(u);
       publish(u);

@@ -67,27 +67,19 @@ eng_status sum_part(const Object& o, eng_build* b, eng_id src, eng_id* out, eng_
   return emit(b, ENG_OP_FOLD, rows, out, "rows", o.part.count, error);
 }
 
-eng_status sum_whole(const Object& o, eng_build* b, eng_id src, eng_id* out, eng_error* error) {
-  if (o.fast) return collect(o, b, ENG_OP_ALL_REDUCE, src, out, error);
-  eng_id part = 0;
-  if (eng_status s = sum_part(o, b, src, &part, error)) return s;
-  return collect(o, b, ENG_OP_ALL_GATHER, part, out, error);
-}
-
 eng_status move(void* self, eng_build* b, const eng_move* m, eng_error* error) {
   const Object& o = *static_cast<Object*>(self);
   const eng_id own = o.part_id, from = m->from->part, to = m->to->part;
   eng_id dst = m->dst;
-  if (m->role == ENG_ROLE_GRAD && from == 0 && to == 0) return sum_whole(o, b, m->src, &dst, error);
   if (m->role == ENG_ROLE_GRAD && from == 0 && to == own) return sum_part(o, b, m->src, &dst, error);
-  const bool kept = m->role == ENG_ROLE_WEIGHT || m->role == ENG_ROLE_MASTER || m->role == ENG_ROLE_STATE;
+  const bool kept =
+      m->role == ENG_ROLE_WEIGHT || m->role == ENG_ROLE_MASTER || m->role == ENG_ROLE_STATE || m->role == ENG_ROLE_GRAD;
   if (kept && own && from == own && to == 0) return collect(o, b, ENG_OP_ALL_GATHER, m->src, &dst, error);
   char text[200];
-  std::snprintf(
-      text, sizeof text,
-      "%s gathers weights, masters and states, and sums gradients over ranks; it cannot take role %d from part "
-      "%u to part %u (0: whole, its own part: %u)",
-      strategy.name, static_cast<int>(m->role), from, to, own);
+  std::snprintf(text, sizeof text,
+                "%s gathers what it keeps in parts, and sums gradients over ranks; it cannot take role %d from part "
+                "%u to part %u (0: whole, its own part: %u)",
+                strategy.name, static_cast<int>(m->role), from, to, own);
   return report(error, ENG_UNSUPPORTED, text);
 }
 

@@ -2,7 +2,7 @@
 // What the four strategies share. They differ in one thing: which roles a rank keeps a part of.
 //
 //            WEIGHT  MASTER  STATE  GRAD
-//   none     whole   whole   whole  whole
+//   none     whole   whole   whole  part   (gathered for the update)
 //   zero1    whole   part    part   part
 //   zero2    whole   part    part   part
 //   zero3    part    part    part   part
