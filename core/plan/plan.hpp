@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/trace/graph.hpp"
+#include "core/trace/ranks.hpp"
 
 namespace eng {
 
@@ -89,6 +90,7 @@ constexpr int64_t prefill = 64;   // positions of program "prefill"
 constexpr uint64_t chunk = 4096;  // elements: the grid of the global norm
 
 struct Plan {
+  Ranks ranks;  // who this plan is for
   std::vector<Arena> arenas;
   std::vector<Buffer> buffers;  // id - 1
   std::vector<Call> calls;
