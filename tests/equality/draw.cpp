@@ -155,7 +155,7 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
   result.complaint = fleet.complaint();
   for (uint32_t r = 0; r < world; ++r) result.sent.push_back(fleet.sent(r));
   if (!result.complaint.empty()) return result;
-  result.tensors = {{"losses", losses}, {"norms", norms}};
+  result.tensors = {{"norms", norms}, {"losses", losses}};
   for (size_t t = 0; t < planned.plans[0].tensors.size(); ++t) {
     const eng::Tensor& first = planned.plans[0].tensors[t];
     std::vector<float> values(static_cast<size_t>(eng::count(first.desc)));

@@ -44,7 +44,7 @@ Planned plan(const Group& group, const Draw& draw);
 
 constexpr int steps = 3;
 
-// What came out of training, by name: losses and norms of all steps, then every tensor, put together from its ranks.
+// What came out of training, by name: norms and losses of all steps, then every tensor, put together from its ranks.
 struct Result {
   std::vector<std::pair<std::string, std::vector<float>>> tensors;
   std::string complaint;       // the run did not come to its end, or ranks hold different values of the same element
