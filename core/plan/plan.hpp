@@ -51,9 +51,9 @@ struct Call {
   const Op* op = nullptr;
   std::vector<eng_desc> in, out;
   Attrs attrs;
-  uint32_t parallel = 0;  // threads; 0: the device's
   uint64_t workspace = 0;
   double flops = 0;
+  uint32_t parallel = 0;  // threads of its kernel; 0: the device's
 };
 
 struct Action {

@@ -19,7 +19,8 @@ static Sharding make_sharding(Registry& registry, const Config& config, Ranks& r
   return make_sharding(name, registry.table<eng_axis>(ENG_ZERO_KIND, name), section, ranks);
 }
 
-Setup make_setup(const Config& config, Registry& registry, int64_t generate, const World& world) {
+Setup make_setup(const Config& config, Registry& registry, int64_t generate, const World& world,
+                 const Communicator* comm) {
   Setup s;
   registry.pin(config.section("plugins").strings("sha256"));
   const Section &train = config.section("train"), &device = config.section("device"),
@@ -48,7 +49,9 @@ Setup make_setup(const Config& config, Registry& registry, int64_t generate, con
   request.live_limit = zero.has("live_limit") ? static_cast<uint64_t>(zero.integer("live_limit")) : 0;
   request.reduce_per_step = train.string("reduce") == "step";
   const Kernels& kernels = *s.kernels;
-  request.workspace = [&kernels](const Call& call) { return call.op->collective ? 0 : kernels.workspace(call); };
+  request.workspace = [&kernels, comm](const Call& call) {
+    return !call.op->collective ? kernels.workspace(call) : comm ? comm->workspace(call) : 0;
+  };
   request.accumulate = generate ? 1 : static_cast<uint32_t>(train.integer("accumulate"));
   request.steps = train.integer("steps");
   request.seed = train.integer("seed");

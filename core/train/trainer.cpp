@@ -25,15 +25,15 @@ double since(Clock::time_point start) {
 
 }  // namespace
 
-Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Exchange exchange)
+Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm)
     : config_(config),
       registry_(registry),
       setup_(setup),
       data_(data),
       schedule_(make_schedule(config)),
       device_(registry, setup.kernels->device(), config.section("device")),
-      executor_(setup.plan, device_, *setup.kernels),
-      exchange_(std::move(exchange)) {
+      executor_((comm ? comm->make_groups(setup.plan.ranks) : void(), setup.plan), device_, *setup.kernels, comm) {
+  if (comm) exchange_ = [comm](const std::string& mine) { return comm->exchange(mine); };
   const Section& train = config.section("train");
   steps_ = train.integer("steps");
   length_ = train.integer("sequence_length");
@@ -153,6 +153,7 @@ std::optional<Metrics> Trainer::train_step(const Batch& batch, const Agreed& agr
   const double peak = setup_.kernels->info().peak_f32 * cut_.world;
   m.mfu = peak > 0 ? setup_.model.flops_per_token() * m.tokens_per_second / peak : NAN;
   m.wait_seconds.data = data_wait;
+  m.wait_seconds.comm = executor_.waited();
   m.device_peak_bytes = arena_bytes(setup_.plan);
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

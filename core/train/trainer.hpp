@@ -54,8 +54,8 @@ class Trainer {
     std::optional<double> max_seconds;
     std::string config_hash;  // of the resolved configuration, kept with every checkpoint
   };
-  // `exchange` where the plan is one of several ranks'; all call everything below together.
-  Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Exchange exchange = {});
+  // `comm` where the plan is one of several ranks'; all call everything below together.
+  Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm = nullptr);
 
   // Step 0: parameters from the model's initialisation rules, or `weights` that exist already (weights_source).
   void initialise(const std::filesystem::path& weights = {}, const WeightsProgress& progress = {});
