@@ -53,7 +53,7 @@ void Emitter::label(const std::string& text) {
 }
 
 void Emitter::action(const Op& op, std::vector<View> in, std::vector<View> out, Attrs attrs) {
-  Call call{&op, {}, {}, std::move(attrs), 0, 0};
+  Call call{&op, {}, {}, std::move(attrs), 0, 0, 0};
   for (const auto& v : in) call.in.push_back(v.desc);
   for (const auto& v : out) call.out.push_back(v.desc);
   auto [it, fresh] = calls_.try_emplace(key_of(call), static_cast<uint32_t>(plan_.calls.size()));

@@ -40,6 +40,7 @@ struct Call {
   Attrs attrs;
   uint64_t workspace = 0;
   double flops = 0;
+  uint32_t parallel = 0;  // threads of its kernel; 0: the device's
 };
 
 struct Action {

@@ -2,19 +2,16 @@
 // What all ranks must have alike before the first step, and which rank has it otherwise.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "core/config/config.hpp"
+#include "core/execute/comm.hpp"
 #include "core/plan/plan.hpp"
 #include "core/registry/registry.hpp"
 #include "core/trace/ranks.hpp"
 
 namespace eng {
-
-// Every rank's text, by rank, for one's own; a call of all ranks together. Empty where there is one rank.
-using Exchange = std::function<std::vector<std::string>(const std::string&)>;
 
 struct Item {
   std::string name;             // "configuration": for people

@@ -8,7 +8,7 @@
 
 namespace eng {
 
-Setup make_setup(const Config& config, Registry& registry, int64_t generate) {
+Setup make_setup(const Config& config, Registry& registry, int64_t generate, const Communicator* comm) {
   Setup s;
   registry.pin(config.section("plugins").strings("sha256"));
   const Section &train = config.section("train"), &device = config.section("device"),
@@ -27,7 +27,9 @@ Setup make_setup(const Config& config, Registry& registry, int64_t generate) {
                         generate ? generate : train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT));
   PlanRequest request{s.model, s.precision, generate ? nullptr : &s.optimizer, s.kernels->device(), {}};
   const Kernels& kernels = *s.kernels;
-  request.workspace = [&kernels](const Call& call) { return kernels.workspace(call); };
+  request.workspace = [&kernels, comm](const Call& call) {
+    return !call.op->collective ? kernels.workspace(call) : comm ? comm->workspace(call) : 0;
+  };
   request.accumulate = generate ? 1 : static_cast<uint32_t>(train.integer("accumulate"));
   request.steps = train.integer("steps");
   request.seed = train.integer("seed");

@@ -8,6 +8,7 @@
 
 #include "core/checkpoint/weights.hpp"
 #include "core/config/config.hpp"
+#include "core/execute/comm.hpp"
 #include "core/execute/device.hpp"
 #include "core/plan/planner.hpp"
 #include "core/registry/registry.hpp"
@@ -24,8 +25,9 @@ struct Setup {
 };
 
 // Loads the plugins that the configuration names, traces the model, makes the verified plan.
-// With `generate`: for one running sequence of up to so many positions, and no training.
-Setup make_setup(const Config& config, Registry& registry, int64_t generate = 0);
+// With `generate`: for one running sequence of up to so many positions, and no training. Scratch of collectives is
+// known where there is a communicator.
+Setup make_setup(const Config& config, Registry& registry, int64_t generate = 0, const Communicator* comm = nullptr);
 
 // Bytes of host memory that a run holds beside its arenas, by the plan: staged batches.
 uint64_t staging_bytes(const Plan& plan);

@@ -99,7 +99,7 @@ Child::Child(const Scratch& scratch, const Args& args, Limits limits) : limits_(
   const std::string tag = std::to_string(++number);
   out_ = scratch / ("stdout-" + tag);
   err_ = scratch / ("stderr-" + tag);
-  std::vector<std::string> words = {ENGINE_COMMAND};
+  std::vector<std::string> words = {limits.program.empty() ? ENGINE_COMMAND : limits.program};
   words.insert(words.end(), args.begin(), args.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());

@@ -12,6 +12,7 @@
 #include "core/base/error.hpp"
 #include "tools/commit.hpp"
 #include "tools/engine/run_dir.hpp"
+#include "tools/engine/signals.hpp"
 
 namespace eng {
 namespace {
@@ -48,9 +49,29 @@ std::string Member::again(const std::filesystem::path& run) const {
   return fmt::format("{} -n {} engine run {}", announced_.by == "srun" ? "srun --mpi=pmix" : "mpirun", size(), word);
 }
 
-void Member::join(Registry&, Config&) {
-  if (many())
-    throw Error(Exit::environment, fmt::format("this is one of {} ranks, and this version trains on one", size()));
+void Member::join(Registry& registry, Config& config) {
+  if (!many()) return;
+  communicator_ = std::make_unique<Communicator>(registry, config.section("comm"));
+  const World& world = communicator_->world();
+  check_announced(announced_, world.size, command_words(common_.arguments));
+  announced_.rank = world.rank;
+  exchange_ = [this](const std::string& mine) { return communicator_->exchange(mine); };
+  const std::string mine = processors();
+  const std::vector<std::string> all = exchange_(mine);
+  hosts_.clear();
+  for (const std::string& one : all)
+    if (const std::string host = one.substr(0, one.find(' '));
+        std::find(hosts_.begin(), hosts_.end(), host) == hosts_.end())
+      hosts_.push_back(host);
+  // Before this rank's own share is put in, which may be another one's elsewhere.
+  agree(exchange_, {{"engine",
+                     Exit::environment,
+                     fmt::format("version = {}\ncommit = {}\nabi = {}\n", version, ENGINE_COMMIT, ENG_ABI_DRAFT_ID),
+                     {}},
+                    config_item(config)});
+  Section& device = config.section("device");
+  if (device.settings().count("threads") && device.integer("threads") == 0)
+    device.set("threads", threads_of(mine, all), "derived");
 }
 
 std::string Member::from_first(const std::string& text) const {
@@ -87,24 +108,27 @@ void Member::failed(std::exception_ptr reason) noexcept try {
   failed_ = true;
   const Failure why = failure(std::move(reason));
   log("error: " + why.text);
-  if (has_parent())
-    link_.tell({{"error", why.exit}, {"text", why.text}, {"help", why.help}});
-  else
-    tell_by_hand(why);
+  link_.tell({{"error", why.exit}, {"text", why.text}, {"help", why.help}});
+  if (!has_parent()) tell_by_hand(why);
+  if (communicator_) communicator_->abort(why.text);
 } catch (const std::exception&) {  // out of memory: the end itself tells
 }
 
 // Nobody collects what ranks started by hand say, and the first that leaves takes the others with it. So what all of
-// them find is told by rank 0, and what is the consequence of another's failure comes later than its cause.
+// them find is told by rank 0, and what may be the consequence of another's failure comes later than its cause: by
+// then the launcher has asked this rank to go, or says nothing because nothing else happened.
 void Member::tell_by_hand(const Failure& why) const {
   const bool consequence = why.exit == static_cast<int>(Exit::communication);
-  const int wait = (exchange_ ? 0 : first() ? 0 : 1000) + (consequence ? (first() ? 500 : 1500) : 0);
-  std::this_thread::sleep_for(std::chrono::milliseconds(wait));
-  print({why.exit, fmt::format("rank {} on {}: {}", rank(), host_name(), why.text), why.help});
+  int wait = (communicator_ || first() ? 0 : 1500) + (consequence ? (first() ? 500 : 1000) : 0);
+  for (; wait > 0 && !Signals::pending(); wait -= 10) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  if (wait <= 0 || first())
+    print({why.exit, fmt::format("rank {} on {}: {}", rank(), host_name(), why.text), why.help});
 }
 
 int Member::leave(Exit exit) {
   if (!many()) return static_cast<int>(exit);
+  exchange_ = {};
+  communicator_.reset();
   log(fmt::format("left with {}", static_cast<int>(exit)));
   link_.tell({{"end", static_cast<int>(exit)}});
   // mpirun ends everybody as soon as one leaves with something else; the parent was told what it is.

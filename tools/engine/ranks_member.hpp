@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -35,7 +36,8 @@ class Member {
 
   // Meets the other ranks, which must have the same configuration; shares out the processors of this machine.
   void join(Registry& registry, Config& config);
-  const Exchange& exchange() const { return exchange_; }  // empty where there is one rank
+  Communicator* communicator() const { return communicator_.get(); }  // nullptr where there is one rank
+  const Exchange& exchange() const { return exchange_; }
   // All ranks call it: what rank 0 says.
   std::string from_first(const std::string& text) const;
   const std::vector<std::string>& hosts() const { return hosts_; }  // of the ranks, each once
@@ -44,7 +46,8 @@ class Member {
   void works_in(const std::filesystem::path& run);
   // Tells log, parent and the other ranks, once, why this rank ends. Never throws.
   void failed(std::exception_ptr reason) noexcept;
-  // All ranks call it when all is done: takes leave of the others. Returns what the process ends with.
+  // All ranks call it when all is done and nothing holds the communicator: takes leave of the others. Returns what the
+  // process ends with.
   int leave(Exit exit);
 
  private:
@@ -53,6 +56,7 @@ class Member {
   Common& common_;
   Announced announced_;
   Link link_;
+  std::unique_ptr<Communicator> communicator_;
   Exchange exchange_;
   std::vector<std::string> hosts_;
   std::filesystem::path run_;

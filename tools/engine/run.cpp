@@ -194,7 +194,7 @@ Place find_place(const RunFlags& flags, bool target_is_run, const Member& member
   return place;
 }
 
-int train_rank(const Common& common, const RunFlags& flags, Member& member) {
+Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
   Trainer::Options options;
   options.stop = stop_asked;
   if (!flags.max_time.empty()) {
@@ -207,6 +207,9 @@ int train_rank(const Common& common, const RunFlags& flags, Member& member) {
   auto [registry, config] = load_config(common, flags.target, flags.overrides);
   config.require("data");
   member.join(*registry, config);
+  if (member.many())
+    throw Error(Exit::environment,
+                fmt::format("this is one of {} ranks, and this version trains on one", member.size()));
   options.config_hash = Checksum::of(resolved_text(config));
   Setup setup = make_setup(config, *registry);
   check_fits(config, *registry, setup);
@@ -251,7 +254,7 @@ int train_rank(const Common& common, const RunFlags& flags, Member& member) {
     if (dir && !member.many()) dir->log(std::string("error: ") + e.what());
     throw;
   }
-  if (!dir) return member.leave(exit);
+  if (!dir) return exit;
   const std::string path = dir->path().string();
   if (exit == Exit::stopped) {
     progress->line(Signals::pending() ? fmt::format("stopped by {}; go on with:  {}", Signals::name(Signals::pending()),
@@ -262,7 +265,7 @@ int train_rank(const Common& common, const RunFlags& flags, Member& member) {
         fmt::format("done  {0}\n  losses: {0}/metrics.jsonl\n  next:   engine eval {0}\n  longer: {1} train.steps=N",
                     path, member.again(path)));
   }
-  return member.leave(exit);
+  return exit;
 }
 
 // The ranks do the work; here is only what would otherwise be told by each of them, or keep all but one waiting.
@@ -300,7 +303,8 @@ int run(Common& common, const RunFlags& flags) {
   try {
     member.emplace(common);
     if (!member->many() && !flags.ranks) check_alone(variable, command_words(common.arguments));
-    return train_rank(common, flags, *member);
+    const Exit exit = train_rank(common, flags, *member);
+    return member->leave(exit);
   } catch (...) {
     if (!member || !member->many()) throw;
     member->failed(std::current_exception());
