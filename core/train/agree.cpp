@@ -121,14 +121,14 @@ Item plugins_item(const Registry& registry) {
   return {"plugins", Exit::environment, fmt::format("{}", fmt::join(lines, "")), {}};
 }
 
-std::vector<Item> collective_items(const Plan& plan, const Ranks& ranks) {
+std::vector<Item> collective_items(const Plan& plan) {
   std::map<std::vector<uint32_t>, std::string> texts;
   for (const Program& program : plan.programs)
     for (const Segment& segment : program.segments)
       for (const Action& action : segment.actions) {
         const Call& call = plan.calls[action.call];
         if (!call.op->collective) continue;
-        std::string& text = texts[ranks.group(static_cast<Id>(call.attrs.i("group", 1)))];
+        std::string& text = texts[plan.ranks.group(static_cast<Id>(call.attrs.i("group", 1)))];
         text += fmt::format("{} {} x{}: {}", program.name, segment.name, segment.repeat, call.op->id);
         for (const auto* side : {&call.in, &call.out})
           for (const eng_desc& d : *side) text += (side == &call.in ? " " : " -> ") + describe(d);
@@ -136,16 +136,15 @@ std::vector<Item> collective_items(const Plan& plan, const Ranks& ranks) {
       }
   std::vector<Item> out;
   for (auto& [members, text] : texts) {
-    const bool everyone = members == ranks.groups[0];
+    const bool everyone = members == plan.ranks.groups[0];
     out.push_back({"collectives", Exit::environment, std::move(text), everyone ? std::vector<uint32_t>{} : members});
   }
   return out;
 }
 
-std::string collective_hash(const Plan& plan, const Ranks& ranks) {
+std::string collective_hash(const Plan& plan) {
   std::string text;
-  for (const Item& item : collective_items(plan, ranks))
-    text += fmt::format("{}\n{}", fmt::join(item.ranks, " "), item.text);
+  for (const Item& item : collective_items(plan)) text += fmt::format("{}\n{}", fmt::join(item.ranks, " "), item.text);
   return Checksum::of(text);
 }
 

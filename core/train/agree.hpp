@@ -5,11 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "core/base/exchange.hpp"
 #include "core/config/config.hpp"
-#include "core/execute/comm.hpp"
 #include "core/plan/plan.hpp"
 #include "core/registry/registry.hpp"
-#include "core/trace/ranks.hpp"
 
 namespace eng {
 
@@ -29,8 +28,8 @@ Item config_item(const Config& config);
 // Those that are loaded, with the hashes of their files.
 Item plugins_item(const Registry& registry);
 // One for each group of this rank: what its members do together, in order.
-std::vector<Item> collective_items(const Plan& plan, const Ranks& ranks);
+std::vector<Item> collective_items(const Plan& plan);
 // Of all of those.
-std::string collective_hash(const Plan& plan, const Ranks& ranks);
+std::string collective_hash(const Plan& plan);
 
 }  // namespace eng

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/execute/comm.hpp"
 #include "core/train/agree.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/ranks.hpp"

@@ -207,22 +207,23 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
   auto [registry, config] = load_config(common, flags.target, flags.overrides);
   config.require("data");
   member.join(*registry, config);
-  if (member.many())
-    throw Error(Exit::environment,
-                fmt::format("this is one of {} ranks, and this version trains on one", member.size()));
   options.config_hash = Checksum::of(resolved_text(config));
-  Setup setup = make_setup(config, *registry);
+  Communicator* comm = member.communicator();
+  Setup setup = make_setup(config, *registry, 0, comm ? comm->world() : World{}, comm);
   check_fits(config, *registry, setup);
   // A parent has done it; else rank 0 does, and the others wait.
   if (member.first() && !member.has_parent()) build_data(config, *registry, setup.model.info.vocabulary, false);
   member.from_first("");
   Data data(*registry, config, setup.model.info.vocabulary);
-  agree(member.exchange(), {plugins_item(*registry), {"data", Exit::data, data.info().content_hash, {}}});
+  std::vector<Item> items = collective_items(setup.plan);
+  items.push_back(plugins_item(*registry));
+  items.push_back({"data", Exit::data, data.info().content_hash, {}});
+  agree(member.exchange(), items);
   auto [dir, from] = find_place(flags, target_is_run, member);
   std::optional<Progress> progress;
   Exit exit = Exit::done;
   try {
-    Trainer trainer(config, *registry, setup, data);
+    Trainer trainer(config, *registry, setup, data, comm);
     if (from) {
       trainer.load(*from);
     } else {
