@@ -184,6 +184,7 @@ int run(const Common& common, const RunFlags& flags) {
   } else if (step || flags.resume == "must") {
     throw Error(Exit::checkpoint, "a new run has no checkpoint to go on from", "name the run, or leave --resume away");
   }
+  if (!from) check_weights(config, *registry, setup);
   std::optional<Progress> progress;
   Exit exit = Exit::done;
   try {
