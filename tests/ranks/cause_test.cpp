@@ -80,6 +80,9 @@ TEST_CASE("ranks that say nothing, and an mpirun that starts none", "[ranks]") {
   CHECK(cause.exit == 8);
   CHECK(has(cause.text, "rank 1 ended without a word (mpirun ended with 1)"));
   CHECK(cause.help == "mpirun detected");
+  cause = cause_of({{0, gone("")}, {1, gone("")}}, 2, "", 137, false);
+  CHECK(cause.exit == 8);
+  CHECK(cause.text == "mpirun was killed by signal 9, and the ranks with it");
   cause = cause_of({}, 2, "There are not enough slots", 1, false);
   CHECK(cause.exit == 3);
   CHECK(has(cause.help, "not enough slots"));

@@ -76,6 +76,8 @@ Cause cause_of(const std::map<uint32_t, RankStory>& ranks, uint32_t count, const
   if (absent.empty())
     return {static_cast<int>(Exit::bug), fmt::format("mpirun ended with {} after all ranks had ended well", status),
             mpirun};
+  if (status > 128 && mpirun.empty())
+    return {communication, fmt::format("mpirun was killed by signal {}, and the ranks with it", status - 128), ""};
   const RankStory known = ranks.count(*absent.begin()) ? ranks.at(*absent.begin()) : RankStory{};
   return {communication,
           fmt::format("{} ended without a word (mpirun ended with {})", list(absent), status) + last_words(known),
