@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -114,7 +115,8 @@ Loaded load_config(const Common& common, const std::filesystem::path& target, co
     out.config = Config::load(file, overrides, plugins, base);
   const bool run = file != target;
   match_tokenizer(run ? target : weights_source(out.config), run, out.config, *out.registry);
-  for (const auto& note : out.config.notes()) fmt::print(stderr, "note: {}\n", note);
+  if (!common.quiet)
+    for (const auto& note : out.config.notes()) fmt::print(stderr, "note: {}\n", note);
   return out;
 }
 
@@ -134,17 +136,26 @@ ReportContext report_context(const Setup& setup, const Config& config) {
   return c;
 }
 
+Failure failure(std::exception_ptr reason) try { std::rethrow_exception(reason); } catch (const ConfigError& e) {
+  return {static_cast<int>(e.exit()), tell(e), e.help()};
+} catch (const Error& e) {
+  return {static_cast<int>(e.exit()), e.what(), e.help()};
+} catch (const std::bad_alloc&) {
+  return {static_cast<int>(Exit::host_memory), "out of host memory", ""};
+} catch (const std::exception& e) {
+  return {static_cast<int>(Exit::bug), e.what(),
+          "this is a bug in engine: please report it with the command line and the configuration"};
+}
+
+void print(const Failure& failure) {
+  std::fflush(stdout);
+  fmt::print(stderr, "{}{}\n", failure.text.rfind("error", 0) == 0 ? "" : "error: ", failure.text);
+  if (!failure.help.empty()) fmt::print(stderr, "help: {}\n", failure.help);
+}
+
 }  // namespace eng
 
 namespace {
-
-void print(const eng::Error& e) {
-  std::fflush(stdout);
-  const auto* config = dynamic_cast<const eng::ConfigError*>(&e);
-  std::string text = config ? eng::tell(*config) : e.what();
-  fmt::print(stderr, "{}{}\n", text.rfind("error", 0) == 0 ? "" : "error: ", text);
-  if (!e.help().empty()) fmt::print(stderr, "help: {}\n", e.help());
-}
 
 int command(int argc, char** argv) {
   CLI::App app("Trains language models from one TOML file.", "engine");
@@ -152,6 +163,7 @@ int command(int argc, char** argv) {
   app.require_subcommand(1);
   eng::Common common;
   common.command = fmt::format("{}", fmt::join(argv, argv + argc, " "));
+  common.arguments.assign(argv + std::min(argc, 1), argv + argc);
   app.add_option("--plugin-path", common.plugin_paths, "folders to look for plugins in, before all others");
   eng::add_run(app, common);
   eng::add_check(app, common);
@@ -169,18 +181,10 @@ int command(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     int code = app.exit(e);
     return code == 0 ? 0 : static_cast<int>(eng::Exit::usage);
-  } catch (const eng::Error& e) {
-    print(e);
-    return static_cast<int>(e.exit());
-  } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "error: out of host memory\n");
-    return static_cast<int>(eng::Exit::host_memory);
-  } catch (const std::exception& e) {
-    fmt::print(
-        stderr,
-        "error: {}\nhelp: this is a bug in engine: please report it with the command line and the configuration\n",
-        e.what());
-    return static_cast<int>(eng::Exit::bug);
+  } catch (...) {
+    const eng::Failure failure = eng::failure(std::current_exception());
+    eng::print(failure);
+    return failure.exit;
   }
 }
 
