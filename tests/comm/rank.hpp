@@ -22,6 +22,7 @@ namespace rank {
   } while (false)
 
 extern std::string plugin_dir;
+constexpr double deadline = 5;  // where something goes wrong; joining takes seconds on a busy machine
 
 inline eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
