@@ -2,11 +2,11 @@
 // A communicator plugin in use: the ranks of this run, their collectives, and words between them.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "core/base/exchange.hpp"
 #include "core/config/config.hpp"
 #include "core/plan/plan.hpp"
 #include "core/registry/registry.hpp"
@@ -14,9 +14,6 @@
 #include "engine/comm.h"
 
 namespace eng {
-
-// What every rank gave, by rank; all ranks call it. Empty where there is one rank.
-using Exchange = std::function<std::vector<std::string>(const std::string& mine)>;
 
 // All but find and workspace throw Error(Exit::communication) when the others cannot be reached.
 class Communicator {

@@ -59,7 +59,7 @@ double loss_of(const fs::path& directory, const std::string& more = "") {
   executor.run("init");
   size_t filled = 0;
   const eng::Fill fill = [&](const eng::TensorSpec& t, uint64_t first, uint64_t n, const void* data) {
-    executor.upload(setup.plan.find(t.name, t.role)->view, first * 4, data, n * 4);
+    executor.upload(setup.plan.find(t.name, t.role)->whole(), first * 4, data, n * 4);
     filled += n;
   };
   eng::load_weights(directory, eng::pretrained_table(config, registry()), eng::parameters(setup.plan), fill);

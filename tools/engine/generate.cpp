@@ -48,7 +48,7 @@ class Decoder {
   void load(const std::filesystem::path& weights, const Pretrained& names, const WeightsProgress& progress) {
     const Fill fill = [&](const TensorSpec& t, uint64_t first, uint64_t n, const void* data) {
       const uint64_t size = dtype_size(t.dtype);
-      executor_->upload(setup_.plan.find(t.name, t.role)->view, first * size, data, n * size);
+      executor_->upload(setup_.plan.find(t.name, t.role)->whole(), first * size, data, n * size);
     };
     load_weights(weights, names, parameters(setup_.plan), fill, progress);
     executor_->run("publish");

@@ -90,16 +90,19 @@ void add_plan(CLI::App& app, Common& common) {
     std::string target;
     std::vector<std::string> overrides;
     bool json = false, dump = false;
+    uint32_t ranks = 1;
   };
   auto flags = std::make_shared<Flags>();
   command->add_option("config", flags->target, "a configuration file (only [model] is needed), or a run directory")
       ->required();
   command->add_option("overrides", flags->overrides, "section.key=value ...");
+  command->add_option("--ranks", flags->ranks, "how many ranks share the step; none of them need be there")
+      ->check(CLI::Range(1, 65536));
   command->add_flag("--json", flags->json, "one JSON object");
   command->add_flag("--dump", flags->dump, "every action with its buffers, waits and addresses");
   command->callback([&common, flags] {
     auto [registry, config] = load_config(common, flags->target, flags->overrides);
-    Setup setup = make_setup(config, *registry);
+    Setup setup = make_setup(config, *registry, 0, {0, flags->ranks, 0, flags->ranks});
     ReportContext context = report_context(setup, config);
     fmt::print("{}", flags->json   ? plan_json(setup.plan, context)
                      : flags->dump ? plan_dump(setup.plan)

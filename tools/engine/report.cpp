@@ -18,8 +18,8 @@ const char* to_string(Queue queue) {
 }
 
 const char* to_string(Line line) {
-  static const char* names[] = {"weights", "gradients",   "optimizer", "constants", "batch",
-                                "step",    "activations", "workspace", "caches"};
+  static const char* names[] = {"weights",     "gradients", "optimizer", "constants", "batch",        "step",
+                                "activations", "workspace", "caches",    "leases",    "communication"};
   return names[static_cast<size_t>(line)];
 }
 
