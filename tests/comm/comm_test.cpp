@@ -60,12 +60,14 @@ TEST_CASE("ranks that go wrong are named, in time") {
     return std::async(std::launch::async, [=] { return run(ranks, scenario); });
   };
   auto late = start(3, "late"), elsewhere = start(2, "elsewhere"), executor_late = start(2, "executor_late"),
-       aborts = start(3, "aborts"), killed = start(2, "killed"), missing = start(2, "missing");
+       aborts = start(3, "aborts"), leaves = start(2, "leaves"), killed = start(2, "killed"),
+       missing = start(2, "missing");
   fails_well(3, late.get());
   fails_well(2, elsewhere.get());
   fails_well(2, executor_late.get());
   // One that gives up tells the others why.
   fails_well(3, aborts.get());
+  fails_well(2, leaves.get());
   const Job kill = killed.get();
   INFO(kill.output);
   CHECK(kill.status == 128 + 9);

@@ -35,13 +35,12 @@ void joining_is_quiet(double timeout, int64_t message_bytes, const std::string& 
   if (scenario == "late") late(comm);
   if (scenario == "elsewhere") elsewhere(comm);
   if (scenario == "aborts") aborts(comm);
+  if (scenario == "leaves") leaves(comm);
   if (scenario == "killed") killed(comm);
   if (scenario == "executor_late") executor_late(comm);
   if (scenario == "right" || scenario == "pieces") return;
-  // The first that leaves takes the others with it.
   fmt::print("rank {} is right\n", comm.world().rank);
   std::fflush(stdout);
-  std::this_thread::sleep_for(std::chrono::seconds(1));
   throw eng::Error(eng::Exit::communication, "as it should");
 }
 
@@ -57,6 +56,7 @@ int main(int, char** argv) {
     joining_is_quiet(fault ? deadline : 60.0, scenario == "pieces" ? 100 : 1 << 30, scenario);
     return 0;
   } catch (const eng::Error& e) {
+    std::this_thread::sleep_for(std::chrono::seconds(1));  // the first that leaves takes the others with it
     fmt::print(stderr, "error {}: {}\n", static_cast<int>(e.exit()), e.what());
     return static_cast<int>(e.exit());
   } catch (const std::exception& e) {

@@ -94,6 +94,7 @@ void executor(eng::Communicator& comm);
 void late(eng::Communicator& comm);
 void elsewhere(eng::Communicator& comm);
 void aborts(eng::Communicator& comm);
+void leaves(eng::Communicator& comm);
 void killed(eng::Communicator& comm);
 void executor_late(eng::Communicator& comm);
 

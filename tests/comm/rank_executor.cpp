@@ -87,10 +87,10 @@ void executor(eng::Communicator& comm) {
   const eng::World& world = comm.world();
   for (const bool overlap : {false, true}) {
     Run run(comm, overlap);
-    eng::Trace trace(1000);
+    eng::Trace trace(1, 1, eng::actions_of(run.sums.plan.programs[0]));
     for (int step = 0; step < 3; ++step) {
       run.fill(world.rank);
-      run.executor.record(step == 1 ? &trace : nullptr);
+      run.executor.record(trace.of(step));
       EXPECT(run.executor.run("sums"));
       EXPECT(overlap || run.executor.waited() == 0);
       std::vector<float> shard(m), total(m);
@@ -113,6 +113,7 @@ void executor(eng::Communicator& comm) {
     EXPECT(events.size() == eng::actions_of(run.sums.plan.programs[0]));
     size_t collectives = 0, on_queue = 0;
     for (const auto& e : events) {
+      EXPECT(e.step == 1);
       EXPECT(e.reached <= e.begin && e.begin <= e.end);
       collectives += run.sums.plan.calls[e.call].op->collective;
       on_queue += e.queue == eng::Queue::comm;

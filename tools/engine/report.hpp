@@ -17,6 +17,7 @@ struct ReportContext {
   double peak_flops = 0;      // 0: unknown
 };
 
+const char* to_string(Queue queue);
 std::string plan_text(const Plan& plan, const ReportContext& context);  // the memory report
 std::string plan_json(const Plan& plan, const ReportContext& context);
 std::string plan_dump(const Plan& plan);  // every action with its buffers, waits and addresses

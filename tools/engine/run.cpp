@@ -15,12 +15,13 @@
 #include "tools/engine/progress.hpp"
 #include "tools/engine/run_dir.hpp"
 #include "tools/engine/signals.hpp"
+#include "tools/engine/trace.hpp"
 
 namespace eng {
 namespace {
 
 struct RunFlags {
-  std::string target, out, resume = "auto", max_time;
+  std::string target, out, resume = "auto", max_time, trace;
   std::vector<std::string> overrides;
 };
 
@@ -111,13 +112,19 @@ void write_identity(const RunDir& run, const Common& common, const Config& confi
 // Keeps the run directory up to date, then shows what happened.
 class Recorder final : public Listener {
  public:
-  Recorder(const RunDir& run, const Trainer& trainer, Progress& progress)
-      : run_(run), trainer_(trainer), progress_(progress), metrics_(run.metrics(), trainer.step()) {
+  Recorder(const RunDir& run, const Trainer& trainer, Progress& progress, const Setup& setup, const Trace* trace)
+      : run_(run),
+        trainer_(trainer),
+        progress_(progress),
+        setup_(setup),
+        trace_(trace),
+        metrics_(run.metrics(), trainer.step()) {
     state("running", 0);
   }
   void step(const Metrics& metrics, double seconds_left) override {
     metrics_.append(metrics);
     progress_.step(metrics, seconds_left);
+    if (trace_ && metrics.step == trace_->last()) write_trace();
   }
   void evaluated(int64_t step, const Evaluation& evaluation) override { progress_.evaluated(step, evaluation); }
   void saving() override { metrics_.sync(); }
@@ -128,19 +135,31 @@ class Recorder final : public Listener {
   void state(const char* status, int exit_code) const {
     run_.write_state(status, trainer_.step(), trainer_.last_checkpoint(), exit_code);
   }
+  // What there is of it, where the run ended before the last step that it wants.
+  void finish_trace() const {
+    if (trace_ && trainer_.step() < trace_->last()) write_trace();
+  }
 
  private:
+  void write_trace() const {
+    const uint32_t rank = setup_.plan.ranks.world.rank;
+    run_.write(trace_name(rank).c_str(), trace_text(*trace_, setup_.plan, rank));
+  }
   const RunDir& run_;
   const Trainer& trainer_;
   Progress& progress_;
+  const Setup& setup_;
+  const Trace* trace_;
   MetricsFile metrics_;
 };
 
 // Trains, and leaves in state.json how it ended.
-Exit train(Trainer& trainer, const RunDir& run, Progress& progress, const Trainer::Options& options) {
-  Recorder recorder(run, trainer, progress);
+Exit train(Trainer& trainer, const RunDir& run, Progress& progress, const Setup& setup,
+           const Trainer::Options& options) {
+  Recorder recorder(run, trainer, progress, setup, options.trace);
   try {
     const Exit exit = trainer.train(recorder, options);
+    recorder.finish_trace();
     recorder.state(exit == Exit::done ? "done" : "stopped", static_cast<int>(exit));
     return exit;
   } catch (const Error& e) {
@@ -194,6 +213,7 @@ int run(const Common& common, const RunFlags& flags) {
       const std::filesystem::path weights = weights_source(config);
       trainer.initialise(weights, weights_progress(weights.string()));
     }
+    const std::unique_ptr<Trace> trace = make_trace(flags.trace, trainer.step(), setup.plan);
     if (!dir) dir.emplace(new_run(flags, config));
     if (from) set_aside_newer(dir->checkpoints(), trainer.step());
     write_identity(*dir, common, config, *registry, setup, data, target_is_run);
@@ -207,7 +227,8 @@ int run(const Common& common, const RunFlags& flags) {
                                config.section("train").integer("steps")));
     if (from) progress->line(fmt::format("goes on from {}", from->filename().string()));
     options.checkpoints = dir->checkpoints();
-    exit = train(trainer, *dir, *progress, options);
+    options.trace = trace.get();
+    exit = train(trainer, *dir, *progress, setup, options);
   } catch (const Error& e) {
     if (dir) dir->log(std::string("error: ") + e.what());
     throw;
@@ -235,6 +256,8 @@ void add_run(CLI::App& app, Common& common) {
   command->add_option("--out", flags->out, "the run directory itself: new, empty, or a run to go on with");
   command->add_option("--resume", flags->resume, "auto, never, must, or the step of a checkpoint");
   command->add_option("--max-time", flags->max_time, "save and leave with 75 after this long, for example 3h50m");
+  command->add_flag("--trace{auto}", flags->trace,
+                    "write when every action ran: of steps 2 to 4, or of those given, as in --trace=2-4");
   command->callback([&common, flags] { common.exit = run(common, *flags); });
 }
 
