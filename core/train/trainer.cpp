@@ -268,7 +268,10 @@ Exit Trainer::train(Listener& listener, const Options& options) {
     const double data_wait = since(begun);
     const bool late = step_ > first && options.max_seconds && since(started) > *options.max_seconds;
     const Agreed agreed = agree(batch.valid, late || (options.stop && options.stop()));
-    if (auto m = agreed.stop ? std::nullopt : train_step(batch, agreed, data_wait, options.stop)) {
+    executor_.record(options.trace ? options.trace->of(step_ + 1) : nullptr);
+    auto m = agreed.stop ? std::nullopt : train_step(batch, agreed, data_wait, options.stop);
+    executor_.record(nullptr);
+    if (m) {
       Evaluation evaluation;
       const bool evaluated = due(eval_every) || (eval_every > 0 && step_ == steps_);
       if (evaluated) m->eval_loss = (evaluation = evaluate(eval_batches)).loss;

@@ -53,6 +53,7 @@ class Trainer {
     bool (*stop)() = nullptr;           // asked between micro-batches: finish the micro-batch, save, leave
     std::optional<double> max_seconds;
     std::string config_hash;  // of the resolved configuration, kept with every checkpoint
+    Trace* trace = nullptr;   // of which steps it wants: when their actions ran
   };
   // `comm` where the plan is one of several ranks'; all call everything below together.
   Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm = nullptr);

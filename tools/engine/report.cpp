@@ -10,12 +10,13 @@
 #include "core/config/config.hpp"
 
 namespace eng {
-namespace {
 
 const char* to_string(Queue queue) {
   static const char* names[] = {"compute", "comm", "h2d", "d2h", "io", "host"};
   return names[static_cast<size_t>(queue)];
 }
+
+namespace {
 
 const char* to_string(Line line) {
   static const char* names[] = {"weights",     "gradients", "optimizer", "constants", "batch",        "step",

@@ -22,6 +22,7 @@ struct ReportContext {
 // The most bytes of one kind of transients that are in use at a time in program "train", actions taken in list order.
 uint64_t most_live(const Plan& plan, Line line);
 
+const char* to_string(Queue queue);
 std::string plan_text(const Plan& plan, const ReportContext& context);  // the memory report
 std::string plan_json(const Plan& plan, const ReportContext& context);
 std::string plan_dump(const Plan& plan);  // every action with its buffers, waits and addresses
