@@ -52,19 +52,19 @@ uint64_t planned_peak(const Setup& setup) {
   return arena_bytes(setup.plan) + staging_bytes(setup.plan) + setup.kernels->info().overhead_bytes;
 }
 
-std::vector<TensorSpec> saved_tensors(const Plan& plan) {
+std::vector<TensorShare> saved_tensors(const Plan& plan) {
   std::vector<TensorSpec> out;
   for (const Tensor& t : plan.tensors)
     if (t.role != "gradient") {
       const eng_desc& d = t.view.desc;
       out.push_back({t.name, t.role, d.dtype, {d.dims, d.dims + d.ndim}});
     }
-  return out;
+  return whole(out);
 }
 
-std::vector<TensorSpec> parameters(const Plan& plan) {
+std::vector<TensorShare> parameters(const Plan& plan) {
   auto out = saved_tensors(plan);
-  std::erase_if(out, [](const TensorSpec& t) { return t.role != kParameterRole; });
+  std::erase_if(out, [](const TensorShare& t) { return t.role != kParameterRole; });
   return out;
 }
 
@@ -79,7 +79,7 @@ const Pretrained& pretrained_table(const Config& config, const Registry& registr
 
 std::string model_hash(const Plan& plan) {
   std::string text;
-  for (const TensorSpec& t : parameters(plan)) text += fmt::format("{} {}\n", t.name, fmt::join(t.shape, " "));
+  for (const TensorShare& t : parameters(plan)) text += fmt::format("{} {}\n", t.name, fmt::join(t.shape, " "));
   return Checksum::of(text);
 }
 
