@@ -234,19 +234,21 @@ Found find_latest(const fs::path& checkpoints, const Peers& peers) {
 void collect_checkpoints(const fs::path& checkpoints, int64_t keep) {
   auto rows = list_checkpoints(checkpoints);
   std::erase_if(rows, [](const CheckpointRow& r) { return !r.problem.empty(); });
-  for (size_t i = 0; keep > 0 && i + size_t(keep) < rows.size(); ++i) {
-    // Hidden first, so that no half-removed checkpoint is ever seen under its name.
-    const fs::path hidden = checkpoints / (temporary_prefix + rows[i].path.filename().string() + "-gone");
-    std::error_code error;
-    fs::rename(rows[i].path, hidden, error);
-    if (!error) fs::remove_all(hidden, error);
-  }
+  for (size_t i = 0; keep > 0 && i + size_t(keep) < rows.size(); ++i) remove_checkpoint(rows[i].path);
+}
+
+std::error_code remove_checkpoint(const fs::path& path) {
+  const fs::path hidden = path.parent_path() / (temporary_prefix + path.filename().string() + "-gone");
+  std::error_code error;
+  fs::rename(path, hidden, error);
+  if (!error) fs::remove_all(hidden, error);
+  return error;
 }
 
 void set_aside_newer(const fs::path& checkpoints, int64_t step) {
   for (const auto& path : entries(checkpoints)) {
     if (checkpoint_step(path).value_or(-1) <= step) continue;
-    const fs::path aside = checkpoints / ("aside-" + path.filename().string());
+    const fs::path aside = checkpoints / (aside_prefix + path.filename().string());
     std::error_code error;
     fs::remove_all(aside, error);
     fs::rename(path, aside, error);

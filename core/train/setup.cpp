@@ -35,6 +35,8 @@ Setup make_setup(const Config& config, Registry& registry, int64_t generate) {
   request.generate = generate > 0;
   request.grad_clip = train.number("grad_clip");
   s.plan = make_plan(request);
+  if (!generate && config.section("checkpoint").boolean("asynchronous"))
+    s.snapshot = snapshot_bytes(saved_tensors(s.plan));
   return s;
 }
 
@@ -49,7 +51,7 @@ uint64_t arena_bytes(const Plan& plan) {
 }
 
 uint64_t planned_peak(const Setup& setup) {
-  return arena_bytes(setup.plan) + staging_bytes(setup.plan) + setup.kernels->info().overhead_bytes;
+  return arena_bytes(setup.plan) + staging_bytes(setup.plan) + setup.snapshot + setup.kernels->info().overhead_bytes;
 }
 
 std::vector<TensorShare> saved_tensors(const Plan& plan) {

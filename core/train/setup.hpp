@@ -21,6 +21,7 @@ struct Setup {
   Optimizer optimizer;
   Model model;
   Plan plan;
+  uint64_t snapshot = 0;  // bytes of host memory for checkpoints that are written while steps go on
 };
 
 // Loads the plugins that the configuration names, traces the model, makes the verified plan.

@@ -133,6 +133,7 @@ std::optional<Metrics> Trainer::train_step(Loader& loader, bool (*stop)()) {
 
 // The update did nothing (scalars[OK] is 0), so the weights are still those before this step.
 void Trainer::not_finite(double loss, double norm) {
+  if (saver_) saved(saver_->finish(), nullptr);  // all ranks stop here, and the checkpoint under way is good
   std::string where;
   for (const Tensor& t : setup_.plan.tensors) {
     if (t.role != kParameterRole || t.view.desc.dtype != ENG_F32 || !where.empty()) continue;
@@ -184,7 +185,7 @@ Evaluation Trainer::evaluate(int64_t batches) {
   return out;
 }
 
-Saved Trainer::save(const Options& options) {
+void Trainer::begin_save(const Options& options) {
   RunPoint point;
   point.step = point.updates = step_;
   point.tokens = samples() * static_cast<uint64_t>(length_);
@@ -197,10 +198,13 @@ Saved Trainer::save(const Options& options) {
     const uint64_t size = dtype_size(t.dtype);
     executor_.download(host, setup_.plan.find(t.name, t.role)->view, first * size, n * size);
   };
-  const Saved saved = save_checkpoint(options.checkpoints, point, saved_tensors(setup_.plan), read, staging());
-  last_checkpoint_ = saved.path.filename();
-  collect_checkpoints(options.checkpoints, config_.section("checkpoint").integer("keep"));
-  return saved;
+  saver_->begin(point, saved_tensors(setup_.plan), read, staging());
+}
+
+void Trainer::saved(std::optional<Saved> saved, Listener* listener) {
+  if (!saved) return;
+  last_checkpoint_ = saved->path.filename();
+  if (listener) listener->saved(*saved);
 }
 
 Exit Trainer::train(Listener& listener, const Options& options) {
@@ -208,8 +212,10 @@ Exit Trainer::train(Listener& listener, const Options& options) {
   const int64_t eval_every = data_.info().validation_samples ? train.integer("eval_every") : 0,
                 eval_batches = train.integer("eval_batches"), first = step_,
                 save_every = config_.section("checkpoint").integer("every");
+  const bool asynchronous = config_.section("checkpoint").boolean("asynchronous");
   int64_t saved_at = last_checkpoint_.empty() ? -1 : step_;
   Loader loader(data_, accumulate_ * batch_, samples());
+  saver_.emplace(options.checkpoints, config_.section("checkpoint").integer("keep"), asynchronous);
   const auto started = Clock::now();
   const auto due = [this](int64_t every) { return every > 0 && step_ % every == 0; };
   for (bool stopped = false; step_ < steps_ && !stopped;) {
@@ -222,12 +228,16 @@ Exit Trainer::train(Listener& listener, const Options& options) {
     }
     stopped = step_ < steps_ &&
               ((options.stop && options.stop()) || (options.max_seconds && since(started) > *options.max_seconds));
+    saved(saver_->poll(), &listener);
     if (saved_at != step_ && (due(save_every) || stopped || step_ == steps_)) {
+      saved(saver_->finish(), &listener);  // one at a time
       listener.saving();
-      listener.saved(save(options));
+      begin_save(options);
       saved_at = step_;
+      if (!asynchronous) saved(saver_->finish(), &listener);
     }
   }
+  saved(saver_->finish(), &listener);
   return step_ < steps_ ? Exit::stopped : Exit::done;
 }
 

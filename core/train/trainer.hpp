@@ -71,7 +71,8 @@ class Trainer {
  private:
   // One step; nullopt if it was stopped inside, and so did not happen.
   std::optional<Metrics> train_step(Loader& loader, bool (*stop)());
-  Saved save(const Options& options);
+  void begin_save(const Options& options);
+  void saved(std::optional<Saved> saved, Listener* listener);
   void upload_counters(int64_t step);
   [[noreturn]] void not_finite(double loss, double norm);
   std::span<char> staging();
@@ -89,6 +90,7 @@ class Trainer {
   int64_t steps_, batch_, length_, accumulate_;
   int64_t step_ = 0;
   std::string last_checkpoint_;
+  std::optional<Saver> saver_;  // while it trains
 };
 
 }  // namespace eng
