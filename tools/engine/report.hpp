@@ -13,6 +13,7 @@ struct ReportContext {
   std::string title;          // "llama 7b, micro-batch 8 x 1, sequence 256, fp32"
   uint64_t overhead = 0;      // bytes of the process beyond its arenas
   uint64_t staging = 0;       // host bytes for batches
+  uint64_t snapshot = 0;      // host bytes for checkpoints that are written while steps go on
   uint64_t device_total = 0;  // 0: unknown
   bool host_arenas = true;    // the arenas are host memory
   uint32_t local_ranks = 1;   // that share the memory of this machine

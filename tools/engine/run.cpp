@@ -69,7 +69,7 @@ std::optional<std::filesystem::path> choose_checkpoint(const RunFlags& flags, Ru
     std::filesystem::path path = run.checkpoints() / checkpoint_name(*step);
     if (!std::filesystem::exists(path))
       throw Error(Exit::checkpoint, "there is no checkpoint of step " + flags.resume + " in " + run.path().string(),
-                  checkpoint_table(run.path()));
+                  checkpoint_table(list_checkpoints(run.checkpoints())));
     return path;
   }
   Found found = newest_checkpoint(run.checkpoints());
