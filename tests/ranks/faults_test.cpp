@@ -40,11 +40,16 @@ bool all_gone(const std::string& word, double seconds) {
   return true;
 }
 
+// As its log says; it may have just begun.
 pid_t pid_of(const fs::path& run, int rank) {
-  const std::string log = read(run / "logs" / ("rank-0000" + std::to_string(rank) + ".log"));
-  std::smatch found;
-  if (!std::regex_search(log, found, std::regex(R"(as process (\d+))"))) throw std::runtime_error("no pid in: " + log);
-  return std::stoi(found[1]);
+  const fs::path log = run / "logs" / ("rank-0000" + std::to_string(rank) + ".log");
+  for (const auto begin = Clock::now(); seconds_since(begin) < 10;
+       std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
+    const std::string text = read(log);
+    std::smatch found;
+    if (std::regex_search(text, found, std::regex(R"(as process (\d+);)"))) return std::stoi(found[1]);
+  }
+  throw std::runtime_error("no process in " + log.string());
 }
 
 // A run of ranks in `scratch`/run that would take minutes.
@@ -121,6 +126,7 @@ TEST_CASE("SIGTERM to the command above the ranks: saved, 75, and the same numbe
   const Result stopped = training.child->wait();
   INFO(stopped.err);
   REQUIRE(stopped.exit == 75);
+  CHECK(has(stopped.err, "SIGTERM: the ranks save and leave"));
   CHECK(has(stopped.err, "go on with:  engine run " + training.run.string() + " --ranks 2"));
   CHECK(state(training.run).at("status") == "stopped");
   const Result on = engine(training.scratch, {"run", training.run.string(), "--ranks", "2"});

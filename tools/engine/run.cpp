@@ -258,9 +258,12 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
   if (!dir) return exit;
   const std::string path = dir->path().string();
   if (exit == Exit::stopped) {
-    progress->line(Signals::pending() ? fmt::format("stopped by {}; go on with:  {}", Signals::name(Signals::pending()),
-                                                    member.again(path))
-                                      : fmt::format("stopped by --max-time; go on with:  {}", member.again(path)));
+    // A parent has said which signal; with many ranks another one may have had it.
+    const int signal = Signals::pending();
+    const std::string by = signal && !member.has_parent()     ? Signals::name(signal)
+                           : signal || flags.max_time.empty() ? "a signal"
+                                                              : "--max-time";
+    progress->line(fmt::format("stopped by {}; go on with:  {}", by, member.again(path)));
   } else {
     progress->line(
         fmt::format("done  {0}\n  losses: {0}/metrics.jsonl\n  next:   engine eval {0}\n  longer: {1} train.steps=N",
