@@ -42,10 +42,11 @@ struct Loaded {
 
 // Scans for plugins and reads a configuration: `target` is its file, or a run, or a Hugging Face directory: then every
 // section has its defaults and [model] from is that directory, so that
-// Trainer::initialise(weights_source(config)) takes its weights. Relative paths in the overrides start where the
-// command was typed. Prints its notes to stderr.
-Loaded load_config(const Common& common, const std::filesystem::path& target,
-                   const std::vector<std::string>& overrides);
+// Trainer::initialise(weights_source(config)) takes its weights, and relative paths start at `place`, by default where
+// the command was typed. [data] gets the tokenizer of weights that exist already, and may not name another one. Prints
+// its notes to stderr.
+Loaded load_config(const Common& common, const std::filesystem::path& target, const std::vector<std::string>& overrides,
+                   const std::filesystem::path& place = {});
 std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<std::filesystem::path>& more = {});
 
 // Edits of the configuration that make the plan fit into `limit`, cheapest first, each tried by planning it:
@@ -53,6 +54,10 @@ std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<s
 std::vector<std::string> edits_that_fit(const Config& config, Registry& registry, uint64_t limit);
 // Throws Error(host or device memory) with those edits if the plan does not fit the device.
 void check_fits(const Config& config, Registry& registry, const Setup& setup);
+
+// Reads the headers of the files that [model] from names, if it names any: what does not fit is refused before memory
+// is taken. Throws Error(Exit::checkpoint).
+void check_weights(const Config& config, const Registry& registry, const Setup& setup);
 
 ReportContext report_context(const Setup& setup, const Config& config);
 

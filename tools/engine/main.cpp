@@ -5,14 +5,17 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <new>
 
 #include "core/base/error.hpp"
+#include "core/config/source.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/print.hpp"
 #include "tools/engine/problems.hpp"
 #include "tools/engine/run_dir.hpp"
+#include "tools/engine/tokenizer.hpp"
 
 namespace eng {
 
@@ -23,17 +26,66 @@ std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<s
   return Registry::scan(search);
 }
 
-// That of the directory, as transformers uses it: with the ids around a text.
-static void take_tokenizer(const std::filesystem::path& directory, Section& data) {
-  const bool there =
-      std::filesystem::exists(directory / "tokenizer.json") || std::filesystem::exists(directory / "tokenizer.model");
-  for (const auto& [key, value] : {std::pair<const char*, Value>{"tokenizer", directory.string()},
-                                   std::pair<const char*, Value>{"special_tokens", true}})
-    if (there && data.settings().count(key) && !data.given(key)) data.set(key, value, directory.string());
+// What the ids of a model's weights mean: `name` as in [data] tokenizer, "bytes" or an absolute path; "" if
+// `directory`, that of Hugging Face's, or of a run or one of its checkpoints, does not say it.
+struct ModelTokenizer {
+  std::string name;
+  bool special;
+};
+
+static std::filesystem::path run_base(const std::filesystem::path& run) {
+  std::ifstream in(run / "run.json");
+  const nlohmann::json identity = nlohmann::json::parse(in, nullptr, false);
+  return identity.is_object() && identity.contains("extra") ? identity["extra"].value("base_dir", "") : "";
 }
 
-Loaded load_config(const Common& common, const std::filesystem::path& target,
-                   const std::vector<std::string>& overrides) {
+static ModelTokenizer tokenizer_of(const std::filesystem::path& directory) {
+  const WeightsKind kind = weights_kind(directory);
+  const auto there = [&](const char* file) { return std::filesystem::exists(directory / file); };
+  if (kind == WeightsKind::hugging_face)  // as transformers uses it: with the ids around a text
+    return {there("tokenizer.json") || there("tokenizer.model") || (there("vocab.json") && there("merges.txt"))
+                ? directory.string()
+                : "",
+            true};
+  if (kind == WeightsKind::none) return {};
+  const std::filesystem::path run = kind == WeightsKind::run ? directory : directory.parent_path().parent_path();
+  if (!std::filesystem::exists(run / "config.resolved.toml")) return {};
+  const Document document = read_document(run / "config.resolved.toml");
+  const auto* name = document.value<std::string>("data", "tokenizer");
+  if (!name || name->empty()) return {};
+  const bool* special = document.value<bool>("data", "special_tokens");
+  return {*name == "bytes" ? *name : (run_base(run) / *name).lexically_normal().string(), special && *special};
+}
+
+// Weights that exist read texts as they were trained to: their tokenizer comes along, and [data] may not name another.
+// A `run` has said everything already.
+static void match_tokenizer(const std::filesystem::path& directory, bool run, Config& config, Registry& registry) {
+  Section& data = config.section("data");
+  if (directory.empty() || !data.settings().count("tokenizer")) return;
+  const ModelTokenizer model = tokenizer_of(std::filesystem::absolute(directory).lexically_normal());
+  if (model.name.empty()) return;
+  if (!data.given("tokenizer")) {
+    if (run) return;
+    data.set("tokenizer", model.name, directory.string());
+    if (data.settings().count("special_tokens") && !data.given("special_tokens"))
+      data.set("special_tokens", model.special, directory.string());
+    return;
+  }
+  const std::string& name = data.string("tokenizer");
+  const auto path = [&](const std::string& n) {
+    return n == "bytes" ? n : (config.base_dir() / n / "").lexically_normal().string();
+  };
+  if (path(name) == path(model.name)) return;
+  if (std::strcmp(Tokenizer(registry, name, config.base_dir()).info().content_hash,
+                  Tokenizer(registry, model.name, {}).info().content_hash) != 0)
+    throw Error(Exit::data,
+                fmt::format("[data] tokenizer = {} gives texts other ids than the tokenizer of the weights, {}",
+                            toml_text(name), model.name),
+                "leave [data] tokenizer away: that of the weights is taken");
+}
+
+Loaded load_config(const Common& common, const std::filesystem::path& target, const std::vector<std::string>& overrides,
+                   const std::filesystem::path& place) {
   std::filesystem::path file = target, base;
   const bool weights = weights_kind(target) == WeightsKind::hugging_face;
   if (std::filesystem::is_directory(target) && !weights) {
@@ -44,9 +96,7 @@ Loaded load_config(const Common& common, const std::filesystem::path& target,
     if (!std::filesystem::exists(file))
       throw Error(Exit::usage, target.string() + " has no config.resolved.toml: it ended while it was being made",
                   "start it with its configuration: engine run CONFIG --out " + target.string());
-    std::ifstream in(target / "run.json");
-    nlohmann::json identity = nlohmann::json::parse(in, nullptr, false);
-    if (identity.is_object() && identity.contains("extra")) base = identity["extra"].value("base_dir", "");
+    base = run_base(target);
   }
   Loaded out;
   SchemaSource plugins;
@@ -58,11 +108,13 @@ Loaded load_config(const Common& common, const std::filesystem::path& target,
     plugins.explain = [&](const auto& kind, const auto& name) { return explain_missing(*out.registry, kind, name); };
   };
   if (weights)
-    out.config = Config::parse("[model]\nfrom = " + toml_text(std::filesystem::absolute(target).string()) + "\n",
-                               target.string(), std::filesystem::current_path(), overrides, plugins);
+    out.config =
+        Config::parse("[model]\nfrom = " + toml_text(std::filesystem::absolute(target).string()) + "\n",
+                      target.string(), place.empty() ? std::filesystem::current_path() : place, overrides, plugins);
   else
     out.config = Config::load(file, overrides, plugins, base);
-  if (weights) take_tokenizer(std::filesystem::absolute(target), out.config.section("data"));
+  const bool run = file != target;
+  match_tokenizer(run ? target : weights_source(out.config), run, out.config, *out.registry);
   if (!common.quiet)
     for (const auto& note : out.config.notes()) fmt::print(stderr, "note: {}\n", note);
   return out;
