@@ -250,10 +250,10 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
     options.checkpoints = path / "checkpoints";
     Silent silent;
     exit = dir ? train(trainer, *dir, *progress, options) : trainer.train(silent, options);
-  } catch (const Error& e) {
+  } catch (...) {
     // Before anything is taken down that could wait for the other ranks.
     member.failed(std::current_exception());
-    if (dir && !member.many()) dir->log(std::string("error: ") + e.what());
+    if (dir && !member.many()) dir->log("error: " + failure(std::current_exception()).text);
     throw;
   }
   if (!dir) return exit;
