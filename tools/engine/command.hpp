@@ -49,9 +49,11 @@ Loaded load_config(const Common& common, const std::filesystem::path& target, co
                    const std::filesystem::path& place = {});
 std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<std::filesystem::path>& more = {});
 
-// Edits of the configuration that make the plan fit into `limit`, cheapest first, each tried by planning it:
-// "train.micro_batch=4 train.accumulate=2: 1.2 GiB".
-std::vector<std::string> edits_that_fit(const Config& config, Registry& registry, uint64_t limit);
+// What the ranks that share this machine's memory need together; of a device with memory of its own, one rank.
+uint64_t machine_peak(const Setup& setup);
+// Edits of the configuration that make the plan of as many ranks as `setup` is for fit the device, cheapest first, each
+// tried by planning it: "train.micro_batch=4 train.accumulate=2: 1.2 GiB".
+std::vector<std::string> edits_that_fit(const Config& config, Registry& registry, const Setup& setup);
 // Throws Error(host or device memory) with those edits if the plan does not fit the device.
 void check_fits(const Config& config, Registry& registry, const Setup& setup);
 

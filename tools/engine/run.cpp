@@ -220,10 +220,10 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
   items.push_back({"data", Exit::data, data.info().content_hash, {}});
   agree(member.exchange(), items);
   auto [dir, from] = find_place(flags, target_is_run, member);
-  if (!from) check_weights(config, *registry, setup);
   std::optional<Progress> progress;
   Exit exit = Exit::done;
   try {
+    if (!from) check_weights(config, *registry, setup);
     Trainer trainer(config, *registry, setup, data, comm);
     if (from) {
       trainer.load(*from);
