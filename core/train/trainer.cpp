@@ -274,7 +274,8 @@ Exit Trainer::train(Listener& listener, const Options& options) {
     const Batch& batch = loader.next();
     const double data_wait = since(begun);
     const bool late = step_ > first && options.max_seconds && since(started) > *options.max_seconds;
-    const Agreed agreed = agree(batch.valid, late || (options.stop && options.stop()));
+    // One rank is asked within its step, and does as much of that as it can.
+    const Agreed agreed = agree(batch.valid, late || (!alone() && options.stop && options.stop()));
     executor_.record(options.trace ? options.trace->of(step_ + 1) : nullptr);
     auto m = agreed.stop ? std::nullopt : train_step(batch, agreed, data_wait, options.stop);
     executor_.record(nullptr);

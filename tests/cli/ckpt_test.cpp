@@ -41,7 +41,8 @@ TEST_CASE("checkpoints written beside the steps are those of a run that waits", 
   const Json with = Json::parse(engine(scratch, {"plan", "config.toml", "--json", "checkpoint.asynchronous=true"}).out);
   const Json without = Json::parse(engine(scratch, {"plan", "config.toml", "--json"}).out);
   uint64_t held = 0;
-  for (const Json& t : Json::parse(read(checkpoint(waits, 8) / "manifest.json")).at("tensors"))
+  const Json manifest = Json::parse(read(checkpoint(waits, 8) / "manifest.json"));
+  for (const Json& t : manifest.at("tensors"))
     for (const Json& slice : t.at("slices")) held += slice.at("count").get<uint64_t>() * sizeof(float);
   const auto peak = [](const Json& plan) { return plan.at("ranks").at(0).at("host_peak_bytes").get<uint64_t>(); };
   CHECK(peak(with) - peak(without) == held);

@@ -259,6 +259,8 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
       const std::filesystem::path weights = weights_source(config);
       trainer.initialise(weights, member.first() ? weights_progress(weights.string()) : WeightsProgress{});
     }
+    const std::unique_ptr<Trace> trace = make_trace(flags.trace, trainer.step(), setup.plan);
+    options.trace = trace.get();
     if (member.first() && !dir) dir.emplace(new_run(flags, config));
     if (from && dir) set_aside_newer(dir->checkpoints(), trainer.step());
     if (dir) {
@@ -276,26 +278,27 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
     const std::filesystem::path path = member.from_first(dir ? dir->path().string() : "");
     member.works_in(path);
     options.checkpoints = path / "checkpoints";
-    const std::unique_ptr<Trace> trace = make_trace(flags.trace, trainer.step(), setup.plan);
-    options.trace = trace.get();
     Silent silent;
     std::optional<Recorder> recorder;
     if (dir) recorder.emplace(*dir, trainer, *progress);
     Tracing tracing(recorder ? static_cast<Listener&>(*recorder) : silent, trace.get(), setup.plan, path);
     exit = recorder ? train(trainer, *recorder, tracing, options) : trainer.train(tracing, options);
     tracing.finish(trainer.step());
-  } catch (const Error& e) {
+  } catch (...) {
     // Before anything is taken down that could wait for the other ranks.
     member.failed(std::current_exception());
-    if (dir && !member.many()) dir->log(std::string("error: ") + e.what());
+    if (dir && !member.many()) dir->log("error: " + failure(std::current_exception()).text);
     throw;
   }
   if (!dir) return exit;
   const std::string path = dir->path().string();
   if (exit == Exit::stopped) {
-    progress->line(Signals::pending() ? fmt::format("stopped by {}; go on with:  {}", Signals::name(Signals::pending()),
-                                                    member.again(path))
-                                      : fmt::format("stopped by --max-time; go on with:  {}", member.again(path)));
+    // A parent has said which signal; with many ranks another one may have had it.
+    const int signal = Signals::pending();
+    const std::string by = signal && !member.has_parent()     ? Signals::name(signal)
+                           : signal || flags.max_time.empty() ? "a signal"
+                                                              : "--max-time";
+    progress->line(fmt::format("stopped by {}; go on with:  {}", by, member.again(path)));
   } else {
     progress->line(
         fmt::format("done  {0}\n  losses: {0}/metrics.jsonl\n  next:   engine eval {0}\n  longer: {1} train.steps=N",
