@@ -120,7 +120,7 @@ TEST_CASE("ranks train, and leave everything in its place", "[ranks]") {
 }
 
 TEST_CASE("SIGTERM to the command above the ranks: saved, 75, and the same numbers afterwards", "[ranks]") {
-  Training training({"train.steps=6", "train.accumulate=100"});
+  Training training({"train.steps=6", "train.accumulate=10"});
   REQUIRE(training.child->wait_for("step 2/"));
   training.child->signal(SIGTERM);
   const Result stopped = training.child->wait();
@@ -133,7 +133,7 @@ TEST_CASE("SIGTERM to the command above the ranks: saved, 75, and the same numbe
   INFO(on.err);
   REQUIRE(on.exit == 0);
   const Result whole = engine(training.scratch, {"run", "config.toml", "--out", "whole", "--ranks", "2",
-                                                 "train.steps=6", "train.eval_every=0", "train.accumulate=100"});
+                                                 "train.steps=6", "train.eval_every=0", "train.accumulate=10"});
   REQUIRE(whole.exit == 0);
   CHECK(numbers(training.run) == numbers(training.scratch / "whole"));
 }
@@ -208,7 +208,7 @@ TEST_CASE("a rank that stands still is named when the time is up", "[ranks][.slo
 }
 
 TEST_CASE("a disk that is full for one rank", "[ranks][.slow]") {
-  Training training({"train.accumulate=40"});
+  Training training({"train.accumulate=8"});
   REQUIRE(training.child->wait_for("saved step-00000005"));
   const rlimit none{0, RLIM_INFINITY};
   REQUIRE(prlimit(pid_of(training.run, 1), RLIMIT_FSIZE, &none, nullptr) == 0);
