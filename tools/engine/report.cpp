@@ -198,7 +198,7 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
                      c.overhead, size(c.overhead));
   out += fmt::format("  process peak        {:>16} bytes  {:>12}", host_bytes(plan, c), size(host_bytes(plan, c)));
   if (c.local_ranks > 1 && c.host_arenas)
-    out += fmt::format("\n  {:<17} {:>18} bytes  {:>12}", fmt::format("{} ranks here", c.local_ranks),
+    out += fmt::format("\n  {:<17} {:>18} bytes  {:>12}", fmt::format("{} on a node", c.local_ranks),
                        machine_bytes(plan, c), size(machine_bytes(plan, c)));
   if (c.device_total) out += fmt::format("  of {}: {}", size(c.device_total), fits(plan, c) ? "fits" : "DOES NOT FIT");
   out += "\n";
