@@ -190,14 +190,14 @@ TEST_CASE("bytes per parameter fall with the ranks as the formulas say") {
       const double formula = (row.whole + row.parted / ranks) * all;
       CHECK(held >= formula);
       CHECK(held <= formula + 3 * 4.0 * static_cast<double>(largest));
-      // The arena holds that, what the other lines say, and not much more.
+      // The arena holds that, what the other lines say, and gaps of less than a block.
       double rest = 0;
       for (eng::Line line : {eng::Line::activations, eng::Line::workspace, eng::Line::leases, eng::Line::communication,
                              eng::Line::batch, eng::Line::step})
         rest += static_cast<double>(eng::most_live(plan, line) + persistent(plan, line));
       const auto total = static_cast<double>(plan.arenas[0].total());
       CHECK(total >= formula);
-      CHECK(total <= 1.05 * (held + rest));
+      CHECK(total < held + rest + 4.0 * static_cast<double>(largest));
     }
 }
 

@@ -178,14 +178,14 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
     out += fmt::format("    {:<14} {:>16} bytes  {:>12}\n", "persistent", arena.persistent, size(arena.persistent));
     out += fmt::format("    {:<14} {:>16} bytes  {:>12}  activations, gradients\n", "transient", arena.transient,
                        size(arena.transient));
+    if (several(plan))
+      for (Line line : {Line::leases, Line::communication})
+        out += fmt::format("      {:<12} {:>16} bytes  {:>12}  of these at most\n", to_string(line),
+                           most_live(plan, line), size(most_live(plan, line)));
     out += fmt::format("    {:<14} {:>16} bytes  {:>12}  scratch of kernels, beyond the transients\n", "workspace",
                        arena.workspace, size(arena.workspace));
     out += fmt::format("    {:<14} {:>16} bytes  {:>12}\n", "total", arena.total(), size(arena.total()));
   }
-  if (several(plan))
-    for (Line line : {Line::leases, Line::communication})
-      out += fmt::format("  {:<19} {:>14} bytes  {:>12}  of the transients, at most\n", to_string(line),
-                         most_live(plan, line), size(most_live(plan, line)));
   if (const Peak peak = peak_of(plan); peak.program) {
     out += fmt::format("  live at most ({}, {})\n", peak.program->name, plan.labels[peak.block]);
     lines.clear();
