@@ -51,9 +51,9 @@ struct Call {
   const Op* op = nullptr;
   std::vector<eng_desc> in, out;
   Attrs attrs;
-  uint32_t parallel = 0;  // threads; 0: the device's
   uint64_t workspace = 0;
   double flops = 0;
+  uint32_t parallel = 0;  // threads of its kernel; 0: the device's
 };
 
 struct Action {
@@ -96,7 +96,7 @@ struct Extent {
 struct Tensor {
   std::string name, role;
   eng_desc desc{};
-  bool everywhere = true;  // every rank holds all of it
+  Id part = 0;  // of the plan's ranks; 0: every rank holds all of it
   std::vector<Extent> extents;
   View whole() const;  // throws Error(Exit::bug) if this rank holds a part only
 };

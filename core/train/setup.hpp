@@ -9,6 +9,7 @@
 
 #include "core/checkpoint/weights.hpp"
 #include "core/config/config.hpp"
+#include "core/execute/comm.hpp"
 #include "core/execute/device.hpp"
 #include "core/plan/planner.hpp"
 #include "core/registry/registry.hpp"
@@ -23,12 +24,14 @@ struct Setup {
   Optimizer optimizer;
   Model model;
   Plan plan;
+  uint64_t snapshot = 0;  // bytes of host memory for checkpoints that are written while steps go on
 };
 
 // Loads the plugins that the configuration names, traces the model, makes the verified plan.
 // With `generate`: for one running sequence of up to so many positions, and no training. The plan is that of one rank
-// of `world`; no other rank need be there.
-Setup make_setup(const Config& config, Registry& registry, int64_t generate = 0, const World& world = {});
+// of `world`; no other rank need be there. Scratch of collectives is known where there is a communicator.
+Setup make_setup(const Config& config, Registry& registry, int64_t generate = 0, const World& world = {},
+                 const Communicator* comm = nullptr);
 
 // Bytes of host memory that a run holds beside its arenas, by the plan: staged batches.
 uint64_t staging_bytes(const Plan& plan);
@@ -41,8 +44,8 @@ std::filesystem::path weights_source(const Config& config);
 const Pretrained& pretrained_table(const Config& config, const Registry& registry);
 
 // What a checkpoint holds: all named tensors but gradients.
-std::vector<TensorSpec> saved_tensors(const Plan& plan);
-std::vector<TensorSpec> parameters(const Plan& plan);
+std::vector<TensorShare> saved_tensors(const Plan& plan);
+std::vector<TensorShare> parameters(const Plan& plan);
 // Of the parameters' names and shapes.
 std::string model_hash(const Plan& plan);
 

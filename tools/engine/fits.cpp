@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
+#include "core/checkpoint/weights.hpp"
 
 namespace eng {
 
@@ -41,12 +42,14 @@ std::vector<std::string> edits_that_fit(const Config& config, Registry& registry
   const auto less_at_a_time = [&](const Edits& with) {
     for (int64_t n = 2; n <= batch; ++n) {
       Edits edits = with;
-      edits.push_back({"train", "micro_batch", batch / n}), edits.push_back({"train", "accumulate", accumulate * n});
+      const Edit less{"train", "micro_batch", batch / n}, more{"train", "accumulate", accumulate * n};
+      edits.insert(edits.end(), {less, more});
       if (batch % n == 0 && fits(edits, "(the same tokens per step)")) break;
     }
     for (int64_t t = train.integer("sequence_length") / 2; t >= 16; t /= 2) {
       Edits edits = with;
-      edits.push_back({"train", "sequence_length", t});
+      const Edit shorter{"train", "sequence_length", t};
+      edits.push_back(shorter);
       if (fits(edits, "(less context)")) break;
     }
   };
@@ -78,6 +81,11 @@ void check_fits(const Config& config, Registry& registry, const Setup& setup) {
                           setup.kernels->device(), format_bytes(static_cast<double>(limit)),
                           format_bytes(static_cast<double>(peak - limit))),
               help);
+}
+
+void check_weights(const Config& config, const Registry& registry, const Setup& setup) {
+  if (const auto source = weights_source(config); !source.empty())
+    load_weights(find_weights(source), pretrained_table(config, registry), parameters(setup.plan), {});
 }
 
 }  // namespace eng

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan that is too large, and what would make it fit.
+// Before memory is taken: a plan that is too large and what would make it fit, weights that do not fit the model.
 #pragma once
 
 #include <string>
@@ -18,5 +18,9 @@ uint64_t machine_peak(const Setup& setup);
 std::vector<std::string> edits_that_fit(const Config& config, Registry& registry, const Setup& setup, uint64_t limit);
 // Throws Error(host or device memory) with those edits if the plan does not fit the device.
 void check_fits(const Config& config, Registry& registry, const Setup& setup);
+
+// Reads the headers of the files that [model] from names, if it names any: what does not fit is refused before memory
+// is taken. Throws Error(Exit::checkpoint).
+void check_weights(const Config& config, const Registry& registry, const Setup& setup);
 
 }  // namespace eng
