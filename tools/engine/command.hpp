@@ -12,6 +12,7 @@
 #include "core/config/config.hpp"
 #include "core/registry/registry.hpp"
 #include "core/train/setup.hpp"
+#include "tools/engine/fits.hpp"
 #include "tools/engine/report.hpp"
 
 namespace eng {
@@ -48,18 +49,6 @@ struct Loaded {
 Loaded load_config(const Common& common, const std::filesystem::path& target, const std::vector<std::string>& overrides,
                    const std::filesystem::path& place = {});
 std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<std::filesystem::path>& more = {});
-
-// What the ranks that share this machine's memory need together; of a device with memory of its own, one rank.
-uint64_t machine_peak(const Setup& setup);
-// Edits of the configuration that make the plan of as many ranks as `setup` is for fit the device, cheapest first, each
-// tried by planning it: "train.micro_batch=4 train.accumulate=2: 1.2 GiB".
-std::vector<std::string> edits_that_fit(const Config& config, Registry& registry, const Setup& setup);
-// Throws Error(host or device memory) with those edits if the plan does not fit the device.
-void check_fits(const Config& config, Registry& registry, const Setup& setup);
-
-// Reads the headers of the files that [model] from names, if it names any: what does not fit is refused before memory
-// is taken. Throws Error(Exit::checkpoint).
-void check_weights(const Config& config, const Registry& registry, const Setup& setup);
 
 ReportContext report_context(const Setup& setup, const Config& config);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Before memory is taken: a plan that is too large and what would make it fit, weights that do not fit the model.
+#include "tools/engine/fits.hpp"
+
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
 #include "core/checkpoint/weights.hpp"
-#include "tools/engine/command.hpp"
 
 namespace eng {
 
@@ -13,13 +13,12 @@ uint64_t machine_peak(const Setup& setup) {
   return planned_peak(setup) * (shared ? setup.plan.ranks.world.local_size : 1);
 }
 
-std::vector<std::string> edits_that_fit(const Config& config, Registry& registry, const Setup& setup) {
+std::vector<std::string> edits_that_fit(const Config& config, Registry& registry, const Setup& setup, uint64_t limit) {
   struct Edit {
     const char *section, *key;
     Value value;
   };
   using Edits = std::vector<Edit>;
-  const uint64_t limit = setup.kernels->info().total_bytes;
   const World world = setup.plan.ranks.world;
   std::vector<std::string> found;
   auto fits = [&](const Edits& edits, const char* note) {
@@ -71,7 +70,7 @@ void check_fits(const Config& config, Registry& registry, const Setup& setup) {
   uint64_t limit = setup.kernels->info().total_bytes, peak = machine_peak(setup);
   if (!limit || peak <= limit) return;
   std::string help;
-  auto edits = edits_that_fit(config, registry, setup);
+  auto edits = edits_that_fit(config, registry, setup, limit);
   if (edits.empty()) help = "no smaller batch or sequence fits either: take a smaller model";
   for (const auto& e : edits) help += (help.empty() ? "any one of these fits:\n  " : "\n  ") + e;
   const bool host = setup.kernels->info().dl_device_type == kDLCPU;

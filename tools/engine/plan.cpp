@@ -116,7 +116,7 @@ void add_plan(CLI::App& app, Common& common) {
       fmt::print("{}", preset_note(*registry, config.section("model"), setup.plan.parameters));
     uint64_t limit = setup.kernels->info().total_bytes;
     if (!flags->json && limit && machine_peak(setup) > limit)
-      for (const auto& edit : edits_that_fit(config, *registry, setup)) fmt::print("  would fit: {}\n", edit);
+      for (const auto& edit : edits_that_fit(config, *registry, setup, limit)) fmt::print("  would fit: {}\n", edit);
   });
 }
 

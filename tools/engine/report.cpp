@@ -179,14 +179,14 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
     out += fmt::format("    {:<14} {:>16} bytes  {:>12}\n", "persistent", arena.persistent, size(arena.persistent));
     out += fmt::format("    {:<14} {:>16} bytes  {:>12}  activations, gradients\n", "transient", arena.transient,
                        size(arena.transient));
+    if (several(plan))
+      for (Line line : {Line::leases, Line::communication})
+        out += fmt::format("      {:<12} {:>16} bytes  {:>12}  of these at most\n", to_string(line),
+                           most_live(plan, line), size(most_live(plan, line)));
     out += fmt::format("    {:<14} {:>16} bytes  {:>12}  scratch of kernels, beyond the transients\n", "workspace",
                        arena.workspace, size(arena.workspace));
     out += fmt::format("    {:<14} {:>16} bytes  {:>12}\n", "total", arena.total(), size(arena.total()));
   }
-  if (several(plan))
-    for (Line line : {Line::leases, Line::communication})
-      out += fmt::format("  {:<19} {:>14} bytes  {:>12}  of the transients, at most\n", to_string(line),
-                         most_live(plan, line), size(most_live(plan, line)));
   if (const Peak peak = peak_of(plan); peak.program) {
     out += fmt::format("  live at most ({}, {})\n", peak.program->name, plan.labels[peak.block]);
     lines.clear();
@@ -202,7 +202,7 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
                      c.overhead, size(c.overhead));
   out += fmt::format("  process peak        {:>16} bytes  {:>12}", host_bytes(plan, c), size(host_bytes(plan, c)));
   if (c.local_ranks > 1 && c.host_arenas)
-    out += fmt::format("\n  {:<17} {:>18} bytes  {:>12}", fmt::format("{} ranks here", c.local_ranks),
+    out += fmt::format("\n  {:<17} {:>18} bytes  {:>12}", fmt::format("{} on a node", c.local_ranks),
                        machine_bytes(plan, c), size(machine_bytes(plan, c)));
   if (c.device_total) out += fmt::format("  of {}: {}", size(c.device_total), fits(plan, c) ? "fits" : "DOES NOT FIT");
   out += "\n";

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "core/tensor/dtype.hpp"
 #include "engine/ops.h"
@@ -133,7 +134,7 @@ double collective_seconds(const Plan& plan, const Call& call, const Machine& mac
   if (others < 1) return 0;
   const double message = static_cast<double>(sent_bytes(call)) / others;
   const auto link = [&](double messages, double bandwidth, double latency) {
-    return messages * (latency + (bandwidth > 0 ? message / bandwidth : 0));
+    return std::ceil(std::log2(messages + 1)) * latency + (bandwidth > 0 ? messages * message / bandwidth : 0);
   };
   return std::max(link(far, machine.bandwidth, machine.latency),
                   link(near, machine.node_bandwidth, machine.node_latency));

@@ -40,7 +40,8 @@ struct Machine {
 // By [comm] describe; `peak` is that of the device.
 Machine described(const Section& comm, double peak);
 
-// Of one member: its messages to the others go out one after the other, those within the node beside the others.
+// Its bytes at the bandwidth, and a latency for every doubling of the members, as a tree has; within a node and between
+// nodes at the same time.
 double collective_seconds(const Plan& plan, const Call& collective, const Machine& machine);
 
 struct StepTimes {
