@@ -127,13 +127,15 @@ std::string toml_text(const Value& value) {
 std::optional<int64_t> parse_bytes(const std::string& text) {
   const std::size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
   double number = 0;
+  int64_t exact = 0;
+  const bool integer = std::from_chars(text.data(), text.data() + end, exact).ptr == text.data() + end;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + end, number, std::chars_format::fixed);
   const bool digits = error == std::errc() && stop == text.data() + end && text[0] != '.' && text[end - 1] != '.';
   const std::string unit = text.substr(end + (text[end] == ' ' ? 1 : 0));
   for (const auto& [name, bytes] : units) {
     const double all = number * static_cast<double>(bytes);
     const bool whole = bytes > 1 || std::floor(number) == number;  // no "0.3B"
-    if (digits && whole && unit == name && all < 0x1p63) return std::llround(all);
+    if (digits && whole && unit == name && all < 0x1p63) return integer ? exact * bytes : std::llround(all);
   }
   return std::nullopt;
 }

@@ -3,6 +3,7 @@
 // parts until then: a micro-batch moves as much as with the other strategies, and the step one gather more.
 #include "strategy.hpp"
 
-ENG_DESCRIPTION(ZERO_DESCRIPTION("none", "everything whole on every rank: replicated data parallel"))
+ENG_DESCRIPTION(ZERO_DESCRIPTION("none",
+                                 "weights, masters and optimizer state whole on every rank: replicated data parallel"))
 
 const zero::Strategy zero::strategy = {"none", eng_description, zero::role(ENG_ROLE_GRAD)};

@@ -11,8 +11,8 @@ namespace zero {
 namespace {
 
 struct Object {
-  eng_part part{};     // the ranks that share the states, and which range of a piece is this one's
-  eng_id part_id = 0;  // 0: the strategy keeps everything whole
+  eng_part part{};  // the ranks that share the states, and which range of a piece is this one's
+  eng_id part_id = 0;
   bool fast = false;
 };
 
@@ -29,8 +29,7 @@ eng_status create(const eng_options* options, eng_build* b, void** self, eng_err
   made.part.struct_size = sizeof(eng_part);
   made.part.group = 1;  // all ranks
   if (eng_status s = b->api->world(b, &made.part.index, &made.part.count, error)) return s;
-  if (strategy.parted)
-    if (eng_status s = b->api->part(b, &made.part, &made.part_id, error)) return s;
+  if (eng_status s = b->api->part(b, &made.part, &made.part_id, error)) return s;
   Object* kept = new (std::nothrow) Object(made);
   if (!kept) return report(error, ENG_NO_MEMORY, "out of memory");
   *self = kept;
@@ -74,7 +73,7 @@ eng_status move(void* self, eng_build* b, const eng_move* m, eng_error* error) {
   if (m->role == ENG_ROLE_GRAD && from == 0 && to == own) return sum_part(o, b, m->src, &dst, error);
   const bool kept =
       m->role == ENG_ROLE_WEIGHT || m->role == ENG_ROLE_MASTER || m->role == ENG_ROLE_STATE || m->role == ENG_ROLE_GRAD;
-  if (kept && own && from == own && to == 0) return collect(o, b, ENG_OP_ALL_GATHER, m->src, &dst, error);
+  if (kept && from == own && to == 0) return collect(o, b, ENG_OP_ALL_GATHER, m->src, &dst, error);
   char text[200];
   std::snprintf(text, sizeof text,
                 "%s gathers what it keeps in parts, and sums gradients over ranks; it cannot take role %d from part "

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan that is too large, and what would make it fit.
+// Before memory is taken: a plan that is too large and what would make it fit, weights that do not fit the model.
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
+#include "core/checkpoint/weights.hpp"
 #include "tools/engine/command.hpp"
 
 namespace eng {
@@ -54,6 +55,11 @@ void check_fits(const Config& config, Registry& registry, const Setup& setup) {
                           setup.kernels->device(), format_bytes(static_cast<double>(limit)),
                           format_bytes(static_cast<double>(peak - limit))),
               help);
+}
+
+void check_weights(const Config& config, const Registry& registry, const Setup& setup) {
+  if (const auto source = weights_source(config); !source.empty())
+    load_weights(find_weights(source), pretrained_table(config, registry), parameters(setup.plan), {});
 }
 
 }  // namespace eng

@@ -49,7 +49,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
   line("plugins", plugins);
   line("model", fmt::format("{}, {} parameters", setup.model.plugin, setup.plan.parameters));
   if (const auto source = weights_source(config); !source.empty()) {
-    load_weights(find_weights(source), pretrained_table(config, *registry), parameters(setup.plan), {});
+    check_weights(config, *registry, setup);
     line("from", source.string());
   }
   build_data(config, *registry, setup.model.info.vocabulary, true);
