@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <numeric>
 
 namespace mpi {
@@ -115,21 +116,28 @@ MPI_Comm Comm::library(Group& group) {
 
 void Comm::exchange_bytes(const void* mine, uint64_t bytes, void* all) {
   const Round round(*this, host_, exchange);
-  auto* to = static_cast<char*>(all);
-  if (bytes) std::memcpy(to + all_.rank * bytes, mine, bytes);
-  Messages m;
+  struct Words {
+    std::vector<char> mine, all;
+    Messages messages;
+  };
+  auto words = std::make_unique<Words>();
+  words->mine.assign(static_cast<const char*>(mine), static_cast<const char*>(mine) + bytes);
+  words->all.resize(bytes * all_.size);
   for (uint32_t k = 1; k < all_.size; ++k) {
-    const uint32_t from = (all_.rank + all_.size - k) % all_.size;
-    add_receive(m, bytes ? to + from * bytes : nullptr, bytes, from, 0, all_.host);
-    add_send(m, mine, bytes, (all_.rank + k) % all_.size, 0, all_.host);
+    const uint32_t from = (all_.rank + all_.size - k) % all_.size, to = (all_.rank + k) % all_.size;
+    add_receive(words->messages, words->all.data() + from * bytes, bytes, from, 0, all_.host);
+    add_send(words->messages, words->mine.data(), bytes, to, 0, all_.host);
   }
   try {
-    run(m, host_);
+    run(words->messages, host_);
   } catch (...) {
-    drop(m);
+    static_cast<void>(words.release());  // MPI may still write there
     throw;
   }
-  drop(m);
+  drop(words->messages);
+  if (!bytes) return;
+  std::memcpy(words->all.data() + all_.rank * bytes, mine, bytes);
+  std::memcpy(all, words->all.data(), words->all.size());
 }
 
 void Comm::add_send(Messages& m, const void* data, uint64_t bytes, uint32_t to, int tag, MPI_Comm comm) {
@@ -161,14 +169,20 @@ void Comm::add_receive(Messages& m, void* data, uint64_t bytes, uint32_t from, i
 }
 
 void Comm::drop(Messages& m) {
+  if (m.started) return fall_silent();
   const std::lock_guard lock(mpi_);
-  if (m.started) silent_ = true;
   if (silent_) return;
   for (MPI_Request& request : m.requests)
     if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
 }
 
 void Comm::fall_silent() {
+  std::string reason = "it left in the middle of a collective";
+  if (failed_) {
+    const std::lock_guard lock(state_);
+    reason = reason_;
+  }
+  abort(reason);
   const std::lock_guard lock(mpi_);
   silent_ = true;
 }

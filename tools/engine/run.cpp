@@ -116,13 +116,14 @@ void write_identity(const RunDir& run, const Member& member, const Config& confi
 // Keeps the run directory up to date, then shows what happened.
 class Recorder final : public Listener {
  public:
-  Recorder(const RunDir& run, const Trainer& trainer, Progress& progress)
-      : run_(run), trainer_(trainer), progress_(progress), metrics_(run.metrics(), trainer.step()) {
+  Recorder(const RunDir& run, const Trainer& trainer, Progress& progress, TraceFile& trace)
+      : run_(run), trainer_(trainer), progress_(progress), trace_(trace), metrics_(run.metrics(), trainer.step()) {
     state("running", 0);
   }
   void step(const Metrics& metrics, double seconds_left) override {
     metrics_.append(metrics);
     progress_.step(metrics, seconds_left);
+    trace_.step(metrics.step);
   }
   void evaluated(int64_t step, const Evaluation& evaluation) override { progress_.evaluated(step, evaluation); }
   void saving() override { metrics_.sync(); }
@@ -138,50 +139,28 @@ class Recorder final : public Listener {
   const RunDir& run_;
   const Trainer& trainer_;
   Progress& progress_;
+  TraceFile& trace_;
   MetricsFile metrics_;
 };
 
 // Of ranks other than the first.
 class Silent final : public Listener {
  public:
-  void step(const Metrics&, double) override {}
+  explicit Silent(TraceFile& trace) : trace_(trace) {}
+  void step(const Metrics& metrics, double) override { trace_.step(metrics.step); }
   void evaluated(int64_t, const Evaluation&) override {}
   void saving() override {}
   void saved(const Saved&) override {}
-};
-
-// Writes this rank's trace when its last step is done. `trace` may be null.
-class Tracing final : public Listener {
- public:
-  Tracing(Listener& next, const Trace* trace, const Plan& plan, std::filesystem::path run)
-      : next_(next), trace_(trace), plan_(plan), run_(std::move(run)) {}
-  void step(const Metrics& metrics, double seconds_left) override {
-    next_.step(metrics, seconds_left);
-    if (trace_ && metrics.step == trace_->last()) write();
-  }
-  void evaluated(int64_t step, const Evaluation& evaluation) override { next_.evaluated(step, evaluation); }
-  void saving() override { next_.saving(); }
-  void saved(const Saved& saved) override { next_.saved(saved); }
-  // What there is of it, where the run ended before that.
-  void finish(int64_t step) const {
-    if (trace_ && step < trace_->last()) write();
-  }
 
  private:
-  void write() const {
-    const uint32_t rank = plan_.ranks.world.rank;
-    write_atomic(run_ / trace_name(rank), trace_text(*trace_, plan_, rank));
-  }
-  Listener& next_;
-  const Trace* trace_;
-  const Plan& plan_;
-  std::filesystem::path run_;
+  TraceFile& trace_;
 };
 
 // Trains, and leaves in state.json how it ended.
-Exit train(Trainer& trainer, const Recorder& recorder, Listener& listener, const Trainer::Options& options) {
+Exit train(Trainer& trainer, const RunDir& run, Progress& progress, TraceFile& trace, const Trainer::Options& options) {
+  Recorder recorder(run, trainer, progress, trace);
   try {
-    const Exit exit = trainer.train(listener, options);
+    const Exit exit = trainer.train(recorder, options);
     recorder.state(exit == Exit::done ? "done" : "stopped", static_cast<int>(exit));
     return exit;
   } catch (const Error& e) {
@@ -259,8 +238,8 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
       const std::filesystem::path weights = weights_source(config);
       trainer.initialise(weights, member.first() ? weights_progress(weights.string()) : WeightsProgress{});
     }
-    const std::unique_ptr<Trace> trace = make_trace(flags.trace, trainer.step(), setup.plan);
-    options.trace = trace.get();
+    TraceFile trace(flags.trace, trainer.step(), setup.plan);
+    options.trace = trace.trace();
     if (member.first() && !dir) dir.emplace(new_run(flags, config));
     if (from && dir) set_aside_newer(dir->checkpoints(), trainer.step());
     if (dir) {
@@ -278,12 +257,10 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
     const std::filesystem::path path = member.from_first(dir ? dir->path().string() : "");
     member.works_in(path);
     options.checkpoints = path / "checkpoints";
-    Silent silent;
-    std::optional<Recorder> recorder;
-    if (dir) recorder.emplace(*dir, trainer, *progress);
-    Tracing tracing(recorder ? static_cast<Listener&>(*recorder) : silent, trace.get(), setup.plan, path);
-    exit = recorder ? train(trainer, *recorder, tracing, options) : trainer.train(tracing, options);
-    tracing.finish(trainer.step());
+    trace.into(path);
+    Silent silent(trace);
+    exit = dir ? train(trainer, *dir, *progress, trace, options) : trainer.train(silent, options);
+    trace.finish(trainer.step());
   } catch (...) {
     // Before anything is taken down that could wait for the other ranks.
     member.failed(std::current_exception());
@@ -363,10 +340,10 @@ void add_run(CLI::App& app, Common& common) {
   command->add_option("--out", flags->out, "the run directory itself: new, empty, or a run to go on with");
   command->add_option("--resume", flags->resume, "auto, never, must, or the step of a checkpoint");
   command->add_option("--max-time", flags->max_time, "save and leave with 75 after this long, for example 3h50m");
-  command->add_option("--ranks", flags->ranks, "so many processes on this machine, started through mpirun")
-      ->check(CLI::Range(1, 65536));
   command->add_flag("--trace{auto}", flags->trace,
                     "write when every action ran: of steps 2 to 4, or of those given, as in --trace=2-4");
+  command->add_option("--ranks", flags->ranks, "so many processes on this machine, started through mpirun")
+      ->check(CLI::Range(1, 65536));
   command->callback([&common, flags] { common.exit = run(common, *flags); });
 }
 

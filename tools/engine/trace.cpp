@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/checkpoint/file.hpp"
 #include "tools/engine/report.hpp"
 
 namespace eng {
@@ -39,8 +40,8 @@ Json row_name(const char* what, const std::string& name, size_t row, uint32_t ra
 
 }  // namespace
 
-std::unique_ptr<Trace> make_trace(const std::string& steps, int64_t done, const Plan& plan) {
-  if (steps.empty()) return nullptr;
+TraceFile::TraceFile(const std::string& steps, int64_t done, const Plan& plan) : plan_(plan) {
+  if (steps.empty()) return;
   int64_t first = done + 2, last = done + 4;
   if (steps != "auto") {
     const char* const stop = steps.data() + steps.size();
@@ -58,10 +59,23 @@ std::unique_ptr<Trace> make_trace(const std::string& steps, int64_t done, const 
   if (static_cast<uint64_t>(last - first) >= most)
     throw Error(Exit::usage, fmt::format("--trace={} is {} steps of {} actions each", steps, last - first + 1, actions),
                 fmt::format("up to {} of them can be traced", most));
-  return std::make_unique<Trace>(first, last, actions);
+  trace_ = std::make_unique<Trace>(first, last, actions);
 }
 
-std::string trace_text(const Trace& trace, const Plan& plan, uint32_t rank) {
+void TraceFile::step(int64_t done) const {
+  if (trace_ && done == trace_->last()) write();
+}
+
+void TraceFile::finish(int64_t done) const {
+  if (trace_ && done < trace_->last()) write();
+}
+
+void TraceFile::write() const {
+  write_atomic(run_ / fmt::format("trace-rank-{:05}.json", plan_.ranks.world.rank), trace_text(*trace_, plan_));
+}
+
+std::string trace_text(const Trace& trace, const Plan& plan) {
+  const uint32_t rank = plan.ranks.world.rank;
   Json all = Json::array({row_name("process_name", fmt::format("rank {}", rank), 0, rank)});
   struct Span {
     Clock::time_point begin = Clock::time_point::max(), end = Clock::time_point::min();
@@ -84,10 +98,6 @@ std::string trace_text(const Trace& trace, const Plan& plan, uint32_t rank) {
   for (const auto& [step, span] : steps)
     all.push_back(slice(fmt::format("step {}", step), steps_row, rank, span.begin, span.end));
   return Json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(all)}}.dump() + "\n";
-}
-
-std::string trace_name(uint32_t rank) {
-  return fmt::format("trace-rank-{:05}.json", rank);
 }
 
 }  // namespace eng

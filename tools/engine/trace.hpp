@@ -2,6 +2,7 @@
 // engine run --trace: when every action of some steps ran, as a file for chrome://tracing or ui.perfetto.dev.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -9,11 +10,25 @@
 
 namespace eng {
 
-// `steps`: "auto" (the second to the fourth that this process does), "7", "2-4". nullptr where it is empty.
-// `done`: steps done before. Throws Error(Exit::usage).
-std::unique_ptr<Trace> make_trace(const std::string& steps, int64_t done, const Plan& plan);
+class TraceFile {
+ public:
+  // `steps`: "auto" (the second to the fourth that this process does), "7", "2-4", or "": none. `done`: steps done
+  // before. Throws Error(Exit::usage).
+  TraceFile(const std::string& steps, int64_t done, const Plan& plan);
+  Trace* trace() const { return trace_.get(); }  // nullptr: none is wanted
+  void into(const std::filesystem::path& run) { run_ = run; }
+  // Writes trace-rank-RRRRR.json when the last step is done, or when the run ends before that.
+  void step(int64_t done) const;
+  void finish(int64_t done) const;
+
+ private:
+  void write() const;
+  std::unique_ptr<Trace> trace_;
+  const Plan& plan_;
+  std::filesystem::path run_;
+};
+
 // The traces of several ranks of one machine have one clock, and may be opened together.
-std::string trace_text(const Trace& trace, const Plan& plan, uint32_t rank);
-std::string trace_name(uint32_t rank);  // of the file in the run directory
+std::string trace_text(const Trace& trace, const Plan& plan);
 
 }  // namespace eng
