@@ -46,8 +46,8 @@ typedef struct eng_view {
 
 /* A state, or one piece of it, to be taken from one home to another that differs on this policy's axis only.
  * A part of a piece with n elements is its elements [index * n / count, (index + 1) * n / count), and n / count is a
- * multiple of 4,096. For ENG_ROLE_GRAD, `src` is this rank's own gradient, whole, and `dst` the sum over all ranks, by
- * eng.fold/1 over the ranks in order, or over sub-trees of that.  since 1.0 */
+ * multiple of 4,096. For ENG_ROLE_GRAD from the whole, `src` is this rank's own gradient and `dst` the sum over all ranks,
+ * by eng.fold/1 over the ranks in order, or over sub-trees of that.  since 1.0 */
 typedef struct eng_move {
   uint32_t struct_size;
   int32_t role;

@@ -7,10 +7,9 @@
 #include <string>
 #include <vector>
 
-namespace eng {
+#include "core/base/exchange.hpp"
 
-// Called by every rank alike; gives back what each of them said, by rank. Throws Error(Exit::communication).
-using Exchange = std::function<std::vector<std::string>(const std::string& mine)>;
+namespace eng {
 
 struct Peers {
   uint32_t rank = 0, size = 1;

@@ -31,6 +31,13 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
+// As it is typed in a shell.
+std::string shell_word(std::string text) {
+  if (text.find_first_of(" \t\n\"'\\$`!&|;<>()[]{}*?#~") == std::string::npos) return text;
+  for (size_t at = 0; (at = text.find('\'', at)) != std::string::npos; at += 4) text.replace(at, 1, "'\\''");
+  return "'" + text + "'";
+}
+
 [[noreturn]] void refuse_pickles(const fs::path& directory) {
   for (const auto& entry : fs::directory_iterator(directory))
     if (const auto ending = entry.path().extension(); ending == ".bin" || ending == ".pth" || ending == ".pt")
@@ -38,7 +45,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
                   fmt::format("{} holds {} and no safetensors file: such files run code when they are opened, so this "
                               "engine never opens them",
                               directory.string(), entry.path().filename().string()),
-                  fmt::format("convert it once:  python3 tools/bin-to-safetensors {}", directory.string()));
+                  fmt::format("convert it once:  python3 tools/bin-to-safetensors {}", shell_word(directory.string())));
   refuse(directory.string(), "has neither model.safetensors nor model.safetensors.index.json");
 }
 

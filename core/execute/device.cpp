@@ -22,19 +22,31 @@ Kernels::Kernels(Registry& registry, const std::string& device, const Section& s
     if (one == own) load(*one);
 }
 
-void Kernels::load(const Candidate& from) const {
-  loaded_.push_back(&from);
-  const eng_kernels list = registry_.table_of<eng_kernels>(from, ENG_KERNELS_KIND, device_);
+void load_kernels(const eng_kernels& list, const std::string& whose, std::map<std::string, eng_kernel>& into) {
   for (uint32_t k = 0; k < list.count; ++k) {
     eng_kernel kernel{};
     std::memcpy(&kernel, list.kernels[k], std::min<size_t>(list.kernels[k]->struct_size, sizeof(kernel)));
     if (!kernel.op || !kernel.workspace || !kernel.prepare || !kernel.bind || !kernel.launch || !kernel.drop_record ||
         !kernel.drop_state)
       throw Error(Exit::environment,
-                  fmt::format("device {}: kernel {} leaves a function out", device_, kernel.op ? kernel.op : "?"));
-    if (!kernels_.emplace(kernel.op, kernel).second)
-      throw Error(Exit::environment, fmt::format("device {}: two kernels for {}", device_, kernel.op));
+                  fmt::format("{}: kernel {} leaves a function out", whose, kernel.op ? kernel.op : "?"));
+    if (!into.emplace(kernel.op, kernel).second)
+      throw Error(Exit::environment, fmt::format("{}: two kernels for {}", whose, kernel.op));
   }
+}
+
+uint64_t kernel_workspace(const eng_kernel& kernel, const Call& call, uint32_t parallel, const std::string& whose) {
+  CallArgs args(call, parallel);
+  uint64_t bytes = 0;
+  Sink sink;
+  sink.check(kernel.workspace(args.get(), &bytes, sink.get()), Exit::environment,
+             fmt::format("{}, {}", whose, call.op->id));
+  return bytes;
+}
+
+void Kernels::load(const Candidate& from) const {
+  loaded_.push_back(&from);
+  load_kernels(registry_.table_of<eng_kernels>(from, ENG_KERNELS_KIND, device_), "device " + device_, kernels_);
 }
 
 const eng_kernel& Kernels::find(const Call& call) const {
@@ -54,19 +66,13 @@ const eng_kernel& Kernels::find(const Call& call) const {
 }
 
 uint64_t Kernels::workspace(const Call& call) const {
-  const eng_kernel& kernel = find(call);
-  CallArgs args(call, info_.parallel);
-  uint64_t bytes = 0;
-  Sink sink;
-  sink.check(kernel.workspace(args.get(), &bytes, sink.get()), Exit::environment,
-             fmt::format("device {}, {}", device_, call.op->id));
-  return bytes;
+  return kernel_workspace(find(call), call, info_.parallel, "device " + device_);
 }
 
 CallArgs::CallArgs(const Call& call, uint32_t parallel) {
   for (const Attr& a : call.attrs.list) attrs_.push_back({a.key.c_str(), a.i, a.f});
   call_ = {sizeof(eng_call),
-           parallel,
+           call.parallel ? call.parallel : parallel,
            static_cast<uint32_t>(call.in.size()),
            static_cast<uint32_t>(call.out.size()),
            call.in.data(),

@@ -33,7 +33,11 @@ class Kernels {
   mutable std::vector<const Candidate*> loaded_;
 };
 
-// An eng_call that borrows a Call.
+// Adds the kernels of a plugin. Throws Error(Exit::environment) that begins with `whose`, as the next one does.
+void load_kernels(const eng_kernels& list, const std::string& whose, std::map<std::string, eng_kernel>& into);
+uint64_t kernel_workspace(const eng_kernel& kernel, const Call& call, uint32_t parallel, const std::string& whose);
+
+// An eng_call that borrows a Call. `parallel` holds where the call has no number of its own.
 class CallArgs {
  public:
   CallArgs(const Call& call, uint32_t parallel);

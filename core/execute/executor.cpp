@@ -23,7 +23,8 @@ class Counter {
     value_.fetch_add(1, std::memory_order_release);
     value_.notify_all();
   }
-  void wait_beyond(uint32_t position) {
+  bool beyond(uint32_t position) const { return value_.load(std::memory_order_acquire) > position; }
+  void wait_beyond(uint32_t position) const {
     for (uint32_t now; (now = value_.load(std::memory_order_acquire)) <= position;)
       value_.wait(now, std::memory_order_acquire);
   }
@@ -33,12 +34,24 @@ class Counter {
 };
 
 constexpr eng_exec exec = {sizeof(eng_exec), 0, nullptr};
+constexpr Queue all_queues[] = {Queue::compute, Queue::comm, Queue::h2d, Queue::d2h, Queue::io, Queue::host};
+constexpr size_t at(Queue queue) {
+  return static_cast<size_t>(queue);
+}
+
+// The clock is read only where there is something to wait for.
+void wait_timed(const Counter& counter, uint32_t position, std::chrono::nanoseconds& waited) {
+  if (counter.beyond(position)) return;
+  const auto start = Trace::Clock::now();
+  counter.wait_beyond(position);
+  waited += Trace::Clock::now() - start;
+}
 
 }  // namespace
 
 // An action of another queue to wait for, as the number of actions there that come before it.
 struct Wait {
-  size_t lane;
+  Queue queue;
   uint32_t position;
 };
 
@@ -50,31 +63,31 @@ struct Executor::Step {
   std::vector<Wait> waits;
 };
 
-// One queue of a segment. The caller's thread runs the first; each other one has a worker.
+// One queue of a segment.
 struct Executor::Lane {
   std::vector<Step> steps;
-  Counter done;               // steps, in this run of the segment
-  Counter started, finished;  // runs
-  uint32_t runs = 0;
-  std::thread thread;
+  Counter done;  // steps, in this run of the segment
 };
 
 struct Executor::Bound {
   const Segment* segment = nullptr;
-  std::vector<std::unique_ptr<Lane>> lanes;
-  std::atomic<bool> stop{false};
+  std::array<Lane, queue_count> lanes;
+  bool alone = true;  // no other queue than compute
 };
 
-Executor::Executor(const Plan& plan, Device& device, const Kernels& kernels) : plan_(plan), device_(device) {
+// The thread of a queue.
+struct Executor::Worker {
+  Counter started, finished;  // runs of segments
+  uint32_t runs = 0;
+  Bound* bound = nullptr;  // nullptr: no more
+  std::thread thread;
+};
+
+Executor::Executor(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm)
+    : plan_(plan), device_(device), comm_(comm) {
   try {
     for (const Arena& arena : plan.arenas) arenas_.push_back(device.alloc(arena.total()));
-    for (const Call& call : plan.calls) {
-      calls_.push_back({&kernels.find(call), nullptr});
-      CallArgs args(call, kernels.info().parallel);
-      Sink sink;
-      sink.check(calls_.back().kernel->prepare(device_.self(), args.get(), &calls_.back().state, sink.get()),
-                 Exit::environment, fmt::format("device {}, {}", kernels.device(), call.op->id));
-    }
+    for (const Call& call : plan.calls) prepare(call, kernels);
     for (const Program& program : plan.programs) {
       programs_.emplace_back();
       for (const Segment& segment : program.segments) {
@@ -94,19 +107,34 @@ Executor::~Executor() {
 }
 
 void Executor::release() {
-  for (auto& program : programs_)
-    for (auto& bound : program) {
-      bound->stop = true;
-      for (auto& lane : bound->lanes) {
-        lane->started.add();
-        if (lane->thread.joinable()) lane->thread.join();
-        for (Step& step : lane->steps)
-          if (step.record) step.kernel->drop_record(step.record);
-      }
+  for (auto& worker : workers_)
+    if (worker) {
+      worker->bound = nullptr;
+      worker->started.add();
+      worker->thread.join();
     }
+  for (auto& program : programs_)
+    for (auto& bound : program)
+      for (Lane& lane : bound->lanes)
+        for (Step& step : lane.steps)
+          if (step.record) step.kernel->drop_record(step.record);
   for (Prepared& p : calls_)
     if (p.state) p.kernel->drop_state(p.state);
   for (size_t k = 0; k < arenas_.size(); ++k) device_.free(arenas_[k], plan_.arenas[k].total());
+}
+
+void Executor::prepare(const Call& call, const Kernels& kernels) {
+  const bool collective = call.op->collective;
+  if (collective && !comm_)
+    throw Error(Exit::bug, fmt::format("{} is between ranks, and there is no communicator", call.op->id));
+  calls_.push_back({collective ? &comm_->find(call) : &kernels.find(call), nullptr});
+  CallArgs args(call, collective ? 1 : kernels.info().parallel);
+  Sink sink;
+  sink.check(calls_.back().kernel->prepare(collective ? comm_->self() : device_.self(), args.get(),
+                                           &calls_.back().state, sink.get()),
+             Exit::environment,
+             fmt::format("{} {}, {}", collective ? "communicator" : "device",
+                         collective ? comm_->name() : kernels.device(), call.op->id));
 }
 
 uint8_t* Executor::address(const View& view) const {
@@ -149,52 +177,68 @@ void* Executor::bind(const Action& action, const Kernels& kernels) {
 void Executor::bind(Bound& bound, const Segment& segment, const Kernels& kernels) {
   bound.segment = &segment;
   const Order order = order_of(segment);
-  std::array<size_t, queue_count> lane_of{};
-  std::array<bool, queue_count> known{};
   for (const Action& action : segment.actions) {
-    const size_t queue = static_cast<size_t>(action.queue);
-    if (!known[queue]) {
-      known[queue] = true;
-      lane_of[queue] = bound.lanes.size();
-      bound.lanes.push_back(std::make_unique<Lane>());
-    }
-    Step step{calls_[action.call].kernel, bind(action, kernels), &action, {}};
-    for (uint32_t w : action.waits)
-      step.waits.push_back({lane_of[static_cast<size_t>(segment.actions[w].queue)], order.position[w]});
-    bound.lanes[lane_of[queue]]->steps.push_back(std::move(step));
-  }
-  for (size_t k = 1; k < bound.lanes.size(); ++k)
-    bound.lanes[k]->thread = std::thread([this, &bound, &lane = *bound.lanes[k]] {
+    std::vector<Step>& steps = bound.lanes[at(action.queue)].steps;
+    steps.push_back({calls_[action.call].kernel, nullptr, &action, {}});
+    steps.back().record = bind(action, kernels);
+    for (uint32_t w : action.waits) steps.back().waits.push_back({segment.actions[w].queue, order.position[w]});
+    if (action.queue == Queue::compute) continue;
+    bound.alone = false;
+    if (workers_[at(action.queue)]) continue;
+    Worker& worker = *(workers_[at(action.queue)] = std::make_unique<Worker>());
+    worker.thread = std::thread([this, &worker, queue = action.queue] {
       for (uint32_t round = 0;; ++round) {
-        lane.started.wait_beyond(round);
-        if (bound.stop) return;
-        run(bound, lane);
-        lane.finished.add();
+        worker.started.wait_beyond(round);
+        if (!worker.bound) return;
+        run(*worker.bound, queue);
+        worker.finished.add();
       }
     });
+  }
 }
 
-void Executor::run(Bound& bound, Lane& lane) {
+// What fails is told by the first to fail; the others go on without launching, so that nobody waits for ever.
+void Executor::launch(const Step& step) {
+  Sink sink;
+  const eng_status status = step.kernel->launch(step.record, &exec, sink.get());
+  if (status == ENG_OK || failed_.exchange(true)) return;
+  const Op& op = *plan_.calls[step.action->call].op;
+  const bool others = status == ENG_UNAVAILABLE || op.collective || step.action->queue == Queue::comm;
+  exit_ = others ? Exit::communication : Exit::environment;
+  failure_ = fmt::format("{} in {}: {}", op.id, plan_.labels[step.action->block], sink.text());
+}
+
+void Executor::run(Bound& bound, Queue queue) {
+  Lane& lane = bound.lanes[at(queue)];
+  std::chrono::nanoseconds waited{0};
   for (const Step& step : lane.steps) {
-    for (const Wait& wait : step.waits) bound.lanes[wait.lane]->done.wait_beyond(wait.position);
-    if (failed_.load(std::memory_order_relaxed) == 0) {
-      Sink sink;
-      eng_status status = step.kernel->launch(step.record, &exec, sink.get());
-      int32_t none = 0;
-      if (status != ENG_OK && failed_.compare_exchange_strong(none, status))
-        failure_ = fmt::format("{} in {}: {}", plan_.calls[step.action->call].op->id, plan_.labels[step.action->block],
-                               sink.text());
+    Trace::Event event{};
+    if (trace_) event.reached = Trace::Clock::now();
+    for (const Wait& wait : step.waits) wait_timed(bound.lanes[at(wait.queue)].done, wait.position, waited);
+    if (trace_) event.begin = Trace::Clock::now();
+    if (!failed_.load(std::memory_order_relaxed)) launch(step);
+    if (trace_) {
+      event.end = Trace::Clock::now();
+      event.call = step.action->call, event.block = step.action->block, event.queue = queue;
+      trace_->add(event);
     }
-    if (bound.lanes.size() > 1) lane.done.add();
+    if (!bound.alone) lane.done.add();
   }
+  if (queue == Queue::compute) waited_ += waited;
 }
 
 void Executor::run(Bound& bound) {
-  if (bound.lanes.empty()) return;
-  for (auto& lane : bound.lanes) lane->done.reset();
-  for (size_t k = 1; k < bound.lanes.size(); ++k) bound.lanes[k]->started.add();
-  run(bound, *bound.lanes[0]);
-  for (size_t k = 1; k < bound.lanes.size(); ++k) bound.lanes[k]->finished.wait_beyond(bound.lanes[k]->runs++);
+  if (bound.alone) return run(bound, Queue::compute);
+  for (Lane& lane : bound.lanes) lane.done.reset();
+  for (Queue queue : all_queues)
+    if (queue != Queue::compute && !bound.lanes[at(queue)].steps.empty()) {
+      workers_[at(queue)]->bound = &bound;
+      workers_[at(queue)]->started.add();
+    }
+  run(bound, Queue::compute);
+  for (Queue queue : all_queues)
+    if (queue != Queue::compute && !bound.lanes[at(queue)].steps.empty())
+      wait_timed(workers_[at(queue)]->finished, workers_[at(queue)]->runs++, waited_);
 }
 
 std::vector<std::unique_ptr<Executor::Bound>>& Executor::segments(const std::string& program) {
@@ -203,7 +247,8 @@ std::vector<std::unique_ptr<Executor::Bound>>& Executor::segments(const std::str
 
 bool Executor::run(const std::string& program, bool (*stop)()) {
   auto& all = segments(program);
-  failed_ = 0;
+  failed_ = false;
+  waited_ = waited_.zero();
   bool stopped = false;
   for (auto& bound : all)
     for (uint32_t r = 0; r < bound->segment->repeat && !stopped; ++r) {
@@ -212,17 +257,18 @@ bool Executor::run(const std::string& program, bool (*stop)()) {
       if (!stopped) run(*bound);
     }
   device_.sync();
-  if (failed_.load() != 0) throw Error(Exit::environment, failure_);
+  if (failed_) throw Error(exit_, failure_);
   return !stopped;
 }
 
 std::string Executor::locate(const std::string& program) {
   std::vector<char> staging;
+  std::string first;
   for (auto& bound : segments(program)) {
     // List order respects every wait, so one thread may run all queues.
     std::vector<const Step*> steps(bound->segment->actions.size());
-    for (auto& lane : bound->lanes)
-      for (const Step& step : lane->steps)
+    for (const Lane& lane : bound->lanes)
+      for (const Step& step : lane.steps)
         steps[static_cast<size_t>(step.action - bound->segment->actions.data())] = &step;
     for (const Step* step : steps) {
       const Action& action = *step->action;
@@ -230,7 +276,7 @@ std::string Executor::locate(const std::string& program) {
       Sink sink;
       sink.check(step->kernel->launch(step->record, &exec, sink.get()), Exit::environment, name);
       device_.sync();
-      for (size_t k = 0; k < action.out.size(); ++k) {
+      for (size_t k = 0; k < action.out.size() && first.empty(); ++k) {
         const eng_desc& d = action.out[k].desc;
         if (d.dtype != ENG_F32 && d.dtype != ENG_F64) continue;
         staging.resize(bytes(d));
@@ -240,11 +286,13 @@ std::string Executor::locate(const std::string& program) {
         };
         if (!(d.dtype == ENG_F32 ? finite(reinterpret_cast<const float*>(staging.data()))
                                  : finite(reinterpret_cast<const double*>(staging.data()))))
-          return fmt::format("{} in {}, output {} {}", name, plan_.labels[action.block], k, describe(d));
+          first = fmt::format("{} in {}, output {} {}", name, plan_.labels[action.block], k, describe(d));
       }
+      // Other ranks may have found nothing yet, and need this one to the end.
+      if (!first.empty() && !comm_) return first;
     }
   }
-  return "";
+  return first;
 }
 
 }  // namespace eng

@@ -2,30 +2,39 @@
 // Runs the programs of a plan out of its arenas. Everything that allocates happens in the constructor.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/execute/comm.hpp"
 #include "core/execute/device.hpp"
+#include "core/execute/trace.hpp"
 #include "core/plan/plan.hpp"
 
 namespace eng {
 
 class Executor {
  public:
-  // Allocates the arenas, prepares every call, binds every action, uploads the constants.
-  Executor(const Plan& plan, Device& device, const Kernels& kernels);
+  // Allocates the arenas, prepares every call, binds every action, uploads the constants. Collectives are those of
+  // `comm`, which has the plan's groups.
+  Executor(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm = nullptr);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Runs a program to its end. Throws Error naming the action that failed. If `stop` answers true before the
-  // program's last segment, returns false there: nothing of the step counts, persistent state other than
-  // counters and losses is as before.
+  // Runs a program to its end; the compute queue is the caller's thread. Throws Error naming the action that failed:
+  // with Exit::communication where other ranks were waited for in vain. If `stop` answers true before the program's
+  // last segment, returns false there: nothing of the step counts, persistent state other than counters and losses is
+  // as before.
   bool run(const std::string& program, bool (*stop)() = nullptr);
+  // Seconds of the last run that the compute queue waited for others.
+  double waited() const { return std::chrono::duration<double>(waited_).count(); }
+  // Where runs from now on leave when each action ran; nullptr: nowhere. Owner: caller.
+  void record(Trace* trace) { trace_ = trace; }
   // Runs a program again, action by action, and names the first output that holds a NaN or an infinity:
-  // "eng.attention/1 in layers.3 forward, output 0 f32 (8, 256, 64)". Empty if there is none.
+  // "eng.attention/1 in layers.3 forward, output 0 f32 (8, 256, 64)". Empty if there is none. All ranks call it.
   std::string locate(const std::string& program);
   // Between programs only.
   void upload(const View& to, const void* from) { upload(to, 0, from, bytes(to.desc)); }
@@ -45,24 +54,32 @@ class Executor {
   struct Step;
   struct Lane;
   struct Bound;
+  struct Worker;
   struct Prepared {
     const eng_kernel* kernel = nullptr;
     void* state = nullptr;
   };
   void release();
+  void prepare(const Call& call, const Kernels& kernels);
   void bind(Bound& bound, const Segment& segment, const Kernels& kernels);
   void* bind(const Action& action, const Kernels& kernels);
   std::vector<std::unique_ptr<Bound>>& segments(const std::string& program);
-  void run(Bound& segment, Lane& lane);
+  void run(Bound& segment, Queue queue);
   void run(Bound& segment);
+  void launch(const Step& step);
 
   const Plan& plan_;
   Device& device_;
+  Communicator* comm_;
   std::vector<void*> arenas_;
   std::vector<Prepared> calls_;                                // as in the plan
   std::vector<std::vector<std::unique_ptr<Bound>>> programs_;  // as in the plan, by segment
-  std::atomic<int32_t> failed_{0};
+  std::array<std::unique_ptr<Worker>, queue_count> workers_;   // of the queues in use, but compute
+  std::atomic<bool> failed_{false};
+  Exit exit_ = Exit::environment;
   std::string failure_;
+  std::chrono::nanoseconds waited_{0};
+  Trace* trace_ = nullptr;
 };
 
 }  // namespace eng

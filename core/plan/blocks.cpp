@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -125,6 +126,23 @@ BlockEmitter::Env BlockEmitter::enter(uint32_t b, const std::vector<View>& input
   return env;
 }
 
+std::vector<std::vector<uint32_t>> BlockEmitter::reads(bool training) const {
+  std::vector<std::vector<uint32_t>> out;
+  const auto pass = [&](const Block& block, bool backward) {
+    const Template& t = model_.templates.at(block.tmpl);
+    std::set<uint32_t> read;
+    for (size_t n = backward ? t.forward : 0; n < (backward ? t.graph.nodes.size() : t.forward); ++n)
+      if (backward || !training || !t.skip[n])
+        for (Id i : t.graph.nodes[n].in)
+          if (i && t.graph.value(i).kind == SymbolKind::param) read.insert(block.params[t.graph.value(i).index]);
+    out.emplace_back(read.begin(), read.end());
+  };
+  for (const Block& block : model_.blocks) pass(block, false);
+  if (training)
+    for (size_t b = model_.blocks.size(); b-- > 0;) pass(model_.blocks[b], true);
+  return out;
+}
+
 void BlockEmitter::run(uint32_t b, size_t from, size_t to, Env& env, Pass& pass) const {
   const Block& block = model_.blocks[b];
   const Template& t = model_.templates.at(block.tmpl);
@@ -192,6 +210,7 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, Env& env, Pass& pass)
 
 std::vector<View> BlockEmitter::forward(uint32_t b, const std::vector<View>& inputs, Env& env, Pass& pass) const {
   const Template& t = model_.templates.at(model_.blocks[b].tmpl);
+  if (pass.batch.before_pass) pass.batch.before_pass();
   emitter_.label(model_.blocks[b].name + " forward");
   env = enter(b, inputs, pass.batch);
   run(b, 0, t.forward, env, pass);
@@ -218,6 +237,8 @@ View BlockEmitter::train(const MicroBatch& batch) const {
   for (uint32_t b = static_cast<uint32_t>(envs.size()); b-- > 0;) {
     const Template& t = model_.templates.at(model_.blocks[b].tmpl);
     Env& env = envs[b];
+    if (batch.before_pass) batch.before_pass();
+    for (size_t k = 0; k < t.params.size(); ++k) env[t.params[k]] = (*batch.weights)[model_.blocks[b].params[k]];
     emitter_.label(model_.blocks[b].name + " backward");
     for (size_t k = 0; k < t.seeds.size(); ++k) {
       if (!t.seeds[k]) continue;

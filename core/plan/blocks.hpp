@@ -17,11 +17,13 @@ namespace eng {
 struct MicroBatch {
   View tokens, labels, scalars, counters;
   int64_t seed = 0;                                                  // of random ops
-  const std::vector<View>* weights = nullptr;                        // per parameter
+  const std::vector<View>* weights = nullptr;                        // per parameter, as they are during a pass
   const std::map<uint32_t, std::vector<View>>* constants = nullptr;  // per template
   const std::vector<std::vector<View>>* states = nullptr;            // per block, of a running sequence
   // Where the gradient of parameter p goes; called when its first contribution is written.
   std::function<View(uint32_t p)> gradient;
+  // Called before each pass over a block: forward through all, then, in training, backward through all.
+  std::function<void()> before_pass;
   // The backward of block b is complete.
   std::function<void(uint32_t block)> after_backward;
   View output;  // where forward puts what the last block puts out; absent: a transient
@@ -30,6 +32,8 @@ struct MicroBatch {
 class BlockEmitter {
  public:
   BlockEmitter(const Model& model, Emitter& emitter);
+  // The parameters that each pass reads, in the order of the passes.
+  std::vector<std::vector<uint32_t>> reads(bool training) const;
   // Both return what the last block puts out: the loss (1).
   View forward(const MicroBatch& batch) const;
   View train(const MicroBatch& batch) const;

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "core/base/error.hpp"
 #include "core/tensor/dtype.hpp"
 #include "engine/ops.h"
@@ -11,7 +14,7 @@ namespace eng {
 namespace {
 
 std::string key_of(const Call& call) {
-  std::string key = call.op->id;
+  std::string key = fmt::format("{} {}", call.op->id, call.parallel);
   for (const auto& d : call.in) key += d.dtype ? " " + describe(d) : " -";
   key += " ->";
   for (const auto& d : call.out) key += d.dtype ? " " + describe(d) : " -";
@@ -53,7 +56,8 @@ void Emitter::label(const std::string& text) {
 }
 
 void Emitter::action(const Op& op, std::vector<View> in, std::vector<View> out, Attrs attrs) {
-  Call call{&op, {}, {}, std::move(attrs), 0, 0};
+  // Beside the computation there is one thread.
+  Call call{&op, {}, {}, std::move(attrs), queue_ == Queue::compute ? 0u : 1u, 0, 0};
   for (const auto& v : in) call.in.push_back(v.desc);
   for (const auto& v : out) call.out.push_back(v.desc);
   auto [it, fresh] = calls_.try_emplace(key_of(call), static_cast<uint32_t>(plan_.calls.size()));
@@ -67,7 +71,20 @@ void Emitter::action(const Op& op, std::vector<View> in, std::vector<View> out, 
     scratch = transient(std::string("workspace ") + op.id, Line::workspace, make_desc(ENG_U8, {n}));
   const auto block = static_cast<uint32_t>(plan_.labels.size() - 1);
   plan_.programs.back().segments.back().actions.push_back(
-      {it->second, Queue::compute, std::move(in), std::move(out), scratch, {}, block});
+      {it->second, queue_, std::move(in), std::move(out), scratch, {}, std::exchange(after_, {}), block});
+}
+
+Queue Emitter::on(Queue queue) {
+  return std::exchange(queue_, queue);
+}
+
+void Emitter::after_users(const View& view) {
+  const auto& actions = plan_.programs.back().segments.back().actions;
+  const auto uses = [&](const View& v) { return v.buffer == view.buffer; };
+  for (uint32_t a = 0; a < actions.size(); ++a)
+    if (std::any_of(actions[a].in.begin(), actions[a].in.end(), uses) ||
+        std::any_of(actions[a].out.begin(), actions[a].out.end(), uses))
+      after_.push_back(a);
 }
 
 void Emitter::zero(const View& view) {
@@ -85,6 +102,13 @@ const View& EmittingBuilder::view(Id id) const {
   return views_[id - 1];
 }
 
+Id EmittingBuilder::slice(Id value, uint64_t first, uint64_t count) {
+  const View& all = view(value);
+  const auto n = static_cast<uint64_t>(eng::count(all.desc));
+  if (first > n || count > n - first) throw Error(Exit::environment, "a slice reaches outside its value");
+  return add(eng::slice(all, first, count));
+}
+
 eng_desc EmittingBuilder::shape(Id value) {
   return view(value).desc;
 }
@@ -98,12 +122,18 @@ std::vector<Id> EmittingBuilder::emit(const Op& op, std::vector<Id> in, std::vec
   }
   if (in.size() < op.min_in || in.size() > op.max_in)
     throw Error(Exit::environment, fmt::format("{}: wrong number of inputs", op.id));
+  if (op.collective) {
+    const auto group = attrs.i("group");
+    if (group < 1 || group > static_cast<int64_t>(ranks_.groups.size()))
+      throw Error(Exit::environment, fmt::format("{}: there is no group {}", op.id, group));
+    attrs.list.push_back({"members", static_cast<int64_t>(ranks_.group(static_cast<Id>(group)).size()), 0});
+  }
   std::string wrong = op.infer(shapes, attrs, made);
   if (!wrong.empty()) throw Error(Exit::environment, fmt::format("{}: {}", op.id, wrong));
   out.resize(made.size());
   for (size_t k = 0; k < made.size(); ++k) {
     if (!out[k]) {
-      out[k] = add(emitter_.transient(name_, Line::activations, made[k]));
+      out[k] = add(emitter_.transient(name_, Line::communication, made[k]));
     } else if (!same(view(out[k]).desc, made[k])) {
       throw Error(Exit::environment, fmt::format("{}: output {} is {}, cannot be written into {}", op.id, k,
                                                  describe(made[k]), describe(view(out[k]).desc)));

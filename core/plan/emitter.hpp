@@ -21,6 +21,10 @@ class Emitter {
   void begin_segment(const std::string& name, uint32_t repeat);
   // Labels the following actions in dumps and messages.
   void label(const std::string& text);
+  // Where the following actions run; returns where they did.
+  Queue on(Queue queue);
+  // The next action waits for all actions of the segment that used this view's buffer.
+  void after_users(const View& view);
   void action(const Op& op, std::vector<View> in, std::vector<View> out, Attrs attrs = {});
   void zero(const View& view);
 
@@ -28,6 +32,8 @@ class Emitter {
   Plan& plan_;
   std::function<uint64_t(const Call&)> workspace_;
   std::map<std::string, uint32_t> calls_;
+  Queue queue_ = Queue::compute;
+  std::vector<uint32_t> after_;  // of the next action
 };
 
 // `n` elements of a flat view, from element `first`.
@@ -37,14 +43,19 @@ View reshape(View view, const eng_desc& desc);
 // The builder that optimizers and moves get: ids stand for views of the plan.
 class EmittingBuilder final : public Builder {
  public:
-  EmittingBuilder(Emitter& emitter, std::string name) : emitter_(emitter), name_(std::move(name)) {}
+  EmittingBuilder(Emitter& emitter, const Ranks& ranks, std::string name)
+      : emitter_(emitter), ranks_(ranks), name_(std::move(name)) {}
   Id add(const View& view);
   eng_desc shape(Id value) override;
+  World world() override { return ranks_.world; }
+  Id slice(Id value, uint64_t first, uint64_t count) override;
   std::vector<Id> emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) override;
 
- private:
   const View& view(Id id) const;
+
+ private:
   Emitter& emitter_;
+  const Ranks& ranks_;
   std::string name_;
   std::vector<View> views_;
 };

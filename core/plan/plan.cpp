@@ -5,6 +5,15 @@
 
 namespace eng {
 
+View Tensor::whole() const {
+  if (!count(desc)) return {0, 0, desc};
+  if (extents.size() != 1 || extents[0].count != static_cast<uint64_t>(count(desc)))
+    throw Error(Exit::bug, name + " is not whole on this rank");
+  View v = extents[0].view;
+  v.desc = desc;
+  return v;
+}
+
 const Program& Plan::program(const std::string& name) const {
   for (const auto& p : programs)
     if (p.name == name) return p;

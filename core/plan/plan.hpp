@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/trace/graph.hpp"
+#include "core/trace/ranks.hpp"
 
 namespace eng {
 
@@ -14,7 +15,19 @@ enum class Queue : uint8_t { compute, comm, h2d, d2h, io, host };
 constexpr size_t queue_count = 6;
 
 // What the bytes of a buffer are for: one line of the memory report.
-enum class Line : uint8_t { weights, gradients, optimizer, constants, batch, step, activations, workspace, cache };
+enum class Line : uint8_t {
+  weights,
+  gradients,
+  optimizer,
+  constants,
+  batch,
+  step,
+  activations,
+  workspace,
+  cache,
+  leases,
+  communication
+};
 
 struct Buffer {
   std::string name;
@@ -40,6 +53,7 @@ struct Call {
   Attrs attrs;
   uint64_t workspace = 0;
   double flops = 0;
+  uint32_t parallel = 0;  // threads of its kernel; 0: the device's
 };
 
 struct Action {
@@ -48,6 +62,7 @@ struct Action {
   std::vector<View> in, out;
   View workspace;
   std::vector<uint32_t> waits;  // indices of earlier actions of the segment, on other queues
+  std::vector<uint32_t> after;  // admission: what must be complete although no data says so
   uint32_t block = 0;           // index into Plan::labels
 };
 
@@ -70,11 +85,21 @@ struct Arena {
   uint64_t total() const { return persistent + transient + workspace; }
 };
 
+// Elements of a logical tensor that this rank holds, and where.
+struct Extent {
+  uint64_t first = 0, count = 0;
+  View view;
+};
+
 // A logical tensor by name, readable between programs. Roles: "parameter", the name of an optimizer state, or
 // "gradient" in a plan without an optimizer.
 struct Tensor {
   std::string name, role;
-  View view;
+  eng_desc desc{};
+  bool everywhere = true;  // every rank holds all of it
+  std::vector<Extent> extents;
+  uint32_t copies = 1;  // so many ranks hold just these extents
+  View whole() const;  // throws Error(Exit::bug) if this rank holds a part only
 };
 
 // The parameters of one block that share a weight dtype, flat; each starts on a multiple of `chunk` elements.
@@ -82,6 +107,7 @@ struct Unit {
   std::string name;
   uint32_t block = 0;
   uint64_t count = 0;
+  uint64_t piece = 0;  // elements of a piece; the last one may be shorter
   uint32_t flags = 0;
   std::vector<uint32_t> params;  // indices into Model::params
 };
@@ -89,6 +115,7 @@ constexpr int64_t prefill = 64;   // positions of program "prefill"
 constexpr uint64_t chunk = 4096;  // elements: the grid of the global norm
 
 struct Plan {
+  Ranks ranks;  // who this plan is for
   std::vector<Arena> arenas;
   std::vector<Buffer> buffers;  // id - 1
   std::vector<Call> calls;
@@ -98,6 +125,7 @@ struct Plan {
   std::vector<Tensor> tensors;
   // What the host fills or reads between steps.
   View tokens, labels_in, inputs, counters, scalars, losses, table;
+  View all_losses;              // (ranks, A): the losses of all ranks, where there are several
   View logits, next_logits;     // (B, T, V) of program "logits", (B, 1, V) of program "decode"
   std::vector<View> constants;  // in the order of `constant_data`
   std::vector<std::vector<char>> constant_data;

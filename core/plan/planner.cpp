@@ -3,12 +3,20 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
+#include <algorithm>
+#include <deque>
+#include <numeric>
+#include <set>
+#include <utility>
 
 #include "core/base/error.hpp"
 #include "core/memory/layout.hpp"
 #include "core/plan/blocks.hpp"
+#include "core/plan/leases.hpp"
+#include "core/plan/states.hpp"
+#include "core/plan/update.hpp"
 #include "core/plan/waits.hpp"
+#include "core/tensor/dtype.hpp"
 #include "core/trace/stepping.hpp"
 #include "core/verify/verify.hpp"
 #include "engine/ops.h"
@@ -16,19 +24,18 @@
 namespace eng {
 namespace {
 
-// Persistent state of the step, and the emission of its programs.
+// Emits the programs of a step.
 class Planner {
  public:
   explicit Planner(const PlanRequest& request)
-      : r_(request), model_(request.model), emit_(plan_, request.workspace), blocks_(model_, emit_) {}
+      : r_(request),
+        model_(request.model),
+        plan_(blank(request)),
+        emit_(plan_, request.workspace),
+        blocks_(model_, emit_),
+        s_(request, plan_, emit_) {}
 
   Plan make() {
-    plan_.arenas.push_back({r_.device, "device", 0, 0, 0});
-    plan_.accumulate = r_.accumulate;
-    plan_.parameters = model_.parameter_count();
-    plan_.labels.push_back("step");
-    make_units();
-    make_state();
     emit_init();
     emit_train();
     if (r_.evaluate) emit_eval();
@@ -38,102 +45,80 @@ class Planner {
   }
 
  private:
-  // ---- units and homes -------------------------------------------------------------------------------
-  void make_units() {
-    std::vector<char> taken(model_.params.size(), 0);
-    unit_of_.resize(taken.size()), offset_of_.resize(taken.size());
-    for (uint32_t b = 0; b < model_.blocks.size(); ++b)
-      for (uint32_t flags : {0u, static_cast<uint32_t>(ENG_PARAM_FP32)}) {
-        Unit unit{model_.blocks[b].name, b, 0, flags, {}};
-        for (uint32_t p : model_.blocks[b].params) {
-          if (taken[p] || (model_.params[p].flags & ENG_PARAM_FP32) != flags) continue;
-          taken[p] = 1;
-          unit_of_[p] = plan_.units.size(), offset_of_[p] = unit.count;
-          unit.params.push_back(p);
-          unit.count += padded(p);
-        }
-        if (unit.count) plan_.units.push_back(std::move(unit));
+  static Plan blank(const PlanRequest& request) {
+    Plan plan;
+    plan.ranks = request.ranks;
+    plan.arenas.push_back({request.device, "device", 0, 0, 0});
+    plan.accumulate = request.accumulate;
+    plan.parameters = request.model.parameter_count();
+    plan.labels.push_back("step");
+    return plan;
+  }
+  const Homes& homes() const { return s_.homes(); }
+
+  // ---- leases ----------------------------------------------------------------------------------------
+  // The most bytes that fresh gradients take at a time when those of `live` blocks may be on their way: each is there
+  // from its first contribution until it is reduced.
+  uint64_t fresh_bytes(size_t live) const {
+    std::vector<char> made(homes().units(), 0);
+    std::deque<uint64_t> leaving;
+    uint64_t here = 0, most = 0;
+    for (size_t b = model_.blocks.size(); b-- > 0;) {
+      while (leaving.size() >= live) leaving.pop_front();
+      for (uint32_t p : model_.blocks[b].params) {
+        const size_t u = homes().unit_of(p);
+        if (!std::exchange(made[u], 1)) here += bytes_of(u);
       }
-    for (uint32_t p = 0; p < taken.size(); ++p)
-      if (!taken[p])
-        throw Error(Exit::environment, fmt::format("parameter {} belongs to no block", model_.params[p].name));
+      most = std::max(most, std::accumulate(leaving.begin(), leaving.end(), here));
+      uint64_t gone = 0;
+      for (size_t u = 0; u < homes().units(); ++u)
+        if (homes().unit(u).block == b) gone += bytes_of(u);
+      here -= gone;
+      leaving.push_back(gone);
+    }
+    return most;
+  }
+  uint64_t bytes_of(size_t u) const { return homes().unit(u).count * dtype_size(s_.weight[u].view.desc.dtype); }
+
+  // Makes the weights that live in parts whole before each pass that reads them. The object lives as long as a segment.
+  std::unique_ptr<Leases> lease(MicroBatch& batch, bool training) {
+    Uses uses;
+    for (const auto& read : blocks_.reads(training)) {
+      std::set<size_t> units;
+      for (uint32_t p : read)
+        if (s_.weight[homes().unit_of(p)].part) units.insert(homes().unit_of(p));
+      uses.emplace_back(units.begin(), units.end());
+    }
+    if (std::all_of(uses.begin(), uses.end(), [](const auto& u) { return u.empty(); })) return nullptr;
+    std::vector<uint64_t> bytes;
+    for (size_t u = 0; u < homes().units(); ++u) bytes.push_back(bytes_of(u));
+    uint64_t budget = 0;
+    if (r_.live_limit) {
+      const uint64_t least = lease_bytes(uses, bytes, 0), fresh = training ? fresh_bytes(fresh_limit()) : 0;
+      if (r_.live_limit < least + fresh)
+        throw Error(
+            Exit::usage,
+            fmt::format("zero.live_limit = {} is less than one block needs: {} of weights and {} of gradients",
+                        format_bytes(double(r_.live_limit)), format_bytes(double(least)), format_bytes(double(fresh))),
+            fmt::format("raise it to {} bytes, or leave it out", least + fresh));
+      budget = r_.live_limit - fresh;
+    }
+    auto leases = std::make_unique<Leases>(emit_, uses, bytes, r_.prefetch, budget, [this](size_t u) {
+      return s_.gather("lease", Line::leases, ENG_ROLE_WEIGHT, u, s_.weight[u]);
+    });
+    batch.before_pass = [this, all = leases.get(), uses, k = size_t{0}]() mutable {
+      all->before(k);
+      for (size_t u : uses[k])
+        for (uint32_t p : homes().unit(u).params) s_.weights[p] = homes().parameter(all->whole(u), p);
+      ++k;
+    };
+    return leases;
   }
 
-  uint64_t elements(uint32_t p) const { return static_cast<uint64_t>(count(model_.params[p].desc)); }
-  uint64_t padded(uint32_t p) const { return (elements(p) + chunk - 1) / chunk * chunk; }
-  static eng_desc flat(int32_t dtype, uint64_t n) { return make_desc(dtype, {static_cast<int64_t>(n)}); }
-
-  View param_view(const std::vector<View>& home, uint32_t p) const {
-    eng_desc desc = model_.params[p].desc;
-    View v = slice(home[unit_of_[p]], offset_of_[p], elements(p));
-    desc.dtype = v.desc.dtype;
-    return reshape(v, desc);
-  }
-
-  void make_state() {
-    for (const Unit& unit : plan_.units) {
-      eng_unit view{sizeof(eng_unit), static_cast<eng_id>(weight_.size() + 1), unit.block, unit.flags, unit.count};
-      int32_t weight = r_.precision.dtype(ENG_ROLE_WEIGHT, &view), master = r_.precision.dtype(ENG_ROLE_MASTER, &view);
-      int32_t grad = r_.precision.dtype(ENG_ROLE_GRAD, &view), partial = r_.precision.dtype(ENG_ROLE_PARTIAL, &view);
-      if (grad != partial)
-        throw Error(Exit::environment, "this version needs one dtype for fresh and reduced gradients");
-      weight_.push_back(emit_.persistent("weight " + unit.name, Line::weights, flat(weight, unit.count), true));
-      // Equal homes are one memory: the weight is its own master.
-      master_.push_back(master == weight
-                            ? weight_.back()
-                            : emit_.persistent("master " + unit.name, Line::weights, flat(master, unit.count), true));
-      // Without an update gradients stay for whoever reads them; else they last from the backward to the update.
-      if (r_.train) {
-        std::string name = "gradient " + unit.name;
-        eng_desc desc = flat(grad, unit.count);
-        grad_.push_back(r_.optimizer ? emit_.transient(name, Line::gradients, desc)
-                                     : emit_.persistent(name, Line::gradients, desc, false));
-      }
-    }
-    if (r_.train && r_.optimizer) make_optimizer_state();
-    for (uint32_t p = 0; p < model_.params.size(); ++p) weights_.push_back(param_view(weight_, p));
-    for (const auto& [tmpl, t] : model_.templates) {
-      auto& list = constants_[tmpl];
-      for (const Constant& c : t.constants) {
-        list.push_back(emit_.persistent(fmt::format("constant {} of template {}", list.size(), tmpl), Line::constants,
-                                        c.desc, true));
-        plan_.constants.push_back(list.back());
-        plan_.constant_data.push_back(c.data);
-      }
-    }
-    int64_t a = r_.accumulate, b = model_.micro_batch, t = model_.sequence_length;
-    plan_.tokens = emit_.persistent("tokens", Line::batch, make_desc(ENG_I32, {a, b, t}), true);
-    plan_.labels_in = emit_.persistent("labels", Line::batch, make_desc(ENG_I32, {a, b, t}), true);
-    plan_.inputs = emit_.persistent("inputs", Line::step, make_desc(ENG_F32, {8}), true);
-    plan_.counters = emit_.persistent("counters", Line::step, make_desc(ENG_I64, {ENG_C_COUNT}), true);
-    plan_.scalars = emit_.persistent("scalars", Line::step, make_desc(ENG_F32, {ENG_S_COUNT}), true);
-    // The loss is f32, or f64 where the compute is f64 (gradient checks).
-    const Template& head = model_.templates.at(model_.blocks.back().tmpl);
-    plan_.losses =
-        emit_.persistent("losses", Line::step, make_desc(head.graph.value(head.outputs[0]).desc.dtype, {a}), true);
-    for (uint32_t p = 0; p < model_.params.size(); ++p) {
-      plan_.tensors.push_back({model_.params[p].name, "parameter", param_view(master_, p)});
-      if (r_.train && !r_.optimizer) plan_.tensors.push_back({model_.params[p].name, "gradient", param_view(grad_, p)});
-      for (size_t s = 0; s < states_.size(); ++s)
-        plan_.tensors.push_back({model_.params[p].name, states_[s].name, param_view(state_[s], p)});
-    }
-  }
-
-  void make_optimizer_state() {
-    eng_state states[16];
-    uint32_t n = 0;
-    Sink sink;
-    sink.check(r_.optimizer->table.states(r_.optimizer->self.get(), states, 16, &n, sink.get()), Exit::environment,
-               "optimizer " + r_.optimizer->name);
-    states_.assign(states, states + n);
-    for (const eng_state& s : states_) {
-      state_.emplace_back();
-      for (const Unit& unit : plan_.units)
-        state_.back().push_back(emit_.persistent(fmt::format("{} {}", s.name, unit.name), Line::optimizer,
-                                                 flat(s.dtype, unit.count), true));
-    }
-    int64_t columns = 1 + static_cast<int64_t>(r_.optimizer->scalars(1).size());
-    plan_.table = emit_.persistent("schedule", Line::step, make_desc(ENG_F32, {r_.steps, columns}), true);
+  // How many units' fresh gradients may be there at a time: one is reduced while the next is computed.
+  size_t fresh_limit() const {
+    const bool two = r_.overlap && (!r_.live_limit || 2 * fresh_bytes(2) <= r_.live_limit);  // and as much for leases
+    return two ? 2 : 1;
   }
 
   // ---- programs --------------------------------------------------------------------------------------
@@ -143,39 +128,19 @@ class Planner {
     emit_.label("init");
     for (uint32_t p = 0; p < model_.params.size(); ++p) {
       const Parameter& parameter = model_.params[p];
-      Attrs attrs = parameter.init;
-      attrs.list.push_back({"seed", r_.seed, 0});
-      attrs.list.push_back({"stream", static_cast<int64_t>(p), 0});
-      attrs.list.push_back({"first", 0, 0});
-      View to = param_view(master_, p);
-      emit_.action(op(parameter.init_op), {}, {slice(to, 0, elements(p))}, std::move(attrs));
+      for (const Extent& extent : homes().extents(s_.master[homes().unit_of(p)], p)) {
+        Attrs attrs = parameter.init;
+        attrs.list.push_back({"seed", r_.seed, 0});
+        attrs.list.push_back({"stream", static_cast<int64_t>(p), 0});
+        attrs.list.push_back({"first", static_cast<int64_t>(extent.first), 0});
+        emit_.action(op(parameter.init_op), {}, {extent.view}, std::move(attrs));
+      }
     }
-    for (size_t u = 0; u < plan_.units.size(); ++u) publish(u);
+    for (size_t u = 0; u < homes().units(); ++u) s_.publish(u);
     // After loading a checkpoint: weights from their masters.
     emit_.begin_program("publish");
     emit_.begin_segment("publish", 1);
-    for (size_t u = 0; u < plan_.units.size(); ++u) publish(u);
-  }
-
-  // Where the weight has another home than the master, precision writes it.
-  void publish(size_t u) {
-    if (weight_[u].buffer == master_[u].buffer) return;
-    EmittingBuilder builder(emit_, "move " + plan_.units[u].name);
-    eng_view from{sizeof(eng_view), master_[u].desc.dtype, 0, 0, plan_.units[u].count}, to = from;
-    to.dtype = weight_[u].desc.dtype;
-    eng_id src = builder.add(master_[u]), dst = builder.add(weight_[u]);
-    eng_move move{sizeof(eng_move), ENG_ROLE_WEIGHT, static_cast<eng_id>(u + 1), 0, src, dst, &from, &to};
-    ask("precision " + r_.precision.name, builder,
-        [&](eng_error* error) { return r_.precision.table.move(r_.precision.self.get(), &builder, &move, error); });
-  }
-
-  // Lets a policy emit through a builder.
-  template <class F>
-  static void ask(const std::string& who, const EmittingBuilder& builder, F emit) {
-    Sink sink;
-    eng_status status = emit(sink.get());
-    builder.check(who);
-    sink.check(status, Exit::environment, who);
+    for (size_t u = 0; u < homes().units(); ++u) s_.publish(u);
   }
 
   // Rows of the batch for this micro-batch.
@@ -188,8 +153,8 @@ class Planner {
     batch.scalars = plan_.scalars;
     batch.counters = plan_.counters;
     batch.seed = r_.seed;
-    batch.weights = &weights_;
-    batch.constants = &constants_;
+    batch.weights = &s_.weights;
+    batch.constants = &s_.constants;
   }
 
   void put_loss(const View& loss) {
@@ -197,30 +162,55 @@ class Planner {
     emit_.action(op(ENG_OP_PUT_ROW), {loss, plan_.losses, plan_.counters}, {plan_.losses, plan_.counters});
   }
 
+  // With one rank, or one reduction per step, the first micro-batch writes its gradients where they stay and later ones
+  // write aside and are added. Else every micro-batch writes aside, and what the ranks' sum is goes there.
+  bool each() const { return !s_.alone() && (!r_.reduce_per_step || r_.accumulate == 1); }
+
   void micro_batch(bool first) {
     MicroBatch batch;
     get_rows(batch);
-    // The first micro-batch writes its gradients where they stay; later ones write aside and are added.
-    std::vector<View> fresh(plan_.units.size());
+    const auto leases = lease(batch, true);
+    std::vector<View> fresh(homes().units());
+    std::vector<std::vector<View>> leaving;  // fresh gradients that are being reduced, by block, oldest first
+    bool entered = false;                    // this block has fresh gradients of its own
     batch.gradient = [&](uint32_t p) {
-      size_t u = unit_of_[p];
+      const size_t u = homes().unit_of(p);
       if (!fresh[u].buffer) {
-        const Unit& unit = plan_.units[u];
-        fresh[u] = first ? grad_[u] : emit_.transient("fresh gradient " + unit.name, Line::gradients, grad_[u].desc);
-        zero_padding(unit, fresh[u]);
+        const eng_desc desc = States::flat(s_.grad[u].view.desc.dtype, homes().unit(u).count);
+        if (first && !each())
+          fresh[u] = local_grad(u);
+        else
+          fresh[u] = emit_.transient("fresh gradient " + homes().unit(u).name, Line::gradients, desc);
+        if (each() && !std::exchange(entered, true) && leaving.size() >= fresh_limit())
+          for (const View& v : leaving[leaving.size() - fresh_limit()]) emit_.after_users(v);
+        for (const Range& r : homes().padding(u)) emit_.zero(slice(fresh[u], r.first, r.count));
       }
-      return param_view(fresh, p);
+      return homes().parameter(fresh[u], p);
     };
     batch.after_backward = [&](uint32_t block) {
-      for (size_t u = 0; u < plan_.units.size(); ++u)
-        if (plan_.units[u].block == block && !first) emit_.action(op(ENG_OP_ADD), {grad_[u], fresh[u]}, {grad_[u]});
+      entered = false;
+      leaving.emplace_back();
+      for (size_t u = 0; u < homes().units(); ++u) {
+        if (homes().unit(u).block != block) continue;
+        if (each()) {
+          s_.reduce(u, fresh[u], first);
+          leaving.back().push_back(fresh[u]);
+        } else if (!first) {
+          emit_.action(op(ENG_OP_ADD), {local_grad(u), fresh[u]}, {local_grad(u)});
+        }
+      }
     };
     put_loss(blocks_.train(batch));
   }
 
-  void zero_padding(const Unit& unit, const View& view) {
-    for (uint32_t p : unit.params)
-      if (uint64_t n = elements(p); n < padded(p)) emit_.zero(slice(view, offset_of_[p] + n, padded(p) - n));
+  // This rank's own sum over micro-batches, which is the gradient where there is one rank.
+  View local_grad(size_t u) {
+    if (s_.alone()) return s_.grad[u].view;
+    if (local_.empty())
+      for (size_t k = 0; k < homes().units(); ++k)
+        local_.push_back(emit_.transient("own gradient " + homes().unit(k).name, Line::gradients,
+                                         States::flat(s_.grad[k].view.desc.dtype, homes().unit(k).count)));
+    return local_[u];
   }
 
   void emit_train() {
@@ -234,7 +224,7 @@ class Planner {
       emit_.begin_segment("rest", r_.accumulate - 1);
       micro_batch(false);
     }
-    if (r_.optimizer) {
+    if (r_.optimizer || !s_.alone()) {
       emit_.begin_segment("update", 1);
       emit_update();
     }
@@ -243,50 +233,13 @@ class Planner {
   }
 
   void emit_update() {
-    emit_.label("norm");
-    uint64_t chunks = 0;
-    for (const Unit& unit : plan_.units) chunks += unit.count / chunk;
-    View partials = emit_.transient("norm partials", Line::step, flat(ENG_F32, chunks));
-    uint64_t at = 0;
-    for (size_t u = 0; u < plan_.units.size(); ++u) {
-      uint64_t n = plan_.units[u].count / chunk;
-      emit_.action(op(ENG_OP_SUM_SQUARES), {grad_[u]}, {slice(partials, at, n)});
-      at += n;
+    if (!s_.alone()) {
+      if (!each())
+        for (size_t u = homes().units(); u-- > 0;) s_.reduce(u, local_grad(u), true);
+      emit_.label("losses");
+      s_.between_ranks([&] { s_.collective(ENG_OP_ALL_GATHER, plan_.losses, plan_.all_losses); });
     }
-    emit_.action(op(ENG_OP_FINISH), {partials, plan_.table, plan_.scalars, plan_.counters},
-                 {plan_.scalars, plan_.counters}, {{{"max_norm", 0, r_.grad_clip}}});
-    for (size_t u = 0; u < plan_.units.size(); ++u) {
-      emit_.label("update " + plan_.units[u].name);
-      update_unit(u);
-      publish(u);
-    }
-  }
-
-  // One update per run of parameters with equal flags, padding included.
-  void update_unit(size_t u) {
-    const Unit& unit = plan_.units[u];
-    for (size_t k = 0; k < unit.params.size();) {
-      const uint32_t flags = model_.params[unit.params[k]].flags;
-      const uint64_t first = offset_of_[unit.params[k]];
-      uint64_t n = 0;
-      for (; k < unit.params.size() && model_.params[unit.params[k]].flags == flags; ++k) n += padded(unit.params[k]);
-      EmittingBuilder builder(emit_, "update " + unit.name);
-      auto add = [&](const View& home) { return builder.add(slice(home, first, n)); };
-      std::vector<eng_id> states;
-      for (const auto& state : state_) states.push_back(add(state[u]));
-      eng_update update{sizeof(eng_update),
-                        flags,
-                        add(master_[u]),
-                        add(grad_[u]),
-                        0,
-                        builder.add(plan_.scalars),
-                        states.data(),
-                        static_cast<uint32_t>(states.size()),
-                        0};
-      ask("optimizer " + r_.optimizer->name, builder, [&](eng_error* error) {
-        return r_.optimizer->table.update(r_.optimizer->self.get(), &builder, &update, error);
-      });
-    }
+    if (r_.optimizer) Update(r_, plan_, emit_, s_).emit();
   }
 
   void emit_eval() {
@@ -295,6 +248,7 @@ class Planner {
     emit_.label("eval");
     MicroBatch batch;
     get_rows(batch);
+    const auto leases = lease(batch, false);
     put_loss(blocks_.forward(batch));
   }
 
@@ -302,8 +256,8 @@ class Planner {
   MicroBatch first_tokens(int64_t positions) const {
     MicroBatch batch;
     batch.tokens = reshape(plan_.tokens, make_desc(ENG_I32, {model_.micro_batch, positions}));
-    batch.weights = &weights_;
-    batch.constants = &constants_;
+    batch.weights = &s_.weights;
+    batch.constants = &s_.constants;
     batch.states = &states_of_;
     batch.counters = plan_.counters;
     return batch;
@@ -348,13 +302,8 @@ class Planner {
   Plan plan_;
   Emitter emit_;
   BlockEmitter blocks_;
-  std::vector<size_t> unit_of_;               // per parameter
-  std::vector<uint64_t> offset_of_;           // per parameter: elements, in its unit
-  std::vector<View> weight_, master_, grad_;  // per unit, flat
-  std::vector<std::vector<View>> state_;      // per state and unit
-  std::vector<eng_state> states_;
-  std::vector<View> weights_;  // per parameter, as compute reads it
-  std::map<uint32_t, std::vector<View>> constants_;
+  States s_;
+  std::vector<View> local_;                   // per unit: local_grad
   std::vector<std::vector<View>> states_of_;  // per block, of a running sequence
 };
 

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "core/plan/plan.hpp"
-#include "core/trace/ranks.hpp"
 #include "core/trace/model.hpp"
+#include "core/trace/ranks.hpp"
 #include "engine/optimizer.h"
 #include "engine/policy.h"
 
@@ -52,9 +52,16 @@ struct PlanRequest {
   int64_t steps = 1;
   int64_t seed = 1;
   double grad_clip = 0;
-  bool train = true;     // emit program "train", and hold gradients
-  bool evaluate = true;  // emit program "eval"
-  bool logits = false;   // emit program "logits": those of the first B x T tokens
+  Ranks ranks = Ranks();                 // this rank, and the groups and parts that `sharding` made
+  const Sharding* sharding = nullptr;    // null where there is one rank
+  uint64_t bucket = uint64_t{64} << 20;  // bytes of a piece, of f32
+  bool overlap = true;                   // moves between ranks on a queue of their own
+  int64_t prefetch = 1;                  // blocks
+  uint64_t live_limit = 0;               // bytes of leases and fresh gradients; 0: as many as the two above need
+  bool reduce_per_step = false;          // else after each micro-batch
+  bool train = true;                     // emit program "train", and hold gradients
+  bool evaluate = true;                  // emit program "eval"
+  bool logits = false;                   // emit program "logits": those of the first B x T tokens
   // Emit the programs of running sequences of up to T positions: "reset" before the first one, "decode" for the first
   // B x 1 tokens at counters[ENG_C_POSITION], and "prefill", the same for B x `prefill` tokens without logits.
   bool generate = false;

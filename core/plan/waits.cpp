@@ -60,6 +60,7 @@ void place_waits(const Plan& plan, Segment& segment) {
     for (const View& v : action.in) range(v, [&](Access& x) { needs.insert(x.writer); });
     for (const View& v : action.out) range(v, write_needs);
     range(action.workspace, write_needs);
+    needs.insert(action.after.begin(), action.after.end());
     needs.erase(nobody);
     action.waits.clear();
     Clock clock = order.reached(action.queue);

@@ -29,10 +29,12 @@ Data::~Data() {
 
 void Data::read(int32_t split, uint64_t position, int64_t rows, Batch& batch) const {
   const std::lock_guard lock(reading_);
-  batch.tokens.resize(static_cast<size_t>(rows * length_));
-  batch.labels.resize(static_cast<size_t>(rows * length_));
+  const std::size_t begin = batch.tokens.size(), n = static_cast<std::size_t>(rows * length_);
+  batch.tokens.resize(begin + n);
+  batch.labels.resize(begin + n);
   for (int64_t r = 0; r < rows; ++r, ++position) {
-    int32_t *tokens = batch.tokens.data() + r * length_, *labels = batch.labels.data() + r * length_;
+    int32_t* tokens = batch.tokens.data() + begin + static_cast<std::size_t>(r * length_);
+    int32_t* labels = batch.labels.data() + begin + static_cast<std::size_t>(r * length_);
     const bool none = split == ENG_SPLIT_VALIDATION && position >= info_.validation_samples;
     Sink sink;
     const eng_status status = table_.read(self_, split, none ? 0 : position, tokens, labels, sink.get());
@@ -40,11 +42,11 @@ void Data::read(int32_t split, uint64_t position, int64_t rows, Batch& batch) co
       sink.check(status, Exit::data, "data plugin " + name_ + ", sample " + std::to_string(position));
     if (none) std::fill_n(labels, length_, ENG_IGNORE_LABEL);
   }
-  batch.valid =
-      std::count_if(batch.labels.begin(), batch.labels.end(), [](int32_t l) { return l != ENG_IGNORE_LABEL; });
+  batch.valid += std::count_if(batch.labels.begin() + static_cast<std::ptrdiff_t>(begin), batch.labels.end(),
+                               [](int32_t l) { return l != ENG_IGNORE_LABEL; });
 }
 
-Loader::Loader(const Data& data, int64_t rows, uint64_t position) : data_(data), rows_(rows), position_(position) {
+Loader::Loader(const Data& data, const Cut& cut, uint64_t position) : data_(data), cut_(cut), position_(position) {
   thread_ = std::thread([this] { work(); });
 }
 
@@ -60,7 +62,12 @@ void Loader::work() {
     for (uint32_t now = wanted_; now <= k; now = wanted_) wanted_.wait(now);
     if (stop_) return;
     try {
-      data_.read(ENG_SPLIT_TRAIN, position_ + uint64_t{k} * static_cast<uint64_t>(rows_), rows_, batches_[k % 2]);
+      Batch& batch = batches_[k % 2];
+      batch.clear();
+      const auto rows = static_cast<uint64_t>(cut_.rows);
+      uint64_t at = position_ + k * cut_.step() + rows * cut_.rank;
+      for (int64_t a = 0; a < cut_.accumulate; ++a, at += rows * cut_.world)
+        data_.read(ENG_SPLIT_TRAIN, at, cut_.rows, batch);
     } catch (...) {
       failure_ = std::current_exception();
     }

@@ -19,6 +19,7 @@ namespace eng {
 struct Batch {
   std::vector<int32_t> tokens, labels;
   int64_t valid = 0;
+  void clear() { tokens.clear(), labels.clear(), valid = 0; }
 };
 
 // A data plugin in use.
@@ -29,7 +30,7 @@ class Data {
   Data(const Data&) = delete;
   Data& operator=(const Data&) = delete;
   const eng_data_info& info() const { return info_; }
-  // Samples [position, position + rows) of a split; rows behind the last held-out sample count for nothing.
+  // Appends samples [position, position + rows) of a split; rows behind the last held-out sample count for nothing.
   // Throws Error(Exit::data).
   void read(int32_t split, uint64_t position, int64_t rows, Batch& batch) const;
 
@@ -42,10 +43,18 @@ class Data {
   eng_data_info info_{};
 };
 
+// Which samples of a step are this rank's: of every micro-batch of the whole step, which is `world` x `rows` samples,
+// those behind the ones of the ranks before it.
+struct Cut {
+  int64_t rows = 1, accumulate = 1;
+  uint32_t rank = 0, world = 1;
+  uint64_t step() const { return static_cast<uint64_t>(rows * accumulate) * world; }  // samples of all ranks
+};
+
 class Loader {
  public:
-  // Batches of `rows` training samples, the first at sample `position`.
-  Loader(const Data& data, int64_t rows, uint64_t position);
+  // This rank's batches, step after step; the first step begins at sample `position`.
+  Loader(const Data& data, const Cut& cut, uint64_t position);
   ~Loader();
   // The next batch, valid until the next call. Waits for it; throws what reading it threw.
   const Batch& next();
@@ -53,7 +62,7 @@ class Loader {
  private:
   void work();
   const Data& data_;
-  int64_t rows_;
+  Cut cut_;
   uint64_t position_;
   Batch batches_[2];
   std::atomic<uint32_t> wanted_{1}, ready_{0};

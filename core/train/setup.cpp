@@ -8,12 +8,24 @@
 
 namespace eng {
 
-Setup make_setup(const Config& config, Registry& registry, int64_t generate) {
+static Sharding make_sharding(Registry& registry, const Config& config, Ranks& ranks) {
+  Section section = config.section("zero");
+  const std::string& name = section.string("plugin");
+  const bool fast = config.section("comm").string("reduce") == "fast", knows = section.settings().count("fast") > 0;
+  if (knows && fast) section.set("fast", true, "comm.reduce");
+  if (!knows && fast)
+    throw Error(Exit::usage, "comm.reduce = \"fast\" is nothing that [zero] plugin \"" + name + "\" knows",
+                "leave it out, or choose another plugin");
+  return make_sharding(name, registry.table<eng_axis>(ENG_ZERO_KIND, name), section, ranks);
+}
+
+Setup make_setup(const Config& config, Registry& registry, int64_t generate, const World& world,
+                 const Communicator* comm) {
   Setup s;
   registry.pin(config.section("plugins").strings("sha256"));
   const Section &train = config.section("train"), &device = config.section("device"),
                 &precision = config.section("precision"), &optimizer = config.section("optimizer"),
-                &model = config.section("model");
+                &model = config.section("model"), &zero = config.section("zero");
   s.kernels = std::make_unique<Kernels>(registry, device.string("plugin"), device);
   s.precision = make_precision(precision.string("plugin"),
                                registry.table<eng_axis>(ENG_PRECISION_KIND, precision.string("plugin")), precision);
@@ -26,8 +38,20 @@ Setup make_setup(const Config& config, Registry& registry, int64_t generate) {
   s.model = trace_model(model.string("plugin"), model_table, model, generate ? 1 : train.integer("micro_batch"),
                         generate ? generate : train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT));
   PlanRequest request{s.model, s.precision, generate ? nullptr : &s.optimizer, s.kernels->device(), {}};
+  request.ranks = Ranks(world);
+  if (world.size > 1) {
+    s.sharding = make_sharding(registry, config, request.ranks);
+    request.sharding = &*s.sharding;
+  }
+  request.bucket = static_cast<uint64_t>(zero.integer("bucket"));
+  request.overlap = zero.boolean("overlap");
+  request.prefetch = zero.integer("prefetch");
+  request.live_limit = zero.has("live_limit") ? static_cast<uint64_t>(zero.integer("live_limit")) : 0;
+  request.reduce_per_step = train.string("reduce") == "step";
   const Kernels& kernels = *s.kernels;
-  request.workspace = [&kernels](const Call& call) { return kernels.workspace(call); };
+  request.workspace = [&kernels, comm](const Call& call) {
+    return !call.op->collective ? kernels.workspace(call) : comm ? comm->workspace(call) : 0;
+  };
   request.accumulate = generate ? 1 : static_cast<uint32_t>(train.integer("accumulate"));
   request.steps = train.integer("steps");
   request.seed = train.integer("seed");
@@ -55,13 +79,15 @@ uint64_t planned_peak(const Setup& setup) {
 }
 
 std::vector<TensorShare> saved_tensors(const Plan& plan) {
-  std::vector<TensorSpec> out;
-  for (const Tensor& t : plan.tensors)
-    if (t.role != "gradient") {
-      const eng_desc& d = t.view.desc;
-      out.push_back({t.name, t.role, d.dtype, {d.dims, d.dims + d.ndim}});
-    }
-  return whole(out);
+  std::vector<TensorShare> out;
+  for (const Tensor& t : plan.tensors) {
+    if (t.role == "gradient") continue;
+    TensorShare& share = out.emplace_back(
+        TensorShare{{t.name, t.role, t.desc.dtype, {t.desc.dims, t.desc.dims + t.desc.ndim}}, {}, t.copies});
+    for (const Extent& e : t.extents) share.ranges.push_back({e.first, e.count});
+    if (t.copies == plan.ranks.world.size) share.copy = plan.ranks.world.rank;
+  }
+  return out;
 }
 
 std::vector<TensorShare> parameters(const Plan& plan) {

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/checkpoint/weights.hpp"
 #include "core/config/config.hpp"
+#include "core/execute/comm.hpp"
 #include "core/execute/device.hpp"
 #include "core/plan/planner.hpp"
 #include "core/registry/registry.hpp"
@@ -18,6 +20,7 @@ namespace eng {
 struct Setup {
   std::unique_ptr<Kernels> kernels;
   Precision precision;
+  std::optional<Sharding> sharding;  // where there are several ranks
   Optimizer optimizer;
   Model model;
   Plan plan;
@@ -25,8 +28,10 @@ struct Setup {
 };
 
 // Loads the plugins that the configuration names, traces the model, makes the verified plan.
-// With `generate`: for one running sequence of up to so many positions, and no training.
-Setup make_setup(const Config& config, Registry& registry, int64_t generate = 0);
+// With `generate`: for one running sequence of up to so many positions, and no training. The plan is that of one rank
+// of `world`; no other rank need be there. Scratch of collectives is known where there is a communicator.
+Setup make_setup(const Config& config, Registry& registry, int64_t generate = 0, const World& world = {},
+                 const Communicator* comm = nullptr);
 
 // Bytes of host memory that a run holds beside its arenas, by the plan: staged batches.
 uint64_t staging_bytes(const Plan& plan);

@@ -6,7 +6,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cinttypes>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 
 #include "core/tensor/dtype.hpp"
 #include "engine/ops.h"
@@ -22,20 +25,21 @@ double since(Clock::time_point start) {
 
 }  // namespace
 
-Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data)
+Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm)
     : config_(config),
       registry_(registry),
       setup_(setup),
       data_(data),
       schedule_(make_schedule(config)),
       device_(registry, setup.kernels->device(), config.section("device")),
-      executor_(setup.plan, device_, *setup.kernels) {
+      executor_((comm ? comm->make_groups(setup.plan.ranks) : void(), setup.plan), device_, *setup.kernels, comm) {
+  if (comm) exchange_ = [comm](const std::string& mine) { return comm->exchange(mine); };
   const Section& train = config.section("train");
   steps_ = train.integer("steps");
-  batch_ = train.integer("micro_batch");
   length_ = train.integer("sequence_length");
-  accumulate_ = train.integer("accumulate");
-  losses_.resize(static_cast<size_t>(accumulate_));
+  const World& world = setup.plan.ranks.world;
+  cut_ = {train.integer("micro_batch"), train.integer("accumulate"), world.rank, world.size};
+  losses_.resize(static_cast<size_t>(cut_.accumulate) * world.size);
   // The numbers of every update, by its index: the step itself needs no host.
   // A few at a time: a long run's table has no second copy.
   std::vector<float> rows;
@@ -53,6 +57,7 @@ Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, c
 void Trainer::upload_counters(int64_t step) {
   int64_t counters[ENG_C_COUNT] = {};
   counters[ENG_C_STEP] = counters[ENG_C_UPDATES] = step;
+  if (!alone()) counters[ENG_C_RANK] = cut_.rank, counters[ENG_C_WORLD] = cut_.world;
   executor_.upload(setup_.plan.counters, counters);
 }
 
@@ -60,17 +65,29 @@ void Trainer::initialise(const std::filesystem::path& weights, const WeightsProg
   executor_.run("init");
   if (!weights.empty()) {
     const Pretrained& table = pretrained_table(config_, registry_);
-    load_weights(find_weights(weights), table, parameters(setup_.plan), fill(), progress);
+    load_weights(find_weights(weights, peers()), table, parameters(setup_.plan), fill(), progress, peers());
     executor_.run("publish");
   }
   upload_counters(0);
 }
 
+// Visits what this rank holds of elements [first, first + n) of a tensor: visit(view, byte of the view, byte of the
+// range, bytes).
+template <class Visit>
+static void each_extent(const Plan& plan, const TensorSpec& t, uint64_t first, uint64_t n, Visit visit) {
+  const uint64_t size = dtype_size(t.dtype);
+  for (const Extent& e : plan.find(t.name, t.role)->extents) {
+    const uint64_t begin = std::max(first, e.first), end = std::min(first + n, e.first + e.count);
+    if (begin < end) visit(e.view, (begin - e.first) * size, (begin - first) * size, (end - begin) * size);
+  }
+}
+
 // Into the arena.
 Fill Trainer::fill() {
   return [this](const TensorSpec& t, uint64_t first, uint64_t n, const void* data) {
-    const uint64_t size = dtype_size(t.dtype);
-    executor_.upload(setup_.plan.find(t.name, t.role)->view, first * size, data, n * size);
+    each_extent(setup_.plan, t, first, n, [&](const View& view, uint64_t to, uint64_t from, uint64_t bytes) {
+      executor_.upload(view, to, static_cast<const char*>(data) + from, bytes);
+    });
   };
 }
 
@@ -83,7 +100,7 @@ std::span<char> Trainer::staging() {
 }
 
 void Trainer::load(const std::filesystem::path& checkpoint) {
-  const RunPoint point = load_checkpoint(checkpoint, saved_tensors(setup_.plan), fill(), staging());
+  const RunPoint point = load_checkpoint(checkpoint, saved_tensors(setup_.plan), fill(), staging(), "", peers());
   if (point.data_hash != data_.info().content_hash)
     throw Error(Exit::data,
                 fmt::format("{} was written with other data (hash {}, now {})", checkpoint.string(), point.data_hash,
@@ -95,17 +112,29 @@ void Trainer::load(const std::filesystem::path& checkpoint) {
   executor_.run("publish");
 }
 
-std::optional<Metrics> Trainer::train_step(Loader& loader, bool (*stop)()) {
+Trainer::Agreed Trainer::agree(int64_t valid, bool stop) const {
+  if (alone()) return {valid, stop};
+  Agreed all;
+  for (const std::string& one : exchange_(fmt::format("{} {}", valid, int(stop)))) {
+    int64_t theirs = 0;
+    int asked = 0;
+    if (std::sscanf(one.c_str(), "%" SCNd64 " %d", &theirs, &asked) != 2)
+      throw Error(Exit::communication, "a rank says what no rank says before a step: " + one);
+    all.valid += theirs, all.stop = all.stop || asked;
+  }
+  return all;
+}
+
+std::optional<Metrics> Trainer::train_step(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)()) {
   const auto start = Clock::now();
-  const Batch& batch = loader.next();
-  const double data_wait = since(start);
   executor_.upload(setup_.plan.tokens, batch.tokens.data());
   executor_.upload(setup_.plan.labels_in, batch.labels.data());
-  const auto valid = static_cast<double>(std::max<int64_t>(batch.valid, 1));
-  float inputs[8] = {batch.valid ? 1.0f / static_cast<float>(batch.valid) : 0.0f};
+  const auto valid = static_cast<double>(std::max<int64_t>(agreed.valid, 1));
+  float inputs[8] = {agreed.valid ? 1.0f / static_cast<float>(agreed.valid) : 0.0f};
   executor_.upload(setup_.plan.inputs, inputs);
-  if (!executor_.run("train", stop)) return std::nullopt;
-  executor_.download(losses_.data(), setup_.plan.losses);
+  // Several ranks stop between steps, together.
+  if (!executor_.run("train", alone() ? stop : nullptr)) return std::nullopt;
+  executor_.download(losses_.data(), alone() ? setup_.plan.losses : setup_.plan.all_losses);
   double sum = 0;
   for (float loss : losses_) sum += loss;
   float norm = 0;
@@ -119,11 +148,12 @@ std::optional<Metrics> Trainer::train_step(Loader& loader, bool (*stop)()) {
   m.loss = sum / valid;
   m.grad_norm = norm;
   m.lr = schedule_.at(step_);
-  m.step_seconds = since(start);
-  m.tokens_per_second = static_cast<double>(accumulate_ * batch_ * length_) / m.step_seconds;
-  const double peak = setup_.kernels->info().peak_f32;
+  m.step_seconds = since(start) + data_wait;
+  m.tokens_per_second = static_cast<double>(cut_.step()) * static_cast<double>(length_) / m.step_seconds;
+  const double peak = setup_.kernels->info().peak_f32 * cut_.world;
   m.mfu = peak > 0 ? setup_.model.flops_per_token() * m.tokens_per_second / peak : NAN;
   m.wait_seconds.data = data_wait;
+  m.wait_seconds.comm = executor_.waited();
   m.device_peak_bytes = arena_bytes(setup_.plan);
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -136,12 +166,20 @@ void Trainer::not_finite(double loss, double norm) {
   if (saver_) saved(saver_->finish(), nullptr);  // all ranks stop here, and the checkpoint under way is good
   std::string where;
   for (const Tensor& t : setup_.plan.tensors) {
-    if (t.role != kParameterRole || t.view.desc.dtype != ENG_F32 || !where.empty()) continue;
-    std::vector<float> values(static_cast<size_t>(count(t.view.desc)));
-    executor_.download(values.data(), t.view);
-    if (!std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }))
-      where = "parameter " + t.name;
+    if (t.role != kParameterRole || t.desc.dtype != ENG_F32) continue;
+    for (const Extent& e : t.extents) {
+      std::vector<float> values(e.count);
+      executor_.download(values.data(), e.view);
+      if (where.empty() && !std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }))
+        where = "parameter " + t.name;
+    }
   }
+  if (!alone())  // the first rank that found something speaks for all
+    for (const std::string& theirs : exchange_(where))
+      if (!theirs.empty()) {
+        where = theirs;
+        break;
+      }
   if (where.empty()) {
     // The failed step left its norm and flags here; only what the step computes anew may be blamed.
     std::vector<char> blank(bytes(setup_.plan.scalars.desc));
@@ -163,13 +201,16 @@ Evaluation Trainer::evaluate(int64_t batches) {
   Evaluation out;
   const auto start = Clock::now();
   const auto held_out = static_cast<int64_t>(data_.info().validation_samples);
-  batches = std::min(batches, (held_out + batch_ - 1) / batch_);
+  batches = std::min(batches, (held_out + cut_.rows - 1) / cut_.rows);
   Batch batch;
   int64_t counters[ENG_C_COUNT];
   executor_.download(counters, setup_.plan.counters);
   double sum = 0;
-  for (int64_t k = 0; k < batches; ++k) {
-    data_.read(ENG_SPLIT_VALIDATION, static_cast<uint64_t>(k * batch_), batch_, batch);
+  // Each rank takes every world-th micro-batch; one behind the last counts for nothing.
+  for (int64_t k = cut_.rank; k - cut_.rank < batches; k += cut_.world) {
+    batch.clear();
+    data_.read(ENG_SPLIT_VALIDATION,
+               k < batches ? static_cast<uint64_t>(k * cut_.rows) : data_.info().validation_samples, cut_.rows, batch);
     out.tokens += static_cast<uint64_t>(batch.valid);
     executor_.upload(setup_.plan.tokens, 0, batch.tokens.data(), batch.tokens.size() * sizeof(int32_t));
     executor_.upload(setup_.plan.labels_in, 0, batch.labels.data(), batch.labels.size() * sizeof(int32_t));
@@ -180,6 +221,15 @@ Evaluation Trainer::evaluate(int64_t batches) {
     sum += loss;
   }
   executor_.upload(setup_.plan.counters, counters);
+  if (!alone()) {
+    const auto all = exchange_(fmt::format("{} {:a}", out.tokens, sum));
+    out.tokens = 0, sum = 0;
+    for (const std::string& one : all) {
+      char* end = nullptr;
+      out.tokens += std::strtoull(one.c_str(), &end, 10);
+      sum += std::strtod(end, nullptr);
+    }
+  }
   out.loss = out.tokens ? sum / static_cast<double>(out.tokens) : 0;
   out.seconds = since(start);
   return out;
@@ -195,8 +245,9 @@ void Trainer::begin_save(const Options& options) {
   point.config_hash = options.config_hash;
   for (const auto& p : registry_.loaded()) point.plugins.push_back({p.id, p.version, p.sha256});
   const Read read = [this](const TensorSpec& t, uint64_t first, uint64_t n, void* host) {
-    const uint64_t size = dtype_size(t.dtype);
-    executor_.download(host, setup_.plan.find(t.name, t.role)->view, first * size, n * size);
+    each_extent(setup_.plan, t, first, n, [&](const View& view, uint64_t from, uint64_t to, uint64_t bytes) {
+      executor_.download(static_cast<char*>(host) + to, view, from, bytes);
+    });
   };
   saver_->begin(point, saved_tensors(setup_.plan), read, staging());
 }
@@ -214,20 +265,24 @@ Exit Trainer::train(Listener& listener, const Options& options) {
                 save_every = config_.section("checkpoint").integer("every");
   const bool asynchronous = config_.section("checkpoint").boolean("asynchronous");
   int64_t saved_at = last_checkpoint_.empty() ? -1 : step_;
-  Loader loader(data_, accumulate_ * batch_, samples());
-  saver_.emplace(options.checkpoints, config_.section("checkpoint").integer("keep"), asynchronous);
+  Loader loader(data_, cut_, samples());
+  saver_.emplace(options.checkpoints, config_.section("checkpoint").integer("keep"), asynchronous, peers());
   const auto started = Clock::now();
   const auto due = [this](int64_t every) { return every > 0 && step_ % every == 0; };
   for (bool stopped = false; step_ < steps_ && !stopped;) {
-    if (auto m = train_step(loader, options.stop)) {
+    const auto begun = Clock::now();
+    const Batch& batch = loader.next();
+    const double data_wait = since(begun);
+    const bool late = step_ > first && options.max_seconds && since(started) > *options.max_seconds;
+    const Agreed agreed = agree(batch.valid, late || (options.stop && options.stop()));
+    if (auto m = agreed.stop ? std::nullopt : train_step(batch, agreed, data_wait, options.stop)) {
       Evaluation evaluation;
       const bool evaluated = due(eval_every) || (eval_every > 0 && step_ == steps_);
       if (evaluated) m->eval_loss = (evaluation = evaluate(eval_batches)).loss;
       listener.step(*m, since(started) / static_cast<double>(step_ - first) * static_cast<double>(steps_ - step_));
       if (evaluated) listener.evaluated(step_, evaluation);
     }
-    stopped = step_ < steps_ &&
-              ((options.stop && options.stop()) || (options.max_seconds && since(started) > *options.max_seconds));
+    stopped = agreed.stop || (alone() && step_ < steps_ && options.stop && options.stop());
     saved(saver_->poll(), &listener);
     if (saved_at != step_ && (due(save_every) || stopped || step_ == steps_)) {
       saved(saver_->finish(), &listener);  // one at a time

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/base/exchange.hpp"
 #include "core/execute/executor.hpp"
 #include "core/train/loader.hpp"
 #include "core/train/schedule.hpp"
@@ -53,7 +54,8 @@ class Trainer {
     std::optional<double> max_seconds;
     std::string config_hash;  // of the resolved configuration, kept with every checkpoint
   };
-  Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data);
+  // `comm` where the plan is one of several ranks'; all call everything below together.
+  Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm = nullptr);
 
   // Step 0: parameters from the model's initialisation rules, or `weights` that exist already (weights_source).
   void initialise(const std::filesystem::path& weights = {}, const WeightsProgress& progress = {});
@@ -69,15 +71,23 @@ class Trainer {
   Evaluation evaluate(int64_t batches);
 
  private:
+  // What the ranks tell each other before a step.
+  struct Agreed {
+    int64_t valid = 0;  // labels of the whole batch
+    bool stop = false;  // somebody was asked to
+  };
+  Agreed agree(int64_t valid, bool stop) const;
   // One step; nullopt if it was stopped inside, and so did not happen.
-  std::optional<Metrics> train_step(Loader& loader, bool (*stop)());
+  std::optional<Metrics> train_step(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)());
   void begin_save(const Options& options);
   void saved(std::optional<Saved> saved, Listener* listener);
+  Peers peers() const { return {cut_.rank, cut_.world, exchange_}; }
   void upload_counters(int64_t step);
   [[noreturn]] void not_finite(double loss, double norm);
   std::span<char> staging();
   Fill fill();
-  uint64_t samples() const { return static_cast<uint64_t>(step_ * accumulate_ * batch_); }  // taken so far
+  uint64_t samples() const { return static_cast<uint64_t>(step_) * cut_.step(); }  // taken so far, by all ranks
+  bool alone() const { return cut_.world == 1; }
 
   const Config& config_;
   Registry& registry_;
@@ -86,8 +96,10 @@ class Trainer {
   Schedule schedule_;
   Device device_;
   Executor executor_;
-  std::vector<float> losses_;
-  int64_t steps_, batch_, length_, accumulate_;
+  Exchange exchange_;
+  Cut cut_;
+  std::vector<float> losses_;  // of all micro-batches, of all ranks
+  int64_t steps_, length_;
   int64_t step_ = 0;
   std::string last_checkpoint_;
   std::optional<Saver> saver_;  // while it trains

@@ -4,15 +4,43 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
 
 #include "core/base/error.hpp"
 #include "core/base/range_map.hpp"
-#include "core/plan/waits.hpp"
 
 namespace eng {
 namespace {
 
 constexpr uint32_t nobody = UINT32_MAX;
+
+// What must have ended before what, from queues and waits alone: per action, how many actions of each queue have surely
+// ended when it has, itself included. Shares no code with the pass that placed the waits.
+class Ends {
+ public:
+  explicit Ends(const Segment& segment) : actions_(segment.actions), known_(actions_.size()) {
+    std::array<uint32_t, queue_count> last;
+    last.fill(nobody);
+    for (uint32_t a = 0; a < actions_.size(); ++a) {
+      const auto join = [&](uint32_t b) {
+        for (size_t q = 0; q < queue_count && b < a; ++q) known_[a][q] = std::max(known_[a][q], known_[b][q]);
+      };
+      join(last[queue(a)]);
+      for (uint32_t w : actions_[a].waits) join(w);
+      ++known_[a][queue(a)];
+      last[queue(a)] = a;
+    }
+  }
+  // Of two different actions: `b` has ended when `a` starts.
+  bool ordered(uint32_t b, uint32_t a) const { return known_[a][queue(b)] >= known_[b][queue(b)]; }
+
+ private:
+  size_t queue(uint32_t a) const { return static_cast<size_t>(actions_[a].queue); }
+  const std::vector<Action>& actions_;
+  std::vector<std::array<uint32_t, queue_count>> known_;
+};
 
 // What is known of one range of addresses while walking a program.
 struct Cell {
@@ -78,8 +106,9 @@ class Walk {
 
   void segment(const Segment& s) {
     segment_ = &s;
-    order_ = order_of(s);
-    for (auto& m : memory_)  // all queues joined at the border: who wrote before no longer matters
+    ends_.emplace(s);
+    std::map<int64_t, uint32_t> collective;  // of each group, the last one
+    for (auto& m : memory_)                  // all queues joined at the border: who wrote before no longer matters
       m.visit(0, UINT64_MAX, [](Cell& c) { c.writer = nobody, c.readers.fill(nobody); });
     for (uint32_t a = 0; a < s.actions.size(); ++a) {
       const Action& action = s.actions[a];
@@ -88,14 +117,19 @@ class Walk {
       for (const View& v : action.in) access(a, v, false);
       access(a, action.workspace, true);
       for (const View& v : action.out) access(a, v, true);
+      const Call& call = plan_.calls[action.call];
+      if (!call.op->collective) continue;
+      auto [last, first] = collective.try_emplace(call.attrs.i("group"), a);
+      if (!first && !ends_->ordered(last->second, a))
+        complain(a,
+                 fmt::format("its place among the collectives of group {} is open: nothing orders it after action {}",
+                             last->first, last->second));
+      last->second = a;
     }
   }
 
   // True if an earlier action may still run when `a` starts.
-  bool races(uint32_t other, uint32_t a) const {
-    return other != nobody && other != a &&
-           order_.before[a][static_cast<size_t>(segment_->actions[other].queue)] <= order_.position[other];
-  }
+  bool races(uint32_t other, uint32_t a) const { return other != nobody && other != a && !ends_->ordered(other, a); }
 
   void access(uint32_t a, const View& v, bool write) {
     if (!v.buffer) return;
@@ -130,7 +164,7 @@ class Walk {
   size_t limit_;
   const Program* program_ = nullptr;  // the ones at hand
   const Segment* segment_ = nullptr;
-  Order order_;
+  std::optional<Ends> ends_;
   std::vector<RangeMap<Cell>> memory_;  // per arena
 };
 

@@ -181,7 +181,7 @@ int taken(Run& run, bool (*stop)()) {
   executor.run("init");
   int64_t zero[ENG_C_COUNT] = {};
   executor.upload(plan.counters, zero);
-  Loader loader(*run.data, 6, 0);
+  Loader loader(*run.data, {2, 3, 0, 1}, 0);
   std::vector<float> losses(3);
   const std::string train = "train";
   float first = 0, last = 0;

@@ -9,10 +9,11 @@ namespace {
 struct Use {
   int64_t step = 3, micro = 0, seed = 42, stream = 7;
   double p = 0.25;
+  int64_t rank = 0, world = 0;
 };
 
 Tensor counters_of(const Use& u) {
-  return Tensor(ENG_I64, {ENG_C_COUNT}, {double(u.step), 0, double(u.micro)});
+  return Tensor(ENG_I64, {ENG_C_COUNT}, {double(u.step), 0, double(u.micro), 0, double(u.rank), double(u.world)});
 }
 std::vector<eng_attr> attrs_of(const Use& u) {
   return {real("p", u.p), whole("seed", u.seed), whole("stream", u.stream)};
@@ -77,6 +78,27 @@ TEST_CASE("a mask belongs to the sequence, however the batch is cut") {
     const Tensor y = drop(part, u);
     CHECK(std::memcmp(y.memory.data(), whole_batch.memory.data() + size_t(u.micro) * bytes, bytes) == 0);
   }
+}
+
+TEST_CASE("a mask belongs to the sequence, however many ranks share the batch") {
+  Random random(43);
+  const int64_t A = 2, W = 3, B = 2;
+  const Tensor x = random_normal(random, ENG_F32, {A * W * B, 5, 77});
+  const Tensor whole_batch = drop(x, {});
+  Tensor part(ENG_F32, {B, 5, 77});
+  const size_t bytes = part.memory.size();
+  for (int64_t a = 0; a < A; ++a)
+    for (int64_t r = 0; r < W; ++r) {
+      const size_t at = size_t(a * W + r) * bytes;  // sequence (a * W + r) * B + b of the step
+      std::memcpy(part.memory.data(), x.memory.data() + at, bytes);
+      const Use u{3, a, 42, 7, 0.25, r, W};
+      CHECK(std::memcmp(drop(part, u).memory.data(), whole_batch.memory.data() + at, bytes) == 0);
+      check_exact(case_of(part, u));
+      // A rank that forgot who it is would be seen.
+      if (r > 0)
+        CHECK(std::memcmp(drop(part, {3, a, 42, 7, 0.25, 0, W}).memory.data(), whole_batch.memory.data() + at, bytes) !=
+              0);
+    }
 }
 
 TEST_CASE("dropout refuses what it cannot mean") {

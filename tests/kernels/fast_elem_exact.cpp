@@ -120,6 +120,38 @@ TEST_CASE("fast sum_squares has the reference's bits") {
   }
 }
 
+TEST_CASE("fast fold has the reference's bits") {
+  Random random(19);
+  for (int64_t rows = 1; rows <= 9; ++rows)
+    for (int64_t n : {1, 7, 511, 513, 4099})
+      check_exact({ENG_OP_FOLD, {wild(random, rows * n, 1e18)}, {desc(ENG_F32, {n})}, {whole("rows", rows)}, {}});
+  for (int64_t rows : {64, 1000})
+    check_exact({ENG_OP_FOLD, {wild(random, rows * 33, 1e18)}, {desc(ENG_F32, {33})}, {whole("rows", rows)}, {}});
+  // From left to right the same rows have other bits: the comparison would see it.
+  for (int64_t rows = 4; rows <= 9; ++rows) {
+    const int64_t n = 1031;
+    const Tensor x = random_normal(random, ENG_F32, {rows * n});
+    Tensor wrong(ENG_F32, {n});
+    for (int64_t j = 0; j < n; ++j) {
+      float sum = x.as<float>()[j];
+      for (int64_t r = 1; r < rows; ++r) sum += x.as<float>()[r * n + j];
+      wrong.as<float>()[j] = sum;
+    }
+    for (const Fast& f : fast_devices()) {
+      const auto got = f.device->run(ENG_OP_FOLD, {x}, {wrong.d}, {whole("rows", rows)});
+      CHECK(!same(got, {wrong}));
+      CHECK(error_of(got[0], wrong) < 1e-5);
+    }
+  }
+}
+
+TEST_CASE("fast fold refuses rows that x does not have") {
+  const Tensor x(ENG_F32, {12});
+  for (const Device* d : {&elem_reference(), static_cast<const Device*>(fast_devices()[0].device.get())})
+    for (int64_t rows : {0, 5, 4})
+      CHECK_THROWS_WITH(d->run(ENG_OP_FOLD, {x}, {desc(ENG_F32, {4})}, {whole("rows", rows)}), Catch::Contains("rows"));
+}
+
 TEST_CASE("fast finish has the reference's bits") {
   Random random(16);
   const Tensor table = random_normal(random, ENG_F32, {5, 3}), old = random_normal(random, ENG_F32, {ENG_S_COUNT});

@@ -299,6 +299,55 @@ TEST_CASE("begin, get_row and put_row keep the counters") {
   }
 }
 
+TEST_CASE("fold adds neighbours, and neighbours of neighbours") {
+  Random random(5);
+  const auto fold = [](const Tensor& x, int64_t rows) {
+    return reference().run(ENG_OP_FOLD, {x}, {desc(x.d.dtype, {x.size() / rows})}, {whole("rows", rows)})[0];
+  };
+  const int64_t n = 257;
+  const Tensor x = random_normal(random, ENG_F32, {9 * n});
+  const auto first = [&](int64_t rows) {  // the first rows of x
+    Tensor t(ENG_F32, {rows * n});
+    std::memcpy(t.memory.data(), x.memory.data(), t.memory.size());
+    return t;
+  };
+  using Tree = float (*)(const float*);
+  constexpr Tree trees[] = {
+      [](const float* a) { return a[0]; },
+      [](const float* a) { return a[0] + a[1]; },
+      [](const float* a) { return (a[0] + a[1]) + a[2]; },
+      [](const float* a) { return (a[0] + a[1]) + (a[2] + a[3]); },
+      [](const float* a) { return ((a[0] + a[1]) + (a[2] + a[3])) + a[4]; },
+      [](const float* a) { return ((a[0] + a[1]) + (a[2] + a[3])) + (a[4] + a[5]); },
+      [](const float* a) { return ((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + a[6]); },
+      [](const float* a) { return ((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7])); },
+      [](const float* a) { return (((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7]))) + a[8]; }};
+  for (int64_t rows = 1; rows <= 9; ++rows) {
+    const Tensor sum = fold(first(rows), rows);
+    Tensor want(ENG_F32, {n}), wide(ENG_F64, {rows * n});
+    for (int64_t i = 0; i < rows * n; ++i) wide.put(i, x.at(i));
+    for (int64_t j = 0; j < n; ++j) {
+      float column[9];
+      for (int64_t r = 0; r < rows; ++r) column[r] = x.as<float>()[r * n + j];
+      want.as<float>()[j] = trees[rows - 1](column);
+    }
+    CHECK(sum.same_bits(want));
+    CHECK(error_of(sum, fold(wide, rows)) < 1e-6);
+  }
+  // Groups of 2, 4 or 8 neighbours first, then the groups.
+  const Tensor eight = fold(first(8), 8);
+  for (int64_t group : {2, 4, 8}) {
+    Tensor sums(ENG_F32, {8 / group * n});
+    for (int64_t g = 0; g < 8 / group; ++g) {
+      Tensor part(ENG_F32, {group * n});
+      std::memcpy(part.memory.data(), x.as<float>() + g * group * n, part.memory.size());
+      const Tensor sum = fold(part, group);
+      std::memcpy(sums.as<float>() + g * n, sum.memory.data(), sum.memory.size());
+    }
+    CHECK(fold(sums, 8 / group).same_bits(eight));
+  }
+}
+
 TEST_CASE("finish: norm, clip, table row, skipped update") {
   const Tensor table(ENG_F32, {2, 3}, {0.1, 0.2, 0.3, 0.4, 0.5, 0.6}), scalars(ENG_F32, {ENG_S_COUNT});
   const auto run = [&](const std::vector<double>& partials, double max_norm, int64_t updates) {

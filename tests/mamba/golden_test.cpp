@@ -45,8 +45,8 @@ struct GoldenRun : Run {
       const std::vector<double>& from = golden.at("param." + tensor.name).data;
       const std::vector<float> values(from.begin(), from.end());
       REQUIRE(golden.at("param." + tensor.name).dims ==
-              std::vector<int64_t>(tensor.view.desc.dims, tensor.view.desc.dims + tensor.view.desc.ndim));
-      executor.upload(tensor.view, values.data());
+              std::vector<int64_t>(tensor.desc.dims, tensor.desc.dims + tensor.desc.ndim));
+      executor.upload(tensor.whole(), values.data());
     }
   }
   // One step on (B, T) tokens and labels; the mean loss.
@@ -76,7 +76,7 @@ struct GoldenRun : Run {
     for (const eng::Tensor& tensor : plan.tensors) {
       if (tensor.role != "gradient") continue;
       ++seen;
-      const double error = error_of(read(tensor.view), golden.at("grad." + tensor.name).data, factor);
+      const double error = error_of(read(tensor.whole()), golden.at("grad." + tensor.name).data, factor);
       if (!(error <= most)) most = error, worst = tensor.name;
     }
     return most;

@@ -79,7 +79,7 @@ struct Run {
   }
   std::vector<float> parameter(const std::string& name) {
     for (const eng::Tensor& tensor : plan.tensors)
-      if (tensor.role == "parameter" && tensor.name == name) return read(tensor.view);
+      if (tensor.role == "parameter" && tensor.name == name) return read(tensor.whole());
     throw std::runtime_error("no parameter " + name);
   }
 

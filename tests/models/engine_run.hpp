@@ -85,8 +85,8 @@ struct Run {
       if (tensor.role != "parameter") continue;
       const std::vector<double>& from = golden.at("param." + tensor.name).data;
       const std::vector<float> values(from.begin(), from.end());
-      REQUIRE(static_cast<int64_t>(values.size()) == eng::count(tensor.view.desc));
-      executor.upload(tensor.view, values.data());
+      REQUIRE(static_cast<int64_t>(values.size()) == eng::count(tensor.desc));
+      executor.upload(tensor.whole(), values.data());
     }
   }
   void learning_rate(double rate) {
@@ -140,8 +140,8 @@ struct Run {
     for (const eng::Tensor& tensor : setup.plan.tensors) {
       if (tensor.role != "gradient") continue;
       ++seen;
-      std::vector<float> ours(static_cast<size_t>(eng::count(tensor.view.desc)));
-      executor.download(ours.data(), tensor.view);
+      std::vector<float> ours(static_cast<size_t>(eng::count(tensor.desc)));
+      executor.download(ours.data(), tensor.whole());
       const std::vector<double>& theirs = golden.at("grad." + tensor.name).data;
       double difference = 0.0, size = 0.0;
       for (size_t i = 0; i < theirs.size(); ++i) {

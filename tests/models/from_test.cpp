@@ -59,7 +59,7 @@ double loss_of(const fs::path& directory, const std::string& more = "") {
   executor.run("init");
   size_t filled = 0;
   const eng::Fill fill = [&](const eng::TensorSpec& t, uint64_t first, uint64_t n, const void* data) {
-    executor.upload(setup.plan.find(t.name, t.role)->view, first * 4, data, n * 4);
+    executor.upload(setup.plan.find(t.name, t.role)->whole(), first * 4, data, n * 4);
     filled += n;
   };
   eng::load_weights(directory, eng::pretrained_table(config, registry()), eng::parameters(setup.plan), fill);
@@ -169,6 +169,14 @@ TEST_CASE("from: files that run code are never opened", "[from]") {
     CHECK_THAT(e.what(), Catch::Contains("pytorch_model.bin"));
     CHECK_THAT(e.help(), Catch::Contains("python3 tools/bin-to-safetensors " + directory.string()));
   }
+  fs::rename(directory, scratch / "my model");
+  try {
+    loss_of(scratch / "my model");
+    FAIL("accepted");
+  } catch (const eng::Error& e) {
+    CHECK_THAT(e.help(), Catch::Contains("python3 tools/bin-to-safetensors '" + (scratch / "my model'").string()));
+  }
+  fs::rename(scratch / "my model", directory);
   fs::remove(directory / "pytorch_model.bin");
   CHECK_THAT(refused(directory), Catch::Contains("has neither model.safetensors nor"));
 }

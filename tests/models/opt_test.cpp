@@ -134,9 +134,9 @@ TEST_CASE("opt parameters have the statistics of the paper's initialisation") {
   eng::Executor executor(setup.plan, device, setup.kernels);
   executor.run("init");
   for (const eng::Tensor& tensor : setup.plan.tensors) {
-    if (tensor.role != "parameter" || tensor.view.desc.ndim != 2) continue;
-    std::vector<float> values(static_cast<size_t>(eng::count(tensor.view.desc)));
-    executor.download(values.data(), tensor.view);
+    if (tensor.role != "parameter" || tensor.desc.ndim != 2) continue;
+    std::vector<float> values(static_cast<size_t>(eng::count(tensor.desc)));
+    executor.download(values.data(), tensor.whole());
     double sum = 0.0, squares = 0.0;
     for (double v : values) sum += v, squares += v * v;
     const double n = static_cast<double>(values.size());

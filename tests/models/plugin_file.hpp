@@ -30,8 +30,9 @@ inline eng::Value from_toml(const toml::node& node) {
 class PluginFile {
  public:
   // `name`: "llama" for plugins/llama/llama.eng.so.
-  explicit PluginFile(const std::string& name) {
-    const std::string path = std::string(ENGINE_PLUGIN_DIR) + "/" + name + "/" + name + ".eng.so";
+  explicit PluginFile(const std::string& name) : PluginFile(std::string(ENGINE_PLUGIN_DIR) + "/" + name, name) {}
+  PluginFile(const std::string& folder, const std::string& name) {
+    const std::string path = folder + "/" + name + ".eng.so";
     void* file = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!file) throw std::runtime_error(dlerror());
     root_ = reinterpret_cast<eng_plugin_query_fn>(dlsym(file, "eng_plugin_query_1"))(ENG_ABI_MINOR);

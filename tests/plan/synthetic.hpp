@@ -33,7 +33,7 @@ class Maker {
   Maker(Random& random, size_t queues, size_t actions) : random_(random), queues_(queues) {
     plan_.arenas.push_back({"none", "device", 0, 0, 0});
     plan_.labels.push_back("synthetic");
-    plan_.calls.push_back({&eng::op(ENG_OP_ADD), {}, {}, {}, 0, 0});
+    plan_.calls.push_back({&eng::op(ENG_OP_ADD), {}, {}, {}, 0, 0, 0});
     for (uint64_t n = 2 + below(random, 4); n > 0; --n) make_buffer(true, n % 3 != 0);
     plan_.programs.push_back({"random", {}});
     for (uint64_t n = 1 + below(random, 3); n > 0; --n) {

@@ -36,9 +36,9 @@ class Checked {
     for (const eng::Tensor& tensor : plan_.tensors) {
       if (tensor.role != "parameter") continue;
       auto& values = parameters_[tensor.name];
-      values.resize(static_cast<size_t>(eng::count(tensor.view.desc)));
+      values.resize(static_cast<size_t>(eng::count(tensor.desc)));
       for (double& v : values) v = uniform(random);
-      executor_->upload(tensor.view, values.data());
+      executor_->upload(tensor.whole(), values.data());
     }
     tokens_.resize(static_cast<size_t>(accumulate * b * t)), labels_.resize(tokens_.size());
     for (int32_t& x : tokens_) x = static_cast<int32_t>(random() % static_cast<uint32_t>(vocabulary));
@@ -59,8 +59,8 @@ class Checked {
     for (const eng::Tensor& tensor : plan_.tensors) {
       if (tensor.role != "gradient") continue;
       auto& values = out[tensor.name];
-      values.resize(static_cast<size_t>(eng::count(tensor.view.desc)));
-      executor_->download(values.data(), tensor.view);
+      values.resize(static_cast<size_t>(eng::count(tensor.desc)));
+      executor_->download(values.data(), tensor.whole());
     }
     return out;
   }
@@ -117,7 +117,7 @@ class Checked {
       if (tensor.role != "parameter") continue;
       std::vector<double>& values = parameters_[tensor.name];
       auto at = [&](size_t e, double value) {
-        executor_->upload(tensor.view, e * sizeof(double), &value, sizeof(double));
+        executor_->upload(tensor.whole(), e * sizeof(double), &value, sizeof(double));
         return loss();
       };
       for (size_t e = 0; e < values.size(); ++e) {
@@ -126,7 +126,7 @@ class Checked {
         const double near = (at(e, x + h) - at(e, x - h)) / (2 * h);
         const double far = (at(e, x + 2 * h) - at(e, x - 2 * h)) / (4 * h);
         out[tensor.name].push_back(loss_weight * (4 * near - far) / 3);
-        executor_->upload(tensor.view, e * sizeof(double), &x, sizeof(double));
+        executor_->upload(tensor.whole(), e * sizeof(double), &x, sizeof(double));
       }
     }
     return out;

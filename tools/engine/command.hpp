@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -20,9 +21,19 @@ inline constexpr const char* version = ENGINE_VERSION;
 // Flags of every subcommand.
 struct Common {
   std::vector<std::filesystem::path> plugin_paths;
-  std::string command;  // the whole command line
-  int exit = 0;         // what the command ends with
+  std::string command;                 // the whole command line
+  std::vector<std::string> arguments;  // its words behind `engine`
+  bool quiet = false;                  // another rank tells what there is to tell
+  int exit = 0;                        // what the command ends with
 };
+
+// Why a command ends early, as it is told. Printed where nobody else has told it.
+struct Failure {
+  int exit;
+  std::string text, help;
+};
+Failure failure(std::exception_ptr reason);
+void print(const Failure& failure);
 
 struct Loaded {
   std::unique_ptr<Registry> registry;
@@ -31,17 +42,24 @@ struct Loaded {
 
 // Scans for plugins and reads a configuration: `target` is its file, or a run, or a Hugging Face directory: then every
 // section has its defaults and [model] from is that directory, so that
-// Trainer::initialise(weights_source(config)) takes its weights. Relative paths in the overrides start where the
-// command was typed. Prints its notes to stderr.
-Loaded load_config(const Common& common, const std::filesystem::path& target,
-                   const std::vector<std::string>& overrides);
+// Trainer::initialise(weights_source(config)) takes its weights, and relative paths start at `place`, by default where
+// the command was typed. [data] gets the tokenizer of weights that exist already, and may not name another one. Prints
+// its notes to stderr.
+Loaded load_config(const Common& common, const std::filesystem::path& target, const std::vector<std::string>& overrides,
+                   const std::filesystem::path& place = {});
 std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<std::filesystem::path>& more = {});
 
-// Edits of the configuration that make the plan fit into `limit`, cheapest first, each tried by planning it:
-// "train.micro_batch=4 train.accumulate=2: 1.2 GiB".
-std::vector<std::string> edits_that_fit(const Config& config, Registry& registry, uint64_t limit);
+// What the ranks that share this machine's memory need together; of a device with memory of its own, one rank.
+uint64_t machine_peak(const Setup& setup);
+// Edits of the configuration that make the plan of as many ranks as `setup` is for fit the device, cheapest first, each
+// tried by planning it: "train.micro_batch=4 train.accumulate=2: 1.2 GiB".
+std::vector<std::string> edits_that_fit(const Config& config, Registry& registry, const Setup& setup);
 // Throws Error(host or device memory) with those edits if the plan does not fit the device.
 void check_fits(const Config& config, Registry& registry, const Setup& setup);
+
+// Reads the headers of the files that [model] from names, if it names any: what does not fit is refused before memory
+// is taken. Throws Error(Exit::checkpoint).
+void check_weights(const Config& config, const Registry& registry, const Setup& setup);
 
 ReportContext report_context(const Setup& setup, const Config& config);
 
@@ -52,6 +70,8 @@ Found newest_checkpoint(const std::filesystem::path& checkpoints);
 // Makes, with progress on stderr, the file that the data source will want, if it wants one; a signal stops it. Call it
 // before Data is constructed. `take_signals`: where the caller has no Signals of its own.
 void build_data(const Config& config, Registry& registry, int64_t vocabulary, bool take_signals);
+// Size of the vocabulary that the configured model has.
+int64_t model_vocabulary(const Config& config, Registry& registry);
 
 // Each adds its subcommand to the app.
 void add_run(CLI::App& app, Common& common);

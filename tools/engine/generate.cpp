@@ -48,7 +48,7 @@ class Decoder {
   void load(const std::filesystem::path& weights, const Pretrained& names, const WeightsProgress& progress) {
     const Fill fill = [&](const TensorSpec& t, uint64_t first, uint64_t n, const void* data) {
       const uint64_t size = dtype_size(t.dtype);
-      executor_->upload(setup_.plan.find(t.name, t.role)->view, first * size, data, n * size);
+      executor_->upload(setup_.plan.find(t.name, t.role)->whole(), first * size, data, n * size);
     };
     load_weights(weights, names, parameters(setup_.plan), fill, progress);
     executor_->run("publish");
@@ -148,7 +148,9 @@ int generate(const Common& common, const Flags& flags) {
       flags.prompt == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : flags.prompt;
   std::vector<int32_t> tokens = tokenizer.encode(prompt, special_tokens(flags, config));
   if (tokens.empty()) throw Error(Exit::usage, "the prompt is empty", "give at least one character");
-  const eng_model_info info = make_setup(config, *registry, 1).model.info;
+  const Setup smallest = make_setup(config, *registry, 1);
+  if (!run) check_weights(config, *registry, smallest);
+  const eng_model_info& info = smallest.model.info;
   for (const int32_t id : tokens)
     if (id >= info.vocabulary)
       throw Error(Exit::usage, fmt::format("the tokenizer gives id {} for a part of the prompt, the model has {} ids",

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/execute/comm.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/base/error.hpp"
+#include "core/execute/device.hpp"
+
+namespace eng {
+
+Communicator::Communicator(Registry& registry, const Section& comm)
+    : name_(comm.string("plugin")), table_(registry.table<eng_comm>(ENG_COMM_KIND, name_)) {
+  const Candidate& own = *registry.providers(ENG_COMM_KIND, name_)[0];
+  load_kernels(registry.table_of<eng_kernels>(own, ENG_KERNELS_KIND, name_), "communicator " + name_, kernels_);
+  Options options(comm);
+  eng_world world{};
+  world.struct_size = sizeof(world);
+  Sink sink;
+  const eng_status status = table_.create(options.get(), comm.number("timeout"), &world, &self_, sink.get());
+  sink.check(status, status == ENG_UNAVAILABLE ? Exit::communication : Exit::environment, "[comm] " + name_);
+  world_ = {world.rank, world.size, world.local_rank, world.local_size};
+}
+
+Communicator::~Communicator() {
+  table_.destroy(self_);
+}
+
+void Communicator::make_groups(const Ranks& ranks) {
+  for (; groups_ < ranks.groups.size(); ++groups_) {
+    const std::vector<uint32_t>& group = ranks.groups[groups_];
+    const auto id = static_cast<eng_id>(groups_ + 1);
+    Sink sink;
+    sink.check(table_.group(self_, id, group.data(), static_cast<uint32_t>(group.size()), sink.get()),
+               Exit::communication, fmt::format("communicator {}, group of ranks {}", name_, fmt::join(group, ", ")));
+  }
+}
+
+std::vector<char> Communicator::swap(const void* mine, uint64_t bytes) {
+  std::vector<char> all(bytes * world_.size);
+  Sink sink;
+  sink.check(table_.exchange(self_, mine, bytes, all.data(), sink.get()), Exit::communication, "communicator " + name_);
+  return all;
+}
+
+std::vector<std::string> Communicator::exchange(const std::string& mine) {
+  const uint64_t length = mine.size();
+  std::vector<uint64_t> lengths(world_.size);
+  std::memcpy(lengths.data(), swap(&length, sizeof(length)).data(), lengths.size() * sizeof(length));
+  const uint64_t most = *std::max_element(lengths.begin(), lengths.end());
+  std::vector<std::string> out(world_.size);
+  if (most == 0) return out;
+  std::string padded = mine;
+  padded.resize(most);
+  const std::vector<char> all = swap(padded.data(), most);
+  for (size_t r = 0; r < out.size(); ++r) out[r].assign(all.data() + r * most, lengths[r]);
+  return out;
+}
+
+void Communicator::barrier() {
+  swap(nullptr, 0);
+}
+
+void Communicator::check() {
+  Sink sink;
+  sink.check(table_.poll(self_, sink.get()), Exit::communication, "communicator " + name_);
+}
+
+void Communicator::abort(const std::string& reason) {
+  table_.abort(self_, reason.c_str());
+}
+
+const eng_kernel& Communicator::find(const Call& call) const {
+  const auto it = kernels_.find(call.op->id);
+  if (it == kernels_.end())
+    throw Error(Exit::environment, fmt::format("communicator {} has no kernel for {}", name_, call.op->id));
+  return it->second;
+}
+
+uint64_t Communicator::workspace(const Call& call) const {
+  return kernel_workspace(find(call), call, 1, "communicator " + name_);
+}
+
+}  // namespace eng

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan/homes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "core/plan/emitter.hpp"
+#include "core/tensor/dtype.hpp"
+
+namespace eng {
+
+Homes::Homes(const Model& model, Plan& plan, uint64_t bucket) : model_(model), plan_(plan) {
+  const uint64_t grid = chunk * plan.ranks.world.size;
+  std::vector<char> taken(model.params.size(), 0);
+  unit_of_.resize(taken.size()), offset_of_.resize(taken.size());
+  for (uint32_t b = 0; b < model.blocks.size(); ++b)
+    for (uint32_t flags : {0u, static_cast<uint32_t>(ENG_PARAM_FP32)}) {
+      Unit unit{model.blocks[b].name, b, 0, 0, flags, {}};
+      for (uint32_t p : model.blocks[b].params) {
+        if (taken[p] || (model.params[p].flags & ENG_PARAM_FP32) != flags) continue;
+        taken[p] = 1;
+        unit_of_[p] = plan.units.size(), offset_of_[p] = unit.count;
+        unit.params.push_back(p);
+        unit.count += padded(p).count;
+      }
+      if (unit.params.empty()) continue;
+      unit.count = std::max<uint64_t>(1, (unit.count + grid - 1) / grid) * grid;
+      unit.piece = plan.ranks.world.size == 1 ? unit.count : std::clamp(bucket / 4 / grid * grid, grid, unit.count);
+      plan.units.push_back(std::move(unit));
+    }
+  for (uint32_t p = 0; p < taken.size(); ++p)
+    if (!taken[p])
+      throw Error(Exit::environment, fmt::format("parameter {} belongs to no block", model.params[p].name));
+}
+
+std::vector<Range> Homes::pieces(size_t u, bool whole) const {
+  const uint64_t all = unit(u).count, step = whole ? all : unit(u).piece;
+  std::vector<Range> out;
+  for (uint64_t first = 0; first < all; first += step) out.push_back({first, std::min(step, all - first)});
+  return out;
+}
+
+Range Homes::kept(const Home& home, Range piece) const {
+  const Part& part = plan_.ranks.part(home.part);
+  const uint64_t n = piece.count / part.count;
+  return {piece.first + n * part.index, n};
+}
+
+View Homes::view(const Home& home, Range piece) const {
+  const Range range = kept(home, piece);
+  const bool in_place = home.nested || !home.part;
+  return slice(home.view, in_place ? range.first : piece.first / plan_.ranks.part(home.part).count, range.count);
+}
+
+Range Homes::elements(uint32_t p) const {
+  return {offset_of_[p], static_cast<uint64_t>(eng::count(model_.params[p].desc))};
+}
+
+Range Homes::padded(uint32_t p) const {
+  Range r = elements(p);
+  r.count = (r.count + chunk - 1) / chunk * chunk;
+  return r;
+}
+
+std::vector<Range> Homes::padding(size_t u) const {
+  std::vector<Range> out;
+  uint64_t end = 0;
+  auto gap = [&](uint64_t to) {
+    if (to > end) out.push_back({end, to - end});
+  };
+  for (uint32_t p : unit(u).params) {
+    gap(offset_of_[p]);
+    end = offset_of_[p] + elements(p).count;
+  }
+  gap(unit(u).count);
+  return out;
+}
+
+View Homes::parameter(const View& unit, uint32_t p) const {
+  eng_desc desc = model_.params[p].desc;
+  desc.dtype = unit.desc.dtype;
+  return reshape(slice(unit, offset_of_[p], elements(p).count), desc);
+}
+
+std::vector<Extent> Homes::extents(const Home& home, uint32_t p) const {
+  const Range mine = elements(p);
+  std::vector<Extent> out;
+  for (const Range& piece : pieces(unit_of_[p], !home.part)) {
+    const Range range = kept(home, piece);
+    const uint64_t first = std::max(range.first, mine.first),
+                   end = std::min(range.first + range.count, mine.first + mine.count);
+    if (first >= end) continue;
+    out.push_back({first - mine.first, end - first, slice(view(home, piece), first - range.first, end - first)});
+  }
+  return out;
+}
+
+}  // namespace eng

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Units, their pieces, and where each state of a unit lives.
+#pragma once
+
+#include <vector>
+
+#include "core/plan/plan.hpp"
+#include "core/trace/model.hpp"
+
+namespace eng {
+
+// Of one state of one unit: the whole unit, flat, or this rank's part of it, piece after piece.
+struct Home {
+  View view;
+  Id part = 0;          // 0: the whole
+  bool nested = false;  // the part lies where it belongs in a whole unit: the master of a whole weight
+};
+
+struct Range {
+  uint64_t first = 0, count = 0;  // elements
+};
+
+class Homes {
+ public:
+  // Cuts the model into plan.units, each padded to a multiple of world x chunk elements, and these into pieces of at
+  // most `bucket` bytes of f32.
+  Homes(const Model& model, Plan& plan, uint64_t bucket);
+  size_t units() const { return plan_.units.size(); }
+  const Unit& unit(size_t u) const { return plan_.units[u]; }
+  size_t unit_of(uint32_t p) const { return unit_of_[p]; }
+  // The pieces of a unit; of a state that lives whole, the unit is one.
+  std::vector<Range> pieces(size_t u, bool whole = false) const;
+  // Elements of the state's home.
+  uint64_t count(size_t u, Id part) const { return unit(u).count / plan_.ranks.part(part).count; }
+  // What is kept of a piece, as elements of the unit, and where.
+  Range kept(const Home& home, Range piece) const;
+  View view(const Home& home, Range piece) const;
+
+  // Parameter p in a unit that lies whole at `unit`, and what a home holds of it.
+  View parameter(const View& unit, uint32_t p) const;
+  std::vector<Extent> extents(const Home& home, uint32_t p) const;
+  // Where parameter p lies in its unit, with and without the padding behind it.
+  Range padded(uint32_t p) const;
+  Range elements(uint32_t p) const;
+  // What is no parameter's.
+  std::vector<Range> padding(size_t u) const;
+
+ private:
+  const Model& model_;
+  Plan& plan_;
+  std::vector<size_t> unit_of_;      // per parameter
+  std::vector<uint64_t> offset_of_;  // per parameter: elements, in its unit
+};
+
+}  // namespace eng

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan/states.hpp"
+
+#include <fmt/format.h>
+
+#include "core/base/error.hpp"
+#include "engine/ops.h"
+
+namespace eng {
+
+States::States(const PlanRequest& request, Plan& plan, Emitter& emitter)
+    : r_(request), model_(request.model), plan_(plan), emit_(emitter), homes_(model_, plan, request.bucket) {
+  for (size_t u = 0; u < homes_.units(); ++u) make_homes(u);
+  if (r_.train && r_.optimizer) make_optimizer();
+  for (uint32_t p = 0; p < model_.params.size(); ++p) {
+    const Home& home = weight[homes_.unit_of(p)];
+    weights.push_back(home.part ? View{} : homes_.parameter(home.view, p));
+  }
+  make_step();
+  make_tensors();
+}
+
+eng_unit States::unit_view(size_t u) const {
+  const Unit& unit = homes_.unit(u);
+  return {sizeof(eng_unit), static_cast<eng_id>(u + 1), unit.block, unit.flags, unit.count};
+}
+
+// Where a state lives, as far as sharding says.
+Id States::part(int32_t role, size_t u) const {
+  return r_.sharding ? r_.sharding->part(role, unit_view(u)) : 0;
+}
+
+Home States::persistent(const std::string& what, Line line, int32_t role, int32_t dtype, size_t u) {
+  const Id kept = part(role, u);
+  return {emit_.persistent(what + " " + homes_.unit(u).name, line, flat(dtype, homes_.count(u, kept)), true), kept};
+}
+
+void States::make_homes(size_t u) {
+  const eng_unit view = unit_view(u);
+  const auto dtype = [&](int32_t role) { return r_.precision.dtype(role, &view); };
+  const int32_t weight = dtype(ENG_ROLE_WEIGHT), master = dtype(ENG_ROLE_MASTER), grad = dtype(ENG_ROLE_GRAD);
+  if (grad != dtype(ENG_ROLE_PARTIAL))
+    throw Error(Exit::environment, "this version needs one dtype for fresh and reduced gradients");
+  this->weight.push_back(persistent("weight", Line::weights, ENG_ROLE_WEIGHT, weight, u));
+  const Home& w = this->weight.back();
+  const Id kept = part(ENG_ROLE_MASTER, u);
+  // Equal homes are one memory, and a part lies inside of a whole: the weight is its own master.
+  this->master.push_back(master == weight && (kept == w.part || !w.part)
+                             ? Home{w.view, kept, kept != w.part}
+                             : persistent("master", Line::weights, ENG_ROLE_MASTER, master, u));
+  if (!r_.train) return;
+  // Without an update gradients stay for whoever reads them; else they last from the backward to the update.
+  const Id reduced = part(ENG_ROLE_GRAD, u);
+  const eng_desc desc = flat(grad, homes_.count(u, reduced));
+  const std::string name = "gradient " + homes_.unit(u).name;
+  this->grad.push_back({r_.optimizer ? emit_.transient(name, Line::gradients, desc)
+                                     : emit_.persistent(name, Line::gradients, desc, false),
+                        reduced});
+}
+
+void States::make_optimizer() {
+  eng_state states[16];
+  uint32_t n = 0;
+  Sink sink;
+  sink.check(r_.optimizer->table.states(r_.optimizer->self.get(), states, 16, &n, sink.get()), Exit::environment,
+             "optimizer " + r_.optimizer->name);
+  states_.assign(states, states + n);
+  for (const eng_state& s : states_) {
+    optimizer.emplace_back();
+    for (size_t u = 0; u < homes_.units(); ++u)
+      optimizer.back().push_back(persistent(s.name, Line::optimizer, ENG_ROLE_STATE, s.dtype, u));
+  }
+  int64_t columns = 1 + static_cast<int64_t>(r_.optimizer->scalars(1).size());
+  plan_.table = emit_.persistent("schedule", Line::step, make_desc(ENG_F32, {r_.steps, columns}), true);
+}
+
+void States::make_step() {
+  for (const auto& [tmpl, t] : model_.templates) {
+    auto& list = constants[tmpl];
+    for (const Constant& c : t.constants) {
+      list.push_back(emit_.persistent(fmt::format("constant {} of template {}", list.size(), tmpl), Line::constants,
+                                      c.desc, true));
+      plan_.constants.push_back(list.back());
+      plan_.constant_data.push_back(c.data);
+    }
+  }
+  int64_t a = r_.accumulate, b = model_.micro_batch, t = model_.sequence_length;
+  plan_.tokens = emit_.persistent("tokens", Line::batch, make_desc(ENG_I32, {a, b, t}), true);
+  plan_.labels_in = emit_.persistent("labels", Line::batch, make_desc(ENG_I32, {a, b, t}), true);
+  plan_.inputs = emit_.persistent("inputs", Line::step, make_desc(ENG_F32, {8}), true);
+  plan_.counters = emit_.persistent("counters", Line::step, make_desc(ENG_I64, {ENG_C_COUNT}), true);
+  plan_.scalars = emit_.persistent("scalars", Line::step, make_desc(ENG_F32, {ENG_S_COUNT}), true);
+  // The loss is f32, or f64 where the compute is f64 (gradient checks).
+  const Template& head = model_.templates.at(model_.blocks.back().tmpl);
+  const int32_t wide = head.graph.value(head.outputs[0]).desc.dtype;
+  plan_.losses = emit_.persistent("losses", Line::step, make_desc(wide, {a}), true);
+  if (!alone() && r_.train)
+    plan_.all_losses =
+        emit_.persistent("losses of all ranks", Line::step, flat(wide, uint64_t(a) * plan_.ranks.world.size), false);
+}
+
+void States::make_tensors() {
+  for (uint32_t p = 0; p < model_.params.size(); ++p) {
+    const size_t u = homes_.unit_of(p);
+    const auto add = [&](const std::string& role, const Home& home) {
+      eng_desc desc = model_.params[p].desc;
+      desc.dtype = home.view.desc.dtype;
+      plan_.tensors.push_back({model_.params[p].name, role, desc, !home.part, homes_.extents(home, p),
+                               plan_.ranks.world.size / (home.part ? plan_.ranks.part(home.part).count : 1)});
+    };
+    add("parameter", master[u]);
+    if (r_.train && !r_.optimizer) add("gradient", grad[u]);
+    for (size_t s = 0; s < states_.size(); ++s) add(states_[s].name, optimizer[s][u]);
+  }
+}
+
+// Has a policy write all of `to` from `from`: piece `piece` of a state of unit u.
+template <class Policy>
+void States::move(const char* who, const Policy& policy, int32_t role, size_t u, size_t piece, const View& from,
+                  Id from_part, const View& to, Id to_part) {
+  EmittingBuilder builder(emit_, plan_.ranks, "move " + homes_.unit(u).name);
+  const auto home = [](const View& v, Id part) {
+    return eng_view{sizeof(eng_view), v.desc.dtype, 0, part, static_cast<uint64_t>(count(v.desc))};
+  };
+  const eng_view source = home(from, from_part), target = home(to, to_part);
+  const eng_id src = builder.add(from), dst = builder.add(to);
+  const eng_move m{sizeof(eng_move), role,   static_cast<eng_id>(u + 1), static_cast<uint32_t>(piece), src, dst,
+                   &source,          &target};
+  ask(fmt::format("{} {}", who, policy.name), builder,
+      [&](eng_error* error) { return policy.table.move(policy.self.get(), &builder, &m, error); });
+}
+
+void States::publish(size_t u) {
+  const Home &from_home = master[u], &to_home = weight[u];
+  const bool convert = from_home.view.desc.dtype != to_home.view.desc.dtype, gather = from_home.part != to_home.part;
+  if (!convert && !gather) return;
+  emit_.label("publish " + homes_.unit(u).name);
+  const auto pieces = homes_.pieces(u, !from_home.part);
+  for (size_t k = 0; k < pieces.size(); ++k) {
+    View from = homes_.view(from_home, pieces[k]);
+    if (convert) {
+      const View to = homes_.view({to_home.view, from_home.part, gather}, pieces[k]);
+      move("precision", r_.precision, ENG_ROLE_WEIGHT, u, k, from, from_home.part, to, from_home.part);
+      from = to;
+    }
+    if (gather)
+      between_ranks([&] {
+        move("zero", *r_.sharding, ENG_ROLE_WEIGHT, u, k, from, from_home.part, homes_.view(to_home, pieces[k]),
+             to_home.part);
+      });
+  }
+}
+
+View States::gather(const std::string& what, Line line, int32_t role, size_t u, const Home& home) {
+  const View whole = emit_.transient(fmt::format("{} {}", what, homes_.unit(u).name), line,
+                                     flat(home.view.desc.dtype, homes_.unit(u).count));
+  const auto pieces = homes_.pieces(u);
+  emit_.label("gather " + homes_.unit(u).name);
+  between_ranks([&] {
+    for (size_t k = 0; k < pieces.size(); ++k)
+      move("zero", *r_.sharding, role, u, k, homes_.view(home, pieces[k]), home.part,
+           slice(whole, pieces[k].first, pieces[k].count), 0);
+  });
+  return whole;
+}
+
+void States::reduce(size_t u, const View& own, bool store) {
+  const Home& home = grad[u];
+  const auto pieces = homes_.pieces(u);
+  emit_.label("reduce " + homes_.unit(u).name);
+  between_ranks([&] {
+    for (size_t k = 0; k < pieces.size(); ++k) {
+      const View to = homes_.view(home, pieces[k]);
+      const View sum = store ? to : emit_.transient("reduced " + homes_.unit(u).name, Line::communication, to.desc);
+      move("zero", *r_.sharding, ENG_ROLE_GRAD, u, k, slice(own, pieces[k].first, pieces[k].count), 0, sum, home.part);
+      if (!store) emit_.action(op(ENG_OP_ADD), {to, sum}, {to});
+    }
+  });
+}
+
+View States::collective(const char* id, const View& from, const View& to) {
+  EmittingBuilder builder(emit_, plan_.ranks, "exchange");
+  const Id in = builder.add(from);
+  const Id out = builder.emit(op(id), {in}, {builder.add(to)}, {{{"group", 1, 0}}})[0];
+  return builder.view(out);
+}
+
+}  // namespace eng

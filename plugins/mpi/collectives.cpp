@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// The collectives as kernels. Those that move bytes are messages between all pairs, started together; a broadcast goes
+// down a binomial tree.
+#include "collectives.hpp"
+
+#include <climits>
+#include <cstring>
+#include <vector>
+
+#include "../common/kernel.hpp"
+#include "comm.hpp"
+
+namespace mpi {
+namespace {
+
+using cpu::Args;
+using cpu::Call;
+
+struct Collective {
+  Comm& comm;
+  Group& group;
+  const What what;
+  const uint64_t in_bytes, out_bytes;
+  const uint32_t n, self;
+
+  Collective(const Call& call, void* device, What w)
+      : comm(*static_cast<Comm*>(device)),
+        group(comm.group(static_cast<eng_id>(call.integer("group")))),
+        what(w),
+        in_bytes(size_of(call.in.at(0))),
+        out_bytes(size_of(call.out.at(0))),
+        n(static_cast<uint32_t>(group.ranks.size())),
+        self(group.self) {
+    if (call.integer("members") != static_cast<int64_t>(n))
+      throw Error{ENG_INVALID, "group " + std::to_string(group.id) + " has " + std::to_string(n) + " members, not " +
+                                   std::to_string(call.integer("members"))};
+    if (call.in[0].dtype != call.out[0].dtype) throw Error{ENG_INVALID, "input and output differ in dtype"};
+  }
+  static uint64_t size_of(const eng_desc& d) {
+    return static_cast<uint64_t>(cpu::elements(d)) * cpu::dtype_size(d.dtype);
+  }
+  void need(bool right, const char* text) const {
+    if (!right) throw Error{ENG_INVALID, text};
+  }
+  // Another number for each op of each group: ranks that meet in different ones wait, and say so, but mix up nothing.
+  int tag() const { return static_cast<int>(group.id * 8 + what); }
+};
+
+// Messages that live as long as what is bound to them.
+struct Bundle {
+  const Collective& c;
+  Messages messages;
+  explicit Bundle(const Collective& collective) : c(collective) {}
+  ~Bundle() { c.comm.drop(messages); }
+  Bundle(const Bundle&) = delete;
+  Bundle& operator=(const Bundle&) = delete;
+  void send(const void* data, uint64_t bytes, uint32_t member) {
+    c.comm.add_send(messages, data, bytes, c.group.ranks[member], c.tag(), c.comm.step());
+  }
+  void receive(void* data, uint64_t bytes, uint32_t member) {
+    c.comm.add_receive(messages, data, bytes, c.group.ranks[member], c.tag(), c.comm.step());
+  }
+  void run() { c.comm.run(messages, c.group); }
+};
+
+void move(void* to, const void* from, uint64_t bytes) {
+  if (to != from && bytes) std::memcpy(to, from, bytes);
+}
+
+struct AllGather : Collective {
+  static constexpr const char* op = ENG_OP_ALL_GATHER;
+  AllGather(const Call& call, void* device) : Collective(call, device, all_gather) {
+    need(out_bytes == in_bytes * n, "the output must hold the inputs of all members");
+  }
+  struct Bound {
+    const AllGather& k;
+    const void* in;
+    char* own;
+    Bundle bundle;
+    Bound(const AllGather& kernel, const Args& args) : k(kernel), in(args.in<char>(0)), bundle(kernel) {
+      char* out = args.out<char>(0);
+      own = out + k.self * k.in_bytes;
+      // Nearest first, so that not all send to the same one.
+      for (uint32_t d = 1; d < k.n; ++d) {
+        const uint32_t from = (k.self + k.n - d) % k.n;
+        bundle.receive(out + from * k.in_bytes, k.in_bytes, from);
+      }
+      for (uint32_t d = 1; d < k.n; ++d) bundle.send(in, k.in_bytes, (k.self + d) % k.n);
+    }
+    void run() {
+      const Comm::Round round(k.comm, k.group, k.what);
+      bundle.run();
+      move(own, in, k.in_bytes);
+    }
+  };
+};
+
+struct AllToAll : Collective {
+  static constexpr const char* op = ENG_OP_ALL_TO_ALL;
+  AllToAll(const Call& call, void* device) : Collective(call, device, all_to_all) {
+    need(out_bytes == in_bytes && cpu::elements(call.in[0]) % n == 0, "the members need equal parts");
+  }
+  struct Bound {
+    const AllToAll& k;
+    const char* from_own;
+    char* to_own;
+    Bundle bundle;
+    Bound(const AllToAll& kernel, const Args& args) : k(kernel), bundle(kernel) {
+      const char* in = args.in<char>(0);
+      char* out = args.out<char>(0);
+      const uint64_t part = k.in_bytes / k.n;
+      k.need(in != out || !k.in_bytes, "it does not work in place");
+      from_own = in + k.self * part, to_own = out + k.self * part;
+      for (uint32_t d = 1; d < k.n; ++d) {
+        const uint32_t from = (k.self + k.n - d) % k.n;
+        bundle.receive(out + from * part, part, from);
+      }
+      for (uint32_t d = 1; d < k.n; ++d) {
+        const uint32_t to = (k.self + d) % k.n;
+        bundle.send(in + to * part, part, to);
+      }
+    }
+    void run() {
+      const Comm::Round round(k.comm, k.group, k.what);
+      bundle.run();
+      move(to_own, from_own, k.in_bytes / k.n);
+    }
+  };
+};
+
+struct Broadcast : Collective {
+  static constexpr const char* op = ENG_OP_BROADCAST;
+  uint32_t root;
+  Broadcast(const Call& call, void* device)
+      : Collective(call, device, broadcast), root(static_cast<uint32_t>(call.integer("root"))) {
+    need(out_bytes == in_bytes, "input and output differ in size");
+    need(call.integer("root") >= 0 && root < n, "the root is no member of the group");
+  }
+  struct Bound {
+    const Broadcast& k;
+    const void* in;  // NULL: not the root
+    char* out;
+    Bundle above, below;
+    // Places count from the root. Place p gets from p without its lowest bit, and serves p + 1, 2, 4 ... below that.
+    Bound(const Broadcast& kernel, const Args& args)
+        : k(kernel), in(nullptr), out(args.out<char>(0)), above(kernel), below(kernel) {
+      const uint32_t place = (k.self + k.n - k.root) % k.n;
+      const auto member = [&](uint32_t p) { return (p + k.root) % k.n; };
+      uint32_t low = 1;
+      while (low < k.n && !(place & low)) low *= 2;
+      if (place)
+        above.receive(out, k.out_bytes, member(place - low));
+      else
+        in = args.in<char>(0);
+      while (low /= 2)
+        if (place + low < k.n) below.send(out, k.out_bytes, member(place + low));
+    }
+    void run() {
+      const Comm::Round round(k.comm, k.group, k.what);
+      if (in) move(out, in, k.out_bytes);
+      above.run();
+      below.run();
+    }
+  };
+};
+
+MPI_Datatype type_of(int32_t dtype) {
+  if (dtype == ENG_F32) return MPI_FLOAT;
+  if (dtype == ENG_F64) return MPI_DOUBLE;
+  throw Error{ENG_UNSUPPORTED, "MPI sums f32 and f64 only; [comm] reduce = \"tree\" sums every dtype"};
+}
+
+// What both reductions share.
+struct Reduction : Collective {
+  MPI_Datatype type;
+  uint64_t size;
+  MPI_Comm library;
+  Reduction(const Call& call, void* device, What w)
+      : Collective(call, device, w),
+        type(type_of(call.in[0].dtype)),
+        size(cpu::dtype_size(call.in[0].dtype)),
+        library(comm.library(group)) {}
+  struct Pending {
+    const Reduction& k;
+    MPI_Request request = MPI_REQUEST_NULL;
+    explicit Pending(const Reduction& kernel) : k(kernel) {}
+    ~Pending() {
+      if (request != MPI_REQUEST_NULL) k.comm.fall_silent();
+    }
+    Pending(const Pending&) = delete;
+    Pending& operator=(const Pending&) = delete;
+  };
+};
+
+struct AllReduce : Reduction {
+  static constexpr const char* op = ENG_OP_ALL_REDUCE;
+  AllReduce(const Call& call, void* device) : Reduction(call, device, all_reduce) {
+    need(out_bytes == in_bytes, "input and output differ in size");
+  }
+  struct Bound : Pending {
+    const AllReduce& k;
+    const char* in;
+    char* out;
+    Bound(const AllReduce& kernel, const Args& args)
+        : Pending(kernel), k(kernel), in(args.in<char>(0)), out(args.out<char>(0)) {}
+    void run() {
+      const Comm::Round round(k.comm, k.group, k.what);
+      const uint64_t total = k.in_bytes / k.size, most = std::max<uint64_t>(k.comm.message_bytes() / k.size, 1);
+      for (uint64_t at = 0; at < total; at += most) {
+        const int count = static_cast<int>(std::min(most, total - at));
+        char* to = out + at * k.size;
+        const void* from = in == out ? MPI_IN_PLACE : in + at * k.size;
+        k.comm.run_library(k.group, request, [&] {
+          check(MPI_Iallreduce(from, to, count, k.type, MPI_SUM, k.library, &request), "MPI_Iallreduce");
+        });
+      }
+    }
+  };
+};
+
+struct ReduceScatter : Reduction {
+  static constexpr const char* op = ENG_OP_REDUCE_SCATTER;
+  ReduceScatter(const Call& call, void* device) : Reduction(call, device, reduce_scatter) {
+    need(out_bytes * n == in_bytes, "the members need equal parts");
+    if (in_bytes / size > INT_MAX)
+      throw Error{ENG_UNSUPPORTED, "MPI sums up to 2^31 elements at once: give [zero] bucket a smaller size"};
+  }
+  struct Bound : Pending {
+    const ReduceScatter& k;
+    const char* in;
+    char* out;
+    Bound(const ReduceScatter& kernel, const Args& args)
+        : Pending(kernel), k(kernel), in(args.in<char>(0)), out(args.out<char>(0)) {}
+    void run() {
+      const Comm::Round round(k.comm, k.group, k.what);
+      const int count = static_cast<int>(k.out_bytes / k.size);
+      k.comm.run_library(k.group, request, [&] {
+        check(MPI_Ireduce_scatter_block(in, out, count, k.type, MPI_SUM, k.library, &request),
+              "MPI_Ireduce_scatter_block");
+      });
+    }
+  };
+};
+
+// The text of a wait says all there is to say.
+template <class K>
+eng_status launch(void* record, const eng_exec*, eng_error* sink) {
+  try {
+    static_cast<typename cpu::KernelGlue<K>::Record*>(record)->bound.run();
+    return ENG_OK;
+  } catch (const Error& e) {
+    return cpu::report(sink, e.status, e.text);
+  } catch (...) {
+    return cpu::report(sink, ENG_INTERNAL, "out of host memory");
+  }
+}
+
+template <class K>
+constexpr eng_kernel kernel_of() {
+  eng_kernel kernel = cpu::kernel<K>;
+  kernel.launch = launch<K>;
+  return kernel;
+}
+template <class K>
+constexpr eng_kernel kernel = kernel_of<K>();
+
+const eng_kernel* const all[] = {&kernel<AllGather>, &kernel<AllToAll>, &kernel<Broadcast>, &kernel<ReduceScatter>,
+                                 &kernel<AllReduce>};
+
+}  // namespace
+
+const eng_kernels collectives = {sizeof(eng_kernels), static_cast<uint32_t>(std::size(all)), all};
+
+}  // namespace mpi

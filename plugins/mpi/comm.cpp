@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm.hpp"
+
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+namespace mpi {
+namespace {
+
+constexpr int ops_per_group = 8;  // tags
+constexpr uint32_t ready_tag = 7;
+
+void sleep_for(std::chrono::nanoseconds time) {
+  const timespec length = {0, time.count()};
+  nanosleep(&length, nullptr);
+}
+
+}  // namespace
+
+const char* name_of(uint32_t what) {
+  static const char* const names[] = {"exchange",      "eng.all_gather",     "eng.all_to_all",
+                                      "eng.broadcast", "eng.reduce_scatter", "eng.all_reduce"};
+  return what < std::size(names) ? names[what] : "?";
+}
+
+Comm::Comm(double deadline, uint64_t message_bytes, eng_world& out)
+    : all_(join(deadline)), deadline_(deadline), message_bytes_(message_bytes) {
+  int* most = nullptr;
+  int found = 0;
+  check(MPI_Comm_get_attr(all_.step, MPI_TAG_UB, &most, &found), "MPI_Comm_get_attr");
+  most_tag_ = found ? *most : 32767;
+  answers_.resize(all_.size);
+  host_.ranks.resize(all_.size);
+  std::iota(host_.ranks.begin(), host_.ranks.end(), 0u);
+  host_.self = all_.rank;
+  make_group(1, host_.ranks.data(), all_.size);
+  groups_[1].library = all_.step;
+  check(MPI_Recv_init(&incoming_, sizeof(Note), MPI_BYTE, MPI_ANY_SOURCE, 0, all_.control, &listening_),
+        "MPI_Recv_init");
+  check(MPI_Start(&listening_), "MPI_Start");
+  out.rank = all_.rank, out.size = all_.size;
+  out.local_rank = all_.local_rank, out.local_size = all_.local_size;
+  start_listening();
+}
+
+Comm::~Comm() {
+  try {
+    if (!failed_) exchange_bytes(nullptr, 0, nullptr);
+  } catch (...) {  // somebody is gone: the process leaves as it is, and whoever started the ranks sees that
+  }
+  silence();
+  const std::lock_guard lock(mpi_);
+  if (failed_ || silent_) return;
+  MPI_Cancel(&listening_);
+  MPI_Wait(&listening_, MPI_STATUS_IGNORE);
+  MPI_Request_free(&listening_);
+  for (auto& [id, group] : groups_)
+    if (id != 1 && group.library != MPI_COMM_NULL) MPI_Comm_free(&group.library);
+  for (MPI_Comm* comm : {&all_.step, &all_.host, &all_.control}) MPI_Comm_free(comm);
+  MPI_Finalize();
+}
+
+void Comm::make_group(eng_id id, const uint32_t* ranks, uint32_t n) {
+  if (id == 0 || id > static_cast<uint32_t>(most_tag_) / ops_per_group - 1)
+    throw Error{ENG_OUT_OF_RANGE, "group " + std::to_string(id) + " is beyond what MPI can number"};
+  if (groups_.count(id)) throw Error{ENG_INVALID, "group " + std::to_string(id) + " is there already"};
+  Group group;
+  group.id = id;
+  group.ranks.assign(ranks, ranks + n);
+  for (uint32_t k = 0; k < n; ++k) {
+    if (ranks[k] >= all_.size)
+      throw Error{ENG_INVALID, "group " + std::to_string(id) + " names rank " + std::to_string(ranks[k]) + " of " +
+                                   std::to_string(all_.size)};
+    if (std::count(ranks, ranks + n, ranks[k]) != 1)
+      throw Error{ENG_INVALID, "group " + std::to_string(id) + " names rank " + std::to_string(ranks[k]) + " twice"};
+    if (ranks[k] == all_.rank) group.member = true, group.self = k;
+  }
+  const std::lock_guard lock(mpi_);
+  groups_[id] = std::move(group);
+}
+
+Group& Comm::group(eng_id id) {
+  const auto it = groups_.find(id);
+  if (it == groups_.end()) throw Error{ENG_INVALID, "there is no group " + std::to_string(id)};
+  if (!it->second.member) throw Error{ENG_INVALID, "this rank is no member of group " + std::to_string(id)};
+  return it->second;
+}
+
+MPI_Comm Comm::library(Group& group) {
+  if (group.library != MPI_COMM_NULL) return group.library;
+  // MPI would wait for the members without end, so they meet here first.
+  Messages meet;
+  const int tag = static_cast<int>(group.id) * ops_per_group + static_cast<int>(ready_tag);
+  for (uint32_t rank : group.ranks)
+    if (rank != all_.rank) {
+      add_receive(meet, nullptr, 0, rank, tag, all_.step);
+      add_send(meet, nullptr, 0, rank, tag, all_.step);
+    }
+  run(meet, group);
+  drop(meet);
+  const std::lock_guard lock(mpi_);
+  MPI_Group everybody = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
+  check(MPI_Comm_group(all_.step, &everybody), "MPI_Comm_group");
+  const std::vector<int> ranks(group.ranks.begin(), group.ranks.end());
+  check(MPI_Group_incl(everybody, static_cast<int>(ranks.size()), ranks.data(), &members), "MPI_Group_incl");
+  check(MPI_Comm_create_group(all_.step, members, static_cast<int>(group.id), &group.library), "MPI_Comm_create_group");
+  check(MPI_Comm_set_errhandler(group.library, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  MPI_Group_free(&members);
+  MPI_Group_free(&everybody);
+  return group.library;
+}
+
+void Comm::exchange_bytes(const void* mine, uint64_t bytes, void* all) {
+  const Round round(*this, host_, exchange);
+  auto* to = static_cast<char*>(all);
+  if (bytes) std::memcpy(to + all_.rank * bytes, mine, bytes);
+  Messages m;
+  for (uint32_t k = 1; k < all_.size; ++k) {
+    const uint32_t from = (all_.rank + all_.size - k) % all_.size;
+    add_receive(m, bytes ? to + from * bytes : nullptr, bytes, from, 0, all_.host);
+    add_send(m, mine, bytes, (all_.rank + k) % all_.size, 0, all_.host);
+  }
+  try {
+    run(m, host_);
+  } catch (...) {
+    drop(m);
+    throw;
+  }
+  drop(m);
+}
+
+void Comm::add_send(Messages& m, const void* data, uint64_t bytes, uint32_t to, int tag, MPI_Comm comm) {
+  const std::lock_guard lock(mpi_);
+  uint64_t at = 0;
+  do {
+    const uint64_t n = std::min(bytes - at, message_bytes_);
+    m.requests.push_back(MPI_REQUEST_NULL);
+    m.from.push_back(Messages::nobody);
+    check(MPI_Send_init(static_cast<const char*>(data) + at, static_cast<int>(n), MPI_BYTE, static_cast<int>(to), tag,
+                        comm, &m.requests.back()),
+          "MPI_Send_init");
+    at += n;
+  } while (at < bytes);
+}
+
+void Comm::add_receive(Messages& m, void* data, uint64_t bytes, uint32_t from, int tag, MPI_Comm comm) {
+  const std::lock_guard lock(mpi_);
+  uint64_t at = 0;
+  do {
+    const uint64_t n = std::min(bytes - at, message_bytes_);
+    m.requests.push_back(MPI_REQUEST_NULL);
+    m.from.push_back(from);
+    check(MPI_Recv_init(static_cast<char*>(data) + at, static_cast<int>(n), MPI_BYTE, static_cast<int>(from), tag, comm,
+                        &m.requests.back()),
+          "MPI_Recv_init");
+    at += n;
+  } while (at < bytes);
+}
+
+void Comm::drop(Messages& m) {
+  const std::lock_guard lock(mpi_);
+  if (m.started) silent_ = true;
+  if (silent_) return;
+  for (MPI_Request& request : m.requests)
+    if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+}
+
+void Comm::fall_silent() {
+  const std::lock_guard lock(mpi_);
+  silent_ = true;
+}
+
+void Comm::run(Messages& m, const Group& group) {
+  if (m.requests.empty()) return;
+  m.statuses.resize(m.requests.size());
+  {
+    const std::lock_guard lock(mpi_);
+    ready();
+    m.started = true;
+    check(MPI_Startall(static_cast<int>(m.requests.size()), m.requests.data()), "MPI_Startall");
+  }
+  wait(
+      group, [&] { return complete(m); }, &m);
+}
+
+bool Comm::complete(Messages& m) {
+  int done = 0;
+  const int code = MPI_Testall(static_cast<int>(m.requests.size()), m.requests.data(), &done, m.statuses.data());
+  if (code == MPI_ERR_IN_STATUS)
+    for (size_t k = 0; k < m.requests.size(); ++k)
+      if (const int error = m.statuses[k].MPI_ERROR; error != MPI_SUCCESS && error != MPI_ERR_PENDING) {
+        const std::string whose = m.from[k] == Messages::nobody ? "" : " from rank " + std::to_string(m.from[k]);
+        throw Error{ENG_UNAVAILABLE, "a message" + whose + ": " + text_of(error)};
+      }
+  check(code, "MPI_Testall");
+  if (done) m.started = false;
+  return done != 0;
+}
+
+bool Comm::complete(MPI_Request& request) {
+  int done = 0;
+  check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+  return done != 0;
+}
+
+// Bytes move while a test runs, so one that took its time is followed by the next at once. With nothing to move, a wait
+// that may be short keeps its core, politely; then it sleeps, an eighth of how long it has waited: ranks that share
+// cores with it compute meanwhile, and what comes is late by little.
+bool Comm::Wait::idle(std::chrono::duration<double> deadline) {
+  using std::chrono::microseconds;
+  const auto now = Clock::now();
+  if (now - last_ > microseconds(5)) moved_ = now;
+  const auto quiet = now - moved_;
+  if (quiet < microseconds(100))
+    sched_yield();
+  else
+    sleep_for(std::clamp<std::chrono::nanoseconds>(quiet / 8, microseconds(20), microseconds(500)));
+  last_ = Clock::now();
+  return last_ - begin_ > deadline;
+}
+
+Comm::Round::Round(Comm& comm, Group& group, What what) : comm_(comm), group_(group) {
+  const std::lock_guard lock(comm_.mpi_);
+  group_.place = {what, true, group_.place.number + 1, Clock::now()};
+}
+
+Comm::Round::~Round() {
+  const std::lock_guard lock(comm_.mpi_);
+  group_.place.waiting = false;
+}
+
+}  // namespace mpi

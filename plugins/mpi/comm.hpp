@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks of a run: groups, waits that end, and notes about who is where.
+//
+// Collectives are made of messages of our own, so that it is known whose bytes are missing. Every call of MPI is made
+// under one lock: the step's queue, the host's exchange and the thread that reads notes take turns.
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <list>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "join.hpp"
+
+namespace mpi {
+
+using Clock = std::chrono::steady_clock;
+
+// What is waited for. The number is in every message's tag.
+enum What : uint32_t { exchange, all_gather, all_to_all, broadcast, reduce_scatter, all_reduce };
+const char* name_of(uint32_t what);
+
+// How far a rank is in the sequence of a group.
+struct Place {
+  uint32_t what = exchange;
+  bool waiting = false;
+  uint64_t number = 0;  // from 1; 0: nothing yet
+  Clock::time_point since{};
+};
+
+struct Group {
+  eng_id id = 0;  // 0: the host's exchange
+  std::vector<uint32_t> ranks;
+  uint32_t self = 0;  // this rank's place among them
+  bool member = false;
+  MPI_Comm library = MPI_COMM_NULL;  // made where a reduction needs it
+  Place place;
+};
+
+// Messages in flight, started again and again.
+class Messages {
+ public:
+  Messages() = default;
+  Messages(const Messages&) = delete;
+  Messages& operator=(const Messages&) = delete;
+  std::vector<MPI_Request> requests;
+  std::vector<uint32_t> from;  // of each: the rank whose bytes are awaited, or nobody
+  std::vector<MPI_Status> statuses;
+  static constexpr uint32_t nobody = UINT32_MAX;
+  bool started = false;  // and not complete
+};
+
+class Comm {
+ public:
+  Comm(double deadline, uint64_t message_bytes, eng_world& out);
+  // Takes leave of the others, or leaves everything as it is where something failed.
+  ~Comm();
+  Comm(const Comm&) = delete;
+  Comm& operator=(const Comm&) = delete;
+
+  void make_group(eng_id id, const uint32_t* ranks, uint32_t n);
+  Group& group(eng_id id);
+  void exchange_bytes(const void* mine, uint64_t bytes, void* all);
+  void poll();
+  void abort(const std::string& reason) noexcept;
+  // No thread of this object runs behind it.
+  void silence();
+
+  // Adds messages of up to message_bytes each, to be started by `run`.
+  void add_send(Messages& m, const void* data, uint64_t bytes, uint32_t to, int tag, MPI_Comm comm);
+  void add_receive(Messages& m, void* data, uint64_t bytes, uint32_t from, int tag, MPI_Comm comm);
+  void drop(Messages& m);
+  // Starts them and waits until all are through.
+  void run(Messages& m, const Group& group);
+  // The group's own communicator; all its members ask for it.
+  MPI_Comm library(Group& group);
+  // One operation of the library: `start` is called under the lock. The request is left as it is if it fails.
+  template <class Start>
+  void run_library(const Group& group, MPI_Request& request, Start start) {
+    {
+      const std::lock_guard lock(mpi_);
+      ready();
+      start();
+    }
+    wait(
+        group, [&] { return complete(request); }, nullptr);
+  }
+  // Something was started into memory that may go: MPI must not run any more.
+  void fall_silent();
+  MPI_Comm step() const { return all_.step; }
+  uint64_t message_bytes() const { return message_bytes_; }
+
+  // While this lives, the group's next collective is waited for.
+  class Round {
+   public:
+    Round(Comm& comm, Group& group, What what);
+    ~Round();
+    Round(const Round&) = delete;
+    Round& operator=(const Round&) = delete;
+
+   private:
+    Comm& comm_;
+    Group& group_;
+  };
+
+ private:
+  // To another rank. Fixed size, so that one receive serves them all.
+  struct Note {
+    enum Kind : uint32_t { ask, answer, gone };
+    uint32_t kind = ask;
+    uint32_t from = 0;
+    uint32_t question = 0;  // which one is asked or answered
+    uint32_t group = 0;     // asked for
+    uint32_t here = 0;      // the group that the answer is about
+    uint32_t what = 0;
+    uint32_t waiting = 0;
+    uint32_t reserved = 0;
+    uint64_t number = 0;
+    double seconds = 0;
+    char text[968] = "";  // why it gave up
+  };
+  struct Posted {
+    Note note;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+
+  template <class Done>
+  void wait(const Group& group, Done done, const Messages* messages) {
+    Wait now;
+    while (!now.over(*this, done))
+      if (now.idle(deadline_)) give_up(group, messages);
+  }
+  // One wait: tries again, and leaves the core to others ever longer.
+  class Wait {
+   public:
+    template <class Done>
+    bool over(Comm& comm, Done& done) {
+      const std::lock_guard lock(comm.mpi_);
+      comm.ready();
+      return done();
+    }
+    // True once the deadline has passed.
+    bool idle(std::chrono::duration<double> deadline);
+
+   private:
+    Clock::time_point begin_ = Clock::now(), last_ = begin_, moved_ = begin_;
+  };
+  bool complete(MPI_Request& request);
+  bool complete(Messages& m);
+  void ready();  // throws where a wait makes no sense any more
+  [[noreturn]] void give_up(const Group& group, const Messages* messages);
+  void fail(const std::string& reason) noexcept;  // every wait of this rank ends
+  [[noreturn]] void refuse();
+
+  void start_listening();
+  bool look();  // at the notes that came; true if nothing is left to be sent
+  // Under the lock:
+  bool read_notes();
+  void take(const Note& note);
+  void post(const Note& note, uint32_t to);
+  Note answer_to(const Note& asked);
+  std::string missing(const Group& group, const Messages* messages);
+
+  Joined all_;
+  std::chrono::duration<double> deadline_;
+  uint64_t message_bytes_;
+  int most_tag_ = 0;
+  std::mutex mpi_;  // every call of MPI, places, notes
+  std::map<eng_id, Group> groups_;
+  Group host_;
+
+  std::list<Posted> posted_;
+  Note incoming_;
+  MPI_Request listening_ = MPI_REQUEST_NULL;
+  uint32_t question_ = 0;
+  std::vector<Note> answers_;  // to it, by rank; another kind where there is none
+  bool told_ = false;
+  bool silent_ = false;  // MPI is not called any more: it might write into memory that is gone
+
+  std::mutex asking_;  // one question at a time
+  std::mutex state_;
+  std::string reason_;
+  std::atomic<bool> failed_{false};
+  std::condition_variable wake_;
+  bool leave_ = false;
+  std::thread listener_;
+};
+
+}  // namespace mpi

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who is where, when a wait has taken too long, and the end of all waits.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "comm.hpp"
+
+namespace mpi {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds between_looks(100);
+constexpr milliseconds time_to_answer(2000);
+constexpr milliseconds time_to_tell(1000);
+constexpr size_t most_named = 8;  // ranks in one text
+
+std::string seconds(double s) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f s", s);
+  return text;
+}
+double seconds_since(Clock::time_point t) {
+  return std::chrono::duration<double>(Clock::now() - t).count();
+}
+
+// "eng.all_gather number 417 of group 1"
+std::string place_text(uint32_t what, uint64_t number, uint32_t group) {
+  std::string text = std::string(name_of(what)) + " number " + std::to_string(number);
+  if (what != exchange) text += " of group " + std::to_string(group);
+  return text;
+}
+
+}  // namespace
+
+void Comm::start_listening() {
+  listener_ = std::thread([this] {
+    std::unique_lock lock(state_);
+    while (!wake_.wait_for(lock, between_looks, [this] { return leave_; })) {
+      lock.unlock();
+      look();
+      lock.lock();
+    }
+  });
+}
+
+void Comm::silence() {
+  {
+    const std::lock_guard lock(state_);
+    leave_ = true;
+  }
+  wake_.notify_all();
+  if (listener_.joinable()) listener_.join();
+}
+
+bool Comm::look() {
+  const std::lock_guard lock(mpi_);
+  try {
+    if (!silent_) return read_notes();
+  } catch (const Error& e) {
+    fail("the control channel: " + e.text);
+  } catch (...) {  // no memory: the next look may have more
+  }
+  return true;
+}
+
+// True if nothing is left to be sent.
+bool Comm::read_notes() {
+  for (int came = 1; came;) {
+    check(MPI_Test(&listening_, &came, MPI_STATUS_IGNORE), "MPI_Test");
+    if (!came) break;
+    const Note note = incoming_;
+    check(MPI_Start(&listening_), "MPI_Start");
+    take(note);
+  }
+  std::erase_if(posted_, [](Posted& p) {
+    int done = 0;
+    check(MPI_Test(&p.request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    return done != 0;
+  });
+  return posted_.empty();
+}
+
+void Comm::take(const Note& note) {
+  if (note.from >= all_.size) return;
+  switch (note.kind) {
+    case Note::ask:
+      return post(answer_to(note), note.from);
+    case Note::answer:
+      if (note.question == question_) answers_[note.from] = note;
+      return;
+    case Note::gone:
+      fail("rank " + std::to_string(note.from) + ": " + std::string(note.text, strnlen(note.text, sizeof(note.text))));
+      return;
+    default:
+      return;
+  }
+}
+
+void Comm::post(const Note& note, uint32_t to) {
+  Posted& p = posted_.emplace_back();
+  p.note = note;
+  p.note.from = all_.rank;
+  const int code = MPI_Isend(&p.note, sizeof(Note), MPI_BYTE, static_cast<int>(to), 0, all_.control, &p.request);
+  if (code == MPI_SUCCESS) return;
+  posted_.pop_back();
+  check(code, "MPI_Isend");
+}
+
+Comm::Note Comm::answer_to(const Note& asked) {
+  const Group* about = &host_;
+  if (const auto it = groups_.find(asked.group); it != groups_.end()) about = &it->second;
+  // Where it does not wait there, it may wait elsewhere.
+  if (!about->place.waiting) {
+    if (host_.place.waiting) about = &host_;
+    for (const auto& [id, group] : groups_)
+      if (group.place.waiting) about = &group;
+  }
+  Note note;
+  note.kind = Note::answer;
+  note.question = asked.question;
+  note.group = asked.group, note.here = about->id;
+  note.what = about->place.what, note.number = about->place.number;
+  note.waiting = about->place.waiting;
+  note.seconds = note.waiting ? seconds_since(about->place.since) : 0;
+  return note;
+}
+
+void Comm::give_up(const Group& group, const Messages* messages) {
+  const std::lock_guard one(asking_);
+  if (failed_) refuse();
+  const double waited = seconds_since(group.place.since);
+  {
+    const std::lock_guard lock(mpi_);
+    ++question_;
+    for (Note& a : answers_) a = Note();
+    Note ask;
+    ask.question = question_, ask.group = group.id;
+    for (uint32_t rank : group.ranks)
+      if (rank != all_.rank) post(ask, rank);
+  }
+  const auto answered = [&] {
+    const std::lock_guard lock(mpi_);
+    return std::all_of(group.ranks.begin(), group.ranks.end(),
+                       [&](uint32_t r) { return r == all_.rank || answers_[r].kind == Note::answer; });
+  };
+  for (const auto end = Clock::now() + time_to_answer; Clock::now() < end && !answered() && !failed_;) {
+    look();
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  if (failed_) refuse();
+  std::string text = place_text(group.place.what, group.place.number, group.id) + " (" +
+                     (group.ranks.size() == all_.size ? "all " : "") + std::to_string(group.ranks.size()) +
+                     " ranks): waited " + seconds(waited);
+  {
+    const std::lock_guard lock(mpi_);
+    text += missing(group, messages);
+  }
+  fail(text);
+  refuse();
+}
+
+std::string Comm::missing(const Group& group, const Messages* messages) {
+  std::vector<std::string> said;
+  std::string not_there;
+  for (uint32_t rank : group.ranks) {
+    const Note& a = answers_[rank];
+    if (rank == all_.rank) continue;
+    const std::string name = "rank " + std::to_string(rank);
+    if (a.kind != Note::answer)
+      said.push_back(name + " has not answered");
+    else if (a.here == group.id && a.waiting && a.number == group.place.number && a.what == group.place.what)
+      continue;  // it came too
+    else if (a.waiting)
+      said.push_back(name + " waits in " + place_text(a.what, a.number, a.here) + ", for " + seconds(a.seconds));
+    else if (a.number)
+      said.push_back(name + " waits for nobody, it was last in " + place_text(a.what, a.number, a.here));
+    else
+      said.push_back(name + " waits for nobody, and was in no collective of this group yet");
+  }
+  if (said.empty()) {  // all came, and yet
+    std::vector<uint32_t> late;
+    for (size_t k = 0; messages && k < messages->requests.size(); ++k) {
+      int done = 1;
+      if (messages->from[k] != Messages::nobody)
+        MPI_Request_get_status(messages->requests[k], &done, MPI_STATUS_IGNORE);
+      if (!done && (late.empty() || late.back() != messages->from[k])) late.push_back(messages->from[k]);
+    }
+    for (uint32_t rank : late) said.push_back("the bytes of rank " + std::to_string(rank) + " have not come");
+    if (said.empty()) said.push_back("all have come, but their bytes have not");
+  }
+  std::string text;
+  for (size_t k = 0; k < said.size() && k < most_named; ++k) text += "; " + said[k];
+  if (said.size() > most_named) text += "; and so on for " + std::to_string(said.size() - most_named) + " more";
+  return text;
+}
+
+void Comm::fail(const std::string& reason) noexcept {
+  const std::lock_guard lock(state_);
+  if (failed_) return;
+  try {
+    reason_ = reason;
+  } catch (...) {  // fails without a text
+  }
+  failed_ = true;
+}
+
+void Comm::refuse() {
+  const std::lock_guard lock(state_);
+  throw Error{ENG_UNAVAILABLE, reason_};
+}
+
+void Comm::ready() {
+  if (failed_.load(std::memory_order_relaxed)) refuse();
+}
+
+void Comm::poll() {
+  ready();
+}
+
+void Comm::abort(const std::string& reason) noexcept {
+  fail(reason);
+  try {
+    const std::lock_guard lock(mpi_);
+    if (told_ || silent_) return;
+    told_ = true;
+    Note gone;
+    gone.kind = Note::gone;
+    std::strncpy(gone.text, reason.c_str(), sizeof(gone.text) - 1);
+    for (uint32_t rank = 0; rank < all_.size; ++rank)
+      if (rank != all_.rank) post(gone, rank);
+  } catch (...) {  // those who were not told find out by their deadline
+  }
+  for (const auto end = Clock::now() + time_to_tell; Clock::now() < end && !look();)
+    std::this_thread::sleep_for(milliseconds(1));
+}
+
+}  // namespace mpi

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "join.hpp"
+
+#include <dlfcn.h>
+#include <signal.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+namespace mpi {
+namespace {
+
+// Handlers that a library installs while it starts, and the signals that its threads would take from the host's.
+class SignalGuard {
+ public:
+  SignalGuard() {
+    for (int s = 1; s < count; ++s) known_[s] = sigaction(s, nullptr, &before_[s]) == 0;
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &mask_);
+  }
+  ~SignalGuard() {
+    for (int s = 1; s < count; ++s) {
+      struct sigaction now;
+      if (known_[s] && sigaction(s, nullptr, &now) == 0 && now.sa_handler != before_[s].sa_handler)
+        sigaction(s, &before_[s], nullptr);
+    }
+    pthread_sigmask(SIG_SETMASK, &mask_, nullptr);
+  }
+  SignalGuard(const SignalGuard&) = delete;
+  SignalGuard& operator=(const SignalGuard&) = delete;
+
+ private:
+  static constexpr int count = 32;
+  std::array<struct sigaction, count> before_{};
+  std::array<bool, count> known_{};
+  sigset_t mask_{};
+};
+
+// The library opens parts of itself that expect to find its symbols, but this plugin was loaded for itself alone.
+void publish_library() {
+  Dl_info where{};
+  if (dladdr(reinterpret_cast<void*>(&MPI_Init_thread), &where) && where.dli_fname)
+    dlopen(where.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+}
+
+MPI_Comm copy_of_world() {
+  MPI_Comm copy = MPI_COMM_NULL;
+  check(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
+  check(MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  return copy;
+}
+
+void rank_in(MPI_Comm comm, uint32_t& rank, uint32_t& size) {
+  int r = 0, n = 0;
+  check(MPI_Comm_rank(comm, &r), "MPI_Comm_rank");
+  check(MPI_Comm_size(comm, &n), "MPI_Comm_size");
+  rank = static_cast<uint32_t>(r), size = static_cast<uint32_t>(n);
+}
+
+Joined enter() {
+  int began = 0, ended = 0, level = MPI_THREAD_SINGLE;
+  MPI_Initialized(&began), MPI_Finalized(&ended);
+  if (ended) throw Error{ENG_PRECONDITION, "MPI was left already, a process enters it once"};
+  if (began)
+    check(MPI_Query_thread(&level), "MPI_Query_thread");
+  else
+    check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
+  if (level < MPI_THREAD_SERIALIZED)
+    throw Error{ENG_UNSUPPORTED, "this MPI library cannot be called by more than one thread"};
+  check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  Joined all;
+  rank_in(MPI_COMM_WORLD, all.rank, all.size);
+  all.step = copy_of_world(), all.host = copy_of_world(), all.control = copy_of_world();
+  MPI_Comm machine = MPI_COMM_NULL;
+  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine), "MPI_Comm_split_type");
+  rank_in(machine, all.local_rank, all.local_size);
+  MPI_Comm_free(&machine);
+  return all;
+}
+
+// Outlives the caller where the ranks never meet.
+struct Entering {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  eng_status status = ENG_OK;
+  std::string text;
+  Joined all;
+
+  void run() {
+    eng_status failed = ENG_OK;
+    std::string why;
+    Joined joined;
+    try {
+      joined = enter();
+    } catch (const Error& e) {
+      failed = e.status, why = e.text;
+    } catch (const std::exception& e) {
+      failed = ENG_INTERNAL, why = e.what();
+    }
+    const std::lock_guard lock(mutex);
+    status = failed, text = why, all = joined, done = true;
+    changed.notify_all();
+  }
+};
+
+}  // namespace
+
+std::string text_of(int code) {
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) return "error " + std::to_string(code);
+  return std::string(text, static_cast<size_t>(length));
+}
+
+void check(int code, const char* call) {
+  if (code != MPI_SUCCESS) throw Error{ENG_UNAVAILABLE, std::string(call) + ": " + text_of(code)};
+}
+
+Joined join(double deadline) {
+  static std::atomic<bool> entered{false};
+  if (entered.exchange(true)) throw Error{ENG_PRECONDITION, "a process joins the other ranks once"};
+  const SignalGuard signals;
+  publish_library();
+  // MPI waits for every rank to start, with no end; a thread of its own can be left behind.
+  const auto entering = std::make_shared<Entering>();
+  std::thread([entering] { entering->run(); }).detach();
+  std::unique_lock lock(entering->mutex);
+  if (!entering->changed.wait_for(lock, std::chrono::duration<double>(deadline), [&] { return entering->done; }))
+    throw Error{ENG_UNAVAILABLE, "waited " + std::to_string(static_cast<int64_t>(deadline)) +
+                                     " s for all ranks to start: one is missing"};
+  if (entering->status != ENG_OK) throw Error{entering->status, entering->text};
+  return entering->all;
+}
+
+}  // namespace mpi

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Entering MPI without harm to the process.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <string>
+
+#include "../common/call.hpp"
+#include "engine/comm.h"
+
+namespace mpi {
+
+using cpu::Error;
+
+// The text of an MPI error code.
+std::string text_of(int code);
+// Throws Error{ENG_UNAVAILABLE, "MPI_Xyz: ..."}.
+void check(int code, const char* call);
+
+// What the ranks share from the start. Traffic on one communicator never meets that of another.
+struct Joined {
+  MPI_Comm step = MPI_COMM_NULL;     // collectives of a step
+  MPI_Comm host = MPI_COMM_NULL;     // exchange
+  MPI_Comm control = MPI_COMM_NULL;  // notes about who waits for what
+  uint32_t rank = 0, size = 1, local_rank = 0, local_size = 1;
+};
+
+// Starts MPI, once in a process. Signal handlers are as before when it returns.
+Joined join(double deadline);
+
+}  // namespace mpi

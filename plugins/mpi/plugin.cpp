@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/plugin.h"
+
+#include <climits>
+#include <cstring>
+#include <memory>
+
+#include "collectives.hpp"
+#include "comm.hpp"
+
+ENG_DESCRIPTION(R"toml([plugin]
+id = 'eng.mpi'
+name = 'mpi'
+version = '0.1.0'
+license = 'Apache-2.0'
+summary = 'Many ranks, joined by Open MPI'
+
+[[provides]]
+kind = 'eng.comm/1'
+name = 'mpi'
+summary = 'The ranks that mpirun or srun started together; moves host memory'
+
+[provides.options.message_bytes]
+type = 'bytes'
+default = '1GiB'
+min = 1
+max = '2047MiB'
+help = 'Most bytes of one message; longer transfers go in several'
+
+[[provides]]
+kind = 'eng.kernels/1'
+name = 'mpi'
+summary = 'all_gather, all_to_all, broadcast of any dtype; reduce_scatter, all_reduce of f32 and f64 by MPI itself'
+)toml")
+
+namespace {
+
+using mpi::Comm;
+using mpi::Error;
+
+Comm* living = nullptr;  // a process has one at most
+
+// Runs `body` and turns what it throws into a status and a text.
+template <class Body>
+eng_status guarded(eng_error* sink, Body body) {
+  try {
+    body();
+    return ENG_OK;
+  } catch (const Error& e) {
+    return cpu::report(sink, e.status, e.text);
+  } catch (const std::bad_alloc&) {
+    return cpu::report(sink, ENG_NO_MEMORY, "out of host memory");
+  } catch (const std::exception& e) {
+    return cpu::report(sink, ENG_INTERNAL, e.what());
+  }
+}
+
+Comm& comm(void* self) {
+  return *static_cast<Comm*>(self);
+}
+
+eng_status create(const eng_options* options, double deadline, eng_world* out, void** self, eng_error* error) {
+  int64_t message_bytes = 0;
+  if (const eng_status s = options->get_int(options, "message_bytes", &message_bytes, error)) return s;
+  return guarded(error, [&] {
+    eng_world world = *out;
+    living = new Comm(deadline, static_cast<uint64_t>(message_bytes), world);
+    *out = world;
+    *self = living;
+  });
+}
+
+void destroy(void* self) {
+  living = nullptr;
+  delete static_cast<Comm*>(self);
+}
+
+eng_status group(void* self, eng_id id, const uint32_t* ranks, uint32_t n, eng_error* error) {
+  return guarded(error, [&] { comm(self).make_group(id, ranks, n); });
+}
+
+eng_status exchange(void* self, const void* mine, uint64_t bytes, void* all, eng_error* error) {
+  return guarded(error, [&] { comm(self).exchange_bytes(mine, bytes, all); });
+}
+
+eng_status poll(void* self, eng_error* error) {
+  return guarded(error, [&] { comm(self).poll(); });
+}
+
+void abort(void* self, const char* reason) {
+  guarded(nullptr, [&] { comm(self).abort(reason); });
+}
+
+const eng_comm comm_table = {sizeof(eng_comm), 0, create, destroy, group, exchange, poll, abort};
+
+const char* describe() {
+  return eng_description;
+}
+eng_status start(const eng_host*, eng_error*) {
+  return ENG_OK;
+}
+void stop() {
+  if (living) living->silence();  // the process leaves in the middle of something
+}
+const void* get_interface(const char* kind, const char* name) {
+  if (std::strcmp(name, "mpi") != 0) return nullptr;
+  if (std::strcmp(kind, ENG_COMM_KIND) == 0) return &comm_table;
+  if (std::strcmp(kind, ENG_KERNELS_KIND) == 0) return &mpi::collectives;
+  return nullptr;
+}
+
+const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, stop, get_interface};
+
+}  // namespace
+
+ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t) {
+  return &plugin;
+}

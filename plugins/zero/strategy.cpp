@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "strategy.hpp"
+
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+#include "engine/ops.h"
+
+namespace zero {
+namespace {
+
+struct Object {
+  eng_part part{};  // the ranks that share the states, and which range of a piece is this one's
+  eng_id part_id = 0;
+  bool fast = false;
+};
+
+eng_status report(eng_error* error, eng_status code, const char* text) {
+  if (error) error->set(error, code, text, std::strlen(text));
+  return code;
+}
+
+eng_status create(const eng_options* options, eng_build* b, void** self, eng_error* error) {
+  int32_t fast = 0;
+  if (eng_status s = options->get_bool(options, "fast", &fast, error)) return s;
+  Object made;
+  made.fast = fast != 0;
+  made.part.struct_size = sizeof(eng_part);
+  made.part.group = 1;  // all ranks
+  if (eng_status s = b->api->world(b, &made.part.index, &made.part.count, error)) return s;
+  if (eng_status s = b->api->part(b, &made.part, &made.part_id, error)) return s;
+  Object* kept = new (std::nothrow) Object(made);
+  if (!kept) return report(error, ENG_NO_MEMORY, "out of memory");
+  *self = kept;
+  return ENG_OK;
+}
+
+void destroy(void* self) {
+  delete static_cast<Object*>(self);
+}
+
+eng_status place(void* self, const eng_unit*, uint32_t, int32_t r, eng_view* io, eng_error*) {
+  const bool known = r > 0 && r < 32;
+  io->part = known && (strategy.parted & role(r)) ? static_cast<Object*>(self)->part_id : 0;
+  return ENG_OK;
+}
+
+// One op with one input. out = 0: into a new value.
+eng_status emit(eng_build* b, const char* op, eng_id in, eng_id* out, const char* key, uint32_t number,
+                eng_error* error) {
+  const eng_attr attr = {key, number, 0};
+  return b->api->emit(b, op, &in, 1, out, 1, &attr, 1, error);
+}
+
+eng_status collect(const Object& o, eng_build* b, const char* op, eng_id in, eng_id* out, eng_error* error) {
+  return emit(b, op, in, out, "group", o.part.group, error);
+}
+
+// The sum over ranks of the own range of src: everybody sends everybody his range, and each adds up what he got, in the
+// order of the ranks.
+eng_status sum_part(const Object& o, eng_build* b, eng_id src, eng_id* out, eng_error* error) {
+  if (o.fast) return collect(o, b, ENG_OP_REDUCE_SCATTER, src, out, error);
+  eng_id rows = 0;  // (count, n / count)
+  if (eng_status s = collect(o, b, ENG_OP_ALL_TO_ALL, src, &rows, error)) return s;
+  return emit(b, ENG_OP_FOLD, rows, out, "rows", o.part.count, error);
+}
+
+eng_status move(void* self, eng_build* b, const eng_move* m, eng_error* error) {
+  const Object& o = *static_cast<Object*>(self);
+  const eng_id own = o.part_id, from = m->from->part, to = m->to->part;
+  eng_id dst = m->dst;
+  if (m->role == ENG_ROLE_GRAD && from == 0 && to == own) return sum_part(o, b, m->src, &dst, error);
+  const bool kept =
+      m->role == ENG_ROLE_WEIGHT || m->role == ENG_ROLE_MASTER || m->role == ENG_ROLE_STATE || m->role == ENG_ROLE_GRAD;
+  if (kept && from == own && to == 0) return collect(o, b, ENG_OP_ALL_GATHER, m->src, &dst, error);
+  char text[200];
+  std::snprintf(text, sizeof text,
+                "%s gathers what it keeps in parts, and sums gradients over ranks; it cannot take role %d from part "
+                "%u to part %u (0: whole, its own part: %u)",
+                strategy.name, static_cast<int>(m->role), from, to, own);
+  return report(error, ENG_UNSUPPORTED, text);
+}
+
+const eng_axis table = {sizeof(eng_axis), 0, create, destroy, place, move};
+
+const char* describe() {
+  return strategy.description;
+}
+eng_status start(const eng_host*, eng_error*) {
+  return ENG_OK;
+}
+void stop() {}
+
+const void* get_interface(const char* kind, const char* name) {
+  return std::strcmp(kind, ENG_ZERO_KIND) == 0 && std::strcmp(name, strategy.name) == 0 ? &table : nullptr;
+}
+
+const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, stop, get_interface};
+
+}  // namespace
+}  // namespace zero
+
+ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t) {
+  return &zero::plugin;
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// comm-rank PLUGIN_DIR SCENARIO: what one rank does.
+#include "rank.hpp"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <thread>
+
+namespace rank {
+std::string plugin_dir;
+}
+
+namespace {
+
+using namespace rank;
+
+void mine(int) {}
+
+// Nothing of the process is changed by joining: the handlers of crashes would hide them.
+void joining_is_quiet(double timeout, int64_t message_bytes, const std::string& scenario) {
+  struct sigaction before[32], after;
+  signal(SIGTERM, mine);
+  for (int s = 1; s < 32; ++s) sigaction(s, nullptr, &before[s]);
+  eng::Communicator comm(registry(), options(timeout, message_bytes));
+  for (int s = 1; s < 32; ++s) {
+    sigaction(s, nullptr, &after);
+    if (after.sa_handler != before[s].sa_handler) throw std::runtime_error(fmt::format("signal {} changed", s));
+  }
+  EXPECT(comm.world().local_size == comm.world().size);
+  EXPECT(comm.world().local_rank == comm.world().rank);
+  if (scenario == "right") collectives(comm, true), executor(comm);
+  if (scenario == "pieces") collectives(comm, false);
+  if (scenario == "late") late(comm);
+  if (scenario == "elsewhere") elsewhere(comm);
+  if (scenario == "aborts") aborts(comm);
+  if (scenario == "killed") killed(comm);
+  if (scenario == "executor_late") executor_late(comm);
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  plugin_dir = argv[1];
+  const std::string scenario = argv[2];
+  const bool fault = scenario != "right" && scenario != "pieces";
+  try {
+    if (scenario == "missing" && std::string(getenv("OMPI_COMM_WORLD_RANK")) == "1")
+      std::this_thread::sleep_for(std::chrono::seconds(20));
+    joining_is_quiet(fault ? 1.0 : 60.0, scenario == "pieces" ? 100 : 1 << 30, scenario);
+    return 0;
+  } catch (const eng::Error& e) {
+    fmt::print(stderr, "error {}: {}\n", static_cast<int>(e.exit()), e.what());
+    return static_cast<int>(e.exit());
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "wrong: {}\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that go wrong: the others find out in time, and say who it is.
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "rank.hpp"
+
+namespace rank {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Gather {
+  std::vector<float> mine, all;
+  Bound bound;
+  explicit Gather(eng::Communicator& comm)
+      : mine(1000), all(1000 * comm.world().size), bound(comm, ENG_OP_ALL_GATHER, 1, comm.world().size, ENG_F32, 1000) {
+    bound.bind(mine.data(), all.data());
+  }
+};
+
+bool has(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return true;
+  fmt::print(stderr, "`{}` does not say `{}`\n", text, part);
+  return false;
+}
+
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace
+
+// Rank 1 computes for too long. It is asked, and answers by its own thread.
+void late(eng::Communicator& comm) {
+  Gather gather(comm);
+  gather.bound();
+  if (comm.world().rank == 1) {
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    // By now it was told by the others.
+    try {
+      comm.check();
+    } catch (const eng::Error& e) {
+      EXPECT(e.exit() == eng::Exit::communication);
+      EXPECT(has(e.what(), "eng.all_gather number 2 of group 1"));
+      return;
+    }
+    throw std::runtime_error("nobody told rank 1");
+  }
+  const auto start = Clock::now();
+  const std::string text = gather.bound.launch();
+  EXPECT(has(text, fmt::format("eng.all_gather number 2 of group 1 (all {} ranks): waited 1.0 s", comm.world().size)));
+  EXPECT(has(text, "; rank 1 waits for nobody, it was last in eng.all_gather number 1 of group 1"));
+  EXPECT(text.find("rank 2") == std::string::npos);
+  EXPECT(since(start) > 0.9);
+  EXPECT(since(start) < 4.0);
+  EXPECT(!gather.bound.launch().empty());  // and it stays so
+  comm.abort(text);
+  std::this_thread::sleep_for(std::chrono::seconds(2));
+}
+
+// Rank 1 is one collective ahead, in another op: nothing is mixed up, and it is told.
+void elsewhere(eng::Communicator& comm) {
+  Gather gather(comm);
+  std::vector<float> whole(3);
+  Bound other(comm, ENG_OP_BROADCAST, 1, comm.world().size, ENG_F32, 3, 0);
+  other.bind(whole.data(), whole.data());
+  const std::string text = comm.world().rank == 1 ? other.launch() : gather.bound.launch();
+  if (comm.world().rank == 1)
+    EXPECT(has(text, "; rank 0 waits in eng.all_gather number 1 of group 1, for 1."));
+  else
+    EXPECT(has(text, "; rank 1 waits in eng.broadcast number 1 of group 1, for 1."));
+  comm.check();
+}
+
+// Rank 1 gives up; the others wait in a collective and in an exchange, and end at once.
+void aborts(eng::Communicator& comm) {
+  Gather gather(comm);
+  comm.barrier();
+  const auto start = Clock::now();
+  if (comm.world().rank == 1) {
+    comm.abort("step 7: the disk is full");
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    return;
+  }
+  std::string text;
+  if (comm.world().rank == 0) {
+    text = gather.bound.launch();
+  } else {
+    try {
+      comm.exchange("word");
+    } catch (const eng::Error& e) {
+      EXPECT(e.exit() == eng::Exit::communication);
+      text = e.what();
+    }
+  }
+  EXPECT(has(text, "rank 1: step 7: the disk is full"));
+  EXPECT(since(start) < 0.9);  // before any deadline
+}
+
+void killed(eng::Communicator& comm) {
+  Gather gather(comm);
+  gather.bound();
+  if (comm.world().rank == 1) raise(SIGKILL);
+  for (int k = 0; k < 100; ++k) gather.bound.launch();
+  std::this_thread::sleep_for(std::chrono::seconds(30));
+}
+
+}  // namespace rank

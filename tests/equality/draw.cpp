@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "draw.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/base/error.hpp"
+#include "core/verify/verify.hpp"
+#include "engine/ops.h"
+#include "plugins.hpp"
+
+namespace equality {
+namespace {
+
+constexpr int64_t rows = 2, length = 6, vocabulary = 48;
+
+std::string model_text(const std::string& model) {
+  if (model == "opt")
+    return "plugin = 'opt'\nhidden_size = 32\nffn_dim = 64\nnum_hidden_layers = 2\nnum_attention_heads = 2\n"
+           "max_position_embeddings = 16\ndropout = 0.1\n";
+  if (model == "mamba")
+    return "plugin = 'mamba'\nhidden_size = 32\nnum_hidden_layers = 2\nstate_size = 4\ntime_step_rank = 4\n";
+  return fmt::format(
+      "plugin = 'llama'\nhidden_size = 64\nintermediate_size = 160\nnum_hidden_layers = 2\nnum_attention_heads = 4\n"
+      "num_key_value_heads = 2\ntie_word_embeddings = {}\n",
+      model == "llama-tied");
+}
+
+eng::Config config(const Group& g, const Draw& d, uint64_t live_limit) {
+  std::string text = fmt::format(
+      "[model]\n{}vocab_size = {}\n[device]\nplugin = 'reference'\n"
+      "[train]\nsteps = {}\nmicro_batch = {}\nsequence_length = {}\naccumulate = {}\ngrad_clip = 0.5\n"
+      "reduce = '{}'\n[optimizer]\nplugin = 'adamw'\nlearning_rate = 1e-2\nweight_decay = 0.1\n"
+      "[precision]\nplugin = '{}'\n[zero]\nplugin = '{}'\nbucket = '{}B'\nprefetch = {}\noverlap = {}\n",
+      model_text(g.model), vocabulary, steps, rows, length, g.accumulate, g.reduce_per_step ? "step" : "micro_batch",
+      g.precision, d.strategy, d.bucket, d.prefetch, d.overlap);
+  if (live_limit) text += fmt::format("live_limit = '{}B'\n", live_limit);
+  if (d.strategy == "two_level") text += fmt::format("ranks_per_node = {}\n", g.world % 2 ? g.world : 2);
+  return eng::Config::parse(text, "drawn.toml", ".", {}, registry().schemas());
+}
+
+// The least live_limit, as the refusal of a smaller one says.
+uint64_t least_live_limit(const Group& g, const Draw& d) {
+  try {
+    eng::make_setup(config(g, d, 1), registry(), 0, {0, g.world, 0, g.world});
+  } catch (const eng::Error& e) {
+    unsigned long long least = 0;
+    if (std::sscanf(e.help().c_str(), "raise it to %llu bytes", &least) == 1) return least;
+    throw;
+  }
+  return 0;  // nothing is leased
+}
+
+}  // namespace
+
+std::string describe(const Group& g) {
+  return fmt::format("{} on {} ranks, {}, {} micro-batches, reduced {}", g.model, g.world, g.precision, g.accumulate,
+                     g.reduce_per_step ? "once per step" : "after each");
+}
+
+std::string describe(const Draw& d) {
+  return fmt::format("{}, bucket {}, prefetch {}, overlap {}, live_limit {} times the least", d.strategy, d.bucket,
+                     d.prefetch, d.overlap, d.live_limit);
+}
+
+Group draw_group(Random& random) {
+  static const char* models[] = {"llama", "llama-tied", "opt", "mamba"};
+  Group g;
+  g.model = models[below(random, 4)];
+  g.world = chance(random, 0.1) ? 1 : 2 + static_cast<uint32_t>(below(random, 3));
+  g.accumulate = 1 + static_cast<int64_t>(below(random, 3));
+  g.reduce_per_step = g.accumulate > 1 && chance(random, 0.4);
+  return g;
+}
+
+Draw draw(Random& random, const Group& g) {
+  static const char* strategies[] = {"none", "zero1", "zero2", "zero3", "zero3", "two_level"};
+  Draw d;
+  d.strategy = strategies[below(random, 6)];
+  const uint64_t least = g.world * eng::chunk * 4;  // one chunk for each rank
+  d.bucket = chance(random, 0.3) ? uint64_t{64} << 20 : chance(random, 0.3) ? 1 : least * (1 + below(random, 4));
+  d.prefetch = static_cast<int64_t>(below(random, 3));
+  d.overlap = chance(random, 0.7);
+  if (chance(random, 0.5)) d.live_limit = 1.0 + static_cast<double>(below(random, 4)) / 3.0;
+  return d;
+}
+
+Planned plan(const Group& g, const Draw& d) {
+  uint64_t limit = 0;
+  if (d.live_limit > 0 && g.world > 1)
+    limit = static_cast<uint64_t>(std::ceil(d.live_limit * static_cast<double>(least_live_limit(g, d))));
+  const eng::Config c = config(g, d, limit);
+  Planned out;
+  for (uint32_t r = 0; r < g.world; ++r) {
+    eng::Setup setup = eng::make_setup(c, registry(), 0, {r, g.world, r, g.world});  // verifies it
+    if (out.table.empty())
+      for (uint64_t k = 1; k <= steps; ++k) {
+        out.table.push_back({0.01f / static_cast<float>(k)});
+        for (float x : setup.optimizer.scalars(k)) out.table.back().push_back(x);
+      }
+    out.plans.push_back(std::move(setup.plan));
+  }
+  const auto wrong = eng::problems(std::span<const eng::Plan>(out.plans));
+  if (!wrong.empty()) throw eng::Error(eng::Exit::bug, wrong[0]);
+  return out;
+}
+
+Result train(const Group& g, const Planned& planned, const Schedule& schedule, const Fault& fault) {
+  Result result;
+  Fleet fleet(planned.plans, reference(), fault);
+  const uint32_t world = g.world;
+  Schedule now = schedule;
+  const auto run = [&](const char* program) {
+    now.seed = now.seed * 6364136223846793005u + 1442695040888963407u;
+    return fleet.run(program, now);
+  };
+  run("init");
+  for (uint32_t r = 0; r < world; ++r) {
+    int64_t counters[ENG_C_COUNT] = {};
+    if (world > 1) counters[ENG_C_RANK] = r, counters[ENG_C_WORLD] = world;
+    fleet.upload(r, planned.plans[r].counters, counters);
+    std::vector<float> table;
+    for (const auto& row : planned.table) table.insert(table.end(), row.begin(), row.end());
+    fleet.upload(r, planned.plans[r].table, table.data());
+  }
+  Random data(1234);  // the same batches for every plan of a group
+  std::vector<float> losses, norms;
+  for (int step = 0; step < steps; ++step) {
+    const size_t n = static_cast<size_t>(g.accumulate * rows * length);
+    std::vector<std::vector<int32_t>> tokens(world), labels(world);
+    float valid = 0;
+    for (uint32_t r = 0; r < world; ++r)
+      for (size_t k = 0; k < n; ++k) {
+        tokens[r].push_back(static_cast<int32_t>(below(data, vocabulary)));
+        labels[r].push_back(chance(data, 0.1) ? -100 : static_cast<int32_t>(below(data, vocabulary)));
+        valid += labels[r].back() >= 0;
+      }
+    for (uint32_t r = 0; r < world; ++r) {
+      const float inputs[8] = {1.0f / valid};
+      fleet.upload(r, planned.plans[r].tokens, tokens[r].data());
+      fleet.upload(r, planned.plans[r].labels_in, labels[r].data());
+      fleet.upload(r, planned.plans[r].inputs, inputs);
+    }
+    if (!run("train")) break;
+    for (uint32_t r = 0; r < world; ++r) {
+      for (float x : fleet.download<float>(r, planned.plans[r].losses)) losses.push_back(x);
+      norms.push_back(fleet.download<float>(r, planned.plans[r].scalars)[ENG_S_NORM]);
+      if (world > 1)
+        for (float x : fleet.download<float>(r, planned.plans[r].all_losses)) losses.push_back(x);
+    }
+  }
+  result.complaint = fleet.complaint();
+  for (uint32_t r = 0; r < world; ++r) result.sent.push_back(fleet.sent(r));
+  if (!result.complaint.empty()) return result;
+  result.tensors = {{"norms", norms}, {"losses", losses}};
+  for (size_t t = 0; t < planned.plans[0].tensors.size(); ++t) {
+    const eng::Tensor& first = planned.plans[0].tensors[t];
+    std::vector<float> values(static_cast<size_t>(eng::count(first.desc)));
+    std::vector<char> filled(values.size(), 0);
+    for (uint32_t r = 0; r < world; ++r)
+      for (const eng::Extent& e : planned.plans[r].tensors[t].extents) {
+        const std::vector<float> part = fleet.download<float>(r, e.view);
+        for (size_t k = 0; k < part.size(); ++k) {
+          const size_t at = e.first + k;
+          if (filled[at] && std::memcmp(&values[at], &part[k], sizeof(float)) != 0 && result.complaint.empty())
+            result.complaint = fmt::format("{} {} [{}] is {} on a rank before, {} on rank {}", first.role, first.name,
+                                           at, values[at], part[k], r);
+          values[at] = part[k], filled[at] = 1;
+        }
+      }
+    const auto hole = std::find(filled.begin(), filled.end(), 0);
+    if (hole != filled.end() && result.complaint.empty())
+      result.complaint = fmt::format("{} {} [{}] is on no rank", first.role, first.name, hole - filled.begin());
+    result.tensors.emplace_back(first.role + " " + first.name, std::move(values));
+  }
+  return result;
+}
+
+std::string difference(const Result& a, const Result& b) {
+  for (const Result* one : {&a, &b})
+    if (!one->complaint.empty()) return one->complaint;
+  if (a.tensors.size() != b.tensors.size()) return "not the same tensors";
+  for (size_t t = 0; t < a.tensors.size(); ++t) {
+    const auto& [name, x] = a.tensors[t];
+    const auto& y = b.tensors[t].second;
+    if (name != b.tensors[t].first || x.size() != y.size()) return "not the same tensors: " + name;
+    for (size_t k = 0; k < x.size(); ++k)
+      if (std::memcmp(&x[k], &y[k], sizeof(float)) != 0)
+        return fmt::format("{}, element {}: {:.9g} and {:.9g}", name, k, x[k], y[k]);
+  }
+  return "";
+}
+
+}  // namespace equality

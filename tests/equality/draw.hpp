@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans drawn at random over everything that must not change a number, and training with them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/plan/plan.hpp"
+#include "core/train/setup.hpp"
+#include "fleet.hpp"
+
+namespace equality {
+
+// What fixes the numbers of a run.
+struct Group {
+  std::string model = "llama";  // llama, llama-tied, opt, mamba
+  uint32_t world = 2;
+  int64_t accumulate = 1;
+  bool reduce_per_step = false;
+  std::string precision = "fp32";
+};
+
+// What must not.
+struct Draw {
+  std::string strategy = "none";  // none, zero1, zero2, zero3, two_level
+  uint64_t bucket = uint64_t{64} << 20;
+  int64_t prefetch = 1;
+  bool overlap = true;
+  double live_limit = 0;  // times the least that the plan allows; 0: none
+};
+
+std::string describe(const Group& group);
+std::string describe(const Draw& draw);
+Group draw_group(Random& random);
+Draw draw(Random& random, const Group& group);
+
+// The plans of all ranks, verified one by one and together.
+struct Planned {
+  std::vector<eng::Plan> plans;
+  std::vector<std::vector<float>> table;  // what each update reads: learning rate, then the optimizer's numbers
+};
+Planned plan(const Group& group, const Draw& draw);
+
+constexpr int steps = 3;
+
+// What came out of training, by name: norms and losses of all steps, then every tensor, put together from its ranks.
+struct Result {
+  std::vector<std::pair<std::string, std::vector<float>>> tensors;
+  std::string complaint;       // the run did not come to its end, or ranks hold different values of the same element
+  std::vector<uint64_t> sent;  // bytes per rank in all steps
+};
+Result train(const Group& group, const Planned& planned, const Schedule& schedule, const Fault& fault = {});
+// "" if they are equal bit for bit, else the first value that is not.
+std::string difference(const Result& a, const Result& b);
+
+}  // namespace equality

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fleet.hpp"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/base/error.hpp"
+#include "engine/ops.h"
+
+namespace equality {
+namespace {
+
+constexpr eng_exec exec = {sizeof(eng_exec), 0, nullptr};
+
+void fold_left_to_right(const eng::Call& call, const float* x, float* out) {
+  const int64_t rows = call.attrs.i("rows"), n = eng::count(call.out[0]);
+  for (int64_t j = 0; j < n; ++j) {
+    out[j] = x[j];
+    for (int64_t r = 1; r < rows; ++r) out[j] += x[r * n + j];
+  }
+}
+
+}  // namespace
+
+Fleet::Fleet(const std::vector<eng::Plan>& plans, const eng::Kernels& kernels, const Fault& fault)
+    : kernels_(kernels), fault_(fault), ranks_(plans.size()) {
+  for (size_t r = 0; r < plans.size(); ++r) {
+    Rank& rank = ranks_[r];
+    const eng::Plan& plan = *(rank.plan = &plans[r]);
+    const uint64_t size = (plan.arenas.at(0).total() + 4096) / 4096 * 4096;
+    rank.arena = static_cast<uint8_t*>(std::aligned_alloc(4096, size));
+    std::memset(rank.arena, 0, size);
+    for (const eng::Call& call : plan.calls) {
+      rank.states.push_back(nullptr);
+      if (call.op->collective) continue;
+      const eng::CallArgs args(call, kernels.info().parallel);
+      eng::Sink sink;
+      // The reference kernels compute in host memory and ask nothing of a device.
+      sink.check(kernels.find(call).prepare(nullptr, args.get(), &rank.states.back(), sink.get()),
+                 eng::Exit::environment, call.op->id);
+    }
+    for (const eng::Program& program : plan.programs) {
+      auto& segments = rank.bound.emplace_back();
+      for (const eng::Segment& segment : program.segments)
+        for (auto& list = segments.emplace_back(); const eng::Action& action : segment.actions) {
+          list.push_back({&action, &plan.calls[action.call], nullptr, nullptr, {}, {}, {}});
+          bind(rank, list.back());
+        }
+    }
+    for (size_t k = 0; k < plan.constants.size(); ++k) upload(r, plan.constants[k], plan.constant_data[k].data());
+  }
+}
+
+Fleet::~Fleet() {
+  for (Rank& rank : ranks_) {
+    for (auto& program : rank.bound)
+      for (auto& segment : program)
+        for (Bound& bound : segment)
+          if (bound.record) bound.kernel->drop_record(bound.record);
+    for (size_t c = 0; c < rank.states.size(); ++c)
+      if (rank.states[c]) kernels_.find(rank.plan->calls[c]).drop_state(rank.states[c]);
+    std::free(rank.arena);
+  }
+}
+
+void Fleet::bind(Rank& rank, Bound& bound) {
+  const eng::Action& action = *bound.action;
+  const size_t n = action.in.size() + action.out.size();
+  std::vector<DLTensor> tensors(n);
+  std::vector<std::array<int64_t, ENG_MAX_DIMS>> strides(n);
+  std::vector<const DLTensor*> args(n, nullptr);
+  const auto range = [&](const eng::View& v) {
+    return Range{rank.arena + rank.plan->buffer(v.buffer).offset + v.offset, eng::bytes(v.desc)};
+  };
+  for (size_t k = 0; k < n; ++k) {
+    const bool input = k < action.in.size();
+    const eng::View& v = input ? action.in[k] : action.out[k - action.in.size()];
+    if (!v.buffer) continue;
+    const Range at = range(v);
+    (input ? bound.in : bound.out).push_back(at);
+    const eng_desc& d = v.desc;
+    strides[k].fill(1);
+    for (uint32_t i = d.ndim; i-- > 1;) strides[k][i - 1] = strides[k][i] * d.dims[i];
+    tensors[k] = {at.data,
+                  {kDLCPU, 0},
+                  static_cast<int32_t>(d.ndim),
+                  eng::dtype_dlpack(d.dtype),
+                  const_cast<int64_t*>(d.dims),
+                  strides[k].data(),
+                  0};
+    args[k] = &tensors[k];
+  }
+  std::vector<Range> written = bound.out;
+  if (action.workspace.buffer) written.push_back(range(action.workspace));
+  for (const Range& r : written) {
+    std::vector<char> read(r.n, 0);
+    for (const Range& in : bound.in)
+      if (in.data < r.data + r.n && r.data < in.data + in.n) {
+        const auto from = std::max(in.data, r.data) - r.data, to = std::min(in.data + in.n, r.data + r.n) - r.data;
+        std::fill(read.begin() + from, read.begin() + to, 1);
+      }
+    for (uint64_t from = 0, to = 0; from < r.n; from = to) {
+      for (; from < r.n && read[from];) ++from;
+      for (to = from; to < r.n && !read[to];) ++to;
+      if (from < to) bound.spoiled.push_back({r.data + from, to - from});
+    }
+  }
+  if (bound.call->op->collective) return;
+  if (fault_.left_to_right && bound.call->op->id == std::string(ENG_OP_FOLD)) return;
+  bound.kernel = &kernels_.find(*bound.call);
+  eng::Sink sink;
+  sink.check(
+      bound.kernel->bind(rank.states[action.call], args.data(), static_cast<uint32_t>(n),
+                         action.workspace.buffer ? range(action.workspace).data : nullptr, &bound.record, sink.get()),
+      eng::Exit::environment, bound.call->op->id);
+}
+
+uint8_t* Fleet::address(size_t rank, const eng::View& view) const {
+  return ranks_[rank].arena + ranks_[rank].plan->buffer(view.buffer).offset + view.offset;
+}
+
+void Fleet::upload(size_t rank, const eng::View& to, const void* from) {
+  std::memcpy(address(rank, to), from, eng::bytes(to.desc));
+}
+
+void Fleet::complain(uint32_t rank, const Bound& bound, const std::string& what) {
+  if (!complaint_.empty()) return;
+  const Rank& r = ranks_[rank];
+  const eng::Segment& segment = r.plan->programs[r.program].segments[r.segment];
+  complaint_ =
+      fmt::format("rank {}, {}/{} action {} ({} in {}): {}", rank, r.plan->programs[r.program].name, segment.name,
+                  bound.action - segment.actions.data(), bound.call->op->id, r.plan->labels[bound.action->block], what);
+}
+
+// Stands at the first segment, from here on, that has anything to do.
+void Fleet::enter(Rank& rank) {
+  const auto& segments = rank.bound[rank.program];
+  while (rank.segment < segments.size() && segments[rank.segment].empty()) ++rank.segment, rank.repetition = 0;
+  rank.queues.assign(eng::queue_count, {});
+  rank.running.clear();
+  if (rank.segment == segments.size()) return;
+  const auto& actions = segments[rank.segment];
+  rank.running.resize(actions.size());
+  for (size_t a = actions.size(); a-- > 0;)
+    rank.queues[static_cast<size_t>(actions[a].action->queue)].push_back(static_cast<uint32_t>(a));
+}
+
+bool Fleet::ready(const Rank& rank, size_t queue) const {
+  if (rank.queues[queue].empty()) return false;
+  const uint32_t a = rank.queues[queue].back();
+  const Bound& bound = rank.bound[rank.program][rank.segment][a];
+  const Running& now = rank.running[a];
+  if (!now.begun)
+    return std::all_of(bound.action->waits.begin(), bound.action->waits.end(),
+                       [&](uint32_t w) { return rank.running[w].ended; });
+  if (!bound.call->op->collective) return true;
+  const int64_t group = bound.call->attrs.i("group");
+  return collectives_.at(group)[now.sequence].begun.size() ==
+         rank.plan->ranks.group(static_cast<eng::Id>(group)).size();
+}
+
+namespace {
+template <class Ranges>
+uint64_t hash_of(const Ranges& ranges) {
+  uint64_t h = 0;
+  for (const auto& r : ranges) h = XXH3_64bits_withSeed(r.data, r.n, h);
+  return h;
+}
+}  // namespace
+
+void Fleet::begin(uint32_t r, size_t queue) {
+  Rank& rank = ranks_[r];
+  const uint32_t a = rank.queues[queue].back();
+  const Bound& bound = rank.bound[rank.program][rank.segment][a];
+  Running& now = rank.running[a];
+  now.begun = true;
+  now.read = hash_of(bound.in);
+  now.garbage = static_cast<uint8_t>(random_());
+  for (const Range& range : bound.spoiled) std::memset(range.data, now.garbage, range.n);
+  const eng::Call& call = *bound.call;
+  if (!call.op->collective) return;
+  const int64_t group = call.attrs.i("group");
+  std::string key = call.op->id;
+  for (const auto& d : call.in) key += " " + eng::describe(d);
+  for (const auto& d : call.out) key += " " + eng::describe(d);
+  auto& sequence = collectives_[group];
+  now.sequence = rank.reached[group]++;
+  if (now.sequence >= sequence.size()) sequence.resize(now.sequence + 1);
+  Collective& collective = sequence[now.sequence];
+  if (collective.begun.empty()) collective.key = key;
+  if (collective.key != key)
+    complain(r, bound, fmt::format("rank {} has {} there", collective.begun[0], collective.key));
+  collective.begun.push_back(r);
+}
+
+void Fleet::end(uint32_t r, size_t queue) {
+  Rank& rank = ranks_[r];
+  const uint32_t a = rank.queues[queue].back();
+  const Bound& bound = rank.bound[rank.program][rank.segment][a];
+  Running& now = rank.running[a];
+  if (hash_of(bound.in) != now.read) complain(r, bound, "its inputs changed while it ran");
+  for (const Range& range : bound.spoiled)
+    if (range.data[0] != now.garbage || std::memcmp(range.data, range.data + 1, range.n - 1) != 0)
+      complain(r, bound, "somebody else wrote its outputs or its scratch while it ran");
+  if (bound.call->op->collective) {
+    exchange(r, bound, now);
+  } else if (!bound.kernel) {
+    fold_left_to_right(*bound.call, reinterpret_cast<const float*>(bound.in[0].data),
+                       reinterpret_cast<float*>(bound.out[0].data));
+  } else {
+    eng::Sink sink;
+    if (bound.kernel->launch(bound.record, &exec, sink.get()) != ENG_OK) complain(r, bound, sink.text());
+  }
+  now.ended = true;
+  rank.queues[queue].pop_back();
+}
+
+void Fleet::exchange(uint32_t r, const Bound& bound, const Running& now) {
+  Rank& rank = ranks_[r];
+  const int64_t group = bound.call->attrs.i("group");
+  const std::vector<uint32_t>& members = rank.plan->ranks.group(static_cast<eng::Id>(group));
+  Collective& collective = collectives_[group][now.sequence];
+  if (collective.given.empty())  // nobody may change his inputs before he has ended it
+    for (uint32_t m : members) {
+      const Rank& other = ranks_[m];
+      for (const auto& left : other.queues) {
+        if (left.empty()) continue;
+        const Bound& theirs = other.bound[other.program][other.segment][left.back()];
+        const Running& state = other.running[left.back()];
+        if (state.begun && theirs.call->op->collective && theirs.call->attrs.i("group") == group &&
+            state.sequence == now.sequence)
+          for (const Range& in : theirs.in) collective.given[m].emplace_back(in.data, in.data + in.n);
+      }
+    }
+  const auto input = [&](size_t member) -> const std::vector<uint8_t>& {
+    return collective.given.at(members[member]).at(0);
+  };
+  const size_t n = members.size(),
+               self = static_cast<size_t>(std::find(members.begin(), members.end(), r) - members.begin());
+  const std::string op = bound.call->op->id;
+  uint8_t* out = bound.out[0].data;
+  const uint64_t bytes = bound.in[0].n, part = bytes / n;
+  if (op == ENG_OP_ALL_GATHER) {
+    for (size_t m = 0; m < n; ++m) std::memcpy(out + m * bytes, input(m).data(), bytes);
+    rank.sent += (n - 1) * bytes;
+  } else if (op == ENG_OP_ALL_TO_ALL) {
+    for (size_t m = 0; m < n; ++m) std::memcpy(out + m * part, input(m).data() + self * part, part);
+    rank.sent += (n - 1) * part;
+  } else if (op == ENG_OP_BROADCAST) {
+    const auto root = static_cast<size_t>(bound.call->attrs.i("root"));
+    std::memcpy(out, input(root).data(), bytes);
+    rank.sent += root == self ? (n - 1) * bytes : 0;
+  } else {
+    complain(r, bound, "is no collective that moves bytes only");
+  }
+  if (++collective.ended == n) collective.given.clear();
+}
+
+size_t Fleet::pick(const std::vector<std::pair<uint32_t, size_t>>& list, const Schedule& schedule) {
+  std::vector<size_t> from(list.size());
+  for (size_t k = 0; k < from.size(); ++k) from[k] = k;
+  if (schedule.reversed) {
+    const auto& [program, segment, waiter, awaited] = *schedule.reversed;
+    std::vector<size_t> others, first;
+    for (size_t k : from) {
+      const Rank& rank = ranks_[list[k].first];
+      const bool there = rank.segment == segment && rank.plan->programs[rank.program].name == program;
+      if (there && !rank.running[waiter].ended && rank.queues[list[k].second].back() == awaited) continue;
+      others.push_back(k);
+      if (there && static_cast<size_t>(rank.bound[rank.program][segment][waiter].action->queue) == list[k].second)
+        first.push_back(k);
+    }
+    if (!others.empty()) from = others;
+    if (!first.empty() && chance(random_, 0.7)) from = first;
+  }
+  if (!schedule.stubborn) return from[below(random_, from.size())];
+  if (chance(random_, 0.03)) favour_[below(random_, favour_.size())] = random_();
+  const auto key = [&](size_t k) { return favour_[list[k].first * eng::queue_count + list[k].second]; };
+  return *std::max_element(from.begin(), from.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
+}
+
+bool Fleet::run(const std::string& program, const Schedule& schedule) {
+  if (!complaint_.empty()) return false;
+  random_.seed(schedule.seed);
+  favour_.resize(ranks_.size() * eng::queue_count);
+  for (uint64_t& f : favour_) f = random_();
+  collectives_.clear();
+  for (Rank& rank : ranks_) {
+    const auto& all = rank.plan->programs;
+    rank.program = static_cast<size_t>(&rank.plan->program(program) - all.data());
+    rank.segment = 0, rank.repetition = 0, rank.reached.clear();
+    const eng::Arena& arena = rank.plan->arenas[0];
+    std::memset(rank.arena + arena.persistent, static_cast<uint8_t>(random_()), arena.total() - arena.persistent);
+    enter(rank);
+  }
+  std::vector<std::pair<uint32_t, size_t>> list;
+  while (complaint_.empty()) {
+    list.clear();
+    bool complete = true;
+    for (uint32_t r = 0; r < ranks_.size(); ++r) {
+      Rank& rank = ranks_[r];
+      const auto& segments = rank.plan->programs[rank.program].segments;
+      if (rank.segment < segments.size() &&
+          std::all_of(rank.queues.begin(), rank.queues.end(), [](const auto& q) { return q.empty(); })) {
+        if (++rank.repetition >= segments[rank.segment].repeat) ++rank.segment, rank.repetition = 0;
+        enter(rank);
+      }
+      complete = complete && rank.segment == segments.size();
+      for (size_t q = 0; q < eng::queue_count; ++q)
+        if (ready(rank, q)) list.push_back({r, q});
+    }
+    if (complete) return true;
+    if (list.empty()) {
+      for (uint32_t r = 0; r < ranks_.size(); ++r)
+        for (const auto& left : ranks_[r].queues)
+          if (!left.empty())
+            complain(r, ranks_[r].bound[ranks_[r].program][ranks_[r].segment][left.back()], "waits for ever");
+      break;
+    }
+    const auto [r, q] = list[pick(list, schedule)];
+    const Rank& rank = ranks_[r];
+    if (rank.running[rank.queues[q].back()].begun)
+      end(r, q);
+    else
+      begin(r, q);
+  }
+  return false;
+}
+
+}  // namespace equality

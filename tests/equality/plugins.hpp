@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plugins that were built, and the kernels that a fleet runs.
+#pragma once
+
+#include <memory>
+
+#include "core/registry/registry.hpp"
+#include "fleet.hpp"
+
+namespace equality {
+
+inline eng::Registry& registry() {
+  static const std::unique_ptr<eng::Registry> all = [] {
+    eng::Registry::Search search;
+    for (const char* file : {"cpu/reference", "llama/llama", "opt/opt", "mamba/mamba", "optim/optim",
+                             "precision/precision", "zero/none", "zero/zero1", "zero/zero2", "zero/zero3"})
+      search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
+#ifdef TWO_LEVEL
+    search.extra.push_back(TWO_LEVEL);
+#endif
+    search.environment = false;
+    return eng::Registry::scan(search);
+  }();
+  return *all;
+}
+
+inline const eng::Kernels& reference() {
+  static const eng::Kernels kernels(registry(), "reference", eng::Section());
+  return kernels;
+}
+
+}  // namespace equality
