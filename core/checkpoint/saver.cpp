@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -57,6 +58,23 @@ Layout lay_out(const std::vector<TensorShare>& tensors, uint32_t rank) {
   return out;
 }
 
+// Where some of the ranks, and not all, hold the same: which of them this one is.
+void number_copies(std::vector<TensorShare>& tensors, const Peers& peers) {
+  std::map<uint32_t, std::string> held;  // by the number of copies
+  for (const TensorShare& t : tensors)
+    if (t.copies > 1 && t.copies < peers.size) {
+      held[t.copies] += t.name + "\n";
+      for (const Range& r : t.ranges) held[t.copies] += fmt::format("{} {}\n", r.first, r.count);
+    }
+  for (const auto& [copies, text] : held) {
+    const std::string mine = Checksum::of(text);
+    const auto all = peers.agree([&] { return mine; });
+    const auto before = static_cast<uint32_t>(std::count(all.begin(), all.begin() + peers.rank, mine));
+    for (TensorShare& t : tensors)
+      if (t.copies == copies) t.copy = before;
+  }
+}
+
 }  // namespace
 
 struct Saver::Job {
@@ -92,13 +110,14 @@ void Saver::begin(const RunPoint& point, const std::vector<TensorShare>& tensors
       make_directories(job.temporary);
       return "";
     });
+    number_copies(job.tensors, peers_);
     // All are created, and their space reserved, before the first byte: a full disk is known at once.
     peers_.agree([&] {
-      job.layout = lay_out(tensors, peers_.rank);
+      job.layout = lay_out(job.tensors, peers_.rank);
       for (const auto& f : job.layout.manifest.files)
         job.files[f.name] = std::make_unique<FileWriter>(job.temporary / f.name, f.bytes);
       if (asynchronous_) {
-        const uint64_t bytes = snapshot_bytes(tensors);
+        const uint64_t bytes = snapshot_bytes(job.tensors);
         if (bytes != snapshot_bytes_) snapshot_.reset(new char[bytes]);  // its bytes are not touched before their use
         snapshot_bytes_ = bytes;
         char* at = snapshot_.get();

@@ -65,7 +65,7 @@ void Trainer::initialise(const std::filesystem::path& weights, const WeightsProg
   executor_.run("init");
   if (!weights.empty()) {
     const Pretrained& table = pretrained_table(config_, registry_);
-    load_weights(find_weights(weights), table, parameters(setup_.plan), fill(), progress);
+    load_weights(find_weights(weights, peers()), table, parameters(setup_.plan), fill(), progress, peers());
     executor_.run("publish");
   }
   upload_counters(0);
