@@ -42,7 +42,7 @@ std::string config_text(const Cell& cell, uint32_t world) {
   return fmt::format(
       "[model]\n{}vocab_size = {}\n[device]\nplugin = 'cpu'\nthreads = 1\n[train]\nsteps = {}\nmicro_batch = {}\n"
       "sequence_length = {}\naccumulate = {}\ngrad_clip = 0.5\nreduce = '{}'\n[optimizer]\nplugin = 'adamw'\n"
-      "learning_rate = 3e-3\nweight_decay = 0.1\n[zero]\nplugin = '{}'\nbucket = '{}'\nprefetch = {}\noverlap = {}\n",
+      "learning_rate = 1e-3\nweight_decay = 0.1\n[zero]\nplugin = '{}'\nbucket = '{}'\nprefetch = {}\noverlap = {}\n",
       model_text(cell.at("model")), vocabulary, steps, samples / world, length, accumulate, cell.at("reduce"),
       cell.at("zero"), size, cell.at("prefetch"), cell.at("overlap") == "on");
 }
@@ -129,7 +129,7 @@ std::string train(const Cell& cell, eng::Registry& registry, eng::Communicator* 
   executor.upload(plan.counters, counters);
   std::vector<float> table;
   for (uint64_t k = 1; k <= steps; ++k) {
-    table.push_back(3e-3f);
+    table.push_back(1e-3f);
     for (float x : setup.optimizer.scalars(k)) table.push_back(x);
   }
   executor.upload(plan.table, table.data());
