@@ -141,8 +141,8 @@ std::optional<int64_t> parse_bytes(const std::string& text) {
 }
 
 std::optional<double> parse_duration(const std::string& text) {
-  static constexpr std::pair<std::string_view, double> spans[] = {{"ms", 1e-3}, {"s", 1},       {"min", 60}, {"m", 60},
-                                                                  {"h", 3600},  {"d", 86400.0}, {"", 1}};
+  static constexpr std::pair<std::string_view, double> spans[] = {
+      {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"min", 60}, {"m", 60}, {"h", 3600}, {"d", 86400.0}, {"", 1}};
   double total = 0, number = 0;
   std::string_view left = text;
   while (!left.empty()) {

@@ -40,11 +40,16 @@ bool all_gone(const std::string& word, double seconds) {
   return true;
 }
 
+// As its log says; it may have just begun.
 pid_t pid_of(const fs::path& run, int rank) {
-  const std::string log = read(run / "logs" / ("rank-0000" + std::to_string(rank) + ".log"));
-  std::smatch found;
-  if (!std::regex_search(log, found, std::regex(R"(as process (\d+))"))) throw std::runtime_error("no pid in: " + log);
-  return std::stoi(found[1]);
+  const fs::path log = run / "logs" / ("rank-0000" + std::to_string(rank) + ".log");
+  for (const auto begin = Clock::now(); seconds_since(begin) < 10;
+       std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
+    const std::string text = read(log);
+    std::smatch found;
+    if (std::regex_search(text, found, std::regex(R"(as process (\d+);)"))) return std::stoi(found[1]);
+  }
+  throw std::runtime_error("no process in " + log.string());
 }
 
 // A run of ranks in `scratch`/run that would take minutes.
@@ -115,24 +120,25 @@ TEST_CASE("ranks train, and leave everything in its place", "[ranks]") {
 }
 
 TEST_CASE("SIGTERM to the command above the ranks: saved, 75, and the same numbers afterwards", "[ranks]") {
-  Training training({"train.steps=6", "train.accumulate=400"});
+  Training training({"train.steps=6", "train.accumulate=10"});
   REQUIRE(training.child->wait_for("step 2/"));
   training.child->signal(SIGTERM);
   const Result stopped = training.child->wait();
   INFO(stopped.err);
   REQUIRE(stopped.exit == 75);
+  CHECK(has(stopped.err, "SIGTERM: the ranks save and leave"));
   CHECK(has(stopped.err, "go on with:  engine run " + training.run.string() + " --ranks 2"));
   CHECK(state(training.run).at("status") == "stopped");
   const Result on = engine(training.scratch, {"run", training.run.string(), "--ranks", "2"});
   INFO(on.err);
   REQUIRE(on.exit == 0);
   const Result whole = engine(training.scratch, {"run", "config.toml", "--out", "whole", "--ranks", "2",
-                                                 "train.steps=6", "train.eval_every=0", "train.accumulate=400"});
+                                                 "train.steps=6", "train.eval_every=0", "train.accumulate=10"});
   REQUIRE(whole.exit == 0);
   CHECK(numbers(training.run) == numbers(training.scratch / "whole"));
 }
 
-TEST_CASE("a signal while the ranks start is kept for them", "[ranks]") {
+TEST_CASE("a signal while the ranks start is kept for them", "[ranks][.slow]") {
   Training training;
   std::this_thread::sleep_for(std::chrono::milliseconds(150));
   training.child->signal(SIGINT);
@@ -143,7 +149,7 @@ TEST_CASE("a signal while the ranks start is kept for them", "[ranks]") {
   CHECK(all_gone(training.run.string(), 5));
 }
 
-TEST_CASE("a second signal ends all ranks at once", "[ranks]") {
+TEST_CASE("a second signal ends all ranks at once", "[ranks][.slow]") {
   Training training({"train.accumulate=1000000"});
   REQUIRE(training.child->wait_for("model llama"));
   const auto begin = Clock::now();
@@ -178,7 +184,7 @@ TEST_CASE("a rank that is killed takes the run down, and says which", "[ranks]")
   training.goes_on();
 }
 
-TEST_CASE("kill -9 of the command above leaves no rank", "[ranks]") {
+TEST_CASE("kill -9 of the command above leaves no rank", "[ranks][.slow]") {
   Training training;
   REQUIRE(training.child->wait_for("step 2/"));
   CHECK(processes(training.run.string()).size() >= 4);  // the command, mpirun, two ranks
@@ -187,7 +193,7 @@ TEST_CASE("kill -9 of the command above leaves no rank", "[ranks]") {
   CHECK(all_gone(training.run.string(), 8));
 }
 
-TEST_CASE("a rank that stands still is named when the time is up", "[ranks]") {
+TEST_CASE("a rank that stands still is named when the time is up", "[ranks][.slow]") {
   Training training({"comm.timeout=2s"});
   REQUIRE(training.child->wait_for("saved step-"));
   const auto begin = Clock::now();
@@ -201,8 +207,8 @@ TEST_CASE("a rank that stands still is named when the time is up", "[ranks]") {
   training.goes_on();
 }
 
-TEST_CASE("a disk that is full for one rank", "[ranks]") {
-  Training training({"train.accumulate=40"});
+TEST_CASE("a disk that is full for one rank", "[ranks][.slow]") {
+  Training training({"train.accumulate=8"});
   REQUIRE(training.child->wait_for("saved step-00000005"));
   const rlimit none{0, RLIM_INFINITY};
   REQUIRE(prlimit(pid_of(training.run, 1), RLIMIT_FSIZE, &none, nullptr) == 0);

@@ -43,7 +43,7 @@ TEST_CASE("ranks with different configurations do not start", "[ranks]") {
   CHECK(names(scratch / "runs").empty());
 }
 
-TEST_CASE("a mistake that all ranks find is told by the first", "[ranks]") {
+TEST_CASE("a mistake that all ranks find is told by the first", "[ranks][.slow]") {
   Scratch scratch;
   scratch.config();
   const Args run = {ENGINE_COMMAND, "run", "config.toml", "train.stepz=3"};
@@ -53,7 +53,7 @@ TEST_CASE("a mistake that all ranks find is told by the first", "[ranks]") {
   CHECK(count(result.err, "nothing was started") == 1);
 }
 
-TEST_CASE("a rank that never comes is waited for no longer than the timeout", "[ranks]") {
+TEST_CASE("a rank that never comes is waited for no longer than the timeout", "[ranks][.slow]") {
   Scratch scratch;
   scratch.config();
   const Result result =

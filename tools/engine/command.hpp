@@ -12,6 +12,7 @@
 #include "core/config/config.hpp"
 #include "core/registry/registry.hpp"
 #include "core/train/setup.hpp"
+#include "tools/engine/fits.hpp"
 #include "tools/engine/report.hpp"
 
 namespace eng {
@@ -49,20 +50,10 @@ Loaded load_config(const Common& common, const std::filesystem::path& target, co
                    const std::filesystem::path& place = {});
 std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<std::filesystem::path>& more = {});
 
-// Edits of the configuration that make the plan fit into `limit`, cheapest first, each tried by planning it:
-// "train.micro_batch=4 train.accumulate=2: 1.2 GiB".
-std::vector<std::string> edits_that_fit(const Config& config, Registry& registry, uint64_t limit);
-// Throws Error(host or device memory) with those edits if the plan does not fit the device.
-void check_fits(const Config& config, Registry& registry, const Setup& setup);
-
-// Reads the headers of the files that [model] from names, if it names any: what does not fit is refused before memory
-// is taken. Throws Error(Exit::checkpoint).
-void check_weights(const Config& config, const Registry& registry, const Setup& setup);
-
 ReportContext report_context(const Setup& setup, const Config& config);
 
-// The checkpoints of a run, one line each.
-std::string checkpoint_table(const std::filesystem::path& run);
+// One line each.
+std::string checkpoint_table(const std::vector<CheckpointRow>& rows);
 // The newest good checkpoint; each one that is passed over is told.
 Found newest_checkpoint(const std::filesystem::path& checkpoints);
 // Makes, with progress on stderr, the file that the data source will want, if it wants one; a signal stops it. Call it

@@ -256,6 +256,9 @@ void Above::pass_on() {
   for (const auto& [rank, story] : ranks_) ready += story.connected;
   if (ready < what_.ranks) return;
   passed_on_ = true;
+  const bool terminal = ::isatty(STDERR_FILENO) != 0;  // where the first rank may be drawing a line
+  fmt::print(stderr, "{}{}: the ranks save and leave; once more ends them at once\n", terminal ? "\r\x1b[K" : "",
+             Signals::name(asked_));
   ::kill(mpirun_, SIGUSR1);
 }
 

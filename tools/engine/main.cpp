@@ -127,12 +127,15 @@ ReportContext report_context(const Setup& setup, const Config& config) {
                         model.has("preset") ? " " + model.string("preset") : "", train.integer("micro_batch"),
                         train.integer("accumulate"), train.integer("sequence_length"), setup.precision.name,
                         setup.optimizer.name);
+  if (setup.sharding) c.title += fmt::format(", {} on {} ranks", setup.sharding->name, setup.plan.ranks.world.size);
   const eng_device_info& info = setup.kernels->info();
   c.overhead = info.overhead_bytes;
   c.staging = staging_bytes(setup.plan);
+  c.snapshot = setup.snapshot;
   c.device_total = info.total_bytes;
   c.host_arenas = info.dl_device_type == kDLCPU;
-  c.peak_flops = info.peak_f32;
+  c.machine = described(config.section("comm"), info.peak_f32);
+  c.local_ranks = setup.plan.ranks.world.local_size;
   return c;
 }
 

@@ -69,7 +69,7 @@ std::optional<std::filesystem::path> choose_checkpoint(const RunFlags& flags, Ru
     std::filesystem::path path = run.checkpoints() / checkpoint_name(*step);
     if (!std::filesystem::exists(path))
       throw Error(Exit::checkpoint, "there is no checkpoint of step " + flags.resume + " in " + run.path().string(),
-                  checkpoint_table(run.path()));
+                  checkpoint_table(list_checkpoints(run.checkpoints())));
     return path;
   }
   Found found = newest_checkpoint(run.checkpoints());
@@ -227,10 +227,10 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
   items.push_back({"data", Exit::data, data.info().content_hash, {}});
   agree(member.exchange(), items);
   auto [dir, from] = find_place(flags, target_is_run, member);
-  if (!from) check_weights(config, *registry, setup);
   std::optional<Progress> progress;
   Exit exit = Exit::done;
   try {
+    if (!from) check_weights(config, *registry, setup);
     Trainer trainer(config, *registry, setup, data, comm);
     if (from) {
       trainer.load(*from);
@@ -261,18 +261,21 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
     Silent silent(trace);
     exit = dir ? train(trainer, *dir, *progress, trace, options) : trainer.train(silent, options);
     trace.finish(trainer.step());
-  } catch (const Error& e) {
+  } catch (...) {
     // Before anything is taken down that could wait for the other ranks.
     member.failed(std::current_exception());
-    if (dir && !member.many()) dir->log(std::string("error: ") + e.what());
+    if (dir && !member.many()) dir->log("error: " + failure(std::current_exception()).text);
     throw;
   }
   if (!dir) return exit;
   const std::string path = dir->path().string();
   if (exit == Exit::stopped) {
-    progress->line(Signals::pending() ? fmt::format("stopped by {}; go on with:  {}", Signals::name(Signals::pending()),
-                                                    member.again(path))
-                                      : fmt::format("stopped by --max-time; go on with:  {}", member.again(path)));
+    // A parent has said which signal; with many ranks another one may have had it.
+    const int signal = Signals::pending();
+    const std::string by = signal && !member.has_parent()     ? Signals::name(signal)
+                           : signal || flags.max_time.empty() ? "a signal"
+                                                              : "--max-time";
+    progress->line(fmt::format("stopped by {}; go on with:  {}", by, member.again(path)));
   } else {
     progress->line(
         fmt::format("done  {0}\n  losses: {0}/metrics.jsonl\n  next:   engine eval {0}\n  longer: {1} train.steps=N",
