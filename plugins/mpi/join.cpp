@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "join.hpp"
 
-#include <dlfcn.h>
 #include <signal.h>
 
 #include <array>
@@ -41,13 +40,6 @@ class SignalGuard {
   std::array<bool, count> known_{};
   sigset_t mask_{};
 };
-
-// The library opens parts of itself that expect to find its symbols, but this plugin was loaded for itself alone.
-void publish_library() {
-  Dl_info where{};
-  if (dladdr(reinterpret_cast<void*>(&MPI_Init_thread), &where) && where.dli_fname)
-    dlopen(where.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
-}
 
 MPI_Comm copy_of_world() {
   MPI_Comm copy = MPI_COMM_NULL;
@@ -127,7 +119,6 @@ Joined join(double deadline) {
   static std::atomic<bool> entered{false};
   if (entered.exchange(true)) throw Error{ENG_PRECONDITION, "a process joins the other ranks once"};
   const SignalGuard signals;
-  publish_library();
   // MPI waits for every rank to start, with no end; a thread of its own can be left behind.
   const auto entering = std::make_shared<Entering>();
   std::thread([entering] { entering->run(); }).detach();
