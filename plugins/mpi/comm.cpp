@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm.hpp"
 
-#include <sched.h>
 #include <time.h>
 
 #include <algorithm>
@@ -208,16 +207,14 @@ bool Comm::complete(MPI_Request& request) {
 }
 
 // Bytes move while a test runs, so one that took its time is followed by the next at once. With nothing to move, a wait
-// that may be short keeps its core, politely; then it sleeps, an eighth of how long it has waited: ranks that share
-// cores with it compute meanwhile, and what comes is late by little.
+// that may be short is not given up; then it sleeps, for an eighth of how long it has waited: ranks that share cores
+// with it compute meanwhile, and what comes is late by little. (A sleeper is served before one that yields.)
 bool Comm::Wait::idle(std::chrono::duration<double> deadline) {
   using std::chrono::microseconds;
   const auto now = Clock::now();
   if (now - last_ > microseconds(5)) moved_ = now;
   const auto quiet = now - moved_;
-  if (quiet < microseconds(100))
-    sched_yield();
-  else
+  if (quiet > microseconds(20))
     sleep_for(std::clamp<std::chrono::nanoseconds>(quiet / 8, microseconds(20), microseconds(500)));
   last_ = Clock::now();
   return last_ - begin_ > deadline;

@@ -89,7 +89,7 @@ TEST_CASE("the ranks' extents are the tensor, each element once") {
       for (uint32_t r = 0; r < ranks; ++r) {
         const auto s = setup({"zero.plugin=" + strategy}, r, ranks);
         for (const auto& t : s.plan.tensors) {
-          CHECK_FALSE(t.everywhere);
+          CHECK(t.part == 1);
           auto& elements = seen[t.name + " " + t.role];
           elements.resize(static_cast<size_t>(eng::count(t.desc)));
           for (const auto& e : t.extents) {
@@ -104,7 +104,7 @@ TEST_CASE("the ranks' extents are the tensor, each element once") {
       }
     }
   for (const auto& t : setup({"zero.plugin=none"}, 1, 3).plan.tensors) {
-    CHECK(t.everywhere);
+    CHECK(t.part == 0);
     CHECK(eng::same(t.whole().desc, t.desc));
   }
   CHECK_THROWS(setup({"zero.plugin=zero3"}, 1, 3).plan.tensors[0].whole());

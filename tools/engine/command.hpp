@@ -63,8 +63,8 @@ void check_weights(const Config& config, const Registry& registry, const Setup& 
 
 ReportContext report_context(const Setup& setup, const Config& config);
 
-// The checkpoints of a run, one line each.
-std::string checkpoint_table(const std::filesystem::path& run);
+// One line each.
+std::string checkpoint_table(const std::vector<CheckpointRow>& rows);
 // The newest good checkpoint; each one that is passed over is told.
 Found newest_checkpoint(const std::filesystem::path& checkpoints);
 // Makes, with progress on stderr, the file that the data source will want, if it wants one; a signal stops it. Call it

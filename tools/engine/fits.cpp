@@ -43,12 +43,14 @@ std::vector<std::string> edits_that_fit(const Config& config, Registry& registry
   const auto less_at_a_time = [&](const Edits& with) {
     for (int64_t n = 2; n <= batch; ++n) {
       Edits edits = with;
-      edits.push_back({"train", "micro_batch", batch / n}), edits.push_back({"train", "accumulate", accumulate * n});
+      const Edit less{"train", "micro_batch", batch / n}, more{"train", "accumulate", accumulate * n};
+      edits.insert(edits.end(), {less, more});
       if (batch % n == 0 && fits(edits, "(the same tokens per step)")) break;
     }
     for (int64_t t = train.integer("sequence_length") / 2; t >= 16; t /= 2) {
       Edits edits = with;
-      edits.push_back({"train", "sequence_length", t});
+      const Edit shorter{"train", "sequence_length", t};
+      edits.push_back(shorter);
       if (fits(edits, "(less context)")) break;
     }
   };

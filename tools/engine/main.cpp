@@ -131,6 +131,7 @@ ReportContext report_context(const Setup& setup, const Config& config) {
   const eng_device_info& info = setup.kernels->info();
   c.overhead = info.overhead_bytes;
   c.staging = staging_bytes(setup.plan);
+  c.snapshot = setup.snapshot;
   c.device_total = info.total_bytes;
   c.host_arenas = info.dl_device_type == kDLCPU;
   c.machine = described(config.section("comm"), info.peak_f32);

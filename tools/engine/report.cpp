@@ -10,12 +10,13 @@
 #include "core/config/config.hpp"
 
 namespace eng {
-namespace {
 
 const char* to_string(Queue queue) {
   static const char* names[] = {"compute", "comm", "h2d", "d2h", "io", "host"};
   return names[static_cast<size_t>(queue)];
 }
+
+namespace {
 
 const char* to_string(Line line) {
   static const char* names[] = {"weights",     "gradients", "optimizer", "constants", "batch",        "step",
@@ -34,7 +35,7 @@ uint64_t device_bytes(const Plan& plan) {
 }
 
 uint64_t host_bytes(const Plan& plan, const ReportContext& c) {
-  return c.overhead + c.staging + (c.host_arenas ? device_bytes(plan) : 0);
+  return c.overhead + c.staging + c.snapshot + (c.host_arenas ? device_bytes(plan) : 0);
 }
 
 std::vector<const Action*> actions_of(const Program& program) {
@@ -194,6 +195,9 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
       out += fmt::format("    {:<14} {:>16} bytes  {:>12}\n", to_string(line), n, size(n));
   }
   out += fmt::format("  staged batches      {:>16} bytes  {:>12}\n", c.staging, size(c.staging));
+  if (c.snapshot)
+    out += fmt::format("  snapshot            {:>16} bytes  {:>12}  for [checkpoint] asynchronous\n", c.snapshot,
+                       size(c.snapshot));
   out += fmt::format("  fixed overhead      {:>16} bytes  {:>12}  code, libraries, stacks: measured once per build\n",
                      c.overhead, size(c.overhead));
   out += fmt::format("  process peak        {:>16} bytes  {:>12}", host_bytes(plan, c), size(host_bytes(plan, c)));

@@ -18,12 +18,13 @@
 #include "tools/engine/ranks_member.hpp"
 #include "tools/engine/run_dir.hpp"
 #include "tools/engine/signals.hpp"
+#include "tools/engine/trace.hpp"
 
 namespace eng {
 namespace {
 
 struct RunFlags {
-  std::string target, out, resume = "auto", max_time;
+  std::string target, out, resume = "auto", max_time, trace;
   std::vector<std::string> overrides;
   std::optional<uint32_t> ranks;
 };
@@ -68,7 +69,7 @@ std::optional<std::filesystem::path> choose_checkpoint(const RunFlags& flags, Ru
     std::filesystem::path path = run.checkpoints() / checkpoint_name(*step);
     if (!std::filesystem::exists(path))
       throw Error(Exit::checkpoint, "there is no checkpoint of step " + flags.resume + " in " + run.path().string(),
-                  checkpoint_table(run.path()));
+                  checkpoint_table(list_checkpoints(run.checkpoints())));
     return path;
   }
   Found found = newest_checkpoint(run.checkpoints());
@@ -149,11 +150,38 @@ class Silent final : public Listener {
   void saved(const Saved&) override {}
 };
 
+// Writes this rank's trace when its last step is done. `trace` may be null.
+class Tracing final : public Listener {
+ public:
+  Tracing(Listener& next, const Trace* trace, const Plan& plan, std::filesystem::path run)
+      : next_(next), trace_(trace), plan_(plan), run_(std::move(run)) {}
+  void step(const Metrics& metrics, double seconds_left) override {
+    next_.step(metrics, seconds_left);
+    if (trace_ && metrics.step == trace_->last()) write();
+  }
+  void evaluated(int64_t step, const Evaluation& evaluation) override { next_.evaluated(step, evaluation); }
+  void saving() override { next_.saving(); }
+  void saved(const Saved& saved) override { next_.saved(saved); }
+  // What there is of it, where the run ended before that.
+  void finish(int64_t step) const {
+    if (trace_ && step < trace_->last()) write();
+  }
+
+ private:
+  void write() const {
+    const uint32_t rank = plan_.ranks.world.rank;
+    write_atomic(run_ / trace_name(rank), trace_text(*trace_, plan_, rank));
+  }
+  Listener& next_;
+  const Trace* trace_;
+  const Plan& plan_;
+  std::filesystem::path run_;
+};
+
 // Trains, and leaves in state.json how it ended.
-Exit train(Trainer& trainer, const RunDir& run, Progress& progress, const Trainer::Options& options) {
-  Recorder recorder(run, trainer, progress);
+Exit train(Trainer& trainer, const Recorder& recorder, Listener& listener, const Trainer::Options& options) {
   try {
-    const Exit exit = trainer.train(recorder, options);
+    const Exit exit = trainer.train(listener, options);
     recorder.state(exit == Exit::done ? "done" : "stopped", static_cast<int>(exit));
     return exit;
   } catch (const Error& e) {
@@ -248,8 +276,14 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
     const std::filesystem::path path = member.from_first(dir ? dir->path().string() : "");
     member.works_in(path);
     options.checkpoints = path / "checkpoints";
+    const std::unique_ptr<Trace> trace = make_trace(flags.trace, trainer.step(), setup.plan);
+    options.trace = trace.get();
     Silent silent;
-    exit = dir ? train(trainer, *dir, *progress, options) : trainer.train(silent, options);
+    std::optional<Recorder> recorder;
+    if (dir) recorder.emplace(*dir, trainer, *progress);
+    Tracing tracing(recorder ? static_cast<Listener&>(*recorder) : silent, trace.get(), setup.plan, path);
+    exit = recorder ? train(trainer, *recorder, tracing, options) : trainer.train(tracing, options);
+    tracing.finish(trainer.step());
   } catch (...) {
     // Before anything is taken down that could wait for the other ranks.
     member.failed(std::current_exception());
@@ -331,6 +365,8 @@ void add_run(CLI::App& app, Common& common) {
   command->add_option("--max-time", flags->max_time, "save and leave with 75 after this long, for example 3h50m");
   command->add_option("--ranks", flags->ranks, "so many processes on this machine, started through mpirun")
       ->check(CLI::Range(1, 65536));
+  command->add_flag("--trace{auto}", flags->trace,
+                    "write when every action ran: of steps 2 to 4, or of those given, as in --trace=2-4");
   command->callback([&common, flags] { common.exit = run(common, *flags); });
 }
 
