@@ -3,51 +3,47 @@
 // then renamed. Loading checks every byte.
 //
 //   checkpoints/step-00000100/manifest.json            core/checkpoint/manifest.hpp
-//                             model-00000.safetensors  parameters under their own names
+//                             model-00000.safetensors  of rank 0: parameters under their own names
 //                             optim-00000.safetensors  NAME.STATE for every optimizer state
+//
+// A part of a tensor is stored flat, as NAME[FIRST:END].
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "core/checkpoint/manifest.hpp"
+#include "core/checkpoint/safetensors.hpp"
+#include "core/checkpoint/saver.hpp"
+#include "core/checkpoint/share.hpp"
 
 namespace eng {
 
-inline constexpr const char* kParameterRole = "parameter";
+// Fills exactly the ranges of the expected tensors, in any order, each element once, whatever ranges of how many ranks
+// wrote them; without `fill` only what needs no data is checked. The ranks together read and check every byte; with
+// `only_role` nothing else of the checkpoint counts. Throws Error(Exit::checkpoint), on all ranks alike, naming the
+// file or tensor if anything is damaged, missing, unexpected, or of another type or shape; memory may then be partly
+// filled.
+RunPoint load_checkpoint(const std::filesystem::path& directory, const std::vector<TensorShare>& expected,
+                         const Fill& fill, std::span<char> staging = {}, const std::string& only_role = "",
+                         const Peers& peers = {});
 
-// Elements [first, first + count) of a tensor on their way to or from `host`.
-using Read = std::function<void(const TensorSpec& tensor, uint64_t first, uint64_t count, void* host)>;
-using Fill = std::function<void(const TensorSpec& tensor, uint64_t first, uint64_t count, const void* host)>;
+// The files of a checkpoint, opened, with everything checked that needs no data to be read.
+struct OpenCheckpoint {
+  explicit OpenCheckpoint(const std::filesystem::path& directory);  // throws Error(Exit::checkpoint)
+  // Elements of a tensor, as they lie on the disk; nothing is compared.
+  void read(const ManifestTensor& tensor, uint64_t first, uint64_t count, void* out) const;
 
-struct Saved {
-  std::filesystem::path path;
-  uint64_t bytes = 0;
-  double seconds = 0;
+  Manifest manifest;
+  std::map<std::string, std::unique_ptr<SafetensorsFile>> files;
 };
 
-// Writes checkpoints/step-NNNNNNNN, which must not exist. On failure nothing of it remains, all older
-// checkpoints are as they were, and Error(Exit::disk) names the file, the bytes needed and the bytes free.
-// The caller holds the run's lock: leftovers of an earlier process are removed. Elements pass through `staging`, of
-// 16 bytes at least; without it a few MiB are taken for the duration of the call.
-Saved save_checkpoint(const std::filesystem::path& checkpoints, const RunPoint& point,
-                      const std::vector<TensorSpec>& tensors, const Read& read, std::span<char> staging = {});
-
-// Bytes that such a save takes on disk, up to the manifest: for `check` and the disk plan.
-uint64_t checkpoint_bytes(const std::vector<TensorSpec>& tensors);
-
-// Fills exactly the expected tensors, in any order, each element once; without `fill` only what needs no data is
-// checked. With `only_role` nothing else of the checkpoint counts. Throws Error(Exit::checkpoint) naming the file
-// or tensor if anything is damaged, missing, unexpected, or of another type or shape; memory may then be partly
-// filled.
-RunPoint load_checkpoint(const std::filesystem::path& directory, const std::vector<TensorSpec>& expected,
-                         const Fill& fill, std::span<char> staging = {}, const std::string& only_role = "");
-
+inline constexpr const char* temporary_prefix = ".tmp-";  // of what is not complete yet
 // "step-00000100", and back (nullopt for other names).
 std::string checkpoint_name(int64_t step);
 std::optional<int64_t> checkpoint_step(const std::filesystem::path& path);
@@ -60,8 +56,8 @@ struct CheckpointRow {
   uint64_t tensors = 0;
   std::string problem;
 };
-// Reads its manifest and headers, or, with `every_byte`, all of it.
-CheckpointRow inspect_checkpoint(const std::filesystem::path& path, bool every_byte);
+// Reads its manifest and headers, or, with `every_byte`, all of it, each rank a part; all get the same answer.
+CheckpointRow inspect_checkpoint(const std::filesystem::path& path, bool every_byte, const Peers& peers = {});
 // The checkpoints in a folder, oldest first; an absent folder has none.
 std::vector<CheckpointRow> list_checkpoints(const std::filesystem::path& checkpoints, bool every_byte = false);
 
@@ -71,12 +67,15 @@ struct Found {
   std::optional<std::filesystem::path> path;
   std::vector<CheckpointRow> refused;
 };
-Found find_latest(const std::filesystem::path& checkpoints);
+Found find_latest(const std::filesystem::path& checkpoints, const Peers& peers = {});
 
 // Removes complete checkpoints but the newest `keep` (0: all are kept); incomplete ones are left to look at.
 void collect_checkpoints(const std::filesystem::path& checkpoints, int64_t keep);
+// Hides it first, so that a half-removed one is never seen under its name.
+std::error_code remove_checkpoint(const std::filesystem::path& path);
 // Renames every checkpoint of a step behind `step` to "aside-step-N": a run that goes on from `step` leaves that
 // future, damaged or not, and must not find it again.
+inline constexpr const char* aside_prefix = "aside-";
 void set_aside_newer(const std::filesystem::path& checkpoints, int64_t step);
 // Removes what an earlier process left half written. Only under the run's lock.
 void remove_leftovers(const std::filesystem::path& checkpoints);

@@ -78,18 +78,23 @@ void FileWriter::finish() {
   if (file_calls().sync(fd_) != 0) fail("flush", errno);
 }
 
-FileReader::FileReader(fs::path path, Exit exit)
-    : path_(std::move(path)), exit_(exit), fd_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  if (fd_ < 0) throw Error(exit_, fmt::format("cannot open {}: {}", path_.string(), std::strerror(errno)));
+FileReader::FileReader(fs::path path, Exit exit) : path_(std::move(path)), exit_(exit), fd_(open()) {
   struct stat info {};
   if (::fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) throw Error(exit_, path_.string() + " is not a regular file");
   size_ = uint64_t(info.st_size);
 }
 
+Fd FileReader::open() const {
+  Fd fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd < 0) throw Error(exit_, fmt::format("cannot open {}: {}", path_.string(), std::strerror(errno)));
+  return fd;
+}
+
 void FileReader::read(void* out, uint64_t offset, uint64_t bytes) const {
   char* to = static_cast<char*>(out);
+  const Fd reopened = fd_ < 0 ? open() : Fd();
   while (bytes) {
-    const ssize_t n = ::pread(fd_, to, size_t(std::min(bytes, kChunk)), off_t(offset));
+    const ssize_t n = ::pread(fd_ < 0 ? reopened : fd_, to, size_t(std::min(bytes, kChunk)), off_t(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0)
       throw Error(exit_, fmt::format("cannot read {}: {} at byte {}", path_.string(),

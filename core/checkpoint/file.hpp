@@ -30,6 +30,10 @@ class Fd {
  public:
   explicit Fd(int fd = -1) : fd_(fd) {}
   Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
   ~Fd();
   operator int() const { return fd_; }
 
@@ -60,8 +64,10 @@ class FileReader {
   uint64_t size() const { return size_; }
   const std::filesystem::path& path() const { return path_; }
   void read(void* out, uint64_t offset, uint64_t bytes) const;
+  void release() { fd_ = Fd(); }  // from now on it is open during a read only: of thousands not all can be at once
 
  private:
+  Fd open() const;
   std::filesystem::path path_;
   Exit exit_;
   Fd fd_;

@@ -63,6 +63,13 @@ void check_slices(ManifestTensor& t, const std::set<std::string>& files, const s
   if (at != all) refuse(where, fmt::format("elements {} to {} are in no slice", at, all - 1));
 }
 
+// Names, types and shapes alone.
+std::string tensors_hash(const Manifest& manifest) {
+  std::string text;
+  for (const TensorSpec& t : manifest.tensors) text += Json{t.name, t.role, t.dtype, t.shape}.dump();
+  return Checksum::of(text);
+}
+
 }  // namespace
 
 std::string Checksum::hex() const {
@@ -91,6 +98,20 @@ std::string manifest_text(const Manifest& manifest) {
   list("tensors", manifest.tensors);
   const std::string sum = Checksum::of(text);
   return text.append(kSeal).append(sum).append(kEnd);
+}
+
+std::string part_text(const Manifest& part) {
+  Json slices = Json::array();
+  for (const ManifestTensor& t : part.tensors) slices.push_back(t.slices);
+  return Json{{"tensors", tensors_hash(part)}, {"files", part.files}, {"slices", slices}}.dump();
+}
+
+void add_part(Manifest& whole, const std::string& text) {
+  const Json part = Json::parse(text);
+  if (part["tensors"] != tensors_hash(whole)) throw Error(Exit::bug, "not all ranks hold the same tensors");
+  for (const Json& file : part["files"]) whole.files.push_back(file);
+  for (size_t i = 0; i < whole.tensors.size(); ++i)
+    for (const Json& slice : part["slices"][i]) whole.tensors[i].slices.push_back(slice);
 }
 
 Manifest parse_manifest(const std::string& text, const std::string& where) {

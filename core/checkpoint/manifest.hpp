@@ -80,6 +80,9 @@ struct Manifest {
 
 // JSON whose last line is the checksum of all text before it.
 std::string manifest_text(const Manifest& manifest);
+// What one rank has written, for the rank that makes the whole of it; both list the same tensors.
+std::string part_text(const Manifest& part);
+void add_part(Manifest& whole, const std::string& part);
 // Throws Error(Exit::checkpoint), prefixed by `where`, for text that is damaged, of a later version, or
 // inconsistent: slices must fill their tensor exactly once and name a listed file.
 Manifest parse_manifest(const std::string& text, const std::string& where);

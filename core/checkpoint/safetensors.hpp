@@ -50,6 +50,7 @@ class SafetensorsFile {
   const StoredTensor* find(const std::string& name) const;
   // Elements [first, first + count). Throws Error(Exit::checkpoint).
   void read(const StoredTensor& tensor, uint64_t first, uint64_t count, void* out) const;
+  void release() { file_.release(); }
 
  private:
   FileReader file_;

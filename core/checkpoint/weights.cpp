@@ -31,6 +31,13 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
+// As it is typed in a shell.
+std::string shell_word(std::string text) {
+  if (text.find_first_of(" \t\n\"'\\$`!&|;<>()[]{}*?#~") == std::string::npos) return text;
+  for (size_t at = 0; (at = text.find('\'', at)) != std::string::npos; at += 4) text.replace(at, 1, "'\\''");
+  return "'" + text + "'";
+}
+
 [[noreturn]] void refuse_pickles(const fs::path& directory) {
   for (const auto& entry : fs::directory_iterator(directory))
     if (const auto ending = entry.path().extension(); ending == ".bin" || ending == ".pth" || ending == ".pt")
@@ -38,7 +45,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
                   fmt::format("{} holds {} and no safetensors file: such files run code when they are opened, so this "
                               "engine never opens them",
                               directory.string(), entry.path().filename().string()),
-                  fmt::format("convert it once:  python3 tools/bin-to-safetensors {}", directory.string()));
+                  fmt::format("convert it once:  python3 tools/bin-to-safetensors {}", shell_word(directory.string())));
   refuse(directory.string(), "has neither model.safetensors nor model.safetensors.index.json");
 }
 
@@ -74,9 +81,9 @@ class Source {
   }
 
   // Pairs each parameter with its tensor, in the order of the files. What is left over is in `rest`.
-  std::vector<std::pair<Stored, const TensorSpec*>> match(const std::vector<TensorSpec>& parameters) {
-    std::vector<std::pair<Stored, const TensorSpec*>> out;
-    for (const TensorSpec& p : parameters) {
+  std::vector<std::pair<Stored, const TensorShare*>> match(const std::vector<TensorShare>& parameters) {
+    std::vector<std::pair<Stored, const TensorShare*>> out;
+    for (const TensorShare& p : parameters) {
       const auto found = tensors_.find(p.name);
       if (found == tensors_.end()) {
         problems_.push_back(fmt::format("{} {}: is missing", p.name, shape_text(p.shape)));
@@ -169,45 +176,45 @@ std::map<std::string, std::string> parse_weights_index(const std::string& text, 
   return out;
 }
 
-fs::path find_weights(const fs::path& directory) {
+fs::path find_weights(const fs::path& directory, const Peers& peers) {
   if (weights_kind(directory) != WeightsKind::run) return directory;
-  const Found found = find_latest(directory / "checkpoints");
+  const Found found = find_latest(directory / "checkpoints", peers);
   if (!found.path)
     refuse(directory.string(), found.refused.empty() ? "has no usable checkpoint" : found.refused.front().problem);
   return *found.path;
 }
 
-void load_weights(const fs::path& directory, const Pretrained& pretrained, const std::vector<TensorSpec>& parameters,
-                  const Fill& fill, const WeightsProgress& progress) {
-  uint64_t all = 0, done = 0;
+void load_weights(const fs::path& directory, const Pretrained& pretrained, const std::vector<TensorShare>& parameters,
+                  const Fill& fill, const WeightsProgress& progress, const Peers& peers) {
+  uint64_t all = 0, done = 0;  // bytes that this rank gets
+  for (const TensorShare& p : parameters)
+    for (const Range& r : p.ranges) all += r.count * dtype_size(p.dtype);
+  const Fill counted = [&](const TensorSpec& t, uint64_t first, uint64_t count, const void* host) {
+    fill(t, first, count, host);
+    done += count * dtype_size(t.dtype);
+    if (progress) progress(done, all);
+  };
   if (weights_kind(directory) == WeightsKind::checkpoint) {
-    for (const TensorSpec& p : parameters) all += element_count(p.shape, p.name) * dtype_size(p.dtype);
-    const Fill counted = [&](const TensorSpec& t, uint64_t first, uint64_t count, const void* host) {
-      fill(t, first, count, host);
-      done += count * dtype_size(t.dtype);
-      if (progress) progress(done, all);
-    };
-    load_checkpoint(directory, parameters, fill ? counted : Fill(), {}, kParameterRole);
+    load_checkpoint(directory, parameters, fill ? counted : Fill(), {}, kParameterRole, peers);
     return;
   }
-  Source source(directory, pretrained);
-  const auto pairs = source.match(parameters);
-  source.judge_rest(pretrained);
-  source.raise(directory);
-  if (!fill) return;
-  for (const auto& [stored, parameter] : pairs) all += stored.tensor->end - stored.tensor->begin;
-  std::vector<float> in(kTile), out(kTile);
-  for (const auto& [stored, parameter] : pairs) {
-    const uint64_t count = stored.tensor->count();
-    for (uint64_t first = 0, n = 0; first < count; first += n) {
-      n = std::min(kTile, count - first);
-      stored.file->read(*stored.tensor, first, n, in.data());
-      convert(stored.tensor->dtype, in.data(), parameter->dtype, out.data(), n);
-      fill(*parameter, first, n, out.data());
-      done += n * dtype_size(stored.tensor->dtype);
-      if (progress) progress(done, all);
-    }
-  }
+  peers.agree([&] {
+    Source source(directory, pretrained);
+    const auto pairs = source.match(parameters);
+    source.judge_rest(pretrained);
+    source.raise(directory);
+    if (!fill) return "";
+    std::vector<float> in(kTile), out(kTile);
+    for (const auto& [stored, parameter] : pairs)
+      for (const Range& r : parameter->ranges)
+        for (uint64_t at = 0, n = 0; at < r.count; at += n) {
+          n = std::min(kTile, r.count - at);
+          stored.file->read(*stored.tensor, r.first + at, n, in.data());
+          convert(stored.tensor->dtype, in.data(), parameter->dtype, out.data(), n);
+          counted(*parameter, r.first + at, n, out.data());
+        }
+    return "";
+  });
 }
 
 }  // namespace eng

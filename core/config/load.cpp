@@ -161,6 +161,8 @@ struct Resolver {
   }
 
   void unknown_key(const SectionSchema& schema, const Schema& options, const std::string& key, const Given& given) {
+    if (const std::string table = key.substr(0, key.find('.')); table != key && find_option(options, table))
+      return add(schema.name, {"E0104", fmt::format("`{}` cannot be a table", table), given.key});
     const std::string shown = printable(key, 80), here = "[" + schema.name + "]", plugin = plugin_name(schema);
     Names keys, with;  // of this section; plugins that have `key`
     for (const Option& option : options) keys.push_back(option.key);

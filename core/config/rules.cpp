@@ -72,6 +72,17 @@ struct Rules {
            fmt::format("train.global_batch = {}, or train.micro_batch = {}", (whole / micro + 1) * micro, divisor));
   }
 
+  void zero(const Section& zero, const Section& comm) const {
+    const auto fast = zero.settings().find("fast");
+    if (fast != zero.settings().end() && fast->second.given)
+      refuse("E0105", "zero", "fast", "`fast` is said in [comm]", "write comm.reduce = \"fast\"");
+    if (comm.string("reduce") == "fast")
+      notes.push_back(
+          "comm.reduce = \"fast\" leaves the order of sums to the library: strategies, buckets and equal runs may "
+          "differ "
+          "in their last bits");
+  }
+
   void schedule(Section& schedule) const {
     const std::string& kind = schedule.string("kind");
     const bool deepspeed = schedule.string("compatible") == "deepspeed";
@@ -114,6 +125,7 @@ void apply_rules(const Document& document, const std::set<std::string>& broken, 
   if (!broken.count("run")) rules.name(config.section("run"));
   if (!broken.count("train")) rules.batch(config.section("train"));
   if (!broken.count("schedule")) rules.schedule(config.section("schedule"));
+  if (!broken.count("zero") && !broken.count("comm")) rules.zero(config.section("zero"), config.section("comm"));
 }
 
 }  // namespace eng

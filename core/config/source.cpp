@@ -24,8 +24,8 @@ std::string trimmed(const std::string& text) {
 void take(const toml::table& sections, const Place& at, const std::string& text, Document& document,
           Problems& problems) {
   const bool file = at.override_text.empty();
-  const auto put = [&](const std::string& section, const toml::key& key, const toml::node& node) {
-    const std::string name(key.str());
+  const auto put = [&](const std::string& section, const std::string& name, const toml::key& key,
+                       const toml::node& node) {
     Given given{{}, "", file ? place_of(key.source()) : at, file ? place_of(node.source()) : at, text};
     given.value = value_of(node, given.odd);
     document.parts[section].keys[name] = std::move(given);
@@ -39,9 +39,18 @@ void take(const toml::table& sections, const Place& at, const std::string& text,
                           fmt::format("write [{}], with single brackets", shown)});
     } else if (const toml::table* section = node.as_table()) {
       if (file) document.parts[name].header = header;
-      for (const auto& [inner, value] : *section) put(name, inner, value);
+      for (const auto& [inner, value] : *section) {
+        // A table within a section is keys with a dot: describe = {latency = "5us"} is describe.latency.
+        const toml::table* more = value.as_table();
+        const std::string word(inner.str());
+        if (!more || more->empty()) {
+          put(name, word, inner, value);
+        } else {
+          for (const auto& [last, leaf] : *more) put(name, word + "." + std::string(last.str()), last, leaf);
+        }
+      }
     } else {
-      put("", key, node);
+      put("", name, key, node);
     }
   }
 }

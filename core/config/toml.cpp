@@ -62,7 +62,9 @@ bool is_true(const Preset& table, const char* key) {
 }
 
 Option read_option(const std::string& key, const toml::node* node, const std::string& where) {
-  need(is_word(key), "{}: a key is made of a-z, 0-9 and _", where);
+  const auto dot = key.find('.');  // of a table within a section
+  need(is_word(key.substr(0, dot)) && (dot == key.npos || is_word(key.substr(dot + 1))),
+       "{}: a key is made of a-z, 0-9 and _", where);
   const toml::table* table = node->as_table();
   const std::string type = table ? (*table)["type"].value_or(std::string()) : "";
   need(!table || types.count(type), "{}: 'type' is one of bool, int, float, string, bytes, duration, strings, floats",

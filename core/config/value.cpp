@@ -127,20 +127,22 @@ std::string toml_text(const Value& value) {
 std::optional<int64_t> parse_bytes(const std::string& text) {
   const std::size_t end = std::min(text.find_first_not_of("0123456789."), text.size());
   double number = 0;
+  int64_t exact = 0;
+  const bool integer = std::from_chars(text.data(), text.data() + end, exact).ptr == text.data() + end;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + end, number, std::chars_format::fixed);
   const bool digits = error == std::errc() && stop == text.data() + end && text[0] != '.' && text[end - 1] != '.';
   const std::string unit = text.substr(end + (text[end] == ' ' ? 1 : 0));
   for (const auto& [name, bytes] : units) {
     const double all = number * static_cast<double>(bytes);
     const bool whole = bytes > 1 || std::floor(number) == number;  // no "0.3B"
-    if (digits && whole && unit == name && all < 0x1p63) return std::llround(all);
+    if (digits && whole && unit == name && all < 0x1p63) return integer ? exact * bytes : std::llround(all);
   }
   return std::nullopt;
 }
 
 std::optional<double> parse_duration(const std::string& text) {
-  static constexpr std::pair<std::string_view, double> spans[] = {{"ms", 1e-3}, {"s", 1},       {"min", 60}, {"m", 60},
-                                                                  {"h", 3600},  {"d", 86400.0}, {"", 1}};
+  static constexpr std::pair<std::string_view, double> spans[] = {
+      {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"min", 60}, {"m", 60}, {"h", 3600}, {"d", 86400.0}, {"", 1}};
   double total = 0, number = 0;
   std::string_view left = text;
   while (!left.empty()) {

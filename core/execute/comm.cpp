@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 
 #include "core/base/error.hpp"
 #include "core/execute/device.hpp"
@@ -22,9 +23,12 @@ Communicator::Communicator(Registry& registry, const Section& comm)
   const eng_status status = table_.create(options.get(), comm.number("timeout"), &world, &self_, sink.get());
   sink.check(status, status == ENG_UNAVAILABLE ? Exit::communication : Exit::environment, "[comm] " + name_);
   world_ = {world.rank, world.size, world.local_rank, world.local_size};
+  exceptions_ = std::uncaught_exceptions();
 }
 
 Communicator::~Communicator() {
+  // The others would wait for this rank until their deadline, and so would it for them.
+  if (std::uncaught_exceptions() > exceptions_) abort("it left because of an error");
   table_.destroy(self_);
 }
 

@@ -20,7 +20,7 @@ class Communicator {
  public:
   // Joins the ranks that were started together.
   Communicator(Registry& registry, const Section& comm);
-  // Takes leave of them; what is bound to this must be gone.
+  // Takes leave of them; what is bound to this must be gone. While an exception leaves its scope, it aborts instead.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -49,6 +49,7 @@ class Communicator {
   void* self_ = nullptr;
   World world_;
   size_t groups_ = 1;
+  int exceptions_ = 0;  // on their way when this was made
   std::map<std::string, eng_kernel> kernels_;
 };
 

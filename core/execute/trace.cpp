@@ -6,7 +6,7 @@
 namespace eng {
 
 std::vector<Trace::Event> Trace::events() const {
-  std::vector<Event> out(ring_.begin(), ring_.begin() + static_cast<int64_t>(std::min(next_.load(), ring_.size())));
+  std::vector<Event> out(all_.begin(), all_.begin() + static_cast<int64_t>(std::min(next_.load(), all_.size())));
   std::stable_sort(out.begin(), out.end(), [](const Event& a, const Event& b) { return a.end < b.end; });
   return out;
 }

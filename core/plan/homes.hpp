@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "core/base/range.hpp"
 #include "core/plan/plan.hpp"
 #include "core/trace/model.hpp"
 
@@ -14,10 +15,6 @@ struct Home {
   View view;
   Id part = 0;          // 0: the whole
   bool nested = false;  // the part lies where it belongs in a whole unit: the master of a whole weight
-};
-
-struct Range {
-  uint64_t first = 0, count = 0;  // elements
 };
 
 class Homes {

@@ -96,7 +96,7 @@ struct Extent {
 struct Tensor {
   std::string name, role;
   eng_desc desc{};
-  bool everywhere = true;  // every rank holds all of it
+  Id part = 0;  // of the plan's ranks; 0: every rank holds all of it
   std::vector<Extent> extents;
   View whole() const;  // throws Error(Exit::bug) if this rank holds a part only
 };

@@ -105,7 +105,7 @@ void States::make_tensors() {
     const auto add = [&](const std::string& role, const Home& home) {
       eng_desc desc = model_.params[p].desc;
       desc.dtype = home.view.desc.dtype;
-      plan_.tensors.push_back({model_.params[p].name, role, desc, !home.part, homes_.extents(home, p)});
+      plan_.tensors.push_back({model_.params[p].name, role, desc, home.part, homes_.extents(home, p)});
     };
     add("parameter", master[u]);
     if (r_.train && !r_.optimizer) add("gradient", grad[u]);

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <tuple>
+
 #include "core/base/error.hpp"
 #include "core/trace/plugin_ops.hpp"
 
@@ -59,6 +61,8 @@ Setup make_setup(const Config& config, Registry& registry, int64_t generate, con
   request.generate = generate > 0;
   request.grad_clip = train.number("grad_clip");
   s.plan = make_plan(request);
+  if (!generate && config.section("checkpoint").boolean("asynchronous"))
+    s.snapshot = snapshot_bytes(saved_tensors(s.plan));
   return s;
 }
 
@@ -73,22 +77,25 @@ uint64_t arena_bytes(const Plan& plan) {
 }
 
 uint64_t planned_peak(const Setup& setup) {
-  return arena_bytes(setup.plan) + staging_bytes(setup.plan) + setup.kernels->info().overhead_bytes;
+  return arena_bytes(setup.plan) + staging_bytes(setup.plan) + setup.snapshot + setup.kernels->info().overhead_bytes;
 }
 
-std::vector<TensorSpec> saved_tensors(const Plan& plan) {
-  std::vector<TensorSpec> out;
-  for (const Tensor& t : plan.tensors)
-    if (t.role != "gradient") {
-      const eng_desc& d = t.desc;
-      out.push_back({t.name, t.role, d.dtype, {d.dims, d.dims + d.ndim}});
-    }
+std::vector<TensorShare> saved_tensors(const Plan& plan) {
+  std::vector<TensorShare> out;
+  for (const Tensor& t : plan.tensors) {
+    if (t.role == "gradient") continue;
+    const eng_desc& d = t.desc;
+    TensorShare share{{t.name, t.role, d.dtype, {d.dims, d.dims + d.ndim}}};
+    for (const Extent& e : t.extents) share.ranges.push_back({e.first, e.count});
+    std::tie(share.copies, share.copy) = plan.ranks.copies(t.part);
+    out.push_back(std::move(share));
+  }
   return out;
 }
 
-std::vector<TensorSpec> parameters(const Plan& plan) {
+std::vector<TensorShare> parameters(const Plan& plan) {
   auto out = saved_tensors(plan);
-  std::erase_if(out, [](const TensorSpec& t) { return t.role != kParameterRole; });
+  std::erase_if(out, [](const TensorShare& t) { return t.role != kParameterRole; });
   return out;
 }
 
@@ -103,7 +110,7 @@ const Pretrained& pretrained_table(const Config& config, const Registry& registr
 
 std::string model_hash(const Plan& plan) {
   std::string text;
-  for (const TensorSpec& t : parameters(plan)) text += fmt::format("{} {}\n", t.name, fmt::join(t.shape, " "));
+  for (const TensorShare& t : parameters(plan)) text += fmt::format("{} {}\n", t.name, fmt::join(t.shape, " "));
   return Checksum::of(text);
 }
 

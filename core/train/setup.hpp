@@ -24,6 +24,7 @@ struct Setup {
   Optimizer optimizer;
   Model model;
   Plan plan;
+  uint64_t snapshot = 0;  // bytes of host memory for checkpoints that are written while steps go on
 };
 
 // Loads the plugins that the configuration names, traces the model, makes the verified plan.
@@ -43,8 +44,8 @@ std::filesystem::path weights_source(const Config& config);
 const Pretrained& pretrained_table(const Config& config, const Registry& registry);
 
 // What a checkpoint holds: all named tensors but gradients.
-std::vector<TensorSpec> saved_tensors(const Plan& plan);
-std::vector<TensorSpec> parameters(const Plan& plan);
+std::vector<TensorShare> saved_tensors(const Plan& plan);
+std::vector<TensorShare> parameters(const Plan& plan);
 // Of the parameters' names and shapes.
 std::string model_hash(const Plan& plan);
 

@@ -65,7 +65,7 @@ void Trainer::initialise(const std::filesystem::path& weights, const WeightsProg
   executor_.run("init");
   if (!weights.empty()) {
     const Pretrained& table = pretrained_table(config_, registry_);
-    load_weights(find_weights(weights), table, parameters(setup_.plan), fill(), progress);
+    load_weights(find_weights(weights, peers()), table, parameters(setup_.plan), fill(), progress, peers());
     executor_.run("publish");
   }
   upload_counters(0);
@@ -100,7 +100,7 @@ std::span<char> Trainer::staging() {
 }
 
 void Trainer::load(const std::filesystem::path& checkpoint) {
-  const RunPoint point = load_checkpoint(checkpoint, saved_tensors(setup_.plan), fill(), staging());
+  const RunPoint point = load_checkpoint(checkpoint, saved_tensors(setup_.plan), fill(), staging(), "", peers());
   if (point.data_hash != data_.info().content_hash)
     throw Error(Exit::data,
                 fmt::format("{} was written with other data (hash {}, now {})", checkpoint.string(), point.data_hash,
@@ -163,6 +163,7 @@ std::optional<Metrics> Trainer::train_step(const Batch& batch, const Agreed& agr
 
 // The update did nothing (scalars[OK] is 0), so the weights are still those before this step.
 void Trainer::not_finite(double loss, double norm) {
+  if (saver_) saved(saver_->finish(), nullptr);  // all ranks stop here, and the checkpoint under way is good
   std::string where;
   for (const Tensor& t : setup_.plan.tensors) {
     if (t.role != kParameterRole || t.desc.dtype != ENG_F32) continue;
@@ -234,7 +235,7 @@ Evaluation Trainer::evaluate(int64_t batches) {
   return out;
 }
 
-Saved Trainer::save(const Options& options) {
+void Trainer::begin_save(const Options& options) {
   RunPoint point;
   point.step = point.updates = step_;
   point.tokens = samples() * static_cast<uint64_t>(length_);
@@ -244,13 +245,17 @@ Saved Trainer::save(const Options& options) {
   point.config_hash = options.config_hash;
   for (const auto& p : registry_.loaded()) point.plugins.push_back({p.id, p.version, p.sha256});
   const Read read = [this](const TensorSpec& t, uint64_t first, uint64_t n, void* host) {
-    const uint64_t size = dtype_size(t.dtype);
-    executor_.download(host, setup_.plan.find(t.name, t.role)->whole(), first * size, n * size);
+    each_extent(setup_.plan, t, first, n, [&](const View& view, uint64_t from, uint64_t to, uint64_t bytes) {
+      executor_.download(static_cast<char*>(host) + to, view, from, bytes);
+    });
   };
-  const Saved saved = save_checkpoint(options.checkpoints, point, saved_tensors(setup_.plan), read, staging());
-  last_checkpoint_ = saved.path.filename();
-  collect_checkpoints(options.checkpoints, config_.section("checkpoint").integer("keep"));
-  return saved;
+  saver_->begin(point, saved_tensors(setup_.plan), read, staging());
+}
+
+void Trainer::saved(std::optional<Saved> saved, Listener* listener) {
+  if (!saved) return;
+  last_checkpoint_ = saved->path.filename();
+  if (listener) listener->saved(*saved);
 }
 
 Exit Trainer::train(Listener& listener, const Options& options) {
@@ -258,8 +263,10 @@ Exit Trainer::train(Listener& listener, const Options& options) {
   const int64_t eval_every = data_.info().validation_samples ? train.integer("eval_every") : 0,
                 eval_batches = train.integer("eval_batches"), first = step_,
                 save_every = config_.section("checkpoint").integer("every");
+  const bool asynchronous = config_.section("checkpoint").boolean("asynchronous");
   int64_t saved_at = last_checkpoint_.empty() ? -1 : step_;
   Loader loader(data_, cut_, samples());
+  saver_.emplace(options.checkpoints, config_.section("checkpoint").integer("keep"), asynchronous, peers());
   const auto started = Clock::now();
   const auto due = [this](int64_t every) { return every > 0 && step_ % every == 0; };
   for (bool stopped = false; step_ < steps_ && !stopped;) {
@@ -267,8 +274,12 @@ Exit Trainer::train(Listener& listener, const Options& options) {
     const Batch& batch = loader.next();
     const double data_wait = since(begun);
     const bool late = step_ > first && options.max_seconds && since(started) > *options.max_seconds;
-    const Agreed agreed = agree(batch.valid, late || (options.stop && options.stop()));
-    if (auto m = agreed.stop ? std::nullopt : train_step(batch, agreed, data_wait, options.stop)) {
+    // One rank is asked within its step, and does as much of that as it can.
+    const Agreed agreed = agree(batch.valid, late || (!alone() && options.stop && options.stop()));
+    executor_.record(options.trace ? options.trace->of(step_ + 1) : nullptr);
+    auto m = agreed.stop ? std::nullopt : train_step(batch, agreed, data_wait, options.stop);
+    executor_.record(nullptr);
+    if (m) {
       Evaluation evaluation;
       const bool evaluated = due(eval_every) || (eval_every > 0 && step_ == steps_);
       if (evaluated) m->eval_loss = (evaluation = evaluate(eval_batches)).loss;
@@ -276,12 +287,16 @@ Exit Trainer::train(Listener& listener, const Options& options) {
       if (evaluated) listener.evaluated(step_, evaluation);
     }
     stopped = agreed.stop || (alone() && step_ < steps_ && options.stop && options.stop());
+    saved(saver_->poll(), &listener);
     if (saved_at != step_ && (due(save_every) || stopped || step_ == steps_)) {
+      saved(saver_->finish(), &listener);  // one at a time
       listener.saving();
-      listener.saved(save(options));
+      begin_save(options);
       saved_at = step_;
+      if (!asynchronous) saved(saver_->finish(), &listener);
     }
   }
+  saved(saver_->finish(), &listener);
   return step_ < steps_ ? Exit::stopped : Exit::done;
 }
 

@@ -53,6 +53,7 @@ class Trainer {
     bool (*stop)() = nullptr;           // asked between micro-batches: finish the micro-batch, save, leave
     std::optional<double> max_seconds;
     std::string config_hash;  // of the resolved configuration, kept with every checkpoint
+    Trace* trace = nullptr;   // of which steps it wants: when their actions ran
   };
   // `comm` where the plan is one of several ranks'; all call everything below together.
   Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm = nullptr);
@@ -79,13 +80,15 @@ class Trainer {
   Agreed agree(int64_t valid, bool stop) const;
   // One step; nullopt if it was stopped inside, and so did not happen.
   std::optional<Metrics> train_step(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)());
-  Saved save(const Options& options);
+  void begin_save(const Options& options);
+  void saved(std::optional<Saved> saved, Listener* listener);
   void upload_counters(int64_t step);
   [[noreturn]] void not_finite(double loss, double norm);
   std::span<char> staging();
   Fill fill();
   uint64_t samples() const { return static_cast<uint64_t>(step_) * cut_.step(); }  // taken so far, by all ranks
   bool alone() const { return cut_.world == 1; }
+  Peers peers() const { return {cut_.rank, cut_.world, exchange_}; }
 
   const Config& config_;
   Registry& registry_;
@@ -100,6 +103,7 @@ class Trainer {
   int64_t steps_, length_;
   int64_t step_ = 0;
   std::string last_checkpoint_;
+  std::optional<Saver> saver_;  // while it trains
 };
 
 }  // namespace eng

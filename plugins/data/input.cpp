@@ -132,6 +132,13 @@ void InputFile::unzstd(const Take& take) const {
   if (wanted != 0) throw Failure(ENG_DATA_LOSS, "[data] " + path_ + " is damaged: it is cut short");
 }
 
+// As it is typed in a shell.
+static std::string shell_word(std::string text) {
+  if (text.find_first_of(" \t\n\"'\\$`!&|;<>()[]{}*?#~") == std::string::npos) return text;
+  for (std::size_t at = 0; (at = text.find('\'', at)) != std::string::npos; at += 4) text.replace(at, 1, "'\\''");
+  return "'" + text + "'";
+}
+
 TextFormat text_format(const std::string& path) {
   std::string_view name = path;
   bool compressed = false;
@@ -145,7 +152,7 @@ TextFormat text_format(const std::string& path) {
     if (!ends_with(name, ending)) continue;
     const std::string to = std::string(name.substr(0, name.size() - std::string_view(ending).size())) + ".jsonl.zst";
     throw Failure(ENG_UNSUPPORTED, "[data] paths: " + path + " is not text. Turn it into JSON Lines first:\n  " +
-                                       "tools/export-dataset " + path + " --out " + to);
+                                       "tools/export-dataset " + shell_word(path) + " --out " + shell_word(to));
   }
   const bool lines = ends_with(name, ".jsonl") || ends_with(name, ".ndjson");
   return {lines ? TextKind::json_lines : TextKind::plain, compressed};

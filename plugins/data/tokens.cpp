@@ -8,6 +8,7 @@
 #include "source.hpp"
 #include "tables.hpp"
 #include "token_file.hpp"
+#include "tokenizer.hpp"
 
 namespace text_data {
 namespace {
@@ -16,6 +17,9 @@ std::unique_ptr<Source> open_source(const eng_options* options, const eng_data_r
   const double held_out = held_out_share(options, request);
   const std::vector<std::string> files =
       find_files(request.base_dir == nullptr ? "" : request.base_dir, get_strings(options, "paths"));
+  // Opened only where a file says which tokenizer made it.
+  const std::string named = options->is_set(options, "tokenizer") ? get_string(options, "tokenizer") : "";
+  std::string meaning;
   auto source = std::make_unique<Source>();
   Hash hash;
   std::string last;
@@ -29,6 +33,13 @@ std::unique_ptr<Source> open_source(const eng_options* options, const eng_data_r
                                      std::to_string(file.header.vocabulary) + " ids, but the model's vocabulary is " +
                                      std::to_string(request.vocabulary) + ": set [model] vocab_size to " +
                                      std::to_string(file.header.vocabulary) + " or more");
+    }
+    if (!named.empty() && file.header.magic[0] != 0) {
+      if (meaning.empty())
+        meaning = open_tokenizer(named, request.base_dir == nullptr ? "" : request.base_dir)->info().hash;
+      if (hexadecimal(file.header.tokenizer) != meaning)
+        throw Failure(ENG_INVALID, "[data] " + path + " was made by another tokenizer than [data] tokenizer = \"" +
+                                       named + "\": build it again with this one, or name the one it was made by");
     }
     scan(file, request.vocabulary);
     source->vocabulary = std::max({source->vocabulary, file.header.vocabulary, file.largest + 1});

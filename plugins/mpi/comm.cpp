@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm.hpp"
 
-#include <sched.h>
 #include <time.h>
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <numeric>
 
 namespace mpi {
@@ -116,21 +116,28 @@ MPI_Comm Comm::library(Group& group) {
 
 void Comm::exchange_bytes(const void* mine, uint64_t bytes, void* all) {
   const Round round(*this, host_, exchange);
-  auto* to = static_cast<char*>(all);
-  if (bytes) std::memcpy(to + all_.rank * bytes, mine, bytes);
-  Messages m;
+  struct Words {
+    std::vector<char> mine, all;
+    Messages messages;
+  };
+  auto words = std::make_unique<Words>();
+  words->mine.assign(static_cast<const char*>(mine), static_cast<const char*>(mine) + bytes);
+  words->all.resize(bytes * all_.size);
   for (uint32_t k = 1; k < all_.size; ++k) {
-    const uint32_t from = (all_.rank + all_.size - k) % all_.size;
-    add_receive(m, bytes ? to + from * bytes : nullptr, bytes, from, 0, all_.host);
-    add_send(m, mine, bytes, (all_.rank + k) % all_.size, 0, all_.host);
+    const uint32_t from = (all_.rank + all_.size - k) % all_.size, to = (all_.rank + k) % all_.size;
+    add_receive(words->messages, words->all.data() + from * bytes, bytes, from, 0, all_.host);
+    add_send(words->messages, words->mine.data(), bytes, to, 0, all_.host);
   }
   try {
-    run(m, host_);
+    run(words->messages, host_);
   } catch (...) {
-    drop(m);
+    static_cast<void>(words.release());  // MPI may still write there
     throw;
   }
-  drop(m);
+  drop(words->messages);
+  if (!bytes) return;
+  std::memcpy(words->all.data() + all_.rank * bytes, mine, bytes);
+  std::memcpy(all, words->all.data(), words->all.size());
 }
 
 void Comm::add_send(Messages& m, const void* data, uint64_t bytes, uint32_t to, int tag, MPI_Comm comm) {
@@ -162,14 +169,20 @@ void Comm::add_receive(Messages& m, void* data, uint64_t bytes, uint32_t from, i
 }
 
 void Comm::drop(Messages& m) {
+  if (m.started) return fall_silent();
   const std::lock_guard lock(mpi_);
-  if (m.started) silent_ = true;
   if (silent_) return;
   for (MPI_Request& request : m.requests)
     if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
 }
 
 void Comm::fall_silent() {
+  std::string reason = "it left in the middle of a collective";
+  if (failed_) {
+    const std::lock_guard lock(state_);
+    reason = reason_;
+  }
+  abort(reason);
   const std::lock_guard lock(mpi_);
   silent_ = true;
 }
@@ -208,16 +221,14 @@ bool Comm::complete(MPI_Request& request) {
 }
 
 // Bytes move while a test runs, so one that took its time is followed by the next at once. With nothing to move, a wait
-// that may be short keeps its core, politely; then it sleeps, an eighth of how long it has waited: ranks that share
-// cores with it compute meanwhile, and what comes is late by little.
+// that may be short is not given up; then it sleeps, for an eighth of how long it has waited: ranks that share cores
+// with it compute meanwhile, and what comes is late by little. (A sleeper is served before one that yields.)
 bool Comm::Wait::idle(std::chrono::duration<double> deadline) {
   using std::chrono::microseconds;
   const auto now = Clock::now();
   if (now - last_ > microseconds(5)) moved_ = now;
   const auto quiet = now - moved_;
-  if (quiet < microseconds(100))
-    sched_yield();
-  else
+  if (quiet > microseconds(20))
     sleep_for(std::clamp<std::chrono::nanoseconds>(quiet / 8, microseconds(20), microseconds(500)));
   last_ = Clock::now();
   return last_ - begin_ > deadline;

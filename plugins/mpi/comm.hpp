@@ -92,7 +92,7 @@ class Comm {
     wait(
         group, [&] { return complete(request); }, nullptr);
   }
-  // Something was started into memory that may go: MPI must not run any more.
+  // Something was started into memory that goes: the others are told, and MPI does not run any more.
   void fall_silent();
   MPI_Comm step() const { return all_.step; }
   uint64_t message_bytes() const { return message_bytes_; }

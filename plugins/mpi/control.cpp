@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who is where, when a wait has taken too long, and the end of all waits.
+#include <signal.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -36,6 +38,9 @@ std::string place_text(uint32_t what, uint64_t number, uint32_t group) {
 
 void Comm::start_listening() {
   listener_ = std::thread([this] {
+    sigset_t all;  // signals are for the host's threads
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, nullptr);
     std::unique_lock lock(state_);
     while (!wake_.wait_for(lock, between_looks, [this] { return leave_; })) {
       lock.unlock();

@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string load_text(const fs::path& directory, const std::vector<TensorSpec>& specs) {
+std::string load_text(const fs::path& directory, const std::vector<TensorShare>& specs) {
   Filled filled;
   return refusal(Exit::checkpoint, [&] { load_checkpoint(directory, specs, filled.fill()); });
 }
@@ -144,8 +144,7 @@ TEST_CASE("checkpoint: another model is refused by tensor", "[checkpoint]") {
   specs.pop_back();
   CHECK_THAT(load_text(path, specs), Catch::Contains("this run has no such tensor"));
   specs = sample.specs;
-  specs.push_back({"x", "parameter", ENG_F32, {1}});
-  specs.push_back({"y", "parameter", ENG_F32, {1}});
+  for (const auto& t : whole({{"x", "parameter", ENG_F32, {1}}, {"y", "parameter", ENG_F32, {1}}})) specs.push_back(t);
   CHECK_THAT(load_text(path, specs), Catch::Contains("`x` (parameter) is missing, and 1 more"));
   // A directory under another step's name.
   fs::rename(path, scratch / "step-00000200");
@@ -154,7 +153,7 @@ TEST_CASE("checkpoint: another model is refused by tensor", "[checkpoint]") {
 
 TEST_CASE("checkpoint: slices of one tensor fill it exactly once", "[checkpoint]") {
   Scratch scratch;
-  const std::vector<TensorSpec> specs{{"w", "parameter", ENG_U8, {2, 5}}};
+  const auto specs = whole({{"w", "parameter", ENG_U8, {2, 5}}});
   const auto text = [&](const std::vector<std::pair<uint64_t, uint64_t>>& parts) {
     fs::remove_all(scratch / "c");
     save_sliced(scratch / "c", parts);

@@ -13,7 +13,7 @@
 namespace eng::test {
 
 struct Sample {
-  std::vector<TensorSpec> specs;
+  std::vector<TensorShare> specs;            // of one rank
   std::map<std::string, std::string> bytes;  // by "name role"
 
   static std::string key(const TensorSpec& t) { return t.name + " " + t.role; }
@@ -30,11 +30,11 @@ struct Sample {
   }
 
   void add(const std::string& name, const std::string& role, int32_t dtype, std::vector<int64_t> shape, unsigned salt) {
-    TensorSpec t{name, role, dtype, std::move(shape)};
+    const TensorSpec t{name, role, dtype, std::move(shape)};
     std::string data(element_count(t.shape, "") * dtype_size(dtype), '\0');
     for (size_t i = 0; i < data.size(); ++i) data[i] = char((i + 1) * 37 + specs.size() * 11 + salt);
     bytes[key(t)] = data;
-    specs.push_back(std::move(t));
+    specs.push_back(whole({t})[0]);
   }
 
   Read read() const {

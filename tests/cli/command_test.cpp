@@ -81,6 +81,25 @@ TEST_CASE("plan --json has every field", "[cli]") {
   CHECK(names(scratch / "runs").empty());
 }
 
+TEST_CASE("plan --ranks tells what each of them holds and sends", "[cli]") {
+  Scratch scratch;
+  const std::string config = scratch.config().string();
+  const Result plan = engine(scratch, {"plan", config, "--ranks", "8", "--json", "zero.plugin=zero3",
+                                       "comm.describe={bandwidth=\"1GB\", latency=\"5us\", flops=1e9}"});
+  INFO(plan.err);
+  REQUIRE(plan.exit == 0);
+  const Json json = Json::parse(plan.out);
+  CHECK(json.at("world_size") == 8);
+  CHECK(json.at("step_seconds_estimate") > json.at("exposed_seconds"));
+  CHECK(json.at("communication_seconds") >= json.at("exposed_seconds"));
+  CHECK(json.at("ranks").at(0).at("communication").size() == 6);
+  for (const Json& row : json.at("ranks").at(0).at("communication")) CHECK(row.at("sent_bytes") > 0);
+  // Ranks that share this machine need more of it.
+  const std::vector<std::string> words = {"plan", config, "--ranks", "8", "comm.describe.ranks_per_node=4"};
+  CHECK(has(engine(scratch, words).out, "4 on a node"));
+  CHECK(engine(scratch, {"plan", config, "--ranks", "0"}).exit == 2);
+}
+
 TEST_CASE("plan needs only the model", "[cli]") {
   Scratch scratch;
   scratch.write("model.toml", "[model]\nplugin = \"llama\"\npreset = \"tiny\"\n");

@@ -102,6 +102,9 @@ TEST_CASE("data that does not fit the model, or is none", "[cli]") {
   const Result parquet = engine(scratch, {"check", "config.toml", "data.paths=['data.parquet']"});
   CHECK(parquet.exit == 4);
   CHECK(has(parquet.err, "tools/export-dataset " + (scratch / "data.parquet").string()));
+  fs::rename(scratch / "data.parquet", scratch / "my data.parquet");
+  CHECK(has(engine(scratch, {"check", "config.toml", "data.paths=['my data.parquet']"}).err,
+            "tools/export-dataset '" + (scratch / "my data.parquet").string() + "' --out '"));
   CHECK(engine(scratch, {"data", "inspect", "nothing"}).exit == 2);
   CHECK(engine(scratch, {"data", "inspect", scratch.write("a.txt", "text").string()}).exit == 4);
 }

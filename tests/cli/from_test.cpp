@@ -10,6 +10,7 @@ using namespace cli;
 namespace {
 
 const fs::path goldens = fs::path(ENGINE_SOURCE_DIR) / "tests" / "models" / "hf";
+const fs::path tokenizers = fs::path(ENGINE_SOURCE_DIR) / "tests" / "data" / "golden";
 
 // Tensor -> its bytes, of all safetensors files of a directory.
 std::map<std::string, std::string> stored(const fs::path& directory) {
@@ -86,15 +87,15 @@ TEST_CASE("weights come out of a run with the bytes they went in with", "[cli][f
 TEST_CASE("config.json of an export says what the run was, and keeps what others need", "[cli][from]") {
   Scratch scratch;
   const fs::path source = copy(scratch, "single");
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"})
     scratch.write("single/" + std::string(name), "{}");
   REQUIRE(run_from(scratch, source, "run").exit == 0);
   CHECK(Json::parse(read(scratch / "run" / "run.json")).at("from") == source.string());
   const Result out = engine(scratch, {"ckpt", "export", "run", "--to", "out", "--dtype", "bf16"});
   INFO(out.err);
   REQUIRE(out.exit == 0);
-  CHECK(has(out.out, "copied tokenizer.json, tokenizer_config.json"));
-  CHECK(fs::exists(scratch / "out" / "tokenizer.json"));
+  CHECK(has(out.out, "copied tokenizer_config.json, special_tokens_map.json"));
+  CHECK(fs::exists(scratch / "out" / "special_tokens_map.json"));
   const Json config = Json::parse(read(scratch / "out" / "config.json"));
   CHECK(config.at("model_type") == "llama");
   CHECK(config.at("architectures") == Json::array({"LlamaForCausalLM"}));
@@ -203,6 +204,91 @@ TEST_CASE("eval of a Hugging Face directory", "[cli][from]") {
   const Result none = engine(scratch, {"eval", (goldens / "single").string()});
   CHECK(none.exit == 2);
   CHECK(has(none.err, "[data]"));
+}
+
+TEST_CASE("the tokenizer of existing weights comes along, and no other is taken", "[cli][from]") {
+  Scratch scratch;
+  const fs::path source = copy(scratch, "single");
+  fs::copy(tokenizers / "neox" / "tokenizer.json", source / "tokenizer.json");
+  std::string config = read(source / "config.json");  // a row for each of its ids
+  const auto widen = [&](const std::string& from, const std::string& to) {
+    REQUIRE(config.find(from) != std::string::npos);
+    config.replace(config.find(from), from.size(), to);
+  };
+  widen("\"vocab_size\": 256", "\"vocab_size\": 1000");
+  scratch.write("single/config.json", config);
+  scratch.write("c.toml", "[model]\nfrom = \"single\"\n[data]\npaths = [\"text.txt\"]\n");
+  const Result shown = engine(scratch, {"config", "show", "c.toml"});
+  INFO(shown.err);
+  CHECK(has(shown.out, "tokenizer = \"" + source.string()));
+  CHECK(has(shown.out, "special_tokens = true"));
+  for (const std::string& other : {std::string("bytes"), (tokenizers / "gpt2").string()}) {
+    const Result refused = engine(scratch, {"check", "c.toml", "data.tokenizer=" + other});
+    INFO(refused.err);
+    CHECK(refused.exit == 4);
+    CHECK(has(refused.err, "gives texts other ids than the tokenizer of the weights, " + source.string()));
+  }
+  // The same tokenizer elsewhere is as good.
+  CHECK(engine(scratch, {"config", "show", "c.toml", "data.tokenizer=" + (tokenizers / "neox").string()}).exit == 0);
+
+  // OPT's folders hold these two and no tokenizer.json.
+  fs::remove(source / "tokenizer.json");
+  for (const char* file : {"vocab.json", "merges.txt"}) fs::copy(tokenizers / "opt" / file, source / file);
+  CHECK(has(engine(scratch, {"config", "show", "c.toml"}).out, "tokenizer = \"" + source.string()));
+
+  // That of a run is the run's.
+  scratch.config();
+  const Args small = {"model.vocab_size=1000", "train.steps=1", "data.tokenizer=" + (tokenizers / "gpt2").string()};
+  Args run = {"run", "config.toml", "--out", "first"};
+  run.insert(run.end(), small.begin(), small.end());
+  const Result first = engine(scratch, run);
+  INFO(first.err);
+  REQUIRE(first.exit == 0);
+  scratch.write("on.toml", "[model]\nfrom = \"first\"\n[data]\npaths = [\"text.txt\"]\n");
+  CHECK(has(engine(scratch, {"config", "show", "on.toml"}).out, "tokenizer = \"" + (tokenizers / "gpt2").string()));
+  for (const Args& args :
+       {Args{"check", "on.toml", "data.tokenizer=bytes"}, Args{"eval", "first", "data.tokenizer=bytes"}})
+    CHECK(has(engine(scratch, args).err, "gives texts other ids"));
+}
+
+TEST_CASE("paths of eval --data start at that file", "[cli][from]") {
+  Scratch scratch;
+  fs::create_directories(scratch / "place");
+  fs::copy(scratch / "text.txt", scratch / "place" / "here.txt");
+  fs::copy(tokenizers / "gpt2", scratch / "place" / "words");
+  scratch.config();
+  const Result run = engine(scratch, {"run", "config.toml", "--out", "run", "train.steps=1", "model.vocab_size=1000",
+                                      "data.tokenizer=place/words"});
+  INFO(run.err);
+  REQUIRE(run.exit == 0);
+  REQUIRE(engine(scratch, {"ckpt", "export", "run", "--to", "hf"}).exit == 0);
+  scratch.write("place/data.toml",
+                "[data]\npaths = [\"here.txt\"]\ntokenizer = \"words\"\nvalidation = 0.1\n"
+                "[train]\nsequence_length = 16\nmicro_batch = 1\n");
+  for (const char* target : {"run", "hf"}) {
+    const Result eval = engine(scratch, {"eval", target, "--data", "place/data.toml", "--batches", "1"});
+    INFO(target << ": " << eval.err);
+    CHECK(eval.exit == 0);
+    CHECK(has(eval.err, (scratch / "place" / ".engine-cache").string()) == (std::string(target) == "hf"));
+  }
+}
+
+TEST_CASE("weights that do not fit are refused before memory is taken", "[cli][from]") {
+  Scratch scratch;
+  const fs::path source = copy(scratch, "tied");
+  Json config = Json::parse(read(source / "config.json"));
+  config["vocab_size"] = 131072, config["hidden_size"] = 512;  // 268 MB, four times that with what AdamW keeps
+  scratch.write("tied/config.json", config.dump());
+  const Args data = {"data.paths=[\"text.txt\"]", "train.sequence_length=16"};
+  for (const Result& refused :
+       {run_from(scratch, source, "run"), engine(scratch, {"generate", "tied", "a", "--tokenizer", "bytes"}),
+        engine(scratch, {"eval", "tied", data[0], data[1]})}) {
+    INFO(refused.err);
+    CHECK(refused.exit == 9);
+    CHECK(has(refused.err, "model.embed_tokens.weight: is [256, 16] in the file, [131072, 512] in the model"));
+    CHECK(refused.peak_bytes() < 200'000'000);
+  }
+  CHECK_FALSE(fs::exists(scratch / "run"));
 }
 
 TEST_CASE("check reads the headers of the weights", "[cli][from]") {

@@ -99,17 +99,18 @@ Child::Child(const Scratch& scratch, const Args& args, Limits limits) : limits_(
   const std::string tag = std::to_string(++number);
   out_ = scratch / ("stdout-" + tag);
   err_ = scratch / ("stderr-" + tag);
-  std::vector<std::string> words = {ENGINE_COMMAND};
+  std::vector<std::string> words = {limits.program.empty() ? ENGINE_COMMAND : limits.program};
   words.insert(words.end(), args.begin(), args.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   // Nothing of the user's own plugins or settings.
-  std::string home = "HOME=" + scratch.path().string(), path = "PATH=/usr/bin:/bin", locale = "LC_ALL=C";
+  std::string home = "HOME=" + scratch.path().string(), path = "PATH=" + limits.path, locale = "LC_ALL=C";
   std::vector<std::string> sanitizers;
   for (const char* name : {"ASAN_OPTIONS", "UBSAN_OPTIONS"})
     if (const char* value = std::getenv(name)) sanitizers.push_back(std::string(name) + "=" + value);
   std::vector<char*> environment = {home.data(), path.data(), locale.data()};
+  for (std::string& variable : limits_.more) environment.push_back(variable.data());
   for (std::string& option : sanitizers) environment.push_back(option.data());
   environment.push_back(nullptr);
   const std::string out = out_.string(), err = err_.string(), folder = scratch.path().string();

@@ -50,6 +50,9 @@ struct Result {
 struct Limits {
   double seconds = 120;     // then it is killed and the test fails
   uint64_t file_bytes = 0;  // RLIMIT_FSIZE; 0: none
+  std::string path = "/usr/bin:/bin";
+  std::string program = "";  // instead of engine; an absolute path
+  Args more = {};            // of the environment: "NAME=VALUE"
 };
 
 // One running `engine`. Killed if the object goes first.

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <future>
 #include <string>
 
 namespace {
@@ -23,7 +24,7 @@ Job run(int ranks, const std::string& scenario) {
                            scenario + " 2>&1";
   const auto start = std::chrono::steady_clock::now();
   FILE* pipe = popen(line.c_str(), "r");
-  REQUIRE(pipe);
+  if (!pipe) throw std::runtime_error("no pipe");
   char part[4096];
   while (size_t n = fread(part, 1, sizeof(part), pipe)) job.output.append(part, n);
   const int status = pclose(pipe);
@@ -32,44 +33,50 @@ Job run(int ranks, const std::string& scenario) {
   return job;
 }
 
-void ends_well(int ranks, const std::string& scenario) {
-  const Job job = run(ranks, scenario);
-  INFO(ranks << " ranks, " << scenario << ", " << job.seconds << " s:\n" << job.output);
+void ends_well(int ranks, const Job& job) {
+  INFO(ranks << " ranks, " << job.seconds << " s:\n" << job.output);
   CHECK(job.status == 0);
+}
+
+// Something goes wrong, and every rank finds what it should.
+void fails_well(int ranks, const Job& job) {
+  INFO(ranks << " ranks, " << job.seconds << " s:\n" << job.output);
+  CHECK(job.status == 8);
+  CHECK(job.seconds < 20);
+  for (int r = 0; r < ranks; ++r) CHECK_THAT(job.output, Catch::Contains("rank " + std::to_string(r) + " is right"));
 }
 
 }  // namespace
 
 TEST_CASE("every collective gives what it must, for 1 to 4 ranks") {
-  for (int ranks = 1; ranks <= 4; ++ranks) ends_well(ranks, "right");
+  for (int ranks = 1; ranks <= 4; ++ranks) ends_well(ranks, run(ranks, "right"));
+  // Long transfers go in pieces.
+  ends_well(3, run(3, "pieces"));
 }
 
-TEST_CASE("long transfers go in pieces") {
-  ends_well(3, "pieces");
-}
-
-TEST_CASE("a wait ends at its deadline, and says who did not come") {
-  ends_well(3, "late");
-  ends_well(2, "elsewhere");
-  ends_well(2, "executor_late");
-}
-
-TEST_CASE("a rank that gives up tells the others why") {
-  ends_well(3, "aborts");
-}
-
-TEST_CASE("a rank that is killed ends the job") {
-  const Job job = run(3, "killed");
-  INFO(job.output);
-  CHECK(job.status != 0);
-  CHECK(job.seconds < 10);
-  CHECK_THAT(job.output, Catch::Contains("signal 9"));
-}
-
-TEST_CASE("a rank that never starts is not waited for without end") {
-  const Job job = run(2, "missing");
-  INFO(job.output);
-  CHECK(job.status == 8);
-  CHECK(job.seconds < 10);
-  CHECK_THAT(job.output, Catch::Contains("waited 1 s for all ranks to start"));
+TEST_CASE("ranks that go wrong are named, in time") {
+  // They mostly wait, so they can do it beside each other.
+  const auto start = [](int ranks, const char* scenario) {
+    return std::async(std::launch::async, [=] { return run(ranks, scenario); });
+  };
+  auto late = start(3, "late"), elsewhere = start(2, "elsewhere"), executor_late = start(2, "executor_late"),
+       aborts = start(3, "aborts"), leaves = start(2, "leaves"), killed = start(2, "killed"),
+       missing = start(2, "missing");
+  fails_well(3, late.get());
+  fails_well(2, elsewhere.get());
+  fails_well(2, executor_late.get());
+  // One that gives up tells the others why.
+  fails_well(3, aborts.get());
+  fails_well(2, leaves.get());
+  const Job kill = killed.get();
+  INFO(kill.output);
+  CHECK(kill.status == 128 + 9);
+  CHECK(kill.seconds < 10);
+  CHECK_THAT(kill.output, Catch::Contains("signal 9"));
+  // One that never starts is not waited for without end.
+  const Job miss = missing.get();
+  INFO(miss.output);
+  CHECK(miss.status == 8);
+  CHECK(miss.seconds < 20);
+  CHECK_THAT(miss.output, Catch::Contains("waited 5 s for all ranks to start"));
 }

@@ -35,8 +35,13 @@ void joining_is_quiet(double timeout, int64_t message_bytes, const std::string& 
   if (scenario == "late") late(comm);
   if (scenario == "elsewhere") elsewhere(comm);
   if (scenario == "aborts") aborts(comm);
+  if (scenario == "leaves") leaves(comm);
   if (scenario == "killed") killed(comm);
   if (scenario == "executor_late") executor_late(comm);
+  if (scenario == "right" || scenario == "pieces") return;
+  fmt::print("rank {} is right\n", comm.world().rank);
+  std::fflush(stdout);
+  throw eng::Error(eng::Exit::communication, "as it should");
 }
 
 }  // namespace
@@ -47,10 +52,11 @@ int main(int, char** argv) {
   const bool fault = scenario != "right" && scenario != "pieces";
   try {
     if (scenario == "missing" && std::string(getenv("OMPI_COMM_WORLD_RANK")) == "1")
-      std::this_thread::sleep_for(std::chrono::seconds(20));
-    joining_is_quiet(fault ? 1.0 : 60.0, scenario == "pieces" ? 100 : 1 << 30, scenario);
+      std::this_thread::sleep_for(std::chrono::seconds(30));
+    joining_is_quiet(fault ? deadline : 25.0, scenario == "pieces" ? 100 : 1 << 30, scenario);
     return 0;
   } catch (const eng::Error& e) {
+    std::this_thread::sleep_for(std::chrono::seconds(3));  // the first that leaves takes the others with it
     fmt::print(stderr, "error {}: {}\n", static_cast<int>(e.exit()), e.what());
     return static_cast<int>(e.exit());
   } catch (const std::exception& e) {

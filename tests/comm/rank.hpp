@@ -22,6 +22,7 @@ namespace rank {
   } while (false)
 
 extern std::string plugin_dir;
+constexpr double deadline = 5;  // where something goes wrong; joining takes seconds on a busy machine
 
 inline eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
@@ -93,6 +94,7 @@ void executor(eng::Communicator& comm);
 void late(eng::Communicator& comm);
 void elsewhere(eng::Communicator& comm);
 void aborts(eng::Communicator& comm);
+void leaves(eng::Communicator& comm);
 void killed(eng::Communicator& comm);
 void executor_late(eng::Communicator& comm);
 

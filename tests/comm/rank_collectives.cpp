@@ -38,7 +38,7 @@ void on_group(eng::Communicator& comm, eng::Id id, const std::vector<uint32_t>& 
   gather.bind(in.data(), out.data());
   Bound in_place(comm, ENG_OP_ALL_GATHER, id, n, dtype<T>, count);
   in_place.bind(out.data() + self * count, out.data());
-  for (int k = 0; k < 4; ++k) {
+  for (int k = 0; k < 3; ++k) {
     fill(k, count);
     if (k % 2) std::copy_n(in.begin(), count, out.begin() + self * count);
     k % 2 ? in_place() : gather();
@@ -94,7 +94,7 @@ void on_group(eng::Communicator& comm, eng::Id id, const std::vector<uint32_t>& 
 
 void words(eng::Communicator& comm) {
   const eng::World& w = comm.world();
-  for (int k = 0; k < 20; ++k) {
+  for (int k = 0; k < 10; ++k) {
     const auto all =
         comm.exchange(std::string((w.rank + static_cast<uint32_t>(k)) % 5 * 100, static_cast<char>('a' + w.rank)));
     EXPECT(all.size() == w.size);
@@ -116,7 +116,7 @@ void beside(eng::Communicator& comm) {
   std::string wrong;
   std::thread queue([&] {
     try {
-      for (int k = 0; k < 50; ++k) {
+      for (int k = 0; k < 25; ++k) {
         for (int64_t e = 0; e < count; ++e) mine[static_cast<size_t>(e)] = value<int64_t>(r, e, k);
         gather();
         for (uint32_t m = 0; m < n; ++m) EXPECT(all[m * count + count - 1] == value<int64_t>(m, count - 1, k));
@@ -125,7 +125,7 @@ void beside(eng::Communicator& comm) {
       wrong = e.what();
     }
   });
-  for (int k = 0; k < 50; ++k)
+  for (int k = 0; k < 25; ++k)
     for (const std::string& one : comm.exchange(std::to_string(k))) EXPECT(one == std::to_string(k));
   queue.join();
   if (!wrong.empty()) throw std::runtime_error(wrong);
@@ -142,10 +142,8 @@ void collectives(eng::Communicator& comm, bool whole) {
   if (n >= 4) ranks.groups.insert(ranks.groups.end(), {{0, 1}, {2, 3}, {3, 1, 2}});
   comm.make_groups(ranks);
   for (eng::Id id = 1; id <= ranks.groups.size(); ++id)
-    for (int64_t count : {1, 3, 257}) {
-      on_group<float>(comm, id, ranks.group(id), count);
-      on_group<uint8_t>(comm, id, ranks.group(id), count);
-    }
+    for (int64_t count : {1, 257}) on_group<float>(comm, id, ranks.group(id), count);
+  on_group<uint8_t>(comm, 1, ranks.group(1), 3);
   on_group<double>(comm, 1, ranks.group(1), 10001);
   on_group<int64_t>(comm, 1, ranks.group(1), 4096);
   if (whole) on_group<float>(comm, 1, ranks.group(1), 300007);  // far beyond what is sent at once

@@ -90,3 +90,11 @@ TEST_CASE("`from` takes the place of a preset, and must be there") {
   CHECK_THAT(text, Contains("error[E0113]: `preset` and `from` are both given") && Contains("opt.toml:3:1"));
   CHECK_THAT(text, Contains("error[E0118]: /nowhere is no directory") && Contains("opt.toml:4:8"));
 }
+
+TEST_CASE("the library's own sums are told") {
+  CHECK(parse(with("[comm]\nreduce = \"tree\"\ntimeout = \"90s\"\n")).section("comm").number("timeout") == 90);
+  const Config config = parse(with("[comm]\nreduce = \"fast\"\n"));
+  CHECK(std::any_of(config.notes().begin(), config.notes().end(),
+                    [](const std::string& note) { return note.find("comm.reduce = \"fast\" leaves") == 0; }));
+  CHECK_THAT(problems(with("[comm]\ntimeout = \"soon\"\n")), Catch::Contains("must be of type duration"));
+}

@@ -16,6 +16,10 @@ TEST_CASE("sizes") {
   CHECK(parse_bytes("17") == 17);
   CHECK(parse_bytes("17B") == 17);
   CHECK(parse_bytes("9007199254740992") == int64_t{1} << 53);
+  CHECK(parse_bytes("9007199254740993") == (int64_t{1} << 53) + 1);
+  CHECK(parse_bytes("9223372036854774784") == INT64_MAX - 1023);
+  CHECK(parse_bytes("9007199254740993KiB") == std::nullopt);
+  CHECK(parse_bytes("9007199254740991KiB") == ((int64_t{1} << 53) - 1) << 10);
   CHECK(parse_bytes("1.1GiB") == 1181116006);  // the nearest byte
   for (const char* bad :
        {"", "MiB", "-1MiB", "+1", "1.MiB", ".5MiB", "1.5", "0.3B", "1..5KiB", "64mib", "64M", "64 MiB ", " 64MiB",

@@ -257,6 +257,11 @@ TEST_CASE_METHOD(Build, "a damaged file is made again; named itself, it is refus
   named.vocabulary = 699;
   CHECK_THAT(Source(folder, named).error(), Contains("tokenizer of 700 ids") && Contains("vocabulary is 699"));
   named.vocabulary = 1000;
+  named.strings = {{"tokenizer", golden + "gpt2"}};
+  CHECK(Source(folder, named).status() == ENG_OK);
+  named.strings = {{"tokenizer", golden + "neox"}};
+  CHECK_THAT(Source(folder, named).error(), Contains(name + " was made by another tokenizer") && Contains("neox"));
+  named.strings.clear();
   for (const std::size_t at : {std::size_t{3}, std::size_t{17}, std::size_t{70}, std::size_t{250}, std::size_t{256},
                                good.size() / 2, good.size() - 3}) {
     CAPTURE(at);

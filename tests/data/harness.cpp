@@ -60,6 +60,7 @@ Settings complete(Settings settings) {
   static const toml::table description = toml::parse(plugin().describe());
   const toml::table& options = *description["provides"][settings.source == "text" ? 0 : 1]["options"].as_table();
   for (const auto& [key, value] : settings.numbers) settings.given.insert(key);
+  for (const auto& [key, value] : settings.strings) settings.given.insert(key);
   for (const auto& [key, option] : options) {
     const toml::node_view<const toml::node> fallback = option.as_table()->at_path("default");
     if (auto text = fallback.value<std::string>()) settings.strings.emplace(std::string(key.str()), *text);

@@ -169,6 +169,14 @@ TEST_CASE("from: files that run code are never opened", "[from]") {
     CHECK_THAT(e.what(), Catch::Contains("pytorch_model.bin"));
     CHECK_THAT(e.help(), Catch::Contains("python3 tools/bin-to-safetensors " + directory.string()));
   }
+  fs::rename(directory, scratch / "my model");
+  try {
+    loss_of(scratch / "my model");
+    FAIL("accepted");
+  } catch (const eng::Error& e) {
+    CHECK_THAT(e.help(), Catch::Contains("python3 tools/bin-to-safetensors '" + (scratch / "my model'").string()));
+  }
+  fs::rename(scratch / "my model", directory);
   fs::remove(directory / "pytorch_model.bin");
   CHECK_THAT(refused(directory), Catch::Contains("has neither model.safetensors nor"));
 }

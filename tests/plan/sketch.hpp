@@ -20,7 +20,8 @@ namespace sketch {
 inline eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::Registry::Search search;
-    for (const char* file : {"cpu/reference", "cpu/cpu", "llama/llama", "optim/optim", "precision/precision"})
+    for (const char* file : {"cpu/reference", "cpu/cpu", "llama/llama", "optim/optim", "precision/precision",
+                             "zero/none", "zero/zero1", "zero/zero2", "zero/zero3"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
 #ifdef CUSTOM_OP
     search.extra.push_back(CUSTOM_OP);

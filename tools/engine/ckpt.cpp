@@ -2,26 +2,41 @@
 // engine ckpt.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <csignal>
+#include <cstring>
+#include <map>
 
 #include "core/base/error.hpp"
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/checkpoint/file.hpp"
+#include "core/tensor/dtype.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/export.hpp"
+#include "tools/engine/progress.hpp"
+#include "tools/engine/run_dir.hpp"
 
 namespace eng {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Every byte of one checkpoint, of a folder of them, or of a run.
-std::vector<CheckpointRow> verified(const fs::path& directory) {
+bool is_checkpoint(const fs::path& directory) {
+  return fs::exists(directory / "manifest.json") || checkpoint_step(fs::absolute(directory));
+}
+
+// Where a run, or a folder of checkpoints, has them.
+fs::path folder(const fs::path& directory) {
+  return fs::is_directory(directory / "checkpoints") ? directory / "checkpoints" : directory;
+}
+
+// One checkpoint, a folder of them, or those of a run.
+std::vector<CheckpointRow> rows_of(const fs::path& directory, bool every_byte) {
   std::vector<CheckpointRow> rows;
-  if (fs::exists(directory / "manifest.json") || checkpoint_step(fs::absolute(directory)))
-    rows.push_back(inspect_checkpoint(directory, true));
+  if (is_checkpoint(directory))
+    rows.push_back(inspect_checkpoint(directory, every_byte));
   else
-    rows = list_checkpoints(fs::is_directory(directory / "checkpoints") ? directory / "checkpoints" : directory, true);
+    rows = list_checkpoints(folder(directory), every_byte);
   if (rows.empty()) refuse(directory.string(), "there is no checkpoint here");
   return rows;
 }
@@ -46,11 +61,149 @@ void export_run(const Common& common, const ExportFlags& flags) {
   if (!out.copied.empty()) fmt::print("copied {}\n", fmt::join(out.copied, ", "));
 }
 
+// The checkpoint that is named, or the newest good one; every byte of it is as it was written.
+fs::path good_checkpoint(const fs::path& directory) {
+  if (!is_checkpoint(directory)) {
+    const Found found = newest_checkpoint(folder(directory));
+    if (!found.path) refuse(directory.string(), "there is no good checkpoint here");
+    return *found.path;
+  }
+  const CheckpointRow row = inspect_checkpoint(directory, true);
+  if (!row.problem.empty()) throw Error(Exit::checkpoint, row.problem);
+  return directory;
+}
+
+bool converts(int32_t dtype) {
+  return dtype == ENG_F32 || dtype == ENG_BF16 || dtype == ENG_F16;
+}
+
+// How far the elements of a tensor are from those of another one.
+struct Distance {
+  uint64_t elements = 0, different = 0;
+  double most = 0, relative = 0;
+
+  void add(int32_t a_type, const void* a, int32_t b_type, const void* b, uint64_t count) {
+    elements += count;
+    const uint64_t size = dtype_size(a_type);
+    if (a_type == b_type && std::memcmp(a, b, count * size) == 0) return;
+    if (!converts(a_type) || !converts(b_type)) {  // equal or not is all that can be said
+      for (uint64_t i = 0; i < count; ++i)
+        different +=
+            std::memcmp(static_cast<const char*>(a) + i * size, static_cast<const char*>(b) + i * size, size) != 0;
+      most = relative = INFINITY;
+      return;
+    }
+    x_.resize(count), y_.resize(count);
+    convert(a_type, a, ENG_F32, x_.data(), count);
+    convert(b_type, b, ENG_F32, y_.data(), count);
+    for (uint64_t i = 0; i < count; ++i) {
+      if (std::memcmp(&x_[i], &y_[i], sizeof(float)) == 0) continue;
+      const double x = x_[i], y = y_[i], far = std::abs(x - y);
+      ++different;
+      // +0 and -0 differ, at no distance; what is not finite is infinitely far from all else.
+      most = std::max(most, std::isfinite(far) ? far : INFINITY);
+      if (far != 0)
+        relative = std::max(relative, std::isfinite(far) ? far / std::max(std::abs(x), std::abs(y)) : INFINITY);
+    }
+  }
+
+ private:
+  std::vector<float> x_, y_;
+};
+
+// Prints a line for each tensor; true if both hold the same.
+bool diff(const fs::path& a, const fs::path& b) {
+  const OpenCheckpoint left(good_checkpoint(a)), right(good_checkpoint(b));
+  std::map<std::string, const ManifestTensor*> rest;  // of the right one
+  const auto name = [](const TensorSpec& t) { return t.role == kParameterRole ? t.name : t.name + " " + t.role; };
+  const auto type = [](const TensorSpec& t) {
+    return fmt::format("{} [{}]", dtype_safetensors(t.dtype), fmt::join(t.shape, ", "));
+  };
+  for (const auto& t : right.manifest.tensors) rest[name(t)] = &t;
+  size_t equal = 0, all = 0;
+  constexpr uint64_t tile = 1u << 20;  // elements
+  std::vector<char> x, y;
+  for (const auto& t : left.manifest.tensors) {
+    ++all;
+    const auto found = rest.find(name(t));
+    if (found == rest.end()) {
+      fmt::print("{}  only in {}\n", name(t), a.string());
+      continue;
+    }
+    const ManifestTensor& other = *found->second;
+    rest.erase(found);
+    if (t.shape != other.shape || (t.dtype != other.dtype && !(converts(t.dtype) && converts(other.dtype)))) {
+      fmt::print("{}  {} and {}\n", name(t), type(t), type(other));
+      continue;
+    }
+    Distance d;
+    const uint64_t elements = element_count(t.shape, t.name);
+    for (uint64_t first = 0; first < elements; first += tile) {
+      const uint64_t n = std::min(tile, elements - first);
+      x.resize(n * dtype_size(t.dtype)), y.resize(n * dtype_size(other.dtype));
+      left.read(t, first, n, x.data());
+      right.read(other, first, n, y.data());
+      d.add(t.dtype, x.data(), other.dtype, y.data(), n);
+    }
+    equal += d.different == 0;
+    if (d.different)
+      fmt::print("{}  {} of {} elements differ, max |a-b| {:.3g}, max relative {:.3g}\n", name(t), d.different,
+                 d.elements, d.most, d.relative);
+    else
+      fmt::print("{}  equal{}\n", name(t), t.dtype == other.dtype ? "" : ", as " + type(t) + " and " + type(other));
+  }
+  for (const auto& [missing, t] : rest) fmt::print("{}  only in {}\n", missing, b.string());
+  all += rest.size();
+  fmt::print("{} tensors: {} equal, {} not\n", all, equal, all - equal);
+  return equal == all;
+}
+
+uint64_t bytes_of(const fs::path& directory) {
+  uint64_t bytes = 0;
+  std::error_code gone;
+  for (fs::recursive_directory_iterator it(directory, gone), end; !gone && it != end; it.increment(gone))
+    if (it->is_regular_file(gone)) bytes += it->file_size(gone);
+  return bytes;
+}
+
+// Removes what a run no longer needs; `keep` 0: complete checkpoints stay.
+void collect(const fs::path& run, int64_t keep, bool dry) {
+  if (!RunDir::is_run(run)) throw Error(Exit::usage, run.string() + " is not a run", "name the directory of a run");
+  std::optional<RunDir> lock;  // nobody else writes here
+  if (!dry) lock.emplace(RunDir::open(run));
+  const fs::path checkpoints = run / "checkpoints";
+  const Found found = newest_checkpoint(checkpoints);
+  if (!found.path && !found.refused.empty())
+    throw Error(Exit::checkpoint, "no checkpoint of " + run.string() + " is good, so nothing of it is removed",
+                "look at them with:  engine ckpt verify " + run.string());
+  std::vector<std::pair<fs::path, const char*>> garbage;
+  for (const auto& entry : fs::directory_iterator(checkpoints)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with(temporary_prefix)) garbage.emplace_back(entry.path(), "never completed");
+    if (name.starts_with(aside_prefix)) garbage.emplace_back(entry.path(), "set aside");
+  }
+  auto rows = list_checkpoints(checkpoints);
+  std::erase_if(rows, [](const CheckpointRow& r) { return !r.problem.empty(); });
+  for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) < rows.size(); ++i)
+    if (rows[i].path != found.path) garbage.emplace_back(rows[i].path, "old");
+  std::sort(garbage.begin(), garbage.end());
+  uint64_t freed = 0;
+  for (const auto& [path, why] : garbage) {
+    const uint64_t bytes = bytes_of(path);
+    if (!dry)
+      if (const std::error_code error = remove_checkpoint(path)) disk_error("remove", path, error.value());
+    freed += bytes;
+    fmt::print("{} {}  {}  {}\n", dry ? "would remove" : "removed", path.filename().string(), size_text(bytes), why);
+  }
+  fmt::print("{} {}{}\n", dry ? "would free" : "freed", size_text(freed),
+             found.path ? "; the newest good one is " + found.path->filename().string() : "");
+}
+
 }  // namespace
 
-std::string checkpoint_table(const std::filesystem::path& run) {
+std::string checkpoint_table(const std::vector<CheckpointRow>& rows) {
   std::string text;
-  for (const CheckpointRow& r : list_checkpoints(run / "checkpoints"))
+  for (const CheckpointRow& r : rows)
     text +=
         fmt::format("{}  {:>10.1f} MiB  {:>5} tensors  {}\n", r.path.filename().string(),
                     static_cast<double>(r.bytes) / (1 << 20), r.tensors, r.problem.empty() ? "complete" : r.problem);
@@ -66,12 +219,12 @@ Found newest_checkpoint(const std::filesystem::path& checkpoints) {
 }
 
 void add_ckpt(CLI::App& app, Common& common) {
-  auto* command = app.add_subcommand("ckpt", "checkpoints of a run: list, verify, export");
+  auto* command = app.add_subcommand("ckpt", "checkpoints of a run: list, verify, compare, clean up, export");
   command->require_subcommand(1);
   auto target = std::make_shared<std::string>();
   auto* ls = command->add_subcommand("ls", "list them");
-  ls->add_option("run", *target, "a run directory")->required();
-  ls->callback([target] { fmt::print("{}", checkpoint_table(*target)); });
+  ls->add_option("run", *target, "a run, a folder of checkpoints, or one checkpoint")->required();
+  ls->callback([target] { fmt::print("{}", checkpoint_table(rows_of(*target, false))); });
   auto flags = std::make_shared<ExportFlags>();
   auto* out = command->add_subcommand("export", "write the weights as a directory that transformers loads");
   out->add_option("run", flags->target, "a run, or one of its checkpoints")->required();
@@ -84,11 +237,26 @@ void add_ckpt(CLI::App& app, Common& common) {
   auto* check = command->add_subcommand("verify", "read and check every byte");
   check->add_option("directory", *target, "a run, a folder of checkpoints, or one checkpoint")->required();
   check->callback([&common, target] {
-    for (const CheckpointRow& v : verified(*target)) {
+    for (const CheckpointRow& v : rows_of(*target, true)) {
       fmt::print("{}  {}\n", v.path.string(), v.problem.empty() ? "ok" : v.problem);
       if (!v.problem.empty()) common.exit = static_cast<int>(Exit::checkpoint);
     }
   });
+  auto other = std::make_shared<std::string>();
+  auto* compare = command->add_subcommand("diff", "compare two, tensor by tensor; code 9 if they differ");
+  compare->add_option("a", *target, "a run, or one of its checkpoints")->required();
+  compare->add_option("b", *other, "another one")->required();
+  compare->callback([&common, target, other] {
+    if (!diff(*target, *other)) common.exit = static_cast<int>(Exit::checkpoint);
+  });
+  auto keep = std::make_shared<int64_t>(0);
+  auto dry = std::make_shared<bool>(false);
+  auto* gc = command->add_subcommand("gc", "remove what was set aside or never completed, and old checkpoints");
+  gc->add_option("run", *target, "a run directory")->required();
+  gc->add_option("--keep", *keep, "so many of the newest complete ones stay; all if it is not given")
+      ->check(CLI::PositiveNumber);
+  gc->add_flag("--dry-run", *dry, "only say what would be removed");
+  gc->callback([target, keep, dry] { collect(*target, *keep, *dry); });
 }
 
 }  // namespace eng

@@ -75,14 +75,6 @@ eng_data_built build(const Config& config, Registry& registry, int64_t vocabular
   return built;
 }
 
-int64_t model_vocabulary(const Config& config, Registry& registry) {
-  const Section& model = config.section("model");
-  const std::string name = model.string("plugin");
-  return trace_model(name, registry.table<eng_model>(ENG_MODEL_KIND, name), model, 1,
-                     config.section("train").integer("sequence_length"), ENG_F32)
-      .info.vocabulary;
-}
-
 // What the tokenizer of [data] makes of the beginning of the first sample.
 void print_sample(const Config& config, Registry& registry, const Data& data) {
   Batch batch;
@@ -159,6 +151,14 @@ int build_command(const Common& common, Flags flags) {
 }
 
 }  // namespace
+
+int64_t model_vocabulary(const Config& config, Registry& registry) {
+  const Section& model = config.section("model");
+  const std::string name = model.string("plugin");
+  return trace_model(name, registry.table<eng_model>(ENG_MODEL_KIND, name), model, 1,
+                     config.section("train").integer("sequence_length"), ENG_F32)
+      .info.vocabulary;
+}
 
 void build_data(const Config& config, Registry& registry, int64_t vocabulary, bool take_signals) {
   std::optional<Signals> signals;

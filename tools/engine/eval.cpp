@@ -25,13 +25,17 @@ struct EvalFlags {
 // [data] and [train] of a configuration, as overrides; relative paths become absolute.
 std::vector<std::string> data_of(const std::filesystem::path& file) {
   const Document document = read_document(file);
+  const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
   std::vector<std::string> out;
   for (const char* section : {"data", "train"}) {
     const Document::Part* part = document.find(section);
     for (const auto& [key, given] : part ? part->keys : std::map<std::string, Given>{}) {
       Value value = given.value;
       if (auto* paths = std::get_if<std::vector<std::string>>(&value); paths && key == "paths")
-        for (std::string& path : *paths) path = (std::filesystem::absolute(file).parent_path() / path).string();
+        for (std::string& path : *paths) path = (folder / path).string();
+      if (auto* path = std::get_if<std::string>(&value);
+          path && (key == "cache" || (key == "tokenizer" && *path != "bytes")))
+        *path = (folder / *path).string();
       out.push_back(fmt::format("{}.{}={}", section, key, toml_text(value)));
     }
   }
@@ -40,15 +44,20 @@ std::vector<std::string> data_of(const std::filesystem::path& file) {
 
 int eval(const Common& common, const EvalFlags& flags) {
   std::vector<std::string> overrides;
-  if (!flags.data.empty()) overrides = data_of(flags.data);
+  std::filesystem::path place;
+  if (!flags.data.empty()) {
+    overrides = data_of(flags.data);
+    place = std::filesystem::absolute(flags.data).parent_path();
+  }
   overrides.insert(overrides.end(), flags.overrides.begin(), flags.overrides.end());
   if (!std::filesystem::is_directory(flags.target))
     throw Error(Exit::usage, flags.target + " is no directory",
                 "engine eval takes a run, such as runs/NAME/ID, or a Hugging Face directory");
-  auto [registry, config] = load_config(common, flags.target, overrides);
+  auto [registry, config] = load_config(common, flags.target, overrides, place);
   config.require("data");
   Setup setup = make_setup(config, *registry);
   check_fits(config, *registry, setup);
+  if (!RunDir::is_run(flags.target)) check_weights(config, *registry, setup);
   build_data(config, *registry, setup.model.info.vocabulary, true);
   Data data(*registry, config, setup.model.info.vocabulary);
   if (!data.info().validation_samples)

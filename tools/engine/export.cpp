@@ -88,7 +88,7 @@ std::map<std::string, std::string> write_tensors(const fs::path& checkpoint, con
     sum.add(memory.data(), bytes);
     shard->file->write(memory.data(), bytes);
   };
-  load_checkpoint(checkpoint, parameters, fill, {}, kParameterRole);
+  load_checkpoint(checkpoint, whole(parameters), fill, {}, kParameterRole);
   for (Shard& shard : shards) shard.file->finish();
   std::map<std::string, std::string> out;
   for (const auto& [name, entry] : sums) out[name] = entry.second.hex();

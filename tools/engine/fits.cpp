@@ -1,27 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan that is too large, and what would make it fit.
+#include "tools/engine/fits.hpp"
+
 #include <fmt/format.h>
 
 #include "core/base/error.hpp"
-#include "tools/engine/command.hpp"
+#include "core/checkpoint/weights.hpp"
 
 namespace eng {
 
-std::vector<std::string> edits_that_fit(const Config& config, Registry& registry, uint64_t limit) {
+uint64_t machine_peak(const Setup& setup) {
+  const bool shared = setup.kernels->info().dl_device_type == kDLCPU;
+  return planned_peak(setup) * (shared ? setup.plan.ranks.world.local_size : 1);
+}
+
+std::vector<std::string> edits_that_fit(const Config& config, Registry& registry, const Setup& setup, uint64_t limit) {
   struct Edit {
     const char *section, *key;
-    int64_t value;
+    Value value;
   };
+  using Edits = std::vector<Edit>;
+  const World world = setup.plan.ranks.world;
   std::vector<std::string> found;
-  auto fits = [&](const std::vector<Edit>& edits, const char* note) {
+  auto fits = [&](const Edits& edits, const char* note) {
     Config other = config;
     std::string text;
     for (const Edit& e : edits) {
       other.section(e.section).set(e.key, e.value, "edit");
-      text += fmt::format("{}.{}={} ", e.section, e.key, e.value);
+      const auto* word = std::get_if<std::string>(&e.value);
+      text += fmt::format("{}.{}={} ", e.section, e.key, word ? *word : toml_text(e.value));
     }
     try {
-      uint64_t peak = planned_peak(make_setup(other, registry));
+      uint64_t peak = machine_peak(make_setup(other, registry, 0, world));
       if (peak <= limit) found.push_back(fmt::format("{}{}: {}", text, note, format_bytes(static_cast<double>(peak))));
       return peak <= limit;
     } catch (const Error&) {
@@ -29,13 +38,28 @@ std::vector<std::string> edits_that_fit(const Config& config, Registry& registry
     }
   };
   const Section &train = config.section("train"), &model = config.section("model");
-  int64_t batch = train.integer("micro_batch"), accumulate = train.integer("accumulate");
-  for (int64_t n = 2; n <= batch; ++n)
-    if (batch % n == 0 && fits({{"train", "micro_batch", batch / n}, {"train", "accumulate", accumulate * n}},
-                               "(the same tokens per step)"))
-      break;
-  for (int64_t t = train.integer("sequence_length") / 2; t >= 16; t /= 2)
-    if (fits({{"train", "sequence_length", t}}, "(less context)")) break;
+  const int64_t batch = train.integer("micro_batch"), accumulate = train.integer("accumulate");
+  const auto less_at_a_time = [&](const Edits& with) {
+    for (int64_t n = 2; n <= batch; ++n) {
+      Edits edits = with;
+      const Edit less{"train", "micro_batch", batch / n}, more{"train", "accumulate", accumulate * n};
+      edits.insert(edits.end(), {less, more});
+      if (batch % n == 0 && fits(edits, "(the same tokens per step)")) break;
+    }
+    for (int64_t t = train.integer("sequence_length") / 2; t >= 16; t /= 2) {
+      Edits edits = with;
+      const Edit shorter{"train", "sequence_length", t};
+      edits.push_back(shorter);
+      if (fits(edits, "(less context)")) break;
+    }
+  };
+  // What moves less comes first.
+  const Edits parts = {{"zero", "plugin", std::string("zero2")}, {"zero", "plugin", std::string("zero3")}};
+  const std::string now = setup.sharding ? setup.sharding->name : "zero3";  // one rank has nobody to share with
+  for (const Edit& stage : parts)
+    if (now != "zero3" && Value(now) != stage.value && fits({stage}, "(the same numbers)")) break;
+  less_at_a_time({});
+  if (found.empty() && now != "zero3") less_at_a_time({parts.back()});
   int64_t layers = model.has("num_hidden_layers") ? model.integer("num_hidden_layers") : 0;
   for (int64_t n = layers - 1; n >= 1; n = n > 8 ? n * 3 / 4 : n - 1)
     if (fits({{"model", "num_hidden_layers", n}}, "(another model)")) break;
@@ -43,17 +67,25 @@ std::vector<std::string> edits_that_fit(const Config& config, Registry& registry
 }
 
 void check_fits(const Config& config, Registry& registry, const Setup& setup) {
-  uint64_t limit = setup.kernels->info().total_bytes, peak = planned_peak(setup);
+  uint64_t limit = setup.kernels->info().total_bytes, peak = machine_peak(setup);
   if (!limit || peak <= limit) return;
   std::string help;
-  auto edits = edits_that_fit(config, registry, limit);
+  auto edits = edits_that_fit(config, registry, setup, limit);
   if (edits.empty()) help = "no smaller batch or sequence fits either: take a smaller model";
   for (const auto& e : edits) help += (help.empty() ? "any one of these fits:\n  " : "\n  ") + e;
-  throw Error(setup.kernels->info().dl_device_type == kDLCPU ? Exit::host_memory : Exit::device_memory,
-              fmt::format("the plan needs {}, device {} has {}: {} too much", format_bytes(static_cast<double>(peak)),
+  const bool host = setup.kernels->info().dl_device_type == kDLCPU;
+  const uint32_t local = setup.plan.ranks.world.local_size;
+  const std::string who = host && local > 1 ? fmt::format("the plan of {} ranks on this machine", local) : "the plan";
+  throw Error(host ? Exit::host_memory : Exit::device_memory,
+              fmt::format("{} needs {}, device {} has {}: {} too much", who, format_bytes(static_cast<double>(peak)),
                           setup.kernels->device(), format_bytes(static_cast<double>(limit)),
                           format_bytes(static_cast<double>(peak - limit))),
               help);
+}
+
+void check_weights(const Config& config, const Registry& registry, const Setup& setup) {
+  if (const auto source = weights_source(config); !source.empty())
+    load_weights(find_weights(source), pretrained_table(config, registry), parameters(setup.plan), {});
 }
 
 }  // namespace eng

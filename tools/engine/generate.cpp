@@ -148,7 +148,9 @@ int generate(const Common& common, const Flags& flags) {
       flags.prompt == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : flags.prompt;
   std::vector<int32_t> tokens = tokenizer.encode(prompt, special_tokens(flags, config));
   if (tokens.empty()) throw Error(Exit::usage, "the prompt is empty", "give at least one character");
-  const eng_model_info info = make_setup(config, *registry, 1).model.info;
+  const Setup smallest = make_setup(config, *registry, 1);
+  if (!run) check_weights(config, *registry, smallest);
+  const eng_model_info& info = smallest.model.info;
   for (const int32_t id : tokens)
     if (id >= info.vocabulary)
       throw Error(Exit::usage, fmt::format("the tokenizer gives id {} for a part of the prompt, the model has {} ids",

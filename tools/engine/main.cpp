@@ -3,15 +3,19 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <new>
 
 #include "core/base/error.hpp"
+#include "core/config/source.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/print.hpp"
 #include "tools/engine/problems.hpp"
 #include "tools/engine/run_dir.hpp"
+#include "tools/engine/tokenizer.hpp"
 
 namespace eng {
 
@@ -22,17 +26,66 @@ std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<s
   return Registry::scan(search);
 }
 
-// That of the directory, as transformers uses it: with the ids around a text.
-static void take_tokenizer(const std::filesystem::path& directory, Section& data) {
-  const bool there =
-      std::filesystem::exists(directory / "tokenizer.json") || std::filesystem::exists(directory / "tokenizer.model");
-  for (const auto& [key, value] : {std::pair<const char*, Value>{"tokenizer", directory.string()},
-                                   std::pair<const char*, Value>{"special_tokens", true}})
-    if (there && data.settings().count(key) && !data.given(key)) data.set(key, value, directory.string());
+// What the ids of a model's weights mean: `name` as in [data] tokenizer, "bytes" or an absolute path; "" if
+// `directory`, that of Hugging Face's, or of a run or one of its checkpoints, does not say it.
+struct ModelTokenizer {
+  std::string name;
+  bool special;
+};
+
+static std::filesystem::path run_base(const std::filesystem::path& run) {
+  std::ifstream in(run / "run.json");
+  const nlohmann::json identity = nlohmann::json::parse(in, nullptr, false);
+  return identity.is_object() && identity.contains("extra") ? identity["extra"].value("base_dir", "") : "";
 }
 
-Loaded load_config(const Common& common, const std::filesystem::path& target,
-                   const std::vector<std::string>& overrides) {
+static ModelTokenizer tokenizer_of(const std::filesystem::path& directory) {
+  const WeightsKind kind = weights_kind(directory);
+  const auto there = [&](const char* file) { return std::filesystem::exists(directory / file); };
+  if (kind == WeightsKind::hugging_face)  // as transformers uses it: with the ids around a text
+    return {there("tokenizer.json") || there("tokenizer.model") || (there("vocab.json") && there("merges.txt"))
+                ? directory.string()
+                : "",
+            true};
+  if (kind == WeightsKind::none) return {};
+  const std::filesystem::path run = kind == WeightsKind::run ? directory : directory.parent_path().parent_path();
+  if (!std::filesystem::exists(run / "config.resolved.toml")) return {};
+  const Document document = read_document(run / "config.resolved.toml");
+  const auto* name = document.value<std::string>("data", "tokenizer");
+  if (!name || name->empty()) return {};
+  const bool* special = document.value<bool>("data", "special_tokens");
+  return {*name == "bytes" ? *name : (run_base(run) / *name).lexically_normal().string(), special && *special};
+}
+
+// Weights that exist read texts as they were trained to: their tokenizer comes along, and [data] may not name another.
+// A `run` has said everything already.
+static void match_tokenizer(const std::filesystem::path& directory, bool run, Config& config, Registry& registry) {
+  Section& data = config.section("data");
+  if (directory.empty() || !data.settings().count("tokenizer")) return;
+  const ModelTokenizer model = tokenizer_of(std::filesystem::absolute(directory).lexically_normal());
+  if (model.name.empty()) return;
+  if (!data.given("tokenizer")) {
+    if (run) return;
+    data.set("tokenizer", model.name, directory.string());
+    if (data.settings().count("special_tokens") && !data.given("special_tokens"))
+      data.set("special_tokens", model.special, directory.string());
+    return;
+  }
+  const std::string& name = data.string("tokenizer");
+  const auto path = [&](const std::string& n) {
+    return n == "bytes" ? n : (config.base_dir() / n / "").lexically_normal().string();
+  };
+  if (path(name) == path(model.name)) return;
+  if (std::strcmp(Tokenizer(registry, name, config.base_dir()).info().content_hash,
+                  Tokenizer(registry, model.name, {}).info().content_hash) != 0)
+    throw Error(Exit::data,
+                fmt::format("[data] tokenizer = {} gives texts other ids than the tokenizer of the weights, {}",
+                            toml_text(name), model.name),
+                "leave [data] tokenizer away: that of the weights is taken");
+}
+
+Loaded load_config(const Common& common, const std::filesystem::path& target, const std::vector<std::string>& overrides,
+                   const std::filesystem::path& place) {
   std::filesystem::path file = target, base;
   const bool weights = weights_kind(target) == WeightsKind::hugging_face;
   if (std::filesystem::is_directory(target) && !weights) {
@@ -43,9 +96,7 @@ Loaded load_config(const Common& common, const std::filesystem::path& target,
     if (!std::filesystem::exists(file))
       throw Error(Exit::usage, target.string() + " has no config.resolved.toml: it ended while it was being made",
                   "start it with its configuration: engine run CONFIG --out " + target.string());
-    std::ifstream in(target / "run.json");
-    nlohmann::json identity = nlohmann::json::parse(in, nullptr, false);
-    if (identity.is_object() && identity.contains("extra")) base = identity["extra"].value("base_dir", "");
+    base = run_base(target);
   }
   Loaded out;
   SchemaSource plugins;
@@ -57,12 +108,15 @@ Loaded load_config(const Common& common, const std::filesystem::path& target,
     plugins.explain = [&](const auto& kind, const auto& name) { return explain_missing(*out.registry, kind, name); };
   };
   if (weights)
-    out.config = Config::parse("[model]\nfrom = " + toml_text(std::filesystem::absolute(target).string()) + "\n",
-                               target.string(), std::filesystem::current_path(), overrides, plugins);
+    out.config =
+        Config::parse("[model]\nfrom = " + toml_text(std::filesystem::absolute(target).string()) + "\n",
+                      target.string(), place.empty() ? std::filesystem::current_path() : place, overrides, plugins);
   else
     out.config = Config::load(file, overrides, plugins, base);
-  if (weights) take_tokenizer(std::filesystem::absolute(target), out.config.section("data"));
-  for (const auto& note : out.config.notes()) fmt::print(stderr, "note: {}\n", note);
+  const bool run = file != target;
+  match_tokenizer(run ? target : weights_source(out.config), run, out.config, *out.registry);
+  if (!common.quiet)
+    for (const auto& note : out.config.notes()) fmt::print(stderr, "note: {}\n", note);
   return out;
 }
 
@@ -73,26 +127,38 @@ ReportContext report_context(const Setup& setup, const Config& config) {
                         model.has("preset") ? " " + model.string("preset") : "", train.integer("micro_batch"),
                         train.integer("accumulate"), train.integer("sequence_length"), setup.precision.name,
                         setup.optimizer.name);
+  if (setup.sharding) c.title += fmt::format(", {} on {} ranks", setup.sharding->name, setup.plan.ranks.world.size);
   const eng_device_info& info = setup.kernels->info();
   c.overhead = info.overhead_bytes;
   c.staging = staging_bytes(setup.plan);
+  c.snapshot = setup.snapshot;
   c.device_total = info.total_bytes;
   c.host_arenas = info.dl_device_type == kDLCPU;
-  c.peak_flops = info.peak_f32;
+  c.machine = described(config.section("comm"), info.peak_f32);
+  c.local_ranks = setup.plan.ranks.world.local_size;
   return c;
+}
+
+Failure failure(std::exception_ptr reason) try { std::rethrow_exception(reason); } catch (const ConfigError& e) {
+  return {static_cast<int>(e.exit()), tell(e), e.help()};
+} catch (const Error& e) {
+  return {static_cast<int>(e.exit()), e.what(), e.help()};
+} catch (const std::bad_alloc&) {
+  return {static_cast<int>(Exit::host_memory), "out of host memory", ""};
+} catch (const std::exception& e) {
+  return {static_cast<int>(Exit::bug), e.what(),
+          "this is a bug in engine: please report it with the command line and the configuration"};
+}
+
+void print(const Failure& failure) {
+  std::fflush(stdout);
+  fmt::print(stderr, "{}{}\n", failure.text.rfind("error", 0) == 0 ? "" : "error: ", failure.text);
+  if (!failure.help.empty()) fmt::print(stderr, "help: {}\n", failure.help);
 }
 
 }  // namespace eng
 
 namespace {
-
-void print(const eng::Error& e) {
-  std::fflush(stdout);
-  const auto* config = dynamic_cast<const eng::ConfigError*>(&e);
-  std::string text = config ? eng::tell(*config) : e.what();
-  fmt::print(stderr, "{}{}\n", text.rfind("error", 0) == 0 ? "" : "error: ", text);
-  if (!e.help().empty()) fmt::print(stderr, "help: {}\n", e.help());
-}
 
 int command(int argc, char** argv) {
   CLI::App app("Trains language models from one TOML file.", "engine");
@@ -100,6 +166,7 @@ int command(int argc, char** argv) {
   app.require_subcommand(1);
   eng::Common common;
   common.command = fmt::format("{}", fmt::join(argv, argv + argc, " "));
+  common.arguments.assign(argv + std::min(argc, 1), argv + argc);
   app.add_option("--plugin-path", common.plugin_paths, "folders to look for plugins in, before all others");
   eng::add_run(app, common);
   eng::add_check(app, common);
@@ -117,18 +184,10 @@ int command(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     int code = app.exit(e);
     return code == 0 ? 0 : static_cast<int>(eng::Exit::usage);
-  } catch (const eng::Error& e) {
-    print(e);
-    return static_cast<int>(e.exit());
-  } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "error: out of host memory\n");
-    return static_cast<int>(eng::Exit::host_memory);
-  } catch (const std::exception& e) {
-    fmt::print(
-        stderr,
-        "error: {}\nhelp: this is a bug in engine: please report it with the command line and the configuration\n",
-        e.what());
-    return static_cast<int>(eng::Exit::bug);
+  } catch (...) {
+    const eng::Failure failure = eng::failure(std::current_exception());
+    eng::print(failure);
+    return failure.exit;
   }
 }
 

@@ -2,6 +2,7 @@
 // engine plan, engine check: what is known before anything runs.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -49,7 +50,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
   line("plugins", plugins);
   line("model", fmt::format("{}, {} parameters", setup.model.plugin, setup.plan.parameters));
   if (const auto source = weights_source(config); !source.empty()) {
-    load_weights(find_weights(source), pretrained_table(config, *registry), parameters(setup.plan), {});
+    check_weights(config, *registry, setup);
     line("from", source.string());
   }
   build_data(config, *registry, setup.model.info.vocabulary, true);
@@ -102,7 +103,11 @@ void add_plan(CLI::App& app, Common& common) {
   command->add_flag("--dump", flags->dump, "every action with its buffers, waits and addresses");
   command->callback([&common, flags] {
     auto [registry, config] = load_config(common, flags->target, flags->overrides);
-    Setup setup = make_setup(config, *registry, 0, {0, flags->ranks, 0, flags->ranks});
+    // How many of them share this machine's memory is not known, if nobody says it.
+    const Section& comm = config.section("comm");
+    const char* per_node = "describe.ranks_per_node";
+    const uint32_t local = comm.has(per_node) ? static_cast<uint32_t>(comm.integer(per_node)) : 1;
+    Setup setup = make_setup(config, *registry, 0, {0, flags->ranks, 0, std::min(local, flags->ranks)});
     ReportContext context = report_context(setup, config);
     fmt::print("{}", flags->json   ? plan_json(setup.plan, context)
                      : flags->dump ? plan_dump(setup.plan)
@@ -110,8 +115,8 @@ void add_plan(CLI::App& app, Common& common) {
     if (!flags->json && !flags->dump)
       fmt::print("{}", preset_note(*registry, config.section("model"), setup.plan.parameters));
     uint64_t limit = setup.kernels->info().total_bytes;
-    if (!flags->json && limit && planned_peak(setup) > limit)
-      for (const auto& edit : edits_that_fit(config, *registry, limit)) fmt::print("  would fit: {}\n", edit);
+    if (!flags->json && limit && machine_peak(setup) > limit)
+      for (const auto& edit : edits_that_fit(config, *registry, setup, limit)) fmt::print("  would fit: {}\n", edit);
   });
 }
 

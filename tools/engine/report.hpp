@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/plan/plan.hpp"
+#include "tools/engine/traffic.hpp"
 
 namespace eng {
 
@@ -12,11 +13,17 @@ struct ReportContext {
   std::string title;          // "llama 7b, micro-batch 8 x 1, sequence 256, fp32"
   uint64_t overhead = 0;      // bytes of the process beyond its arenas
   uint64_t staging = 0;       // host bytes for batches
+  uint64_t snapshot = 0;      // host bytes for checkpoints that are written while steps go on
   uint64_t device_total = 0;  // 0: unknown
   bool host_arenas = true;    // the arenas are host memory
-  double peak_flops = 0;      // 0: unknown
+  uint32_t local_ranks = 1;   // that share the memory of this machine
+  Machine machine;
 };
 
+// The most bytes of one kind of transients that are in use at a time in program "train", actions taken in list order.
+uint64_t most_live(const Plan& plan, Line line);
+
+const char* to_string(Queue queue);
 std::string plan_text(const Plan& plan, const ReportContext& context);  // the memory report
 std::string plan_json(const Plan& plan, const ReportContext& context);
 std::string plan_dump(const Plan& plan);  // every action with its buffers, waits and addresses

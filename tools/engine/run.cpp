@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -12,16 +13,20 @@
 #include "tools/commit.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/config_text.hpp"
+#include "tools/engine/launch.hpp"
 #include "tools/engine/progress.hpp"
+#include "tools/engine/ranks_member.hpp"
 #include "tools/engine/run_dir.hpp"
 #include "tools/engine/signals.hpp"
+#include "tools/engine/trace.hpp"
 
 namespace eng {
 namespace {
 
 struct RunFlags {
-  std::string target, out, resume = "auto", max_time;
+  std::string target, out, resume = "auto", max_time, trace;
   std::vector<std::string> overrides;
+  std::optional<uint32_t> ranks;
 };
 
 // The run to go on with, locked, if there is one: RUN itself, or what --out names.
@@ -64,7 +69,7 @@ std::optional<std::filesystem::path> choose_checkpoint(const RunFlags& flags, Ru
     std::filesystem::path path = run.checkpoints() / checkpoint_name(*step);
     if (!std::filesystem::exists(path))
       throw Error(Exit::checkpoint, "there is no checkpoint of step " + flags.resume + " in " + run.path().string(),
-                  checkpoint_table(run.path()));
+                  checkpoint_table(list_checkpoints(run.checkpoints())));
     return path;
   }
   Found found = newest_checkpoint(run.checkpoints());
@@ -77,7 +82,7 @@ std::optional<std::filesystem::path> choose_checkpoint(const RunFlags& flags, Ru
 }
 
 // run.json: what would have to be the same for the run to be the same; and the configuration.
-void write_identity(const RunDir& run, const Common& common, const Config& config, const Registry& registry,
+void write_identity(const RunDir& run, const Member& member, const Config& config, const Registry& registry,
                     const Setup& setup, const Data& data, bool target_is_run) {
   using Json = nlohmann::ordered_json;
   Json plugins = Json::array();
@@ -87,14 +92,14 @@ void write_identity(const RunDir& run, const Common& common, const Config& confi
   const Json identity{{"version", version},
                       {"commit", ENGINE_COMMIT},
                       {"build", ENG_ABI_DRAFT_ID},
-                      {"command", common.command},
+                      {"command", member.command()},
                       {"plugins", std::move(plugins)},
                       {"data_hash", data.info().content_hash},
                       {"model_hash", model_hash(setup.plan)},
                       {"config_hash", Checksum::of(resolved_text(config))},
                       {"seeds", {{"seed", config.section("train").integer("seed")}}},
-                      {"ranks", 1},
-                      {"hosts", Json::array({host_name()})},
+                      {"ranks", member.size()},
+                      {"hosts", member.hosts()},
                       {"attempt", run.attempt()},
                       {"started", utc_now(true)},
                       {"from", source.empty() ? Json() : Json(std::filesystem::absolute(source).string())},
@@ -111,13 +116,14 @@ void write_identity(const RunDir& run, const Common& common, const Config& confi
 // Keeps the run directory up to date, then shows what happened.
 class Recorder final : public Listener {
  public:
-  Recorder(const RunDir& run, const Trainer& trainer, Progress& progress)
-      : run_(run), trainer_(trainer), progress_(progress), metrics_(run.metrics(), trainer.step()) {
+  Recorder(const RunDir& run, const Trainer& trainer, Progress& progress, TraceFile& trace)
+      : run_(run), trainer_(trainer), progress_(progress), trace_(trace), metrics_(run.metrics(), trainer.step()) {
     state("running", 0);
   }
   void step(const Metrics& metrics, double seconds_left) override {
     metrics_.append(metrics);
     progress_.step(metrics, seconds_left);
+    trace_.step(metrics.step);
   }
   void evaluated(int64_t step, const Evaluation& evaluation) override { progress_.evaluated(step, evaluation); }
   void saving() override { metrics_.sync(); }
@@ -133,12 +139,26 @@ class Recorder final : public Listener {
   const RunDir& run_;
   const Trainer& trainer_;
   Progress& progress_;
+  TraceFile& trace_;
   MetricsFile metrics_;
 };
 
+// Of ranks other than the first.
+class Silent final : public Listener {
+ public:
+  explicit Silent(TraceFile& trace) : trace_(trace) {}
+  void step(const Metrics& metrics, double) override { trace_.step(metrics.step); }
+  void evaluated(int64_t, const Evaluation&) override {}
+  void saving() override {}
+  void saved(const Saved&) override {}
+
+ private:
+  TraceFile& trace_;
+};
+
 // Trains, and leaves in state.json how it ended.
-Exit train(Trainer& trainer, const RunDir& run, Progress& progress, const Trainer::Options& options) {
-  Recorder recorder(run, trainer, progress);
+Exit train(Trainer& trainer, const RunDir& run, Progress& progress, TraceFile& trace, const Trainer::Options& options) {
+  Recorder recorder(run, trainer, progress, trace);
   try {
     const Exit exit = trainer.train(recorder, options);
     recorder.state(exit == Exit::done ? "done" : "stopped", static_cast<int>(exit));
@@ -157,8 +177,31 @@ bool stop_asked() {
   return Signals::pending() != 0;
 }
 
-int run(const Common& common, const RunFlags& flags) {
-  Signals signals;
+// The directory and what it goes on from, which rank 0 finds and tells.
+struct Place {
+  std::optional<RunDir> dir;  // rank 0's, once it is there
+  std::optional<std::filesystem::path> from;
+};
+
+Place find_place(const RunFlags& flags, bool target_is_run, const Member& member) {
+  Place place;
+  if (member.first()) {
+    // A run that is there is locked first. A new one is made last, when all that can be refused has been accepted.
+    if (auto found = existing_run(flags, target_is_run)) place.dir.emplace(std::move(*found));
+    if (place.dir) {
+      remove_leftovers(place.dir->checkpoints());
+      place.from = choose_checkpoint(flags, *place.dir);
+    } else if (resume_step(flags.resume) || flags.resume == "must") {
+      throw Error(Exit::checkpoint, "a new run has no checkpoint to go on from",
+                  "name the run, or leave --resume away");
+    }
+  }
+  const std::string from = member.from_first(place.from ? place.from->string() : "");
+  if (!from.empty()) place.from = from;
+  return place;
+}
+
+Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
   Trainer::Options options;
   options.stop = stop_asked;
   if (!flags.max_time.empty()) {
@@ -166,63 +209,125 @@ int run(const Common& common, const RunFlags& flags) {
     if (!options.max_seconds)
       throw Error(Exit::usage, "--max-time " + flags.max_time + " is no duration", "write it like 90s, 15m or 3h50m");
   }
-  auto step = resume_step(flags.resume);
+  resume_step(flags.resume);
   bool target_is_run = std::filesystem::is_directory(flags.target);
   auto [registry, config] = load_config(common, flags.target, flags.overrides);
   config.require("data");
+  member.join(*registry, config);
   options.config_hash = Checksum::of(resolved_text(config));
-  Setup setup = make_setup(config, *registry);
+  Communicator* comm = member.communicator();
+  Setup setup = make_setup(config, *registry, 0, comm ? comm->world() : World{}, comm);
   check_fits(config, *registry, setup);
-  build_data(config, *registry, setup.model.info.vocabulary, false);
+  // A parent has done it; else rank 0 does, and the others wait.
+  if (member.first() && !member.has_parent()) build_data(config, *registry, setup.model.info.vocabulary, false);
+  member.from_first("");
   Data data(*registry, config, setup.model.info.vocabulary);
-  // A run that is there is locked first. A new one is made last, when all that can be refused has been accepted.
-  std::optional<RunDir> dir = existing_run(flags, target_is_run);
-  std::optional<std::filesystem::path> from;
-  if (dir) {
-    remove_leftovers(dir->checkpoints());
-    from = choose_checkpoint(flags, *dir);
-  } else if (step || flags.resume == "must") {
-    throw Error(Exit::checkpoint, "a new run has no checkpoint to go on from", "name the run, or leave --resume away");
-  }
+  std::vector<Item> items = collective_items(setup.plan);
+  items.push_back(plugins_item(*registry));
+  items.push_back({"data", Exit::data, data.info().content_hash, {}});
+  agree(member.exchange(), items);
+  auto [dir, from] = find_place(flags, target_is_run, member);
   std::optional<Progress> progress;
   Exit exit = Exit::done;
   try {
-    Trainer trainer(config, *registry, setup, data);
+    if (!from) check_weights(config, *registry, setup);
+    Trainer trainer(config, *registry, setup, data, comm);
     if (from) {
       trainer.load(*from);
     } else {
       const std::filesystem::path weights = weights_source(config);
-      trainer.initialise(weights, weights_progress(weights.string()));
+      trainer.initialise(weights, member.first() ? weights_progress(weights.string()) : WeightsProgress{});
     }
-    if (!dir) dir.emplace(new_run(flags, config));
-    if (from) set_aside_newer(dir->checkpoints(), trainer.step());
-    write_identity(*dir, common, config, *registry, setup, data, target_is_run);
-    dir->write("plan.txt", plan_text(setup.plan, report_context(setup, config)));
-    progress.emplace(STDERR_FILENO, isatty(STDERR_FILENO) != 0, config.section("log").integer("every"),
-                     config.section("train").integer("steps"));
-    progress->line(fmt::format("run   {}", dir->path().string()));
-    progress->line(fmt::format("model {}: {} parameters; {} training samples of {} tokens, {} held out; {} steps",
-                               setup.model.plugin, setup.plan.parameters, data.info().train_samples,
-                               config.section("train").integer("sequence_length"), data.info().validation_samples,
-                               config.section("train").integer("steps")));
-    if (from) progress->line(fmt::format("goes on from {}", from->filename().string()));
-    options.checkpoints = dir->checkpoints();
-    exit = train(trainer, *dir, *progress, options);
-  } catch (const Error& e) {
-    if (dir) dir->log(std::string("error: ") + e.what());
+    TraceFile trace(flags.trace, trainer.step(), setup.plan);
+    options.trace = trace.trace();
+    if (member.first() && !dir) dir.emplace(new_run(flags, config));
+    if (from && dir) set_aside_newer(dir->checkpoints(), trainer.step());
+    if (dir) {
+      write_identity(*dir, member, config, *registry, setup, data, target_is_run);
+      dir->write("plan.txt", plan_text(setup.plan, report_context(setup, config)));
+      progress.emplace(STDERR_FILENO, isatty(STDERR_FILENO) != 0, config.section("log").integer("every"),
+                       config.section("train").integer("steps"));
+      progress->line(fmt::format("run   {}", dir->path().string()));
+      progress->line(fmt::format("model {}: {} parameters; {} training samples of {} tokens, {} held out; {} steps",
+                                 setup.model.plugin, setup.plan.parameters, data.info().train_samples,
+                                 config.section("train").integer("sequence_length"), data.info().validation_samples,
+                                 config.section("train").integer("steps")));
+      if (from) progress->line(fmt::format("goes on from {}", from->filename().string()));
+    }
+    const std::filesystem::path path = member.from_first(dir ? dir->path().string() : "");
+    member.works_in(path);
+    options.checkpoints = path / "checkpoints";
+    trace.into(path);
+    Silent silent(trace);
+    exit = dir ? train(trainer, *dir, *progress, trace, options) : trainer.train(silent, options);
+    trace.finish(trainer.step());
+  } catch (...) {
+    // Before anything is taken down that could wait for the other ranks.
+    member.failed(std::current_exception());
+    if (dir && !member.many()) dir->log("error: " + failure(std::current_exception()).text);
     throw;
   }
-  std::string path = dir->path().string();
+  if (!dir) return exit;
+  const std::string path = dir->path().string();
   if (exit == Exit::stopped) {
-    progress->line(Signals::pending() ? fmt::format("stopped by {}; go on with:  engine run {}",
-                                                    Signals::name(Signals::pending()), path)
-                                      : fmt::format("stopped by --max-time; go on with:  engine run {}", path));
+    // A parent has said which signal; with many ranks another one may have had it.
+    const int signal = Signals::pending();
+    const std::string by = signal && !member.has_parent()     ? Signals::name(signal)
+                           : signal || flags.max_time.empty() ? "a signal"
+                                                              : "--max-time";
+    progress->line(fmt::format("stopped by {}; go on with:  {}", by, member.again(path)));
   } else {
-    progress->line(fmt::format(
-        "done  {0}\n  losses: {0}/metrics.jsonl\n  next:   engine eval {0}\n  longer: engine run {0} train.steps=N",
-        path));
+    progress->line(
+        fmt::format("done  {0}\n  losses: {0}/metrics.jsonl\n  next:   engine eval {0}\n  longer: {1} train.steps=N",
+                    path, member.again(path)));
   }
-  return static_cast<int>(exit);
+  return exit;
+}
+
+// The ranks do the work; here is only what would otherwise be told by each of them, or keep all but one waiting.
+int launch_ranks(const Common& common, const RunFlags& flags) {
+  auto [registry, config] = load_config(common, flags.target, flags.overrides);
+  config.require("data");
+  build_data(config, *registry, model_vocabulary(config, *registry), true);
+  Launch what;
+  what.command = common.command;
+  what.ranks = *flags.ranks;
+  what.again = fmt::format("--ranks {}", what.ranks);
+  for (size_t i = 0; i < common.arguments.size(); ++i) {
+    const std::string& word = common.arguments[i];
+    if (word == "--ranks")
+      ++i;
+    else if (word.rfind("--ranks=", 0) != 0)
+      what.arguments.push_back(word);
+  }
+  return launch(what);
+}
+
+int run(Common& common, const RunFlags& flags) {
+  const auto variable = [](const char* name) -> const char* { return std::getenv(name); };
+  if (flags.ranks) {
+    const Announced announced = Announced::read(variable);
+    if (announced.size > 1 || announced.by == "mpirun")
+      throw Error(Exit::usage,
+                  fmt::format("--ranks starts ranks, and this is one already (rank {} of {}, started by {})",
+                              announced.rank, announced.size, announced.by),
+                  "leave --ranks away here, or leave the launcher away");
+    if (*flags.ranks > 1) return launch_ranks(common, flags);
+  }
+  const Signals signals;
+  std::optional<Member> member;
+  try {
+    member.emplace(common);
+    if (!member->many() && !flags.ranks) check_alone(variable, command_words(common.arguments));
+    const Exit exit = train_rank(common, flags, *member);
+    return member->leave(exit);
+  } catch (...) {
+    if (!member || !member->many()) throw;
+    member->failed(std::current_exception());
+    // Not by way of destructors and exit handlers, where this rank could wait for the others.
+    std::fflush(nullptr);
+    ::_exit(failure(std::current_exception()).exit);
+  }
 }
 
 }  // namespace
@@ -235,6 +340,10 @@ void add_run(CLI::App& app, Common& common) {
   command->add_option("--out", flags->out, "the run directory itself: new, empty, or a run to go on with");
   command->add_option("--resume", flags->resume, "auto, never, must, or the step of a checkpoint");
   command->add_option("--max-time", flags->max_time, "save and leave with 75 after this long, for example 3h50m");
+  command->add_flag("--trace{auto}", flags->trace,
+                    "write when every action ran: of steps 2 to 4, or of those given, as in --trace=2-4");
+  command->add_option("--ranks", flags->ranks, "so many processes on this machine, started through mpirun")
+      ->check(CLI::Range(1, 65536));
   command->callback([&common, flags] { common.exit = run(common, *flags); });
 }
 

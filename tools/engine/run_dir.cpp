@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <ctime>
 #include <fstream>
@@ -17,7 +18,10 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kState = "state.json";
-constexpr const char* kLog = "logs/rank-00000.log";
+
+fs::path log_path(const fs::path& run, uint32_t rank) {
+  return run / "logs" / fmt::format("rank-{:05}.log", rank);
+}
 
 // Nothing in it but what a start that died at once may leave.
 bool is_blank(const fs::path& directory) {
@@ -81,7 +85,8 @@ RunDir::RunDir(fs::path path) : path_(std::move(path)), lock_(lock(path_)) {
   } else {
     write_state("running", 0, "", 0);
   }
-  if (!std::ofstream(path_ / kLog, std::ios::app)) disk_error("open", path_ / kLog, errno);
+  const fs::path log = log_path(path_, 0);
+  if (!std::ofstream(log, std::ios::app)) disk_error("open", log, errno);
 }
 
 RunDir RunDir::create(const fs::path& root, const std::string& name) {
@@ -123,9 +128,28 @@ void RunDir::write_state(const char* status, int64_t step, const std::string& la
   write(kState, state.dump(2) + "\n");
 }
 
-void RunDir::log(const std::string& line) const noexcept try {
-  std::ofstream(path_ / kLog, std::ios::app) << utc_now(true) + " " + line + "\n";
+void log_line(const fs::path& run, uint32_t rank, const std::string& text) noexcept try {
+  std::ofstream(log_path(run, rank), std::ios::app) << utc_now(true) + " " + text + "\n";
 } catch (...) {  // there is nowhere left to tell
+}
+
+std::string settle(const fs::path& run, int exit_code) noexcept try {
+  std::string newest;
+  for (const auto& entry : fs::directory_iterator(run / "checkpoints")) {
+    const std::string name = entry.path().filename();  // renamed to this when it was complete
+    if (name.rfind("step-", 0) == 0 && fs::exists(entry.path() / "manifest.json")) newest = std::max(newest, name);
+  }
+  auto state = nlohmann::ordered_json::parse(read_text(run / kState, 1 << 20, Exit::usage), nullptr, false);
+  if (state.is_object() && state.value("status", "") == "running") {
+    state["status"] = "failed";
+    state["exit_code"] = exit_code;
+    if (!newest.empty()) state["last_checkpoint"] = newest;
+    state["updated"] = utc_now(true);
+    write_atomic(run / kState, state.dump(2) + "\n");
+  }
+  return newest;
+} catch (...) {
+  return "";
 }
 
 std::string metrics_line(const Metrics& m) {

@@ -11,6 +11,14 @@
 
 namespace eng {
 
+// Appends to a rank's own file: the text with the time before it. Never throws: it is also the last thing an error
+// does.
+void log_line(const std::filesystem::path& run, uint32_t rank, const std::string& text) noexcept;
+
+// For a run whose process is gone: state.json still says "running", so "failed" is put there. Returns the name of the
+// newest checkpoint that was finished, "" if there is none. Never throws.
+std::string settle(const std::filesystem::path& run, int exit_code) noexcept;
+
 class RunDir {
  public:
   // A new root/name/YYYYMMDD-HHMMSS-xxxx (UTC and four random digits).
@@ -32,8 +40,7 @@ class RunDir {
   void write(const char* name, const std::string& text) const { write_atomic(path_ / name, text); }
   // state.json. `status`: running, done, stopped, failed; `last_checkpoint`: "" if none is complete.
   void write_state(const char* status, int64_t step, const std::string& last_checkpoint, int exit_code) const;
-  // Appends a line with the time to logs/rank-00000.log. Never throws: it is also the last thing an error does.
-  void log(const std::string& line) const noexcept;
+  void log(const std::string& line) const noexcept { log_line(path_, 0, line); }
 
  private:
   explicit RunDir(std::filesystem::path path);

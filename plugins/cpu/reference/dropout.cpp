@@ -31,7 +31,8 @@ struct Dropout {
       const T scale = T(1.0 / (1.0 - p));
       for (int64_t b = 0; b < B; ++b)
         for (int64_t j = 0; j < n; ++j) {
-          const uint64_t block = uint64_t(j / 64 * 16 + j % 16), sequence = uint64_t(cpu::dropout_row(counters) * B + b);
+          const uint64_t block = uint64_t(j / 64 * 16 + j % 16),
+                         sequence = uint64_t(cpu::dropout_row(counters) * B + b);
           const cpu::PhiloxWords words = cpu::philox4x32_10(
               cpu::dropout_low(block, sequence), cpu::dropout_low(uint64_t(counters[ENG_C_STEP]), stream), seed);
           const bool kept = words[size_t(j % 64 / 16)] >= threshold;

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks that save and load together: they decide alike, and what fails on one fails on all.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/base/exchange.hpp"
+
+namespace eng {
+
+struct Peers {
+  uint32_t rank = 0, size = 1;
+  Exchange exchange = {};  // not needed where there is one rank
+
+  // Every rank does its part of the work and says something of it; all get what each of them said. Where a part threw,
+  // all throw the Error of the first rank that did, "rank K: " before its text; of a single rank as it is.
+  std::vector<std::string> agree(const std::function<std::string()>& work) const;
+  // The same where rank 0 alone has something to do.
+  std::string lead(const std::function<std::string()>& work) const;
+};
+
+}  // namespace eng

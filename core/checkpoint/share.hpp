@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What of the logical tensors a rank holds.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "core/base/range.hpp"
+#include "core/checkpoint/manifest.hpp"
+#include "core/checkpoint/peers.hpp"
+
+namespace eng {
+
+inline constexpr const char* kParameterRole = "parameter";
+
+// A tensor as a rank holds it. All ranks list the same tensors in the same order, also those of which they hold
+// nothing.
+struct TensorShare : TensorSpec {
+  std::vector<Range> ranges = {};  // ascending, apart
+  // So many ranks hold just these ranges of all tensors with this number of copies, and this rank is number `copy` of
+  // them: each writes a part. Where it is not all of the ranks a Saver finds out which number this one is.
+  uint32_t copies = 1, copy = 0;
+};
+
+// Every rank holds all of every tensor.
+std::vector<TensorShare> whole(const std::vector<TensorSpec>& tensors, const Peers& peers = {});
+
+// Elements of a tensor on their way to or from `host`.
+using Read = std::function<void(const TensorSpec& tensor, uint64_t first, uint64_t count, void* host)>;
+using Fill = std::function<void(const TensorSpec& tensor, uint64_t first, uint64_t count, const void* host)>;
+
+// Of what this rank holds, what it writes, by tensor: all ranks together write everything once.
+std::vector<std::vector<Range>> written_ranges(const std::vector<TensorShare>& tensors);
+// Bytes of that: the host memory of an asynchronous save.
+uint64_t snapshot_bytes(const std::vector<TensorShare>& tensors);
+
+}  // namespace eng

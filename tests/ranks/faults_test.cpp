@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that are stopped, killed or starved while they train: one cause is told in time, nothing is left behind, and
+// the run goes on from its last checkpoint.
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "../cli/harness.hpp"
+
+using namespace cli;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// Processes that have `word` on their command line.
+std::vector<pid_t> processes(const std::string& word) {
+  std::vector<pid_t> out;
+  for (const std::string& name : names("/proc")) {
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (has(read(fs::path("/proc") / name / "cmdline"), word)) out.push_back(std::stoi(name));
+  }
+  return out;
+}
+
+bool all_gone(const std::string& word, double seconds) {
+  const auto begin = Clock::now();
+  while (!processes(word).empty()) {
+    if (seconds_since(begin) > seconds) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+// As its log says; it may have just begun.
+pid_t pid_of(const fs::path& run, int rank) {
+  const fs::path log = run / "logs" / ("rank-0000" + std::to_string(rank) + ".log");
+  for (const auto begin = Clock::now(); seconds_since(begin) < 10;
+       std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
+    const std::string text = read(log);
+    std::smatch found;
+    if (std::regex_search(text, found, std::regex(R"(as process (\d+);)"))) return std::stoi(found[1]);
+  }
+  throw std::runtime_error("no process in " + log.string());
+}
+
+// A run of ranks in `scratch`/run that would take minutes.
+struct Training {
+  explicit Training(const Args& more = {}, const std::string& ranks = "2") {
+    scratch.config();
+    Args args = {"run",
+                 "config.toml",
+                 "--out",
+                 run.string(),
+                 "--ranks",
+                 ranks,
+                 "train.steps=100000",
+                 "train.eval_every=0",
+                 "train.accumulate=8",
+                 "checkpoint.every=5",
+                 "checkpoint.keep=2"};
+    args.insert(args.end(), more.begin(), more.end());
+    child.emplace(scratch, args);
+  }
+  ~Training() {
+    child.reset();
+    for (const pid_t left : processes(run.string())) kill(left, SIGKILL);
+  }
+  // Goes on for two steps more than it has.
+  void goes_on(const std::string& ranks = "2") {
+    REQUIRE(engine(scratch, {"ckpt", "verify", run.string()}).exit == 0);
+    const std::string last = state(run).at("last_checkpoint");
+    const int64_t step = std::stoll(last.substr(5));
+    const Result on =
+        engine(scratch, {"run", run.string(), "--ranks", ranks, "train.steps=" + std::to_string(step + 2)});
+    INFO(on.err);
+    CHECK(on.exit == 0);
+    CHECK(has(on.err, "goes on from " + last));
+    CHECK(state(run).at("step") == step + 2);
+  }
+  Scratch scratch;
+  fs::path run = scratch / "run";
+  std::optional<Child> child;
+};
+
+}  // namespace
+
+TEST_CASE("ranks train, and leave everything in its place", "[ranks]") {
+  Scratch scratch;
+  scratch.config();
+  const Result result = engine(scratch, {"run", "config.toml", "--ranks", "2", "--out", "run"});
+  INFO(result.err);
+  REQUIRE(result.exit == 0);
+  const fs::path run = scratch / "run";
+  CHECK(names(run / "logs") == std::vector<std::string>{"rank-00000.log", "rank-00001.log"});
+  const Json identity = Json::parse(read(run / "run.json"));
+  CHECK(identity.at("ranks") == 2);
+  CHECK(identity.at("hosts").size() == 1);
+  CHECK(has(identity.at("command").get<std::string>(), "run config.toml --ranks 2"));
+  CHECK(state(run).at("status") == "done");
+  CHECK(numbers(run).size() == 8);
+  for (const char* rank : {"0", "1"}) {
+    const std::string log = read(run / "logs" / ("rank-0000" + std::string(rank) + ".log"));
+    CHECK(has(log, "rank " + std::string(rank) + " of 2 started by mpirun on "));
+    CHECK(has(log, "left with 0"));
+  }
+  // One rank draws, and nobody else says anything.
+  CHECK(result.err.find("step 8/8") == result.err.rfind("step 8/8"));
+  CHECK_FALSE(has(result.err, "rank 1"));
+  CHECK_FALSE(has(result.err, "mpirun"));
+  CHECK(has(result.err, "longer: engine run run --ranks 2 train.steps=N"));
+}
+
+TEST_CASE("SIGTERM to the command above the ranks: saved, 75, and the same numbers afterwards", "[ranks]") {
+  Training training({"train.steps=6", "train.accumulate=10"});
+  REQUIRE(training.child->wait_for("step 2/"));
+  training.child->signal(SIGTERM);
+  const Result stopped = training.child->wait();
+  INFO(stopped.err);
+  REQUIRE(stopped.exit == 75);
+  CHECK(has(stopped.err, "SIGTERM: the ranks save and leave"));
+  CHECK(has(stopped.err, "go on with:  engine run " + training.run.string() + " --ranks 2"));
+  CHECK(state(training.run).at("status") == "stopped");
+  const Result on = engine(training.scratch, {"run", training.run.string(), "--ranks", "2"});
+  INFO(on.err);
+  REQUIRE(on.exit == 0);
+  const Result whole = engine(training.scratch, {"run", "config.toml", "--out", "whole", "--ranks", "2",
+                                                 "train.steps=6", "train.eval_every=0", "train.accumulate=10"});
+  REQUIRE(whole.exit == 0);
+  CHECK(numbers(training.run) == numbers(training.scratch / "whole"));
+}
+
+TEST_CASE("a signal while the ranks start is kept for them", "[ranks][.slow]") {
+  Training training;
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  training.child->signal(SIGINT);
+  const Result stopped = training.child->wait();
+  INFO(stopped.err);
+  // Before the command above has its handlers the signal ends it, as it would any other.
+  CHECK((stopped.exit == 75 || stopped.exit == 130));
+  CHECK(all_gone(training.run.string(), 5));
+}
+
+TEST_CASE("a second signal ends all ranks at once", "[ranks][.slow]") {
+  Training training({"train.accumulate=1000000"});
+  REQUIRE(training.child->wait_for("model llama"));
+  const auto begin = Clock::now();
+  kill(pid_of(training.run, 1), SIGSTOP);  // so that the first signal has no effect
+  training.child->signal(SIGTERM);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  CHECK(training.child->running());
+  training.child->signal(SIGTERM);
+  const Result result = training.child->wait();
+  CHECK(result.exit == 143);
+  CHECK_FALSE(result.killed);
+  CHECK(seconds_since(begin) < 5);
+  CHECK(processes(training.run.string()).empty());
+}
+
+TEST_CASE("a rank that is killed takes the run down, and says which", "[ranks]") {
+  Training training;
+  REQUIRE(training.child->wait_for("saved step-"));
+  const pid_t victim = pid_of(training.run, 1);
+  const auto begin = Clock::now();
+  kill(victim, SIGKILL);
+  const Result result = training.child->wait();
+  INFO(result.err);
+  CHECK(seconds_since(begin) < 10);
+  CHECK(result.exit == 8);
+  CHECK(has(result.err, "error: rank 1 (process " + std::to_string(victim) + " on "));
+  CHECK(has(result.err, "was killed by signal 9 (SIGKILL)"));
+  CHECK(has(result.err, "the last complete checkpoint is step-000"));
+  CHECK(processes(training.run.string()).empty());
+  CHECK(state(training.run).at("status") == "failed");
+  CHECK(state(training.run).at("exit_code") == 8);
+  training.goes_on();
+}
+
+TEST_CASE("kill -9 of the command above leaves no rank", "[ranks][.slow]") {
+  Training training;
+  REQUIRE(training.child->wait_for("step 2/"));
+  CHECK(processes(training.run.string()).size() >= 4);  // the command, mpirun, two ranks
+  training.child->signal(SIGKILL);
+  CHECK(training.child->wait().killed);
+  CHECK(all_gone(training.run.string(), 8));
+}
+
+TEST_CASE("a rank that stands still is named when the time is up", "[ranks][.slow]") {
+  Training training({"comm.timeout=2s"});
+  REQUIRE(training.child->wait_for("saved step-"));
+  const auto begin = Clock::now();
+  kill(pid_of(training.run, 1), SIGSTOP);
+  const Result result = training.child->wait();
+  INFO(result.err);
+  CHECK(result.exit == 8);
+  CHECK(has(result.err, "rank 1 has not answered"));
+  CHECK(seconds_since(begin) < 2 + 2 + 10);
+  CHECK(processes(training.run.string()).empty());
+  training.goes_on();
+}
+
+TEST_CASE("a disk that is full for one rank", "[ranks][.slow]") {
+  Training training({"train.accumulate=8"});
+  REQUIRE(training.child->wait_for("saved step-00000005"));
+  const rlimit none{0, RLIM_INFINITY};
+  REQUIRE(prlimit(pid_of(training.run, 1), RLIMIT_FSIZE, &none, nullptr) == 0);
+  const Result result = training.child->wait();
+  INFO(result.err);
+  CHECK(result.exit == 10);
+  CHECK(has(result.err, "error: rank 1: "));
+  CHECK(processes(training.run.string()).empty());
+  // Nothing half written has a checkpoint's name.
+  for (const std::string& name : names(training.run / "checkpoints"))
+    if (name.rfind("step-", 0) == 0) CHECK(fs::exists(training.run / "checkpoints" / name / "manifest.json"));
+  training.goes_on();
+}
+
+TEST_CASE("ranks are killed at random times", "[ranks][.slow]") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 20; ++round) {
+    // Every step saves, so that half of them die in a checkpoint.
+    Training training({round % 2 ? "checkpoint.every=1" : "checkpoint.every=3", "train.accumulate=2"}, "3");
+    REQUIRE(training.child->wait_for("saved step-"));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 500000));
+    const auto begin = Clock::now();
+    kill(pid_of(training.run, static_cast<int>(random() % 3)), SIGKILL);
+    const Result result = training.child->wait();
+    INFO("round " << round << "\n" << result.err);
+    CHECK(seconds_since(begin) < 10);
+    CHECK(result.exit == 8);
+    CHECK(processes(training.run.string()).empty());
+    training.goes_on("3");
+  }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks started by hand that cannot become one run: told once, and nothing hangs.
+#include "../cli/harness.hpp"
+
+using namespace cli;
+
+namespace {
+
+const Args flags = {"--allow-run-as-root", "--oversubscribe", "--bind-to", "none"};
+
+// mpirun with one process of each command.
+Result mpirun(const Scratch& scratch, const std::vector<Args>& commands) {
+  Args args = flags;
+  for (const Args& command : commands) {
+    if (&command != &commands[0]) args.push_back(":");
+    args.insert(args.end(), {"-n", "1"});
+    args.insert(args.end(), command.begin(), command.end());
+  }
+  return engine(scratch, args, {.program = "/usr/bin/mpirun"});
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++n;
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE("ranks with different configurations do not start", "[ranks]") {
+  Scratch scratch;
+  scratch.config();
+  const Args run = {ENGINE_COMMAND, "run", "config.toml"};
+  Args other = run;
+  other.emplace_back("optimizer.learning_rate=2e-4");
+  const Result result = mpirun(scratch, {run, other});
+  INFO(result.err);
+  CHECK(result.exit == 2);
+  CHECK(count(result.err,
+              "the ranks do not have the same configuration: rank 1 has optimizer.learning_rate = 0.0002, "
+              "rank 0 has optimizer.learning_rate = 0.003") >= 1);
+  CHECK(result.seconds < 15);
+  CHECK(names(scratch / "runs").empty());
+}
+
+TEST_CASE("a mistake that all ranks find is told by the first", "[ranks][.slow]") {
+  Scratch scratch;
+  scratch.config();
+  const Args run = {ENGINE_COMMAND, "run", "config.toml", "train.stepz=3"};
+  const Result result = mpirun(scratch, {run, run, run});
+  INFO(result.err);
+  CHECK(result.exit == 2);
+  CHECK(count(result.err, "nothing was started") == 1);
+}
+
+TEST_CASE("a rank that never comes is waited for no longer than the timeout", "[ranks][.slow]") {
+  Scratch scratch;
+  scratch.config();
+  const Result result =
+      mpirun(scratch, {{ENGINE_COMMAND, "run", "config.toml", "comm.timeout=2s"}, {"/bin/sleep", "60"}});
+  INFO(result.err);
+  CHECK(result.exit == 8);
+  CHECK(has(result.err, "one is missing"));
+  CHECK(result.seconds < 12);
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Before memory is taken: a plan that is too large and what would make it fit, weights that do not fit the model.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/config/config.hpp"
+#include "core/registry/registry.hpp"
+#include "core/train/setup.hpp"
+
+namespace eng {
+
+// What the ranks that share this machine's memory need together; of a device with memory of its own, one rank.
+uint64_t machine_peak(const Setup& setup);
+// Edits of the configuration that make the plan of as many ranks as `setup` is for fit into `limit`, cheapest first,
+// each tried by planning it: "train.micro_batch=4 train.accumulate=2: 1.2 GiB".
+std::vector<std::string> edits_that_fit(const Config& config, Registry& registry, const Setup& setup, uint64_t limit);
+// Throws Error(host or device memory) with those edits if the plan does not fit the device.
+void check_fits(const Config& config, Registry& registry, const Setup& setup);
+
+// Reads the headers of the files that [model] from names, if it names any: what does not fit is refused before memory
+// is taken. Throws Error(Exit::checkpoint).
+void check_weights(const Config& config, const Registry& registry, const Setup& setup);
+
+}  // namespace eng

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/engine/launch.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <list>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+
+#include "core/base/error.hpp"
+#include "core/checkpoint/file.hpp"
+#include "tools/engine/command.hpp"
+#include "tools/engine/ranks.hpp"
+#include "tools/engine/run_dir.hpp"
+#include "tools/engine/signals.hpp"
+
+namespace eng {
+namespace fs = std::filesystem;
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// After a rank is gone or has failed, mpirun ends the others in about two seconds. This long it may take.
+constexpr double patience = 7;
+
+// What `program --version` says.
+std::string version_of(const fs::path& program) {
+  const std::string command = shell_word(program.string()) + " --version 2>/dev/null </dev/null";
+  std::string out;
+  if (FILE* pipe = ::popen(command.c_str(), "r")) {
+    std::array<char, 256> part{};
+    while (std::fgets(part.data(), part.size(), pipe)) out += part.data();
+    ::pclose(pipe);
+  }
+  return out;
+}
+
+// How often the system has killed for memory in this process's control group (version 2).
+int64_t memory_kills() {
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    if (line.rfind("0::", 0) != 0) continue;
+    std::ifstream events("/sys/fs/cgroup" + line.substr(3) + "/memory.events");
+    std::string key;
+    for (int64_t count = 0; events >> key >> count;)
+      if (key == "oom_kill") return count;
+  }
+  return 0;
+}
+
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> out;
+  std::error_code gone;
+  for (const auto& entry : fs::directory_iterator("/proc", gone)) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::stringstream text;
+    text << std::ifstream(entry.path() / "stat").rdbuf();
+    const std::string stat = text.str();  // PID (NAME) STATE PARENT ...; the name may hold anything
+    const size_t name_end = stat.rfind(')');
+    if (name_end == std::string::npos || name_end + 4 > stat.size()) continue;
+    if (std::atoi(stat.c_str() + name_end + 4) == parent) out.push_back(std::atoi(name.c_str()));
+  }
+  return out;
+}
+
+// One connection of a rank: its messages, or its stderr.
+struct Stream {
+  explicit Stream(int from) : fd(from) {}
+  Fd fd;
+  int64_t rank = -1;
+  bool errors = false, over = false;
+  std::string rest;  // what has no end of line yet
+};
+
+class Above {
+ public:
+  explicit Above(const Launch& what) : what_(what) {}
+  int run();
+
+ private:
+  double now() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
+  void start(const fs::path& mpirun);
+  void turn();
+  void take_signal();
+  void pass_on();
+  void end_now();
+  void read(Stream& stream);
+  void line(Stream& stream, const std::string& text);
+  void message(Stream& stream, const nlohmann::json& json);
+  void show(const Stream& stream, const std::string& text);
+  int outcome();
+  void fail(const Cause& cause);
+
+  const Launch& what_;
+  Clock::time_point began_ = Clock::now();
+  sigset_t before_{};
+  pid_t mpirun_ = -1;
+  std::string said_;  // by mpirun itself
+  std::optional<Fd> signals_, listener_, said_fd_;
+  std::list<Stream> streams_;
+  std::map<uint32_t, RankStory> ranks_;
+  std::string run_;  // its directory
+  int asked_ = 0, urgent_ = 0;
+  bool passed_on_ = false;
+  std::optional<double> trouble_;  // since when somebody is gone
+  std::optional<int> status_;      // of mpirun
+  int64_t kills_before_ = memory_kills();
+};
+
+void Above::start(const fs::path& mpirun) {
+  std::random_device random;
+  Parent parent;
+  parent.socket = fmt::format("engine-{}-{:08x}{:08x}", ::getpid(), random(), random());
+  parent.command = what_.command;
+  parent.ranks = what_.ranks;
+  if (::isatty(STDERR_FILENO)) {
+    char name[256] = {};
+    if (::ttyname_r(STDERR_FILENO, name, sizeof(name)) == 0) parent.terminal = name;
+  }
+  listener_.emplace(local_socket(parent.socket, true));
+  const pid_t self = ::getpid();
+  std::vector<std::string> words = {mpirun.string(),   "-n",        std::to_string(what_.ranks),
+                                    "--oversubscribe", "--bind-to", "none"};
+  if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
+  // This machine only, whatever scheduler this runs inside; and no word about hardware that is not there.
+  for (const char* word :
+       {"--mca", "plm", "isolated", "--mca", "ras", "^slurm,gridengine,tm,lsf", "--mca", "oob_tcp_if_include", "lo",
+        "--mca", "orte_abort_on_non_zero_status", "1", "--mca", "btl_base_warn_component_unused", "0"})
+    words.emplace_back(word);
+  words.push_back(fs::read_symlink("/proc/self/exe").string());
+  words.insert(words.end(), what_.arguments.begin(), what_.arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  int said[2];
+  if (::pipe2(said, O_CLOEXEC) != 0) throw Error(Exit::environment, fmt::format("no pipe: {}", std::strerror(errno)));
+  said_fd_.emplace(said[0]);
+  const Fd theirs(said[1]);
+  mpirun_ = ::fork();
+  if (mpirun_ < 0) throw Error(Exit::environment, fmt::format("cannot start a process: {}", std::strerror(errno)));
+  if (mpirun_ == 0) {
+    // mpirun ends its ranks on SIGTERM; that comes when this command dies, in whatever way. Its own group: Ctrl-C
+    // reaches this command only, which asks the ranks to stop.
+    ::setpgid(0, 0);
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (::getppid() != self) ::_exit(127);
+    parent.mpirun = ::getpid();
+    ::setenv(Parent::variable, parent.text().c_str(), 1);
+    for (const int number : {SIGPIPE, SIGHUP, SIGXFSZ}) ::signal(number, SIG_DFL);
+    ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+    const int in = ::open("/dev/null", O_RDONLY);
+    if (in < 0 || ::dup2(in, STDIN_FILENO) < 0 || ::dup2(theirs, STDERR_FILENO) < 0) ::_exit(127);
+    ::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+}
+
+int Above::run() {
+  const fs::path mpirun = find_mpirun();
+  sigset_t mine;
+  sigemptyset(&mine);
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD}) sigaddset(&mine, number);
+  ::sigprocmask(SIG_BLOCK, &mine, &before_);
+  for (const int number : {SIGPIPE, SIGHUP, SIGXFSZ}) ::signal(number, SIG_IGN);
+  signals_.emplace(::signalfd(-1, &mine, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (*signals_ < 0) throw Error(Exit::environment, fmt::format("no signalfd: {}", std::strerror(errno)));
+  start(mpirun);
+  while (!status_) turn();
+  // What is still on its way.
+  for (double until = now() + 1; now() < until && (!streams_.empty() || *said_fd_ >= 0);) {
+    const size_t before = said_.size() + streams_.size();
+    turn();
+    if (streams_.empty() && before == said_.size() + streams_.size()) break;
+  }
+  const int exit = outcome();
+  ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+  return exit;
+}
+
+// Waits for something to happen, 0.2 s at most, and deals with it.
+void Above::turn() {
+  std::vector<pollfd> fds = {{*signals_, POLLIN, 0}, {*listener_, POLLIN, 0}, {*said_fd_, POLLIN, 0}};
+  for (const Stream& stream : streams_) fds.push_back({stream.fd, POLLIN, 0});
+  const bool last = status_.has_value();
+  if (::poll(fds.data(), fds.size(), last ? 20 : 200) < 0 && errno != EINTR)
+    throw Error(Exit::bug, fmt::format("poll: {}", std::strerror(errno)));
+  if (fds[0].revents) take_signal();
+  size_t k = 3;
+  for (auto stream = streams_.begin(); k < fds.size(); ++k, ++stream)
+    if (fds[k].revents) read(*stream);
+  if (fds[1].revents) {
+    const int fd = ::accept4(*listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    ucred who{};
+    socklen_t size = sizeof(who);
+    if (fd >= 0 && ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == ::geteuid())
+      streams_.emplace_back(fd);
+    else if (fd >= 0)
+      ::close(fd);
+  }
+  if (fds[2].revents) {
+    std::array<char, 4096> part{};
+    const ssize_t n = ::read(*said_fd_, part.data(), part.size());
+    if (n > 0 && said_.size() < (1 << 16)) said_.append(part.data(), static_cast<size_t>(n));
+    if (n <= 0 && !last) ::usleep(10000);  // closed before it ended: SIGCHLD comes
+  }
+  streams_.remove_if([](const Stream& stream) { return stream.over; });
+  if (!status_) {
+    pass_on();
+    if (trouble_ && now() - *trouble_ > patience) {
+      end_now();
+      trouble_.reset();
+    }
+  }
+}
+
+void Above::take_signal() {
+  signalfd_siginfo info{};
+  while (::read(*signals_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
+    const int number = static_cast<int>(info.ssi_signo);
+    if (number == SIGCHLD) {
+      int status = 0;
+      if (::waitpid(mpirun_, &status, WNOHANG) == mpirun_)
+        status_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      continue;
+    }
+    if (number != SIGUSR1 && urgent_++ > 0 && asked_ < 128) {
+      asked_ = 128 + number;
+      end_now();
+    } else if (!asked_) {
+      asked_ = number;
+    }
+  }
+}
+
+// The first signal, once every rank has its handlers: before that it would kill. mpirun forwards SIGUSR1 and lives;
+// SIGTERM it would answer by killing within a second.
+void Above::pass_on() {
+  if (!asked_ || passed_on_ || asked_ > 128) return;
+  uint32_t ready = 0;
+  for (const auto& [rank, story] : ranks_) ready += story.connected;
+  if (ready < what_.ranks) return;
+  passed_on_ = true;
+  const bool terminal = ::isatty(STDERR_FILENO) != 0;  // where the first rank may be drawing a line
+  fmt::print(stderr, "{}{}: the ranks save and leave; once more ends them at once\n", terminal ? "\r\x1b[K" : "",
+             Signals::name(asked_));
+  ::kill(mpirun_, SIGUSR1);
+}
+
+// No asking. mpirun, when its ranks are gone, tidies up and goes; if it does not, it is killed, and with it whoever is
+// left.
+void Above::end_now() {
+  for (const pid_t rank : children_of(mpirun_)) ::kill(rank, SIGKILL);
+  ::kill(mpirun_, SIGTERM);
+  for (const double until = now() + 3; now() < until;) {
+    int status = 0;
+    if (::waitpid(mpirun_, &status, WNOHANG) == mpirun_) {
+      status_ = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+      return;
+    }
+    ::usleep(10000);
+  }
+  ::kill(mpirun_, SIGKILL);
+  int status = 0;
+  ::waitpid(mpirun_, &status, 0);
+  status_ = 128 + SIGKILL;
+}
+
+void Above::read(Stream& stream) {
+  std::array<char, 65536> part{};
+  const ssize_t n = ::read(stream.fd, part.data(), part.size());
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  if (n > 0) stream.rest.append(part.data(), static_cast<size_t>(n));
+  for (size_t end = 0; (end = stream.rest.find('\n')) != std::string::npos; stream.rest.erase(0, end + 1))
+    line(stream, stream.rest.substr(0, end));
+  if (n > 0) return;
+  if (!stream.rest.empty()) line(stream, stream.rest);
+  stream.over = true;
+  if (stream.errors || stream.rank < 0) return;
+  RankStory& story = ranks_[static_cast<uint32_t>(stream.rank)];
+  story.gone = true;
+  if (!story.end && !trouble_) trouble_ = now();
+}
+
+void Above::line(Stream& stream, const std::string& text) {
+  if (stream.errors) return show(stream, text);
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_object()) message(stream, json);
+}
+
+void Above::message(Stream& stream, const nlohmann::json& json) try {
+  if (json.contains("stderr")) {
+    stream.rank = json.at("stderr").get<uint32_t>();
+    stream.errors = true;
+    return;
+  }
+  if (json.contains("hello")) stream.rank = json.at("hello").get<uint32_t>();
+  if (stream.rank < 0 || stream.rank >= what_.ranks) return;
+  RankStory& story = ranks_[static_cast<uint32_t>(stream.rank)];
+  story.connected = true;
+  if (json.contains("pid")) story.pid = json.at("pid").get<pid_t>();
+  if (json.contains("run")) run_ = json.at("run").get<std::string>();
+  if (json.contains("last")) story.last = json.at("last").get<std::string>();
+  if (json.contains("end")) story.end = json.at("end").get<int>();
+  if (json.contains("error")) {
+    story.error = json.at("error").get<int>();
+    story.text = json.value("text", "");
+    story.help = json.value("help", "");
+    story.when = now();
+    if (!trouble_) trouble_ = story.when;
+  }
+} catch (const nlohmann::json::exception&) {  // not of this version: it is one of ours, and newer, or none at all
+}
+
+void Above::show(const Stream& stream, const std::string& text) {
+  std::string out = stream.rank > 0 ? fmt::format("rank {}: {}\n", stream.rank, text) : text + "\n";
+  if (!text.empty()) ranks_[static_cast<uint32_t>(stream.rank)].last = text;
+  for (size_t sent = 0; sent < out.size();) {
+    const ssize_t n = ::write(STDERR_FILENO, out.data() + sent, out.size() - sent);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;
+    sent += static_cast<size_t>(n);
+  }
+}
+
+// What a rank said last, if anything has to be told; what state.json says, if nothing has.
+int Above::outcome() {
+  if (asked_ > 128) return asked_;
+  bool well = ranks_.size() == what_.ranks;
+  for (const auto& [rank, story] : ranks_) well = well && story.end && *story.end == *ranks_.at(0).end;
+  if (well) {
+    if (*status_ != 0)
+      fmt::print(stderr, "warning: every rank had ended well when mpirun ended with {}\n{}", *status_, said_);
+    return *ranks_.at(0).end;
+  }
+  const Cause cause = cause_of(ranks_, what_.ranks, said_, *status_, memory_kills() > kills_before_);
+  fail(cause);
+  return cause.exit;
+}
+
+void Above::fail(const Cause& cause) {
+  std::string help = cause.help;
+  if (!run_.empty()) {
+    const std::string newest = settle(run_, cause.exit);
+    help += help.empty() ? "" : "\n";
+    help += newest.empty()
+                ? fmt::format("{} has no checkpoint yet; logs of the ranks: {}/logs", run_, run_)
+                : fmt::format(
+                      "the last complete checkpoint is {}; go on with:  engine run {} {}\nlogs of the ranks: {}/logs",
+                      newest, shell_word(run_), what_.again, run_);
+  }
+  print(Failure{cause.exit, cause.text, help});
+}
+
+}  // namespace
+
+fs::path find_mpirun() {
+  const char* path = std::getenv("PATH");
+  std::string other;
+  for (const char* name : {"mpirun", "mpirun.openmpi"}) {
+    std::stringstream folders(path ? path : "/usr/bin:/bin");
+    for (std::string folder; std::getline(folders, folder, ':');) {
+      const fs::path file = fs::path(folder) / name;
+      if (folder.empty() || ::access(file.c_str(), X_OK) != 0 || fs::is_directory(file)) continue;
+      const std::string version = version_of(file);
+      if (version.find("Open MPI") != std::string::npos) return file;
+      other = fmt::format("{} is none of Open MPI: it says {}", file.string(), version.substr(0, version.find('\n')));
+      break;  // as a shell would: the first of that name
+    }
+  }
+  throw Error(Exit::environment,
+              other.empty() ? "there is no mpirun on PATH, and --ranks starts the ranks with it" : other,
+              "install Open MPI, on Debian and Ubuntu:  apt-get install openmpi-bin");
+}
+
+int launch(const Launch& what) {
+  return Above(what).run();
+}
+
+}  // namespace eng
