@@ -87,6 +87,32 @@ TEST_CASE("a piece that is reduced twice is seen") {
   CHECK_THAT(job.output, Catch::Contains("2 passed, 1 failed, 0 skipped"));
 }
 
+TEST_CASE("the comparison tells apart what must be equal") {
+  const auto compared = [](const std::string& last) {
+    const Scratch results;
+    const std::string end = " losses=1 norms=2 state=3 gathered=1.0000 reduced=2.0000 curve=4.5,4.25\n";
+    std::ofstream(results.path)
+        << "world=2 model=opt reduce=micro_batch zero=none bucket=1MiB prefetch=0 overlap=on" + end
+        << "world=2 model=opt reduce=micro_batch zero=zero2 bucket=1MiB prefetch=0 overlap=on" + end
+        << "world=3 model=opt reduce=micro_batch zero=zero1 bucket=1MiB prefetch=0 overlap=on" + end << last;
+    return run(tool + " compare " + results.path).output;
+  };
+  using Catch::Contains;
+  const std::string on3 = "world=3 model=opt reduce=micro_batch zero=", bucket = " bucket=1MiB prefetch=0 overlap=on";
+  const std::string right = on3 + "zero2" + bucket + " losses=1 norms=2 state=3 gathered=1.0000 reduced=2.0000";
+  CHECK_THAT(compared(right + " curve=4.5,4.25\n"), Contains("4 passed, 0 failed"));
+  CHECK_THAT(compared(right + " curve=4.50004,4.25\n"), Contains("4 passed, 0 failed"));
+  CHECK_THAT(compared(right + " curve=4.5,4.2501\n"), Contains("step 2: loss 4.2501 is not within 1e-5 of 4.25"));
+  CHECK_THAT(compared(right + " curve=4.5,nan\n"), Contains("step 2: loss nan is not within"));
+  CHECK_THAT(
+      compared(on3 + "zero2" + bucket + " losses=1 norms=2 state=4 gathered=1.0000 reduced=2.0000 curve=4.5,4.25\n"),
+      Contains("state differ from world=3") && Contains("3 passed, 1 failed"));
+  CHECK_THAT(
+      compared(on3 + "zero2" + bucket + " losses=1 norms=2 state=3 gathered=1.0000 reduced=2.5000 curve=4.5,4.25\n"),
+      Contains("reduces 2.5000 of all elements, not 1 and 2"));
+  CHECK_THAT(compared(""), Contains("has no other cell to be compared with"));
+}
+
 TEST_CASE("the matrix of CI: settings, worlds and models", "[.slow]") {
   const Job job = matrix(listed);
   INFO(job.output);
