@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <tuple>
 
 #include "core/base/error.hpp"
@@ -44,6 +45,11 @@ Setup make_setup(const Config& config, Registry& registry, int64_t generate, con
   if (world.size > 1) {
     s.sharding = make_sharding(registry, config, request.ranks);
     request.sharding = &*s.sharding;
+    // Its table says so without the ranks.
+    const std::string& name = config.section("comm").string("plugin");
+    if (registry.find(ENG_COMM_KIND, name))
+      s.comm_overhead =
+          registry.table<eng_comm>(ENG_COMM_KIND, name, offsetof(eng_comm, overhead_bytes)).overhead_bytes;
   }
   request.bucket = static_cast<uint64_t>(zero.integer("bucket"));
   request.overlap = zero.boolean("overlap");
@@ -77,7 +83,8 @@ uint64_t arena_bytes(const Plan& plan) {
 }
 
 uint64_t planned_peak(const Setup& setup) {
-  return arena_bytes(setup.plan) + staging_bytes(setup.plan) + setup.snapshot + setup.kernels->info().overhead_bytes;
+  return arena_bytes(setup.plan) + staging_bytes(setup.plan) + setup.snapshot + setup.comm_overhead +
+         setup.kernels->info().overhead_bytes;
 }
 
 std::vector<TensorShare> saved_tensors(const Plan& plan) {
