@@ -85,7 +85,6 @@ std::vector<TensorShare> saved_tensors(const Plan& plan) {
     TensorShare& share = out.emplace_back(
         TensorShare{{t.name, t.role, t.desc.dtype, {t.desc.dims, t.desc.dims + t.desc.ndim}}, {}, t.copies});
     for (const Extent& e : t.extents) share.ranges.push_back({e.first, e.count});
-    if (t.copies == plan.ranks.world.size) share.copy = plan.ranks.world.rank;
   }
   return out;
 }
