@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <cstddef>
-#include <tuple>
 
 #include "core/base/error.hpp"
 #include "core/trace/plugin_ops.hpp"
@@ -94,7 +93,7 @@ std::vector<TensorShare> saved_tensors(const Plan& plan) {
     const eng_desc& d = t.desc;
     TensorShare share{{t.name, t.role, d.dtype, {d.dims, d.dims + d.ndim}}};
     for (const Extent& e : t.extents) share.ranges.push_back({e.first, e.count});
-    std::tie(share.copies, share.copy) = plan.ranks.copies(t.part);
+    share.copies = plan.ranks.world.size / plan.ranks.part(t.part).count;
     out.push_back(std::move(share));
   }
   return out;
