@@ -19,7 +19,7 @@ struct Job {
 
 Job run(int ranks, const std::string& scenario) {
   Job job;
-  const std::string line = "timeout -k 5 60 " MPIRUN " --allow-run-as-root --oversubscribe --bind-to none -n " +
+  const std::string line = "timeout -k 5 120 " MPIRUN " --allow-run-as-root --oversubscribe --bind-to none -n " +
                            std::to_string(ranks) + " " + std::getenv("COMM_RANK") + " " + ENGINE_PLUGIN_DIR + " " +
                            scenario + " 2>&1";
   const auto start = std::chrono::steady_clock::now();

@@ -53,7 +53,7 @@ int main(int, char** argv) {
   try {
     if (scenario == "missing" && std::string(getenv("OMPI_COMM_WORLD_RANK")) == "1")
       std::this_thread::sleep_for(std::chrono::seconds(30));
-    joining_is_quiet(fault ? deadline : 25.0, scenario == "pieces" ? 100 : 1 << 30, scenario);
+    joining_is_quiet(fault ? deadline : 60.0, scenario == "pieces" ? 100 : 1 << 30, scenario);
     return 0;
   } catch (const eng::Error& e) {
     std::this_thread::sleep_for(std::chrono::seconds(3));  // the first that leaves takes the others with it
