@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/execute/comm.hpp"
-#include "core/train/agree.hpp"
+#include "tools/engine/agree.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/ranks.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/train/agree.hpp"
+#include "tools/engine/agree.hpp"
 
 #include <fmt/format.h>
 
