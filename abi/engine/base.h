@@ -23,7 +23,7 @@ extern "C" {
 #define ENG_ABI_MAJOR 1
 #define ENG_ABI_MINOR 0
 /* Until the freeze an engine loads only plugins built from the very same draft. */
-#define ENG_ABI_DRAFT_ID "draft-6"
+#define ENG_ABI_DRAFT_ID "draft-7"
 
 typedef int32_t eng_status;
 #define ENG_OK 0

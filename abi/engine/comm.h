@@ -52,6 +52,8 @@ typedef struct eng_comm {
   /* Makes every wait of this and the other ranks fail, now or within seconds. `reason` is told to the others where
    * that is possible. After it nothing but destroy may be called.  Thread: [any] */
   void (*abort)(void *self, const char *reason);
+  uint64_t overhead_bytes; /* of a process with it, beyond the arenas: libraries, buffers between ranks; measured once
+                              per build, the same for every model */
 } eng_comm;
 
 #ifdef __cplusplus

@@ -58,11 +58,13 @@ Layout lay_out(const std::vector<TensorShare>& tensors, uint32_t rank) {
   return out;
 }
 
-// Where some of the ranks, and not all, hold the same: which of them this one is.
+// Where several ranks hold the same: which of them this one is.
 void number_copies(std::vector<TensorShare>& tensors, const Peers& peers) {
   std::map<uint32_t, std::string> held;  // by the number of copies
-  for (const TensorShare& t : tensors)
-    if (t.copies > 1 && t.copies < peers.size) {
+  for (TensorShare& t : tensors)
+    if (t.copies == peers.size) {
+      t.copy = peers.rank;
+    } else if (t.copies > 1) {
       held[t.copies] += t.name + "\n";
       for (const Range& r : t.ranges) held[t.copies] += fmt::format("{} {}\n", r.first, r.count);
     }

@@ -19,7 +19,7 @@ inline constexpr const char* kParameterRole = "parameter";
 struct TensorShare : TensorSpec {
   std::vector<Range> ranges = {};  // ascending, apart
   // So many ranks hold just these ranges of all tensors with this number of copies, and this rank is number `copy` of
-  // them: each writes a part. Where it is not all of the ranks a Saver finds out which number this one is.
+  // them: each writes a part. A Saver finds out which number this rank is.
   uint32_t copies = 1, copy = 0;
 };
 

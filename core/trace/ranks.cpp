@@ -20,19 +20,6 @@ const Part& Ranks::part(Id id) const {
   return id ? parts[id - 1] : whole;
 }
 
-std::pair<uint32_t, uint32_t> Ranks::copies(Id id) const {
-  if (!id) return {world.size, world.rank};
-  const Part& part = this->part(id);
-  const uint32_t n = world.size / part.count;
-  if (n == 1) return {1, 0};
-  // Of the groups that hold all of it between them, by their first rank.
-  const auto first = [&](Id group) { return *std::min_element(this->group(group).begin(), this->group(group).end()); };
-  std::set<uint32_t> before;
-  for (Id g = 1; g <= groups.size(); ++g)
-    if (group(g).size() == part.count && first(g) < first(part.group)) before.insert(first(g));
-  return {n, static_cast<uint32_t>(before.size())};
-}
-
 eng_desc RanksBuilder::shape(Id) {
   refuse("asking for a shape");
 }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "core/trace/builder.hpp"
@@ -27,8 +26,6 @@ struct Ranks {
   std::vector<Part> parts;                    // id - 1
   explicit Ranks(const World& world = {});
   const Part& part(Id id) const;  // 0: the whole
-  // How many ranks hold the same of a state that is kept so, and which of them this one is.
-  std::pair<uint32_t, uint32_t> copies(Id part) const;
   const std::vector<uint32_t>& group(Id id) const { return groups[id - 1]; }
 };
 

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <tuple>
+#include <cstddef>
 
 #include "core/base/error.hpp"
 #include "core/trace/plugin_ops.hpp"
@@ -44,6 +44,11 @@ Setup make_setup(const Config& config, Registry& registry, int64_t generate, con
   if (world.size > 1) {
     s.sharding = make_sharding(registry, config, request.ranks);
     request.sharding = &*s.sharding;
+    // Its table says so without the ranks.
+    const std::string& name = config.section("comm").string("plugin");
+    if (registry.find(ENG_COMM_KIND, name))
+      s.comm_overhead =
+          registry.table<eng_comm>(ENG_COMM_KIND, name, offsetof(eng_comm, overhead_bytes)).overhead_bytes;
   }
   request.bucket = static_cast<uint64_t>(zero.integer("bucket"));
   request.overlap = zero.boolean("overlap");
@@ -77,7 +82,8 @@ uint64_t arena_bytes(const Plan& plan) {
 }
 
 uint64_t planned_peak(const Setup& setup) {
-  return arena_bytes(setup.plan) + staging_bytes(setup.plan) + setup.snapshot + setup.kernels->info().overhead_bytes;
+  return arena_bytes(setup.plan) + staging_bytes(setup.plan) + setup.snapshot + setup.comm_overhead +
+         setup.kernels->info().overhead_bytes;
 }
 
 std::vector<TensorShare> saved_tensors(const Plan& plan) {
@@ -87,7 +93,7 @@ std::vector<TensorShare> saved_tensors(const Plan& plan) {
     const eng_desc& d = t.desc;
     TensorShare share{{t.name, t.role, d.dtype, {d.dims, d.dims + d.ndim}}};
     for (const Extent& e : t.extents) share.ranges.push_back({e.first, e.count});
-    std::tie(share.copies, share.copy) = plan.ranks.copies(t.part);
+    share.copies = plan.ranks.world.size / plan.ranks.part(t.part).count;
     out.push_back(std::move(share));
   }
   return out;

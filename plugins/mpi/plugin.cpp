@@ -91,7 +91,7 @@ void abort(void* self, const char* reason) {
   guarded(nullptr, [&] { comm(self).abort(reason); });
 }
 
-const eng_comm comm_table = {sizeof(eng_comm), 0, create, destroy, group, exchange, poll, abort};
+const eng_comm comm_table = {sizeof(eng_comm), 0, create, destroy, group, exchange, poll, abort, 12300000};
 
 const char* describe() {
   return eng_description;

@@ -118,6 +118,7 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
     return fleet.run(program, now);
   };
   run("init");
+  for (uint32_t r = 0; r < world; ++r) result.sent.push_back(fleet.sent(r));
   for (uint32_t r = 0; r < world; ++r) {
     int64_t counters[ENG_C_COUNT] = {};
     if (world > 1) counters[ENG_C_RANK] = r, counters[ENG_C_WORLD] = world;
@@ -153,7 +154,7 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
     }
   }
   result.complaint = fleet.complaint();
-  for (uint32_t r = 0; r < world; ++r) result.sent.push_back(fleet.sent(r));
+  for (uint32_t r = 0; r < world; ++r) result.sent[r] = fleet.sent(r) - result.sent[r];
   if (!result.complaint.empty()) return result;
   result.tensors = {{"norms", norms}, {"losses", losses}};
   for (size_t t = 0; t < planned.plans[0].tensors.size(); ++t) {

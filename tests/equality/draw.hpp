@@ -48,7 +48,7 @@ constexpr int steps = 3;
 struct Result {
   std::vector<std::pair<std::string, std::vector<float>>> tensors;
   std::string complaint;       // the run did not come to its end, or ranks hold different values of the same element
-  std::vector<uint64_t> sent;  // bytes per rank in all steps
+  std::vector<uint64_t> sent;  // bytes, per rank, by the steps
 };
 Result train(const Group& group, const Planned& planned, const Schedule& schedule, const Fault& fault = {});
 // "" if they are equal bit for bit, else the first value that is not.

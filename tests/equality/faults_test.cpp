@@ -31,7 +31,7 @@ struct Deleted {
   int all = 0, found = 0, harmless = 0, tried = 0, shown = 0;
 };
 
-// Deletes each wait on its own, on all ranks. What the verifier accepts is run against the missing order; of what it
+// Deletes each wait on its own. What the verifier accepts is run against the missing order; of what it
 // refuses, every `every`-th one, to see that the run would show it.
 Deleted delete_waits(const Group& group, const Draw& draw, uint64_t seed, int every, int orders) {
   Planned planned = plan(group, draw);
@@ -39,12 +39,14 @@ Deleted delete_waits(const Group& group, const Draw& draw, uint64_t seed, int ev
   REQUIRE(expected.complaint == "");
   Deleted sum;
   each_wait(eng::Plan(planned.plans[0]), [&](size_t s, uint32_t a, size_t w) {
-    std::vector<std::vector<uint32_t>> before;
-    const uint32_t awaited = segment(planned.plans[0], s).actions[a].waits[w];
+    // The other ranks' updates may have more or fewer actions: there, where it is the same wait.
+    const auto before = planned.plans;
+    const eng::Action action = segment(planned.plans[0], s).actions[a];
+    const uint32_t awaited = action.waits[w];
     for (eng::Plan& plan : planned.plans) {
-      auto& waits = segment(plan, s).actions[a].waits;
-      before.push_back(waits);
-      waits.erase(waits.begin() + static_cast<int64_t>(w));
+      auto& actions = segment(plan, s).actions;
+      if (a < actions.size() && actions[a].call == action.call && actions[a].waits == action.waits)
+        actions[a].waits.erase(actions[a].waits.begin() + static_cast<int64_t>(w));
     }
     ++sum.all;
     const bool found = !eng::problems(planned.plans[0], 1).empty();
@@ -69,7 +71,7 @@ Deleted delete_waits(const Group& group, const Draw& draw, uint64_t seed, int ev
       ++sum.tried;
       sum.shown += !differs(3).empty();
     }
-    for (size_t r = 0; r < planned.plans.size(); ++r) segment(planned.plans[r], s).actions[a].waits = before[r];
+    planned.plans = before;
   });
   std::cout << describe(group) << "; " << describe(draw) << ": of " << sum.all << " waits the verifier asks for "
             << sum.found << ", " << sum.harmless << " others are not needed; of " << sum.tried << " it asks for, "
@@ -87,7 +89,7 @@ TEST_CASE("the verifier asks for every wait that matters") {
   CHECK(a.shown > a.tried / 2);
 }
 
-TEST_CASE("the verifier asks for every wait that matters, of many plans", "[.slow]") {
+TEST_CASE("the verifier asks for every wait that matters in many plans", "[.slow]") {
   Random random(77);
   int all = 0, found = 0;
   for (int k = 0; k < 16; ++k) {

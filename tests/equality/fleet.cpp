@@ -269,7 +269,8 @@ size_t Fleet::pick(const std::vector<std::pair<uint32_t, size_t>>& list, const S
     std::vector<size_t> others, first;
     for (size_t k : from) {
       const Rank& rank = ranks_[list[k].first];
-      const bool there = rank.segment == segment && rank.plan->programs[rank.program].name == program;
+      const bool there =
+          rank.segment == segment && rank.plan->programs[rank.program].name == program && waiter < rank.running.size();
       if (there && !rank.running[waiter].ended && rank.queues[list[k].second].back() == awaited) continue;
       others.push_back(k);
       if (there && static_cast<size_t>(rank.bound[rank.program][segment][waiter].action->queue) == list[k].second)

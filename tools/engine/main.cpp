@@ -129,7 +129,7 @@ ReportContext report_context(const Setup& setup, const Config& config) {
                         setup.optimizer.name);
   if (setup.sharding) c.title += fmt::format(", {} on {} ranks", setup.sharding->name, setup.plan.ranks.world.size);
   const eng_device_info& info = setup.kernels->info();
-  c.overhead = info.overhead_bytes;
+  c.overhead = info.overhead_bytes + setup.comm_overhead;
   c.staging = staging_bytes(setup.plan);
   c.snapshot = setup.snapshot;
   c.device_total = info.total_bytes;
