@@ -226,7 +226,7 @@ bool Comm::complete(MPI_Request& request) {
 bool Comm::Wait::idle(std::chrono::duration<double> deadline) {
   using std::chrono::microseconds;
   const auto now = Clock::now();
-  if (now - last_ > microseconds(5)) moved_ = now;
+  if (now - last_ > microseconds(20)) moved_ = now;
   const auto quiet = now - moved_;
   if (quiet > microseconds(20))
     sleep_for(std::clamp<std::chrono::nanoseconds>(quiet / 8, microseconds(20), microseconds(500)));

@@ -217,11 +217,11 @@ void Comm::refuse() {
 }
 
 void Comm::ready() {
-  if (failed_.load(std::memory_order_relaxed)) refuse();
+  if (silent_ || failed_.load(std::memory_order_relaxed)) refuse();
 }
 
 void Comm::poll() {
-  ready();
+  if (failed_) refuse();
 }
 
 void Comm::abort(const std::string& reason) noexcept {
