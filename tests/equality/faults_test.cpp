@@ -92,7 +92,7 @@ TEST_CASE("the verifier asks for every wait that matters") {
 TEST_CASE("the verifier asks for every wait that matters in many plans", "[.slow]") {
   Random random(77);
   int all = 0, found = 0;
-  for (int k = 0; k < 16; ++k) {
+  for (int k = 0; k < 28; ++k) {
     Group group = draw_group(random);
     group.world = std::max(group.world, 2u);
     Draw draw = equality::draw(random, group);
