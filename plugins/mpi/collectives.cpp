@@ -179,7 +179,7 @@ struct Reduction : Collective {
       : Collective(call, device, w),
         type(type_of(call.in[0].dtype)),
         size(cpu::dtype_size(call.in[0].dtype)),
-        library(comm.library(group)) {}
+        library(group.library) {}
   struct Pending {
     const Reduction& k;
     MPI_Request request = MPI_REQUEST_NULL;

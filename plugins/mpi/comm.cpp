@@ -12,7 +12,6 @@ namespace mpi {
 namespace {
 
 constexpr int ops_per_group = 8;  // tags
-constexpr uint32_t ready_tag = 7;
 
 void sleep_for(std::chrono::nanoseconds time) {
   const timespec length = {0, time.count()};
@@ -38,7 +37,6 @@ Comm::Comm(double deadline, uint64_t message_bytes, eng_world& out)
   std::iota(host_.ranks.begin(), host_.ranks.end(), 0u);
   host_.self = all_.rank;
   make_group(1, host_.ranks.data(), all_.size);
-  groups_[1].library = all_.step;
   check(MPI_Recv_init(&incoming_, sizeof(Note), MPI_BYTE, MPI_ANY_SOURCE, 0, all_.control, &listening_),
         "MPI_Recv_init");
   check(MPI_Start(&listening_), "MPI_Start");
@@ -79,6 +77,7 @@ void Comm::make_group(eng_id id, const uint32_t* ranks, uint32_t n) {
       throw Error{ENG_INVALID, "group " + std::to_string(id) + " names rank " + std::to_string(ranks[k]) + " twice"};
     if (ranks[k] == all_.rank) group.member = true, group.self = k;
   }
+  group.library = id == 1 ? all_.step : library_of(group.ranks);
   const std::lock_guard lock(mpi_);
   groups_[id] = std::move(group);
 }
@@ -90,28 +89,20 @@ Group& Comm::group(eng_id id) {
   return it->second;
 }
 
-MPI_Comm Comm::library(Group& group) {
-  if (group.library != MPI_COMM_NULL) return group.library;
-  // MPI would wait for the members without end, so they meet here first.
-  Messages meet;
-  const int tag = static_cast<int>(group.id) * ops_per_group + static_cast<int>(ready_tag);
-  for (uint32_t rank : group.ranks)
-    if (rank != all_.rank) {
-      add_receive(meet, nullptr, 0, rank, tag, all_.step);
-      add_send(meet, nullptr, 0, rank, tag, all_.step);
-    }
-  run(meet, group);
-  drop(meet);
+// MPI would wait for the others without end, so they meet here first.
+MPI_Comm Comm::library_of(const std::vector<uint32_t>& ranks) {
+  exchange_bytes(nullptr, 0, nullptr);
   const std::lock_guard lock(mpi_);
   MPI_Group everybody = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
+  MPI_Comm made = MPI_COMM_NULL;
+  const std::vector<int> list(ranks.begin(), ranks.end());
   check(MPI_Comm_group(all_.step, &everybody), "MPI_Comm_group");
-  const std::vector<int> ranks(group.ranks.begin(), group.ranks.end());
-  check(MPI_Group_incl(everybody, static_cast<int>(ranks.size()), ranks.data(), &members), "MPI_Group_incl");
-  check(MPI_Comm_create_group(all_.step, members, static_cast<int>(group.id), &group.library), "MPI_Comm_create_group");
-  check(MPI_Comm_set_errhandler(group.library, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  check(MPI_Group_incl(everybody, static_cast<int>(list.size()), list.data(), &members), "MPI_Group_incl");
+  check(MPI_Comm_create(all_.step, members, &made), "MPI_Comm_create");
+  if (made != MPI_COMM_NULL) check(MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   MPI_Group_free(&members);
   MPI_Group_free(&everybody);
-  return group.library;
+  return made;
 }
 
 void Comm::exchange_bytes(const void* mine, uint64_t bytes, void* all) {

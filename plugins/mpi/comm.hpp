@@ -40,7 +40,7 @@ struct Group {
   std::vector<uint32_t> ranks;
   uint32_t self = 0;  // this rank's place among them
   bool member = false;
-  MPI_Comm library = MPI_COMM_NULL;  // made where a reduction needs it
+  MPI_Comm library = MPI_COMM_NULL;  // for the reductions of MPI itself; NULL on ranks that are no members
   Place place;
 };
 
@@ -79,8 +79,6 @@ class Comm {
   void drop(Messages& m);
   // Starts them and waits until all are through.
   void run(Messages& m, const Group& group);
-  // The group's own communicator; all its members ask for it.
-  MPI_Comm library(Group& group);
   // One operation of the library: `start` is called under the lock. The request is left as it is if it fails.
   template <class Start>
   void run_library(const Group& group, MPI_Request& request, Start start) {
@@ -156,6 +154,7 @@ class Comm {
     Clock::time_point begin_ = Clock::now(), last_ = begin_, moved_ = begin_;
     Clock::time_point look_ = begin_ + std::chrono::milliseconds(50);
   };
+  MPI_Comm library_of(const std::vector<uint32_t>& ranks);  // all ranks call it
   bool complete(MPI_Request& request);
   bool complete(Messages& m);
   void ready();  // throws where a wait makes no sense any more
