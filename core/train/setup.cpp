@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 
 #include "core/base/error.hpp"
@@ -19,6 +20,18 @@ static Sharding make_sharding(Registry& registry, const Config& config, Ranks& r
     throw Error(Exit::usage, "comm.reduce = \"fast\" is nothing that [zero] plugin \"" + name + "\" knows",
                 "leave it out, or choose another plugin");
   return make_sharding(name, registry.table<eng_axis>(ENG_ZERO_KIND, name), section, ranks);
+}
+
+// The keys are the same for every strategy and number of ranks, so one without effect is no error.
+static std::vector<std::string> idle_keys(const Section& zero, const Plan& plan) {
+  std::vector<std::string> notes;
+  const bool alone = plan.ranks.world.size == 1;
+  const bool leases =
+      std::any_of(plan.buffers.begin(), plan.buffers.end(), [](const Buffer& b) { return b.line == Line::leases; });
+  for (const auto& [key, setting] : zero.settings())
+    if (setting.given && (alone ? setting.value != Value(std::string("none")) : key == "prefetch" && !leases))
+      notes.push_back(fmt::format("zero.{} has no effect with {}", key, alone ? "one rank" : zero.string("plugin")));
+  return notes;
 }
 
 Setup make_setup(const Config& config, Registry& registry, int64_t generate, const World& world,
@@ -66,6 +79,7 @@ Setup make_setup(const Config& config, Registry& registry, int64_t generate, con
   request.generate = generate > 0;
   request.grad_clip = train.number("grad_clip");
   s.plan = make_plan(request);
+  s.notes = idle_keys(zero, s.plan);
   if (!generate && config.section("checkpoint").boolean("asynchronous"))
     s.snapshot = snapshot_bytes(saved_tensors(s.plan));
   return s;

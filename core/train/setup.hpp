@@ -24,6 +24,7 @@ struct Setup {
   Optimizer optimizer;
   Model model;
   Plan plan;
+  std::vector<std::string> notes;  // keys of [zero] that do nothing here
   uint64_t comm_overhead = 0;  // bytes of host memory of the communicator, where there are several ranks
   uint64_t snapshot = 0;  // bytes of host memory for checkpoints that are written while steps go on
 };

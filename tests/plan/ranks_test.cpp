@@ -189,6 +189,14 @@ TEST_CASE("live_limit caps leases and fresh gradients") {
   CHECK(needs({"zero.plugin=zero3", "zero.prefetch=4", "zero.live_limit=" + std::to_string(least)}) < free);
 }
 
+TEST_CASE("a key that does nothing is a note") {
+  using Notes = std::vector<std::string>;
+  CHECK(setup({"zero.plugin=zero1", "zero.prefetch=2"}, 0, 2).notes == Notes{"zero.prefetch has no effect with zero1"});
+  CHECK(setup({"zero.plugin=zero3", "zero.prefetch=2"}, 0, 2).notes.empty());
+  CHECK(setup({"zero.plugin=zero3"}, 0, 1).notes ==
+        Notes{"zero.bucket has no effect with one rank", "zero.plugin has no effect with one rank"});
+}
+
 TEST_CASE("one rank asks for no strategy and no communicator") {
   const auto s = setup({"zero.plugin=zero3"}, 0, 1);
   CHECK_FALSE(s.sharding);

@@ -50,6 +50,8 @@ Loaded load_config(const Common& common, const std::filesystem::path& target, co
                    const std::filesystem::path& place = {});
 std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<std::filesystem::path>& more = {});
 
+// To stderr.
+void print_notes(const Setup& setup);
 ReportContext report_context(const Setup& setup, const Config& config);
 
 // One line each.

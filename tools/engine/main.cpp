@@ -120,6 +120,10 @@ Loaded load_config(const Common& common, const std::filesystem::path& target, co
   return out;
 }
 
+void print_notes(const Setup& setup) {
+  for (const std::string& note : setup.notes) fmt::print(stderr, "note: {}\n", note);
+}
+
 ReportContext report_context(const Setup& setup, const Config& config) {
   const Section &train = config.section("train"), &model = config.section("model");
   ReportContext c;

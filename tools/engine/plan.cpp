@@ -45,6 +45,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
     for (const auto& [key, setting] : s.settings()) ++all, given += setting.given;
   line("config", fmt::format("{} keys, {} given", all, given));
   Setup setup = make_setup(config, *registry);
+  print_notes(setup);
   std::string plugins;
   for (const auto& p : registry->loaded()) plugins += (plugins.empty() ? "" : "  ") + p.id + " " + p.version;
   line("plugins", plugins);
@@ -108,6 +109,7 @@ void add_plan(CLI::App& app, Common& common) {
     const char* per_node = "describe.ranks_per_node";
     const uint32_t local = comm.has(per_node) ? static_cast<uint32_t>(comm.integer(per_node)) : 1;
     Setup setup = make_setup(config, *registry, 0, {0, flags->ranks, 0, std::min(local, flags->ranks)});
+    print_notes(setup);
     ReportContext context = report_context(setup, config);
     fmt::print("{}", flags->json   ? plan_json(setup.plan, context)
                      : flags->dump ? plan_dump(setup.plan)

@@ -217,6 +217,7 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
   options.config_hash = Checksum::of(resolved_text(config));
   Communicator* comm = member.communicator();
   Setup setup = make_setup(config, *registry, 0, comm ? comm->world() : World{}, comm);
+  if (member.first()) print_notes(setup);
   check_fits(config, *registry, setup);
   // A parent has done it; else rank 0 does, and the others wait.
   if (member.first() && !member.has_parent()) build_data(config, *registry, setup.model.info.vocabulary, false);
