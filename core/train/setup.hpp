@@ -25,8 +25,8 @@ struct Setup {
   Model model;
   Plan plan;
   std::vector<std::string> notes;  // keys of [zero] that do nothing here
-  uint64_t comm_overhead = 0;  // bytes of host memory of the communicator, where there are several ranks
-  uint64_t snapshot = 0;  // bytes of host memory for checkpoints that are written while steps go on
+  uint64_t comm_overhead = 0;      // bytes of host memory of the communicator, where there are several ranks
+  uint64_t snapshot = 0;           // bytes of host memory for checkpoints that are written while steps go on
 };
 
 // Loads the plugins that the configuration names, traces the model, makes the verified plan.

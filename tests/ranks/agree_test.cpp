@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that differ are told apart before the first step; threads stand for ranks here.
-#include "tools/engine/agree.hpp"
+#include "agree.hpp"
 
 #include <catch2/catch.hpp>
 #include <condition_variable>
