@@ -188,11 +188,12 @@ CheckpointRow inspect_checkpoint(const fs::path& path, bool every_byte, const Pe
       row.tensors = in.manifest.tensors.size();
       row.bytes = fs::file_size(path / "manifest.json");
       for (const auto& f : in.manifest.files) row.bytes += f.bytes;
+      if (!every_byte) return "";
       const Tiles tiles({});
       size_t k = 0;
       for (const auto& t : in.manifest.tensors)
         for (const auto& s : t.slices)
-          if (every_byte && k++ % peers.size == peers.rank) stream(in, t, s, tiles, [](auto&&...) {});
+          if (k++ % peers.size == peers.rank) stream(in, t, s, tiles, [](auto&&...) {});
       return "";
     });
   } catch (const Error& e) {
