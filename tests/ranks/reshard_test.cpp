@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// A checkpoint of four ranks goes on with any number of ranks and any strategy.
+#include <cmath>
+#include <sstream>
+
+#include "../cli/harness.hpp"
+
+using namespace cli;
+
+namespace {
+
+// The loss of a step.
+double loss(const fs::path& run, size_t step) {
+  std::istringstream lines(read(run / "metrics.jsonl"));
+  std::string line;
+  for (size_t k = 0; k < step; ++k) std::getline(lines, line);
+  const Json json = Json::parse(line);
+  REQUIRE(json.at("step") == step);
+  return json.at("loss").get<double>();
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint of four ranks goes on anywhere", "[ranks][.slow]") {
+  Scratch scratch;
+  scratch.config();
+  const auto train = [&](const fs::path& run, uint32_t ranks, const std::string& strategy, const char* steps) {
+    // The same twelve sequences a step, whoever takes them.
+    Args args = {"run",
+                 fs::exists(run) ? run.string() : "config.toml",
+                 "zero.plugin=" + strategy,
+                 "zero.bucket=64KiB",
+                 "train.accumulate=1",
+                 "train.micro_batch=" + std::to_string(12 / ranks),
+                 std::string("train.steps=") + steps};
+    if (!fs::exists(run)) args.insert(args.end(), {"--out", run.string()});
+    if (ranks > 1) args.insert(args.end(), {"--ranks", std::to_string(ranks)});
+    const Result result = engine(scratch, args);
+    INFO(result.err);
+    REQUIRE(result.exit == 0);
+  };
+  const fs::path whole = scratch / "whole", four = scratch / "four";
+  train(whole, 4, "zero3", "6");
+  train(four, 4, "zero3", "3");
+  for (uint32_t ranks : {1u, 2u, 3u, 4u})
+    for (const std::string strategy : {"none", "zero1", "zero2", "zero3"}) {
+      if (ranks == 1 && strategy != "none") continue;  // one rank has no strategy
+      INFO(ranks << " ranks, " << strategy);
+      const fs::path run = scratch / (strategy + std::to_string(ranks));
+      fs::copy(four, run, fs::copy_options::recursive);
+      train(run, ranks, strategy, "6");
+      for (size_t step : {4, 5, 6}) CHECK(std::abs(loss(run, step) / loss(whole, step) - 1) < 1e-5);
+      // With as many ranks as before, every bit of weights and optimizer is that of the run that never stopped.
+      const Result diff = engine(scratch, {"ckpt", "diff", run.string(), whole.string()});
+      if (ranks == 4) CHECK(diff.exit == 0);
+    }
+}
