@@ -42,15 +42,16 @@ typedef struct eng_comm {
   /* Takes leave of the others: all ranks call it, after every object bound to it was dropped.  Thread: [setup] */
   void (*destroy)(void *self);
   /* Makes group `id` (1 is all ranks, made by create) of the given ranks: member k is ranks[k]. Every rank calls it
-   * for every group in the same order, whether it is a member or not.  Thread: [setup]  since 1.0 */
+   * for every group in the same order, whether it is a member or not. `ranks` is copied.  Thread: [setup]  since 1.0 */
   eng_status (*group)(void *self, eng_id id, const uint32_t *ranks, uint32_t n, eng_error *);
   /* all[r * bytes ...] = what rank r gave as `mine`; all ranks call it with equal `bytes`. 0 bytes: a barrier.
+   *   Owner of both: caller.  Valid: during the call.
    * Thread: [any] but [step], one at a time; collectives of a step may run beside it  since 1.0 */
   eng_status (*exchange)(void *self, const void *mine, uint64_t bytes, void *all, eng_error *);
   /* ENG_OK while the others are there as far as is known, else what happened. Does not wait.  Thread: [any] */
   eng_status (*poll)(void *self, eng_error *);
   /* Makes every wait of this and the other ranks fail, now or within seconds. `reason` is told to the others where
-   * that is possible. After it nothing but destroy may be called.  Thread: [any] */
+   * that is possible, and copied. After it nothing but destroy may be called.  Thread: [any] */
   void (*abort)(void *self, const char *reason);
   uint64_t overhead_bytes; /* of a process with it, beyond the arenas: libraries, buffers between ranks; measured once
                               per build, the same for every model */

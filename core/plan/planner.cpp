@@ -67,18 +67,20 @@ class Planner {
       while (leaving.size() >= live) leaving.pop_front();
       for (uint32_t p : model_.blocks[b].params) {
         const size_t u = homes().unit_of(p);
-        if (!std::exchange(made[u], 1)) here += bytes_of(u);
+        if (!std::exchange(made[u], 1)) here += bytes_of(u, s_.grad);
       }
       most = std::max(most, std::accumulate(leaving.begin(), leaving.end(), here));
       uint64_t gone = 0;
       for (size_t u = 0; u < homes().units(); ++u)
-        if (homes().unit(u).block == b) gone += bytes_of(u);
+        if (homes().unit(u).block == b) gone += bytes_of(u, s_.grad);
       here -= gone;
       leaving.push_back(gone);
     }
     return most;
   }
-  uint64_t bytes_of(size_t u) const { return homes().unit(u).count * dtype_size(s_.weight[u].view.desc.dtype); }
+  uint64_t bytes_of(size_t u, const std::vector<Home>& homes_of) const {
+    return homes().unit(u).count * dtype_size(homes_of[u].view.desc.dtype);
+  }
 
   // Makes the weights that live in parts whole before each pass that reads them. The object lives as long as a segment.
   std::unique_ptr<Leases> lease(MicroBatch& batch, bool training) {
@@ -89,11 +91,10 @@ class Planner {
         if (s_.weight[homes().unit_of(p)].part) units.insert(homes().unit_of(p));
       uses.emplace_back(units.begin(), units.end());
     }
-    if (std::all_of(uses.begin(), uses.end(), [](const auto& u) { return u.empty(); })) return nullptr;
     std::vector<uint64_t> bytes;
-    for (size_t u = 0; u < homes().units(); ++u) bytes.push_back(bytes_of(u));
+    for (size_t u = 0; u < homes().units(); ++u) bytes.push_back(bytes_of(u, s_.weight));
     uint64_t budget = 0;
-    if (r_.live_limit) {
+    if (r_.live_limit && !s_.alone()) {
       const uint64_t least = lease_bytes(uses, bytes, 0), fresh = training ? fresh_bytes(fresh_limit()) : 0;
       if (r_.live_limit < least + fresh)
         throw Error(
@@ -103,6 +104,7 @@ class Planner {
             fmt::format("raise it to {} bytes, or leave it out", least + fresh));
       budget = r_.live_limit - fresh;
     }
+    if (std::all_of(uses.begin(), uses.end(), [](const auto& u) { return u.empty(); })) return nullptr;
     auto leases = std::make_unique<Leases>(emit_, uses, bytes, r_.prefetch, budget, [this](size_t u) {
       return s_.gather("lease", Line::leases, ENG_ROLE_WEIGHT, u, s_.weight[u]);
     });

@@ -2,16 +2,8 @@
 // What the plan says of memory is what the process takes, within 1 %; and planning itself takes little.
 #include <cmath>
 
+#include "../sanitized.hpp"
 #include "harness.hpp"
-
-// A sanitizer's own memory is in no plan.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
 
 #ifndef SANITIZED
 using namespace cli;

@@ -3,13 +3,7 @@
 // malloc and mmap stand before the C library's, for the core, the plugins and their libraries alike.
 #include <catch2/catch.hpp>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
+#include "../sanitized.hpp"
 
 #ifndef SANITIZED
 #include <sys/mman.h>

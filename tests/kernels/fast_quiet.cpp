@@ -2,15 +2,8 @@
 // A launch never reaches malloc.
 #include <catch2/catch.hpp>
 
+#include "../sanitized.hpp"
 #include "fast_device.hpp"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
 
 #ifndef SANITIZED
 #include <atomic>

@@ -4,20 +4,13 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "../sanitized.hpp"
 #include "core/config/config.hpp"
 #include "core/registry/registry.hpp"
 #include "core/train/setup.hpp"
 #include "engine/ops.h"
 #include "fits.hpp"
 #include "report.hpp"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
 
 using Catch::Contains;
 

@@ -184,6 +184,8 @@ TEST_CASE("live_limit caps leases and fresh gradients") {
     std::sscanf(e.help().c_str(), "raise it to %lu bytes", &least);
   }
   REQUIRE(least > 0);
+  CHECK_THROWS(setup({"zero.plugin=zero2", "zero.live_limit=1KiB"}, 0, 2));  // fresh gradients count alone, too
+  CHECK_NOTHROW(setup({"zero.plugin=zero2", "zero.live_limit=1KiB"}, 0, 1));
   CHECK_NOTHROW(setup({"zero.plugin=zero3", "zero.live_limit=" + std::to_string(least)}, 0, 2));
   CHECK_THROWS(setup({"zero.plugin=zero3", "zero.live_limit=" + std::to_string(least - 1)}, 0, 2));
   CHECK(needs({"zero.plugin=zero3", "zero.prefetch=4", "zero.live_limit=" + std::to_string(least)}) < free);

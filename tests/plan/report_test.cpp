@@ -4,6 +4,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "../sanitized.hpp"
 #include "core/config/config.hpp"
 #include "core/memory/layout.hpp"
 #include "core/plan/waits.hpp"
@@ -11,14 +12,6 @@
 #include "report.hpp"
 #include "sketch.hpp"
 #include "synthetic.hpp"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
 
 using namespace sketch;
 

@@ -4,14 +4,7 @@
 #include <cmath>
 
 #include "../cli/harness.hpp"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
+#include "../sanitized.hpp"
 
 #ifndef SANITIZED  // a sanitizer's own memory is in no plan
 using namespace cli;
