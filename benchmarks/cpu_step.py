@@ -9,9 +9,9 @@
 --model llama: 58 million parameters, against the same model written in PyTorch. --model opt: OPT-125M, against that of
 transformers (pip install transformers).
 
-Each cycle runs engine, PyTorch eager and PyTorch compiled one after the other, each in a process of its own with two
-untimed steps first; medians over the cycles are printed with the ratios that matter. The JSON line at the end is what
-benchmarks/results/ keeps.
+Each cycle runs engine, engine with recompute.policy = "full", PyTorch eager and PyTorch compiled one after the other,
+each in a process of its own with two untimed steps first; medians over the cycles are printed with the ratios that
+matter. The JSON line at the end is what benchmarks/results/ keeps.
 """
 import argparse
 import json
@@ -50,7 +50,9 @@ def main():
     args = parser.parse_args()
     config, gemm_target, speed_target, memory_target = MODELS[args.model]
     plugins = [str(args.build / "plugins" / p) for p in (args.model, *PLUGINS)]
-    sides = {"engine": [str(args.build / "benchmarks/step/engine-bench-step"), str(HERE / "step" / config), str(args.rounds), *plugins]}
+    step = [str(args.build / "benchmarks/step/engine-bench-step"), str(HERE / "step" / config), str(args.rounds), *plugins]
+    sides = {"engine": step, "engine, full recompute": [*step, "recompute.policy=full"]}
+    ours = list(sides)
     for mode in args.modes.split(","):
         sides["torch " + mode] = [sys.executable, str(HERE / "torch_step.py"), args.model, mode, str(args.rounds)]
     results = {name: [] for name in sides}
@@ -58,21 +60,24 @@ def main():
         for name, command in sides.items():
             results[name].append(run(command))
             r = results[name][-1]
-            print(f"cycle {cycle + 1}  {name:14} {r['tokens_per_second']:8.0f} tokens/s  peak {r['peak_rss_bytes'] / 2**20:6.0f} MiB", flush=True)
+            print(f"cycle {cycle + 1}  {name:22} {r['tokens_per_second']:8.0f} tokens/s  peak {r['peak_rss_bytes'] / 2**20:6.0f} MiB", flush=True)
     median = lambda name, key: statistics.median(r[key] for r in results[name])
-    torch_modes = [n for n in sides if n != "engine"]
-    best = max(torch_modes, key=lambda n: median(n, "tokens_per_second"))
+    best = max((n for n in sides if n not in ours), key=lambda n: median(n, "tokens_per_second"))
+    speed = lambda n: statistics.median(e["tokens_per_second"] / t["tokens_per_second"] for e, t in zip(results[n], results[best]))
     summary = {
         "model": args.model, "cpu": cpu_name(), "cores": os.cpu_count(), "torch": results[best][0]["torch"], "best_torch": best,
         "tokens_per_second": {n: round(median(n, "tokens_per_second"), 1) for n in sides},
         "peak_mib": {n: round(median(n, "peak_rss_bytes") / 2**20) for n in sides},
-        "step_to_gemm_rate": round(median("engine", "step_to_gemm_rate"), 4),
-        "speed_ratio": round(statistics.median(e["tokens_per_second"] / t["tokens_per_second"] for e, t in zip(results["engine"], results[best])), 3),
-        "memory_ratio": round(median("engine", "peak_rss_bytes") / median(best, "peak_rss_bytes"), 4),
+        "step_to_gemm_rate": {n: round(median(n, "step_to_gemm_rate"), 4) for n in ours},
+        "speed_ratio": {n: round(speed(n), 3) for n in ours},
+        "memory_ratio": {n: round(median(n, "peak_rss_bytes") / median(best, "peak_rss_bytes"), 4) for n in ours},
     }
-    print(f"\nstep rate / rate of its matrix products alone   {summary['step_to_gemm_rate']:.3f}   (target {gemm_target})")
-    print(f"tokens/s against {best:14}                 {summary['speed_ratio']:.2f} x  (target {speed_target})")
-    print(f"peak memory against {best:14}              {summary['memory_ratio']:.3f}" + (f"   (target {memory_target})" if memory_target else ""))
+    for n in ours:
+        print(f"\n{n}")
+        print(f"  step rate / rate of its matrix products alone   {summary['step_to_gemm_rate'][n]:.3f}   (target {gemm_target})")
+        print(f"  tokens/s against {best:14}                 {summary['speed_ratio'][n]:.2f} x  (target {speed_target})")
+        print(f"  peak memory against {best:14}              {summary['memory_ratio'][n]:.3f}" + (f"   (target {memory_target})" if memory_target else ""))
+    print()
     print(json.dumps(summary))
 
 

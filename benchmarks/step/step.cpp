@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times whole training steps against the same step's matrix products alone, interleaved in one run, and
-// prints one JSON object. engine-bench-step CONFIG [rounds] [plugin folders ...]
+// prints one JSON object. engine-bench-step CONFIG [rounds] [plugin folders and KEY=VALUE ...]
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -95,14 +95,20 @@ double median(std::vector<double> v) {
 
 int measure(int argc, char** argv) {
   if (argc < 2) {
-    fmt::print(stderr, "engine-bench-step CONFIG [rounds] [plugin folders ...]\n");
+    fmt::print(stderr, "engine-bench-step CONFIG [rounds] [plugin folders and KEY=VALUE ...]\n");
     return 2;
   }
   int rounds = argc > 2 ? std::atoi(argv[2]) : 5;
   Registry::Search search;
-  for (int k = 3; k < argc; ++k) search.extra.push_back(argv[k]);
+  std::vector<std::string> overrides;
+  for (int k = 3; k < argc; ++k) {
+    if (std::strchr(argv[k], '='))
+      overrides.emplace_back(argv[k]);
+    else
+      search.extra.push_back(argv[k]);
+  }
   auto registry = Registry::scan(search);
-  Config config = Config::load(argv[1], {}, registry->schemas());
+  Config config = Config::load(argv[1], overrides, registry->schemas());
   Setup setup = make_setup(config, *registry);
   Device device(*registry, setup.kernels->device(), config.section("device"));
   Executor step(setup.plan, device, *setup.kernels);

@@ -226,7 +226,7 @@ struct Resolver {
     for (const auto& schema : section_schemas()) names.push_back(schema.name);
     if (std::count(names.begin(), names.end(), name)) return;
     const Place at = part.header.line || part.keys.empty() ? part.header : part.keys.begin()->second.key;
-    if (name == "recompute" || name == "offload")
+    if (name == "offload")
       return problems.push_back(
           {"E0115", fmt::format("section [{}] is not supported by this version", name), at, "remove it"});
     problems.push_back({"E0102", fmt::format("unknown section [{}]", printable(name, 80)), at,

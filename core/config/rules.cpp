@@ -83,6 +83,15 @@ struct Rules {
           "in their last bits");
   }
 
+  void recompute(const Section& recompute) const {
+    std::vector<std::string> given;
+    for (const auto& [key, setting] : recompute.settings())
+      if (setting.given) given.push_back(key);
+    if (given.size() > 1)
+      refuse("E0113", "recompute", given[1], fmt::format("`{}` and `{}` are both given", given[0], given[1]),
+             "give one of policy, every, blocks and budget");
+  }
+
   void schedule(Section& schedule) const {
     const std::string& kind = schedule.string("kind");
     const bool deepspeed = schedule.string("compatible") == "deepspeed";
@@ -125,6 +134,7 @@ void apply_rules(const Document& document, const std::set<std::string>& broken, 
   if (!broken.count("run")) rules.name(config.section("run"));
   if (!broken.count("train")) rules.batch(config.section("train"));
   if (!broken.count("schedule")) rules.schedule(config.section("schedule"));
+  if (!broken.count("recompute")) rules.recompute(config.section("recompute"));
   if (!broken.count("zero") && !broken.count("comm")) rules.zero(config.section("zero"), config.section("comm"));
 }
 

@@ -139,8 +139,18 @@ std::vector<std::vector<uint32_t>> BlockEmitter::reads(bool training) const {
   };
   for (const Block& block : model_.blocks) pass(block, false);
   if (training)
-    for (size_t b = model_.blocks.size(); b-- > 0;) pass(model_.blocks[b], true);
+    for (size_t b = model_.blocks.size(); b-- > 0;) {
+      for (size_t k = run_before(b); k < b; ++k) pass(model_.blocks[k], false);
+      pass(model_.blocks[b], true);
+    }
   return out;
+}
+
+// Block b ends the run of blocks [first, b] of which only the input is kept; b if there is no such run.
+size_t BlockEmitter::run_before(size_t b) const {
+  if (model_.blocks[b].twice) return b;
+  while (b > 0 && model_.blocks[b - 1].twice) --b;
+  return b;
 }
 
 void BlockEmitter::run(uint32_t b, size_t from, size_t to, Env& env, Pass& pass) const {
@@ -231,12 +241,21 @@ View BlockEmitter::train(const MicroBatch& batch) const {
   Pass pass{batch, true, std::vector<char>(model_.params.size(), 0)};
   std::vector<View> values;
   std::vector<Env> envs(model_.blocks.size());
-  for (uint32_t b = 0; b < envs.size(); ++b) values = forward(b, values, envs[b], pass);
+  std::vector<std::vector<View>> inputs;
+  for (uint32_t b = 0; b < envs.size(); ++b) {
+    inputs.push_back(values);
+    values = forward(b, values, envs[b], pass);
+  }
   View loss;
   std::vector<View> seeds;
   for (uint32_t b = static_cast<uint32_t>(envs.size()); b-- > 0;) {
     const Template& t = model_.templates.at(model_.blocks[b].tmpl);
     Env& env = envs[b];
+    if (const auto from = static_cast<uint32_t>(run_before(b)); from < b) {
+      values = inputs[from];
+      for (uint32_t k = from; k < b; ++k) values = forward(k, values, envs[k], pass);
+      for (size_t k = 0; k < t.inputs.size(); ++k) env[t.inputs[k]] = values[k];
+    }
     if (batch.before_pass) batch.before_pass();
     for (size_t k = 0; k < t.params.size(); ++k) env[t.params[k]] = (*batch.weights)[model_.blocks[b].params[k]];
     emitter_.label(model_.blocks[b].name + " backward");

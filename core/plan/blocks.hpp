@@ -22,7 +22,8 @@ struct MicroBatch {
   const std::vector<std::vector<View>>* states = nullptr;            // per block, of a running sequence
   // Where the gradient of parameter p goes; called when its first contribution is written.
   std::function<View(uint32_t p)> gradient;
-  // Called before each pass over a block: forward through all, then, in training, backward through all.
+  // Called before each pass over a block: forward through all, then, in training, backward through all, with runs of
+  // blocks that keep nothing forward again before that.
   std::function<void()> before_pass;
   // The backward of block b is complete.
   std::function<void(uint32_t block)> after_backward;
@@ -49,6 +50,7 @@ class BlockEmitter {
   };
   std::vector<View> forward(uint32_t block, const std::vector<View>& inputs, Env& env, Pass& pass) const;
   void run(uint32_t block, size_t from, size_t to, Env& env, Pass& pass) const;
+  size_t run_before(size_t b) const;
   uint32_t first_user(uint32_t parameter) const;
   const Model& model_;
   Emitter& emitter_;

@@ -74,6 +74,7 @@ struct Template {
   std::vector<Id> d_inputs;  // per input (0: no gradient)
   std::vector<Id> d_params;  // per parameter (0: unused)
   std::vector<Id> train_outputs;
+  double again = 0;  // FLOPs of the forward that recompute() put into the backward
 };
 
 // Elements of a tensor, and its bytes; an absent one has none.

@@ -16,6 +16,7 @@ struct Block {
   std::string name;
   uint32_t tmpl = 0;
   std::vector<uint32_t> params;  // indices into Model::params
+  bool twice = false;            // training keeps nothing of it: it runs forward again before the next block's backward
 };
 
 struct Model {

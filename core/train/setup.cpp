@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "core/autograd/recompute.hpp"
 #include "core/base/error.hpp"
 #include "core/trace/plugin_ops.hpp"
 
@@ -20,6 +21,13 @@ static Sharding make_sharding(Registry& registry, const Config& config, Ranks& r
     throw Error(Exit::usage, "comm.reduce = \"fast\" is nothing that [zero] plugin \"" + name + "\" knows",
                 "leave it out, or choose another plugin");
   return make_sharding(name, registry.table<eng_axis>(ENG_ZERO_KIND, name), section, ranks);
+}
+
+static Recompute recompute_of(const Section& section) {
+  using Kind = Recompute::Kind;
+  for (const auto& [key, kind] : {std::pair("every", Kind::every), {"blocks", Kind::blocks}, {"budget", Kind::budget}})
+    if (section.given(key)) return {kind, static_cast<uint64_t>(section.integer(key))};
+  return {section.string("policy") == "full" ? Kind::full : Kind::none};
 }
 
 // The keys are the same for every strategy and number of ranks, so one without effect is no error.
@@ -52,6 +60,7 @@ Setup make_setup(const Config& config, Registry& registry, int64_t generate, con
   load_ops(registry);
   s.model = trace_model(model.string("plugin"), model_table, model, generate ? 1 : train.integer("micro_batch"),
                         generate ? generate : train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT));
+  if (!generate) recompute(s.model, recompute_of(config.section("recompute")));
   PlanRequest request{s.model, s.precision, generate ? nullptr : &s.optimizer, s.kernels->device(), {}};
   request.ranks = Ranks(world);
   if (world.size > 1) {

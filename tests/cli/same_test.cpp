@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The same run gives the same bits: again, in other micro-batches, and after any interruption.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <csignal>
 #include <random>
@@ -124,6 +126,58 @@ threads = 1
   check_near(column(scratch / "four", "loss"), column(scratch / "one", "loss"), 1e-5);
   straight(scratch, "without", {"model.dropout=0"});
   CHECK(numbers(scratch / "whole") != numbers(scratch / "without"));
+}
+
+TEST_CASE("what the backward makes again changes no bit", "[cli][.slow]") {
+  for (const std::string model : {"llama", "opt", "mamba"}) {
+    INFO(model);
+    Scratch scratch;
+    scratch.write("config.toml", fmt::format(R"([model]
+plugin = "{}"
+preset = "tiny"
+num_hidden_layers = 4
+{}
+
+[data]
+paths = ["text.txt"]
+
+[train]
+steps = 6
+micro_batch = 2
+accumulate = 2
+sequence_length = 32
+eval_every = 3
+eval_batches = 1
+
+[schedule]
+kind = "constant"
+
+[device]
+threads = 1
+)",
+                                             model, model == "opt" ? "dropout = 0.1" : ""));
+    straight(scratch, "none");
+    const auto same = [&](const std::string& run) {
+      for (const char* name : {"loss", "grad_norm"})
+        CHECK(column(scratch / "none", name) == column(scratch / run, name));
+      CHECK((tensors(scratch / "none", 6) == tensors(scratch / run, 6)));
+    };
+    for (const std::string key : {"policy=full", "every=2", "blocks=1", "blocks=3", "blocks=4"}) {
+      INFO(key);
+      straight(scratch, key, {"recompute." + key});
+      same(key);
+    }
+    const Result plan = engine(scratch, {"plan", "config.toml", "--json"});
+    const auto kept = Json::parse(plan.out).at("kept_activation_bytes").get<int64_t>();
+    straight(scratch, "budget", {fmt::format("recompute.budget={}", kept / 2)});
+    same("budget");
+    // From one step to the next.
+    straight(scratch, "halves", {"recompute.policy=full", "train.steps=3"});
+    const Result more = engine(scratch, {"run", "halves", "train.steps=6", "recompute.policy=none"});
+    INFO(more.err);
+    CHECK(more.exit == 0);
+    same("halves");
+  }
 }
 
 namespace {

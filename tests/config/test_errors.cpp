@@ -101,9 +101,12 @@ TEST_CASE("a key in the wrong section") {
 }
 
 TEST_CASE("sections") {
-  for (const char* section : {"recompute", "offload"})
-    CHECK_THAT(problems(with("[" + std::string(section) + "]\nplugin = \"x\"\n")),
-               Contains("error[E0115]: section [" + std::string(section) + "] is not supported by this version"));
+  CHECK_THAT(problems(with("[offload]\nplugin = \"x\"\n")),
+             Contains("error[E0115]: section [offload] is not supported by this version"));
+  CHECK_THAT(problems(with("[recompute]\npolicy = \"full\"\nevery = 2\n")),
+             Contains("error[E0113]: `every` and `policy` are both given") &&
+                 Contains("give one of policy, every, blocks and budget"));
+  CHECK(problems(with("[recompute]\nbudget = \"8GiB\"\n")).empty());
   CHECK_THAT(problems(with("[trian]\n")),
              Contains("error[E0102]: unknown section [trian]") && Contains("did you mean `train`?"));
   CHECK_THAT(problems(with("[scheduler]\n")), Contains("did you mean `schedule`?"));

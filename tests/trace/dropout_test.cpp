@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
+#include "core/autograd/recompute.hpp"
 #include "gradient_check.hpp"
 
 using namespace sketch;
@@ -66,6 +67,27 @@ TEST_CASE("the backward of dropout uses the mask of the forward") {
   });
   CHECK(faulty.training_loss() == checked.training_loss());
   CHECK(distance(faulty.gradients(), theirs) > 1e-2);
+}
+
+TEST_CASE("a value made again in the backward has the mask it had") {
+  using Kind = eng::Recompute::Kind;
+  Checked plain(sketch_of(0.3), B, T, V, 2);
+  const Values gradients = plain.gradients();
+  for (const eng::Recompute& how :
+       {eng::Recompute{Kind::full}, {Kind::every, 2}, {Kind::blocks, 1}, {Kind::blocks, 2}}) {
+    Checked again(sketch_of(0.3), B, T, V, 2, [&](eng::Model& m) { eng::recompute(m, how); });
+    CHECK((again.gradients() == gradients));
+    CHECK(streams(again.plan(), "train").size() > streams(plain.plan(), "train").size());
+    // Another mask would be seen.
+    Checked faulty(sketch_of(0.3), B, T, V, 2, [&](eng::Model& m) {
+      eng::recompute(m, how);
+      eng::Template& t = m.templates.rbegin()->second;
+      for (size_t n = t.forward; n < t.graph.nodes.size(); ++n)
+        for (auto& a : t.graph.nodes[n].attrs.list)
+          if (a.key == "site") a.i += 20;
+    });
+    CHECK((faulty.gradients() != gradients));
+  }
 }
 
 TEST_CASE("every use of dropout has a stream of its own") {

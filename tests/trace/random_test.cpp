@@ -2,6 +2,8 @@
 // Gradients of random models: values, parameters and outputs are shared in every way that chance finds.
 #include <catch2/catch.hpp>
 
+#include "core/autograd/recompute.hpp"
+#include "core/base/error.hpp"
 #include "gradient_check.hpp"
 
 using namespace sketch;
@@ -149,6 +151,41 @@ void check_seeds(uint64_t first, uint64_t last) {
 
 TEST_CASE("gradients of random graphs are those of differences") {
   check_seeds(1, 100);
+}
+
+TEST_CASE("random graphs have the same gradients whatever the backward makes again") {
+  using Kind = eng::Recompute::Kind;
+  size_t changed = 0;
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    double loss = 0;
+    Checked plain(random_sketch(seed), B, T, V, 2);
+    const Values gradients = plain.gradients(&loss);
+    const size_t layers = plain.model().blocks.size() - 2;
+    const uint64_t most = eng::kept(plain.model()).bytes;
+    std::vector<eng::Recompute> all = {{Kind::full}, {Kind::every, 2}};
+    for (uint64_t n = 1; n <= layers; ++n) all.push_back({Kind::blocks, n});
+    for (uint64_t part : {2, 4, 6, 7, 8}) all.push_back({Kind::budget, most * part / 8});
+    for (const eng::Recompute& how : all) {
+      INFO("seed " << seed << ", kind " << static_cast<int>(how.kind) << ", n " << how.n);
+      std::unique_ptr<Checked> again;
+      try {
+        again = std::make_unique<Checked>(random_sketch(seed), B, T, V, 2,
+                                          [&](eng::Model& model) { eng::recompute(model, how); });
+      } catch (const eng::Error& e) {
+        CHECK((how.kind == Kind::budget && e.exit() == eng::Exit::usage));
+        continue;
+      }
+      double same = 0;
+      CHECK((again->gradients(&same) == gradients));
+      CHECK(same == loss);
+      CHECK((again->gradients() == gradients));
+      const eng::Kept kept = eng::kept(again->model());
+      if (how.kind == Kind::budget) CHECK(kept.bytes <= how.n);
+      CHECK(again->plan().flops_per_step == plain.plan().flops_per_step + 2 * kept.again);
+      changed += kept.again > 0;
+    }
+  }
+  CHECK(changed > 300);
 }
 
 TEST_CASE("random graphs say the same one position after the other") {

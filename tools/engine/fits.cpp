@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/base/error.hpp"
 #include "core/checkpoint/weights.hpp"
 
@@ -58,6 +60,10 @@ std::vector<std::string> edits_that_fit(const Config& config, Registry& registry
   const std::string now = setup.sharding ? setup.sharding->name : "zero3";  // one rank has nobody to share with
   for (const Edit& stage : parts)
     if (now != "zero3" && Value(now) != stage.value && fits({stage}, "(the same numbers)")) break;
+  const Section& recompute = config.section("recompute");
+  if (std::none_of(recompute.settings().begin(), recompute.settings().end(),
+                   [](const auto& s) { return s.second.given; }))
+    fits({{"recompute", "policy", std::string("full")}}, "(the same numbers, a third more work)");
   less_at_a_time({});
   if (found.empty() && now != "zero3") less_at_a_time({parts.back()});
   int64_t layers = model.has("num_hidden_layers") ? model.integer("num_hidden_layers") : 0;

@@ -139,6 +139,7 @@ ReportContext report_context(const Setup& setup, const Config& config) {
   c.device_total = info.total_bytes;
   c.host_arenas = info.dl_device_type == kDLCPU;
   c.machine = described(config.section("comm"), info.peak_f32);
+  c.kept = kept(setup.model);
   c.local_ranks = setup.plan.ranks.world.local_size;
   return c;
 }

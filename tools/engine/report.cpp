@@ -168,6 +168,9 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
   if (several(plan))
     out += fmt::format(", P = {} with padding for {} ranks", unit_elements(plan), plan.ranks.world.size);
   out += fmt::format("\n  FLOPs per step    {:.4g}{}\n", plan.flops_per_step, several(plan) ? " of each rank" : "");
+  out += fmt::format("  kept activations  {} of a micro-batch", size(c.kept.bytes));
+  if (c.kept.again > 0) out += fmt::format("; {:.4g} of the FLOPs make others again", c.kept.again * plan.accumulate);
+  out += "\n";
   if (several(plan)) out += fmt::format("  memory of each of {} ranks\n", plan.ranks.world.size);
   std::map<Line, uint64_t> lines;
   for (const Buffer& b : plan.buffers)
@@ -238,6 +241,8 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
                                      {"units", static_cast<double>(t.elements) / all}});
   nlohmann::ordered_json out = {{"parameters", plan.parameters},
                                 {"flops_per_step", plan.flops_per_step},
+                                {"recomputed_flops", c.kept.again * plan.accumulate},
+                                {"kept_activation_bytes", c.kept.bytes},
                                 {"world_size", plan.ranks.world.size},
                                 {"ranks", nlohmann::ordered_json::array({rank})},
                                 {"fits", fits(plan, c)}};

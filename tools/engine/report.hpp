@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "core/autograd/recompute.hpp"
 #include "core/plan/plan.hpp"
 #include "tools/engine/traffic.hpp"
 
@@ -18,6 +19,7 @@ struct ReportContext {
   bool host_arenas = true;    // the arenas are host memory
   uint32_t local_ranks = 1;   // that share the memory of this machine
   Machine machine;
+  Kept kept;  // activations, by [recompute]
 };
 
 // The most bytes of one kind of transients that are in use at a time in program "train", actions taken in list order.
