@@ -116,10 +116,10 @@ void Member::failed(std::exception_ptr reason) noexcept try {
 
 // Nobody collects what ranks started by hand say, and the first that leaves takes the others with it. So what all of
 // them find is told by rank 0, and what may be the consequence of another's failure comes later than its cause: by
-// then the launcher has asked this rank to go.
+// then the launcher, which takes a second or two on a busy machine, has asked this rank to go.
 void Member::tell_by_hand(const Failure& why) const {
   const bool consequence = why.exit == static_cast<int>(Exit::communication);
-  int wait = (first() ? 0 : 1000) + (consequence ? 500 : 0);  // milliseconds
+  int wait = (first() ? 0 : 3000) + (consequence ? 500 : 0);  // milliseconds
   for (; wait > 0 && !Signals::pending(); wait -= 10) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   if (wait <= 0 || first())
     print({why.exit, fmt::format("rank {} on {}: {}", rank(), host_name(), why.text), why.help});
