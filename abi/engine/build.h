@@ -20,7 +20,9 @@ extern "C" {
 
 /* A parameter as the model declares it. `name` is its name in checkpoints, in the spelling of the
  * model's Hugging Face files. `init_op` fills it: one of the eng.init_* ops (engine/ops.h) or an op of
- * the plugin's own; `init` are that op's attributes.
+ * the plugin's own; `init` are that op's attributes. One that the loss does not depend on has a gradient of zero: the
+ * optimizer updates it all the same. One with a dimension of 0 is declared, stored and loaded like others, but no op
+ * takes it.
  *   Owner: caller; the host copies.  since 1.0 */
 typedef struct eng_param {
   uint32_t struct_size;

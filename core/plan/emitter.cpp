@@ -88,6 +88,7 @@ void Emitter::after_users(const View& view) {
 }
 
 void Emitter::zero(const View& view) {
+  if (!count(view.desc)) return;
   action(op(ENG_OP_INIT_CONSTANT), {}, {view}, {{{"value", 0, 0.0}, {"first", 0, 0.0}}});
 }
 

@@ -173,8 +173,8 @@ class Planner {
     get_rows(batch);
     const auto leases = lease(batch, true);
     std::vector<View> fresh(homes().units());
-    std::vector<std::vector<View>> leaving;  // fresh gradients that are being reduced, by block, oldest first
-    bool entered = false;                    // this block has fresh gradients of its own
+    std::deque<std::vector<View>> leaving;  // fresh gradients that are being reduced, by block, oldest first
+    bool entered = false;                   // this block has fresh gradients of its own
     batch.gradient = [&](uint32_t p) {
       const size_t u = homes().unit_of(p);
       if (!fresh[u].buffer) {
@@ -183,8 +183,10 @@ class Planner {
           fresh[u] = local_grad(u);
         else
           fresh[u] = emit_.transient("fresh gradient " + homes().unit(u).name, Line::gradients, desc);
-        if (each() && !std::exchange(entered, true) && leaving.size() >= fresh_limit())
-          for (const View& v : leaving[leaving.size() - fresh_limit()]) emit_.after_users(v);
+        // A block that makes none waits for nobody: the next one that does waits for all who are one too many.
+        if (each() && !std::exchange(entered, true))
+          for (const size_t most = fresh_limit(); leaving.size() >= most; leaving.pop_front())
+            for (const View& v : leaving.front()) emit_.after_users(v);
         for (const Range& r : homes().padding(u)) emit_.zero(slice(fresh[u], r.first, r.count));
       }
       return homes().parameter(fresh[u], p);

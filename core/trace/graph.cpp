@@ -23,6 +23,7 @@ std::vector<Id> Graph::emit(const Op& op, std::vector<Id> in, Attrs attrs) {
   for (size_t k = 0; k < in.size(); ++k) {
     if (in[k] == 0 && k < op.min_in) throw Error(Exit::environment, fmt::format("{}: input {} is missing", op.id, k));
     shapes.push_back(in[k] ? value(in[k]).desc : eng_desc{});
+    if (!count(shapes.back())) throw Error(Exit::environment, fmt::format("{}: input {} has no elements", op.id, k));
   }
   std::vector<eng_desc> out_shapes;
   std::string wrong = op.infer(shapes, attrs, out_shapes);

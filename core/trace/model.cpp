@@ -23,7 +23,8 @@ class Declaring final : public Builder {
   Id param(Parameter p) override {
     if (p.name.empty()) throw Error(Exit::environment, "a parameter has no name");
     if (!names_.insert(p.name).second) throw Error(Exit::environment, "parameter " + p.name + " is declared twice");
-    if (!p.desc.ndim || count(p.desc) < 1) throw Error(Exit::environment, "parameter " + p.name + " has no elements");
+    if (!p.desc.ndim) throw Error(Exit::environment, "parameter " + p.name + " has no dimensions");
+    count(p.desc);  // not more than can be counted
     if (!find_op(p.init_op))
       throw Error(Exit::environment, "parameter " + p.name + " names no known init op: " + p.init_op);
     model_.params.push_back(std::move(p));
@@ -133,21 +134,21 @@ int64_t Model::parameter_count() const {
 }
 
 double Model::flops_per_token() const {
-  // A table that is only looked up multiplies nothing.
+  // A table that is only looked up multiplies nothing, nor does what no op reads.
   auto looks_up = [](const Op& op) {
     return !std::strcmp(op.id, ENG_OP_EMBEDDING) || !std::strcmp(op.id, ENG_OP_POSITIONS);
   };
-  std::set<uint32_t> lookup, multiplied;
+  std::set<uint32_t> multiplied;
   for (const auto& block : blocks) {
     const Template& t = templates.at(block.tmpl);
     for (size_t n = 0; n < t.forward; ++n)
       for (Id i : t.graph.nodes[n].in)
-        if (i && t.graph.value(i).kind == SymbolKind::param)
-          (looks_up(*t.graph.nodes[n].op) ? lookup : multiplied).insert(block.params[t.graph.value(i).index]);
+        if (i && t.graph.value(i).kind == SymbolKind::param && !looks_up(*t.graph.nodes[n].op))
+          multiplied.insert(block.params[t.graph.value(i).index]);
   }
   double flops = 0;
   for (uint32_t p = 0; p < params.size(); ++p)
-    if (!lookup.count(p) || multiplied.count(p)) flops += 6.0 * count(params[p].desc);
+    if (multiplied.count(p)) flops += 6.0 * count(params[p].desc);
   return flops + 6.0 * info.layers * info.attention_width * sequence_length;
 }
 

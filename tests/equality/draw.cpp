@@ -23,6 +23,9 @@ std::string model_text(const std::string& model) {
            "max_position_embeddings = 16\ndropout = 0.1\n";
   if (model == "mamba")
     return "plugin = 'mamba'\nhidden_size = 32\nnum_hidden_layers = 2\nstate_size = 4\ntime_step_rank = 4\n";
+  if (model.rfind("odd", 0) == 0)
+    return fmt::format("plugin = 'odd'\ntie_word_embeddings = {}\nplain = {}\n", model == "odd-tied",
+                       model == "odd-plain");
   return fmt::format(
       "plugin = 'llama'\nhidden_size = 64\nintermediate_size = 160\nnum_hidden_layers = 2\nnum_attention_heads = 4\n"
       "num_key_value_heads = 2\ntie_word_embeddings = {}\n",
@@ -67,9 +70,9 @@ std::string describe(const Draw& d) {
 }
 
 Group draw_group(Random& random) {
-  static const char* models[] = {"llama", "llama-tied", "opt", "mamba"};
+  static const char* models[] = {"llama", "llama-tied", "opt", "mamba", "odd", "odd-tied"};
   Group g;
-  g.model = models[below(random, 4)];
+  g.model = models[below(random, 6)];
   g.world = chance(random, 0.1) ? 1 : 2 + static_cast<uint32_t>(below(random, 3));
   g.accumulate = 1 + static_cast<int64_t>(below(random, 3));
   g.reduce_per_step = g.accumulate > 1 && chance(random, 0.4);
@@ -84,7 +87,7 @@ Draw draw(Random& random, const Group& g) {
   d.bucket = chance(random, 0.3) ? uint64_t{64} << 20 : chance(random, 0.3) ? 1 : least * (1 + below(random, 4));
   d.prefetch = static_cast<int64_t>(below(random, 3));
   d.overlap = chance(random, 0.7);
-  if (chance(random, 0.5)) d.live_limit = 1.0 + static_cast<double>(below(random, 4)) / 3.0;
+  if (chance(random, 0.5)) d.live_limit = 1.0 + static_cast<double>(below(random, 7)) / 3.0;
   return d;
 }
 
@@ -94,6 +97,7 @@ Planned plan(const Group& g, const Draw& d) {
     limit = static_cast<uint64_t>(std::ceil(d.live_limit * static_cast<double>(least_live_limit(g, d))));
   const eng::Config c = config(g, d, limit);
   Planned out;
+  out.live_limit = limit;
   for (uint32_t r = 0; r < g.world; ++r) {
     eng::Setup setup = eng::make_setup(c, registry(), 0, {r, g.world, r, g.world});  // verifies it
     if (out.table.empty())
@@ -154,7 +158,14 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
     }
   }
   result.complaint = fleet.complaint();
-  for (uint32_t r = 0; r < world; ++r) result.sent[r] = fleet.sent(r) - result.sent[r];
+  for (uint32_t r = 0; r < world; ++r) {
+    result.sent[r] = fleet.sent(r) - result.sent[r];
+    result.most_live = std::max(result.most_live, fleet.most_live(r));
+  }
+  if (planned.live_limit && result.most_live > planned.live_limit && result.complaint.empty())
+    result.complaint =
+        fmt::format("{} bytes of leases and fresh gradients were in use at a time, with a live_limit of {}",
+                    result.most_live, planned.live_limit);
   if (!result.complaint.empty()) return result;
   result.tensors = {{"norms", norms}, {"losses", losses}};
   for (size_t t = 0; t < planned.plans[0].tensors.size(); ++t) {

@@ -14,7 +14,7 @@ namespace equality {
 
 // What fixes the numbers of a run.
 struct Group {
-  std::string model = "llama";  // llama, llama-tied, opt, mamba
+  std::string model = "llama";  // llama, llama-tied, opt, mamba, odd, odd-tied, odd-plain
   uint32_t world = 2;
   int64_t accumulate = 1;
   bool reduce_per_step = false;
@@ -39,6 +39,7 @@ Draw draw(Random& random, const Group& group);
 struct Planned {
   std::vector<eng::Plan> plans;
   std::vector<std::vector<float>> table;  // what each update reads: learning rate, then the optimizer's numbers
+  uint64_t live_limit = 0;                // bytes; 0: none
 };
 Planned plan(const Group& group, const Draw& draw);
 
@@ -49,6 +50,7 @@ struct Result {
   std::vector<std::pair<std::string, std::vector<float>>> tensors;
   std::string complaint;       // the run did not come to its end, or ranks hold different values of the same element
   std::vector<uint64_t> sent;  // bytes, per rank, by the steps
+  uint64_t most_live = 0;      // bytes of leases and fresh gradients at a time, on the rank that had most
 };
 Result train(const Group& group, const Planned& planned, const Schedule& schedule, const Fault& fault = {});
 // "" if they are equal bit for bit, else the first value that is not.

@@ -15,6 +15,11 @@
 namespace equality {
 namespace {
 
+// What zero.live_limit is about.
+bool counts(const eng::Buffer& b) {
+  return b.line == eng::Line::leases || (b.line == eng::Line::gradients && b.name.rfind("fresh gradient ", 0) == 0);
+}
+
 constexpr eng_exec exec = {sizeof(eng_exec), 0, nullptr};
 
 void fold_left_to_right(const eng::Call& call, const float* x, float* out) {
@@ -48,7 +53,7 @@ Fleet::Fleet(const std::vector<eng::Plan>& plans, const eng::Kernels& kernels, c
       auto& segments = rank.bound.emplace_back();
       for (const eng::Segment& segment : program.segments)
         for (auto& list = segments.emplace_back(); const eng::Action& action : segment.actions) {
-          list.push_back({&action, &plan.calls[action.call], nullptr, nullptr, {}, {}, {}});
+          list.push_back({&action, &plan.calls[action.call], nullptr, nullptr, {}, {}, {}, {}});
           bind(rank, list.back());
         }
     }
@@ -81,6 +86,7 @@ void Fleet::bind(Rank& rank, Bound& bound) {
     const bool input = k < action.in.size();
     const eng::View& v = input ? action.in[k] : action.out[k - action.in.size()];
     if (!v.buffer) continue;
+    if (counts(rank.plan->buffer(v.buffer))) bound.counted.insert(v.buffer);
     const Range at = range(v);
     (input ? bound.in : bound.out).push_back(at);
     const eng_desc& d = v.desc;
@@ -145,6 +151,9 @@ void Fleet::enter(Rank& rank) {
   rank.running.clear();
   if (rank.segment == segments.size()) return;
   const auto& actions = segments[rank.segment];
+  rank.uses.clear(), rank.live.clear(), rank.now_live = 0;
+  for (const Bound& bound : actions)
+    for (eng::Id id : bound.counted) ++rank.uses[id];
   rank.running.resize(actions.size());
   for (size_t a = actions.size(); a-- > 0;)
     rank.queues[static_cast<size_t>(actions[a].action->queue)].push_back(static_cast<uint32_t>(a));
@@ -179,6 +188,9 @@ void Fleet::begin(uint32_t r, size_t queue) {
   const Bound& bound = rank.bound[rank.program][rank.segment][a];
   Running& now = rank.running[a];
   now.begun = true;
+  for (eng::Id id : bound.counted)
+    if (rank.live.insert(id).second) rank.now_live += rank.plan->buffer(id).bytes;
+  rank.most_live = std::max(rank.most_live, rank.now_live);
   now.read = hash_of(bound.in);
   now.garbage = static_cast<uint8_t>(random_());
   for (const Range& range : bound.spoiled) std::memset(range.data, now.garbage, range.n);
@@ -217,6 +229,8 @@ void Fleet::end(uint32_t r, size_t queue) {
     if (bound.kernel->launch(bound.record, &exec, sink.get()) != ENG_OK) complain(r, bound, sink.text());
   }
   now.ended = true;
+  for (eng::Id id : bound.counted)
+    if (--rank.uses[id] == 0) rank.now_live -= rank.plan->buffer(id).bytes;
   rank.queues[queue].pop_back();
 }
 
@@ -261,6 +275,15 @@ void Fleet::exchange(uint32_t r, const Bound& bound, const Running& now) {
   if (++collective.ended == n) collective.given.clear();
 }
 
+int Fleet::changes(const Rank& rank, size_t queue) const {
+  const uint32_t a = rank.queues[queue].back();
+  const auto& counted = rank.bound[rank.program][rank.segment][a].counted;
+  if (!rank.running[a].begun)
+    return std::any_of(counted.begin(), counted.end(), [&](eng::Id id) { return !rank.live.count(id); });
+  const bool ends = std::any_of(counted.begin(), counted.end(), [&](eng::Id id) { return rank.uses.at(id) == 1; });
+  return ends ? -1 : 0;
+}
+
 size_t Fleet::pick(const std::vector<std::pair<uint32_t, size_t>>& list, const Schedule& schedule) {
   std::vector<size_t> from(list.size());
   for (size_t k = 0; k < from.size(); ++k) from[k] = k;
@@ -278,6 +301,11 @@ size_t Fleet::pick(const std::vector<std::pair<uint32_t, size_t>>& list, const S
     }
     if (!others.empty()) from = others;
     if (!first.empty() && chance(random_, 0.7)) from = first;
+  }
+  if (schedule.greedy) {
+    int most = -1;
+    for (size_t k : from) most = std::max(most, changes(ranks_[list[k].first], list[k].second));
+    std::erase_if(from, [&](size_t k) { return changes(ranks_[list[k].first], list[k].second) < most; });
   }
   if (!schedule.stubborn) return from[below(random_, from.size())];
   if (chance(random_, 0.03)) favour_[below(random_, favour_.size())] = random_();

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct Schedule {
     uint32_t waiter, awaited;
   };
   std::optional<Reversed> reversed = {};
+  bool greedy = false;  // whoever makes a lease or a fresh gradient goes first, whoever ends the use of one last
 };
 
 // How one rank's queues may be at fault on purpose.
@@ -67,6 +69,9 @@ class Fleet {
   }
   // Bytes that a rank sent to others in collectives so far.
   uint64_t sent(size_t rank) const { return ranks_[rank].sent; }
+  // The most bytes of leases and fresh gradients that were in use on a rank at a time: each from the beginning of the
+  // first action that uses it to the end of the last one.
+  uint64_t most_live(size_t rank) const { return ranks_[rank].most_live; }
 
  private:
   struct Range {
@@ -79,6 +84,7 @@ class Fleet {
     const eng_kernel* kernel = nullptr;  // none: a collective, or the faulty fold
     void* record = nullptr;
     std::vector<Range> in, out, spoiled;  // spoiled: outputs and scratch, without what is read too
+    std::set<eng::Id> counted;            // the leases and fresh gradients among them
   };
   struct Running {
     bool begun = false, ended = false;
@@ -98,6 +104,9 @@ class Fleet {
     uint32_t repetition = 0;
     std::vector<std::vector<uint32_t>> queues;  // the actions that are left, the next one last
     std::vector<Running> running;               // per action
+    std::map<eng::Id, size_t> uses;             // left of each lease and fresh gradient of the segment
+    std::set<eng::Id> live;                     // of these, those in use
+    uint64_t now_live = 0, most_live = 0;       // bytes
   };
   struct Collective {
     std::string key;
@@ -111,6 +120,8 @@ class Fleet {
   bool ready(const Rank& rank, size_t queue) const;
   void begin(uint32_t rank, size_t queue);
   void end(uint32_t rank, size_t queue);
+  // What the next step of a queue does to the bytes in use: 1 more, -1 less, 0 neither.
+  int changes(const Rank& rank, size_t queue) const;
   void exchange(uint32_t rank, const Bound& bound, const Running& now);
   void complain(uint32_t rank, const Bound& bound, const std::string& what);
   size_t pick(const std::vector<std::pair<uint32_t, size_t>>& ready, const Schedule& schedule);

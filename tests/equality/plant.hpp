@@ -31,4 +31,23 @@ inline bool reduce_twice(eng::Plan& plan) {
   return false;
 }
 
+// Fills what is zeroed in fresh gradients, because no op of the backward writes it, with something else. False if the
+// plan has nothing of the kind.
+inline bool fill_unused(eng::Plan& plan) {
+  bool found = false;
+  for (eng::Program& program : plan.programs)
+    for (eng::Segment& segment : program.segments)
+      for (eng::Action& action : segment.actions) {
+        if (plan.calls[action.call].op->id != std::string(ENG_OP_INIT_CONSTANT) ||
+            plan.buffer(action.out[0].buffer).name.rfind("fresh gradient ", 0) != 0)
+          continue;
+        plan.calls.push_back(plan.calls[action.call]);
+        for (eng::Attr& a : plan.calls.back().attrs.list)
+          if (a.key == "value") a.f = 0.5;
+        action.call = static_cast<uint32_t>(plan.calls.size() - 1);
+        found = true;
+      }
+  return found;
+}
+
 }  // namespace equality

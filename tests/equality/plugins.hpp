@@ -18,6 +18,9 @@ inline eng::Registry& registry() {
 #ifdef TWO_LEVEL
     search.extra.push_back(TWO_LEVEL);
 #endif
+#ifdef ODD
+    search.extra.push_back(ODD);
+#endif
     search.environment = false;
     return eng::Registry::scan(search);
   }();

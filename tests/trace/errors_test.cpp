@@ -187,9 +187,14 @@ TEST_CASE("a model whose parts do not fit together is refused") {
     CHECK_THAT(f.fault(), Contains("parameter table is declared twice"));
     f.params[1].name = "";
     CHECK_THAT(f.fault(), Contains("a parameter has no name"));
-    f.params[1].name = "w0", f.params[1].dims = {0, H};
-    CHECK_THAT(f.fault(), Contains("parameter w0 has no elements"));
-    f.params[1].dims = {H, H}, f.params[1].init = "org.example.fill/1";
+    f.params[1].name = "w0", f.params[1].dims = {};
+    CHECK_THAT(f.fault(), Contains("parameter w0 has no dimensions"));
+    f.params[1].dims = {int64_t{1} << 40, int64_t{1} << 40};
+    CHECK_THAT(f.fault(), Contains("more than 2^63 elements"));
+    // One without elements may be declared, but nothing can be computed with it.
+    f.params[1].dims = f.params[2].dims = {0, H};
+    CHECK_THAT(f.fault(), Contains("block body.0: eng.linear/1: input 1 has no elements"));
+    f.params[1].dims = f.params[2].dims = {H, H}, f.params[1].init = "org.example.fill/1";
     CHECK_THAT(f.fault(), Contains("parameter w0 names no known init op: org.example.fill/1"));
   }
   SECTION("no blocks") {
