@@ -42,6 +42,7 @@ eng::Config config(const Group& g, const Draw& d, uint64_t live_limit) {
       g.precision, d.strategy, d.bucket, d.prefetch, d.overlap);
   if (live_limit) text += fmt::format("live_limit = '{}B'\n", live_limit);
   if (d.strategy == "two_level") text += fmt::format("ranks_per_node = {}\n", g.world % 2 ? g.world : 2);
+  if (!d.recompute.empty()) text += fmt::format("[recompute]\n{}\n", d.recompute);
   return eng::Config::parse(text, "drawn.toml", ".", {}, registry().schemas());
 }
 
@@ -65,8 +66,8 @@ std::string describe(const Group& g) {
 }
 
 std::string describe(const Draw& d) {
-  return fmt::format("{}, bucket {}, prefetch {}, overlap {}, live_limit {} times the least", d.strategy, d.bucket,
-                     d.prefetch, d.overlap, d.live_limit);
+  return fmt::format("{}, bucket {}, prefetch {}, overlap {}, live_limit {} times the least, recompute {}", d.strategy,
+                     d.bucket, d.prefetch, d.overlap, d.live_limit, d.recompute.empty() ? "none" : d.recompute);
 }
 
 Group draw_group(Random& random) {
@@ -88,6 +89,8 @@ Draw draw(Random& random, const Group& g) {
   d.prefetch = static_cast<int64_t>(below(random, 3));
   d.overlap = chance(random, 0.7);
   if (chance(random, 0.5)) d.live_limit = 1.0 + static_cast<double>(below(random, 7)) / 3.0;
+  static const char* recompute[] = {"policy = 'full'", "every = 2", "blocks = 1", "blocks = 2"};
+  if (chance(random, 0.5)) d.recompute = recompute[below(random, 4)];
   return d;
 }
 

@@ -28,6 +28,7 @@ struct Draw {
   int64_t prefetch = 1;
   bool overlap = true;
   double live_limit = 0;  // times the least that the plan allows; 0: none
+  std::string recompute = {};  // a key of [recompute] and its value; "": none
 };
 
 std::string describe(const Group& group);
