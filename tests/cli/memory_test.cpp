@@ -41,6 +41,14 @@ TEST_CASE("peak memory of a model of 162 million parameters", "[cli][.slow]") {
                       "train.eval_every=2", "train.sequence_length=64", "device.threads=0"});
 }
 
+TEST_CASE("peak memory where layers keep their input alone", "[cli][.slow]") {
+  for (const char* how : {"recompute.policy=full", "recompute.blocks=3"})
+    check_peak(how,
+               {"model.preset=bench", "model.vocab_size=8000", "model.hidden_size=512", "model.intermediate_size=1376",
+                "model.num_attention_heads=8", "model.num_hidden_layers=8", "train.steps=2", "train.eval_every=2",
+                "train.micro_batch=8", "train.sequence_length=256", "device.threads=0", how});
+}
+
 TEST_CASE("plan of a 7B model is quick and small", "[cli]") {
   Scratch scratch;
   scratch.write("7b.toml", "[model]\nplugin = \"llama\"\npreset = \"7b\"\n");
