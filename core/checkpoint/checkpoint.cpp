@@ -246,17 +246,6 @@ std::error_code remove_checkpoint(const fs::path& path) {
   return error;
 }
 
-void set_aside_newer(const fs::path& checkpoints, int64_t step) {
-  for (const auto& path : entries(checkpoints)) {
-    if (checkpoint_step(path).value_or(-1) <= step) continue;
-    const fs::path aside = checkpoints / (aside_prefix + path.filename().string());
-    std::error_code error;
-    fs::remove_all(aside, error);
-    fs::rename(path, aside, error);
-    if (error) disk_error("rename", path, error.value());
-  }
-}
-
 void remove_leftovers(const fs::path& checkpoints) {
   std::error_code ignored;
   for (const auto& path : entries(checkpoints))

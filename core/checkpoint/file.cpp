@@ -120,18 +120,6 @@ void write_text(const fs::path& path, const std::string& text) {
   file.finish();
 }
 
-void write_atomic(const fs::path& path, const std::string& text) {
-  const fs::path temporary = path.string() + ".tmp";
-  try {
-    write_text(temporary, text);
-    rename_durably(temporary, path);
-  } catch (...) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    throw;
-  }
-}
-
 void rename_durably(const fs::path& from, const fs::path& to) {
   if (file_calls().rename(from.c_str(), to.c_str()) != 0) disk_error("rename to", to, errno);
   sync_directory(to.has_parent_path() ? to.parent_path() : fs::path("."));

@@ -214,13 +214,6 @@ void Saver::give_up() {
   if (peers_.rank == 0) fs::remove_all(temporary, ignored);
 }
 
-Saved save_checkpoint(const fs::path& checkpoints, const RunPoint& point, const std::vector<TensorShare>& tensors,
-                      const Read& read, std::span<char> staging, const Peers& peers) {
-  Saver saver(checkpoints, 0, false, peers);
-  saver.begin(point, tensors, read, staging);
-  return *saver.finish();
-}
-
 uint64_t checkpoint_bytes(const std::vector<TensorShare>& tensors) {
   uint64_t bytes = 0;
   for (const auto& f : lay_out(tensors, 0).manifest.files) bytes += f.bytes;

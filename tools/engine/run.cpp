@@ -81,6 +81,13 @@ std::optional<std::filesystem::path> choose_checkpoint(const RunFlags& flags, Ru
   return found.path;
 }
 
+// Of the parameters' names and shapes.
+std::string model_hash(const Plan& plan) {
+  std::string text;
+  for (const TensorShare& t : parameters(plan)) text += fmt::format("{} {}\n", t.name, fmt::join(t.shape, " "));
+  return Checksum::of(text);
+}
+
 // run.json: what would have to be the same for the run to be the same; and the configuration.
 void write_identity(const RunDir& run, const Member& member, const Config& config, const Registry& registry,
                     const Setup& setup, const Data& data, bool target_is_run) {

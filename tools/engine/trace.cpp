@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
-#include "core/checkpoint/file.hpp"
 #include "tools/engine/report.hpp"
+#include "tools/engine/run_dir.hpp"
 
 namespace eng {
 namespace {
