@@ -20,13 +20,6 @@ const Part& Ranks::part(Id id) const {
   return id ? parts[id - 1] : whole;
 }
 
-eng_desc RanksBuilder::shape(Id) {
-  refuse("asking for a shape");
-}
-std::vector<Id> RanksBuilder::emit(const Op&, std::vector<Id>, std::vector<Id>, Attrs) {
-  refuse("emitting an op");
-}
-
 Id RanksBuilder::group(std::vector<uint32_t> ranks) {
   const std::set<uint32_t> distinct(ranks.begin(), ranks.end());
   if (ranks.empty() || distinct.size() != ranks.size() || *distinct.rbegin() >= ranks_.world.size)
