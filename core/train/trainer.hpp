@@ -62,7 +62,8 @@ class Trainer {
   // One step; nullopt if `stop`, which a single rank asks between micro-batches, ended it inside: it did not happen.
   // Throws Error(Exit::numerics) naming step and tensor when loss or gradient norm is not finite.
   std::optional<Metrics> train(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)());
-  void record(Trace* trace) { executor_.record(trace); }  // when the actions of the next steps run; nullptr: no more
+  // See Executor.
+  void record(Executor::Recorder* recorder) { executor_.record(recorder); }
   // The first `batches` micro-batches of the validation split.
   Evaluation evaluate(int64_t batches);
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/train/trainer.hpp"
+#include "tools/engine/trace_events.hpp"
 
 namespace eng {
 
