@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "core/checkpoint/file.hpp"
-#include "core/checkpoint/tiles.hpp"
+#include "core/checkpoint/share.hpp"
 #include "core/tensor/dtype.hpp"
 
 namespace eng {

@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "core/base/exchange.hpp"
-
 namespace eng {
+
+// Gives what every rank gave, by rank; all ranks call it, outside of steps. Empty where there is one rank. Throws
+// Error(Exit::communication).
+using Exchange = std::function<std::vector<std::string>(const std::string& mine)>;
 
 struct Peers {
   uint32_t rank = 0, size = 1;

@@ -12,7 +12,7 @@
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/checkpoint/file.hpp"
 #include "core/checkpoint/safetensors.hpp"
-#include "core/checkpoint/tiles.hpp"
+#include "core/checkpoint/share.hpp"
 #include "core/tensor/dtype.hpp"
 
 namespace eng {

@@ -2,8 +2,10 @@
 // What of the logical tensors a rank holds.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "core/base/range.hpp"
@@ -29,6 +31,26 @@ std::vector<TensorShare> whole(const std::vector<TensorSpec>& tensors, const Pee
 // Elements of a tensor on their way to or from `host`.
 using Read = std::function<void(const TensorSpec& tensor, uint64_t first, uint64_t count, void* host)>;
 using Fill = std::function<void(const TensorSpec& tensor, uint64_t first, uint64_t count, const void* host)>;
+
+// Elements pass through here, a tile at a time: hashed, then written while still in the cache.
+class Tiles {
+ public:
+  explicit Tiles(std::span<char> staging) : memory_(staging.empty() ? kTile : 0) {
+    tile_ = staging.empty() ? std::span(memory_) : staging.first(std::min<size_t>(staging.size(), kTile));
+  }
+  // Calls `use` with each (first, count) of `all` elements of `size` bytes.
+  template <class Use>
+  void each(uint64_t all, uint64_t size, Use use) const {
+    const uint64_t most = tile_.size() / size;
+    for (uint64_t first = 0; first < all; first += most) use(first, std::min(most, all - first));
+  }
+  char* data() const { return tile_.data(); }
+
+ private:
+  static constexpr uint64_t kTile = 8u << 20;
+  std::vector<char> memory_;
+  std::span<char> tile_;
+};
 
 // Of what this rank holds, what it writes, by tensor: all ranks together write everything once.
 std::vector<std::vector<Range>> written_ranges(const std::vector<TensorShare>& tensors);

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "core/base/exchange.hpp"
 #include "core/config/config.hpp"
 #include "core/plan/plan.hpp"
 #include "core/registry/registry.hpp"

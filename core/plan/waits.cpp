@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "core/base/range_map.hpp"
+#include "core/base/range.hpp"
 
 namespace eng {
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/trace/plugin_ops.hpp"
-
+// Ops that plugins bring (engine/op.h). Once loaded they are ops like all others.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -8,7 +7,7 @@
 #include <type_traits>
 
 #include "core/autograd/gradient.hpp"
-#include "core/base/error.hpp"
+#include "core/registry/registry.hpp"
 #include "core/trace/stepping.hpp"
 #include "engine/op.h"
 

@@ -7,7 +7,6 @@
 #include <cstddef>
 
 #include "core/base/error.hpp"
-#include "core/trace/plugin_ops.hpp"
 
 namespace eng {
 

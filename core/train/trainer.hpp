@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "core/base/error.hpp"
-#include "core/base/exchange.hpp"
 #include "core/execute/executor.hpp"
 #include "core/train/data.hpp"
 #include "core/train/schedule.hpp"

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "core/base/error.hpp"
-#include "core/base/range_map.hpp"
+#include "core/base/range.hpp"
 
 namespace eng {
 namespace {
