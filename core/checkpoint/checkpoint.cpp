@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/checkpoint/checkpoint.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cstdlib>
-#include <memory>
 #include <set>
 #include <sstream>
 
-#include "core/checkpoint/file.hpp"
-#include "core/checkpoint/share.hpp"
 #include "core/tensor/dtype.hpp"
 
 namespace eng {

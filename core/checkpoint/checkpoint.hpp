@@ -9,18 +9,8 @@
 // A part of a tensor is stored flat, as NAME[FIRST:END].
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
-#include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "core/checkpoint/safetensors.hpp"
 #include "core/checkpoint/saver.hpp"
-#include "core/checkpoint/share.hpp"
 
 namespace eng {
 

@@ -8,9 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
-#include <string>
 #include <string_view>
-#include <utility>
 
 #include "core/base/error.hpp"
 

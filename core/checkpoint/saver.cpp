@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/checkpoint/saver.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <future>
 
 #include "core/checkpoint/checkpoint.hpp"
-#include "core/checkpoint/file.hpp"
-#include "core/checkpoint/safetensors.hpp"
-#include "core/checkpoint/share.hpp"
 #include "core/tensor/dtype.hpp"
 
 namespace eng {

@@ -2,13 +2,8 @@
 // Writing checkpoints: every rank its own files, all of them at once, while it waits or while it goes on.
 #pragma once
 
-#include <filesystem>
-#include <memory>
 #include <optional>
-#include <span>
-#include <vector>
 
-#include "core/checkpoint/peers.hpp"
 #include "core/checkpoint/share.hpp"
 
 namespace eng {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/checkpoint/share.hpp"
 
-#include <algorithm>
-
 #include "core/checkpoint/safetensors.hpp"
 #include "core/tensor/dtype.hpp"
 

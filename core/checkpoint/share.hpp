@@ -3,10 +3,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
-#include <functional>
 #include <span>
-#include <vector>
 
 #include "core/base/range.hpp"
 #include "core/checkpoint/manifest.hpp"

@@ -2,8 +2,6 @@
 // Typed access to a section, for the core and, as eng_options, for plugins.
 #include "core/config/config.hpp"
 
-#include <fmt/format.h>
-
 namespace eng {
 namespace {
 

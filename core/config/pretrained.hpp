@@ -3,11 +3,8 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <nlohmann/json_fwd.hpp>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "core/config/value.hpp"
 

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/execute/executor.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <thread>
 
-#include "core/base/error.hpp"
 #include "core/plan/waits.hpp"
-#include "core/tensor/dtype.hpp"
 
 namespace eng {
 namespace {

@@ -5,13 +5,9 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "core/execute/comm.hpp"
 #include "core/execute/device.hpp"
-#include "core/plan/plan.hpp"
 
 namespace eng {
 

@@ -2,7 +2,6 @@
 #include "core/plan/waits.hpp"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "core/base/range.hpp"

@@ -2,15 +2,8 @@
 // Finding plugins, reading their descriptions without running them, loading them once and for ever.
 #pragma once
 
-#include <filesystem>
-#include <functional>
-#include <map>
 #include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "core/base/error.hpp"
 #include "core/config/config.hpp"
 #include "engine/plugin.h"
 

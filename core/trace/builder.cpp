@@ -2,7 +2,6 @@
 #include "core/trace/builder.hpp"
 
 #include "core/base/error.hpp"
-#include "core/tensor/dtype.hpp"
 
 namespace eng {
 namespace {

@@ -2,9 +2,6 @@
 // The host's side of eng_build: turns calls of a plugin into virtual calls, keeps the first error.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "core/trace/graph.hpp"
 #include "engine/build.h"
 

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/trace/model.hpp"
 
-#include <fmt/format.h>
-
 #include <cstring>
 #include <set>
 
 #include "core/autograd/gradient.hpp"
-#include "core/base/error.hpp"
 #include "engine/ops.h"
 
 namespace eng {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layer ops of engine/ops.h that multiply or mix: shapes, FLOPs, gradients. Norms and others have their own files.
-#include <fmt/format.h>
 
 #include "core/autograd/gradient.hpp"
 #include "core/trace/shapes.hpp"

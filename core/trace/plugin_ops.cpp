@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ops that plugins bring (engine/op.h). Once loaded they are ops like all others.
-#include <fmt/format.h>
 
 #include <cstring>
-#include <map>
-#include <type_traits>
 
 #include "core/autograd/gradient.hpp"
 #include "core/registry/registry.hpp"

@@ -2,9 +2,6 @@
 // The ranks that share a step: who this is, groups of them, and the parts that states are kept in.
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include "core/trace/builder.hpp"
 
 namespace eng {

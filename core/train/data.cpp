@@ -2,9 +2,6 @@
 #include "core/train/data.hpp"
 
 #include <algorithm>
-#include <cstddef>
-
-#include "core/base/error.hpp"
 
 namespace eng {
 

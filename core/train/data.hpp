@@ -2,12 +2,8 @@
 // A data plugin in use: batches of samples.
 #pragma once
 
-#include <cstdint>
 #include <mutex>
-#include <string>
-#include <vector>
 
-#include "core/config/config.hpp"
 #include "core/registry/registry.hpp"
 #include "engine/data.h"
 

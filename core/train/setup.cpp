@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/train/setup.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstddef>
-
-#include "core/base/error.hpp"
-
 namespace eng {
 
 static Sharding make_sharding(Registry& registry, const Config& config, Ranks& ranks) {

@@ -2,18 +2,10 @@
 // From a configuration to a plan: everything that can be known without running anything.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "core/checkpoint/weights.hpp"
-#include "core/config/config.hpp"
 #include "core/execute/comm.hpp"
 #include "core/execute/device.hpp"
 #include "core/plan/planner.hpp"
-#include "core/registry/registry.hpp"
-#include "core/trace/model.hpp"
 
 namespace eng {
 

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/train/trainer.hpp"
 
-#include <fmt/format.h>
 #include <sys/resource.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
-#include "core/tensor/dtype.hpp"
 #include "engine/ops.h"
 
 namespace eng {

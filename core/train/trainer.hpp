@@ -2,11 +2,6 @@
 // A run, step by step: batches in, programs run, metrics out, checkpoints between steps.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "core/base/error.hpp"
 #include "core/execute/executor.hpp"
 #include "core/train/data.hpp"
 #include "core/train/schedule.hpp"

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/verify/verify.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
-#include <map>
-#include <optional>
 
 #include "core/base/error.hpp"
 #include "core/base/range.hpp"

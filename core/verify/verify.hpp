@@ -2,9 +2,6 @@
 // Checks a laid-out plan by address, independently of the passes that made it.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "core/plan/plan.hpp"
 
 namespace eng {
