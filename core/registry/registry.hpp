@@ -79,15 +79,6 @@ class Registry {
     copy_table(from, kind, name, &out, sizeof(Table), first_size);
     return out;
   }
-  // The same for every plugin that is loaded already, whatever the name, each with the id of its plugin.
-  template <class Table>
-  std::vector<std::pair<std::string, Table>> loaded_tables(const std::string& kind,
-                                                           uint32_t first_size = sizeof(Table)) {
-    std::vector<std::pair<std::string, Table>> out;
-    for (const auto& [candidate, name] : loaded_providers(kind))
-      out.emplace_back(candidate->description.id, table_of<Table>(*candidate, kind, name, first_size));
-    return out;
-  }
   // Loads nothing: the providers that are loaded, and the names they provide.
   std::vector<std::pair<const Candidate*, std::string>> loaded_providers(const std::string& kind) const;
   // Every plugin this registry loaded: the identity of a run.
