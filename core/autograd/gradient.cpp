@@ -49,8 +49,41 @@ std::vector<Id> Gradient::State::emit(const Op& op, std::vector<Id> in, Attrs at
 }
 
 namespace {
-void shrink_saved(Template& block);
+
+// Replaces what the backward reads of cheap ops by running them again just before the first reader.
+void shrink_saved(Template& block) {
+  Graph& graph = block.graph;
+  auto kept = [&](Id id) {  // read by the backward, or there anyway
+    if (!id) return true;   // an absent input
+    SymbolKind kind = graph.value(id).kind;
+    if (kind == SymbolKind::param || kind == SymbolKind::constant || kind == SymbolKind::batch) return true;
+    for (size_t n = block.forward; n < graph.nodes.size(); ++n)
+      if (std::count(graph.nodes[n].in.begin(), graph.nodes[n].in.end(), id)) return true;
+    return false;
+  };
+  for (size_t f = 0; f < block.forward; ++f) {
+    const Node node = graph.nodes[f];
+    if (block.skip[f] || !node.op->rebuild) continue;
+    auto reads = [&](const Node& later) { return std::count(later.in.begin(), later.in.end(), node.out[0]) > 0; };
+    bool used = false;  // before the backward: else it is made where it is needed
+    for (size_t n = f + 1; n < block.forward; ++n) used = used || (!block.skip[n] && reads(graph.nodes[n]));
+    if (!used) continue;
+    std::vector<Id> from = node.op->rebuild(node);
+    if (!std::all_of(from.begin(), from.end(), [&](Id i) { return kept(i); })) continue;
+    // What the rebuilding itself needs stays as it is. So do the other outputs: small statistics.
+    if (std::count(from.begin(), from.end(), node.out[0])) continue;
+    auto reader =
+        std::find_if(graph.nodes.begin() + static_cast<std::ptrdiff_t>(block.forward), graph.nodes.end(), reads);
+    if (reader == graph.nodes.end()) continue;
+    const auto at = reader - graph.nodes.begin();
+    const Id again = graph.emit(*node.op, from, node.attrs)[0];
+    for (auto n = graph.nodes.begin() + at; n != graph.nodes.end(); ++n)
+      std::replace(n->in.begin(), n->in.end(), node.out[0], again);
+    std::rotate(graph.nodes.begin() + at, graph.nodes.end() - 1, graph.nodes.end());
+  }
 }
+
+}  // namespace
 
 void derive_backward(Template& block, bool first, bool last) {
   Graph& graph = block.graph;
@@ -104,40 +137,4 @@ void derive_backward(Template& block, bool first, bool last) {
   shrink_saved(block);
 }
 
-namespace {
-
-// Replaces what the backward reads of cheap ops by running them again just before the first reader.
-void shrink_saved(Template& block) {
-  Graph& graph = block.graph;
-  auto kept = [&](Id id) {  // read by the backward, or there anyway
-    if (!id) return true;   // an absent input
-    SymbolKind kind = graph.value(id).kind;
-    if (kind == SymbolKind::param || kind == SymbolKind::constant || kind == SymbolKind::batch) return true;
-    for (size_t n = block.forward; n < graph.nodes.size(); ++n)
-      if (std::count(graph.nodes[n].in.begin(), graph.nodes[n].in.end(), id)) return true;
-    return false;
-  };
-  for (size_t f = 0; f < block.forward; ++f) {
-    const Node node = graph.nodes[f];
-    if (block.skip[f] || !node.op->rebuild) continue;
-    auto reads = [&](const Node& later) { return std::count(later.in.begin(), later.in.end(), node.out[0]) > 0; };
-    bool used = false;  // before the backward: else it is made where it is needed
-    for (size_t n = f + 1; n < block.forward; ++n) used = used || (!block.skip[n] && reads(graph.nodes[n]));
-    if (!used) continue;
-    std::vector<Id> from = node.op->rebuild(node);
-    if (!std::all_of(from.begin(), from.end(), [&](Id i) { return kept(i); })) continue;
-    // What the rebuilding itself needs stays as it is. So do the other outputs: small statistics.
-    if (std::count(from.begin(), from.end(), node.out[0])) continue;
-    auto reader =
-        std::find_if(graph.nodes.begin() + static_cast<std::ptrdiff_t>(block.forward), graph.nodes.end(), reads);
-    if (reader == graph.nodes.end()) continue;
-    const auto at = reader - graph.nodes.begin();
-    const Id again = graph.emit(*node.op, from, node.attrs)[0];
-    for (auto n = graph.nodes.begin() + at; n != graph.nodes.end(); ++n)
-      std::replace(n->in.begin(), n->in.end(), node.out[0], again);
-    std::rotate(graph.nodes.begin() + at, graph.nodes.end() - 1, graph.nodes.end());
-  }
-}
-
-}  // namespace
 }  // namespace eng

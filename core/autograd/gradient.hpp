@@ -3,8 +3,6 @@
 #pragma once
 
 #include <map>
-#include <string>
-#include <vector>
 
 #include "core/trace/graph.hpp"
 

@@ -51,14 +51,25 @@ void need(bool right, fmt::format_string<Args...> text, Args&&... args) {
 // An eng_error that keeps the text. Pass `sink.get()` across the ABI, then `sink.check(status, ...)`.
 class Sink {
  public:
-  Sink();
+  Sink() {
+    error_.struct_size = sizeof(error_);
+    error_.data = this;
+    error_.set = [](eng_error* self, eng_status code, const char* text, uint64_t length) {
+      self->code = code;
+      static_cast<Sink*>(self->data)->text_.assign(text ? text : "", text ? length : 0);
+    };
+  }
   Sink(const Sink&) = delete;
   Sink& operator=(const Sink&) = delete;
   eng_error* get() { return &error_; }
   const std::string& text() const { return text_; }
   // Throws Error(exit, "WHERE: TEXT") unless status is ENG_OK. `where` names plugin and function: a text, or a function
   // that makes one where a step may not take memory for it.
-  void check(eng_status status, Exit exit, const std::string& where) const;
+  void check(eng_status status, Exit exit, const std::string& where) const {
+    if (status == ENG_OK) return;
+    throw Error(exit,
+                where + ": " + (text_.empty() ? fmt::format("failed with status {} and no text", status) : text_));
+  }
   template <class Where>
   requires std::is_invocable_r_v<std::string, Where>
   void check(eng_status status, Exit exit, const Where& where) const {
@@ -71,6 +82,9 @@ class Sink {
 };
 
 // Fills a caller's sink (which may be NULL) and returns the status.
-eng_status report(eng_error* sink, eng_status status, const std::string& text);
+inline eng_status report(eng_error* sink, eng_status status, const std::string& text) {
+  if (sink && sink->set) sink->set(sink, status, text.data(), text.size());
+  return status;
+}
 
 }  // namespace eng

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 
 namespace eng {
 
@@ -9,6 +10,32 @@ namespace eng {
 struct Range {
   uint64_t first = 0, count = 0;
   bool operator==(const Range&) const = default;
+};
+
+// Half-open byte ranges with a value each; touching a range splits those at its borders.
+template <class T>
+class RangeMap {
+ public:
+  explicit RangeMap(uint64_t size, T initial = {}) : size_(size) { at_[0] = initial; }
+
+  // Calls visit(T&) for every part of [from, to).
+  template <class F>
+  void visit(uint64_t from, uint64_t to, F visit) {
+    if (to > size_) to = size_;
+    if (from >= to) return;
+    split(from);
+    if (to < size_) split(to);
+    for (auto it = at_.find(from); it != at_.end() && it->first < to; ++it) visit(it->second);
+  }
+
+ private:
+  void split(uint64_t position) {
+    auto it = at_.upper_bound(position);
+    --it;
+    if (it->first != position) at_.emplace_hint(std::next(it), position, it->second);
+  }
+  uint64_t size_;
+  std::map<uint64_t, T> at_;
 };
 
 }  // namespace eng

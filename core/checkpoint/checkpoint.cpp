@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/checkpoint/checkpoint.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cstdlib>
-#include <memory>
 #include <set>
 #include <sstream>
 
-#include "core/checkpoint/file.hpp"
-#include "core/checkpoint/tiles.hpp"
 #include "core/tensor/dtype.hpp"
 
 namespace eng {
@@ -244,17 +238,6 @@ std::error_code remove_checkpoint(const fs::path& path) {
   fs::rename(path, hidden, error);
   if (!error) fs::remove_all(hidden, error);
   return error;
-}
-
-void set_aside_newer(const fs::path& checkpoints, int64_t step) {
-  for (const auto& path : entries(checkpoints)) {
-    if (checkpoint_step(path).value_or(-1) <= step) continue;
-    const fs::path aside = checkpoints / (aside_prefix + path.filename().string());
-    std::error_code error;
-    fs::remove_all(aside, error);
-    fs::rename(path, aside, error);
-    if (error) disk_error("rename", path, error.value());
-  }
 }
 
 void remove_leftovers(const fs::path& checkpoints) {

@@ -9,18 +9,8 @@
 // A part of a tensor is stored flat, as NAME[FIRST:END].
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
-#include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "core/checkpoint/safetensors.hpp"
 #include "core/checkpoint/saver.hpp"
-#include "core/checkpoint/share.hpp"
 
 namespace eng {
 
@@ -73,10 +63,6 @@ Found find_latest(const std::filesystem::path& checkpoints, const Peers& peers =
 void collect_checkpoints(const std::filesystem::path& checkpoints, int64_t keep);
 // Hides it first, so that a half-removed one is never seen under its name.
 std::error_code remove_checkpoint(const std::filesystem::path& path);
-// Renames every checkpoint of a step behind `step` to "aside-step-N": a run that goes on from `step` leaves that
-// future, damaged or not, and must not find it again.
-inline constexpr const char* aside_prefix = "aside-";
-void set_aside_newer(const std::filesystem::path& checkpoints, int64_t step);
 // Removes what an earlier process left half written. Only under the run's lock.
 void remove_leftovers(const std::filesystem::path& checkpoints);
 

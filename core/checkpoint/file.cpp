@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -118,18 +117,6 @@ void write_text(const fs::path& path, const std::string& text) {
   FileWriter file(path, text.size());
   file.write(text.data(), text.size());
   file.finish();
-}
-
-void write_atomic(const fs::path& path, const std::string& text) {
-  const fs::path temporary = path.string() + ".tmp";
-  try {
-    write_text(temporary, text);
-    rename_durably(temporary, path);
-  } catch (...) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    throw;
-  }
 }
 
 void rename_durably(const fs::path& from, const fs::path& to) {

@@ -8,9 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
-#include <string>
 #include <string_view>
-#include <utility>
 
 #include "core/base/error.hpp"
 
@@ -78,9 +76,6 @@ class FileReader {
 std::string read_text(const std::filesystem::path& path, uint64_t limit, Exit exit);
 // A new file, on the disk when this returns. Throws Error(Exit::disk).
 void write_text(const std::filesystem::path& path, const std::string& text);
-// Replaces `path` by `text` so that a reader, or a crash, sees the old or the new content, never a part.
-// Throws Error(Exit::disk).
-void write_atomic(const std::filesystem::path& path, const std::string& text);
 // Renames, and makes the names in the folder of `to` durable. Throws Error(Exit::disk).
 void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
 // Makes the names in a directory durable. Throws Error(Exit::disk).

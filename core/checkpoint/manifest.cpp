@@ -8,7 +8,6 @@
 #include <set>
 #include <tuple>
 
-#include "core/checkpoint/file.hpp"
 #include "core/checkpoint/safetensors.hpp"
 #include "core/tensor/dtype.hpp"
 

@@ -3,9 +3,7 @@
 // with no holes. Reading trusts nothing: every offset is checked before it is used.
 #pragma once
 
-#include <cstdint>
 #include <map>
-#include <string>
 #include <vector>
 
 #include "core/checkpoint/file.hpp"

@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/checkpoint/saver.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <future>
 
 #include "core/checkpoint/checkpoint.hpp"
-#include "core/checkpoint/file.hpp"
-#include "core/checkpoint/safetensors.hpp"
-#include "core/checkpoint/tiles.hpp"
 #include "core/tensor/dtype.hpp"
 
 namespace eng {
@@ -212,13 +206,6 @@ void Saver::give_up() {
   job_.reset();  // waits for its thread
   std::error_code ignored;
   if (peers_.rank == 0) fs::remove_all(temporary, ignored);
-}
-
-Saved save_checkpoint(const fs::path& checkpoints, const RunPoint& point, const std::vector<TensorShare>& tensors,
-                      const Read& read, std::span<char> staging, const Peers& peers) {
-  Saver saver(checkpoints, 0, false, peers);
-  saver.begin(point, tensors, read, staging);
-  return *saver.finish();
 }
 
 uint64_t checkpoint_bytes(const std::vector<TensorShare>& tensors) {

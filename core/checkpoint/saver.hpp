@@ -2,13 +2,8 @@
 // Writing checkpoints: every rank its own files, all of them at once, while it waits or while it goes on.
 #pragma once
 
-#include <filesystem>
-#include <memory>
 #include <optional>
-#include <span>
-#include <vector>
 
-#include "core/checkpoint/peers.hpp"
 #include "core/checkpoint/share.hpp"
 
 namespace eng {
@@ -53,12 +48,7 @@ class Saver {
   std::unique_ptr<Job> job_;
 };
 
-// One checkpoint from begin to end; it must not exist.
-Saved save_checkpoint(const std::filesystem::path& checkpoints, const RunPoint& point,
-                      const std::vector<TensorShare>& tensors, const Read& read, std::span<char> staging = {},
-                      const Peers& peers = {});
-
-// Bytes that such a save takes of this rank on disk, up to the manifest: for `check` and the disk plan.
+// Bytes that a save takes of this rank on disk, up to the manifest: for `check` and the disk plan.
 uint64_t checkpoint_bytes(const std::vector<TensorShare>& tensors);
 
 }  // namespace eng

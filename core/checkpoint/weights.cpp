@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/checkpoint/weights.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cstring>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "core/checkpoint/file.hpp"
-#include "core/checkpoint/safetensors.hpp"
 #include "core/tensor/dtype.hpp"
 
 namespace eng {

@@ -2,10 +2,6 @@
 // Weights that exist already, from a Hugging Face directory or a checkpoint: streamed, never held as a whole.
 #pragma once
 
-#include <filesystem>
-#include <functional>
-#include <vector>
-
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/config/pretrained.hpp"
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Typed access to a section, for the core and, as eng_options, for plugins.
+// What sections there are, and typed access to them, for the core and, as eng_options, for plugins.
 #include "core/config/config.hpp"
 
-#include <fmt/format.h>
+#include "core/config/schema_text.hpp"
+#include "core/config/source.hpp"
+#include "core/config/toml.hpp"
 
 namespace eng {
 namespace {
@@ -64,6 +66,16 @@ int32_t is_set(const eng_options* self, const char* key) noexcept {
   return found != settings.end() && found->second.given;
 }
 
+std::vector<SectionSchema> read_sections() {
+  std::vector<SectionSchema> out;
+  const toml::table all = parse_toml(schema_toml);
+  for (const auto& [name, section] : entries(&all, "schema.toml")) {
+    Schema options = read_options(section, "[" + name + "]");
+    out.push_back({name, find_option(options, "plugin") ? "eng." + name + "/1" : "", std::move(options)});
+  }
+  return out;
+}
+
 }  // namespace
 
 const Setting& Section::at(const std::string& key) const {
@@ -116,6 +128,30 @@ Section& Config::section(const std::string& name) {
 
 void Config::require(const std::string& name) const {
   if (name == "data" && !no_data_.empty()) throw ConfigError(name_, source_, no_data_);
+}
+
+const std::vector<SectionSchema>& section_schemas() {
+  static const std::vector<SectionSchema> all = read_sections();
+  return all;
+}
+
+Schema merged(const SectionSchema& section, const PluginSchema* plugin) {
+  Schema all = section.options;
+  for (const Option& option : plugin ? plugin->options : Schema{}) {
+    auto* own = const_cast<Option*>(find_option(all, option.key));
+    if (!own)
+      all.push_back(option);
+    else if (own->type == option.type && own->key != "plugin" && option.fallback.index() != 0)
+      own->fallback = option.fallback;
+  }
+  return all;
+}
+
+std::optional<Foreign> foreign_key(const std::string& name) {
+  static const toml::table all = parse_toml(foreign_toml);
+  const toml::array* found = all[name].as_array();
+  if (!found) return std::nullopt;
+  return Foreign{found->get(0)->value_or(std::string()), found->get(1)->value_or(std::string())};
 }
 
 }  // namespace eng

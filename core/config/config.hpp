@@ -2,18 +2,10 @@
 // The resolved configuration: every key of every section, typed, with its origin.
 #pragma once
 
-#include <cstddef>
-#include <filesystem>
 #include <functional>
-#include <map>
-#include <string>
-#include <vector>
 
-#include "core/base/error.hpp"
 #include "core/config/pretrained.hpp"
 #include "core/config/problems.hpp"
-#include "core/config/value.hpp"
-#include "engine/base.h"
 
 namespace eng {
 

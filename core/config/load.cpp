@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // From what is written to what is meant: every section complete, every problem told.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>

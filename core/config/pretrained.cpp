@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/config/pretrained.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <sstream>
 
 #include "core/checkpoint/file.hpp"
@@ -28,7 +25,6 @@ std::set<std::string> words(const std::string& text) {
   return {std::istream_iterator<std::string>(in), {}};
 }
 
-// Keys of every config.json that change no number here.
 const std::set<std::string> harmless = words(
     "architectures auto_map bos_token_id chunk_size_feed_forward decoder_start_token_id dtype eos_token_id "
     "id2label is_decoder is_encoder_decoder label2id mask_token_id model_type output_attentions "
@@ -47,11 +43,6 @@ const Json* at(const Json& document, const std::string& path) {
     begin = end + 1;
   }
   return node->is_null() ? nullptr : node;
-}
-
-Json::json_pointer pointer(std::string path) {
-  std::replace(path.begin(), path.end(), '.', '/');
-  return Json::json_pointer("/" + path);
 }
 
 std::string shown(const Json& value) {
@@ -183,6 +174,10 @@ ModelSource from_run(const fs::path& run, const SchemaSource& plugins) {
 
 }  // namespace
 
+bool is_harmless(const std::string& key) {
+  return harmless.count(key) > 0;
+}
+
 Json parse_config_json(const std::string& text, const fs::path& file) {
   Json json;
   try {
@@ -247,36 +242,6 @@ ModelSource read_model_source(const fs::path& directory, const std::string& plug
               fs::is_directory(directory, none) ? directory.string() + " has neither config.json nor a checkpoint"
                                                 : directory.string() + " is no directory",
               "`from` takes a Hugging Face directory, a run, or one checkpoint of a run");
-}
-
-Json write_config_json(const Section& model, const Schema& options, const Pretrained& pretrained,
-                       const std::string& dtype, const Json& before) {
-  Json all = Json::object();
-  const std::set<std::string> ignored(pretrained.ignore.begin(), pretrained.ignore.end());
-  for (const auto& [key, value] : before.items())
-    if (harmless.count(key) || ignored.count(key)) all[key] = value;
-  for (const char* key : {"dtype", "transformers_version", "_name_or_path", "_commit_hash"}) all.erase(key);
-  for (const Option& option : options) {
-    if (option.json.empty() || !model.has(option.key)) continue;
-    // What lies inside another key, such as rope_scaling.factor, makes no sense as a default.
-    const std::string& path = option.json.front();
-    if (path.find('.') == std::string::npos || model.given(option.key))
-      all[pointer(path)] = Json::parse(toml_text(model.settings().at(option.key).value));  // is JSON too
-  }
-  for (const auto& [path, text] : pretrained.write) {
-    const Json constant = Json::parse(text);
-    if (!constant.contains("product")) {
-      all[pointer(path)] = constant;
-    } else if (!at(all, path)) {
-      double product = 1;
-      for (const Json& key : constant["product"]) product *= model.number(key);
-      all[pointer(path)] = static_cast<int64_t>(product);
-    }
-  }
-  all["architectures"] = Texts{pretrained.architectures.empty() ? "" : pretrained.architectures.front()};
-  all["model_type"] = pretrained.model_type;
-  all["torch_dtype"] = dtype;
-  return all;
 }
 
 }  // namespace eng

@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models that exist already: how a plugin's options are spelled in a Hugging Face config.json, and back.
+// Models that exist already: how a plugin's options are spelled in a Hugging Face config.json.
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <nlohmann/json_fwd.hpp>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "core/config/value.hpp"
 
 namespace eng {
 
 struct SchemaSource;
-class Section;
 
 // [provides.pretrained] of a model plugin (engine/plugin.h). A path is a key of config.json, with dots where it lies
 // inside of others; values are JSON texts.
@@ -48,10 +44,8 @@ WeightsKind weights_kind(const std::filesystem::path& directory);
 ModelSource read_model_source(const std::filesystem::path& directory, const std::string& plugin,
                               const SchemaSource& plugins);
 
-// config.json of a model, with weights of `dtype` ("bfloat16"). `before`: that of the directory it came from, if any,
-// whose keys that mean nothing to the engine (token ids and the like) are kept.
-nlohmann::json write_config_json(const Section& model, const Schema& options, const Pretrained& pretrained,
-                                 const std::string& dtype, const nlohmann::json& before);
+// Keys of every config.json that change no number here.
+bool is_harmless(const std::string& key);
 
 // The parsers by themselves, for text that nobody vouches for. Throw Error(Exit::usage).
 nlohmann::json parse_config_json(const std::string& text, const std::filesystem::path& file);

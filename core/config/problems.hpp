@@ -2,7 +2,6 @@
 // What is wrong with a configuration: all of it at once, for the command to show.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "core/base/error.hpp"

@@ -2,15 +2,9 @@
 // Inside the configuration: what the file and the overrides say, and what is wrong with it.
 #pragma once
 
-#include <filesystem>
-#include <map>
-#include <optional>
 #include <set>
-#include <string>
-#include <vector>
 
 #include "core/config/config.hpp"
-#include "core/config/problems.hpp"
 
 namespace eng {
 

@@ -57,8 +57,7 @@ std::optional<double> limit_in(const Preset& table, const char* key) {
 }
 
 bool is_true(const Preset& table, const char* key) {
-  const auto found = table.find(key);
-  return found != table.end() && found->second == Value(true);
+  return table.count(key) && table.at(key) == Value(true);
 }
 
 Option read_option(const std::string& key, const toml::node* node, const std::string& where) {
@@ -159,8 +158,7 @@ Preset read_table(const toml::node* node, const Schema& schema, const std::strin
 }
 
 std::string text_in(const Preset& table, const std::string& key) {
-  const auto found = table.find(key);
-  return found == table.end() ? "" : std::get<std::string>(found->second);
+  return table.count(key) ? std::get<std::string>(table.at(key)) : "";
 }
 
 std::vector<std::string> texts_in(const Preset& table, const std::string& key) {

@@ -4,9 +4,6 @@
 
 #include <toml++/toml.h>
 #include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "core/base/error.hpp"
 #include "core/config/value.hpp"

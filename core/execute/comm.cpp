@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/execute/comm.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <exception>
 
-#include "core/base/error.hpp"
 #include "core/execute/device.hpp"
 
 namespace eng {

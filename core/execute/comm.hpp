@@ -2,15 +2,8 @@
 // A communicator plugin in use: the ranks of this run, their collectives, and words between them.
 #pragma once
 
-#include <map>
-#include <string>
-#include <vector>
-
-#include "core/base/exchange.hpp"
-#include "core/config/config.hpp"
 #include "core/plan/plan.hpp"
 #include "core/registry/registry.hpp"
-#include "core/trace/ranks.hpp"
 #include "engine/comm.h"
 
 namespace eng {

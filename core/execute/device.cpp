@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/execute/device.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
-
-#include "core/base/error.hpp"
 
 namespace eng {
 

@@ -2,11 +2,6 @@
 // A device plugin in use: its memory and its kernels.
 #pragma once
 
-#include <map>
-#include <memory>
-#include <string>
-
-#include "core/config/config.hpp"
 #include "core/plan/plan.hpp"
 #include "core/registry/registry.hpp"
 #include "engine/kernel.h"

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/execute/executor.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <thread>
 
-#include "core/base/error.hpp"
 #include "core/plan/waits.hpp"
-#include "core/tensor/dtype.hpp"
 
 namespace eng {
 namespace {
@@ -42,9 +37,9 @@ constexpr size_t at(Queue queue) {
 // The clock is read only where there is something to wait for.
 void wait_timed(const Counter& counter, uint32_t position, std::chrono::nanoseconds& waited) {
   if (counter.beyond(position)) return;
-  const auto start = Trace::Clock::now();
+  const auto start = std::chrono::steady_clock::now();
   counter.wait_beyond(position);
-  waited += Trace::Clock::now() - start;
+  waited += std::chrono::steady_clock::now() - start;
 }
 
 }  // namespace
@@ -212,15 +207,15 @@ void Executor::run(Bound& bound, Queue queue) {
   Lane& lane = bound.lanes[at(queue)];
   std::chrono::nanoseconds waited{0};
   for (const Step& step : lane.steps) {
-    Trace::Event event{};
-    if (trace_) event.reached = Trace::Clock::now();
+    Recorder::Event event{};
+    if (recorder_) event.reached = Recorder::Clock::now();
     for (const Wait& wait : step.waits) wait_timed(bound.lanes[at(wait.queue)].done, wait.position, waited);
-    if (trace_) event.begin = Trace::Clock::now();
+    if (recorder_) event.begin = Recorder::Clock::now();
     if (!failed_.load(std::memory_order_relaxed)) launch(step);
-    if (trace_) {
-      event.end = Trace::Clock::now();
+    if (recorder_) {
+      event.end = Recorder::Clock::now();
       event.call = step.action->call, event.block = step.action->block, event.queue = queue;
-      trace_->add(event);
+      recorder_->add(event);
     }
     if (!bound.alone) lane.done.add();
   }

@@ -4,19 +4,31 @@
 
 #include <array>
 #include <atomic>
-#include <memory>
-#include <string>
-#include <vector>
+#include <chrono>
 
 #include "core/execute/comm.hpp"
 #include "core/execute/device.hpp"
-#include "core/execute/trace.hpp"
-#include "core/plan/plan.hpp"
 
 namespace eng {
 
 class Executor {
  public:
+  // Told when each action ran, on the thread of its queue.
+  class Recorder {
+   public:
+    using Clock = std::chrono::steady_clock;
+    // One action. It could have begun at `reached`, had it not waited for other queues until `begin`.
+    struct Event {
+      Clock::time_point reached, begin, end;
+      uint32_t call, block;  // as in the plan
+      Queue queue;
+    };
+    virtual void add(const Event& event) = 0;
+
+   protected:
+    ~Recorder() = default;
+  };
+
   // Allocates the arenas, prepares every call, binds every action, uploads the constants. Collectives are those of
   // `comm`, which has the plan's groups.
   Executor(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm = nullptr);
@@ -31,8 +43,8 @@ class Executor {
   bool run(const std::string& program, bool (*stop)() = nullptr);
   // Seconds of the last run that the compute queue waited for others.
   double waited() const { return std::chrono::duration<double>(waited_).count(); }
-  // Where runs from now on leave when each action ran; nullptr: nowhere. Owner: caller.
-  void record(Trace* trace) { trace_ = trace; }
+  // Who is told of runs from now on; nullptr: nobody. Owner: caller.
+  void record(Recorder* recorder) { recorder_ = recorder; }
   // Runs a program again, action by action, and names the first output that holds a NaN or an infinity:
   // "eng.attention/1 in layers.3 forward, output 0 f32 (8, 256, 64)". Empty if there is none. All ranks call it.
   std::string locate(const std::string& program);
@@ -79,7 +91,7 @@ class Executor {
   Exit exit_ = Exit::environment;
   std::string failure_;
   std::chrono::nanoseconds waited_{0};
-  Trace* trace_ = nullptr;
+  Recorder* recorder_ = nullptr;
 };
 
 }  // namespace eng

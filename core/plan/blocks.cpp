@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan/blocks.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <set>
-#include <utility>
 
-#include "core/base/error.hpp"
 #include "engine/ops.h"
 
 namespace eng {

@@ -2,12 +2,6 @@
 // Emits one micro-batch of a model: every block forward, then backward.
 #pragma once
 
-#include <functional>
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "core/plan/emitter.hpp"
 #include "core/trace/model.hpp"
 

@@ -2,12 +2,9 @@
 // Appends buffers and actions to a plan; knows nothing of models or policies.
 #pragma once
 
-#include <functional>
 #include <map>
-#include <string>
 
 #include "core/plan/plan.hpp"
-#include "core/trace/builder.hpp"
 
 namespace eng {
 

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/plan/homes.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "core/base/error.hpp"
 #include "core/plan/emitter.hpp"
-#include "core/tensor/dtype.hpp"
 
 namespace eng {
 

@@ -2,8 +2,6 @@
 // Units, their pieces, and where each state of a unit lives.
 #pragma once
 
-#include <vector>
-
 #include "core/base/range.hpp"
 #include "core/plan/plan.hpp"
 #include "core/trace/model.hpp"

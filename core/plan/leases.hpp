@@ -2,10 +2,6 @@
 // Leases: a unit whose weight is kept in parts is made whole for its uses, ahead of them where the budget allows.
 #pragma once
 
-#include <functional>
-#include <map>
-#include <vector>
-
 #include "core/plan/emitter.hpp"
 
 namespace eng {

@@ -2,11 +2,6 @@
 // The step as data: buffers, actions, segments, programs. Integer ids everywhere; everything printable.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
-#include "core/trace/graph.hpp"
 #include "core/trace/ranks.hpp"
 
 namespace eng {

@@ -2,13 +2,8 @@
 // From a traced model and its policies to a laid-out, verified plan.
 #pragma once
 
-#include <functional>
-#include <memory>
-#include <string>
-
 #include "core/plan/plan.hpp"
 #include "core/trace/model.hpp"
-#include "core/trace/ranks.hpp"
 #include "engine/optimizer.h"
 #include "engine/policy.h"
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
 
-#include "core/base/error.hpp"
 #include "core/plan/planner.hpp"
 
 namespace eng {

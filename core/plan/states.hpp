@@ -2,9 +2,6 @@
 // Every state of the step where it lives between uses, and the moves between such homes.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "core/plan/emitter.hpp"
 #include "core/plan/homes.hpp"
 #include "core/plan/planner.hpp"

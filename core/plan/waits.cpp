@@ -2,10 +2,9 @@
 #include "core/plan/waits.hpp"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
-#include "core/base/range_map.hpp"
+#include "core/base/range.hpp"
 
 namespace eng {
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a plugin says of itself (engine/plugin.h), from TOML.
-#include <set>
 #include <sstream>
 
 #include "core/config/toml.hpp"

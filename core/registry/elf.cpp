@@ -4,7 +4,6 @@
 
 #include <bit>
 #include <cstring>
-#include <set>
 
 #include "core/config/toml.hpp"
 #include "core/registry/plugin_file.hpp"

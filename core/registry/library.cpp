@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A plugin file in the process: loaded once, started once, never unloaded.
 #include <dlfcn.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cfenv>
@@ -10,14 +9,10 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <mutex>
-#include <optional>
-#include <utility>
 #define BOOST_DLL_USE_STD_FS
 #include <boost/dll/shared_library.hpp>
 
-#include "core/base/error.hpp"
 #include "core/registry/plugin_file.hpp"
 
 namespace eng {

@@ -4,9 +4,7 @@
 
 #include <sys/stat.h>
 
-#include <filesystem>
 #include <istream>
-#include <string>
 
 #include "core/registry/registry.hpp"
 

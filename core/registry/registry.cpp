@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/registry/registry.hpp"
 
-#include <fmt/format.h>
 #include <grp.h>
 #include <openssl/evp.h>
 #include <pwd.h>

@@ -2,15 +2,8 @@
 // Finding plugins, reading their descriptions without running them, loading them once and for ever.
 #pragma once
 
-#include <filesystem>
-#include <functional>
-#include <map>
 #include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "core/base/error.hpp"
 #include "core/config/config.hpp"
 #include "engine/plugin.h"
 
@@ -84,15 +77,6 @@ class Registry {
                  uint32_t first_size = sizeof(Table)) {
     Table out;
     copy_table(from, kind, name, &out, sizeof(Table), first_size);
-    return out;
-  }
-  // The same for every plugin that is loaded already, whatever the name, each with the id of its plugin.
-  template <class Table>
-  std::vector<std::pair<std::string, Table>> loaded_tables(const std::string& kind,
-                                                           uint32_t first_size = sizeof(Table)) {
-    std::vector<std::pair<std::string, Table>> out;
-    for (const auto& [candidate, name] : loaded_providers(kind))
-      out.emplace_back(candidate->description.id, table_of<Table>(*candidate, kind, name, first_size));
     return out;
   }
   // Loads nothing: the providers that are loaded, and the names they provide.

@@ -2,8 +2,6 @@
 #include "core/trace/builder.hpp"
 
 #include "core/base/error.hpp"
-#include "core/tensor/dtype.hpp"
-#include "core/trace/ranks.hpp"
 
 namespace eng {
 namespace {
@@ -125,31 +123,6 @@ Builder::Builder() : eng_build{&eng::api} {}
 
 void Builder::check(const std::string& where) const {
   if (status != ENG_OK) throw Error(Exit::environment, where + ": " + error);
-}
-
-Id Builder::param(Parameter) {
-  refuse("declaring a parameter");
-}
-void Builder::block(std::string, uint32_t, std::vector<Id>) {
-  refuse("declaring a block");
-}
-Id Builder::batch(const std::string&) {
-  refuse("asking for the batch");
-}
-Id Builder::constant(const eng_desc&, const void*) {
-  refuse("making a constant");
-}
-World Builder::world() {
-  refuse("asking for the world");
-}
-Id Builder::group(std::vector<uint32_t>) {
-  refuse("making a group");
-}
-Id Builder::part(const eng_part&) {
-  refuse("making a part");
-}
-Id Builder::slice(Id, uint64_t, uint64_t) {
-  refuse("taking a slice");
 }
 
 }  // namespace eng

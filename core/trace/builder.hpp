@@ -2,15 +2,15 @@
 // The host's side of eng_build: turns calls of a plugin into virtual calls, keeps the first error.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "core/trace/graph.hpp"
 #include "engine/build.h"
 
 namespace eng {
 
-struct World;
+struct World {
+  uint32_t rank = 0, size = 1;
+  uint32_t local_rank = 0, local_size = 1;  // of this machine
+};
 
 // A parameter as declared.
 struct Parameter {
@@ -32,14 +32,16 @@ class Builder : public eng_build {
   void check(const std::string& where) const;
 
   virtual eng_desc shape(Id value) = 0;
-  virtual Id param(Parameter parameter);
-  virtual void block(std::string name, uint32_t tmpl, std::vector<Id> params);
-  virtual Id batch(const std::string& name);
-  virtual Id constant(const eng_desc& desc, const void* data);
-  virtual World world();
-  virtual Id group(std::vector<uint32_t> ranks);
-  virtual Id part(const eng_part& part);
-  virtual Id slice(Id value, uint64_t first, uint64_t count);
+  virtual Id param(Parameter) { refuse("declaring a parameter"); }
+  virtual void block(std::string /*name*/, uint32_t /*tmpl*/, std::vector<Id> /*params*/) {
+    refuse("declaring a block");
+  }
+  virtual Id batch(const std::string& /*name*/) { refuse("asking for the batch"); }
+  virtual Id constant(const eng_desc&, const void* /*data*/) { refuse("making a constant"); }
+  virtual World world() { refuse("asking for the world"); }
+  virtual Id group(std::vector<uint32_t> /*ranks*/) { refuse("making a group"); }
+  virtual Id part(const eng_part&) { refuse("making a part"); }
+  virtual Id slice(Id, uint64_t /*first*/, uint64_t /*count*/) { refuse("taking a slice"); }
   // out[k] is 0 or the value to write into; returns the ids.
   virtual std::vector<Id> emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) = 0;
 

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/trace/graph.hpp"
 
-#include <fmt/format.h>
-
 #include "core/base/error.hpp"
-#include "core/tensor/dtype.hpp"
 
 namespace eng {
 

@@ -2,13 +2,8 @@
 // Symbolic programs: values and the nodes between them, as traced from one block. No memory, no device.
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "core/tensor/dtype.hpp"
 #include "core/trace/op.hpp"
-#include "engine/tensor.h"
 
 namespace eng {
 

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/trace/model.hpp"
 
-#include <fmt/format.h>
-
 #include <cstring>
 #include <set>
 
 #include "core/autograd/gradient.hpp"
-#include "core/base/error.hpp"
 #include "engine/ops.h"
 
 namespace eng {
@@ -96,13 +93,19 @@ struct Instance {
   }
 };
 
+// As compute reads it.
+eng_desc as_computed(const Parameter& parameter, int32_t dtype) {
+  eng_desc desc = parameter.desc;
+  if (!(parameter.flags & ENG_PARAM_FP32)) desc.dtype = dtype;
+  return desc;
+}
+
 void trace_template(Model& model, const Instance& plugin, const Block& block, const std::vector<eng_desc>& inputs,
                     int32_t dtype) {
   Template& t = model.templates[block.tmpl];
   t.tmpl = block.tmpl;
   for (size_t k = 0; k < block.params.size(); ++k) {
-    eng_desc desc = model.params[block.params[k]].desc;
-    if (!(model.params[block.params[k]].flags & ENG_PARAM_FP32)) desc.dtype = dtype;
+    const eng_desc desc = as_computed(model.params[block.params[k]], dtype);
     t.params.push_back(t.graph.add({SymbolKind::param, desc, static_cast<uint32_t>(k)}));
   }
   for (size_t k = 0; k < inputs.size(); ++k)
@@ -160,11 +163,8 @@ Model trace_model(const std::string& name, const eng_model& table, const Section
   model.sequence_length = sequence_length;
   Options options(section);
   Instance plugin{table};
-  {
-    Sink sink;
-    sink.check(table.create(options.get(), &plugin.self, sink.get()), Exit::usage, "[model] " + name);
-  }
   Sink sink;
+  sink.check(table.create(options.get(), &plugin.self, sink.get()), Exit::usage, "[model] " + name);
   model.info.struct_size = sizeof(model.info);
   sink.check(table.describe(plugin.self, &model.info, sink.get()), Exit::environment, "model " + name);
   Declaring declaring(model);
@@ -189,12 +189,8 @@ Model trace_model(const std::string& name, const eng_model& table, const Section
       const Template& t = found->second;
       bool agrees = !first && !last && t.inputs.size() == inputs.size() && t.params.size() == block.params.size();
       for (size_t i = 0; agrees && i < inputs.size(); ++i) agrees = same(t.graph.value(t.inputs[i]).desc, inputs[i]);
-      for (size_t i = 0; agrees && i < block.params.size(); ++i) {
-        const Parameter& parameter = model.params[block.params[i]];
-        eng_desc desc = parameter.desc;
-        if (!(parameter.flags & ENG_PARAM_FP32)) desc.dtype = dtype;
-        agrees = same(desc, t.graph.value(t.params[i]).desc);
-      }
+      for (size_t i = 0; agrees && i < block.params.size(); ++i)
+        agrees = same(as_computed(model.params[block.params[i]], dtype), t.graph.value(t.params[i]).desc);
       if (!agrees)
         throw Error(
             Exit::environment,

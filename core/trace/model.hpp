@@ -2,10 +2,6 @@
 // A model, traced: parameters, blocks, and one template per distinct block.
 #pragma once
 
-#include <map>
-#include <string>
-#include <vector>
-
 #include "core/config/config.hpp"
 #include "core/trace/builder.hpp"
 #include "engine/model.h"

@@ -27,6 +27,7 @@ struct Attrs {
 };
 
 class Gradient;
+class Registry;
 class Stepping;
 struct Node;
 
@@ -64,7 +65,11 @@ struct Op {
 
 constexpr uint32_t random_sites = 4096;  // "site" is below this
 
-// An op of the standard vocabulary (engine/ops.h) or of a plugin (core/trace/plugin_ops.hpp), or nullptr.
+// Makes the ops (engine/op.h) of every plugin that `registry` has loaded known to find_op, for the rest of the process,
+// as plugins are. Throws Error(Exit::environment) with the plugin, the op and what is wrong.
+void load_ops(Registry& registry);
+const Op* find_plugin_op(const std::string& id);
+// An op of the standard vocabulary (engine/ops.h) or of a plugin, or nullptr.
 const Op* find_op(const std::string& id);
 const Op& op(const std::string& id);
 std::span<const Op> layer_ops();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layer ops of engine/ops.h that multiply or mix: shapes, FLOPs, gradients. Norms and others have their own files.
-#include <fmt/format.h>
 
 #include "core/autograd/gradient.hpp"
 #include "core/trace/shapes.hpp"
@@ -9,10 +8,6 @@
 
 namespace eng {
 namespace {
-
-eng_desc vector(int32_t dtype, int64_t n) {
-  return make_desc(dtype, {n});
-}
 
 std::string linear(Shapes in, const Attrs&, Out& out) {
   if (in[0].ndim < 1 || in[1].ndim != 2 || last(in[0]) != in[1].dims[1]) return "x (..., K) needs w (N, K)";
@@ -130,7 +125,7 @@ std::string cross_entropy(Shapes in, const Attrs&, Out& out) {
   if (in[0].ndim != 3 || in[1].ndim != 2 || last(in[0]) != in[1].dims[1]) return "x (B, T, H) needs w (V, H)";
   if (in[2].dtype != ENG_I32 || in[2].ndim != 2 || in[2].dims[0] != in[0].dims[0] || in[2].dims[1] != in[0].dims[1])
     return "labels must be (B, T) i32";
-  out.push_back(vector(wide(in[0].dtype), 1));
+  out.push_back(make_desc(wide(in[0].dtype), {1}));
   return "";
 }
 
@@ -165,7 +160,7 @@ double matmul_flops(Shapes in, Shapes out, const Attrs& attrs) {
 }
 
 std::string sum_rows(Shapes in, const Attrs&, Out& out) {
-  return out.push_back(vector(in[0].dtype, last(in[0]))), "";
+  return out.push_back(make_desc(in[0].dtype, {last(in[0])})), "";
 }
 
 std::string embedding_grad(Shapes in, const Attrs& attrs, Out& out) {

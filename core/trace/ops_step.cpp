@@ -3,15 +3,11 @@
 #include <algorithm>
 #include <map>
 
-#include "core/trace/graph.hpp"
-#include "core/trace/plugin_ops.hpp"
+#include "core/trace/shapes.hpp"
 #include "engine/ops.h"
 
 namespace eng {
 namespace {
-
-using Shapes = std::span<const eng_desc>;
-using Out = std::vector<eng_desc>;
 
 template <int... Index>
 std::string repeat(Shapes in, const Attrs&, Out& out) {  // outputs repeat the given inputs

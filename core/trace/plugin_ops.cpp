@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/trace/plugin_ops.hpp"
-
-#include <fmt/format.h>
+// Ops that plugins bring (engine/op.h). Once loaded they are ops like all others.
 
 #include <cstring>
-#include <map>
-#include <type_traits>
 
 #include "core/autograd/gradient.hpp"
-#include "core/base/error.hpp"
+#include "core/registry/registry.hpp"
 #include "core/trace/stepping.hpp"
 #include "engine/op.h"
 
@@ -203,7 +199,9 @@ Op adapt(const eng_op& theirs, const std::string& where) {
 }  // namespace
 
 void load_ops(Registry& registry) {
-  for (const auto& [plugin, table] : registry.loaded_tables<eng_ops>(ENG_OPS_KIND))
+  for (const auto& [from, name] : registry.loaded_providers(ENG_OPS_KIND)) {
+    const std::string& plugin = from->description.id;
+    const auto table = registry.table_of<eng_ops>(*from, ENG_OPS_KIND, name);
     for (uint32_t k = 0; k < table.count; ++k) {
       const eng_op* theirs = table.ops[k];
       eng_op copy{};
@@ -217,6 +215,7 @@ void load_ops(Registry& registry) {
       if (fresh) it->second.op = adapt(copy, where);
       if (it->second.theirs != theirs) throw Error(Exit::environment, where + ": the process has another one");
     }
+  }
 }
 
 const Op* find_plugin_op(const std::string& id) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/trace/ranks.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -18,13 +16,6 @@ Ranks::Ranks(const World& w) : world(w), groups(1, std::vector<uint32_t>(w.size)
 const Part& Ranks::part(Id id) const {
   static const Part whole;
   return id ? parts[id - 1] : whole;
-}
-
-eng_desc RanksBuilder::shape(Id) {
-  refuse("asking for a shape");
-}
-std::vector<Id> RanksBuilder::emit(const Op&, std::vector<Id>, std::vector<Id>, Attrs) {
-  refuse("emitting an op");
 }
 
 Id RanksBuilder::group(std::vector<uint32_t> ranks) {

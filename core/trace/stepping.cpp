@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/trace/stepping.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "core/base/error.hpp"
 #include "engine/ops.h"
 
 namespace eng {

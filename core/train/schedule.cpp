@@ -5,8 +5,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "core/base/error.hpp"
-
 namespace eng {
 namespace {
 

@@ -2,9 +2,6 @@
 // The learning rate of every update: one formula, a pure function of the update's number.
 #pragma once
 
-#include <cstdint>
-#include <string>
-
 #include "core/config/config.hpp"
 
 namespace eng {

@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/train/setup.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstddef>
-
 #include "core/autograd/recompute.hpp"
-#include "core/base/error.hpp"
-#include "core/trace/plugin_ops.hpp"
 
 namespace eng {
 
@@ -94,19 +87,10 @@ Setup make_setup(const Config& config, Registry& registry, int64_t generate, con
   return s;
 }
 
-uint64_t staging_bytes(const Plan& plan) {
-  return 2 * (bytes(plan.tokens.desc) + bytes(plan.labels_in.desc));
-}
-
 uint64_t arena_bytes(const Plan& plan) {
   uint64_t total = 0;
   for (const Arena& arena : plan.arenas) total += arena.total();
   return total;
-}
-
-uint64_t planned_peak(const Setup& setup) {
-  return arena_bytes(setup.plan) + staging_bytes(setup.plan) + setup.snapshot + setup.comm_overhead +
-         setup.kernels->info().overhead_bytes;
 }
 
 std::vector<TensorShare> saved_tensors(const Plan& plan) {
@@ -135,12 +119,6 @@ std::filesystem::path weights_source(const Config& config) {
 
 const Pretrained& pretrained_table(const Config& config, const Registry& registry) {
   return registry.find(ENG_MODEL_KIND, config.section("model").string("plugin"))->schema.pretrained;
-}
-
-std::string model_hash(const Plan& plan) {
-  std::string text;
-  for (const TensorShare& t : parameters(plan)) text += fmt::format("{} {}\n", t.name, fmt::join(t.shape, " "));
-  return Checksum::of(text);
 }
 
 }  // namespace eng

@@ -2,18 +2,10 @@
 // From a configuration to a plan: everything that can be known without running anything.
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "core/checkpoint/weights.hpp"
-#include "core/config/config.hpp"
 #include "core/execute/comm.hpp"
 #include "core/execute/device.hpp"
 #include "core/plan/planner.hpp"
-#include "core/registry/registry.hpp"
-#include "core/trace/model.hpp"
 
 namespace eng {
 
@@ -35,11 +27,7 @@ struct Setup {
 Setup make_setup(const Config& config, Registry& registry, int64_t generate = 0, const World& world = {},
                  const Communicator* comm = nullptr);
 
-// Bytes of host memory that a run holds beside its arenas, by the plan: staged batches.
-uint64_t staging_bytes(const Plan& plan);
 uint64_t arena_bytes(const Plan& plan);
-// What the process will hold at its peak on a device whose arenas are host memory.
-uint64_t planned_peak(const Setup& setup);
 
 // [model] from: the directory, "" if there is none, and how its files are to be read.
 std::filesystem::path weights_source(const Config& config);
@@ -48,7 +36,5 @@ const Pretrained& pretrained_table(const Config& config, const Registry& registr
 // What a checkpoint holds: all named tensors but gradients.
 std::vector<TensorShare> saved_tensors(const Plan& plan);
 std::vector<TensorShare> parameters(const Plan& plan);
-// Of the parameters' names and shapes.
-std::string model_hash(const Plan& plan);
 
 }  // namespace eng

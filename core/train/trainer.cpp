@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/train/trainer.hpp"
 
-#include <fmt/format.h>
 #include <sys/resource.h>
 
-#include <algorithm>
-#include <chrono>
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
-#include "core/tensor/dtype.hpp"
 #include "engine/ops.h"
 
 namespace eng {
@@ -35,7 +31,7 @@ Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, c
       executor_((comm ? comm->make_groups(setup.plan.ranks) : void(), setup.plan), device_, *setup.kernels, comm) {
   if (comm) exchange_ = [comm](const std::string& mine) { return comm->exchange(mine); };
   const Section& train = config.section("train");
-  steps_ = train.integer("steps");
+  const int64_t steps = train.integer("steps");
   length_ = train.integer("sequence_length");
   const World& world = setup.plan.ranks.world;
   cut_ = {train.integer("micro_batch"), train.integer("accumulate"), world.rank, world.size};
@@ -44,10 +40,10 @@ Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, c
   // A few at a time: a long run's table has no second copy.
   std::vector<float> rows;
   uint64_t uploaded = 0;
-  for (int64_t k = 1; k <= steps_; ++k) {
+  for (int64_t k = 1; k <= steps; ++k) {
     rows.push_back(static_cast<float>(schedule_.at(k)));
     for (float x : setup.optimizer.scalars(static_cast<uint64_t>(k))) rows.push_back(x);
-    if (k % 1024 && k != steps_) continue;
+    if (k % 1024 && k != steps) continue;
     executor_.upload(setup.plan.table, uploaded, rows.data(), rows.size() * sizeof(float));
     uploaded += rows.size() * sizeof(float);
     rows.clear();
@@ -125,7 +121,7 @@ Trainer::Agreed Trainer::agree(int64_t valid, bool stop) const {
   return all;
 }
 
-std::optional<Metrics> Trainer::train_step(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)()) {
+std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)()) {
   const auto start = Clock::now();
   executor_.upload(setup_.plan.tokens, batch.tokens.data());
   executor_.upload(setup_.plan.labels_in, batch.labels.data());
@@ -163,7 +159,7 @@ std::optional<Metrics> Trainer::train_step(const Batch& batch, const Agreed& agr
 
 // The update did nothing (scalars[OK] is 0), so the weights are still those before this step.
 void Trainer::not_finite(double loss, double norm) {
-  if (saver_) saved(saver_->finish(), nullptr);  // all ranks stop here, and the checkpoint under way is good
+  end_save(true);  // all ranks stop here, and the checkpoint under way is good
   std::string where;
   for (const Tensor& t : setup_.plan.tensors) {
     if (t.role != kParameterRole || t.desc.dtype != ENG_F32) continue;
@@ -235,14 +231,19 @@ Evaluation Trainer::evaluate(int64_t batches) {
   return out;
 }
 
-void Trainer::begin_save(const Options& options) {
+void Trainer::save_into(const std::filesystem::path& checkpoints) {
+  const Section& section = config_.section("checkpoint");
+  saver_.emplace(checkpoints, section.integer("keep"), section.boolean("asynchronous"), peers());
+}
+
+void Trainer::begin_save(const std::string& config_hash) {
   RunPoint point;
   point.step = point.updates = step_;
   point.tokens = samples() * static_cast<uint64_t>(length_);
   point.data["train"] = samples();
   point.seeds["seed"] = static_cast<uint64_t>(config_.section("train").integer("seed"));
   point.data_hash = data_.info().content_hash;
-  point.config_hash = options.config_hash;
+  point.config_hash = config_hash;
   for (const auto& p : registry_.loaded()) point.plugins.push_back({p.id, p.version, p.sha256});
   const Read read = [this](const TensorSpec& t, uint64_t first, uint64_t n, void* host) {
     each_extent(setup_.plan, t, first, n, [&](const View& view, uint64_t from, uint64_t to, uint64_t bytes) {
@@ -252,52 +253,11 @@ void Trainer::begin_save(const Options& options) {
   saver_->begin(point, saved_tensors(setup_.plan), read, staging());
 }
 
-void Trainer::saved(std::optional<Saved> saved, Listener* listener) {
-  if (!saved) return;
-  last_checkpoint_ = saved->path.filename();
-  if (listener) listener->saved(*saved);
-}
-
-Exit Trainer::train(Listener& listener, const Options& options) {
-  const Section& train = config_.section("train");
-  const int64_t eval_every = data_.info().validation_samples ? train.integer("eval_every") : 0,
-                eval_batches = train.integer("eval_batches"), first = step_,
-                save_every = config_.section("checkpoint").integer("every");
-  const bool asynchronous = config_.section("checkpoint").boolean("asynchronous");
-  int64_t saved_at = last_checkpoint_.empty() ? -1 : step_;
-  Loader loader(data_, cut_, samples());
-  saver_.emplace(options.checkpoints, config_.section("checkpoint").integer("keep"), asynchronous, peers());
-  const auto started = Clock::now();
-  const auto due = [this](int64_t every) { return every > 0 && step_ % every == 0; };
-  for (bool stopped = false; step_ < steps_ && !stopped;) {
-    const auto begun = Clock::now();
-    const Batch& batch = loader.next();
-    const double data_wait = since(begun);
-    const bool late = step_ > first && options.max_seconds && since(started) > *options.max_seconds;
-    // One rank is asked within its step, and does as much of that as it can.
-    const Agreed agreed = agree(batch.valid, late || (!alone() && options.stop && options.stop()));
-    executor_.record(options.trace ? options.trace->of(step_ + 1) : nullptr);
-    auto m = agreed.stop ? std::nullopt : train_step(batch, agreed, data_wait, options.stop);
-    executor_.record(nullptr);
-    if (m) {
-      Evaluation evaluation;
-      const bool evaluated = due(eval_every) || (eval_every > 0 && step_ == steps_);
-      if (evaluated) m->eval_loss = (evaluation = evaluate(eval_batches)).loss;
-      listener.step(*m, since(started) / static_cast<double>(step_ - first) * static_cast<double>(steps_ - step_));
-      if (evaluated) listener.evaluated(step_, evaluation);
-    }
-    stopped = agreed.stop || (alone() && step_ < steps_ && options.stop && options.stop());
-    saved(saver_->poll(), &listener);
-    if (saved_at != step_ && (due(save_every) || stopped || step_ == steps_)) {
-      saved(saver_->finish(), &listener);  // one at a time
-      listener.saving();
-      begin_save(options);
-      saved_at = step_;
-      if (!asynchronous) saved(saver_->finish(), &listener);
-    }
-  }
-  saved(saver_->finish(), &listener);
-  return step_ < steps_ ? Exit::stopped : Exit::done;
+std::optional<Saved> Trainer::end_save(bool wait) {
+  if (!saver_) return std::nullopt;
+  std::optional<Saved> saved = wait ? saver_->finish() : saver_->poll();
+  if (saved) last_checkpoint_ = saved->path.filename();
+  return saved;
 }
 
 }  // namespace eng

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training loop: batches in, programs run, metrics out, checkpoints between steps.
+// A run, step by step: batches in, programs run, metrics out, checkpoints between steps.
 #pragma once
 
-#include <optional>
-#include <string>
-#include <vector>
-
-#include "core/base/error.hpp"
-#include "core/base/exchange.hpp"
 #include "core/execute/executor.hpp"
-#include "core/train/loader.hpp"
+#include "core/train/data.hpp"
 #include "core/train/schedule.hpp"
 #include "core/train/setup.hpp"
 
@@ -36,25 +30,8 @@ struct Evaluation {
   double seconds = 0;
 };
 
-// Told what happens, between steps.
-class Listener {
- public:
-  virtual ~Listener() = default;
-  virtual void step(const Metrics& metrics, double seconds_left) = 0;
-  virtual void evaluated(int64_t step, const Evaluation& evaluation) = 0;
-  virtual void saving() = 0;  // what was told so far belongs to the checkpoint that comes
-  virtual void saved(const Saved& saved) = 0;
-};
-
 class Trainer {
  public:
-  struct Options {
-    std::filesystem::path checkpoints;  // the folder they are saved into
-    bool (*stop)() = nullptr;           // asked between micro-batches: finish the micro-batch, save, leave
-    std::optional<double> max_seconds;
-    std::string config_hash;  // of the resolved configuration, kept with every checkpoint
-    Trace* trace = nullptr;   // of which steps it wants: when their actions ran
-  };
   // `comm` where the plan is one of several ranks'; all call everything below together.
   Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm = nullptr);
 
@@ -65,29 +42,36 @@ class Trainer {
   int64_t step() const { return step_; }
   const std::string& last_checkpoint() const { return last_checkpoint_; }  // its name; "" if there is none
 
-  // Trains to the configured number of steps. Returns Exit::done or Exit::stopped, saved either way.
-  // Throws Error(Exit::numerics) naming step and tensor when loss or gradient norm is not finite.
-  Exit train(Listener& listener, const Options& options);
-  // The first `batches` micro-batches of the validation split.
-  Evaluation evaluate(int64_t batches);
+  // What of every step is this rank's, and how many samples all ranks have taken so far.
+  const Cut& cut() const { return cut_; }
+  uint64_t samples() const { return static_cast<uint64_t>(step_) * cut_.step(); }
+  bool alone() const { return cut_.world == 1; }
 
- private:
   // What the ranks tell each other before a step.
   struct Agreed {
     int64_t valid = 0;  // labels of the whole batch
     bool stop = false;  // somebody was asked to
   };
   Agreed agree(int64_t valid, bool stop) const;
-  // One step; nullopt if it was stopped inside, and so did not happen.
-  std::optional<Metrics> train_step(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)());
-  void begin_save(const Options& options);
-  void saved(std::optional<Saved> saved, Listener* listener);
+  // One step; nullopt if `stop`, which a single rank asks between micro-batches, ended it inside: it did not happen.
+  // Throws Error(Exit::numerics) naming step and tensor when loss or gradient norm is not finite.
+  std::optional<Metrics> train(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)());
+  // See Executor.
+  void record(Executor::Recorder* recorder) { executor_.record(recorder); }
+  // The first `batches` micro-batches of the validation split.
+  Evaluation evaluate(int64_t batches);
+
+  // Saves into this folder as [checkpoint] says; one at a time. See Saver.
+  void save_into(const std::filesystem::path& checkpoints);
+  // `config_hash`: of the resolved configuration, kept with the checkpoint.
+  void begin_save(const std::string& config_hash);
+  std::optional<Saved> end_save(bool wait);  // what is complete now, or has been waited for; if anything
+
+ private:
   void upload_counters(int64_t step);
   [[noreturn]] void not_finite(double loss, double norm);
   std::span<char> staging();
   Fill fill();
-  uint64_t samples() const { return static_cast<uint64_t>(step_) * cut_.step(); }  // taken so far, by all ranks
-  bool alone() const { return cut_.world == 1; }
   Peers peers() const { return {cut_.rank, cut_.world, exchange_}; }
 
   const Config& config_;
@@ -100,8 +84,7 @@ class Trainer {
   Exchange exchange_;
   Cut cut_;
   std::vector<float> losses_;  // of all micro-batches, of all ranks
-  int64_t steps_, length_;
-  int64_t step_ = 0;
+  int64_t length_, step_ = 0;
   std::string last_checkpoint_;
   std::optional<Saver> saver_;  // while it trains
 };

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/verify/verify.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
-#include <map>
-#include <optional>
 
 #include "core/base/error.hpp"
-#include "core/base/range_map.hpp"
+#include "core/base/range.hpp"
 
 namespace eng {
 namespace {

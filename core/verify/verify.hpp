@@ -2,10 +2,6 @@
 // Checks a laid-out plan by address, independently of the passes that made it.
 #pragma once
 
-#include <span>
-#include <string>
-#include <vector>
-
 #include "core/plan/plan.hpp"
 
 namespace eng {
@@ -15,10 +11,6 @@ namespace eng {
 // outputs or scratch lie on its other buffers, a buffer that lies on a persistent one, a view outside its buffer or
 // arena; two collectives of one group in no order. At most `limit`.
 std::vector<std::string> problems(const Plan& plan, size_t limit = 20);
-
-// What is wrong between the plans of all ranks, in their order, each of which is right by itself: members of a group
-// that come to another collective of it than others (op, shapes, attributes, label), or would wait for each other.
-std::vector<std::string> problems(std::span<const Plan> plans);
 
 // Throws Error(Exit::bug) listing the problems.
 void verify(const Plan& plan);

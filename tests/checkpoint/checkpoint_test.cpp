@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "run_dir.hpp"
 #include "sample.hpp"
 
 using namespace eng;

@@ -12,6 +12,7 @@
 
 #include "core/checkpoint/checkpoint.hpp"
 #include "core/checkpoint/file.hpp"
+#include "run_dir.hpp"
 #include "sample.hpp"
 
 using namespace eng;

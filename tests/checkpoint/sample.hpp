@@ -61,6 +61,15 @@ struct Sample {
   }
 };
 
+// One checkpoint from begin to end; it must not exist.
+inline Saved save_checkpoint(const std::filesystem::path& checkpoints, const RunPoint& point,
+                             const std::vector<TensorShare>& tensors, const Read& read, std::span<char> staging = {},
+                             const Peers& peers = {}) {
+  Saver saver(checkpoints, 0, false, peers);
+  saver.begin(point, tensors, read, staging);
+  return *saver.finish();
+}
+
 // Collects what a load fills in, and how often.
 struct Filled {
   std::map<std::string, std::string> bytes;

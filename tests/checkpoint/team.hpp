@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "core/checkpoint/peers.hpp"
+#include "core/checkpoint/share.hpp"
 #include "scratch.hpp"
 
 namespace eng::test {

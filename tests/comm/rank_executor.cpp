@@ -8,6 +8,7 @@
 #include "core/plan/waits.hpp"
 #include "core/verify/verify.hpp"
 #include "rank.hpp"
+#include "trace_events.hpp"
 
 namespace rank {
 namespace {
@@ -87,7 +88,7 @@ void executor(eng::Communicator& comm) {
   const eng::World& world = comm.world();
   for (const bool overlap : {false, true}) {
     Run run(comm, overlap);
-    eng::Trace trace(1, 1, eng::actions_of(run.sums.plan.programs[0]));
+    eng::Trace trace(1, 1, eng::executed_actions(run.sums.plan.programs[0]));
     for (int step = 0; step < 3; ++step) {
       run.fill(world.rank);
       run.executor.record(trace.of(step));
@@ -110,7 +111,7 @@ void executor(eng::Communicator& comm) {
       }
     }
     const auto events = trace.events();
-    EXPECT(events.size() == eng::actions_of(run.sums.plan.programs[0]));
+    EXPECT(events.size() == eng::executed_actions(run.sums.plan.programs[0]));
     size_t collectives = 0, on_queue = 0;
     for (const auto& e : events) {
       EXPECT(e.step == 1);

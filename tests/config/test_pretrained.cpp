@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include "config_json.hpp"
 #include "support.hpp"
 
 using namespace eng;

@@ -8,9 +8,9 @@
 #include <cstring>
 
 #include "core/base/error.hpp"
-#include "core/verify/verify.hpp"
 #include "engine/ops.h"
 #include "plugins.hpp"
+#include "together.hpp"
 
 namespace equality {
 namespace {
@@ -110,7 +110,7 @@ Planned plan(const Group& g, const Draw& d) {
       }
     out.plans.push_back(std::move(setup.plan));
   }
-  const auto wrong = eng::problems(std::span<const eng::Plan>(out.plans));
+  const auto wrong = disagreements(out.plans);
   if (!wrong.empty()) throw eng::Error(eng::Exit::bug, wrong[0]);
   return out;
 }

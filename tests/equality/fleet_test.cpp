@@ -10,6 +10,7 @@
 #include "core/verify/verify.hpp"
 #include "engine/ops.h"
 #include "plugins.hpp"
+#include "together.hpp"
 
 using namespace equality;
 using Catch::Contains;
@@ -106,7 +107,7 @@ TEST_CASE("a fleet of ranks computes what the step says, in any order") {
   for (uint32_t size = 1; size <= 4; ++size) {
     const Steps steps(size);
     for (const eng::Plan& plan : steps.plans) CHECK(eng::problems(plan).empty());
-    CHECK(eng::problems(std::span(steps.plans)).empty());
+    CHECK(disagreements(steps.plans).empty());
     for (uint64_t seed = 1; seed <= 20; ++seed) {
       Fleet fleet(steps.plans, reference());
       fill(fleet, steps);
@@ -158,7 +159,7 @@ TEST_CASE("a wait that is missing shows in some order, and the verifier names it
 
 TEST_CASE("ranks that do not agree on their collectives are told apart") {
   const auto both = [](Steps& steps, const std::string& text) {
-    const auto found = eng::problems(std::span(steps.plans));
+    const auto found = disagreements(steps.plans);
     REQUIRE(!found.empty());
     CHECK_THAT(found[0], Contains(text));
     Fleet fleet(steps.plans, reference());
@@ -195,12 +196,12 @@ TEST_CASE("ranks that do not agree on their collectives are told apart") {
   SECTION("no member") {
     Steps steps(2);
     for (eng::Plan& plan : steps.plans) plan.ranks.groups[0] = {0};
-    CHECK_THAT(eng::problems(std::span(steps.plans)).at(0), Contains("rank 1 is no member of group 1"));
+    CHECK_THAT(disagreements(steps.plans).at(0), Contains("rank 1 is no member of group 1"));
   }
   SECTION("a plan for another rank") {
     Steps steps(2);
     std::swap(steps.plans[0], steps.plans[1]);
-    CHECK_THAT(eng::problems(std::span(steps.plans)).at(0), Contains("plan 0 is for rank 1 of 2"));
+    CHECK_THAT(disagreements(steps.plans).at(0), Contains("plan 0 is for rank 1 of 2"));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "config_json.hpp"
 #include "core/checkpoint/weights.hpp"
 #include "core/config/config.hpp"
 

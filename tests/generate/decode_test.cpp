@@ -9,7 +9,7 @@
 #include "core/base/error.hpp"
 #include "core/execute/executor.hpp"
 #include "core/plan/planner.hpp"
-#include "core/trace/plugin_ops.hpp"
+#include "core/trace/op.hpp"
 #include "core/trace/stepping.hpp"
 #include "core/verify/verify.hpp"
 #include "engine/ops.h"

@@ -12,7 +12,7 @@
 #include "core/base/error.hpp"
 #include "core/execute/executor.hpp"
 #include "core/plan/planner.hpp"
-#include "core/trace/plugin_ops.hpp"
+#include "core/trace/op.hpp"
 #include "engine/ops.h"
 
 namespace mamba_test {

@@ -2,7 +2,7 @@
 // A plugin's own op is planned, differentiated and run like a standard one, and its faults are told.
 #include <catch2/catch.hpp>
 
-#include "core/trace/plugin_ops.hpp"
+#include "core/trace/op.hpp"
 #include "engine/op.h"
 #include "gradient_check.hpp"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/exchange.hpp"
+#include "core/checkpoint/share.hpp"
 #include "core/config/config.hpp"
 #include "core/plan/plan.hpp"
 #include "core/registry/registry.hpp"

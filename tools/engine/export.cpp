@@ -12,6 +12,7 @@
 #include "core/checkpoint/safetensors.hpp"
 #include "core/tensor/dtype.hpp"
 #include "core/train/setup.hpp"
+#include "tools/engine/config_json.hpp"
 
 namespace eng {
 namespace {

@@ -10,6 +10,15 @@
 
 namespace eng {
 
+uint64_t staging_bytes(const Plan& plan) {
+  return 2 * (bytes(plan.tokens.desc) + bytes(plan.labels_in.desc));
+}
+
+uint64_t planned_peak(const Setup& setup) {
+  return arena_bytes(setup.plan) + staging_bytes(setup.plan) + setup.snapshot + setup.comm_overhead +
+         setup.kernels->info().overhead_bytes;
+}
+
 uint64_t machine_peak(const Setup& setup) {
   const bool shared = setup.kernels->info().dl_device_type == kDLCPU;
   return planned_peak(setup) * (shared ? setup.plan.ranks.world.local_size : 1);

@@ -11,6 +11,10 @@
 
 namespace eng {
 
+// Bytes of host memory that a run holds beside its arenas, by the plan: staged batches.
+uint64_t staging_bytes(const Plan& plan);
+// What the process will hold at its peak on a device whose arenas are host memory.
+uint64_t planned_peak(const Setup& setup);
 // What the ranks that share this machine's memory need together; of a device with memory of its own, one rank.
 uint64_t machine_peak(const Setup& setup);
 // Edits of the configuration that make the plan of as many ranks as `setup` is for fit into `limit`, cheapest first,

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "core/train/trainer.hpp"
+#include "tools/engine/training.hpp"
 
 namespace eng {
 

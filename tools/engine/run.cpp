@@ -9,7 +9,6 @@
 #include <optional>
 
 #include "core/base/error.hpp"
-#include "core/train/trainer.hpp"
 #include "tools/commit.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/config_text.hpp"
@@ -19,6 +18,7 @@
 #include "tools/engine/run_dir.hpp"
 #include "tools/engine/signals.hpp"
 #include "tools/engine/trace.hpp"
+#include "tools/engine/training.hpp"
 
 namespace eng {
 namespace {
@@ -79,6 +79,13 @@ std::optional<std::filesystem::path> choose_checkpoint(const RunFlags& flags, Ru
   if (!found.path && flags.resume == "must")
     throw Error(Exit::checkpoint, run.path().string() + " has no checkpoint to go on from");
   return found.path;
+}
+
+// Of the parameters' names and shapes.
+std::string model_hash(const Plan& plan) {
+  std::string text;
+  for (const TensorShare& t : parameters(plan)) text += fmt::format("{} {}\n", t.name, fmt::join(t.shape, " "));
+  return Checksum::of(text);
 }
 
 // run.json: what would have to be the same for the run to be the same; and the configuration.
@@ -157,10 +164,11 @@ class Silent final : public Listener {
 };
 
 // Trains, and leaves in state.json how it ended.
-Exit train(Trainer& trainer, const RunDir& run, Progress& progress, TraceFile& trace, const Trainer::Options& options) {
+template <class Run>
+Exit train(Trainer& trainer, const RunDir& run, Progress& progress, TraceFile& trace, Run train_with) {
   Recorder recorder(run, trainer, progress, trace);
   try {
-    const Exit exit = trainer.train(recorder, options);
+    const Exit exit = train_with(recorder);
     recorder.state(exit == Exit::done ? "done" : "stopped", static_cast<int>(exit));
     return exit;
   } catch (const Error& e) {
@@ -202,7 +210,7 @@ Place find_place(const RunFlags& flags, bool target_is_run, const Member& member
 }
 
 Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
-  Trainer::Options options;
+  Training options;
   options.stop = stop_asked;
   if (!flags.max_time.empty()) {
     options.max_seconds = parse_duration(flags.max_time);
@@ -260,7 +268,10 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
     options.checkpoints = path / "checkpoints";
     trace.into(path);
     Silent silent(trace);
-    exit = dir ? train(trainer, *dir, *progress, trace, options) : trainer.train(silent, options);
+    const auto train_with = [&, &config = config](Listener& listener) {
+      return run_training(trainer, config, data, listener, options);
+    };
+    exit = dir ? train(trainer, *dir, *progress, trace, train_with) : train_with(silent);
     trace.finish(trainer.step());
   } catch (...) {
     // Before anything is taken down that could wait for the other ranks.

@@ -64,6 +64,31 @@ uint64_t kept_bytes(const std::filesystem::path& path, int64_t keep_through) {
 
 }  // namespace
 
+void write_atomic(const fs::path& path, const std::string& text) {
+  const fs::path temporary = path.string() + ".tmp";
+  try {
+    write_text(temporary, text);
+    rename_durably(temporary, path);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    throw;
+  }
+}
+
+void set_aside_newer(const fs::path& checkpoints, int64_t step) {
+  std::vector<fs::path> newer;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(checkpoints, error))
+    if (checkpoint_step(entry.path()).value_or(-1) > step) newer.push_back(entry.path());
+  for (const fs::path& path : newer) {
+    const fs::path aside = checkpoints / (aside_prefix + path.filename().string());
+    fs::remove_all(aside, error);
+    fs::rename(path, aside, error);
+    if (error) disk_error("rename", path, error.value());
+  }
+}
+
 std::string utc_now(bool full) {
   return fmt::format(fmt::runtime(full ? "{:%Y-%m-%dT%H:%M:%SZ}" : "{:%Y%m%d-%H%M%S}"),
                      fmt::gmtime(std::time(nullptr)));

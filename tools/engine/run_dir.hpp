@@ -11,6 +11,14 @@
 
 namespace eng {
 
+// Replaces `path` by `text` so that a reader, or a crash, sees the old or the new content, never a part.
+// Throws Error(Exit::disk).
+void write_atomic(const std::filesystem::path& path, const std::string& text);
+// Renames every checkpoint of a step behind `step` to "aside-step-N": a run that goes on from `step` leaves that
+// future, damaged or not, and must not find it again. Throws Error(Exit::disk).
+inline constexpr const char* aside_prefix = "aside-";
+void set_aside_newer(const std::filesystem::path& checkpoints, int64_t step);
+
 // Appends to a rank's own file: the text with the time before it. Never throws: it is also the last thing an error
 // does.
 void log_line(const std::filesystem::path& run, uint32_t rank, const std::string& text) noexcept;

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
-#include "core/checkpoint/file.hpp"
 #include "tools/engine/report.hpp"
+#include "tools/engine/run_dir.hpp"
 
 namespace eng {
 namespace {
@@ -55,7 +55,7 @@ TraceFile::TraceFile(const std::string& steps, int64_t done, const Plan& plan) :
       throw Error(Exit::usage, "--trace=" + steps + " names no steps",
                   "write it like --trace, --trace=7 or --trace=2-4");
   }
-  const size_t actions = actions_of(plan.program("train")), most = most_actions / actions;
+  const size_t actions = executed_actions(plan.program("train")), most = most_actions / actions;
   if (static_cast<uint64_t>(last - first) >= most)
     throw Error(Exit::usage, fmt::format("--trace={} is {} steps of {} actions each", steps, last - first + 1, actions),
                 fmt::format("up to {} of them can be traced", most));

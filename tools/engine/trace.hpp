@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "core/execute/trace.hpp"
+#include "tools/engine/trace_events.hpp"
 
 namespace eng {
 

@@ -1,15 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the batches of a split one step ahead, on a thread of its own.
+// A data plugin in use: batches of samples.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
-#include <exception>
-#include <string>
-#include <thread>
-#include <vector>
+#include <mutex>
 
-#include "core/config/config.hpp"
 #include "core/registry/registry.hpp"
 #include "engine/data.h"
 
@@ -22,7 +16,6 @@ struct Batch {
   void clear() { tokens.clear(), labels.clear(), valid = 0; }
 };
 
-// A data plugin in use.
 class Data {
  public:
   Data(Registry& registry, const Config& config, int64_t vocabulary);
@@ -49,26 +42,6 @@ struct Cut {
   int64_t rows = 1, accumulate = 1;
   uint32_t rank = 0, world = 1;
   uint64_t step() const { return static_cast<uint64_t>(rows * accumulate) * world; }  // samples of all ranks
-};
-
-class Loader {
- public:
-  // This rank's batches, step after step; the first step begins at sample `position`.
-  Loader(const Data& data, const Cut& cut, uint64_t position);
-  ~Loader();
-  // The next batch, valid until the next call. Waits for it; throws what reading it threw.
-  const Batch& next();
-
- private:
-  void work();
-  const Data& data_;
-  Cut cut_;
-  uint64_t position_;
-  Batch batches_[2];
-  std::atomic<uint32_t> wanted_{1}, ready_{0};
-  std::atomic<bool> stop_{false};
-  std::exception_ptr failure_;
-  std::thread thread_;
 };
 
 }  // namespace eng

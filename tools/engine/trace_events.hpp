@@ -2,23 +2,18 @@
 // When each action of some steps ran; an executor fills it.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <vector>
 
-#include "core/plan/plan.hpp"
+#include "core/execute/executor.hpp"
 
 namespace eng {
 
-class Trace {
+class Trace final : public Executor::Recorder {
  public:
-  using Clock = std::chrono::steady_clock;
-  // One action. It could have begun at `reached`, had it not waited for other queues until `begin`.
-  struct Event {
-    Clock::time_point reached, begin, end;
+  struct Event : Executor::Recorder::Event {
     int64_t step;
-    uint32_t call, block;  // as in the plan
-    Queue queue;
   };
   // Of steps first to last, with so many actions each; all memory is taken here.
   Trace(int64_t first, int64_t last, size_t actions)
@@ -31,12 +26,15 @@ class Trace {
     return first_ <= step && step <= last_ ? this : nullptr;
   }
   // Any thread. What is too much is left out.
-  void add(Event event) {
-    event.step = step_;
-    if (const size_t at = next_.fetch_add(1, std::memory_order_relaxed); at < all_.size()) all_[at] = event;
+  void add(const Executor::Recorder::Event& event) override {
+    if (const size_t at = next_.fetch_add(1, std::memory_order_relaxed); at < all_.size()) all_[at] = {event, step_};
   }
   // By time of their end; while nothing runs.
-  std::vector<Event> events() const;
+  std::vector<Event> events() const {
+    std::vector<Event> out(all_.begin(), all_.begin() + static_cast<int64_t>(std::min(next_.load(), all_.size())));
+    std::stable_sort(out.begin(), out.end(), [](const Event& a, const Event& b) { return a.end < b.end; });
+    return out;
+  }
 
  private:
   int64_t first_, last_, step_ = 0;
@@ -45,6 +43,10 @@ class Trace {
 };
 
 // Actions that one run of a program executes.
-size_t actions_of(const Program& program);
+inline size_t executed_actions(const Program& program) {
+  size_t n = 0;
+  for (const Segment& segment : program.segments) n += segment.repeat * segment.actions.size();
+  return n;
+}
 
 }  // namespace eng

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "together.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <map>
 
-#include "core/verify/verify.hpp"
-
-namespace eng {
+namespace equality {
 namespace {
+
+using namespace eng;
 
 // What a rank brings to a collective; must be equal on all members.
 std::string key_of(const Plan& plan, const Action& action) {
@@ -105,7 +107,7 @@ void run(std::span<const Plan> plans, const std::string& name, std::vector<std::
 
 }  // namespace
 
-std::vector<std::string> problems(std::span<const Plan> plans) {
+std::vector<std::string> disagreements(std::span<const Plan> plans) {
   std::vector<std::string> found;
   for (uint32_t r = 0; r < plans.size(); ++r) {
     const Ranks& ranks = plans[r].ranks;
@@ -118,4 +120,4 @@ std::vector<std::string> problems(std::span<const Plan> plans) {
   return found;
 }
 
-}  // namespace eng
+}  // namespace equality
