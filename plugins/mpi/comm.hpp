@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "join.hpp"
+#include "turns.hpp"
 
 namespace mpi {
 
@@ -175,7 +176,7 @@ class Comm {
   std::chrono::duration<double> deadline_;
   uint64_t message_bytes_;
   int most_tag_ = 0;
-  std::mutex mpi_;  // every call of MPI, places, notes
+  Turns mpi_;  // every call of MPI, places, notes
   std::map<eng_id, Group> groups_;
   Group host_;
 
