@@ -199,8 +199,10 @@ std::string left_behind(const Victim& victim) {
   if (aim.in_step()) CHECK(column(run, "step").back() == aim.step - 1);
   const std::vector<std::string> found = names(run / "checkpoints");
   CHECK(found.back() == name_of(last));
-  CHECK((found.front() == ".tmp-" + name_of(aim.step)) == halfway);
-  if (halfway)
+  // Where another rank than the first dies, the first one may still tidy up.
+  const bool there = found.front() == ".tmp-" + name_of(aim.step);
+  if (!halfway || aim.rank == 0) CHECK(there == halfway);
+  if (there)
     CHECK(fs::exists(run / "checkpoints" / found.front() / "manifest.json") ==
           (aim.call() == "rename" || std::string(aim.path) == "/manifest.json"));
   const Result verify = engine(victim.scratch, {"ckpt", "verify", run.string()});
@@ -232,7 +234,8 @@ void kill_and_go_on(const std::vector<Aim>& aims) {
   std::list<Victim> victims;
   for (const Aim& aim : aims) victims.emplace_back(aim);
   const auto begin = Clock::now();
-  for (bool over = false; !over && seconds_since(begin) < 60; std::this_thread::sleep_for(std::chrono::milliseconds(5)))
+  for (bool over = false; !over && seconds_since(begin) < 120;
+       std::this_thread::sleep_for(std::chrono::milliseconds(5)))
     over = std::count_if(victims.begin(), victims.end(), [](Victim& v) { return v.look(); }) ==
            static_cast<std::ptrdiff_t>(victims.size());
   for (const Victim& victim : victims) {
