@@ -91,6 +91,15 @@ struct Instance {
   ~Instance() {
     if (self) table.destroy(self);
   }
+  eng_model_info create(const std::string& name, const Section& section) {
+    eng_model_info info{};
+    info.struct_size = sizeof(info);
+    Options options(section);
+    Sink refused, sink;
+    refused.check(table.create(options.get(), &self, refused.get()), Exit::usage, "[model] " + name);
+    sink.check(table.describe(self, &info, sink.get()), Exit::environment, "model " + name);
+    return info;
+  }
 };
 
 // As compute reads it.
@@ -155,18 +164,19 @@ double Model::flops_per_token() const {
   return flops + 6.0 * info.layers * info.attention_width * sequence_length;
 }
 
+eng_model_info describe_model(const std::string& name, const eng_model& table, const Section& section) {
+  return Instance{table}.create(name, section);
+}
+
 Model trace_model(const std::string& name, const eng_model& table, const Section& section, int64_t micro_batch,
                   int64_t sequence_length, int32_t dtype) {
   Model model;
   model.plugin = name;
   model.micro_batch = micro_batch;
   model.sequence_length = sequence_length;
-  Options options(section);
   Instance plugin{table};
+  model.info = plugin.create(name, section);
   Sink sink;
-  sink.check(table.create(options.get(), &plugin.self, sink.get()), Exit::usage, "[model] " + name);
-  model.info.struct_size = sizeof(model.info);
-  sink.check(table.describe(plugin.self, &model.info, sink.get()), Exit::environment, "model " + name);
   Declaring declaring(model);
   eng_status status = table.declare(plugin.self, &declaring, sink.get());
   declaring.check("model " + name);

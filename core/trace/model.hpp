@@ -29,6 +29,8 @@ struct Model {
   double flops_per_token() const;
 };
 
+// What the model says of itself, which needs no op. Throws Error naming the plugin.
+eng_model_info describe_model(const std::string& name, const eng_model& table, const Section& options);
 // Traces the model with micro-batches of (B, T) and derives the backward of every template.
 // `dtype` is that of activations and weights as compute reads them.
 // Throws Error naming the plugin, the block and the op that refused.

@@ -108,3 +108,13 @@ TEST_CASE("data that does not fit the model, or is none", "[cli]") {
   CHECK(engine(scratch, {"data", "inspect", "nothing"}).exit == 2);
   CHECK(engine(scratch, {"data", "inspect", scratch.write("a.txt", "text").string()}).exit == 4);
 }
+
+TEST_CASE("data build and inspect for a model with ops of its own", "[cli]") {
+  Scratch scratch;
+  scratch.write("config.toml", "[model]\nplugin = \"mamba\"\npreset = \"tiny\"\n[data]\npaths = [\"text.txt\"]\n");
+  for (const char* what : {"build", "inspect"}) {
+    const Result result = engine(scratch, {"data", what, "config.toml"});
+    INFO(result.err);
+    CHECK(result.exit == 0);
+  }
+}

@@ -54,6 +54,11 @@ TEST_CASE("every collective gives what it must, for 1 to 4 ranks") {
   ends_well(3, run(3, "pieces"));
 }
 
+TEST_CASE("more bytes than an int counts go from rank to rank in one call", "[.slow]") {
+  ends_well(2, run(2, "large"));    // of at most 1 GiB each, the default
+  ends_well(2, run(2, "largest"));  // of at most 2047 MiB each, the most there may be
+}
+
 TEST_CASE("ranks that go wrong are named, in time") {
   // They mostly wait, so they can do it beside each other.
   const auto start = [](int ranks, const char* scenario) {

@@ -18,6 +18,26 @@ using namespace rank;
 
 void mine(int) {}
 
+bool has_much(const std::string& scenario) {
+  return scenario == "large" || scenario == "largest";
+}
+
+bool is_well(const std::string& scenario) {
+  return scenario == "right" || scenario == "pieces" || has_much(scenario);
+}
+
+// Much to move takes its time on a busy machine.
+double timeout_of(const std::string& scenario) {
+  if (!is_well(scenario)) return deadline;
+  return has_much(scenario) ? 110 : 60;
+}
+
+// Most bytes of one message.
+int64_t message_bytes_of(const std::string& scenario) {
+  if (scenario == "pieces") return 100;
+  return scenario == "largest" ? int64_t{2047} << 20 : int64_t{1} << 30;
+}
+
 // Nothing of the process is changed by joining: the handlers of crashes would hide them.
 void joining_is_quiet(double timeout, int64_t message_bytes, const std::string& scenario) {
   struct sigaction before[32], after;
@@ -32,13 +52,14 @@ void joining_is_quiet(double timeout, int64_t message_bytes, const std::string& 
   EXPECT(comm.world().local_rank == comm.world().rank);
   if (scenario == "right") collectives(comm, true), executor(comm);
   if (scenario == "pieces") collectives(comm, false);
+  if (has_much(scenario)) large(comm);
   if (scenario == "late") late(comm);
   if (scenario == "elsewhere") elsewhere(comm);
   if (scenario == "aborts") aborts(comm);
   if (scenario == "leaves") leaves(comm);
   if (scenario == "killed") killed(comm);
   if (scenario == "executor_late") executor_late(comm);
-  if (scenario == "right" || scenario == "pieces") return;
+  if (is_well(scenario)) return;
   fmt::print("rank {} is right\n", comm.world().rank);
   std::fflush(stdout);
   throw eng::Error(eng::Exit::communication, "as it should");
@@ -49,11 +70,10 @@ void joining_is_quiet(double timeout, int64_t message_bytes, const std::string& 
 int main(int, char** argv) {
   plugin_dir = argv[1];
   const std::string scenario = argv[2];
-  const bool fault = scenario != "right" && scenario != "pieces";
   try {
     if (scenario == "missing" && std::string(getenv("OMPI_COMM_WORLD_RANK")) == "1")
       std::this_thread::sleep_for(std::chrono::seconds(30));
-    joining_is_quiet(fault ? deadline : 60.0, scenario == "pieces" ? 100 : 1 << 30, scenario);
+    joining_is_quiet(timeout_of(scenario), message_bytes_of(scenario), scenario);
     return 0;
   } catch (const eng::Error& e) {
     std::this_thread::sleep_for(std::chrono::seconds(3));  // the first that leaves takes the others with it

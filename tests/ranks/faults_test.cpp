@@ -5,31 +5,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <random>
-#include <thread>
 
-#include "../cli/harness.hpp"
+#include "processes.hpp"
 
 using namespace cli;
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-// Processes that have `word` on their command line.
-std::vector<pid_t> processes(const std::string& word) {
-  std::vector<pid_t> out;
-  for (const std::string& name : names("/proc")) {
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    if (has(read(fs::path("/proc") / name / "cmdline"), word)) out.push_back(std::stoi(name));
-  }
-  return out;
-}
 
 bool all_gone(const std::string& word, double seconds) {
   const auto begin = Clock::now();

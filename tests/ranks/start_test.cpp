@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks started by hand that cannot become one run: told once, and nothing hangs.
+// Ranks that are started: models of every kind become one run; where they cannot it is told once, and nothing hangs.
 #include "../cli/harness.hpp"
 
 using namespace cli;
@@ -62,4 +62,15 @@ TEST_CASE("a rank that never comes is waited for no longer than the timeout", "[
   CHECK(result.exit == 8);
   CHECK(has(result.err, "one is missing"));
   CHECK(result.seconds < 12);
+}
+
+TEST_CASE("ranks train a model with ops of its own", "[ranks]") {
+  Scratch scratch;
+  scratch.write("config.toml",
+                "[model]\nplugin = \"mamba\"\npreset = \"tiny\"\nhidden_size = 32\nnum_hidden_layers = 2\n"
+                "[data]\npaths = [\"text.txt\"]\n[train]\nsteps = 2\nmicro_batch = 1\nsequence_length = 32\n");
+  const Result result = engine(scratch, {"run", "config.toml", "--out", "run", "--ranks", "2", "zero.plugin=zero3"});
+  INFO(result.err);
+  CHECK(result.exit == 0);
+  CHECK(numbers(scratch / "run").size() == 2);
 }

@@ -155,9 +155,7 @@ int build_command(const Common& common, Flags flags) {
 int64_t model_vocabulary(const Config& config, Registry& registry) {
   const Section& model = config.section("model");
   const std::string name = model.string("plugin");
-  return trace_model(name, registry.table<eng_model>(ENG_MODEL_KIND, name), model, 1,
-                     config.section("train").integer("sequence_length"), ENG_F32)
-      .info.vocabulary;
+  return describe_model(name, registry.table<eng_model>(ENG_MODEL_KIND, name), model).vocabulary;
 }
 
 void build_data(const Config& config, Registry& registry, int64_t vocabulary, bool take_signals) {
