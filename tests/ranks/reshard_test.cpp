@@ -21,6 +21,35 @@ double loss(const fs::path& run, size_t step) {
 
 }  // namespace
 
+TEST_CASE("odd parameters of many ranks are saved and go on", "[ranks][.slow]") {
+  // Tied, unused, without elements: tests/equality/odd.
+  Scratch scratch;
+  scratch.config();
+  scratch.write("odd.toml",
+                "[model]\nplugin = 'odd'\n[data]\npaths = ['text.txt']\n[zero]\nbucket = '1B'\n"
+                "[train]\nsteps = 4\nmicro_batch = 2\nsequence_length = 16\n"
+                "[optimizer]\nlearning_rate = 1e-2\n[checkpoint]\nevery = 2\nkeep = 0\n[device]\nthreads = 1\n");
+  const auto odd = [&](Args args, int exit = 0) {
+    args.insert(args.begin(), {"--plugin-path", ODD_DIR});
+    const Result result = engine(scratch, args);
+    INFO(result.err);
+    CHECK(result.exit == exit);
+  };
+  odd({"run", "odd.toml", "--out", "none", "--ranks", "3"});
+  for (const std::string strategy : {"zero2", "zero3"}) {
+    INFO(strategy);
+    odd({"run", "odd.toml", "--out", strategy, "--ranks", "3", "zero.plugin=" + strategy});
+    odd({"ckpt", "verify", strategy});
+    odd({"ckpt", "diff", "none", strategy});
+  }
+  // From the middle, with another strategy and with another number of ranks.
+  odd({"run", "zero3", "--resume", "2", "--ranks", "3", "zero.plugin=zero1"});
+  odd({"ckpt", "diff", "none", "zero3"});
+  odd({"run", "zero2", "--resume", "2", "train.micro_batch=6"});
+  odd({"ckpt", "verify", "zero2"});
+  CHECK(std::abs(loss(scratch / "zero2", 4) / loss(scratch / "none", 4) - 1) < 1e-5);
+}
+
 TEST_CASE("a checkpoint of four ranks goes on anywhere", "[ranks][.slow]") {
   Scratch scratch;
   scratch.config();
