@@ -27,7 +27,7 @@ struct Draw {
   uint64_t bucket = uint64_t{64} << 20;
   int64_t prefetch = 1;
   bool overlap = true;
-  double live_limit = 0;  // times the least that the plan allows; 0: none
+  double live_limit = 0;       // times the least that the plan allows; 0: none
   std::string recompute = {};  // a key of [recompute] and its value; "": none
 };
 
