@@ -165,10 +165,11 @@ class Planner {
   }
 
   // With one rank, or one reduction per step, the first micro-batch writes its gradients where they stay and later ones
-  // write aside and are added. Else every micro-batch writes aside, and what the ranks' sum is goes there.
+  // write aside and are added; what the last one completes is reduced beside its backward. Else every micro-batch
+  // writes aside, and what the ranks' sum is goes there.
   bool each() const { return !s_.alone() && (!r_.reduce_per_step || r_.accumulate == 1); }
 
-  void micro_batch(bool first) {
+  void micro_batch(bool first, bool last) {
     MicroBatch batch;
     get_rows(batch);
     const auto leases = lease(batch, true);
@@ -199,9 +200,10 @@ class Planner {
         if (each()) {
           s_.reduce(u, fresh[u], first);
           leaving.back().push_back(fresh[u]);
-        } else if (!first) {
-          emit_.action(op(ENG_OP_ADD), {local_grad(u), fresh[u]}, {local_grad(u)});
+          continue;
         }
+        if (!first) emit_.action(op(ENG_OP_ADD), {local_grad(u), fresh[u]}, {local_grad(u)});
+        if (last && !s_.alone()) s_.reduce(u, local_grad(u), true);
       }
     };
     put_loss(blocks_.train(batch));
@@ -223,10 +225,15 @@ class Planner {
     emit_.begin_segment("first", 1);
     emit_.label("begin");
     emit_.action(op(ENG_OP_BEGIN), {plan_.inputs, plan_.counters}, {plan_.scalars, plan_.counters});
-    micro_batch(true);
-    if (r_.accumulate > 1) {
-      emit_.begin_segment("rest", r_.accumulate - 1);
-      micro_batch(false);
+    micro_batch(true, r_.accumulate == 1);
+    const bool apart = !s_.alone() && !each();  // the last micro-batch does more than those before it
+    if (const uint32_t rest = r_.accumulate - 1 - apart) {
+      emit_.begin_segment("rest", rest);
+      micro_batch(false, false);
+    }
+    if (apart) {
+      emit_.begin_segment("last", 1);
+      micro_batch(false, true);
     }
     if (r_.optimizer || !s_.alone()) {
       emit_.begin_segment("update", 1);
@@ -238,8 +245,6 @@ class Planner {
 
   void emit_update() {
     if (!s_.alone()) {
-      if (!each())
-        for (size_t u = homes().units(); u-- > 0;) s_.reduce(u, local_grad(u), true);
       emit_.label("losses");
       s_.between_ranks([&] { s_.collective(ENG_OP_ALL_GATHER, plan_.losses, plan_.all_losses); });
     }
