@@ -29,7 +29,7 @@ bool is_well(const std::string& scenario) {
 // Much to move takes its time on a busy machine.
 double timeout_of(const std::string& scenario) {
   if (!is_well(scenario)) return deadline;
-  return has_much(scenario) ? 110 : 60;
+  return has_much(scenario) ? 200 : 60;
 }
 
 // Most bytes of one message.
@@ -52,7 +52,7 @@ void joining_is_quiet(double timeout, int64_t message_bytes, const std::string& 
   EXPECT(comm.world().local_rank == comm.world().rank);
   if (scenario == "right") collectives(comm, true), executor(comm);
   if (scenario == "pieces") collectives(comm, false);
-  if (has_much(scenario)) large(comm);
+  if (has_much(scenario)) large(comm, scenario == "large");
   if (scenario == "late") late(comm);
   if (scenario == "elsewhere") elsewhere(comm);
   if (scenario == "aborts") aborts(comm);

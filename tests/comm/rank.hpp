@@ -90,7 +90,7 @@ class Bound {
 
 void collectives(eng::Communicator& comm, bool whole);
 void executor(eng::Communicator& comm);
-void large(eng::Communicator& comm);
+void large(eng::Communicator& comm, bool gather_too);
 // In these rank 1 goes wrong.
 void late(eng::Communicator& comm);
 void elsewhere(eng::Communicator& comm);

@@ -49,7 +49,7 @@ uint64_t value(uint32_t r, uint64_t byte) {
 
 }  // namespace
 
-void large(eng::Communicator& comm) {
+void large(eng::Communicator& comm, bool gather_too) {
   const uint32_t n = comm.world().size, self = comm.world().rank;
   const auto all = static_cast<int64_t>(n * message);
   // `of` gives what must lie at a place of member m's message.
@@ -60,7 +60,7 @@ void large(eng::Communicator& comm) {
         if (at + 16 <= message) EXPECT(out.word(m * message + at + 8) == 0);
       }
   };
-  {
+  if (gather_too) {
     const Memory in(message, true), out(n * message, false);
     for (const uint64_t at : places()) in.word(at) = value(self, at);
     Bound gather(comm, ENG_OP_ALL_GATHER, 1, n, ENG_U8, static_cast<int64_t>(message));
