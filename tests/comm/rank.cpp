@@ -37,6 +37,7 @@ void joining_is_quiet(double timeout, int64_t message_bytes, const std::string& 
   if (scenario == "aborts") aborts(comm);
   if (scenario == "leaves") leaves(comm);
   if (scenario == "killed") killed(comm);
+  if (scenario == "vanishes") vanishes(comm);
   if (scenario == "executor_late") executor_late(comm);
   if (scenario == "right" || scenario == "pieces") return;
   fmt::print("rank {} is right\n", comm.world().rank);
@@ -49,7 +50,7 @@ void joining_is_quiet(double timeout, int64_t message_bytes, const std::string& 
 int main(int, char** argv) {
   plugin_dir = argv[1];
   const std::string scenario = argv[2];
-  const bool fault = scenario != "right" && scenario != "pieces";
+  const bool fault = scenario != "right" && scenario != "pieces" && scenario != "vanishes";
   try {
     if (scenario == "missing" && std::string(getenv("OMPI_COMM_WORLD_RANK")) == "1")
       std::this_thread::sleep_for(std::chrono::seconds(30));
