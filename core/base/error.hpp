@@ -42,6 +42,12 @@ class Error : public std::runtime_error {
   std::string help_;
 };
 
+// One that every rank throws with the same words: one of them tells it.
+class CommonError : public Error {
+ public:
+  using Error::Error;
+};
+
 // For readers of what comes from outside: throws std::runtime_error unless `right`. The caller adds what was read.
 template <class... Args>
 void need(bool right, fmt::format_string<Args...> text, Args&&... args) {

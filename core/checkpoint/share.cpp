@@ -34,7 +34,7 @@ std::vector<std::string> Peers::agree(const std::function<std::string()>& work) 
       continue;
     }
     const Json e = Json::parse(all[r].substr(1));
-    throw Error(e[0].get<Exit>(), fmt::format("rank {}: {}", r, e[1].get<std::string>()), e[2]);
+    throw CommonError(e[0].get<Exit>(), fmt::format("rank {}: {}", r, e[1].get<std::string>()), e[2]);
   }
   return all;
 }

@@ -2,6 +2,7 @@
 #include "comm.hpp"
 
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -51,6 +52,7 @@ Comm::~Comm() {
   } catch (...) {  // somebody is gone: the process leaves as it is, and whoever started the ranks sees that
   }
   silence();
+  for (const Neighbour& one : all_.neighbours) ::close(one.fd);
   const std::lock_guard lock(mpi_);
   if (failed_ || silent_) return;
   MPI_Cancel(&listening_);

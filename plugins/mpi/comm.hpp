@@ -164,7 +164,8 @@ class Comm {
   [[noreturn]] void refuse();
 
   void start_listening();
-  bool look();  // at the notes that came; true if nothing is left to be sent
+  bool look();         // at the notes that came; true if nothing is left to be sent
+  void look_around();  // for a rank of this machine that has ended, and told nobody
   // Under the lock:
   bool read_notes();
   void take(const Note& note);
@@ -195,6 +196,7 @@ class Comm {
   std::condition_variable wake_;
   bool leave_ = false;
   std::thread listener_;
+  Clock::time_point ended_{};  // when the listener first saw that a neighbour had
 };
 
 }  // namespace mpi

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who is where, when a wait has taken too long, and the end of all waits.
+#include <poll.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -16,7 +17,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds between_looks(100);
 constexpr milliseconds time_to_answer(2000);
 constexpr milliseconds time_to_tell(1000);
-constexpr size_t most_named = 8;  // ranks in one text
+constexpr milliseconds time_to_be_told(500);  // by a rank that ended, or by who started it
+constexpr size_t most_named = 8;              // ranks in one text
 
 std::string seconds(double s) {
   char text[32];
@@ -45,6 +47,7 @@ void Comm::start_listening() {
     while (!wake_.wait_for(lock, between_looks, [this] { return leave_; })) {
       lock.unlock();
       look();
+      look_around();
       lock.lock();
     }
   });
@@ -68,6 +71,21 @@ bool Comm::look() {
   } catch (...) {  // no memory: the next look may have more
   }
   return true;
+}
+
+// Ranks end together: one that has ended while this thread runs did not take leave. What it may have told before goes
+// first.
+void Comm::look_around() {
+  for (const Neighbour& one : all_.neighbours) {
+    if (failed_) return;
+    pollfd end = {one.fd, POLLIN, 0};
+    if (::poll(&end, 1, 0) <= 0 || !(end.revents & POLLIN)) continue;
+    const auto now = Clock::now();
+    if (ended_ == Clock::time_point{}) ended_ = now;
+    if (now - ended_ >= time_to_be_told)
+      fail("rank " + std::to_string(one.rank) + " (process " + std::to_string(one.pid) + ") ended without a word");
+    return;
+  }
 }
 
 // True if nothing is left to be sent.

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "../common/call.hpp"
 #include "engine/comm.h"
@@ -19,12 +20,20 @@ std::string text_of(int code);
 // Throws Error{ENG_UNAVAILABLE, "MPI_Xyz: ..."}.
 void check(int code, const char* call);
 
+// Another rank of this machine, whose end the system tells.
+struct Neighbour {
+  uint32_t rank = 0;
+  int pid = 0;
+  int fd = -1;  // readable once it has ended
+};
+
 // What the ranks share from the start. Traffic on one communicator never meets that of another.
 struct Joined {
   MPI_Comm step = MPI_COMM_NULL;     // collectives of a step
   MPI_Comm host = MPI_COMM_NULL;     // exchange
   MPI_Comm control = MPI_COMM_NULL;  // notes about who waits for what
   uint32_t rank = 0, size = 1, local_rank = 0, local_size = 1;
+  std::vector<Neighbour> neighbours;  // those that can be seen
 };
 
 // Starts MPI, once in a process. Signal handlers are as before when it returns.

@@ -115,6 +115,20 @@ TEST_CASE("a second signal leaves at once", "[cli]") {
   }
 }
 
+TEST_CASE("under Slurm a second SIGTERM is no second request", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  Child child(scratch, {"run", "config.toml", "--out", "run", "train.accumulate=2000", "train.steps=2"},
+              {.more = {"SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=1"}});
+  REQUIRE(child.wait_for("model llama"));
+  wait_for_handler(child, SIGTERM);
+  for (int k = 0; k < 20; ++k, std::this_thread::sleep_for(std::chrono::milliseconds(1))) child.signal(SIGTERM);
+  const Result result = child.wait();
+  INFO(result.err);
+  CHECK(result.exit == 75);
+  CHECK(state(scratch / "run").at("status") == "stopped");
+}
+
 TEST_CASE("SIGUSR1 twice is one request", "[cli]") {
   Scratch scratch;
   scratch.config();

@@ -17,11 +17,12 @@ struct Job {
   double seconds = 0;
 };
 
-Job run(int ranks, const std::string& scenario, int seconds = 120) {
+Job run(int ranks, const std::string& scenario, int seconds = 120, const std::string& flags = "") {
   Job job;
-  const std::string line =
-      "timeout -k 5 " + std::to_string(seconds) + " " MPIRUN " --allow-run-as-root --oversubscribe --bind-to none -n " +
-      std::to_string(ranks) + " " + std::getenv("COMM_RANK") + " " + ENGINE_PLUGIN_DIR + " " + scenario + " 2>&1";
+  const std::string line = "timeout -k 5 " + std::to_string(seconds) +
+                           " " MPIRUN " --allow-run-as-root --oversubscribe --bind-to none " + flags + " -n " +
+                           std::to_string(ranks) + " " + std::getenv("COMM_RANK") + " " + ENGINE_PLUGIN_DIR + " " +
+                           scenario + " 2>&1";
   const auto start = std::chrono::steady_clock::now();
   FILE* pipe = popen(line.c_str(), "r");
   if (!pipe) throw std::runtime_error("no pipe");
@@ -68,12 +69,19 @@ TEST_CASE("ranks that go wrong are named, in time") {
   auto late = start(3, "late"), elsewhere = start(2, "elsewhere"), executor_late = start(2, "executor_late"),
        aborts = start(3, "aborts"), leaves = start(2, "leaves"), killed = start(2, "killed"),
        missing = start(2, "missing");
+  auto vanishes = std::async(std::launch::async, [] { return run(3, "vanishes", 120, "--enable-recovery"); });
   fails_well(3, late.get());
   fails_well(2, elsewhere.get());
   fails_well(2, executor_late.get());
   // One that gives up tells the others why.
   fails_well(3, aborts.get());
   fails_well(2, leaves.get());
+  // So does the system, where the launcher is told to let the others be.
+  const Job vanish = vanishes.get();
+  INFO(vanish.output);
+  for (const char* r : {"0", "1", "2"})
+    CHECK_THAT(vanish.output, Catch::Contains("rank " + std::string(r) + " is right"));
+  CHECK(vanish.seconds < 60);
   const Job kill = killed.get();
   INFO(kill.output);
   CHECK(kill.status == 128 + 9);

@@ -28,7 +28,7 @@ bool is_well(const std::string& scenario) {
 
 // Much to move takes its time on a busy machine.
 double timeout_of(const std::string& scenario) {
-  if (!is_well(scenario)) return deadline;
+  if (!is_well(scenario) && scenario != "vanishes") return deadline;
   return has_much(scenario) ? 200 : 60;
 }
 
@@ -58,6 +58,7 @@ void joining_is_quiet(double timeout, int64_t message_bytes, const std::string& 
   if (scenario == "aborts") aborts(comm);
   if (scenario == "leaves") leaves(comm);
   if (scenario == "killed") killed(comm);
+  if (scenario == "vanishes") vanishes(comm);
   if (scenario == "executor_late") executor_late(comm);
   if (is_well(scenario)) return;
   fmt::print("rank {} is right\n", comm.world().rank);

@@ -97,6 +97,7 @@ void elsewhere(eng::Communicator& comm);
 void aborts(eng::Communicator& comm);
 void leaves(eng::Communicator& comm);
 void killed(eng::Communicator& comm);
+void vanishes(eng::Communicator& comm);
 void executor_late(eng::Communicator& comm);
 
 }  // namespace rank

@@ -114,6 +114,23 @@ void leaves(eng::Communicator& comm) {
   EXPECT(since(start) < deadline - 0.5);
 }
 
+// Rank 1 ends without a word, and who started the ranks does not mind.
+void vanishes(eng::Communicator& comm) {
+  Gather gather(comm);
+  gather.bound();
+  comm.barrier();
+  if (comm.world().rank == 1) {
+    fmt::print("rank 1 is right\n");
+    std::fflush(stdout);
+    raise(SIGKILL);
+  }
+  const auto start = Clock::now();
+  const std::string text = gather.bound.launch();
+  EXPECT(has(text, "rank 1 (process "));
+  EXPECT(has(text, ") ended without a word"));
+  EXPECT(since(start) < 30);  // of a deadline of 60; it takes one second where the machine has time
+}
+
 void killed(eng::Communicator& comm) {
   Gather gather(comm);
   gather.bound();

@@ -102,8 +102,19 @@ TEST_CASE("more ranks announced than there are: the line to type", "[ranks]") {
   CHECK(has(e.help(), "mpirun -n 4 engine run 'my config.toml' train.steps=3"));
   check_announced({1, 2, "mpirun", true}, 2, "run x");
 
+  // Slurm starts all of them, so that one can speak for all; of other launchers that is not known.
   const Error srun = error_of([&] { check_announced({1, 2, "srun", false}, 1, "run x"); });
   CHECK(has(srun.help(), "srun --mpi=pmix -n 2 engine run x"));
+  CHECK_FALSE(has(srun.help(), "mpirun"));
+  CHECK_THROWS_AS(check_announced({1, 2, "srun", false}, 1, "run x"), CommonError);
+  const auto other = [&] { check_announced(torchrun, 1, "run x"); };
+  CHECK_THROWS_AS(other(), Error);
+  try {
+    other();
+  } catch (const CommonError&) {
+    FAIL("one of many that is alone must speak");
+  } catch (const Error&) {
+  }
 }
 
 TEST_CASE("a Slurm job of many tasks that nobody started", "[ranks]") {

@@ -75,6 +75,9 @@ TEST_CASE("other launchers' ranks are refused with the line to type", "[ranks]")
   run = engine(scratch, {"run", "config.toml"}, {.more = {"SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2"}});
   CHECK(run.exit == 3);
   CHECK(has(run.err, "srun --mpi=pmix -n 2 engine run config.toml"));
+  run = engine(scratch, {"run", "config.toml"}, {.more = {"SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2"}});
+  CHECK(run.exit == 3);
+  CHECK(run.err.empty());  // rank 0 has told it
   run = engine(scratch, {"run", "config.toml"}, {.more = {"SLURM_NTASKS=2"}});
   CHECK(run.exit == 3);
   CHECK(has(run.err, "Slurm gave this job 2 tasks"));

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "core/base/error.hpp"
 #include "core/checkpoint/manifest.hpp"
 #include "core/tensor/dtype.hpp"
 
@@ -96,8 +97,8 @@ void agree(const Exchange& exchange, const std::vector<Item>& items) {
     const std::vector<std::string> told = exchange(text);
     std::map<uint32_t, std::string> texts;
     for (const auto& [r, hash] : hashes) texts[r] = told[r];
-    throw Error(exit, fmt::format("the ranks do not have the same {}: {}", name, difference(texts)),
-                "start all ranks with the same command, configuration, data and plugins");
+    throw CommonError(exit, fmt::format("the ranks do not have the same {}: {}", name, difference(texts)),
+                      "start all ranks with the same command, configuration, data and plugins");
   }
 }
 

@@ -79,15 +79,18 @@ Announced Announced::read(const Variable& variable) {
 
 void check_announced(const Announced& announced, uint32_t seen, const std::string& arguments) {
   if (announced.size == seen) return;
-  std::string help = start_lines(std::max(announced.size, seen), arguments);
+  const std::string text = fmt::format("{} announced {} ranks, but the communicator sees {}: each would train alone",
+                                       announced.by, announced.size, seen);
+  const std::string lines = start_lines(std::max(announced.size, seen), arguments);
   if (announced.by == "srun")
-    help = "without --mpi=pmix Slurm starts single processes that do not know each other\n" + help;
+    throw CommonError(Exit::environment, text,
+                      fmt::format("without --mpi=pmix Slurm starts single processes that do not know each other; type\n"
+                                  "  srun --mpi=pmix -n {} engine {}",
+                                  announced.size, arguments));
   if (announced.by == "mpirun")
-    help = "is this mpirun of the Open MPI that the mpi plugin was built with (mpirun --version, ldd)?\n" + help;
-  throw Error(Exit::environment,
-              fmt::format("{} announced {} ranks, but the communicator sees {}: each would train alone", announced.by,
-                          announced.size, seen),
-              help);
+    throw Error(Exit::environment, text,
+                "is this mpirun of the Open MPI that the mpi plugin was built with (mpirun --version, ldd)?\n" + lines);
+  throw Error(Exit::environment, text, lines);
 }
 
 void check_alone(const Variable& variable, const std::string& arguments) {

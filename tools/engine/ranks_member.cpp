@@ -21,6 +21,12 @@ const char* variable(const char* name) {
   return std::getenv(name);
 }
 
+bool common(const std::exception_ptr& reason) try { std::rethrow_exception(reason); } catch (const CommonError&) {
+  return true;
+} catch (...) {
+  return false;
+}
+
 }  // namespace
 
 Member::Member(Common& common) : common_(common), announced_(Announced::read(variable)), hosts_{host_name()} {
@@ -30,7 +36,6 @@ Member::Member(Common& common) : common_(common), announced_(Announced::read(var
     throw Error(Exit::environment,
                 fmt::format("mpirun was to start {} ranks, this is one of {}", link_.parent().ranks, announced_.size));
   if (!many()) return;
-  if (!announced_.joined) check_announced(announced_, 1, command_words(common_.arguments));
   log(fmt::format("rank {} of {} started by {} on {} as process {}; engine {} ({}), {}", rank(), size(), announced_.by,
                   host_name(), ::getpid(), version, ENGINE_COMMIT, ENG_ABI_DRAFT_ID));
   // What plugins say on rank 0 stands for all.
@@ -47,6 +52,10 @@ std::string Member::again(const std::filesystem::path& run) const {
   if (has_parent()) return fmt::format("engine run {} --ranks {}", word, size());
   if (!many()) return "engine run " + word;
   return fmt::format("{} -n {} engine run {}", announced_.by == "srun" ? "srun --mpi=pmix" : "mpirun", size(), word);
+}
+
+void Member::check_started() const {
+  if (!announced_.joined) check_announced(announced_, 1, command_words(common_.arguments));
 }
 
 void Member::join(Registry& registry, Config& config) {
@@ -106,17 +115,18 @@ void Member::log(const std::string& text) noexcept try {
 void Member::failed(std::exception_ptr reason) noexcept try {
   if (failed_ || !many()) return;
   failed_ = true;
-  const Failure why = failure(std::move(reason));
+  const Failure why = failure(reason);
   log("error: " + why.text);
   link_.tell({{"error", why.exit}, {"text", why.text}, {"help", why.help}});
-  if (!has_parent()) tell_by_hand(why);
+  if (!has_parent() && (first() || !common(reason))) tell_by_hand(why);
   if (communicator_) communicator_->abort(why.text);
 } catch (const std::exception&) {  // out of memory: the end itself tells
 }
 
 // Nobody collects what ranks started by hand say, and the first that leaves takes the others with it. So what all of
-// them find is told by rank 0, and what may be the consequence of another's failure comes later than its cause: by
-// then the launcher, which takes a second or two on a busy machine, has asked this rank to go.
+// them find is told by rank 0, without a wait where it is known that all do; and what may be the consequence of
+// another's failure comes later than its cause: by then the launcher, which takes a second or two on a busy machine,
+// has asked this rank to go.
 void Member::tell_by_hand(const Failure& why) const {
   const bool consequence = why.exit == static_cast<int>(Exit::communication);
   int wait = (first() ? 0 : 3000) + (consequence ? 500 : 0);  // milliseconds

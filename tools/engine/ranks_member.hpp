@@ -35,6 +35,8 @@ class Member {
   // What to type so that a run goes on with as many ranks.
   std::string again(const std::filesystem::path& run) const;
 
+  // Refuses ranks whose launcher gives them no way to meet.
+  void check_started() const;
   // Meets the other ranks, which must have the same configuration; shares out the processors of this machine.
   void join(Registry& registry, Config& config);
   Communicator* communicator() const { return communicator_.get(); }  // nullptr where there is one rank

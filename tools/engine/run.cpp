@@ -326,10 +326,11 @@ int run(Common& common, const RunFlags& flags) {
                   "leave --ranks away here, or leave the launcher away");
     if (*flags.ranks > 1) return launch_ranks(common, flags);
   }
-  const Signals signals;
+  const Signals signals(std::getenv("SLURM_STEP_NUM_TASKS") != nullptr);
   std::optional<Member> member;
   try {
     member.emplace(common);
+    member->check_started();
     if (!member->many() && !flags.ranks) check_alone(variable, command_words(common.arguments));
     const Exit exit = train_rank(common, flags, *member);
     return member->leave(exit);

@@ -19,11 +19,14 @@ bool ignored(int signal) {
 
 std::atomic<int> g_first{0};
 std::atomic<int> g_urgent{0};  // SIGINT and SIGTERM seen
-static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch lock-free atomics only");
+std::atomic<bool> g_patient{false};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
+              "a signal handler may touch lock-free atomics only");
 
 extern "C" void on_signal(int signal) {
   const int saved = errno;
-  if (signal != SIGUSR1 && g_urgent.fetch_add(1) > 0) _exit(128 + signal);
+  const bool urgent = signal == SIGINT || (signal == SIGTERM && !g_patient);
+  if (urgent && g_urgent.fetch_add(1) > 0) _exit(128 + signal);
   int none = 0;
   g_first.compare_exchange_strong(none, signal);
   errno = saved;
@@ -31,9 +34,10 @@ extern "C" void on_signal(int signal) {
 
 }  // namespace
 
-Signals::Signals() {
+Signals::Signals(bool patient) {
   g_first = 0;
   g_urgent = 0;
+  g_patient = patient;
   for (int i = 0; i < count; ++i) {
     struct sigaction action {};
     action.sa_handler = ignored(kHandled[i]) ? SIG_IGN : on_signal;
