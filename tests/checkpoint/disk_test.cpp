@@ -23,13 +23,13 @@ namespace {
 
 // What happens at the n-th disk call of a save.
 enum class Fault { none, error, short_write, die };
-struct Plan {
+struct FaultPlan {
   int at = -1;
   Fault fault = Fault::none;
   int error = ENOSPC;
   int seen = 0;
 };
-Plan plan;
+FaultPlan plan;
 FileCalls real;
 
 bool faulty() {
@@ -41,7 +41,7 @@ bool faulty() {
 
 // Replaces the disk calls for the life of the object.
 struct Faults {
-  explicit Faults(const Plan& p) {
+  explicit Faults(const FaultPlan& p) {
     real = file_calls();
     plan = p;
     file_calls().write = [](int fd, const void* data, size_t bytes) -> ssize_t {
@@ -104,7 +104,7 @@ int calls_of_a_save(int64_t step) {
   Scratch scratch;
   const Sample a(0), b(9);
   save_checkpoint(scratch.path(), a.point(1), a.specs, a.read());
-  const Faults faults((Plan()));
+  const Faults faults((FaultPlan()));
   save_checkpoint(scratch.path(), b.point(step), b.specs, b.read());
   return plan.seen;
 }
@@ -121,7 +121,7 @@ TEST_CASE("disk: an error at any call leaves the older checkpoint, and nothing h
       for (int at = 0; at < calls; ++at) {
         Scratch scratch;
         save_checkpoint(scratch.path(), a.point(1), a.specs, a.read());
-        Plan p;
+        FaultPlan p;
         p.at = at;
         p.error = error;
         p.fault = fault;
@@ -150,7 +150,7 @@ TEST_CASE("disk: a process that dies at any call leaves a whole checkpoint", "[d
     const pid_t child = fork();
     REQUIRE(child >= 0);
     if (child == 0) {
-      Plan p;
+      FaultPlan p;
       p.at = at;
       p.fault = Fault::die;
       const Faults faults(p);
@@ -253,7 +253,7 @@ TEST_CASE("disk: write_atomic replaces or leaves", "[disk]") {
   write_atomic(scratch / "f", "old");
   for (int at = 0; at < 3; ++at) {
     {
-      Plan p;
+      FaultPlan p;
       p.at = at;
       p.fault = Fault::error;
       const Faults faults(p);
