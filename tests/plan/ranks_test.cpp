@@ -169,6 +169,29 @@ TEST_CASE("reductions run beside the backward, gathers ahead of it") {
     for (const auto& a : segment.actions) CHECK(a.queue == eng::Queue::compute);
 }
 
+TEST_CASE("one reduction per step runs beside the last backward") {
+  const Plan plan = setup({"zero.plugin=zero2", "train.reduce=step", "train.accumulate=4"}, 0, 2).plan;
+  const auto& segments = plan.program("train").segments;
+  REQUIRE(segments.size() == 4);
+  const auto sums = [&](const eng::Segment& segment) {
+    return std::count_if(segment.actions.begin(), segment.actions.end(), [&](const eng::Action& a) {
+      const bool gradients = plan.labels[a.block].starts_with("reduce");
+      return gradients && std::string(plan.calls[a.call].op->id) == ENG_OP_ALL_TO_ALL;
+    });
+  };
+  CHECK(segments[1].repeat == 2);
+  CHECK(segments[2].name == "last");
+  CHECK(sums(segments[0]) + sums(segments[1]) + sums(segments[3]) == 0);
+  CHECK(sums(segments[2]) > 5);
+  // Computation goes on behind the first of them, and does not wait for it.
+  const auto& actions = segments[2].actions;
+  const auto first =
+      std::find_if(actions.begin(), actions.end(), [](const eng::Action& a) { return a.queue == eng::Queue::comm; });
+  const auto behind = std::count_if(
+      first, actions.end(), [](const eng::Action& a) { return a.queue == eng::Queue::compute && a.waits.empty(); });
+  CHECK(behind > 20);
+}
+
 TEST_CASE("live_limit caps leases and fresh gradients") {
   const auto needs = [](const std::vector<std::string>& overrides) {
     const Plan plan = setup(overrides, 0, 2).plan;
