@@ -55,8 +55,8 @@ TEST_CASE("every collective gives what it must, for 1 to 4 ranks") {
   ends_well(3, run(3, "pieces"));
 }
 
-// By its name alone: 9 GiB of memory, and minutes where other work wants the same cores.
-TEST_CASE("more bytes than an int counts go from rank to rank in one call", "[.large]") {
+// 9 GiB of memory for some seconds; minutes where other work wants the same cores.
+TEST_CASE("more bytes than an int counts go from rank to rank in one call", "[.slow][large]") {
   ends_well(2, run(2, "large", 250));    // in messages of at most 1 GiB, the default
   ends_well(2, run(2, "largest", 250));  // of at most 2047 MiB, the most there may be
 }
