@@ -72,8 +72,22 @@ TEST_CASE("plan --json has every field", "[cli]") {
   CHECK(rank.at("device_peak_bytes") == all);
   CHECK(rank.at("host_peak_bytes") > all);
 
+  // What a checkpoint takes, headers aside; ranks write it together.
+  const Result run = engine(scratch, {"run", "config.toml", "--out", "run", "train.steps=1"});
+  INFO(run.err);
+  REQUIRE(run.exit == 0);
+  uint64_t written = 0;
+  for (const auto& file : std::filesystem::directory_iterator(scratch / "run/checkpoints/step-00000001"))
+    if (file.path().extension() == ".safetensors") written += file.file_size();
+  const auto planned = json.at("checkpoint_bytes").get<uint64_t>();
+  CHECK(written >= planned);
+  CHECK(written - planned < 16384);
+  const Result four = engine(scratch, {"plan", "config.toml", "--json", "--ranks", "4", "zero.plugin=zero3"});
+  CHECK(Json::parse(four.out).at("checkpoint_bytes") == planned);
+
   const Result text = engine(scratch, {"plan", "config.toml"});
-  for (const char* word : {"parameters", "FLOPs per step", "persistent", "transient", "workspace", "process peak"})
+  for (const char* word :
+       {"parameters", "FLOPs per step", "persistent", "transient", "workspace", "process peak", "checkpoint"})
     CHECK(has(text.out, word));
   const Result dump = engine(scratch, {"plan", "config.toml", "--dump"});
   CHECK(dump.exit == 0);

@@ -140,6 +140,9 @@ ReportContext report_context(const Setup& setup, const Config& config) {
   c.host_arenas = info.dl_device_type == kDLCPU;
   c.machine = described(config.section("comm"), info.peak_f32);
   c.kept = kept(setup.model);
+  for (const Tensor& t : setup.plan.tensors)
+    if (t.role != "gradient") c.checkpoint += bytes(t.desc);
+  c.checkpoints = config.section("checkpoint").integer("keep");
   c.local_ranks = setup.plan.ranks.world.local_size;
   return c;
 }

@@ -209,6 +209,11 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
                        machine_bytes(plan, c), size(machine_bytes(plan, c)));
   if (c.device_total) out += fmt::format("  of {}: {}", size(c.device_total), fits(plan, c) ? "fits" : "DOES NOT FIT");
   out += "\n";
+  out += fmt::format("  checkpoint          {:>16} bytes  {:>12}  on disk; ", c.checkpoint, size(c.checkpoint));
+  const auto most = static_cast<uint64_t>(c.checkpoints) + 1;
+  out += c.checkpoints
+             ? fmt::format("{} are kept: {} while one more is saved\n", c.checkpoints, size(most * c.checkpoint))
+             : "all are kept\n";
   if (several(plan)) out += communication_text(plan, c);
   if (timed(plan, c))
     out += fmt::format("  step              {} at least\n", seconds(step_times(plan, c.machine).step));
@@ -243,6 +248,7 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
                                 {"flops_per_step", plan.flops_per_step},
                                 {"recomputed_flops", c.kept.again * plan.accumulate},
                                 {"kept_activation_bytes", c.kept.bytes},
+                                {"checkpoint_bytes", c.checkpoint},
                                 {"world_size", plan.ranks.world.size},
                                 {"ranks", nlohmann::ordered_json::array({rank})},
                                 {"fits", fits(plan, c)}};

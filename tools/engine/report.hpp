@@ -19,7 +19,9 @@ struct ReportContext {
   bool host_arenas = true;    // the arenas are host memory
   uint32_t local_ranks = 1;   // that share the memory of this machine
   Machine machine;
-  Kept kept;  // activations, by [recompute]
+  Kept kept;                // activations, by [recompute]
+  uint64_t checkpoint = 0;  // bytes of a checkpoint's tensors, whatever number of ranks writes it
+  int64_t checkpoints = 0;  // that are kept on disk; 0: all
 };
 
 // The most bytes of one kind of transients that are in use at a time in program "train", actions taken in list order.

@@ -48,6 +48,10 @@ Signals::Signals(bool patient) {
 }
 
 Signals::~Signals() {
+  // The second SIGTERM of one request may come when the process is about to leave.
+  if (g_patient && g_first)
+    for (int i = 0; i < count; ++i)
+      if (kHandled[i] == SIGTERM) before_[i].sa_handler = SIG_IGN;
   for (int i = 0; i < count; ++i) sigaction(kHandled[i], &before_[i], nullptr);
 }
 

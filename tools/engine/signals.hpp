@@ -11,7 +11,8 @@ namespace eng {
 // While one of these lives: SIGINT, SIGTERM or SIGUSR1 sets the flag that pending() reads; a second SIGINT or
 // SIGTERM (of either kind) ends the process with 130 or 143 and saves nothing; SIGHUP, SIGPIPE and SIGXFSZ are
 // ignored. The destructor puts back what was there. At most one at a time. `patient`: SIGTERM may come as often as it
-// likes, as under Slurm, which sends it twice for one request and SIGKILL when its patience ends.
+// likes, as under Slurm, which sends it twice for one request and SIGKILL when its patience ends; once asked to stop,
+// the process stays deaf to it.
 class Signals {
  public:
   explicit Signals(bool patient = false);
