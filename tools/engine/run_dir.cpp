@@ -165,7 +165,9 @@ std::string settle(const fs::path& run, int exit_code) noexcept try {
     if (name.rfind("step-", 0) == 0 && fs::exists(entry.path() / "manifest.json")) newest = std::max(newest, name);
   }
   auto state = nlohmann::ordered_json::parse(read_text(run / kState, 1 << 20, Exit::usage), nullptr, false);
-  if (state.is_object() && state.value("status", "") == "running") {
+  // A rank that saw another one go may have written this already, without the checkpoint that was just completed.
+  if (const std::string status = state.is_object() ? state.value("status", "") : "";
+      status == "running" || status == "failed") {
     state["status"] = "failed";
     state["exit_code"] = exit_code;
     if (!newest.empty()) state["last_checkpoint"] = newest;
