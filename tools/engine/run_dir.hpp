@@ -23,8 +23,8 @@ void set_aside_newer(const std::filesystem::path& checkpoints, int64_t step);
 // does.
 void log_line(const std::filesystem::path& run, uint32_t rank, const std::string& text) noexcept;
 
-// For a run whose process is gone: state.json still says "running", so "failed" is put there. Returns the name of the
-// newest checkpoint that was finished, "" if there is none. Never throws.
+// For a run whose process is gone: where state.json still says "running", "failed" is put there, and in either case the
+// newest checkpoint that was finished. Returns its name, "" if there is none. Never throws.
 std::string settle(const std::filesystem::path& run, int exit_code) noexcept;
 
 class RunDir {
