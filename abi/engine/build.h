@@ -76,7 +76,7 @@ typedef struct eng_build_api {
    * writes its id; otherwise the op writes into the given value (optimizer updates and moves).  since 1.0 */
   eng_status (*emit)(eng_build *, const char *op, const eng_id *in, uint32_t n_in, eng_id *out, uint32_t n_out,
                      const eng_attr *attrs, uint32_t n_attrs, eng_error *);
-  /* Which rank this plan is for, and of how many.  since 1.0 */
+  /* Which rank this plan is for, of how many. Not inside eng_model or an op: every rank traces the same.  since 1.0 */
   eng_status (*world)(eng_build *, uint32_t *rank, uint32_t *size, eng_error *);
   /* A group of ranks for collectives; 1 is all of them. Every rank makes the same groups in the same order. Only inside
    * eng_axis.create.  since 1.0 */

@@ -34,7 +34,8 @@ class Saved {
   bool stays(Id value, const Nodes& dropped) const {
     return !made_forward(value) || (read_.count(value) && !dropped.count(maker_[value]));
   }
-  Kept measure(const Nodes& dropped) const {
+  // `input`: what the block before put out counts too.
+  Kept measure(const Nodes& dropped, bool input = true) const {
     Kept sum;
     std::set<Id> seen;
     Nodes again;
@@ -45,7 +46,7 @@ class Saved {
       const SymbolKind kind = t_.graph.value(v).kind;
       if (!seen.insert(v).second || (kind != SymbolKind::input && !made_forward(v))) continue;
       if (stays(v, dropped)) {
-        sum.bytes += bytes(t_.graph.value(v).desc);
+        if (input || kind != SymbolKind::input) sum.bytes += bytes(t_.graph.value(v).desc);
       } else if (again.insert(maker_[v]).second) {
         const Node& node = t_.graph.nodes[maker_[v]];
         sum.again += flops(node);
@@ -217,18 +218,14 @@ void recompute(Model& model, const Recompute& how) {
 
 Kept kept(const Model& model) {
   Kept sum;
-  std::map<uint32_t, Kept> of;
   for (size_t b = 0; b < model.blocks.size(); ++b) {
     const Template& t = model.templates.at(model.blocks[b].tmpl);
     const bool inside = b && model.blocks[b - 1].twice;  // of a run: its input is made again
-    if (!of.count(model.blocks[b].tmpl)) of[model.blocks[b].tmpl] = Saved(t).measure({});
-    uint64_t input = 0;
-    for (Id i : t.inputs) input += bytes(t.graph.value(i).desc);
     if (model.blocks[b].twice) {
-      sum.bytes += inside ? 0 : input;
+      for (Id i : t.inputs) sum.bytes += inside ? 0 : bytes(t.graph.value(i).desc);
       sum.again += Saved(t).forward_flops();
     } else {
-      sum.bytes += of[model.blocks[b].tmpl].bytes - (inside ? std::min(input, of[model.blocks[b].tmpl].bytes) : 0);
+      sum.bytes += Saved(t).measure({}, !inside).bytes;
       sum.again += t.again;
     }
   }

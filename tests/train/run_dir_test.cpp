@@ -47,6 +47,24 @@ TEST_CASE("run directory: a new run has its layout", "[run_dir]") {
   CHECK(running["last_checkpoint"].is_null());
 }
 
+TEST_CASE("run directory: the newest finished checkpoint is the last one of a run that is gone", "[run_dir]") {
+  for (const char* status : {"running", "failed", "stopped"}) {
+    Scratch scratch;
+    const RunDir run = RunDir::create(scratch / "runs", "llama-tiny");
+    run.write_state(status, 69, "step-00000066", 8);
+    for (const char* name : {"step-00000066", "step-00000069"}) {
+      fs::create_directories(run.path() / "checkpoints" / name);
+      std::ofstream(run.path() / "checkpoints" / name / "manifest.json") << "{}";
+    }
+    fs::create_directories(run.path() / "checkpoints" / "step-00000072");  // never finished
+    CHECK(settle(run.path(), 8) == "step-00000069");
+    const auto state = nlohmann::json::parse(read_file(run.path() / "state.json"));
+    const bool stopped = std::string(status) == "stopped";  // by itself: what it wrote stands
+    CHECK(state["status"] == (stopped ? "stopped" : "failed"));
+    CHECK(state["last_checkpoint"] == (stopped ? "step-00000066" : "step-00000069"));
+  }
+}
+
 TEST_CASE("run directory: two runs of one second have two names", "[run_dir]") {
   Scratch scratch;
   const RunDir a = RunDir::create(scratch.path(), "x"), b = RunDir::create(scratch.path(), "x");

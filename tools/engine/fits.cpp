@@ -72,7 +72,7 @@ std::vector<std::string> edits_that_fit(const Config& config, Registry& registry
   const Section& recompute = config.section("recompute");
   if (std::none_of(recompute.settings().begin(), recompute.settings().end(),
                    [](const auto& s) { return s.second.given; }))
-    fits({{"recompute", "policy", std::string("full")}}, "(the same numbers, a third more work)");
+    fits({{"recompute", "policy", std::string("full")}}, "(the same numbers, the layers forward twice)");
   less_at_a_time({});
   if (found.empty() && now != "zero3") less_at_a_time({parts.back()});
   int64_t layers = model.has("num_hidden_layers") ? model.integer("num_hidden_layers") : 0;
