@@ -51,7 +51,7 @@ class Options {
   eng_options table_{};
 };
 
-// What the configuration asks the registry, without loading a plugin.
+// What the configuration asks others: of plugins, which are not loaded for it, and of weights.
 struct PluginSchema {
   Schema options;
   std::map<std::string, Preset> presets;
@@ -66,6 +66,10 @@ struct SchemaSource {
   std::function<std::string(Text kind, Text name)> explain = [](Text, Text) { return std::string(); };
   // Is called first, with [plugins] path made absolute; may replace the other members.
   std::function<void(const std::vector<std::filesystem::path>& folders)> look_in = [](const auto&) {};
+  // [model] from: reads what the directory says of its model. `plugin` is that of [model], "" if none is named. Throws
+  // Error(Exit::usage) that lists everything that is not supported.
+  std::function<ModelSource(const std::filesystem::path& directory, Text plugin)> model_of =
+      [](const auto&, Text) -> ModelSource { throw Error(Exit::usage, "`from` is not read here"); };
 };
 
 class Config {

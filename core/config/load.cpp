@@ -132,7 +132,7 @@ struct Resolver {
       add("model",
           {"E0113", "`preset` and `from` are both given", preset->key, "remove one: both say what the model is"});
     try {
-      from = read_model_source(base / *path, plugin ? *plugin : "", plugins);
+      from = plugins.model_of(base / *path, plugin ? *plugin : "");
     } catch (const Error& e) {
       add("model", {"E0118", e.what(), document.find("model", "from")->place, e.help()});
     }

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models that exist already: how a plugin's options are spelled in a Hugging Face config.json.
+// Models that exist already, as far as a configuration and a plugin's description speak of them.
 #pragma once
 
 #include <filesystem>
-#include <nlohmann/json_fwd.hpp>
 #include <utility>
 
 #include "core/config/value.hpp"
 
 namespace eng {
 
-struct SchemaSource;
-
-// [provides.pretrained] of a model plugin (engine/plugin.h). A path is a key of config.json, with dots where it lies
-// inside of others; values are JSON texts.
+// [provides.pretrained] of a model plugin (engine/plugin.h): how its options are spelled in a Hugging Face config.json.
+// A path is a key of config.json, with dots where it lies inside of others; values are JSON texts.
 struct Pretrained {
   using Pairs = std::vector<std::pair<std::string, std::string>>;
   std::string model_type;                  // "" if the plugin reads no config.json
@@ -35,22 +32,5 @@ struct ModelSource {
   std::map<std::string, Setting> settings;  // of [model]: `plugin` and the plugin's options
   std::vector<std::string> notes;           // keys that nobody knows
 };
-
-enum class WeightsKind { none, hugging_face, checkpoint, run };
-WeightsKind weights_kind(const std::filesystem::path& directory);
-
-// Reads config.json, or the configuration of the run that a checkpoint belongs to. `plugin`: the model plugin that the
-// user named, "" to find it. Throws Error(Exit::usage) that lists everything that is not supported.
-ModelSource read_model_source(const std::filesystem::path& directory, const std::string& plugin,
-                              const SchemaSource& plugins);
-
-// Keys of every config.json that change no number here.
-bool is_harmless(const std::string& key);
-
-// The parsers by themselves, for text that nobody vouches for. Throw Error(Exit::usage).
-nlohmann::json parse_config_json(const std::string& text, const std::filesystem::path& file);
-nlohmann::json read_config_json(const std::filesystem::path& file);
-ModelSource model_of_config_json(const nlohmann::json& json, const std::filesystem::path& file,
-                                 const std::string& plugin, const SchemaSource& plugins);
 
 }  // namespace eng

@@ -112,13 +112,4 @@ std::vector<TensorShare> parameters(const Plan& plan) {
   return out;
 }
 
-std::filesystem::path weights_source(const Config& config) {
-  const Section& model = config.section("model");
-  return model.has("from") ? config.base_dir() / model.string("from") : std::filesystem::path();
-}
-
-const Pretrained& pretrained_table(const Config& config, const Registry& registry) {
-  return registry.find(ENG_MODEL_KIND, config.section("model").string("plugin"))->schema.pretrained;
-}
-
 }  // namespace eng

@@ -2,7 +2,7 @@
 // From a configuration to a plan: everything that can be known without running anything.
 #pragma once
 
-#include "core/checkpoint/weights.hpp"
+#include "core/checkpoint/checkpoint.hpp"
 #include "core/execute/comm.hpp"
 #include "core/execute/device.hpp"
 #include "core/plan/planner.hpp"
@@ -28,10 +28,6 @@ Setup make_setup(const Config& config, Registry& registry, int64_t generate = 0,
                  const Communicator* comm = nullptr);
 
 uint64_t arena_bytes(const Plan& plan);
-
-// [model] from: the directory, "" if there is none, and how its files are to be read.
-std::filesystem::path weights_source(const Config& config);
-const Pretrained& pretrained_table(const Config& config, const Registry& registry);
 
 // What a checkpoint holds: all named tensors but gradients.
 std::vector<TensorShare> saved_tensors(const Plan& plan);

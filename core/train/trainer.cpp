@@ -57,11 +57,10 @@ void Trainer::upload_counters(int64_t step) {
   executor_.upload(setup_.plan.counters, counters);
 }
 
-void Trainer::initialise(const std::filesystem::path& weights, const WeightsProgress& progress) {
+void Trainer::initialise(const Weights& weights) {
   executor_.run("init");
-  if (!weights.empty()) {
-    const Pretrained& table = pretrained_table(config_, registry_);
-    load_weights(find_weights(weights, peers()), table, parameters(setup_.plan), fill(), progress, peers());
+  if (weights) {
+    weights(parameters(setup_.plan), fill(), peers());
     executor_.run("publish");
   }
   upload_counters(0);

@@ -30,13 +30,16 @@ struct Evaluation {
   double seconds = 0;
 };
 
+// Fills what this rank holds of the given parameters from weights that exist already. Throws on all ranks alike.
+using Weights = std::function<void(const std::vector<TensorShare>& parameters, const Fill& fill, const Peers& peers)>;
+
 class Trainer {
  public:
   // `comm` where the plan is one of several ranks'; all call everything below together.
   Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm = nullptr);
 
-  // Step 0: parameters from the model's initialisation rules, or `weights` that exist already (weights_source).
-  void initialise(const std::filesystem::path& weights = {}, const WeightsProgress& progress = {});
+  // Step 0: parameters from the model's initialisation rules, or `weights`.
+  void initialise(const Weights& weights = {});
   // Parameters, optimizer state and position from a checkpoint directory. Throws Error(Exit::checkpoint).
   void load(const std::filesystem::path& checkpoint);
   int64_t step() const { return step_; }

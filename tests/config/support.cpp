@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "weights.hpp"
+
 namespace eng::test {
 namespace {
 
@@ -74,7 +76,8 @@ const SchemaSource& plugins() {
         return names;
       },
       [](const std::string&, const std::string& name) { return "looked in /usr/lib/engine for " + name; },
-      [](const auto&) {}};
+      [](const auto&) {},
+      [](const auto& directory, const auto& plugin) { return read_model_source(directory, plugin, plugins()); }};
   return source;
 }
 

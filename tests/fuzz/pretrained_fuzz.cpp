@@ -6,8 +6,7 @@
 #include <string>
 
 #include "config_json.hpp"
-#include "core/checkpoint/weights.hpp"
-#include "core/config/config.hpp"
+#include "tensors.hpp"
 
 namespace {
 

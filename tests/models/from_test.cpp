@@ -13,6 +13,7 @@
 #include "core/train/setup.hpp"
 #include "engine/ops.h"
 #include "tests/checkpoint/scratch.hpp"
+#include "weights.hpp"
 
 namespace fs = std::filesystem;
 
@@ -33,9 +34,16 @@ eng::Registry& registry() {
 }
 
 eng::Config config_from(const fs::path& directory, const std::string& more = "") {
+  static const eng::SchemaSource schemas = [] {
+    eng::SchemaSource all = registry().schemas();
+    all.model_of = [](const auto& from, const auto& plugin) {
+      return eng::read_model_source(from, plugin, registry().schemas());
+    };
+    return all;
+  }();
   return eng::Config::parse("[model]\nfrom = '" + directory.string() + "'\n" + more +
                                 "[train]\nmicro_batch = 2\nsequence_length = 16\n[device]\nthreads = 1\n",
-                            "from.toml", "/", {}, registry().schemas());
+                            "from.toml", "/", {}, schemas);
 }
 
 const nlohmann::json& expected() {

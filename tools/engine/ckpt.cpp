@@ -12,9 +12,9 @@
 #include "core/checkpoint/file.hpp"
 #include "core/tensor/dtype.hpp"
 #include "tools/engine/command.hpp"
-#include "tools/engine/export.hpp"
 #include "tools/engine/progress.hpp"
 #include "tools/engine/run_dir.hpp"
+#include "tools/huggingface/export.hpp"
 
 namespace eng {
 namespace {
@@ -55,7 +55,9 @@ void export_run(const Common& common, const ExportFlags& flags) {
   const Provided* plugin = registry->find(ENG_MODEL_KIND, config.section("model").string("plugin"));
   const fs::path checkpoint = find_weights(flags.target);
   const int32_t dtype = flags.dtype == "f32" ? ENG_F32 : flags.dtype == "bf16" ? ENG_BF16 : ENG_F16;
-  const Exported out = export_weights(checkpoint, config, plugin->schema, flags.to, dtype, flags.shard_bytes);
+  const fs::path source = weights_source(config),
+                 origin = weights_kind(source) == WeightsKind::hugging_face ? source : fs::path();
+  const Exported out = export_weights(checkpoint, config, plugin->schema, origin, flags.to, dtype, flags.shard_bytes);
   fmt::print("wrote {}: {} tensors of {}, {} bytes in {} file{}, read back and compared\n", flags.to, out.tensors,
              flags.dtype, out.bytes, out.files, out.files == 1 ? "" : "s");
   if (!out.copied.empty()) fmt::print("copied {}\n", fmt::join(out.copied, ", "));

@@ -14,6 +14,7 @@
 #include "core/train/setup.hpp"
 #include "tools/engine/fits.hpp"
 #include "tools/engine/report.hpp"
+#include "tools/engine/weights.hpp"
 
 namespace eng {
 
@@ -43,9 +44,9 @@ struct Loaded {
 
 // Scans for plugins and reads a configuration: `target` is its file, or a run, or a Hugging Face directory: then every
 // section has its defaults and [model] from is that directory, so that
-// Trainer::initialise(weights_source(config)) takes its weights, and relative paths start at `place`, by default where
-// the command was typed. [data] gets the tokenizer of weights that exist already, and may not name another one. Prints
-// its notes to stderr.
+// Trainer::initialise(weights_of(weights_source(config))) takes its weights, and relative paths start at `place`, by
+// default where the command was typed. [data] gets the tokenizer of weights that exist already, and may not name
+// another one. Prints its notes to stderr.
 Loaded load_config(const Common& common, const std::filesystem::path& target, const std::vector<std::string>& overrides,
                    const std::filesystem::path& place = {});
 std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<std::filesystem::path>& more = {});

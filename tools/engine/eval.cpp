@@ -71,9 +71,9 @@ int eval(const Common& common, const EvalFlags& flags) {
     if (overrides.empty())
       trainer.load(*found.path);  // its own data: they must be those that it was trained beside
     else
-      trainer.initialise(*found.path);
+      trainer.initialise(weights_of(*found.path, config, *registry));
   } else {
-    trainer.initialise(weights_source(config), weights_progress(flags.target));
+    trainer.initialise(weights_of(weights_source(config), config, *registry, weights_progress(flags.target)));
   }
   const Evaluation e = trainer.evaluate(flags.batches > 0 ? flags.batches : INT64_MAX);
   if (flags.json) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "core/base/error.hpp"
-#include "core/checkpoint/weights.hpp"
 
 namespace eng {
 
@@ -96,11 +95,6 @@ void check_fits(const Config& config, Registry& registry, const Setup& setup) {
                           setup.kernels->device(), format_bytes(static_cast<double>(limit)),
                           format_bytes(static_cast<double>(peak - limit))),
               help);
-}
-
-void check_weights(const Config& config, const Registry& registry, const Setup& setup) {
-  if (const auto source = weights_source(config); !source.empty())
-    load_weights(find_weights(source), pretrained_table(config, registry), parameters(setup.plan), {});
 }
 
 }  // namespace eng

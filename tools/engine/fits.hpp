@@ -23,8 +23,4 @@ std::vector<std::string> edits_that_fit(const Config& config, Registry& registry
 // Throws Error(host or device memory) with those edits if the plan does not fit the device.
 void check_fits(const Config& config, Registry& registry, const Setup& setup);
 
-// Reads the headers of the files that [model] from names, if it names any: what does not fit is refused before memory
-// is taken. Throws Error(Exit::checkpoint).
-void check_weights(const Config& config, const Registry& registry, const Setup& setup);
-
 }  // namespace eng

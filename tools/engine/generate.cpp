@@ -7,7 +7,6 @@
 #include <iterator>
 
 #include "core/base/error.hpp"
-#include "core/checkpoint/weights.hpp"
 #include "core/execute/executor.hpp"
 #include "engine/ops.h"
 #include "tools/engine/command.hpp"
@@ -16,6 +15,7 @@
 #include "tools/engine/sampler.hpp"
 #include "tools/engine/text_stream.hpp"
 #include "tools/engine/tokenizer.hpp"
+#include "tools/engine/weights.hpp"
 
 namespace eng {
 namespace {

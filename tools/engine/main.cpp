@@ -107,6 +107,9 @@ Loaded load_config(const Common& common, const std::filesystem::path& target, co
     plugins.names = found.names;
     plugins.explain = [&](const auto& kind, const auto& name) { return explain_missing(*out.registry, kind, name); };
   };
+  plugins.model_of = [&](const auto& directory, const auto& plugin) {
+    return read_model_source(directory, plugin, plugins);
+  };
   if (weights)
     out.config =
         Config::parse("[model]\nfrom = " + toml_text(std::filesystem::absolute(target).string()) + "\n",

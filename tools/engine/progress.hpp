@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tools/engine/training.hpp"
+#include "tools/engine/weights.hpp"
 
 namespace eng {
 

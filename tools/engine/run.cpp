@@ -245,7 +245,8 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
       trainer.load(*from);
     } else {
       const std::filesystem::path weights = weights_source(config);
-      trainer.initialise(weights, member.first() ? weights_progress(weights.string()) : WeightsProgress{});
+      trainer.initialise(weights_of(weights, config, *registry,
+                                    member.first() ? weights_progress(weights.string()) : WeightsProgress{}));
     }
     TraceFile trace(flags.trace, trainer.step(), setup.plan);
     options.trace = trace.trace();

@@ -14,10 +14,12 @@ struct Exported {
 };
 
 // Writes `to`, which must not exist or be empty, from one complete checkpoint of a run with this configuration:
-// config.json, model.safetensors (several and an index above `shard_bytes`), and the tokenizer files of the directory
-// that the run came from. Everything is read back and compared before `to` gets its name. `dtype`: ENG_F32, ENG_BF16
-// or ENG_F16. Throws Error(Exit::usage, disk or checkpoint); nothing is left behind then.
+// config.json, model.safetensors (several and an index above `shard_bytes`), and the tokenizer files of `origin`, the
+// Hugging Face directory that the run came from, if any. Everything is read back and compared before `to` gets its
+// name. `dtype`: ENG_F32, ENG_BF16 or ENG_F16. Throws Error(Exit::usage, disk or checkpoint); nothing is left behind
+// then.
 Exported export_weights(const std::filesystem::path& checkpoint, const Config& config, const PluginSchema& plugin,
-                        const std::filesystem::path& to, int32_t dtype, uint64_t shard_bytes);
+                        const std::filesystem::path& origin, const std::filesystem::path& to, int32_t dtype,
+                        uint64_t shard_bytes);
 
 }  // namespace eng

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/engine/export.hpp"
+#include "tools/huggingface/export.hpp"
 
 #include <fmt/format.h>
 
@@ -11,8 +11,7 @@
 #include "core/checkpoint/file.hpp"
 #include "core/checkpoint/safetensors.hpp"
 #include "core/tensor/dtype.hpp"
-#include "core/train/setup.hpp"
-#include "tools/engine/config_json.hpp"
+#include "tools/huggingface/config_json.hpp"
 
 namespace eng {
 namespace {
@@ -119,7 +118,7 @@ void verify(const fs::path& folder, const std::vector<Shard>& shards, const std:
 }  // namespace
 
 Exported export_weights(const fs::path& checkpoint, const Config& config, const PluginSchema& plugin,
-                        const fs::path& to, int32_t dtype, uint64_t shard_bytes) {
+                        const fs::path& origin, const fs::path& to, int32_t dtype, uint64_t shard_bytes) {
   const Section& model = config.section("model");
   if (plugin.pretrained.model_type.empty())
     throw Error(Exit::usage,
@@ -140,12 +139,11 @@ Exported export_weights(const fs::path& checkpoint, const Config& config, const 
   try {
     const auto sums = write_tensors(checkpoint, {stored.begin(), stored.end()}, temporary, shards);
     nlohmann::json before = nlohmann::json::object();
-    const fs::path source = weights_source(config);
-    if (weights_kind(source) == WeightsKind::hugging_face) {
-      before = read_config_json(source / "config.json");
+    if (!origin.empty()) {
+      before = read_config_json(origin / "config.json");
       for (const char* file : tokenizer_files)
-        if (fs::is_regular_file(source / file, none)) {
-          fs::copy_file(source / file, temporary / file);
+        if (fs::is_regular_file(origin / file, none)) {
+          fs::copy_file(origin / file, temporary / file);
           out.copied.push_back(file);
         }
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/engine/config_json.hpp"
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+
+#include "tools/huggingface/config_json.hpp"
 
 namespace eng {
 namespace {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/config/pretrained.hpp"
+#include "tools/huggingface/config_json.hpp"
 
 #include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "core/checkpoint/file.hpp"
-#include "core/config/source.hpp"
+#include "core/config/problems.hpp"
 #include "engine/model.h"
 
 namespace eng {
@@ -152,26 +153,6 @@ std::string find_plugin(const Json& json, const fs::path& file, const std::strin
               known.empty() ? "no model plugin reads a config.json" : fmt::format("known: {}", fmt::join(known, ", ")));
 }
 
-ModelSource from_run(const fs::path& run, const SchemaSource& plugins) {
-  ModelSource out;
-  const fs::path file = run / "config.resolved.toml";
-  std::error_code none;
-  if (!fs::exists(file, none)) return out;  // a checkpoint by itself: [model] has to say what it is
-  out.file = file;
-  const Document document = read_document(file);
-  const auto* name = document.value<std::string>("model", "plugin");
-  const PluginSchema* schema = name ? plugins.find(ENG_MODEL_KIND, *name) : nullptr;
-  const auto* model = document.find("model");
-  for (const auto& [key, given] : model ? model->keys : std::map<std::string, Given>{}) {
-    if (key == "from" || key == "preset") continue;
-    Setting& setting = out.settings[key] = {given.value, given.held ? "default" : file.string(), !given.held};
-    const Option* option = schema ? find_option(schema->options, key) : nullptr;
-    const Misfit wrong = option ? fit(*option, setting.value) : Misfit();
-    if (wrong.code) throw Error(Exit::usage, fmt::format("{}: `{}` {}", file.string(), key, wrong.text));
-  }
-  return out;
-}
-
 }  // namespace
 
 bool is_harmless(const std::string& key) {
@@ -216,32 +197,6 @@ ModelSource model_of_config_json(const Json& json, const fs::path& file, const s
                                          fmt::join(reader.problems, "\n  ")));
   reader.strangers();
   return out;
-}
-
-WeightsKind weights_kind(const fs::path& directory) {
-  std::error_code none;
-  if (fs::exists(directory / "manifest.json", none)) return WeightsKind::checkpoint;
-  if (fs::exists(directory / "state.json", none)) return WeightsKind::run;
-  return fs::exists(directory / "config.json", none) ? WeightsKind::hugging_face : WeightsKind::none;
-}
-
-ModelSource read_model_source(const fs::path& directory, const std::string& plugin, const SchemaSource& plugins) {
-  switch (weights_kind(directory)) {
-    case WeightsKind::hugging_face:
-      return model_of_config_json(read_config_json(directory / "config.json"), directory / "config.json", plugin,
-                                  plugins);
-    case WeightsKind::run:
-      return from_run(directory, plugins);
-    case WeightsKind::checkpoint:
-      return from_run(fs::absolute(directory).lexically_normal().parent_path().parent_path(), plugins);
-    case WeightsKind::none:
-      break;
-  }
-  std::error_code none;
-  throw Error(Exit::usage,
-              fs::is_directory(directory, none) ? directory.string() + " has neither config.json nor a checkpoint"
-                                                : directory.string() + " is no directory",
-              "`from` takes a Hugging Face directory, a run, or one checkpoint of a run");
 }
 
 }  // namespace eng

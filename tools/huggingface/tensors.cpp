@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/checkpoint/weights.hpp"
+#include "tools/huggingface/tensors.hpp"
 
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -170,45 +170,22 @@ std::map<std::string, std::string> parse_weights_index(const std::string& text, 
   return out;
 }
 
-fs::path find_weights(const fs::path& directory, const Peers& peers) {
-  if (weights_kind(directory) != WeightsKind::run) return directory;
-  const Found found = find_latest(directory / "checkpoints", peers);
-  if (!found.path)
-    refuse(directory.string(), found.refused.empty() ? "has no usable checkpoint" : found.refused.front().problem);
-  return *found.path;
-}
-
-void load_weights(const fs::path& directory, const Pretrained& pretrained, const std::vector<TensorShare>& parameters,
-                  const Fill& fill, const WeightsProgress& progress, const Peers& peers) {
-  uint64_t all = 0, done = 0;  // bytes that this rank gets
-  for (const TensorShare& p : parameters)
-    for (const Range& r : p.ranges) all += r.count * dtype_size(p.dtype);
-  const Fill counted = [&](const TensorSpec& t, uint64_t first, uint64_t count, const void* host) {
-    fill(t, first, count, host);
-    done += count * dtype_size(t.dtype);
-    if (progress) progress(done, all);
-  };
-  if (weights_kind(directory) == WeightsKind::checkpoint) {
-    load_checkpoint(directory, parameters, fill ? counted : Fill(), {}, kParameterRole, peers);
-    return;
-  }
-  peers.agree([&] {
-    Source source(directory, pretrained);
-    const auto pairs = source.match(parameters);
-    source.judge_rest(pretrained);
-    source.raise(directory);
-    if (!fill) return "";
-    std::vector<float> in(kTile), out(kTile);
-    for (const auto& [stored, parameter] : pairs)
-      for (const Range& r : parameter->ranges)
-        for (uint64_t at = 0, n = 0; at < r.count; at += n) {
-          n = std::min(kTile, r.count - at);
-          stored.file->read(*stored.tensor, r.first + at, n, in.data());
-          convert(stored.tensor->dtype, in.data(), parameter->dtype, out.data(), n);
-          counted(*parameter, r.first + at, n, out.data());
-        }
-    return "";
-  });
+void load_tensors(const fs::path& directory, const Pretrained& pretrained, const std::vector<TensorShare>& parameters,
+                  const Fill& fill) {
+  Source source(directory, pretrained);
+  const auto pairs = source.match(parameters);
+  source.judge_rest(pretrained);
+  source.raise(directory);
+  if (!fill) return;
+  std::vector<float> in(kTile), out(kTile);
+  for (const auto& [stored, parameter] : pairs)
+    for (const Range& r : parameter->ranges)
+      for (uint64_t at = 0, n = 0; at < r.count; at += n) {
+        n = std::min(kTile, r.count - at);
+        stored.file->read(*stored.tensor, r.first + at, n, in.data());
+        convert(stored.tensor->dtype, in.data(), parameter->dtype, out.data(), n);
+        fill(*parameter, r.first + at, n, out.data());
+      }
 }
 
 }  // namespace eng
