@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "core/checkpoint/file.hpp"
+#include "core/base/file.hpp"
 
 namespace eng {
 

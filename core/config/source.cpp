@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/checkpoint/file.hpp"
+#include "core/base/file.hpp"
 #include "core/config/toml.hpp"
 
 namespace eng {

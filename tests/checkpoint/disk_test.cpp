@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/base/file.hpp"
 #include "core/checkpoint/checkpoint.hpp"
-#include "core/checkpoint/file.hpp"
 #include "run_dir.hpp"
 #include "sample.hpp"
 

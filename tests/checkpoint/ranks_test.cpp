@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/base/file.hpp"
 #include "core/checkpoint/checkpoint.hpp"
-#include "core/checkpoint/file.hpp"
 #include "sample.hpp"
 #include "team.hpp"
 

@@ -4,8 +4,8 @@
 #include <catch2/catch.hpp>
 #include <cerrno>
 
+#include "core/base/file.hpp"
 #include "core/checkpoint/checkpoint.hpp"
-#include "core/checkpoint/file.hpp"
 #include "sample.hpp"
 #include "team.hpp"
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/checkpoint/file.hpp"
+#include "core/base/file.hpp"
 #include "core/checkpoint/safetensors.hpp"
 #include "core/execute/executor.hpp"
 #include "core/train/setup.hpp"

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "core/checkpoint/file.hpp"
+#include "core/base/file.hpp"
 #include "tests/checkpoint/scratch.hpp"
 
 using namespace eng;

@@ -8,8 +8,8 @@
 #include <map>
 
 #include "core/base/error.hpp"
+#include "core/base/file.hpp"
 #include "core/checkpoint/checkpoint.hpp"
-#include "core/checkpoint/file.hpp"
 #include "core/tensor/dtype.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/progress.hpp"

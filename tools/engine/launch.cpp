@@ -23,7 +23,7 @@
 #include <sstream>
 
 #include "core/base/error.hpp"
-#include "core/checkpoint/file.hpp"
+#include "core/base/file.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/ranks.hpp"
 #include "tools/engine/run_dir.hpp"

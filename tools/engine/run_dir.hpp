@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-#include "core/checkpoint/file.hpp"
+#include "core/base/file.hpp"
 #include "core/train/trainer.hpp"
 
 namespace eng {

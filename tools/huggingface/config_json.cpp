@@ -7,7 +7,7 @@
 #include <set>
 #include <sstream>
 
-#include "core/checkpoint/file.hpp"
+#include "core/base/file.hpp"
 #include "core/config/problems.hpp"
 #include "engine/model.h"
 

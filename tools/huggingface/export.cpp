@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "core/base/file.hpp"
 #include "core/checkpoint/checkpoint.hpp"
-#include "core/checkpoint/file.hpp"
 #include "core/checkpoint/safetensors.hpp"
 #include "core/tensor/dtype.hpp"
 #include "tools/huggingface/config_json.hpp"

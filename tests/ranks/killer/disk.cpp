@@ -12,7 +12,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/checkpoint/file.hpp"
+#include "core/base/file.hpp"
 
 namespace {
 
