@@ -170,7 +170,9 @@ struct Resolver {
       if (const auto* other = plugins.find(schema.kind, name); other && find_option(other->options, key))
         with.push_back(name);
     const Names elsewhere = owners(key);
-    const auto foreign = foreign_key(key);
+    const std::string word = key.substr(key.rfind('.') + 1);  // of optimizer.params.lr: lr
+    auto foreign = foreign_key(schema.name + "." + word);
+    if (!foreign) foreign = foreign_key(word);
     const std::string help = fmt::format("{} has: {}", here, fmt::join(keys, ", "));
     const char* code = !elsewhere.empty() ? "E0105" : foreign ? "E0111" : !with.empty() ? "E0105" : "E0103";
     Problem problem{code, "", given.key, help, "not a key of " + here, "", key, keys};
@@ -228,12 +230,20 @@ struct Resolver {
     if (name == "offload")
       return problems.push_back(
           {"E0115", fmt::format("section [{}] is not supported by this version", name), at, "remove it"});
+    if (const auto foreign = foreign_key(name))
+      return problems.push_back({"E0111",
+                                 fmt::format("[{}] is {} name; here it is `{}`", name, foreign->whose, foreign->here),
+                                 at, fmt::format("sections are: {}", fmt::join(names, ", ")), "", "", name, names});
     problems.push_back({"E0102", fmt::format("unknown section [{}]", printable(name, 80)), at,
                         fmt::format("sections are: {}", fmt::join(names, ", ")), "", "", name, names});
   }
 
   void outside(const std::string& key, const Given& given) {
     const Names found = owners(key);
+    if (const auto foreign = foreign_key(key); foreign && found.empty())
+      return problems.push_back({"E0111",
+                                 fmt::format("`{}` is {} name; here it is `{}`", key, foreign->whose, foreign->here),
+                                 given.key, "a key stands in its section, such as [train]"});
     problems.push_back(
         {"E0103", fmt::format("`{}` is outside any section", printable(key, 80)), given.key,
          found.empty() ? "a section is written [train]" : fmt::format("it belongs to {}", found.front())});

@@ -50,9 +50,11 @@ struct Rules {
       refuse("E0106", "run", "name", "`name` is no name of a directory: " + printable(toml_text(name)),
              "use letters, digits, '.', '_' and '-', at most 100");
     if (given) return;
-    name.resize(std::min<std::size_t>(name.size(), 100));
     std::replace_if(
         name.begin(), name.end(), [](char c) { return !plain(c); }, '-');
+    // What is derived must do where it is given: the run's own configuration gives it when the run goes on.
+    name.erase(0, name.find_first_not_of('-'));
+    name.resize(std::min<std::size_t>(name.size(), 100));
     run.set("name", name.find_first_not_of(".-") == std::string::npos ? "run" : name, "derived");
   }
 

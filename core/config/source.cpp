@@ -120,10 +120,13 @@ Document read_document(const std::string& text, const std::vector<std::string>& 
   try {
     take(parse_toml(text), {}, "", document, problems);
   } catch (const BadToml& bad) {
-    problems.push_back({"E0101",
-                        fmt::format("not valid TOML: {}", printable(bad.what())),
-                        {bad.line, bad.column},
-                        quotes_needed(line_of(text, bad.line))});
+    const bool json = trimmed(text).starts_with('{');
+    problems.push_back(
+        {"E0101",
+         fmt::format("not valid TOML: {}", printable(bad.what())),
+         {bad.line, bad.column},
+         json ? "this looks like JSON; a configuration is TOML: `engine init PRESET` writes one to start from"
+              : quotes_needed(line_of(text, bad.line))});
     return document;
   }
   take_defaults(document);

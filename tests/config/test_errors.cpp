@@ -112,6 +112,8 @@ TEST_CASE("sections") {
   CHECK_THAT(problems(with("[scheduler]\n")), Contains("did you mean `schedule`?"));
   CHECK_THAT(problems(with("[[train]]\nsteps = 1\n")), Contains("write [train], with single brackets"));
   CHECK_THAT(problems(with("[x]\n")), Contains("sections are: run, model, data, train"));
+  // A header stands for itself: the section before it has nothing to do with it.
+  CHECK_THAT(problems(with("[x]\n")), Contains("6 | [x]") && !Contains("| [data]"));
 }
 
 TEST_CASE("plugins and presets") {
@@ -158,6 +160,7 @@ TEST_CASE("bad TOML") {
   CHECK_THAT(problems("[train]\n[log]\n[train]\n"),
              Contains("cannot redefine existing table") && Contains("opt.toml:3:"));
   CHECK_THAT(problems("[train\nsteps = 1"), Contains("E0101"));
+  CHECK_THAT(problems(" {\n  \"train_batch_size\": 8\n}\n"), Contains("E0101") && Contains("looks like JSON"));
   CHECK_THAT(problems("[train]\nname = \"abc\nsteps = 1"), Contains("E0101"));
   CHECK_THAT(problems("[train]\nsteps = 99999999999999999999\n"), Contains("not representable in 64 bits"));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <fstream>
 
 #include "core/config/source.hpp"
 #include "support.hpp"
@@ -95,6 +96,15 @@ TEST_CASE("names of other trainers point at a key that exists") {
     CHECK(find_option(section->options, here.substr(here.find('.') + 1)));
   }
   CHECK_FALSE(foreign_key("steps"));
+  // Sections, names within a table of a section, and names outside any.
+  CHECK_THAT(problems(with("[zero_optimization]\nstage = 2\n")),
+             Catch::Contains("error[E0111]: [zero_optimization] is DeepSpeed's name; here it is `[zero]`"));
+  CHECK_THAT(problems(with("[optimizer.params]\nlr = 1e-3\n")),
+             Catch::Contains("`params.lr` is DeepSpeed's and torchtitan's name; here it is `optimizer.learning_rate`"));
+  CHECK_THAT(problems("train_batch_size = 8\n" + with("")),
+             Catch::Contains("error[E0111]: `train_batch_size` is DeepSpeed's name; here it is `train.global_batch`"));
+  CHECK_THAT(problems(with("[optimizer]\ntype = \"AdamW\"\n[schedule]\ntype = \"WarmupLR\"\n")),
+             Catch::Contains("here it is `optimizer.plugin`") && Catch::Contains("here it is `schedule.kind`"));
   const std::string text = problems(with("[train]\ngradient_accumulation_steps = 4\nlr = 1e-3\n"));
   CHECK_THAT(
       text,
@@ -102,4 +112,29 @@ TEST_CASE("names of other trainers point at a key that exists") {
                       "is `train.accumulate`") &&
           Catch::Contains("`lr` is DeepSpeed's and torchtitan's name; here it is `optimizer.learning_rate`") &&
           Catch::Contains("2 problems in opt.toml"));
+}
+
+TEST_CASE("every name in the documents' table of DeepSpeed is recognised, and has the key that stands there") {
+  std::ifstream page(std::string(ENGINE_SOURCE_DIR) + "/docs/config.md");
+  std::string line;
+  while (line != "## From DeepSpeed" && std::getline(page, line)) continue;
+  std::size_t names = 0;
+  while (std::getline(page, line) && !line.starts_with("#")) {
+    const auto middle = line.find(" | ", 1);
+    const std::string there = line.substr(0, middle), here = line.substr(std::min(middle, line.size()));
+    for (std::size_t at = there.find("| `"); middle != std::string::npos && at != std::string::npos;
+         at = there.find(", `", at + 1)) {
+      const auto first = there.find('`', at) + 1;
+      const std::string name = there.substr(first, there.find('`', first) - first);
+      if (name.starts_with("Warmup")) continue;  // a value
+      const std::string word = name.substr(name.rfind('.') + 1), table = name.substr(0, name.find('.'));
+      auto found = foreign_key(table + "." + word);
+      if (!found) found = foreign_key(word);
+      INFO(line);
+      REQUIRE(found);
+      if (here.find("not yet") == std::string::npos) CHECK_THAT(here, Catch::Contains(found->here));
+      ++names;
+    }
+  }
+  CHECK(names > 14);
 }

@@ -35,6 +35,12 @@ TEST_CASE("the name of a run is that of a directory") {
   CHECK(name(".toml") == ".toml");
   CHECK(name("...") == "run");
   CHECK(name("/") == "run");
+  // A run's own configuration gives the name that was derived; it must do there, or the run can never go on.
+  for (const char* file : {"/a/\u043a\u043e\u0434 1.toml", "-rf.toml", "--.toml", " .x", ".-a.toml"}) {
+    INFO(file << ": " << name(file));
+    CHECK(problems(with("[run]\nname = \"" + name(file) + "\"\n")).empty());
+  }
+  CHECK(name("-rf.toml") == "rf");
 }
 
 TEST_CASE("schedules") {

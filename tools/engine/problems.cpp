@@ -37,8 +37,8 @@ std::string excerpt(const ConfigError& error, const Problem& problem) {
   const Place& at = problem.at;
   const std::string blank(std::to_string(at.line).size(), ' ');
   std::string out = blank + " |\n";
-  // The section's header, so that the reader knows where he is.
-  std::size_t header = at.line - 1;
+  // The section's header, so that the reader knows where he is; a header knows it by itself.
+  std::size_t header = error.line(at.line).starts_with('[') ? 0 : at.line - 1;
   while (header > 0 && !error.line(header).starts_with('[')) --header;
   if (header > 0) out += fmt::format("{:>{}} | {}\n", header, blank.size(), printable(error.line(header), width));
   if (header > 0 && at.line - header > 1) out += blank + " | ...\n";
