@@ -33,6 +33,7 @@ struct Resolver {
   Problems& no_data;             // see Config::require
   std::set<std::string> broken;  // sections with problems
   ModelSource from;              // what [model] from says
+  bool unread = false;           // it could not be read: what it would have said is not missed
 
   void add(const std::string& section, Problem problem) {
     broken.insert(section);
@@ -134,6 +135,7 @@ struct Resolver {
     try {
       from = plugins.model_of(base / *path, plugin ? *plugin : "");
     } catch (const Error& e) {
+      unread = true;
       add("model", {"E0118", e.what(), document.find("model", "from")->place, e.help()});
     }
   }
@@ -189,6 +191,7 @@ struct Resolver {
   }
 
   void missing_key(const SectionSchema& schema, const Option& option) {
+    if (unread && schema.name == "model") return;
     const char* missing = document.find(schema.name) ? "[{}] needs `{}`" : "section [{}] is missing: it needs `{}`";
     const std::string message = fmt::format(fmt::runtime(missing), schema.name, option.key);
     const bool plugin = option.key == "plugin";

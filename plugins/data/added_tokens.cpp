@@ -72,7 +72,7 @@ const AddedToken* AddedTokens::at(std::string_view rest) const {
   return nullptr;
 }
 
-bool AddedTokens::next(std::string_view text, std::size_t from, Found* found) const {
+bool AddedTokens::next(std::string_view text, std::size_t from, std::size_t taken, Found* found) const {
   if (tokens_.empty()) return false;
   for (std::size_t i = from; i < text.size(); ++i) {
     const auto first = static_cast<unsigned char>(text[i]);
@@ -85,10 +85,11 @@ bool AddedTokens::next(std::string_view text, std::size_t from, Found* found) co
       i = end - 1;  // as the library does: what it refuses, it does not look at again
       continue;
     }
+    const std::size_t after = end;
     std::size_t before = 0;
-    while (token->lstrip && begin > from && is_space(last(text.substr(0, begin), &before))) begin = before;
+    while (token->lstrip && begin > taken && is_space(last(text.substr(0, begin), &before))) begin = before;
     while (token->rstrip && end < text.size() && is_space(utf8_decode(text.substr(end), &length))) end += length;
-    *found = {std::max(begin, from), end, token->id};
+    *found = {std::max(begin, taken), end, after, token->id};
     return true;
   }
   return false;

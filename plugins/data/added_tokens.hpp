@@ -20,12 +20,15 @@ class AddedTokens {
  public:
   struct Found {
     std::size_t begin, end;  // with the white space that the token takes
+    std::size_t after;       // of the token itself: where the next one is looked for
     int32_t id;
   };
   void set(std::vector<AddedToken> tokens);
   bool empty() const { return tokens_.empty(); }
-  // The first match from `from` on: the leftmost, of those the longest. Its begin is not before `from`.
-  bool next(std::string_view text, std::size_t from, Found* found) const;
+  // The first match from `from` on: the leftmost, of those the longest. It takes no white space before `taken`, the end
+  // of the last one, which may lie behind `from`: a token in white space that another one took is found all the same,
+  // as the library does it.
+  bool next(std::string_view text, std::size_t from, std::size_t taken, Found* found) const;
 
  private:
   const AddedToken* at(std::string_view rest) const;

@@ -65,7 +65,7 @@ class HuggingFace final : public Tokenizer {
   static void each_part(const AddedTokens& tokens, std::string_view text, std::vector<int32_t>& ids, Take take) {
     std::size_t at = 0;
     AddedTokens::Found found{};
-    while (tokens.next(text, at, &found)) {
+    while (tokens.next(text, found.after, at, &found)) {
       if (found.begin > at) take(text.substr(at, found.begin - at));
       ids.push_back(found.id);
       at = found.end;

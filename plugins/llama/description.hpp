@@ -38,11 +38,11 @@ rope_theta = { type = 'float', default = 10000.0, min = 1.0, help = 'base of the
 rope_type = { type = 'string', default = 'default', choices = ['default', 'linear', 'dynamic', 'yarn', 'longrope', 'llama3'], help = 'how the rotary frequencies are scaled for long sequences', json = ['rope_scaling.rope_type', 'rope_scaling.type', 'rope_parameters.rope_type', 'rope_parameters.type'], adjustable = true }
 rope_factor = { type = 'float', min = 1.0, help = 'how much longer the sequences get; all types but default. longrope: absent is max_position_embeddings / rope_original_max_position_embeddings', json = ['rope_scaling.factor', 'rope_parameters.factor'], adjustable = true }
 rope_original_max_position_embeddings = { type = 'int', min = 1, max = 1073741824, help = 'sequence length before scaling (yarn, longrope, llama3); absent: max_position_embeddings', json = ['rope_scaling.original_max_position_embeddings', 'rope_parameters.original_max_position_embeddings', 'original_max_position_embeddings'], adjustable = true }
-rope_attention_factor = { type = 'float', min = 0.0, help = 'multiplies cos and sin (yarn, longrope); absent: the formula of the type', json = ['rope_scaling.attention_factor', 'rope_parameters.attention_factor'], adjustable = true }
+rope_attention_factor = { type = 'float', above = 0.0, help = 'multiplies cos and sin (yarn, longrope); absent: the formula of the type', json = ['rope_scaling.attention_factor', 'rope_parameters.attention_factor'], adjustable = true }
 rope_low_freq_factor = { type = 'float', min = 0.0, help = 'llama3: frequencies with fewer turns over the original length are divided by rope_factor', json = ['rope_scaling.low_freq_factor', 'rope_parameters.low_freq_factor'], adjustable = true }
 rope_high_freq_factor = { type = 'float', min = 0.0, help = 'llama3: frequencies with more turns over the original length stay', json = ['rope_scaling.high_freq_factor', 'rope_parameters.high_freq_factor'], adjustable = true }
-rope_beta_fast = { type = 'float', default = 32.0, min = 0.0, help = 'yarn: channels with more turns over the original length stay', json = ['rope_scaling.beta_fast', 'rope_parameters.beta_fast'], adjustable = true }
-rope_beta_slow = { type = 'float', default = 1.0, min = 0.0, help = 'yarn: channels with fewer turns are divided by rope_factor', json = ['rope_scaling.beta_slow', 'rope_parameters.beta_slow'], adjustable = true }
+rope_beta_fast = { type = 'float', default = 32.0, above = 0.0, help = 'yarn: channels with more turns over the original length stay', json = ['rope_scaling.beta_fast', 'rope_parameters.beta_fast'], adjustable = true }
+rope_beta_slow = { type = 'float', default = 1.0, above = 0.0, help = 'yarn: channels with fewer turns are divided by rope_factor', json = ['rope_scaling.beta_slow', 'rope_parameters.beta_slow'], adjustable = true }
 rope_short_factor = { type = 'floats', help = 'longrope: divisor of each frequency for sequences up to the original length', json = ['rope_scaling.short_factor', 'rope_parameters.short_factor'], adjustable = true }
 rope_long_factor = { type = 'floats', help = 'longrope: divisor of each frequency for longer sequences', json = ['rope_scaling.long_factor', 'rope_parameters.long_factor'], adjustable = true }
 )" R"(
@@ -50,7 +50,7 @@ rope_long_factor = { type = 'floats', help = 'longrope: divisor of each frequenc
 [provides.pretrained]
 model_type = 'llama'
 architectures = ['LlamaForCausalLM']
-ignore = ['pretraining_tp']
+ignore = ['pretraining_tp', 'rope_scaling.mscale', 'rope_parameters.mscale']
 ignore_tensors = ['.rotary_emb.inv_freq']
 tied = [['lm_head.weight', 'model.embed_tokens.weight']]
 
@@ -58,6 +58,12 @@ tied = [['lm_head.weight', 'model.embed_tokens.weight']]
 attention_dropout = 0.0
 partial_rotary_factor = 1.0
 'rope_parameters.partial_rotary_factor' = 1.0
+'rope_scaling.partial_rotary_factor' = 1.0
+# yarn: limits of the ramp that are no whole channels; mscale, which has an effect together with mscale_all_dim alone
+'rope_parameters.truncate' = true
+'rope_scaling.truncate' = true
+'rope_parameters.mscale_all_dim' = 0.0
+'rope_scaling.mscale_all_dim' = 0.0
 
 [provides.pretrained.write]
 attention_dropout = 0.0

@@ -110,6 +110,25 @@ TEST_CASE("the comparison sees another pattern, missing merges and a lost normal
   CHECK(differences(plain, all().data["ids"]["neox"]) > 0);
 }
 
+TEST_CASE("a token in white space that another one took is found, as the library does it") {
+  json file = json::parse(std::ifstream(golden + "gpt2/tokenizer.json"));
+  const auto add = [&](int32_t id, const char* content, bool lstrip, bool rstrip) {
+    file["added_tokens"].push_back({{"id", id}, {"content", content}, {"lstrip", lstrip}, {"rstrip", rstrip}});
+  };
+  constexpr int32_t right = 700, spaces = 701, left = 702;
+  add(right, "[R]", false, true);
+  add(spaces, "  ", false, false);
+  add(left, "[L]", true, false);
+  Folder folder;
+  TokenizerUse tokenizer("huggingface", folder.write("tokenizer.json", file.dump()));
+  // By tokenizers 0.23.3.
+  CHECK(tokenizer.encode("a[R]   b") == Ids{65, right, spaces, 291});
+  CHECK(tokenizer.encode("[R]      ") == Ids{right, spaces, spaces, spaces});
+  CHECK(tokenizer.encode("x  [R]   [L] y") == Ids{88, spaces, right, spaces, left, 458});
+  CHECK(tokenizer.encode("[R] [L]") == Ids{right, left});
+  CHECK(tokenizer.encode("  [L][R]  [R]") == Ids{spaces, left, right, spaces, right});
+}
+
 TEST_CASE("byte-level text comes back byte for byte") {
   for (const char* name : {"gpt2", "llama3", "opt"}) {
     CAPTURE(name);

@@ -214,13 +214,34 @@ TEST_CASE("from: variants of LLaMA that are not supported are named", "[from]") 
              Catch::Contains("`attention_dropout` is 0.1; this plugin supports 0.0"));
   CHECK_THAT(problem("LlamaForCausalLM", "LlamaForSequenceClassification"), Catch::Contains("`architectures` is"));
   CHECK_THAT(problem("\"rope_type\": \"llama3\"", "\"rope_type\": \"spiral\""),
-             Catch::Contains("`rope_parameters.rope_type` must be one of"));
+             Catch::Contains("`rope_parameters.rope_type` must be one of") &&
+                 Catch::Contains("not string \"spiral\"; there is `default`, `linear`, `dynamic`, `yarn`"));
   CHECK_THAT(problem("\"model_type\": \"llama\"", "\"model_type\": \"gpt2\""),
              Catch::Contains("model_type `gpt2` is read by no model plugin"));
   CHECK_THAT(problem("\"use_cache\"", "\"rope_theta\": 10000.0, \"use_cache\""),
              Catch::Contains("`rope_theta` is 10000.0, but `rope_parameters.rope_theta` is 500000.0"));
   CHECK_THAT(problem("\"use_cache\"", "\"quantization_config\": {\"bits\": 4}, \"use_cache\""),
              Catch::Contains("quantised weights"));
+  // Keys inside of the scaling that would change the rotary table.
+  const auto scaling = [&](const std::string& more) {
+    return problem("\"rope_parameters\": {", "\"rope_parameters\": {" + more + ",");
+  };
+  CHECK_THAT(scaling("\"truncate\": false"),
+             Catch::Contains("`rope_parameters.truncate` is false; this plugin supports true"));
+  CHECK_THAT(scaling("\"mscale\": 0.7, \"mscale_all_dim\": 1.0"),
+             Catch::Contains("`rope_parameters.mscale_all_dim` is 1.0; this plugin supports 0.0"));
+  CHECK_THAT(scaling("\"partial_rotary_factor\": 0.5"),
+             Catch::Contains("`rope_parameters.partial_rotary_factor` is 0.5"));
+  CHECK_THAT(scaling("\"attention_factor\": 0"), Catch::Contains("`rope_parameters.attention_factor` must be above 0"));
+  CHECK_THAT(scaling("\"beta_slow\": 0.0"), Catch::Contains("`rope_parameters.beta_slow` must be above 0"));
+  CHECK(scaling("\"truncate\": true, \"mscale\": 0.7, \"mscale_all_dim\": 0, \"attention_factor\": null") ==
+        "accepted");
+  for (const char* key : {"\"truncate\": false", "\"mscale_all_dim\": 1.0", "\"partial_rotary_factor\": 0.5"})
+    CHECK_THAT(
+        problem("\"rope_parameters\": {", "\"rope_scaling\": {" + std::string(key) + "}, \"rope_parameters\": {"),
+        Catch::Contains("`rope_scaling."));
+  // The one thing that is wrong is told, not what could not be read because of it.
+  CHECK(problem("\"hidden_size\": 16", "\"hidden_size\": 0").find("needs `plugin`") == std::string::npos);
   CHECK_THAT(problem("\"hidden_size\": 16", "\"hidden_size\": -16"), Catch::Contains("`hidden_size` must be at least"));
   CHECK_THAT(problem("\"hidden_size\": 16", "\"hidden_size\": [16]"), Catch::Contains("`hidden_size` must be of type"));
 }

@@ -92,7 +92,9 @@ struct Reader {
     if (!found) return;
     Value value = to_value(*found);
     const Misfit wrong = value.index() ? fit(option, value) : Misfit{"E0104", "must be " + describe(option)};
-    if (wrong.code) return problems.push_back(fmt::format("`{}` {}", where, printable(wrong.text)));
+    const Texts& choices = option.choices;
+    const std::string there = choices.empty() ? "" : fmt::format("; there is `{}`", fmt::join(choices, "`, `"));
+    if (wrong.code) return problems.push_back(fmt::format("`{}` {}{}", where, printable(wrong.text), there));
     const Json* multiple = option.json_multiple.empty() ? nullptr : at(json, option.json_multiple);
     if (auto* whole = std::get_if<int64_t>(&value); whole && multiple) {
       const int64_t n = multiple->is_number_integer() ? multiple->get<int64_t>() : 0;
