@@ -40,6 +40,17 @@ class Unprivileged {
   bool works_ = true;
 };
 
+// Where temporary files go, if another user can get there; else another such place. Root's TMPDIR may be its own.
+fs::path open_to_others() {
+  const Unprivileged user;
+  std::error_code none;
+  const fs::path usual = fs::temp_directory_path(none);
+  for (const fs::path& place : {usual, fs::path("/tmp"), fs::path("/var/tmp"), fs::path("/dev/shm")})
+    if (!place.empty() && ::eaccess(place.c_str(), W_OK | X_OK) == 0) return place;
+  throw std::runtime_error("this test needs a folder for temporary files that every user may enter and write to: " +
+                           usual.string() + ", /tmp, /var/tmp and /dev/shm are none; set TMPDIR to one");
+}
+
 }  // namespace
 
 TEST_CASE_METHOD(Errors, "paths that lead nowhere") {
@@ -61,7 +72,11 @@ TEST_CASE_METHOD(Errors, "files that are none, or cannot be read") {
   refuse({.paths = {"p*"}}, ENG_NOT_FOUND, {"'p*' matches no file"});
   fs::create_symlink("loop", folder.path() / "loop");
   refuse({.paths = {"loop"}}, ENG_DATA_LOSS, {"loop"});
+}
 
+TEST_CASE("files that may not be read") {
+  Errors errors{Folder(open_to_others())};
+  const Folder& folder = errors.folder;
   folder.write("secret.txt", "text");
   folder.write("closed/a.txt", "text");
   fs::permissions(folder.path() / "secret.txt", fs::perms::none);
@@ -69,9 +84,10 @@ TEST_CASE_METHOD(Errors, "files that are none, or cannot be read") {
   {
     Unprivileged user;
     REQUIRE(user.works());
-    refuse({.paths = {"secret.txt"}}, ENG_DATA_LOSS, {(folder.path() / "secret.txt").string(), "Permission denied"});
-    refuse({.paths = {"**/*.txt"}}, ENG_DATA_LOSS, {(folder.path() / "closed").string(), "Permission denied"});
-    refuse({.paths = {"closed/a.txt"}}, ENG_DATA_LOSS, {"closed/a.txt", "Permission denied"});
+    errors.refuse({.paths = {"secret.txt"}}, ENG_DATA_LOSS,
+                  {(folder.path() / "secret.txt").string(), "Permission denied"});
+    errors.refuse({.paths = {"**/*.txt"}}, ENG_DATA_LOSS, {(folder.path() / "closed").string(), "Permission denied"});
+    errors.refuse({.paths = {"closed/a.txt"}}, ENG_DATA_LOSS, {"closed/a.txt", "Permission denied"});
   }
   fs::permissions(folder.path() / "closed", fs::perms::owner_all);
 }

@@ -72,8 +72,10 @@ Settings complete(Settings settings) {
 
 }  // namespace
 
-Folder::Folder() {
-  std::string name = (fs::temp_directory_path() / "engine-data-XXXXXX").string();
+Folder::Folder() : Folder(fs::temp_directory_path()) {}
+
+Folder::Folder(const fs::path& root) {
+  std::string name = (root / "engine-data-XXXXXX").string();
   if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make " + name);
   path_ = name;
   fs::permissions(path_, fs::perms(0755));

@@ -19,6 +19,7 @@ namespace data_test {
 class Folder {
  public:
   Folder();
+  explicit Folder(const std::filesystem::path& root);
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;
   ~Folder();
