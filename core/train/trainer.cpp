@@ -58,11 +58,8 @@ void Trainer::upload_counters(int64_t step) {
 }
 
 void Trainer::initialise(const Weights& weights) {
-  executor_.run("init");
-  if (weights) {
-    weights(parameters(setup_.plan), fill(), peers());
-    executor_.run("publish");
-  }
+  if (weights) weights(parameters(setup_.plan), fill(), peers());
+  executor_.run(weights ? "publish" : "init");
   upload_counters(0);
 }
 
