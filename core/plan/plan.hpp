@@ -126,6 +126,7 @@ struct Plan {
   int64_t parameters = 0;
   double flops_per_step = 0;  // executed by the train program
   uint32_t accumulate = 1;
+  bool behind = false;  // after a step, weights that are whole lag behind their parts until the next one, or "publish"
 
   const Buffer& buffer(Id id) const { return buffers[id - 1]; }
   Buffer& buffer(Id id) { return buffers[id - 1]; }

@@ -150,6 +150,10 @@ void States::publish(size_t u) {
   }
 }
 
+bool States::publishes_late(size_t u) const {
+  return r_.overlap && r_.train && !alone() && master[u].part != weight[u].part;
+}
+
 View States::gather(const std::string& what, Line line, int32_t role, size_t u, const Home& home) {
   const View whole = emit_.transient(fmt::format("{} {}", what, homes_.unit(u).name), line,
                                      flat(home.view.desc.dtype, homes_.unit(u).count));

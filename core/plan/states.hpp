@@ -24,6 +24,8 @@ class States {
 
   // Where the weight has another home than the master: converted first, then brought together.
   void publish(size_t u);
+  // Weights that are brought together from parts can come beside the next step's forward, and not behind the update.
+  bool publishes_late(size_t u) const;
   // What is kept in parts, whole.
   View gather(const std::string& what, Line line, int32_t role, size_t u, const Home& home);
   // The sum of all ranks' `own` gradients of a unit, stored, or added to what is there.

@@ -24,7 +24,7 @@ void Update::emit() {
     }
     emit_.label("update " + homes().unit(u).name);
     unit(u);
-    s_.publish(u);
+    if (!s_.publishes_late(u)) s_.publish(u);
   }
 }
 

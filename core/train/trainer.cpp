@@ -192,6 +192,7 @@ void Trainer::not_finite(double loss, double norm) {
 Evaluation Trainer::evaluate(int64_t batches) {
   Evaluation out;
   const auto start = Clock::now();
+  if (setup_.plan.behind) executor_.run("publish");
   const auto held_out = static_cast<int64_t>(data_.info().validation_samples);
   batches = std::min(batches, (held_out + cut_.rows - 1) / cut_.rows);
   Batch batch;

@@ -101,6 +101,21 @@ TEST_CASE("ranks train, and leave everything in its place", "[ranks]") {
   CHECK(has(result.err, "longer: engine run run --ranks 2 train.steps=N"));
 }
 
+TEST_CASE("what ranks evaluate are the weights of the step before, whoever keeps them", "[ranks]") {
+  Scratch scratch;
+  scratch.config();
+  for (const std::string strategy : {"none", "zero2"})
+    REQUIRE(engine(scratch, {"run", "config.toml", "--ranks", "2", "--out", strategy, "train.steps=3",
+                             "train.eval_every=1", "zero.plugin=" + strategy})
+                .exit == 0);
+  for (const char* key : {"loss", "eval_loss", "grad_norm"}) {
+    INFO(key);
+    const std::vector<double> whole = column(scratch / "none", key);
+    CHECK(whole.size() == 3);
+    CHECK(column(scratch / "zero2", key) == whole);
+  }
+}
+
 TEST_CASE("SIGTERM to the command above the ranks: saved, 75, and the same numbers afterwards", "[ranks]") {
   Training training({"train.steps=6", "train.accumulate=10"});
   REQUIRE(training.child->wait_for("step 2/"));
