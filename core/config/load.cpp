@@ -261,7 +261,11 @@ Config Config::load(const std::filesystem::path& path, const std::vector<std::st
     throw Error(Exit::usage, fmt::format("error[E0116]: {}: {}", printable(path.string()), std::strerror(errno)),
                 "`engine init PRESET` writes a configuration to start from");
   text.resize(static_cast<std::size_t>(file.gcount()));
-  if (base_dir.empty()) base_dir = std::filesystem::absolute(path).parent_path();
+  if (base_dir.empty()) {
+    base_dir = std::filesystem::absolute(path).parent_path();
+    const std::string folder = base_dir.string() + "/";
+    if (folder.starts_with("/dev/")) base_dir = std::filesystem::current_path();  // /dev/stdin lies in no folder
+  }
   return parse(text, path.string(), base_dir, overrides, plugins);
 }
 
