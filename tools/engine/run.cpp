@@ -69,7 +69,7 @@ std::optional<std::filesystem::path> choose_checkpoint(const RunFlags& flags, Ru
     std::filesystem::path path = run.checkpoints() / checkpoint_name(*step);
     if (!std::filesystem::exists(path))
       throw Error(Exit::checkpoint, "there is no checkpoint of step " + flags.resume + " in " + run.path().string(),
-                  checkpoint_table(list_checkpoints(run.checkpoints())));
+                  "there is:\n" + checkpoint_table(list_checkpoints(run.checkpoints())));
     return path;
   }
   Found found = newest_checkpoint(run.checkpoints());
@@ -262,6 +262,9 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
                                  config.section("train").integer("sequence_length"), data.info().validation_samples,
                                  config.section("train").integer("steps")));
       if (from) progress->line(fmt::format("goes on from {}", from->filename().string()));
+      if (trainer.step() >= config.section("train").integer("steps"))
+        progress->line(fmt::format("nothing is left to do: step {} is done, train.steps is {}", trainer.step(),
+                                   config.section("train").integer("steps")));
     }
     const std::filesystem::path path = member.from_first(dir ? dir->path().string() : "");
     member.works_in(path);
@@ -290,8 +293,8 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
     progress->line(fmt::format("stopped by {}; go on with:  {}", by, member.again(path)));
   } else {
     progress->line(
-        fmt::format("done  {0}\n  losses: {0}/metrics.jsonl\n  next:   engine eval {0}\n  longer: {1} train.steps=N",
-                    path, member.again(path)));
+        fmt::format("done  {0}\n  losses: {0}/metrics.jsonl\n  next:   engine eval {1}\n  longer: {2} train.steps=N",
+                    path, shell_word(path), member.again(path)));
   }
   return exit;
 }
