@@ -45,7 +45,7 @@ struct Resolver {
     const auto by_somebody = [](const auto& entry) { return !entry.second.held; };
     const bool present = part && std::any_of(part->keys.begin(), part->keys.end(), by_somebody);
     if (section == "data" && !present) return no_data.push_back(std::move(problem));
-    if (part && problem.at.line == 0) problem.at = part->header;
+    if (part && problem.at.line == 0 && problem.at.override_text.empty()) problem.at = part->header;
     add(section, std::move(problem));
   }
 
