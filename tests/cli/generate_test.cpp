@@ -72,6 +72,7 @@ TEST_CASE("a run continues a text", "[cli]") {
     refused({"run", "The ", "--tokens", "0"}, 2, "--tokens 0");
     refused({"config.toml", "The "}, 2, "config.toml is no directory");
     refused({"checkpoints", "The "}, 2, "checkpoints");
+    refused({"run/checkpoints/step-00000008", "The "}, 2, "is one checkpoint, and here a run is needed");
     fs::remove_all(scratch / "run" / "checkpoints");
     refused({"run", "The "}, 9, "run has no usable checkpoint");
   }

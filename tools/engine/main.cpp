@@ -89,6 +89,10 @@ Loaded load_config(const Common& common, const std::filesystem::path& target, co
   std::filesystem::path file = target, base;
   const bool weights = weights_kind(target) == WeightsKind::hugging_face;
   if (std::filesystem::is_directory(target) && !weights) {
+    if (!RunDir::is_run(target) && weights_kind(target) == WeightsKind::checkpoint)
+      throw Error(Exit::usage, target.string() + " is one checkpoint, and here a run is needed",
+                  "name the run; to start from this checkpoint, set model.from, or export it: engine ckpt export " +
+                      target.string() + " --to DIR");
     if (!RunDir::is_run(target))
       throw Error(Exit::usage, target.string() + " is a directory, but neither of a run nor of Hugging Face's",
                   "give a configuration file, a run directory, or a directory with config.json and safetensors files");
