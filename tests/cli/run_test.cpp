@@ -155,6 +155,18 @@ TEST_CASE("--resume chooses the checkpoint", "[cli]") {
   CHECK_FALSE(fs::exists(scratch / "runs"));
 }
 
+TEST_CASE("an evaluation that cannot be is told, and not proposed", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const Result run = engine(scratch, {"run", "config.toml", "--out", "run", "data.validation=0", "train.steps=1"});
+  INFO(run.err);
+  CHECK(run.exit == 0);
+  CHECK(has(run.err, "note: train.eval_every has no effect"));
+  CHECK_FALSE(has(run.err, "engine eval"));
+  CHECK(has(engine(scratch, {"check", "config.toml", "data.validation=0"}).err, "note: train.eval_every"));
+  CHECK_FALSE(has(engine(scratch, {"check", "config.toml"}).err, "note: train.eval_every"));
+}
+
 TEST_CASE("a run that is done says so when it is started again", "[cli]") {
   Scratch scratch;
   scratch.config();

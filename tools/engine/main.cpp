@@ -128,6 +128,11 @@ void print_notes(const Setup& setup) {
   for (const std::string& note : setup.notes) fmt::print(stderr, "note: {}\n", note);
 }
 
+void print_notes(const Config& config, const Data& data) {
+  if (config.section("train").integer("eval_every") > 0 && !data.info().validation_samples)
+    fmt::print(stderr, "note: train.eval_every has no effect: data.validation holds nothing out\n");
+}
+
 ReportContext report_context(const Setup& setup, const Config& config) {
   const Section &train = config.section("train"), &model = config.section("model");
   ReportContext c;
