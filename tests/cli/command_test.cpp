@@ -38,7 +38,7 @@ TEST_CASE("a wrong command line is a usage error", "[cli]") {
   told({"check", "x.toml", "--plugin-path", "y"}, "--plugin-path stands before the subcommand");
   const std::string weights = std::string(ENGINE_SOURCE_DIR) + "/tests/models/hf/single";
   told({"run", weights}, "is a Hugging Face directory, and here a configuration or a run is needed\nhelp: write");
-  told({"eval", weights}, "says nothing of data to evaluate its weights on\nhelp: name some: --data CONFIG");
+  told({"eval", weights}, "there must be [data]\nhelp: name some: --data CONFIG");
   told({"config", "schema", "trian"}, "there is no section and no plugin with keys named `trian`");
   told({"ckpt", "gc", "run", "--keep", "0"}, "--keep: Value 0 not in range 1 to 1000000000");
   told({"run", "x.toml", "--max-time", "nan"}, "--max-time nan is no duration");

@@ -57,7 +57,7 @@ int eval(const Common& common, const EvalFlags& flags) {
   try {
     config.require("data");
   } catch (const ConfigError&) {
-    throw Error(Exit::usage, flags.target + " says nothing of data to evaluate its weights on",
+    throw Error(Exit::usage, "to evaluate the weights of " + flags.target + " there must be [data]",
                 "name some: --data CONFIG, or 'data.paths=[\"text.txt\"]' data.validation=0.5");
   }
   Setup setup = make_setup(config, *registry);
