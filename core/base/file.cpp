@@ -36,12 +36,14 @@ FileCalls& file_calls() {
 }
 
 void disk_error(const char* what, const fs::path& path, int error, uint64_t needs) {
-  throw Error(Exit::disk,
-              fmt::format("cannot {} {}: {} ({}{} bytes free)", what, path.string(), std::strerror(error),
-                          needs ? fmt::format("needs {} more, ", needs) : "", free_bytes(path)),
-              error == ENOSPC || error == EDQUOT || error == EFBIG
-                  ? "free space on this file system, lower [checkpoint] keep, or move the run with --out"
-                  : "");
+  const bool space = error == ENOSPC || error == EDQUOT || error == EFBIG;
+  throw Error(
+      Exit::disk,
+      fmt::format("cannot {} {}: {}{}", what, path.string(), std::strerror(error),
+                  space || needs ? fmt::format(" ({}{} bytes free)", needs ? fmt::format("needs {} more, ", needs) : "",
+                                               free_bytes(path))
+                                 : ""),
+      space ? "free space on this file system, lower [checkpoint] keep, or move the run with --out" : "");
 }
 
 Fd::~Fd() {

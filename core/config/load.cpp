@@ -46,7 +46,7 @@ struct Resolver {
     const auto by_somebody = [](const auto& entry) { return !entry.second.held; };
     const bool present = part && std::any_of(part->keys.begin(), part->keys.end(), by_somebody);
     if (section == "data" && !present) return no_data.push_back(std::move(problem));
-    if (part && problem.at.line == 0) problem.at = part->header;
+    if (part && problem.at.line == 0 && problem.at.override_text.empty()) problem.at = part->header;
     add(section, std::move(problem));
   }
 
@@ -264,7 +264,11 @@ Config Config::load(const std::filesystem::path& path, const std::vector<std::st
     throw Error(Exit::usage, fmt::format("error[E0116]: {}: {}", printable(path.string()), std::strerror(errno)),
                 "`engine init PRESET` writes a configuration to start from");
   text.resize(static_cast<std::size_t>(file.gcount()));
-  if (base_dir.empty()) base_dir = std::filesystem::absolute(path).parent_path();
+  if (base_dir.empty()) {
+    base_dir = std::filesystem::absolute(path).parent_path();
+    const std::string folder = base_dir.string() + "/";
+    if (folder.starts_with("/dev/")) base_dir = std::filesystem::current_path();  // /dev/stdin lies in no folder
+  }
   return parse(text, path.string(), base_dir, overrides, plugins);
 }
 

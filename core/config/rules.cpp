@@ -60,10 +60,12 @@ struct Rules {
 
   void batch(Section& train) const {
     if (!train.given("global_batch")) return;
+    const int64_t whole = train.integer("global_batch"), micro = train.integer("micro_batch");
     if (train.given("accumulate"))
       return refuse("E0113", "train", "global_batch", "`global_batch` and `accumulate` are both given",
-                    "accumulate is derived from global_batch: remove one of the two");
-    const int64_t whole = train.integer("global_batch"), micro = train.integer("micro_batch");
+                    fmt::format("accumulate is derived from global_batch: remove one of the two, or say both by "
+                                "train.global_batch={}",
+                                micro * train.integer("accumulate")));
     if (whole % micro == 0) return train.set("accumulate", whole / micro, "derived");
     int64_t divisor = std::min(micro, whole);
     while (whole % divisor != 0) --divisor;

@@ -20,6 +20,14 @@ std::string trimmed(const std::string& text) {
   return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
+// Whether a section's own key takes a text: plugins, presets and paths are looked for before any plugin is known.
+bool takes_text(const std::string& section, const std::string& key) {
+  for (const SectionSchema& schema : section_schemas())
+    if (const Option* option = schema.name == section ? find_option(schema.options, key) : nullptr)
+      return option->type == Type::string;
+  return false;
+}
+
 // Adds a table of sections; `at` and `text` are those of an override, or nothing.
 void take(const toml::table& sections, const Place& at, const std::string& text, Document& document,
           Problems& problems) {
@@ -28,6 +36,8 @@ void take(const toml::table& sections, const Place& at, const std::string& text,
                        const toml::node& node) {
     Given given{{}, "", file ? place_of(key.source()) : at, file ? place_of(node.source()) : at, text};
     given.value = value_of(node, given.odd);
+    // On a command line nobody quotes a preset 7 or a folder 2026.
+    if (!file && given.odd.empty() && given.value.index() < 4 && takes_text(section, name)) given.value = text;
     document.parts[section].keys[name] = std::move(given);
   };
   for (const auto& [key, node] : sections) {

@@ -148,7 +148,7 @@ std::optional<double> parse_duration(const std::string& text) {
   while (!left.empty()) {
     const auto [next, error] =
         std::from_chars(left.data(), left.data() + left.size(), number, std::chars_format::fixed);
-    if (error != std::errc() || number < 0) return std::nullopt;
+    if (error != std::errc() || !(number >= 0) || !std::isfinite(number)) return std::nullopt;
     left.remove_prefix(static_cast<std::size_t>(next - left.data()));
     const std::size_t end = std::min(left.find_first_of("0123456789"), left.size());
     const auto* span =
@@ -157,7 +157,7 @@ std::optional<double> parse_duration(const std::string& text) {
     total += number * span->second;
     left.remove_prefix(end);
   }
-  return text.empty() ? std::nullopt : std::optional(total);
+  return text.empty() || !std::isfinite(total) ? std::nullopt : std::optional(total);
 }
 
 std::string format_bytes(double bytes) {

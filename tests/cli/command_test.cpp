@@ -25,6 +25,23 @@ TEST_CASE("a wrong command line is a usage error", "[cli]") {
   CHECK(engine(scratch, {"trian"}).exit == 2);
   CHECK(engine(scratch, {"run"}).exit == 2);
   CHECK(engine(scratch, {"plan", "--no-such-flag"}).exit == 2);
+  const auto told = [&](const Args& args, const char* text) {
+    const Result result = engine(scratch, args);
+    INFO(result.err);
+    CHECK(result.exit == 2);
+    CHECK(has(result.err, text));
+    CHECK(result.out.empty());
+  };
+  told({"chekc", "x.toml"}, "help: `chekc` is no subcommand; did you mean `check`? there is run, check, plan");
+  told({"ckpt", "list", "run"}, "`list` is no subcommand; there is ls, export");
+  told({"run", "x.toml", "--train.steps=3"}, "an override has no dashes: section.key=value");
+  told({"check", "x.toml", "--plugin-path", "y"}, "--plugin-path stands before the subcommand");
+  const std::string weights = std::string(ENGINE_SOURCE_DIR) + "/tests/models/hf/single";
+  told({"run", weights}, "is a Hugging Face directory, and here a configuration or a run is needed\nhelp: write");
+  told({"eval", weights}, "there must be [data]\nhelp: name some: --data CONFIG");
+  told({"config", "schema", "trian"}, "there is no section and no plugin with keys named `trian`");
+  told({"ckpt", "gc", "run", "--keep", "0"}, "--keep: Value 0 not in range 1 to 1000000000");
+  told({"run", "x.toml", "--max-time", "nan"}, "--max-time nan is no duration");
 }
 
 TEST_CASE("init writes a configuration that check accepts", "[cli]") {
@@ -43,7 +60,15 @@ TEST_CASE("init writes a configuration that check accepts", "[cli]") {
   const Result unknown = engine(scratch, {"init", "tinny"});
   CHECK(unknown.exit == 2);
   CHECK(has(unknown.err, "no model plugin has a preset `tinny`"));
-  CHECK(has(unknown.err, "7b"));
+  CHECK(has(unknown.err, "\n  llama: 13b"));
+  // Several models have a preset of this name: the first, and it is told.
+  const Result several = engine(scratch, {"init", "13b"});
+  CHECK(has(several.out, "plugin = \"llama\""));
+  CHECK(has(several.err, "`13b` is a preset of opt too; this is that of llama"));
+  CHECK(engine(scratch, {"init", "7b"}).err.empty());
+  const Result nowhere = engine(scratch, {"init", "7b", "-o", "nowhere/x.toml"});
+  CHECK(nowhere.exit == 10);
+  CHECK(has(nowhere.err, "cannot write nowhere/x.toml: No such file or directory\n"));
 }
 
 TEST_CASE("plan --json has every field", "[cli]") {

@@ -72,6 +72,7 @@ TEST_CASE("a run continues a text", "[cli]") {
     refused({"run", "The ", "--tokens", "0"}, 2, "--tokens 0");
     refused({"config.toml", "The "}, 2, "config.toml is no directory");
     refused({"checkpoints", "The "}, 2, "checkpoints");
+    refused({"run/checkpoints/step-00000008", "The "}, 2, "is one checkpoint, and here a run is needed");
     fs::remove_all(scratch / "run" / "checkpoints");
     refused({"run", "The "}, 9, "run has no usable checkpoint");
   }
@@ -96,8 +97,8 @@ TEST_CASE("a Hugging Face directory continues as transformers does", "[cli]") {
   SECTION("its own tokenizer is the default") {
     fs::copy(folder / "single", scratch / "hf");
     const Result without = engine(scratch, {"generate", "hf", prompt});
-    CHECK(without.exit == 4);
-    CHECK(has(without.err, "tokenizer"));
+    CHECK(without.exit == 2);
+    CHECK(has(without.err, "hf has no tokenizer to read a prompt with\nhelp: name it: --tokenizer"));
     fs::copy(fs::path(ENGINE_SOURCE_DIR) / "tests" / "data" / "golden" / "gpt2" / "tokenizer.json", scratch / "hf");
     const Result larger = engine(scratch, {"generate", "hf", prompt});
     CHECK(larger.exit == 2);

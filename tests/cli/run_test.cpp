@@ -144,12 +144,53 @@ TEST_CASE("--resume chooses the checkpoint", "[cli]") {
   CHECK(back.exit == 0);
   CHECK(has(back.err, "goes on from step-00000004"));
   CHECK(numbers(scratch / "run") == first);
-  CHECK(engine(scratch, {"run", "run", "--resume", "5"}).exit == 9);
+  const Result absent = engine(scratch, {"run", "run", "--resume", "5"});
+  CHECK(absent.exit == 9);
+  CHECK(std::regex_search(absent.err, std::regex("no checkpoint of step 5 in run\nhelp: there is:\nstep-0000000. ")));
+  CHECK_FALSE(has(absent.err, "\n\n"));
   CHECK(engine(scratch, {"run", "run", "--resume", "soon"}).exit == 2);
   CHECK(engine(scratch, {"run", "config.toml", "--out", "other", "--resume", "must"}).exit == 9);
   CHECK_FALSE(fs::exists(scratch / "other"));
   CHECK(engine(scratch, {"run", "config.toml", "--max-time", "soon"}).exit == 2);
   CHECK_FALSE(fs::exists(scratch / "runs"));
+}
+
+TEST_CASE("an evaluation that cannot be is told, and not proposed", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const Result run = engine(scratch, {"run", "config.toml", "--out", "run", "data.validation=0", "train.steps=1"});
+  INFO(run.err);
+  CHECK(run.exit == 0);
+  CHECK(has(run.err, "note: train.eval_every has no effect"));
+  CHECK_FALSE(has(run.err, "engine eval"));
+  CHECK(has(engine(scratch, {"check", "config.toml", "data.validation=0"}).err, "note: train.eval_every"));
+  CHECK_FALSE(has(engine(scratch, {"check", "config.toml"}).err, "note: train.eval_every"));
+}
+
+TEST_CASE("a run that is done says so when it is started again", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  REQUIRE(engine(scratch, {"run", "config.toml", "--out", "run"}).exit == 0);
+  const Result again = engine(scratch, {"run", "run", "train.steps=5"});
+  CHECK(again.exit == 0);
+  CHECK(has(again.err, "nothing is left to do: step 8 is done, train.steps is 5\n"));
+  CHECK_FALSE(has(engine(scratch, {"run", "run", "train.steps=9"}).err, "nothing is left"));
+}
+
+TEST_CASE("a run of a file with any name, in a folder with any name, goes on and is evaluated", "[cli]") {
+  Scratch scratch;
+  const std::string file = "\u043a\u043e\u0434 1.toml", out = "r\u00fcn 1";
+  fs::rename(scratch.config(), scratch / file);
+  scratch.write(file, std::regex_replace(read(scratch / file), std::regex("\\[run\\]\nname = .*\n"), ""));
+  const Result run = engine(scratch, {"run", file, "--out", out, "train.steps=4"});
+  INFO(run.err);
+  REQUIRE(run.exit == 0);
+  CHECK(has(run.err, "\n  next:   engine eval '" + out + "'\n"));
+  const Result more = engine(scratch, {"run", out, "train.steps=8"});
+  INFO(more.err);
+  CHECK(more.exit == 0);
+  CHECK(engine(scratch, {"eval", out}).exit == 0);
+  CHECK(engine(scratch, {"generate", out, "x", "--tokens", "2"}).exit == 0);
 }
 
 TEST_CASE("a run in use is not run twice", "[cli]") {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <filesystem>
@@ -203,6 +205,14 @@ TEST_CASE("files") {
       << "\xef\xbb\xbf[model]\r\nplugin = \"llama\"\r\npreset = \"7b\"\r\n[plugins]\r\npath = [\"a\", \"b\"]\r\n";
   const Config config = Config::load(path, {}, plugins());
   CHECK(config.base_dir() == folder);
+  // A pipe lies in no folder: what it says is seen from where the command was typed.
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  REQUIRE(write(ends[1], "[model]\nplugin = \"llama\"\npreset = \"7b\"\n", 39) == 39);
+  close(ends[1]);
+  CHECK(Config::load("/dev/fd/" + std::to_string(ends[0]), {}, plugins()).base_dir() ==
+        std::filesystem::current_path());
+  close(ends[0]);
   CHECK(config.section("run").string("name") == "my-run");
   // Plugins are looked for before their keys are; relative to the file, or to what stands for its folder.
   using Paths = std::vector<std::filesystem::path>;

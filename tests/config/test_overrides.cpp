@@ -38,6 +38,12 @@ TEST_CASE("bad overrides show their text") {
   };
   bad("train.steps=ten", "error[E0104]: `steps` must be of type integer, not string \"ten\"");
   bad("train.stpes=10", "did you mean `steps`?");
+  // A name that is a number is looked for as any other, and not passed over.
+  bad("model.preset=3", "error[E0112]: `llama` has no preset `3`");
+  bad("model.plugin=true", "error[E0110]: no model plugin named `true`");
+  bad("optimizer.plugin=3", "error[E0110]: no optimizer plugin named `3`");
+  CHECK_THAT(problems("[model]\nplugin = \"llama\"\n", {"model.from=2026"}),
+             Contains("error[E0118]: /2026 is no directory") && Contains("command line: model.from=2026"));
   bad("trian.steps=10", "did you mean `train`?");
   bad("offload.optimizer=host", "section [offload] is not supported by this version");
   bad("train.steps=0", "`steps` must be at least 1, at most 1000000000, not integer 0");

@@ -19,7 +19,8 @@ TEST_CASE("global_batch") {
              Contains("train.global_batch = 8, or train.micro_batch = 4"));
   CHECK_THAT(problems(with("[train]\nglobal_batch = 8\naccumulate = 1\n")),
              Contains("`global_batch` and `accumulate` are both given"));
-  CHECK_THAT(problems(with("[train]\nglobal_batch = 8\n"), {"train.accumulate=2"}), Contains("are both given"));
+  CHECK_THAT(problems(with("[train]\nglobal_batch = 8\n"), {"train.accumulate=2"}),
+             Contains("are both given") && Contains("or say both by train.global_batch=2"));
   // The batch of a wrong micro_batch is not judged.
   CHECK_THAT(problems(with("[train]\nglobal_batch = 8\nmicro_batch = 0\n")), Contains("1 problem in"));
 }

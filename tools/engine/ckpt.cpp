@@ -234,7 +234,7 @@ void add_ckpt(CLI::App& app, Common& common) {
   out->add_option("--dtype", flags->dtype, "element type: f32 (default), bf16, f16")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}));
   out->add_option("--shard-bytes", flags->shard_bytes, "largest file of weights; 5 GB by default")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 62));
   out->callback([&common, flags] { export_run(common, *flags); });
   auto* check = command->add_subcommand("verify", "read and check every byte");
   check->add_option("directory", *target, "a run, a folder of checkpoints, or one checkpoint")->required();
@@ -256,7 +256,7 @@ void add_ckpt(CLI::App& app, Common& common) {
   auto* gc = command->add_subcommand("gc", "remove what was set aside or never completed, and old checkpoints");
   gc->add_option("run", *target, "a run directory")->required();
   gc->add_option("--keep", *keep, "so many of the newest complete ones stay; all if it is not given")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}));
   gc->add_flag("--dry-run", *dry, "only say what would be removed");
   gc->callback([target, keep, dry] { collect(*target, *keep, *dry); });
 }

@@ -11,6 +11,7 @@
 
 #include "core/config/config.hpp"
 #include "core/registry/registry.hpp"
+#include "core/train/data.hpp"
 #include "core/train/setup.hpp"
 #include "tools/engine/fits.hpp"
 #include "tools/engine/report.hpp"
@@ -51,8 +52,9 @@ Loaded load_config(const Common& common, const std::filesystem::path& target, co
                    const std::filesystem::path& place = {});
 std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<std::filesystem::path>& more = {});
 
-// To stderr.
+// To stderr: what has no effect.
 void print_notes(const Setup& setup);
+void print_notes(const Config& config, const Data& data);
 ReportContext report_context(const Setup& setup, const Config& config);
 
 // One line each.

@@ -8,7 +8,6 @@
 #include <cstdio>
 
 #include "core/base/error.hpp"
-#include "core/train/data.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/progress.hpp"
 #include "tools/engine/signals.hpp"

@@ -54,7 +54,12 @@ int eval(const Common& common, const EvalFlags& flags) {
     throw Error(Exit::usage, flags.target + " is no directory",
                 "engine eval takes a run, such as runs/NAME/ID, or a Hugging Face directory");
   auto [registry, config] = load_config(common, flags.target, overrides, place);
-  config.require("data");
+  try {
+    config.require("data");
+  } catch (const ConfigError&) {
+    throw Error(Exit::usage, "to evaluate the weights of " + flags.target + " there must be [data]",
+                "name some: --data CONFIG, or 'data.paths=[\"text.txt\"]' data.validation=0.5");
+  }
   Setup setup = make_setup(config, *registry);
   check_fits(config, *registry, setup);
   if (!RunDir::is_run(flags.target)) check_weights(config, *registry, setup);

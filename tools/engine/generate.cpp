@@ -85,10 +85,13 @@ class Decoder {
 // The one that was asked for, that of the run's data, or that of a Hugging Face directory itself.
 Tokenizer make_tokenizer(const Flags& flags, const Config& config, Registry& registry) {
   if (!flags.tokenizer.empty()) return Tokenizer(registry, flags.tokenizer, std::filesystem::current_path());
-  if (!RunDir::is_run(flags.target)) return Tokenizer(registry, flags.target, std::filesystem::current_path());
+  const bool run = RunDir::is_run(flags.target);
   const Section& data = config.section("data");
-  if (!data.has("tokenizer"))
-    throw Error(Exit::usage, fmt::format("[data] {} has no tokenizer to read a prompt with", data.string("plugin")),
+  // That of a directory has been put into [data], if it has one.
+  if (run ? !data.has("tokenizer") : !data.given("tokenizer"))
+    throw Error(Exit::usage,
+                fmt::format("{} has no tokenizer to read a prompt with",
+                            run ? fmt::format("[data] {}", data.string("plugin")) : flags.target),
                 "name it: --tokenizer bytes, a file, or a folder");
   return Tokenizer(registry, data.string("tokenizer"), config.base_dir());
 }

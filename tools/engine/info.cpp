@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "core/base/error.hpp"
+#include "core/checkpoint/file.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/config_text.hpp"
 #include "tools/engine/print.hpp"
@@ -15,14 +16,21 @@ namespace {
 
 int init(const Common& common, const std::string& preset, const std::string& out) {
   auto registry = scan_plugins(common);
-  std::string plugin, known;
-  for (const std::string& name : registry->names("eng.model/1"))
-    for (const auto& [p, values] : registry->find("eng.model/1", name)->schema.presets) {
-      known += (known.empty() ? "" : ", ") + p;
-      if (p == preset) plugin = name;
-    }
-  if (plugin.empty())
-    throw Error(Exit::usage, "no model plugin has a preset `" + preset + "`", "known presets: " + known);
+  std::vector<std::string> having;  // plugins with such a preset
+  std::string known;
+  for (const std::string& name : registry->names("eng.model/1")) {
+    const auto& presets = registry->find("eng.model/1", name)->schema.presets;
+    if (presets.count(preset)) having.push_back(name);
+    if (presets.empty()) continue;
+    known += "\n  " + name + ":";
+    for (const auto& [p, values] : presets) known += " " + p;
+  }
+  if (having.empty()) throw Error(Exit::usage, "no model plugin has a preset `" + preset + "`", "there is" + known);
+  const std::string plugin = having.front();
+  having.erase(having.begin());
+  if (!having.empty())
+    fmt::print(stderr, "note: `{}` is a preset of {} too; this is that of {}: [model] plugin says which\n", preset,
+               fmt::join(having, " and "), plugin);
   std::string text = template_text(plugin, preset);
   if (out.empty()) {
     fmt::print("{}", text);
@@ -32,7 +40,7 @@ int init(const Common& common, const std::string& preset, const std::string& out
   std::ofstream file(out);
   file << text;
   file.close();
-  if (!file) throw Error(Exit::disk, "cannot write " + out);
+  if (!file) disk_error("write", out, errno);
   fmt::print(stderr, "wrote {}; set [data] paths, then:  engine check {}\n", out, out);
   return 0;
 }
@@ -84,7 +92,15 @@ void add_config(CLI::App& app, Common& common) {
   schema->add_option("names", *rest, "sections or plugins; all by default");
   schema->callback([&common, rest] {
     auto registry = scan_plugins(common);
-    fmt::print("{}", schema_text(registry->schemas(), *rest));
+    const SchemaSource plugins = registry->schemas();
+    for (const std::string& name : *rest)
+      if (schema_text(plugins, {name}).empty()) {
+        std::vector<std::string> sections;
+        for (const SectionSchema& section : section_schemas()) sections.push_back(section.name);
+        throw Error(Exit::usage, fmt::format("there is no section and no plugin with keys named `{}`", name),
+                    fmt::format("sections are: {}", fmt::join(sections, ", ")));
+      }
+    fmt::print("{}", schema_text(plugins, *rest));
   });
 
   auto* start = app.add_subcommand("init", "write a configuration to start from");

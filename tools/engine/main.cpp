@@ -89,6 +89,10 @@ Loaded load_config(const Common& common, const std::filesystem::path& target, co
   std::filesystem::path file = target, base;
   const bool weights = weights_kind(target) == WeightsKind::hugging_face;
   if (std::filesystem::is_directory(target) && !weights) {
+    if (!RunDir::is_run(target) && weights_kind(target) == WeightsKind::checkpoint)
+      throw Error(Exit::usage, target.string() + " is one checkpoint, and here a run is needed",
+                  "name the run; to start from this checkpoint, set model.from, or export it: engine ckpt export " +
+                      target.string() + " --to DIR");
     if (!RunDir::is_run(target))
       throw Error(Exit::usage, target.string() + " is a directory, but neither of a run nor of Hugging Face's",
                   "give a configuration file, a run directory, or a directory with config.json and safetensors files");
@@ -125,6 +129,11 @@ Loaded load_config(const Common& common, const std::filesystem::path& target, co
 
 void print_notes(const Setup& setup) {
   for (const std::string& note : setup.notes) fmt::print(stderr, "note: {}\n", note);
+}
+
+void print_notes(const Config& config, const Data& data) {
+  if (config.section("train").integer("eval_every") > 0 && !data.info().validation_samples)
+    fmt::print(stderr, "note: train.eval_every has no effect: data.validation holds nothing out\n");
 }
 
 ReportContext report_context(const Setup& setup, const Config& config) {
@@ -164,12 +173,37 @@ Failure failure(std::exception_ptr reason) try { std::rethrow_exception(reason);
 void print(const Failure& failure) {
   std::fflush(stdout);
   fmt::print(stderr, "{}{}\n", failure.text.rfind("error", 0) == 0 ? "" : "error: ", failure.text);
-  if (!failure.help.empty()) fmt::print(stderr, "help: {}\n", failure.help);
+  const std::string help = failure.help.substr(0, failure.help.find_last_not_of('\n') + 1);
+  if (!help.empty()) fmt::print(stderr, "help: {}\n", help);
 }
 
 }  // namespace eng
 
 namespace {
+
+// What CLI11 does not say of a command line that it refuses; "" if it has said it.
+std::string usage_help(const CLI::App& app) {
+  const CLI::App* at = &app;
+  while (!at->get_subcommands().empty()) at = at->get_subcommands().back();
+  const std::vector<std::string> words = at->remaining();
+  const auto word = std::find_if(words.begin(), words.end(), [](const auto& w) { return !w.starts_with('-'); });
+  if (at->get_require_subcommand_min() > 0 && word != words.end()) {
+    std::vector<std::string> names;
+    for (const CLI::App* one : at->get_subcommands([](const CLI::App*) { return true; }))
+      names.push_back(one->get_name());
+    const auto near = eng::nearest(*word, names);
+    return fmt::format("`{}` is no subcommand; {}there is {}", eng::printable(*word, 80),
+                       near.empty() ? "" : fmt::format("did you mean `{}`? ", fmt::join(near, "` or `")),
+                       fmt::join(names, ", "));
+  }
+  for (const std::string& extra : words) {
+    if (extra.starts_with("--plugin-path"))
+      return "--plugin-path stands before the subcommand: engine --plugin-path DIR ...";
+    if (extra.starts_with("--") && extra.find('.') < extra.find('='))
+      return "an override has no dashes: section.key=value, for example train.steps=10";
+  }
+  return "";
+}
 
 int command(int argc, char** argv) {
   CLI::App app("Trains language models from one TOML file.", "engine");
@@ -193,8 +227,9 @@ int command(int argc, char** argv) {
     app.parse(argc, argv);
     return common.exit;
   } catch (const CLI::ParseError& e) {
-    int code = app.exit(e);
-    return code == 0 ? 0 : static_cast<int>(eng::Exit::usage);
+    if (app.exit(e) == 0) return 0;
+    if (const std::string help = usage_help(app); !help.empty()) fmt::print(stderr, "help: {}\n", help);
+    return static_cast<int>(eng::Exit::usage);
   } catch (...) {
     const eng::Failure failure = eng::failure(std::current_exception());
     eng::print(failure);

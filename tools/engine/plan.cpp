@@ -56,6 +56,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
   }
   build_data(config, *registry, setup.model.info.vocabulary, true);
   Data data(*registry, config, setup.model.info.vocabulary);
+  print_notes(config, data);
   line("data", fmt::format("{} files, {} tokens; {} training samples, {} held out; ids below {} <= {}",
                            data.info().files, data.info().tokens, data.info().train_samples,
                            data.info().validation_samples, data.info().vocabulary, setup.model.info.vocabulary));

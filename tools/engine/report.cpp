@@ -184,7 +184,7 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
                        size(arena.transient));
     if (several(plan))
       for (Line line : {Line::leases, Line::communication})
-        out += fmt::format("      {:<12} {:>16} bytes  {:>12}  of these at most\n", to_string(line),
+        out += fmt::format("      {:<13} {:>15} bytes  {:>12}  of these at most\n", to_string(line),
                            most_live(plan, line), size(most_live(plan, line)));
     out += fmt::format("    {:<14} {:>16} bytes  {:>12}  scratch of kernels, beyond the transients\n", "workspace",
                        arena.workspace, size(arena.workspace));

@@ -69,7 +69,7 @@ std::optional<std::filesystem::path> choose_checkpoint(const RunFlags& flags, Ru
     std::filesystem::path path = run.checkpoints() / checkpoint_name(*step);
     if (!std::filesystem::exists(path))
       throw Error(Exit::checkpoint, "there is no checkpoint of step " + flags.resume + " in " + run.path().string(),
-                  checkpoint_table(list_checkpoints(run.checkpoints())));
+                  "there is:\n" + checkpoint_table(list_checkpoints(run.checkpoints())));
     return path;
   }
   Found found = newest_checkpoint(run.checkpoints());
@@ -231,6 +231,7 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
   if (member.first() && !member.has_parent()) build_data(config, *registry, setup.model.info.vocabulary, false);
   member.from_first("");
   Data data(*registry, config, setup.model.info.vocabulary);
+  if (member.first()) print_notes(config, data);
   std::vector<Item> items = collective_items(setup.plan);
   items.push_back(plugins_item(*registry));
   items.push_back({"data", Exit::data, data.info().content_hash, {}});
@@ -263,6 +264,9 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
                                  config.section("train").integer("sequence_length"), data.info().validation_samples,
                                  config.section("train").integer("steps")));
       if (from) progress->line(fmt::format("goes on from {}", from->filename().string()));
+      if (trainer.step() >= config.section("train").integer("steps"))
+        progress->line(fmt::format("nothing is left to do: step {} is done, train.steps is {}", trainer.step(),
+                                   config.section("train").integer("steps")));
     }
     const std::filesystem::path path = member.from_first(dir ? dir->path().string() : "");
     member.works_in(path);
@@ -290,9 +294,10 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
                                                               : "--max-time";
     progress->line(fmt::format("stopped by {}; go on with:  {}", by, member.again(path)));
   } else {
-    progress->line(
-        fmt::format("done  {0}\n  losses: {0}/metrics.jsonl\n  next:   engine eval {0}\n  longer: {1} train.steps=N",
-                    path, member.again(path)));
+    const std::string next =
+        data.info().validation_samples ? fmt::format("\n  next:   engine eval {}", shell_word(path)) : "";
+    progress->line(fmt::format("done  {0}\n  losses: {0}/metrics.jsonl{1}\n  longer: {2} train.steps=N", path, next,
+                               member.again(path)));
   }
   return exit;
 }
@@ -317,6 +322,9 @@ int launch_ranks(const Common& common, const RunFlags& flags) {
 }
 
 int run(Common& common, const RunFlags& flags) {
+  if (weights_kind(flags.target) == WeightsKind::hugging_face)
+    throw Error(Exit::usage, flags.target + " is a Hugging Face directory, and here a configuration or a run is needed",
+                "write a configuration with  [model] from = " + toml_text(flags.target) + "  and [data]");
   const auto variable = [](const char* name) -> const char* { return std::getenv(name); };
   if (flags.ranks) {
     const Announced announced = Announced::read(variable);
