@@ -24,7 +24,7 @@ inline vec softplus_at(vec x) {
 }
 
 // 2^x for x <= 0 to about 1 ulp. Below 2^-64 it is 0: that much of a state is far below the rounding of what is added
-// to it, and its products would be denormal, which take hundreds of cycles.
+// to it, and its products would be denormal, which take hundreds of cycles. A NaN stays one.
 inline vec decay_at(vec x) {
   const vec magic = splat(12582912.0f), least = splat(-64.0f), at = max(least, x);
   const vec n = (at + magic) - magic, f = at - n;  // f in -1/2 .. 1/2
@@ -35,7 +35,7 @@ inline vec decay_at(vec x) {
   p = fma(p, f, splat(2.402264791363012e-1f));
   p = fma(p, f, splat(6.931472028550421e-1f));
   p = fma(p, f, splat(1.0f));
-  return if_positive(x - least, scale2(p, n), splat(0.0f));
+  return if_positive(least - x, splat(0.0f), scale2(p, n));
 }
 
 constexpr float log2_e = 1.44269504f, ln_2 = 0.693147181f;

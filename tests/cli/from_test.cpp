@@ -206,6 +206,29 @@ TEST_CASE("eval of a Hugging Face directory", "[cli][from]") {
   CHECK(has(none.err, "[data]"));
 }
 
+TEST_CASE("weights that are no numbers give no loss and no text", "[cli][from]") {
+  Scratch scratch;
+  std::string bytes = read(copy(scratch, "single") / "model.safetensors");
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), 8);
+  const Json header = Json::parse(bytes.substr(8, length));
+  const Args eval = {"eval", "single", "data.paths=[\"text.txt\"]", "data.validation=0.1", "train.sequence_length=16"};
+  const Args generate = {"generate", "single", "x", "--tokenizer", "bytes", "--tokens", "4"};
+  CHECK(engine(scratch, eval).exit == 0);
+  CHECK(engine(scratch, generate).exit == 0);
+  const uint64_t begin = header["model.layers.0.mlp.up_proj.weight"]["data_offsets"][0];
+  const float nan = std::nanf("");
+  std::memcpy(bytes.data() + 8 + length + begin, &nan, sizeof nan);
+  scratch.write("single/model.safetensors", bytes);
+  const Result loss = engine(scratch, eval), text = engine(scratch, generate);
+  CHECK(loss.exit == 7);
+  CHECK(loss.out.empty());
+  CHECK(has(loss.err, "tokens is not finite"));
+  CHECK(text.exit == 7);
+  CHECK(text.out.empty());
+  CHECK(has(text.err, "the logits after 1 tokens are not finite"));
+}
+
 TEST_CASE("the tokenizer of existing weights comes along, and no other is taken", "[cli][from]") {
   Scratch scratch;
   const fs::path source = copy(scratch, "single");

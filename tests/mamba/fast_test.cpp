@@ -96,6 +96,28 @@ TEST_CASE("steps far outside of the usual range stay finite") {
   }
 }
 
+TEST_CASE("a scan loses no NaN") {
+  const Shape s{1, 6, 20, 3, 4, 20};
+  for (const std::string& isa : isas())
+    for (size_t input = 0; input < 7; ++input) {
+      INFO(isa << ", input " << input);
+      Random random(4);
+      Tensors in = scan_inputs(random, ENG_F32, s);
+      in[input].put(2, std::nan(""));
+      const Tensor h = normal(random, ENG_F32, {s.B, s.N, s.E});
+      const Tensor theirs = scan_run(reference(), s, in)[0], ours = scan_run(Fast(isa, 1), s, in)[0];
+      const Tensor next = scan_step_run(reference(), in, h)[0], our_next = scan_step_run(Fast(isa, 1), in, h)[0];
+      size_t lost = 0, seen = 0;
+      for (int64_t i = 0; i < theirs.size(); ++i) {
+        lost += std::isnan(theirs.at(i)) != std::isnan(ours.at(i));
+        lost += std::isnan(next.at(i)) != std::isnan(our_next.at(i));
+        seen += std::isnan(theirs.at(i));
+      }
+      CHECK(lost == 0);
+      CHECK(seen > 0);
+    }
+}
+
 TEST_CASE("kernels refuse what they do not compute") {
   const Shape s{1, 2, 2, 2, 4, 2};
   Random random(1);

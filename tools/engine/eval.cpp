@@ -81,6 +81,9 @@ int eval(const Common& common, const EvalFlags& flags) {
     trainer.initialise(weights_of(weights_source(config), config, *registry, weights_progress(flags.target)));
   }
   const Evaluation e = trainer.evaluate(flags.batches > 0 ? flags.batches : INT64_MAX);
+  if (!std::isfinite(e.loss))
+    throw Error(Exit::numerics, fmt::format("{}: the loss over {} tokens is not finite", flags.target, e.tokens),
+                "the weights hold what is no finite number, or numbers too large for fp32");
   if (flags.json) {
     nlohmann::ordered_json out = {{"step", step},
                                   {"loss", e.loss},

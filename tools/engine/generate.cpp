@@ -2,7 +2,9 @@
 // engine generate.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <iostream>
 #include <iterator>
 
@@ -59,6 +61,9 @@ class Decoder {
     while (tokens.size() > static_cast<size_t>(prefill) && length_ > prefill) tokens = run("prefill", tokens, prefill);
     while (!tokens.empty()) tokens = run("decode", tokens, 1);
     executor_->download(logits_.data(), setup_.plan.next_logits);
+    if (!std::all_of(logits_.begin(), logits_.end(), [](float x) { return std::isfinite(x); }))
+      throw Error(Exit::numerics, fmt::format("the logits after {} tokens are not finite", position_),
+                  "the weights hold what is no finite number, or numbers too large for fp32");
   }
   std::span<const float> logits() const { return logits_; }
   int64_t position() const { return position_; }
