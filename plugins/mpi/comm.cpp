@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <utility>
 
 namespace mpi {
 namespace {
@@ -140,6 +141,7 @@ void Comm::add_send(Messages& m, const void* data, uint64_t bytes, uint32_t to, 
     const uint64_t n = std::min(bytes - at, message_bytes_);
     m.requests.push_back(MPI_REQUEST_NULL);
     m.from.push_back(Messages::nobody);
+    m.standstill.add(to);
     check(MPI_Send_init(static_cast<const char*>(data) + at, static_cast<int>(n), MPI_BYTE, static_cast<int>(to), tag,
                         comm, &m.requests.back()),
           "MPI_Send_init");
@@ -154,6 +156,7 @@ void Comm::add_receive(Messages& m, void* data, uint64_t bytes, uint32_t from, i
     const uint64_t n = std::min(bytes - at, message_bytes_);
     m.requests.push_back(MPI_REQUEST_NULL);
     m.from.push_back(from);
+    m.standstill.add(from);
     check(MPI_Recv_init(static_cast<char*>(data) + at, static_cast<int>(n), MPI_BYTE, static_cast<int>(from), tag, comm,
                         &m.requests.back()),
           "MPI_Recv_init");
@@ -187,6 +190,7 @@ void Comm::run(Messages& m, const Group& group) {
     const std::lock_guard lock(mpi_);
     ready();
     m.started = true;
+    m.standstill.begin();
     check(MPI_Startall(static_cast<int>(m.requests.size()), m.requests.data()), "MPI_Startall");
   }
   wait(
@@ -216,15 +220,29 @@ bool Comm::complete(MPI_Request& request) {
 // Bytes move while a test runs, so one that took its time is followed by the next at once. With nothing to move, a wait
 // that may be short is not given up; then it sleeps, for an eighth of how long it has waited: ranks that share cores
 // with it compute meanwhile, and what comes is late by little. (A sleeper is served before one that yields.)
-bool Comm::Wait::idle(std::chrono::duration<double> deadline) {
+bool Comm::Wait::idle(Comm& comm) {
   using std::chrono::microseconds;
   const auto now = Clock::now();
   if (now - last_ > microseconds(20)) moved_ = now;
   const auto quiet = now - moved_;
   if (quiet > microseconds(20))
     sleep_for(std::clamp<std::chrono::nanoseconds>(quiet / 8, microseconds(20), microseconds(500)));
-  last_ = Clock::now();
-  return last_ - begin_ > deadline;
+  const auto before = std::exchange(last_, Clock::now());
+  // Of a time in which this rank could not look, because it was stopped, say, or starved, nobody else is to blame.
+  waited_ += std::min<Clock::duration>(last_ - before, std::chrono::seconds(1));
+  if (waited_ <= comm.deadline_) return false;
+  if (!messages_ || comm.failed_) return true;
+  const std::lock_guard lock(comm.mpi_);
+  if (comm.silent_) return true;
+  look(*messages_);
+  return messages_->standstill.longest(waited_) > comm.deadline_;
+}
+
+void Comm::Wait::look(Messages& messages) {
+  messages.standstill.look(waited_, [&](size_t k) {
+    int through = 0;
+    return MPI_Request_get_status(messages.requests[k], &through, MPI_STATUS_IGNORE) == MPI_SUCCESS && through;
+  });
 }
 
 Comm::Round::Round(Comm& comm, Group& group, What what) : comm_(comm), group_(group) {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "join.hpp"
+#include "standstill.hpp"
 #include "turns.hpp"
 
 namespace mpi {
@@ -54,6 +55,7 @@ class Messages {
   std::vector<MPI_Request> requests;
   std::vector<uint32_t> from;  // of each: the rank whose bytes are awaited, or nobody
   std::vector<MPI_Status> statuses;
+  Standstill standstill;
   static constexpr uint32_t nobody = UINT32_MAX;
   bool started = false;  // and not complete
 };
@@ -131,29 +133,38 @@ class Comm {
   };
 
   template <class Done>
-  void wait(const Group& group, Done done, const Messages* messages) {
-    Wait now;
+  void wait(const Group& group, Done done, Messages* messages) {
+    Wait now(messages);
     while (!now.over(*this, done))
-      if (now.idle(deadline_)) give_up(group, messages);
+      if (now.idle(*this)) give_up(group, messages);
   }
   // One wait: tries again, and leaves the core to others ever longer.
   class Wait {
    public:
+    explicit Wait(Messages* messages) : messages_(messages) {}
     template <class Done>
     bool over(Comm& comm, Done& done) {
       const std::lock_guard lock(comm.mpi_);
       // A wait that tries without a pause leaves the listener little of the lock.
-      if (last_ > look_) comm.read_notes(), look_ = last_ + std::chrono::milliseconds(50);
+      if (last_ > look_) {
+        comm.read_notes();
+        if (messages_ && !comm.silent_) look(*messages_);
+        look_ = last_ + std::chrono::milliseconds(50);
+      }
       if (!comm.silent_ && done()) return true;  // what has come has come, whatever else
       comm.ready();
       return false;
     }
-    // True once the deadline has passed.
-    bool idle(std::chrono::duration<double> deadline);
+    // True once nothing has come from somebody for as long as the deadline.
+    bool idle(Comm& comm);
 
    private:
-    Clock::time_point begin_ = Clock::now(), last_ = begin_, moved_ = begin_;
-    Clock::time_point look_ = begin_ + std::chrono::milliseconds(50);
+    void look(Messages& messages);  // under the lock: which are through
+
+    Messages* const messages_;  // none: an operation of the library, which tells nothing before its end
+    Clock::time_point last_ = Clock::now(), moved_ = last_;
+    Clock::time_point look_ = last_ + std::chrono::milliseconds(50);
+    Clock::duration waited_{};
   };
   MPI_Comm library_of(const std::vector<uint32_t>& ranks);  // all ranks call it
   bool complete(MPI_Request& request);

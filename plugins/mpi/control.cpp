@@ -15,7 +15,10 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds between_looks(100);
-constexpr milliseconds time_to_answer(2000);
+// An answer takes one look of the asked rank, so where the machine is busy, and this rank's own looks take their time,
+// the others get more: two seconds, or ten times that.
+constexpr milliseconds between_questions(5), most_to_answer(20000);
+constexpr int looks_to_answer = 400;
 constexpr milliseconds time_to_tell(1000);
 constexpr milliseconds time_to_be_told(500);  // by a rank that ended, or by who started it
 constexpr size_t most_named = 8;              // ranks in one text
@@ -168,9 +171,10 @@ void Comm::give_up(const Group& group, const Messages* messages) {
     return std::all_of(group.ranks.begin(), group.ranks.end(),
                        [&](uint32_t r) { return r == all_.rank || answers_[r].kind == Note::answer; });
   };
-  for (const auto end = Clock::now() + time_to_answer; Clock::now() < end && !answered() && !failed_;) {
+  const auto end = Clock::now() + most_to_answer;
+  for (int k = 0; k < looks_to_answer && Clock::now() < end && !answered() && !failed_; ++k) {
     look();
-    std::this_thread::sleep_for(milliseconds(5));
+    std::this_thread::sleep_for(between_questions);
   }
   if (failed_) refuse();
   std::string text = place_text(group.place.what, group.place.number, group.id) + " (" +

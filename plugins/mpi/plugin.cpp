@@ -22,7 +22,7 @@ summary = 'The ranks that mpirun or srun started together; moves host memory'
 
 [provides.options.message_bytes]
 type = 'bytes'
-default = '1GiB'
+default = '64MiB'
 min = 1
 max = '2047MiB'
 help = 'Most bytes of one message; longer transfers go in several'

@@ -22,7 +22,8 @@ namespace rank {
   } while (false)
 
 extern std::string plugin_dir;
-constexpr double deadline = 5;  // where something goes wrong; joining takes seconds on a busy machine
+constexpr double deadline = 10;   // where it is waited for; joining takes seconds on a busy machine
+constexpr double far_away = 120;  // where it must not come to that
 
 inline eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
@@ -91,6 +92,8 @@ class Bound {
 void collectives(eng::Communicator& comm, bool whole);
 void executor(eng::Communicator& comm);
 void large(eng::Communicator& comm, bool gather_too);
+// Until one of the others has told this rank, which takes part in nothing: what.
+std::string told(eng::Communicator& comm);
 // In these rank 1 goes wrong.
 void late(eng::Communicator& comm);
 void elsewhere(eng::Communicator& comm);

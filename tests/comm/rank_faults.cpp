@@ -34,30 +34,37 @@ double since(Clock::time_point start) {
 
 }  // namespace
 
+std::string told(eng::Communicator& comm) {
+  for (const auto start = Clock::now(); since(start) < far_away;
+       std::this_thread::sleep_for(std::chrono::milliseconds(20))) {
+    try {
+      comm.check();
+    } catch (const eng::Error& e) {
+      EXPECT(e.exit() == eng::Exit::communication);
+      return e.what();
+    }
+  }
+  throw std::runtime_error("nobody told this rank");
+}
+
 // Rank 1 computes for too long. It is asked, and answers by its own thread.
 void late(eng::Communicator& comm) {
   Gather gather(comm);
   gather.bound();
   if (comm.world().rank == 1) {
-    std::this_thread::sleep_for(std::chrono::seconds(7));
-    // By now it was told by the others.
-    try {
-      comm.check();
-    } catch (const eng::Error& e) {
-      EXPECT(e.exit() == eng::Exit::communication);
-      EXPECT(has(e.what(), "eng.all_gather number 2 of group 1"));
-      return;
-    }
-    throw std::runtime_error("nobody told rank 1");
+    EXPECT(has(told(comm), "eng.all_gather number 2 of group 1"));
+    return;
   }
   const auto start = Clock::now();
   const std::string text = gather.bound.launch();
-  EXPECT(has(text, fmt::format("eng.all_gather number 2 of group 1 (all {} ranks): waited 5.", comm.world().size)));
+  const double waited = since(start);
+  EXPECT(has(text, fmt::format("eng.all_gather number 2 of group 1 (all {} ranks): waited 1", comm.world().size)));
   EXPECT(has(text, "; rank 1 waits for nobody, it was last in eng.all_gather number 1 of group 1"));
   EXPECT(text.find("rank 2 waits") == std::string::npos);
   EXPECT(text.find("rank 2 has") == std::string::npos);
-  EXPECT(since(start) > deadline - 3);  // where another one's came first, and it told this one
-  EXPECT(since(start) < deadline + 3);
+  // Where another one's came first it told this one.
+  EXPECT(waited >= deadline || has(text, "rank 2: ") || has(text, "rank 0: "));
+  EXPECT(waited < deadline + 30);
   EXPECT(!gather.bound.launch().empty());  // and it stays so
 }  // by leaving its memory behind it tells rank 1
 
@@ -98,7 +105,7 @@ void aborts(eng::Communicator& comm) {
     }
   }
   EXPECT(has(text, "rank 1: step 7: the disk is full"));
-  EXPECT(since(start) < deadline - 0.5);  // before any deadline
+  EXPECT(since(start) < far_away / 2);  // before any deadline
 }
 
 // Rank 1 leaves by an exception; nobody told anybody anything.
@@ -111,7 +118,7 @@ void leaves(eng::Communicator& comm) {
   }
   const auto start = Clock::now();
   EXPECT(has(gather.bound.launch(), "rank 1: it left because of an error"));
-  EXPECT(since(start) < deadline - 0.5);
+  EXPECT(since(start) < far_away / 2);
 }
 
 // Rank 1 ends without a word, and who started the ranks does not mind.
@@ -128,7 +135,7 @@ void vanishes(eng::Communicator& comm) {
   const std::string text = gather.bound.launch();
   EXPECT(has(text, "rank 1 (process "));
   EXPECT(has(text, ") ended without a word"));
-  EXPECT(since(start) < 30);  // of a deadline of 60; it takes one second where the machine has time
+  EXPECT(since(start) < far_away / 2);  // it takes one second where the machine has time
 }
 
 void killed(eng::Communicator& comm) {
@@ -136,7 +143,7 @@ void killed(eng::Communicator& comm) {
   gather.bound();
   if (comm.world().rank == 1) raise(SIGKILL);
   for (int k = 0; k < 100; ++k) gather.bound.launch();
-  std::this_thread::sleep_for(std::chrono::seconds(30));
+  std::this_thread::sleep_for(std::chrono::minutes(10));
 }
 
 }  // namespace rank

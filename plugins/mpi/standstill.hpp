@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long the messages to and from each other rank have stood still: a deadline is for who does not come, or stopped,
+// and not for how much there is to move.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace mpi {
+
+class Standstill {
+ public:
+  using Time = std::chrono::steady_clock::duration;  // since the messages were started
+
+  // The next message is to or from `rank`.
+  void add(uint32_t rank) {
+    const auto it = std::find_if(ranks_.begin(), ranks_.end(), [&](const One& o) { return o.rank == rank; });
+    of_.push_back(static_cast<size_t>(it - ranks_.begin()));
+    if (it == ranks_.end()) ranks_.push_back({rank, 0, 0, {}});
+    ++ranks_[of_.back()].all;
+  }
+  // All messages are started.
+  void begin() {
+    for (One& one : ranks_) one.open = one.all, one.moved = Time{};
+  }
+  // `through` says of a message, by its number, whether it has arrived, or was taken.
+  template <class Through>
+  void look(Time now, Through through) {
+    for (One& one : ranks_) one.before = one.open, one.open = 0;
+    for (size_t k = 0; k < of_.size(); ++k) ranks_[of_[k]].open += !through(k);
+    for (One& one : ranks_)
+      if (one.open < one.before) one.moved = now;
+  }
+  // Of the rank whose messages have stood longest.
+  Time longest(Time now) const {
+    Time most{};
+    for (const One& one : ranks_)
+      if (one.open) most = std::max(most, now - one.moved);
+    return most;
+  }
+
+ private:
+  struct One {
+    uint32_t rank;
+    size_t all, open;  // messages; those that are not through
+    Time moved;
+    size_t before = 0;
+  };
+  std::vector<One> ranks_;
+  std::vector<size_t> of_;  // by message: an index into ranks_
+};
+
+}  // namespace mpi
