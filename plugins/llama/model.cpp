@@ -105,8 +105,10 @@ eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h) const {
 
   eng_id h1 = 0;
   const eng_id n2 = eng_add_rms_norm(b, linear(o, mixed), h, post_norm, c_.eps, &h1);  // (B, T, H)
-  const eng_id inner = eng_gated(b, linear(gate, n2), linear(up, n2), c_.act);         // (B, T, I)
-  return eng_add(b, linear(down, inner), h1);                                          // (B, T, H)
+  // One call to a line: a compiler may evaluate arguments in any order, and the order of ops is that of their sums.
+  const eng_id above = linear(up, n2), open = linear(gate, n2);  // (B, T, I)
+  const eng_id inner = eng_gated(b, open, above, c_.act);        // (B, T, I)
+  return eng_add(b, linear(down, inner), h1);                    // (B, T, H)
 }
 
 eng_id Model::head(eng_build* b, const eng_id* params, eng_id h) const {

@@ -194,6 +194,25 @@ TEST_CASE("impossible options are refused with the key and what to change") {
   }
 }
 
+TEST_CASE("a layer's ops come in one order, whatever order a compiler evaluates arguments in") {
+  const Llama model(small());
+  FakeBuild b;
+  b.compute = false;
+  const eng_id stream = b.add({{ENG_F32, 3, {2, 6, 48}}, {}});
+  std::vector<eng_id> params;
+  for (eng_id id = 101; id < 110; ++id) params.push_back(id);  // q k v o gate up down, two norms
+  eng_id out[1] = {0};
+  uint32_t n = 0;
+  REQUIRE(model.table().trace(model.self(), &b, 1, params.data(), 9, &stream, 1, out, 1, &n, nullptr) == ENG_OK);
+  std::vector<std::string> order;
+  for (const Emitted& made : b.emitted)
+    order.push_back(made.op == ENG_OP_LINEAR ? std::to_string(made.in[1]) : made.op);
+  // The order of `up` and `gate` is that in which their gradients are summed: another one gives other losses.
+  CHECK(order == std::vector<std::string>{ENG_OP_RMS_NORM, "101", ENG_OP_ROPE, "102", ENG_OP_ROPE, "103",
+                                          ENG_OP_ATTENTION, "104", ENG_OP_RMS_NORM, "106", "105", ENG_OP_GATED, "107",
+                                          ENG_OP_ADD});
+}
+
 TEST_CASE("tracing refuses what does not fit and passes on the builder's first error") {
   const Llama model(small());
   FakeBuild b;

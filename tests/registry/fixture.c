@@ -7,9 +7,6 @@
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
-#if defined(__x86_64__)
-#include <xmmintrin.h>
-#endif
 
 #include "engine/optimizer.h"
 #include "engine/plugin.h"
@@ -88,9 +85,6 @@ static eng_status start(const eng_host* host, eng_error* error) {
 #else
   static const char hello[] = "hello from the fixture";
   (void)error;
-#if defined(FAULT_FTZ) && defined(__x86_64__)
-  _mm_setcsr(_mm_getcsr() | 0x8040u);
-#endif
 #if defined(FAULT_LOCALE)
   setlocale(LC_ALL, "C.UTF-8");
 #endif
