@@ -265,23 +265,24 @@ std::string Executor::locate(const std::string& program) {
     for (const Lane& lane : bound->lanes)
       for (const Step& step : lane.steps)
         steps[static_cast<size_t>(step.action - bound->segment->actions.data())] = &step;
-    for (const Step* step : steps) {
+    for (size_t k = 0; k < steps.size() * bound->segment->repeat; ++k) {
+      const Step* step = steps[k % steps.size()];
       const Action& action = *step->action;
       const char* name = plan_.calls[action.call].op->id;
       Sink sink;
       sink.check(step->kernel->launch(step->record, &exec, sink.get()), Exit::environment, name);
       device_.sync();
-      for (size_t k = 0; k < action.out.size() && first.empty(); ++k) {
-        const eng_desc& d = action.out[k].desc;
+      for (size_t o = 0; o < action.out.size() && first.empty(); ++o) {
+        const eng_desc& d = action.out[o].desc;
         if (d.dtype != ENG_F32 && d.dtype != ENG_F64) continue;
         staging.resize(bytes(d));
-        download(staging.data(), action.out[k]);
+        download(staging.data(), action.out[o]);
         auto finite = [n = count(d)](const auto* x) {
           return std::all_of(x, x + n, [](auto value) { return std::isfinite(value); });
         };
         if (!(d.dtype == ENG_F32 ? finite(reinterpret_cast<const float*>(staging.data()))
                                  : finite(reinterpret_cast<const double*>(staging.data()))))
-          first = fmt::format("{} in {}, output {} {}", name, plan_.labels[action.block], k, describe(d));
+          first = fmt::format("{} in {}, output {} {}", name, plan_.labels[action.block], o, describe(d));
       }
       // Other ranks may have found nothing yet, and need this one to the end.
       if (!first.empty() && !comm_) return first;

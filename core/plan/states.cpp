@@ -59,11 +59,18 @@ void States::make_homes(size_t u) {
 }
 
 void States::make_optimizer() {
+  // A run of elements begins and ends where a chunk does.
+  if (const uint32_t together = r_.optimizer->table.granularity; !together || chunk % together)
+    throw Error(Exit::environment,
+                fmt::format("optimizer {} needs {} elements to stay together; this version keeps {} together, or parts "
+                            "of that",
+                            r_.optimizer->name, together ? std::to_string(together) : "all", chunk));
   eng_state states[16];
   uint32_t n = 0;
   Sink sink;
   sink.check(r_.optimizer->table.states(r_.optimizer->self.get(), states, 16, &n, sink.get()), Exit::environment,
              "optimizer " + r_.optimizer->name);
+  if (n > 16) throw Error(Exit::environment, "optimizer " + r_.optimizer->name + " gave more than 16 states");
   states_.assign(states, states + n);
   for (const eng_state& s : states_) {
     optimizer.emplace_back();
@@ -125,8 +132,19 @@ void States::move(const char* who, const Policy& policy, int32_t role, size_t u,
   const eng_id src = builder.add(from), dst = builder.add(to);
   const eng_move m{sizeof(eng_move), role,   static_cast<eng_id>(u + 1), static_cast<uint32_t>(piece), src, dst,
                    &source,          &target};
-  ask(fmt::format("{} {}", who, policy.name), builder,
-      [&](eng_error* error) { return policy.table.move(policy.self.get(), &builder, &m, error); });
+  const std::string name = fmt::format("{} {}", who, policy.name);
+  const auto& actions = plan_.programs.back().segments.back().actions;
+  size_t made = actions.size();
+  ask(name, builder, [&](eng_error* error) { return policy.table.move(policy.self.get(), &builder, &m, error); });
+  // What lives between steps has defined bytes already, so that nobody else would miss what is not written here.
+  RangeMap<char> written(plan_.buffer(to.buffer).bytes);
+  for (; made < actions.size(); ++made)
+    for (const View& v : actions[made].out)
+      if (v.buffer == to.buffer) written.visit(v.offset, v.offset + bytes(v.desc), [](char& yes) { yes = 1; });
+  bool all = true;
+  written.visit(to.offset, to.offset + bytes(to.desc), [&](char yes) { all = all && yes; });
+  if (!all)
+    throw Error(Exit::environment, fmt::format("{} leaves a part of {} unwritten", name, plan_.buffer(to.buffer).name));
 }
 
 void States::publish(size_t u) {

@@ -220,7 +220,9 @@ void Registry::pin(const std::vector<std::string>& hashes) {
     if (std::none_of(candidates_.begin(), candidates_.end(), named))
       throw Error(Exit::usage, fmt::format("[plugins] sha256: there is no plugin with id '{}'", id));
     std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-    pins_[id] = text.substr(std::min(id.size() + 1, text.size()));
+    std::string& hash = pins_[id] = text.substr(std::min(id.size() + 1, text.size()));
+    if (hash.size() != 64 || hash.find_first_not_of("0123456789abcdef") != std::string::npos)
+      throw Error(Exit::usage, fmt::format("[plugins] sha256: '{}' is not ID=HASH with 64 hexadecimal digits", text));
   }
 }
 

@@ -37,18 +37,20 @@ std::string fold(Shapes in, const Attrs& attrs, Out& out) {
   return resized(in, count(in[0]) / m, out);
 }
 
-Op collective(const char* id, decltype(Op::infer) infer) {
+Op collective(const char* id, decltype(Op::infer) infer, bool in_place) {
   Op op{id, 1, 1, std::move(infer)};
   op.collective = true;
+  if (in_place) op.in_place = {{0, 0, false}};
   return op;
 }
 
 }  // namespace
 
 std::span<const Op> rank_ops() {
-  static const Op ops[] = {collective(ENG_OP_ALL_GATHER, all_gather), collective(ENG_OP_ALL_TO_ALL, all_to_all),
-                           collective(ENG_OP_BROADCAST, as_it_is),    collective(ENG_OP_REDUCE_SCATTER, reduce_scatter),
-                           collective(ENG_OP_ALL_REDUCE, as_it_is),   {ENG_OP_FOLD, 1, 1, fold}};
+  static const Op ops[] = {
+      collective(ENG_OP_ALL_GATHER, all_gather, true), collective(ENG_OP_ALL_TO_ALL, all_to_all, false),
+      collective(ENG_OP_BROADCAST, as_it_is, true),    collective(ENG_OP_REDUCE_SCATTER, reduce_scatter, false),
+      collective(ENG_OP_ALL_REDUCE, as_it_is, true),   {ENG_OP_FOLD, 1, 1, fold}};
   return ops;
 }
 

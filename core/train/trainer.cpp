@@ -98,7 +98,9 @@ void Trainer::load(const std::filesystem::path& checkpoint) {
                 fmt::format("{} was written with other data (hash {}, now {})", checkpoint.string(), point.data_hash,
                             data_.info().content_hash),
                 "point [data] paths at the same files, or start a new run");
-  step_ = point.step;
+  const auto position = point.data.find("train");
+  if (position == point.data.end()) refuse(checkpoint.string(), "does not say how far the data have been read");
+  step_ = point.step, samples_ = position->second, tokens_ = point.tokens;
   last_checkpoint_ = checkpoint.filename();
   upload_counters(step_);
   executor_.run("publish");
@@ -133,10 +135,11 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   executor_.download(&norm, setup_.plan.scalars, ENG_S_NORM * sizeof(float), sizeof(float));
   if (!std::isfinite(sum) || !std::isfinite(norm)) not_finite(sum / valid, norm);
   ++step_;
+  samples_ += cut_.step(), tokens_ += cut_.step() * static_cast<uint64_t>(length_);
 
   Metrics m;
   m.step = step_;
-  m.tokens = samples() * static_cast<uint64_t>(length_);
+  m.tokens = tokens_;
   m.loss = sum / valid;
   m.grad_norm = norm;
   m.lr = schedule_.at(step_);
@@ -236,8 +239,8 @@ void Trainer::save_into(const std::filesystem::path& checkpoints) {
 void Trainer::begin_save(const std::string& config_hash) {
   RunPoint point;
   point.step = point.updates = step_;
-  point.tokens = samples() * static_cast<uint64_t>(length_);
-  point.data["train"] = samples();
+  point.tokens = tokens_;
+  point.data["train"] = samples_;
   point.seeds["seed"] = static_cast<uint64_t>(config_.section("train").integer("seed"));
   point.data_hash = data_.info().content_hash;
   point.config_hash = config_hash;

@@ -45,9 +45,9 @@ class Trainer {
   int64_t step() const { return step_; }
   const std::string& last_checkpoint() const { return last_checkpoint_; }  // its name; "" if there is none
 
-  // What of every step is this rank's, and how many samples all ranks have taken so far.
+  // What of every step is this rank's, and how many samples all ranks have taken so far, in steps of whatever size.
   const Cut& cut() const { return cut_; }
-  uint64_t samples() const { return static_cast<uint64_t>(step_) * cut_.step(); }
+  uint64_t samples() const { return samples_; }
   bool alone() const { return cut_.world == 1; }
 
   // What the ranks tell each other before a step.
@@ -88,6 +88,7 @@ class Trainer {
   Cut cut_;
   std::vector<float> losses_;  // of all micro-batches, of all ranks
   int64_t length_, step_ = 0;
+  uint64_t samples_ = 0, tokens_ = 0;  // of all steps so far
   std::string last_checkpoint_;
   std::optional<Saver> saver_;  // while it trains
 };

@@ -113,6 +113,7 @@ class Walk {
       for (const View& v : action.in) access(a, v, false);
       access(a, action.workspace, true);
       for (const View& v : action.out) access(a, v, true);
+      in_place(a);
       const Call& call = plan_.calls[action.call];
       if (!call.op->collective) continue;
       auto [last, first] = collective.try_emplace(call.attrs.i("group"), a);
@@ -121,6 +122,32 @@ class Walk {
                  fmt::format("its place among the collectives of group {} is open: nothing orders it after action {}",
                              last->first, last->second));
       last->second = a;
+    }
+  }
+
+  // Of a buffer that it reads an action may write nothing but that very input, and only if its op works in place. What
+  // a collective brings together may lie around its input.
+  void in_place(uint32_t a) {
+    const Action& action = segment_->actions[a];
+    const Op& op = *plan_.calls[action.call].op;
+    const auto end = [](const View& v) { return v.offset + bytes(v.desc); };
+    const auto apart = [&](const View& x, const View& y) {
+      return !x.buffer || x.buffer != y.buffer || end(x) <= y.offset || end(y) <= x.offset;
+    };
+    for (uint32_t o = 0; o < action.out.size(); ++o) {
+      const View& out = action.out[o];
+      bool right = true;
+      for (uint32_t k = 0; k < o; ++k) right = right && apart(action.out[k], out);
+      for (uint32_t i = 0; i < action.in.size(); ++i) {
+        const View& in = action.in[i];
+        if (apart(in, out)) continue;
+        const bool listed = std::any_of(op.in_place.begin(), op.in_place.end(),
+                                        [&](const InPlace& pair) { return pair.out == o && pair.in == i; });
+        right = right && listed &&
+                (op.collective ? in.offset >= out.offset && end(in) <= end(out)
+                               : in.offset == out.offset && end(in) == end(out));
+      }
+      if (!right) complain(a, plan_.buffer(out.buffer).name + " is written where the same action uses it otherwise");
     }
   }
 
@@ -143,7 +170,6 @@ class Walk {
         return;
       }
       for (uint32_t r : c.readers) race = race || races(r, a);
-      // Only an op that works in place may write what it reads, and that is one buffer.
       clash = clash || (c.owner != v.buffer && (c.writer == a || c.readers[queue] == a));
       c = Cell();
       c.owner = v.buffer;

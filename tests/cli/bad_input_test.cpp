@@ -143,6 +143,9 @@ TEST_CASE("a model that does not fit is refused before the first step, with edit
   CHECK(has(engine(scratch, text).out, "would fit: " + edit[1].str()));
   text[0] = "check";
   CHECK(engine(scratch, text).exit == 6);
+  // Nobody is told to set what follows from another key.
+  text[0] = "plan", text.push_back("train.global_batch=65536");
+  CHECK(has(engine(scratch, text).out, "would fit: " + edit[1].str() + " (the same tokens per step)"));
 }
 
 TEST_CASE("a loss that is not a number stops the run and leaves the last checkpoint", "[cli]") {

@@ -137,6 +137,13 @@ TEST_CASE("plan --ranks tells what each of them holds and sends", "[cli]") {
   const std::vector<std::string> words = {"plan", config, "--ranks", "8", "comm.describe.ranks_per_node=4"};
   CHECK(has(engine(scratch, words).out, "4 on a node"));
   CHECK(engine(scratch, {"plan", config, "--ranks", "0"}).exit == 2);
+  // The ranks share a batch that is said of all of them.
+  Args batch = {"plan", config, "--ranks", "2", "train.micro_batch=4", "train.global_batch=24"};
+  CHECK(has(engine(scratch, batch).out, "micro-batch 4 x 3"));
+  batch[3] = "4";
+  const Result uneven = engine(scratch, batch);
+  CHECK(uneven.exit == 2);
+  CHECK(has(uneven.err, "help: train.global_batch = 32"));
 }
 
 TEST_CASE("plan needs only the model", "[cli]") {

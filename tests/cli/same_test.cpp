@@ -85,6 +85,26 @@ TEST_CASE("2N steps are N, a checkpoint, and N more", "[cli]") {
   check_same(scratch, "whole", "halves", 8);
 }
 
+TEST_CASE("with another batch a run goes on where it was in the data", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  // Weights that stay as they are: a loss says which samples it is of.
+  const Args still = {"optimizer.learning_rate=1e-30", "schedule.kind=constant", "schedule.min_learning_rate=0",
+                      "train.micro_batch=4",           "train.accumulate=1",     "train.eval_every=0"};
+  const auto go = [&](const char* run, Args more) {
+    more.insert(more.end(), still.begin(), still.end());
+    straight(scratch, run, more);
+  };
+  go("small", {"train.steps=4"});
+  go("large", {"train.steps=2"});
+  const Result more = engine(scratch, {"run", "large", "train.steps=3", "train.accumulate=2"});
+  INFO(more.err);
+  REQUIRE(more.exit == 0);
+  const auto small = column(scratch / "small", "loss"), large = column(scratch / "large", "loss");
+  check_near({large[2]}, {(small[2] + small[3]) / 2}, 1e-6);
+  CHECK(column(scratch / "large", "tokens")[2] == column(scratch / "small", "tokens")[3]);
+}
+
 TEST_CASE("dropout is the same after a checkpoint, again, and in other micro-batches", "[cli]") {
   Scratch scratch;
   scratch.write("config.toml", R"([model]

@@ -167,6 +167,26 @@ TEST_CASE("the first value that is not finite is located") {
   CHECK_THAT(run.executor.locate("sums"), Catch::Contains("eng.add/1 in sums, output 0 f32"));
 }
 
+TEST_CASE("what a later repetition overflows is located") {
+  eng::Plan plan;
+  plan.arenas.push_back({"reference", "device", 0, 0, 0});
+  eng::Emitter emit(plan, {});
+  const eng::View x = emit.persistent("x", eng::Line::weights, eng::make_desc(ENG_F32, {4}), true);
+  emit.label("double");
+  emit.begin_program("p");
+  emit.begin_segment("rest", 3);
+  emit.action(eng::op(ENG_OP_ADD), {x, x}, {x});
+  eng::place_waits(plan);
+  eng::place_buffers(plan);
+  eng::verify(plan);
+  Run run(plan);
+  for (float start : {1.0f, 1e38f}) {
+    const float data[4] = {start, start, start, start};
+    run.executor.upload(x, data);
+    CHECK(run.executor.locate("p") == (start > 1 ? "eng.add/1 in double, output 0 f32 (4)" : ""));
+  }
+}
+
 TEST_CASE("a step can be stopped before its last segment only") {
   std::vector<eng::View> kept;
   const eng::Plan plan = sums(4, 2, kept);  // segments: once, twice, once

@@ -252,6 +252,35 @@ TEST_CASE("the verifier sees what segments do to each other") {
   }
 }
 
+TEST_CASE("an action writes nothing of a buffer that it reads, unless its op works in place there") {
+  eng::Plan plan;
+  plan.arenas.push_back({"none", "device", 0, 0, 0});
+  plan.labels.push_back("in place");
+  const eng::Attrs group{{{"group", 1, 0}}};
+  for (const char* op : {ENG_OP_ADD, ENG_OP_ALL_GATHER, ENG_OP_ALL_TO_ALL})
+    plan.calls.push_back({&eng::op(op), {}, {}, group, 0, 0});
+  plan.buffers.push_back({"kept", eng::Line::activations, 0, 64 * cell, 0, true, true});
+  plan.programs.push_back({"p", {{"s", 1, {{}}}}});
+  const auto found = [&](uint32_t call, std::vector<eng::View> in, std::vector<eng::View> out) {
+    eng::Action& action = plan.programs[0].segments[0].actions[0];
+    action.call = call, action.in = std::move(in), action.out = std::move(out);
+    eng::place_buffers(plan);
+    return only(eng::problems(plan));
+  };
+  const eng::View a = part(1, 0, 16), b = part(1, 16, 16), both = part(1, 0, 32), between = part(1, 8, 16);
+  const auto refused = Catch::Contains("kept is written where the same action uses it otherwise");
+  CHECK(found(0, {a, b}, {a}) == "");
+  CHECK(found(0, {a, b}, {b}) == "");
+  CHECK_THAT(found(0, {a, b}, {between}), refused);
+  CHECK_THAT(found(0, {a, between}, {a}), refused);
+  CHECK_THAT(found(0, {a, {}, b}, {b}), refused);  // no place of this op's
+  CHECK_THAT(found(0, {a, b}, {a, a}), refused);
+  CHECK(found(1, {b}, {both}) == "");
+  CHECK_THAT(found(1, {both}, {b}), refused);
+  CHECK_THAT(found(2, {a}, {a}), refused);
+  CHECK(found(2, {a}, {b}) == "");
+}
+
 TEST_CASE("no layout is smaller than what is live, and few are much larger") {
   double ratio = 0, worst = 0;
   int n = 0;

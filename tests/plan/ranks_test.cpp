@@ -214,6 +214,36 @@ TEST_CASE("live_limit caps leases and fresh gradients") {
   CHECK(needs({"zero.plugin=zero3", "zero.prefetch=4", "zero.live_limit=" + std::to_string(least)}) < free);
 }
 
+TEST_CASE("a policy that leaves a part of its destination unwritten is refused") {
+  // zero1, but of the weights to be published only the first half of each piece moves, or none.
+  static eng_axis good;
+  good = registry().table<eng_axis>(ENG_ZERO_KIND, "zero1");
+  static uint32_t kept;
+  eng_axis bad = good;
+  bad.move = [](void* self, eng_build* b, const eng_move* m, eng_error* error) -> eng_status {
+    if (m->role != ENG_ROLE_WEIGHT) return good.move(self, b, m, error);
+    eng_id src = 0, dst = 0;
+    const eng_attr group = {"group", 1, 0};
+    if (!kept) return ENG_OK;
+    b->api->slice(b, m->src, 0, m->from->count / kept, &src, error);
+    b->api->slice(b, m->dst, 0, m->to->count / kept, &dst, error);
+    return b->api->emit(b, ENG_OP_ALL_GATHER, &src, 1, &dst, 1, &group, 1, error);
+  };
+  const eng::Setup from = setup({"zero.plugin=zero1"}, 0, 2);
+  const auto planned = [&](uint32_t parts) {
+    kept = parts;
+    eng::PlanRequest request{from.model, from.precision, &from.optimizer, "reference", {}};
+    request.ranks = eng::Ranks({0, 2, 0, 2});
+    eng::Section section("zero", {{"fast", {false, "default", false}}});
+    const eng::Sharding sharding = eng::make_sharding("half", bad, section, request.ranks);
+    request.sharding = &sharding;
+    eng::make_plan(request);
+  };
+  CHECK_NOTHROW(planned(1));
+  for (uint32_t parts : {2u, 0u})
+    CHECK_THROWS_WITH(planned(parts), Catch::Contains("zero half leaves a part of weight embed unwritten"));
+}
+
 TEST_CASE("a key that does nothing is a note") {
   using Notes = std::vector<std::string>;
   CHECK(setup({"zero.plugin=zero1", "zero.prefetch=2"}, 0, 2).notes == Notes{"zero.prefetch has no effect with zero1"});

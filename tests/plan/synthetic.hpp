@@ -33,7 +33,13 @@ class Maker {
   Maker(Random& random, size_t queues, size_t actions) : random_(random), queues_(queues) {
     plan_.arenas.push_back({"none", "device", 0, 0, 0});
     plan_.labels.push_back("synthetic");
-    plan_.calls.push_back({&eng::op(ENG_OP_ADD), {}, {}, {}, 0, 0, 0});
+    static const eng::Op any = [] {
+      eng::Op op{"test.any/1", 0, 3, nullptr};
+      for (uint32_t out : {0u, 1u})
+        for (uint32_t in : {0u, 1u, 2u}) op.in_place.push_back({out, in, false});
+      return op;
+    }();
+    plan_.calls.push_back({&any, {}, {}, {}, 0, 0, 0});
     for (uint64_t n = 2 + below(random, 4); n > 0; --n) make_buffer(true, n % 3 != 0);
     plan_.programs.push_back({"random", {}});
     for (uint64_t n = 1 + below(random, 3); n > 0; --n) {
@@ -69,6 +75,17 @@ class Maker {
     return part(id, first, 1 + below(random_, n));
   }
 
+  // An output may be one of the inputs as it is, and nothing else that the action uses.
+  static bool fits(const eng::Action& action, const eng::View& out) {
+    const auto end = [](const eng::View& v) { return v.offset + eng::bytes(v.desc); };
+    const auto apart = [&](const eng::View& v) {
+      return v.buffer != out.buffer || end(v) <= out.offset || end(out) <= v.offset;
+    };
+    return std::all_of(action.out.begin(), action.out.end(), apart) &&
+           std::all_of(action.in.begin(), action.in.end(),
+                       [&](const eng::View& v) { return apart(v) || (v.offset == out.offset && end(v) == end(out)); });
+  }
+
   void make_action() {
     eng::Action action;
     action.queue = static_cast<eng::Queue>(below(random_, queues_));
@@ -78,7 +95,8 @@ class Maker {
     }
     for (uint64_t n = 1 + below(random_, 2); n > 0; --n) {
       if (!action.in.empty() && chance(random_, 0.25)) {  // in place
-        action.out.push_back(action.in[below(random_, action.in.size())]);
+        const eng::View out = action.in[below(random_, action.in.size())];
+        if (fits(action, out)) action.out.push_back(out);
         continue;
       }
       eng::Id id = 0;
@@ -89,7 +107,8 @@ class Maker {
       const uint64_t cells = plan_.buffer(id).bytes / cell;
       const bool all = chance(random_, 0.6);
       const uint64_t first = all ? 0 : below(random_, cells);
-      action.out.push_back(part(id, first, all ? cells : 1 + below(random_, cells - first)));
+      const eng::View out = part(id, first, all ? cells : 1 + below(random_, cells - first));
+      if (fits(action, out)) action.out.push_back(out);
     }
     for (const eng::View& v : action.out)
       for (uint64_t k = v.offset / cell; k < (v.offset + eng::bytes(v.desc)) / cell; ++k) written_[v.buffer][k] = true;

@@ -50,6 +50,24 @@ TEST_CASE("odd parameters of many ranks are saved and go on", "[ranks][.slow]") 
   CHECK(std::abs(loss(scratch / "zero2", 4) / loss(scratch / "none", 4) - 1) < 1e-5);
 }
 
+TEST_CASE("with train.global_batch any number of ranks takes the same batch", "[ranks][.slow]") {
+  Scratch scratch;
+  scratch.config();
+  for (const char* ranks : {"1", "2", "3"}) {
+    const Result result = engine(scratch, {"run", "config.toml", "--out", ranks, "--ranks", ranks, "train.steps=3",
+                                           "train.micro_batch=2", "train.global_batch=12"});
+    INFO(result.err);
+    REQUIRE(result.exit == 0);
+    for (size_t step : {1, 2, 3}) CHECK(std::abs(loss(scratch / ranks, step) / loss(scratch / "1", step) - 1) < 1e-5);
+    CHECK(column(scratch / ranks, "tokens") == column(scratch / "1", "tokens"));
+  }
+  const Result uneven = engine(scratch, {"run", "config.toml", "--out", "uneven", "--ranks", "4", "train.micro_batch=2",
+                                         "train.global_batch=12"});
+  CHECK(uneven.exit == 2);
+  CHECK(has(uneven.err, "is no multiple of 4 ranks x train.micro_batch = 2"));
+  CHECK_FALSE(fs::exists(scratch / "uneven"));
+}
+
 TEST_CASE("a checkpoint of four ranks goes on anywhere", "[ranks][.slow]") {
   Scratch scratch;
   scratch.config();

@@ -145,4 +145,6 @@ TEST_CASE("a pinned plugin must have that very content") {
   CHECK_THROWS_WITH(registry->table<counter>(COUNTER_KIND, "counter"), Contains("its sha256 is"));
   CHECK_THROWS_WITH(registry->pin({"org.example.nothing=" + hash}), Contains("there is no plugin with id"));
   CHECK_THROWS_WITH(registry->pin({hash}), Contains("there is no plugin with id"));
+  for (const std::string& no_hash : {std::string(), std::string("="), "=" + hash + "0", "=x" + hash.substr(1)})
+    CHECK_THROWS_WITH(registry->pin({"org.example.fixture" + no_hash}), Contains("is not ID=HASH"));
 }

@@ -36,6 +36,8 @@ std::vector<std::string> edits_that_fit(const Config& config, Registry& registry
     std::string text;
     for (const Edit& e : edits) {
       other.section(e.section).set(e.key, e.value, "edit");
+      // What follows from train.global_batch is not for the user to set.
+      if (e.key == std::string("accumulate") && config.section("train").given("global_batch")) continue;
       const auto* word = std::get_if<std::string>(&e.value);
       text += fmt::format("{}.{}={} ", e.section, e.key, word ? *word : toml_text(e.value));
     }

@@ -105,6 +105,7 @@ void add_plan(CLI::App& app, Common& common) {
   command->add_flag("--dump", flags->dump, "every action with its buffers, waits and addresses");
   command->callback([&common, flags] {
     auto [registry, config] = load_config(common, flags->target, flags->overrides);
+    share_batch(config, flags->ranks);
     // How many of them share this machine's memory is not known, if nobody says it.
     const Section& comm = config.section("comm");
     const char* per_node = "describe.ranks_per_node";

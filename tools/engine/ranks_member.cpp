@@ -78,6 +78,7 @@ void Member::join(Registry& registry, Config& config) {
                      fmt::format("version = {}\ncommit = {}\nabi = {}\n", version, ENGINE_COMMIT, ENG_ABI_DRAFT_ID),
                      {}},
                     config_item(config)});
+  share_batch(config, world.size);
   Section& device = config.section("device");
   if (device.settings().count("threads") && device.integer("threads") == 0)
     device.set("threads", threads_of(mine, all), "derived");

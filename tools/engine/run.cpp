@@ -306,6 +306,7 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
 int launch_ranks(const Common& common, const RunFlags& flags) {
   auto [registry, config] = load_config(common, flags.target, flags.overrides);
   config.require("data");
+  share_batch(config, *flags.ranks);
   build_data(config, *registry, model_vocabulary(config, *registry), true);
   Launch what;
   what.command = common.command;
