@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "core/base/error.hpp"
-#include "core/checkpoint/file.hpp"
+#include "core/base/file.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/config_text.hpp"
 #include "tools/engine/print.hpp"
