@@ -139,6 +139,17 @@ TEST_CASE("ckpt diff", "[cli]") {
   CHECK(engine(scratch, {"ckpt", "diff", "run", "none"}).exit == 9);
 }
 
+TEST_CASE("a checkpoint that is not there is not taken for a damaged one", "[cli]") {
+  Scratch scratch;
+  const std::string absent = (finished(scratch) / "checkpoints/step-00000099").string();
+  for (const Args& args : {Args{"ckpt", "ls", absent}, {"ckpt", "verify", absent}, {"ckpt", "diff", absent, "run"}}) {
+    const Result result = engine(scratch, args);
+    INFO(result.err);
+    CHECK(result.exit == 9);
+    CHECK(std::regex_search(result.err, std::regex("step-00000099: there is no (good )?checkpoint here\n")));
+  }
+}
+
 TEST_CASE("ckpt gc", "[cli]") {
   Scratch scratch;
   const fs::path run = finished(scratch, "run", {"checkpoint.every=2"});

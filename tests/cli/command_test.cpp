@@ -44,6 +44,15 @@ TEST_CASE("a wrong command line is a usage error", "[cli]") {
   told({"run", "x.toml", "--max-time", "nan"}, "--max-time nan is no duration");
 }
 
+TEST_CASE("the help of a key is broken into lines", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const Result wrong = engine(scratch, {"check", "config.toml", "data.paths=text.txt"});
+  CHECK(wrong.exit == 2);
+  CHECK(has(wrong.err, "help: Files or patterns"));
+  CHECK_FALSE(std::regex_search(wrong.err, std::regex("[^\n]{121}")));
+}
+
 TEST_CASE("init writes a configuration that check accepts", "[cli]") {
   Scratch scratch;
   const Result shown = engine(scratch, {"init", "tiny"});

@@ -22,7 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 bool is_checkpoint(const fs::path& directory) {
-  return fs::exists(directory / "manifest.json") || checkpoint_step(fs::absolute(directory));
+  return fs::exists(directory / "manifest.json") ||
+         (fs::is_directory(directory) && checkpoint_step(fs::absolute(directory)));
 }
 
 // Where a run, or a folder of checkpoints, has them.

@@ -20,12 +20,12 @@ std::string join(const std::vector<std::string>& parts, std::size_t from, std::s
   return out;
 }
 
-// Further lines are indented; long lists are broken.
+// Further lines are indented; long lists are broken behind a comma, other long lines anywhere.
 std::string indented(const std::string& head, const std::string& text) {
   std::string out = head;
   std::size_t column = 0;
   for (const char c : text) {
-    const bool end = c == '\n' || (c == ' ' && column > 90 && out.back() == ',');
+    const bool end = c == '\n' || (c == ' ' && column > (out.back() == ',' ? 90 : 105));
     out += end ? "\n      " : std::string(1, c);
     column = end ? 0 : column + 1;
   }
