@@ -87,18 +87,6 @@ Setup make_setup(const Config& config, Registry& registry, int64_t generate, con
   return s;
 }
 
-void share_batch(Config& config, uint32_t ranks) {
-  Section& train = config.section("train");
-  if (!train.given("global_batch")) return;
-  const int64_t whole = train.integer("global_batch"), micro = train.integer("micro_batch"), all = micro * ranks;
-  if (whole % all != 0)
-    throw CommonError(
-        Exit::usage,
-        fmt::format("train.global_batch = {} is no multiple of {} ranks x train.micro_batch = {}", whole, ranks, micro),
-        fmt::format("train.global_batch = {}", (whole / all + 1) * all));
-  train.set("accumulate", whole / all, "derived");
-}
-
 uint64_t arena_bytes(const Plan& plan) {
   uint64_t total = 0;
   for (const Arena& arena : plan.arenas) total += arena.total();

@@ -27,10 +27,6 @@ struct Setup {
 Setup make_setup(const Config& config, Registry& registry, int64_t generate = 0, const World& world = {},
                  const Communicator* comm = nullptr);
 
-// Of so many ranks each takes its share of [train] global_batch, if that is given: derives accumulate once more. Throws
-// CommonError(Exit::usage) if it cannot be shared.
-void share_batch(Config& config, uint32_t ranks);
-
 uint64_t arena_bytes(const Plan& plan);
 
 // What a checkpoint holds: all named tensors but gradients.

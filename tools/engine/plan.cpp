@@ -10,6 +10,7 @@
 #include "core/train/trainer.hpp"
 #include "engine/model.h"
 #include "tools/engine/command.hpp"
+#include "tools/engine/ranks.hpp"
 
 namespace eng {
 namespace {

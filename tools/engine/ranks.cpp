@@ -18,7 +18,7 @@
 #include <optional>
 #include <set>
 
-#include "core/base/error.hpp"
+#include "core/config/config.hpp"
 #include "tools/engine/run_dir.hpp"
 
 namespace eng {
@@ -144,6 +144,18 @@ int64_t threads_of(const std::string& mine, const std::vector<std::string>& all)
   const auto cores = std::max<int64_t>(1, std::count(mine.begin(), mine.end(), ' '));
   const auto sharers = std::max<int64_t>(1, std::count(all.begin(), all.end(), mine));
   return std::max<int64_t>(1, cores / sharers);
+}
+
+void share_batch(Config& config, uint32_t ranks) {
+  Section& train = config.section("train");
+  if (!train.given("global_batch")) return;
+  const int64_t whole = train.integer("global_batch"), micro = train.integer("micro_batch"), all = micro * ranks;
+  if (whole % all != 0)
+    throw CommonError(
+        Exit::usage,
+        fmt::format("train.global_batch = {} is no multiple of {} ranks x train.micro_batch = {}", whole, ranks, micro),
+        fmt::format("train.global_batch = {}", (whole / all + 1) * all));
+  train.set("accumulate", whole / all, "derived");
 }
 
 std::string Parent::text() const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process among many ranks: what its launcher says of it, its share of the processors, and its tie to the
+// One process among many ranks: what its launcher says of it, its share of processors and batch, and its tie to the
 // `engine run --ranks N` above it.
 #pragma once
 
@@ -12,6 +12,8 @@
 #include <vector>
 
 namespace eng {
+
+class Config;
 
 // getenv, or a table in tests; nullptr for what is not there.
 using Variable = std::function<const char*(const char*)>;
@@ -39,6 +41,10 @@ std::string command_words(const std::vector<std::string>& words);
 std::string processors();
 // The share of a rank with `mine` where `all` ranks have theirs: ranks bound to cores of their own do not share.
 int64_t threads_of(const std::string& mine, const std::vector<std::string>& all);
+
+// Of so many ranks each takes its share of [train] global_batch, if that is given: derives accumulate once more. Throws
+// CommonError(Exit::usage) if it cannot be shared.
+void share_batch(Config& config, uint32_t ranks);
 
 // What `engine run --ranks N` tells the ranks it starts: an environment variable.
 struct Parent {
