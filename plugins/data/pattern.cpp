@@ -9,14 +9,29 @@
 namespace text_data {
 namespace {
 
-// PCRE2's \s and \w are not quite Oniguruma's: written out, without the brackets of a class.
+// PCRE2's \s and \w are not quite Oniguruma's: written out, without the brackets of a class. Outside of a class, and at
+// the edges of words, Oniguruma counts six more characters of Latin-1.
 constexpr const char* spaces = R"(\t-\r\x20\x85\xa0\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-constexpr const char* words = R"(\p{L}\p{M}\p{Nd}\p{Pc})";
+constexpr const char* words =
+    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
+constexpr const char* latin_words = R"(\xb2\xb3\xb9\xbc-\xbe)";
+
+// Whether PCRE2 knows a script of this name.
+bool is_script(const std::string& name) {
+  const std::string pattern = "\\p{sc:" + name + "}";
+  int code = 0;
+  PCRE2_SIZE at = 0;
+  pcre2_code* compiled = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                                       PCRE2_UTF | PCRE2_UCP, &code, &at, nullptr);
+  pcre2_code_free(compiled);
+  return compiled != nullptr;
+}
 
 std::string translate(const std::string& regex, const std::string& where) {
   const auto refuse = [&](const std::string& what) {
     throw Failure(ENG_UNSUPPORTED, where + ": " + what + " is not supported in a pattern");
   };
+  const std::string word = std::string(words) + latin_words;
   std::string out;
   int depth = 0;  // of classes
   for (std::size_t i = 0; i < regex.size(); ++i) {
@@ -26,8 +41,22 @@ std::string translate(const std::string& regex, const std::string& where) {
       const bool negated = escaped == 'S' || escaped == 'W';
       if (escaped == 's' || escaped == 'w' || negated) {
         if (negated && depth > 0) refuse(std::string("\\") + escaped + " inside [...]");
-        const std::string set = escaped == 's' || escaped == 'S' ? spaces : words;
+        const bool space = escaped == 's' || escaped == 'S';
+        const std::string set = space ? spaces : depth > 0 ? words : word;
         out += depth > 0 ? set : (negated ? "[^" : "[") + set + "]";
+      } else if ((escaped == 'b' || escaped == 'B') && depth == 0) {
+        const std::string in = "[" + word + "]", behind = "(?<=" + in + ")", not_behind = "(?<!" + in + ")";
+        const std::string ahead = "(?=" + in + ")", not_ahead = "(?!" + in + ")";
+        out += escaped == 'b' ? "(?:" + behind + not_ahead + "|" + not_behind + ahead + ")"
+                              : "(?:" + behind + ahead + "|" + not_behind + not_ahead + ")";
+      } else if ((escaped == 'p' || escaped == 'P') && i + 1 < regex.size() && regex[i + 1] == '{') {
+        // A script's name means the script itself, for PCRE2 also what other scripts share with it.
+        const std::size_t first = regex.find_first_not_of('^', i + 2), end = regex.find('}', i + 2);
+        if (end == std::string::npos || first >= end) refuse(std::string("\\") + escaped + " without a name");
+        const std::string name = regex.substr(first, end - first);
+        out += {c, escaped};
+        out += regex.substr(i + 1, first - i - 1) + (is_script(name) ? "sc:" : "") + name + "}";
+        i = end;
       } else {
         if (std::string_view("hHRXKGCyYOkgN").find(escaped) != std::string_view::npos)
           refuse(std::string("\\") + escaped);

@@ -129,6 +129,37 @@ TEST_CASE("a token in white space that another one took is found, as the library
   CHECK(tokenizer.encode("  [L][R]  [R]") == Ids{spaces, left, right, spaces, right});
 }
 
+TEST_CASE("classes of characters are those of the library") {
+  const json file = json::parse(std::ifstream(golden + "gpt2/tokenizer.json"));
+  Folder folder;
+  // What a pattern leaves of a text. By tokenizers 0.23.3, whose patterns are Oniguruma's.
+  const auto left = [&](const char* pattern, const std::string& text) {
+    json changed = file;
+    const json removed = {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Removed"}};
+    const json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+    changed["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {removed, bytes}}};
+    TokenizerUse tokenizer("huggingface", folder.write("tokenizer.json", changed.dump()));
+    return tokenizer.decode(tokenizer.encode(text));
+  };
+  const std::string text = "|\u00b2|\u2167|\u24b6|\u0301|_|\u00b7|\u200d|";
+  CHECK(left(R"(\w)", text) == "||||||\u00b7|\u200d|");
+  CHECK(left(R"([\w])", text) == "|\u00b2|||||\u00b7|\u200d|");
+  CHECK(left(R"(\W)", text) == "\u00b2\u2167\u24b6\u0301_");
+  CHECK(left(R"(\|\b)", text) == "\u00b2\u2167\u24b6\u0301_|\u00b7|\u200d|");
+  CHECK(left(R"(\|\B)", text) == "|\u00b2|\u2167|\u24b6|\u0301|_\u00b7\u200d");
+  const std::string han = "\u4e2d\u3001\u3005\u3006\u30fc";  // the second and the last are of several scripts
+  CHECK(left(R"(\p{Han})", han) == "\u3001\u3006\u30fc");
+  CHECK(left(R"(\P{Han})", han) == "\u4e2d\u3005");
+  CHECK(left(R"([\p{Hiragana}\p{Han}])", han) == "\u3001\u3006\u30fc");
+  // The edge of a word where a token must be one.
+  json words = file;
+  words["added_tokens"].push_back({{"id", 700}, {"content", "quix"}, {"single_word", true}, {"special", true}});
+  TokenizerUse tokenizer("huggingface", folder.write("words/tokenizer.json", words.dump()));
+  for (const char* alone : {"quix", "quix\u00b2", "quix\u00b7"}) CHECK(tokenizer.encode(alone)[0] == 700);
+  for (const char* more : {"quix\u2167", "quix\u24b6", "quix\u200d", "quix\u0301"})
+    CHECK(tokenizer.encode(more)[0] != 700);
+}
+
 TEST_CASE("byte-level text comes back byte for byte") {
   for (const char* name : {"gpt2", "llama3", "opt"}) {
     CAPTURE(name);
