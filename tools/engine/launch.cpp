@@ -140,7 +140,7 @@ class Above {
   std::map<uint32_t, RankStory> ranks_;
   std::string run_;  // its directory
   int asked_ = 0, urgent_ = 0;
-  bool passed_on_ = false;
+  bool passed_on_ = false, nobody_came_ = false;
   std::optional<double> trouble_;  // since when somebody is gone
   std::optional<int> status_;      // of mpirun
   int64_t kills_before_ = memory_kills();
@@ -249,7 +249,10 @@ void Above::turn() {
   streams_.remove_if([](const Stream& stream) { return stream.over; });
   if (!status_) {
     pass_on();
-    if (trouble_ && now() - *trouble_ > patience) {
+    if (ranks_.empty() && now() > what_.timeout) {
+      nobody_came_ = true;
+      end_now();
+    } else if (trouble_ && now() - *trouble_ > patience) {
       end_now();
       trouble_.reset();
     }
@@ -375,7 +378,8 @@ int Above::outcome() {
       fmt::print(stderr, "warning: every rank had ended well when mpirun ended with {}\n{}", *status_, said_);
     return *ranks_.at(0).end;
   }
-  const Cause cause = cause_of(ranks_, what_.ranks, said_, *status_, memory_kills() > kills_before_);
+  Cause cause = cause_of(ranks_, what_.ranks, said_, *status_, memory_kills() > kills_before_);
+  if (nobody_came_) cause.text = fmt::format("mpirun started no rank in {:g} s, and was ended", what_.timeout);
   fail(cause);
   return cause.exit;
 }
