@@ -61,7 +61,7 @@ TEST_CASE("more bytes than an int counts go from rank to rank in one call", "[.s
   ends_well(2, run(2, "largest", 1800));  // of at most 2047 MiB, the most there may be
 }
 
-TEST_CASE("ranks that go wrong are named, in time") {
+TEST_CASE("ranks that go wrong are named, in time", "[.slow]") {
   // They mostly wait, so they can do it beside each other.
   const auto start = [](int ranks, const char* scenario) {
     return std::async(std::launch::async, [=] { return run(ranks, scenario); });

@@ -190,6 +190,58 @@ TEST_CASE("kill -9 of the command above leaves no rank", "[ranks][.slow]") {
   CHECK(all_gone(training.run.string(), 8));
 }
 
+// Folders that Open MPI's temporary files are in, as its command line says: for its own, and for shared memory.
+std::vector<fs::path> folders_of(const std::vector<pid_t>& all) {
+  std::vector<fs::path> out;
+  for (const pid_t pid : all) {
+    const std::string line = read(fs::path("/proc") / std::to_string(pid) / "cmdline");
+    for (const std::string key : {"orte_tmpdir_base", "btl_vader_backing_directory"})
+      if (const size_t at = line.find(key); at != std::string::npos)
+        out.emplace_back(line.c_str() + at + key.size() + 1);
+    if (!out.empty()) break;
+  }
+  return out;
+}
+
+TEST_CASE("nothing of mpirun stays behind when it is killed", "[ranks][.slow]") {
+  for (const bool both : {false, true}) {
+    Training training;
+    REQUIRE(training.child->wait_for("saved step-"));
+    const std::vector<pid_t> all = processes(training.run.string());
+    const std::vector<fs::path> folders = folders_of(all);
+    REQUIRE(folders.size() == 2);
+    pid_t mpirun = 0;
+    for (const pid_t pid : all)
+      if (has(read(fs::path("/proc") / std::to_string(pid) / "comm"), "mpirun")) mpirun = pid;
+    REQUIRE(mpirun > 0);
+    for (const fs::path& folder : folders) CHECK_FALSE(names(folder).empty());
+    if (both) training.child->signal(SIGSTOP);
+    kill(mpirun, SIGKILL);
+    if (both) training.child->signal(SIGKILL);
+    const Result result = training.child->wait();
+    INFO(result.err);
+    CHECK(result.exit == (both ? 128 + SIGKILL : 8));
+    if (!both) CHECK(has(result.err, "mpirun was killed by signal 9"));
+    CHECK(all_gone(training.run.string(), 30));
+    // Where nobody was left to tidy up, the next start does.
+    for (const fs::path& folder : folders) CHECK(fs::exists(folder) == both);
+    if (both) training.goes_on();
+    for (const fs::path& folder : folders) CHECK_FALSE(fs::exists(folder));
+  }
+}
+
+TEST_CASE("a TMPDIR that cannot be used is not made, and not needed", "[ranks]") {
+  Scratch scratch;
+  scratch.config();
+  Limits limits;
+  limits.more = {"TMPDIR=" + (scratch / "none").string()};
+  const Result result =
+      engine(scratch, {"run", "config.toml", "--ranks", "2", "--out", "run", "train.steps=1"}, limits);
+  INFO(result.err);
+  CHECK(result.exit == 0);
+  CHECK_FALSE(fs::exists(scratch / "none"));
+}
+
 TEST_CASE("a rank that stands still is named when the time is up", "[ranks][.slow]") {
   Training training({"comm.timeout=10s"});
   REQUIRE(training.child->wait_for("saved step-"));

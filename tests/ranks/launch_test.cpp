@@ -64,6 +64,22 @@ TEST_CASE("an mpirun that cannot start anything is quoted", "[ranks]") {
   CHECK(has(run.err, "the machine room is closed"));
 }
 
+TEST_CASE("an mpirun that starts nothing, and does not end, is not waited for without end", "[ranks]") {
+  Scratch scratch;
+  scratch.config();
+  fs::create_directory(scratch / "bin");
+  fs::permissions(scratch.write("bin/mpirun",
+                                "#!/bin/sh\n[ \"$1\" = --version ] && { echo 'mpirun (Open MPI) 4.1.4'; exit 0; }\n"
+                                "echo 'the machine room is closed' >&2; exec sleep 600\n"),
+                  fs::perms::owner_all);
+  const Result run = engine(scratch, {"run", "config.toml", "--ranks", "2", "comm.timeout=1s"},
+                            {.path = (scratch / "bin").string() + ":/bin"});
+  INFO(run.err);
+  CHECK(run.exit == 3);
+  CHECK(has(run.err, "mpirun started no rank in 1 s, and was ended"));
+  CHECK(has(run.err, "the machine room is closed"));
+}
+
 TEST_CASE("other launchers' ranks are refused with the line to type", "[ranks]") {
   Scratch scratch;
   scratch.config();

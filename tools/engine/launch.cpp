@@ -18,6 +18,7 @@
 #include <cstring>
 #include <fstream>
 #include <list>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
@@ -25,6 +26,7 @@
 #include "core/base/error.hpp"
 #include "core/base/file.hpp"
 #include "tools/engine/command.hpp"
+#include "tools/engine/launch_folder.hpp"
 #include "tools/engine/ranks.hpp"
 #include "tools/engine/run_dir.hpp"
 #include "tools/engine/signals.hpp"
@@ -79,6 +81,26 @@ std::vector<pid_t> children_of(pid_t parent) {
   return out;
 }
 
+// For the temporary files of mpirun. It would make a TMPDIR that is not there.
+std::unique_ptr<LaunchFolder> temporary_folder() {
+  const char* own = std::getenv("TMPDIR");
+  std::string tried;
+  for (const char* place : {own && *own ? own : "/tmp", "/tmp"}) try {
+      return std::make_unique<LaunchFolder>(place);
+    } catch (const fs::filesystem_error& e) {
+      tried += fmt::format("{}{}: {}", tried.empty() ? "" : ", ", place, e.code().message());
+    }
+  throw Error(Exit::environment, "no folder for the temporary files of mpirun: " + tried,
+              "set TMPDIR to a folder that you may write to");
+}
+
+// For the memory that its ranks share. Without one Open MPI does as it can.
+std::unique_ptr<LaunchFolder> shared_folder() try {
+  return std::make_unique<LaunchFolder>("/dev/shm");
+} catch (const fs::filesystem_error&) {
+  return nullptr;
+}
+
 // One connection of a rank: its messages, or its stderr.
 struct Stream {
   explicit Stream(int from) : fd(from) {}
@@ -111,13 +133,14 @@ class Above {
   Clock::time_point began_ = Clock::now();
   sigset_t before_{};
   pid_t mpirun_ = -1;
+  std::unique_ptr<LaunchFolder> temporary_ = temporary_folder(), shared_ = shared_folder();
   std::string said_;  // by mpirun itself
   std::optional<Fd> signals_, listener_, said_fd_;
   std::list<Stream> streams_;
   std::map<uint32_t, RankStory> ranks_;
   std::string run_;  // its directory
   int asked_ = 0, urgent_ = 0;
-  bool passed_on_ = false;
+  bool passed_on_ = false, nobody_came_ = false;
   std::optional<double> trouble_;  // since when somebody is gone
   std::optional<int> status_;      // of mpirun
   int64_t kills_before_ = memory_kills();
@@ -143,6 +166,8 @@ void Above::start(const fs::path& mpirun) {
        {"--mca", "plm", "isolated", "--mca", "ras", "^slurm,gridengine,tm,lsf", "--mca", "oob_tcp_if_include", "lo",
         "--mca", "orte_abort_on_non_zero_status", "1", "--mca", "btl_base_warn_component_unused", "0"})
     words.emplace_back(word);
+  words.insert(words.end(), {"--mca", "orte_tmpdir_base", temporary_->path().string()});
+  if (shared_) words.insert(words.end(), {"--mca", "btl_vader_backing_directory", shared_->path().string()});
   words.push_back(fs::read_symlink("/proc/self/exe").string());
   words.insert(words.end(), what_.arguments.begin(), what_.arguments.end());
   std::vector<char*> argv;
@@ -157,6 +182,8 @@ void Above::start(const fs::path& mpirun) {
   if (mpirun_ == 0) {
     // mpirun ends its ranks on SIGTERM; that comes when this command dies, in whatever way. Its own group: Ctrl-C
     // reaches this command only, which asks the ranks to stop.
+    temporary_->hold();
+    if (shared_) shared_->hold();
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != self) ::_exit(127);
@@ -222,7 +249,10 @@ void Above::turn() {
   streams_.remove_if([](const Stream& stream) { return stream.over; });
   if (!status_) {
     pass_on();
-    if (trouble_ && now() - *trouble_ > patience) {
+    if (ranks_.empty() && now() > what_.timeout) {
+      nobody_came_ = true;
+      end_now();
+    } else if (trouble_ && now() - *trouble_ > patience) {
       end_now();
       trouble_.reset();
     }
@@ -348,7 +378,8 @@ int Above::outcome() {
       fmt::print(stderr, "warning: every rank had ended well when mpirun ended with {}\n{}", *status_, said_);
     return *ranks_.at(0).end;
   }
-  const Cause cause = cause_of(ranks_, what_.ranks, said_, *status_, memory_kills() > kills_before_);
+  Cause cause = cause_of(ranks_, what_.ranks, said_, *status_, memory_kills() > kills_before_);
+  if (nobody_came_) cause.text = fmt::format("mpirun started no rank in {:g} s, and was ended", what_.timeout);
   fail(cause);
   return cause.exit;
 }

@@ -19,6 +19,7 @@ struct Launch {
   std::string command;                 // as the user typed it
   std::string again;                   // what to type to go on, without the run: "--ranks 4"
   uint32_t ranks = 2;
+  double timeout = 600;  // seconds in which a rank must have come; then they wait for each other by themselves
 };
 
 // Open MPI's mpirun on PATH, whatever it is called there. Throws Error(Exit::environment) naming the package.

@@ -311,6 +311,7 @@ int launch_ranks(const Common& common, const RunFlags& flags) {
   Launch what;
   what.command = common.command;
   what.ranks = *flags.ranks;
+  what.timeout = config.section("comm").number("timeout");
   what.again = fmt::format("--ranks {}", what.ranks);
   for (size_t i = 0; i < common.arguments.size(); ++i) {
     const std::string& word = common.arguments[i];
