@@ -121,6 +121,10 @@ TEST_CASE("a model that does not fit is refused before the first step, with edit
   run.insert(run.end(), large.begin(), large.end());
   refused(scratch, run, 6, {"the plan needs", "too much"});
 
+  // One that cannot even be counted.
+  refused(scratch, {"run", "config.toml", "train.micro_batch=1000000000", "train.sequence_length=1000000000"}, 2,
+          {"more than 2^63 elements", "train.micro_batch"});
+
   // One whose batch alone is too large.
   const Args wide = {"train.micro_batch=65536", "train.sequence_length=512", "data.validation=0"};
   run = {"run", "config.toml"};
