@@ -16,6 +16,14 @@ TEST_CASE("--ranks takes a number of processes", "[ranks]") {
   CHECK(names(scratch / "runs").empty());
 }
 
+TEST_CASE("ranks take no configuration from a pipe", "[ranks]") {
+  Scratch scratch;
+  const Result run = engine(scratch, {"run", "/dev/stdin", "--ranks", "2"});
+  INFO(run.err);
+  CHECK(run.exit == 2);
+  CHECK(has(run.err, "each rank reads it"));
+}
+
 TEST_CASE("one rank needs no mpirun", "[ranks]") {
   Scratch scratch;
   scratch.config();

@@ -304,6 +304,11 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
 
 // The ranks do the work; here is only what would otherwise be told by each of them, or keep all but one waiting.
 int launch_ranks(const Common& common, const RunFlags& flags) {
+  // Every rank reads it for itself, and a pipe can be read once.
+  const std::filesystem::file_type type = std::filesystem::status(flags.target).type();
+  if (flags.target.starts_with("/dev/") || type == std::filesystem::file_type::fifo)
+    throw Error(Exit::usage, "with --ranks the configuration cannot come from a pipe: each rank reads it",
+                "write it to a file");
   auto [registry, config] = load_config(common, flags.target, flags.overrides);
   config.require("data");
   share_batch(config, *flags.ranks);
