@@ -95,7 +95,7 @@ Device::Device(Registry& registry, const std::string& name, const Section& secti
 }
 
 Device::~Device() {
-  if (self_) table_.destroy(self_);
+  table_.destroy(self_);
 }
 
 void* Device::alloc(uint64_t bytes) {
