@@ -6,7 +6,10 @@
  * reads a table copies min(its own size, the given size) into a zeroed table of its own, so tables grow
  * only at the end and an old plugin keeps working. A function that can fail returns eng_status and takes
  * an error sink last; on failure its out parameters are untouched and nothing is leaked. Nothing is
- * thrown, nobody exits, writes to stderr or reads the environment. Strings are UTF-8.
+ * thrown, nobody exits, writes to stderr or reads the environment. Strings are UTF-8. Pointers are not NULL
+ * where nothing else is said, but a list of 0 may be. Out structs that the host gives are zeroed, and struct_size set.
+ * An object is made by `create`, which may write NULL as its self, and destroyed exactly once, with that self, where
+ * `create` returned ENG_OK; several may live at a time.
  * The last lines of a function's comment say who owns what, how long it is valid, and who may call it:
  *   [setup]  one thread, before the first step          [plan]  one thread, while a program is built
  *   [step]   inside a step: no allocation, no lookup, no log, no blocking     [any]  any thread
@@ -49,7 +52,9 @@ typedef uint32_t eng_id; /* value, parameter, unit, part: 0 means none */
 #define ENG_U8 7
 
 /* A caller-given sink for the text of an error. NULL is allowed wherever one is taken.
- * `set` copies the text. Call it at most once per failing call.
+ * `set` copies the text, which may be NULL (none) and need not end in NUL. Call it at most once per failing call; of
+ * several texts the last one counts. Of a text of a plugin's the host keeps the first 16 KiB and shows control characters
+ * and what is not UTF-8 as `?`. A status without a text, or one that is none of the above, is told by its number.
  *   Owner: caller.  Valid: during the call.  Thread: that of the call.  since 1.0 */
 typedef struct eng_error {
   uint32_t struct_size;
@@ -60,7 +65,8 @@ typedef struct eng_error {
 
 /* The plugin's own section of the configuration: typed, complete (defaults filled in), validated
  * against the schema in the plugin's description, read-only. Keys are those of the schema.
- * A missing key or another type than the schema's is ENG_NOT_FOUND or ENG_INVALID: a bug in the plugin.
+ * A missing key, or one that has neither been given nor a default, is ENG_NOT_FOUND; another type than the schema's is
+ * ENG_INVALID. Of type bytes is an int; of type duration a float, in seconds.
  *   Owner: host.  Valid: during the call it was passed to.  Thread: that of the call.  since 1.0 */
 typedef struct eng_options {
   uint32_t struct_size;

@@ -21,7 +21,7 @@ extern "C" {
 
 #define ENG_COMM_KIND "eng.comm/1"
 
-/* Who is there. The host zeroes it and sets struct_size.  since 1.0 */
+/* Who is there; rank < size, local_rank < local_size <= size. The host zeroes it and sets struct_size.  since 1.0 */
 typedef struct eng_world {
   uint32_t struct_size;
   uint32_t rank;
@@ -44,11 +44,13 @@ typedef struct eng_comm {
   /* Makes group `id` (1 is all ranks, made by create) of the given ranks: member k is ranks[k]. Every rank calls it
    * for every group in the same order, whether it is a member or not. `ranks` is copied.  Thread: [setup]  since 1.0 */
   eng_status (*group)(void *self, eng_id id, const uint32_t *ranks, uint32_t n, eng_error *);
-  /* all[r * bytes ...] = what rank r gave as `mine`; all ranks call it with equal `bytes`. 0 bytes: a barrier.
+  /* all[r * bytes ...] = what rank r gave as `mine`, the caller's own included; all ranks call it with equal `bytes`. 0
+   * bytes: a barrier, and both may be NULL.
    *   Owner of both: caller.  Valid: during the call.
    * Thread: [any] but [step], one at a time; collectives of a step may run beside it  since 1.0 */
   eng_status (*exchange)(void *self, const void *mine, uint64_t bytes, void *all, eng_error *);
-  /* ENG_OK while the others are there as far as is known, else what happened. Does not wait.  Thread: [any] */
+  /* ENG_OK while the others are there as far as is known, else what happened. Does not wait. An engine need not ask.
+   *   Thread: [any] */
   eng_status (*poll)(void *self, eng_error *);
   /* Makes every wait of this and the other ranks fail, now or within seconds. `reason` is told to the others where
    * that is possible, and copied. After it nothing but destroy may be called.  Thread: [any] */

@@ -35,10 +35,10 @@ typedef struct eng_data_info {
   uint32_t struct_size;
   uint32_t files;
   uint64_t tokens;             /* in both splits */
-  uint64_t train_samples;      /* distinct windows in one epoch */
-  uint64_t validation_samples; /* 0: nothing held out */
+  uint64_t train_samples;      /* distinct windows in one epoch; at most 2^62, as the next */
+  uint64_t validation_samples; /* 0: nothing held out, and ENG_SPLIT_VALIDATION is never read */
   int64_t vocabulary;          /* ids are below this */
-  char content_hash[40];       /* hexadecimal, ends in NUL; equal iff the data is equal */
+  char content_hash[40];       /* hexadecimal, at least one digit, ends in NUL; equal iff the data is equal */
 } eng_data_info;
 
 /* How a long build is watched.  Owner: host.  Valid: during build.  since 1.0 */
@@ -71,17 +71,21 @@ typedef struct eng_data {
   eng_status (*describe)(void *self, eng_data_info *out, eng_error *);
   /* Writes sample `position` (0, 1, ...; beyond one epoch the order is shuffled anew) as T tokens and T
    * labels, labels[t] being the token after tokens[t] or ENG_IGNORE_LABEL. Training and validation windows
-   * never overlap. Allocates nothing.  Thread: [step], one caller at a time  since 1.0 */
+   * never overlap. Allocates nothing. All T of both are written; the host checks every id against the model's
+   * vocabulary. Positions come in any order, and again; held-out ones are below validation_samples.
+   *   Thread: [step], one caller at a time, not always the same thread  since 1.0 */
   eng_status (*read)(void *self, int32_t split, uint64_t position, int32_t *tokens, int32_t *labels, eng_error *);
   /* Does, and keeps in a file, the slow part of create, which does it unwatched if this was not called. NULL: there
    * is none. `request` may have a vocabulary of 0: then it is not compared with the model's. ENG_UNAVAILABLE: the
-   * watch asked to stop; nothing is left behind. The watch may be NULL.
+   * watch asked to stop; nothing is left behind. The watch may be NULL. Called before create, by one rank of several,
+   * while the others wait.
    *   Owner: caller.  Valid: during the call.  Thread: [setup]  since 1.0 */
   eng_status (*build)(const eng_options *, const eng_data_request *, const eng_data_watch *, eng_data_built *out,
                       eng_error *);
   /* Says what a file of tokens is, as lines "name: value"; with ENG_INSPECT_VERIFY after reading and checking every
-   * byte of it. *size is the length of the text, of which no more than `capacity` bytes are written. NULL: this source
-   * has no such files.
+   * byte of it. `path` is absolute. *size is the length of the text, of which no more than `capacity` bytes are written;
+   * more than that, which the host makes 64 KiB, is an error. A refusal says why; the next source is asked then. NULL: this
+   * source has no such files.
    *   Owner: caller.  Valid: during the call.  Thread: [setup]  since 1.0 */
   eng_status (*inspect)(const char *path, uint32_t flags, char *text, uint64_t capacity, uint64_t *size, eng_error *);
 } eng_data;

@@ -22,7 +22,7 @@ extern "C" {
 /* What a device is; the host zeroes it and sets struct_size.  since 1.0 */
 typedef struct eng_device_info {
   uint32_t struct_size;
-  uint32_t parallel;      /* threads or processors a kernel uses; handed to every call */
+  uint32_t parallel;      /* threads or processors a kernel uses, at least 1; handed to every call */
   int32_t dl_device_type; /* of its tensors: kDLCPU, kDLCUDA, ... */
   int32_t dl_device_id;
   uint64_t total_bytes;    /* memory of the device */
@@ -43,14 +43,14 @@ typedef struct eng_device {
   /*   Owner: caller, until destroy.  Thread: [setup]  since 1.0 */
   eng_status (*create)(const eng_options *, void **self, eng_error *);
   void (*destroy)(void *self);
-  /* One arena: zeroed, resident (touched), aligned to at least 4,096 bytes.
+  /* One arena: zeroed, resident (touched), aligned to at least 4,096 bytes, never NULL.
    *   Owner: caller, until free.  Thread: [setup]  since 1.0 */
   eng_status (*alloc)(void *self, uint64_t bytes, void **out, eng_error *);
   void (*free)(void *self, void *arena, uint64_t bytes);
   /* Copies between an arena and host memory, and returns when done.  Thread: [setup]  since 1.0 */
   eng_status (*upload)(void *self, void *dst, const void *src, uint64_t bytes, eng_error *);
   eng_status (*download)(void *self, void *dst, const void *src, uint64_t bytes, eng_error *);
-  /* Returns when everything launched on `queue` is done.  Thread: the queue's  since 1.0 */
+  /* Returns when everything launched on `queue` (NULL: on all of them) is done.  Thread: the queue's  since 1.0 */
   eng_status (*sync)(void *self, void *queue, eng_error *);
 } eng_device;
 
@@ -82,19 +82,23 @@ typedef struct eng_kernel {
   uint32_t struct_size;
   uint32_t flags;
   const char *op; /* "eng.rms_norm/1" */
-  /* Upper bound of the scratch bytes of one launch: a pure function of the call. ENG_UNSUPPORTED if
+  /* Upper bound of the scratch bytes of one launch, at most 2^48: a pure function of the call. ENG_UNSUPPORTED if
    * this kernel cannot serve the call, and why.  Thread: [plan]  since 1.0 */
   eng_status (*workspace)(const eng_call *, uint64_t *bytes, eng_error *);
-  /* Chooses the algorithm within that bound. `device` is eng_device's self.
+  /* Chooses the algorithm within that bound. `device` is eng_device's self (of a communicator's kernels, eng_comm's),
+   * which only its own plugin can read. NULL is a state as well, and a record: then there is nothing to drop.
    *   Owner of *state: host, until drop_state.  Thread: [setup]  since 1.0 */
   eng_status (*prepare)(void *device, const eng_call *, void **state, eng_error *);
   /* Fixes the addresses: args are the inputs, then the outputs (NULL for an absent optional input), each
-   * 256-byte aligned unless the plan says less. DLTensors are valid during the call, their data until
-   * drop_record. An output may share all of its memory with an input if the op is in place.
+   * 256-byte aligned unless the plan says less. DLTensors are dense, with strides, and valid during the call, their data
+   * until drop_record. An output may share all of its memory with an input if the op is in place. `workspace` has the
+   * bytes of the bound, aligned as well, and is NULL where that is 0; other launches use it, too.
    *   Owner of *record: host, until drop_record.  Thread: [setup]  since 1.0 */
   eng_status (*bind)(void *state, const DLTensor *const *args, uint32_t n_args, void *workspace, void **record,
                      eng_error *);
-  /* Computes or enqueues.  Thread: [step]  since 1.0 */
+  /* Computes or enqueues. One record is launched by one thread at a time, always that of its queue; other records of the
+   * same state may be launched at the same time by another. After an error the step goes on without launches, and fails.
+   *   Thread: [step]  since 1.0 */
   eng_status (*launch)(void *record, const eng_exec *, eng_error *);
   void (*drop_record)(void *record);
   void (*drop_state)(void *state);

@@ -3,7 +3,8 @@
  * engine/model.h - kind "eng.model/1": a model as mathematics.
  *
  * A model lists its parameters and blocks once, then traces each distinct block. It knows nothing of
- * dtypes, devices, ranks, sharding, recomputation. The first block has no inputs (it asks the builder
+ * dtypes, devices, ranks, sharding, recomputation. Its object lives while a plan is made: create, describe, then
+ * perhaps declare and trace, destroy. None of it runs during a step. The first block has no inputs (it asks the builder
  * for the batch); the last one has one output: the sum of token losses, from eng_cross_entropy.
  */
 #ifndef ENGINE_MODEL_H_
@@ -21,7 +22,7 @@ extern "C" {
 typedef struct eng_model_info {
   uint32_t struct_size;
   uint32_t reserved;
-  int64_t vocabulary;      /* token ids are below this */
+  int64_t vocabulary;      /* token ids are below this: 1 to 2^31 - 1, no more than the tables of the model have rows */
   int64_t attention_width; /* heads x head size of one attention layer, 0 if none: MFU */
   int64_t layers;
   int64_t max_length; /* longest sequence the model was made for; 0: no limit */
@@ -38,7 +39,8 @@ typedef struct eng_model {
   /* Declares parameters and blocks.  Thread: [plan], once per program  since 1.0 */
   eng_status (*declare)(void *self, eng_build *, eng_error *);
   /* Traces one template: `params` in the order given to `block`, `in` the outputs of the block before.
-   * Writes the ids of the block's outputs into out[0..cap) and their number into n_out.
+   * Writes the ids of the block's outputs into out[0..cap) and their number, at least 1, into n_out. All ids are those of
+   * this call alone. Any of `in` may be put out again.
    *   Thread: [plan], once per distinct template  since 1.0 */
   eng_status (*trace)(void *self, eng_build *, uint32_t tmpl, const eng_id *params, uint32_t n_params, const eng_id *in,
                       uint32_t n_in, eng_id *out, uint32_t cap, uint32_t *n_out, eng_error *);

@@ -46,7 +46,8 @@ typedef struct eng_gradient_api {
   /* The gradient that input `k` has so far, for an op that adds to it in place; 0 if there is none, or if
    * another value still needs it. The sum must then be given. */
   eng_id (*take)(eng_gradient *, uint32_t k);
-  /* This node's contribution to the gradient of input `k`, or, after a `take` that gave one, the sum. */
+  /* This node's contribution to the gradient of input `k`, or, after a `take` that gave one, the sum. Contributions of
+   * several calls are added; an input that is given none gets none from here, as if the output did not depend on it. */
   void (*give)(eng_gradient *, uint32_t k, eng_id gradient);
   eng_status (*shape)(eng_gradient *, eng_id value, eng_desc *out, eng_error *);
   /* The node's attributes.  Owner: host.  Valid: during eng_op.grad. */
@@ -89,7 +90,8 @@ typedef struct eng_stepping_api {
 } eng_stepping_api;
 
 /* Output `out` takes the memory of input `in`, which has as many bytes. With `must` it always does when the
- * input is present (accumulators), else only where nobody reads the input afterwards. Frozen.  since 1.0 */
+ * input is present (accumulators), else only where nobody reads the input afterwards. A model or gradient that emits an
+ * op with `must` on a value that is still needed, or that is not made by an op, is refused. Frozen.  since 1.0 */
 typedef struct eng_in_place {
   uint32_t out;
   uint32_t in;
@@ -111,11 +113,11 @@ typedef struct eng_op {
   const char *id;
   uint32_t min_in; /* inputs min_in .. max_in - 1 are optional */
   uint32_t max_in;
-  /* Writes the descriptions of the outputs and their number, at most `cap`; ENG_INVALID and what is wrong
-   * with the inputs or attributes. The call has its inputs and attributes; n_out and `parallel` are 0. A
-   * pure function. NULL for an op that only fills a parameter (eng_param.init_op).  Thread: [plan] */
+  /* Writes the descriptions of the outputs and their number, 1 to `cap`; ENG_INVALID and what is wrong
+   * with the inputs or attributes. The call has its inputs and attributes; n_out and `parallel` are 0. Called for every
+   * use of the op, and whenever a plan is made. A pure function. NULL for an op that only fills a parameter (eng_param.init_op).  Thread: [plan] */
   eng_status (*infer)(const eng_call *, eng_desc *out, uint32_t cap, uint32_t *n_out, eng_error *);
-  /* Multiplications and additions of one use, for reports; NULL: not worth counting.  Thread: [plan] */
+  /* Multiplications and additions of one use, for reports, at least 0; NULL: not worth counting.  Thread: [plan] */
   double (*flops)(const eng_call *);
   /* Emits the backward of one node and gives the gradient of each wanted input, from those of the outputs.
    * What it reads is what the op keeps for the backward. Called if a gradient is wanted; NULL: the op has

@@ -17,7 +17,8 @@ extern "C" {
 
 #define ENG_OPTIMIZER_KIND "eng.optimizer/1"
 
-/* One state per element, for example { "exp_avg", ENG_F32 }. Frozen.  since 1.0 */
+/* One state per element, for example { "exp_avg", ENG_F32 }; zero before the first update. Names differ, are no longer
+ * than 1000 bytes, and neither "parameter" nor "gradient"; the dtype is a floating one. Frozen.  since 1.0 */
 typedef struct eng_state {
   const char *name; /* Owner: plugin.  Valid: for ever */
   int32_t dtype;
@@ -25,7 +26,8 @@ typedef struct eng_state {
 } eng_state;
 
 /* A run of elements to update: all ids are flat values of equal length, except `scalars` (f32[32],
- * layout in engine/ops.h). `weight_out` is 0 when the master is the weight itself.
+ * layout in engine/ops.h). `weight_out` is 0 when the master is the weight itself. master, grad and states may be written,
+ * scalars may not. The run may hold padding: elements of no parameter, whose gradient is 0.
  *   Owner: host.  Valid: during the call.  since 1.0 */
 typedef struct eng_update {
   uint32_t struct_size;
@@ -41,16 +43,16 @@ typedef struct eng_update {
 
 typedef struct eng_optimizer {
   uint32_t struct_size;
-  uint32_t granularity; /* elements that must stay together; 1 for element-wise updates */
+  uint32_t granularity; /* elements that must stay together, a divisor of 4,096; 1 for element-wise updates */
   /*   Owner: caller, until destroy.  Thread: [setup]  since 1.0 */
   eng_status (*create)(const eng_options *, void **self, eng_error *);
   void (*destroy)(void *self);
   /* Writes up to `cap` states and their number.  Thread: [plan]  since 1.0 */
   eng_status (*states)(void *self, eng_state *out, uint32_t cap, uint32_t *n, eng_error *);
-  /* Numbers for update k (k = 1, 2, ...), put behind the learning rate into the scalars. n is at most 7.
-   * A pure function.  Thread: [setup]  since 1.0 */
+  /* Numbers for update k (k = 1, 2, ...), put behind the learning rate into the scalars. n is at most 7, and the same for
+   * every k. A pure function.  Thread: [setup]  since 1.0 */
   eng_status (*scalars)(void *self, uint64_t k, float *out, uint32_t cap, uint32_t *n, eng_error *);
-  /* Emits the ops that update one run in place.  Thread: [plan]  since 1.0 */
+  /* Emits the ops that update one run in place. None: the run stays as it is.  Thread: [plan]  since 1.0 */
   eng_status (*update)(void *self, eng_build *, const eng_update *, eng_error *);
 } eng_optimizer;
 

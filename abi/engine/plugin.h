@@ -56,6 +56,7 @@ typedef struct eng_host {
   uint32_t minor;
   void *data;
   /* Writes one line; the host adds the plugin's name and the step. Copies the text.
+   * It need not end in NUL; control characters become `?`.
    *   Thread: [any], not [step] */
   void (*log)(const struct eng_host *, int32_t level, const char *text, uint64_t length);
   /* A host extension by id, or NULL. Reverse-DNS ids are free for anybody.
@@ -73,10 +74,11 @@ typedef struct eng_plugin {
   const char *(*describe)(void);
   /* Called exactly once before any get_interface.  Thread: [setup] */
   eng_status (*start)(const eng_host *, eng_error *);
-  /* Called exactly once, after every object the plugin made was destroyed.  Thread: [setup] */
+  /* Called exactly once, after every object the plugin made was destroyed, and not at all where start failed or the
+   * process was killed.  Thread: [setup] */
   void (*stop)(void);
   /* The table of `kind` (for example "eng.model/1") that the description lists under `name`; NULL if
-   * there is none.  Owner: plugin.  Valid: for ever.  Thread: [any] */
+   * there is none. May be asked for the same one again.  Owner: plugin.  Valid: for ever.  Thread: [any] */
   const void *(*get_interface)(const char *kind, const char *name);
 } eng_plugin;
 

@@ -62,14 +62,16 @@ typedef struct eng_move {
 typedef struct eng_axis {
   uint32_t struct_size;
   uint32_t minor;
-  /* May ask the builder for the world, and make groups and parts.
+  /* May ask the builder for the world and, of "eng.zero/1", make groups and parts.
    *   Owner: caller, until destroy.  Thread: [plan]  since 1.0 */
   eng_status (*create)(const eng_options *, eng_build *, void **self, eng_error *);
   void (*destroy)(void *self);
   /* Fills this policy's own field of `io`; the host compares the others afterwards. `unit` is NULL for
-   * ENG_ROLE_ACT.  Thread: [plan], before any action exists  since 1.0 */
+   * ENG_ROLE_ACT. The field holds f32, or the whole, on entry. Dtypes are floating ones. Asked of every unit and role, and
+   * more than once; equal questions get equal answers. `piece` is 0: a state has one home.
+   *   Thread: [plan], before any action exists  since 1.0 */
   eng_status (*place)(void *self, const eng_unit *unit, uint32_t piece, int32_t role, eng_view *io, eng_error *);
-  /* Emits ops that write all of `dst` from `src`. Called only where two homes differ on this axis, and, of
+  /* Emits ops that write all of `dst` from `src`, which they may not write. Called only where two homes differ on this axis, and, of
    * "eng.zero/1", for every piece of ENG_ROLE_GRAD.  Thread: [plan]  since 1.0 */
   eng_status (*move)(void *self, eng_build *, const eng_move *, eng_error *);
 } eng_axis;

@@ -3,7 +3,8 @@
  * engine/tokenizer.h - kind "eng.tokenizer/1": text to token ids and back.
  *
  * Text is bytes; what is not UTF-8 is the tokenizer's to deal with, never an error. Ids are small
- * non-negative numbers. Nothing here keeps state between calls.
+ * non-negative numbers. Nothing here keeps state between calls. The engine itself (generate, data inspect) asks the one
+ * named "auto"; a data source has tokenizers of its own.
  */
 #ifndef ENGINE_TOKENIZER_H_
 #define ENGINE_TOKENIZER_H_
@@ -23,7 +24,7 @@ extern "C" {
 typedef struct eng_tokenizer_info {
   uint32_t struct_size;
   uint32_t reserved;
-  int64_t vocabulary; /* ids are below this */
+  int64_t vocabulary; /* ids are below this; 1 to 2^31 - 1 */
   int32_t bos;        /* begins a text; -1: there is none */
   int32_t eos;        /* ends a text, and a generation; -1: there is none */
   int32_t eot;        /* stands between documents of training data; -1: there is none */
@@ -42,7 +43,7 @@ typedef struct eng_tokenizer {
   void (*destroy)(void *self);
   eng_status (*describe)(void *self, eng_tokenizer_info *out, eng_error *);
   /* Encodes `size` bytes. *count becomes the number of ids; where it is above `capacity`, only the first `capacity`
-   * were written: call again with more room. `flags`: ENG_ENCODE_*.
+   * were written: call again with more room, *count of them, which must do. `flags`: ENG_ENCODE_*.
    *   Owner: caller.  Valid: during the call.  Thread: [any], many at once  since 1.0 */
   eng_status (*encode)(void *self, const char *text, uint64_t size, uint32_t flags, int32_t *ids, uint64_t capacity,
                        uint64_t *count, eng_error *);

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -54,6 +55,8 @@ void need(bool right, fmt::format_string<Args...> text, Args&&... args) {
   if (!right) throw std::runtime_error(fmt::format(text, std::forward<Args>(args)...));
 }
 
+constexpr std::size_t most_said = 16384;  // bytes of a text of a plugin's that are kept
+
 // An eng_error that keeps the text. Pass `sink.get()` across the ABI, then `sink.check(status, ...)`.
 class Sink {
  public:
@@ -62,19 +65,23 @@ class Sink {
     error_.data = this;
     error_.set = [](eng_error* self, eng_status code, const char* text, uint64_t length) {
       self->code = code;
-      static_cast<Sink*>(self->data)->text_.assign(text ? text : "", text ? length : 0);
+      const std::size_t kept = text ? std::min<uint64_t>(length, most_said) : 0;
+      static_cast<Sink*>(self->data)->text_.assign(text ? text : "", kept);
     };
   }
   Sink(const Sink&) = delete;
   Sink& operator=(const Sink&) = delete;
   eng_error* get() { return &error_; }
   const std::string& text() const { return text_; }
+  // What a refusal says, "failed with status N and no text" where that is nothing.
+  std::string text(eng_status status) const {
+    return text_.empty() ? fmt::format("failed with status {} and no text", status) : text_;
+  }
   // Throws Error(exit, "WHERE: TEXT") unless status is ENG_OK. `where` names plugin and function: a text, or a function
   // that makes one where a step may not take memory for it.
   void check(eng_status status, Exit exit, const std::string& where) const {
     if (status == ENG_OK) return;
-    throw Error(exit,
-                where + ": " + (text_.empty() ? fmt::format("failed with status {} and no text", status) : text_));
+    throw Error(exit, where + ": " + text(status));
   }
   template <class Where>
   requires std::is_invocable_r_v<std::string, Where>

@@ -50,6 +50,20 @@ std::string printable(const std::string& text, std::size_t most) {
   return fmt::format("{}{}", fmt::join(all.begin(), end, ""), all.size() > most ? "..." : "");
 }
 
+std::string printable_lines(const std::string& text) {
+  std::istringstream in(text);
+  std::string out;
+  for (std::string line; std::getline(in, line);) out += (out.empty() ? "" : "\n") + printable(line, line.size());
+  return out;
+}
+
+void check_name(const char* what, const std::string& name) {
+  constexpr std::size_t most = 1000;
+  need(!name.empty(), "{} is empty", what);
+  need(name.size() <= most, "{} has {} bytes, {} is the most: `{}`", what, name.size(), most, printable(name, 60));
+  need(printable(name, most) == name, "{} holds control characters or is not UTF-8: `{}`", what, printable(name, 60));
+}
+
 ConfigError::ConfigError(const std::string& name, const std::string& text, std::vector<Problem> problems)
     : Error(Exit::usage, summary(name, problems)), name_(name), text_(text), problems_(std::move(problems)) {
   std::stable_sort(problems_.begin(), problems_.end(), [](auto& a, auto& b) { return rank(a) < rank(b); });

@@ -14,6 +14,10 @@ std::string line_of(const std::string& text, std::size_t number);
 std::vector<std::string> characters(const std::string& text);
 // The same as one text; long text is cut.
 std::string printable(const std::string& text, std::size_t most = 200);
+// Lines that may be anything, each made printable.
+std::string printable_lines(const std::string& text);
+// Throws std::runtime_error unless a plugin's `name` can stand in files and messages. `what`: "the name of a block".
+void check_name(const char* what, const std::string& name);
 
 // A range in the file, counted in characters from 1; or (line 0) an override; or neither.
 struct Place {

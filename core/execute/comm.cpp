@@ -21,6 +21,10 @@ Communicator::Communicator(Registry& registry, const Section& comm)
   sink.check(status, status == ENG_UNAVAILABLE ? Exit::communication : Exit::environment, "[comm] " + name_);
   world_ = {world.rank, world.size, world.local_rank, world.local_size};
   exceptions_ = std::uncaught_exceptions();
+  if (world.rank < world.size && world.local_rank < world.local_size && world.local_size <= world.size) return;
+  table_.destroy(self_);
+  throw Error(Exit::environment, fmt::format("[comm] {} makes this rank {} of {}, and {} of the {} of its machine",
+                                             name_, world.rank, world.size, world.local_rank, world.local_size));
 }
 
 Communicator::~Communicator() {
@@ -43,6 +47,10 @@ std::vector<char> Communicator::swap(const void* mine, uint64_t bytes) {
   std::vector<char> all(bytes * world_.size);
   Sink sink;
   sink.check(table_.exchange(self_, mine, bytes, all.data(), sink.get()), Exit::communication, "communicator " + name_);
+  if (bytes && std::memcmp(all.data() + bytes * world_.rank, mine, bytes) != 0)
+    throw Error(Exit::communication, fmt::format("communicator {}: exchange gave rank {} other bytes for its own than "
+                                                 "it had sent",
+                                                 name_, world_.rank));
   return all;
 }
 
@@ -51,6 +59,8 @@ std::vector<std::string> Communicator::exchange(const std::string& mine) {
   std::vector<uint64_t> lengths(world_.size);
   std::memcpy(lengths.data(), swap(&length, sizeof(length)).data(), lengths.size() * sizeof(length));
   const uint64_t most = *std::max_element(lengths.begin(), lengths.end());
+  if (most > uint64_t{1} << 34)
+    throw Error(Exit::communication, fmt::format("communicator {}: a rank announces {} bytes", name_, most));
   std::vector<std::string> out(world_.size);
   if (most == 0) return out;
   std::string padded = mine;

@@ -13,6 +13,12 @@ Kernels::Kernels(Registry& registry, const std::string& device, const Section& s
   Sink sink;
   info_.struct_size = sizeof(info_);
   sink.check(table.describe(options.get(), &info_, sink.get()), Exit::environment, "[device] " + device);
+  const bool named = std::memchr(info_.name, 0, sizeof(info_.name));
+  if (!named || !info_.parallel || info_.overhead_bytes > uint64_t{1} << 48 || !(info_.peak_f32 >= 0))
+    throw Error(Exit::environment,
+                fmt::format("device {} describes itself with parallel {}, overhead_bytes {}, peak_f32 {}, {}", device,
+                            info_.parallel, info_.overhead_bytes, info_.peak_f32,
+                            named ? "which cannot be" : "and a name without its final NUL"));
   const Candidate* own = registry.providers(ENG_DEVICE_KIND, device)[0];
   for (const Candidate* one : registry.providers(ENG_KERNELS_KIND, device))
     if (one == own) load(*one);
@@ -21,7 +27,7 @@ Kernels::Kernels(Registry& registry, const std::string& device, const Section& s
 void load_kernels(const eng_kernels& list, const std::string& whose, std::map<std::string, eng_kernel>& into) {
   for (uint32_t k = 0; k < list.count; ++k) {
     eng_kernel kernel{};
-    std::memcpy(&kernel, list.kernels[k], std::min<size_t>(list.kernels[k]->struct_size, sizeof(kernel)));
+    copy_entry(list.kernels[k], kernel, fmt::format("{}: kernel {} of the list", whose, k));
     if (!kernel.op || !kernel.workspace || !kernel.prepare || !kernel.bind || !kernel.launch || !kernel.drop_record ||
         !kernel.drop_state)
       throw Error(Exit::environment,
@@ -37,12 +43,15 @@ uint64_t kernel_workspace(const eng_kernel& kernel, const Call& call, uint32_t p
   Sink sink;
   sink.check(kernel.workspace(args.get(), &bytes, sink.get()), Exit::environment,
              fmt::format("{}, {}", whose, call.op->id));
+  if (bytes > uint64_t{1} << 48)
+    throw Error(Exit::environment, fmt::format("{}, {}: its bound of scratch is {} bytes", whose, call.op->id, bytes));
   return bytes;
 }
 
 void Kernels::load(const Candidate& from) const {
   loaded_.push_back(&from);
-  load_kernels(registry_.table_of<eng_kernels>(from, ENG_KERNELS_KIND, device_), "device " + device_, kernels_);
+  load_kernels(registry_.table_of<eng_kernels>(from, ENG_KERNELS_KIND, device_),
+               fmt::format("plugin {}, device {}", from.description.id, device_), kernels_);
 }
 
 const eng_kernel& Kernels::find(const Call& call) const {
@@ -86,7 +95,7 @@ Device::Device(Registry& registry, const std::string& name, const Section& secti
 }
 
 Device::~Device() {
-  if (self_) table_.destroy(self_);
+  table_.destroy(self_);
 }
 
 void* Device::alloc(uint64_t bytes) {
@@ -94,6 +103,11 @@ void* Device::alloc(uint64_t bytes) {
   Sink sink;
   sink.check(table_.alloc(self_, bytes, &out, sink.get()), Exit::device_memory,
              fmt::format("device {}, {} for the arena", name_, format_bytes(static_cast<double>(bytes))));
+  if (!out || reinterpret_cast<uintptr_t>(out) % 4096) {
+    if (out) free(out, bytes);
+    throw Error(Exit::environment, fmt::format("device {}: its alloc gave {}", name_,
+                                               out ? "memory that is not aligned to 4096" : "NULL"));
+  }
   return out;
 }
 

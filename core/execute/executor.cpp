@@ -42,6 +42,11 @@ void wait_timed(const Counter& counter, uint32_t position, std::chrono::nanoseco
   waited += std::chrono::steady_clock::now() - start;
 }
 
+// Whose kernel an op has, for messages.
+std::string of_whom(const Op& op, const Plan& plan, const Communicator* comm) {
+  return op.collective && comm ? "communicator " + comm->name() : "device " + plan.arenas[0].device;
+}
+
 }  // namespace
 
 // An action of another queue to wait for, as the number of actions there that come before it.
@@ -127,9 +132,7 @@ void Executor::prepare(const Call& call, const Kernels& kernels) {
   Sink sink;
   sink.check(calls_.back().kernel->prepare(collective ? comm_->self() : device_.self(), args.get(),
                                            &calls_.back().state, sink.get()),
-             Exit::environment,
-             fmt::format("{} {}, {}", collective ? "communicator" : "device",
-                         collective ? comm_->name() : kernels.device(), call.op->id));
+             Exit::environment, fmt::format("{}, {}", of_whom(*call.op, plan_, comm_), call.op->id));
 }
 
 uint8_t* Executor::address(const View& view) const {
@@ -164,8 +167,8 @@ void* Executor::bind(const Action& action, const Kernels& kernels) {
   Sink sink;
   sink.check(call.kernel->bind(call.state, args.data(), static_cast<uint32_t>(n), scratch, &record, sink.get()),
              Exit::environment,
-             fmt::format("device {}, {} in {}", kernels.device(), plan_.calls[action.call].op->id,
-                         plan_.labels[action.block]));
+             fmt::format("{}, {} in {}", of_whom(*plan_.calls[action.call].op, plan_, comm_),
+                         plan_.calls[action.call].op->id, plan_.labels[action.block]));
   return record;
 }
 
@@ -198,9 +201,10 @@ void Executor::launch(const Step& step) {
   const eng_status status = step.kernel->launch(step.record, &exec, sink.get());
   if (status == ENG_OK || failed_.exchange(true)) return;
   const Op& op = *plan_.calls[step.action->call].op;
-  const bool others = status == ENG_UNAVAILABLE || op.collective || step.action->queue == Queue::comm;
+  const bool others = (comm_ && status == ENG_UNAVAILABLE) || op.collective || step.action->queue == Queue::comm;
   exit_ = others ? Exit::communication : Exit::environment;
-  failure_ = fmt::format("{} in {}: {}", op.id, plan_.labels[step.action->block], sink.text());
+  failure_ = fmt::format("{}, {} in {}: {}", of_whom(op, plan_, comm_), op.id, plan_.labels[step.action->block],
+                         sink.text(status));
 }
 
 void Executor::run(Bound& bound, Queue queue) {
@@ -270,7 +274,8 @@ std::string Executor::locate(const std::string& program) {
       const Action& action = *step->action;
       const char* name = plan_.calls[action.call].op->id;
       Sink sink;
-      sink.check(step->kernel->launch(step->record, &exec, sink.get()), Exit::environment, name);
+      sink.check(step->kernel->launch(step->record, &exec, sink.get()), Exit::environment,
+                 [&] { return of_whom(*plan_.calls[action.call].op, plan_, comm_) + ", " + name; });
       device_.sync();
       for (size_t o = 0; o < action.out.size() && first.empty(); ++o) {
         const eng_desc& d = action.out[o].desc;

@@ -66,7 +66,9 @@ BlockEmitter::BlockEmitter(const Model& model, Emitter& emitter) : model_(model)
                     spares_seeds(t, root, n, last) && std::count(node.in.begin(), node.in.end(), from) == 1 &&
                     bytes(t.graph.value(from).desc) == bytes(t.graph.value(to).desc);
         if (pair.must && !dead)
-          throw Error(Exit::bug, fmt::format("{} must write in place of a value that is still needed", node.op->id));
+          throw Error(n < t.forward || find_plugin_op(node.op->id) ? Exit::environment : Exit::bug,
+                      fmt::format("model {}, template {}: {} must write in place of a value that is still needed",
+                                  model.plugin, tmpl, node.op->id));
         if (dead) s.memory_of[to] = from, used[pair.in] = 1;
       }
     }

@@ -92,9 +92,10 @@ void Emitter::zero(const View& view) {
   action(op(ENG_OP_INIT_CONSTANT), {}, {view}, {{{"value", 0, 0.0}, {"first", 0, 0.0}}});
 }
 
-Id EmittingBuilder::add(const View& view) {
+Id EmittingBuilder::add(const View& view, bool writable) {
   if (!view.buffer) return 0;
   views_.push_back(view);
+  writable_.push_back(writable);
   return static_cast<Id>(views_.size());
 }
 
@@ -107,7 +108,7 @@ Id EmittingBuilder::slice(Id value, uint64_t first, uint64_t count) {
   const View& all = view(value);
   const auto n = static_cast<uint64_t>(eng::count(all.desc));
   if (first > n || count > n - first) throw Error(Exit::environment, "a slice reaches outside its value");
-  return add(eng::slice(all, first, count));
+  return add(eng::slice(all, first, count), writable_[value - 1]);
 }
 
 eng_desc EmittingBuilder::shape(Id value) {
@@ -123,21 +124,26 @@ std::vector<Id> EmittingBuilder::emit(const Op& op, std::vector<Id> in, std::vec
   }
   if (in.size() < op.min_in || in.size() > op.max_in)
     throw Error(Exit::environment, fmt::format("{}: wrong number of inputs", op.id));
+  for (size_t k = 0; k < op.min_in; ++k)
+    if (!in[k]) throw Error(Exit::environment, fmt::format("{}: input {} is missing", op.id, k));
   if (op.collective) {
+    if (ranks_.world.size == 1) throw Error(Exit::environment, fmt::format("{}: there is one rank", op.id));
     const auto group = attrs.i("group");
     if (group < 1 || group > static_cast<int64_t>(ranks_.groups.size()))
       throw Error(Exit::environment, fmt::format("{}: there is no group {}", op.id, group));
     attrs.list.push_back({"members", static_cast<int64_t>(ranks_.group(static_cast<Id>(group)).size()), 0});
   }
-  std::string wrong = op.infer(shapes, attrs, made);
+  std::string wrong = infer(op, shapes, attrs, made);
   if (!wrong.empty()) throw Error(Exit::environment, fmt::format("{}: {}", op.id, wrong));
   out.resize(made.size());
   for (size_t k = 0; k < made.size(); ++k) {
     if (!out[k]) {
-      out[k] = add(emitter_.transient(name_, Line::communication, made[k]));
+      out[k] = add(emitter_.transient(name_, Line::communication, made[k]), true);
     } else if (!same(view(out[k]).desc, made[k])) {
       throw Error(Exit::environment, fmt::format("{}: output {} is {}, cannot be written into {}", op.id, k,
                                                  describe(made[k]), describe(view(out[k]).desc)));
+    } else if (!writable_[out[k] - 1]) {
+      throw Error(Exit::environment, fmt::format("{}: output {} is a value that may only be read here", op.id, k));
     }
     outputs.push_back(view(out[k]));
   }

@@ -42,7 +42,8 @@ class EmittingBuilder final : public Builder {
  public:
   EmittingBuilder(Emitter& emitter, const Ranks& ranks, std::string name)
       : emitter_(emitter), ranks_(ranks), name_(std::move(name)) {}
-  Id add(const View& view);
+  // Given to whom the builder is for, who may write it or not.
+  Id add(const View& view, bool writable = false);
   eng_desc shape(Id value) override;
   World world() override { return ranks_.world; }
   Id slice(Id value, uint64_t first, uint64_t count) override;
@@ -55,6 +56,7 @@ class EmittingBuilder final : public Builder {
   const Ranks& ranks_;
   std::string name_;
   std::vector<View> views_;
+  std::vector<char> writable_;
 };
 
 }  // namespace eng

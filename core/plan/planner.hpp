@@ -31,7 +31,8 @@ struct Optimizer {
   std::vector<float> scalars(uint64_t update) const;
 };
 
-Precision make_precision(const std::string& name, const eng_axis& table, const Section& options);
+Precision make_precision(const std::string& name, const eng_axis& table, const Section& options,
+                         const World& world = {});
 // Makes its groups and parts in `ranks`.
 Sharding make_sharding(const std::string& name, const eng_axis& table, const Section& options, Ranks& ranks);
 Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, const Section& options);

@@ -39,9 +39,12 @@ eng_view place(const eng_axis& table, void* self, const std::string& who, int32_
 
 }  // namespace
 
-Precision make_precision(const std::string& name, const eng_axis& table, const Section& section) {
-  Ranks none;
-  return {name, table, create_axis(table, section, "[precision] " + name, none)};
+Precision make_precision(const std::string& name, const eng_axis& table, const Section& section, const World& world) {
+  Ranks ranks(world);
+  Precision out{name, table, create_axis(table, section, "[precision] " + name, ranks)};
+  if (ranks.groups.size() > 1 || !ranks.parts.empty())
+    throw Error(Exit::environment, "[precision] " + name + " makes groups or parts, which only [zero] has a use for");
+  return out;
 }
 
 Sharding make_sharding(const std::string& name, const eng_axis& table, const Section& section, Ranks& ranks) {
@@ -49,11 +52,20 @@ Sharding make_sharding(const std::string& name, const eng_axis& table, const Sec
 }
 
 Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, const Section& section) {
+  if (!table.granularity || chunk % table.granularity)
+    throw Error(Exit::environment,
+                fmt::format("optimizer {} wants {} elements to stay together: an update may be cut at every {}th one",
+                            name, table.granularity, chunk),
+                "its granularity must divide that");
   return {name, table, create(table, section, "[optimizer] " + name)};
 }
 
 int32_t Precision::dtype(int32_t role, const eng_unit* unit) const {
-  return place(table, self.get(), "precision " + name, role, unit, &eng_view::dtype).dtype;
+  const int32_t out = place(table, self.get(), "precision " + name, role, unit, &eng_view::dtype).dtype;
+  if (!is_float(out))
+    throw Error(Exit::environment,
+                fmt::format("precision {} gives role {} the dtype {}, which is no floating type", name, role, out));
+  return out;
 }
 
 Id Sharding::part(int32_t role, const eng_unit& unit) const {

@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 
-#include "core/base/error.hpp"
+#include <iterator>
+#include <set>
+
+#include "core/config/problems.hpp"
 #include "engine/ops.h"
 
 namespace eng {
@@ -27,7 +30,11 @@ eng_unit States::unit_view(size_t u) const {
 
 // Where a state lives, as far as sharding says.
 Id States::part(int32_t role, size_t u) const {
-  return r_.sharding ? r_.sharding->part(role, unit_view(u)) : 0;
+  const Id part = r_.sharding ? r_.sharding->part(role, unit_view(u)) : 0;
+  if (part > plan_.ranks.parts.size())
+    throw Error(Exit::environment,
+                fmt::format("zero {} keeps role {} as part {}, which it has not made", r_.sharding->name, role, part));
+  return part;
 }
 
 Home States::persistent(const std::string& what, Line line, int32_t role, int32_t dtype, size_t u) {
@@ -40,7 +47,9 @@ void States::make_homes(size_t u) {
   const auto dtype = [&](int32_t role) { return r_.precision.dtype(role, &view); };
   const int32_t weight = dtype(ENG_ROLE_WEIGHT), master = dtype(ENG_ROLE_MASTER), grad = dtype(ENG_ROLE_GRAD);
   if (grad != dtype(ENG_ROLE_PARTIAL))
-    throw Error(Exit::environment, "this version needs one dtype for fresh and reduced gradients");
+    throw Error(Exit::environment, fmt::format("precision {}: this version needs one dtype for fresh and reduced "
+                                               "gradients",
+                                               r_.precision.name));
   this->weight.push_back(persistent("weight", Line::weights, ENG_ROLE_WEIGHT, weight, u));
   const Home& w = this->weight.back();
   const Id kept = part(ENG_ROLE_MASTER, u);
@@ -70,8 +79,22 @@ void States::make_optimizer() {
   Sink sink;
   sink.check(r_.optimizer->table.states(r_.optimizer->self.get(), states, 16, &n, sink.get()), Exit::environment,
              "optimizer " + r_.optimizer->name);
-  if (n > 16) throw Error(Exit::environment, "optimizer " + r_.optimizer->name + " gave more than 16 states");
+  const auto wrong = [&](const std::string& what) {
+    throw Error(Exit::environment, fmt::format("optimizer {} {}", r_.optimizer->name, what));
+  };
+  if (n > std::size(states)) wrong(fmt::format("has {} states, {} is the most", n, std::size(states)));
   states_.assign(states, states + n);
+  std::set<std::string> names{"parameter", "gradient"};
+  for (const eng_state& s : states_) {
+    const std::string name = s.name ? s.name : "";
+    try {
+      check_name("the name of a state", name);
+    } catch (const std::exception& e) {
+      wrong(std::string("gives states: ") + e.what());
+    }
+    if (!names.insert(name).second) wrong("gives two states the name " + name + ", or one that the engine has taken");
+    if (!is_float(s.dtype)) wrong(fmt::format("gives state {} the dtype {}, which is no floating type", name, s.dtype));
+  }
   for (const eng_state& s : states_) {
     optimizer.emplace_back();
     for (size_t u = 0; u < homes_.units(); ++u)
@@ -107,6 +130,7 @@ void States::make_step() {
 }
 
 void States::make_tensors() {
+  std::set<std::string> stored{"__metadata__"};
   for (uint32_t p = 0; p < model_.params.size(); ++p) {
     const size_t u = homes_.unit_of(p);
     const auto add = [&](const std::string& role, const Home& home) {
@@ -115,6 +139,16 @@ void States::make_tensors() {
       plan_.tensors.push_back({model_.params[p].name, role, desc, home.part, homes_.extents(home, p)});
     };
     add("parameter", master[u]);
+    // As files name them.
+    const auto check = [&](const std::string& name) {
+      if (!stored.insert(name).second)
+        throw Error(Exit::environment,
+                    fmt::format("model {}: two tensors would be stored as `{}`, or a parameter as what "
+                                "files have for themselves",
+                                model_.plugin, name));
+    };
+    check(model_.params[p].name);
+    for (const eng_state& state : states_) check(fmt::format("{}.{}", model_.params[p].name, state.name));
     if (r_.train && !r_.optimizer) add("gradient", grad[u]);
     for (size_t s = 0; s < states_.size(); ++s) add(states_[s].name, optimizer[s][u]);
   }
@@ -129,22 +163,23 @@ void States::move(const char* who, const Policy& policy, int32_t role, size_t u,
     return eng_view{sizeof(eng_view), v.desc.dtype, 0, part, static_cast<uint64_t>(count(v.desc))};
   };
   const eng_view source = home(from, from_part), target = home(to, to_part);
-  const eng_id src = builder.add(from), dst = builder.add(to);
+  const eng_id src = builder.add(from), dst = builder.add(to, true);
   const eng_move m{sizeof(eng_move), role,   static_cast<eng_id>(u + 1), static_cast<uint32_t>(piece), src, dst,
                    &source,          &target};
-  const std::string name = fmt::format("{} {}", who, policy.name);
   const auto& actions = plan_.programs.back().segments.back().actions;
-  size_t made = actions.size();
-  ask(name, builder, [&](eng_error* error) { return policy.table.move(policy.self.get(), &builder, &m, error); });
-  // What lives between steps has defined bytes already, so that nobody else would miss what is not written here.
-  RangeMap<char> written(plan_.buffer(to.buffer).bytes);
-  for (; made < actions.size(); ++made)
-    for (const View& v : actions[made].out)
-      if (v.buffer == to.buffer) written.visit(v.offset, v.offset + bytes(v.desc), [](char& yes) { yes = 1; });
-  bool all = true;
-  written.visit(to.offset, to.offset + bytes(to.desc), [&](char yes) { all = all && yes; });
-  if (!all)
-    throw Error(Exit::environment, fmt::format("{} leaves a part of {} unwritten", name, plan_.buffer(to.buffer).name));
+  const size_t before = actions.size();
+  ask(fmt::format("{} {}", who, policy.name), builder,
+      [&](eng_error* error) { return policy.table.move(policy.self.get(), &builder, &m, error); });
+  RangeMap<char> missing(to.offset + bytes(to.desc), 1);
+  for (size_t a = before; a < actions.size(); ++a)
+    for (const View& out : actions[a].out)
+      if (out.buffer == to.buffer) missing.visit(out.offset, out.offset + bytes(out.desc), [](char& one) { one = 0; });
+  bool left = false;
+  missing.visit(to.offset, to.offset + bytes(to.desc), [&](char one) { left = left || one; });
+  if (left)
+    throw Error(Exit::environment,
+                fmt::format("{} {}: its move of role {} leaves a part of dst unwritten ({}, piece {})", who,
+                            policy.name, role, homes_.unit(u).name, piece));
 }
 
 void States::publish(size_t u) {
@@ -202,7 +237,7 @@ void States::reduce(size_t u, const View& own, bool store) {
 View States::collective(const char* id, const View& from, const View& to) {
   EmittingBuilder builder(emit_, plan_.ranks, "exchange");
   const Id in = builder.add(from);
-  const Id out = builder.emit(op(id), {in}, {builder.add(to)}, {{{"group", 1, 0}}})[0];
+  const Id out = builder.emit(op(id), {in}, {builder.add(to, true)}, {{{"group", 1, 0}}})[0];
   return builder.view(out);
 }
 

@@ -90,7 +90,7 @@ void Update::run(size_t u, const Range& piece, uint32_t flags, uint64_t first, u
   const auto add = [&](const Home& home) {
     // A state that lives whole beside a master in parts.
     const uint64_t skip = kept.first - homes().kept(home, piece).first;
-    return builder.add(slice(homes().view(home, piece), skip + first, n));
+    return builder.add(slice(homes().view(home, piece), skip + first, n), true);
   };
   std::vector<eng_id> states;
   for (const auto& state : s_.optimizer) states.push_back(add(state[u]));

@@ -44,6 +44,18 @@ void stop_plugins();
 // version 1.0: behind byte 8 it holds pointers, none NULL. Throws Error(Exit::environment) that begins with `what`.
 void copy_struct(const void* theirs, void* out, uint32_t size, uint32_t first_size, const std::string& what);
 
+// One entry of a list that a table points to; what it does not have is zero. Throws as copy_struct does.
+template <class Entry>
+void copy_entry(const Entry* theirs, Entry& out, const std::string& what) {
+  if (!theirs || theirs->struct_size < sizeof(Entry))
+    throw Error(
+        Exit::environment,
+        what + (theirs ? fmt::format(" states struct_size {}: {} is the least", theirs->struct_size, sizeof(Entry))
+                       : " is NULL"),
+        "build the plugin again with this engine's headers");
+  out = *theirs;
+}
+
 class Registry {
  public:
   struct Search {

@@ -90,6 +90,9 @@ void convert(int32_t from, const void* in, int32_t to, void* out, uint64_t count
 uint64_t dtype_size(int32_t dtype) {
   return row(dtype).dlpack.bits / 8;
 }
+bool is_float(int32_t dtype) {
+  return dtype == ENG_F32 || dtype == ENG_F64 || dtype == ENG_BF16 || dtype == ENG_F16;
+}
 const char* dtype_safetensors(int32_t dtype) {
   return row(dtype).safetensors;
 }

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/trace/builder.hpp"
 
-#include "core/base/error.hpp"
+#include <algorithm>
+
+#include "core/config/problems.hpp"
 
 namespace eng {
 namespace {
 
 Builder& self(eng_build* b) {
   return *static_cast<Builder*>(b);
-}
-
-Attrs copy(const eng_attr* attrs, uint32_t n) {
-  Attrs out;
-  for (uint32_t k = 0; k < n; ++k) out.list.push_back({attrs[k].key ? attrs[k].key : "", attrs[k].i, attrs[k].f});
-  return out;
 }
 
 // Runs `call` unless an earlier one failed; exceptions become the sticky error.
@@ -32,11 +28,9 @@ eng_status guarded(eng_build* b, eng_error* sink, F call) {
   return report(sink, builder.status, builder.error);
 }
 
-void check_desc(const eng_desc& desc) {
-  if (desc.ndim > ENG_MAX_DIMS) throw Error(Exit::environment, "a tensor has more than 6 dimensions");
-  for (uint32_t k = 0; k < desc.ndim; ++k)
-    if (desc.dims[k] < 0 || desc.dims[k] > (int64_t{1} << 40))
-      throw Error(Exit::environment, "a dimension is out of range: " + describe(desc));
+// What the text says is NULL where the ABI wants something.
+void there(const void* pointer, const char* what) {
+  need(pointer, "{} is NULL", what);
 }
 
 eng_status get_status(eng_build* b, eng_error* sink) {
@@ -44,34 +38,51 @@ eng_status get_status(eng_build* b, eng_error* sink) {
 }
 
 eng_status get_shape(eng_build* b, eng_id value, eng_desc* out, eng_error* sink) {
-  return guarded(b, sink, [&](Builder& builder) { *out = builder.shape(value); });
+  return guarded(b, sink, [&](Builder& builder) {
+    there(out, "out");
+    *out = builder.shape(value);
+  });
 }
 
 eng_status add_param(eng_build* b, const eng_param* p, eng_id* out, eng_error* sink) {
   return guarded(b, sink, [&](Builder& builder) {
-    Parameter parameter{p->name ? p->name : "", {}, p->flags, p->init_op ? p->init_op : "", copy(p->init, p->n_init)};
-    if (p->ndim > ENG_MAX_DIMS)
-      throw Error(Exit::environment, "parameter " + parameter.name + " has more than 6 dimensions");
+    there(p, "the parameter");
+    there(out, "out");
+    check_size("eng_param", p->struct_size, sizeof(*p));
+    Parameter parameter{p->name ? p->name : "", {}, p->flags, p->init_op ? p->init_op : "", {}};
+    check_name("the name of a parameter", parameter.name);
+    parameter.init.list = list_of<Attr>(p->init, p->n_init, "its attributes");
+    const auto dims = list_of<int64_t>(p->dims, std::min<uint32_t>(p->ndim, ENG_MAX_DIMS), "its dims");
     parameter.desc.dtype = ENG_F32;
     parameter.desc.ndim = p->ndim;
-    for (uint32_t k = 0; k < p->ndim; ++k) parameter.desc.dims[k] = p->dims[k];
-    check_desc(parameter.desc);
+    std::copy(dims.begin(), dims.end(), parameter.desc.dims);
+    if (const std::string wrong = wrong_with(parameter.desc); !wrong.empty())
+      throw Error(Exit::environment, fmt::format("parameter {} {}", parameter.name, wrong));
     *out = builder.param(std::move(parameter));
   });
 }
 
 eng_status add_block(eng_build* b, const char* name, uint32_t tmpl, const eng_id* params, uint32_t n, eng_error* sink) {
-  return guarded(b, sink,
-                 [&](Builder& builder) { builder.block(name ? name : "", tmpl, std::vector<Id>(params, params + n)); });
+  return guarded(b, sink, [&](Builder& builder) {
+    check_name("the name of a block", name ? name : "");
+    builder.block(name, tmpl, list_of<Id>(params, n, "the list of its parameters"));
+  });
 }
 
 eng_status get_batch(eng_build* b, const char* name, eng_id* out, eng_error* sink) {
-  return guarded(b, sink, [&](Builder& builder) { *out = builder.batch(name ? name : ""); });
+  return guarded(b, sink, [&](Builder& builder) {
+    there(out, "out");
+    *out = builder.batch(name ? name : "");
+  });
 }
 
 eng_status add_constant(eng_build* b, const eng_desc* desc, const void* data, eng_id* out, eng_error* sink) {
   return guarded(b, sink, [&](Builder& builder) {
-    check_desc(*desc);
+    there(desc, "the description of a constant");
+    there(data, "its data");
+    there(out, "out");
+    if (const std::string wrong = wrong_with(*desc); !wrong.empty())
+      throw Error(Exit::environment, "a constant " + wrong);
     if (desc->dtype != ENG_F32 && desc->dtype != ENG_I32) throw Error(Exit::environment, "constants are f32 or i32");
     *out = builder.constant(*desc, data);
   });
@@ -82,8 +93,9 @@ eng_status emit_op(eng_build* b, const char* name, const eng_id* in, uint32_t n_
   return guarded(b, sink, [&](Builder& builder) {
     const Op* found = find_op(name ? name : "");
     if (!found) throw Error(Exit::environment, std::string("unknown op ") + (name ? name : "(null)"));
-    auto made =
-        builder.emit(*found, std::vector<Id>(in, in + n_in), std::vector<Id>(out, out + n_out), copy(attrs, n_attrs));
+    auto made = builder.emit(*found, list_of<Id>(in, n_in, "the list of inputs"),
+                             list_of<Id>(out, n_out, "the list of outputs"),
+                             {list_of<Attr>(attrs, n_attrs, "the list of attributes")});
     if (made.size() < n_out)
       throw Error(Exit::environment, std::string(name) + " has " + std::to_string(made.size()) + " outputs here, " +
                                          std::to_string(n_out) + " were asked for");
@@ -93,21 +105,34 @@ eng_status emit_op(eng_build* b, const char* name, const eng_id* in, uint32_t n_
 
 eng_status get_world(eng_build* b, uint32_t* rank, uint32_t* size, eng_error* sink) {
   return guarded(b, sink, [&](Builder& builder) {
+    there(rank, "rank");
+    there(size, "size");
     const World world = builder.world();
     *rank = world.rank, *size = world.size;
   });
 }
 
 eng_status add_group(eng_build* b, const uint32_t* ranks, uint32_t n, eng_id* out, eng_error* sink) {
-  return guarded(b, sink, [&](Builder& builder) { *out = builder.group({ranks, ranks + n}); });
+  return guarded(b, sink, [&](Builder& builder) {
+    there(out, "out");
+    *out = builder.group(list_of<uint32_t>(ranks, n, "the list of ranks"));
+  });
 }
 
 eng_status add_part(eng_build* b, const eng_part* part, eng_id* out, eng_error* sink) {
-  return guarded(b, sink, [&](Builder& builder) { *out = builder.part(*part); });
+  return guarded(b, sink, [&](Builder& builder) {
+    there(part, "the part");
+    there(out, "out");
+    check_size("eng_part", part->struct_size, sizeof(*part));
+    *out = builder.part(*part);
+  });
 }
 
 eng_status get_slice(eng_build* b, eng_id value, uint64_t first, uint64_t count, eng_id* out, eng_error* sink) {
-  return guarded(b, sink, [&](Builder& builder) { *out = builder.slice(value, first, count); });
+  return guarded(b, sink, [&](Builder& builder) {
+    there(out, "out");
+    *out = builder.slice(value, first, count);
+  });
 }
 
 const eng_build_api api = {sizeof(eng_build_api), ENG_ABI_MINOR, get_status, get_shape, add_param, add_block, get_batch,

@@ -2,6 +2,7 @@
 // The host's side of eng_build: turns calls of a plugin into virtual calls, keeps the first error.
 #pragma once
 
+#include "core/base/error.hpp"
 #include "core/trace/graph.hpp"
 #include "engine/build.h"
 
@@ -20,6 +21,25 @@ struct Parameter {
   std::string init_op;
   Attrs init;
 };
+
+// A list that a plugin gave. NULL is one of nothing; throws std::runtime_error where it should hold something.
+template <class To, class From>
+std::vector<To> list_of(const From* list, uint32_t n, const char* what) {
+  need(list || !n, "{} is NULL, {} are announced", what, n);
+  std::vector<To> out;
+  for (uint32_t k = 0; k < n; ++k)
+    if constexpr (std::is_same_v<From, eng_attr>) {
+      need(list[k].key, "attribute {} has no key", k);
+      out.push_back({list[k].key, list[k].i, list[k].f});
+    } else {
+      out.push_back(list[k]);
+    }
+  return out;
+}
+// The struct_size that a plugin gave: not below that of version 1.0.
+inline void check_size(const char* name, uint32_t given, size_t first) {
+  need(given >= first, "{} states struct_size {}: {} is the least", name, given, first);
+}
 
 // Derive and override what is legal in a phase; the rest refuses with a clear text.
 class Builder : public eng_build {

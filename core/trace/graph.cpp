@@ -12,10 +12,30 @@ eng_desc make_desc(int32_t dtype, std::initializer_list<int64_t> dims) {
   return desc;
 }
 
+std::string wrong_with(const eng_desc& desc) try {
+  constexpr int64_t most = int64_t{1} << 40;
+  for (uint32_t k = 0; k < desc.ndim && desc.ndim <= ENG_MAX_DIMS; ++k)
+    if (desc.dims[k] < 0 || desc.dims[k] > most)
+      return fmt::format("has a dimension out of range (0 to 2^40): {}", describe(desc));
+  byte_count(desc);
+  return "";
+} catch (const Error& e) {
+  return fmt::format("cannot be: {}", e.what());
+}
+
+std::string infer(const Op& op, std::span<const eng_desc> in, const Attrs& attrs, std::vector<eng_desc>& out) {
+  std::string wrong = op.infer(in, attrs, out);
+  for (size_t k = 0; k < out.size() && wrong.empty(); ++k)
+    if (wrong = wrong_with(out[k]); !wrong.empty()) wrong = fmt::format("output {} {}", k, wrong);
+  return wrong;
+}
+
 std::vector<Id> Graph::emit(const Op& op, std::vector<Id> in, Attrs attrs) {
   if (in.size() < op.min_in || in.size() > op.max_in)
     throw Error(Exit::environment,
                 fmt::format("{} takes {} to {} inputs, {} given", op.id, op.min_in, op.max_in, in.size()));
+  if (op.collective) throw Error(Exit::environment, fmt::format("{} is between ranks: no op of a model", op.id));
+  if (!op.max_in) throw Error(Exit::environment, fmt::format("{} fills parameters, nothing else", op.id));
   std::vector<eng_desc> shapes;
   for (size_t k = 0; k < in.size(); ++k) {
     if (in[k] == 0 && k < op.min_in) throw Error(Exit::environment, fmt::format("{}: input {} is missing", op.id, k));
@@ -23,7 +43,7 @@ std::vector<Id> Graph::emit(const Op& op, std::vector<Id> in, Attrs attrs) {
     if (!count(shapes.back())) throw Error(Exit::environment, fmt::format("{}: input {} has no elements", op.id, k));
   }
   std::vector<eng_desc> out_shapes;
-  std::string wrong = op.infer(shapes, attrs, out_shapes);
+  std::string wrong = infer(op, shapes, attrs, out_shapes);
   if (!wrong.empty()) {
     std::string given;
     for (const auto& s : shapes) given += (given.empty() ? "" : ", ") + (s.dtype ? describe(s) : "absent");

@@ -79,6 +79,10 @@ inline int64_t count(const eng_desc& desc) {
 inline uint64_t bytes(const eng_desc& desc) {
   return desc.dtype == 0 ? 0 : byte_count(desc);
 }
+// "" if a tensor can be like that, else what is wrong: "has 7 dimensions, 6 is the most".
+std::string wrong_with(const eng_desc& desc);
+// What op.infer says, and whether its outputs can be like that.
+std::string infer(const Op& op, std::span<const eng_desc> in, const Attrs& attrs, std::vector<eng_desc>& out);
 eng_desc make_desc(int32_t dtype, std::initializer_list<int64_t> dims);
 
 }  // namespace eng

@@ -18,11 +18,11 @@ class Declaring final : public Builder {
     return model_.params[value - 1].desc;
   }
   Id param(Parameter p) override {
-    if (p.name.empty()) throw Error(Exit::environment, "a parameter has no name");
     if (!names_.insert(p.name).second) throw Error(Exit::environment, "parameter " + p.name + " is declared twice");
     if (!p.desc.ndim) throw Error(Exit::environment, "parameter " + p.name + " has no dimensions");
-    count(p.desc);  // not more than can be counted
-    if (!find_op(p.init_op))
+    elements_ += count(p.desc);
+    if (elements_ > int64_t{1} << 56) throw Error(Exit::environment, "all parameters have more than 2^56 elements");
+    if (const Op* op = find_op(p.init_op); !op || op->max_in)
       throw Error(Exit::environment, "parameter " + p.name + " names no known init op: " + p.init_op);
     model_.params.push_back(std::move(p));
     return static_cast<Id>(model_.params.size());
@@ -41,6 +41,7 @@ class Declaring final : public Builder {
 
  private:
   Model& model_;
+  int64_t elements_ = 0;
   std::set<std::string> names_;
 };
 
@@ -88,8 +89,9 @@ class Tracing final : public Builder {
 struct Instance {
   const eng_model& table;
   void* self = nullptr;
+  bool made = false;
   ~Instance() {
-    if (self) table.destroy(self);
+    if (made) table.destroy(self);
   }
   eng_model_info create(const std::string& name, const Section& section) {
     eng_model_info info{};
@@ -97,7 +99,14 @@ struct Instance {
     Options options(section);
     Sink refused, sink;
     refused.check(table.create(options.get(), &self, refused.get()), Exit::usage, "[model] " + name);
+    made = true;
     sink.check(table.describe(self, &info, sink.get()), Exit::environment, "model " + name);
+    if (info.vocabulary < 1 || info.vocabulary > INT32_MAX || info.layers < 0 || info.attention_width < 0 ||
+        info.max_length < 0)
+      throw Error(Exit::environment,
+                  fmt::format("model {} describes itself with vocabulary {}, layers {}, "
+                              "attention_width {}, max_length {}: these are no such numbers",
+                              name, info.vocabulary, info.layers, info.attention_width, info.max_length));
     return info;
   }
 };
@@ -132,8 +141,24 @@ void trace_template(Model& model, const Instance& plugin, const Block& block, co
   if (n_out < 1) throw Error(Exit::environment, where + ": trace gave no output");
   if (n_out > 8) throw Error(Exit::environment, fmt::format("{}: trace gave {} outputs, more than 8", where, n_out));
   for (uint32_t k = 0; k < n_out; ++k) {
-    tracing.shape(out[k]);
+    if (!out[k] || out[k] > t.graph.size())
+      throw Error(Exit::environment, fmt::format("{}: output {} is no value of this trace", where, k));
     t.outputs.push_back(out[k]);
+  }
+}
+
+// Ids below the vocabulary that the model states must have their row.
+void check_tables(const Model& model) {
+  for (const auto& block : model.blocks) {
+    const Template& t = model.templates.at(block.tmpl);
+    for (size_t n = 0; n < t.forward; ++n) {
+      const Node& node = t.graph.nodes[n];
+      if (std::strcmp(node.op->id, ENG_OP_EMBEDDING) && !node.op->fused_grad) continue;
+      if (const int64_t rows = t.graph.value(node.in[1]).desc.dims[0]; rows < model.info.vocabulary)
+        throw Error(Exit::environment,
+                    fmt::format("model {}, block {}: {} has a table of {} rows, the vocabulary is {}", model.plugin,
+                                block.name, node.op->id, rows, model.info.vocabulary));
+    }
   }
 }
 
@@ -213,6 +238,7 @@ Model trace_model(const std::string& name, const eng_model& table, const Section
   }
   if (inputs.size() != 1 || count(inputs[0]) != 1)
     throw Error(Exit::environment, "model " + name + ": the last block must put out the loss alone");
+  check_tables(model);
   return model;
 }
 

@@ -81,14 +81,17 @@ eng_id input(Public* self, uint32_t k) {
 
 template <class Public>
 eng_status shape(Public* self, eng_id value, eng_desc* out, eng_error* sink) {
-  guarded(self, [&](auto& head) { *out = head.desc(value); });
+  guarded(self, [&](auto& head) {
+    need(out, "out is NULL");
+    *out = head.desc(value);
+  });
   return told(self, sink);
 }
 
 template <class Public>
 const eng_attr* attributes(Public* self, uint32_t* n) {
   const auto& attrs = static_cast<HeadOf<Public>*>(self)->attrs;
-  *n = static_cast<uint32_t>(attrs.size());
+  if (n) *n = static_cast<uint32_t>(attrs.size());
   return attrs.data();
 }
 
@@ -97,11 +100,11 @@ eng_status emit(Public* self, const char* name, const eng_id* in, uint32_t n_in,
                 const eng_attr* attrs, uint32_t n_attrs, eng_error* sink) {
   guarded(self, [&](auto& head) {
     if (!find_op(name ? name : "")) throw Error(Exit::environment, fmt::format("unknown op {}", name ? name : ""));
-    for (uint32_t k = 0; k < n_in; ++k)
-      if (in[k]) head.desc(in[k]);
-    Attrs copy;
-    for (uint32_t k = 0; k < n_attrs; ++k) copy.list.push_back({attrs[k].key, attrs[k].i, attrs[k].f});
-    const auto made = head.rule.emit(name, std::vector<Id>(in, in + n_in), std::move(copy));
+    need(out || !n_out, "the list of outputs is NULL, {} are announced", n_out);
+    const auto inputs = list_of<Id>(in, n_in, "the list of inputs");
+    for (Id i : inputs)
+      if (i) head.desc(i);
+    const auto made = head.rule.emit(name, inputs, {list_of<Attr>(attrs, n_attrs, "the list of attributes")});
     if (made.size() < n_out)
       throw Error(Exit::environment,
                   fmt::format("{} has {} outputs here, {} were asked for", name, made.size(), n_out));
@@ -142,7 +145,13 @@ const eng_stepping_api stepping_api = {
     input,
     shape,
     attributes,
-    [](eng_stepping* s, const eng_desc* desc) { return guarded(s, [&](auto& h) { return h.rule.state(*desc); }); },
+    [](eng_stepping* s, const eng_desc* desc) {
+      return guarded(s, [&](auto& h) {
+        const std::string wrong = desc ? wrong_with(*desc) : "is NULL";
+        need(wrong.empty(), "a state {}", wrong);
+        return h.rule.state(*desc);
+      });
+    },
     [](eng_stepping* s) { return guarded(s, [&](auto& h) { return h.rule.counters(); }); },
     [](eng_stepping* s, uint32_t k, eng_id value) {
       guarded(s, [&](auto& h) {
@@ -174,19 +183,26 @@ Op adapt(const eng_op& theirs, const std::string& where) {
     const auto list = lend(attrs);
     const eng_call call = make_call(in, {}, list);
     Sink sink;
-    if (infer(&call, made, most, &n, sink.get()) != ENG_OK) return sink.text().empty() ? "refused" : sink.text();
+    if (const eng_status status = infer(&call, made, most, &n, sink.get()); status != ENG_OK) return sink.text(status);
     if (n < 1 || n > most) return fmt::format("infer gave {} outputs", n);
     out.assign(made, made + n);
     return std::string();
   };
   if (theirs.flops)
-    op.flops = [flops = theirs.flops](std::span<const eng_desc> in, std::span<const eng_desc> out, const Attrs& attrs) {
+    op.flops = [flops = theirs.flops, where](std::span<const eng_desc> in, std::span<const eng_desc> out,
+                                             const Attrs& attrs) {
       const auto list = lend(attrs);
       const eng_call call = make_call(in, out, list);
-      return flops(&call);
+      const double n = flops(&call);
+      if (!(n >= 0 && n < 1e30)) throw Error(Exit::environment, fmt::format("{}: flops gave {}", where, n));
+      return n;
     };
-  for (uint32_t k = 0; k < theirs.n_in_place; ++k)
+  for (uint32_t k = 0; k < theirs.n_in_place; ++k) {
+    if (theirs.in_place[k].in >= theirs.max_in || theirs.in_place[k].out >= 16)
+      throw Error(Exit::environment, fmt::format("{}: in_place names output {} and input {}, of {} inputs", where,
+                                                 theirs.in_place[k].out, theirs.in_place[k].in, theirs.max_in));
     op.in_place.push_back({theirs.in_place[k].out, theirs.in_place[k].in, theirs.in_place[k].must != 0});
+  }
   if (theirs.grad)
     op.grad = [grad = theirs.grad, where](Gradient& g) { call_rule(grad, gradient_api, g, where + ", gradient"); };
   if (theirs.step)
@@ -205,10 +221,14 @@ void load_ops(Registry& registry) {
     for (uint32_t k = 0; k < table.count; ++k) {
       const eng_op* theirs = table.ops[k];
       eng_op copy{};
-      std::memcpy(&copy, theirs, std::min<size_t>(theirs->struct_size, sizeof(copy)));
-      const std::string id = copy.id ? copy.id : "", where = fmt::format("plugin {}, op {}", plugin, id);
+      copy_entry(theirs, copy, fmt::format("plugin {}, op {} of its list", plugin, k));
+      const std::string id = copy.id ? copy.id : "", where = fmt::format("plugin {}, op {}", plugin, printable(id));
       if (!id.starts_with(plugin + "."))
         throw Error(Exit::environment, fmt::format("{}: its id must begin with {}.", where, plugin));
+      if (printable(id, 1000) != id)
+        throw Error(Exit::environment, where + ": its id is no name, or longer than 1000 bytes");
+      if (copy.n_in_place && !copy.in_place)
+        throw Error(Exit::environment, fmt::format("{}: in_place is NULL, {} are announced", where, copy.n_in_place));
       if (copy.min_in > copy.max_in)
         throw Error(Exit::environment, fmt::format("{}: min_in {} > max_in {}", where, copy.min_in, copy.max_in));
       const auto [it, fresh] = known().try_emplace(id, PluginOp{theirs, {}});

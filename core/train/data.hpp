@@ -19,7 +19,6 @@ struct Batch {
 class Data {
  public:
   Data(Registry& registry, const Config& config, int64_t vocabulary);
-  ~Data();
   Data(const Data&) = delete;
   Data& operator=(const Data&) = delete;
   const eng_data_info& info() const { return info_; }
@@ -28,11 +27,13 @@ class Data {
   void read(int32_t split, uint64_t position, int64_t rows, Batch& batch) const;
 
  private:
+  void check(const int32_t* ids, const char* what, int32_t ignored, uint64_t position) const;
   std::string name_;
-  int64_t length_;
+  int64_t length_, vocabulary_ = 0;
   eng_data table_{};
   void* self_ = nullptr;
-  mutable std::mutex reading_;  // a source has one caller at a time: the loader, or an evaluation
+  std::shared_ptr<void> object_;  // what destroys it
+  mutable std::mutex reading_;    // a source has one caller at a time: the loader, or an evaluation
   eng_data_info info_{};
 };
 

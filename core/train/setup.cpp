@@ -43,8 +43,9 @@ Setup make_setup(const Config& config, Registry& registry, int64_t generate, con
                 &precision = config.section("precision"), &optimizer = config.section("optimizer"),
                 &model = config.section("model"), &zero = config.section("zero");
   s.kernels = std::make_unique<Kernels>(registry, device.string("plugin"), device);
-  s.precision = make_precision(precision.string("plugin"),
-                               registry.table<eng_axis>(ENG_PRECISION_KIND, precision.string("plugin")), precision);
+  s.precision =
+      make_precision(precision.string("plugin"),
+                     registry.table<eng_axis>(ENG_PRECISION_KIND, precision.string("plugin")), precision, world);
   if (!generate)
     s.optimizer =
         make_optimizer(optimizer.string("plugin"),

@@ -42,7 +42,12 @@ Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, c
   uint64_t uploaded = 0;
   for (int64_t k = 1; k <= steps; ++k) {
     rows.push_back(static_cast<float>(schedule_.at(k)));
-    for (float x : setup.optimizer.scalars(static_cast<uint64_t>(k))) rows.push_back(x);
+    const std::vector<float> more = setup.optimizer.scalars(static_cast<uint64_t>(k));
+    if (static_cast<int64_t>(more.size()) + 1 != setup.plan.table.desc.dims[1])
+      throw Error(Exit::environment,
+                  fmt::format("optimizer {} gave {} scalars for update 1 and {} for update {}", setup.optimizer.name,
+                              setup.plan.table.desc.dims[1] - 1, more.size(), k));
+    rows.insert(rows.end(), more.begin(), more.end());
     if (k % 1024 && k != steps) continue;
     executor_.upload(setup.plan.table, uploaded, rows.data(), rows.size() * sizeof(float));
     uploaded += rows.size() * sizeof(float);

@@ -75,7 +75,10 @@ struct Sketch {
     *self = const_cast<Sketch*>(current());
     return ENG_OK;
   }
-  static eng_status describe(void*, eng_model_info*, eng_error*) { return ENG_OK; }
+  static eng_status describe(void*, eng_model_info* out, eng_error*) {
+    out->vocabulary = 1;
+    return ENG_OK;
+  }
   static eng_status declare(void* self, eng_build* b, eng_error*) {
     const auto& s = *static_cast<const Sketch*>(self);
     std::vector<eng_id> ids;

@@ -82,7 +82,7 @@ TEST_CASE("what a trace does wrong is named with its block and op") {
     f.body = [](auto* b, auto*, auto&) { return Outputs{emit(b, ENG_OP_ADD, {1000, 1000})}; };
     CHECK_THAT(f.fault(), Contains("block body.0: no such value"));
     f.body = [](auto*, auto*, auto&) { return Outputs{1000}; };
-    CHECK_THAT(f.fault(), Contains("no such value"));
+    CHECK_THAT(f.fault(), Contains("block body.0: output 0 is no value of this trace"));
   }
   SECTION("an op told where to write") {
     f.body = [](auto* b, auto*, auto& in) { return Outputs{emit(b, ENG_OP_ADD, {in[0], in[0]}, 1, in[0])}; };
@@ -186,7 +186,7 @@ TEST_CASE("a model whose parts do not fit together is refused") {
     f.params[1].name = "table";
     CHECK_THAT(f.fault(), Contains("parameter table is declared twice"));
     f.params[1].name = "";
-    CHECK_THAT(f.fault(), Contains("a parameter has no name"));
+    CHECK_THAT(f.fault(), Contains("the name of a parameter is empty"));
     f.params[1].name = "w0", f.params[1].dims = {};
     CHECK_THAT(f.fault(), Contains("parameter w0 has no dimensions"));
     f.params[1].dims = {int64_t{1} << 40, int64_t{1} << 40};

@@ -63,6 +63,18 @@ std::string difference(const std::map<uint32_t, std::string>& texts) {
 
 }  // namespace
 
+static Json parsed(const std::string& said, uint32_t rank) {
+  Json out = Json::parse(said, nullptr, false);
+  bool right = out.is_array();
+  for (size_t k = 0; right && k < out.size(); ++k)
+    right = out[k].is_array() && out[k].size() == 4 && out[k][0].is_string() && out[k][1].is_array() &&
+            out[k][2].is_string() && out[k][3].is_number_integer();
+  if (!right)
+    throw Error(Exit::communication, fmt::format("what came from rank {} is not what a rank says", rank),
+                "its bytes were changed on the way, or it runs another engine");
+  return out;
+}
+
 void agree(const Exchange& exchange, const std::vector<Item>& items) {
   if (!exchange) return;
   Json mine = Json::array();
@@ -76,7 +88,7 @@ void agree(const Exchange& exchange, const std::vector<Item>& items) {
   std::vector<std::pair<std::string, std::vector<uint32_t>>> order;
   std::map<std::pair<std::string, std::vector<uint32_t>>, Found> found;
   for (uint32_t r = 0; r < all.size(); ++r)
-    for (const Json& item : Json::parse(all[r])) {
+    for (const Json& item : parsed(all[r], r)) {
       const auto id = std::pair(item[0].get<std::string>(), item[1].get<std::vector<uint32_t>>());
       if (!found.count(id)) order.push_back(id);
       found[id].hashes[r] = item[2];

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <cstring>
 
 #include "core/base/error.hpp"
 #include "tools/engine/command.hpp"
@@ -63,8 +64,11 @@ eng_data_built build(const Config& config, Registry& registry, int64_t vocabular
   Sink sink;
   const eng_status status = table.build(options.get(), &request, &watch, &built, sink.get());
   line.clear();
-  if (status != ENG_OK && Signals::pending()) throw Error(static_cast<Exit>(128 + Signals::pending()), sink.text());
+  if (status != ENG_OK && Signals::pending())
+    throw Error(static_cast<Exit>(128 + Signals::pending()), sink.text(status));
   sink.check(status, Exit::data, "data plugin " + name);
+  if (!std::memchr(built.path, 0, sizeof(built.path)))
+    throw Error(Exit::data, fmt::format("data plugin {}: the path of what it has built does not end in NUL", name));
   if (!built.path[0]) return built;
   const double seconds = std::max(line.seconds(), 1e-9);
   fmt::print(stderr, "data  {}: {} tokens in {} documents, {}\n", built.path, built.tokens, built.documents,
@@ -108,11 +112,14 @@ int inspect(const Common& common, const std::string& file, uint32_t flags) {
     Sink sink;
     const eng_status status = table.inspect(path.c_str(), flags, text.data(), text.size(), &size, sink.get());
     if (status == ENG_OK) {
+      if (size > text.size())
+        throw Error(Exit::data,
+                    fmt::format("data plugin {} says {} bytes of the file, of {} at most", name, size, text.size()));
       fmt::print("{}", std::string_view(text).substr(0, size));
       if (flags & ENG_INSPECT_VERIFY) fmt::print("{}: ok\n", file);
       return 0;
     }
-    if (!first) first.emplace(Exit::data, sink.text());
+    if (!first) first.emplace(Exit::data, fmt::format("data plugin {}: {}", name, sink.text(status)));
   }
   throw first ? *first : Error(Exit::environment, "no data plugin can look into files");
 }

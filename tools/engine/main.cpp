@@ -161,8 +161,8 @@ ReportContext report_context(const Setup& setup, const Config& config) {
 
 Failure failure(std::exception_ptr reason) try { std::rethrow_exception(reason); } catch (const ConfigError& e) {
   return {static_cast<int>(e.exit()), tell(e), e.help()};
-} catch (const Error& e) {
-  return {static_cast<int>(e.exit()), e.what(), e.help()};
+} catch (const Error& e) {  // a plugin's words may be in it, which may be any bytes
+  return {static_cast<int>(e.exit()), printable_lines(e.what()), printable_lines(e.help())};
 } catch (const std::bad_alloc&) {
   return {static_cast<int>(Exit::host_memory), "out of host memory", ""};
 } catch (const std::exception& e) {
@@ -240,8 +240,9 @@ int command(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  eng::set_plugin_log(
-      [](const std::string& id, int32_t, const std::string& text) { fmt::print(stderr, "[{}] {}\n", id, text); });
+  eng::set_plugin_log([](const std::string& id, int32_t, const std::string& text) {
+    fmt::print(stderr, "[{}] {}\n", id, eng::printable_lines(text));
+  });
   const int code = command(argc, argv);
   eng::set_plugin_log(nullptr);
   return code;

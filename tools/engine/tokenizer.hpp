@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +17,6 @@ class Tokenizer {
  public:
   // `what` as in [data] tokenizer: "bytes", or a file or folder, relative to base_dir. Throws Error(Exit::data).
   Tokenizer(Registry& registry, const std::string& what, const std::filesystem::path& base_dir);
-  ~Tokenizer();
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
   const eng_tokenizer_info& info() const { return info_; }
@@ -26,8 +26,10 @@ class Tokenizer {
   std::string decode(int32_t id) const;
 
  private:
+  std::string who_;  // in messages
   eng_tokenizer table_{};
   void* self_ = nullptr;
+  std::shared_ptr<void> object_;  // what destroys it
   eng_tokenizer_info info_{};
 };
 

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// One fault of the hostile plugin, and what the command says to it.
+#pragma once
+
+#include "../cli/harness.hpp"
+
+namespace hostile {
+
+using namespace cli;
+
+// Who is asked to do it.
+enum Who { in_run, in_source, in_strategy, on_device, between_ranks, in_generate, in_tokenizer, in_inspect };
+
+struct Case {
+  Who who;
+  const char* fault;
+  int exit;           // 0: it is none
+  const char* said;   // a part of it
+  bool named = true;  // and who it was
+};
+
+// Runs the command once for each case, each in a folder of its own, and checks the exit code, the words, that they say
+// who it was, and that nothing is left that looks whole: no run where it had not begun, else one that has failed.
+void check(const std::vector<Case>& cases);
+
+}  // namespace hostile
