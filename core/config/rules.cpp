@@ -59,6 +59,10 @@ struct Rules {
   }
 
   void batch(Section& train) const {
+    const int64_t tokens = train.integer("micro_batch") * train.integer("sequence_length");
+    if (tokens > int64_t{1} << 40)
+      refuse("E0106", "train", "micro_batch",
+             fmt::format("`micro_batch` x `sequence_length` are {} tokens: 2^40 are the most", tokens), "lower either");
     if (!train.given("global_batch")) return;
     const int64_t whole = train.integer("global_batch"), micro = train.integer("micro_batch");
     if (train.given("accumulate"))

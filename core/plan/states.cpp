@@ -68,12 +68,6 @@ void States::make_homes(size_t u) {
 }
 
 void States::make_optimizer() {
-  // A run of elements begins and ends where a chunk does.
-  if (const uint32_t together = r_.optimizer->table.granularity; !together || chunk % together)
-    throw Error(Exit::environment,
-                fmt::format("optimizer {} needs {} elements to stay together; this version keeps {} together, or parts "
-                            "of that",
-                            r_.optimizer->name, together ? std::to_string(together) : "all", chunk));
   eng_state states[16];
   uint32_t n = 0;
   Sink sink;

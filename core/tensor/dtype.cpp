@@ -112,8 +112,6 @@ std::optional<int32_t> dtype_from_dlpack(const DLDataType& type) {
   return std::nullopt;
 }
 
-static constexpr const char* too_large = "lower train.micro_batch, train.sequence_length or the sizes of [model]";
-
 uint64_t element_count(const eng_desc& desc) {
   if (desc.ndim > ENG_MAX_DIMS)
     throw Error(Exit::bug, fmt::format("a tensor has {} dimensions, {} is the most", desc.ndim, ENG_MAX_DIMS));
@@ -124,14 +122,14 @@ uint64_t element_count(const eng_desc& desc) {
   uint64_t count = 1;
   for (const int64_t* n = begin; n != end; ++n)
     if (__builtin_mul_overflow(count, *n, &count) || count > uint64_t{INT64_MAX})
-      throw Error(Exit::usage, "a tensor has more than 2^63 elements", too_large);
+      throw Error(Exit::bug, "a tensor has more than 2^63 elements");
   return count;
 }
 
 uint64_t byte_count(const eng_desc& desc) {
   const uint64_t count = element_count(desc), size = dtype_size(desc.dtype);
   if (count > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) / size)
-    throw Error(Exit::usage, "a tensor has more than 2^63 bytes", too_large);
+    throw Error(Exit::bug, "a tensor has more than 2^63 bytes");
   return count * size;
 }
 

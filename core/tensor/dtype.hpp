@@ -14,10 +14,10 @@
 namespace eng {
 
 // Of an ENG_F32 .. ENG_U8 value; all throw Error(Exit::bug) for anything else.
-uint64_t dtype_size(int32_t dtype);
-bool is_float(int32_t dtype);                  // false for what is no type            // bytes of one element
+uint64_t dtype_size(int32_t dtype);            // bytes of one element
 const char* dtype_safetensors(int32_t dtype);  // "F32", "BF16", "I64", ...
 DLDataType dtype_dlpack(int32_t dtype);        // one lane
+bool is_float(int32_t dtype);                  // false for what is no type
 
 // The inverses; nullopt for a type the engine does not have.
 std::optional<int32_t> dtype_from_safetensors(const std::string& name);

@@ -123,7 +123,7 @@ TEST_CASE("a model that does not fit is refused before the first step, with edit
 
   // One that cannot even be counted.
   refused(scratch, {"run", "config.toml", "train.micro_batch=1000000000", "train.sequence_length=1000000000"}, 2,
-          {"more than 2^63 elements", "train.micro_batch"});
+          {"`micro_batch` x `sequence_length` are", "2^40 are the most"});
 
   // One whose batch alone is too large.
   const Args wide = {"train.micro_batch=65536", "train.sequence_length=512", "data.validation=0"};
