@@ -240,8 +240,7 @@ TEST_CASE("a policy that leaves a part of its destination unwritten is refused")
     eng::make_plan(request);
   };
   CHECK_NOTHROW(planned(1));
-  for (uint32_t parts : {2u, 0u})
-    CHECK_THROWS_WITH(planned(parts), Catch::Contains("zero half: its move of role"));
+  for (uint32_t parts : {2u, 0u}) CHECK_THROWS_WITH(planned(parts), Catch::Contains("zero half: its move of role"));
 }
 
 TEST_CASE("a key that does nothing is a note") {
