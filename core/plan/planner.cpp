@@ -227,7 +227,10 @@ class Planner {
     emit_.action(op(ENG_OP_BEGIN), {plan_.inputs, plan_.counters}, {plan_.scalars, plan_.counters});
     // What the last update left in parts, in the order of its use.
     for (size_t u = 0; u < homes().units(); ++u)
-      if (s_.publishes_late(u)) s_.publish(u), plan_.behind = true;
+      if (s_.publishes_late(u)) {
+        s_.publish(u);
+        plan_.behind = true;
+      }
     micro_batch(true, r_.accumulate == 1);
     const bool apart = !s_.alone() && !each();  // the last micro-batch does more than those before it
     if (const uint32_t rest = r_.accumulate - 1 - apart) {

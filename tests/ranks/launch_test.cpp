@@ -56,16 +56,22 @@ TEST_CASE("what is wrong with the configuration is told once, before anything is
   CHECK(run.err.find("nothing was started") == run.err.rfind("nothing was started"));
 }
 
-TEST_CASE("an mpirun that cannot start anything is quoted", "[ranks]") {
-  Scratch scratch;
+// With an mpirun that says so much, and then does `last`.
+static Result with_mpirun(const Scratch& scratch, const std::string& last, Args more = {}) {
   scratch.config();
   fs::create_directory(scratch / "bin");
   fs::permissions(scratch.write("bin/mpirun",
                                 "#!/bin/sh\n[ \"$1\" = --version ] && { echo 'mpirun (Open MPI) 4.1.4'; exit 0; }\n"
-                                "echo 'the machine room is closed' >&2; exit 5\n"),
+                                "echo 'the machine room is closed' >&2; " +
+                                    last + "\n"),
                   fs::perms::owner_all);
-  const Result run =
-      engine(scratch, {"run", "config.toml", "--ranks", "2"}, {.path = (scratch / "bin").string() + ":/bin"});
+  more.insert(more.begin(), {"run", "config.toml", "--ranks", "2"});
+  return engine(scratch, more, {.path = (scratch / "bin").string() + ":/bin"});
+}
+
+TEST_CASE("an mpirun that cannot start anything is quoted", "[ranks]") {
+  Scratch scratch;
+  const Result run = with_mpirun(scratch, "exit 5");
   INFO(run.err);
   CHECK(run.exit == 3);
   CHECK(has(run.err, "mpirun started no rank (it ended with 5)"));
@@ -74,14 +80,7 @@ TEST_CASE("an mpirun that cannot start anything is quoted", "[ranks]") {
 
 TEST_CASE("an mpirun that starts nothing, and does not end, is not waited for without end", "[ranks]") {
   Scratch scratch;
-  scratch.config();
-  fs::create_directory(scratch / "bin");
-  fs::permissions(scratch.write("bin/mpirun",
-                                "#!/bin/sh\n[ \"$1\" = --version ] && { echo 'mpirun (Open MPI) 4.1.4'; exit 0; }\n"
-                                "echo 'the machine room is closed' >&2; exec sleep 600\n"),
-                  fs::perms::owner_all);
-  const Result run = engine(scratch, {"run", "config.toml", "--ranks", "2", "comm.timeout=1s"},
-                            {.path = (scratch / "bin").string() + ":/bin"});
+  const Result run = with_mpirun(scratch, "exec sleep 600", {"comm.timeout=1s"});
   INFO(run.err);
   CHECK(run.exit == 3);
   CHECK(has(run.err, "mpirun started no rank in 1 s, and was ended"));
