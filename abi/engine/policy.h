@@ -71,8 +71,10 @@ typedef struct eng_axis {
    * more than once; equal questions get equal answers. `piece` is 0: a state has one home.
    *   Thread: [plan], before any action exists  since 1.0 */
   eng_status (*place)(void *self, const eng_unit *unit, uint32_t piece, int32_t role, eng_view *io, eng_error *);
-  /* Emits ops that write all of `dst` from `src`, which they may not write. Called only where two homes differ on this axis, and, of
-   * "eng.zero/1", for every piece of ENG_ROLE_GRAD.  Thread: [plan]  since 1.0 */
+  /* Emits ops that write all of `dst` from `src`, which they may not write. Called only where two homes differ on this
+   * axis, and, of "eng.zero/1", for every piece of ENG_ROLE_GRAD. Where in the step the ops run is the host's choice: a
+   * new weight may be moved behind the update, or at the begin of the next step. One state may be moved in several
+   * places, each by a call of its own.  Thread: [plan]  since 1.0 */
   eng_status (*move)(void *self, eng_build *, const eng_move *, eng_error *);
 } eng_axis;
 
