@@ -20,6 +20,9 @@ extern "C" {
 #endif
 
 #define ENG_COMM_KIND "eng.comm/1"
+#define ENG_COMM_DRAFT "comm-1" /* see engine/plugin.h */
+#undef ENG_DRAFT_COMM_
+#define ENG_DRAFT_COMM_ "'" ENG_COMM_KIND "' = '" ENG_COMM_DRAFT "'\n"
 
 /* Who is there; rank < size, local_rank < local_size <= size. The host zeroes it and sets struct_size.  since 1.0 */
 typedef struct eng_world {

@@ -15,6 +15,9 @@ extern "C" {
 #endif
 
 #define ENG_DATA_KIND "eng.data/1"
+#define ENG_DATA_DRAFT "data-1" /* see engine/plugin.h */
+#undef ENG_DRAFT_DATA_
+#define ENG_DRAFT_DATA_ "'" ENG_DATA_KIND "' = '" ENG_DATA_DRAFT "'\n"
 #define ENG_SPLIT_TRAIN 0
 #define ENG_SPLIT_VALIDATION 1
 #define ENG_IGNORE_LABEL (-100)

@@ -17,7 +17,13 @@ extern "C" {
 #endif
 
 #define ENG_DEVICE_KIND "eng.device/1"
+#define ENG_DEVICE_DRAFT "device-1" /* see engine/plugin.h */
+#undef ENG_DRAFT_DEVICE_
+#define ENG_DRAFT_DEVICE_ "'" ENG_DEVICE_KIND "' = '" ENG_DEVICE_DRAFT "'\n"
 #define ENG_KERNELS_KIND "eng.kernels/1"
+#define ENG_KERNELS_DRAFT "kernels-1" /* see engine/plugin.h */
+#undef ENG_DRAFT_KERNELS_
+#define ENG_DRAFT_KERNELS_ "'" ENG_KERNELS_KIND "' = '" ENG_KERNELS_DRAFT "'\n"
 
 /* What a device is; the host zeroes it and sets struct_size.  since 1.0 */
 typedef struct eng_device_info {
@@ -77,7 +83,10 @@ typedef struct eng_exec {
 
 #define ENG_KERNEL_EXACT 1u /* the same bits on every device, ISA and thread count */
 
-/* One op on one device type. Same inputs, same bits: always, run after run.  since 1.0 */
+/* One op on one device type. Same inputs, same bits: always, run after run.
+ * Where several plugins bring a kernel of one op for the device, the first is taken: of the device's own file, then of
+ * the files that the configuration uses, then of all others. In this draft no other is asked where it answers
+ * ENG_UNSUPPORTED.  since 1.0 */
 typedef struct eng_kernel {
   uint32_t struct_size;
   uint32_t flags;

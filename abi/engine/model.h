@@ -17,6 +17,9 @@ extern "C" {
 #endif
 
 #define ENG_MODEL_KIND "eng.model/1"
+#define ENG_MODEL_DRAFT "model-1" /* see engine/plugin.h */
+#undef ENG_DRAFT_MODEL_
+#define ENG_DRAFT_MODEL_ "'" ENG_MODEL_KIND "' = '" ENG_MODEL_DRAFT "'\n"
 
 /* Filled by eng_model.describe; the host zeroes it and sets struct_size.  since 1.0 */
 typedef struct eng_model_info {

@@ -5,7 +5,8 @@
  * An op says what the planner must know: the shapes of its outputs, its work, what may share memory, and
  * how it is differentiated. How it is computed is said by kernels (engine/kernel.h), one per type of
  * device, from the same plugin or any other. The ops of every plugin that a run uses can be emitted by
- * all of them, so a model finds those of its own file without further ado. Nothing tells them apart from
+ * all of them, whichever section of the configuration names the plugin: a model, an optimizer or a
+ * strategy finds those of its own file. Nothing tells them apart from
  * the standard ones afterwards: they are planned, given memory, verified and run in the same way.
  */
 #ifndef ENGINE_OP_H_
@@ -18,6 +19,9 @@ extern "C" {
 #endif
 
 #define ENG_OPS_KIND "eng.ops/1"
+#define ENG_OPS_DRAFT "ops-1" /* see engine/plugin.h */
+#undef ENG_DRAFT_OPS_
+#define ENG_DRAFT_OPS_ "'" ENG_OPS_KIND "' = '" ENG_OPS_DRAFT "'\n"
 
 struct eng_gradient_api;
 
@@ -91,7 +95,8 @@ typedef struct eng_stepping_api {
 
 /* Output `out` takes the memory of input `in`, which has as many bytes. With `must` it always does when the
  * input is present (accumulators), else only where nobody reads the input afterwards. A model or gradient that emits an
- * op with `must` on a value that is still needed, or that is not made by an op, is refused. Frozen.  since 1.0 */
+ * op with `must` on a value that is still needed, or that is not made by an op, is refused. An op that only updates and
+ * moves emit needs no pairs: there the outputs are named by whoever emits it, and may be its inputs. Frozen.  since 1.0 */
 typedef struct eng_in_place {
   uint32_t out;
   uint32_t in;

@@ -68,13 +68,16 @@ extern "C" {
 #define ENG_ACT_GELU_TANH 3 /* tanh form */
 #define ENG_ACT_RELU 4
 
-/* ---- their gradients and other ops that only the engine emits --------------------------------------- */
+/* ---- products and sums that anybody may emit: models, gradients, optimizers -------------------------- */
 
 /* c = op(a) op(b) [+ acc].  in: a, b, [acc (M, N)]; out: c (M, N), in place of acc. Leading dimensions are
  * folded into rows. attrs: ta i, tb i (1: that matrix is transposed), rows and columns after op: (M, K), (K, N). */
 #define ENG_OP_MATMUL "eng.matmul/1"
 /* Column sums.  in: x (..., N), [acc (N)]; out: y (N), in place of acc. */
 #define ENG_OP_SUM_ROWS "eng.sum_rows/1"
+
+/* ---- their gradients, which only the engine emits ---------------------------------------------------- */
+
 /* dtable = sum of dy rows by token, in row order.  in: tokens, dy (B, T, H), [acc (V, H)]; out: dtable (V, H), in
  * place of acc. attr: rows i = V. */
 #define ENG_OP_EMBEDDING_GRAD "eng.embedding_grad/1"
@@ -175,6 +178,10 @@ extern "C" {
 #define ENG_OP_ATTENTION_STEP "eng.attention_step/1"
 
 /* ---- initialisation: element e of the parameter depends on (seed, stream, e) only. ------------------- */
+
+/* A model gives value, mean, std, low, high (eng_param.init). The engine adds the others to every init op, also to those
+ * of plugins: seed i is [train] seed, stream i the number of the parameter in the order of declaration, first i the first
+ * element that this rank keeps of it. */
 
 /* out (n) f32, elements first .. first+n of the parameter. attrs: value f, first i. */
 #define ENG_OP_INIT_CONSTANT "eng.init_constant/1"

@@ -9,11 +9,24 @@
  *   static const eng_plugin plugin = { ENG_PLUGIN_INIT, describe, start, stop, get_interface };
  *   ENG_EXPORT const eng_plugin *eng_plugin_query_1(uint32_t host_minor) { (void)host_minor; return &plugin; }
  *
+ * Drafts. Until the ABI is frozen every kind changes by itself, and a plugin names the drafts that it was built from: that
+ * of base.h and plugin.h (ENG_ABI_DRAFT_ID, here and in eng_plugin.draft_id; of another one the whole file is refused),
+ * and that of each kind that it provides (ENG_MODEL_DRAFT in model.h, ENG_OPTIMIZER_DRAFT in optimizer.h, ...; of another
+ * one the engine refuses this kind alone, and uses the file's other kinds). ENG_DESCRIPTION writes these lines for every
+ * kind whose header was included before it. Whoever writes the section by hand, in another language than C or C++, begins
+ * it with them; the ids are those of the headers that were followed:
+ *   draft = 'draft-8'
+ *   [drafts]
+ *   'eng.optimizer/1' = 'optimizer-2'
+ * A kind of somebody else's (reverse DNS) has no line.
+ *
  * The description:
+ *   draft, [drafts]  as said above
  *   [plugin]      id (reverse DNS, or eng.*), name, version, license (SPDX), summary
  *   [[provides]]  kind = "eng.optimizer/1", name = "lion", summary
  *   [provides.options.KEY]  type = "bool|int|float|string|bytes|duration|strings|floats", default, min, max, above,
- *                 choices, help, required = true
+ *                 choices, help, required = true; of an optimizer per_group = true: [[optimizer.groups]] may give it
+ *                 another value for some parameters, which eng_parameter.options answers with
  *   [provides.presets.NAME] KEY = value ...       (models); called = "6.89B": the size that people give it
  *
  * Of a model that exists as a Hugging Face directory. PATH is a key of config.json, with dots where it lies inside of
@@ -92,9 +105,14 @@ typedef struct eng_plugin {
 #define ENG_SECTION_
 #endif
 
-/* Puts the description into the section and defines `eng_description` for describe(). */
-#define ENG_DESCRIPTION(text) \
-  ENG_SECTION_ static const char eng_description[] = "draft = '" ENG_ABI_DRAFT_ID "'\n" text;
+#define ENG_DRAFTS_                                                                                            \
+  "draft = '" ENG_ABI_DRAFT_ID                                                                                 \
+  "'\n[drafts]\n" ENG_DRAFT_MODEL_ ENG_DRAFT_OPTIMIZER_ ENG_DRAFT_DATA_ ENG_DRAFT_TOKENIZER_ ENG_DRAFT_DEVICE_ \
+      ENG_DRAFT_KERNELS_ ENG_DRAFT_OPS_ ENG_DRAFT_COMM_ ENG_DRAFT_PRECISION_ ENG_DRAFT_ZERO_
+
+/* Puts the drafts (above) and the description into the section, and defines `eng_description` for describe(). Include
+ * the headers of all kinds that the description lists before it. `text` begins with a table: [plugin]. */
+#define ENG_DESCRIPTION(text) ENG_SECTION_ static const char eng_description[] = ENG_DRAFTS_ text;
 
 /* The one exported symbol: pure, no side effect.  Thread: [any]  since 1.0 */
 #ifdef __cplusplus

@@ -16,7 +16,13 @@ extern "C" {
 #endif
 
 #define ENG_PRECISION_KIND "eng.precision/1"
+#define ENG_PRECISION_DRAFT "precision-1" /* see engine/plugin.h */
+#undef ENG_DRAFT_PRECISION_
+#define ENG_DRAFT_PRECISION_ "'" ENG_PRECISION_KIND "' = '" ENG_PRECISION_DRAFT "'\n"
 #define ENG_ZERO_KIND "eng.zero/1" /* how states are spread over ranks; not asked where there is one rank */
+#define ENG_ZERO_DRAFT "zero-1"    /* see engine/plugin.h */
+#undef ENG_DRAFT_ZERO_
+#define ENG_DRAFT_ZERO_ "'" ENG_ZERO_KIND "' = '" ENG_ZERO_DRAFT "'\n"
 
 /* What a state is for. */
 #define ENG_ROLE_WEIGHT 1  /* what compute reads */
@@ -48,6 +54,14 @@ typedef struct eng_view {
  * A part of a piece with n elements is its elements [index * n / count, (index + 1) * n / count), and n / count is a
  * multiple of 4,096. For ENG_ROLE_GRAD from the whole, `src` is this rank's own gradient and `dst` the sum over all ranks,
  * by eng.fold/1 over the ranks in order, or over sub-trees of that.  since 1.0 */
+/* What an "eng.zero/1" is asked to move, every piece of a unit by a call of its own:
+ *   ENG_ROLE_GRAD    whole -> its part    always, after each micro-batch (or the last one: [train] reduce): a sum
+ *   ENG_ROLE_GRAD    part -> whole        where the master is whole: the whole gradient for the update
+ *   ENG_ROLE_WEIGHT  part -> whole        where weights live in parts: gathered for each use; and where the master lives
+ *                                         in parts and the weight is whole: the new weight
+ *   ENG_ROLE_STATE   part -> whole        where masters and gradients live in parts, and the optimizer updates parameters
+ *                                         whole: what its first stage left (engine/optimizer.h), in the gradient's part
+ * Other moves are answered with ENG_UNSUPPORTED. */
 typedef struct eng_move {
   uint32_t struct_size;
   int32_t role;

@@ -3,8 +3,9 @@
  * engine/tokenizer.h - kind "eng.tokenizer/1": text to token ids and back.
  *
  * Text is bytes; what is not UTF-8 is the tokenizer's to deal with, never an error. Ids are small
- * non-negative numbers. Nothing here keeps state between calls. The engine itself (generate, data inspect) asks the one
- * named "auto"; a data source has tokenizers of its own.
+ * non-negative numbers. Nothing here keeps state between calls. The engine itself (generate, data inspect) asks the
+ * one named "auto" of the first plugin that provides it. The sources `text` and `tokens` ask nobody: they have tokenizers
+ * of their own. So a plugin with another tokenizer brings a source (engine/data.h) that uses it, or token files.
  */
 #ifndef ENGINE_TOKENIZER_H_
 #define ENGINE_TOKENIZER_H_
@@ -16,6 +17,9 @@ extern "C" {
 #endif
 
 #define ENG_TOKENIZER_KIND "eng.tokenizer/1"
+#define ENG_TOKENIZER_DRAFT "tokenizer-1" /* see engine/plugin.h */
+#undef ENG_DRAFT_TOKENIZER_
+#define ENG_DRAFT_TOKENIZER_ "'" ENG_TOKENIZER_KIND "' = '" ENG_TOKENIZER_DRAFT "'\n"
 
 /* Of encode: also the ids that the tokenizer's own file puts before and behind a text (bos, eos). */
 #define ENG_ENCODE_SPECIAL 1u

@@ -15,8 +15,8 @@
 #include "core/execute/executor.hpp"
 #include "core/memory/layout.hpp"
 #include "core/plan/emitter.hpp"
-#include "core/train/setup.hpp"
 #include "engine/ops.h"
+#include "session/train/setup.hpp"
 
 namespace {
 
@@ -40,7 +40,7 @@ struct Products {
 Products products(const Setup& setup) {
   Products out;
   out.plan.arenas.push_back({"cpu", "device", 0, 0, 0});
-  out.plan.labels.push_back("products");
+  out.plan.labels.push_back({Phase::step, "products"});
   const Kernels& kernels = *setup.kernels;
   Emitter emit(out.plan, [&](const Call& call) { return kernels.workspace(call); });
   emit.begin_program("products");

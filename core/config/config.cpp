@@ -51,7 +51,7 @@ eng_status element(const eng_options* self, const char* key, uint32_t index, Out
   });
 }
 
-eng_status count(const eng_options* self, const char* key, uint32_t* out, eng_error* error) {
+eng_status get_count(const eng_options* self, const char* key, uint32_t* out, eng_error* error) {
   const auto none = [&](std::monostate) { return *out = 0, ENG_OK; };
   const auto size = [&](const auto& list) { return *out = static_cast<uint32_t>(list.size()), ENG_OK; };
   if (with<std::monostate>(self, key, out, nullptr, none) == ENG_OK) return ENG_OK;
@@ -102,6 +102,22 @@ void Section::set(const std::string& key, Value value, std::string origin) {
   settings_[key] = Setting{std::move(value), std::move(origin), given};
 }
 
+Section Section::with(const std::string& key, Value value) const {
+  Section out = *this;
+  out.settings_[key] = Setting{std::move(value), "derived", false};
+  return out;
+}
+
+const Schema& group_options() {
+  static const Schema all = [] {
+    Option match{"match", Type::strings}, scale{"learning_rate_scale", Type::number};
+    match.help = "patterns of parameter names", scale.help = "the learning rate is multiplied with it";
+    scale.min = 0;
+    return Schema{match, scale};
+  }();
+  return all;
+}
+
 Options::Options(const Section& section) {
   table_.struct_size = sizeof(table_);
   table_.minor = ENG_ABI_MINOR;
@@ -110,7 +126,7 @@ Options::Options(const Section& section) {
   table_.get_int = scalar<int64_t, int64_t>;
   table_.get_float = scalar<double, double>;
   table_.get_string = scalar<std::string, const char*>;
-  table_.get_count = count;
+  table_.get_count = get_count;
   table_.get_float_at = element<double, double>;
   table_.get_string_at = element<std::string, const char*>;
   table_.is_set = is_set;
@@ -145,13 +161,6 @@ Schema merged(const SectionSchema& section, const PluginSchema* plugin) {
       own->fallback = option.fallback;
   }
   return all;
-}
-
-std::optional<Foreign> foreign_key(const std::string& name) {
-  static const toml::table all = parse_toml(foreign_toml);
-  const toml::array* found = all[name].as_array();
-  if (!found) return std::nullopt;
-  return Foreign{found->get(0)->value_or(std::string()), found->get(1)->value_or(std::string())};
 }
 
 }  // namespace eng

@@ -30,6 +30,8 @@ class Section {
   double number(const std::string& key) const;                                // also of an integer
   const std::string& string(const std::string& key) const { return as<std::string>(key); }
   const std::vector<std::string>& strings(const std::string& key) const { return as<std::vector<std::string>>(key); }
+  // A copy with one more key, or another value of one.
+  Section with(const std::string& key, Value value) const;
   // Replaces a value. Any origin but "default" and "derived" counts as given.
   void set(const std::string& key, Value value, std::string origin);
 
@@ -51,6 +53,17 @@ class Options {
   eng_options table_{};
 };
 
+// What another trainer calls a key or a section of ours.
+struct Foreign {
+  std::string whose;           // "DeepSpeed's"
+  std::string here = {};       // "train.steps" or "[zero]"; "" where nothing here does the same
+  std::string write = {};      // what to type where the value is known as well: "zero.plugin = \"zero3\""
+  std::string plugin = {};     // of `here`, the plugin that `write` names
+  bool same = false;           // the value means the same here
+  bool part_of_steps = false;  // the value is a part of train.steps, and here a number of steps
+  std::string why = {};        // what else there is to know
+};
+
 // What the configuration asks others: of plugins, which are not loaded for it, and of weights.
 struct PluginSchema {
   Schema options;
@@ -70,17 +83,28 @@ struct SchemaSource {
   // Error(Exit::usage) that lists everything that is not supported.
   std::function<ModelSource(const std::filesystem::path& directory, Text plugin)> model_of =
       [](const auto&, Text) -> ModelSource { throw Error(Exit::usage, "`from` is not read here"); };
+  // A name of another trainer. `section` is the one that it stands in, "" for a section's own name and outside of all.
+  std::function<std::optional<Foreign>(Text section, Text name, const Value& value)> foreign =
+      [](Text, Text, const Value&) -> std::optional<Foreign> { return std::nullopt; };
 };
+
+struct Document;  // core/config/source.hpp
 
 class Config {
  public:
-  // Reads and validates `path` and `overrides` ("train.steps=10"). Throws ConfigError with every problem at once.
+  // Reads and validates `path` and `overrides`: "train.steps=10" sets a key, "-train.steps" takes away what the file
+  // says of it. Throws ConfigError with every problem at once.
   // Relative paths start at `base_dir`, by default the file's folder.
   static Config load(const std::filesystem::path& path, const std::vector<std::string>& overrides,
                      const SchemaSource& plugins, std::filesystem::path base_dir = {});
   // The same for text in memory; `name` stands for the file in messages.
   static Config parse(const std::string& text, const std::string& name, const std::filesystem::path& base_dir,
                       const std::vector<std::string>& overrides, const SchemaSource& plugins);
+
+  // The same for a text that was read without overrides: read_document (core/config/source.hpp).
+  static Config resolve(const Document& read, const std::string& text, const std::string& name,
+                        const std::filesystem::path& base_dir, const std::vector<std::string>& overrides,
+                        const SchemaSource& plugins);
 
   const Section& section(const std::string& name) const;  // every section exists; absent ones hold defaults
   Section& section(const std::string& name);
@@ -94,6 +118,8 @@ class Config {
   void require(const std::string& section) const;
 
  private:
+  static Config make(Document document, std::vector<Problem> problems, const std::string& text, const std::string& name,
+                     const std::filesystem::path& base_dir, const SchemaSource& plugins);
   std::vector<Section> sections_;
   std::filesystem::path base_dir_;
   std::string source_;
@@ -109,6 +135,8 @@ struct SectionSchema {
   Schema options;
 };
 const std::vector<SectionSchema>& section_schemas();
+// What each of [[optimizer.groups]] has beside the plugin's keys that are marked per_group.
+const Schema& group_options();
 // The core's keys and those of `plugin`, if any, which may give a core key (such as learning_rate) another default.
 Schema merged(const SectionSchema& section, const PluginSchema* plugin);
 

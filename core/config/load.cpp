@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 
@@ -117,11 +118,40 @@ struct Resolver {
     if (!given.text.empty() && option.type == Type::string && value.index() < 4 && given.odd.empty())
       value = given.text;
     const Misfit wrong = given.odd.empty() ? fit(option, value) : Misfit{"E0104", "cannot be " + given.odd};
+    if (auto* groups = wrong.code ? nullptr : std::get_if<Tables>(&value)) check_groups(schema, option, given, *groups);
     setting = Setting{std::move(value), given.held ? "default" : origin(given.place), !given.held};
     if (!wrong.code) return;
     const auto* text = std::get_if<std::string>(&setting.value);
     add(schema.name, {wrong.code, fmt::format("`{}` {}", option.key, printable(wrong.text, 600)), given.place,
                       option.help, describe(option), "", text ? *text : "", option.choices});
+  }
+
+  // [[optimizer.groups]], the one list of tables.
+  void check_groups(const SectionSchema& schema, const Option& option, const Given& given, Tables& groups) {
+    Schema keys = group_options();
+    const PluginSchema* plugin = plugin_of(schema);
+    for (const Option& own : plugin ? plugin->options : Schema{})
+      if (own.per_group) keys.push_back(own);
+    Names known;
+    for (const Option& key : keys) known.push_back(key.key);
+    for (std::size_t k = 0; k < groups.size(); ++k) {
+      const std::string where = fmt::format("group {} of `{}`", k + 1, option.key);
+      for (auto& [key, value] : groups[k].values) {
+        const Option* found = find_option(keys, key);
+        if (!found && !plugin) continue;  // the plugin is missing, which is told by itself
+        const bool elsewhere = plugin && find_option(plugin->options, key);
+        const Misfit wrong =
+            found ? fit(*found, value) : Misfit{"E0103", elsewhere ? "cannot differ between groups" : "is unknown"};
+        if (!wrong.code) continue;
+        add(schema.name,
+            {wrong.code, fmt::format("{}: `{}` {}", where, printable(key, 80), printable(wrong.text, 600)), given.place,
+             fmt::format("a group has: {}", fmt::join(known, ", ")), "", "", found || elsewhere ? "" : key, known});
+      }
+      const auto match = groups[k].values.find("match");
+      if (match == groups[k].values.end() || match->second == Value(Names{}))
+        add(schema.name, {"E0108", where + " needs `match`", given.place,
+                          "for example match = [\"*.bias\"]: patterns of parameter names"});
+    }
   }
 
   // [model] from. A resolved text holds all that it said.
@@ -172,22 +202,65 @@ struct Resolver {
       if (const auto* other = plugins.find(schema.kind, name); other && find_option(other->options, key))
         with.push_back(name);
     const Names elsewhere = owners(key);
-    const std::string word = key.substr(key.rfind('.') + 1);  // of optimizer.params.lr: lr
-    auto foreign = foreign_key(schema.name + "." + word);
-    if (!foreign) foreign = foreign_key(word);
     const std::string help = fmt::format("{} has: {}", here, fmt::join(keys, ", "));
-    const char* code = !elsewhere.empty() ? "E0105" : foreign ? "E0111" : !with.empty() ? "E0105" : "E0103";
-    Problem problem{code, "", given.key, help, "not a key of " + here, "", key, keys};
+    Problem problem{"E0105", "", given.key, help, "not a key of " + here, "", key, keys};
     if (!plugin.empty()) problem.label += fmt::format(" with plugin \"{}\"", printable(plugin));
-    if (!elsewhere.empty())
+    const auto foreign = plugins.foreign(schema.name, key, given.value);
+    const std::string word = key.substr(key.rfind('.') + 1);  // of optimizer.params.eps: eps
+    if (!elsewhere.empty()) {
       problem.message = fmt::format("`{}` belongs to {}, not {}", shown, fmt::join(elsewhere, " or "), here);
-    else if (foreign)
-      problem.message = fmt::format("`{}` is {} name; here it is `{}`", shown, foreign->whose, foreign->here);
-    else if (!with.empty())
+    } else if (const Option* own = find_option(options, word); own && word != key) {
+      const std::string write = typed(schema.name, *own, given.value);
+      problem.message = fmt::format("`{}` is a key of {} itself, not of a table in it: `{}`", word, here, write);
+      problem.help.clear();
+    } else if (foreign) {
+      problem = tell_foreign(*foreign, "`" + shown + "`", given.value, std::move(problem));
+    } else if (!with.empty()) {
       problem.message = fmt::format("`{}` belongs to plugin {}, not `{}`", shown, quoted(with), plugin);
-    else
+    } else {
+      problem.code = "E0103";
       problem.message = fmt::format("unknown key `{}`", shown);
+    }
+    // A run's own text is not for editing.
+    if (document.resolved && given.key.line > 0)
+      problem.help = fmt::format("to go on without it: --unset {}.{}\n{}", schema.name, shown, problem.help);
     add(schema.name, std::move(problem));
+  }
+
+  // A key with a value, as one types it; without the value if it does not fit.
+  static std::string typed(const std::string& section, const Option& option, Value value) {
+    const bool fits = value.index() && !fit(option, value).code;
+    return fmt::format("{}.{}{}", section, option.key, fits ? " = " + toml_text(value) : "");
+  }
+
+  // "[zero_optimization] is DeepSpeed's name; here it is `[zero]`".
+  Problem tell_foreign(const Foreign& foreign, const std::string& shown, const Value& value, Problem problem) const {
+    problem.code = "E0111";
+    problem.help = foreign.why;
+    problem.message = fmt::format("{} is {} name; ", shown, foreign.whose);
+    const auto dot = std::min(foreign.here.find('.'), foreign.here.size());
+    const std::string section = foreign.here.substr(0, dot);
+    std::string write = foreign.write;
+    for (const SectionSchema& schema : section_schemas()) {
+      if (schema.name != section) continue;
+      const Names names = plugins.names(schema.kind);
+      if (!foreign.plugin.empty() && std::count(names.begin(), names.end(), foreign.plugin) == 0) {
+        problem.help = choice_of(names, fmt::format("no {} plugin was found at all", section));
+        problem.message += fmt::format("here it would be `{}`, which does not exist yet", write);
+        return problem;
+      }
+      const Schema options = merged(schema, plugin_of(schema));
+      const Option* option = find_option(options, foreign.here.substr(std::min(dot + 1, foreign.here.size())));
+      if (!option) continue;
+      if (foreign.same) write = typed(section, *option, value);
+      const auto* part = std::get_if<double>(&value);
+      const auto* steps = document.value<int64_t>("train", "steps");
+      if (foreign.part_of_steps && part && *part >= 0 && *part <= 1 && steps && *steps <= 1'000'000'000)
+        write = typed(section, *option, static_cast<int64_t>(std::llround(*part * static_cast<double>(*steps))));
+    }
+    problem.message += foreign.here.empty() ? "nothing here does the same"
+                                            : fmt::format("here it is `{}`", write.empty() ? foreign.here : write);
+    return problem;
   }
 
   void missing_key(const SectionSchema& schema, const Option& option) {
@@ -233,20 +306,42 @@ struct Resolver {
     if (name == "offload")
       return problems.push_back(
           {"E0115", fmt::format("section [{}] is not supported by this version", name), at, "remove it"});
-    if (const auto foreign = foreign_key(name))
-      return problems.push_back({"E0111",
-                                 fmt::format("[{}] is {} name; here it is `{}`", name, foreign->whose, foreign->here),
-                                 at, fmt::format("sections are: {}", fmt::join(names, ", ")), "", "", name, names});
-    problems.push_back({"E0102", fmt::format("unknown section [{}]", printable(name, 80)), at,
-                        fmt::format("sections are: {}", fmt::join(names, ", ")), "", "", name, names});
+    const std::string sections = fmt::format("sections are: {}", fmt::join(names, ", "));
+    if (const auto foreign = plugins.foreign("", name, {})) {
+      problems.push_back(tell_foreign(*foreign, "[" + name + "]", {}, {"", "", at, "", "", "", name, names}));
+      if (problems.back().help.empty()) problems.back().help = sections;
+      if (foreign->here.starts_with('['))
+        for (const auto& [key, given] : part.keys)
+          foreign_section_key(name, foreign->here.substr(1, foreign->here.size() - 2), key, given);
+      return;
+    }
+    problems.push_back(
+        {"E0102", fmt::format("unknown section [{}]", printable(name, 80)), at, sections, "", "", name, names});
+  }
+
+  // A key of another trainer's section `theirs`, which is `ours` here.
+  void foreign_section_key(const std::string& theirs, const std::string& ours, const std::string& key,
+                           const Given& given) {
+    const std::string shown = fmt::format("`{}.{}`", theirs, printable(key, 80));
+    Problem problem{"E0103", fmt::format("nothing here is known of {}", shown), given.key};
+    const SectionSchema* schema = nullptr;
+    for (const SectionSchema& one : section_schemas())
+      if (one.name == ours) schema = &one;
+    const Schema options = merged(*schema, plugin_of(*schema));
+    if (const auto foreign = plugins.foreign(theirs, key, given.value))
+      problem = tell_foreign(*foreign, shown, given.value, std::move(problem));
+    else if (const Option* own = find_option(options, key.substr(key.rfind('.') + 1)))
+      problem = {"E0111", fmt::format("{} is here `{}`", shown, typed(ours, *own, given.value)), given.key};
+    problems.push_back(std::move(problem));
   }
 
   void outside(const std::string& key, const Given& given) {
     const Names found = owners(key);
-    if (const auto foreign = foreign_key(key); foreign && found.empty())
-      return problems.push_back({"E0111",
-                                 fmt::format("`{}` is {} name; here it is `{}`", key, foreign->whose, foreign->here),
-                                 given.key, "a key stands in its section, such as [train]"});
+    if (const auto foreign = plugins.foreign("", key, given.value); foreign && found.empty()) {
+      problems.push_back(tell_foreign(*foreign, "`" + printable(key, 80) + "`", given.value, {"", "", given.key}));
+      if (problems.back().help.empty()) problems.back().help = "a key stands in its section, such as [train]";
+      return;
+    }
     problems.push_back(
         {"E0103", fmt::format("`{}` is outside any section", printable(key, 80)), given.key,
          found.empty() ? "a section is written [train]" : fmt::format("it belongs to {}", found.front())});
@@ -267,16 +362,31 @@ Config Config::load(const std::filesystem::path& path, const std::vector<std::st
   if (base_dir.empty()) {
     base_dir = std::filesystem::absolute(path).parent_path();
     const std::string folder = base_dir.string() + "/";
-    if (folder.starts_with("/dev/")) base_dir = std::filesystem::current_path();  // /dev/stdin lies in no folder
+    // /dev/stdin and a shell's <(...) lie in no folder; /dev/shm is one.
+    if (folder == "/dev/" || folder == "/dev/fd/") base_dir = std::filesystem::current_path();
   }
   return parse(text, path.string(), base_dir, overrides, plugins);
 }
 
 Config Config::parse(const std::string& text, const std::string& name, const std::filesystem::path& base_dir,
                      const std::vector<std::string>& overrides, const SchemaSource& plugins) {
-  const std::string file = printable(name);
   Problems problems;
-  const Document document = read_document(text, overrides, problems);
+  Document document = read_document(text, overrides, problems);
+  return make(std::move(document), std::move(problems), text, name, base_dir, plugins);
+}
+
+Config Config::resolve(const Document& read, const std::string& text, const std::string& name,
+                       const std::filesystem::path& base_dir, const std::vector<std::string>& overrides,
+                       const SchemaSource& plugins) {
+  Problems problems;
+  Document document = read;
+  take_overrides(overrides, document, problems);
+  return make(std::move(document), std::move(problems), text, name, base_dir, plugins);
+}
+
+Config Config::make(Document document, Problems problems, const std::string& text, const std::string& name,
+                    const std::filesystem::path& base_dir, const SchemaSource& plugins) {
+  const std::string file = printable(name);
   // What follows from a file that cannot be read is noise.
   if (document.parts.empty() && !problems.empty()) throw ConfigError(file, text, problems);
   Config config;
@@ -289,7 +399,8 @@ Config Config::parse(const std::string& text, const std::string& name, const std
   plugins.look_in(folders);
   Resolver resolver{file, document, plugins, problems, config.no_data_, {}, {}};
   resolver.read_from(base_dir);
-  config.notes_ = resolver.from.notes;
+  config.notes_ = document.notes;
+  config.notes_.insert(config.notes_.end(), resolver.from.notes.begin(), resolver.from.notes.end());
   for (const auto& schema : section_schemas()) config.sections_.push_back(resolver.resolve(schema));
   for (const auto& [section, part] : document.parts)
     if (!section.empty()) resolver.unknown_section(section, part);

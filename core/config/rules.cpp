@@ -24,7 +24,7 @@ bool has(const std::vector<std::string>& list, const std::string& word) {
   return std::find(list.begin(), list.end(), word) != list.end();
 }
 
-bool plain(char c) {
+bool in_names(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
 }
 
@@ -45,13 +45,13 @@ struct Rules {
   void name(Section& run) const {
     const bool given = run.has("name");
     std::string name = given ? run.string("name") : std::filesystem::path(config.name()).stem().string();
-    const bool fine = name.size() <= 100 && std::all_of(name.begin(), name.end(), plain) && name[0] != '-';
+    const bool fine = name.size() <= 100 && std::all_of(name.begin(), name.end(), in_names) && name[0] != '-';
     if (given && (!fine || name.find_first_not_of('.') == std::string::npos))
       refuse("E0106", "run", "name", "`name` is no name of a directory: " + printable(toml_text(name)),
              "use letters, digits, '.', '_' and '-', at most 100");
     if (given) return;
     std::replace_if(
-        name.begin(), name.end(), [](char c) { return !plain(c); }, '-');
+        name.begin(), name.end(), [](char c) { return !in_names(c); }, '-');
     // What is derived must do where it is given: the run's own configuration gives it when the run goes on.
     name.erase(0, name.find_first_not_of('-'));
     name.resize(std::min<std::size_t>(name.size(), 100));
@@ -67,8 +67,8 @@ struct Rules {
     const int64_t whole = train.integer("global_batch"), micro = train.integer("micro_batch");
     if (train.given("accumulate"))
       return refuse("E0113", "train", "global_batch", "`global_batch` and `accumulate` are both given",
-                    fmt::format("accumulate is derived from global_batch: remove one of the two, or say both by "
-                                "train.global_batch={}",
+                    fmt::format("accumulate is derived from global_batch: remove one of the two (of a run: --unset "
+                                "train.accumulate), or say both by train.global_batch={}",
                                 micro * train.integer("accumulate")));
     if (whole % micro == 0) return train.set("accumulate", whole / micro, "derived");
     int64_t divisor = std::min(micro, whole);

@@ -98,6 +98,24 @@ void take_override(const std::string& text, Document& document, Problems& proble
   }
 }
 
+// "-zero.bucket" takes away what the file says of zero.bucket, "-comm.describe" of all that is in that table.
+void take_away(const std::string& text, Document& document, Problems& problems) {
+  const auto dot = std::min(text.find('.'), text.size());
+  const std::string section = text.substr(1, dot - 1), key = text.substr(std::min(dot + 1, text.size()));
+  const Place at{0, 0, 1, "--unset " + text.substr(1)};
+  const auto& known = section_schemas();
+  const bool there = std::any_of(known.begin(), known.end(), [&](const auto& one) { return one.name == section; });
+  if (key.empty() || (!there && !document.parts.count(section)))
+    return problems.push_back({"E0114", "--unset takes section.key", at, "for example --unset train.global_batch"});
+  auto& keys = document.parts[section].keys;
+  const auto gone =
+      std::erase_if(keys, [&](const auto& entry) { return entry.first == key || entry.first.starts_with(key + "."); });
+  if (gone == 0)
+    document.notes.push_back(
+        fmt::format("--unset {}: the file says nothing of it, so nothing changes", printable(text.substr(1), 80)));
+  if (keys.empty() && !document.parts[section].header.line) document.parts.erase(section);
+}
+
 // Takes [resolved] out, which lists keys that hold their default; anything else in it is of an unknown section.
 void take_defaults(Document& document) {
   const auto* list = document.value<std::vector<std::string>>("resolved", "defaults");
@@ -121,6 +139,13 @@ const Given* Document::find(const std::string& section, const std::string& key) 
   return part && part->keys.count(key) ? &part->keys.at(key) : nullptr;
 }
 
+void take_overrides(const std::vector<std::string>& overrides, Document& document, Problems& problems) {
+  for (const std::string& text_given : overrides)
+    if (text_given.starts_with('-')) take_away(text_given, document, problems);
+  for (const std::string& text_given : overrides)
+    if (!text_given.starts_with('-')) take_override(text_given, document, problems);
+}
+
 Document read_document(const std::string& text, const std::vector<std::string>& overrides, Problems& problems) {
   Document document;
   if (text.size() > max_config_bytes) {
@@ -140,16 +165,19 @@ Document read_document(const std::string& text, const std::vector<std::string>& 
     return document;
   }
   take_defaults(document);
-  for (const std::string& text_given : overrides) take_override(text_given, document, problems);
+  take_overrides(overrides, document, problems);
+  return document;
+}
+
+Document read_document(const std::string& text, const std::string& name) {
+  Problems problems;
+  Document document = read_document(text, {}, problems);
+  if (!problems.empty()) throw ConfigError(name, text, problems);
   return document;
 }
 
 Document read_document(const std::filesystem::path& file) {
-  const std::string text = read_text(file, max_config_bytes, Exit::usage);
-  Problems problems;
-  Document document = read_document(text, {}, problems);
-  if (!problems.empty()) throw ConfigError(file.string(), text, problems);
-  return document;
+  return read_document(read_text(file, max_config_bytes, Exit::usage), file.string());
 }
 
 }  // namespace eng

@@ -25,6 +25,7 @@ struct Document {
   };
   std::map<std::string, Part> parts;  // by section; "": keys outside any section
   bool resolved = false;              // the text of a run, which says everything
+  std::vector<std::string> notes;
 
   // nullptr if it is not there.
   const Part* find(const std::string& section) const;
@@ -40,18 +41,16 @@ struct Document {
 using Problems = std::vector<Problem>;
 // Adds what cannot be read to `problems`.
 Document read_document(const std::string& text, const std::vector<std::string>& overrides, Problems& problems);
-// The same of a file by itself. Throws ConfigError, or Error(Exit::usage) if it cannot be read.
+// Puts overrides into what was read without them, or takes away: see Config::load.
+void take_overrides(const std::vector<std::string>& overrides, Document& document, Problems& problems);
+// A text by itself; `name` stands for its file. Throws ConfigError.
+Document read_document(const std::string& text, const std::string& name);
+// The same of a file. Throws ConfigError, or Error(Exit::usage) if it cannot be read.
 Document read_document(const std::filesystem::path& file);
 
 // What must hold between keys, and values that are derived from others. Rules about `broken` sections, which have
 // problems of their own, stay silent.
 void apply_rules(const Document& document, const std::set<std::string>& broken, Config& config, Problems& problems,
                  std::vector<std::string>& notes);
-
-// A key of another trainer.
-struct Foreign {
-  std::string here, whose;  // "train.steps", "Hugging Face's"
-};
-std::optional<Foreign> foreign_key(const std::string& name);
 
 }  // namespace eng

@@ -10,8 +10,9 @@ namespace {
 constexpr std::size_t most_parts = 32;
 
 const std::map<std::string, Type> types = {
-    {"bool", Type::boolean}, {"int", Type::integer},       {"float", Type::number},    {"string", Type::string},
-    {"bytes", Type::bytes},  {"duration", Type::duration}, {"strings", Type::strings}, {"floats", Type::numbers}};
+    {"bool", Type::boolean},    {"int", Type::integer},    {"float", Type::number},
+    {"string", Type::string},   {"bytes", Type::bytes},    {"duration", Type::duration},
+    {"strings", Type::strings}, {"floats", Type::numbers}, {"tables", Type::tables}};
 
 // Where the string that begins at `at` ends; one that does not is the parser's to tell.
 std::size_t end_of_string(const std::string& text, std::size_t at) {
@@ -70,8 +71,15 @@ Option read_option(const std::string& key, const toml::node* node, const std::st
        where);
   Option option{key, table ? types.at(type) : Type::string};
   // What describes an option is a table of options itself.
-  Schema keys = {{"type"},      {"help"},          {"required", Type::boolean},   {"default", option.type},
-                 {"json_none"}, {"json_multiple"}, {"adjustable", Type::boolean}, {"late", Type::boolean}};
+  Schema keys = {{"type"},
+                 {"help"},
+                 {"required", Type::boolean},
+                 {"default", option.type},
+                 {"json_none"},
+                 {"json_multiple"},
+                 {"adjustable", Type::boolean},
+                 {"late", Type::boolean},
+                 {"per_group", Type::boolean}};
   keys.push_back({"json", table && (*table)["json"].is_string() ? Type::string : Type::strings});
   if (type == "string") keys.push_back({"choices", Type::strings});
   if (type == "int" || type == "float" || type == "floats" || type == "bytes" || type == "duration")
@@ -85,6 +93,7 @@ Option read_option(const std::string& key, const toml::node* node, const std::st
   option.json_multiple = text_in(given, "json_multiple");
   option.adjustable = is_true(given, "adjustable");
   option.late = is_true(given, "late");
+  option.per_group = is_true(given, "per_group");
   option.min = limit_in(given, given.count("above") ? "above" : "min");
   option.above_min = given.count("above") > 0;
   option.max = limit_in(given, "max");
@@ -116,12 +125,24 @@ Value value_of(const toml::node& node, std::string& odd) {
   const toml::array* list = node.as_array();
   std::vector<std::string> texts;
   std::vector<double> numbers;
+  Tables tables;
   for (std::size_t k = 0; list && k < list->size(); ++k) {
+    if (const toml::table* table = list->get(k)->as_table()) {
+      Table& one = tables.emplace_back();
+      for (const auto& [key, inner] : *table) {
+        one.values[std::string(key.str())] = value_of(inner, odd);
+        if (!odd.empty()) {
+          odd = fmt::format("a list of tables with {} in `{}`", odd, std::string(key.str()));
+          return {};
+        }
+      }
+    }
     if (const auto* text = list->get(k)->as_string()) texts.push_back(**text);
     if (list->get(k)->is_number()) numbers.push_back(list->get(k)->value_or(0.0));
   }
   if (list && texts.size() == list->size()) return texts;
   if (list && numbers.size() == list->size()) return numbers;
+  if (list && tables.size() == list->size()) return tables;
   odd = list ? "a list of mixed or nested values" : node.is_table() ? "a table" : "a date or time";
   return {};
 }

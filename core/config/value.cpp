@@ -22,16 +22,17 @@ constexpr const char* kinds[] = {"nothing",
                                  "string",
                                  "list of strings",
                                  "list of numbers",
+                                 "list of tables",
                                  "size like \"64MiB\" or \"24GB\"",
                                  "duration like \"90s\" or \"10min\""};
-constexpr std::size_t holds[] = {1, 2, 3, 4, 2, 5, 6, 3};  // the index in Value of every Type
+constexpr std::size_t holds[] = {1, 2, 3, 4, 2, 5, 6, 3, 7};  // the index in Value of every Type
 
 std::size_t held(Type type) {
   return holds[static_cast<std::size_t>(type)];
 }
 
 const char* type_name(Type type) {
-  return kinds[type == Type::bytes ? 7 : type == Type::duration ? 8 : held(type)];
+  return kinds[type == Type::bytes ? 8 : type == Type::duration ? 9 : held(type)];
 }
 
 std::string range_text(const Option& option) {
@@ -54,6 +55,10 @@ std::string number_text(double number) {
 }
 
 }  // namespace
+
+bool Table::operator==(const Table& other) const {
+  return values == other.values;
+}
 
 const char* kind_of(const Value& value) {
   return kinds[value.index()];
@@ -84,6 +89,7 @@ Misfit fit(const Option& option, Value& value) {
   if (const auto seconds = text && type == Type::duration ? parse_duration(*text) : std::nullopt) value = *seconds;
   // An empty list has no element type of its own.
   if (type == Type::numbers && value == Value(std::vector<std::string>{})) value = std::vector<double>{};
+  if (type == Type::tables && value == Value(std::vector<std::string>{})) value = Tables{};
   if (value.index() != held(type))
     return {"E0104", fmt::format("must be of type {}, not {}", type_name(type), written)};
   for (const double number : numbers_in(value)) {
@@ -93,6 +99,12 @@ Misfit fit(const Option& option, Value& value) {
     if (low || high || negative || !std::isfinite(number))
       return {"E0106", fmt::format("must be {}, not {}", be, written)};
   }
+  // Plugins get texts as C does: what follows a zero byte would be lost without a word.
+  text = std::get_if<std::string>(&value);  // no longer where a size or a duration was read from it
+  const auto* texts = std::get_if<std::vector<std::string>>(&value);
+  const auto cut = [](const std::string& one) { return one.find('\0') != std::string::npos; };
+  if ((text && cut(*text)) || (texts && std::any_of(texts->begin(), texts->end(), cut)))
+    return {"E0104", fmt::format("must not hold the character U+0000, and {} does", toml_text(value))};
   const auto& choices = option.choices;
   if (type == Type::string && !choices.empty() && std::count(choices.begin(), choices.end(), *text) == 0)
     return {"E0107", fmt::format("must be one of its choices, not {}", written)};
@@ -121,6 +133,12 @@ std::string toml_text(const Value& value) {
   if (const auto* list = std::get_if<std::vector<std::string>>(&value))
     for (const std::string& text : *list) items.push_back(toml_text(text));
   for (const double number : numbers_in(value)) items.push_back(number_text(number));
+  if (const auto* tables = std::get_if<Tables>(&value))
+    for (const Table& table : *tables) {
+      std::vector<std::string> keys;
+      for (const auto& [key, one] : table.values) keys.push_back(fmt::format("{} = {}", key, toml_text(one)));
+      items.push_back(fmt::format("{{{}}}", fmt::join(keys, ", ")));
+    }
   return value.index() == 0 ? "" : fmt::format("[{}]", fmt::join(items, ", "));
 }
 

@@ -11,11 +11,18 @@
 
 namespace eng {
 
-enum class Type { boolean, integer, number, string, bytes, strings, numbers, duration };
+enum class Type { boolean, integer, number, string, bytes, strings, numbers, duration, tables };
 
+struct Table;
 // monostate: no value (an optional key without default). `bytes` values are int64_t, `duration` ones double: seconds.
-using Value =
-    std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<std::string>, std::vector<double>>;
+using Value = std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<std::string>,
+                           std::vector<double>, std::vector<Table>>;
+// One of a list of tables, such as [[optimizer.groups]].
+struct Table {
+  std::map<std::string, Value> values;
+  bool operator==(const Table& other) const;
+};
+using Tables = std::vector<Table>;
 
 // One key of a section.
 struct Option {
@@ -34,6 +41,7 @@ struct Option {
   std::vector<std::string> json = {};
   std::string json_none = {}, json_multiple = {};
   bool adjustable = false;
+  bool per_group = false;  // of an optimizer: [[optimizer.groups]] may give it another value for some parameters
 };
 
 using Schema = std::vector<Option>;

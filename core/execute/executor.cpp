@@ -168,7 +168,7 @@ void* Executor::bind(const Action& action, const Kernels& kernels) {
   sink.check(call.kernel->bind(call.state, args.data(), static_cast<uint32_t>(n), scratch, &record, sink.get()),
              Exit::environment,
              fmt::format("{}, {} in {}", of_whom(*plan_.calls[action.call].op, plan_, comm_),
-                         plan_.calls[action.call].op->id, plan_.labels[action.block]));
+                         plan_.calls[action.call].op->id, plan_.labels[action.block].text()));
   return record;
 }
 
@@ -203,7 +203,7 @@ void Executor::launch(const Step& step) {
   const Op& op = *plan_.calls[step.action->call].op;
   const bool others = (comm_ && status == ENG_UNAVAILABLE) || op.collective || step.action->queue == Queue::comm;
   exit_ = others ? Exit::communication : Exit::environment;
-  failure_ = fmt::format("{}, {} in {}: {}", of_whom(op, plan_, comm_), op.id, plan_.labels[step.action->block],
+  failure_ = fmt::format("{}, {} in {}: {}", of_whom(op, plan_, comm_), op.id, plan_.labels[step.action->block].text(),
                          sink.text(status));
 }
 
@@ -287,7 +287,7 @@ std::string Executor::locate(const std::string& program) {
         };
         if (!(d.dtype == ENG_F32 ? finite(reinterpret_cast<const float*>(staging.data()))
                                  : finite(reinterpret_cast<const double*>(staging.data()))))
-          first = fmt::format("{} in {}, output {} {}", name, plan_.labels[action.block], o, describe(d));
+          first = fmt::format("{} in {}, output {} {}", name, plan_.labels[action.block].text(), o, describe(d));
       }
       // Other ranks may have found nothing yet, and need this one to the end.
       if (!first.empty() && !comm_) return first;

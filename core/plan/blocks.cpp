@@ -138,10 +138,20 @@ std::vector<std::vector<uint32_t>> BlockEmitter::reads(bool training) const {
   for (const Block& block : model_.blocks) pass(block, false);
   if (training)
     for (size_t b = model_.blocks.size(); b-- > 0;) {
-      for (size_t k = run_before(b); k < b; ++k) pass(model_.blocks[k], false);
+      for (size_t k = made_again(b); k < b; ++k) pass(model_.blocks[k], false);
       pass(model_.blocks[b], true);
     }
   return out;
+}
+
+// The first of the blocks that are forward again before the backward of block b, which ends their run; b if there are
+// none, or if no block of the run has a backward: every parameter so far is frozen.
+size_t BlockEmitter::made_again(size_t b) const {
+  for (size_t k = run_before(b); k <= b; ++k) {
+    const Template& t = model_.templates.at(model_.blocks[k].tmpl);
+    if (t.graph.nodes.size() > t.forward) return run_before(b);
+  }
+  return b;
 }
 
 // Block b ends the run of blocks [first, b] of which only the input is kept; b if there is no such run.
@@ -219,7 +229,7 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, Env& env, Pass& pass)
 std::vector<View> BlockEmitter::forward(uint32_t b, const std::vector<View>& inputs, Env& env, Pass& pass) const {
   const Template& t = model_.templates.at(model_.blocks[b].tmpl);
   if (pass.batch.before_pass) pass.batch.before_pass();
-  emitter_.label(model_.blocks[b].name + " forward");
+  emitter_.label(Phase::forward, model_.blocks[b].name);
   env = enter(b, inputs, pass.batch);
   run(b, 0, t.forward, env, pass);
   std::vector<View> outputs;
@@ -249,14 +259,14 @@ View BlockEmitter::train(const MicroBatch& batch) const {
   for (uint32_t b = static_cast<uint32_t>(envs.size()); b-- > 0;) {
     const Template& t = model_.templates.at(model_.blocks[b].tmpl);
     Env& env = envs[b];
-    if (const auto from = static_cast<uint32_t>(run_before(b)); from < b) {
+    if (const auto from = static_cast<uint32_t>(made_again(b)); from < b) {
       values = inputs[from];
       for (uint32_t k = from; k < b; ++k) values = forward(k, values, envs[k], pass);
       for (size_t k = 0; k < t.inputs.size(); ++k) env[t.inputs[k]] = values[k];
     }
     if (batch.before_pass) batch.before_pass();
     for (size_t k = 0; k < t.params.size(); ++k) env[t.params[k]] = (*batch.weights)[model_.blocks[b].params[k]];
-    emitter_.label(model_.blocks[b].name + " backward");
+    emitter_.label(Phase::backward, model_.blocks[b].name);
     for (size_t k = 0; k < t.seeds.size(); ++k) {
       if (!t.seeds[k]) continue;
       env[t.seeds[k]] = seeds[k];
@@ -277,7 +287,7 @@ View BlockEmitter::train(const MicroBatch& batch) const {
     // Parameters that nothing used have a zero gradient.
     for (size_t k = 0; k < t.params.size(); ++k) {
       uint32_t p = model_.blocks[b].params[k];
-      if (!t.d_params[k] && b == first_user(p) && !std::exchange(pass.contributed[p], 1))
+      if (!t.d_params[k] && !model_.params[p].frozen && b == first_user(p) && !std::exchange(pass.contributed[p], 1))
         emitter_.zero(batch.gradient(p));
     }
     seeds.clear();

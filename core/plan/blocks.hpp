@@ -44,6 +44,7 @@ class BlockEmitter {
   };
   std::vector<View> forward(uint32_t block, const std::vector<View>& inputs, Env& env, Pass& pass) const;
   void run(uint32_t block, size_t from, size_t to, Env& env, Pass& pass) const;
+  size_t made_again(size_t b) const;
   size_t run_before(size_t b) const;
   uint32_t first_user(uint32_t parameter) const;
   const Model& model_;

@@ -51,8 +51,9 @@ void Emitter::begin_segment(const std::string& name, uint32_t repeat) {
   plan_.programs.back().segments.push_back({name, repeat, {}});
 }
 
-void Emitter::label(const std::string& text) {
-  if (plan_.labels.empty() || plan_.labels.back() != text) plan_.labels.push_back(text);
+void Emitter::label(Phase phase, const std::string& of) {
+  const Label label{phase, of};
+  if (plan_.labels.empty() || plan_.labels.back() != label) plan_.labels.push_back(label);
 }
 
 void Emitter::action(const Op& op, std::vector<View> in, std::vector<View> out, Attrs attrs) {
@@ -125,7 +126,8 @@ std::vector<Id> EmittingBuilder::emit(const Op& op, std::vector<Id> in, std::vec
   if (in.size() < op.min_in || in.size() > op.max_in)
     throw Error(Exit::environment, fmt::format("{}: wrong number of inputs", op.id));
   for (size_t k = 0; k < op.min_in; ++k)
-    if (!in[k]) throw Error(Exit::environment, fmt::format("{}: input {} is missing", op.id, k));
+    if (!in[k] && !(op.optional >> k & 1U))
+      throw Error(Exit::environment, fmt::format("{}: input {} is missing", op.id, k));
   if (op.collective) {
     if (ranks_.world.size == 1) throw Error(Exit::environment, fmt::format("{}: there is one rank", op.id));
     const auto group = attrs.i("group");
@@ -138,7 +140,7 @@ std::vector<Id> EmittingBuilder::emit(const Op& op, std::vector<Id> in, std::vec
   out.resize(made.size());
   for (size_t k = 0; k < made.size(); ++k) {
     if (!out[k]) {
-      out[k] = add(emitter_.transient(name_, Line::communication, made[k]), true);
+      out[k] = add(emitter_.transient(name_, line_, made[k]), true);
     } else if (!same(view(out[k]).desc, made[k])) {
       throw Error(Exit::environment, fmt::format("{}: output {} is {}, cannot be written into {}", op.id, k,
                                                  describe(made[k]), describe(view(out[k]).desc)));

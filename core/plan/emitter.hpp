@@ -17,7 +17,7 @@ class Emitter {
   void begin_program(const std::string& name);
   void begin_segment(const std::string& name, uint32_t repeat);
   // Labels the following actions in dumps and messages.
-  void label(const std::string& text);
+  void label(Phase phase, const std::string& of = "");
   // Where the following actions run; returns where they did.
   Queue on(Queue queue);
   // The next action waits for all actions of the segment that used this view's buffer.
@@ -40,8 +40,8 @@ View reshape(View view, const eng_desc& desc);
 // The builder that optimizers and moves get: ids stand for views of the plan.
 class EmittingBuilder final : public Builder {
  public:
-  EmittingBuilder(Emitter& emitter, const Ranks& ranks, std::string name)
-      : emitter_(emitter), ranks_(ranks), name_(std::move(name)) {}
+  EmittingBuilder(Emitter& emitter, const Ranks& ranks, std::string name, Line line = Line::communication)
+      : emitter_(emitter), ranks_(ranks), name_(std::move(name)), line_(line) {}
   // Given to whom the builder is for, who may write it or not.
   Id add(const View& view, bool writable = false);
   eng_desc shape(Id value) override;
@@ -55,6 +55,7 @@ class EmittingBuilder final : public Builder {
   Emitter& emitter_;
   const Ranks& ranks_;
   std::string name_;
+  Line line_;  // of the values that are made
   std::vector<View> views_;
   std::vector<char> writable_;
 };

@@ -2,20 +2,24 @@
 #include "core/plan/homes.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "core/plan/emitter.hpp"
 
 namespace eng {
 
-Homes::Homes(const Model& model, Plan& plan, uint64_t bucket) : model_(model), plan_(plan) {
+Homes::Homes(const Model& model, Plan& plan, uint64_t bucket, const std::function<uint32_t(uint32_t)>& sort_of)
+    : model_(model), plan_(plan) {
   const uint64_t grid = chunk * plan.ranks.world.size;
   std::vector<char> taken(model.params.size(), 0);
   unit_of_.resize(taken.size()), offset_of_.resize(taken.size());
-  for (uint32_t b = 0; b < model.blocks.size(); ++b)
-    for (uint32_t flags : {0u, static_cast<uint32_t>(ENG_PARAM_FP32)}) {
+  for (uint32_t b = 0; b < model.blocks.size(); ++b) {
+    std::set<std::pair<uint32_t, uint32_t>> sorts;  // flags, sort
+    for (uint32_t p : model.blocks[b].params) sorts.emplace(model.params[p].flags & ENG_PARAM_FP32, sort_of(p));
+    for (const auto& [flags, sort] : sorts) {
       Unit unit{model.blocks[b].name, b, 0, 0, flags, {}};
       for (uint32_t p : model.blocks[b].params) {
-        if (taken[p] || (model.params[p].flags & ENG_PARAM_FP32) != flags) continue;
+        if (taken[p] || (model.params[p].flags & ENG_PARAM_FP32) != flags || sort_of(p) != sort) continue;
         taken[p] = 1;
         unit_of_[p] = plan.units.size(), offset_of_[p] = unit.count;
         unit.params.push_back(p);
@@ -26,9 +30,7 @@ Homes::Homes(const Model& model, Plan& plan, uint64_t bucket) : model_(model), p
       unit.piece = plan.ranks.world.size == 1 ? unit.count : std::clamp(bucket / 4 / grid * grid, grid, unit.count);
       plan.units.push_back(std::move(unit));
     }
-  for (uint32_t p = 0; p < taken.size(); ++p)
-    if (!taken[p])
-      throw Error(Exit::environment, fmt::format("parameter {} belongs to no block", model.params[p].name));
+  }
 }
 
 std::vector<Range> Homes::pieces(size_t u, bool whole) const {
@@ -47,7 +49,8 @@ Range Homes::kept(const Home& home, Range piece) const {
 View Homes::view(const Home& home, Range piece) const {
   const Range range = kept(home, piece);
   const bool in_place = home.nested || !home.part;
-  return slice(home.view, in_place ? range.first : piece.first / plan_.ranks.part(home.part).count, range.count);
+  const uint64_t first = in_place ? range.first : piece.first / plan_.ranks.part(home.part).count;
+  return slice(home.view, first / home.per, range.count / home.per);
 }
 
 Range Homes::elements(uint32_t p) const {
@@ -81,14 +84,16 @@ View Homes::parameter(const View& unit, uint32_t p) const {
 }
 
 std::vector<Extent> Homes::extents(const Home& home, uint32_t p) const {
-  const Range mine = elements(p);
+  Range mine = elements(p);
+  mine.count = (mine.count + home.per - 1) / home.per * home.per;  // its last block may be shorter
   std::vector<Extent> out;
   for (const Range& piece : pieces(unit_of_[p], !home.part)) {
     const Range range = kept(home, piece);
     const uint64_t first = std::max(range.first, mine.first),
                    end = std::min(range.first + range.count, mine.first + mine.count);
     if (first >= end) continue;
-    out.push_back({first - mine.first, end - first, slice(view(home, piece), first - range.first, end - first)});
+    const uint64_t n = (end - first) / home.per;
+    out.push_back({(first - mine.first) / home.per, n, slice(view(home, piece), (first - range.first) / home.per, n)});
   }
   return out;
 }

@@ -13,13 +13,14 @@ struct Home {
   View view;
   Id part = 0;          // 0: the whole
   bool nested = false;  // the part lies where it belongs in a whole unit: the master of a whole weight
+  uint32_t per = 1;     // elements of the unit that share a value of this state
 };
 
 class Homes {
  public:
   // Cuts the model into plan.units, each padded to a multiple of world x chunk elements, and these into pieces of at
-  // most `bucket` bytes of f32.
-  Homes(const Model& model, Plan& plan, uint64_t bucket);
+  // most `bucket` bytes of f32. A unit holds parameters of one block, one weight dtype and one sort.
+  Homes(const Model& model, Plan& plan, uint64_t bucket, const std::function<uint32_t(uint32_t)>& sort_of);
   size_t units() const { return plan_.units.size(); }
   const Unit& unit(size_t u) const { return plan_.units[u]; }
   size_t unit_of(uint32_t p) const { return unit_of_[p]; }

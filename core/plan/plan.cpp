@@ -5,6 +5,15 @@
 
 namespace eng {
 
+std::string Label::text() const {
+  static constexpr const char* names[] = {"step",    "init",   "begin",  "forward", "backward", "loss", "losses",
+                                          "publish", "gather", "reduce", "norm",    "update",   "eval", "reset"};
+  const std::string name = names[static_cast<size_t>(phase)];
+  if (of.empty()) return name;
+  if (phase == Phase::step) return of;
+  return phase == Phase::forward || phase == Phase::backward ? of + " " + name : name + " " + of;
+}
+
 View Tensor::whole() const {
   if (!count(desc)) return {0, 0, desc};
   if (extents.size() != 1 || extents[0].count != static_cast<uint64_t>(count(desc)))

@@ -21,7 +21,8 @@ enum class Line : uint8_t {
   workspace,
   cache,
   leases,
-  communication
+  communication,
+  update  // what the optimizer works with
 };
 
 struct Buffer {
@@ -59,6 +60,31 @@ struct Action {
   std::vector<uint32_t> waits;  // indices of earlier actions of the segment, on other queues
   std::vector<uint32_t> after;  // admission: what must be complete although no data says so
   uint32_t block = 0;           // index into Plan::labels
+};
+
+// What an action is for: the phase of the step, and the block or unit that it serves.
+enum class Phase : uint8_t {
+  step,  // nothing more is known
+  init,
+  begin,
+  forward,
+  backward,
+  loss,
+  losses,
+  publish,
+  gather,
+  reduce,
+  norm,
+  update,
+  eval,
+  reset,
+};
+
+struct Label {
+  Phase phase = Phase::step;
+  std::string of = {};       // a block or a unit; "" where the phase says it all
+  std::string text() const;  // "layers.0 forward", "reduce layers.0", "norm"
+  bool operator==(const Label&) const = default;
 };
 
 struct Segment {
@@ -113,7 +139,7 @@ struct Plan {
   std::vector<Arena> arenas;
   std::vector<Buffer> buffers;  // id - 1
   std::vector<Call> calls;
-  std::vector<std::string> labels;
+  std::vector<Label> labels;
   std::vector<Program> programs;
   std::vector<Unit> units;
   std::vector<Tensor> tensors;
@@ -126,6 +152,10 @@ struct Plan {
   int64_t parameters = 0;
   double flops_per_step = 0;  // executed by the train program
   uint32_t accumulate = 1;
+  // [train] freeze: parameters, and what their gradients and states would take.
+  struct {
+    uint64_t parameters = 0, gradients = 0, states = 0;
+  } frozen;
   bool behind = false;  // after a step, weights that are whole lag behind their parts until the next one, or "publish"
 
   const Buffer& buffer(Id id) const { return buffers[id - 1]; }

@@ -10,15 +10,14 @@
 #include <utility>
 
 #include "core/base/error.hpp"
-#include "core/memory/layout.hpp"
 #include "core/plan/blocks.hpp"
 #include "core/plan/leases.hpp"
+#include "core/plan/prefill.hpp"
 #include "core/plan/states.hpp"
 #include "core/plan/update.hpp"
 #include "core/plan/waits.hpp"
 #include "core/tensor/dtype.hpp"
 #include "core/trace/stepping.hpp"
-#include "core/verify/verify.hpp"
 #include "engine/ops.h"
 
 namespace eng {
@@ -51,7 +50,7 @@ class Planner {
     plan.arenas.push_back({request.device, "device", 0, 0, 0});
     plan.accumulate = request.accumulate;
     plan.parameters = request.model.parameter_count();
-    plan.labels.push_back("step");
+    plan.labels.push_back({});
     return plan;
   }
   const Homes& homes() const { return s_.homes(); }
@@ -67,12 +66,12 @@ class Planner {
       while (leaving.size() >= live) leaving.pop_front();
       for (uint32_t p : model_.blocks[b].params) {
         const size_t u = homes().unit_of(p);
-        if (!std::exchange(made[u], 1)) here += bytes_of(u, s_.grad);
+        if (!std::exchange(made[u], 1) && !s_.frozen(u)) here += bytes_of(u, s_.grad);
       }
       most = std::max(most, std::accumulate(leaving.begin(), leaving.end(), here));
       uint64_t gone = 0;
       for (size_t u = 0; u < homes().units(); ++u)
-        if (homes().unit(u).block == b) gone += bytes_of(u, s_.grad);
+        if (homes().unit(u).block == b && !s_.frozen(u)) gone += bytes_of(u, s_.grad);
       here -= gone;
       leaving.push_back(gone);
     }
@@ -127,7 +126,7 @@ class Planner {
   void emit_init() {
     emit_.begin_program("init");
     emit_.begin_segment("init", 1);
-    emit_.label("init");
+    emit_.label(Phase::init);
     for (uint32_t p = 0; p < model_.params.size(); ++p) {
       const Parameter& parameter = model_.params[p];
       for (const Extent& extent : homes().extents(s_.master[homes().unit_of(p)], p)) {
@@ -160,7 +159,7 @@ class Planner {
   }
 
   void put_loss(const View& loss) {
-    emit_.label("loss");
+    emit_.label(Phase::loss);
     emit_.action(op(ENG_OP_PUT_ROW), {loss, plan_.losses, plan_.counters}, {plan_.losses, plan_.counters});
   }
 
@@ -196,7 +195,7 @@ class Planner {
       entered = false;
       leaving.emplace_back();
       for (size_t u = 0; u < homes().units(); ++u) {
-        if (homes().unit(u).block != block) continue;
+        if (homes().unit(u).block != block || s_.frozen(u)) continue;
         if (each()) {
           s_.reduce(u, fresh[u], first);
           leaving.back().push_back(fresh[u]);
@@ -214,8 +213,10 @@ class Planner {
     if (s_.alone()) return s_.grad[u].view;
     if (local_.empty())
       for (size_t k = 0; k < homes().units(); ++k)
-        local_.push_back(emit_.transient("own gradient " + homes().unit(k).name, Line::gradients,
-                                         States::flat(s_.grad[k].view.desc.dtype, homes().unit(k).count)));
+        local_.push_back(s_.frozen(k)
+                             ? View{}
+                             : emit_.transient("own gradient " + homes().unit(k).name, Line::gradients,
+                                               States::flat(s_.grad[k].view.desc.dtype, homes().unit(k).count)));
     return local_[u];
   }
 
@@ -223,7 +224,7 @@ class Planner {
     if (!r_.train) return;
     emit_.begin_program("train");
     emit_.begin_segment("first", 1);
-    emit_.label("begin");
+    emit_.label(Phase::begin);
     emit_.action(op(ENG_OP_BEGIN), {plan_.inputs, plan_.counters}, {plan_.scalars, plan_.counters});
     // What the last update left in parts, in the order of its use.
     for (size_t u = 0; u < homes().units(); ++u)
@@ -251,7 +252,7 @@ class Planner {
 
   void emit_update() {
     if (!s_.alone()) {
-      emit_.label("losses");
+      emit_.label(Phase::losses);
       s_.between_ranks([&] { s_.collective(ENG_OP_ALL_GATHER, plan_.losses, plan_.all_losses); });
     }
     if (r_.optimizer) Update(r_, plan_, emit_, s_).emit();
@@ -260,7 +261,7 @@ class Planner {
   void emit_eval() {
     emit_.begin_program("eval");
     emit_.begin_segment("eval", 1);
-    emit_.label("eval");
+    emit_.label(Phase::eval);
     MicroBatch batch;
     get_rows(batch);
     const auto leases = lease(batch, false);
@@ -285,7 +286,7 @@ class Planner {
     emit_forward("logits", model, plan_.logits);
   }
 
-  void emit_forward(const char* name, const Model& model, const View& output) {
+  void emit_forward(const std::string& name, const Model& model, const View& output) {
     emit_.begin_program(name);
     emit_.begin_segment(name, 1);
     MicroBatch batch = first_tokens(model.sequence_length);
@@ -299,7 +300,7 @@ class Planner {
     plan_.next_logits = emit_.persistent("next logits", Line::step, head.graph.value(head.outputs[0]).desc, false);
     emit_.begin_program("reset");
     emit_.begin_segment("reset", 1);
-    emit_.label("reset");
+    emit_.label(Phase::reset);
     for (const Block& block : next.blocks) {
       states_of_.emplace_back();
       for (const eng_desc& desc : next.templates.at(block.tmpl).states) {
@@ -309,7 +310,8 @@ class Planner {
       }
     }
     emit_forward("decode", next, plan_.next_logits);
-    if (model_.sequence_length > prefill) emit_forward("prefill", next_positions(model_, prefill, false), {});
+    for (int64_t n = prefill; n >= least_prefill; n /= 2)
+      if (model_.sequence_length > n) emit_forward(prefill_program(n), next_positions(model_, n, false), {});
   }
 
   const PlanRequest& r_;
@@ -324,11 +326,9 @@ class Planner {
 
 }  // namespace
 
-Plan make_plan(const PlanRequest& request) {
+Plan emit_plan(const PlanRequest& request) {
   Plan plan = Planner(request).make();
   place_waits(plan);
-  place_buffers(plan);
-  verify(plan);
   return plan;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a traced model and its policies to a laid-out, verified plan.
+// From a traced model and its policies to the programs of a step.
 #pragma once
 
 #include "core/plan/plan.hpp"
@@ -24,10 +24,25 @@ struct Sharding {
   Id part(int32_t role, const eng_unit& unit) const;  // asks `place`, checks that only the part changed
 };
 
+// What an optimizer may know of the run.
+struct Horizon {
+  int64_t steps = 1;
+  double peak_rate = 0;
+};
+
 struct Optimizer {
+  // Parameters with options of their own: [[optimizer.groups]].
+  struct Group {
+    explicit Group(Section own) : section(std::move(own)), options(section) {}
+    const Section section;
+    const Options options;
+    std::vector<std::string> match = {};  // patterns of names
+    double rate_scale = 1;
+  };
   std::string name;
   eng_optimizer table{};
   std::shared_ptr<void> self;
+  std::vector<std::shared_ptr<const Group>> groups;  // the first one is that of all other parameters
   std::vector<float> scalars(uint64_t update) const;
 };
 
@@ -35,7 +50,9 @@ Precision make_precision(const std::string& name, const eng_axis& table, const S
                          const World& world = {});
 // Makes its groups and parts in `ranks`.
 Sharding make_sharding(const std::string& name, const eng_axis& table, const Section& options, Ranks& ranks);
-Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, const Section& options);
+// Throws Error(Exit::usage) for groups that the optimizer refuses.
+Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, const Section& options,
+                         const Horizon& training = {});
 
 struct PlanRequest {
   const Model& model;
@@ -63,7 +80,7 @@ struct PlanRequest {
   bool generate = false;
 };
 
-// Units, homes, emission, waits, layout, verification.
-Plan make_plan(const PlanRequest& request);
+// Units, homes, emission, waits. No buffer has its place yet: make_plan (core/program/program.hpp) goes on from here.
+Plan emit_plan(const PlanRequest& request);
 
 }  // namespace eng

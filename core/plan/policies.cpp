@@ -51,13 +51,30 @@ Sharding make_sharding(const std::string& name, const eng_axis& table, const Sec
   return {name, table, create_axis(table, section, "[zero] " + name, ranks)};
 }
 
-Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, const Section& section) {
-  if (!table.granularity || chunk % table.granularity)
+Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, const Section& section,
+                         const Horizon& training) {
+  if (table.granularity && chunk % table.granularity)
     throw Error(Exit::environment,
                 fmt::format("optimizer {} wants {} elements to stay together: an update may be cut at every {}th one",
                             name, table.granularity, chunk),
-                "its granularity must divide that");
-  return {name, table, create(table, section, "[optimizer] " + name)};
+                "its granularity must divide that, or be 0: whole parameters");
+  const Section all = section.with("train.steps", training.steps).with("train.peak_rate", training.peak_rate);
+  Optimizer out{name, table, create(table, all, "[optimizer] " + name), {}};
+  out.groups.push_back(std::make_shared<Optimizer::Group>(all));
+  const auto groups = section.settings().find("groups");
+  if (groups == section.settings().end()) return out;
+  for (const Table& given : std::get<Tables>(groups->second.value)) {
+    Section own = all;
+    for (const auto& [key, value] : given.values) own = own.with(key, value);
+    const auto scale = given.values.find("learning_rate_scale");
+    // What `create` refuses of the section it refuses of a group.
+    create(table, own, fmt::format("[optimizer] {}, group {}", name, out.groups.size()));
+    const auto group = std::make_shared<Optimizer::Group>(own);
+    group->match = std::get<std::vector<std::string>>(given.values.at("match"));
+    if (scale != given.values.end()) group->rate_scale = std::get<double>(scale->second);
+    out.groups.push_back(group);
+  }
+  return out;
 }
 
 int32_t Precision::dtype(int32_t role, const eng_unit* unit) const {

@@ -3,16 +3,19 @@
 
 #include <fmt/format.h>
 
-#include <iterator>
 #include <set>
 
-#include "core/config/problems.hpp"
 #include "engine/ops.h"
 
 namespace eng {
 
 States::States(const PlanRequest& request, Plan& plan, Emitter& emitter)
-    : r_(request), model_(request.model), plan_(plan), emit_(emitter), homes_(model_, plan, request.bucket) {
+    : r_(request),
+      model_(request.model),
+      plan_(plan),
+      emit_(emitter),
+      rules_(request),
+      homes_(model_, plan, request.bucket, [this](uint32_t p) { return rules_.of(p).sort; }) {
   for (size_t u = 0; u < homes_.units(); ++u) make_homes(u);
   if (r_.train && r_.optimizer) make_optimizer();
   for (uint32_t p = 0; p < model_.params.size(); ++p) {
@@ -58,6 +61,15 @@ void States::make_homes(size_t u) {
                              ? Home{w.view, kept, kept != w.part}
                              : persistent("master", Line::weights, ENG_ROLE_MASTER, master, u));
   if (!r_.train) return;
+  if (frozen(u)) {
+    this->grad.emplace_back();
+    for (uint32_t p : homes_.unit(u).params) {
+      const auto n = static_cast<uint64_t>(count(model_.params[p].desc));
+      plan_.frozen.parameters += n, plan_.frozen.gradients += n * dtype_size(grad);
+      plan_.frozen.states += rules_.state_bytes(p);
+    }
+    return;
+  }
   // Without an update gradients stay for whoever reads them; else they last from the backward to the update.
   const Id reduced = part(ENG_ROLE_GRAD, u);
   const eng_desc desc = flat(grad, homes_.count(u, reduced));
@@ -68,34 +80,28 @@ void States::make_homes(size_t u) {
 }
 
 void States::make_optimizer() {
-  eng_state states[16];
-  uint32_t n = 0;
-  Sink sink;
-  sink.check(r_.optimizer->table.states(r_.optimizer->self.get(), states, 16, &n, sink.get()), Exit::environment,
-             "optimizer " + r_.optimizer->name);
-  const auto wrong = [&](const std::string& what) {
-    throw Error(Exit::environment, fmt::format("optimizer {} {}", r_.optimizer->name, what));
-  };
-  if (n > std::size(states)) wrong(fmt::format("has {} states, {} is the most", n, std::size(states)));
-  states_.assign(states, states + n);
-  std::set<std::string> names{"parameter", "gradient"};
-  for (const eng_state& s : states_) {
-    const std::string name = s.name ? s.name : "";
-    try {
-      check_name("the name of a state", name);
-    } catch (const std::exception& e) {
-      wrong(std::string("gives states: ") + e.what());
-    }
-    if (!names.insert(name).second) wrong("gives two states the name " + name + ", or one that the engine has taken");
-    if (!is_float(s.dtype)) wrong(fmt::format("gives state {} the dtype {}, which is no floating type", name, s.dtype));
-  }
-  for (const eng_state& s : states_) {
-    optimizer.emplace_back();
-    for (size_t u = 0; u < homes_.units(); ++u)
-      optimizer.back().push_back(persistent(s.name, Line::optimizer, ENG_ROLE_STATE, s.dtype, u));
+  for (size_t s = 0; s < rules_.states().size(); ++s) {
+    optimizer.emplace_back(), shaped.emplace_back();
+    for (size_t u = 0; u < homes_.units(); ++u) optimizer.back().push_back(make_state(s, u));
   }
   int64_t columns = 1 + static_cast<int64_t>(r_.optimizer->scalars(1).size());
   plan_.table = emit_.persistent("schedule", Line::step, make_desc(ENG_F32, {r_.steps, columns}), true);
+}
+
+// Of elements and blocks one flat value for the unit, of other states one for each parameter.
+Home States::make_state(size_t state, size_t u) {
+  const auto& [name, dtype] = rules_.states()[state];
+  const StateOf& has = rule(u).states[state];
+  if (frozen(u) || has.kind == ENG_STATE_NONE) return {};
+  if (has.kind == ENG_STATE_SHAPED) {
+    for (uint32_t p : homes_.unit(u).params)
+      shaped[state][p] = emit_.persistent(fmt::format("{} {}", name, model_.params[p].name), Line::optimizer,
+                                          rules_.of(p).states[state].desc, true);
+    return {};
+  }
+  const Id kept = part(ENG_ROLE_STATE, u);
+  const eng_desc all = flat(dtype, homes_.count(u, kept) / has.per);
+  return {emit_.persistent(name + " " + homes_.unit(u).name, Line::optimizer, all, true), kept, false, has.per};
 }
 
 void States::make_step() {
@@ -127,12 +133,12 @@ void States::make_tensors() {
   std::set<std::string> stored{"__metadata__"};
   for (uint32_t p = 0; p < model_.params.size(); ++p) {
     const size_t u = homes_.unit_of(p);
-    const auto add = [&](const std::string& role, const Home& home) {
-      eng_desc desc = model_.params[p].desc;
+    const auto add = [&](const std::string& role, const Home& home, eng_desc desc) {
       desc.dtype = home.view.desc.dtype;
       plan_.tensors.push_back({model_.params[p].name, role, desc, home.part, homes_.extents(home, p)});
     };
-    add("parameter", master[u]);
+    const eng_desc& own = model_.params[p].desc;
+    add("parameter", master[u], own);
     // As files name them.
     const auto check = [&](const std::string& name) {
       if (!stored.insert(name).second)
@@ -142,9 +148,18 @@ void States::make_tensors() {
                                 model_.plugin, name));
     };
     check(model_.params[p].name);
-    for (const eng_state& state : states_) check(fmt::format("{}.{}", model_.params[p].name, state.name));
-    if (r_.train && !r_.optimizer) add("gradient", grad[u]);
-    for (size_t s = 0; s < states_.size(); ++s) add(states_[s].name, optimizer[s][u]);
+    for (const auto& state : rules_.states()) check(fmt::format("{}.{}", model_.params[p].name, state.name));
+    if (r_.train && !r_.optimizer && !frozen(u)) add("gradient", grad[u], own);
+    for (size_t s = 0; s < optimizer.size(); ++s) {
+      const eng_desc& desc = rules_.of(p).states[s].desc;
+      if (optimizer[s][u].view.buffer) add(rules_.states()[s].name, optimizer[s][u], desc);
+      if (const auto it = shaped[s].find(p); it != shaped[s].end())
+        plan_.tensors.push_back({model_.params[p].name,
+                                 rules_.states()[s].name,
+                                 desc,
+                                 0,
+                                 {{0, static_cast<uint64_t>(count(desc)), it->second}}});
+    }
   }
 }
 
@@ -180,7 +195,7 @@ void States::publish(size_t u) {
   const Home &from_home = master[u], &to_home = weight[u];
   const bool convert = from_home.view.desc.dtype != to_home.view.desc.dtype, gather = from_home.part != to_home.part;
   if (!convert && !gather) return;
-  emit_.label("publish " + homes_.unit(u).name);
+  emit_.label(Phase::publish, homes_.unit(u).name);
   const auto pieces = homes_.pieces(u, !from_home.part);
   for (size_t k = 0; k < pieces.size(); ++k) {
     View from = homes_.view(from_home, pieces[k]);
@@ -198,14 +213,14 @@ void States::publish(size_t u) {
 }
 
 bool States::publishes_late(size_t u) const {
-  return r_.overlap && r_.train && !alone() && master[u].part != weight[u].part;
+  return r_.overlap && r_.train && !frozen(u) && !alone() && master[u].part != weight[u].part;
 }
 
 View States::gather(const std::string& what, Line line, int32_t role, size_t u, const Home& home) {
   const View whole = emit_.transient(fmt::format("{} {}", what, homes_.unit(u).name), line,
                                      flat(home.view.desc.dtype, homes_.unit(u).count));
   const auto pieces = homes_.pieces(u);
-  emit_.label("gather " + homes_.unit(u).name);
+  emit_.label(Phase::gather, homes_.unit(u).name);
   between_ranks([&] {
     for (size_t k = 0; k < pieces.size(); ++k)
       move("zero", *r_.sharding, role, u, k, homes_.view(home, pieces[k]), home.part,
@@ -217,7 +232,7 @@ View States::gather(const std::string& what, Line line, int32_t role, size_t u, 
 void States::reduce(size_t u, const View& own, bool store) {
   const Home& home = grad[u];
   const auto pieces = homes_.pieces(u);
-  emit_.label("reduce " + homes_.unit(u).name);
+  emit_.label(Phase::reduce, homes_.unit(u).name);
   between_ranks([&] {
     for (size_t k = 0; k < pieces.size(); ++k) {
       const View to = homes_.view(home, pieces[k]);

@@ -4,7 +4,7 @@
 
 #include "core/plan/emitter.hpp"
 #include "core/plan/homes.hpp"
-#include "core/plan/planner.hpp"
+#include "core/plan/rules.hpp"
 
 namespace eng {
 
@@ -13,12 +13,17 @@ class States {
   // Makes the units and all persistent buffers and tensors of the plan.
   States(const PlanRequest& request, Plan& plan, Emitter& emitter);
   const Homes& homes() const { return homes_; }
+  const Rules& rules() const { return rules_; }
+  // Its parameters keep their values: it has no gradient and no state of the optimizer, and is not published in a step.
+  bool frozen(size_t u) const { return r_.train && rules_.frozen(homes_.unit(u).params[0]); }
+  const Rules::Rule& rule(size_t u) const { return rules_.of(homes_.unit(u).params[0]); }  // but for the group
   bool alone() const { return plan_.ranks.world.size == 1; }
   // Elements of a unit are of this type.
   static eng_desc flat(int32_t dtype, uint64_t n) { return make_desc(dtype, {static_cast<int64_t>(n)}); }
 
   std::vector<Home> weight, master, grad;           // per unit
-  std::vector<std::vector<Home>> optimizer;         // per state of the optimizer and unit
+  std::vector<std::vector<Home>> optimizer;         // per state of the optimizer and unit; absent where it has none
+  std::vector<std::map<uint32_t, View>> shaped;     // per state of the optimizer: those of parameters that are whole
   std::vector<View> weights;                        // per parameter, as compute reads it; absent while it is in parts
   std::map<uint32_t, std::vector<View>> constants;  // per template
 
@@ -46,6 +51,7 @@ class States {
   Home persistent(const std::string& what, Line line, int32_t role, int32_t dtype, size_t u);
   void make_homes(size_t u);
   void make_optimizer();
+  Home make_state(size_t state, size_t u);
   void make_step();
   void make_tensors();
   template <class Policy>
@@ -56,8 +62,8 @@ class States {
   const Model& model_;
   Plan& plan_;
   Emitter& emit_;
+  const Rules rules_;
   Homes homes_;
-  std::vector<eng_state> states_;
 };
 
 // Lets a policy emit through a builder; `emit` is given the sink. Throws what went wrong, said by `who`.

@@ -12,35 +12,83 @@ namespace eng {
 
 void Update::emit() {
   const View partials = norm_partials();
-  emit_.label("norm");
+  emit_.label(Phase::norm);
   emit_.action(op(ENG_OP_FINISH), {partials, plan_.table, plan_.scalars, plan_.counters},
                {plan_.scalars, plan_.counters}, {{{"max_norm", 0, r_.grad_clip}}});
+  scale_rates();
   const std::vector<Home> reduced = s_.grad;
   for (size_t u = 0; u < homes().units(); ++u) {
+    if (s_.frozen(u)) continue;
     // A whole update needs the whole gradient: two units' at a time.
     if (s_.grad[u].part && !s_.master[u].part) {
-      if (u > 1) emit_.after_users(s_.grad[u - 2].view);
+      if (u > 1 && !s_.frozen(u - 2)) emit_.after_users(s_.grad[u - 2].view);
       s_.grad[u] = {s_.gather("gradient", Line::gradients, ENG_ROLE_GRAD, u, reduced[u])};
     }
-    emit_.label("update " + homes().unit(u).name);
-    unit(u);
+    if (s_.rule(u).whole) {
+      bring(u);
+      // The next one comes while this one is computed; not where it is still to be gathered for the lines above.
+      size_t next = u + 1;
+      while (next < homes().units() && (s_.frozen(next) || !s_.rule(next).whole)) ++next;
+      if (next < homes().units() && s_.grad[next].part && s_.master[next].part) bring(next);
+    }
+    emit_.label(Phase::update, homes().unit(u).name);
+    if (s_.rule(u).whole) {
+      for (uint32_t p : homes().unit(u).params) whole(u, p);
+      each_run(u, ENG_STAGE_AFTER, whole_[u]);
+    } else {
+      each_run(u, ENG_STAGE_UPDATE, s_.grad[u]);
+    }
     if (!s_.publishes_late(u)) s_.publish(u);
   }
+}
+
+// The scalars of groups that have a scale of their own are the step's, but for the learning rate.
+void Update::scale_rates() {
+  const auto scale = [&](const View& from, const View& to, double factor) {
+    emit_.action(op(ENG_OP_SCALE), {from}, {to}, {{{"factor", 0, factor}}});
+  };
+  std::map<double, View> made{{1.0, plan_.scalars}};
+  for (const auto& group : r_.optimizer->groups) {
+    View& mine = made[group->rate_scale];
+    if (!mine.buffer) {
+      mine = emit_.transient("scalars of a group", Line::step, plan_.scalars.desc);
+      scale(plan_.scalars, mine, 1.0);
+      const View rate = slice(mine, ENG_S_LR, 1);
+      scale(rate, rate, group->rate_scale);
+    }
+    scalars_.push_back(mine);
+  }
+}
+
+// The first stage of a unit whose parameters are updated whole, and what it leaves, brought together.
+void Update::bring(size_t u) {
+  if (whole_.count(u)) return;
+  emit_.label(Phase::update, homes().unit(u).name);
+  each_run(u, ENG_STAGE_BEFORE, s_.grad[u]);
+  if (!s_.grad[u].part) {
+    whole_[u] = s_.grad[u];
+    return;
+  }
+  // At most two at a time are there.
+  if (brought_.size() > 1) emit_.after_users(whole_[brought_[brought_.size() - 2]].view);
+  brought_.push_back(u);
+  whole_[u] = {s_.gather("whole gradient", Line::update, ENG_ROLE_STATE, u, s_.grad[u])};
 }
 
 // The sum of squares of every chunk, in the order of the units. Where gradients live in parts each rank brings its
 // own chunks and zeros for the others': x + 0 is x in any order.
 View Update::norm_partials() {
-  emit_.label("norm");
+  emit_.label(Phase::norm);
   uint64_t chunks = 0;
   bool parts = false;
   for (size_t u = 0; u < homes().units(); ++u)
-    chunks += homes().unit(u).count / chunk, parts = parts || s_.grad[u].part;
+    if (!s_.frozen(u)) chunks += homes().unit(u).count / chunk, parts = parts || s_.grad[u].part;
   // Units are padded to a chunk for each rank: every rank can fold as many.
   View partials = emit_.transient("norm partials", Line::step, States::flat(ENG_F32, chunks));
   if (parts) emit_.zero(partials);
   uint64_t at = 0;
-  for (size_t u = 0; u < homes().units(); at += homes().unit(u).count / chunk, ++u) {
+  for (size_t u = 0; u < homes().units(); at += s_.frozen(u) ? 0 : homes().unit(u).count / chunk, ++u) {
+    if (s_.frozen(u)) continue;
     const auto& holders = plan_.ranks.group(plan_.ranks.part(s_.grad[u].part).group);
     // Of several groups that hold all of it, one counts; what everybody holds is the first rank's to bring.
     const bool whole = !s_.grad[u].part,
@@ -64,45 +112,74 @@ View Update::norm_partials() {
   return all;
 }
 
-// One update per run of parameters with equal flags, padding included, as far as this rank keeps it.
-void Update::unit(size_t u) {
+// One update per run of parameters with equal flags and options, padding included, as far as this rank keeps it.
+void Update::each_run(size_t u, uint32_t stage, const Home& grad) {
   const Unit& unit = homes().unit(u);
+  const auto kind = [&](uint32_t p) { return std::pair(model_.params[p].flags, s_.rules().of(p).group); };
   for (const Range& piece : homes().pieces(u, !s_.master[u].part)) {
     const Range kept = homes().kept(s_.master[u], piece);
     for (size_t k = 0; k < unit.params.size();) {
-      const uint32_t flags = model_.params[unit.params[k]].flags;
-      const uint64_t begin = homes().padded(unit.params[k]).first;
+      const uint32_t leader = unit.params[k];
+      const uint64_t begin = homes().padded(leader).first;
       uint64_t end = begin;
-      for (; k < unit.params.size() && model_.params[unit.params[k]].flags == flags; ++k) {
+      for (; k < unit.params.size() && kind(unit.params[k]) == kind(leader); ++k) {
         const Range r = homes().padded(unit.params[k]);
         end = r.first + r.count;
       }
       const uint64_t first = std::max(begin, kept.first), last = std::min(end, kept.first + kept.count);
-      if (first < last) run(u, piece, flags, first - kept.first, last - first);
+      if (first < last) run(u, piece, {first, last - first}, leader, stage, grad);
     }
   }
 }
 
-// Of what is kept of a piece, n elements from `first`.
-void Update::run(size_t u, const Range& piece, uint32_t flags, uint64_t first, uint64_t n) {
-  EmittingBuilder builder(emit_, plan_.ranks, "update " + homes().unit(u).name);
-  const Range kept = homes().kept(s_.master[u], piece);
-  const auto add = [&](const Home& home) {
-    // A state that lives whole beside a master in parts.
-    const uint64_t skip = kept.first - homes().kept(home, piece).first;
-    return builder.add(slice(homes().view(home, piece), skip + first, n), true);
+// Elements `range` of the unit, which this rank keeps of a piece; `leader` is one of their parameters.
+void Update::run(size_t u, const Range& piece, Range range, uint32_t leader, uint32_t stage, const Home& grad) {
+  EmittingBuilder builder(emit_, plan_.ranks, "update " + homes().unit(u).name, Line::update);
+  const auto add = [&](const Home& home) -> Id {
+    if (!home.view.buffer) return 0;
+    const uint64_t skip = range.first - homes().kept(home, piece).first;
+    return builder.add(slice(homes().view(home, piece), skip / home.per, range.count / home.per), true);
   };
   std::vector<eng_id> states;
   for (const auto& state : s_.optimizer) states.push_back(add(state[u]));
-  eng_update update{sizeof(eng_update),
-                    flags,
-                    add(s_.master[u]),
-                    add(s_.grad[u]),
-                    0,
-                    builder.add(plan_.scalars),
-                    states.data(),
-                    static_cast<uint32_t>(states.size()),
-                    0};
+  std::vector<eng_extent> extents;
+  for (uint32_t p : homes().unit(u).params) {
+    const Range r = homes().elements(p);
+    const uint64_t first = std::max(r.first, range.first),
+                   last = std::min(r.first + r.count, range.first + range.count);
+    if (first < last) extents.push_back({&s_.rules().of(p).shown, first - r.first, last - first, first - range.first});
+  }
+  ask_update(builder, leader, stage, add(s_.master[u]), add(grad), states, extents);
+}
+
+// One parameter, whole.
+void Update::whole(size_t u, uint32_t p) {
+  EmittingBuilder builder(emit_, plan_.ranks, "update " + homes().unit(u).name, Line::update);
+  std::vector<eng_id> states;
+  for (const auto& state : s_.shaped) {
+    const auto it = state.find(p);
+    states.push_back(it == state.end() ? 0 : builder.add(it->second, true));
+  }
+  const auto n = static_cast<uint64_t>(count(model_.params[p].desc));
+  if (!n) return;
+  ask_update(builder, p, ENG_STAGE_WHOLE, 0, builder.add(homes().parameter(whole_[u].view, p), true), states,
+             {{&s_.rules().of(p).shown, 0, n, 0}});
+}
+
+void Update::ask_update(EmittingBuilder& builder, uint32_t leader, uint32_t stage, Id master, Id grad,
+                        const std::vector<eng_id>& states, const std::vector<eng_extent>& extents) {
+  const eng_update update{sizeof(eng_update),
+                          model_.params[leader].flags,
+                          master,
+                          grad,
+                          0,
+                          builder.add(scalars_[s_.rules().of(leader).group]),
+                          states.data(),
+                          static_cast<uint32_t>(states.size()),
+                          stage,
+                          extents.data(),
+                          static_cast<uint32_t>(extents.size()),
+                          0};
   ask("optimizer " + r_.optimizer->name, builder,
       [&](eng_error* error) { return r_.optimizer->table.update(r_.optimizer->self.get(), &builder, &update, error); });
 }

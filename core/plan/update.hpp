@@ -15,14 +15,22 @@ class Update {
  private:
   const Homes& homes() const { return s_.homes(); }
   View norm_partials();
-  void unit(size_t u);
-  void run(size_t u, const Range& piece, uint32_t flags, uint64_t first, uint64_t n);
+  void scale_rates();
+  void bring(size_t u);
+  void each_run(size_t u, uint32_t stage, const Home& grad);
+  void run(size_t u, const Range& piece, Range range, uint32_t leader, uint32_t stage, const Home& grad);
+  void whole(size_t u, uint32_t p);
+  void ask_update(EmittingBuilder& builder, uint32_t leader, uint32_t stage, Id master, Id grad,
+                  const std::vector<eng_id>& states, const std::vector<eng_extent>& extents);
 
   const PlanRequest& r_;
   const Model& model_;
   Plan& plan_;
   Emitter& emit_;
   States& s_;
+  std::vector<View> scalars_;     // per group of the optimizer
+  std::map<size_t, Home> whole_;  // per unit that is updated whole: what its first stage left
+  std::vector<size_t> brought_;   // those that were gathered for it, in their order
 };
 
 }  // namespace eng

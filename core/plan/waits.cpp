@@ -33,12 +33,12 @@ Order order_of(const Segment& segment, const Clock& start) {
 
 namespace {
 
-constexpr uint32_t nobody = UINT32_MAX;
+constexpr uint32_t no_action = UINT32_MAX;
 
 struct Access {
-  uint32_t writer = nobody;
+  uint32_t writer = no_action;
   std::array<uint32_t, queue_count> readers;  // last reader per queue since the last write
-  Access() { readers.fill(nobody); }
+  Access() { readers.fill(no_action); }
 };
 
 void place_waits(const Plan& plan, Segment& segment) {
@@ -60,7 +60,7 @@ void place_waits(const Plan& plan, Segment& segment) {
     for (const View& v : action.out) range(v, write_needs);
     range(action.workspace, write_needs);
     needs.insert(action.after.begin(), action.after.end());
-    needs.erase(nobody);
+    needs.erase(no_action);
     action.waits.clear();
     Clock clock = order.reached(action.queue);
     for (uint32_t need : needs) {

@@ -1,9 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a plugin says of itself (engine/plugin.h), from TOML.
+#include <algorithm>
 #include <sstream>
 
+#include "core/config/names.hpp"
 #include "core/config/toml.hpp"
 #include "core/registry/plugin_file.hpp"
+#include "engine/comm.h"
+#include "engine/data.h"
+#include "engine/model.h"
+#include "engine/op.h"
+#include "engine/optimizer.h"
+#include "engine/policy.h"
+#include "engine/tokenizer.h"
 
 namespace eng {
 namespace {
@@ -71,16 +80,79 @@ Pretrained read_pretrained(const toml::node& node, const std::string& where) {
   return out;
 }
 
-Provided read_provided(const toml::node& node, size_t number) {
+// The kinds that this engine uses, and the drafts of them that it speaks.
+struct KnownKind {
+  const char *id, *draft;
+};
+constexpr KnownKind known_kinds[] = {
+    {ENG_MODEL_KIND, ENG_MODEL_DRAFT},
+    {ENG_OPTIMIZER_KIND, ENG_OPTIMIZER_DRAFT},
+    {ENG_DATA_KIND, ENG_DATA_DRAFT},
+    {ENG_TOKENIZER_KIND, ENG_TOKENIZER_DRAFT},
+    {ENG_DEVICE_KIND, ENG_DEVICE_DRAFT},
+    {ENG_KERNELS_KIND, ENG_KERNELS_DRAFT},
+    {ENG_OPS_KIND, ENG_OPS_DRAFT},
+    {ENG_COMM_KIND, ENG_COMM_DRAFT},
+    {ENG_PRECISION_KIND, ENG_PRECISION_DRAFT},
+    {ENG_ZERO_KIND, ENG_ZERO_DRAFT},
+};
+
+// Why this engine cannot use a kind of which the plugin speaks `drafts`; "" if it can. Kinds of others are theirs.
+std::string refusal(const std::string& kind, const Preset& drafts) {
+  if (!kind.starts_with("eng.")) return "";
+  const auto* const known =
+      std::find_if(std::begin(known_kinds), std::end(known_kinds), [&](const KnownKind& k) { return kind == k.id; });
+  if (known == std::end(known_kinds)) {
+    std::vector<std::string> all;
+    for (const KnownKind& k : known_kinds) all.emplace_back(k.id);
+    const auto near = nearest(kind, all);
+    return fmt::format("there is no kind {} here; {}", kind,
+                       near.empty() ? fmt::format("the kinds are {}", fmt::join(all, ", "))
+                                    : fmt::format("did you mean {}?", fmt::join(near, " or ")));
+  }
+  if (!drafts.count(kind))
+    return fmt::format(
+        "{}: the description does not say from which draft of it the plugin was built: include its header before "
+        "ENG_DESCRIPTION, or write [drafts] '{}' = '{}' where the description is written by hand",
+        kind, kind, known->draft);
+  const std::string theirs = text_in(drafts, kind);
+  return theirs == known->draft
+             ? ""
+             : fmt::format("{}: built from draft '{}' of it, this engine speaks draft '{}': build the plugin again",
+                           kind, theirs, known->draft);
+}
+
+Preset read_drafts(const toml::table& root) {
+  Preset out;
+  if (const toml::node* drafts = root.get("drafts"))
+    for (const auto& [kind, node] : entries(drafts, "description, [drafts]")) {
+      need(node->is_string(), "description, [drafts]: '{}' must be a text", kind);
+      out[kind] = **node->as_string();
+    }
+  return out;
+}
+
+Provided read_provided(const toml::node& node, size_t number, const Preset& drafts) {
   std::string where = fmt::format("description, [[provides]] number {}", number);
+  need(node.is_table(), "{} must be a table", where);
+  // The draft comes first: what is described by another one may hold keys that this engine does not know.
+  Provided out{(*node.as_table())["kind"].value_or(std::string()), {}, {}, {}};
+  out.refused = is_kind(out.kind) ? refusal(out.kind, drafts) : "";
+  if (!out.refused.empty()) {
+    out.name = (*node.as_table())["name"].value_or(std::string());
+    need(is_word(out.name, "-."), "{}: '{}' is no name (a-z, 0-9, _ - .)", where, out.name);
+    return out;
+  }
   const Preset given = read_table(&node, {text("kind"), text("name"), text("summary", false)}, where,
                                   {"options", "presets", "pretrained"});
-  Provided out{text_in(given, "kind"), text_in(given, "name"), text_in(given, "summary"), {}};
+  out.name = text_in(given, "name"), out.summary = text_in(given, "summary");
   need(is_kind(out.kind), "{}: kind '{}' is not of the form eng.optimizer/1 or org.example.thing/1", where, out.kind);
   need(is_word(out.name, "-."), "{}: '{}' is no name (a-z, 0-9, _ - .)", where, out.name);
   where = fmt::format("description of {} '{}',", out.kind, out.name);
   const toml::table& table = *node.as_table();
   if (const toml::node* options = table.get("options")) out.schema.options = read_options(options, where);
+  for (const Option& option : out.schema.options)
+    need(option.type != Type::tables, "{} option '{}': no plugin can read tables", where, option.key);
   if (const toml::node* pretrained = table.get("pretrained"))
     out.schema.pretrained = read_pretrained(*pretrained, where + " 'pretrained'");
   Schema keys = out.schema.options;
@@ -97,7 +169,8 @@ void read_description(const toml::table& root, Description& out) {
   const std::string draft = root["draft"].value_or(std::string());
   need(draft.empty() || draft == ENG_ABI_DRAFT_ID,
        "built from ABI draft '{}', this engine speaks draft '{}': build the plugin again", draft, ENG_ABI_DRAFT_ID);
-  read_table(&root, {text("draft")}, "description", {"plugin", "provides"});
+  read_table(&root, {text("draft")}, "description", {"drafts", "plugin", "provides"});
+  const Preset drafts = read_drafts(root);
   const std::string where = "description, [plugin]";
   const Preset plugin = read_table(
       root.get("plugin"), {text("id"), text("name"), text("version"), text("license"), text("summary", false)}, where);
@@ -111,7 +184,7 @@ void read_description(const toml::table& root, Description& out) {
   need(provides && !provides->empty(), "description: [[provides]] is missing: the plugin offers nothing");
   std::set<std::pair<std::string, std::string>> seen;
   for (const toml::node& node : *provides) {
-    const Provided& one = out.provides.emplace_back(read_provided(node, out.provides.size() + 1));
+    const Provided& one = out.provides.emplace_back(read_provided(node, out.provides.size() + 1, drafts));
     need(seen.emplace(one.kind, one.name).second, "description: {} '{}' is provided twice", one.kind, one.name);
   }
 }

@@ -122,7 +122,7 @@ void Library::start() {
 }
 
 // The library of this file, loaded and started on the first call in the process. One that failed is not tried again.
-Library& load(const Candidate& candidate, const std::string& pin) {
+Library& load(const Candidate& candidate, const std::string& pin, const std::string& by, const std::string& help) {
   const std::lock_guard lock(process.mutex);
   const Description& d = candidate.description;
   std::error_code none;
@@ -133,7 +133,7 @@ Library& load(const Candidate& candidate, const std::string& pin) {
   const std::string hash = library ? library->loaded.sha256 : sha256_file(candidate.path);
   const std::string where = fmt::format("plugin {} ({})", d.id, candidate.path.string());
   if (!pin.empty() && hash != pin)
-    throw Error(Exit::environment, fmt::format("{}: its sha256 is {}, [plugins] sha256 pins {}", where, hash, pin));
+    throw Error(Exit::environment, fmt::format("{}: its sha256 is {}, {} pins {}", where, hash, by, pin), help);
   if (!library) {
     library = new Library{where, d.text, {d.id, d.version, path, hash}, {}, {}, nullptr, false, {}};
     library->host = {sizeof(eng_host), ENG_ABI_MINOR, library, log_line,
@@ -147,6 +147,10 @@ Library& load(const Candidate& candidate, const std::string& pin) {
     }
     if (const std::string did = before.restore(); !did.empty())
       log_line(&library->host, ENG_LOG_WARNING, did.data(), did.size());
+    for (const Provided& one : d.provides)
+      if (const std::string why = one.refused.empty() ? "" : fmt::format("'{}' is not used: {}", one.name, one.refused);
+          !why.empty())
+        log_line(&library->host, ENG_LOG_WARNING, why.data(), why.size());
   }
   if (library->failure) throw *library->failure;
   return *library;
@@ -177,7 +181,9 @@ void stop_plugins() {
 void Registry::copy_table(const Candidate& from, const std::string& kind, const std::string& name, void* out,
                           uint32_t size, uint32_t first_size) {
   const auto pin = pins_.find(from.description.id);
-  const Library& library = load(from, pin == pins_.end() ? "" : pin->second);
+  const bool pinned = pin != pins_.end();
+  const Library& library =
+      load(from, pinned ? pin->second.hash : "", pinned ? pin->second.by : "", pinned ? pin->second.help : "");
   const void* table =
       library.guarded("get_interface", [&] { return library.plugin.get_interface(kind.c_str(), name.c_str()); });
   if (!table)

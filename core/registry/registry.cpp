@@ -86,7 +86,8 @@ std::vector<fs::path> search_path(const Registry::Search& search, std::vector<Ca
   std::error_code none;
   if (const fs::path program = fs::read_symlink("/proc/self/exe", none); !program.empty()) {
     const fs::path top = program.parent_path().parent_path();
-    add(top / "lib" / below);
+    // The installed tree, wherever it was moved: lib/ or, as Debian has it, lib/x86_64-linux-gnu/.
+    add(program.parent_path() / fs::path(installed_plugins).lexically_relative(installed_commands));
     // The build tree: build/tools/engine beside build/plugins/NAME.
     if (fs::exists(top / "build.ninja", none))
       for (const fs::path& folder : entries(top / "plugins", ""))
@@ -112,12 +113,15 @@ Candidate inspect(const fs::path& path) {
                                                         : parse_description(elf.description, out.description);
   for (const std::string& why : {distrust(path, info), elf.problem, described})
     if (out.refused.empty()) out.refused = why;
+  const auto& all = out.description.provides;
+  const bool none = std::none_of(all.begin(), all.end(), [](const Provided& one) { return one.refused.empty(); });
+  if (out.refused.empty() && none) out.refused = all[0].refused;
   return out;
 }
 
 const Provided* find_in(const Candidate& candidate, const std::string& kind, const std::string& name) {
   for (const Provided& one : candidate.description.provides)
-    if (candidate.refused.empty() && one.kind == kind && one.name == name) return &one;
+    if (candidate.refused.empty() && one.refused.empty() && one.kind == kind && one.name == name) return &one;
   return nullptr;
 }
 
@@ -163,12 +167,15 @@ void Registry::add(Candidate candidate) {
   for (const Candidate& earlier : candidates_)
     if (candidate.refused.empty() && earlier.refused.empty() && earlier.description.id == d.id)
       candidate.refused = fmt::format("shadowed by {} (the same plugin id {})", earlier.path.string(), d.id);
-  for (const Provided& one : d.provides)
+  size_t usable = 0;
+  for (const Provided& one : d.provides) {
+    if (!one.refused.empty()) continue;
+    ++usable;
     if (const auto owners = providers(one.kind, one.name); !owners.empty() && one.kind != ENG_KERNELS_KIND)
       candidate.shadowed.push_back(
           fmt::format("{} '{}' is shadowed by {}", one.kind, one.name, owners[0]->path.string()));
-  if (candidate.refused.empty() && candidate.shadowed.size() == d.provides.size())
-    candidate.refused = candidate.shadowed[0];
+  }
+  if (candidate.refused.empty() && candidate.shadowed.size() == usable) candidate.refused = candidate.shadowed[0];
   candidates_.push_back(std::move(candidate));
 }
 
@@ -185,7 +192,7 @@ std::vector<std::pair<const Candidate*, std::string>> Registry::loaded_providers
     const auto same = [&](const Loaded& one) { return one.id == candidate.description.id; };
     if (candidate.refused.empty() && std::any_of(loaded_.begin(), loaded_.end(), same))
       for (const Provided& one : candidate.description.provides)
-        if (one.kind == kind) out.emplace_back(&candidate, one.name);
+        if (one.kind == kind && one.refused.empty()) out.emplace_back(&candidate, one.name);
   }
   return out;
 }
@@ -199,7 +206,7 @@ std::vector<std::string> Registry::names(const std::string& kind) const {
   std::set<std::string> out;
   for (const Candidate& candidate : candidates_)
     for (const Provided& one : candidate.description.provides)
-      if (candidate.refused.empty() && one.kind == kind) out.insert(one.name);
+      if (candidate.refused.empty() && one.refused.empty() && one.kind == kind) out.insert(one.name);
   return {out.begin(), out.end()};
 }
 
@@ -213,16 +220,17 @@ SchemaSource Registry::schemas() const {
   return out;
 }
 
-void Registry::pin(const std::vector<std::string>& hashes) {
+void Registry::pin(const std::vector<std::string>& hashes, const std::string& by, const std::string& help) {
   for (std::string text : hashes) {
     const std::string id = text.substr(0, text.find('='));
     const auto named = [&](const Candidate& candidate) { return candidate.description.id == id; };
     if (std::none_of(candidates_.begin(), candidates_.end(), named))
-      throw Error(Exit::usage, fmt::format("[plugins] sha256: there is no plugin with id '{}'", id));
+      throw Error(Exit::usage, fmt::format("{}: there is no plugin with id '{}'", by, id));
     std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-    std::string& hash = pins_[id] = text.substr(std::min(id.size() + 1, text.size()));
+    const std::string hash = text.substr(std::min(id.size() + 1, text.size()));
     if (hash.size() != 64 || hash.find_first_not_of("0123456789abcdef") != std::string::npos)
-      throw Error(Exit::usage, fmt::format("[plugins] sha256: '{}' is not ID=HASH with 64 hexadecimal digits", text));
+      throw Error(Exit::usage, fmt::format("{}: '{}' is not ID=HASH with 64 hexadecimal digits", by, text));
+    pins_[id] = {hash, by, help};
   }
 }
 

@@ -15,6 +15,7 @@ struct Provided {
   std::string name;  // "adamw"
   std::string summary;
   PluginSchema schema;
+  std::string refused = {};  // why the engine does not use this one, "" if it does
 };
 
 // The description in section .eng_plugin.
@@ -28,7 +29,7 @@ struct Description {
 struct Candidate {
   std::filesystem::path path;
   Description description;
-  std::string refused;                // why it is not used, "" if it is
+  std::string refused;                // why nothing of it is used, "" if something is
   std::vector<std::string> shadowed;  // what it provides, but an earlier file too: "... is shadowed by PATH"
 };
 
@@ -72,8 +73,10 @@ class Registry {
   std::vector<const Candidate*> providers(const std::string& kind, const std::string& name) const;
   std::vector<std::string> names(const std::string& kind) const;  // sorted
   SchemaSource schemas() const;                                   // borrows this registry
-  // Ties plugins to a sha256 ("id=hex"): other files are not loaded. Throws Error(Exit::usage) for an unknown id.
-  void pin(const std::vector<std::string>& hashes);
+  // Ties plugins to a sha256 ("id=hex"): other files are not loaded. `by` says so, and `help` what to do about it.
+  // Throws Error(Exit::usage) for an unknown id.
+  void pin(const std::vector<std::string>& hashes, const std::string& by = "[plugins] sha256",
+           const std::string& help = "");
 
   // Loads the plugin on first use; see copy_struct. Throws Error(Exit::environment) with the file and the reason.
   template <class Table>
@@ -106,7 +109,10 @@ class Registry {
                   uint32_t first_size);
   std::vector<std::filesystem::path> places_;
   std::vector<Candidate> candidates_;
-  std::map<std::string, std::string> pins_;  // id -> sha256
+  struct Pin {
+    std::string hash, by, help;
+  };
+  std::map<std::string, Pin> pins_;  // by id
   std::vector<Loaded> loaded_;
 };
 

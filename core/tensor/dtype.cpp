@@ -19,7 +19,7 @@ struct Row {
   DLDataType dlpack;
 };
 
-constexpr Row rows[] = {
+constexpr Row dtypes[] = {
     {ENG_F32, "f32", "F32", {kDLFloat, 32, 1}},     {ENG_F64, "f64", "F64", {kDLFloat, 64, 1}},
     {ENG_BF16, "bf16", "BF16", {kDLBfloat, 16, 1}}, {ENG_F16, "f16", "F16", {kDLFloat, 16, 1}},
     {ENG_I32, "i32", "I32", {kDLInt, 32, 1}},       {ENG_I64, "i64", "I64", {kDLInt, 64, 1}},
@@ -27,7 +27,7 @@ constexpr Row rows[] = {
 };
 
 const Row& row(int32_t dtype) {
-  for (const Row& r : rows)
+  for (const Row& r : dtypes)
     if (r.dtype == dtype) return r;
   throw Error(Exit::bug, fmt::format("{} is no element type (ENG_F32 .. ENG_U8)", dtype));
 }
@@ -101,13 +101,13 @@ DLDataType dtype_dlpack(int32_t dtype) {
 }
 
 std::optional<int32_t> dtype_from_safetensors(const std::string& name) {
-  for (const Row& r : rows)
+  for (const Row& r : dtypes)
     if (name == r.safetensors) return r.dtype;
   return std::nullopt;
 }
 
 std::optional<int32_t> dtype_from_dlpack(const DLDataType& type) {
-  for (const Row& r : rows)
+  for (const Row& r : dtypes)
     if (type.code == r.dlpack.code && type.bits == r.dlpack.bits && type.lanes == r.dlpack.lanes) return r.dtype;
   return std::nullopt;
 }
@@ -135,9 +135,9 @@ uint64_t byte_count(const eng_desc& desc) {
 
 std::string describe(const eng_desc& desc) {
   const auto* known =
-      std::find_if(std::begin(rows), std::end(rows), [&](const Row& r) { return r.dtype == desc.dtype; });
+      std::find_if(std::begin(dtypes), std::end(dtypes), [&](const Row& r) { return r.dtype == desc.dtype; });
   const uint32_t ndim = std::min<uint32_t>(desc.ndim, ENG_MAX_DIMS);
-  return fmt::format("{} ({})", known == std::end(rows) ? fmt::format("dtype {}", desc.dtype) : known->name,
+  return fmt::format("{} ({})", known == std::end(dtypes) ? fmt::format("dtype {}", desc.dtype) : known->name,
                      fmt::join(desc.dims, desc.dims + ndim, ", "));
 }
 

@@ -20,6 +20,7 @@ struct Parameter {
   uint32_t flags = 0;  // ENG_PARAM_*
   std::string init_op;
   Attrs init;
+  bool frozen = false;  // keeps its value in training: no gradient, no state, no update
 };
 
 // A list that a plugin gave. NULL is one of nothing; throws std::runtime_error where it should hold something.

@@ -38,7 +38,8 @@ std::vector<Id> Graph::emit(const Op& op, std::vector<Id> in, Attrs attrs) {
   if (!op.max_in) throw Error(Exit::environment, fmt::format("{} fills parameters, nothing else", op.id));
   std::vector<eng_desc> shapes;
   for (size_t k = 0; k < in.size(); ++k) {
-    if (in[k] == 0 && k < op.min_in) throw Error(Exit::environment, fmt::format("{}: input {} is missing", op.id, k));
+    if (in[k] == 0 && k < op.min_in && !(op.optional >> k & 1U))
+      throw Error(Exit::environment, fmt::format("{}: input {} is missing", op.id, k));
     shapes.push_back(in[k] ? value(in[k]).desc : eng_desc{});
     if (!count(shapes.back())) throw Error(Exit::environment, fmt::format("{}: input {} has no elements", op.id, k));
   }

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <set>
 
-#include "core/autograd/gradient.hpp"
+#include "core/config/names.hpp"
 #include "engine/ops.h"
 
 namespace eng {
@@ -151,8 +151,7 @@ void trace_template(Model& model, const Instance& plugin, const Block& block, co
 void check_tables(const Model& model) {
   for (const auto& block : model.blocks) {
     const Template& t = model.templates.at(block.tmpl);
-    for (size_t n = 0; n < t.forward; ++n) {
-      const Node& node = t.graph.nodes[n];
+    for (const Node& node : t.graph.nodes) {
       if (std::strcmp(node.op->id, ENG_OP_EMBEDDING) && !node.op->fused_grad) continue;
       if (const int64_t rows = t.graph.value(node.in[1]).desc.dims[0]; rows < model.info.vocabulary)
         throw Error(Exit::environment,
@@ -193,8 +192,8 @@ eng_model_info describe_model(const std::string& name, const eng_model& table, c
   return Instance{table}.create(name, section);
 }
 
-Model trace_model(const std::string& name, const eng_model& table, const Section& section, int64_t micro_batch,
-                  int64_t sequence_length, int32_t dtype) {
+Model trace_forward(const std::string& name, const eng_model& table, const Section& section, int64_t micro_batch,
+                    int64_t sequence_length, int32_t dtype) {
   Model model;
   model.plugin = name;
   model.micro_batch = micro_batch;
@@ -215,11 +214,6 @@ Model trace_model(const std::string& name, const eng_model& table, const Section
     auto found = model.templates.find(block.tmpl);
     if (found == model.templates.end()) {
       trace_template(model, plugin, block, inputs, dtype);
-      try {
-        derive_backward(model.templates[block.tmpl], first, last);
-      } catch (const Error& e) {
-        throw Error(e.exit(), fmt::format("model {}, block {}: {}", name, block.name, e.what()), e.help());
-      }
     } else {
       const Template& t = found->second;
       bool agrees = !first && !last && t.inputs.size() == inputs.size() && t.params.size() == block.params.size();
@@ -236,10 +230,22 @@ Model trace_model(const std::string& name, const eng_model& table, const Section
     inputs.clear();
     for (Id o : t.outputs) inputs.push_back(t.graph.value(o).desc);
   }
-  if (inputs.size() != 1 || count(inputs[0]) != 1)
-    throw Error(Exit::environment, "model " + name + ": the last block must put out the loss alone");
   check_tables(model);
   return model;
+}
+
+std::vector<uint32_t> select(const Model& model, const std::string& pattern, const std::string& where) {
+  std::vector<uint32_t> out;
+  std::vector<std::string> names;
+  for (uint32_t p = 0; p < model.params.size(); ++p) {
+    names.push_back(model.params[p].name);
+    if (matches(pattern, names.back())) out.push_back(p);
+  }
+  if (out.empty())
+    throw Error(
+        Exit::usage, fmt::format("{}: `{}` matches no parameter of {}", where, printable(pattern), model.plugin),
+        fmt::format("the nearest: {}; `*` stands for any text", fmt::join(nearly_matched(pattern, names, 3), ", ")));
+  return out;
 }
 
 }  // namespace eng

@@ -31,10 +31,13 @@ struct Model {
 
 // What the model says of itself, which needs no op. Throws Error naming the plugin.
 eng_model_info describe_model(const std::string& name, const eng_model& table, const Section& options);
-// Traces the model with micro-batches of (B, T) and derives the backward of every template.
-// `dtype` is that of activations and weights as compute reads them.
-// Throws Error naming the plugin, the block and the op that refused.
-Model trace_model(const std::string& name, const eng_model& table, const Section& options, int64_t micro_batch,
-                  int64_t sequence_length, int32_t dtype);
+// Traces the forward of a model with micro-batches of (B, T). `dtype` is that of activations and weights as compute
+// reads them. Throws Error naming the plugin, the block and the op that refused.
+Model trace_forward(const std::string& name, const eng_model& table, const Section& options, int64_t micro_batch,
+                    int64_t sequence_length, int32_t dtype);
+
+// The parameters that a pattern (config/names.hpp) matches. Throws Error(Exit::usage) with the nearest names if there
+// is none; `where` says who wants it: "train.freeze".
+std::vector<uint32_t> select(const Model& model, const std::string& pattern, const std::string& where);
 
 }  // namespace eng

@@ -61,6 +61,7 @@ struct Op {
   bool random = false;
   // Runs between the ranks of a group (attribute "group"): its kernel is the communicator's.
   bool collective = false;
+  uint32_t optional = 0;  // bit k: input k, below min_in, may be absent
 };
 
 constexpr uint32_t random_sites = 4096;  // "site" is below this

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // activation, scale, positions, dropout and their gradients: shapes, backward.
-#include "core/autograd/gradient.hpp"
+#include "core/trace/gradient.hpp"
 #include "core/trace/shapes.hpp"
 #include "core/trace/stepping.hpp"
 #include "engine/ops.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layer ops of engine/ops.h that multiply or mix: shapes, FLOPs, gradients. Norms and others have their own files.
 
-#include "core/autograd/gradient.hpp"
+#include "core/trace/gradient.hpp"
 #include "core/trace/shapes.hpp"
 #include "core/trace/stepping.hpp"
 #include "engine/ops.h"

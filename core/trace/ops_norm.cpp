@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // rms_norm, layer_norm and their gradients: shapes, backward. Both have the inputs x, their parameters, [residual] and
 // the outputs y, statistics, [s = x + residual]; they differ in the parameters.
-#include "core/autograd/gradient.hpp"
+#include "core/trace/gradient.hpp"
 #include "core/trace/shapes.hpp"
 #include "core/trace/stepping.hpp"
 #include "engine/ops.h"

@@ -41,7 +41,7 @@ std::string sgd(Shapes in, const Attrs&, Out& out) {
   return "";
 }
 
-std::string rope_step(Shapes in, const Attrs& attrs, Out& out) {
+std::string rope_at(Shapes in, const Attrs& attrs, Out& out) {
   int64_t heads = attrs.i("heads");
   if (in[0].ndim != 3 || heads < 1 || in[1].ndim != 2 || in[0].dims[2] != heads * in[1].dims[1] ||
       in[0].dims[1] > in[1].dims[0])
@@ -49,7 +49,7 @@ std::string rope_step(Shapes in, const Attrs& attrs, Out& out) {
   return out.push_back(in[0]), "";
 }
 
-std::string attention_step(Shapes in, const Attrs& attrs, Out& out) {
+std::string attention_at(Shapes in, const Attrs& attrs, Out& out) {
   int64_t heads = attrs.i("heads"), kv = attrs.i("kv_heads");
   if (in[0].ndim != 3 || heads < 1 || kv < 1 || heads % kv || in[0].dims[2] % heads)
     return "q must be (B, n, heads*D), heads a multiple of kv_heads";
@@ -76,9 +76,14 @@ std::span<const Op> step_ops() {
       {ENG_OP_SUM_SQUARES, 1, 1, sum_squares},
       {ENG_OP_FINISH, 4, 4, repeat<2, 3>, nullptr, {{0, 2, true}, {1, 3, true}}},
       {ENG_OP_ADAMW, 5, 5, repeat<0, 2, 3>, nullptr, {{0, 0, true}, {1, 2, true}, {2, 3, true}}},
-      {ENG_OP_SGD, 4, 4, sgd, nullptr, {{0, 0, true}, {1, 2, true}}},
-      {ENG_OP_ROPE_STEP, 3, 3, rope_step, nullptr, {{0, 0, false}}},
-      {ENG_OP_ATTENTION_STEP, 6, 6, attention_step, nullptr, {{1, 3, true}, {2, 4, true}}},
+      {.id = ENG_OP_SGD,
+       .min_in = 4,
+       .max_in = 4,
+       .infer = sgd,
+       .in_place = {{0, 0, true}, {1, 2, true}},
+       .optional = 1U << 2},
+      {ENG_OP_ROPE_STEP, 3, 3, rope_at, nullptr, {{0, 0, false}}},
+      {ENG_OP_ATTENTION_STEP, 6, 6, attention_at, nullptr, {{1, 3, true}, {2, 4, true}}},
       {ENG_OP_INIT_CONSTANT, 0, 0, init},
       {ENG_OP_INIT_NORMAL, 0, 0, init},
       {ENG_OP_INIT_UNIFORM, 0, 0, init},

@@ -3,8 +3,8 @@
 
 #include <cstring>
 
-#include "core/autograd/gradient.hpp"
 #include "core/registry/registry.hpp"
+#include "core/trace/gradient.hpp"
 #include "core/trace/stepping.hpp"
 #include "engine/op.h"
 

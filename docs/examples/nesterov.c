@@ -52,7 +52,7 @@ static void destroy(void* self) {
   free(self);
 }
 
-static eng_status states(void* self, eng_state* out, uint32_t cap, uint32_t* n, eng_error* error) {
+static eng_status states(void* self, eng_state_rule* out, uint32_t cap, uint32_t* n, eng_error* error) {
   (void)self;
   if (cap < 1) return fail(error, ENG_OUT_OF_RANGE, "there is no room for a state");
   out[0].name = "momentum_buffer";

@@ -98,14 +98,16 @@ Digest digest_of(InputFile& file, Watch& watch) {
 // What the result depends on.
 Digest key_of(const BuildRequest& request, const Tokenizer& tokenizer, Watch& watch) {
   Hash hash;
-  hash.add_field("engine tokens 1");
+  hash.add_field("engine tokens 2");
   hash.add_field(tokenizer.info().hash);
+  hash.add_field(tokenizer.libraries());
   hash.add_field(std::to_string(request.eot) + (request.special ? " special" : ""));
   hash.add_field(request.eot < 0 ? request.separator : "");
-  hash.add_field(request.field);
+  hash.add_field(request.reading.field);
+  if (request.reading.replace) hash.add_field("replace");
   for (const std::string& path : request.files) {
     InputFile file(path);
-    const TextFormat format = text_format(path);
+    const TextFormat format = text_format(path, request.reading.format);
     hash.add_field(format.kind == TextKind::json_lines ? "json lines" : "text");
     hash.add_field(format.compressed ? path.substr(path.rfind('.')) : "");
     hash.add_field(hexadecimal(digest_of(file, watch)));
@@ -224,7 +226,7 @@ void write_tokens(const BuildRequest& request, const Tokenizer& tokenizer, const
     InputFile file(name);
     file.on_read = [&](uint64_t bytes) { watch.add(bytes); };
     each_document(
-        file, request.field,
+        file, request.reading,
         {[&] { batcher.begin(); }, [&](std::string_view text) { batcher.text(text); }, [&] { batcher.end(); }});
     Digest digest{};
     if (!sources().find(identity(file), digest)) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/data.h"
+#include "input.hpp"
 #include "token_file.hpp"
 #include "tokenizer.hpp"
 
@@ -14,7 +15,7 @@ namespace text_data {
 
 struct BuildRequest {
   std::vector<std::string> files;
-  std::string field;      // of JSON Lines
+  Reading reading;
   std::string separator;  // text between two documents, where there is no eot
   int32_t eot = -1;       // behind each document; -1: none
   bool special = false;   // with the tokenizer's ids around each document

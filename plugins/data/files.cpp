@@ -24,7 +24,7 @@ bool has_wildcard(const std::string& name) {
 
 class Glob {
  public:
-  explicit Glob(const fs::path& pattern) {
+  Glob(const fs::path& pattern, const std::string& key) : key_(key) {
     for (const fs::path& part : pattern.relative_path()) {
       if (part.empty() || (part == "**" && !parts_.empty() && parts_.back() == "**")) continue;
       parts_.push_back(part.string());
@@ -60,7 +60,8 @@ class Glob {
       }
     }
     if (error) {
-      throw Failure(ENG_DATA_LOSS, "[data] paths: cannot list folder " + folder.string() + ": " + error.message());
+      throw Failure(ENG_DATA_LOSS,
+                    "[data] " + key_ + ": cannot list folder " + folder.string() + ": " + error.message());
     }
   }
 
@@ -73,17 +74,18 @@ class Glob {
     }
   }
 
+  const std::string& key_;
   std::vector<std::string> parts_;
   std::vector<std::string> found_;
 };
 
-std::vector<std::string> expand(const std::string& base_dir, const std::string& pattern) {
-  if (pattern.empty()) throw Failure(ENG_INVALID, "[data] paths: one of the paths is empty");
+std::vector<std::string> expand(const std::string& base_dir, const std::string& pattern, const std::string& key) {
+  if (pattern.empty()) throw Failure(ENG_INVALID, "[data] " + key + ": one of the paths is empty");
   fs::path path(pattern);
   if (!path.is_absolute()) {
     if (base_dir.empty() || base_dir[0] != '/') {
       throw Failure(ENG_INVALID,
-                    "[data] paths: '" + pattern + "' is relative and there is no folder it is relative to");
+                    "[data] " + key + ": '" + pattern + "' is relative and there is no folder it is relative to");
     }
     path = fs::path(base_dir) / path;
   }
@@ -91,46 +93,70 @@ std::vector<std::string> expand(const std::string& base_dir, const std::string& 
   struct stat status {};
   if (stat(path.c_str(), &status) == 0) {
     if (S_ISDIR(status.st_mode)) {
-      throw Failure(ENG_INVALID, "[data] paths: " + path.string() + " is a folder: to use the files in it write '" +
+      throw Failure(ENG_INVALID, "[data] " + key + ": " + path.string() +
+                                     " is a folder: to use the files in it write '" +
                                      (fs::path(pattern) / "**/*").lexically_normal().string() +
                                      "' or name an ending, such as '**/*.txt'");
     }
     if (!S_ISREG(status.st_mode)) {
-      throw Failure(ENG_INVALID, "[data] paths: " + path.string() + " is not a regular file");
+      throw Failure(ENG_INVALID, "[data] " + key + ": " + path.string() + " " + not_a_file(status.st_mode));
     }
     return {path.string()};
   }
   int why = errno;
   if (has_wildcard(pattern)) {
-    std::vector<std::string> files = Glob(path).files();
+    std::vector<std::string> files = Glob(path, key).files();
     if (!files.empty()) return files;
-    throw Failure(ENG_NOT_FOUND, "[data] paths: '" + pattern + "' matches no file (looked for " + path.string() +
+    throw Failure(ENG_NOT_FOUND, "[data] " + key + ": '" + pattern + "' matches no file (looked for " + path.string() +
                                      "; hidden names match only where the pattern has the dot)");
   }
   if (why == ENOENT || why == ENOTDIR) {
-    throw Failure(ENG_NOT_FOUND, "[data] paths: no file " + path.string() +
+    throw Failure(ENG_NOT_FOUND, "[data] " + key + ": no file " + path.string() +
                                      (pattern[0] == '~' ? " ('~' is not expanded: write the whole path)" : ""));
   }
-  throw Failure(ENG_DATA_LOSS, "[data] paths: " + path.string() + ": " + std::generic_category().message(why));
+  throw Failure(ENG_DATA_LOSS, "[data] " + key + ": " + path.string() + ": " + std::generic_category().message(why));
+}
+
+std::pair<dev_t, ino_t> file_id(const std::string& file) {
+  struct stat status {};
+  if (stat(file.c_str(), &status) != 0)
+    throw Failure(ENG_DATA_LOSS, "[data] " + file + ": " + std::generic_category().message(errno));
+  return {status.st_dev, status.st_ino};
 }
 
 }  // namespace
 
-std::vector<std::string> find_files(const std::string& base_dir, const std::vector<std::string>& patterns) {
-  if (patterns.empty()) throw Failure(ENG_INVALID, "[data] paths is empty: name at least one file or pattern");
+std::string not_a_file(unsigned mode) {
+  const char* what = S_ISFIFO(mode)   ? "a pipe"
+                     : S_ISCHR(mode)  ? "a terminal or another device"
+                     : S_ISSOCK(mode) ? "a socket"
+                                      : "a device";
+  return std::string("is ") + what +
+         ", not a regular file: data is read more than once, and from any place, so it must "
+         "lie in a file. Write it to one first, for example with  cat > text.txt";
+}
+
+std::vector<std::string> without(const std::vector<std::string>& files, const std::vector<std::string>& others) {
+  std::set<std::pair<dev_t, ino_t>> taken;
+  for (const std::string& file : others) taken.insert(file_id(file));
+  std::vector<std::string> rest;
+  for (const std::string& file : files)
+    if (taken.count(file_id(file)) == 0) rest.push_back(file);
+  return rest;
+}
+
+std::vector<std::string> find_files(const std::string& base_dir, const std::vector<std::string>& patterns,
+                                    const std::string& key) {
+  if (patterns.empty()) throw Failure(ENG_INVALID, "[data] " + key + " is empty: name at least one file or pattern");
   std::vector<std::string> all;
   for (const std::string& pattern : patterns) {
-    for (std::string& file : expand(base_dir, pattern)) all.push_back(std::move(file));
+    for (std::string& file : expand(base_dir, pattern, key)) all.push_back(std::move(file));
   }
   std::sort(all.begin(), all.end());
   std::vector<std::string> files;
   std::set<std::pair<dev_t, ino_t>> seen;
   for (std::string& file : all) {
-    struct stat status {};
-    if (stat(file.c_str(), &status) != 0) {
-      throw Failure(ENG_DATA_LOSS, "[data] paths: " + file + ": " + std::generic_category().message(errno));
-    }
-    if (seen.emplace(status.st_dev, status.st_ino).second) files.push_back(std::move(file));
+    if (seen.insert(file_id(file)).second) files.push_back(std::move(file));
   }
   return files;
 }

@@ -3,6 +3,7 @@
 // it, or refused with the place in the file.
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "huggingface_file.hpp"
 #include "pattern.hpp"
 #include "tokenizer.hpp"
+#include "unicode.hpp"
 #include "utf8.hpp"
 
 namespace text_data {
@@ -28,12 +30,22 @@ class HuggingFace final : public Tokenizer {
     work->ids = &ids;
     // First the tokens that stand in the text as it is, then those in the normalised rest.
     each_part(raw_, valid_utf8(text, work->valid), ids, [&](std::string_view part) {
-      each_part(normalised_, normalise(part, work->normal), ids, [&](std::string_view rest) { split(0, rest, *work); });
+      each_part(normalised_, normalise(part, work->normal), ids, [&](std::string_view rest) {
+        work->exact = std::any_of(steps_.begin(), steps_.end(), [&](const HuggingFaceFile::Step& step) {
+          return step.pattern && step.pattern->needs_exact(rest);
+        });
+        split(0, rest, *work);
+      });
     });
     give_back(std::move(work));
   }
 
   void decode(int32_t id, std::string& text) const override { text += pieces_[static_cast<std::size_t>(id)]; }
+  std::string libraries() const override {
+    char pcre[64] = {};
+    pcre2_config(PCRE2_CONFIG_VERSION, pcre);
+    return std::string("Unicode ") + unicode_version + ", PCRE2 " + pcre + ", utf8proc " + utf8proc_version();
+  }
 
  private:
   struct Work {
@@ -41,6 +53,7 @@ class HuggingFace final : public Tokenizer {
     MatchState match;
     std::string valid, normal, prefixed;
     std::vector<int32_t>* ids = nullptr;
+    bool exact = false;  // see Pattern
   };
 
   explicit HuggingFace(HuggingFaceFile file)
@@ -80,6 +93,20 @@ class HuggingFace final : public Tokenizer {
     std::size_t plain = 0;
     while (plain < text.size() && static_cast<unsigned char>(text[plain]) < first_other) ++plain;
     if (plain == text.size()) return text;
+    kept.clear();
+    std::size_t begin = 0;  // of what is not normalised yet
+    for (std::size_t at = 0, length = 0; at < text.size(); at += length) {
+      if (!newer_than_normalisers(utf8_decode(text.substr(at), &length))) continue;
+      normalise_to(kept, text.substr(begin, at - begin));
+      kept += text.substr(at, length);
+      begin = at + length;
+    }
+    normalise_to(kept, text.substr(begin));
+    return kept;
+  }
+
+  void normalise_to(std::string& kept, std::string_view text) const {
+    if (text.empty()) return;
     utf8proc_uint8_t* out = nullptr;
     const utf8proc_ssize_t size =
         utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), static_cast<utf8proc_ssize_t>(text.size()),
@@ -89,9 +116,8 @@ class HuggingFace final : public Tokenizer {
       throw Failure(size == UTF8PROC_ERROR_NOMEM ? ENG_NO_MEMORY : ENG_INTERNAL,
                     std::string("Unicode normalisation failed: ") + utf8proc_errmsg(size));
     }
-    kept.assign(reinterpret_cast<const char*>(out), static_cast<std::size_t>(size));
+    kept.append(reinterpret_cast<const char*>(out), static_cast<std::size_t>(size));
     std::free(out);
-    return kept;
   }
 
   void split(std::size_t at, std::string_view text, Work& work) const {
@@ -104,7 +130,7 @@ class HuggingFace final : public Tokenizer {
     }
     if (!step.pattern) return split(at + 1, text, work);
     std::size_t done = 0, begin = 0, end = 0;
-    while (step.pattern->next(text, done, work.match, &begin, &end)) {
+    while (step.pattern->next(text, done, work.exact, work.match, &begin, &end)) {
       if (begin > done && !(step.remove && step.invert)) split(at + 1, text.substr(done, begin - done), work);
       if (!step.remove || step.invert) split(at + 1, text.substr(begin, end - begin), work);
       done = end;

@@ -11,8 +11,10 @@
 #include <memory>
 #include <new>
 #include <system_error>
+#include <utility>
 
 #include "failure.hpp"
+#include "files.hpp"
 #include "jsonl.hpp"
 
 namespace text_data {
@@ -42,7 +44,7 @@ InputFile::InputFile(const std::string& path)
   if (code == 0 && S_ISREG(status_.st_mode)) return;
   close(fd_);
   if (code != 0) fail_errno(path, "look at the file", code);
-  throw Failure(ENG_INVALID, "[data] " + path + " is not a regular file");
+  throw Failure(ENG_INVALID, "[data] " + path + " " + not_a_file(status_.st_mode));
 }
 
 InputFile::~InputFile() {
@@ -139,7 +141,7 @@ static std::string shell_word(std::string text) {
   return "'" + text + "'";
 }
 
-TextFormat text_format(const std::string& path) {
+TextFormat text_format(const std::string& path, const std::string& format) {
   std::string_view name = path;
   bool compressed = false;
   for (const std::string_view ending : {".gz", ".zst"}) {
@@ -154,13 +156,24 @@ TextFormat text_format(const std::string& path) {
     throw Failure(ENG_UNSUPPORTED, "[data] paths: " + path + " is not text. Turn it into JSON Lines first:\n  " +
                                        "tools/export-dataset " + shell_word(path) + " --out " + shell_word(to));
   }
-  const bool lines = ends_with(name, ".jsonl") || ends_with(name, ".ndjson");
-  return {lines ? TextKind::json_lines : TextKind::plain, compressed};
+  if (format == "text") return {TextKind::plain, compressed};
+  const bool lines = format == "jsonl" || ends_with(name, ".jsonl") || ends_with(name, ".ndjson");
+  if (lines) return {TextKind::json_lines, compressed};
+  for (const auto& [ending, what] :
+       {std::pair(".json", "JSON"), std::pair(".csv", "a table"), std::pair(".tsv", "a table")}) {
+    if (!ends_with(name, ending)) continue;
+    throw Failure(ENG_INVALID, "[data] paths: " + path + " is " + what +
+                                   " by its name: its quotes, braces or commas would be trained on as text. If each "
+                                   "line is a JSON object, set [data] format = \"jsonl\" (and field); to train on the "
+                                   "bytes as they are, set format = \"text\"; otherwise write its texts into a file of "
+                                   "JSON Lines, {\"text\": ...} on each line");
+  }
+  return {TextKind::plain, compressed};
 }
 
-void each_document(const InputFile& file, const std::string& field, const DocumentSink& sink) {
-  if (text_format(file.path()).kind == TextKind::json_lines) {
-    JsonlReader reader(file.path(), field, [&](std::string_view text) {
+void each_document(const InputFile& file, const Reading& reading, const DocumentSink& sink) {
+  if (text_format(file.path(), reading.format).kind == TextKind::json_lines) {
+    JsonlReader reader(file.path(), reading.field, reading.replace, [&](std::string_view text) {
       if (text.empty()) return;
       sink.begin();
       sink.text(text);

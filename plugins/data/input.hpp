@@ -50,8 +50,15 @@ struct TextFormat {
   TextKind kind;
   bool compressed;
 };
-// By its name. Throws Failure for what only another program can turn into text.
-TextFormat text_format(const std::string& path);
+
+// How files are read, as [data] says it.
+struct Reading {
+  std::string format = "auto";  // or what every file is, whatever its name: "text", "jsonl"
+  std::string field = "text";   // of JSON Lines
+  bool replace = false;         // U+FFFD for what is no character in JSON Lines, instead of an error
+};
+// By its name, unless `format` says it. Throws Failure for what has to be turned into text first.
+TextFormat text_format(const std::string& path, const std::string& format);
 
 // Who takes the documents of a file, in order.
 struct DocumentSink {
@@ -59,6 +66,6 @@ struct DocumentSink {
   std::function<void(std::string_view)> text;  // once or more
   std::function<void()> end;
 };
-void each_document(const InputFile& file, const std::string& field, const DocumentSink& sink);
+void each_document(const InputFile& file, const Reading& reading, const DocumentSink& sink);
 
 }  // namespace text_data

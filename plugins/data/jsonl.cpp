@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jsonl.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "failure.hpp"
 #include "json_text.hpp"
+#include "utf8.hpp"
 
 namespace text_data {
 namespace {
@@ -22,6 +24,10 @@ class FieldHandler {
   std::string error;
   std::size_t column = 0;
 
+  void take(FieldHandler& other) {
+    found = other.found;
+    text = std::move(other.text);
+  }
   bool null() { return other(); }
   bool boolean(bool) { return other(); }
   bool number_integer(json::number_integer_t) { return other(); }
@@ -73,6 +79,46 @@ class FieldHandler {
 
 constexpr std::size_t longest_line = std::size_t{1} << 30;
 
+// The four hexadecimal digits at text[at]; -1 where there are none.
+int hex_unit(std::string_view text, std::size_t at) {
+  int value = 0;
+  for (std::size_t i = at; i < at + 4; ++i) {
+    const char c = i < text.size() ? text[i] : '?';
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                             : -1;
+    if (digit < 0) return -1;
+    value = value * 16 + digit;
+  }
+  return value;
+}
+
+// The line with U+FFFD for bytes that are not UTF-8 and for the escape of one half of a surrogate pair.
+std::string repaired(std::string_view line) {
+  std::string kept, out;
+  line = valid_utf8(line, kept);
+  for (std::size_t at = 0; at < line.size();) {
+    std::size_t length = line[at] == '\\' ? 2 : 1;
+    const bool escape = length == 2 && at + 1 < line.size() && line[at + 1] == 'u';
+    const int unit = escape ? hex_unit(line, at + 2) : -1;
+    if (unit >= 0xd800 && unit < 0xe000) {
+      const bool more = unit < 0xdc00 && line.substr(std::min(at + 6, line.size()), 2) == "\\u";
+      const int other = more ? hex_unit(line, at + 8) : -1;
+      const bool pair = other >= 0xdc00 && other < 0xe000;
+      if (!pair) {
+        out += "\\ufffd";
+        at += 6;
+        continue;
+      }
+      length = 12;
+    }
+    out += line.substr(at, length);
+    at += length;
+  }
+  return out;
+}
+
 bool blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
@@ -101,8 +147,9 @@ std::string with_article(const json& value) {
 
 }  // namespace
 
-JsonlReader::JsonlReader(std::string name, std::string field, std::function<void(std::string_view)> document)
-    : name_(std::move(name)), field_(std::move(field)), document_(std::move(document)) {}
+JsonlReader::JsonlReader(std::string name, std::string field, bool replace,
+                         std::function<void(std::string_view)> document)
+    : name_(std::move(name)), field_(std::move(field)), replace_(replace), document_(std::move(document)) {}
 
 void JsonlReader::feed(std::string_view piece) {
   while (true) {
@@ -134,9 +181,18 @@ void JsonlReader::line(std::string_view text) {
   ++line_;
   if (blank(text)) return;
   FieldHandler handler(field_);
+  std::string better;
   if (!json::sax_parse(text.begin(), text.end(), &handler)) {
-    throw Failure(ENG_INVALID, name_ + ":" + std::to_string(line_) + ":" + std::to_string(handler.column) +
-                                   ": not valid JSON: " + json_reason(handler.error));
+    better = repaired(text);
+    FieldHandler second(field_);
+    const bool repairs = json::sax_parse(better.begin(), better.end(), &second);
+    if (!repairs || !replace_) {
+      throw Failure(ENG_INVALID, name_ + ":" + std::to_string(line_) + ":" + std::to_string(handler.column) +
+                                     ": not valid JSON: " + json_reason(handler.error) +
+                                     (repairs ? "; with [data] errors = \"replace\" it is read as U+FFFD" : ""));
+    }
+    handler.take(second);
+    text = better;
   }
   if (!handler.found) fail_field(text);
   document_(handler.text);

@@ -13,8 +13,9 @@ namespace text_data {
 // end in CR LF, the last one in nothing.
 class JsonlReader {
  public:
-  // `name` is what errors call the file. `document` gets each text (UTF-8, may hold NUL), valid during the call.
-  JsonlReader(std::string name, std::string field, std::function<void(std::string_view)> document);
+  // `name` is what errors call the file. `replace`: U+FFFD for bytes that are not UTF-8 and for halves of a surrogate
+  // pair, which are errors otherwise. `document` gets each text (UTF-8, may hold NUL), valid during the call.
+  JsonlReader(std::string name, std::string field, bool replace, std::function<void(std::string_view)> document);
 
   // Throw Failure(ENG_INVALID, "NAME:LINE: ...") for a line that is not such an object.
   void feed(std::string_view piece);
@@ -27,6 +28,7 @@ class JsonlReader {
 
   std::string name_;
   std::string field_;
+  bool replace_;
   std::function<void(std::string_view)> document_;
   std::string rest_;  // the start of a line that goes on in the next piece
   uint64_t line_ = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A regular expression as tokenizer.json writes it (Oniguruma's syntax), matched by PCRE2.
+// A regular expression as tokenizer.json writes it (Oniguruma's syntax), matched by PCRE2, with the classes of
+// characters of our own tables.
 #pragma once
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -8,6 +9,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "unicode.hpp"
 
 namespace text_data {
 
@@ -35,17 +39,26 @@ class Pattern {
   Pattern(const std::string& regex, const std::string& where);
   // A text to be found as it is.
   static std::string literal(std::string_view text);
+  // Whether valid UTF-8 holds a character that a class of this pattern has and PCRE2's tables leave out, or the other
+  // way round. Then `next` must be asked for the exact match, which is slower.
+  bool needs_exact(std::string_view text) const;
   // The next match in valid UTF-8 from `from` on that is not empty. Throws Failure if the pattern runs wild.
-  bool next(std::string_view text, std::size_t from, const MatchState& state, std::size_t* begin,
+  bool next(std::string_view text, std::size_t from, bool exact, const MatchState& state, std::size_t* begin,
             std::size_t* end) const;
 
  private:
   struct Free {
     void operator()(pcre2_code* p) const { pcre2_code_free(p); }
   };
+  struct Compiled {
+    std::unique_ptr<pcre2_code, Free> code;
+    bool jit = false;
+  };
+  Compiled compile(const std::string& translated) const;
   std::string where_;
-  std::unique_ptr<pcre2_code, Free> code_;
-  bool jit_ = false;
+  Compiled plain_, exact_;  // by PCRE2's classes; by ours, where they differ
+  std::vector<CharacterRange> disputed_;
+  std::vector<bool> pages_;  // of 256 characters, that have a disputed one
 };
 
 }  // namespace text_data

@@ -6,6 +6,25 @@
 
 #include "tables.hpp"
 
+// What both sources hold out.
+#define HELD_OUT_OPTIONS \
+  R"toml([provides.options.validation]
+type = 'float'
+default = 0.05
+min = 0.0
+max = 1.0
+help = """Share of the windows held out of training, 0.5 at most, in up to 16 stretches spread evenly over the data; it does \
+not depend on the seed. 0: none. 1: all files, every token once, and nothing to train on: for engine eval. With \
+validation_paths, nothing is held out of paths unless this is set."""
+
+[provides.options.validation_paths]
+type = 'strings'
+default = []
+help = """Files or patterns, as in paths, that are held out of training: every token of them is evaluated once. A file that \
+paths names as well is not trained on."""
+
+)toml"
+
 ENG_DESCRIPTION(R"toml([plugin]
 id = 'eng.data'
 name = 'data'
@@ -24,6 +43,20 @@ required = true
 help = """Files or patterns, relative to the configuration file: * and ? match within a name, ** any folders, hidden \
 names only where the dot is written. Sorted by path, each file once. *.jsonl is JSON Lines: one document per line. Either \
 may be compressed: NAME.gz, NAME.zst."""
+
+[provides.options.format]
+type = 'string'
+default = 'auto'
+choices = ['auto', 'text', 'jsonl']
+help = """What the files are. auto: by their names; *.json, *.csv and *.tsv are refused, for as text they would be trained on \
+with their quotes and commas. text: each file is one text, whatever its name. jsonl: each is JSON Lines."""
+
+[provides.options.errors]
+type = 'string'
+default = 'stop'
+choices = ['stop', 'replace']
+help = """What happens where JSON Lines hold bytes that are not UTF-8, or one half of a surrogate pair. stop: an error that \
+names the line. replace: they are read as U+FFFD, as bytes of plain text that are not UTF-8 always are by a tokenizer."""
 
 [provides.options.field]
 type = 'string'
@@ -56,15 +89,7 @@ type = 'string'
 default = '.engine-cache'
 help = 'The folder for files of tokens, relative to the configuration file; bytes need none'
 
-[provides.options.validation]
-type = 'float'
-default = 0.05
-min = 0.0
-max = 0.5
-help = """Share of the windows held out of training, in up to 16 stretches spread evenly over the data; it does not depend \
-on the seed. 0: none."""
-
-[[provides]]
+)toml" HELD_OUT_OPTIONS R"toml([[provides]]
 kind = 'eng.data/1'
 name = 'tokens'
 summary = "Files of token ids: nanoGPT's, llm.c's, Megatron's, and those of engine data build"
@@ -79,15 +104,7 @@ help = """Files or patterns as for text: *.tokens of ours, *.bin of nanoGPT and 
 type = 'string'
 help = "What the ids mean, for engine generate and engine data inspect; training does not need it. As for text"
 
-[provides.options.validation]
-type = 'float'
-default = 0.05
-min = 0.0
-max = 0.5
-help = """Share of the windows held out of training, in up to 16 stretches spread evenly over the data; it does not depend \
-on the seed. 0: none."""
-
-[[provides]]
+)toml" HELD_OUT_OPTIONS R"toml([[provides]]
 kind = 'eng.tokenizer/1'
 name = 'auto'
 summary = 'Whichever of the others the path is for'

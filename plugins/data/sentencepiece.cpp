@@ -52,6 +52,7 @@ class SentencePiece final : public Tokenizer {
   }
 
   void decode(int32_t id, std::string& text) const override { text += pieces_[static_cast<std::size_t>(id)]; }
+  std::string libraries() const override { return "sentencepiece " SENTENCEPIECE_VERSION; }
 
  private:
   static void read_config(const std::string& path, bool& bos, bool& eos) {

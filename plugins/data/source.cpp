@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
 
 #include "failure.hpp"
+#include "files.hpp"
 #include "options.hpp"
 #include "token_file.hpp"
 
@@ -18,6 +20,14 @@ std::string number(double value) {
   return text;
 }
 
+// Window k of the held-out files. The last one may be short: what follows its end is ignored.
+const MappedFile* read_held(Source& source, uint64_t k, int32_t* tokens, int32_t* labels) {
+  const uint64_t start = k * source.length, length = std::min(source.length, source.held.size() - 1 - start);
+  std::fill(tokens + length, tokens + source.length, 0);
+  std::fill(labels + length, labels + source.length, ENG_IGNORE_LABEL);
+  return source.held.read(start, length, tokens, labels);
+}
+
 }  // namespace
 
 eng_data_request complete(const eng_data_request* given) {
@@ -26,34 +36,69 @@ eng_data_request complete(const eng_data_request* given) {
   return request;
 }
 
-double held_out_share(const eng_options* options, const eng_data_request& request) {
+std::string base_of(const eng_data_request& request) {
+  return request.base_dir == nullptr ? "" : request.base_dir;
+}
+
+DataFiles data_files(const eng_options* options, const eng_data_request& request) {
   if (request.sequence_length < 1) {
     throw Failure(ENG_INVALID,
                   "[train] sequence_length is " + std::to_string(request.sequence_length) + "; it must be 1 or more");
   }
-  const double share = get_float(options, "validation");
-  if (!(share >= 0 && share <= 0.5))
-    throw Failure(ENG_INVALID, "[data] validation is " + number(share) + "; it must be from 0 to 0.5");
-  return share;
+  DataFiles out;
+  const std::vector<std::string> held = get_strings(options, "validation_paths");
+  if (!held.empty()) out.held = find_files(base_of(request), held, "validation_paths");
+  out.train = find_files(base_of(request), get_strings(options, "paths"));
+  // Files that are held out take the place of the default share; a share that is asked for is held out as well.
+  out.share = held.empty() || options->is_set(options, "validation") != 0 ? get_float(options, "validation") : 0;
+  if (!((out.share >= 0 && out.share <= 0.5) || out.share == 1)) {
+    throw Failure(ENG_INVALID, "[data] validation is " + number(out.share) +
+                                   "; it must be from 0 to 0.5, or 1 to evaluate all and train on nothing");
+  }
+  out.train = without(out.train, out.held);
+  if (out.share == 1) {
+    out.held.insert(out.held.end(), out.train.begin(), out.train.end());
+    std::sort(out.held.begin(), out.held.end());
+    out.train.clear();
+  } else if (out.train.empty()) {
+    throw Failure(ENG_INVALID, "[data] validation_paths holds out every file of paths: nothing is left to train on");
+  }
+  return out;
 }
 
-void cut_windows(Source& source, const eng_data_request& request, double held_out, const char* unit) {
+void cut_windows(Source& source, const eng_data_request& request, const DataFiles& files, const std::string& held_hash,
+                 const char* unit) {
   const uint64_t tokens = source.stream.size(), length = static_cast<uint64_t>(request.sequence_length);
-  const std::string have = "[data] the " + std::to_string(source.files) +
-                           (source.files == 1 ? " file holds " : " files hold ") + std::to_string(tokens) + " " + unit;
+  source.seed = request.seed;
+  source.length = length;
+  if (!files.held.empty()) {
+    if (source.held.size() < 2) {
+      throw Failure(ENG_INVALID, "[data] " + std::string(files.share == 1 ? "paths" : "validation_paths") + ": " +
+                                     files.held[0] + (files.held.size() > 1 ? " and the others hold " : " holds ") +
+                                     std::to_string(source.held.size()) + " " + unit + "; to evaluate takes 2");
+    }
+    Hash hash;
+    for (const std::string_view part :
+         {std::string_view(source.hash), std::string_view("held out"), std::string_view(held_hash)})
+      hash.add_field(part);
+    source.hash = hash.text();
+    source.held.prepare(length);
+  }
+  if (files.train.empty()) return;
+  const std::string have = "[data] the " + std::to_string(files.train.size()) +
+                           (files.train.size() == 1 ? " file holds " : " files hold ") + std::to_string(tokens) + " " +
+                           unit;
   if (tokens <= length) {
     throw Failure(ENG_INVALID, have + ", but one sample takes " + std::to_string(length + 1) +
                                    " ([train] sequence_length = " + std::to_string(length) +
                                    " and one more): add text or lower sequence_length");
   }
-  source.windows = Windows(tokens, length, held_out);
-  if (source.windows.count(0) == 0 || (held_out > 0 && source.windows.count(1) == 0)) {
+  source.windows = Windows(tokens, length, files.share);
+  if (source.windows.count(0) == 0 || (files.share > 0 && source.windows.count(1) == 0)) {
     throw Failure(ENG_INVALID, have + ", but one training and one held-out sample take " +
-                                   std::to_string(2 * length + 2) + " ([data] validation = " + number(held_out) +
+                                   std::to_string(2 * length + 2) + " ([data] validation = " + number(files.share) +
                                    "): add text, lower [train] sequence_length, or set validation = 0");
   }
-  source.seed = request.seed;
-  source.length = length;
   source.stream.prepare(length);
 }
 
@@ -66,9 +111,9 @@ eng_status describe_source(void* self, eng_data_info* out, eng_error*) {
   eng_data_info info{};
   info.struct_size = out->struct_size;
   info.files = source->files;
-  info.tokens = source->stream.size();
+  info.tokens = source->stream.size() + source->held.size();
   info.train_samples = source->windows.count(ENG_SPLIT_TRAIN);
-  info.validation_samples = source->windows.count(ENG_SPLIT_VALIDATION);
+  info.validation_samples = source->windows.count(ENG_SPLIT_VALIDATION) + source->held_windows();
   info.vocabulary = source->vocabulary;
   std::snprintf(info.content_hash, sizeof(info.content_hash), "%s", source->hash.c_str());
   std::memcpy(out, &info, std::min<std::size_t>(sizeof(info), out->struct_size));
@@ -80,13 +125,18 @@ eng_status read_source(void* self, int32_t split, uint64_t position, int32_t* to
   auto* source = static_cast<Source*>(self);
   if (split != ENG_SPLIT_TRAIN && split != ENG_SPLIT_VALIDATION)
     return fail(error, ENG_INVALID, "[data] there is no such split");
-  const uint64_t samples = source->windows.count(split);
-  if (samples == 0) return fail(error, ENG_PRECONDITION, "[data] nothing is held out: validation is 0");
-  // Held-out samples always come in one order, whatever the seed, so that the first k of them are comparable.
   const bool train = split == ENG_SPLIT_TRAIN;
+  const uint64_t of_stream = source->windows.count(split), samples = of_stream + (train ? 0 : source->held_windows());
+  if (samples == 0)
+    return fail(
+        error, ENG_PRECONDITION,
+        train ? "[data] validation is 1: nothing is trained on" : "[data] nothing is held out: validation is 0");
+  // Held-out samples always come in one order, whatever the seed, so that the first k of them are comparable.
   Permutation order(samples, train ? source->seed : 0, train ? position / samples : 0, static_cast<uint64_t>(split));
-  const uint64_t start = source->windows.start(split, order(position % samples));
-  const MappedFile* changed = source->stream.read(start, source->length, tokens, labels);
+  const uint64_t sample = order(position % samples);
+  const MappedFile* changed =
+      sample < of_stream ? source->stream.read(source->windows.start(split, sample), source->length, tokens, labels)
+                         : read_held(*source, sample - of_stream, tokens, labels);
   if (changed == nullptr) return ENG_OK;
   char text[512];  // the step allocates nothing, not even to fail
   const int size =

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/data.h"
 #include "hash.hpp"
@@ -18,17 +19,26 @@ struct Source {
   uint64_t seed = 0, length = 0;
   int64_t vocabulary = 0;
   std::string hash;
-  Stream stream;
+  Stream stream;  // of what is trained on, but for the share that is held out
   Windows windows;
+  Stream held;  // of files that are held out: every token once, the last window filled up
+  uint64_t held_windows() const { return held.size() < 2 ? 0 : (held.size() - 2) / length + 1; }
 };
+
+// The files of [data], and what of them is held out.
+struct DataFiles {
+  std::vector<std::string> train, held;
+  double share = 0;  // of the windows of `train`
+};
+DataFiles data_files(const eng_options* options, const eng_data_request& request);
 
 // The request of any host, in the size that this plugin knows.
 eng_data_request complete(const eng_data_request* given);
-// Throws Failure for a length or share of held-out windows that cannot be.
-double held_out_share(const eng_options* options, const eng_data_request& request);
-// Cuts the stream into windows. `unit` is what its tokens are, such as "tokens (bytes)". Throws Failure if there are
-// too few of them.
-void cut_windows(Source& source, const eng_data_request& request, double held_out, const char* unit);
+std::string base_of(const eng_data_request& request);
+// Cuts the streams into windows. `unit` is what their tokens are, such as "tokens (bytes)"; `held_hash`: of what the
+// held-out files hold. Throws Failure if there are too few of them.
+void cut_windows(Source& source, const eng_data_request& request, const DataFiles& files, const std::string& held_hash,
+                 const char* unit);
 
 // Of the table.
 void destroy_source(void* self);

@@ -9,7 +9,6 @@
 
 #include "build.hpp"
 #include "failure.hpp"
-#include "files.hpp"
 #include "input.hpp"
 #include "options.hpp"
 #include "source.hpp"
@@ -28,14 +27,14 @@ constexpr uint64_t copy_block = uint64_t{8} << 20;  // a copied segment ends her
 // compressed files are copied.
 class ByteStream {
  public:
-  ByteStream(Stream& stream, std::string field, std::string separator)
-      : stream_(stream), field_(std::move(field)), separator_(std::move(separator)) {
+  ByteStream(Stream& stream, Reading reading, std::string separator)
+      : stream_(stream), reading_(std::move(reading)), separator_(std::move(separator)) {
     hash_.add("engine text: bytes\n");
   }
 
   void add(const std::string& path) {
     const InputFile file(path);
-    const TextFormat format = text_format(path);
+    const TextFormat format = text_format(path, reading_.format);
     const bool plain = format.kind == TextKind::plain && !format.compressed;
     if (plain && (file.size() > small_file || small_ + file.size() > small_files_in_all)) {
       begin_document();
@@ -47,7 +46,7 @@ class ByteStream {
       return stream_.add(std::move(mapped), 0, count, 1);
     }
     if (plain) small_ += file.size();
-    each_document(file, field_, {[this] { begin_document(); }, [this](std::string_view text) { copy(text); }, [] {}});
+    each_document(file, reading_, {[this] { begin_document(); }, [this](std::string_view text) { copy(text); }, [] {}});
   }
 
   std::string finish() {
@@ -74,7 +73,8 @@ class ByteStream {
   }
 
   Stream& stream_;
-  std::string field_, separator_;
+  Reading reading_;
+  std::string separator_;
   std::unique_ptr<std::string> block_;
   Hash hash_;
   uint64_t size_ = 0, small_ = 0;
@@ -89,15 +89,14 @@ void check_vocabulary(const std::string& name, const Tokenizer& tokenizer, const
                                  ": set [model] vocab_size to " + ids + " or more");
 }
 
-std::string base_of(const eng_data_request& request) {
-  return request.base_dir == nullptr ? "" : request.base_dir;
+Reading reading_of(const eng_options* options) {
+  return {get_string(options, "format"), get_string(options, "field"), get_string(options, "errors") == "replace"};
 }
 
 BuildRequest build_request(const eng_options* options, const eng_data_request& request, const std::string& name,
                            const Tokenizer& tokenizer) {
   BuildRequest out;
-  out.files = find_files(base_of(request), get_strings(options, "paths"));
-  out.field = get_string(options, "field");
+  out.reading = reading_of(options);
   out.separator = get_string(options, "separator");
   if (get_bool(options, "eot")) {
     out.eot = tokenizer.info().eot;
@@ -112,36 +111,40 @@ BuildRequest build_request(const eng_options* options, const eng_data_request& r
   return out;
 }
 
+void refuse_empty(const std::vector<std::string>& files) {
+  const bool one = files.size() == 1;
+  const std::string first = one ? files[0] + " is empty" : "all " + std::to_string(files.size()) + " files are empty";
+  throw Failure(ENG_INVALID, "[data] paths: " + first + (one ? "" : " (the first is " + files[0] + ")"));
+}
+
 std::unique_ptr<Source> open_source(const eng_options* options, const eng_data_request& request) {
-  const double held_out = held_out_share(options, request);
+  const DataFiles files = data_files(options, request);
   const std::string name = get_string(options, "tokenizer");
   const auto tokenizer = open_tokenizer(name, base_of(request));
   check_vocabulary(name, *tokenizer, request, false);
   auto source = std::make_unique<Source>();
   source->vocabulary = tokenizer->info().vocabulary;
-  if (name != "bytes") {
-    const BuildRequest wanted = build_request(options, request, name, *tokenizer);
-    source->files = static_cast<uint32_t>(wanted.files.size());
-    const Built built = build(wanted, *tokenizer, nullptr);
-    source->hash = built.file.hash;
-    if (built.file.tokens > 0) {
-      source->stream.add(std::make_unique<MappedFile>(InputFile(built.file.path)), built.file.offset, built.file.tokens,
-                         built.file.width);
+  source->files = static_cast<uint32_t>(files.train.size() + files.held.size());
+  // Puts the tokens of the files into the stream and returns the hash of them.
+  const auto add = [&](const std::vector<std::string>& paths, Stream& stream) {
+    if (paths.empty()) return std::string();
+    if (name == "bytes") {
+      ByteStream bytes(stream, reading_of(options), get_string(options, "separator"));
+      for (const std::string& path : paths) bytes.add(path);
+      return bytes.finish();
     }
-    cut_windows(*source, request, held_out, "tokens");
-    return source;
-  }
-  const std::vector<std::string> files = find_files(base_of(request), get_strings(options, "paths"));
-  source->files = static_cast<uint32_t>(files.size());
-  ByteStream bytes(source->stream, get_string(options, "field"), get_string(options, "separator"));
-  for (const std::string& path : files) bytes.add(path);
-  source->hash = bytes.finish();
-  if (source->stream.size() == 0) {
-    const bool one = files.size() == 1;
-    const std::string first = one ? files[0] + " is empty" : "all " + std::to_string(files.size()) + " files are empty";
-    throw Failure(ENG_INVALID, "[data] paths: " + first + (one ? "" : " (the first is " + files[0] + ")"));
-  }
-  cut_windows(*source, request, held_out, "tokens (bytes)");
+    BuildRequest wanted = build_request(options, request, name, *tokenizer);
+    wanted.files = paths;
+    const Built built = build(wanted, *tokenizer, nullptr);
+    if (built.file.tokens > 0)
+      stream.add(std::make_unique<MappedFile>(InputFile(built.file.path)), built.file.offset, built.file.tokens,
+                 built.file.width);
+    return built.file.hash;
+  };
+  source->hash = add(files.train, source->stream);
+  const std::string held = add(files.held, source->held);
+  if (name == "bytes" && !files.train.empty() && source->stream.size() == 0) refuse_empty(files.train);
+  cut_windows(*source, request, files, held, name == "bytes" ? "tokens (bytes)" : "tokens");
   return source;
 }
 
@@ -162,8 +165,17 @@ eng_status build_tokens(const eng_options* options, const eng_data_request* give
     if (name != "bytes") {
       const auto tokenizer = open_tokenizer(name, base_of(request));
       check_vocabulary(name, *tokenizer, request, true);
-      const Built done = build(build_request(options, request, name, *tokenizer), *tokenizer, &watch);
-      built.reused = done.reused ? 1 : 0;
+      const DataFiles files = data_files(options, request);
+      BuildRequest wanted = build_request(options, request, name, *tokenizer);
+      Built done;
+      built.reused = 1;
+      // The file of what is trained on is the one that is told of; the held-out files have one of their own.
+      for (const auto* paths : {&files.held, &files.train}) {
+        if (paths->empty()) continue;
+        wanted.files = *paths;
+        done = build(wanted, *tokenizer, &watch);
+        built.reused = built.reused != 0 && done.reused ? 1 : 0;
+      }
       built.tokens = done.file.tokens;
       built.documents = done.file.documents;
       if (done.file.path.size() >= sizeof(built.path))

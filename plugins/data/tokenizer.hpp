@@ -26,6 +26,8 @@ class Tokenizer {
   virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
   // Appends the bytes of one id, 0 <= id < vocabulary.
   virtual void decode(int32_t id, std::string& text) const = 0;
+  // The libraries and tables, with their versions, that decide the ids beside the tokenizer's own file.
+  virtual std::string libraries() const { return ""; }
 
  protected:
   Info info_;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The data source "tokens": files that hold token ids.
+#include <algorithm>
+#include <set>
 #include <utility>
 
 #include "failure.hpp"
-#include "files.hpp"
 #include "options.hpp"
 #include "source.hpp"
 #include "tables.hpp"
@@ -13,55 +14,55 @@
 namespace text_data {
 namespace {
 
-std::unique_ptr<Source> open_source(const eng_options* options, const eng_data_request& request) {
-  const double held_out = held_out_share(options, request);
-  const std::vector<std::string> files =
-      find_files(request.base_dir == nullptr ? "" : request.base_dir, get_strings(options, "paths"));
+std::unique_ptr<Source> open_tokens(const eng_options* options, const eng_data_request& request) {
+  const DataFiles files = data_files(options, request);
   // Opened only where a file says which tokenizer made it.
   const std::string named = options->is_set(options, "tokenizer") ? get_string(options, "tokenizer") : "";
   std::string meaning;
   auto source = std::make_unique<Source>();
-  Hash hash;
-  std::string last;
-  for (const std::string& path : files) {
-    TokenFile file = open_token_file(path);
-    if (file.path == last) continue;  // PREFIX.bin and PREFIX.idx are one
-    last = file.path;
-    ++source->files;
-    if (file.header.vocabulary > request.vocabulary) {
-      throw Failure(ENG_INVALID, "[data] " + path + " was made by a tokenizer of " +
-                                     std::to_string(file.header.vocabulary) + " ids, but the model's vocabulary is " +
-                                     std::to_string(request.vocabulary) + ": set [model] vocab_size to " +
-                                     std::to_string(file.header.vocabulary) + " or more");
+  std::set<std::string> taken;  // PREFIX.bin and PREFIX.idx are one
+  const auto add = [&](const std::vector<std::string>& paths, Stream& stream) {
+    Hash hash;
+    for (const std::string& path : paths) {
+      TokenFile file = open_token_file(path);
+      if (!taken.insert(file.path).second) continue;
+      ++source->files;
+      if (file.header.vocabulary > request.vocabulary) {
+        throw Failure(ENG_INVALID, "[data] " + path + " was made by a tokenizer of " +
+                                       std::to_string(file.header.vocabulary) + " ids, but the model's vocabulary is " +
+                                       std::to_string(request.vocabulary) + ": set [model] vocab_size to " +
+                                       std::to_string(file.header.vocabulary) + " or more");
+      }
+      if (!named.empty() && file.header.magic[0] != 0) {
+        if (meaning.empty()) meaning = open_tokenizer(named, base_of(request))->info().hash;
+        if (hexadecimal(file.header.tokenizer) != meaning)
+          throw Failure(ENG_INVALID, "[data] " + path + " was made by another tokenizer than [data] tokenizer = \"" +
+                                         named + "\": build it again with this one, or name the one it was made by");
+      }
+      scan(file, request.vocabulary);
+      source->vocabulary = std::max({source->vocabulary, file.header.vocabulary, file.largest + 1});
+      hash.add_field(file.hash + " " + std::to_string(file.width));
+      if (file.tokens == 0) continue;
+      auto mapped = std::make_unique<MappedFile>(InputFile(file.path));
+      if (mapped->size() < file.offset + file.tokens * file.width)
+        throw Failure(ENG_DATA_LOSS, "[data] " + file.path + ": the file changed while it was read");
+      stream.add(std::move(mapped), file.offset, file.tokens, file.width);
     }
-    if (!named.empty() && file.header.magic[0] != 0) {
-      if (meaning.empty())
-        meaning = open_tokenizer(named, request.base_dir == nullptr ? "" : request.base_dir)->info().hash;
-      if (hexadecimal(file.header.tokenizer) != meaning)
-        throw Failure(ENG_INVALID, "[data] " + path + " was made by another tokenizer than [data] tokenizer = \"" +
-                                       named + "\": build it again with this one, or name the one it was made by");
-    }
-    scan(file, request.vocabulary);
-    source->vocabulary = std::max({source->vocabulary, file.header.vocabulary, file.largest + 1});
-    hash.add_field(file.hash + " " + std::to_string(file.width));
-    if (file.tokens == 0) continue;
-    auto mapped = std::make_unique<MappedFile>(InputFile(file.path));
-    if (mapped->size() < file.offset + file.tokens * file.width)
-      throw Failure(ENG_DATA_LOSS, "[data] " + file.path + ": the file changed while it was read");
-    source->stream.add(std::move(mapped), file.offset, file.tokens, file.width);
-  }
-  source->hash = hash.text();
-  cut_windows(*source, request, held_out, "tokens");
+    return hash.text();
+  };
+  const std::string held = add(files.held, source->held);
+  source->hash = add(files.train, source->stream);
+  cut_windows(*source, request, files, held, "tokens");
   return source;
 }
 
-eng_status create(const eng_options* options, const eng_data_request* given, void** self, eng_error* error) {
-  return guarded(error, "opening the data", [&] { *self = open_source(options, complete(given)).release(); });
+eng_status create_tokens(const eng_options* options, const eng_data_request* given, void** self, eng_error* error) {
+  return guarded(error, "opening the data", [&] { *self = open_tokens(options, complete(given)).release(); });
 }
 
 }  // namespace
 
-const eng_data tokens_table = {sizeof(eng_data), 0,           create,  destroy_source,
-                               describe_source,  read_source, nullptr, inspect_file};
+const eng_data tokens_table = {sizeof(eng_data), 0,           create_tokens, destroy_source,
+                               describe_source,  read_source, nullptr,       inspect_file};
 
 }  // namespace text_data

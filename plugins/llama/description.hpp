@@ -3,6 +3,7 @@
 // rope_parameters (rope_scaling in older files) get the prefix rope_.
 #pragma once
 
+#include "engine/model.h"
 #include "engine/plugin.h"
 
 // clang-format off

@@ -2,6 +2,8 @@
 // What the plugin says of itself. Keys carry the names of Hugging Face's config.json.
 #pragma once
 
+#include "engine/model.h"
+#include "engine/op.h"
 #include "engine/plugin.h"
 
 // clang-format off

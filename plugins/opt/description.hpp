@@ -2,6 +2,7 @@
 // What the plugin says of itself. Keys carry the names of Hugging Face's config.json.
 #pragma once
 
+#include "engine/model.h"
 #include "engine/plugin.h"
 
 // clang-format off

@@ -31,36 +31,26 @@ void destroy(void* self) {
   delete static_cast<AdamW*>(self);
 }
 
-eng_status states(void*, eng_state* out, uint32_t cap, uint32_t* n, eng_error* error) {
+eng_status states(void*, eng_state_rule* out, uint32_t cap, uint32_t* n, eng_error* error) {
   if (cap < 2) return report(error, ENG_OUT_OF_RANGE, "adamw has 2 states, there is room for fewer");
-  out[0] = {"exp_avg", ENG_F32, 0};
-  out[1] = {"exp_avg_sq", ENG_F32, 0};
+  out[0] = {"exp_avg", ENG_F32, 0, nullptr};
+  out[1] = {"exp_avg_sq", ENG_F32, 0, nullptr};
   *n = 2;
   return ENG_OK;
 }
 
 eng_status scalars(void* self, uint64_t k, float* out, uint32_t cap, uint32_t* n, eng_error* error) {
-  if (cap < 2) return report(error, ENG_OUT_OF_RANGE, "adamw has 2 scalars, there is room for fewer");
-  if (k < 1) return report(error, ENG_INVALID, "updates are counted from 1");
   const AdamW& a = *static_cast<AdamW*>(self);
-  const double step = static_cast<double>(k);
-  out[0] = static_cast<float>(1.0 - std::pow(a.beta1, step));
-  out[1] = static_cast<float>(std::sqrt(1.0 - std::pow(a.beta2, step)));
-  *n = 2;
-  return ENG_OK;
+  return adam_scalars(a.beta1, a.beta2, k, out, cap, n, error);
 }
 
 eng_status update(void* self, eng_build* b, const eng_update* run, eng_error* error) {
   if (run->n_states != 2) return report(error, ENG_INVALID, "adamw needs its 2 states");
   if (run->weight_out) return report(error, ENG_UNSUPPORTED, "adamw updates weights in place only; use precision fp32");
   const AdamW& a = *static_cast<AdamW*>(self);
-  const eng_id in[5] = {run->master, run->grad, run->states[0], run->states[1], run->scalars};
-  eng_id out[3] = {run->master, run->states[0], run->states[1]};
-  const eng_attr attrs[4] = {{"beta1", 0, a.beta1},
-                             {"beta2", 0, a.beta2},
-                             {"eps", 0, a.eps},
-                             {"weight_decay", 0, decay_of(*run, a.weight_decay)}};
-  return b->api->emit(b, ENG_OP_ADAMW, in, 5, out, 3, attrs, 4, error);
+  double decay = 0;
+  if (eng_status s = decay_of(*run, a.weight_decay, &decay, error)) return s;
+  return emit_adamw(b, *run, run->states, a.beta1, a.beta2, a.eps, decay, error);
 }
 
 }  // namespace

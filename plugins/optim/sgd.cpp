@@ -39,10 +39,10 @@ void destroy(void* self) {
   delete static_cast<Sgd*>(self);
 }
 
-eng_status states(void* self, eng_state* out, uint32_t cap, uint32_t* n, eng_error* error) {
+eng_status states(void* self, eng_state_rule* out, uint32_t cap, uint32_t* n, eng_error* error) {
   const uint32_t count = state_count(*static_cast<Sgd*>(self));
   if (cap < count) return report(error, ENG_OUT_OF_RANGE, "sgd with momentum has 1 state, there is room for none");
-  if (count) out[0] = {"momentum_buffer", ENG_F32, 0};
+  if (count) out[0] = {"momentum_buffer", ENG_F32, 0, nullptr};
   *n = count;
   return ENG_OK;
 }
@@ -60,11 +60,12 @@ eng_status update(void* self, eng_build* b, const eng_update* run, eng_error* er
   const uint32_t count = state_count(s);
   if (run->n_states != count) return report(error, ENG_INVALID, "sgd needs one state with momentum and none without");
   if (run->weight_out) return report(error, ENG_UNSUPPORTED, "sgd updates weights in place only; use precision fp32");
+  double decay = 0;
+  if (eng_status e = decay_of(*run, s.weight_decay, &decay, error)) return e;
   const eng_id buffer = count ? run->states[0] : 0;
   const eng_id in[4] = {run->master, run->grad, buffer, run->scalars};
   eng_id out[2] = {run->master, buffer};
-  const eng_attr attrs[3] = {
-      {"momentum", 0, s.momentum}, {"weight_decay", 0, decay_of(*run, s.weight_decay)}, {"nesterov", s.nesterov, 0}};
+  const eng_attr attrs[3] = {{"momentum", 0, s.momentum}, {"weight_decay", 0, decay}, {"nesterov", s.nesterov, 0}};
   return b->api->emit(b, ENG_OP_SGD, in, 4, out, 1 + count, attrs, 3, error);
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the command says without training.
+#include <algorithm>
+
 #include "harness.hpp"
 
 using namespace cli;
@@ -35,6 +37,10 @@ TEST_CASE("a wrong command line is a usage error", "[cli]") {
   told({"chekc", "x.toml"}, "help: `chekc` is no subcommand; did you mean `check`? there is run, check, plan");
   told({"ckpt", "list", "run"}, "`list` is no subcommand; there is ls, export");
   told({"run", "x.toml", "--train.steps=3"}, "an override has no dashes: section.key=value");
+  told({"run", "x.toml", "--num_gpus", "2"}, "help: ranks are started by `engine run CONFIG --ranks N`");
+  told({"run", "x.toml", "--dry_run"}, "help: `engine check CONFIG` checks everything without training");
+  told({"run", "--deepspeed_config=ds.json"}, "help: a run is one TOML file");
+  told({"run", "x.toml", "--max_steps=5"}, "here it is `train.steps = 5`");
   told({"check", "x.toml", "--plugin-path", "y"}, "--plugin-path stands before the subcommand");
   const std::string weights = std::string(ENGINE_SOURCE_DIR) + "/tests/models/hf/single";
   told({"run", weights}, "is a Hugging Face directory, and here a configuration or a run is needed\nhelp: write");
@@ -70,6 +76,13 @@ TEST_CASE("init writes a configuration that check accepts", "[cli]") {
   CHECK(unknown.exit == 2);
   CHECK(has(unknown.err, "no model plugin has a preset `tinny`"));
   CHECK(has(unknown.err, "\n  llama: 13b"));
+  CHECK(has(engine(scratch, {"init", "opt/125m"}).out, "plugin = \"opt\"\npreset = \"125m\""));
+  CHECK(engine(scratch, {"init", "llama", "tiny"}).out == shown.out);
+  const Result large = engine(scratch, {"init", "7b_mamba", "-o", "mamba.toml"});
+  CHECK(has(large.err, "set [data] paths and tokenizer, then:  engine check mamba.toml"));
+  const Result bytes = engine(scratch, {"check", "mamba.toml", "data.paths=['text.txt']", "data.tokenizer=bytes",
+                                        "model.num_hidden_layers=1", "train.sequence_length=16"});
+  CHECK(has(bytes.err, "note: the data have ids below 256, the model has 50257"));
   // Several models have a preset of this name: the first, and it is told.
   const Result several = engine(scratch, {"init", "13b"});
   CHECK(has(several.out, "plugin = \"llama\""));
@@ -194,7 +207,10 @@ TEST_CASE("plugins ls, plugins info and doctor", "[cli]") {
   const Result info = engine(scratch, {"plugins", "info", "llama"});
   CHECK(info.exit == 0);
   CHECK(has(info.out, "num_hidden_layers"));
-  CHECK(engine(scratch, {"plugins", "info", "lama"}).exit == 3);
+  const Result lama = engine(scratch, {"plugins", "info", "lama"});
+  CHECK(lama.exit == 3);
+  CHECK(has(lama.err, "there is no plugin `lama`\nhelp: did you mean `llama`?"));
+  CHECK(std::count(lama.err.begin(), lama.err.end(), '\n') == 2);
 
   const Result doctor = engine(scratch, {"doctor"});
   CHECK(doctor.exit == 0);

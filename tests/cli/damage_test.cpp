@@ -11,7 +11,7 @@ using namespace cli;
 namespace {
 
 // A run of 8 steps with checkpoints at 4 and 8.
-fs::path finished(const Scratch& scratch) {
+fs::path finished_run(const Scratch& scratch) {
   scratch.config();
   const Result result = engine(scratch, {"run", "config.toml", "--out", "run"});
   INFO(result.err);
@@ -32,7 +32,7 @@ template <class Damage>
 void survive(const char* what, Damage damage, const std::string& reason) {
   INFO(what);
   Scratch scratch;
-  const fs::path run = finished(scratch);
+  const fs::path run = finished_run(scratch);
   const auto lines = numbers(run);
   const auto end = tensors(run, 8);
   damage(checkpoint(run, 8));
@@ -73,7 +73,7 @@ TEST_CASE("a damaged checkpoint is noticed and the one before is used", "[cli]")
 
 TEST_CASE("where all checkpoints are damaged the run does not start over by itself", "[cli]") {
   Scratch scratch;
-  const fs::path run = finished(scratch);
+  const fs::path run = finished_run(scratch);
   for (const int step : {4, 8}) fs::resize_file(checkpoint(run, step) / "model-00000.safetensors", 100);
   const auto lines = read(run / "metrics.jsonl");
   const Result on = engine(scratch, {"run", "run"});
@@ -136,7 +136,7 @@ TEST_CASE("a disk without room leaves the checkpoint before", "[cli]") {
 
 TEST_CASE("changed data is refused, and the run is as it was", "[cli]") {
   Scratch scratch;
-  const fs::path run = finished(scratch);
+  const fs::path run = finished_run(scratch);
   const std::string text = read(scratch / "text.txt"), identity = read(run / "run.json"),
                     state = read(run / "state.json");
   scratch.write("text.txt", text + "more");
@@ -152,7 +152,7 @@ TEST_CASE("changed data is refused, and the run is as it was", "[cli]") {
 
 TEST_CASE("a checkpoint of another model is refused, and the run is as it was", "[cli]") {
   Scratch scratch;
-  const fs::path run = finished(scratch);
+  const fs::path run = finished_run(scratch);
   const std::string config = read(run / "config.resolved.toml");
   const Result on =
       engine(scratch, {"run", "config.toml", "--out", "run", "train.steps=10", "model.intermediate_size=96"});

@@ -2,6 +2,8 @@
 // engine data: tokens are made once, looked at, checked, and used again.
 #include <fstream>
 
+#include <cmath>
+
 #include "harness.hpp"
 
 using namespace cli;
@@ -117,4 +119,66 @@ TEST_CASE("data build and inspect for a model with ops of its own", "[cli]") {
     INFO(result.err);
     CHECK(result.exit == 0);
   }
+}
+
+TEST_CASE("data that is not what it looks like is told before anything runs", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  scratch.write("a.json", "{\"text\": \"some text\"}\n");
+  const Result json = engine(scratch, {"check", "config.toml", "data.paths=['a.json']"});
+  CHECK(json.exit == 4);
+  CHECK(has(json.err, "[data] format = \"jsonl\""));
+  scratch.write("nul.toml",
+                std::regex_replace(read(scratch / "config.toml"), std::regex("text\\.txt"), "text.txt\\u0000x"));
+  const Result nul = engine(scratch, {"check", "nul.toml"});
+  INFO(nul.err);
+  CHECK(nul.exit == 2);
+  CHECK(has(nul.err, "must not hold the character U+0000"));
+  for (const char* command : {"check", "run"}) {
+    const Result nothing = engine(scratch, {command, "config.toml", "data.validation=1"});
+    INFO(nothing.err);
+    CHECK(nothing.exit == 4);
+    CHECK(has(nothing.err, "there is nothing to train on: data.validation is 1"));
+  }
+}
+
+TEST_CASE("eval of whole files: every token once", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  scratch.write("held.txt", read(scratch / "text.txt").substr(0, 1000));
+  const Result run =
+      engine(scratch, {"run", "config.toml", "--out", "run", "train.steps=2", "data.validation_paths=['held.txt']"});
+  INFO(run.err);
+  REQUIRE(run.exit == 0);
+  const auto eval = [&](Args more) {
+    Args args = {"eval", "run", "--json"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Result result = engine(scratch, args);
+    INFO(result.err);
+    REQUIRE(result.exit == 0);
+    return Json::parse(result.out);
+  };
+  // The run's own: the file, and the share that its configuration asks for. Going on finds the same data.
+  CHECK(eval({}).at("tokens") > 999);
+  CHECK(engine(scratch, {"run", "run", "train.steps=3"}).exit == 0);
+  const uint64_t all = fs::file_size(scratch / "text.txt");
+  const Json whole = eval({"--all", "data.validation_paths=[]"});
+  CHECK(whole.at("tokens") == all - 1);
+  CHECK(whole.at("bits_per_byte").get<double>() == Approx(whole.at("loss").get<double>() / std::log(2.0)));
+  // Files that are named for it are evaluated whole, in batches of any size.
+  const Json held = eval({"data.paths=['held.txt']"});
+  CHECK(held.at("tokens") == 999);
+  CHECK(held.at("perplexity").get<double>() == Approx(std::exp(held.at("loss").get<double>())));
+  CHECK(eval({"data.paths=['held.txt']", "train.micro_batch=3"}).at("loss").get<double>() ==
+        Approx(held.at("loss").get<double>()).epsilon(1e-6));
+  CHECK(eval({"data.paths=['held.txt']", "data.validation_paths=[]", "data.validation=0.5"}).at("tokens") < 600);
+  // A model's directory, and tokens of several bytes.
+  const Result exported = engine(scratch, {"ckpt", "export", "run", "--to", "hf"});
+  REQUIRE(exported.exit == 0);
+  const Result directory =
+      engine(scratch, {"eval", "hf", "--json", "data.paths=['held.txt']", "train.sequence_length=32"});
+  INFO(directory.err);
+  REQUIRE(directory.exit == 0);
+  CHECK(Json::parse(directory.out).at("tokens") == 999);
+  CHECK(Json::parse(directory.out).at("loss").get<double>() == Approx(held.at("loss").get<double>()).epsilon(1e-5));
 }

@@ -65,7 +65,8 @@ TEST_CASE("weights come out of a run with the bytes they went in with", "[cli][f
     INFO(out.err);
     REQUIRE(out.exit == 0);
     CHECK(has(out.out, "read back and compared"));
-    CHECK(names(scratch / "out") == std::vector<std::string>{"config.json", "model.safetensors"});
+    CHECK(names(scratch / "out") ==
+          std::vector<std::string>{"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"});
     const auto before = stored(goldens / c.name), after = stored(scratch / "out");
     CHECK(after.size() + c.left == before.size());
     for (const auto& [name, bytes] : after) CHECK((bytes == before.at(name)));
@@ -133,6 +134,63 @@ TEST_CASE("config.json of an export says what the run was, and keeps what others
     CHECK(bad.exit == 9);
     CHECK_FALSE(fs::exists(scratch / "bad"));
   }
+}
+
+TEST_CASE("an export brings the tokenizer that came from [data]", "[cli][from]") {
+  Scratch scratch;
+  scratch.config();
+  const auto exported = [&](const std::string& out, const std::string& tokenizer) {
+    const Result run =
+        engine(scratch, {"run", "config.toml", "--out", "run-" + out, "train.steps=1", "model.vocab_size=1000",
+                         "data.tokenizer=" + tokenizer, "data.special_tokens=true"});
+    INFO(run.err);
+    REQUIRE(run.exit == 0);
+    const Result result = engine(scratch, {"ckpt", "export", "run-" + out, "--to", out});
+    INFO(result.err);
+    REQUIRE(result.exit == 0);
+    CHECK(has(result.out, "tokenizer of the run: "));
+    // Its ids are the run's.
+    const Args ids = {"generate", "", "The engine's 123 \u00e9", "--ids", "--tokens", "1", "--seed", "3"};
+    Args of_run = ids, of_export = ids;
+    of_run[1] = "run-" + out, of_export[1] = out;
+    of_run.insert(of_run.end(), {"--tokenizer", tokenizer});
+    of_export.insert(of_export.end(), {"--tokenizer", out});
+    const Result a = engine(scratch, of_run), b = engine(scratch, of_export);
+    CHECK(a.exit == 0);
+    CHECK(b.exit == 0);
+    CHECK(a.err.substr(0, a.err.find('\n')) == b.err.substr(0, b.err.find('\n')));
+    CHECK(has(a.err, "prompt ids: "));
+    return Json::parse(read(scratch / out / "tokenizer_config.json"));
+  };
+  const Json gpt2 = exported("gpt2", (tokenizers / "gpt2").string());
+  CHECK(read(scratch / "gpt2" / "tokenizer.json") == read(tokenizers / "gpt2" / "tokenizer.json"));
+  CHECK(gpt2.at("tokenizer_class") == "PreTrainedTokenizerFast");
+  CHECK(gpt2.at("eos_token") == "<|endoftext|>");
+  CHECK(Json::parse(read(scratch / "gpt2" / "config.json")).at("eos_token_id") == 0);
+  const Json opt = exported("opt", (tokenizers / "opt").string());
+  CHECK(opt.at("tokenizer_class") == "GPT2Tokenizer");
+  CHECK(opt.at("add_bos_token") == true);
+  CHECK(opt.at("eos_token") == "</s>");
+  CHECK(exported("llama", (tokenizers / "llama" / "tokenizer.model").string()).at("tokenizer_class") ==
+        "SentencePieceBackend");
+  // Bytes are a tokenizer too.
+  CHECK(exported("plain", "bytes").at("tokenizer_class") == "PreTrainedTokenizerFast");
+  CHECK(Json::parse(read(scratch / "plain" / "config.json")).at("eos_token_id").is_null());
+  // A tokenizer that is gone is told.
+  fs::copy(tokenizers / "gpt2", scratch / "words");
+  REQUIRE(engine(scratch, {"run", "config.toml", "--out", "run-gone", "train.steps=1", "model.vocab_size=1000",
+                           "data.tokenizer=words"})
+              .exit == 0);
+  fs::remove_all(scratch / "words");
+  const Result gone = engine(scratch, {"ckpt", "export", "run-gone", "--to", "gone"});
+  CHECK(gone.exit == 0);
+  CHECK(has(gone.err, "warning: the tokenizer of the run is not exported: "));
+  CHECK_FALSE(fs::exists(scratch / "gone" / "tokenizer.json"));
+  // The name of a model on huggingface.co is no directory: how to get it is told.
+  scratch.write("hub.toml", "[model]\nfrom = \"someone/model-7b\"\n[data]\npaths = [\"text.txt\"]\n");
+  const Result hub = engine(scratch, {"check", "hub.toml"});
+  CHECK(hub.exit == 2);
+  CHECK(has(hub.err, "hf download someone/model-7b --local-dir model-7b"));
 }
 
 TEST_CASE("a run goes on from its own checkpoint, not from where it came", "[cli][from]") {
@@ -310,6 +368,14 @@ TEST_CASE("weights that do not fit are refused before memory is taken", "[cli][f
     CHECK(refused.exit == 9);
     CHECK(has(refused.err, "model.embed_tokens.weight: is [256, 16] in the file, [131072, 512] in the model"));
     CHECK(refused.peak_bytes() < 200'000'000);
+  }
+  // Nor is it a matter of memory where that is too small as well.
+  config["vocab_size"] = 1 << 20, config["hidden_size"] = 1 << 16;  // 275 GB
+  scratch.write("tied/config.json", config.dump());
+  for (const Result& refused :
+       {run_from(scratch, source, "run"), engine(scratch, {"eval", "tied", data[0], data[1]})}) {
+    INFO(refused.err);
+    CHECK(refused.exit == 9);
   }
   CHECK_FALSE(fs::exists(scratch / "run"));
 }

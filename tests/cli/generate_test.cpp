@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // engine generate.
+#include <algorithm>
+#include <sstream>
+
 #include "harness.hpp"
 
 using namespace cli;
@@ -40,6 +43,21 @@ TEST_CASE("a run continues a text", "[cli]") {
         engine(scratch, {"generate", "run", longer + next.out.substr(0, 1), "--tokens", "7", "--temperature", "0"});
     CHECK(next.out == next.out.substr(0, 1) + after.out);
   }
+  SECTION("ids, and texts to stop at") {
+    const std::string text = generate({"--tokens", "40", "--temperature", "0"}).out;
+    std::string ids;
+    for (const char c : text.substr(0, 40))
+      ids += (ids.empty() ? "" : " ") + std::to_string(static_cast<unsigned char>(c));
+    const Result as_ids = generate({"--tokens", "40", "--temperature", "0", "--ids"});
+    CHECK(as_ids.out == ids + "\n");
+    CHECK(has(as_ids.err, "prompt ids: 84 104 101 32\n"));
+    const std::string stop = text.substr(9, 4), kept = text.substr(0, text.find(stop));
+    const Result stopped = generate({"--tokens", "40", "--temperature", "0", "--stop", "never", "--stop", stop});
+    CHECK(stopped.out == kept + "\n");
+    CHECK(has(stopped.err, "generated " + std::to_string(kept.size() + 4) + " tokens"));
+    // What begins as a stop text does and goes on otherwise is shown.
+    CHECK(generate({"--tokens", "40", "--temperature", "0", "--stop", text.substr(0, 40) + "?"}).out == text);
+  }
   SECTION("another tokenizer") {
     CHECK(generate({"--tokens", "9", "--tokenizer", "bytes"}).out == generate({"--tokens", "9"}).out);
     const Result none = engine(scratch, {"generate", "run", "The ", "--tokenizer", "nowhere"});
@@ -70,12 +88,94 @@ TEST_CASE("a run continues a text", "[cli]") {
     refused({"run", "The ", "--top-p", "1.5"}, 2, "--top-p 1.5");
     refused({"run", "The ", "--top-k", "-2"}, 2, "--top-k -2");
     refused({"run", "The ", "--tokens", "0"}, 2, "--tokens 0");
+    refused({"run", "The ", "--stop", ""}, 2, "--stop is empty");
+    refused({"run", "The ", "--system", "Be short."}, 2, "give --chat too");
+    refused({"run", "The ", "--chat"}, 2, "run has no chat template");
+    refused({"someone/model-7b", "The "}, 2, "hf download someone/model-7b --local-dir model-7b");
     refused({"config.toml", "The "}, 2, "config.toml is no directory");
     refused({"checkpoints", "The "}, 2, "checkpoints");
     refused({"run/checkpoints/step-00000008", "The "}, 2, "is one checkpoint, and here a run is needed");
     fs::remove_all(scratch / "run" / "checkpoints");
     refused({"run", "The "}, 9, "run has no usable checkpoint");
   }
+}
+
+TEST_CASE("every id that config.json and generation_config.json end a text with ends it, and does not count", "[cli]") {
+  Scratch scratch;
+  const fs::path folder = fs::path(ENGINE_SOURCE_DIR) / "tests" / "models" / "hf";
+  const Json expected = Json::parse(read(folder / "expected.json"));
+  fs::copy(folder / "single", scratch / "hf");
+  const std::vector<int> ids = expected.at("greedy").at("single");
+  const auto made = [&](const std::string& err) {
+    std::smatch found;
+    return std::regex_search(err, found, std::regex("generated (\\d+) tokens")) ? std::stoul(found[1]) : 999;
+  };
+  const Args args = {"generate", "hf", expected.at("prompt"), "--tokenizer", "bytes",
+                     "--tokens", "40", "--temperature",       "0",           "--ids"};
+  for (const Json& eos : {Json(ids[12]), Json({250, ids[12]})}) {
+    scratch.write("hf/generation_config.json", Json{{"eos_token_id", eos}}.dump());
+    const Result result = engine(scratch, args);
+    INFO(result.err);
+    REQUIRE(result.exit == 0);
+    const auto end = static_cast<size_t>(std::find(ids.begin(), ids.end(), ids[12]) - ids.begin());
+    std::string kept;
+    for (size_t i = 0; i < end; ++i) kept += (i ? " " : "") + std::to_string(ids[i]);
+    CHECK(result.out == kept + "\n");
+    CHECK(made(result.err) == end);
+  }
+  fs::remove(scratch / "hf" / "generation_config.json");
+  Json config = Json::parse(read(scratch / "hf" / "config.json"));
+  config["eos_token_id"] = {ids[0]};
+  scratch.write("hf/config.json", config.dump());
+  const Result none = engine(scratch, args);
+  INFO(none.err);
+  CHECK(none.out == "\n");
+  CHECK(made(none.err) == 0);
+}
+
+TEST_CASE("a chat is written as Jinja writes its template", "[cli]") {
+  Scratch scratch;
+  fs::copy(fs::path(ENGINE_SOURCE_DIR) / "tests" / "models" / "hf" / "single", scratch / "hf");
+  Json config = Json::parse(read(scratch / "hf" / "config.json"));
+  config["max_position_embeddings"] = 1024;
+  scratch.write("hf/config.json", config.dump());
+  const Json golden =
+      Json::parse(read(fs::path(ENGINE_SOURCE_DIR) / "tests" / "cli" / "chat.json"));  // tools/goldens/chat.py
+  const auto prompt = [&](const Json& text, bool system, bool file = false) {
+    Json tokenizer = {{"bos_token", "<s>"}, {"eos_token", {{"content", "</s>"}}}};
+    if (!file) tokenizer["chat_template"] = text;
+    if (file) scratch.write("hf/chat_template.jinja", text.get<std::string>() + "\n");
+    scratch.write("hf/tokenizer_config.json", tokenizer.dump());
+    Args args = {"generate", "hf", golden.at("message"), "--chat", "--tokenizer", "bytes", "--tokens", "1", "--ids"};
+    if (system) args.emplace_back("--system"), args.push_back(golden.at("system").get<std::string>());
+    const Result result = engine(scratch, args);
+    fs::remove(scratch / "hf" / "chat_template.jinja");
+    const std::string head = "prompt ids: ";
+    const size_t at = result.err.find(head);
+    if (at == std::string::npos) return result.err;
+    CHECK(result.exit == 0);
+    std::istringstream ids(result.err.substr(at + head.size(), result.err.find('\n', at) - at - head.size()));
+    std::string out;
+    for (int id = 0; ids >> id;) out += static_cast<char>(id);
+    return out;
+  };
+  for (const Json& one : golden.at("templates")) {
+    INFO(one.at("name"));
+    for (const bool system : {false, true}) {
+      const Json& wanted = one.at(system ? "system" : "user");
+      if (wanted.is_null())
+        CHECK(has(prompt(one.at("template"), system), "has no place for a system message"));
+      else
+        CHECK(prompt(one.at("template"), system) == wanted);
+    }
+  }
+  const Json& chatml = golden.at("templates")[0];
+  CHECK(prompt(chatml.at("template"), true, true) == chatml.at("system"));
+  CHECK(prompt(Json::array({{{"name", "default"}, {"template", chatml.at("template")}}}), false) == chatml.at("user"));
+  // One that differs by a character is not taken for one that is known.
+  std::string other = chatml.at("template");
+  other.replace(other.find("im_end"), 6, "im_ent");
+  CHECK(has(prompt(other, false), "is not one of those that are known: ChatML"));
 }
 
 TEST_CASE("a Hugging Face directory continues as transformers does", "[cli]") {

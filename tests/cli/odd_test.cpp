@@ -57,13 +57,15 @@ TEST_CASE("a model with unused parameters and some without elements is planned, 
   CHECK(empty.size() == 3 * 8);  // weights and two states
   CHECK(empty.count("ghosts.empty exp_avg") == 1);
 
-  // From its middle it comes to the same end.
+  // From its middle it comes to the same end. The run knows where its plugins are.
   const std::map<std::string, std::string> end = tensors(scratch / "run", 4);
-  REQUIRE(odd_engine(scratch, {"run", "run", "--resume", "2"}).exit == 0);
+  REQUIRE(engine(scratch, {"run", "run", "--resume", "2"}).exit == 0);
   CHECK((tensors(scratch / "run", 4) == end));
+  CHECK(engine(scratch, {"eval", "run"}).exit == 0);
+  CHECK(engine(scratch, {"plan", "run"}).exit == 0);
 
   // Without one of them it is another model.
-  const Result less = odd_engine(scratch, {"run", "run", "model.plain=true", "train.steps=6"});
+  const Result less = engine(scratch, {"run", "run", "model.plain=true", "train.steps=6"});
   INFO(less.err);
   CHECK(less.exit == 9);
   CHECK(has(less.err, "`unused.both` (parameter): this run has no such tensor"));

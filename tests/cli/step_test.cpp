@@ -19,9 +19,9 @@
 #include <thread>
 
 #include "core/execute/executor.hpp"
-#include "core/train/setup.hpp"
 #include "engine/ops.h"
-#include "loader.hpp"
+#include "session/train/loader.hpp"
+#include "session/train/setup.hpp"
 
 extern "C" {
 void* __libc_malloc(size_t);

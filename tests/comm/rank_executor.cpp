@@ -8,7 +8,7 @@
 #include "core/plan/waits.hpp"
 #include "core/verify/verify.hpp"
 #include "rank.hpp"
-#include "trace_events.hpp"
+#include "session/report/trace_events.hpp"
 
 namespace rank {
 namespace {
@@ -31,7 +31,7 @@ struct Sums {
     shard = emit.persistent("shard", eng::Line::weights, f32(m), true);
     total = emit.persistent("total", eng::Line::weights, f32(m), true);
     other = emit.persistent("other", eng::Line::weights, f32(m), true);
-    emit.label("sums");
+    emit.label(eng::Phase::step, "sums");
     emit.begin_program("sums");
     for (int s = 0; s < 2; ++s) {
       emit.begin_segment("part", repeats);

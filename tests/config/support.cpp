@@ -4,7 +4,8 @@
 #include <map>
 #include <utility>
 
-#include "weights.hpp"
+#include "session/foreign.hpp"
+#include "session/weights.hpp"
 
 namespace eng::test {
 namespace {
@@ -48,7 +49,8 @@ Known build() {
                   ranged(option("validation", Type::number, 0.0), 0, 0.5)};
   auto& adamw = known[{"eng.optimizer/1", "adamw"}];
   adamw.options = {ranged(option("beta1", Type::number, 0.9), 0, 1), ranged(option("beta2", Type::number, 0.999), 0, 1),
-                   option("eps", Type::number, 1e-8), option("weight_decay", Type::number, 0.01)};
+                   option("eps", Type::number, 1e-8), ranged(option("weight_decay", Type::number, 0.01), 0, 10)};
+  adamw.options.back().per_group = true;
   auto& sgd = known[{"eng.optimizer/1", "sgd"}];
   sgd.options = {option("momentum", Type::number, 0.0), option("learning_rate", Type::number, 0.1)};
   known[{"eng.precision/1", "fp32"}];
@@ -77,7 +79,8 @@ const SchemaSource& plugins() {
       },
       [](const std::string&, const std::string& name) { return "looked in /usr/lib/engine for " + name; },
       [](const auto&) {},
-      [](const auto& directory, const auto& plugin) { return read_model_source(directory, plugin, plugins()); }};
+      [](const auto& directory, const auto& plugin) { return read_model_source(directory, plugin, plugins()); },
+      foreign_name};
   return source;
 }
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "config_text.hpp"
 #include "core/base/error.hpp"
-#include "problems.hpp"
+#include "session/config_text.hpp"
+#include "session/report/problems.hpp"
 
 namespace eng::test {
 

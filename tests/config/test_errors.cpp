@@ -24,7 +24,7 @@ TEST_CASE("a problem is shown whole") {
   | ^^^^^^^^^^^^ not a key of [optimizer] with plugin "adamw"
   |
 help: did you mean `learning_rate`?
-      [optimizer] has: beta1, beta2, eps, learning_rate, plugin, weight_decay
+      [optimizer] has: beta1, beta2, eps, groups, learning_rate, plugin, weight_decay
 1 problem in opt.toml; nothing was started)");
 }
 

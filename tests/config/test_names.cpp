@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 
-#include "core/config/source.hpp"
+#include "session/foreign.hpp"
 #include "support.hpp"
 
 using namespace eng;
@@ -83,37 +83,6 @@ TEST_CASE("one edit away from every key, the key is suggested") {
   CHECK(tried > 1000);
 }
 
-TEST_CASE("names of other trainers point at a key that exists") {
-  for (const char* name : {"gradient_accumulation_steps", "train_micro_batch_size_per_gpu", "max_steps", "seq_len",
-                           "batch_size", "gradient_clipping", "lr", "steps_per_print"}) {
-    const auto other = foreign_key(name);
-    REQUIRE(other);
-    const std::string here = other->here;
-    const auto& all = section_schemas();
-    const auto section = std::find_if(
-        all.begin(), all.end(), [&](const auto& schema) { return schema.name == here.substr(0, here.find('.')); });
-    REQUIRE(section != all.end());
-    CHECK(find_option(section->options, here.substr(here.find('.') + 1)));
-  }
-  CHECK_FALSE(foreign_key("steps"));
-  // Sections, names within a table of a section, and names outside any.
-  CHECK_THAT(problems(with("[zero_optimization]\nstage = 2\n")),
-             Catch::Contains("error[E0111]: [zero_optimization] is DeepSpeed's name; here it is `[zero]`"));
-  CHECK_THAT(problems(with("[optimizer.params]\nlr = 1e-3\n")),
-             Catch::Contains("`params.lr` is DeepSpeed's and torchtitan's name; here it is `optimizer.learning_rate`"));
-  CHECK_THAT(problems("train_batch_size = 8\n" + with("")),
-             Catch::Contains("error[E0111]: `train_batch_size` is DeepSpeed's name; here it is `train.global_batch`"));
-  CHECK_THAT(problems(with("[optimizer]\ntype = \"AdamW\"\n[schedule]\ntype = \"WarmupLR\"\n")),
-             Catch::Contains("here it is `optimizer.plugin`") && Catch::Contains("here it is `schedule.kind`"));
-  const std::string text = problems(with("[train]\ngradient_accumulation_steps = 4\nlr = 1e-3\n"));
-  CHECK_THAT(
-      text,
-      Catch::Contains("error[E0111]: `gradient_accumulation_steps` is DeepSpeed's and Hugging Face's name; here it "
-                      "is `train.accumulate`") &&
-          Catch::Contains("`lr` is DeepSpeed's and torchtitan's name; here it is `optimizer.learning_rate`") &&
-          Catch::Contains("2 problems in opt.toml"));
-}
-
 TEST_CASE("every name in the documents' table of DeepSpeed is recognised, and has the key that stands there") {
   std::ifstream page(std::string(ENGINE_SOURCE_DIR) + "/docs/config.md");
   std::string line;
@@ -127,9 +96,9 @@ TEST_CASE("every name in the documents' table of DeepSpeed is recognised, and ha
       const auto first = there.find('`', at) + 1;
       const std::string name = there.substr(first, there.find('`', first) - first);
       if (name.starts_with("Warmup")) continue;  // a value
-      const std::string word = name.substr(name.rfind('.') + 1), table = name.substr(0, name.find('.'));
-      auto found = foreign_key(table + "." + word);
-      if (!found) found = foreign_key(word);
+      const std::string table = name.substr(0, name.find('.'));
+      const bool alone = table == name;
+      const auto found = foreign_name(alone ? "" : table, alone ? name : name.substr(table.size() + 1), {});
       INFO(line);
       REQUIRE(found);
       if (here.find("not yet") == std::string::npos) CHECK_THAT(here, Catch::Contains(found->here));
@@ -137,4 +106,20 @@ TEST_CASE("every name in the documents' table of DeepSpeed is recognised, and ha
     }
   }
   CHECK(names > 14);
+}
+
+TEST_CASE("patterns of names") {
+  CHECK(matches("*.bias", "a.b.bias"));
+  CHECK(matches("*", ""));
+  CHECK(matches("a*b*c", "a.b.bb.c"));
+  CHECK(matches("layers.?.w", "layers.3.w"));
+  CHECK(matches("a**", "a"));
+  CHECK_FALSE(matches("*.bias", "a.bias.x"));
+  CHECK_FALSE(matches("layers.?.w", "layers.13.w"));
+  CHECK_FALSE(matches("", "a"));
+  CHECK_FALSE(matches("a*b*c", "a.c.b"));
+  const std::vector<std::string> names = {"embed.weight", "layers.0.attn.q", "layers.1.attn.q", "norm.weight"};
+  CHECK(nearly_matched("layers.*.atn.q", names, 2) == std::vector<std::string>{"layers.0.attn.q", "layers.1.attn.q"});
+  CHECK(nearly_matched("nrom.weight", names, 1) == std::vector<std::string>{"norm.weight"});
+  CHECK(nearly_matched("x", {}, 3).empty());
 }

@@ -70,3 +70,34 @@ TEST_CASE("bad overrides show their text") {
              Contains("error[E0114]: not valid TOML: a key of more than 32 parts"));
   CHECK_THAT(problems(with(""), {"optimizer.plugin=sgdd"}), Contains("did you mean `sgd`?"));
 }
+
+TEST_CASE("a key can be unset") {
+  const std::string text = with("[train]\nsteps = 5\n[optimizer]\nbeta1 = 0.5\n");
+  const Config config =
+      parse(text, {"-train.steps", "-model.preset", "model.hidden_size=8", "model.num_hidden_layers=1"});
+  CHECK(config.section("train").integer("steps") == 1000);
+  CHECK_FALSE(config.section("train").given("steps"));
+  CHECK(config.section("model").integer("hidden_size") == 8);
+  CHECK(config.notes().empty());
+  // It is taken away first: an override of the same key holds.
+  CHECK(parse(text, {"train.steps=7", "-train.steps"}).section("train").integer("steps") == 7);
+  // Another plugin does not know the key.
+  CHECK_THAT(problems(text, {"optimizer.plugin=sgd"}), Contains("`beta1` belongs to plugin `adamw`, not `sgd`"));
+  CHECK(problems(text, {"optimizer.plugin=sgd", "-optimizer.beta1"}).empty());
+  // A run that was given the key says how to go on without it.
+  const std::string run = resolved_text(parse(text));
+  CHECK_THAT(problems(run, {"optimizer.plugin=sgd"}),
+             Contains("error[E0105]: `beta1` belongs to plugin `adamw`, not `sgd`") &&
+                 Contains("help: to go on without it: --unset optimizer.beta1\n"));
+  const Config other = parse(run, {"optimizer.plugin=sgd", "-optimizer.beta1"});
+  CHECK(other.section("optimizer").string("plugin") == "sgd");
+  // All of a table.
+  CHECK_FALSE(
+      parse(with("[comm.describe]\nlatency = \"5us\"\n"), {"-comm.describe"}).section("comm").has("describe.latency"));
+  // What is not there changes nothing, and is told; what cannot be is refused.
+  CHECK(parse(text, {"-train.seed"}).notes() ==
+        std::vector<std::string>{"--unset train.seed: the file says nothing of it, so nothing changes"});
+  for (const char* wrong : {"-train", "-", "-train.", "-trian.steps", "-.steps"})
+    CHECK_THAT(problems(text, {wrong}), Contains("error[E0114]: --unset takes section.key") &&
+                                            Contains(std::string("command line: --unset ") + (wrong + 1)));
+}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
+#include "session/init.hpp"
 #include "support.hpp"
 
 using namespace eng;
@@ -160,7 +161,7 @@ TEST_CASE("schema and template") {
                        !Catch::Contains("[data]"));
   // The schema is TOML, though it holds nothing.
   CHECK_THAT(problems(text), !Catch::Contains("E0101"));
-  const Config config = parse(template_text("llama", "7b"));
+  const Config config = parse(start_config(*plugins().find("eng.model/1", "llama"), {"llama", "7b", {}}).text);
   CHECK(config.section("model").integer("num_hidden_layers") == 32);
   CHECK_NOTHROW(config.require("data"));
 }

@@ -68,7 +68,9 @@ TEST_CASE_METHOD(Errors, "paths that lead nowhere") {
 
 TEST_CASE_METHOD(Errors, "files that are none, or cannot be read") {
   REQUIRE(mkfifo((folder.path() / "pipe").c_str(), 0644) == 0);
-  refuse({.paths = {"pipe"}}, ENG_INVALID, {"pipe", "not a regular file"});
+  refuse({.paths = {"pipe"}}, ENG_INVALID,
+         {"pipe is a pipe, not a regular file", "read more than once", "cat > text.txt"});
+  refuse({.paths = {"/dev/null"}}, ENG_INVALID, {"/dev/null is a terminal or another device", "cat > text.txt"});
   refuse({.paths = {"p*"}}, ENG_NOT_FOUND, {"'p*' matches no file"});
   fs::create_symlink("loop", folder.path() / "loop");
   refuse({.paths = {"loop"}}, ENG_DATA_LOSS, {"loop"});
@@ -116,12 +118,31 @@ TEST_CASE_METHOD(Errors, "too little text") {
   CHECK(enough.info().validation_samples == 1);
 }
 
+TEST_CASE_METHOD(Errors, "JSON and tables are not taken for text without being asked") {
+  for (const char* name : {"a.json", "a.csv", "a.tsv", "a.json.gz"}) {
+    folder.write(name, "{\"text\": \"some text\"}\n");
+    refuse({.paths = {name}}, ENG_INVALID,
+           {(folder.path() / name).string(), "[data] format = \"jsonl\"", "format = \"text\""});
+    refuse({.paths = {"a*"}, .strings = {{"format", "auto"}}}, ENG_INVALID, {"format = \"text\""});
+    std::filesystem::remove(folder.path() / name);
+  }
+  folder.write("a.json", "{\"text\": \"some text\"}");
+  Settings settings{.paths = {"a.json"}, .strings = {{"format", "jsonl"}}, .numbers = {{"validation", 0}}, .length = 8};
+  CHECK(Source(folder, settings).text() == "some text");
+  settings.strings["format"] = "text";
+  settings.length = 20;  // and the last label
+  CHECK(Source(folder, settings).text() == "{\"text\": \"some text\"}");
+  folder.write("a.parquet", "PAR1");
+  refuse({.paths = {"a.parquet"}, .strings = {{"format", "text"}}}, ENG_UNSUPPORTED, {"tools/export-dataset"});
+}
+
 TEST_CASE_METHOD(Errors, "options out of range") {
   folder.write("a.txt", "some text");
   refuse({.paths = {"a.txt"}, .vocabulary = 255}, ENG_INVALID, {"255", "[model] vocab_size to 256 or more"});
   refuse({.paths = {"a.txt"}, .length = 0}, ENG_INVALID, {"sequence_length is 0"});
   refuse({.paths = {"a.txt"}, .length = -1}, ENG_INVALID, {"sequence_length is -1"});
   refuse({.paths = {"a.txt"}, .numbers = {{"validation", 0.6}}}, ENG_INVALID, {"validation is 0.6"});
+  refuse({.paths = {"a.txt"}, .numbers = {{"validation", 0.99}}}, ENG_INVALID, {"validation is 0.99", "or 1"});
   refuse({.paths = {"a.txt"}, .numbers = {{"validation", -0.1}}}, ENG_INVALID, {"validation is -0.1"});
   refuse({.paths = {"a.txt"}, .strings = {{"tokenizer", "words"}}}, ENG_NOT_FOUND,
          {(folder.path() / "words").string(), "use \"bytes\"", "tokenizer.json"});

@@ -43,15 +43,23 @@ eng_status get_string(const eng_options* options, const char* key, const char** 
   return ENG_OK;
 }
 
+const std::vector<std::string>* list_of(const eng_options* options, const char* key) {
+  const Settings& settings = settings_of(options);
+  if (std::strcmp(key, "validation_paths") == 0) return &settings.validation_paths;
+  return std::strcmp(key, "paths") == 0 ? &settings.paths : nullptr;
+}
+
 eng_status get_count(const eng_options* options, const char* key, uint32_t* out, eng_error*) {
-  if (std::strcmp(key, "paths") != 0) return ENG_NOT_FOUND;
-  *out = static_cast<uint32_t>(settings_of(options).paths.size());
+  const std::vector<std::string>* list = list_of(options, key);
+  if (list == nullptr) return ENG_NOT_FOUND;
+  *out = static_cast<uint32_t>(list->size());
   return ENG_OK;
 }
 
 eng_status get_string_at(const eng_options* options, const char* key, uint32_t index, const char** out, eng_error*) {
-  if (std::strcmp(key, "paths") != 0) return ENG_NOT_FOUND;
-  *out = settings_of(options).paths.at(index).c_str();
+  const std::vector<std::string>* list = list_of(options, key);
+  if (list == nullptr) return ENG_NOT_FOUND;
+  *out = list->at(index).c_str();
   return ENG_OK;
 }
 

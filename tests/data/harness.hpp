@@ -41,6 +41,7 @@ struct Settings {
   int64_t vocabulary = 256;
   std::string source = "text";
   std::set<std::string> given = {};  // filled by Opening
+  std::vector<std::string> validation_paths = {};
 };
 
 const eng_plugin& plugin();

@@ -14,8 +14,6 @@ using nlohmann::json;
 
 namespace {
 
-const std::string golden = std::string(ENGINE_SOURCE_DIR) + "/tests/data/golden/";
-
 std::string read(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return std::string(std::istreambuf_iterator<char>(in), {});

@@ -13,10 +13,10 @@ struct Jsonl {
   Folder folder;
 
   // The stream that a file of these lines gives, documents joined by "|", or the error.
-  std::string read(const std::string& lines, const std::string& field = "text") {
+  std::string read(const std::string& lines, const std::string& field = "text", const std::string& errors = "stop") {
     folder.write("a.jsonl", lines);
     Settings settings{.paths = {"a.jsonl"},
-                      .strings = {{"separator", "|"}, {"field", field}},
+                      .strings = {{"separator", "|"}, {"field", field}, {"errors", errors}},
                       .numbers = {{"validation", 0}},
                       .length = 1};
     Source once(folder, settings);
@@ -66,6 +66,21 @@ TEST_CASE_METHOD(Jsonl, "a bad line is named") {
   CHECK_THAT(read(std::string("\0\0\0\n", 4)), Contains("a.jsonl:1:"));
 }
 
+TEST_CASE_METHOD(Jsonl, "what is no character stops, or is replaced where that is asked for") {
+  const std::string half = R"({"text": "a\ud83dz \\ud83d \ude00\ud83d\ude00"})",
+                    bytes = "{\"text\": \"b\xff\xe2\x82 c\"}";
+  CHECK_THAT(read(half),
+             Contains("a.jsonl:1:") && Contains("not valid JSON") && Contains("[data] errors = \"replace\""));
+  CHECK_THAT(read(bytes), Contains("a.jsonl:1:") && Contains("[data] errors = \"replace\""));
+  CHECK(read(half + "\n" + bytes, "text", "replace") == "a\ufffdz \\ud83d \ufffd\U0001f600|b\ufffd\ufffd c");
+  CHECK(read(R"({"text": "\ud83d\u0041\ud83d"})", "text", "replace") == "\ufffdA\ufffd");
+  // What is wrong for another reason stays an error, with its own place and without that advice.
+  const std::string broken = read(R"({"text": "\ud83d", oops})", "text", "replace");
+  CHECK_THAT(broken, Contains("a.jsonl:1:") && Contains("not valid JSON") && !Contains("replace"));
+  CHECK_THAT(read("{\"text\": oops}", "text", "replace"), Contains("a.jsonl:1:10: not valid JSON"));
+  CHECK_THAT(read(R"({"text": "\ud8"})", "text", "replace"), Contains("not valid JSON"));
+}
+
 TEST_CASE_METHOD(Jsonl, "a missing or wrong field is named, with what is there") {
   CHECK_THAT(read("{\"text\": \"one\"}\n{\"body\": \"two\", \"id\": 3}\n"),
              Contains("a.jsonl:2: no field \"text\"; the line has \"body\", \"id\"") && Contains("[data] field"));
@@ -93,7 +108,7 @@ TEST_CASE("JSON Lines and plain files mix") {
   Folder folder;
   folder.write("a.txt", "plain");
   folder.write("b.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n");
-  folder.write("c.json", "{}");
+  folder.write("c.md", "{}");
   Settings settings{.paths = {"*"}, .numbers = {{"validation", 0}}, .length = 15};
   CHECK(Source(folder, settings).text() == "plain\none\ntwo\n{}");
   settings.paths = {"b.jsonl"};

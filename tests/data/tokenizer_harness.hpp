@@ -11,6 +11,9 @@
 
 namespace data_test {
 
+// What tools/goldens/tokenizer.py left.
+inline const std::string golden = std::string(ENGINE_SOURCE_DIR) + "/tests/data/golden/";
+
 using Ids = std::vector<int32_t>;
 
 class TokenizerUse {

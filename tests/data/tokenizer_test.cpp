@@ -16,8 +16,6 @@ using nlohmann::json;
 
 namespace {
 
-const std::string golden = std::string(ENGINE_SOURCE_DIR) + "/tests/data/golden/";
-
 struct Golden {
   std::vector<std::string> strings;
   json data;
@@ -65,6 +63,16 @@ bool valid(const std::string& text) {
   } catch (const json::exception&) {
     return false;
   }
+}
+
+// What a pattern leaves of a text: the tokenizer of `file`, with a pre-tokenizer that removes what the pattern matches.
+std::string left_by(const char* pattern, const std::string& text, json file, Folder& folder) {
+  const json removed = {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Removed"}};
+  const json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
+  file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {removed, bytes}}};
+  TokenizerUse tokenizer("huggingface", folder.write("tokenizer.json", file.dump()));
+  INFO(tokenizer.error());
+  return tokenizer.decode(tokenizer.encode(text));
 }
 
 }  // namespace
@@ -132,15 +140,8 @@ TEST_CASE("a token in white space that another one took is found, as the library
 TEST_CASE("classes of characters are those of the library") {
   const json file = json::parse(std::ifstream(golden + "gpt2/tokenizer.json"));
   Folder folder;
-  // What a pattern leaves of a text. By tokenizers 0.23.3, whose patterns are Oniguruma's.
-  const auto left = [&](const char* pattern, const std::string& text) {
-    json changed = file;
-    const json removed = {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Removed"}};
-    const json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}};
-    changed["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {removed, bytes}}};
-    TokenizerUse tokenizer("huggingface", folder.write("tokenizer.json", changed.dump()));
-    return tokenizer.decode(tokenizer.encode(text));
-  };
+  // By tokenizers 0.23.3, whose patterns are Oniguruma's.
+  const auto left = [&](const char* pattern, const std::string& text) { return left_by(pattern, text, file, folder); };
   const std::string text = "|\u00b2|\u2167|\u24b6|\u0301|_|\u00b7|\u200d|";
   CHECK(left(R"(\w)", text) == "||||||\u00b7|\u200d|");
   CHECK(left(R"([\w])", text) == "|\u00b2|||||\u00b7|\u200d|");
@@ -158,6 +159,39 @@ TEST_CASE("classes of characters are those of the library") {
   for (const char* alone : {"quix", "quix\u00b2", "quix\u00b7"}) CHECK(tokenizer.encode(alone)[0] == 700);
   for (const char* more : {"quix\u2167", "quix\u24b6", "quix\u200d", "quix\u0301"})
     CHECK(tokenizer.encode(more)[0] != 700);
+}
+
+TEST_CASE("characters newer than the installed libraries' tables are those of the library") {
+  // By tokenizers 0.23.3, which knows Unicode 16.0; PCRE2 10.42 knows 14.0. tools/goldens/unicode.py compares all.
+  TokenizerUse gpt2("auto", golden + "gpt2");
+  CHECK(gpt2.encode("j\U000318ac's") == Ids{74, 173, 110, 96, 106, 473});   // 15.0
+  CHECK(gpt2.encode("j\U0002ebf0's") == Ids{74, 173, 107, 108, 109, 473});  // 15.1
+  CHECK(gpt2.encode("x\u0cf3 \u1c8a"
+                    "1's") == Ids{88, 157, 112, 112, 221, 158, 111, 233, 17, 473});  // 15.0, 16.0
+  // Its normalisers know Unicode 9.0: a mark that is newer is left where it is, and keeps the next one away.
+  TokenizerUse neox("auto", golden + "neox");
+  CHECK(neox.encode("a\u0345\u0897\u0301 e\u0301\u0899") ==
+        Ids{66, 139, 229, 158, 97, 247, 138, 225, 222, 289, 158, 97, 249});
+}
+
+TEST_CASE("classes hold the characters newer than the installed libraries' tables") {
+  const json file = json::parse(std::ifstream(golden + "gpt2/tokenizer.json"));
+  Folder folder;
+  const auto left = [&](const char* pattern, const std::string& text) { return left_by(pattern, text, file, folder); };
+  const std::string han = "\U000318ac", kawi = "\U00011f04", digit = "\U00011f50",
+                    text = "a" + han + kawi + digit + "-1";
+  CHECK(left(R"(\p{L}+)", text) == digit + "-1");
+  CHECK(left(R"([^\p{L}\p{N}])", text) == "a" + han + kawi + digit + "1");
+  CHECK(left(R"(\P{L})", text) == "a" + han + kawi);
+  CHECK(left(R"([\P{L}])", text) == "a" + han + kawi);
+  CHECK(left(R"(\p{^N}+)", text) == digit + "1");
+  CHECK(left(R"(\p{Han})", text) == "a" + kawi + digit + "-1");
+  CHECK(left(R"(\p{Kawi}+)", text) == "a" + han + "-1");  // a script that PCRE2 has no name for
+  CHECK(left(R"(\w)", text) == "-");
+  CHECK(left(R"(\b-)", text) == "a" + han + kawi + digit + "1");
+  json bad = file;
+  bad["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"Regex", R"(\p{Nonsense})"}}}, {"behavior", "Removed"}};
+  CHECK(TokenizerUse("huggingface", folder.write("bad/tokenizer.json", bad.dump())).status() == ENG_INVALID);
 }
 
 TEST_CASE("byte-level text comes back byte for byte") {

@@ -2,7 +2,9 @@
 // Windows, labels, and what is held out.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <set>
+#include <tuple>
 
 #include "harness.hpp"
 
@@ -188,4 +190,124 @@ TEST_CASE("the content hash is that of the data") {
   CHECK(hash() != first);
   folder.write("b.txt", "and another");
   CHECK(hash() == first);
+}
+
+namespace {
+
+// The bytes that are predicted in all held-out samples, sorted, and how many labels are ignored.
+std::pair<std::string, std::size_t> predicted(Source& source) {
+  std::string all;
+  std::size_t ignored = 0;
+  for (uint64_t p = 0; p < source.samples(1); ++p) {
+    const Sample& sample = source.read(1, p);
+    for (std::size_t t = 0; t < sample.labels.size(); ++t) {
+      if (sample.labels[t] == ENG_IGNORE_LABEL) {
+        ++ignored;
+        CHECK(sample.tokens[t] == 0);
+      } else {
+        CHECK(sample.tokens[t] == sample.labels[t] - 1);  // the text counts up
+        all += static_cast<char>(sample.labels[t]);
+      }
+    }
+  }
+  std::sort(all.begin(), all.end());
+  return {all, ignored};
+}
+
+}  // namespace
+
+TEST_CASE("files that are held out: every token but the first once, the last window filled up") {
+  Folder folder;
+  folder.write("train.txt", "0123456789");
+  folder.write("held.txt", "abcdefghijk");
+  {
+    Settings settings{.paths = {"train.txt"}, .length = 4};
+    settings.validation_paths = {"held.txt"};
+    Source source(folder, settings);
+    INFO(source.error());
+    REQUIRE(source.status() == ENG_OK);
+    CHECK(source.info().files == 2);
+    CHECK(source.info().tokens == 21);
+    CHECK(source.samples(0) == 2);  // nothing of it is held out
+    CHECK(source.samples(1) == 3);
+    CHECK(predicted(source) == std::pair<std::string, std::size_t>("bcdefghijk", 2));
+    // With a share that is asked for, of the others too.
+    settings.numbers["validation"] = 0.5;
+    Source both(folder, settings);
+    CHECK(both.samples(0) == 1);
+    CHECK(both.samples(1) == 4);
+    CHECK(std::string(both.info().content_hash) == source.info().content_hash);
+    settings.validation_paths = {};
+    CHECK(std::string(Source(folder, settings).info().content_hash) != source.info().content_hash);
+  }
+  // Exactly whole windows, one token more, and the least.
+  for (const auto& [text, windows, ignored] : {std::tuple("abcde", 1u, 0u), {"abcdef", 2u, 3u}, {"ab", 1u, 3u}}) {
+    folder.write("held.txt", text);
+    Settings settings{.paths = {"train.txt"}, .length = 4};
+    settings.validation_paths = {"held.txt"};
+    Source source(folder, settings);
+    CHECK(source.samples(1) == windows);
+    CHECK(predicted(source) == std::pair<std::string, std::size_t>(std::string(text).substr(1), ignored));
+  }
+}
+
+TEST_CASE("a file that is held out is not trained on, by whatever name") {
+  Folder folder;
+  folder.write("a.txt", "0123456789");
+  folder.write("held.txt", "abcdefghijk");
+  std::filesystem::create_symlink("held.txt", folder.path() / "link.txt");
+  Settings settings{.paths = {"*.txt"}, .length = 4};
+  settings.validation_paths = {"link.txt"};
+  Source source(folder, settings);
+  REQUIRE(source.status() == ENG_OK);
+  CHECK(source.samples(0) == 2);
+  for (uint64_t p = 0; p < 2; ++p) CHECK(source.read(0, p).tokens[0] < 'a');
+  CHECK(predicted(source).first == "bcdefghijk");
+  settings.paths = {"held.txt"};
+  Source nothing(folder, settings);
+  CHECK(nothing.status() == ENG_INVALID);
+  CHECK_THAT(nothing.error(), Catch::Contains("holds out every file of paths"));
+  settings.validation_paths = {"none.txt"};
+  Source absent(folder, settings);
+  CHECK(absent.status() == ENG_NOT_FOUND);
+  CHECK_THAT(absent.error(), Catch::Contains("[data] validation_paths: no file"));
+  folder.write("one.txt", "a");
+  settings.validation_paths = {"one.txt"};
+  Source one(folder, settings);
+  CHECK(one.status() == ENG_INVALID);
+  CHECK_THAT(one.error(), Catch::Contains("one.txt holds 1 tokens (bytes); to evaluate takes 2"));
+}
+
+TEST_CASE("validation = 1 evaluates all, every token once") {
+  Folder folder;
+  folder.write("a.txt", "abcdef");
+  folder.write("b.txt", "ghijk");
+  Source source(folder,
+                {.paths = {"*.txt"}, .strings = {{"separator", ""}}, .numbers = {{"validation", 1}}, .length = 4});
+  REQUIRE(source.status() == ENG_OK);
+  CHECK(source.samples(0) == 0);
+  CHECK(predicted(source) == std::pair<std::string, std::size_t>("bcdefghijk", 2));
+  CHECK(source.try_read(ENG_SPLIT_TRAIN, 0) == ENG_PRECONDITION);
+  CHECK_THAT(source.error(), Catch::Contains("nothing is trained on"));
+}
+
+TEST_CASE("files of tokens are held out as texts are") {
+  Folder folder;
+  const auto ids = [](int first, int count) {
+    std::string bytes;
+    for (int i = first; i < first + count; ++i) bytes += {static_cast<char>(i), '\0'};
+    return bytes;
+  };
+  folder.write("train.bin", ids(1, 10));
+  folder.write("held.bin", ids(100, 11));
+  Settings settings{.paths = {"*.bin"}, .length = 4, .source = "tokens"};
+  settings.validation_paths = {"held.bin"};
+  Source source(folder, settings);
+  INFO(source.error());
+  REQUIRE(source.status() == ENG_OK);
+  CHECK(source.samples(0) == 2);
+  CHECK(source.samples(1) == 3);
+  std::string expected;
+  for (int i = 101; i < 111; ++i) expected += static_cast<char>(i);
+  CHECK(predicted(source) == std::pair<std::string, std::size_t>(expected, 2));
 }

@@ -35,11 +35,12 @@ std::string model_text(const std::string& model) {
 eng::Config config(const Group& g, const Draw& d, uint64_t live_limit) {
   std::string text = fmt::format(
       "[model]\n{}vocab_size = {}\n[device]\nplugin = 'reference'\n"
-      "[train]\nsteps = {}\nmicro_batch = {}\nsequence_length = {}\naccumulate = {}\ngrad_clip = 0.5\n"
-      "reduce = '{}'\n[optimizer]\nplugin = 'adamw'\nlearning_rate = 1e-2\nweight_decay = 0.1\n"
+      "[train]\nsteps = {}\nmicro_batch = {}\nsequence_length = {}\naccumulate = {}\ngrad_clip = {}\n"
+      "reduce = '{}'\nfreeze = [{}]\n[optimizer]\n{}"
       "[precision]\nplugin = '{}'\n[zero]\nplugin = '{}'\nbucket = '{}B'\nprefetch = {}\noverlap = {}\n",
-      model_text(g.model), vocabulary, steps, rows, length, g.accumulate, g.reduce_per_step ? "step" : "micro_batch",
-      g.precision, d.strategy, d.bucket, d.prefetch, d.overlap);
+      model_text(g.model), vocabulary, steps, rows, length, g.accumulate, g.grad_clip,
+      g.reduce_per_step ? "step" : "micro_batch", g.freeze, g.optimizer, g.precision, d.strategy, d.bucket, d.prefetch,
+      d.overlap);
   if (live_limit) text += fmt::format("live_limit = '{}B'\n", live_limit);
   if (d.strategy == "two_level") text += fmt::format("ranks_per_node = {}\n", g.world % 2 ? g.world : 2);
   if (!d.recompute.empty()) text += fmt::format("[recompute]\n{}\n", d.recompute);
@@ -61,8 +62,9 @@ uint64_t least_live_limit(const Group& g, const Draw& d) {
 }  // namespace
 
 std::string describe(const Group& g) {
-  return fmt::format("{} on {} ranks, {}, {} micro-batches, reduced {}", g.model, g.world, g.precision, g.accumulate,
-                     g.reduce_per_step ? "once per step" : "after each");
+  return fmt::format("{} on {} ranks, {}, {} micro-batches, reduced {}, {}{}{}", g.model, g.world, g.precision,
+                     g.accumulate, g.reduce_per_step ? "once per step" : "after each", g.optimizer,
+                     g.freeze.empty() ? "" : "frozen ", g.freeze);
 }
 
 std::string describe(const Draw& d) {

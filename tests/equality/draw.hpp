@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/plan/plan.hpp"
-#include "core/train/setup.hpp"
 #include "fleet.hpp"
+#include "session/train/setup.hpp"
 
 namespace equality {
 
@@ -19,6 +19,9 @@ struct Group {
   int64_t accumulate = 1;
   bool reduce_per_step = false;
   std::string precision = "fp32";
+  std::string optimizer = "plugin = 'adamw'\nlearning_rate = 1e-2\nweight_decay = 0.1\n";  // its section
+  std::string freeze = "";                                                                 // patterns, quoted
+  double grad_clip = 0.5;
 };
 
 // What must not.

@@ -41,7 +41,7 @@ struct Step {
     from_last = emit.persistent("from last", eng::Line::weights, flat(n * size), false);
     emit.begin_program("step");
     emit.begin_segment("sum", 2);
-    emit.label("sum");
+    emit.label(eng::Phase::step, "sum");
     const auto temp = [&](int64_t count) { return emit.transient("temp", eng::Line::activations, flat(count)); };
     const eng::View fresh = temp(n * size), rows = temp(n * size), sum = temp(n), whole = temp(n * size);
     emit.action(eng::op(ENG_OP_ADD), {given, state}, {fresh});
@@ -50,7 +50,7 @@ struct Step {
     collect(ENG_OP_ALL_GATHER, sum, whole);
     emit.action(eng::op(ENG_OP_ADD), {state, whole}, {state});
     emit.begin_segment("last", 1);
-    emit.label("last");
+    emit.label(eng::Phase::step, "last");
     collect(ENG_OP_BROADCAST, state, from_last, size - 1);
     emit.action(eng::op(ENG_OP_ADD), {given, given}, {given});
     finish();

@@ -12,11 +12,14 @@ namespace equality {
 inline eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::Registry::Search search;
-    for (const char* file : {"cpu/reference", "llama/llama", "opt/opt", "mamba/mamba", "optim/optim",
+    for (const char* file : {"cpu/reference", "llama/llama", "opt/opt", "mamba/mamba", "optim/optim", "optim/muon",
                              "precision/precision", "zero/none", "zero/zero1", "zero/zero2", "zero/zero3"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
 #ifdef TWO_LEVEL
     search.extra.push_back(TWO_LEVEL);
+#endif
+#ifdef ROWS
+    search.extra.push_back(ROWS);
 #endif
 #ifdef ODD
     search.extra.push_back(ODD);

@@ -6,9 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "config_text.hpp"
 #include "core/base/error.hpp"
-#include "problems.hpp"
+#include "session/config_text.hpp"
+#include "session/foreign.hpp"
+#include "session/report/problems.hpp"
 
 namespace {
 
@@ -34,6 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   eng::SchemaSource source;
   source.find = [](const std::string&, const std::string& name) { return name == "none" ? nullptr : &schema(); };
   source.names = [](const std::string&) { return std::vector<std::string>{"a", "b"}; };
+  source.foreign = eng::foreign_name;
   // After a zero byte: an override.
   const std::string input(reinterpret_cast<const char*>(data), size);
   const auto zero = input.find('\0');

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON Lines reader on arbitrary bytes: it hands out UTF-8 no longer than its input or throws a Failure with a
+// The JSON Lines reader on arbitrary bytes: it hands out UTF-8 no longer than its input (three times as long
+// where U+FFFD replaces bytes) or throws a Failure with a
 // short text, and the same whether the bytes come at once or in pieces. Compile with plugins/data/jsonl.cpp.
 #include <cstddef>
 #include <cstdint>
@@ -19,9 +20,9 @@ struct Result {
   bool operator==(const Result&) const = default;
 };
 
-Result parse(std::string_view bytes, std::size_t piece) {
+Result parse(std::string_view bytes, std::size_t piece, bool replace) {
   Result result;
-  text_data::JsonlReader reader("input", "text", [&](std::string_view text) {
+  text_data::JsonlReader reader("input", "text", replace, [&](std::string_view text) {
     result.size += text.size();
     result.documents.append(text);
     result.documents += '\xff';
@@ -42,8 +43,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
   if (size < 1) return 0;
   const std::size_t piece = data[0] % 32 + 1;
   const std::string_view bytes(reinterpret_cast<const char*>(data + 1), size - 1);
-  const Result whole = parse(bytes, bytes.size() + 1);
-  if (whole.size > bytes.size()) std::abort();
-  if (!(whole == parse(bytes, piece))) std::abort();
+  for (const bool replace : {false, true}) {
+    const Result whole = parse(bytes, bytes.size() + 1, replace);
+    if (whole.size > bytes.size() * (replace ? 3 : 1)) std::abort();  // U+FFFD has three bytes
+    if (!(whole == parse(bytes, piece, replace))) std::abort();
+  }
   return 0;
 }

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "core/base/error.hpp"
-#include "core/checkpoint/manifest.hpp"
-#include "core/checkpoint/safetensors.hpp"
+#include "session/checkpoint/manifest.hpp"
+#include "session/checkpoint/safetensors.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string body(reinterpret_cast<const char*>(data), size);

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "config_json.hpp"
-#include "tensors.hpp"
+#include "session/huggingface/config_json.hpp"
+#include "session/huggingface/tensors.hpp"
 
 namespace {
 

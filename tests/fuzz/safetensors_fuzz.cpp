@@ -4,8 +4,8 @@
 #include <string>
 
 #include "core/base/error.hpp"
-#include "core/checkpoint/safetensors.hpp"
 #include "core/tensor/dtype.hpp"
+#include "session/checkpoint/safetensors.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {

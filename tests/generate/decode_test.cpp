@@ -8,7 +8,8 @@
 
 #include "core/base/error.hpp"
 #include "core/execute/executor.hpp"
-#include "core/plan/planner.hpp"
+#include "core/plan/prefill.hpp"
+#include "core/program/program.hpp"
 #include "core/trace/op.hpp"
 #include "core/trace/stepping.hpp"
 #include "core/verify/verify.hpp"
@@ -109,6 +110,15 @@ struct Sequence {
     for (int64_t t = chunks * prefill; t < length; ++t) worst = std::max(worst, decode(t, t));
     return worst;
   }
+  // The same where the prompt is read in one piece of each length.
+  double error_of_pieces() {
+    executor->run("reset");
+    int64_t at = 0;
+    for (int64_t n = prefill; n >= least_prefill; at += n, n /= 2) run(prefill_program(n).c_str(), at, n, at);
+    double worst = 0;
+    for (; at < length; ++at) worst = std::max(worst, decode(at, at));
+    return worst;
+  }
   std::vector<View> caches() const {
     std::vector<View> out;
     for (Id id = 1; id <= plan.buffers.size(); ++id)
@@ -154,6 +164,7 @@ TEST_CASE("logits one position at a time are those of the whole forward") {
     CHECK(problems(sequence.plan).empty());
     CHECK(sequence.error(0) < 1e-5);
     CHECK(sequence.error(1) < 1e-5);
+    CHECK(sequence.error_of_pieces() < 1e-5);
     CHECK(sequence.error(2) < 1e-5);
   }
 }
@@ -168,6 +179,7 @@ TEST_CASE("opt: logits one position at a time are those of the whole forward") {
     CHECK(problems(sequence.plan).empty());
     CHECK(sequence.error(0) < 1e-5);
     CHECK(sequence.error(1) < 1e-5);
+    CHECK(sequence.error_of_pieces() < 1e-5);
     CHECK(sequence.decode(length - 1, length - 2) > 1e-5);
     CHECK_THROWS_WITH(sequence.run("decode", 0, 1, length), Catch::Contains("position 150 is outside of the table"));
   }
@@ -182,6 +194,7 @@ TEST_CASE("mamba: logits one position at a time are those of the whole forward")
     CHECK(problems(sequence.plan).empty());
     CHECK(sequence.error(0) < 1e-5);
     CHECK(sequence.error(1) < 1e-5);
+    CHECK(sequence.error_of_pieces() < 1e-5);
     CHECK(sequence.error(2) < 1e-5);
     sequence.executor->run("reset");  // a token once more moves the states too far
     sequence.run("prefill", 0, prefill, 0);

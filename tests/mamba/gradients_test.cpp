@@ -10,7 +10,7 @@ using namespace mamba_test;
 
 namespace {
 
-constexpr double tolerance = 1e-6;
+constexpr double gradient_tolerance = 1e-6;
 
 double inner(const Tensor& a, const Tensor& b) {
   double total = 0;
@@ -39,14 +39,14 @@ double worst_error(const Tensors& inputs, const std::function<double(const Tenso
 }
 
 void check(const Tensors& inputs, const std::function<double(const Tensors&)>& value, const Tensors& claimed) {
-  CHECK(worst_error(inputs, value, claimed) <= tolerance);
+  CHECK(worst_error(inputs, value, claimed) <= gradient_tolerance);
   for (size_t k = 0; k < claimed.size(); ++k) {
     Tensors faulty = claimed;
     for (int64_t i = 0; i < faulty[k].size(); ++i) faulty[k].put(i, 1.01 * claimed[k].at(i));
-    CHECK(worst_error(inputs, value, faulty) > tolerance);
+    CHECK(worst_error(inputs, value, faulty) > gradient_tolerance);
     faulty[k] = claimed[k];
     faulty[k].put(0, claimed[k].at(0) + 1e-4);
-    CHECK(worst_error(inputs, value, faulty) > tolerance);
+    CHECK(worst_error(inputs, value, faulty) > gradient_tolerance);
   }
 }
 

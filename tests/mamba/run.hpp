@@ -11,7 +11,7 @@
 #include "../models/golden.hpp"
 #include "core/base/error.hpp"
 #include "core/execute/executor.hpp"
-#include "core/plan/planner.hpp"
+#include "core/program/program.hpp"
 #include "core/trace/op.hpp"
 #include "engine/ops.h"
 

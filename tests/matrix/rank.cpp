@@ -13,8 +13,8 @@
 #include <sstream>
 
 #include "core/execute/executor.hpp"
-#include "core/train/setup.hpp"
 #include "engine/ops.h"
+#include "session/train/setup.hpp"
 #include "tests/equality/plant.hpp"
 
 namespace {
@@ -72,8 +72,9 @@ std::pair<double, double> traffic(const eng::Plan& plan) {
   for (const eng::Segment& segment : plan.program("train").segments)
     for (const eng::Action& action : segment.actions) {
       const eng::Call& call = plan.calls[action.call];
-      const std::string &id = call.op->id, &label = plan.labels[action.block];
-      if (label == "norm" || label == "losses") continue;
+      const std::string id = call.op->id;
+      const eng::Phase phase = plan.labels[action.block].phase;
+      if (phase == eng::Phase::norm || phase == eng::Phase::losses) continue;
       if (id == ENG_OP_ALL_GATHER) gathered += segment.repeat * static_cast<double>(eng::count(call.out[0]));
       if (id == ENG_OP_ALL_TO_ALL) reduced += segment.repeat * static_cast<double>(eng::count(call.in[0]));
     }

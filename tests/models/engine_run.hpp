@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "core/execute/executor.hpp"
-#include "core/plan/planner.hpp"
+#include "core/program/program.hpp"
 #include "engine/ops.h"
 #include "golden.hpp"
 
@@ -20,8 +20,8 @@ constexpr double limit = 1e-4;  // max|a-b| / max|b| per tensor
 inline eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::Registry::Search search;
-    for (const char* file :
-         {"cpu/cpu", "cpu/reference", "llama/llama", "opt/opt", "optim/optim", "precision/precision", "data/data"})
+    for (const char* file : {"cpu/cpu", "cpu/reference", "llama/llama", "opt/opt", "optim/optim", "optim/muon",
+                             "precision/precision", "data/data"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
     return eng::Registry::scan(search);

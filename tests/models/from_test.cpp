@@ -8,12 +8,12 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/file.hpp"
-#include "core/checkpoint/safetensors.hpp"
 #include "core/execute/executor.hpp"
-#include "core/train/setup.hpp"
 #include "engine/ops.h"
-#include "tests/checkpoint/scratch.hpp"
-#include "weights.hpp"
+#include "session/checkpoint/safetensors.hpp"
+#include "session/train/setup.hpp"
+#include "session/weights.hpp"
+#include "tests/session/checkpoint/scratch.hpp"
 
 namespace fs = std::filesystem;
 
@@ -21,7 +21,7 @@ namespace {
 
 const fs::path goldens = fs::path(ENGINE_SOURCE_DIR) / "tests" / "models" / "hf";
 
-eng::Registry& registry() {
+eng::Registry& plugins() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::Registry::Search search;
     for (const char* file :
@@ -35,9 +35,9 @@ eng::Registry& registry() {
 
 eng::Config config_from(const fs::path& directory, const std::string& more = "") {
   static const eng::SchemaSource schemas = [] {
-    eng::SchemaSource all = registry().schemas();
+    eng::SchemaSource all = plugins().schemas();
     all.model_of = [](const auto& from, const auto& plugin) {
-      return eng::read_model_source(from, plugin, registry().schemas());
+      return eng::read_model_source(from, plugin, plugins().schemas());
     };
     return all;
   }();
@@ -61,8 +61,8 @@ std::vector<int32_t> ids(const char* what) {
 // The mean loss of the weights in a directory, on the golden's batch.
 double loss_of(const fs::path& directory, const std::string& more = "") {
   const eng::Config config = config_from(directory, more);
-  const eng::Setup setup = eng::make_setup(config, registry());
-  eng::Device device(registry(), "cpu", config.section("device"));
+  const eng::Setup setup = eng::make_setup(config, plugins());
+  eng::Device device(plugins(), "cpu", config.section("device"));
   eng::Executor executor(setup.plan, device, *setup.kernels);
   executor.run("init");
   size_t filled = 0;
@@ -70,7 +70,7 @@ double loss_of(const fs::path& directory, const std::string& more = "") {
     executor.upload(setup.plan.find(t.name, t.role)->whole(), first * 4, data, n * 4);
     filled += n;
   };
-  eng::load_weights(directory, eng::pretrained_table(config, registry()), eng::parameters(setup.plan), fill);
+  eng::load_weights(directory, eng::pretrained_table(config, plugins()), eng::parameters(setup.plan), fill);
   CHECK(filled == static_cast<size_t>(setup.plan.parameters));
   const int64_t counters[ENG_C_COUNT] = {};
   executor.upload(setup.plan.counters, counters);

@@ -7,14 +7,14 @@ using namespace models;
 
 namespace {
 
-const std::vector<std::string> variants = {"pre", "post", "plain", "untied"};
+const std::vector<std::string> opt_variants = {"pre", "post", "plain", "untied"};
 constexpr double tight = 1e-5;
 
 }  // namespace
 
 TEST_CASE("opt: logits, loss and every gradient are those of transformers") {
   const std::string device = GENERATE(from_range(devices));
-  for (const std::string& variant : variants) {
+  for (const std::string& variant : opt_variants) {
     const Golden golden = read_golden(variant, "opt");
     Run run(golden, device);
     INFO(variant << " on " << device);

@@ -12,7 +12,7 @@ using namespace models;
 
 namespace {
 
-int64_t count(const FakeBuild& b) {
+int64_t opt_count(const FakeBuild& b) {
   int64_t total = 0;
   for (const Param& p : b.params) {
     int64_t n = 1;
@@ -23,7 +23,7 @@ int64_t count(const FakeBuild& b) {
 }
 
 // Small sizes for everything that is not about sizes.
-Values small(const Values& more = {}) {
+Values small_opt(const Values& more = {}) {
   Values out = {{"vocab_size", int64_t{50}},
                 {"hidden_size", int64_t{48}},
                 {"ffn_dim", int64_t{20}},
@@ -49,7 +49,7 @@ TEST_CASE("opt presets have the parameter counts of the published models") {
     REQUIRE(expected.count(name) == 1);
     FakeBuild b;
     Opt(opt_plugin().preset("opt", name)).declare(b);
-    CHECK(count(b) == expected.at(name));
+    CHECK(opt_count(b) == expected.at(name));
     seen.insert(name);
   }
   CHECK(seen.size() == expected.size());
@@ -74,7 +74,7 @@ TEST_CASE("opt blocks: one template per kind, matrices first, undecayed vectors 
   const bool biases = GENERATE(false, true);
   const bool affine = GENERATE(false, true);
   FakeBuild b;
-  Opt(small({{"tie_word_embeddings", tied}, {"enable_bias", biases}, {"layer_norm_elementwise_affine", affine}}))
+  Opt(small_opt({{"tie_word_embeddings", tied}, {"enable_bias", biases}, {"layer_norm_elementwise_affine", affine}}))
       .declare(b);
   REQUIRE(b.blocks.size() == 5);
   CHECK(b.blocks[0].name == "embed");
@@ -99,9 +99,9 @@ TEST_CASE("opt blocks: one template per kind, matrices first, undecayed vectors 
 
 TEST_CASE("opt initialisation: Hugging Face's and the paper's") {
   FakeBuild hf, paper, chosen;
-  Opt(small()).declare(hf);
-  Opt(small({{"init", std::string("paper")}})).declare(paper);
-  Opt(small({{"init", std::string("paper")}, {"init_std", 0.01}})).declare(chosen);
+  Opt(small_opt()).declare(hf);
+  Opt(small_opt({{"init", std::string("paper")}})).declare(paper);
+  Opt(small_opt({{"init", std::string("paper")}, {"init_std", 0.01}})).declare(chosen);
   int smaller = 0;
   for (size_t i = 0; i < hf.params.size(); ++i) {
     const Param& p = hf.params[i];
@@ -158,7 +158,7 @@ TEST_CASE("opt describes itself") {
 
 TEST_CASE("opt scales the query before the product, unless that changes nothing") {
   const auto ops_of = [](int64_t hidden) {
-    const Opt model(small({{"hidden_size", hidden}, {"dropout", 0.0}}));
+    const Opt model(small_opt({{"hidden_size", hidden}, {"dropout", 0.0}}));
     FakeBuild b;
     b.compute = false;
     model.declare(b);
@@ -197,7 +197,7 @@ TEST_CASE("impossible options of opt are refused with the key and what to change
       {{{"init_std", -1.0}}, {"init_std is -1"}},
   };
   for (const Case& c : cases) {
-    const FakeOptions options(opt_plugin(), "opt", small(c.options));
+    const FakeOptions options(opt_plugin(), "opt", small_opt(c.options));
     int untouched = 0;
     void* self = &untouched;
     ErrorText error;

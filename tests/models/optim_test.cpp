@@ -26,8 +26,8 @@ struct Made {
   ~Made() {
     if (self) table.destroy(self);
   }
-  std::vector<eng_state> states() {
-    eng_state out[8];
+  std::vector<eng_state_rule> states() {
+    eng_state_rule out[8];
     uint32_t n = 99;
     REQUIRE(table.states(self, out, 8, &n, nullptr) == ENG_OK);
     return {out, out + n};
@@ -41,8 +41,18 @@ struct Made {
   Emitted update(uint32_t flags, const std::vector<eng_id>& states) {
     FakeBuild b;
     b.compute = false;
-    const eng_update run = {
-        sizeof(eng_update), flags, 10, 11, 0, 12, states.data(), static_cast<uint32_t>(states.size()), 0};
+    const eng_update run = {sizeof(eng_update),
+                            flags,
+                            10,
+                            11,
+                            0,
+                            12,
+                            states.data(),
+                            static_cast<uint32_t>(states.size()),
+                            0,
+                            nullptr,
+                            0,
+                            0};
     REQUIRE(table.update(self, &b, &run, nullptr) == ENG_OK);
     REQUIRE(b.emitted.size() == 1);
     return b.emitted[0];
@@ -126,15 +136,15 @@ TEST_CASE("optimizers refuse what they cannot do") {
   float one[1];
   CHECK(adamw.table.scalars(adamw.self, 1, one, 1, &n, nullptr) == ENG_OUT_OF_RANGE);
   CHECK(adamw.table.scalars(adamw.self, 0, one, 7, &n, nullptr) == ENG_INVALID);
-  eng_state room[1];
+  eng_state_rule room[1];
   CHECK(adamw.table.states(adamw.self, room, 1, &n, nullptr) == ENG_OUT_OF_RANGE);
   CHECK(n == 99);
   FakeBuild b;
   b.compute = false;
   const eng_id states[2] = {20, 21};
-  const eng_update narrow = {sizeof(eng_update), 0, 10, 11, 30, 12, states, 2, 0};
+  const eng_update narrow = {sizeof(eng_update), 0, 10, 11, 30, 12, states, 2, 0, nullptr, 0, 0};
   CHECK(adamw.table.update(adamw.self, &b, &narrow, nullptr) == ENG_UNSUPPORTED);
-  const eng_update bare = {sizeof(eng_update), 0, 10, 11, 0, 12, states, 1, 0};
+  const eng_update bare = {sizeof(eng_update), 0, 10, 11, 0, 12, states, 1, 0, nullptr, 0, 0};
   CHECK(adamw.table.update(adamw.self, &b, &bare, nullptr) == ENG_INVALID);
   CHECK(b.emitted.empty());
 }

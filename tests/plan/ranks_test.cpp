@@ -7,9 +7,9 @@
 #include <map>
 
 #include "core/config/config.hpp"
-#include "core/train/setup.hpp"
 #include "core/verify/verify.hpp"
 #include "engine/ops.h"
+#include "session/train/setup.hpp"
 #include "sketch.hpp"
 
 using namespace sketch;
@@ -58,7 +58,8 @@ std::string sequence(const Plan& plan) {
     for (const auto& segment : program.segments)
       for (const auto& action : segment.actions)
         if (const auto& call = plan.calls[action.call]; call.op->collective)
-          out += std::string(call.op->id) + " " + eng::describe(call.in[0]) + " " + plan.labels[action.block] + "\n";
+          out += std::string(call.op->id) + " " + eng::describe(call.in[0]) + " " + plan.labels[action.block].text() +
+                 "\n";
   return out;
 }
 
@@ -175,7 +176,7 @@ TEST_CASE("one reduction per step runs beside the last backward") {
   REQUIRE(segments.size() == 4);
   const auto sums = [&](const eng::Segment& segment) {
     return std::count_if(segment.actions.begin(), segment.actions.end(), [&](const eng::Action& a) {
-      const bool gradients = plan.labels[a.block].starts_with("reduce");
+      const bool gradients = plan.labels[a.block].phase == eng::Phase::reduce;
       return gradients && std::string(plan.calls[a.call].op->id) == ENG_OP_ALL_TO_ALL;
     });
   };

@@ -10,7 +10,7 @@
 
 #include "core/base/error.hpp"
 #include "core/execute/device.hpp"
-#include "core/plan/planner.hpp"
+#include "core/program/program.hpp"
 #include "core/registry/registry.hpp"
 #include "core/trace/model.hpp"
 #include "engine/ops.h"

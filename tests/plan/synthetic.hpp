@@ -32,7 +32,7 @@ class Maker {
  public:
   Maker(Random& random, size_t queues, size_t actions) : random_(random), queues_(queues) {
     plan_.arenas.push_back({"none", "device", 0, 0, 0});
-    plan_.labels.push_back("synthetic");
+    plan_.labels.push_back({eng::Phase::step, "synthetic"});
     static const eng::Op any = [] {
       eng::Op op{"test.any/1", 0, 3, nullptr};
       for (uint32_t out : {0u, 1u})

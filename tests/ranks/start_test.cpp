@@ -19,7 +19,7 @@ Result mpirun(const Scratch& scratch, const std::vector<Args>& commands) {
   return engine(scratch, args, {.program = "/usr/bin/mpirun"});
 }
 
-size_t count(const std::string& text, const std::string& part) {
+size_t times(const std::string& text, const std::string& part) {
   size_t n = 0;
   for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++n;
   return n;
@@ -36,7 +36,7 @@ TEST_CASE("ranks with different configurations do not start", "[ranks]") {
   const Result result = mpirun(scratch, {run, other});
   INFO(result.err);
   CHECK(result.exit == 2);
-  CHECK(count(result.err,
+  CHECK(times(result.err,
               "the ranks do not have the same configuration: rank 1 has optimizer.learning_rate = 0.0002, "
               "rank 0 has optimizer.learning_rate = 0.003") >= 1);
   CHECK(result.seconds < 15);
@@ -50,7 +50,7 @@ TEST_CASE("a mistake that all ranks find is told by the first", "[ranks][.slow]"
   const Result result = mpirun(scratch, {run, run, run});
   INFO(result.err);
   CHECK(result.exit == 2);
-  CHECK(count(result.err, "nothing was started") == 1);
+  CHECK(times(result.err, "nothing was started") == 1);
 }
 
 TEST_CASE("a rank that never comes is waited for no longer than the timeout", "[ranks][.slow]") {

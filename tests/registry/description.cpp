@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/registry/plugin_file.hpp"
+#include "engine/model.h"
+#include "engine/optimizer.h"
 
 #include <catch2/catch.hpp>
 
@@ -7,8 +9,9 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-const std::string head = "draft = '" ENG_ABI_DRAFT_ID
-                         "'\n[plugin]\nid = 'org.example.a'\nname = 'A'\nversion = '1'\nlicense = 'Apache-2.0'\n";
+// The frame and the drafts of all kinds but data.
+const std::string drafts = "draft = '" ENG_ABI_DRAFT_ID "'\n[drafts]\n" ENG_DRAFT_MODEL_ ENG_DRAFT_OPTIMIZER_;
+const std::string head = drafts + "[plugin]\nid = 'org.example.a'\nname = 'A'\nversion = '1'\nlicense = 'Apache-2.0'\n";
 const std::string lion = head + "[[provides]]\nkind = 'eng.optimizer/1'\nname = 'lion'\n";
 
 std::string refusal(const std::string& text) {
@@ -66,7 +69,7 @@ mode = "x"
 TEST_CASE("a description that is wrong is refused with the reason") {
   CHECK(refusal(lion) == "");
   CHECK_THAT(refusal("a = = 1"), Contains("not TOML: line 1, column 5"));
-  CHECK_THAT(refusal(lion + "[!]\n"), Contains("not TOML: line 10"));
+  CHECK_THAT(refusal(lion + "[!]\n"), Contains("not TOML: line 13"));
   CHECK_THAT(refusal(std::string("[\0x]", 4)), Contains("description is not TOML: line 1, column 2"));
   CHECK_THAT(refusal("d\xc3\xa4 = 1"), Contains("a character outside ASCII"));
   CHECK(refusal(lion + "summary = 'd\xc3\xa4'  # \xc3\xa4\n") == "");
@@ -84,6 +87,42 @@ TEST_CASE("a description that is wrong is refused with the reason") {
   std::string no_license = lion;
   no_license.replace(no_license.find("license"), 7, "licence");
   CHECK_THAT(refusal(no_license), Contains("unknown key 'licence'"));
+}
+
+TEST_CASE("a kind of another draft is refused by itself, with both drafts") {
+  const auto kinds = [](const std::string& text) {
+    eng::Description d;
+    REQUIRE(eng::parse_description(text, d) == "");
+    std::vector<std::string> out;
+    for (const auto& one : d.provides) out.push_back(one.refused);
+    return out;
+  };
+  const std::string plugin = "[plugin]\nid = 'org.example.a'\nname = 'A'\nversion = '1'\nlicense = 'MIT'\n";
+  const std::string both =
+      "[[provides]]\nkind = 'eng.model/1'\nname = 'm'\n[[provides]]\nkind = 'eng.optimizer/1'\nname = 'o'\n";
+  CHECK(kinds(drafts + plugin + both) == std::vector<std::string>{"", ""});
+  // Keys of another draft are not this engine's to judge.
+  const std::string old =
+      "draft = '" ENG_ABI_DRAFT_ID "'\n[drafts]\n" ENG_DRAFT_MODEL_ "'eng.optimizer/1' = 'optimizer-0'\n";
+  auto refused = kinds(old + plugin + both + "later = true\n");
+  CHECK(refused[0] == "");
+  CHECK(refused[1] ==
+        "eng.optimizer/1: built from draft 'optimizer-0' of it, this engine speaks draft '" ENG_OPTIMIZER_DRAFT
+        "': build the plugin again");
+  // By hand, without the line.
+  refused = kinds("draft = '" ENG_ABI_DRAFT_ID "'\n[drafts]\n" ENG_DRAFT_OPTIMIZER_ + plugin + both);
+  CHECK(refused[1] == "");
+  CHECK_THAT(refused[0], Contains("eng.model/1: the description does not say from which draft") &&
+                             Contains("write [drafts] 'eng.model/1' = '" ENG_MODEL_DRAFT "'"));
+  CHECK_THAT(refusal("draft = '" ENG_ABI_DRAFT_ID "'\n[drafts]\n'eng.model/1' = 3\n"), Contains("must be a text"));
+}
+
+TEST_CASE("a kind that is none is told with the nearest one") {
+  eng::Description d;
+  REQUIRE(eng::parse_description(head + "[[provides]]\nkind = 'eng.opz/1'\nname = 'a'\n", d) == "");
+  CHECK(d.provides[0].refused == "there is no kind eng.opz/1 here; did you mean eng.ops/1?");
+  REQUIRE(eng::parse_description(head + "[[provides]]\nkind = 'eng.something/1'\nname = 'a'\n", d) == "");
+  CHECK_THAT(d.provides[0].refused, Contains("the kinds are eng.model/1, eng.optimizer/1"));
 }
 
 TEST_CASE("an option that is wrong is refused with the reason") {

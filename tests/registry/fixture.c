@@ -18,6 +18,14 @@
 /* clang-format off */
 #if defined(FAULT_WRONG_DRAFT)
 ENG_SECTION_ static const char eng_description[] = "draft = 'draft-0'\n[plugin]\nid = '" FIXTURE_ID "'\n";
+#elif defined(FAULT_KIND_DRAFT)
+#undef ENG_DRAFT_OPTIMIZER_
+#define ENG_DRAFT_OPTIMIZER_ "'" ENG_OPTIMIZER_KIND "' = 'optimizer-0'\n"
+ENG_DESCRIPTION(
+  "[plugin]\nid = '" FIXTURE_ID "'\nname = 'Fixture'\nversion = '1.2.3'\nlicense = 'Apache-2.0'\n"
+  "[[provides]]\nkind = '" ENG_OPTIMIZER_KIND "'\nname = 'lion'\n"
+  "[[provides]]\nkind = 'eng.opz/1'\nname = 'lion'\n"
+  "[[provides]]\nkind = '" COUNTER_KIND "'\nname = 'counter'\n")
 #elif defined(FAULT_NO_SECTION)
 static const char eng_description[] = "";
 #elif defined(FAULT_BAD_TOML)
@@ -108,7 +116,7 @@ static eng_status create(const eng_options* options, void** self, eng_error* err
 static void destroy(void* self) {
   (void)self;
 }
-static eng_status states(void* self, eng_state* out, uint32_t cap, uint32_t* n, eng_error* error) {
+static eng_status states(void* self, eng_state_rule* out, uint32_t cap, uint32_t* n, eng_error* error) {
   (void)self, (void)out, (void)cap, (void)error;
   *n = 0;
   return ENG_OK;

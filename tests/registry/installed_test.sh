@@ -1,18 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# installed_test.sh BUILD LIFECYCLE: installs the headers, builds a plugin from the installed tree alone, loads it.
+# installed_test.sh BUILD LIFECYCLE: installs everything, builds a plugin from the installed tree alone, loads it; moves
+# the tree and trains with the command in it.
 set -euo pipefail
 build=$1 lifecycle=$(realpath "$2") source=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-DESTDIR="$work/root" meson install -C "$build" --no-rebuild --tags devel > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+DESTDIR="$work/root" meson install -C "$build" --no-rebuild --tags devel,runtime > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 pc=$(find "$work/root" -name engine-abi.pc)
 [[ -n $pc ]] || { echo "engine-abi.pc was not installed"; exit 1; }
 export PKG_CONFIG_PATH=${pc%/*} PKG_CONFIG_SYSROOT_DIR="$work/root" PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1
 for header in "$source"/../abi/engine/*.h; do
   cmp "$header" "$work/root$(pkg-config --variable=includedir engine-abi | sed "s|^$work/root||")/engine/${header##*/}"
 done
+
+plugins="$work/root$(pkg-config --variable=plugindir engine-abi | sed "s|^$work/root||")"
+[[ -e $plugins/cpu.eng.so ]] || { echo "plugindir of engine-abi.pc is $plugins: no plugins there"; exit 1; }
 
 # Outside of the source tree, with nothing but what pkg-config says.
 mkdir -m 755 "$work/author" && cd "$work/author"
@@ -29,3 +33,20 @@ if ${CC:-cc} -std=c99 -fsyntax-only fixture.c 2> /dev/null; then
   echo "the plugin builds without the installed headers: the test proves nothing"
   exit 1
 fi
+
+# From wherever the tree was moved, the command finds every plugin that was installed with it.
+mv "$work/root" "$work/moved"
+engine=$(find "$work/moved" -path '*/bin/engine')
+moved() { env -i HOME="$work" PATH=/usr/bin:/bin "$engine" "$@"; }
+moved doctor > doctor
+count=0
+while read -r plugin; do
+  grep -qF "  $plugin: used" doctor || { echo "engine doctor does not use $plugin"; cat doctor; exit 1; }
+  count=$((count + 1))
+done < <(find "$work/moved" -name '*.eng.so')
+[[ $count -ge 8 ]] || { echo "$count plugins were installed"; exit 1; }
+printf 'the quick brown fox jumps over the lazy dog\n%.0s' {1..100} > text.txt
+moved init tiny -o tiny.toml 2> /dev/null
+moved run tiny.toml 'data.paths=["text.txt"]' train.steps=2 train.sequence_length=32 train.micro_batch=2 --out run 2> log ||
+  { cat log; exit 1; }
+grep -q "^done " log

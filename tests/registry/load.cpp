@@ -94,6 +94,26 @@ TEST_CASE("a plugin that breaks a rule while loading is refused with the reason"
   CHECK_THAT(failure("no_interface"), Contains("get_interface gave nothing for eng.optimizer/1 'lion'"));
 }
 
+TEST_CASE("a kind of another draft is not used, the file's other kinds are") {
+  const Folder folder;
+  const fs::path file = folder.put("kind_draft");
+  std::vector<std::string> said;
+  eng::set_plugin_log([&](const std::string&, int32_t level, const std::string& text) {
+    if (level == ENG_LOG_WARNING) said.push_back(text);
+  });
+  const auto registry = folder.scan();
+  CHECK(at(*registry, file).refused == "");
+  CHECK(registry->find("eng.optimizer/1", "lion") == nullptr);
+  CHECK(registry->names("eng.optimizer/1").empty());
+  CHECK_THROWS_WITH(registry->table<eng_optimizer>("eng.optimizer/1", "lion"), Contains("no plugin provides"));
+  CHECK(registry->table<counter>(COUNTER_KIND, "counter").starts() == 1);
+  eng::set_plugin_log(nullptr);
+  REQUIRE(said.size() == 2);
+  CHECK_THAT(said[0], Contains("'lion' is not used: eng.optimizer/1: built from draft 'optimizer-0' of it, this engine "
+                               "speaks draft '" ENG_OPTIMIZER_DRAFT "'"));
+  CHECK_THAT(said[1], Contains("there is no kind eng.opz/1 here; did you mean eng.ops/1?"));
+}
+
 TEST_CASE("what a plugin changes in the process is undone and told") {
   CHECK(warning("good") == "");
   CHECK_THAT(warning("ftz"),

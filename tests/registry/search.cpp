@@ -8,8 +8,10 @@
 
 #include "core/base/error.hpp"
 #include "core/registry/plugin_file.hpp"
+#include "fixture.h"
 #include "folder.hpp"
-#include "print.hpp"
+#include "session/record.hpp"
+#include "session/report/plugins.hpp"
 
 namespace fs = std::filesystem;
 using Catch::Matchers::Contains;
@@ -58,7 +60,7 @@ TEST_CASE("each kind of bad file is refused with its reason, without running it"
   CHECK(refused("wrong_major") == "built for ABI 2, this engine speaks 1");
   CHECK_THAT(refused("strangers"), Contains("exports helper besides eng_plugin_query_1 (1 in all)"));
   CHECK_THAT(refused("no_section"), Contains("has no section .eng_plugin"));
-  CHECK_THAT(refused("bad_toml"), Contains("description is not TOML: line 2"));
+  CHECK_THAT(refused("bad_toml"), Contains("description is not TOML: line 4"));
   CHECK_THAT(refused("wrong_draft"),
              Contains("built from ABI draft 'draft-0', this engine speaks draft '" ENG_ABI_DRAFT_ID));
   const auto written = [&](const std::string& name, const std::string& text) {
@@ -163,17 +165,80 @@ TEST_CASE("a plugin that is not found is explained") {
   folder.put("good");
   const fs::path bad = folder.put("bad_toml");
   const auto registry = eng::Registry::scan({{folder.path, "/nonexistent/folder"}, false});
+  // A plain typo: one line, and what could not be read at all, which may be what is meant.
   const std::string text = eng::explain_missing(*registry, "eng.optimizer/1", "tiger");
-  CHECK_THAT(text, StartsWith("no plugin provides eng.optimizer/1 'tiger'\n  looked in:\n    " + folder.path.string() +
-                              " (plugin files: 2)\n    /nonexistent/folder (no such folder)"));
-  CHECK_THAT(text, Contains(bad.string() + ": description is not TOML"));
-  CHECK_THAT(text, Contains("available of eng.optimizer/1: lion"));
+  const std::string places = std::to_string(registry->places().size());
+  const std::string line =
+      "no plugin provides eng.optimizer/1 'tiger' in " + places + " places: `engine plugins ls --why` lists them";
+  CHECK(text.ends_with(line));
+  CHECK_THAT(text, StartsWith(bad.string() + " is refused: description is not TOML"));
+  fs::remove(bad);
+  // Folders that somebody asked for are told one by one.
+  CHECK_THAT(eng::explain_missing(*folder.scan(), "eng.optimizer/1", "tiger", {folder.path, "/nonexistent/folder"}),
+             StartsWith("looked in " + folder.path.string() +
+                        " (plugin files: 1)\nlooked in /nonexistent/folder (no such folder)\nno plugin provides"));
+  CHECK(eng::explain_missing(*folder.scan(), "eng.optimizer/1", "tiger").find('\n') == std::string::npos);
+  // A name of the file, of its id, or of something else in it.
+  for (const char* name : {"fixture_good", "org.example.fixture"})
+    CHECK_THAT(eng::explain_missing(*folder.scan(), "eng.optimizer/1", name),
+               StartsWith((folder.path / "fixture_good.eng.so").string() + " provides ") &&
+                   Contains("eng.optimizer/1 'lion'"));
+  CHECK_THAT(eng::explain_missing(*folder.scan(), "eng.zero/1", "lion"), Contains("eng.optimizer/1 'lion'"));
   try {
     registry->table<eng_error>("eng.optimizer/1", "tiger");
     FAIL("found");
   } catch (const eng::Error& error) {
     CHECK(error.exit() == eng::Exit::environment);
-    CHECK(error.what() == text.substr(0, text.find('\n')));
+    CHECK(error.what() == std::string("no plugin provides eng.optimizer/1 'tiger'"));
+  }
+}
+
+TEST_CASE("one plugin is printed by its id, by what it provides, or by its file's name; else names that are near") {
+  const Folder folder;
+  const fs::path file = folder.put("good");
+  const auto registry = folder.scan();
+  for (const char* name : {"org.example.fixture", "lion", "fixture_good"})
+    CHECK_THAT(eng::print_plugin(*registry, name), StartsWith("org.example.fixture 1.2.3") && Contains("'lion'"));
+  CHECK(eng::print_plugin(*registry, "lino").empty());
+  const std::string near = eng::near_plugins(*registry, "lino");
+  CHECK_THAT(near, StartsWith("did you mean `lion`? `engine plugins ls`"));
+  CHECK(near.find('\n') == std::string::npos);
+  fs::permissions(file, fs::perms(0646));
+  CHECK_THAT(eng::near_plugins(*folder.scan(), "lion"),
+             StartsWith(file.string() + " is refused: the file is writable"));
+}
+
+TEST_CASE("plugins of a run's own folders are those that it was started with") {
+  const Folder folder, run, given;
+  const fs::path file = folder.put("good");
+  const std::string hash = eng::sha256_file(file);
+  const auto record = [&](const std::string& sha256) {
+    std::ofstream(run.path / "run.json") << R"({"ranks": 2, "plugins": [{"id": "org.example.fixture", "sha256": ")"
+                                         << sha256 << R"("}], "extra": {"base_dir": "/base", "plugin_folders": [")"
+                                         << folder.path.string() << "\"]}}";
+    return eng::read_record(run.path);
+  };
+  const auto load = [&](const eng::RunRecord& read, std::vector<fs::path> places) {
+    const auto registry = eng::Registry::scan({std::move(places), false});
+    eng::pin_recorded(*registry, read);
+    return registry->table<counter>(COUNTER_KIND, "counter").struct_size;
+  };
+  const eng::RunRecord same = record(hash);
+  CHECK(same.base_dir == "/base");
+  CHECK(same.ranks == 2);
+  REQUIRE(same.plugin_folders == std::vector<fs::path>{folder.path});
+  CHECK(load(same, same.plugin_folders) > 0);
+  const eng::RunRecord other = record(std::string(64, 'a'));
+  CHECK_THROWS_WITH(load(other, other.plugin_folders),
+                    Contains("its sha256 is " + hash + ", the run's run.json pins aaaaaaaa"));
+  // Who names a folder by himself takes what is there.
+  given.put("good");
+  CHECK(load(other, {given.path, folder.path}) > 0);
+  // What cannot be read is nothing.
+  for (const char* text : {"", "[]", "{\"extra\": 3, \"plugins\": {}, \"ranks\": \"x\"}"}) {
+    std::ofstream(run.path / "run.json") << text;
+    const eng::RunRecord none = eng::read_record(run.path);
+    CHECK((none.base_dir.empty() && none.ranks == 0 && none.plugin_folders.empty() && none.plugins.empty()));
   }
 }
 

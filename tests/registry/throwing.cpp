@@ -2,6 +2,7 @@
 // A plugin whose start throws.
 #include <stdexcept>
 
+#include "engine/optimizer.h"
 #include "engine/plugin.h"
 
 namespace {

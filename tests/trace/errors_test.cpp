@@ -208,8 +208,8 @@ namespace {
 // An optimizer with one fault.
 struct Faulty {
   enum Fault { none, elsewhere, other_shape, unknown_op, many_scalars, many_states } fault;
-  static eng_status states(void* self, eng_state* out, uint32_t, uint32_t* n, eng_error*) {
-    out[0] = {"momentum_buffer", ENG_F32, 0};
+  static eng_status states(void* self, eng_state_rule* out, uint32_t, uint32_t* n, eng_error*) {
+    out[0] = {"momentum_buffer", ENG_F32, 0, nullptr};
     *n = static_cast<Faulty*>(self)->fault == many_states ? 17 : 1;
     return ENG_OK;
   }
@@ -230,7 +230,8 @@ struct Faulty {
   }
   std::string planned(const eng::Precision& precision = OneDtype{ENG_F32}.policy()) {
     const eng_optimizer table = {sizeof(eng_optimizer), 1, nullptr, nullptr, states, scalars, update};
-    const eng::Optimizer optimizer{"faulty", table, std::make_shared<Faulty>(*this)};
+    const eng::Optimizer optimizer{
+        "faulty", table, std::make_shared<Faulty>(*this), {std::make_shared<eng::Optimizer::Group>(eng::Section())}};
     const Fixture f;
     const eng::Model model = f.model(B, T, ENG_F32);
     try {

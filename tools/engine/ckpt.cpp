@@ -9,12 +9,14 @@
 
 #include "core/base/error.hpp"
 #include "core/base/file.hpp"
-#include "core/checkpoint/checkpoint.hpp"
 #include "core/tensor/dtype.hpp"
+#include "session/checkpoint/checkpoint.hpp"
+#include "session/huggingface/export.hpp"
+#include "session/report/progress.hpp"
+#include "session/run.hpp"
+#include "session/run_dir.hpp"
+#include "session/tokenizer.hpp"
 #include "tools/engine/command.hpp"
-#include "tools/engine/progress.hpp"
-#include "tools/engine/run_dir.hpp"
-#include "tools/huggingface/export.hpp"
 
 namespace eng {
 namespace {
@@ -47,6 +49,23 @@ struct ExportFlags {
   uint64_t shard_bytes = 5'000'000'000;
 };
 
+// That of [data]. Nothing, and a warning, where it cannot be read any more.
+TokenizerSource data_tokenizer(Registry& registry, const Config& config) {
+  const Section& data = config.section("data");
+  if (!data.has("tokenizer")) return {};
+  const std::string& name = data.string("tokenizer");
+  try {
+    const Tokenizer tokenizer(registry, name, config.base_dir());
+    const eng_tokenizer_info& info = tokenizer.info();
+    const auto text = [&](int32_t id) { return id < 0 ? std::string() : tokenizer.decode(id); };
+    return {name == "bytes" ? name : fs::absolute(config.base_dir() / name).lexically_normal().string(), info.bos,
+            info.eos, text(info.bos), text(info.eos)};
+  } catch (const Error& error) {
+    fmt::print(stderr, "warning: the tokenizer of the run is not exported: {}\n", error.what());
+    return {};
+  }
+}
+
 void export_run(const Common& common, const ExportFlags& flags) {
   std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error of write, told like a full disk
   const bool one = weights_kind(flags.target) == WeightsKind::checkpoint;
@@ -58,10 +77,12 @@ void export_run(const Common& common, const ExportFlags& flags) {
   const int32_t dtype = flags.dtype == "f32" ? ENG_F32 : flags.dtype == "bf16" ? ENG_BF16 : ENG_F16;
   const fs::path source = weights_source(config),
                  origin = weights_kind(source) == WeightsKind::hugging_face ? source : fs::path();
-  const Exported out = export_weights(checkpoint, config, plugin->schema, origin, flags.to, dtype, flags.shard_bytes);
+  const Exported out = export_weights(checkpoint, config, plugin->schema, origin, data_tokenizer(*registry, config),
+                                      flags.to, dtype, flags.shard_bytes);
   fmt::print("wrote {}: {} tensors of {}, {} bytes in {} file{}, read back and compared\n", flags.to, out.tensors,
              flags.dtype, out.bytes, out.files, out.files == 1 ? "" : "s");
   if (!out.copied.empty()) fmt::print("copied {}\n", fmt::join(out.copied, ", "));
+  if (!out.tokenizer.empty()) fmt::print("tokenizer of the run: {}\n", fmt::join(out.tokenizer, ", "));
 }
 
 // The checkpoint that is named, or the newest good one; every byte of it is as it was written.
@@ -204,20 +225,13 @@ void collect(const fs::path& run, int64_t keep, bool dry) {
 
 }  // namespace
 
-std::string checkpoint_table(const std::vector<CheckpointRow>& rows) {
-  std::string text;
-  for (const CheckpointRow& r : rows)
-    text +=
-        fmt::format("{}  {:>10.1f} MiB  {:>5} tensors  {}\n", r.path.filename().string(),
-                    static_cast<double>(r.bytes) / (1 << 20), r.tensors, r.problem.empty() ? "complete" : r.problem);
-  return text;
+void print_refused(const CheckpointRow& checkpoint) {
+  fmt::print(stderr, "warning: {} is not used: {}\n", checkpoint.path.string(), checkpoint.problem);
 }
 
-// The newest good checkpoint; each one that is passed over is told.
 Found newest_checkpoint(const std::filesystem::path& checkpoints) {
   Found found = find_latest(checkpoints);
-  for (const CheckpointRow& r : found.refused)
-    fmt::print(stderr, "warning: {} is not used: {}\n", r.path.string(), r.problem);
+  for (const CheckpointRow& row : found.refused) print_refused(row);
   return found;
 }
 

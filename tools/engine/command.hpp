@@ -3,7 +3,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <exception>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -11,31 +10,25 @@
 
 #include "core/config/config.hpp"
 #include "core/registry/registry.hpp"
-#include "core/train/data.hpp"
-#include "core/train/setup.hpp"
-#include "tools/engine/fits.hpp"
-#include "tools/engine/report.hpp"
-#include "tools/engine/weights.hpp"
+#include "session/failure.hpp"
+#include "session/fits.hpp"
+#include "session/open.hpp"
+#include "session/report/context.hpp"
+#include "session/train/data.hpp"
+#include "session/train/setup.hpp"
+#include "session/weights.hpp"
 
 namespace eng {
-
-inline constexpr const char* version = ENGINE_VERSION;
 
 // Flags of every subcommand.
 struct Common {
   std::vector<std::filesystem::path> plugin_paths;
   std::string command;                 // the whole command line
   std::vector<std::string> arguments;  // its words behind `engine`
-  bool quiet = false;                  // another rank tells what there is to tell
   int exit = 0;                        // what the command ends with
 };
 
-// Why a command ends early, as it is told. Printed where nobody else has told it.
-struct Failure {
-  int exit;
-  std::string text, help;
-};
-Failure failure(std::exception_ptr reason);
+// To stderr.
 void print(const Failure& failure);
 
 struct Loaded {
@@ -43,24 +36,24 @@ struct Loaded {
   Config config;
 };
 
-// Scans for plugins and reads a configuration: `target` is its file, or a run, or a Hugging Face directory: then every
-// section has its defaults and [model] from is that directory, so that
-// Trainer::initialise(weights_of(weights_source(config))) takes its weights, and relative paths start at `place`, by
-// default where the command was typed. [data] gets the tokenizer of weights that exist already, and may not name
-// another one. Prints its notes to stderr.
+// open_config, with the folders of --plugin-path; prints its notes to stderr.
 Loaded load_config(const Common& common, const std::filesystem::path& target, const std::vector<std::string>& overrides,
                    const std::filesystem::path& place = {});
-std::unique_ptr<Registry> scan_plugins(const Common& common, const std::vector<std::filesystem::path>& more = {});
+std::unique_ptr<Registry> scan_plugins(const Common& common);
+// Adds `section.key=value ...` and `--unset section.key`; both go to `overrides`, as Config::load takes them.
+void add_overrides(CLI::App& command, std::vector<std::string>& overrides,
+                   const std::string& help = "section.key=value ...");
 
 // To stderr: what has no effect.
 void print_notes(const Setup& setup);
-void print_notes(const Config& config, const Data& data);
-ReportContext report_context(const Setup& setup, const Config& config);
+void print_notes(const Config& config, const Data& data, int64_t vocabulary);
 
-// One line each.
-std::string checkpoint_table(const std::vector<CheckpointRow>& rows);
-// The newest good checkpoint; each one that is passed over is told.
+// To stderr: a checkpoint that is passed over.
+void print_refused(const CheckpointRow& checkpoint);
+// The newest good checkpoint; each one that is passed over is printed.
 Found newest_checkpoint(const std::filesystem::path& checkpoints);
+// Lines on stderr, for weights that take a while to read; `what` is where they come from.
+WeightsProgress weights_progress(const std::string& what);
 // Makes, with progress on stderr, the file that the data source will want, if it wants one; a signal stops it. Call it
 // before Data is constructed. `take_signals`: where the caller has no Signals of its own.
 void build_data(const Config& config, Registry& registry, int64_t vocabulary, bool take_signals);

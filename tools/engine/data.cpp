@@ -9,10 +9,10 @@
 #include <cstring>
 
 #include "core/base/error.hpp"
+#include "session/report/progress.hpp"
+#include "session/signals.hpp"
+#include "session/tokenizer.hpp"
 #include "tools/engine/command.hpp"
-#include "tools/engine/progress.hpp"
-#include "tools/engine/signals.hpp"
-#include "tools/engine/tokenizer.hpp"
 
 namespace eng {
 namespace {
@@ -137,13 +137,13 @@ int inspect_config(const Common& common, const std::string& target, const std::v
   return 0;
 }
 
-struct Flags {
+struct BuildFlags {
   std::string target, out;
   std::vector<std::string> overrides;
   uint32_t threads = 0;
 };
 
-int build_command(const Common& common, Flags flags) {
+int build_command(const Common& common, BuildFlags flags) {
   const Signals signals;
   if (!flags.out.empty()) flags.overrides.push_back("data.cache=" + std::filesystem::absolute(flags.out).string());
   auto [registry, config] = load_config(common, flags.target, flags.overrides);
@@ -173,16 +173,16 @@ void build_data(const Config& config, Registry& registry, int64_t vocabulary, bo
 void add_data(CLI::App& app, Common& common) {
   auto* command = app.add_subcommand("data", "tokens: make them once, look at them, check them");
   command->require_subcommand(1);
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<BuildFlags>();
   auto* build = command->add_subcommand("build", "tokenise what a configuration names, into a file that run reuses");
   build->add_option("config", flags->target, "a configuration file")->required();
-  build->add_option("overrides", flags->overrides, "section.key=value ...");
+  add_overrides(*build, flags->overrides);
   build->add_option("--out", flags->out, "the folder for the file, instead of [data] cache");
   build->add_option("--threads", flags->threads, "0: one per processor; the file does not depend on it");
   build->callback([&common, flags] { common.exit = build_command(common, *flags); });
   auto* look = command->add_subcommand("inspect", "what a file of tokens, or the data of a configuration, is");
   look->add_option("target", flags->target, "a file of tokens, a configuration file (*.toml), or a run")->required();
-  look->add_option("overrides", flags->overrides, "section.key=value ..., for a configuration");
+  add_overrides(*look, flags->overrides, "section.key=value ..., for a configuration");
   look->callback([&common, flags] {
     common.exit = is_config(flags->target) ? inspect_config(common, flags->target, flags->overrides)
                                            : inspect(common, flags->target, 0);

@@ -2,15 +2,19 @@
 // engine eval.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "core/base/error.hpp"
 #include "core/config/source.hpp"
-#include "core/train/trainer.hpp"
+#include "session/huggingface/download.hpp"
+#include "session/report/progress.hpp"
+#include "session/run_dir.hpp"
+#include "session/tokenizer.hpp"
+#include "session/train/trainer.hpp"
 #include "tools/engine/command.hpp"
-#include "tools/engine/progress.hpp"
-#include "tools/engine/run_dir.hpp"
 
 namespace eng {
 namespace {
@@ -19,7 +23,49 @@ struct EvalFlags {
   std::string target, data;
   std::vector<std::string> overrides;
   int64_t batches = 0;
-  bool json = false;
+  bool json = false, all = false;
+};
+
+bool gives_key(const std::vector<std::string>& overrides, const std::string& key) {
+  return std::any_of(overrides.begin(), overrides.end(), [&](const std::string& o) { return o.rfind(key, 0) == 0; });
+}
+
+// Everything that [data] names is evaluated: asked for, or texts are named for this and nothing is said to be held out.
+bool evaluates_all(const EvalFlags& flags) {
+  return flags.all || (gives_key(flags.overrides, "data.paths=") && !gives_key(flags.overrides, "data.validation"));
+}
+
+void evaluate_all(Config& config) {
+  Section& data = config.section("data");
+  if (!data.settings().count("validation"))
+    throw Error(Exit::usage,
+                fmt::format("data plugin {} cannot hand out all of its data for evaluation", data.string("plugin")),
+                "it has no key `validation`; leave --all out: what it holds out is evaluated");
+  data.set("validation", 1.0, "--all");
+}
+
+// Counts the bytes of text that the labels of micro-batches are; the tokens that end a text are none.
+class TextBytes {
+ public:
+  explicit TextBytes(const Tokenizer& tokenizer)
+      : tokenizer_(tokenizer), known_(static_cast<size_t>(tokenizer.info().vocabulary), -1) {}
+
+  void add(const Batch& batch) {
+    const eng_tokenizer_info& info = tokenizer_.info();
+    for (const int32_t label : batch.labels) {
+      if (label < 0 || label >= info.vocabulary || label == info.bos || label == info.eos || label == info.eot)
+        continue;
+      int64_t& size = known_[static_cast<size_t>(label)];
+      if (size < 0) size = static_cast<int64_t>(tokenizer_.decode(label).size());
+      bytes_ += static_cast<uint64_t>(size);
+    }
+  }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::vector<int64_t> known_;  // bytes of each token; -1: not asked yet
+  uint64_t bytes_ = 0;
 };
 
 // [data] and [train] of a configuration, as overrides; relative paths become absolute.
@@ -31,7 +77,8 @@ std::vector<std::string> data_of(const std::filesystem::path& file) {
     const Document::Part* part = document.find(section);
     for (const auto& [key, given] : part ? part->keys : std::map<std::string, Given>{}) {
       Value value = given.value;
-      if (auto* paths = std::get_if<std::vector<std::string>>(&value); paths && key == "paths")
+      if (auto* paths = std::get_if<std::vector<std::string>>(&value);
+          paths && (key == "paths" || key == "validation_paths"))
         for (std::string& path : *paths) path = (folder / path).string();
       if (auto* path = std::get_if<std::string>(&value);
           path && (key == "cache" || (key == "tokenizer" && *path != "bytes")))
@@ -52,47 +99,72 @@ int eval(const Common& common, const EvalFlags& flags) {
   overrides.insert(overrides.end(), flags.overrides.begin(), flags.overrides.end());
   if (!std::filesystem::is_directory(flags.target))
     throw Error(Exit::usage, flags.target + " is no directory",
-                "engine eval takes a run, such as runs/NAME/ID, or a Hugging Face directory");
+                !download_line(flags.target).empty()
+                    ? download_line(flags.target)
+                    : "engine eval takes a run, such as runs/NAME/ID, or a Hugging Face directory");
   auto [registry, config] = load_config(common, flags.target, overrides, place);
   try {
     config.require("data");
   } catch (const ConfigError&) {
     throw Error(Exit::usage, "to evaluate the weights of " + flags.target + " there must be [data]",
-                "name some: --data CONFIG, or 'data.paths=[\"text.txt\"]' data.validation=0.5");
+                "name some: --data CONFIG, or 'data.paths=[\"text.txt\"]'");
   }
-  Setup setup = make_setup(config, *registry);
-  check_fits(config, *registry, setup);
-  if (!RunDir::is_run(flags.target)) check_weights(config, *registry, setup);
+  // What the run holds out by name is no part of other texts.
+  Section& texts = config.section("data");
+  if (gives_key(overrides, "data.paths=") && !gives_key(overrides, "data.validation_paths=") &&
+      texts.settings().count("validation_paths"))
+    texts.set("validation_paths", std::vector<std::string>(), "data.paths");
+  if (evaluates_all(flags)) evaluate_all(config);
+  const Setup setup = make_evaluation(config, *registry);
+  print_notes(setup);
+  const bool run = RunDir::is_run(flags.target);
+  std::filesystem::path weights = weights_source(config);
+  int64_t step = 0;
+  if (run) {
+    const Found found = newest_checkpoint(std::filesystem::path(flags.target) / "checkpoints");
+    if (!found.path) throw Error(Exit::checkpoint, flags.target + " has no usable checkpoint");
+    weights = *found.path;
+    step = checkpoint_step(weights).value_or(0);
+  }
+  load_weights(find_weights(weights), pretrained_table(config, *registry), parameters(setup.plan), {});  // shapes alone
+  check_evaluation_fits(config, *registry, setup);
   build_data(config, *registry, setup.model.info.vocabulary, true);
   Data data(*registry, config, setup.model.info.vocabulary);
   if (!data.info().validation_samples)
-    throw Error(Exit::data, "nothing is held out: data.validation is 0", "set data.validation, for example 0.05");
+    throw Error(Exit::data, "nothing is held out: data.validation is 0",
+                "set data.validation, for example 0.05, or data.validation_paths; --all evaluates all that is named");
   Trainer trainer(config, *registry, setup, data);
-  int64_t step = 0;
-  if (RunDir::is_run(flags.target)) {
-    const Found found = newest_checkpoint(std::filesystem::path(flags.target) / "checkpoints");
-    if (!found.path) throw Error(Exit::checkpoint, flags.target + " has no usable checkpoint");
-    step = checkpoint_step(*found.path).value_or(0);
-    if (overrides.empty())
-      trainer.load(*found.path);  // its own data: they must be those that it was trained beside
-    else
-      trainer.initialise(weights_of(*found.path, config, *registry));
-  } else {
-    trainer.initialise(weights_of(weights_source(config), config, *registry, weights_progress(flags.target)));
-  }
-  const Evaluation e = trainer.evaluate(flags.batches > 0 ? flags.batches : INT64_MAX);
+  if (run && overrides.empty() && !evaluates_all(flags))
+    trainer.load(weights);  // its own data: they must be those that it was trained beside
+  else
+    trainer.initialise(
+        weights_of(weights, config, *registry, run ? WeightsProgress() : weights_progress(flags.target)));
+  const int64_t batches = flags.batches > 0 ? flags.batches : INT64_MAX;
+  std::optional<Tokenizer> tokenizer;
+  std::optional<TextBytes> text;
+  if (const Section& section = config.section("data"); section.has("tokenizer"))
+    text.emplace(tokenizer.emplace(*registry, section.string("tokenizer"), config.base_dir()));
+  const auto seen = [&](const Batch& batch) {
+    if (text) text->add(batch);
+  };
+  const Evaluation e = trainer.evaluate(batches, seen);
   if (!std::isfinite(e.loss))
     throw Error(Exit::numerics, fmt::format("{}: the loss over {} tokens is not finite", flags.target, e.tokens),
                 "the weights hold what is no finite number, or numbers too large for fp32");
+  std::optional<double> bits_per_byte;
+  if (text && text->bytes())
+    bits_per_byte = e.loss * static_cast<double>(e.tokens) / std::log(2.0) / static_cast<double>(text->bytes());
   if (flags.json) {
     nlohmann::ordered_json out = {{"step", step},
                                   {"loss", e.loss},
                                   {"perplexity", std::exp(e.loss)},
                                   {"tokens", e.tokens},
                                   {"seconds", e.seconds}};
+    if (bits_per_byte) out["bits_per_byte"] = *bits_per_byte;
     fmt::print("{}\n", out.dump());
   } else {
-    fmt::print("{}\n", eval_text(step, e));
+    fmt::print("{}{}\n", eval_text(step, e),
+               bits_per_byte ? fmt::format("  {:.4f} bits per byte", *bits_per_byte) : "");
   }
   return 0;
 }
@@ -104,9 +176,10 @@ void add_eval(CLI::App& app, Common& common) {
   auto flags = std::make_shared<EvalFlags>();
   command->add_option("target", flags->target, "a run directory, or one with config.json and safetensors files")
       ->required();
-  command->add_option("overrides", flags->overrides, "section.key=value ..., for example data.paths=[\"text.txt\"]");
+  add_overrides(*command, flags->overrides, "section.key=value ..., for example data.paths=[\"text.txt\"]");
   command->add_option("--data", flags->data, "a configuration whose [data] and [train] are used");
   command->add_option("--batches", flags->batches, "micro-batches to evaluate; all by default");
+  command->add_flag("--all", flags->all, "all that [data] names, every token once, not only what is held out of it");
   command->add_flag("--json", flags->json, "one JSON object on stdout");
   command->callback([&common, flags] { common.exit = eval(common, *flags); });
 }

@@ -7,17 +7,22 @@
 #include <cmath>
 #include <iostream>
 #include <iterator>
+#include <optional>
+#include <set>
 
 #include "core/base/error.hpp"
 #include "core/execute/executor.hpp"
+#include "core/plan/prefill.hpp"
 #include "engine/ops.h"
+#include "session/huggingface/chat.hpp"
+#include "session/huggingface/download.hpp"
+#include "session/report/progress.hpp"
+#include "session/run_dir.hpp"
+#include "session/text_out.hpp"
+#include "session/tokenizer.hpp"
+#include "session/train/sampler.hpp"
+#include "session/weights.hpp"
 #include "tools/engine/command.hpp"
-#include "tools/engine/progress.hpp"
-#include "tools/engine/run_dir.hpp"
-#include "tools/engine/sampler.hpp"
-#include "tools/engine/text_stream.hpp"
-#include "tools/engine/tokenizer.hpp"
-#include "tools/engine/weights.hpp"
 
 namespace eng {
 namespace {
@@ -26,6 +31,9 @@ struct Flags {
   std::string target, prompt, tokenizer;
   int64_t tokens = 128, max_length = 0;
   Sampling sampling;
+  std::vector<std::string> stop;
+  std::optional<std::string> system;
+  bool chat = false, ids = false;
 };
 
 // One sequence, position after position.
@@ -58,7 +66,8 @@ class Decoder {
 
   // Takes the sequence `tokens` further from where it is; `logits` then are those of the next token.
   void feed(std::span<const int32_t> tokens) {
-    while (tokens.size() > static_cast<size_t>(prefill) && length_ > prefill) tokens = run("prefill", tokens, prefill);
+    for (int64_t n = prefill; n >= least_prefill; n /= 2)
+      while (tokens.size() > static_cast<size_t>(n) && length_ > n) tokens = run(prefill_program(n), tokens, n);
     while (!tokens.empty()) tokens = run("decode", tokens, 1);
     executor_->download(logits_.data(), setup_.plan.next_logits);
     if (!std::all_of(logits_.begin(), logits_.end(), [](float x) { return std::isfinite(x); }))
@@ -109,6 +118,40 @@ bool special_tokens(const Flags& flags, const Config& config) {
   return data.has("special_tokens") && data.boolean("special_tokens");
 }
 
+// The Hugging Face directory that says how texts end and how a chat is written: the target, or what a run came from, or
+// where its tokenizer lies.
+std::vector<std::filesystem::path> text_directories(const Flags& flags, const Config& config) {
+  if (!RunDir::is_run(flags.target)) return {flags.target};
+  std::vector<std::filesystem::path> out;
+  const Section& data = config.section("data");
+  if (const auto source = weights_source(config); weights_kind(source) == WeightsKind::hugging_face)
+    out.push_back(source);
+  if (data.has("tokenizer") && data.string("tokenizer") != "bytes") {
+    const auto path = config.base_dir() / data.string("tokenizer");
+    out.push_back(std::filesystem::is_directory(path) ? path : path.parent_path());
+  }
+  return out;
+}
+
+// What the tokenizer, config.json and generation_config.json end a text with.
+std::set<int32_t> ends_of_text(const Tokenizer& tokenizer, const std::vector<std::filesystem::path>& directories) {
+  std::set<int32_t> out = {tokenizer.info().eos, tokenizer.info().eot};
+  for (const auto& directory : directories)
+    for (const int32_t id : end_ids(directory)) out.insert(id);
+  out.erase(-1);
+  return out;
+}
+
+std::string written_as_chat(const Flags& flags, const std::vector<std::filesystem::path>& directories,
+                            const std::string& prompt) {
+  for (const auto& directory : directories)
+    if (const auto text = chat_prompt(directory, flags.system, prompt)) return *text;
+  throw Error(
+      Exit::usage, fmt::format("{} has no chat template", directories.empty() ? flags.target : directories[0].string()),
+      "there is one where tokenizer_config.json has `chat_template`, or beside it in chat_template.jinja; without "
+      "--chat the prompt is read as it is");
+}
+
 // How many positions the sequence gets: the prompt and what may follow.
 int64_t choose_length(const Flags& flags, int64_t prompt, int64_t model_limit) {
   if (flags.max_length && model_limit && flags.max_length > model_limit)
@@ -134,6 +177,8 @@ void check_flags(const Flags& flags) {
   if (s.top_k < 0) refuse(fmt::format("--top-k {} is below 0", s.top_k), "0: all");
   if (flags.tokens < 1) refuse(fmt::format("--tokens {} is below 1", flags.tokens), "give the number of new tokens");
   if (flags.max_length < 0) refuse(fmt::format("--max-length {} is below 1", flags.max_length), "leave it away");
+  if (flags.system && !flags.chat) refuse("--system is the system message of a chat", "give --chat too");
+  if (std::count(flags.stop.begin(), flags.stop.end(), "")) refuse("--stop is empty", "give the text to stop at");
 }
 
 int generate(const Common& common, const Flags& flags) {
@@ -141,7 +186,9 @@ int generate(const Common& common, const Flags& flags) {
   check_flags(flags);
   if (!std::filesystem::is_directory(flags.target))
     throw Error(Exit::usage, flags.target + " is no directory",
-                "engine generate takes a run, such as runs/NAME/ID, or a Hugging Face directory");
+                !download_line(flags.target).empty()
+                    ? download_line(flags.target)
+                    : "engine generate takes a run, such as runs/NAME/ID, or a Hugging Face directory");
   auto [registry, config] = load_config(common, flags.target, {});
   std::filesystem::path weights = flags.target;
   const bool run = RunDir::is_run(weights);
@@ -152,9 +199,11 @@ int generate(const Common& common, const Flags& flags) {
   }
 
   const Tokenizer tokenizer = make_tokenizer(flags, config, *registry);
-  const std::string prompt =
-      flags.prompt == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : flags.prompt;
-  std::vector<int32_t> tokens = tokenizer.encode(prompt, special_tokens(flags, config));
+  const auto directories = text_directories(flags, config);
+  std::string prompt = flags.prompt == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : flags.prompt;
+  // A chat template writes the ids around a text itself.
+  if (flags.chat) prompt = written_as_chat(flags, directories, prompt);
+  std::vector<int32_t> tokens = tokenizer.encode(prompt, !flags.chat && special_tokens(flags, config));
   if (tokens.empty()) throw Error(Exit::usage, "the prompt is empty", "give at least one character");
   const Setup smallest = make_setup(config, *registry, 1);
   if (!run) check_weights(config, *registry, smallest);
@@ -175,21 +224,24 @@ int generate(const Common& common, const Flags& flags) {
   // A model may have more ids than its tokenizer, for even shapes.
   const auto logits =
       decoder.logits().first(static_cast<size_t>(std::min(info.vocabulary, tokenizer.info().vocabulary)));
-  std::string waiting;
+  const std::set<int32_t> ends = ends_of_text(tokenizer, directories);
+  TextOut text(flags.stop);
+  if (flags.ids) fmt::print(stderr, "prompt ids: {}\n", fmt::join(tokens, " "));
   int64_t n = 0;
   for (bool more = true; more;) {
     const int32_t id = sampler.next(logits, static_cast<uint64_t>(n));
+    if (ends.count(id)) break;
     ++n;
-    if (id == tokenizer.info().eos || id == tokenizer.info().eot) break;
-    waiting += tokenizer.decode(id);
-    const size_t shown = complete(waiting);
-    fmt::print("{}", std::string_view(waiting).substr(0, shown));
+    const std::string shown = text.add(tokenizer.decode(id));
+    if (flags.ids)
+      fmt::print("{}{}", n > 1 ? " " : "", id);
+    else
+      fmt::print("{}", shown);
     std::fflush(stdout);
-    waiting.erase(0, shown);
-    more = n_prompt + n < length;
+    more = n_prompt + n < length && !text.stopped();
     if (more) decoder.feed({&id, 1});
   }
-  fmt::print("{}\n", waiting);
+  fmt::print("{}\n", flags.ids ? "" : text.rest());
   const auto seconds = [](auto a, auto b) { return std::max(std::chrono::duration<double>(b - a).count(), 1e-9); };
   fmt::print(stderr, "prompt {} tokens, {:.1f} tokens/s; generated {} tokens, {:.1f} tokens/s; {}\n", n_prompt,
              static_cast<double>(n_prompt) / seconds(start, begun), n,
@@ -220,6 +272,11 @@ void add_generate(CLI::App& app, Common& common) {
                       "bytes, a file, or a folder; that of the run, or of the directory, by default");
   command->add_option("--max-length", flags->max_length,
                       "positions for prompt and new tokens; what they need by default, up to what the model has");
+  command->add_flag("--ids", flags->ids, "print the ids of the new tokens instead of their text");
+  command->add_option("--stop", flags->stop, "a text to stop at, which is not printed; may be given several times")
+      ->allow_extra_args(false);
+  command->add_flag("--chat", flags->chat, "the prompt is a message of a user, written as the chat template says");
+  command->add_option("--system", flags->system, "with --chat: the system message");
   command->callback([&common, flags] { common.exit = generate(common, *flags); });
 }
 

@@ -7,31 +7,24 @@
 
 #include "core/base/error.hpp"
 #include "core/base/file.hpp"
+#include "engine/model.h"
+#include "session/config_text.hpp"
+#include "session/init.hpp"
+#include "session/report/plugins.hpp"
+#include "session/version.hpp"
 #include "tools/engine/command.hpp"
-#include "tools/engine/config_text.hpp"
-#include "tools/engine/print.hpp"
 
 namespace eng {
 namespace {
 
-int init(const Common& common, const std::string& preset, const std::string& out) {
+int init(const Common& common, const std::vector<std::string>& words, const std::string& out) {
   auto registry = scan_plugins(common);
-  std::vector<std::string> having;  // plugins with such a preset
-  std::string known;
-  for (const std::string& name : registry->names("eng.model/1")) {
-    const auto& presets = registry->find("eng.model/1", name)->schema.presets;
-    if (presets.count(preset)) having.push_back(name);
-    if (presets.empty()) continue;
-    known += "\n  " + name + ":";
-    for (const auto& [p, values] : presets) known += " " + p;
-  }
-  if (having.empty()) throw Error(Exit::usage, "no model plugin has a preset `" + preset + "`", "there is" + known);
-  const std::string plugin = having.front();
-  having.erase(having.begin());
-  if (!having.empty())
-    fmt::print(stderr, "note: `{}` is a preset of {} too; this is that of {}: [model] plugin says which\n", preset,
-               fmt::join(having, " and "), plugin);
-  std::string text = template_text(plugin, preset);
+  const SchemaSource plugins = registry->schemas();
+  const ModelChoice choice = choose_model(plugins, words);
+  if (!choice.others.empty())
+    fmt::print(stderr, "note: `{}` is a preset of {} too; this is that of {}: [model] plugin says which\n",
+               choice.preset, fmt::join(choice.others, " and "), choice.plugin);
+  const auto [text, needs] = start_config(*plugins.find(ENG_MODEL_KIND, choice.plugin), choice);
   if (out.empty()) {
     fmt::print("{}", text);
     return 0;
@@ -41,7 +34,7 @@ int init(const Common& common, const std::string& preset, const std::string& out
   file << text;
   file.close();
   if (!file) disk_error("write", out, errno);
-  fmt::print(stderr, "wrote {}; set [data] paths, then:  engine check {}\n", out, out);
+  fmt::print(stderr, "wrote {0}; set [data] {1}, then:  engine check {0}\n", out, fmt::join(needs, " and "));
   return 0;
 }
 
@@ -85,7 +78,7 @@ void add_config(CLI::App& app, Common& common) {
   auto rest = std::make_shared<std::vector<std::string>>();
   auto* show = command->add_subcommand("show", "every resolved value and where it comes from");
   show->add_option("config", *target, "a configuration file or a run directory")->required();
-  show->add_option("overrides", *rest, "section.key=value ...");
+  add_overrides(*show, *rest);
   show->callback(
       [&common, target, rest] { fmt::print("{}", resolved_text(load_config(common, *target, *rest).config)); });
   auto* schema = command->add_subcommand("schema", "every key, its type, range and default");
@@ -104,10 +97,13 @@ void add_config(CLI::App& app, Common& common) {
   });
 
   auto* start = app.add_subcommand("init", "write a configuration to start from");
-  auto preset = std::make_shared<std::string>(), out = std::make_shared<std::string>();
-  start->add_option("preset", *preset, "a preset of a model plugin, for example tiny or 7b")->required();
+  auto words = std::make_shared<std::vector<std::string>>();
+  auto out = std::make_shared<std::string>();
+  start->add_option("model", *words, "a preset, a model plugin or both, for example 7b, mamba, opt/125m, llama tiny")
+      ->required()
+      ->expected(1, 2);
   start->add_option("-o", *out, "file to write; stdout by default");
-  start->callback([&common, preset, out] { common.exit = init(common, *preset, *out); });
+  start->callback([&common, words, out] { common.exit = init(common, *words, *out); });
 }
 
 void add_plugins(CLI::App& app, Common& common) {
@@ -119,12 +115,12 @@ void add_plugins(CLI::App& app, Common& common) {
   ls->callback([&common, why] { fmt::print("{}", print_plugins(*scan_plugins(common), *why)); });
   auto what = std::make_shared<std::string>();
   auto* info = command->add_subcommand("info", "one plugin with its options and presets");
-  info->add_option("name", *what, "an id or the name of something it provides")->required();
+  info->add_option("name", *what, "an id, the name of something it provides, or a file's name")->required();
   info->callback([&common, what] {
     auto registry = scan_plugins(common);
     std::string text = print_plugin(*registry, *what);
     if (text.empty())
-      throw Error(Exit::environment, "there is no plugin `" + *what + "`", print_plugins(*registry, false));
+      throw Error(Exit::environment, "there is no plugin `" + *what + "`", near_plugins(*registry, *what));
     fmt::print("{}", text);
   });
 }

@@ -25,11 +25,12 @@
 
 #include "core/base/error.hpp"
 #include "core/base/file.hpp"
+#include "session/ranks/cause.hpp"
+#include "session/ranks/folder.hpp"
+#include "session/ranks/ranks.hpp"
+#include "session/run_dir.hpp"
+#include "session/signals.hpp"
 #include "tools/engine/command.hpp"
-#include "tools/engine/launch_folder.hpp"
-#include "tools/engine/ranks.hpp"
-#include "tools/engine/run_dir.hpp"
-#include "tools/engine/signals.hpp"
 
 namespace eng {
 namespace fs = std::filesystem;

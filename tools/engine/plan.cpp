@@ -7,10 +7,11 @@
 #include <cstdlib>
 
 #include "core/base/error.hpp"
-#include "core/train/trainer.hpp"
 #include "engine/model.h"
+#include "session/ranks/ranks.hpp"
+#include "session/train/trainer.hpp"
+#include "session/version.hpp"
 #include "tools/engine/command.hpp"
-#include "tools/engine/ranks.hpp"
 
 namespace eng {
 namespace {
@@ -57,7 +58,9 @@ int check(const Common& common, const std::string& target, const std::vector<std
   }
   build_data(config, *registry, setup.model.info.vocabulary, true);
   Data data(*registry, config, setup.model.info.vocabulary);
-  print_notes(config, data);
+  print_notes(config, data, setup.model.info.vocabulary);
+  if (!data.info().train_samples)
+    throw Error(Exit::data, "there is nothing to train on: data.validation is 1", "set data.validation to 0.5 or less");
   line("data", fmt::format("{} files, {} tokens; {} training samples, {} held out; ids below {} <= {}",
                            data.info().files, data.info().tokens, data.info().train_samples,
                            data.info().validation_samples, data.info().vocabulary, setup.model.info.vocabulary));
@@ -99,7 +102,7 @@ void add_plan(CLI::App& app, Common& common) {
   auto flags = std::make_shared<Flags>();
   command->add_option("config", flags->target, "a configuration file (only [model] is needed), or a run directory")
       ->required();
-  command->add_option("overrides", flags->overrides, "section.key=value ...");
+  add_overrides(*command, flags->overrides);
   command->add_option("--ranks", flags->ranks, "how many ranks share the step; none of them need be there")
       ->check(CLI::Range(1, 65536));
   command->add_flag("--json", flags->json, "one JSON object");
@@ -130,7 +133,7 @@ void add_check(CLI::App& app, Common& common) {
   auto target = std::make_shared<std::string>();
   auto overrides = std::make_shared<std::vector<std::string>>();
   command->add_option("config", *target, "a configuration file")->required();
-  command->add_option("overrides", *overrides, "section.key=value ...");
+  add_overrides(*command, *overrides);
   command->callback([&common, target, overrides] { common.exit = check(common, *target, *overrides); });
 }
 

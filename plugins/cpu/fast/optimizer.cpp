@@ -10,11 +10,6 @@ namespace {
 
 constexpr int64_t chunk = 4096;  // elements of one partial sum
 
-void need_scalars(const eng_desc& d) {
-  need_f32(d, "scalars");
-  need_size(d, ENG_S_COUNT, "scalars");
-}
-
 // Where the update does not count everything stays as it was.
 void keep(float* to, const float* from, int64_t first, int64_t last) {
   if (to && to != from) std::memcpy(to + first, from + first, size_t(last - first) * sizeof(float));

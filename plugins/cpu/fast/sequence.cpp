@@ -10,11 +10,6 @@
 namespace cpu {
 namespace {
 
-void need_counters(const eng_desc& d) {
-  if (d.dtype != ENG_I64) throw Error{ENG_INVALID, "counters must be i64, they are " + describe(d)};
-  need_size(d, ENG_C_COUNT, "counters");
-}
-
 // The first of `n` positions, which must lie below `length`.
 int64_t position(const int64_t* counters, int64_t n, int64_t length) {
   const int64_t at = counters[ENG_C_POSITION];

@@ -12,14 +12,6 @@ namespace {
 uint64_t bytes_of(const eng_desc& d) {
   return static_cast<uint64_t>(elements(d)) * dtype_size(d.dtype);
 }
-void need_scalars(const eng_desc& d) {
-  need_f32(d, "scalars");
-  need_size(d, ENG_S_COUNT, "scalars");
-}
-void need_counters(const eng_desc& d) {
-  if (d.dtype != ENG_I64) throw Error{ENG_INVALID, "counters must be i64, they are " + describe(d)};
-  need_size(d, ENG_C_COUNT, "counters");
-}
 void need_row(const eng_desc& all, const eng_desc& row) {
   if (all.ndim < 1 || row.dtype != all.dtype || elements(row) * all.dims[0] != elements(all))
     throw Error{ENG_INVALID, describe(row) + " is not one row of " + describe(all)};

@@ -28,13 +28,6 @@ struct Heads {
   int64_t row(int64_t b, int64_t t, int64_t h) const { return (b * heads + h) * T + t; }
 };
 
-template <class T>
-double dot(const T* x, const T* y, int64_t n) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += double(x[i]) * double(y[i]);
-  return sum;
-}
-
 struct Attention {
   static constexpr const char* op = ENG_OP_ATTENTION;
   Call c;

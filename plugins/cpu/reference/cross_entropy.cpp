@@ -24,13 +24,6 @@ struct Sizes {
   }
 };
 
-template <class T>
-double dot(const T* x, const T* y, int64_t n) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += double(x[i]) * double(y[i]);
-  return sum;
-}
-
 // Fills the logits of one token and returns log(sum(exp(logits))).
 template <class T>
 double logits_of(const T* x, const T* w, const Sizes& s, double* logits) {

@@ -49,6 +49,17 @@ inline bool is_real(const Call& c, size_t k) {
   return c.has(k) && is_real(c.in[k]);
 }
 
+inline void expect_counters(const eng_desc& d) {
+  expect(d.dtype == ENG_I64 && elements(d) == ENG_C_COUNT, "counters must be i64 (8)");
+}
+
+template <class T>
+double dot(const T* x, const T* y, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += double(x[i]) * double(y[i]);
+  return sum;
+}
+
 // The number of tensors, and that every floating one among `in` (absent ones aside) and `out` has the type of the
 // first.
 inline void expect_types(const Call& c, size_t most_in, std::initializer_list<size_t> in, size_t n_out,

@@ -8,10 +8,6 @@
 namespace reference {
 namespace {
 
-void expect_counters(const eng_desc& d) {
-  expect(d.dtype == ENG_I64 && elements(d) == ENG_C_COUNT, "counters must be i64 (8)");
-}
-
 // The first of `n` positions, which must lie below `length`.
 int64_t position(const int64_t* counters, int64_t n, int64_t length) {
   const int64_t at = counters[ENG_C_POSITION];

@@ -17,9 +17,6 @@ void expect_count(const Call& c, size_t n_in, size_t n_out) {
     throw Error{ENG_INVALID, "takes " + std::to_string(n_in) + " inputs and gives " + std::to_string(n_out)};
 }
 
-void expect_counters(const eng_desc& d) {
-  expect(d.dtype == ENG_I64 && elements(d) == ENG_C_COUNT, "counters must be i64 (8)");
-}
 void expect_scalars(const eng_desc& d) {
   expect(is_real(d) && elements(d) == ENG_S_COUNT, "scalars must be f32 (32)");
 }

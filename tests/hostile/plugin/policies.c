@@ -18,7 +18,7 @@ static void destroy(void* self) {
   (void)self;
 }
 
-static eng_status states(void* self, eng_state* out, uint32_t cap, uint32_t* n, eng_error* error) {
+static eng_status states(void* self, eng_state_rule* out, uint32_t cap, uint32_t* n, eng_error* error) {
   uint32_t k;
   ENTER("optimizer.states");
   (void)self;

@@ -298,7 +298,7 @@ static eng_status create_optimizer(const eng_options* options, void** self, eng_
   return keep(&made, self, error);
 }
 
-static eng_status states(void* self, eng_state* out, uint32_t cap, uint32_t* n, eng_error* error) {
+static eng_status states(void* self, eng_state_rule* out, uint32_t cap, uint32_t* n, eng_error* error) {
   (void)self;
   if (cap < 1) return fail(error, ENG_OUT_OF_RANGE, "no room for a state");
   out[0].name = "momentum_buffer", out[0].dtype = ENG_F32, out[0].reserved = 0;

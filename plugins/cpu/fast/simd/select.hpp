@@ -7,6 +7,7 @@
 
 #include "../../../common/kernel.hpp"
 #include "../threads.hpp"
+#include "engine/ops.h"
 #include "table.hpp"
 
 namespace cpu {
@@ -59,6 +60,14 @@ inline void need_same(const eng_desc& a, const eng_desc& b, const char* what) {
 inline void need_size(const eng_desc& d, int64_t n, const char* what) {
   if (elements(d) != n)
     throw Error{ENG_INVALID, std::string(what) + " must have " + std::to_string(n) + " elements, it is " + describe(d)};
+}
+inline void need_scalars(const eng_desc& d) {
+  need_f32(d, "scalars");
+  need_size(d, ENG_S_COUNT, "scalars");
+}
+inline void need_counters(const eng_desc& d) {
+  if (d.dtype != ENG_I64) throw Error{ENG_INVALID, "counters must be i64, they are " + describe(d)};
+  need_size(d, ENG_C_COUNT, "counters");
 }
 
 }  // namespace cpu

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/autograd/backward.hpp"
+
+#include <algorithm>
+
+#include "core/base/error.hpp"
+#include "core/trace/gradient.hpp"
+#include "engine/ops.h"
+
+namespace eng {
+namespace {
+
+// Replaces what the backward reads of cheap ops by running them again just before the first reader.
+void shrink_saved(Template& block) {
+  Graph& graph = block.graph;
+  auto kept = [&](Id id) {  // read by the backward, or there anyway
+    if (!id) return true;   // an absent input
+    SymbolKind kind = graph.value(id).kind;
+    if (kind == SymbolKind::param || kind == SymbolKind::constant || kind == SymbolKind::batch) return true;
+    for (size_t n = block.forward; n < graph.nodes.size(); ++n)
+      if (std::count(graph.nodes[n].in.begin(), graph.nodes[n].in.end(), id)) return true;
+    return false;
+  };
+  for (size_t f = 0; f < block.forward; ++f) {
+    const Node node = graph.nodes[f];
+    if (block.skip[f] || !node.op->rebuild) continue;
+    auto reads = [&](const Node& later) { return std::count(later.in.begin(), later.in.end(), node.out[0]) > 0; };
+    bool used = false;  // before the backward: else it is made where it is needed
+    for (size_t n = f + 1; n < block.forward; ++n) used = used || (!block.skip[n] && reads(graph.nodes[n]));
+    if (!used) continue;
+    std::vector<Id> from = node.op->rebuild(node);
+    if (!std::all_of(from.begin(), from.end(), [&](Id i) { return kept(i); })) continue;
+    // What the rebuilding itself needs stays as it is. So do the other outputs: small statistics.
+    if (std::count(from.begin(), from.end(), node.out[0])) continue;
+    auto reader =
+        std::find_if(graph.nodes.begin() + static_cast<std::ptrdiff_t>(block.forward), graph.nodes.end(), reads);
+    if (reader == graph.nodes.end()) continue;
+    const auto at = reader - graph.nodes.begin();
+    const Id again = graph.emit(*node.op, from, node.attrs)[0];
+    for (auto n = graph.nodes.begin() + at; n != graph.nodes.end(); ++n)
+      std::replace(n->in.begin(), n->in.end(), node.out[0], again);
+    std::rotate(graph.nodes.begin() + at, graph.nodes.end() - 1, graph.nodes.end());
+  }
+}
+
+}  // namespace
+
+void derive_backward(Template& block, bool first, bool last, const std::vector<char>& frozen) {
+  Graph& graph = block.graph;
+  Gradient::State state{block, graph.add({SymbolKind::scalars, make_desc(ENG_F32, {ENG_S_COUNT}), 0})};
+  block.forward = graph.nodes.size();
+  block.skip.assign(block.forward, 0);
+  block.seeds.assign(block.outputs.size(), 0);
+  const auto is_frozen = [&](size_t k) { return k < frozen.size() && frozen[k]; };
+  size_t trained = 0;
+  for (size_t k = 0; k < block.params.size(); ++k) trained += !is_frozen(k);
+  if (first && !last && !trained && !frozen.empty()) {  // nothing before or in this block needs a gradient
+    block.d_inputs.assign(block.inputs.size(), 0), block.d_params.assign(block.params.size(), 0);
+    block.train_outputs = block.outputs;
+    return;
+  }
+  for (size_t k = 0; k < block.outputs.size() && !last; ++k)
+    block.seeds[k] = graph.add({SymbolKind::seed, graph.value(block.outputs[k]).desc, static_cast<uint32_t>(k)});
+
+  state.grow();
+  for (size_t k = 0; k < block.params.size(); ++k)
+    state.wants[block.params[k]] = state.pending[block.params[k]] = !is_frozen(k);
+  if (!first)
+    for (Id i : block.inputs) state.wants[i] = state.pending[i] = graph.value(i).desc.dtype != ENG_I32;
+  for (const Node& node : graph.nodes) {
+    bool any = std::any_of(node.in.begin(), node.in.end(), [&](Id i) { return i && state.wants[i]; });
+    for (Id o : node.out) state.wants[o] = state.pending[o] = any;
+  }
+  for (size_t k = 0; k < block.outputs.size(); ++k)
+    if (block.seeds[k]) {
+      Id seed = block.seeds[k], before = state.of[block.outputs[k]];  // before: if it is put out more than once
+      state.of[block.outputs[k]] = before ? state.emit(op(ENG_OP_ADD), {before, seed}, {})[0] : seed;
+    }
+
+  const std::string must_be_loss = "the model's last op must be " ENG_OP_CROSS_ENTROPY;
+  bool found_loss = false;
+  for (size_t n = block.forward; n-- > 0;) {
+    Node node = graph.nodes[n];
+    bool is_loss = last && !block.outputs.empty() && node.out[0] == block.outputs[0];
+    bool reached = std::any_of(node.out.begin(), node.out.end(), [&](Id o) { return state.of[o] != 0; });
+    if (state.wants[node.out[0]] && (reached || is_loss)) {
+      const std::string id = node.op->id;
+      if (!node.op->grad) throw Error(Exit::environment, id + " has no gradient");
+      if (is_loss && !node.op->fused_grad) throw Error(Exit::environment, must_be_loss + ", not " + id);
+      if (!is_loss && node.op->fused_grad)  // its gradient takes that of the loss to be 1
+        throw Error(Exit::environment, id + " makes the loss of the last block, nothing else can use it");
+      found_loss = found_loss || is_loss;
+      Gradient gradient(state, node);
+      node.op->grad(gradient);
+      if (is_loss) block.skip[n] = 1;
+    }
+    for (Id o : node.out) state.pending[o] = 0;
+  }
+  if (last && !found_loss) throw Error(Exit::environment, must_be_loss);
+  for (Id i : block.inputs) block.d_inputs.push_back(first ? 0 : state.of[i]);
+  // Some ops give all gradients at once, those that nobody wants too.
+  for (size_t k = 0; k < block.params.size(); ++k)
+    block.d_params.push_back(is_frozen(k) ? 0 : state.of[block.params[k]]);
+  for (Id o : block.outputs) {
+    auto it = state.replaced.find(o);
+    block.train_outputs.push_back(it == state.replaced.end() ? o : it->second);
+  }
+  shrink_saved(block);
+}
+
+}  // namespace eng

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/program/program.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "core/autograd/backward.hpp"
+#include "core/base/error.hpp"
+#include "core/memory/layout.hpp"
+#include "core/verify/verify.hpp"
+
+namespace eng {
+
+namespace {
+
+void freeze_parameters(Model& model, const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns)
+    for (uint32_t p : select(model, pattern, "train.freeze")) model.params[p].frozen = true;
+  if (std::all_of(model.params.begin(), model.params.end(), [](const Parameter& p) { return p.frozen; }))
+    throw Error(Exit::usage, "train.freeze leaves no parameter to train",
+                "remove a pattern; `engine eval` measures without training");
+}
+
+// Gives every block a template with its backward. Blocks of one trace share it where the same of their parameters are
+// frozen and the gradient of their input is wanted alike.
+void derive(Model& model, bool freezing) {
+  const std::map<uint32_t, Template> traced = std::exchange(model.templates, {});
+  uint32_t next = traced.rbegin()->first + 1;
+  std::map<std::tuple<uint32_t, std::vector<char>, bool>, uint32_t> made;
+  bool trained = false;  // a parameter of an earlier block is
+  for (size_t k = 0; k < model.blocks.size(); ++k) {
+    Block& block = model.blocks[k];
+    const uint32_t tmpl = block.tmpl;
+    std::vector<char> frozen;
+    for (uint32_t p : block.params) frozen.push_back(model.params[p].frozen);
+    const bool first = freezing ? !trained : k == 0;
+    trained = trained || std::count(frozen.begin(), frozen.end(), 0) > 0;
+    auto [it, fresh] = made.try_emplace({tmpl, frozen, first}, model.templates.count(tmpl) ? next : tmpl);
+    block.tmpl = it->second;
+    if (!fresh) continue;
+    if (it->second == next) ++next;
+    Template& t = model.templates[block.tmpl] = traced.at(tmpl);
+    try {
+      derive_backward(t, first, k + 1 == model.blocks.size(), frozen);
+    } catch (const Error& e) {
+      throw Error(e.exit(), fmt::format("model {}, block {}: {}", model.plugin, block.name, e.what()), e.help());
+    }
+  }
+}
+
+}  // namespace
+
+Model trace_model(const std::string& name, const eng_model& table, const Section& options, int64_t micro_batch,
+                  int64_t sequence_length, int32_t dtype, const std::vector<std::string>& freeze) {
+  Model model = trace_forward(name, table, options, micro_batch, sequence_length, dtype);
+  if (!freeze.empty()) freeze_parameters(model, freeze);
+  derive(model, !freeze.empty());
+  const Template& head = model.templates.at(model.blocks.back().tmpl);
+  if (head.outputs.size() != 1 || count(head.graph.value(head.outputs[0]).desc) != 1)
+    throw Error(Exit::environment, "model " + name + ": the last block must put out the loss alone");
+  return model;
+}
+
+Plan make_plan(const PlanRequest& request) {
+  Plan plan = emit_plan(request);
+  place_buffers(plan);
+  verify(plan);
+  return plan;
+}
+
+}  // namespace eng

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an op's gradient rule sees: one node, the gradients of its outputs, and where its own go.
+#pragma once
+
+#include <map>
+
+#include "core/trace/graph.hpp"
+
+namespace eng {
+
+class Gradient {
+ public:
+  struct State {
+    Template& block;
+    Id scalars = 0;
+    std::vector<Id> of = {};         // value -> its gradient so far
+    std::vector<char> pending = {};  // value -> its producer was not differentiated yet
+    std::vector<char> wants = {};    // value -> depends on a parameter or a differentiable input
+    std::map<Id, Id> replaced = {};  // forward output -> the backward value that stands for it
+
+    void grow();  // to the block's values
+    // Appends a node to the block and grows.
+    std::vector<Id> emit(const Op& op, std::vector<Id> in, Attrs attrs);
+  };
+  Gradient(State& state, Node node) : state_(state), node_(std::move(node)) {}
+
+  Id in(uint32_t k) const { return k < node_.in.size() ? node_.in[k] : 0; }
+  Id out(uint32_t k) const { return k < node_.out.size() ? node_.out[k] : 0; }
+  const eng_desc& desc(uint32_t k) const { return state_.block.graph.value(in(k)).desc; }
+  const Graph& graph() const { return state_.block.graph; }
+  const Attrs& attrs() const { return node_.attrs; }
+  bool wants(uint32_t k) const { return in(k) && state_.wants[in(k)]; }
+
+  // Gradient of output k, 0 if nothing depends on it.
+  Id d_out(uint32_t k) const { return k < node_.out.size() ? state_.of[node_.out[k]] : 0; }
+  // The same if the rule may overwrite it, else 0.
+  Id own_d_out(uint32_t k) const { return d_out(k) && exclusive(out(k)) ? d_out(k) : 0; }
+  // The gradient that input k has so far, to be accumulated into in place; 0 if there is none or another
+  // value still needs it. The rule then gives the result with `give`.
+  Id take(uint32_t k);
+  void give(uint32_t k, Id gradient);
+
+  std::vector<Id> emit(const char* name, std::vector<Id> in, Attrs attrs) {
+    return state_.emit(op(name), std::move(in), std::move(attrs));
+  }
+  Id scalars() const { return state_.scalars; }
+  // The backward also computes forward output k (Op::fused_grad).
+  void replaces(uint32_t k, Id value) { state_.replaced[node_.out[k]] = value; }
+
+ private:
+  bool exclusive(Id value) const;
+  State& state_;
+  Node node_;
+  std::vector<uint32_t> taken_;
+};
+
+}  // namespace eng

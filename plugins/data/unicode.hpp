@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Characters by general category and by script. Tables of our own, because the ids of a tokenizer must not depend on
+// which Unicode version the installed libraries know.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace text_data {
+
+inline constexpr const char* unicode_version = "16.0.0";  // that of the `tokenizers` library 0.23
+inline constexpr char32_t last_character = 0x10ffff;
+
+struct CharacterRange {
+  char32_t first, last;
+};
+
+// Sorted ranges of the characters with this property: a general category (L, Lu) or a script (Han); upper and lower
+// case, spaces, '-' and '_' make no difference. Nothing if the tables have no such name.
+std::optional<std::vector<CharacterRange>> unicode_property(std::string_view name);
+// The category, such as "Lu".
+std::string_view unicode_category(char32_t c);
+// Unassigned in Unicode 9.0, which the normalisers of the `tokenizers` library know: they leave it as it is, and
+// nothing before it combines with anything after it.
+bool newer_than_normalisers(char32_t c);
+
+// Made by tools/unicode-tables.
+extern const char* const unicode_category_names[];
+extern const uint32_t unicode_categories[];
+extern const std::size_t unicode_category_runs;
+extern const char* const unicode_script_names[];
+extern const std::size_t unicode_script_count;
+extern const uint32_t unicode_scripts[];
+extern const std::size_t unicode_script_runs;
+
+}  // namespace text_data

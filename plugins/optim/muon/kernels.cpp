@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Muon's kernels. For the device `reference` plain loops on one thread, of f32 or f64; for `cpu` f32 on all threads.
+// Both do the same operations in the same order, so they give the same bits.
+#include <cmath>
+#include <iterator>
+#include <type_traits>
+
+#include "../../common/parallel.hpp"
+#include "muon.hpp"
+
+namespace muon {
+namespace {
+
+using cpu::Args;
+using cpu::Call;
+using cpu::elements;
+
+constexpr int64_t chunk = 4096, lanes = 64;
+
+void need(bool right, const char* text) {
+  if (!right) throw cpu::Error{ENG_UNSUPPORTED, text};
+}
+
+// All tensors of one type, f32, or on the reference device f64 as well; scalars are f32.
+void check_types(const Call& c, bool fast, size_t scalars) {
+  const int32_t type = c.in[0].dtype;
+  need(type == ENG_F32 || (!fast && type == ENG_F64), fast ? "computes in f32" : "computes in f32 or f64");
+  for (const auto* list : {&c.in, &c.out})
+    for (size_t k = 0; k < list->size(); ++k) {
+      const bool last = list == &c.in && k == scalars;
+      need((*list)[k].dtype == (last ? ENG_F32 : type), last ? "scalars must be f32" : "all tensors are of one type");
+    }
+}
+
+template <class F>
+void by_type(int32_t dtype, F&& f) {
+  if (dtype == ENG_F64)
+    f(double{});
+  else
+    f(float{});
+}
+
+// f(first, last) for shares of n elements, in whole cache lines.
+template <class F>
+void shares(unsigned threads, int64_t n, F&& f) {
+  if (n < 2 * chunk) return f(int64_t{0}, n);
+  cpu::parallel_for(threads, [&](unsigned thread, unsigned all) {
+    const cpu::Share share = cpu::share_of(n, thread, all, 64);
+    if (share.first < share.last) f(share.first, share.last);
+  });
+}
+
+// The threads of a kernel: the reference has one.
+template <bool fast>
+unsigned threads_of(const Call& c) {
+  return fast ? c.parallel : 1;
+}
+
+template <bool fast>
+struct Momentum {
+  static constexpr const char* op = MUON_OP_MOMENTUM;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  int32_t type;
+  int64_t n;
+  unsigned threads;
+  double momentum;
+  bool nesterov;
+
+  static void check(const Call& c) {
+    check_types(c, fast, 2);
+    c.real("momentum"), c.integer("nesterov");
+  }
+  explicit Momentum(const Call& c)
+      : type(c.in[0].dtype),
+        n(elements(c.in[0])),
+        threads(threads_of<fast>(c)),
+        momentum(c.real("momentum")),
+        nesterov(c.integer("nesterov") != 0) {}
+  void run(const Args& a) const {
+    const float* scalars = a.in<float>(2);
+    if (scalars[ENG_S_OK] == 0.0f) return;  // both are in place
+    by_type(type, [&]<class T>(T) {
+      const T clip = T(scalars[ENG_S_CLIP]), mu = T(momentum);
+      T *const grad = a.out<T>(0), *const m = a.out<T>(1);
+      shares(threads, n, [&](int64_t first, int64_t last) {
+        for (int64_t i = first; i < last; ++i) {
+          const T g = grad[i] * clip;
+          const T sum = mu * m[i] + g;
+          m[i] = sum;
+          grad[i] = nesterov ? g + mu * sum : sum;
+        }
+      });
+    });
+  }
+};
+
+// The sum of squares of up to a chunk.
+template <class T>
+T sum_squares(const T* x, int64_t n) {
+  T fold[lanes] = {};
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    for (int64_t j = 0; j < lanes; ++j) fold[j] = fold[j] + x[i + j] * x[i + j];
+  for (int64_t j = 0; i + j < n; ++j) fold[j] = fold[j] + x[i + j] * x[i + j];
+  for (int64_t half = lanes / 2; half > 0; half /= 2)
+    for (int64_t j = 0; j < half; ++j) fold[j] = fold[j] + fold[j + half];
+  return fold[0];
+}
+
+template <bool fast>
+struct Normalize {
+  static constexpr const char* op = MUON_OP_NORMALIZE;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  int32_t type;
+  int64_t n, chunks;
+  unsigned threads;
+  double eps;
+
+  static int64_t chunks_of(const Call& c) { return (elements(c.in[0]) + chunk - 1) / chunk; }
+  static void check(const Call& c) {
+    check_types(c, fast, SIZE_MAX);
+    c.real("eps");
+  }
+  static uint64_t workspace(const Call& c) { return sizeof(double) * static_cast<uint64_t>(chunks_of(c)); }
+  explicit Normalize(const Call& c)
+      : type(c.in[0].dtype),
+        n(elements(c.in[0])),
+        chunks(chunks_of(c)),
+        threads(threads_of<fast>(c)),
+        eps(c.real("eps")) {}
+  void run(const Args& a) const {
+    by_type(type, [&]<class T>(T) {
+      const T* u = a.in<T>(0);
+      T* x = a.out<T>(0);
+      double *partial = a.scratch<double>(), sum = 0;
+      cpu::parallel_for(threads, [&](unsigned thread, unsigned all) {
+        const cpu::Share share = cpu::share_of(chunks, thread, all);
+        for (int64_t k = share.first; k < share.last; ++k)
+          partial[k] = double(sum_squares(u + k * chunk, n - k * chunk < chunk ? n - k * chunk : chunk));
+      });
+      for (int64_t k = 0; k < chunks; ++k) sum = sum + partial[k];
+      const T by = T(1.0 / (std::sqrt(sum) + eps));
+      shares(threads, n, [&](int64_t first, int64_t last) {
+        for (int64_t i = first; i < last; ++i) x[i] = by * u[i];
+      });
+    });
+  }
+};
+
+template <bool fast>
+struct Apply {
+  static constexpr const char* op = MUON_OP_APPLY;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  int32_t type;
+  int64_t n;
+  unsigned threads;
+  double weight_decay;
+
+  static void check(const Call& c) {
+    check_types(c, fast, 2);
+    c.real("weight_decay");
+  }
+  explicit Apply(const Call& c)
+      : type(c.in[0].dtype), n(elements(c.in[0])), threads(threads_of<fast>(c)), weight_decay(c.real("weight_decay")) {}
+  void run(const Args& a) const {
+    const float* scalars = a.in<float>(2);
+    if (scalars[ENG_S_OK] == 0.0f) return;  // in place
+    by_type(type, [&]<class T>(T) {
+      const T lr = T(scalars[ENG_S_LR]), wd = T(weight_decay);
+      const T* o = a.in<T>(1);
+      T* const p = a.out<T>(0);
+      shares(threads, n, [&](int64_t first, int64_t last) {
+        for (int64_t i = first; i < last; ++i) {
+          const T kept = weight_decay != 0 ? p[i] - lr * (wd * p[i]) : p[i];
+          p[i] = kept - lr * o[i];
+        }
+      });
+    });
+  }
+};
+
+const eng_kernel* const cpu_list[] = {&cpu::kernel<Momentum<true>>, &cpu::kernel<Normalize<true>>,
+                                      &cpu::kernel<Apply<true>>};
+const eng_kernel* const reference_list[] = {&cpu::kernel<Momentum<false>>, &cpu::kernel<Normalize<false>>,
+                                            &cpu::kernel<Apply<false>>};
+
+}  // namespace
+
+const eng_kernels cpu_kernels = {sizeof(eng_kernels), std::size(cpu_list), cpu_list};
+const eng_kernels reference_kernels = {sizeof(eng_kernels), std::size(reference_list), reference_list};
+
+}  // namespace muon

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the planner must know of muon's ops.
+#include <cstring>
+
+#include "muon.hpp"
+
+namespace muon {
+namespace {
+
+eng_status refuse(eng_error* error, const char* text) {
+  if (error) error->set(error, ENG_INVALID, text, std::strlen(text));
+  return ENG_INVALID;
+}
+
+int64_t elements(const eng_desc& d) {
+  int64_t n = 1;
+  for (uint32_t k = 0; k < d.ndim; ++k) n *= d.dims[k];
+  return n;
+}
+
+bool fits(const eng_call* c, uint32_t n_equal, uint32_t scalars) {
+  for (uint32_t k = 0; k < n_equal; ++k)
+    if (c->in[k].dtype != c->in[0].dtype || elements(c->in[k]) != elements(c->in[0])) return false;
+  return elements(c->in[scalars]) == 32;
+}
+
+eng_status infer_momentum(const eng_call* c, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error) {
+  if (cap < 2 || !fits(c, 2, 2)) return refuse(error, "takes grad and m, alike, and scalars (32)");
+  out[0] = c->in[0], out[1] = c->in[1];
+  *n_out = 2;
+  return ENG_OK;
+}
+
+eng_status infer_normalize(const eng_call* c, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error) {
+  if (cap < 1 || c->in[0].ndim != 2) return refuse(error, "takes a matrix (M, N)");
+  out[0] = c->in[0];
+  *n_out = 1;
+  return ENG_OK;
+}
+
+eng_status infer_apply(const eng_call* c, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error) {
+  if (cap < 1 || !fits(c, 2, 2)) return refuse(error, "takes p and o, alike, and scalars (32)");
+  out[0] = c->in[0];
+  *n_out = 1;
+  return ENG_OK;
+}
+
+const eng_in_place momentum_in_place[] = {{0, 0, 1, 0}, {1, 1, 1, 0}};
+const eng_in_place first_in_place[] = {{0, 0, 1, 0}};
+
+const eng_op momentum_op = {.struct_size = sizeof(eng_op),
+                            .flags = 0,
+                            .id = MUON_OP_MOMENTUM,
+                            .min_in = 3,
+                            .max_in = 3,
+                            .infer = infer_momentum,
+                            .flops = nullptr,
+                            .grad = nullptr,
+                            .in_place = momentum_in_place,
+                            .n_in_place = 2,
+                            .reserved = 0,
+                            .step = nullptr};
+const eng_op normalize_op = {.struct_size = sizeof(eng_op),
+                             .flags = 0,
+                             .id = MUON_OP_NORMALIZE,
+                             .min_in = 1,
+                             .max_in = 1,
+                             .infer = infer_normalize,
+                             .flops = nullptr,
+                             .grad = nullptr,
+                             .in_place = nullptr,
+                             .n_in_place = 0,
+                             .reserved = 0,
+                             .step = nullptr};
+const eng_op apply_op = {.struct_size = sizeof(eng_op),
+                         .flags = 0,
+                         .id = MUON_OP_APPLY,
+                         .min_in = 3,
+                         .max_in = 3,
+                         .infer = infer_apply,
+                         .flops = nullptr,
+                         .grad = nullptr,
+                         .in_place = first_in_place,
+                         .n_in_place = 1,
+                         .reserved = 0,
+                         .step = nullptr};
+const eng_op* const list[] = {&momentum_op, &normalize_op, &apply_op};
+
+}  // namespace
+
+const eng_ops ops = {sizeof(eng_ops), 3, list};
+
+}  // namespace muon

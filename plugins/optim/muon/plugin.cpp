@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/plugin.h"
+
+#include <cstring>
+
+#include "muon.hpp"
+
+// clang-format off
+ENG_DESCRIPTION(R"([plugin]
+id = 'eng.muon'
+name = 'Muon'
+version = '0.1.0'
+license = 'Apache-2.0'
+summary = 'orthogonal updates of matrices, AdamW for all other parameters'
+
+[[provides]]
+kind = 'eng.ops/1'
+name = 'muon'
+summary = 'momentum, normalize, apply'
+
+[[provides]]
+kind = 'eng.kernels/1'
+name = 'cpu'
+
+[[provides]]
+kind = 'eng.kernels/1'
+name = 'reference'
+
+[[provides]]
+kind = 'eng.optimizer/1'
+name = 'muon'
+summary = 'momentum made orthogonal by Newton-Schulz (Jordan et al. 2024) for matrices of the layers, AdamW elsewhere'
+
+[provides.options]
+momentum = { type = 'float', default = 0.95, min = 0.0, max = 0.9999999, help = 'of matrices' }
+nesterov = { type = 'bool', default = true, help = 'Nesterov momentum' }
+steps = { type = 'int', default = 5, min = 1, max = 20, help = 'of the Newton-Schulz iteration' }
+scale = { type = 'string', default = 'rms', choices = ['rms', 'shape', 'none'], help = 'factor of an orthogonal M x N matrix: 0.2 sqrt(max(M, N)), so that updates are as large as those of AdamW (Liu et al. 2025); sqrt(max(1, M / N)) (Jordan et al. 2024); 1' }
+matrix_rate = { type = 'float', default = 1.0, min = 0.0, max = 1e6, help = 'the rate of matrices is learning_rate times this' }
+beta1 = { type = 'float', default = 0.9, min = 0.0, max = 0.9999999, help = 'AdamW: decay of the mean of gradients' }
+beta2 = { type = 'float', default = 0.95, min = 0.0, max = 0.9999999, help = 'AdamW: decay of the mean of squared gradients' }
+eps = { type = 'float', default = 1e-8, min = 0.0, max = 1.0, help = 'AdamW: added to the root of the mean square' }
+weight_decay = { type = 'float', default = 0.1, min = 0.0, max = 10.0, per_group = true, help = 'decoupled, of all; norms and biases are left alone' }
+update = { type = 'string', default = 'auto', choices = ['auto', 'muon', 'adamw'], per_group = true, help = 'auto: muon for matrices of the layers, adamw for embeddings, head, norms and biases' }
+)")
+// clang-format on
+
+namespace {
+
+const char* describe() {
+  return eng_description;
+}
+eng_status start(const eng_host*, eng_error*) {
+  return ENG_OK;
+}
+void stop() {}
+
+const void* get_interface(const char* kind, const char* name) {
+  const auto is = [&](const char* k, const char* n) { return std::strcmp(kind, k) == 0 && std::strcmp(name, n) == 0; };
+  if (is(ENG_OPTIMIZER_KIND, "muon")) return &muon::optimizer;
+  if (is(ENG_OPS_KIND, "muon")) return &muon::ops;
+  if (is(ENG_KERNELS_KIND, "cpu")) return &muon::cpu_kernels;
+  return is(ENG_KERNELS_KIND, "reference") ? &muon::reference_kernels : nullptr;
+}
+
+const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, stop, get_interface};
+
+}  // namespace
+
+ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t) {
+  return &plugin;
+}

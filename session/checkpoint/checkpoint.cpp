@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/checkpoint/checkpoint.hpp"
+
+#include <cstdlib>
+#include <set>
+#include <sstream>
+
+#include "core/tensor/dtype.hpp"
+
+namespace eng {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr size_t kMostOpen = 128;  // files
+
+// Reads and checks every byte of a slice; `use` gets each tile of it: first element and how many.
+template <class Use>
+void stream(const OpenCheckpoint& in, const ManifestTensor& t, const Slice& s, const Tiles& tiles, Use use) {
+  const auto& file = *in.files.at(s.file);
+  const uint64_t size = dtype_size(t.dtype);
+  Checksum sum;
+  tiles.each(s.count, size, [&](uint64_t first, uint64_t count) {
+    file.read(*file.find(s.stored), first, count, tiles.data());
+    sum.add(tiles.data(), count * size);
+    use(s.first + first, count);
+  });
+  if (sum.hex() != s.xxh3_128)
+    refuse(file.path().string(), fmt::format("the checksum of tensor `{}` does not match: damaged", s.stored));
+}
+
+std::string describe(const TensorSpec& t) {
+  return fmt::format("{} [{}]", dtype_safetensors(t.dtype), fmt::join(t.shape, ", "));
+}
+
+// Calls `use` with the first element and the number of each part of [first, first + count) that lies in a range; true
+// if there is one.
+template <class Use>
+bool common(const std::vector<Range>& ranges, uint64_t first, uint64_t count, Use use) {
+  bool any = false;
+  auto r =
+      std::partition_point(ranges.begin(), ranges.end(), [&](const Range& x) { return x.first + x.count <= first; });
+  for (; r != ranges.end() && r->first < first + count; ++r) {
+    const uint64_t begin = std::max(first, r->first), end = std::min(first + count, r->first + r->count);
+    if (begin >= end) continue;
+    use(begin, end - begin);
+    any = true;
+  }
+  return any;
+}
+
+// The share of each stored tensor. Throws unless both are the same tensors.
+std::vector<const TensorShare*> match(const std::vector<ManifestTensor>& stored,
+                                      const std::vector<TensorShare>& expected, const std::string& directory) {
+  std::map<std::pair<std::string, std::string>, const TensorShare*> wanted;
+  std::vector<const TensorShare*> out;
+  for (const auto& t : expected) wanted[{t.name, t.role}] = &t;
+  for (const auto& t : stored) {
+    const std::string where = fmt::format("{}: tensor `{}` ({})", directory, t.name, t.role);
+    const auto it = wanted.find({t.name, t.role});
+    if (it == wanted.end()) refuse(where, "this run has no such tensor: another model or optimizer");
+    out.push_back(it->second);
+    if (out.back()->dtype != t.dtype || out.back()->shape != t.shape)
+      refuse(where, fmt::format("holds {}, this run needs {}", describe(t), describe(*out.back())));
+    wanted.erase(it);
+  }
+  if (!wanted.empty()) {
+    const auto& [name, role] = wanted.begin()->first;
+    refuse(directory, fmt::format("tensor `{}` ({}) is missing{}", name, role,
+                                  wanted.size() > 1 ? fmt::format(", and {} more", wanted.size() - 1) : ""));
+  }
+  return out;
+}
+
+std::vector<fs::path> entries(const fs::path& directory) {
+  std::error_code error;
+  std::vector<fs::path> out;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
+    out.push_back(it->path());
+  return out;
+}
+
+}  // namespace
+
+OpenCheckpoint::OpenCheckpoint(const fs::path& directory) : manifest(read_manifest(directory)) {
+  const auto named = checkpoint_step(fs::absolute(directory));
+  if (named && *named != manifest.point.step)
+    refuse(directory.string(), fmt::format("its manifest is of step {}", manifest.point.step));
+  std::set<std::pair<std::string, std::string>> unclaimed;
+  for (const auto& f : manifest.files) {
+    auto file = std::make_unique<SafetensorsFile>(directory / f.name);
+    if (file->size() != f.bytes || Checksum::of(file->header_text()) != f.header_xxh3_128)
+      refuse(file->path().string(),
+             fmt::format("its {} bytes or its header are not what was written: damaged", file->size()));
+    for (const auto& t : file->header().tensors) unclaimed.insert({f.name, t.name});
+    if (manifest.files.size() > kMostOpen) file->release();
+    files[f.name] = std::move(file);
+  }
+  for (const auto& t : manifest.tensors) {
+    for (const auto& s : t.slices) {
+      const auto& file = *files.at(s.file);
+      const std::string where = fmt::format("{}: tensor `{}`", file.path().string(), s.stored);
+      const StoredTensor* stored = file.find(s.stored);
+      if (!stored) refuse(where, "is missing");
+      if (!unclaimed.erase({s.file, s.stored})) refuse(where, "is claimed by two slices");
+      if (stored->dtype != t.dtype || stored->count() != s.count)
+        refuse(where, "its type or size is not the manifest's");
+    }
+  }
+  if (!unclaimed.empty())
+    refuse((directory / unclaimed.begin()->first).string(),
+           fmt::format("tensor `{}` is in no slice", unclaimed.begin()->second));
+}
+
+void OpenCheckpoint::read(const ManifestTensor& tensor, uint64_t first, uint64_t count, void* out) const {
+  for (const Slice& s : tensor.slices) {
+    const uint64_t begin = std::max(first, s.first), end = std::min(first + count, s.first + s.count);
+    const auto& file = *files.at(s.file);
+    if (begin < end)
+      file.read(*file.find(s.stored), begin - s.first, end - begin,
+                static_cast<char*>(out) + (begin - first) * dtype_size(tensor.dtype));
+  }
+}
+
+RunPoint load_checkpoint(const fs::path& directory, const std::vector<TensorShare>& expected, const Fill& fill,
+                         std::span<char> staging, const std::string& only_role, const Peers& peers) {
+  std::optional<OpenCheckpoint> in;
+  const Tiles tiles(staging);
+  const auto filled = peers.agree([&] {
+    in.emplace(directory);
+    if (!only_role.empty())
+      std::erase_if(in->manifest.tensors, [&](const ManifestTensor& t) { return t.role != only_role; });
+    const auto shares = match(in->manifest.tensors, expected, directory.string());
+    std::string seen;  // by slice: whether this rank needed it
+    for (size_t i = 0; fill && i < shares.size(); ++i) {
+      const ManifestTensor& t = in->manifest.tensors[i];
+      for (const Slice& s : t.slices) {
+        seen += common(shares[i]->ranges, s.first, s.count, [](auto&&...) {}) ? '1' : '0';
+        if (seen.back() == '0') continue;
+        stream(*in, t, s, tiles, [&](uint64_t first, uint64_t count) {
+          common(shares[i]->ranges, first, count, [&](uint64_t begin, uint64_t n) {
+            fill(*shares[i], begin, n, tiles.data() + (begin - first) * dtype_size(t.dtype));
+          });
+        });
+      }
+    }
+    return seen;
+  });
+  // What nobody needed is read by somebody all the same.
+  std::vector<std::pair<const ManifestTensor*, const Slice*>> rest;
+  size_t k = 0;
+  for (const ManifestTensor& t : in->manifest.tensors)
+    for (const Slice& s : t.slices) {
+      if (!fill) continue;
+      if (std::none_of(filled.begin(), filled.end(), [k](const std::string& seen) { return seen.at(k) == '1'; }))
+        rest.emplace_back(&t, &s);
+      ++k;
+    }
+  if (!rest.empty())
+    peers.agree([&] {
+      for (size_t i = peers.rank; i < rest.size(); i += peers.size)
+        stream(*in, *rest[i].first, *rest[i].second, tiles, [](auto&&...) {});
+      return "";
+    });
+  return in->manifest.point;
+}
+
+std::string checkpoint_name(int64_t step) {
+  return fmt::format("step-{:08d}", step);
+}
+
+std::optional<int64_t> checkpoint_step(const fs::path& path) {
+  const std::string name = path.filename();
+  const int64_t step = name.starts_with("step-") ? std::strtoll(name.c_str() + 5, nullptr, 10) : -1;
+  return step >= 0 && checkpoint_name(step) == name ? std::optional(step) : std::nullopt;
+}
+
+CheckpointRow inspect_checkpoint(const fs::path& path, bool every_byte, const Peers& peers) {
+  CheckpointRow row{path, checkpoint_step(path).value_or(0), 0, 0, ""};
+  try {
+    peers.agree([&] {
+      const OpenCheckpoint in(path);
+      row.tensors = in.manifest.tensors.size();
+      row.bytes = fs::file_size(path / "manifest.json");
+      for (const auto& f : in.manifest.files) row.bytes += f.bytes;
+      if (!every_byte) return "";
+      const Tiles tiles({});
+      size_t k = 0;
+      for (const auto& t : in.manifest.tensors)
+        for (const auto& s : t.slices)
+          if (k++ % peers.size == peers.rank) stream(in, t, s, tiles, [](auto&&...) {});
+      return "";
+    });
+  } catch (const Error& e) {
+    if (e.exit() == Exit::communication) throw;
+    row.problem = e.what();
+  } catch (const std::exception& e) {
+    row.problem = e.what();
+  }
+  return row;
+}
+
+std::vector<CheckpointRow> list_checkpoints(const fs::path& checkpoints, bool every_byte) {
+  std::vector<CheckpointRow> rows;
+  for (const auto& path : entries(checkpoints))
+    if (checkpoint_step(path)) rows.push_back(inspect_checkpoint(path, every_byte));
+  std::sort(rows.begin(), rows.end(), [](const CheckpointRow& a, const CheckpointRow& b) { return a.step < b.step; });
+  return rows;
+}
+
+Found find_latest(const fs::path& checkpoints, const Peers& peers) {
+  // Rank 0 says which there are, so that all look at the same ones.
+  std::istringstream steps(peers.lead([&] {
+    std::set<int64_t, std::greater<>> found;
+    for (const auto& path : entries(checkpoints))
+      if (const auto step = checkpoint_step(path)) found.insert(*step);
+    return fmt::format("{}", fmt::join(found, " "));
+  }));
+  Found found;
+  for (int64_t step = 0; !found.path && steps >> step;) {
+    const CheckpointRow row = inspect_checkpoint(checkpoints / checkpoint_name(step), true, peers);
+    if (row.problem.empty())
+      found.path = row.path;
+    else
+      found.refused.push_back(row);
+  }
+  return found;
+}
+
+void collect_checkpoints(const fs::path& checkpoints, int64_t keep) {
+  auto rows = list_checkpoints(checkpoints);
+  std::erase_if(rows, [](const CheckpointRow& r) { return !r.problem.empty(); });
+  for (size_t i = 0; keep > 0 && i + size_t(keep) < rows.size(); ++i) remove_checkpoint(rows[i].path);
+}
+
+std::error_code remove_checkpoint(const fs::path& path) {
+  const fs::path hidden = path.parent_path() / (temporary_prefix + path.filename().string() + "-gone");
+  std::error_code error;
+  fs::rename(path, hidden, error);
+  if (!error) fs::remove_all(hidden, error);
+  return error;
+}
+
+void remove_leftovers(const fs::path& checkpoints) {
+  std::error_code ignored;
+  for (const auto& path : entries(checkpoints))
+    if (path.filename().string().starts_with(temporary_prefix)) fs::remove_all(path, ignored);
+}
+
+}  // namespace eng

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/checkpoint/saver.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <future>
+
+#include "core/tensor/dtype.hpp"
+#include "session/checkpoint/checkpoint.hpp"
+#include "session/train/clock.hpp"
+
+namespace eng {
+namespace fs = std::filesystem;
+namespace {
+
+// What this rank writes where: parameters in its first file, states in its second. The checksums are not known yet.
+struct Layout {
+  Manifest manifest;                 // tensors and files, in the order of the files
+  std::vector<std::string> headers;  // of each file
+};
+
+Layout lay_out(const std::vector<TensorShare>& tensors, uint32_t rank) {
+  Layout out;
+  const auto ranges = written_ranges(tensors);
+  for (const bool states : {false, true}) {
+    const std::string file = fmt::format("{}-{:05d}.safetensors", states ? "optim" : "model", rank);
+    std::vector<StoredTensor> stored;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      const TensorShare& t = tensors[i];
+      if ((t.role != kParameterRole) != states) continue;
+      const std::string name = states ? t.name + "." + t.role : t.name;
+      const uint64_t all = element_count(t.shape, t.name);
+      ManifestTensor& entry = out.manifest.tensors.emplace_back(ManifestTensor{t, {}});
+      for (const Range& r : all == 0 && rank == 0 ? std::vector<Range>{{0, 0}} : ranges[i]) {
+        if (r.count == all)
+          stored.push_back({name, t.dtype, t.shape});
+        else
+          stored.push_back({fmt::format("{}[{}:{}]", name, r.first, r.first + r.count), t.dtype, {int64_t(r.count)}});
+        entry.slices.push_back({file, stored.back().name, r.first, r.count, ""});
+      }
+    }
+    if (stored.empty()) continue;
+    const std::string& header = out.headers.emplace_back(safetensors_header(stored, {{"format", "pt"}}));
+    out.manifest.files.push_back({file, header.size() + stored.back().end, Checksum::of(header)});
+  }
+  return out;
+}
+
+// Where several ranks hold the same: which of them this one is.
+void number_copies(std::vector<TensorShare>& tensors, const Peers& peers) {
+  std::map<uint32_t, std::string> held;  // by the number of copies
+  for (TensorShare& t : tensors)
+    if (t.copies == peers.size) {
+      t.copy = peers.rank;
+    } else if (t.copies > 1) {
+      held[t.copies] += t.name + "\n";
+      for (const Range& r : t.ranges) held[t.copies] += fmt::format("{} {}\n", r.first, r.count);
+    }
+  for (const auto& [copies, text] : held) {
+    const std::string mine = Checksum::of(text);
+    const auto all = peers.agree([&] { return mine; });
+    const auto before = static_cast<uint32_t>(std::count(all.begin(), all.begin() + peers.rank, mine));
+    for (TensorShare& t : tensors)
+      if (t.copies == copies) t.copy = before;
+  }
+}
+
+}  // namespace
+
+struct Saver::Job {
+  fs::path path, temporary;
+  RunPoint point;
+  std::vector<TensorShare> tensors;
+  Read read;
+  std::span<char> staging;
+  Layout layout = {};
+  std::map<std::string, std::unique_ptr<FileWriter>> files = {};
+  double waited = 0;
+  std::atomic<bool> given_up = false;
+  std::future<void> writing = {};  // the last member: its end waits for the thread
+};
+
+Saver::Saver(fs::path checkpoints, int64_t keep, bool asynchronous, Peers peers)
+    : checkpoints_(std::move(checkpoints)), keep_(keep), asynchronous_(asynchronous), peers_(std::move(peers)) {}
+
+Saver::~Saver() {
+  if (job_) give_up();
+}
+
+void Saver::begin(const RunPoint& point, const std::vector<TensorShare>& tensors, const Read& read,
+                  std::span<char> staging) {
+  const auto started = SteadyClock::now();
+  const std::string name = checkpoint_name(point.step);
+  job_.reset(new Job{checkpoints_ / name, checkpoints_ / (temporary_prefix + name), point, tensors, read, staging});
+  Job& job = *job_;
+  try {
+    peers_.lead([&] {
+      make_directories(checkpoints_);
+      remove_leftovers(checkpoints_);
+      make_directories(job.temporary);
+      return "";
+    });
+    number_copies(job.tensors, peers_);
+    // All are created, and their space reserved, before the first byte: a full disk is known at once.
+    peers_.agree([&] {
+      job.layout = lay_out(job.tensors, peers_.rank);
+      for (const auto& f : job.layout.manifest.files)
+        job.files[f.name] = std::make_unique<FileWriter>(job.temporary / f.name, f.bytes);
+      if (asynchronous_) {
+        const uint64_t bytes = snapshot_bytes(job.tensors);
+        if (bytes != snapshot_bytes_) snapshot_.reset(new char[bytes]);  // its bytes are not touched before their use
+        snapshot_bytes_ = bytes;
+        char* at = snapshot_.get();
+        for (const ManifestTensor& t : job.layout.manifest.tensors)
+          for (const Slice& s : t.slices) {
+            if (s.count) read(t, s.first, s.count, at);
+            at += s.count * dtype_size(t.dtype);
+          }
+      }
+      job.writing =
+          std::async(asynchronous_ ? std::launch::async : std::launch::deferred, [this, &job] { write(job); });
+      return "";
+    });
+  } catch (...) {
+    give_up();
+    throw;
+  }
+  job.waited = since(started);
+}
+
+// Everything this rank writes.
+void Saver::write(Job& job) const {
+  Manifest& manifest = job.layout.manifest;
+  for (size_t i = 0; i < manifest.files.size(); ++i)
+    job.files[manifest.files[i].name]->write(job.layout.headers[i].data(), job.layout.headers[i].size());
+  const std::span<char> snapshot(snapshot_.get(), snapshot_bytes_);
+  const Tiles tiles(asynchronous_ ? snapshot : job.staging);
+  const char* from = asynchronous_ ? snapshot.data() : tiles.data();
+  for (ManifestTensor& t : manifest.tensors)
+    for (Slice& slice : t.slices) {
+      const uint64_t size = dtype_size(t.dtype);
+      Checksum sum;
+      tiles.each(slice.count, size, [&](uint64_t first, uint64_t count) {
+        if (job.given_up) throw Error(Exit::bug, "the save was given up");
+        if (!asynchronous_) job.read(t, slice.first + first, count, tiles.data());
+        sum.add(from, count * size);
+        job.files[slice.file]->write(from, count * size);
+        if (asynchronous_) from += count * size;
+      });
+      slice.xxh3_128 = sum.hex();
+    }
+  for (const auto& f : manifest.files) job.files[f.name]->finish();
+}
+
+std::optional<Saved> Saver::poll() {
+  if (!job_) return std::nullopt;
+  const auto written = peers_.agree(
+      [&] { return job_->writing.wait_for(std::chrono::seconds(0)) == std::future_status::timeout ? "" : "written"; });
+  return std::count(written.begin(), written.end(), "") ? std::nullopt : finish();
+}
+
+std::optional<Saved> Saver::finish() {
+  if (!job_) return std::nullopt;
+  const auto started = SteadyClock::now();
+  Job& job = *job_;
+  Saved saved{job.path};
+  try {
+    const auto parts = peers_.agree([&] {
+      job.writing.get();
+      job.files.clear();
+      return part_text(job.layout.manifest);
+    });
+    const std::string bytes = peers_.lead([&] {
+      Manifest manifest{job.point, job.layout.manifest.tensors, {}};
+      for (ManifestTensor& t : manifest.tensors) t.slices.clear();
+      for (const std::string& part : parts) add_part(manifest, part);
+      const std::string text = manifest_text(manifest);
+      parse_manifest(text, job.path.string());  // no part twice, none missing
+      write_text(job.temporary / "manifest.json", text);
+      sync_directory(job.temporary);
+      rename_durably(job.temporary, job.path);
+      collect_checkpoints(checkpoints_, keep_);
+      uint64_t all = text.size();
+      for (const auto& f : manifest.files) all += f.bytes;
+      return std::to_string(all);
+    });
+    saved.bytes = std::strtoull(bytes.c_str(), nullptr, 10);
+  } catch (...) {
+    give_up();
+    throw;
+  }
+  saved.seconds = job.waited + since(started);
+  job_.reset();
+  return saved;
+}
+
+void Saver::give_up() {
+  const fs::path temporary = job_->temporary;
+  job_->given_up = true;
+  job_.reset();  // waits for its thread
+  std::error_code ignored;
+  if (peers_.rank == 0) fs::remove_all(temporary, ignored);
+}
+
+uint64_t checkpoint_bytes(const std::vector<TensorShare>& tensors) {
+  uint64_t bytes = 0;
+  for (const auto& f : lay_out(tensors, 0).manifest.files) bytes += f.bytes;
+  return bytes;
+}
+
+}  // namespace eng

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/checkpoint/share.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "core/tensor/dtype.hpp"
+#include "session/checkpoint/safetensors.hpp"
+
+namespace eng {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string failure(Exit exit, const char* what, const std::string& help) {
+  return "-" + Json{exit, what, help}.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::vector<std::string> Peers::agree(const std::function<std::string()>& work) const {
+  if (size == 1) return {work()};
+  std::string mine;
+  try {
+    mine = "+" + work();
+  } catch (const Error& e) {
+    mine = failure(e.exit(), e.what(), e.help());
+  } catch (const std::exception& e) {
+    mine = failure(Exit::bug, e.what(), "");
+  }
+  std::vector<std::string> all = exchange(mine);
+  for (size_t r = 0; r < all.size(); ++r) {
+    if (!all[r].starts_with('-')) {
+      all[r].erase(0, 1);
+      continue;
+    }
+    const Json e = Json::parse(all[r].substr(1));
+    throw CommonError(e[0].get<Exit>(), fmt::format("rank {}: {}", r, e[1].get<std::string>()), e[2]);
+  }
+  return all;
+}
+
+std::string Peers::lead(const std::function<std::string()>& work) const {
+  return agree([&] { return rank == 0 ? work() : std::string(); })[0];
+}
+
+std::vector<TensorShare> whole(const std::vector<TensorSpec>& tensors, const Peers& peers) {
+  std::vector<TensorShare> out;
+  for (const TensorSpec& t : tensors) out.push_back({t, {{0, element_count(t.shape, t.name)}}, peers.size, peers.rank});
+  return out;
+}
+
+std::vector<std::vector<Range>> written_ranges(const std::vector<TensorShare>& tensors) {
+  // What a number of ranks hold alike is one line of bytes, tensor behind tensor, cut into equal parts.
+  std::map<uint32_t, uint64_t> line, at;  // by the number of copies
+  for (const TensorShare& t : tensors)
+    for (const Range& r : t.ranges) line[t.copies] += r.count * dtype_size(t.dtype);
+  std::vector<std::vector<Range>> out;
+  for (const TensorShare& t : tensors) {
+    auto& mine = out.emplace_back();
+    const uint64_t size = dtype_size(t.dtype);
+    for (const Range& r : t.ranges) {
+      uint64_t& begin = at[t.copies];
+      // The first element of the range that begins in part `k`.
+      const auto cut = [&](uint64_t k) {
+        const uint64_t part = line[t.copies] / t.copies * k + line[t.copies] % t.copies * k / t.copies;
+        return part <= begin ? 0 : std::min((part - begin + size - 1) / size, r.count);
+      };
+      const uint64_t first = cut(t.copy), last = cut(t.copy + 1);
+      if (last > first) mine.push_back({r.first + first, last - first});
+      begin += r.count * size;
+    }
+  }
+  return out;
+}
+
+uint64_t snapshot_bytes(const std::vector<TensorShare>& tensors) {
+  const auto ranges = written_ranges(tensors);
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < tensors.size(); ++i)
+    for (const Range& r : ranges[i]) bytes += r.count * dtype_size(tensors[i].dtype);
+  return bytes;
+}
+
+}  // namespace eng

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks that save and load together, which decide alike and fail alike, and what of the logical tensors each holds.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <span>
+
+#include "core/base/range.hpp"
+#include "session/checkpoint/manifest.hpp"
+
+namespace eng {
+
+// Gives what every rank gave, by rank; all ranks call it, outside of steps. Empty where there is one rank. Throws
+// Error(Exit::communication).
+using Exchange = std::function<std::vector<std::string>(const std::string& mine)>;
+
+struct Peers {
+  uint32_t rank = 0, size = 1;
+  Exchange exchange = {};  // not needed where there is one rank
+
+  // Every rank does its part of the work and says something of it; all get what each of them said. Where a part threw,
+  // all throw the Error of the first rank that did, "rank K: " before its text; of a single rank as it is.
+  std::vector<std::string> agree(const std::function<std::string()>& work) const;
+  // The same where rank 0 alone has something to do.
+  std::string lead(const std::function<std::string()>& work) const;
+};
+
+inline constexpr const char* kParameterRole = "parameter";
+
+// A tensor as a rank holds it. All ranks list the same tensors in the same order, also those of which they hold
+// nothing.
+struct TensorShare : TensorSpec {
+  std::vector<Range> ranges = {};  // ascending, apart
+  // So many ranks hold just these ranges of all tensors with this number of copies, and this rank is number `copy` of
+  // them: each writes a part. A Saver finds out which number this rank is.
+  uint32_t copies = 1, copy = 0;
+};
+
+// Every rank holds all of every tensor.
+std::vector<TensorShare> whole(const std::vector<TensorSpec>& tensors, const Peers& peers = {});
+
+// Elements of a tensor on their way to or from `host`.
+using Read = std::function<void(const TensorSpec& tensor, uint64_t first, uint64_t count, void* host)>;
+using Fill = std::function<void(const TensorSpec& tensor, uint64_t first, uint64_t count, const void* host)>;
+
+// Elements pass through here, a tile at a time: hashed, then written while still in the cache.
+class Tiles {
+ public:
+  explicit Tiles(std::span<char> staging) : memory_(staging.empty() ? kTile : 0) {
+    tile_ = staging.empty() ? std::span(memory_) : staging.first(std::min<size_t>(staging.size(), kTile));
+  }
+  // Calls `use` with each (first, count) of `all` elements of `size` bytes.
+  template <class Use>
+  void each(uint64_t all, uint64_t size, Use use) const {
+    const uint64_t most = tile_.size() / size;
+    for (uint64_t first = 0; first < all; first += most) use(first, std::min(most, all - first));
+  }
+  char* data() const { return tile_.data(); }
+
+ private:
+  static constexpr uint64_t kTile = 8u << 20;
+  std::vector<char> memory_;
+  std::span<char> tile_;
+};
+
+// Of what this rank holds, what it writes, by tensor: all ranks together write everything once.
+std::vector<std::vector<Range>> written_ranges(const std::vector<TensorShare>& tensors);
+// Bytes of that: the host memory of an asynchronous save.
+uint64_t snapshot_bytes(const std::vector<TensorShare>& tensors);
+
+}  // namespace eng

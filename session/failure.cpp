@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/failure.hpp"
+
+#include <new>
+
+#include "session/report/problems.hpp"
+
+namespace eng {
+
+Failure failure(std::exception_ptr reason) try { std::rethrow_exception(reason); } catch (const ConfigError& e) {
+  return {static_cast<int>(e.exit()), tell(e), e.help()};
+} catch (const Error& e) {  // a plugin's words may be in it, which may be any bytes
+  return {static_cast<int>(e.exit()), printable_lines(e.what()), printable_lines(e.help())};
+} catch (const std::bad_alloc&) {
+  return {static_cast<int>(Exit::host_memory), "out of host memory", ""};
+} catch (const std::exception& e) {
+  return {static_cast<int>(Exit::bug), e.what(),
+          "this is a bug in engine: please report it with the command line and the configuration"};
+}
+
+}  // namespace eng

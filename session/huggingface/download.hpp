@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What to do where a model is named as on huggingface.co.
+#pragma once
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <string>
+
+namespace eng {
+
+// What to type where there is no `directory`, and its name may be that of a model, org/name; "" where it cannot be.
+inline std::string download_line(const std::filesystem::path& directory) {
+  std::error_code none;
+  const std::string name = directory.filename(), owner = directory.parent_path().filename();
+  const auto plain = [](const std::string& text) {
+    return !text.empty() && text[0] != '.' && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+      return std::isalnum(c) || c == '.' || c == '_' || c == '-';
+    });
+  };
+  if (!plain(name) || !plain(owner) || std::filesystem::exists(directory.parent_path(), none)) return "";
+  const std::string model = owner + "/" + name;
+  return "the engine downloads nothing. If this is a model of huggingface.co, get it first:\n  pip install "
+         "huggingface_hub\n"
+         "  hf download " +
+         model + " --local-dir " + name + "\nand name that directory (older versions: huggingface-cli download ...)";
+}
+
+}  // namespace eng

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/huggingface/export.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.hpp"
+#include "core/base/file.hpp"
+#include "core/tensor/dtype.hpp"
+#include "session/checkpoint/checkpoint.hpp"
+#include "session/checkpoint/safetensors.hpp"
+#include "session/huggingface/config_json.hpp"
+
+namespace eng {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* tokenizer_files[] = {"tokenizer.json",
+                                           "tokenizer_config.json",
+                                           "tokenizer.model",
+                                           "special_tokens_map.json",
+                                           "added_tokens.json",
+                                           "vocab.json",
+                                           "merges.txt",
+                                           "chat_template.jinja",
+                                           "generation_config.json"};
+
+// One file of weights: written front to back, then read back.
+struct Shard {
+  std::string name;
+  std::vector<StoredTensor> tensors;
+  std::string header;
+  std::unique_ptr<FileWriter> file = nullptr;
+  uint64_t data_bytes() const { return tensors.empty() ? 0 : tensors.back().end; }
+};
+
+// In the order of the model, a new file where the next tensor would lead above `limit`.
+std::vector<Shard> divide(const std::vector<ManifestTensor>& parameters, int32_t dtype, uint64_t limit) {
+  std::vector<Shard> out(1);
+  uint64_t bytes = 0;
+  for (const ManifestTensor& t : parameters) {
+    const uint64_t size = element_count(t.shape, t.name) * dtype_size(dtype);
+    if (bytes && bytes + size > limit) {
+      out.emplace_back();
+      bytes = 0;
+    }
+    out.back().tensors.push_back({t.name, dtype, t.shape});
+    bytes += size;
+  }
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i].name =
+        out.size() == 1 ? "model.safetensors" : fmt::format("model-{:05d}-of-{:05d}.safetensors", i + 1, out.size());
+    out[i].header = safetensors_header(out[i].tensors, {{"format", "pt"}});
+  }
+  return out;
+}
+
+std::string index_text(const std::vector<Shard>& shards) {
+  nlohmann::json map;
+  uint64_t bytes = 0;
+  for (const Shard& shard : shards) {
+    bytes += shard.data_bytes();
+    for (const StoredTensor& t : shard.tensors) map[t.name] = shard.name;
+  }
+  return nlohmann::json{{"metadata", {{"total_size", bytes}}}, {"weight_map", map}}.dump(2) + "\n";
+}
+
+// Writes the tensors and returns the checksum of each.
+std::map<std::string, std::string> write_tensors(const fs::path& checkpoint, const std::vector<TensorSpec>& parameters,
+                                                 const fs::path& folder, std::vector<Shard>& shards) {
+  std::map<std::string, std::pair<Shard*, Checksum>> sums;
+  int32_t dtype = 0;
+  for (Shard& shard : shards) {
+    shard.file = std::make_unique<FileWriter>(folder / shard.name, shard.header.size() + shard.data_bytes());
+    shard.file->write(shard.header.data(), shard.header.size());
+    for (const StoredTensor& t : shard.tensors) sums[t.name].first = &shard, dtype = t.dtype;
+  }
+  std::vector<char> memory;
+  // A checkpoint hands its tensors out in its own order, front to back: that of the shards.
+  const Fill fill = [&](const TensorSpec& t, uint64_t, uint64_t count, const void* host) {
+    auto& [shard, sum] = sums.at(t.name);
+    const uint64_t bytes = count * dtype_size(dtype);
+    if (memory.size() < bytes) memory.resize(bytes);
+    convert(t.dtype, host, dtype, memory.data(), count);
+    sum.add(memory.data(), bytes);
+    shard->file->write(memory.data(), bytes);
+  };
+  load_checkpoint(checkpoint, whole(parameters), fill, {}, kParameterRole);
+  for (Shard& shard : shards) shard.file->finish();
+  std::map<std::string, std::string> out;
+  for (const auto& [name, entry] : sums) out[name] = entry.second.hex();
+  return out;
+}
+
+// Opens what was written as anybody would, and compares every byte.
+void verify(const fs::path& folder, const std::vector<Shard>& shards, const std::map<std::string, std::string>& sums) {
+  std::vector<char> memory(8u << 20);
+  for (const Shard& shard : shards) {
+    const SafetensorsFile file(folder / shard.name);
+    if (file.header_text() != shard.header) refuse(file.path().string(), "does not read back as it was written");
+    for (const StoredTensor& t : file.header().tensors) {
+      const uint64_t size = dtype_size(t.dtype), most = memory.size() / size;
+      Checksum sum;
+      for (uint64_t first = 0, n = 0; first < t.count(); first += n) {
+        n = std::min(most, t.count() - first);
+        file.read(t, first, n, memory.data());
+        sum.add(memory.data(), n * size);
+      }
+      if (sum.hex() != sums.at(t.name))
+        refuse(file.path().string(), fmt::format("tensor `{}` does not read back as it was written", t.name));
+    }
+  }
+}
+
+}  // namespace
+
+Exported export_weights(const fs::path& checkpoint, const Config& config, const PluginSchema& plugin,
+                        const fs::path& origin, const TokenizerSource& tokenizer, const fs::path& to, int32_t dtype,
+                        uint64_t shard_bytes) {
+  const Section& model = config.section("model");
+  if (plugin.pretrained.model_type.empty())
+    throw Error(Exit::usage,
+                fmt::format("plugin `{}` does not say how its config.json is written", model.string("plugin")),
+                "it needs [provides.pretrained] in its description");
+  std::error_code none;
+  if (fs::exists(to, none) && !(fs::is_directory(to, none) && fs::is_empty(to, none)))
+    throw Error(Exit::usage, to.string() + " is there already", "give --to a new directory");
+  std::vector<ManifestTensor> stored = read_manifest(checkpoint).tensors;
+  std::erase_if(stored, [](const ManifestTensor& t) { return t.role != kParameterRole; });
+  std::vector<Shard> shards = divide(stored, dtype, shard_bytes);
+  const fs::path target = fs::absolute(to).lexically_normal(),
+                 name = target.has_filename() ? target : target.parent_path();
+  const fs::path temporary = name.string() + ".tmp";
+  Exported out{0, stored.size(), shards.size(), {}, {}};
+  fs::remove_all(temporary, none);
+  make_directories(temporary);
+  try {
+    const auto sums = write_tensors(checkpoint, {stored.begin(), stored.end()}, temporary, shards);
+    nlohmann::json before = nlohmann::json::object();
+    if (!origin.empty()) {
+      before = read_config_json(origin / "config.json");
+      for (const char* file : tokenizer_files)
+        if (fs::is_regular_file(origin / file, none)) {
+          fs::copy_file(origin / file, temporary / file);
+          out.copied.push_back(file);
+        }
+    }
+    if (origin.empty() || !has_tokenizer(origin)) out.tokenizer = export_tokenizer(tokenizer, temporary);
+    if (origin.empty() && !tokenizer.name.empty()) {  // else transformers takes ids of its own for these
+      before["bos_token_id"] = tokenizer.bos < 0 ? nlohmann::json() : nlohmann::json(tokenizer.bos);
+      before["eos_token_id"] = tokenizer.eos < 0 ? nlohmann::json() : nlohmann::json(tokenizer.eos);
+    }
+    const char* type = dtype == ENG_F32 ? "float32" : dtype == ENG_BF16 ? "bfloat16" : "float16";
+    const auto json = write_config_json(model, plugin.options, plugin.pretrained, type, before);
+    write_text(temporary / "config.json", json.dump(2) + "\n");
+    if (shards.size() > 1) write_text(temporary / "model.safetensors.index.json", index_text(shards));
+    verify(temporary, shards, sums);
+    sync_directory(temporary);
+    rename_durably(temporary, name);
+  } catch (...) {
+    fs::remove_all(temporary, none);
+    throw;
+  }
+  for (const Shard& shard : shards) out.bytes += shard.data_bytes();
+  return out;
+}
+
+}  // namespace eng

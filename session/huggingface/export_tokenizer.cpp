@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/huggingface/export_tokenizer.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "core/base/file.hpp"
+
+namespace eng {
+namespace {
+
+namespace fs = std::filesystem;
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr const char* tokenizer_parts[] = {"tokenizer.json",    "tokenizer_config.json",
+                                           "tokenizer.model",   "special_tokens_map.json",
+                                           "added_tokens.json", "vocab.json",
+                                           "merges.txt",        "chat_template.jinja"};
+
+// GPT-2's printable character for a byte, as UTF-8: itself where it is printable in Latin-1, else U+0100 and on.
+std::string character_of(unsigned byte) {
+  unsigned other = 0x100, c = 0;
+  for (unsigned b = 0; b <= byte; ++b) {
+    const bool plain = (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
+    c = plain ? b : other++;
+  }
+  if (c < 0x80) return {static_cast<char>(c)};
+  return {static_cast<char>(0xc0 | c >> 6), static_cast<char>(0x80 | (c & 0x3f))};
+}
+
+// Byte-level BPE without merges: ids 0 to 255 are the bytes.
+OrderedJson bytes_as_bpe() {
+  OrderedJson vocabulary = OrderedJson::object();
+  for (unsigned byte = 0; byte < 256; ++byte) vocabulary[character_of(byte)] = byte;
+  const OrderedJson level = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", false}};
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens", OrderedJson::array()},
+          {"normalizer", nullptr},
+          {"pre_tokenizer", level},
+          {"post_processor", nullptr},
+          {"decoder", level},
+          {"model",
+           {{"type", "BPE"},
+            {"dropout", nullptr},
+            {"unk_token", nullptr},
+            {"continuing_subword_prefix", nullptr},
+            {"end_of_word_suffix", nullptr},
+            {"fuse_unk", false},
+            {"byte_fallback", false},
+            {"ignore_merges", false},
+            {"vocab", vocabulary},
+            {"merges", OrderedJson::array()}}}};
+}
+
+OrderedJson config_object(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  OrderedJson out =
+      in ? OrderedJson::parse(std::string(std::istreambuf_iterator<char>(in), {}), nullptr, false) : OrderedJson();
+  return out.is_object() ? out : OrderedJson::object();
+}
+
+}  // namespace
+
+bool has_tokenizer(const fs::path& directory) {
+  const auto there = [&](const char* file) { return fs::is_regular_file(directory / file); };
+  return there("tokenizer.json") || there("tokenizer.model") || (there("vocab.json") && there("merges.txt"));
+}
+
+std::vector<std::string> export_tokenizer(const TokenizerSource& tokenizer, const fs::path& to) {
+  std::vector<std::string> out;
+  if (tokenizer.name.empty()) return out;
+  if (tokenizer.name == "bytes") {
+    write_text(to / "tokenizer.json", bytes_as_bpe().dump() + "\n");
+    out.emplace_back("tokenizer.json");
+  } else {
+    const fs::path path = tokenizer.name;
+    const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
+    for (const char* file : tokenizer_parts) {
+      if (!fs::is_regular_file(folder / file) || fs::exists(to / file)) continue;
+      fs::copy_file(folder / file, to / file);
+      out.emplace_back(file);
+    }
+    // A file of another name is what the usual one would be.
+    const std::string usual = path.extension() == ".json" ? "tokenizer.json" : "tokenizer.model";
+    if (folder != path && path.filename() != "vocab.json" && path.filename() != usual) {
+      fs::copy_file(path, to / usual, fs::copy_options::overwrite_existing);
+      if (std::find(out.begin(), out.end(), usual) == out.end()) out.push_back(usual);
+    }
+  }
+  // Without a class AutoTokenizer takes the one that model_type suggests, which may read these files otherwise.
+  const fs::path config_file = to / "tokenizer_config.json";
+  OrderedJson config = config_object(config_file);
+  if (config.contains("tokenizer_class")) return out;
+  const bool made = !fs::exists(config_file);
+  const bool fast = fs::exists(to / "tokenizer.json"), sentencepiece = fs::exists(to / "tokenizer.model");
+  // SentencePieceBackend, since transformers 5, gives the library's ids; LlamaTokenizer reads spaces otherwise.
+  config["tokenizer_class"] = fast            ? "PreTrainedTokenizerFast"
+                              : sentencepiece ? "SentencePieceBackend"
+                                              : "GPT2Tokenizer";
+  for (auto& [key, value] : config.items())  // an object is taken for a token only where it says that it is one
+    if (key.ends_with("_token") && value.is_object() && !value.contains("__type") && value.contains("content"))
+      value = OrderedJson(value["content"]);
+  if (made) {
+    config["clean_up_tokenization_spaces"] = false;
+    if (!tokenizer.bos_text.empty()) config["bos_token"] = tokenizer.bos_text;
+    if (!tokenizer.eos_text.empty()) config["eos_token"] = tokenizer.eos_text;
+    out.emplace_back("tokenizer_config.json");
+  }
+  fs::remove(config_file);
+  write_text(config_file, config.dump(2) + "\n");
+  return out;
+}
+
+}  // namespace eng

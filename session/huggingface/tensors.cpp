@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/huggingface/tensors.hpp"
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/tensor/dtype.hpp"
+#include "session/shell.hpp"
+
+namespace eng {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr uint64_t kTile = 256u << 10;  // elements at a time
+constexpr uint64_t kMaxIndex = 64u << 20;
+constexpr size_t kMostTold = 1000;
+
+// A tensor in its file.
+struct Stored {
+  const SafetensorsFile* file;
+  const StoredTensor* tensor;
+};
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+[[noreturn]] void refuse_pickles(const fs::path& directory) {
+  for (const auto& entry : fs::directory_iterator(directory))
+    if (const auto ending = entry.path().extension(); ending == ".bin" || ending == ".pth" || ending == ".pt")
+      throw Error(Exit::checkpoint,
+                  fmt::format("{} holds {} and no safetensors file: such files run code when they are opened, so this "
+                              "engine never opens them",
+                              directory.string(), entry.path().filename().string()),
+                  fmt::format("convert it once:  python3 tools/bin-to-safetensors {}", shell_word(directory.string())));
+  refuse(directory.string(), "has neither model.safetensors nor model.safetensors.index.json");
+}
+
+// The files of a Hugging Face directory. `index`: what each of them should hold, if there is an index.
+std::vector<std::string> weight_files(const fs::path& directory, std::map<std::string, std::string>& index) {
+  std::error_code none;
+  if (fs::exists(directory / "model.safetensors", none)) return {"model.safetensors"};
+  const fs::path path = directory / "model.safetensors.index.json";
+  if (!fs::exists(path, none)) refuse_pickles(directory);
+  index = parse_weights_index(read_text(path, kMaxIndex, Exit::checkpoint), path.string());
+  std::set<std::string> files;
+  for (const auto& [name, file] : index) files.insert(file);
+  return {files.begin(), files.end()};
+}
+
+// A Hugging Face directory, opened: its tensors under the plugin's names.
+class Source {
+ public:
+  Source(const fs::path& directory, const Pretrained& pretrained) {
+    std::map<std::string, std::string> index;
+    for (const std::string& name : weight_files(directory, index)) {
+      files_.push_back(std::make_unique<SafetensorsFile>(directory / name));
+      for (const StoredTensor& t : files_.back()->header().tensors) {
+        const auto listed = index.find(t.name);
+        if (!index.empty() && (listed == index.end() || listed->second != name))
+          problems_.push_back(fmt::format("{}: lies in {}, which the index does not say", t.name, name));
+        index.erase(t.name);
+        add({files_.back().get(), &t}, pretrained);
+      }
+    }
+    for (const auto& [name, file] : index)
+      problems_.push_back(fmt::format("{}: is not in {}, where the index says it is", name, file));
+  }
+
+  // Pairs each parameter with its tensor, in the order of the files. What is left over is in `rest`.
+  std::vector<std::pair<Stored, const TensorShare*>> match(const std::vector<TensorShare>& parameters) {
+    std::vector<std::pair<Stored, const TensorShare*>> out;
+    for (const TensorShare& p : parameters) {
+      const auto found = tensors_.find(p.name);
+      if (found == tensors_.end()) {
+        problems_.push_back(fmt::format("{} {}: is missing", p.name, shape_text(p.shape)));
+        continue;
+      }
+      const StoredTensor& t = *found->second.tensor;
+      if (t.shape != p.shape)
+        problems_.push_back(
+            fmt::format("{}: is {} in the file, {} in the model", p.name, shape_text(t.shape), shape_text(p.shape)));
+      if (t.dtype != ENG_F32 && t.dtype != ENG_BF16 && t.dtype != ENG_F16)
+        problems_.push_back(
+            fmt::format("{}: holds {}; F32, BF16 and F16 are read", p.name, dtype_safetensors(t.dtype)));
+      out.emplace_back(found->second, &p);
+      used_.insert(p.name);
+    }
+    std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
+      return std::pair(a.first.file->path(), a.first.tensor->begin) <
+             std::pair(b.first.file->path(), b.first.tensor->begin);
+    });
+    return out;
+  }
+
+  // A head that is stored although it is the embedding must be that embedding; anything else left is too much.
+  void judge_rest(const Pretrained& pretrained) {
+    for (const auto& [name, stored] : tensors_) {
+      if (used_.count(name)) continue;
+      const auto tie = std::find_if(pretrained.tied.begin(), pretrained.tied.end(),
+                                    [&name = name](const auto& pair) { return pair.first == name; });
+      const auto other = tie == pretrained.tied.end() ? tensors_.end() : tensors_.find(tie->second);
+      if (other == tensors_.end())
+        problems_.push_back(fmt::format("{} {}: the model has no such tensor", name, shape_text(stored.tensor->shape)));
+      else if (!same(stored, other->second))
+        problems_.push_back(fmt::format("{}: differs from {}, which this model uses in its place", name, tie->second));
+    }
+  }
+
+  void raise(const fs::path& directory) const {
+    if (problems_.empty()) return;
+    const auto told =
+        std::vector(problems_.begin(), problems_.begin() + ptrdiff_t(std::min(problems_.size(), kMostTold)));
+    throw Error(Exit::checkpoint,
+                fmt::format("{}: {} of its tensors do not fit the model:\n  {}{}", directory.string(), problems_.size(),
+                            fmt::join(told, "\n  "), told.size() < problems_.size() ? "\n  ..." : ""),
+                "remove what [model] says beside `from`, or take another directory");
+  }
+
+ private:
+  void add(const Stored& stored, const Pretrained& pretrained) {
+    std::string name = stored.tensor->name;
+    for (const std::string& suffix : pretrained.ignore_tensors)
+      if (name.ends_with(suffix)) return;
+    const auto rule = std::find_if(pretrained.rename.begin(), pretrained.rename.end(),
+                                   [&](const auto& pair) { return name.starts_with(pair.first); });
+    if (rule != pretrained.rename.end()) name = rule->second + name.substr(rule->first.size());
+    if (!tensors_.emplace(name, stored).second) problems_.push_back(fmt::format("{}: is there twice", name));
+  }
+
+  static bool same(const Stored& a, const Stored& b) {
+    if (a.tensor->dtype != b.tensor->dtype || a.tensor->shape != b.tensor->shape) return false;
+    const uint64_t all = a.tensor->count(), size = dtype_size(a.tensor->dtype);
+    std::vector<char> x(kTile * size), y(kTile * size);
+    for (uint64_t first = 0, n = 0; first < all; first += n) {
+      n = std::min(kTile, all - first);
+      a.file->read(*a.tensor, first, n, x.data());
+      b.file->read(*b.tensor, first, n, y.data());
+      if (std::memcmp(x.data(), y.data(), n * size) != 0) return false;
+    }
+    return true;
+  }
+
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::map<std::string, Stored> tensors_;
+  std::set<std::string> used_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace
+
+std::map<std::string, std::string> parse_weights_index(const std::string& text, const std::string& where) {
+  const auto json = parse_json(text, where, 4);
+  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object())
+    refuse(where, "has no `weight_map`");
+  std::map<std::string, std::string> out;
+  for (const auto& [name, file] : json["weight_map"].items()) {
+    if (!file.is_string() || !is_plain_name(file))
+      refuse(where, fmt::format("`{}` is to lie in {}, which is no plain file name", name, file.dump()));
+    out[name] = file;
+  }
+  if (out.empty()) refuse(where, "`weight_map` is empty");
+  return out;
+}
+
+void load_tensors(const fs::path& directory, const Pretrained& pretrained, const std::vector<TensorShare>& parameters,
+                  const Fill& fill) {
+  Source source(directory, pretrained);
+  const auto pairs = source.match(parameters);
+  source.judge_rest(pretrained);
+  source.raise(directory);
+  if (!fill) return;
+  std::vector<float> in(kTile), out(kTile);
+  for (const auto& [stored, parameter] : pairs)
+    for (const Range& r : parameter->ranges)
+      for (uint64_t at = 0, n = 0; at < r.count; at += n) {
+        n = std::min(kTile, r.count - at);
+        stored.file->read(*stored.tensor, r.first + at, n, in.data());
+        convert(stored.tensor->dtype, in.data(), parameter->dtype, out.data(), n);
+        fill(*parameter, r.first + at, n, out.data());
+      }
+}
+
+}  // namespace eng

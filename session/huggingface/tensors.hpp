@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tensors of a Hugging Face directory: streamed, never held as a whole.
+#pragma once
+
+#include "core/config/pretrained.hpp"
+#include "session/checkpoint/checkpoint.hpp"
+
+namespace eng {
+
+// Fills exactly the ranges of the given parameters, each in its own element type, from model.safetensors or from the
+// files that model.safetensors.index.json names. `pretrained` says which names are accepted. Without `fill` only what
+// needs no data is checked. Throws Error(Exit::checkpoint) that lists every tensor that is missing, that the model does
+// not have, or that is of another shape.
+void load_tensors(const std::filesystem::path& directory, const Pretrained& pretrained,
+                  const std::vector<TensorShare>& parameters, const Fill& fill);
+
+// model.safetensors.index.json: tensor -> file in the same directory. Throws Error(Exit::checkpoint).
+std::map<std::string, std::string> parse_weights_index(const std::string& text, const std::string& where);
+
+}  // namespace eng

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// A configuration to start from.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/config/config.hpp"
+
+namespace eng {
+
+struct ModelChoice {
+  std::string plugin, preset;
+  std::vector<std::string> others;  // plugins that have a preset of this name too
+};
+// What people call a model: a preset ("7b"), a plugin ("llama": its smallest), or both ("llama tiny", "llama/tiny",
+// "opt-125m", "facebook/opt-125m"). Throws Error(Exit::usage) with what there is.
+ModelChoice choose_model(const SchemaSource& plugins, const std::vector<std::string>& words);
+
+// `needs`: the keys that must be set before it can train.
+struct Start {
+  std::string text;
+  std::vector<std::string> needs;
+};
+Start start_config(const PluginSchema& model, const ModelChoice& choice);
+
+}  // namespace eng

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/open.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/base/error.hpp"
+#include "core/base/file.hpp"
+#include "session/foreign.hpp"
+#include "session/record.hpp"
+#include "session/report/plugins.hpp"
+#include "session/run_dir.hpp"
+#include "session/tokenizer.hpp"
+#include "session/weights.hpp"
+
+namespace eng {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What the ids of a model's weights mean: `name` as in [data] tokenizer, "bytes" or an absolute path; "" if
+// `directory`, that of Hugging Face's, or of a run or one of its checkpoints, does not say it.
+struct ModelTokenizer {
+  std::string name;
+  bool special;
+};
+
+ModelTokenizer tokenizer_of(const Document& run, const std::filesystem::path& base) {
+  const auto* name = run.value<std::string>("data", "tokenizer");
+  if (!name || name->empty()) return {};
+  const bool* special = run.value<bool>("data", "special_tokens");
+  return {*name == "bytes" ? *name : (base / *name).lexically_normal().string(), special && *special};
+}
+
+ModelTokenizer tokenizer_of(const std::filesystem::path& directory) {
+  const WeightsKind kind = weights_kind(directory);
+  const auto there = [&](const char* file) { return std::filesystem::exists(directory / file); };
+  if (kind == WeightsKind::hugging_face)  // as transformers uses it: with the ids around a text
+    return {there("tokenizer.json") || there("tokenizer.model") || (there("vocab.json") && there("merges.txt"))
+                ? directory.string()
+                : "",
+            true};
+  if (kind == WeightsKind::none) return {};
+  const std::filesystem::path run = kind == WeightsKind::run ? directory : directory.parent_path().parent_path();
+  if (!std::filesystem::exists(run / "config.resolved.toml")) return {};
+  return tokenizer_of(read_document(run / "config.resolved.toml"), read_record(run).base_dir);
+}
+
+// Weights that exist read texts as they were trained to: their tokenizer comes along, and [data] may not name another.
+// `directory`, where they are, is for messages.
+void match_tokenizer(const ModelTokenizer& model, const std::filesystem::path& directory, Config& config,
+                     Registry& registry) {
+  Section& data = config.section("data");
+  if (model.name.empty() || !data.settings().count("tokenizer")) return;
+  if (!data.given("tokenizer")) {
+    data.set("tokenizer", model.name, directory.string());
+    if (data.settings().count("special_tokens") && !data.given("special_tokens"))
+      data.set("special_tokens", model.special, directory.string());
+    return;
+  }
+  const std::string& name = data.string("tokenizer");
+  const auto path = [&](const std::string& n) {
+    return n == "bytes" ? n : (config.base_dir() / n / "").lexically_normal().string();
+  };
+  if (path(name) == path(model.name)) return;
+  if (std::strcmp(Tokenizer(registry, name, config.base_dir()).info().content_hash,
+                  Tokenizer(registry, model.name, {}).info().content_hash) != 0)
+    throw Error(Exit::data,
+                fmt::format("[data] tokenizer = {} gives texts other ids than the tokenizer of the weights, {}",
+                            toml_text(name), model.name),
+                "leave [data] tokenizer out: that of the weights is taken");
+}
+
+// "its runs are, newest last:" with a line for each; "" if there are none.
+std::string runs_below(const fs::path& folder) {
+  std::string out;
+  for (const auto& run : runs_in(folder, 10)) out += "\n  " + run.string();
+  return out.empty() ? "" : "its runs are, newest last:" + out + "\n";
+}
+
+// Refuses a directory that is no run, or whose run never began.
+void check_run(const fs::path& target, WeightsKind kind) {
+  if (!RunDir::is_run(target) && kind == WeightsKind::checkpoint)
+    throw Error(Exit::usage, target.string() + " is one checkpoint, and here a run is needed",
+                "name the run; to start from this checkpoint, set model.from, or export it: engine ckpt export " +
+                    target.string() + " --to DIR");
+  if (!RunDir::is_run(target))
+    throw Error(
+        Exit::usage, target.string() + " is a directory, but neither of a run nor of Hugging Face's",
+        runs_below(target) +
+            "give a configuration file, a run directory, or a directory with config.json and safetensors files");
+  if (!fs::exists(target / "config.resolved.toml"))
+    throw Error(Exit::usage, target.string() + " has no config.resolved.toml: it ended while it was being made",
+                "start it with its configuration: engine run CONFIG --out " + target.string());
+}
+
+// Each once, in their order.
+std::vector<fs::path> absolute_folders(const std::vector<fs::path>& first, const std::vector<fs::path>& then) {
+  std::vector<fs::path> out;
+  for (const auto* list : {&first, &then})
+    for (const fs::path& folder : *list) {
+      const fs::path place = (fs::absolute(folder) / "").lexically_normal().parent_path();
+      if (std::find(out.begin(), out.end(), place) == out.end()) out.push_back(place);
+    }
+  return out;
+}
+
+}  // namespace
+
+std::unique_ptr<Registry> scan_plugins(const std::vector<std::filesystem::path>& first,
+                                       const std::vector<std::filesystem::path>& more) {
+  Registry::Search search;
+  search.extra = first;
+  search.extra.insert(search.extra.end(), more.begin(), more.end());
+  return Registry::scan(search);
+}
+
+Opened open_config(const OpenRequest& request) {
+  const fs::path& target = request.target;
+  const WeightsKind kind = weights_kind(target);
+  const bool weights = kind == WeightsKind::hugging_face, run = std::filesystem::is_directory(target) && !weights;
+  if (run) check_run(target, kind);
+  const RunRecord record = run ? read_record(target) : RunRecord();
+  Opened out;
+  out.plugin_folders = absolute_folders(request.plugin_paths, record.plugin_folders);
+  SchemaSource plugins;
+  plugins.look_in = [&](const std::vector<fs::path>& folders) {
+    std::vector<fs::path> all = record.plugin_folders;
+    all.insert(all.end(), folders.begin(), folders.end());
+    out.registry = scan_plugins(request.plugin_paths, all);
+    pin_recorded(*out.registry, record);
+    SchemaSource found = out.registry->schemas();
+    plugins.find = found.find;
+    plugins.names = found.names;
+    all.insert(all.begin(), request.plugin_paths.begin(), request.plugin_paths.end());
+    plugins.explain = [&, all](const auto& kind, const auto& name) {
+      return explain_missing(*out.registry, kind, name, all);
+    };
+  };
+  plugins.foreign = foreign_name;
+  plugins.model_of = [&](const auto& directory, const auto& plugin) {
+    return read_model_source(directory, plugin, plugins);
+  };
+  if (run) {  // its text is read once, for what it says and for what it said before the overrides
+    const fs::path file = target / "config.resolved.toml";
+    const std::string text = read_text(file, max_config_bytes, Exit::usage);
+    out.before = read_document(text, file.string());
+    const fs::path base = record.base_dir.empty() ? fs::absolute(target) : record.base_dir;
+    out.config = Config::resolve(*out.before, text, file.string(), base, request.overrides, plugins);
+    // It has said everything already: only an override can contradict it.
+    if (const Section& data = out.config.section("data"); data.settings().count("tokenizer") && data.given("tokenizer"))
+      match_tokenizer(tokenizer_of(*out.before, base), target, out.config, *out.registry);
+    return out;
+  }
+  if (weights)
+    out.config = Config::parse("[model]\nfrom = " + toml_text(fs::absolute(target).string()) + "\n", target.string(),
+                               request.place.empty() ? fs::current_path() : request.place, request.overrides, plugins);
+  else
+    out.config = Config::load(target, request.overrides, plugins);
+  if (const fs::path source = weights_source(out.config); !source.empty())
+    match_tokenizer(tokenizer_of(fs::absolute(source).lexically_normal()), source, out.config, *out.registry);
+  return out;
+}
+
+}  // namespace eng

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/ranks/agree.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/base/error.hpp"
+#include "core/tensor/dtype.hpp"
+#include "session/checkpoint/manifest.hpp"
+
+namespace eng {
+namespace {
+
+using Json = nlohmann::json;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> out;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) out.push_back(line);
+  return out;
+}
+
+std::string ranks_text(const std::vector<uint32_t>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+// The first line that is not the same for all: "rank 1 has optimizer.learning_rate = 2e-4, rank 0 has 3e-4".
+std::string difference(const std::map<uint32_t, std::string>& texts) {
+  std::map<uint32_t, std::vector<std::string>> lines;
+  for (const auto& [rank, text] : texts) lines[rank] = lines_of(text);
+  const uint32_t reference = lines.begin()->first;
+  size_t k = 0;
+  const auto at = [&](uint32_t rank) { return k < lines[rank].size() ? lines[rank][k] : std::string(); };
+  size_t most = 0;
+  for (const auto& entry : lines) most = std::max(most, entry.second.size());
+  const auto differs = [&](const auto& entry) { return at(entry.first) != at(reference); };
+  while (k < most && std::none_of(lines.begin(), lines.end(), differs)) ++k;
+  // Where keys differ, a rank has one more: it is told by the key that comes first.
+  const auto key = [](const std::string& line) { return line.substr(0, line.find(" = ")); };
+  std::string first;
+  for (const auto& entry : lines)
+    if (const std::string it = key(at(entry.first)); !it.empty() && (first.empty() || it < first)) first = it;
+  const bool keyed = at(reference).find(" = ") != std::string::npos;
+  std::map<std::string, std::vector<uint32_t>> who;
+  for (const auto& entry : lines) {
+    const std::string line = at(entry.first);
+    const bool without = line.empty() || (keyed && key(line) != first);
+    who[without ? "no " + (keyed ? first : "line " + std::to_string(k + 1)) : line].push_back(entry.first);
+  }
+  std::vector<std::pair<uint32_t, std::string>> parts;
+  for (const auto& [line, ranks] : who)
+    parts.emplace_back(ranks[0] == reference ? ~0U : ranks[0],
+                       fmt::format("{} {} {}", ranks_text(ranks), ranks.size() == 1 ? "has" : "have", line));
+  std::sort(parts.begin(), parts.end());  // those that deviate first, rank 0's own last
+  std::string out;
+  for (const auto& [rank, part] : parts) out += (out.empty() ? "" : ", ") + part;
+  return out;
+}
+
+}  // namespace
+
+static Json parsed(const std::string& said, uint32_t rank) {
+  Json out = Json::parse(said, nullptr, false);
+  bool right = out.is_array();
+  for (size_t k = 0; right && k < out.size(); ++k)
+    right = out[k].is_array() && out[k].size() == 4 && out[k][0].is_string() && out[k][1].is_array() &&
+            out[k][2].is_string() && out[k][3].is_number_integer();
+  if (!right)
+    throw Error(Exit::communication, fmt::format("what came from rank {} is not what a rank says", rank),
+                "its bytes were changed on the way, or it runs another engine");
+  return out;
+}
+
+void agree(const Exchange& exchange, const std::vector<Item>& items) {
+  if (!exchange) return;
+  Json mine = Json::array();
+  for (const Item& item : items) mine.push_back({item.name, item.ranks, Checksum::of(item.text), item.exit});
+  const std::vector<std::string> all = exchange(mine.dump());
+  // By name and ranks: each rank's hash.
+  struct Found {
+    std::map<uint32_t, std::string> hashes;
+    Exit exit;
+  };
+  std::vector<std::pair<std::string, std::vector<uint32_t>>> order;
+  std::map<std::pair<std::string, std::vector<uint32_t>>, Found> found;
+  for (uint32_t r = 0; r < all.size(); ++r)
+    for (const Json& item : parsed(all[r], r)) {
+      const auto id = std::pair(item[0].get<std::string>(), item[1].get<std::vector<uint32_t>>());
+      if (!found.count(id)) order.push_back(id);
+      found[id].hashes[r] = item[2];
+      found[id].exit = item[3];
+    }
+  for (const auto& id : order) {
+    const auto& [name, members] = id;
+    auto& [hashes, exit] = found[id];
+    bool same = true;
+    for (uint32_t r = 0; r < all.size(); ++r)
+      if (members.empty() || std::count(members.begin(), members.end(), r))
+        same = same && hashes[r] == hashes.begin()->second;
+    if (same) continue;
+    // Every rank comes here with the same item, and tells its text.
+    std::string text;
+    for (const Item& item : items)
+      if (item.name == name && item.ranks == members) text = item.text;
+    const std::vector<std::string> told = exchange(text);
+    std::map<uint32_t, std::string> texts;
+    for (const auto& [r, hash] : hashes) texts[r] = told[r];
+    throw CommonError(exit, fmt::format("the ranks do not have the same {}: {}", name, difference(texts)),
+                      "start all ranks with the same command, configuration, data and plugins");
+  }
+}
+
+Item config_item(const Config& config) {
+  std::string text;
+  const auto own = [](const std::string& key) {
+    return key == "device.threads" || key == "run.out" || key == "plugins.path";
+  };
+  for (const Section& section : config.sections())
+    for (const auto& [key, setting] : section.settings())
+      if (const std::string name = section.name() + "." + key; setting.value.index() != 0 && !own(name))
+        text += fmt::format("{} = {}\n", name, toml_text(setting.value));
+  return {"configuration", Exit::usage, text, {}};
+}
+
+Item plugins_item(const Registry& registry) {
+  std::vector<std::string> lines;
+  for (const auto& p : registry.loaded())
+    lines.push_back(fmt::format("{} = version {}, sha256 {}\n", p.id, p.version, p.sha256));
+  std::sort(lines.begin(), lines.end());
+  return {"plugins", Exit::environment, fmt::format("{}", fmt::join(lines, "")), {}};
+}
+
+std::vector<Item> collective_items(const Plan& plan) {
+  std::map<std::vector<uint32_t>, std::string> texts;
+  for (const Program& program : plan.programs)
+    for (const Segment& segment : program.segments)
+      for (const Action& action : segment.actions) {
+        const Call& call = plan.calls[action.call];
+        if (!call.op->collective) continue;
+        std::string& text = texts[plan.ranks.group(static_cast<Id>(call.attrs.i("group", 1)))];
+        text += fmt::format("{} {} x{}: {}", program.name, segment.name, segment.repeat, call.op->id);
+        for (const auto* side : {&call.in, &call.out})
+          for (const eng_desc& d : *side) text += (side == &call.in ? " " : " -> ") + describe(d);
+        text += fmt::format(" {}\n", plan.labels[action.block].text());
+      }
+  std::vector<Item> out;
+  for (auto& [members, text] : texts) {
+    const bool everyone = members == plan.ranks.groups[0];
+    out.push_back({"collectives", Exit::environment, std::move(text), everyone ? std::vector<uint32_t>{} : members});
+  }
+  return out;
+}
+
+std::string collective_hash(const Plan& plan) {
+  std::string text;
+  for (const Item& item : collective_items(plan)) text += fmt::format("{}\n{}", fmt::join(item.ranks, " "), item.text);
+  return Checksum::of(text);
+}
+
+}  // namespace eng

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// A fixed record of every rank, exchanged as its bytes.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <type_traits>
+
+#include "core/base/error.hpp"
+#include "session/checkpoint/share.hpp"
+
+namespace eng {
+
+// Gives the records of all ranks, by rank; all ranks call it with the same type. `what` names the record in messages:
+// "the agreement before a step". Throws Error(Exit::communication) where a rank gives another number of bytes.
+template <class Record>
+std::vector<Record> exchange_records(const Exchange& exchange, const Record& mine, const char* what) {
+  static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) % 8 == 0, "fixed size, no padding at the end");
+  const std::vector<std::string> all = exchange(std::string(reinterpret_cast<const char*>(&mine), sizeof(mine)));
+  std::vector<Record> out(all.size());
+  for (size_t r = 0; r < all.size(); ++r) {
+    if (all[r].size() != sizeof(Record))
+      throw Error(Exit::communication,
+                  fmt::format("{}: rank {} gave {} bytes, not {}", what, r, all[r].size(), sizeof(Record)),
+                  "its bytes were changed on the way, or it runs another engine");
+    std::memcpy(&out[r], all[r].data(), sizeof(Record));
+  }
+  return out;
+}
+
+}  // namespace eng

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/ranks/member.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "core/base/error.hpp"
+#include "session/run_dir.hpp"
+#include "session/signals.hpp"
+#include "session/version.hpp"
+
+namespace eng {
+namespace {
+
+const char* variable(const char* name) {
+  return std::getenv(name);
+}
+
+bool common(const std::exception_ptr& reason) try { std::rethrow_exception(reason); } catch (const CommonError&) {
+  return true;
+} catch (...) {
+  return false;
+}
+
+}  // namespace
+
+Member::Member(MemberStart start)
+    : start_(std::move(start)), announced_(Announced::read(variable)), hosts_{host_name()} {
+  link_.open(announced_, variable);
+  if (has_parent() && link_.parent().ranks != announced_.size)
+    throw Error(Exit::environment,
+                fmt::format("mpirun was to start {} ranks, this is one of {}", link_.parent().ranks, announced_.size));
+  if (!many()) return;
+  log(fmt::format("rank {} of {} started by {} on {} as process {}; engine {} ({}), {}", rank(), size(), announced_.by,
+                  host_name(), ::getpid(), version, commit, ENG_ABI_DRAFT_ID));
+  // What plugins say on rank 0 stands for all.
+  if (!first())
+    set_plugin_log([this](const std::string& id, int32_t, const std::string& text) { log("[" + id + "] " + text); });
+}
+
+Member::~Member() {
+  if (many() && !first()) set_plugin_log(nullptr);
+}
+
+std::string Member::again(const std::filesystem::path& run) const {
+  const std::string word = shell_word(run.string());
+  if (has_parent()) return fmt::format("engine run {} --ranks {}", word, size());
+  if (!many()) return "engine run " + word;
+  return fmt::format("{} -n {} engine run {}", announced_.by == "srun" ? "srun --mpi=pmix" : "mpirun", size(), word);
+}
+
+void Member::check_started() const {
+  if (!announced_.joined) check_announced(announced_, 1, command_words(start_.arguments));
+}
+
+void Member::join(Registry& registry, Config& config) {
+  if (!many()) return;
+  communicator_ = std::make_unique<Communicator>(registry, config.section("comm"));
+  const World& world = communicator_->world();
+  check_announced(announced_, world.size, command_words(start_.arguments));
+  announced_.rank = world.rank;
+  exchange_ = [this](const std::string& mine) { return communicator_->exchange(mine); };
+  const std::string mine = processors();
+  const std::vector<std::string> all = exchange_(mine);
+  hosts_.clear();
+  for (const std::string& one : all)
+    if (const std::string host = one.substr(0, one.find(' '));
+        std::find(hosts_.begin(), hosts_.end(), host) == hosts_.end())
+      hosts_.push_back(host);
+  // Before this rank's own share is put in, which may be another one's elsewhere.
+  agree(exchange_, {{"engine",
+                     Exit::environment,
+                     fmt::format("version = {}\ncommit = {}\nabi = {}\n", version, commit, ENG_ABI_DRAFT_ID),
+                     {}},
+                    config_item(config)});
+  share_batch(config, world.size);
+  Section& device = config.section("device");
+  if (device.settings().count("threads") && device.integer("threads") == 0)
+    device.set("threads", threads_of(mine, all), "derived");
+}
+
+std::string Member::from_first(const std::string& text) const {
+  return exchange_ ? exchange_(first() ? text : "")[0] : text;
+}
+
+void Member::works_in(const std::filesystem::path& run) {
+  if (!many()) return;
+  std::vector<std::string> waiting;
+  {
+    const std::lock_guard lock(waiting_mutex_);
+    if (!run_.empty()) return;
+    run_ = run;
+    waiting.swap(waiting_);
+  }
+  for (const std::string& line : waiting) log_line(run_, rank(), line);
+  if (first()) link_.tell({{"run", run.string()}});
+}
+
+void Member::log(const std::string& text) noexcept try {
+  {
+    const std::lock_guard lock(waiting_mutex_);
+    if (run_.empty()) {
+      if (waiting_.size() < 1000) waiting_.push_back(text);
+      return;
+    }
+  }
+  log_line(run_, rank(), text);
+} catch (const std::bad_alloc&) {  // a line less
+}
+
+void Member::failed(std::exception_ptr reason) noexcept try {
+  if (failed_ || !many()) return;
+  failed_ = true;
+  const Failure why = failure(reason);
+  log("error: " + why.text);
+  link_.tell({{"error", why.exit}, {"text", why.text}, {"help", why.help}});
+  if (!has_parent() && (first() || !common(reason))) tell_by_hand(why);
+  if (communicator_) communicator_->abort(why.text);
+} catch (const std::exception&) {  // out of memory: the end itself tells
+}
+
+// Nobody collects what ranks started by hand say, and the first that leaves takes the others with it. So what all of
+// them find is told by rank 0, without a wait where it is known that all do; and what may be the consequence of
+// another's failure comes later than its cause: by then the launcher, which takes a second or two on a busy machine,
+// has asked this rank to go.
+void Member::tell_by_hand(const Failure& why) const {
+  const bool consequence = why.exit == static_cast<int>(Exit::communication);
+  int wait = (first() ? 0 : 3000) + (consequence ? 500 : 0);  // milliseconds
+  for (; wait > 0 && !Signals::pending(); wait -= 10) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  if (start_.tell && (wait <= 0 || first()))
+    start_.tell({why.exit, fmt::format("rank {} on {}: {}", rank(), host_name(), why.text), why.help});
+}
+
+int Member::leave(Exit exit) {
+  if (!many()) return static_cast<int>(exit);
+  exchange_ = {};
+  communicator_.reset();
+  log(fmt::format("left with {}", static_cast<int>(exit)));
+  link_.tell({{"end", static_cast<int>(exit)}});
+  // mpirun ends everybody as soon as one leaves with something else; the parent was told what it is.
+  return has_parent() ? 0 : static_cast<int>(exit);
+}
+
+}  // namespace eng

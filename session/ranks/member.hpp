@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// This process as one rank of a run; alone, it is rank 0 of 1 and nothing here does anything.
+#pragma once
+
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/execute/comm.hpp"
+#include "session/failure.hpp"
+#include "session/ranks/agree.hpp"
+#include "session/ranks/ranks.hpp"
+
+namespace eng {
+
+// What a process knows of itself before it knows the others.
+struct MemberStart {
+  std::string command;                         // the whole command line
+  std::vector<std::string> arguments;          // its words after `engine`
+  std::function<void(const Failure&)> tell{};  // told why this rank ends, where nobody else tells it
+};
+
+class Member {
+ public:
+  // Reads the environment; with a parent, ties itself to it. Signals must be handled already.
+  explicit Member(MemberStart start);
+  ~Member();
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+
+  bool many() const { return announced_.size > 1; }
+  bool first() const { return announced_.rank == 0; }
+  uint32_t rank() const { return announced_.rank; }
+  uint32_t size() const { return announced_.size; }
+  bool quiet() const { return has_parent() || !first(); }  // another rank, or the parent, tells what there is to tell
+  bool has_parent() const { return link_.is_open(); }
+  // The command line as the user typed it.
+  const std::string& command() const { return has_parent() ? link_.parent().command : start_.command; }
+  // What to type so that a run goes on with as many ranks.
+  std::string again(const std::filesystem::path& run) const;
+
+  // Refuses ranks whose launcher gives them no way to meet.
+  void check_started() const;
+  // Meets the other ranks, which must have the same configuration; shares out the processors of this machine.
+  void join(Registry& registry, Config& config);
+  Communicator* communicator() const { return communicator_.get(); }  // nullptr where there is one rank
+  const Exchange& exchange() const { return exchange_; }
+  // All ranks call it: what rank 0 says.
+  std::string from_first(const std::string& text) const;
+  const std::vector<std::string>& hosts() const { return hosts_; }  // of the ranks, each once
+
+  // Rank 0 holds the directory; from now on this rank's own log is in it.
+  void works_in(const std::filesystem::path& run);
+  // Tells log, parent and the other ranks, once, why this rank ends. Never throws.
+  void failed(std::exception_ptr reason) noexcept;
+  // All ranks call it when all is done and nothing holds the communicator: takes leave of the others. Returns what the
+  // process ends with.
+  int leave(Exit exit);
+
+ private:
+  void log(const std::string& text) noexcept;
+  void tell_by_hand(const Failure& failure) const;
+  MemberStart start_;
+  Announced announced_;
+  Link link_;
+  std::unique_ptr<Communicator> communicator_;
+  Exchange exchange_;
+  std::vector<std::string> hosts_;
+  std::filesystem::path run_;
+  std::mutex waiting_mutex_;
+  std::vector<std::string> waiting_;  // lines for the log, before there is one
+  bool failed_ = false;
+};
+
+}  // namespace eng

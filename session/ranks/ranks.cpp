@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/ranks/ranks.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <set>
+
+#include "core/config/config.hpp"
+#include "session/run_dir.hpp"
+
+namespace eng {
+namespace {
+
+std::optional<uint32_t> number(const Variable& variable, const char* name) {
+  const char* text = variable(name);
+  uint32_t value = 0;
+  if (!text || !*text) return std::nullopt;
+  const auto [end, error] = std::from_chars(text, text + std::strlen(text), value);
+  if (error != std::errc() || *end) return std::nullopt;
+  return value;
+}
+
+// Who speaks of ranks, most trusted first.
+struct Launcher {
+  const char *by, *rank, *size;
+};
+constexpr Launcher launchers[] = {
+    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
+    {"an MPI that is not Open MPI", "PMI_RANK", "PMI_SIZE"},
+    {"RANK and WORLD_SIZE", "RANK", "WORLD_SIZE"},
+};
+
+std::string start_lines(uint32_t ranks, const std::string& arguments) {
+  return fmt::format(
+      "on one machine:  engine {0} --ranks {1}\nor with Open MPI:  mpirun -n {1} engine {0}\n"
+      "or inside Slurm:  srun --mpi=pmix -n {1} engine {0}",
+      arguments, ranks);
+}
+
+}  // namespace
+
+Announced Announced::read(const Variable& variable) {
+  Announced out;
+  // A step that mpirun made of its own daemons, or of the one process that became an mpirun, says nothing of ranks.
+  const bool mpirun = number(variable, "OMPI_COMM_WORLD_SIZE").has_value();
+  for (const Launcher& l : launchers) {
+    const auto rank = number(variable, l.rank), size = number(variable, l.size);
+    if (!rank || !size || *size == 0 || *rank >= *size) continue;
+    if (mpirun && l.rank != launchers[0].rank && std::strcmp(l.rank, "RANK") != 0) continue;
+    if (out.by.empty()) {
+      out = {*rank, *size, l.by, &l == launchers || variable("PMIX_RANK") != nullptr};
+    } else if (*size > 1 && (out.size != *size || out.rank != *rank)) {
+      if (out.size == 1) {  // one process of its own, which something outside counts as one of many
+        out = {*rank, *size, l.by, false};
+        continue;
+      }
+      throw Error(Exit::environment,
+                  fmt::format("{} says that this is rank {} of {}, but {} (= {}) and {} (= {}) say rank {} of {}",
+                              out.by, out.rank, out.size, l.rank, *rank, l.size, *size, *rank, *size),
+                  "start the ranks with one launcher, and unset the variables of the other");
+    }
+  }
+  return out;
+}
+
+void check_announced(const Announced& announced, uint32_t seen, const std::string& arguments) {
+  if (announced.size == seen) return;
+  const std::string text = fmt::format("{} announced {} ranks, but the communicator sees {}: each would train alone",
+                                       announced.by, announced.size, seen);
+  const std::string lines = start_lines(std::max(announced.size, seen), arguments);
+  if (announced.by == "srun")
+    throw CommonError(Exit::environment, text,
+                      fmt::format("without --mpi=pmix Slurm starts single processes that do not know each other; type\n"
+                                  "  srun --mpi=pmix -n {} engine {}",
+                                  announced.size, arguments));
+  if (announced.by == "mpirun")
+    throw Error(Exit::environment, text,
+                "is this mpirun of the Open MPI that the mpi plugin was built with (mpirun --version, ldd)?\n" + lines);
+  throw Error(Exit::environment, text, lines);
+}
+
+void check_alone(const Variable& variable, const std::string& arguments) {
+  const auto tasks = number(variable, "SLURM_NTASKS");
+  if (!tasks || *tasks <= 1 || variable("SLURM_STEP_NUM_TASKS")) return;
+  throw Error(
+      Exit::environment,
+      fmt::format("Slurm gave this job {} tasks, but this is one process that nothing started as a rank", *tasks),
+      fmt::format("type  srun --mpi=pmix -n {0} engine {1}\nor, for ranks of this machine only,  engine {1} "
+                  "--ranks N  (--ranks 1 for one)",
+                  *tasks, arguments));
+}
+
+std::string processors() {
+  std::string out = host_name();
+  // The mask can be larger than cpu_set_t on big machines: grow until it fits.
+  for (size_t bytes = sizeof(cpu_set_t); bytes <= (size_t{1} << 16); bytes *= 2) {
+    std::vector<unsigned char> mask(bytes, 0);
+    if (sched_getaffinity(0, bytes, reinterpret_cast<cpu_set_t*>(mask.data())) != 0) continue;
+    std::set<std::string> cores;  // hyper-threads counted once
+    for (size_t k = 0; k < bytes * 8; ++k) {
+      if (!(mask[k / 8] >> (k % 8) & 1)) continue;
+      const std::string base = fmt::format("/sys/devices/system/cpu/cpu{}/topology/", k);
+      std::string package, core;
+      std::ifstream(base + "physical_package_id") >> package;
+      const bool known = static_cast<bool>(std::ifstream(base + "core_id") >> core);
+      cores.insert(known ? package + ":" + core : fmt::format("cpu{}", k));
+    }
+    return fmt::format("{} {}", out, fmt::join(cores, " "));
+  }
+  return out + " 0";
+}
+
+int64_t threads_of(const std::string& mine, const std::vector<std::string>& all) {
+  const auto cores = std::max<int64_t>(1, std::count(mine.begin(), mine.end(), ' '));
+  const auto sharers = std::max<int64_t>(1, std::count(all.begin(), all.end(), mine));
+  return std::max<int64_t>(1, cores / sharers);
+}
+
+void share_batch(Config& config, uint32_t ranks) {
+  Section& train = config.section("train");
+  if (!train.given("global_batch")) return;
+  const int64_t whole = train.integer("global_batch"), micro = train.integer("micro_batch"), all = micro * ranks;
+  if (whole % all != 0)
+    throw CommonError(
+        Exit::usage,
+        fmt::format("train.global_batch = {} is no multiple of {} ranks x train.micro_batch = {}", whole, ranks, micro),
+        fmt::format("train.global_batch = {}", (whole / all + 1) * all));
+  train.set("accumulate", whole / all, "derived");
+}
+
+std::string Parent::text() const {
+  const nlohmann::json all{
+      {"socket", socket}, {"command", command}, {"terminal", terminal}, {"mpirun", mpirun}, {"ranks", ranks}};
+  return all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+int local_socket(const std::string& name, bool listen) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  const auto* where = reinterpret_cast<const sockaddr*>(&address);
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int failed =
+      fd < 0 ? -1 : (listen ? ::bind(fd, where, length) || ::listen(fd, 1024) : ::connect(fd, where, length));
+  if (failed) {
+    const int error = errno;
+    if (fd >= 0) ::close(fd);
+    throw Error(Exit::environment, fmt::format("no local socket between the ranks and the command that starts them: {}",
+                                               std::strerror(error)));
+  }
+  return fd;
+}
+
+Link::~Link() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+bool Link::open(const Announced& announced, const Variable& variable) {
+  const char* text = variable(Parent::variable);
+  if (!text) return false;
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object()) return false;
+  parent_.socket = json.value("socket", "");
+  parent_.command = json.value("command", "");
+  parent_.terminal = json.value("terminal", "");
+  parent_.mpirun = json.value("mpirun", 0);
+  parent_.ranks = json.value("ranks", 0U);
+  // mpirun may have gone before this was asked for.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent_.mpirun)
+    throw Error(Exit::environment, fmt::format("{} is set, but this process is none of those ranks", Parent::variable),
+                fmt::format("unset {}", Parent::variable));
+  fd_ = local_socket(parent_.socket, false);
+  int err = -1;
+  if (announced.rank == 0 && !parent_.terminal.empty())
+    err = ::open(parent_.terminal.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
+  tell({{"hello", announced.rank}, {"pid", ::getpid()}});
+  if (err < 0) {
+    err = local_socket(parent_.socket, false);
+    const std::string head = fmt::format("{{\"stderr\":{}}}\n", announced.rank);
+    [[maybe_unused]] const ssize_t sent = ::send(err, head.data(), head.size(), MSG_NOSIGNAL);
+  }
+  ::dup2(err, STDERR_FILENO);
+  ::close(err);
+  return true;
+}
+
+void Link::tell(const nlohmann::ordered_json& message) const noexcept try {
+  if (fd_ < 0) return;
+  const std::string line = message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  for (size_t sent = 0; sent < line.size();) {
+    const ssize_t n = ::send(fd_, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return;
+    sent += static_cast<size_t>(n);
+  }
+} catch (...) {  // out of memory: the parent sees the end of the line
+}
+
+}  // namespace eng

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a report of a plan says beside the plan.
+#pragma once
+
+#include "session/report/report.hpp"
+#include "session/train/setup.hpp"
+
+namespace eng {
+
+ReportContext report_context(const Setup& setup, const Config& config);
+
+}  // namespace eng

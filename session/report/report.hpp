@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan for people and for programs.
+#pragma once
+
+#include <string>
+
+#include "core/autograd/recompute.hpp"
+#include "core/plan/plan.hpp"
+#include "session/report/traffic.hpp"
+
+namespace eng {
+
+struct ReportContext {
+  std::string title;          // "llama 7b, micro-batch 8 x 1, sequence 256, fp32"
+  uint64_t overhead = 0;      // bytes of the process beyond its arenas
+  uint64_t staging = 0;       // host bytes for batches
+  uint64_t snapshot = 0;      // host bytes for checkpoints that are written while steps go on
+  uint64_t device_total = 0;  // 0: unknown
+  bool host_arenas = true;    // the arenas are host memory
+  uint32_t local_ranks = 1;   // that share the memory of this machine
+  Machine machine;
+  Kept kept;                // activations, by [recompute]
+  uint64_t checkpoint = 0;  // bytes of a checkpoint's tensors, whatever number of ranks writes it
+  int64_t checkpoints = 0;  // that are kept on disk; 0: all
+};
+
+// The most bytes of one kind of transients that are in use at a time in program "train", actions taken in list order.
+uint64_t most_live(const Plan& plan, Line line);
+
+const char* to_string(Queue queue);
+std::string plan_text(const Plan& plan, const ReportContext& context);  // the memory report
+std::string plan_json(const Plan& plan, const ReportContext& context);
+std::string plan_dump(const Plan& plan);  // every action with its buffers, waits and addresses
+
+}  // namespace eng

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/run.hpp"
+
+#include "core/base/error.hpp"
+#include "session/changes.hpp"
+#include "session/fits.hpp"
+#include "session/run_place.hpp"
+#include "session/run_record.hpp"
+
+namespace eng {
+namespace {
+
+// What a run is made of, in the order in which it is made; each may use those before it.
+struct Parts {
+  Opened opened;
+  std::optional<ResolvedConfig> resolved;
+  Setup setup;
+  std::optional<Data> data;
+  bool again = false;  // there was a run already; whether it has a checkpoint is known later
+};
+
+// Everything that can be refused before a directory is touched or memory is taken.
+void prepare(const RunRequest& request, Member& member, RunListener& listener, Parts& parts) {
+  parts.again =
+      std::filesystem::is_directory(request.open.target) || (!request.out.empty() && RunDir::is_run(request.out));
+  parts.opened = open_config(request.open);
+  Config& config = parts.opened.config;
+  Registry& registry = *parts.opened.registry;
+  const auto tell = [&](const std::vector<std::string>& notes) {
+    if (member.first())
+      for (const std::string& note : notes) listener.note(note);
+  };
+  if (!member.has_parent()) tell(config.notes());  // a parent has told them
+  config.require("data");
+  member.join(registry, config);
+  parts.resolved.emplace(config);
+  Communicator* comm = member.communicator();
+  parts.setup = make_setup(config, registry, 0, comm ? comm->world() : World{}, comm);
+  tell(parts.setup.notes);
+  // Weights that do not fit the model are told before a plan that does not fit the machine.
+  if (!parts.again) check_weights(config, registry, parts.setup);
+  check_fits(config, registry, parts.setup);
+  // A parent has done it; else rank 0 does, and the others wait.
+  const int64_t vocabulary = parts.setup.model.info.vocabulary;
+  if (member.first() && !member.has_parent() && request.build_data) request.build_data(config, registry, vocabulary);
+  member.from_first("");
+  parts.data.emplace(registry, config, vocabulary);
+  tell(notes_of(config, *parts.data, vocabulary));
+  std::vector<Item> items = collective_items(parts.setup.plan);
+  items.push_back(plugins_item(registry));
+  items.push_back({"data", Exit::data, parts.data->info().content_hash, {}});
+  agree(member.exchange(), items);
+}
+
+// Parameters and position: of a checkpoint, of weights that exist, or of the model's own rules.
+void fill(Trainer& trainer, const Parts& parts, const std::optional<std::filesystem::path>& from, bool first,
+          RunListener& listener) {
+  if (from) return trainer.load(*from);
+  const std::filesystem::path weights = weights_source(parts.opened.config);
+  WeightsProgress progress;
+  if (first) progress = [&](uint64_t done, uint64_t all) { listener.reading(weights, done, all); };
+  trainer.initialise(weights_of(weights, parts.opened.config, *parts.opened.registry, progress));
+}
+
+// Trains, and leaves in state.json how it ended.
+Exit train_recorded(Recorder& recorder, Trainer& trainer, const Parts& parts, const Training& options) {
+  try {
+    const Exit exit = run_training(trainer, parts.opened.config, *parts.data, recorder, options);
+    recorder.ended(exit);
+    return exit;
+  } catch (const Error& e) {
+    recorder.failed(e.exit());
+    throw;
+  }
+}
+
+Exit train(const RunRequest& request, Member& member, RunListener& listener, Parts& parts, RunPlace& place) {
+  const auto& [opened, resolved, setup, data, again] = parts;
+  const auto& [registry, config, plugin_folders, before] = opened;
+  if (!place.from && again) check_weights(config, *registry, setup);
+  Trainer trainer(config, *registry, setup, *data, member.communicator());
+  fill(trainer, parts, place.from, member.first(), listener);
+  TraceFile trace(request.trace, trainer.step(), setup.plan);
+  if (member.first() && !place.dir) place.dir.emplace(new_run(request, config));
+  if (place.from && place.dir) set_aside_newer(place.dir->checkpoints(), trainer.step());
+  if (place.dir) {
+    const RunStart start{place.dir->path(), config, setup, *data, place.from, trainer.step()};
+    if (place.from)
+      for (const std::string& note :
+           resume_notes(start.directory, before ? &*before : nullptr, config, member.size(), start.step))
+        listener.note(note);
+    write_identity(*place.dir, member, *registry, start, *resolved, plugin_folders, before.has_value());
+    listener.started(start);
+  }
+  const std::filesystem::path path = member.from_first(place.dir ? place.dir->path().string() : "");
+  member.works_in(path);
+  trace.into(path);
+  const Training options{path / "checkpoints", request.stop, request.max_seconds, resolved->hash, trace.trace()};
+  Exit exit = Exit::done;
+  if (place.dir) {
+    Recorder recorder(*place.dir, trainer, trace, listener);
+    exit = train_recorded(recorder, trainer, parts, options);
+  } else {
+    Silent silent(trace);
+    exit = run_training(trainer, config, *data, silent, options);
+  }
+  trace.finish(trainer.step());
+  return exit;
+}
+
+}  // namespace
+
+RunEnd run_rank(const RunRequest& request, Member& member, RunListener& listener) {
+  check_resume(request.resume);
+  Parts parts;
+  prepare(request, member, listener, parts);
+  RunPlace place = find_place(request, member, listener);
+  RunEnd end;
+  try {
+    end.exit = train(request, member, listener, parts, place);
+  } catch (...) {
+    member.failed(std::current_exception());
+    if (place.dir && !member.many()) place.dir->log("error: " + failure(std::current_exception()).text);
+    throw;
+  }
+  if (place.dir) end.directory = place.dir->path();
+  end.held_out = parts.data->info().validation_samples > 0;
+  return end;
+}
+
+}  // namespace eng

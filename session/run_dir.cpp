@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/run_dir.hpp"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+
+namespace eng {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kState = "state.json";
+
+fs::path log_path(const fs::path& run, uint32_t rank) {
+  return run / "logs" / fmt::format("rank-{:05}.log", rank);
+}
+
+// Nothing in it but what a start that died at once may leave.
+bool is_blank(const fs::path& directory) {
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    const std::string name = entry.path().filename();
+    const bool empty_folder = (name == "checkpoints" || name == "logs") && fs::is_empty(entry.path());
+    if (name != "LOCK" && name != "state.json.tmp" && !empty_folder) return false;
+  }
+  return true;
+}
+
+Fd lock(const fs::path& directory) {
+  const fs::path path = directory / "LOCK";
+  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (fd < 0) disk_error("open", path, errno);
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) disk_error("lock", path, errno);
+    char holder[300] = {};
+    const ssize_t n = ::pread(fd, holder, sizeof(holder) - 1, 0);
+    throw Error(Exit::usage, fmt::format("{} is in use by process {}", directory.string(), n > 0 ? holder : "?"),
+                "wait for it, stop it, or give this run another --out");
+  }
+  const std::string text = fmt::format("{}:{}", host_name(), ::getpid());
+  if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, text.data(), text.size(), 0) != ssize_t(text.size()))
+    disk_error("write", path, errno);
+  return fd;
+}
+
+// Bytes of the leading lines that are whole and of steps up to `keep_through`.
+uint64_t kept_bytes(const std::filesystem::path& path, int64_t keep_through) {
+  std::ifstream in(path, std::ios::binary);
+  uint64_t kept = 0;
+  for (std::string line; std::getline(in, line) && !in.eof(); kept += line.size() + 1) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) break;
+    if (json["step"].get<int64_t>() > keep_through) break;
+  }
+  return kept;
+}
+
+}  // namespace
+
+void write_atomic(const fs::path& path, const std::string& text) {
+  const fs::path temporary = path.string() + ".tmp";
+  try {
+    write_text(temporary, text);
+    rename_durably(temporary, path);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    throw;
+  }
+}
+
+void set_aside_newer(const fs::path& checkpoints, int64_t step) {
+  std::vector<fs::path> newer;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(checkpoints, error))
+    if (checkpoint_step(entry.path()).value_or(-1) > step) newer.push_back(entry.path());
+  for (const fs::path& path : newer) {
+    const fs::path aside = checkpoints / (aside_prefix + path.filename().string());
+    fs::remove_all(aside, error);
+    fs::rename(path, aside, error);
+    if (error) disk_error("rename", path, error.value());
+  }
+}
+
+std::string utc_now(bool full) {
+  return fmt::format(fmt::runtime(full ? "{:%Y-%m-%dT%H:%M:%SZ}" : "{:%Y%m%d-%H%M%S}"),
+                     fmt::gmtime(std::time(nullptr)));
+}
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "?";
+}
+
+RunDir::RunDir(fs::path path) : path_(std::move(path)), lock_(lock(path_)) {
+  make_directories(path_ / "checkpoints");
+  make_directories(path_ / "logs");
+  if (is_run(path_)) {
+    // The file only tells people, so damage to it is no error; the checkpoints say where the run stands.
+    const auto state = nlohmann::json::parse(read_text(path_ / kState, 1 << 20, Exit::usage), nullptr, false);
+    const bool known = state.is_object() && state.contains("attempt") && state["attempt"].is_number_integer();
+    attempt_ = known ? state["attempt"].get<int64_t>() + 1 : 2;
+  } else {
+    write_state("running", 0, "", 0);
+  }
+  const fs::path log = log_path(path_, 0);
+  if (!std::ofstream(log, std::ios::app)) disk_error("open", log, errno);
+}
+
+RunDir RunDir::create(const fs::path& root, const std::string& name) {
+  make_directories(root / name);
+  std::random_device random;
+  for (;;) {
+    const fs::path path = root / name / fmt::format("{}-{:04x}", utc_now(false), random() & 0xffff);
+    std::error_code error;
+    if (fs::create_directory(path, error)) return RunDir(path);
+    if (error) disk_error("create directory", path, error.value());
+  }
+}
+
+RunDir RunDir::at(const fs::path& directory) {
+  make_directories(directory);
+  if (!is_run(directory) && !is_blank(directory))
+    throw Error(Exit::usage, fmt::format("{} is neither empty nor a run of this engine", directory.string()),
+                "give --out a new directory, or one that holds a run to go on with");
+  return RunDir(directory);
+}
+
+RunDir RunDir::open(const fs::path& directory) {
+  if (!is_run(directory))
+    throw Error(Exit::usage, fmt::format("{} is not a run: it has no {}", directory.string(), kState),
+                "name a directory such as runs/NAME/20261120-132005-7f3a");
+  return RunDir(directory);
+}
+
+bool RunDir::is_run(const fs::path& directory) {
+  std::error_code ignored;
+  return fs::exists(directory / kState, ignored);
+}
+
+void RunDir::write_state(const char* status, int64_t step, const std::string& last_checkpoint, int exit_code) const {
+  nlohmann::ordered_json state{{"status", status},     {"step", step},        {"last_checkpoint", nullptr},
+                               {"exit_code", nullptr}, {"attempt", attempt_}, {"updated", utc_now(true)}};
+  if (!last_checkpoint.empty()) state["last_checkpoint"] = last_checkpoint;
+  if (std::string(status) != "running") state["exit_code"] = exit_code;
+  write(kState, state.dump(2) + "\n");
+}
+
+void log_line(const fs::path& run, uint32_t rank, const std::string& text) noexcept try {
+  std::ofstream(log_path(run, rank), std::ios::app) << utc_now(true) + " " + text + "\n";
+} catch (...) {  // there is nowhere left to tell
+}
+
+std::string settle(const fs::path& run, int exit_code) noexcept try {
+  std::string newest;
+  for (const auto& entry : fs::directory_iterator(run / "checkpoints")) {
+    const std::string name = entry.path().filename();  // renamed to this when it was complete
+    if (name.rfind("step-", 0) == 0 && fs::exists(entry.path() / "manifest.json")) newest = std::max(newest, name);
+  }
+  auto state = nlohmann::ordered_json::parse(read_text(run / kState, 1 << 20, Exit::usage), nullptr, false);
+  // A rank that saw another one go may have written this already, without the checkpoint that was just completed.
+  if (const std::string status = state.is_object() ? state.value("status", "") : "";
+      status == "running" || status == "failed") {
+    state["status"] = "failed";
+    state["exit_code"] = exit_code;
+    if (!newest.empty()) state["last_checkpoint"] = newest;
+    state["updated"] = utc_now(true);
+    write_atomic(run / kState, state.dump(2) + "\n");
+  }
+  return newest;
+} catch (...) {
+  return "";
+}
+
+std::string metrics_line(const Metrics& m) {
+  nlohmann::ordered_json line{{"v", 1}, {"step", m.step}, {"tokens", m.tokens}, {"loss", m.loss}};
+  line["grad_norm"] = m.grad_norm;
+  line["lr"] = m.lr;
+  line["loss_scale"] = m.loss_scale;
+  if (m.eval_loss) line["eval_loss"] = *m.eval_loss;
+  line["tokens_per_second"] = m.tokens_per_second;
+  line["mfu"] = m.mfu;
+  line["step_seconds"] = m.step_seconds;
+  line["wait_seconds"] = {
+      {"data", m.wait_seconds.data}, {"comm", m.wait_seconds.comm}, {"offload", m.wait_seconds.offload}};
+  line["device_peak_bytes"] = m.device_peak_bytes;
+  line["host_peak_bytes"] = m.host_peak_bytes;
+  return line.dump() + "\n";
+}
+
+MetricsFile::MetricsFile(std::filesystem::path path, int64_t keep_through)
+    : path_(std::move(path)), fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
+  if (fd_ < 0 || ::ftruncate(fd_, off_t(kept_bytes(path_, keep_through))) != 0) disk_error("open", path_, errno);
+}
+
+void MetricsFile::append(const Metrics& metrics) {
+  const std::string line = metrics_line(metrics);
+  const off_t before = ::lseek(fd_, 0, SEEK_END);
+  ssize_t n = 0;
+  do {
+    n = file_calls().write(fd_, line.data(), line.size());
+  } while (n < 0 && errno == EINTR);
+  if (n == ssize_t(line.size())) return;
+  const int error = n < 0 ? errno : ENOSPC;
+  // Where even this fails the torn line stays, and the next opening removes it.
+  [[maybe_unused]] const int failed = ::ftruncate(fd_, before);
+  disk_error("write", path_, error);
+}
+
+void MetricsFile::sync() {
+  if (file_calls().sync(fd_) != 0) disk_error("flush", path_, errno);
+}
+
+}  // namespace eng

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The directory of one run: its layout, its lock, its state, and metrics.jsonl: one JSON object per step.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "core/base/file.hpp"
+#include "session/train/trainer.hpp"
+
+namespace eng {
+
+// Replaces `path` by `text` so that a reader, or a crash, sees the old or the new content, never a part.
+// Throws Error(Exit::disk).
+void write_atomic(const std::filesystem::path& path, const std::string& text);
+// Renames every checkpoint of a step behind `step` to "aside-step-N": a run that goes on from `step` leaves that
+// future, damaged or not, and must not find it again. Throws Error(Exit::disk).
+inline constexpr const char* aside_prefix = "aside-";
+void set_aside_newer(const std::filesystem::path& checkpoints, int64_t step);
+
+// Appends to a rank's own file: the text with the time before it. Never throws: it is also the last thing an error
+// does.
+void log_line(const std::filesystem::path& run, uint32_t rank, const std::string& text) noexcept;
+
+// For a run whose process is gone: where state.json still says "running", "failed" is put there, and in either case the
+// newest checkpoint that was finished. Returns its name, "" if there is none. Never throws.
+std::string settle(const std::filesystem::path& run, int exit_code) noexcept;
+
+class RunDir {
+ public:
+  // A new root/name/YYYYMMDD-HHMMSS-xxxx (UTC and four random digits).
+  static RunDir create(const std::filesystem::path& root, const std::string& name);
+  // `directory` itself: new or empty, or a run, which then goes on. Throws Error(Exit::usage) for anything else.
+  static RunDir at(const std::filesystem::path& directory);
+  // `directory` must be a run.
+  static RunDir open(const std::filesystem::path& directory);
+  static bool is_run(const std::filesystem::path& directory);
+  // All three hold LOCK until the object goes: a second process gets Error(Exit::usage) naming host and pid.
+
+  // 1 for a new run; one more each time a run is opened again.
+  int64_t attempt() const { return attempt_; }
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
+
+  // Replaces one of its files whole. Throws Error(Exit::disk).
+  void write(const char* name, const std::string& text) const { write_atomic(path_ / name, text); }
+  // state.json. `status`: running, done, stopped, failed; `last_checkpoint`: "" if none is complete.
+  void write_state(const char* status, int64_t step, const std::string& last_checkpoint, int exit_code) const;
+  void log(const std::string& line) const noexcept { log_line(path_, 0, line); }
+
+ private:
+  explicit RunDir(std::filesystem::path path);
+  std::filesystem::path path_;
+  Fd lock_;
+  int64_t attempt_ = 1;
+};
+
+// The time, such as "20261120-132005" or, with `full`, "2026-11-20T13:20:05Z".
+std::string utc_now(bool full);
+// This machine, "?" if it has no name.
+std::string host_name();
+
+// One line with its newline. Numbers read back to the same double; what is not finite is null.
+std::string metrics_line(const Metrics& metrics);
+
+class MetricsFile {
+ public:
+  // Opens for appending, creating it if need be, after removing every line behind step `keep_through` and
+  // whatever a crash tore: a run that goes on writes the same file as one that never stopped.
+  // Throws Error(Exit::disk).
+  MetricsFile(std::filesystem::path path, int64_t keep_through);
+  // Throws Error(Exit::disk); a line that could not be written whole is taken back.
+  void append(const Metrics& metrics);
+  void sync();  // to the disk; before a checkpoint, so that no line before it can be lost
+
+ private:
+  std::filesystem::path path_;
+  Fd fd_;
+};
+
+}  // namespace eng

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/run_place.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "core/base/error.hpp"
+
+namespace eng {
+namespace {
+
+// nullopt for the words.
+std::optional<int64_t> resume_step(const std::string& text) {
+  if (text == "auto" || text == "never" || text == "must") return std::nullopt;
+  int64_t step = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
+  if (error != std::errc() || *end || step < 0)
+    throw Error(Exit::usage, "--resume takes auto, never, must or a step, not " + text);
+  return step;
+}
+
+// The run to go on with, locked, if there is one: RUN itself, or what --out names.
+std::optional<RunDir> existing_run(const RunRequest& request) {
+  const bool target_is_run = std::filesystem::is_directory(request.open.target);
+  if (target_is_run && !request.out.empty())
+    throw Error(Exit::usage, "--out goes with a configuration, not with a run",
+                "leave --out away: the run goes on in its own directory");
+  std::optional<RunDir> run;
+  if (target_is_run)
+    run.emplace(RunDir::open(request.open.target));
+  else if (!request.out.empty() && RunDir::is_run(request.out))
+    run.emplace(RunDir::at(request.out));
+  return run;
+}
+
+// The checkpoint to go on from, if any.
+std::optional<std::filesystem::path> choose_checkpoint(const std::string& resume, const RunDir& run,
+                                                       RunListener& listener) {
+  if (resume == "never") {
+    if (run.attempt() > 1)
+      throw Error(Exit::usage, run.path().string() + " is a run already, and --resume never was given",
+                  "give another --out");
+    return std::nullopt;
+  }
+  if (auto step = resume_step(resume)) {
+    std::filesystem::path path = run.checkpoints() / checkpoint_name(*step);
+    if (!std::filesystem::exists(path))
+      throw Error(Exit::checkpoint, "there is no checkpoint of step " + resume + " in " + run.path().string(),
+                  "there is:\n" + checkpoint_table(list_checkpoints(run.checkpoints())));
+    return path;
+  }
+  Found found = find_latest(run.checkpoints());
+  for (const CheckpointRow& row : found.refused) listener.passed_over(row);
+  if (!found.path && !found.refused.empty())
+    throw Error(Exit::checkpoint, "no checkpoint of " + run.path().string() + " is usable",
+                "start a new run, or remove the damaged checkpoints to start this one again");
+  if (!found.path && resume == "must")
+    throw Error(Exit::checkpoint, run.path().string() + " has no checkpoint to go on from");
+  return found.path;
+}
+
+}  // namespace
+
+void check_resume(const std::string& resume) {
+  resume_step(resume);
+}
+
+std::string checkpoint_table(const std::vector<CheckpointRow>& rows) {
+  std::string text;
+  for (const CheckpointRow& r : rows)
+    text +=
+        fmt::format("{}  {:>10.1f} MiB  {:>5} tensors  {}\n", r.path.filename().string(),
+                    static_cast<double>(r.bytes) / (1 << 20), r.tensors, r.problem.empty() ? "complete" : r.problem);
+  return text;
+}
+
+RunPlace find_place(const RunRequest& request, const Member& member, RunListener& listener) {
+  RunPlace place;
+  if (member.first()) {
+    if (auto found = existing_run(request)) place.dir.emplace(std::move(*found));
+    if (place.dir) {
+      remove_leftovers(place.dir->checkpoints());
+      place.from = choose_checkpoint(request.resume, *place.dir, listener);
+    } else if (resume_step(request.resume) || request.resume == "must") {
+      throw Error(Exit::checkpoint, "a new run has no checkpoint to go on from",
+                  "name the run, or leave --resume away");
+    }
+  }
+  const std::string from = member.from_first(place.from ? place.from->string() : "");
+  if (!from.empty()) place.from = from;
+  return place;
+}
+
+RunDir new_run(const RunRequest& request, const Config& config) {
+  if (!request.out.empty()) return RunDir::at(request.out);
+  return RunDir::create(config.section("run").string("out"), config.section("run").string("name"));
+}
+
+}  // namespace eng

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/run_record.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/error.hpp"
+#include "session/config_text.hpp"
+#include "session/report/context.hpp"
+#include "session/version.hpp"
+
+namespace eng {
+namespace {
+
+// Of the parameters' names and shapes.
+std::string model_hash(const Plan& plan) {
+  std::string text;
+  for (const TensorShare& t : parameters(plan)) text += fmt::format("{} {}\n", t.name, fmt::join(t.shape, " "));
+  return Checksum::of(text);
+}
+
+}  // namespace
+
+ResolvedConfig::ResolvedConfig(const Config& config) : text(resolved_text(config)), hash(Checksum::of(text)) {}
+
+void write_identity(const RunDir& run, const Member& member, const Registry& registry, const RunStart& start,
+                    const ResolvedConfig& resolved, const std::vector<std::filesystem::path>& plugin_folders,
+                    bool again) {
+  using Json = nlohmann::ordered_json;
+  const Config& config = start.config;
+  Json plugins = Json::array();
+  for (const auto& p : registry.loaded())
+    plugins.push_back({{"id", p.id}, {"version", p.version}, {"sha256", p.sha256}});
+  Json folders = Json::array();
+  for (const auto& folder : plugin_folders) folders.push_back(folder.string());
+  const std::filesystem::path source = weights_source(config);
+  const Json identity{
+      {"version", version},
+      {"commit", commit},
+      {"build", ENG_ABI_DRAFT_ID},
+      {"command", member.command()},
+      {"plugins", std::move(plugins)},
+      {"data_hash", start.data.info().content_hash},
+      {"model_hash", model_hash(start.setup.plan)},
+      {"config_hash", resolved.hash},
+      {"seeds", {{"seed", config.section("train").integer("seed")}}},
+      {"ranks", member.size()},
+      {"hosts", member.hosts()},
+      {"attempt", run.attempt()},
+      {"started", utc_now(true)},
+      {"from", source.empty() ? Json() : Json(std::filesystem::absolute(source).string())},
+      {"extra",
+       {{"base_dir", std::filesystem::absolute(config.base_dir()).string()}, {"plugin_folders", std::move(folders)}}}};
+  // A command line or host name need not be UTF-8.
+  run.write("run.json", identity.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  std::filesystem::path given = run.path() / "config.toml";
+  const bool keep = again && std::filesystem::exists(given);
+  if (!keep) run.write("config.toml", config.source());
+  run.write("config.resolved.toml", resolved.text);
+  run.write("plan.txt", plan_text(start.setup.plan, report_context(start.setup, config)));
+}
+
+Recorder::Recorder(const RunDir& run, const Trainer& trainer, TraceFile& trace, Listener& next)
+    : run_(run), trainer_(trainer), trace_(trace), next_(next), metrics_(run.metrics(), trainer.step()) {
+  state("running", 0);
+}
+
+void Recorder::step(const Metrics& metrics, double seconds_left) {
+  metrics_.append(metrics);
+  next_.step(metrics, seconds_left);
+  trace_.step(metrics.step);
+}
+
+void Recorder::saved(const Saved& saved) {
+  next_.saved(saved);
+  state("running", 0);
+}
+
+void Recorder::ended(Exit exit) const {
+  state(exit == Exit::done ? "done" : "stopped", static_cast<int>(exit));
+}
+
+void Recorder::failed(Exit exit) const noexcept try {
+  state("failed", static_cast<int>(exit));
+} catch (const std::exception&) {
+  // The disk that failed the step fails this too; the first error is the one to tell.
+}
+
+void Recorder::state(const char* status, int exit_code) const {
+  run_.write_state(status, trainer_.step(), trainer_.last_checkpoint(), exit_code);
+}
+
+}  // namespace eng

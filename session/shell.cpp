@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/shell.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
+namespace eng {
+
+std::string shell_word(const std::string& word) {
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
+    return std::isalnum(c) || std::strchr("@%+=:,./_-", c);
+  });
+  if (plain) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
+}
+
+std::string command_words(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : " ") + shell_word(word);
+  return out;
+}
+
+}  // namespace eng

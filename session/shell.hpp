@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Words as they are typed in a shell.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace eng {
+
+// A word as a shell reads it back.
+std::string shell_word(const std::string& word);
+std::string command_words(const std::vector<std::string>& words);
+
+}  // namespace eng

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/train/setup.hpp"
+
+#include "core/autograd/recompute.hpp"
+#include "session/train/schedule.hpp"
+
+namespace eng {
+
+static Sharding make_sharding(Registry& registry, const Config& config, Ranks& ranks) {
+  Section section = config.section("zero");
+  const std::string& name = section.string("plugin");
+  const bool fast = config.section("comm").string("reduce") == "fast", knows = section.settings().count("fast") > 0;
+  if (knows && fast) section.set("fast", true, "comm.reduce");
+  if (!knows && fast)
+    throw Error(Exit::usage, "comm.reduce = \"fast\" is nothing that [zero] plugin \"" + name + "\" knows",
+                "leave it out, or choose another plugin");
+  return make_sharding(name, registry.table<eng_axis>(ENG_ZERO_KIND, name), section, ranks);
+}
+
+static Recompute recompute_of(const Section& section) {
+  using Kind = Recompute::Kind;
+  for (const auto& [key, kind] : {std::pair("every", Kind::every), {"blocks", Kind::blocks}, {"budget", Kind::budget}})
+    if (section.given(key)) return {kind, static_cast<uint64_t>(section.integer(key))};
+  return {section.string("policy") == "full" ? Kind::full : Kind::none};
+}
+
+// The keys are the same for every strategy and number of ranks, so one without effect is no error.
+static std::vector<std::string> idle_keys(const Section& zero, const Plan& plan) {
+  std::vector<std::string> notes;
+  const bool alone = plan.ranks.world.size == 1;
+  const bool leases =
+      std::any_of(plan.buffers.begin(), plan.buffers.end(), [](const Buffer& b) { return b.line == Line::leases; });
+  for (const auto& [key, setting] : zero.settings())
+    if (setting.given && (alone ? setting.value != Value(std::string("none")) : key == "prefetch" && !leases))
+      notes.push_back(fmt::format("zero.{} has no effect with {}", key, alone ? "one rank" : zero.string("plugin")));
+  return notes;
+}
+
+// Names the key where a sequence is longer than the model can take.
+static Model trace(const Section& section, const eng_model& table, int64_t rows, int64_t length, int32_t dtype,
+                   const std::vector<std::string>& freeze) {
+  const std::string& name = section.string("plugin");
+  try {
+    return trace_model(name, table, section, rows, length, dtype, freeze);
+  } catch (const Error& e) {
+    const int64_t limit = describe_model(name, table, section).max_length;
+    if (!limit || length <= limit) throw;
+    const bool known = section.has("max_position_embeddings");
+    throw Error(Exit::usage,
+                fmt::format("train.sequence_length = {} is more than the {} positions of model {}{}: {}", length, limit,
+                            name, known ? fmt::format(" (max_position_embeddings = {})", limit) : "", e.what()),
+                fmt::format("train.sequence_length = {} or less{}", limit,
+                            known ? fmt::format("; or, for a model that starts from nothing, "
+                                                "model.max_position_embeddings = {}",
+                                                length)
+                                  : ""));
+  }
+}
+
+// A model computes positions that it was not made for, and gives bad texts.
+static void note_length(const Section& model, int64_t length, int64_t limit, std::vector<std::string>& notes) {
+  if (!limit || length <= limit) return;
+  notes.push_back(
+      fmt::format("train.sequence_length = {} is {:.3g} times the {} positions that the model is made for{}", length,
+                  static_cast<double>(length) / static_cast<double>(limit), limit,
+                  model.has("max_position_embeddings") ? " (model.max_position_embeddings)" : ""));
+}
+
+// With neither `training` nor `generate`: for evaluating alone.
+static Setup make(const Config& config, Registry& registry, bool training, int64_t generate, const World& world,
+                  const Communicator* comm) {
+  Setup s;
+  registry.pin(config.section("plugins").strings("sha256"));
+  const Section &train = config.section("train"), &device = config.section("device"),
+                &precision = config.section("precision"), &optimizer = config.section("optimizer"),
+                &model = config.section("model"), &zero = config.section("zero");
+  s.kernels = std::make_unique<Kernels>(registry, device.string("plugin"), device);
+  s.precision =
+      make_precision(precision.string("plugin"),
+                     registry.table<eng_axis>(ENG_PRECISION_KIND, precision.string("plugin")), precision, world);
+  if (training)
+    s.optimizer = make_optimizer(optimizer.string("plugin"),
+                                 registry.table<eng_optimizer>(ENG_OPTIMIZER_KIND, optimizer.string("plugin")),
+                                 optimizer, {train.integer("steps"), make_schedule(config).peak});
+  const eng_model model_table = registry.table<eng_model>(ENG_MODEL_KIND, model.string("plugin"));
+  // A strategy may bring ops, too.
+  if (world.size > 1) registry.table<eng_axis>(ENG_ZERO_KIND, zero.string("plugin"));
+  load_ops(registry);
+  s.model = trace(model, model_table, generate ? 1 : train.integer("micro_batch"),
+                  generate ? generate : train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT),
+                  training ? train.strings("freeze") : std::vector<std::string>{});
+  if (training) recompute(s.model, recompute_of(config.section("recompute")));
+  PlanRequest request{s.model, s.precision, training ? &s.optimizer : nullptr, s.kernels->device(), {}};
+  request.ranks = Ranks(world);
+  if (world.size > 1) {
+    s.sharding = make_sharding(registry, config, request.ranks);
+    request.sharding = &*s.sharding;
+    // Its table says so without the ranks.
+    const std::string& name = config.section("comm").string("plugin");
+    if (registry.find(ENG_COMM_KIND, name))
+      s.comm_overhead =
+          registry.table<eng_comm>(ENG_COMM_KIND, name, offsetof(eng_comm, overhead_bytes)).overhead_bytes;
+  }
+  request.bucket = static_cast<uint64_t>(zero.integer("bucket"));
+  request.overlap = zero.boolean("overlap");
+  request.prefetch = zero.integer("prefetch");
+  request.live_limit = zero.has("live_limit") ? static_cast<uint64_t>(zero.integer("live_limit")) : 0;
+  request.reduce_per_step = train.string("reduce") == "step";
+  const Kernels& kernels = *s.kernels;
+  request.workspace = [&kernels, comm](const Call& call) {
+    return !call.op->collective ? kernels.workspace(call) : comm ? comm->workspace(call) : 0;
+  };
+  request.accumulate = !training ? 1 : static_cast<uint32_t>(train.integer("accumulate"));
+  request.steps = train.integer("steps");
+  request.seed = train.integer("seed");
+  request.train = training;
+  request.evaluate = !generate;
+  request.generate = generate > 0;
+  request.grad_clip = train.number("grad_clip");
+  s.plan = make_plan(request);
+  if (training) s.notes = idle_keys(zero, s.plan);
+  if (!generate) note_length(model, s.model.sequence_length, s.model.info.max_length, s.notes);
+  if (training && config.section("checkpoint").boolean("asynchronous"))
+    s.snapshot = snapshot_bytes(saved_tensors(s.plan));
+  return s;
+}
+
+Setup make_setup(const Config& config, Registry& registry, int64_t generate, const World& world,
+                 const Communicator* comm) {
+  return make(config, registry, generate == 0, generate, world, comm);
+}
+
+Setup make_evaluation(const Config& config, Registry& registry) {
+  return make(config, registry, false, 0, {}, nullptr);
+}
+
+uint64_t arena_bytes(const Plan& plan) {
+  uint64_t total = 0;
+  for (const Arena& arena : plan.arenas) total += arena.total();
+  return total;
+}
+
+std::vector<TensorShare> saved_tensors(const Plan& plan) {
+  std::vector<TensorShare> out;
+  for (const Tensor& t : plan.tensors) {
+    if (t.role == "gradient") continue;
+    const eng_desc& d = t.desc;
+    TensorShare share{{t.name, t.role, d.dtype, {d.dims, d.dims + d.ndim}}};
+    for (const Extent& e : t.extents) share.ranges.push_back({e.first, e.count});
+    share.copies = plan.ranks.world.size / plan.ranks.part(t.part).count;
+    out.push_back(std::move(share));
+  }
+  return out;
+}
+
+std::vector<TensorShare> parameters(const Plan& plan) {
+  auto out = saved_tensors(plan);
+  std::erase_if(out, [](const TensorShare& t) { return t.role != kParameterRole; });
+  return out;
+}
+
+}  // namespace eng

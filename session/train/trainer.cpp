@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/train/trainer.hpp"
+
+#include <sys/resource.h>
+
+#include <cmath>
+
+#include "engine/ops.h"
+#include "session/ranks/exchange.hpp"
+
+namespace eng {
+namespace {
+
+// An executor binds collectives to the groups of their ranks, so these must exist before it does.
+const Plan& with_groups(const Plan& plan, Communicator* comm) {
+  if (comm) comm->make_groups(plan.ranks);
+  return plan;
+}
+
+// What ranks tell each other before a step, and after an evaluation.
+struct BeforeStep {
+  int64_t valid;  // labels of this rank that count
+  int64_t stop;   // 1: it was asked to stop
+};
+struct Evaluated {
+  uint64_t tokens;
+  double sum;
+};
+
+}  // namespace
+
+Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm)
+    : config_(config),
+      registry_(registry),
+      setup_(setup),
+      data_(data),
+      schedule_(make_schedule(config)),
+      device_(registry, setup.kernels->device(), config.section("device")),
+      executor_(with_groups(setup.plan, comm), device_, *setup.kernels, comm) {
+  if (comm) exchange_ = [comm](const std::string& mine) { return comm->exchange(mine); };
+  const Section& train = config.section("train");
+  length_ = train.integer("sequence_length");
+  const World& world = setup.plan.ranks.world;
+  cut_ = {train.integer("micro_batch"), train.integer("accumulate"), world.rank, world.size};
+  losses_.resize(static_cast<size_t>(cut_.accumulate) * world.size);
+  if (trains()) upload_table(train.integer("steps"));
+}
+
+// The numbers of every update, by its index: the step itself needs no host.
+void Trainer::upload_table(int64_t steps) {
+  const Setup& setup = setup_;
+  std::vector<float> rows;  // a few at a time: a long run's table has no second copy
+  uint64_t uploaded = 0;
+  for (int64_t k = 1; k <= steps; ++k) {
+    rows.push_back(static_cast<float>(schedule_.at(k)));
+    const std::vector<float> more = setup.optimizer.scalars(static_cast<uint64_t>(k));
+    if (static_cast<int64_t>(more.size()) + 1 != setup.plan.table.desc.dims[1])
+      throw Error(Exit::environment,
+                  fmt::format("optimizer {} gave {} scalars for update 1 and {} for update {}", setup.optimizer.name,
+                              setup.plan.table.desc.dims[1] - 1, more.size(), k));
+    rows.insert(rows.end(), more.begin(), more.end());
+    if (k % 1024 && k != steps) continue;
+    executor_.upload(setup.plan.table, uploaded, rows.data(), rows.size() * sizeof(float));
+    uploaded += rows.size() * sizeof(float);
+    rows.clear();
+  }
+}
+
+void Trainer::upload_counters(int64_t step) {
+  int64_t counters[ENG_C_COUNT] = {};
+  counters[ENG_C_STEP] = counters[ENG_C_UPDATES] = step;
+  if (!alone()) counters[ENG_C_RANK] = cut_.rank, counters[ENG_C_WORLD] = cut_.world;
+  executor_.upload(setup_.plan.counters, counters);
+}
+
+void Trainer::initialise(const Weights& weights) {
+  if (weights) weights(parameters(setup_.plan), fill(), peers());
+  executor_.run(weights ? "publish" : "init");
+  upload_counters(0);
+}
+
+// Visits what this rank holds of elements [first, first + n) of a tensor: visit(view, byte of the view, byte of the
+// range, bytes).
+template <class Visit>
+static void each_extent(const Plan& plan, const TensorSpec& t, uint64_t first, uint64_t n, Visit visit) {
+  const uint64_t size = dtype_size(t.dtype);
+  for (const Extent& e : plan.find(t.name, t.role)->extents) {
+    const uint64_t begin = std::max(first, e.first), end = std::min(first + n, e.first + e.count);
+    if (begin < end) visit(e.view, (begin - e.first) * size, (begin - first) * size, (end - begin) * size);
+  }
+}
+
+// Into the arena.
+Fill Trainer::fill() {
+  return [this](const TensorSpec& t, uint64_t first, uint64_t n, const void* data) {
+    each_extent(setup_.plan, t, first, n, [&](const View& view, uint64_t to, uint64_t from, uint64_t bytes) {
+      executor_.upload(view, to, static_cast<const char*>(data) + from, bytes);
+    });
+  };
+}
+
+// Between programs the transient part of the arena is free: saving and loading need no memory of their own.
+std::span<char> Trainer::staging() {
+  const Arena& arena = setup_.plan.arenas[0];
+  const uint64_t n = arena.transient + arena.workspace;
+  if (setup_.kernels->info().dl_device_type != kDLCPU || n < (uint64_t{1} << 20)) return {};
+  return {static_cast<char*>(executor_.transient()), n};
+}
+
+void Trainer::load(const std::filesystem::path& checkpoint) {
+  const RunPoint point = load_checkpoint(checkpoint, saved_tensors(setup_.plan), fill(), staging(),
+                                         trains() ? "" : kParameterRole, peers());
+  if (point.data_hash != data_.info().content_hash)
+    throw Error(Exit::data,
+                fmt::format("{} was written with other data (hash {}, now {})", checkpoint.string(), point.data_hash,
+                            data_.info().content_hash),
+                "point [data] paths at the same files, or start a new run");
+  const auto position = point.data.find("train");
+  if (position == point.data.end()) refuse(checkpoint.string(), "does not say how far the data have been read");
+  step_ = point.step, samples_ = position->second, tokens_ = point.tokens;
+  last_checkpoint_ = checkpoint.filename();
+  upload_counters(step_);
+  executor_.run("publish");
+}
+
+Trainer::Agreed Trainer::agree(int64_t valid, bool stop) const {
+  if (alone()) return {valid, stop};
+  Agreed all;
+  for (const BeforeStep& one : exchange_records(exchange_, BeforeStep{valid, stop}, "the agreement before a step"))
+    all.valid += one.valid, all.stop = all.stop || one.stop != 0;
+  return all;
+}
+
+std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)()) {
+  const auto start = SteadyClock::now();
+  executor_.upload(setup_.plan.tokens, batch.tokens.data());
+  executor_.upload(setup_.plan.labels_in, batch.labels.data());
+  const auto valid = static_cast<double>(std::max<int64_t>(agreed.valid, 1));
+  float inputs[8] = {agreed.valid ? 1.0f / static_cast<float>(agreed.valid) : 0.0f};
+  executor_.upload(setup_.plan.inputs, inputs);
+  // Several ranks stop between steps, together.
+  if (!executor_.run("train", alone() ? stop : nullptr)) return std::nullopt;
+  executor_.download(losses_.data(), alone() ? setup_.plan.losses : setup_.plan.all_losses);
+  double sum = 0;
+  for (float loss : losses_) sum += loss;
+  float norm = 0;
+  executor_.download(&norm, setup_.plan.scalars, ENG_S_NORM * sizeof(float), sizeof(float));
+  if (!std::isfinite(sum) || !std::isfinite(norm)) not_finite(sum / valid, norm);
+  ++step_;
+  samples_ += cut_.step(), tokens_ += cut_.step() * static_cast<uint64_t>(length_);
+
+  Metrics m;
+  m.step = step_;
+  m.tokens = tokens_;
+  m.loss = sum / valid;
+  m.grad_norm = norm;
+  m.lr = schedule_.at(step_);
+  m.step_seconds = since(start) + data_wait;
+  m.tokens_per_second = static_cast<double>(cut_.step()) * static_cast<double>(length_) / m.step_seconds;
+  const double peak = setup_.kernels->info().peak_f32 * cut_.world;
+  m.mfu = peak > 0 ? setup_.model.flops_per_token() * m.tokens_per_second / peak : NAN;
+  m.wait_seconds.data = data_wait;
+  m.wait_seconds.comm = executor_.waited();
+  m.device_peak_bytes = arena_bytes(setup_.plan);
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  m.host_peak_bytes = static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+  return m;
+}
+
+// The update did nothing (scalars[OK] is 0), so the weights are still those before this step.
+void Trainer::not_finite(double loss, double norm) {
+  end_save(true);  // all ranks stop here, and the checkpoint under way is good
+  std::string where;
+  for (const Tensor& t : setup_.plan.tensors) {
+    if (t.role != kParameterRole || t.desc.dtype != ENG_F32) continue;
+    for (const Extent& e : t.extents) {
+      std::vector<float> values(e.count);
+      executor_.download(values.data(), e.view);
+      if (where.empty() && !std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }))
+        where = "parameter " + t.name;
+    }
+  }
+  if (!alone())  // the first rank that found something speaks for all
+    for (const std::string& theirs : exchange_(where))
+      if (!theirs.empty()) {
+        where = theirs;
+        break;
+      }
+  if (where.empty()) {
+    // The failed step left its norm and flags here; only what the step computes anew may be blamed.
+    std::vector<char> blank(bytes(setup_.plan.scalars.desc));
+    executor_.upload(setup_.plan.scalars, blank.data());
+    upload_counters(step_);
+    where = executor_.locate("train");
+  }
+  const std::string advice = "lower optimizer.learning_rate or lengthen schedule.warmup_steps";
+  throw Error(Exit::numerics,
+              fmt::format("step {}: {} is not finite (loss {}, gradient norm {}); first seen in {}", step_ + 1,
+                          std::isfinite(loss) ? "the gradient norm" : "the loss", loss, norm,
+                          where.empty() ? "no single tensor: sums overflowed" : where),
+              last_checkpoint_.empty()
+                  ? advice
+                  : fmt::format("the last checkpoint is {}; {}, then go on from it", last_checkpoint_, advice));
+}
+
+Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Batch&)>& seen) {
+  Evaluation out;
+  const auto start = SteadyClock::now();
+  if (setup_.plan.behind) executor_.run("publish");
+  const auto held_out = static_cast<int64_t>(data_.info().validation_samples);
+  batches = std::min(batches, (held_out + cut_.rows - 1) / cut_.rows);
+  Batch batch;
+  int64_t counters[ENG_C_COUNT];
+  executor_.download(counters, setup_.plan.counters);
+  double sum = 0;
+  // Each rank takes every world-th micro-batch; one behind the last counts for nothing.
+  for (int64_t k = cut_.rank; k - cut_.rank < batches; k += cut_.world) {
+    batch.clear();
+    data_.read(ENG_SPLIT_VALIDATION,
+               k < batches ? static_cast<uint64_t>(k * cut_.rows) : data_.info().validation_samples, cut_.rows, batch);
+    if (seen && k < batches) seen(batch);
+    out.tokens += static_cast<uint64_t>(batch.valid);
+    executor_.upload(setup_.plan.tokens, 0, batch.tokens.data(), batch.tokens.size() * sizeof(int32_t));
+    executor_.upload(setup_.plan.labels_in, 0, batch.labels.data(), batch.labels.size() * sizeof(int32_t));
+    upload_counters(0);
+    executor_.run("eval");
+    float loss = 0;
+    executor_.download(&loss, setup_.plan.losses, 0, sizeof(loss));
+    sum += loss;
+  }
+  executor_.upload(setup_.plan.counters, counters);
+  if (!alone()) {
+    const auto all = exchange_records(exchange_, Evaluated{out.tokens, sum}, "the sums of an evaluation");
+    out.tokens = 0, sum = 0;
+    for (const Evaluated& one : all) out.tokens += one.tokens, sum += one.sum;
+  }
+  out.loss = out.tokens ? sum / static_cast<double>(out.tokens) : 0;
+  out.seconds = since(start);
+  return out;
+}
+
+void Trainer::save_into(const std::filesystem::path& checkpoints) {
+  const Section& section = config_.section("checkpoint");
+  saver_.emplace(checkpoints, section.integer("keep"), section.boolean("asynchronous"), peers());
+}
+
+void Trainer::begin_save(const std::string& config_hash) {
+  RunPoint point;
+  point.step = point.updates = step_;
+  point.tokens = tokens_;
+  point.data["train"] = samples_;
+  point.seeds["seed"] = static_cast<uint64_t>(config_.section("train").integer("seed"));
+  point.data_hash = data_.info().content_hash;
+  point.config_hash = config_hash;
+  for (const auto& p : registry_.loaded()) point.plugins.push_back({p.id, p.version, p.sha256});
+  const Read read = [this](const TensorSpec& t, uint64_t first, uint64_t n, void* host) {
+    each_extent(setup_.plan, t, first, n, [&](const View& view, uint64_t from, uint64_t to, uint64_t bytes) {
+      executor_.download(static_cast<char*>(host) + to, view, from, bytes);
+    });
+  };
+  saver_->begin(point, saved_tensors(setup_.plan), read, staging());
+}
+
+std::optional<Saved> Trainer::end_save(bool wait) {
+  if (!saver_) return std::nullopt;
+  std::optional<Saved> saved = wait ? saver_->finish() : saver_->poll();
+  if (saved) last_checkpoint_ = saved->path.filename();
+  return saved;
+}
+
+}  // namespace eng

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run, step by step: batches in, programs run, metrics out, checkpoints between steps. With the setup of an
+// evaluation it only initialises, loads and evaluates.
+#pragma once
+
+#include <functional>
+
+#include "core/execute/executor.hpp"
+#include "session/train/clock.hpp"
+#include "session/train/data.hpp"
+#include "session/train/schedule.hpp"
+#include "session/train/setup.hpp"
+
+namespace eng {
+
+// What is known of one step. The first group is a pure function of configuration, data and seeds; the second
+// depends on the machine and the moment.
+struct Metrics {
+  int64_t step = 0;
+  uint64_t tokens = 0;  // of all steps so far
+  double loss = 0, grad_norm = 0, lr = 0, loss_scale = 1;
+  std::optional<double> eval_loss;  // of an evaluation right after this step
+
+  double tokens_per_second = 0, mfu = 0, step_seconds = 0;
+  struct {
+    double data = 0, comm = 0, offload = 0;
+  } wait_seconds;
+  uint64_t device_peak_bytes = 0, host_peak_bytes = 0;
+};
+
+struct Evaluation {
+  double loss = 0;      // mean over valid tokens
+  uint64_t tokens = 0;  // valid labels
+  double seconds = 0;
+};
+
+// Fills what this rank holds of the given parameters from weights that exist already. Throws on all ranks alike.
+using Weights = std::function<void(const std::vector<TensorShare>& parameters, const Fill& fill, const Peers& peers)>;
+
+class Trainer {
+ public:
+  // `comm` where the plan is one of several ranks'; all call everything below together.
+  Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm = nullptr);
+
+  // Step 0: parameters from the model's initialisation rules, or `weights`.
+  void initialise(const Weights& weights = {});
+  // Parameters, optimizer state and position from a checkpoint directory. Throws Error(Exit::checkpoint).
+  void load(const std::filesystem::path& checkpoint);
+  int64_t step() const { return step_; }
+  const std::string& last_checkpoint() const { return last_checkpoint_; }  // its name; "" if there is none
+
+  // What of every step is this rank's, and how many samples all ranks have taken so far, in steps of whatever size.
+  const Cut& cut() const { return cut_; }
+  uint64_t samples() const { return samples_; }
+  bool alone() const { return cut_.world == 1; }
+  bool trains() const { return setup_.plan.table.buffer != 0; }
+
+  // What the ranks tell each other before a step.
+  struct Agreed {
+    int64_t valid = 0;  // labels of the whole batch
+    bool stop = false;  // somebody was asked to
+  };
+  Agreed agree(int64_t valid, bool stop) const;
+  // One step; nullopt if `stop`, which a single rank asks between micro-batches, ended it inside: it did not happen.
+  // Throws Error(Exit::numerics) naming step and tensor when loss or gradient norm is not finite.
+  std::optional<Metrics> train(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)());
+  // See Executor.
+  void record(Executor::Recorder* recorder) { executor_.record(recorder); }
+  // The first `batches` micro-batches of the validation split. `seen` is shown each that this rank reads.
+  Evaluation evaluate(int64_t batches, const std::function<void(const Batch&)>& seen = {});
+
+  // Saves into this folder as [checkpoint] says; one at a time. See Saver.
+  void save_into(const std::filesystem::path& checkpoints);
+  // `config_hash`: of the resolved configuration, kept with the checkpoint.
+  void begin_save(const std::string& config_hash);
+  std::optional<Saved> end_save(bool wait);  // what is complete now, or has been waited for; if anything
+
+ private:
+  void upload_table(int64_t steps);
+  void upload_counters(int64_t step);
+  [[noreturn]] void not_finite(double loss, double norm);
+  std::span<char> staging();
+  Fill fill();
+  Peers peers() const { return {cut_.rank, cut_.world, exchange_}; }
+
+  const Config& config_;
+  Registry& registry_;
+  const Setup& setup_;
+  const Data& data_;
+  Schedule schedule_;
+  Device device_;
+  Executor executor_;
+  Exchange exchange_;
+  Cut cut_;
+  std::vector<float> losses_;  // of all micro-batches, of all ranks
+  int64_t length_, step_ = 0;
+  uint64_t samples_ = 0, tokens_ = 0;  // of all steps so far
+  std::string last_checkpoint_;
+  std::optional<Saver> saver_;  // while it trains
+};
+
+}  // namespace eng

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// The updates that muon emits, run by the kernels, against a golden that NumPy computed from the published formulas.
+#include <catch2/catch.hpp>
+#include <fstream>
+
+#include "core/memory/layout.hpp"
+#include "core/plan/emitter.hpp"
+#include "core/plan/waits.hpp"
+#include "core/verify/verify.hpp"
+#include "engine_run.hpp"
+
+namespace muon_test {
+
+using namespace models;
+using Json = nlohmann::json;
+
+namespace {
+
+const Json& golden() {
+  static const Json all = Json::parse(std::ifstream(std::string(ENGINE_SOURCE_DIR) + "/tests/models/golden/muon.json"));
+  return all;
+}
+
+// One matrix (M, N) with its gradient and momentum, and the update of it: program "update".
+class Matrix {
+ public:
+  Matrix(const Json& about, const std::string& device, int32_t dtype)
+      : settings_(about["settings"]),
+        dtype_(dtype),
+        config_(eng::Config::parse(text(device), "muon.toml", ".", {}, registry().schemas())),
+        table_(registry().table<eng_optimizer>(ENG_OPTIMIZER_KIND, "muon")),
+        optimizer_(eng::make_optimizer("muon", table_, config_.section("optimizer"), {3, 0.125})),
+        kernels_((eng::load_ops(registry()), registry()), device, config_.section("device")) {
+    shape_ = eng::make_desc(dtype, {about["shape"][0], about["shape"][1]});
+    emit(device);
+    device_ = std::make_unique<eng::Device>(registry(), device, config_.section("device"));
+    executor_ = std::make_unique<eng::Executor>(plan_, *device_, kernels_);
+    float scalars[ENG_S_COUNT] = {};
+    scalars[ENG_S_CLIP] = settings_["clip"], scalars[ENG_S_OK] = 1, scalars[ENG_S_LR] = settings_["learning_rate"];
+    executor_->upload(scalars_, scalars);
+    put(weight_, about["weight"]);
+  }
+  void step(const Json& gradient, bool counts = true) {
+    const float ok = counts;
+    executor_->upload(scalars_, ENG_S_OK * sizeof(float), &ok, sizeof(float));
+    put(gradient_, gradient);
+    executor_->run("update");
+  }
+  // Largest difference from `theirs`, as a part of its largest number.
+  double weight_error(const Json& theirs) { return error(weight_, theirs); }
+  double momentum_error(const Json& theirs) { return error(momentum_, theirs); }
+
+ private:
+  std::string text(const std::string& device) const {
+    std::string out = "[model]\nplugin = 'llama'\n[device]\nplugin = '" + device + "'\n[optimizer]\nplugin = 'muon'\n";
+    for (const auto& [key, value] : settings_.items())
+      if (key != "clip") out += key + " = " + value.dump() + "\n";
+    return out;
+  }
+  void emit(const std::string& device) {
+    plan_.arenas.push_back({device, "device", 0, 0, 0});
+    eng::Emitter emitter(plan_, [this](const eng::Call& call) { return kernels_.workspace(call); });
+    const eng_desc flat = eng::make_desc(dtype_, {eng::count(shape_)});
+    weight_ = emitter.persistent("weight", eng::Line::weights, flat, true);
+    gradient_ = emitter.persistent("gradient", eng::Line::gradients, flat, true);
+    momentum_ = emitter.persistent("momentum", eng::Line::optimizer, flat, true);
+    scalars_ = emitter.persistent("scalars", eng::Line::step, eng::make_desc(ENG_F32, {ENG_S_COUNT}), true);
+    emitter.begin_program("update");
+    emitter.begin_segment("update", 1);
+    emitter.label(eng::Phase::step);
+    const eng_parameter parameter = {
+        sizeof(eng_parameter), 0, "matrix", &shape_, optimizer_.groups[0]->options.get(), 1, 3};
+    eng_state_rule rules[3] = {};
+    uint32_t n = 0;
+    REQUIRE(table_.states(optimizer_.self.get(), rules, 3, &n, nullptr) == ENG_OK);
+    REQUIRE(n == 3);
+    for (int k : {0, 1}) {
+      eng_state_shape has = {sizeof(eng_state_shape), ENG_STATE_ELEMENTS, 0, 0, 0, 0, {}};
+      REQUIRE(rules[k].shape(optimizer_.self.get(), &parameter, &has, nullptr) == ENG_OK);
+      CHECK(has.kind == (k == 0 ? ENG_STATE_ELEMENTS : ENG_STATE_NONE));
+      CHECK(has.whole == (k == 0));
+    }
+    for (uint32_t stage : {ENG_STAGE_BEFORE, ENG_STAGE_WHOLE, ENG_STAGE_AFTER}) {
+      const bool whole = stage == ENG_STAGE_WHOLE;
+      eng::EmittingBuilder builder(emitter, plan_.ranks, "update");
+      const eng_extent extent = {&parameter, 0, static_cast<uint64_t>(eng::count(shape_)), 0};
+      const eng_id states[3] = {whole ? 0 : builder.add(momentum_, true), 0, 0};
+      const eng_update run = {sizeof(eng_update),
+                              0,
+                              whole ? 0 : builder.add(weight_, true),
+                              builder.add(whole ? eng::reshape(gradient_, shape_) : gradient_, true),
+                              0,
+                              builder.add(scalars_),
+                              states,
+                              3,
+                              stage,
+                              &extent,
+                              1,
+                              0};
+      REQUIRE(table_.update(optimizer_.self.get(), &builder, &run, nullptr) == ENG_OK);
+      builder.check("muon");
+    }
+    eng::place_waits(plan_);
+    eng::place_buffers(plan_);
+    eng::verify(plan_);
+  }
+  void put(const eng::View& view, const std::vector<double>& values) {
+    const std::vector<float> narrow(values.begin(), values.end());
+    executor_->upload(view, dtype_ == ENG_F64 ? static_cast<const void*>(values.data()) : narrow.data());
+  }
+  double error(const eng::View& view, const std::vector<double>& theirs) {
+    std::vector<double> wide(theirs.size());
+    std::vector<float> narrow(theirs.size());
+    executor_->download(dtype_ == ENG_F64 ? static_cast<void*>(wide.data()) : narrow.data(), view);
+    double difference = 0, size = 0;
+    for (size_t k = 0; k < theirs.size(); ++k) {
+      const double ours = dtype_ == ENG_F64 ? wide[k] : static_cast<double>(narrow[k]);
+      difference = std::max(difference, std::abs(ours - theirs[k])), size = std::max(size, std::abs(theirs[k]));
+    }
+    return difference / size;
+  }
+
+  const Json settings_;
+  const int32_t dtype_;
+  eng::Config config_;
+  eng_optimizer table_;
+  eng::Optimizer optimizer_;
+  eng::Kernels kernels_;
+  eng_desc shape_{};
+  eng::Plan plan_;
+  eng::View weight_, gradient_, momentum_, scalars_;
+  std::unique_ptr<eng::Device> device_;
+  std::unique_ptr<eng::Executor> executor_;
+};
+
+// The largest error of any step of all cases.
+double worst(const std::string& device, int32_t dtype) {
+  double most = 0;
+  for (const Json& about : golden()["cases"]) {
+    Matrix matrix(about, device, dtype);
+    for (size_t k = 0; k < about["gradients"].size(); ++k) {
+      matrix.step(about["gradients"][k]);
+      most = std::max(most, matrix.weight_error(about["weights"][k]));
+    }
+    most = std::max(most, matrix.momentum_error(about["momentum"]));
+  }
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("muon is the published update, in f64 to the last digits and in f32 as far as that goes") {
+  CHECK(golden()["cases"].size() == 5);
+  CHECK(worst("reference", ENG_F64) < 1e-12);
+  CHECK(worst("reference", ENG_F32) < 1e-5);
+  CHECK(worst("cpu", ENG_F32) < 1e-5);
+}
+
+TEST_CASE("muon with one setting changed is seen") {
+  for (const auto& [key, value] : {std::pair<const char*, Json>("steps", 4), {"nesterov", false}, {"scale", "none"}}) {
+    Json about = golden()["cases"][0];
+    about["settings"][key] = value;
+    Matrix matrix(about, "reference", ENG_F64);
+    // After one step the momentum is the gradient, and its scale does not matter.
+    for (size_t k = 0; k < 2; ++k) matrix.step(about["gradients"][k]);
+    INFO(key);
+    CHECK(matrix.weight_error(about["weights"][1]) > 1e-4);
+  }
+}
+
+TEST_CASE("a step that does not count changes neither the matrix nor its momentum") {
+  const Json& about = golden()["cases"][0];
+  for (const std::string& device : devices) {
+    Matrix matrix(about, device, ENG_F32);
+    Json broken = about["gradients"][0];
+    for (auto& x : broken) x = 1e30;
+    matrix.step(broken, false);
+    for (size_t k = 0; k < about["gradients"].size(); ++k) matrix.step(about["gradients"][k]);
+    CHECK(matrix.weight_error(about["weights"].back()) < 1e-5);
+    CHECK(matrix.momentum_error(about["momentum"]) < 1e-5);
+  }
+}
+
+}  // namespace muon_test

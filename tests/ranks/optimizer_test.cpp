@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Muon, groups and frozen parameters on two ranks: every strategy leaves the same checkpoint, which goes on with
+// another strategy and another number of ranks.
+#include "../cli/harness.hpp"
+
+namespace optimizer_test {
+
+using namespace cli;
+
+namespace {
+
+struct Place : Scratch {
+  Place() { config(); }
+  Result run(const std::string& out, const Args& more, const std::string& strategy, const char* ranks = "2") const {
+    Args args = {"run",
+                 "config.toml",
+                 "--out",
+                 out,
+                 "--ranks",
+                 ranks,
+                 "zero.plugin=" + strategy,
+                 "zero.bucket=16KiB",
+                 "train.steps=2",
+                 "checkpoint.every=1",
+                 "checkpoint.keep=0"};
+    args.insert(args.end(), more.begin(), more.end());
+    return engine(*this, args);
+  }
+};
+
+// All strategies against `none`, then on from the middle.
+void everywhere(const Args& more) {
+  const Place place;
+  for (const std::string strategy : {"none", "zero1", "zero2", "zero3"}) {
+    const Result result = place.run(strategy, more, strategy);
+    INFO(strategy << "\n" << result.err);
+    REQUIRE(result.exit == 0);
+    CHECK(engine(place, {"ckpt", "diff", "none", strategy}).exit == 0);
+  }
+  REQUIRE(engine(place, {"run", "zero3", "--resume", "1", "--ranks", "2", "zero.plugin=zero1"}).exit == 0);
+  CHECK(engine(place, {"ckpt", "diff", "none", "zero3"}).exit == 0);
+  const Result alone = engine(place, {"run", "zero2", "--resume", "1", "train.micro_batch=8"});
+  INFO(alone.err);
+  CHECK(alone.exit == 0);
+  CHECK(engine(place, {"ckpt", "verify", "zero2"}).exit == 0);
+}
+
+}  // namespace
+
+TEST_CASE("muon on two ranks with every strategy", "[ranks]") {
+  everywhere({"optimizer.plugin=muon"});
+}
+
+TEST_CASE("groups on two ranks with every strategy", "[ranks]") {
+  everywhere({"optimizer.groups=[{match = ['*.mlp.*'], learning_rate_scale = 0.5, weight_decay = 0.0}]"});
+}
+
+TEST_CASE("frozen parameters on two ranks with every strategy", "[ranks]") {
+  everywhere({"train.freeze=['model.embed_tokens.*', 'model.layers.0.*']", "optimizer.plugin=muon"});
+}
+
+TEST_CASE("ranks whose groups differ do not begin", "[ranks]") {
+  // What is frozen and grouped is a part of the configuration that all ranks compare; here what stands in the run's
+  // own.
+  const Place place;
+  REQUIRE(
+      place.run("run", {"train.freeze=['*.mlp.*']", "optimizer.groups=[{match = ['*'], weight_decay = 0}]"}, "zero2")
+          .exit == 0);
+  const std::string kept = read(place / "run/config.resolved.toml");
+  CHECK(has(kept, "freeze = [\"*.mlp.*\"]"));
+  CHECK(has(kept, "groups = [{match = [\"*\"], weight_decay = 0.0}]"));
+  // Its checkpoints hold no state for what was frozen.
+  const Result thawed = engine(place, {"run", "run", "--ranks", "2", "train.freeze=[]", "train.steps=3"});
+  CHECK(thawed.exit != 0);
+  INFO(thawed.err);
+  CHECK(has(thawed.err, "exp_avg"));
+}
+
+}  // namespace optimizer_test

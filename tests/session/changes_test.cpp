@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/changes.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "session/config_text.hpp"
+#include "session/ranks/ranks.hpp"
+#include "session/record.hpp"
+#include "session/run_dir.hpp"
+#include "tests/session/built.hpp"
+
+using namespace eng;
+using namespace eng::test;
+using Catch::Contains;
+
+namespace {
+
+Config configured(const std::string& more, const std::vector<std::string>& overrides = {}) {
+  return built_config("[model]\nplugin = \"llama\"\npreset = \"tiny\"\n" + more, overrides);
+}
+
+const char* const cosine =
+    "[train]\nsteps = 300\nmicro_batch = 8\naccumulate = 2\nsequence_length = 64\n[schedule]\nkind = \"cosine\"\n"
+    "warmup_steps = 20\nmin_learning_rate = 3e-5\n";
+
+Document text_of(const Config& config) {
+  Problems problems;
+  Document out = read_document(resolved_text(config), {}, problems);
+  REQUIRE(problems.empty());
+  return out;
+}
+
+// What goes on as `overrides` say, from step `step`.
+std::vector<std::string> notes_of(const std::vector<std::string>& overrides, uint32_t before, uint32_t ranks,
+                                  int64_t step, const std::string& text = cosine) {
+  const Config first = configured(text);
+  const Document old = text_of(first);
+  Config now = Config::parse(resolved_text(first), "run", "/", overrides, built_plugins().schemas());
+  share_batch(now, ranks);
+  return resume_notes({old, now, before, ranks, step});
+}
+
+}  // namespace
+
+TEST_CASE("changes: every key whose value differs, in both directions", "[changes]") {
+  const Config first = configured(cosine);
+  CHECK(changes(text_of(first), first).empty());
+  const Config now =
+      configured(cosine, {"train.steps=600", "optimizer.plugin=sgd", "train.global_batch=16", "-train.accumulate"});
+  std::map<std::string, std::pair<std::string, std::string>> found;
+  for (const Change& c : changes(text_of(first), now)) found[c.key] = {c.before, c.now};
+  using Pair = std::pair<std::string, std::string>;
+  CHECK(found.at("train.steps") == Pair{"300", "600"});
+  CHECK(found.at("train.global_batch") == Pair{"", "16"});
+  CHECK(found.at("optimizer.plugin") == Pair{"\"adamw\"", "\"sgd\""});
+  CHECK(found.at("optimizer.beta1").second.empty());
+  CHECK(found.at("optimizer.momentum").first.empty());
+  CHECK(found.count("train.accumulate") == 0);  // derived, and the same
+}
+
+TEST_CASE("changes: a run that goes on as before has nothing to note", "[changes]") {
+  CHECK(notes_of({}, 1, 1, 300).empty());
+  CHECK(notes_of({"log.every=5", "checkpoint.every=7"}, 2, 2, 100).empty());
+  // Longer at a constant rate; half of each on twice as many ranks.
+  CHECK(notes_of({"train.steps=900"}, 1, 1, 300, "[train]\nsteps = 300\n").empty());
+  CHECK(notes_of({"train.accumulate=1"}, 1, 2, 300).empty());
+  // A warm-up that is under way grows as it would have.
+  CHECK(notes_of({}, 1, 1, 5).empty());
+}
+
+TEST_CASE("changes: another number of samples in a step is noted, with what keeps it", "[changes]") {
+  const auto doubled = notes_of({}, 1, 2, 300);
+  REQUIRE(doubled.size() == 1);
+  CHECK(doubled[0] ==
+        "a step takes 32 sequences of 64 tokens from now on, and took 16 of 64; ranks = 2 (1 before); to "
+        "keep it: train.global_batch=16 --unset train.accumulate");
+  // As it says.
+  CHECK(notes_of({"train.global_batch=16", "-train.accumulate"}, 1, 2, 300).empty());
+  const auto odd = notes_of({}, 1, 3, 300);
+  REQUIRE(odd.size() == 1);
+  CHECK_THAT(odd[0], Contains("48 sequences") && !Contains("keep it"));  // 16 are not 3 equal parts
+  CHECK_THAT(notes_of({}, 2, 8, 300).at(0), Contains("train.global_batch=32 train.micro_batch=4"));
+  CHECK_THAT(notes_of({"train.micro_batch=4"}, 1, 1, 300).at(0),
+             Contains("takes 8 sequences") && Contains("train.micro_batch = 4 (8 before)"));
+  CHECK_THAT(notes_of({"train.sequence_length=32"}, 1, 1, 300).at(0), Contains("16 sequences of 32 tokens"));
+}
+
+TEST_CASE("changes: a jump of the learning rate is noted", "[changes]") {
+  const auto longer = notes_of({"train.steps=600"}, 1, 1, 300);
+  REQUIRE(longer.size() == 1);
+  CHECK(longer[0] ==
+        "the learning rate goes from 3.00e-05 at step 300 to 1.72e-04 at step 301; train.steps = 600 (300 before)");
+  CHECK_THAT(notes_of({"optimizer.learning_rate=1e-3"}, 1, 1, 100).at(0),
+             Contains("optimizer.learning_rate = 0.001 (0.0003 before)"));
+  CHECK_THAT(notes_of({"schedule.kind=linear"}, 1, 1, 150).at(0),
+             Contains("schedule.kind = \"linear\" (\"cosine\" before)"));
+}
+
+TEST_CASE("runs in a folder are found, newest last", "[changes]") {
+  namespace fs = std::filesystem;
+  std::string pattern = (fs::temp_directory_path() / "engine-runs-XXXXXX").string();
+  const fs::path folder = mkdtemp(pattern.data());
+  const auto now = fs::file_time_type::clock::now();
+  int age = 0;
+  for (const char* name : {"a/2", "b", "a/1"}) {
+    fs::create_directories(folder / name / "checkpoints");
+    write_atomic(folder / name / "state.json", "{}");
+    fs::last_write_time(folder / name / "state.json", now + std::chrono::seconds(++age));
+  }
+  fs::create_directories(folder / "a" / "no run");
+  CHECK(runs_in(folder, 10) == std::vector<fs::path>{folder / "a/2", folder / "b", folder / "a/1"});
+  CHECK(runs_in(folder, 2) == std::vector<fs::path>{folder / "b", folder / "a/1"});
+  CHECK(runs_in(folder / "a" / "1", 10).empty());
+  CHECK(runs_in(folder / "absent", 10).empty());
+  fs::remove_all(folder);
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/run_dir.hpp"
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "child.hpp"
+#include "tests/session/checkpoint/scratch.hpp"
+
+using namespace eng;
+using namespace eng::test;
+namespace fs = std::filesystem;
+
+TEST_CASE("run directory: a new run has its layout", "[run_dir]") {
+  Scratch scratch;
+  fs::path path;
+  {
+    const RunDir run = RunDir::create(scratch / "runs", "llama-tiny");
+    path = run.path();
+    CHECK(path.parent_path() == scratch / "runs" / "llama-tiny");
+    CHECK(std::regex_match(path.filename().string(), std::regex("\\d{8}-\\d{6}-[0-9a-f]{4}")));
+    CHECK(run.attempt() == 1);
+    run.write("config.toml", "[run]\n");
+    run.log("started");
+    run.write_state("stopped", 120, "step-00000120", 75);
+  }
+  CHECK(read_file(path / "config.toml") == "[run]\n");
+  CHECK(fs::is_directory(path / "checkpoints"));
+  const auto state = nlohmann::json::parse(read_file(path / "state.json"));
+  CHECK(state["status"] == "stopped");
+  CHECK(state["step"] == 120);
+  CHECK(state["last_checkpoint"] == "step-00000120");
+  CHECK(state["exit_code"] == 75);
+  CHECK(state["attempt"] == 1);
+  CHECK(
+      std::regex_match(state["updated"].get<std::string>(), std::regex("\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\dZ")));
+  CHECK_THAT(read_file(path / "logs" / "rank-00000.log"), Catch::Contains("Z started\n"));
+
+  const RunDir again = RunDir::open(path);
+  CHECK(again.attempt() == 2);
+  again.write_state("running", 0, "", 0);
+  const auto running = nlohmann::json::parse(read_file(path / "state.json"));
+  CHECK(running["attempt"] == 2);
+  CHECK(running["exit_code"].is_null());
+  CHECK(running["last_checkpoint"].is_null());
+}
+
+TEST_CASE("run directory: the newest finished checkpoint is the last one of a run that is gone", "[run_dir]") {
+  for (const char* status : {"running", "failed", "stopped"}) {
+    Scratch scratch;
+    const RunDir run = RunDir::create(scratch / "runs", "llama-tiny");
+    run.write_state(status, 69, "step-00000066", 8);
+    for (const char* name : {"step-00000066", "step-00000069"}) {
+      fs::create_directories(run.path() / "checkpoints" / name);
+      std::ofstream(run.path() / "checkpoints" / name / "manifest.json") << "{}";
+    }
+    fs::create_directories(run.path() / "checkpoints" / "step-00000072");  // never finished
+    CHECK(settle(run.path(), 8) == "step-00000069");
+    const auto state = nlohmann::json::parse(read_file(run.path() / "state.json"));
+    const bool stopped = std::string(status) == "stopped";  // by itself: what it wrote stands
+    CHECK(state["status"] == (stopped ? "stopped" : "failed"));
+    CHECK(state["last_checkpoint"] == (stopped ? "step-00000066" : "step-00000069"));
+  }
+}
+
+TEST_CASE("run directory: two runs of one second have two names", "[run_dir]") {
+  Scratch scratch;
+  const RunDir a = RunDir::create(scratch.path(), "x"), b = RunDir::create(scratch.path(), "x");
+  CHECK(a.path() != b.path());
+}
+
+TEST_CASE("run directory: --out takes a new, an empty or a run's directory, nothing else", "[run_dir]") {
+  Scratch scratch;
+  { CHECK(RunDir::at(scratch / "a" / "b").attempt() == 1); }
+  { CHECK(RunDir::at(scratch / "a" / "b").attempt() == 2); }
+  fs::create_directory(scratch / "empty");
+  { CHECK(RunDir::at(scratch / "empty").attempt() == 1); }
+  fs::create_directory(scratch / "mine");
+  write_file(scratch / "mine" / "thesis.tex", "x");
+  CHECK_THAT(refusal(Exit::usage, [&] { RunDir::at(scratch / "mine"); }), Catch::Contains("neither empty nor a run"));
+  CHECK(fs::exists(scratch / "mine" / "thesis.tex"));
+  CHECK_FALSE(fs::exists(scratch / "mine" / "LOCK"));
+  CHECK_THAT(refusal(Exit::usage, [&] { RunDir::open(scratch / "mine"); }), Catch::Contains("is not a run"));
+  CHECK_THAT(refusal(Exit::disk, [&] { RunDir::at(scratch / "mine" / "thesis.tex" / "x"); }),
+             Catch::Contains("cannot create directory"));
+  // A start that died between its first two files.
+  fs::create_directory(scratch / "early");
+  write_file(scratch / "early" / "LOCK", "");
+  CHECK(RunDir::at(scratch / "early").attempt() == 1);
+  // state.json only tells people: damage to it does not stop a run.
+  write_file(scratch / "a" / "b" / "state.json", "{\"status\": 3");
+  CHECK(RunDir::open(scratch / "a" / "b").attempt() == 2);
+}
+
+TEST_CASE("run directory: one process at a time, and the other is named", "[run_dir]") {
+  Scratch scratch;
+  {
+    const RunDir run = RunDir::at(scratch / "r");
+    const std::string mine = ":" + std::to_string(getpid());
+    CHECK_THAT(refusal(Exit::usage, [&] { RunDir::open(scratch / "r"); }),
+               Catch::Contains("in use by process") && Catch::EndsWith(mine));
+    CHECK(in_child([&] {
+            _exit(refusal(Exit::usage, [&] { RunDir::open(scratch / "r"); }).find("in use") != std::string::npos ? 7
+                                                                                                                 : 8);
+          }) == 7);
+  }
+  // A process that is killed leaves a file, not a lock.
+  CHECK(in_child([&] {
+          const RunDir run = RunDir::open(scratch / "r");
+          raise(SIGKILL);
+        }) == 128 + SIGKILL);
+  CHECK_NOTHROW(RunDir::open(scratch / "r"));
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs in this process, without the command: two one after the other, and one that goes on.
+#include "session/run.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include "tests/session/checkpoint/scratch.hpp"
+
+using namespace eng;
+using namespace eng::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+constexpr const char* text = R"([model]
+plugin = "llama"
+preset = "tiny"
+num_hidden_layers = 1
+hidden_size = 16
+intermediate_size = 32
+num_attention_heads = 2
+
+[data]
+paths = ["text.txt"]
+validation = 0.2
+
+[train]
+steps = 4
+micro_batch = 2
+sequence_length = 16
+eval_every = 2
+
+[optimizer]
+plugin = "adamw"
+learning_rate = 1e-3
+
+[checkpoint]
+every = 2
+)";
+
+class Heard final : public RunListener {
+ public:
+  std::vector<std::string> notes, events;
+  std::vector<double> losses;
+  int64_t stop_after = 0;
+  static inline bool stop = false;
+
+  void note(const std::string& note) override { notes.push_back(note); }
+  void passed_over(const CheckpointRow& row) override {
+    events.push_back("passed over " + row.path.filename().string());
+  }
+  void reading(const std::filesystem::path&, uint64_t, uint64_t) override { events.push_back("reading"); }
+  void started(const RunStart& start) override {
+    events.push_back("started at " + std::to_string(start.step) + (start.from ? " from a checkpoint" : ""));
+  }
+  void step(const Metrics& metrics, double) override {
+    losses.push_back(metrics.loss);
+    stop = stop_after && metrics.step == stop_after;
+  }
+  void evaluated(int64_t step, const Evaluation&) override { events.push_back("evaluated " + std::to_string(step)); }
+  void saving() override { events.push_back("saving"); }
+  void saved(const Saved& saved) override { events.push_back("saved " + saved.path.filename().string()); }
+};
+
+// What goes to stdout and stderr while it lives.
+class Output {
+ public:
+  explicit Output(std::filesystem::path file) : file_(std::move(file)) {
+    std::fflush(nullptr);
+    const int to = ::open(file_.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    for (int k = 0; k < 2; ++k) before_[k] = ::dup(k + 1), ::dup2(to, k + 1);
+    ::close(to);
+  }
+  ~Output() {
+    std::fflush(nullptr);
+    for (int k = 0; k < 2; ++k) ::dup2(before_[k], k + 1), ::close(before_[k]);
+  }
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+ private:
+  std::filesystem::path file_;
+  int before_[2];
+};
+
+struct Folder : Scratch {
+  Folder() {
+    std::string words;
+    for (int k = 0; k < 400; ++k) words += "plan " + std::to_string(k * 7919 % 1000) + (k % 9 ? " " : "\n");
+    write_file(*this / "text.txt", words);
+    write_file(*this / "config.toml", text);
+  }
+  RunRequest request(const std::string& target, std::vector<std::string> overrides = {}) const {
+    RunRequest out;
+    out.open = {*this / target, std::move(overrides), {}, {}};
+    for (const char* folder : {"cpu", "data", "llama", "optim", "precision", "zero"})
+      out.open.plugin_paths.push_back(std::filesystem::path(ENGINE_PLUGIN_DIR) / folder);
+    out.stop = [] { return Heard::stop; };
+    return out;
+  }
+};
+
+RunEnd run(const RunRequest& request, Heard& heard) {
+  Heard::stop = false;
+  Member member({"engine run", {"run"}});
+  return run_rank(request, member, heard);
+}
+
+}  // namespace
+
+TEST_CASE("session: a run and its second half, in one process and without a word", "[session]") {
+  const Folder folder;
+  Heard whole, half, rest;
+  RunEnd a, b, c;
+  {
+    const Output output(folder / "output");
+    RunRequest request = folder.request("config.toml");
+    request.out = folder / "whole";
+    a = run(request, whole);
+    request.out = folder / "half";
+    half.stop_after = 2;
+    b = run(request, half);
+    c = run(folder.request("half"), rest);
+  }
+  CHECK(read_file(folder / "output").empty());
+  CHECK(a.exit == Exit::done);
+  CHECK(a.directory == folder / "whole");
+  CHECK(a.held_out);
+  CHECK(b.exit == Exit::stopped);
+  CHECK(c.exit == Exit::done);
+  const std::vector<std::string> events = {
+      "started at 0", "evaluated 2", "saving", "saved step-00000002", "evaluated 4", "saving", "saved step-00000004"};
+  CHECK(whole.events == events);
+  REQUIRE(rest.events.size() > 1);
+  CHECK(rest.events[0] == "started at 2 from a checkpoint");
+  REQUIRE(whole.losses.size() == 4);
+  half.losses.insert(half.losses.end(), rest.losses.begin(), rest.losses.end());
+  CHECK(half.losses == whole.losses);
+  const auto state = nlohmann::json::parse(read_file(folder / "half" / "state.json"));
+  CHECK(state["status"] == "done");
+  CHECK(state["attempt"] == 2);
+  // What the user wrote stays; what a run goes on by names no more than that.
+  CHECK(read_file(folder / "half" / "config.toml") == text);
+  const auto hash = [&](const char* name) {
+    return nlohmann::json::parse(read_file(folder / name / "run.json"))["config_hash"];
+  };
+  CHECK(hash("whole") != "");
+}
+
+TEST_CASE("session: what fails is thrown, and state.json says it", "[session]") {
+  const Folder folder;
+  Heard heard;
+  RunRequest request = folder.request("config.toml", {"optimizer.learning_rate=1e30", "train.grad_clip=0.0"});
+  request.out = folder / "run";
+  CHECK_THAT(refusal(Exit::numerics, [&] { run(request, heard); }), Contains("is not finite"));
+  CHECK(nlohmann::json::parse(read_file(folder / "run" / "state.json"))["status"] == "failed");
+  // Before a directory is made.
+  request = folder.request("config.toml", {"train.stepz=3"});
+  request.out = folder / "none";
+  CHECK_THAT(refusal(Exit::usage, [&] { run(request, heard); }), Contains("stepz"));
+  request = folder.request("config.toml");
+  request.resume = "maybe";
+  CHECK_THAT(refusal(Exit::usage, [&] { run(request, heard); }), Contains("maybe"));
+  request.resume = "must", request.out = folder / "none";
+  CHECK_THAT(refusal(Exit::checkpoint, [&] { run(request, heard); }), Contains("no checkpoint"));
+  CHECK_FALSE(std::filesystem::exists(folder / "none"));
+}
+
+TEST_CASE("session: keys without effect are told, and a damaged checkpoint is passed over", "[session]") {
+  const Folder folder;
+  Heard first, second;
+  RunRequest request = folder.request("config.toml", {"data.validation=0.0", "zero.plugin=zero2"});
+  request.out = folder / "run";
+  run(request, first);
+  REQUIRE(first.notes.size() == 2);
+  CHECK_THAT(first.notes[0], Contains("zero.plugin has no effect"));
+  CHECK_THAT(first.notes[1], Contains("train.eval_every has no effect"));
+  write_file(folder / "run" / "checkpoints" / "step-00000004" / "manifest.json", "{");
+  run(folder.request("run"), second);
+  REQUIRE(second.events.size() > 1);
+  CHECK(second.events[0] == "passed over step-00000004");
+  CHECK(second.events[1] == "started at 2 from a checkpoint");
+  CHECK(second.losses == std::vector<double>{first.losses[2], first.losses[3]});
+}
