@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "engine/ops.h"
+#include "session/json.hpp"
 #include "session/ranks/exchange.hpp"
 
 namespace eng {
