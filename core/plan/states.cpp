@@ -243,9 +243,9 @@ bool States::publishes_late(size_t u) const {
   return r_.overlap && r_.train && !frozen(u) && !alone() && master[u].part != weight[u].part;
 }
 
-View States::gather(const std::string& what, Line line, int32_t role, size_t u, const Home& home) {
-  const View whole = emit_.transient(fmt::format("{} {}", what, homes_.unit(u).name), line,
-                                     flat(home.view.desc.dtype, homes_.unit(u).count));
+View States::gather(Leases& leases, const std::string& what, Line line, int32_t role, size_t u, const Home& home) {
+  const View whole = leases.acquire({role, u}, fmt::format("{} {}", what, homes_.unit(u).name), line,
+                                    flat(home.view.desc.dtype, homes_.unit(u).count));
   const auto way = route(home.where(), {0, 0, whole.desc.dtype});
   const auto pieces = homes_.pieces(u, !home.part);
   emit_.label(Phase::gather, homes_.unit(u).name);

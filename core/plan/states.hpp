@@ -5,6 +5,7 @@
 
 #include "core/plan/emitter.hpp"
 #include "core/plan/homes.hpp"
+#include "core/plan/leases.hpp"
 #include "core/plan/rules.hpp"
 
 namespace eng {
@@ -36,8 +37,8 @@ class States {
   // Weights that are brought together from parts can come beside the next
   // step's forward, and not behind the update.
   bool publishes_late(size_t u) const;
-  // What is kept in parts, whole.
-  View gather(const std::string& what, Line line, int32_t role, size_t u, const Home& home);
+  // Leases unit u whole, as `role`, and fills it from its home.
+  View gather(Leases& leases, const std::string& what, Line line, int32_t role, size_t u, const Home& home);
   // The sum of all ranks' `own` gradients of a unit, stored, or added to what
   // is there.
   void reduce(size_t u, const View& own, bool store);
