@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/config/source.hpp"
+#include "session/config/source.hpp"
 
 namespace eng {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/config/config.hpp"
+#include "session/config/config.hpp"
 
 namespace eng {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/config/config.hpp"
 #include "core/registry/registry.hpp"
+#include "session/config/config.hpp"
 #include "session/report/peak.hpp"
 #include "session/train/setup.hpp"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/open.hpp"
+#include "session/config/schemas.hpp"
 
 #include <fmt/format.h>
 
@@ -131,7 +132,7 @@ Opened open_config(const OpenRequest& request) {
     all.insert(all.end(), folders.begin(), folders.end());
     out.registry = scan_plugins(request.plugin_paths, all);
     pin_recorded(*out.registry, record);
-    SchemaSource found = out.registry->schemas();
+    SchemaSource found = schemas_of(*out.registry);
     plugins.find = found.find;
     plugins.names = found.names;
     all.insert(all.begin(), request.plugin_paths.begin(), request.plugin_paths.end());

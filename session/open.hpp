@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/config/source.hpp"
 #include "core/registry/registry.hpp"
+#include "session/config/source.hpp"
 
 namespace eng {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "core/base/error.hpp"
-#include "core/config/config.hpp"
+#include "session/config/config.hpp"
 
 namespace eng {
 

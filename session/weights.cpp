@@ -3,8 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/config/source.hpp"
 #include "core/tensor/dtype.hpp"
+#include "session/config/source.hpp"
 #include "session/huggingface/config_json.hpp"
 #include "session/huggingface/download.hpp"
 #include "session/huggingface/tensors.hpp"

@@ -16,6 +16,7 @@
 #include "core/memory/layout.hpp"
 #include "core/plan/emitter.hpp"
 #include "engine/ops.h"
+#include "session/config/schemas.hpp"
 #include "session/train/setup.hpp"
 
 namespace {
@@ -108,7 +109,7 @@ int measure(int argc, char** argv) {
       search.extra.push_back(argv[k]);
   }
   auto registry = Registry::scan(search);
-  Config config = Config::load(argv[1], overrides, registry->schemas());
+  Config config = Config::load(argv[1], overrides, schemas_of(*registry));
   Setup setup = make_setup(config, *registry);
   Device device(*registry, setup.kernels->device(), config.section("device"));
   Executor step(setup.plan, device, *setup.kernels);

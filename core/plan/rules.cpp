@@ -7,7 +7,7 @@
 #include <iterator>
 #include <set>
 
-#include "core/config/problems.hpp"
+#include "core/base/text.hpp"
 
 namespace eng {
 namespace {

@@ -210,16 +210,6 @@ std::vector<std::string> Registry::names(const std::string& kind) const {
   return {out.begin(), out.end()};
 }
 
-SchemaSource Registry::schemas() const {
-  SchemaSource out;
-  out.find = [this](const std::string& kind, const std::string& name) {
-    const Provided* one = find(kind, name);
-    return one ? &one->schema : nullptr;
-  };
-  out.names = [this](const std::string& kind) { return names(kind); };
-  return out;
-}
-
 void Registry::pin(const std::vector<std::string>& hashes, const std::string& by, const std::string& help) {
   for (std::string text : hashes) {
     const std::string id = text.substr(0, text.find('='));

@@ -2,9 +2,12 @@
 // Finding plugins, reading their descriptions without running them, loading them once and for ever.
 #pragma once
 
+#include <filesystem>
+#include <functional>
 #include <memory>
 
-#include "core/config/config.hpp"
+#include "core/config/plugin_schema.hpp"
+#include "core/config/section.hpp"
 #include "engine/plugin.h"
 
 namespace eng {
@@ -72,7 +75,6 @@ class Registry {
   // The file that provides it: the first one wins. Kernels of one device (eng.kernels/1) may come from many.
   std::vector<const Candidate*> providers(const std::string& kind, const std::string& name) const;
   std::vector<std::string> names(const std::string& kind) const;  // sorted
-  SchemaSource schemas() const;                                   // borrows this registry
   // Ties plugins to a sha256 ("id=hex"): other files are not loaded. `by` says so, and `help` what to do about it.
   // Throws Error(Exit::usage) for an unknown id.
   void pin(const std::vector<std::string>& hashes, const std::string& by = "[plugins] sha256",

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/config/problems.hpp"
+#include "core/base/text.hpp"
 
 namespace eng {
 namespace {

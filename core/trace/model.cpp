@@ -4,6 +4,7 @@
 #include <cstring>
 #include <set>
 
+#include "core/base/text.hpp"
 #include "core/config/names.hpp"
 #include "engine/ops.h"
 

@@ -2,7 +2,7 @@
 // A model, traced: parameters, blocks, and one template per distinct block.
 #pragma once
 
-#include "core/config/config.hpp"
+#include "core/config/section.hpp"
 #include "core/trace/builder.hpp"
 #include "engine/model.h"
 

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "core/base/text.hpp"
 #include "core/registry/registry.hpp"
 #include "core/trace/gradient.hpp"
 #include "core/trace/stepping.hpp"

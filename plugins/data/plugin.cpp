@@ -6,24 +6,25 @@
 
 #include "tables.hpp"
 
-// What both sources hold out.
-#define HELD_OUT_OPTIONS \
-  R"toml([provides.options.validation]
-type = 'float'
-default = 0.05
-min = 0.0
-max = 1.0
-help = """Share of the windows held out of training, 0.5 at most, in up to 16 stretches spread evenly over the data; it does \
-not depend on the seed. 0: none. 1: all files, every token once, and nothing to train on: for engine eval. With \
-validation_paths, nothing is held out of paths unless this is set."""
-
-[provides.options.validation_paths]
-type = 'strings'
-default = []
-help = """Files or patterns, as in paths, that are held out of training: every token of them is evaluated once. A file that \
-paths names as well is not trained on."""
-
-)toml"
+// What both sources hold out. (A directive cannot hold a raw string of several lines.)
+#define HELD_OUT_OPTIONS                                                                                               \
+  "[provides.options.validation]\n"                                                                                    \
+  "type = 'float'\n"                                                                                                   \
+  "default = 0.05\n"                                                                                                   \
+  "min = 0.0\n"                                                                                                        \
+  "max = 1.0\n"                                                                                                        \
+  "help = \"\"\"Share of the windows held out of training, 0.5 at most, in up to 16 stretches spread evenly over the " \
+  "data; it does "                                                                                                     \
+  "not depend on the seed. 0: none. 1: all files, every token once, and nothing to train on: for engine eval. With "   \
+  "validation_paths, nothing is held out of paths unless this is set.\"\"\"\n"                                         \
+  "\n"                                                                                                                 \
+  "[provides.options.validation_paths]\n"                                                                              \
+  "type = 'strings'\n"                                                                                                 \
+  "default = []\n"                                                                                                     \
+  "help = \"\"\"Files or patterns, as in paths, that are held out of training: every token of them is evaluated "      \
+  "once. A file that "                                                                                                 \
+  "paths names as well is not trained on.\"\"\"\n"                                                                     \
+  "\n"
 
 ENG_DESCRIPTION(R"toml([plugin]
 id = 'eng.data'

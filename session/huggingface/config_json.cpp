@@ -8,8 +8,8 @@
 #include <sstream>
 
 #include "core/base/file.hpp"
-#include "core/config/problems.hpp"
 #include "engine/model.h"
+#include "session/config/problems.hpp"
 
 namespace eng {
 namespace fs = std::filesystem;

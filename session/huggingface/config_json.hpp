@@ -4,7 +4,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "core/config/config.hpp"
+#include "session/config/config.hpp"
 
 namespace eng {
 

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "core/config/config.hpp"
+#include "session/config/config.hpp"
 #include "session/huggingface/export_tokenizer.hpp"
 
 namespace eng {

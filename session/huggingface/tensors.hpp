@@ -2,7 +2,7 @@
 // The tensors of a Hugging Face directory: streamed, never held as a whole.
 #pragma once
 
-#include "core/config/pretrained.hpp"
+#include "core/config/plugin_schema.hpp"
 #include "session/checkpoint/checkpoint.hpp"
 
 namespace eng {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "core/config/config.hpp"
 #include "core/plan/plan.hpp"
 #include "core/registry/registry.hpp"
 #include "session/checkpoint/share.hpp"
+#include "session/config/config.hpp"
 
 namespace eng {
 

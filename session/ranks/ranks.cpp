@@ -18,7 +18,7 @@
 #include <optional>
 #include <set>
 
-#include "core/config/config.hpp"
+#include "session/config/config.hpp"
 #include "session/run_dir.hpp"
 
 namespace eng {

@@ -34,7 +34,7 @@ std::string indented(const std::string& head, const std::string& text) {
 }
 
 std::string excerpt(const ConfigError& error, const Problem& problem) {
-  const Place& at = problem.at;
+  const TextRange& at = problem.at;
   const std::string blank(std::to_string(at.line).size(), ' ');
   std::string out = blank + " |\n";
   // The section's header, so that the reader knows where he is; a header knows it by itself.
@@ -53,7 +53,7 @@ std::string excerpt(const ConfigError& error, const Problem& problem) {
 }
 
 std::string show(const ConfigError& error, const Problem& problem) {
-  const Place& at = problem.at;
+  const TextRange& at = problem.at;
   std::string place = printable(error.name());
   if (at.line > 0) place += fmt::format(":{}:{}", at.line, at.column);
   if (!at.override_text.empty()) place = "command line: " + printable(at.override_text);

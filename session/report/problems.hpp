@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/config/names.hpp"
-#include "core/config/problems.hpp"
+#include "session/config/problems.hpp"
 
 namespace eng {
 

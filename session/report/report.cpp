@@ -7,7 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/config/config.hpp"
+#include "session/config/config.hpp"
 
 namespace eng {
 

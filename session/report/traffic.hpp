@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/config/config.hpp"
 #include "core/plan/plan.hpp"
+#include "session/config/config.hpp"
 
 namespace eng {
 

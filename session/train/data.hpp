@@ -6,6 +6,7 @@
 
 #include "core/registry/registry.hpp"
 #include "engine/data.h"
+#include "session/config/config.hpp"
 
 namespace eng {
 

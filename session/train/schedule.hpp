@@ -2,7 +2,7 @@
 // The learning rate of every update: one formula, a pure function of the update's number.
 #pragma once
 
-#include "core/config/config.hpp"
+#include "session/config/config.hpp"
 
 namespace eng {
 

@@ -6,6 +6,7 @@
 #include "core/execute/device.hpp"
 #include "core/program/program.hpp"
 #include "session/checkpoint/checkpoint.hpp"
+#include "session/config/config.hpp"
 
 namespace eng {
 

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "../sanitized.hpp"
+#include "session/config/schemas.hpp"
 
 #ifndef SANITIZED
 #include <sys/mman.h>
@@ -141,7 +142,7 @@ struct Run {
     search.environment = false;
     registry = Registry::scan(search);
     config = Config::parse(model + rest, "step.toml", folder, {"device.threads=" + std::to_string(threads)},
-                           registry->schemas());
+                           schemas_of(*registry));
     setup = make_setup(config, *registry);
     data = std::make_unique<Data>(*registry, config, setup.model.info.vocabulary);
     device = std::make_unique<Device>(*registry, "cpu", config.section("device"));

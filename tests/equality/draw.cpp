@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "draw.hpp"
+#include "session/config/schemas.hpp"
 
 #include <fmt/format.h>
 
@@ -44,7 +45,7 @@ eng::Config config(const Group& g, const Draw& d, uint64_t live_limit) {
   if (live_limit) text += fmt::format("live_limit = '{}B'\n", live_limit);
   if (d.strategy == "two_level") text += fmt::format("ranks_per_node = {}\n", g.world % 2 ? g.world : 2);
   if (!d.recompute.empty()) text += fmt::format("[recompute]\n{}\n", d.recompute);
-  return eng::Config::parse(text, "drawn.toml", ".", {}, registry().schemas());
+  return eng::Config::parse(text, "drawn.toml", ".", {}, schemas_of(registry()));
 }
 
 // The least live_limit, as the refusal of a smaller one says.

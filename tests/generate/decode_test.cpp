@@ -14,6 +14,7 @@
 #include "core/trace/stepping.hpp"
 #include "core/verify/verify.hpp"
 #include "engine/ops.h"
+#include "session/config/schemas.hpp"
 
 namespace {
 
@@ -47,7 +48,7 @@ std::string config_text(const std::string& model, const std::string& options, co
 
 struct Sequence {
   Sequence(const std::string& options, const std::string& device_name, const std::string& name = "llama")
-      : config(Config::parse(config_text(name, options, device_name), "test.toml", ".", {}, registry().schemas())),
+      : config(Config::parse(config_text(name, options, device_name), "test.toml", ".", {}, schemas_of(registry()))),
         kernels(registry(), device_name, config.section("device")),
         precision(make_precision("fp32", registry().table<eng_axis>(ENG_PRECISION_KIND, "fp32"),
                                  config.section("precision"))),

@@ -14,6 +14,7 @@
 #include "core/program/program.hpp"
 #include "core/trace/op.hpp"
 #include "engine/ops.h"
+#include "session/config/schemas.hpp"
 
 namespace mamba_test {
 
@@ -33,7 +34,7 @@ inline eng::Registry& registry() {
 
 inline eng::Config config_of(const std::string& text) {
   const std::string whole = "[data]\nplugin = 'text'\npaths = ['none']\n" + text;
-  return eng::Config::parse(whole, "test.toml", ".", {}, registry().schemas());
+  return eng::Config::parse(whole, "test.toml", ".", {}, schemas_of(registry()));
 }
 
 enum class Use { update, gradients, generate };  // without an update the gradients of a step stay to be read

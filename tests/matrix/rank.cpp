@@ -14,6 +14,7 @@
 
 #include "core/execute/executor.hpp"
 #include "engine/ops.h"
+#include "session/config/schemas.hpp"
 #include "session/train/setup.hpp"
 #include "tests/equality/plant.hpp"
 
@@ -116,7 +117,7 @@ uint64_t hash_of(const eng::Plan& plan, eng::Executor& executor, const eng::Exch
 std::string train(const Cell& cell, eng::Registry& registry, eng::Communicator* comm, bool fault) {
   const eng::World world = comm ? comm->world() : eng::World();
   const eng::Config config =
-      eng::Config::parse(config_text(cell, world.size), "cell.toml", ".", {}, registry.schemas());
+      eng::Config::parse(config_text(cell, world.size), "cell.toml", ".", {}, schemas_of(registry));
   eng::Setup setup = eng::make_setup(config, registry, 0, world);
   eng::Plan& plan = setup.plan;
   if (fault && cell.at("zero") == "zero2" && !equality::reduce_twice(plan))
@@ -183,7 +184,7 @@ int run(char** argv, bool fault) {
   std::unique_ptr<eng::Communicator> comm;
   if (world != "1") {
     const eng::Config config = eng::Config::parse("[model]\nplugin = 'llama'\n[comm]\ntimeout = 120\n", "comm.toml",
-                                                  ".", {}, registry->schemas());
+                                                  ".", {}, schemas_of(*registry));
     comm = std::make_unique<eng::Communicator>(*registry, config.section("comm"));
     if (std::to_string(comm->world().size) != world)
       throw std::runtime_error(fmt::format("started as {} ranks, not {}", comm->world().size, world));

@@ -11,6 +11,7 @@
 #include "core/program/program.hpp"
 #include "engine/ops.h"
 #include "golden.hpp"
+#include "session/config/schemas.hpp"
 
 namespace models {
 
@@ -74,7 +75,7 @@ struct Setup {
 struct Run {
   Run(const Golden& g, const std::string& device_name, bool update = false)
       : golden(g),
-        config(eng::Config::parse(config_text(g, device_name), "golden.toml", ".", {}, registry().schemas())),
+        config(eng::Config::parse(config_text(g, device_name), "golden.toml", ".", {}, schemas_of(registry()))),
         setup(config, g.model(), device_name, update),
         device(registry(), device_name, config.section("device")),
         executor(setup.plan, device, setup.kernels) {

@@ -11,6 +11,7 @@
 #include "core/execute/executor.hpp"
 #include "engine/ops.h"
 #include "session/checkpoint/safetensors.hpp"
+#include "session/config/schemas.hpp"
 #include "session/train/setup.hpp"
 #include "session/weights.hpp"
 #include "tests/session/checkpoint/scratch.hpp"
@@ -35,9 +36,9 @@ eng::Registry& plugins() {
 
 eng::Config config_from(const fs::path& directory, const std::string& more = "") {
   static const eng::SchemaSource schemas = [] {
-    eng::SchemaSource all = plugins().schemas();
+    eng::SchemaSource all = schemas_of(plugins());
     all.model_of = [](const auto& from, const auto& plugin) {
-      return eng::read_model_source(from, plugin, plugins().schemas());
+      return eng::read_model_source(from, plugin, schemas_of(plugins()));
     };
     return all;
   }();

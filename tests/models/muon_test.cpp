@@ -8,6 +8,7 @@
 #include "core/plan/waits.hpp"
 #include "core/verify/verify.hpp"
 #include "engine_run.hpp"
+#include "session/config/schemas.hpp"
 
 namespace muon_test {
 
@@ -27,7 +28,7 @@ class Matrix {
   Matrix(const Json& about, const std::string& device, int32_t dtype)
       : settings_(about["settings"]),
         dtype_(dtype),
-        config_(eng::Config::parse(text(device), "muon.toml", ".", {}, registry().schemas())),
+        config_(eng::Config::parse(text(device), "muon.toml", ".", {}, schemas_of(registry()))),
         table_(registry().table<eng_optimizer>(ENG_OPTIMIZER_KIND, "muon")),
         optimizer_(eng::make_optimizer("muon", table_, config_.section("optimizer"), {3, 0.125})),
         kernels_((eng::load_ops(registry()), registry()), device, config_.section("device")) {

@@ -7,6 +7,7 @@
 #include "engine/ops.h"
 #include "engine_run.hpp"
 #include "model_host.hpp"
+#include "session/config/schemas.hpp"
 
 using namespace models;
 
@@ -128,7 +129,7 @@ TEST_CASE("opt parameters have the statistics of the paper's initialisation") {
   golden.about["options"]["hidden_size"] = 96;
   golden.about["options"]["ffn_dim"] = 200;
   const eng::Config config =
-      eng::Config::parse(config_text(golden, "cpu"), "golden.toml", ".", {}, registry().schemas());
+      eng::Config::parse(config_text(golden, "cpu"), "golden.toml", ".", {}, schemas_of(registry()));
   const Setup setup(config, "opt", "cpu", true);
   eng::Device device(registry(), "cpu", config.section("device"));
   eng::Executor executor(setup.plan, device, setup.kernels);

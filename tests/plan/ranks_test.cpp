@@ -6,9 +6,10 @@
 #include <cstring>
 #include <map>
 
-#include "core/config/config.hpp"
 #include "core/verify/verify.hpp"
 #include "engine/ops.h"
+#include "session/config/config.hpp"
+#include "session/config/schemas.hpp"
 #include "session/train/setup.hpp"
 #include "sketch.hpp"
 
@@ -30,7 +31,7 @@ bucket = "64KiB"
 
 eng::Setup setup(std::vector<std::string> overrides, uint32_t rank, uint32_t ranks, const std::string& text = tiny) {
   overrides.push_back("device.plugin=reference");
-  const eng::Config config = eng::Config::parse(text, "test.toml", ".", overrides, registry().schemas());
+  const eng::Config config = eng::Config::parse(text, "test.toml", ".", overrides, schemas_of(registry()));
   return eng::make_setup(config, registry(), 0, {rank, ranks, rank, ranks});
 }
 

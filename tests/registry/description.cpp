@@ -81,6 +81,7 @@ TEST_CASE("a description that is wrong is refused with the reason") {
   CHECK_THAT(refusal(lion + "speed = 1\n"), Contains("[[provides]] number 1: unknown key 'speed'"));
   CHECK_THAT(refusal(lion + "[[provides]]\nkind = 'eng.optimizer/1'\nname = 'lion'\n"), Contains("provided twice"));
   CHECK(refusal(head + "[[provides]]\nkind = 'eng.later/2'\nname = 'a'") == "");  // of a later engine
+  CHECK_THAT(refusal(head + "[[provides]]\nkind = 'eng.later/2'\n"), Contains("is no name"));
   CHECK_THAT(refusal(head + "[[provides]]\nkind = 'optimizer'\nname = 'a'"), Contains("not of the form"));
   CHECK_THAT(refusal(head + "[[provides]]\nkind = 'eng.model/1'\nname = 'A b'"), Contains("is no name"));
   CHECK(refusal(head + "[[provides]]\nkind = 'org.example.thing/12'\nname = 'a'") == "");

@@ -10,6 +10,7 @@
 #include "core/registry/plugin_file.hpp"
 #include "fixture.h"
 #include "folder.hpp"
+#include "session/config/schemas.hpp"
 #include "session/record.hpp"
 #include "session/report/plugins.hpp"
 
@@ -44,8 +45,8 @@ TEST_CASE("a good plugin is found and listed without running it") {
   CHECK(lion->schema.options.size() == 3);
   CHECK(lion->schema.presets.count("slow") == 1);
   CHECK(registry->providers("eng.optimizer/1", "lion").at(0)->path == file);
-  CHECK(registry->schemas().find("eng.optimizer/1", "lion") == &lion->schema);
-  CHECK(registry->schemas().find("eng.optimizer/1", "tiger") == nullptr);
+  CHECK(schemas_of(*registry).find("eng.optimizer/1", "lion") == &lion->schema);
+  CHECK(schemas_of(*registry).find("eng.optimizer/1", "tiger") == nullptr);
   CHECK_THAT(registry->names("eng.optimizer/1"), Catch::Matchers::VectorContains(std::string("lion")));
   CHECK(registry->loaded().empty());
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/changes.hpp"
+#include "session/config/schemas.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -35,7 +36,7 @@ std::vector<std::string> notes_of(const std::vector<std::string>& overrides, uin
                                   int64_t step, const std::string& text = cosine) {
   const Config first = configured(text);
   const Document old = text_of(first);
-  Config now = Config::parse(resolved_text(first), "run", "/", overrides, built_plugins().schemas());
+  Config now = Config::parse(resolved_text(first), "run", "/", overrides, schemas_of(built_plugins()));
   share_batch(now, ranks);
   return resume_notes({old, now, before, ranks, step});
 }

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "session/config/schemas.hpp"
 #include "session/train/setup.hpp"
 
 TEST_CASE("a strategy's own ops are known where [zero] alone names its plugin") {
@@ -16,7 +17,7 @@ TEST_CASE("a strategy's own ops are known where [zero] alone names its plugin") 
   const auto config = eng::Config::parse(
       "[model]\nplugin = 'llama'\npreset = 'tiny'\n[device]\nplugin = 'reference'\n[zero]\nplugin = 'own_op'\n"
       "[train]\nsequence_length = 8\n",
-      "own_op.toml", ".", {}, registry->schemas());
+      "own_op.toml", ".", {}, schemas_of(*registry));
   const eng::Setup setup = eng::make_setup(config, *registry, 0, {0, 2, 0, 2});
   const auto summed = std::count_if(setup.plan.calls.begin(), setup.plan.calls.end(), [](const eng::Call& call) {
     return !std::strcmp(call.op->id, "org.example.own_op.sum/1");

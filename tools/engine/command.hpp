@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/config/config.hpp"
 #include "core/registry/registry.hpp"
+#include "session/config/config.hpp"
 #include "session/failure.hpp"
 #include "session/fits.hpp"
 #include "session/open.hpp"

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "core/base/error.hpp"
-#include "core/config/source.hpp"
+#include "session/config/source.hpp"
 #include "session/huggingface/download.hpp"
 #include "session/report/progress.hpp"
 #include "session/run_dir.hpp"

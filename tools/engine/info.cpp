@@ -8,6 +8,7 @@
 #include "core/base/error.hpp"
 #include "core/base/file.hpp"
 #include "engine/model.h"
+#include "session/config/schemas.hpp"
 #include "session/config_text.hpp"
 #include "session/init.hpp"
 #include "session/report/plugins.hpp"
@@ -19,7 +20,7 @@ namespace {
 
 int init(const Common& common, const std::vector<std::string>& words, const std::string& out) {
   auto registry = scan_plugins(common);
-  const SchemaSource plugins = registry->schemas();
+  const SchemaSource plugins = schemas_of(*registry);
   const ModelChoice choice = choose_model(plugins, words);
   if (!choice.others.empty())
     fmt::print(stderr, "note: `{}` is a preset of {} too; this is that of {}: [model] plugin says which\n",
@@ -49,7 +50,7 @@ void doctor(const Common& common) {
   for (const std::string& name : registry->names("eng.device/1")) {
     try {
       Config config = Config::parse("[model]\nplugin = \"llama\"\n[device]\nplugin = \"" + name + "\"\n", "doctor", ".",
-                                    {}, registry->schemas());
+                                    {}, schemas_of(*registry));
       Kernels kernels(*registry, name, config.section("device"));
       const eng_device_info& i = kernels.info();
       fmt::print("device  {}: {}, parallel {}, memory {}\n", name, i.name, i.parallel,
@@ -85,7 +86,7 @@ void add_config(CLI::App& app, Common& common) {
   schema->add_option("names", *rest, "sections or plugins; all by default");
   schema->callback([&common, rest] {
     auto registry = scan_plugins(common);
-    const SchemaSource plugins = registry->schemas();
+    const SchemaSource plugins = schemas_of(*registry);
     for (const std::string& name : *rest)
       if (schema_text(plugins, {name}).empty()) {
         std::vector<std::string> sections;

@@ -4,9 +4,10 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "core/config/config.hpp"
 #include "core/registry/registry.hpp"
 #include "engine/ops.h"
+#include "session/config/config.hpp"
+#include "session/config/schemas.hpp"
 #include "session/fits.hpp"
 #include "session/report/report.hpp"
 #include "session/train/setup.hpp"
@@ -34,7 +35,7 @@ eng::Config config_of(const std::string& preset, const std::string& strategy, Wo
   more.insert(more.begin(), "zero.plugin=" + strategy);
   return eng::Config::parse("[model]\nplugin = 'llama'\npreset = '" + preset +
                                 "'\n[device]\nplugin = 'reference'\n[train]\nsequence_length = 16\n",
-                            "test.toml", ".", more, plugins().schemas());
+                            "test.toml", ".", more, schemas_of(plugins()));
 }
 
 eng::Setup setup_of(const std::string& preset, const std::string& strategy, uint32_t ranks, Words more = {},

@@ -4,10 +4,11 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "core/config/config.hpp"
 #include "core/memory/layout.hpp"
 #include "core/plan/waits.hpp"
 #include "core/verify/verify.hpp"
+#include "session/config/config.hpp"
+#include "session/config/schemas.hpp"
 #include "session/report/report.hpp"
 #include "tests/plan/sketch.hpp"
 #include "tests/plan/synthetic.hpp"
@@ -21,7 +22,7 @@ struct Llama {
   explicit Llama(const std::string& preset, int64_t b = 2, int64_t t = 64, uint32_t accumulate = 2)
       : config(
             eng::Config::parse("[model]\nplugin = 'llama'\npreset = '" + preset + "'\n[device]\nplugin = 'reference'\n",
-                               "test.toml", ".", {}, registry().schemas())),
+                               "test.toml", ".", {}, schemas_of(registry()))),
         kernels(registry(), "reference", section("device")),
         precision(eng::make_precision("fp32", registry().table<eng_axis>(ENG_PRECISION_KIND, "fp32"),
                                       config.section("precision"))),

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "core/config/config.hpp"
+#include "session/config/config.hpp"
 
 namespace eng {
 
@@ -13,14 +13,14 @@ inline constexpr std::size_t max_config_bytes = std::size_t{1} << 20;
 struct Given {
   Value value;
   std::string odd;        // what it is if no Value can hold it: "a date or time", "a table", ...
-  Place key, place;       // of the key and of the value
+  TextRange key, place;   // of the key and of the value
   std::string text = {};  // the right side of an override
   bool held = false;      // a default that a resolved text wrote down: not given by anybody
 };
 
 struct Document {
   struct Part {
-    Place header;  // none if it is made by overrides alone
+    TextRange header;  // none if it is made by overrides alone
     std::map<std::string, Given> keys;
   };
   std::map<std::string, Part> parts;  // by section; "": keys outside any section

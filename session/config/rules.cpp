@@ -4,7 +4,7 @@
 #include <cctype>
 #include <cmath>
 
-#include "core/config/source.hpp"
+#include "session/config/source.hpp"
 
 namespace eng {
 namespace {
@@ -38,7 +38,7 @@ struct Rules {
   void refuse(const char* code, const char* section, const std::string& key, std::string message,
               std::string help) const {
     const Given* found = document.find(section, key);
-    problems.push_back({code, std::move(message), found ? found->key : Place{}, std::move(help)});
+    problems.push_back({code, std::move(message), found ? found->key : TextRange{}, std::move(help)});
   }
 
   // A run's name is a directory's name.

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sections there are, and typed access to them, for the core and, as eng_options, for plugins.
-#include "core/config/config.hpp"
-
-#include "core/config/schema_text.hpp"
-#include "core/config/source.hpp"
-#include "core/config/toml.hpp"
+// Typed access to a section, for the engine and, as eng_options, for plugins.
+#include "core/config/section.hpp"
 
 namespace eng {
 namespace {
@@ -66,16 +62,6 @@ int32_t is_set(const eng_options* self, const char* key) noexcept {
   return found != settings.end() && found->second.given;
 }
 
-std::vector<SectionSchema> read_sections() {
-  std::vector<SectionSchema> out;
-  const toml::table all = parse_toml(schema_toml);
-  for (const auto& [name, section] : entries(&all, "schema.toml")) {
-    Schema options = read_options(section, "[" + name + "]");
-    out.push_back({name, find_option(options, "plugin") ? "eng." + name + "/1" : "", std::move(options)});
-  }
-  return out;
-}
-
 }  // namespace
 
 const Setting& Section::at(const std::string& key) const {
@@ -108,16 +94,6 @@ Section Section::with(const std::string& key, Value value) const {
   return out;
 }
 
-const Schema& group_options() {
-  static const Schema all = [] {
-    Option match{"match", Type::strings}, scale{"learning_rate_scale", Type::number};
-    match.help = "patterns of parameter names", scale.help = "the learning rate is multiplied with it";
-    scale.min = 0;
-    return Schema{match, scale};
-  }();
-  return all;
-}
-
 Options::Options(const Section& section) {
   table_.struct_size = sizeof(table_);
   table_.minor = ENG_ABI_MINOR;
@@ -130,37 +106,6 @@ Options::Options(const Section& section) {
   table_.get_float_at = element<double, double>;
   table_.get_string_at = element<std::string, const char*>;
   table_.is_set = is_set;
-}
-
-const Section& Config::section(const std::string& name) const {
-  for (const Section& section : sections_)
-    if (section.name() == name) return section;
-  throw Error(Exit::bug, "no section [" + name + "]");
-}
-
-Section& Config::section(const std::string& name) {
-  return const_cast<Section&>(static_cast<const Config&>(*this).section(name));
-}
-
-void Config::require(const std::string& name) const {
-  if (name == "data" && !no_data_.empty()) throw ConfigError(name_, source_, no_data_);
-}
-
-const std::vector<SectionSchema>& section_schemas() {
-  static const std::vector<SectionSchema> all = read_sections();
-  return all;
-}
-
-Schema merged(const SectionSchema& section, const PluginSchema* plugin) {
-  Schema all = section.options;
-  for (const Option& option : plugin ? plugin->options : Schema{}) {
-    auto* own = const_cast<Option*>(find_option(all, option.key));
-    if (!own)
-      all.push_back(option);
-    else if (own->type == option.type && own->key != "plugin" && option.fallback.index() != 0)
-      own->fallback = option.fallback;
-  }
-  return all;
 }
 
 }  // namespace eng

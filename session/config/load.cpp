@@ -7,7 +7,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "core/config/source.hpp"
+#include "session/config/source.hpp"
 
 namespace eng {
 namespace {
@@ -52,7 +52,7 @@ struct Resolver {
   }
 
   // "config.toml:12", "command line".
-  std::string origin(const Place& at) const {
+  std::string origin(const TextRange& at) const {
     return at.override_text.empty() ? fmt::format("{}:{}", file, at.line) : "command line";
   }
 
@@ -79,11 +79,11 @@ struct Resolver {
     if (name.empty()) return;  // missing or of a wrong type: told elsewhere
     const Given* given = document.find(schema.name, "plugin");
     const Names names = plugins.names(schema.kind);
-    add_missing(
-        schema.name,
-        {"E0110", fmt::format("no {} plugin named `{}`", schema.name, printable(name)), given ? given->place : Place{},
-         choice_of(names, fmt::format("no {} plugin was found at all", schema.name)),
-         given ? "" : "the default of [" + schema.name + "]", plugins.explain(schema.kind, name), name, names});
+    add_missing(schema.name,
+                {"E0110", fmt::format("no {} plugin named `{}`", schema.name, printable(name)),
+                 given ? given->place : TextRange{},
+                 choice_of(names, fmt::format("no {} plugin was found at all", schema.name)),
+                 given ? "" : "the default of [" + schema.name + "]", plugins.explain(schema.kind, name), name, names});
   }
 
   // A default, or a preset's value.
@@ -302,7 +302,7 @@ struct Resolver {
     Names names;
     for (const auto& schema : section_schemas()) names.push_back(schema.name);
     if (std::count(names.begin(), names.end(), name)) return;
-    const Place at = part.header.line || part.keys.empty() ? part.header : part.keys.begin()->second.key;
+    const TextRange at = part.header.line || part.keys.empty() ? part.header : part.keys.begin()->second.key;
     if (name == "offload")
       return problems.push_back(
           {"E0115", fmt::format("section [{}] is not supported by this version", name), at, "remove it"});

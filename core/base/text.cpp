@@ -1,26 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/config/problems.hpp"
+#include "core/base/text.hpp"
 
 #include <algorithm>
 #include <bit>
 #include <sstream>
-#include <tuple>
+
+#include "core/base/error.hpp"
 
 namespace eng {
-namespace {
-
-auto rank(const Problem& problem) {
-  const Place& at = problem.at;
-  return std::tuple(at.line > 0 ? 0 : at.override_text.empty() ? 2 : 1, at.line, at.column);
-}
-
-std::string summary(const std::string& name, const std::vector<Problem>& problems) {
-  std::string out;
-  for (const Problem& problem : problems) out += fmt::format("error[{}]: {}\n", problem.code, problem.message);
-  return out + fmt::format("{} problem{} in {}", problems.size(), problems.size() == 1 ? "" : "s", printable(name));
-}
-
-}  // namespace
 
 std::string line_of(const std::string& text, std::size_t number) {
   std::istringstream in(text.starts_with("\xef\xbb\xbf") ? text.substr(3) : text);
@@ -62,11 +49,6 @@ void check_name(const char* what, const std::string& name) {
   need(!name.empty(), "{} is empty", what);
   need(name.size() <= most, "{} has {} bytes, {} is the most: `{}`", what, name.size(), most, printable(name, 60));
   need(printable(name, most) == name, "{} holds control characters or is not UTF-8: `{}`", what, printable(name, 60));
-}
-
-ConfigError::ConfigError(const std::string& name, const std::string& text, std::vector<Problem> problems)
-    : Error(Exit::usage, summary(name, problems)), name_(name), text_(text), problems_(std::move(problems)) {
-  std::stable_sort(problems_.begin(), problems_.end(), [](auto& a, auto& b) { return rank(a) < rank(b); });
 }
 
 }  // namespace eng

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/config/source.hpp"
+#include "session/config/source.hpp"
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@
 namespace eng {
 namespace {
 
-Place place_of(const toml::source_region& region) {
+TextRange place_of(const toml::source_region& region) {
   const auto &begin = region.begin, &end = region.end;
   const bool wide = end.line == begin.line && end.column > begin.column;
   return {begin.line, begin.column, wide ? end.column - begin.column : 1u};
@@ -29,7 +29,7 @@ bool takes_text(const std::string& section, const std::string& key) {
 }
 
 // Adds a table of sections; `at` and `text` are those of an override, or nothing.
-void take(const toml::table& sections, const Place& at, const std::string& text, Document& document,
+void take(const toml::table& sections, const TextRange& at, const std::string& text, Document& document,
           Problems& problems) {
   const bool file = at.override_text.empty();
   const auto put = [&](const std::string& section, const std::string& name, const toml::key& key,
@@ -42,7 +42,7 @@ void take(const toml::table& sections, const Place& at, const std::string& text,
   };
   for (const auto& [key, node] : sections) {
     const std::string name(key.str()), shown = printable(name);
-    Place header = file ? place_of(key.source()) : at;
+    TextRange header = file ? place_of(key.source()) : at;
     header.length = std::max(header.length, shown.size());
     if (node.is_array_of_tables()) {
       problems.push_back({"E0102", fmt::format("`[[{}]]` is a list of sections", shown), header,
@@ -75,7 +75,7 @@ std::string quotes_needed(const std::string& line) {
 }
 
 void take_override(const std::string& text, Document& document, Problems& problems) {
-  const Place at{0, 0, 1, text};
+  const TextRange at{0, 0, 1, text};
   const auto equals = std::min(text.find('='), text.size());
   const std::string key = text.substr(0, equals), value = trimmed(text.substr(std::min(equals + 1, text.size())));
   if (value.empty() || key.find_first_of("\r\n#") != std::string::npos)
@@ -102,7 +102,7 @@ void take_override(const std::string& text, Document& document, Problems& proble
 void take_away(const std::string& text, Document& document, Problems& problems) {
   const auto dot = std::min(text.find('.'), text.size());
   const std::string section = text.substr(1, dot - 1), key = text.substr(std::min(dot + 1, text.size()));
-  const Place at{0, 0, 1, "--unset " + text.substr(1)};
+  const TextRange at{0, 0, 1, "--unset " + text.substr(1)};
   const auto& known = section_schemas();
   const bool there = std::any_of(known.begin(), known.end(), [&](const auto& one) { return one.name == section; });
   if (key.empty() || (!there && !document.parts.count(section)))

@@ -5,22 +5,12 @@
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/base/text.hpp"
 
 namespace eng {
 
-// Line `number` of a text, from 1, without its end; "" past the end.
-std::string line_of(const std::string& text, std::size_t number);
-// The characters of a line, each as printable UTF-8: '?' for control characters and broken UTF-8, a space for a tab.
-std::vector<std::string> characters(const std::string& text);
-// The same as one text; long text is cut.
-std::string printable(const std::string& text, std::size_t most = 200);
-// Lines that may be anything, each made printable.
-std::string printable_lines(const std::string& text);
-// Throws std::runtime_error unless a plugin's `name` can stand in files and messages. `what`: "the name of a block".
-void check_name(const char* what, const std::string& name);
-
 // A range in the file, counted in characters from 1; or (line 0) an override; or neither.
-struct Place {
+struct TextRange {
   std::size_t line = 0, column = 0, length = 1;
   std::string override_text = {};
 };
@@ -28,7 +18,7 @@ struct Place {
 struct Problem {
   const char* code = "";  // docs/config.md lists them
   std::string message = {};
-  Place at = {};
+  TextRange at = {};
   std::string help = {};   // what to change
   std::string label = {};  // behind the caret
   std::string note = {};

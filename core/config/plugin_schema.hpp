@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models that exist already, as far as a configuration and a plugin's description speak of them.
+// What a plugin's description says of the options it takes and, of a model, of weights that exist already.
 #pragma once
 
-#include <filesystem>
 #include <utility>
 
 #include "core/config/value.hpp"
@@ -26,11 +25,11 @@ struct Pretrained {
   std::vector<std::string> ignore_tensors;  // suffixes
 };
 
-// What [model] from = "DIR" says of the model.
-struct ModelSource {
-  std::filesystem::path file;               // where it is written; empty if nowhere
-  std::map<std::string, Setting> settings;  // of [model]: `plugin` and the plugin's options
-  std::vector<std::string> notes;           // keys that nobody knows
+// The options of what a plugin provides, and their presets.
+struct PluginSchema {
+  Schema options;
+  std::map<std::string, Preset> presets;
+  Pretrained pretrained = {};
 };
 
 }  // namespace eng

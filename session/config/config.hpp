@@ -2,56 +2,14 @@
 // The resolved configuration: every key of every section, typed, with its origin.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 
-#include "core/config/pretrained.hpp"
-#include "core/config/problems.hpp"
+#include "core/config/plugin_schema.hpp"
+#include "core/config/section.hpp"
+#include "session/config/problems.hpp"
 
 namespace eng {
-
-// One section, complete: keys of the core's schema and of the section's plugin.
-class Section {
- public:
-  Section() = default;
-  Section(std::string name, std::map<std::string, Setting> settings)
-      : name_(std::move(name)), settings_(std::move(settings)) {}
-  const std::string& name() const { return name_; }
-  const std::map<std::string, Setting>& settings() const { return settings_; }
-  bool has(const std::string& key) const;                             // holds a value (given or default)
-  bool given(const std::string& key) const { return at(key).given; }  // by the user or a preset
-  // Throw Error(Exit::bug) for a key or type that the schema does not have.
-  template <class T>
-  const T& as(const std::string& key) const {
-    if (const T* value = std::get_if<T>(&at(key).value)) return *value;
-    throw Error(Exit::bug, "[" + name_ + "] " + key + " is no " + kind_of(T{}));
-  }
-  bool boolean(const std::string& key) const { return as<bool>(key); }
-  int64_t integer(const std::string& key) const { return as<int64_t>(key); }  // also bytes
-  double number(const std::string& key) const;                                // also of an integer
-  const std::string& string(const std::string& key) const { return as<std::string>(key); }
-  const std::vector<std::string>& strings(const std::string& key) const { return as<std::vector<std::string>>(key); }
-  // A copy with one more key, or another value of one.
-  Section with(const std::string& key, Value value) const;
-  // Replaces a value. Any origin but "default" and "derived" counts as given.
-  void set(const std::string& key, Value value, std::string origin);
-
- private:
-  const Setting& at(const std::string& key) const;
-  std::string name_;
-  std::map<std::string, Setting> settings_;
-};
-
-// A section as a plugin sees it. Borrows the section.
-class Options {
- public:
-  explicit Options(const Section& section);
-  Options(const Options&) = delete;
-  Options& operator=(const Options&) = delete;
-  const eng_options* get() const { return &table_; }
-
- private:
-  eng_options table_{};
-};
 
 // What another trainer calls a key or a section of ours.
 struct Foreign {
@@ -64,12 +22,14 @@ struct Foreign {
   std::string why = {};        // what else there is to know
 };
 
-// What the configuration asks others: of plugins, which are not loaded for it, and of weights.
-struct PluginSchema {
-  Schema options;
-  std::map<std::string, Preset> presets;
-  Pretrained pretrained = {};
+// What [model] from = "DIR" says of the model.
+struct ModelSource {
+  std::filesystem::path file;               // where it is written; empty if nowhere
+  std::map<std::string, Setting> settings;  // of [model]: `plugin` and the plugin's options
+  std::vector<std::string> notes;           // keys that nobody knows
 };
+
+// What the configuration asks others: of plugins, which are not loaded for it, and of weights.
 struct SchemaSource {
   using Text = const std::string&;
   // nullptr if there is none.
@@ -88,7 +48,7 @@ struct SchemaSource {
       [](Text, Text, const Value&) -> std::optional<Foreign> { return std::nullopt; };
 };
 
-struct Document;  // core/config/source.hpp
+struct Document;  // session/config/source.hpp
 
 class Config {
  public:
@@ -101,7 +61,7 @@ class Config {
   static Config parse(const std::string& text, const std::string& name, const std::filesystem::path& base_dir,
                       const std::vector<std::string>& overrides, const SchemaSource& plugins);
 
-  // The same for a text that was read without overrides: read_document (core/config/source.hpp).
+  // The same for a text that was read without overrides: read_document (session/config/source.hpp).
   static Config resolve(const Document& read, const std::string& text, const std::string& name,
                         const std::filesystem::path& base_dir, const std::vector<std::string>& overrides,
                         const SchemaSource& plugins);

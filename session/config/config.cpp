@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What sections there are, and access to those of a configuration.
+#include "session/config/config.hpp"
+
+#include "core/config/toml.hpp"
+#include "session/config/schema_text.hpp"
+#include "session/config/source.hpp"
+
+namespace eng {
+namespace {
+
+std::vector<SectionSchema> read_sections() {
+  std::vector<SectionSchema> out;
+  const toml::table all = parse_toml(schema_toml);
+  for (const auto& [name, section] : entries(&all, "schema.toml")) {
+    Schema options = read_options(section, "[" + name + "]");
+    out.push_back({name, find_option(options, "plugin") ? "eng." + name + "/1" : "", std::move(options)});
+  }
+  return out;
+}
+
+}  // namespace
+
+const Schema& group_options() {
+  static const Schema all = [] {
+    Option match{"match", Type::strings}, scale{"learning_rate_scale", Type::number};
+    match.help = "patterns of parameter names", scale.help = "the learning rate is multiplied with it";
+    scale.min = 0;
+    return Schema{match, scale};
+  }();
+  return all;
+}
+
+const Section& Config::section(const std::string& name) const {
+  for (const Section& section : sections_)
+    if (section.name() == name) return section;
+  throw Error(Exit::bug, "no section [" + name + "]");
+}
+
+Section& Config::section(const std::string& name) {
+  return const_cast<Section&>(static_cast<const Config&>(*this).section(name));
+}
+
+void Config::require(const std::string& name) const {
+  if (name == "data" && !no_data_.empty()) throw ConfigError(name_, source_, no_data_);
+}
+
+const std::vector<SectionSchema>& section_schemas() {
+  static const std::vector<SectionSchema> all = read_sections();
+  return all;
+}
+
+Schema merged(const SectionSchema& section, const PluginSchema* plugin) {
+  Schema all = section.options;
+  for (const Option& option : plugin ? plugin->options : Schema{}) {
+    auto* own = const_cast<Option*>(find_option(all, option.key));
+    if (!own)
+      all.push_back(option);
+    else if (own->type == option.type && own->key != "plugin" && option.fallback.index() != 0)
+      own->fallback = option.fallback;
+  }
+  return all;
+}
+
+}  // namespace eng
