@@ -19,7 +19,7 @@ uint64_t planned_peak(const Setup& setup) {
 }
 
 uint64_t machine_peak(const Setup& setup) {
-  const bool shared = setup.kernels->info().dl_device_type == kDLCPU;
+  const bool shared = setup.kernels->host_memory();
   return planned_peak(setup) * (shared ? setup.plan.ranks.world.local_size : 1);
 }
 
@@ -84,7 +84,7 @@ std::vector<std::string> edits_that_fit(const Config& config, Registry& registry
 
 static void refuse_plan(const Setup& setup, uint64_t peak, uint64_t limit, const std::string& what,
                         const std::string& help) {
-  const bool host = setup.kernels->info().dl_device_type == kDLCPU;
+  const bool host = setup.kernels->host_memory();
   const auto text = [](uint64_t n) { return format_bytes(static_cast<double>(n)); };
   throw Error(host ? Exit::host_memory : Exit::device_memory,
               fmt::format("{} needs {}, device {} has {}: {} too much", what, text(peak), setup.kernels->device(),
@@ -99,7 +99,7 @@ void check_fits(const Config& config, Registry& registry, const Setup& setup) {
   auto edits = edits_that_fit(config, registry, setup, limit);
   if (edits.empty()) help = "no smaller batch or sequence fits either: take a smaller model";
   for (const auto& e : edits) help += (help.empty() ? "any one of these fits:\n  " : "\n  ") + e;
-  const bool host = setup.kernels->info().dl_device_type == kDLCPU;
+  const bool host = setup.kernels->host_memory();
   const uint32_t local = setup.plan.ranks.world.local_size;
   const bool several = host && local > 1;
   refuse_plan(setup, peak, limit, several ? fmt::format("the plan of {} ranks on this machine", local) : "the plan",

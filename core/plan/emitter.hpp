@@ -10,9 +10,11 @@ namespace eng {
 
 class Emitter {
  public:
-  Emitter(Plan& plan, std::function<uint64_t(const Call&)> workspace) : plan_(plan), workspace_(std::move(workspace)) {}
+  // `beside`: threads of a kernel on another queue than compute.
+  Emitter(Plan& plan, std::function<uint64_t(const Call&)> workspace, uint32_t beside = 1)
+      : plan_(plan), workspace_(std::move(workspace)), beside_(beside) {}
 
-  View persistent(const std::string& name, Line line, const eng_desc& desc, bool initial);
+  View persistent(const std::string& name, Line line, const eng_desc& desc, bool initial, uint32_t arena = 0);
   View transient(const std::string& name, Line line, const eng_desc& desc);
   void begin_program(const std::string& name);
   void begin_segment(const std::string& name, uint32_t repeat);
@@ -24,13 +26,18 @@ class Emitter {
   void after_users(const View& view);
   void action(const Op& op, std::vector<View> in, std::vector<View> out, Attrs attrs = {});
   void zero(const View& view);
+  // Collectives are given copies in that arena from now on.
+  void stage_collectives(uint32_t arena);
 
  private:
+  View staging(Id buffer, const eng_desc& desc);
   Plan& plan_;
   std::function<uint64_t(const Call&)> workspace_;
   std::map<std::string, uint32_t> calls_;
   Queue queue_ = Queue::compute;
   std::vector<uint32_t> after_;  // of the next action
+  uint32_t beside_;
+  Id sent_ = 0, received_ = 0;  // where collectives are staged
 };
 
 // `n` elements of a flat view, from element `first`.

@@ -19,7 +19,7 @@ ReportContext report_context(const Setup& setup, const Config& config) {
   c.staging = staging_bytes(setup.plan);
   c.snapshot = setup.snapshot;
   c.device_total = info.total_bytes;
-  c.host_arenas = info.dl_device_type == kDLCPU;
+  c.host_arenas = setup.kernels->host_memory();
   c.machine = described(config.section("comm"), info.peak_f32);
   c.kept = kept(setup.model);
   for (const Tensor& t : setup.plan.tensors)
