@@ -129,6 +129,9 @@ extern "C" {
 #define ENG_OP_GET_ROW "eng.get_row/1"
 /* rows[counters[MICRO]] = row, then counters[MICRO] += 1.  in: row (1), rows (A), counters; out: rows, counters. */
 #define ENG_OP_PUT_ROW "eng.put_row/1"
+/* out = x, byte by byte. Only the engine emits it. Either may lie in pinned memory of the host, on a device whose memory
+ * is apart: this is how a batch comes and a loss goes.  in: x, any dtype; out: the same. */
+#define ENG_OP_COPY "eng.copy/1"
 /* Sum of squares of each 4,096 elements: 64 strided f32 lanes (lane j takes elements j, j+64, ... in order, fma),
  * then lanes folded in a balanced tree (j + j+32, then +16, ...).  in: x (n x 4096) f32; out: (n) f32. EXACT. */
 #define ENG_OP_SUM_SQUARES "eng.sum_squares/1"

@@ -10,7 +10,9 @@ namespace eng {
 
 class Emitter {
  public:
-  Emitter(Plan& plan, std::function<uint64_t(const Call&)> workspace) : plan_(plan), workspace_(std::move(workspace)) {}
+  // `beside`: threads of a kernel on another queue than compute.
+  Emitter(Plan& plan, std::function<uint64_t(const Call&)> workspace, uint32_t beside = 1)
+      : plan_(plan), workspace_(std::move(workspace)), beside_(beside) {}
 
   // `place`: the arena.
   View persistent(const std::string& name, Line line, const eng_desc& desc, bool initial, uint32_t place = 0);
@@ -27,13 +29,18 @@ class Emitter {
   void zero(const View& view);
   // The segment that actions are appended to.
   const Segment& segment() const { return plan_.programs.back().segments.back(); }
+  // Collectives are given copies in that arena from now on.
+  void stage_collectives(uint32_t arena);
 
  private:
+  View staging(Id buffer, const eng_desc& desc);
   Plan& plan_;
   std::function<uint64_t(const Call&)> workspace_;
   std::map<std::string, uint32_t> calls_;
   Queue queue_ = Queue::compute;
   std::vector<uint32_t> after_;  // of the next action
+  uint32_t beside_;
+  Id sent_ = 0, received_ = 0;  // where collectives are staged
 };
 
 // `n` elements of a flat view, from element `first`.

@@ -118,19 +118,37 @@ void States::make_step() {
       plan_.constant_data.push_back(c.data);
     }
   }
-  int64_t a = r_.accumulate, b = model_.micro_batch, t = model_.sequence_length;
-  plan_.tokens = emit_.persistent("tokens", Line::batch, make_desc(ENG_I32, {a, b, t}), true);
-  plan_.labels_in = emit_.persistent("labels", Line::batch, make_desc(ENG_I32, {a, b, t}), true);
-  plan_.inputs = emit_.persistent("inputs", Line::step, make_desc(ENG_F32, {8}), true);
-  plan_.counters = emit_.persistent("counters", Line::step, make_desc(ENG_I64, {ENG_C_COUNT}), true);
-  plan_.scalars = emit_.persistent("scalars", Line::step, make_desc(ENG_F32, {ENG_S_COUNT}), true);
+  const auto make = [&](const char* name, Line line, const eng_desc& desc, View& host) {
+    const Shared both = shared(name, line, desc, true);
+    host = both.host;
+    return both.device;
+  };
+  if (!r_.traits.collectives_apart && !alone()) emit_.stage_collectives(1);
+  const int64_t a = r_.accumulate, b = model_.micro_batch, t = model_.sequence_length;
+  tokens = make("tokens", Line::batch, make_desc(ENG_I32, {a, b, t}), plan_.tokens);
+  labels = make("labels", Line::batch, make_desc(ENG_I32, {a, b, t}), plan_.labels_in);
+  inputs = make("inputs", Line::step, make_desc(ENG_F32, {8}), plan_.inputs);
+  plan_.counters = make("counters", Line::step, make_desc(ENG_I64, {ENG_C_COUNT}), plan_.counters_in);
+  plan_.scalars = make("scalars", Line::step, make_desc(ENG_F32, {ENG_S_COUNT}), plan_.results);
   // The loss is f32, or f64 where the compute is f64 (gradient checks).
   const Template& head = model_.templates.at(model_.blocks.back().tmpl);
   const int32_t wide = head.graph.value(head.outputs[0]).desc.dtype;
-  plan_.losses = emit_.persistent("losses", Line::step, make_desc(wide, {a}), true);
-  if (!alone() && r_.train)
-    plan_.all_losses =
-        emit_.persistent("losses of all ranks", Line::step, flat(wide, uint64_t(a) * plan_.ranks.world.size), false);
+  losses = make("losses", Line::step, make_desc(wide, {a}), plan_.losses);
+  if (alone() || !r_.train) return;
+  const Shared all = shared("losses of all ranks", Line::step, flat(wide, uint64_t(a) * plan_.ranks.world.size), false);
+  all_losses = all.device, plan_.all_losses = all.host;
+}
+
+States::Shared States::shared(const std::string& name, Line line, const eng_desc& desc, bool initial) {
+  const View device = emit_.persistent(name, line, desc, initial);
+  return {device, r_.traits.apart ? emit_.persistent(name + " for the host", line, desc, true, 1) : device};
+}
+
+void States::copy(Queue queue, const View& from, const View& to) {
+  if (from.buffer == to.buffer) return;
+  const Queue before = emit_.on(r_.traits.queues ? queue : Queue::compute);
+  emit_.action(op(ENG_OP_COPY), {from}, {to});
+  emit_.on(before);
 }
 
 void States::make_tensors() {

@@ -45,6 +45,16 @@ class States {
   void publish(size_t u);
   // Weights that are brought together from parts can come beside the next step's forward, and not behind the update.
   bool publishes_late(size_t u) const;
+  // From what the host fills to the device, and from the device to what it reads; nothing where they are one memory.
+  void copy_in(const View& host, const View& device) { copy(Queue::h2d, host, device); }
+  void copy_out(const View& device, const View& host) { copy(Queue::d2h, device, host); }
+  // A buffer of the device, and where the host fills or reads it.
+  struct Shared {
+    View device, host;
+  };
+  Shared shared(const std::string& name, Line line, const eng_desc& desc, bool initial);
+  View tokens, labels, inputs, losses, all_losses;  // on the device
+
   // Leases unit u whole, as `role`, and fills it from its home. `dtype`: of what is leased; 0: that of the home.
   View gather(Leases& leases, const std::string& what, Line line, int32_t role, size_t u, const Home& home,
               int32_t dtype = 0);
@@ -73,6 +83,7 @@ class States {
   void make_optimizer();
   Home make_state(size_t state, size_t u);
   void make_step();
+  void copy(Queue queue, const View& from, const View& to);
   void make_tensors();
   void add(size_t u, const std::vector<Move>& way, const View& from, const Home& home, bool store);
   void carry(const std::vector<Move>& way, int32_t role, size_t u, size_t piece, View from, Where at, const View& to);

@@ -57,6 +57,21 @@ struct Begin {
   }
 };
 
+struct Copy {
+  static constexpr const char* op = ENG_OP_COPY;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  uint64_t bytes;
+
+  explicit Copy(const Call& c) : bytes(bytes_of(c.out[0])) {}
+  static void check(const Call& c) {
+    expect_count(c, 1, 1);
+    expect(c.in[0].dtype == c.out[0].dtype && elements(c.in[0]) == elements(c.out[0]), "a copy is of equal shape");
+  }
+  void run(const Args& a) const {
+    if (bytes) std::memcpy(a.out<char>(0), a.in<char>(0), bytes);
+  }
+};
+
 struct GetRow {
   static constexpr const char* op = ENG_OP_GET_ROW;
   static constexpr uint32_t flags = ENG_KERNEL_EXACT;
@@ -219,8 +234,8 @@ struct Fold {
 }  // namespace
 
 void add_step(List& list) {
-  list.insert(list.end(), {&cpu::kernel<Begin>, &cpu::kernel<GetRow>, &cpu::kernel<PutRow>, &cpu::kernel<SumSquares>,
-                           &cpu::kernel<Finish>, &cpu::kernel<Fold>});
+  list.insert(list.end(), {&cpu::kernel<Begin>, &cpu::kernel<GetRow>, &cpu::kernel<PutRow>, &cpu::kernel<Copy>,
+                           &cpu::kernel<SumSquares>, &cpu::kernel<Finish>, &cpu::kernel<Fold>});
 }
 
 }  // namespace reference
