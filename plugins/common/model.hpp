@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What model plugins share: options read with failures thrown, parameters declared in one line, the C boundary.
+// What model plugins share: reading options (errors are thrown), declaring a parameter in one line, the C tables.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace model {
 
-// Errors inside a plugin are thrown; the boundary turns them into a status and a text.
+// Errors inside a plugin are thrown. At the C boundary they become a status and a text.
 struct Failure {
   eng_status code;
   std::string text;  // empty: the host has already written one
@@ -164,7 +164,7 @@ struct Boundary {
         invalid(of + " template " + std::to_string(tmpl) + " takes " + std::to_string(all[tmpl].params) +
                 " parameters and " + std::to_string(all[tmpl].inputs) + " inputs, not " + std::to_string(n_params) +
                 " and " + std::to_string(n_in));
-      if (cap < 1) throw Failure{ENG_OUT_OF_RANGE, of + " blocks have one output, there is room for none"};
+      if (cap < 1) throw Failure{ENG_OUT_OF_RANGE, of + " blocks have one output; the host has no room for it"};
       const eng_id result = m.trace(b, tmpl, params, in);
       const eng_status status = b->api->status(b, error);
       if (status == ENG_OK) out[0] = result, *n_out = 1;

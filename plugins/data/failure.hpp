@@ -26,7 +26,7 @@ inline eng_status fail(eng_error* error, eng_status status, std::string_view tex
   return status;
 }
 
-// Runs `body` and turns what it throws into a status. `doing` is for running out of memory.
+// Runs `body` and turns what it throws into a status. `doing` says what was being done when memory ran out.
 template <class Body>
 eng_status guarded(eng_error* error, const char* doing, Body body) {
   try {

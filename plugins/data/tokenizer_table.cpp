@@ -78,7 +78,7 @@ std::unique_ptr<Tokenizer> any(const std::string& path) {
   return open_tokenizer(path, "");
 }
 
-// The path may be that of the folder.
+// The path may also name the folder.
 std::string inside(const std::string& path, const char* name) {
   std::error_code ignored;
   return std::filesystem::is_directory(path, ignored) ? (std::filesystem::path(path) / name).string() : path;

@@ -20,7 +20,7 @@ std::unique_ptr<Source> open_tokens(const eng_options* options, const eng_data_r
   const std::string named = options->is_set(options, "tokenizer") ? get_string(options, "tokenizer") : "";
   std::string meaning;
   auto source = std::make_unique<Source>();
-  std::set<std::string> taken;  // PREFIX.bin and PREFIX.idx are one
+  std::set<std::string> taken;  // PREFIX.bin and PREFIX.idx belong together
   const auto add = [&](const std::vector<std::string>& paths, Stream& stream) {
     Hash hash;
     for (const std::string& path : paths) {

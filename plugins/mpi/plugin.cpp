@@ -18,19 +18,19 @@ summary = 'Many ranks, joined by Open MPI'
 [[provides]]
 kind = 'eng.comm/1'
 name = 'mpi'
-summary = 'The ranks that mpirun or srun started together; moves host memory'
+summary = 'The ranks that one mpirun or srun started; moves host memory'
 
 [provides.options.message_bytes]
 type = 'bytes'
 default = '64MiB'
 min = 1
 max = '2047MiB'
-help = 'Most bytes of one message; longer transfers go in several'
+help = 'Largest message; longer transfers are split into several'
 
 [[provides]]
 kind = 'eng.kernels/1'
 name = 'mpi'
-summary = 'all_gather, all_to_all, broadcast of any dtype; reduce_scatter, all_reduce of f32 and f64 by MPI itself'
+summary = 'all_gather, all_to_all and broadcast of any dtype; reduce_scatter and all_reduce of f32 and f64, summed by MPI'
 )toml")
 
 namespace {
@@ -100,7 +100,7 @@ eng_status start(const eng_host*, eng_error*) {
   return ENG_OK;
 }
 void stop() {
-  if (living) living->silence();  // the process leaves in the middle of something
+  if (living) living->silence();  // the process ends while a communicator exists
 }
 const void* get_interface(const char* kind, const char* name) {
   if (std::strcmp(name, "mpi") != 0) return nullptr;

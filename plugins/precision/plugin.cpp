@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fp32: everything is single precision, so no two homes differ in dtype and nothing is ever moved.
+// fp32: everything is in single precision. No two homes differ in dtype, so nothing is ever converted.
 #include "engine/plugin.h"
 
 #include <cstring>
@@ -23,7 +23,7 @@ summary = 'single precision everywhere'
 
 namespace {
 
-// The policy has no options and no memory; its address stands for all of its objects.
+// The policy has no options and no memory, so the address of one variable stands for every object.
 const char fp32_object = 0;
 
 eng_status create(const eng_options*, eng_build*, void** self, eng_error*) {
@@ -34,13 +34,13 @@ eng_status create(const eng_options*, eng_build*, void** self, eng_error*) {
 void destroy(void*) {}
 
 eng_status place(void*, const eng_unit*, uint32_t, int32_t role, eng_view* io, eng_error*) {
-  if (role != ENG_ROLE_STATE) io->dtype = ENG_F32;  // a state's dtype is the optimizer's
+  if (role != ENG_ROLE_STATE) io->dtype = ENG_F32;  // the optimizer decides a state's dtype
   return ENG_OK;
 }
 
 eng_status move(void*, eng_build*, const eng_move*, eng_error* error) {
   static const char text[] =
-      "fp32 keeps every dtype at f32 and has nothing to convert; this move is a bug in its caller";
+      "fp32 keeps everything in f32 and has nothing to convert; the caller asked for this move by mistake";
   if (error) error->set(error, ENG_UNSUPPORTED, text, sizeof text - 1);
   return ENG_UNSUPPORTED;
 }

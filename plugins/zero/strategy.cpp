@@ -57,8 +57,8 @@ eng_status collect(const Object& o, eng_build* b, const char* op, eng_id in, eng
   return emit(b, op, in, out, "group", o.part.group, error);
 }
 
-// The sum over ranks of the own range of src: everybody sends everybody his range, and each adds up what he got, in the
-// order of the ranks.
+// The sum over ranks of this rank's range of src. Every rank sends each other rank that rank's range; then each adds up
+// the ranges it received, in the order of the ranks.
 eng_status sum_part(const Object& o, eng_build* b, eng_id src, eng_id* out, eng_error* error) {
   if (o.fast) return collect(o, b, ENG_OP_REDUCE_SCATTER, src, out, error);
   eng_id rows = 0;  // (count, n / count)

@@ -133,7 +133,7 @@ struct CrossEntropyGrad {
 
   static void check(const Call& c) {
     need_arguments(c, 4, 5, 3), check_common(c);
-    if (elements(c.in[3]) <= ENG_S_LOSS_SCALE) throw Error{ENG_INVALID, "scalars are too few"};
+    if (elements(c.in[3]) <= ENG_S_LOSS_SCALE) throw Error{ENG_INVALID, "scalars has too few elements"};
     need_size("elements of dx", elements(c.out[1]), elements(c.in[0]));
     need_size("elements of dw", elements(c.out[2]), elements(c.in[1]));
     if (c.has(4)) need_size("elements of dw_acc", elements(c.in[4]), elements(c.in[1]));

@@ -24,7 +24,7 @@ struct RmsNorm {
     need_size(c.in[1], columns(c.in[0]), "w");
     need_size(c.out[1], rows(c.in[0]), "rstd");
     need_same(c.in[0], c.out[0], "x and y");
-    if (c.has(2) != c.has_out(2)) throw Error{ENG_INVALID, "a residual and its sum s come together"};
+    if (c.has(2) != c.has_out(2)) throw Error{ENG_INVALID, "a residual input and the output s must be given together"};
     if (c.has(2)) need_same(c.in[0], c.in[2], "x and residual"), need_same(c.in[0], c.out[2], "x and s");
     c.real("eps");
   }

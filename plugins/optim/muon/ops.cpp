@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the planner must know of muon's ops.
+// Shapes and work of muon's ops, for the planner.
 #include <cstring>
 
 #include "muon.hpp"
@@ -25,7 +25,7 @@ bool fits(const eng_call* c, uint32_t n_equal, uint32_t scalars) {
 }
 
 eng_status infer_momentum(const eng_call* c, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error) {
-  if (cap < 2 || !fits(c, 2, 2)) return refuse(error, "takes grad and m, alike, and scalars (32)");
+  if (cap < 2 || !fits(c, 2, 2)) return refuse(error, "takes grad and m of one type and shape, and scalars (32)");
   out[0] = c->in[0], out[1] = c->in[1];
   *n_out = 2;
   return ENG_OK;
@@ -39,7 +39,7 @@ eng_status infer_normalize(const eng_call* c, eng_desc* out, uint32_t cap, uint3
 }
 
 eng_status infer_apply(const eng_call* c, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error) {
-  if (cap < 1 || !fits(c, 2, 2)) return refuse(error, "takes p and o, alike, and scalars (32)");
+  if (cap < 1 || !fits(c, 2, 2)) return refuse(error, "takes p and o of one type and shape, and scalars (32)");
   out[0] = c->in[0];
   *n_out = 1;
   return ENG_OK;
