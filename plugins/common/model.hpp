@@ -105,7 +105,14 @@ class Reader {
 inline eng_id matrix(eng_build* b, const std::string& name, int64_t rows, int64_t columns, double std) {
   const int64_t dims[2] = {rows, columns};
   const eng_attr init[2] = {{"mean", 0, 0.0}, {"std", 0, std}};
-  const eng_param param = {sizeof(eng_param), 0, name.c_str(), ENG_OP_INIT_NORMAL, init, dims, 2, 2};
+  const eng_param param = {.struct_size = sizeof(eng_param),
+                           .flags = 0,
+                           .name = name.c_str(),
+                           .init_op = ENG_OP_INIT_NORMAL,
+                           .init = init,
+                           .dims = dims,
+                           .n_init = 2,
+                           .ndim = 2};
   eng_id id = 0;
   b->api->param(b, &param, &id, nullptr);
   return id;
@@ -113,9 +120,15 @@ inline eng_id matrix(eng_build* b, const std::string& name, int64_t rows, int64_
 
 // A vector without weight decay.
 inline eng_id vector(eng_build* b, const std::string& name, int64_t size, double value) {
-  const eng_attr init = {"value", 0, value};
-  const eng_param param = {
-      sizeof(eng_param), ENG_PARAM_NO_DECAY, name.c_str(), ENG_OP_INIT_CONSTANT, &init, &size, 1, 1};
+  const eng_attr init = {.key = "value", .i = 0, .f = value};
+  const eng_param param = {.struct_size = sizeof(eng_param),
+                           .flags = ENG_PARAM_NO_DECAY,
+                           .name = name.c_str(),
+                           .init_op = ENG_OP_INIT_CONSTANT,
+                           .init = &init,
+                           .dims = &size,
+                           .n_init = 1,
+                           .ndim = 1};
   eng_id id = 0;
   b->api->param(b, &param, &id, nullptr);
   return id;
@@ -171,7 +184,13 @@ struct Boundary {
       return status;
     });
   }
-  static constexpr eng_model table = {sizeof(eng_model), 0, create, destroy, describe, declare, trace};
+  static constexpr eng_model table = {.struct_size = sizeof(eng_model),
+                                      .minor = 0,
+                                      .create = create,
+                                      .destroy = destroy,
+                                      .describe = describe,
+                                      .declare = declare,
+                                      .trace = trace};
 
   static eng_status start(const eng_host*, eng_error*) { return ENG_OK; }
   static void stop() {}

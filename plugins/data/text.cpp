@@ -188,7 +188,13 @@ eng_status build_tokens(const eng_options* options, const eng_data_request* give
 
 }  // namespace
 
-const eng_data text_table = {sizeof(eng_data), 0,           create,       destroy_source,
-                             describe_source,  read_source, build_tokens, inspect_file};
+const eng_data text_table = {.struct_size = sizeof(eng_data),
+                             .minor = 0,
+                             .create = create,
+                             .destroy = destroy_source,
+                             .describe = describe_source,
+                             .read = read_source,
+                             .build = build_tokens,
+                             .inspect = inspect_file};
 
 }  // namespace text_data

@@ -93,7 +93,13 @@ std::unique_ptr<Tokenizer> sentencepiece(const std::string& path) {
 }
 
 template <Open open>
-constexpr eng_tokenizer table = {sizeof(eng_tokenizer), 0, create<open>, destroy, describe, encode, decode};
+constexpr eng_tokenizer table = {.struct_size = sizeof(eng_tokenizer),
+                                 .minor = 0,
+                                 .create = create<open>,
+                                 .destroy = destroy,
+                                 .describe = describe,
+                                 .encode = encode,
+                                 .decode = decode};
 
 }  // namespace
 

@@ -62,7 +62,13 @@ eng_status create_tokens(const eng_options* options, const eng_data_request* giv
 
 }  // namespace
 
-const eng_data tokens_table = {sizeof(eng_data), 0,           create_tokens, destroy_source,
-                               describe_source,  read_source, nullptr,       inspect_file};
+const eng_data tokens_table = {.struct_size = sizeof(eng_data),
+                               .minor = 0,
+                               .create = create_tokens,
+                               .destroy = destroy_source,
+                               .describe = describe_source,
+                               .read = read_source,
+                               .build = nullptr,
+                               .inspect = inspect_file};
 
 }  // namespace text_data

@@ -115,7 +115,7 @@ eng_id Model::layer(eng_build* b, const Weights& w, eng_id h) const {
   const eng_id conv_in[3] = {xz, w.conv, w.conv_bias};
   const eng_id u = eng_emit1(b, MAMBA_OP_CONV, conv_in, 3, nullptr, 0);  // (B, T, E)
   const eng_id low = eng_linear(b, u, w.x_proj, 0);                      // (B, T, R + 2N)
-  const eng_attr at = {"at", c_.rank, 0.0};
+  const eng_attr at = {.key = "at", .i = c_.rank, .f = 0.0};
   eng_id part[2] = {0, 0};  // (B, T, R) and (B, T, 2N) = [B | C]
   b->api->emit(b, MAMBA_OP_SPLIT, &low, 1, part, 2, &at, 1, nullptr);
   const eng_id delta = eng_linear(b, part[0], w.dt_proj, 0);  // (B, T, E)

@@ -271,6 +271,7 @@ const eng_kernel* const all[] = {&kernel<AllGather>, &kernel<AllToAll>, &kernel<
 
 }  // namespace
 
-const eng_kernels collectives = {sizeof(eng_kernels), static_cast<uint32_t>(std::size(all)), all};
+const eng_kernels collectives = {
+    .struct_size = sizeof(eng_kernels), .count = static_cast<uint32_t>(std::size(all)), .kernels = all};
 
 }  // namespace mpi

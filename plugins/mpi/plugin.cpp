@@ -91,7 +91,15 @@ void abort(void* self, const char* reason) {
   guarded(nullptr, [&] { comm(self).abort(reason); });
 }
 
-const eng_comm comm_table = {sizeof(eng_comm), 0, create, destroy, group, exchange, poll, abort, 12300000};
+const eng_comm comm_table = {.struct_size = sizeof(eng_comm),
+                             .flags = 0,
+                             .create = create,
+                             .destroy = destroy,
+                             .group = group,
+                             .exchange = exchange,
+                             .poll = poll,
+                             .abort = abort,
+                             .overhead_bytes = 12300000};
 
 const char* describe() {
   return eng_description;
@@ -109,7 +117,13 @@ const void* get_interface(const char* kind, const char* name) {
   return nullptr;
 }
 
-const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, stop, get_interface};
+const eng_plugin plugin = {.struct_size = sizeof(eng_plugin),
+                           .abi_minor = ENG_ABI_MINOR,
+                           .draft_id = ENG_ABI_DRAFT_ID,
+                           .describe = describe,
+                           .start = start,
+                           .stop = stop,
+                           .get_interface = get_interface};
 
 }  // namespace
 

@@ -71,4 +71,10 @@ eng_status update(void* self, eng_build* b, const eng_update* run, eng_error* er
 
 }  // namespace
 
-const eng_optimizer sgd_table = {sizeof(eng_optimizer), 1, create, destroy, states, scalars, update};
+const eng_optimizer sgd_table = {.struct_size = sizeof(eng_optimizer),
+                                 .granularity = 1,
+                                 .create = create,
+                                 .destroy = destroy,
+                                 .states = states,
+                                 .scalars = scalars,
+                                 .update = update};

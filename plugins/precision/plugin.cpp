@@ -45,7 +45,8 @@ eng_status move(void*, eng_build*, const eng_move*, eng_error* error) {
   return ENG_UNSUPPORTED;
 }
 
-const eng_axis fp32 = {sizeof(eng_axis), 0, create, destroy, place, move};
+const eng_axis fp32 = {
+    .struct_size = sizeof(eng_axis), .minor = 0, .create = create, .destroy = destroy, .place = place, .move = move};
 
 const char* describe() {
   return eng_description;
@@ -59,7 +60,13 @@ const void* get_interface(const char* kind, const char* name) {
   return std::strcmp(kind, ENG_PRECISION_KIND) == 0 && std::strcmp(name, "fp32") == 0 ? &fp32 : nullptr;
 }
 
-const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, stop, get_interface};
+const eng_plugin plugin = {.struct_size = sizeof(eng_plugin),
+                           .abi_minor = ENG_ABI_MINOR,
+                           .draft_id = ENG_ABI_DRAFT_ID,
+                           .describe = describe,
+                           .start = start,
+                           .stop = stop,
+                           .get_interface = get_interface};
 
 }  // namespace
 

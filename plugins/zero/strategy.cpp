@@ -49,7 +49,7 @@ eng_status place(void* self, const eng_unit*, uint32_t, int32_t r, eng_view* io,
 // One op with one input. out = 0: into a new value.
 eng_status emit(eng_build* b, const char* op, eng_id in, eng_id* out, const char* key, uint32_t number,
                 eng_error* error) {
-  const eng_attr attr = {key, number, 0};
+  const eng_attr attr = {.key = key, .i = number, .f = 0};
   return b->api->emit(b, op, &in, 1, out, 1, &attr, 1, error);
 }
 
@@ -82,7 +82,8 @@ eng_status move(void* self, eng_build* b, const eng_move* m, eng_error* error) {
   return report(error, ENG_UNSUPPORTED, text);
 }
 
-const eng_axis table = {sizeof(eng_axis), 0, create, destroy, place, move};
+const eng_axis table = {
+    .struct_size = sizeof(eng_axis), .minor = 0, .create = create, .destroy = destroy, .place = place, .move = move};
 
 const char* describe() {
   return strategy.description;
@@ -96,7 +97,13 @@ const void* get_interface(const char* kind, const char* name) {
   return std::strcmp(kind, ENG_ZERO_KIND) == 0 && std::strcmp(name, strategy.name) == 0 ? &table : nullptr;
 }
 
-const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, stop, get_interface};
+const eng_plugin plugin = {.struct_size = sizeof(eng_plugin),
+                           .abi_minor = ENG_ABI_MINOR,
+                           .draft_id = ENG_ABI_DRAFT_ID,
+                           .describe = describe,
+                           .start = start,
+                           .stop = stop,
+                           .get_interface = get_interface};
 
 }  // namespace
 }  // namespace zero

@@ -187,7 +187,8 @@ const eng_kernel* const reference_list[] = {&cpu::kernel<Momentum<false>>, &cpu:
 
 }  // namespace
 
-const eng_kernels cpu_kernels = {sizeof(eng_kernels), std::size(cpu_list), cpu_list};
-const eng_kernels reference_kernels = {sizeof(eng_kernels), std::size(reference_list), reference_list};
+const eng_kernels cpu_kernels = {.struct_size = sizeof(eng_kernels), .count = std::size(cpu_list), .kernels = cpu_list};
+const eng_kernels reference_kernels = {
+    .struct_size = sizeof(eng_kernels), .count = std::size(reference_list), .kernels = reference_list};
 
 }  // namespace muon

@@ -123,7 +123,7 @@ struct Steps {
     return out;
   }
   eng_id scale(eng_id x, double by, eng_id out = 0) {
-    const eng_attr attr = {"factor", 0, by};
+    const eng_attr attr = {.key = "factor", .i = 0, .f = by};
     return emit(ENG_OP_SCALE, &x, 1, &attr, 1, out);
   }
   // x y + plus, in the memory of `plus` if it is given.
@@ -141,7 +141,7 @@ eng_status orthogonalize(const Muon& m, eng_build* build, const eng_update* run,
   const eng_desc& shape = *run->extents[0].parameter->shape;
   const int64_t M = shape.dims[0], N = shape.dims[1];
   const bool tall = M > N;
-  const eng_attr eps = {"eps", 0, 1e-7};
+  const eng_attr eps = {.key = "eps", .i = 0, .f = 1e-7};
   eng_id x = steps.emit(MUON_OP_NORMALIZE, &run->grad, 1, &eps, 1);
   for (int64_t k = 0; k < m.steps; ++k) {
     const eng_id s = steps.product(x, tall, x, !tall);
@@ -165,7 +165,7 @@ eng_status update_matrices(const Muon& m, eng_build* build, const eng_update* ru
   }
   const eng_id in[3] = {run->master, run->grad, run->scalars};
   eng_id out = run->master;
-  const eng_attr attr = {"weight_decay", 0, decay};
+  const eng_attr attr = {.key = "weight_decay", .i = 0, .f = decay};
   return build->api->emit(build, MUON_OP_APPLY, in, 3, &out, 1, &attr, 1, error);
 }
 
@@ -182,6 +182,12 @@ eng_status update(void* self, eng_build* build, const eng_update* run, eng_error
 
 }  // namespace
 
-const eng_optimizer optimizer = {sizeof(eng_optimizer), 1, create, destroy, states, scalars, update};
+const eng_optimizer optimizer = {.struct_size = sizeof(eng_optimizer),
+                                 .granularity = 1,
+                                 .create = create,
+                                 .destroy = destroy,
+                                 .states = states,
+                                 .scalars = scalars,
+                                 .update = update};
 
 }  // namespace muon

@@ -88,6 +88,6 @@ const eng_op* const list[] = {&momentum_op, &normalize_op, &apply_op};
 
 }  // namespace
 
-const eng_ops ops = {sizeof(eng_ops), 3, list};
+const eng_ops ops = {.struct_size = sizeof(eng_ops), .count = 3, .ops = list};
 
 }  // namespace muon

@@ -63,7 +63,13 @@ const void* get_interface(const char* kind, const char* name) {
   return is(ENG_KERNELS_KIND, "reference") ? &muon::reference_kernels : nullptr;
 }
 
-const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, stop, get_interface};
+const eng_plugin plugin = {.struct_size = sizeof(eng_plugin),
+                           .abi_minor = ENG_ABI_MINOR,
+                           .draft_id = ENG_ABI_DRAFT_ID,
+                           .describe = describe,
+                           .start = start,
+                           .stop = stop,
+                           .get_interface = get_interface};
 
 }  // namespace
 
