@@ -43,7 +43,7 @@ struct LayerNorm {
   }
 };
 
-// The gradients of weight and bias are sums over all rows. Their order comes from the shapes alone: rows are cut into
+// The gradients of weight and bias are sums over all rows. Their order depends on the shapes only: rows are cut into
 // chunks, each is summed in row order into its own two lines of scratch memory, then the lines are added in order.
 struct LayerNormGrad {
   static constexpr const char* op = ENG_OP_LAYER_NORM_GRAD;

@@ -44,7 +44,7 @@ struct RmsNorm {
   }
 };
 
-// The weight's gradient is a sum over all rows. Its order comes from the shapes alone: rows are cut into chunks,
+// The weight's gradient is a sum over all rows. Its order depends on the shapes only: rows are cut into chunks,
 // each is summed in row order into its own line of scratch memory, then the lines are added in order.
 struct RmsNormGrad {
   static constexpr const char* op = ENG_OP_RMS_NORM_GRAD;
