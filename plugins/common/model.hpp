@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,36 +14,15 @@
 #include "engine/model.h"
 #include "engine/ops.h"
 #include "engine/plugin.h"
+#include "error.hpp"
 
 namespace model {
 
-// Errors inside a plugin are thrown. At the C boundary they become a status and a text.
-struct Failure {
-  eng_status code;
-  std::string text;  // empty: the host has already written one
-};
+using common::guarded;
+using Failure = common::Error;
 
 [[noreturn]] inline void invalid(const std::string& text) {
   throw Failure{ENG_INVALID, text};
-}
-
-inline eng_status report(eng_error* error, eng_status code, const std::string& text) noexcept {
-  if (error && !text.empty()) error->set(error, code, text.data(), text.size());
-  return code;
-}
-
-// Runs `body`, lets nothing escape.
-template <class Body>
-eng_status guarded(eng_error* error, Body&& body) noexcept {
-  try {
-    return std::forward<Body>(body)();
-  } catch (const Failure& failure) {
-    return report(error, failure.code, failure.text);
-  } catch (const std::bad_alloc&) {
-    return error ? (error->set(error, ENG_NO_MEMORY, "out of memory", 13), ENG_NO_MEMORY) : ENG_NO_MEMORY;
-  } catch (...) {
-    return error ? (error->set(error, ENG_INTERNAL, "unexpected failure", 18), ENG_INTERNAL) : ENG_INTERNAL;
-  }
 }
 
 // A number for a message.

@@ -268,7 +268,7 @@ Built build(const BuildRequest& request, const Tokenizer& tokenizer, const eng_d
       built.reused = true;
       return built;
     } catch (const Failure& failure) {
-      if (failure.status() != ENG_DATA_LOSS && failure.status() != ENG_INVALID) throw;  // damaged: made again
+      if (failure.status != ENG_DATA_LOSS && failure.status != ENG_INVALID) throw;  // damaged: made again
     }
   }
   uint32_t threads = watch_of_host != nullptr ? watch_of_host->threads : 0;

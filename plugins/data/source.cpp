@@ -125,13 +125,13 @@ eng_status read_source(void* self, int32_t split, uint64_t position, int32_t* to
                        eng_error* error) {
   auto* source = static_cast<Source*>(self);
   if (split != ENG_SPLIT_TRAIN && split != ENG_SPLIT_VALIDATION)
-    return fail(error, ENG_INVALID, "[data] the split is neither training nor validation");
+    return report(error, ENG_INVALID, "[data] the split is neither training nor validation");
   const bool train = split == ENG_SPLIT_TRAIN;
   const uint64_t of_stream = source->windows.count(split), samples = of_stream + (train ? 0 : source->held_windows());
   if (samples == 0)
-    return fail(error, ENG_PRECONDITION,
-                train ? "[data] validation is 1, so there is no training data"
-                      : "[data] validation is 0, so there is no held-out data");
+    return report(error, ENG_PRECONDITION,
+                  train ? "[data] validation is 1, so there is no training data"
+                        : "[data] validation is 0, so there is no held-out data");
   // Held-out samples always come in the same order, whatever the seed, so that the first k of them can be compared
   // between runs.
   Permutation order(samples, train ? source->seed : 0, train ? position / samples : 0, static_cast<uint64_t>(split));
@@ -146,7 +146,7 @@ eng_status read_source(void* self, int32_t split, uint64_t position, int32_t* to
                     "[data] %.300s changed while the run was reading it; leave the data as it is during a run, and "
                     "start a new run to use the new text",
                     changed->path().c_str());
-  return fail(error, ENG_DATA_LOSS, {text, static_cast<std::size_t>(size)});
+  return report(error, ENG_DATA_LOSS, {text, static_cast<std::size_t>(size)});
 }
 
 eng_status inspect_file(const char* path, uint32_t flags, char* text, uint64_t capacity, uint64_t* size,

@@ -270,7 +270,7 @@ void scan(TokenFile& out, int64_t vocabulary) {
   try {
     tokens = pass(0);
   } catch (const Failure& failure) {
-    if (failure.status() != ENG_INVALID) throw;
+    if (failure.status != ENG_INVALID) throw;
     refuse(out.path, damaged, ENG_DATA_LOSS);
   }
   Hash table;

@@ -42,17 +42,12 @@ bool is(const eng_desc& d, std::initializer_list<int64_t> dims) {
 template <class Shapes>
 eng_status infer_by(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error,
                     Shapes shapes) {
-  try {
+  return cpu::guarded(error, [&] {
     const std::vector<eng_desc> made = shapes(cpu::Call("", *call));
     expect(made.size() <= cap, "the host has no room for the outputs");
     std::copy(made.begin(), made.end(), out);
     *n_out = static_cast<uint32_t>(made.size());
-    return ENG_OK;
-  } catch (const Error& e) {
-    return cpu::report(error, e.status, e.text);
-  } catch (...) {
-    return cpu::report(error, ENG_NO_MEMORY, "out of memory");
-  }
+  });
 }
 #define INFER(name)                                                                                               \
   eng_status name##_infer(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error) { \

@@ -247,14 +247,7 @@ struct ReduceScatter : Reduction {
 // The text of a failed wait is complete; nothing is added to it.
 template <class K>
 eng_status launch(void* record, const eng_exec*, eng_error* sink) {
-  try {
-    static_cast<typename cpu::KernelGlue<K>::Record*>(record)->bound.run();
-    return ENG_OK;
-  } catch (const Error& e) {
-    return cpu::report(sink, e.status, e.text);
-  } catch (...) {
-    return cpu::report(sink, ENG_INTERNAL, "out of host memory");
-  }
+  return cpu::guarded(sink, [&] { static_cast<typename cpu::KernelGlue<K>::Record*>(record)->bound.run(); });
 }
 
 template <class K>

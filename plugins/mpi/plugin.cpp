@@ -35,25 +35,10 @@ summary = 'all_gather, all_to_all and broadcast of any dtype; reduce_scatter and
 
 namespace {
 
+using common::guarded;
 using mpi::Comm;
-using mpi::Error;
 
 Comm* living = nullptr;  // a process has one at most
-
-// Runs `body` and turns what it throws into a status and a text.
-template <class Body>
-eng_status guarded(eng_error* sink, Body body) {
-  try {
-    body();
-    return ENG_OK;
-  } catch (const Error& e) {
-    return cpu::report(sink, e.status, e.text);
-  } catch (const std::bad_alloc&) {
-    return cpu::report(sink, ENG_NO_MEMORY, "out of host memory");
-  } catch (const std::exception& e) {
-    return cpu::report(sink, ENG_INTERNAL, e.what());
-  }
-}
 
 Comm& comm(void* self) {
   return *static_cast<Comm*>(self);

@@ -4,16 +4,14 @@
 #include <cmath>
 #include <cstring>
 
+#include "../common/error.hpp"
 #include "engine/ops.h"
 #include "engine/optimizer.h"
 
 extern const eng_optimizer adamw_table;
 extern const eng_optimizer sgd_table;
 
-inline eng_status report(eng_error* error, eng_status code, const char* text) {
-  if (error) error->set(error, code, text, std::strlen(text));
-  return code;
-}
+using common::report;
 
 // Reads a number that must lie in [0, limit); `text` is the error message otherwise.
 inline eng_status read_below(const eng_options* options, const char* key, double limit, const char* text, double* out,

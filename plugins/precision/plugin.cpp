@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "../common/error.hpp"
 #include "engine/policy.h"
 
 // clang-format off
@@ -39,10 +40,9 @@ eng_status place(void*, const eng_unit*, uint32_t, int32_t role, eng_view* io, e
 }
 
 eng_status move(void*, eng_build*, const eng_move*, eng_error* error) {
-  static const char text[] =
-      "fp32 keeps everything in f32 and has nothing to convert; the caller asked for this move by mistake";
-  if (error) error->set(error, ENG_UNSUPPORTED, text, sizeof text - 1);
-  return ENG_UNSUPPORTED;
+  return common::report(
+      error, ENG_UNSUPPORTED,
+      "fp32 keeps everything in f32 and has nothing to convert; the caller asked for this move by mistake");
 }
 
 const eng_axis fp32 = {

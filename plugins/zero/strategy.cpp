@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 
+#include "../common/error.hpp"
 #include "engine/ops.h"
 
 namespace zero {
@@ -16,10 +17,7 @@ struct Object {
   bool fast = false;
 };
 
-eng_status report(eng_error* error, eng_status code, const char* text) {
-  if (error) error->set(error, code, text, std::strlen(text));
-  return code;
-}
+using common::report;
 
 eng_status create(const eng_options* options, eng_build* b, void** self, eng_error* error) {
   int32_t fast = 0;

@@ -8,8 +8,7 @@ namespace muon {
 namespace {
 
 eng_status refuse(eng_error* error, const char* text) {
-  if (error) error->set(error, ENG_INVALID, text, std::strlen(text));
-  return ENG_INVALID;
+  return common::report(error, ENG_INVALID, text);
 }
 
 int64_t elements(const eng_desc& d) {
