@@ -81,7 +81,13 @@ static eng_status update(void* self, eng_build* b, const eng_update* run, eng_er
   return b->api->emit(b, ENG_OP_SGD, in, 4, out, 2, attrs, 3, error);
 }
 
-static const eng_optimizer table = {sizeof(eng_optimizer), 1, create, destroy, states, scalars, update};
+static const eng_optimizer table = {.struct_size = sizeof(eng_optimizer),
+                                    .granularity = 1,
+                                    .create = create,
+                                    .destroy = destroy,
+                                    .states = states,
+                                    .scalars = scalars,
+                                    .update = update};
 
 static const char* describe(void) {
   return eng_description;
@@ -99,7 +105,8 @@ static const void* get_interface(const char* kind, const char* name) {
   return NULL;
 }
 
-static const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, stop, get_interface};
+static const eng_plugin plugin = {ENG_PLUGIN_INIT, .describe = describe, .start = start, .stop = stop,
+                                  .get_interface = get_interface};
 
 ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t host_minor) {
   (void)host_minor;

@@ -32,7 +32,7 @@ void destroy(void* self) {
 }
 
 eng_status states(void*, eng_state_rule* out, uint32_t cap, uint32_t* n, eng_error* error) {
-  if (cap < 2) return report(error, ENG_OUT_OF_RANGE, "adamw has 2 states, there is room for fewer");
+  if (cap < 2) return report(error, ENG_OUT_OF_RANGE, "adamw has 2 states; the host has room for fewer");
   out[0] = {"exp_avg", ENG_F32, 0, nullptr};
   out[1] = {"exp_avg_sq", ENG_F32, 0, nullptr};
   *n = 2;
@@ -60,4 +60,10 @@ eng_status update(void* self, eng_build* b, const eng_update* run, eng_error* er
 
 }  // namespace
 
-const eng_optimizer adamw_table = {sizeof(eng_optimizer), 1, create, destroy, states, scalars, update};
+const eng_optimizer adamw_table = {.struct_size = sizeof(eng_optimizer),
+                                   .granularity = 1,
+                                   .create = create,
+                                   .destroy = destroy,
+                                   .states = states,
+                                   .scalars = scalars,
+                                   .update = update};

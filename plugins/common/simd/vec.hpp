@@ -238,7 +238,7 @@ inline float sum(vec a) {
 
 #endif
 
-// Which lanes of a register are meant: all, or the first n (the others read as zero, are not written).
+// Which lanes of a register are used: all, or the first n. The other lanes read as zero and are not written.
 struct all_lanes {};
 struct some_lanes {
   int64_t n;
@@ -249,7 +249,7 @@ inline vec load(const float* p, all_lanes) {
 inline vec load(const float* p, some_lanes k) {
   return load_some(p, k.n);
 }
-// Lanes that are not meant read as `rest`.
+// The other lanes read as `rest`.
 inline vec load_or(const float* p, all_lanes, vec) {
   return load_all(p);
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention in blocks of 64 queries by 64 keys; blocks above the diagonal are skipped, and within a diagonal
-// block the register tiles above it. Every sum has one order that depends on the shapes alone.
+// Causal attention in blocks of 64 queries by 64 keys (`side`). Blocks above the diagonal are skipped; within a
+// diagonal block the register tiles above the diagonal are skipped. Every sum has one order that depends on the shapes
+// only.
 //
-// Forward: the running maximum and sum of each row are corrected block by block (Milakov and Gimelshein 2018, Dao
-// et al. 2022). Backward: probabilities are made again from the stored log-sum-exp.
+// Forward: each row has a running maximum and a running sum, which are corrected block by block (Milakov and Gimelshein
+// 2018, Dao et al. 2022). Backward: the probabilities are computed again from the stored log-sum-exp.
 #pragma once
 
 #include "isa.hpp"
@@ -20,7 +21,8 @@ CPU_INLINE int64_t whole(int64_t n, int64_t unit) {
   return (n + unit - 1) / unit * unit;
 }
 
-// (n, width) rows of a wider matrix -> dense rows of `padded` elements times `factor`, zero beyond the width.
+// Copies n rows of `width` elements from a wider matrix to dense rows of `padded` elements, times `factor`; the
+// elements after the width are zero.
 inline void pack_rows(const float* from, int64_t stride, int64_t n, int64_t width, int64_t padded, float factor,
                       float* out) {
   const V by = set1(factor);
@@ -31,8 +33,8 @@ inline void pack_rows(const float* from, int64_t stride, int64_t n, int64_t widt
   }
 }
 
-// (n, width) rows -> blocks of `side` columns: block j holds (width, side), element (d, c) = row j*side + c. Zero
-// beyond row n. Four by four elements change places in registers.
+// Transposes n rows of `width` elements to blocks of `side` columns: block j is (width, side), its column c is row
+// j * side + c, zero from row n on. Four by four elements are transposed in registers.
 inline void pack_transposed(const float* from, int64_t stride, int64_t n, int64_t width, float* out) {
   typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
   for (int64_t j = 0; j < n; j += side, out += side * width)
@@ -58,8 +60,8 @@ inline void pack_transposed(const float* from, int64_t stride, int64_t n, int64_
     }
 }
 
-// Rows of one diagonal block, most_rows at a time: f(first, count, reach), where keys from `reach` on are masked for
-// all of these rows.
+// Calls f(first, count, reach) for the rows of a diagonal block, most_rows at a time. Keys from `reach` on are masked
+// for all of these rows, so their products need not be computed.
 template <class F>
 CPU_INLINE void diagonal_rows(int64_t rows, F&& f) {
   for (int64_t r = 0; r < rows; r += most_rows) {
@@ -90,7 +92,7 @@ inline void block_rows(int64_t rows, int64_t keys, int64_t padded, bool diagonal
 inline void block_columns(int64_t rows, int64_t keys, int64_t padded, bool diagonal, const float* x, const float* m,
                           float* out) {
   if (!diagonal) return product(keys, padded, rows, x, 1, side, m, padded, out, padded, true);
-  for (int64_t c = 0; c < keys; c += most_rows)  // rows before key c do not see it
+  for (int64_t c = 0; c < keys; c += most_rows)  // key c is masked for the rows before it
     product(least(most_rows, keys - c), padded, rows - c, x + c * side + c, 1, side, m + c * padded, padded,
             out + c * padded, padded, true);
 }
@@ -104,8 +106,9 @@ struct ForwardScratch {
   }
 };
 
-// Softmax of a block of scores joined to what its rows have seen: S becomes the probabilities over 2^top, zero where
-// masked; factor is what the rows' earlier sums must be multiplied with.
+// One block of the running softmax, with scores in units of log2. top: the maximum of each row so far, sum: its sum of
+// 2^(score - top). With the block's scores both are updated, and S becomes 2^(score - top), zero where masked. factor
+// is 2^(old top - new top): the row's earlier sums must be multiplied by it.
 inline void block_softmax(int64_t rows, bool diagonal, float* s, float* top, float* sum, float* factor) {
   const V lowest = set1(-__builtin_inff());
   if (diagonal)  // mask
@@ -115,6 +118,7 @@ inline void block_softmax(int64_t rows, bool diagonal, float* s, float* top, flo
       if (j < side) store(row + j, load_some(row + j, static_cast<int>(r + 1 - j), lowest)), j += W;
       for (; j < side; j += W) store(row + j, lowest);
     }
+  // The new maximum of each row.
   float high[side];
   for (int64_t r = 0; r < rows; ++r) {
     V most = set1(top[r]);
@@ -123,11 +127,13 @@ inline void block_softmax(int64_t rows, bool diagonal, float* s, float* top, flo
     high[r] = max_lanes(most);
   }
   for (int64_t r = rows; r < side; ++r) high[r] = 0.0f;
+  // The correction factor, for a register of rows at a time.
   for (int64_t r = 0; r < side; r += W) {
     const V now = load(high + r);
     store(factor + r, exp2(sub(load(top + r), now)));
     store(top + r, now);
   }
+  // The probabilities, not yet divided by the sum, and the new sum: lanes first, then across the lanes.
   for (int64_t r = 0; r < rows; ++r) {
     const V by = set1(high[r]);
     V total = set1(0.0f);
@@ -141,14 +147,19 @@ inline void block_softmax(int64_t rows, bool diagonal, float* s, float* top, flo
   }
 }
 
-// Query blocks first, first + step, ... of the heads that read key head kv_head, all heads' blocks numbered in a row.
+// Several query heads read one key head. Their query blocks are numbered head after head; this call computes the blocks
+// first, first + step, ... of key head kv_head. Steps:
+//   1. pack the keys, transposed, and the values, once for all query blocks
+//   2. for each query block: scale its queries, so that scores are in units of log2
+//   3. for each key block up to the diagonal: scores, running softmax, correct o, o += P V
+//   4. o = o / sum, lse = ln(sum of e^score) for the backward
 inline void attention_forward(const AttentionShape& a, int64_t b, int64_t kv_head, int64_t first, int64_t step,
                               const float* q, const float* k, const float* v, float* o, float* lse, void* scratch) {
   const ForwardScratch w(a, scratch);
   const int64_t d = a.width, padded = a.padded(), group = a.heads / a.kv_heads, blocks = a.query_blocks();
   const int64_t q_stride = a.heads * d, kv_stride = a.kv_heads * d;
   const int64_t kv_at = b * a.tokens * kv_stride + kv_head * d;
-  // The last query block of this part decides how many keys are needed.
+  // The last query of this part decides how many keys are needed.
   const int64_t units = group * blocks;
   int64_t reach = 0;
   for (int64_t u = first; u < units; u += step) {
@@ -196,7 +207,10 @@ struct BackwardScratch {
   }
 };
 
-// One key head of one sequence with all query heads that read it.
+// One key head of one sequence, with all query heads that read it. With P the probabilities and go the gradient of o:
+//   delta = rowsum(go * o);  dP = go V^T;  dS = P * (dP - delta) * scale;  dQ = dS K;  dK += dS^T Q;  dV += P^T go
+// Blocks of queries in order, and for each the blocks of keys in order: that is the order in which dK and dV are
+// summed.
 inline void attention_backward(const AttentionShape& a, int64_t b, int64_t kv_head, const float* grad, const float* q,
                                const float* k, const float* v, const float* o, const float* lse, float* dq, float* dk,
                                float* dv, void* scratch) {
@@ -230,6 +244,7 @@ inline void attention_backward(const AttentionShape& a, int64_t b, int64_t kv_he
         const int64_t keys = least(side, t - k0);
         block_scores(rows, d, diagonal, w.q, padded, w.kt + k0 * d, w.s);
         block_scores(rows, d, diagonal, w.go, padded, w.vt + k0 * d, w.ds);
+        // s: scores -> P = 2^(score log2(e) - lse log2(e)); ds: dP -> dS. Masked elements become zero.
         const V scale = set1(a.scale), scale2 = set1(a.scale * log2_e);
         for (int64_t r = 0; r < rows; ++r) {
           const V low = set1(w.low[r]), delta = set1(w.delta[r]);

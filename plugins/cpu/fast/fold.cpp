@@ -13,7 +13,7 @@ struct Fold {
   static constexpr const char* op = ENG_OP_FOLD;
   static constexpr uint32_t flags = ENG_KERNEL_EXACT;
   static constexpr int64_t tile = 512;  // elements
-  static constexpr int deepest = 20;    // levels of the tree
+  static constexpr int deepest = 20;    // most levels of the tree
   unsigned threads;
   int64_t rows, n;
   int32_t type;
@@ -31,7 +31,8 @@ struct Fold {
   explicit Fold(const Call& c)
       : threads(c.parallel), rows(c.integer("rows")), n(elements(c.out[0])), type(c.in[0].dtype) {}
 
-  // sum[j] = tree over x[j], x[n + j], ...: the first half that is a power of two, then what is left.
+  // sum[j] = x[j] + x[n + j] + ... over m rows, as a balanced tree: the left half is the largest power of two below m,
+  // the right half the rest. Each level of the recursion uses one row of `spare`.
   void add(const float* x, int64_t m, int64_t count, float* sum, float (*spare)[tile]) const {
     if (m == 1) {
       for (int64_t j = 0; j < count; ++j) sum[j] = x[j];

@@ -166,7 +166,7 @@ CPU_INLINE V max(V a, V b) {
 CPU_INLINE V fma(V a, V b, V c) {
   return a * b + c;
 }
-// |a| < 2^22: adding and taking away 1.5 * 2^23 leaves the nearest whole number.
+// |a| < 2^22: adding and subtracting 1.5 * 2^23 leaves the nearest whole number.
 CPU_INLINE V round(V a) {
   return (a + set1(12582912.0f)) - set1(12582912.0f);
 }
@@ -193,8 +193,8 @@ CPU_INLINE void store_some(float* p, int n, V v) {
 
 #endif
 
-// 2^x to about 1 ulp; what would be below the normal numbers is 0 (making such numbers takes hundreds of cycles).
-// x must not exceed 127; a NaN stays one.
+// 2^x to about 1 ulp. Results below the normal numbers are 0, because computing such numbers takes hundreds of cycles.
+// x must not exceed 127. A NaN stays NaN.
 CPU_INLINE V exp2(V all) {
   const V lowest = set1(-126.0f), x = max(lowest, all);
   const V n = round(x), f = sub(x, n);  // f in [-1/2, 1/2]
@@ -213,7 +213,8 @@ inline constexpr float log2_e = 1.44269504088896341f, ln_2 = 0.69314718055994530
 
 inline constexpr int most_rows = 6;  // of a register tile
 
-// C (R, C*W) = A (R, k) B (k, C*W) [+ C], kept in registers. Element (r, i) of A is a[r * row + i * step].
+// C (R, C*W) = A (R, k) B (k, C*W) [+ C] with C in registers. Element (r, i) of A is a[r * row + i * step]. Operands
+// are not packed: this is for the small blocks of attention, which lie in the cache.
 template <int R, int C>
 CPU_INLINE void register_tile(int64_t k, const float* a, int64_t row, int64_t step, const float* b, int64_t ldb,
                               float* c, int64_t ldc, bool accumulate) {

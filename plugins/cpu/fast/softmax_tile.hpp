@@ -9,6 +9,7 @@ namespace cpu::CPU_ISA {
 
 // Returns -log softmax(x)[label]. If `scale` is given, x becomes (softmax(x) - onehot(label)) * *scale.
 inline double row_loss(float* x, int64_t n, int64_t label, const float* scale) {
+  // 1. The largest logit. Four registers of maxima hide the latency.
   const V lowest = set1(-__builtin_inff());
   V m[4] = {lowest, lowest, lowest, lowest};
   int64_t i = 0;
@@ -20,10 +21,12 @@ inline double row_loss(float* x, int64_t n, int64_t label, const float* scale) {
   const float high = max_lanes(max(max(m[0], m[1]), max(m[2], m[3])));
   const double target = static_cast<double>(x[label]) - static_cast<double>(high);
 
+  // 2. The sum of e^(x - largest); with `scale`, x becomes these terms. Four partial sums in f32, which are added to
+  // the sum in f64 after every 4,096 elements, so that small terms are not lost in long rows.
   const V by = set1(high), to2 = set1(log2_e);
   V s[4] = {set1(0.0f), set1(0.0f), set1(0.0f), set1(0.0f)};
   double sum = 0.0;
-  const auto fold = [&] {  // long rows are summed in pieces, so that small terms are not lost
+  const auto fold = [&] {
     sum += static_cast<double>(sum_lanes(add(add(s[0], s[1]), add(s[2], s[3]))));
     CPU_UNROLL
     for (int j = 0; j < 4; ++j) s[j] = set1(0.0f);
@@ -48,6 +51,7 @@ inline double row_loss(float* x, int64_t n, int64_t label, const float* scale) {
     if (scale) store_some(x + i, count, p);
   }
   fold();
+  // 3. The gradient: scale * (softmax - onehot). The loss is ln(sum) - (x[label] - largest).
   if (scale) {
     const V factor = set1(static_cast<float>(static_cast<double>(*scale) / sum));
     for (i = 0; i + W <= n; i += W) store(x + i, mul(load(x + i), factor));

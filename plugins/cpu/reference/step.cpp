@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The step's own ops: begin, get_row, put_row, sum_squares, finish; and the fold of what ranks bring together.
+// The step's own ops: begin, get_row, put_row, sum_squares, finish; and fold, the sum over ranks.
 #include <cstring>
 #include <vector>
 
@@ -22,12 +22,12 @@ void expect_scalars(const eng_desc& d) {
   expect(is_real(d) && elements(d) == ENG_S_COUNT, "scalars must be f32 (32)");
 }
 
-// Carries what an op does not change from an input to its output, unless both are the same memory.
+// Copies what an op does not change from an input to its output, unless both are the same memory.
 void keep(void* to, const void* from, uint64_t bytes) {
   if (to != from) std::memcpy(to, from, bytes);
 }
 
-// counters[MICRO], which must name one of `n` rows.
+// counters[MICRO], which must be the number of one of `n` rows.
 int64_t micro_batch(const int64_t* counters, int64_t n) {
   const int64_t micro = counters[ENG_C_MICRO];
   if (micro < 0 || micro >= n)
