@@ -58,12 +58,7 @@ eng_status scalars(void*, uint64_t k, float* out, uint32_t cap, uint32_t* n, eng
 eng_status update(void* self, eng_build* b, const eng_update* run, eng_error* error) {
   const Sgd& s = *static_cast<Sgd*>(self);
   const uint32_t count = state_count(s);
-<<<<<<< HEAD
-  if (run->n_states != count) return report(error, ENG_INVALID, "sgd needs one state with momentum and none without");
-=======
   if (run->n_states != count) return report(error, ENG_INVALID, "sgd needs 1 state with momentum and 0 states without");
-  if (run->weight_out) return report(error, ENG_UNSUPPORTED, "sgd updates weights in place only; use precision fp32");
->>>>>>> kernels
   double decay = 0;
   if (eng_status e = decay_of(*run, s.weight_decay, &decay, error)) return e;
   const eng_id buffer = count ? run->states[0] : 0;

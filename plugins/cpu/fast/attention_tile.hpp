@@ -11,6 +11,7 @@
 #include "simd.hpp"
 
 namespace cpu::CPU_ISA {
+namespace {
 
 inline constexpr int64_t side = attention_side;
 
@@ -25,10 +26,10 @@ CPU_INLINE int64_t whole(int64_t n, int64_t unit) {
 // elements after the width are zero.
 inline void pack_rows(const float* from, int64_t stride, int64_t n, int64_t width, int64_t padded, float factor,
                       float* out) {
-  const V by = set1(factor);
+  const V by = splat(factor);
   for (int64_t r = 0; r < n; ++r, from += stride, out += padded) {
     int64_t d = 0;
-    for (; d + W <= width; d += W) store(out + d, mul(load(from + d), by));
+    for (; d + W <= width; d += W) store_all(out + d, load_all(from + d) * by);
     for (; d < padded; ++d) out[d] = d < width ? from[d] * factor : 0.0f;
   }
 }
@@ -110,40 +111,40 @@ struct ForwardScratch {
 // 2^(score - top). With the block's scores both are updated, and S becomes 2^(score - top), zero where masked. factor
 // is 2^(old top - new top): the row's earlier sums must be multiplied by it.
 inline void block_softmax(int64_t rows, bool diagonal, float* s, float* top, float* sum, float* factor) {
-  const V lowest = set1(-__builtin_inff());
+  const V lowest = splat(-__builtin_inff());
   if (diagonal)  // mask
     for (int64_t r = 0; r < rows; ++r) {
       float* const row = s + r * side;
       int64_t j = (r + 1) / W * W;
-      if (j < side) store(row + j, load_some(row + j, static_cast<int>(r + 1 - j), lowest)), j += W;
-      for (; j < side; j += W) store(row + j, lowest);
+      if (j < side) store_all(row + j, load_some_or(row + j, static_cast<int>(r + 1 - j), lowest)), j += W;
+      for (; j < side; j += W) store_all(row + j, lowest);
     }
   // The new maximum of each row.
   float high[side];
   for (int64_t r = 0; r < rows; ++r) {
-    V most = set1(top[r]);
+    V most = splat(top[r]);
     CPU_UNROLL
-    for (int64_t j = 0; j < side; j += W) most = max(most, load(s + r * side + j));
-    high[r] = max_lanes(most);
+    for (int64_t j = 0; j < side; j += W) most = max(most, load_all(s + r * side + j));
+    high[r] = largest(most);
   }
   for (int64_t r = rows; r < side; ++r) high[r] = 0.0f;
   // The correction factor, for a register of rows at a time.
   for (int64_t r = 0; r < side; r += W) {
-    const V now = load(high + r);
-    store(factor + r, exp2(sub(load(top + r), now)));
-    store(top + r, now);
+    const V now = load_all(high + r);
+    store_all(factor + r, exp2(load_all(top + r) - now));
+    store_all(top + r, now);
   }
   // The probabilities, not yet divided by the sum, and the new sum: lanes first, then across the lanes.
   for (int64_t r = 0; r < rows; ++r) {
-    const V by = set1(high[r]);
-    V total = set1(0.0f);
+    const V by = splat(high[r]);
+    V total = splat(0.0f);
     CPU_UNROLL
     for (int64_t j = 0; j < side; j += W) {
-      const V p = exp2(sub(load(s + r * side + j), by));
-      total = add(total, p);
-      store(s + r * side + j, p);
+      const V p = exp2(load_all(s + r * side + j) - by);
+      total = total + p;
+      store_all(s + r * side + j, p);
     }
-    sum[r] = sum[r] * factor[r] + sum_lanes(total);
+    sum[r] = sum[r] * factor[r] + cpu::sum(total);
   }
 }
 
@@ -181,11 +182,11 @@ inline void attention_forward(const AttentionShape& a, int64_t b, int64_t kv_hea
       if (k0 > 0)
         for (int64_t r = 0; r < rows; ++r) {
           float* const row = w.o + r * padded;
-          const V by = set1(w.factor[r]);
-          for (int64_t i = 0; i < padded; i += W) store(row + i, mul(load(row + i), by));
+          const V by = splat(w.factor[r]);
+          for (int64_t i = 0; i < padded; i += W) store_all(row + i, load_all(row + i) * by);
         }
       if (k0 == 0)
-        for (int64_t i = 0; i < rows * padded; i += W) store(w.o + i, set1(0.0f));
+        for (int64_t i = 0; i < rows * padded; i += W) store_all(w.o + i, splat(0.0f));
       block_rows(rows, least(side, reach - k0), padded, diagonal, w.s, w.v + k0 * padded, w.o);
     }
     for (int64_t r = 0; r < rows; ++r) {
@@ -221,7 +222,7 @@ inline void attention_backward(const AttentionShape& a, int64_t b, int64_t kv_he
   pack_transposed(k + kv_at, kv_stride, t, d, w.kt);
   pack_transposed(v + kv_at, kv_stride, t, d, w.vt);
   pack_rows(k + kv_at, kv_stride, t, d, padded, 1.0f, w.k);
-  for (int64_t i = 0; i < t * padded; i += W) store(w.dk + i, set1(0.0f)), store(w.dv + i, set1(0.0f));
+  for (int64_t i = 0; i < t * padded; i += W) store_all(w.dk + i, splat(0.0f)), store_all(w.dv + i, splat(0.0f));
 
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
     for (int64_t q0 = 0; q0 < t; q0 += side) {
@@ -229,39 +230,39 @@ inline void attention_backward(const AttentionShape& a, int64_t b, int64_t kv_he
       pack_rows(q + at, q_stride, rows, d, padded, 1.0f, w.q);
       pack_rows(grad + at, q_stride, rows, d, padded, 1.0f, w.go);
       for (int64_t r = 0; r < rows; ++r) {
-        V total = set1(0.0f);
+        V total = splat(0.0f);
         const float* const row = o + at + r * q_stride;
         for (int64_t i = 0; i < d; i += W) {
-          const V part = i + W <= d ? load(row + i) : load_some(row + i, static_cast<int>(d - i), set1(0.0f));
-          total = fma(part, load(w.go + r * padded + i), total);
+          const V part = i + W <= d ? load_all(row + i) : load_some_or(row + i, static_cast<int>(d - i), splat(0.0f));
+          total = fma(part, load_all(w.go + r * padded + i), total);
         }
-        w.delta[r] = sum_lanes(total);
+        w.delta[r] = cpu::sum(total);
         w.low[r] = -lse[(b * a.heads + head) * t + q0 + r] * log2_e;
       }
-      for (int64_t i = 0; i < rows * padded; i += W) store(w.dq + i, set1(0.0f));
+      for (int64_t i = 0; i < rows * padded; i += W) store_all(w.dq + i, splat(0.0f));
       for (int64_t k0 = 0; k0 <= q0; k0 += side) {
         const bool diagonal = k0 == q0;
         const int64_t keys = least(side, t - k0);
         block_scores(rows, d, diagonal, w.q, padded, w.kt + k0 * d, w.s);
         block_scores(rows, d, diagonal, w.go, padded, w.vt + k0 * d, w.ds);
         // s: scores -> P = 2^(score log2(e) - lse log2(e)); ds: dP -> dS. Masked elements become zero.
-        const V scale = set1(a.scale), scale2 = set1(a.scale * log2_e);
+        const V scale = splat(a.scale), scale2 = splat(a.scale * log2_e);
         for (int64_t r = 0; r < rows; ++r) {
-          const V low = set1(w.low[r]), delta = set1(w.delta[r]);
+          const V low = splat(w.low[r]), delta = splat(w.delta[r]);
           float *const s = w.s + r * side, *const ds = w.ds + r * side;
           const int64_t valid = diagonal ? r + 1 : side, full = valid / W * W;
           int64_t j = 0;
           for (; j < full; j += W) {
-            const V p = exp2(fma(load(s + j), scale2, low));
-            store(s + j, p);
-            store(ds + j, mul(mul(p, sub(load(ds + j), delta)), scale));
+            const V p = exp2(fma(load_all(s + j), scale2, low));
+            store_all(s + j, p);
+            store_all(ds + j, p * (load_all(ds + j) - delta) * scale);
           }
           if (j < side) {
             const int tail = static_cast<int>(valid - full);
-            const V p = exp2(fma(load_some(s + j, tail, set1(0.0f)), scale2, low));
-            const V x = mul(mul(p, sub(load_some(ds + j, tail, set1(0.0f)), delta)), scale);
-            for (int64_t i = j; i < side; i += W) store(s + i, set1(0.0f)), store(ds + i, set1(0.0f));
-            store_some(s + j, tail, p), store_some(ds + j, tail, x);
+            const V p = exp2(fma(load_some_or(s + j, tail, splat(0.0f)), scale2, low));
+            const V x = p * (load_some_or(ds + j, tail, splat(0.0f)) - delta) * scale;
+            for (int64_t i = j; i < side; i += W) store_all(s + i, splat(0.0f)), store_all(ds + i, splat(0.0f));
+            store_some(s + j, p, tail), store_some(ds + j, x, tail);
           }
         }
         block_columns(rows, keys, padded, diagonal, w.s, w.go, w.dv + k0 * padded);
@@ -276,4 +277,5 @@ inline void attention_backward(const AttentionShape& a, int64_t b, int64_t kv_he
   }
 }
 
+}  // namespace
 }  // namespace cpu::CPU_ISA

@@ -13,6 +13,7 @@
 #include "simd.hpp"
 
 namespace cpu::CPU_ISA {
+namespace {
 
 // A tile of C is tile_rows x tile_columns (or less) and stays in registers: with AVX-512 14 x 2 = 28 of 32 registers,
 // with AVX2 6 x 2 = 12 of 16. The rest hold a row of B and one element of A. A panel of B of usual depth, 256, fits the
@@ -28,7 +29,7 @@ inline constexpr int tile_stride = (tile_rows + W - 1) / W * W;
 // Loads the four floats k .. k + 3 of each of W rows and transposes them: v[i] holds element k + i of all rows.
 CPU_INLINE void load_transposed(const float* const* rows, int64_t k, V* v) {
 #if defined(__AVX512F__)
-  V x[4];
+  __m512 x[4];
   CPU_UNROLL
   for (int i = 0; i < 4; ++i) {
     const __m512 a = _mm512_castps128_ps512(_mm_loadu_ps(rows[i] + k));
@@ -40,10 +41,10 @@ CPU_INLINE void load_transposed(const float* const* rows, int64_t k, V* v) {
                 b = _mm512_castps_pd(_mm512_unpackhi_ps(x[0], x[1])),
                 c = _mm512_castps_pd(_mm512_unpacklo_ps(x[2], x[3])),
                 d = _mm512_castps_pd(_mm512_unpackhi_ps(x[2], x[3]));
-  v[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, c)), v[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, c));
-  v[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(b, d)), v[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
+  v[0] = {_mm512_castpd_ps(_mm512_unpacklo_pd(a, c))}, v[1] = {_mm512_castpd_ps(_mm512_unpackhi_pd(a, c))};
+  v[2] = {_mm512_castpd_ps(_mm512_unpacklo_pd(b, d))}, v[3] = {_mm512_castpd_ps(_mm512_unpackhi_pd(b, d))};
 #elif defined(__AVX2__)
-  V x[4];
+  __m256 x[4];
   CPU_UNROLL
   for (int i = 0; i < 4; ++i)
     x[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(rows[i] + k)), _mm_loadu_ps(rows[i + 4] + k), 1);
@@ -51,14 +52,15 @@ CPU_INLINE void load_transposed(const float* const* rows, int64_t k, V* v) {
                 b = _mm256_castps_pd(_mm256_unpackhi_ps(x[0], x[1])),
                 c = _mm256_castps_pd(_mm256_unpacklo_ps(x[2], x[3])),
                 d = _mm256_castps_pd(_mm256_unpackhi_ps(x[2], x[3]));
-  v[0] = _mm256_castpd_ps(_mm256_unpacklo_pd(a, c)), v[1] = _mm256_castpd_ps(_mm256_unpackhi_pd(a, c));
-  v[2] = _mm256_castpd_ps(_mm256_unpacklo_pd(b, d)), v[3] = _mm256_castpd_ps(_mm256_unpackhi_pd(b, d));
+  v[0] = {_mm256_castpd_ps(_mm256_unpacklo_pd(a, c))}, v[1] = {_mm256_castpd_ps(_mm256_unpackhi_pd(a, c))};
+  v[2] = {_mm256_castpd_ps(_mm256_unpacklo_pd(b, d))}, v[3] = {_mm256_castpd_ps(_mm256_unpackhi_pd(b, d))};
 #else
-  const V r0 = load(rows[0] + k), r1 = load(rows[1] + k), r2 = load(rows[2] + k), r3 = load(rows[3] + k);
-  const V a = __builtin_shufflevector(r0, r1, 0, 4, 1, 5), b = __builtin_shufflevector(r0, r1, 2, 6, 3, 7),
-          c = __builtin_shufflevector(r2, r3, 0, 4, 1, 5), d = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
-  v[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5), v[1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
-  v[2] = __builtin_shufflevector(b, d, 0, 1, 4, 5), v[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+  const vec::four r0 = load_all(rows[0] + k).x, r1 = load_all(rows[1] + k).x, r2 = load_all(rows[2] + k).x,
+                  r3 = load_all(rows[3] + k).x;
+  const vec::four a = __builtin_shufflevector(r0, r1, 0, 4, 1, 5), b = __builtin_shufflevector(r0, r1, 2, 6, 3, 7),
+                  c = __builtin_shufflevector(r2, r3, 0, 4, 1, 5), d = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
+  v[0] = {__builtin_shufflevector(a, c, 0, 1, 4, 5)}, v[1] = {__builtin_shufflevector(a, c, 2, 3, 6, 7)};
+  v[2] = {__builtin_shufflevector(b, d, 0, 1, 4, 5)}, v[3] = {__builtin_shufflevector(b, d, 2, 3, 6, 7)};
 #endif
 }
 
@@ -72,7 +74,7 @@ CPU_INLINE void pack_lanes(const float* from, int64_t ld, int64_t count, int64_t
     V v[4];
     load_transposed(rows, k, v);
     CPU_UNROLL
-    for (int i = 0; i < 4; ++i) store(out + (k + i) * stride, v[i]);
+    for (int i = 0; i < 4; ++i) store_all(out + (k + i) * stride, v[i]);
   }
   for (; k < depth; ++k)
     for (int r = 0; r < W; ++r) out[k * stride + r] = rows[r][k];
@@ -85,7 +87,8 @@ CPU_INLINE void copy_panel_row(const float* from, int64_t width, float* out) {
   CPU_UNROLL
   for (int j = 0; j < stride; j += W) {
     const int64_t left = width - j;
-    store(out + j, left >= W ? load(from + j) : load_some(from + j, left > 0 ? static_cast<int>(left) : 0, set1(0.0f)));
+    store_all(out + j, left >= W ? load_all(from + j)
+                                 : load_some_or(from + j, left > 0 ? static_cast<int>(left) : 0, splat(0.0f)));
   }
 }
 
@@ -166,14 +169,15 @@ struct TileCall {
 };
 
 // C (R, columns) = A B + plus for one tile of R rows and C registers of columns.
+// Not inlined: each tile gets the registers for itself.
 template <int R, int C>
-void multiply_tile(const TileCall& t) {
+__attribute__((noinline)) void multiply_tile(const TileCall& t) {
   constexpr int64_t strip = 16;
   V sum[R][C];
   CPU_UNROLL
   for (int r = 0; r < R; ++r) {
     CPU_UNROLL
-    for (int j = 0; j < C; ++j) sum[r][j] = set1(0.0f);
+    for (int j = 0; j < C; ++j) sum[r][j] = splat(0.0f);
   }
   const float *a = t.a, *b = t.b, *next_b = t.next_b, *next_c = t.next_c;
   // Step k + i: one row of B, C registers wide, times each of R elements of A. R * C independent multiply-adds hide the
@@ -181,10 +185,10 @@ void multiply_tile(const TileCall& t) {
   const auto step = [&](int i) __attribute__((always_inline)) {
     V column[C];
     CPU_UNROLL
-    for (int j = 0; j < C; ++j) column[j] = load(b + i * tile_columns + j * W);
+    for (int j = 0; j < C; ++j) column[j] = load_all(b + i * tile_columns + j * W);
     CPU_UNROLL
     for (int r = 0; r < R; ++r) {
-      const V x = set1(a[i * tile_stride + r]);
+      const V x = splat(a[i * tile_stride + r]);
       CPU_UNROLL
       for (int j = 0; j < C; ++j) sum[r][j] = fma(x, column[j], sum[r][j]);
     }
@@ -206,8 +210,8 @@ void multiply_tile(const TileCall& t) {
     for (int r = 0; r < R; ++r) {
       CPU_UNROLL
       for (int j = 0; j < C; ++j) {
-        const V more = t.plus ? load(t.plus + r * t.plus_stride + j * W) : set1(0.0f);
-        store(t.c + r * t.ldc + j * W, add(sum[r][j], more));
+        const V more = t.plus ? load_all(t.plus + r * t.plus_stride + j * W) : splat(0.0f);
+        store_all(t.c + r * t.ldc + j * W, sum[r][j] + more);
       }
     }
     return;
@@ -218,8 +222,8 @@ void multiply_tile(const TileCall& t) {
     for (int j = 0; j < C; ++j) {
       const int64_t left = t.columns - j * W;
       const int n = static_cast<int>(left < W ? left : W);
-      const V more = t.plus ? load_some(t.plus + r * t.plus_stride + j * W, n, set1(0.0f)) : set1(0.0f);
-      store_some(t.c + r * t.ldc + j * W, n, add(sum[r][j], more));
+      const V more = t.plus ? load_some_or(t.plus + r * t.plus_stride + j * W, n, splat(0.0f)) : splat(0.0f);
+      store_some(t.c + r * t.ldc + j * W, sum[r][j] + more, n);
     }
   }
 }
@@ -260,4 +264,5 @@ inline void multiply(int64_t rows, int64_t columns, int64_t depth, const float* 
   }
 }
 
+}  // namespace
 }  // namespace cpu::CPU_ISA
