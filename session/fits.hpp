@@ -7,13 +7,14 @@
 
 #include "core/registry/registry.hpp"
 #include "session/config/config.hpp"
+#include "session/report/peak.hpp"
 #include "session/train/setup.hpp"
 
 namespace eng {
 
-// Bytes of host memory that a run holds beside its arenas, by the plan: staged batches.
-uint64_t staging_bytes(const Plan& plan);
-// What the process will hold at its peak on a device whose arenas are host memory.
+// What a run holds beside its arenas.
+Beside beside(const Setup& setup);
+// What a rank needs of the memory that its device reports.
 uint64_t planned_peak(const Setup& setup);
 // What the ranks that share this machine's memory need together; of a device with memory of its own, one rank.
 uint64_t machine_peak(const Setup& setup);

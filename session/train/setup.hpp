@@ -31,8 +31,6 @@ Setup make_setup(const Config& config, Registry& registry, int64_t generate = 0,
 // For the weights of a model that exists: what evaluates it, and neither gradients nor the optimizer's state.
 Setup make_evaluation(const Config& config, Registry& registry);
 
-uint64_t arena_bytes(const Plan& plan);
-
 // What a checkpoint holds: all named tensors but gradients.
 std::vector<TensorShare> saved_tensors(const Plan& plan);
 std::vector<TensorShare> parameters(const Plan& plan);
