@@ -127,7 +127,7 @@ TEST_CASE("each wait that is left out is seen, on one rank") {
   CHECK(without_each_wait({"llama", 1, 3}, "none").refused >= 4);
 }
 
-TEST_CASE("each wait that is left out is seen, on two ranks") {
+TEST_CASE("each wait that is left out is seen, on two ranks", "[.slow]") {
   CHECK(without_each_wait({"llama", 2, 2}, "zero3").refused > 20);
 }
 
