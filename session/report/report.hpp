@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan for people and for programs.
+// A plan as text for users and as JSON for programs.
 #pragma once
 
 #include <string>
@@ -14,14 +14,14 @@ struct ReportContext {
   std::string title;          // "llama 7b, micro-batch 8 x 1, sequence 256, fp32"
   uint64_t overhead = 0;      // bytes of the process beyond its arenas
   uint64_t staging = 0;       // host bytes for batches
-  uint64_t snapshot = 0;      // host bytes for checkpoints that are written while steps go on
+  uint64_t snapshot = 0;      // host bytes for asynchronous checkpoints
   uint64_t device_total = 0;  // 0: unknown
   bool host_arenas = true;    // the arenas are host memory
-  uint32_t local_ranks = 1;   // that share the memory of this machine
+  uint32_t local_ranks = 1;   // ranks that share the memory of this machine
   Machine machine;
   Kept kept;                // activations, by [recompute]
-  uint64_t checkpoint = 0;  // bytes of a checkpoint's tensors, whatever number of ranks writes it
-  int64_t checkpoints = 0;  // that are kept on disk; 0: all
+  uint64_t checkpoint = 0;  // bytes of a checkpoint's tensors, for any number of ranks
+  int64_t checkpoints = 0;  // number kept on disk; 0: all
 };
 
 // The most bytes of one kind of transients that are in use at a time in program "train", actions taken in list order.

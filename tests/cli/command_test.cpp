@@ -34,20 +34,20 @@ TEST_CASE("a wrong command line is a usage error", "[cli]") {
     CHECK(has(result.err, text));
     CHECK(result.out.empty());
   };
-  told({"chekc", "x.toml"}, "help: `chekc` is no subcommand; did you mean `check`? there is run, check, plan");
-  told({"ckpt", "list", "run"}, "`list` is no subcommand; there is ls, export");
+  told({"chekc", "x.toml"}, "help: `chekc` is not a subcommand; did you mean `check`? available: run, check, plan");
+  told({"ckpt", "list", "run"}, "`list` is not a subcommand; available: ls, export");
   told({"run", "x.toml", "--train.steps=3"}, "an override has no dashes: section.key=value");
   told({"run", "x.toml", "--num_gpus", "2"}, "help: ranks are started by `engine run CONFIG --ranks N`");
   told({"run", "x.toml", "--dry_run"}, "help: `engine check CONFIG` checks everything without training");
   told({"run", "--deepspeed_config=ds.json"}, "help: a run is one TOML file");
   told({"run", "x.toml", "--max_steps=5"}, "here it is `train.steps = 5`");
-  told({"check", "x.toml", "--plugin-path", "y"}, "--plugin-path stands before the subcommand");
+  told({"check", "x.toml", "--plugin-path", "y"}, "--plugin-path goes before the subcommand");
   const std::string weights = std::string(ENGINE_SOURCE_DIR) + "/tests/models/hf/single";
-  told({"run", weights}, "is a Hugging Face directory, and here a configuration or a run is needed\nhelp: write");
-  told({"eval", weights}, "there must be [data]\nhelp: name some: --data CONFIG");
-  told({"config", "schema", "trian"}, "there is no section and no plugin with keys named `trian`");
+  told({"run", weights}, "is a Hugging Face directory; a configuration or a run is needed here\nhelp: write");
+  told({"eval", weights}, "needs [data]\nhelp: give --data CONFIG");
+  told({"config", "schema", "trian"}, "there is no section or plugin named `trian` that has keys");
   told({"ckpt", "gc", "run", "--keep", "0"}, "--keep: Value 0 not in range 1 to 1000000000");
-  told({"run", "x.toml", "--max-time", "nan"}, "--max-time nan is no duration");
+  told({"run", "x.toml", "--max-time", "nan"}, "--max-time nan is not a duration");
 }
 
 TEST_CASE("the help of a key is broken into lines", "[cli]") {
@@ -194,13 +194,13 @@ TEST_CASE("plugins ls, plugins info and doctor", "[cli]") {
   const Result list = engine(scratch, {"plugins", "ls"});
   CHECK(list.exit == 0);
   for (const char* name : {"cpu", "llama", "adamw", "sgd", "fp32", "text"}) CHECK(has(list.out, name));
-  CHECK_FALSE(has(list.out, "places looked"));
+  CHECK_FALSE(has(list.out, "folders searched"));
 
   fs::create_directory(scratch / "more");
   scratch.write("more/broken.eng.so", "not a plugin");
   const Result why = engine(scratch, {"--plugin-path", (scratch / "more").string(), "plugins", "ls", "--why"});
   CHECK(why.exit == 0);
-  CHECK(has(why.out, "places looked, in this order:\n  " + (scratch / "more").string()));
+  CHECK(has(why.out, "folders searched, in this order:\n  " + (scratch / "more").string()));
   CHECK(std::regex_search(why.out, std::regex(R"(broken\.eng\.so: refused: \S+)")));
   CHECK(has(why.out, "cpu.eng.so: used"));
 
@@ -214,6 +214,6 @@ TEST_CASE("plugins ls, plugins info and doctor", "[cli]") {
 
   const Result doctor = engine(scratch, {"doctor"});
   CHECK(doctor.exit == 0);
-  for (const char* word : {"engine ", "cpu ", "device  cpu: ", "limits", "disk", "places looked"})
+  for (const char* word : {"engine ", "cpu ", "device  cpu: ", "limits", "disk", "folders searched"})
     CHECK(has(doctor.out, word));
 }

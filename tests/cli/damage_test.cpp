@@ -45,7 +45,7 @@ void survive(const char* what, Damage damage, const std::string& reason) {
   INFO(on.err);
   CHECK(on.exit == 0);
   CHECK(std::regex_search(on.err, std::regex("warning: \\S*step-00000008 is not used: .*" + reason)));
-  CHECK(has(on.err, "goes on from step-00000004"));
+  CHECK(has(on.err, "resumes from step-00000004"));
   CHECK(numbers(run) == lines);
   CHECK((tensors(run, 8) == end));
 }

@@ -50,11 +50,11 @@ TEST_CASE("data build makes a file of tokens that run uses again", "[cli]") {
   const Result run = engine(scratch, with({"run", "config.toml", "--out", "run"}));
   INFO(run.err);
   REQUIRE(run.exit == 0);
-  CHECK(has(run.err, "made before"));
+  CHECK(has(run.err, "already built"));
   CHECK(names(scratch / ".engine-cache").size() == 1);
   const Result eval = engine(scratch, {"eval", "run"});
   CHECK(eval.exit == 0);
-  CHECK(has(eval.err, "made before"));
+  CHECK(has(eval.err, "already built"));
 
   // A damaged file is found and made again by a run; verify refuses it.
   std::string bad = bytes;

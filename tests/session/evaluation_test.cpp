@@ -68,7 +68,7 @@ TEST_CASE("a sequence that is longer than the model's positions names their key"
   const auto notes = make_setup(built_config(llama + "6144\n"), built_plugins()).notes;
   REQUIRE(notes.size() == 1);
   CHECK(notes[0] ==
-        "train.sequence_length = 6144 is 3 times the 2048 positions that the model is made for "
+        "train.sequence_length = 6144 is 3 times the 2048 positions of the model "
         "(model.max_position_embeddings)");
   CHECK(make_evaluation(built_config(llama + "6144\n"), built_plugins()).notes == notes);
   CHECK(make_setup(built_config("[model]\nplugin = \"mamba\"\npreset = \"tiny\"\n[train]\nsequence_length = 6144\n"),

@@ -75,12 +75,12 @@ TEST_CASE("a name of another trainer is told with the key and the value to type"
 
 TEST_CASE("what does not exist here is told as such") {
   CHECK_THAT(problems(with("[train]\nreport_to = \"wandb\"\n")),
-             Contains("`report_to` is Hugging Face's name; nothing here does the same") &&
+             Contains("`report_to` is Hugging Face's name; it has no equivalent here") &&
                  Contains("help: remove it: every step's numbers are in metrics.jsonl"));
   for (const char* written : {"[fp16]\nenabled = true\n", "[train]\nfp16 = true\n"})
     CHECK_THAT(problems(with(written)),
                Contains("here it would be `precision.plugin = \"fp16\"`, which does not exist yet") &&
-                   Contains("help: there is `fp32`"));
+                   Contains("help: available: `fp32`"));
   CHECK_THAT(one_message("[train]\nbf16 = false\n"), Contains("here it is `precision.plugin = \"fp32\"`"));
   CHECK_THAT(one_message("[optimizer]\ntype = \"Lion\"\n"),
              Contains("here it would be `optimizer.plugin = \"lion\"`, which does not exist yet"));
@@ -96,12 +96,12 @@ TEST_CASE("each key of another trainer's section has its own line") {
        {"[zero_optimization] is DeepSpeed's name; here it is `[zero]`",
         "`zero_optimization.stage` is DeepSpeed's name; here it would be `zero.plugin = \"zero2\"`",
         "`zero_optimization.overlap_comm` is DeepSpeed's name; here it is `zero.overlap = false`",
-        "`zero_optimization.contiguous_gradients` is DeepSpeed's name; nothing here does the same",
-        "error[E0103]: nothing here is known of `zero_optimization.stage3_novel`",
-        "`zero_optimization.bucket` is here `zero.bucket = 3`",
-        "`zero_optimization.offload_optimizer.device` is DeepSpeed's name; nothing here does the same",
+        "`zero_optimization.contiguous_gradients` is DeepSpeed's name; it has no equivalent here",
+        "error[E0103]: unknown key `zero_optimization.stage3_novel`",
+        "`zero_optimization.bucket`: here it is `zero.bucket = 3`",
+        "`zero_optimization.offload_optimizer.device` is DeepSpeed's name; it has no equivalent here",
         "`scheduler.type` is DeepSpeed's name; here it is `schedule.kind = \"WarmupLR\"`",
-        "`scheduler.params.warmup_num_steps` is here `schedule.warmup_num_steps = 100`"})
+        "`scheduler.params.warmup_num_steps`: here it is `schedule.warmup_num_steps = 100`"})
     CHECK_THAT(text, Contains(line));
 }
 
