@@ -9,18 +9,23 @@
 
 namespace eng {
 
-uint64_t staging_bytes(const Plan& plan) {
-  return 2 * (bytes(plan.tokens.desc) + bytes(plan.labels_in.desc));
+Beside beside(const Setup& setup) {
+  const eng_device_info& info = setup.kernels->info();
+  Beside b;
+  b.overhead = info.overhead_bytes + setup.comm_overhead;
+  b.staging = 2 * (bytes(setup.plan.tokens.desc) + bytes(setup.plan.labels_in.desc));
+  b.snapshot = setup.snapshot;
+  b.host_arenas = info.dl_device_type == kDLCPU;
+  b.local_ranks = setup.plan.ranks.world.local_size;
+  return b;
 }
 
 uint64_t planned_peak(const Setup& setup) {
-  return arena_bytes(setup.plan) + staging_bytes(setup.plan) + setup.snapshot + setup.comm_overhead +
-         setup.kernels->info().overhead_bytes;
+  return peak_of(setup.plan, beside(setup)).rank;
 }
 
 uint64_t machine_peak(const Setup& setup) {
-  const bool shared = setup.kernels->info().dl_device_type == kDLCPU;
-  return planned_peak(setup) * (shared ? setup.plan.ranks.world.local_size : 1);
+  return peak_of(setup.plan, beside(setup)).machine;
 }
 
 std::vector<std::string> edits_that_fit(const Config& config, Registry& registry, const Setup& setup, uint64_t limit) {

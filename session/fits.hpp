@@ -8,13 +8,14 @@
 
 #include "core/registry/registry.hpp"
 #include "session/config/config.hpp"
+#include "session/report/peak.hpp"
 #include "session/train/setup.hpp"
 
 namespace eng {
 
-// Bytes of host memory that the plan needs in addition to its arenas: staged batches.
-uint64_t staging_bytes(const Plan& plan);
-// The peak memory of the process on a device whose arenas are host memory.
+// What a run needs in addition to its arenas.
+Beside beside(const Setup& setup);
+// What a rank needs of the memory that its device reports.
 uint64_t planned_peak(const Setup& setup);
 // The memory that the ranks on this machine need together; for a device with separate memory, that of one rank.
 uint64_t machine_peak(const Setup& setup);

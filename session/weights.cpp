@@ -8,6 +8,7 @@
 #include "session/huggingface/config_json.hpp"
 #include "session/huggingface/download.hpp"
 #include "session/huggingface/tensors.hpp"
+#include "session/json.hpp"
 
 namespace eng {
 namespace {

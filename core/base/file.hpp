@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
-#include <string_view>
+#include <string>
+#include <utility>
 
 #include "core/base/error.hpp"
 
@@ -87,14 +87,5 @@ void make_directories(const std::filesystem::path& path);
 
 // A name from outside that stays in the directory it is looked up in.
 bool is_plain_name(const std::string& name);
-// Throws Error(Exit::checkpoint, "WHERE: WHY").
-[[noreturn]] void refuse(const std::string& where, const std::string& why);
-// A document of bounded depth, with no key twice in an object. `look` sees each value that is no object or list, and
-// the key it stands at. Throws as `refuse`.
-nlohmann::json parse_json(std::string_view text, const std::string& where, size_t deepest,
-                          const std::function<void(const std::string& key, const nlohmann::json& value)>& look = {});
-// The same, of texts and numbers alone; all numbers but that of `fraction` are whole and >= 0, so that 1.5 and -1 are
-// never silently made to fit.
-nlohmann::json parse_strictly(std::string_view text, const std::string& where, const std::string& fraction = "");
 
 }  // namespace eng

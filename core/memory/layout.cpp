@@ -17,6 +17,7 @@ uint64_t round_up(uint64_t n, uint64_t to) {
 // A transient of one program, and when it is in use.
 struct Item {
   Id id = 0;
+  uint32_t arena = 0;
   uint64_t size = 0;
   bool scratch = false;
   Clock earliest{};                      // the least that is complete before any use
@@ -48,16 +49,11 @@ std::vector<Item> items_of(const Plan& plan, const Program& program) {
         if (index[v.buffer] == SIZE_MAX) {
           const Buffer& b = plan.buffer(v.buffer);
           index[v.buffer] = items.size();
-          items.push_back({v.buffer,
-                           round_up(b.bytes, alignment),
-                           b.line == Line::workspace,
-                           order.before[a],
-                           {},
-                           now,
-                           now,
-                           s,
-                           s,
-                           0});
+          Item& item = items.emplace_back();
+          item.id = v.buffer, item.arena = b.arena;
+          item.size = round_up(b.bytes, alignment), item.scratch = b.line == Line::workspace;
+          item.earliest = order.before[a];
+          item.first = now, item.first_part = s;
         }
         Item& item = items[index[v.buffer]];
         item.last = now, item.last_part = s;
@@ -69,15 +65,15 @@ std::vector<Item> items_of(const Plan& plan, const Program& program) {
       use(action.workspace);
     }
   }
-  std::vector<uint64_t> in_use(now, 0);
+  std::vector<std::vector<uint64_t>> in_use(plan.arenas.size(), std::vector<uint64_t>(now, 0));
   for (Item& item : items) {
-    for (size_t a = item.first; a <= item.last; ++a) in_use[a] += item.size;
+    for (size_t a = item.first; a <= item.last; ++a) in_use[item.arena][a] += item.size;
     // Every repetition needs what a segment before it left.
     if (item.first_part != item.last_part && program.segments[item.last_part].repeat > 1)
       item.release = border[item.last_part + 1];
   }
   for (Item& item : items)
-    for (size_t a = item.first; a <= item.last; ++a) item.crowd = std::max(item.crowd, in_use[a]);
+    for (size_t a = item.first; a <= item.last; ++a) item.crowd = std::max(item.crowd, in_use[item.arena][a]);
   return items;
 }
 
@@ -137,16 +133,20 @@ void place_buffers(Plan& plan) {
       buffer.offset = arena.persistent;
       arena.persistent += round_up(buffer.bytes, 4096);
     }
-  Arena& arena = plan.arenas[0];
-  uint64_t top = 0;
+  std::vector<uint64_t> top(plan.arenas.size(), 0);
   for (const Program& program : plan.programs) {
-    const std::vector<Item> items = items_of(plan, program);
-    const Layout layout = place(items);
-    for (size_t k = 0; k < items.size(); ++k) plan.buffer(items[k].id).offset = arena.persistent + layout.offsets[k];
-    arena.transient = std::max(arena.transient, layout.values);
-    top = std::max(top, layout.top);
+    std::vector<std::vector<Item>> items(plan.arenas.size());
+    for (Item& item : items_of(plan, program)) items[item.arena].push_back(item);
+    for (size_t a = 0; a < items.size(); ++a) {
+      Arena& arena = plan.arenas[a];
+      const Layout layout = place(items[a]);
+      for (size_t k = 0; k < items[a].size(); ++k)
+        plan.buffer(items[a][k].id).offset = arena.persistent + layout.offsets[k];
+      arena.transient = std::max(arena.transient, layout.values);
+      top[a] = std::max(top[a], layout.top);
+    }
   }
-  arena.workspace = top - arena.transient;
+  for (size_t a = 0; a < top.size(); ++a) plan.arenas[a].workspace = top[a] - plan.arenas[a].transient;
 }
 
 }  // namespace eng

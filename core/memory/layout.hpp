@@ -8,8 +8,8 @@ namespace eng {
 
 constexpr uint64_t alignment = 256;  // bytes; persistent buffers start on multiples of 4,096
 
-// Persistent buffers are laid out once for all programs; behind them each program overlays the same bytes.
-// Two transient buffers of a program share bytes only if every use of one happens before every use of the
+// In each arena by itself: persistent buffers are laid out once for all programs; behind them each program overlays the
+// same bytes. Two transient buffers of a program share bytes only if every use of one happens before every use of the
 // other; list order would race between queues. What comes into a repeated segment shares with nothing in it.
 // Scratch is placed last, into the gaps where it fits.
 void place_buffers(Plan& plan);

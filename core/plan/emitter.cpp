@@ -34,13 +34,13 @@ View reshape(View view, const eng_desc& desc) {
   return view;
 }
 
-View Emitter::persistent(const std::string& name, Line line, const eng_desc& desc, bool initial) {
-  plan_.buffers.push_back({name, line, 0, bytes(desc), 0, true, initial});
+View Emitter::persistent(const std::string& name, Line line, const eng_desc& desc, bool initial, uint32_t place) {
+  plan_.buffers.push_back({name, line, place, bytes(desc), 0, true, initial});
   return {static_cast<Id>(plan_.buffers.size()), 0, desc};
 }
 
-View Emitter::transient(const std::string& name, Line line, const eng_desc& desc) {
-  plan_.buffers.push_back({name, line, 0, bytes(desc), 0, false, false});
+View Emitter::transient(const std::string& name, Line line, const eng_desc& desc, uint32_t place) {
+  plan_.buffers.push_back({name, line, place, bytes(desc), 0, false, false});
   return {static_cast<Id>(plan_.buffers.size()), 0, desc};
 }
 

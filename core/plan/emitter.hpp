@@ -12,15 +12,17 @@ class Emitter {
  public:
   Emitter(Plan& plan, std::function<uint64_t(const Call&)> workspace) : plan_(plan), workspace_(std::move(workspace)) {}
 
-  View persistent(const std::string& name, Line line, const eng_desc& desc, bool initial);
-  View transient(const std::string& name, Line line, const eng_desc& desc);
+  // `place`: the arena.
+  View persistent(const std::string& name, Line line, const eng_desc& desc, bool initial, uint32_t place = 0);
+  View transient(const std::string& name, Line line, const eng_desc& desc, uint32_t place = 0);
   void begin_program(const std::string& name);
   void begin_segment(const std::string& name, uint32_t repeat);
   // Labels the following actions in dumps and messages.
   void label(Phase phase, const std::string& of = "");
   // Where the following actions run; returns where they did.
   Queue on(Queue queue);
-  // The next action waits for all actions of the segment that used this view's buffer.
+  // The next action waits for all actions of the segment that used this view's
+  // buffer.
   void after_users(const View& view);
   void action(const Op& op, std::vector<View> in, std::vector<View> out, Attrs attrs = {});
   void zero(const View& view);

@@ -53,6 +53,12 @@ View Homes::view(const Home& home, Range piece) const {
   return slice(home.view, first / home.per, range.count / home.per);
 }
 
+View Homes::part(const View& piece, Id part) const {
+  const Part& p = plan_.ranks.part(part);
+  const uint64_t n = static_cast<uint64_t>(eng::count(piece.desc)) / p.count;
+  return slice(piece, n * p.index, n);
+}
+
 Range Homes::elements(uint32_t p) const {
   return {offset_of_[p], static_cast<uint64_t>(eng::count(model_.params[p].desc))};
 }

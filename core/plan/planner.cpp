@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -56,24 +54,25 @@ class Planner {
   const Homes& homes() const { return s_.homes(); }
 
   // ---- leases ----------------------------------------------------------------------------------------
-  // The most bytes that fresh gradients take at a time when those of `live` blocks may be on their way: each is there
-  // from its first contribution until it is reduced.
-  uint64_t fresh_bytes(size_t live) const {
+  // The most bytes that fresh gradients take at a time when those of `turns` blocks may be there: each is from its
+  // first contribution until it is reduced.
+  uint64_t fresh_bytes(size_t turns) const {
     std::vector<char> made(homes().units(), 0);
-    std::deque<uint64_t> leaving;
+    std::vector<uint64_t> released;  // by the blocks so far
     uint64_t here = 0, most = 0;
     for (size_t b = model_.blocks.size(); b-- > 0;) {
-      while (leaving.size() >= live) leaving.pop_front();
       for (uint32_t p : model_.blocks[b].params) {
         const size_t u = homes().unit_of(p);
         if (!std::exchange(made[u], 1) && !s_.frozen(u)) here += bytes_of(u, s_.grad);
       }
-      most = std::max(most, std::accumulate(leaving.begin(), leaving.end(), here));
+      uint64_t sum = here;
+      for (size_t k = 1; k < turns && k <= released.size(); ++k) sum += released[released.size() - k];
+      most = std::max(most, sum);
       uint64_t gone = 0;
       for (size_t u = 0; u < homes().units(); ++u)
         if (homes().unit(u).block == b && !s_.frozen(u)) gone += bytes_of(u, s_.grad);
       here -= gone;
-      leaving.push_back(gone);
+      released.push_back(gone);
     }
     return most;
   }
@@ -81,8 +80,9 @@ class Planner {
     return homes().unit(u).count * dtype_size(homes_of[u].view.desc.dtype);
   }
 
-  // Makes the weights that live in parts whole before each pass that reads them. The object lives as long as a segment.
-  std::unique_ptr<Leases> lease(MicroBatch& batch, bool training) {
+  // Makes the weights that live in parts whole before each pass that reads them. Both objects live as long as a
+  // segment.
+  std::unique_ptr<Prefetch> lease_weights(MicroBatch& batch, bool training, Leases& leases) {
     Uses uses;
     for (const auto& read : blocks_.reads(training)) {
       std::set<size_t> units;
@@ -92,7 +92,7 @@ class Planner {
     }
     std::vector<uint64_t> bytes;
     for (size_t u = 0; u < homes().units(); ++u) bytes.push_back(bytes_of(u, s_.weight));
-    uint64_t budget = 0;
+    uint64_t budget = lease_bytes(uses, bytes, r_.prefetch);
     if (r_.live_limit && !s_.alone()) {
       const uint64_t least = lease_bytes(uses, bytes, 0), fresh = training ? fresh_bytes(fresh_limit()) : 0;
       if (r_.live_limit < least + fresh)
@@ -104,19 +104,21 @@ class Planner {
       budget = r_.live_limit - fresh;
     }
     if (std::all_of(uses.begin(), uses.end(), [](const auto& u) { return u.empty(); })) return nullptr;
-    auto leases = std::make_unique<Leases>(emit_, uses, bytes, r_.prefetch, budget, [this](size_t u) {
-      return s_.gather("lease", Line::leases, ENG_ROLE_WEIGHT, u, s_.weight[u]);
+    leases.allow(ENG_ROLE_WEIGHT, 0, {budget});
+    auto prefetch = std::make_unique<Prefetch>(leases, uses, bytes, r_.prefetch, [this, &leases](size_t u) {
+      s_.gather(leases, "lease", Line::leases, ENG_ROLE_WEIGHT, u, s_.weight[u]);
     });
-    batch.before_pass = [this, all = leases.get(), uses, k = size_t{0}]() mutable {
-      all->before(k);
+    batch.before_pass = [this, &leases, ahead = prefetch.get(), uses, k = size_t{0}]() mutable {
+      ahead->before(k);
       for (size_t u : uses[k])
-        for (uint32_t p : homes().unit(u).params) s_.weights[p] = homes().parameter(all->whole(u), p);
+        for (uint32_t p : homes().unit(u).params)
+          s_.weights[p] = homes().parameter(leases.find({ENG_ROLE_WEIGHT, u}), p);
       ++k;
     };
-    return leases;
+    return prefetch;
   }
 
-  // How many units' fresh gradients may be there at a time: one is reduced while the next is computed.
+  // How many blocks' fresh gradients may be there at a time: one's are reduced while the next one's are computed.
   size_t fresh_limit() const {
     const bool two = r_.overlap && (!r_.live_limit || 2 * fresh_bytes(2) <= r_.live_limit);  // and as much for leases
     return two ? 2 : 1;
@@ -171,10 +173,10 @@ class Planner {
   void micro_batch(bool first, bool last) {
     MicroBatch batch;
     get_rows(batch);
-    const auto leases = lease(batch, true);
+    Leases leases(emit_);
+    const auto prefetch = lease_weights(batch, true, leases);
+    if (each()) leases.allow(ENG_ROLE_PARTIAL, 0, {UINT64_MAX, fresh_limit()});
     std::vector<View> fresh(homes().units());
-    std::deque<std::vector<View>> leaving;  // fresh gradients that are being reduced, by block, oldest first
-    bool entered = false;                   // this block has fresh gradients of its own
     batch.gradient = [&](uint32_t p) {
       const size_t u = homes().unit_of(p);
       if (!fresh[u].buffer) {
@@ -182,28 +184,23 @@ class Planner {
         if (first && !each())
           fresh[u] = local_grad(u);
         else
-          fresh[u] = emit_.transient("fresh gradient " + homes().unit(u).name, Line::gradients, desc);
-        // A block that makes none waits for nobody: the next one that does waits for all who are one too many.
-        if (each() && !std::exchange(entered, true))
-          for (const size_t most = fresh_limit(); leaving.size() >= most; leaving.pop_front())
-            for (const View& v : leaving.front()) emit_.after_users(v);
+          fresh[u] =
+              leases.acquire({ENG_ROLE_PARTIAL, u}, "fresh gradient " + homes().unit(u).name, Line::gradients, desc);
         for (const Range& r : homes().padding(u)) emit_.zero(slice(fresh[u], r.first, r.count));
       }
       return homes().parameter(fresh[u], p);
     };
     batch.after_backward = [&](uint32_t block) {
-      entered = false;
-      leaving.emplace_back();
       for (size_t u = 0; u < homes().units(); ++u) {
         if (homes().unit(u).block != block || s_.frozen(u)) continue;
-        if (each()) {
+        if (each())
           s_.reduce(u, fresh[u], first);
-          leaving.back().push_back(fresh[u]);
-          continue;
-        }
-        if (!first) emit_.action(op(ENG_OP_ADD), {local_grad(u), fresh[u]}, {local_grad(u)});
-        if (last && !s_.alone()) s_.reduce(u, local_grad(u), true);
+        else if (!first)
+          emit_.action(op(ENG_OP_ADD), {local_grad(u), fresh[u]}, {local_grad(u)});
+        if (each() || !first) leases.release({ENG_ROLE_PARTIAL, u});
+        if (!each() && last && !s_.alone()) s_.reduce(u, local_grad(u), true);
       }
+      leases.turn(ENG_ROLE_PARTIAL);
     };
     put_loss(blocks_.train(batch));
   }
@@ -264,7 +261,8 @@ class Planner {
     emit_.label(Phase::eval);
     MicroBatch batch;
     get_rows(batch);
-    const auto leases = lease(batch, false);
+    Leases leases(emit_);
+    const auto prefetch = lease_weights(batch, false, leases);
     put_loss(blocks_.forward(batch));
   }
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "engine/ops.h"
@@ -56,7 +57,8 @@ void States::make_homes(size_t u) {
   this->weight.push_back(persistent("weight", Line::weights, ENG_ROLE_WEIGHT, weight, u));
   const Home& w = this->weight.back();
   const Id kept = part(ENG_ROLE_MASTER, u);
-  // Equal homes are one memory, and a part lies inside of a whole: the weight is its own master.
+  // Equal homes are one memory, and a part lies inside of a whole: the weight
+  // is its own master.
   this->master.push_back(master == weight && (kept == w.part || !w.part)
                              ? Home{w.view, kept, kept != w.part}
                              : persistent("master", Line::weights, ENG_ROLE_MASTER, master, u));
@@ -70,7 +72,8 @@ void States::make_homes(size_t u) {
     }
     return;
   }
-  // Without an update gradients stay for whoever reads them; else they last from the backward to the update.
+  // Without an update gradients stay for whoever reads them; else they last
+  // from the backward to the update.
   const Id reduced = part(ENG_ROLE_GRAD, u);
   const eng_desc desc = flat(grad, homes_.count(u, reduced));
   const std::string name = "gradient " + homes_.unit(u).name;
@@ -88,7 +91,8 @@ void States::make_optimizer() {
   plan_.table = emit_.persistent("schedule", Line::step, make_desc(ENG_F32, {r_.steps, columns}), true);
 }
 
-// Of elements and blocks one flat value for the unit, of other states one for each parameter.
+// Of elements and blocks one flat value for the unit, of other states one for
+// each parameter.
 Home States::make_state(size_t state, size_t u) {
   const auto& [name, dtype] = rules_.states()[state];
   const StateOf& has = rule(u).states[state];
@@ -142,10 +146,10 @@ void States::make_tensors() {
     // As files name them.
     const auto check = [&](const std::string& name) {
       if (!stored.insert(name).second)
-        throw Error(Exit::environment,
-                    fmt::format("model {}: two tensors would be stored as `{}`, or a parameter as what "
-                                "files have for themselves",
-                                model_.plugin, name));
+        throw Error(Exit::environment, fmt::format("model {}: two tensors would be stored as "
+                                                   "`{}`, or a parameter as what "
+                                                   "files have for themselves",
+                                                   model_.plugin, name));
     };
     check(model_.params[p].name);
     for (const auto& state : rules_.states()) check(fmt::format("{}.{}", model_.params[p].name, state.name));
@@ -163,7 +167,8 @@ void States::make_tensors() {
   }
 }
 
-// Has a policy write all of `to` from `from`: piece `piece` of a state of unit u.
+// Has a policy write all of `to` from `from`: piece `piece` of a state of unit
+// u.
 template <class Policy>
 void States::move(const char* who, const Policy& policy, int32_t role, size_t u, size_t piece, const View& from,
                   Id from_part, const View& to, Id to_part) {
@@ -186,61 +191,81 @@ void States::move(const char* who, const Policy& policy, int32_t role, size_t u,
   bool left = false;
   missing.visit(to.offset, to.offset + bytes(to.desc), [&](char one) { left = left || one; });
   if (left)
-    throw Error(Exit::environment,
-                fmt::format("{} {}: its move of role {} leaves a part of dst unwritten ({}, piece {})", who,
-                            policy.name, role, homes_.unit(u).name, piece));
+    throw Error(Exit::environment, fmt::format("{} {}: its move of role {} leaves a part of dst "
+                                               "unwritten ({}, piece {})",
+                                               who, policy.name, role, homes_.unit(u).name, piece));
+}
+
+// Takes a piece from `from`, which is at `at`, along a route to `to`. Where it
+// moves between ranks, all of it runs beside the computation.
+void States::carry(const std::vector<Move>& way, int32_t role, size_t u, size_t piece, View from, Where at,
+                   const View& to) {
+  const uint64_t all = static_cast<uint64_t>(count(from.desc)) * plan_.ranks.part(at.part).count;
+  const auto moves = [&] {
+    for (size_t k = 0; k < way.size(); ++k) {
+      const Where& next = way[k].to;
+      View target = to;
+      if (k + 2 == way.size() && way[k + 1].axis == Axis::part && next.part && !way[k + 1].to.part)
+        target = homes_.part(to, next.part);  // the rest comes around it
+      else if (k + 1 < way.size())
+        target = emit_.transient("move " + homes_.unit(u).name, Line::communication,
+                                 flat(next.dtype, all / plan_.ranks.part(next.part).count), next.place);
+      switch (way[k].axis) {
+        case Axis::part:
+          move("zero", *r_.sharding, role, u, piece, from, at.part, target, next.part);
+          break;
+        case Axis::dtype:
+          move("precision", r_.precision, role, u, piece, from, at.part, target, next.part);
+          break;
+        case Axis::place:
+          throw Error(Exit::bug, "a move to another place than the device");
+      }
+      from = target, at = next;
+    }
+  };
+  if (std::any_of(way.begin(), way.end(), [](const Move& m) { return m.axis == Axis::part; }))
+    between_ranks(moves);
+  else
+    moves();
 }
 
 void States::publish(size_t u) {
-  const Home &from_home = master[u], &to_home = weight[u];
-  const bool convert = from_home.view.desc.dtype != to_home.view.desc.dtype, gather = from_home.part != to_home.part;
-  if (!convert && !gather) return;
+  const Home &from = master[u], &to = weight[u];
+  const auto way = route(from.where(), to.where());
+  if (way.empty()) return;
   emit_.label(Phase::publish, homes_.unit(u).name);
-  const auto pieces = homes_.pieces(u, !from_home.part);
-  for (size_t k = 0; k < pieces.size(); ++k) {
-    View from = homes_.view(from_home, pieces[k]);
-    if (convert) {
-      const View to = homes_.view({to_home.view, from_home.part, gather}, pieces[k]);
-      move("precision", r_.precision, ENG_ROLE_WEIGHT, u, k, from, from_home.part, to, from_home.part);
-      from = to;
-    }
-    if (gather)
-      between_ranks([&] {
-        move("zero", *r_.sharding, ENG_ROLE_WEIGHT, u, k, from, from_home.part, homes_.view(to_home, pieces[k]),
-             to_home.part);
-      });
-  }
+  const auto pieces = homes_.pieces(u, !from.part && !to.part);
+  for (size_t k = 0; k < pieces.size(); ++k)
+    carry(way, ENG_ROLE_WEIGHT, u, k, homes_.view(from, pieces[k]), from.where(), homes_.view(to, pieces[k]));
 }
 
 bool States::publishes_late(size_t u) const {
   return r_.overlap && r_.train && !frozen(u) && !alone() && master[u].part != weight[u].part;
 }
 
-View States::gather(const std::string& what, Line line, int32_t role, size_t u, const Home& home) {
-  const View whole = emit_.transient(fmt::format("{} {}", what, homes_.unit(u).name), line,
-                                     flat(home.view.desc.dtype, homes_.unit(u).count));
-  const auto pieces = homes_.pieces(u);
+View States::gather(Leases& leases, const std::string& what, Line line, int32_t role, size_t u, const Home& home) {
+  const View whole = leases.acquire({role, u}, fmt::format("{} {}", what, homes_.unit(u).name), line,
+                                    flat(home.view.desc.dtype, homes_.unit(u).count));
+  const auto way = route(home.where(), {0, 0, whole.desc.dtype});
+  const auto pieces = homes_.pieces(u, !home.part);
   emit_.label(Phase::gather, homes_.unit(u).name);
-  between_ranks([&] {
-    for (size_t k = 0; k < pieces.size(); ++k)
-      move("zero", *r_.sharding, role, u, k, homes_.view(home, pieces[k]), home.part,
-           slice(whole, pieces[k].first, pieces[k].count), 0);
-  });
+  for (size_t k = 0; k < pieces.size(); ++k)
+    carry(way, role, u, k, homes_.view(home, pieces[k]), home.where(), slice(whole, pieces[k].first, pieces[k].count));
   return whole;
 }
 
 void States::reduce(size_t u, const View& own, bool store) {
   const Home& home = grad[u];
+  const Where from{0, 0, own.desc.dtype};
+  const auto way = route_of_sum(from, home.where(), home.view.desc.dtype);
   const auto pieces = homes_.pieces(u);
   emit_.label(Phase::reduce, homes_.unit(u).name);
-  between_ranks([&] {
-    for (size_t k = 0; k < pieces.size(); ++k) {
-      const View to = homes_.view(home, pieces[k]);
-      const View sum = store ? to : emit_.transient("reduced " + homes_.unit(u).name, Line::communication, to.desc);
-      move("zero", *r_.sharding, ENG_ROLE_GRAD, u, k, slice(own, pieces[k].first, pieces[k].count), 0, sum, home.part);
-      if (!store) emit_.action(op(ENG_OP_ADD), {to, sum}, {to});
-    }
-  });
+  for (size_t k = 0; k < pieces.size(); ++k) {
+    const View to = homes_.view(home, pieces[k]);
+    const View sum = store ? to : emit_.transient("reduced " + homes_.unit(u).name, Line::communication, to.desc);
+    carry(way, ENG_ROLE_GRAD, u, k, slice(own, pieces[k].first, pieces[k].count), from, sum);
+    if (!store) between_ranks([&] { emit_.action(op(ENG_OP_ADD), {to, sum}, {to}); });
+  }
 }
 
 View States::collective(const char* id, const View& from, const View& to) {

@@ -16,28 +16,32 @@ void Update::emit() {
   emit_.action(op(ENG_OP_FINISH), {partials, plan_.table, plan_.scalars, plan_.counters},
                {plan_.scalars, plan_.counters}, {{{"max_norm", 0, r_.grad_clip}}});
   scale_rates();
-  const std::vector<Home> reduced = s_.grad;
+  // Two units' gradients at a time: one is gathered while the other is used. Of what first stages left the table holds
+  // the unit at hand, so that with the one that was released last they are two as well.
+  leases_.allow(ENG_ROLE_GRAD, 0, {UINT64_MAX, 2});
+  leases_.allow(ENG_ROLE_STATE, 0, {UINT64_MAX, 1});
   for (size_t u = 0; u < homes().units(); ++u) {
     if (s_.frozen(u)) continue;
-    // A whole update needs the whole gradient: two units' at a time.
-    if (s_.grad[u].part && !s_.master[u].part) {
-      if (u > 1 && !s_.frozen(u - 2)) emit_.after_users(s_.grad[u - 2].view);
-      s_.grad[u] = {s_.gather("gradient", Line::gradients, ENG_ROLE_GRAD, u, reduced[u])};
-    }
+    // A whole update needs the whole gradient.
+    Home grad = s_.grad[u];
+    if (grad.part && !s_.master[u].part)
+      grad = {s_.gather(leases_, "gradient", Line::gradients, ENG_ROLE_GRAD, u, grad)};
     if (s_.rule(u).whole) {
-      bring(u);
+      bring(u, grad);
       // The next one comes while this one is computed; not where it is still to be gathered for the lines above.
       size_t next = u + 1;
       while (next < homes().units() && (s_.frozen(next) || !s_.rule(next).whole)) ++next;
-      if (next < homes().units() && s_.grad[next].part && s_.master[next].part) bring(next);
+      if (next < homes().units() && s_.grad[next].part && s_.master[next].part) bring(next, s_.grad[next]);
     }
     emit_.label(Phase::update, homes().unit(u).name);
     if (s_.rule(u).whole) {
       for (uint32_t p : homes().unit(u).params) whole(u, p);
       each_run(u, ENG_STAGE_AFTER, whole_[u]);
     } else {
-      each_run(u, ENG_STAGE_UPDATE, s_.grad[u]);
+      each_run(u, ENG_STAGE_UPDATE, grad);
     }
+    for (int32_t role : {ENG_ROLE_GRAD, ENG_ROLE_STATE})
+      if (leases_.find({role, u}).buffer) leases_.release({role, u}), leases_.turn(role);
     if (!s_.publishes_late(u)) s_.publish(u);
   }
 }
@@ -61,18 +65,11 @@ void Update::scale_rates() {
 }
 
 // The first stage of a unit whose parameters are updated whole, and what it leaves, brought together.
-void Update::bring(size_t u) {
+void Update::bring(size_t u, const Home& grad) {
   if (whole_.count(u)) return;
   emit_.label(Phase::update, homes().unit(u).name);
-  each_run(u, ENG_STAGE_BEFORE, s_.grad[u]);
-  if (!s_.grad[u].part) {
-    whole_[u] = s_.grad[u];
-    return;
-  }
-  // At most two at a time are there.
-  if (brought_.size() > 1) emit_.after_users(whole_[brought_[brought_.size() - 2]].view);
-  brought_.push_back(u);
-  whole_[u] = {s_.gather("whole gradient", Line::update, ENG_ROLE_STATE, u, s_.grad[u])};
+  each_run(u, ENG_STAGE_BEFORE, grad);
+  whole_[u] = grad.part ? Home{s_.gather(leases_, "whole gradient", Line::update, ENG_ROLE_STATE, u, grad)} : grad;
 }
 
 // The sum of squares of every chunk, in the order of the units. Where gradients live in parts each rank brings its

@@ -9,14 +9,14 @@ namespace eng {
 class Update {
  public:
   Update(const PlanRequest& request, Plan& plan, Emitter& emitter, States& states)
-      : r_(request), model_(request.model), plan_(plan), emit_(emitter), s_(states) {}
+      : r_(request), model_(request.model), plan_(plan), emit_(emitter), s_(states), leases_(emitter) {}
   void emit();
 
  private:
   const Homes& homes() const { return s_.homes(); }
   View norm_partials();
   void scale_rates();
-  void bring(size_t u);
+  void bring(size_t u, const Home& grad);
   void each_run(size_t u, uint32_t stage, const Home& grad);
   void run(size_t u, const Range& piece, Range range, uint32_t leader, uint32_t stage, const Home& grad);
   void whole(size_t u, uint32_t p);
@@ -30,7 +30,7 @@ class Update {
   States& s_;
   std::vector<View> scalars_;     // per group of the optimizer
   std::map<size_t, Home> whole_;  // per unit that is updated whole: what its first stage left
-  std::vector<size_t> brought_;   // those that were gathered for it, in their order
+  Leases leases_;
 };
 
 }  // namespace eng

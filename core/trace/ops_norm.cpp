@@ -33,24 +33,32 @@ std::string layer_norm(Shapes in, const Attrs&, Out& out) {
   return norm(in, 3, with_last(in[0], 2), out);
 }
 
+// Inputs of the forward: x, then the parameters, then the residual at `residual`. Outputs: y, statistics and, with a
+// residual, s = x + residual, which is what the norm reads.
+// Inputs of the gradient op: dy, what the norm read, weight, statistics, and the gradients so far to which it adds: of
+// what the norm read, and of each parameter. Outputs: the gradients of what the norm read and of each parameter.
 void norm_grad(Gradient& g, const char* op, uint32_t residual, Attrs attrs) {
-  if (!g.d_out(0)) {  // only the sum is used
-    for (uint32_t k : {0u, residual})
-      if (g.wants(k)) g.give(k, g.d_out(2));
-    return;
+  const Id dy = g.d_out(0), d_sum = g.d_out(2);
+  const auto give_summands = [&](Id gradient) {  // x and the residual have the gradient of their sum
+    for (uint32_t summand : {0u, residual})
+      if (g.wants(summand)) g.give(summand, gradient);
+  };
+  if (!dy) return give_summands(d_sum);  // nobody uses y
+  const bool sum = g.in(residual) != 0;
+  const Id read = sum ? g.out(2) : g.in(0);
+  const Id so_far = sum ? g.own_d_out(2) : g.take(0);
+  std::vector<Id> in = {dy, read, g.in(1), g.out(1), so_far};
+  for (uint32_t k = 1; k < residual; ++k) {
+    const bool again = k > 1 && g.in(k) == g.in(1);  // one parameter may be weight and bias
+    in.push_back(again ? 0 : g.take(k));
   }
-  // With a residual the norm reads s, and the gradient of s joins that of both summands.
-  bool sum = g.in(residual) != 0;
-  std::vector<Id> in = {g.d_out(0), sum ? g.out(2) : g.in(0), g.in(1), g.out(1), sum ? g.own_d_out(2) : g.take(0)};
-  bool joined = in[4] != 0;
+  const std::vector<Id> gradients = g.emit(op, std::move(in), std::move(attrs));
+  Id d_read = gradients[0];
+  // Others use s as well, and their gradient could not be added to in place.
+  if (sum && !so_far && d_sum) d_read = g.emit(ENG_OP_ADD, {d_read, d_sum}, {})[0];
+  give_summands(d_read);
   for (uint32_t k = 1; k < residual; ++k)
-    in.push_back(k > 1 && g.in(k) == g.in(1) ? 0 : g.take(k));  // one parameter may be weight and bias
-  auto d = g.emit(op, std::move(in), std::move(attrs));
-  Id dx = sum && !joined && g.d_out(2) ? g.emit(ENG_OP_ADD, {d[0], g.d_out(2)}, {})[0] : d[0];
-  for (uint32_t k : {0u, residual})
-    if (g.wants(k)) g.give(k, dx);
-  for (uint32_t k = 1; k < residual; ++k)
-    if (g.wants(k)) g.give(k, d[k]);
+    if (g.wants(k)) g.give(k, gradients[k]);
 }
 
 void rms_norm_grad_rule(Gradient& g) {

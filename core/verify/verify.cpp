@@ -50,6 +50,14 @@ class Walk {
  public:
   Walk(const Plan& plan, size_t limit) : plan_(plan), limit_(limit) {}
 
+  // True if every buffer is in an arena that the plan has; else nothing more can be said of it.
+  bool placed() {
+    for (const Buffer& b : plan_.buffers)
+      if (b.arena >= plan_.arenas.size())
+        add(fmt::format("{} is in arena {}, of {}", b.name, b.arena, plan_.arenas.size()));
+    return found.empty();
+  }
+
   // What a buffer keeps between programs is no other buffer's, whether a program reads it again or not.
   void homes() {
     std::vector<RangeMap<Id>> memory = blank<Id>();
@@ -160,7 +168,8 @@ class Walk {
     const size_t queue = static_cast<size_t>(segment_->actions[a].queue);
     const uint64_t size = bytes(v.desc), from = b.offset + v.offset;
     if (v.offset + size > b.bytes) complain(a, b.name + " reaches outside its buffer");
-    if (from + size > plan_.arenas[b.arena].total()) complain(a, b.name + " lies outside its arena");
+    if (from + size > plan_.arenas[b.arena].total())
+      complain(a, fmt::format("{} lies outside its arena {}", b.name, b.arena));
     bool undefined = false, race = false, clash = false;
     memory_[b.arena].visit(from, from + size, [&](Cell& c) {
       race = race || races(c.writer, a);
@@ -194,6 +203,7 @@ class Walk {
 
 std::vector<std::string> problems(const Plan& plan, size_t limit) {
   Walk walk(plan, limit);
+  if (!walk.placed()) return walk.found;
   walk.homes();
   for (const Program& program : plan.programs) walk.program(program);
   return walk.found;

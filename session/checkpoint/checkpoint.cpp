@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "core/tensor/dtype.hpp"
+#include "session/json.hpp"
 
 namespace eng {
 namespace fs = std::filesystem;

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "core/tensor/dtype.hpp"
+#include "session/json.hpp"
 
 namespace eng {
 namespace {

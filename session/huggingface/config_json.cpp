@@ -10,6 +10,7 @@
 #include "core/base/file.hpp"
 #include "engine/model.h"
 #include "session/config/problems.hpp"
+#include "session/json.hpp"
 
 namespace eng {
 namespace fs = std::filesystem;

@@ -12,6 +12,7 @@
 #include "session/checkpoint/checkpoint.hpp"
 #include "session/checkpoint/safetensors.hpp"
 #include "session/huggingface/config_json.hpp"
+#include "session/json.hpp"
 
 namespace eng {
 namespace {

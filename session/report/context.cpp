@@ -9,23 +9,19 @@ namespace eng {
 ReportContext report_context(const Setup& setup, const Config& config) {
   const Section &train = config.section("train"), &model = config.section("model");
   ReportContext c;
+  static_cast<Beside&>(c) = beside(setup);
   c.title = fmt::format("{}{}  micro-batch {} x {}, sequence {}, {}, {}", setup.model.plugin,
                         model.has("preset") ? " " + model.string("preset") : "", train.integer("micro_batch"),
                         train.integer("accumulate"), train.integer("sequence_length"), setup.precision.name,
                         setup.optimizer.name);
   if (setup.sharding) c.title += fmt::format(", {} on {} ranks", setup.sharding->name, setup.plan.ranks.world.size);
   const eng_device_info& info = setup.kernels->info();
-  c.overhead = info.overhead_bytes + setup.comm_overhead;
-  c.staging = staging_bytes(setup.plan);
-  c.snapshot = setup.snapshot;
   c.device_total = info.total_bytes;
-  c.host_arenas = info.dl_device_type == kDLCPU;
   c.machine = described(config.section("comm"), info.peak_f32);
   c.kept = kept(setup.model);
   for (const Tensor& t : setup.plan.tensors)
     if (t.role != "gradient") c.checkpoint += bytes(t.desc);
   c.checkpoints = config.section("checkpoint").integer("keep");
-  c.local_ranks = setup.plan.ranks.world.local_size;
   return c;
 }
 

@@ -28,16 +28,6 @@ std::string size(uint64_t n) {
   return format_bytes(static_cast<double>(n));
 }
 
-uint64_t device_bytes(const Plan& plan) {
-  uint64_t total = 0;
-  for (const Arena& arena : plan.arenas) total += arena.total();
-  return total;
-}
-
-uint64_t host_bytes(const Plan& plan, const ReportContext& c) {
-  return c.overhead + c.staging + c.snapshot + (c.host_arenas ? device_bytes(plan) : 0);
-}
-
 std::vector<const Action*> actions_of(const Program& program) {
   std::vector<const Action*> actions;
   for (const Segment& segment : program.segments)
@@ -68,15 +58,15 @@ std::vector<uint64_t> live_bytes(const Plan& plan, const std::map<Id, std::pair<
 }
 
 // The transient buffers at the action where most of their bytes are in use, actions taken in list order.
-struct Peak {
+struct Fullest {
   uint64_t bytes = 0;
   const Program* program = nullptr;
   uint32_t block = 0;    // index into Plan::labels
   std::vector<Id> live;  // largest first
 };
 
-Peak peak_of(const Plan& plan) {
-  Peak peak;
+Fullest fullest(const Plan& plan) {
+  Fullest peak;
   for (const Program& program : plan.programs) {
     const auto actions = actions_of(program);
     const auto uses = uses_of(plan, actions);
@@ -93,13 +83,8 @@ Peak peak_of(const Plan& plan) {
   return peak;
 }
 
-// What all ranks of a machine need of the memory in question.
-uint64_t machine_bytes(const Plan& plan, const ReportContext& c) {
-  return c.host_arenas ? c.local_ranks * host_bytes(plan, c) : device_bytes(plan);
-}
-
 bool fits(const Plan& plan, const ReportContext& c) {
-  return c.device_total == 0 || machine_bytes(plan, c) <= c.device_total;
+  return c.device_total == 0 || peak_of(plan, c).machine <= c.device_total;
 }
 
 bool several(const Plan& plan) {
@@ -155,10 +140,10 @@ std::string communication_text(const Plan& plan, const ReportContext& c) {
 
 }  // namespace
 
-uint64_t most_live(const Plan& plan, Line line) {
+uint64_t most_live(const Plan& plan, Line line, std::optional<uint32_t> arena) {
   const auto actions = actions_of(plan.program("train"));
-  const auto live =
-      live_bytes(plan, uses_of(plan, actions), actions.size(), [&](const Buffer& b) { return b.line == line; });
+  const auto live = live_bytes(plan, uses_of(plan, actions), actions.size(),
+                               [&](const Buffer& b) { return b.line == line && (!arena || b.arena == *arena); });
   return *std::max_element(live.begin(), live.end());
 }
 
@@ -177,9 +162,11 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
   out += "\n";
   if (several(plan)) out += fmt::format("  memory of each of {} ranks\n", plan.ranks.world.size);
   std::map<Line, uint64_t> lines;
-  for (const Buffer& b : plan.buffers)
-    if (b.persistent) lines[b.line] += (std::max<uint64_t>(b.bytes, 1) + 4095) / 4096 * 4096;
-  for (const Arena& arena : plan.arenas) {
+  for (uint32_t a = 0; a < plan.arenas.size(); ++a) {
+    const Arena& arena = plan.arenas[a];
+    lines.clear();
+    for (const Buffer& b : plan.buffers)
+      if (b.persistent && b.arena == a) lines[b.line] += (std::max<uint64_t>(b.bytes, 1) + 4095) / 4096 * 4096;
     out += fmt::format("  arena {} ({})\n", arena.device, arena.kind);
     for (const auto& [line, n] : lines)
       out += fmt::format("    {:<14} {:>16} bytes  {:>12}\n", to_string(line), n, size(n));
@@ -188,16 +175,17 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
                        size(arena.transient));
     if (several(plan))
       for (Line line : {Line::leases, Line::communication})
-        out += fmt::format("      {:<13} {:>15} bytes  {:>12}  of these at most\n", to_string(line),
-                           most_live(plan, line), size(most_live(plan, line)));
-    if (const uint64_t most = most_live(plan, Line::update))
+        if (const uint64_t most = most_live(plan, line, a); most || a == 0)
+          out +=
+              fmt::format("      {:<13} {:>15} bytes  {:>12}  of these at most\n", to_string(line), most, size(most));
+    if (const uint64_t most = most_live(plan, Line::update, a))
       out += fmt::format("      {:<13} {:>15} bytes  {:>12}  of these at most, in the optimizer\n",
                          to_string(Line::update), most, size(most));
     out += fmt::format("    {:<14} {:>16} bytes  {:>12}  scratch of kernels, beyond the transients\n", "workspace",
                        arena.workspace, size(arena.workspace));
     out += fmt::format("    {:<14} {:>16} bytes  {:>12}\n", "total", arena.total(), size(arena.total()));
   }
-  if (const Peak peak = peak_of(plan); peak.program) {
+  if (const Fullest peak = fullest(plan); peak.program) {
     out += fmt::format("  live at most ({}, {})\n", peak.program->name, plan.labels[peak.block].text());
     lines.clear();
     for (Id id : peak.live) lines[plan.buffer(id).line] += plan.buffer(id).bytes;
@@ -210,10 +198,11 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
                        size(c.snapshot));
   out += fmt::format("  fixed overhead      {:>16} bytes  {:>12}  code, libraries, stacks: measured once per build\n",
                      c.overhead, size(c.overhead));
-  out += fmt::format("  process peak        {:>16} bytes  {:>12}", host_bytes(plan, c), size(host_bytes(plan, c)));
+  const Peak peak = peak_of(plan, c);
+  out += fmt::format("  process peak        {:>16} bytes  {:>12}", peak.host, size(peak.host));
   if (c.local_ranks > 1 && c.host_arenas)
-    out += fmt::format("\n  {:<17} {:>18} bytes  {:>12}", fmt::format("{} on a node", c.local_ranks),
-                       machine_bytes(plan, c), size(machine_bytes(plan, c)));
+    out += fmt::format("\n  {:<17} {:>18} bytes  {:>12}", fmt::format("{} on a node", c.local_ranks), peak.machine,
+                       size(peak.machine));
   if (c.device_total) out += fmt::format("  of {}: {}", size(c.device_total), fits(plan, c) ? "fits" : "DOES NOT FIT");
   out += "\n";
   out += fmt::format("  checkpoint          {:>16} bytes  {:>12}  on disk; ", c.checkpoint, size(c.checkpoint));
@@ -236,10 +225,11 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
                       {"transient", a.transient},
                       {"workspace", a.workspace},
                       {"total", a.total()}});
+  const Peak peak = peak_of(plan, c);
   nlohmann::ordered_json rank = {{"rank", 0},
                                  {"arenas", arenas},
-                                 {"device_peak_bytes", device_bytes(plan)},
-                                 {"host_peak_bytes", host_bytes(plan, c)},
+                                 {"device_peak_bytes", peak.device},
+                                 {"host_peak_bytes", peak.host},
                                  {"nvme_bytes", 0},
                                  {"leases_bytes", most_live(plan, Line::leases)},
                                  {"communication_bytes", most_live(plan, Line::communication)},
@@ -284,7 +274,7 @@ std::string plan_dump(const Plan& plan) {
       text += a.f != 0 ? fmt::format(" {}={}", a.key, a.f) : fmt::format(" {}={}", a.key, a.i);
     return text;
   };
-  if (const Peak peak = peak_of(plan); peak.program) {
+  if (const Fullest peak = fullest(plan); peak.program) {
     out += fmt::format("live at most: {} bytes in {}, {}\n", peak.bytes, peak.program->name,
                        plan.labels[peak.block].text());
     for (Id id : peak.live) out += fmt::format("{:>16} {}\n", plan.buffer(id).bytes, plan.buffer(id).name);

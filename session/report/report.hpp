@@ -2,22 +2,19 @@
 // A plan as text for users and as JSON for programs.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "core/autograd/recompute.hpp"
 #include "core/plan/plan.hpp"
+#include "session/report/peak.hpp"
 #include "session/report/traffic.hpp"
 
 namespace eng {
 
-struct ReportContext {
+struct ReportContext : Beside {
   std::string title;          // "llama 7b, micro-batch 8 x 1, sequence 256, fp32"
-  uint64_t overhead = 0;      // bytes of the process beyond its arenas
-  uint64_t staging = 0;       // host bytes for batches
-  uint64_t snapshot = 0;      // host bytes for asynchronous checkpoints
   uint64_t device_total = 0;  // 0: unknown
-  bool host_arenas = true;    // the arenas are host memory
-  uint32_t local_ranks = 1;   // ranks that share the memory of this machine
   Machine machine;
   Kept kept;                // activations, by [recompute]
   uint64_t checkpoint = 0;  // bytes of a checkpoint's tensors, for any number of ranks
@@ -25,7 +22,8 @@ struct ReportContext {
 };
 
 // The most bytes of one kind of transients that are in use at a time in program "train", actions taken in list order.
-uint64_t most_live(const Plan& plan, Line line);
+// In one arena, or, without its index, in all of them.
+uint64_t most_live(const Plan& plan, Line line, std::optional<uint32_t> arena = {});
 
 const char* to_string(Queue queue);
 std::string plan_text(const Plan& plan, const ReportContext& context);  // the memory report

@@ -133,12 +133,6 @@ Setup make_evaluation(const Config& config, Registry& registry) {
   return make(config, registry, false, 0, {}, nullptr);
 }
 
-uint64_t arena_bytes(const Plan& plan) {
-  uint64_t total = 0;
-  for (const Arena& arena : plan.arenas) total += arena.total();
-  return total;
-}
-
 std::vector<TensorShare> saved_tensors(const Plan& plan) {
   std::vector<TensorShare> out;
   for (const Tensor& t : plan.tensors) {

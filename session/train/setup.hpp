@@ -31,8 +31,6 @@ Setup make_setup(const Config& config, Registry& registry, int64_t generate = 0,
 // For evaluating existing weights: without gradients and optimizer state.
 Setup make_evaluation(const Config& config, Registry& registry);
 
-uint64_t arena_bytes(const Plan& plan);
-
 // The tensors of a checkpoint: all named tensors except gradients.
 std::vector<TensorShare> saved_tensors(const Plan& plan);
 std::vector<TensorShare> parameters(const Plan& plan);

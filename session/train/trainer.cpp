@@ -6,7 +6,9 @@
 #include <cmath>
 
 #include "engine/ops.h"
+#include "session/json.hpp"
 #include "session/ranks/exchange.hpp"
+#include "session/report/peak.hpp"
 
 namespace eng {
 namespace {
@@ -161,7 +163,7 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   m.mfu = peak > 0 ? setup_.model.flops_per_token() * m.tokens_per_second / peak : NAN;
   m.wait_seconds.data = data_wait;
   m.wait_seconds.comm = executor_.waited();
-  m.device_peak_bytes = arena_bytes(setup_.plan);
+  m.device_peak_bytes = peak_of(setup_.plan, {}).device;
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   m.host_peak_bytes = static_cast<uint64_t>(usage.ru_maxrss) * 1024;

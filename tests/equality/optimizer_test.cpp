@@ -35,14 +35,14 @@ bool has(const Result& result, const std::string& name) {
   return false;
 }
 
-// All strategies give what `none` gives; in small pieces, too.
-Result alike(const Group& group) {
+// All strategies give what `none` gives; with `pieces` in small pieces, too.
+Result alike(const Group& group, bool pieces = true) {
   const Result first = trained(group, "none");
   REQUIRE(first.complaint == "");
   for (const char* strategy : strategies) {
     INFO(describe(group) << " " << strategy);
     CHECK(difference(first, trained(group, strategy)) == "");
-    CHECK(difference(first, trained(group, strategy, 2 * 4096 * 4, strategy[4] != '2')) == "");
+    if (pieces) CHECK(difference(first, trained(group, strategy, 2 * 4096 * 4, strategy[4] != '2')) == "");
   }
   return first;
 }
@@ -59,7 +59,7 @@ const std::string matrix = "parameter model.layers.0.mlp.up_proj.weight", norm =
 
 TEST_CASE("muon gives the same bits with every strategy, and its matrices move") {
   for (uint32_t world : {2u, 3u}) {
-    const Result all = alike(on(world, "plugin = 'muon'\nlearning_rate = 1e-2\n"));
+    const Result all = alike(on(world, "plugin = 'muon'\nlearning_rate = 1e-2\n"), world == 2);
     CHECK(has(all, "momentum_buffer model.layers.0.mlp.up_proj.weight"));
     CHECK_FALSE(has(all, "exp_avg model.layers.0.mlp.up_proj.weight"));
     CHECK(has(all, "exp_avg model.embed_tokens.weight"));
@@ -105,7 +105,9 @@ TEST_CASE("frozen parameters keep their values, and the others the bits that the
   for (const char* freeze : {"'model.layers.0.*', 'model.embed_tokens.*'", "'*.mlp.*'", "'lm_head.weight', '*norm*'"}) {
     for (const char* optimizer : {"plugin = 'sgd'\nmomentum = 0.9\nlearning_rate = 0.1\n",
                                   "plugin = 'muon'\nlearning_rate = 1e-2\nweight_decay = 0.0\n"}) {
-      const Result all = alike(on(2, optimizer, freeze));
+      const bool muon = std::strstr(optimizer, "muon");  // slow: one of the patterns is enough for it
+      if (muon && !std::strstr(freeze, "*.mlp.*")) continue;
+      const Result all = alike(on(2, optimizer, freeze), !muon);
       Group ignored =
           on(2, std::string(optimizer) + "groups = [{match = [" + freeze + "], learning_rate_scale = 0}]\n");
       // The norm that clips is over the gradients that there are.

@@ -30,8 +30,8 @@ inline eng::View part(eng::Id id, uint64_t first, uint64_t n) {
 // A plan whose reads all find written bytes when its actions run in list order; no waits, no layout.
 class Maker {
  public:
-  Maker(Random& random, size_t queues, size_t actions) : random_(random), queues_(queues) {
-    plan_.arenas.push_back({"none", "device", 0, 0, 0});
+  Maker(Random& random, size_t queues, size_t actions, size_t arenas) : random_(random), queues_(queues) {
+    plan_.arenas.assign(arenas, {"none", "device", 0, 0, 0});
     plan_.labels.push_back({eng::Phase::step, "synthetic"});
     static const eng::Op any = [] {
       eng::Op op{"test.any/1", 0, 3, nullptr};
@@ -56,8 +56,9 @@ class Maker {
   eng::Id make_buffer(bool persistent, bool initial) {
     const uint64_t cells = 1 + below(random_, chance(random_, 0.2) ? 200 : 24);
     const auto id = static_cast<eng::Id>(plan_.buffers.size() + 1);
-    plan_.buffers.push_back(
-        {"b" + std::to_string(id), eng::Line::activations, 0, cells * cell, 0, persistent, initial});
+    plan_.buffers.push_back({"b" + std::to_string(id), eng::Line::activations,
+                             static_cast<uint32_t>((id + id / 5) % plan_.arenas.size()), cells * cell, 0, persistent,
+                             initial});
     written_[id].assign(cells, initial);
     if (persistent) kept_.push_back(id);
     return id;
@@ -128,8 +129,8 @@ class Maker {
   std::map<eng::Id, std::vector<char>> written_;
 };
 
-inline eng::Plan make(Random& random, size_t queues, size_t actions) {
-  return Maker(random, queues, actions).take();
+inline eng::Plan make(Random& random, size_t queues, size_t actions, size_t arenas = 1) {
+  return Maker(random, queues, actions, arenas).take();
 }
 
 inline uint64_t mix(uint64_t a, uint64_t b) {
@@ -144,12 +145,11 @@ inline uint64_t mix(uint64_t a, uint64_t b) {
 class Interpreter {
  public:
   // `grain`: bytes that are taken for one; every offset and size is a multiple of it.
-  Interpreter(const eng::Plan& plan, uint64_t seed, uint64_t grain = cell)
-      : plan_(plan),
-        grain_(grain),
-        random_(seed),
-        memory_(plan.arenas[0].total() / grain + 1),
-        input_of_(memory_.size()) {}
+  Interpreter(const eng::Plan& plan, uint64_t seed, uint64_t grain = cell) : plan_(plan), grain_(grain), random_(seed) {
+    uint64_t cells = 0;
+    for (const eng::Arena& arena : plan.arenas) begin_.push_back(cells), cells += arena.total() / grain;
+    memory_.resize(cells + 1), input_of_.resize(cells + 1);
+  }
 
   // `in_order`: one action after the other, as listed; else any order that queues and waits allow.
   // What every action saw, then what the persistent buffers hold that the plan wrote or got.
@@ -159,7 +159,7 @@ class Interpreter {
       for (eng::Id id = 1; id <= plan_.buffers.size(); ++id) {
         const eng::Buffer& b = plan_.buffer(id);
         if (b.persistent && b.initial)
-          for (uint64_t k = 0; k < b.bytes / grain_; ++k) memory_[b.offset / grain_ + k] = mix(id, k);
+          for (uint64_t k = 0; k < b.bytes / grain_; ++k) memory_[at(b, 0) + k] = mix(id, k);
       }
       std::set<uint64_t> defined;
       for (const eng::Segment& segment : program.segments) {
@@ -178,10 +178,11 @@ class Interpreter {
     uint64_t seen = 0, spoiled = 0;
   };
 
+  uint64_t at(const eng::Buffer& b, uint64_t offset) const { return begin_[b.arena] + (b.offset + offset) / grain_; }
   template <class F>
   void cells(const eng::View& v, F visit) const {
     if (!v.buffer) return;
-    const uint64_t first = (plan_.buffer(v.buffer).offset + v.offset) / grain_;
+    const uint64_t first = at(plan_.buffer(v.buffer), v.offset);
     for (uint64_t k = 0; k < eng::bytes(v.desc) / grain_; ++k)
       if (first + k < memory_.size()) visit(first + k);
   }
@@ -254,6 +255,7 @@ class Interpreter {
   const eng::Plan& plan_;
   uint64_t grain_;
   Random random_;
+  std::vector<uint64_t> begin_;  // of each arena, in memory_
   std::vector<uint64_t> memory_, trace_;
   std::vector<uint32_t> input_of_;  // per piece of memory: the last action that read it, as numbered by mark_
   uint32_t mark_ = 0;

@@ -12,6 +12,7 @@
 #include "core/tensor/dtype.hpp"
 #include "session/checkpoint/checkpoint.hpp"
 #include "session/huggingface/export.hpp"
+#include "session/json.hpp"
 #include "session/report/progress.hpp"
 #include "session/run.hpp"
 #include "session/run_dir.hpp"

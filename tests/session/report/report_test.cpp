@@ -115,6 +115,46 @@ TEST_CASE("the step of a model runs on any queues in any order") {
   }
 }
 
+TEST_CASE("host and device are counted apart, in one sum for report and fit") {
+  eng::Plan plan;
+  plan.arenas = {{"gpu", "device", 1000, 200, 30}, {"gpu", "host", 4000, 500, 0}};
+  plan.labels.push_back({});
+  plan.calls.push_back({&eng::op(ENG_OP_ADD), {}, {}, {}, 0, 0, 0});
+  plan.programs = {{"train", {{"first", 1, {{}}}}}};
+  plan.buffers = {{"weights", eng::Line::weights, 0, 5000, 0, true, true},
+                  {"masters", eng::Line::optimizer, 1, 9000, 0, true, true}};
+  eng::ReportContext c;
+  c.overhead = 7, c.staging = 20, c.snapshot = 100, c.local_ranks = 3;
+  // In host memory both arenas are the process's, and the ranks of a machine share it.
+  eng::Peak peak = eng::peak_of(plan, c);
+  CHECK(peak.device == 1230);
+  CHECK(peak.host == 1230 + 4500 + 127);
+  CHECK(peak.rank == peak.host);
+  CHECK(peak.machine == 3 * peak.host);
+  // A device with memory of its own: what is in host memory does not count against it.
+  c.host_arenas = false, c.device_total = 1230;
+  peak = eng::peak_of(plan, c);
+  CHECK(peak.device == 1230);
+  CHECK(peak.host == 4500 + 127);
+  CHECK(peak.rank == 1230);
+  CHECK(peak.machine == 1230);
+  auto json = nlohmann::json::parse(eng::plan_json(plan, c));
+  CHECK(json["fits"] == true);
+  CHECK(json["ranks"][0]["device_peak_bytes"] == 1230);
+  CHECK(json["ranks"][0]["host_peak_bytes"] == 4627);
+  c.device_total = 1229;
+  json = nlohmann::json::parse(eng::plan_json(plan, c));
+  CHECK(json["fits"] == false);
+  // Each arena lists its own buffers.
+  const std::string text = eng::plan_text(plan, c);
+  const size_t device = text.find("arena gpu (device)"), host = text.find("arena gpu (host)");
+  REQUIRE(device < host);
+  REQUIRE(host != std::string::npos);
+  CHECK(text.find("weights ", device) < host);
+  CHECK(text.find("weights ", host) == std::string::npos);
+  CHECK(text.find("optimizer ", device) > host);
+}
+
 TEST_CASE("the report as JSON and as text adds up") {
   const eng::Plan plan = Llama("tiny").plan();
   eng::ReportContext context;

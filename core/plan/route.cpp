@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan/route.hpp"
+
+#include "core/tensor/dtype.hpp"
+
+namespace eng {
+namespace {
+
+class Way {
+ public:
+  explicit Way(const Where& from) : at_(from) {}
+  void place(uint32_t place) {
+    if (at_.place != place) at_.place = place, add(Axis::place);
+  }
+  void part(Id part, bool always = false) {
+    if (at_.part != part || always) at_.part = part, add(Axis::part);
+  }
+  void dtype(int32_t dtype) {
+    if (at_.dtype != dtype) at_.dtype = dtype, add(Axis::dtype);
+  }
+  void narrow(int32_t to) {
+    if (dtype_size(to) <= dtype_size(at_.dtype)) dtype(to);
+  }
+  std::vector<Move> moves;
+
+ private:
+  void add(Axis axis) { moves.push_back({axis, at_}); }
+  Where at_;
+};
+
+}  // namespace
+
+std::vector<Move> route(const Where& from, const Where& to) {
+  Way way(from);
+  if (from.part != to.part) way.place(0);
+  way.narrow(to.dtype);
+  way.part(to.part);
+  way.place(to.place);
+  way.dtype(to.dtype);
+  return way.moves;
+}
+
+std::vector<Move> route_of_sum(const Where& from, const Where& to, int32_t dtype) {
+  Way way(from);
+  way.place(0);
+  way.dtype(dtype);
+  way.part(to.part, true);
+  way.narrow(to.dtype);
+  way.place(to.place);
+  way.dtype(to.dtype);
+  return way.moves;
+}
+
+}  // namespace eng

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/report/peak.hpp"
+
+namespace eng {
+
+Peak peak_of(const Plan& plan, const Beside& beside) {
+  Peak peak;
+  peak.host = beside.overhead + beside.staging + beside.snapshot;
+  for (const Arena& arena : plan.arenas) {
+    const bool device = arena.kind == "device";
+    if (device) peak.device += arena.total();
+    if (!device || beside.host_arenas) peak.host += arena.total();
+  }
+  peak.rank = beside.host_arenas ? peak.host : peak.device;
+  peak.machine = peak.rank * (beside.host_arenas ? beside.local_ranks : 1);
+  return peak;
+}
+
+}  // namespace eng

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// The moves between any two homes, as a table.
+#include <catch2/catch.hpp>
+
+#include <fmt/format.h>
+
+#include "core/plan/route.hpp"
+#include "core/tensor/dtype.hpp"
+
+using eng::Where;
+
+namespace {
+
+// "part 0 bf16@1": the axis that changes, and where the value is then.
+std::string text(const std::vector<eng::Move>& moves) {
+  static const char* axes[] = {"place", "part", "dtype"};
+  std::string out;
+  for (const eng::Move& m : moves) {
+    eng_desc desc{};
+    desc.dtype = m.to.dtype, desc.ndim = 0;
+    const std::string dtype = eng::describe(desc);
+    out += fmt::format("{}{} -> {}@{}/{}", out.empty() ? "" : ", ", axes[static_cast<size_t>(m.axis)],
+                       dtype.substr(0, dtype.find(' ')), m.to.place, m.to.part);
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("a route is this table") {
+  constexpr uint32_t device = 0, host = 1, other = 2;
+  constexpr eng::Id whole = 0, part = 1;
+  struct Row {
+    Where from, to;
+    const char* moves;
+  };
+  const Row rows[] = {
+      {{device, whole, ENG_F32}, {device, whole, ENG_F32}, ""},
+      {{host, part, ENG_BF16}, {host, part, ENG_BF16}, ""},
+      // One axis.
+      {{device, whole, ENG_F32}, {device, whole, ENG_BF16}, "dtype -> bf16@0/0"},
+      {{device, whole, ENG_BF16}, {device, whole, ENG_F32}, "dtype -> f32@0/0"},
+      {{device, part, ENG_F32}, {device, whole, ENG_F32}, "part -> f32@0/0"},
+      {{host, part, ENG_F32}, {device, part, ENG_F32}, "place -> f32@0/1"},
+      {{host, whole, ENG_F32}, {other, whole, ENG_F32}, "place -> f32@2/0"},
+      // Equal parts: narrow before the way, wide after it.
+      {{device, part, ENG_F32}, {host, part, ENG_F16}, "dtype -> f16@0/1, place -> f16@1/1"},
+      {{host, part, ENG_BF16}, {device, part, ENG_F32}, "place -> bf16@0/1, dtype -> f32@0/1"},
+      {{host, part, ENG_F16}, {device, part, ENG_BF16}, "dtype -> bf16@1/1, place -> bf16@0/1"},
+      // Other parts: over the device, narrow before ranks move it, wide at the
+      // end.
+      {{device, part, ENG_F32}, {device, whole, ENG_BF16}, "dtype -> bf16@0/1, part -> bf16@0/0"},
+      {{device, part, ENG_BF16}, {device, whole, ENG_F32}, "part -> bf16@0/0, dtype -> f32@0/0"},
+      {{host, part, ENG_F32}, {device, whole, ENG_F32}, "place -> f32@0/1, part -> f32@0/0"},
+      {{host, part, ENG_F32}, {device, whole, ENG_BF16}, "place -> f32@0/1, dtype -> bf16@0/1, part -> bf16@0/0"},
+      {{host, part, ENG_BF16}, {device, whole, ENG_F32}, "place -> bf16@0/1, part -> bf16@0/0, dtype -> f32@0/0"},
+      {{device, whole, ENG_F64}, {host, part, ENG_F32}, "dtype -> f32@0/0, part -> f32@0/1, place -> f32@1/1"},
+      {{device, whole, ENG_BF16}, {host, part, ENG_F32}, "part -> bf16@0/1, place -> bf16@1/1, dtype -> f32@1/1"},
+      {{host, part, ENG_F32}, {host, whole, ENG_F32}, "place -> f32@0/1, part -> f32@0/0, place -> f32@1/0"},
+      {{host, part, ENG_BF16},
+       {other, whole, ENG_F32},
+       "place -> bf16@0/1, part -> bf16@0/0, place -> bf16@2/0, dtype -> "
+       "f32@2/0"},
+  };
+  for (const Row& row : rows) CHECK(text(eng::route(row.from, row.to)) == row.moves);
+}
+
+TEST_CASE(
+    "a sum over ranks is made in the type that is asked for, wherever it "
+    "comes from and goes to") {
+  constexpr uint32_t device = 0, host = 1;
+  constexpr eng::Id whole = 0, part = 1;
+  const auto sum = [](const Where& from, const Where& to, int32_t dtype) {
+    return text(eng::route_of_sum(from, to, dtype));
+  };
+  CHECK(sum({device, whole, ENG_F32}, {device, part, ENG_F32}, ENG_F32) == "part -> f32@0/1");
+  CHECK(sum({device, whole, ENG_F32}, {device, whole, ENG_F32}, ENG_F32) == "part -> f32@0/0");
+  CHECK(sum({device, whole, ENG_BF16}, {device, part, ENG_F32}, ENG_BF16) == "part -> bf16@0/1, dtype -> f32@0/1");
+  CHECK(sum({device, whole, ENG_F32}, {device, part, ENG_F32}, ENG_BF16) ==
+        "dtype -> bf16@0/0, part -> bf16@0/1, dtype -> f32@0/1");
+  // Narrower gradients than sums: never narrow before the sum.
+  CHECK(sum({device, whole, ENG_F32}, {device, part, ENG_BF16}, ENG_F32) == "part -> f32@0/1, dtype -> bf16@0/1");
+  CHECK(sum({device, whole, ENG_F32}, {host, part, ENG_BF16}, ENG_F32) ==
+        "part -> f32@0/1, dtype -> bf16@0/1, place -> bf16@1/1");
+  CHECK(sum({host, whole, ENG_BF16}, {host, part, ENG_F32}, ENG_BF16) ==
+        "place -> bf16@0/0, part -> bf16@0/1, place -> bf16@1/1, dtype -> "
+        "f32@1/1");
+}
+
+TEST_CASE(
+    "every route ends where it should, one axis at a time, and moves "
+    "between ranks on the device") {
+  const int32_t types[] = {ENG_F32, ENG_F64, ENG_BF16, ENG_F16};
+  std::vector<Where> all;
+  for (uint32_t place : {0u, 1u, 2u})
+    for (eng::Id part : {0u, 1u, 2u})
+      for (int32_t dtype : types) all.push_back({place, part, dtype});
+  for (const Where& from : all)
+    for (const Where& to : all) {
+      Where at = from;
+      const auto moves = eng::route(from, to);
+      for (const eng::Move& m : moves) {
+        const bool place = m.to.place != at.place, part = m.to.part != at.part, dtype = m.to.dtype != at.dtype;
+        REQUIRE(int{place} + int{part} + int{dtype} == 1);
+        REQUIRE(m.axis == (place ? eng::Axis::place : part ? eng::Axis::part : eng::Axis::dtype));
+        if (part) REQUIRE(m.to.place == 0);
+        // Nothing wider than both ends is moved.
+        REQUIRE(eng::dtype_size(at.dtype) <= std::max(eng::dtype_size(from.dtype), eng::dtype_size(to.dtype)));
+        at = m.to;
+      }
+      CHECK(at == to);
+      CHECK(moves.size() <= 4);
+    }
+}
