@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bad input: what is wrong, where, what to change, the right exit code, and nothing left behind.
+// Bad input: what is wrong, where, what to change, the right exit code, and no files left.
 #include <algorithm>
 #include <cmath>
 
@@ -67,7 +67,7 @@ micro_batch = 0
           {"is not a valid directory name", "command line: run.name=../x"});
 }
 
-TEST_CASE("names that nothing answers to", "[cli]") {
+TEST_CASE("unknown names", "[cli]") {
   Scratch scratch;
   scratch.config();
   refused(scratch, {"run", "config.toml", "optimizer.plugin=adamv"}, 2,
@@ -140,14 +140,14 @@ TEST_CASE("a model that does not fit is refused before the first step, with edit
   const Result fits = engine(scratch, plan);
   INFO(fits.err);
   CHECK(Json::parse(fits.out).at("fits") == true);
-  // `plan` tells the same, and `check` refuses.
+  // `plan` prints the same, and `check` refuses.
   Args text = {"plan", "config.toml"};
   text.insert(text.end(), wide.begin(), wide.end());
   CHECK(has(engine(scratch, text).out, "DOES NOT FIT"));
   CHECK(has(engine(scratch, text).out, "would fit: " + edit[1].str()));
   text[0] = "check";
   CHECK(engine(scratch, text).exit == 6);
-  // Nobody is told to set what follows from another key.
+  // A key that is derived from another one is not proposed.
   text[0] = "plan", text.push_back("train.global_batch=65536");
   CHECK(has(engine(scratch, text).out, "would fit: " + edit[1].str() + " (the same tokens per step)"));
 }
@@ -174,7 +174,7 @@ TEST_CASE("a loss that is not a number stops the run and leaves the last checkpo
   CHECK((tensors(scratch / "run", 3) == before));
   CHECK(engine(scratch, {"ckpt", "verify", "run"}).exit == 0);
   for (const double loss : column(scratch / "run", "loss")) CHECK(std::isfinite(loss));
-  // With a sane rate it goes on.
+  // With a sane rate it can be resumed.
   CHECK(engine(scratch, {"run", "config.toml", "--out", "run", "train.steps=5"}).exit == 0);
   CHECK(column(scratch / "run", "step") == std::vector<double>{1, 2, 3, 4, 5});
 }

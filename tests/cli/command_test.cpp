@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command says without training.
+// What the command prints without training.
 #include <algorithm>
 
 #include "harness.hpp"
@@ -83,7 +83,7 @@ TEST_CASE("init writes a configuration that check accepts", "[cli]") {
   const Result bytes = engine(scratch, {"check", "mamba.toml", "data.paths=['text.txt']", "data.tokenizer=bytes",
                                         "model.num_hidden_layers=1", "train.sequence_length=16"});
   CHECK(has(bytes.err, "note: the data have ids below 256, the model has 50257"));
-  // Several models have a preset of this name: the first, and it is told.
+  // Several models have a preset of this name: the first is used, with a note.
   const Result several = engine(scratch, {"init", "13b"});
   CHECK(has(several.out, "plugin = \"llama\""));
   CHECK(has(several.err, "`13b` is a preset of opt too; this is that of llama"));
@@ -142,7 +142,7 @@ TEST_CASE("plan --json has every field", "[cli]") {
   CHECK(names(scratch / "runs").empty());
 }
 
-TEST_CASE("plan --ranks tells what each of them holds and sends", "[cli]") {
+TEST_CASE("plan --ranks prints what each rank holds and sends", "[cli]") {
   Scratch scratch;
   const std::string config = scratch.config().string();
   const Result plan = engine(scratch, {"plan", config, "--ranks", "8", "--json", "zero.plugin=zero3",
@@ -174,7 +174,7 @@ TEST_CASE("plan needs only the model", "[cli]") {
   CHECK(engine(scratch, {"plan", "model.toml"}).exit == 0);
 }
 
-TEST_CASE("config show tells where values come from, config schema what there is", "[cli]") {
+TEST_CASE("config show prints the origin of values, config schema all keys", "[cli]") {
   Scratch scratch;
   const Result show = engine(scratch, {"config", "show", scratch.config().string(), "train.steps=11"});
   INFO(show.err);

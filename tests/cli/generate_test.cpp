@@ -68,7 +68,7 @@ TEST_CASE("a run continues a text", "[cli]") {
     CHECK(generate({"--max-length", "20"}).out.size() == 16 + 1);
     CHECK(generate({"--max-length", "5"}).out.size() == 1 + 1);
   }
-  SECTION("what cannot be done is told") {
+  SECTION("impossible requests are refused") {
     auto refused = [&](Args args, int exit, const char* text) {
       args.insert(args.begin(), "generate");
       const Result result = engine(scratch, args);

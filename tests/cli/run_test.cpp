@@ -94,7 +94,7 @@ TEST_CASE("running a configuration makes runs/NAME/TIME-ID with everything in it
     CHECK(matches(list.out, R"(step-0000000(\d) .* complete)") == std::vector<std::string>{"4", "8"});
     CHECK(engine(scratch, {"ckpt", "verify", dir.string()}).exit == 0);
   }
-  SECTION("a longer run goes on from the last step, and keeps what the user wrote") {
+  SECTION("a longer run resumes from the last step, and keeps the user's text") {
     const Result more = engine(scratch, {"run", dir.string(), "train.steps=10"});
     INFO(more.err);
     CHECK(more.exit == 0);
@@ -155,7 +155,7 @@ TEST_CASE("--resume chooses the checkpoint", "[cli]") {
   CHECK_FALSE(fs::exists(scratch / "runs"));
 }
 
-TEST_CASE("an evaluation that cannot be is told, and not proposed", "[cli]") {
+TEST_CASE("an impossible evaluation is reported, and not proposed", "[cli]") {
   Scratch scratch;
   scratch.config();
   const Result run = engine(scratch, {"run", "config.toml", "--out", "run", "data.validation=0", "train.steps=1"});

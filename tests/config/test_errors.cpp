@@ -168,7 +168,7 @@ TEST_CASE("bad TOML") {
   CHECK_THAT(problems("[train]\nsteps = 99999999999999999999\n"), Contains("not representable in 64 bits"));
 }
 
-TEST_CASE("bytes that are no text, and text that is too much") {
+TEST_CASE("bytes that are not text, and too much text") {
   CHECK_THAT(problems("[train]\n# \xff\xfe\n"), Contains("utf-8") && Contains("2 | # ??"));
   CHECK_THAT(problems("[train]\nsteps = \x80 1\n"), Contains("not UTF-8") && Contains("opt.toml:2:9"));
   // toml++ 3.3 runs into undefined behaviour on this one.
@@ -206,7 +206,7 @@ TEST_CASE("files") {
       << "\xef\xbb\xbf[model]\r\nplugin = \"llama\"\r\npreset = \"7b\"\r\n[plugins]\r\npath = [\"a\", \"b\"]\r\n";
   const Config config = Config::load(path, {}, plugins());
   CHECK(config.base_dir() == folder);
-  // A pipe lies in no folder: what it says is seen from where the command was typed.
+  // A pipe has no folder: its paths are relative to the working directory.
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   REQUIRE(write(ends[1], "[model]\nplugin = \"llama\"\npreset = \"7b\"\n", 39) == 39);
@@ -215,7 +215,7 @@ TEST_CASE("files") {
         std::filesystem::current_path());
   close(ends[0]);
   CHECK(config.section("run").string("name") == "my-run");
-  // Plugins are looked for before their keys are; relative to the file, or to what stands for its folder.
+  // Plugins are searched before their keys are resolved; relative to the file, or to the folder given for it.
   using Paths = std::vector<std::filesystem::path>;
   SchemaSource source = plugins();
   Paths looked;

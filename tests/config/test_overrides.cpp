@@ -79,12 +79,12 @@ TEST_CASE("a key can be unset") {
   CHECK_FALSE(config.section("train").given("steps"));
   CHECK(config.section("model").integer("hidden_size") == 8);
   CHECK(config.notes().empty());
-  // It is taken away first: an override of the same key holds.
+  // It is removed first, so an override of the same key applies.
   CHECK(parse(text, {"train.steps=7", "-train.steps"}).section("train").integer("steps") == 7);
   // Another plugin does not know the key.
   CHECK_THAT(problems(text, {"optimizer.plugin=sgd"}), Contains("`beta1` belongs to plugin `adamw`, not `sgd`"));
   CHECK(problems(text, {"optimizer.plugin=sgd", "-optimizer.beta1"}).empty());
-  // A run that was given the key says how to go on without it.
+  // A run that was given the key says how to resume without it.
   const std::string run = resolved_text(parse(text));
   CHECK_THAT(problems(run, {"optimizer.plugin=sgd"}),
              Contains("error[E0105]: `beta1` belongs to plugin `adamw`, not `sgd`") &&
@@ -94,7 +94,7 @@ TEST_CASE("a key can be unset") {
   // All of a table.
   CHECK_FALSE(
       parse(with("[comm.describe]\nlatency = \"5us\"\n"), {"-comm.describe"}).section("comm").has("describe.latency"));
-  // What is not there changes nothing, and is told; what cannot be is refused.
+  // An absent key changes nothing and is noted; an impossible one is refused.
   CHECK(parse(text, {"-train.seed"}).notes() ==
         std::vector<std::string>{"--unset train.seed: the file does not set it, so nothing changes"});
   for (const char* wrong : {"-train", "-", "-train.", "-trian.steps", "-.steps"})

@@ -36,7 +36,7 @@ TEST_CASE("the name of a run is that of a directory") {
   CHECK(name(".toml") == ".toml");
   CHECK(name("...") == "run");
   CHECK(name("/") == "run");
-  // A run's own configuration gives the name that was derived; it must do there, or the run can never go on.
+  // A run's own configuration gives the derived name. It must be valid there, or the run can never be resumed.
   for (const char* file : {"/a/\u043a\u043e\u0434 1.toml", "-rf.toml", "--.toml", " .x", ".-a.toml"}) {
     INFO(file << ": " << name(file));
     CHECK(problems(with("[run]\nname = \"" + name(file) + "\"\n")).empty());
@@ -98,7 +98,7 @@ TEST_CASE("`from` takes the place of a preset, and must be there") {
   CHECK_THAT(text, Contains("error[E0118]: /nowhere is not a directory") && Contains("opt.toml:4:8"));
 }
 
-TEST_CASE("the library's own sums are told") {
+TEST_CASE("the library's own sums are noted") {
   CHECK(parse(with("[comm]\nreduce = \"tree\"\ntimeout = \"90s\"\n")).section("comm").number("timeout") == 90);
   const Config config = parse(with("[comm]\nreduce = \"fast\"\n"));
   CHECK(std::any_of(config.notes().begin(), config.notes().end(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are stopped, killed or starved while they train: one cause is told in time, nothing is left behind, and
-// the run goes on from its last checkpoint.
+// Ranks that are stopped, killed or starved while they train: one cause is reported in time, nothing remains, and
+// the run resumes from its last checkpoint.
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>

@@ -47,7 +47,7 @@ TEST_CASE("without Open MPI's mpirun: the package to install", "[ranks]") {
   CHECK(has(run.err, "bin/mpirun is not from Open MPI: it says HYDRA build details:"));
 }
 
-TEST_CASE("what is wrong with the configuration is told once, before anything is started", "[ranks]") {
+TEST_CASE("a mistake in the configuration is reported once, before anything is started", "[ranks]") {
   Scratch scratch;
   scratch.config();
   const Result run = engine(scratch, {"run", "config.toml", "--ranks", "3", "train.stepz=1"}, {.path = "/nowhere"});

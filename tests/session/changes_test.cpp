@@ -31,7 +31,7 @@ Document text_of(const Config& config) {
   return out;
 }
 
-// What goes on as `overrides` say, from step `step`.
+// A run resumed at step `step` with `overrides`.
 std::vector<std::string> notes_of(const std::vector<std::string>& overrides, uint32_t before, uint32_t ranks,
                                   int64_t step, const std::string& text = cosine) {
   const Config first = configured(text);
@@ -59,7 +59,7 @@ TEST_CASE("changes: every key whose value differs, in both directions", "[change
   CHECK(found.count("train.accumulate") == 0);  // derived, and the same
 }
 
-TEST_CASE("changes: a run that goes on as before has nothing to note", "[changes]") {
+TEST_CASE("changes: a run resumed without changes has nothing to note", "[changes]") {
   CHECK(notes_of({}, 1, 1, 300).empty());
   CHECK(notes_of({"log.every=5", "checkpoint.every=7"}, 2, 2, 100).empty());
   // Longer at a constant rate; half of each on twice as many ranks.

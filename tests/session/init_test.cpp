@@ -70,7 +70,7 @@ std::string refusal(const std::vector<std::string>& words) {
 
 }  // namespace
 
-TEST_CASE("a model is found by all that people call it") {
+TEST_CASE("a model is found by all its usual names") {
   CHECK(chosen({"125m"}) == "opt 125m");
   CHECK(chosen({"7b"}) == "llama 7b not opt");
   CHECK(chosen({"7b_mamba"}) == "mamba 7b_mamba");

@@ -57,7 +57,7 @@ TEST_CASE("checkpoint: what is saved is loaded", "[checkpoint]") {
     CHECK(load_checkpoint(saved.path, sample.specs, filled.fill(), given) == sample.point(100));
     check_equal(sample, filled);
     if (staging) CHECK(filled.largest <= staging);
-    // Nothing else lies around.
+    // Nothing else is left.
     size_t entries = 0;
     for ([[maybe_unused]] const auto& e : fs::directory_iterator(scratch / "checkpoints")) ++entries;
     CHECK(entries == 1);
@@ -194,7 +194,7 @@ TEST_CASE("checkpoint: a well-sealed manifest that lies is refused", "[checkpoin
   CHECK_THAT(text([](Manifest& m) { m.tensors[1].slices = m.tensors[0].slices; }), Catch::Contains("slice"));
 }
 
-TEST_CASE("manifest: sealed text that is no manifest", "[checkpoint]") {
+TEST_CASE("manifest: sealed text that is not a manifest", "[checkpoint]") {
   const auto sealed = [](const std::string& body) {
     const std::string text = body + ",\n\"checksum\": \"" + Checksum::of(body) + "\"\n}\n";
     return refusal(Exit::checkpoint, [&] { parse_manifest(text, "m"); });
@@ -235,7 +235,7 @@ TEST_CASE("checkpoints: the newest good one is found, the others refused by name
   CHECK(verified[0].problem == "");
   CHECK(verified[3].problem != "");
   CHECK(inspect_checkpoint(scratch / "step-00000400", true).problem != "");
-  // A run that goes on from 200 leaves the later ones behind for good.
+  // A run resumed from 200 sets the later ones aside for good.
   set_aside_newer(scratch.path(), 200);
   CHECK(list_checkpoints(scratch.path()).size() == 2);
   CHECK(find_latest(scratch.path()).refused.empty());

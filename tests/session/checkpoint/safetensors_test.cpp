@@ -129,7 +129,7 @@ TEST_CASE("safetensors: depth costs nothing", "[safetensors]") {
   CHECK(refused(objects, 0) != "");
 }
 
-TEST_CASE("safetensors: header lengths that cannot be", "[safetensors]") {
+TEST_CASE("safetensors: impossible header lengths", "[safetensors]") {
   test::Scratch scratch;
   const std::string good = file_of(kTwo, 32);
   const auto opens = [&](const std::string& bytes) {

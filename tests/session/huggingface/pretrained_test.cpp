@@ -101,7 +101,7 @@ TEST_CASE("config.json: spellings, nested keys, null and `auto`") {
   CHECK_THAT(refused(R"({"d_model": 64, "pad": 0})", "snake"), Contains("`pad` is not an integer from 1 to 1000000"));
 }
 
-TEST_CASE("config.json: what is not known is told, and does not stop") {
+TEST_CASE("config.json: unknown keys are noted and are not an error") {
   const ModelSource a = read(R"({"model_type": "snake", "hidden_size": 64, "tail": {"length": 3, "tip": {"x": 1}},
                                  "ssm_cfg": {"fast": 1, "slow": 1}, "bos_token_id": 1, "nothing": null})");
   REQUIRE(a.notes.size() == 1);
@@ -125,7 +125,7 @@ TEST_CASE("config.json: everything that is not supported, at once") {
     CHECK_THAT(all, Contains(part));
 }
 
-TEST_CASE("config.json: the plugin is found, or what is missing is told") {
+TEST_CASE("config.json: the plugin is found, or the error says what is missing") {
   CHECK_THAT(refused(R"({"model_type": "cat"})"), Contains("model_type `cat` is not read by any model plugin"));
   CHECK_THAT(refused(R"({"model_type": "cat"})", "snake"), Contains("named `snake`"));
   CHECK_THAT(refused(R"({"model_type": "snake"})", "deaf"), Contains("plugin `deaf` does not say how"));
