@@ -15,7 +15,8 @@ Beside beside(const Setup& setup) {
   b.overhead = info.overhead_bytes + setup.comm_overhead;
   b.staging = 2 * (bytes(setup.plan.tokens.desc) + bytes(setup.plan.labels_in.desc));
   b.snapshot = setup.snapshot;
-  b.host_arenas = info.dl_device_type == kDLCPU;
+  b.host_arenas = setup.kernels->host_memory();
+  b.device_overhead = info.device_overhead_bytes;
   b.local_ranks = setup.plan.ranks.world.local_size;
   return b;
 }
@@ -89,7 +90,7 @@ std::vector<std::string> edits_that_fit(const Config& config, Registry& registry
 
 static void refuse_plan(const Setup& setup, uint64_t peak, uint64_t limit, const std::string& what,
                         const std::string& help) {
-  const bool host = setup.kernels->info().dl_device_type == kDLCPU;
+  const bool host = setup.kernels->host_memory();
   const auto text = [](uint64_t n) { return format_bytes(static_cast<double>(n)); };
   throw Error(host ? Exit::host_memory : Exit::device_memory,
               fmt::format("{} needs {}, device {} has {}: {} too much", what, text(peak), setup.kernels->device(),
@@ -104,7 +105,7 @@ void check_fits(const Config& config, Registry& registry, const Setup& setup) {
   auto edits = edits_that_fit(config, registry, setup, limit);
   if (edits.empty()) help = "no smaller batch or sequence fits either: use a smaller model";
   for (const auto& e : edits) help += (help.empty() ? "any one of these fits:\n  " : "\n  ") + e;
-  const bool host = setup.kernels->info().dl_device_type == kDLCPU;
+  const bool host = setup.kernels->host_memory();
   const uint32_t local = setup.plan.ranks.world.local_size;
   const bool several = host && local > 1;
   refuse_plan(setup, peak, limit, several ? fmt::format("the plan of {} ranks on this machine", local) : "the plan",

@@ -20,7 +20,7 @@ extern "C" {
 #endif
 
 #define ENG_COMM_KIND "eng.comm/1"
-#define ENG_COMM_DRAFT "comm-1" /* see engine/plugin.h */
+#define ENG_COMM_DRAFT "comm-2" /* see engine/plugin.h */
 #undef ENG_DRAFT_COMM_
 #define ENG_DRAFT_COMM_ "'" ENG_COMM_KIND "' = '" ENG_COMM_DRAFT "'\n"
 
@@ -34,7 +34,9 @@ typedef struct eng_world {
   uint32_t reserved;
 } eng_world;
 
-#define ENG_COMM_DEVICE_MEMORY 1u /* its kernels take memory of any device, not only the host's */
+/* Its kernels take memory of any device, and work on the queue they are given. Without this flag they are kernels of the
+ * host (ENG_KERNEL_HOST), and where a device's memory is apart the plan copies to and from pinned memory around them. */
+#define ENG_COMM_DEVICE_MEMORY 1u
 
 typedef struct eng_comm {
   uint32_t struct_size;

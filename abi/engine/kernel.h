@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * engine/kernel.h - devices, and kernels: how an op is computed on one type of device.
+ * engine/kernel.h - kind "eng.kernels/1": how an op is computed on one type of device (engine/device.h).
  *
  * Life of a kernel: `workspace` while planning (no device needed), `prepare` once per distinct call,
  * `bind` once per action when every address is known, `launch` in every step. Everything that may
@@ -9,6 +9,7 @@
 #ifndef ENGINE_KERNEL_H_
 #define ENGINE_KERNEL_H_
 
+#include "device.h"
 #include "dlpack.h"
 #include "tensor.h"
 
@@ -16,55 +17,16 @@
 extern "C" {
 #endif
 
-#define ENG_DEVICE_KIND "eng.device/1"
-#define ENG_DEVICE_DRAFT "device-1" /* see engine/plugin.h */
-#undef ENG_DRAFT_DEVICE_
-#define ENG_DRAFT_DEVICE_ "'" ENG_DEVICE_KIND "' = '" ENG_DEVICE_DRAFT "'\n"
 #define ENG_KERNELS_KIND "eng.kernels/1"
-#define ENG_KERNELS_DRAFT "kernels-1" /* see engine/plugin.h */
+#define ENG_KERNELS_DRAFT "kernels-2" /* see engine/plugin.h */
 #undef ENG_DRAFT_KERNELS_
 #define ENG_DRAFT_KERNELS_ "'" ENG_KERNELS_KIND "' = '" ENG_KERNELS_DRAFT "'\n"
-
-/* What a device is; the host zeroes it and sets struct_size.  since 1.0 */
-typedef struct eng_device_info {
-  uint32_t struct_size;
-  uint32_t parallel;      /* threads or processors a kernel uses, at least 1; handed to every call */
-  int32_t dl_device_type; /* of its tensors: kDLCPU, kDLCUDA, ... */
-  int32_t dl_device_id;
-  uint64_t total_bytes;    /* memory of the device */
-  uint64_t overhead_bytes; /* of a process beyond its arenas: code, libraries, thread stacks, driver context;
-                              measured once per build on a tiny model, the same for every model */
-  double peak_f32;         /* dense multiply-add peak, FLOP/s; 0 if unknown */
-  double peak_bf16;
-  char name[64]; /* for people, ends in NUL */
-} eng_device_info;
-
-/* One device.  since 1.0 */
-typedef struct eng_device {
-  uint32_t struct_size;
-  uint32_t minor;
-  /* `describe` answers without creating anything, also where no such device is present, from the
-   * options alone (thread count, described device).  Thread: [plan]  since 1.0 */
-  eng_status (*describe)(const eng_options *, eng_device_info *out, eng_error *);
-  /*   Owner: caller, until destroy.  Thread: [setup]  since 1.0 */
-  eng_status (*create)(const eng_options *, void **self, eng_error *);
-  void (*destroy)(void *self);
-  /* One arena: zeroed, resident (touched), aligned to at least 4,096 bytes, never NULL.
-   *   Owner: caller, until free.  Thread: [setup]  since 1.0 */
-  eng_status (*alloc)(void *self, uint64_t bytes, void **out, eng_error *);
-  void (*free)(void *self, void *arena, uint64_t bytes);
-  /* Copies between an arena and host memory, and returns when done.  Thread: [setup]  since 1.0 */
-  eng_status (*upload)(void *self, void *dst, const void *src, uint64_t bytes, eng_error *);
-  eng_status (*download)(void *self, void *dst, const void *src, uint64_t bytes, eng_error *);
-  /* Returns when everything launched on `queue` (NULL: on all of them) is done.  Thread: the queue's  since 1.0 */
-  eng_status (*sync)(void *self, void *queue, eng_error *);
-} eng_device;
 
 /* One use of an op: types, shapes, attributes. An absent optional input has dtype 0.
  *   Owner: host.  Valid: during the call it was passed to.  since 1.0 */
 typedef struct eng_call {
   uint32_t struct_size;
-  uint32_t parallel; /* eng_device_info.parallel */
+  uint32_t parallel; /* threads or processors to use: eng_device_info.parallel, or parallel_beside */
   uint32_t n_in;
   uint32_t n_out;
   const eng_desc *in;
@@ -72,21 +34,29 @@ typedef struct eng_call {
   const eng_attr *attrs;
   uint32_t n_attrs;
   uint32_t reserved;
+  const eng_device_info *device; /* which the call is for: its architecture may decide on scratch; NULL where an op
+                                    (engine/op.h) is asked, which no device changes */
 } eng_call;
+
+#define ENG_EXEC_SYNC 1u /* return when it is done, with its own error: an earlier run failed nobody knows where */
 
 /* Where a launch goes.  Owner: host.  Valid: during the call.  since 1.0 */
 typedef struct eng_exec {
   uint32_t struct_size;
-  uint32_t flags;
-  void *queue; /* the device's queue handle; NULL where launches are synchronous */
+  uint32_t flags; /* ENG_EXEC_* */
+  void *queue;    /* the device's queue handle (engine/device.h says what it is); NULL where launches are synchronous */
 } eng_exec;
 
+/* eng_kernel.flags */
 #define ENG_KERNEL_EXACT 1u /* the same bits on every device, ISA and thread count */
+#define ENG_KERNEL_HOST \
+  2u /* it works on the host, in memory that the host can read: its inputs have ended when it is
+                               launched, and it has ended when launch returns, although the device has queues */
 
 /* One op on one device type. Same inputs, same bits: always, run after run.
- * Where several plugins bring a kernel of one op for the device, the first is taken: of the device's own file, then of
- * the files that the configuration uses, then of all others. In this draft no other is asked where it answers
- * ENG_UNSUPPORTED.  since 1.0 */
+ * Where several plugins bring a kernel of one op for the device, they are asked in this order: the device's own file,
+ * then the files that the run uses; where none of these has the op, all others until one has. The first whose
+ * `workspace` does not answer ENG_UNSUPPORTED is taken.  since 1.0 */
 typedef struct eng_kernel {
   uint32_t struct_size;
   uint32_t flags;

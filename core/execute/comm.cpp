@@ -12,7 +12,7 @@ namespace eng {
 Communicator::Communicator(Registry& registry, const Section& comm)
     : name_(comm.string("plugin")), table_(registry.table<eng_comm>(ENG_COMM_KIND, name_)) {
   const Candidate& own = *registry.providers(ENG_COMM_KIND, name_)[0];
-  load_kernels(registry.table_of<eng_kernels>(own, ENG_KERNELS_KIND, name_), "communicator " + name_, kernels_);
+  kernels_ = load_kernels(registry.table_of<eng_kernels>(own, ENG_KERNELS_KIND, name_), "communicator " + name_);
   Options options(comm);
   eng_world world{};
   world.struct_size = sizeof(world);
@@ -90,8 +90,12 @@ const eng_kernel& Communicator::find(const Call& call) const {
   return it->second;
 }
 
-uint64_t Communicator::workspace(const Call& call) const {
-  return kernel_workspace(find(call), call, 1, "communicator " + name_);
+uint64_t Communicator::workspace(const Call& call, const eng_device_info& device) const {
+  uint64_t bytes = 0;
+  Sink sink;
+  sink.check(CallArgs(call, 1, &device).workspace(find(call), bytes, sink), Exit::environment,
+             fmt::format("communicator {}, {}", name_, call.op->id));
+  return bytes;
 }
 
 }  // namespace eng

@@ -30,9 +30,11 @@ class Communicator {
   // Makes every wait of every rank fail with this reason. After it only the destructor may be called.
   void abort(const std::string& reason);
 
-  // Of a collective. Throws Error(Exit::environment) where this communicator does not have it.
+  // Of a collective, for memory of a device. Throws Error(Exit::environment) where this communicator does not have it.
   const eng_kernel& find(const Call& call) const;
-  uint64_t workspace(const Call& call) const;
+  uint64_t workspace(const Call& call, const eng_device_info& device) const;
+  // Its kernels work on the host, and take memory of the host alone.
+  bool on_host() const { return !(table_.flags & ENG_COMM_DEVICE_MEMORY); }
   void* self() const { return self_; }
 
  private:

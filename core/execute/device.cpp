@@ -2,29 +2,58 @@
 #include "core/execute/device.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 namespace eng {
+namespace {
+
+// What every device has; the slots after it may be NULL.
+constexpr uint32_t required = offsetof(eng_device, queue_create);
+
+// What cannot be, or "".
+std::string wrong(const eng_device_info& info, const eng_device& table) {
+  if (!std::memchr(info.name, 0, sizeof(info.name))) return "a name without its final NUL";
+  const auto number = [](double x) { return x >= 0 && x <= 1e300; };
+  for (const auto& [what, right] :
+       {std::pair(fmt::format("parallel {}", info.parallel), info.parallel > 0),
+        {fmt::format("overhead_bytes {}", info.overhead_bytes), info.overhead_bytes <= uint64_t{1} << 48},
+        {fmt::format("device_overhead_bytes {}", info.device_overhead_bytes),
+         info.device_overhead_bytes <= uint64_t{1} << 48},
+        {fmt::format("peak_f32 {}", info.peak_f32), number(info.peak_f32)},
+        {fmt::format("peak_bf16 {}", info.peak_bf16), number(info.peak_bf16)},
+        {fmt::format("memory_bandwidth {}", info.memory_bandwidth), number(info.memory_bandwidth)},
+        {fmt::format("to_device {}", info.to_device), number(info.to_device)},
+        {fmt::format("to_host {}", info.to_host), number(info.to_host)}})
+    if (!right) return what + ", which cannot be";
+  const bool queues = table.queue_create && table.queue_destroy && table.event_create && table.event_destroy &&
+                      table.event_record && table.event_wait,
+             graphs = table.capture_begin && table.capture_end && table.graph_launch && table.graph_destroy;
+  if ((info.flags & ENG_DEVICE_ASYNC) && !queues) return "flag ENG_DEVICE_ASYNC, and leaves functions of queues out";
+  if ((info.flags & ENG_DEVICE_GRAPHS) && !(graphs && (info.flags & ENG_DEVICE_ASYNC)))
+    return "flag ENG_DEVICE_GRAPHS, and leaves functions of graphs or queues out";
+  return "";
+}
+
+}  // namespace
 
 Kernels::Kernels(Registry& registry, const std::string& device, const Section& section)
     : registry_(registry), device_(device) {
-  eng_device table = registry.table<eng_device>(ENG_DEVICE_KIND, device);
+  eng_device table = registry.table<eng_device>(ENG_DEVICE_KIND, device, required);
   Options options(section);
   Sink sink;
   info_.struct_size = sizeof(info_);
   sink.check(table.describe(options.get(), &info_, sink.get()), Exit::environment, "[device] " + device);
-  const bool named = std::memchr(info_.name, 0, sizeof(info_.name));
-  if (!named || !info_.parallel || info_.overhead_bytes > uint64_t{1} << 48 || !(info_.peak_f32 >= 0))
-    throw Error(Exit::environment,
-                fmt::format("device {} describes itself with parallel {}, overhead_bytes {}, peak_f32 {}, {}", device,
-                            info_.parallel, info_.overhead_bytes, info_.peak_f32,
-                            named ? "which cannot be" : "and a name without its final NUL"));
+  if (const std::string what = wrong(info_, table); !what.empty())
+    throw Error(Exit::environment, fmt::format("device {} describes itself with {}", device, what));
+  info_.parallel_beside = std::max(info_.parallel_beside, 1u);
   const Candidate* own = registry.providers(ENG_DEVICE_KIND, device)[0];
   for (const Candidate* one : registry.providers(ENG_KERNELS_KIND, device))
     if (one == own) load(*one);
 }
 
-void load_kernels(const eng_kernels& list, const std::string& whose, std::map<std::string, eng_kernel>& into) {
+std::map<std::string, eng_kernel> load_kernels(const eng_kernels& list, const std::string& whose) {
+  std::map<std::string, eng_kernel> out;
   for (uint32_t k = 0; k < list.count; ++k) {
     eng_kernel kernel{};
     copy_entry(list.kernels[k], kernel, fmt::format("{}: kernel {} of the list", whose, k));
@@ -32,49 +61,67 @@ void load_kernels(const eng_kernels& list, const std::string& whose, std::map<st
         !kernel.drop_state)
       throw Error(Exit::environment,
                   fmt::format("{}: kernel {} leaves a function out", whose, kernel.op ? kernel.op : "?"));
-    if (!into.emplace(kernel.op, kernel).second)
+    if (!out.emplace(kernel.op, kernel).second)
       throw Error(Exit::environment, fmt::format("{}: two kernels for {}", whose, kernel.op));
   }
-}
-
-uint64_t kernel_workspace(const eng_kernel& kernel, const Call& call, uint32_t parallel, const std::string& whose) {
-  CallArgs args(call, parallel);
-  uint64_t bytes = 0;
-  Sink sink;
-  sink.check(kernel.workspace(args.get(), &bytes, sink.get()), Exit::environment,
-             fmt::format("{}, {}", whose, call.op->id));
-  if (bytes > uint64_t{1} << 48)
-    throw Error(Exit::environment, fmt::format("{}, {}: its bound of scratch is {} bytes", whose, call.op->id, bytes));
-  return bytes;
+  return out;
 }
 
 void Kernels::load(const Candidate& from) const {
   loaded_.push_back(&from);
-  load_kernels(registry_.table_of<eng_kernels>(from, ENG_KERNELS_KIND, device_),
-               fmt::format("plugin {}, device {}", from.description.id, device_), kernels_);
+  for (const auto& [op, kernel] : load_kernels(registry_.table_of<eng_kernels>(from, ENG_KERNELS_KIND, device_),
+                                               fmt::format("plugin {}, device {}", from.description.id, device_)))
+    kernels_[op].push_back({kernel, from.description.id});
 }
 
-const eng_kernel& Kernels::find(const Call& call) const {
-  const auto used = registry_.loaded_providers(ENG_KERNELS_KIND);
-  const auto is_used = [&](const Candidate* one) {
-    return std::any_of(used.begin(), used.end(), [&](const auto& u) { return u.first == one; });
-  };
-  for (auto it = kernels_.find(call.op->id);; it = kernels_.find(call.op->id)) {
-    if (it != kernels_.end()) return it->second;
-    std::vector<const Candidate*> left = registry_.providers(ENG_KERNELS_KIND, device_);
-    std::erase_if(left, [&](const Candidate* one) { return std::count(loaded_.begin(), loaded_.end(), one); });
-    std::stable_partition(left.begin(), left.end(), is_used);
-    if (left.empty())
-      throw Error(Exit::environment, fmt::format("device {} has no kernel for {}", device_, call.op->id));
-    load(*left[0]);
+// The next plugin that has kernels for this device; with `used` only one that the run has loaded anyhow.
+bool Kernels::load_next(bool used) const {
+  const auto loaded = registry_.loaded_providers(ENG_KERNELS_KIND);
+  const Candidate* next = nullptr;
+  for (const Candidate* one : registry_.providers(ENG_KERNELS_KIND, device_)) {
+    if (std::count(loaded_.begin(), loaded_.end(), one)) continue;
+    const bool is_used = std::any_of(loaded.begin(), loaded.end(), [&](const auto& u) { return u.first == one; });
+    if (is_used) return load(*one), true;
+    if (!next) next = one;
+  }
+  if (used || !next) return false;
+  return load(*next), true;
+}
+
+const Kernels::Known& Kernels::choose(const Call& call, uint64_t& bytes) const {
+  const CallArgs args(call, info_.parallel, &info_);
+  std::deque<Known>& known = kernels_[call.op->id];
+  std::string answers;
+  for (size_t k = 0;; ++k) {
+    while (k == known.size())
+      if (!load_next(k > 0)) {
+        if (k == 0) throw Error(Exit::environment, fmt::format("device {} has no kernel for {}", device_, call.op->id));
+        throw Error(Exit::environment, fmt::format("device {}, {}: {}", device_, call.op->id, answers));
+      }
+    Sink sink;
+    const eng_status status = args.workspace(known[k].kernel, bytes, sink);
+    if (status == ENG_OK) return known[k];
+    // One answer is told as it is, several by who gave them.
+    const auto by = [&](size_t who) { return fmt::format("plugin {}: ", known[who].plugin); };
+    if (k == 1) answers = by(0) + answers;
+    answers += (k ? "; " + by(k) : "") + sink.text(status);
+    if (status != ENG_UNSUPPORTED)
+      throw Error(Exit::environment, fmt::format("device {}, {}: {}", device_, call.op->id, answers));
   }
 }
 
-uint64_t Kernels::workspace(const Call& call) const {
-  return kernel_workspace(find(call), call, info_.parallel, "device " + device_);
+const eng_kernel& Kernels::find(const Call& call) const {
+  uint64_t bytes = 0;
+  return choose(call, bytes).kernel;
 }
 
-CallArgs::CallArgs(const Call& call, uint32_t parallel) {
+uint64_t Kernels::workspace(const Call& call) const {
+  uint64_t bytes = 0;
+  choose(call, bytes);
+  return bytes;
+}
+
+CallArgs::CallArgs(const Call& call, uint32_t parallel, const eng_device_info* device) {
   for (const Attr& a : call.attrs.list) attrs_.push_back({a.key.c_str(), a.i, a.f});
   call_ = {sizeof(eng_call),
            call.parallel ? call.parallel : parallel,
@@ -84,27 +131,35 @@ CallArgs::CallArgs(const Call& call, uint32_t parallel) {
            call.out.data(),
            attrs_.data(),
            static_cast<uint32_t>(attrs_.size()),
-           0};
+           0,
+           device};
 }
 
-Device::Device(Registry& registry, const std::string& name, const Section& section)
-    : name_(name), table_(registry.table<eng_device>(ENG_DEVICE_KIND, name)) {
+eng_status CallArgs::workspace(const eng_kernel& kernel, uint64_t& bytes, Sink& sink) const {
+  const eng_status status = kernel.workspace(&call_, &bytes, sink.get());
+  if (status != ENG_OK || bytes <= uint64_t{1} << 48) return status;
+  return report(sink.get(), ENG_INTERNAL, fmt::format("its bound of scratch is {} bytes", bytes));
+}
+
+Device::Device(Registry& registry, const std::string& name, const Section& section, uint32_t local_rank)
+    : name_(name), table_(registry.table<eng_device>(ENG_DEVICE_KIND, name, required)) {
   Options options(section);
   Sink sink;
-  sink.check(table_.create(options.get(), &self_, sink.get()), Exit::environment, "[device] " + name);
+  sink.check(table_.create(options.get(), local_rank, &self_, sink.get()), Exit::environment, "[device] " + name);
 }
 
 Device::~Device() {
   table_.destroy(self_);
 }
 
-void* Device::alloc(uint64_t bytes) {
+void* Device::alloc(int32_t memory, uint64_t bytes) {
   void* out = nullptr;
   Sink sink;
-  sink.check(table_.alloc(self_, bytes, &out, sink.get()), Exit::device_memory,
+  sink.check(table_.alloc(self_, memory, bytes, &out, sink.get()),
+             memory == ENG_MEMORY_DEVICE ? Exit::device_memory : Exit::host_memory,
              fmt::format("device {}, {} for the arena", name_, format_bytes(static_cast<double>(bytes))));
   if (!out || reinterpret_cast<uintptr_t>(out) % 4096) {
-    if (out) free(out, bytes);
+    if (out) free(memory, out, bytes);
     throw Error(Exit::environment, fmt::format("device {}: its alloc gave {}", name_,
                                                out ? "memory that is not aligned to 4096" : "NULL"));
   }
@@ -112,21 +167,15 @@ void* Device::alloc(uint64_t bytes) {
 }
 
 void Device::upload(void* to, const void* from, uint64_t bytes) {
-  Sink sink;
-  sink.check(table_.upload(self_, to, from, bytes, sink.get()), Exit::environment,
-             [this] { return "device " + name_ + ", upload"; });
+  call("upload", table_.upload, to, from, bytes);
 }
 
 void Device::download(void* to, const void* from, uint64_t bytes) {
-  Sink sink;
-  sink.check(table_.download(self_, to, from, bytes, sink.get()), Exit::environment,
-             [this] { return "device " + name_ + ", download"; });
+  call("download", table_.download, to, from, bytes);
 }
 
 void Device::sync() {
-  Sink sink;
-  sink.check(table_.sync(self_, nullptr, sink.get()), Exit::environment,
-             [this] { return "device " + name_ + ", sync"; });
+  call("sync", table_.sync, static_cast<void*>(nullptr));
 }
 
 }  // namespace eng

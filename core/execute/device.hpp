@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device plugin in use: its memory and its kernels.
+// A device plugin in use: its memory, its queues and its kernels.
 #pragma once
+
+#include <deque>
 
 #include "core/plan/plan.hpp"
 #include "core/registry/registry.hpp"
@@ -14,29 +16,39 @@ class Kernels {
   Kernels(Registry& registry, const std::string& device, const Section& options);
   const eng_device_info& info() const { return info_; }
   const std::string& device() const { return device_; }
-  // Throws Error(Exit::environment) if no kernel serves the call. Plugins that bring kernels for this device are
-  // loaded one after the other until one has that op: the device's own first, then those that the run uses.
+  // The memory of the device is the host's.
+  bool host_memory() const { return info_.flags & ENG_DEVICE_HOST_MEMORY; }
+  // The first kernel that serves the call. Asked are the device's own plugin, then those that the run uses; where none
+  // of them has the op at all, other plugins are loaded until one has. Throws Error(Exit::environment) with the answers
+  // of all that were asked.
   const eng_kernel& find(const Call& call) const;
   uint64_t workspace(const Call& call) const;
 
  private:
+  struct Known {
+    eng_kernel kernel;
+    std::string plugin;
+  };
+  const Known& choose(const Call& call, uint64_t& bytes) const;
   void load(const Candidate& from) const;
+  bool load_next(bool used) const;
   Registry& registry_;
   std::string device_;
   eng_device_info info_{};
-  mutable std::map<std::string, eng_kernel> kernels_;
+  mutable std::map<std::string, std::deque<Known>> kernels_;  // by op, in the order in which they are asked
   mutable std::vector<const Candidate*> loaded_;
 };
 
-// Adds the kernels of a plugin. Throws Error(Exit::environment) that begins with `whose`, as the next one does.
-void load_kernels(const eng_kernels& list, const std::string& whose, std::map<std::string, eng_kernel>& into);
-uint64_t kernel_workspace(const eng_kernel& kernel, const Call& call, uint32_t parallel, const std::string& whose);
+// The kernels of a plugin, by op. Throws Error(Exit::environment) that begins with `whose`.
+std::map<std::string, eng_kernel> load_kernels(const eng_kernels& list, const std::string& whose);
 
 // An eng_call that borrows a Call. `parallel` holds where the call has no number of its own.
 class CallArgs {
  public:
-  CallArgs(const Call& call, uint32_t parallel);
+  CallArgs(const Call& call, uint32_t parallel, const eng_device_info* device = nullptr);
   const eng_call* get() const { return &call_; }
+  // Asks for the bound of scratch, which may not be absurd.
+  eng_status workspace(const eng_kernel& kernel, uint64_t& bytes, Sink& sink) const;
 
  private:
   std::vector<eng_attr> attrs_;
@@ -45,16 +57,28 @@ class CallArgs {
 
 class Device {
  public:
-  Device(Registry& registry, const std::string& name, const Section& options);
+  // `local_rank` counts the processes of this machine.
+  Device(Registry& registry, const std::string& name, const Section& options, uint32_t local_rank = 0);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
+  const std::string& name() const { return name_; }
   void* self() const { return self_; }
-  void* alloc(uint64_t bytes);
-  void free(void* arena, uint64_t bytes) { table_.free(self_, arena, bytes); }
+  const eng_device& table() const { return table_; }
+  // `memory` is ENG_MEMORY_*.
+  void* alloc(int32_t memory, uint64_t bytes);
+  void free(int32_t memory, void* arena, uint64_t bytes) { table_.free(self_, memory, arena, bytes); }
   void upload(void* to, const void* from, uint64_t bytes);
   void download(void* to, const void* from, uint64_t bytes);
   void sync();
+  // Calls a function of the table that takes `self` first and an error sink last; throws Error(Exit::environment) that
+  // names it.
+  template <class F, class... Args>
+  void call(const char* what, F function, Args... args) {
+    Sink sink;
+    sink.check(function(self_, args..., sink.get()), Exit::environment,
+               [&] { return "device " + name_ + ", " + what; });
+  }
 
  private:
   std::string name_;

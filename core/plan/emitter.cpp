@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/base/range.hpp"
 #include "core/tensor/dtype.hpp"
 #include "engine/ops.h"
 
@@ -30,8 +31,21 @@ View slice(const View& view, uint64_t first, uint64_t n) {
 }
 
 View reshape(View view, const eng_desc& desc) {
+  if (view.desc.dtype != desc.dtype || count(view.desc) < count(desc))
+    throw Error(Exit::bug, fmt::format("{} cannot stand for {}", describe(view.desc), describe(desc)));
   view.desc = desc;
   return view;
+}
+
+Written written(const Segment& segment, size_t first, const View& view) {
+  RangeMap<char> missing(view.offset + bytes(view.desc), 1);
+  for (size_t a = first; a < segment.actions.size(); ++a)
+    for (const View& out : segment.actions[a].out)
+      if (out.buffer == view.buffer)
+        missing.visit(out.offset, out.offset + bytes(out.desc), [](char& one) { one = 0; });
+  bool some = false, all = true;
+  missing.visit(view.offset, view.offset + bytes(view.desc), [&](char one) { some = some || !one, all = all && !one; });
+  return all ? Written::all : some ? Written::some : Written::nothing;
 }
 
 View Emitter::persistent(const std::string& name, Line line, const eng_desc& desc, bool initial, uint32_t place) {
@@ -56,9 +70,27 @@ void Emitter::label(Phase phase, const std::string& of) {
   if (plan_.labels.empty() || plan_.labels.back() != label) plan_.labels.push_back(label);
 }
 
+void Emitter::stage_collectives(uint32_t arena) {
+  sent_ = persistent("sent to ranks", Line::communication, eng_desc{}, false, arena).buffer;
+  received_ = persistent("received from ranks", Line::communication, eng_desc{}, false, arena).buffer;
+}
+
+// One of two buffers, as large as the largest collective needs.
+View Emitter::staging(Id buffer, const eng_desc& desc) {
+  plan_.buffer(buffer).bytes = std::max(plan_.buffer(buffer).bytes, bytes(desc));
+  return {buffer, 0, desc};
+}
+
 void Emitter::action(const Op& op, std::vector<View> in, std::vector<View> out, Attrs attrs) {
-  // Beside the computation there is one thread.
-  Call call{&op, {}, {}, std::move(attrs), queue_ == Queue::compute ? 0u : 1u, 0, 0};
+  const std::vector<View> target = out;
+  const bool staged = op.collective && sent_;
+  if (staged) {
+    const View sent = staging(sent_, in[0].desc);
+    out[0] = staging(received_, out[0].desc);
+    action(eng::op(ENG_OP_COPY), {in[0]}, {sent});
+    in[0] = sent;
+  }
+  Call call{&op, {}, {}, std::move(attrs), queue_ == Queue::compute ? 0u : beside_, 0, 0};
   for (const auto& v : in) call.in.push_back(v.desc);
   for (const auto& v : out) call.out.push_back(v.desc);
   auto [it, fresh] = calls_.try_emplace(key_of(call), static_cast<uint32_t>(plan_.calls.size()));
@@ -73,6 +105,7 @@ void Emitter::action(const Op& op, std::vector<View> in, std::vector<View> out, 
   const auto block = static_cast<uint32_t>(plan_.labels.size() - 1);
   plan_.programs.back().segments.back().actions.push_back(
       {it->second, queue_, std::move(in), std::move(out), scratch, {}, std::exchange(after_, {}), block});
+  if (staged) action(eng::op(ENG_OP_COPY), {staging(received_, target[0].desc)}, target);
 }
 
 Queue Emitter::on(Queue queue) {

@@ -101,7 +101,7 @@ struct Program {
 // persistent + transient + workspace = total. `workspace` is what scratch adds on top of the other transients.
 struct Arena {
   std::string device;
-  std::string kind = "device";
+  std::string kind = "device";  // or "pinned", "host": memory of the host, which the device's plugin allocates
   uint64_t persistent = 0, transient = 0, workspace = 0;
   uint64_t total() const { return persistent + transient + workspace; }
 };
@@ -143,10 +143,15 @@ struct Plan {
   std::vector<Program> programs;
   std::vector<Unit> units;
   std::vector<Tensor> tensors;
-  // What the host fills or reads between steps.
-  View tokens, labels_in, inputs, counters, scalars, losses, table;
-  View all_losses;              // (ranks, A): the losses of all ranks, where there are several
-  View logits, next_logits;     // (B, T, V) of program "logits", (B, 1, V) of program "decode"
+  // Memory of the host, or that of the device where it is the host's. The host fills it before a program, which copies
+  // it in: the batch; `counters_in` before "decode" and "prefill".
+  View tokens, labels_in, inputs, counters_in;
+  // The same, for what a program copies out: `results` are the scalars after an update; `all_losses` (ranks, A) the
+  // losses of all ranks, where there are several; `next_logits` (B, 1, V) of program "decode".
+  View losses, all_losses, results, next_logits;
+  // On the device.
+  View counters, scalars, table;
+  View logits;                  // (B, T, V) of program "logits"
   std::vector<View> constants;  // in the order of `constant_data`
   std::vector<std::vector<char>> constant_data;
   int64_t parameters = 0;
@@ -158,6 +163,7 @@ struct Plan {
   } frozen;
   bool behind = false;  // after a step, weights that are whole lag behind their parts until the next one, or "publish"
 
+  bool in_host_arena(const View& view) const { return arenas[buffer(view.buffer).arena].kind != "device"; }
   const Buffer& buffer(Id id) const { return buffers[id - 1]; }
   Buffer& buffer(Id id) { return buffers[id - 1]; }
   const Program& program(const std::string& name) const;

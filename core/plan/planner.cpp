@@ -28,7 +28,7 @@ class Planner {
       : r_(request),
         model_(request.model),
         plan_(blank(request)),
-        emit_(plan_, request.workspace),
+        emit_(plan_, request.workspace, request.traits.beside),
         blocks_(model_, emit_),
         s_(request, plan_, emit_) {}
 
@@ -46,6 +46,7 @@ class Planner {
     Plan plan;
     plan.ranks = request.ranks;
     plan.arenas.push_back({request.device, "device", 0, 0, 0});
+    if (request.traits.apart) plan.arenas.push_back({request.device, "pinned", 0, 0, 0});
     plan.accumulate = request.accumulate;
     plan.parameters = request.model.parameter_count();
     plan.labels.push_back({});
@@ -63,35 +64,35 @@ class Planner {
     for (size_t b = model_.blocks.size(); b-- > 0;) {
       for (uint32_t p : model_.blocks[b].params) {
         const size_t u = homes().unit_of(p);
-        if (!std::exchange(made[u], 1) && !s_.frozen(u)) here += bytes_of(u, s_.grad);
+        if (!std::exchange(made[u], 1) && !s_.frozen(u)) here += bytes_of(u);
       }
       uint64_t sum = here;
       for (size_t k = 1; k < turns && k <= released.size(); ++k) sum += released[released.size() - k];
       most = std::max(most, sum);
       uint64_t gone = 0;
       for (size_t u = 0; u < homes().units(); ++u)
-        if (homes().unit(u).block == b && !s_.frozen(u)) gone += bytes_of(u, s_.grad);
+        if (homes().unit(u).block == b && !s_.frozen(u)) gone += bytes_of(u);
       here -= gone;
       released.push_back(gone);
     }
     return most;
   }
-  uint64_t bytes_of(size_t u, const std::vector<Home>& homes_of) const {
-    return homes().unit(u).count * dtype_size(homes_of[u].view.desc.dtype);
-  }
+  // Of a weight or a gradient as the model computes with it.
+  uint64_t bytes_of(size_t u) const { return homes().unit(u).count * dtype_size(s_.computed(u)); }
 
-  // Makes the weights that live in parts whole before each pass that reads them. Both objects live as long as a
-  // segment.
-  std::unique_ptr<Prefetch> lease_weights(MicroBatch& batch, bool training, Leases& leases) {
+  // Makes the weights that live in parts whole before each pass of `blocks` that reads them, and converts those that
+  // live in another type. Both objects live as long as a segment.
+  std::unique_ptr<Prefetch> lease_weights(MicroBatch& batch, const BlockEmitter& blocks, bool training,
+                                          Leases& leases) {
     Uses uses;
-    for (const auto& read : blocks_.reads(training)) {
+    for (const auto& read : blocks.reads(training)) {
       std::set<size_t> units;
       for (uint32_t p : read)
-        if (s_.weight[homes().unit_of(p)].part) units.insert(homes().unit_of(p));
+        if (s_.leased(homes().unit_of(p))) units.insert(homes().unit_of(p));
       uses.emplace_back(units.begin(), units.end());
     }
     std::vector<uint64_t> bytes;
-    for (size_t u = 0; u < homes().units(); ++u) bytes.push_back(bytes_of(u, s_.weight));
+    for (size_t u = 0; u < homes().units(); ++u) bytes.push_back(bytes_of(u));
     uint64_t budget = lease_bytes(uses, bytes, r_.prefetch);
     if (r_.live_limit && !s_.alone()) {
       const uint64_t least = lease_bytes(uses, bytes, 0), fresh = training ? fresh_bytes(fresh_limit()) : 0;
@@ -106,7 +107,7 @@ class Planner {
     if (std::all_of(uses.begin(), uses.end(), [](const auto& u) { return u.empty(); })) return nullptr;
     leases.allow(ENG_ROLE_WEIGHT, 0, {budget});
     auto prefetch = std::make_unique<Prefetch>(leases, uses, bytes, r_.prefetch, [this, &leases](size_t u) {
-      s_.gather(leases, "lease", Line::leases, ENG_ROLE_WEIGHT, u, s_.weight[u]);
+      s_.gather(leases, "lease", Line::leases, ENG_ROLE_WEIGHT, u, s_.weight[u], s_.computed(u));
     });
     batch.before_pass = [this, &leases, ahead = prefetch.get(), uses, k = size_t{0}]() mutable {
       ahead->before(k);
@@ -146,13 +147,29 @@ class Planner {
     for (size_t u = 0; u < homes().units(); ++u) s_.publish(u);
   }
 
-  // Rows of the batch for this micro-batch.
-  void get_rows(MicroBatch& batch) {
-    batch.tokens =
-        emit_.transient("tokens", Line::batch, make_desc(ENG_I32, {model_.micro_batch, model_.sequence_length}));
-    batch.labels = emit_.transient("labels", Line::batch, batch.tokens.desc);
-    emit_.action(op(ENG_OP_GET_ROW), {plan_.tokens, plan_.counters}, {batch.tokens});
-    emit_.action(op(ENG_OP_GET_ROW), {plan_.labels_in, plan_.counters}, {batch.labels});
+  // Copies the batch to the device: beside the first micro-batch comes what later ones need, and labels beside the
+  // forward.
+  void copy_batch(int64_t rows) {
+    const auto n = static_cast<uint64_t>(model_.micro_batch * model_.sequence_length);
+    const auto some = [&](uint64_t first, uint64_t count) {
+      for (const auto& [host, device] : {std::pair(plan_.tokens, s_.tokens), {plan_.labels_in, s_.labels}})
+        s_.copy_in(slice(host, first * n, count * n), slice(device, first * n, count * n));
+    };
+    some(0, 1);
+    if (rows > 1) some(1, static_cast<uint64_t>(rows) - 1);
+  }
+
+  // Rows of the batch for this micro-batch: those of the first one lie where they were copied to.
+  void get_rows(MicroBatch& batch, bool first) {
+    const eng_desc rows = make_desc(ENG_I32, {model_.micro_batch, model_.sequence_length});
+    const auto get = [&](const char* name, const View& all) {
+      if (first) return reshape(all, rows);
+      const View row = emit_.transient(name, Line::batch, rows);
+      emit_.action(op(ENG_OP_GET_ROW), {all, plan_.counters}, {row});
+      return row;
+    };
+    batch.tokens = get("tokens", s_.tokens);
+    batch.labels = get("labels", s_.labels);
     batch.scalars = plan_.scalars;
     batch.counters = plan_.counters;
     batch.seed = r_.seed;
@@ -162,26 +179,28 @@ class Planner {
 
   void put_loss(const View& loss) {
     emit_.label(Phase::loss);
-    emit_.action(op(ENG_OP_PUT_ROW), {loss, plan_.losses, plan_.counters}, {plan_.losses, plan_.counters});
+    emit_.action(op(ENG_OP_PUT_ROW), {loss, s_.losses, plan_.counters}, {s_.losses, plan_.counters});
   }
 
   // With one rank, or one reduction per step, the first micro-batch writes its gradients where they stay and later ones
   // write aside and are added; what the last one completes is reduced beside its backward. Else every micro-batch
   // writes aside, and what the ranks' sum is goes there.
   bool each() const { return !s_.alone() && (!r_.reduce_per_step || r_.accumulate == 1); }
+  // With one rank the same is done where gradients stay in another type than they are made in.
+  bool each(size_t u) const { return each() || (s_.alone() && !s_.direct(u)); }
 
   void micro_batch(bool first, bool last) {
     MicroBatch batch;
-    get_rows(batch);
+    get_rows(batch, first);
     Leases leases(emit_);
-    const auto prefetch = lease_weights(batch, true, leases);
+    const auto prefetch = lease_weights(batch, blocks_, true, leases);
     if (each()) leases.allow(ENG_ROLE_PARTIAL, 0, {UINT64_MAX, fresh_limit()});
     std::vector<View> fresh(homes().units());
     batch.gradient = [&](uint32_t p) {
       const size_t u = homes().unit_of(p);
       if (!fresh[u].buffer) {
-        const eng_desc desc = States::flat(s_.grad[u].view.desc.dtype, homes().unit(u).count);
-        if (first && !each())
+        const eng_desc desc = States::flat(s_.computed(u), homes().unit(u).count);
+        if (first && !each(u) && local_grad(u).desc.dtype == desc.dtype)
           fresh[u] = local_grad(u);
         else
           fresh[u] =
@@ -193,12 +212,13 @@ class Planner {
     batch.after_backward = [&](uint32_t block) {
       for (size_t u = 0; u < homes().units(); ++u) {
         if (homes().unit(u).block != block || s_.frozen(u)) continue;
-        if (each())
+        const bool aside = leases.find({ENG_ROLE_PARTIAL, u}).buffer != 0;
+        if (each(u))
           s_.reduce(u, fresh[u], first);
-        else if (!first)
-          emit_.action(op(ENG_OP_ADD), {local_grad(u), fresh[u]}, {local_grad(u)});
-        if (each() || !first) leases.release({ENG_ROLE_PARTIAL, u});
-        if (!each() && last && !s_.alone()) s_.reduce(u, local_grad(u), true);
+        else if (aside)
+          s_.accumulate(u, fresh[u], local_grad(u), first);
+        if (aside) leases.release({ENG_ROLE_PARTIAL, u});
+        if (!each(u) && last && !s_.alone()) s_.reduce(u, local_grad(u), true);
       }
       leases.turn(ENG_ROLE_PARTIAL);
     };
@@ -222,7 +242,9 @@ class Planner {
     emit_.begin_program("train");
     emit_.begin_segment("first", 1);
     emit_.label(Phase::begin);
-    emit_.action(op(ENG_OP_BEGIN), {plan_.inputs, plan_.counters}, {plan_.scalars, plan_.counters});
+    s_.copy_in(plan_.inputs, s_.inputs);
+    copy_batch(r_.accumulate);
+    emit_.action(op(ENG_OP_BEGIN), {s_.inputs, plan_.counters}, {plan_.scalars, plan_.counters});
     // What the last update left in parts, in the order of its use.
     for (size_t u = 0; u < homes().units(); ++u)
       if (s_.publishes_late(u)) {
@@ -239,7 +261,7 @@ class Planner {
       emit_.begin_segment("last", 1);
       micro_batch(false, true);
     }
-    if (r_.optimizer || !s_.alone()) {
+    if (r_.optimizer || !s_.alone() || r_.traits.apart) {
       emit_.begin_segment("update", 1);
       emit_update();
     }
@@ -250,26 +272,32 @@ class Planner {
   void emit_update() {
     if (!s_.alone()) {
       emit_.label(Phase::losses);
-      s_.between_ranks([&] { s_.collective(ENG_OP_ALL_GATHER, plan_.losses, plan_.all_losses); });
+      s_.between_ranks([&] { s_.collective(ENG_OP_ALL_GATHER, s_.losses, s_.all_losses); });
+      s_.copy_out(s_.all_losses, plan_.all_losses);
     }
+    s_.copy_out(s_.losses, plan_.losses);
     if (r_.optimizer) Update(r_, plan_, emit_, s_).emit();
+    s_.copy_out(plan_.scalars, plan_.results);
   }
 
   void emit_eval() {
     emit_.begin_program("eval");
     emit_.begin_segment("eval", 1);
     emit_.label(Phase::eval);
+    copy_batch(1);
     MicroBatch batch;
-    get_rows(batch);
+    get_rows(batch, true);
+    batch.output = slice(s_.losses, 0, 1);
     Leases leases(emit_);
-    const auto prefetch = lease_weights(batch, false, leases);
-    put_loss(blocks_.forward(batch));
+    const auto prefetch = lease_weights(batch, blocks_, false, leases);
+    blocks_.forward(batch);
+    s_.copy_out(batch.output, slice(plan_.losses, 0, 1));
   }
 
   // The first `positions` of every row of the tokens that the host gave.
   MicroBatch first_tokens(int64_t positions) const {
     MicroBatch batch;
-    batch.tokens = reshape(plan_.tokens, make_desc(ENG_I32, {model_.micro_batch, positions}));
+    batch.tokens = reshape(s_.tokens, make_desc(ENG_I32, {model_.micro_batch, positions}));
     batch.weights = &s_.weights;
     batch.constants = &s_.constants;
     batch.states = &states_of_;
@@ -287,15 +315,23 @@ class Planner {
   void emit_forward(const std::string& name, const Model& model, const View& output) {
     emit_.begin_program(name);
     emit_.begin_segment(name, 1);
+    emit_.label(Phase::begin);
     MicroBatch batch = first_tokens(model.sequence_length);
+    const auto n = static_cast<uint64_t>(count(batch.tokens.desc));
+    s_.copy_in(slice(plan_.tokens, 0, n), slice(s_.tokens, 0, n));
+    if (!states_of_.empty()) s_.copy_in(plan_.counters_in, plan_.counters);
     batch.output = output;
-    BlockEmitter(model, emit_).forward(batch);
+    const BlockEmitter blocks(model, emit_);
+    Leases leases(emit_);
+    const auto prefetch = lease_weights(batch, blocks, false, leases);
+    blocks.forward(batch);
   }
 
   void emit_generate() {
     const Model next = next_positions(model_, 1, true);
     const Template& head = next.templates.at(next.blocks.back().tmpl);
-    plan_.next_logits = emit_.persistent("next logits", Line::step, head.graph.value(head.outputs[0]).desc, false);
+    const auto logits = s_.shared("next logits", Line::step, head.graph.value(head.outputs[0]).desc, false);
+    plan_.next_logits = logits.host;
     emit_.begin_program("reset");
     emit_.begin_segment("reset", 1);
     emit_.label(Phase::reset);
@@ -307,7 +343,8 @@ class Planner {
         emit_.zero(states_of_.back().back());
       }
     }
-    emit_forward("decode", next, plan_.next_logits);
+    emit_forward("decode", next, logits.device);
+    s_.copy_out(logits.device, logits.host);
     for (int64_t n = prefill; n >= least_prefill; n /= 2)
       if (model_.sequence_length > n) emit_forward(prefill_program(n), next_positions(model_, n, false), {});
   }

@@ -54,6 +54,14 @@ Sharding make_sharding(const std::string& name, const eng_axis& table, const Sec
 Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, const Section& options,
                          const Horizon& training = {});
 
+// What a plan knows of the device it is for.
+struct DeviceTraits {
+  bool apart = false;             // its memory is not the host's: the batch is copied to it, and results back
+  bool queues = false;            // it copies beside the computation
+  bool collectives_apart = true;  // collectives take its memory; else they are given copies in memory of the host
+  uint32_t beside = 1;            // threads or processors of a kernel beside the computation
+};
+
 struct PlanRequest {
   const Model& model;
   const Precision& precision;
@@ -78,6 +86,7 @@ struct PlanRequest {
   // Emit the programs of running sequences of up to T positions: "reset" before the first one, "decode" for the first
   // B x 1 tokens at counters[ENG_C_POSITION], and "prefill", the same for B x `prefill` tokens without logits.
   bool generate = false;
+  DeviceTraits traits = {};
 };
 
 // Units, homes, emission, waits. No buffer has its place yet: make_plan (core/program/program.hpp) goes on from here.

@@ -73,6 +73,7 @@ std::span<const Op> step_ops() {
       {ENG_OP_BEGIN, 2, 2, begin, nullptr, {{1, 1, true}}},
       {ENG_OP_GET_ROW, 2, 2, get_row},
       {ENG_OP_PUT_ROW, 3, 3, repeat<1, 2>, nullptr, {{0, 1, true}, {1, 2, true}}},
+      {ENG_OP_COPY, 1, 1, repeat<0>},
       {ENG_OP_SUM_SQUARES, 1, 1, sum_squares},
       {ENG_OP_FINISH, 4, 4, repeat<2, 3>, nullptr, {{0, 2, true}, {1, 3, true}}},
       {ENG_OP_ADAMW, 5, 5, repeat<0, 2, 3>, nullptr, {{0, 0, true}, {1, 2, true}, {2, 3, true}}},

@@ -36,7 +36,8 @@ eng_call make_call(std::span<const eng_desc> in, std::span<const eng_desc> out, 
           out.data(),
           attrs.data(),
           static_cast<uint32_t>(attrs.size()),
-          0};
+          0,
+          nullptr};
 }
 
 // The head that a plugin's rule gets; keeps the first error. Rule is Gradient or Stepping.

@@ -76,7 +76,6 @@ static eng_status update(void* self, eng_build* b, const eng_update* run, eng_er
   eng_id in[4], out[2];
   eng_attr attrs[3] = {{"momentum", 0, 0}, {"weight_decay", 0, 0}, {"nesterov", 1, 0}};
   attrs[0].f = me->momentum;
-  if (run->weight_out) return fail(error, ENG_UNSUPPORTED, "weights are updated in place only: use precision fp32");
   in[0] = run->master, in[1] = run->grad, in[2] = run->states[0], in[3] = run->scalars;
   out[0] = run->master, out[1] = run->states[0];
   return b->api->emit(b, ENG_OP_SGD, in, 4, out, 2, attrs, 3, error);

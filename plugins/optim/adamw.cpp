@@ -46,11 +46,16 @@ eng_status scalars(void* self, uint64_t k, float* out, uint32_t cap, uint32_t* n
 
 eng_status update(void* self, eng_build* b, const eng_update* run, eng_error* error) {
   if (run->n_states != 2) return report(error, ENG_INVALID, "adamw needs its 2 states");
-  if (run->weight_out) return report(error, ENG_UNSUPPORTED, "adamw updates weights in place only; use precision fp32");
   const AdamW& a = *static_cast<AdamW*>(self);
   double decay = 0;
   if (eng_status s = decay_of(*run, a.weight_decay, &decay, error)) return s;
-  return emit_adamw(b, *run, run->states, a.beta1, a.beta2, a.eps, decay, error);
+  eng_status s = emit_adamw(b, *run, run->states, a.beta1, a.beta2, a.eps, decay, error);
+  if (s || !run->weight_out) return s;
+  eng_desc weight;
+  if ((s = b->api->shape(b, run->weight_out, &weight, error))) return s;
+  const eng_attr dtype = {"dtype", weight.dtype, 0};
+  eng_id out = run->weight_out;
+  return b->api->emit(b, ENG_OP_CAST, &run->master, 1, &out, 1, &dtype, 1, error);
 }
 
 }  // namespace

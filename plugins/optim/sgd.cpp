@@ -59,7 +59,6 @@ eng_status update(void* self, eng_build* b, const eng_update* run, eng_error* er
   const Sgd& s = *static_cast<Sgd*>(self);
   const uint32_t count = state_count(s);
   if (run->n_states != count) return report(error, ENG_INVALID, "sgd needs one state with momentum and none without");
-  if (run->weight_out) return report(error, ENG_UNSUPPORTED, "sgd updates weights in place only; use precision fp32");
   double decay = 0;
   if (eng_status e = decay_of(*run, s.weight_decay, &decay, error)) return e;
   const eng_id buffer = count ? run->states[0] : 0;

@@ -96,10 +96,17 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
     request.sharding = &*s.sharding;
     // Its table says so; the ranks are not needed.
     const std::string& name = config.section("comm").string("plugin");
-    if (registry.find(ENG_COMM_KIND, name))
-      s.comm_overhead =
-          registry.table<eng_comm>(ENG_COMM_KIND, name, offsetof(eng_comm, overhead_bytes)).overhead_bytes;
+    if (registry.find(ENG_COMM_KIND, name)) {
+      const eng_comm table = registry.table<eng_comm>(ENG_COMM_KIND, name, offsetof(eng_comm, overhead_bytes));
+      s.comm_overhead = table.overhead_bytes;
+      request.traits.collectives_apart = table.flags & ENG_COMM_DEVICE_MEMORY;
+    }
   }
+  const eng_device_info& info = s.kernels->info();
+  request.traits.apart = !s.kernels->host_memory();
+  request.traits.collectives_apart = request.traits.collectives_apart || !request.traits.apart;
+  request.traits.queues = info.flags & ENG_DEVICE_ASYNC;
+  request.traits.beside = info.parallel_beside;
   request.bucket = static_cast<uint64_t>(zero.integer("bucket"));
   request.overlap = zero.boolean("overlap");
   request.prefetch = zero.integer("prefetch");
@@ -107,7 +114,7 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   request.reduce_per_step = train.string("reduce") == "step";
   const Kernels& kernels = *s.kernels;
   request.workspace = [&kernels, comm](const Call& call) {
-    return !call.op->collective ? kernels.workspace(call) : comm ? comm->workspace(call) : 0;
+    return !call.op->collective ? kernels.workspace(call) : comm ? comm->workspace(call, kernels.info()) : 0;
   };
   request.accumulate = !training ? 1 : static_cast<uint32_t>(train.integer("accumulate"));
   request.steps = train.integer("steps");

@@ -37,14 +37,13 @@ Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, c
       setup_(setup),
       data_(data),
       schedule_(make_schedule(config)),
-      device_(registry, setup.kernels->device(), config.section("device")),
+      device_(registry, setup.kernels->device(), config.section("device"), setup.plan.ranks.world.local_rank),
       executor_(with_groups(setup.plan, comm), device_, *setup.kernels, comm) {
   if (comm) exchange_ = [comm](const std::string& mine) { return comm->exchange(mine); };
   const Section& train = config.section("train");
   length_ = train.integer("sequence_length");
   const World& world = setup.plan.ranks.world;
   cut_ = {train.integer("micro_batch"), train.integer("accumulate"), world.rank, world.size};
-  losses_.resize(static_cast<size_t>(cut_.accumulate) * world.size);
   if (trains()) upload_table(train.integer("steps"));
 }
 
@@ -105,7 +104,7 @@ Fill Trainer::fill() {
 std::span<char> Trainer::staging() {
   const Arena& arena = setup_.plan.arenas[0];
   const uint64_t n = arena.transient + arena.workspace;
-  if (setup_.kernels->info().dl_device_type != kDLCPU || n < (uint64_t{1} << 20)) return {};
+  if (!setup_.kernels->host_memory() || n < (uint64_t{1} << 20)) return {};
   return {static_cast<char*>(executor_.transient()), n};
 }
 
@@ -133,20 +132,23 @@ Trainer::Agreed Trainer::agree(int64_t valid, bool stop) const {
   return all;
 }
 
+// The first rows of what the next program copies in.
+void Trainer::stage(const Batch& batch) {
+  std::copy(batch.tokens.begin(), batch.tokens.end(), executor_.host<int32_t>(setup_.plan.tokens));
+  std::copy(batch.labels.begin(), batch.labels.end(), executor_.host<int32_t>(setup_.plan.labels_in));
+}
+
 std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)()) {
   const auto start = SteadyClock::now();
-  executor_.upload(setup_.plan.tokens, batch.tokens.data());
-  executor_.upload(setup_.plan.labels_in, batch.labels.data());
+  stage(batch);
   const auto valid = static_cast<double>(std::max<int64_t>(agreed.valid, 1));
-  float inputs[8] = {agreed.valid ? 1.0f / static_cast<float>(agreed.valid) : 0.0f};
-  executor_.upload(setup_.plan.inputs, inputs);
+  executor_.host<float>(setup_.plan.inputs)[0] = agreed.valid ? 1.0f / static_cast<float>(agreed.valid) : 0.0f;
   // Several ranks stop together, between steps.
   if (!executor_.run("train", alone() ? stop : nullptr)) return std::nullopt;
-  executor_.download(losses_.data(), alone() ? setup_.plan.losses : setup_.plan.all_losses);
+  const View& losses = alone() ? setup_.plan.losses : setup_.plan.all_losses;
   double sum = 0;
-  for (float loss : losses_) sum += loss;
-  float norm = 0;
-  executor_.download(&norm, setup_.plan.scalars, ENG_S_NORM * sizeof(float), sizeof(float));
+  for (int64_t k = 0; k < count(losses.desc); ++k) sum += executor_.host<float>(losses)[k];
+  const float norm = executor_.host<float>(setup_.plan.results)[ENG_S_NORM];
   if (!std::isfinite(sum) || !std::isfinite(norm)) not_finite(sum / valid, norm);
   ++step_;
   samples_ += cut_.step(), tokens_ += cut_.step() * static_cast<uint64_t>(length_);
@@ -213,8 +215,6 @@ Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Bat
   const auto held_out = static_cast<int64_t>(data_.info().validation_samples);
   batches = std::min(batches, (held_out + cut_.rows - 1) / cut_.rows);
   Batch batch;
-  int64_t counters[ENG_C_COUNT];
-  executor_.download(counters, setup_.plan.counters);
   double sum = 0;
   // Each rank takes every world-th micro-batch; a micro-batch after the last does not count.
   for (int64_t k = cut_.rank; k - cut_.rank < batches; k += cut_.world) {
@@ -223,15 +223,10 @@ Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Bat
                k < batches ? static_cast<uint64_t>(k * cut_.rows) : data_.info().validation_samples, cut_.rows, batch);
     if (seen && k < batches) seen(batch);
     out.tokens += static_cast<uint64_t>(batch.valid);
-    executor_.upload(setup_.plan.tokens, 0, batch.tokens.data(), batch.tokens.size() * sizeof(int32_t));
-    executor_.upload(setup_.plan.labels_in, 0, batch.labels.data(), batch.labels.size() * sizeof(int32_t));
-    upload_counters(0);
+    stage(batch);
     executor_.run("eval");
-    float loss = 0;
-    executor_.download(&loss, setup_.plan.losses, 0, sizeof(loss));
-    sum += loss;
+    sum += executor_.host<float>(setup_.plan.losses)[0];
   }
-  executor_.upload(setup_.plan.counters, counters);
   if (!alone()) {
     const auto all = exchange_records(exchange_, Evaluated{out.tokens, sum}, "the sums of an evaluation");
     out.tokens = 0, sum = 0;

@@ -82,6 +82,7 @@ class Trainer {
   [[noreturn]] void not_finite(double loss, double norm);
   std::span<char> staging();
   Fill fill();
+  void stage(const Batch& batch);
   Peers peers() const { return {cut_.rank, cut_.world, exchange_}; }
 
   const Config& config_;
@@ -93,7 +94,6 @@ class Trainer {
   Executor executor_;
   Exchange exchange_;
   Cut cut_;
-  std::vector<float> losses_;  // of all micro-batches, of all ranks
   int64_t length_, step_ = 0;
   uint64_t samples_ = 0, tokens_ = 0;  // of all steps so far
   std::string last_checkpoint_;

@@ -27,6 +27,9 @@ def strange_blocks(text):
 def check_quotes():
     assert len(blocks(GUIDE, "c")) > 5, "the guide has lost its code"
     assert not strange_blocks(GUIDE), f"in the guide, but in no example:\n{strange_blocks(GUIDE)[0]}"
+    device = (ROOT / "docs" / "writing-a-device.md").read_text()
+    hostile = (ROOT / "tests" / "hostile" / "plugin" / "devices.c").read_text()
+    assert blocks(device, "c") and all(block in hostile for block in blocks(device, "c")), "another table of a device"
     # The twin: one changed letter is found.
     assert len(strange_blocks(GUIDE.replace("ENG_OP_SGD, in, 4", "ENG_OP_SGD, in, 3"))) == 1
 

@@ -81,7 +81,7 @@ struct Device {
   void* self = nullptr;
   explicit Device(int64_t threads = 1, const std::string& isa = "auto") : options(threads, isa) {
     TextError error;
-    if (device_table().create(&options.table, &self, &error.sink) != ENG_OK) throw std::runtime_error(error.text);
+    if (device_table().create(&options.table, 0, &self, &error.sink) != ENG_OK) throw std::runtime_error(error.text);
   }
   ~Device() {
     if (self) device_table().destroy(self);
@@ -91,7 +91,7 @@ struct Device {
 inline bool isa_present(const std::string& isa) {
   void* self = nullptr;
   DeviceOptions options(1, isa);
-  if (device_table().create(&options.table, &self, nullptr) != ENG_OK) return false;
+  if (device_table().create(&options.table, 0, &self, nullptr) != ENG_OK) return false;
   device_table().destroy(self);
   return true;
 }
@@ -166,7 +166,8 @@ class Run {
                         out_desc.data(),
                         attrs.data(),
                         static_cast<uint32_t>(attrs.size()),
-                        0};
+                        0,
+                        nullptr};
     TextError error;
     check(kernel_.workspace(&call, &workspace_bytes, &error.sink), error);
     check(kernel_.prepare(device.self, &call, &state_, &error.sink), error);

@@ -224,6 +224,8 @@ TEST_CASE("the device describes itself without being created", "[cpu]") {
   info.struct_size = sizeof info;
   REQUIRE(fast::device_table().describe(&options.table, &info, nullptr) == ENG_OK);
   REQUIRE(info.parallel == 3);
+  REQUIRE(info.parallel_beside == 1);
+  REQUIRE(info.flags == ENG_DEVICE_HOST_MEMORY);
   REQUIRE(info.dl_device_type == kDLCPU);
   REQUIRE(info.total_bytes > 0);
   REQUIRE(std::strlen(info.name) > 0);
@@ -243,15 +245,15 @@ TEST_CASE("an arena is zeroed and page-aligned", "[cpu]") {
   const auto& table = fast::device_table();
   for (const uint64_t bytes : {uint64_t{1}, uint64_t{4096}, uint64_t{1234567}}) {
     void* arena = nullptr;
-    REQUIRE(table.alloc(device.self, bytes, &arena, nullptr) == ENG_OK);
+    REQUIRE(table.alloc(device.self, ENG_MEMORY_DEVICE, bytes, &arena, nullptr) == ENG_OK);
     REQUIRE(reinterpret_cast<uintptr_t>(arena) % 4096 == 0);
     for (uint64_t k = 0; k < bytes; ++k)
       if (static_cast<char*>(arena)[k] != 0) FAIL("byte " << k << " is not zero");
-    table.free(device.self, arena, bytes);
+    table.free(device.self, ENG_MEMORY_DEVICE, arena, bytes);
   }
   void* arena = nullptr;
   fast::TextError error;
-  REQUIRE(table.alloc(device.self, uint64_t{1} << 62, &arena, &error.sink) == ENG_NO_MEMORY);
+  REQUIRE(table.alloc(device.self, ENG_MEMORY_DEVICE, uint64_t{1} << 62, &arena, &error.sink) == ENG_NO_MEMORY);
   REQUIRE(arena == nullptr);
   REQUIRE_THAT(error.text, Catch::Contains("4611686018427387904 bytes"));
 }

@@ -228,7 +228,7 @@ class Device {
     options_.is_set = [](const eng_options*, const char*) -> int32_t { return 1; };
     info.struct_size = sizeof(info);
     sink.check(device->describe(&options_, &info, sink.get()));
-    sink.check(device->create(&options_, &self_, sink.get()));
+    sink.check(device->create(&options_, 0, &self_, sink.get()));
   }
   ~Device() {
     if (device) device->destroy(self_);
@@ -273,7 +273,7 @@ class Device {
     for (const auto& [o, i] : in_place) args[i]->data = args[in.size() + o]->data;
 
     eng_call call{};
-    call.struct_size = sizeof(call), call.parallel = info.parallel;
+    call.struct_size = sizeof(call), call.parallel = info.parallel, call.device = &info;
     call.n_in = uint32_t(in.size()), call.n_out = uint32_t(out.size()), call.n_attrs = uint32_t(attrs.size());
     call.in = in_descs.data(), call.out = out_descs.data(), call.attrs = attrs.data();
 

@@ -92,7 +92,7 @@ TEST_CASE("the reference device allocates, copies and describes itself") {
   Sink sink;
   for (uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{10000}}) {
     void* arena = nullptr;
-    sink.check(d.device->alloc(d.self(), bytes, &arena, sink.get()));
+    sink.check(d.device->alloc(d.self(), ENG_MEMORY_DEVICE, bytes, &arena, sink.get()));
     REQUIRE(arena);
     CHECK(reinterpret_cast<uintptr_t>(arena) % 4096 == 0);
     CHECK(std::count(static_cast<char*>(arena), static_cast<char*>(arena) + bytes, 0) == int64_t(bytes));
@@ -100,10 +100,10 @@ TEST_CASE("the reference device allocates, copies and describes itself") {
     sink.check(d.device->upload(d.self(), arena, there.data(), bytes, sink.get()));
     sink.check(d.device->download(d.self(), back.data(), arena, bytes, sink.get()));
     CHECK(there == back);
-    d.device->free(d.self(), arena, bytes);
+    d.device->free(d.self(), ENG_MEMORY_DEVICE, arena, bytes);
   }
   void* arena = nullptr;
-  CHECK_THROWS_WITH(sink.check(d.device->alloc(d.self(), UINT64_MAX - 1, &arena, sink.get())),
+  CHECK_THROWS_WITH(sink.check(d.device->alloc(d.self(), ENG_MEMORY_DEVICE, UINT64_MAX - 1, &arena, sink.get())),
                     Catch::Contains("18446744073709551614 bytes"));
 }
 

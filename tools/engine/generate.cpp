@@ -45,13 +45,12 @@ class Decoder {
         device_(registry, setup_.kernels->device(), config.section("device")) {
     const eng_device_info& info = setup_.kernels->info();
     if (info.total_bytes && planned_peak(setup_) > info.total_bytes)
-      throw Error(info.dl_device_type == kDLCPU ? Exit::host_memory : Exit::device_memory,
+      throw Error(setup_.kernels->host_memory() ? Exit::host_memory : Exit::device_memory,
                   fmt::format("generating up to {} tokens needs {}, device {} has {}", length,
                               format_bytes(static_cast<double>(planned_peak(setup_))), setup_.kernels->device(),
                               format_bytes(static_cast<double>(info.total_bytes))),
                   "lower --max-length or --tokens");
     executor_ = std::make_unique<Executor>(setup_.plan, device_, *setup_.kernels);
-    logits_.resize(static_cast<size_t>(count(setup_.plan.next_logits.desc)));
   }
 
   // From a checkpoint or a Hugging Face directory.
@@ -69,21 +68,22 @@ class Decoder {
     for (int64_t n = prefill; n >= least_prefill; n /= 2)
       while (tokens.size() > static_cast<size_t>(n) && length_ > n) tokens = run(prefill_program(n), tokens, n);
     while (!tokens.empty()) tokens = run("decode", tokens, 1);
-    executor_->download(logits_.data(), setup_.plan.next_logits);
-    if (!std::all_of(logits_.begin(), logits_.end(), [](float x) { return std::isfinite(x); }))
+    const std::span<const float> logits = this->logits();
+    if (!std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); }))
       throw Error(Exit::numerics, fmt::format("the logits after {} tokens are not finite", position_),
                   "the weights contain values that are not finite, or too large for fp32");
   }
-  std::span<const float> logits() const { return logits_; }
+  std::span<const float> logits() const {
+    const View& view = setup_.plan.next_logits;
+    return {executor_->host<float>(view), static_cast<size_t>(count(view.desc))};
+  }
   int64_t position() const { return position_; }
   const Setup& setup() const { return setup_; }
 
  private:
   std::span<const int32_t> run(const std::string& program, std::span<const int32_t> tokens, int64_t n) {
-    executor_->upload(setup_.plan.tokens, 0, tokens.data(), static_cast<size_t>(n) * sizeof(int32_t));
-    int64_t counters[ENG_C_COUNT] = {};
-    counters[ENG_C_POSITION] = position_;
-    executor_->upload(setup_.plan.counters, counters);
+    std::copy(tokens.begin(), tokens.begin() + n, executor_->host<int32_t>(setup_.plan.tokens));
+    executor_->host<int64_t>(setup_.plan.counters_in)[ENG_C_POSITION] = position_;
     executor_->run(program);
     position_ += n;
     return tokens.subspan(static_cast<size_t>(n));
@@ -93,7 +93,6 @@ class Decoder {
   int64_t length_, position_ = 0;
   Device device_;
   std::unique_ptr<Executor> executor_;
-  std::vector<float> logits_;
 };
 
 // The tokenizer given by --tokenizer, that of the run's data, or that of the Hugging Face directory.

@@ -53,8 +53,9 @@ void doctor(const Common& common) {
                                     {}, schemas_of(*registry));
       Kernels kernels(*registry, name, config.section("device"));
       const eng_device_info& i = kernels.info();
-      fmt::print("device  {}: {}, parallel {}, memory {}\n", name, i.name, i.parallel,
-                 format_bytes(static_cast<double>(i.total_bytes)));
+      fmt::print("device  {}: {}, parallel {}, memory {}{}{}{}\n", name, i.name, i.parallel,
+                 format_bytes(static_cast<double>(i.total_bytes)), kernels.host_memory() ? "" : " of its own",
+                 i.flags & ENG_DEVICE_ASYNC ? ", queues" : "", i.flags & ENG_DEVICE_GRAPHS ? ", graphs" : "");
     } catch (const Error& e) {
       fmt::print("device  {}: {}\n", name, e.what());
     }

@@ -107,7 +107,9 @@ eng_status describe_device(const eng_options* options, eng_device_info* out, eng
   return guarded(sink, device_name, [&] {
     eng_device_info info{};
     info.struct_size = out->struct_size;
+    info.flags = ENG_DEVICE_HOST_MEMORY;
     info.parallel = thread_count(options);
+    info.parallel_beside = 1;  // the others compute
     info.dl_device_type = kDLCPU;
     info.total_bytes = memory_bytes();
     info.overhead_bytes = overhead;
@@ -118,7 +120,8 @@ eng_status describe_device(const eng_options* options, eng_device_info* out, eng
   });
 }
 
-eng_status create(const eng_options* options, void** self, eng_error* sink) {
+// Processes share all cores of the machine, whatever their local rank.
+eng_status create(const eng_options* options, uint32_t, void** self, eng_error* sink) {
   return guarded(sink, device_name, [&] { *self = new Device(chosen(options)); });
 }
 void destroy(void* self) {
@@ -130,7 +133,8 @@ uint64_t mapped_size(uint64_t bytes) {
   return std::max<uint64_t>((bytes + page - 1) / page, 1) * page;
 }
 
-eng_status alloc(void* self, uint64_t bytes, void** out, eng_error* sink) {
+// All kinds of memory are one.
+eng_status alloc(void* self, int32_t, uint64_t bytes, void** out, eng_error* sink) {
   return guarded(sink, device_name, [&] {
     const uint64_t size = mapped_size(bytes);
     void* arena = MAP_FAILED;
@@ -148,7 +152,7 @@ eng_status alloc(void* self, uint64_t bytes, void** out, eng_error* sink) {
     *out = arena;
   });
 }
-void free_arena(void*, void* arena, uint64_t bytes) {
+void free_arena(void*, int32_t, void* arena, uint64_t bytes) {
   if (arena) munmap(arena, mapped_size(bytes));
 }
 
@@ -163,8 +167,20 @@ eng_status sync(void*, void*, eng_error*) {
 
 }  // namespace
 
-const eng_device device_table = {
-    sizeof(eng_device), 0, describe_device, create, destroy, alloc, free_arena, copy, copy, sync,
-};
+// What is not named has its default: the device is synchronous.
+const eng_device device_table = [] {
+  eng_device d{};
+  d.struct_size = sizeof(eng_device);
+  d.minor = ENG_ABI_MINOR;
+  d.describe = describe_device;
+  d.create = create;
+  d.destroy = destroy;
+  d.alloc = alloc;
+  d.free = free_arena;
+  d.upload = copy;
+  d.download = copy;
+  d.sync = sync;
+  return d;
+}();
 
 }  // namespace cpu

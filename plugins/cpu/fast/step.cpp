@@ -95,6 +95,25 @@ struct PutRow {
   }
 };
 
+struct Copy {
+  static constexpr const char* op = ENG_OP_COPY;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  unsigned threads;
+  int64_t bytes;
+
+  static void check(const Call& c) {
+    need_counts(c, 1, 1, 1, 1);
+    need_same(c.in[0], c.out[0], "x and its copy");
+  }
+  explicit Copy(const Call& c) : threads(c.parallel), bytes(static_cast<int64_t>(bytes_of(c.out[0]))) {}
+  void run(const Args& args) const {
+    const char* x = args.in<char>(0);
+    char* out = args.out<char>(0);
+    in_ranges(threads, bytes, 1, 4096,
+              [&](int64_t first, int64_t last) { std::memcpy(out + first, x + first, size_t(last - first)); });
+  }
+};
+
 struct Finish {
   static constexpr const char* op = ENG_OP_FINISH;
   static constexpr uint32_t flags = ENG_KERNEL_EXACT;
@@ -137,7 +156,8 @@ struct Finish {
 
 }  // namespace
 
-extern const eng_kernel* const step_kernels[] = {&kernel<Begin>, &kernel<GetRow>, &kernel<PutRow>, &kernel<Finish>};
+extern const eng_kernel* const step_kernels[] = {&kernel<Begin>, &kernel<GetRow>, &kernel<PutRow>, &kernel<Copy>,
+                                                 &kernel<Finish>};
 extern const uint32_t step_kernel_count = std::size(step_kernels);
 
 }  // namespace cpu

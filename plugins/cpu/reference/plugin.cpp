@@ -43,7 +43,8 @@ eng_status describe_device(const eng_options*, eng_device_info* out, eng_error* 
       sink, [] { return std::string("device reference"); },
       [&] {
         const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-        out->parallel = 1;
+        out->flags = ENG_DEVICE_HOST_MEMORY;
+        out->parallel = out->parallel_beside = 1;
         out->dl_device_type = kDLCPU;
         out->dl_device_id = 0;
         out->total_bytes = pages > 0 && size > 0 ? uint64_t(pages) * uint64_t(size) : 0;
@@ -57,13 +58,13 @@ eng_status describe_device(const eng_options*, eng_device_info* out, eng_error* 
 // The device has no state; `self` only has to be something.
 char the_device;
 
-eng_status create(const eng_options*, void** self, eng_error*) {
+eng_status create(const eng_options*, uint32_t, void** self, eng_error*) {
   *self = &the_device;
   return ENG_OK;
 }
 void destroy(void*) {}
 
-eng_status alloc(void*, uint64_t bytes, void** out, eng_error* sink) {
+eng_status alloc(void*, int32_t, uint64_t bytes, void** out, eng_error* sink) {
   return cpu::guarded(
       sink, [] { return std::string("device reference"); },
       [&] {
@@ -73,7 +74,7 @@ eng_status alloc(void*, uint64_t bytes, void** out, eng_error* sink) {
         *out = arena;
       });
 }
-void release(void*, void* arena, uint64_t) {
+void release(void*, int32_t, void* arena, uint64_t) {
   std::free(arena);
 }
 
@@ -85,14 +86,27 @@ eng_status sync(void*, void*, eng_error*) {
   return ENG_OK;
 }
 
-const eng_device device = {
-    sizeof(eng_device), ENG_ABI_MINOR, describe_device, create, destroy, alloc, release, copy, copy, sync};
+// What is not named has its default: the device is synchronous.
+const eng_device device = [] {
+  eng_device d{};
+  d.struct_size = sizeof(eng_device);
+  d.minor = ENG_ABI_MINOR;
+  d.describe = describe_device;
+  d.create = create;
+  d.destroy = destroy;
+  d.alloc = alloc;
+  d.free = release;
+  d.upload = copy;
+  d.download = copy;
+  d.sync = sync;
+  return d;
+}();
 
 const eng_kernels* all_kernels() {
   static const List list = [] {
     List l;
     for (auto add : {add_matrix, add_embedding, add_norm, add_layer_norm, add_rope, add_attention, add_sequence,
-                     add_gated, add_activation, add_dropout, add_cross_entropy, add_step, add_optimizer, add_init})
+                     add_gated, add_activation, add_cast, add_dropout, add_cross_entropy, add_step, add_optimizer, add_init})
       add(l);
     return l;
   }();

@@ -32,6 +32,7 @@ void add_sequence(List&);
 void add_layer_norm(List&);
 void add_gated(List&);
 void add_activation(List&);
+void add_cast(List&);
 void add_dropout(List&);
 void add_cross_entropy(List&);
 void add_step(List&);

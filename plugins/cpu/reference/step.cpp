@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "../../common/half.hpp"
 #include "reference.hpp"
 
 namespace reference {
@@ -53,6 +54,21 @@ struct Begin {
     const RealsOut scalars(c, a, 0);
     scalars.set(ENG_S_INV_TOKENS, Reals(c, a, 0)[0]);
     scalars.set(ENG_S_LOSS_SCALE, 1.0);
+  }
+};
+
+struct Copy {
+  static constexpr const char* op = ENG_OP_COPY;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  uint64_t bytes;
+
+  explicit Copy(const Call& c) : bytes(bytes_of(c.out[0])) {}
+  static void check(const Call& c) {
+    expect_count(c, 1, 1);
+    expect(c.in[0].dtype == c.out[0].dtype && elements(c.in[0]) == elements(c.out[0]), "a copy is of equal shape");
+  }
+  void run(const Args& a) const {
+    if (bytes) std::memcpy(a.out<char>(0), a.in<char>(0), bytes);
   }
 };
 
@@ -165,6 +181,22 @@ struct Finish {
   }
 };
 
+bool is_half(const eng_desc& d) {
+  return d.dtype == ENG_BF16 || d.dtype == ENG_F16;
+}
+
+// The sum of two values, rounded to their type.
+template <class T>
+T sum(T a, T b) {
+  if constexpr (sizeof(T) > 2) {
+    return a + b;
+  } else {
+    T out;
+    cpu::from_f32(cpu::to_f32(a) + cpu::to_f32(b), out);
+    return out;
+  }
+}
+
 // Level by level: neighbours are added, one without a neighbour passes on.
 struct Fold {
   static constexpr const char* op = ENG_OP_FOLD;
@@ -174,30 +206,36 @@ struct Fold {
   explicit Fold(const Call& call) : c(call) {}
   static void check(const Call& c) {
     expect_inputs(c, {0});
-    expect_types(c, 1, {0}, 1, {0});
+    if (!is_half(c.in[0]) || c.out.size() != 1 || c.out[0].dtype != c.in[0].dtype) expect_types(c, 1, {0}, 1, {0});
     const int64_t rows = c.integer("rows");
     expect(rows >= 1 && elements(c.in[0]) == rows * elements(c.out[0]), "x must be `rows` rows of the sum's length");
   }
   void run(const Args& a) const {
-    by_type(c.in[0].dtype, [&]<class T>(T) {
+    const auto fold = [&]<class T>(T) {
       const int64_t n = elements(c.out[0]);
       std::vector<T> level(static_cast<size_t>(c.integer("rows")));
       for (int64_t j = 0; j < n; ++j) {
         size_t m = level.size();
         for (size_t r = 0; r < m; ++r) level[r] = a.in<T>(0)[int64_t(r) * n + j];
         for (; m > 1; m = (m + 1) / 2)
-          for (size_t r = 0; r < m; r += 2) level[r / 2] = r + 1 < m ? level[r] + level[r + 1] : level[r];
+          for (size_t r = 0; r < m; r += 2) level[r / 2] = r + 1 < m ? sum(level[r], level[r + 1]) : level[r];
         a.out<T>(0)[j] = level[0];
       }
-    });
+    };
+    if (c.in[0].dtype == ENG_BF16)
+      fold(cpu::Bf16{});
+    else if (c.in[0].dtype == ENG_F16)
+      fold(cpu::F16{});
+    else
+      by_type(c.in[0].dtype, fold);
   }
 };
 
 }  // namespace
 
 void add_step(List& list) {
-  list.insert(list.end(), {&cpu::kernel<Begin>, &cpu::kernel<GetRow>, &cpu::kernel<PutRow>, &cpu::kernel<SumSquares>,
-                           &cpu::kernel<Finish>, &cpu::kernel<Fold>});
+  list.insert(list.end(), {&cpu::kernel<Begin>, &cpu::kernel<GetRow>, &cpu::kernel<PutRow>, &cpu::kernel<Copy>,
+                           &cpu::kernel<SumSquares>, &cpu::kernel<Finish>, &cpu::kernel<Fold>});
 }
 
 }  // namespace reference

@@ -171,7 +171,6 @@ eng_status update_matrices(const Muon& m, eng_build* build, const eng_update* ru
 eng_status update(void* self, eng_build* build, const eng_update* run, eng_error* error) {
   const Muon& m = *static_cast<Muon*>(self);
   if (run->n_states != 3) return report(error, ENG_INVALID, "muon needs its 3 states");
-  if (run->weight_out) return report(error, ENG_UNSUPPORTED, "muon updates weights in place only; use precision fp32");
   double decay = 0;
   if (eng_status s = decay_of(*run, m.weight_decay, &decay, error)) return s;
   return run->stage == ENG_STAGE_UPDATE

@@ -18,27 +18,32 @@ static void drop(void* what) {
 static eng_status describe(const eng_options* options, eng_device_info* out, eng_error* error) {
   take_fault(options);
   ENTER("device.describe");
-  out->parallel = 1, out->dl_device_type = kDLCPU;
+  out->flags = ENG_DEVICE_HOST_MEMORY, out->parallel = 1, out->dl_device_type = kDLCPU;
   out->total_bytes = UINT64_C(1) << 33;
   memcpy(out->name, "void", 5);
   if (is("device: nothing parallel")) out->parallel = 0;
   if (is("device: a name without end")) memset(out->name, 'n', sizeof out->name);
   if (is("device: all of memory for itself")) out->overhead_bytes = UINT64_MAX;
   if (is("device: a negative peak")) out->peak_f32 = -1;
+  if (is("device: queues without functions")) out->flags |= ENG_DEVICE_ASYNC;
+  if (is("device: graphs without functions")) out->flags |= ENG_DEVICE_GRAPHS;
+  if (is("device: a context larger than all")) out->device_overhead_bytes = UINT64_MAX;
+  if (is("device: a negative bandwidth")) out->memory_bandwidth = -1;
+  if (is("device: no way back")) out->to_host = 0.0 * (1e308 * 10);
   if (is("device: no peak at all")) out->peak_f32 = 0.0 * (1e308 * 10);
   return ENG_OK;
 }
 
-static eng_status create(const eng_options* options, void** self, eng_error* error) {
-  (void)options;
+static eng_status create(const eng_options* options, uint32_t local_rank, void** self, eng_error* error) {
+  (void)options, (void)local_rank;
   ENTER("device.create");
   *self = &object;
   return ENG_OK;
 }
 
-static eng_status alloc(void* self, uint64_t bytes, void** out, eng_error* error) {
+static eng_status alloc(void* self, int32_t kind, uint64_t bytes, void** out, eng_error* error) {
   void* memory = NULL;
-  (void)self;
+  (void)self, (void)kind;
   ENTER("device.alloc");
   if (is("device: no memory")) return ENG_OK;
   if (posix_memalign(&memory, 4096, (size_t)bytes + 64) != 0) return ENG_NO_MEMORY;
@@ -48,8 +53,8 @@ static eng_status alloc(void* self, uint64_t bytes, void** out, eng_error* error
   return ENG_OK;
 }
 
-static void release(void* self, void* arena, uint64_t bytes) {
-  (void)self, (void)bytes;
+static void release(void* self, int32_t kind, void* arena, uint64_t bytes) {
+  (void)self, (void)kind, (void)bytes;
   free(is("device: crooked memory") && arena ? (char*)arena - 64 : arena);
 }
 
@@ -73,8 +78,18 @@ static eng_status sync(void* self, void* queue, eng_error* error) {
   return ENG_OK;
 }
 
-const eng_device hostile_device = {sizeof(eng_device), 0,   describe, create, destroy, alloc, release, upload,
-                                   download,           sync};
+const eng_device hostile_device = {
+    .struct_size = sizeof(eng_device),
+    .minor = ENG_ABI_MINOR,
+    .describe = describe,
+    .create = create,
+    .destroy = destroy,
+    .alloc = alloc,
+    .free = release,
+    .upload = upload,
+    .download = download,
+    .sync = sync,
+};
 
 static eng_status no_workspace(const eng_call* call, uint64_t* bytes, eng_error* error) {
   (void)call;
@@ -113,6 +128,7 @@ static const eng_kernel nothing[] = {
     NOTHING(ENG_OP_BEGIN),
     NOTHING(ENG_OP_GET_ROW),
     NOTHING(ENG_OP_PUT_ROW),
+    NOTHING(ENG_OP_COPY),
     NOTHING(ENG_OP_SUM_SQUARES),
     NOTHING(ENG_OP_FINISH),
     NOTHING(ENG_OP_SGD),

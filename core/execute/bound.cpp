@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/execute/bound.hpp"
+
+#include <array>
+
+namespace eng {
+
+Bound::Bound(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm)
+    : plan_(plan), device_(device), comm_(comm), host_memory_(kernels.host_memory()) {
+  try {
+    for (uint32_t a = 0; a < plan.arenas.size(); ++a) arenas.push_back(device.alloc(memory(a), plan.arenas[a].total()));
+    for (const Call& call : plan.calls) prepare(call, kernels);
+    for (const Program& program : plan.programs) {
+      programs.emplace_back();
+      for (const Segment& segment : program.segments) {
+        std::vector<Step>& steps = programs.back().emplace_back(BoundSegment{&segment, {}}).steps;
+        for (const Action& action : segment.actions) {
+          const eng_kernel* kernel = calls_[action.call].kernel;
+          const bool on_host =
+              (kernel->flags & ENG_KERNEL_HOST) || (plan.calls[action.call].op->collective && comm->on_host());
+          steps.push_back({kernel, nullptr, &action, on_host});
+          steps.back().record = bind(action, kernels);
+        }
+      }
+    }
+  } catch (...) {
+    release();
+    throw;
+  }
+}
+
+Bound::~Bound() {
+  release();
+}
+
+void Bound::release() {
+  for (auto& program : programs)
+    for (BoundSegment& segment : program)
+      for (Step& step : segment.steps)
+        if (step.record) step.kernel->drop_record(step.record);
+  for (Prepared& p : calls_)
+    if (p.state) p.kernel->drop_state(p.state);
+  for (uint32_t a = 0; a < arenas.size(); ++a) device_.free(memory(a), arenas[a], plan_.arenas[a].total());
+}
+
+int32_t Bound::memory(uint32_t arena) const {
+  const std::string& kind = plan_.arenas[arena].kind;
+  return kind == "device" ? ENG_MEMORY_DEVICE : kind == "pinned" ? ENG_MEMORY_PINNED : ENG_MEMORY_HOST;
+}
+
+std::string Bound::of_whom(const Op& op) const {
+  return op.collective && comm_ ? "communicator " + comm_->name() : "device " + device_.name();
+}
+
+std::string Bound::name(const Step& step) const {
+  const Op& op = *plan_.calls[step.action->call].op;
+  return fmt::format("{}, {} in {}", of_whom(op), op.id, plan_.labels[step.action->block].text());
+}
+
+std::vector<BoundSegment>& Bound::segments(const std::string& program) {
+  return programs[static_cast<size_t>(&plan_.program(program) - plan_.programs.data())];
+}
+
+void Bound::prepare(const Call& call, const Kernels& kernels) {
+  const bool collective = call.op->collective;
+  if (collective && !comm_)
+    throw Error(Exit::bug, fmt::format("{} is between ranks, and there is no communicator", call.op->id));
+  calls_.push_back({collective ? &comm_->find(call) : &kernels.find(call), nullptr});
+  CallArgs args(call, collective ? 1 : kernels.info().parallel, &kernels.info());
+  Sink sink;
+  sink.check(calls_.back().kernel->prepare(collective ? comm_->self() : device_.self(), args.get(),
+                                           &calls_.back().state, sink.get()),
+             Exit::environment, fmt::format("{}, {}", of_whom(*call.op), call.op->id));
+}
+
+uint8_t* Bound::address(const View& view) const {
+  const Buffer& b = plan_.buffer(view.buffer);
+  return static_cast<uint8_t*>(arenas[b.arena]) + b.offset + view.offset;
+}
+
+void* Bound::bind(const Action& action, const Kernels& kernels) {
+  const eng_device_info& info = kernels.info();
+  const size_t n = action.in.size() + action.out.size();
+  std::vector<DLTensor> tensors(n);
+  std::vector<std::array<int64_t, ENG_MAX_DIMS>> strides(n);
+  std::vector<const DLTensor*> args(n, nullptr);
+  for (size_t k = 0; k < n; ++k) {
+    const View& v = k < action.in.size() ? action.in[k] : action.out[k - action.in.size()];
+    if (!v.buffer) continue;
+    const eng_desc& d = v.desc;
+    strides[k].fill(1);
+    for (uint32_t i = d.ndim; i-- > 1;) strides[k][i - 1] = strides[k][i] * d.dims[i];
+    const bool there = memory(plan_.buffer(v.buffer).arena) == ENG_MEMORY_DEVICE;
+    tensors[k] = {address(v),
+                  {there ? static_cast<DLDeviceType>(info.dl_device_type) : kDLCPU, there ? info.dl_device_id : 0},
+                  static_cast<int32_t>(d.ndim),
+                  dtype_dlpack(d.dtype),
+                  const_cast<int64_t*>(d.dims),
+                  strides[k].data(),
+                  0};
+    args[k] = &tensors[k];
+  }
+  const Prepared& call = calls_[action.call];
+  const Op& op = *plan_.calls[action.call].op;
+  void* scratch = action.workspace.buffer ? address(action.workspace) : nullptr;
+  void* record = nullptr;
+  Sink sink;
+  sink.check(call.kernel->bind(call.state, args.data(), static_cast<uint32_t>(n), scratch, &record, sink.get()),
+             Exit::environment, fmt::format("{}, {} in {}", of_whom(op), op.id, plan_.labels[action.block].text()));
+  return record;
+}
+
+}  // namespace eng

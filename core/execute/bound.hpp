@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan at its addresses: arenas, prepared calls, bound actions.
+#pragma once
+
+#include "core/execute/comm.hpp"
+#include "core/execute/device.hpp"
+
+namespace eng {
+
+// One action.
+struct Step {
+  const eng_kernel* kernel;
+  void* record;
+  const Action* action;
+  bool on_host;  // it works on the host, and has ended when its launch returns
+};
+
+struct BoundSegment {
+  const Segment* segment;
+  std::vector<Step> steps;  // in list order, which respects every wait
+};
+
+class Bound {
+ public:
+  // Allocates the arenas, prepares every call, binds every action.
+  Bound(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm);
+  ~Bound();
+  Bound(const Bound&) = delete;
+  Bound& operator=(const Bound&) = delete;
+
+  uint8_t* address(const View& view) const;
+  // The host may read and write the bytes of this view in place.
+  bool on_host(const View& view) const { return host_memory_ || memory(plan_.buffer(view.buffer).arena); }
+  // "device cpu", or the communicator of a collective.
+  std::string of_whom(const Op& op) const;
+  // "device cpu, eng.add/1 in layers.0 backward"
+  std::string name(const Step& step) const;
+  std::vector<BoundSegment>& segments(const std::string& program);
+
+  std::vector<std::vector<BoundSegment>> programs;  // as in the plan
+  std::vector<void*> arenas;
+
+ private:
+  struct Prepared {
+    const eng_kernel* kernel = nullptr;
+    void* state = nullptr;
+  };
+  int32_t memory(uint32_t arena) const;
+  void release();
+  void prepare(const Call& call, const Kernels& kernels);
+  void* bind(const Action& action, const Kernels& kernels);
+
+  const Plan& plan_;
+  Device& device_;
+  Communicator* comm_;
+  const bool host_memory_;
+  std::vector<Prepared> calls_;  // as in the plan
+};
+
+}  // namespace eng

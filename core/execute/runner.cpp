@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/execute/runner.hpp"
+
+namespace eng {
+
+void Runner::fail(Exit exit, const std::string& text) {
+  if (failed_.exchange(true)) return;
+  exit_ = exit, failure_ = text;
+}
+
+void Runner::launch(const Step& step, const eng_exec& exec) {
+  Sink sink;
+  const eng_status status = step.kernel->launch(step.record, &exec, sink.get());
+  if (status == ENG_OK || failed()) return;
+  const bool others = (ranks_ && status == ENG_UNAVAILABLE) || plan_.calls[step.action->call].op->collective ||
+                      step.action->queue == Queue::comm;
+  fail(others ? Exit::communication : Exit::environment, bound_.name(step) + ": " + sink.text(status));
+}
+
+}  // namespace eng

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Queues on threads of the host, for devices whose launches return when they are done.
+#include <array>
+#include <thread>
+
+#include "core/execute/runner.hpp"
+#include "core/plan/waits.hpp"
+
+namespace eng {
+namespace {
+
+// Counts up, and wakes who waits for it.
+class Counter {
+ public:
+  void reset() { value_.store(0, std::memory_order_relaxed); }
+  void add() {
+    value_.fetch_add(1, std::memory_order_release);
+    value_.notify_all();
+  }
+  bool beyond(uint32_t position) const { return value_.load(std::memory_order_acquire) > position; }
+  void wait_beyond(uint32_t position) const {
+    for (uint32_t now; (now = value_.load(std::memory_order_acquire)) <= position;)
+      value_.wait(now, std::memory_order_acquire);
+  }
+
+ private:
+  std::atomic<uint32_t> value_{0};
+};
+
+constexpr eng_exec here = {sizeof(eng_exec), 0, nullptr};
+constexpr Queue all_queues[] = {Queue::compute, Queue::comm, Queue::h2d, Queue::d2h, Queue::io, Queue::host};
+
+// The clock is read only where there is something to wait for.
+void wait_timed(const Counter& counter, uint32_t position, std::chrono::nanoseconds& waited) {
+  if (counter.beyond(position)) return;
+  const auto start = std::chrono::steady_clock::now();
+  counter.wait_beyond(position);
+  waited += std::chrono::steady_clock::now() - start;
+}
+
+// An action of another queue to wait for, as the number of actions there that come before it.
+struct Wait {
+  Queue queue;
+  uint32_t position;
+};
+struct Task {
+  const Step* step;
+  std::vector<Wait> waits;
+};
+
+// One queue of a segment.
+struct Lane {
+  std::vector<Task> tasks;
+  Counter done;  // tasks, in this run of the segment
+};
+struct Lanes {
+  std::array<Lane, queue_count> of;
+  bool alone = true;  // no other queue than compute
+};
+
+// The thread of a queue.
+struct Worker {
+  Counter started, finished;  // runs of segments
+  uint32_t runs = 0;
+  Lanes* lanes = nullptr;  // nullptr: no more
+  std::thread thread;
+};
+
+class Threads final : public Runner {
+ public:
+  Threads(const Plan& plan, Device& device, Bound& bound, bool ranks) : Runner(plan, device, bound, ranks) {
+    for (const auto& program : bound.programs) {
+      programs_.emplace_back();
+      for (const BoundSegment& segment : program) add(segment);
+    }
+  }
+  ~Threads() override {
+    for (auto& worker : workers_)
+      if (worker) {
+        worker->lanes = nullptr;
+        worker->started.add();
+        worker->thread.join();
+      }
+  }
+
+  void run(size_t program, size_t segment) override {
+    Lanes& lanes = *programs_[program][segment];
+    if (lanes.alone) return run(lanes, Queue::compute);
+    for (Lane& lane : lanes.of) lane.done.reset();
+    for (Queue queue : all_queues)
+      if (queue != Queue::compute && !lanes.of[index_of(queue)].tasks.empty()) {
+        workers_[index_of(queue)]->lanes = &lanes;
+        workers_[index_of(queue)]->started.add();
+      }
+    run(lanes, Queue::compute);
+    for (Queue queue : all_queues)
+      if (queue != Queue::compute && !lanes.of[index_of(queue)].tasks.empty())
+        wait_timed(workers_[index_of(queue)]->finished, workers_[index_of(queue)]->runs++, waited_);
+  }
+
+  std::optional<std::string> finish() override {
+    device_.sync();
+    return std::nullopt;
+  }
+
+ private:
+  void add(const BoundSegment& segment) {
+    Lanes& lanes = *programs_.back().emplace_back(std::make_unique<Lanes>());
+    const Order order = order_of(*segment.segment);
+    for (const Step& step : segment.steps) {
+      const Queue queue = step.action->queue;
+      std::vector<Task>& tasks = lanes.of[index_of(queue)].tasks;
+      tasks.push_back({&step, {}});
+      for (uint32_t w : step.action->waits)
+        tasks.back().waits.push_back({segment.segment->actions[w].queue, order.position[w]});
+      if (queue == Queue::compute) continue;
+      lanes.alone = false;
+      if (workers_[index_of(queue)]) continue;
+      Worker& worker = *(workers_[index_of(queue)] = std::make_unique<Worker>());
+      worker.thread = std::thread([this, &worker, queue] {
+        for (uint32_t round = 0;; ++round) {
+          worker.started.wait_beyond(round);
+          if (!worker.lanes) return;
+          run(*worker.lanes, queue);
+          worker.finished.add();
+        }
+      });
+    }
+  }
+
+  void run(Lanes& lanes, Queue queue) {
+    Lane& lane = lanes.of[index_of(queue)];
+    std::chrono::nanoseconds waited{0};
+    for (const Task& task : lane.tasks) {
+      ActionRecorder::Event event{};
+      if (recorder_) event.reached = Clock::now();
+      for (const Wait& wait : task.waits) wait_timed(lanes.of[index_of(wait.queue)].done, wait.position, waited);
+      if (recorder_) event.begin = Clock::now();
+      if (!failed()) launch(*task.step, here);
+      if (recorder_) {
+        event.end = Clock::now();
+        event.call = task.step->action->call, event.block = task.step->action->block, event.queue = queue;
+        recorder_->add(event);
+      }
+      if (!lanes.alone) lane.done.add();
+    }
+    if (queue == Queue::compute) waited_ += waited;
+  }
+
+  std::vector<std::vector<std::unique_ptr<Lanes>>> programs_;  // as in the plan, by segment
+  std::array<std::unique_ptr<Worker>, queue_count> workers_;   // of the queues in use, but compute
+};
+
+}  // namespace
+
+std::unique_ptr<Runner> run_on_threads(const Plan& plan, Device& device, Bound& bound, bool ranks) {
+  return std::make_unique<Threads>(plan, device, bound, ranks);
+}
+
+}  // namespace eng

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// A device with memory apart, queues and graphs trains to the same bits as the cpu.
+#include <sys/wait.h>
+#include <unistd.h>
+#include <catch2/catch.hpp>
+#include <csignal>
+
+#include <map>
+
+#include "core/base/error.hpp"
+#include "core/plan/waits.hpp"
+#include "engine/ops.h"
+#include "train.hpp"
+
+using namespace devices;
+using Catch::Contains;
+
+namespace {
+
+// What the cpu gives.
+const Result& expected(const Model& model, const std::string& strategy) {
+  static std::map<std::string, Result> known;
+  const std::string key = model.name + strategy + std::to_string(model.ranks) + " " + std::to_string(model.accumulate);
+  auto it = known.find(key);
+  if (it == known.end()) {
+    On on;
+    on.strategy = strategy;
+    it = known.emplace(key, Training(model, on).run()).first;
+  }
+  return it->second;
+}
+
+std::string far_differs(const Model& model, On on) {
+  on.device = "far";
+  return difference(expected(model, on.strategy), Training(model, on).run());
+}
+
+const char* const models[] = {"llama", "opt", "mamba"};
+const char* const strategies[] = {"none", "zero1", "zero2", "zero3", "two_level"};
+
+void all(int seeds) {
+  int64_t number = 0;
+  for (const char* name : models)
+    for (const char* strategy : strategies)
+      for (int seed = 1; seed <= seeds; ++seed)
+        for (const bool graphs : {false, true}) {
+          const uint32_t ranks = strategy == std::string("two_level") ? 4 : 2;
+          On on;
+          on.strategy = strategy, on.graphs = graphs, on.delay = 30, on.seed = ++number;
+          on.on_queues = number % 4 > 1;
+          const Model model{name, ranks, 1 + seed % 3};
+          INFO(describe(model, on));
+          CHECK(far_differs(model, on) == "");
+        }
+}
+
+}  // namespace
+
+TEST_CASE("all models and strategies train on far as on the cpu") {
+  all(1);
+}
+
+TEST_CASE("all models and strategies train on far as on the cpu, in many orders", "[.slow]") {
+  all(6);
+}
+
+TEST_CASE("one rank trains on far as on the cpu") {
+  for (const char* name : models)
+    for (const int64_t accumulate : {1, 3})
+      for (const bool graphs : {false, true}) {
+        On on;
+        on.graphs = graphs, on.delay = 30, on.seed = accumulate;
+        const Model model{name, 1, accumulate};
+        INFO(describe(model, on));
+        CHECK(far_differs(model, on) == "");
+      }
+}
+
+TEST_CASE("another batch, another result") {
+  const Model model{"llama", 1, 2};
+  On on;
+  Training one(model, on);
+  one.begin();
+  one.fill(0);
+  one.step();
+  CHECK(difference(expected(model, "none"), Training({"llama", 1, 3}, on).run()) != "");
+}
+
+TEST_CASE("graphs are launched in place of actions") {
+  const Model model{"llama", 2, 2};
+  On on;
+  on.device = "far";
+  on.strategy = "zero2";
+  const auto per_step = [&] {
+    Training training(model, on);
+    training.begin();
+    training.fill(0);
+    const Counts before = counts();
+    training.step();
+    const Counts after = counts();
+    return Counts{after.launched - before.launched, after.captured - before.captured, after.replayed - before.replayed};
+  };
+  const Counts with = per_step();
+  CHECK(with.launched == 0);
+  CHECK(with.captured == 0);  // not in a step
+  CHECK(with.replayed > 10);  // collectives on the host cut segments into islands
+  on.on_queues = true;
+  CHECK(per_step().replayed == 2 * 3);  // one for each segment of each rank
+  on.on_queues = false;
+  on.uncapturable = ENG_OP_SUM_SQUARES;  // in the update alone
+  const Counts some = per_step();
+  CHECK(some.launched > 10);
+  CHECK((some.replayed > 0 && some.replayed < with.replayed));
+  CHECK(far_differs(model, on) == "");
+  on.graphs = false;
+  const Counts without = per_step();
+  CHECK(without.launched > some.launched);
+  CHECK(without.replayed == 0);
+}
+
+TEST_CASE("memory of far is not the host's") {
+  On on;
+  on.device = "far";
+  Training training({"llama", 1, 1}, on);
+  const eng::Plan& plan = training.plan();
+  REQUIRE(plan.arenas.size() == 2);
+  CHECK(plan.arenas[1].kind == "pinned");
+  CHECK_THROWS_WITH(training.executor().host<int64_t>(plan.counters),
+                    Contains("counters is not in memory of the host"));
+  const auto* there = reinterpret_cast<volatile char*>(training.executor().address(plan.counters));
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGSEGV, SIG_DFL);
+    _exit(*there == 0 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFSIGNALED(status));
+}
+
+TEST_CASE("an error that comes late is told with its action") {
+  for (const bool graphs : {false, true}) {
+    On on;
+    on.device = "far", on.graphs = graphs;
+    Training training({"llama", 1, 2}, on);
+    training.begin();
+    training.fill(0);
+    training.executor().host<int32_t>(training.plan().tokens)[15] = 1000;  // of the second micro-batch
+    CHECK_THROWS_WITH(training.step(), Contains("device far, eng.embedding/1 in ") && Contains("1000"));
+    // The device goes on.
+    training.begin();
+    training.fill(0);
+    training.step();
+  }
+}
+
+namespace {
+
+struct Times final : eng::ActionRecorder {
+  void add(const Event& event) override { events.push_back(event); }
+  std::vector<Event> events;
+};
+
+// The nth copy in the first segment of a step that writes a buffer.
+size_t copy_of(const eng::Segment& segment, const eng::Plan& plan, const std::string& buffer, size_t nth) {
+  for (size_t a = 0; a < segment.actions.size(); ++a) {
+    const eng::Action& action = segment.actions[a];
+    if (action.queue == eng::Queue::h2d && plan.buffer(action.out[0].buffer).name == buffer && nth-- == 0) return a;
+  }
+  throw std::logic_error("no copy of " + buffer);
+}
+// The first action of the compute queue that reads a buffer.
+size_t reader_of(const eng::Segment& segment, const eng::Plan& plan, const std::string& buffer) {
+  for (size_t a = 0; a < segment.actions.size(); ++a)
+    for (const eng::View& v : segment.actions[a].in)
+      if (segment.actions[a].queue == eng::Queue::compute && v.buffer && plan.buffer(v.buffer).name == buffer) return a;
+  throw std::logic_error("nobody reads " + buffer);
+}
+
+}  // namespace
+
+// A copy is held back until an action of the forward has run, which shows that the two overlap: the forward needed it
+// not, and it did not need the forward.
+TEST_CASE("the batch is copied while the step computes") {
+  const Model model{"llama", 1, 3};
+  On on;
+  on.device = "far", on.graphs = false;
+  const eng::Plan plan = Training(model, on).plan();
+  const eng::Segment& first = plan.program("train").segments[0];
+  const size_t labels = copy_of(first, plan, "labels", 0), later = copy_of(first, plan, "tokens", 1),
+               read = reader_of(first, plan, "labels");
+  REQUIRE(read > 15);  // after the layers' forward
+  const auto last = first.actions.size() - 1;
+  REQUIRE(first.actions[last].queue == eng::Queue::compute);
+  for (const auto& [copy, beside] : {std::pair(labels, read - 1), {later, last}}) {
+    on.held = number_of(plan, "train", 0, copy), on.freed = number_of(plan, "train", 0, beside);
+    CHECK(far_differs(model, on) == "");
+    Training training(model, on);
+    training.begin();
+    training.fill(0);
+    Times times;
+    training.executor().record(&times);
+    training.step();
+    REQUIRE(times.events.size() > first.actions.size());
+    // In list order, segment by segment.
+    const auto &moved = times.events[copy], &computed = times.events[beside];
+    CHECK(moved.queue == eng::Queue::h2d);
+    CHECK(moved.begin < times.events[read / 2].begin);
+    CHECK(moved.end > computed.begin);
+    CHECK(moved.reached <= moved.begin);
+  }
+  // What the first micro-batch starts with cannot wait for the forward: there the order holds.
+  const size_t tokens = copy_of(first, plan, "tokens", 0);
+  on.held = number_of(plan, "train", 0, tokens), on.freed = number_of(plan, "train", 0, read - 1);
+  Training training(model, on);
+  training.begin();
+  training.fill(0);
+  Times times;
+  training.executor().record(&times);
+  training.step();
+  CHECK(times.events[tokens].end <= times.events[read - 1].begin);
+}
