@@ -178,7 +178,7 @@ TEST_CASE("ckpt gc", "[cli]") {
   fs::remove(checkpoint(run, 6) / "manifest.json");
   const Result none = engine(scratch, {"ckpt", "gc", "run", "--keep", "1"});
   CHECK(none.exit == 9);
-  CHECK(has(none.err, "nothing of it is removed"));
+  CHECK(has(none.err, "nothing is removed"));
   CHECK(names(at).size() == 2);
   CHECK(engine(scratch, {"ckpt", "gc", "text.txt"}).exit == 2);
   CHECK(engine(scratch, {"ckpt", "gc", "run", "--keep", "0"}).exit == 2);

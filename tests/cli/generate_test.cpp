@@ -68,7 +68,7 @@ TEST_CASE("a run continues a text", "[cli]") {
     CHECK(generate({"--max-length", "20"}).out.size() == 16 + 1);
     CHECK(generate({"--max-length", "5"}).out.size() == 1 + 1);
   }
-  SECTION("what cannot be done is told") {
+  SECTION("impossible requests are refused") {
     auto refused = [&](Args args, int exit, const char* text) {
       args.insert(args.begin(), "generate");
       const Result result = engine(scratch, args);
@@ -92,9 +92,9 @@ TEST_CASE("a run continues a text", "[cli]") {
     refused({"run", "The ", "--system", "Be short."}, 2, "give --chat too");
     refused({"run", "The ", "--chat"}, 2, "run has no chat template");
     refused({"someone/model-7b", "The "}, 2, "hf download someone/model-7b --local-dir model-7b");
-    refused({"config.toml", "The "}, 2, "config.toml is no directory");
+    refused({"config.toml", "The "}, 2, "config.toml is not a directory");
     refused({"checkpoints", "The "}, 2, "checkpoints");
-    refused({"run/checkpoints/step-00000008", "The "}, 2, "is one checkpoint, and here a run is needed");
+    refused({"run/checkpoints/step-00000008", "The "}, 2, "is one checkpoint; a run is needed here");
     fs::remove_all(scratch / "run" / "checkpoints");
     refused({"run", "The "}, 9, "run has no usable checkpoint");
   }
@@ -175,7 +175,7 @@ TEST_CASE("a chat is written as Jinja writes its template", "[cli]") {
   // One that differs by a character is not taken for one that is known.
   std::string other = chatml.at("template");
   other.replace(other.find("im_end"), 6, "im_ent");
-  CHECK(has(prompt(other, false), "is not one of those that are known: ChatML"));
+  CHECK(has(prompt(other, false), "is not supported; supported are ChatML"));
 }
 
 TEST_CASE("a Hugging Face directory continues as transformers does", "[cli]") {
