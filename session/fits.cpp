@@ -15,8 +15,8 @@ Beside beside(const Setup& setup) {
   b.overhead = info.overhead_bytes + setup.comm_overhead;
   b.staging = 2 * (bytes(setup.plan.tokens.desc) + bytes(setup.plan.labels_in.desc));
   b.snapshot = setup.snapshot;
-  b.on_device = info.device_overhead_bytes;
   b.host_arenas = setup.kernels->host_memory();
+  b.device_overhead = info.device_overhead_bytes;
   b.local_ranks = setup.plan.ranks.world.local_size;
   return b;
 }

@@ -47,6 +47,10 @@ extern "C" {
 #define ENG_OP_ADD "eng.add/1"
 /* y = factor * x, in place allowed. in: x; out: y. attr: factor f. EXACT. */
 #define ENG_OP_SCALE "eng.scale/1"
+/* y = x in another floating type, rounded to nearest even. NaN stays NaN, and what is too large becomes infinite. Between
+ * f32, bf16 and f16, and between f32 and f64. in: x; out: y. attr: dtype i (ENG_F32, ENG_BF16, ...), that of y. Its gradient
+ * is cast back. EXACT. */
+#define ENG_OP_CAST "eng.cast/1"
 /* y[b, t] = x[b, t] + table[t + offset], in place allowed; of a running sequence t counts from its position.
  * in: x (B, T, H), table (P, H), P >= T + offset, [counters: t starts at counters[ENG_C_POSITION]]; out: y (B, T, H).
  * attr: offset i. EXACT. */
@@ -167,7 +171,7 @@ extern "C" {
 #define ENG_OP_ALL_REDUCE "eng.all_reduce/1"
 /* The sum of m rows in a balanced tree: neighbours are added, a last one without a neighbour passes on, until one is
  * left: ((0+1)+(2+3))+4. So a tree over groups of 2, 4, 8 ... neighbours, and then over the groups, gives the same bits.
- * A kernel of the device.  in: x (m * n) f, row by row; out: (n) f. attr: rows i = m. EXACT. */
+ * Each sum is rounded to f. A kernel of the device.  in: x (m * n) f, row by row; out: (n) f. attr: rows i = m. EXACT. */
 #define ENG_OP_FOLD "eng.fold/1"
 
 /* ---- a running sequence: a layer op at the next positions p .. p + n - 1, p = counters[ENG_C_POSITION] ------- */
@@ -288,6 +292,13 @@ static inline eng_id eng_scale(eng_build *b, eng_id x, double factor) {
   eng_attr attr = {"factor", 0, 0};
   attr.f = factor;
   return eng_emit1(b, ENG_OP_SCALE, &x, 1, &attr, 1);
+}
+
+/* `dtype`: ENG_F32, ENG_BF16, ... */
+static inline eng_id eng_cast(eng_build *b, eng_id x, int64_t dtype) {
+  eng_attr attr = {"dtype", 0, 0};
+  attr.i = dtype;
+  return eng_emit1(b, ENG_OP_CAST, &x, 1, &attr, 1);
 }
 
 static inline eng_id eng_positions(eng_build *b, eng_id x, eng_id table, int64_t offset) {

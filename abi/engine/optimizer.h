@@ -95,8 +95,10 @@ typedef struct eng_extent {
  * blocks: of that length / block), and shaped states are 0. In ENG_STAGE_WHOLE `grad` and the shaped states are in their
  * shapes, and all else but `scalars` is 0. A state that the run's parameters do not have is 0 as well. `scalars` is
  * f32[32], laid out in engine/ops.h; with a learning_rate_scale in the parameters' group its rate is already scaled.
- * `grad` is not yet multiplied with scalars[ENG_S_CLIP]. `weight_out` is 0 in this draft: where the weight is not the
- * master itself, the engine makes it from the master after the update. Values may be written, all but scalars.
+ * `grad` is not yet multiplied with scalars[ENG_S_CLIP]. `weight_out` is the weight where it differs from
+ * the master in its dtype alone, and 0 elsewhere. An update that fills it from the new master, rounded as eng.cast/1 does,
+ * spares the engine a pass: it writes all of it, or nothing. Left alone, or 0, the engine makes the weight from the master
+ * after the update. Values may be written, all but scalars.
  * The parameters of a run have equal flags, equal options and the same states. It may hold padding, elements of no
  * parameter: their gradient is 0, and what an update makes of them has no effect.
  *   Owner: host.  Valid: during the call.  since 1.0 */

@@ -25,11 +25,11 @@ extern "C" {
 #define ENG_DRAFT_ZERO_ "'" ENG_ZERO_KIND "' = '" ENG_ZERO_DRAFT "'\n"
 
 /* What a state is for. */
-#define ENG_ROLE_WEIGHT 1  /* what compute reads */
+#define ENG_ROLE_WEIGHT 1  /* what compute reads; in another dtype than ENG_ROLE_ACT, it is converted for each use */
 #define ENG_ROLE_MASTER 2  /* what the optimizer updates */
 #define ENG_ROLE_STATE 3   /* optimizer state; its dtype is the optimizer's */
-#define ENG_ROLE_PARTIAL 4 /* this rank's fresh gradient of one micro-batch */
-#define ENG_ROLE_GRAD 5    /* the reduced, accumulated gradient */
+#define ENG_ROLE_PARTIAL 4 /* this rank's fresh gradient of one micro-batch: sums over ranks are made in its dtype */
+#define ENG_ROLE_GRAD 5    /* the reduced, accumulated gradient: micro-batches are added in its dtype */
 #define ENG_ROLE_ACT 6     /* activations */
 
 /* The parameters of one block that share a weight dtype, laid out flat.  since 1.0 */
@@ -61,7 +61,12 @@ typedef struct eng_view {
  *                                         in parts and the weight is whole: the new weight
  *   ENG_ROLE_STATE   part -> whole        where masters and gradients live in parts, and the optimizer updates parameters
  *                                         whole: what its first stage left (engine/optimizer.h), in the gradient's part
- * Other moves are answered with ENG_UNSUPPORTED. */
+ * Other moves are answered with ENG_UNSUPPORTED.
+ *
+ * What an "eng.precision/1" is asked to move, from one dtype to another, mostly by eng.cast/1:
+ *   ENG_ROLE_WEIGHT  the new weight from its master; and the weight, for a use, where compute reads another dtype
+ *   ENG_ROLE_GRAD    the fresh gradient to the dtype of ENG_ROLE_PARTIAL, and their sum to that of ENG_ROLE_GRAD
+ * Values get narrower before they move between ranks and wider after it. Sums move as ENG_ROLE_PARTIAL says. */
 typedef struct eng_move {
   uint32_t struct_size;
   int32_t role;

@@ -62,9 +62,12 @@ BlockEmitter::BlockEmitter(const Model& model, Emitter& emitter) : model_(model)
         if (s.memory_of[to]) continue;
         Id root = from;
         while (s.memory_of[root]) root = s.memory_of[root];
-        bool dead = overwritable(t.graph.value(from).kind, pair.must) && last[from] == n &&
-                    spares_seeds(t, root, n, last) && std::count(node.in.begin(), node.in.end(), from) == 1 &&
-                    bytes(t.graph.value(from).desc) == bytes(t.graph.value(to).desc);
+        // The output takes the input's memory if nothing reads the input after this node, nor twice in it.
+        const eng_desc &was = t.graph.value(from).desc, &becomes = t.graph.value(to).desc;
+        const bool last_read =
+            last[from] == n && spares_seeds(t, root, n, last) && std::count(node.in.begin(), node.in.end(), from) == 1;
+        const bool fits = was.dtype == becomes.dtype && count(was) == count(becomes);
+        const bool dead = overwritable(t.graph.value(from).kind, pair.must) && last_read && fits;
         if (pair.must && !dead)
           throw Error(n < t.forward || find_plugin_op(node.op->id) ? Exit::environment : Exit::bug,
                       fmt::format("model {}, template {}: {} must write in place of a value that is still needed",

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "core/base/range.hpp"
 #include "core/tensor/dtype.hpp"
 #include "engine/ops.h"
 
@@ -30,8 +31,21 @@ View slice(const View& view, uint64_t first, uint64_t n) {
 }
 
 View reshape(View view, const eng_desc& desc) {
+  if (view.desc.dtype != desc.dtype || count(view.desc) < count(desc))
+    throw Error(Exit::bug, fmt::format("{} cannot stand for {}", describe(view.desc), describe(desc)));
   view.desc = desc;
   return view;
+}
+
+Written written(const Segment& segment, size_t first, const View& view) {
+  RangeMap<char> missing(view.offset + bytes(view.desc), 1);
+  for (size_t a = first; a < segment.actions.size(); ++a)
+    for (const View& out : segment.actions[a].out)
+      if (out.buffer == view.buffer)
+        missing.visit(out.offset, out.offset + bytes(out.desc), [](char& one) { one = 0; });
+  bool some = false, all = true;
+  missing.visit(view.offset, view.offset + bytes(view.desc), [&](char one) { some = some || !one, all = all && !one; });
+  return all ? Written::all : some ? Written::some : Written::nothing;
 }
 
 View Emitter::persistent(const std::string& name, Line line, const eng_desc& desc, bool initial, uint32_t place) {

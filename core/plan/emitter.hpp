@@ -23,11 +23,12 @@ class Emitter {
   void label(Phase phase, const std::string& of = "");
   // Where the following actions run; returns where they did.
   Queue on(Queue queue);
-  // The next action waits for all actions of the segment that used this view's
-  // buffer.
+  // The next action waits for all actions of the segment that used this view's buffer.
   void after_users(const View& view);
   void action(const Op& op, std::vector<View> in, std::vector<View> out, Attrs attrs = {});
   void zero(const View& view);
+  // The segment that actions are appended to.
+  const Segment& segment() const { return plan_.programs.back().segments.back(); }
   // Collectives are given copies in that arena from now on.
   void stage_collectives(uint32_t arena);
 
@@ -44,7 +45,12 @@ class Emitter {
 
 // `n` elements of a flat view, from element `first`.
 View slice(const View& view, uint64_t first, uint64_t n);
+// The same elements, or the first of them, with other dimensions. Throws Error(Exit::bug) for another type or for more.
 View reshape(View view, const eng_desc& desc);
+
+// What the actions of a segment, from number `first` on, write of a view.
+enum class Written : uint8_t { nothing, some, all };
+Written written(const Segment& segment, size_t first, const View& view);
 
 // The builder that optimizers and moves get: ids stand for views of the plan.
 class EmittingBuilder final : public Builder {

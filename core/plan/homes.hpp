@@ -8,13 +8,11 @@
 
 namespace eng {
 
-// Of one state of one unit: the whole unit, flat, or this rank's part of it,
-// piece after piece.
+// Of one state of one unit: the whole unit, flat, or this rank's part of it, piece after piece.
 struct Home {
   View view;
   Id part = 0;          // 0: the whole
-  bool nested = false;  // the part lies where it belongs in a whole unit: the
-                        // master of a whole weight
+  bool nested = false;  // the part lies where it belongs in a whole unit: the master of a whole weight
   uint32_t per = 1;     // elements of the unit that share a value of this state
   uint32_t place = 0;   // index into Plan::arenas
   Where where() const { return {place, part, view.desc.dtype}; }
@@ -22,9 +20,8 @@ struct Home {
 
 class Homes {
  public:
-  // Cuts the model into plan.units, each padded to a multiple of world x chunk
-  // elements, and these into pieces of at most `bucket` bytes of f32. A unit
-  // holds parameters of one block, one weight dtype and one sort.
+  // Cuts the model into plan.units, each padded to a multiple of world x chunk elements, and these into pieces of at
+  // most `bucket` bytes of f32. A unit holds parameters of one block, one weight dtype and one sort.
   Homes(const Model& model, Plan& plan, uint64_t bucket, const std::function<uint32_t(uint32_t)>& sort_of);
   size_t units() const { return plan_.units.size(); }
   const Unit& unit(size_t u) const { return plan_.units[u]; }
@@ -39,8 +36,7 @@ class Homes {
   // The part of a piece that lies whole at `piece`, in its place there.
   View part(const View& piece, Id part) const;
 
-  // Parameter p in a unit that lies whole at `unit`, and what a home holds of
-  // it.
+  // Parameter p in a unit that lies whole at `unit`, and what a home holds of it.
   View parameter(const View& unit, uint32_t p) const;
   std::vector<Extent> extents(const Home& home, uint32_t p) const;
   // Where parameter p lies in its unit, with and without the padding behind it.

@@ -64,35 +64,35 @@ class Planner {
     for (size_t b = model_.blocks.size(); b-- > 0;) {
       for (uint32_t p : model_.blocks[b].params) {
         const size_t u = homes().unit_of(p);
-        if (!std::exchange(made[u], 1) && !s_.frozen(u)) here += bytes_of(u, s_.grad);
+        if (!std::exchange(made[u], 1) && !s_.frozen(u)) here += bytes_of(u);
       }
       uint64_t sum = here;
       for (size_t k = 1; k < turns && k <= released.size(); ++k) sum += released[released.size() - k];
       most = std::max(most, sum);
       uint64_t gone = 0;
       for (size_t u = 0; u < homes().units(); ++u)
-        if (homes().unit(u).block == b && !s_.frozen(u)) gone += bytes_of(u, s_.grad);
+        if (homes().unit(u).block == b && !s_.frozen(u)) gone += bytes_of(u);
       here -= gone;
       released.push_back(gone);
     }
     return most;
   }
-  uint64_t bytes_of(size_t u, const std::vector<Home>& homes_of) const {
-    return homes().unit(u).count * dtype_size(homes_of[u].view.desc.dtype);
-  }
+  // Of a weight or a gradient as the model computes with it.
+  uint64_t bytes_of(size_t u) const { return homes().unit(u).count * dtype_size(s_.computed(u)); }
 
-  // Makes the weights that live in parts whole before each pass that reads them. Both objects live as long as a
-  // segment.
-  std::unique_ptr<Prefetch> lease_weights(MicroBatch& batch, bool training, Leases& leases) {
+  // Makes the weights that live in parts whole before each pass of `blocks` that reads them, and converts those that
+  // live in another type. Both objects live as long as a segment.
+  std::unique_ptr<Prefetch> lease_weights(MicroBatch& batch, const BlockEmitter& blocks, bool training,
+                                          Leases& leases) {
     Uses uses;
-    for (const auto& read : blocks_.reads(training)) {
+    for (const auto& read : blocks.reads(training)) {
       std::set<size_t> units;
       for (uint32_t p : read)
-        if (s_.weight[homes().unit_of(p)].part) units.insert(homes().unit_of(p));
+        if (s_.leased(homes().unit_of(p))) units.insert(homes().unit_of(p));
       uses.emplace_back(units.begin(), units.end());
     }
     std::vector<uint64_t> bytes;
-    for (size_t u = 0; u < homes().units(); ++u) bytes.push_back(bytes_of(u, s_.weight));
+    for (size_t u = 0; u < homes().units(); ++u) bytes.push_back(bytes_of(u));
     uint64_t budget = lease_bytes(uses, bytes, r_.prefetch);
     if (r_.live_limit && !s_.alone()) {
       const uint64_t least = lease_bytes(uses, bytes, 0), fresh = training ? fresh_bytes(fresh_limit()) : 0;
@@ -107,7 +107,7 @@ class Planner {
     if (std::all_of(uses.begin(), uses.end(), [](const auto& u) { return u.empty(); })) return nullptr;
     leases.allow(ENG_ROLE_WEIGHT, 0, {budget});
     auto prefetch = std::make_unique<Prefetch>(leases, uses, bytes, r_.prefetch, [this, &leases](size_t u) {
-      s_.gather(leases, "lease", Line::leases, ENG_ROLE_WEIGHT, u, s_.weight[u]);
+      s_.gather(leases, "lease", Line::leases, ENG_ROLE_WEIGHT, u, s_.weight[u], s_.computed(u));
     });
     batch.before_pass = [this, &leases, ahead = prefetch.get(), uses, k = size_t{0}]() mutable {
       ahead->before(k);
@@ -186,19 +186,21 @@ class Planner {
   // write aside and are added; what the last one completes is reduced beside its backward. Else every micro-batch
   // writes aside, and what the ranks' sum is goes there.
   bool each() const { return !s_.alone() && (!r_.reduce_per_step || r_.accumulate == 1); }
+  // With one rank the same is done where gradients stay in another type than they are made in.
+  bool each(size_t u) const { return each() || (s_.alone() && !s_.direct(u)); }
 
   void micro_batch(bool first, bool last) {
     MicroBatch batch;
     get_rows(batch, first);
     Leases leases(emit_);
-    const auto prefetch = lease_weights(batch, true, leases);
+    const auto prefetch = lease_weights(batch, blocks_, true, leases);
     if (each()) leases.allow(ENG_ROLE_PARTIAL, 0, {UINT64_MAX, fresh_limit()});
     std::vector<View> fresh(homes().units());
     batch.gradient = [&](uint32_t p) {
       const size_t u = homes().unit_of(p);
       if (!fresh[u].buffer) {
-        const eng_desc desc = States::flat(s_.grad[u].view.desc.dtype, homes().unit(u).count);
-        if (first && !each())
+        const eng_desc desc = States::flat(s_.computed(u), homes().unit(u).count);
+        if (first && !each(u) && local_grad(u).desc.dtype == desc.dtype)
           fresh[u] = local_grad(u);
         else
           fresh[u] =
@@ -210,12 +212,13 @@ class Planner {
     batch.after_backward = [&](uint32_t block) {
       for (size_t u = 0; u < homes().units(); ++u) {
         if (homes().unit(u).block != block || s_.frozen(u)) continue;
-        if (each())
+        const bool aside = leases.find({ENG_ROLE_PARTIAL, u}).buffer != 0;
+        if (each(u))
           s_.reduce(u, fresh[u], first);
-        else if (!first)
-          emit_.action(op(ENG_OP_ADD), {local_grad(u), fresh[u]}, {local_grad(u)});
-        if (each() || !first) leases.release({ENG_ROLE_PARTIAL, u});
-        if (!each() && last && !s_.alone()) s_.reduce(u, local_grad(u), true);
+        else if (aside)
+          s_.accumulate(u, fresh[u], local_grad(u), first);
+        if (aside) leases.release({ENG_ROLE_PARTIAL, u});
+        if (!each(u) && last && !s_.alone()) s_.reduce(u, local_grad(u), true);
       }
       leases.turn(ENG_ROLE_PARTIAL);
     };
@@ -286,7 +289,7 @@ class Planner {
     get_rows(batch, true);
     batch.output = slice(s_.losses, 0, 1);
     Leases leases(emit_);
-    const auto prefetch = lease_weights(batch, false, leases);
+    const auto prefetch = lease_weights(batch, blocks_, false, leases);
     blocks_.forward(batch);
     s_.copy_out(batch.output, slice(plan_.losses, 0, 1));
   }
@@ -318,7 +321,10 @@ class Planner {
     s_.copy_in(slice(plan_.tokens, 0, n), slice(s_.tokens, 0, n));
     if (!states_of_.empty()) s_.copy_in(plan_.counters_in, plan_.counters);
     batch.output = output;
-    BlockEmitter(model, emit_).forward(batch);
+    const BlockEmitter blocks(model, emit_);
+    Leases leases(emit_);
+    const auto prefetch = lease_weights(batch, blocks, false, leases);
+    blocks.forward(batch);
   }
 
   void emit_generate() {

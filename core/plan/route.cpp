@@ -40,11 +40,11 @@ std::vector<Move> route(const Where& from, const Where& to) {
   return way.moves;
 }
 
-std::vector<Move> route_of_sum(const Where& from, const Where& to, int32_t dtype) {
+std::vector<Move> route_of_sum(const Where& from, const Where& to, int32_t dtype, bool one_rank) {
   Way way(from);
   way.place(0);
   way.dtype(dtype);
-  way.part(to.part, true);
+  way.part(to.part, !one_rank);
   way.narrow(to.dtype);
   way.place(to.place);
   way.dtype(to.dtype);

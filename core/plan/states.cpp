@@ -17,11 +17,17 @@ States::States(const PlanRequest& request, Plan& plan, Emitter& emitter)
       emit_(emitter),
       rules_(request),
       homes_(model_, plan, request.bucket, [this](uint32_t p) { return rules_.of(p).sort; }) {
+  computed_.resize(homes_.units());
+  for (const Block& block : model_.blocks) {
+    const Template& t = model_.templates.at(block.tmpl);
+    for (size_t k = 0; k < block.params.size(); ++k)
+      computed_[homes_.unit_of(block.params[k])] = t.graph.value(t.params[k]).desc.dtype;
+  }
   for (size_t u = 0; u < homes_.units(); ++u) make_homes(u);
   if (r_.train && r_.optimizer) make_optimizer();
   for (uint32_t p = 0; p < model_.params.size(); ++p) {
-    const Home& home = weight[homes_.unit_of(p)];
-    weights.push_back(home.part ? View{} : homes_.parameter(home.view, p));
+    const size_t u = homes_.unit_of(p);
+    weights.push_back(leased(u) ? View{} : homes_.parameter(weight[u].view, p));
   }
   make_step();
   make_tensors();
@@ -50,15 +56,11 @@ void States::make_homes(size_t u) {
   const eng_unit view = unit_view(u);
   const auto dtype = [&](int32_t role) { return r_.precision.dtype(role, &view); };
   const int32_t weight = dtype(ENG_ROLE_WEIGHT), master = dtype(ENG_ROLE_MASTER), grad = dtype(ENG_ROLE_GRAD);
-  if (grad != dtype(ENG_ROLE_PARTIAL))
-    throw Error(Exit::environment, fmt::format("precision {}: this version needs one dtype for fresh and reduced "
-                                               "gradients",
-                                               r_.precision.name));
+  partial_.push_back(dtype(ENG_ROLE_PARTIAL));
   this->weight.push_back(persistent("weight", Line::weights, ENG_ROLE_WEIGHT, weight, u));
   const Home& w = this->weight.back();
   const Id kept = part(ENG_ROLE_MASTER, u);
-  // Equal homes are one memory, and a part lies inside of a whole: the weight
-  // is its own master.
+  // Equal homes are one memory, and a part lies inside of a whole: the weight is its own master.
   this->master.push_back(master == weight && (kept == w.part || !w.part)
                              ? Home{w.view, kept, kept != w.part}
                              : persistent("master", Line::weights, ENG_ROLE_MASTER, master, u));
@@ -72,8 +74,7 @@ void States::make_homes(size_t u) {
     }
     return;
   }
-  // Without an update gradients stay for whoever reads them; else they last
-  // from the backward to the update.
+  // Without an update gradients stay for whoever reads them; else they last from the backward to the update.
   const Id reduced = part(ENG_ROLE_GRAD, u);
   const eng_desc desc = flat(grad, homes_.count(u, reduced));
   const std::string name = "gradient " + homes_.unit(u).name;
@@ -91,8 +92,7 @@ void States::make_optimizer() {
   plan_.table = emit_.persistent("schedule", Line::step, make_desc(ENG_F32, {r_.steps, columns}), true);
 }
 
-// Of elements and blocks one flat value for the unit, of other states one for
-// each parameter.
+// Of elements and blocks one flat value for the unit, of other states one for each parameter.
 Home States::make_state(size_t state, size_t u) {
   const auto& [name, dtype] = rules_.states()[state];
   const StateOf& has = rule(u).states[state];
@@ -164,10 +164,10 @@ void States::make_tensors() {
     // As files name them.
     const auto check = [&](const std::string& name) {
       if (!stored.insert(name).second)
-        throw Error(Exit::environment, fmt::format("model {}: two tensors would be stored as "
-                                                   "`{}`, or a parameter as what "
-                                                   "files have for themselves",
-                                                   model_.plugin, name));
+        throw Error(Exit::environment,
+                    fmt::format("model {}: two tensors would be stored as `{}`, or a parameter as what "
+                                "files have for themselves",
+                                model_.plugin, name));
     };
     check(model_.params[p].name);
     for (const auto& state : rules_.states()) check(fmt::format("{}.{}", model_.params[p].name, state.name));
@@ -185,8 +185,7 @@ void States::make_tensors() {
   }
 }
 
-// Has a policy write all of `to` from `from`: piece `piece` of a state of unit
-// u.
+// Has a policy write all of `to` from `from`: piece `piece` of a state of unit u.
 template <class Policy>
 void States::move(const char* who, const Policy& policy, int32_t role, size_t u, size_t piece, const View& from,
                   Id from_part, const View& to, Id to_part) {
@@ -198,24 +197,21 @@ void States::move(const char* who, const Policy& policy, int32_t role, size_t u,
   const eng_id src = builder.add(from), dst = builder.add(to, true);
   const eng_move m{sizeof(eng_move), role,   static_cast<eng_id>(u + 1), static_cast<uint32_t>(piece), src, dst,
                    &source,          &target};
-  const auto& actions = plan_.programs.back().segments.back().actions;
-  const size_t before = actions.size();
+  const size_t before = emit_.segment().actions.size();
   ask(fmt::format("{} {}", who, policy.name), builder,
       [&](eng_error* error) { return policy.table.move(policy.self.get(), &builder, &m, error); });
-  RangeMap<char> missing(to.offset + bytes(to.desc), 1);
-  for (size_t a = before; a < actions.size(); ++a)
-    for (const View& out : actions[a].out)
-      if (out.buffer == to.buffer) missing.visit(out.offset, out.offset + bytes(out.desc), [](char& one) { one = 0; });
-  bool left = false;
-  missing.visit(to.offset, to.offset + bytes(to.desc), [&](char one) { left = left || one; });
-  if (left)
-    throw Error(Exit::environment, fmt::format("{} {}: its move of role {} leaves a part of dst "
-                                               "unwritten ({}, piece {})",
-                                               who, policy.name, role, homes_.unit(u).name, piece));
+  if (written(emit_.segment(), before, to) != Written::all)
+    throw Error(Exit::environment,
+                fmt::format("{} {}: its move of role {} leaves a part of dst unwritten ({}, piece {})", who,
+                            policy.name, role, homes_.unit(u).name, piece));
 }
 
-// Takes a piece from `from`, which is at `at`, along a route to `to`. Where it
-// moves between ranks, all of it runs beside the computation.
+static bool crosses(const std::vector<Move>& way) {
+  return std::any_of(way.begin(), way.end(), [](const Move& m) { return m.axis == Axis::part; });
+}
+
+// Takes a piece from `from`, which is at `at`, along a route to `to`. Where it moves between ranks, all of it runs
+// beside the computation.
 void States::carry(const std::vector<Move>& way, int32_t role, size_t u, size_t piece, View from, Where at,
                    const View& to) {
   const uint64_t all = static_cast<uint64_t>(count(from.desc)) * plan_.ranks.part(at.part).count;
@@ -241,7 +237,7 @@ void States::carry(const std::vector<Move>& way, int32_t role, size_t u, size_t 
       from = target, at = next;
     }
   };
-  if (std::any_of(way.begin(), way.end(), [](const Move& m) { return m.axis == Axis::part; }))
+  if (crosses(way))
     between_ranks(moves);
   else
     moves();
@@ -261,9 +257,10 @@ bool States::publishes_late(size_t u) const {
   return r_.overlap && r_.train && !frozen(u) && !alone() && master[u].part != weight[u].part;
 }
 
-View States::gather(Leases& leases, const std::string& what, Line line, int32_t role, size_t u, const Home& home) {
+View States::gather(Leases& leases, const std::string& what, Line line, int32_t role, size_t u, const Home& home,
+                    int32_t dtype) {
   const View whole = leases.acquire({role, u}, fmt::format("{} {}", what, homes_.unit(u).name), line,
-                                    flat(home.view.desc.dtype, homes_.unit(u).count));
+                                    flat(dtype ? dtype : home.view.desc.dtype, homes_.unit(u).count));
   const auto way = route(home.where(), {0, 0, whole.desc.dtype});
   const auto pieces = homes_.pieces(u, !home.part);
   emit_.label(Phase::gather, homes_.unit(u).name);
@@ -273,16 +270,28 @@ View States::gather(Leases& leases, const std::string& what, Line line, int32_t 
 }
 
 void States::reduce(size_t u, const View& own, bool store) {
-  const Home& home = grad[u];
-  const Where from{0, 0, own.desc.dtype};
-  const auto way = route_of_sum(from, home.where(), home.view.desc.dtype);
-  const auto pieces = homes_.pieces(u);
   emit_.label(Phase::reduce, homes_.unit(u).name);
-  for (size_t k = 0; k < pieces.size(); ++k) {
-    const View to = homes_.view(home, pieces[k]);
-    const View sum = store ? to : emit_.transient("reduced " + homes_.unit(u).name, Line::communication, to.desc);
-    carry(way, ENG_ROLE_GRAD, u, k, slice(own, pieces[k].first, pieces[k].count), from, sum);
-    if (!store) between_ranks([&] { emit_.action(op(ENG_OP_ADD), {to, sum}, {to}); });
+  add(u, route_of_sum({0, 0, own.desc.dtype}, grad[u].where(), partial_[u], alone()), own, grad[u], store);
+}
+
+// Stores or adds what comes along a route.
+void States::add(size_t u, const std::vector<Move>& way, const View& from, const Home& home, bool store) {
+  const auto pieces = homes_.pieces(u, !crosses(way));
+  const Where at{0, 0, from.desc.dtype};
+  for (const Range& piece : pieces) {
+    const View to = homes_.view(home, piece);
+    View value = slice(from, piece.first, piece.count);
+    if (!way.empty()) {
+      const View arrived = store ? to : emit_.transient("reduced " + homes_.unit(u).name, Line::communication, to.desc);
+      carry(way, ENG_ROLE_GRAD, u, static_cast<size_t>(&piece - pieces.data()), value, at, arrived);
+      value = arrived;
+    }
+    const auto sum = [&] { emit_.action(op(ENG_OP_ADD), {to, value}, {to}); };
+    if (store) continue;
+    if (crosses(way))
+      between_ranks(sum);
+    else
+      sum();
   }
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every state of the step where it lives between uses, and the moves between
-// such homes.
+// Every state of the step where it lives between uses, and the moves between such homes.
 #pragma once
 
 #include "core/plan/emitter.hpp"
@@ -16,26 +15,35 @@ class States {
   States(const PlanRequest& request, Plan& plan, Emitter& emitter);
   const Homes& homes() const { return homes_; }
   const Rules& rules() const { return rules_; }
-  // Its parameters keep their values: it has no gradient and no state of the
-  // optimizer, and is not published in a step.
+  // Its parameters keep their values: it has no gradient and no state of the optimizer, and is not published in a step.
   bool frozen(size_t u) const { return r_.train && rules_.frozen(homes_.unit(u).params[0]); }
   const Rules::Rule& rule(size_t u) const { return rules_.of(homes_.unit(u).params[0]); }  // but for the group
+  // The type in which the model reads a unit's parameters and makes their gradients.
+  int32_t computed(size_t u) const { return computed_[u]; }
+  // The weight is made whole, or converted, for each use.
+  bool leased(size_t u) const { return weight[u].where() != Where{0, 0, computed_[u]}; }
+  // The backward can write a unit's gradient where it stays.
+  bool direct(size_t u) const {
+    return alone() && computed_[u] == grad[u].view.desc.dtype && computed_[u] == partial_[u];
+  }
+  // The new weight is the new master in another type: an optimizer may write it.
+  bool converts(size_t u) const {
+    const Where from = master[u].where(), to = weight[u].where();
+    return from.dtype != to.dtype && from.part == to.part && from.place == to.place;
+  }
   bool alone() const { return plan_.ranks.world.size == 1; }
   // Elements of a unit are of this type.
   static eng_desc flat(int32_t dtype, uint64_t n) { return make_desc(dtype, {static_cast<int64_t>(n)}); }
 
   std::vector<Home> weight, master, grad;           // per unit
-  std::vector<std::vector<Home>> optimizer;         // per state of the optimizer and
-                                                    // unit; absent where it has none
+  std::vector<std::vector<Home>> optimizer;         // per state of the optimizer and unit; absent where it has none
   std::vector<std::map<uint32_t, View>> shaped;     // per state of the optimizer: those of parameters that are whole
-  std::vector<View> weights;                        // per parameter, as compute reads it; absent while
-                                                    // it is in parts
+  std::vector<View> weights;                        // per parameter, as compute reads it; absent while none is leased
   std::map<uint32_t, std::vector<View>> constants;  // per template
 
   // Where the weight has another home than the master: takes it there.
   void publish(size_t u);
-  // Weights that are brought together from parts can come beside the next
-  // step's forward, and not behind the update.
+  // Weights that are brought together from parts can come beside the next step's forward, and not behind the update.
   bool publishes_late(size_t u) const;
   // From what the host fills to the device, and from the device to what it reads; nothing where they are one memory.
   void copy_in(const View& host, const View& device) { copy(Queue::h2d, host, device); }
@@ -47,11 +55,16 @@ class States {
   Shared shared(const std::string& name, Line line, const eng_desc& desc, bool initial);
   View tokens, labels, inputs, losses, all_losses;  // on the device
 
-  // Leases unit u whole, as `role`, and fills it from its home.
-  View gather(Leases& leases, const std::string& what, Line line, int32_t role, size_t u, const Home& home);
-  // The sum of all ranks' `own` gradients of a unit, stored, or added to what
-  // is there.
+  // Leases unit u whole, as `role`, and fills it from its home. `dtype`: of what is leased; 0: that of the home.
+  View gather(Leases& leases, const std::string& what, Line line, int32_t role, size_t u, const Home& home,
+              int32_t dtype = 0);
+  // The sum of all ranks' `own` gradients of a unit, made in the dtype of ENG_ROLE_PARTIAL, stored in the gradient, or
+  // added to what is there.
   void reduce(size_t u, const View& own, bool store);
+  // Stores this rank's fresh gradient in `own`, which is whole as well, or adds it to what is there.
+  void accumulate(size_t u, const View& fresh, const View& own, bool store) {
+    add(u, route({0, 0, fresh.desc.dtype}, {0, 0, own.desc.dtype}), fresh, {own}, store);
+  }
   // A collective over all ranks; returns `to`, or what was made in its place.
   View collective(const char* id, const View& from, const View& to);
   // What is emitted inside runs beside the computation.
@@ -72,6 +85,7 @@ class States {
   void make_step();
   void copy(Queue queue, const View& from, const View& to);
   void make_tensors();
+  void add(size_t u, const std::vector<Move>& way, const View& from, const Home& home, bool store);
   void carry(const std::vector<Move>& way, int32_t role, size_t u, size_t piece, View from, Where at, const View& to);
   template <class Policy>
   void move(const char* who, const Policy& policy, int32_t role, size_t u, size_t piece, const View& from, Id from_part,
@@ -83,10 +97,10 @@ class States {
   Emitter& emit_;
   const Rules rules_;
   Homes homes_;
+  std::vector<int32_t> computed_, partial_;  // per unit: dtypes
 };
 
-// Lets a policy emit through a builder; `emit` is given the sink. Throws what
-// went wrong, said by `who`.
+// Lets a policy emit through a builder; `emit` is given the sink. Throws what went wrong, said by `who`.
 template <class F>
 void ask(const std::string& who, const EmittingBuilder& builder, F emit) {
   Sink sink;

@@ -34,15 +34,13 @@ void Update::emit() {
       if (next < homes().units() && s_.grad[next].part && s_.master[next].part) bring(next, s_.grad[next]);
     }
     emit_.label(Phase::update, homes().unit(u).name);
-    if (s_.rule(u).whole) {
+    const bool stages = s_.rule(u).whole;
+    if (stages)
       for (uint32_t p : homes().unit(u).params) whole(u, p);
-      each_run(u, ENG_STAGE_AFTER, whole_[u]);
-    } else {
-      each_run(u, ENG_STAGE_UPDATE, grad);
-    }
+    const bool published = stages ? each_run(u, ENG_STAGE_AFTER, whole_[u]) : each_run(u, ENG_STAGE_UPDATE, grad);
     for (int32_t role : {ENG_ROLE_GRAD, ENG_ROLE_STATE})
       if (leases_.find({role, u}).buffer) leases_.release({role, u}), leases_.turn(role);
-    if (!s_.publishes_late(u)) s_.publish(u);
+    if (!published && !s_.publishes_late(u)) s_.publish(u);
   }
 }
 
@@ -109,9 +107,11 @@ View Update::norm_partials() {
   return all;
 }
 
-// One update per run of parameters with equal flags and options, padding included, as far as this rank keeps it.
-void Update::each_run(size_t u, uint32_t stage, const Home& grad) {
+// One update per run of parameters with equal flags and options, padding included, as far as this rank keeps it. True
+// if the optimizer has written the new weight as well.
+bool Update::each_run(size_t u, uint32_t stage, const Home& grad) {
   const Unit& unit = homes().unit(u);
+  bool published = s_.converts(u);
   const auto kind = [&](uint32_t p) { return std::pair(model_.params[p].flags, s_.rules().of(p).group); };
   for (const Range& piece : homes().pieces(u, !s_.master[u].part)) {
     const Range kept = homes().kept(s_.master[u], piece);
@@ -124,13 +124,14 @@ void Update::each_run(size_t u, uint32_t stage, const Home& grad) {
         end = r.first + r.count;
       }
       const uint64_t first = std::max(begin, kept.first), last = std::min(end, kept.first + kept.count);
-      if (first < last) run(u, piece, {first, last - first}, leader, stage, grad);
+      if (first < last) published = run(u, piece, {first, last - first}, leader, stage, grad) && published;
     }
   }
+  return published;
 }
 
 // Elements `range` of the unit, which this rank keeps of a piece; `leader` is one of their parameters.
-void Update::run(size_t u, const Range& piece, Range range, uint32_t leader, uint32_t stage, const Home& grad) {
+bool Update::run(size_t u, const Range& piece, Range range, uint32_t leader, uint32_t stage, const Home& grad) {
   EmittingBuilder builder(emit_, plan_.ranks, "update " + homes().unit(u).name, Line::update);
   const auto add = [&](const Home& home) -> Id {
     if (!home.view.buffer) return 0;
@@ -146,7 +147,14 @@ void Update::run(size_t u, const Range& piece, Range range, uint32_t leader, uin
                    last = std::min(r.first + r.count, range.first + range.count);
     if (first < last) extents.push_back({&s_.rules().of(p).shown, first - r.first, last - first, first - range.first});
   }
-  ask_update(builder, leader, stage, add(s_.master[u]), add(grad), states, extents);
+  const Id weight = s_.converts(u) && stage != ENG_STAGE_BEFORE ? add(s_.weight[u]) : 0;
+  const size_t before = emit_.segment().actions.size();
+  ask_update(builder, leader, stage, add(s_.master[u]), add(grad), weight, states, extents);
+  const Written made = weight ? written(emit_.segment(), before, builder.view(weight)) : Written::nothing;
+  if (made == Written::some)
+    throw Error(Exit::environment, fmt::format("optimizer {}: its update leaves a part of weight_out unwritten ({})",
+                                               r_.optimizer->name, homes().unit(u).name));
+  return made == Written::all;
 }
 
 // One parameter, whole.
@@ -159,17 +167,17 @@ void Update::whole(size_t u, uint32_t p) {
   }
   const auto n = static_cast<uint64_t>(count(model_.params[p].desc));
   if (!n) return;
-  ask_update(builder, p, ENG_STAGE_WHOLE, 0, builder.add(homes().parameter(whole_[u].view, p), true), states,
+  ask_update(builder, p, ENG_STAGE_WHOLE, 0, builder.add(homes().parameter(whole_[u].view, p), true), 0, states,
              {{&s_.rules().of(p).shown, 0, n, 0}});
 }
 
-void Update::ask_update(EmittingBuilder& builder, uint32_t leader, uint32_t stage, Id master, Id grad,
+void Update::ask_update(EmittingBuilder& builder, uint32_t leader, uint32_t stage, Id master, Id grad, Id weight,
                         const std::vector<eng_id>& states, const std::vector<eng_extent>& extents) {
   const eng_update update{sizeof(eng_update),
                           model_.params[leader].flags,
                           master,
                           grad,
-                          0,
+                          weight,
                           builder.add(scalars_[s_.rules().of(leader).group]),
                           states.data(),
                           static_cast<uint32_t>(states.size()),

@@ -17,10 +17,10 @@ class Update {
   View norm_partials();
   void scale_rates();
   void bring(size_t u, const Home& grad);
-  void each_run(size_t u, uint32_t stage, const Home& grad);
-  void run(size_t u, const Range& piece, Range range, uint32_t leader, uint32_t stage, const Home& grad);
+  bool each_run(size_t u, uint32_t stage, const Home& grad);
+  bool run(size_t u, const Range& piece, Range range, uint32_t leader, uint32_t stage, const Home& grad);
   void whole(size_t u, uint32_t p);
-  void ask_update(EmittingBuilder& builder, uint32_t leader, uint32_t stage, Id master, Id grad,
+  void ask_update(EmittingBuilder& builder, uint32_t leader, uint32_t stage, Id master, Id grad, Id weight,
                   const std::vector<eng_id>& states, const std::vector<eng_extent>& extents);
 
   const PlanRequest& r_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// activation, scale, positions, dropout and their gradients: shapes, backward.
+// activation, scale, cast, positions, dropout and their gradients: shapes, backward.
 #include "core/trace/gradient.hpp"
 #include "core/trace/shapes.hpp"
 #include "core/trace/stepping.hpp"
@@ -29,6 +29,18 @@ std::string activation_grad(Shapes in, const Attrs& attrs, Out& out) {
 
 void scale_grad(Gradient& g) {
   if (g.wants(0)) g.give(0, g.emit(ENG_OP_SCALE, {g.d_out(0)}, g.attrs())[0]);
+}
+
+std::string cast(Shapes in, const Attrs& attrs, Out& out) {
+  const auto dtype = static_cast<int32_t>(attrs.i("dtype"));
+  if (!is_float(in[0].dtype) || !is_float(dtype)) return "casts one floating type to another (attribute dtype)";
+  out.push_back(in[0]);
+  out.back().dtype = dtype;
+  return "";
+}
+
+void cast_grad(Gradient& g) {
+  if (g.wants(0)) g.give(0, g.emit(ENG_OP_CAST, {g.d_out(0)}, {{{"dtype", g.desc(0).dtype, 0}}})[0]);
 }
 
 std::string positions(Shapes in, const Attrs& attrs, Out& out) {
@@ -89,6 +101,7 @@ std::span<const Op> elementwise_ops() {
        .in_place = same_memory,
        .grad = scale_grad,
        .step = by_position},
+      {.id = ENG_OP_CAST, .min_in = 1, .max_in = 1, .infer = cast, .grad = cast_grad, .step = by_position},
       {.id = ENG_OP_POSITIONS,
        .min_in = 2,
        .max_in = 3,

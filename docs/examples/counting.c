@@ -98,8 +98,12 @@ static eng_status read_sample(void* self, int32_t split, uint64_t position, int3
   return ENG_OK;
 }
 
-static const eng_data table = {sizeof(eng_data), ENG_ABI_MINOR, create, destroy,
-                               describe_data,    read_sample,   NULL,   NULL};
+static const eng_data table = {.struct_size = sizeof(eng_data),
+                               .minor = ENG_ABI_MINOR,
+                               .create = create,
+                               .destroy = destroy,
+                               .describe = describe_data,
+                               .read = read_sample}; /* build and inspect are NULL */
 
 static const char* describe(void) {
   return eng_description;
@@ -117,7 +121,8 @@ static const void* get_interface(const char* kind, const char* name) {
   return NULL;
 }
 
-static const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, stop, get_interface};
+static const eng_plugin plugin = {ENG_PLUGIN_INIT, .describe = describe, .start = start, .stop = stop,
+                                  .get_interface = get_interface};
 
 ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t host_minor) {
   (void)host_minor;

@@ -76,13 +76,18 @@ static eng_status update(void* self, eng_build* b, const eng_update* run, eng_er
   eng_id in[4], out[2];
   eng_attr attrs[3] = {{"momentum", 0, 0}, {"weight_decay", 0, 0}, {"nesterov", 1, 0}};
   attrs[0].f = me->momentum;
-  if (run->weight_out) return fail(error, ENG_UNSUPPORTED, "weights are updated in place only: use precision fp32");
   in[0] = run->master, in[1] = run->grad, in[2] = run->states[0], in[3] = run->scalars;
   out[0] = run->master, out[1] = run->states[0];
   return b->api->emit(b, ENG_OP_SGD, in, 4, out, 2, attrs, 3, error);
 }
 
-static const eng_optimizer table = {sizeof(eng_optimizer), 1, create, destroy, states, scalars, update};
+static const eng_optimizer table = {.struct_size = sizeof(eng_optimizer),
+                                    .granularity = 1,
+                                    .create = create,
+                                    .destroy = destroy,
+                                    .states = states,
+                                    .scalars = scalars,
+                                    .update = update};
 
 static const char* describe(void) {
   return eng_description;
@@ -100,7 +105,8 @@ static const void* get_interface(const char* kind, const char* name) {
   return NULL;
 }
 
-static const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, stop, get_interface};
+static const eng_plugin plugin = {ENG_PLUGIN_INIT, .describe = describe, .start = start, .stop = stop,
+                                  .get_interface = get_interface};
 
 ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t host_minor) {
   (void)host_minor;

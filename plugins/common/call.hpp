@@ -2,50 +2,19 @@
 // What a kernel is given: shapes and attributes (Call), addresses (Args), and how it refuses (Error).
 #pragma once
 
-#include <exception>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "engine/kernel.h"
 #include "engine/ops.h"
+#include "error.hpp"
 
 namespace cpu {
 
-struct Error {
-  eng_status status;
-  std::string text;
-};
-
-inline eng_status report(eng_error* sink, eng_status status, const std::string& text) noexcept {
-  if (sink && sink->set) sink->set(sink, status, text.data(), text.size());
-  return status;
-}
-
-// Runs `body` and turns what it throws into a status and a text; `name` says whose error it is.
-template <class Name, class Body>
-eng_status guarded(eng_error* sink, Name&& name, Body&& body) noexcept {
-  eng_status status = ENG_INTERNAL;
-  try {
-    try {
-      body();
-      return ENG_OK;
-    } catch (const Error& e) {
-      status = e.status;
-      return report(sink, status, name() + ": " + e.text);
-    } catch (const std::bad_alloc&) {
-      status = ENG_NO_MEMORY;
-      return report(sink, status, name() + ": out of host memory");
-    } catch (const std::exception& e) {
-      return report(sink, status, name() + ": " + e.what());
-    } catch (...) {
-      return report(sink, status, name() + ": unknown exception");
-    }
-  } catch (...) {  // no memory even for the text
-    return status;
-  }
-}
+using common::Error;
+using common::guarded;
+using common::report;
 
 inline uint32_t dtype_size(int32_t dtype) {
   return dtype == ENG_F64 || dtype == ENG_I64 ? 8 : dtype == ENG_BF16 || dtype == ENG_F16 ? 2 : dtype == ENG_U8 ? 1 : 4;

@@ -104,8 +104,14 @@ struct KernelGlue {
 };
 
 template <class K>
-inline constexpr eng_kernel kernel = {sizeof(eng_kernel),       KernelGlue<K>::flags(),     K::op,
-                                      KernelGlue<K>::workspace, KernelGlue<K>::prepare,     KernelGlue<K>::bind,
-                                      KernelGlue<K>::launch,    KernelGlue<K>::drop_record, KernelGlue<K>::drop_state};
+inline constexpr eng_kernel kernel = {.struct_size = sizeof(eng_kernel),
+                                      .flags = KernelGlue<K>::flags(),
+                                      .op = K::op,
+                                      .workspace = KernelGlue<K>::workspace,
+                                      .prepare = KernelGlue<K>::prepare,
+                                      .bind = KernelGlue<K>::bind,
+                                      .launch = KernelGlue<K>::launch,
+                                      .drop_record = KernelGlue<K>::drop_record,
+                                      .drop_state = KernelGlue<K>::drop_state};
 
 }  // namespace cpu

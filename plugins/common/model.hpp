@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What model plugins share: options read with failures thrown, parameters declared in one line, the C boundary.
+// What model plugins share: reading options (errors are thrown), declaring a parameter in one line, the C tables.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,36 +14,15 @@
 #include "engine/model.h"
 #include "engine/ops.h"
 #include "engine/plugin.h"
+#include "error.hpp"
 
 namespace model {
 
-// Errors inside a plugin are thrown; the boundary turns them into a status and a text.
-struct Failure {
-  eng_status code;
-  std::string text;  // empty: the host has already written one
-};
+using common::guarded;
+using Failure = common::Error;
 
 [[noreturn]] inline void invalid(const std::string& text) {
   throw Failure{ENG_INVALID, text};
-}
-
-inline eng_status report(eng_error* error, eng_status code, const std::string& text) noexcept {
-  if (error && !text.empty()) error->set(error, code, text.data(), text.size());
-  return code;
-}
-
-// Runs `body`, lets nothing escape.
-template <class Body>
-eng_status guarded(eng_error* error, Body&& body) noexcept {
-  try {
-    return std::forward<Body>(body)();
-  } catch (const Failure& failure) {
-    return report(error, failure.code, failure.text);
-  } catch (const std::bad_alloc&) {
-    return error ? (error->set(error, ENG_NO_MEMORY, "out of memory", 13), ENG_NO_MEMORY) : ENG_NO_MEMORY;
-  } catch (...) {
-    return error ? (error->set(error, ENG_INTERNAL, "unexpected failure", 18), ENG_INTERNAL) : ENG_INTERNAL;
-  }
 }
 
 // A number for a message.
@@ -105,7 +83,14 @@ class Reader {
 inline eng_id matrix(eng_build* b, const std::string& name, int64_t rows, int64_t columns, double std) {
   const int64_t dims[2] = {rows, columns};
   const eng_attr init[2] = {{"mean", 0, 0.0}, {"std", 0, std}};
-  const eng_param param = {sizeof(eng_param), 0, name.c_str(), ENG_OP_INIT_NORMAL, init, dims, 2, 2};
+  const eng_param param = {.struct_size = sizeof(eng_param),
+                           .flags = 0,
+                           .name = name.c_str(),
+                           .init_op = ENG_OP_INIT_NORMAL,
+                           .init = init,
+                           .dims = dims,
+                           .n_init = 2,
+                           .ndim = 2};
   eng_id id = 0;
   b->api->param(b, &param, &id, nullptr);
   return id;
@@ -113,9 +98,15 @@ inline eng_id matrix(eng_build* b, const std::string& name, int64_t rows, int64_
 
 // A vector without weight decay.
 inline eng_id vector(eng_build* b, const std::string& name, int64_t size, double value) {
-  const eng_attr init = {"value", 0, value};
-  const eng_param param = {
-      sizeof(eng_param), ENG_PARAM_NO_DECAY, name.c_str(), ENG_OP_INIT_CONSTANT, &init, &size, 1, 1};
+  const eng_attr init = {.key = "value", .i = 0, .f = value};
+  const eng_param param = {.struct_size = sizeof(eng_param),
+                           .flags = ENG_PARAM_NO_DECAY,
+                           .name = name.c_str(),
+                           .init_op = ENG_OP_INIT_CONSTANT,
+                           .init = &init,
+                           .dims = &size,
+                           .n_init = 1,
+                           .ndim = 1};
   eng_id id = 0;
   b->api->param(b, &param, &id, nullptr);
   return id;
@@ -164,14 +155,20 @@ struct Boundary {
         invalid(of + " template " + std::to_string(tmpl) + " takes " + std::to_string(all[tmpl].params) +
                 " parameters and " + std::to_string(all[tmpl].inputs) + " inputs, not " + std::to_string(n_params) +
                 " and " + std::to_string(n_in));
-      if (cap < 1) throw Failure{ENG_OUT_OF_RANGE, of + " blocks have one output, there is room for none"};
+      if (cap < 1) throw Failure{ENG_OUT_OF_RANGE, of + " blocks have one output; the host has no room for it"};
       const eng_id result = m.trace(b, tmpl, params, in);
       const eng_status status = b->api->status(b, error);
       if (status == ENG_OK) out[0] = result, *n_out = 1;
       return status;
     });
   }
-  static constexpr eng_model table = {sizeof(eng_model), 0, create, destroy, describe, declare, trace};
+  static constexpr eng_model table = {.struct_size = sizeof(eng_model),
+                                      .minor = 0,
+                                      .create = create,
+                                      .destroy = destroy,
+                                      .describe = describe,
+                                      .declare = declare,
+                                      .trace = trace};
 
   static eng_status start(const eng_host*, eng_error*) { return ENG_OK; }
   static void stop() {}

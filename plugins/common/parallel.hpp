@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads of kernels on host memory: libgomp's pool, shared by all plugins and by libraries, so that nobody
-// competes. A launch allocates nothing: the function object stays on the caller's stack.
+// The threads of kernels on host memory: libgomp's pool, shared by all plugins and by libraries, so that they do not
+// compete for cores. A launch allocates nothing: the function object stays on the caller's stack.
 #pragma once
 
 #include <atomic>
@@ -16,8 +16,8 @@ int omp_get_num_threads(void);
 
 namespace cpu {
 
-// f(thread, n) once on each of n <= threads threads; returns when all are done. n is smaller than `threads` only where
-// the OpenMP runtime is limited; inside another parallel region it is 1. f must not throw.
+// Calls f(thread, n) once on each of n <= threads threads and returns when all are done. n is smaller than `threads`
+// where the OpenMP runtime is limited; inside another parallel region it is 1. f must not throw.
 template <class F>
 void parallel_for(unsigned threads, F&& f) {
   if (threads <= 1) return f(0U, 1U);
@@ -29,8 +29,9 @@ void parallel_for(unsigned threads, F&& f) {
   GOMP_parallel(enter, const_cast<std::remove_const_t<Body>*>(&f), threads, 0);
 }
 
-// f(thread, task) for every task in 0 .. tasks-1: whoever is free takes the next one. Which thread runs a task
-// is chance, so a task must not depend on its thread but for scratch memory. f must not throw.
+// Calls f(thread, task) for every task in 0 .. tasks-1. A thread that is free takes the next task, so which thread runs
+// a task differs from run to run. A task may use its thread's number to choose scratch memory, and for nothing else. f
+// must not throw.
 template <class F>
 void parallel_tasks(unsigned threads, int64_t tasks, F&& f) {
   if (threads <= 1 || tasks <= 1) {

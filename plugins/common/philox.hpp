@@ -8,7 +8,7 @@
 //   uniform element e: block e / 4, word e % 4;  value = low + (high - low) * u
 //   normal element e:  block e / 2, words 0 and 1 are u1, u2;  radius = sqrt(-2 ln u1), angle = 2 pi u2;
 //                      e even: z = radius * cos(angle), e odd: z = radius * sin(angle);  value = mean + std * z
-// All in f64 with every operation rounded; the result is rounded once to the type of the output.
+// Everything is computed in f64, and each operation is rounded. The result is rounded once to the type of the output.
 #pragma once
 
 #include <array>
@@ -55,16 +55,18 @@ inline double philox_uniform(uint64_t element, uint64_t stream, uint64_t seed) {
   return philox_unit(philox4x32_10(element / 4, stream, seed)[element % 4]);
 }
 
-// Dropout numbers its blocks within a sequence: counter = [block, sequence, step, stream], 32 bits each (engine/ops.h).
+// Dropout numbers its Philox blocks within a sequence: counter = [block, sequence, step, stream], 32 bits each
+// (engine/ops.h).
 inline uint64_t dropout_low(uint64_t low, uint64_t high) {
   return (low & 0xFFFFFFFF) | high << 32;
 }
-// Which micro-batch of the whole step's a rank is at: its sequences are numbered behind those of all before it.
+// The number of this rank's micro-batch among all micro-batches of the step, over all ranks. The sequences of a step
+// are numbered in this order.
 inline int64_t dropout_row(const int64_t* counters) {
   const int64_t world = counters[ENG_C_WORLD] < 1 ? 1 : counters[ENG_C_WORLD];
   return counters[ENG_C_MICRO] * world + counters[ENG_C_RANK];
 }
-// An element is dropped when its word is below this.
+// An element is dropped when its 32-bit word is below this.
 inline uint32_t dropout_threshold(double p) {
   return static_cast<uint32_t>(p * 0x1p32);
 }

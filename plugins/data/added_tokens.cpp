@@ -15,7 +15,7 @@ bool is_space(char32_t c) {
          c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-// As \w of the library: what is alphabetic, also letters in circles, marks, digits, connectors and joiners.
+// The library's \w: alphabetic characters (also letters in circles), marks, digits, connectors and joiners.
 bool is_word(char32_t c) {
   if (c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
       (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189))
@@ -72,7 +72,7 @@ bool AddedTokens::next(std::string_view text, std::size_t from, std::size_t take
     if (token == nullptr) continue;
     std::size_t begin = i, end = i + token->content.size(), length = 0;
     if (token->single_word && (ends_in_word(text.substr(0, begin)) || begins_with_word(text.substr(end)))) {
-      i = end - 1;  // as the library does: what it refuses, it does not look at again
+      i = end - 1;  // as the library does: a refused match is not tried again
       continue;
     }
     const std::size_t after = end;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens that are found in the text as they are, before anything else is done with it.
+// Tokens that are found in the text as they are, before any other step.
 #pragma once
 
 #include <bitset>
@@ -25,9 +25,9 @@ class AddedTokens {
   };
   void set(std::vector<AddedToken> tokens);
   bool empty() const { return tokens_.empty(); }
-  // The first match from `from` on: the leftmost, of those the longest. It takes no white space before `taken`, the end
-  // of the last one, which may lie behind `from`: a token in white space that another one took is found all the same,
-  // as the library does it.
+  // The first match from `from` on: the leftmost one, and of several there the longest. It takes no white space before
+  // `taken`, where the previous match ended, which may be later than `from`. A token inside white space that the
+  // previous match took is therefore still found, as the library does.
   bool next(std::string_view text, std::size_t from, std::size_t taken, Found* found) const;
 
  private:

@@ -10,7 +10,7 @@
 namespace text_data {
 namespace {
 
-constexpr std::size_t short_word = 32;  // symbols; up to here looking at all pairs beats a heap
+constexpr std::size_t short_word = 32;  // symbols; up to this many, scanning all pairs is faster than a heap
 
 uint64_t pair_of(int32_t left, int32_t right) {
   return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
@@ -48,7 +48,8 @@ void Bpe::set_merges(const std::vector<Merge>& merges) {
     const uint64_t pair = pair_of(merges[rank].left, merges[rank].right);
     uint64_t at = spread(pair) & mask;
     while (rules_[at].pair != none && rules_[at].pair != pair) at = (at + 1) & mask;
-    rules_[at] = {pair, static_cast<uint32_t>(rank), merges[rank].into};  // of a pair given twice the last one counts
+    rules_[at] = {pair, static_cast<uint32_t>(rank),
+                  merges[rank].into};  // if a pair is given twice, the last one counts
   }
 }
 
@@ -101,7 +102,8 @@ void Bpe::merge_short(std::vector<int32_t>& symbols) const {
   symbols.resize(size);
 }
 
-// The same in n log n: a list of symbols, and a heap of the pairs that could be merged when they were put there.
+// The same result in O(n log n): a linked list of symbols, and a heap of pairs that could be merged when they were
+// added.
 void Bpe::merge_long(Scratch& s) const {
   const auto size = static_cast<int32_t>(s.ids.size());
   const auto later = [](const Scratch::Candidate& a, const Scratch::Candidate& b) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-pair encoding of one word: neighbours are merged, the pair of lowest rank first, the leftmost of equals.
+// Byte-pair encoding of one word: neighbours are merged, the pair of the lowest rank first, the leftmost of equal ones
+// first.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +12,12 @@
 
 namespace text_data {
 
-// Words seen before, in slots that the next word with the same place takes over. One per thread.
+// A cache of encoded words. A word replaces the one that is in its slot. One per thread.
 class WordCache {
  public:
   WordCache() : slots_(std::make_unique<Slot[]>(slot_count)) {}
   static bool fits(std::string_view word) { return word.size() <= most_bytes; }
-  // Appends the ids and returns true if the word is there.
+  // If the word is in the cache, appends its ids and returns true.
   bool get(std::string_view word, uint64_t hash, std::vector<int32_t>& ids) const;
   void put(std::string_view word, uint64_t hash, const int32_t* ids, std::size_t count);
 
@@ -47,11 +48,11 @@ class Bpe {
     std::vector<Candidate> heap;
   };
 
-  // Ids of single bytes; -1 where the vocabulary has none: then `unknown`, or nothing if that is -1.
+  // Ids of single bytes; -1 where the vocabulary has none. Such a byte gives `unknown`, or nothing if that is -1.
   std::vector<int32_t> bytes = std::vector<int32_t>(256, -1);
   int32_t unknown = -1;
   bool fuse_unknown = false;
-  // Words that are in the vocabulary as they are, whatever the merges say; empty where the merges decide.
+  // Words that have one id whatever the merges say; empty where the merges decide.
   std::unordered_map<std::string, int32_t> whole;
   void set_merges(const std::vector<Merge>& merges);  // in the order of their ranks
 

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a file was when something was found out about it.
+// The state of a file (size, time) when a fact about it was found.
 using Identity = std::tuple<std::string, dev_t, ino_t, off_t, time_t, long>;
 
 Identity identity(const InputFile& file) {
@@ -29,7 +29,8 @@ Identity identity(const InputFile& file) {
   return {file.path(), s.st_dev, s.st_ino, s.st_size, s.st_mtim.tv_sec, s.st_mtim.tv_nsec};
 }
 
-// Things that take reading a whole file, kept while this process lives: a run builds, then opens.
+// Facts that need a whole file to be read. They are kept as long as this process lives, because a run first builds and
+// then opens.
 template <class Value>
 class Memory {
  public:
@@ -72,7 +73,7 @@ class Watch {
   }
   void tell() const {
     if (watch_ != nullptr && watch_->report != nullptr && watch_->report(watch_, done_, total_, tokens) == 0)
-      throw Failure(ENG_UNAVAILABLE, "[data] the build was stopped; nothing of it is kept");
+      throw Failure(ENG_UNAVAILABLE, "[data] the build was stopped; nothing was kept");
   }
   uint64_t tokens = 0;
 
@@ -95,7 +96,7 @@ Digest digest_of(InputFile& file, Watch& watch) {
   return hash.digest();
 }
 
-// What the result depends on.
+// Everything that the result depends on.
 Digest key_of(const BuildRequest& request, const Tokenizer& tokenizer, Watch& watch) {
   Hash hash;
   hash.add_field("engine tokens 2");
@@ -115,7 +116,7 @@ Digest key_of(const BuildRequest& request, const Tokenizer& tokenizer, Watch& wa
   return hash.digest();
 }
 
-// Texts are encoded by threads and written in their order: a ring of slots, each filled, encoded, written in turn.
+// Threads encode texts, which are written in their order. A ring of slots: each is filled, encoded and written in turn.
 class Encoders {
  public:
   Encoders(const Tokenizer& tokenizer, uint32_t threads, std::function<void(const Batch&)> write)
@@ -255,7 +256,8 @@ Built build(const BuildRequest& request, const Tokenizer& tokenizer, const eng_d
     if (!scanned().find(now, built.file)) {
       built.file = open_token_file(path);
       if (built.file.header.magic[0] == 0 || built.file.header.key != key)
-        throw Failure(ENG_DATA_LOSS, "[data] " + path + " is not what its name says: remove it");
+        throw Failure(ENG_DATA_LOSS,
+                      "[data] " + path + " does not have the content that its name stands for: remove it");
       scan(built.file, 0);
       scanned().keep(now, built.file);
     }
@@ -266,7 +268,7 @@ Built build(const BuildRequest& request, const Tokenizer& tokenizer, const eng_d
       built.reused = true;
       return built;
     } catch (const Failure& failure) {
-      if (failure.status() != ENG_DATA_LOSS && failure.status() != ENG_INVALID) throw;  // damaged: made again
+      if (failure.status != ENG_DATA_LOSS && failure.status != ENG_INVALID) throw;  // damaged: made again
     }
   }
   uint32_t threads = watch_of_host != nullptr ? watch_of_host->threads : 0;

@@ -24,7 +24,7 @@ ClassCode compile_class(const std::string& pattern) {
           pcre2_code_free};
 }
 
-// Asks PCRE2 for its whole table, 4,096 characters at a time.
+// Asks PCRE2 which characters it counts, 4,096 at a time.
 std::vector<CharacterRange> ask_pcre(const std::string& name) {
   const ClassCode code = compile_class("\\p{" + name + "}+");
   const std::unique_ptr<pcre2_match_data, void (*)(pcre2_match_data*)> data(pcre2_match_data_create(1, nullptr),
@@ -35,9 +35,9 @@ std::vector<CharacterRange> ask_pcre(const std::string& name) {
   std::string text;
   for (char32_t page = 0; page <= last_character; page += table_page) {
     text.clear();
-    std::vector<char32_t> at_byte;  // the character that a byte is of
+    std::vector<char32_t> at_byte;  // the character that a byte belongs to
     for (char32_t c = page; c < page + table_page; ++c) {
-      if (c >= 0xd800 && c < 0xe000) continue;  // surrogates are in no text
+      if (c >= 0xd800 && c < 0xe000) continue;  // no text has surrogates
       utf8_append(text, c);
       at_byte.resize(text.size(), c);
     }
@@ -75,7 +75,8 @@ std::vector<CharacterRange> range_difference(const std::vector<CharacterRange>& 
 
 CharacterClass compare_tables(const std::string& name) {
   CharacterClass out;
-  // A script's name means the script itself, for PCRE2 also what other scripts share with it.
+  // In our tables a script's name means the script itself; PCRE2's class of that name also has characters that other
+  // scripts share with it.
   if (compile_class("\\p{sc:" + name + "}"))
     out.pcre_name = "sc:" + name;
   else if (compile_class("\\p{" + name + "}"))

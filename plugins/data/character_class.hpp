@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A class of characters, such as \p{L}, by our tables and by those of the installed PCRE2.
+// A class of characters, such as \p{L}: once by our own tables and once by those of the installed PCRE2.
 #pragma once
 
 #include <string>
@@ -17,10 +17,10 @@ struct CharacterClass {
   std::vector<CharacterRange> disputed;  // in one and not in the other
 };
 
-// By the name in \p{NAME}. Lives as long as the process. Any thread.
+// Finds a class by the name in \p{NAME}. It lives as long as the process. Any thread may call this.
 const CharacterClass& character_class(const std::string& name);
 
-// As they stand between the brackets of a class of PCRE2's.
+// The ranges as they are written between the brackets of a class of PCRE2's.
 std::string class_text(const std::vector<CharacterRange>& ranges);
 std::vector<CharacterRange> complement(const std::vector<CharacterRange>& ranges);
 

@@ -29,7 +29,7 @@ class Glob {
       if (part.empty() || (part == "**" && !parts_.empty() && parts_.back() == "**")) continue;
       parts_.push_back(part.string());
     }
-    // `docs/**` means the files, as users expect, not the folders alone.
+    // `docs/**` matches the files below docs, as users expect, not only the folders.
     if (!parts_.empty() && parts_.back() == "**") parts_.push_back("*");
   }
 

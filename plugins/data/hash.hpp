@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// XXH3 of 128 bits: of what a file or a stream of tokens holds.
+// XXH3 with 128 bits, of the content of a file or of a stream of tokens.
 #pragma once
 
 #include <xxhash.h>
@@ -31,7 +31,7 @@ class Hash {
   }
   void add(const void* data, std::size_t size) { XXH3_128bits_update(state_.get(), data, size); }
   void add(std::string_view text) { add(text.data(), text.size()); }
-  // Texts of a list, each told apart from its neighbours.
+  // Adds a text with its length, so that neighbouring texts of a list cannot be confused.
   void add_field(std::string_view text) {
     add(std::to_string(text.size()) + ":");
     add(text);

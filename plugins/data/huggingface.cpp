@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tokenizer of a tokenizer.json: byte-level BPE. What the file asks for is done as the `tokenizers` library does
-// it, or refused with the place in the file.
+// The tokenizer of a tokenizer.json: byte-level BPE. Whatever the file asks for is either done as the `tokenizers`
+// library does it, or refused with the place in the file.
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ class HuggingFace final : public Tokenizer {
   void encode(std::string_view text, std::vector<int32_t>& ids) const override {
     std::unique_ptr<Work> work = borrow();
     work->ids = &ids;
-    // First the tokens that stand in the text as it is, then those in the normalised rest.
+    // First the tokens that are found in the text as it is, then those in the rest after normalisation.
     each_part(raw_, valid_utf8(text, work->valid), ids, [&](std::string_view part) {
       each_part(normalised_, normalise(part, work->normal), ids, [&](std::string_view rest) {
         work->exact = std::any_of(steps_.begin(), steps_.end(), [&](const HuggingFaceFile::Step& step) {
@@ -73,7 +73,7 @@ class HuggingFace final : public Tokenizer {
     normalised_.set(std::move(normalised));
   }
 
-  // Appends the ids of the tokens in `text` and calls take(part) for what lies between them.
+  // Appends the ids of the added tokens in `text` and calls take(part) for each part between them.
   template <class Take>
   static void each_part(const AddedTokens& tokens, std::string_view text, std::vector<int32_t>& ids, Take take) {
     std::size_t at = 0;
@@ -88,7 +88,7 @@ class HuggingFace final : public Tokenizer {
 
   std::string_view normalise(std::string_view text, std::string& kept) const {
     if (form_ == 0) return text;
-    // Below U+0300 nothing composes with its neighbour; below U+0080 nothing is another's spelling.
+    // No character below U+0300 composes with its neighbour, and none below U+0080 is another spelling of anything.
     const unsigned char first_other = form_ == nfc_form ? 0xcc : 0x80;
     std::size_t plain = 0;
     while (plain < text.size() && static_cast<unsigned char>(text[plain]) < first_other) ++plain;
@@ -124,7 +124,7 @@ class HuggingFace final : public Tokenizer {
     if (text.empty()) return;
     if (at == steps_.size()) return bpe_.encode(text, work.bpe, *work.ids);
     const HuggingFaceFile::Step& step = steps_[at];
-    if (step.prefix_space && text[0] != ' ') {  // in the last step alone
+    if (step.prefix_space && text[0] != ' ') {  // only in the last step
       work.prefixed.assign(1, ' ').append(text);
       text = work.prefixed;
     }

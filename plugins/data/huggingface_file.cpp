@@ -23,10 +23,10 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using Vocabulary = std::unordered_map<std::string, int32_t>;
 
-constexpr int64_t most_ids = int64_t{1} << 21;  // far above any vocabulary: a table has a row for each
+constexpr int64_t most_ids = int64_t{1} << 21;  // far above any vocabulary; a table has a row for each id
 constexpr const char* byte_regex = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// GPT-2's printable character for each byte: itself where it is printable in Latin-1, else U+0100 and on.
+// GPT-2's printable character for each byte: its Latin-1 character where that is printable, otherwise one above U+00FF.
 struct ByteCharacters {
   std::array<char32_t, 256> of_byte{};
   std::array<int, 0x150> byte_of{};
@@ -39,7 +39,7 @@ struct ByteCharacters {
       byte_of[of_byte[b]] = static_cast<int>(b);
     }
   }
-  // The bytes that a text of the vocabulary stands for; false if it is not written in these characters.
+  // The bytes that a text of the vocabulary stands for. False if the text has a character that stands for no byte.
   bool bytes(std::string_view text, std::string& out) const {
     out.clear();
     while (!text.empty()) {
@@ -70,7 +70,7 @@ class Reader {
       hash.add_field(lines);
       all = assemble(std::move(all), lines);
     }
-    if (!all.is_object()) refuse("the file", "is not an object: no tokenizer.json");
+    if (!all.is_object()) refuse("the file", "is not an object, so it is not a tokenizer.json");
     model(at(all, "model", "model", json::value_t::object));
     added(all.value("added_tokens", json::array()));
     normalizer(all.value("normalizer", json()), "normalizer");
@@ -127,10 +127,10 @@ class Reader {
     return value.get<int32_t>();
   }
 
-  // Beside the tokenizer: which tokens begin and end a text.
+  // Reads the two files beside the tokenizer that say which tokens begin and end a text.
   void read_config() {
     const fs::path folder = fs::path(file_).parent_path();
-    for (const char* name : {"special_tokens_map.json", "tokenizer_config.json"}) {  // the second has the last word
+    for (const char* name : {"special_tokens_map.json", "tokenizer_config.json"}) {  // the second overrides the first
       const std::string path = (folder / name).string(), text = read_if_there(path);
       if (text.empty()) continue;
       const json config = parse_json(text, path);
@@ -187,7 +187,7 @@ class Reader {
         unsupported(std::string("model.") + key, *v, "it must be null or empty");
     if (flag(model, "byte_fallback", "model", false))
       unsupported("model.byte_fallback", true,
-                  "this is no byte-level BPE; give the folder's tokenizer.model instead, if there is one");
+                  "this is not byte-level BPE; give the folder's tokenizer.model instead, if there is one");
     const json& vocab = at(model, "vocab", "model.vocab", json::value_t::object);
     vocabulary_.reserve(vocab.size());
     for (const auto& [text, id] : vocab.items()) {
@@ -281,8 +281,8 @@ class Reader {
     if (type == "NFKC") form = compose | UTF8PROC_COMPAT;
     if (type == "NFD") form = decompose;
     if (type == "NFKD") form = decompose | UTF8PROC_COMPAT;
-    if (form == 0) unsupported(place + ".type", type, "NFC, NFD, NFKC and NFKD are");
-    if (out_.form != 0 && out_.form != form) unsupported(place + ".type", type, "one form of normalisation is");
+    if (form == 0) unsupported(place + ".type", type, "use NFC, NFD, NFKC or NFKD");
+    if (out_.form != 0 && out_.form != form) unsupported(place + ".type", type, "all normalizers must have one type");
     out_.form = form;
   }
 
@@ -295,7 +295,7 @@ class Reader {
         pre_tokenizer(list[i], place + ".pretokenizers[" + std::to_string(i) + "]");
       return;
     }
-    if (byte_level_) unsupported(place + ".type", type, "ByteLevel comes last");
+    if (byte_level_) unsupported(place + ".type", type, "ByteLevel must be the last pre-tokenizer");
     HuggingFaceFile::Step step;
     if (type == "ByteLevel") {
       byte_level_ = true;
@@ -308,10 +308,10 @@ class Reader {
       const bool one = flag(value, "individual_digits", place, false);
       step.pattern = std::make_shared<Pattern>(one ? "\\p{N}" : "\\p{N}+", file_ + ": " + place);
     } else {
-      unsupported(place + ".type", type, "ByteLevel, Split, Digits and Sequence are");
+      unsupported(place + ".type", type, "use ByteLevel, Split, Digits or Sequence");
     }
     out_.steps.push_back(std::move(step));
-    if (out_.steps.size() > 16) refuse(place, "is one pre-tokenizer too many");
+    if (out_.steps.size() > 16) refuse(place, "is the 17th pre-tokenizer; at most 16 are supported");
   }
 
   void split(const json& value, const std::string& place, HuggingFaceFile::Step& step) {
@@ -324,13 +324,13 @@ class Reader {
     step.invert = flag(value, "invert", place, false);
     const json behavior = value.value("behavior", json("Isolated"));
     step.remove = behavior == "Removed";
-    if (!step.remove && behavior != "Isolated") unsupported(place + ".behavior", behavior, "Isolated and Removed are");
+    if (!step.remove && behavior != "Isolated") unsupported(place + ".behavior", behavior, "use Isolated or Removed");
   }
 
   void post_processor(const json& value, const std::string& place) {
     if (value.is_null()) return;
     const std::string type = type_of(value, place);
-    if (type == "ByteLevel") return;  // about offsets alone
+    if (type == "ByteLevel") return;  // affects offsets only
     if (type == "Sequence") {
       const json& list = at(value, "processors", place + ".processors", json::value_t::array);
       for (std::size_t i = 0; i < list.size(); ++i)
@@ -341,7 +341,7 @@ class Reader {
       out_.prefix.insert(out_.prefix.begin(), pair_id(value, "cls", place));
       out_.suffix.push_back(pair_id(value, "sep", place));
     } else {
-      unsupported(place + ".type", type, "TemplateProcessing, RobertaProcessing, BertProcessing and ByteLevel are");
+      unsupported(place + ".type", type, "use TemplateProcessing, RobertaProcessing, BertProcessing or ByteLevel");
     }
   }
 
@@ -364,7 +364,7 @@ class Reader {
       const std::string here = place + ".single[" + std::to_string(i) + "]";
       if (!single[i].is_object()) refuse(here, "is not an object");
       if (single[i].contains("Sequence")) {
-        if (text) refuse(here, "is a second text");
+        if (text) refuse(here, "is a second place for the text");
         text = true;
         continue;
       }
@@ -379,7 +379,7 @@ class Reader {
       } else if (const auto found = vocabulary_.find(name); found != vocabulary_.end()) {
         list.push_back(found->second);
       } else {
-        refuse(here, "names a token that is nowhere: " + printable(name, 40));
+        refuse(here, "names a token that is neither in special_tokens nor in the vocabulary: " + printable(name, 40));
       }
     }
     if (!text) refuse(place + ".single", "has no place for the text");
@@ -434,7 +434,7 @@ class Reader {
   HuggingFaceFile out_;
   Vocabulary vocabulary_;
   std::vector<bool> taken_;              // by id
-  std::unordered_set<int32_t> literal_;  // ids of added tokens: their text is no byte characters
+  std::unordered_set<int32_t> literal_;  // ids of added tokens; their text is not written in byte characters
   std::unordered_map<std::string, std::string> special_;
   std::unordered_map<std::string, bool> flags_;
   ByteCharacters characters_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a tokenizer.json says, or a vocab.json with its merges.txt, in the terms of this plugin.
+// The content of a tokenizer.json, or of a vocab.json with its merges.txt, in the form that this plugin uses.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ struct HuggingFaceFile {
     AddedToken token;
     bool normalised;  // looked for in normalised text, and itself normalised
   };
-  // One pre-tokenizer: cuts at the matches of a pattern, and keeps matches and what lies between them.
+  // One pre-tokenizer: splits at the matches of a pattern, and keeps the matches and the text between them.
   struct Step {
     std::shared_ptr<const Pattern> pattern;  // may be none
     bool remove = false;                     // drop the matches; with `invert`, the rest instead

@@ -116,7 +116,7 @@ void InputFile::inflate(const Take& take) const {
 void InputFile::unzstd(const Take& take) const {
   const std::unique_ptr<ZSTD_DStream, std::size_t (*)(ZSTD_DStream*)> stream(ZSTD_createDStream(), ZSTD_freeDStream);
   if (stream == nullptr) throw std::bad_alloc();
-  ZSTD_DCtx_setParameter(stream.get(), ZSTD_d_windowLogMax, 27);  // 128 MiB: what a frame may make us hold
+  ZSTD_DCtx_setParameter(stream.get(), ZSTD_d_windowLogMax, 27);  // 128 MiB: the most memory that a frame may require
   std::string out(piece_bytes, '\0');
   std::size_t wanted = 1;  // 0: between two frames
   each_piece(0, size(), [&](std::string_view piece) {
@@ -134,7 +134,7 @@ void InputFile::unzstd(const Take& take) const {
   if (wanted != 0) throw Failure(ENG_DATA_LOSS, "[data] " + path_ + " is damaged: it is cut short");
 }
 
-// As it is typed in a shell.
+// The path as it is typed in a shell.
 static std::string shell_word(std::string text) {
   if (text.find_first_of(" \t\n\"'\\$`!&|;<>()[]{}*?#~") == std::string::npos) return text;
   for (std::size_t at = 0; (at = text.find('\'', at)) != std::string::npos; at += 4) text.replace(at, 1, "'\\''");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading files from beginning to end, compressed or not, and the documents in them.
+// Reads files from start to end, compressed or not, and finds the documents in them.
 #pragma once
 
 #include <sys/stat.h>
@@ -28,11 +28,11 @@ class InputFile {
   uint64_t size() const { return static_cast<uint64_t>(status_.st_size); }
 
   using Take = std::function<void(std::string_view piece)>;
-  std::function<void(uint64_t bytes)> on_read;  // told what each_piece takes from the disk
-  // The bytes [begin, end) in pieces of 1 MiB, the last one shorter. A file cut short is an error here, as one that
-  // changed meanwhile is.
+  std::function<void(uint64_t bytes)> on_read;  // called with the number of bytes that each_piece read
+  // Passes on the bytes [begin, end) in pieces of 1 MiB; the last one is shorter. A file that is cut short, or that
+  // changed meanwhile, is an error.
   void each_piece(uint64_t begin, uint64_t end, const Take& take) const;
-  // Of the whole file; of NAME.gz and NAME.zst what they hold.
+  // The same for the whole file. For NAME.gz and NAME.zst the pieces are the decompressed content.
   void each_piece(const Take& take) const;
   // Throws Failure if the file is not what it was when it was opened.
   void check_same() const;
@@ -51,16 +51,16 @@ struct TextFormat {
   bool compressed;
 };
 
-// How files are read, as [data] says it.
+// How files are read, from the options of [data].
 struct Reading {
-  std::string format = "auto";  // or what every file is, whatever its name: "text", "jsonl"
+  std::string format = "auto";  // "text" or "jsonl": every file has this format, whatever its name
   std::string field = "text";   // of JSON Lines
-  bool replace = false;         // U+FFFD for what is no character in JSON Lines, instead of an error
+  bool replace = false;         // JSON Lines: U+FFFD for invalid characters instead of an error
 };
-// By its name, unless `format` says it. Throws Failure for what has to be turned into text first.
+// Decides by the file's name, unless `format` is set. Throws Failure for a file that must be converted to text first.
 TextFormat text_format(const std::string& path, const std::string& format);
 
-// Who takes the documents of a file, in order.
+// Takes the documents of a file, in order.
 struct DocumentSink {
   std::function<void()> begin;                 // of a document that is not empty
   std::function<void(std::string_view)> text;  // once or more

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON files from anywhere.
+// Reads JSON files that may come from anywhere.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@
 
 namespace text_data {
 
-// A text for people out of what a file holds: short, printable ASCII.
+// Text from a file in a form fit for messages: short, printable ASCII.
 inline std::string printable(std::string text, std::size_t most = 160) {
   if (text.size() > most) text = text.substr(0, most) + "...";
   for (char& c : text)
@@ -24,7 +24,7 @@ inline std::string json_reason(const std::string& what) {
   return printable(at == std::string::npos ? what : what.substr(at + 2));
 }
 
-// Throws Failure(ENG_INVALID) for what is no JSON or nests deeper than any tokenizer.
+// Throws Failure(ENG_INVALID) for text that is not JSON, and for JSON nested deeper than any tokenizer needs.
 inline nlohmann::json parse_json(const std::string& text, const std::string& file) {
   constexpr int deepest = 32;
   const auto guard = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json&) {

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// Keeps the one string that is wanted and builds no tree: a line may hold much more than its text.
+// Keeps only the wanted string and builds no tree, because a line may hold much more than its text.
 class FieldHandler {
  public:
   explicit FieldHandler(const std::string& field) : field_(field) {}
@@ -65,7 +65,7 @@ class FieldHandler {
 
  private:
   bool wanted() const { return depth_ == 1 && object_ && matches_; }
-  // Of a field given twice the last one counts, as in every common reader.
+  // If a field occurs twice, the last one counts, as in every common reader.
   bool other() {
     if (wanted()) found = false;
     return true;
@@ -79,7 +79,7 @@ class FieldHandler {
 
 constexpr std::size_t longest_line = std::size_t{1} << 30;
 
-// The four hexadecimal digits at text[at]; -1 where there are none.
+// The value of the four hexadecimal digits at text[at]; -1 if there are no such digits.
 int hex_unit(std::string_view text, std::size_t at) {
   int value = 0;
   for (std::size_t i = at; i < at + 4; ++i) {
@@ -94,7 +94,7 @@ int hex_unit(std::string_view text, std::size_t at) {
   return value;
 }
 
-// The line with U+FFFD for bytes that are not UTF-8 and for the escape of one half of a surrogate pair.
+// The line with U+FFFD in place of bytes that are not UTF-8 and of escapes of one half of a surrogate pair.
 std::string repaired(std::string_view line) {
   std::string kept, out;
   line = valid_utf8(line, kept);
@@ -168,7 +168,7 @@ void JsonlReader::feed(std::string_view piece) {
   rest_.append(piece);
   if (rest_.size() > longest_line) {
     ++line_;
-    fail("the line is longer than 1 GiB: no JSON Lines");
+    fail("the line is longer than 1 GiB, the limit for JSON Lines");
   }
 }
 

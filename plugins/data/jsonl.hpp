@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON Lines: one object per line, one of its fields is the text of a document.
+// JSON Lines: one object per line; one of its fields is the text of a document.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace text_data {
 
-// Takes a file in pieces of any size and hands out the documents in order. Lines of white space are skipped; a line may
-// end in CR LF, the last one in nothing.
+// Takes a file in pieces of any size and passes on the documents in order. Lines of white space are skipped. A line may
+// end in CR LF; the last one needs no line end.
 class JsonlReader {
  public:
-  // `name` is what errors call the file. `replace`: U+FFFD for bytes that are not UTF-8 and for halves of a surrogate
+  // `name` is the file's name in errors. `replace`: U+FFFD for bytes that are not UTF-8 and for halves of a surrogate
   // pair, which are errors otherwise. `document` gets each text (UTF-8, may hold NUL), valid during the call.
   JsonlReader(std::string name, std::string field, bool replace, std::function<void(std::string_view)> document);
 

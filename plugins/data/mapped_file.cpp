@@ -35,7 +35,7 @@ bool MappedFile::changed() const {
 
 bool MappedFile::copy(uint64_t offset, uint64_t size, void* out) const {
   auto* to = static_cast<unsigned char*>(out);
-  // The process copies from itself by a system call: a missing page is an error of the call, not a signal.
+  // The process copies from itself by a system call: for a missing page the call fails, and no signal is sent.
   for (uint64_t done = 0; done < size;) {
     iovec into{to + done, size - done};
     iovec from{const_cast<unsigned char*>(data_) + offset + done, size - done};
@@ -43,7 +43,7 @@ bool MappedFile::copy(uint64_t offset, uint64_t size, void* out) const {
     if (got > 0) {
       done += static_cast<uint64_t>(got);
     } else if (got < 0 && (errno == ENOSYS || errno == EPERM)) {
-      // A sandbox without this call: then a file that is cut short within this very moment is not caught.
+      // Where a sandbox forbids this call, a file that is cut short at this very moment is not noticed.
       if (changed()) return false;
       std::memcpy(to + done, data_ + offset + done, size - done);
       done = size;
@@ -51,7 +51,7 @@ bool MappedFile::copy(uint64_t offset, uint64_t size, void* out) const {
       return false;
     }
   }
-  return !changed();  // asked last, so that nothing can happen between the question and the copy
+  return !changed();  // checked last, so that a change during the copy is noticed
 }
 
 }  // namespace text_data

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file in memory without a copy, that may shrink or change under its reader without harm.
+// A file in memory without a copy. The file may shrink or change while it is read without harm to the process.
 #pragma once
 
 #include <sys/stat.h>
@@ -11,9 +11,9 @@
 
 namespace text_data {
 
-// A file mapped read-only. Pages behind the end of a file that was cut short would kill the process if they were
-// touched: `copy` has the kernel copy them instead, which then says so. A file that was replaced or removed under its
-// name is no change, since the mapping keeps the old one.
+// A file mapped read-only. If a file is cut short, touching a page after its new end would kill the process. `copy`
+// therefore has the kernel copy the bytes, which reports the error instead. A file that was replaced or removed by name
+// has not changed, because the mapping keeps the old one.
 class MappedFile {
  public:
   explicit MappedFile(const InputFile& file);  // of one byte or more; throws Failure
@@ -23,8 +23,8 @@ class MappedFile {
 
   const std::string& path() const { return path_; }
   uint64_t size() const { return size_; }
-  // Copies [offset, offset + size). False if the file is not what it was when it was mapped; then what was written is
-  // of no use. Allocates nothing.
+  // Copies [offset, offset + size). Returns false if the file changed since it was mapped; then what was written is
+  // useless. Allocates nothing.
   bool copy(uint64_t offset, uint64_t size, void* out) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading [data]: typed values out of the host's accessor.
+// Reads typed values of [data] through the host's table.
 #pragma once
 
 #include <cstdint>

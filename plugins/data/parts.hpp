@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Documents in parts of a size that threads can share, cut where that changes no ids.
+// Splits documents into parts of a size that threads can share, only where a cut does not change the ids.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace text_data {
 
-// Where a long text may be cut: at a single space between two letters, which begins the second part, or, where the
-// tokenizer puts one there anyway, is left out. Never: then a document stays whole.
+// Where a long text may be cut: at a single space between two letters. The space begins the second part, or is dropped
+// where the tokenizer adds one to each part anyway. Never: a document stays whole.
 enum class Cut { before_space, for_space, never };
 Cut cut_of(const Tokenizer& tokenizer);  // asks the tokenizer
 

@@ -11,13 +11,13 @@
 namespace text_data {
 namespace {
 
-// PCRE2's \s and \w are not quite Oniguruma's: written out, without the brackets of a class. Outside of a class, and at
-// the edges of words, Oniguruma counts six more characters of Latin-1.
+// PCRE2's \s and \w differ from Oniguruma's, so Oniguruma's are written out here, without the brackets of a class.
+// Outside a class, and at the edges of words, Oniguruma counts six more characters of Latin-1.
 constexpr const char* spaces = R"(\t-\r\x20\x85\xa0\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 constexpr const char* more_words = R"(\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
 constexpr const char* latin_words = R"(\xb2\xb3\xb9\xbc-\xbe)";
 
-// From a pattern of Oniguruma's to one of PCRE2's.
+// Translates a pattern of Oniguruma's syntax to PCRE2's.
 class Translation {
  public:
   Translation(const std::string& regex, const std::string& where, bool exact)
@@ -29,7 +29,7 @@ class Translation {
   [[noreturn]] void refuse(const std::string& what) const {
     throw Failure(ENG_UNSUPPORTED, where_ + ": " + what + " is not supported in a pattern");
   }
-  // What stands between the brackets of a class for \p{name}, or for \P{name}.
+  // The text between the brackets of a class that matches \p{name}, or \P{name}.
   std::string property(const std::string& name, bool negated) {
     const CharacterClass& known = character_class(name);
     if (!known.differs) return (negated ? "\\P{" : "\\p{") + known.pcre_name + "}";
@@ -53,7 +53,7 @@ class Translation {
   std::vector<CharacterRange> disputed_;
 };
 
-// regex_[at_] is the character after a backslash.
+// regex_[at_] is the character that follows a backslash.
 void Translation::escape(std::string& out) {
   const char escaped = regex_[at_];
   const bool negated = escaped == 'S' || escaped == 'W';
@@ -111,7 +111,7 @@ std::string Translation::text() {
   return out;
 }
 
-// Whether a sorted list has it.
+// Whether the sorted list contains the character.
 bool in_ranges(const std::vector<CharacterRange>& ranges, char32_t c) {
   const auto after = std::upper_bound(ranges.begin(), ranges.end(), c,
                                       [](char32_t x, const CharacterRange& r) { return x < r.first; });
@@ -154,7 +154,8 @@ Pattern::Compiled Pattern::compile(const std::string& translated) const {
     pcre2_get_error_message(code, text, sizeof(text));
     throw Failure(ENG_INVALID, where_ + ": the pattern is wrong: " + reinterpret_cast<const char*>(text));
   }
-  out.jit = pcre2_jit_compile(out.code.get(), PCRE2_JIT_COMPLETE) == 0;  // else it is slower, and right
+  out.jit = pcre2_jit_compile(out.code.get(), PCRE2_JIT_COMPLETE) ==
+            0;  // if this fails, matching is slower but still correct
   return out;
 }
 

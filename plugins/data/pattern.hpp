@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A regular expression as tokenizer.json writes it (Oniguruma's syntax), matched by PCRE2, with the classes of
-// characters of our own tables.
+// A regular expression in the syntax of tokenizer.json (Oniguruma's), matched by PCRE2 with the character classes of
+// our own tables.
 #pragma once
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -15,7 +15,7 @@
 
 namespace text_data {
 
-// What matching needs beside the pattern. One per thread.
+// Scratch memory for matching. One per thread.
 class MatchState {
  public:
   MatchState();
@@ -35,14 +35,14 @@ class MatchState {
 
 class Pattern {
  public:
-  // `where` begins the text of an error. Throws Failure.
+  // `where` is the beginning of error texts. Throws Failure.
   Pattern(const std::string& regex, const std::string& where);
-  // A text to be found as it is.
+  // Returns a pattern that matches `text` literally.
   static std::string literal(std::string_view text);
-  // Whether valid UTF-8 holds a character that a class of this pattern has and PCRE2's tables leave out, or the other
-  // way round. Then `next` must be asked for the exact match, which is slower.
+  // Whether the valid UTF-8 text holds a character for which a class of this pattern and PCRE2's tables disagree. Then
+  // `next` must be asked for the exact match, which is slower.
   bool needs_exact(std::string_view text) const;
-  // The next match in valid UTF-8 from `from` on that is not empty. Throws Failure if the pattern runs wild.
+  // The next non-empty match in valid UTF-8 from `from` on. Throws Failure if matching exceeds PCRE2's limits.
   bool next(std::string_view text, std::size_t from, bool exact, const MatchState& state, std::size_t* begin,
             std::size_t* end) const;
 

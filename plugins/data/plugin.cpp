@@ -6,7 +6,7 @@
 
 #include "tables.hpp"
 
-// What both sources hold out. (A directive cannot hold a raw string of several lines.)
+// The options for held-out data, which both sources have. (A raw string of several lines cannot stand in a directive.)
 #define HELD_OUT_OPTIONS                                                                                               \
   "[provides.options.validation]\n"                                                                                    \
   "type = 'float'\n"                                                                                                   \
@@ -36,7 +36,7 @@ summary = 'Text, JSON Lines and files of tokens as training data; tokenizers'
 [[provides]]
 kind = 'eng.data/1'
 name = 'text'
-summary = 'Files and patterns, any tokenizer, shuffled windows, held-out part'
+summary = 'Text files, given by paths or patterns; any tokenizer, shuffled windows, a held-out part'
 
 [provides.options.paths]
 type = 'strings'
@@ -49,15 +49,15 @@ may be compressed: NAME.gz, NAME.zst."""
 type = 'string'
 default = 'auto'
 choices = ['auto', 'text', 'jsonl']
-help = """What the files are. auto: by their names; *.json, *.csv and *.tsv are refused, for as text they would be trained on \
+help = """What the files are. auto: by their names; *.json, *.csv and *.tsv are refused, because as text they would be trained on \
 with their quotes and commas. text: each file is one text, whatever its name. jsonl: each is JSON Lines."""
 
 [provides.options.errors]
 type = 'string'
 default = 'stop'
 choices = ['stop', 'replace']
-help = """What happens where JSON Lines hold bytes that are not UTF-8, or one half of a surrogate pair. stop: an error that \
-names the line. replace: they are read as U+FFFD, as bytes of plain text that are not UTF-8 always are by a tokenizer."""
+help = """What to do where JSON Lines hold bytes that are not UTF-8, or one half of a surrogate pair. stop: an error that \
+names the line. replace: they are read as U+FFFD. In plain text a tokenizer always reads bytes that are not UTF-8 so."""
 
 [provides.options.field]
 type = 'string'
@@ -73,12 +73,12 @@ folder that holds one, such as a model's from Hugging Face. Relative to the conf
 [provides.options.separator]
 type = 'string'
 default = "\n"
-help = 'Put between two documents (a file, or a line of JSON Lines) where there is no eot; may be empty'
+help = 'Text between two documents (a document is a file, or a line of JSON Lines) if no eot is put there; may be empty'
 
 [provides.options.eot]
 type = 'bool'
 default = true
-help = "Put the tokenizer's end-of-text token behind each document; bytes have none"
+help = "Put the tokenizer's end-of-text token after each document; the tokenizer bytes has none"
 
 [provides.options.special_tokens]
 type = 'bool'
@@ -88,7 +88,7 @@ help = 'Encode each document with the tokens (bos, eos) that the tokenizer puts 
 [provides.options.cache]
 type = 'string'
 default = '.engine-cache'
-help = 'The folder for files of tokens, relative to the configuration file; bytes need none'
+help = 'Folder for files of tokens, relative to the configuration file; the tokenizer bytes needs none'
 
 )toml" HELD_OUT_OPTIONS R"toml([[provides]]
 kind = 'eng.data/1'
@@ -98,32 +98,32 @@ summary = "Files of token ids: nanoGPT's, llm.c's, Megatron's, and those of engi
 [provides.options.paths]
 type = 'strings'
 required = true
-help = """Files or patterns as for text: *.tokens of ours, *.bin of nanoGPT and llm.c, *.bin or *.idx of Megatron. What a \
-.bin is shows in the file and in whether an .idx stands beside it"""
+help = """Files or patterns as for text: *.tokens of ours, *.bin of nanoGPT and llm.c, *.bin or *.idx of Megatron. Whether a \
+.bin is nanoGPT's, llm.c's or Megatron's is seen from its content and from an .idx beside it"""
 
 [provides.options.tokenizer]
 type = 'string'
-help = "What the ids mean, for engine generate and engine data inspect; training does not need it. As for text"
+help = "What the ids mean, for engine generate and engine data inspect; training does not need it. Values as for the source text"
 
 )toml" HELD_OUT_OPTIONS R"toml([[provides]]
 kind = 'eng.tokenizer/1'
 name = 'auto'
-summary = 'Whichever of the others the path is for'
+summary = 'The one of the others that fits the path'
 
 [[provides]]
 kind = 'eng.tokenizer/1'
 name = 'bytes'
-summary = 'Ids 0 to 255 are the bytes'
+summary = 'Ids 0 to 255 are the bytes of the text'
 
 [[provides]]
 kind = 'eng.tokenizer/1'
 name = 'huggingface'
-summary = 'Byte-level BPE out of a tokenizer.json, or vocab.json and merges.txt'
+summary = 'Byte-level BPE from a tokenizer.json, or from vocab.json and merges.txt'
 
 [[provides]]
 kind = 'eng.tokenizer/1'
 name = 'sentencepiece'
-summary = 'tokenizer.model, by the sentencepiece library'
+summary = 'tokenizer.model, read by the sentencepiece library'
 )toml")
 
 namespace {
@@ -143,7 +143,13 @@ const void* get_interface(const char* kind, const char* name) {
   return nullptr;
 }
 
-const eng_plugin plugin = {ENG_PLUGIN_INIT, description, start, stop, get_interface};
+const eng_plugin plugin = {.struct_size = sizeof(eng_plugin),
+                           .abi_minor = ENG_ABI_MINOR,
+                           .draft_id = ENG_ABI_DRAFT_ID,
+                           .describe = description,
+                           .start = start,
+                           .stop = stop,
+                           .get_interface = get_interface};
 
 }  // namespace
 

@@ -22,7 +22,8 @@ class SentencePiece final : public Tokenizer {
     const std::string model = read_whole(file);
     check_sentencepiece(model, file);
     const auto status = processor_.LoadFromSerializedProto(model);
-    if (!status.ok()) throw Failure(ENG_INVALID, file + ": no sentencepiece model: " + printable(status.ToString()));
+    if (!status.ok())
+      throw Failure(ENG_INVALID, file + ": is not a sentencepiece model: " + printable(status.ToString()));
     const int size = processor_.GetPieceSize();
     if (size < 1) throw Failure(ENG_INVALID, file + ": the model has no pieces");
     info_.vocabulary = size;

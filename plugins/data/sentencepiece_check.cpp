@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t most_pieces = uint64_t{1} << 21;
 
-// Fields of a protobuf message, one after the other.
+// The fields of a protobuf message, in order.
 class Fields {
  public:
   Fields(std::string_view message, const std::string& file) : rest_(message), file_(file) {}
@@ -39,9 +39,9 @@ class Fields {
         take(4);
         break;
       default:
-        fail("is no sentencepiece model");
+        fail("is not a sentencepiece model");
     }
-    if (number == 0) fail("is no sentencepiece model");
+    if (number == 0) fail("is not a sentencepiece model");
     return true;
   }
   [[noreturn]] void fail(const std::string& what) const { throw Failure(ENG_INVALID, file_ + ": " + what); }
@@ -54,10 +54,10 @@ class Fields {
       value |= uint64_t{byte & 0x7fu} << shift;
       if (byte < 0x80) return value;
     }
-    fail("is no sentencepiece model");
+    fail("is not a sentencepiece model");
   }
   std::string_view take(uint64_t size) {
-    if (size > rest_.size()) fail("is cut short, or no sentencepiece model");
+    if (size > rest_.size()) fail("is cut short, or is not a sentencepiece model");
     const std::string_view taken = rest_.substr(0, size);
     rest_.remove_prefix(size);
     return taken;
@@ -67,8 +67,8 @@ class Fields {
   const std::string& file_;
 };
 
-// The table of character replacements: u32 size, a double array of that many bytes, texts that end in NUL. The library
-// follows the array's offsets without looking at its size.
+// The table of character replacements: a u32 size, a double array of that many bytes, and texts that end in NUL. The
+// library follows the array's offsets without checking them against its size.
 void check_charsmap(std::string_view map, const Fields& fields) {
   if (map.empty()) return;
   const char* const wrong = "its table of characters (precompiled_charsmap) is damaged";
@@ -88,7 +88,7 @@ void check_charsmap(std::string_view map, const Fields& fields) {
   for (uint64_t i = 0; i < units; ++i) {
     const uint32_t unit = unit_at(i);
     if (i > 0 && unit >> 31 != 0) continue;  // a leaf, which nothing follows further; the root is followed in any case
-    // The children of a node lie within one block of 256; the first of them may say where a text begins.
+    // All children of a node lie within one block of 256. The first of them may give the position of a text.
     const uint64_t children = i ^ (uint64_t{unit >> 10} << ((unit & 0x200u) >> 6));
     if ((children | 255) >= units) fields.fail(wrong);
     if ((unit & 0x100u) != 0 && (unit_at(children) & 0x7fffffffu) >= texts.size()) fields.fail(wrong);
@@ -115,7 +115,7 @@ void check_sentencepiece(std::string_view model, const std::string& file) {
       for (Fields spec(fields.bytes, file); spec.next();)
         if (spec.number == 2) check_charsmap(spec.bytes, fields);
   }
-  if (pieces == 0) fields.fail("is no sentencepiece model: it has no pieces");
+  if (pieces == 0) fields.fail("is not a sentencepiece model: it has no pieces");
   if (!trainer || !normalizer) fields.fail("is cut short: it does not say how it was trained");
 }
 

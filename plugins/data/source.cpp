@@ -20,7 +20,7 @@ std::string number(double value) {
   return text;
 }
 
-// Window k of the held-out files. The last one may be short: what follows its end is ignored.
+// Window k of the held-out files. The last one may be short: the rest of it is ignored.
 const MappedFile* read_held(Source& source, uint64_t k, int32_t* tokens, int32_t* labels) {
   const uint64_t start = k * source.length, length = std::min(source.length, source.held.size() - 1 - start);
   std::fill(tokens + length, tokens + source.length, 0);
@@ -49,11 +49,11 @@ DataFiles data_files(const eng_options* options, const eng_data_request& request
   const std::vector<std::string> held = get_strings(options, "validation_paths");
   if (!held.empty()) out.held = find_files(base_of(request), held, "validation_paths");
   out.train = find_files(base_of(request), get_strings(options, "paths"));
-  // Files that are held out take the place of the default share; a share that is asked for is held out as well.
+  // Held-out files replace the default share. A share that the user sets is held out as well.
   out.share = held.empty() || options->is_set(options, "validation") != 0 ? get_float(options, "validation") : 0;
   if (!((out.share >= 0 && out.share <= 0.5) || out.share == 1)) {
     throw Failure(ENG_INVALID, "[data] validation is " + number(out.share) +
-                                   "; it must be from 0 to 0.5, or 1 to evaluate all and train on nothing");
+                                   "; it must be from 0 to 0.5, or 1 to hold out everything (evaluation only)");
   }
   out.train = without(out.train, out.held);
   if (out.share == 1) {
@@ -75,7 +75,8 @@ void cut_windows(Source& source, const eng_data_request& request, const DataFile
     if (source.held.size() < 2) {
       throw Failure(ENG_INVALID, "[data] " + std::string(files.share == 1 ? "paths" : "validation_paths") + ": " +
                                      files.held[0] + (files.held.size() > 1 ? " and the others hold " : " holds ") +
-                                     std::to_string(source.held.size()) + " " + unit + "; to evaluate takes 2");
+                                     std::to_string(source.held.size()) + " " + unit +
+                                     "; an evaluation needs at least 2");
     }
     Hash hash;
     for (const std::string_view part :
@@ -124,27 +125,28 @@ eng_status read_source(void* self, int32_t split, uint64_t position, int32_t* to
                        eng_error* error) {
   auto* source = static_cast<Source*>(self);
   if (split != ENG_SPLIT_TRAIN && split != ENG_SPLIT_VALIDATION)
-    return fail(error, ENG_INVALID, "[data] there is no such split");
+    return report(error, ENG_INVALID, "[data] the split is neither training nor validation");
   const bool train = split == ENG_SPLIT_TRAIN;
   const uint64_t of_stream = source->windows.count(split), samples = of_stream + (train ? 0 : source->held_windows());
   if (samples == 0)
-    return fail(
-        error, ENG_PRECONDITION,
-        train ? "[data] validation is 1: nothing is trained on" : "[data] nothing is held out: validation is 0");
-  // Held-out samples always come in one order, whatever the seed, so that the first k of them are comparable.
+    return report(error, ENG_PRECONDITION,
+                  train ? "[data] validation is 1, so there is no training data"
+                        : "[data] validation is 0, so there is no held-out data");
+  // Held-out samples always come in the same order, whatever the seed, so that the first k of them can be compared
+  // between runs.
   Permutation order(samples, train ? source->seed : 0, train ? position / samples : 0, static_cast<uint64_t>(split));
   const uint64_t sample = order(position % samples);
   const MappedFile* changed =
       sample < of_stream ? source->stream.read(source->windows.start(split, sample), source->length, tokens, labels)
                          : read_held(*source, sample - of_stream, tokens, labels);
   if (changed == nullptr) return ENG_OK;
-  char text[512];  // the step allocates nothing, not even to fail
+  char text[512];  // the step allocates nothing, not even for an error
   const int size =
       std::snprintf(text, sizeof(text),
                     "[data] %.300s changed while the run was reading it; leave the data as it is during a run, and "
                     "start a new run to use the new text",
                     changed->path().c_str());
-  return fail(error, ENG_DATA_LOSS, {text, static_cast<std::size_t>(size)});
+  return report(error, ENG_DATA_LOSS, {text, static_cast<std::size_t>(size)});
 }
 
 eng_status inspect_file(const char* path, uint32_t flags, char* text, uint64_t capacity, uint64_t* size,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sources of this plugin have in common: a stream of tokens, cut into windows.
+// What the sources of this plugin share: a stream of tokens, cut into windows.
 #pragma once
 
 #include <cstdint>
@@ -19,28 +19,28 @@ struct Source {
   uint64_t seed = 0, length = 0;
   int64_t vocabulary = 0;
   std::string hash;
-  Stream stream;  // of what is trained on, but for the share that is held out
+  Stream stream;  // of the training files; a held-out share is part of it
   Windows windows;
-  Stream held;  // of files that are held out: every token once, the last window filled up
+  Stream held;  // of the held-out files: every token once; the last window is padded
   uint64_t held_windows() const { return held.size() < 2 ? 0 : (held.size() - 2) / length + 1; }
 };
 
-// The files of [data], and what of them is held out.
+// The files of [data], and which of them are held out.
 struct DataFiles {
   std::vector<std::string> train, held;
   double share = 0;  // of the windows of `train`
 };
 DataFiles data_files(const eng_options* options, const eng_data_request& request);
 
-// The request of any host, in the size that this plugin knows.
+// The host's request in the size that this plugin knows, whichever version the host has.
 eng_data_request complete(const eng_data_request* given);
 std::string base_of(const eng_data_request& request);
-// Cuts the streams into windows. `unit` is what their tokens are, such as "tokens (bytes)"; `held_hash`: of what the
-// held-out files hold. Throws Failure if there are too few of them.
+// Cuts the streams into windows. `unit` names their tokens, such as "tokens (bytes)". `held_hash` is the hash of the
+// held-out files' content. Throws Failure if there are too few tokens.
 void cut_windows(Source& source, const eng_data_request& request, const DataFiles& files, const std::string& held_hash,
                  const char* unit);
 
-// Of the table.
+// Slots of the C table.
 void destroy_source(void* self);
 eng_status describe_source(void* self, eng_data_info* out, eng_error* error);
 eng_status read_source(void* self, int32_t split, uint64_t position, int32_t* tokens, int32_t* labels,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All tokens as one sequence, without a copy of the large files.
+// All tokens as one sequence. Large files are not copied.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,15 @@ namespace text_data {
 class Stream {
  public:
   uint64_t size() const { return size_; }  // tokens
-  // Appends tokens of `width` bytes each, 1, 2, 4 or 8, little-endian: of a file from `offset` on, or copied.
+  // Appends tokens of `width` bytes each (1, 2, 4 or 8), little-endian: those of a file from `offset` on, or a copied
+  // block.
   void add(std::unique_ptr<MappedFile> file, uint64_t offset, uint64_t count, uint32_t width);
   void add(std::unique_ptr<std::string> bytes);
-  // Room for reading `length` tokens and a label.
+  // Reserves memory for reading `length` tokens and a label.
   void prepare(uint64_t length) { buffer_.resize((length + 1) * 8); }
-  // Writes tokens [start, start + length], the first `length` to tokens, all but the first to labels. Allocates
-  // nothing; one caller at a time. Returns the file that changed since it was mapped (then nothing useful is written),
-  // or NULL.
+  // Writes tokens [start, start + length]: the first `length` to tokens, all but the first to labels. Allocates
+  // nothing; one caller at a time. Returns NULL, or the file that changed since it was mapped; then what was written is
+  // useless.
   const MappedFile* read(uint64_t start, uint64_t length, int32_t* tokens, int32_t* labels);
 
  private:

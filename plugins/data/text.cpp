@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data source "text": plain files and JSON Lines. Bytes are read from where they are; other tokens are made once
-// and kept in a file.
+// The data source "text": plain files and JSON Lines. With the tokenizer "bytes" the files are read in place; for all
+// other tokenizers the tokens are made once and kept in a file.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -21,10 +21,10 @@ constexpr uint64_t small_file = uint64_t{1} << 20;
 constexpr uint64_t small_files_in_all = uint64_t{64} << 20;
 constexpr uint64_t copy_block = uint64_t{8} << 20;  // a copied segment ends here, so that growing stays cheap
 
-// Bytes as tokens: documents in the order of the files, the separator between two; empty ones leave no trace. Files
-// above 1 MiB are mapped; smaller ones are copied while they make up less than 64 MiB, for thousands of small mappings
-// cost more than they save and small files are those that people edit while a run reads them. JSON Lines and
-// compressed files are copied.
+// Bytes as tokens: the documents in the order of the files, with the separator between two; empty documents are
+// skipped. Files above 1 MiB are mapped. Smaller ones are copied as long as the copies are below 64 MiB in all:
+// thousands of small mappings cost more than they save, and small files are those that people edit while a run reads
+// them. JSON Lines and compressed files are copied.
 class ByteStream {
  public:
   ByteStream(Stream& stream, Reading reading, std::string separator)
@@ -102,7 +102,7 @@ BuildRequest build_request(const eng_options* options, const eng_data_request& r
     out.eot = tokenizer.info().eot;
     if (out.eot < 0 && options->is_set(options, "eot") != 0) {
       throw Failure(ENG_INVALID, "[data] eot = true, but the tokenizer " + name +
-                                     " has no token that ends a text: set eot = false, then separator is put between "
+                                     " has no end-of-text token: set eot = false, then separator is put between "
                                      "two documents");
     }
   }
@@ -125,7 +125,7 @@ std::unique_ptr<Source> open_source(const eng_options* options, const eng_data_r
   auto source = std::make_unique<Source>();
   source->vocabulary = tokenizer->info().vocabulary;
   source->files = static_cast<uint32_t>(files.train.size() + files.held.size());
-  // Puts the tokens of the files into the stream and returns the hash of them.
+  // Puts the tokens of the files into the stream and returns their hash.
   const auto add = [&](const std::vector<std::string>& paths, Stream& stream) {
     if (paths.empty()) return std::string();
     if (name == "bytes") {
@@ -169,7 +169,7 @@ eng_status build_tokens(const eng_options* options, const eng_data_request* give
       BuildRequest wanted = build_request(options, request, name, *tokenizer);
       Built done;
       built.reused = 1;
-      // The file of what is trained on is the one that is told of; the held-out files have one of their own.
+      // The build reports the file of the training data. The held-out files have one of their own.
       for (const auto* paths : {&files.held, &files.train}) {
         if (paths->empty()) continue;
         wanted.files = *paths;
@@ -188,7 +188,13 @@ eng_status build_tokens(const eng_options* options, const eng_data_request* give
 
 }  // namespace
 
-const eng_data text_table = {sizeof(eng_data), 0,           create,       destroy_source,
-                             describe_source,  read_source, build_tokens, inspect_file};
+const eng_data text_table = {.struct_size = sizeof(eng_data),
+                             .minor = 0,
+                             .create = create,
+                             .destroy = destroy_source,
+                             .describe = describe_source,
+                             .read = read_source,
+                             .build = build_tokens,
+                             .inspect = inspect_file};
 
 }  // namespace text_data

@@ -43,7 +43,7 @@ void own(const InputFile& file, std::string_view begin, TokenFile& out) {
   hash.add(begin.substr(0, offsetof(TokenHeader, header_hash)));
   if (hash.digest() != h.header_hash) refuse(path, "its header is damaged: build it again", ENG_DATA_LOSS);
   if (h.version != 1)
-    refuse(path, "is of version " + std::to_string(h.version) + ", and this reads version 1", ENG_UNSUPPORTED);
+    refuse(path, "is of version " + std::to_string(h.version) + "; only version 1 can be read", ENG_UNSUPPORTED);
   const uint64_t size = file.size();
   const bool fits = (h.width == 2 || h.width == 4) && h.tokens <= size / h.width && h.documents <= size / 8 &&
                     h.table == (sizeof(TokenHeader) + h.tokens * h.width + 7) / 8 * 8 &&
@@ -70,9 +70,10 @@ bool llmc(const InputFile& file, std::string_view begin, TokenFile& out) {
   if (first != 20240520 && first != 20240801) return false;
   const int32_t known = first == 20240520 ? 1 : 7;
   if (version != known) {
-    refuse(file.path(),
-           "is llm.c's version " + std::to_string(version) + ", and this reads version " + std::to_string(known),
-           ENG_UNSUPPORTED);
+    refuse(
+        file.path(),
+        "has llm.c's version " + std::to_string(version) + "; only version " + std::to_string(known) + " can be read",
+        ENG_UNSUPPORTED);
   }
   out.format = "llm.c";
   out.width = first == 20240520 ? 2 : 4;
@@ -82,7 +83,7 @@ bool llmc(const InputFile& file, std::string_view begin, TokenFile& out) {
   if (count < 0 || size < llmc_header || held != static_cast<uint64_t>(count) ||
       (size - llmc_header) % out.width != 0) {
     refuse(file.path(),
-           "its header says " + std::to_string(count) + " tokens, and the file has room for " + std::to_string(held),
+           "its header says " + std::to_string(count) + " tokens, but the file has room for " + std::to_string(held),
            ENG_DATA_LOSS);
   }
   out.tokens = held;
@@ -112,7 +113,7 @@ TokenFile open_token_file(const std::string& given) {
     own(file, begin, out);
   } else if (!llmc(file, begin, out)) {
     if (bin.extension() != ".bin")
-      refuse(given, "is no file of tokens: nanoGPT's, llm.c's and Megatron's end in .bin, ours in .tokens");
+      refuse(given, "is not a file of tokens: nanoGPT's, llm.c's and Megatron's end in .bin, ours in .tokens");
     if (file.size() % 2 != 0)
       refuse(given, "has an odd number of bytes: nanoGPT's files hold two per token", ENG_DATA_LOSS);
     out.format = "nanoGPT";
@@ -126,13 +127,13 @@ void check_megatron(const InputFile& index, uint64_t bin_size, TokenFile& out) {
   const uint64_t size = index.size(), header = 34;
   const std::string begin = read_begin(index, header);
   if (begin.size() < header || std::memcmp(begin.data(), megatron_magic, sizeof(megatron_magic)) != 0)
-    refuse(path, "is no index of Megatron's: it does not begin with MMIDIDX");
+    refuse(path, "is not a Megatron index: it does not begin with MMIDIDX");
   if (const auto version = number_at<uint64_t>(begin, 9); version != 1)
-    refuse(path, "is of version " + std::to_string(version) + ", and this reads version 1", ENG_UNSUPPORTED);
+    refuse(path, "is of version " + std::to_string(version) + "; only version 1 can be read", ENG_UNSUPPORTED);
   const int code = static_cast<unsigned char>(begin[17]);
   constexpr uint32_t widths[] = {0, 1, 1, 2, 4, 8, 0, 0, 2};
   if (code >= 9 || widths[code] == 0)
-    refuse(path, "its type code is " + std::to_string(code) + ", which is no integer", ENG_UNSUPPORTED);
+    refuse(path, "its type code is " + std::to_string(code) + ", which is not an integer type", ENG_UNSUPPORTED);
   out.format = "Megatron";
   out.width = widths[code];
   out.is_signed = code != 1 && code != 8;
@@ -145,7 +146,7 @@ void check_megatron(const InputFile& index, uint64_t bin_size, TokenFile& out) {
                " document bounds, which its " + std::to_string(size) + " bytes do not hold",
            ENG_DATA_LOSS);
   }
-  // Lengths and pointers are read side by side, a stretch at a time: an index may be larger than memory.
+  // Lengths and pointers are read in step, a block at a time, because an index may be larger than memory.
   constexpr uint64_t stretch = 65536;
   uint64_t at = 0;
   std::string lengths, pointers;
@@ -234,7 +235,7 @@ void scan_as(const InputFile& file, TokenFile& out, int64_t vocabulary, Hash& ha
                               ", is " + id + ", out of range: " +
                               (vocabulary > 0 ? "the model's vocabulary is " + std::to_string(vocabulary) +
                                                     "; set [model] vocab_size, or use the data that fits the model"
-                                              : "that is no id"));
+                                              : "an id cannot have this value"));
     }
     out.largest = std::max(out.largest, static_cast<int64_t>(largest));
     offset += piece.size();
@@ -263,13 +264,13 @@ void scan(TokenFile& out, int64_t vocabulary) {
     out.hash = hexadecimal(pass(vocabulary));
     return;
   }
-  // Of our own the checksums come first: damaged tokens are no ids to complain about.
+  // In our own format the checksum is tested first: the ids of a damaged file say nothing.
   const std::string damaged = "is damaged: its tokens are not those that were written; build it again";
   Digest tokens;
   try {
     tokens = pass(0);
   } catch (const Failure& failure) {
-    if (failure.status() != ENG_INVALID) throw;
+    if (failure.status != ENG_INVALID) throw;
     refuse(out.path, damaged, ENG_DATA_LOSS);
   }
   Hash table;

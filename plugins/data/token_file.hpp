@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of tokens: our own, nanoGPT's, llm.c's, Megatron's.
+// Files of tokens: our own format, nanoGPT's, llm.c's and Megatron's.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace text_data {
 
-// The header of our own files, little-endian. Behind it, from byte 256 on, `tokens` ids of `width` bytes, zeros up to
-// a multiple of 8, and for each document the index (u64) of its first token.
+// The header of our own files, little-endian. After it, from byte 256 on, come `tokens` ids of `width` bytes, zeros up
+// to a multiple of 8, and for each document the index (u64) of its first token.
 struct TokenHeader {
   char magic[8];     // "ENGTOKEN"
   uint32_t version;  // 1
@@ -32,34 +32,35 @@ struct TokenHeader {
 };
 static_assert(sizeof(TokenHeader) == 256);
 
-// The tokens of a file: where they lie and what they are.
+// The tokens of a file: their position and properties.
 struct TokenFile {
   std::string path;  // of the file that holds the tokens
   std::string format;
-  uint64_t offset = 0, tokens = 0, documents = 0;  // documents: 0 where the format does not tell
+  uint64_t offset = 0, tokens = 0, documents = 0;  // documents: 0 where the format does not say
   uint32_t width = 2;
   bool is_signed = false;
-  TokenHeader header{};  // of our own files alone: its magic is there
+  TokenHeader header{};  // only for our own files; then its magic is set
   // Filled by `scan`.
   int64_t largest = -1;
   std::string hash;
 };
 
-// Finds out the format and checks everything but the tokens. `path` may be Megatron's .idx or its .bin. Throws Failure.
+// Recognises the format and checks everything except the tokens. `path` may be Megatron's .idx or its .bin. Throws
+// Failure.
 TokenFile open_token_file(const std::string& path);
-// Reads every token. Throws Failure for an id that is not below `vocabulary` (0: any), with file and offset, and for a
-// checksum that is wrong.
+// Reads every token. Throws Failure for an id that is not below `vocabulary` (0: any id is accepted), with file and
+// offset, and for a wrong checksum.
 void scan(TokenFile& file, int64_t vocabulary);
-// What it is, as lines "name: value".
+// A description as lines "name: value".
 std::string describe(const TokenFile& file, bool scanned);
 
-// Megatron's index against the size of its .bin; see open_token_file.
+// Checks Megatron's index against the size of its .bin; see open_token_file.
 void check_megatron(const InputFile& index, uint64_t bin_size, TokenFile& out);
 
-// Writes our own format: to a name of its own until it is whole and on the disk.
+// Writes our own format. The file has a temporary name until it is complete and on the disk.
 class TokenWriter {
  public:
-  // `path`: where it will be. Throws Failure.
+  // `path` is the final name. Throws Failure.
   TokenWriter(std::string path, const TokenHeader& header);
   TokenWriter(const TokenWriter&) = delete;
   TokenWriter& operator=(const TokenWriter&) = delete;

@@ -24,10 +24,10 @@ constexpr std::size_t buffer_bytes = std::size_t{4} << 20;
 [[noreturn]] void fail_write(const std::string& path, int code) {
   throw Failure(code == ENOSPC || code == EDQUOT ? ENG_UNAVAILABLE : ENG_PRECONDITION,
                 "[data] cannot write " + path + ": " + std::generic_category().message(code) +
-                    "; [data] cache = \"FOLDER\" puts it elsewhere");
+                    "; set [data] cache = \"FOLDER\" to write it elsewhere");
 }
 
-// What builds that were killed left here, a day ago or longer.
+// Removes files that killed builds left here a day ago or earlier.
 void remove_leftovers(const fs::path& folder) {
   std::error_code error;
   const auto old = fs::file_time_type::clock::now() - std::chrono::hours(24);
@@ -54,7 +54,7 @@ TokenWriter::TokenWriter(std::string path, const TokenHeader& header)
   header_.version = 1;
   header_.tokens = 0;
   header_.largest = -1;
-  buffer_.assign(sizeof(TokenHeader), '\0');  // its place; it is written last
+  buffer_.assign(sizeof(TokenHeader), '\0');  // room for the header, which is written last
 }
 
 TokenWriter::~TokenWriter() {

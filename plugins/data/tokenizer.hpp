@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One interface for the tokenizers of this plugin: the text source uses it, and the ABI's kind hands it on.
+// One interface for the tokenizers of this plugin. The text source uses it, and the C table eng.tokenizer/1 passes it
+// on.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +20,14 @@ class Tokenizer {
   };
   virtual ~Tokenizer() = default;
   const Info& info() const { return info_; }
-  // Ids that stand around a text where it is encoded with them: bos, eos.
+  // Ids put before (bos) and after (eos) a text that is encoded with them.
   const std::vector<int32_t>& prefix() const { return prefix_; }
   const std::vector<int32_t>& suffix() const { return suffix_; }
-  // Appends the ids of a text. Any bytes; any thread, many at once.
+  // Appends the ids of a text, which may hold any bytes. Any number of threads may call this at once.
   virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
   // Appends the bytes of one id, 0 <= id < vocabulary.
   virtual void decode(int32_t id, std::string& text) const = 0;
-  // The libraries and tables, with their versions, that decide the ids beside the tokenizer's own file.
+  // The versions of the libraries and tables that influence the ids, apart from the tokenizer's own file.
   virtual std::string libraries() const { return ""; }
 
  protected:
@@ -35,15 +36,15 @@ class Tokenizer {
 };
 
 std::unique_ptr<Tokenizer> open_bytes();
-// `file` is a tokenizer.json, or a vocab.json beside a merges.txt. Throw Failure.
+// `file` is a tokenizer.json, or a vocab.json beside a merges.txt. These throw Failure.
 std::unique_ptr<Tokenizer> open_huggingface(const std::string& file);
 std::unique_ptr<Tokenizer> open_sentencepiece(const std::string& file);
-// "bytes", or a path relative to base_dir: of a file, or of a folder that holds one.
+// Opens "bytes", or a path relative to base_dir: a file, or a folder that holds one.
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& what, const std::string& base_dir);
 
 // Reads a whole file of at most 256 MiB. Throws Failure.
 std::string read_whole(const std::string& path);
-// The text of a small file, or nothing where there is none.
+// The text of a small file, or nothing if it does not exist.
 std::string read_if_there(const std::string& path);
 
 }  // namespace text_data

@@ -78,7 +78,7 @@ std::unique_ptr<Tokenizer> any(const std::string& path) {
   return open_tokenizer(path, "");
 }
 
-// The path may be that of the folder.
+// The path may also name the folder.
 std::string inside(const std::string& path, const char* name) {
   std::error_code ignored;
   return std::filesystem::is_directory(path, ignored) ? (std::filesystem::path(path) / name).string() : path;
@@ -93,7 +93,13 @@ std::unique_ptr<Tokenizer> sentencepiece(const std::string& path) {
 }
 
 template <Open open>
-constexpr eng_tokenizer table = {sizeof(eng_tokenizer), 0, create<open>, destroy, describe, encode, decode};
+constexpr eng_tokenizer table = {.struct_size = sizeof(eng_tokenizer),
+                                 .minor = 0,
+                                 .create = create<open>,
+                                 .destroy = destroy,
+                                 .describe = describe,
+                                 .encode = encode,
+                                 .decode = decode};
 
 }  // namespace
 

@@ -20,7 +20,7 @@ std::unique_ptr<Source> open_tokens(const eng_options* options, const eng_data_r
   const std::string named = options->is_set(options, "tokenizer") ? get_string(options, "tokenizer") : "";
   std::string meaning;
   auto source = std::make_unique<Source>();
-  std::set<std::string> taken;  // PREFIX.bin and PREFIX.idx are one
+  std::set<std::string> taken;  // PREFIX.bin and PREFIX.idx belong together
   const auto add = [&](const std::vector<std::string>& paths, Stream& stream) {
     Hash hash;
     for (const std::string& path : paths) {
@@ -62,7 +62,13 @@ eng_status create_tokens(const eng_options* options, const eng_data_request* giv
 
 }  // namespace
 
-const eng_data tokens_table = {sizeof(eng_data), 0,           create_tokens, destroy_source,
-                               describe_source,  read_source, nullptr,       inspect_file};
+const eng_data tokens_table = {.struct_size = sizeof(eng_data),
+                               .minor = 0,
+                               .create = create_tokens,
+                               .destroy = destroy_source,
+                               .describe = describe_source,
+                               .read = read_source,
+                               .build = nullptr,
+                               .inspect = inspect_file};
 
 }  // namespace text_data

@@ -17,7 +17,7 @@ std::string plain_name(std::string_view name) {
   return out;
 }
 
-// The characters of the runs that `take` wants; the first character of a run is above `shift` bits.
+// The characters of the runs for which `take` returns true. The first character of a run is in the bits above `shift`.
 template <class Take>
 std::vector<CharacterRange> collect(const uint32_t* table, std::size_t runs, unsigned shift, Take take) {
   std::vector<CharacterRange> out;

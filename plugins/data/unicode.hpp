@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Characters by general category and by script. Tables of our own, because the ids of a tokenizer must not depend on
-// which Unicode version the installed libraries know.
+// Characters by general category and by script. The tables are our own, because the ids of a tokenizer must not depend
+// on the Unicode version of the installed libraries.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +19,13 @@ struct CharacterRange {
   char32_t first, last;
 };
 
-// Sorted ranges of the characters with this property: a general category (L, Lu) or a script (Han); upper and lower
-// case, spaces, '-' and '_' make no difference. Nothing if the tables have no such name.
+// Sorted ranges of the characters with this property: a general category (L, Lu) or a script (Han). Case, spaces, '-'
+// and '_' in the name are ignored. Empty if the tables have no such name.
 std::optional<std::vector<CharacterRange>> unicode_property(std::string_view name);
 // The category, such as "Lu".
 std::string_view unicode_category(char32_t c);
-// Unassigned in Unicode 9.0, which the normalisers of the `tokenizers` library know: they leave it as it is, and
-// nothing before it combines with anything after it.
+// Whether the character is unassigned in Unicode 9.0, the version of the normalisers of the `tokenizers` library. They
+// leave such a character as it is, and nothing before it combines with anything after it.
 bool newer_than_normalisers(char32_t c);
 
 // Made by tools/unicode-tables.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// UTF-8: what is valid, and what stands for the rest.
+// UTF-8: finds invalid bytes and replaces them.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace text_data {
 
-// The length of the sequence at text[0], 1 to 4. Where it is invalid, *valid is false and the length is that of its
-// longest beginning that could have become valid, at least 1 (as Unicode recommends and Python decodes).
+// The length of the sequence at text[0], 1 to 4. If it is invalid, *valid is false and the length is that of its
+// longest prefix that could have become valid, at least 1 (as Unicode recommends and Python decodes).
 inline std::size_t utf8_length(std::string_view text, bool* valid) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(0);
@@ -31,7 +31,7 @@ inline std::size_t utf8_length(std::string_view text, bool* valid) {
   return length;
 }
 
-// The length of the valid beginning.
+// The length of the longest valid prefix.
 inline std::size_t utf8_prefix(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {
@@ -51,7 +51,7 @@ inline std::size_t utf8_prefix(std::string_view text) {
   return at;
 }
 
-// `text` itself where it is valid, else a copy in `kept` with U+FFFD for each invalid part.
+// Returns `text` itself if it is valid; otherwise a copy in `kept`, with U+FFFD for each invalid part.
 inline std::string_view valid_utf8(std::string_view text, std::string& kept) {
   std::size_t good = utf8_prefix(text);
   if (good == text.size()) return text;
@@ -67,7 +67,7 @@ inline std::string_view valid_utf8(std::string_view text, std::string& kept) {
   }
 }
 
-// Of valid text.
+// The text must be valid.
 inline char32_t utf8_decode(std::string_view text, std::size_t* length) {
   const auto byte = [&](std::size_t i) { return static_cast<char32_t>(static_cast<unsigned char>(text[i])); };
   const char32_t first = byte(0);

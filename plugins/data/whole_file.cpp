@@ -17,7 +17,8 @@ std::string read_whole(const std::string& path) {
   if (!fs::exists(status)) throw Failure(ENG_NOT_FOUND, path + ": there is no such file");
   if (!fs::is_regular_file(status)) throw Failure(ENG_INVALID, path + ": is not a regular file");
   const uintmax_t size = fs::file_size(path, error);
-  if (!error && size > most) throw Failure(ENG_INVALID, path + ": is larger than 256 MiB: no tokenizer");
+  if (!error && size > most)
+    throw Failure(ENG_INVALID, path + ": is larger than 256 MiB, the limit for tokenizer files");
   std::ifstream in(path, std::ios::binary);
   std::string text(error ? 0 : size, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));

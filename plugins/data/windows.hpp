@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tokens are sample i of a split, and in which order an epoch visits the samples. Integers only: the same on
-// every machine, and nothing is stored per sample.
+// Which tokens are sample i of a split, and in which order an epoch visits the samples. Only integers are used, so the
+// result is the same on every machine; nothing is stored per sample.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,10 @@
 
 namespace text_data {
 
-// Cuts a stream of tokens into windows of T + 1 (T inputs and the label of the last). Windows of one split that lie
-// side by side share one token, the last label of the one and the first input of the next, so that every token is
-// predicted. The held-out windows are some stretches of equal length (give or take one), spread evenly over the stream
-// so that they look like all of it. Around a stretch nothing is shared: each change of split starts one token later.
+// Cuts a stream of tokens into windows of T + 1 tokens (T inputs and the label of the last). Neighbouring windows of
+// one split share one token: the last label of the first is the first input of the second. So every token is predicted.
+// The held-out windows form a few stretches of equal length (or one window more), spread evenly over the stream so that
+// they represent all of it. At the edges of a stretch nothing is shared: each change of split starts one token later.
 // With R stretches:
 //   [train ...][held out ...] [train ...][held out ...] ...   R times, (A + B) T + 2 R tokens
 class Windows {
@@ -28,7 +28,7 @@ class Windows {
     }
     for (uint64_t stretches = max_stretches; stretches > 0; --stretches) {
       uint64_t total = tokens > 2 * stretches ? (tokens - 2 * stretches) / length : 0;
-      // 0.29 of 100 windows shall be 29, although the product of the doubles is just below: hence the small summand.
+      // 0.29 of 100 windows must give 29, although the product in doubles is slightly smaller: hence the small summand.
       auto share = static_cast<uint64_t>(std::floor(held_out * static_cast<double>(total) + 1e-9));
       uint64_t held = std::max<uint64_t>(1, share);
       if (held < stretches || total < held + stretches) continue;
@@ -53,7 +53,7 @@ class Windows {
   }
 
  private:
-  // Samples of `split` in front of stretch r.
+  // Samples of `split` before stretch r.
   uint64_t before(int split, uint64_t r) const { return r * count_[split] / stretches_; }
 
   uint64_t length_ = 1;
@@ -71,9 +71,9 @@ constexpr uint64_t mix(uint64_t x) {
   return x;
 }
 
-// A permutation of 0 .. n-1 chosen by (seed, epoch, stream), computed element by element: a Feistel network on the
-// smallest power of two that holds n, 64 at least, walked until it lands below n (from 33 on, less than twice on
-// average).
+// A permutation of 0 .. n-1 chosen by (seed, epoch, stream) and computed one element at a time. It is a Feistel network
+// on the smallest power of two that is at least n, and at least 64, applied again until the result is below n (from n =
+// 33 on, less than twice on average).
 class Permutation {
  public:
   Permutation(uint64_t n, uint64_t seed, uint64_t epoch, uint64_t stream) : n_(n) {
@@ -94,7 +94,8 @@ class Permutation {
  private:
   static constexpr uint64_t golden = 0x9e3779b97f4a7c15u;
   static constexpr uint64_t rounds = 10;
-  // Halves of one or two bits mix badly (neighbours were visibly related); tiny n rather walk longer on 64 places.
+  // Halves of one or two bits mix badly: neighbours were visibly related. A tiny n therefore uses 64 places and takes
+  // more rounds.
   static constexpr int smallest_bits = 6;
 
   uint64_t encrypt(uint64_t x) const {

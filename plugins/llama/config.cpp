@@ -55,7 +55,7 @@ Rope read_rope(const Reader& in, int64_t max_positions, int64_t head_dim) {
   rope.high_freq_factor = in.real_or("rope_high_freq_factor", 4.0);
   rope.factor = in.real_or("rope_factor", 1.0);
   if (!in.given("rope_type")) {
-    // A forgotten rope_type would otherwise train another model than the one that was meant.
+    // Without this check a missing rope_type would silently train a model other than the intended one.
     for (const char* key :
          {"rope_factor", "rope_low_freq_factor", "rope_high_freq_factor", "rope_attention_factor", "rope_beta_fast",
           "rope_beta_slow", "rope_original_max_position_embeddings", "rope_short_factor", "rope_long_factor"})

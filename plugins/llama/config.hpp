@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the options say, checked and with derived values filled in.
+// The model's options, checked, with derived values filled in.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin says of itself. Keys carry the names of Hugging Face's config.json; those of its
-// rope_parameters (rope_scaling in older files) get the prefix rope_.
+// The plugin's description. The keys have the names of Hugging Face's config.json. Those of its rope_parameters
+// (rope_scaling in older files) get the prefix rope_.
 #pragma once
 
 #include "engine/model.h"
@@ -23,27 +23,27 @@ summary = 'decoder with rotary embedding, grouped-query attention, RMS norm and 
 vocab_size = { type = 'int', default = 32000, min = 1, max = 2147483647, help = 'token ids are below this' }
 hidden_size = { type = 'int', default = 4096, min = 2, max = 1048576, help = 'width of the residual stream; a multiple of num_attention_heads' }
 intermediate_size = { type = 'int', default = 11008, min = 1, max = 4194304, help = 'width of the feed-forward layers' }
-num_hidden_layers = { type = 'int', default = 32, min = 1, max = 4096, help = 'layers' }
+num_hidden_layers = { type = 'int', default = 32, min = 1, max = 4096, help = 'number of layers' }
 num_attention_heads = { type = 'int', default = 32, min = 1, max = 65536, help = 'query heads of a layer' }
-num_key_value_heads = { type = 'int', min = 1, max = 65536, help = 'key and value heads, a divisor of num_attention_heads; absent: as many' }
+num_key_value_heads = { type = 'int', min = 1, max = 65536, help = 'key and value heads, a divisor of num_attention_heads; absent: num_attention_heads' }
 head_dim = { type = 'int', min = 2, max = 65536, help = 'size of one head, even; absent: hidden_size / num_attention_heads' }
 hidden_act = { type = 'string', default = 'silu', choices = ['silu', 'gelu', 'gelu_new', 'gelu_pytorch_tanh', 'relu'], help = 'activation of the gate; gelu_new and gelu_pytorch_tanh are the same' }
-max_position_embeddings = { type = 'int', default = 2048, min = 1, max = 1073741824, help = 'longest sequence the model is made for', adjustable = true }
+max_position_embeddings = { type = 'int', default = 2048, min = 1, max = 1073741824, help = 'longest sequence the model is trained for', adjustable = true }
 rms_norm_eps = { type = 'float', default = 1e-6, min = 0.0, max = 1.0, help = 'added to the mean square before the root; 1e-5 from LLaMA 2 on' }
 initializer_range = { type = 'float', default = 0.02, min = 0.0, max = 1.0, help = 'standard deviation of new matrices', adjustable = true }
-init_depth_scale = { type = 'bool', default = false, help = 'new o_proj and down_proj matrices are smaller by sqrt(2 x num_hidden_layers)', json = [] }
+init_depth_scale = { type = 'bool', default = false, help = 'new o_proj and down_proj matrices are divided by sqrt(2 x num_hidden_layers)', json = [] }
 tie_word_embeddings = { type = 'bool', default = false, help = 'the head uses the embedding matrix' }
 attention_bias = { type = 'bool', default = false, help = 'biases on q, k, v and o' }
 mlp_bias = { type = 'bool', default = false, help = 'biases on gate, up and down' }
 rope_theta = { type = 'float', default = 10000.0, min = 1.0, help = 'base of the rotary frequencies', json = ['rope_theta', 'rope_parameters.rope_theta', 'rope_scaling.rope_theta'], adjustable = true }
 rope_type = { type = 'string', default = 'default', choices = ['default', 'linear', 'dynamic', 'yarn', 'longrope', 'llama3'], help = 'how the rotary frequencies are scaled for long sequences', json = ['rope_scaling.rope_type', 'rope_scaling.type', 'rope_parameters.rope_type', 'rope_parameters.type'], adjustable = true }
-rope_factor = { type = 'float', min = 1.0, help = 'how much longer the sequences get; all types but default. longrope: absent is max_position_embeddings / rope_original_max_position_embeddings', json = ['rope_scaling.factor', 'rope_parameters.factor'], adjustable = true }
+rope_factor = { type = 'float', min = 1.0, help = 'how many times longer the sequences become; for all types except default. longrope, if absent: max_position_embeddings / rope_original_max_position_embeddings', json = ['rope_scaling.factor', 'rope_parameters.factor'], adjustable = true }
 rope_original_max_position_embeddings = { type = 'int', min = 1, max = 1073741824, help = 'sequence length before scaling (yarn, longrope, llama3); absent: max_position_embeddings', json = ['rope_scaling.original_max_position_embeddings', 'rope_parameters.original_max_position_embeddings', 'original_max_position_embeddings'], adjustable = true }
 rope_attention_factor = { type = 'float', above = 0.0, help = 'multiplies cos and sin (yarn, longrope); absent: the formula of the type', json = ['rope_scaling.attention_factor', 'rope_parameters.attention_factor'], adjustable = true }
 rope_low_freq_factor = { type = 'float', min = 0.0, help = 'llama3: frequencies with fewer turns over the original length are divided by rope_factor', json = ['rope_scaling.low_freq_factor', 'rope_parameters.low_freq_factor'], adjustable = true }
-rope_high_freq_factor = { type = 'float', min = 0.0, help = 'llama3: frequencies with more turns over the original length stay', json = ['rope_scaling.high_freq_factor', 'rope_parameters.high_freq_factor'], adjustable = true }
-rope_beta_fast = { type = 'float', default = 32.0, above = 0.0, help = 'yarn: channels with more turns over the original length stay', json = ['rope_scaling.beta_fast', 'rope_parameters.beta_fast'], adjustable = true }
-rope_beta_slow = { type = 'float', default = 1.0, above = 0.0, help = 'yarn: channels with fewer turns are divided by rope_factor', json = ['rope_scaling.beta_slow', 'rope_parameters.beta_slow'], adjustable = true }
+rope_high_freq_factor = { type = 'float', min = 0.0, help = 'llama3: frequencies with more turns over the original length stay unchanged', json = ['rope_scaling.high_freq_factor', 'rope_parameters.high_freq_factor'], adjustable = true }
+rope_beta_fast = { type = 'float', default = 32.0, above = 0.0, help = 'yarn: channels with more turns over the original length stay unchanged', json = ['rope_scaling.beta_fast', 'rope_parameters.beta_fast'], adjustable = true }
+rope_beta_slow = { type = 'float', default = 1.0, above = 0.0, help = 'yarn: channels with fewer turns over the original length are divided by rope_factor', json = ['rope_scaling.beta_slow', 'rope_parameters.beta_slow'], adjustable = true }
 rope_short_factor = { type = 'floats', help = 'longrope: divisor of each frequency for sequences up to the original length', json = ['rope_scaling.short_factor', 'rope_parameters.short_factor'], adjustable = true }
 rope_long_factor = { type = 'floats', help = 'longrope: divisor of each frequency for longer sequences', json = ['rope_scaling.long_factor', 'rope_parameters.long_factor'], adjustable = true }
 )" R"(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LLaMA 1, 2, 3 (Touvron et al. 2023) as mathematics. V vocabulary, H hidden, I feed-forward, D head size,
-// A = heads * D, K = kv_heads * D.
+// LLaMA 1, 2, 3 (Touvron et al. 2023) as a list of ops. V vocabulary, H hidden, I feed-forward, D head size, A = heads
+// * D, K = kv_heads * D.
 #include "model.hpp"
 
 #include <array>
@@ -105,7 +105,8 @@ eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h) const {
 
   eng_id h1 = 0;
   const eng_id n2 = eng_add_rms_norm(b, linear(o, mixed), h, post_norm, c_.eps, &h1);  // (B, T, H)
-  // One call to a line: a compiler may evaluate arguments in any order, and the order of ops is that of their sums.
+  // One call per line: a compiler may evaluate arguments in any order, and the order of the ops fixes the order in
+  // which gradients are added.
   const eng_id above = linear(up, n2), open = linear(gate, n2);  // (B, T, I)
   const eng_id inner = eng_gated(b, open, above, c_.act);        // (B, T, I)
   return eng_add(b, linear(down, inner), h1);                    // (B, T, H)

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double two_pi = 6.283185307179586476925286766559;
 
-// The share of interpolation in each frequency: 0 for fast ones, which are left alone, 1 for slow ones.
+// The share of interpolation for each frequency: 0 for fast ones, which stay unchanged, 1 for slow ones.
 double yarn_ramp(const Rope& rope, int64_t head_dim, int64_t j) {
   const double dim = static_cast<double>(head_dim);
   // The channel that makes `turns` full turns over the trained length.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the options say, checked and with derived values filled in.
+// The model's options, checked, with derived values filled in.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,12 @@
 namespace mamba {
 
 struct Config {
-  int64_t vocabulary, hidden, layers, states, taps, inner, rank;
+  int64_t vocabulary, hidden, layers, states, taps;
+  int64_t inner, rank;                        // channels; rank of the time step
   double eps, std;                            // of the norms; of new matrices
   double dt_scale, dt_min, dt_max, dt_floor;  // initial time steps
   bool dt_constant, bias, conv_bias, tied, rescale;
-  bool hugging_face;  // the rules of initialisation: transformers', else mamba_ssm's
+  bool hugging_face;  // rules of initialisation: those of transformers; false: those of mamba_ssm
 };
 
 // Throws model::Failure that names the key and what to change.

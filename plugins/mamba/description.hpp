@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin says of itself. Keys carry the names of Hugging Face's config.json.
+// The plugin's description. The keys have the names of Hugging Face's config.json.
 #pragma once
 
 #include "engine/model.h"
@@ -22,7 +22,7 @@ summary = 'selective_scan and causal_conv1d, with their gradients'
 [[provides]]
 kind = 'eng.kernels/1'
 name = 'cpu'
-summary = 'f32, vectorised over channels, as many threads as the device has'
+summary = 'f32, vectorised over channels, on all threads of the device'
 
 [[provides]]
 kind = 'eng.kernels/1'
@@ -37,26 +37,26 @@ summary = 'selective state spaces: no attention, time and memory linear in the l
 [provides.options]
 vocab_size = { type = 'int', default = 50280, min = 1, max = 2147483647, help = 'token ids are below this', json_multiple = 'pad_vocab_size_multiple' }
 hidden_size = { type = 'int', default = 768, min = 1, max = 1048576, help = 'width of the residual stream', json = ['hidden_size', 'd_model'] }
-num_hidden_layers = { type = 'int', default = 32, min = 1, max = 4096, help = 'layers', json = ['num_hidden_layers', 'n_layer'] }
-state_size = { type = 'int', default = 16, min = 1, max = 256, help = 'states of a channel', json = ['state_size', 'ssm_cfg.d_state'] }
+num_hidden_layers = { type = 'int', default = 32, min = 1, max = 4096, help = 'number of layers', json = ['num_hidden_layers', 'n_layer'] }
+state_size = { type = 'int', default = 16, min = 1, max = 256, help = 'states per channel', json = ['state_size', 'ssm_cfg.d_state'] }
 conv_kernel = { type = 'int', default = 4, min = 2, max = 4, help = 'taps of the causal convolution', json = ['conv_kernel', 'ssm_cfg.d_conv'] }
-expand = { type = 'float', default = 2.0, min = 0.0, max = 1024.0, help = 'channels are this times hidden_size, rounded down; may be a fraction', json = ['expand', 'ssm_cfg.expand'] }
-intermediate_size = { type = 'int', min = 1, max = 4194304, help = 'channels; wins over expand. absent: expand x hidden_size' }
+expand = { type = 'float', default = 2.0, min = 0.0, max = 1024.0, help = 'the number of channels is expand x hidden_size, rounded down; may be a fraction', json = ['expand', 'ssm_cfg.expand'] }
+intermediate_size = { type = 'int', min = 1, max = 4194304, help = 'number of channels; overrides expand. absent: expand x hidden_size' }
 time_step_rank = { type = 'int', min = 1, max = 1048576, help = 'rank of the time step; absent (auto): hidden_size / 16, rounded up', json = ['time_step_rank', 'ssm_cfg.dt_rank'], json_none = 'auto' }
-time_step_scale = { type = 'float', default = 1.0, min = 0.0, help = 'new dt_proj matrices lie within this / sqrt(time_step_rank)', json = ['time_step_scale', 'ssm_cfg.dt_scale'], adjustable = true }
+time_step_scale = { type = 'float', default = 1.0, min = 0.0, help = 'elements of new dt_proj matrices lie within +-time_step_scale / sqrt(time_step_rank)', json = ['time_step_scale', 'ssm_cfg.dt_scale'], adjustable = true }
 time_step_min = { type = 'float', default = 0.001, min = 0.0, help = 'shortest initial time step', json = ['time_step_min', 'ssm_cfg.dt_min'], adjustable = true }
 time_step_max = { type = 'float', default = 0.1, min = 0.0, help = 'longest initial time step', json = ['time_step_max', 'ssm_cfg.dt_max'], adjustable = true }
-time_step_floor = { type = 'float', default = 1e-4, min = 0.0, help = 'no initial time step is below this', json = ['time_step_floor', 'ssm_cfg.dt_init_floor'], adjustable = true }
+time_step_floor = { type = 'float', default = 1e-4, min = 0.0, help = 'lower limit of initial time steps', json = ['time_step_floor', 'ssm_cfg.dt_init_floor'], adjustable = true }
 time_step_init_scheme = { type = 'string', default = 'random', choices = ['random', 'constant'], help = 'how new dt_proj matrices are filled', json = ['time_step_init_scheme', 'ssm_cfg.dt_init'], adjustable = true }
 use_bias = { type = 'bool', default = false, help = 'biases on in_proj and out_proj', json = ['use_bias', 'ssm_cfg.bias'] }
 use_conv_bias = { type = 'bool', default = true, help = 'bias on the convolution', json = ['use_conv_bias', 'ssm_cfg.conv_bias'] }
 hidden_act = { type = 'string', default = 'silu', choices = ['silu'], help = 'activation of the convolution and of the gate' }
 layer_norm_epsilon = { type = 'float', default = 1e-5, min = 0.0, max = 1.0, help = 'added to the mean square before the root', json = ['layer_norm_epsilon', 'norm_epsilon'] }
-residual_in_fp32 = { type = 'bool', default = true, help = 'kept for the files of others: the residual stream has the type of the activations, f32 under fp32', adjustable = true }
+residual_in_fp32 = { type = 'bool', default = true, help = 'has no effect; kept because config.json files have it. The residual stream has the type of the activations, f32 under fp32', adjustable = true }
 tie_word_embeddings = { type = 'bool', default = true, help = 'the head uses the embedding matrix', json = ['tie_word_embeddings', 'tie_embeddings'] }
-init = { type = 'string', default = 'mamba_ssm', choices = ['mamba_ssm', 'huggingface'], help = 'whose rules of initialisation: those of mamba_ssm, or those of transformers, with which step 0 is another model', json = [] }
-initializer_range = { type = 'float', min = 0.0, max = 1.0, help = 'standard deviation of new embeddings (huggingface: also of in_proj and x_proj); absent: 0.02, huggingface 0.1', adjustable = true }
-rescale_prenorm_residual = { type = 'bool', help = 'new out_proj matrices are smaller by sqrt(num_hidden_layers); absent: true, huggingface false', adjustable = true }
+init = { type = 'string', default = 'mamba_ssm', choices = ['mamba_ssm', 'huggingface'], help = 'rules of initialisation: those of mamba_ssm, or those of transformers; new models differ between the two', json = [] }
+initializer_range = { type = 'float', min = 0.0, max = 1.0, help = 'standard deviation of new embeddings (init huggingface: also of in_proj and x_proj); absent: 0.02, or 0.1 with init huggingface', adjustable = true }
+rescale_prenorm_residual = { type = 'bool', help = 'new out_proj matrices are divided by sqrt(num_hidden_layers); absent: true, or false with init huggingface', adjustable = true }
 )" R"(
 
 [provides.pretrained]
@@ -73,7 +73,7 @@ d_intermediate = 0
 attn_layer_idx = [[]]
 'ssm_cfg.layer' = 'Mamba1'
 
-# transformers takes a whole number for expand, and intermediate_size before it
+# transformers accepts only a whole number for expand; it prefers intermediate_size
 [provides.pretrained.write]
 expand = 2
 intermediate_size = { product = ['expand', 'hidden_size'] }
@@ -104,7 +104,7 @@ num_hidden_layers = 48
 hidden_size = 2560
 num_hidden_layers = 64
 
-# Four models by the names their users have for them.
+# Four models under the names that their users gave them.
 [provides.presets.'7b_mamba']
 called = '6.89B'
 vocab_size = 50257

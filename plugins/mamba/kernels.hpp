@@ -8,10 +8,10 @@ namespace mamba {
 
 extern const eng_kernels reference_kernels;
 const eng_kernels* cpu_kernels();  // with the best instruction set of this processor
-// The kernels of `cpu` held to one instruction set ("portable", "avx2", "avx512"); nullptr where it is not there.
+// The kernels of `cpu` for one instruction set ("portable", "avx2", "avx512"); nullptr if this processor lacks it.
 const eng_kernels* isa_kernels(const char* name);
 
-// For every device in host memory: copies of rows, and initial values.
+// For every device whose memory is host memory: copies of rows, and initial values.
 extern const eng_kernel split_kernel, join_kernel, init_a_log_kernel, init_dt_bias_kernel;
 
 }  // namespace mamba

@@ -1,63 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inner loops of the fast kernels, compiled once per instruction set. A loop runs over whole channels, as many
-// side by side as a register is wide: a channel's results do not depend on which others are computed with it.
+// The inner loops of the fast kernels, compiled once per instruction set. A loop computes as many channels side by side
+// as a register is wide. A channel's results do not depend on which channels share its register.
+//
+// Shapes in comments: T tokens, E channels, N states of a channel, K taps of the convolution.
 #pragma once
 
 #include <stdint.h>
 
 namespace mamba {
 
-constexpr int64_t widest = 16;  // floats of a register
+constexpr int64_t widest = 16;  // floats of the widest register
 constexpr int64_t most_taps = 4;
 
 struct Sizes {
-  int64_t T, E, N;  // tokens, channels, states
-  int64_t G;        // columns of the matrix that x or the gate is a part of
-  int64_t S;        // tokens of a chunk
-  int64_t K;        // taps of the convolution
+  int64_t tokens, channels, states;
+  int64_t stride;  // floats from one row to the next of the matrix of which x, or the gate, takes `channels` columns
+  int64_t chunk;   // tokens of a chunk: the states before its first token are kept for the backward
+  int64_t taps;    // of the convolution
 };
 
-// One sequence. Rows of u, delta, y, dy have E columns, those of gate G (its own E come last), of bc 2N.
+// The inputs of one sequence: u, delta (T, E), a_log (E, N), bc (T, 2N) = [B | C], d, dt_bias (E). The gate is the last
+// E columns of a matrix (T, stride).
 struct ScanIn {
   const float *u, *delta, *a_log, *bc, *d, *dt_bias, *gate;
 };
 struct ScanGradIn {
   ScanIn forward;
-  const float *dy, *states;  // (T, E), (chunks, N, E)
+  const float *dy, *states;  // (T, E), (chunks, N, E): the states before each chunk
 };
 struct ScanGradOut {
-  float *du, *ddelta, *dgate;
-  float* dbc;                     // (T, 2N), of these channels alone
-  float *da_log, *dd, *ddt_bias;  // (N, E), (E), (E), of this sequence alone
+  float *du, *ddelta, *dgate;     // (T, E), (T, E), the last E columns of (T, stride)
+  float* dbc;                     // (T, 2N), summed over the channels of this call only
+  float *da_log, *dd, *ddt_bias;  // (N, E), (E), (E), summed over this sequence only
 };
 
 struct Loops {
   const char* name;
-  // Channels first .. last - 1 each. taps (4, E): the weights of the convolution, zeros before fewer taps. before
-  // (K - 1, E): the x before the first token, replaced by those before the next one; nullptr: zeros.
+  // Each function computes the channels first .. last - 1 of one sequence.
+  //
+  // taps (4, E): the weights of the convolution; if K < 4, zeros come first. before (K - 1, E): the x of the K - 1
+  // tokens before the first one, replaced by the last K - 1 x of this call; nullptr: these are zero.
   void (*conv)(const Sizes&, const float* x, const float* taps, const float* bias, float* y, float* before,
                int64_t first, int64_t last);
-  // dtaps (4, E) and dbias (E) of this sequence alone; `add`: dx holds a gradient already.
+  // dtaps (4, E) and dbias (E) are sums over this sequence only. `add`: dx holds a gradient already, which is added to.
   void (*conv_grad)(const Sizes&, const float* dy, const float* x, const float* taps, const float* bias, float* dx,
                     bool add, float* dtaps, float* dbias, int64_t first, int64_t last);
-  // running (N, E): the states before the first token, replaced by those after the last one; nullptr: they start
-  // from zero, and those before each chunk go to `states`.
+  // running (N, E): the states before the first token, replaced by those after the last one. nullptr: the states start
+  // at zero, and the states before each chunk are written to `states`.
   void (*scan)(const Sizes&, const ScanIn&, float* y, float* states, float* running, int64_t first, int64_t last,
                float* scratch);
   void (*scan_grad)(const Sizes&, const ScanGradIn&, const ScanGradOut&, int64_t first, int64_t last, float* scratch);
 };
 
-// Floats of scratch for one thread.
+// Floats of scratch memory for one thread; loops_scan.hpp lays it out.
 inline int64_t scan_scratch(const Sizes& s) {
-  return 2 * s.N * widest;
+  return 2 * s.states * widest;
 }
 inline int64_t scan_grad_scratch(const Sizes& s, int64_t channels) {
   const int64_t vectors = (channels + widest - 1) / widest * widest;
-  return 3 * s.N * vectors + 2 * vectors + widest * ((2 * s.S + 1) * s.N + 4 * s.S + 2 * s.N * s.S);
+  const int64_t totals = (3 * s.states + 2) * vectors;
+  const int64_t of_chunk = (2 * s.chunk + 1) * s.states + 4 * s.chunk + 2 * s.states * s.chunk;
+  return totals + widest * of_chunk;
 }
 
 extern const Loops loops_portable, loops_avx2, loops_avx512;
-// The best for this processor, or the one of that name; nullptr where it cannot run.
+// The best loops for this processor, or those of that name; nullptr if it cannot run them.
 const Loops* best_loops();
 const Loops* find_loops(const char* name);
 

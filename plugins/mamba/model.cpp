@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mamba-1 (Gu and Dao 2023) as mathematics. V vocabulary, H hidden, E channels, N states, R rank of the time step,
-// K taps.
+// Mamba-1 (Gu and Dao 2023) as a list of ops. Shapes in comments: B batch, T time, H hidden, E channels, N states, R
+// rank of the time step.
 #include "model.hpp"
 
 #include <cmath>
@@ -28,21 +28,21 @@ Init normal(double std) {
 Init uniform(double limit) {
   return {ENG_OP_INIT_UNIFORM, {{"low", 0, -limit}, {"high", 0, limit}}};
 }
-// What torch gives a linear map or convolution with so many inputs.
+// The initialisation of torch for a linear map, or a convolution, with this number of inputs.
 Init by_inputs(int64_t inputs, double divisor = 1.0) {
   return uniform(1.0 / (std::sqrt(static_cast<double>(inputs)) * divisor));
 }
 
 eng_id declare_param(eng_build* b, const std::string& name, const std::vector<int64_t>& dims, uint32_t flags,
                      const Init& init) {
-  const eng_param param = {sizeof(eng_param),
-                           flags,
-                           name.c_str(),
-                           init.op,
-                           init.attrs.data(),
-                           dims.data(),
-                           static_cast<uint32_t>(init.attrs.size()),
-                           static_cast<uint32_t>(dims.size())};
+  const eng_param param = {.struct_size = sizeof(eng_param),
+                           .flags = flags,
+                           .name = name.c_str(),
+                           .init_op = init.op,
+                           .init = init.attrs.data(),
+                           .dims = dims.data(),
+                           .n_init = static_cast<uint32_t>(init.attrs.size()),
+                           .ndim = static_cast<uint32_t>(dims.size())};
   eng_id id = 0;
   b->api->param(b, &param, &id, nullptr);
   return id;
@@ -50,33 +50,34 @@ eng_id declare_param(eng_build* b, const std::string& name, const std::vector<in
 
 }  // namespace
 
-// In every block matrices come first, then undecayed vectors, then what stays f32, so that each kind is one run of
-// elements. The biases of in_proj and out_proj and of the convolution are 0 where the model has none.
+// In every block matrices come first, then vectors without weight decay, then parameters that stay f32, so that each
+// kind is one run of elements. The ids of biases that the model does not have are 0.
 struct Model::Weights {
   eng_id in_proj, x_proj, dt_proj, out_proj, conv, norm, conv_bias, in_bias, out_bias, a_log, d, dt_bias;
 
-  // Calls f(id, name, dims, flags, init) for each that the model has, in this order.
+  // Calls f(id, name, dims, flags, init) for each parameter that the model has, in this order.
   template <class F>
   void each(const Config& c, F f) {
     constexpr uint32_t free = ENG_PARAM_NO_DECAY, state = ENG_PARAM_NO_DECAY | ENG_PARAM_FP32;
-    const int64_t H = c.hidden, E = c.inner, N = c.states, R = c.rank, K = c.taps;
+    const int64_t hidden = c.hidden, channels = c.inner, rank = c.rank;
     const Init narrow = normal(c.std);
     const double depth = c.rescale ? std::sqrt(static_cast<double>(c.layers)) : 1.0;
-    const double dt = c.dt_scale / std::sqrt(static_cast<double>(R));
-    f(in_proj, "mixer.in_proj.weight", {2 * E, H}, 0, c.hugging_face ? narrow : by_inputs(H));
-    f(x_proj, "mixer.x_proj.weight", {R + 2 * N, E}, 0, c.hugging_face ? narrow : by_inputs(E));
-    f(dt_proj, "mixer.dt_proj.weight", {E, R}, 0, c.dt_constant ? constant(dt) : uniform(dt));
-    f(out_proj, "mixer.out_proj.weight", {H, E}, 0, by_inputs(E, depth));
-    f(conv, "mixer.conv1d.weight", {E, 1, K}, 0, by_inputs(K));
-    f(norm, "norm.weight", {H}, free, constant(1.0));
-    if (c.conv_bias) f(conv_bias, "mixer.conv1d.bias", {E}, free, c.hugging_face ? constant(0.0) : by_inputs(K));
+    const double dt = c.dt_scale / std::sqrt(static_cast<double>(rank));
+    f(in_proj, "mixer.in_proj.weight", {2 * channels, hidden}, 0, c.hugging_face ? narrow : by_inputs(hidden));
+    f(x_proj, "mixer.x_proj.weight", {rank + 2 * c.states, channels}, 0, c.hugging_face ? narrow : by_inputs(channels));
+    f(dt_proj, "mixer.dt_proj.weight", {channels, rank}, 0, c.dt_constant ? constant(dt) : uniform(dt));
+    f(out_proj, "mixer.out_proj.weight", {hidden, channels}, 0, by_inputs(channels, depth));
+    f(conv, "mixer.conv1d.weight", {channels, 1, c.taps}, 0, by_inputs(c.taps));
+    f(norm, "norm.weight", {hidden}, free, constant(1.0));
+    if (c.conv_bias)
+      f(conv_bias, "mixer.conv1d.bias", {channels}, free, c.hugging_face ? constant(0.0) : by_inputs(c.taps));
     if (c.bias) {
-      f(in_bias, "mixer.in_proj.bias", {2 * E}, free, constant(0.0));
-      f(out_bias, "mixer.out_proj.bias", {H}, free, constant(0.0));
+      f(in_bias, "mixer.in_proj.bias", {2 * channels}, free, constant(0.0));
+      f(out_bias, "mixer.out_proj.bias", {hidden}, free, constant(0.0));
     }
-    f(a_log, "mixer.A_log", {E, N}, state, Init{MAMBA_OP_INIT_A_LOG, {{"states", N, 0.0}}});
-    f(d, "mixer.D", {E}, state, constant(1.0));
-    f(dt_bias, "mixer.dt_proj.bias", {E}, state,
+    f(a_log, "mixer.A_log", {channels, c.states}, state, Init{MAMBA_OP_INIT_A_LOG, {{"states", c.states, 0.0}}});
+    f(d, "mixer.D", {channels}, state, constant(1.0));
+    f(dt_bias, "mixer.dt_proj.bias", {channels}, state,
       Init{MAMBA_OP_INIT_DT_BIAS,
            {{"low", 0, std::log(c.dt_min)}, {"high", 0, std::log(c.dt_max)}, {"floor", 0, c.dt_floor}}});
   }
@@ -86,7 +87,7 @@ eng_model_info Model::describe() const {
   eng_model_info info{};
   info.vocabulary = c_.vocabulary;
   info.layers = c_.layers;
-  return info;  // no attention, no longest sequence
+  return info;  // the model has no attention and no limit on the length
 }
 
 void Model::declare(eng_build* b) const {
@@ -114,12 +115,12 @@ eng_id Model::layer(eng_build* b, const Weights& w, eng_id h) const {
   const eng_id conv_in[3] = {xz, w.conv, w.conv_bias};
   const eng_id u = eng_emit1(b, MAMBA_OP_CONV, conv_in, 3, nullptr, 0);  // (B, T, E)
   const eng_id low = eng_linear(b, u, w.x_proj, 0);                      // (B, T, R + 2N)
-  const eng_attr at = {"at", c_.rank, 0.0};
+  const eng_attr at = {.key = "at", .i = c_.rank, .f = 0.0};
   eng_id part[2] = {0, 0};  // (B, T, R) and (B, T, 2N) = [B | C]
   b->api->emit(b, MAMBA_OP_SPLIT, &low, 1, part, 2, &at, 1, nullptr);
   const eng_id delta = eng_linear(b, part[0], w.dt_proj, 0);  // (B, T, E)
   const eng_id in[9] = {u, delta, w.a_log, part[1], w.d, w.dt_bias, xz, part[0], w.dt_proj};
-  eng_id y[2] = {0, 0};  // (B, T, E), and the states that the backward starts from
+  eng_id y[2] = {0, 0};  // (B, T, E), and the states from which the backward starts
   b->api->emit(b, MAMBA_OP_SCAN, in, 9, y, 2, nullptr, 0, nullptr);
   return eng_add(b, eng_linear(b, y[0], w.out_proj, w.out_bias), h);  // (B, T, H)
 }

@@ -42,17 +42,12 @@ bool is(const eng_desc& d, std::initializer_list<int64_t> dims) {
 template <class Shapes>
 eng_status infer_by(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error,
                     Shapes shapes) {
-  try {
+  return cpu::guarded(error, [&] {
     const std::vector<eng_desc> made = shapes(cpu::Call("", *call));
-    expect(made.size() <= cap, "no room for the outputs");
+    expect(made.size() <= cap, "the host has no room for the outputs");
     std::copy(made.begin(), made.end(), out);
     *n_out = static_cast<uint32_t>(made.size());
-    return ENG_OK;
-  } catch (const Error& e) {
-    return cpu::report(error, e.status, e.text);
-  } catch (...) {
-    return cpu::report(error, ENG_NO_MEMORY, "out of memory");
-  }
+  });
 }
 #define INFER(name)                                                                                               \
   eng_status name##_infer(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error) { \
@@ -63,7 +58,8 @@ using Descs = std::vector<eng_desc>;
 
 Descs conv(const cpu::Call& c) {
   const eng_desc &x = c.in[0], &w = c.in[1];
-  expect(x.ndim == 3 && w.ndim == 3 && w.dims[1] == 1 && columns(x) >= w.dims[0], "x (B, T, G >= E) needs w (E, 1, K)");
+  expect(x.ndim == 3 && w.ndim == 3 && w.dims[1] == 1 && columns(x) >= w.dims[0],
+         "x must be (B, T, E or more) and w (E, 1, K)");
   expect(w.dims[2] >= 2 && w.dims[2] <= 4, "the convolution has 2 to 4 taps");
   expect(!c.has(2) || is(c.in[2], {w.dims[0]}), "bias must be (E)");
   return {with_columns(x, w.dims[0])};
@@ -98,9 +94,9 @@ eng_status conv_rule(eng_gradient* g, eng_error* error) {
 }
 
 Descs conv_step(const cpu::Call& c) {
-  const int64_t E = c.in[1].dims[0], K = columns(c.in[1]);
-  expect(is(c.in[2], {c.in[0].dims[0], K - 1, E}), "last must be (B, K - 1, E)");
-  return {with_columns(c.in[0], E), c.in[2]};
+  const int64_t channels = c.in[1].dims[0], taps = columns(c.in[1]);
+  expect(is(c.in[2], {c.in[0].dims[0], taps - 1, channels}), "last must be (B, K - 1, E)");
+  return {with_columns(c.in[0], channels), c.in[2]};
 }
 INFER(conv_step)
 
@@ -119,20 +115,21 @@ eng_status conv_step_rule(eng_stepping* s, eng_error* error) {
 
 Descs scan(const cpu::Call& c) {
   const eng_desc &u = c.in[0], &a_log = c.in[2], &gate = c.in[6];
-  expect(u.ndim == 3 && a_log.ndim == 2 && a_log.dims[0] == columns(u), "u (B, T, E) needs a_log (E, N)");
-  const int64_t B = u.dims[0], T = u.dims[1], E = u.dims[2], N = a_log.dims[1];
-  expect(is(c.in[1], {B, T, E}), "delta must have the shape of u");
-  expect(is(c.in[3], {B, T, 2 * N}), "bc must be (B, T, 2N)");
-  expect(is(c.in[4], {E}) && is(c.in[5], {E}), "d and dt_bias must be (E)");
-  expect(gate.ndim == 3 && gate.dims[0] == B && gate.dims[1] == T && gate.dims[2] >= E, "gate must be (B, T, G >= E)");
-  expect(c.has(7) == c.has(8), "dt and w come together");
-  expect(!c.has(7) || (is(c.in[7], {B, T, columns(c.in[7])}) && is(c.in[8], {E, columns(c.in[7])})),
+  expect(u.ndim == 3 && a_log.ndim == 2 && a_log.dims[0] == columns(u), "u must be (B, T, E) and a_log (E, N)");
+  const int64_t batch = u.dims[0], tokens = u.dims[1], channels = u.dims[2], states = a_log.dims[1];
+  expect(is(c.in[1], {batch, tokens, channels}), "delta must have the shape of u");
+  expect(is(c.in[3], {batch, tokens, 2 * states}), "bc must be (B, T, 2N)");
+  expect(is(c.in[4], {channels}) && is(c.in[5], {channels}), "d and dt_bias must be (E)");
+  expect(gate.ndim == 3 && gate.dims[0] == batch && gate.dims[1] == tokens && gate.dims[2] >= channels,
+         "gate must be (B, T, E or more)");
+  expect(c.has(7) == c.has(8), "dt and w must be given together");
+  expect(!c.has(7) || (is(c.in[7], {batch, tokens, columns(c.in[7])}) && is(c.in[8], {channels, columns(c.in[7])})),
          "dt must be (B, T, R) and w (E, R)");
-  return {u, make(wide(u.dtype), {B, chunks(T), N, E})};
+  return {u, make(wide(u.dtype), {batch, chunks(tokens), states, channels})};
 }
 INFER(scan)
 
-// Of each state: the exponent, its power (one), two multiply-adds.
+// For each state of each channel: the exponent, its power (counted as one), and two multiply-adds.
 double scan_flops(const eng_call* c) {
   return 6.0 * static_cast<double>(elements(c->in[0])) * static_cast<double>(columns(c->in[2]));
 }
@@ -143,7 +140,7 @@ Descs scan_grad(const cpu::Call& c) {
 }
 INFER(scan_grad)
 
-// The states again, and eight multiply-adds for each.
+// For each state of each channel: the work of the forward again, and eight multiply-adds.
 double scan_grad_flops(const eng_call* c) {
   return 22.0 * static_cast<double>(elements(c->in[1])) * static_cast<double>(columns(c->in[3]));
 }
@@ -189,7 +186,7 @@ eng_status scan_step_rule(eng_stepping* s, eng_error* error) {
 
 Descs split(const cpu::Call& c) {
   const int64_t at = c.integer("at"), all = columns(c.in[0]);
-  expect(c.in[0].ndim > 0 && at > 0 && at < all, "`at` must lie inside of the last dimension");
+  expect(c.in[0].ndim > 0 && at > 0 && at < all, "`at` must lie inside the last dimension");
   return {with_columns(c.in[0], at), with_columns(c.in[0], all - at)};
 }
 INFER(split)
@@ -204,34 +201,83 @@ INFER(join)
 eng_status split_rule(eng_gradient* g, eng_error* error) {
   const auto& api = *g->api;
   const std::array<eng_id, 2> in = {api.d_out(g, 0), api.d_out(g, 1)};
-  if (!in[0] || !in[1]) return cpu::report(error, ENG_UNSUPPORTED, "both parts of a split must be used");
+  if (!in[0] || !in[1]) return cpu::report(error, ENG_UNSUPPORTED, "both outputs of a split must be used");
   eng_id d = 0;
   api.emit(g, MAMBA_OP_JOIN, in.data(), 2, &d, 1, nullptr, 0, nullptr);
   api.give(g, 0, d);
   return api.status(g, error);
 }
 
-constexpr uint32_t size = sizeof(eng_op);
-const eng_in_place conv_grad_places[] = {{0, 4, 1, 0}};
-const eng_in_place scan_grad_places[] = {{0, 0, 0, 0}, {1, 2, 0, 0}};
-const eng_in_place conv_step_places[] = {{1, 2, 1, 0}};
-const eng_in_place scan_step_places[] = {{1, 7, 1, 0}};
+const eng_in_place conv_grad_places[] = {{.out = 0, .in = 4, .must = 1}};
+const eng_in_place scan_grad_places[] = {{.out = 0, .in = 0}, {.out = 1, .in = 2}};
+const eng_in_place conv_step_places[] = {{.out = 1, .in = 2, .must = 1}};
+const eng_in_place scan_step_places[] = {{.out = 1, .in = 7, .must = 1}};
+// Members that are not named are 0.
 const eng_op ops[] = {
-    {size, ENG_OP_CHEAP, MAMBA_OP_CONV, 2, 3, conv_infer, conv_flops, conv_rule, nullptr, 0, 0, conv_step_rule},
-    {size, 0, MAMBA_OP_CONV_GRAD, 3, 5, conv_grad_infer, conv_grad_flops, nullptr, conv_grad_places, 1, 0, nullptr},
-    {size, 0, MAMBA_OP_CONV_STEP, 3, 4, conv_step_infer, conv_flops, nullptr, conv_step_places, 1, 0, nullptr},
-    {size, 0, MAMBA_OP_SCAN, 7, 9, scan_infer, scan_flops, scan_rule, nullptr, 0, 0, scan_step_rule},
-    {size, 0, MAMBA_OP_SCAN_GRAD, 9, 9, scan_grad_infer, scan_grad_flops, nullptr, scan_grad_places, 2, 0, nullptr},
-    {size, 0, MAMBA_OP_SCAN_STEP, 8, 8, scan_step_infer, scan_flops, nullptr, scan_step_places, 1, 0, nullptr},
-    {size, ENG_OP_BY_POSITION, MAMBA_OP_SPLIT, 1, 1, split_infer, nullptr, split_rule, nullptr, 0, 0, nullptr},
-    {size, 0, MAMBA_OP_JOIN, 2, 2, join_infer, nullptr, nullptr, nullptr, 0, 0, nullptr},
-    {size, 0, MAMBA_OP_INIT_A_LOG, 0, 0, nullptr, nullptr, nullptr, nullptr, 0, 0, nullptr},
-    {size, 0, MAMBA_OP_INIT_DT_BIAS, 0, 0, nullptr, nullptr, nullptr, nullptr, 0, 0, nullptr},
+    {.struct_size = sizeof(eng_op),
+     .flags = ENG_OP_CHEAP,
+     .id = MAMBA_OP_CONV,
+     .min_in = 2,
+     .max_in = 3,
+     .infer = conv_infer,
+     .flops = conv_flops,
+     .grad = conv_rule,
+     .step = conv_step_rule},
+    {.struct_size = sizeof(eng_op),
+     .id = MAMBA_OP_CONV_GRAD,
+     .min_in = 3,
+     .max_in = 5,
+     .infer = conv_grad_infer,
+     .flops = conv_grad_flops,
+     .in_place = conv_grad_places,
+     .n_in_place = 1},
+    {.struct_size = sizeof(eng_op),
+     .id = MAMBA_OP_CONV_STEP,
+     .min_in = 3,
+     .max_in = 4,
+     .infer = conv_step_infer,
+     .flops = conv_flops,
+     .in_place = conv_step_places,
+     .n_in_place = 1},
+    {.struct_size = sizeof(eng_op),
+     .id = MAMBA_OP_SCAN,
+     .min_in = 7,
+     .max_in = 9,
+     .infer = scan_infer,
+     .flops = scan_flops,
+     .grad = scan_rule,
+     .step = scan_step_rule},
+    {.struct_size = sizeof(eng_op),
+     .id = MAMBA_OP_SCAN_GRAD,
+     .min_in = 9,
+     .max_in = 9,
+     .infer = scan_grad_infer,
+     .flops = scan_grad_flops,
+     .in_place = scan_grad_places,
+     .n_in_place = 2},
+    {.struct_size = sizeof(eng_op),
+     .id = MAMBA_OP_SCAN_STEP,
+     .min_in = 8,
+     .max_in = 8,
+     .infer = scan_step_infer,
+     .flops = scan_flops,
+     .in_place = scan_step_places,
+     .n_in_place = 1},
+    {.struct_size = sizeof(eng_op),
+     .flags = ENG_OP_BY_POSITION,
+     .id = MAMBA_OP_SPLIT,
+     .min_in = 1,
+     .max_in = 1,
+     .infer = split_infer,
+     .grad = split_rule},
+    {.struct_size = sizeof(eng_op), .id = MAMBA_OP_JOIN, .min_in = 2, .max_in = 2, .infer = join_infer},
+    {.struct_size = sizeof(eng_op), .id = MAMBA_OP_INIT_A_LOG},
+    {.struct_size = sizeof(eng_op), .id = MAMBA_OP_INIT_DT_BIAS},
 };
 const eng_op* const list[] = {&ops[0], &ops[1], &ops[2], &ops[3], &ops[4], &ops[5], &ops[6], &ops[7], &ops[8], &ops[9]};
 
 }  // namespace
 
-extern const eng_ops all_ops = {sizeof(eng_ops), sizeof list / sizeof *list, list};
+extern const eng_ops all_ops = {.struct_size = sizeof(eng_ops), .count = sizeof list / sizeof *list, .ops = list};
 
 }  // namespace mamba

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ops that Mamba brings, through the interface that is open to every plugin (engine/op.h).
+// The ops of Mamba, defined through the interface that is open to every plugin (engine/op.h).
 //
-// B batch, T time, E channels, N states of a channel, R rank of the time step, K taps of the convolution; "f" is the
-// type of the activations, statistics are f32 (f64 where f is).
+// B batch, T time, E channels, N states of a channel, R rank of the time step, K taps of the convolution. "f" is the
+// type of the activations; statistics are f32, or f64 if f is.
 #pragma once
 
 #include <cstdint>
@@ -12,43 +12,45 @@
 
 namespace mamba {
 
-// y = silu(bias + sum over k of w[e, k] x[t - K + 1 + k, e]), zeros before the beginning.
-// in: x (B, T, G) of which the first E columns count, w (E, 1, K), [bias (E)]; out: y (B, T, E). K 2 to 4.
+// y = silu(bias + sum over k of w[e, k] x[t - K + 1 + k, e]); before the first token x is zero.
+// in: x (B, T, E or more), whose first E columns are used, w (E, 1, K), [bias (E)]; out: y (B, T, E). K is 2 to 4.
 #define MAMBA_OP_CONV "eng.mamba.causal_conv1d/1"
-// in: dy, x, w, [bias], [dx_acc (B, T, G)]; out: dx (B, T, G), zero behind the first E columns, in place of dx_acc;
+// in: dy, x, w, [bias], [dx_acc, as x]; out: dx (as x), zero after the first E columns, in the memory of dx_acc;
 // dw (E, 1, K), and with a bias dbias (E).
 #define MAMBA_OP_CONV_GRAD "eng.mamba.causal_conv1d_grad/1"
 
-// The selective scan (Gu and Dao 2023) with everything around it that is done channel by channel:
+// The selective scan (Gu and Dao 2023), together with the element-wise steps around it:
 //   s_t = softplus(delta_t + dt_bias);  h_t = exp(s_t A) h_(t-1) + s_t u_t B_t, A = -exp(a_log), h_0 = 0
 //   y_t = (D u_t + sum over n of C_t h_t) silu(gate_t)
-// in: u (B, T, E), delta (B, T, E), a_log (E, N), bc (B, T, 2N) = [B | C], d (E), dt_bias (E), gate (B, T, G) of which
-// the last E columns count, [dt (B, T, R), w (E, R)]; out: y (B, T, E), states (B, chunks, N, E): h before the first
-// token of each chunk of mamba::chunk tokens. With dt and w delta is made again in the backward, as dt w^T, not kept.
+// in: u (B, T, E), delta (B, T, E), a_log (E, N), bc (B, T, 2N) = [B | C], d (E), dt_bias (E), gate (B, T, E or
+// more), whose last E columns are used, [dt (B, T, R), w (E, R)]; out: y (B, T, E), states (B, chunks, N, E): h before
+// the first token of each chunk of mamba::chunk tokens. If dt and w are given, delta is not kept for the backward,
+// which computes it again as dt w^T.
 #define MAMBA_OP_SCAN "eng.mamba.selective_scan/1"
 // in: dy, u, delta, a_log, bc, d, dt_bias, gate, states; out: du (in place of dy), ddelta (in place of delta), da_log,
-// dbc, dd, ddt_bias, dgate (B, T, G), zero before the last E columns.
+// dbc, dd, ddt_bias, dgate (as gate), zero before the last E columns.
 #define MAMBA_OP_SCAN_GRAD "eng.mamba.selective_scan_grad/1"
 
-// The next n tokens of running sequences. last (B, K - 1, E): the x before them, in order; h (B, N, E): the states.
-// Both are replaced by those after the n tokens, in place.
-// in: x (B, n, G), w, last, [bias]; out: y (B, n, E), last.
+// The next n tokens of running sequences. last (B, K - 1, E): the x of the tokens before them, in order; h (B, N, E):
+// the states. Both are replaced, in place, by their values after the n tokens. in: x (B, n, G), w, last, [bias]; out: y
+// (B, n, E), last.
 #define MAMBA_OP_CONV_STEP "eng.mamba.causal_conv1d_step/1"
 // in: u (B, n, E), delta, a_log, bc, d, dt_bias, gate, h; out: y (B, n, E), h.
 #define MAMBA_OP_SCAN_STEP "eng.mamba.selective_scan_step/1"
 
-// in: x (..., P + Q); out: a (..., P), b (..., Q). attr: at i = P. And back.
+// in: x (..., P + Q); out: a (..., P), b (..., Q). attr: at i = P. join is the inverse.
 #define MAMBA_OP_SPLIT "eng.mamba.split/1"
 #define MAMBA_OP_JOIN "eng.mamba.join/1"
 
 // Initial values; element e belongs to channel e / N and state e % N.
 // out = ln(e % states + 1). attrs: states i, first i.
 #define MAMBA_OP_INIT_A_LOG "eng.mamba.init_a_log/1"
-// out = the number whose softplus is max(floor, exp(u)), u uniform in (low, high), element and random number as
-// eng.init_uniform has them. attrs: low f, high f, floor f, seed i, stream i, first i.
+// out = the number whose softplus is max(floor, exp(u)) with u uniform in (low, high). An element gets the same random
+// number as from eng.init_uniform. attrs: low f, high f, floor f, seed i, stream i, first i.
 #define MAMBA_OP_INIT_DT_BIAS "eng.mamba.init_dt_bias/1"
 
-// Tokens between two kept states: memory of N / chunk floats per token and channel.
+// Tokens between two kept states. A larger chunk keeps fewer states, N / chunk floats per token and channel, but the
+// backward of a chunk needs more scratch memory.
 inline constexpr int64_t chunk = 64;
 inline int64_t chunks(int64_t length) {
   return (length + chunk - 1) / chunk;

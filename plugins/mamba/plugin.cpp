@@ -24,7 +24,13 @@ const void* get_interface(const char* kind, const char* name) {
   return Boundary::get_interface(kind, name);
 }
 
-const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, Boundary::start, Boundary::stop, get_interface};
+const eng_plugin plugin = {.struct_size = sizeof(eng_plugin),
+                           .abi_minor = ENG_ABI_MINOR,
+                           .draft_id = ENG_ABI_DRAFT_ID,
+                           .describe = describe,
+                           .start = Boundary::start,
+                           .stop = Boundary::stop,
+                           .get_interface = get_interface};
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// split, join and the initial values: the same kernels serve every device in host memory.
+// split, join and the initial values. The same kernels serve every device whose memory is host memory.
 #include <cmath>
 #include <cstring>
 
@@ -50,7 +50,7 @@ struct Join {
   }
 };
 
-// value(e) for each element e of the part of the parameter that the output is.
+// Writes value(e) to each element e of the output, which is a part of a parameter that starts at element `first`.
 template <class Value>
 void fill(const eng_desc& d, int64_t first, const Args& a, Value value) {
   for (int64_t i = 0; i < elements(d); ++i) {
@@ -102,7 +102,7 @@ struct InitDtBias {
   void run(const Args& a) const {
     fill(out, first, a, [&](uint64_t e) {
       const double step = std::max(floor, std::exp(low + (high - low) * cpu::philox_uniform(e, stream, seed)));
-      return step + std::log(-std::expm1(-step));  // softplus of it is `step`
+      return step + std::log(-std::expm1(-step));  // the softplus of this is `step`
     });
   }
 };

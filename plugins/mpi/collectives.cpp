@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives as kernels. Those that move bytes are messages between all pairs, started together; a broadcast goes
-// down a binomial tree.
+// The collectives as kernels. Those that move bytes consist of messages between all pairs, started together. A
+// broadcast goes down a binomial tree.
 #include "collectives.hpp"
 
 #include <climits>
@@ -42,11 +42,12 @@ struct Collective {
   void need(bool right, const char* text) const {
     if (!right) throw Error{ENG_INVALID, text};
   }
-  // Another number for each op of each group: ranks that meet in different ones wait, and say so, but mix up nothing.
+  // Each op of each group has its own number: ranks that call different ones wait, and report it, but never mix up
+  // their bytes.
   int tag() const { return static_cast<int>(group.id * 8 + what); }
 };
 
-// Messages that live as long as what is bound to them.
+// Messages that live as long as the bound call.
 struct Bundle {
   const Collective& c;
   Messages messages;
@@ -80,7 +81,7 @@ struct AllGather : Collective {
     Bound(const AllGather& kernel, const Args& args) : k(kernel), in(args.in<char>(0)), bundle(kernel) {
       char* out = args.out<char>(0);
       own = out + k.self * k.in_bytes;
-      // Nearest first, so that not all send to the same one.
+      // Each rank starts with its next neighbour, so that not all send to the same rank first.
       for (uint32_t d = 1; d < k.n; ++d) {
         const uint32_t from = (k.self + k.n - d) % k.n;
         bundle.receive(out + from * k.in_bytes, k.in_bytes, from);
@@ -109,7 +110,7 @@ struct AllToAll : Collective {
       const char* in = args.in<char>(0);
       char* out = args.out<char>(0);
       const uint64_t part = k.in_bytes / k.n;
-      k.need(in != out || !k.in_bytes, "it does not work in place");
+      k.need(in != out || !k.in_bytes, "input and output must be different memory");
       from_own = in + k.self * part, to_own = out + k.self * part;
       for (uint32_t d = 1; d < k.n; ++d) {
         const uint32_t from = (k.self + k.n - d) % k.n;
@@ -134,14 +135,15 @@ struct Broadcast : Collective {
   Broadcast(const Call& call, void* device)
       : Collective(call, device, broadcast), root(static_cast<uint32_t>(call.integer("root"))) {
     need(out_bytes == in_bytes, "input and output differ in size");
-    need(call.integer("root") >= 0 && root < n, "the root is no member of the group");
+    need(call.integer("root") >= 0 && root < n, "the root is not a member of the group");
   }
   struct Bound {
     const Broadcast& k;
     const void* in;  // NULL: not the root
     char* out;
     Bundle above, below;
-    // Places count from the root. Place p gets from p without its lowest bit, and serves p + 1, 2, 4 ... below that.
+    // Places count from the root. Place p receives from the place that is p without its lowest set bit, and sends to p
+    // + 1, p + 2, p + 4 ... below that bit.
     Bound(const Broadcast& kernel, const Args& args)
         : k(kernel), in(nullptr), out(args.out<char>(0)), above(kernel), below(kernel) {
       const uint32_t place = (k.self + k.n - k.root) % k.n;
@@ -242,17 +244,10 @@ struct ReduceScatter : Reduction {
   };
 };
 
-// The text of a wait says all there is to say.
+// The text of a failed wait is complete; nothing is added to it.
 template <class K>
 eng_status launch(void* record, const eng_exec*, eng_error* sink) {
-  try {
-    static_cast<typename cpu::KernelGlue<K>::Record*>(record)->bound.run();
-    return ENG_OK;
-  } catch (const Error& e) {
-    return cpu::report(sink, e.status, e.text);
-  } catch (...) {
-    return cpu::report(sink, ENG_INTERNAL, "out of host memory");
-  }
+  return cpu::guarded(sink, [&] { static_cast<typename cpu::KernelGlue<K>::Record*>(record)->bound.run(); });
 }
 
 template <class K>
@@ -269,6 +264,7 @@ const eng_kernel* const all[] = {&kernel<AllGather>, &kernel<AllToAll>, &kernel<
 
 }  // namespace
 
-const eng_kernels collectives = {sizeof(eng_kernels), static_cast<uint32_t>(std::size(all)), all};
+const eng_kernels collectives = {
+    .struct_size = sizeof(eng_kernels), .count = static_cast<uint32_t>(std::size(all)), .kernels = all};
 
 }  // namespace mpi

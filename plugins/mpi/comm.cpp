@@ -50,7 +50,7 @@ Comm::Comm(double deadline, uint64_t message_bytes, eng_world& out)
 Comm::~Comm() {
   try {
     if (!failed_) exchange_bytes(nullptr, 0, nullptr);
-  } catch (...) {  // somebody is gone: the process leaves as it is, and whoever started the ranks sees that
+  } catch (...) {  // a rank is gone: the process ends without leaving MPI, which the launcher sees
   }
   silence();
   for (const Neighbour& one : all_.neighbours) ::close(one.fd);
@@ -67,8 +67,8 @@ Comm::~Comm() {
 
 void Comm::make_group(eng_id id, const uint32_t* ranks, uint32_t n) {
   if (id == 0 || id > static_cast<uint32_t>(most_tag_) / ops_per_group - 1)
-    throw Error{ENG_OUT_OF_RANGE, "group " + std::to_string(id) + " is beyond what MPI can number"};
-  if (groups_.count(id)) throw Error{ENG_INVALID, "group " + std::to_string(id) + " is there already"};
+    throw Error{ENG_OUT_OF_RANGE, "group " + std::to_string(id) + " is above the largest number that MPI allows"};
+  if (groups_.count(id)) throw Error{ENG_INVALID, "group " + std::to_string(id) + " exists already"};
   Group group;
   group.id = id;
   group.ranks.assign(ranks, ranks + n);
@@ -88,11 +88,11 @@ void Comm::make_group(eng_id id, const uint32_t* ranks, uint32_t n) {
 Group& Comm::group(eng_id id) {
   const auto it = groups_.find(id);
   if (it == groups_.end()) throw Error{ENG_INVALID, "there is no group " + std::to_string(id)};
-  if (!it->second.member) throw Error{ENG_INVALID, "this rank is no member of group " + std::to_string(id)};
+  if (!it->second.member) throw Error{ENG_INVALID, "this rank is not a member of group " + std::to_string(id)};
   return it->second;
 }
 
-// MPI would wait for the others without end, so they meet here first.
+// MPI would wait for the others without a limit, so the ranks meet here first.
 MPI_Comm Comm::library_of(const std::vector<uint32_t>& ranks) {
   exchange_bytes(nullptr, 0, nullptr);
   const std::lock_guard lock(mpi_);
@@ -173,7 +173,7 @@ void Comm::drop(Messages& m) {
 }
 
 void Comm::fall_silent() {
-  std::string reason = "it left in the middle of a collective";
+  std::string reason = "it ended during a collective";
   if (failed_) {
     const std::lock_guard lock(state_);
     reason = reason_;
@@ -217,9 +217,10 @@ bool Comm::complete(MPI_Request& request) {
   return done != 0;
 }
 
-// Bytes move while a test runs, so one that took its time is followed by the next at once. With nothing to move, a wait
-// that may be short is not given up; then it sleeps, for an eighth of how long it has waited: ranks that share cores
-// with it compute meanwhile, and what comes is late by little. (A sleeper is served before one that yields.)
+// Bytes move only while MPI tests the messages. A test that took long has moved some, so the next one follows at once.
+// With nothing to move, the wait first keeps looking, because it may be short. Then it sleeps for an eighth of the time
+// it has waited: ranks on the same cores can compute meanwhile, and a message is noticed only a little late. (The
+// system wakes a sleeper before it runs a thread that yields.)
 bool Comm::Wait::idle(Comm& comm) {
   using std::chrono::microseconds;
   const auto now = Clock::now();
@@ -228,7 +229,7 @@ bool Comm::Wait::idle(Comm& comm) {
   if (quiet > microseconds(20))
     sleep_for(std::clamp<std::chrono::nanoseconds>(quiet / 8, microseconds(20), microseconds(500)));
   const auto before = std::exchange(last_, Clock::now());
-  // Of a time in which this rank could not look, because it was stopped, say, or starved, nobody else is to blame.
+  // For a time in which this rank could not look, because it was stopped or got no core, no other rank is to blame.
   waited_ += std::min<Clock::duration>(last_ - before, std::chrono::seconds(1));
   if (waited_ <= comm.deadline_) return false;
   if (!messages_ || comm.failed_) return true;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a run: groups, waits that end, and notes about who is where.
+// The ranks of a run: groups, waits with a deadline, and notes about where each rank is.
 //
-// Collectives are made of messages of our own, so that it is known whose bytes are missing. Every call of MPI is made
-// under one lock: the step's queue, the host's exchange and the thread that reads notes take turns.
+// Collectives consist of our own messages, so that it is known whose bytes are missing. Every call of MPI is made under
+// one lock: the step's queue, the host's exchange and the thread that reads notes take turns.
 #pragma once
 
 #include <mpi.h>
@@ -25,11 +25,11 @@ namespace mpi {
 
 using Clock = std::chrono::steady_clock;
 
-// What is waited for. The number is in every message's tag.
+// What a rank can wait for. The number is part of every message's tag.
 enum What : uint32_t { exchange, all_gather, all_to_all, broadcast, reduce_scatter, all_reduce };
 const char* name_of(uint32_t what);
 
-// How far a rank is in the sequence of a group.
+// The position of a rank in the sequence of a group's collectives.
 struct Place {
   uint32_t what = exchange;
   bool waiting = false;
@@ -42,7 +42,7 @@ struct Group {
   std::vector<uint32_t> ranks;
   uint32_t self = 0;  // this rank's place among them
   bool member = false;
-  MPI_Comm library = MPI_COMM_NULL;  // for the reductions of MPI itself; NULL on ranks that are no members
+  MPI_Comm library = MPI_COMM_NULL;  // for MPI's own reductions; NULL on ranks that are not members
   Place place;
 };
 
@@ -63,7 +63,7 @@ class Messages {
 class Comm {
  public:
   Comm(double deadline, uint64_t message_bytes, eng_world& out);
-  // Takes leave of the others, or leaves everything as it is where something failed.
+  // Says goodbye to the other ranks. After a failure it leaves everything as it is.
   ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
@@ -73,16 +73,16 @@ class Comm {
   void exchange_bytes(const void* mine, uint64_t bytes, void* all);
   void poll();
   void abort(const std::string& reason) noexcept;
-  // No thread of this object runs behind it.
+  // After this, no thread of this object runs.
   void silence();
 
   // Adds messages of up to message_bytes each, to be started by `run`.
   void add_send(Messages& m, const void* data, uint64_t bytes, uint32_t to, int tag, MPI_Comm comm);
   void add_receive(Messages& m, void* data, uint64_t bytes, uint32_t from, int tag, MPI_Comm comm);
   void drop(Messages& m);
-  // Starts them and waits until all are through.
+  // Starts them and waits until all are complete.
   void run(Messages& m, const Group& group);
-  // One operation of the library: `start` is called under the lock. The request is left as it is if it fails.
+  // One operation of the MPI library: `start` is called under the lock. If it fails, the request stays as it is.
   template <class Start>
   void run_library(const Group& group, MPI_Request& request, Start start) {
     {
@@ -93,12 +93,13 @@ class Comm {
     wait(
         group, [&] { return complete(request); }, nullptr);
   }
-  // Something was started into memory that goes: the others are told, and MPI does not run any more.
+  // Something was started that uses memory which is about to be freed: the other ranks are notified, and MPI is not
+  // called any more.
   void fall_silent();
   MPI_Comm step() const { return all_.step; }
   uint64_t message_bytes() const { return message_bytes_; }
 
-  // While this lives, the group's next collective is waited for.
+  // While this object lives, this rank waits for the group's next collective.
   class Round {
    public:
     Round(Comm& comm, Group& group, What what);
@@ -112,7 +113,7 @@ class Comm {
   };
 
  private:
-  // To another rank. Fixed size, so that one receive serves them all.
+  // A note to another rank. All notes have one size, so that one receive fits them all.
   struct Note {
     enum Kind : uint32_t { ask, answer, gone };
     uint32_t kind = ask;
@@ -138,30 +139,30 @@ class Comm {
     while (!now.over(*this, done))
       if (now.idle(*this)) give_up(group, messages);
   }
-  // One wait: tries again, and leaves the core to others ever longer.
+  // One wait: looks again and again, and gives up the core for longer and longer times.
   class Wait {
    public:
     explicit Wait(Messages* messages) : messages_(messages) {}
     template <class Done>
     bool over(Comm& comm, Done& done) {
       const std::lock_guard lock(comm.mpi_);
-      // A wait that tries without a pause leaves the listener little of the lock.
+      // A wait that looks without a pause leaves the listener little time with the lock, so it reads the notes itself.
       if (last_ > look_) {
         comm.read_notes();
         if (messages_ && !comm.silent_) look(*messages_);
         look_ = last_ + std::chrono::milliseconds(50);
       }
-      if (!comm.silent_ && done()) return true;  // what has come has come, whatever else
+      if (!comm.silent_ && done()) return true;  // bytes that have arrived count, whatever else failed
       comm.ready();
       return false;
     }
-    // True once nothing has come from somebody for as long as the deadline.
+    // True if some rank's bytes have not moved for as long as the deadline.
     bool idle(Comm& comm);
 
    private:
-    void look(Messages& messages);  // under the lock: which are through
+    void look(Messages& messages);  // under the lock: which messages are complete
 
-    Messages* const messages_;  // none: an operation of the library, which tells nothing before its end
+    Messages* const messages_;  // NULL: an operation of the library, which reports no progress
     Clock::time_point last_ = Clock::now(), moved_ = last_;
     Clock::time_point look_ = last_ + std::chrono::milliseconds(50);
     Clock::duration waited_{};
@@ -169,14 +170,14 @@ class Comm {
   MPI_Comm library_of(const std::vector<uint32_t>& ranks);  // all ranks call it
   bool complete(MPI_Request& request);
   bool complete(Messages& m);
-  void ready();  // throws where a wait makes no sense any more
+  void ready();  // throws if waiting has become pointless
   [[noreturn]] void give_up(const Group& group, const Messages* messages);
   void fail(const std::string& reason) noexcept;  // every wait of this rank ends
   [[noreturn]] void refuse();
 
   void start_listening();
-  bool look();         // at the notes that came; true if nothing is left to be sent
-  void look_around();  // for a rank of this machine that has ended, and told nobody
+  bool look();         // at the notes that came; true if nothing is left to send
+  void look_around();  // for a rank of this machine that ended without a note
   // Under the lock:
   bool read_notes();
   void take(const Note& note);
@@ -196,9 +197,9 @@ class Comm {
   Note incoming_;
   MPI_Request listening_ = MPI_REQUEST_NULL;
   uint32_t question_ = 0;
-  std::vector<Note> answers_;  // to it, by rank; another kind where there is none
+  std::vector<Note> answers_;  // to that question, by rank; another kind if there is none yet
   bool told_ = false;
-  bool silent_ = false;  // MPI is not called any more: it might write into memory that is gone
+  bool silent_ = false;  // MPI is not called any more: it might write into freed memory
 
   std::mutex asking_;  // one question at a time
   std::mutex state_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is where, when a wait has taken too long, and the end of all waits.
+// Finds out where each rank is when a wait has taken too long, and ends all waits.
 #include <poll.h>
 #include <signal.h>
 
@@ -15,8 +15,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds between_looks(100);
-// An answer takes one look of the asked rank, so where the machine is busy, and this rank's own looks take their time,
-// the others get more: two seconds, or ten times that.
+// A rank answers the next time it looks. Where the machine is busy this rank's own looks take long too, and the others
+// get more time: from two seconds up to ten times that.
 constexpr milliseconds between_questions(5), most_to_answer(20000);
 constexpr int looks_to_answer = 400;
 constexpr milliseconds time_to_tell(1000);
@@ -76,8 +76,8 @@ bool Comm::look() {
   return true;
 }
 
-// Ranks end together: one that has ended while this thread runs did not take leave. What it may have told before goes
-// first.
+// Ranks end together, so one that has ended while this thread runs did not say goodbye. Notes that it sent before are
+// read first.
 void Comm::look_around() {
   for (const Neighbour& one : all_.neighbours) {
     if (failed_) return;
@@ -86,7 +86,8 @@ void Comm::look_around() {
     const auto now = Clock::now();
     if (ended_ == Clock::time_point{}) ended_ = now;
     if (now - ended_ >= time_to_be_told)
-      fail("rank " + std::to_string(one.rank) + " (process " + std::to_string(one.pid) + ") ended without a word");
+      fail("rank " + std::to_string(one.rank) + " (process " + std::to_string(one.pid) +
+           ") ended without giving a reason");
     return;
   }
 }
@@ -137,7 +138,7 @@ void Comm::post(const Note& note, uint32_t to) {
 Comm::Note Comm::answer_to(const Note& asked) {
   const Group* about = &host_;
   if (const auto it = groups_.find(asked.group); it != groups_.end()) about = &it->second;
-  // Where it does not wait there, it may wait elsewhere.
+  // If it does not wait there, it may wait in another group.
   if (!about->place.waiting) {
     if (host_.place.waiting) about = &host_;
     for (const auto& [id, group] : groups_)
@@ -198,15 +199,16 @@ std::string Comm::missing(const Group& group, const Messages* messages) {
     if (a.kind != Note::answer)
       said.push_back(name + " has not answered");
     else if (a.here == group.id && a.waiting && a.number == group.place.number && a.what == group.place.what)
-      continue;  // it came too
+      continue;  // it waits in the same collective
     else if (a.waiting)
-      said.push_back(name + " waits in " + place_text(a.what, a.number, a.here) + ", for " + seconds(a.seconds));
+      said.push_back(name + " has been waiting in " + place_text(a.what, a.number, a.here) + " for " +
+                     seconds(a.seconds));
     else if (a.number)
-      said.push_back(name + " waits for nobody, it was last in " + place_text(a.what, a.number, a.here));
+      said.push_back(name + " is not waiting; it was last in " + place_text(a.what, a.number, a.here));
     else
-      said.push_back(name + " waits for nobody, and was in no collective of this group yet");
+      said.push_back(name + " is not waiting; it has not entered a collective of this group yet");
   }
-  if (said.empty()) {  // all came, and yet
+  if (said.empty()) {  // all ranks came
     std::vector<uint32_t> late;
     for (size_t k = 0; messages && k < messages->requests.size(); ++k) {
       int done = 1;
@@ -214,8 +216,8 @@ std::string Comm::missing(const Group& group, const Messages* messages) {
         MPI_Request_get_status(messages->requests[k], &done, MPI_STATUS_IGNORE);
       if (!done && (late.empty() || late.back() != messages->from[k])) late.push_back(messages->from[k]);
     }
-    for (uint32_t rank : late) said.push_back("the bytes of rank " + std::to_string(rank) + " have not come");
-    if (said.empty()) said.push_back("all have come, but their bytes have not");
+    for (uint32_t rank : late) said.push_back("the bytes of rank " + std::to_string(rank) + " have not arrived");
+    if (said.empty()) said.push_back("all ranks have entered it, but their bytes have not arrived");
   }
   std::string text;
   for (size_t k = 0; k < said.size() && k < most_named; ++k) text += "; " + said[k];
@@ -257,7 +259,7 @@ void Comm::abort(const std::string& reason) noexcept {
     std::strncpy(gone.text, reason.c_str(), sizeof(gone.text) - 1);
     for (uint32_t rank = 0; rank < all_.size; ++rank)
       if (rank != all_.rank) post(gone, rank);
-  } catch (...) {  // those who were not told find out by their deadline
+  } catch (...) {  // ranks that do not get this note find out by their own deadline
   }
   for (const auto end = Clock::now() + time_to_tell; Clock::now() < end && !look();)
     std::this_thread::sleep_for(milliseconds(1));

@@ -17,7 +17,8 @@
 namespace mpi {
 namespace {
 
-// Handlers that a library installs while it starts, and the signals that its threads would take from the host's.
+// Signal handlers that a library installs when it starts, and signals that its threads would take from the host's
+// threads.
 class SignalGuard {
  public:
   SignalGuard() {
@@ -58,8 +59,8 @@ void rank_in(MPI_Comm comm, uint32_t& rank, uint32_t& size) {
   rank = static_cast<uint32_t>(r), size = static_cast<uint32_t>(n);
 }
 
-// All ranks of `machine` call it. Numbers of processes mean nothing across containers, and old kernels, or those that
-// forbid it, tell nothing: there the launcher and the deadline have to do.
+// All ranks of `machine` call this. Process numbers mean nothing across containers, and some kernels cannot or may not
+// tell when a process ends. There the launcher and the deadline must suffice.
 std::vector<Neighbour> neighbours_in(MPI_Comm machine, uint32_t rank, uint32_t size) {
   struct Who {
     uint64_t names[2];  // of the table that the process's number is in
@@ -75,7 +76,7 @@ std::vector<Neighbour> neighbours_in(MPI_Comm machine, uint32_t rank, uint32_t s
   for (const Who& who : all) {
     if (!known || who.rank == rank || who.pid == 0) continue;
     if (who.names[0] != mine.names[0] || who.names[1] != mine.names[1]) continue;
-    // Not by <sys/pidfd.h>: glibc 2.36 declares it for C alone.
+    // Not through <sys/pidfd.h>: glibc 2.36 declares it for C only.
     if (const long fd = syscall(SYS_pidfd_open, who.pid, 0); fd >= 0)
       out.push_back({who.rank, who.pid, static_cast<int>(fd)});
   }
@@ -85,7 +86,7 @@ std::vector<Neighbour> neighbours_in(MPI_Comm machine, uint32_t rank, uint32_t s
 Joined enter() {
   int began = 0, ended = 0, level = MPI_THREAD_SINGLE;
   MPI_Initialized(&began), MPI_Finalized(&ended);
-  if (ended) throw Error{ENG_PRECONDITION, "MPI was left already, a process enters it once"};
+  if (ended) throw Error{ENG_PRECONDITION, "MPI was already finalized; a process can start it only once"};
   if (began)
     check(MPI_Query_thread(&level), "MPI_Query_thread");
   else
@@ -104,7 +105,7 @@ Joined enter() {
   return all;
 }
 
-// Outlives the caller where the ranks never meet.
+// Lives longer than the caller if the ranks never meet.
 struct Entering {
   std::mutex mutex;
   std::condition_variable changed;
@@ -145,9 +146,10 @@ void check(int code, const char* call) {
 
 Joined join(double deadline) {
   static std::atomic<bool> entered{false};
-  if (entered.exchange(true)) throw Error{ENG_PRECONDITION, "a process joins the other ranks once"};
+  if (entered.exchange(true))
+    throw Error{ENG_PRECONDITION, "this process has already joined the other ranks; it can do so only once"};
   const SignalGuard signals;
-  // MPI waits for every rank to start, with no end; a thread of its own can be left behind.
+  // MPI waits for every rank to start, without a limit. A thread of its own can be abandoned.
   const auto entering = std::make_shared<Entering>();
   std::thread([entering] { entering->run(); }).detach();
   std::unique_lock lock(entering->mutex);

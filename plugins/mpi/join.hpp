@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entering MPI without harm to the process.
+// Starts MPI without side effects on the process.
 #pragma once
 
 #include <mpi.h>
@@ -20,14 +20,14 @@ std::string text_of(int code);
 // Throws Error{ENG_UNAVAILABLE, "MPI_Xyz: ..."}.
 void check(int code, const char* call);
 
-// Another rank of this machine, whose end the system tells.
+// Another rank of this machine; the operating system reports when it ends.
 struct Neighbour {
   uint32_t rank = 0;
   int pid = 0;
   int fd = -1;  // readable once it has ended
 };
 
-// What the ranks share from the start. Traffic on one communicator never meets that of another.
+// Communicators that the ranks share from the start. Traffic on one never meets traffic on another.
 struct Joined {
   MPI_Comm step = MPI_COMM_NULL;     // collectives of a step
   MPI_Comm host = MPI_COMM_NULL;     // exchange
@@ -36,7 +36,7 @@ struct Joined {
   std::vector<Neighbour> neighbours;  // those that can be seen
 };
 
-// Starts MPI, once in a process. Signal handlers are as before when it returns.
+// Starts MPI, once in a process. When it returns, signal handlers are as they were.
 Joined join(double deadline);
 
 }  // namespace mpi

@@ -18,42 +18,27 @@ summary = 'Many ranks, joined by Open MPI'
 [[provides]]
 kind = 'eng.comm/1'
 name = 'mpi'
-summary = 'The ranks that mpirun or srun started together; moves host memory'
+summary = 'The ranks that one mpirun or srun started; moves host memory'
 
 [provides.options.message_bytes]
 type = 'bytes'
 default = '64MiB'
 min = 1
 max = '2047MiB'
-help = 'Most bytes of one message; longer transfers go in several'
+help = 'Largest message; longer transfers are split into several'
 
 [[provides]]
 kind = 'eng.kernels/1'
 name = 'mpi'
-summary = 'all_gather, all_to_all, broadcast of any dtype; reduce_scatter, all_reduce of f32 and f64 by MPI itself'
+summary = 'all_gather, all_to_all and broadcast of any dtype; reduce_scatter and all_reduce of f32 and f64, summed by MPI'
 )toml")
 
 namespace {
 
+using common::guarded;
 using mpi::Comm;
-using mpi::Error;
 
 Comm* living = nullptr;  // a process has one at most
-
-// Runs `body` and turns what it throws into a status and a text.
-template <class Body>
-eng_status guarded(eng_error* sink, Body body) {
-  try {
-    body();
-    return ENG_OK;
-  } catch (const Error& e) {
-    return cpu::report(sink, e.status, e.text);
-  } catch (const std::bad_alloc&) {
-    return cpu::report(sink, ENG_NO_MEMORY, "out of host memory");
-  } catch (const std::exception& e) {
-    return cpu::report(sink, ENG_INTERNAL, e.what());
-  }
-}
 
 Comm& comm(void* self) {
   return *static_cast<Comm*>(self);
@@ -91,7 +76,15 @@ void abort(void* self, const char* reason) {
   guarded(nullptr, [&] { comm(self).abort(reason); });
 }
 
-const eng_comm comm_table = {sizeof(eng_comm), 0, create, destroy, group, exchange, poll, abort, 12300000};
+const eng_comm comm_table = {.struct_size = sizeof(eng_comm),
+                             .flags = 0,
+                             .create = create,
+                             .destroy = destroy,
+                             .group = group,
+                             .exchange = exchange,
+                             .poll = poll,
+                             .abort = abort,
+                             .overhead_bytes = 12300000};
 
 const char* describe() {
   return eng_description;
@@ -100,7 +93,7 @@ eng_status start(const eng_host*, eng_error*) {
   return ENG_OK;
 }
 void stop() {
-  if (living) living->silence();  // the process leaves in the middle of something
+  if (living) living->silence();  // the process ends while a communicator exists
 }
 const void* get_interface(const char* kind, const char* name) {
   if (std::strcmp(name, "mpi") != 0) return nullptr;
@@ -109,7 +102,13 @@ const void* get_interface(const char* kind, const char* name) {
   return nullptr;
 }
 
-const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, stop, get_interface};
+const eng_plugin plugin = {.struct_size = sizeof(eng_plugin),
+                           .abi_minor = ENG_ABI_MINOR,
+                           .draft_id = ENG_ABI_DRAFT_ID,
+                           .describe = describe,
+                           .start = start,
+                           .stop = stop,
+                           .get_interface = get_interface};
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the messages to and from each other rank have stood still: a deadline is for who does not come, or stopped,
-// and not for how much there is to move.
+// How long the messages to and from each other rank have stood still. The deadline is for a rank that does not come, or
+// that stopped; it does not limit how long a large transfer takes.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class Standstill {
   void begin() {
     for (One& one : ranks_) one.open = one.all, one.moved = Time{};
   }
-  // `through` says of a message, by its number, whether it has arrived, or was taken.
+  // `through(k)` says whether message k has arrived or was taken.
   template <class Through>
   void look(Time now, Through through) {
     for (One& one : ranks_) one.before = one.open, one.open = 0;
@@ -34,7 +34,7 @@ class Standstill {
     for (One& one : ranks_)
       if (one.open < one.before) one.moved = now;
   }
-  // Of the rank whose messages have stood longest.
+  // The time of the rank whose messages have stood still longest.
   Time longest(Time now) const {
     Time most{};
     for (const One& one : ranks_)
@@ -45,7 +45,7 @@ class Standstill {
  private:
   struct One {
     uint32_t rank;
-    size_t all, open;  // messages; those that are not through
+    size_t all, open;  // messages in all; those that are not complete
     Time moved;
     size_t before = 0;
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lock that is given to those who wait for it in the order in which they came.
+// A lock that threads get in the order in which they asked for it.
 #pragma once
 
 #include <condition_variable>
@@ -8,9 +8,9 @@
 
 namespace mpi {
 
-// A thread that waits for a message takes the lock, looks, and takes it again at once. A plain mutex goes to whoever
-// runs, so on a busy machine it stays with that thread, while the one that would send the answer waits for the lock:
-// two ranks that do so wait for each other for ever.
+// A thread that waits for a message takes the lock, looks, and takes it again at once. A plain mutex goes to a thread
+// that is running. On a busy machine it would stay with that thread, while the one that would send the answer waits for
+// the lock. Two ranks that do so would wait for each other for ever.
 class Turns {
  public:
   void lock() {

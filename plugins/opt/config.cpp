@@ -37,7 +37,7 @@ Config read_config(const eng_options* options, eng_error* error) {
     invalid("attention_dropout is " + number(p) +
             "; dropout of attention weights is not supported: set it to 0 (all published OPT models have 0)");
   if (const double p = in.real("layerdrop"); p != 0.0)
-    invalid("layerdrop is " + number(p) + "; leaving out layers is not supported: set it to 0");
+    invalid("layerdrop is " + number(p) + "; skipping layers at random is not supported: set it to 0");
   const std::string init = in.text("init");
   if (init != "hf" && init != "paper") invalid("init '" + init + "' is not known; use hf or paper");
   c.init_std = in.real_or("init_std", init == "paper" ? 0.006 : 0.02);

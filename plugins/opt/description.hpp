@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin says of itself. Keys carry the names of Hugging Face's config.json.
+// The plugin's description. The keys have the names of Hugging Face's config.json.
 #pragma once
 
 #include "engine/model.h"
@@ -16,27 +16,27 @@ summary = 'OPT language models'
 [[provides]]
 kind = 'eng.model/1'
 name = 'opt'
-summary = 'decoder with learned positions, layer norm before or after, biases and a plain feed-forward layer'
+summary = 'decoder with learned positions, layer norm before or after each sublayer, biases and a plain feed-forward layer'
 
 [provides.options]
 vocab_size = { type = 'int', default = 50272, min = 1, max = 2147483647, help = 'token ids are below this' }
 hidden_size = { type = 'int', default = 768, min = 1, max = 1048576, help = 'width of the residual stream; a multiple of num_attention_heads', json = ['hidden_size', 'd_model'] }
 ffn_dim = { type = 'int', default = 3072, min = 1, max = 4194304, help = 'width of the feed-forward layers' }
-num_hidden_layers = { type = 'int', default = 12, min = 1, max = 4096, help = 'layers' }
+num_hidden_layers = { type = 'int', default = 12, min = 1, max = 4096, help = 'number of layers' }
 num_attention_heads = { type = 'int', default = 12, min = 1, max = 65536, help = 'heads of a layer' }
 max_position_embeddings = { type = 'int', default = 2048, min = 1, max = 1073741824, help = 'longest sequence; the table of positions has two more rows' }
-word_embed_proj_dim = { type = 'int', min = 1, max = 1048576, help = 'width of the embeddings; other than hidden_size: projected in and out; absent: hidden_size' }
+word_embed_proj_dim = { type = 'int', min = 1, max = 1048576, help = 'width of the embeddings; if it differs from hidden_size they are projected to it and back; absent: hidden_size' }
 do_layer_norm_before = { type = 'bool', default = true, help = 'layer norm before attention and feed-forward; false: after each sum, as in the 350M model' }
-_remove_final_layer_norm = { type = 'bool', default = false, help = 'no layer norm before the head (there is none anyway where do_layer_norm_before is false)' }
+_remove_final_layer_norm = { type = 'bool', default = false, help = 'no layer norm before the head; without effect if do_layer_norm_before is false, because then there is none' }
 enable_bias = { type = 'bool', default = true, help = 'biases on q, k, v, out, fc1 and fc2' }
 layer_norm_elementwise_affine = { type = 'bool', default = true, help = 'layer norms have weight and bias' }
-activation_function = { type = 'string', default = 'relu', choices = ['relu', 'gelu', 'gelu_new', 'gelu_pytorch_tanh', 'silu'], help = 'between fc1 and fc2; gelu_new and gelu_pytorch_tanh are the same' }
+activation_function = { type = 'string', default = 'relu', choices = ['relu', 'gelu', 'gelu_new', 'gelu_pytorch_tanh', 'silu'], help = 'activation between fc1 and fc2; gelu_new and gelu_pytorch_tanh are the same' }
 tie_word_embeddings = { type = 'bool', default = true, help = 'the head uses the embedding matrix' }
 dropout = { type = 'float', default = 0.1, min = 0.0, max = 1.0, help = 'share of elements dropped after attention and after fc2, in training', adjustable = true }
 attention_dropout = { type = 'float', default = 0.0, min = 0.0, max = 1.0, help = 'must be 0: dropout of attention weights is not supported', adjustable = true }
-layerdrop = { type = 'float', default = 0.0, min = 0.0, max = 1.0, help = 'must be 0: leaving out layers is not supported', adjustable = true }
-init = { type = 'string', default = 'hf', choices = ['hf', 'paper'], help = 'new matrices: hf: init_std everywhere; paper: out_proj and fc2 smaller by sqrt(2 x num_hidden_layers)', json = [] }
-init_std = { type = 'float', min = 0.0, max = 1.0, help = 'standard deviation of new matrices; absent: 0.02, with init paper 0.006', adjustable = true }
+layerdrop = { type = 'float', default = 0.0, min = 0.0, max = 1.0, help = 'must be 0: skipping layers at random is not supported', adjustable = true }
+init = { type = 'string', default = 'hf', choices = ['hf', 'paper'], help = 'standard deviation of new matrices. hf: init_std everywhere; paper: out_proj and fc2 are divided by sqrt(2 x num_hidden_layers)', json = [] }
+init_std = { type = 'float', min = 0.0, max = 1.0, help = 'standard deviation of new matrices; absent: 0.02, or 0.006 if init is paper', adjustable = true }
 )" R"(
 
 [provides.pretrained]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// OPT (Zhang et al. 2022) as mathematics. V vocabulary, W width of the embeddings, H hidden, F feed-forward,
-// P positions. The layer norm comes before attention and feed-forward, in the 350M model after each sum.
+// OPT (Zhang et al. 2022) as a list of ops. V vocabulary, W width of the embeddings, H hidden, F feed-forward, P
+// positions. The layer norm comes before attention and before the feed-forward layer; in the 350M model it comes after
+// each residual sum.
 #include "model.hpp"
 
 #include <array>
@@ -11,7 +12,7 @@ namespace opt {
 namespace {
 
 constexpr uint32_t embed_template = 0, layer_template = 1, head_template = 2;
-constexpr int64_t position_offset = 2;  // the table's first two rows belong to no position
+constexpr int64_t position_offset = 2;  // position p is row p + 2 of the table
 constexpr double eps = 1e-5;
 
 // The linear maps of a layer in the order of its parameters.

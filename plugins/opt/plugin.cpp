@@ -12,7 +12,13 @@ const char* describe() {
   return eng_description;
 }
 
-const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, Boundary::start, Boundary::stop, Boundary::get_interface};
+const eng_plugin plugin = {.struct_size = sizeof(eng_plugin),
+                           .abi_minor = ENG_ABI_MINOR,
+                           .draft_id = ENG_ABI_DRAFT_ID,
+                           .describe = describe,
+                           .start = Boundary::start,
+                           .stop = Boundary::stop,
+                           .get_interface = Boundary::get_interface};
 
 }  // namespace
 

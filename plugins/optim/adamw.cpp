@@ -32,7 +32,7 @@ void destroy(void* self) {
 }
 
 eng_status states(void*, eng_state_rule* out, uint32_t cap, uint32_t* n, eng_error* error) {
-  if (cap < 2) return report(error, ENG_OUT_OF_RANGE, "adamw has 2 states, there is room for fewer");
+  if (cap < 2) return report(error, ENG_OUT_OF_RANGE, "adamw has 2 states; the host has room for fewer");
   out[0] = {"exp_avg", ENG_F32, 0, nullptr};
   out[1] = {"exp_avg_sq", ENG_F32, 0, nullptr};
   *n = 2;
@@ -46,13 +46,24 @@ eng_status scalars(void* self, uint64_t k, float* out, uint32_t cap, uint32_t* n
 
 eng_status update(void* self, eng_build* b, const eng_update* run, eng_error* error) {
   if (run->n_states != 2) return report(error, ENG_INVALID, "adamw needs its 2 states");
-  if (run->weight_out) return report(error, ENG_UNSUPPORTED, "adamw updates weights in place only; use precision fp32");
   const AdamW& a = *static_cast<AdamW*>(self);
   double decay = 0;
   if (eng_status s = decay_of(*run, a.weight_decay, &decay, error)) return s;
-  return emit_adamw(b, *run, run->states, a.beta1, a.beta2, a.eps, decay, error);
+  eng_status s = emit_adamw(b, *run, run->states, a.beta1, a.beta2, a.eps, decay, error);
+  if (s || !run->weight_out) return s;
+  eng_desc weight;
+  if ((s = b->api->shape(b, run->weight_out, &weight, error))) return s;
+  const eng_attr dtype = {"dtype", weight.dtype, 0};
+  eng_id out = run->weight_out;
+  return b->api->emit(b, ENG_OP_CAST, &run->master, 1, &out, 1, &dtype, 1, error);
 }
 
 }  // namespace
 
-const eng_optimizer adamw_table = {sizeof(eng_optimizer), 1, create, destroy, states, scalars, update};
+const eng_optimizer adamw_table = {.struct_size = sizeof(eng_optimizer),
+                                   .granularity = 1,
+                                   .create = create,
+                                   .destroy = destroy,
+                                   .states = states,
+                                   .scalars = scalars,
+                                   .update = update};

@@ -4,18 +4,16 @@
 #include <cmath>
 #include <cstring>
 
+#include "../common/error.hpp"
 #include "engine/ops.h"
 #include "engine/optimizer.h"
 
 extern const eng_optimizer adamw_table;
 extern const eng_optimizer sgd_table;
 
-inline eng_status report(eng_error* error, eng_status code, const char* text) {
-  if (error) error->set(error, code, text, std::strlen(text));
-  return code;
-}
+using common::report;
 
-// Reads a number that must lie in [0, limit); `text` is the complaint.
+// Reads a number that must lie in [0, limit); `text` is the error message otherwise.
 inline eng_status read_below(const eng_options* options, const char* key, double limit, const char* text, double* out,
                              eng_error* error) {
   double value = 0;
@@ -25,10 +23,11 @@ inline eng_status read_below(const eng_options* options, const char* key, double
   return ENG_OK;
 }
 
-// Of the run's group; `weight_decay` is that of the section.
+// The weight decay of the run's group, or 0 if its parameters take no decay. `weight_decay` is the value of the
+// section.
 inline eng_status decay_of(const eng_update& run, double weight_decay, double* out, eng_error* error) {
   *out = (run.flags & ENG_PARAM_NO_DECAY) ? 0.0 : weight_decay;
-  if ((run.flags & ENG_PARAM_NO_DECAY) || run.n_extents == 0) return ENG_OK;  // none: padding alone
+  if ((run.flags & ENG_PARAM_NO_DECAY) || run.n_extents == 0) return ENG_OK;  // no extents: only padding
   const eng_options* own = run.extents[0].parameter->options;
   return read_below(own, "weight_decay", HUGE_VAL, "weight_decay must be a finite number, at least 0", out, error);
 }
@@ -36,7 +35,7 @@ inline eng_status decay_of(const eng_update& run, double weight_decay, double* o
 // Bias corrections of update k.
 inline eng_status adam_scalars(double beta1, double beta2, uint64_t k, float* out, uint32_t cap, uint32_t* n,
                                eng_error* error) {
-  if (cap < 2) return report(error, ENG_OUT_OF_RANGE, "adamw has 2 scalars, there is room for fewer");
+  if (cap < 2) return report(error, ENG_OUT_OF_RANGE, "adamw has 2 scalars; the host has room for fewer");
   if (k < 1) return report(error, ENG_INVALID, "updates are counted from 1");
   const double step = static_cast<double>(k);
   out[0] = static_cast<float>(1.0 - std::pow(beta1, step));

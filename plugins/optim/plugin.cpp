@@ -23,7 +23,7 @@ summary = 'Adam with decoupled weight decay (Loshchilov and Hutter 2019)'
 beta1 = { type = 'float', default = 0.9, min = 0.0, max = 0.9999999, help = 'decay of the mean of gradients' }
 beta2 = { type = 'float', default = 0.95, min = 0.0, max = 0.9999999, help = 'decay of the mean of squared gradients' }
 eps = { type = 'float', default = 1e-8, min = 0.0, max = 1.0, help = 'added to the root of the mean square' }
-weight_decay = { type = 'float', default = 0.1, min = 0.0, max = 10.0, per_group = true, help = 'decoupled; norms and biases are left alone' }
+weight_decay = { type = 'float', default = 0.1, min = 0.0, max = 10.0, per_group = true, help = 'decoupled from the gradient; norms and biases are not decayed' }
 
 [[provides]]
 kind = 'eng.optimizer/1'
@@ -31,9 +31,9 @@ name = 'sgd'
 summary = 'stochastic gradient descent with momentum'
 
 [provides.options]
-momentum = { type = 'float', default = 0.0, min = 0.0, max = 0.9999999, help = '0: no momentum and no state' }
+momentum = { type = 'float', default = 0.0, min = 0.0, max = 0.9999999, help = 'decay of the sum of gradients; 0: no momentum and no optimizer state' }
 nesterov = { type = 'bool', default = false, help = 'Nesterov momentum; needs momentum above 0' }
-weight_decay = { type = 'float', default = 0.0, min = 0.0, max = 10.0, per_group = true, help = 'added to the gradient; norms and biases are left alone' }
+weight_decay = { type = 'float', default = 0.0, min = 0.0, max = 10.0, per_group = true, help = 'added to the gradient; norms and biases are not decayed' }
 )")
 // clang-format on
 
@@ -53,7 +53,13 @@ const void* get_interface(const char* kind, const char* name) {
   return std::strcmp(name, "sgd") == 0 ? &sgd_table : nullptr;
 }
 
-const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, stop, get_interface};
+const eng_plugin plugin = {.struct_size = sizeof(eng_plugin),
+                           .abi_minor = ENG_ABI_MINOR,
+                           .draft_id = ENG_ABI_DRAFT_ID,
+                           .describe = describe,
+                           .start = start,
+                           .stop = stop,
+                           .get_interface = get_interface};
 
 }  // namespace
 

@@ -41,14 +41,14 @@ void destroy(void* self) {
 
 eng_status states(void* self, eng_state_rule* out, uint32_t cap, uint32_t* n, eng_error* error) {
   const uint32_t count = state_count(*static_cast<Sgd*>(self));
-  if (cap < count) return report(error, ENG_OUT_OF_RANGE, "sgd with momentum has 1 state, there is room for none");
+  if (cap < count) return report(error, ENG_OUT_OF_RANGE, "sgd with momentum has 1 state; the host has no room for it");
   if (count) out[0] = {"momentum_buffer", ENG_F32, 0, nullptr};
   *n = count;
   return ENG_OK;
 }
 
 eng_status scalars(void*, uint64_t k, float* out, uint32_t cap, uint32_t* n, eng_error* error) {
-  if (cap < 1) return report(error, ENG_OUT_OF_RANGE, "sgd has 1 scalar, there is room for none");
+  if (cap < 1) return report(error, ENG_OUT_OF_RANGE, "sgd has 1 scalar; the host has no room for it");
   if (k < 1) return report(error, ENG_INVALID, "updates are counted from 1");
   out[0] = k == 1 ? 1.0f : 0.0f;
   *n = 1;
@@ -58,8 +58,7 @@ eng_status scalars(void*, uint64_t k, float* out, uint32_t cap, uint32_t* n, eng
 eng_status update(void* self, eng_build* b, const eng_update* run, eng_error* error) {
   const Sgd& s = *static_cast<Sgd*>(self);
   const uint32_t count = state_count(s);
-  if (run->n_states != count) return report(error, ENG_INVALID, "sgd needs one state with momentum and none without");
-  if (run->weight_out) return report(error, ENG_UNSUPPORTED, "sgd updates weights in place only; use precision fp32");
+  if (run->n_states != count) return report(error, ENG_INVALID, "sgd needs 1 state with momentum and 0 states without");
   double decay = 0;
   if (eng_status e = decay_of(*run, s.weight_decay, &decay, error)) return e;
   const eng_id buffer = count ? run->states[0] : 0;
@@ -71,4 +70,10 @@ eng_status update(void* self, eng_build* b, const eng_update* run, eng_error* er
 
 }  // namespace
 
-const eng_optimizer sgd_table = {sizeof(eng_optimizer), 1, create, destroy, states, scalars, update};
+const eng_optimizer sgd_table = {.struct_size = sizeof(eng_optimizer),
+                                 .granularity = 1,
+                                 .create = create,
+                                 .destroy = destroy,
+                                 .states = states,
+                                 .scalars = scalars,
+                                 .update = update};

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// fp32: everything is single precision, so no two homes differ in dtype and nothing is ever moved.
+// fp32: everything is in single precision. No two homes differ in dtype, so nothing is ever converted.
 #include "engine/plugin.h"
 
 #include <cstring>
 
+#include "../common/error.hpp"
 #include "engine/policy.h"
 
 // clang-format off
@@ -23,7 +24,7 @@ summary = 'single precision everywhere'
 
 namespace {
 
-// The policy has no options and no memory; its address stands for all of its objects.
+// The policy has no options and no memory, so the address of one variable stands for every object.
 const char fp32_object = 0;
 
 eng_status create(const eng_options*, eng_build*, void** self, eng_error*) {
@@ -34,18 +35,18 @@ eng_status create(const eng_options*, eng_build*, void** self, eng_error*) {
 void destroy(void*) {}
 
 eng_status place(void*, const eng_unit*, uint32_t, int32_t role, eng_view* io, eng_error*) {
-  if (role != ENG_ROLE_STATE) io->dtype = ENG_F32;  // a state's dtype is the optimizer's
+  if (role != ENG_ROLE_STATE) io->dtype = ENG_F32;  // the optimizer decides a state's dtype
   return ENG_OK;
 }
 
 eng_status move(void*, eng_build*, const eng_move*, eng_error* error) {
-  static const char text[] =
-      "fp32 keeps every dtype at f32 and has nothing to convert; this move is a bug in its caller";
-  if (error) error->set(error, ENG_UNSUPPORTED, text, sizeof text - 1);
-  return ENG_UNSUPPORTED;
+  return common::report(
+      error, ENG_UNSUPPORTED,
+      "fp32 keeps everything in f32 and has nothing to convert; the caller asked for this move by mistake");
 }
 
-const eng_axis fp32 = {sizeof(eng_axis), 0, create, destroy, place, move};
+const eng_axis fp32 = {
+    .struct_size = sizeof(eng_axis), .minor = 0, .create = create, .destroy = destroy, .place = place, .move = move};
 
 const char* describe() {
   return eng_description;
@@ -59,7 +60,13 @@ const void* get_interface(const char* kind, const char* name) {
   return std::strcmp(kind, ENG_PRECISION_KIND) == 0 && std::strcmp(name, "fp32") == 0 ? &fp32 : nullptr;
 }
 
-const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, stop, get_interface};
+const eng_plugin plugin = {.struct_size = sizeof(eng_plugin),
+                           .abi_minor = ENG_ABI_MINOR,
+                           .draft_id = ENG_ABI_DRAFT_ID,
+                           .describe = describe,
+                           .start = start,
+                           .stop = stop,
+                           .get_interface = get_interface};
 
 }  // namespace
 

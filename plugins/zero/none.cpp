@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replicated data parallel: every rank keeps everything and does the whole update. Reduced gradients alone are kept in
-// parts until then: a micro-batch moves as much as with the other strategies, and the step one gather more.
+// Replicated data parallel: every rank keeps everything and does the whole update. Only reduced gradients are kept in
+// parts until the update. A micro-batch therefore moves as many bytes as with the other strategies, and a step needs
+// one more gather.
 #include "strategy.hpp"
 
 ENG_DESCRIPTION(ZERO_DESCRIPTION("none",
-                                 "weights, masters and optimizer state whole on every rank: replicated data parallel"))
+                                 "replicated data parallel: every rank has all weights, masters and optimizer state"))
 
 const zero::Strategy zero::strategy = {"none", eng_description, zero::role(ENG_ROLE_GRAD)};

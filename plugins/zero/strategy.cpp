@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 
+#include "../common/error.hpp"
 #include "engine/ops.h"
 
 namespace zero {
@@ -16,10 +17,7 @@ struct Object {
   bool fast = false;
 };
 
-eng_status report(eng_error* error, eng_status code, const char* text) {
-  if (error) error->set(error, code, text, std::strlen(text));
-  return code;
-}
+using common::report;
 
 eng_status create(const eng_options* options, eng_build* b, void** self, eng_error* error) {
   int32_t fast = 0;
@@ -49,7 +47,7 @@ eng_status place(void* self, const eng_unit*, uint32_t, int32_t r, eng_view* io,
 // One op with one input. out = 0: into a new value.
 eng_status emit(eng_build* b, const char* op, eng_id in, eng_id* out, const char* key, uint32_t number,
                 eng_error* error) {
-  const eng_attr attr = {key, number, 0};
+  const eng_attr attr = {.key = key, .i = number, .f = 0};
   return b->api->emit(b, op, &in, 1, out, 1, &attr, 1, error);
 }
 
@@ -57,8 +55,8 @@ eng_status collect(const Object& o, eng_build* b, const char* op, eng_id in, eng
   return emit(b, op, in, out, "group", o.part.group, error);
 }
 
-// The sum over ranks of the own range of src: everybody sends everybody his range, and each adds up what he got, in the
-// order of the ranks.
+// The sum over ranks of this rank's range of src. Every rank sends each other rank that rank's range; then each adds up
+// the ranges it received, in the order of the ranks.
 eng_status sum_part(const Object& o, eng_build* b, eng_id src, eng_id* out, eng_error* error) {
   if (o.fast) return collect(o, b, ENG_OP_REDUCE_SCATTER, src, out, error);
   eng_id rows = 0;  // (count, n / count)
@@ -82,7 +80,8 @@ eng_status move(void* self, eng_build* b, const eng_move* m, eng_error* error) {
   return report(error, ENG_UNSUPPORTED, text);
 }
 
-const eng_axis table = {sizeof(eng_axis), 0, create, destroy, place, move};
+const eng_axis table = {
+    .struct_size = sizeof(eng_axis), .minor = 0, .create = create, .destroy = destroy, .place = place, .move = move};
 
 const char* describe() {
   return strategy.description;
@@ -96,7 +95,13 @@ const void* get_interface(const char* kind, const char* name) {
   return std::strcmp(kind, ENG_ZERO_KIND) == 0 && std::strcmp(name, strategy.name) == 0 ? &table : nullptr;
 }
 
-const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, stop, get_interface};
+const eng_plugin plugin = {.struct_size = sizeof(eng_plugin),
+                           .abi_minor = ENG_ABI_MINOR,
+                           .draft_id = ENG_ABI_DRAFT_ID,
+                           .describe = describe,
+                           .start = start,
+                           .stop = stop,
+                           .get_interface = get_interface};
 
 }  // namespace
 }  // namespace zero

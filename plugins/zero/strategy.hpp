@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the four strategies share. They differ in one thing: which roles a rank keeps a part of.
+// What the four strategies share. They differ only in the roles of which a rank keeps a part.
 //
 //            WEIGHT  MASTER  STATE  GRAD
 //   none     whole   whole   whole  part   (gathered for the update)
@@ -7,8 +7,8 @@
 //   zero2    whole   part    part   part
 //   zero3    part    part    part   part
 //
-// With W ranks a part is 1/W of every piece; rank r keeps the r-th. PARTIAL and ACT are always whole: every rank has
-// its own sequences.
+// With W ranks a part is 1/W of every piece; rank r keeps the r-th. PARTIAL and ACT are always whole, because every
+// rank has its own sequences.
 #pragma once
 
 #include <cstdint>
@@ -50,5 +50,5 @@ extern const Strategy strategy;
   "[provides.options.fast]\n" \
   "type = 'bool'\n" \
   "default = false\n" \
-  "help = \"sum gradients by the communicator's own reductions; the strategies are then no longer equal bit for bit\"\n"
+  "help = \"sum gradients with the communicator's own reductions; the strategies then no longer give equal bits\"\n"
 // clang-format on

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights are gathered for a use and dropped after it; the update writes the part that is kept.
+// Weights are gathered for each use and dropped after it. The update writes the part that is kept.
 #include "strategy.hpp"
 
-ENG_DESCRIPTION(ZERO_DESCRIPTION(
-    "zero3", "weights, masters, optimizer state and summed gradients in parts; weights are gathered for each use"))
+ENG_DESCRIPTION(
+    ZERO_DESCRIPTION("zero3", "each rank keeps a part of everything, weights too; weights are gathered for each use"))
 
 const zero::Strategy zero::strategy = {
     "zero3", eng_description,

@@ -6,6 +6,7 @@ namespace eng {
 Peak peak_of(const Plan& plan, const Beside& beside) {
   Peak peak;
   peak.host = beside.overhead + beside.staging + beside.snapshot;
+  peak.device = beside.device_overhead;
   for (const Arena& arena : plan.arenas) {
     const bool device = arena.kind == "device";
     if (device) peak.device += arena.total();

@@ -134,7 +134,7 @@ TEST_CASE_METHOD(Tokens, "headers that are wrong") {
   folder.write("odd.bin", "abc");
   refuse("odd.bin", {"odd number of bytes"});
   folder.write("other.txt", "hello");
-  refuse("other.txt", {"no file of tokens"});
+  refuse("other.txt", {"is not a file of tokens"});
   folder.write("l.bin", llmc(20240520, 2, 17, as<uint16_t>()));
   refuse("l.bin", {"version 2", "version 1"});
   for (const int32_t count : {18, 16, -1, 0x7fffffff}) {

@@ -275,7 +275,7 @@ TEST_CASE("a file that is held out is not trained on, by whatever name") {
   settings.validation_paths = {"one.txt"};
   Source one(folder, settings);
   CHECK(one.status() == ENG_INVALID);
-  CHECK_THAT(one.error(), Catch::Contains("one.txt holds 1 tokens (bytes); to evaluate takes 2"));
+  CHECK_THAT(one.error(), Catch::Contains("one.txt holds 1 tokens (bytes); an evaluation needs at least 2"));
 }
 
 TEST_CASE("validation = 1 evaluates all, every token once") {
@@ -288,7 +288,7 @@ TEST_CASE("validation = 1 evaluates all, every token once") {
   CHECK(source.samples(0) == 0);
   CHECK(predicted(source) == std::pair<std::string, std::size_t>("bcdefghijk", 2));
   CHECK(source.try_read(ENG_SPLIT_TRAIN, 0) == ENG_PRECONDITION);
-  CHECK_THAT(source.error(), Catch::Contains("nothing is trained on"));
+  CHECK_THAT(source.error(), Catch::Contains("there is no training data"));
 }
 
 TEST_CASE("files of tokens are held out as texts are") {

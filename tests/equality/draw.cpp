@@ -80,6 +80,7 @@ Group draw_group(Random& random) {
   g.world = chance(random, 0.1) ? 1 : 2 + static_cast<uint32_t>(below(random, 3));
   g.accumulate = 1 + static_cast<int64_t>(below(random, 3));
   g.reduce_per_step = g.accumulate > 1 && chance(random, 0.4);
+  if (chance(random, 0.2)) g.precision = "half-bf16";
   return g;
 }
 

@@ -18,7 +18,7 @@ struct Group {
   uint32_t world = 2;
   int64_t accumulate = 1;
   bool reduce_per_step = false;
-  std::string precision = "fp32";
+  std::string precision = "fp32";                                                          // or half-bf16, half-f16
   std::string optimizer = "plugin = 'adamw'\nlearning_rate = 1e-2\nweight_decay = 0.1\n";  // its section
   std::string freeze = "";                                                                 // patterns, quoted
   double grad_clip = 0.5;

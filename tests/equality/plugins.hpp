@@ -21,6 +21,9 @@ inline eng::Registry& registry() {
 #ifdef ROWS
     search.extra.push_back(ROWS);
 #endif
+#ifdef HALF
+    search.extra.push_back(HALF);
+#endif
 #ifdef ODD
     search.extra.push_back(ODD);
 #endif

@@ -304,7 +304,7 @@ TEST_CASE("policies that are wrong", "[hostile][.slow]") {
       {in_run, "precision: another tier", 3, "precision hostile changed another axis than its own"},
       {in_run, "precision: another part", 3, "precision hostile changed another axis than its own"},
       {in_run, "precision: other activations", 3, "device cpu, eng.embedding/1", false},
-      {in_run, "precision: gradients of two types", 3, "precision hostile: this version needs one dtype"},
+      {in_run, "precision: gradients of two types", 3, "precision hostile: its move of role 5 leaves a part of dst unwritten"},
       {in_run, "precision: moves nothing", 3, "precision hostile: its move of role 1 leaves a part of dst unwritten"},
       {in_run, "precision: moves aside", 3, "precision hostile: "},
       {in_run, "precision: writes the source", 3, "eng.scale/1: output 0 is a value that may only be read here"},

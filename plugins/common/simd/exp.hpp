@@ -9,7 +9,7 @@ namespace cpu {
 namespace {
 
 inline vec exp(vec x) {
-  x = max(splat(-110.0f), min(splat(90.0f), x));  // beyond: 0 and infinity either way
+  x = max(splat(-110.0f), min(splat(90.0f), x));  // outside of this range the result is 0 or infinity anyway
   const vec magic = splat(12582912.0f);           // 1.5 * 2^23: adding it rounds to a whole number
   const vec n = fma(x, splat(1.44269504f), magic) - magic;
   // r = x - n ln 2, |r| <= 0.3467; ln 2 in two parts, n times the first part is exact

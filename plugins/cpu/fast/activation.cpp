@@ -10,7 +10,8 @@ namespace {
 size_t index_of_activation(const Call& c) {
   const int64_t act = c.integer("act");
   if (act < ENG_ACT_SILU || act > ENG_ACT_RELU)
-    throw Error{ENG_UNSUPPORTED, "act = " + std::to_string(act) + " is none of silu 1, gelu 2, gelu_tanh 3, relu 4"};
+    throw Error{ENG_UNSUPPORTED, "act = " + std::to_string(act) +
+                                     " is unknown; it must be 1 (silu), 2 (gelu), 3 (gelu_tanh) or 4 (relu)"};
   return static_cast<size_t>(act - ENG_ACT_SILU);
 }
 

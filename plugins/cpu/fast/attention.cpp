@@ -21,7 +21,7 @@ AttentionShape shape_of(const Call& c, size_t first) {
     throw Error{ENG_INVALID, std::to_string(heads) + " heads cannot share " + std::to_string(kv_heads) + " key heads"};
   if (q.dims[2] % heads != 0)
     throw Error{ENG_INVALID,
-                std::to_string(q.dims[2]) + " columns of q are no multiple of " + std::to_string(heads) + " heads"};
+                std::to_string(q.dims[2]) + " columns of q are not a multiple of " + std::to_string(heads) + " heads"};
   const AttentionShape s{q.dims[0], q.dims[1], heads, kv_heads, q.dims[2] / heads, static_cast<float>(c.real("scale"))};
   for (const eng_desc* x : {&k, &v}) {
     need_size("batch of k or v", x->dims[0], s.batch);

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention in blocks of 64 queries by 64 keys; blocks above the diagonal are skipped, and within a diagonal
-// block the register tiles above it. Every sum has one order that depends on the shapes alone.
+// Causal attention in blocks of 64 queries by 64 keys (`side`). Blocks above the diagonal are skipped; within a
+// diagonal block the register tiles above the diagonal are skipped. Every sum has one order that depends on the shapes
+// only.
 //
-// Forward: the running maximum and sum of each row are corrected block by block (Milakov and Gimelshein 2018, Dao
-// et al. 2022). Backward: probabilities are made again from the stored log-sum-exp.
+// Forward: each row has a running maximum and a running sum, which are corrected block by block (Milakov and Gimelshein
+// 2018, Dao et al. 2022). Backward: the probabilities are computed again from the stored log-sum-exp.
 #pragma once
 
 #include "isa.hpp"
 #include "simd.hpp"
 
 namespace cpu::CPU_ISA {
+namespace {
 
 inline constexpr int64_t side = attention_side;
 
@@ -20,19 +22,20 @@ CPU_INLINE int64_t whole(int64_t n, int64_t unit) {
   return (n + unit - 1) / unit * unit;
 }
 
-// (n, width) rows of a wider matrix -> dense rows of `padded` elements times `factor`, zero beyond the width.
+// Copies n rows of `width` elements from a wider matrix to dense rows of `padded` elements, times `factor`; the
+// elements after the width are zero.
 inline void pack_rows(const float* from, int64_t stride, int64_t n, int64_t width, int64_t padded, float factor,
                       float* out) {
-  const V by = set1(factor);
+  const V by = splat(factor);
   for (int64_t r = 0; r < n; ++r, from += stride, out += padded) {
     int64_t d = 0;
-    for (; d + W <= width; d += W) store(out + d, mul(load(from + d), by));
+    for (; d + W <= width; d += W) store_all(out + d, load_all(from + d) * by);
     for (; d < padded; ++d) out[d] = d < width ? from[d] * factor : 0.0f;
   }
 }
 
-// (n, width) rows -> blocks of `side` columns: block j holds (width, side), element (d, c) = row j*side + c. Zero
-// beyond row n. Four by four elements change places in registers.
+// Transposes n rows of `width` elements to blocks of `side` columns: block j is (width, side), its column c is row
+// j * side + c, zero from row n on. Four by four elements are transposed in registers.
 inline void pack_transposed(const float* from, int64_t stride, int64_t n, int64_t width, float* out) {
   typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
   for (int64_t j = 0; j < n; j += side, out += side * width)
@@ -58,8 +61,8 @@ inline void pack_transposed(const float* from, int64_t stride, int64_t n, int64_
     }
 }
 
-// Rows of one diagonal block, most_rows at a time: f(first, count, reach), where keys from `reach` on are masked for
-// all of these rows.
+// Calls f(first, count, reach) for the rows of a diagonal block, most_rows at a time. Keys from `reach` on are masked
+// for all of these rows, so their products need not be computed.
 template <class F>
 CPU_INLINE void diagonal_rows(int64_t rows, F&& f) {
   for (int64_t r = 0; r < rows; r += most_rows) {
@@ -90,7 +93,7 @@ inline void block_rows(int64_t rows, int64_t keys, int64_t padded, bool diagonal
 inline void block_columns(int64_t rows, int64_t keys, int64_t padded, bool diagonal, const float* x, const float* m,
                           float* out) {
   if (!diagonal) return product(keys, padded, rows, x, 1, side, m, padded, out, padded, true);
-  for (int64_t c = 0; c < keys; c += most_rows)  // rows before key c do not see it
+  for (int64_t c = 0; c < keys; c += most_rows)  // key c is masked for the rows before it
     product(least(most_rows, keys - c), padded, rows - c, x + c * side + c, 1, side, m + c * padded, padded,
             out + c * padded, padded, true);
 }
@@ -104,51 +107,60 @@ struct ForwardScratch {
   }
 };
 
-// Softmax of a block of scores joined to what its rows have seen: S becomes the probabilities over 2^top, zero where
-// masked; factor is what the rows' earlier sums must be multiplied with.
+// One block of the running softmax, with scores in units of log2. top: the maximum of each row so far, sum: its sum of
+// 2^(score - top). With the block's scores both are updated, and S becomes 2^(score - top), zero where masked. factor
+// is 2^(old top - new top): the row's earlier sums must be multiplied by it.
 inline void block_softmax(int64_t rows, bool diagonal, float* s, float* top, float* sum, float* factor) {
-  const V lowest = set1(-__builtin_inff());
+  const V lowest = splat(-__builtin_inff());
   if (diagonal)  // mask
     for (int64_t r = 0; r < rows; ++r) {
       float* const row = s + r * side;
       int64_t j = (r + 1) / W * W;
-      if (j < side) store(row + j, load_some(row + j, static_cast<int>(r + 1 - j), lowest)), j += W;
-      for (; j < side; j += W) store(row + j, lowest);
+      if (j < side) store_all(row + j, load_some_or(row + j, static_cast<int>(r + 1 - j), lowest)), j += W;
+      for (; j < side; j += W) store_all(row + j, lowest);
     }
+  // The new maximum of each row.
   float high[side];
   for (int64_t r = 0; r < rows; ++r) {
-    V most = set1(top[r]);
+    V most = splat(top[r]);
     CPU_UNROLL
-    for (int64_t j = 0; j < side; j += W) most = max(most, load(s + r * side + j));
-    high[r] = max_lanes(most);
+    for (int64_t j = 0; j < side; j += W) most = max(most, load_all(s + r * side + j));
+    high[r] = largest(most);
   }
   for (int64_t r = rows; r < side; ++r) high[r] = 0.0f;
+  // The correction factor, for a register of rows at a time.
   for (int64_t r = 0; r < side; r += W) {
-    const V now = load(high + r);
-    store(factor + r, exp2(sub(load(top + r), now)));
-    store(top + r, now);
+    const V now = load_all(high + r);
+    store_all(factor + r, exp2(load_all(top + r) - now));
+    store_all(top + r, now);
   }
+  // The probabilities, not yet divided by the sum, and the new sum: lanes first, then across the lanes.
   for (int64_t r = 0; r < rows; ++r) {
-    const V by = set1(high[r]);
-    V total = set1(0.0f);
+    const V by = splat(high[r]);
+    V total = splat(0.0f);
     CPU_UNROLL
     for (int64_t j = 0; j < side; j += W) {
-      const V p = exp2(sub(load(s + r * side + j), by));
-      total = add(total, p);
-      store(s + r * side + j, p);
+      const V p = exp2(load_all(s + r * side + j) - by);
+      total = total + p;
+      store_all(s + r * side + j, p);
     }
-    sum[r] = sum[r] * factor[r] + sum_lanes(total);
+    sum[r] = sum[r] * factor[r] + cpu::sum(total);
   }
 }
 
-// Query blocks first, first + step, ... of the heads that read key head kv_head, all heads' blocks numbered in a row.
+// Several query heads read one key head. Their query blocks are numbered head after head; this call computes the blocks
+// first, first + step, ... of key head kv_head. Steps:
+//   1. pack the keys, transposed, and the values, once for all query blocks
+//   2. for each query block: scale its queries, so that scores are in units of log2
+//   3. for each key block up to the diagonal: scores, running softmax, correct o, o += P V
+//   4. o = o / sum, lse = ln(sum of e^score) for the backward
 inline void attention_forward(const AttentionShape& a, int64_t b, int64_t kv_head, int64_t first, int64_t step,
                               const float* q, const float* k, const float* v, float* o, float* lse, void* scratch) {
   const ForwardScratch w(a, scratch);
   const int64_t d = a.width, padded = a.padded(), group = a.heads / a.kv_heads, blocks = a.query_blocks();
   const int64_t q_stride = a.heads * d, kv_stride = a.kv_heads * d;
   const int64_t kv_at = b * a.tokens * kv_stride + kv_head * d;
-  // The last query block of this part decides how many keys are needed.
+  // The last query of this part decides how many keys are needed.
   const int64_t units = group * blocks;
   int64_t reach = 0;
   for (int64_t u = first; u < units; u += step) {
@@ -170,11 +182,11 @@ inline void attention_forward(const AttentionShape& a, int64_t b, int64_t kv_hea
       if (k0 > 0)
         for (int64_t r = 0; r < rows; ++r) {
           float* const row = w.o + r * padded;
-          const V by = set1(w.factor[r]);
-          for (int64_t i = 0; i < padded; i += W) store(row + i, mul(load(row + i), by));
+          const V by = splat(w.factor[r]);
+          for (int64_t i = 0; i < padded; i += W) store_all(row + i, load_all(row + i) * by);
         }
       if (k0 == 0)
-        for (int64_t i = 0; i < rows * padded; i += W) store(w.o + i, set1(0.0f));
+        for (int64_t i = 0; i < rows * padded; i += W) store_all(w.o + i, splat(0.0f));
       block_rows(rows, least(side, reach - k0), padded, diagonal, w.s, w.v + k0 * padded, w.o);
     }
     for (int64_t r = 0; r < rows; ++r) {
@@ -196,7 +208,10 @@ struct BackwardScratch {
   }
 };
 
-// One key head of one sequence with all query heads that read it.
+// One key head of one sequence, with all query heads that read it. With P the probabilities and go the gradient of o:
+//   delta = rowsum(go * o);  dP = go V^T;  dS = P * (dP - delta) * scale;  dQ = dS K;  dK += dS^T Q;  dV += P^T go
+// Blocks of queries in order, and for each the blocks of keys in order: that is the order in which dK and dV are
+// summed.
 inline void attention_backward(const AttentionShape& a, int64_t b, int64_t kv_head, const float* grad, const float* q,
                                const float* k, const float* v, const float* o, const float* lse, float* dq, float* dk,
                                float* dv, void* scratch) {
@@ -207,7 +222,7 @@ inline void attention_backward(const AttentionShape& a, int64_t b, int64_t kv_he
   pack_transposed(k + kv_at, kv_stride, t, d, w.kt);
   pack_transposed(v + kv_at, kv_stride, t, d, w.vt);
   pack_rows(k + kv_at, kv_stride, t, d, padded, 1.0f, w.k);
-  for (int64_t i = 0; i < t * padded; i += W) store(w.dk + i, set1(0.0f)), store(w.dv + i, set1(0.0f));
+  for (int64_t i = 0; i < t * padded; i += W) store_all(w.dk + i, splat(0.0f)), store_all(w.dv + i, splat(0.0f));
 
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
     for (int64_t q0 = 0; q0 < t; q0 += side) {
@@ -215,38 +230,39 @@ inline void attention_backward(const AttentionShape& a, int64_t b, int64_t kv_he
       pack_rows(q + at, q_stride, rows, d, padded, 1.0f, w.q);
       pack_rows(grad + at, q_stride, rows, d, padded, 1.0f, w.go);
       for (int64_t r = 0; r < rows; ++r) {
-        V total = set1(0.0f);
+        V total = splat(0.0f);
         const float* const row = o + at + r * q_stride;
         for (int64_t i = 0; i < d; i += W) {
-          const V part = i + W <= d ? load(row + i) : load_some(row + i, static_cast<int>(d - i), set1(0.0f));
-          total = fma(part, load(w.go + r * padded + i), total);
+          const V part = i + W <= d ? load_all(row + i) : load_some_or(row + i, static_cast<int>(d - i), splat(0.0f));
+          total = fma(part, load_all(w.go + r * padded + i), total);
         }
-        w.delta[r] = sum_lanes(total);
+        w.delta[r] = cpu::sum(total);
         w.low[r] = -lse[(b * a.heads + head) * t + q0 + r] * log2_e;
       }
-      for (int64_t i = 0; i < rows * padded; i += W) store(w.dq + i, set1(0.0f));
+      for (int64_t i = 0; i < rows * padded; i += W) store_all(w.dq + i, splat(0.0f));
       for (int64_t k0 = 0; k0 <= q0; k0 += side) {
         const bool diagonal = k0 == q0;
         const int64_t keys = least(side, t - k0);
         block_scores(rows, d, diagonal, w.q, padded, w.kt + k0 * d, w.s);
         block_scores(rows, d, diagonal, w.go, padded, w.vt + k0 * d, w.ds);
-        const V scale = set1(a.scale), scale2 = set1(a.scale * log2_e);
+        // s: scores -> P = 2^(score log2(e) - lse log2(e)); ds: dP -> dS. Masked elements become zero.
+        const V scale = splat(a.scale), scale2 = splat(a.scale * log2_e);
         for (int64_t r = 0; r < rows; ++r) {
-          const V low = set1(w.low[r]), delta = set1(w.delta[r]);
+          const V low = splat(w.low[r]), delta = splat(w.delta[r]);
           float *const s = w.s + r * side, *const ds = w.ds + r * side;
           const int64_t valid = diagonal ? r + 1 : side, full = valid / W * W;
           int64_t j = 0;
           for (; j < full; j += W) {
-            const V p = exp2(fma(load(s + j), scale2, low));
-            store(s + j, p);
-            store(ds + j, mul(mul(p, sub(load(ds + j), delta)), scale));
+            const V p = exp2(fma(load_all(s + j), scale2, low));
+            store_all(s + j, p);
+            store_all(ds + j, p * (load_all(ds + j) - delta) * scale);
           }
           if (j < side) {
             const int tail = static_cast<int>(valid - full);
-            const V p = exp2(fma(load_some(s + j, tail, set1(0.0f)), scale2, low));
-            const V x = mul(mul(p, sub(load_some(ds + j, tail, set1(0.0f)), delta)), scale);
-            for (int64_t i = j; i < side; i += W) store(s + i, set1(0.0f)), store(ds + i, set1(0.0f));
-            store_some(s + j, tail, p), store_some(ds + j, tail, x);
+            const V p = exp2(fma(load_some_or(s + j, tail, splat(0.0f)), scale2, low));
+            const V x = p * (load_some_or(ds + j, tail, splat(0.0f)) - delta) * scale;
+            for (int64_t i = j; i < side; i += W) store_all(s + i, splat(0.0f)), store_all(ds + i, splat(0.0f));
+            store_some(s + j, p, tail), store_some(ds + j, x, tail);
           }
         }
         block_columns(rows, keys, padded, diagonal, w.s, w.go, w.dv + k0 * padded);
@@ -261,4 +277,5 @@ inline void attention_backward(const AttentionShape& a, int64_t b, int64_t kv_he
   }
 }
 
+}  // namespace
 }  // namespace cpu::CPU_ISA

@@ -60,7 +60,7 @@ void check_common(const Call& c) {
   if (rows(c.in[1]) < 1) throw Error{ENG_INVALID, "w has no rows"};
 }
 
-// Losses, and gradients of the logits, of the chunks one after another.
+// The row-wise part of a chunk: the loss of each token and the gradient of its logits.
 struct Rows {
   const Isa* isa;
   Sizes sizes;
@@ -82,7 +82,7 @@ struct Rows {
                                      " is neither -100 nor below the vocabulary of " +
                                      std::to_string(sizes.vocabulary)};
   }
-  // scale: makes the logits of this chunk their gradients.
+  // Tokens first .. first + count - 1, whose logits are in `logits`. With `scale` their gradients replace them.
   void run(int64_t first, int64_t count, const float* scale) const {
     const int64_t v = sizes.vocabulary;
     parallel_tasks(sizes.threads, count, [&](unsigned, int64_t task) {
@@ -133,7 +133,7 @@ struct CrossEntropyGrad {
 
   static void check(const Call& c) {
     need_arguments(c, 4, 5, 3), check_common(c);
-    if (elements(c.in[3]) <= ENG_S_LOSS_SCALE) throw Error{ENG_INVALID, "scalars are too few"};
+    if (elements(c.in[3]) <= ENG_S_LOSS_SCALE) throw Error{ENG_INVALID, "scalars has too few elements"};
     need_size("elements of dx", elements(c.out[1]), elements(c.in[0]));
     need_size("elements of dw", elements(c.out[2]), elements(c.in[1]));
     if (c.has(4)) need_size("elements of dw_acc", elements(c.in[4]), elements(c.in[1]));
@@ -155,7 +155,7 @@ struct CrossEntropyGrad {
       Gemm(device, s.dx(n), s.threads).run(rows.logits, w, nullptr, 0, dx + at, a.workspace);
       Gemm(device, s.dw(n), s.threads).run(rows.logits, x + at, acc, s.width, dw, a.workspace);
     }
-    if (s.tokens == 0)  // a product of no tokens
+    if (s.tokens == 0)  // dw = acc, or zeros
       Gemm(device, s.dw(0), s.threads).run(rows.logits, x, acc, s.width, dw, a.workspace);
     *a.out<float>(0) = rows.total();
   }

@@ -20,7 +20,7 @@ void check_shapes(const eng_desc& tokens, const eng_desc& table, const eng_desc&
   need_f32(table, "the table");
   need_f32(y, "the rows");
   need(table.ndim == 2, "the table must be (V, H)");
-  need(columns(y) == table.dims[1] && rows(y) == elements(tokens), "tokens, rows and table do not fit each other");
+  need(columns(y) == table.dims[1] && rows(y) == elements(tokens), "the shapes of tokens, rows and table do not match");
 }
 
 struct Embedding {

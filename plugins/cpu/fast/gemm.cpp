@@ -10,12 +10,16 @@
 namespace cpu {
 namespace {
 
-constexpr int64_t most_depth = 288;                // a panel of B fits the first-level cache
-constexpr int64_t most_rows = 256;                 // a packed block of A fits the second-level cache with room for B
-constexpr int64_t slab_floats = int64_t{1} << 20;  // of B, packed at once; two of them exist
+// How a product is cut up:
+//   depth       sums over k are cut into blocks of `depth_` or less: one block of A and one of B are packed together
+//   slab        some columns of B, and some blocks of depth: what is packed at once, by all threads together
+//   task        a share of the rows and columns of a slab's part of C: what one thread multiplies at once
+constexpr int64_t most_depth = 288;                // so that a panel of B fits the first-level cache
+constexpr int64_t most_rows = 256;                 // so that a packed block of A, with B, fits the second-level cache
+constexpr int64_t slab_floats = int64_t{1} << 20;  // of a slab; there are two slabs in scratch memory
 constexpr int64_t most_slab_columns = 2048;
 constexpr int64_t pack_columns = 128;  // of one packing task
-constexpr int64_t few = 32;            // rows for which packing B in common does not pay
+constexpr int64_t few = 32;            // with this number of rows or less, packing B in common does not pay
 
 int64_t pieces(int64_t n, int64_t size) {
   return (n + size - 1) / size;
@@ -23,7 +27,8 @@ int64_t pieces(int64_t n, int64_t size) {
 int64_t round_up(int64_t n, int64_t unit) {
   return pieces(n, unit) * unit;
 }
-// n in as few equal pieces as `most` allows: the size of one, a multiple of `unit`.
+// Cuts n into as few pieces of about equal size as possible, none above `most`. Returns the size of a piece, rounded up
+// to a multiple of `unit`.
 int64_t even(int64_t n, int64_t most, int64_t unit) {
   return round_up(pieces(n, std::max<int64_t>(pieces(n, most), 1)), unit);
 }
@@ -31,8 +36,10 @@ int64_t even(int64_t n, int64_t most, int64_t unit) {
 }  // namespace
 
 Gemm::Gemm(const GemmShape& s, unsigned threads) : shape_(s), threads_(std::max(threads, 1U)) {
+  // The blocks of depth depend on k only: they fix the order of summation.
   depth_ = std::max<int64_t>(even(s.k, most_depth, 8), 1);
   depths_ = std::max<int64_t>(pieces(s.k, depth_), 1);
+  // Slabs of B: with few rows one per task, about two for each thread; otherwise as large as slab_floats allows.
   few_rows_ = s.m <= few;
   slab_columns_ = std::max<int64_t>(
       few_rows_ ? std::min(round_up(pieces(s.n, 2 * int64_t{threads_}), most_tile_columns), pack_columns)
@@ -41,7 +48,8 @@ Gemm::Gemm(const GemmShape& s, unsigned threads) : shape_(s), threads_(std::max(
   column_slabs_ = pieces(s.n, slab_columns_);
   slab_depths_ = few_rows_ ? 1 : even(depths_, std::max<int64_t>(slab_floats / (slab_columns_ * depth_), 1), 1);
   depth_slabs_ = pieces(depths_, slab_depths_);
-  // Equal shares for all threads, two each at least; blocks of few rows would read B too often.
+  // Tasks of a slab: at least two for each thread, in equal shares. They are cut by rows first, then by columns,
+  // because every task reads its columns of B once and tasks of few rows would read B too often.
   const int64_t want = 2 * int64_t{threads_};
   row_tasks_ = std::max<int64_t>({pieces(s.m, most_rows), std::min(want, s.m / 56), 1});
   if (s.m / round_up(row_tasks_, threads_) >= 28) row_tasks_ = round_up(row_tasks_, threads_);
@@ -85,7 +93,8 @@ void Gemm::run(const float* a, const float* b, const float* plus, int64_t plus_s
     run_shared(w);
 }
 
-// Every thread packs what it needs of both operands.
+// A task is one slab of columns. Its thread packs both operands itself, block of depth after block of depth: the first
+// block adds `plus`, each later block adds to C.
 void Gemm::run_few_rows(const Work& w) const {
   const GemmShape& s = shape_;
   parallel_tasks(threads_, column_slabs_, [&](unsigned thread, int64_t task) {
@@ -103,7 +112,8 @@ void Gemm::run_few_rows(const Work& w) const {
   });
 }
 
-// One task in packing a slab of B: some columns of one block of depth.
+// One packing task of a slab: pack_columns columns of one block of depth. A slab holds block
+// after block of depth, each of slab_columns * depth floats in panels.
 void Gemm::pack_share(const Work& w, int64_t slab, int64_t task) const {
   const GemmShape& s = shape_;
   const int64_t groups = pieces(slab_columns_, pack_columns), block = task / groups;
@@ -115,6 +125,7 @@ void Gemm::pack_share(const Work& w, int64_t slab, int64_t task) const {
                w.packed_b + slab % 2 * packed_b_ + block * depth_ * slab_columns_ + n * depth);
 }
 
+// The rows of A that product `task` reads for one block of depth: what to fetch into the cache ahead of time.
 Ahead Gemm::block_of_a(const Work& w, int64_t task, int64_t block) const {
   const int64_t m = first_row(task / column_tasks_), rows = first_row(task / column_tasks_ + 1) - m;
   const int64_t k = block * depth_, depth = std::min(depth_, shape_.k - k);
@@ -122,7 +133,9 @@ Ahead Gemm::block_of_a(const Work& w, int64_t task, int64_t block) const {
   return w.a_k == 1 ? Ahead{from, w.a_row, depth, rows} : Ahead{from, w.a_k, rows, depth};
 }
 
-// One task in multiplying by a slab of B: some rows and columns of C.
+// One product task of a slab: some rows and columns of C. For each block of depth in order it packs its rows of A and
+// multiplies them. The first block of all (k = 0) adds `plus`, each later one adds to C. While it multiplies it fetches
+// the A of the next block, or, in the last block, `later`: the A of this thread's next task.
 void Gemm::multiply_share(const Work& w, int64_t slab, int64_t task, float* packed_a, const Ahead& later) const {
   const GemmShape& s = shape_;
   const int64_t m = first_row(task / column_tasks_), rows = first_row(task / column_tasks_ + 1) - m;
@@ -144,37 +157,49 @@ void Gemm::multiply_share(const Work& w, int64_t slab, int64_t task, float* pack
   }
 }
 
-// The tasks of all slabs in one row: each slab's packing, then its products. Threads take them in order; one that
-// comes to products waits until the slab is packed, one that comes to packing until the buffer is free, so everything
-// waited for is already being worked on.
+// All tasks form one list: for each slab its packing tasks, then its product tasks. Their numbers are tickets. Threads
+// take tickets in order, so packing the next slab overlaps with the last products of this one.
+//
+// Slabs alternate between two buffers. What a ticket waits for:
+//   packing of slab s    all packing before slab s, so that one counter serves all slabs;
+//                        all products of slab s - 2, which read the same buffer
+//   a product of slab s  all packing of slab s; and, if s continues the sums of slab s - 1, all products of slab s - 1
+// A ticket waits for lower tickets only. A thread works on its lower ticket first, so the lowest unfinished ticket is
+// always being worked on and waits for nothing: there is no deadlock.
+//
+// Each element of C gets its blocks of depth in order, whichever threads compute them: bits do not depend on chance.
 void Gemm::run_shared(const Work& w) const {
   const int64_t slabs = column_slabs_ * depth_slabs_;
   const int64_t packs = pieces(slab_columns_, pack_columns) * slab_depths_, products = row_tasks_ * column_tasks_;
-  const int64_t all = slabs * (packs + products);
+  const int64_t of_slab = packs + products, all = slabs * of_slab;
   struct alignas(64) Counter {
     std::atomic<int64_t> n{0};
   };
-  Counter next, packed, done[2];  // done: products of the even and of the odd slabs
+  Counter next;     // the next ticket
+  Counter packed;   // finished packing tasks of all slabs
+  Counter done[2];  // finished product tasks of the even and of the odd slabs
   parallel_for(threads_, [&](unsigned thread, unsigned) {
     float* const packed_a = w.packed_a + thread * packed_a_;
     const auto take = [&] { return next.n.fetch_add(1, std::memory_order_relaxed); };
-    // The next ticket is taken before the work on this one begins, which fetches what that will read.
+    // What a ticket's product will read first of A; nothing if it packs, or is past the end of the list.
+    const auto reads = [&](int64_t ticket) {
+      const int64_t slab = ticket / of_slab, product = ticket % of_slab - packs;
+      return product < 0 || ticket >= all ? Ahead{} : block_of_a(w, product, slab % depth_slabs_ * slab_depths_);
+    };
+    // A thread takes its next ticket before it works on this one, so that this work can fetch what the next one reads.
     for (int64_t ticket = take(), after; ticket < all; ticket = after) {
       after = take();
-      const int64_t slab = ticket / (packs + products), task = ticket % (packs + products);
+      const int64_t slab = ticket / of_slab, task = ticket % of_slab;
       if (task < packs) {
         wait_for(packed.n, slab * packs);
-        wait_for(done[slab % 2].n, slab / 2 * products);
+        wait_for(done[slab % 2].n, slab / 2 * products);  // slabs 0 .. slab - 2 with this buffer: slab / 2 of them
         pack_share(w, slab, task);
         packed.n.fetch_add(1, std::memory_order_release);
       } else {
         wait_for(packed.n, (slab + 1) * packs);
-        if (slab % depth_slabs_ > 0) wait_for(done[(slab - 1) % 2].n, (slab + 1) / 2 * products);  // adds to C
-        const int64_t later = after % (packs + products) - packs;
-        multiply_share(w, slab, task - packs, packed_a,
-                       later < 0 || after >= all
-                           ? Ahead{}
-                           : block_of_a(w, later, after / (packs + products) % depth_slabs_ * slab_depths_));
+        const bool adds_to_c = slab % depth_slabs_ > 0;
+        if (adds_to_c) wait_for(done[(slab - 1) % 2].n, (slab + 1) / 2 * products);
+        multiply_share(w, slab, task - packs, packed_a, reads(after));
         done[slab % 2].n.fetch_add(1, std::memory_order_release);
       }
     }

@@ -20,7 +20,8 @@ class Gemm {
   // Scratch bytes that `run` wants, aligned to 64 bytes.
   static uint64_t scratch(const GemmShape& shape, unsigned threads) { return Gemm(shape, threads).scratch_bytes(); }
 
-  // plus: (m, n), which may be c; with plus_stride 0 one row for all, as a bias is; or null. Allocates nothing.
+  // plus: (m, n), which may be c; with plus_stride 0 one row that is added to every row, such as a bias; or null.
+  // Allocates nothing.
   void run(const float* a, const float* b, const float* plus, int64_t plus_stride, float* c, void* scratch) const;
 
  private:
@@ -38,8 +39,10 @@ class Gemm {
   unsigned threads_;
   const Isa* isa_ = nullptr;
   int64_t depth_, depths_;  // sums are cut into `depths` blocks of `depth` or less
-  // B is packed slab by slab, by all threads together; a slab's rows of C are shared out in tasks.
+  // B is packed slab by slab, by all threads together. A slab has slab_columns columns and slab_depths blocks of depth.
+  // Slabs are numbered along the depth first: depth_slabs of them continue the same sums.
   int64_t slab_columns_, slab_depths_, column_slabs_, depth_slabs_;
+  // The part of C that belongs to a slab is computed by row_tasks * column_tasks tasks.
   int64_t row_tasks_, column_tasks_;
   int64_t packed_a_, packed_b_;  // floats: a thread's part of A, a slab of B (or a thread's part, for few rows)
   bool few_rows_;

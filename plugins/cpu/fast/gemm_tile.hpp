@@ -2,17 +2,22 @@
 // Matrix products of one thread: operands are copied ("packed") into the order in which the register tiles read them,
 // and a packed block of A is multiplied by packed panels of B (Goto and van de Geijn 2008).
 //
-// Every element of C is one chain of multiply-adds over the depth of a block, then added to what C is to hold besides:
-// its bits do not depend on where tiles, blocks of rows or columns begin.
+// Order of summation: every element of C is one chain of multiply-adds over the depth of a block, k upwards from zero.
+// Then `plus` (what C held before, or a bias) is added. The bits do not depend on where tiles, rows or columns begin.
+//
+// Packed layout: a panel of A is (depth, tile_stride), a panel of B (depth, tile_columns): step k of a tile reads one
+// row of each, so both are read from start to end.
 #pragma once
 
 #include "isa.hpp"
 #include "simd.hpp"
 
 namespace cpu::CPU_ISA {
+namespace {
 
-// A panel of A holds tile_rows rows (or fewer), tile_stride floats per k; a panel of B tile_columns columns. A panel
-// of B of the usual depth of 256 fits the first-level cache; the accumulators take all registers but three.
+// A tile of C is tile_rows x tile_columns (or less) and stays in registers: with AVX-512 14 x 2 = 28 of 32 registers,
+// with AVX2 6 x 2 = 12 of 16. The rest hold a row of B and one element of A. A panel of B of usual depth, 256, fits the
+// first-level cache and is used by every panel of A in turn.
 #if defined(__AVX512F__)
 inline constexpr int tile_rows = 14;
 #else
@@ -21,10 +26,10 @@ inline constexpr int tile_rows = 6;
 inline constexpr int tile_vectors = 2, tile_columns = tile_vectors * W;
 inline constexpr int tile_stride = (tile_rows + W - 1) / W * W;
 
-// Four floats of each of W rows, four by four transposed: v[i] becomes element i of all rows.
+// Loads the four floats k .. k + 3 of each of W rows and transposes them: v[i] holds element k + i of all rows.
 CPU_INLINE void load_transposed(const float* const* rows, int64_t k, V* v) {
 #if defined(__AVX512F__)
-  V x[4];
+  __m512 x[4];
   CPU_UNROLL
   for (int i = 0; i < 4; ++i) {
     const __m512 a = _mm512_castps128_ps512(_mm_loadu_ps(rows[i] + k));
@@ -36,10 +41,10 @@ CPU_INLINE void load_transposed(const float* const* rows, int64_t k, V* v) {
                 b = _mm512_castps_pd(_mm512_unpackhi_ps(x[0], x[1])),
                 c = _mm512_castps_pd(_mm512_unpacklo_ps(x[2], x[3])),
                 d = _mm512_castps_pd(_mm512_unpackhi_ps(x[2], x[3]));
-  v[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, c)), v[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, c));
-  v[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(b, d)), v[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
+  v[0] = {_mm512_castpd_ps(_mm512_unpacklo_pd(a, c))}, v[1] = {_mm512_castpd_ps(_mm512_unpackhi_pd(a, c))};
+  v[2] = {_mm512_castpd_ps(_mm512_unpacklo_pd(b, d))}, v[3] = {_mm512_castpd_ps(_mm512_unpackhi_pd(b, d))};
 #elif defined(__AVX2__)
-  V x[4];
+  __m256 x[4];
   CPU_UNROLL
   for (int i = 0; i < 4; ++i)
     x[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(rows[i] + k)), _mm_loadu_ps(rows[i + 4] + k), 1);
@@ -47,19 +52,20 @@ CPU_INLINE void load_transposed(const float* const* rows, int64_t k, V* v) {
                 b = _mm256_castps_pd(_mm256_unpackhi_ps(x[0], x[1])),
                 c = _mm256_castps_pd(_mm256_unpacklo_ps(x[2], x[3])),
                 d = _mm256_castps_pd(_mm256_unpackhi_ps(x[2], x[3]));
-  v[0] = _mm256_castpd_ps(_mm256_unpacklo_pd(a, c)), v[1] = _mm256_castpd_ps(_mm256_unpackhi_pd(a, c));
-  v[2] = _mm256_castpd_ps(_mm256_unpacklo_pd(b, d)), v[3] = _mm256_castpd_ps(_mm256_unpackhi_pd(b, d));
+  v[0] = {_mm256_castpd_ps(_mm256_unpacklo_pd(a, c))}, v[1] = {_mm256_castpd_ps(_mm256_unpackhi_pd(a, c))};
+  v[2] = {_mm256_castpd_ps(_mm256_unpacklo_pd(b, d))}, v[3] = {_mm256_castpd_ps(_mm256_unpackhi_pd(b, d))};
 #else
-  const V r0 = load(rows[0] + k), r1 = load(rows[1] + k), r2 = load(rows[2] + k), r3 = load(rows[3] + k);
-  const V a = __builtin_shufflevector(r0, r1, 0, 4, 1, 5), b = __builtin_shufflevector(r0, r1, 2, 6, 3, 7),
-          c = __builtin_shufflevector(r2, r3, 0, 4, 1, 5), d = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
-  v[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5), v[1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
-  v[2] = __builtin_shufflevector(b, d, 0, 1, 4, 5), v[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+  const vec::four r0 = load_all(rows[0] + k).x, r1 = load_all(rows[1] + k).x, r2 = load_all(rows[2] + k).x,
+                  r3 = load_all(rows[3] + k).x;
+  const vec::four a = __builtin_shufflevector(r0, r1, 0, 4, 1, 5), b = __builtin_shufflevector(r0, r1, 2, 6, 3, 7),
+                  c = __builtin_shufflevector(r2, r3, 0, 4, 1, 5), d = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
+  v[0] = {__builtin_shufflevector(a, c, 0, 1, 4, 5)}, v[1] = {__builtin_shufflevector(a, c, 2, 3, 6, 7)};
+  v[2] = {__builtin_shufflevector(b, d, 0, 1, 4, 5)}, v[3] = {__builtin_shufflevector(b, d, 2, 3, 6, 7)};
 #endif
 }
 
-// W lanes of one panel out of rows that are contiguous along k: out[k * stride + lane] = from[lane * ld + k]. Lanes
-// beyond `count` repeat the last row.
+// Packs W lanes of a panel from rows that are contiguous along k: out[k * stride + lane] = from[lane * ld + k]. Lanes
+// from `count` on repeat the last row.
 CPU_INLINE void pack_lanes(const float* from, int64_t ld, int64_t count, int64_t depth, int64_t stride, float* out) {
   const float* rows[W];
   for (int r = 0; r < W; ++r) rows[r] = from + (r < count ? r : count - 1) * ld;
@@ -68,25 +74,27 @@ CPU_INLINE void pack_lanes(const float* from, int64_t ld, int64_t count, int64_t
     V v[4];
     load_transposed(rows, k, v);
     CPU_UNROLL
-    for (int i = 0; i < 4; ++i) store(out + (k + i) * stride, v[i]);
+    for (int i = 0; i < 4; ++i) store_all(out + (k + i) * stride, v[i]);
   }
   for (; k < depth; ++k)
     for (int r = 0; r < W; ++r) out[k * stride + r] = rows[r][k];
 }
 
-// `width` neighbouring floats, the rest of the `stride` unspecified: it only reaches elements that are not stored.
+// Packs one row of a panel from `width` neighbouring floats. The rest of the `stride` floats is unspecified: products
+// with it are never stored.
 template <int stride>
 CPU_INLINE void copy_panel_row(const float* from, int64_t width, float* out) {
   CPU_UNROLL
   for (int j = 0; j < stride; j += W) {
     const int64_t left = width - j;
-    store(out + j, left >= W ? load(from + j) : load_some(from + j, left > 0 ? static_cast<int>(left) : 0, set1(0.0f)));
+    store_all(out + j, left >= W ? load_all(from + j)
+                                 : load_some_or(from + j, left > 0 ? static_cast<int>(left) : 0, splat(0.0f)));
   }
 }
 
-// The panels that `rows` rows are cut into: as few as possible, the lower ones first.
+// Cuts `rows` rows into as few panels as possible, of nearly equal height.
 struct Panels {
-  int64_t count, height, higher;  // the last `higher` ones have one row more than `height`
+  int64_t count, height, higher;  // all have `height` rows; the last `higher` ones have one more
   CPU_INLINE explicit Panels(int64_t rows)
       : count((rows + tile_rows - 1) / tile_rows), height(rows / count), higher(rows - height * count) {}
   CPU_INLINE int64_t rows(int64_t panel) const { return height + (panel >= count - higher); }
@@ -94,8 +102,9 @@ struct Panels {
 
 // A (rows, depth) -> panels. k_stride or row_stride is 1.
 inline void pack_a(const float* a, int64_t row_stride, int64_t k_stride, int64_t rows, int64_t depth, float* out) {
-  constexpr int64_t strip = 8;  // neighbouring panels read the same cache lines
+  constexpr int64_t strip = 8;  // steps of k for all panels in turn, because neighbouring panels share cache lines
   const Panels panels(rows);
+  // A is stored by rows: transpose W rows of a panel at a time. Otherwise A is stored by k: copy.
   if (k_stride == 1) {
     for (int64_t p = 0; p < panels.count; a += panels.rows(p) * row_stride, out += depth * tile_stride, ++p)
       for (int r = 0; r < tile_stride && r < panels.rows(p); r += W)
@@ -114,6 +123,7 @@ inline void pack_a(const float* a, int64_t row_stride, int64_t k_stride, int64_t
 // B (depth, columns) -> panels. column_stride or k_stride is 1.
 inline void pack_b(const float* b, int64_t k_stride, int64_t column_stride, int64_t columns, int64_t depth,
                    float* out) {
+  // B is stored by columns: transpose W columns of a panel at a time. Otherwise B is stored by k: copy.
   if (k_stride == 1) {
     for (int64_t n = 0; n < columns; n += tile_columns, out += depth * tile_columns)
       for (int j = 0; j < tile_columns && n + j < columns; j += W)
@@ -126,8 +136,8 @@ inline void pack_b(const float* b, int64_t k_stride, int64_t column_stride, int6
       copy_panel_row<tile_columns>(b + n, columns - n, out + n * depth);
 }
 
-// What will be read soon is asked for a few cache lines at a time all through the products: waiting for memory then
-// costs next to nothing, and requests in flight never use up the places that the first-level cache has for them.
+// Fetches what will be read soon, a few cache lines per strip of a tile, spread over all tiles of a block. So the
+// memory is hardly waited for, and there are never more requests in flight than the first-level cache can track.
 struct Fetch {
   static constexpr int64_t line = 16;  // floats
   const float* at;
@@ -152,34 +162,38 @@ struct TileCall {
   int64_t depth, ldc, plus_stride;
   const float *a, *b, *plus;
   float* c;
-  int64_t columns;      // of C, 1 .. tile_columns
-  const float* next_b;  // a quarter of what one of the next tiles reads
-  const float* next_c;  // the tile after this one
+  int64_t columns;      // of this tile of C, 1 .. tile_columns
+  const float* next_b;  // fetched: the share of the next panel of B that falls to this tile
+  const float* next_c;  // fetched: the tile of C after this one
   Fetch* fetch;
 };
 
-// C (R, columns) = A B + plus, in registers.
+// C (R, columns) = A B + plus for one tile of R rows and C registers of columns.
+// Not inlined: each tile gets the registers for itself.
 template <int R, int C>
-void multiply_tile(const TileCall& t) {
+__attribute__((noinline)) void multiply_tile(const TileCall& t) {
   constexpr int64_t strip = 16;
   V sum[R][C];
   CPU_UNROLL
   for (int r = 0; r < R; ++r) {
     CPU_UNROLL
-    for (int j = 0; j < C; ++j) sum[r][j] = set1(0.0f);
+    for (int j = 0; j < C; ++j) sum[r][j] = splat(0.0f);
   }
   const float *a = t.a, *b = t.b, *next_b = t.next_b, *next_c = t.next_c;
+  // Step k + i: one row of B, C registers wide, times each of R elements of A. R * C independent multiply-adds hide the
+  // latency of each.
   const auto step = [&](int i) __attribute__((always_inline)) {
     V column[C];
     CPU_UNROLL
-    for (int j = 0; j < C; ++j) column[j] = load(b + i * tile_columns + j * W);
+    for (int j = 0; j < C; ++j) column[j] = load_all(b + i * tile_columns + j * W);
     CPU_UNROLL
     for (int r = 0; r < R; ++r) {
-      const V x = set1(a[i * tile_stride + r]);
+      const V x = splat(a[i * tile_stride + r]);
       CPU_UNROLL
       for (int j = 0; j < C; ++j) sum[r][j] = fma(x, column[j], sum[r][j]);
     }
   };
+  // Strips of 16 steps, each with its requests for later data; then the rest of the depth.
   int64_t k = t.depth;
   while (k >= strip) {
     __builtin_prefetch(next_c, 1), __builtin_prefetch(next_c + C * W - 1, 1), next_c += t.ldc;
@@ -190,13 +204,14 @@ void multiply_tile(const TileCall& t) {
     }
   }
   for (; k > 0; --k, a += tile_stride, b += tile_columns) step(0);
+  // Add `plus` and store: whole registers, or the valid columns of the last tile.
   if (t.columns == C * W) {
     CPU_UNROLL
     for (int r = 0; r < R; ++r) {
       CPU_UNROLL
       for (int j = 0; j < C; ++j) {
-        const V more = t.plus ? load(t.plus + r * t.plus_stride + j * W) : set1(0.0f);
-        store(t.c + r * t.ldc + j * W, add(sum[r][j], more));
+        const V more = t.plus ? load_all(t.plus + r * t.plus_stride + j * W) : splat(0.0f);
+        store_all(t.c + r * t.ldc + j * W, sum[r][j] + more);
       }
     }
     return;
@@ -207,12 +222,13 @@ void multiply_tile(const TileCall& t) {
     for (int j = 0; j < C; ++j) {
       const int64_t left = t.columns - j * W;
       const int n = static_cast<int>(left < W ? left : W);
-      const V more = t.plus ? load_some(t.plus + r * t.plus_stride + j * W, n, set1(0.0f)) : set1(0.0f);
-      store_some(t.c + r * t.ldc + j * W, n, add(sum[r][j], more));
+      const V more = t.plus ? load_some_or(t.plus + r * t.plus_stride + j * W, n, splat(0.0f)) : splat(0.0f);
+      store_some(t.c + r * t.ldc + j * W, sum[r][j] + more, n);
     }
   }
 }
 
+// Picks the tile for this number of rows and columns: one function for each, so that all loops over them are unrolled.
 template <int R>
 inline void multiply_rows(int64_t rows, const TileCall& t) {
   if (rows < R) {
@@ -225,7 +241,8 @@ inline void multiply_rows(int64_t rows, const TileCall& t) {
     multiply_tile<R, 1>(t);
 }
 
-// C (rows, columns) = A B + plus from packed blocks; plus: a matrix, one row for all (plus_stride 0), or none.
+// C (rows, columns) = A B + plus from packed blocks. plus: a matrix, one row for all rows (plus_stride 0), or null.
+// For each panel of B, all panels of A: the panel of B stays in the first-level cache, the block of A in the second.
 inline void multiply(int64_t rows, int64_t columns, int64_t depth, const float* a, const float* b, const float* plus,
                      int64_t plus_stride, float* c, int64_t ldc, const Ahead& ahead) {
   const Panels panels(rows);
@@ -247,4 +264,5 @@ inline void multiply(int64_t rows, int64_t columns, int64_t depth, const float* 
   }
 }
 
+}  // namespace
 }  // namespace cpu::CPU_ISA

@@ -38,7 +38,7 @@ struct AttentionShape {
   }
 };
 
-// Rows of floats that a thread will read soon: it asks for them while it multiplies.
+// Rows of floats that a thread will read soon. It fetches them into the cache while it multiplies.
 struct Ahead {
   const float* from = nullptr;
   int64_t stride = 0, width = 0, count = 0;  // `count` rows of `width` floats

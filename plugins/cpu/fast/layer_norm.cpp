@@ -24,7 +24,7 @@ struct LayerNorm {
     for (size_t k : {1, 2})
       if (c.has(k)) need_f32(c.in[k], "w or bias"), need_size(c.in[k], columns(c.in[0]), k == 1 ? "w" : "bias");
     need(c.has(1) || !c.has(2), "a bias needs a weight");
-    if (c.has(3) != c.has_out(2)) throw Error{ENG_INVALID, "a residual and its sum s come together"};
+    if (c.has(3) != c.has_out(2)) throw Error{ENG_INVALID, "a residual input and the output s must be given together"};
     if (c.has(3)) need_same(c.in[0], c.in[3], "x and residual"), need_same(c.in[0], c.out[2], "x and s");
     c.real("eps");
   }
@@ -43,7 +43,7 @@ struct LayerNorm {
   }
 };
 
-// The gradients of weight and bias are sums over all rows. Their order comes from the shapes alone: rows are cut into
+// The gradients of weight and bias are sums over all rows. Their order depends on the shapes only: rows are cut into
 // chunks, each is summed in row order into its own two lines of scratch memory, then the lines are added in order.
 struct LayerNormGrad {
   static constexpr const char* op = ENG_OP_LAYER_NORM_GRAD;

@@ -24,7 +24,7 @@ struct RmsNorm {
     need_size(c.in[1], columns(c.in[0]), "w");
     need_size(c.out[1], rows(c.in[0]), "rstd");
     need_same(c.in[0], c.out[0], "x and y");
-    if (c.has(2) != c.has_out(2)) throw Error{ENG_INVALID, "a residual and its sum s come together"};
+    if (c.has(2) != c.has_out(2)) throw Error{ENG_INVALID, "a residual input and the output s must be given together"};
     if (c.has(2)) need_same(c.in[0], c.in[2], "x and residual"), need_same(c.in[0], c.out[2], "x and s");
     c.real("eps");
   }
@@ -44,7 +44,7 @@ struct RmsNorm {
   }
 };
 
-// The weight's gradient is a sum over all rows. Its order comes from the shapes alone: rows are cut into chunks,
+// The weight's gradient is a sum over all rows. Its order depends on the shapes only: rows are cut into chunks,
 // each is summed in row order into its own line of scratch memory, then the lines are added in order.
 struct RmsNormGrad {
   static constexpr const char* op = ENG_OP_RMS_NORM_GRAD;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t chunk = 4096;  // elements of one partial sum
 
-// Where the update does not count everything stays as it was.
+// If the update is skipped (scalars[OK] is 0), everything stays as it was.
 void keep(float* to, const float* from, int64_t first, int64_t last) {
   if (to && to != from) std::memcpy(to + first, from + first, size_t(last - first) * sizeof(float));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel's `check` looks at.
+// Checks that kernels share.
 #pragma once
 
 #include "../../common/call.hpp"
@@ -16,7 +16,7 @@ inline void need_arguments(const Call& c, size_t least, size_t most, size_t outp
     if (!c.has_out(k)) throw Error{ENG_INVALID, "output " + std::to_string(k) + " is missing"};
 }
 
-// Every argument is f32, but input `integers` (if any), which is i32.
+// Every argument must be f32, except input `integers` (if given), which must be i32.
 inline void need_f32(const Call& c, size_t integers = SIZE_MAX) {
   for (size_t k = 0; k < c.in.size(); ++k)
     if (c.has(k) && c.in[k].dtype != (k == integers ? ENG_I32 : ENG_F32))

@@ -6,27 +6,32 @@
 #include "simd.hpp"
 
 namespace cpu::CPU_ISA {
+namespace {
 
 // Returns -log softmax(x)[label]. If `scale` is given, x becomes (softmax(x) - onehot(label)) * *scale.
 inline double row_loss(float* x, int64_t n, int64_t label, const float* scale) {
-  const V lowest = set1(-__builtin_inff());
+  // 1. The largest logit. Four registers of maxima hide the latency.
+  const V lowest = splat(-__builtin_inff());
   V m[4] = {lowest, lowest, lowest, lowest};
   int64_t i = 0;
   for (; i + 4 * W <= n; i += 4 * W) {
     CPU_UNROLL
-    for (int j = 0; j < 4; ++j) m[j] = max(m[j], load(x + i + j * W));
+    for (int j = 0; j < 4; ++j) m[j] = max(m[j], load_all(x + i + j * W));
   }
-  for (; i < n; i += W) m[0] = max(m[0], i + W <= n ? load(x + i) : load_some(x + i, static_cast<int>(n - i), lowest));
-  const float high = max_lanes(max(max(m[0], m[1]), max(m[2], m[3])));
+  for (; i < n; i += W)
+    m[0] = max(m[0], i + W <= n ? load_all(x + i) : load_some_or(x + i, static_cast<int>(n - i), lowest));
+  const float high = largest(max(max(m[0], m[1]), max(m[2], m[3])));
   const double target = static_cast<double>(x[label]) - static_cast<double>(high);
 
-  const V by = set1(high), to2 = set1(log2_e);
-  V s[4] = {set1(0.0f), set1(0.0f), set1(0.0f), set1(0.0f)};
+  // 2. The sum of e^(x - largest); with `scale`, x becomes these terms. Four partial sums in f32, which are added to
+  // the sum in f64 after every 4,096 elements, so that small terms are not lost in long rows.
+  const V by = splat(high), to2 = splat(log2_e);
+  V s[4] = {splat(0.0f), splat(0.0f), splat(0.0f), splat(0.0f)};
   double sum = 0.0;
-  const auto fold = [&] {  // long rows are summed in pieces, so that small terms are not lost
-    sum += static_cast<double>(sum_lanes(add(add(s[0], s[1]), add(s[2], s[3]))));
+  const auto fold = [&] {
+    sum += static_cast<double>(cpu::sum((s[0] + s[1]) + (s[2] + s[3])));
     CPU_UNROLL
-    for (int j = 0; j < 4; ++j) s[j] = set1(0.0f);
+    for (int j = 0; j < 4; ++j) s[j] = splat(0.0f);
   };
   i = 0;
   for (; i + 4 * W <= n;) {
@@ -34,27 +39,29 @@ inline double row_loss(float* x, int64_t n, int64_t label, const float* scale) {
     for (; i + 4 * W <= piece; i += 4 * W) {
       CPU_UNROLL
       for (int j = 0; j < 4; ++j) {
-        const V p = exp2(mul(sub(load(x + i + j * W), by), to2));
-        s[j] = add(s[j], p);
-        if (scale) store(x + i + j * W, p);
+        const V p = exp2((load_all(x + i + j * W) - by) * to2);
+        s[j] = s[j] + p;
+        if (scale) store_all(x + i + j * W, p);
       }
     }
     fold();
   }
   for (; i < n; i += W) {
     const int count = static_cast<int>(n - i < W ? n - i : W);
-    const V p = exp2(mul(sub(load_some(x + i, count, lowest), by), to2));
-    s[0] = add(s[0], p);
-    if (scale) store_some(x + i, count, p);
+    const V p = exp2((load_some_or(x + i, count, lowest) - by) * to2);
+    s[0] = s[0] + p;
+    if (scale) store_some(x + i, p, count);
   }
   fold();
+  // 3. The gradient: scale * (softmax - onehot). The loss is ln(sum) - (x[label] - largest).
   if (scale) {
-    const V factor = set1(static_cast<float>(static_cast<double>(*scale) / sum));
-    for (i = 0; i + W <= n; i += W) store(x + i, mul(load(x + i), factor));
+    const V factor = splat(static_cast<float>(static_cast<double>(*scale) / sum));
+    for (i = 0; i + W <= n; i += W) store_all(x + i, load_all(x + i) * factor);
     for (; i < n; ++i) x[i] *= static_cast<float>(static_cast<double>(*scale) / sum);
     x[label] -= *scale;
   }
   return __builtin_log(sum) - target;
 }
 
+}  // namespace
 }  // namespace cpu::CPU_ISA

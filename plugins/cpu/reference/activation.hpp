@@ -35,7 +35,8 @@ inline Slope activation(int64_t act, double x) {
 inline void expect_activation(const Call& c) {
   const int64_t act = c.integer("act");
   if (act < ENG_ACT_SILU || act > ENG_ACT_RELU)
-    throw Error{ENG_UNSUPPORTED, "no activation has the number " + std::to_string(act)};
+    throw Error{ENG_UNSUPPORTED, "act = " + std::to_string(act) +
+                                     " is unknown; it must be 1 (silu), 2 (gelu), 3 (gelu_tanh) or 4 (relu)"};
 }
 
 }  // namespace reference

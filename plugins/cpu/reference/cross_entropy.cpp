@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear and cross-entropy in one op: all logits of one token at a time, never those of all tokens.
+// Linear and cross-entropy in one op: the logits of one token exist at a time, never those of all tokens.
 #include <algorithm>
 
 #include "reference.hpp"
@@ -107,7 +107,7 @@ struct CrossEntropyGrad {
         }
         for (int64_t h = 0; h < s.H; ++h) a.out<T>(1)[i * s.H + h] = T(row[h]);
       }
-      // By row of w, so that one row of sums is enough; the logits are computed a second time.
+      // Loops over rows of w, so that the sums of one row are enough scratch; each logit is computed a second time.
       for (int64_t v = 0; v < s.V; ++v) {
         for (int64_t h = 0; h < s.H; ++h) row[h] = dw_acc ? double(dw_acc[v * s.H + h]) : 0.0;
         for (int64_t i = 0; i < s.N; ++i) {

@@ -44,7 +44,7 @@ struct GatedGrad {
   void run(const Args& a) const {
     by_type(c.in[0].dtype, [&]<class T>(T) {
       for (int64_t i = 0; i < elements(c.in[0]); ++i) {
-        // Read before either write: dgate and dup may lie where gate and up do.
+        // Both values are read before either is written: dgate and dup may share memory with gate and up.
         const double dy = double(a.in<T>(0)[i]), up = double(a.in<T>(2)[i]);
         const Slope s = activation(act, double(a.in<T>(1)[i]));
         a.out<T>(0)[i] = T(dy * up * s.slope);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// adamw and sgd. Unlike the other kernels these compute in the type of the tensors, one rounding per operation and in
-// the order of ops.h, so that every other implementation can give the same bits. What depends on the attributes alone
-// (1 - beta) is computed in f64 and rounded once.
+// adamw and sgd. Unlike the other kernels these compute in the type of the tensors, with one rounding per operation and
+// in the order of ops.h, so that every other implementation can give the same bits. Values that depend only on
+// attributes (1 - beta) are computed in f64 and rounded once.
 #include "reference.hpp"
 
 namespace reference {
@@ -55,8 +55,8 @@ struct AdamW {
   }
 };
 
-// The buffer b is there or not: in (p, grad, scalars) and out (p) without momentum. A host that keeps its
-// place gives it as absent (dtype 0).
+// The buffer b is optional: without momentum the call is in (p, grad, scalars), out (p). A host may also pass b as
+// absent (dtype 0).
 struct Sgd {
   static constexpr const char* op = ENG_OP_SGD;
   static constexpr uint32_t flags = ENG_KERNEL_EXACT;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reference kernels: one loop per sum, one thread, every sum in f64 whatever the type of the tensors, so that the
-// result is the exact one rounded once. An op computes in f32 or in f64; the type is that of its first floating input.
-// What ops.h fixes as f32 (rstd, lse, loss, tables, scalars) may be f64 as well when the op computes in f64.
+// result is the exact one rounded once. An op computes in f32 or in f64, the type of its first floating-point input.
+// Tensors that ops.h fixes as f32 (rstd, lse, loss, tables, scalars) may be f64 as well when the op computes in f64.
 #pragma once
 
 #include <cmath>
@@ -21,7 +21,7 @@ using cpu::elements;
 using cpu::Error;
 using cpu::rows;
 
-// Appends the kernels of one file to the list of the plugin.
+// Appends the kernels of one file to the plugin's list.
 using List = std::vector<const eng_kernel*>;
 void add_matrix(List&);
 void add_embedding(List&);
@@ -32,6 +32,7 @@ void add_sequence(List&);
 void add_layer_norm(List&);
 void add_gated(List&);
 void add_activation(List&);
+void add_cast(List&);
 void add_dropout(List&);
 void add_cross_entropy(List&);
 void add_step(List&);
@@ -60,8 +61,8 @@ double dot(const T* x, const T* y, int64_t n) {
   return sum;
 }
 
-// The number of tensors, and that every floating one among `in` (absent ones aside) and `out` has the type of the
-// first.
+// Checks the number of tensors, and that every floating-point one among `in` (absent ones aside) and `out` has the type
+// of the first.
 inline void expect_types(const Call& c, size_t most_in, std::initializer_list<size_t> in, size_t n_out,
                          std::initializer_list<size_t> out) {
   if (c.in.size() > most_in || c.out.size() != n_out)
@@ -69,10 +70,9 @@ inline void expect_types(const Call& c, size_t most_in, std::initializer_list<si
   const size_t first = *in.begin();
   for (size_t k : in)
     if (c.has(k) && (!is_real(c.in[k]) || c.in[k].dtype != c.in[first].dtype))
-      throw Error{ENG_UNSUPPORTED, "computes in f32 or in f64, with all inputs alike"};
+      throw Error{ENG_UNSUPPORTED, "computes in f32 or in f64; all inputs must have one type"};
   for (size_t k : out)
-    if (c.out[k].dtype != c.in[first].dtype)
-      throw Error{ENG_UNSUPPORTED, "gives its results in the type of its inputs"};
+    if (c.out[k].dtype != c.in[first].dtype) throw Error{ENG_UNSUPPORTED, "outputs must have the type of the inputs"};
 }
 
 inline void expect_inputs(const Call& c, std::initializer_list<size_t> required) {
@@ -80,7 +80,7 @@ inline void expect_inputs(const Call& c, std::initializer_list<size_t> required)
     if (!c.has(k)) throw Error{ENG_INVALID, "input " + std::to_string(k) + " is missing"};
 }
 
-// body(T{}) with T = double for f64, else float.
+// Calls body(T{}) with T = double for f64, float otherwise.
 template <class Body>
 void by_type(int32_t dtype, Body&& body) {
   if (dtype == ENG_F64)

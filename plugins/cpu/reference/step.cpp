@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The step's own ops: begin, get_row, put_row, sum_squares, finish; and the fold of what ranks bring together.
+// The step's own ops: begin, get_row, put_row, sum_squares, finish; and fold, the sum over ranks.
 #include <cstring>
 #include <vector>
 
+#include "../../common/half.hpp"
 #include "reference.hpp"
 
 namespace reference {
@@ -21,12 +22,12 @@ void expect_scalars(const eng_desc& d) {
   expect(is_real(d) && elements(d) == ENG_S_COUNT, "scalars must be f32 (32)");
 }
 
-// Carries what an op does not change from an input to its output, unless both are the same memory.
+// Copies what an op does not change from an input to its output, unless both are the same memory.
 void keep(void* to, const void* from, uint64_t bytes) {
   if (to != from) std::memcpy(to, from, bytes);
 }
 
-// counters[MICRO], which must name one of `n` rows.
+// counters[MICRO], which must be the number of one of `n` rows.
 int64_t micro_batch(const int64_t* counters, int64_t n) {
   const int64_t micro = counters[ENG_C_MICRO];
   if (micro < 0 || micro >= n)
@@ -180,6 +181,22 @@ struct Finish {
   }
 };
 
+bool is_half(const eng_desc& d) {
+  return d.dtype == ENG_BF16 || d.dtype == ENG_F16;
+}
+
+// The sum of two values, rounded to their type.
+template <class T>
+T sum(T a, T b) {
+  if constexpr (sizeof(T) > 2) {
+    return a + b;
+  } else {
+    T out;
+    cpu::from_f32(cpu::to_f32(a) + cpu::to_f32(b), out);
+    return out;
+  }
+}
+
 // Level by level: neighbours are added, one without a neighbour passes on.
 struct Fold {
   static constexpr const char* op = ENG_OP_FOLD;
@@ -189,22 +206,28 @@ struct Fold {
   explicit Fold(const Call& call) : c(call) {}
   static void check(const Call& c) {
     expect_inputs(c, {0});
-    expect_types(c, 1, {0}, 1, {0});
+    if (!is_half(c.in[0]) || c.out.size() != 1 || c.out[0].dtype != c.in[0].dtype) expect_types(c, 1, {0}, 1, {0});
     const int64_t rows = c.integer("rows");
     expect(rows >= 1 && elements(c.in[0]) == rows * elements(c.out[0]), "x must be `rows` rows of the sum's length");
   }
   void run(const Args& a) const {
-    by_type(c.in[0].dtype, [&]<class T>(T) {
+    const auto fold = [&]<class T>(T) {
       const int64_t n = elements(c.out[0]);
       std::vector<T> level(static_cast<size_t>(c.integer("rows")));
       for (int64_t j = 0; j < n; ++j) {
         size_t m = level.size();
         for (size_t r = 0; r < m; ++r) level[r] = a.in<T>(0)[int64_t(r) * n + j];
         for (; m > 1; m = (m + 1) / 2)
-          for (size_t r = 0; r < m; r += 2) level[r / 2] = r + 1 < m ? level[r] + level[r + 1] : level[r];
+          for (size_t r = 0; r < m; r += 2) level[r / 2] = r + 1 < m ? sum(level[r], level[r + 1]) : level[r];
         a.out<T>(0)[j] = level[0];
       }
-    });
+    };
+    if (c.in[0].dtype == ENG_BF16)
+      fold(cpu::Bf16{});
+    else if (c.in[0].dtype == ENG_F16)
+      fold(cpu::F16{});
+    else
+      by_type(c.in[0].dtype, fold);
   }
 };
 

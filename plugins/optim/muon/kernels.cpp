@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Muon's kernels. For the device `reference` plain loops on one thread, of f32 or f64; for `cpu` f32 on all threads.
+// Muon's kernels. For the device `reference`: plain loops on one thread, f32 or f64. For `cpu`: f32 on all threads.
 // Both do the same operations in the same order, so they give the same bits.
 #include <cmath>
 #include <iterator>
@@ -21,14 +21,15 @@ void need(bool right, const char* text) {
   if (!right) throw cpu::Error{ENG_UNSUPPORTED, text};
 }
 
-// All tensors of one type, f32, or on the reference device f64 as well; scalars are f32.
+// All tensors have one type: f32, or on the reference device also f64. Scalars are always f32.
 void check_types(const Call& c, bool fast, size_t scalars) {
   const int32_t type = c.in[0].dtype;
   need(type == ENG_F32 || (!fast && type == ENG_F64), fast ? "computes in f32" : "computes in f32 or f64");
   for (const auto* list : {&c.in, &c.out})
     for (size_t k = 0; k < list->size(); ++k) {
       const bool last = list == &c.in && k == scalars;
-      need((*list)[k].dtype == (last ? ENG_F32 : type), last ? "scalars must be f32" : "all tensors are of one type");
+      need((*list)[k].dtype == (last ? ENG_F32 : type),
+           last ? "scalars must be f32" : "all tensors must have one type");
     }
 }
 
@@ -40,7 +41,7 @@ void by_type(int32_t dtype, F&& f) {
     f(float{});
 }
 
-// f(first, last) for shares of n elements, in whole cache lines.
+// Calls f(first, last) for disjoint ranges of n elements; each range starts at a cache line.
 template <class F>
 void shares(unsigned threads, int64_t n, F&& f) {
   if (n < 2 * chunk) return f(int64_t{0}, n);
@@ -186,7 +187,8 @@ const eng_kernel* const reference_list[] = {&cpu::kernel<Momentum<false>>, &cpu:
 
 }  // namespace
 
-const eng_kernels cpu_kernels = {sizeof(eng_kernels), std::size(cpu_list), cpu_list};
-const eng_kernels reference_kernels = {sizeof(eng_kernels), std::size(reference_list), reference_list};
+const eng_kernels cpu_kernels = {.struct_size = sizeof(eng_kernels), .count = std::size(cpu_list), .kernels = cpu_list};
+const eng_kernels reference_kernels = {
+    .struct_size = sizeof(eng_kernels), .count = std::size(reference_list), .kernels = reference_list};
 
 }  // namespace muon

@@ -54,14 +54,15 @@ void destroy(void* self) {
   delete static_cast<Muon*>(self);
 }
 
-// Matrices of the layers, but not what is stored as one: decay rates of a state space model, for example, which the
-// model keeps from weight decay. Tables and the head have their meaning row by row.
+// True for matrices of the layers. Matrices that the model excludes from weight decay are not meant: these are numbers
+// stored in a matrix, such as the decay rates of a state space model. In embedding tables and the head each row has its
+// own meaning, so they are not meant either.
 eng_status is_matrix(const eng_parameter* p, bool* out, eng_error* error) {
   const char* update = nullptr;
   if (eng_status s = p->options->get_string(p->options, "update", &update, error)) return s;
   const bool two = p->shape->ndim == 2 && p->shape->dims[0] > 0 && p->shape->dims[1] > 0;
   if (std::strcmp(update, "muon") == 0 && !two) {
-    const std::string text = std::string("update = \"muon\" for ") + p->name + ", which is no matrix";
+    const std::string text = std::string("update = \"muon\" for ") + p->name + ", which is not a matrix";
     return report(error, ENG_INVALID, text.c_str());
   }
   const bool layer = p->block > 0 && p->block + 1 < p->blocks;
@@ -87,7 +88,7 @@ eng_status of_others(void*, const eng_parameter* p, eng_state_shape* io, eng_err
 }
 
 eng_status states(void*, eng_state_rule* out, uint32_t cap, uint32_t* n, eng_error* error) {
-  if (cap < 3) return report(error, ENG_OUT_OF_RANGE, "muon has 3 states, there is room for fewer");
+  if (cap < 3) return report(error, ENG_OUT_OF_RANGE, "muon has 3 states; the host has room for fewer");
   out[0] = {"momentum_buffer", ENG_F32, 0, of_matrices};
   out[1] = {"exp_avg", ENG_F32, 0, of_others};
   out[2] = {"exp_avg_sq", ENG_F32, 0, of_others};
@@ -100,7 +101,7 @@ eng_status scalars(void* self, uint64_t k, float* out, uint32_t cap, uint32_t* n
   return adam_scalars(m.beta1, m.beta2, k, out, cap, n, error);
 }
 
-// What the orthogonal matrix is multiplied with, beside the learning rate.
+// The factor of the orthogonal matrix; the learning rate is applied separately.
 double factor(const Muon& m, int64_t rows, int64_t columns) {
   const auto M = static_cast<double>(rows), N = static_cast<double>(columns);
   switch (m.scale) {
@@ -113,7 +114,7 @@ double factor(const Muon& m, int64_t rows, int64_t columns) {
   }
 }
 
-// A few ops in a row; the first error sticks in the builder.
+// Emits a sequence of ops. The builder keeps the first error.
 struct Steps {
   eng_build* build;
   eng_id emit(const char* op, const eng_id* in, uint32_t n_in, const eng_attr* attrs, uint32_t n_attrs,
@@ -122,7 +123,7 @@ struct Steps {
     return out;
   }
   eng_id scale(eng_id x, double by, eng_id out = 0) {
-    const eng_attr attr = {"factor", 0, by};
+    const eng_attr attr = {.key = "factor", .i = 0, .f = by};
     return emit(ENG_OP_SCALE, &x, 1, &attr, 1, out);
   }
   // x y + plus, in the memory of `plus` if it is given.
@@ -133,14 +134,14 @@ struct Steps {
   }
 };
 
-// Newton-Schulz on grad (M, N), in place: x = a x + (b s + c s s) x with s = x x^T, on the shorter side. The factors
-// are put where no op of its own is needed: c ((a/c) x + (s s + (b/c) s) x).
+// Newton-Schulz on grad (M, N), in place: x = a x + (b s + c s s) x with s = x x^T, computed on the shorter side. The
+// factors are placed so that scaling needs few ops: c ((a/c) x + (s s + (b/c) s) x).
 eng_status orthogonalize(const Muon& m, eng_build* build, const eng_update* run, eng_error* error) {
   Steps steps{build};
   const eng_desc& shape = *run->extents[0].parameter->shape;
   const int64_t M = shape.dims[0], N = shape.dims[1];
   const bool tall = M > N;
-  const eng_attr eps = {"eps", 0, 1e-7};
+  const eng_attr eps = {.key = "eps", .i = 0, .f = 1e-7};
   eng_id x = steps.emit(MUON_OP_NORMALIZE, &run->grad, 1, &eps, 1);
   for (int64_t k = 0; k < m.steps; ++k) {
     const eng_id s = steps.product(x, tall, x, !tall);
@@ -164,14 +165,13 @@ eng_status update_matrices(const Muon& m, eng_build* build, const eng_update* ru
   }
   const eng_id in[3] = {run->master, run->grad, run->scalars};
   eng_id out = run->master;
-  const eng_attr attr = {"weight_decay", 0, decay};
+  const eng_attr attr = {.key = "weight_decay", .i = 0, .f = decay};
   return build->api->emit(build, MUON_OP_APPLY, in, 3, &out, 1, &attr, 1, error);
 }
 
 eng_status update(void* self, eng_build* build, const eng_update* run, eng_error* error) {
   const Muon& m = *static_cast<Muon*>(self);
   if (run->n_states != 3) return report(error, ENG_INVALID, "muon needs its 3 states");
-  if (run->weight_out) return report(error, ENG_UNSUPPORTED, "muon updates weights in place only; use precision fp32");
   double decay = 0;
   if (eng_status s = decay_of(*run, m.weight_decay, &decay, error)) return s;
   return run->stage == ENG_STAGE_UPDATE
@@ -181,6 +181,12 @@ eng_status update(void* self, eng_build* build, const eng_update* run, eng_error
 
 }  // namespace
 
-const eng_optimizer optimizer = {sizeof(eng_optimizer), 1, create, destroy, states, scalars, update};
+const eng_optimizer optimizer = {.struct_size = sizeof(eng_optimizer),
+                                 .granularity = 1,
+                                 .create = create,
+                                 .destroy = destroy,
+                                 .states = states,
+                                 .scalars = scalars,
+                                 .update = update};
 
 }  // namespace muon

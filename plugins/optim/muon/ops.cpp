@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the planner must know of muon's ops.
+// Shapes and work of muon's ops, for the planner.
 #include <cstring>
 
 #include "muon.hpp"
@@ -8,8 +8,7 @@ namespace muon {
 namespace {
 
 eng_status refuse(eng_error* error, const char* text) {
-  if (error) error->set(error, ENG_INVALID, text, std::strlen(text));
-  return ENG_INVALID;
+  return common::report(error, ENG_INVALID, text);
 }
 
 int64_t elements(const eng_desc& d) {
@@ -25,7 +24,7 @@ bool fits(const eng_call* c, uint32_t n_equal, uint32_t scalars) {
 }
 
 eng_status infer_momentum(const eng_call* c, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error) {
-  if (cap < 2 || !fits(c, 2, 2)) return refuse(error, "takes grad and m, alike, and scalars (32)");
+  if (cap < 2 || !fits(c, 2, 2)) return refuse(error, "takes grad and m of one type and shape, and scalars (32)");
   out[0] = c->in[0], out[1] = c->in[1];
   *n_out = 2;
   return ENG_OK;
@@ -39,7 +38,7 @@ eng_status infer_normalize(const eng_call* c, eng_desc* out, uint32_t cap, uint3
 }
 
 eng_status infer_apply(const eng_call* c, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error) {
-  if (cap < 1 || !fits(c, 2, 2)) return refuse(error, "takes p and o, alike, and scalars (32)");
+  if (cap < 1 || !fits(c, 2, 2)) return refuse(error, "takes p and o of one type and shape, and scalars (32)");
   out[0] = c->in[0];
   *n_out = 1;
   return ENG_OK;
@@ -88,6 +87,6 @@ const eng_op* const list[] = {&momentum_op, &normalize_op, &apply_op};
 
 }  // namespace
 
-const eng_ops ops = {sizeof(eng_ops), 3, list};
+const eng_ops ops = {.struct_size = sizeof(eng_ops), .count = 3, .ops = list};
 
 }  // namespace muon

@@ -32,15 +32,15 @@ name = 'muon'
 summary = 'momentum made orthogonal by Newton-Schulz (Jordan et al. 2024) for matrices of the layers, AdamW elsewhere'
 
 [provides.options]
-momentum = { type = 'float', default = 0.95, min = 0.0, max = 0.9999999, help = 'of matrices' }
+momentum = { type = 'float', default = 0.95, min = 0.0, max = 0.9999999, help = 'decay of the sum of gradients, for matrices' }
 nesterov = { type = 'bool', default = true, help = 'Nesterov momentum' }
-steps = { type = 'int', default = 5, min = 1, max = 20, help = 'of the Newton-Schulz iteration' }
-scale = { type = 'string', default = 'rms', choices = ['rms', 'shape', 'none'], help = 'factor of an orthogonal M x N matrix: 0.2 sqrt(max(M, N)), so that updates are as large as those of AdamW (Liu et al. 2025); sqrt(max(1, M / N)) (Jordan et al. 2024); 1' }
-matrix_rate = { type = 'float', default = 1.0, min = 0.0, max = 1e6, help = 'the rate of matrices is learning_rate times this' }
+steps = { type = 'int', default = 5, min = 1, max = 20, help = 'steps of the Newton-Schulz iteration' }
+scale = { type = 'string', default = 'rms', choices = ['rms', 'shape', 'none'], help = 'factor of an orthogonal M x N matrix. rms: 0.2 sqrt(max(M, N)), so that updates are as large as those of AdamW (Liu et al. 2025); shape: sqrt(max(1, M / N)) (Jordan et al. 2024); none: 1' }
+matrix_rate = { type = 'float', default = 1.0, min = 0.0, max = 1e6, help = 'the learning rate of matrices is learning_rate times this' }
 beta1 = { type = 'float', default = 0.9, min = 0.0, max = 0.9999999, help = 'AdamW: decay of the mean of gradients' }
 beta2 = { type = 'float', default = 0.95, min = 0.0, max = 0.9999999, help = 'AdamW: decay of the mean of squared gradients' }
 eps = { type = 'float', default = 1e-8, min = 0.0, max = 1.0, help = 'AdamW: added to the root of the mean square' }
-weight_decay = { type = 'float', default = 0.1, min = 0.0, max = 10.0, per_group = true, help = 'decoupled, of all; norms and biases are left alone' }
+weight_decay = { type = 'float', default = 0.1, min = 0.0, max = 10.0, per_group = true, help = 'decoupled from the gradient, for all parameters; norms and biases are not decayed' }
 update = { type = 'string', default = 'auto', choices = ['auto', 'muon', 'adamw'], per_group = true, help = 'auto: muon for matrices of the layers, adamw for embeddings, head, norms and biases' }
 )")
 // clang-format on
@@ -63,7 +63,13 @@ const void* get_interface(const char* kind, const char* name) {
   return is(ENG_KERNELS_KIND, "reference") ? &muon::reference_kernels : nullptr;
 }
 
-const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, stop, get_interface};
+const eng_plugin plugin = {.struct_size = sizeof(eng_plugin),
+                           .abi_minor = ENG_ABI_MINOR,
+                           .draft_id = ENG_ABI_DRAFT_ID,
+                           .describe = describe,
+                           .start = start,
+                           .stop = stop,
+                           .get_interface = get_interface};
 
 }  // namespace
 

@@ -136,6 +136,11 @@ static eng_status move_precision(void* self, eng_build* b, const eng_move* m, en
   (void)self;
   ENTER("precision.move");
   if (is("precision: moves aside")) eng_scale(b, m->dst, 1.0);
+  if (is("precision: other activations")) {
+    eng_id out = m->dst;
+    const eng_attr dtype = {"dtype", m->to->dtype, 0};
+    return b->api->emit(b, ENG_OP_CAST, &m->src, 1, &out, 1, &dtype, 1, error);
+  }
   if (is("precision: writes the source")) {
     eng_id out = m->src;
     const eng_attr attr = {"factor", 0, 1.0};

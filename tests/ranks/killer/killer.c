@@ -320,7 +320,6 @@ static eng_status update(void* self, eng_build* b, const eng_update* run, eng_er
   eng_attr when[2] = {{"rank", 0, 0}, {"at", 0, 0}};
   eng_id in[4], out[2];
   eng_status s;
-  if (run->weight_out) return fail(error, ENG_UNSUPPORTED, "weights are updated in place only");
   when[0].i = a->rank, when[1].i = a->update ? a->at : 0;
   in[0] = out[0] = run->master, in[1] = run->scalars;
   if ((s = b->api->emit(b, OP_UPDATE, in, 2, out, 1, when, 2, error)) != ENG_OK) return s;

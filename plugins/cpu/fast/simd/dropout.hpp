@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dropout: sixteen blocks of Philox at once give the words of 64 neighbours (engine/ops.h says which).
+// Dropout. Sixteen Philox blocks are computed at once; they give the random words of 64 neighbouring elements
+// (engine/ops.h has the numbering).
 #pragma once
 
 #include "../../../common/simd/vec.hpp"
@@ -8,7 +9,7 @@
 namespace cpu {
 namespace {
 
-// As many 32-bit words as a register of floats has lanes.
+// A register of 32-bit words, as many as a register of floats has lanes.
 #if defined(__AVX512F__)
 
 struct words {
@@ -26,7 +27,7 @@ inline words operator+(words a, words b) {
 inline words operator^(words a, words b) {
   return {_mm512_xor_si512(a.x, b.x)};
 }
-// The high and low halves of the 64-bit products a * b: even lanes, odd lanes, put together again.
+// The high and low halves of the 64-bit products a * b: even and odd lanes apart, then merged.
 inline void product(words a, words b, words& high, words& low) {
   const __m512i even = _mm512_mul_epu32(a.x, b.x), odd = _mm512_mul_epu32(_mm512_srli_epi64(a.x, 32), b.x);
   high = {_mm512_mask_blend_epi32(0xAAAA, _mm512_srli_epi64(even, 32), odd)};

@@ -28,7 +28,7 @@ SIMD_INLINE inline void layer_norm_rows(const layer_norm_forward& c, int64_t beg
     }
     const float mean = total / float(c.h);
     const vec middle = splat(mean);
-    // Lanes behind the end would count as -mean: they are loaded as mean instead.
+    // In the last register, lanes after the end would count as -mean. They are loaded as mean, which counts as 0.
     const float squares = sum_lanes(c.h, [=](int64_t i, auto k, vec& a) SIMD_INLINE {
       const vec v = load_or(s + i, k, middle) - middle;
       a = fma(v, v, a);

@@ -8,13 +8,15 @@
 namespace cpu {
 namespace {
 
-// Four registers of partial sums hide the latency of an add; the fold has one order for a given width.
+// Four registers of partial sums hide the latency of an addition. The order of summation depends on the width only:
+// element i goes to register (i / width) % 4, lane i % width; then registers are added pairwise, then lanes.
 struct sums {
   vec a[4] = {splat(0.0f), splat(0.0f), splat(0.0f), splat(0.0f)};
   SIMD_INLINE float total() const { return sum((a[0] + a[1]) + (a[2] + a[3])); }
 };
 
-// body(i, lanes, accumulator) over n elements
+// Calls body(i, lanes, accumulator) for each register of n elements and returns the sum of the accumulators. The last,
+// partial register goes to accumulator 3.
 template <class Body>
 SIMD_INLINE inline float sum_lanes(int64_t n, Body body) {
   sums s;
@@ -27,6 +29,8 @@ SIMD_INLINE inline float sum_lanes(int64_t n, Body body) {
   return s.total();
 }
 
+// Rows begin .. end - 1. Each row is read twice: for s = x [+ residual] and its sum of squares, then for
+// y = s rstd w with rstd = 1 / sqrt(mean square + eps).
 void rms_norm(const norm_forward& c, int64_t begin, int64_t end) {
   const float* const w = c.w;
   for (int64_t row = begin; row < end; ++row) {
@@ -55,7 +59,8 @@ void rms_norm(const norm_forward& c, int64_t begin, int64_t end) {
   }
 }
 
-// dx = rstd (dy w - s rstd^2 mean(dy w s)) [+ ds]; dw += dy s rstd, row after row. dx may be ds.
+// dx = rstd (dy w - s rstd^2 mean(dy w s)) [+ ds]; dw is the sum over these rows, in order, of dy s rstd. dx may be ds.
+// Each row is read twice: for dot = sum of dy w s, then for dx and dw.
 void rms_norm_grad(const norm_backward& c, int64_t begin, int64_t end, float* dw) {
   const float* const w = c.w;
   for_lanes(c.h, [=](int64_t i, auto k) SIMD_INLINE { store(dw + i, splat(0.0f), k); });
@@ -78,7 +83,7 @@ void rms_norm_grad(const norm_backward& c, int64_t begin, int64_t end, float* dw
   }
 }
 
-// Columns begin .. end of: y = chunk 0 + chunk 1 + ... in order, then [acc +].
+// y = [acc +] (chunk 0 + chunk 1 + ...), chunks in order, for the columns begin .. end - 1.
 void fold_chunks(const float* chunks, int64_t count, int64_t stride, const float* acc, float* y, int64_t begin,
                  int64_t end) {
   for_lanes(end - begin, [=](int64_t i, auto k) SIMD_INLINE {
@@ -90,7 +95,8 @@ void fold_chunks(const float* chunks, int64_t count, int64_t stride, const float
   });
 }
 
-// Rows are tokens: x (rows, heads * 2 d), table (t, 2 d). y may be x.
+// Rows are tokens: x (rows, heads * 2 d), table (t, 2 d) = [cos | sin]. Turns each pair (x[i], x[d + i]) of a head by
+// the angle of its position, or back if `inverse`. y may be x.
 void rope(const rope_call& c, int64_t begin, int64_t end) {
   const int64_t d = c.d;
   const vec sign = splat(c.inverse ? -1.0f : 1.0f);

@@ -14,7 +14,8 @@ void sum_squares(const float* x, float* out, int64_t begin, int64_t end) {
   for (int64_t c = begin; c < end; ++c) {
     const float* const p = x + c * chunk;
     float fold[lanes];
-    // A register's worth of lanes at a time, eight registers (all lanes at width 8) in flight.
+    // The order is part of the op: lane j sums elements j, j + 64, ... of a chunk. Eight registers of lanes at a time
+    // hide the latency of the multiply-adds.
     constexpr int64_t together = lanes / width < 8 ? lanes / width : 8;
     for (int64_t j = 0; j < lanes; j += together * width) {
       vec a[together];

@@ -42,7 +42,7 @@ void in_lines(unsigned threads, int64_t n, F&& f) {
 inline void need(bool condition, const char* text) {
   if (!condition) throw Error{ENG_INVALID, text};
 }
-// Kernels of this device compute in f32; anything else is another kernel's work.
+// Kernels of this device compute in f32. For other types they answer ENG_UNSUPPORTED.
 inline void need_f32(const eng_desc& d, const char* what) {
   if (d.dtype != ENG_F32) throw Error{ENG_UNSUPPORTED, std::string(what) + " must be f32, it is " + describe(d)};
 }

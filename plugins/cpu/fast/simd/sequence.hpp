@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a running sequence needs: few queries against all keys so far, and products with few rows.
+// Loops for a running sequence: few queries against all keys so far, and products with few rows.
 #pragma once
 
 #include "../../../common/simd/exp.hpp"
@@ -12,7 +12,8 @@ SIMD_INLINE inline float dot(const float* a, const float* b, int64_t n) {
   return sum_lanes(n, [=](int64_t i, auto k, vec& sum) SIMD_INLINE { sum = fma(load(a + i, k), load(b + i, k), sum); });
 }
 
-// o = softmax(scale q k^T) v. Every row of k and of v is read from memory once and serves all the heads.
+// o = softmax(scale q k^T) v. Reading k and v takes the time, so each of their rows is read from memory once and used
+// for all the heads: first all scores, then the softmax of each head, then o as a sum over the rows of v in order.
 void attend(const attend_call& c) {
   for (int64_t j = 0; j < c.keys; ++j)
     for (int64_t h = 0; h < c.heads; ++h)
@@ -27,7 +28,7 @@ void attend(const attend_call& c) {
     float* const o = c.o + h * c.d;
     for_lanes(c.d, [=](int64_t i, auto k) SIMD_INLINE { store(o + i, splat(0.0f), k); });
   }
-  constexpr int64_t block = 8;  // rows of v between two visits of o
+  constexpr int64_t block = 8;  // rows of v that are added each time o is loaded and stored
   for (int64_t j = 0; j < c.keys; j += block) {
     const int64_t n = c.keys - j < block ? c.keys - j : block;
     for (int64_t h = 0; h < c.heads; ++h) {

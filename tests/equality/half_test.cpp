@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// A precision policy from outside: 16-bit weights and sums over ranks. Every strategy gives the same bits with it.
+#include <catch2/catch.hpp>
+
+#include <set>
+
+#include "draw.hpp"
+#include "engine/ops.h"
+
+using namespace equality;
+
+namespace {
+
+// The types that an op works on in one phase of a program: its first input and its output.
+using Types = std::set<std::pair<int32_t, int32_t>>;
+Types types(const eng::Plan& plan, const char* op, eng::Phase phase, const char* program = "train") {
+  Types out;
+  for (const eng::Segment& segment : plan.program(program).segments)
+    for (const eng::Action& action : segment.actions)
+      if (const eng::Call& call = plan.calls[action.call];
+          call.op->id == std::string(op) && plan.labels[action.block].phase == phase)
+        out.insert({call.in[0].dtype, call.out[0].dtype});
+  return out;
+}
+
+Group half(const std::string& precision = "half-bf16") {
+  Group g;
+  g.precision = precision;
+  return g;
+}
+
+}  // namespace
+
+TEST_CASE("16-bit weights and sums over ranks: one result for every strategy") {
+  uint64_t seed = 7;
+  for (const char* precision : {"half-bf16", "half-f16"})
+    for (const char* model : {"llama", "llama-tied", "mamba"})
+      for (int way = 0; way < 3; ++way) {
+        Group g = half(precision);
+        g.model = model;
+        g.world = 2 + static_cast<uint32_t>(way % 2) * 2;
+        g.accumulate = 1 + way;
+        g.reduce_per_step = way == 2;
+        const Result first = train(g, plan(g, {}), {1, false});
+        REQUIRE(first.complaint == "");
+        for (const char* strategy : {"zero1", "zero2", "zero3", "two_level"}) {
+          Draw d;
+          d.strategy = strategy, d.bucket = way == 1 ? 1 : d.bucket, d.prefetch = way, d.overlap = way != 2;
+          INFO(describe(g) << "; " << describe(d));
+          CHECK(difference(first, train(g, plan(g, d), {++seed, seed % 2 == 0})) == "");
+        }
+        Group wide = g;
+        wide.precision = "fp32";
+        CHECK(difference(first, train(wide, plan(wide, {}), {1, false})) != "");
+      }
+}
+
+TEST_CASE("one rank rounds as several do, and recomputation changes nothing") {
+  for (const char* model : {"llama", "opt"}) {
+    Group g = half();
+    g.model = model, g.world = 1, g.accumulate = 2;
+    const Planned plain = plan(g, {});
+    Draw d;
+    d.recompute = "policy = 'full'";
+    const Result first = train(g, plain, {1, false});
+    CHECK(difference(first, train(g, plan(g, d), {2, true})) == "");
+    Group wide = g;
+    wide.precision = "fp32";
+    CHECK(difference(first, train(wide, plan(wide, {}), {1, false})) != "");
+    // Fresh gradients are rounded and added up in f32.
+    const std::pair<int32_t, int32_t> narrow{ENG_F32, ENG_BF16}, widen{ENG_BF16, ENG_F32};
+    CHECK(types(plain.plans[0], ENG_OP_CAST, eng::Phase::reduce) == Types{narrow, widen});
+  }
+}
+
+TEST_CASE("what moves between ranks is narrow, and nothing is converted twice") {
+  const std::pair<int32_t, int32_t> narrow{ENG_F32, ENG_BF16}, widen{ENG_BF16, ENG_F32}, same{ENG_BF16, ENG_BF16};
+  for (const char* strategy : {"none", "zero1", "zero2", "zero3"}) {
+    Draw d;
+    d.strategy = strategy;
+    const eng::Plan p = plan(half(), d).plans[0];
+    INFO(strategy);
+    CHECK(types(p, ENG_OP_ALL_TO_ALL, eng::Phase::reduce) == Types{same});
+    CHECK(types(p, ENG_OP_FOLD, eng::Phase::reduce) == Types{same});
+    CHECK(types(p, ENG_OP_CAST, eng::Phase::reduce) == Types{narrow, widen});
+    CHECK(types(p, ENG_OP_ADD, eng::Phase::reduce).empty());  // one micro-batch: stored
+    // Compute reads f32, so that every use has a lease.
+    CHECK(types(p, ENG_OP_CAST, eng::Phase::gather) == Types{widen});
+    CHECK(types(p, ENG_OP_CAST, eng::Phase::gather, "eval") == Types{widen});
+    const std::string s = strategy;
+    CHECK(types(p, ENG_OP_ALL_GATHER, eng::Phase::publish) == (s == "zero1" || s == "zero2" ? Types{same} : Types{}));
+    // Where master and weight differ in dtype alone, the optimizer writes the weight.
+    const bool written = s == "none" || s == "zero3";
+    CHECK(types(p, ENG_OP_CAST, eng::Phase::publish) == (written ? Types{} : Types{narrow}));
+    CHECK(types(p, ENG_OP_CAST, eng::Phase::update) == (written ? Types{narrow} : Types{}));
+    CHECK(types(p, ENG_OP_CAST, eng::Phase::publish, "publish") == Types{narrow});
+  }
+}
+
+TEST_CASE("an optimizer that leaves the weight alone has it made from the master") {
+  for (const char* optimizer :
+       {"plugin = 'sgd'\nlearning_rate = 1e-2\nmomentum = 0.9\n", "plugin = 'muon'\nlearning_rate = 1e-2\n"}) {
+    Group g = half();
+    g.optimizer = optimizer;
+    const Planned none = plan(g, {});
+    CHECK(types(none.plans[0], ENG_OP_CAST, eng::Phase::publish) == Types{{ENG_F32, ENG_BF16}});
+    const Result first = train(g, none, {1, false});
+    for (const char* strategy : {"zero2", "zero3"}) {
+      Draw d;
+      d.strategy = strategy;
+      INFO(describe(g) << "; " << describe(d));
+      CHECK(difference(first, train(g, plan(g, d), {3, true})) == "");
+    }
+  }
+}
