@@ -89,7 +89,7 @@ void load_weights(const fs::path& directory, const Pretrained& pretrained, const
   };
   const Fill use = fill ? counted : Fill();
   if (weights_kind(directory) == WeightsKind::checkpoint)
-    load_checkpoint(directory, parameters, use, {}, kParameterRole, peers);
+    load_checkpoint(directory, parameters, use, {}, kParameterRole, peers, true);
   else
     peers.agree([&] { return load_tensors(directory, pretrained, parameters, use), ""; });
 }

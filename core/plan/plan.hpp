@@ -144,8 +144,8 @@ struct Plan {
   std::vector<Unit> units;
   std::vector<Tensor> tensors;
   // Memory of the host, or that of the device where it is the host's. The host fills it before a program, which copies
-  // it in: the batch; `counters_in` before "decode" and "prefill".
-  View tokens, labels_in, inputs, counters_in;
+  // it in: the batch; `host_counters` before "decode" and "prefill", and copied out by "train".
+  View tokens, labels_in, inputs, host_counters;
   // The same, for what a program copies out: `results` are the scalars after an update; `all_losses` (ranks, A) the
   // losses of all ranks, where there are several; `next_logits` (B, 1, V) of program "decode".
   View losses, all_losses, results, next_logits;

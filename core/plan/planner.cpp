@@ -278,6 +278,7 @@ class Planner {
     s_.copy_out(s_.losses, plan_.losses);
     if (r_.optimizer) Update(r_, plan_, emit_, s_).emit();
     s_.copy_out(plan_.scalars, plan_.results);
+    s_.copy_out(plan_.counters, plan_.host_counters);
   }
 
   void emit_eval() {
@@ -319,7 +320,7 @@ class Planner {
     MicroBatch batch = first_tokens(model.sequence_length);
     const auto n = static_cast<uint64_t>(count(batch.tokens.desc));
     s_.copy_in(slice(plan_.tokens, 0, n), slice(s_.tokens, 0, n));
-    if (!states_of_.empty()) s_.copy_in(plan_.counters_in, plan_.counters);
+    if (!states_of_.empty()) s_.copy_in(plan_.host_counters, plan_.counters);
     batch.output = output;
     const BlockEmitter blocks(model, emit_);
     Leases leases(emit_);

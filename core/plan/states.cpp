@@ -128,7 +128,7 @@ void States::make_step() {
   tokens = make("tokens", Line::batch, make_desc(ENG_I32, {a, b, t}), plan_.tokens);
   labels = make("labels", Line::batch, make_desc(ENG_I32, {a, b, t}), plan_.labels_in);
   inputs = make("inputs", Line::step, make_desc(ENG_F32, {8}), plan_.inputs);
-  plan_.counters = make("counters", Line::step, make_desc(ENG_I64, {ENG_C_COUNT}), plan_.counters_in);
+  plan_.counters = make("counters", Line::step, make_desc(ENG_I64, {ENG_C_COUNT}), plan_.host_counters);
   plan_.scalars = make("scalars", Line::step, make_desc(ENG_F32, {ENG_S_COUNT}), plan_.results);
   // The loss is f32, or f64 where the compute is f64 (gradient checks).
   const Template& head = model_.templates.at(model_.blocks.back().tmpl);

@@ -2,6 +2,7 @@
 #include "session/checkpoint/checkpoint.hpp"
 
 #include <cstdlib>
+#include <cstring>
 #include <set>
 #include <sstream>
 
@@ -33,6 +34,40 @@ std::string describe(const TensorSpec& t) {
   return fmt::format("{} [{}]", dtype_safetensors(t.dtype), fmt::join(t.shape, ", "));
 }
 
+bool convertible(int32_t from, int32_t to) {
+  const auto known = [](int32_t t) { return t == ENG_F32 || t == ENG_BF16 || t == ENG_F16; };
+  return from == to || (known(from) && known(to));
+}
+
+// Elements as a checkpoint holds them, in the type that a run needs.
+class Converter {
+ public:
+  Converter(const ManifestTensor& stored, const TensorSpec& needed, bool round)
+      : stored_(stored), needed_(needed), round_(round) {}
+  const char* operator()(const char* data, uint64_t count) {
+    if (stored_.dtype == needed_.dtype) return data;
+    const uint64_t bytes = count * dtype_size(stored_.dtype);
+    made_.resize(count * dtype_size(needed_.dtype));
+    convert(stored_.dtype, data, needed_.dtype, made_.data(), count);
+    if (round_) return made_.data();
+    back_.resize(bytes);
+    convert(needed_.dtype, made_.data(), stored_.dtype, back_.data(), count);
+    if (std::memcmp(back_.data(), data, bytes) != 0)
+      refuse(
+          fmt::format("tensor `{}` ({})", stored_.name, stored_.role),
+          fmt::format("holds {} values that this run's {} would round: train with the precision of the checkpoint, or "
+                      "begin a new run with its weights alone (model.from)",
+                      dtype_safetensors(stored_.dtype), dtype_safetensors(needed_.dtype)));
+    return made_.data();
+  }
+
+ private:
+  const ManifestTensor& stored_;
+  const TensorSpec& needed_;
+  bool round_;
+  std::vector<char> made_, back_;
+};
+
 // Calls `use` with the first element and the number of each part of [first, first + count) that lies in a range; true
 // if there is one.
 template <class Use>
@@ -60,7 +95,7 @@ std::vector<const TensorShare*> match(const std::vector<ManifestTensor>& stored,
     const auto it = wanted.find({t.name, t.role});
     if (it == wanted.end()) refuse(where, "this run has no such tensor: another model or optimizer");
     out.push_back(it->second);
-    if (out.back()->dtype != t.dtype || out.back()->shape != t.shape)
+    if (!convertible(t.dtype, out.back()->dtype) || out.back()->shape != t.shape)
       refuse(where, fmt::format("holds {}, this run needs {}", describe(t), describe(*out.back())));
     wanted.erase(it);
   }
@@ -123,7 +158,7 @@ void OpenCheckpoint::read(const ManifestTensor& tensor, uint64_t first, uint64_t
 }
 
 RunPoint load_checkpoint(const fs::path& directory, const std::vector<TensorShare>& expected, const Fill& fill,
-                         std::span<char> staging, const std::string& only_role, const Peers& peers) {
+                         std::span<char> staging, const std::string& only_role, const Peers& peers, bool round) {
   std::optional<OpenCheckpoint> in;
   const Tiles tiles(staging);
   const auto filled = peers.agree([&] {
@@ -134,12 +169,13 @@ RunPoint load_checkpoint(const fs::path& directory, const std::vector<TensorShar
     std::string seen;  // by slice: whether this rank needed it
     for (size_t i = 0; fill && i < shares.size(); ++i) {
       const ManifestTensor& t = in->manifest.tensors[i];
+      Converter converted(t, *shares[i], round);
       for (const Slice& s : t.slices) {
         seen += common(shares[i]->ranges, s.first, s.count, [](auto&&...) {}) ? '1' : '0';
         if (seen.back() == '0') continue;
         stream(*in, t, s, tiles, [&](uint64_t first, uint64_t count) {
           common(shares[i]->ranges, first, count, [&](uint64_t begin, uint64_t n) {
-            fill(*shares[i], begin, n, tiles.data() + (begin - first) * dtype_size(t.dtype));
+            fill(*shares[i], begin, n, converted(tiles.data() + (begin - first) * dtype_size(t.dtype), n));
           });
         });
       }

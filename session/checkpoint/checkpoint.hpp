@@ -17,11 +17,12 @@ namespace eng {
 // Fills exactly the ranges of the expected tensors, in any order, each element once, whatever ranges of how many ranks
 // wrote them; without `fill` only what needs no data is checked. The ranks together read and check every byte; with
 // `only_role` nothing else of the checkpoint counts. Throws Error(Exit::checkpoint), on all ranks alike, naming the
-// file or tensor if anything is damaged, missing, unexpected, or of another type or shape; memory may then be partly
-// filled.
+// file or tensor if anything is damaged, missing, unexpected, or of another shape; memory may then be partly filled.
+// Between F32, BF16 and F16 values are converted; one that does not come back with its bits is refused as well, unless
+// `round` allows to round it.
 RunPoint load_checkpoint(const std::filesystem::path& directory, const std::vector<TensorShare>& expected,
                          const Fill& fill, std::span<char> staging = {}, const std::string& only_role = "",
-                         const Peers& peers = {});
+                         const Peers& peers = {}, bool round = false);
 
 // The files of a checkpoint, opened, with everything checked that needs no data to be read.
 struct OpenCheckpoint {

@@ -31,6 +31,7 @@ struct TensorSpec {
   std::string role;  // "parameter", or the optimizer state's name
   int32_t dtype = 0;
   std::vector<int64_t> shape;
+  uint32_t id = 0;  // its number in the plan of whoever lists it; not stored
 };
 
 // A range of a logical tensor's elements and where it lies. Several ranks may each hold some of one tensor.

@@ -146,7 +146,8 @@ std::vector<TensorShare> saved_tensors(const Plan& plan) {
   for (const Tensor& t : plan.tensors) {
     if (t.role == "gradient") continue;
     const eng_desc& d = t.desc;
-    TensorShare share{{t.name, t.role, d.dtype, {d.dims, d.dims + d.ndim}}};
+    const auto id = static_cast<uint32_t>(&t - plan.tensors.data());
+    TensorShare share{{t.name, t.role, d.dtype, {d.dims, d.dims + d.ndim}, id}};
     for (const Extent& e : t.extents) share.ranges.push_back({e.first, e.count});
     share.copies = plan.ranks.world.size / plan.ranks.part(t.part).count;
     out.push_back(std::move(share));

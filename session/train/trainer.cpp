@@ -67,9 +67,9 @@ void Trainer::upload_table(int64_t steps) {
   }
 }
 
-void Trainer::upload_counters(int64_t step) {
+void Trainer::upload_counters(int64_t step, int64_t updates) {
   int64_t counters[ENG_C_COUNT] = {};
-  counters[ENG_C_STEP] = counters[ENG_C_UPDATES] = step;
+  counters[ENG_C_STEP] = step, counters[ENG_C_UPDATES] = updates;
   if (!alone()) counters[ENG_C_RANK] = cut_.rank, counters[ENG_C_WORLD] = cut_.world;
   executor_.upload(setup_.plan.counters, counters);
 }
@@ -77,7 +77,7 @@ void Trainer::upload_counters(int64_t step) {
 void Trainer::initialise(const Weights& weights) {
   if (weights) weights(parameters(setup_.plan), fill(), peers());
   executor_.run(weights ? "publish" : "init");
-  upload_counters(0);
+  upload_counters(0, 0);
 }
 
 // Visits what this rank holds of elements [first, first + n) of a tensor: visit(view, byte of the view, byte of the
@@ -85,7 +85,9 @@ void Trainer::initialise(const Weights& weights) {
 template <class Visit>
 static void each_extent(const Plan& plan, const TensorSpec& t, uint64_t first, uint64_t n, Visit visit) {
   const uint64_t size = dtype_size(t.dtype);
-  for (const Extent& e : plan.find(t.name, t.role)->extents) {
+  const Tensor& tensor = plan.tensors[t.id];
+  if (tensor.name != t.name || tensor.role != t.role) throw Error(Exit::bug, t.name + " is not the plan's");
+  for (const Extent& e : tensor.extents) {
     const uint64_t begin = std::max(first, e.first), end = std::min(first + n, e.first + e.count);
     if (begin < end) visit(e.view, (begin - e.first) * size, (begin - first) * size, (end - begin) * size);
   }
@@ -118,9 +120,9 @@ void Trainer::load(const std::filesystem::path& checkpoint) {
                 "point [data] paths at the same files, or start a new run");
   const auto position = point.data.find("train");
   if (position == point.data.end()) refuse(checkpoint.string(), "does not say how far the data have been read");
-  step_ = point.step, samples_ = position->second, tokens_ = point.tokens;
+  step_ = point.step, updates_ = point.updates, samples_ = position->second, tokens_ = point.tokens;
   last_checkpoint_ = checkpoint.filename();
-  upload_counters(step_);
+  upload_counters(step_, updates_);
   executor_.run("publish");
 }
 
@@ -150,6 +152,9 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   for (int64_t k = 0; k < count(losses.desc); ++k) sum += executor_.host<float>(losses)[k];
   const float norm = executor_.host<float>(setup_.plan.results)[ENG_S_NORM];
   if (!std::isfinite(sum) || !std::isfinite(norm)) not_finite(sum / valid, norm);
+  // The update that this step made, or, where it was skipped, tried to make.
+  const int64_t update = updates_ + 1;
+  updates_ = executor_.host<int64_t>(setup_.plan.host_counters)[ENG_C_UPDATES];
   ++step_;
   samples_ += cut_.step(), tokens_ += cut_.step() * static_cast<uint64_t>(length_);
 
@@ -158,7 +163,7 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   m.tokens = tokens_;
   m.loss = sum / valid;
   m.grad_norm = norm;
-  m.lr = schedule_.at(step_);
+  m.lr = schedule_.at(update);
   m.step_seconds = since(start) + data_wait;
   m.tokens_per_second = static_cast<double>(cut_.step()) * static_cast<double>(length_) / m.step_seconds;
   const double peak = setup_.kernels->info().peak_f32 * cut_.world;
@@ -195,7 +200,7 @@ void Trainer::not_finite(double loss, double norm) {
     // The failed step left its norm and flags here; only what the step computes anew may be blamed.
     std::vector<char> blank(bytes(setup_.plan.scalars.desc));
     executor_.upload(setup_.plan.scalars, blank.data());
-    upload_counters(step_);
+    upload_counters(step_, updates_);
     where = executor_.locate("train");
   }
   const std::string advice = "lower optimizer.learning_rate or lengthen schedule.warmup_steps";
@@ -244,7 +249,7 @@ void Trainer::save_into(const std::filesystem::path& checkpoints) {
 
 void Trainer::begin_save(const std::string& config_hash) {
   RunPoint point;
-  point.step = point.updates = step_;
+  point.step = step_, point.updates = updates_;
   point.tokens = tokens_;
   point.data["train"] = samples_;
   point.seeds["seed"] = static_cast<uint64_t>(config_.section("train").integer("seed"));

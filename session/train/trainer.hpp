@@ -77,7 +77,7 @@ class Trainer {
 
  private:
   void upload_table(int64_t steps);
-  void upload_counters(int64_t step);
+  void upload_counters(int64_t step, int64_t updates);
   [[noreturn]] void not_finite(double loss, double norm);
   std::span<char> staging();
   Fill fill();
@@ -93,8 +93,8 @@ class Trainer {
   Executor executor_;
   Exchange exchange_;
   Cut cut_;
-  int64_t length_, step_ = 0;
-  uint64_t samples_ = 0, tokens_ = 0;  // of all steps so far
+  int64_t length_, step_ = 0, updates_ = 0;  // steps taken; updates that were not skipped
+  uint64_t samples_ = 0, tokens_ = 0;        // of all steps so far
   std::string last_checkpoint_;
   std::optional<Saver> saver_;  // while it trains
 };

@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include "session/checkpoint/manifest.hpp"
 #include "tests/session/checkpoint/scratch.hpp"
 
 using namespace eng;
@@ -45,7 +46,7 @@ every = 2
 class Heard final : public RunListener {
  public:
   std::vector<std::string> notes, events;
-  std::vector<double> losses;
+  std::vector<double> losses, rates;
   int64_t stop_after = 0;
   static inline bool stop = false;
 
@@ -58,7 +59,7 @@ class Heard final : public RunListener {
     events.push_back("started at " + std::to_string(start.step) + (start.from ? " from a checkpoint" : ""));
   }
   void step(const Metrics& metrics, double) override {
-    losses.push_back(metrics.loss);
+    losses.push_back(metrics.loss), rates.push_back(metrics.lr);
     stop = stop_after && metrics.step == stop_after;
   }
   void evaluated(int64_t step, const Evaluation&) override { events.push_back("evaluated " + std::to_string(step)); }
@@ -185,4 +186,28 @@ TEST_CASE("session: keys without effect are told, and a damaged checkpoint is pa
   CHECK(second.events[0] == "passed over step-00000004");
   CHECK(second.events[1] == "started at 2 from a checkpoint");
   CHECK(second.losses == std::vector<double>{first.losses[2], first.losses[3]});
+}
+
+TEST_CASE("session: the schedule counts updates, not steps, and a checkpoint knows both", "[session]") {
+  const Folder folder;
+  Heard first, second;
+  RunRequest request = folder.request("config.toml", {"schedule.kind=linear", "schedule.min_learning_rate=1e-5"});
+  request.out = folder / "run";
+  run(request, first);
+  const auto at = [&](const char* step) { return folder / "run" / "checkpoints" / step; };
+  Manifest manifest = read_manifest(at("step-00000002"));
+  CHECK(manifest.point.updates == 2);
+  CHECK(read_manifest(at("step-00000004")).point.updates == 4);
+  // As if one of the two had been skipped.
+  manifest.point.updates = 1;
+  write_file(at("step-00000002") / "manifest.json", manifest_text(manifest));
+  request = folder.request("run");
+  request.resume = "2";
+  run(request, second);
+  REQUIRE(first.rates.size() == 4);
+  CHECK(first.rates[1] != first.rates[2]);
+  CHECK(second.rates == std::vector<double>{first.rates[1], first.rates[2]});
+  manifest = read_manifest(at("step-00000004"));
+  CHECK(manifest.point.step == 4);
+  CHECK(manifest.point.updates == 3);
 }
