@@ -42,7 +42,7 @@ std::vector<std::string> edits_that_fit(const Config& config, Registry& registry
     std::string text;
     for (const Edit& e : edits) {
       other.section(e.section).set(e.key, e.value, "edit");
-      // What follows from train.global_batch is not for the user to set.
+      // With train.global_batch, accumulate is derived, so the user must not set it.
       if (e.key == std::string("accumulate") && config.section("train").given("global_batch")) continue;
       const auto* word = std::get_if<std::string>(&e.value);
       text += fmt::format("{}.{}={} ", e.section, e.key, word ? *word : toml_text(e.value));
@@ -71,15 +71,15 @@ std::vector<std::string> edits_that_fit(const Config& config, Registry& registry
       if (fits(edits, "(less context)")) break;
     }
   };
-  // What moves less comes first.
+  // The strategy with less traffic comes first.
   const Edits parts = {{"zero", "plugin", std::string("zero2")}, {"zero", "plugin", std::string("zero3")}};
-  const std::string now = setup.sharding ? setup.sharding->name : "zero3";  // one rank has nobody to share with
+  const std::string now = setup.sharding ? setup.sharding->name : "zero3";  // one rank cannot shard
   for (const Edit& stage : parts)
     if (now != "zero3" && Value(now) != stage.value && fits({stage}, "(the same numbers)")) break;
   const Section& recompute = config.section("recompute");
   if (std::none_of(recompute.settings().begin(), recompute.settings().end(),
                    [](const auto& s) { return s.second.given; }))
-    fits({{"recompute", "policy", std::string("full")}}, "(the same numbers, the layers forward twice)");
+    fits({{"recompute", "policy", std::string("full")}}, "(the same numbers; the forward of layers runs twice)");
   less_at_a_time({});
   if (found.empty() && now != "zero3") less_at_a_time({parts.back()});
   int64_t layers = model.has("num_hidden_layers") ? model.integer("num_hidden_layers") : 0;
@@ -103,7 +103,7 @@ void check_fits(const Config& config, Registry& registry, const Setup& setup) {
   if (!limit || peak <= limit) return;
   std::string help;
   auto edits = edits_that_fit(config, registry, setup, limit);
-  if (edits.empty()) help = "no smaller batch or sequence fits either: take a smaller model";
+  if (edits.empty()) help = "no smaller batch or sequence fits either: use a smaller model";
   for (const auto& e : edits) help += (help.empty() ? "any one of these fits:\n  " : "\n  ") + e;
   const bool host = setup.kernels->host_memory();
   const uint32_t local = setup.plan.ranks.world.local_size;

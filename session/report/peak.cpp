@@ -12,7 +12,7 @@ Peak peak_of(const Plan& plan, const Beside& beside) {
     if (device) peak.device += arena.total();
     if (!device || beside.host_arenas) peak.host += arena.total();
   }
-  peak.rank = beside.host_arenas ? peak.host : peak.device + beside.on_device;
+  peak.rank = beside.host_arenas ? peak.host : peak.device;
   peak.machine = peak.rank * (beside.host_arenas ? beside.local_ranks : 1);
   return peak;
 }
