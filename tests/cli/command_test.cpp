@@ -39,7 +39,7 @@ TEST_CASE("a wrong command line is a usage error", "[cli]") {
   told({"run", "x.toml", "--train.steps=3"}, "an override has no dashes: section.key=value");
   told({"run", "x.toml", "--num_gpus", "2"}, "help: ranks are started by `engine run CONFIG --ranks N`");
   told({"run", "x.toml", "--dry_run"}, "help: `engine check CONFIG` checks everything without training");
-  told({"run", "--deepspeed_config=ds.json"}, "help: a run is one TOML file");
+  told({"run", "--deepspeed_config=ds.json"}, "help: give the TOML file without a flag");
   told({"run", "x.toml", "--max_steps=5"}, "here it is `train.steps = 5`");
   told({"check", "x.toml", "--plugin-path", "y"}, "--plugin-path goes before the subcommand");
   const std::string weights = std::string(ENGINE_SOURCE_DIR) + "/tests/models/hf/single";
@@ -86,7 +86,7 @@ TEST_CASE("init writes a configuration that check accepts", "[cli]") {
   // Several models have a preset of this name: the first is used, with a note.
   const Result several = engine(scratch, {"init", "13b"});
   CHECK(has(several.out, "plugin = \"llama\""));
-  CHECK(has(several.err, "`13b` is a preset of opt too; this is that of llama"));
+  CHECK(has(several.err, "`13b` is also a preset of opt; this one is llama's"));
   CHECK(engine(scratch, {"init", "7b"}).err.empty());
   const Result nowhere = engine(scratch, {"init", "7b", "-o", "nowhere/x.toml"});
   CHECK(nowhere.exit == 10);

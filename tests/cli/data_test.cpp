@@ -28,8 +28,8 @@ TEST_CASE("data build makes a token file that run reuses", "[cli]") {
   REQUIRE(built.exit == 0);
   const fs::path file = built.out.substr(0, built.out.find('\n'));
   CHECK(file.parent_path() == scratch / ".engine-cache");
-  CHECK(std::regex_search(built.err,
-                          std::regex(R"(data  \S+\.tokens: \d+ tokens in 1 documents, made in \S+ \(\d+ tokens/s\))")));
+  CHECK(std::regex_search(
+      built.err, std::regex(R"(data  \S+\.tokens: \d+ tokens in 1 documents, built in \S+ \(\d+ tokens/s\))")));
   const std::string bytes = read(file);
 
   const Result other = engine(scratch, with({"data", "build", "config.toml", "--out", "elsewhere", "--threads", "3"}));
@@ -65,7 +65,7 @@ TEST_CASE("data build makes a token file that run reuses", "[cli]") {
   CHECK(has(verified.err, "is damaged"));
   const Result again = engine(scratch, with({"run", "config.toml", "--out", "run2"}));
   CHECK(again.exit == 0);
-  CHECK(has(again.err, "made in"));
+  CHECK(has(again.err, "built in"));
   CHECK(read(file) == bytes);
   CHECK(numbers(scratch / "run2") == numbers(scratch / "run"));
 }

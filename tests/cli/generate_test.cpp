@@ -80,7 +80,7 @@ TEST_CASE("a run continues a text", "[cli]") {
     refused({"run"}, 2, "prompt is required");
     refused({"run", ""}, 2, "the prompt is empty");
     refused({"run", "The ", "--max-length", "4"}, 2,
-            "the prompt has 4 tokens, which leaves no room below --max-length 4");
+            "the prompt has 4 tokens, which leaves no room for new ones within --max-length 4");
     refused({"run", "The ", "--max-length", "4096"}, 2,
             "--max-length 4096 is more than the 2048 positions of the model");
     refused({"run", std::string(2048, 'x')}, 2, "the prompt has 2048 tokens, which leaves no room");
@@ -198,7 +198,7 @@ TEST_CASE("a Hugging Face directory continues as transformers does", "[cli]") {
     fs::copy(folder / "single", scratch / "hf");
     const Result without = engine(scratch, {"generate", "hf", prompt});
     CHECK(without.exit == 2);
-    CHECK(has(without.err, "hf has no tokenizer to read a prompt with\nhelp: name it: --tokenizer"));
+    CHECK(has(without.err, "hf has no tokenizer for the prompt\nhelp: give one: --tokenizer"));
     fs::copy(fs::path(ENGINE_SOURCE_DIR) / "tests" / "data" / "golden" / "gpt2" / "tokenizer.json", scratch / "hf");
     const Result larger = engine(scratch, {"generate", "hf", prompt});
     CHECK(larger.exit == 2);
