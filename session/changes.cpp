@@ -13,7 +13,7 @@
 namespace eng {
 namespace {
 
-// `now` with every value of `before` that it has a key for.
+// `now` with the values of `before` for its keys.
 Config as_before(const Document& before, Config now) {
   for (const auto& [name, part] : before.parts) {
     const auto& all = now.sections();
@@ -31,7 +31,7 @@ Config as_before(const Document& before, Config now) {
   return now;
 }
 
-// "train.steps = 600 (300 before)" of the keys that begin so.
+// "train.steps = 600 (300 before)", for the keys with these prefixes.
 std::string told(const std::vector<Change>& all, const std::vector<std::string>& prefixes) {
   std::string out;
   for (const Change& c : all)
@@ -53,7 +53,7 @@ std::string batch_note(const Resumption& r, const Config& before, const std::vec
                 length = train.integer("sequence_length");
   if (!r.ranks_before || (was == is && length_was == length)) return "";
   std::string out =
-      fmt::format("a step takes {} sequences of {} tokens from now on, and took {} of {}", is, length, was, length_was);
+      fmt::format("a step now takes {} sequences of {} tokens; before, it took {} of {}", is, length, was, length_was);
   if (r.ranks != r.ranks_before) out += fmt::format("; ranks = {} ({} before)", r.ranks, r.ranks_before);
   if (const std::string keys =
           told(all, {"train.micro_batch", "train.accumulate", "train.global_batch", "train.sequence_length"});
@@ -70,8 +70,8 @@ std::string rate_note(const Resumption& r, const Config& before, const std::vect
   const Schedule then = make_schedule(before), now = make_schedule(r.now);
   const double expected = then.at(r.step + 1), next = now.at(r.step + 1);
   if (r.step < 1 || std::abs(next - expected) <= 0.01 * std::max(next, expected)) return "";
-  return fmt::format("the learning rate goes from {:.2e} at step {} to {:.2e} at step {}; {}", then.at(r.step), r.step,
-                     next, r.step + 1, told(all, {"train.steps", "schedule.", "optimizer.learning_rate"}));
+  return fmt::format("the learning rate changes from {:.2e} at step {} to {:.2e} at step {}; {}", then.at(r.step),
+                     r.step, next, r.step + 1, told(all, {"train.steps", "schedule.", "optimizer.learning_rate"}));
 }
 
 }  // namespace

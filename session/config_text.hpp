@@ -9,8 +9,8 @@
 
 namespace eng {
 
-// TOML with "# from: ..." behind every key; parses to the same configuration: the keys that hold a default
-// are listed in [resolved], so that they stay what they are, and stay "not given".
+// TOML with "# from: ..." after every key. It parses to the same configuration: [resolved] lists the keys with a
+// default value, so that they keep this value and still count as "not given".
 std::string resolved_text(const Config& config);
 // Every section, key, type, range, default and help as a TOML file of comments, with the options and presets of
 // every plugin known to `plugins`. `only`: names of sections or plugins; empty for all.

@@ -9,7 +9,7 @@ namespace eng {
 
 Failure failure(std::exception_ptr reason) try { std::rethrow_exception(reason); } catch (const ConfigError& e) {
   return {static_cast<int>(e.exit()), tell(e), e.help()};
-} catch (const Error& e) {  // a plugin's words may be in it, which may be any bytes
+} catch (const Error& e) {  // it may contain a plugin's text, which may be any bytes
   return {static_cast<int>(e.exit()), printable_lines(e.what()), printable_lines(e.help())};
 } catch (const std::bad_alloc&) {
   return {static_cast<int>(Exit::host_memory), "out of host memory", ""};

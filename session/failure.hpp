@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why something ended early, in the words in which people are told.
+// Why something ended early, as text for users.
 #pragma once
 
 #include <exception>
@@ -8,12 +8,12 @@
 namespace eng {
 
 struct Failure {
-  int exit;          // what a process ends with
+  int exit;          // the exit code of the process
   std::string text;  // printable, whatever bytes a plugin put into its message
   std::string help;  // what to change; "" if nothing is known
 };
 
-// Of any exception, also of one that is no Error. Call it where the exception is alive.
+// For any exception, also one that is not an Error. Call it while the exception is alive.
 Failure failure(std::exception_ptr reason);
 
 }  // namespace eng

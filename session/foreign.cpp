@@ -24,7 +24,7 @@ std::string text_of(const toml::table& entry, const char* key) {
   return entry[key].value_or(std::string());
 }
 
-// beta1 = 0.9, beta2 = 0.95 of [0.9, 0.95].
+// "beta1 = 0.9, beta2 = 0.95" for [0.9, 0.95].
 std::string spread(const toml::array& keys, const Value& value) {
   const auto* numbers = std::get_if<std::vector<double>>(&value);
   if (!numbers || numbers->size() != keys.size()) return "";
@@ -80,16 +80,17 @@ std::string foreign_flag(const std::string& word, const std::string& next) {
       {{"num_gpus", "num_processes", "nproc_per_node", "np", "gpus"},
        "ranks are started by `engine run CONFIG --ranks N`"},
       {{"dry_run", "validate"}, "`engine check CONFIG` checks everything without training"},
-      {{"check_memory", "estimate_memory"}, "`engine plan CONFIG` says what memory a run takes"},
+      {{"check_memory", "estimate_memory"}, "`engine plan CONFIG` prints the memory that a run needs"},
       {{"preset"},
        "a preset is a key of the model: model.preset=NAME; `engine init MODEL/PRESET` writes a configuration"},
       {{"deepspeed", "deepspeed_config", "config", "config_file", "args"},
-       "a run is one TOML file, named by itself: engine run CONFIG; docs/config.md says what DeepSpeed's keys are "
-       "here"},
-      {{"resume_from_checkpoint", "load_checkpoint", "resume_from"}, "a run goes on by its directory: engine run RUN"},
-      {{"output_dir", "save_dir"}, "the run's directory is named by --out DIR"},
+       "give the TOML file without a flag: engine run CONFIG; docs/config.md says what DeepSpeed's keys are "
+       "called here"},
+      {{"resume_from_checkpoint", "load_checkpoint", "resume_from"},
+       "give the run's directory to resume it: engine run RUN"},
+      {{"output_dir", "save_dir"}, "--out DIR sets the run's directory"},
       {{"local_rank", "master_addr", "master_port", "nnodes", "node_rank"},
-       "ranks find each other by mpirun or srun: docs/ranks.md"},
+       "ranks find each other through mpirun or srun: docs/ranks.md"},
       {{"print_config", "show_config"}, "`engine config show CONFIG` prints every value"}};
   const auto equals = std::min(word.find('='), word.size());
   std::string name = word.substr(0, equals);

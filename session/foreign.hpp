@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names that other trainers use, and what they are here.
+// Names of other trainers, and their equivalents here.
 #pragma once
 
 #include <string>
@@ -9,12 +9,13 @@
 
 namespace eng {
 
-// For SchemaSource::foreign: of a key with its value, in the section that it was written in ("" outside of any), or of
-// a section's name.
+// For SchemaSource::foreign. Translates a key with its value, given the section in which it was written ("" outside
+// any), or a section's name.
 std::optional<Foreign> foreign_name(const std::string& section, const std::string& name, const Value& value);
 
-// What to do instead of a flag that another trainer's command has; "" if nothing is known of it. `word` is the flag as
-// typed, such as "--num_gpus=2", and `next` the word after it.
+// What to use instead of a flag of another trainer's command; "" for an unknown flag. `word` is the flag as typed, such
+// as
+// "--num_gpus=2", and `next` the word after it.
 std::string foreign_flag(const std::string& word, const std::string& next);
 
 }  // namespace eng

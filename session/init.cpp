@@ -23,7 +23,7 @@ struct Models {
   }
   bool is(const std::string& plugin) const { return std::count(names.begin(), names.end(), plugin) > 0; }
 
-  // The preset of a plugin that is called so, also without the plugin's name in front: "3.2-1b" of llama.
+  // The plugin's preset with this name; the plugin's name in front may be omitted: "3.2-1b" of llama.
   std::string preset(const std::string& plugin, const std::string& word) const {
     for (const auto& [name, values] : presets(plugin))
       if (lower_case(name) == word || lower_case(name) == plugin + "-" + word) return name;
@@ -91,7 +91,7 @@ ModelChoice choose_model(const SchemaSource& plugins, const Names& words) {
   const Names near = nearest(lower_case(words.empty() ? "" : words.back()), all);
   const std::string what = out.plugin.empty() ? "no model plugin has a preset" : out.plugin + " has no preset";
   throw Error(Exit::usage, fmt::format("{} `{}`", what, printable(asked, 80)),
-              fmt::format("{}engine init PRESET, or engine init MODEL/PRESET; there is{}",
+              fmt::format("{}engine init PRESET, or engine init MODEL/PRESET; available:{}",
                           near.empty() ? "" : fmt::format("did you mean `{}`? ", fmt::join(near, "` or `")), known));
 }
 
@@ -101,7 +101,7 @@ Start start_config(const PluginSchema& model, const ModelChoice& choice) {
                 positions = size_of(model, preset, "max_position_embeddings");
   Start out{{}, {"paths"}};
   std::string tokenizer;
-  if (vocabulary > 256) {  // which bytes would leave nearly empty
+  if (vocabulary > 256) {  // of which bytes would use few ids
     tokenizer = fmt::format("tokenizer = \"tokenizer.json\"   # a file or a folder, of ids below {}: docs/data.md\n",
                             vocabulary);
     out.needs.push_back("tokenizer");

@@ -11,10 +11,10 @@ namespace eng {
 
 struct ModelChoice {
   std::string plugin, preset;
-  std::vector<std::string> others;  // plugins that have a preset of this name too
+  std::vector<std::string> others;  // other plugins with a preset of this name
 };
 // What people call a model: a preset ("7b"), a plugin ("llama": its smallest), or both ("llama tiny", "llama/tiny",
-// "opt-125m", "facebook/opt-125m"). Throws Error(Exit::usage) with what there is.
+// "opt-125m", "facebook/opt-125m"). Throws an Error(Exit::usage) that lists the presets.
 ModelChoice choose_model(const SchemaSource& plugins, const std::vector<std::string>& words);
 
 // `needs`: the keys that must be set before it can train.

@@ -21,8 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the ids of a model's weights mean: `name` as in [data] tokenizer, "bytes" or an absolute path; "" if
-// `directory`, that of Hugging Face's, or of a run or one of its checkpoints, does not say it.
+// The tokenizer of a model's weights: `name` as in [data] tokenizer, "bytes" or an absolute path. "" if `directory` (a
+// Hugging Face directory, a run, or one of its checkpoints) does not say it.
 struct ModelTokenizer {
   std::string name;
   bool special;
@@ -38,7 +38,7 @@ ModelTokenizer tokenizer_of(const Document& run, const std::filesystem::path& ba
 ModelTokenizer tokenizer_of(const std::filesystem::path& directory) {
   const WeightsKind kind = weights_kind(directory);
   const auto there = [&](const char* file) { return std::filesystem::exists(directory / file); };
-  if (kind == WeightsKind::hugging_face)  // as transformers uses it: with the ids around a text
+  if (kind == WeightsKind::hugging_face)  // as in transformers: with the ids before and after a text
     return {there("tokenizer.json") || there("tokenizer.model") || (there("vocab.json") && there("merges.txt"))
                 ? directory.string()
                 : "",
@@ -49,8 +49,8 @@ ModelTokenizer tokenizer_of(const std::filesystem::path& directory) {
   return tokenizer_of(read_document(run / "config.resolved.toml"), read_record(run).base_dir);
 }
 
-// Weights that exist read texts as they were trained to: their tokenizer comes along, and [data] may not name another.
-// `directory`, where they are, is for messages.
+// Existing weights need the tokenizer with which they were trained: [data] gets it, and must not name another one.
+// `directory`, where the weights are, is for messages.
 void match_tokenizer(const ModelTokenizer& model, const std::filesystem::path& directory, Config& config,
                      Registry& registry) {
   Section& data = config.section("data");
@@ -69,35 +69,35 @@ void match_tokenizer(const ModelTokenizer& model, const std::filesystem::path& d
   if (std::strcmp(Tokenizer(registry, name, config.base_dir()).info().content_hash,
                   Tokenizer(registry, model.name, {}).info().content_hash) != 0)
     throw Error(Exit::data,
-                fmt::format("[data] tokenizer = {} gives texts other ids than the tokenizer of the weights, {}",
+                fmt::format("[data] tokenizer = {} gives other ids than the tokenizer of the weights, {}",
                             toml_text(name), model.name),
-                "leave [data] tokenizer out: that of the weights is taken");
+                "remove [data] tokenizer: the tokenizer of the weights is used");
 }
 
-// "its runs are, newest last:" with a line for each; "" if there are none.
+// "its runs are, newest last:" and a line for each; "" if there are none.
 std::string runs_below(const fs::path& folder) {
   std::string out;
   for (const auto& run : runs_in(folder, 10)) out += "\n  " + run.string();
   return out.empty() ? "" : "its runs are, newest last:" + out + "\n";
 }
 
-// Refuses a directory that is no run, or whose run never began.
+// Refuses a directory that is not a run, or whose run never started.
 void check_run(const fs::path& target, WeightsKind kind) {
   if (!RunDir::is_run(target) && kind == WeightsKind::checkpoint)
-    throw Error(Exit::usage, target.string() + " is one checkpoint, and here a run is needed",
+    throw Error(Exit::usage, target.string() + " is one checkpoint; a run is needed here",
                 "name the run; to start from this checkpoint, set model.from, or export it: engine ckpt export " +
                     target.string() + " --to DIR");
   if (!RunDir::is_run(target))
     throw Error(
-        Exit::usage, target.string() + " is a directory, but neither of a run nor of Hugging Face's",
+        Exit::usage, target.string() + " is a directory, but neither a run nor a Hugging Face directory",
         runs_below(target) +
             "give a configuration file, a run directory, or a directory with config.json and safetensors files");
   if (!fs::exists(target / "config.resolved.toml"))
-    throw Error(Exit::usage, target.string() + " has no config.resolved.toml: it ended while it was being made",
+    throw Error(Exit::usage, target.string() + " has no config.resolved.toml: the run ended while it was being made",
                 "start it with its configuration: engine run CONFIG --out " + target.string());
 }
 
-// Each once, in their order.
+// Without repetitions, in order.
 std::vector<fs::path> absolute_folders(const std::vector<fs::path>& first, const std::vector<fs::path>& then) {
   std::vector<fs::path> out;
   for (const auto* list : {&first, &then})
@@ -144,13 +144,13 @@ Opened open_config(const OpenRequest& request) {
   plugins.model_of = [&](const auto& directory, const auto& plugin) {
     return read_model_source(directory, plugin, plugins);
   };
-  if (run) {  // its text is read once, for what it says and for what it said before the overrides
+  if (run) {  // its text is read once, for the values before the overrides and for the configuration
     const fs::path file = target / "config.resolved.toml";
     const std::string text = read_text(file, max_config_bytes, Exit::usage);
     out.before = read_document(text, file.string());
     const fs::path base = record.base_dir.empty() ? fs::absolute(target) : record.base_dir;
     out.config = Config::resolve(*out.before, text, file.string(), base, request.overrides, plugins);
-    // It has said everything already: only an override can contradict it.
+    // Its text has every key already, so only an override can contradict it.
     if (const Section& data = out.config.section("data"); data.settings().count("tokenizer") && data.given("tokenizer"))
       match_tokenizer(tokenizer_of(*out.before, base), target, out.config, *out.registry);
     return out;

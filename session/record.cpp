@@ -53,7 +53,7 @@ void pin_recorded(Registry& registry, const RunRecord& record) {
       return own && c.refused.empty() && c.description.id == id;
     });
     if (there)
-      registry.pin({pin}, "the run's run.json", "name its folder by --plugin-path to use the file as it is now");
+      registry.pin({pin}, "the run's run.json", "give its folder with --plugin-path to use the file as it is now");
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run that exists says of itself.
+// The record of an existing run.
 #pragma once
 
 #include <filesystem>
@@ -10,20 +10,20 @@
 
 namespace eng {
 
-// Of run.json; what cannot be read is empty.
+// From run.json; what cannot be read is empty.
 struct RunRecord {
-  std::filesystem::path base_dir;                     // where relative paths of its configuration start
+  std::filesystem::path base_dir;                     // relative paths of its configuration refer to it
   uint32_t ranks = 0;                                 // of the newest attempt
-  std::vector<std::filesystem::path> plugin_folders;  // that it was given by --plugin-path, absolute
-  std::vector<std::string> plugins;                   // "ID=HASH" of those that it loaded
+  std::vector<std::filesystem::path> plugin_folders;  // given by --plugin-path, absolute
+  std::vector<std::string> plugins;                   // "ID=HASH" of each loaded plugin
 };
 RunRecord read_record(const std::filesystem::path& run);
 
-// Ties each plugin that `registry` found in the run's own folders to the file that the run was started with: loading
-// another one throws Error(Exit::environment). Throws Error(Exit::usage) for a record that holds no hash.
+// Pins each plugin that `registry` found in the run's own folders to the file with which the run was started: loading
+// another file throws Error(Exit::environment). Throws Error(Exit::usage) for a record without a valid hash.
 void pin_recorded(Registry& registry, const RunRecord& record);
 
-// The runs in `folder` and in the folders in it, newest last, at most so many.
+// The runs in `folder` and its subfolders, newest last, at most this many.
 std::vector<std::filesystem::path> runs_in(const std::filesystem::path& folder, std::size_t most);
 
 }  // namespace eng

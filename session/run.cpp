@@ -10,16 +10,16 @@
 namespace eng {
 namespace {
 
-// What a run is made of, in the order in which it is made; each may use those before it.
+// The parts of a run, in the order in which they are made; each may use the earlier ones.
 struct Parts {
   Opened opened;
   std::optional<ResolvedConfig> resolved;
   Setup setup;
   std::optional<Data> data;
-  bool again = false;  // there was a run already; whether it has a checkpoint is known later
+  bool again = false;  // the run existed before; whether it has a checkpoint is known later
 };
 
-// Everything that can be refused before a directory is touched or memory is taken.
+// Everything that can be checked before a directory is changed or memory is allocated.
 void prepare(const RunRequest& request, Member& member, RunListener& listener, Parts& parts) {
   parts.again =
       std::filesystem::is_directory(request.open.target) || (!request.out.empty() && RunDir::is_run(request.out));
@@ -30,17 +30,17 @@ void prepare(const RunRequest& request, Member& member, RunListener& listener, P
     if (member.first())
       for (const std::string& note : notes) listener.note(note);
   };
-  if (!member.has_parent()) tell(config.notes());  // a parent has told them
+  if (!member.has_parent()) tell(config.notes());  // a parent has printed them
   config.require("data");
   member.join(registry, config);
   parts.resolved.emplace(config);
   Communicator* comm = member.communicator();
   parts.setup = make_setup(config, registry, 0, comm ? comm->world() : World{}, comm);
   tell(parts.setup.notes);
-  // Weights that do not fit the model are told before a plan that does not fit the machine.
+  // Weights that do not fit the model are reported before a plan that does not fit the machine.
   if (!parts.again) check_weights(config, registry, parts.setup);
   check_fits(config, registry, parts.setup);
-  // A parent has done it; else rank 0 does, and the others wait.
+  // A parent has done it. Without a parent, rank 0 does it and the others wait.
   const int64_t vocabulary = parts.setup.model.info.vocabulary;
   if (member.first() && !member.has_parent() && request.build_data) request.build_data(config, registry, vocabulary);
   member.from_first("");
@@ -52,7 +52,7 @@ void prepare(const RunRequest& request, Member& member, RunListener& listener, P
   agree(member.exchange(), items);
 }
 
-// Parameters and position: of a checkpoint, of weights that exist, or of the model's own rules.
+// Sets parameters and position from a checkpoint, from existing weights, or from the model's initialisation rules.
 void fill(Trainer& trainer, const Parts& parts, const std::optional<std::filesystem::path>& from, bool first,
           RunListener& listener) {
   if (from) return trainer.load(*from);
@@ -62,7 +62,7 @@ void fill(Trainer& trainer, const Parts& parts, const std::optional<std::filesys
   trainer.initialise(weights_of(weights, parts.opened.config, *parts.opened.registry, progress));
 }
 
-// Trains, and leaves in state.json how it ended.
+// Trains, and writes into state.json how it ended.
 Exit train_recorded(Recorder& recorder, Trainer& trainer, const Parts& parts, const Training& options) {
   try {
     const Exit exit = run_training(trainer, parts.opened.config, *parts.data, recorder, options);

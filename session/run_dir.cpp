@@ -23,7 +23,7 @@ fs::path log_path(const fs::path& run, uint32_t rank) {
   return run / "logs" / fmt::format("rank-{:05}.log", rank);
 }
 
-// Nothing in it but what a start that died at once may leave.
+// Whether it has only files that a run which died at its start may leave.
 bool is_blank(const fs::path& directory) {
   for (const auto& entry : fs::directory_iterator(directory)) {
     const std::string name = entry.path().filename();
@@ -50,7 +50,7 @@ Fd lock(const fs::path& directory) {
   return fd;
 }
 
-// Bytes of the leading lines that are whole and of steps up to `keep_through`.
+// Bytes of the leading lines that are complete and of steps up to `keep_through`.
 uint64_t kept_bytes(const std::filesystem::path& path, int64_t keep_through) {
   std::ifstream in(path, std::ios::binary);
   uint64_t kept = 0;
@@ -103,7 +103,7 @@ RunDir::RunDir(fs::path path) : path_(std::move(path)), lock_(lock(path_)) {
   make_directories(path_ / "checkpoints");
   make_directories(path_ / "logs");
   if (is_run(path_)) {
-    // The file only tells people, so damage to it is no error; the checkpoints say where the run stands.
+    // The file is only informative, so damage to it is not an error; the position of the run is in the checkpoints.
     const auto state = nlohmann::json::parse(read_text(path_ / kState, 1 << 20, Exit::usage), nullptr, false);
     const bool known = state.is_object() && state.contains("attempt") && state["attempt"].is_number_integer();
     attempt_ = known ? state["attempt"].get<int64_t>() + 1 : 2;
@@ -129,7 +129,7 @@ RunDir RunDir::at(const fs::path& directory) {
   make_directories(directory);
   if (!is_run(directory) && !is_blank(directory))
     throw Error(Exit::usage, fmt::format("{} is neither empty nor a run of this engine", directory.string()),
-                "give --out a new directory, or one that holds a run to go on with");
+                "give --out a new directory, or the directory of a run to resume");
   return RunDir(directory);
 }
 
@@ -155,7 +155,7 @@ void RunDir::write_state(const char* status, int64_t step, const std::string& la
 
 void log_line(const fs::path& run, uint32_t rank, const std::string& text) noexcept try {
   std::ofstream(log_path(run, rank), std::ios::app) << utc_now(true) + " " + text + "\n";
-} catch (...) {  // there is nowhere left to tell
+} catch (...) {  // there is no place left to report it
 }
 
 std::string settle(const fs::path& run, int exit_code) noexcept try {
@@ -165,7 +165,7 @@ std::string settle(const fs::path& run, int exit_code) noexcept try {
     if (name.rfind("step-", 0) == 0 && fs::exists(entry.path() / "manifest.json")) newest = std::max(newest, name);
   }
   auto state = nlohmann::ordered_json::parse(read_text(run / kState, 1 << 20, Exit::usage), nullptr, false);
-  // A rank that saw another one go may have written this already, without the checkpoint that was just completed.
+  // A rank that saw another one end may have written this already, without the newest checkpoint.
   if (const std::string status = state.is_object() ? state.value("status", "") : "";
       status == "running" || status == "failed") {
     state["status"] = "failed";
@@ -209,7 +209,7 @@ void MetricsFile::append(const Metrics& metrics) {
   } while (n < 0 && errno == EINTR);
   if (n == ssize_t(line.size())) return;
   const int error = n < 0 ? errno : ENOSPC;
-  // Where even this fails the torn line stays, and the next opening removes it.
+  // If this fails too, the incomplete line stays until the file is opened again.
   [[maybe_unused]] const int failed = ::ftruncate(fd_, before);
   disk_error("write", path_, error);
 }

@@ -11,40 +11,39 @@
 
 namespace eng {
 
-// Replaces `path` by `text` so that a reader, or a crash, sees the old or the new content, never a part.
+// Replaces `path` by `text` so that a reader sees the old or the new content, never a part of it, also after a crash.
 // Throws Error(Exit::disk).
 void write_atomic(const std::filesystem::path& path, const std::string& text);
-// Renames every checkpoint of a step behind `step` to "aside-step-N": a run that goes on from `step` leaves that
-// future, damaged or not, and must not find it again. Throws Error(Exit::disk).
+// Renames every checkpoint of a step after `step` to "aside-step-N", damaged or not. A run that is resumed from `step`
+// must not find them again. Throws Error(Exit::disk).
 inline constexpr const char* aside_prefix = "aside-";
 void set_aside_newer(const std::filesystem::path& checkpoints, int64_t step);
 
-// Appends to a rank's own file: the text with the time before it. Never throws: it is also the last thing an error
-// does.
+// Appends the time and the text to a rank's log. Never throws, because errors are reported with it.
 void log_line(const std::filesystem::path& run, uint32_t rank, const std::string& text) noexcept;
 
-// For a run whose process is gone: where state.json still says "running", "failed" is put there, and in either case the
-// newest checkpoint that was finished. Returns its name, "" if there is none. Never throws.
+// For a run whose process has ended. If state.json says "running" or "failed", writes "failed" and the newest complete
+// checkpoint. Returns the checkpoint's name, or "" if there is none. Never throws.
 std::string settle(const std::filesystem::path& run, int exit_code) noexcept;
 
 class RunDir {
  public:
   // A new root/name/YYYYMMDD-HHMMSS-xxxx (UTC and four random digits).
   static RunDir create(const std::filesystem::path& root, const std::string& name);
-  // `directory` itself: new or empty, or a run, which then goes on. Throws Error(Exit::usage) for anything else.
+  // `directory` itself: new, empty, or a run, which is then resumed. Throws Error(Exit::usage) for anything else.
   static RunDir at(const std::filesystem::path& directory);
   // `directory` must be a run.
   static RunDir open(const std::filesystem::path& directory);
   static bool is_run(const std::filesystem::path& directory);
-  // All three hold LOCK until the object goes: a second process gets Error(Exit::usage) naming host and pid.
+  // All three hold LOCK until the object is destroyed: a second process gets an Error(Exit::usage) with host and pid.
 
-  // 1 for a new run; one more each time a run is opened again.
+  // 1 for a new run; increased each time the run is opened.
   int64_t attempt() const { return attempt_; }
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
 
-  // Replaces one of its files whole. Throws Error(Exit::disk).
+  // Replaces one of its files as a whole. Throws Error(Exit::disk).
   void write(const char* name, const std::string& text) const { write_atomic(path_ / name, text); }
   // state.json. `status`: running, done, stopped, failed; `last_checkpoint`: "" if none is complete.
   void write_state(const char* status, int64_t step, const std::string& last_checkpoint, int exit_code) const;
@@ -62,16 +61,16 @@ std::string utc_now(bool full);
 // This machine, "?" if it has no name.
 std::string host_name();
 
-// One line with its newline. Numbers read back to the same double; what is not finite is null.
+// One line with its newline. Numbers read back to the same double; a value that is not finite is null.
 std::string metrics_line(const Metrics& metrics);
 
 class MetricsFile {
  public:
-  // Opens for appending, creating it if need be, after removing every line behind step `keep_through` and
-  // whatever a crash tore: a run that goes on writes the same file as one that never stopped.
+  // Opens for appending, and creates the file if necessary. First removes every line after step `keep_through` and an
+  // incomplete line after a crash, so that a resumed run writes the same file as an uninterrupted one.
   // Throws Error(Exit::disk).
   MetricsFile(std::filesystem::path path, int64_t keep_through);
-  // Throws Error(Exit::disk); a line that could not be written whole is taken back.
+  // Throws Error(Exit::disk); a line that could not be written completely is removed.
   void append(const Metrics& metrics);
   void sync();  // to the disk; before a checkpoint, so that no line before it can be lost
 

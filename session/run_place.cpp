@@ -10,7 +10,7 @@
 namespace eng {
 namespace {
 
-// nullopt for the words.
+// A step; nullopt for auto, never and must.
 std::optional<int64_t> resume_step(const std::string& text) {
   if (text == "auto" || text == "never" || text == "must") return std::nullopt;
   int64_t step = 0;
@@ -20,12 +20,12 @@ std::optional<int64_t> resume_step(const std::string& text) {
   return step;
 }
 
-// The run to go on with, locked, if there is one: RUN itself, or what --out names.
+// The run to resume, locked, if there is one: RUN itself, or the directory of --out.
 std::optional<RunDir> existing_run(const RunRequest& request) {
   const bool target_is_run = std::filesystem::is_directory(request.open.target);
   if (target_is_run && !request.out.empty())
-    throw Error(Exit::usage, "--out goes with a configuration, not with a run",
-                "leave --out away: the run goes on in its own directory");
+    throw Error(Exit::usage, "--out is for a configuration, not for a run",
+                "remove --out: a run is resumed in its own directory");
   std::optional<RunDir> run;
   if (target_is_run)
     run.emplace(RunDir::open(request.open.target));
@@ -34,12 +34,12 @@ std::optional<RunDir> existing_run(const RunRequest& request) {
   return run;
 }
 
-// The checkpoint to go on from, if any.
+// The checkpoint to resume from, if any.
 std::optional<std::filesystem::path> choose_checkpoint(const std::string& resume, const RunDir& run,
                                                        RunListener& listener) {
   if (resume == "never") {
     if (run.attempt() > 1)
-      throw Error(Exit::usage, run.path().string() + " is a run already, and --resume never was given",
+      throw Error(Exit::usage, run.path().string() + " is already a run, but --resume never was given",
                   "give another --out");
     return std::nullopt;
   }
@@ -47,7 +47,7 @@ std::optional<std::filesystem::path> choose_checkpoint(const std::string& resume
     std::filesystem::path path = run.checkpoints() / checkpoint_name(*step);
     if (!std::filesystem::exists(path))
       throw Error(Exit::checkpoint, "there is no checkpoint of step " + resume + " in " + run.path().string(),
-                  "there is:\n" + checkpoint_table(list_checkpoints(run.checkpoints())));
+                  "available:\n" + checkpoint_table(list_checkpoints(run.checkpoints())));
     return path;
   }
   Found found = find_latest(run.checkpoints());
@@ -56,7 +56,7 @@ std::optional<std::filesystem::path> choose_checkpoint(const std::string& resume
     throw Error(Exit::checkpoint, "no checkpoint of " + run.path().string() + " is usable",
                 "start a new run, or remove the damaged checkpoints to start this one again");
   if (!found.path && resume == "must")
-    throw Error(Exit::checkpoint, run.path().string() + " has no checkpoint to go on from");
+    throw Error(Exit::checkpoint, run.path().string() + " has no checkpoint to resume from");
   return found.path;
 }
 
@@ -83,8 +83,7 @@ RunPlace find_place(const RunRequest& request, const Member& member, RunListener
       remove_leftovers(place.dir->checkpoints());
       place.from = choose_checkpoint(request.resume, *place.dir, listener);
     } else if (resume_step(request.resume) || request.resume == "must") {
-      throw Error(Exit::checkpoint, "a new run has no checkpoint to go on from",
-                  "name the run, or leave --resume away");
+      throw Error(Exit::checkpoint, "a new run has no checkpoint to resume from", "give the run, or remove --resume");
     }
   }
   const std::string from = member.from_first(place.from ? place.from->string() : "");

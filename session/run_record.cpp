@@ -13,7 +13,7 @@
 namespace eng {
 namespace {
 
-// Of the parameters' names and shapes.
+// Hash of the parameters' names and shapes.
 std::string model_hash(const Plan& plan) {
   std::string text;
   for (const TensorShare& t : parameters(plan)) text += fmt::format("{} {}\n", t.name, fmt::join(t.shape, " "));
@@ -84,7 +84,7 @@ void Recorder::ended(Exit exit) const {
 void Recorder::failed(Exit exit) const noexcept try {
   state("failed", static_cast<int>(exit));
 } catch (const std::exception&) {
-  // The disk that failed the step fails this too; the first error is the one to tell.
+  // If the disk failed in the step, this fails too; only the first error is reported.
 }
 
 void Recorder::state(const char* status, int exit_code) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a run leaves in its directory: who it is, and what happens to it.
+// The files that a run writes: its identity and its progress.
 #pragma once
 
 #include "session/report/trace.hpp"
@@ -8,20 +8,20 @@
 
 namespace eng {
 
-// A configuration as it is written beside a run, made once.
+// A configuration as it is written into a run directory, made once.
 struct ResolvedConfig {
   explicit ResolvedConfig(const Config& config);
   std::string text, hash;
 };
 
-// run.json: what would have to be the same for the run to be the same; config.toml, config.resolved.toml and plan.txt.
-// `again`: the run goes on by its resolved configuration, and what the user wrote stays what the user wrote.
-// `plugin_folders`: see Opened.
+// Writes run.json (what must be equal to reproduce the run), config.toml, config.resolved.toml and plan.txt. `again`:
+// the run is resumed from its resolved configuration, and config.toml keeps the user's text. `plugin_folders`: see
+// Opened.
 void write_identity(const RunDir& run, const Member& member, const Registry& registry, const RunStart& start,
                     const ResolvedConfig& resolved, const std::vector<std::filesystem::path>& plugin_folders,
                     bool again);
 
-// Keeps the run directory up to date, then passes on what happened.
+// Updates the run directory, then forwards each event.
 class Recorder final : public Listener {
  public:
   Recorder(const RunDir& run, const Trainer& trainer, TraceFile& trace, Listener& next);
@@ -32,7 +32,7 @@ class Recorder final : public Listener {
     next_.saving();
   }
   void saved(const Saved& saved) override;
-  // How it ended: in state.json. `failed` never throws.
+  // Write into state.json how the run ended. `failed` never throws.
   void ended(Exit exit) const;
   void failed(Exit exit) const noexcept;
 
@@ -45,7 +45,7 @@ class Recorder final : public Listener {
   MetricsFile metrics_;
 };
 
-// Of ranks other than the first: their own trace.
+// For ranks other than the first: records only their trace.
 class Silent final : public Listener {
  public:
   explicit Silent(TraceFile& trace) : trace_(trace) {}

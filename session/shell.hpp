@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words as they are typed in a shell.
+// Quotes words for a shell.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace eng {
 
-// A word as a shell reads it back.
+// A word, quoted if necessary, so that a shell reads it back.
 std::string shell_word(const std::string& word);
 std::string command_words(const std::vector<std::string>& words);
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kHandled[Signals::count] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGPIPE, SIGXFSZ};
 
-// A closed terminal or pipe is no reason to stop; a file over its limit is an error of the write, told like a full
+// A closed terminal or pipe must not stop a run. A file above its size limit is a write error, reported like a full
 // disk.
 bool ignored(int signal) {
   return signal == SIGHUP || signal == SIGPIPE || signal == SIGXFSZ;
@@ -41,14 +41,14 @@ Signals::Signals(bool patient) {
   for (int i = 0; i < count; ++i) {
     struct sigaction action {};
     action.sa_handler = ignored(kHandled[i]) ? SIG_IGN : on_signal;
-    action.sa_flags = SA_RESTART;  // the flag is polled; no read or write need fail for it
+    action.sa_flags = SA_RESTART;  // the flag is polled, so reads and writes need not fail
     sigemptyset(&action.sa_mask);
     sigaction(kHandled[i], &action, &before_[i]);
   }
 }
 
 Signals::~Signals() {
-  // The second SIGTERM of one request may come when the process is about to leave.
+  // The second SIGTERM of one request may arrive when the process is about to exit.
   if (g_patient && g_first)
     for (int i = 0; i < count; ++i)
       if (kHandled[i] == SIGTERM) before_[i].sa_handler = SIG_IGN;

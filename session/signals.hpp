@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asking a run to stop: the first signal sets a flag, the second leaves at once.
+// Asks a run to stop: the first signal sets a flag, the second exits at once.
 #pragma once
 
 #include <signal.h>
@@ -10,9 +10,8 @@ namespace eng {
 
 // While one of these lives: SIGINT, SIGTERM or SIGUSR1 sets the flag that pending() reads; a second SIGINT or
 // SIGTERM (of either kind) ends the process with 130 or 143 and saves nothing; SIGHUP, SIGPIPE and SIGXFSZ are
-// ignored. The destructor puts back what was there. At most one at a time. `patient`: SIGTERM may come as often as it
-// likes, as under Slurm, which sends it twice for one request and SIGKILL when its patience ends; once asked to stop,
-// the process stays deaf to it.
+// ignored. The destructor restores the previous handlers. At most one at a time. `patient`: after the first signal,
+// further SIGTERMs are ignored. Slurm needs this: it sends SIGTERM twice for one request, and SIGKILL after a delay.
 class Signals {
  public:
   explicit Signals(bool patient = false);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generated text on its way out: whole characters as they come, and nothing from a stop text on.
+// Output of generated text: whole characters as they arrive, and nothing after the start of a stop text.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace eng {
 class TextOut {
  public:
   explicit TextOut(std::vector<std::string> stops) : stops_(std::move(stops)) {}
-  // Takes more bytes and returns what can be shown now. What may be the beginning of a stop text waits.
+  // Adds bytes and returns the text that can be shown now. A possible start of a stop text is held back.
   std::string add(std::string_view bytes) {
     waiting_ += bytes;
     size_t end = std::string::npos, held = 0;
@@ -33,7 +33,7 @@ class TextOut {
     return out;
   }
   bool stopped() const { return stopped_; }
-  // What waited for more, which does not come.
+  // The text that was held back, at the end.
   const std::string& rest() const { return waiting_; }
 
  private:

@@ -25,22 +25,22 @@ Tokenizer::Tokenizer(Registry& registry, const std::string& what, const std::fil
     throw Error(Exit::data, who_ + ": its content_hash does not end in NUL");
 }
 
-// Calls `fill(data, capacity, count)` with more room where that was too little: once.
+// Calls `fill(data, capacity)`, and once more with more room if the first was too small.
 template <class Out, class Fill>
 static void with_room(const std::string& who, Out& out, Fill fill) {
   uint64_t count = fill(out.data(), out.size());
   if (count > out.size()) {
-    if (count > uint64_t{1} << 32) throw Error(Exit::data, fmt::format("{} wants room for {}", who, count));
+    if (count > uint64_t{1} << 32) throw Error(Exit::data, fmt::format("{} asks for room for {}", who, count));
     out.resize(count);
     count = fill(out.data(), out.size());
     if (count > out.size())
-      throw Error(Exit::data, fmt::format("{} wants room for {}, and then for {}", who, out.size(), count));
+      throw Error(Exit::data, fmt::format("{} asks for room for {}, and then for {}", who, out.size(), count));
   }
   out.resize(count);
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, bool special) const {
-  std::vector<int32_t> ids(text.size() + 8);  // seldom too little: a byte is a token, at most
+  std::vector<int32_t> ids(text.size() + 8);  // usually enough: at most one token per byte
   with_room(who_, ids, [&](int32_t* data, uint64_t capacity) {
     Sink sink;
     uint64_t count = 0;
@@ -51,7 +51,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, bool special) cons
   });
   for (const int32_t id : ids)
     if (id < 0 || id >= info_.vocabulary)
-      throw Error(Exit::data, fmt::format("{} gives id {}, its vocabulary is {}", who_, id, info_.vocabulary));
+      throw Error(Exit::data, fmt::format("{} gives id {}, but its vocabulary is {}", who_, id, info_.vocabulary));
   return ids;
 }
 

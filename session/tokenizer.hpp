@@ -20,9 +20,9 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
   const eng_tokenizer_info& info() const { return info_; }
-  // With `special`, the ids that stand around a text too.
+  // With `special`, includes the ids before and after a text.
   std::vector<int32_t> encode(std::string_view text, bool special) const;
-  // The bytes of one id: a part of a character, perhaps.
+  // The bytes of one id; they may be part of a character.
   std::string decode(int32_t id) const;
 
  private:

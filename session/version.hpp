@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which engine this is.
+// The version of the engine.
 #pragma once
 
 namespace eng {

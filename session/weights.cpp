@@ -19,7 +19,7 @@ ModelSource from_run(const fs::path& run, const SchemaSource& plugins) {
   ModelSource out;
   const fs::path file = run / "config.resolved.toml";
   std::error_code none;
-  if (!fs::exists(file, none)) return out;  // a checkpoint by itself: [model] has to say what it is
+  if (!fs::exists(file, none)) return out;  // a checkpoint without its run: [model] must define the model
   out.file = file;
   const Document document = read_document(file);
   const auto* name = document.value<std::string>("model", "plugin");
@@ -61,7 +61,7 @@ ModelSource read_model_source(const fs::path& directory, const std::string& plug
   if (fs::is_directory(directory, none))
     throw Error(Exit::usage, directory.string() + " has neither config.json nor a checkpoint", takes);
   const std::string download = download_line(directory);
-  throw Error(Exit::usage, directory.string() + " is no directory", download.empty() ? takes : download);
+  throw Error(Exit::usage, directory.string() + " is not a directory", download.empty() ? takes : download);
 }
 
 fs::path weights_source(const Config& config) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights that exist already, as [model] from names them: a Hugging Face directory, a run, or one of its checkpoints.
+// Existing weights, as named by [model] from: a Hugging Face directory, a run, or one of its checkpoints.
 #pragma once
 
 #include "session/train/trainer.hpp"
@@ -9,28 +9,29 @@ namespace eng {
 enum class WeightsKind { none, hugging_face, checkpoint, run };
 WeightsKind weights_kind(const std::filesystem::path& directory);
 
-// What a directory says of its model, from config.json or from the configuration of the run. `plugin`: the model plugin
-// that the user named, "" to find it. Throws Error(Exit::usage) that lists everything that is not supported.
+// What a directory says about its model, from config.json or from the configuration of the run. `plugin`: the model
+// plugin that the user named, or "" to find it. Throws an Error(Exit::usage) that lists everything that is not
+// supported.
 ModelSource read_model_source(const std::filesystem::path& directory, const std::string& plugin,
                               const SchemaSource& plugins);
 
 // [model] from: the directory, "" if there is none.
 std::filesystem::path weights_source(const Config& config);
-// Where the weights of a directory lie: itself, or the newest good checkpoint of a run. Throws
+// Where the weights of a directory are: the directory itself, or the newest good checkpoint of a run. Throws
 // Error(Exit::checkpoint).
 std::filesystem::path find_weights(const std::filesystem::path& directory, const Peers& peers = {});
 
-// Told how many bytes of all have been read.
+// Called with the number of bytes read so far, and of all bytes.
 using WeightsProgress = std::function<void(uint64_t done, uint64_t all)>;
 
 // Fills exactly the ranges of the given parameters, each in its own element type. `pretrained` says which names are
-// accepted in a Hugging Face directory. Without `fill` only what needs no data is checked. Throws
-// Error(Exit::checkpoint) that lists every tensor that does not fit; on all ranks alike.
+// accepted in a Hugging Face directory. Without `fill`, checks only what needs no data. Throws the same
+// Error(Exit::checkpoint) on all ranks; it lists every tensor that does not fit.
 void load_weights(const std::filesystem::path& directory, const Pretrained& pretrained,
                   const std::vector<TensorShare>& parameters, const Fill& fill, const WeightsProgress& progress = {},
                   const Peers& peers = {});
-// Reads the headers of the files that [model] from names, if it names any: what does not fit is refused before memory
-// is taken. Throws Error(Exit::checkpoint).
+// Reads the headers of the files that [model] from names, if any, and refuses tensors that do not fit before memory is
+// allocated. Throws Error(Exit::checkpoint).
 void check_weights(const Config& config, const Registry& registry, const Setup& setup);
 
 // That of the configured model plugin.

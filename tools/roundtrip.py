@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Weights go into the engine and come out again, and transformers sees the same model.
+"""Imports weights into the engine, exports them again, and checks that transformers loads the same model.
 
     pip install torch transformers safetensors      (CPU builds are enough)
     python3 tools/roundtrip.py [DIR ...]            by default every directory of tests/models/hf
 
-For each directory: `engine run` takes it with [model] from, makes one step that changes nothing (a rate of 1e-60,
-which is 0 in fp32) and saves; `engine ckpt export` writes a directory; transformers loads that without a missing or unexpected key; its logits
-are those of the directory the weights came from, bit for bit; so are the tensors' bytes.
+For each directory, `engine run` with [model] from makes one step that changes nothing (a rate of 1e-60, which is 0 in
+fp32) and saves. `engine ckpt export` writes a directory. transformers must load it without missing or unexpected keys. Its
+logits and the tensors' bytes must equal those of the original directory, bit for bit.
 """
 
 import json
@@ -50,7 +50,7 @@ def logits(folder, tokens):
 
 
 def other_spelling(name):
-    """Of OPT files without `model.`, and of mamba_ssm."""
+    """The engine's name of a tensor in OPT files without `model.` and in mamba_ssm files."""
     return name.removeprefix("model.").replace("backbone.embeddings.", "backbone.embedding.")
 
 

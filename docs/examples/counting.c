@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A data source in one file of C99: every sample counts upwards from another number.
- * docs/writing-a-plugin.md says what to look at. */
+ * A data source in one C99 file: every sample counts upwards from another number.
+ * docs/writing-a-plugin.md explains it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ ENG_DESCRIPTION(
     "name = 'counting'\n"
     "summary = 'numbers in order, modulo the vocabulary'\n"
     "[provides.options]\n"
-    "by = { type = 'int', default = 1, min = 1, max = 1000, help = 'difference of two neighbours' }\n")
+    "by = { type = 'int', default = 1, min = 1, max = 1000, help = 'difference between two neighbours' }\n")
 
 typedef struct counting {
   uint64_t seed, vocabulary, by;
@@ -60,7 +60,7 @@ static eng_status describe_data(void* self, eng_data_info* out, eng_error* error
   (void)error;
   out->files = 0;
   out->tokens = me->vocabulary;
-  out->train_samples = me->vocabulary; /* one for every number to start from */
+  out->train_samples = me->vocabulary; /* one for every starting number */
   out->validation_samples = 0;
   out->vocabulary = (int64_t)me->vocabulary;
   snprintf(out->content_hash, sizeof(out->content_hash), "%016" PRIx64 "%016" PRIx64, me->vocabulary, me->by);
@@ -76,7 +76,7 @@ static uint64_t common_divisor(uint64_t a, uint64_t b) {
   return a;
 }
 
-/* The number sample `position` starts from: each once per epoch, in an order that the seed and the epoch decide. */
+/* The number from which sample `position` starts. Each occurs once per epoch; seed and epoch determine the order. */
 static uint64_t first(const counting* me, uint64_t position) {
   uint64_t n = me->vocabulary, epoch = position / n, stride;
   stride = 1 + (me->seed + epoch) * 2654435761u % n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An optimizer plugin in one file of C99: Nesterov momentum that starts anew every so many updates.
+ * An optimizer plugin in one C99 file: Nesterov momentum that restarts every `restart_every` updates.
  * docs/writing-a-plugin.md explains it line by line. */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ ENG_DESCRIPTION(
     "[[provides]]\n"
     "kind = 'eng.optimizer/1'\n"
     "name = 'nesterov'\n"
-    "summary = 'Nesterov momentum that starts anew every restart_every updates'\n"
+    "summary = 'Nesterov momentum that restarts every restart_every updates'\n"
     "[provides.options]\n"
     "momentum = { type = 'float', default = 0.9, min = 0.1, max = 0.9999, help = 'what is kept of the last update' }\n"
     "restart_every = { type = 'int', default = 0, min = 0, help = 'updates between restarts; 0: never' }\n")

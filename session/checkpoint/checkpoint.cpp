@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMostOpen = 128;  // files
 
-// Reads and checks every byte of a slice; `use` gets each tile of it: first element and how many.
+// Reads and checks every byte of a slice; `use` gets each tile of it: first element and number of elements.
 template <class Use>
 void stream(const OpenCheckpoint& in, const ManifestTensor& t, const Slice& s, const Tiles& tiles, Use use) {
   const auto& file = *in.files.at(s.file);
@@ -68,8 +68,8 @@ class Converter {
   std::vector<char> made_, back_;
 };
 
-// Calls `use` with the first element and the number of each part of [first, first + count) that lies in a range; true
-// if there is one.
+// Calls `use` with the first element and the number of elements of each part of [first, first + count) that lies in a
+// range. Returns true if there is one.
 template <class Use>
 bool common(const std::vector<Range>& ranges, uint64_t first, uint64_t count, Use use) {
   bool any = false;
@@ -139,7 +139,7 @@ OpenCheckpoint::OpenCheckpoint(const fs::path& directory) : manifest(read_manife
       if (!stored) refuse(where, "is missing");
       if (!unclaimed.erase({s.file, s.stored})) refuse(where, "is claimed by two slices");
       if (stored->dtype != t.dtype || stored->count() != s.count)
-        refuse(where, "its type or size is not the manifest's");
+        refuse(where, "its type or size differs from the manifest");
     }
   }
   if (!unclaimed.empty())
@@ -166,7 +166,7 @@ RunPoint load_checkpoint(const fs::path& directory, const std::vector<TensorShar
     if (!only_role.empty())
       std::erase_if(in->manifest.tensors, [&](const ManifestTensor& t) { return t.role != only_role; });
     const auto shares = match(in->manifest.tensors, expected, directory.string());
-    std::string seen;  // by slice: whether this rank needed it
+    std::string seen;  // per slice: whether this rank needed it
     for (size_t i = 0; fill && i < shares.size(); ++i) {
       const ManifestTensor& t = in->manifest.tensors[i];
       Converter converted(t, *shares[i], round);
@@ -182,7 +182,7 @@ RunPoint load_checkpoint(const fs::path& directory, const std::vector<TensorShar
     }
     return seen;
   });
-  // What nobody needed is read by somebody all the same.
+  // Slices that no rank needs are still read and checked by one rank.
   std::vector<std::pair<const ManifestTensor*, const Slice*>> rest;
   size_t k = 0;
   for (const ManifestTensor& t : in->manifest.tensors)
@@ -245,7 +245,7 @@ std::vector<CheckpointRow> list_checkpoints(const fs::path& checkpoints, bool ev
 }
 
 Found find_latest(const fs::path& checkpoints, const Peers& peers) {
-  // Rank 0 says which there are, so that all look at the same ones.
+  // Rank 0 lists the checkpoints, so that all ranks use the same ones.
   std::istringstream steps(peers.lead([&] {
     std::set<int64_t, std::greater<>> found;
     for (const auto& path : entries(checkpoints))

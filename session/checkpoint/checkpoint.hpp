@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Complete or not there: a checkpoint is written under a temporary name, made durable, its manifest last, and
-// then renamed. Loading checks every byte.
+// A checkpoint is either complete or absent: it is written under a temporary name, flushed to the disk with its
+// manifest last, and then renamed. Loading checks every byte.
 //
 //   checkpoints/step-00000100/manifest.json            session/checkpoint/manifest.hpp
 //                             model-00000.safetensors  of rank 0: parameters under their own names
@@ -14,32 +14,32 @@
 
 namespace eng {
 
-// Fills exactly the ranges of the expected tensors, in any order, each element once, whatever ranges of how many ranks
-// wrote them; without `fill` only what needs no data is checked. The ranks together read and check every byte; with
-// `only_role` nothing else of the checkpoint counts. Throws Error(Exit::checkpoint), on all ranks alike, naming the
-// file or tensor if anything is damaged, missing, unexpected, or of another shape; memory may then be partly filled.
-// Between F32, BF16 and F16 values are converted; one that does not come back with its bits is refused as well, unless
-// `round` allows to round it.
+// Fills exactly the ranges of the expected tensors, in any order, each element once, whichever ranks wrote them.
+// Without `fill`, checks only what needs no data. Together the ranks read and check every byte; with `only_role`, only
+// tensors of that role. If anything is damaged, missing, unexpected, or of another type or shape, throws the same
+// Error(Exit::checkpoint) on all ranks, naming the file or tensor; memory may then be partly filled.
+// Between F32, BF16 and F16 values are converted. A value that would not come back with its bits is refused as well,
+// unless `round` allows rounding.
 RunPoint load_checkpoint(const std::filesystem::path& directory, const std::vector<TensorShare>& expected,
                          const Fill& fill, std::span<char> staging = {}, const std::string& only_role = "",
                          const Peers& peers = {}, bool round = false);
 
-// The files of a checkpoint, opened, with everything checked that needs no data to be read.
+// The opened files of a checkpoint. Everything that needs no data is checked.
 struct OpenCheckpoint {
   explicit OpenCheckpoint(const std::filesystem::path& directory);  // throws Error(Exit::checkpoint)
-  // Elements of a tensor, as they lie on the disk; nothing is compared.
+  // Elements of a tensor as they are on the disk; checksums are not compared.
   void read(const ManifestTensor& tensor, uint64_t first, uint64_t count, void* out) const;
 
   Manifest manifest;
   std::map<std::string, std::unique_ptr<SafetensorsFile>> files;
 };
 
-inline constexpr const char* temporary_prefix = ".tmp-";  // of what is not complete yet
+inline constexpr const char* temporary_prefix = ".tmp-";  // of incomplete checkpoints
 // "step-00000100", and back (nullopt for other names).
 std::string checkpoint_name(int64_t step);
 std::optional<int64_t> checkpoint_step(const std::filesystem::path& path);
 
-// What is known of a checkpoint; `problem` is "" if it is good as far as it was read.
+// What is known of a checkpoint; `problem` is "" if no damage was found in what was read.
 struct CheckpointRow {
   std::filesystem::path path;
   int64_t step = 0;
@@ -47,24 +47,24 @@ struct CheckpointRow {
   uint64_t tensors = 0;
   std::string problem;
 };
-// Reads its manifest and headers, or, with `every_byte`, all of it, each rank a part; all get the same answer.
+// Reads its manifest and headers, or, with `every_byte`, all of it, each rank a part. All ranks get the same answer.
 CheckpointRow inspect_checkpoint(const std::filesystem::path& path, bool every_byte, const Peers& peers = {});
 // The checkpoints in a folder, oldest first; an absent folder has none.
 std::vector<CheckpointRow> list_checkpoints(const std::filesystem::path& checkpoints, bool every_byte = false);
 
-// The newest checkpoint whose every byte is as written, and each newer one that was refused. No `path` but
-// something in `refused`: there are checkpoints and none is usable, which is no fresh run.
+// The newest undamaged checkpoint, and each newer one that was refused. Without `path` but with entries in `refused`,
+// there are checkpoints but none is usable: this is not a new run.
 struct Found {
   std::optional<std::filesystem::path> path;
   std::vector<CheckpointRow> refused;
 };
 Found find_latest(const std::filesystem::path& checkpoints, const Peers& peers = {});
 
-// Removes complete checkpoints but the newest `keep` (0: all are kept); incomplete ones are left to look at.
+// Removes complete checkpoints except the newest `keep` (0: all are kept). Incomplete ones are not removed.
 void collect_checkpoints(const std::filesystem::path& checkpoints, int64_t keep);
-// Hides it first, so that a half-removed one is never seen under its name.
+// Renames it first, so that a partly removed checkpoint is never seen under its name.
 std::error_code remove_checkpoint(const std::filesystem::path& path);
-// Removes what an earlier process left half written. Only under the run's lock.
+// Removes what an earlier process left incomplete. Only under the run's lock.
 void remove_leftovers(const std::filesystem::path& checkpoints);
 
 }  // namespace eng

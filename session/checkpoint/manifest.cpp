@@ -44,7 +44,7 @@ namespace {
 
 constexpr uint64_t kMaxManifest = 1u << 30;
 constexpr const char* kFormat = "engine-checkpoint";
-// The text ends in this, the digits, and kEnd.
+// The text ends with this, the digits, and kEnd.
 constexpr std::string_view kSeal = ",\n\"checksum\": \"", kEnd = "\"\n}\n";
 constexpr size_t kDigits = 32;
 
@@ -57,13 +57,13 @@ void check_slices(ManifestTensor& t, const std::set<std::string>& files, const s
     if (!files.count(s.file)) refuse(where, fmt::format("a slice lies in `{}`, which is not listed", s.file));
     if (s.first < at) refuse(where, fmt::format("element {} is in two slices", s.first));
     if (s.first > at) refuse(where, fmt::format("elements {} to {} are in no slice", at, s.first - 1));
-    if (s.count > all - at) refuse(where, fmt::format("a slice ends behind the last of {} elements", all));
+    if (s.count > all - at) refuse(where, fmt::format("a slice ends after the last of {} elements", all));
     at += s.count;
   }
   if (at != all) refuse(where, fmt::format("elements {} to {} are in no slice", at, all - 1));
 }
 
-// Names, types and shapes alone.
+// Of names, types and shapes only.
 std::string tensors_hash(const Manifest& manifest) {
   std::string text;
   for (const TensorSpec& t : manifest.tensors) text += Json{t.name, t.role, t.dtype, t.shape}.dump();
@@ -122,7 +122,7 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
   Manifest manifest;
   try {
     const Json json = parse_strictly(text, where, "loss_scale");
-    if (json.at("format") != kFormat) refuse(where, "another format");
+    if (json.at("format") != kFormat) refuse(where, "it has another format");
     if (json.at("version") != Manifest::kVersion)
       refuse(where, fmt::format("format version {}; this engine reads version {}", json.at("version").dump(),
                                 Manifest::kVersion));
@@ -134,7 +134,7 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
   }
   std::set<std::string> files;
   for (const auto& f : manifest.files) {
-    if (!is_plain_name(f.name)) refuse(where, fmt::format("`{}` is no plain file name", f.name));
+    if (!is_plain_name(f.name)) refuse(where, fmt::format("`{}` is not a plain file name", f.name));
     if (!files.insert(f.name).second) refuse(where, fmt::format("file `{}` is listed twice", f.name));
   }
   std::set<std::pair<std::string, std::string>> seen;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// manifest.json: what a checkpoint holds, where each element lies, and the checksum of every byte.
+// manifest.json: what a checkpoint contains, where each element is stored, and checksums of all bytes.
 #pragma once
 
 #include <xxhash.h>
@@ -34,10 +34,10 @@ struct TensorSpec {
   uint32_t id = 0;  // its number in the plan of whoever lists it; not stored
 };
 
-// A range of a logical tensor's elements and where it lies. Several ranks may each hold some of one tensor.
+// A range of a logical tensor's elements and where it is stored. Several ranks may each hold a part of a tensor.
 struct Slice {
   std::string file;    // in the checkpoint's directory
-  std::string stored;  // the tensor's name in that file; of a partial slice it is flat
+  std::string stored;  // the tensor's name in that file; a partial slice is stored flat
   uint64_t first = 0, count = 0;
   std::string xxh3_128;
 };
@@ -52,8 +52,8 @@ struct ManifestFile {
   std::string header_xxh3_128;  // of all bytes before the data; the data belongs to the slices
 };
 
-// Where a run stands: all that is needed, with the tensors, to go on bit for bit. The random generator is
-// counter-based, so that its state is the seeds and counters in `seeds`.
+// The position of a run: with the tensors, all that is needed to resume it bit for bit. The random generator is
+// counter-based, so its state is the seeds and counters in `seeds`.
 struct RunPoint {
   int64_t step = 0;     // steps taken
   int64_t updates = 0;  // steps whose update was not skipped
@@ -68,7 +68,7 @@ struct RunPoint {
     bool operator==(const Plugin&) const = default;
   };
   std::vector<Plugin> plugins;
-  std::map<std::string, std::string> extra;  // further facts, carried as they are
+  std::map<std::string, std::string> extra;  // further facts, copied unchanged
   bool operator==(const RunPoint&) const = default;
 };
 
@@ -81,7 +81,7 @@ struct Manifest {
 
 // JSON whose last line is the checksum of all text before it.
 std::string manifest_text(const Manifest& manifest);
-// What one rank has written, for the rank that makes the whole of it; both list the same tensors.
+// What one rank has written, for the rank that writes the manifest; both list the same tensors.
 std::string part_text(const Manifest& part);
 void add_part(Manifest& whole, const std::string& part);
 // Throws Error(Exit::checkpoint), prefixed by `where`, for text that is damaged, of a later version, or

@@ -29,7 +29,7 @@ StoredTensor read_entry(const std::string& name, const Json& entry, const std::s
     refuse(where, e.what());
   }
   if (entry.size() != 3 || entry.at("data_offsets").size() != 2)
-    refuse(where, "is more than dtype, shape and two data_offsets");
+    refuse(where, "has more than dtype, shape and two data_offsets");
   return t;
 }
 
@@ -54,7 +54,7 @@ uint64_t safetensors_header_length(const unsigned char first[8], uint64_t file_b
   for (int i = 7; i >= 0; --i) length = length << 8 | first[i];
   if (file_bytes < 8 || length < 2 || length > kMaxHeader || length > file_bytes - 8)
     refuse(where,
-           fmt::format("{} bytes with a header of {} are no safetensors file, or truncated", file_bytes, length));
+           fmt::format("not a safetensors file, or truncated: {} bytes with a header of {}", file_bytes, length));
   return length;
 }
 
@@ -87,12 +87,13 @@ SafetensorsHeader parse_safetensors_header(const char* json, uint64_t length, ui
              fmt::format("tensor `{}` {}", t.name, t.begin < end ? "overlaps another" : "leaves a hole before it"));
     end = t.end;
   }
-  if (end != out.data_bytes) refuse(where, fmt::format("{} bytes at the end belong to none", out.data_bytes - end));
+  if (end != out.data_bytes)
+    refuse(where, fmt::format("{} bytes at the end belong to no tensor", out.data_bytes - end));
   return out;
 }
 
 std::string safetensors_header(std::vector<StoredTensor>& tensors, const std::map<std::string, std::string>& metadata) {
-  // Put together by hand: the order is the file's.
+  // Written by hand to keep the order of the file.
   std::string text = "{\"__metadata__\":" + Json(metadata).dump();
   std::set<std::string> names{"", "__metadata__"};
   uint64_t at = 0;

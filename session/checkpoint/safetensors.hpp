@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The safetensors container: 8 bytes of header length (little endian), a JSON header, then the tensors' bytes
-// with no holes. Reading trusts nothing: every offset is checked before it is used.
+// without holes. Reading checks every offset before it is used.
 #pragma once
 
 #include <map>
@@ -14,13 +14,13 @@ struct StoredTensor {
   std::string name;
   int32_t dtype = 0;
   std::vector<int64_t> shape;
-  uint64_t begin = 0, end = 0;  // bytes behind the header
+  uint64_t begin = 0, end = 0;  // bytes after the header
   uint64_t count() const;       // elements
 };
 
 struct SafetensorsHeader {
   std::vector<StoredTensor> tensors;  // in file order
-  uint64_t data_start = 0;            // where byte 0 of `begin` lies in the file
+  uint64_t data_start = 0;            // position in the file of byte 0 of `begin`
   uint64_t data_bytes = 0;
 };
 
@@ -34,8 +34,8 @@ uint64_t safetensors_header_length(const unsigned char first[8], uint64_t file_b
 SafetensorsHeader parse_safetensors_header(const char* json, uint64_t length, uint64_t file_bytes,
                                            const std::string& where);
 
-// Length, JSON and padding to a multiple of 8, for tensors laid one behind the other in the given order;
-// `begin` and `end` are filled in.
+// Length, JSON and padding to a multiple of 8, for tensors one after the other in the given order; fills in `begin` and
+// `end`.
 std::string safetensors_header(std::vector<StoredTensor>& tensors, const std::map<std::string, std::string>& metadata);
 
 class SafetensorsFile {

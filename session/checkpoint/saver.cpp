@@ -14,7 +14,7 @@ namespace eng {
 namespace fs = std::filesystem;
 namespace {
 
-// What this rank writes where: parameters in its first file, states in its second. The checksums are not known yet.
+// The files of this rank: parameters in the first, states in the second. The checksums are not known yet.
 struct Layout {
   Manifest manifest;                 // tensors and files, in the order of the files
   std::vector<std::string> headers;  // of each file
@@ -47,7 +47,7 @@ Layout lay_out(const std::vector<TensorShare>& tensors, uint32_t rank) {
   return out;
 }
 
-// Where several ranks hold the same: which of them this one is.
+// Sets the number of this rank among the ranks that hold the same ranges.
 void number_copies(std::vector<TensorShare>& tensors, const Peers& peers) {
   std::map<uint32_t, std::string> held;  // by the number of copies
   for (TensorShare& t : tensors)
@@ -78,7 +78,7 @@ struct Saver::Job {
   std::map<std::string, std::unique_ptr<FileWriter>> files = {};
   double waited = 0;
   std::atomic<bool> given_up = false;
-  std::future<void> writing = {};  // the last member: its end waits for the thread
+  std::future<void> writing = {};  // the last member: its destructor waits for the thread
 };
 
 Saver::Saver(fs::path checkpoints, int64_t keep, bool asynchronous, Peers peers)
@@ -102,14 +102,14 @@ void Saver::begin(const RunPoint& point, const std::vector<TensorShare>& tensors
       return "";
     });
     number_copies(job.tensors, peers_);
-    // All are created, and their space reserved, before the first byte: a full disk is known at once.
+    // Creates all files and reserves their space before the first byte, so that a full disk is detected at once.
     peers_.agree([&] {
       job.layout = lay_out(job.tensors, peers_.rank);
       for (const auto& f : job.layout.manifest.files)
         job.files[f.name] = std::make_unique<FileWriter>(job.temporary / f.name, f.bytes);
       if (asynchronous_) {
         const uint64_t bytes = snapshot_bytes(job.tensors);
-        if (bytes != snapshot_bytes_) snapshot_.reset(new char[bytes]);  // its bytes are not touched before their use
+        if (bytes != snapshot_bytes_) snapshot_.reset(new char[bytes]);  // its pages are not touched before use
         snapshot_bytes_ = bytes;
         char* at = snapshot_.get();
         for (const ManifestTensor& t : job.layout.manifest.tensors)
@@ -176,7 +176,7 @@ std::optional<Saved> Saver::finish() {
       for (ManifestTensor& t : manifest.tensors) t.slices.clear();
       for (const std::string& part : parts) add_part(manifest, part);
       const std::string text = manifest_text(manifest);
-      parse_manifest(text, job.path.string());  // no part twice, none missing
+      parse_manifest(text, job.path.string());  // checks that every part occurs exactly once
       write_text(job.temporary / "manifest.json", text);
       sync_directory(job.temporary);
       rename_durably(job.temporary, job.path);

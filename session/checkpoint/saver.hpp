@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing checkpoints: every rank its own files, all of them at once, while it waits or while it goes on.
+// Writes checkpoints: all ranks write their own files at the same time, while the run waits or while it continues.
 #pragma once
 
 #include <optional>
@@ -11,27 +11,27 @@ namespace eng {
 struct Saved {
   std::filesystem::path path;
   uint64_t bytes = 0;  // of all ranks
-  double seconds = 0;  // that the caller waited
+  double seconds = 0;  // for which the caller waited
 };
 
-// One checkpoint at a time. All functions are called by all ranks alike, on the thread that may exchange. On failure
-// nothing of a checkpoint remains, all older ones are as they were, and every rank throws the same Error: Exit::disk
+// One checkpoint at a time. All ranks call all functions in the same order, on the thread that may exchange. On failure
+// nothing of the checkpoint remains, older checkpoints are unchanged, and every rank throws the same Error. Exit::disk
 // names the file, the bytes needed and the bytes free.
 class Saver {
  public:
-  // Into checkpoints/step-NNNNNNNN, of which the newest `keep` stay (0: all). The caller holds the run's lock:
-  // leftovers of an earlier process are removed. `asynchronous`: begin() copies what this rank writes into
+  // Saves into checkpoints/step-NNNNNNNN and keeps the newest `keep` (0: all). The caller holds the run's lock, so
+  // incomplete files of an earlier process are removed. `asynchronous`: begin() copies what this rank writes into
   // snapshot_bytes() of memory, kept from one save to the next, and a thread writes it from there.
   Saver(std::filesystem::path checkpoints, int64_t keep, bool asynchronous, Peers peers = {});
-  ~Saver();  // gives up what is not finished
+  ~Saver();  // abandons an unfinished checkpoint
 
-  // Reserves the space of all files and takes the snapshot. What is under way has been finished before.
-  // Not asynchronous: `read` and `staging` (16 bytes at least; without it a few MiB are taken) serve until finish().
+  // Reserves the space of all files and takes the snapshot. An earlier checkpoint must be finished. If not
+  // asynchronous, `read` and `staging` (at least 16 bytes; if empty, a few MiB are allocated) are used until finish().
   void begin(const RunPoint& point, const std::vector<TensorShare>& tensors, const Read& read,
              std::span<char> staging = {});
-  // Between two steps: finishes the checkpoint under way if the files of all ranks are written.
+  // Between two steps: finishes the current checkpoint if the files of all ranks are written.
   std::optional<Saved> poll();
-  // Waits for the checkpoint under way, if there is one, and gives it its name.
+  // Waits for the current checkpoint, if any, and gives it its name.
   std::optional<Saved> finish();
 
  private:
@@ -48,7 +48,7 @@ class Saver {
   std::unique_ptr<Job> job_;
 };
 
-// Bytes that a save takes of this rank on disk, up to the manifest: for `check` and the disk plan.
+// Bytes on disk that a save of this rank takes, without the manifest: for `check` and the disk plan.
 uint64_t checkpoint_bytes(const std::vector<TensorShare>& tensors);
 
 }  // namespace eng

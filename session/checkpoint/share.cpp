@@ -50,7 +50,7 @@ std::vector<TensorShare> whole(const std::vector<TensorSpec>& tensors, const Pee
 }
 
 std::vector<std::vector<Range>> written_ranges(const std::vector<TensorShare>& tensors) {
-  // What a number of ranks hold alike is one line of bytes, tensor behind tensor, cut into equal parts.
+  // The bytes that several ranks hold alike form one line, tensor after tensor, which is cut into equal parts.
   std::map<uint32_t, uint64_t> line, at;  // by the number of copies
   for (const TensorShare& t : tensors)
     for (const Range& r : t.ranges) line[t.copies] += r.count * dtype_size(t.dtype);
@@ -60,7 +60,7 @@ std::vector<std::vector<Range>> written_ranges(const std::vector<TensorShare>& t
     const uint64_t size = dtype_size(t.dtype);
     for (const Range& r : t.ranges) {
       uint64_t& begin = at[t.copies];
-      // The first element of the range that begins in part `k`.
+      // The first element of the range that starts in part `k`.
       const auto cut = [&](uint64_t k) {
         const uint64_t part = line[t.copies] / t.copies * k + line[t.copies] % t.copies * k / t.copies;
         return part <= begin ? 0 : std::min((part - begin + size - 1) / size, r.count);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks that save and load together, which decide alike and fail alike, and what of the logical tensors each holds.
+// The ranks that save and load together. They make the same decisions and fail together. Also, which part of the
+// logical tensors each rank holds.
 #pragma once
 
 #include <algorithm>
@@ -11,29 +12,29 @@
 
 namespace eng {
 
-// Gives what every rank gave, by rank; all ranks call it, outside of steps. Empty where there is one rank. Throws
+// Returns the texts of all ranks, by rank. All ranks call it, outside steps. Empty with one rank. Throws
 // Error(Exit::communication).
 using Exchange = std::function<std::vector<std::string>(const std::string& mine)>;
 
 struct Peers {
   uint32_t rank = 0, size = 1;
-  Exchange exchange = {};  // not needed where there is one rank
+  Exchange exchange = {};  // not needed with one rank
 
-  // Every rank does its part of the work and says something of it; all get what each of them said. Where a part threw,
-  // all throw the Error of the first rank that did, "rank K: " before its text; of a single rank as it is.
+  // Every rank does its part of the work and returns a text; all ranks get all texts. If a part throws, all ranks throw
+  // the Error of the first rank that failed, with "rank K: " before its text (unchanged with a single rank).
   std::vector<std::string> agree(const std::function<std::string()>& work) const;
-  // The same where rank 0 alone has something to do.
+  // The same if only rank 0 has something to do.
   std::string lead(const std::function<std::string()>& work) const;
 };
 
 inline constexpr const char* kParameterRole = "parameter";
 
-// A tensor as a rank holds it. All ranks list the same tensors in the same order, also those of which they hold
+// A tensor as a rank holds it. All ranks list the same tensors in the same order, including those of which they hold
 // nothing.
 struct TensorShare : TensorSpec {
   std::vector<Range> ranges = {};  // ascending, apart
-  // So many ranks hold just these ranges of all tensors with this number of copies, and this rank is number `copy` of
-  // them: each writes a part. A Saver finds out which number this rank is.
+  // The number of ranks that hold exactly these ranges of all tensors with this number of copies. This rank is number
+  // `copy` of them, and each writes a part. The Saver determines `copy`.
   uint32_t copies = 1, copy = 0;
 };
 
@@ -44,7 +45,7 @@ std::vector<TensorShare> whole(const std::vector<TensorSpec>& tensors, const Pee
 using Read = std::function<void(const TensorSpec& tensor, uint64_t first, uint64_t count, void* host)>;
 using Fill = std::function<void(const TensorSpec& tensor, uint64_t first, uint64_t count, const void* host)>;
 
-// Elements pass through here, a tile at a time: hashed, then written while still in the cache.
+// Processes elements a tile at a time: hashed, then written while still in the cache.
 class Tiles {
  public:
   explicit Tiles(std::span<char> staging) : memory_(staging.empty() ? kTile : 0) {
@@ -64,9 +65,9 @@ class Tiles {
   std::span<char> tile_;
 };
 
-// Of what this rank holds, what it writes, by tensor: all ranks together write everything once.
+// What this rank writes of what it holds, by tensor: together all ranks write everything once.
 std::vector<std::vector<Range>> written_ranges(const std::vector<TensorShare>& tensors);
-// Bytes of that: the host memory of an asynchronous save.
+// The bytes of that: the host memory of an asynchronous save.
 uint64_t snapshot_bytes(const std::vector<TensorShare>& tensors);
 
 }  // namespace eng

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sections there are, and access to those of a configuration.
+// The sections of a configuration, and access to them.
 #include "session/config/config.hpp"
 
 #include "core/config/toml.hpp"
@@ -24,7 +24,7 @@ std::vector<SectionSchema> read_sections() {
 const Schema& group_options() {
   static const Schema all = [] {
     Option match{"match", Type::strings}, scale{"learning_rate_scale", Type::number};
-    match.help = "patterns of parameter names", scale.help = "the learning rate is multiplied with it";
+    match.help = "patterns of parameter names", scale.help = "factor of the learning rate";
     scale.min = 0;
     return Schema{match, scale};
   }();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what is written to what is meant: every section complete, every problem told.
+// From the written text to resolved values: every section is complete, every problem is reported.
 
 #include <algorithm>
 #include <cerrno>
@@ -19,7 +19,7 @@ std::string quoted(const Names& names) {
 }
 
 std::string choice_of(const Names& names, const std::string& none) {
-  return names.empty() ? none : "there is " + quoted(names);
+  return names.empty() ? none : "available: " + quoted(names);
 }
 
 std::string accepts(const Option& option) {
@@ -34,14 +34,14 @@ struct Resolver {
   Problems& no_data;             // see Config::require
   std::set<std::string> broken;  // sections with problems
   ModelSource from;              // what [model] from says
-  bool unread = false;           // it could not be read: what it would have said is not missed
+  bool unread = false;           // it could not be read: keys that it would have supplied are not reported as missing
 
   void add(const std::string& section, Problem problem) {
     broken.insert(section);
     problems.push_back(std::move(problem));
   }
 
-  // Of a section that may be absent: [data] is not always needed. A resolved text has it, but nothing in it is given.
+  // For a section that may be absent: [data] is not always needed. A resolved text has it, but may give nothing in it.
   void add_missing(const std::string& section, Problem problem) {
     const auto* part = document.find(section);
     const auto by_somebody = [](const auto& entry) { return !entry.second.held; };
@@ -68,7 +68,7 @@ struct Resolver {
     return schema.kind.empty() ? nullptr : plugins.find(schema.kind, plugin_name(schema));
   }
 
-  // Not wanted before a run needs it.
+  // Not needed until a run uses it.
   bool is_late(const SectionSchema& schema) const {
     const Option* option = find_option(schema.options, "plugin");
     return option && option->late && Value(plugin_name(schema)) == option->fallback;
@@ -76,14 +76,14 @@ struct Resolver {
 
   void no_plugin(const SectionSchema& schema) {
     const std::string name = plugin_name(schema);
-    if (name.empty()) return;  // missing or of a wrong type: told elsewhere
+    if (name.empty()) return;  // missing or of a wrong type: reported elsewhere
     const Given* given = document.find(schema.name, "plugin");
     const Names names = plugins.names(schema.kind);
-    add_missing(schema.name,
-                {"E0110", fmt::format("no {} plugin named `{}`", schema.name, printable(name)),
-                 given ? given->place : TextRange{},
-                 choice_of(names, fmt::format("no {} plugin was found at all", schema.name)),
-                 given ? "" : "the default of [" + schema.name + "]", plugins.explain(schema.kind, name), name, names});
+    add_missing(
+        schema.name,
+        {"E0110", fmt::format("no {} plugin named `{}`", schema.name, printable(name)),
+         given ? given->place : TextRange{}, choice_of(names, fmt::format("no {} plugin was found", schema.name)),
+         given ? "" : "the default of [" + schema.name + "]", plugins.explain(schema.kind, name), name, names});
   }
 
   // A default, or a preset's value.
@@ -92,7 +92,7 @@ struct Resolver {
     const Misfit wrong = fit(option, value);
     setting = Setting{std::move(value), origin, origin != "default"};
     const std::string text = fmt::format("{} of [{}]: `{}` {}", origin, section, option.key, wrong.text);
-    if (wrong.code) add(section, {"E0117", text, {}, "this is a fault of the plugin's description"});
+    if (wrong.code) add(section, {"E0117", text, {}, "the plugin's description is wrong"});
   }
 
   void take_preset(const SectionSchema& schema, const Schema& options, const PluginSchema& plugin,
@@ -108,13 +108,13 @@ struct Resolver {
     Names names;
     for (const auto& preset : plugin.presets) names.push_back(preset.first);
     add(schema.name, {"E0112", fmt::format("`{}` has no preset `{}`", plugin_name(schema), printable(*name)),
-                      document.find(schema.name, "preset")->place, choice_of(names, "it has none: give its keys"), "",
-                      "", *name, names});
+                      document.find(schema.name, "preset")->place, choice_of(names, "it has no presets: give its keys"),
+                      "", "", *name, names});
   }
 
   void take_given(const SectionSchema& schema, const Option& option, const Given& given, Setting& setting) {
     Value value = given.value;
-    // On a command line nobody quotes 7b or 2026: an override of a text is its text.
+    // Users do not quote 7b or 2026 on a command line: an override of a string key is taken as text.
     if (!given.text.empty() && option.type == Type::string && value.index() < 4 && given.odd.empty())
       value = given.text;
     const Misfit wrong = given.odd.empty() ? fit(option, value) : Misfit{"E0104", "cannot be " + given.odd};
@@ -138,7 +138,7 @@ struct Resolver {
       const std::string where = fmt::format("group {} of `{}`", k + 1, option.key);
       for (auto& [key, value] : groups[k].values) {
         const Option* found = find_option(keys, key);
-        if (!found && !plugin) continue;  // the plugin is missing, which is told by itself
+        if (!found && !plugin) continue;  // the plugin is missing, which is reported separately
         const bool elsewhere = plugin && find_option(plugin->options, key);
         const Misfit wrong =
             found ? fit(*found, value) : Misfit{"E0103", elsewhere ? "cannot differ between groups" : "is unknown"};
@@ -154,14 +154,13 @@ struct Resolver {
     }
   }
 
-  // [model] from. A resolved text holds all that it said.
+  // [model] from. A resolved text has all its values already.
   void read_from(const std::filesystem::path& base) {
     const auto* path = document.value<std::string>("model", "from");
     if (!path || document.resolved) return;
     const auto* plugin = document.value<std::string>("model", "plugin");
     if (const Given* preset = document.find("model", "preset"))
-      add("model",
-          {"E0113", "`preset` and `from` are both given", preset->key, "remove one: both say what the model is"});
+      add("model", {"E0113", "`preset` and `from` are both given", preset->key, "remove one: both define the model"});
     try {
       from = plugins.model_of(base / *path, plugin ? *plugin : "");
     } catch (const Error& e) {
@@ -170,7 +169,7 @@ struct Resolver {
     }
   }
 
-  // What the weights' own description says, and whether [model] agrees.
+  // A value from the description of the weights; [model] must agree with it.
   void take_from(const Option& option, const Setting& said, Setting& setting) {
     const Given* given = document.find("model", option.key);
     if (!given) {
@@ -179,7 +178,7 @@ struct Resolver {
       add("model", {"E0119",
                     fmt::format("`{}` contradicts the weights: {} says {}", option.key, from.file.string(),
                                 printable(toml_text(said.value))),
-                    given->place, "remove the line: `from` brings the value"});
+                    given->place, "remove the line: `from` supplies the value"});
     }
   }
 
@@ -221,13 +220,13 @@ struct Resolver {
       problem.code = "E0103";
       problem.message = fmt::format("unknown key `{}`", shown);
     }
-    // A run's own text is not for editing.
+    // The resolved text of a run is not to be edited.
     if (document.resolved && given.key.line > 0)
-      problem.help = fmt::format("to go on without it: --unset {}.{}\n{}", schema.name, shown, problem.help);
+      problem.help = fmt::format("to resume without it: --unset {}.{}\n{}", schema.name, shown, problem.help);
     add(schema.name, std::move(problem));
   }
 
-  // A key with a value, as one types it; without the value if it does not fit.
+  // A key with a value, as a user types it; without the value if it does not fit.
   static std::string typed(const std::string& section, const Option& option, Value value) {
     const bool fits = value.index() && !fit(option, value).code;
     return fmt::format("{}.{}{}", section, option.key, fits ? " = " + toml_text(value) : "");
@@ -245,7 +244,7 @@ struct Resolver {
       if (schema.name != section) continue;
       const Names names = plugins.names(schema.kind);
       if (!foreign.plugin.empty() && std::count(names.begin(), names.end(), foreign.plugin) == 0) {
-        problem.help = choice_of(names, fmt::format("no {} plugin was found at all", section));
+        problem.help = choice_of(names, fmt::format("no {} plugin was found", section));
         problem.message += fmt::format("here it would be `{}`, which does not exist yet", write);
         return problem;
       }
@@ -258,7 +257,7 @@ struct Resolver {
       if (foreign.part_of_steps && part && *part >= 0 && *part <= 1 && steps && *steps <= 1'000'000'000)
         write = typed(section, *option, static_cast<int64_t>(std::llround(*part * static_cast<double>(*steps))));
     }
-    problem.message += foreign.here.empty() ? "nothing here does the same"
+    problem.message += foreign.here.empty() ? "it has no equivalent here"
                                             : fmt::format("here it is `{}`", write.empty() ? foreign.here : write);
     return problem;
   }
@@ -275,7 +274,7 @@ struct Resolver {
 
   Section resolve(const SectionSchema& schema) {
     const PluginSchema* plugin = plugin_of(schema);
-    const bool alone = schema.kind.empty() || (!plugin && is_late(schema));  // all its keys are the core's
+    const bool alone = schema.kind.empty() || (!plugin && is_late(schema));  // all its keys are the engine's
     if (!plugin && !alone) no_plugin(schema);
     const Schema options = merged(schema, plugin);
     std::map<std::string, Setting> settings;
@@ -323,7 +322,7 @@ struct Resolver {
   void foreign_section_key(const std::string& theirs, const std::string& ours, const std::string& key,
                            const Given& given) {
     const std::string shown = fmt::format("`{}.{}`", theirs, printable(key, 80));
-    Problem problem{"E0103", fmt::format("nothing here is known of {}", shown), given.key};
+    Problem problem{"E0103", fmt::format("unknown key {}", shown), given.key};
     const SectionSchema* schema = nullptr;
     for (const SectionSchema& one : section_schemas())
       if (one.name == ours) schema = &one;
@@ -331,7 +330,7 @@ struct Resolver {
     if (const auto foreign = plugins.foreign(theirs, key, given.value))
       problem = tell_foreign(*foreign, shown, given.value, std::move(problem));
     else if (const Option* own = find_option(options, key.substr(key.rfind('.') + 1)))
-      problem = {"E0111", fmt::format("{} is here `{}`", shown, typed(ours, *own, given.value)), given.key};
+      problem = {"E0111", fmt::format("{}: here it is `{}`", shown, typed(ours, *own, given.value)), given.key};
     problems.push_back(std::move(problem));
   }
 
@@ -339,12 +338,12 @@ struct Resolver {
     const Names found = owners(key);
     if (const auto foreign = plugins.foreign("", key, given.value); foreign && found.empty()) {
       problems.push_back(tell_foreign(*foreign, "`" + printable(key, 80) + "`", given.value, {"", "", given.key}));
-      if (problems.back().help.empty()) problems.back().help = "a key stands in its section, such as [train]";
+      if (problems.back().help.empty()) problems.back().help = "put the key into its section, such as [train]";
       return;
     }
-    problems.push_back(
-        {"E0103", fmt::format("`{}` is outside any section", printable(key, 80)), given.key,
-         found.empty() ? "a section is written [train]" : fmt::format("it belongs to {}", found.front())});
+    problems.push_back({"E0103", fmt::format("`{}` is outside any section", printable(key, 80)), given.key,
+                        found.empty() ? "write the header of its section, such as [train], above it"
+                                      : fmt::format("it belongs to {}", found.front())});
   }
 };
 
@@ -362,7 +361,7 @@ Config Config::load(const std::filesystem::path& path, const std::vector<std::st
   if (base_dir.empty()) {
     base_dir = std::filesystem::absolute(path).parent_path();
     const std::string folder = base_dir.string() + "/";
-    // /dev/stdin and a shell's <(...) lie in no folder; /dev/shm is one.
+    // /dev/stdin and a shell's <(...) have no folder of their own; /dev/shm is a folder.
     if (folder == "/dev/" || folder == "/dev/fd/") base_dir = std::filesystem::current_path();
   }
   return parse(text, path.string(), base_dir, overrides, plugins);
@@ -387,7 +386,7 @@ Config Config::resolve(const Document& read, const std::string& text, const std:
 Config Config::make(Document document, Problems problems, const std::string& text, const std::string& name,
                     const std::filesystem::path& base_dir, const SchemaSource& plugins) {
   const std::string file = printable(name);
-  // What follows from a file that cannot be read is noise.
+  // Further problems of a file that cannot be read would be noise.
   if (document.parts.empty() && !problems.empty()) throw ConfigError(file, text, problems);
   Config config;
   config.base_dir_ = base_dir;

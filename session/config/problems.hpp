@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong with a configuration: all of it at once, for the command to show.
+// All problems of a configuration, for the command to print.
 #pragma once
 
 #include <vector>
@@ -20,9 +20,9 @@ struct Problem {
   std::string message = {};
   TextRange at = {};
   std::string help = {};   // what to change
-  std::string label = {};  // behind the caret
+  std::string label = {};  // after the caret
   std::string note = {};
-  std::string word = {};  // what was written, where one of `known` could have been
+  std::string word = {};  // what was written instead of one of `known`
   std::vector<std::string> known = {};
 };
 
@@ -31,7 +31,7 @@ class ConfigError : public Error {
  public:
   // `name` stands for the file with this text.
   ConfigError(const std::string& name, const std::string& text, std::vector<Problem> problems);
-  // The file by line, then the command line, then what is missing.
+  // First the file by line, then the command line, then missing keys.
   const std::vector<Problem>& problems() const { return problems_; }
   const std::string& name() const { return name_; }
   std::string line(std::size_t number) const { return line_of(text_, number); }

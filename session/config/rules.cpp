@@ -41,18 +41,18 @@ struct Rules {
     problems.push_back({code, std::move(message), found ? found->key : TextRange{}, std::move(help)});
   }
 
-  // A run's name is a directory's name.
+  // A run's name must be valid as a directory's name.
   void name(Section& run) const {
     const bool given = run.has("name");
     std::string name = given ? run.string("name") : std::filesystem::path(config.name()).stem().string();
     const bool fine = name.size() <= 100 && std::all_of(name.begin(), name.end(), in_names) && name[0] != '-';
     if (given && (!fine || name.find_first_not_of('.') == std::string::npos))
-      refuse("E0106", "run", "name", "`name` is no name of a directory: " + printable(toml_text(name)),
+      refuse("E0106", "run", "name", "`name` is not a valid directory name: " + printable(toml_text(name)),
              "use letters, digits, '.', '_' and '-', at most 100");
     if (given) return;
     std::replace_if(
         name.begin(), name.end(), [](char c) { return !in_names(c); }, '-');
-    // What is derived must do where it is given: the run's own configuration gives it when the run goes on.
+    // A derived value must also be valid as a given one: a resumed run's configuration gives it.
     name.erase(0, name.find_first_not_of('-'));
     name.resize(std::min<std::size_t>(name.size(), 100));
     run.set("name", name.find_first_not_of(".-") == std::string::npos ? "run" : name, "derived");
@@ -62,26 +62,27 @@ struct Rules {
     const int64_t tokens = train.integer("micro_batch") * train.integer("sequence_length");
     if (tokens > int64_t{1} << 40)
       refuse("E0106", "train", "micro_batch",
-             fmt::format("`micro_batch` x `sequence_length` are {} tokens: 2^40 are the most", tokens), "lower either");
+             fmt::format("`micro_batch` x `sequence_length` is {} tokens; the maximum is 2^40", tokens),
+             "lower either");
     if (!train.given("global_batch")) return;
     const int64_t whole = train.integer("global_batch"), micro = train.integer("micro_batch");
     if (train.given("accumulate"))
       return refuse("E0113", "train", "global_batch", "`global_batch` and `accumulate` are both given",
-                    fmt::format("accumulate is derived from global_batch: remove one of the two (of a run: --unset "
-                                "train.accumulate), or say both by train.global_batch={}",
+                    fmt::format("accumulate is derived from global_batch: remove one of the two (for a run: --unset "
+                                "train.accumulate), or set both with train.global_batch={}",
                                 micro * train.integer("accumulate")));
     if (whole % micro == 0) return train.set("accumulate", whole / micro, "derived");
     int64_t divisor = std::min(micro, whole);
     while (whole % divisor != 0) --divisor;
     refuse("E0113", "train", "global_batch",
-           fmt::format("`global_batch` = {} is no multiple of `micro_batch` = {}", whole, micro),
+           fmt::format("`global_batch` = {} is not a multiple of `micro_batch` = {}", whole, micro),
            fmt::format("train.global_batch = {}, or train.micro_batch = {}", (whole / micro + 1) * micro, divisor));
   }
 
   void zero(const Section& zero, const Section& comm) const {
     const auto fast = zero.settings().find("fast");
     if (fast != zero.settings().end() && fast->second.given)
-      refuse("E0105", "zero", "fast", "`fast` is said in [comm]", "write comm.reduce = \"fast\"");
+      refuse("E0105", "zero", "fast", "`fast` is set in [comm]", "write comm.reduce = \"fast\"");
     if (comm.string("reduce") == "fast")
       notes.push_back(
           "comm.reduce = \"fast\" leaves the order of sums to the library: strategies, buckets and equal runs may "
@@ -122,7 +123,7 @@ struct Rules {
     if (!deepspeed && schedule.number("min_learning_rate") > rate)
       refuse("E0106", "schedule", "min_learning_rate",
              fmt::format("`min_learning_rate` is above optimizer.learning_rate = {}", rate), "lower it, or raise that");
-    // Notes, not errors: the kind can be swapped by one line.
+    // Notes, not errors, so that the kind can be changed by one line.
     const int64_t warm = schedule.integer("warmup_steps");
     if (kind == "constant" && schedule.given("min_learning_rate"))
       notes.push_back("schedule.min_learning_rate has no effect with kind = \"constant\"");

@@ -6,7 +6,7 @@
 
 namespace eng {
 
-// What the plugins of a registry say of their options. Borrows the registry.
+// The options of a registry's plugins. Borrows the registry.
 SchemaSource schemas_of(const Registry& registry);
 
 }  // namespace eng

@@ -20,7 +20,7 @@ std::string trimmed(const std::string& text) {
   return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
-// Whether a section's own key takes a text: plugins, presets and paths are looked for before any plugin is known.
+// Whether a section's own key takes text: plugins, presets and paths are resolved before any plugin is known.
 bool takes_text(const std::string& section, const std::string& key) {
   for (const SectionSchema& schema : section_schemas())
     if (const Option* option = schema.name == section ? find_option(schema.options, key) : nullptr)
@@ -28,7 +28,7 @@ bool takes_text(const std::string& section, const std::string& key) {
   return false;
 }
 
-// Adds a table of sections; `at` and `text` are those of an override, or nothing.
+// Adds a table of sections; `at` and `text` belong to an override, or are empty.
 void take(const toml::table& sections, const TextRange& at, const std::string& text, Document& document,
           Problems& problems) {
   const bool file = at.override_text.empty();
@@ -36,7 +36,7 @@ void take(const toml::table& sections, const TextRange& at, const std::string& t
                        const toml::node& node) {
     Given given{{}, "", file ? place_of(key.source()) : at, file ? place_of(node.source()) : at, text};
     given.value = value_of(node, given.odd);
-    // On a command line nobody quotes a preset 7 or a folder 2026.
+    // Users do not quote a preset 7 or a folder 2026 on a command line.
     if (!file && given.odd.empty() && given.value.index() < 4 && takes_text(section, name)) given.value = text;
     document.parts[section].keys[name] = std::move(given);
   };
@@ -65,7 +65,7 @@ void take(const toml::table& sections, const TextRange& at, const std::string& t
   }
 }
 
-// What people write most often: text and sizes without quotes.
+// Help for the most frequent mistake: text and sizes without quotes.
 std::string quotes_needed(const std::string& line) {
   const auto equals = line.find('=');
   const std::string value =
@@ -89,16 +89,16 @@ void take_override(const std::string& text, Document& document, Problems& proble
   } catch (const BadToml& bad) {
     if (value.find_first_of("[{\"'") == 0)
       return problems.push_back({"E0114", fmt::format("not valid TOML: {}", printable(bad.what())), at,
-                                 "the shell takes one pair of quotes: '" + printable(text) + "'"});
+                                 "the shell removes one pair of quotes: '" + printable(text) + "'"});
   }
-  try {  // what is no TOML is a text
+  try {  // a value that is not TOML is text
     take(parse_toml(key + "=" + toml_text(value)), at, value, document, problems);
   } catch (const BadToml&) {
     problems.push_back({"E0114", "an override is section.key=value", at, "for example train.steps=10"});
   }
 }
 
-// "-zero.bucket" takes away what the file says of zero.bucket, "-comm.describe" of all that is in that table.
+// "-zero.bucket" removes the file's value of zero.bucket; "-comm.describe" removes the whole table.
 void take_away(const std::string& text, Document& document, Problems& problems) {
   const auto dot = std::min(text.find('.'), text.size());
   const std::string section = text.substr(1, dot - 1), key = text.substr(std::min(dot + 1, text.size()));
@@ -112,11 +112,11 @@ void take_away(const std::string& text, Document& document, Problems& problems) 
       std::erase_if(keys, [&](const auto& entry) { return entry.first == key || entry.first.starts_with(key + "."); });
   if (gone == 0)
     document.notes.push_back(
-        fmt::format("--unset {}: the file says nothing of it, so nothing changes", printable(text.substr(1), 80)));
+        fmt::format("--unset {}: the file does not set it, so nothing changes", printable(text.substr(1), 80)));
   if (keys.empty() && !document.parts[section].header.line) document.parts.erase(section);
 }
 
-// Takes [resolved] out, which lists keys that hold their default; anything else in it is of an unknown section.
+// Removes [resolved], which lists the keys with their default value. If it has other keys, it is an unknown section.
 void take_defaults(Document& document) {
   const auto* list = document.value<std::vector<std::string>>("resolved", "defaults");
   if (!list) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the configuration: what the file and the overrides say, and what is wrong with it.
+// Internals of the configuration: the values of the file and the overrides, and their problems.
 #pragma once
 
 #include <set>
@@ -12,22 +12,22 @@ inline constexpr std::size_t max_config_bytes = std::size_t{1} << 20;
 
 struct Given {
   Value value;
-  std::string odd;        // what it is if no Value can hold it: "a date or time", "a table", ...
+  std::string odd;        // what it is, if it is not a possible Value: "a date or time", "a table", ...
   TextRange key, place;   // of the key and of the value
   std::string text = {};  // the right side of an override
-  bool held = false;      // a default that a resolved text wrote down: not given by anybody
+  bool held = false;      // a default written by a resolved text, not given by the user
 };
 
 struct Document {
   struct Part {
-    TextRange header;  // none if it is made by overrides alone
+    TextRange header;  // none if only overrides mention it
     std::map<std::string, Given> keys;
   };
   std::map<std::string, Part> parts;  // by section; "": keys outside any section
-  bool resolved = false;              // the text of a run, which says everything
+  bool resolved = false;              // the text of a run, which has every key
   std::vector<std::string> notes;
 
-  // nullptr if it is not there.
+  // nullptr if it is absent.
   const Part* find(const std::string& section) const;
   const Given* find(const std::string& section, const std::string& key) const;
   // nullptr also if it is of another type.
@@ -39,17 +39,17 @@ struct Document {
 };
 
 using Problems = std::vector<Problem>;
-// Adds what cannot be read to `problems`.
+// Adds everything that cannot be read to `problems`.
 Document read_document(const std::string& text, const std::vector<std::string>& overrides, Problems& problems);
-// Puts overrides into what was read without them, or takes away: see Config::load.
+// Applies overrides and removals to a document: see Config::load.
 void take_overrides(const std::vector<std::string>& overrides, Document& document, Problems& problems);
 // A text by itself; `name` stands for its file. Throws ConfigError.
 Document read_document(const std::string& text, const std::string& name);
-// The same of a file. Throws ConfigError, or Error(Exit::usage) if it cannot be read.
+// The same for a file. Throws ConfigError, or Error(Exit::usage) if it cannot be read.
 Document read_document(const std::filesystem::path& file);
 
-// What must hold between keys, and values that are derived from others. Rules about `broken` sections, which have
-// problems of their own, stay silent.
+// Rules between keys, and values derived from others. Sections in `broken` already have problems; rules about them are
+// skipped.
 void apply_rules(const Document& document, const std::set<std::string>& broken, Config& config, Problems& problems,
                  std::vector<std::string>& notes);
 

@@ -29,7 +29,7 @@ std::string template_text(const fs::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// An empty object where there is no such file.
+// An empty object if there is no such file.
 json object_of(const fs::path& file) {
   const std::string text = template_text(file);
   if (text.empty()) return json::object();
@@ -38,8 +38,8 @@ json object_of(const fs::path& file) {
   return out;
 }
 
-// What a known template makes of a message; beside it its text as `same_spelling` writes it, where * stands for a
-// system message of its own.
+// The output of a known template, and its text as normalised by `same_spelling`, where * stands for a default system
+// message.
 struct KnownTemplate {
   const char *with_system, *without;  // as in ChatPieces
 };
@@ -119,8 +119,9 @@ bool blank_character(char c) {
   return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-// A template without what makes no difference: white space inside {{ }} and {% %} but for one between two words, and
-// the kind of quotes. A line end in a literal is written \n. Outside of them every byte counts.
+// A template without differences that have no effect: white space inside {{ }} and {% %} is removed except one between
+// two words, and quotes are unified. A line end in a literal is written \n. Outside of {{ }} and {% %} every byte
+// counts.
 std::string same_spelling(std::string_view text) {
   std::string out;
   bool inside = false;
@@ -158,7 +159,7 @@ std::string same_spelling(std::string_view text) {
   return out;
 }
 
-// Whether `text` is `shape`, whose one *, if any, stands for a literal without quotes: *own.
+// Whether `text` matches `shape`. A * in `shape`, at most one, stands for a literal without quotes, returned in *own.
 bool has_shape(std::string_view text, std::string_view shape, std::string* own) {
   const size_t star = shape.find('*');
   if (star == std::string_view::npos) return text == shape;
@@ -179,7 +180,7 @@ bool has_shape(std::string_view text, std::string_view shape, std::string* own) 
   return true;
 }
 
-// At its end, and at both.
+// Trimmed at the end, and at both ends.
 std::string without_blanks(std::string_view text, bool both) {
   const auto blank = [](char c) { return blank_character(c) || c == '\f' || c == '\v'; };
   while (!text.empty() && blank(text.back())) text.remove_suffix(1);
@@ -196,7 +197,7 @@ std::string token_text(const json& config, const char* key) {
              : "";
 }
 
-// "" where there is none.
+// "" if there is none.
 std::string chat_template_of(const fs::path& directory, const json& config) {
   if (std::string text = template_text(directory / "chat_template.jinja"); !text.empty()) return text;
   const auto found = config.find("chat_template");
@@ -248,15 +249,14 @@ std::optional<std::string> chat_prompt(const fs::path& directory, const std::opt
   if (text.empty()) return std::nullopt;
   const auto known = known_chat(text);
   if (!known)
-    throw Error(
-        Exit::usage,
-        fmt::format("the chat template of {} is not one of those that are known: ChatML, Zephyr, Llama 2, Llama 3 "
-                    "and Mistral as they are commonly shipped",
-                    directory.string()),
-        "write the prompt as the template would, special tokens and all, and leave --chat out");
+    throw Error(Exit::usage,
+                fmt::format("the chat template of {} is not supported; supported are ChatML, Zephyr, Llama 2, Llama 3 "
+                            "and Mistral as they are commonly shipped",
+                            directory.string()),
+                "write the prompt as the template would, including special tokens, and remove --chat");
   if (system && !known->with_system)
     throw Error(Exit::usage, "the chat template of " + directory.string() + " has no place for a system message",
-                "leave --system out, or put its text before the prompt");
+                "remove --system, or put its text before the prompt");
   std::string out;
   for (const char* c = system ? known->with_system : known->without; *c; ++c) {
     if (*c != '$') {

@@ -51,7 +51,7 @@ std::string shown(const Json& value) {
   return printable(value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-// As [model] would hold it; nothing for what no option can hold.
+// As a value of [model]; empty if no option can have such a value.
 Value to_value(const Json& json) {
   if (json.is_boolean()) return json.get<bool>();
   if (json.is_number_unsigned() && json.get<uint64_t>() > INT64_MAX) return json.get<double>();
@@ -64,7 +64,7 @@ Value to_value(const Json& json) {
   return {};
 }
 
-// The paths that end in something else than an object, unless they or what they lie in are in `known`.
+// Collects the paths of values that are not objects, unless the path or one of its parents is in `known`.
 void find_strangers(const Json& node, const std::string& path, const std::set<std::string>& known, Texts& out) {
   if (node.is_null() || known.count(path)) return;
   if (!node.is_object()) return out.push_back("`" + printable(path, 80) + "`");
@@ -94,12 +94,13 @@ struct Reader {
     Value value = to_value(*found);
     const Misfit wrong = value.index() ? fit(option, value) : Misfit{"E0104", "must be " + describe(option)};
     const Texts& choices = option.choices;
-    const std::string there = choices.empty() ? "" : fmt::format("; there is `{}`", fmt::join(choices, "`, `"));
+    const std::string there = choices.empty() ? "" : fmt::format("; available: `{}`", fmt::join(choices, "`, `"));
     if (wrong.code) return problems.push_back(fmt::format("`{}` {}{}", where, printable(wrong.text), there));
     const Json* multiple = option.json_multiple.empty() ? nullptr : at(json, option.json_multiple);
     if (auto* whole = std::get_if<int64_t>(&value); whole && multiple) {
       const int64_t n = multiple->is_number_integer() ? multiple->get<int64_t>() : 0;
-      if (n < 1 || n > 1'000'000) return problems.push_back(fmt::format("`{}` is no multiple", option.json_multiple));
+      if (n < 1 || n > 1'000'000)
+        return problems.push_back(fmt::format("`{}` is not an integer from 1 to 1000000", option.json_multiple));
       *whole += (n - *whole % n) % n;
     }
     out.settings[option.key] = {std::move(value), out.file.string(), true};
@@ -127,7 +128,8 @@ struct Reader {
     find_strangers(json, "", known, strange);
     if (strange.size() > 20) strange.resize(20);
     if (!strange.empty())
-      out.notes.push_back(fmt::format("{}: nothing is known of {}", out.file.string(), fmt::join(strange, ", ")));
+      out.notes.push_back(
+          fmt::format("{}: unknown keys have no effect: {}", out.file.string(), fmt::join(strange, ", ")));
   }
 };
 
@@ -150,8 +152,9 @@ std::string find_plugin(const Json& json, const fs::path& file, const std::strin
     if (!p.model_type.empty()) known.push_back(fmt::format("`{}` (plugin {})", p.model_type, name));
   }
   throw Error(Exit::usage,
-              fmt::format("{}: model_type {} is read by no model plugin{}", file.string(),
-                          type.empty() ? "is missing, and such a file" : "`" + printable(type) + "`",
+              fmt::format("{}: {}{}", file.string(),
+                          type.empty() ? "model_type is missing, and the file is not recognised by any model plugin"
+                                       : "model_type `" + printable(type) + "` is not read by any model plugin",
                           given.empty() ? "" : " named `" + printable(given) + "`"),
               known.empty() ? "no model plugin reads a config.json" : fmt::format("known: {}", fmt::join(known, ", ")));
 }
@@ -169,9 +172,9 @@ Json parse_config_json(const std::string& text, const fs::path& file) {
   } catch (const Error& e) {
     throw Error(Exit::usage, e.what());
   }
-  if (!json.is_object()) throw Error(Exit::usage, file.string() + " is no JSON object");
+  if (!json.is_object()) throw Error(Exit::usage, file.string() + " is not a JSON object");
   if (const Json* type = at(json, "model_type"); type && !type->is_string())
-    throw Error(Exit::usage, file.string() + ": `model_type` is no text");
+    throw Error(Exit::usage, file.string() + ": `model_type` is not a string");
   return json;
 }
 

@@ -27,10 +27,10 @@ nlohmann::json write_config_json(const Section& model, const Schema& options, co
     all.erase(key);
   for (const Option& option : options) {
     if (option.json.empty() || !model.has(option.key)) continue;
-    // What lies inside another key, such as rope_scaling.factor, makes no sense as a default.
+    // A key inside another one, such as rope_scaling.factor, makes no sense with its default.
     const std::string& path = option.json.front();
     if (path.find('.') == std::string::npos || model.given(option.key))
-      all[pointer(path)] = Json::parse(toml_text(model.settings().at(option.key).value));  // is JSON too
+      all[pointer(path)] = Json::parse(toml_text(model.settings().at(option.key).value));  // this TOML is valid JSON
   }
   for (const auto& [path, text] : pretrained.write) {
     const Json constant = Json::parse(text);

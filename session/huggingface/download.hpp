@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What to do where a model is named as on huggingface.co.
+// Help for a model that is named as on huggingface.co.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace eng {
 
-// What to type where there is no `directory`, and its name may be that of a model, org/name; "" where it cannot be.
+// What to type if `directory` does not exist but may be the name of a model, org/name; "" if it cannot be one.
 inline std::string download_line(const std::filesystem::path& directory) {
   std::error_code none;
   const std::string name = directory.filename(), owner = directory.parent_path().filename();
@@ -20,10 +20,10 @@ inline std::string download_line(const std::filesystem::path& directory) {
   };
   if (!plain(name) || !plain(owner) || std::filesystem::exists(directory.parent_path(), none)) return "";
   const std::string model = owner + "/" + name;
-  return "the engine downloads nothing. If this is a model of huggingface.co, get it first:\n  pip install "
+  return "the engine does not download models. If this is a model on huggingface.co, download it first:\n  pip install "
          "huggingface_hub\n"
          "  hf download " +
-         model + " --local-dir " + name + "\nand name that directory (older versions: huggingface-cli download ...)";
+         model + " --local-dir " + name + "\nand give that directory (older versions: huggingface-cli download ...)";
 }
 
 }  // namespace eng

@@ -29,7 +29,7 @@ constexpr const char* tokenizer_files[] = {"tokenizer.json",
                                            "chat_template.jinja",
                                            "generation_config.json"};
 
-// One file of weights: written front to back, then read back.
+// One file of weights: written from start to end, then read back.
 struct Shard {
   std::string name;
   std::vector<StoredTensor> tensors;
@@ -38,7 +38,7 @@ struct Shard {
   uint64_t data_bytes() const { return tensors.empty() ? 0 : tensors.back().end; }
 };
 
-// In the order of the model, a new file where the next tensor would lead above `limit`.
+// In the order of the model; a new file starts where the next tensor would exceed `limit`.
 std::vector<Shard> divide(const std::vector<ManifestTensor>& parameters, int32_t dtype, uint64_t limit) {
   std::vector<Shard> out(1);
   uint64_t bytes = 0;
@@ -80,7 +80,7 @@ std::map<std::string, std::string> write_tensors(const fs::path& checkpoint, con
     for (const StoredTensor& t : shard.tensors) sums[t.name].first = &shard, dtype = t.dtype;
   }
   std::vector<char> memory;
-  // A checkpoint hands its tensors out in its own order, front to back: that of the shards.
+  // A checkpoint delivers its tensors in its own order, which is that of the shards.
   const Fill fill = [&](const TensorSpec& t, uint64_t, uint64_t count, const void* host) {
     auto& [shard, sum] = sums.at(t.name);
     const uint64_t bytes = count * dtype_size(dtype);
@@ -96,7 +96,7 @@ std::map<std::string, std::string> write_tensors(const fs::path& checkpoint, con
   return out;
 }
 
-// Opens what was written as anybody would, and compares every byte.
+// Opens the written files like any reader, and compares every byte.
 void verify(const fs::path& folder, const std::vector<Shard>& shards, const std::map<std::string, std::string>& sums) {
   std::vector<char> memory(8u << 20);
   for (const Shard& shard : shards) {
@@ -128,7 +128,7 @@ Exported export_weights(const fs::path& checkpoint, const Config& config, const 
                 "it needs [provides.pretrained] in its description");
   std::error_code none;
   if (fs::exists(to, none) && !(fs::is_directory(to, none) && fs::is_empty(to, none)))
-    throw Error(Exit::usage, to.string() + " is there already", "give --to a new directory");
+    throw Error(Exit::usage, to.string() + " already exists", "give --to a new directory");
   std::vector<ManifestTensor> stored = read_manifest(checkpoint).tensors;
   std::erase_if(stored, [](const ManifestTensor& t) { return t.role != kParameterRole; });
   std::vector<Shard> shards = divide(stored, dtype, shard_bytes);
@@ -150,7 +150,7 @@ Exported export_weights(const fs::path& checkpoint, const Config& config, const 
         }
     }
     if (origin.empty() || !has_tokenizer(origin)) out.tokenizer = export_tokenizer(tokenizer, temporary);
-    if (origin.empty() && !tokenizer.name.empty()) {  // else transformers takes ids of its own for these
+    if (origin.empty() && !tokenizer.name.empty()) {  // otherwise transformers uses default ids
       before["bos_token_id"] = tokenizer.bos < 0 ? nlohmann::json() : nlohmann::json(tokenizer.bos);
       before["eos_token_id"] = tokenizer.eos < 0 ? nlohmann::json() : nlohmann::json(tokenizer.eos);
     }

@@ -12,14 +12,14 @@ namespace eng {
 struct Exported {
   uint64_t bytes = 0, tensors = 0, files = 0;  // of the weights
   std::vector<std::string> copied;             // tokenizer files of the origin
-  std::vector<std::string> tokenizer;          // those of the tokenizer of [data]
+  std::vector<std::string> tokenizer;          // files of the tokenizer of [data]
 };
 
 // Writes `to`, which must not exist or be empty, from one complete checkpoint of a run with this configuration:
 // config.json, model.safetensors (several and an index above `shard_bytes`), and the tokenizer files of `origin`, the
-// Hugging Face directory that the run came from, if any; where that has no tokenizer, `tokenizer`. Everything is read
-// back and compared before `to` gets its name. `dtype`: ENG_F32, ENG_BF16 or ENG_F16. Throws Error(Exit::usage, disk or
-// checkpoint); nothing is left behind then.
+// Hugging Face directory that the run came from, if any; if it has no tokenizer, those of `tokenizer`. Everything is
+// read back and compared before `to` gets its name. `dtype`: ENG_F32, ENG_BF16 or ENG_F16. Throws Error(Exit::usage,
+// disk or checkpoint) and then leaves no files.
 Exported export_weights(const std::filesystem::path& checkpoint, const Config& config, const PluginSchema& plugin,
                         const std::filesystem::path& origin, const TokenizerSource& tokenizer,
                         const std::filesystem::path& to, int32_t dtype, uint64_t shard_bytes);

@@ -19,7 +19,8 @@ constexpr const char* tokenizer_parts[] = {"tokenizer.json",    "tokenizer_confi
                                            "added_tokens.json", "vocab.json",
                                            "merges.txt",        "chat_template.jinja"};
 
-// GPT-2's printable character for a byte, as UTF-8: itself where it is printable in Latin-1, else U+0100 and on.
+// GPT-2's printable character for a byte, as UTF-8: the character itself if it is printable in Latin-1, otherwise
+// U+0100 and following.
 std::string character_of(unsigned byte) {
   unsigned other = 0x100, c = 0;
   for (unsigned b = 0; b <= byte; ++b) {
@@ -85,24 +86,24 @@ std::vector<std::string> export_tokenizer(const TokenizerSource& tokenizer, cons
       fs::copy_file(folder / file, to / file);
       out.emplace_back(file);
     }
-    // A file of another name is what the usual one would be.
+    // A file with another name is exported under the usual name.
     const std::string usual = path.extension() == ".json" ? "tokenizer.json" : "tokenizer.model";
     if (folder != path && path.filename() != "vocab.json" && path.filename() != usual) {
       fs::copy_file(path, to / usual, fs::copy_options::overwrite_existing);
       if (std::find(out.begin(), out.end(), usual) == out.end()) out.push_back(usual);
     }
   }
-  // Without a class AutoTokenizer takes the one that model_type suggests, which may read these files otherwise.
+  // Without a class AutoTokenizer uses the class for model_type, which may read these files differently.
   const fs::path config_file = to / "tokenizer_config.json";
   OrderedJson config = config_object(config_file);
   if (config.contains("tokenizer_class")) return out;
   const bool made = !fs::exists(config_file);
   const bool fast = fs::exists(to / "tokenizer.json"), sentencepiece = fs::exists(to / "tokenizer.model");
-  // SentencePieceBackend, since transformers 5, gives the library's ids; LlamaTokenizer reads spaces otherwise.
+  // SentencePieceBackend, since transformers 5, gives the library's ids; LlamaTokenizer treats spaces differently.
   config["tokenizer_class"] = fast            ? "PreTrainedTokenizerFast"
                               : sentencepiece ? "SentencePieceBackend"
                                               : "GPT2Tokenizer";
-  for (auto& [key, value] : config.items())  // an object is taken for a token only where it says that it is one
+  for (auto& [key, value] : config.items())  // an object counts as a token only if it is marked as one
     if (key.ends_with("_token") && value.is_object() && !value.contains("__type") && value.contains("content"))
       value = OrderedJson(value["content"]);
   if (made) {

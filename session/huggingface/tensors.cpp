@@ -37,7 +37,7 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   refuse(directory.string(), "has neither model.safetensors nor model.safetensors.index.json");
 }
 
-// The files of a Hugging Face directory. `index`: what each of them should hold, if there is an index.
+// The files of a Hugging Face directory. `index`: the tensors that each file should contain, if there is an index.
 std::vector<std::string> weight_files(const fs::path& directory, std::map<std::string, std::string>& index) {
   std::error_code none;
   if (fs::exists(directory / "model.safetensors", none)) return {"model.safetensors"};
@@ -49,7 +49,7 @@ std::vector<std::string> weight_files(const fs::path& directory, std::map<std::s
   return {files.begin(), files.end()};
 }
 
-// A Hugging Face directory, opened: its tensors under the plugin's names.
+// An opened Hugging Face directory: its tensors under the plugin's names.
 class Source {
  public:
   Source(const fs::path& directory, const Pretrained& pretrained) {
@@ -59,7 +59,7 @@ class Source {
       for (const StoredTensor& t : files_.back()->header().tensors) {
         const auto listed = index.find(t.name);
         if (!index.empty() && (listed == index.end() || listed->second != name))
-          problems_.push_back(fmt::format("{}: lies in {}, which the index does not say", t.name, name));
+          problems_.push_back(fmt::format("{}: is in {}, but not according to the index", t.name, name));
         index.erase(t.name);
         add({files_.back().get(), &t}, pretrained);
       }
@@ -68,7 +68,7 @@ class Source {
       problems_.push_back(fmt::format("{}: is not in {}, where the index says it is", name, file));
   }
 
-  // Pairs each parameter with its tensor, in the order of the files. What is left over is in `rest`.
+  // Pairs each parameter with its tensor, in the order of the files. Other tensors are in `rest`.
   std::vector<std::pair<Stored, const TensorShare*>> match(const std::vector<TensorShare>& parameters) {
     std::vector<std::pair<Stored, const TensorShare*>> out;
     for (const TensorShare& p : parameters) {
@@ -94,7 +94,7 @@ class Source {
     return out;
   }
 
-  // A head that is stored although it is the embedding must be that embedding; anything else left is too much.
+  // A stored head that is tied to the embedding must equal it. Any other remaining tensor is an error.
   void judge_rest(const Pretrained& pretrained) {
     for (const auto& [name, stored] : tensors_) {
       if (used_.count(name)) continue;
@@ -115,7 +115,7 @@ class Source {
     throw Error(Exit::checkpoint,
                 fmt::format("{}: {} of its tensors do not fit the model:\n  {}{}", directory.string(), problems_.size(),
                             fmt::join(told, "\n  "), told.size() < problems_.size() ? "\n  ..." : ""),
-                "remove what [model] says beside `from`, or take another directory");
+                "remove the keys of [model] other than `from`, or use another directory");
   }
 
  private:
@@ -126,7 +126,7 @@ class Source {
     const auto rule = std::find_if(pretrained.rename.begin(), pretrained.rename.end(),
                                    [&](const auto& pair) { return name.starts_with(pair.first); });
     if (rule != pretrained.rename.end()) name = rule->second + name.substr(rule->first.size());
-    if (!tensors_.emplace(name, stored).second) problems_.push_back(fmt::format("{}: is there twice", name));
+    if (!tensors_.emplace(name, stored).second) problems_.push_back(fmt::format("{}: appears twice", name));
   }
 
   static bool same(const Stored& a, const Stored& b) {
@@ -157,7 +157,7 @@ std::map<std::string, std::string> parse_weights_index(const std::string& text, 
   std::map<std::string, std::string> out;
   for (const auto& [name, file] : json["weight_map"].items()) {
     if (!file.is_string() || !is_plain_name(file))
-      refuse(where, fmt::format("`{}` is to lie in {}, which is no plain file name", name, file.dump()));
+      refuse(where, fmt::format("`{}` is in {}, which is not a plain file name", name, file.dump()));
     out[name] = file;
   }
   if (out.empty()) refuse(where, "`weight_map` is empty");

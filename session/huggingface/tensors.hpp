@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors of a Hugging Face directory: streamed, never held as a whole.
+// The tensors of a Hugging Face directory: streamed, never completely in memory.
 #pragma once
 
 #include "core/config/plugin_schema.hpp"
@@ -8,9 +8,9 @@
 namespace eng {
 
 // Fills exactly the ranges of the given parameters, each in its own element type, from model.safetensors or from the
-// files that model.safetensors.index.json names. `pretrained` says which names are accepted. Without `fill` only what
-// needs no data is checked. Throws Error(Exit::checkpoint) that lists every tensor that is missing, that the model does
-// not have, or that is of another shape.
+// files that model.safetensors.index.json names. `pretrained` says which names are accepted. Without `fill`, checks
+// only what needs no data. Throws an Error(Exit::checkpoint) that lists every tensor that is missing, unexpected, or of
+// another shape.
 void load_tensors(const std::filesystem::path& directory, const Pretrained& pretrained,
                   const std::vector<TensorShare>& parameters, const Fill& fill);
 

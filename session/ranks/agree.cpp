@@ -39,7 +39,7 @@ std::string difference(const std::map<uint32_t, std::string>& texts) {
   for (const auto& entry : lines) most = std::max(most, entry.second.size());
   const auto differs = [&](const auto& entry) { return at(entry.first) != at(reference); };
   while (k < most && std::none_of(lines.begin(), lines.end(), differs)) ++k;
-  // Where keys differ, a rank has one more: it is told by the key that comes first.
+  // If the keys differ, a rank has an additional key. The first such key is named.
   const auto key = [](const std::string& line) { return line.substr(0, line.find(" = ")); };
   std::string first;
   for (const auto& entry : lines)
@@ -55,7 +55,7 @@ std::string difference(const std::map<uint32_t, std::string>& texts) {
   for (const auto& [line, ranks] : who)
     parts.emplace_back(ranks[0] == reference ? ~0U : ranks[0],
                        fmt::format("{} {} {}", ranks_text(ranks), ranks.size() == 1 ? "has" : "have", line));
-  std::sort(parts.begin(), parts.end());  // those that deviate first, rank 0's own last
+  std::sort(parts.begin(), parts.end());  // deviating ranks first, rank 0's group last
   std::string out;
   for (const auto& [rank, part] : parts) out += (out.empty() ? "" : ", ") + part;
   return out;
@@ -70,8 +70,8 @@ static Json parsed(const std::string& said, uint32_t rank) {
     right = out[k].is_array() && out[k].size() == 4 && out[k][0].is_string() && out[k][1].is_array() &&
             out[k][2].is_string() && out[k][3].is_number_integer();
   if (!right)
-    throw Error(Exit::communication, fmt::format("what came from rank {} is not what a rank says", rank),
-                "its bytes were changed on the way, or it runs another engine");
+    throw Error(Exit::communication, fmt::format("the message from rank {} is not valid", rank),
+                "its bytes were changed in transit, or it runs another engine");
   return out;
 }
 
@@ -102,7 +102,7 @@ void agree(const Exchange& exchange, const std::vector<Item>& items) {
       if (members.empty() || std::count(members.begin(), members.end(), r))
         same = same && hashes[r] == hashes.begin()->second;
     if (same) continue;
-    // Every rank comes here with the same item, and tells its text.
+    // Every rank gets here with the same item, and sends its text.
     std::string text;
     for (const Item& item : items)
       if (item.name == name && item.ranks == members) text = item.text;

@@ -22,7 +22,7 @@ std::string last_words(const RankStory& story) {
   return story.last.empty() ? "" : "\n  its last line: " + story.last;
 }
 
-// Names what mpirun saw: "mpirun noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed)."
+// Finds what mpirun reported: "mpirun noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed)."
 std::optional<Cause> killed(const std::map<uint32_t, RankStory>& ranks, const std::string& mpirun, bool oom) {
   static const std::regex said(
       R"(process\s+rank\s+(\d+)\s+with\s+PID\s+\d+\s+on\s+node\s+(\S+)\s+exited\s+on\s+signal\s+(\d+))");
@@ -32,7 +32,7 @@ std::optional<Cause> killed(const std::map<uint32_t, RankStory>& ranks, const st
   const int signal = std::stoi(found[3]);
   const auto story = ranks.find(rank);
   const RankStory known = story == ranks.end() ? RankStory{} : story->second;
-  if (known.error) return std::nullopt;  // it had failed before; the signal was the end of it
+  if (known.error) return std::nullopt;  // it had failed before the signal
   const char* abbreviation = sigabbrev_np(signal);
   Cause out{static_cast<int>(Exit::communication), "", ""};
   out.text = fmt::format("rank {} (process {} on {}) was killed by signal {} (SIG{})", rank, known.pid, found[2].str(),
@@ -49,7 +49,7 @@ std::optional<Cause> killed(const std::map<uint32_t, RankStory>& ranks, const st
 
 Cause cause_of(const std::map<uint32_t, RankStory>& ranks, uint32_t count, const std::string& mpirun, int status,
                bool oom) {
-  // A rank's own failure is the cause of what the others saw of it.
+  // A rank's own failure is the cause of the failures that others noticed.
   const RankStory* first = nullptr;
   const auto communication = static_cast<int>(Exit::communication);
   const auto earlier = [&](const RankStory& a) { return !first || a.when < first->when; };
@@ -64,7 +64,7 @@ Cause cause_of(const std::map<uint32_t, RankStory>& ranks, uint32_t count, const
     std::set<uint32_t> same;
     for (const auto& [rank, story] : ranks)
       if (story.error == first->error && story.text == first->text) same.insert(rank);
-    // What all of them say is no rank's own matter.
+    // An error of all ranks is reported without a rank.
     return {first->error, same.size() == count ? first->text : list(same) + ": " + first->text, first->help};
   }
   std::set<uint32_t> absent;
@@ -74,7 +74,7 @@ Cause cause_of(const std::map<uint32_t, RankStory>& ranks, uint32_t count, const
     return {static_cast<int>(Exit::environment), fmt::format("mpirun started no rank (it ended with {})", status),
             mpirun.empty() ? "" : "it said:\n" + mpirun};
   if (absent.empty())
-    return {static_cast<int>(Exit::bug), fmt::format("mpirun ended with {} after all ranks had ended well", status),
+    return {static_cast<int>(Exit::bug), fmt::format("mpirun ended with {} after all ranks ended normally", status),
             mpirun};
   if (status > 128 && mpirun.empty())
     return {communication, fmt::format("mpirun was killed by signal {}, and the ranks with it", status - 128), ""};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fixed record of every rank, exchanged as its bytes.
+// Exchanges a record of fixed size between all ranks, as bytes.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,8 +12,8 @@
 
 namespace eng {
 
-// Gives the records of all ranks, by rank; all ranks call it with the same type. `what` names the record in messages:
-// "the agreement before a step". Throws Error(Exit::communication) where a rank gives another number of bytes.
+// Returns the records of all ranks, by rank. All ranks call it with the same type. `what` names the record in messages:
+// "the agreement before a step". Throws Error(Exit::communication) if a rank sends another number of bytes.
 template <class Record>
 std::vector<Record> exchange_records(const Exchange& exchange, const Record& mine, const char* what) {
   static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) % 8 == 0, "fixed size, no padding at the end");
@@ -23,7 +23,7 @@ std::vector<Record> exchange_records(const Exchange& exchange, const Record& min
     if (all[r].size() != sizeof(Record))
       throw Error(Exit::communication,
                   fmt::format("{}: rank {} gave {} bytes, not {}", what, r, all[r].size(), sizeof(Record)),
-                  "its bytes were changed on the way, or it runs another engine");
+                  "its bytes were changed in transit, or it runs another engine");
     std::memcpy(&out[r], all[r].data(), sizeof(Record));
   }
   return out;

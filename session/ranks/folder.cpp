@@ -18,7 +18,7 @@ std::string prefix() {
   return fmt::format("engine-ranks-{}-", ::geteuid());
 }
 
-// Its folder, locked; -1 if it is none of this user, or somebody holds it.
+// The locked folder; -1 if it does not belong to this user, or a process holds it.
 int held(const fs::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   struct stat info {};
@@ -39,7 +39,7 @@ void remove_abandoned(const fs::path& place) {
 
 LaunchFolder::LaunchFolder(const fs::path& place) {
   remove_abandoned(place);
-  // Who looks for abandoned ones may come between the two lines that make one.
+  // A process that removes abandoned folders may run between creating a folder and locking it.
   for (int k = 0; k < 100 && (fd_ < 0 || !fs::exists(path_)); ++k) {
     std::string name = (place / (prefix() + "XXXXXX")).string();
     if (!::mkdtemp(name.data()))

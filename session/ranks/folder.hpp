@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A place of its own for the temporary files of mpirun and its ranks, so that none of them survives, whoever is killed.
+// A folder for the temporary files of mpirun and its ranks. It is removed even if the process is killed.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace eng {
 
-// A new folder for this user alone. It goes with the object; where the process is killed before, the next one that is
-// made at the same place removes it, once nobody holds it any more. Throws std::filesystem::filesystem_error.
+// A new folder that only this user can access. The destructor removes it. If the process is killed first, the next
+// folder made at the same place removes it, as soon as no process holds it. Throws std::filesystem::filesystem_error.
 class LaunchFolder {
  public:
   explicit LaunchFolder(const std::filesystem::path& place);
@@ -17,7 +17,7 @@ class LaunchFolder {
   LaunchFolder(const LaunchFolder&) = delete;
   LaunchFolder& operator=(const LaunchFolder&) = delete;
   const std::filesystem::path& path() const { return path_; }
-  // In a child, before it becomes another program: that one holds the folder, too.
+  // Call it in a child before exec, so that the child's program also holds the folder.
   void hold() const;
 
  private:

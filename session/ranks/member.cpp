@@ -33,12 +33,12 @@ Member::Member(MemberStart start)
     : start_(std::move(start)), announced_(Announced::read(variable)), hosts_{host_name()} {
   link_.open(announced_, variable);
   if (has_parent() && link_.parent().ranks != announced_.size)
-    throw Error(Exit::environment,
-                fmt::format("mpirun was to start {} ranks, this is one of {}", link_.parent().ranks, announced_.size));
+    throw Error(Exit::environment, fmt::format("mpirun was asked to start {} ranks, but this is one of {}",
+                                               link_.parent().ranks, announced_.size));
   if (!many()) return;
   log(fmt::format("rank {} of {} started by {} on {} as process {}; engine {} ({}), {}", rank(), size(), announced_.by,
                   host_name(), ::getpid(), version, commit, ENG_ABI_DRAFT_ID));
-  // What plugins say on rank 0 stands for all.
+  // Messages of plugins are printed on rank 0 only.
   if (!first())
     set_plugin_log([this](const std::string& id, int32_t, const std::string& text) { log("[" + id + "] " + text); });
 }
@@ -72,7 +72,7 @@ void Member::join(Registry& registry, Config& config) {
     if (const std::string host = one.substr(0, one.find(' '));
         std::find(hosts_.begin(), hosts_.end(), host) == hosts_.end())
       hosts_.push_back(host);
-  // Before this rank's own share is put in, which may be another one's elsewhere.
+  // Before this rank's share of threads is set, which may differ between ranks.
   agree(exchange_, {{"engine",
                      Exit::environment,
                      fmt::format("version = {}\ncommit = {}\nabi = {}\n", version, commit, ENG_ABI_DRAFT_ID),
@@ -110,7 +110,7 @@ void Member::log(const std::string& text) noexcept try {
     }
   }
   log_line(run_, rank(), text);
-} catch (const std::bad_alloc&) {  // a line less
+} catch (const std::bad_alloc&) {  // the line is lost
 }
 
 void Member::failed(std::exception_ptr reason) noexcept try {
@@ -121,13 +121,13 @@ void Member::failed(std::exception_ptr reason) noexcept try {
   link_.tell({{"error", why.exit}, {"text", why.text}, {"help", why.help}});
   if (!has_parent() && (first() || !common(reason))) tell_by_hand(why);
   if (communicator_) communicator_->abort(why.text);
-} catch (const std::exception&) {  // out of memory: the end itself tells
+} catch (const std::exception&) {  // out of memory: the others notice the end of this process
 }
 
-// Nobody collects what ranks started by hand say, and the first that leaves takes the others with it. So what all of
-// them find is told by rank 0, without a wait where it is known that all do; and what may be the consequence of
-// another's failure comes later than its cause: by then the launcher, which takes a second or two on a busy machine,
-// has asked this rank to go.
+// Nothing collects the messages of ranks that were started by hand, and the first rank that exits ends the others. So
+// rank 0 reports an error of all ranks, without a wait if all are known to have it. An error that may be a consequence
+// of another rank's failure is reported later than its cause: by then the launcher has ended this rank, which takes a
+// second or two on a busy machine.
 void Member::tell_by_hand(const Failure& why) const {
   const bool consequence = why.exit == static_cast<int>(Exit::communication);
   int wait = (first() ? 0 : 3000) + (consequence ? 500 : 0);  // milliseconds
@@ -140,9 +140,9 @@ int Member::leave(Exit exit) {
   if (!many()) return static_cast<int>(exit);
   exchange_ = {};
   communicator_.reset();
-  log(fmt::format("left with {}", static_cast<int>(exit)));
+  log(fmt::format("exited with {}", static_cast<int>(exit)));
   link_.tell({{"end", static_cast<int>(exit)}});
-  // mpirun ends everybody as soon as one leaves with something else; the parent was told what it is.
+  // mpirun ends all ranks as soon as one exits with another code; the parent knows the real code.
   return has_parent() ? 0 : static_cast<int>(exit);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// This process as one rank of a run; alone, it is rank 0 of 1 and nothing here does anything.
+// This process as one rank of a run. With a single rank, it is rank 0 of 1 and these functions do nothing.
 #pragma once
 
 #include <exception>
@@ -18,16 +18,16 @@
 
 namespace eng {
 
-// What a process knows of itself before it knows the others.
+// What a process knows about itself before it contacts the others.
 struct MemberStart {
   std::string command;                         // the whole command line
   std::vector<std::string> arguments;          // its words after `engine`
-  std::function<void(const Failure&)> tell{};  // told why this rank ends, where nobody else tells it
+  std::function<void(const Failure&)> tell{};  // reports why this rank ends, if no other process reports it
 };
 
 class Member {
  public:
-  // Reads the environment; with a parent, ties itself to it. Signals must be handled already.
+  // Reads the environment and connects to the parent, if any. Signal handlers must be installed before.
   explicit Member(MemberStart start);
   ~Member();
   Member(const Member&) = delete;
@@ -37,29 +37,29 @@ class Member {
   bool first() const { return announced_.rank == 0; }
   uint32_t rank() const { return announced_.rank; }
   uint32_t size() const { return announced_.size; }
-  bool quiet() const { return has_parent() || !first(); }  // another rank, or the parent, tells what there is to tell
+  bool quiet() const { return has_parent() || !first(); }  // another rank, or the parent, prints
   bool has_parent() const { return link_.is_open(); }
   // The command line as the user typed it.
   const std::string& command() const { return has_parent() ? link_.parent().command : start_.command; }
-  // What to type so that a run goes on with as many ranks.
+  // The command that resumes a run with as many ranks.
   std::string again(const std::filesystem::path& run) const;
 
-  // Refuses ranks whose launcher gives them no way to meet.
+  // Refuses ranks whose launcher gives them no way to connect.
   void check_started() const;
-  // Meets the other ranks, which must have the same configuration; shares out the processors of this machine.
+  // Connects to the other ranks, which must have the same configuration, and divides the processors of this machine.
   void join(Registry& registry, Config& config);
-  Communicator* communicator() const { return communicator_.get(); }  // nullptr where there is one rank
+  Communicator* communicator() const { return communicator_.get(); }  // nullptr with one rank
   const Exchange& exchange() const { return exchange_; }
-  // All ranks call it: what rank 0 says.
+  // All ranks call it. Returns the text of rank 0.
   std::string from_first(const std::string& text) const;
-  const std::vector<std::string>& hosts() const { return hosts_; }  // of the ranks, each once
+  const std::vector<std::string>& hosts() const { return hosts_; }  // of the ranks, without repetition
 
-  // Rank 0 holds the directory; from now on this rank's own log is in it.
+  // Rank 0 holds the directory. From now on this rank's log is in it.
   void works_in(const std::filesystem::path& run);
-  // Tells log, parent and the other ranks, once, why this rank ends. Never throws.
+  // Reports once, to the log, the parent and the other ranks, why this rank ends. Never throws.
   void failed(std::exception_ptr reason) noexcept;
-  // All ranks call it when all is done and nothing holds the communicator: takes leave of the others. Returns what the
-  // process ends with.
+  // All ranks call it at the end, when nothing uses the communicator: disconnects from the others. Returns the exit
+  // code of the process.
   int leave(Exit exit);
 
  private:
@@ -73,7 +73,7 @@ class Member {
   std::vector<std::string> hosts_;
   std::filesystem::path run_;
   std::mutex waiting_mutex_;
-  std::vector<std::string> waiting_;  // lines for the log, before there is one
+  std::vector<std::string> waiting_;  // lines for the log, until it exists
   bool failed_ = false;
 };
 

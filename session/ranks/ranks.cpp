@@ -33,7 +33,7 @@ std::optional<uint32_t> number(const Variable& variable, const char* name) {
   return value;
 }
 
-// Who speaks of ranks, most trusted first.
+// Variables of launchers, most trusted first.
 struct Launcher {
   const char *by, *rank, *size;
 };
@@ -55,7 +55,7 @@ std::string start_lines(uint32_t ranks, const std::string& arguments) {
 
 Announced Announced::read(const Variable& variable) {
   Announced out;
-  // A step that mpirun made of its own daemons, or of the one process that became an mpirun, says nothing of ranks.
+  // A Slurm step with mpirun's own daemons, or with the one process that started mpirun, does not announce ranks.
   const bool mpirun = number(variable, "OMPI_COMM_WORLD_SIZE").has_value();
   for (const Launcher& l : launchers) {
     const auto rank = number(variable, l.rank), size = number(variable, l.size);
@@ -64,7 +64,7 @@ Announced Announced::read(const Variable& variable) {
     if (out.by.empty()) {
       out = {*rank, *size, l.by, &l == launchers || variable("PMIX_RANK") != nullptr};
     } else if (*size > 1 && (out.size != *size || out.rank != *rank)) {
-      if (out.size == 1) {  // one process of its own, which something outside counts as one of many
+      if (out.size == 1) {  // a single process, which an outer launcher counts as one of many
         out = {*rank, *size, l.by, false};
         continue;
       }
@@ -84,29 +84,30 @@ void check_announced(const Announced& announced, uint32_t seen, const std::strin
   const std::string lines = start_lines(std::max(announced.size, seen), arguments);
   if (announced.by == "srun")
     throw CommonError(Exit::environment, text,
-                      fmt::format("without --mpi=pmix Slurm starts single processes that do not know each other; type\n"
+                      fmt::format("without --mpi=pmix Slurm starts processes that do not know each other; type\n"
                                   "  srun --mpi=pmix -n {} engine {}",
                                   announced.size, arguments));
   if (announced.by == "mpirun")
-    throw Error(Exit::environment, text,
-                "is this mpirun of the Open MPI that the mpi plugin was built with (mpirun --version, ldd)?\n" + lines);
+    throw Error(
+        Exit::environment, text,
+        "check that this mpirun belongs to the Open MPI that the mpi plugin was built with (mpirun --version, ldd)\n" +
+            lines);
   throw Error(Exit::environment, text, lines);
 }
 
 void check_alone(const Variable& variable, const std::string& arguments) {
   const auto tasks = number(variable, "SLURM_NTASKS");
   if (!tasks || *tasks <= 1 || variable("SLURM_STEP_NUM_TASKS")) return;
-  throw Error(
-      Exit::environment,
-      fmt::format("Slurm gave this job {} tasks, but this is one process that nothing started as a rank", *tasks),
-      fmt::format("type  srun --mpi=pmix -n {0} engine {1}\nor, for ranks of this machine only,  engine {1} "
-                  "--ranks N  (--ranks 1 for one)",
-                  *tasks, arguments));
+  throw Error(Exit::environment,
+              fmt::format("Slurm gave this job {} tasks, but this process was not started as a rank", *tasks),
+              fmt::format("type  srun --mpi=pmix -n {0} engine {1}\nor, for ranks of this machine only,  engine {1} "
+                          "--ranks N  (--ranks 1 for one)",
+                          *tasks, arguments));
 }
 
 std::string processors() {
   std::string out = host_name();
-  // The mask can be larger than cpu_set_t on big machines: grow until it fits.
+  // The mask can be larger than cpu_set_t on big machines: enlarge it until it fits.
   for (size_t bytes = sizeof(cpu_set_t); bytes <= (size_t{1} << 16); bytes *= 2) {
     std::vector<unsigned char> mask(bytes, 0);
     if (sched_getaffinity(0, bytes, reinterpret_cast<cpu_set_t*>(mask.data())) != 0) continue;
@@ -135,10 +136,10 @@ void share_batch(Config& config, uint32_t ranks) {
   if (!train.given("global_batch")) return;
   const int64_t whole = train.integer("global_batch"), micro = train.integer("micro_batch"), all = micro * ranks;
   if (whole % all != 0)
-    throw CommonError(
-        Exit::usage,
-        fmt::format("train.global_batch = {} is no multiple of {} ranks x train.micro_batch = {}", whole, ranks, micro),
-        fmt::format("train.global_batch = {}", (whole / all + 1) * all));
+    throw CommonError(Exit::usage,
+                      fmt::format("train.global_batch = {} is not a multiple of {} ranks x train.micro_batch = {}",
+                                  whole, ranks, micro),
+                      fmt::format("train.global_batch = {}", (whole / all + 1) * all));
   train.set("accumulate", whole / all, "derived");
 }
 
@@ -160,8 +161,9 @@ int local_socket(const std::string& name, bool listen) {
   if (failed) {
     const int error = errno;
     if (fd >= 0) ::close(fd);
-    throw Error(Exit::environment, fmt::format("no local socket between the ranks and the command that starts them: {}",
-                                               std::strerror(error)));
+    throw Error(Exit::environment,
+                fmt::format("cannot make a local socket between the ranks and the command that starts them: {}",
+                            std::strerror(error)));
   }
   return fd;
 }
@@ -180,10 +182,11 @@ bool Link::open(const Announced& announced, const Variable& variable) {
   parent_.terminal = json.value("terminal", "");
   parent_.mpirun = json.value("mpirun", 0);
   parent_.ranks = json.value("ranks", 0U);
-  // mpirun may have gone before this was asked for.
+  // mpirun may have ended before this request.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent_.mpirun)
-    throw Error(Exit::environment, fmt::format("{} is set, but this process is none of those ranks", Parent::variable),
+    throw Error(Exit::environment,
+                fmt::format("{} is set, but this process is not one of those ranks", Parent::variable),
                 fmt::format("unset {}", Parent::variable));
   fd_ = local_socket(parent_.socket, false);
   int err = -1;
@@ -209,7 +212,7 @@ void Link::tell(const nlohmann::ordered_json& message) const noexcept try {
     if (n <= 0) return;
     sent += static_cast<size_t>(n);
   }
-} catch (...) {  // out of memory: the parent sees the end of the line
+} catch (...) {  // out of memory: the parent sees the connection close
 }
 
 }  // namespace eng

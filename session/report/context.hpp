@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a report of a plan says beside the plan.
+// What a report prints in addition to the plan.
 #pragma once
 
 #include "session/report/report.hpp"

@@ -78,7 +78,7 @@ std::string print_plugins(const Registry& registry, bool why) {
   if (!rows.empty()) rows.insert(rows.begin(), {"KIND", "NAME", "PLUGIN", "VERSION", "LICENSE", "SUMMARY"});
   std::string out = rows.empty() ? "no plugins found\n" : align(rows, "");
   if (!why) return out;
-  out += "\nplaces looked, in this order:\n";
+  out += "\nfolders searched, in this order:\n";
   for (const auto& place : registry.places()) {
     std::error_code none;
     out += fmt::format("  {}{}\n", place.string(), std::filesystem::exists(place, none) ? "" : " (no such folder)");
@@ -103,7 +103,7 @@ std::string stem(const std::filesystem::path& file) {
   return name.substr(0, name.find('.'));
 }
 
-// Whether the file, or something in it, is called so.
+// Whether the file, or an interface in it, has this name.
 bool is_called(const Candidate& candidate, const std::string& name) {
   const auto& all = candidate.description.provides;
   return stem(candidate.path) == name || candidate.description.id == name ||
@@ -127,7 +127,7 @@ std::string explain_missing(const Registry& registry, const std::string& kind, c
     for (const Provided& one : c.description.provides)
       if (c.refused.empty() && one.name == name && !one.refused.empty())
         out += fmt::format("{}: '{}' is refused: {}\n", c.path.string(), one.name, one.refused);
-    // One without a readable description may be the one that is meant.
+    // A file without a readable description may be the one that is meant.
     if (!c.refused.empty() && (is_called(c, name) || c.description.id.empty()))
       out += fmt::format("{} is refused: {}\n", c.path.string(), c.refused);
   }
@@ -137,7 +137,7 @@ std::string explain_missing(const Registry& registry, const std::string& kind, c
                                      [&](const auto& c) { return c.path == place || c.path.parent_path() == place; });
     std::error_code none;
     out +=
-        fmt::format("looked in {} ({})\n", place.string(),
+        fmt::format("searched {} ({})\n", place.string(),
                     std::filesystem::exists(place, none) ? fmt::format("plugin files: {}", files) : "no such folder");
   }
   return out + fmt::format("no plugin provides {} '{}' in {} places: `engine plugins ls --why` lists them", kind, name,

@@ -8,16 +8,16 @@
 
 namespace eng {
 
-// One line per thing provided; with `why` also the places looked and every refused file with its reason.
+// One line per provided interface; with `why` also the folders searched and every refused file with its reason.
 std::string print_plugins(const Registry& registry, bool why);
-// Why there is no such plugin: files that have the name in another way, files that were refused and might be meant, the
-// folders that the user `asked` for, and one line on all others.
+// Why there is no such plugin: files that use the name otherwise, refused files that might be meant, the folders that
+// the user `asked` for, and one line about all others.
 std::string explain_missing(const Registry& registry, const std::string& kind, const std::string& name,
                             const std::vector<std::filesystem::path>& asked = {});
-// One plugin with all its options and presets; `what` is its id, the name of something it provides, or its file's name
+// A plugin with all its options and presets. `what` is its id, the name of an interface it provides, or its file's name
 // up to the first dot. "" if there is none.
 std::string print_plugin(const Registry& registry, const std::string& what);
-// Where print_plugin finds nothing: why such a file was refused, and names that are near.
+// If print_plugin finds nothing: why such a file was refused, and similar names.
 std::string near_plugins(const Registry& registry, const std::string& what);
 
 }  // namespace eng

@@ -20,7 +20,7 @@ std::string join(const std::vector<std::string>& parts, std::size_t from, std::s
   return out;
 }
 
-// Further lines are indented; long lists are broken behind a comma, other long lines anywhere.
+// Further lines are indented. Long lists are broken after a comma, other long lines anywhere.
 std::string indented(const std::string& head, const std::string& text) {
   std::string out = head;
   std::size_t column = 0;
@@ -37,7 +37,7 @@ std::string excerpt(const ConfigError& error, const Problem& problem) {
   const TextRange& at = problem.at;
   const std::string blank(std::to_string(at.line).size(), ' ');
   std::string out = blank + " |\n";
-  // The section's header, so that the reader knows where he is; a header knows it by itself.
+  // The section's header, for orientation; not needed if the problem is in a header.
   std::size_t header = error.line(at.line).starts_with('[') ? 0 : at.line - 1;
   while (header > 0 && !error.line(header).starts_with('[')) --header;
   if (header > 0) out += fmt::format("{:>{}} | {}\n", header, blank.size(), printable(error.line(header), width));

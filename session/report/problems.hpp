@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong with a configuration, as people see it.
+// The problems of a configuration as text for users.
 #pragma once
 
 #include <string>

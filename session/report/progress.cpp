@@ -73,7 +73,7 @@ Progress::~Progress() {
 }
 
 void Progress::put(const std::string& text) const {
-  // A closed pipe or a full disk behind stderr is no reason to stop training.
+  // A closed pipe or a full disk at stderr must not stop training.
   for (size_t at = 0; at < text.size();) {
     const ssize_t n = ::write(fd_, text.data() + at, text.size() - at);
     if (n < 0 && errno == EINTR) continue;

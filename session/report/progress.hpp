@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people see while a run goes on: a live line on a terminal, plain lines in a pipe.
+// The progress of a run: a live line on a terminal, plain lines in a pipe.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace eng {
 // Numbers that are not finite are printed as "-".
 // step 50/300 loss: 6.1034 lr: 1.00e-04 grad_norm: 1.87 tok/s: 3610 mfu: 39.3% mem: 1.2GiB wait: 0% left: 18h05m
 std::string step_text(const Metrics& metrics, int64_t steps, double seconds_left);
-// These do not match `step (\d+)` or `loss: (\d+\.\d+)`, so that people's expressions find training steps only.
+// These do not match `step (\d+)` or `loss: (\d+\.\d+)`, so that users' expressions find only training steps.
 // eval @100  loss 3.1187  ppl 22.62  (245000 tokens, 21s)
 std::string eval_text(int64_t step, const Evaluation& evaluation);
 // saved step-00000100  34.6GiB in 41s
@@ -24,7 +24,7 @@ std::string size_text(uint64_t bytes);
 
 class Progress final : public Listener {
  public:
-  // `every`: a plain line each so many of `steps`; the first and last always.
+  // `every`: a plain line every this many of `steps`, and always for the first and the last.
   Progress(int fd, bool terminal, int64_t every, int64_t steps);
   ~Progress() override;  // leaves the cursor on a fresh line
   Progress(const Progress&) = delete;
@@ -34,7 +34,7 @@ class Progress final : public Listener {
   void saving() override {}
   void saved(const Saved& saved) override;
   void line(const std::string& text);  // any other whole line, above the live one
-  void finish();                       // the live line stays where it is, and what comes next goes below it
+  void finish();                       // the live line stays, and later output goes below it
 
  private:
   void put(const std::string& text) const;
@@ -42,7 +42,7 @@ class Progress final : public Listener {
   bool terminal_;
   int64_t every_, steps_;
   bool first_ = true;
-  std::string live_;  // what stands on the terminal's last line
+  std::string live_;  // the text on the terminal's last line
 };
 
 }  // namespace eng

@@ -45,7 +45,7 @@ std::map<Id, std::pair<size_t, size_t>> uses_of(const Plan& plan, const std::vec
   return uses;
 }
 
-// Bytes in use at each of so many actions, of the buffers that `wanted` takes.
+// Bytes in use at each action, of the buffers for which `wanted` is true.
 template <class Wanted>
 std::vector<uint64_t> live_bytes(const Plan& plan, const std::map<Id, std::pair<size_t, size_t>>& uses, size_t actions,
                                  Wanted wanted) {
@@ -57,7 +57,7 @@ std::vector<uint64_t> live_bytes(const Plan& plan, const std::map<Id, std::pair<
   return live;
 }
 
-// What the bytes behind the persistent ones hold when most of them are in use, actions taken in list order.
+// The transient buffers at the action where most of their bytes are in use, actions taken in list order.
 struct Fullest {
   uint64_t bytes = 0;
   const Program* program = nullptr;
@@ -91,7 +91,7 @@ bool several(const Plan& plan) {
   return plan.ranks.world.size > 1;
 }
 
-// What is needed to say how long a step takes.
+// Whether all rates are known that the time of a step needs.
 bool timed(const Plan& plan, const ReportContext& c) {
   return c.machine.flops > 0 && (!several(plan) || c.machine.bandwidth > 0);
 }
@@ -135,7 +135,7 @@ std::string communication_text(const Plan& plan, const ReportContext& c) {
   out += fmt::format("  interconnect      {}\n  communication     {} per step", machine_text(c.machine),
                      seconds(times.communication));
   return out + (timed(plan, c) ? fmt::format(", {} of it exposed\n", seconds(times.exposed))
-                               : "; what of it is exposed depends on comm.describe.flops\n");
+                               : "; the exposed part depends on comm.describe.flops\n");
 }
 
 }  // namespace
@@ -158,7 +158,7 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
                        several(plan) ? ", of all ranks" : "");
   out += fmt::format("\n  FLOPs per step    {:.4g}{}\n", plan.flops_per_step, several(plan) ? " of each rank" : "");
   out += fmt::format("  kept activations  {} of a micro-batch", size(c.kept.bytes));
-  if (c.kept.again > 0) out += fmt::format("; {:.4g} of the FLOPs make others again", c.kept.again * plan.accumulate);
+  if (c.kept.again > 0) out += fmt::format("; {:.4g} of the FLOPs recompute others", c.kept.again * plan.accumulate);
   out += "\n";
   if (several(plan)) out += fmt::format("  memory of each of {} ranks\n", plan.ranks.world.size);
   std::map<Line, uint64_t> lines;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan for people and for programs.
+// A plan as text for users and as JSON for programs.
 #pragma once
 
 #include <optional>
@@ -17,8 +17,8 @@ struct ReportContext : Beside {
   uint64_t device_total = 0;  // 0: unknown
   Machine machine;
   Kept kept;                // activations, by [recompute]
-  uint64_t checkpoint = 0;  // bytes of a checkpoint's tensors, whatever number of ranks writes it
-  int64_t checkpoints = 0;  // that are kept on disk; 0: all
+  uint64_t checkpoint = 0;  // bytes of a checkpoint's tensors, for any number of ranks
+  int64_t checkpoints = 0;  // number kept on disk; 0: all
 };
 
 // The most bytes of one kind of transients that are in use at a time in program "train", actions taken in list order.

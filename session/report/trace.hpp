@@ -12,10 +12,10 @@ namespace eng {
 
 class TraceFile {
  public:
-  // `steps`: "auto" (the second to the fourth that this process does), "7", "2-4", or "": none. `done`: steps done
-  // before. Throws Error(Exit::usage).
+  // `steps`: "auto" (the second to the fourth step of this process), "7", "2-4", or "" for none. `done`: steps
+  // completed before. Throws Error(Exit::usage).
   TraceFile(const std::string& steps, int64_t done, const Plan& plan);
-  Trace* trace() const { return trace_.get(); }  // nullptr: none is wanted
+  Trace* trace() const { return trace_.get(); }  // nullptr: no trace requested
   void into(const std::filesystem::path& run) { run_ = run; }
   // Writes trace-rank-RRRRR.json when the last step is done, or when the run ends before that.
   void step(int64_t done) const;
@@ -28,7 +28,7 @@ class TraceFile {
   std::filesystem::path run_;
 };
 
-// The traces of several ranks of one machine have one clock, and may be opened together.
+// The traces of ranks on one machine share one clock and can be opened together.
 std::string trace_text(const Trace& trace, const Plan& plan);
 
 }  // namespace eng

@@ -15,21 +15,21 @@ class Trace final : public Executor::Recorder {
   struct Event : Executor::Recorder::Event {
     int64_t step;
   };
-  // Of steps first to last, with so many actions each; all memory is taken here.
+  // For steps first to last, with this many actions each. All memory is allocated here.
   Trace(int64_t first, int64_t last, size_t actions)
       : first_(first), last_(last), all_(static_cast<size_t>(last - first + 1) * actions) {}
   int64_t first() const { return first_; }
   int64_t last() const { return last_; }
-  // What records this step: this, or nothing.
+  // The recorder of this step: this object, or nullptr.
   Trace* of(int64_t step) {
     step_ = step;
     return first_ <= step && step <= last_ ? this : nullptr;
   }
-  // Any thread. What is too much is left out.
+  // Any thread. Events beyond the allocated memory are dropped.
   void add(const Executor::Recorder::Event& event) override {
     if (const size_t at = next_.fetch_add(1, std::memory_order_relaxed); at < all_.size()) all_[at] = {event, step_};
   }
-  // By time of their end; while nothing runs.
+  // Sorted by end time. Call it while nothing runs.
   std::vector<Event> events() const {
     std::vector<Event> out(all_.begin(), all_.begin() + static_cast<int64_t>(std::min(next_.load(), all_.size())));
     std::stable_sort(out.begin(), out.end(), [](const Event& a, const Event& b) { return a.end < b.end; });

@@ -15,14 +15,14 @@ bool is(const Call& call, const char* id) {
   return std::string(call.op->id) == id;
 }
 
-// Views of an action that the others may see.
+// Whether one of the views lies in one of the buffers.
 bool touches(const std::vector<View>& views, const std::vector<Id>& buffers) {
   return std::any_of(views.begin(), views.end(), [&](const View& v) {
     return v.buffer && std::find(buffers.begin(), buffers.end(), v.buffer) != buffers.end();
   });
 }
 
-// What a gather is for: the phase of the first one who reads what the actions of its label wrote.
+// The purpose of a gather: the phase of the first action that reads what the actions of its label wrote.
 Phase reader(const Plan& plan, const Segment& segment, size_t at) {
   std::vector<Id> written;
   const uint32_t label = segment.actions[at].block;
@@ -46,7 +46,7 @@ std::string purpose(const Plan& plan, const Segment& segment, size_t at) {
   return by == Phase::update ? "gradients, whole" : "weights";
 }
 
-// One action; `collectives`: do they take time?
+// The time of one action; without `collectives`, collectives take none.
 double seconds(const Plan& plan, const Call& call, const Machine& m, bool collectives) {
   if (call.op->collective) return collectives ? collective_seconds(plan, call, m) : 0;
   double moved = 0;
@@ -55,7 +55,7 @@ double seconds(const Plan& plan, const Call& call, const Machine& m, bool collec
   return std::max(m.flops > 0 ? call.flops / m.flops : 0, m.memory_bandwidth > 0 ? moved / m.memory_bandwidth : 0);
 }
 
-// All queues join at the border of a segment, so a repeated one takes as long each time.
+// All queues join at the end of a segment, so each repetition takes equally long.
 double play(const Segment& segment, const std::vector<double>& cost) {
   std::array<double, queue_count> free{};
   std::vector<double> done;

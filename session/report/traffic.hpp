@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a step moves between ranks, and how long that takes on machines that are described, not there.
+// The traffic between ranks in a step, and its time on described machines.
 #pragma once
 
 #include <string>
@@ -10,21 +10,21 @@
 
 namespace eng {
 
-// The elements of which a rank of a group of m sends (m - 1) / m: those that all members hold together afterwards, or
-// that each of them has to bring. Of a sum that everybody gets, twice.
+// The number of elements of which a rank of a group of m sends the fraction (m - 1) / m: the elements that all members
+// hold together afterwards, or that each member contributes. For a sum that every rank receives, twice that.
 uint64_t spread_elements(const Call& collective);
-// The bytes that each member sends, and as many receives.
+// The bytes that each member sends; it receives as many.
 uint64_t sent_bytes(const Call& collective);
 
-// The collectives of one kind that a step has for one purpose.
+// The collectives of one kind and one purpose in a step.
 struct Transfer {
   std::string op;       // "eng.all_gather/1"
   std::string purpose;  // "weights, forward"
   uint64_t count = 0;   // per step
-  uint64_t bytes = 0;   // that each rank sends per step
+  uint64_t bytes = 0;   // sent by each rank per step
   uint64_t elements = 0;
 };
-// In the order of the first of each. Of program "train", with repetitions.
+// In order of first occurrence. For program "train", including repetitions.
 std::vector<Transfer> traffic(const Plan& plan);
 // Elements of all units, padding included: the P in which traffic is counted.
 uint64_t unit_elements(const Plan& plan);
@@ -40,16 +40,16 @@ struct Machine {
 // By [comm] describe; `peak` is that of the device.
 Machine described(const Section& comm, double peak);
 
-// Its bytes at the bandwidth, and a latency for every doubling of the members, as a tree has; within a node and between
-// nodes at the same time.
+// The time of its bytes at the bandwidth, plus a latency for every doubling of the members, as in a tree. Traffic
+// within a node and between nodes happens at the same time.
 double collective_seconds(const Plan& plan, const Call& collective, const Machine& machine);
 
 struct StepTimes {
   double step = 0;
   double communication = 0;  // all collectives, one after the other
-  double exposed = 0;        // the part of the step for which they are to blame
+  double exposed = 0;        // how much longer the step takes because of collectives
 };
-// Plays the queues and waits of program "train". What the machine has no rate for takes no time.
+// Simulates the queues and waits of program "train". Work for which the machine has no rate takes no time.
 StepTimes step_times(const Plan& plan, const Machine& machine);
 
 }  // namespace eng

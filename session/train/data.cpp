@@ -27,15 +27,15 @@ Data::Data(Registry& registry, const Config& config, int64_t vocabulary) {
   if (end == info_.content_hash || end == std::end(info_.content_hash) ||
       !std::all_of(static_cast<const char*>(info_.content_hash), end, hexadecimal))
     throw Error(Exit::data,
-                fmt::format("data plugin {}: its content_hash is no hexadecimal text that ends in NUL", name_));
+                fmt::format("data plugin {}: its content_hash is not hexadecimal text that ends in NUL", name_));
   constexpr uint64_t most = uint64_t{1} << 62;
   if ((!info_.train_samples && !info_.validation_samples) || info_.train_samples > most ||
       info_.validation_samples > most)
-    throw Error(Exit::data, fmt::format("data plugin {} says that it has {} training samples, and {} held out", name_,
+    throw Error(Exit::data, fmt::format("data plugin {} reports {} training samples and {} held out", name_,
                                         info_.train_samples, info_.validation_samples));
 }
 
-// Kernels look these up without asking.
+// Kernels use these as indices without checks.
 void Data::check(const int32_t* ids, const char* what, int32_t ignored, uint64_t position) const {
   const auto* end = ids + length_;
   const auto* wrong =
@@ -48,7 +48,7 @@ void Data::check(const int32_t* ids, const char* what, int32_t ignored, uint64_t
 void Data::read(int32_t split, uint64_t position, int64_t rows, Batch& batch) const {
   const std::lock_guard lock(reading_);
   const std::size_t begin = batch.tokens.size(), n = static_cast<std::size_t>(rows * length_);
-  batch.tokens.resize(begin + n, -1);  // what is not written is no id
+  batch.tokens.resize(begin + n, -1);  // an id that a plugin does not write stays invalid
   batch.labels.resize(begin + n, -1);
   for (int64_t r = 0; r < rows; ++r, ++position) {
     int32_t* tokens = batch.tokens.data() + begin + static_cast<std::size_t>(r * length_);

@@ -23,7 +23,7 @@ class Data {
   Data(const Data&) = delete;
   Data& operator=(const Data&) = delete;
   const eng_data_info& info() const { return info_; }
-  // Appends samples [position, position + rows) of a split; rows behind the last held-out sample count for nothing.
+  // Appends samples [position, position + rows) of a split; rows after the last held-out sample do not count.
   // Throws Error(Exit::data).
   void read(int32_t split, uint64_t position, int64_t rows, Batch& batch) const;
 
@@ -34,15 +34,15 @@ class Data {
   eng_data table_{};
   void* self_ = nullptr;
   std::shared_ptr<void> object_;  // what destroys it
-  mutable std::mutex reading_;    // a source has one caller at a time: the loader, or an evaluation
+  mutable std::mutex reading_;    // only one caller at a time: the loader or an evaluation
   eng_data_info info_{};
 };
 
-// For people: keys that have no effect with this data, ids that a model of this vocabulary never sees.
+// Notes for users: keys without effect with this data, ids that a model with this vocabulary never sees.
 std::vector<std::string> notes_of(const Config& config, const Data& data, int64_t vocabulary);
 
-// Which samples of a step are this rank's: of every micro-batch of the whole step, which is `world` x `rows` samples,
-// those behind the ones of the ranks before it.
+// Which samples of a step belong to this rank. A micro-batch of the whole step has `world` x `rows` samples; rank r
+// takes the r-th group of `rows` samples.
 struct Cut {
   int64_t rows = 1, accumulate = 1;
   uint32_t rank = 0, world = 1;

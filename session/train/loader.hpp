@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the batches of the training split one step ahead, on a thread of its own.
+// Reads the batches of the training split one step ahead, on a separate thread.
 #pragma once
 
 #include <atomic>
@@ -13,10 +13,10 @@ namespace eng {
 
 class Loader {
  public:
-  // This rank's batches, step after step; the first step begins at sample `position`.
+  // This rank's batches, step after step; the first step starts at sample `position`.
   Loader(const Data& data, const Cut& cut, uint64_t position);
   ~Loader();
-  // The next batch, valid until the next call. Waits for it; throws what reading it threw.
+  // The next batch, valid until the next call. Waits for it; rethrows an exception of the reading thread.
   const Batch& next();
 
  private:

@@ -33,7 +33,7 @@ int32_t Sampler::next(std::span<const float> logits, uint64_t position) {
   const double top = at(order_[0]);
   for (size_t k = 0; k < n; ++k)
     weights_[k] = std::exp((static_cast<double>(at(order_[k])) - top) / sampling_.temperature);
-  // The fewest tokens that reach top_p of what top_k left.
+  // The smallest set of tokens that reaches top_p, of those that top_k kept.
   const double wanted = sampling_.top_p * std::accumulate(weights_.begin(), weights_.end(), 0.0);
   double all = 0;
   for (size_t k = 0; k < n; ++k)

@@ -9,16 +9,16 @@
 namespace eng {
 
 struct Sampling {
-  double temperature = 0.8;  // 0: always the likeliest token
-  int64_t top_k = 0;         // only this many of the likeliest tokens; 0: all
-  double top_p = 0.95;       // only the likeliest tokens that together have this probability
+  double temperature = 0.8;  // 0: always take the most likely token
+  int64_t top_k = 0;         // only this many of the most likely tokens; 0: all
+  double top_p = 0.95;       // only the most likely tokens with this total probability
   uint64_t seed = 1;
 };
 
 class Sampler {
  public:
   explicit Sampler(const Sampling& sampling) : sampling_(sampling) {}
-  // A pure function of the logits, the settings and `position`. Equal logits: the smaller id counts as likelier.
+  // A pure function of the logits, the settings and `position`. Of equal logits, the smaller id counts as more likely.
   int32_t next(std::span<const float> logits, uint64_t position);
 
  private:

@@ -40,7 +40,7 @@ double Schedule::at(int64_t k) const {
   return kind == "linear" ? peak + (least - peak) * t : least + (peak - least) * wave(t);
 }
 
-// The configuration's rules have checked every number.
+// The rules of the configuration have checked every number.
 Schedule make_schedule(const Config& config) {
   const Section& s = config.section("schedule");
   Schedule out;

@@ -12,8 +12,8 @@ static Sharding make_sharding(Registry& registry, const Config& config, Ranks& r
   const bool fast = config.section("comm").string("reduce") == "fast", knows = section.settings().count("fast") > 0;
   if (knows && fast) section.set("fast", true, "comm.reduce");
   if (!knows && fast)
-    throw Error(Exit::usage, "comm.reduce = \"fast\" is nothing that [zero] plugin \"" + name + "\" knows",
-                "leave it out, or choose another plugin");
+    throw Error(Exit::usage, "[zero] plugin \"" + name + "\" does not support comm.reduce = \"fast\"",
+                "remove it, or choose another [zero] plugin");
   return make_sharding(name, registry.table<eng_axis>(ENG_ZERO_KIND, name), section, ranks);
 }
 
@@ -24,7 +24,7 @@ static Recompute recompute_of(const Section& section) {
   return {section.string("policy") == "full" ? Kind::full : Kind::none};
 }
 
-// The keys are the same for every strategy and number of ranks, so one without effect is no error.
+// The keys are the same for every strategy and number of ranks, so a key without effect is not an error.
 static std::vector<std::string> idle_keys(const Section& zero, const Plan& plan) {
   std::vector<std::string> notes;
   const bool alone = plan.ranks.world.size == 1;
@@ -36,7 +36,7 @@ static std::vector<std::string> idle_keys(const Section& zero, const Plan& plan)
   return notes;
 }
 
-// Names the key where a sequence is longer than the model can take.
+// If a sequence is longer than the model allows, the error names the key.
 static Model trace(const Section& section, const eng_model& table, int64_t rows, int64_t length, int32_t dtype,
                    const std::vector<std::string>& freeze) {
   const std::string& name = section.string("plugin");
@@ -50,23 +50,22 @@ static Model trace(const Section& section, const eng_model& table, int64_t rows,
                 fmt::format("train.sequence_length = {} is more than the {} positions of model {}{}: {}", length, limit,
                             name, known ? fmt::format(" (max_position_embeddings = {})", limit) : "", e.what()),
                 fmt::format("train.sequence_length = {} or less{}", limit,
-                            known ? fmt::format("; or, for a model that starts from nothing, "
+                            known ? fmt::format("; or, for a model trained from scratch, "
                                                 "model.max_position_embeddings = {}",
                                                 length)
                                   : ""));
   }
 }
 
-// A model computes positions that it was not made for, and gives bad texts.
+// A model can compute positions beyond its maximum, but its texts are bad there.
 static void note_length(const Section& model, int64_t length, int64_t limit, std::vector<std::string>& notes) {
   if (!limit || length <= limit) return;
-  notes.push_back(
-      fmt::format("train.sequence_length = {} is {:.3g} times the {} positions that the model is made for{}", length,
-                  static_cast<double>(length) / static_cast<double>(limit), limit,
-                  model.has("max_position_embeddings") ? " (model.max_position_embeddings)" : ""));
+  notes.push_back(fmt::format("train.sequence_length = {} is {:.3g} times the {} positions of the model{}", length,
+                              static_cast<double>(length) / static_cast<double>(limit), limit,
+                              model.has("max_position_embeddings") ? " (model.max_position_embeddings)" : ""));
 }
 
-// With neither `training` nor `generate`: for evaluating alone.
+// With neither `training` nor `generate`: only for evaluating.
 static Setup make(const Config& config, Registry& registry, bool training, int64_t generate, const World& world,
                   const Communicator* comm) {
   Setup s;
@@ -95,7 +94,7 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   if (world.size > 1) {
     s.sharding = make_sharding(registry, config, request.ranks);
     request.sharding = &*s.sharding;
-    // Its table says so without the ranks.
+    // Its table says so; the ranks are not needed.
     const std::string& name = config.section("comm").string("plugin");
     if (registry.find(ENG_COMM_KIND, name)) {
       const eng_comm table = registry.table<eng_comm>(ENG_COMM_KIND, name, offsetof(eng_comm, overhead_bytes));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a configuration to a plan: everything that can be known without running anything.
+// From a configuration to a plan: everything that is known without running anything.
 #pragma once
 
 #include "core/execute/comm.hpp"
@@ -17,21 +17,21 @@ struct Setup {
   Optimizer optimizer;
   Model model;
   Plan plan;
-  std::vector<std::string> notes;  // keys of [zero] that do nothing here; sequences longer than the model's
-  uint64_t comm_overhead = 0;      // bytes of host memory of the communicator, where there are several ranks
-  uint64_t snapshot = 0;           // bytes of host memory for checkpoints that are written while steps go on
+  std::vector<std::string> notes;  // keys of [zero] without effect; sequences longer than the model's
+  uint64_t comm_overhead = 0;      // bytes of host memory of the communicator, with several ranks
+  uint64_t snapshot = 0;           // bytes of host memory for asynchronous checkpoints
 };
 
 // Loads the plugins that the configuration names, traces the model, makes the verified plan.
-// With `generate`: for one running sequence of up to so many positions, and no training. The plan is that of one rank
-// of `world`; no other rank need be there. Scratch of collectives is known where there is a communicator.
+// With `generate`: for one sequence of up to this many positions, without training. The plan is that of one rank of
+// `world`; the other ranks need not exist. The scratch of collectives is known only with a communicator.
 Setup make_setup(const Config& config, Registry& registry, int64_t generate = 0, const World& world = {},
                  const Communicator* comm = nullptr);
 
-// For the weights of a model that exists: what evaluates it, and neither gradients nor the optimizer's state.
+// For evaluating existing weights: without gradients and optimizer state.
 Setup make_evaluation(const Config& config, Registry& registry);
 
-// What a checkpoint holds: all named tensors but gradients.
+// The tensors of a checkpoint: all named tensors except gradients.
 std::vector<TensorShare> saved_tensors(const Plan& plan);
 std::vector<TensorShare> parameters(const Plan& plan);
 

@@ -13,15 +13,15 @@
 namespace eng {
 namespace {
 
-// An executor binds collectives to the groups of their ranks, so these must exist before it does.
+// An executor binds collectives to the groups of their ranks, so the groups must exist before it.
 const Plan& with_groups(const Plan& plan, Communicator* comm) {
   if (comm) comm->make_groups(plan.ranks);
   return plan;
 }
 
-// What ranks tell each other before a step, and after an evaluation.
+// What ranks exchange before a step, and after an evaluation.
 struct BeforeStep {
-  int64_t valid;  // labels of this rank that count
+  int64_t valid;  // counted labels of this rank
   int64_t stop;   // 1: it was asked to stop
 };
 struct Evaluated {
@@ -47,10 +47,10 @@ Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, c
   if (trains()) upload_table(train.integer("steps"));
 }
 
-// The numbers of every update, by its index: the step itself needs no host.
+// Uploads the numbers of all updates, so that a step needs no values from the host.
 void Trainer::upload_table(int64_t steps) {
   const Setup& setup = setup_;
-  std::vector<float> rows;  // a few at a time: a long run's table has no second copy
+  std::vector<float> rows;  // a few at a time, to avoid a second copy of a long table
   uint64_t uploaded = 0;
   for (int64_t k = 1; k <= steps; ++k) {
     rows.push_back(static_cast<float>(schedule_.at(k)));
@@ -80,8 +80,8 @@ void Trainer::initialise(const Weights& weights) {
   upload_counters(0, 0);
 }
 
-// Visits what this rank holds of elements [first, first + n) of a tensor: visit(view, byte of the view, byte of the
-// range, bytes).
+// Visits this rank's part of elements [first, first + n) of a tensor: visit(view, offset in the view, offset in the
+// range, size), all in bytes.
 template <class Visit>
 static void each_extent(const Plan& plan, const TensorSpec& t, uint64_t first, uint64_t n, Visit visit) {
   const uint64_t size = dtype_size(t.dtype);
@@ -102,7 +102,7 @@ Fill Trainer::fill() {
   };
 }
 
-// Between programs the transient part of the arena is free: saving and loading need no memory of their own.
+// Between programs the transient part of the arena is free, so saving and loading use it as their buffer.
 std::span<char> Trainer::staging() {
   const Arena& arena = setup_.plan.arenas[0];
   const uint64_t n = arena.transient + arena.workspace;
@@ -145,7 +145,7 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   stage(batch);
   const auto valid = static_cast<double>(std::max<int64_t>(agreed.valid, 1));
   executor_.host<float>(setup_.plan.inputs)[0] = agreed.valid ? 1.0f / static_cast<float>(agreed.valid) : 0.0f;
-  // Several ranks stop between steps, together.
+  // Several ranks stop together, between steps.
   if (!executor_.run("train", alone() ? stop : nullptr)) return std::nullopt;
   const View& losses = alone() ? setup_.plan.losses : setup_.plan.all_losses;
   double sum = 0;
@@ -179,7 +179,7 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
 
 // The update did nothing (scalars[OK] is 0), so the weights are still those before this step.
 void Trainer::not_finite(double loss, double norm) {
-  end_save(true);  // all ranks stop here, and the checkpoint under way is good
+  end_save(true);  // all ranks stop here, and the unfinished checkpoint is good
   std::string where;
   for (const Tensor& t : setup_.plan.tensors) {
     if (t.role != kParameterRole || t.desc.dtype != ENG_F32) continue;
@@ -190,14 +190,14 @@ void Trainer::not_finite(double loss, double norm) {
         where = "parameter " + t.name;
     }
   }
-  if (!alone())  // the first rank that found something speaks for all
+  if (!alone())  // the first rank that found something is used
     for (const std::string& theirs : exchange_(where))
       if (!theirs.empty()) {
         where = theirs;
         break;
       }
   if (where.empty()) {
-    // The failed step left its norm and flags here; only what the step computes anew may be blamed.
+    // The failed step left its norm and flags here. They are cleared, so that only newly computed values are reported.
     std::vector<char> blank(bytes(setup_.plan.scalars.desc));
     executor_.upload(setup_.plan.scalars, blank.data());
     upload_counters(step_, updates_);
@@ -210,7 +210,7 @@ void Trainer::not_finite(double loss, double norm) {
                           where.empty() ? "no single tensor: sums overflowed" : where),
               last_checkpoint_.empty()
                   ? advice
-                  : fmt::format("the last checkpoint is {}; {}, then go on from it", last_checkpoint_, advice));
+                  : fmt::format("the last checkpoint is {}; {}, then resume from it", last_checkpoint_, advice));
 }
 
 Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Batch&)>& seen) {
@@ -221,7 +221,7 @@ Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Bat
   batches = std::min(batches, (held_out + cut_.rows - 1) / cut_.rows);
   Batch batch;
   double sum = 0;
-  // Each rank takes every world-th micro-batch; one behind the last counts for nothing.
+  // Each rank takes every world-th micro-batch; a micro-batch after the last does not count.
   for (int64_t k = cut_.rank; k - cut_.rank < batches; k += cut_.world) {
     batch.clear();
     data_.read(ENG_SPLIT_VALIDATION,

@@ -34,12 +34,12 @@ struct Evaluation {
   double seconds = 0;
 };
 
-// Fills what this rank holds of the given parameters from weights that exist already. Throws on all ranks alike.
+// Fills this rank's part of the given parameters from existing weights. Throws the same error on all ranks.
 using Weights = std::function<void(const std::vector<TensorShare>& parameters, const Fill& fill, const Peers& peers)>;
 
 class Trainer {
  public:
-  // `comm` where the plan is one of several ranks'; all call everything below together.
+  // `comm` if there are several ranks; all ranks call the functions below together.
   Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm = nullptr);
 
   // Step 0: parameters from the model's initialisation rules, or `weights`.
@@ -49,31 +49,32 @@ class Trainer {
   int64_t step() const { return step_; }
   const std::string& last_checkpoint() const { return last_checkpoint_; }  // its name; "" if there is none
 
-  // What of every step is this rank's, and how many samples all ranks have taken so far, in steps of whatever size.
+  // This rank's part of every step, and how many samples all ranks have taken so far, in steps of any size.
   const Cut& cut() const { return cut_; }
   uint64_t samples() const { return samples_; }
   bool alone() const { return cut_.world == 1; }
   bool trains() const { return setup_.plan.table.buffer != 0; }
 
-  // What the ranks tell each other before a step.
+  // The result of the exchange before a step.
   struct Agreed {
     int64_t valid = 0;  // labels of the whole batch
-    bool stop = false;  // somebody was asked to
+    bool stop = false;  // some rank was asked to stop
   };
   Agreed agree(int64_t valid, bool stop) const;
-  // One step; nullopt if `stop`, which a single rank asks between micro-batches, ended it inside: it did not happen.
-  // Throws Error(Exit::numerics) naming step and tensor when loss or gradient norm is not finite.
+  // One step. With a single rank, `stop` is called between micro-batches; if it ends the step, the result is nullopt
+  // and the step does not count. Throws Error(Exit::numerics) naming step and tensor when loss or gradient norm is not
+  // finite.
   std::optional<Metrics> train(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)());
   // See Executor.
   void record(Executor::Recorder* recorder) { executor_.record(recorder); }
-  // The first `batches` micro-batches of the validation split. `seen` is shown each that this rank reads.
+  // The first `batches` micro-batches of the validation split. `seen` is called with each that this rank reads.
   Evaluation evaluate(int64_t batches, const std::function<void(const Batch&)>& seen = {});
 
-  // Saves into this folder as [checkpoint] says; one at a time. See Saver.
+  // Saves into this folder, as set by [checkpoint]; one checkpoint at a time. See Saver.
   void save_into(const std::filesystem::path& checkpoints);
   // `config_hash`: of the resolved configuration, kept with the checkpoint.
   void begin_save(const std::string& config_hash);
-  std::optional<Saved> end_save(bool wait);  // what is complete now, or has been waited for; if anything
+  std::optional<Saved> end_save(bool wait);  // the checkpoint that became complete, if any
 
  private:
   void upload_table(int64_t steps);

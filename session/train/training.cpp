@@ -24,7 +24,7 @@ Exit run_training(Trainer& trainer, const Config& config, const Data& data, List
     const Batch& batch = loader.next();
     const double data_wait = since(begun);
     const bool late = trainer.step() > first && options.max_seconds && since(started) > *options.max_seconds;
-    // One rank is asked within its step, and does as much of that as it can.
+    // A single rank also checks within its step.
     const auto agreed = trainer.agree(batch.valid, late || (!trainer.alone() && options.stop && options.stop()));
     trainer.record(options.trace ? options.trace->of(trainer.step() + 1) : nullptr);
     auto m = agreed.stop ? std::nullopt : trainer.train(batch, agreed, data_wait, options.stop);
@@ -40,7 +40,7 @@ Exit run_training(Trainer& trainer, const Config& config, const Data& data, List
     stopped = agreed.stop || (trainer.alone() && step < steps && options.stop && options.stop());
     end_save(false);
     if (saved_at != step && (due(save_every) || stopped || step == steps)) {
-      end_save(true);  // one at a time
+      end_save(true);  // only one checkpoint at a time
       listener.saving();
       trainer.begin_save(options.config_hash);
       saved_at = step;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bad input: what is wrong, where, what to change, the right exit code, and nothing left behind.
+// Bad input: what is wrong, where, what to change, the right exit code, and no files left.
 #include <algorithm>
 #include <cmath>
 
@@ -36,7 +36,7 @@ TEST_CASE("a configuration that cannot be read", "[cli]") {
   refused(scratch, {"run", "none.toml"}, 2, {"none.toml"});
   scratch.write("bad.toml", "[run]\nname = \"x\"\n[model\nplugin = \"llama\"\n");
   refused(scratch, {"run", "bad.toml"}, 2, {"bad.toml:3:"});
-  refused(scratch, {"run", "."}, 2, {"is a directory, but neither of a run nor of Hugging Face's"});
+  refused(scratch, {"run", "."}, 2, {"is a directory, but neither a run nor a Hugging Face directory"});
   scratch.write("empty.toml", "");
   refused(scratch, {"run", "empty.toml"}, 2, {"[model]"});
 }
@@ -64,15 +64,15 @@ micro_batch = 0
   refused(scratch, {"run", "config.toml", "train.steps=0"}, 2, {"steps", "1"});
   refused(scratch, {"run", "config.toml", "train.learning_rate=0.1"}, 2, {"optimizer"});
   refused(scratch, {"run", "config.toml", "run.name=../x"}, 2,
-          {"is no name of a directory", "command line: run.name=../x"});
+          {"is not a valid directory name", "command line: run.name=../x"});
 }
 
-TEST_CASE("names that nothing answers to", "[cli]") {
+TEST_CASE("unknown names", "[cli]") {
   Scratch scratch;
   scratch.config();
   refused(scratch, {"run", "config.toml", "optimizer.plugin=adamv"}, 2,
-          {"did you mean `adamw`?", "there is `adamw`, `muon`, `sgd`", "no plugin provides eng.optimizer/1 'adamv' in ",
-           "`engine plugins ls --why`"});
+          {"did you mean `adamw`?", "available: `adamw`, `muon`, `sgd`",
+           "no plugin provides eng.optimizer/1 'adamv' in ", "`engine plugins ls --why`"});
   refused(scratch, {"run", "config.toml", "model.preset=8b"}, 2, {"8b", "tiny"});
   refused(scratch, {"run", "config.toml", "model.num_attention_heads=5"}, 2, {"hidden_size", "num_attention_heads"});
   refused(scratch, {"run", "config.toml", "device.threads=100000"}, 2, {"threads"});
@@ -123,7 +123,7 @@ TEST_CASE("a model that does not fit is refused before the first step, with edit
 
   // One that cannot even be counted.
   refused(scratch, {"run", "config.toml", "train.micro_batch=1000000000", "train.sequence_length=1000000000"}, 2,
-          {"`micro_batch` x `sequence_length` are", "2^40 are the most"});
+          {"`micro_batch` x `sequence_length` is", "the maximum is 2^40"});
 
   // One whose batch alone is too large.
   const Args wide = {"train.micro_batch=65536", "train.sequence_length=512", "data.validation=0"};
@@ -140,14 +140,14 @@ TEST_CASE("a model that does not fit is refused before the first step, with edit
   const Result fits = engine(scratch, plan);
   INFO(fits.err);
   CHECK(Json::parse(fits.out).at("fits") == true);
-  // `plan` tells the same, and `check` refuses.
+  // `plan` prints the same, and `check` refuses.
   Args text = {"plan", "config.toml"};
   text.insert(text.end(), wide.begin(), wide.end());
   CHECK(has(engine(scratch, text).out, "DOES NOT FIT"));
   CHECK(has(engine(scratch, text).out, "would fit: " + edit[1].str()));
   text[0] = "check";
   CHECK(engine(scratch, text).exit == 6);
-  // Nobody is told to set what follows from another key.
+  // A key that is derived from another one is not proposed.
   text[0] = "plan", text.push_back("train.global_batch=65536");
   CHECK(has(engine(scratch, text).out, "would fit: " + edit[1].str() + " (the same tokens per step)"));
 }
@@ -174,7 +174,7 @@ TEST_CASE("a loss that is not a number stops the run and leaves the last checkpo
   CHECK((tensors(scratch / "run", 3) == before));
   CHECK(engine(scratch, {"ckpt", "verify", "run"}).exit == 0);
   for (const double loss : column(scratch / "run", "loss")) CHECK(std::isfinite(loss));
-  // With a sane rate it goes on.
+  // With a sane rate it can be resumed.
   CHECK(engine(scratch, {"run", "config.toml", "--out", "run", "train.steps=5"}).exit == 0);
   CHECK(column(scratch / "run", "step") == std::vector<double>{1, 2, 3, 4, 5});
 }

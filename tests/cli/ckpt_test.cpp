@@ -146,7 +146,7 @@ TEST_CASE("a checkpoint that is not there is not taken for a damaged one", "[cli
     const Result result = engine(scratch, args);
     INFO(result.err);
     CHECK(result.exit == 9);
-    CHECK(std::regex_search(result.err, std::regex("step-00000099: there is no (good )?checkpoint here\n")));
+    CHECK(std::regex_search(result.err, std::regex("step-00000099: there is no (undamaged )?checkpoint here\n")));
   }
 }
 
@@ -173,12 +173,12 @@ TEST_CASE("ckpt gc", "[cli]") {
       .put('x');
   const Result keep = engine(scratch, {"ckpt", "gc", "run", "--keep", "1"});
   CHECK(keep.exit == 0);
-  CHECK(has(keep.out, "the newest good one is step-00000006"));
+  CHECK(has(keep.out, "the newest undamaged checkpoint is step-00000006"));
   CHECK(names(at) == std::vector<std::string>{"step-00000006", "step-00000008"});
   fs::remove(checkpoint(run, 6) / "manifest.json");
   const Result none = engine(scratch, {"ckpt", "gc", "run", "--keep", "1"});
   CHECK(none.exit == 9);
-  CHECK(has(none.err, "nothing of it is removed"));
+  CHECK(has(none.err, "nothing is removed"));
   CHECK(names(at).size() == 2);
   CHECK(engine(scratch, {"ckpt", "gc", "text.txt"}).exit == 2);
   CHECK(engine(scratch, {"ckpt", "gc", "run", "--keep", "0"}).exit == 2);

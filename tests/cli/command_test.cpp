@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command says without training.
+// What the command prints without training.
 #include <algorithm>
 
 #include "harness.hpp"
@@ -34,20 +34,20 @@ TEST_CASE("a wrong command line is a usage error", "[cli]") {
     CHECK(has(result.err, text));
     CHECK(result.out.empty());
   };
-  told({"chekc", "x.toml"}, "help: `chekc` is no subcommand; did you mean `check`? there is run, check, plan");
-  told({"ckpt", "list", "run"}, "`list` is no subcommand; there is ls, export");
+  told({"chekc", "x.toml"}, "help: `chekc` is not a subcommand; did you mean `check`? available: run, check, plan");
+  told({"ckpt", "list", "run"}, "`list` is not a subcommand; available: ls, export");
   told({"run", "x.toml", "--train.steps=3"}, "an override has no dashes: section.key=value");
   told({"run", "x.toml", "--num_gpus", "2"}, "help: ranks are started by `engine run CONFIG --ranks N`");
   told({"run", "x.toml", "--dry_run"}, "help: `engine check CONFIG` checks everything without training");
-  told({"run", "--deepspeed_config=ds.json"}, "help: a run is one TOML file");
+  told({"run", "--deepspeed_config=ds.json"}, "help: give the TOML file without a flag");
   told({"run", "x.toml", "--max_steps=5"}, "here it is `train.steps = 5`");
-  told({"check", "x.toml", "--plugin-path", "y"}, "--plugin-path stands before the subcommand");
+  told({"check", "x.toml", "--plugin-path", "y"}, "--plugin-path goes before the subcommand");
   const std::string weights = std::string(ENGINE_SOURCE_DIR) + "/tests/models/hf/single";
-  told({"run", weights}, "is a Hugging Face directory, and here a configuration or a run is needed\nhelp: write");
-  told({"eval", weights}, "there must be [data]\nhelp: name some: --data CONFIG");
-  told({"config", "schema", "trian"}, "there is no section and no plugin with keys named `trian`");
+  told({"run", weights}, "is a Hugging Face directory; a configuration or a run is needed here\nhelp: write");
+  told({"eval", weights}, "needs [data]\nhelp: give --data CONFIG");
+  told({"config", "schema", "trian"}, "there is no section or plugin named `trian` that has keys");
   told({"ckpt", "gc", "run", "--keep", "0"}, "--keep: Value 0 not in range 1 to 1000000000");
-  told({"run", "x.toml", "--max-time", "nan"}, "--max-time nan is no duration");
+  told({"run", "x.toml", "--max-time", "nan"}, "--max-time nan is not a duration");
 }
 
 TEST_CASE("the help of a key is broken into lines", "[cli]") {
@@ -83,10 +83,10 @@ TEST_CASE("init writes a configuration that check accepts", "[cli]") {
   const Result bytes = engine(scratch, {"check", "mamba.toml", "data.paths=['text.txt']", "data.tokenizer=bytes",
                                         "model.num_hidden_layers=1", "train.sequence_length=16"});
   CHECK(has(bytes.err, "note: the data have ids below 256, the model has 50257"));
-  // Several models have a preset of this name: the first, and it is told.
+  // Several models have a preset of this name: the first is used, with a note.
   const Result several = engine(scratch, {"init", "13b"});
   CHECK(has(several.out, "plugin = \"llama\""));
-  CHECK(has(several.err, "`13b` is a preset of opt too; this is that of llama"));
+  CHECK(has(several.err, "`13b` is also a preset of opt; this one is llama's"));
   CHECK(engine(scratch, {"init", "7b"}).err.empty());
   const Result nowhere = engine(scratch, {"init", "7b", "-o", "nowhere/x.toml"});
   CHECK(nowhere.exit == 10);
@@ -142,7 +142,7 @@ TEST_CASE("plan --json has every field", "[cli]") {
   CHECK(names(scratch / "runs").empty());
 }
 
-TEST_CASE("plan --ranks tells what each of them holds and sends", "[cli]") {
+TEST_CASE("plan --ranks prints what each rank holds and sends", "[cli]") {
   Scratch scratch;
   const std::string config = scratch.config().string();
   const Result plan = engine(scratch, {"plan", config, "--ranks", "8", "--json", "zero.plugin=zero3",
@@ -174,7 +174,7 @@ TEST_CASE("plan needs only the model", "[cli]") {
   CHECK(engine(scratch, {"plan", "model.toml"}).exit == 0);
 }
 
-TEST_CASE("config show tells where values come from, config schema what there is", "[cli]") {
+TEST_CASE("config show prints the origin of values, config schema all keys", "[cli]") {
   Scratch scratch;
   const Result show = engine(scratch, {"config", "show", scratch.config().string(), "train.steps=11"});
   INFO(show.err);
@@ -194,13 +194,13 @@ TEST_CASE("plugins ls, plugins info and doctor", "[cli]") {
   const Result list = engine(scratch, {"plugins", "ls"});
   CHECK(list.exit == 0);
   for (const char* name : {"cpu", "llama", "adamw", "sgd", "fp32", "text"}) CHECK(has(list.out, name));
-  CHECK_FALSE(has(list.out, "places looked"));
+  CHECK_FALSE(has(list.out, "folders searched"));
 
   fs::create_directory(scratch / "more");
   scratch.write("more/broken.eng.so", "not a plugin");
   const Result why = engine(scratch, {"--plugin-path", (scratch / "more").string(), "plugins", "ls", "--why"});
   CHECK(why.exit == 0);
-  CHECK(has(why.out, "places looked, in this order:\n  " + (scratch / "more").string()));
+  CHECK(has(why.out, "folders searched, in this order:\n  " + (scratch / "more").string()));
   CHECK(std::regex_search(why.out, std::regex(R"(broken\.eng\.so: refused: \S+)")));
   CHECK(has(why.out, "cpu.eng.so: used"));
 
@@ -214,6 +214,6 @@ TEST_CASE("plugins ls, plugins info and doctor", "[cli]") {
 
   const Result doctor = engine(scratch, {"doctor"});
   CHECK(doctor.exit == 0);
-  for (const char* word : {"engine ", "cpu ", "device  cpu: ", "limits", "disk", "places looked"})
+  for (const char* word : {"engine ", "cpu ", "device  cpu: ", "limits", "disk", "folders searched"})
     CHECK(has(doctor.out, word));
 }

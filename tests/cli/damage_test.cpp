@@ -45,14 +45,14 @@ void survive(const char* what, Damage damage, const std::string& reason) {
   INFO(on.err);
   CHECK(on.exit == 0);
   CHECK(std::regex_search(on.err, std::regex("warning: \\S*step-00000008 is not used: .*" + reason)));
-  CHECK(has(on.err, "goes on from step-00000004"));
+  CHECK(has(on.err, "resumes from step-00000004"));
   CHECK(numbers(run) == lines);
   CHECK((tensors(run, 8) == end));
 }
 
 }  // namespace
 
-TEST_CASE("a damaged checkpoint is noticed and the one before is used", "[cli]") {
+TEST_CASE("a damaged checkpoint is detected and the previous one is used", "[cli]") {
   survive(
       "truncated",
       [](const fs::path& at) {
@@ -71,7 +71,7 @@ TEST_CASE("a damaged checkpoint is noticed and the one before is used", "[cli]")
       "no manifest", [](const fs::path& at) { fs::remove(at / "manifest.json"); }, "manifest");
 }
 
-TEST_CASE("where all checkpoints are damaged the run does not start over by itself", "[cli]") {
+TEST_CASE("if all checkpoints are damaged, the run does not start again by itself", "[cli]") {
   Scratch scratch;
   const fs::path run = finished_run(scratch);
   for (const int step : {4, 8}) fs::resize_file(checkpoint(run, step) / "model-00000.safetensors", 100);
@@ -82,7 +82,7 @@ TEST_CASE("where all checkpoints are damaged the run does not start over by itse
   CHECK(read(run / "metrics.jsonl") == lines);
 }
 
-TEST_CASE("a full disk while saving leaves the checkpoint before", "[cli]") {
+TEST_CASE("a full disk while saving keeps the previous checkpoint", "[cli]") {
   Scratch scratch;
   scratch.config();
   REQUIRE(engine(scratch, {"run", "config.toml", "--out", "run", "train.steps=4"}).exit == 0);
@@ -107,7 +107,7 @@ TEST_CASE("a full disk while saving leaves the checkpoint before", "[cli]") {
   CHECK(numbers(scratch / "run") == numbers(scratch / "whole"));
 }
 
-TEST_CASE("a disk without room leaves the checkpoint before", "[cli]") {
+TEST_CASE("a disk without space keeps the previous checkpoint", "[cli]") {
   Scratch scratch;
   const std::string disk = (scratch / "disk").string();
   fs::create_directory(disk);
@@ -127,14 +127,14 @@ TEST_CASE("a disk without room leaves the checkpoint before", "[cli]") {
   CHECK(has(full.err, "bytes"));
   CHECK(names(scratch / "disk" / "run" / "checkpoints") == std::vector<std::string>{"step-00000004"});
   CHECK(has(engine(scratch, {"eval", "disk/run"}).out, "eval @4"));
-  // Moved to a disk with room, it goes on as if nothing had been.
+  // Moved to a disk with space, it resumes as if nothing had happened.
   fs::copy(scratch / "disk" / "run", scratch / "moved", fs::copy_options::recursive);
   CHECK(engine(scratch, {"run", "moved"}).exit == 0);
   CHECK(engine(scratch, {"run", "config.toml", "--out", "whole"}).exit == 0);
   CHECK((tensors(scratch / "moved", 8) == tensors(scratch / "whole", 8)));
 }
 
-TEST_CASE("changed data is refused, and the run is as it was", "[cli]") {
+TEST_CASE("changed data is refused, and the run is unchanged", "[cli]") {
   Scratch scratch;
   const fs::path run = finished_run(scratch);
   const std::string text = read(scratch / "text.txt"), identity = read(run / "run.json"),
@@ -150,7 +150,7 @@ TEST_CASE("changed data is refused, and the run is as it was", "[cli]") {
   CHECK(engine(scratch, {"run", "run", "train.steps=10"}).exit == 0);
 }
 
-TEST_CASE("a checkpoint of another model is refused, and the run is as it was", "[cli]") {
+TEST_CASE("a checkpoint of another model is refused, and the run is unchanged", "[cli]") {
   Scratch scratch;
   const fs::path run = finished_run(scratch);
   const std::string config = read(run / "config.resolved.toml");
@@ -161,7 +161,7 @@ TEST_CASE("a checkpoint of another model is refused, and the run is as it was", 
   CHECK(read(run / "config.resolved.toml") == config);
 }
 
-TEST_CASE("what a start that died at once left is no obstacle", "[cli]") {
+TEST_CASE("files of a start that died at once are not an obstacle", "[cli]") {
   Scratch scratch;
   scratch.config();
   for (const char* left : {"LOCK", "checkpoints", "logs"}) {

@@ -20,7 +20,7 @@ Args with(Args args) {
 
 }  // namespace
 
-TEST_CASE("data build makes a file of tokens that run uses again", "[cli]") {
+TEST_CASE("data build makes a token file that run reuses", "[cli]") {
   Scratch scratch;
   scratch.config();
   const Result built = engine(scratch, with({"data", "build", "config.toml"}));
@@ -28,8 +28,8 @@ TEST_CASE("data build makes a file of tokens that run uses again", "[cli]") {
   REQUIRE(built.exit == 0);
   const fs::path file = built.out.substr(0, built.out.find('\n'));
   CHECK(file.parent_path() == scratch / ".engine-cache");
-  CHECK(std::regex_search(built.err,
-                          std::regex(R"(data  \S+\.tokens: \d+ tokens in 1 documents, made in \S+ \(\d+ tokens/s\))")));
+  CHECK(std::regex_search(
+      built.err, std::regex(R"(data  \S+\.tokens: \d+ tokens in 1 documents, built in \S+ \(\d+ tokens/s\))")));
   const std::string bytes = read(file);
 
   const Result other = engine(scratch, with({"data", "build", "config.toml", "--out", "elsewhere", "--threads", "3"}));
@@ -50,11 +50,11 @@ TEST_CASE("data build makes a file of tokens that run uses again", "[cli]") {
   const Result run = engine(scratch, with({"run", "config.toml", "--out", "run"}));
   INFO(run.err);
   REQUIRE(run.exit == 0);
-  CHECK(has(run.err, "made before"));
+  CHECK(has(run.err, "already built"));
   CHECK(names(scratch / ".engine-cache").size() == 1);
   const Result eval = engine(scratch, {"eval", "run"});
   CHECK(eval.exit == 0);
-  CHECK(has(eval.err, "made before"));
+  CHECK(has(eval.err, "already built"));
 
   // A damaged file is found and made again by a run; verify refuses it.
   std::string bad = bytes;
@@ -65,12 +65,12 @@ TEST_CASE("data build makes a file of tokens that run uses again", "[cli]") {
   CHECK(has(verified.err, "is damaged"));
   const Result again = engine(scratch, with({"run", "config.toml", "--out", "run2"}));
   CHECK(again.exit == 0);
-  CHECK(has(again.err, "made in"));
+  CHECK(has(again.err, "built in"));
   CHECK(read(file) == bytes);
   CHECK(numbers(scratch / "run2") == numbers(scratch / "run"));
 }
 
-TEST_CASE("files of tokens train as the text they are made of", "[cli]") {
+TEST_CASE("token files train like the text from which they are made", "[cli]") {
   Scratch scratch;
   scratch.config();
   const Result built = engine(scratch, with({"data", "build", "config.toml", "--out", "."}));
@@ -88,7 +88,7 @@ TEST_CASE("files of tokens train as the text they are made of", "[cli]") {
   CHECK(numbers(scratch / "tokens") == numbers(scratch / "text"));
 }
 
-TEST_CASE("data that does not fit the model, or is none", "[cli]") {
+TEST_CASE("data that does not fit the model, or is missing", "[cli]") {
   Scratch scratch;
   scratch.config();
   const Result small = engine(scratch, {"data", "build", "config.toml", "data.tokenizer=" + golden + "gpt2"});
@@ -111,7 +111,7 @@ TEST_CASE("data that does not fit the model, or is none", "[cli]") {
   CHECK(engine(scratch, {"data", "inspect", scratch.write("a.txt", "text").string()}).exit == 4);
 }
 
-TEST_CASE("data build and inspect for a model with ops of its own", "[cli]") {
+TEST_CASE("data build and inspect for a model with its own ops", "[cli]") {
   Scratch scratch;
   scratch.write("config.toml", "[model]\nplugin = \"mamba\"\npreset = \"tiny\"\n[data]\npaths = [\"text.txt\"]\n");
   for (const char* what : {"build", "inspect"}) {
@@ -121,7 +121,7 @@ TEST_CASE("data build and inspect for a model with ops of its own", "[cli]") {
   }
 }
 
-TEST_CASE("data that is not what it looks like is told before anything runs", "[cli]") {
+TEST_CASE("data in an unexpected format is reported before anything runs", "[cli]") {
   Scratch scratch;
   scratch.config();
   scratch.write("a.json", "{\"text\": \"some text\"}\n");

@@ -49,7 +49,7 @@ fs::path copy(const Scratch& scratch, const char* name) {
 
 }  // namespace
 
-TEST_CASE("weights come out of a run with the bytes they went in with", "[cli][from]") {
+TEST_CASE("weights are exported from a run with the bytes with which they were imported", "[cli][from]") {
   struct Case {
     const char *name, *dtype;
     size_t left;  // tensors that are not written: a tied head, inv_freq
@@ -85,7 +85,7 @@ TEST_CASE("weights come out of a run with the bytes they went in with", "[cli][f
   }
 }
 
-TEST_CASE("config.json of an export says what the run was, and keeps what others need", "[cli][from]") {
+TEST_CASE("config.json of an export has the run's options, and keeps other keys", "[cli][from]") {
   Scratch scratch;
   const fs::path source = copy(scratch, "single");
   for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"})
@@ -109,10 +109,10 @@ TEST_CASE("config.json of an export says what the run was, and keeps what others
   CHECK(config.at("num_key_value_heads") == 2);
   CHECK_FALSE(config.contains("transformers_version"));
 
-  SECTION("a directory that holds something is left alone") {
+  SECTION("a directory that is not empty is not changed") {
     const Result again = engine(scratch, {"ckpt", "export", "run", "--to", "out"});
     CHECK(again.exit == 2);
-    CHECK(has(again.err, "is there already"));
+    CHECK(has(again.err, "already exists"));
     CHECK(engine(scratch, {"ckpt", "export", "none", "--to", "new"}).exit == 2);
     CHECK_FALSE(fs::exists(scratch / "new"));
   }
@@ -136,7 +136,7 @@ TEST_CASE("config.json of an export says what the run was, and keeps what others
   }
 }
 
-TEST_CASE("an export brings the tokenizer that came from [data]", "[cli][from]") {
+TEST_CASE("an export includes the tokenizer of [data]", "[cli][from]") {
   Scratch scratch;
   scratch.config();
   const auto exported = [&](const std::string& out, const std::string& tokenizer) {
@@ -176,7 +176,7 @@ TEST_CASE("an export brings the tokenizer that came from [data]", "[cli][from]")
   // Bytes are a tokenizer too.
   CHECK(exported("plain", "bytes").at("tokenizer_class") == "PreTrainedTokenizerFast");
   CHECK(Json::parse(read(scratch / "plain" / "config.json")).at("eos_token_id").is_null());
-  // A tokenizer that is gone is told.
+  // A missing tokenizer is reported.
   fs::copy(tokenizers / "gpt2", scratch / "words");
   REQUIRE(engine(scratch, {"run", "config.toml", "--out", "run-gone", "train.steps=1", "model.vocab_size=1000",
                            "data.tokenizer=words"})
@@ -186,14 +186,14 @@ TEST_CASE("an export brings the tokenizer that came from [data]", "[cli][from]")
   CHECK(gone.exit == 0);
   CHECK(has(gone.err, "warning: the tokenizer of the run is not exported: "));
   CHECK_FALSE(fs::exists(scratch / "gone" / "tokenizer.json"));
-  // The name of a model on huggingface.co is no directory: how to get it is told.
+  // The name of a model on huggingface.co is not a directory: the help says how to download it.
   scratch.write("hub.toml", "[model]\nfrom = \"someone/model-7b\"\n[data]\npaths = [\"text.txt\"]\n");
   const Result hub = engine(scratch, {"check", "hub.toml"});
   CHECK(hub.exit == 2);
   CHECK(has(hub.err, "hf download someone/model-7b --local-dir model-7b"));
 }
 
-TEST_CASE("a run goes on from its own checkpoint, not from where it came", "[cli][from]") {
+TEST_CASE("a run resumes from its own checkpoint, not from its original weights", "[cli][from]") {
   Scratch scratch;
   const fs::path source = copy(scratch, "single");
   const Args rate = {"optimizer.learning_rate=1e-3", "train.steps=4"};
@@ -208,7 +208,7 @@ TEST_CASE("a run goes on from its own checkpoint, not from where it came", "[cli
   // A new run needs it.
   const Result gone = run_from(scratch, source, "new");
   CHECK(gone.exit == 2);
-  CHECK(has(gone.err, "is no directory"));
+  CHECK(has(gone.err, "is not a directory"));
   CHECK_FALSE(fs::exists(scratch / "new"));
 }
 
@@ -264,7 +264,7 @@ TEST_CASE("eval of a Hugging Face directory", "[cli][from]") {
   CHECK(has(none.err, "[data]"));
 }
 
-TEST_CASE("weights that are no numbers give no loss and no text", "[cli][from]") {
+TEST_CASE("weights that are not finite give no loss and no text", "[cli][from]") {
   Scratch scratch;
   std::string bytes = read(copy(scratch, "single") / "model.safetensors");
   uint64_t length = 0;
@@ -287,7 +287,7 @@ TEST_CASE("weights that are no numbers give no loss and no text", "[cli][from]")
   CHECK(has(text.err, "the logits after 1 tokens are not finite"));
 }
 
-TEST_CASE("the tokenizer of existing weights comes along, and no other is taken", "[cli][from]") {
+TEST_CASE("the tokenizer of existing weights is used, and no other is accepted", "[cli][from]") {
   Scratch scratch;
   const fs::path source = copy(scratch, "single");
   fs::copy(tokenizers / "neox" / "tokenizer.json", source / "tokenizer.json");
@@ -307,7 +307,7 @@ TEST_CASE("the tokenizer of existing weights comes along, and no other is taken"
     const Result refused = engine(scratch, {"check", "c.toml", "data.tokenizer=" + other});
     INFO(refused.err);
     CHECK(refused.exit == 4);
-    CHECK(has(refused.err, "gives texts other ids than the tokenizer of the weights, " + source.string()));
+    CHECK(has(refused.err, "gives other ids than the tokenizer of the weights, " + source.string()));
   }
   // The same tokenizer elsewhere is as good.
   CHECK(engine(scratch, {"config", "show", "c.toml", "data.tokenizer=" + (tokenizers / "neox").string()}).exit == 0);
@@ -329,10 +329,10 @@ TEST_CASE("the tokenizer of existing weights comes along, and no other is taken"
   CHECK(has(engine(scratch, {"config", "show", "on.toml"}).out, "tokenizer = \"" + (tokenizers / "gpt2").string()));
   for (const Args& args :
        {Args{"check", "on.toml", "data.tokenizer=bytes"}, Args{"eval", "first", "data.tokenizer=bytes"}})
-    CHECK(has(engine(scratch, args).err, "gives texts other ids"));
+    CHECK(has(engine(scratch, args).err, "gives other ids"));
 }
 
-TEST_CASE("paths of eval --data start at that file", "[cli][from]") {
+TEST_CASE("paths of eval --data are relative to that file", "[cli][from]") {
   Scratch scratch;
   fs::create_directories(scratch / "place");
   fs::copy(scratch / "text.txt", scratch / "place" / "here.txt");

@@ -68,7 +68,7 @@ TEST_CASE("a run continues a text", "[cli]") {
     CHECK(generate({"--max-length", "20"}).out.size() == 16 + 1);
     CHECK(generate({"--max-length", "5"}).out.size() == 1 + 1);
   }
-  SECTION("what cannot be done is told") {
+  SECTION("impossible requests are refused") {
     auto refused = [&](Args args, int exit, const char* text) {
       args.insert(args.begin(), "generate");
       const Result result = engine(scratch, args);
@@ -80,7 +80,7 @@ TEST_CASE("a run continues a text", "[cli]") {
     refused({"run"}, 2, "prompt is required");
     refused({"run", ""}, 2, "the prompt is empty");
     refused({"run", "The ", "--max-length", "4"}, 2,
-            "the prompt has 4 tokens, which leaves no room below --max-length 4");
+            "the prompt has 4 tokens, which leaves no room for new ones within --max-length 4");
     refused({"run", "The ", "--max-length", "4096"}, 2,
             "--max-length 4096 is more than the 2048 positions of the model");
     refused({"run", std::string(2048, 'x')}, 2, "the prompt has 2048 tokens, which leaves no room");
@@ -92,9 +92,9 @@ TEST_CASE("a run continues a text", "[cli]") {
     refused({"run", "The ", "--system", "Be short."}, 2, "give --chat too");
     refused({"run", "The ", "--chat"}, 2, "run has no chat template");
     refused({"someone/model-7b", "The "}, 2, "hf download someone/model-7b --local-dir model-7b");
-    refused({"config.toml", "The "}, 2, "config.toml is no directory");
+    refused({"config.toml", "The "}, 2, "config.toml is not a directory");
     refused({"checkpoints", "The "}, 2, "checkpoints");
-    refused({"run/checkpoints/step-00000008", "The "}, 2, "is one checkpoint, and here a run is needed");
+    refused({"run/checkpoints/step-00000008", "The "}, 2, "is one checkpoint; a run is needed here");
     fs::remove_all(scratch / "run" / "checkpoints");
     refused({"run", "The "}, 9, "run has no usable checkpoint");
   }
@@ -175,7 +175,7 @@ TEST_CASE("a chat is written as Jinja writes its template", "[cli]") {
   // One that differs by a character is not taken for one that is known.
   std::string other = chatml.at("template");
   other.replace(other.find("im_end"), 6, "im_ent");
-  CHECK(has(prompt(other, false), "is not one of those that are known: ChatML"));
+  CHECK(has(prompt(other, false), "is not supported; supported are ChatML"));
 }
 
 TEST_CASE("a Hugging Face directory continues as transformers does", "[cli]") {
@@ -198,7 +198,7 @@ TEST_CASE("a Hugging Face directory continues as transformers does", "[cli]") {
     fs::copy(folder / "single", scratch / "hf");
     const Result without = engine(scratch, {"generate", "hf", prompt});
     CHECK(without.exit == 2);
-    CHECK(has(without.err, "hf has no tokenizer to read a prompt with\nhelp: name it: --tokenizer"));
+    CHECK(has(without.err, "hf has no tokenizer for the prompt\nhelp: give one: --tokenizer"));
     fs::copy(fs::path(ENGINE_SOURCE_DIR) / "tests" / "data" / "golden" / "gpt2" / "tokenizer.json", scratch / "hf");
     const Result larger = engine(scratch, {"generate", "hf", prompt});
     CHECK(larger.exit == 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plan says of memory is what the process takes, within 1 %; and planning itself takes little.
+// The process takes the planned memory within 1 %; planning itself takes little.
 #include <cmath>
 
 #include "../sanitized.hpp"
@@ -41,7 +41,7 @@ TEST_CASE("peak memory of a model of 162 million parameters", "[cli][.slow]") {
                       "train.eval_every=2", "train.sequence_length=64", "device.threads=0"});
 }
 
-TEST_CASE("peak memory where layers keep their input alone", "[cli][.slow]") {
+TEST_CASE("peak memory if layers keep only their input", "[cli][.slow]") {
   for (const char* how : {"recompute.policy=full", "recompute.blocks=3"})
     check_peak(how,
                {"model.preset=bench", "model.vocab_size=8000", "model.hidden_size=512", "model.intermediate_size=1376",

@@ -15,7 +15,7 @@ Result odd_engine(const Scratch& scratch, Args args) {
   return engine(scratch, args);
 }
 
-// What config() says of training, for this model.
+// The training part of config(), for this model.
 void write_config(const Scratch& scratch) {
   scratch.write("odd.toml",
                 "[model]\nplugin = 'odd'\ntie_word_embeddings = true\n[data]\npaths = ['text.txt']\n"
@@ -57,7 +57,7 @@ TEST_CASE("a model with unused parameters and some without elements is planned, 
   CHECK(empty.size() == 3 * 8);  // weights and two states
   CHECK(empty.count("ghosts.empty exp_avg") == 1);
 
-  // From its middle it comes to the same end. The run knows where its plugins are.
+  // Resumed from its middle it ends with the same result. The run knows the folders of its plugins.
   const std::map<std::string, std::string> end = tensors(scratch / "run", 4);
   REQUIRE(engine(scratch, {"run", "run", "--resume", "2"}).exit == 0);
   CHECK((tensors(scratch / "run", 4) == end));

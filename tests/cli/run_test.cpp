@@ -94,11 +94,11 @@ TEST_CASE("running a configuration makes runs/NAME/TIME-ID with everything in it
     CHECK(matches(list.out, R"(step-0000000(\d) .* complete)") == std::vector<std::string>{"4", "8"});
     CHECK(engine(scratch, {"ckpt", "verify", dir.string()}).exit == 0);
   }
-  SECTION("a longer run goes on from the last step, and keeps what the user wrote") {
+  SECTION("a longer run resumes from the last step, and keeps the user's text") {
     const Result more = engine(scratch, {"run", dir.string(), "train.steps=10"});
     INFO(more.err);
     CHECK(more.exit == 0);
-    CHECK(has(more.err, "goes on from step-00000008"));
+    CHECK(has(more.err, "resumes from step-00000008"));
     CHECK(column(dir, "step") == std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
     CHECK(state(dir).at("step") == 10);
     CHECK(state(dir).at("attempt") == 2);
@@ -142,11 +142,11 @@ TEST_CASE("--resume chooses the checkpoint", "[cli]") {
   const Result back = engine(scratch, {"run", "run", "--resume", "4"});
   INFO(back.err);
   CHECK(back.exit == 0);
-  CHECK(has(back.err, "goes on from step-00000004"));
+  CHECK(has(back.err, "resumes from step-00000004"));
   CHECK(numbers(scratch / "run") == first);
   const Result absent = engine(scratch, {"run", "run", "--resume", "5"});
   CHECK(absent.exit == 9);
-  CHECK(std::regex_search(absent.err, std::regex("no checkpoint of step 5 in run\nhelp: there is:\nstep-0000000. ")));
+  CHECK(std::regex_search(absent.err, std::regex("no checkpoint of step 5 in run\nhelp: available:\nstep-0000000. ")));
   CHECK_FALSE(has(absent.err, "\n\n"));
   CHECK(engine(scratch, {"run", "run", "--resume", "soon"}).exit == 2);
   CHECK(engine(scratch, {"run", "config.toml", "--out", "other", "--resume", "must"}).exit == 9);
@@ -155,7 +155,7 @@ TEST_CASE("--resume chooses the checkpoint", "[cli]") {
   CHECK_FALSE(fs::exists(scratch / "runs"));
 }
 
-TEST_CASE("an evaluation that cannot be is told, and not proposed", "[cli]") {
+TEST_CASE("an impossible evaluation is reported, and not proposed", "[cli]") {
   Scratch scratch;
   scratch.config();
   const Result run = engine(scratch, {"run", "config.toml", "--out", "run", "data.validation=0", "train.steps=1"});

@@ -56,7 +56,7 @@ void interrupt(const Phase& phase, int number) {
   INFO(stopped.err);
   // A run may have been quicker than the signal, but not in a way that these configurations allow.
   REQUIRE(stopped.exit == 75);
-  CHECK(has(stopped.err, "go on with:  engine run part"));
+  CHECK(has(stopped.err, "resume with:  engine run part"));
   const Json state = cli::state(scratch / "part");
   CHECK(state.at("status") == "stopped");
   CHECK(state.at("exit_code") == 75);

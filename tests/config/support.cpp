@@ -36,7 +36,7 @@ Known build() {
   auto& llama = known[{"eng.model/1", "llama"}];
   llama.options = {required(ranged(option("hidden_size", Type::integer, {}), 1, 1e6)),
                    required(ranged(option("num_hidden_layers", Type::integer, {}), 1, 1e4)),
-                   option("rms_norm_eps", Type::number, int64_t{1}),  // an integer where a number is wanted
+                   option("rms_norm_eps", Type::number, int64_t{1}),  // an integer for a number
                    option("tie_word_embeddings", Type::boolean, false),
                    option("rope_factors", Type::numbers, {}),
                    option("kv_cache", Type::bytes, std::string("64MiB"))};

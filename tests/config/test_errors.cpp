@@ -46,7 +46,7 @@ TEST_CASE("all problems at once, sorted by line, overrides last") {
     CHECK(at >= last);
     last = at;
   }
-  CHECK_THAT(text, Contains("help: there is `llama`"));
+  CHECK_THAT(text, Contains("help: available: `llama`"));
 }
 
 TEST_CASE("wrong types") {
@@ -99,7 +99,8 @@ TEST_CASE("a key in the wrong section") {
              Contains("`momentum` belongs to plugin `sgd`, not `adamw`"));
   CHECK_THAT(problems("steps = 3\n" + with("")),
              Contains("`steps` is outside any section") && Contains("it belongs to [train]"));
-  CHECK_THAT(problems("train = 3\n" + with("")), Contains("a section is written [train]"));
+  CHECK_THAT(problems("train = 3\n" + with("")),
+             Contains("write the header of its section, such as [train], above it"));
 }
 
 TEST_CASE("sections") {
@@ -121,11 +122,11 @@ TEST_CASE("sections") {
 TEST_CASE("plugins and presets") {
   const std::string text = problems(with("[optimizer]\nplugin = \"adamv\"\nlr = 3\nbeta1 = 2\n"));
   CHECK_THAT(text, Contains("error[E0110]: no optimizer plugin named `adamv`") && Contains("did you mean `adamw`?") &&
-                       Contains("there is `adamw`, `sgd`") && Contains("note: looked in /usr/lib/engine for adamv") &&
+                       Contains("available: `adamw`, `sgd`") && Contains("note: looked in /usr/lib/engine for adamv") &&
                        Contains("1 problem in"));  // whose keys would be `lr`?
   CHECK_THAT(problems("[model]\nplugin = \"llama\"\npreset = \"tiney\"\nhidden_size = 3\nnum_hidden_layers = 2\n"),
              Contains("error[E0112]: `llama` has no preset `tiney`") && Contains("did you mean `tiny`?") &&
-                 Contains("there is `7b`, `tiny`"));
+                 Contains("available: `7b`, `tiny`"));
   CHECK_THAT(problems("[model]\nplugin = \"llama\"\n"),
              Contains("error[E0108]: [model] needs `hidden_size`") && Contains("needs `num_hidden_layers`"));
   CHECK_THAT(problems(with("[data]\n")), Contains("cannot redefine existing table"));
@@ -133,7 +134,7 @@ TEST_CASE("plugins and presets") {
              Contains("error[E0108]: [data] needs `paths`"));
   const SchemaSource none;
   CHECK_THAT(problems("[model]\nplugin = \"llama\"\n", {}, none),
-             Contains("no model plugin was found at all") && Contains("no device plugin named `cpu`"));
+             Contains("no model plugin was found") && Contains("no device plugin named `cpu`"));
 }
 
 TEST_CASE("faults of a plugin's description") {
@@ -167,7 +168,7 @@ TEST_CASE("bad TOML") {
   CHECK_THAT(problems("[train]\nsteps = 99999999999999999999\n"), Contains("not representable in 64 bits"));
 }
 
-TEST_CASE("bytes that are no text, and text that is too much") {
+TEST_CASE("bytes that are not text, and too much text") {
   CHECK_THAT(problems("[train]\n# \xff\xfe\n"), Contains("utf-8") && Contains("2 | # ??"));
   CHECK_THAT(problems("[train]\nsteps = \x80 1\n"), Contains("not UTF-8") && Contains("opt.toml:2:9"));
   // toml++ 3.3 runs into undefined behaviour on this one.
@@ -205,7 +206,7 @@ TEST_CASE("files") {
       << "\xef\xbb\xbf[model]\r\nplugin = \"llama\"\r\npreset = \"7b\"\r\n[plugins]\r\npath = [\"a\", \"b\"]\r\n";
   const Config config = Config::load(path, {}, plugins());
   CHECK(config.base_dir() == folder);
-  // A pipe lies in no folder: what it says is seen from where the command was typed.
+  // A pipe has no folder: its paths are relative to the working directory.
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   REQUIRE(write(ends[1], "[model]\nplugin = \"llama\"\npreset = \"7b\"\n", 39) == 39);
@@ -214,7 +215,7 @@ TEST_CASE("files") {
         std::filesystem::current_path());
   close(ends[0]);
   CHECK(config.section("run").string("name") == "my-run");
-  // Plugins are looked for before their keys are; relative to the file, or to what stands for its folder.
+  // Plugins are searched before their keys are resolved; relative to the file, or to the folder given for it.
   using Paths = std::vector<std::filesystem::path>;
   SchemaSource source = plugins();
   Paths looked;

@@ -83,7 +83,7 @@ TEST_CASE("one edit away from every key, the key is suggested") {
   CHECK(tried > 1000);
 }
 
-TEST_CASE("every name in the documents' table of DeepSpeed is recognised, and has the key that stands there") {
+TEST_CASE("every name in the documents' table of DeepSpeed is recognised, with the key in the table") {
   std::ifstream page(std::string(ENGINE_SOURCE_DIR) + "/docs/config.md");
   std::string line;
   while (line != "## From DeepSpeed" && std::getline(page, line)) continue;

@@ -57,7 +57,7 @@ TEST_CASE("a plugin reads its options") {
   CHECK(sink.text().empty());
 }
 
-TEST_CASE("a plugin that asks wrongly is told, and nothing is written") {
+TEST_CASE("a plugin that asks wrongly gets an error, and nothing is written") {
   const Section model = section();
   const Options options(model);
   const eng_options* o = options.get();

@@ -43,7 +43,7 @@ TEST_CASE("bad overrides show their text") {
   bad("model.plugin=true", "error[E0110]: no model plugin named `true`");
   bad("optimizer.plugin=3", "error[E0110]: no optimizer plugin named `3`");
   CHECK_THAT(problems("[model]\nplugin = \"llama\"\n", {"model.from=2026"}),
-             Contains("error[E0118]: /2026 is no directory") && Contains("command line: model.from=2026"));
+             Contains("error[E0118]: /2026 is not a directory") && Contains("command line: model.from=2026"));
   bad("trian.steps=10", "did you mean `train`?");
   bad("offload.optimizer=host", "section [offload] is not supported by this version");
   bad("train.steps=0", "`steps` must be at least 1, at most 1000000000, not integer 0");
@@ -55,8 +55,8 @@ TEST_CASE("bad overrides show their text") {
   bad("steps=10", "`steps` is outside any section");
   bad("steps=10", "it belongs to [train]");
   bad("train.steps=", "an override is section.key=value");
-  bad("run.name=\u03ae", "`name` is no name of a directory");
-  bad("data.paths=[a]", "the shell takes one pair of quotes: 'data.paths=[a]'");
+  bad("run.name=\u03ae", "`name` is not a valid directory name");
+  bad("data.paths=[a]", "the shell removes one pair of quotes: 'data.paths=[a]'");
   bad("data.paths=a.txt", "`paths` must be of type list of strings, not string \"a.txt\"");
   bad("run.name={a=1}", "`name` cannot be a table");
   bad("train.grad_clip=inf", "must be finite");
@@ -79,24 +79,24 @@ TEST_CASE("a key can be unset") {
   CHECK_FALSE(config.section("train").given("steps"));
   CHECK(config.section("model").integer("hidden_size") == 8);
   CHECK(config.notes().empty());
-  // It is taken away first: an override of the same key holds.
+  // It is removed first, so an override of the same key applies.
   CHECK(parse(text, {"train.steps=7", "-train.steps"}).section("train").integer("steps") == 7);
   // Another plugin does not know the key.
   CHECK_THAT(problems(text, {"optimizer.plugin=sgd"}), Contains("`beta1` belongs to plugin `adamw`, not `sgd`"));
   CHECK(problems(text, {"optimizer.plugin=sgd", "-optimizer.beta1"}).empty());
-  // A run that was given the key says how to go on without it.
+  // A run that was given the key says how to resume without it.
   const std::string run = resolved_text(parse(text));
   CHECK_THAT(problems(run, {"optimizer.plugin=sgd"}),
              Contains("error[E0105]: `beta1` belongs to plugin `adamw`, not `sgd`") &&
-                 Contains("help: to go on without it: --unset optimizer.beta1\n"));
+                 Contains("help: to resume without it: --unset optimizer.beta1\n"));
   const Config other = parse(run, {"optimizer.plugin=sgd", "-optimizer.beta1"});
   CHECK(other.section("optimizer").string("plugin") == "sgd");
   // All of a table.
   CHECK_FALSE(
       parse(with("[comm.describe]\nlatency = \"5us\"\n"), {"-comm.describe"}).section("comm").has("describe.latency"));
-  // What is not there changes nothing, and is told; what cannot be is refused.
+  // An absent key changes nothing and is noted; an impossible one is refused.
   CHECK(parse(text, {"-train.seed"}).notes() ==
-        std::vector<std::string>{"--unset train.seed: the file says nothing of it, so nothing changes"});
+        std::vector<std::string>{"--unset train.seed: the file does not set it, so nothing changes"});
   for (const char* wrong : {"-train", "-", "-train.", "-trian.steps", "-.steps"})
     CHECK_THAT(problems(text, {wrong}), Contains("error[E0114]: --unset takes section.key") &&
                                             Contains(std::string("command line: --unset ") + (wrong + 1)));

@@ -13,20 +13,20 @@ TEST_CASE("global_batch") {
   CHECK(config.section("train").settings().at("accumulate").origin == "derived");
   CHECK_FALSE(parse(with("")).section("train").has("global_batch"));
   CHECK_THAT(problems(with("[train]\nglobal_batch = 20\nmicro_batch = 8\n")),
-             Contains("error[E0113]: `global_batch` = 20 is no multiple of `micro_batch` = 8") &&
+             Contains("error[E0113]: `global_batch` = 20 is not a multiple of `micro_batch` = 8") &&
                  Contains("opt.toml:7:1") && Contains("train.global_batch = 24, or train.micro_batch = 5"));
   CHECK_THAT(problems(with("[train]\nglobal_batch = 4\nmicro_batch = 8\n")),
              Contains("train.global_batch = 8, or train.micro_batch = 4"));
   CHECK_THAT(problems(with("[train]\nglobal_batch = 8\naccumulate = 1\n")),
              Contains("`global_batch` and `accumulate` are both given"));
   CHECK_THAT(problems(with("[train]\nglobal_batch = 8\n"), {"train.accumulate=2"}),
-             Contains("are both given") && Contains("or say both by train.global_batch=2"));
+             Contains("are both given") && Contains("or set both with train.global_batch=2"));
   // The batch of a wrong micro_batch is not judged.
   CHECK_THAT(problems(with("[train]\nglobal_batch = 8\nmicro_batch = 0\n")), Contains("1 problem in"));
 }
 
 TEST_CASE("the name of a run is that of a directory") {
-  CHECK_THAT(problems(with("[run]\nname = \"../x\"\n")), Contains("`name` is no name of a directory"));
+  CHECK_THAT(problems(with("[run]\nname = \"../x\"\n")), Contains("`name` is not a valid directory name"));
   for (const char* bad : {"", ".", "..", "a/b", "-rf", "a b", "a\\n"})
     CHECK_THAT(problems(with("[run]\nname = \"" + std::string(bad) + "\"\n")), Contains("error[E0106]"));
   const auto name = [](const std::string& file) {
@@ -36,7 +36,7 @@ TEST_CASE("the name of a run is that of a directory") {
   CHECK(name(".toml") == ".toml");
   CHECK(name("...") == "run");
   CHECK(name("/") == "run");
-  // A run's own configuration gives the name that was derived; it must do there, or the run can never go on.
+  // A run's own configuration gives the derived name. It must be valid there, or the run can never be resumed.
   for (const char* file : {"/a/\u043a\u043e\u0434 1.toml", "-rf.toml", "--.toml", " .x", ".-a.toml"}) {
     INFO(file << ": " << name(file));
     CHECK(problems(with("[run]\nname = \"" + name(file) + "\"\n")).empty());
@@ -95,10 +95,10 @@ TEST_CASE("a plugin's default of a core key") {
 TEST_CASE("`from` takes the place of a preset, and must be there") {
   const std::string text = problems("[model]\nplugin = \"llama\"\npreset = \"tiny\"\nfrom = \"nowhere\"\n");
   CHECK_THAT(text, Contains("error[E0113]: `preset` and `from` are both given") && Contains("opt.toml:3:1"));
-  CHECK_THAT(text, Contains("error[E0118]: /nowhere is no directory") && Contains("opt.toml:4:8"));
+  CHECK_THAT(text, Contains("error[E0118]: /nowhere is not a directory") && Contains("opt.toml:4:8"));
 }
 
-TEST_CASE("the library's own sums are told") {
+TEST_CASE("the library's own sums are noted") {
   CHECK(parse(with("[comm]\nreduce = \"tree\"\ntimeout = \"90s\"\n")).section("comm").number("timeout") == 90);
   const Config config = parse(with("[comm]\nreduce = \"fast\"\n"));
   CHECK(std::any_of(config.notes().begin(), config.notes().end(),

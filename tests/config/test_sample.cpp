@@ -98,7 +98,7 @@ TEST_CASE("the design's sample configuration") {
   CHECK(config.base_dir() == "/");
 }
 
-TEST_CASE("a model alone is a configuration") {
+TEST_CASE("a configuration needs only a model") {
   const Config config = parse("[model]\nplugin = \"llama\"\npreset = \"7b\"\nhidden_size = 128\n");
   CHECK(config.section("model").integer("hidden_size") == 128);
   CHECK(config.section("model").integer("num_hidden_layers") == 32);

@@ -32,7 +32,7 @@ TEST_CASE("one machine, described in every way that TOML has") {
   CHECK(typed.section("comm").number("describe.flops") == 1e12);
 }
 
-TEST_CASE("what is wrong in a table is told at its key") {
+TEST_CASE("a mistake in a table is reported at its key") {
   const auto bad = [](const std::string& text, const std::string& part) {
     CHECK_THAT(problems(with(text)), Contains(part));
   };
@@ -71,7 +71,7 @@ TEST_CASE("groups of parameters, in every way that TOML has") {
   CHECK(parse(with("[optimizer]\ngroups = []\n")).section("optimizer").as<Tables>("groups").empty());
 }
 
-TEST_CASE("what is wrong in a group is told") {
+TEST_CASE("a mistake in a group is reported") {
   const auto bad = [](const std::string& group, const std::string& part) {
     INFO(group);
     CHECK_THAT(problems(with("[[optimizer.groups]]\nmatch = [\"x\"]\n[[optimizer.groups]]\n" + group)), Contains(part));

@@ -47,7 +47,7 @@ TEST_CASE("values as TOML read back as themselves") {
   CHECK(toml_text(Value()).empty());
 }
 
-TEST_CASE("integers where numbers are wanted, and the other way round") {
+TEST_CASE("integers for numbers, and numbers for integers") {
   Option option;
   option.type = Type::number;
   Value value = int64_t{3};

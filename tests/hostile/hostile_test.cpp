@@ -105,7 +105,7 @@ TEST_CASE("some faults of a stranger's plugin", "[hostile]") {
          {in_run, "states: 17", 3, "optimizer hostile has 17 states, 16 is the most"},
          {in_source, "data: reads half", 4, "sample 0: token 8 is -1, the model has the ids 0 to 255"},
          {in_strategy, "zero: an unknown part", 3, "zero hostile keeps role 1 as part 4711, which it has not made"},
-         {in_tokenizer, "tokenizer: wants more, for ever", 4, "wants room for"}});
+         {in_tokenizer, "tokenizer: wants more, for ever", 4, "asks for room for"}});
 }
 
 TEST_CASE("models that are wrong", "[hostile][.slow]") {
@@ -346,12 +346,12 @@ TEST_CASE("policies that are wrong", "[hostile][.slow]") {
 
 TEST_CASE("sources, tokenizers, devices and communicators that are wrong", "[hostile][.slow]") {
   check({
-      {in_source, "data: no samples", 4, "says that it has 0 training samples, and 0 held out"},
-      {in_source, "data: countless samples", 4, "says that it has 18446744073709551615 training samples"},
-      {in_source, "data: a hash without end", 4, "its content_hash is no hexadecimal text"},
-      {in_source, "data: an empty hash", 4, "its content_hash is no hexadecimal text"},
-      {in_source, "data: an odd hash", 4, "its content_hash is no hexadecimal text"},
-      {in_source, "data: does not describe", 4, "its content_hash is no hexadecimal text"},
+      {in_source, "data: no samples", 4, "reports 0 training samples and 0 held out"},
+      {in_source, "data: countless samples", 4, "reports 18446744073709551615 training samples"},
+      {in_source, "data: a hash without end", 4, "its content_hash is not hexadecimal text"},
+      {in_source, "data: an empty hash", 4, "its content_hash is not hexadecimal text"},
+      {in_source, "data: an odd hash", 4, "its content_hash is not hexadecimal text"},
+      {in_source, "data: does not describe", 4, "its content_hash is not hexadecimal text"},
       {in_source, "data: reads nothing", 4, "sample 0: token 0 is -1"},
       {in_source, "data: no labels", 4, "sample 0: label 0 is -1"},
       {in_source, "data: all ignored", 0, ""},
@@ -370,13 +370,13 @@ TEST_CASE("sources, tokenizers, devices and communicators that are wrong", "[hos
       {in_tokenizer, "tokenizer: no vocabulary", 4, "describes itself with vocabulary 0"},
       {in_tokenizer, "tokenizer: a negative vocabulary", 4, "describes itself with vocabulary -5"},
       {in_tokenizer, "tokenizer: a huge vocabulary", 4, "describes itself with vocabulary 9223372036854775807"},
-      {in_tokenizer, "tokenizer: wants all memory", 4, "wants room for 2305843009213693951"},
-      {in_tokenizer, "tokenizer: wants more than all", 4, "wants room for 18446744073709551615"},
+      {in_tokenizer, "tokenizer: wants all memory", 4, "asks for room for 2305843009213693951"},
+      {in_tokenizer, "tokenizer: wants more than all", 4, "asks for room for 18446744073709551615"},
       {in_tokenizer, "tokenizer: no ids", 2, "the prompt is empty", false},
-      {in_tokenizer, "tokenizer: a negative id", 4, "gives id -7, its vocabulary is 256"},
-      {in_tokenizer, "tokenizer: a large id", 4, "gives id 70000, its vocabulary is 256"},
-      {in_tokenizer, "tokenizer: gives more, for ever", 4, "wants room for"},
-      {in_tokenizer, "tokenizer: gives all memory", 4, "wants room for"},
+      {in_tokenizer, "tokenizer: a negative id", 4, "gives id -7, but its vocabulary is 256"},
+      {in_tokenizer, "tokenizer: a large id", 4, "gives id 70000, but its vocabulary is 256"},
+      {in_tokenizer, "tokenizer: gives more, for ever", 4, "asks for room for"},
+      {in_tokenizer, "tokenizer: gives all memory", 4, "asks for room for"},
       {on_device, "device: nothing parallel", 3, "device void describes itself with parallel 0"},
       {on_device, "device: a name without end", 3, "a name without its final NUL"},
       {on_device, "device: all of memory for itself", 3, "overhead_bytes 18446744073709551615"},

@@ -206,7 +206,7 @@ TEST_CASE("engine plan says by how much a model differs from the size that peopl
   const std::string whole = said("7b_mamba");
   CHECK_THAT(whole, Contains("parameters        6922702592\n"));
   CHECK_THAT(whole, Contains("note              7b_mamba is called 6.89B; it has 6922702592 parameters, 0.5 % more\n"));
-  CHECK_THAT(said("3b_mamba_lite"), Contains("is called 3B; it has 868858880 parameters, 71.0 % less"));
+  CHECK_THAT(said("3b_mamba_lite"), Contains("is called 3B; it has 868858880 parameters, 71.0 % fewer"));
   CHECK_THAT(said("130m"), Contains("parameters        129135360\n"));
   CHECK_THAT(said("130m"), !Contains("is called"));
 }

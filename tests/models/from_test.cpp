@@ -158,12 +158,12 @@ TEST_CASE("from: an index that does not tell the truth", "[from]") {
   const std::string head = "\"lm_head.weight\": \"model-00003-of-00003.safetensors\"";
   CHECK_THAT(
       with("\"lm_head.weight\"", "\"lm_foot.weight\""),
-      Catch::Contains("lm_head.weight: lies in model-00003-of-00003.safetensors, which the index does not say") &&
+      Catch::Contains("lm_head.weight: is in model-00003-of-00003.safetensors, but not according to the index") &&
           Catch::Contains("lm_foot.weight: is not in model-00003-of-00003.safetensors"));
   CHECK_THAT(with("model-00001-of-00003.safetensors", "model-00009-of-00003.safetensors"),
              Catch::Contains("cannot open") && Catch::Contains("model-00009-of-00003.safetensors"));
   CHECK_THAT(with("model-00001-of-00003.safetensors", "../single/model.safetensors"),
-             Catch::Contains("no plain file name"));
+             Catch::Contains("not a plain file name"));
   CHECK_THAT(with("\"weight_map\"", "\"weight_mop\""), Catch::Contains("has no `weight_map`"));
 }
 
@@ -200,7 +200,7 @@ TEST_CASE("from: [model] may not contradict what the weights say", "[from]") {
                  Catch::Contains("`num_attention_heads` contradicts"));
   CHECK_THAT(problem("preset = 'tiny'\n"), Catch::Contains("`preset` and `from` are both given"));
   CHECK(problem("max_position_embeddings = 128\nrope_factor = 16.0\n") == "accepted");  // a longer context
-  CHECK_THAT(problem("", "nowhere"), Catch::Contains("is no directory"));
+  CHECK_THAT(problem("", "nowhere"), Catch::Contains("is not a directory"));
   CHECK_THAT(problem("", "."), Catch::Contains("has neither config.json nor a checkpoint"));
 }
 
@@ -216,9 +216,9 @@ TEST_CASE("from: variants of LLaMA that are not supported are named", "[from]") 
   CHECK_THAT(problem("LlamaForCausalLM", "LlamaForSequenceClassification"), Catch::Contains("`architectures` is"));
   CHECK_THAT(problem("\"rope_type\": \"llama3\"", "\"rope_type\": \"spiral\""),
              Catch::Contains("`rope_parameters.rope_type` must be one of") &&
-                 Catch::Contains("not string \"spiral\"; there is `default`, `linear`, `dynamic`, `yarn`"));
+                 Catch::Contains("not string \"spiral\"; available: `default`, `linear`, `dynamic`, `yarn`"));
   CHECK_THAT(problem("\"model_type\": \"llama\"", "\"model_type\": \"gpt2\""),
-             Catch::Contains("model_type `gpt2` is read by no model plugin"));
+             Catch::Contains("model_type `gpt2` is not read by any model plugin"));
   CHECK_THAT(problem("\"use_cache\"", "\"rope_theta\": 10000.0, \"use_cache\""),
              Catch::Contains("`rope_theta` is 10000.0, but `rope_parameters.rope_theta` is 500000.0"));
   CHECK_THAT(problem("\"use_cache\"", "\"quantization_config\": {\"bits\": 4}, \"use_cache\""),

@@ -219,7 +219,7 @@ void goes_on(const Victim& victim, const std::string& last) {
   const Result on = engine(victim.scratch, command({"run", run.string()}, std::to_string(victim.aim.ranks)));
   INFO(on.err);
   REQUIRE(on.exit == 0);
-  CHECK(has(on.err, "goes on from " + last));
+  CHECK(has(on.err, "resumes from " + last));
   CHECK_FALSE(has(on.err, "warning"));
   CHECK(state(run).at("status") == "done");
   CHECK(names(run / "checkpoints") == std::vector<std::string>{name_of(steps - every), name_of(steps)});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are stopped, killed or starved while they train: one cause is told in time, nothing is left behind, and
-// the run goes on from its last checkpoint.
+// Ranks that are stopped, killed or starved while they train: one cause is reported in time, nothing remains, and
+// the run resumes from its last checkpoint.
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -65,7 +65,7 @@ struct Training {
         engine(scratch, {"run", run.string(), "--ranks", ranks, "train.steps=" + std::to_string(step + 2)});
     INFO(on.err);
     CHECK(on.exit == 0);
-    CHECK(has(on.err, "goes on from " + last));
+    CHECK(has(on.err, "resumes from " + last));
     CHECK(state(run).at("step") == step + 2);
   }
   Scratch scratch;
@@ -92,7 +92,7 @@ TEST_CASE("ranks train, and leave everything in its place", "[ranks]") {
   for (const char* rank : {"0", "1"}) {
     const std::string log = read(run / "logs" / ("rank-0000" + std::string(rank) + ".log"));
     CHECK(has(log, "rank " + std::string(rank) + " of 2 started by mpirun on "));
-    CHECK(has(log, "left with 0"));
+    CHECK(has(log, "exited with 0"));
   }
   // One rank draws, and nobody else says anything.
   CHECK(result.err.find("step 8/8") == result.err.rfind("step 8/8"));
@@ -123,8 +123,8 @@ TEST_CASE("SIGTERM to the command above the ranks: saved, 75, and the same numbe
   const Result stopped = training.child->wait();
   INFO(stopped.err);
   REQUIRE(stopped.exit == 75);
-  CHECK(has(stopped.err, "SIGTERM: the ranks save and leave"));
-  CHECK(has(stopped.err, "go on with:  engine run " + training.run.string() + " --ranks 2"));
+  CHECK(has(stopped.err, "SIGTERM: the ranks save and exit"));
+  CHECK(has(stopped.err, "resume with:  engine run " + training.run.string() + " --ranks 2"));
   CHECK(state(training.run).at("status") == "stopped");
   const Result on = engine(training.scratch, {"run", training.run.string(), "--ranks", "2"});
   INFO(on.err);

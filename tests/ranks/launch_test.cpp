@@ -44,10 +44,10 @@ TEST_CASE("without Open MPI's mpirun: the package to install", "[ranks]") {
   fs::permissions(scratch.write("bin/mpirun", "#!/bin/sh\necho HYDRA build details:\n"), fs::perms::owner_all);
   run = engine(scratch, {"run", "config.toml", "--ranks", "2"}, {.path = (scratch / "bin").string()});
   CHECK(run.exit == 3);
-  CHECK(has(run.err, "bin/mpirun is none of Open MPI: it says HYDRA build details:"));
+  CHECK(has(run.err, "bin/mpirun is not from Open MPI: it says HYDRA build details:"));
 }
 
-TEST_CASE("what is wrong with the configuration is told once, before anything is started", "[ranks]") {
+TEST_CASE("a mistake in the configuration is reported once, before anything is started", "[ranks]") {
   Scratch scratch;
   scratch.config();
   const Result run = engine(scratch, {"run", "config.toml", "--ranks", "3", "train.stepz=1"}, {.path = "/nowhere"});
@@ -83,7 +83,7 @@ TEST_CASE("an mpirun that starts nothing, and does not end, is not waited for wi
   const Result run = with_mpirun(scratch, "exec sleep 600", {"comm.timeout=1s"});
   INFO(run.err);
   CHECK(run.exit == 3);
-  CHECK(has(run.err, "mpirun started no rank in 1 s, and was ended"));
+  CHECK(has(run.err, "mpirun started no rank within 1 s, and was ended"));
   CHECK(has(run.err, "the machine room is closed"));
 }
 
@@ -107,7 +107,7 @@ TEST_CASE("other launchers' ranks are refused with the line to type", "[ranks]")
   run = engine(scratch, {"run", "config.toml", "--ranks", "2"},
                {.more = {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2"}});
   CHECK(run.exit == 2);
-  CHECK(has(run.err, "--ranks starts ranks, and this is one already (rank 1 of 2, started by mpirun)"));
+  CHECK(has(run.err, "--ranks starts ranks, but this process is already a rank (rank 1 of 2, started by mpirun)"));
   run = engine(scratch, {"run", "config.toml"}, {.more = {"ENGINE_LAUNCHED={\"mpirun\":1}"}});
   CHECK(run.exit == 3);
   CHECK(has(run.err, "unset ENGINE_LAUNCHED"));

@@ -64,7 +64,7 @@ TEST_CASE("with train.global_batch any number of ranks takes the same batch", "[
   const Result uneven = engine(scratch, {"run", "config.toml", "--out", "uneven", "--ranks", "4", "train.micro_batch=2",
                                          "train.global_batch=12"});
   CHECK(uneven.exit == 2);
-  CHECK(has(uneven.err, "is no multiple of 4 ranks x train.micro_batch = 2"));
+  CHECK(has(uneven.err, "is not a multiple of 4 ranks x train.micro_batch = 2"));
   CHECK_FALSE(fs::exists(scratch / "uneven"));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are started: models of every kind become one run; where they cannot it is told once, and nothing hangs.
+// Ranks that are started: models of every kind become one run; if they cannot, it is reported once, and nothing hangs.
 #include "../cli/harness.hpp"
 
 using namespace cli;
@@ -43,7 +43,7 @@ TEST_CASE("ranks with different configurations do not start", "[ranks]") {
   CHECK(names(scratch / "runs").empty());
 }
 
-TEST_CASE("a mistake that all ranks find is told by the first", "[ranks][.slow]") {
+TEST_CASE("a mistake that all ranks find is reported by the first", "[ranks][.slow]") {
   Scratch scratch;
   scratch.config();
   const Args run = {ENGINE_COMMAND, "run", "config.toml", "train.stepz=3"};

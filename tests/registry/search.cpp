@@ -176,8 +176,8 @@ TEST_CASE("a plugin that is not found is explained") {
   fs::remove(bad);
   // Folders that somebody asked for are told one by one.
   CHECK_THAT(eng::explain_missing(*folder.scan(), "eng.optimizer/1", "tiger", {folder.path, "/nonexistent/folder"}),
-             StartsWith("looked in " + folder.path.string() +
-                        " (plugin files: 1)\nlooked in /nonexistent/folder (no such folder)\nno plugin provides"));
+             StartsWith("searched " + folder.path.string() +
+                        " (plugin files: 1)\nsearched /nonexistent/folder (no such folder)\nno plugin provides"));
   CHECK(eng::explain_missing(*folder.scan(), "eng.optimizer/1", "tiger").find('\n') == std::string::npos);
   // A name of the file, of its id, or of something else in it.
   for (const char* name : {"fixture_good", "org.example.fixture"})

@@ -31,7 +31,7 @@ Document text_of(const Config& config) {
   return out;
 }
 
-// What goes on as `overrides` say, from step `step`.
+// A run resumed at step `step` with `overrides`.
 std::vector<std::string> notes_of(const std::vector<std::string>& overrides, uint32_t before, uint32_t ranks,
                                   int64_t step, const std::string& text = cosine) {
   const Config first = configured(text);
@@ -59,7 +59,7 @@ TEST_CASE("changes: every key whose value differs, in both directions", "[change
   CHECK(found.count("train.accumulate") == 0);  // derived, and the same
 }
 
-TEST_CASE("changes: a run that goes on as before has nothing to note", "[changes]") {
+TEST_CASE("changes: a run resumed without changes has nothing to note", "[changes]") {
   CHECK(notes_of({}, 1, 1, 300).empty());
   CHECK(notes_of({"log.every=5", "checkpoint.every=7"}, 2, 2, 100).empty());
   // Longer at a constant rate; half of each on twice as many ranks.
@@ -73,7 +73,7 @@ TEST_CASE("changes: another number of samples in a step is noted, with what keep
   const auto doubled = notes_of({}, 1, 2, 300);
   REQUIRE(doubled.size() == 1);
   CHECK(doubled[0] ==
-        "a step takes 32 sequences of 64 tokens from now on, and took 16 of 64; ranks = 2 (1 before); to "
+        "a step now takes 32 sequences of 64 tokens; before, it took 16 of 64; ranks = 2 (1 before); to "
         "keep it: train.global_batch=16 --unset train.accumulate");
   // As it says.
   CHECK(notes_of({"train.global_batch=16", "-train.accumulate"}, 1, 2, 300).empty());
@@ -90,7 +90,7 @@ TEST_CASE("changes: a jump of the learning rate is noted", "[changes]") {
   const auto longer = notes_of({"train.steps=600"}, 1, 1, 300);
   REQUIRE(longer.size() == 1);
   CHECK(longer[0] ==
-        "the learning rate goes from 3.00e-05 at step 300 to 1.72e-04 at step 301; train.steps = 600 (300 before)");
+        "the learning rate changes from 3.00e-05 at step 300 to 1.72e-04 at step 301; train.steps = 600 (300 before)");
   CHECK_THAT(notes_of({"optimizer.learning_rate=1e-3"}, 1, 1, 100).at(0),
              Contains("optimizer.learning_rate = 0.001 (0.0003 before)"));
   CHECK_THAT(notes_of({"schedule.kind=linear"}, 1, 1, 150).at(0),

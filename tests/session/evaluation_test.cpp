@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Setups by what they are for: an evaluation takes less memory than the training of the same model.
+// Setups for different purposes: an evaluation takes less memory than the training of the same model.
 #include <algorithm>
 #include <catch2/catch.hpp>
 
@@ -62,13 +62,13 @@ TEST_CASE("a sequence that is longer than the model's positions names their key"
     CHECK_THAT(e.help(),
                Contains("train.sequence_length = 512 or less") && Contains("model.max_position_embeddings = 513"));
   }
-  // Rotary positions go on, and give bad texts.
+  // Rotary positions continue beyond the maximum, and give bad texts.
   const std::string llama = "[model]\nplugin = \"llama\"\npreset = \"tiny\"\n[train]\nsequence_length = ";
   CHECK(make_setup(built_config(llama + "2048\n"), built_plugins()).notes.empty());
   const auto notes = make_setup(built_config(llama + "6144\n"), built_plugins()).notes;
   REQUIRE(notes.size() == 1);
   CHECK(notes[0] ==
-        "train.sequence_length = 6144 is 3 times the 2048 positions that the model is made for "
+        "train.sequence_length = 6144 is 3 times the 2048 positions of the model "
         "(model.max_position_embeddings)");
   CHECK(make_evaluation(built_config(llama + "6144\n"), built_plugins()).notes == notes);
   CHECK(make_setup(built_config("[model]\nplugin = \"mamba\"\npreset = \"tiny\"\n[train]\nsequence_length = 6144\n"),

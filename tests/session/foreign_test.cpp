@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of other trainers: the error gives the key to type, and the value where it is known.
+// Names of other trainers: the error gives the key to type, and the value if it is known.
 #include <algorithm>
 #include <catch2/catch.hpp>
 
@@ -38,7 +38,7 @@ TEST_CASE("names of other trainers point at a key that exists") {
   CHECK_FALSE(foreign_name("", "", {}));
 }
 
-TEST_CASE("a name of another trainer is told with the key and the value to type") {
+TEST_CASE("a name of another trainer is reported with the key and the value to type") {
   CHECK(one_message("[train]\ngradient_accumulation_steps = 4\n") ==
         "error[E0111]: `gradient_accumulation_steps` is DeepSpeed's and Hugging Face's name; here it is "
         "`train.accumulate = 4`");
@@ -60,7 +60,7 @@ TEST_CASE("a name of another trainer is told with the key and the value to type"
                  Contains("here it is `model.num_attention_heads`"));
   CHECK_THAT(one_message("[zero]\nreduce_bucket_size = 5e8\n"),
              Contains("here it is `zero.bucket = 2000000000`"));  // elements there, bytes here
-  // A value that does not fit is not told.
+  // A value that does not fit is not repeated.
   CHECK_THAT(one_message("[train]\nmax_steps = -1\n"), Contains("here it is `train.steps`"));
   CHECK_THAT(one_message("[zero]\nreduce_bucket_size = \"auto\"\n"), Contains("here it is `zero.bucket`"));
   CHECK_THAT(one_message("[zero]\nreduce_bucket_size = 9223372036854775807\n"), Contains("here it is `zero.bucket`"));
@@ -73,14 +73,14 @@ TEST_CASE("a name of another trainer is told with the key and the value to type"
              Contains("error[E0111]: `train_batch_size` is DeepSpeed's name; here it is `train.global_batch = 8`"));
 }
 
-TEST_CASE("what does not exist here is told as such") {
+TEST_CASE("a name without an equivalent is reported as such") {
   CHECK_THAT(problems(with("[train]\nreport_to = \"wandb\"\n")),
-             Contains("`report_to` is Hugging Face's name; nothing here does the same") &&
+             Contains("`report_to` is Hugging Face's name; it has no equivalent here") &&
                  Contains("help: remove it: every step's numbers are in metrics.jsonl"));
   for (const char* written : {"[fp16]\nenabled = true\n", "[train]\nfp16 = true\n"})
     CHECK_THAT(problems(with(written)),
                Contains("here it would be `precision.plugin = \"fp16\"`, which does not exist yet") &&
-                   Contains("help: there is `fp32`"));
+                   Contains("help: available: `fp32`"));
   CHECK_THAT(one_message("[train]\nbf16 = false\n"), Contains("here it is `precision.plugin = \"fp32\"`"));
   CHECK_THAT(one_message("[optimizer]\ntype = \"Lion\"\n"),
              Contains("here it would be `optimizer.plugin = \"lion\"`, which does not exist yet"));
@@ -96,12 +96,12 @@ TEST_CASE("each key of another trainer's section has its own line") {
        {"[zero_optimization] is DeepSpeed's name; here it is `[zero]`",
         "`zero_optimization.stage` is DeepSpeed's name; here it would be `zero.plugin = \"zero2\"`",
         "`zero_optimization.overlap_comm` is DeepSpeed's name; here it is `zero.overlap = false`",
-        "`zero_optimization.contiguous_gradients` is DeepSpeed's name; nothing here does the same",
-        "error[E0103]: nothing here is known of `zero_optimization.stage3_novel`",
-        "`zero_optimization.bucket` is here `zero.bucket = 3`",
-        "`zero_optimization.offload_optimizer.device` is DeepSpeed's name; nothing here does the same",
+        "`zero_optimization.contiguous_gradients` is DeepSpeed's name; it has no equivalent here",
+        "error[E0103]: unknown key `zero_optimization.stage3_novel`",
+        "`zero_optimization.bucket`: here it is `zero.bucket = 3`",
+        "`zero_optimization.offload_optimizer.device` is DeepSpeed's name; it has no equivalent here",
         "`scheduler.type` is DeepSpeed's name; here it is `schedule.kind = \"WarmupLR\"`",
-        "`scheduler.params.warmup_num_steps` is here `schedule.warmup_num_steps = 100`"})
+        "`scheduler.params.warmup_num_steps`: here it is `schedule.warmup_num_steps = 100`"})
     CHECK_THAT(text, Contains(line));
 }
 
@@ -111,7 +111,7 @@ TEST_CASE("a key that is written in a table of its section") {
   CHECK_THAT(one_message("[optimizer.options]\nweight_decay = \"x\"\n"), Contains("in it: `optimizer.weight_decay`"));
 }
 
-TEST_CASE("flags of other trainers' commands are told what they are here") {
+TEST_CASE("flags of other trainers' commands are reported with their equivalents") {
   CHECK_THAT(foreign_flag("--num_gpus", "2"), Contains("engine run CONFIG --ranks N"));
   CHECK_THAT(foreign_flag("--num-gpus=2", ""), Contains("--ranks N"));
   CHECK_THAT(foreign_flag("--dry_run", ""), Contains("engine check CONFIG"));

@@ -70,7 +70,7 @@ std::string refusal(const std::vector<std::string>& words) {
 
 }  // namespace
 
-TEST_CASE("a model is found by all that people call it") {
+TEST_CASE("a model is found by all its usual names") {
   CHECK(chosen({"125m"}) == "opt 125m");
   CHECK(chosen({"7b"}) == "llama 7b not opt");
   CHECK(chosen({"7b_mamba"}) == "mamba 7b_mamba");
@@ -88,7 +88,7 @@ TEST_CASE("a model is found by all that people call it") {
   CHECK_THAT(refusal({"opt", "66b"}), Contains("opt has no preset `opt 66b`"));
   CHECK_THAT(refusal({"llama/900b"}), Contains("llama has no preset `llama/900b`"));
   CHECK_THAT(refusal({"lama", "tiny"}), Contains("no model plugin has a preset `lama tiny`"));
-  for (const char* odd : {"", "/", "llama/", "-", "opt-"}) CHECK_THAT(refusal({odd}), Contains("there is\n  llama:"));
+  for (const char* odd : {"", "/", "llama/", "-", "opt-"}) CHECK_THAT(refusal({odd}), Contains("available:\n  llama:"));
 }
 
 TEST_CASE("what init writes parses, evaluates what it holds out, and says what it needs") {

@@ -75,7 +75,7 @@ TEST_CASE("metrics: every double reads back to the same bits; what is not finite
   CHECK(metrics_line(m).find(R"("loss":null,"grad_norm":null,)") != std::string::npos);
 }
 
-TEST_CASE("metrics: a run that goes on writes the same file as one that never stopped", "[metrics]") {
+TEST_CASE("metrics: a resumed run writes the same file as an uninterrupted one", "[metrics]") {
   Scratch scratch;
   {
     MetricsFile whole(scratch / "whole", 0);
@@ -99,7 +99,7 @@ TEST_CASE("metrics: a run that goes on writes the same file as one that never st
   CHECK(read_file(scratch / "parts") != read_file(scratch / "whole"));
 }
 
-TEST_CASE("metrics: torn or foreign lines are cut, whole ones kept", "[metrics]") {
+TEST_CASE("metrics: incomplete or foreign lines are removed, complete ones kept", "[metrics]") {
   Scratch scratch;
   const std::string one = metrics_line(sample(1)), two = metrics_line(sample(2));
   const auto kept = [&](const std::string& before) {
@@ -116,7 +116,7 @@ TEST_CASE("metrics: torn or foreign lines are cut, whole ones kept", "[metrics]"
   CHECK(kept("") == "");
 }
 
-TEST_CASE("metrics: a full disk is an error and leaves no half line", "[metrics]") {
+TEST_CASE("metrics: a full disk is an error and leaves no incomplete line", "[metrics]") {
   Scratch scratch;
   MetricsFile file(scratch / "m", 0);
   file.append(sample(1));

@@ -47,7 +47,7 @@ TEST_CASE("run directory: a new run has its layout", "[run_dir]") {
   CHECK(running["last_checkpoint"].is_null());
 }
 
-TEST_CASE("run directory: the newest finished checkpoint is the last one of a run that is gone", "[run_dir]") {
+TEST_CASE("run directory: the newest finished checkpoint is the last one of a run that has ended", "[run_dir]") {
   for (const char* status : {"running", "failed", "stopped"}) {
     Scratch scratch;
     const RunDir run = RunDir::create(scratch / "runs", "llama-tiny");
@@ -65,13 +65,13 @@ TEST_CASE("run directory: the newest finished checkpoint is the last one of a ru
   }
 }
 
-TEST_CASE("run directory: two runs of one second have two names", "[run_dir]") {
+TEST_CASE("run directory: two runs in the same second have different names", "[run_dir]") {
   Scratch scratch;
   const RunDir a = RunDir::create(scratch.path(), "x"), b = RunDir::create(scratch.path(), "x");
   CHECK(a.path() != b.path());
 }
 
-TEST_CASE("run directory: --out takes a new, an empty or a run's directory, nothing else", "[run_dir]") {
+TEST_CASE("run directory: --out takes only a new directory, an empty one, or a run", "[run_dir]") {
   Scratch scratch;
   { CHECK(RunDir::at(scratch / "a" / "b").attempt() == 1); }
   { CHECK(RunDir::at(scratch / "a" / "b").attempt() == 2); }
@@ -89,7 +89,7 @@ TEST_CASE("run directory: --out takes a new, an empty or a run's directory, noth
   fs::create_directory(scratch / "early");
   write_file(scratch / "early" / "LOCK", "");
   CHECK(RunDir::at(scratch / "early").attempt() == 1);
-  // state.json only tells people: damage to it does not stop a run.
+  // state.json is only informative: damage to it does not stop a run.
   write_file(scratch / "a" / "b" / "state.json", "{\"status\": 3");
   CHECK(RunDir::open(scratch / "a" / "b").attempt() == 2);
 }

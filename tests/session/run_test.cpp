@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs in this process, without the command: two one after the other, and one that goes on.
+// Runs in this process, without the command: two one after the other, and one that is resumed.
 #include "session/run.hpp"
 
 #include <fcntl.h>
@@ -113,7 +113,7 @@ RunEnd run(const RunRequest& request, Heard& heard) {
 
 }  // namespace
 
-TEST_CASE("session: a run and its second half, in one process and without a word", "[session]") {
+TEST_CASE("session: a run and its second half, in one process and without output", "[session]") {
   const Folder folder;
   Heard whole, half, rest;
   RunEnd a, b, c;
@@ -144,7 +144,7 @@ TEST_CASE("session: a run and its second half, in one process and without a word
   const auto state = nlohmann::json::parse(read_file(folder / "half" / "state.json"));
   CHECK(state["status"] == "done");
   CHECK(state["attempt"] == 2);
-  // What the user wrote stays; what a run goes on by names no more than that.
+  // The user's text stays; the resolved text names only the keys in it.
   CHECK(read_file(folder / "half" / "config.toml") == text);
   const auto hash = [&](const char* name) {
     return nlohmann::json::parse(read_file(folder / name / "run.json"))["config_hash"];
@@ -152,7 +152,7 @@ TEST_CASE("session: a run and its second half, in one process and without a word
   CHECK(hash("whole") != "");
 }
 
-TEST_CASE("session: what fails is thrown, and state.json says it", "[session]") {
+TEST_CASE("session: a failure is thrown and recorded in state.json", "[session]") {
   const Folder folder;
   Heard heard;
   RunRequest request = folder.request("config.toml", {"optimizer.learning_rate=1e30", "train.grad_clip=0.0"});
@@ -171,7 +171,7 @@ TEST_CASE("session: what fails is thrown, and state.json says it", "[session]") 
   CHECK_FALSE(std::filesystem::exists(folder / "none"));
 }
 
-TEST_CASE("session: keys without effect are told, and a damaged checkpoint is passed over", "[session]") {
+TEST_CASE("session: keys without effect are noted, and a damaged checkpoint is skipped", "[session]") {
   const Folder folder;
   Heard first, second;
   RunRequest request = folder.request("config.toml", {"data.validation=0.0", "zero.plugin=zero2"});

@@ -8,7 +8,7 @@
 using namespace eng;
 using test::in_child;
 
-TEST_CASE("signals: the first asks, the second leaves", "[signals]") {
+TEST_CASE("signals: the first one asks to stop, the second one exits", "[signals]") {
   for (int first : {SIGINT, SIGTERM, SIGUSR1}) {
     CHECK(in_child([&] {
             const Signals signals;

@@ -29,7 +29,7 @@ bool is_checkpoint(const fs::path& directory) {
          (fs::is_directory(directory) && checkpoint_step(fs::absolute(directory)));
 }
 
-// Where a run, or a folder of checkpoints, has them.
+// The folder with the checkpoints of a run, or the folder itself.
 fs::path folder(const fs::path& directory) {
   return fs::is_directory(directory / "checkpoints") ? directory / "checkpoints" : directory;
 }
@@ -50,7 +50,7 @@ struct ExportFlags {
   uint64_t shard_bytes = 5'000'000'000;
 };
 
-// That of [data]. Nothing, and a warning, where it cannot be read any more.
+// The tokenizer of [data]. If it can no longer be read: none, and a warning.
 TokenizerSource data_tokenizer(Registry& registry, const Config& config) {
   const Section& data = config.section("data");
   if (!data.has("tokenizer")) return {};
@@ -68,7 +68,7 @@ TokenizerSource data_tokenizer(Registry& registry, const Config& config) {
 }
 
 void export_run(const Common& common, const ExportFlags& flags) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is an error of write, told like a full disk
+  std::signal(SIGXFSZ, SIG_IGN);  // exceeding a file size limit is a write error, reported like a full disk
   const bool one = weights_kind(flags.target) == WeightsKind::checkpoint;
   const fs::path run =
       one ? fs::absolute(flags.target).lexically_normal().parent_path().parent_path() : fs::path(flags.target);
@@ -86,11 +86,11 @@ void export_run(const Common& common, const ExportFlags& flags) {
   if (!out.tokenizer.empty()) fmt::print("tokenizer of the run: {}\n", fmt::join(out.tokenizer, ", "));
 }
 
-// The checkpoint that is named, or the newest good one; every byte of it is as it was written.
+// The given checkpoint, or the newest good one, after every byte was checked.
 fs::path good_checkpoint(const fs::path& directory) {
   if (!is_checkpoint(directory)) {
     const Found found = newest_checkpoint(folder(directory));
-    if (!found.path) refuse(directory.string(), "there is no good checkpoint here");
+    if (!found.path) refuse(directory.string(), "there is no undamaged checkpoint here");
     return *found.path;
   }
   const CheckpointRow row = inspect_checkpoint(directory, true);
@@ -102,7 +102,7 @@ bool converts(int32_t dtype) {
   return dtype == ENG_F32 || dtype == ENG_BF16 || dtype == ENG_F16;
 }
 
-// How far the elements of a tensor are from those of another one.
+// The differences between the elements of two tensors.
 struct Distance {
   uint64_t elements = 0, different = 0;
   double most = 0, relative = 0;
@@ -111,7 +111,7 @@ struct Distance {
     elements += count;
     const uint64_t size = dtype_size(a_type);
     if (a_type == b_type && std::memcmp(a, b, count * size) == 0) return;
-    if (!converts(a_type) || !converts(b_type)) {  // equal or not is all that can be said
+    if (!converts(a_type) || !converts(b_type)) {  // these can only be equal or different
       for (uint64_t i = 0; i < count; ++i)
         different +=
             std::memcmp(static_cast<const char*>(a) + i * size, static_cast<const char*>(b) + i * size, size) != 0;
@@ -125,7 +125,7 @@ struct Distance {
       if (std::memcmp(&x_[i], &y_[i], sizeof(float)) == 0) continue;
       const double x = x_[i], y = y_[i], far = std::abs(x - y);
       ++different;
-      // +0 and -0 differ, at no distance; what is not finite is infinitely far from all else.
+      // +0 and -0 differ with distance 0; a value that is not finite has infinite distance from any other.
       most = std::max(most, std::isfinite(far) ? far : INFINITY);
       if (far != 0)
         relative = std::max(relative, std::isfinite(far) ? far / std::max(std::abs(x), std::abs(y)) : INFINITY);
@@ -136,10 +136,10 @@ struct Distance {
   std::vector<float> x_, y_;
 };
 
-// Prints a line for each tensor; true if both hold the same.
+// Prints a line for each tensor; true if all are equal.
 bool diff(const fs::path& a, const fs::path& b) {
   const OpenCheckpoint left(good_checkpoint(a)), right(good_checkpoint(b));
-  std::map<std::string, const ManifestTensor*> rest;  // of the right one
+  std::map<std::string, const ManifestTensor*> rest;  // of b
   const auto name = [](const TensorSpec& t) { return t.role == kParameterRole ? t.name : t.name + " " + t.role; };
   const auto type = [](const TensorSpec& t) {
     return fmt::format("{} [{}]", dtype_safetensors(t.dtype), fmt::join(t.shape, ", "));
@@ -194,13 +194,13 @@ uint64_t bytes_of(const fs::path& directory) {
 // Removes what a run no longer needs; `keep` 0: complete checkpoints stay.
 void collect(const fs::path& run, int64_t keep, bool dry) {
   if (!RunDir::is_run(run)) throw Error(Exit::usage, run.string() + " is not a run", "name the directory of a run");
-  std::optional<RunDir> lock;  // nobody else writes here
+  std::optional<RunDir> lock;  // no other process may write here
   if (!dry) lock.emplace(RunDir::open(run));
   const fs::path checkpoints = run / "checkpoints";
   const Found found = newest_checkpoint(checkpoints);
   if (!found.path && !found.refused.empty())
-    throw Error(Exit::checkpoint, "no checkpoint of " + run.string() + " is good, so nothing of it is removed",
-                "look at them with:  engine ckpt verify " + run.string());
+    throw Error(Exit::checkpoint, "no checkpoint of " + run.string() + " is undamaged, so nothing is removed",
+                "check them with:  engine ckpt verify " + run.string());
   std::vector<std::pair<fs::path, const char*>> garbage;
   for (const auto& entry : fs::directory_iterator(checkpoints)) {
     const std::string name = entry.path().filename();
@@ -221,7 +221,7 @@ void collect(const fs::path& run, int64_t keep, bool dry) {
     fmt::print("{} {}  {}  {}\n", dry ? "would remove" : "removed", path.filename().string(), size_text(bytes), why);
   }
   fmt::print("{} {}{}\n", dry ? "would free" : "freed", size_text(freed),
-             found.path ? "; the newest good one is " + found.path->filename().string() : "");
+             found.path ? "; the newest undamaged checkpoint is " + found.path->filename().string() : "");
 }
 
 }  // namespace
@@ -249,7 +249,7 @@ void add_ckpt(CLI::App& app, Common& common) {
   out->add_option("--to", flags->to, "the directory to write: new or empty")->required();
   out->add_option("--dtype", flags->dtype, "element type: f32 (default), bf16, f16")
       ->check(CLI::IsMember({"f32", "bf16", "f16"}));
-  out->add_option("--shard-bytes", flags->shard_bytes, "largest file of weights; 5 GB by default")
+  out->add_option("--shard-bytes", flags->shard_bytes, "size limit of a file of weights; 5 GB by default")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 62));
   out->callback([&common, flags] { export_run(common, *flags); });
   auto* check = command->add_subcommand("verify", "read and check every byte");
@@ -261,9 +261,10 @@ void add_ckpt(CLI::App& app, Common& common) {
     }
   });
   auto other = std::make_shared<std::string>();
-  auto* compare = command->add_subcommand("diff", "compare two, tensor by tensor; code 9 if they differ");
+  auto* compare =
+      command->add_subcommand("diff", "compare two checkpoints, tensor by tensor; exit code 9 if they differ");
   compare->add_option("a", *target, "a run, or one of its checkpoints")->required();
-  compare->add_option("b", *other, "another one")->required();
+  compare->add_option("b", *other, "another run or checkpoint")->required();
   compare->callback([&common, target, other] {
     if (!diff(*target, *other)) common.exit = static_cast<int>(Exit::checkpoint);
   });
@@ -271,9 +272,9 @@ void add_ckpt(CLI::App& app, Common& common) {
   auto dry = std::make_shared<bool>(false);
   auto* gc = command->add_subcommand("gc", "remove what was set aside or never completed, and old checkpoints");
   gc->add_option("run", *target, "a run directory")->required();
-  gc->add_option("--keep", *keep, "so many of the newest complete ones stay; all if it is not given")
+  gc->add_option("--keep", *keep, "number of newest complete checkpoints to keep; all if not given")
       ->check(CLI::Range(int64_t{1}, int64_t{1'000'000'000}));
-  gc->add_flag("--dry-run", *dry, "only say what would be removed");
+  gc->add_flag("--dry-run", *dry, "only print what would be removed");
   gc->callback([target, keep, dry] { collect(*target, *keep, *dry); });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the subcommands share.
+// Functions shared by the subcommands.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -24,8 +24,8 @@ namespace eng {
 struct Common {
   std::vector<std::filesystem::path> plugin_paths;
   std::string command;                 // the whole command line
-  std::vector<std::string> arguments;  // its words behind `engine`
-  int exit = 0;                        // what the command ends with
+  std::vector<std::string> arguments;  // its words after `engine`
+  int exit = 0;                        // the exit code
 };
 
 // To stderr.
@@ -44,20 +44,20 @@ std::unique_ptr<Registry> scan_plugins(const Common& common);
 void add_overrides(CLI::App& command, std::vector<std::string>& overrides,
                    const std::string& help = "section.key=value ...");
 
-// To stderr: what has no effect.
+// Print notes to stderr, for example about keys without effect.
 void print_notes(const Setup& setup);
 void print_notes(const Config& config, const Data& data, int64_t vocabulary);
 
-// To stderr: a checkpoint that is passed over.
+// To stderr: a checkpoint that is skipped.
 void print_refused(const CheckpointRow& checkpoint);
-// The newest good checkpoint; each one that is passed over is printed.
+// The newest good checkpoint; prints each one that is skipped.
 Found newest_checkpoint(const std::filesystem::path& checkpoints);
-// Lines on stderr, for weights that take a while to read; `what` is where they come from.
+// Prints progress to stderr for large weights; `what` names their source.
 WeightsProgress weights_progress(const std::string& what);
-// Makes, with progress on stderr, the file that the data source will want, if it wants one; a signal stops it. Call it
-// before Data is constructed. `take_signals`: where the caller has no Signals of its own.
+// Builds the file that the data source needs, if any, with progress on stderr; a signal stops it. Call it before Data
+// is constructed. `take_signals`: true if the caller has no Signals object.
 void build_data(const Config& config, Registry& registry, int64_t vocabulary, bool take_signals);
-// Size of the vocabulary that the configured model has.
+// Size of the configured model's vocabulary.
 int64_t model_vocabulary(const Config& config, Registry& registry);
 
 // Each adds its subcommand to the app.

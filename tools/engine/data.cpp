@@ -19,7 +19,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A line that is drawn over on a terminal, and written now and then into a pipe.
+// A progress line that is redrawn on a terminal, and written occasionally into a pipe.
 struct BuildLine {
   Clock::time_point begin = Clock::now(), last = begin;
   bool terminal = isatty(STDERR_FILENO) != 0, drawn = false;
@@ -68,17 +68,18 @@ eng_data_built build(const Config& config, Registry& registry, int64_t vocabular
     throw Error(static_cast<Exit>(128 + Signals::pending()), sink.text(status));
   sink.check(status, Exit::data, "data plugin " + name);
   if (!std::memchr(built.path, 0, sizeof(built.path)))
-    throw Error(Exit::data, fmt::format("data plugin {}: the path of what it has built does not end in NUL", name));
+    throw Error(Exit::data,
+                fmt::format("data plugin {}: the path of the file that it built does not end in NUL", name));
   if (!built.path[0]) return built;
   const double seconds = std::max(line.seconds(), 1e-9);
   fmt::print(stderr, "data  {}: {} tokens in {} documents, {}\n", built.path, built.tokens, built.documents,
-             built.reused ? std::string("made before")
-                          : fmt::format("made in {} ({:.0f} tokens/s)", duration_text(seconds),
+             built.reused ? std::string("already built")
+                          : fmt::format("built in {} ({:.0f} tokens/s)", duration_text(seconds),
                                         static_cast<double>(built.tokens) / seconds));
   return built;
 }
 
-// What the tokenizer of [data] makes of the beginning of the first sample.
+// The start of the first sample as text, by the tokenizer of [data].
 void print_sample(const Config& config, Registry& registry, const Data& data) {
   Batch batch;
   data.read(ENG_SPLIT_TRAIN, 0, 1, batch);
@@ -98,7 +99,7 @@ bool is_config(const std::string& target) {
   return std::filesystem::is_directory(target) || std::filesystem::path(target).extension() == ".toml";
 }
 
-// Asks every source that has files of its own; where none knows the file, the first one's reason is told.
+// Asks every data plugin that has its own file format. If none knows the file, reports the first one's reason.
 int inspect(const Common& common, const std::string& file, uint32_t flags) {
   auto registry = scan_plugins(common);
   const std::string path = std::filesystem::absolute(file).string();
@@ -113,15 +114,15 @@ int inspect(const Common& common, const std::string& file, uint32_t flags) {
     const eng_status status = table.inspect(path.c_str(), flags, text.data(), text.size(), &size, sink.get());
     if (status == ENG_OK) {
       if (size > text.size())
-        throw Error(Exit::data,
-                    fmt::format("data plugin {} says {} bytes of the file, of {} at most", name, size, text.size()));
+        throw Error(Exit::data, fmt::format("data plugin {} returned {} bytes about the file; at most {} are allowed",
+                                            name, size, text.size()));
       fmt::print("{}", std::string_view(text).substr(0, size));
       if (flags & ENG_INSPECT_VERIFY) fmt::print("{}: ok\n", file);
       return 0;
     }
     if (!first) first.emplace(Exit::data, fmt::format("data plugin {}: {}", name, sink.text(status)));
   }
-  throw first ? *first : Error(Exit::environment, "no data plugin can look into files");
+  throw first ? *first : Error(Exit::environment, "no data plugin can inspect files");
 }
 
 int inspect_config(const Common& common, const std::string& target, const std::vector<std::string>& overrides) {
@@ -150,7 +151,7 @@ int build_command(const Common& common, BuildFlags flags) {
   config.require("data");
   const eng_data_built built = build(config, *registry, model_vocabulary(config, *registry), flags.threads);
   if (!built.path[0])
-    fmt::print(stderr, "nothing to build: this data is read as it is ([data] plugin, tokenizer)\n");
+    fmt::print(stderr, "nothing to build: this data is read directly ([data] plugin, tokenizer)\n");
   else
     fmt::print("{}\n", built.path);
   return 0;
@@ -171,24 +172,24 @@ void build_data(const Config& config, Registry& registry, int64_t vocabulary, bo
 }
 
 void add_data(CLI::App& app, Common& common) {
-  auto* command = app.add_subcommand("data", "tokens: make them once, look at them, check them");
+  auto* command = app.add_subcommand("data", "build, inspect and verify token files");
   command->require_subcommand(1);
   auto flags = std::make_shared<BuildFlags>();
-  auto* build = command->add_subcommand("build", "tokenise what a configuration names, into a file that run reuses");
+  auto* build = command->add_subcommand("build", "tokenise the data of a configuration into a file that runs reuse");
   build->add_option("config", flags->target, "a configuration file")->required();
   add_overrides(*build, flags->overrides);
   build->add_option("--out", flags->out, "the folder for the file, instead of [data] cache");
   build->add_option("--threads", flags->threads, "0: one per processor; the file does not depend on it");
   build->callback([&common, flags] { common.exit = build_command(common, *flags); });
-  auto* look = command->add_subcommand("inspect", "what a file of tokens, or the data of a configuration, is");
-  look->add_option("target", flags->target, "a file of tokens, a configuration file (*.toml), or a run")->required();
+  auto* look = command->add_subcommand("inspect", "describe a token file, or the data of a configuration");
+  look->add_option("target", flags->target, "a token file, a configuration file (*.toml), or a run")->required();
   add_overrides(*look, flags->overrides, "section.key=value ..., for a configuration");
   look->callback([&common, flags] {
     common.exit = is_config(flags->target) ? inspect_config(common, flags->target, flags->overrides)
                                            : inspect(common, flags->target, 0);
   });
-  auto* verify = command->add_subcommand("verify", "read and check every byte of a file of tokens");
-  verify->add_option("file", flags->target, "a file of tokens")->required();
+  auto* verify = command->add_subcommand("verify", "read and check every byte of a token file");
+  verify->add_option("file", flags->target, "a token file")->required();
   verify->callback([&common, flags] { common.exit = inspect(common, flags->target, ENG_INSPECT_VERIFY); });
 }
 

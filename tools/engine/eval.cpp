@@ -30,7 +30,7 @@ bool gives_key(const std::vector<std::string>& overrides, const std::string& key
   return std::any_of(overrides.begin(), overrides.end(), [&](const std::string& o) { return o.rfind(key, 0) == 0; });
 }
 
-// Everything that [data] names is evaluated: asked for, or texts are named for this and nothing is said to be held out.
+// Whether all data is evaluated: with --all, or if data.paths is overridden without a key that holds data out.
 bool evaluates_all(const EvalFlags& flags) {
   return flags.all || (gives_key(flags.overrides, "data.paths=") && !gives_key(flags.overrides, "data.validation"));
 }
@@ -39,12 +39,12 @@ void evaluate_all(Config& config) {
   Section& data = config.section("data");
   if (!data.settings().count("validation"))
     throw Error(Exit::usage,
-                fmt::format("data plugin {} cannot hand out all of its data for evaluation", data.string("plugin")),
-                "it has no key `validation`; leave --all out: what it holds out is evaluated");
+                fmt::format("data plugin {} cannot provide all of its data for evaluation", data.string("plugin")),
+                "it has no key `validation`; remove --all to evaluate its held-out data");
   data.set("validation", 1.0, "--all");
 }
 
-// Counts the bytes of text that the labels of micro-batches are; the tokens that end a text are none.
+// Counts the bytes of text in the labels of micro-batches; tokens that end a text have no bytes.
 class TextBytes {
  public:
   explicit TextBytes(const Tokenizer& tokenizer)
@@ -64,7 +64,7 @@ class TextBytes {
 
  private:
   const Tokenizer& tokenizer_;
-  std::vector<int64_t> known_;  // bytes of each token; -1: not asked yet
+  std::vector<int64_t> known_;  // bytes of each token; -1: not known yet
   uint64_t bytes_ = 0;
 };
 
@@ -98,7 +98,7 @@ int eval(const Common& common, const EvalFlags& flags) {
   }
   overrides.insert(overrides.end(), flags.overrides.begin(), flags.overrides.end());
   if (!std::filesystem::is_directory(flags.target))
-    throw Error(Exit::usage, flags.target + " is no directory",
+    throw Error(Exit::usage, flags.target + " is not a directory",
                 !download_line(flags.target).empty()
                     ? download_line(flags.target)
                     : "engine eval takes a run, such as runs/NAME/ID, or a Hugging Face directory");
@@ -106,10 +106,10 @@ int eval(const Common& common, const EvalFlags& flags) {
   try {
     config.require("data");
   } catch (const ConfigError&) {
-    throw Error(Exit::usage, "to evaluate the weights of " + flags.target + " there must be [data]",
-                "name some: --data CONFIG, or 'data.paths=[\"text.txt\"]'");
+    throw Error(Exit::usage, "evaluating the weights of " + flags.target + " needs [data]",
+                "give --data CONFIG, or 'data.paths=[\"text.txt\"]'");
   }
-  // What the run holds out by name is no part of other texts.
+  // The run's own validation_paths do not belong to other texts.
   Section& texts = config.section("data");
   if (gives_key(overrides, "data.paths=") && !gives_key(overrides, "data.validation_paths=") &&
       texts.settings().count("validation_paths"))
@@ -126,16 +126,17 @@ int eval(const Common& common, const EvalFlags& flags) {
     weights = *found.path;
     step = checkpoint_step(weights).value_or(0);
   }
-  load_weights(find_weights(weights), pretrained_table(config, *registry), parameters(setup.plan), {});  // shapes alone
+  load_weights(find_weights(weights), pretrained_table(config, *registry), parameters(setup.plan),
+               {});  // checks only shapes
   check_evaluation_fits(config, *registry, setup);
   build_data(config, *registry, setup.model.info.vocabulary, true);
   Data data(*registry, config, setup.model.info.vocabulary);
   if (!data.info().validation_samples)
     throw Error(Exit::data, "nothing is held out: data.validation is 0",
-                "set data.validation, for example 0.05, or data.validation_paths; --all evaluates all that is named");
+                "set data.validation, for example 0.05, or data.validation_paths; --all evaluates all data");
   Trainer trainer(config, *registry, setup, data);
   if (run && overrides.empty() && !evaluates_all(flags))
-    trainer.load(weights);  // its own data: they must be those that it was trained beside
+    trainer.load(weights);  // its own data: must be unchanged since training
   else
     trainer.initialise(
         weights_of(weights, config, *registry, run ? WeightsProgress() : weights_progress(flags.target)));
@@ -150,7 +151,7 @@ int eval(const Common& common, const EvalFlags& flags) {
   const Evaluation e = trainer.evaluate(batches, seen);
   if (!std::isfinite(e.loss))
     throw Error(Exit::numerics, fmt::format("{}: the loss over {} tokens is not finite", flags.target, e.tokens),
-                "the weights hold what is no finite number, or numbers too large for fp32");
+                "the weights contain values that are not finite, or too large for fp32");
   std::optional<double> bits_per_byte;
   if (text && text->bytes())
     bits_per_byte = e.loss * static_cast<double>(e.tokens) / std::log(2.0) / static_cast<double>(text->bytes());
@@ -172,15 +173,16 @@ int eval(const Common& common, const EvalFlags& flags) {
 }  // namespace
 
 void add_eval(CLI::App& app, Common& common) {
-  auto* command = app.add_subcommand("eval", "loss and perplexity of a run or of a Hugging Face directory");
+  auto* command = app.add_subcommand("eval", "print loss and perplexity of a run or of a Hugging Face directory");
   auto flags = std::make_shared<EvalFlags>();
   command->add_option("target", flags->target, "a run directory, or one with config.json and safetensors files")
       ->required();
   add_overrides(*command, flags->overrides, "section.key=value ..., for example data.paths=[\"text.txt\"]");
   command->add_option("--data", flags->data, "a configuration whose [data] and [train] are used");
   command->add_option("--batches", flags->batches, "micro-batches to evaluate; all by default");
-  command->add_flag("--all", flags->all, "all that [data] names, every token once, not only what is held out of it");
-  command->add_flag("--json", flags->json, "one JSON object on stdout");
+  command->add_flag("--all", flags->all,
+                    "evaluate all data that [data] names, every token once, not only the held-out part");
+  command->add_flag("--json", flags->json, "print one JSON object on stdout");
   command->callback([&common, flags] { common.exit = eval(common, *flags); });
 }
 

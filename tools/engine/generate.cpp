@@ -36,7 +36,7 @@ struct Flags {
   bool chat = false, ids = false;
 };
 
-// One sequence, position after position.
+// Decodes one sequence, position after position.
 class Decoder {
  public:
   Decoder(const Config& config, Registry& registry, int64_t length)
@@ -63,7 +63,7 @@ class Decoder {
     executor_->run("publish");
   }
 
-  // Takes the sequence `tokens` further from where it is; `logits` then are those of the next token.
+  // Appends `tokens` to the sequence; afterwards `logits` are those of the next token.
   void feed(std::span<const int32_t> tokens) {
     for (int64_t n = prefill; n >= least_prefill; n /= 2)
       while (tokens.size() > static_cast<size_t>(n) && length_ > n) tokens = run(prefill_program(n), tokens, n);
@@ -71,7 +71,7 @@ class Decoder {
     const std::span<const float> logits = this->logits();
     if (!std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); }))
       throw Error(Exit::numerics, fmt::format("the logits after {} tokens are not finite", position_),
-                  "the weights hold what is no finite number, or numbers too large for fp32");
+                  "the weights contain values that are not finite, or too large for fp32");
   }
   std::span<const float> logits() const {
     const View& view = setup_.plan.next_logits;
@@ -95,30 +95,30 @@ class Decoder {
   std::unique_ptr<Executor> executor_;
 };
 
-// The one that was asked for, that of the run's data, or that of a Hugging Face directory itself.
+// The tokenizer given by --tokenizer, that of the run's data, or that of the Hugging Face directory.
 Tokenizer make_tokenizer(const Flags& flags, const Config& config, Registry& registry) {
   if (!flags.tokenizer.empty()) return Tokenizer(registry, flags.tokenizer, std::filesystem::current_path());
   const bool run = RunDir::is_run(flags.target);
   const Section& data = config.section("data");
-  // That of a directory has been put into [data], if it has one.
+  // The tokenizer of a directory, if any, is already in [data].
   if (run ? !data.has("tokenizer") : !data.given("tokenizer"))
     throw Error(Exit::usage,
-                fmt::format("{} has no tokenizer to read a prompt with",
+                fmt::format("{} has no tokenizer for the prompt",
                             run ? fmt::format("[data] {}", data.string("plugin")) : flags.target),
-                "name it: --tokenizer bytes, a file, or a folder");
+                "give one: --tokenizer bytes, a file, or a folder");
   return Tokenizer(registry, data.string("tokenizer"), config.base_dir());
 }
 
-// Whether texts have the ids around them (bos) that the tokenizer's file asks for: as the run was trained; as Hugging
-// Face does.
+// Whether texts get the ids before and after them (such as bos) that the tokenizer's file defines: for a run, as in its
+// training; for a Hugging Face directory, always.
 bool special_tokens(const Flags& flags, const Config& config) {
   if (!RunDir::is_run(flags.target)) return true;
   const Section& data = config.section("data");
   return data.has("special_tokens") && data.boolean("special_tokens");
 }
 
-// The Hugging Face directory that says how texts end and how a chat is written: the target, or what a run came from, or
-// where its tokenizer lies.
+// The Hugging Face directories that say how texts end and how a chat is formatted: the target, or for a run the
+// directory it came from and the folder of its tokenizer.
 std::vector<std::filesystem::path> text_directories(const Flags& flags, const Config& config) {
   if (!RunDir::is_run(flags.target)) return {flags.target};
   std::vector<std::filesystem::path> out;
@@ -132,7 +132,7 @@ std::vector<std::filesystem::path> text_directories(const Flags& flags, const Co
   return out;
 }
 
-// What the tokenizer, config.json and generation_config.json end a text with.
+// The ids that end a text, according to the tokenizer, config.json and generation_config.json.
 std::set<int32_t> ends_of_text(const Tokenizer& tokenizer, const std::vector<std::filesystem::path>& directories) {
   std::set<int32_t> out = {tokenizer.info().eos, tokenizer.info().eot};
   for (const auto& directory : directories)
@@ -151,7 +151,7 @@ std::string written_as_chat(const Flags& flags, const std::vector<std::filesyste
       "--chat the prompt is read as it is");
 }
 
-// How many positions the sequence gets: the prompt and what may follow.
+// The number of positions of the sequence: the prompt and the new tokens.
 int64_t choose_length(const Flags& flags, int64_t prompt, int64_t model_limit) {
   if (flags.max_length && model_limit && flags.max_length > model_limit)
     throw Error(
@@ -161,7 +161,7 @@ int64_t choose_length(const Flags& flags, int64_t prompt, int64_t model_limit) {
   const int64_t limit = flags.max_length ? flags.max_length : model_limit ? model_limit : prompt + flags.tokens;
   if (prompt >= limit)
     throw Error(Exit::usage,
-                fmt::format("the prompt has {} tokens, which leaves no room below {}", prompt,
+                fmt::format("the prompt has {} tokens, which leaves no room for new ones within {}", prompt,
                             flags.max_length ? fmt::format("--max-length {}", limit)
                                              : fmt::format("the {} positions of the model", limit)),
                 model_limit > prompt ? "raise --max-length, or shorten the prompt" : "shorten the prompt");
@@ -171,11 +171,13 @@ int64_t choose_length(const Flags& flags, int64_t prompt, int64_t model_limit) {
 void check_flags(const Flags& flags) {
   const auto refuse = [](const std::string& text, const char* help) { throw Error(Exit::usage, text, help); };
   const Sampling& s = flags.sampling;
-  if (!(s.temperature >= 0)) refuse(fmt::format("--temperature {} is below 0", s.temperature), "0 takes the likeliest");
-  if (!(s.top_p > 0 && s.top_p <= 1)) refuse(fmt::format("--top-p {} is not above 0 and up to 1", s.top_p), "1: all");
-  if (s.top_k < 0) refuse(fmt::format("--top-k {} is below 0", s.top_k), "0: all");
+  if (!(s.temperature >= 0))
+    refuse(fmt::format("--temperature {} is below 0", s.temperature), "0 takes the most likely token");
+  if (!(s.top_p > 0 && s.top_p <= 1))
+    refuse(fmt::format("--top-p {} must be above 0 and at most 1", s.top_p), "1 takes all tokens");
+  if (s.top_k < 0) refuse(fmt::format("--top-k {} is below 0", s.top_k), "0 takes all tokens");
   if (flags.tokens < 1) refuse(fmt::format("--tokens {} is below 1", flags.tokens), "give the number of new tokens");
-  if (flags.max_length < 0) refuse(fmt::format("--max-length {} is below 1", flags.max_length), "leave it away");
+  if (flags.max_length < 0) refuse(fmt::format("--max-length {} is below 1", flags.max_length), "remove it");
   if (flags.system && !flags.chat) refuse("--system is the system message of a chat", "give --chat too");
   if (std::count(flags.stop.begin(), flags.stop.end(), "")) refuse("--stop is empty", "give the text to stop at");
 }
@@ -184,7 +186,7 @@ int generate(const Common& common, const Flags& flags) {
   using Clock = std::chrono::steady_clock;
   check_flags(flags);
   if (!std::filesystem::is_directory(flags.target))
-    throw Error(Exit::usage, flags.target + " is no directory",
+    throw Error(Exit::usage, flags.target + " is not a directory",
                 !download_line(flags.target).empty()
                     ? download_line(flags.target)
                     : "engine generate takes a run, such as runs/NAME/ID, or a Hugging Face directory");
@@ -200,7 +202,7 @@ int generate(const Common& common, const Flags& flags) {
   const Tokenizer tokenizer = make_tokenizer(flags, config, *registry);
   const auto directories = text_directories(flags, config);
   std::string prompt = flags.prompt == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : flags.prompt;
-  // A chat template writes the ids around a text itself.
+  // A chat template already contains the special tokens.
   if (flags.chat) prompt = written_as_chat(flags, directories, prompt);
   std::vector<int32_t> tokens = tokenizer.encode(prompt, !flags.chat && special_tokens(flags, config));
   if (tokens.empty()) throw Error(Exit::usage, "the prompt is empty", "give at least one character");
@@ -220,7 +222,7 @@ int generate(const Common& common, const Flags& flags) {
   decoder.feed(tokens);
   const auto begun = Clock::now();
   Sampler sampler(flags.sampling);
-  // A model may have more ids than its tokenizer, for even shapes.
+  // A model may have more ids than its tokenizer, because its vocabulary is padded.
   const auto logits =
       decoder.logits().first(static_cast<size_t>(std::min(info.vocabulary, tokenizer.info().vocabulary)));
   const std::set<int32_t> ends = ends_of_text(tokenizer, directories);
@@ -257,24 +259,23 @@ void add_generate(CLI::App& app, Common& common) {
   command->add_option("target", flags->target, "a run directory, or one with config.json and safetensors files")
       ->required();
   command->add_option("prompt", flags->prompt, "the text to continue; - reads it from the standard input")->required();
-  command->add_option("--tokens", flags->tokens, "new tokens, at most")->capture_default_str();
-  command->add_option("--temperature", flags->sampling.temperature, "0: always the likeliest token")
+  command->add_option("--tokens", flags->tokens, "maximum number of new tokens")->capture_default_str();
+  command->add_option("--temperature", flags->sampling.temperature, "0: always take the most likely token")
       ->capture_default_str();
-  command->add_option("--top-k", flags->sampling.top_k, "draw from this many of the likeliest tokens; 0: from all")
+  command->add_option("--top-k", flags->sampling.top_k, "sample from this many of the most likely tokens; 0: from all")
       ->capture_default_str();
   command
-      ->add_option("--top-p", flags->sampling.top_p,
-                   "draw from the likeliest tokens that have this probability together")
+      ->add_option("--top-p", flags->sampling.top_p, "sample from the most likely tokens with this total probability")
       ->capture_default_str();
-  command->add_option("--seed", flags->sampling.seed, "same seed, same text")->capture_default_str();
+  command->add_option("--seed", flags->sampling.seed, "the same seed gives the same text")->capture_default_str();
   command->add_option("--tokenizer", flags->tokenizer,
-                      "bytes, a file, or a folder; that of the run, or of the directory, by default");
+                      "bytes, a file, or a folder; by default the tokenizer of the run or directory");
   command->add_option("--max-length", flags->max_length,
-                      "positions for prompt and new tokens; what they need by default, up to what the model has");
+                      "positions for prompt and new tokens; by default as many as needed, up to the model's maximum");
   command->add_flag("--ids", flags->ids, "print the ids of the new tokens instead of their text");
-  command->add_option("--stop", flags->stop, "a text to stop at, which is not printed; may be given several times")
+  command->add_option("--stop", flags->stop, "stop at this text, which is not printed; may be given several times")
       ->allow_extra_args(false);
-  command->add_flag("--chat", flags->chat, "the prompt is a message of a user, written as the chat template says");
+  command->add_flag("--chat", flags->chat, "the prompt is a user's message, formatted with the model's chat template");
   command->add_option("--system", flags->system, "with --chat: the system message");
   command->callback([&common, flags] { common.exit = generate(common, *flags); });
 }

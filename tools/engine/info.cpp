@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine config, init, plugins, doctor: what is there, and what can be said.
+// engine config, init, plugins, doctor.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -23,14 +23,14 @@ int init(const Common& common, const std::vector<std::string>& words, const std:
   const SchemaSource plugins = schemas_of(*registry);
   const ModelChoice choice = choose_model(plugins, words);
   if (!choice.others.empty())
-    fmt::print(stderr, "note: `{}` is a preset of {} too; this is that of {}: [model] plugin says which\n",
+    fmt::print(stderr, "note: `{}` is also a preset of {}; this one is {}'s: [model] plugin selects it\n",
                choice.preset, fmt::join(choice.others, " and "), choice.plugin);
   const auto [text, needs] = start_config(*plugins.find(ENG_MODEL_KIND, choice.plugin), choice);
   if (out.empty()) {
     fmt::print("{}", text);
     return 0;
   }
-  if (std::filesystem::exists(out)) throw Error(Exit::usage, out + " exists already", "choose another name for -o");
+  if (std::filesystem::exists(out)) throw Error(Exit::usage, out + " already exists", "choose another name for -o");
   std::ofstream file(out);
   file << text;
   file.close();
@@ -74,16 +74,16 @@ void doctor(const Common& common) {
 }  // namespace
 
 void add_config(CLI::App& app, Common& common) {
-  auto* command = app.add_subcommand("config", "the configuration, explained");
+  auto* command = app.add_subcommand("config", "print the resolved configuration, or all keys");
   command->require_subcommand(1);
   auto target = std::make_shared<std::string>();
   auto rest = std::make_shared<std::vector<std::string>>();
-  auto* show = command->add_subcommand("show", "every resolved value and where it comes from");
+  auto* show = command->add_subcommand("show", "print every value and where it comes from");
   show->add_option("config", *target, "a configuration file or a run directory")->required();
   add_overrides(*show, *rest);
   show->callback(
       [&common, target, rest] { fmt::print("{}", resolved_text(load_config(common, *target, *rest).config)); });
-  auto* schema = command->add_subcommand("schema", "every key, its type, range and default");
+  auto* schema = command->add_subcommand("schema", "print every key with its type, range and default");
   schema->add_option("names", *rest, "sections or plugins; all by default");
   schema->callback([&common, rest] {
     auto registry = scan_plugins(common);
@@ -92,7 +92,7 @@ void add_config(CLI::App& app, Common& common) {
       if (schema_text(plugins, {name}).empty()) {
         std::vector<std::string> sections;
         for (const SectionSchema& section : section_schemas()) sections.push_back(section.name);
-        throw Error(Exit::usage, fmt::format("there is no section and no plugin with keys named `{}`", name),
+        throw Error(Exit::usage, fmt::format("there is no section or plugin named `{}` that has keys", name),
                     fmt::format("sections are: {}", fmt::join(sections, ", ")));
       }
     fmt::print("{}", schema_text(plugins, *rest));
@@ -109,14 +109,14 @@ void add_config(CLI::App& app, Common& common) {
 }
 
 void add_plugins(CLI::App& app, Common& common) {
-  auto* command = app.add_subcommand("plugins", "plugins that are found");
+  auto* command = app.add_subcommand("plugins", "list plugins, or describe one");
   command->require_subcommand(1);
   auto why = std::make_shared<bool>(false);
   auto* ls = command->add_subcommand("ls", "list them");
-  ls->add_flag("--why", *why, "also the places looked, and why each file was refused");
+  ls->add_flag("--why", *why, "also print the folders searched, and why files were refused");
   ls->callback([&common, why] { fmt::print("{}", print_plugins(*scan_plugins(common), *why)); });
   auto what = std::make_shared<std::string>();
-  auto* info = command->add_subcommand("info", "one plugin with its options and presets");
+  auto* info = command->add_subcommand("info", "print the options and presets of a plugin");
   info->add_option("name", *what, "an id, the name of something it provides, or a file's name")->required();
   info->callback([&common, what] {
     auto registry = scan_plugins(common);
@@ -128,7 +128,7 @@ void add_plugins(CLI::App& app, Common& common) {
 }
 
 void add_doctor(CLI::App& app, Common& common) {
-  app.add_subcommand("doctor", "this machine as the engine sees it")->callback([&common] { doctor(common); });
+  app.add_subcommand("doctor", "print what the engine finds on this machine")->callback([&common] { doctor(common); });
 }
 
 }  // namespace eng

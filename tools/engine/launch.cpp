@@ -38,10 +38,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// After a rank is gone or has failed, mpirun ends the others in about two seconds. This long it may take.
+// After a rank has ended or failed, mpirun ends the others in about two seconds. This is the maximum.
 constexpr double patience = 7;
 
-// What `program --version` says.
+// The output of `program --version`.
 std::string version_of(const fs::path& program) {
   const std::string command = shell_word(program.string()) + " --version 2>/dev/null </dev/null";
   std::string out;
@@ -53,7 +53,7 @@ std::string version_of(const fs::path& program) {
   return out;
 }
 
-// How often the system has killed for memory in this process's control group (version 2).
+// How many processes the system has killed for memory in this process's control group (version 2).
 int64_t memory_kills() {
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
@@ -74,7 +74,7 @@ std::vector<pid_t> children_of(pid_t parent) {
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     std::stringstream text;
     text << std::ifstream(entry.path() / "stat").rdbuf();
-    const std::string stat = text.str();  // PID (NAME) STATE PARENT ...; the name may hold anything
+    const std::string stat = text.str();  // PID (NAME) STATE PARENT ...; the name may contain anything
     const size_t name_end = stat.rfind(')');
     if (name_end == std::string::npos || name_end + 4 > stat.size()) continue;
     if (std::atoi(stat.c_str() + name_end + 4) == parent) out.push_back(std::atoi(name.c_str()));
@@ -82,7 +82,7 @@ std::vector<pid_t> children_of(pid_t parent) {
   return out;
 }
 
-// For the temporary files of mpirun. It would make a TMPDIR that is not there.
+// For the temporary files of mpirun, which would otherwise create a missing TMPDIR.
 std::unique_ptr<LaunchFolder> temporary_folder() {
   const char* own = std::getenv("TMPDIR");
   std::string tried;
@@ -91,11 +91,11 @@ std::unique_ptr<LaunchFolder> temporary_folder() {
     } catch (const fs::filesystem_error& e) {
       tried += fmt::format("{}{}: {}", tried.empty() ? "" : ", ", place, e.code().message());
     }
-  throw Error(Exit::environment, "no folder for the temporary files of mpirun: " + tried,
+  throw Error(Exit::environment, "cannot make a folder for the temporary files of mpirun: " + tried,
               "set TMPDIR to a folder that you may write to");
 }
 
-// For the memory that its ranks share. Without one Open MPI does as it can.
+// For the memory that the ranks share. Without it Open MPI chooses a place.
 std::unique_ptr<LaunchFolder> shared_folder() try {
   return std::make_unique<LaunchFolder>("/dev/shm");
 } catch (const fs::filesystem_error&) {
@@ -108,7 +108,7 @@ struct Stream {
   Fd fd;
   int64_t rank = -1;
   bool errors = false, over = false;
-  std::string rest;  // what has no end of line yet
+  std::string rest;  // the last line, not complete yet
 };
 
 class Above {
@@ -142,7 +142,7 @@ class Above {
   std::string run_;  // its directory
   int asked_ = 0, urgent_ = 0;
   bool passed_on_ = false, nobody_came_ = false;
-  std::optional<double> trouble_;  // since when somebody is gone
+  std::optional<double> trouble_;  // the time at which a rank ended or failed
   std::optional<int> status_;      // of mpirun
   int64_t kills_before_ = memory_kills();
 };
@@ -162,7 +162,7 @@ void Above::start(const fs::path& mpirun) {
   std::vector<std::string> words = {mpirun.string(),   "-n",        std::to_string(what_.ranks),
                                     "--oversubscribe", "--bind-to", "none"};
   if (::geteuid() == 0) words.emplace_back("--allow-run-as-root");
-  // This machine only, whatever scheduler this runs inside; and no word about hardware that is not there.
+  // Only this machine, inside any scheduler; no warnings about missing hardware.
   for (const char* word :
        {"--mca", "plm", "isolated", "--mca", "ras", "^slurm,gridengine,tm,lsf", "--mca", "oob_tcp_if_include", "lo",
         "--mca", "orte_abort_on_non_zero_status", "1", "--mca", "btl_base_warn_component_unused", "0"})
@@ -175,14 +175,15 @@ void Above::start(const fs::path& mpirun) {
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   int said[2];
-  if (::pipe2(said, O_CLOEXEC) != 0) throw Error(Exit::environment, fmt::format("no pipe: {}", std::strerror(errno)));
+  if (::pipe2(said, O_CLOEXEC) != 0)
+    throw Error(Exit::environment, fmt::format("cannot make a pipe: {}", std::strerror(errno)));
   said_fd_.emplace(said[0]);
   const Fd theirs(said[1]);
   mpirun_ = ::fork();
   if (mpirun_ < 0) throw Error(Exit::environment, fmt::format("cannot start a process: {}", std::strerror(errno)));
   if (mpirun_ == 0) {
-    // mpirun ends its ranks on SIGTERM; that comes when this command dies, in whatever way. Its own group: Ctrl-C
-    // reaches this command only, which asks the ranks to stop.
+    // mpirun ends its ranks on SIGTERM, which it gets when this command dies in any way. It has a separate process
+    // group, so that Ctrl-C reaches only this command, which asks the ranks to stop.
     temporary_->hold();
     if (shared_) shared_->hold();
     ::setpgid(0, 0);
@@ -207,10 +208,10 @@ int Above::run() {
   ::sigprocmask(SIG_BLOCK, &mine, &before_);
   for (const int number : {SIGPIPE, SIGHUP, SIGXFSZ}) ::signal(number, SIG_IGN);
   signals_.emplace(::signalfd(-1, &mine, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (*signals_ < 0) throw Error(Exit::environment, fmt::format("no signalfd: {}", std::strerror(errno)));
+  if (*signals_ < 0) throw Error(Exit::environment, fmt::format("cannot make a signalfd: {}", std::strerror(errno)));
   start(mpirun);
   while (!status_) turn();
-  // What is still on its way.
+  // Reads what is still in the pipes.
   for (double until = now() + 1; now() < until && (!streams_.empty() || *said_fd_ >= 0);) {
     const size_t before = said_.size() + streams_.size();
     turn();
@@ -221,7 +222,7 @@ int Above::run() {
   return exit;
 }
 
-// Waits for something to happen, 0.2 s at most, and deals with it.
+// Waits for an event, at most 0.2 s, and handles it.
 void Above::turn() {
   std::vector<pollfd> fds = {{*signals_, POLLIN, 0}, {*listener_, POLLIN, 0}, {*said_fd_, POLLIN, 0}};
   for (const Stream& stream : streams_) fds.push_back({stream.fd, POLLIN, 0});
@@ -245,7 +246,7 @@ void Above::turn() {
     std::array<char, 4096> part{};
     const ssize_t n = ::read(*said_fd_, part.data(), part.size());
     if (n > 0 && said_.size() < (1 << 16)) said_.append(part.data(), static_cast<size_t>(n));
-    if (n <= 0 && !last) ::usleep(10000);  // closed before it ended: SIGCHLD comes
+    if (n <= 0 && !last) ::usleep(10000);  // closed before mpirun ended: SIGCHLD follows
   }
   streams_.remove_if([](const Stream& stream) { return stream.over; });
   if (!status_) {
@@ -279,22 +280,21 @@ void Above::take_signal() {
   }
 }
 
-// The first signal, once every rank has its handlers: before that it would kill. mpirun forwards SIGUSR1 and lives;
-// SIGTERM it would answer by killing within a second.
+// Forwards the first signal when every rank has its handlers; earlier it would kill the ranks. SIGUSR1 is used because
+// mpirun forwards it and continues; on SIGTERM mpirun would kill the ranks within a second.
 void Above::pass_on() {
   if (!asked_ || passed_on_ || asked_ > 128) return;
   uint32_t ready = 0;
   for (const auto& [rank, story] : ranks_) ready += story.connected;
   if (ready < what_.ranks) return;
   passed_on_ = true;
-  const bool terminal = ::isatty(STDERR_FILENO) != 0;  // where the first rank may be drawing a line
-  fmt::print(stderr, "{}{}: the ranks save and leave; once more ends them at once\n", terminal ? "\r\x1b[K" : "",
+  const bool terminal = ::isatty(STDERR_FILENO) != 0;  // on which the first rank may be drawing a line
+  fmt::print(stderr, "{}{}: the ranks save and exit; a second signal ends them at once\n", terminal ? "\r\x1b[K" : "",
              Signals::name(asked_));
   ::kill(mpirun_, SIGUSR1);
 }
 
-// No asking. mpirun, when its ranks are gone, tidies up and goes; if it does not, it is killed, and with it whoever is
-// left.
+// Kills the ranks. mpirun then cleans up and exits; if it does not, it is killed, which also kills the remaining ranks.
 void Above::end_now() {
   for (const pid_t rank : children_of(mpirun_)) ::kill(rank, SIGKILL);
   ::kill(mpirun_, SIGTERM);
@@ -355,7 +355,7 @@ void Above::message(Stream& stream, const nlohmann::json& json) try {
     story.when = now();
     if (!trouble_) trouble_ = story.when;
   }
-} catch (const nlohmann::json::exception&) {  // not of this version: it is one of ours, and newer, or none at all
+} catch (const nlohmann::json::exception&) {  // not a message of this version
 }
 
 void Above::show(const Stream& stream, const std::string& text) {
@@ -369,18 +369,18 @@ void Above::show(const Stream& stream, const std::string& text) {
   }
 }
 
-// What a rank said last, if anything has to be told; what state.json says, if nothing has.
+// Reports the cause if a rank failed. Returns the exit code.
 int Above::outcome() {
   if (asked_ > 128) return asked_;
   bool well = ranks_.size() == what_.ranks;
   for (const auto& [rank, story] : ranks_) well = well && story.end && *story.end == *ranks_.at(0).end;
   if (well) {
     if (*status_ != 0)
-      fmt::print(stderr, "warning: every rank had ended well when mpirun ended with {}\n{}", *status_, said_);
+      fmt::print(stderr, "warning: all ranks ended normally, but mpirun ended with {}\n{}", *status_, said_);
     return *ranks_.at(0).end;
   }
   Cause cause = cause_of(ranks_, what_.ranks, said_, *status_, memory_kills() > kills_before_);
-  if (nobody_came_) cause.text = fmt::format("mpirun started no rank in {:g} s, and was ended", what_.timeout);
+  if (nobody_came_) cause.text = fmt::format("mpirun started no rank within {:g} s, and was ended", what_.timeout);
   fail(cause);
   return cause.exit;
 }
@@ -393,7 +393,7 @@ void Above::fail(const Cause& cause) {
     help += newest.empty()
                 ? fmt::format("{} has no checkpoint yet; logs of the ranks: {}/logs", run_, run_)
                 : fmt::format(
-                      "the last complete checkpoint is {}; go on with:  engine run {} {}\nlogs of the ranks: {}/logs",
+                      "the last complete checkpoint is {}; resume with:  engine run {} {}\nlogs of the ranks: {}/logs",
                       newest, shell_word(run_), what_.again, run_);
   }
   print(Failure{cause.exit, cause.text, help});
@@ -411,12 +411,12 @@ fs::path find_mpirun() {
       if (folder.empty() || ::access(file.c_str(), X_OK) != 0 || fs::is_directory(file)) continue;
       const std::string version = version_of(file);
       if (version.find("Open MPI") != std::string::npos) return file;
-      other = fmt::format("{} is none of Open MPI: it says {}", file.string(), version.substr(0, version.find('\n')));
-      break;  // as a shell would: the first of that name
+      other = fmt::format("{} is not from Open MPI: it says {}", file.string(), version.substr(0, version.find('\n')));
+      break;  // like a shell, only the first of that name
     }
   }
   throw Error(Exit::environment,
-              other.empty() ? "there is no mpirun on PATH, and --ranks starts the ranks with it" : other,
+              other.empty() ? "there is no mpirun on PATH, which --ranks needs to start the ranks" : other,
               "install Open MPI, on Debian and Ubuntu:  apt-get install openmpi-bin");
 }
 

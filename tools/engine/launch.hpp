@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command above its ranks: starts them through mpirun, passes signals on, shows what they say, and ends as they
-// ended. Nothing of it survives it.
+// The parent of ranks: starts them through mpirun, forwards signals, prints their output, and ends with their exit
+// code. No process or file of it remains.
 #pragma once
 
 #include <sys/types.h>
@@ -13,17 +13,17 @@
 namespace eng {
 
 struct Launch {
-  std::vector<std::string> arguments;  // of every rank, behind `engine`
+  std::vector<std::string> arguments;  // of every rank, after `engine`
   std::string command;                 // as the user typed it
-  std::string again;                   // what to type to go on, without the run: "--ranks 4"
+  std::string again;                   // what to type after the run's directory to resume: "--ranks 4"
   uint32_t ranks = 2;
-  double timeout = 600;  // seconds in which a rank must have come; then they wait for each other by themselves
+  double timeout = 600;  // seconds within which the first rank must connect; afterwards the ranks wait for each other
 };
 
-// Open MPI's mpirun on PATH, whatever it is called there. Throws Error(Exit::environment) naming the package.
+// Open MPI's mpirun on PATH, under any of its names. Throws an Error(Exit::environment) that names the package.
 std::filesystem::path find_mpirun();
 
-// Starts them and waits; returns the exit code of the command. Throws Error where they cannot be started.
+// Starts the ranks and waits; returns the exit code of the command. Throws Error if they cannot be started.
 int launch(const Launch& what);
 
 }  // namespace eng

@@ -20,14 +20,14 @@ std::unique_ptr<Registry> scan_plugins(const Common& common) {
 
 void add_overrides(CLI::App& command, std::vector<std::string>& overrides, const std::string& help) {
   command.add_option("overrides", overrides, help);
-  // Behind the option above, which puts its words in the place of what is there.
+  // Declared after the option above, which replaces the content of `overrides`.
   command
       .add_option_function<std::vector<std::string>>(
           "--unset",
           [&overrides](const std::vector<std::string>& keys) {
             for (const std::string& key : keys) overrides.push_back("-" + key);
           },
-          "section.key: take away what the configuration, or the run, says of it; may be repeated")
+          "section.key: remove the value that the configuration or the run gives; may be repeated")
       ->allow_extra_args(false);
 }
 
@@ -51,7 +51,7 @@ WeightsProgress weights_progress(const std::string& what) {
   return [what, told = uint64_t{0}](uint64_t done, uint64_t all) mutable {
     if (all < few || done * 10 / all <= told) return;
     told = done * 10 / all;
-    fmt::print(stderr, "reads {}: {} of {}\n", what, size_text(done), size_text(all));
+    fmt::print(stderr, "reading {}: {} of {}\n", what, size_text(done), size_text(all));
   };
 }
 
@@ -66,7 +66,7 @@ void print(const Failure& failure) {
 
 namespace {
 
-// What CLI11 does not say of a command line that it refuses; "" if it has said it.
+// Help for a command line that CLI11 refuses; "" if CLI11's own message is enough.
 std::string usage_help(const CLI::App& app) {
   const CLI::App* at = &app;
   while (!at->get_subcommands().empty()) at = at->get_subcommands().back();
@@ -77,7 +77,7 @@ std::string usage_help(const CLI::App& app) {
     for (const CLI::App* one : at->get_subcommands([](const CLI::App*) { return true; }))
       names.push_back(one->get_name());
     const auto near = eng::nearest(*word, names);
-    return fmt::format("`{}` is no subcommand; {}there is {}", eng::printable(*word, 80),
+    return fmt::format("`{}` is not a subcommand; {}available: {}", eng::printable(*word, 80),
                        near.empty() ? "" : fmt::format("did you mean `{}`? ", fmt::join(near, "` or `")),
                        fmt::join(names, ", "));
   }
@@ -87,7 +87,7 @@ std::string usage_help(const CLI::App& app) {
       if (const std::string known = eng::foreign_flag(extra, k + 1 < words.size() ? words[k + 1] : ""); !known.empty())
         return known;
     if (extra.starts_with("--plugin-path"))
-      return "--plugin-path stands before the subcommand: engine --plugin-path DIR ...";
+      return "--plugin-path goes before the subcommand: engine --plugin-path DIR ...";
     if (extra.starts_with("--") && extra.find('.') < extra.find('='))
       return "an override has no dashes: section.key=value, for example train.steps=10";
   }
@@ -101,7 +101,7 @@ int command(int argc, char** argv) {
   eng::Common common;
   common.command = fmt::format("{}", fmt::join(argv, argv + argc, " "));
   common.arguments.assign(argv + std::min(argc, 1), argv + argc);
-  app.add_option("--plugin-path", common.plugin_paths, "folders to look for plugins in, before all others");
+  app.add_option("--plugin-path", common.plugin_paths, "folders to search for plugins first");
   eng::add_run(app, common);
   eng::add_check(app, common);
   eng::add_plan(app, common);

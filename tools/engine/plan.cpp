@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine plan, engine check: what is known before anything runs.
+// engine plan, engine check.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ void line(const char* what, const std::string& text) {
   fmt::print("  {:<11} {:<90} ok\n", what, text);
 }
 
-// What to know about the model's preset: the difference where people give it another size than it has. "" otherwise.
+// A note if the usual name of the model's preset states another size than it has; otherwise "".
 std::string preset_note(const Registry& registry, const Section& model, int64_t parameters) {
   const Provided* plugin = registry.find(ENG_MODEL_KIND, model.string("plugin"));
   if (!plugin || !model.has("preset")) return "";
@@ -35,7 +35,7 @@ std::string preset_note(const Registry& registry, const Section& model, int64_t 
   const double unit = text.ends_with("B") ? 1e9 : text.ends_with("M") ? 1e6 : 1;
   const double size = std::atof(text.c_str()) * unit, more = 100 * (static_cast<double>(parameters) / size - 1);
   return fmt::format("  note              {} is called {}; it has {} parameters, {:.1f} % {}\n", name, text, parameters,
-                     std::abs(more), more < 0 ? "less" : "more");
+                     std::abs(more), more < 0 ? "fewer" : "more");
 }
 
 int check(const Common& common, const std::string& target, const std::vector<std::string>& overrides) {
@@ -82,7 +82,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
   uint64_t each = checkpoint_bytes(saved_tensors(setup.plan)), need = each * static_cast<uint64_t>(keep + 1);
   if (need > free)
     throw Error(Exit::disk,
-                fmt::format("{} checkpoints of {} need {}, {} has {} free", keep + 1, size(each), size(need),
+                fmt::format("{} checkpoints of {} need {}, but {} has {} free", keep + 1, size(each), size(need),
                             out.string(), size(free)),
                 "lower checkpoint.keep, or choose another run.out");
   line("disk", fmt::format("{} checkpoints x {} (one more while saving), free {}", keep, size(each), size(free)));
@@ -92,7 +92,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
 }  // namespace
 
 void add_plan(CLI::App& app, Common& common) {
-  auto* command = app.add_subcommand("plan", "memory and work of a step, without running it");
+  auto* command = app.add_subcommand("plan", "print memory and work of a step, without running it");
   struct Flags {
     std::string target;
     std::vector<std::string> overrides;
@@ -103,14 +103,14 @@ void add_plan(CLI::App& app, Common& common) {
   command->add_option("config", flags->target, "a configuration file (only [model] is needed), or a run directory")
       ->required();
   add_overrides(*command, flags->overrides);
-  command->add_option("--ranks", flags->ranks, "how many ranks share the step; none of them need be there")
+  command->add_option("--ranks", flags->ranks, "number of ranks that share the step; they need not exist")
       ->check(CLI::Range(1, 65536));
-  command->add_flag("--json", flags->json, "one JSON object");
-  command->add_flag("--dump", flags->dump, "every action with its buffers, waits and addresses");
+  command->add_flag("--json", flags->json, "print one JSON object");
+  command->add_flag("--dump", flags->dump, "print every action with its buffers, waits and addresses");
   command->callback([&common, flags] {
     auto [registry, config] = load_config(common, flags->target, flags->overrides);
     share_batch(config, flags->ranks);
-    // How many of them share this machine's memory is not known, if nobody says it.
+    // Without this key it is unknown how many ranks share this machine's memory.
     const Section& comm = config.section("comm");
     const char* per_node = "describe.ranks_per_node";
     const uint32_t local = comm.has(per_node) ? static_cast<uint32_t>(comm.integer(per_node)) : 1;
@@ -129,7 +129,7 @@ void add_plan(CLI::App& app, Common& common) {
 }
 
 void add_check(CLI::App& app, Common& common) {
-  auto* command = app.add_subcommand("check", "everything that can fail, checked without training");
+  auto* command = app.add_subcommand("check", "check everything that can fail, without training");
   auto target = std::make_shared<std::string>();
   auto overrides = std::make_shared<std::vector<std::string>>();
   command->add_option("config", *target, "a configuration file")->required();

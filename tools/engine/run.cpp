@@ -26,7 +26,7 @@ bool stop_asked() {
   return Signals::pending() != 0;
 }
 
-// Shows a run on stderr.
+// Prints a run's progress to stderr.
 class Shown final : public RunListener {
  public:
   void note(const std::string& text) override { fmt::print(stderr, "note: {}\n", text); }
@@ -43,7 +43,7 @@ class Shown final : public RunListener {
     line(fmt::format("model {}: {} parameters; {} training samples of {} tokens, {} held out; {} steps",
                      start.setup.model.plugin, start.setup.plan.parameters, start.data.info().train_samples,
                      train.integer("sequence_length"), start.data.info().validation_samples, steps));
-    if (start.from) line(fmt::format("goes on from {}", start.from->filename().string()));
+    if (start.from) line(fmt::format("resumes from {}", start.from->filename().string()));
     if (start.step >= steps)
       line(fmt::format("nothing is left to do: step {} is done, train.steps is {}", start.step, steps));
   }
@@ -59,16 +59,16 @@ class Shown final : public RunListener {
   std::optional<Progress> progress_;
 };
 
-// What a run that ended in good order has come to.
+// Prints the result of a run that ended normally.
 void show_end(const RunEnd& end, const RunFlags& flags, const Member& member, Shown& shown) {
   const std::string path = end.directory.string();
   if (end.exit == Exit::stopped) {
-    // A parent has said which signal; with many ranks another one may have had it.
+    // A parent has printed the signal; with many ranks another rank may have received it.
     const int signal = Signals::pending();
     const std::string by = signal && !member.has_parent()     ? Signals::name(signal)
                            : signal || flags.max_time.empty() ? "a signal"
                                                               : "--max-time";
-    return shown.line(fmt::format("stopped by {}; go on with:  {}", by, member.again(path)));
+    return shown.line(fmt::format("stopped by {}; resume with:  {}", by, member.again(path)));
   }
   const std::string next = end.held_out ? fmt::format("\n  next:   engine eval {}", shell_word(path)) : "";
   shown.line(fmt::format("done  {0}\n  losses: {0}/metrics.jsonl{1}\n  longer: {2} train.steps=N", path, next,
@@ -86,7 +86,8 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
   if (!flags.max_time.empty()) {
     request.max_seconds = parse_duration(flags.max_time);
     if (!request.max_seconds)
-      throw Error(Exit::usage, "--max-time " + flags.max_time + " is no duration", "write it like 90s, 15m or 3h50m");
+      throw Error(Exit::usage, "--max-time " + flags.max_time + " is not a duration",
+                  "write it like 90s, 15m or 3h50m");
   }
   Shown shown;
   const RunEnd end = run_rank(request, member, shown);
@@ -97,9 +98,9 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
   return end.exit;
 }
 
-// The ranks do the work; here is only what would otherwise be told by each of them, or keep all but one waiting.
+// The ranks do the work. This does only what each rank would otherwise print, or what would keep all but one waiting.
 int launch_ranks(const Common& common, const RunFlags& flags) {
-  // Every rank reads it for itself, and a pipe can be read once.
+  // Every rank reads it separately, and a pipe can be read only once.
   const std::filesystem::file_type type = std::filesystem::status(flags.target).type();
   if (flags.target.starts_with("/dev/") || type == std::filesystem::file_type::fifo)
     throw Error(Exit::usage, "with --ranks the configuration cannot come from a pipe: each rank reads it",
@@ -125,16 +126,16 @@ int launch_ranks(const Common& common, const RunFlags& flags) {
 
 int run(Common& common, const RunFlags& flags) {
   if (weights_kind(flags.target) == WeightsKind::hugging_face)
-    throw Error(Exit::usage, flags.target + " is a Hugging Face directory, and here a configuration or a run is needed",
+    throw Error(Exit::usage, flags.target + " is a Hugging Face directory; a configuration or a run is needed here",
                 "write a configuration with  [model] from = " + toml_text(flags.target) + "  and [data]");
   const auto variable = [](const char* name) -> const char* { return std::getenv(name); };
   if (flags.ranks) {
     const Announced announced = Announced::read(variable);
     if (announced.size > 1 || announced.by == "mpirun")
       throw Error(Exit::usage,
-                  fmt::format("--ranks starts ranks, and this is one already (rank {} of {}, started by {})",
+                  fmt::format("--ranks starts ranks, but this process is already a rank (rank {} of {}, started by {})",
                               announced.rank, announced.size, announced.by),
-                  "leave --ranks away here, or leave the launcher away");
+                  "remove --ranks, or start the command without the launcher");
     if (*flags.ranks > 1) return launch_ranks(common, flags);
   }
   const Signals signals(std::getenv("SLURM_STEP_NUM_TASKS") != nullptr);
@@ -148,7 +149,7 @@ int run(Common& common, const RunFlags& flags) {
   } catch (...) {
     if (!member || !member->many()) throw;
     member->failed(std::current_exception());
-    // Not by way of destructors and exit handlers, where this rank could wait for the others.
+    // Skips destructors and exit handlers, in which this rank could wait for the others.
     std::fflush(nullptr);
     ::_exit(failure(std::current_exception()).exit);
   }
@@ -157,16 +158,16 @@ int run(Common& common, const RunFlags& flags) {
 }  // namespace
 
 void add_run(CLI::App& app, Common& common) {
-  auto* command = app.add_subcommand("run", "train, or go on where a run stopped");
+  auto* command = app.add_subcommand("run", "train, or resume a run");
   auto flags = std::make_shared<RunFlags>();
   command->add_option("target", flags->target, "a configuration file, or a run directory")->required();
   add_overrides(*command, flags->overrides);
-  command->add_option("--out", flags->out, "the run directory itself: new, empty, or a run to go on with");
+  command->add_option("--out", flags->out, "the run directory: new, empty, or a run to resume");
   command->add_option("--resume", flags->resume, "auto, never, must, or the step of a checkpoint");
-  command->add_option("--max-time", flags->max_time, "save and leave with 75 after this long, for example 3h50m");
+  command->add_option("--max-time", flags->max_time, "save and exit with 75 after this time, for example 3h50m");
   command->add_flag("--trace{auto}", flags->trace,
-                    "write when every action ran: of steps 2 to 4, or of those given, as in --trace=2-4");
-  command->add_option("--ranks", flags->ranks, "so many processes on this machine, started through mpirun")
+                    "write a trace of every action: of steps 2 to 4, or of the given steps, as in --trace=2-4");
+  command->add_option("--ranks", flags->ranks, "number of ranks to start on this machine through mpirun")
       ->check(CLI::Range(1, 65536));
   command->callback([&common, flags] { common.exit = run(common, *flags); });
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests/cli/chat.json: chat templates as they are commonly shipped, and what Jinja, set up as transformers sets it
-up, makes of them.
+"""Makes tests/cli/chat.json: chat templates as they are commonly shipped, and their output by Jinja, configured as in
+transformers.
 
     pip install jinja2
     python tools/goldens/chat.py"""

@@ -5,7 +5,7 @@
     pip install torch transformers safetensors      (CPU builds are enough)
     python tools/goldens/llama.py [OUT_DIR]
 
-Per variant two files.
+Two files per variant.
 
 llama_NAME.safetensors
     tokens, labels     (B, T) i32; labels[b, t] is the target of position t (nothing is shifted), -100 is ignored
@@ -16,10 +16,10 @@ llama_NAME.safetensors
     train.tokens, train.labels    (steps, B, T) i32, only where the .json has "training"
 llama_NAME.json
     options            keys and values of the llama plugin's options
-    loss               mean over labels that count; loss_sum: their sum; labels_counted: their number
+    loss               mean over the counted labels; loss_sum: their sum; labels_counted: their number
     training           hyper-parameters of torch.optim.AdamW (decay on matrices only), constant learning rate,
                        and per step the mean loss and the gradient norm before clipping
-    versions           of what made the file
+    versions           of the libraries that made the file
 
 Loss, gradients and training are computed in float64 from f32 parameters. transformers computes norms and
 angles in fp32 whatever the model's dtype, so those two are replaced by the same formulas in float64; the

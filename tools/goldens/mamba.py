@@ -5,7 +5,7 @@
     pip install torch transformers safetensors      (CPU builds are enough)
     python tools/goldens/mamba.py [OUT_DIR]
 
-Per variant two files as tools/goldens/llama.py describes them, without `rope` and with
+Two files per variant, as described in tools/goldens/llama.py, without `rope` and with
     logits             (B, T, V) f32
 
 transformers computes the scan and the norms in fp32 whatever the model's dtype. Logits, loss, gradients and training

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The golden of muon: matrices updated with given gradients, in double precision, by formulas of its own.
+"""Makes the golden of muon: matrices updated with given gradients, in double precision, by independent formulas.
 
   python3 tools/goldens/muon.py [OUT_DIR]      needs numpy; writes muon.json
 
 The update is that of Keller Jordan's reference (https://github.com/KellerJordan/Muon, muon.py), without its rounding to
-bfloat16: the matrix is turned so that it is wide, divided by its Frobenius norm, and goes through the quintic. `rms` is
+bfloat16: the matrix is transposed if it is tall, divided by its Frobenius norm, and put through the quintic. `rms` is
 the factor 0.2 sqrt(max(M, N)) of Liu et al. 2025, "Muon is scalable for LLM training".
 """
 import json

@@ -5,8 +5,8 @@
     pip install torch transformers safetensors      (CPU builds are enough)
     python tools/goldens/opt.py [OUT_DIR]
 
-The files are as those of llama.py beside it, without the rope table; options hold the keys of the opt plugin. All numbers are computed in float64 from f32
-parameters; transformers in fp32 must agree with them, or the script stops.
+The files are like those of llama.py, without the rope table; options have the keys of the opt plugin. All numbers are
+computed in float64 from f32 parameters; transformers in fp32 must agree with them, or the script stops.
 """
 
 import sys
@@ -66,7 +66,7 @@ def make(name, seed, out):
         tensors["logits"] = model(input_ids=tokens).logits.float()
     check(f"{name}: loss", plain_loss.detach(), total.detach() / counted, 1e-6)
     for key, p in model.named_parameters():
-        # Adding one vector to all keys moves no attention weight: this gradient is zero but for rounding.
+        # Adding one vector to all keys changes no attention weight: this gradient is zero except for rounding.
         if key.endswith("k_proj.bias"):
             if p.grad.abs().max() > 1e-15:
                 sys.exit(f"{name}: {key} has a gradient")

@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tests/data/golden: small tokenizers, and the ids that the libraries give hard strings.
+"""Makes tests/data/golden: small tokenizers, and the ids that the libraries give for difficult strings.
 
     pip install tokenizers sentencepiece
     python tools/goldens/tokenizer.py
 
-A null among the ids of unigram: more than one way to cut the string has the best score.
+A null among the ids of unigram means that several ways to split the string have the best score.
 
-Per tokenizer a folder with its files, trained here on this tree's own documents and the strings below:
+Each tokenizer has a folder with its files. It is trained here on this tree's own documents and the strings below:
   gpt2     tokenizer.json: byte-level BPE with GPT-2's pattern, merges as lists
-  llama3   tokenizer.json: Llama-3's pattern, ignore_merges, bos put before a text, special tokens beside the vocabulary
+  llama3   tokenizer.json: Llama-3's pattern, ignore_merges, bos put before a text, special tokens outside the vocabulary
   neox     tokenizer.json: NFC, runs of spaces as added tokens, merges as texts
   opt      vocab.json and merges.txt: GPT-2's pattern, other ids, </s> put before a text
-  llama    tokenizer.model: sentencepiece BPE with bytes for what it does not know, digits one by one
+  llama    tokenizer.model: sentencepiece BPE with bytes for unknown characters, digits one by one
   unigram  tokenizer.model: sentencepiece unigram with a table of character replacements, no bytes
 corpus.bin: the first 2,000 ids of the first document by gpt2, as nanoGPT keeps them.
 ids.json: {"strings": [hexadecimal, ...], "ids": {NAME: ["1 2 3", ...]}, "special": {NAME: ...}, "versions": ...}.
-What is not UTF-8 is given to the libraries as Python decodes it with errors="replace"."""
+Invalid UTF-8 is given to the libraries as Python decodes it with errors="replace"."""
 import io
 import json
 import pathlib
@@ -170,7 +170,7 @@ def unigram():
 
 
 def tied(made, text):
-    """Two ways to cut a text score the same: which one is taken depends on the version of the library."""
+    """Whether two ways to split a text have the same score: which one is used depends on the library's version."""
     best = [sum(map(made.get_score, row)) for row in made.nbest_encode(text, nbest_size=2)] if text else []
     return len(best) == 2 and abs(best[0] - best[1]) < 1e-3
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""unicode.py ENGINE: whether `engine data build` gives the ids of the `tokenizers` library for texts of every Unicode
-character, with every kind of pattern and normaliser that is read from a tokenizer.json. No file is written; run it by
-hand after a change to plugins/data/unicode*, pattern.cpp or character_class.cpp.
+"""unicode.py ENGINE: checks that `engine data build` gives the ids of the `tokenizers` library for texts with every
+Unicode character, with every kind of pattern and normaliser of a tokenizer.json. No file is written. Run it by hand after
+a change to plugins/data/unicode*, pattern.cpp or character_class.cpp.
 
     pip install tokenizers
     python tools/goldens/unicode.py build/tools/engine

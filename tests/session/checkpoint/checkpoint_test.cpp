@@ -57,7 +57,7 @@ TEST_CASE("checkpoint: what is saved is loaded", "[checkpoint]") {
     CHECK(load_checkpoint(saved.path, sample.specs, filled.fill(), given) == sample.point(100));
     check_equal(sample, filled);
     if (staging) CHECK(filled.largest <= staging);
-    // Nothing else lies around.
+    // Nothing else is left.
     size_t entries = 0;
     for ([[maybe_unused]] const auto& e : fs::directory_iterator(scratch / "checkpoints")) ++entries;
     CHECK(entries == 1);
@@ -210,7 +210,7 @@ TEST_CASE("checkpoint: slices of one tensor fill it exactly once", "[checkpoint]
   CHECK_THAT(text({{0, 6}, {5, 5}}), Catch::Contains("element 5 is in two slices"));
   CHECK_THAT(text({{0, 4}, {6, 4}}), Catch::Contains("elements 4 to 5 are in no slice"));
   CHECK_THAT(text({{0, 6}}), Catch::Contains("elements 6 to 9 are in no slice"));
-  CHECK_THAT(text({{0, 6}, {6, 5}}), Catch::Contains("behind the last of 10"));
+  CHECK_THAT(text({{0, 6}, {6, 5}}), Catch::Contains("after the last of 10"));
   CHECK_THAT(text({{0, 6}, {UINT64_MAX - 2, 0}}), Catch::Contains("are in no slice"));
 }
 
@@ -232,17 +232,17 @@ TEST_CASE("checkpoint: a well-sealed manifest that lies is refused", "[checkpoin
   CHECK_THAT(text([](Manifest& m) { m.tensors[0].slices[0].stored = "gone"; }), Catch::Contains("is missing"));
   CHECK_THAT(text([](Manifest& m) { m.tensors.push_back(m.tensors[0]); }), Catch::Contains("listed twice"));
   CHECK_THAT(text([](Manifest& m) { m.tensors.erase(m.tensors.begin()); }), Catch::Contains("is in no slice"));
-  CHECK_THAT(text([](Manifest& m) { m.tensors[0].dtype = ENG_I32; }), Catch::Contains("is not the manifest's"));
+  CHECK_THAT(text([](Manifest& m) { m.tensors[0].dtype = ENG_I32; }), Catch::Contains("differs from the manifest"));
   CHECK_THAT(text([](Manifest& m) { m.tensors[0].shape = {INT64_MAX, INT64_MAX}; }), Catch::Contains("too large"));
   CHECK_THAT(text([](Manifest& m) { m.tensors[1].slices = m.tensors[0].slices; }), Catch::Contains("slice"));
 }
 
-TEST_CASE("manifest: sealed text that is no manifest", "[checkpoint]") {
+TEST_CASE("manifest: sealed text that is not a manifest", "[checkpoint]") {
   const auto sealed = [](const std::string& body) {
     const std::string text = body + ",\n\"checksum\": \"" + Checksum::of(body) + "\"\n}\n";
     return refusal(Exit::checkpoint, [&] { parse_manifest(text, "m"); });
   };
-  CHECK_THAT(sealed("{\"format\": \"other\""), Catch::Contains("another format"));
+  CHECK_THAT(sealed("{\"format\": \"other\""), Catch::Contains("it has another format"));
   CHECK_THAT(sealed("{\"format\": \"engine-checkpoint\", \"version\": 2"), Catch::Contains("reads version 1"));
   CHECK_THAT(sealed("{\"format\": \"engine-checkpoint\", \"version\": 1, \"step\": -1"), Catch::Contains("`step`"));
   CHECK_THAT(sealed("{\"format\": \"engine-checkpoint\", \"version\": 1, \"step\": 1.5"), Catch::Contains("`step`"));
@@ -278,7 +278,7 @@ TEST_CASE("checkpoints: the newest good one is found, the others refused by name
   CHECK(verified[0].problem == "");
   CHECK(verified[3].problem != "");
   CHECK(inspect_checkpoint(scratch / "step-00000400", true).problem != "");
-  // A run that goes on from 200 leaves the later ones behind for good.
+  // A run resumed from 200 sets the later ones aside for good.
   set_aside_newer(scratch.path(), 200);
   CHECK(list_checkpoints(scratch.path()).size() == 2);
   CHECK(find_latest(scratch.path()).refused.empty());

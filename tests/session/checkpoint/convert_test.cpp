@@ -63,7 +63,7 @@ TEST_CASE("convert: between neighbours the nearer one wins, and the even one in 
   CHECK(narrowed(ENG_BF16, 1.0f) == 0x3f80);
 }
 
-TEST_CASE("convert: types that hold no weights are refused", "[convert]") {
+TEST_CASE("convert: types that cannot store weights are refused", "[convert]") {
   const float in = 1;
   int32_t out = 0;
   CHECK_THAT(test::refusal(Exit::bug, [&] { convert(ENG_F32, &in, ENG_I32, &out, 1); }),

@@ -111,7 +111,7 @@ int calls_of_a_save(int64_t step) {
 
 }  // namespace
 
-TEST_CASE("disk: an error at any call leaves the older checkpoint, and nothing half", "[disk]") {
+TEST_CASE("disk: an error at any call leaves the older checkpoint, and nothing incomplete", "[disk]") {
   const Sample a(0), b(9);
   const int64_t step = 2;
   const int calls = calls_of_a_save(step);
@@ -140,7 +140,7 @@ TEST_CASE("disk: an error at any call leaves the older checkpoint, and nothing h
   }
 }
 
-TEST_CASE("disk: a process that dies at any call leaves a whole checkpoint", "[disk]") {
+TEST_CASE("disk: a process that dies at any call leaves a complete checkpoint", "[disk]") {
   const Sample a(0), b(9);
   const int64_t step = 2;
   const int calls = calls_of_a_save(step);
@@ -197,11 +197,11 @@ TEST_CASE("disk: a device without space", "[disk]") {
   CHECK_THAT(text, Catch::Contains("/dev/full") && Catch::Contains("No space left") && Catch::Contains(" free"));
 }
 
-TEST_CASE("disk: a file system that is full", "[disk]") {
+TEST_CASE("disk: a full file system", "[disk]") {
   Scratch scratch;
   const fs::path small = scratch / "small";
   fs::create_directory(small);
-  const pid_t child = fork();  // mounts in a name space of its own, which goes away with it
+  const pid_t child = fork();  // mounts in a separate name space, which ends with it
   REQUIRE(child >= 0);
   if (child == 0) {
     if (!own_mounts()) _exit(3);
@@ -229,7 +229,7 @@ TEST_CASE("disk: a file system that is full", "[disk]") {
   CHECK(WEXITSTATUS(status) == 0);
 }
 
-TEST_CASE("disk: a directory that may not be written", "[disk]") {
+TEST_CASE("disk: a directory without write permission", "[disk]") {
   Scratch scratch;
   write_file(scratch / "file", "x");
   const Sample a;

@@ -102,7 +102,7 @@ Fault fault;
 FileCalls real;
 std::atomic<int> calls = 0;
 
-// Whose file that is; what is no rank's own is done by rank 0.
+// The rank that writes this file; rank 0 writes the common files.
 uint32_t owner(int fd) {
   const std::string path = fs::read_symlink("/proc/self/fd/" + std::to_string(fd));
   const size_t at = path.find("-0000");
@@ -139,7 +139,7 @@ std::vector<std::string> entries(const fs::path& folder) {
 
 }  // namespace
 
-TEST_CASE("ranks: what any number of them holds in any way, any other number loads", "[ranks]") {
+TEST_CASE("ranks: what any number of ranks with any sharding saves, any other number loads", "[ranks]") {
   const Sample sample = large();
   for (const uint32_t saving : {1u, 2u, 3u, 4u})
     for (const Hold saved : holds) {
@@ -158,7 +158,7 @@ TEST_CASE("ranks: what any number of them holds in any way, any other number loa
     }
 }
 
-TEST_CASE("ranks: everything is written once, and evenly where all hold it", "[ranks]") {
+TEST_CASE("ranks: everything is written once, and evenly if all ranks hold it", "[ranks]") {
   const Sample sample = large();
   uint64_t all = 0;
   for (const auto& [key, bytes] : sample.bytes) all += bytes.size();
@@ -277,7 +277,7 @@ TEST_CASE("ranks: a callback that throws on one fails all", "[ranks]") {
   }
 }
 
-TEST_CASE("ranks: dead at any call of any of them, a whole checkpoint is left", "[ranks]") {
+TEST_CASE("ranks: a rank that dies at any call leaves a complete checkpoint", "[ranks]") {
   const Sample a = large(0), b = large(9);
   for (const uint32_t failing : {0u, 1u})
     for (int at = 0, reached = 1; reached; ++at) {
@@ -343,7 +343,7 @@ TEST_CASE("ranks: a flipped or missing byte in any file is refused on all", "[ra
   CHECK(load(Hold::pieces) == same_text(3, "accepted"));
 }
 
-TEST_CASE("ranks: what none of them needs is read all the same", "[ranks]") {
+TEST_CASE("ranks: what no rank needs is read too", "[ranks]") {
   const Sample sample = large();
   Scratch scratch;
   ranks(3, Exit::bug, [&](const Peers& p) { save(scratch.path(), sample, 1, Hold::pieces, p); });
@@ -382,7 +382,7 @@ TEST_CASE("ranks: all choose the same newest checkpoint", "[ranks]") {
     CHECK_THAT(f.refused[1].problem, Catch::Contains("optim-00001.safetensors"));
     CHECK(f.refused[1].problem == found[0].refused[1].problem);
   }
-  // Broken communication is no damage.
+  // Broken communication does not count as damage.
   const Peers cut{0, 2,
                   [](const std::string&) -> std::vector<std::string> { throw Error(Exit::communication, "gone"); }};
   CHECK(refusal(Exit::communication, [&] { inspect_checkpoint(scratch / "step-00000002", true, cut); }) == "gone");

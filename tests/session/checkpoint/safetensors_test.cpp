@@ -82,7 +82,7 @@ TEST_CASE("safetensors: malformed headers are refused, by name", "[safetensors]"
   const std::string a = R"("a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]})";
   const Case cases[] = {
       {one("F32", "[2]", "[0,8]"), 7, "do not lie"},
-      {one("F32", "[2]", "[0,8]"), 9, "belong to none"},
+      {one("F32", "[2]", "[0,8]"), 9, "belong to no tensor"},
       {one("F32", "[2]", "[8,0]"), 8, "do not lie"},
       {one("F32", "[3]", "[0,8]"), 8, "do not make 8 bytes"},
       {one("F32", "[-2]", "[0,8]"), 8, "whole number"},
@@ -129,7 +129,7 @@ TEST_CASE("safetensors: depth costs nothing", "[safetensors]") {
   CHECK(refused(objects, 0) != "");
 }
 
-TEST_CASE("safetensors: header lengths that cannot be", "[safetensors]") {
+TEST_CASE("safetensors: impossible header lengths", "[safetensors]") {
   test::Scratch scratch;
   const std::string good = file_of(kTwo, 32);
   const auto opens = [&](const std::string& bytes) {

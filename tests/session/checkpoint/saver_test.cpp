@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints that are written while steps go on.
+// Asynchronous checkpoints.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cerrno>
@@ -17,7 +17,7 @@ namespace {
 
 FileCalls real;
 std::atomic<bool> held = false;  // writes wait
-std::atomic<int> broken = -1;    // the writes of a model file fail once so many were made
+std::atomic<int> broken = -1;    // writes of a model file fail after this many
 
 // A disk that is slow until it is let go.
 struct SlowDisk {
@@ -57,7 +57,7 @@ bool soon(Condition condition) {
 
 }  // namespace
 
-TEST_CASE("saver: steps go on while it writes, and what they change is not saved", "[saver]") {
+TEST_CASE("saver: training continues while it writes, and later changes are not saved", "[saver]") {
   for (const uint32_t size : {1u, 3u}) {
     Scratch scratch;
     const Sample a(0), b(9);
@@ -87,7 +87,7 @@ TEST_CASE("saver: steps go on while it writes, and what they change is not saved
   }
 }
 
-TEST_CASE("saver: an error shows at a later step, everywhere, and the next save is not hurt", "[saver]") {
+TEST_CASE("saver: an error is reported at a later step on all ranks, and the next save works", "[saver]") {
   Scratch scratch;
   const Sample a(0);
   save_checkpoint(scratch.path(), a.point(1), a.specs, a.read());
@@ -115,7 +115,7 @@ TEST_CASE("saver: an error shows at a later step, everywhere, and the next save 
   CHECK(find_latest(scratch.path()).path == scratch / "step-00000003");
 }
 
-TEST_CASE("saver: given up in the middle it leaves nothing", "[saver]") {
+TEST_CASE("saver: an abandoned save leaves nothing", "[saver]") {
   Scratch scratch;
   const Sample a(0);
   SlowDisk disk;
@@ -131,7 +131,7 @@ TEST_CASE("saver: given up in the middle it leaves nothing", "[saver]") {
   CHECK(fs::is_empty(scratch.path()));
 }
 
-TEST_CASE("saver: the newest stay, and the snapshot is what was announced", "[saver]") {
+TEST_CASE("saver: the newest are kept, and the snapshot has the announced size", "[saver]") {
   Scratch scratch;
   const Sample a(0);
   Saver saver(scratch.path(), 2, true);

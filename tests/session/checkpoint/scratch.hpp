@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder that goes away, and small helpers around files and refusals.
+// A temporary folder, and small helpers around files and refusals.
 #pragma once
 
 #include <stdlib.h>

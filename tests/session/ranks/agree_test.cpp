@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that differ are told apart before the first step; threads stand for ranks here.
+// Ranks that differ are found before the first step; threads stand for ranks here.
 #include "session/ranks/agree.hpp"
 
 #include <catch2/catch.hpp>
@@ -47,7 +47,7 @@ class Table {
   std::condition_variable changed_;
 };
 
-// What each rank's agree throws; nullopt where it does not.
+// What agree throws on each rank; nullopt if nothing.
 std::vector<std::optional<Error>> agreed(const std::vector<std::vector<Item>>& items, size_t* rounds = nullptr) {
   Table table(items.size());
   std::vector<std::optional<Error>> out(items.size());
@@ -114,7 +114,7 @@ Ranks ranks_of(uint32_t rank) {
 
 }  // namespace
 
-TEST_CASE("ranks that are alike agree with one exchange", "[ranks]") {
+TEST_CASE("equal ranks agree with one exchange", "[ranks]") {
   size_t rounds = 0;
   const std::vector<Item> items = {config("a = 1\nb = 2\n"), {"data", Exit::data, "hash", {}}};
   for (const auto& e : agreed({items, items, items}, &rounds)) CHECK_FALSE(e);
@@ -137,7 +137,7 @@ TEST_CASE("the first key that differs is named with its ranks", "[ranks]") {
   CHECK(has(e.what(), "rank 1 has no b, rank 0 has b = 2"));
 }
 
-TEST_CASE("the first item that differs is told, with its own exit code", "[ranks]") {
+TEST_CASE("the first item that differs is reported, with its own exit code", "[ranks]") {
   const Error e = told(
       {{config("a = 1\n"), {"data", Exit::data, "one", {}}}, {config("a = 1\n"), {"data", Exit::data, "two", {}}}});
   CHECK(e.exit() == Exit::data);
@@ -152,7 +152,7 @@ TEST_CASE("an item that a rank does not have at all", "[ranks]") {
   CHECK(has(told({{{"plugins", Exit::environment, "", {}}}, {}}).what(), "same plugins"));
 }
 
-TEST_CASE("groups of ranks have sequences of their own", "[ranks]") {
+TEST_CASE("groups of ranks have separate sequences", "[ranks]") {
   const auto of = [](uint32_t rank, Plan plan) {
     plan.ranks = ranks_of(rank);
     return plan;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What launchers leave in the environment, and what is told where it cannot be true.
+// What launchers set in the environment, and the errors if it is inconsistent.
 #include <catch2/catch.hpp>
 #include <map>
 
@@ -46,11 +46,11 @@ TEST_CASE("ranks as launchers announce them", "[ranks]") {
       {{{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}}, 1, 3, "an MPI that is not Open MPI", false},
       {{{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "3"}}, 3, 4, "RANK and WORLD_SIZE", false},
       {{{"RANK", "0"}, {"WORLD_SIZE", "1"}}, 0, 1, "RANK and WORLD_SIZE", false},
-      // Half of a pair, or what is no number, announces nothing.
+      // Half of a pair, or a value that is not a number, announces nothing.
       {{{"WORLD_SIZE", "4"}}, 0, 1, "", false},
       {{{"RANK", "x"}, {"WORLD_SIZE", "4"}}, 0, 1, "", false},
       {{{"RANK", "4"}, {"WORLD_SIZE", "4"}}, 0, 1, "", false},
-      // A batch script alone, and an mpirun that is itself a step of one task.
+      // A batch script without srun, and an mpirun that is itself a step of one task.
       {{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}, 0, 1, "", false},
       {{{"OMPI_COMM_WORLD_RANK", "1"},
         {"OMPI_COMM_WORLD_SIZE", "4"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of what many ranks and mpirun say at the end: the one thing that is told.
+// Of all messages of ranks and mpirun at the end, the one that is reported.
 #include <catch2/catch.hpp>
 
 #include "session/ranks/cause.hpp"
@@ -42,7 +42,7 @@ const std::string killed =
 
 }  // namespace
 
-TEST_CASE("a rank's own failure comes before what the others saw of it", "[ranks]") {
+TEST_CASE("a rank's own failure takes precedence over what the others noticed", "[ranks]") {
   const Cause cause = cause_of(
       {{0, failed(8, 1.0, "rank 1 is gone")}, {1, failed(10, 2.0, "disk full")}, {2, gone("")}}, 3, "", 8, false);
   CHECK(cause.exit == 10);
@@ -54,7 +54,7 @@ TEST_CASE("the earliest of several", "[ranks]") {
   CHECK(cause_of({{0, failed(8, 2.0, "b")}, {1, failed(8, 1.0, "a")}}, 2, "", 8, false).text == "rank 1: a");
 }
 
-TEST_CASE("what all of them say is told once, as nobody's", "[ranks]") {
+TEST_CASE("an error of all ranks is reported once, without a rank", "[ranks]") {
   CHECK(cause_of({{0, failed(2, 1.0, "no such key")}, {1, failed(2, 1.1, "no such key")}}, 2, "", 2, false).text ==
         "no such key");
   CHECK(cause_of({{0, failed(2, 1.0, "x")}, {1, failed(2, 1.1, "x")}, {2, gone("")}}, 3, "", 2, false).text ==
@@ -69,7 +69,7 @@ TEST_CASE("a rank that was killed", "[ranks]") {
   cause = cause_of(ranks, 2, killed, 137, true);
   CHECK(cause.exit == 6);
   CHECK(has(cause.help, "memory ran out"));
-  // mpirun's own signal to a rank that had failed before is no cause.
+  // mpirun's own signal to a rank that had failed before is not the cause.
   CHECK(cause_of({{0, gone("")}, {1, failed(10, 1.0, "disk full")}}, 2, killed, 137, false).exit == 10);
 }
 

@@ -35,7 +35,7 @@ std::string shown(bool terminal, int64_t every, Use use) {
 
 }  // namespace
 
-TEST_CASE("progress: the line people's expressions read", "[progress]") {
+TEST_CASE("progress: the line that users' expressions match", "[progress]") {
   Metrics s;
   s.step = 50;
   s.loss = 6.10341;
@@ -99,10 +99,10 @@ TEST_CASE("progress: plain lines in a pipe, one live line on a terminal", "[prog
     CHECK_THAT(plain, Catch::Contains(part));
   }
   const std::string live = shown(true, 3, use);
-  CHECK(std::count(live.begin(), live.end(), '\n') == 2);  // behind the note and at the end
+  CHECK(std::count(live.begin(), live.end(), '\n') == 2);  // after the note and at the end
   CHECK_THAT(live, Catch::Contains("\r\x1b[Knote\nstep 3/7 ") && Catch::Contains("\r\x1b[Kstep 7/7 "));
   CHECK(live.back() == '\n');
-  // What ends a run stands below its last line, once.
+  // The end of a run is printed below its last line, once.
   const std::string ended = shown(true, 3, [&](Progress& progress) {
     use(progress);
     progress.finish();

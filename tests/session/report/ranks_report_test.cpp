@@ -127,7 +127,7 @@ TEST_CASE("a step moves what the design says") {
       }
 }
 
-TEST_CASE("what is gathered ahead stays for the backward where there is room") {
+TEST_CASE("what is gathered ahead stays for the backward if there is room") {
   double before = 2;
   for (int prefetch : {0, 1, 2, 64}) {
     auto moved = units(setup_of("tiny", "zero3", 2, {"zero.prefetch=" + std::to_string(prefetch)}).plan);
@@ -287,7 +287,7 @@ TEST_CASE("a report for many ranks") {
   CHECK(exposed <= communication);
   CHECK(communication <= step);
   CHECK(step == Approx(exposed + setup.plan.flops_per_step / 1e12));
-  // Nobody says how fast it computes: the time of the communication is all that is known.
+  // The rate of computation is unknown, so only the time of the communication is known.
   context.machine.flops = 0;
   json = nlohmann::json::parse(eng::plan_json(setup.plan, context));
   CHECK(json["step_seconds_estimate"].is_null());
@@ -302,7 +302,7 @@ TEST_CASE("a report for many ranks") {
   CHECK(nlohmann::json::parse(eng::plan_json(alone, context))["ranks"][0]["communication"].empty());
 }
 
-TEST_CASE("a strategy is among what would fit") {
+TEST_CASE("strategies are among the edits that fit") {
   const Words more = {"train.micro_batch=4"};
   const eng::Config config = config_of("tiny", "none", more);
   const eng::Setup setup = setup_of("tiny", "none", 8, more);
@@ -319,7 +319,7 @@ TEST_CASE("a strategy is among what would fit") {
   const auto both = edits(three - 1);
   REQUIRE_FALSE(both.empty());
   CHECK_THAT(both[0], Contains("zero.plugin=zero3 train.micro_batch="));
-  // One rank has nobody to share with; ranks of one machine share its memory.
+  // One rank cannot shard; ranks of one machine share its memory.
   const eng::Setup alone = setup_of("tiny", "none", 1, more);
   for (const std::string& edit : eng::edits_that_fit(config, plugins(), alone, eng::machine_peak(alone) - 1))
     CHECK_THAT(edit, !Contains("zero."));

@@ -131,7 +131,7 @@ TEST_CASE("host and device are counted apart, in one sum for report and fit") {
   CHECK(peak.host == 1230 + 4500 + 127);
   CHECK(peak.rank == peak.host);
   CHECK(peak.machine == 3 * peak.host);
-  // A device with memory of its own: what is in host memory does not count against it.
+  // A device with separate memory: what is in host memory does not count against it.
   c.host_arenas = false, c.device_total = 1230;
   peak = eng::peak_of(plan, c);
   CHECK(peak.device == 1230);

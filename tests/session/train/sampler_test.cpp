@@ -21,7 +21,7 @@ std::map<int32_t, int> counts(const Sampling& sampling, int n) {
 
 }  // namespace
 
-TEST_CASE("temperature 0 takes the likeliest token, of equals the first") {
+TEST_CASE("temperature 0 takes the most likely token, of equals the first") {
   CHECK(counts({0.0, 0, 1.0, 7}, 50) == std::map<int32_t, int>{{1, 50}});
 }
 
@@ -29,7 +29,7 @@ TEST_CASE("top_k and top_p cut where they say") {
   CHECK(counts({1.0, 1, 1.0, 7}, 50) == std::map<int32_t, int>{{1, 50}});
   CHECK(counts({1.0, 3, 1.0, 7}, 2000).size() == 3);
   CHECK(counts({1.0, 0, 1.0, 7}, 5000).size() == 6);
-  // The two likeliest have 0.39 each of all, 0.50 each of what top_k = 2 leaves.
+  // The two most likely tokens have 0.39 each of all, 0.50 each of what top_k = 2 leaves.
   CHECK(counts({1.0, 0, 0.39, 7}, 200).size() == 1);
   CHECK(counts({1.0, 0, 0.41, 7}, 200).size() == 2);
   CHECK(counts({1.0, 2, 0.49, 7}, 200).size() == 1);
@@ -58,7 +58,7 @@ TEST_CASE("same seed, same tokens; another seed, others") {
   };
   CHECK(series(5) == series(5));
   CHECK(series(5) != series(6));
-  // A token depends on its position alone, not on how many were drawn before.
+  // A token depends only on its position, not on how many were drawn before.
   CHECK(Sampler({1.0, 0, 1.0, 5}).next(logits, 40) == series(5)[40]);
 }
 
@@ -74,7 +74,7 @@ TEST_CASE("numbers are even in (0, 1)") {
   CHECK(squares / n == Approx(1.0 / 3).margin(0.005));
 }
 
-TEST_CASE("only the beginning of a character waits for its rest") {
+TEST_CASE("only the start of a character is held back until the rest arrives") {
   CHECK(complete("") == 0);
   CHECK(complete("abc") == 3);
   CHECK(complete("a\xc3") == 1);
