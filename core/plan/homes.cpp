@@ -10,7 +10,7 @@ namespace eng {
 
 Homes::Homes(const Model& model, Plan& plan, uint64_t bucket, const std::function<uint32_t(uint32_t)>& sort_of)
     : model_(model), plan_(plan) {
-  const uint64_t grid = chunk * plan.ranks.world.size;
+  const uint64_t grid = chunk * plan.ranks.data_size();
   std::vector<char> taken(model.params.size(), 0);
   unit_of_.resize(taken.size()), offset_of_.resize(taken.size());
   for (uint32_t b = 0; b < model.blocks.size(); ++b) {
@@ -27,7 +27,7 @@ Homes::Homes(const Model& model, Plan& plan, uint64_t bucket, const std::functio
       }
       if (unit.params.empty()) continue;
       unit.count = std::max<uint64_t>(1, (unit.count + grid - 1) / grid) * grid;
-      unit.piece = plan.ranks.world.size == 1 ? unit.count : std::clamp(bucket / 4 / grid * grid, grid, unit.count);
+      unit.piece = plan.ranks.data_size() == 1 ? unit.count : std::clamp(bucket / 4 / grid * grid, grid, unit.count);
       plan.units.push_back(std::move(unit));
     }
   }

@@ -135,7 +135,8 @@ void States::make_step() {
   const int32_t wide = head.graph.value(head.outputs[0]).desc.dtype;
   losses = make("losses", Line::step, make_desc(wide, {a}), plan_.losses);
   if (alone() || !r_.train) return;
-  const Shared all = shared("losses of all ranks", Line::step, flat(wide, uint64_t(a) * plan_.ranks.world.size), false);
+  const Shared all =
+      shared("losses of all ranks", Line::step, flat(wide, uint64_t(a) * plan_.ranks.data_size()), false);
   all_losses = all.device, plan_.all_losses = all.host;
 }
 
@@ -298,7 +299,7 @@ void States::add(size_t u, const std::vector<Move>& way, const View& from, const
 View States::collective(const char* id, const View& from, const View& to) {
   EmittingBuilder builder(emit_, plan_.ranks, "exchange");
   const Id in = builder.add(from);
-  const Id out = builder.emit(op(id), {in}, {builder.add(to, true)}, {{{"group", 1, 0}}})[0];
+  const Id out = builder.emit(op(id), {in}, {builder.add(to, true)}, {{{"group", data_group, 0}}})[0];
   return builder.view(out);
 }
 

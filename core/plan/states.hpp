@@ -31,7 +31,7 @@ class States {
     const Where from = master[u].where(), to = weight[u].where();
     return from.dtype != to.dtype && from.part == to.part && from.place == to.place;
   }
-  bool alone() const { return plan_.ranks.world.size == 1; }
+  bool alone() const { return plan_.ranks.data_size() == 1; }
   // Elements of a unit are of this type.
   static eng_desc flat(int32_t dtype, uint64_t n) { return make_desc(dtype, {static_cast<int64_t>(n)}); }
 

@@ -81,13 +81,15 @@ View Update::norm_partials() {
   // Units are padded to a chunk for each rank: every rank can fold as many.
   View partials = emit_.transient("norm partials", Line::step, States::flat(ENG_F32, chunks));
   if (parts) emit_.zero(partials);
+  const uint32_t first = plan_.ranks.group(data_group)[0];
   uint64_t at = 0;
   for (size_t u = 0; u < homes().units(); at += s_.frozen(u) ? 0 : homes().unit(u).count / chunk, ++u) {
     if (s_.frozen(u)) continue;
     const auto& holders = plan_.ranks.group(plan_.ranks.part(s_.grad[u].part).group);
     // Of several groups that hold all of it, one counts; what everybody holds is the first rank's to bring.
-    const bool whole = !s_.grad[u].part,
-               mine = whole ? !parts || !plan_.ranks.world.rank : std::count(holders.begin(), holders.end(), 0u) > 0;
+    const bool whole = !s_.grad[u].part;
+    const bool mine =
+        whole ? !parts || plan_.ranks.data_rank() == 0 : std::count(holders.begin(), holders.end(), first) > 0;
     if (!mine) continue;
     for (const Range& piece : homes().pieces(u, whole)) {
       const Range kept = homes().kept(s_.grad[u], piece);
@@ -99,9 +101,9 @@ View Update::norm_partials() {
   View all = emit_.transient("norm partials", Line::step, partials.desc);
   s_.between_ranks([&] {
     const View own =
-        emit_.transient("norm partials", Line::step, States::flat(ENG_F32, chunks / plan_.ranks.world.size));
+        emit_.transient("norm partials", Line::step, States::flat(ENG_F32, chunks / plan_.ranks.data_size()));
     const View rows = s_.collective(ENG_OP_ALL_TO_ALL, partials, {});
-    emit_.action(op(ENG_OP_FOLD), {rows}, {own}, {{{"rows", int64_t{plan_.ranks.world.size}, 0}}});
+    emit_.action(op(ENG_OP_FOLD), {rows}, {own}, {{{"rows", int64_t{plan_.ranks.data_size()}, 0}}});
     s_.collective(ENG_OP_ALL_GATHER, own, all);
   });
   return all;

@@ -13,6 +13,11 @@ Ranks::Ranks(const World& w) : world(w), groups(1, std::vector<uint32_t>(w.size)
   std::iota(groups[0].begin(), groups[0].end(), 0u);
 }
 
+uint32_t Ranks::data_rank() const {
+  const std::vector<uint32_t>& members = group(data_group);
+  return static_cast<uint32_t>(std::find(members.begin(), members.end(), world.rank) - members.begin());
+}
+
 const Part& Ranks::part(Id id) const {
   static const Part whole;
   return id ? parts[id - 1] : whole;
@@ -34,8 +39,8 @@ Id RanksBuilder::part(const eng_part& p) {
       !std::count(members->begin(), members->end(), ranks_.world.rank))
     throw Error(Exit::environment,
                 fmt::format("part {} of {} does not fit group {} of this rank", p.index, p.count, p.group));
-  if (ranks_.world.size % p.count)
-    throw Error(Exit::environment, fmt::format("{} parts do not divide {} ranks", p.count, ranks_.world.size));
+  if (ranks_.data_size() % p.count)
+    throw Error(Exit::environment, fmt::format("{} parts do not divide {} ranks", p.count, ranks_.data_size()));
   ranks_.parts.push_back({p.count, p.index, p.group});
   return static_cast<Id>(ranks_.parts.size());
 }

@@ -12,13 +12,19 @@ struct Part {
   Id group = 1;
 };
 
+// The ranks that share data parallelism: they hold the same model, and cut the rows of a batch, the states of units and
+// the sums of gradients between them. In this version all ranks of the world do.
+constexpr Id data_group = 1;
+
 struct Ranks {
-  World world;
-  std::vector<std::vector<uint32_t>> groups;  // id - 1; the first is all ranks
+  World world;                                // all ranks, whatever they share
+  std::vector<std::vector<uint32_t>> groups;  // id - 1; the first is `data_group`
   std::vector<Part> parts;                    // id - 1
   explicit Ranks(const World& world = {});
   const Part& part(Id id) const;  // 0: the whole
   const std::vector<uint32_t>& group(Id id) const { return groups[id - 1]; }
+  uint32_t data_size() const { return static_cast<uint32_t>(group(data_group).size()); }
+  uint32_t data_rank() const;  // which member of `data_group` this rank is, from 0
 };
 
 // What a policy gets at its creation.

@@ -27,7 +27,7 @@ static Recompute recompute_of(const Section& section) {
 // The keys are the same for every strategy and number of ranks, so a key without effect is not an error.
 static std::vector<std::string> idle_keys(const Section& zero, const Plan& plan) {
   std::vector<std::string> notes;
-  const bool alone = plan.ranks.world.size == 1;
+  const bool alone = plan.ranks.data_size() == 1;
   const bool leases =
       std::any_of(plan.buffers.begin(), plan.buffers.end(), [](const Buffer& b) { return b.line == Line::leases; });
   for (const auto& [key, setting] : zero.settings())
@@ -148,7 +148,7 @@ std::vector<TensorShare> saved_tensors(const Plan& plan) {
     const auto id = static_cast<uint32_t>(&t - plan.tensors.data());
     TensorShare share{{t.name, t.role, d.dtype, {d.dims, d.dims + d.ndim}, id}};
     for (const Extent& e : t.extents) share.ranges.push_back({e.first, e.count});
-    share.copies = plan.ranks.world.size / plan.ranks.part(t.part).count;
+    share.copies = plan.ranks.data_size() / plan.ranks.part(t.part).count;
     out.push_back(std::move(share));
   }
   return out;

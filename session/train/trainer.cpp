@@ -42,8 +42,8 @@ Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, c
   if (comm) exchange_ = [comm](const std::string& mine) { return comm->exchange(mine); };
   const Section& train = config.section("train");
   length_ = train.integer("sequence_length");
-  const World& world = setup.plan.ranks.world;
-  cut_ = {train.integer("micro_batch"), train.integer("accumulate"), world.rank, world.size};
+  const Ranks& ranks = setup.plan.ranks;
+  cut_ = {train.integer("micro_batch"), train.integer("accumulate"), ranks.data_rank(), ranks.data_size()};
   if (trains()) upload_table(train.integer("steps"));
 }
 

@@ -68,11 +68,12 @@ eng::Config config(const Model& m, const On& on, uint32_t rank) {
       world, on.device);
   if (on.device == "far")
     text += fmt::format(
-        "plugins = ['{}', '{}']\nkernels = 'cpu'\ndelay = {}\nseed = {}\ngraphs = {}\nheld = {}\nfree = {}\npatience = "
+        "plugins = ['{}', '{}']\nkernels = 'cpu'\ndelay = {}\nseed = {}\ngraphs = {}\nheld = {}\nfree = {}\nlate = "
+        "{}\npatience = "
         "{}\n"
         "uncapturable = '{}'\n",
         file("cpu/cpu"), file("mamba/mamba"), on.delay, on.seed, on.graphs, rank ? -1 : on.held, rank ? -1 : on.freed,
-        on.patience, on.uncapturable);
+        rank ? -1 : on.late, on.patience, on.uncapturable);
   else
     text += "threads = 1\n";
   return eng::Config::parse(text, "devices.toml", ".", {}, eng::schemas_of(registry()));

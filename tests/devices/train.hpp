@@ -27,6 +27,7 @@ struct On {
   bool graphs = true;
   int64_t delay = 0, seed = 1;    // of far
   int64_t held = -1, freed = -1;  // of far: bound actions; the first is held back until the second has run, or all can
+  int64_t late = -1;              // does not run before the held one has begun, if that can be
   int64_t patience = 20;          // milliseconds until nothing more can
   bool on_queues = false;         // with far: collectives, too
   std::string uncapturable = {};  // of far: an op

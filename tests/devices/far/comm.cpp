@@ -49,6 +49,7 @@ eng_status bind_between(void* state, const DLTensor* const* args, uint32_t n, vo
     made->kernel = s.kernel, made->number = first_collective + binds[s.comm]++;
     if (s.kernel->bind(s.inner, list.data(), n, nullptr, &made->record, sink) != ENG_OK)
       throw Error{ENG_INVALID, std::string(s.kernel->op) + " cannot be bound"};
+    made->fresh = fresh_bytes(list, n - 1);
     *record = made.release();
   });
 }

@@ -54,6 +54,10 @@ void* bytes_of(const void* address, uint64_t bytes);
 // Only of the device.
 void* device_bytes_of(const void* address, uint64_t bytes);
 
+// Of tensors whose data have been translated, the first `n_in` being inputs: the bytes of outputs that are no input's.
+std::vector<std::pair<char*, uint64_t>> fresh_bytes(const std::vector<const DLTensor*>& tensors, size_t n_in);
+uint64_t size_of(const DLTensor& tensor);
+
 // ---- queues ------------------------------------------------------------------------------------------
 class Device;
 
@@ -67,6 +71,7 @@ struct Record {
   Device* device = nullptr;
   uint64_t number = 0;
   std::atomic<uint64_t> runs{0};
+  std::vector<std::pair<char*, uint64_t>> fresh = {};  // what it writes and does not read: garbage while it is held
   bool capturable = true;
 };
 
@@ -129,6 +134,7 @@ struct Settings {
   int64_t delay = 0;             // microseconds before a task, at most
   uint64_t seed = 1;             // of the delays
   int64_t held = -1, free = -1;  // record `held` does not run before record `free` has, or before all that can
+  int64_t late = -1;             // record `late` does not run before `held` has begun, if that can be
   int64_t patience = 20;         // milliseconds without anything happening, after which nothing more can
   bool graphs = true;
   std::string uncapturable;  // an op
@@ -161,6 +167,8 @@ class Device {
   void perform(Record& record);
   void perform(const Graph& graph);
   void hold(const Record& record);
+  template <class Ready>
+  void wait_for(Ready ready);
   uint64_t random(uint64_t n);
   void check();
 
@@ -169,6 +177,7 @@ class Device {
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<Queue>> queues_;
   std::unique_ptr<Error> error_;
+  std::atomic<uint64_t> held_begun_{0};
   std::vector<Record*> seen_;          // by number
   std::atomic<uint64_t> progress_{0};  // tasks and nodes that have ended
   bool closing_ = false;

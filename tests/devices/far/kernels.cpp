@@ -22,6 +22,7 @@ const eng_device* found_device = nullptr;
 struct State {
   const eng_kernel* kernel;
   Device* device;
+  size_t n_in;
   void* inner;
 };
 
@@ -33,7 +34,7 @@ struct Slot {
   }
   static eng_status prepare(void* device, const eng_call* call, void** state, eng_error* sink) {
     auto* self = static_cast<Device*>(device);
-    auto made = std::make_unique<State>(State{inner[K], self, nullptr});
+    auto made = std::make_unique<State>(State{inner[K], self, call->n_in, nullptr});
     const eng_status status = inner[K]->prepare(self->inner, call, &made->inner, sink);
     if (status == ENG_OK) *state = made.release();
     return status;
@@ -43,12 +44,6 @@ struct Slot {
     if (own->inner) own->kernel->drop_state(own->inner);
   }
 };
-
-uint64_t size_of(const DLTensor& t) {
-  uint64_t n = static_cast<uint64_t>(t.dtype.bits / 8) * t.dtype.lanes;
-  for (int32_t k = 0; k < t.ndim; ++k) n *= static_cast<uint64_t>(t.shape[k]);
-  return n;
-}
 
 eng_status bind(void* state, const DLTensor* const* args, uint32_t n, void* workspace, void** record, eng_error* sink) {
   const State& s = *static_cast<State*>(state);
@@ -72,6 +67,7 @@ eng_status bind(void* state, const DLTensor* const* args, uint32_t n, void* work
     eng_error* const none = nullptr;
     const eng_status status = s.kernel->bind(s.inner, list.data(), n, workspace, &made->record, sink ? sink : none);
     if (status != ENG_OK) throw Error{status, std::string(s.kernel->op) + " cannot be bound"};
+    made->fresh = fresh_bytes(list, s.n_in);
     *record = made.release();
   });
 }

@@ -85,4 +85,32 @@ void* bytes_of(const void* address, uint64_t bytes) {
   return device_bytes_of(address, bytes);
 }
 
+uint64_t size_of(const DLTensor& t) {
+  uint64_t n = static_cast<uint64_t>(t.dtype.bits / 8) * t.dtype.lanes;
+  for (int32_t k = 0; k < t.ndim; ++k) n *= static_cast<uint64_t>(t.shape[k]);
+  return n;
+}
+
+std::vector<std::pair<char*, uint64_t>> fresh_bytes(const std::vector<const DLTensor*>& tensors, size_t n_in) {
+  std::vector<std::pair<char*, uint64_t>> out;
+  for (size_t o = n_in; o < tensors.size(); ++o) {
+    if (!tensors[o]) continue;
+    std::vector<std::pair<char*, char*>> left = {{static_cast<char*>(tensors[o]->data), nullptr}};
+    left[0].second = left[0].first + size_of(*tensors[o]);
+    for (size_t i = 0; i < n_in; ++i) {
+      if (!tensors[i]) continue;
+      char* const from = static_cast<char*>(tensors[i]->data);
+      char* const to = from + size_of(*tensors[i]);
+      std::vector<std::pair<char*, char*>> rest;
+      for (const auto& [a, b] : left) {
+        if (a < std::min(b, from)) rest.emplace_back(a, std::min(b, from));
+        if (std::max(a, to) < b) rest.emplace_back(std::max(a, to), b);
+      }
+      left = rest;
+    }
+    for (const auto& [a, b] : left) out.emplace_back(a, static_cast<uint64_t>(b - a));
+  }
+  return out;
+}
+
 }  // namespace far

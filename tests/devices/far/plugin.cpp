@@ -38,6 +38,10 @@ ENG_DESCRIPTION(
     "type = 'int'\n"
     "default = -1\n"
     "help = 'before this one has, if that can be'\n"
+    "[provides.options.late]\n"
+    "type = 'int'\n"
+    "default = -1\n"
+    "help = 'the number of a bound action that does not run before the held one has begun, if that can be'\n"
     "[provides.options.patience]\n"
     "type = 'int'\n"
     "default = 20\n"
@@ -130,6 +134,7 @@ eng_status create(const eng_options* options, uint32_t local_rank, void** self, 
     s.delay = number(options, "delay", 0);
     s.seed = static_cast<uint64_t>(number(options, "seed", 1)) * 1000 + local_rank;
     s.held = number(options, "held", -1), s.free = number(options, "free", -1);
+    s.late = number(options, "late", -1);
     s.patience = number(options, "patience", 20);
     s.uncapturable = text(options, "uncapturable");
     auto device = std::make_unique<Device>(s);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstring>
 
 #include "far.hpp"
 
@@ -73,23 +74,31 @@ void Device::work(Queue& queue) {
   }
 }
 
-// Stays until record `free` has run once more than this one, or nothing else happens any more.
-void Device::hold(const Record& record) {
+// Returns when `ready` says so, or nothing happens any more.
+template <class Ready>
+void Device::wait_for(Ready ready) {
   uint64_t last = progress_;
-  for (int quiet = 0; quiet < settings_.patience; ++quiet) {
-    if (settings_.free >= 0) {
-      const std::lock_guard lock(mutex_);
-      const auto other = static_cast<size_t>(settings_.free);
-      if (other < seen_.size() && seen_[other] && seen_[other]->runs > record.runs) return;
-    }
+  for (int64_t quiet = 0; quiet < settings_.patience && !ready(); ++quiet) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (progress_ != last) last = progress_, quiet = 0;
   }
 }
 
+// It has begun, so what it writes holds nothing. Stays until record `free` has run once more than this one.
+void Device::hold(const Record& record) {
+  for (const auto& [data, bytes] : record.fresh) std::memset(data, 0xff, bytes);
+  ++held_begun_;
+  wait_for([&] {
+    const std::lock_guard lock(mutex_);
+    const auto other = static_cast<size_t>(settings_.free);
+    return settings_.free >= 0 && other < seen_.size() && seen_[other] && seen_[other]->runs > record.runs;
+  });
+}
+
 void Device::perform(Record& record) {
   if (const uint64_t delay = random(static_cast<uint64_t>(settings_.delay) + 1))
     std::this_thread::sleep_for(std::chrono::microseconds(delay));
+  if (settings_.late == static_cast<int64_t>(record.number)) wait_for([&] { return held_begun_ > record.runs; });
   if (settings_.held == static_cast<int64_t>(record.number)) hold(record);
   bool failed;
   {
