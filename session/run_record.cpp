@@ -73,8 +73,8 @@ void Recorder::step(const Metrics& metrics, double seconds_left) {
 }
 
 void Recorder::saved(const Saved& saved) {
+  state("running", 0);  // before the checkpoint is announced: whoever reads of it may look there, or kill this process
   next_.saved(saved);
-  state("running", 0);
 }
 
 void Recorder::ended(Exit exit) const {

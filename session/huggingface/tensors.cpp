@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/tensor/dtype.hpp"
+#include "session/json.hpp"
 #include "session/shell.hpp"
 
 namespace eng {

@@ -180,7 +180,6 @@ class Device {
   std::atomic<uint64_t> held_begun_{0};
   std::vector<Record*> seen_;          // by number
   std::atomic<uint64_t> progress_{0};  // tasks and nodes that have ended
-  bool closing_ = false;
 };
 
 // Of all devices of the process: actions put on queues, graphs made, graphs put on queues.
