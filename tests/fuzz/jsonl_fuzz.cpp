@@ -31,7 +31,7 @@ Result parse(std::string_view bytes, std::size_t piece, bool replace) {
     for (std::size_t at = 0; at < bytes.size(); at += piece) reader.feed(bytes.substr(at, piece));
     reader.finish();
   } catch (const text_data::Failure& failure) {
-    result.error = failure.what();
+    result.error = failure.text;
     if (result.error.empty() || result.error.size() > 2000) std::abort();
   }
   return result;

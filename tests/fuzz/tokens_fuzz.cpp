@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (file.largest >= 50257) std::abort();
     if (text_data::describe(file, true).empty()) std::abort();
   } catch (const text_data::Failure& failure) {
-    if (std::string(failure.what()).empty()) std::abort();
+    if (failure.text.empty()) std::abort();
   }
   std::remove(bin.c_str());
   std::remove(index.c_str());
