@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "draw.hpp"
+#include "tests/sanitized.hpp"
 
 namespace optimizer_test {
 
@@ -37,6 +38,9 @@ bool has(const Result& result, const std::string& name) {
 
 // All strategies give what `none` gives; with `pieces` in small pieces, too.
 Result alike(const Group& group, bool pieces = true) {
+#ifdef SANITIZED
+  pieces = false;  // a sanitizer takes minutes for them
+#endif
   const Result first = trained(group, "none");
   REQUIRE(first.complaint == "");
   for (const char* strategy : strategies) {
