@@ -100,7 +100,8 @@ extern "C" {
  * out: dtable (P, H), in place of acc. attrs: rows i = P, offset i. */
 #define ENG_OP_POSITIONS_GRAD "eng.positions_grad/1"
 /* Forward and gradient in one pass, every token loss times scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE].
- * in: x, w, labels, scalars, [dw_acc]; out: loss (1) (unscaled sum), dx (B, T, H), dw (V, H), in place of dw_acc. */
+ * in: x, w, labels, scalars, [dw_acc]; out: loss (1) (unscaled sum), dx (B, T, H), dw (V, H), in place of dw_acc.
+ * attr: no_dw i (1: nobody needs dw; there is no such output, and no dw_acc). */
 #define ENG_OP_CROSS_ENTROPY_GRAD "eng.cross_entropy_grad/1"
 
 /* ---- the step's own ops. EXACT: the same bits on every device and ISA, whatever the thread count ----- */

@@ -66,7 +66,7 @@ typedef struct eng_state_shape {
 } eng_state_shape;
 
 /* One state, for example { "exp_avg", ENG_F32 }; zero before the first update. Names differ, are no longer than 1000
- * bytes, and neither "parameter" nor "gradient". Checkpoints store it as PARAMETER.NAME. The host gives a zeroed list of
+ * bytes, and none of "parameter", "gradient", "policy". Checkpoints store it as PARAMETER.NAME. The host gives a zeroed list of
  * these, so the struct never grows: what is to come will be in eng_state_shape.  since 1.0 */
 typedef struct eng_state_rule {
   const char *name; /* Owner: plugin.  Valid: for ever */
@@ -96,7 +96,7 @@ typedef struct eng_extent {
  * shapes, and all else but `scalars` is 0. A state that the run's parameters do not have is 0 as well. `scalars` is
  * f32[32], laid out in engine/ops.h; with a learning_rate_scale in the parameters' group its rate is already scaled.
  * `grad` is not yet multiplied with scalars[ENG_S_CLIP]. `weight_out` is the weight where it differs from
- * the master in its dtype alone, and 0 elsewhere. An update that fills it from the new master, rounded as eng.cast/1 does,
+ * the master in its dtype alone and the precision policy casts (ENG_AXIS_CASTS), and 0 elsewhere. An update that fills it from the new master, rounded as eng.cast/1 does,
  * spares the engine a pass: it writes all of it, or nothing. Left alone, or 0, the engine makes the weight from the master
  * after the update. Values may be written, all but scalars.
  * The parameters of a run have equal flags, equal options and the same states. It may hold padding, elements of no

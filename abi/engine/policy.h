@@ -4,23 +4,24 @@
  *
  * A home is where a state lives between uses: tier x partition x dtype. Each policy fills its own field
  * and emits the ops that cross it. "eng.precision/1" owns `dtype`, "eng.zero/1" owns `part`. A policy acts while the
- * program is built and is inert while a step runs.
+ * program is built and is inert while a step runs. What it must remember from step to step are tensors of its own.
  */
 #ifndef ENGINE_POLICY_H_
 #define ENGINE_POLICY_H_
 
 #include "build.h"
+#include "tensor.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #define ENG_PRECISION_KIND "eng.precision/1"
-#define ENG_PRECISION_DRAFT "precision-1" /* see engine/plugin.h */
+#define ENG_PRECISION_DRAFT "precision-2" /* see engine/plugin.h */
 #undef ENG_DRAFT_PRECISION_
 #define ENG_DRAFT_PRECISION_ "'" ENG_PRECISION_KIND "' = '" ENG_PRECISION_DRAFT "'\n"
 #define ENG_ZERO_KIND "eng.zero/1" /* how states are spread over ranks; not asked where there is one rank */
-#define ENG_ZERO_DRAFT "zero-1"    /* see engine/plugin.h */
+#define ENG_ZERO_DRAFT "zero-2"    /* see engine/plugin.h */
 #undef ENG_DRAFT_ZERO_
 #define ENG_DRAFT_ZERO_ "'" ENG_ZERO_KIND "' = '" ENG_ZERO_DRAFT "'\n"
 
@@ -50,6 +51,25 @@ typedef struct eng_view {
   uint64_t count;
 } eng_view;
 
+/* A tensor of the policy's own: the same on every rank, zero before the first step of a run, kept from step to step and
+ * in checkpoints. A run that goes on with another policy drops it. The host gives a zeroed list of these, so the struct
+ * never grows.  since 1.0 */
+typedef struct eng_policy_state {
+  const char *name; /* unique among the policy's; at most 1000 bytes.  Owner: plugin.  Valid: until destroy */
+  eng_desc shape;
+} eng_policy_state;
+
+/* Once per update: after the global norm is known, before the first parameter is updated. `states` may be written; all
+ * ranks must write the same. `scalars` is f32[32], laid out in engine/ops.h; it may not be written.
+ *   Owner: host.  Valid: during the call.  since 1.0 */
+typedef struct eng_policy_update {
+  uint32_t struct_size;
+  uint32_t n_states;
+  const eng_id *states; /* in the order of eng_axis.states */
+  eng_id scalars;
+  uint32_t reserved;
+} eng_policy_update;
+
 /* A state, or one piece of it, to be taken from one home to another that differs on this policy's axis only.
  * A part of a piece with n elements is its elements [index * n / count, (index + 1) * n / count), and n / count is a
  * multiple of 4,096. For ENG_ROLE_GRAD from the whole, `src` is this rank's own gradient and `dst` the sum over all ranks,
@@ -76,7 +96,14 @@ typedef struct eng_move {
   eng_id dst;
   const eng_view *from;
   const eng_view *to;
+  const eng_id *states; /* the policy's own, in the order of eng_axis.states; they may not be written */
+  uint32_t n_states;
+  uint32_t reserved;
 } eng_move;
+
+/* eng_axis.flags of "eng.precision/1": its moves round as eng.cast/1 does. The optimizer may then write the new weight
+ * itself (eng_update.weight_out), instead of a move of the policy. */
+#define ENG_AXIS_CASTS 1u
 
 typedef struct eng_axis {
   uint32_t struct_size;
@@ -95,6 +122,14 @@ typedef struct eng_axis {
    * new weight may be moved behind the update, or at the begin of the next step. One state may be moved in several
    * places, each by a call of its own.  Thread: [plan]  since 1.0 */
   eng_status (*move)(void *self, eng_build *, const eng_move *, eng_error *);
+  /* Writes up to `cap` tensors of the policy's own and their number; equal calls get equal answers. Optional: NULL, there
+   * are none.  Thread: [plan], before `move`  since 1.0 */
+  eng_status (*states)(void *self, eng_policy_state *out, uint32_t cap, uint32_t *n, eng_error *);
+  /* Emits ops that bring these tensors up to date: their outputs name the ids of `update`. Optional: NULL, they keep
+   * their values. Not called in a program without an update.  Thread: [plan]  since 1.0 */
+  eng_status (*update)(void *self, eng_build *, const eng_policy_update *update, eng_error *);
+  uint32_t flags; /* ENG_AXIS_* */
+  uint32_t reserved;
 } eng_axis;
 
 #ifdef __cplusplus

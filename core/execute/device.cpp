@@ -2,14 +2,10 @@
 #include "core/execute/device.hpp"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstring>
 
 namespace eng {
 namespace {
-
-// What every device has; the slots after it may be NULL.
-constexpr uint32_t required = offsetof(eng_device, queue_create);
 
 // What cannot be, or "".
 std::string wrong(const eng_device_info& info, const eng_device& table) {
@@ -39,7 +35,7 @@ std::string wrong(const eng_device_info& info, const eng_device& table) {
 
 Kernels::Kernels(Registry& registry, const std::string& device, const Section& section)
     : registry_(registry), device_(device) {
-  eng_device table = registry.table<eng_device>(ENG_DEVICE_KIND, device, required);
+  eng_device table = registry.table<eng_device>(ENG_DEVICE_KIND, device);
   Options options(section);
   Sink sink;
   info_.struct_size = sizeof(info_);
@@ -142,7 +138,7 @@ eng_status CallArgs::workspace(const eng_kernel& kernel, uint64_t& bytes, Sink& 
 }
 
 Device::Device(Registry& registry, const std::string& name, const Section& section, uint32_t local_rank)
-    : name_(name), table_(registry.table<eng_device>(ENG_DEVICE_KIND, name, required)) {
+    : name_(name), table_(registry.table<eng_device>(ENG_DEVICE_KIND, name)) {
   Options options(section);
   Sink sink;
   sink.check(table_.create(options.get(), local_rank, &self_, sink.get()), Exit::environment, "[device] " + name);

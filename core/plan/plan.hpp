@@ -112,8 +112,8 @@ struct Extent {
   View view;
 };
 
-// A logical tensor by name, readable between programs. Roles: "parameter", the name of an optimizer state, or
-// "gradient" in a plan without an optimizer.
+// A logical tensor by name, readable between programs. Roles: "parameter", the name of an optimizer state, "policy" for
+// what a policy keeps of its own, or "gradient" in a plan without an optimizer.
 struct Tensor {
   std::string name, role;
   eng_desc desc{};

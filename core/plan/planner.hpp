@@ -10,17 +10,24 @@
 namespace eng {
 
 // A policy plugin's object and table.
-struct Precision {
-  std::string name;
+struct Policy {
+  std::string kind, name;  // "precision", "fp32"
   eng_axis table{};
   std::shared_ptr<void> self;
+  std::string who() const { return kind + " " + name; }
+  // A tensor of its own, the same on every rank.
+  struct State {
+    std::string name;
+    eng_desc desc{};
+  };
+  std::vector<State> states() const;  // asks `states`, checks names and shapes
+};
+
+struct Precision : Policy {
   int32_t dtype(int32_t role, const eng_unit* unit = nullptr) const;  // asks `place`, checks that only dtype changed
 };
 
-struct Sharding {
-  std::string name;
-  eng_axis table{};
-  std::shared_ptr<void> self;
+struct Sharding : Policy {
   Id part(int32_t role, const eng_unit& unit) const;  // asks `place`, checks that only the part changed
 };
 

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+#include <span>
+
+#include "core/base/text.hpp"
 #include "core/plan/planner.hpp"
 
 namespace eng {
@@ -25,15 +31,14 @@ std::shared_ptr<void> create_axis(const eng_axis& table, const Section& section,
 
 // What `place` says of a state. `own`: the one field that the policy may change.
 template <class Field>
-eng_view place(const eng_axis& table, void* self, const std::string& who, int32_t role, const eng_unit* unit,
-               Field eng_view::*own) {
+eng_view place(const Policy& policy, int32_t role, const eng_unit* unit, Field eng_view::*own) {
   eng_view view{sizeof(eng_view), ENG_F32, 0, 0, unit ? unit->count : 0};
   eng_view before = view;
   Sink sink;
-  sink.check(table.place(self, unit, 0, role, &view, sink.get()), Exit::environment, who);
+  sink.check(policy.table.place(policy.self.get(), unit, 0, role, &view, sink.get()), Exit::environment, policy.who());
   before.*own = view.*own;
   if (view.dtype != before.dtype || view.tier != before.tier || view.part != before.part || view.count != before.count)
-    throw Error(Exit::environment, fmt::format("{} changed another axis than its own of role {}", who, role));
+    throw Error(Exit::environment, fmt::format("{} changed another axis than its own of role {}", policy.who(), role));
   return view;
 }
 
@@ -41,14 +46,14 @@ eng_view place(const eng_axis& table, void* self, const std::string& who, int32_
 
 Precision make_precision(const std::string& name, const eng_axis& table, const Section& section, const World& world) {
   Ranks ranks(world);
-  Precision out{name, table, create_axis(table, section, "[precision] " + name, ranks)};
+  Precision out{{"precision", name, table, create_axis(table, section, "[precision] " + name, ranks)}};
   if (ranks.groups.size() > 1 || !ranks.parts.empty())
     throw Error(Exit::environment, "[precision] " + name + " makes groups or parts, which only [zero] has a use for");
   return out;
 }
 
 Sharding make_sharding(const std::string& name, const eng_axis& table, const Section& section, Ranks& ranks) {
-  return {name, table, create_axis(table, section, "[zero] " + name, ranks)};
+  return {{"zero", name, table, create_axis(table, section, "[zero] " + name, ranks)}};
 }
 
 Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, const Section& section,
@@ -77,8 +82,33 @@ Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, co
   return out;
 }
 
+std::vector<Policy::State> Policy::states() const {
+  if (!table.states) return {};
+  eng_policy_state list[16] = {};
+  uint32_t n = 0;
+  Sink sink;
+  sink.check(table.states(self.get(), list, std::size(list), &n, sink.get()), Exit::environment, who());
+  const auto wrong = [&](const std::string& what) { return Error(Exit::environment, who() + " " + what); };
+  if (n > std::size(list)) throw wrong(fmt::format("has {} states of its own, {} is the most", n, std::size(list)));
+  std::vector<State> out;
+  for (const eng_policy_state& s : std::span(list, n)) {
+    const std::string own = s.name ? s.name : "";
+    try {
+      check_name("the name of a state", own);
+    } catch (const std::exception& e) {
+      throw wrong(std::string("gives states of its own: ") + e.what());
+    }
+    if (const std::string bad = wrong_with(s.shape); !bad.empty())
+      throw Error(Exit::environment, fmt::format("{}, state {}: {}", who(), own, bad));
+    if (std::any_of(out.begin(), out.end(), [&](const State& o) { return o.name == own; }))
+      throw wrong("gives two states the name " + own);
+    out.push_back({own, s.shape});
+  }
+  return out;
+}
+
 int32_t Precision::dtype(int32_t role, const eng_unit* unit) const {
-  const int32_t out = place(table, self.get(), "precision " + name, role, unit, &eng_view::dtype).dtype;
+  const int32_t out = place(*this, role, unit, &eng_view::dtype).dtype;
   if (!is_float(out))
     throw Error(Exit::environment,
                 fmt::format("precision {} gives role {} the dtype {}, which is no floating type", name, role, out));
@@ -86,7 +116,7 @@ int32_t Precision::dtype(int32_t role, const eng_unit* unit) const {
 }
 
 Id Sharding::part(int32_t role, const eng_unit& unit) const {
-  return place(table, self.get(), "zero " + name, role, &unit, &eng_view::part).part;
+  return place(*this, role, &unit, &eng_view::part).part;
 }
 
 std::vector<float> Optimizer::scalars(uint64_t update) const {

@@ -54,7 +54,7 @@ void Rules::ask_states(const Optimizer& optimizer) {
              "optimizer " + optimizer.name);
   if (n > std::size(list)) wrong(optimizer, fmt::format("has {} states, {} is the most", n, std::size(list)));
   given_.assign(list, list + n);
-  std::set<std::string> names{"parameter", "gradient"};
+  std::set<std::string> names{"parameter", "gradient", "policy"};
   for (const eng_state_rule& s : given_) {
     const std::string name = s.name ? s.name : "";
     try {

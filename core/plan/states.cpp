@@ -30,6 +30,8 @@ States::States(const PlanRequest& request, Plan& plan, Emitter& emitter)
     weights.push_back(leased(u) ? View{} : homes_.parameter(weight[u].view, p));
   }
   make_step();
+  make_own(r_.precision);
+  if (r_.sharding) make_own(*r_.sharding);
   make_tensors();
 }
 
@@ -152,8 +154,24 @@ void States::copy(Queue queue, const View& from, const View& to) {
   emit_.on(before);
 }
 
+void States::make_own(const Policy& policy) {
+  Own& own = own_.emplace_back(Own{&policy, policy.states(), {}});
+  for (const Policy::State& state : own.states)
+    own.views.push_back(emit_.persistent(policy.who() + " " + state.name, Line::step, state.desc, true));
+}
+
 void States::make_tensors() {
-  std::set<std::string> stored{"__metadata__"};
+  std::set<std::string> stored{"__metadata__"};  // as files name them
+  const auto check = [&](const std::string& name) {
+    if (!stored.insert(name).second)
+      throw Error(Exit::environment,
+                  fmt::format("model {}: two tensors would be stored as `{}`, or a parameter as what "
+                              "files have for themselves",
+                              model_.plugin, name));
+  };
+  const auto whole = [](const View& view) {
+    return std::vector<Extent>{{0, static_cast<uint64_t>(count(view.desc)), view}};
+  };
   for (uint32_t p = 0; p < model_.params.size(); ++p) {
     const size_t u = homes_.unit_of(p);
     const auto add = [&](const std::string& role, const Home& home, eng_desc desc) {
@@ -162,14 +180,6 @@ void States::make_tensors() {
     };
     const eng_desc& own = model_.params[p].desc;
     add("parameter", master[u], own);
-    // As files name them.
-    const auto check = [&](const std::string& name) {
-      if (!stored.insert(name).second)
-        throw Error(Exit::environment,
-                    fmt::format("model {}: two tensors would be stored as `{}`, or a parameter as what "
-                                "files have for themselves",
-                                model_.plugin, name));
-    };
     check(model_.params[p].name);
     for (const auto& state : rules_.states()) check(fmt::format("{}.{}", model_.params[p].name, state.name));
     if (r_.train && !r_.optimizer && !frozen(u)) add("gradient", grad[u], own);
@@ -177,34 +187,64 @@ void States::make_tensors() {
       const eng_desc& desc = rules_.of(p).states[s].desc;
       if (optimizer[s][u].view.buffer) add(rules_.states()[s].name, optimizer[s][u], desc);
       if (const auto it = shaped[s].find(p); it != shaped[s].end())
-        plan_.tensors.push_back({model_.params[p].name,
-                                 rules_.states()[s].name,
-                                 desc,
-                                 0,
-                                 {{0, static_cast<uint64_t>(count(desc)), it->second}}});
+        plan_.tensors.push_back({model_.params[p].name, rules_.states()[s].name, desc, 0, whole(it->second)});
     }
+  }
+  for (const Own& own : own_)
+    for (size_t s = 0; s < own.states.size(); ++s) {
+      const std::string name = own.policy->kind + "." + own.policy->name + "." + own.states[s].name;
+      check(name + ".policy");
+      plan_.tensors.push_back({name, "policy", own.states[s].desc, 0, whole(own.views[s])});
+    }
+}
+
+static std::vector<eng_id> ids_of(EmittingBuilder& builder, const std::vector<View>& views, bool writable) {
+  std::vector<eng_id> out;
+  for (const View& v : views) out.push_back(builder.add(v, writable));
+  return out;
+}
+
+void States::refresh() {
+  for (const Own& own : own_) {
+    if (!own.policy->table.update) continue;
+    emit_.label(Phase::update, own.policy->kind);
+    EmittingBuilder builder(emit_, plan_.ranks, "update " + own.policy->kind, Line::update);
+    const std::vector<eng_id> states = ids_of(builder, own.views, true);
+    const eng_policy_update update{sizeof(eng_policy_update), static_cast<uint32_t>(states.size()), states.data(),
+                                   builder.add(plan_.scalars), 0};
+    ask(own.policy->who(), builder,
+        [&](eng_error* error) { return own.policy->table.update(own.policy->self.get(), &builder, &update, error); });
   }
 }
 
 // Has a policy write all of `to` from `from`: piece `piece` of a state of unit u.
-template <class Policy>
-void States::move(const char* who, const Policy& policy, int32_t role, size_t u, size_t piece, const View& from,
-                  Id from_part, const View& to, Id to_part) {
+void States::move(const Policy& policy, int32_t role, size_t u, size_t piece, const View& from, Id from_part,
+                  const View& to, Id to_part) {
   EmittingBuilder builder(emit_, plan_.ranks, "move " + homes_.unit(u).name);
   const auto home = [](const View& v, Id part) {
     return eng_view{sizeof(eng_view), v.desc.dtype, 0, part, static_cast<uint64_t>(count(v.desc))};
   };
   const eng_view source = home(from, from_part), target = home(to, to_part);
   const eng_id src = builder.add(from), dst = builder.add(to, true);
-  const eng_move m{sizeof(eng_move), role,   static_cast<eng_id>(u + 1), static_cast<uint32_t>(piece), src, dst,
-                   &source,          &target};
+  const auto own = std::find_if(own_.begin(), own_.end(), [&](const Own& o) { return o.policy == &policy; });
+  const std::vector<eng_id> states = ids_of(builder, own->views, false);
+  const eng_move m{sizeof(eng_move),
+                   role,
+                   static_cast<eng_id>(u + 1),
+                   static_cast<uint32_t>(piece),
+                   src,
+                   dst,
+                   &source,
+                   &target,
+                   states.data(),
+                   static_cast<uint32_t>(states.size()),
+                   0};
   const size_t before = emit_.segment().actions.size();
-  ask(fmt::format("{} {}", who, policy.name), builder,
+  ask(policy.who(), builder,
       [&](eng_error* error) { return policy.table.move(policy.self.get(), &builder, &m, error); });
   if (written(emit_.segment(), before, to) != Written::all)
-    throw Error(Exit::environment,
-                fmt::format("{} {}: its move of role {} leaves a part of dst unwritten ({}, piece {})", who,
-                            policy.name, role, homes_.unit(u).name, piece));
+    throw Error(Exit::environment, fmt::format("{}: its move of role {} leaves a part of dst unwritten ({}, piece {})",
+                                               policy.who(), role, homes_.unit(u).name, piece));
 }
 
 static bool crosses(const std::vector<Move>& way) {
@@ -227,13 +267,13 @@ void States::carry(const std::vector<Move>& way, int32_t role, size_t u, size_t 
                                  flat(next.dtype, all / plan_.ranks.part(next.part).count), next.place);
       switch (way[k].axis) {
         case Axis::part:
-          move("zero", *r_.sharding, role, u, piece, from, at.part, target, next.part);
+          move(*r_.sharding, role, u, piece, from, at.part, target, next.part);
           break;
         case Axis::dtype:
-          move("precision", r_.precision, role, u, piece, from, at.part, target, next.part);
+          move(r_.precision, role, u, piece, from, at.part, target, next.part);
           break;
         case Axis::place:
-          throw Error(Exit::bug, "a move to another place than the device");
+          emit_.action(op(ENG_OP_COPY), {from}, {target});
       }
       from = target, at = next;
     }

@@ -26,10 +26,11 @@ class States {
   bool direct(size_t u) const {
     return alone() && computed_[u] == grad[u].view.desc.dtype && computed_[u] == partial_[u];
   }
-  // The new weight is the new master in another type: an optimizer may write it.
+  // The new weight is the new master, cast to another type: an optimizer may write it.
   bool converts(size_t u) const {
     const Where from = master[u].where(), to = weight[u].where();
-    return from.dtype != to.dtype && from.part == to.part && from.place == to.place;
+    return (r_.precision.table.flags & ENG_AXIS_CASTS) && from.dtype != to.dtype && from.part == to.part &&
+           from.place == to.place;
   }
   bool alone() const { return plan_.ranks.data_size() == 1; }
   // Elements of a unit are of this type.
@@ -41,6 +42,8 @@ class States {
   std::vector<View> weights;                        // per parameter, as compute reads it; absent while none is leased
   std::map<uint32_t, std::vector<View>> constants;  // per template
 
+  // Policies bring their own states up to date.
+  void refresh();
   // Where the weight has another home than the master: takes it there.
   void publish(size_t u);
   // Weights that are brought together from parts can come beside the next step's forward, and not behind the update.
@@ -87,9 +90,9 @@ class States {
   void make_tensors();
   void add(size_t u, const std::vector<Move>& way, const View& from, const Home& home, bool store);
   void carry(const std::vector<Move>& way, int32_t role, size_t u, size_t piece, View from, Where at, const View& to);
-  template <class Policy>
-  void move(const char* who, const Policy& policy, int32_t role, size_t u, size_t piece, const View& from, Id from_part,
-            const View& to, Id to_part);
+  void make_own(const Policy& policy);
+  void move(const Policy& policy, int32_t role, size_t u, size_t piece, const View& from, Id from_part, const View& to,
+            Id to_part);
 
   const PlanRequest& r_;
   const Model& model_;
@@ -98,6 +101,12 @@ class States {
   const Rules rules_;
   Homes homes_;
   std::vector<int32_t> computed_, partial_;  // per unit: dtypes
+  struct Own {
+    const Policy* policy;
+    std::vector<Policy::State> states;
+    std::vector<View> views;
+  };
+  std::vector<Own> own_;  // of every policy that moves something
 };
 
 // Lets a policy emit through a builder; `emit` is given the sink. Throws what went wrong, said by `who`.

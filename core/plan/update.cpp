@@ -15,6 +15,7 @@ void Update::emit() {
   emit_.label(Phase::norm);
   emit_.action(op(ENG_OP_FINISH), {partials, plan_.table, plan_.scalars, plan_.counters},
                {plan_.scalars, plan_.counters}, {{{"max_norm", 0, r_.grad_clip}}});
+  s_.refresh();
   scale_rates();
   // Two units' gradients at a time: one is gathered while the other is used. Of what first stages left the table holds
   // the unit at hand, so that with the one that was released last they are two as well.

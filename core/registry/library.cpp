@@ -179,7 +179,7 @@ void stop_plugins() {
 }
 
 void Registry::copy_table(const Candidate& from, const std::string& kind, const std::string& name, void* out,
-                          uint32_t size, uint32_t first_size) {
+                          uint32_t size, uint32_t required) {
   const auto pin = pins_.find(from.description.id);
   const bool pinned = pin != pins_.end();
   const Library& library =
@@ -188,12 +188,12 @@ void Registry::copy_table(const Candidate& from, const std::string& kind, const 
       library.guarded("get_interface", [&] { return library.plugin.get_interface(kind.c_str(), name.c_str()); });
   if (!table)
     throw library.error(fmt::format("get_interface gave nothing for {} '{}', which its description lists", kind, name));
-  copy_struct(table, out, size, first_size, fmt::format("{}: its table of {} '{}'", library.where, kind, name));
+  copy_struct(table, out, size, required, fmt::format("{}: its table of {} '{}'", library.where, kind, name));
   const auto same = [&](const Loaded& one) { return one.path == library.loaded.path; };
   if (std::none_of(loaded_.begin(), loaded_.end(), same)) loaded_.push_back(library.loaded);
 }
 
-void copy_struct(const void* theirs, void* out, uint32_t size, uint32_t first_size, const std::string& what) {
+void copy_struct(const void* theirs, void* out, uint32_t size, uint32_t required, const std::string& what) {
   constexpr uint32_t most = 64u << 10;
   const auto need = [&](bool right, const std::string& why) {
     if (!right) throw Error(Exit::environment, what + why, "build the plugin again with this engine's headers");
@@ -201,12 +201,12 @@ void copy_struct(const void* theirs, void* out, uint32_t size, uint32_t first_si
   need(theirs, " is NULL");
   uint32_t given = 0;
   std::memcpy(&given, theirs, sizeof(given));
-  need(given >= first_size && given <= most && given % 8 == 0,
-       fmt::format(" states struct_size {}: it must be a multiple of 8 from {} (ABI {}.0) to {}", given, first_size,
+  need(given >= required && given <= most && given % 8 == 0,
+       fmt::format(" states struct_size {}: it must be a multiple of 8 from {} (ABI {}.0) to {}", given, required,
                    ENG_ABI_MAJOR, most));
   std::memset(out, 0, size);
   std::memcpy(out, theirs, std::min(given, size));
-  for (uint32_t at = 8; at + 8 <= first_size; at += 8) {
+  for (uint32_t at = 8; at + 8 <= required; at += 8) {
     uint64_t slot = 0;
     std::memcpy(&slot, static_cast<const char*>(theirs) + at, sizeof(slot));
     need(slot, fmt::format(": the pointer at byte {} is NULL", at));

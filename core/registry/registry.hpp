@@ -2,15 +2,32 @@
 // Finding plugins, reading their descriptions without running them, loading them once and for ever.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <memory>
 
 #include "core/config/plugin_schema.hpp"
 #include "core/config/section.hpp"
+#include "engine/comm.h"
+#include "engine/data.h"
+#include "engine/device.h"
 #include "engine/plugin.h"
+#include "engine/policy.h"
 
 namespace eng {
+
+// Bytes of a table that every plugin has; the pointers among them are not NULL. What follows is optional.
+template <class Table>
+constexpr uint32_t required_bytes = sizeof(Table);
+template <>
+inline constexpr uint32_t required_bytes<eng_comm> = offsetof(eng_comm, overhead_bytes);
+template <>
+inline constexpr uint32_t required_bytes<eng_data> = offsetof(eng_data, build);
+template <>
+inline constexpr uint32_t required_bytes<eng_device> = offsetof(eng_device, queue_create);
+template <>
+inline constexpr uint32_t required_bytes<eng_axis> = offsetof(eng_axis, states);
 
 // One thing a plugin provides.
 struct Provided {
@@ -44,9 +61,10 @@ void set_plugin_log(PluginLog log);
 // Stops every started plugin, in reverse order, for good. Runs by itself when the process exits.
 void stop_plugins();
 
-// Copies a table by the growth rules of engine/base.h; what it does not have is zero. `first_size` is the size of
-// version 1.0: behind byte 8 it holds pointers, none NULL. Throws Error(Exit::environment) that begins with `what`.
-void copy_struct(const void* theirs, void* out, uint32_t size, uint32_t first_size, const std::string& what);
+// Copies a table by the growth rules of engine/base.h; what it does not have is zero. Its first `required` bytes must
+// be there, and hold pointers from byte 8 on, none of them NULL. Throws Error(Exit::environment) that begins with
+// `what`.
+void copy_struct(const void* theirs, void* out, uint32_t size, uint32_t required, const std::string& what);
 
 // One entry of a list that a table points to; what it does not have is zero. Throws as copy_struct does.
 template <class Entry>
@@ -82,18 +100,18 @@ class Registry {
 
   // Loads the plugin on first use; see copy_struct. Throws Error(Exit::environment) with the file and the reason.
   template <class Table>
-  Table table(const std::string& kind, const std::string& name, uint32_t first_size = sizeof(Table)) {
+  Table table(const std::string& kind, const std::string& name, uint32_t required = required_bytes<Table>) {
     const auto all = providers(kind, name);
     if (all.empty())
       throw Error(Exit::environment, "no plugin provides " + kind + " '" + name + "'", "engine plugins ls --why");
-    return table_of<Table>(*all.front(), kind, name, first_size);
+    return table_of<Table>(*all.front(), kind, name, required);
   }
   // The same of one provider.
   template <class Table>
   Table table_of(const Candidate& from, const std::string& kind, const std::string& name,
-                 uint32_t first_size = sizeof(Table)) {
+                 uint32_t required = required_bytes<Table>) {
     Table out;
-    copy_table(from, kind, name, &out, sizeof(Table), first_size);
+    copy_table(from, kind, name, &out, sizeof(Table), required);
     return out;
   }
   // Loads nothing: the providers that are loaded, and the names they provide.
@@ -108,7 +126,7 @@ class Registry {
   Registry() = default;
   void add(Candidate candidate);
   void copy_table(const Candidate& from, const std::string& kind, const std::string& name, void* out, uint32_t size,
-                  uint32_t first_size);
+                  uint32_t required);
   std::vector<std::filesystem::path> places_;
   std::vector<Candidate> candidates_;
   struct Pin {

@@ -134,10 +134,13 @@ double cross_entropy_flops(Shapes in, Shapes, const Attrs&) {
 }
 
 void cross_entropy_grad_rule(Gradient& g) {
-  auto d = g.emit(ENG_OP_CROSS_ENTROPY_GRAD, {g.in(0), g.in(1), g.in(2), g.scalars(), g.take(1)}, g.attrs());
+  const bool dw = g.wants(1);
+  Attrs attrs = g.attrs();
+  if (!dw) attrs.list.push_back({"no_dw", 1, 0});
+  auto d = g.emit(ENG_OP_CROSS_ENTROPY_GRAD, {g.in(0), g.in(1), g.in(2), g.scalars(), dw ? g.take(1) : 0}, attrs);
   g.replaces(0, d[0]);
   if (g.wants(0)) g.give(0, d[1]);
-  if (g.wants(1)) g.give(1, d[2]);
+  if (dw) g.give(1, d[2]);
 }
 
 void cross_entropy_step(Stepping& s) {
@@ -190,12 +193,13 @@ std::string cross_entropy_grad(Shapes in, const Attrs& attrs, Out& out) {
   std::string wrong = cross_entropy(in.first(3), attrs, out);
   if (!wrong.empty()) return wrong;
   out.push_back(in[0]);
-  out.push_back(in[1]);
+  if (!attrs.i("no_dw")) out.push_back(in[1]);
   return "";
 }
 
-double cross_entropy_grad_flops(Shapes in, Shapes, const Attrs&) {
-  return 6.0 * count(in[0]) * in[1].dims[0];
+// The logits, dx and dw.
+double cross_entropy_grad_flops(Shapes in, Shapes out, const Attrs&) {
+  return 2.0 * static_cast<double>(out.size()) * count(in[0]) * in[1].dims[0];
 }
 
 }  // namespace

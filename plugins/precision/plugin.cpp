@@ -45,8 +45,16 @@ eng_status move(void*, eng_build*, const eng_move*, eng_error* error) {
       "fp32 keeps everything in f32 and has nothing to convert; the caller asked for this move by mistake");
 }
 
-const eng_axis fp32 = {
-    .struct_size = sizeof(eng_axis), .minor = 0, .create = create, .destroy = destroy, .place = place, .move = move};
+const eng_axis fp32 = {.struct_size = sizeof(eng_axis),
+                       .minor = 0,
+                       .create = create,
+                       .destroy = destroy,
+                       .place = place,
+                       .move = move,
+                       .states = nullptr,
+                       .update = nullptr,
+                       .flags = 0,
+                       .reserved = 0};
 
 const char* describe() {
   return eng_description;

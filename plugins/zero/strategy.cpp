@@ -80,8 +80,16 @@ eng_status move(void* self, eng_build* b, const eng_move* m, eng_error* error) {
   return report(error, ENG_UNSUPPORTED, text);
 }
 
-const eng_axis table = {
-    .struct_size = sizeof(eng_axis), .minor = 0, .create = create, .destroy = destroy, .place = place, .move = move};
+const eng_axis table = {.struct_size = sizeof(eng_axis),
+                        .minor = 0,
+                        .create = create,
+                        .destroy = destroy,
+                        .place = place,
+                        .move = move,
+                        .states = nullptr,
+                        .update = nullptr,
+                        .flags = 0,
+                        .reserved = 0};
 
 const char* describe() {
   return strategy.description;

@@ -84,7 +84,8 @@ bool common(const std::vector<Range>& ranges, uint64_t first, uint64_t count, Us
   return any;
 }
 
-// The share of each stored tensor. Throws unless both are the same tensors.
+// The share of each stored tensor. Throws unless both are the same tensors; only policies may differ, and a stored
+// tensor of a policy that this run does not have has no share.
 std::vector<const TensorShare*> match(const std::vector<ManifestTensor>& stored,
                                       const std::vector<TensorShare>& expected, const std::string& directory) {
   std::map<std::pair<std::string, std::string>, const TensorShare*> wanted;
@@ -93,12 +94,17 @@ std::vector<const TensorShare*> match(const std::vector<ManifestTensor>& stored,
   for (const auto& t : stored) {
     const std::string where = fmt::format("{}: tensor `{}` ({})", directory, t.name, t.role);
     const auto it = wanted.find({t.name, t.role});
+    if (it == wanted.end() && t.role == kPolicyRole) {
+      out.push_back(nullptr);
+      continue;
+    }
     if (it == wanted.end()) refuse(where, "this run has no such tensor: another model or optimizer");
     out.push_back(it->second);
     if (!convertible(t.dtype, out.back()->dtype) || out.back()->shape != t.shape)
       refuse(where, fmt::format("holds {}, this run needs {}", describe(t), describe(*out.back())));
     wanted.erase(it);
   }
+  std::erase_if(wanted, [](const auto& entry) { return entry.first.second == kPolicyRole; });
   if (!wanted.empty()) {
     const auto& [name, role] = wanted.begin()->first;
     refuse(directory, fmt::format("tensor `{}` ({}) is missing{}", name, role,
@@ -164,11 +170,16 @@ RunPoint load_checkpoint(const fs::path& directory, const std::vector<TensorShar
   const auto filled = peers.agree([&] {
     in.emplace(directory);
     if (!only_role.empty())
-      std::erase_if(in->manifest.tensors, [&](const ManifestTensor& t) { return t.role != only_role; });
+      std::erase_if(in->manifest.tensors,
+                    [&](const ManifestTensor& t) { return t.role != only_role && t.role != kPolicyRole; });
     const auto shares = match(in->manifest.tensors, expected, directory.string());
     std::string seen;  // per slice: whether this rank needed it
     for (size_t i = 0; fill && i < shares.size(); ++i) {
       const ManifestTensor& t = in->manifest.tensors[i];
+      if (!shares[i]) {
+        seen.append(t.slices.size(), '0');
+        continue;
+      }
       Converter converted(t, *shares[i], round);
       for (const Slice& s : t.slices) {
         seen += common(shares[i]->ranges, s.first, s.count, [](auto&&...) {}) ? '1' : '0';

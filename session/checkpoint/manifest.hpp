@@ -28,7 +28,7 @@ class Checksum {
 // A logical tensor.
 struct TensorSpec {
   std::string name;
-  std::string role;  // "parameter", or the optimizer state's name
+  std::string role;  // "parameter", "policy", or the optimizer state's name
   int32_t dtype = 0;
   std::vector<int64_t> shape;
   uint32_t id = 0;  // its number in the plan of whoever lists it; not stored

@@ -28,6 +28,7 @@ struct Peers {
 };
 
 inline constexpr const char* kParameterRole = "parameter";
+inline constexpr const char* kPolicyRole = "policy";  // what a policy keeps of its own
 
 // A tensor as a rank holds it. All ranks list the same tensors in the same order, including those of which they hold
 // nothing.

@@ -11,7 +11,7 @@ Data::Data(Registry& registry, const Config& config, int64_t vocabulary) {
   const Section &section = config.section("data"), &train = config.section("train");
   name_ = section.string("plugin");
   length_ = train.integer("sequence_length");
-  table_ = registry.table<eng_data>(ENG_DATA_KIND, name_, offsetof(eng_data, build));
+  table_ = registry.table<eng_data>(ENG_DATA_KIND, name_);
   const std::string base = config.base_dir().string();
   const auto seed = static_cast<uint64_t>(train.integer("seed"));
   eng_data_request request{sizeof(eng_data_request), 0, seed, length_, vocabulary, base.c_str()};

@@ -97,7 +97,7 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
     // Its table says so; the ranks are not needed.
     const std::string& name = config.section("comm").string("plugin");
     if (registry.find(ENG_COMM_KIND, name)) {
-      const eng_comm table = registry.table<eng_comm>(ENG_COMM_KIND, name, offsetof(eng_comm, overhead_bytes));
+      const eng_comm table = registry.table<eng_comm>(ENG_COMM_KIND, name);
       s.comm_overhead = table.overhead_bytes;
       request.traits.collectives_apart = table.flags & ENG_COMM_DEVICE_MEMORY;
     }

@@ -2,6 +2,7 @@
 // A precision policy from outside: 16-bit weights and sums over ranks. Every strategy gives the same bits with it.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <set>
 
 #include "draw.hpp"
@@ -114,6 +115,27 @@ TEST_CASE("an optimizer that leaves the weight alone has it made from the master
     for (const char* strategy : {"zero2", "zero3"}) {
       Draw d;
       d.strategy = strategy;
+      INFO(describe(g) << "; " << describe(d));
+      CHECK(difference(first, train(g, plan(g, d), {3, true})) == "");
+    }
+  }
+}
+
+TEST_CASE("a policy's own state: one result for every strategy, and the same on all ranks") {
+  Group g = half("dither");
+  g.accumulate = 2;
+  for (const char* model : {"llama", "mamba"}) {
+    g.model = model;
+    const Planned none = plan(g, {});
+    const Result first = train(g, none, {1, false});
+    REQUIRE(first.complaint == "");
+    const auto count = std::find_if(first.tensors.begin(), first.tensors.end(),
+                                    [](const auto& t) { return t.first == "policy precision.dither.count"; });
+    REQUIRE(count != first.tensors.end());
+    CHECK(count->second == std::vector<float>{steps});
+    for (const char* strategy : {"zero1", "zero2", "zero3", "two_level"}) {
+      Draw d;
+      d.strategy = strategy, d.bucket = 1;
       INFO(describe(g) << "; " << describe(d));
       CHECK(difference(first, train(g, plan(g, d), {3, true})) == "");
     }

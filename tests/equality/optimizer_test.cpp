@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "draw.hpp"
+#include "engine/ops.h"
 #include "tests/sanitized.hpp"
 
 namespace optimizer_test {
@@ -161,6 +162,17 @@ TEST_CASE("what is frozen has no gradient, no state and no traffic") {
         if (label.ends_with(" backward")) CHECK(label == "head backward");
       }
   CHECK(head.flops_per_step < 0.7 * all.flops_per_step);
+  // The loss makes no gradient of a frozen head.
+  for (const bool freeze_head : {false, true}) {
+    const eng::Plan p = planned(freeze_head ? "'lm_head.weight'" : "");
+    size_t found = 0;
+    for (const eng::Call& call : p.calls)
+      if (call.op->id == std::string(ENG_OP_CROSS_ENTROPY_GRAD)) {
+        ++found;
+        CHECK(call.out.size() == (freeze_head ? 2 : 3));
+      }
+    CHECK(found == 1);
+  }
   CHECK_THROWS_WITH(planned("'*'"), Catch::Contains("train.freeze leaves no parameter to train"));
   try {
     planned("'model.layers.*.mlp.up_poj.weight'");

@@ -23,6 +23,7 @@ inline eng::Registry& registry() {
 #endif
 #ifdef HALF
     search.extra.push_back(HALF);
+    search.extra.push_back(DITHER);
 #endif
 #ifdef ODD
     search.extra.push_back(ODD);

@@ -32,6 +32,8 @@ const Callback callbacks[] = {
     {in_run, "precision.place", 3},
     {in_run, "precision.place of a unit", 3},
     {in_run, "precision.move", 3},
+    {in_run, "precision.states", 3},
+    {in_run, "precision.update", 3},
     {in_strategy, "zero.create", 2},
     {in_strategy, "zero.place", 3},
     {in_strategy, "zero.move", 3},

@@ -95,6 +95,11 @@ TEST_CASE("cross-entropy and its gradient agree with plain loops", "[cpu]") {
         CHECK((dx.same_bits(dx1) && dw.same_bits(dw1)));
         // A label's probability taken 1 % short would be seen.
         if (p.tokens > 1) CHECK(error_of(dx, plain(p, with_acc ? &acc : nullptr, 1.01).dx) > 1e-4);
+        // Without dw the rest has the same bits.
+        const Tensor loss3({1}), dx3({1, p.tokens, p.width});
+        Run frozen(device, 2, ENG_OP_CROSS_ENTROPY_GRAD, {p.x, p.w, p.labels, p.scalars}, {loss3, dx3});
+        frozen.launch();
+        CHECK((loss3.same_bits(loss2) && dx3.same_bits(dx) && frozen.guards_intact()));
         if (with_acc) {  // in place of the accumulator
           const Tensor both = acc.clone();
           Run in_place(device, 2, ENG_OP_CROSS_ENTROPY_GRAD, {p.x, p.w, p.labels, p.scalars, both}, {loss2, dx, both});

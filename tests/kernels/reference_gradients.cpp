@@ -259,6 +259,10 @@ TEST_CASE("gradient of cross_entropy: ignored labels, scale, accumulation") {
       CHECK(out[0].at(0) == Approx(unscaled(in)).epsilon(1e-13));  // the loss comes unscaled
       for (int64_t i = 0; i < labels.size(); ++i)
         for (int64_t h = 0; labels.at(i) == -100 && h < H; ++h) CHECK(out[1].at(i * H + h) == 0.0);
+      const Tensors frozen =
+          reference().run(ENG_OP_CROSS_ENTROPY_GRAD, {in[0], in[1], labels, scalars}, {loss, in[0].d});
+      for (int64_t k = 0; k < out[1].size(); ++k) CHECK(frozen[1].at(k) == out[1].at(k));
+      CHECK(frozen[0].at(0) == out[0].at(0));
       out.erase(out.begin());
       return out;
     };

@@ -23,7 +23,7 @@ TEST_CASE("fp32 places every role but the optimizer's states and touches nothing
     CHECK(view.count == 4096);
   }
   ErrorText error;
-  const eng_move move = {sizeof(eng_move), ENG_ROLE_WEIGHT, 1, 0, 2, 3, nullptr, nullptr};
+  const eng_move move = {sizeof(eng_move), ENG_ROLE_WEIGHT, 1, 0, 2, 3, nullptr, nullptr, nullptr, 0, 0};
   CHECK(fp32.move(self, nullptr, &move, &error) == ENG_UNSUPPORTED);
   CHECK_THAT(error.text, Catch::Contains("nothing to convert"));
   fp32.destroy(self);

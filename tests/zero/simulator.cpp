@@ -203,7 +203,7 @@ World::Moved World::move(int32_t role, const std::vector<Floats>& src, const std
     }
     const eng_view a = {sizeof(eng_view), ENG_F32, 0, from[r], dst_count},
                    b = {sizeof(eng_view), ENG_F32, 0, to[r], dst_count};
-    const eng_move m = {sizeof(eng_move), role, 1, 0, source, dst[r], &a, &b};
+    const eng_move m = {sizeof(eng_move), role, 1, 0, source, dst[r], &a, &b, nullptr, 0, 0};
     eng::Sink sink;
     sink.check(table_.move(selves_[r], &rank, &m, sink.get()), eng::Exit::bug, "move");
     rank.check("move");
@@ -246,7 +246,7 @@ std::string World::refusal(int32_t role, Id from, Id to) {
   Recorder rank(*ranks_[0]);
   const Id src = rank.add(Floats(64)), dst = rank.add(Floats(64));
   const eng_view a = {sizeof(eng_view), ENG_F32, 0, from, 64}, b = {sizeof(eng_view), ENG_F32, 0, to, 64};
-  const eng_move m = {sizeof(eng_move), role, 1, 0, src, dst, &a, &b};
+  const eng_move m = {sizeof(eng_move), role, 1, 0, src, dst, &a, &b, nullptr, 0, 0};
   eng::Sink sink;
   const eng_status s = table_.move(selves_[0], &rank, &m, sink.get());
   return s == ENG_UNSUPPORTED && rank.steps.empty() ? sink.text() : "status " + std::to_string(s);

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstddef>
 #include <cstdio>
 #include <cstring>
 
@@ -51,7 +50,7 @@ int32_t report(const eng_data_watch* watch, uint64_t done, uint64_t total, uint6
 eng_data_built build(const Config& config, Registry& registry, int64_t vocabulary, uint32_t threads) {
   const Section &section = config.section("data"), &train = config.section("train");
   const std::string name = section.string("plugin"), base = config.base_dir().string();
-  const auto table = registry.table<eng_data>(ENG_DATA_KIND, name, offsetof(eng_data, build));
+  const auto table = registry.table<eng_data>(ENG_DATA_KIND, name);
   eng_data_built built{};
   built.struct_size = sizeof(built);
   if (!table.build) return built;
@@ -106,7 +105,7 @@ int inspect(const Common& common, const std::string& file, uint32_t flags) {
   if (!std::filesystem::exists(path)) throw Error(Exit::usage, "there is no " + path);
   std::optional<Error> first;
   for (const std::string& name : registry->names(ENG_DATA_KIND)) {
-    const auto table = registry->table<eng_data>(ENG_DATA_KIND, name, offsetof(eng_data, build));
+    const auto table = registry->table<eng_data>(ENG_DATA_KIND, name);
     if (!table.inspect) continue;
     std::string text(65536, '\0');
     uint64_t size = 0;

@@ -132,10 +132,11 @@ struct CrossEntropyGrad {
   Sizes sizes;
 
   static void check(const Call& c) {
-    need_arguments(c, 4, 5, 3), check_common(c);
+    const bool with_dw = c.out.size() != 2;
+    need_arguments(c, 4, 5, with_dw ? 3 : 2), check_common(c);
     if (elements(c.in[3]) <= ENG_S_LOSS_SCALE) throw Error{ENG_INVALID, "scalars has too few elements"};
     need_size("elements of dx", elements(c.out[1]), elements(c.in[0]));
-    need_size("elements of dw", elements(c.out[2]), elements(c.in[1]));
+    if (with_dw) need_size("elements of dw", elements(c.out[2]), elements(c.in[1]));
     if (c.has(4)) need_size("elements of dw_acc", elements(c.in[4]), elements(c.in[1]));
   }
   static uint64_t workspace(const Call& c) { return Sizes(c).bytes(); }
@@ -146,16 +147,16 @@ struct CrossEntropyGrad {
     const Rows rows(device, s, a.in<int32_t>(2), a.workspace);
     rows.check_labels();
     const float *x = a.in<float>(0), *w = a.in<float>(1), *scalars = a.in<float>(3), *acc = a.in<float>(4);
-    float *dx = a.out<float>(1), *dw = a.out<float>(2);
+    float *dx = a.out<float>(1), *dw = a.out<float>(2);  // dw is null where nobody needs it
     const float scale = scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE];
     for (int64_t first = 0; first < s.tokens; first += s.chunk, acc = dw) {
       const int64_t n = std::min(s.chunk, s.tokens - first), at = first * s.width;
       Gemm(device, s.logits(n), s.threads).run(x + at, w, nullptr, 0, rows.logits, a.workspace);
       rows.run(first, n, &scale);
       Gemm(device, s.dx(n), s.threads).run(rows.logits, w, nullptr, 0, dx + at, a.workspace);
-      Gemm(device, s.dw(n), s.threads).run(rows.logits, x + at, acc, s.width, dw, a.workspace);
+      if (dw) Gemm(device, s.dw(n), s.threads).run(rows.logits, x + at, acc, s.width, dw, a.workspace);
     }
-    if (s.tokens == 0)  // dw = acc, or zeros
+    if (s.tokens == 0 && dw)  // dw = acc, or zeros
       Gemm(device, s.dw(0), s.threads).run(rows.logits, x, acc, s.width, dw, a.workspace);
     *a.out<float>(0) = rows.total();
   }

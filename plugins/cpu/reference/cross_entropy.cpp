@@ -66,7 +66,7 @@ struct CrossEntropy {
 };
 
 // dlogits = (softmax - onehot(label)) * inv_tokens * loss_scale, 0 for an ignored label;  dx = dlogits w,
-// dw = dlogits^T x [+ dw_acc].
+// dw = dlogits^T x [+ dw_acc], unless there is no such output.
 struct CrossEntropyGrad {
   static constexpr const char* op = ENG_OP_CROSS_ENTROPY_GRAD;
   Call c;
@@ -75,11 +75,14 @@ struct CrossEntropyGrad {
   explicit CrossEntropyGrad(const Call& call) : c(call), s(c) {}
   static void check(const Call& c) {
     expect_inputs(c, {0, 1, 2, 3});
-    expect_types(c, 5, {0, 1, 4}, 3, {1, 2});
+    if (c.out.size() == 2)
+      expect_types(c, 5, {0, 1}, 2, {1});
+    else
+      expect_types(c, 5, {0, 1, 4}, 3, {1, 2});
     const Sizes s(c);
     expect(is_real(c, 3) && elements(c.in[3]) >= 2, "scalars must be (32) f32");
     expect(elements(c.out[1]) == s.N * s.H, "dx must have the shape of x");
-    expect(elements(c.out[2]) == s.V * s.H, "dw must have the shape of w");
+    expect(c.out.size() == 2 || elements(c.out[2]) == s.V * s.H, "dw must have the shape of w");
     expect(!c.has(4) || elements(c.in[4]) == s.V * s.H, "dw_acc must have the shape of w");
   }
   static uint64_t workspace(const Call& c) {
@@ -108,7 +111,7 @@ struct CrossEntropyGrad {
         for (int64_t h = 0; h < s.H; ++h) a.out<T>(1)[i * s.H + h] = T(row[h]);
       }
       // Loops over rows of w, so that the sums of one row are enough scratch; each logit is computed a second time.
-      for (int64_t v = 0; v < s.V; ++v) {
+      for (int64_t v = 0; v < s.V && a.out<T>(2); ++v) {
         for (int64_t h = 0; h < s.H; ++h) row[h] = dw_acc ? double(dw_acc[v * s.H + h]) : 0.0;
         for (int64_t i = 0; i < s.N; ++i) {
           if (labels[i] == ignored) continue;

@@ -149,7 +149,43 @@ static eng_status move_precision(void* self, eng_build* b, const eng_move* m, en
   return ENG_OK;
 }
 
-const eng_axis hostile_precision = {sizeof(eng_axis), 0, create_precision, destroy, place_precision, move_precision};
+static eng_status precision_states(void* self, eng_policy_state* out, uint32_t cap, uint32_t* n, eng_error* error) {
+  uint32_t k;
+  (void)self;
+  ENTER("precision.states");
+  *n = is("precision: too many states") ? cap + 1 : 2;
+  for (k = 0; k < 2; ++k) {
+    out[k].name = k ? "two" : "one";
+    out[k].shape.dtype = ENG_F32, out[k].shape.ndim = 1, out[k].shape.dims[0] = 4;
+  }
+  if (is("precision: a state without a name")) out[0].name = NULL;
+  if (is("precision: states of one name")) out[0].name = "two";
+  if (is("precision: a state of no type")) out[1].shape.dtype = 99;
+  if (is("precision: a state of 7 dimensions")) out[1].shape.ndim = 7;
+  if (is("precision: a state of negative size")) out[1].shape.dims[0] = -1;
+  return ENG_OK;
+}
+
+static eng_status precision_update(void* self, eng_build* b, const eng_policy_update* u, eng_error* error) {
+  eng_id out = u->states[0];
+  eng_attr factor = {"factor", 0, 2.0};
+  (void)self;
+  ENTER("precision.update");
+  if (is("precision: updates the scalars")) out = u->scalars;
+  if (is("precision: updates something unknown")) out = 4711;
+  return b->api->emit(b, ENG_OP_SCALE, &out, 1, &out, 1, &factor, 1, error);
+}
+
+const eng_axis hostile_precision = {sizeof(eng_axis),
+                                    0,
+                                    create_precision,
+                                    destroy,
+                                    place_precision,
+                                    move_precision,
+                                    precision_states,
+                                    precision_update,
+                                    0,
+                                    0};
 
 /* ---- zero ------------------------------------------------------------------------------------------- */
 
@@ -249,4 +285,4 @@ static eng_status move_zero(void* self, eng_build* b, const eng_move* m, eng_err
   return b->api->status(b, error);
 }
 
-const eng_axis hostile_zero = {sizeof(eng_axis), 0, create_zero, free, place_zero, move_zero};
+const eng_axis hostile_zero = {sizeof(eng_axis), 0, create_zero, free, place_zero, move_zero, NULL, NULL, 0, 0};
