@@ -1,18 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * engine/base.h - the words every other header uses: status codes, the error sink, dtypes, options.
+ * engine/base.h - what every other header uses: contract tags, status codes, the error sink, dtypes, options.
  *
- * Rules for the whole ABI. Structs start with `struct_size` (sizeof at the writer's build). Whoever
- * reads a table copies min(its own size, the given size) into a zeroed table of its own, so tables grow
- * only at the end and an old plugin keeps working. A function that can fail returns eng_status and takes
- * an error sink last; on failure its out parameters are untouched and nothing is leaked. Nothing is
- * thrown, nobody exits, writes to stderr or reads the environment. Strings are UTF-8. Pointers are not NULL
- * where nothing else is said, but a list of 0 may be. Out structs that the host gives are zeroed, and struct_size set.
- * An object is made by `create`, which may write NULL as its self, and destroyed exactly once, with that self, where
- * `create` returned ENG_OK; several may live at a time.
- * The last lines of a function's comment say who owns what, how long it is valid, and who may call it:
- *   [setup]  one thread, before the first step          [plan]  one thread, while a program is built
- *   [step]   inside a step: no allocation, no lookup, no log, no blocking     [any]  any thread
+ * Rules for the whole ABI
+ *   Structs start with `struct_size`, which is the sizeof at the writer's build. Whoever reads a table copies
+ *   min(its own size, the given size) into a zeroed table of its own. So tables grow only at the end, and an old plugin
+ *   keeps working. For an out struct that the host passes, the host zeroes it and sets struct_size.
+ *   A function that can fail returns eng_status and takes an error sink as its last parameter. On failure it leaves its
+ *   out parameters untouched and leaks nothing.
+ *   No function throws, exits, writes to stderr or reads the environment.
+ *   Strings are UTF-8. A pointer must not be NULL unless its comment allows it. A list of 0 elements may be NULL.
+ *   `create` makes an object. It may write NULL as the object's self. Each object for which `create` returned ENG_OK is
+ *   destroyed exactly once, with the self that `create` wrote. Several objects may exist at a time.
+ *
+ * Contract tags
+ *   The last lines of a comment state the contract:
+ *     Owner  who owns what is passed or returned: the caller, the host or the plugin
+ *     Valid  how long it may be used
+ *     Call   when the function may be called: [PHASE] or [PHASE & STATE]
+ *     since  the first version of the ABI that has it
+ *   `!` means not: [any & !step] is every phase except [step].
+ *
+ *   Phases
+ *     [setup]  No program runs: before the first step, between two steps, or after the last one. One thread calls. The
+ *              function may allocate, open files and block.
+ *     [plan]   A program is being built. One thread calls. The function may allocate. Programs are built only while
+ *              none runs, so the engine may also call [setup] functions then.
+ *     [step]   A program may be running: a step of training, an evaluation, the next token of a text. The function must
+ *              not allocate, look anything up by name, log or block, unless its comment says otherwise.
+ *     [any]    Every phase, from any thread.
+ *
+ *   States
+ *     started     eng_plugin.start returned ENG_OK, and eng_plugin.stop has not been called. Every function of a table
+ *                 from eng_plugin.get_interface needs this state; their tags do not repeat it.
+ *     created     `create` of this kind returned ENG_OK for the object, and `destroy` has not been called for it.
+ *     inside F    F, a function of the plugin, has been called with this argument and has not returned.
+ *   A header that needs other states defines them at its beginning: engine/device.h, engine/kernel.h, engine/model.h.
  */
 #ifndef ENGINE_BASE_H_
 #define ENGINE_BASE_H_
@@ -25,11 +48,11 @@ extern "C" {
 
 #define ENG_ABI_MAJOR 1
 #define ENG_ABI_MINOR 0
-/* The draft of base.h and plugin.h, which every plugin speaks. Each kind has a draft of its own beside its id, such as
- * ENG_OPTIMIZER_DRAFT; it also covers the headers that its header includes. Until the freeze an engine uses only what was
- * built from the very same draft: see "Drafts" in engine/plugin.h. */
+/* The draft of base.h and plugin.h, which every plugin uses. Each kind has its own draft beside its id, such as
+ * ENG_OPTIMIZER_DRAFT. That draft also covers the headers that the kind's header includes. Until the ABI is frozen, an
+ * engine uses only what was built from exactly the same draft: see "Drafts" in engine/plugin.h. */
 #define ENG_ABI_DRAFT_ID "draft-8"
-/* What ENG_DESCRIPTION says of each kind: nothing, until that kind's header is included. */
+/* What ENG_DESCRIPTION writes for each kind: nothing, until that kind's header is included. */
 #define ENG_DRAFT_MODEL_ ""
 #define ENG_DRAFT_OPTIMIZER_ ""
 #define ENG_DRAFT_DATA_ ""
@@ -64,11 +87,12 @@ typedef uint32_t eng_id; /* value, parameter, unit, part: 0 means none */
 #define ENG_I64 6
 #define ENG_U8 7
 
-/* A caller-given sink for the text of an error. NULL is allowed wherever one is taken.
- * `set` copies the text, which may be NULL (none) and need not end in NUL. Call it at most once per failing call; of
- * several texts the last one counts. Of a text of a plugin's the host keeps the first 16 KiB and shows control characters
- * and what is not UTF-8 as `?`. A status without a text, or one that is none of the above, is told by its number.
- *   Owner: caller.  Valid: during the call.  Thread: that of the call.  since 1.0 */
+/* A sink, given by the caller, for the text of an error. NULL is allowed wherever a function takes one.
+ * `set` copies the text, which may be NULL (no text) and need not end in NUL. A failing call calls `set` at most once.
+ * If it calls it more often, the last text counts. The host keeps the first 16 KiB of a plugin's text, and shows
+ * control characters and bytes that are not UTF-8 as `?`. If there is no text, the host reports the number of the
+ * status, which may be none of the above.
+ *   Owner: caller.  Valid: during the call.  Call: from the thread of the call that received it.  since 1.0 */
 typedef struct eng_error {
   uint32_t struct_size;
   int32_t code;
@@ -76,11 +100,11 @@ typedef struct eng_error {
   void (*set)(struct eng_error *self, eng_status code, const char *text, uint64_t length);
 } eng_error;
 
-/* The plugin's own section of the configuration: typed, complete (defaults filled in), validated
- * against the schema in the plugin's description, read-only. Keys are those of the schema.
- * A missing key, or one that has neither been given nor a default, is ENG_NOT_FOUND; another type than the schema's is
- * ENG_INVALID. Of type bytes is an int; of type duration a float, in seconds.
- *   Owner: host.  Valid: during the call it was passed to.  Thread: that of the call.  since 1.0 */
+/* The plugin's own section of the configuration. It is read-only, typed, complete (defaults are filled in), and
+ * validated against the schema in the plugin's description. Keys are those of the schema.
+ * ENG_NOT_FOUND: there is no such key, or it was not given and has no default. ENG_INVALID: the schema gives it another
+ * type. A key of type bytes is read as an int, one of type duration as a float, in seconds.
+ *   Owner: host.  Valid: during the call it was passed to.  Call: from the thread of that call.  since 1.0 */
 typedef struct eng_options {
   uint32_t struct_size;
   uint32_t minor;
@@ -90,12 +114,12 @@ typedef struct eng_options {
   eng_status (*get_float)(const struct eng_options *, const char *key, double *out, eng_error *);
   /* Valid: as long as the options. */
   eng_status (*get_string)(const struct eng_options *, const char *key, const char **out, eng_error *);
-  /* Number of elements of a list; 0 for an absent optional list. */
+  /* Number of elements of a list; 0 for an optional list that was not given. */
   eng_status (*get_count)(const struct eng_options *, const char *key, uint32_t *out, eng_error *);
   eng_status (*get_float_at)(const struct eng_options *, const char *key, uint32_t index, double *out, eng_error *);
   eng_status (*get_string_at)(const struct eng_options *, const char *key, uint32_t index, const char **out,
                               eng_error *);
-  /* 1 if the user (or a preset) gave the key, 0 if it holds its default or has no default. */
+  /* 1 if the user (or a preset) gave the key, 0 if it has its default or no value. */
   int32_t (*is_set)(const struct eng_options *, const char *key);
 } eng_options;
 

@@ -2,25 +2,36 @@
  *
  * engine/device.h - kind "eng.device/1": memory, and queues that work is put on.
  *
- * The smallest device is a struct of 9 functions whose memory is the host's and whose kernels compute when they are
- * launched. Everything after these is optional: a slot that is NULL has the default that stands beside it.
+ * The smallest device is a struct of 8 functions whose memory is the host's and whose kernels compute when they are
+ * launched. All functions after these are optional: the comment on each group says what the engine does if a slot is
+ * NULL.
  *
- * A device without ENG_DEVICE_ASYNC is synchronous: a launch returns when it is done, `eng_exec.queue` is NULL, and the
- * engine runs what the plan has beside the computation on threads of its own.
- * A device with it has queues. One thread of the engine enqueues a whole step; what is on one queue runs in order,
- * what is on different queues is ordered by events alone. Where the plan repeats itself and the device has
- * ENG_DEVICE_GRAPHS, the engine captures the work once and launches the graph in every step.
+ * Queues. A device without ENG_DEVICE_ASYNC is synchronous: a launch returns when it is done, and `eng_exec.queue` is
+ * NULL. What the plan runs beside the computation then runs on threads of the engine. A device with ENG_DEVICE_ASYNC
+ * has queues. One thread of the engine enqueues a whole step. Work on one queue runs in order. Work on different queues
+ * is ordered only by events. If the device also has ENG_DEVICE_GRAPHS, the engine captures the work of each segment of
+ * a program once and launches the graph in every step.
  *
- * Queues, events and graphs are handles of the device's own. Each belongs to whoever created it, until it is destroyed.
- * All calls for one device object come from one thread at a time. It may be another thread than that of `create`: a
- * device whose library has a current device for each thread sets it in every call.
+ * Memory and the batch. With ENG_DEVICE_HOST_MEMORY, the host writes the batch into the arena and reads losses from it.
+ * Without the flag, the plan has a second arena of ENG_MEMORY_PINNED. There the host writes the batch before a step.
+ * The ops eng.copy/1 of the step bring it to the device, and bring losses, scalars and counters back. With
+ * ENG_DEVICE_ASYNC, these copies have queues of their own. The device's plugin has a kernel for eng.copy/1, which must
+ * accept both memories.
  *
- * What a third party's kernels (kind "eng.kernels/1" under this device's name) may know of a device, by its name:
- *   cpu, reference   the memory is the host's and `eng_exec.queue` is NULL: a kernel needs nothing else
+ * Queues, events and graphs are handles that the device defines. Each belongs to the engine from its creation until it
+ * is destroyed. All calls for one device object come from one thread at a time. This may be another thread than that of
+ * `create`. So a device whose library has a current device for each thread must set it in every call.
+ *
+ * What kernels of third parties (kind "eng.kernels/1" under this device's name) may rely on, by name of the device:
+ *   cpu, reference   the memory is the host's and `eng_exec.queue` is NULL; a kernel needs nothing else
  *   cuda             `eng_exec.queue` is a cudaStream_t, addresses are device pointers, and the rank's device is the
  *                    current one during prepare, bind, launch and the drops
- * A device of another name says it in its documentation, in these words: what `eng_exec.queue` is, what an address is,
- * what is set up around each call. `device` of eng_kernel.prepare stays private to the device's own plugin.
+ * The documentation of any other device says the same for it: what `eng_exec.queue` is, what an address is, and what is
+ * set up around each call. The argument `device` of eng_kernel.prepare stays private to the device's own plugin.
+ *
+ * States, besides those of engine/base.h
+ *   idle       everything put on the queues has ended
+ *   capturing  capture_begin returned ENG_OK, and capture_end has not been called
  */
 #ifndef ENGINE_DEVICE_H_
 #define ENGINE_DEVICE_H_
@@ -38,97 +49,107 @@ extern "C" {
 
 /* eng_device_info.flags */
 #define ENG_DEVICE_HOST_MEMORY 1u /* its memory is the host's: the host may read and write every arena in place */
-#define ENG_DEVICE_ASYNC 2u       /* it has queues: all slots from queue_create to event_wait are there */
-#define ENG_DEVICE_GRAPHS 4u      /* with ENG_DEVICE_ASYNC: all slots from capture_begin to graph_destroy are there */
+#define ENG_DEVICE_ASYNC 2u       /* it has queues: no slot from queue_create to event_wait is NULL */
+#define ENG_DEVICE_GRAPHS 4u      /* needs ENG_DEVICE_ASYNC: no slot from capture_begin to graph_destroy is NULL */
 
 /* Memory kinds of `alloc`. */
 #define ENG_MEMORY_DEVICE 0 /* what kernels compute in */
-#define ENG_MEMORY_PINNED 1 /* the host's; kernels of eng.copy/1 read and write it from a queue */
-#define ENG_MEMORY_HOST 2   /* the host's, as any other */
+#define ENG_MEMORY_PINNED 1 /* host memory that kernels of eng.copy/1 read and write from a queue */
+#define ENG_MEMORY_HOST 2   /* ordinary host memory */
 
-/* What a device is; the host zeroes it and sets struct_size. A number that is not known is 0.  since 1.0 */
+/* What a device is. The host zeroes it and sets struct_size. A number that is unknown is 0.  since 1.0 */
 typedef struct eng_device_info {
   uint32_t struct_size;
   uint32_t flags;           /* ENG_DEVICE_* */
-  uint32_t parallel;        /* threads or processors of a kernel on the compute queue, at least 1 */
-  uint32_t parallel_beside; /* of a kernel on another queue, while the compute queue works; 0 means 1 */
+  uint32_t parallel;        /* threads or processors for a kernel on the compute queue, at least 1 */
+  uint32_t parallel_beside; /* for a kernel on another queue, while the compute queue works; 0 means 1 */
   int32_t dl_device_type;   /* of tensors in ENG_MEMORY_DEVICE: kDLCPU, kDLCUDA, ... */
   int32_t dl_device_id;
-  uint32_t arch; /* the plugin's own number of the architecture, such as 90 for sm_90; 0: there is but one */
+  uint32_t arch; /* the plugin's own number of the architecture, such as 90 for sm_90; 0: there is only one */
   uint32_t reserved;
-  uint64_t total_bytes;    /* memory of the device */
-  uint64_t overhead_bytes; /* of host memory, of a process beyond its arenas: code, libraries, thread stacks;
+  uint64_t total_bytes;           /* memory of the device */
+  uint64_t overhead_bytes;        /* host memory of a process besides its arenas: code, libraries, thread stacks;
                                      measured once per build on a tiny model, the same for every model */
-  uint64_t
-      device_overhead_bytes; /* of the device's own memory: driver context, libraries; 0 where that is the host's */
-  double peak_f32;           /* dense multiply-add peak, FLOP/s */
+  uint64_t device_overhead_bytes; /* the device's own memory: driver context, libraries; 0 if that is the host's */
+  double peak_f32;                /* dense multiply-add peak, FLOP/s */
   double peak_bf16;
   double memory_bandwidth; /* bytes/s, of the device's memory */
-  double to_device;        /* bytes/s, from pinned memory of the host; where the memory is apart */
-  double to_host;          /* bytes/s, back */
+  double to_device;        /* bytes/s, from pinned memory of the host; 0 if the memory is the host's */
+  double to_host;          /* bytes/s, to pinned memory of the host */
   char name[64];           /* for people, ends in NUL */
 } eng_device_info;
 
-/* One device. Functions up to `sync` are required.  since 1.0 */
+/* One device. All functions up to `sync` are required.  since 1.0 */
 typedef struct eng_device {
   uint32_t struct_size;
   uint32_t minor;
-  /* `describe` answers without creating anything, also where no such device is present, from the
-   * options alone (thread count, described device).  Thread: [plan]  since 1.0 */
+  /* Describes the device from the options alone (number of threads, described device). Creates nothing. Must also work
+   * if no such device is present.  Call: [plan]  since 1.0 */
   eng_status (*describe)(const eng_options *, eng_device_info *out, eng_error *);
-  /* `local_rank` counts the processes on this machine from 0: which of several devices is meant.
-   *   Owner: caller, until destroy.  Thread: [setup]  since 1.0 */
+  /* `local_rank` is the number of this process among those of this machine, from 0. It selects one of several devices.
+   *   Owner: caller, until destroy.  Call: [setup]  since 1.0 */
   eng_status (*create)(const eng_options *, uint32_t local_rank, void **self, eng_error *);
-  /* Nothing of it is used any more, and everything made by it has been given back.  Thread: [setup]  since 1.0 */
+  /* The device is no longer used, and everything that was made by it has been given back.
+   *   Call: [setup & created & idle]  since 1.0 */
   void (*destroy)(void *self);
-  /* One arena: zeroed, resident (touched), aligned to at least 4,096 bytes, never NULL. `memory` is ENG_MEMORY_*; the
-   * host can read and write the kinds PINNED and HOST by their address.
-   *   Owner: caller, until free.  Thread: [setup]  since 1.0 */
+  /* Allocates one arena: zeroed, resident (every page touched), aligned to at least 4,096 bytes, never NULL. `memory`
+   * is ENG_MEMORY_*. The host can read and write the kinds PINNED and HOST at their address.
+   *   Owner: caller, until free.  Call: [setup & created]  since 1.0 */
   eng_status (*alloc)(void *self, int32_t memory, uint64_t bytes, void **out, eng_error *);
-  /* `memory` and `bytes` as they were given to alloc.  Thread: [setup]  since 1.0 */
+  /* `memory` and `bytes` are those that were given to alloc.  Call: [setup & created & idle]  since 1.0 */
   void (*free)(void *self, int32_t memory, void *arena, uint64_t bytes);
-  /* Copies between memory of the device and memory of the host, any of it, and returns when done. Only between
-   * programs, when nothing is on a queue: what a step brings and takes goes by eng.copy/1.  Thread: [setup]  since 1.0
-   */
+  /* Copy between memory of the device and any memory of the host, and return when done. Used only while nothing is on a
+   * queue: between programs, and between the actions of a search for the first value that is not finite. What a step
+   * needs and returns is copied by eng.copy/1.
+   *   Call: [setup & created & idle]  since 1.0 */
   eng_status (*upload)(void *self, void *dst, const void *src, uint64_t bytes, eng_error *);
   eng_status (*download)(void *self, void *dst, const void *src, uint64_t bytes, eng_error *);
-  /* Returns when everything put on `queue` (NULL: on all of them) is done, and tells the first error since the last sync
-   * of that queue; after it the device can be used again, unless it says otherwise in every later call.
-   *   Thread: [setup] or between the launches of a [step]  since 1.0 */
+  /* Returns when everything put on `queue` has ended. NULL means all queues. Reports the first error since the last
+   * sync of that queue. After an error the device is usable again, or every later call fails with the reason. This call
+   * blocks.
+   *   Call: [setup & created & !capturing], or [step & created] between two launches  since 1.0 */
   eng_status (*sync)(void *self, void *queue, eng_error *);
 
   /* ---- queues and events; NULL: the device is synchronous ---------------------------------------------- */
-  /*   Owner: caller, until queue_destroy.  Thread: [setup]  since 1.0 */
+  /*   Owner: caller, until queue_destroy.  Call: [setup & created & !capturing]  since 1.0 */
   eng_status (*queue_create)(void *self, void **queue, eng_error *);
+  /* Call: [setup & created & idle]  since 1.0 */
   void (*queue_destroy)(void *self, void *queue);
-  /* `timed` 1: event_elapsed will be asked for it.  Owner: caller, until event_destroy.  Thread: [setup]  since 1.0 */
+  /* `timed` is 1 if event_elapsed will be called with the event.
+   *   Owner: caller, until event_destroy.  Call: [setup & created & !capturing]  since 1.0 */
   eng_status (*event_create)(void *self, int32_t timed, void **event, eng_error *);
+  /* Call: [setup & created & idle]  since 1.0 */
   void (*event_destroy)(void *self, void *event);
-  /* The event stands for all that was put on `queue` before; an earlier record of it is forgotten.
-   *   Thread: [step]  since 1.0 */
+  /* From now on the event stands for everything that was put on `queue` before. An earlier record is forgotten.
+   *   Call: [step & created] or [setup & capturing]  since 1.0 */
   eng_status (*event_record)(void *self, void *event, void *queue, eng_error *);
-  /* What is put on `queue` from now on starts when what `event` stands for has ended. An event that was never recorded
-   * stands for nothing. Returns at once.  Thread: [step]  since 1.0 */
+  /* Work that is put on `queue` from now on starts only when what `event` stands for has ended. An event that was never
+   * recorded stands for nothing. Returns at once.
+   *   Call: [step & created] or [setup & capturing]  since 1.0 */
   eng_status (*event_wait)(void *self, void *event, void *queue, eng_error *);
-  /* Returns when what `event` stands for has ended; errors are those of `sync`. NULL: the whole device is synced.
-   *   Thread: [step], where host and device must meet: this one blocks  since 1.0 */
+  /* Returns when what `event` stands for has ended. Reports errors like `sync`. The engine calls it where the host must
+   * wait for the device. This call blocks. NULL: the engine calls `sync` for all queues instead.
+   *   Call: [step & created]  since 1.0 */
   eng_status (*event_sync)(void *self, void *event, eng_error *);
-  /* Seconds between two timed events that have ended. NULL: actions have no times, and no trace is written.
-   *   Thread: [setup]  since 1.0 */
+  /* Seconds between two events that were created with `timed` and have ended. The engine calls it between two segments
+   * of a program while a trace is recorded. NULL: actions have no times, and no trace is written.
+   *   Call: [step & created]  since 1.0 */
   eng_status (*event_elapsed)(void *self, void *begin, void *end, double *seconds, eng_error *);
 
-  /* ---- graphs; NULL: every step is enqueued anew ------------------------------------------------------- */
-  /* From now on what is put on `queue` is not run but captured, and so is what is put on other queues that wait for an
-   * event recorded in this capture, until the first queue has waited for events of all of them. Kernels are launched as
-   * in a step; one that cannot be captured answers ENG_UNSUPPORTED, and what was being captured is then enqueued anew in
-   * every step.  Thread: [setup]  since 1.0 */
+  /* ---- graphs; NULL: the work is enqueued again in every step ------------------------------------------- */
+  /* From now on, what is put on `queue` is captured and not run. The same holds for other queues after they wait for an
+   * event recorded in this capture, until `queue` has waited for events of all of them. Kernels are launched as in a
+   * step. A kernel that cannot be captured returns ENG_UNSUPPORTED. The whole segment is then enqueued again in every
+   * step.
+   *   Call: [setup & created & idle & !capturing]  since 1.0 */
   eng_status (*capture_begin)(void *self, void *queue, eng_error *);
-  /* Ends the capture, also one that has failed: then it answers with the reason and leaves no graph.
-   *   Owner: caller, until graph_destroy.  Thread: [setup]  since 1.0 */
+  /* Ends the capture. It is also called for a capture that has failed; then it returns the reason and makes no graph.
+   *   Owner: caller, until graph_destroy.  Call: [setup & capturing]  since 1.0 */
   eng_status (*capture_end)(void *self, void *queue, void **graph, eng_error *);
-  /* Puts all of a graph on `queue`: it starts after what was there, and what comes after waits for all of it. Records
-   * that were launched in the capture must still be bound.  Thread: [step]  since 1.0 */
+  /* Puts all of a graph on `queue`. It starts after what was there, and what is put there later waits for all of it.
+   * The records that were launched during the capture are still bound.  Call: [step & created]  since 1.0 */
   eng_status (*graph_launch)(void *self, void *graph, void *queue, eng_error *);
+  /* Call: [setup & created & idle]  since 1.0 */
   void (*graph_destroy)(void *self, void *graph);
 } eng_device;
 

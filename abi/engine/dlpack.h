@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * engine/dlpack.h - the DLPack 1.x layouts, restated from its specification
- * (https://dmlc.github.io/dlpack/latest/). An official header of version 1 or later that was included
- * first is used instead; an older one (0.x) lays out other structs under the same names and is refused.
+ * engine/dlpack.h - the layouts of DLPack 1.x, restated from its specification (https://dmlc.github.io/dlpack/latest/).
+ * If an official header of version 1 or later was included before this one, that header is used instead. A header of
+ * version 0.x is refused, because it lays out other structs under the same names.
  */
 #ifndef ENGINE_DLPACK_H_
 #define ENGINE_DLPACK_H_
@@ -99,15 +99,15 @@ typedef struct {
   uint64_t byte_offset;
 } DLTensor;
 
-/* Before 1.0; kept for exchange with old producers. */
+/* From before version 1.0; kept for exchange with old producers. */
 typedef struct DLManagedTensor {
   DLTensor dl_tensor;
   void *manager_ctx;
   void (*deleter)(struct DLManagedTensor *self);
 } DLManagedTensor;
 
-/* Moves ownership: the consumer calls `deleter` once, unless it is NULL. On an unknown major version it
- * calls the deleter and touches nothing else. */
+/* Moves ownership. The consumer calls `deleter` once, unless it is NULL. If the major version is unknown to it, it
+ * calls the deleter and reads nothing else. */
 typedef struct DLManagedTensorVersioned {
   DLPackVersion version;
   void *manager_ctx;

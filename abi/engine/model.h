@@ -2,10 +2,13 @@
  *
  * engine/model.h - kind "eng.model/1": a model as mathematics.
  *
- * A model lists its parameters and blocks once, then traces each distinct block. It knows nothing of
- * dtypes, devices, ranks, sharding, recomputation. Its object lives while a plan is made: create, describe, then
- * perhaps declare and trace, destroy. None of it runs during a step. The first block has no inputs (it asks the builder
- * for the batch); the last one has one output: the sum of token losses, from eng_cross_entropy.
+ * A model lists its parameters and blocks once, then traces each distinct block. It knows nothing of dtypes, devices,
+ * ranks, sharding or recomputation. Its object exists only while a plan is made: create, describe, then perhaps declare
+ * and trace, and destroy. None of its functions runs during a step. The first block has no inputs; it asks the builder
+ * for the batch. The last block has one output: the sum of token losses, from eng_cross_entropy.
+ *
+ * State, besides those of engine/base.h
+ *   declared  declare returned ENG_OK for the object, which is created
  */
 #ifndef ENGINE_MODEL_H_
 #define ENGINE_MODEL_H_
@@ -21,30 +24,32 @@ extern "C" {
 #undef ENG_DRAFT_MODEL_
 #define ENG_DRAFT_MODEL_ "'" ENG_MODEL_KIND "' = '" ENG_MODEL_DRAFT "'\n"
 
-/* Filled by eng_model.describe; the host zeroes it and sets struct_size.  since 1.0 */
+/* Filled by eng_model.describe. The host zeroes it and sets struct_size.  since 1.0 */
 typedef struct eng_model_info {
   uint32_t struct_size;
   uint32_t reserved;
-  int64_t vocabulary;      /* token ids are below this: 1 to 2^31 - 1, no more than the tables of the model have rows */
-  int64_t attention_width; /* heads x head size of one attention layer, 0 if none: MFU */
+  int64_t vocabulary;      /* token ids are below this; 1 to 2^31 - 1, at most the rows of the model's tables */
+  int64_t attention_width; /* heads x head size of one attention layer, 0 if none; for MFU */
   int64_t layers;
-  int64_t max_length; /* longest sequence the model was made for; 0: no limit */
+  int64_t max_length; /* longest sequence that the model was made for; 0: no limit */
 } eng_model_info;
 
 typedef struct eng_model {
   uint32_t struct_size;
   uint32_t minor;
-  /* Reads and checks the options; ENG_INVALID names the key and what to change.
-   *   Owner: caller, until destroy.  Thread: [setup]  since 1.0 */
+  /* Reads and checks the options. ENG_INVALID: the text names the key and what to change.
+   *   Owner: caller, until destroy.  Call: [setup]  since 1.0 */
   eng_status (*create)(const eng_options *, void **self, eng_error *);
+  /* Call: [setup & created]  since 1.0 */
   void (*destroy)(void *self);
+  /* Called after create.  Call: [setup & created]  since 1.0 */
   eng_status (*describe)(void *self, eng_model_info *out, eng_error *);
-  /* Declares parameters and blocks.  Thread: [plan], once per program  since 1.0 */
+  /* Declares parameters and blocks. Called at most once per object.  Call: [plan & created & !declared]  since 1.0 */
   eng_status (*declare)(void *self, eng_build *, eng_error *);
-  /* Traces one template: `params` in the order given to `block`, `in` the outputs of the block before.
-   * Writes the ids of the block's outputs into out[0..cap) and their number, at least 1, into n_out. All ids are those of
-   * this call alone. Any of `in` may be put out again.
-   *   Thread: [plan], once per distinct template  since 1.0 */
+  /* Traces one template. `params` are in the order given to `block`. `in` are the outputs of the block before. Writes
+   * the ids of the block's outputs into out[0..cap), and their number, at least 1, into n_out. An id of `in` may be an
+   * output again. All ids are valid in this call only. Called once per distinct template.
+   *   Call: [plan & declared]  since 1.0 */
   eng_status (*trace)(void *self, eng_build *, uint32_t tmpl, const eng_id *params, uint32_t n_params, const eng_id *in,
                       uint32_t n_in, eng_id *out, uint32_t cap, uint32_t *n_out, eng_error *);
 } eng_model;

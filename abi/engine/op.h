@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * engine/op.h - kind "eng.ops/1": ops that a plugin brings, beside the standard ones of engine/ops.h.
+ * engine/op.h - kind "eng.ops/1": ops that a plugin brings, in addition to the standard ones of engine/ops.h.
  *
- * An op says what the planner must know: the shapes of its outputs, its work, what may share memory, and
- * how it is differentiated. How it is computed is said by kernels (engine/kernel.h), one per type of
- * device, from the same plugin or any other. The ops of every plugin that a run uses can be emitted by
- * all of them, whichever section of the configuration names the plugin: a model, an optimizer or a
- * strategy finds those of its own file. Nothing tells them apart from
- * the standard ones afterwards: they are planned, given memory, verified and run in the same way.
+ * An op says what the planner must know: the shapes of its outputs, its work, what may share memory, and how it is
+ * differentiated. Kernels (engine/kernel.h) say how it is computed, one for each type of device, from the same plugin
+ * or another one. Every plugin that a run uses can emit the ops of all plugins that the run uses, including those of
+ * its own file. It does not matter which section of the configuration names the plugin: a model, an optimizer or a
+ * strategy. From then on these ops are treated like the standard ones: they are planned, given memory, verified and run
+ * in the same way.
  */
 #ifndef ENGINE_OP_H_
 #define ENGINE_OP_H_
@@ -25,78 +25,82 @@ extern "C" {
 
 struct eng_gradient_api;
 
-/* The backward of one node while it is derived. Borrowed: dead when eng_op.grad returns.  since 1.0 */
+/* The backward of one node while it is derived.  Owner: host.  Valid: until eng_op.grad returns.  since 1.0 */
 typedef struct eng_gradient {
   const struct eng_gradient_api *api;
 } eng_gradient;
 
-/* Values are ids as in engine/build.h. A gradient has the type and shape of what it belongs to. Errors stick:
- * after the first failing call every later one does nothing and gives 0, so a rule needs one check of
- * `status` at its end. All functions: Thread: [plan], the thread of the call to eng_op.grad.  since 1.0 */
+/* Values are ids as in engine/build.h. A gradient has the type and shape of the value that it belongs to. Errors are
+ * sticky: after the first failing call, every later call does nothing and returns 0. So a rule needs one check of
+ * `status` at its end.
+ * All functions:  Call: [plan & inside eng_op.grad], on the thread of that call  since 1.0 */
 typedef struct eng_gradient_api {
   uint32_t struct_size;
   uint32_t minor;
   eng_status (*status)(eng_gradient *, eng_error *);
-  /* Input and output `k` of the node, as the forward saw them; 0 for an absent optional input. An input or
-   * output that the rule hands to an op is kept in memory until the backward; all others are not. */
+  /* Input and output `k` of the node, as the forward saw them; 0 for an absent optional input. An input or output that
+   * the rule passes to an op is kept in memory until the backward. All others are not. */
   eng_id (*in)(eng_gradient *, uint32_t k);
   eng_id (*out)(eng_gradient *, uint32_t k);
-  /* Gradient of output `k`, which nobody may overwrite; 0 if nothing depends on that output. */
+  /* Gradient of output `k`, which no op may overwrite; 0 if nothing depends on that output. */
   eng_id (*d_out)(eng_gradient *, uint32_t k);
-  /* The same if an op of the rule may overwrite it, else 0. */
+  /* The same gradient if an op of the rule may overwrite it, otherwise 0. */
   eng_id (*own_d_out)(eng_gradient *, uint32_t k);
   /* 1 if the gradient of input `k` is wanted. */
   int32_t (*wants)(eng_gradient *, uint32_t k);
-  /* The gradient that input `k` has so far, for an op that adds to it in place; 0 if there is none, or if
-   * another value still needs it. The sum must then be given. */
+  /* The gradient that input `k` has so far, for an op that adds to it in place. The sum must then be given with `give`.
+   * 0 if there is no gradient yet, or if another value still needs it. */
   eng_id (*take)(eng_gradient *, uint32_t k);
-  /* This node's contribution to the gradient of input `k`, or, after a `take` that gave one, the sum. Contributions of
-   * several calls are added; an input that is given none gets none from here, as if the output did not depend on it. */
+  /* Gives this node's contribution to the gradient of input `k`; after a `take` that returned a gradient, the sum. The
+   * contributions of several calls are added. An input that is given none gets none from this node, as if the outputs
+   * did not depend on it. */
   void (*give)(eng_gradient *, uint32_t k, eng_id gradient);
   eng_status (*shape)(eng_gradient *, eng_id value, eng_desc *out, eng_error *);
   /* The node's attributes.  Owner: host.  Valid: during eng_op.grad. */
   const eng_attr *(*attrs)(eng_gradient *, uint32_t *n);
-  /* Appends an op to the backward: as eng_build_api.emit, but every output is a new value. */
+  /* Appends an op to the backward. As eng_build_api.emit, but every output is a new value. */
   eng_status (*emit)(eng_gradient *, const char *op, const eng_id *in, uint32_t n_in, eng_id *out, uint32_t n_out,
                      const eng_attr *attrs, uint32_t n_attrs, eng_error *);
 } eng_gradient_api;
 
 struct eng_stepping_api;
 
-/* One node while the program for the next positions of a running sequence is derived: what was traced for
- * (B, T) is emitted again for (B, n), n positions that follow those of the steps before. Borrowed: dead when
- * eng_op.step returns.  since 1.0 */
+/* One node while the program for the next positions of a running sequence is derived. What was traced for (B, T) is
+ * emitted again for (B, n): n positions that follow those of earlier steps.
+ *   Owner: host.  Valid: until eng_op.step returns.  since 1.0 */
 typedef struct eng_stepping {
   const struct eng_stepping_api *api;
 } eng_stepping;
 
-/* Errors stick as in eng_gradient_api. All functions: Thread: [plan], the thread of the call to eng_op.step.
- * since 1.0 */
+/* Errors are sticky as in eng_gradient_api.
+ * All functions:  Call: [plan & inside eng_op.step], on the thread of that call  since 1.0 */
 typedef struct eng_stepping_api {
   uint32_t struct_size;
   uint32_t minor;
   eng_status (*status)(eng_stepping *, eng_error *);
-  /* What stands for input `k` at the next positions; 0 for an absent optional input. */
+  /* The value that replaces input `k` at the next positions; 0 for an absent optional input. */
   eng_id (*in)(eng_stepping *, uint32_t k);
   eng_status (*shape)(eng_stepping *, eng_id value, eng_desc *out, eng_error *);
   /* The node's attributes.  Owner: host.  Valid: during eng_op.step. */
   const eng_attr *(*attrs)(eng_stepping *, uint32_t *n);
-  /* A tensor that each block has for itself from step to step, zero before the first position. Give it to one
-   * op that writes it in place. */
+  /* A tensor that each block has for itself and that keeps its value from step to step. It is zero before the first
+   * position. An op must write it in place: pass it to one op that has a `must` pair for it. */
   eng_id (*state)(eng_stepping *, const eng_desc *);
   /* i64[8]; counters[ENG_C_POSITION] (engine/ops.h) is the first position of the step. */
   eng_id (*counters)(eng_stepping *);
-  /* What stands for output `k`; needed where something reads it. */
+  /* Gives the value that replaces output `k`. Required if an op or block reads that output. */
   void (*give)(eng_stepping *, uint32_t k, eng_id value);
   /* As eng_gradient_api.emit. */
   eng_status (*emit)(eng_stepping *, const char *op, const eng_id *in, uint32_t n_in, eng_id *out, uint32_t n_out,
                      const eng_attr *attrs, uint32_t n_attrs, eng_error *);
 } eng_stepping_api;
 
-/* Output `out` takes the memory of input `in`, which has as many bytes. With `must` it always does when the
- * input is present (accumulators), else only where nobody reads the input afterwards. A model or gradient that emits an
- * op with `must` on a value that is still needed, or that is not made by an op, is refused. An op that only updates and
- * moves emit needs no pairs: there the outputs are named by whoever emits it, and may be its inputs. Frozen.  since 1.0 */
+/* Output `out` takes the memory of input `in`, which has the same number of bytes. With `must` it always does, provided
+ * that the input is present (accumulators). Without `must` it does so only if nothing reads the input afterwards.
+ * A model or a gradient rule must not emit an op with a `must` pair whose input is still needed or was not made by an
+ * op; such a plan is refused.
+ * In updates and moves, whoever emits the op names its outputs, which may be its inputs. An op that only they emit
+ * needs no pairs. If it has a pair with `must`, the named output must be that input.  Frozen.  since 1.0 */
 typedef struct eng_in_place {
   uint32_t out;
   uint32_t in;
@@ -104,40 +108,46 @@ typedef struct eng_in_place {
   uint32_t reserved;
 } eng_in_place;
 
-/* Cheap: where the backward reads output 0 and the inputs are kept anyway, the op is run again rather than
- * the output kept. Same inputs, same bits. */
+/* The op is cheap. If the backward reads output 0 and the inputs are kept anyway, the engine runs the op again and does
+ * not keep the output. The same inputs must give the same bits. */
 #define ENG_OP_CHEAP 1u
-/* Each position is computed by itself: the op serves a running sequence as it is. */
+/* Each position is computed independently of the others, so the op also serves a running sequence, without `step`. */
 #define ENG_OP_BY_POSITION 2u
 
 /* One op. Its id begins with that of the plugin: "org.example.scan/1" for the plugin org.example.
- *   Owner: plugin.  Valid: for ever.  since 1.0 */
+ *   Owner: plugin.  Valid: until the process ends.  since 1.0 */
 typedef struct eng_op {
   uint32_t struct_size;
   uint32_t flags; /* ENG_OP_* */
   const char *id;
   uint32_t min_in; /* inputs min_in .. max_in - 1 are optional */
   uint32_t max_in;
-  /* Writes the descriptions of the outputs and their number, 1 to `cap`; ENG_INVALID and what is wrong
-   * with the inputs or attributes. The call has its inputs and attributes; n_out and `parallel` are 0. Called for every
-   * use of the op, and whenever a plan is made. A pure function. NULL for an op that only fills a parameter (eng_param.init_op).  Thread: [plan] */
+  /* Writes the descriptions of the outputs and their number, 1 to `cap`. ENG_INVALID: the text says what is wrong with
+   * the inputs or attributes. The call has its inputs and attributes; `n_out` and `parallel` are 0, `device` is NULL. A
+   * pure function. It is called for every use of the op, whenever a plan is made. NULL: the op only fills a parameter
+   * (eng_param.init_op).
+   *   Call: [plan]  since 1.0 */
   eng_status (*infer)(const eng_call *, eng_desc *out, uint32_t cap, uint32_t *n_out, eng_error *);
-  /* Multiplications and additions of one use, for reports, at least 0; NULL: not worth counting.  Thread: [plan] */
+  /* The number of multiplications and additions of one use, for reports; at least 0. The call also has its outputs.
+   * NULL: not worth counting.
+   *   Call: [plan]  since 1.0 */
   double (*flops)(const eng_call *);
-  /* Emits the backward of one node and gives the gradient of each wanted input, from those of the outputs.
-   * What it reads is what the op keeps for the backward. Called if a gradient is wanted; NULL: the op has
-   * none, which is an error where one is needed.  Thread: [plan] */
+  /* Emits the backward of one node: gives the gradient of each wanted input, computed from those of the outputs. The
+   * inputs and outputs that it reads are those that the op keeps for the backward. Called if a gradient is wanted.
+   * NULL: the op has no gradient; it is an error if one is needed.
+   *   Call: [plan]  since 1.0 */
   eng_status (*grad)(eng_gradient *, eng_error *);
   const eng_in_place *in_place;
   uint32_t n_in_place;
   uint32_t reserved;
-  /* Emits what computes the next positions of a running sequence and gives what stands for each output. NULL:
-   * models with this op cannot generate, unless it works by position.  Thread: [plan] */
+  /* Emits what computes the next positions of a running sequence, and gives the value that replaces each output. NULL:
+   * models with this op cannot generate, unless it has ENG_OP_BY_POSITION.
+   *   Call: [plan]  since 1.0 */
   eng_status (*step)(eng_stepping *, eng_error *);
 } eng_op;
 
-/* Kind "eng.ops/1": the ops of a plugin; the name in the description is free.
- *   Owner: plugin.  Valid: for ever.  since 1.0 */
+/* Kind "eng.ops/1": the ops of a plugin. The name in the description is free.
+ *   Owner: plugin.  Valid: until the process ends.  since 1.0 */
 typedef struct eng_ops {
   uint32_t struct_size;
   uint32_t count;

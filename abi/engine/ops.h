@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * engine/ops.h - the standard vocabulary: what each op means, for those who emit it and those who
- * compute it.
+ * engine/ops.h - the standard vocabulary: what each op means, for those who emit it and those who compute it.
  *
- * Notation: x (B, T, H) is shape; N is the product of the leading dimensions; "f" stands for the
- * floating type of the inputs, sums are accumulated at least in f32. Optional inputs in [brackets].
- * A builder helper returns the id of its result, 0 after an error (see eng_build_api.status).
+ * Notation. x (B, T, H) is a shape. N is the product of the leading dimensions. "f" stands for the floating type of the
+ * inputs; sums are accumulated at least in f32. Optional inputs are in [brackets]. After an attribute, i is an integer
+ * and f a real number. EXACT: the same bits on every device and ISA, with any number of threads.
+ * "In place" means that the output may share the memory of that input.
+ * A builder helper returns the id of its result, or 0 after an error (see eng_build_api.status).
  */
 #ifndef ENGINE_OPS_H_
 #define ENGINE_OPS_H_
@@ -16,7 +17,7 @@
 extern "C" {
 #endif
 
-/* ---- layers: a model emits these, the engine knows their gradients ---------------------------------- */
+/* ---- layers: a model emits these; the engine knows their gradients ------------------------------------- */
 
 /* y = x w^T + bias.  in: x (..., K), w (N, K), [bias (N)]; out: y (..., N). */
 #define ENG_OP_LINEAR "eng.linear/1"
@@ -24,18 +25,17 @@ extern "C" {
 #define ENG_OP_EMBEDDING "eng.embedding/1"
 /* s = x + residual (or x); rstd = 1/sqrt(mean(s^2) + eps); y = s * rstd * w.
  * in: x (..., H), w (H), [residual (..., H)]; out: y (..., H), rstd (...) f32, and with a residual
- * s (..., H), which may take the memory of x or residual. attr: eps f.  Zhang and Sennrich 2019. */
+ * s (..., H), in place of x or residual allowed. attr: eps f.  Zhang and Sennrich 2019. */
 #define ENG_OP_RMS_NORM "eng.rms_norm/1"
 /* s = x + residual (or x); y = (s - mean) * rstd * w + bias over the last dimension, rstd = 1/sqrt(variance + eps).
  * in: x (..., H), [w (H)], [bias (H), only with w], [residual (..., H)]; out: y (..., H), stats (..., 2) f32 =
- * [mean, rstd], and with a residual s (..., H), which may take the memory of x or residual. attr: eps f.  Ba et al.
- * 2016. */
+ * [mean, rstd], and with a residual s (..., H), in place of x or residual allowed. attr: eps f.  Ba et al. 2016. */
 #define ENG_OP_LAYER_NORM "eng.layer_norm/1"
 /* Rotates halves: with d = D/2, y1 = x1*cos - x2*sin, y2 = x2*cos + x1*sin, x1 = x[..., :d], x2 = x[..., d:].
  * in: x (B, T, heads*D), table (T, D) f32 = [cos(d) | sin(d)] per position; out: y as x, in place allowed.
  * attrs: heads i, inverse i (1 rotates back).  Su et al. 2021, Hugging Face half-split order. */
 #define ENG_OP_ROPE "eng.rope/1"
-/* Causal attention: softmax(scale q k^T + mask) v, query head h reads key head h / (heads/kv_heads).
+/* Causal attention: softmax(scale q k^T + mask) v. Query head h reads key head h / (heads/kv_heads).
  * in: q (B, T, heads*D), k (B, T, kv_heads*D), v (B, T, kv_heads*D);
  * out: o (B, T, heads*D), lse (B, heads, T) f32. attrs: heads i, kv_heads i, scale f. */
 #define ENG_OP_ATTENTION "eng.attention/1"
@@ -43,28 +43,31 @@ extern "C" {
 #define ENG_OP_GATED "eng.gated/1"
 /* y = act(x), in place allowed. in: x; out: y. attr: act i (ENG_ACT_*). */
 #define ENG_OP_ACTIVATION "eng.activation/1"
-/* y = a + b; may take the memory of either. */
+/* y = a + b, in place of either allowed.  in: a, b; out: y. */
 #define ENG_OP_ADD "eng.add/1"
 /* y = factor * x, in place allowed. in: x; out: y. attr: factor f. EXACT. */
 #define ENG_OP_SCALE "eng.scale/1"
-/* y = x in another floating type, rounded to nearest even. NaN stays NaN, and what is too large becomes infinite. Between
- * f32, bf16 and f16, and between f32 and f64. in: x; out: y. attr: dtype i (ENG_F32, ENG_BF16, ...), that of y. Its gradient
- * is cast back. EXACT. */
+/* y = x in another floating type, rounded to nearest even. NaN stays NaN; a value that is too large becomes infinite.
+ * Converts between f32, bf16 and f16, and between f32 and f64. in: x; out: y. attr: dtype i (ENG_F32, ENG_BF16, ...),
+ * that of y. Its gradient is cast back. EXACT. */
 #define ENG_OP_CAST "eng.cast/1"
-/* y[b, t] = x[b, t] + table[t + offset], in place allowed; of a running sequence t counts from its position.
+/* y[b, t] = x[b, t] + table[t + offset], in place allowed. In a running sequence, t counts from its position.
  * in: x (B, T, H), table (P, H), P >= T + offset, [counters: t starts at counters[ENG_C_POSITION]]; out: y (B, T, H).
  * attr: offset i. EXACT. */
 #define ENG_OP_POSITIONS "eng.positions/1"
-/* y = kept ? x * (1 / (1 - p)) : 0, an element being dropped with probability p; in place allowed. A model gives x (B, ...) and
- * p; the engine adds the other input and attributes, and leaves the op out of every program but training. The same op
- * on dy is its gradient: nothing is saved. Element j of a sequence b is dropped when its 32-bit word of Philox 4x32-10
- * (Salmon et al. 2011) is below p * 2^32: word j % 64 / 16 of key = seed, counter = [j / 64 * 16 + j % 16,
- * B * (counters[ENG_C_MICRO] * max(counters[ENG_C_WORLD], 1) + counters[ENG_C_RANK]) + b, counters[ENG_C_STEP], stream],
- * 32 bits each. So it depends on the sequence's number in the batch, not on how the batch is cut. in: x, counters; out: y. attrs: p f in [0, 1), seed i, stream i > 0 (one per
- * use in the model). EXACT.  Srivastava et al. 2014. */
+/* y = kept ? x * (1 / (1 - p)) : 0. An element is dropped with probability p; in place allowed. A model gives x
+ * (B, ...) and p. The engine adds the other input and the other attributes, and omits the op from every program except
+ * training. The gradient is the same op on dy, so nothing is saved.
+ * Element j of a sequence b is dropped if its 32-bit word of Philox 4x32-10 (Salmon et al. 2011) is below p * 2^32.
+ * That is word j % 64 / 16 for key = seed and counter = [j / 64 * 16 + j % 16, B * (counters[ENG_C_MICRO] *
+ * max(counters[ENG_C_WORLD], 1) + counters[ENG_C_RANK]) + b, counters[ENG_C_STEP], stream], 32 bits each. So it depends
+ * on the number of the sequence in the batch, not on how the batch is divided.
+ * in: x, counters; out: y. attrs: p f in [0, 1), seed i, stream i > 0 (one per use in the model). EXACT.  Srivastava et
+ * al. 2014. */
 #define ENG_OP_DROPOUT "eng.dropout/1"
-/* loss = sum over labels != -100 of -log softmax(x w^T)[label], in token chunks: logits never whole.
- * The kernel picks the chunk from the shapes. in: x (B, T, H), w (V, H), labels (B, T) i32; out: loss (1) f32. */
+/* loss = sum over labels != -100 of -log softmax(x w^T)[label], in chunks of tokens, so that the logits never exist as
+ * a whole. The kernel chooses the chunk from the shapes.
+ * in: x (B, T, H), w (V, H), labels (B, T) i32; out: loss (1) f32. */
 #define ENG_OP_CROSS_ENTROPY "eng.cross_entropy/1"
 
 #define ENG_ACT_SILU 1
@@ -72,15 +75,19 @@ extern "C" {
 #define ENG_ACT_GELU_TANH 3 /* tanh form */
 #define ENG_ACT_RELU 4
 
-/* ---- products and sums that anybody may emit: models, gradients, optimizers -------------------------- */
+/* ---- products and sums for optimizers, moves and gradient rules ---------------------------------------- */
 
-/* c = op(a) op(b) [+ acc].  in: a, b, [acc (M, N)]; out: c (M, N), in place of acc. Leading dimensions are
- * folded into rows. attrs: ta i, tb i (1: that matrix is transposed), rows and columns after op: (M, K), (K, N). */
+/* These two have no gradient of their own and no rule for a running sequence. A model can use them only where no
+ * gradient is needed, and it then cannot generate. eng.linear/1 is the product for models. */
+
+/* c = op(a) op(b) [+ acc].  in: a, b, [acc (M, N)]; out: c (M, N), in place of acc if given. Leading dimensions are
+ * folded into rows; without ta, c has the leading dimensions of a. attrs: ta i, tb i (1: that matrix is transposed).
+ * After op, a is (M, K) and b is (K, N). */
 #define ENG_OP_MATMUL "eng.matmul/1"
-/* Column sums.  in: x (..., N), [acc (N)]; out: y (N), in place of acc. */
+/* Column sums.  in: x (..., N), [acc (N)]; out: y (N), in place of acc if given. */
 #define ENG_OP_SUM_ROWS "eng.sum_rows/1"
 
-/* ---- their gradients, which only the engine emits ---------------------------------------------------- */
+/* ---- gradients of the layers: only the engine emits these ---------------------------------------------- */
 
 /* dtable = sum of dy rows by token, in row order.  in: tokens, dy (B, T, H), [acc (V, H)]; out: dtable (V, H), in
  * place of acc. attr: rows i = V. */
@@ -104,23 +111,23 @@ extern "C" {
  * attr: no_dw i (1: nobody needs dw; there is no such output, and no dw_acc). */
 #define ENG_OP_CROSS_ENTROPY_GRAD "eng.cross_entropy_grad/1"
 
-/* ---- the step's own ops. EXACT: the same bits on every device and ISA, whatever the thread count ----- */
+/* ---- the step's own ops: EXACT ------------------------------------------------------------------------- */
 
 /* scalars: f32[32] on the device. */
 #define ENG_S_INV_TOKENS 0 /* 1 / labels counted in the global batch */
 #define ENG_S_LOSS_SCALE 1
-#define ENG_S_CLIP 2 /* what gradients are multiplied with before the update */
+#define ENG_S_CLIP 2 /* factor by which an update multiplies gradients */
 #define ENG_S_NORM 3 /* global gradient norm before clipping */
-#define ENG_S_OK 4   /* 1: the update counts, 0: it leaves everything as it was */
-#define ENG_S_LR 8   /* learning rate, then what eng_optimizer.scalars gave */
+#define ENG_S_OK 4   /* 1: the update counts, 0: it changes nothing */
+#define ENG_S_LR 8   /* learning rate, then the numbers of eng_optimizer.scalars */
 #define ENG_S_COUNT 32
 /* counters: i64[8] on the device. */
 #define ENG_C_STEP 0     /* steps begun */
 #define ENG_C_UPDATES 1  /* updates done */
-#define ENG_C_MICRO 2    /* micro-batch in the step */
+#define ENG_C_MICRO 2    /* number of the micro-batch in the step, from 0 */
 #define ENG_C_POSITION 3 /* of a running sequence: first position of this step */
-#define ENG_C_RANK 4     /* of the ranks that share the batch, */
-#define ENG_C_WORLD 5    /* and their number; 0 and 0 where there is one */
+#define ENG_C_RANK 4     /* number of this rank among those that share the batch; 0 with one rank */
+#define ENG_C_WORLD 5    /* number of ranks that share the batch; 0 with one rank */
 #define ENG_C_COUNT 8
 
 /* Starts a step: micro = 0, step += 1, scalars[INV_TOKENS] = inputs[0], LOSS_SCALE = 1.
@@ -130,68 +137,83 @@ extern "C" {
 #define ENG_OP_GET_ROW "eng.get_row/1"
 /* rows[counters[MICRO]] = row, then counters[MICRO] += 1.  in: row (1), rows (A), counters; out: rows, counters. */
 #define ENG_OP_PUT_ROW "eng.put_row/1"
-/* out = x, byte by byte. Only the engine emits it. Either may lie in pinned memory of the host, on a device whose memory
- * is apart: this is how a batch comes and a loss goes.  in: x, any dtype; out: the same. */
+/* out = x, byte by byte. Only the engine emits it. On a device with memory of its own, either may lie in pinned memory
+ * of the host: in this way a batch comes to the device and a loss comes back (engine/device.h).  in: x, any dtype; out:
+ * the same. */
 #define ENG_OP_COPY "eng.copy/1"
-/* Sum of squares of each 4,096 elements: 64 strided f32 lanes (lane j takes elements j, j+64, ... in order, fma),
- * then lanes folded in a balanced tree (j + j+32, then +16, ...).  in: x (n x 4096) f32; out: (n) f32. EXACT. */
+/* Sum of squares of each 4,096 elements: 64 strided f32 lanes (lane j takes elements j, j+64, ... in order, with fma),
+ * then the lanes are folded in a balanced tree (j + j+32, then +16, ...).  in: x (n x 4096) f32; out: (n) f32.
+ * EXACT. */
 #define ENG_OP_SUM_SQUARES "eng.sum_squares/1"
-/* norm = sqrt(sum of partials in order, in f64); ok = norm finite; clip = max_norm > 0 && norm > max_norm ?
- * max_norm / (norm + 1e-6) : 1; scalars[LR..] = table[counters[UPDATES]]; if ok counters[UPDATES] += 1.
+/* norm = sqrt(sum of partials in order, in f64); ok = norm is finite;
+ * clip = max_norm > 0 && norm > max_norm ? max_norm / (norm + 1e-6) : 1;
+ * scalars[LR..] = table[counters[UPDATES]]; if ok, counters[UPDATES] += 1.
  * in: partials (n) f32, table (steps, columns) f32, scalars, counters; out: scalars, counters.
  * attr: max_norm f. EXACT. */
 #define ENG_OP_FINISH "eng.finish/1"
 /* Loshchilov and Hutter 2019. Per element, each operation rounded to f32 once, in this order:
  *   g = grad * scalars[CLIP]
  *   m = fma(1 - beta1, g - m, m);  v = fma(beta2, v, (1 - beta2) * (g * g))
- *   p = p - lr * (wd * p)          (skipped when wd = 0)
- *   p = p - (lr * m / c1) / (sqrt(v) / c2 + eps)   with c1 = scalars[LR+1] = 1 - beta1^k, c2 = scalars[LR+2] = sqrt(1 - beta2^k)
- * Nothing changes when scalars[OK] is 0.  in: p, grad, m, v (n) f32, scalars; out: p, m, v, in place.
+ *   p = p - lr * (wd * p)          (skipped if wd = 0)
+ *   p = p - (lr * m / c1) / (sqrt(v) / c2 + eps)
+ * with c1 = scalars[LR+1] = 1 - beta1^k and c2 = scalars[LR+2] = sqrt(1 - beta2^k).
+ * Nothing changes if scalars[OK] is 0.  in: p, grad, m, v (n) f32, scalars; out: p, m, v, in place.
  * attrs: beta1 f, beta2 f, eps f, weight_decay f. EXACT. */
 #define ENG_OP_ADAMW "eng.adamw/1"
-/* g = fma(wd, p, grad * scalars[CLIP]); b = first update ? g : fma(momentum, b, g); p = p - lr * b (Nesterov: g + momentum * b).
- * scalars[LR+1] is 1 on the first update, else 0.  in: p, grad, [b], scalars; out: p, [b], in place.
+/* Per element:
+ *   g = fma(wd, p, grad * scalars[CLIP]);  b = first update ? g : fma(momentum, b, g)
+ *   p = p - lr * b                 (Nesterov: p - lr * (g + momentum * b))
+ * scalars[LR+1] is 1 on the first update, otherwise 0. Nothing changes if scalars[OK] is 0.
+ * in: p, grad, [b], scalars; out: p, [b], in place.
  * attrs: momentum f, weight_decay f, nesterov i. EXACT. */
 #define ENG_OP_SGD "eng.sgd/1"
 
 /* ---- between ranks: engine/comm.h ------------------------------------------------------------------------------ */
 
-/* Every collective has the attribute group i (eng_build_api.group; 1: all ranks) of n members, and gets members i = n from
- * the engine; all of them run it, and give equal shapes. Member k is the k-th rank of the group's list. They move bytes of any dtype. */
+/* Every collective has the attribute group i (eng_build_api.group; 1: all ranks). The engine adds members i = n, the
+ * number of members of the group. All members run it, with equal shapes. Member k is the k-th rank in the group's list.
+ * Collectives move flat values of any dtype. */
 
-/* out = the inputs of all members, in their order.  in: (count); out: (n * count). `in` may be its own place in `out`. */
+/* out = the inputs of all members, in their order.  in: (count); out: (n * count). `in` may be its own place in
+ * `out`. */
 #define ENG_OP_ALL_GATHER "eng.all_gather/1"
-/* Part j of out = part k of member j's input, where this is member k.  in: (n * count); out: (n * count), apart. */
+/* Part j of out = part k of member j's input, on member k.  in: (n * count); out: (n * count), not in place. */
 #define ENG_OP_ALL_TO_ALL "eng.all_to_all/1"
 /* out = the input of member `root`.  in: (count); out: (count), in place allowed. attr: root i. */
 #define ENG_OP_BROADCAST "eng.broadcast/1"
-/* The library's own sums, in an order that it alone knows: equal runs may differ in their last bits.
- * in: (n * count); out: (count): the sum of everybody's part k. */
+/* The library's own sums, in an order that only the library knows: two equal runs may differ in their last bits.
+ * in: (n * count); out: (count): on member k, the sum of part k of all inputs. */
 #define ENG_OP_REDUCE_SCATTER "eng.reduce_scatter/1"
 /* in: (count); out: (count), in place allowed: the sum of all inputs. */
 #define ENG_OP_ALL_REDUCE "eng.all_reduce/1"
-/* The sum of m rows in a balanced tree: neighbours are added, a last one without a neighbour passes on, until one is
- * left: ((0+1)+(2+3))+4. So a tree over groups of 2, 4, 8 ... neighbours, and then over the groups, gives the same bits.
- * Each sum is rounded to f. A kernel of the device.  in: x (m * n) f, row by row; out: (n) f. attr: rows i = m. EXACT. */
+/* The sum of m rows in a balanced tree. Neighbours are added, and a last row without a neighbour stays as it is; this
+ * repeats until one row remains: ((0+1)+(2+3))+4. So a tree over groups of 2, 4, 8 ... neighbours, and then over the
+ * groups, gives the same bits. Each sum is rounded to f. It is computed by a kernel of the device, not of the
+ * communicator.
+ * in: x (m * n) f, row by row; out: (n) f. attr: rows i = m. EXACT. */
 #define ENG_OP_FOLD "eng.fold/1"
 
-/* ---- a running sequence: a layer op at the next positions p .. p + n - 1, p = counters[ENG_C_POSITION] ------- */
+/* ---- a running sequence: a layer at the next positions p .. p + n - 1, p = counters[ENG_C_POSITION] ------ */
 
 /* in: x (B, n, heads*D), table (T, D) f32, counters; out: y as x, in place allowed. Row p + i turns position i;
  * p + n <= T. attrs as rope. */
 #define ENG_OP_ROPE_STEP "eng.rope_step/1"
-/* Writes k and v into rows p .. p + n - 1 of the caches; query i then attends to rows 0 .. p + i; p + n <= S.
+/* Writes k and v into rows p .. p + n - 1 of the caches. Query i then attends to rows 0 .. p + i. p + n <= S.
  * in: q (B, n, heads*D), k, v (B, n, kv_heads*D), k_cache, v_cache (B, S, kv_heads*D), counters;
  * out: o as q, k_cache, v_cache, the caches in place. attrs as attention. */
 #define ENG_OP_ATTENTION_STEP "eng.attention_step/1"
 
-/* ---- initialisation: element e of the parameter depends on (seed, stream, e) only. ------------------- */
+/* ---- initialisation: element e of the parameter depends on (seed, stream, e) only ---------------------- */
 
-/* A model gives value, mean, std, low, high (eng_param.init). The engine adds the others to every init op, also to those
- * of plugins: seed i is [train] seed, stream i the number of the parameter in the order of declaration, first i the first
- * element that this rank keeps of it. */
+/* A model gives value, mean, std, low and high (eng_param.init). The engine adds three attributes to every init op,
+ * including those of plugins:
+ *   seed i    [train] seed
+ *   stream i  the number of the parameter, from 0, in the order of declaration
+ *   first i   the element of the parameter with which `out` begins
+ * A call fills one range of elements that this rank keeps. A parameter that it keeps in several ranges gets one call
+ * for each. */
 
-/* out (n) f32, elements first .. first+n of the parameter. attrs: value f, first i. */
+/* out (n) f32: elements first .. first + n - 1 of the parameter. attrs: value f, first i. */
 #define ENG_OP_INIT_CONSTANT "eng.init_constant/1"
 /* attrs: mean f, std f, seed i, stream i, first i. Philox 4x32-10 (Salmon et al. 2011), Box-Muller in f64. */
 #define ENG_OP_INIT_NORMAL "eng.init_normal/1"
@@ -227,7 +249,7 @@ static inline eng_id eng_rms_norm(eng_build *b, eng_id x, eng_id w, double eps) 
   return out[0];
 }
 
-/* The residual stream and its norm in one op: *sum = x + residual, returns rms_norm(*sum). */
+/* The residual stream and its norm in one op: *sum = x + residual; returns rms_norm(*sum). */
 static inline eng_id eng_add_rms_norm(eng_build *b, eng_id x, eng_id residual, eng_id w, double eps, eng_id *sum) {
   eng_id in[3], out[3] = {0, 0, 0};
   eng_attr attr = {"eps", 0, eps};
@@ -237,7 +259,7 @@ static inline eng_id eng_add_rms_norm(eng_build *b, eng_id x, eng_id residual, e
   return out[0];
 }
 
-/* `w_or_0` and `bias_or_0` may be absent. */
+/* `w_or_0` and `bias_or_0`: 0 if absent. */
 static inline eng_id eng_layer_norm(eng_build *b, eng_id x, eng_id w_or_0, eng_id bias_or_0, double eps) {
   eng_id in[4], out[2] = {0, 0};
   eng_attr attr = {"eps", 0, eps};
@@ -246,7 +268,7 @@ static inline eng_id eng_layer_norm(eng_build *b, eng_id x, eng_id w_or_0, eng_i
   return out[0];
 }
 
-/* *sum = x + residual, returns layer_norm(*sum). */
+/* *sum = x + residual; returns layer_norm(*sum). */
 static inline eng_id eng_add_layer_norm(eng_build *b, eng_id x, eng_id residual, eng_id w_or_0, eng_id bias_or_0,
                                         double eps, eng_id *sum) {
   eng_id in[4], out[3] = {0, 0, 0};

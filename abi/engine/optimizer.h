@@ -2,22 +2,23 @@
  *
  * engine/optimizer.h - kind "eng.optimizer/1": hyper-parameters, states, and the ops that update.
  *
- * The optimizer never sees memory, devices or ranks: it says which states a parameter has and emits ops for runs of
- * elements. Per-update numbers (bias corrections) are a table the host fills from `scalars`, so the step itself needs no
- * host.
+ * An optimizer never sees memory, devices or ranks. It says which states a parameter has, and emits ops for runs of
+ * elements. Numbers that depend on the update (bias corrections) come from a table that the host fills from `scalars`,
+ * so a step needs no host.
  *
- * An optimizer that works element by element (granularity 1, states as they are found) need not read on: `update` is
- * called once per run, with stage 0. One that must see a parameter as a whole, such as one that orthogonalises matrices
- * or has statistics per row, says so for that parameter (eng_state_shape.whole, ENG_STATE_SHAPED, or granularity 0 for
- * all) and gets three calls in place of one:
+ * Most optimizers work element by element (granularity 1, no `shape` in their states). Their `update` is called once
+ * per run, with ENG_STAGE_UPDATE, and the stages below do not concern them. An optimizer that must see a parameter as a
+ * whole, such as one that orthogonalises matrices or has statistics per row, says so for that parameter
+ * (eng_state_shape.whole, ENG_STATE_SHAPED) or for all (granularity 0). Its `update` is then called in three stages
+ * instead of one:
  *
- *   ENG_STAGE_BEFORE  element by element, on what this rank keeps: momentum, for example. What it leaves in `grad` is
- *                     brought together from all ranks.
- *   ENG_STAGE_WHOLE   one parameter at a time: `grad` is all of it, in its shape. Every rank computes the same and gets
- *                     the same bits. What it leaves in `grad` is handed to
- *   ENG_STAGE_AFTER   element by element again, on what this rank keeps: there the master is updated.
+ *   ENG_STAGE_BEFORE  element by element, on what this rank keeps; for example momentum. Its result in `grad` is
+ *                     gathered from all ranks.
+ *   ENG_STAGE_WHOLE   one parameter at a time: `grad` is the whole of it, in its shape. Every rank computes the same
+ *                     and gets the same bits. Its result in `grad` is passed to the next stage.
+ *   ENG_STAGE_AFTER   element by element again, on what this rank keeps: here the master is updated.
  *
- * So one program serves one rank and every way of spreading states over ranks.
+ * So one program works on one rank and with every way of distributing states over ranks.
  */
 #ifndef ENGINE_OPTIMIZER_H_
 #define ENGINE_OPTIMIZER_H_
@@ -33,8 +34,8 @@ extern "C" {
 #undef ENG_DRAFT_OPTIMIZER_
 #define ENG_DRAFT_OPTIMIZER_ "'" ENG_OPTIMIZER_KIND "' = '" ENG_OPTIMIZER_DRAFT "'\n"
 
-/* A parameter as an optimizer sees it. `options` are those of `create` as they hold for this parameter: with the values
- * that its group in the configuration gives to keys which the schema marks per_group (engine/plugin.h).
+/* A parameter as an optimizer sees it. `options` are those of `create` as they hold for this parameter: keys that the
+ * schema marks per_group (engine/plugin.h) have the value of the parameter's group in the configuration.
  *   Owner: host.  Valid: during the call it was passed to.  since 1.0 */
 typedef struct eng_parameter {
   uint32_t struct_size;
@@ -43,42 +44,44 @@ typedef struct eng_parameter {
   const eng_desc *shape;
   const eng_options *options;
   uint32_t block;  /* the first block that lists it, counted from 0 */
-  uint32_t blocks; /* how many the model has: layers are neither the first nor the last */
+  uint32_t blocks; /* number of blocks of the model; the first and the last one are not layers */
 } eng_parameter;
 
-/* How many values a parameter has of a state. */
+/* How many values of a state a parameter has. */
 #define ENG_STATE_ELEMENTS 1 /* one per element */
-#define ENG_STATE_BLOCKS 2   /* one per `block` elements, the last block may be shorter: n = ceil(count / block) */
+#define ENG_STATE_BLOCKS 2   /* one per `block` elements: n = ceil(count / block); the last block may be shorter */
 #define ENG_STATE_SHAPED 3   /* a tensor of `dims`, for instance one value per row */
 #define ENG_STATE_NONE 4     /* none: this parameter has no such state */
 
-/* What one parameter has of one state. The host sets struct_size and kind = ENG_STATE_ELEMENTS, all else is 0.
- * States of elements and blocks are cut with the elements where those are spread over ranks; a shaped one is whole on
- * every rank.  since 1.0 */
+/* What one parameter has of one state. The host sets struct_size and kind = ENG_STATE_ELEMENTS; everything else is 0.
+ * If elements are distributed over ranks, states of elements and blocks are divided with them. A shaped state is whole
+ * on every rank.  since 1.0 */
 typedef struct eng_state_shape {
   uint32_t struct_size;
   uint32_t kind;  /* ENG_STATE_* */
   uint32_t block; /* of ENG_STATE_BLOCKS: a divisor of 4,096 */
-  uint32_t whole; /* 1: the parameter is updated in the three stages above; always so with ENG_STATE_SHAPED */
-  uint32_t ndim;  /* of ENG_STATE_SHAPED, as the next */
+  uint32_t whole; /* 1: the parameter is updated in the three stages above; implied by ENG_STATE_SHAPED */
+  uint32_t ndim;  /* of ENG_STATE_SHAPED; so is dims */
   uint32_t reserved;
   int64_t dims[ENG_MAX_DIMS];
 } eng_state_shape;
 
-/* One state, for example { "exp_avg", ENG_F32 }; zero before the first update. Names differ, are no longer than 1000
- * bytes, and none of "parameter", "gradient", "policy". Checkpoints store it as PARAMETER.NAME. The host gives a zeroed list of
- * these, so the struct never grows: what is to come will be in eng_state_shape.  since 1.0 */
+/* One state, for example { "exp_avg", ENG_F32 }. It is zero before the first update. Names of states differ from each
+ * other and from "parameter", "gradient" and "policy", and have 1 to 1000 bytes. Checkpoints store a state as PARAMETER.NAME. The
+ * host passes a zeroed list of these. The struct never grows; future additions will be in eng_state_shape.
+ *   since 1.0 */
 typedef struct eng_state_rule {
-  const char *name; /* Owner: plugin.  Valid: for ever */
+  const char *name; /* Owner: plugin.  Valid: until the process ends */
   int32_t dtype;    /* any of ENG_F32 ... ENG_U8 */
   int32_t reserved;
-  /* Says what a parameter has of this state. Asked of every parameter, and more than once; equal questions get equal
-   * answers. NULL: every parameter has one value per element.  Thread: [plan] */
+  /* Says what a parameter has of this state. Called for every parameter, and more than once. The same parameter must
+   * always get the same answer. NULL: every parameter has one value per element.
+   *   Call: [plan & created]  since 1.0 */
   eng_status (*shape)(void *self, const eng_parameter *, eng_state_shape *io, eng_error *);
 } eng_state_rule;
 
-/* What a run holds of one parameter: elements first .. first + count - 1 of it, from element `offset` of the run.
- *   Never grows: what is to come will be in eng_parameter.  since 1.0 */
+/* What a run contains of one parameter: its elements first .. first + count - 1, at element `offset` of the run. The
+ * struct never grows; future additions will be in eng_parameter.  since 1.0 */
 typedef struct eng_extent {
   const eng_parameter *parameter;
   uint64_t first;
@@ -91,16 +94,19 @@ typedef struct eng_extent {
 #define ENG_STAGE_WHOLE 2
 #define ENG_STAGE_AFTER 3
 
-/* A run of elements to update. In all stages but ENG_STAGE_WHOLE the ids are flat values of equal length (a state of
- * blocks: of that length / block), and shaped states are 0. In ENG_STAGE_WHOLE `grad` and the shaped states are in their
- * shapes, and all else but `scalars` is 0. A state that the run's parameters do not have is 0 as well. `scalars` is
- * f32[32], laid out in engine/ops.h; with a learning_rate_scale in the parameters' group its rate is already scaled.
- * `grad` is not yet multiplied with scalars[ENG_S_CLIP]. `weight_out` is the weight where it differs from
- * the master in its dtype alone and the precision policy casts (ENG_AXIS_CASTS), and 0 elsewhere. An update that fills it from the new master, rounded as eng.cast/1 does,
- * spares the engine a pass: it writes all of it, or nothing. Left alone, or 0, the engine makes the weight from the master
- * after the update. Values may be written, all but scalars.
- * The parameters of a run have equal flags, equal options and the same states. It may hold padding, elements of no
- * parameter: their gradient is 0, and what an update makes of them has no effect.
+/* A run of elements to update.
+ * The parameters of a run have equal flags, equal options and the same states. A run may contain padding: elements of
+ * no parameter. Their gradient is 0, and what an update makes of them has no effect.
+ * In all stages except ENG_STAGE_WHOLE, the ids are flat values of equal length, and shaped states are 0. (A state of
+ * blocks has that length / block.) In ENG_STAGE_WHOLE, `grad` and the shaped states have their shapes, and everything
+ * else except `scalars` is 0. A state that the parameters of the run do not have is 0 as well.
+ * `scalars` is f32[32], laid out in engine/ops.h. If the parameters' group has a learning_rate_scale, the rate there is
+ * already scaled. `grad` has not been multiplied by scalars[ENG_S_CLIP].
+ * `weight_out` is the weight if it differs from the master in its dtype and in nothing else, and the precision policy
+ * casts (ENG_AXIS_CASTS, engine/policy.h); otherwise it is 0, and so it is in ENG_STAGE_BEFORE. An update may fill it from the new master, rounded as eng.cast/1 rounds; it must then
+ * write all of it. This saves the engine a pass. If the update writes nothing to it, the engine makes the weight from
+ * the master after the update.
+ * The update may write every value except `scalars`.
  *   Owner: host.  Valid: during the call.  since 1.0 */
 typedef struct eng_update {
   uint32_t struct_size;
@@ -119,21 +125,26 @@ typedef struct eng_update {
 
 typedef struct eng_optimizer {
   uint32_t struct_size;
-  uint32_t granularity; /* elements that must stay together, a divisor of 4,096; 1 for element-wise updates; 0: every
-                           parameter is updated in the three stages above */
-  /* The options are the plugin's own, and besides "learning_rate", and of the engine's own "train.steps" (int) and
-   * "train.peak_rate" (float): the number of updates of the run, and the highest rate of its schedule.
-   *   Owner: caller, until destroy.  Thread: [setup]  since 1.0 */
+  uint32_t granularity; /* number of elements that must stay together, a divisor of 4,096; 1 for element-wise updates;
+                           0: every parameter is updated in the three stages above */
+  /* The options are the plugin's own. They also have "learning_rate", and two keys of the engine: "train.steps" (int),
+   * the number of updates of the run, and "train.peak_rate" (float), the highest rate of its schedule. The engine also
+   * makes an object with the options of each group, to check them.
+   *   Owner: caller, until destroy.  Call: [setup]  since 1.0 */
   eng_status (*create)(const eng_options *, void **self, eng_error *);
+  /* Call: [setup & created]  since 1.0 */
   void (*destroy)(void *self);
-  /* Writes up to `cap` rules and their number.  Thread: [plan]  since 1.0 */
+  /* Writes up to `cap` rules, and their number.  Call: [plan & created]  since 1.0 */
   eng_status (*states)(void *self, eng_state_rule *out, uint32_t cap, uint32_t *n, eng_error *);
-  /* Numbers for update k (k = 1, 2, ...), put after the learning rate into the scalars. n is at most 7, and the same for
-   * every k. A pure function.  Thread: [setup]  since 1.0 */
+  /* Numbers for update k (k = 1, 2, ...), which follow the learning rate in the scalars. n is at most 7, and the same
+   * for every k. A pure function. It is called with k = 1 while a plan is made, and for every update of the run before
+   * the first step.
+   *   Call: [setup & created]  since 1.0 */
   eng_status (*scalars)(void *self, uint64_t k, float *out, uint32_t cap, uint32_t *n, eng_error *);
-  /* Emits the ops that update one run in place: their outputs name the ids of `run`. An op whose outputs are so named
-   * needs no eng_in_place pairs; one that has pairs with `must` is refused where the named output is not that input.
-   * None: the run stays as it is.  Thread: [plan]  since 1.0 */
+  /* Emits the ops that update one run in place: their outputs name ids of `run`. If the outputs of an op are so named,
+   * the op needs no eng_in_place pairs. If it has pairs with `must`, the named output must be that input; otherwise the
+   * op is refused. If no op is emitted, the run stays unchanged.
+   *   Call: [plan & created]  since 1.0 */
   eng_status (*update)(void *self, eng_build *, const eng_update *run, eng_error *);
 } eng_optimizer;
 

@@ -2,51 +2,54 @@
  *
  * engine/plugin.h - how a shared object becomes a plugin.
  *
- * A plugin is one file NAME.eng.so that exports one symbol, eng_plugin_query_1, and carries a
- * description in TOML in the ELF section .eng_plugin, so that it can be listed without running it:
+ * A plugin is one file NAME.eng.so. It exports one symbol, eng_plugin_query_1. It carries a description in TOML in the
+ * ELF section .eng_plugin, so that it can be listed without running it:
  *
  *   ENG_DESCRIPTION("[plugin]\n" "id = 'org.example.lion'\n" ...)
  *   static const eng_plugin plugin = { ENG_PLUGIN_INIT, describe, start, stop, get_interface };
  *   ENG_EXPORT const eng_plugin *eng_plugin_query_1(uint32_t host_minor) { (void)host_minor; return &plugin; }
  *
- * Drafts. Until the ABI is frozen every kind changes by itself, and a plugin names the drafts that it was built from: that
- * of base.h and plugin.h (ENG_ABI_DRAFT_ID, here and in eng_plugin.draft_id; of another one the whole file is refused),
- * and that of each kind that it provides (ENG_MODEL_DRAFT in model.h, ENG_OPTIMIZER_DRAFT in optimizer.h, ...; of another
- * one the engine refuses this kind alone, and uses the file's other kinds). ENG_DESCRIPTION writes these lines for every
- * kind whose header was included before it. Whoever writes the section by hand, in another language than C or C++, begins
- * it with them; the ids are those of the headers that were followed:
+ * Drafts
+ * Until the ABI is frozen, each kind changes independently. A plugin states the drafts from which it was built:
+ *   ENG_ABI_DRAFT_ID of base.h        for base.h and plugin.h, in the description and in eng_plugin.draft_id. If it is
+ *                                     not the engine's, the engine refuses the whole file.
+ *   ENG_MODEL_DRAFT of model.h, ...   for each kind that the plugin provides, in the description. If it is not the
+ *                                     engine's, the engine refuses this kind and uses the other kinds of the file.
+ * ENG_DESCRIPTION writes these lines for every kind whose header was included before it. In a language other than C or
+ * C++, or if you write the section yourself, begin the description with them. Take the ids from the headers that you
+ * followed. A plugin with an optimizer begins with:
  *   draft = 'draft-8'
  *   [drafts]
  *   'eng.optimizer/1' = 'optimizer-2'
- * A kind of somebody else's (reverse DNS) has no line.
+ * A kind that somebody else defined (reverse DNS) has no line in [drafts].
  *
- * The description:
- *   draft, [drafts]  as said above
- *   [plugin]      id (reverse DNS, or eng.*), name, version, license (SPDX), summary
- *   [[provides]]  kind = "eng.optimizer/1", name = "lion", summary
+ * The description
+ *   draft, [drafts]  as above; `draft` comes before all tables
+ *   [plugin]         id (reverse DNS, or eng.*), name, version, license (SPDX), summary
+ *   [[provides]]     kind = "eng.optimizer/1", name = "lion", summary
  *   [provides.options.KEY]  type = "bool|int|float|string|bytes|duration|strings|floats", default, min, max, above,
- *                 choices, help, required = true; of an optimizer per_group = true: [[optimizer.groups]] may give it
- *                 another value for some parameters, which eng_parameter.options answers with
- *   [provides.presets.NAME] KEY = value ...       (models); called = "6.89B": the size that people give it
+ *                 choices, help, required = true; for an optimizer per_group = true: [[optimizer.groups]] may give some
+ *                 parameters another value, which eng_parameter.options returns
+ *   [provides.presets.NAME] KEY = value ...       (models); called = "6.89B": the size by which people know it
  *
- * Of a model that exists as a Hugging Face directory. PATH is a key of config.json, with dots where it lies inside of
+ * For a model that exists as a Hugging Face directory. PATH is a key of config.json, with dots if it lies inside
  * others:
- *   [provides.options.KEY]  json = "PATH" or ["PATH", ...]: all are read, null and absent mean "not given", the first
- *                 is written; default: the option's own name; []: it has none.
+ *   [provides.options.KEY]  json = "PATH" or ["PATH", ...]: all are read, the first is written; null and absent mean
+ *                 "not given". Default: the option's own name. []: config.json has no such key.
  *                 json_none = "auto": a text that means "not given".
  *                 json_multiple = "PATH": the value is rounded up to a multiple of the number there.
- *                 adjustable = true: [model] may say something else than the config.json of its weights
- *   [provides.pretrained]   model_type = "llama", architectures = ["LlamaForCausalLM"] (the first is written),
- *                 recognise = ["PATH", ...]: all present in a config.json without model_type: it is ours,
- *                 ignore = ["PATH", ...]: change no number,
- *                 rename = [["decoder.", "model.decoder."], ...]: prefixes of tensor names that are accepted; the first
- *                 that fits is replaced,
- *                 tied = [["lm_head.weight", "model.embed_tokens.weight"]]: may be stored, equal to the other, while
- *                 the model does not declare it,
- *                 ignore_tensors = [".inv_freq"]: suffixes
- *   [provides.pretrained.fixed]  PATH = value, or [value, ...]: what is supported where config.json says anything
- *   [provides.pretrained.write]  PATH = value: constants for export, over what the options say;
- *                 PATH = { product = ["KEY", ...] }: of options, in whole numbers, where they say nothing
+ *                 adjustable = true: [model] may give another value than the config.json of its weights.
+ *   [provides.pretrained]   model_type = "llama", architectures = ["LlamaForCausalLM"] (the first one is written),
+ *                 recognise = ["PATH", ...]: a config.json without model_type that has all of these is of this model,
+ *                 ignore = ["PATH", ...]: keys that change no number,
+ *                 rename = [["decoder.", "model.decoder."], ...]: accepted prefixes of tensor names; the first that
+ *                 matches is replaced,
+ *                 tied = [["lm_head.weight", "model.embed_tokens.weight"]]: a file may contain the first tensor, equal
+ *                 to the second, although the model does not declare it,
+ *                 ignore_tensors = [".inv_freq"]: suffixes of tensor names
+ *   [provides.pretrained.fixed]  PATH = value, or [value, ...]: the supported values, if config.json has the key
+ *   [provides.pretrained.write]  PATH = value: constants for export, which take precedence over the options;
+ *                 PATH = { product = ["KEY", ...] }: the product of options, as a whole number, if they do not give it
  */
 #ifndef ENGINE_PLUGIN_H_
 #define ENGINE_PLUGIN_H_
@@ -63,35 +66,37 @@ extern "C" {
 #define ENG_LOG_ERROR 4
 
 /* What the engine offers a plugin.
- *   Owner: host.  Valid: from start until stop returned.  since 1.0 */
+ *   Owner: host.  Valid: from start until stop has returned.  since 1.0 */
 typedef struct eng_host {
   uint32_t struct_size;
   uint32_t minor;
   void *data;
-  /* Writes one line; the host adds the plugin's name and the step. Copies the text.
-   * It need not end in NUL; control characters become `?`.
-   *   Thread: [any], not [step] */
+  /* Writes one line to the log. The host adds the plugin's name and the step, and copies the text. The text need not
+   * end in NUL. Control characters become `?`.
+   *   Call: [any & !step]  since 1.0 */
   void (*log)(const struct eng_host *, int32_t level, const char *text, uint64_t length);
-  /* A host extension by id, or NULL. Reverse-DNS ids are free for anybody.
-   *   Owner: host.  Valid: as the host.  Thread: [setup] */
+  /* A host extension by id, or NULL. Anybody may use reverse-DNS ids. This engine has no extensions.
+   *   Owner: host.  Valid: as long as the host.  Call: [setup]  since 1.0 */
   const void *(*get_extension)(const struct eng_host *, const char *id);
 } eng_host;
 
 /* The plugin's root table, in static storage.
- *   Owner: plugin.  Valid: as long as the process (plugins are never unloaded).  since 1.0 */
+ *   Owner: plugin.  Valid: until the process ends (plugins are never unloaded).  since 1.0 */
 typedef struct eng_plugin {
   uint32_t struct_size;
   uint32_t abi_minor;
   const char *draft_id;
-  /* The very text of section .eng_plugin.  Valid: for ever.  Thread: [any] */
+  /* Exactly the text of section .eng_plugin. Also called before `start`.
+   *   Valid: until the process ends.  Call: [any]  since 1.0 */
   const char *(*describe)(void);
-  /* Called exactly once before any get_interface.  Thread: [setup] */
+  /* Called exactly once, before any get_interface.  Call: [setup & !started]  since 1.0 */
   eng_status (*start)(const eng_host *, eng_error *);
-  /* Called exactly once, after every object the plugin made was destroyed, and not at all where start failed or the
-   * process was killed.  Thread: [setup] */
+  /* Called exactly once, after every object that the plugin made was destroyed. Not called if `start` failed or the
+   * process was killed.  Call: [setup & started]  since 1.0 */
   void (*stop)(void);
-  /* The table of `kind` (for example "eng.model/1") that the description lists under `name`; NULL if
-   * there is none. May be asked for the same one again.  Owner: plugin.  Valid: for ever.  Thread: [any] */
+  /* The table of `kind` (for example "eng.model/1") that the description lists under `name`; NULL if there is none. It
+   * may be asked for the same table more than once.
+   *   Owner: plugin.  Valid: until the process ends.  Call: [any & started]  since 1.0 */
   const void *(*get_interface)(const char *kind, const char *name);
 } eng_plugin;
 
@@ -111,10 +116,10 @@ typedef struct eng_plugin {
       ENG_DRAFT_KERNELS_ ENG_DRAFT_OPS_ ENG_DRAFT_COMM_ ENG_DRAFT_PRECISION_ ENG_DRAFT_ZERO_
 
 /* Puts the drafts (above) and the description into the section, and defines `eng_description` for describe(). Include
- * the headers of all kinds that the description lists before it. `text` begins with a table: [plugin]. */
+ * the headers of all kinds that the description lists before you use it. `text` begins with a table: [plugin]. */
 #define ENG_DESCRIPTION(text) ENG_SECTION_ static const char eng_description[] = ENG_DRAFTS_ text;
 
-/* The one exported symbol: pure, no side effect.  Thread: [any]  since 1.0 */
+/* The one exported symbol. A pure function without side effects. Called before `start`.  Call: [any]  since 1.0 */
 #ifdef __cplusplus
 #define ENG_QUERY extern "C" ENG_EXPORT
 #else

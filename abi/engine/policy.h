@@ -2,9 +2,10 @@
  *
  * engine/policy.h - policies that answer for one axis of a state's home.
  *
- * A home is where a state lives between uses: tier x partition x dtype. Each policy fills its own field
- * and emits the ops that cross it. "eng.precision/1" owns `dtype`, "eng.zero/1" owns `part`. A policy acts while the
- * program is built and is inert while a step runs. What it must remember from step to step are tensors of its own.
+ * A home is where a state lives between uses: tier x partition x dtype. Each policy fills its own field of the home,
+ * and emits the ops that take a state from one home to another. "eng.precision/1" owns `dtype`, "eng.zero/1" owns
+ * `part`. A policy acts while a program is built. It does nothing while a step runs:
+ * what it must remember from step to step are tensors of its own.
  */
 #ifndef ENGINE_POLICY_H_
 #define ENGINE_POLICY_H_
@@ -20,20 +21,21 @@ extern "C" {
 #define ENG_PRECISION_DRAFT "precision-2" /* see engine/plugin.h */
 #undef ENG_DRAFT_PRECISION_
 #define ENG_DRAFT_PRECISION_ "'" ENG_PRECISION_KIND "' = '" ENG_PRECISION_DRAFT "'\n"
-#define ENG_ZERO_KIND "eng.zero/1" /* how states are spread over ranks; not asked where there is one rank */
+#define ENG_ZERO_KIND "eng.zero/1" /* how states are distributed over ranks; not used with one rank */
 #define ENG_ZERO_DRAFT "zero-2"    /* see engine/plugin.h */
 #undef ENG_DRAFT_ZERO_
 #define ENG_DRAFT_ZERO_ "'" ENG_ZERO_KIND "' = '" ENG_ZERO_DRAFT "'\n"
 
 /* What a state is for. */
-#define ENG_ROLE_WEIGHT 1  /* what compute reads; in another dtype than ENG_ROLE_ACT, it is converted for each use */
+#define ENG_ROLE_WEIGHT 1  /* what compute reads; converted for each use if its dtype is not that of ENG_ROLE_ACT */
 #define ENG_ROLE_MASTER 2  /* what the optimizer updates */
 #define ENG_ROLE_STATE 3   /* optimizer state; its dtype is the optimizer's */
-#define ENG_ROLE_PARTIAL 4 /* this rank's fresh gradient of one micro-batch: sums over ranks are made in its dtype */
-#define ENG_ROLE_GRAD 5    /* the reduced, accumulated gradient: micro-batches are added in its dtype */
+#define ENG_ROLE_PARTIAL 4 /* this rank's fresh gradient of one micro-batch; sums over ranks are made in its dtype */
+#define ENG_ROLE_GRAD 5    /* the reduced, accumulated gradient; micro-batches are added in its dtype */
 #define ENG_ROLE_ACT 6     /* activations */
 
-/* The parameters of one block that share a weight dtype, laid out flat.  since 1.0 */
+/* The parameters of one block that share a weight dtype, laid out flat. Parameters with different kinds of optimizer
+ * states, and frozen ones, have units of their own.  since 1.0 */
 typedef struct eng_unit {
   uint32_t struct_size;
   eng_id id;
@@ -42,12 +44,12 @@ typedef struct eng_unit {
   uint64_t count; /* elements, padding included */
 } eng_unit;
 
-/* All a policy knows of a state at its home.  since 1.0 */
+/* Everything that a policy knows of a state at its home.  since 1.0 */
 typedef struct eng_view {
   uint32_t struct_size;
   int32_t dtype;
   int32_t tier; /* 0: the device */
-  eng_id part;  /* 0: whole */
+  eng_id part;  /* 0: the whole */
   uint64_t count;
 } eng_view;
 
@@ -70,23 +72,31 @@ typedef struct eng_policy_update {
   uint32_t reserved;
 } eng_policy_update;
 
-/* A state, or one piece of it, to be taken from one home to another that differs on this policy's axis only.
+/* A state, or one piece of it, to be taken from one home to another that differs only on this policy's axis.
  * A part of a piece with n elements is its elements [index * n / count, (index + 1) * n / count), and n / count is a
- * multiple of 4,096. For ENG_ROLE_GRAD from the whole, `src` is this rank's own gradient and `dst` the sum over all ranks,
- * by eng.fold/1 over the ranks in order, or over sub-trees of that.  since 1.0 */
-/* What an "eng.zero/1" is asked to move, every piece of a unit by a call of its own:
- *   ENG_ROLE_GRAD    whole -> its part    always, after each micro-batch (or the last one: [train] reduce): a sum
- *   ENG_ROLE_GRAD    part -> whole        where the master is whole: the whole gradient for the update
- *   ENG_ROLE_WEIGHT  part -> whole        where weights live in parts: gathered for each use; and where the master lives
- *                                         in parts and the weight is whole: the new weight
- *   ENG_ROLE_STATE   part -> whole        where masters and gradients live in parts, and the optimizer updates parameters
- *                                         whole: what its first stage left (engine/optimizer.h), in the gradient's part
- * Other moves are answered with ENG_UNSUPPORTED.
+ * multiple of 4,096.
+ * A move of ENG_ROLE_GRAD from the whole is a sum: `src` is this rank's own gradient and `dst` the sum over all ranks,
+ * made by eng.fold/1 over the ranks in order, or over sub-trees of that.  since 1.0 */
+/* Moves that an "eng.zero/1" is asked for, one call for every piece of a unit. What `place` answered decides which:
+ *   ENG_ROLE_GRAD    whole -> its home   always, after each micro-batch or after the last one ([train] reduce): the
+ *                                        sum. Its home is the part, or the whole, that `place` answered.
+ *   ENG_ROLE_GRAD    part -> whole       if gradients live in parts and the master is whole: the gradient for the
+ *                                        update
+ *   ENG_ROLE_WEIGHT  part -> whole       if weights live in parts: gathered for each use
+ *   ENG_ROLE_WEIGHT  master -> weight    if the two have different parts: the new weight, mostly part -> whole
+ *   ENG_ROLE_STATE   part -> whole       if masters and gradients live in parts, and the optimizer updates parameters
+ *                                        whole (engine/optimizer.h): the result of its first stage, in the part of the
+ *                                        gradient
+ * A policy answers every other move with ENG_UNSUPPORTED.
  *
- * What an "eng.precision/1" is asked to move, from one dtype to another, mostly by eng.cast/1:
- *   ENG_ROLE_WEIGHT  the new weight from its master; and the weight, for a use, where compute reads another dtype
- *   ENG_ROLE_GRAD    the fresh gradient to the dtype of ENG_ROLE_PARTIAL, and their sum to that of ENG_ROLE_GRAD
- * Values get narrower before they move between ranks and wider after it. Sums move as ENG_ROLE_PARTIAL says. */
+ * Moves that an "eng.precision/1" is asked for, from one dtype to another, usually done by eng.cast/1:
+ *   ENG_ROLE_WEIGHT  the new weight from its master; and, for a use, the weight if compute reads another dtype
+ *   ENG_ROLE_GRAD    the fresh gradient to the dtype of ENG_ROLE_PARTIAL, and the sum to that of ENG_ROLE_GRAD. If
+ *                    ranks first add up their own micro-batches ([train] reduce = "step"), the fresh gradient goes to
+ *                    the dtype of ENG_ROLE_GRAD, that sum to the dtype of ENG_ROLE_PARTIAL, and the sum over ranks
+ *                    back.
+ * Values become narrower before they move between ranks, and wider afterwards. Sums move in the dtype of
+ * ENG_ROLE_PARTIAL. */
 typedef struct eng_move {
   uint32_t struct_size;
   int32_t role;
@@ -108,25 +118,30 @@ typedef struct eng_move {
 typedef struct eng_axis {
   uint32_t struct_size;
   uint32_t minor;
-  /* May ask the builder for the world and, of "eng.zero/1", make groups and parts.
-   *   Owner: caller, until destroy.  Thread: [plan]  since 1.0 */
+  /* May ask the builder for the world. An "eng.zero/1" may also make groups and parts.
+   *   Owner: caller, until destroy.  Call: [plan]  since 1.0 */
   eng_status (*create)(const eng_options *, eng_build *, void **self, eng_error *);
+  /* Call: [setup & created]  since 1.0 */
   void (*destroy)(void *self);
-  /* Fills this policy's own field of `io`; the host compares the others afterwards. `unit` is NULL for
-   * ENG_ROLE_ACT. The field holds f32, or the whole, on entry. Dtypes are floating ones. Asked of every unit and role, and
-   * more than once; equal questions get equal answers. `piece` is 0: a state has one home.
-   *   Thread: [plan], before any action exists  since 1.0 */
+  /* Fills this policy's own field of `io`. On entry the field holds ENG_F32, or the whole. The host checks that the
+   * other fields are unchanged. Dtypes must be floating types. `unit` is NULL for ENG_ROLE_ACT. `piece` is 0: a state
+   * has one home. Called for every unit and role, and more than once; the same question must get the same answer. In
+   * each plan it is called before any op is emitted.
+   *   Call: [plan & created]  since 1.0 */
   eng_status (*place)(void *self, const eng_unit *unit, uint32_t piece, int32_t role, eng_view *io, eng_error *);
-  /* Emits ops that write all of `dst` from `src`, which they may not write. Called only where two homes differ on this
-   * axis, and, of "eng.zero/1", for every piece of ENG_ROLE_GRAD. Where in the step the ops run is the host's choice: a
-   * new weight may be moved behind the update, or at the begin of the next step. One state may be moved in several
-   * places, each by a call of its own.  Thread: [plan]  since 1.0 */
+  /* Emits ops that write all of `dst` from `src`. They must not write `src`. Called only if two homes differ on this
+   * axis; for "eng.zero/1" also for every piece of ENG_ROLE_GRAD. The host decides where in the step the ops run: a new
+   * weight may be moved after the update, or at the beginning of the next step. One state may be moved in several
+   * places, each with its own call.
+   *   Call: [plan & created]  since 1.0 */
   eng_status (*move)(void *self, eng_build *, const eng_move *, eng_error *);
-  /* Writes up to `cap` tensors of the policy's own and their number; equal calls get equal answers. Optional: NULL, there
-   * are none.  Thread: [plan], before `move`  since 1.0 */
+  /* Writes up to `cap` tensors of the policy's own and their number. Equal calls must get equal answers. Called before
+   * `move`. Optional: NULL if there are none.
+   *   Call: [plan & created]  since 1.0 */
   eng_status (*states)(void *self, eng_policy_state *out, uint32_t cap, uint32_t *n, eng_error *);
-  /* Emits ops that bring these tensors up to date: their outputs name the ids of `update`. Optional: NULL, they keep
-   * their values. Not called in a program without an update.  Thread: [plan]  since 1.0 */
+  /* Emits ops that update these tensors: the outputs of the ops name the ids of `update`. Called once for each program
+   * with an update of the parameters. Optional: NULL if the tensors keep their values.
+   *   Call: [plan & created]  since 1.0 */
   eng_status (*update)(void *self, eng_build *, const eng_policy_update *update, eng_error *);
   uint32_t flags; /* ENG_AXIS_* */
   uint32_t reserved;

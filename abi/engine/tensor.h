@@ -14,14 +14,14 @@ extern "C" {
 
 #define ENG_MAX_DIMS 6
 
-/* Type and shape; always dense, row-major. Frozen: never grows, so arrays of it are safe.  since 1.0 */
+/* Type and shape; always dense and row-major. Frozen: it never grows, so arrays of it are safe.  since 1.0 */
 typedef struct eng_desc {
   int32_t dtype;
   uint32_t ndim;
   int64_t dims[ENG_MAX_DIMS];
 } eng_desc;
 
-/* One named number: `i` for integers and flags, `f` for reals; the op says which. Frozen.  since 1.0 */
+/* One named number: `i` for integers and flags, `f` for reals; the op says which it reads. Frozen.  since 1.0 */
 typedef struct eng_attr {
   const char *key;
   int64_t i;

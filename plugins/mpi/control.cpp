@@ -87,7 +87,7 @@ void Comm::look_around() {
     if (ended_ == Clock::time_point{}) ended_ = now;
     if (now - ended_ >= time_to_be_told)
       fail("rank " + std::to_string(one.rank) + " (process " + std::to_string(one.pid) +
-           ") ended without giving a reason");
+           ") ended without an error message");
     return;
   }
 }

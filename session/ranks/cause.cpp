@@ -79,9 +79,10 @@ Cause cause_of(const std::map<uint32_t, RankStory>& ranks, uint32_t count, const
   if (status > 128 && mpirun.empty())
     return {communication, fmt::format("mpirun was killed by signal {}, and the ranks with it", status - 128), ""};
   const RankStory known = ranks.count(*absent.begin()) ? ranks.at(*absent.begin()) : RankStory{};
-  return {communication,
-          fmt::format("{} ended without a word (mpirun ended with {})", list(absent), status) + last_words(known),
-          mpirun};
+  return {
+      communication,
+      fmt::format("{} ended without an error message (mpirun ended with {})", list(absent), status) + last_words(known),
+      mpirun};
 }
 
 }  // namespace eng

@@ -121,7 +121,7 @@ void leaves(eng::Communicator& comm) {
   EXPECT(since(start) < far_away / 2);
 }
 
-// Rank 1 ends without a word, and who started the ranks does not mind.
+// Rank 1 ends without an error message, and the launcher does not end the others.
 void vanishes(eng::Communicator& comm) {
   Gather gather(comm);
   gather.bound();
@@ -134,7 +134,7 @@ void vanishes(eng::Communicator& comm) {
   const auto start = Clock::now();
   const std::string text = gather.bound.launch();
   EXPECT(has(text, "rank 1 (process "));
-  EXPECT(has(text, ") ended without giving a reason"));
+  EXPECT(has(text, ") ended without an error message"));
   EXPECT(since(start) < far_away / 2);  // it takes one second where the machine has time
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A precision policy from outside: 16-bit weights and sums over ranks. Every strategy gives the same bits with it.
+// A precision policy of a third party: 16-bit weights and sums over ranks. Every strategy gives the same bits with it.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ Group half(const std::string& precision = "half-bf16") {
 TEST_CASE("16-bit weights and sums over ranks: one result for every strategy") {
   uint64_t seed = 7;
 #ifdef SANITIZED
-  constexpr int ways = 1;  // a sanitizer takes minutes for all; it looks for other faults than wrong bits
+  constexpr int ways = 1;  // all of them take minutes with a sanitizer, which does not look for wrong bits
 #else
   constexpr int ways = 3;
 #endif
@@ -74,7 +74,7 @@ TEST_CASE("one rank rounds as several do, and recomputation changes nothing") {
     Group wide = g;
     wide.precision = "fp32";
     CHECK(difference(first, train(wide, plan(wide, {}), {1, false})) != "");
-    // Fresh gradients are rounded and added up in f32.
+    // Fresh gradients are rounded, then added in f32.
     const std::pair<int32_t, int32_t> narrow{ENG_F32, ENG_BF16}, widen{ENG_BF16, ENG_F32};
     CHECK(types(plain.plans[0], ENG_OP_CAST, eng::Phase::reduce) == Types{narrow, widen});
   }
@@ -91,12 +91,12 @@ TEST_CASE("what moves between ranks is narrow, and nothing is converted twice") 
     CHECK(types(p, ENG_OP_FOLD, eng::Phase::reduce) == Types{same});
     CHECK(types(p, ENG_OP_CAST, eng::Phase::reduce) == Types{narrow, widen});
     CHECK(types(p, ENG_OP_ADD, eng::Phase::reduce).empty());  // one micro-batch: stored
-    // Compute reads f32, so that every use has a lease.
+    // Compute reads f32, so every use has a lease.
     CHECK(types(p, ENG_OP_CAST, eng::Phase::gather) == Types{widen});
     CHECK(types(p, ENG_OP_CAST, eng::Phase::gather, "eval") == Types{widen});
     const std::string s = strategy;
     CHECK(types(p, ENG_OP_ALL_GATHER, eng::Phase::publish) == (s == "zero1" || s == "zero2" ? Types{same} : Types{}));
-    // Where master and weight differ in dtype alone, the optimizer writes the weight.
+    // If master and weight differ only in dtype, the optimizer writes the weight.
     const bool written = s == "none" || s == "zero3";
     CHECK(types(p, ENG_OP_CAST, eng::Phase::publish) == (written ? Types{} : Types{narrow}));
     CHECK(types(p, ENG_OP_CAST, eng::Phase::update) == (written ? Types{narrow} : Types{}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cast: f32, bf16 and f16 into each other, f32 and f64 into each other.
+// eng.cast/1: between f32, bf16 and f16, and between f32 and f64.
 #include <iterator>
 
 #include "../../common/half.hpp"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// cast: f32, bf16 and f16 into each other, f32 and f64 into each other.
+// eng.cast/1: between f32, bf16 and f16, and between f32 and f64.
 #include "../../common/half.hpp"
 #include "reference.hpp"
 
 namespace reference {
 namespace {
 
-// body(T{}) with the type that stands for a 16-bit type or f32.
+// Calls body(T{}), where T is the C++ type of bf16, f16 or, for any other dtype, f32.
 template <class Body>
 void by_half(int32_t dtype, Body&& body) {
   if (dtype == ENG_BF16)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Precision policies of a stranger, compiled against abi/ alone: weights and the sums of gradients over ranks in 16
- * bits, masters, accumulated gradients and activations in f32. */
+ * Precision policies of a third party, compiled against abi/ only. Weights and the sums of gradients over ranks have 16
+ * bits. Masters, accumulated gradients and activations are f32. */
 #include <string.h>
 
 #include "engine/ops.h"
@@ -28,7 +28,7 @@ ENG_DESCRIPTION(
   "summary = 'f16'\n")
 /* clang-format on */
 
-static int32_t bf16 = ENG_BF16, f16 = ENG_F16; /* what `self` points at */
+static int32_t bf16 = ENG_BF16, f16 = ENG_F16; /* the objects: `self` points to one of them */
 
 static eng_status create_bf16(const eng_options* options, eng_build* b, void** self, eng_error* error) {
   (void)options, (void)b, (void)error;

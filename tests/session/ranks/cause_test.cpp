@@ -76,7 +76,7 @@ TEST_CASE("a rank that was killed", "[ranks]") {
 TEST_CASE("ranks that say nothing, and an mpirun that starts none", "[ranks]") {
   Cause cause = cause_of({{0, well(0)}, {1, gone("")}}, 2, "mpirun detected", 1, false);
   CHECK(cause.exit == 8);
-  CHECK(has(cause.text, "rank 1 ended without a word (mpirun ended with 1)"));
+  CHECK(has(cause.text, "rank 1 ended without an error message (mpirun ended with 1)"));
   CHECK(cause.help == "mpirun detected");
   cause = cause_of({{0, gone("")}, {1, gone("")}}, 2, "", 137, false);
   CHECK(cause.exit == 8);
