@@ -82,12 +82,12 @@ typedef struct eng_state_rule {
 
 /* What a run contains of one parameter: its elements first .. first + count - 1, at element `offset` of the run. The
  * struct never grows; future additions will be in eng_parameter.  since 1.0 */
-typedef struct eng_extent {
+typedef struct eng_range {
   const eng_parameter *parameter;
   uint64_t first;
   uint64_t count;
   uint64_t offset;
-} eng_extent;
+} eng_range;
 
 #define ENG_STAGE_UPDATE 0 /* the whole update, element by element */
 #define ENG_STAGE_BEFORE 1
@@ -117,9 +117,9 @@ typedef struct eng_update {
   eng_id scalars;
   const eng_id *states; /* in the order of the rules */
   uint32_t n_states;
-  uint32_t stage;            /* ENG_STAGE_* */
-  const eng_extent *extents; /* by offset */
-  uint32_t n_extents;
+  uint32_t stage;          /* ENG_STAGE_* */
+  const eng_range *ranges; /* by offset */
+  uint32_t n_ranges;
   uint32_t reserved;
 } eng_update;
 

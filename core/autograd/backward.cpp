@@ -10,10 +10,10 @@
 namespace eng {
 namespace {
 
-// Replaces what the backward reads of cheap ops by running them again just before the first reader.
+// Where the backward reads the output of a cheap op, runs the op again just before the first reader.
 void shrink_saved(Template& block) {
   Graph& graph = block.graph;
-  auto kept = [&](Id id) {  // read by the backward, or there anyway
+  auto kept = [&](Id id) {  // read by the backward, or always available
     if (!id) return true;   // an absent input
     SymbolKind kind = graph.value(id).kind;
     if (kind == SymbolKind::param || kind == SymbolKind::constant || kind == SymbolKind::batch) return true;
@@ -25,12 +25,12 @@ void shrink_saved(Template& block) {
     const Node node = graph.nodes[f];
     if (block.skip[f] || !node.op->rebuild) continue;
     auto reads = [&](const Node& later) { return std::count(later.in.begin(), later.in.end(), node.out[0]) > 0; };
-    bool used = false;  // before the backward: else it is made where it is needed
+    bool used = false;  // by the forward; otherwise nothing is saved
     for (size_t n = f + 1; n < block.forward; ++n) used = used || (!block.skip[n] && reads(graph.nodes[n]));
     if (!used) continue;
     std::vector<Id> from = node.op->rebuild(node);
     if (!std::all_of(from.begin(), from.end(), [&](Id i) { return kept(i); })) continue;
-    // What the rebuilding itself needs stays as it is. So do the other outputs: small statistics.
+    // Outputs that the op itself needs are kept. So are its other outputs, which are small statistics.
     if (std::count(from.begin(), from.end(), node.out[0])) continue;
     auto reader =
         std::find_if(graph.nodes.begin() + static_cast<std::ptrdiff_t>(block.forward), graph.nodes.end(), reads);
@@ -73,7 +73,7 @@ void derive_backward(Template& block, bool first, bool last, const std::vector<c
   }
   for (size_t k = 0; k < block.outputs.size(); ++k)
     if (block.seeds[k]) {
-      Id seed = block.seeds[k], before = state.of[block.outputs[k]];  // before: if it is put out more than once
+      Id seed = block.seeds[k], before = state.of[block.outputs[k]];  // before: a value that is several outputs
       state.of[block.outputs[k]] = before ? state.emit(op(ENG_OP_ADD), {before, seed}, {})[0] : seed;
     }
 
@@ -87,8 +87,8 @@ void derive_backward(Template& block, bool first, bool last, const std::vector<c
       const std::string id = node.op->id;
       if (!node.op->grad) throw Error(Exit::environment, id + " has no gradient");
       if (is_loss && !node.op->fused_grad) throw Error(Exit::environment, must_be_loss + ", not " + id);
-      if (!is_loss && node.op->fused_grad)  // its gradient takes that of the loss to be 1
-        throw Error(Exit::environment, id + " makes the loss of the last block, nothing else can use it");
+      if (!is_loss && node.op->fused_grad)  // its gradient assumes that the gradient of its output is 1
+        throw Error(Exit::environment, id + " must be the loss of the last block");
       found_loss = found_loss || is_loss;
       Gradient gradient(state, node);
       node.op->grad(gradient);
@@ -98,7 +98,7 @@ void derive_backward(Template& block, bool first, bool last, const std::vector<c
   }
   if (last && !found_loss) throw Error(Exit::environment, must_be_loss);
   for (Id i : block.inputs) block.d_inputs.push_back(first ? 0 : state.of[i]);
-  // Some ops give all gradients at once, those that nobody wants too.
+  // Some ops give all gradients at once, including unwanted ones.
   for (size_t k = 0; k < block.params.size(); ++k)
     block.d_params.push_back(is_frozen(k) ? 0 : state.of[block.params[k]]);
   for (Id o : block.outputs) {

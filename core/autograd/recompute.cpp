@@ -17,7 +17,7 @@ namespace {
 
 using Nodes = std::set<size_t>;
 
-// A template after derive_backward, and what its backward reads of its forward.
+// A template after derive_backward, and the values that its backward reads.
 class Saved {
  public:
   explicit Saved(const Template& block) : t_(block), maker_(block.graph.size() + 1, SIZE_MAX) {
@@ -30,11 +30,11 @@ class Saved {
   }
   bool made_forward(Id value) const { return maker_[value] != SIZE_MAX; }
   size_t maker(Id value) const { return maker_[value]; }
-  // The backward finds it where the forward left it, if the outputs of `dropped` are made again.
+  // True if the backward need not make the value again when the outputs of `dropped` are not kept.
   bool stays(Id value, const Nodes& dropped) const {
     return !made_forward(value) || (read_.count(value) && !dropped.count(maker_[value]));
   }
-  // `input`: what the block before put out counts too.
+  // Bytes kept and FLOPs repeated when the outputs of `dropped` are not kept. `input`: count the block's inputs too.
   Kept measure(const Nodes& dropped, bool input = true) const {
     Kept sum;
     std::set<Id> seen;
@@ -56,7 +56,8 @@ class Saved {
     }
     return sum;
   }
-  // The nodes whose outputs are worth dropping, best first, each after those before it.
+  // The nodes whose outputs are worth dropping, best first; `bytes` and `per_flop` assume that those before are
+  // dropped.
   struct Step {
     size_t node;
     uint64_t bytes;
@@ -104,10 +105,10 @@ class Saved {
   }
   const Template& t_;
   std::vector<size_t> maker_;  // value -> forward node, or SIZE_MAX
-  std::set<Id> read_;          // by the backward
+  std::set<Id> read_;          // values that the backward reads
 };
 
-// The template with its backward making the outputs of `dropped` again, each just before it is first read.
+// The template, with a backward that makes the outputs of `dropped` again, each just before its first use.
 Template remade(Template t, const Nodes& dropped) {
   const Saved saved(t);
   t.again = saved.measure(dropped).again;
@@ -133,7 +134,7 @@ Template remade(Template t, const Nodes& dropped) {
   return t;
 }
 
-// Layers of a model, and templates for them that drop more and more.
+// The layers of a model, and how much each drops: the first levels_[l] steps of the order of its template.
 class Layers {
  public:
   explicit Layers(Model& model)
@@ -148,8 +149,8 @@ class Layers {
   Block& layer(size_t l) { return model_.blocks[l + 1]; }
   const std::vector<Saved::Step>& order(size_t l) { return orders_.at(layer(l).tmpl); }
   void drop_all(size_t l) { levels_[l] = order(l).size(); }
-  // Drops what has the most bytes per FLOP, of the first layer that still keeps it; returns its bytes, 0 if none is
-  // left.
+  // Drops the output with the most bytes per FLOP, in the first layer that still keeps it. Returns its bytes; 0 if
+  // nothing is left to drop.
   uint64_t drop_best() {
     size_t best = SIZE_MAX;
     for (size_t l = 0; l < size(); ++l)
@@ -180,8 +181,8 @@ class Layers {
 
  private:
   Model& model_;
-  std::vector<size_t> levels_;  // per layer: so many steps of its template's order are dropped
-  uint32_t next_;               // template
+  std::vector<size_t> levels_;  // per layer: the number of dropped steps
+  uint32_t next_;               // the next free template number
   std::map<uint32_t, std::vector<Saved::Step>> orders_;
 };
 
@@ -193,7 +194,7 @@ void recompute(Model& model, const Recompute& how) {
   if (how.kind == Recompute::Kind::blocks) {
     if (how.n > layers.size())
       throw Error(Exit::usage, fmt::format("recompute.blocks = {}, but the model has {} layers", how.n, layers.size()),
-                  "give at most as many");
+                  fmt::format("set recompute.blocks to at most {}, or remove it", layers.size()));
     for (size_t l = 0, run = 0; run < how.n; ++run) {
       for (size_t left = layers.size() / how.n + (run < layers.size() % how.n) - 1; left > 0; --left)
         layers.layer(l++).twice = true;
@@ -206,7 +207,7 @@ void recompute(Model& model, const Recompute& how) {
         throw Error(Exit::usage,
                     fmt::format("recompute.budget = {} cannot be met: {} must be kept", format_bytes(double(how.n)),
                                 format_bytes(double(total))),
-                    fmt::format("recompute.budget = {}, or a smaller micro-batch", total));
+                    fmt::format("set recompute.budget = {}, or lower train.micro_batch", total));
       total -= less;
     }
   } else {
@@ -220,7 +221,7 @@ Kept kept(const Model& model) {
   Kept sum;
   for (size_t b = 0; b < model.blocks.size(); ++b) {
     const Template& t = model.templates.at(model.blocks[b].tmpl);
-    const bool inside = b && model.blocks[b - 1].twice;  // of a run: its input is made again
+    const bool inside = b && model.blocks[b - 1].twice;  // of a run: its input is made again, not kept
     if (model.blocks[b].twice) {
       for (Id i : t.inputs) sum.bytes += inside ? 0 : bytes(t.graph.value(i).desc);
       sum.again += Saved(t).forward_flops();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pass over a traced model: which activations the backward makes again instead of reading what was kept. A value
-// made again has the same bits, so no choice here changes a number.
+// Chooses the activations of a traced model that the backward computes again instead of reading them from memory. A
+// value computed again has the same bits, so no choice changes a result.
 #pragma once
 
 #include "core/trace/model.hpp"
@@ -11,19 +11,19 @@ namespace eng {
 struct Recompute {
   enum class Kind : uint8_t {
     none,
-    full,    // each layer keeps its input
-    every,   // each n-th layer does
-    blocks,  // the layers are cut into n runs, the first (layers mod n) of them one longer; each keeps its input
-    budget,  // values are dropped until at most n bytes are kept, those with the most bytes per FLOP first
+    full,    // each layer keeps only its input
+    every,   // each n-th layer keeps only its input
+    blocks,  // the layers are cut into n runs, the first (layers mod n) one longer; each run keeps only its input
+    budget,  // drops values, those with the most bytes per FLOP first, until at most n bytes are kept
   } kind = Kind::none;
   uint64_t n = 0;
 };
 
-// Gives layers templates of their own, and marks those that run forward twice. Throws Error(Exit::usage) if more runs
-// than layers are asked for, or a budget that no choice meets.
+// Gives layers templates of their own, and sets Block::twice. Throws Error(Exit::usage) for more runs than layers, or a
+// budget that no choice meets.
 void recompute(Model& model, const Recompute& how);
 
-// Bytes that are kept from the forward to the backward of one micro-batch, and FLOPs of what is made again.
+// Bytes kept from the forward to the backward of a micro-batch, and FLOPs of the forward that run again.
 struct Kept {
   uint64_t bytes = 0;
   double again = 0;

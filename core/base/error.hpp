@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors: what, where, what to change, and the exit code of the command.
+// Errors say what is wrong, where, and what to change, and carry the exit code of the command.
 #pragma once
 
 #include <fmt/format.h>
@@ -30,7 +30,7 @@ enum class Exit : int {
   stopped = 75,
 };
 
-// `what()` is one or more lines for people; `help` says what to change.
+// `what()` is one or more readable lines; `help` says what to change, "" if there is no advice.
 class Error : public std::runtime_error {
  public:
   Error(Exit exit, const std::string& message, std::string help = "")
@@ -43,19 +43,19 @@ class Error : public std::runtime_error {
   std::string help_;
 };
 
-// One that every rank throws with the same words: one of them tells it.
+// An error that every rank throws with the same text, so only one rank prints it.
 class CommonError : public Error {
  public:
   using Error::Error;
 };
 
-// For readers of what comes from outside: throws std::runtime_error unless `right`. The caller adds what was read.
+// Checks outside input: throws std::runtime_error unless `right`. The caller adds the name of what was read.
 template <class... Args>
 void need(bool right, fmt::format_string<Args...> text, Args&&... args) {
   if (!right) throw std::runtime_error(fmt::format(text, std::forward<Args>(args)...));
 }
 
-constexpr std::size_t most_said = 16384;  // bytes of a text of a plugin's that are kept
+constexpr std::size_t most_kept = 16384;  // bytes; a longer text from a plugin is cut
 
 // An eng_error that keeps the text. Pass `sink.get()` across the ABI, then `sink.check(status, ...)`.
 class Sink {
@@ -65,7 +65,7 @@ class Sink {
     error_.data = this;
     error_.set = [](eng_error* self, eng_status code, const char* text, uint64_t length) {
       self->code = code;
-      const std::size_t kept = text ? std::min<uint64_t>(length, most_said) : 0;
+      const std::size_t kept = text ? std::min<uint64_t>(length, most_kept) : 0;
       static_cast<Sink*>(self->data)->text_.assign(text ? text : "", kept);
     };
   }
@@ -73,12 +73,12 @@ class Sink {
   Sink& operator=(const Sink&) = delete;
   eng_error* get() { return &error_; }
   const std::string& text() const { return text_; }
-  // What a refusal says, "failed with status N and no text" where that is nothing.
+  // The text of a failed call, or "failed with status N and no text" if it gave none.
   std::string text(eng_status status) const {
     return text_.empty() ? fmt::format("failed with status {} and no text", status) : text_;
   }
-  // Throws Error(exit, "WHERE: TEXT") unless status is ENG_OK. `where` names plugin and function: a text, or a function
-  // that makes one where a step may not take memory for it.
+  // Throws Error(exit, "WHERE: TEXT") unless status is ENG_OK. `where` names plugin and function: a string, or a
+  // function that returns one, so that a step without errors allocates nothing.
   void check(eng_status status, Exit exit, const std::string& where) const {
     if (status == ENG_OK) return;
     throw Error(exit, where + ": " + text(status));

@@ -14,10 +14,10 @@ namespace eng {
 namespace fs = std::filesystem;
 namespace {
 
-// One call moves at most this, so that no kernel limit is met.
+// The most bytes of one read or write: below every kernel limit.
 constexpr uint64_t kChunk = 16u << 20;
 
-// Free bytes of the file system that holds `path` or its nearest existing parent; 0 if that cannot be known.
+// Free bytes of the file system that holds `path` or its nearest existing parent; 0 if unknown.
 uint64_t free_bytes(fs::path path) {
   std::error_code error;
   for (path = fs::absolute(path, error); !fs::exists(path, error) && path != path.parent_path();)
@@ -53,7 +53,7 @@ FileWriter::FileWriter(fs::path path, uint64_t expected)
       expected_(expected),
       fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
   if (fd_ < 0) fail("create", errno);
-  // Only "no space" counts here: a file system that cannot reserve says so in other ways.
+  // Only ENOSPC is an error here: a file system that cannot reserve returns others.
   if (expected && ::fallocate(fd_, 0, 0, off_t(expected)) != 0 && errno == ENOSPC) fail("write", ENOSPC);
 }
 
@@ -97,7 +97,7 @@ void FileReader::read(void* out, uint64_t offset, uint64_t bytes) const {
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0)
       throw Error(exit_, fmt::format("cannot read {}: {} at byte {}", path_.string(),
-                                     n < 0 ? std::strerror(errno) : "it ends", offset));
+                                     n < 0 ? std::strerror(errno) : "the file ends", offset));
     to += n;
     offset += uint64_t(n);
     bytes -= uint64_t(n);
@@ -107,7 +107,7 @@ void FileReader::read(void* out, uint64_t offset, uint64_t bytes) const {
 std::string read_text(const fs::path& path, uint64_t limit, Exit exit) {
   FileReader file(path, exit);
   if (file.size() > limit)
-    throw Error(exit, fmt::format("{} has {} bytes, at most {} make sense", path.string(), file.size(), limit));
+    throw Error(exit, fmt::format("{} has {} bytes; the limit is {}", path.string(), file.size(), limit));
   std::string text(size_t(file.size()), '\0');
   file.read(text.data(), 0, text.size());
   return text;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files whose every failure is an Error that names the file, and that are on the disk when they say so.
+// Files: every failure is an Error that names the file, and what is reported as written is on the disk.
 #pragma once
 
 #include <sys/types.h>
@@ -14,8 +14,8 @@
 
 namespace eng {
 
-// The system calls that change the disk, in one table, so that a test can make the n-th of them fail or be the
-// last. Nothing but tests replaces it.
+// The system calls that change the disk, in one table, so that a test can make the n-th call fail or kill the process
+// there. Only tests replace it.
 struct FileCalls {
   ssize_t (*write)(int fd, const void* data, size_t bytes);
   int (*sync)(int fd);
@@ -42,8 +42,8 @@ class Fd {
 // Writes one new file from front to back.
 class FileWriter {
  public:
-  // Creates or truncates `path`. `expected` bytes are reserved where the file system can, so that a full disk is
-  // known before the first write; 0: unknown. All throw Error(Exit::disk).
+  // Creates or truncates `path`. Reserves `expected` bytes if the file system can, so that a full disk is detected
+  // before the first write; 0: unknown. All members throw Error(Exit::disk).
   explicit FileWriter(std::filesystem::path path, uint64_t expected = 0);
   void write(const void* data, uint64_t bytes);
   void finish();  // flush to the disk
@@ -55,14 +55,14 @@ class FileWriter {
   Fd fd_;
 };
 
-// Reads ranges of a file. Throws Error(exit) given at opening.
+// Reads ranges of a file. All members throw Error with the exit code given to the constructor.
 class FileReader {
  public:
   FileReader(std::filesystem::path path, Exit exit);
   uint64_t size() const { return size_; }
   const std::filesystem::path& path() const { return path_; }
   void read(void* out, uint64_t offset, uint64_t bytes) const;
-  void release() { fd_ = Fd(); }  // from now on it is open during a read only: of thousands not all can be at once
+  void release() { fd_ = Fd(); }  // from now on open only during a read: thousands cannot all be open at once
 
  private:
   Fd open() const;
@@ -72,20 +72,20 @@ class FileReader {
   uint64_t size_ = 0;
 };
 
-// The whole of a file of at most `limit` bytes. Throws Error(exit).
+// The whole text of a file of at most `limit` bytes. Throws Error(exit).
 std::string read_text(const std::filesystem::path& path, uint64_t limit, Exit exit);
-// A new file, on the disk when this returns. Throws Error(Exit::disk).
+// Writes a new file; it is on the disk when this returns. Throws Error(Exit::disk).
 void write_text(const std::filesystem::path& path, const std::string& text);
-// Renames, and makes the names in the folder of `to` durable. Throws Error(Exit::disk).
+// Renames, and flushes the directory of `to` to the disk. Throws Error(Exit::disk).
 void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
-// Makes the names in a directory durable. Throws Error(Exit::disk).
+// Flushes the entries of a directory to the disk. Throws Error(Exit::disk).
 void sync_directory(const std::filesystem::path& path);
 // Creates the directory and its parents. Throws Error(Exit::disk).
 void make_directories(const std::filesystem::path& path);
-// Throws Error(Exit::disk): what could not be done, the bytes still needed (0: unknown) and those free.
+// Throws Error(Exit::disk) with what could not be done, the bytes still needed (0: unknown) and the free bytes.
 [[noreturn]] void disk_error(const char* what, const std::filesystem::path& path, int error, uint64_t needs = 0);
 
-// A name from outside that stays in the directory it is looked up in.
+// True if `name`, from outside, is a plain file name: no '/', no leading '.', no NUL.
 bool is_plain_name(const std::string& name);
 
 }  // namespace eng

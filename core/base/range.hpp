@@ -12,7 +12,7 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// Half-open byte ranges with a value each; touching a range splits those at its borders.
+// Half-open ranges of [0, size), each with a value; visiting a range splits those at its borders.
 template <class T>
 class RangeMap {
  public:

@@ -47,8 +47,9 @@ std::string printable_lines(const std::string& text) {
 void check_name(const char* what, const std::string& name) {
   constexpr std::size_t most = 1000;
   need(!name.empty(), "{} is empty", what);
-  need(name.size() <= most, "{} has {} bytes, {} is the most: `{}`", what, name.size(), most, printable(name, 60));
-  need(printable(name, most) == name, "{} holds control characters or is not UTF-8: `{}`", what, printable(name, 60));
+  need(name.size() <= most, "{} has {} bytes, the limit is {}: `{}`", what, name.size(), most, printable(name, 60));
+  need(printable(name, most) == name, "{} contains control characters or is not UTF-8: `{}`", what,
+       printable(name, 60));
 }
 
 }  // namespace eng

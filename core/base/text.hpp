@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Text of unknown origin, made fit for messages.
+// Makes text of unknown origin safe to print in messages.
 #pragma once
 
 #include <string>
@@ -7,15 +7,15 @@
 
 namespace eng {
 
-// Line `number` of a text, from 1, without its end; "" past the end.
+// Line `number` of a text, counted from 1, without its line ending; "" past the last line.
 std::string line_of(const std::string& text, std::size_t number);
 // The characters of a line, each as printable UTF-8: '?' for control characters and broken UTF-8, a space for a tab.
 std::vector<std::string> characters(const std::string& text);
-// The same as one text; long text is cut.
+// The same as one text, cut after `most` characters.
 std::string printable(const std::string& text, std::size_t most = 200);
-// Lines that may be anything, each made printable.
+// The lines of a text, each made printable and not cut.
 std::string printable_lines(const std::string& text);
-// Throws std::runtime_error unless a plugin's `name` can stand in files and messages. `what`: "the name of a block".
+// Throws std::runtime_error unless a plugin's `name` is fit for files and messages. `what`: "the name of a block".
 void check_name(const char* what, const std::string& name);
 
 }  // namespace eng

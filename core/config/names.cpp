@@ -6,10 +6,10 @@
 namespace eng {
 namespace {
 
-// Names longer than this are no spelling of a key, and the distance is quadratic.
+// Longer names are not misspelled keys, and the distance takes quadratic time.
 constexpr std::size_t longest = 64;
 
-// Edits that make `name` match: `*` takes any text for nothing.
+// The fewest edits after which `name` matches; text matched by `*` costs nothing.
 std::size_t pattern_distance(const std::string& pattern, const std::string& name) {
   std::vector<std::size_t> row(name.size() + 1), before;
   for (std::size_t j = 0; j <= name.size(); ++j) row[j] = j;
@@ -59,7 +59,7 @@ std::vector<std::string> nearest(const std::string& name, const std::vector<std:
 }
 
 bool matches(const std::string& pattern, const std::string& name) {
-  // Where the last `*` stands, and how much of the name it has taken: more of it is tried where the rest does not fit.
+  // `star`: the position of the last `*`; `taken`: where the name goes on after it. On a mismatch it takes one more.
   std::size_t p = 0, n = 0, star = std::string::npos, taken = 0;
   while (n < name.size()) {
     if (p < pattern.size() && pattern[p] == '*') {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plugin's description says of the options it takes and, of a model, of weights that exist already.
+// What a plugin's description says about its options and, for a model, about pretrained weights.
 #pragma once
 
 #include <utility>
@@ -9,19 +9,19 @@
 namespace eng {
 
 // [provides.pretrained] of a model plugin (engine/plugin.h): how its options are spelled in a Hugging Face config.json.
-// A path is a key of config.json, with dots where it lies inside of others; values are JSON texts.
+// A path is a key of config.json, with dots for nested keys; values are JSON texts.
 struct Pretrained {
   using Pairs = std::vector<std::pair<std::string, std::string>>;
   std::string model_type;                  // "" if the plugin reads no config.json
   std::vector<std::string> architectures;  // the first is written
-  std::vector<std::string> recognise;      // paths that tell its config.json where that has no model_type
-  std::map<std::string, std::vector<std::string>> fixed;  // path -> the values that are supported
-  // For export, over what the options say: path -> a constant, or {"product": [option, ...]}, a whole number that is
-  // written where the options say nothing.
+  std::vector<std::string> recognise;      // paths that identify its config.json if that has no model_type
+  std::map<std::string, std::vector<std::string>> fixed;  // path -> the supported values
+  // For export, in addition to the options: path -> a constant, or {"product": [option, ...]}, a whole number that is
+  // written only if no option gives the path a value.
   std::map<std::string, std::string> write;
-  std::vector<std::string> ignore;          // paths that change no number
+  std::vector<std::string> ignore;          // paths that do not change the results
   Pairs rename;                             // prefixes of tensor names: accepted -> the plugin's
-  Pairs tied;                               // a tensor that may be there, equal to another, and is not a parameter
+  Pairs tied;                               // an optional tensor that is no parameter -> the tensor it must equal
   std::vector<std::string> ignore_tensors;  // suffixes
 };
 

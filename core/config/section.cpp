@@ -5,7 +5,7 @@
 namespace eng {
 namespace {
 
-// Hands the value of `key` to `use`. Nothing may be thrown across the ABI.
+// Passes the value of `key` to `use`. Throws nothing: the caller is a plugin.
 template <class T, class Use>
 eng_status with(const eng_options* self, const char* key, const void* out, eng_error* error, Use use) noexcept {
   bool has = false;
@@ -41,7 +41,8 @@ template <class T, class Out>
 eng_status element(const eng_options* self, const char* key, uint32_t index, Out* out, eng_error* error) {
   return with<std::vector<T>>(self, key, out, error, [&](const std::vector<T>& list) -> eng_status {
     if (index >= list.size())
-      return report(error, ENG_OUT_OF_RANGE, fmt::format("{} has {} elements; {} was asked", key, list.size(), index));
+      return report(error, ENG_OUT_OF_RANGE,
+                    fmt::format("{} has {} elements; element {} was asked for", key, list.size(), index));
     *out = plain<T, Out>(list[index]);
     return ENG_OK;
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One section of the resolved configuration: every key, typed, with its origin; and as plugins see it.
+// One section of the resolved configuration: every key with its type and origin, and the same as a plugin reads it.
 #pragma once
 
 #include "core/base/error.hpp"
@@ -7,7 +7,7 @@
 
 namespace eng {
 
-// One section, complete: keys of the core's schema and of the section's plugin.
+// Complete: has the keys of the core's schema and of the section's plugin.
 class Section {
  public:
   Section() = default;
@@ -15,20 +15,20 @@ class Section {
       : name_(std::move(name)), settings_(std::move(settings)) {}
   const std::string& name() const { return name_; }
   const std::map<std::string, Setting>& settings() const { return settings_; }
-  bool has(const std::string& key) const;                             // holds a value (given or default)
+  bool has(const std::string& key) const;                             // has a value, given or default
   bool given(const std::string& key) const { return at(key).given; }  // by the user or a preset
-  // Throw Error(Exit::bug) for a key or type that the schema does not have.
+  // These throw Error(Exit::bug) for an unknown key or a wrong type.
   template <class T>
   const T& as(const std::string& key) const {
     if (const T* value = std::get_if<T>(&at(key).value)) return *value;
-    throw Error(Exit::bug, "[" + name_ + "] " + key + " is no " + kind_of(T{}));
+    throw Error(Exit::bug, "[" + name_ + "] " + key + " is not of type " + kind_of(T{}));
   }
   bool boolean(const std::string& key) const { return as<bool>(key); }
-  int64_t integer(const std::string& key) const { return as<int64_t>(key); }  // also bytes
-  double number(const std::string& key) const;                                // also of an integer
+  int64_t integer(const std::string& key) const { return as<int64_t>(key); }  // also for bytes
+  double number(const std::string& key) const;                                // also for an integer
   const std::string& string(const std::string& key) const { return as<std::string>(key); }
   const std::vector<std::string>& strings(const std::string& key) const { return as<std::vector<std::string>>(key); }
-  // A copy with one more key, or another value of one.
+  // A copy in which `key`, new or not, has this value.
   Section with(const std::string& key, Value value) const;
   // Replaces a value. Any origin but "default" and "derived" counts as given.
   void set(const std::string& key, Value value, std::string origin);
@@ -39,7 +39,7 @@ class Section {
   std::map<std::string, Setting> settings_;
 };
 
-// A section as a plugin sees it. Borrows the section.
+// A section as a plugin reads it. The section must outlive it.
 class Options {
  public:
   explicit Options(const Section& section);

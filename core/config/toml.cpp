@@ -6,7 +6,7 @@
 namespace eng {
 namespace {
 
-// The parser and its tables recurse once per part of a dotted key; sections need two.
+// The parser and its tables recurse once per part of a dotted key; a section needs two parts.
 constexpr std::size_t most_parts = 32;
 
 const std::map<std::string, Type> types = {
@@ -14,7 +14,7 @@ const std::map<std::string, Type> types = {
     {"string", Type::string},   {"bytes", Type::bytes},    {"duration", Type::duration},
     {"strings", Type::strings}, {"floats", Type::numbers}, {"tables", Type::tables}};
 
-// Where the string that begins at `at` ends; one that does not is the parser's to tell.
+// The last position of the string that starts at `at`; the text's size if it does not end, which the parser reports.
 std::size_t end_of_string(const std::string& text, std::size_t at) {
   const std::string quote(text.compare(at, 3, std::string(3, text[at])) == 0 ? 3 : 1, text[at]);
   for (std::size_t i = at + quote.size(); i < text.size(); ++i) {
@@ -30,10 +30,10 @@ std::size_t end_of_string(const std::string& text, std::size_t at) {
   return text.size();
 }
 
-// Throws BadToml for what the parser (3.3) would crash on: dotted keys of very many parts, and letters outside ASCII
-// in bare keys, which TOML forbids.
+// Throws BadToml for input on which the parser (3.3) crashes: dotted keys of very many parts, and non-ASCII letters in
+// bare keys, which TOML forbids.
 void refuse_what_crashes(const std::string& text) {
-  std::size_t parts = 1, line = 1, start = text.starts_with("\xef\xbb\xbf") ? 3 : 0;  // of the line
+  std::size_t parts = 1, line = 1, start = text.starts_with("\xef\xbb\xbf") ? 3 : 0;  // start: of the current line
   const auto refuse = [&](std::size_t i, const char* why) {
     const auto letter = [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; };
     for (auto at = text.find('\n', start); at < i; at = text.find('\n', start)) ++line, start = at + 1;
@@ -62,7 +62,7 @@ bool is_true(const Preset& table, const char* key) {
 }
 
 Option read_option(const std::string& key, const toml::node* node, const std::string& where) {
-  const auto dot = key.find('.');  // of a table within a section
+  const auto dot = key.find('.');  // a key of a table in a section
   need(is_word(key.substr(0, dot)) && (dot == key.npos || is_word(key.substr(dot + 1))),
        "{}: a key is made of a-z, 0-9 and _", where);
   const toml::table* table = node->as_table();
@@ -70,7 +70,7 @@ Option read_option(const std::string& key, const toml::node* node, const std::st
   need(!table || types.count(type), "{}: 'type' is one of bool, int, float, string, bytes, duration, strings, floats",
        where);
   Option option{key, table ? types.at(type) : Type::string};
-  // What describes an option is a table of options itself.
+  // The description of an option is itself a table of options.
   Schema keys = {{"type"},
                  {"help"},
                  {"required", Type::boolean},

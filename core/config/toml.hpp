@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TOML as values and as schemas: configurations, the core's own keys and the descriptions of plugins are read alike.
+// Reads TOML into values and schemas: for configurations, the core's own keys and the descriptions of plugins.
 #pragma once
 
 #include <toml++/toml.h>
@@ -10,7 +10,7 @@
 
 namespace eng {
 
-// Counted in characters from 1.
+// Line and column are counted from 1, columns in characters.
 struct BadToml : std::runtime_error {
   BadToml(const std::string& why, std::size_t at_line, std::size_t at_column)
       : std::runtime_error(why), line(at_line), column(at_column) {}
@@ -18,20 +18,21 @@ struct BadToml : std::runtime_error {
 };
 toml::table parse_toml(const std::string& text);  // throws BadToml
 
-// As written; for what no Value can hold, none, and `odd` says what it is: "a date or time".
+// The value as written. If no Value can hold it, returns none and sets `odd` to what it is: "a date or time".
 Value value_of(const toml::node& node, std::string& odd);
 
-// The entries of a table in the order in which they are written.
+// The entries of a table, in the order of the text. Throws std::runtime_error, prefixed with `where`, if it is no
+// table.
 std::vector<std::pair<std::string, const toml::node*>> entries(const toml::node* node, const std::string& where);
-// A table whose values fit the options of `schema`; the keys in `others` are left out. Like `entries` it throws
-// std::runtime_error, whose text begins with `where`.
+// The values of a table, checked against `schema`; keys in `others` are skipped. Throws std::runtime_error, prefixed
+// with `where`.
 Preset read_table(const toml::node* node, const Schema& schema, const std::string& where,
                   const std::set<std::string>& others = {});
-std::string text_in(const Preset& table, const std::string& key);                // "" if it is not there
-std::vector<std::string> texts_in(const Preset& table, const std::string& key);  // also of one text; {} if not there
-// KEY = { type = "int", ... } as engine/plugin.h describes it.
+std::string text_in(const Preset& table, const std::string& key);                // "" if absent
+std::vector<std::string> texts_in(const Preset& table, const std::string& key);  // also for one text; {} if absent
+// KEY = { type = "int", ... }, as described in engine/plugin.h. Throws like read_table.
 Schema read_options(const toml::node* node, const std::string& where);
-// Made of a-z, 0-9, _ and `more`.
+// True for 1 to 100 characters of a-z, 0-9, _ and `more`.
 bool is_word(const std::string& text, const std::string& more = "");
 
 }  // namespace eng

@@ -25,7 +25,7 @@ constexpr const char* kinds[] = {"nothing",
                                  "list of tables",
                                  "size like \"64MiB\" or \"24GB\"",
                                  "duration like \"90s\" or \"10min\""};
-constexpr std::size_t holds[] = {1, 2, 3, 4, 2, 5, 6, 3, 7};  // the index in Value of every Type
+constexpr std::size_t holds[] = {1, 2, 3, 4, 2, 5, 6, 3, 7};  // per Type: its index in Value
 
 std::size_t held(Type type) {
   return holds[static_cast<std::size_t>(type)];
@@ -99,12 +99,12 @@ Misfit fit(const Option& option, Value& value) {
     if (low || high || negative || !std::isfinite(number))
       return {"E0106", fmt::format("must be {}, not {}", be, written)};
   }
-  // Plugins get texts as C does: what follows a zero byte would be lost without a word.
-  text = std::get_if<std::string>(&value);  // no longer where a size or a duration was read from it
+  // Plugins get C strings: everything after a zero byte would be lost silently.
+  text = std::get_if<std::string>(&value);  // again: a size or a duration is no text any more
   const auto* texts = std::get_if<std::vector<std::string>>(&value);
   const auto cut = [](const std::string& one) { return one.find('\0') != std::string::npos; };
   if ((text && cut(*text)) || (texts && std::any_of(texts->begin(), texts->end(), cut)))
-    return {"E0104", fmt::format("must not hold the character U+0000, and {} does", toml_text(value))};
+    return {"E0104", fmt::format("must not contain the character U+0000, but {} does", toml_text(value))};
   const auto& choices = option.choices;
   if (type == Type::string && !choices.empty() && std::count(choices.begin(), choices.end(), *text) == 0)
     return {"E0107", fmt::format("must be one of its choices, not {}", written)};

@@ -14,10 +14,11 @@ namespace eng {
 enum class Type { boolean, integer, number, string, bytes, strings, numbers, duration, tables };
 
 struct Table;
-// monostate: no value (an optional key without default). `bytes` values are int64_t, `duration` ones double: seconds.
+// monostate: no value (an optional key without default). Type::bytes is an int64_t; Type::duration a double, in
+// seconds.
 using Value = std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<std::string>,
                            std::vector<double>, std::vector<Table>>;
-// One of a list of tables, such as [[optimizer.groups]].
+// One table of a list such as [[optimizer.groups]].
 struct Table {
   std::map<std::string, Value> values;
   bool operator==(const Table& other) const;
@@ -30,28 +31,28 @@ struct Option {
   Type type = Type::string;
   Value fallback = {};                       // the default
   std::optional<double> min = {}, max = {};  // inclusive
-  std::vector<std::string> choices = {};     // of a string
+  std::vector<std::string> choices = {};     // for a string: the allowed values
   std::string help = {};
   bool required = false;
   bool above_min = false;  // `min` itself is refused
-  bool late = false;       // a default plugin that is looked for only when a run needs it
-  // Of a model: its paths in config.json, the first one is written; the text there that means "not given"; the path of
-  // a number that the value is rounded up to a multiple of; and whether [model] may say something else than the
-  // config.json that comes with the weights.
+  bool late = false;       // names a plugin; the default one is looked up only when a run needs it
+  // For models. `json`: paths in config.json; export writes the first. `json_none`: the text there that means "not
+  // given". `json_multiple`: path of a number; the value is rounded up to a multiple of it. `adjustable`: [model] may
+  // differ from the config.json of the weights.
   std::vector<std::string> json = {};
   std::string json_none = {}, json_multiple = {};
   bool adjustable = false;
-  bool per_group = false;  // of an optimizer: [[optimizer.groups]] may give it another value for some parameters
+  bool per_group = false;  // for an optimizer: [[optimizer.groups]] may set another value for some parameters
 };
 
 using Schema = std::vector<Option>;
 using Preset = std::map<std::string, Value>;
 
-// Where a resolved value comes from, for people: "default", "config.toml:12", "command line", "preset 7b", "derived".
+// A resolved value and its origin, as text: "default", "config.toml:12", "command line", "preset 7b", "derived".
 struct Setting {
   Value value;
   std::string origin;
-  bool given = false;  // by the user or a preset
+  bool given = false;  // set by the user or a preset
 };
 
 // What is wrong with a value: an error code, and text such as "must be at least 1, not 0". Empty if it fits.
@@ -59,14 +60,14 @@ struct Misfit {
   const char* code = nullptr;
   std::string text;
 };
-// Brings a value as written (in TOML, a preset or a default) to the option's type: an integer becomes the
-// number that is wanted, "64MiB" the bytes.
+// Converts a value as written (in TOML, a preset or a default) to the option's type: an integer to a number where one
+// is wanted, "64MiB" to bytes.
 Misfit fit(const Option& option, Value& value);
 const Option* find_option(const Schema& schema, const std::string& key);  // nullptr if there is none
-// "integer, at least 1", "string: "linear" or "log"": what a key accepts.
+// What a key accepts: "integer, at least 1", "string: "linear", "log"".
 std::string describe(const Option& option);
 const char* kind_of(const Value& value);  // "boolean", "list of strings"
-// A value as TOML; "" for none.
+// A value as TOML text; "" for no value.
 std::string toml_text(const Value& value);
 std::string toml_text(const std::string& text);  // quoted and escaped
 

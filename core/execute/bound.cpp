@@ -64,7 +64,7 @@ std::vector<BoundSegment>& Bound::segments(const std::string& program) {
 void Bound::prepare(const Call& call, const Kernels& kernels) {
   const bool collective = call.op->collective;
   if (collective && !comm_)
-    throw Error(Exit::bug, fmt::format("{} is between ranks, and there is no communicator", call.op->id));
+    throw Error(Exit::bug, fmt::format("{} is a collective, but there is no communicator", call.op->id));
   calls_.push_back({collective ? &comm_->find(call) : &kernels.find(call), nullptr});
   CallArgs args(call, collective ? 1 : kernels.info().parallel, &kernels.info());
   Sink sink;

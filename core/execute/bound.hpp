@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan at its addresses: arenas, prepared calls, bound actions.
+// A plan in memory: allocated arenas, prepared calls, bound actions.
 #pragma once
 
 #include "core/execute/comm.hpp"
@@ -7,38 +7,39 @@
 
 namespace eng {
 
-// One action.
+// One bound action.
 struct Step {
   const eng_kernel* kernel;
   void* record;
   const Action* action;
-  bool on_host;  // it works on the host, and has ended when its launch returns
+  bool on_host;  // runs on the host, and has ended when its launch returns
 };
 
 struct BoundSegment {
   const Segment* segment;
-  std::vector<Step> steps;  // in list order, which respects every wait
+  std::vector<Step> steps;  // in list order: every wait is for an earlier step
 };
 
 class Bound {
  public:
-  // Allocates the arenas, prepares every call, binds every action.
+  // Allocates the arenas, prepares every call, binds every action. `comm`: null if the plan has no collectives. Throws
+  // Error naming the device or communicator, and the op.
   Bound(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm);
   ~Bound();
   Bound(const Bound&) = delete;
   Bound& operator=(const Bound&) = delete;
 
   uint8_t* address(const View& view) const;
-  // The host may read and write the bytes of this view in place.
+  // Whether the host can read and write the bytes of this view in place.
   bool on_host(const View& view) const { return host_memory_ || memory(plan_.buffer(view.buffer).arena); }
-  // "device cpu", or the communicator of a collective.
+  // "device cpu", or "communicator mpi" for a collective.
   std::string of_whom(const Op& op) const;
-  // "device cpu, eng.add/1 in layers.0 backward"
+  // For messages: "device cpu, eng.add/1 in layers.0 backward".
   std::string name(const Step& step) const;
   std::vector<BoundSegment>& segments(const std::string& program);
 
-  std::vector<std::vector<BoundSegment>> programs;  // as in the plan
-  std::vector<void*> arenas;
+  std::vector<std::vector<BoundSegment>> programs;  // same indices as in the plan
+  std::vector<void*> arenas;                        // likewise
 
  private:
   struct Prepared {
@@ -54,7 +55,7 @@ class Bound {
   Device& device_;
   Communicator* comm_;
   const bool host_memory_;
-  std::vector<Prepared> calls_;  // as in the plan
+  std::vector<Prepared> calls_;  // same indices as in the plan
 };
 
 }  // namespace eng

@@ -23,12 +23,12 @@ Communicator::Communicator(Registry& registry, const Section& comm)
   exceptions_ = std::uncaught_exceptions();
   if (world.rank < world.size && world.local_rank < world.local_size && world.local_size <= world.size) return;
   table_.destroy(self_);
-  throw Error(Exit::environment, fmt::format("[comm] {} makes this rank {} of {}, and {} of the {} of its machine",
+  throw Error(Exit::environment, fmt::format("[comm] {} makes this rank {} of {}, and rank {} of {} on its machine",
                                              name_, world.rank, world.size, world.local_rank, world.local_size));
 }
 
 Communicator::~Communicator() {
-  // The others would wait for this rank until their deadline, and so would it for them.
+  // Otherwise the other ranks would wait for this one until their timeout, and this one for them.
   if (std::uncaught_exceptions() > exceptions_) abort("it left because of an error");
   table_.destroy(self_);
 }
@@ -48,8 +48,8 @@ std::vector<char> Communicator::swap(const void* mine, uint64_t bytes) {
   Sink sink;
   sink.check(table_.exchange(self_, mine, bytes, all.data(), sink.get()), Exit::communication, "communicator " + name_);
   if (bytes && std::memcmp(all.data() + bytes * world_.rank, mine, bytes) != 0)
-    throw Error(Exit::communication, fmt::format("communicator {}: exchange gave rank {} other bytes for its own than "
-                                                 "it had sent",
+    throw Error(Exit::communication, fmt::format("communicator {}: exchange gave rank {} bytes for itself that are not "
+                                                 "those it sent",
                                                  name_, world_.rank));
   return all;
 }

@@ -7,7 +7,7 @@
 namespace eng {
 namespace {
 
-// What cannot be, or "".
+// What in a device's description is invalid; "" if nothing is.
 std::string wrong(const eng_device_info& info, const eng_device& table) {
   if (!std::memchr(info.name, 0, sizeof(info.name))) return "a name without its final NUL";
   const auto number = [](double x) { return x >= 0 && x <= 1e300; };
@@ -21,13 +21,13 @@ std::string wrong(const eng_device_info& info, const eng_device& table) {
         {fmt::format("memory_bandwidth {}", info.memory_bandwidth), number(info.memory_bandwidth)},
         {fmt::format("to_device {}", info.to_device), number(info.to_device)},
         {fmt::format("to_host {}", info.to_host), number(info.to_host)}})
-    if (!right) return what + ", which cannot be";
+    if (!right) return what + ", which is out of range";
   const bool queues = table.queue_create && table.queue_destroy && table.event_create && table.event_destroy &&
                       table.event_record && table.event_wait,
              graphs = table.capture_begin && table.capture_end && table.graph_launch && table.graph_destroy;
-  if ((info.flags & ENG_DEVICE_ASYNC) && !queues) return "flag ENG_DEVICE_ASYNC, and leaves functions of queues out";
+  if ((info.flags & ENG_DEVICE_ASYNC) && !queues) return "flag ENG_DEVICE_ASYNC, but lacks functions for queues";
   if ((info.flags & ENG_DEVICE_GRAPHS) && !(graphs && (info.flags & ENG_DEVICE_ASYNC)))
-    return "flag ENG_DEVICE_GRAPHS, and leaves functions of graphs or queues out";
+    return "flag ENG_DEVICE_GRAPHS, but lacks functions for graphs or queues";
   return "";
 }
 
@@ -55,8 +55,7 @@ std::map<std::string, eng_kernel> load_kernels(const eng_kernels& list, const st
     copy_entry(list.kernels[k], kernel, fmt::format("{}: kernel {} of the list", whose, k));
     if (!kernel.op || !kernel.workspace || !kernel.prepare || !kernel.bind || !kernel.launch || !kernel.drop_record ||
         !kernel.drop_state)
-      throw Error(Exit::environment,
-                  fmt::format("{}: kernel {} leaves a function out", whose, kernel.op ? kernel.op : "?"));
+      throw Error(Exit::environment, fmt::format("{}: kernel {} lacks a function", whose, kernel.op ? kernel.op : "?"));
     if (!out.emplace(kernel.op, kernel).second)
       throw Error(Exit::environment, fmt::format("{}: two kernels for {}", whose, kernel.op));
   }
@@ -70,7 +69,8 @@ void Kernels::load(const Candidate& from) const {
     kernels_[op].push_back({kernel, from.description.id});
 }
 
-// The next plugin that has kernels for this device; with `used` only one that the run has loaded anyhow.
+// Adds the next plugin with kernels for this device, preferably one that the run has loaded already; with `used` only
+// such a one. False if there is none.
 bool Kernels::load_next(bool used) const {
   const auto loaded = registry_.loaded_providers(ENG_KERNELS_KIND);
   const Candidate* next = nullptr;
@@ -97,7 +97,7 @@ const Kernels::Known& Kernels::choose(const Call& call, uint64_t& bytes) const {
     Sink sink;
     const eng_status status = args.workspace(known[k].kernel, bytes, sink);
     if (status == ENG_OK) return known[k];
-    // One answer is told as it is, several by who gave them.
+    // A single answer is reported as it is, several with the plugins that gave them.
     const auto by = [&](size_t who) { return fmt::format("plugin {}: ", known[who].plugin); };
     if (k == 1) answers = by(0) + answers;
     answers += (k ? "; " + by(k) : "") + sink.text(status);
@@ -134,7 +134,7 @@ CallArgs::CallArgs(const Call& call, uint32_t parallel, const eng_device_info* d
 eng_status CallArgs::workspace(const eng_kernel& kernel, uint64_t& bytes, Sink& sink) const {
   const eng_status status = kernel.workspace(&call_, &bytes, sink.get());
   if (status != ENG_OK || bytes <= uint64_t{1} << 48) return status;
-  return report(sink.get(), ENG_INTERNAL, fmt::format("its bound of scratch is {} bytes", bytes));
+  return report(sink.get(), ENG_INTERNAL, fmt::format("its workspace of {} bytes is above the limit of 2^48", bytes));
 }
 
 Device::Device(Registry& registry, const std::string& name, const Section& section, uint32_t local_rank)
@@ -157,7 +157,7 @@ void* Device::alloc(int32_t memory, uint64_t bytes) {
   if (!out || reinterpret_cast<uintptr_t>(out) % 4096) {
     if (out) free(memory, out, bytes);
     throw Error(Exit::environment, fmt::format("device {}: its alloc gave {}", name_,
-                                               out ? "memory that is not aligned to 4096" : "NULL"));
+                                               out ? "memory that is not aligned to 4096 bytes" : "NULL"));
   }
   return out;
 }

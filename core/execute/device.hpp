@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device plugin in use: its memory, its queues and its kernels.
+// A loaded device plugin: its memory, queues and kernels.
 #pragma once
 
 #include <deque>
@@ -10,19 +10,19 @@
 
 namespace eng {
 
-// The kernels for one device type; needs no device.
+// The kernels for one device type; creates no device.
 class Kernels {
  public:
   Kernels(Registry& registry, const std::string& device, const Section& options);
   const eng_device_info& info() const { return info_; }
   const std::string& device() const { return device_; }
-  // The memory of the device is the host's.
+  // Whether the device's memory is host memory.
   bool host_memory() const { return info_.flags & ENG_DEVICE_HOST_MEMORY; }
-  // The first kernel that serves the call. Asked are the device's own plugin, then those that the run uses; where none
-  // of them has the op at all, other plugins are loaded until one has. Throws Error(Exit::environment) with the answers
-  // of all that were asked.
+  // The first kernel that supports the call: of the device's own plugin, then of plugins that the run has loaded. If
+  // none of these has the op at all, loads other plugins until one has. Throws Error(Exit::environment) with the
+  // answers of all plugins asked.
   const eng_kernel& find(const Call& call) const;
-  uint64_t workspace(const Call& call) const;
+  uint64_t workspace(const Call& call) const;  // its bound of scratch, in bytes
 
  private:
   struct Known {
@@ -35,19 +35,19 @@ class Kernels {
   Registry& registry_;
   std::string device_;
   eng_device_info info_{};
-  mutable std::map<std::string, std::deque<Known>> kernels_;  // by op, in the order in which they are asked
+  mutable std::map<std::string, std::deque<Known>> kernels_;  // by op, in the order of asking
   mutable std::vector<const Candidate*> loaded_;
 };
 
-// The kernels of a plugin, by op. Throws Error(Exit::environment) that begins with `whose`.
+// The kernels of a plugin, by op. Throws Error(Exit::environment), prefixed with `whose`.
 std::map<std::string, eng_kernel> load_kernels(const eng_kernels& list, const std::string& whose);
 
-// An eng_call that borrows a Call. `parallel` holds where the call has no number of its own.
+// An eng_call that borrows a Call. `parallel` applies if the call has no thread count of its own.
 class CallArgs {
  public:
   CallArgs(const Call& call, uint32_t parallel, const eng_device_info* device = nullptr);
   const eng_call* get() const { return &call_; }
-  // Asks for the bound of scratch, which may not be absurd.
+  // Asks the kernel for its bound of scratch; refuses more than 2^48 bytes.
   eng_status workspace(const eng_kernel& kernel, uint64_t& bytes, Sink& sink) const;
 
  private:
@@ -57,7 +57,7 @@ class CallArgs {
 
 class Device {
  public:
-  // `local_rank` counts the processes of this machine.
+  // `local_rank`: index of this process on its machine.
   Device(Registry& registry, const std::string& name, const Section& options, uint32_t local_rank = 0);
   ~Device();
   Device(const Device&) = delete;
@@ -65,14 +65,14 @@ class Device {
   const std::string& name() const { return name_; }
   void* self() const { return self_; }
   const eng_device& table() const { return table_; }
-  // `memory` is ENG_MEMORY_*.
+  // `memory`: ENG_MEMORY_*. Throws Error(Exit::device_memory or host_memory) if the device refuses.
   void* alloc(int32_t memory, uint64_t bytes);
   void free(int32_t memory, void* arena, uint64_t bytes) { table_.free(self_, memory, arena, bytes); }
   void upload(void* to, const void* from, uint64_t bytes);
   void download(void* to, const void* from, uint64_t bytes);
   void sync();
-  // Calls a function of the table that takes `self` first and an error sink last; throws Error(Exit::environment) that
-  // names it.
+  // Calls a function of the table: `self` is its first argument, an error sink the last. Throws
+  // Error(Exit::environment) with the device's name and `what`.
   template <class F, class... Args>
   void call(const char* what, F function, Args... args) {
     Sink sink;

@@ -47,8 +47,8 @@ void Executor::each(const std::string& program, bool collectives, Visit visit) {
       }
 }
 
-// Runs the program once more, action by action, for the name of the one that fails. Collectives are left out: other
-// ranks do not run it again.
+// Runs the program again, action by action, to name the one that fails. Skips collectives: the other ranks do not run
+// it again.
 Error Executor::late(const std::string& program, const std::string& text) {
   try {
     each(program, false, [](const Step&) { return false; });
@@ -77,7 +77,7 @@ std::string Executor::locate(const std::string& program) {
         first = fmt::format("{} in {}, output {} {}", plan_.calls[action.call].op->id,
                             plan_.labels[action.block].text(), o, describe(d));
     }
-    // Other ranks may have found nothing yet, and need this one to the end.
+    // Other ranks may not have found anything and need this one in all collectives.
     return !first.empty() && !comm_;
   });
   return first;
@@ -99,7 +99,7 @@ void Executor::download(void* to, const View& from, uint64_t byte, uint64_t n) {
 
 uint8_t* Executor::host_bytes(const View& view) const {
   if (!bound_.on_host(view))
-    throw Error(Exit::bug, fmt::format("{} is not in memory of the host", plan_.buffer(view.buffer).name));
+    throw Error(Exit::bug, fmt::format("{} is not in host memory", plan_.buffer(view.buffer).name));
   return address(view);
 }
 

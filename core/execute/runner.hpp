@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the queues of a plan run: on threads of the host (threads.cpp), or on the queues of a device (streams.cpp).
+// Runs the queues of a plan: on host threads (threads.cpp), or on queues of the device (streams.cpp).
 #pragma once
 
 #include <atomic>
@@ -14,14 +14,14 @@ constexpr size_t index_of(Queue queue) {
   return static_cast<size_t>(queue);
 }
 
-// Told when each action ran; of one queue by one thread at a time, in its order.
+// Receives the times of each action. For one queue, calls come from one thread at a time, in the queue's order.
 class ActionRecorder {
  public:
   using Clock = std::chrono::steady_clock;
-  // One action. It could have begun at `reached`, had it not waited for other queues until `begin`.
+  // One action. From `reached` to `begin` it waited for other queues.
   struct Event {
     Clock::time_point reached, begin, end;
-    uint32_t call, block;  // as in the plan
+    uint32_t call, block;  // indices into Plan::calls and Plan::labels
     Queue queue;
   };
   virtual void add(const Event& event) = 0;
@@ -38,15 +38,15 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // Before the first segment of a program.
+  // Called before the first segment of a program.
   void begin() { failed_ = false, waited_ = waited_.zero(); }
-  // One repetition of a segment: when it returns, that is done, or on its way.
+  // Runs one repetition of a segment; when this returns, it has ended or is enqueued.
   virtual void run(size_t program, size_t segment) = 0;
-  // Returns when at most one repetition is on its way.
+  // Waits until at most one repetition is unfinished.
   virtual void settle() {}
-  // Returns when all that was begun is done, with the text of an error that came too late for its action to be known.
+  // Waits for everything begun. Returns the text of an error that was reported too late to know its action.
   virtual std::optional<std::string> finish() = 0;
-  // Where an action of a queue is launched outside of a program's run.
+  // The eng_exec with which an action of a queue is launched outside of run().
   virtual eng_exec where(Queue) const { return {sizeof(eng_exec), ENG_EXEC_SYNC, nullptr}; }
   virtual void record(ActionRecorder* recorder) { recorder_ = recorder; }
 
@@ -56,16 +56,17 @@ class Runner {
 
  protected:
   using Clock = ActionRecorder::Clock;
-  // What fails is told by the first to fail; the others go on without launching, so that nobody waits for ever.
+  // The first failure is kept; after it, nothing more is launched, but waits are still released so that no thread
+  // hangs.
   void launch(const Step& step, const eng_exec& exec);
   void fail(Exit exit, const std::string& text);
 
   const Plan& plan_;
   Device& device_;
   Bound& bound_;
-  const bool ranks_;  // there are others
+  const bool ranks_;  // there are other ranks
   ActionRecorder* recorder_ = nullptr;
-  std::chrono::nanoseconds waited_{0};  // that the compute queue waited for others
+  std::chrono::nanoseconds waited_{0};  // see Executor::waited
 
  private:
   std::atomic<bool> failed_{false};

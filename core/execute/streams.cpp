@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queues of a device. One thread enqueues the actions in list order; waits become events. What works on the host cuts a
-// segment into islands: before it the host waits for what it needs, and nothing later is enqueued until it has ended.
-// Where the device has graphs, and all islands of a segment can be captured, they are captured once and launched whole.
+// Runs a plan on queues of the device. One thread enqueues the actions in list order; waits become events. Steps that
+// run on the host cut a segment into islands: the host waits for what such a step needs, runs it, and enqueues later
+// steps after it. If the device has graphs and all islands of a segment can be captured, each is captured once and
+// launched as a graph.
 #include <array>
 #include <utility>
 
@@ -10,7 +11,7 @@
 namespace eng {
 namespace {
 
-// Steps [first, last) of a segment: several that are enqueued, or one that works on the host.
+// Steps [first, last) of a segment: several that are enqueued, or one that runs on the host.
 struct Island {
   size_t first, last;
   void* graph = nullptr;
@@ -19,10 +20,10 @@ struct Island {
 struct Enqueued {
   const BoundSegment* segment;
   std::vector<Island> islands;
-  std::vector<void*> ended;               // per step: the event after it, where somebody waits for it
-  std::vector<std::vector<size_t>> host;  // per step that works on the host: those that it waits for
-  std::array<bool, queue_count> uses{};
-  bool graphs = false;  // every island of the device has one
+  std::vector<void*> ended;               // per step: the event recorded after it; null if nothing waits for it
+  std::vector<std::vector<size_t>> host;  // per step, if it runs on the host: the enqueued steps that it waits for
+  std::array<bool, queue_count> uses{};   // queues
+  bool graphs = false;                    // every enqueued island has a graph
 };
 
 class Streams final : public Runner {
@@ -61,7 +62,7 @@ class Streams final : public Runner {
   }
 
   void settle() override {
-    if (runs_ > 1) meet(settled_[runs_ % 2]);
+    if (runs_ > 1) wait_for(settled_[runs_ % 2]);
   }
 
   std::optional<std::string> finish() override {
@@ -85,7 +86,7 @@ class Streams final : public Runner {
   }
 
  private:
-  // A call that fails ends the program like an action that fails.
+  // A failed call ends the program like a failed action.
   template <class F, class... Args>
   void check(const char* what, F function, Args... args) {
     Sink sink;
@@ -100,8 +101,8 @@ class Streams final : public Runner {
     return event;
   }
   void* queue(Queue q) const { return queues_[index_of(q)]; }
-  // Host and device meet. Errors that the device tells here are those of earlier launches.
-  void meet(void* event) {
+  // The host waits for an event. Errors reported here are of earlier launches.
+  void wait_for(void* event) {
     Sink sink;
     const eng_status status =
         table_.event_sync ? table_.event_sync(self_, event, sink.get()) : table_.sync(self_, nullptr, sink.get());
@@ -147,7 +148,7 @@ class Streams final : public Runner {
     if (graphs) capture(e);
   }
 
-  // Captures every island of the device, or none.
+  // Captures every enqueued island, or none.
   void capture(Enqueued& e) {
     e.graphs = true;
     for (Island& island : e.islands) {
@@ -170,7 +171,8 @@ class Streams final : public Runner {
       if (island.graph) table_.graph_destroy(self_, std::exchange(island.graph, nullptr));
   }
 
-  // The other queues of a segment start after what is on the compute queue, and the compute queue goes on after them.
+  // The other queues start a segment after the earlier work of the compute queue, and the compute queue continues after
+  // them.
   void fork(const Enqueued& e) {
     check("event_record", table_.event_record, border_, queue(Queue::compute));
     for (size_t q = 1; q < queue_count; ++q)
@@ -184,7 +186,8 @@ class Streams final : public Runner {
       }
   }
 
-  // Step k and its waits for steps from `from` on; what comes before has ended. `times`: where to record.
+  // Enqueues step k, and its waits for steps from `from` on; earlier ones have ended. `times`: events to record before
+  // and after it.
   void enqueue(const Enqueued& e, size_t k, size_t from, void* const* times = nullptr) {
     const Step& step = e.segment->steps[k];
     void* own = queue(step.action->queue);
@@ -196,13 +199,13 @@ class Streams final : public Runner {
     if (e.ended[k]) check("event_record", table_.event_record, e.ended[k], own);
   }
 
-  // A step that works on the host, when what it needs has ended: the segment before this one, or the graphs before it,
-  // and its own waits.
+  // Runs step k on the host when what it needs has ended: the previous segment or the graphs before it (`border_`), and
+  // the steps it waits for.
   void on_host(const Enqueued& e, size_t k) {
     const auto start = Clock::now();
-    meet(border_);
+    wait_for(border_);
     if (!e.graphs || recorder_)
-      for (size_t w : e.host[k]) meet(e.ended[w]);
+      for (size_t w : e.host[k]) wait_for(e.ended[w]);
     const Step& step = e.segment->steps[k];
     if (!failed()) launch(step, {sizeof(eng_exec), 0, queue(step.action->queue)});
     waited_ += Clock::now() - start;
@@ -218,11 +221,11 @@ class Streams final : public Runner {
     join(e);
   }
 
-  // The same, with the times of every step; waits for the end, for the events are used again.
+  // The same, with the times of every step. Waits for the end because the events are reused.
   void run_timed(const Enqueued& e) {
     void* zero = timed_.back();
     check("event_record", table_.event_record, zero, queue(Queue::compute));
-    meet(zero);
+    wait_for(zero);
     const auto start = Clock::now();
     const auto& steps = e.segment->steps;
     fork(e);
@@ -237,7 +240,7 @@ class Streams final : public Runner {
     }
     join(e);
     check("event_record", table_.event_record, border_, queue(Queue::compute));
-    meet(border_);
+    wait_for(border_);
     if (failed()) return;
     std::array<Clock::time_point, queue_count> reached;
     reached.fill(start);
@@ -272,14 +275,14 @@ class Streams final : public Runner {
   const eng_device& table_;
   void* const self_;
   std::array<void*, queue_count> queues_{}, joins_{};
-  std::string late_;           // the first error of a launch before
+  std::string late_;           // the first error reported for an earlier launch
   std::vector<void*> events_;  // all of them
-  std::vector<void*> timed_;   // two per step, then that of the beginning
+  std::vector<void*> timed_;   // two per step, then one for the start of the segment
   std::vector<ActionRecorder::Event> times_;
-  void* border_ = nullptr;
-  std::array<void*, 2> settled_{};  // after the last repetition but one, and after the last one
+  void* border_ = nullptr;          // marks the end of earlier work on the compute queue
+  std::array<void*, 2> settled_{};  // after the last two repetitions, alternating
   size_t runs_ = 0;
-  std::vector<std::vector<Enqueued>> programs_;  // as in the plan
+  std::vector<std::vector<Enqueued>> programs_;  // same indices as in the plan
 };
 
 }  // namespace

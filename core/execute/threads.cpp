@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queues on threads of the host, for devices whose launches return when they are done.
+// Runs each queue on a host thread, for devices whose launches return when the work is done.
 #include <array>
 #include <thread>
 
@@ -9,7 +9,7 @@
 namespace eng {
 namespace {
 
-// Counts up, and wakes who waits for it.
+// A counter that threads can wait for.
 class Counter {
  public:
   void reset() { value_.store(0, std::memory_order_relaxed); }
@@ -30,7 +30,7 @@ class Counter {
 constexpr eng_exec here = {sizeof(eng_exec), 0, nullptr};
 constexpr Queue all_queues[] = {Queue::compute, Queue::comm, Queue::h2d, Queue::d2h, Queue::io, Queue::host};
 
-// The clock is read only where there is something to wait for.
+// Reads the clock only if it must wait.
 void wait_timed(const Counter& counter, uint32_t position, std::chrono::nanoseconds& waited) {
   if (counter.beyond(position)) return;
   const auto start = std::chrono::steady_clock::now();
@@ -38,7 +38,7 @@ void wait_timed(const Counter& counter, uint32_t position, std::chrono::nanoseco
   waited += std::chrono::steady_clock::now() - start;
 }
 
-// An action of another queue to wait for, as the number of actions there that come before it.
+// An action of another queue to wait for: `position` counts the actions of that queue before it.
 struct Wait {
   Queue queue;
   uint32_t position;
@@ -51,18 +51,18 @@ struct Task {
 // One queue of a segment.
 struct Lane {
   std::vector<Task> tasks;
-  Counter done;  // tasks, in this run of the segment
+  Counter done;  // tasks finished in this run of the segment
 };
 struct Lanes {
   std::array<Lane, queue_count> of;
-  bool alone = true;  // no other queue than compute
+  bool alone = true;  // only the compute queue is used
 };
 
-// The thread of a queue.
+// The thread of a queue other than compute.
 struct Worker {
   Counter started, finished;  // runs of segments
-  uint32_t runs = 0;
-  Lanes* lanes = nullptr;  // nullptr: no more
+  uint32_t runs = 0;          // that the compute thread has waited for
+  Lanes* lanes = nullptr;     // of the next run; nullptr ends the thread
   std::thread thread;
 };
 
@@ -147,8 +147,8 @@ class Threads final : public Runner {
     if (queue == Queue::compute) waited_ += waited;
   }
 
-  std::vector<std::vector<std::unique_ptr<Lanes>>> programs_;  // as in the plan, by segment
-  std::array<std::unique_ptr<Worker>, queue_count> workers_;   // of the queues in use, but compute
+  std::vector<std::vector<std::unique_ptr<Lanes>>> programs_;  // per program and segment of the plan
+  std::array<std::unique_ptr<Worker>, queue_count> workers_;   // of the used queues except compute
 };
 
 }  // namespace

@@ -20,11 +20,11 @@ struct Item {
   uint32_t arena = 0;
   uint64_t size = 0;
   bool scratch = false;
-  Clock earliest{};                      // the least that is complete before any use
-  Clock release{};                       // one past its last use on each queue
-  size_t first = 0, last = 0;            // in list order
-  size_t first_part = 0, last_part = 0;  // segments
-  uint64_t crowd = 0;                    // the most bytes in use at once between first and last
+  Clock earliest{};                      // per queue: the least progress that is certain before its uses
+  Clock release{};                       // per queue: the progress at which its last use is complete
+  size_t first = 0, last = 0;            // its first and last action, in list order
+  size_t first_part = 0, last_part = 0;  // the segments of these
+  uint64_t peak = 0;                     // the most bytes in use at any action from first to last
 };
 
 bool ends_before(const Item& a, const Item& b) {
@@ -36,7 +36,7 @@ bool ends_before(const Item& a, const Item& b) {
 std::vector<Item> items_of(const Plan& plan, const Program& program) {
   std::vector<Item> items;
   std::vector<size_t> index(plan.buffers.size() + 1, SIZE_MAX);
-  std::vector<Clock> border{Clock{}};  // before each segment, and at the end
+  std::vector<Clock> border{Clock{}};  // progress before each segment, and at the end
   size_t now = 0;
   for (size_t s = 0; s < program.segments.size(); ++s) {
     const Segment& segment = program.segments[s];
@@ -68,21 +68,21 @@ std::vector<Item> items_of(const Plan& plan, const Program& program) {
   std::vector<std::vector<uint64_t>> in_use(plan.arenas.size(), std::vector<uint64_t>(now, 0));
   for (Item& item : items) {
     for (size_t a = item.first; a <= item.last; ++a) in_use[item.arena][a] += item.size;
-    // Every repetition needs what a segment before it left.
+    // A value from an earlier segment is needed by every repetition.
     if (item.first_part != item.last_part && program.segments[item.last_part].repeat > 1)
       item.release = border[item.last_part + 1];
   }
   for (Item& item : items)
-    for (size_t a = item.first; a <= item.last; ++a) item.crowd = std::max(item.crowd, in_use[item.arena][a]);
+    for (size_t a = item.first; a <= item.last; ++a) item.peak = std::max(item.peak, in_use[item.arena][a]);
   return items;
 }
 
 struct Layout {
   std::vector<uint64_t> offsets;  // per item
-  uint64_t values = 0, top = 0;   // ends of what is no scratch, and of everything
+  uint64_t values = 0, top = 0;   // end of all items without scratch, and of all items
 };
 
-// Best fit, in the given order.
+// Places items in the given order, each by best fit.
 Layout place(const std::vector<Item>& items, const std::vector<size_t>& order) {
   Layout out{std::vector<uint64_t>(items.size()), 0, 0};
   std::vector<size_t> placed, conflicts;
@@ -107,7 +107,7 @@ Layout place(const std::vector<Item>& items, const std::vector<size_t>& order) {
   return out;
 }
 
-// The best of a few orders: large items first, or first those in use when most is. Scratch comes last.
+// The best of three orders: largest items first, or, twice, those in use at the highest peak. Scratch comes last.
 Layout place(const std::vector<Item>& items) {
   std::vector<size_t> order(items.size());
   std::iota(order.begin(), order.end(), 0);
@@ -118,8 +118,8 @@ Layout place(const std::vector<Item>& items) {
     if (std::tie(layout.top, layout.values) < std::tie(best.top, best.values)) best = std::move(layout);
   };
   attempt([](const Item& i) { return std::tuple(i.scratch, ~i.size); });
-  attempt([](const Item& i) { return std::tuple(i.scratch, ~i.crowd, ~i.size); });
-  attempt([](const Item& i) { return std::tuple(i.scratch, ~i.crowd, ~i.last, ~i.size); });
+  attempt([](const Item& i) { return std::tuple(i.scratch, ~i.peak, ~i.size); });
+  attempt([](const Item& i) { return std::tuple(i.scratch, ~i.peak, ~i.last, ~i.size); });
   return best;
 }
 

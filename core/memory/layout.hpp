@@ -8,10 +8,10 @@ namespace eng {
 
 constexpr uint64_t alignment = 256;  // bytes; persistent buffers start on multiples of 4,096
 
-// In each arena by itself: persistent buffers are laid out once for all programs; behind them each program overlays the
-// same bytes. Two transient buffers of a program share bytes only if every use of one happens before every use of the
-// other; list order would race between queues. What comes into a repeated segment shares with nothing in it.
-// Scratch is placed last, into the gaps where it fits.
+// Each arena separately: persistent buffers come first, at the same place in all programs; the transients of all
+// programs use the same bytes after them. Two transients of a program share bytes only if every use of one completes
+// before every use of the other by queue order and waits (list order alone would race). A value that enters a repeated
+// segment shares bytes with nothing in it. Scratch is placed last, into gaps where it fits.
 void place_buffers(Plan& plan);
 
 }  // namespace eng

@@ -8,16 +8,17 @@
 
 namespace eng {
 
+// Parameters are counted by their position in the block.
 struct BlockEmitter::Storage {
-  std::vector<Id> memory_of;      // value -> the input whose memory it takes, 0: its own
-  std::vector<int64_t> gradient;  // value -> parameter (position in the block) whose gradient it holds, or -1
-  std::vector<size_t> apart;      // parameters whose gradient other values need, too: added to the buffer at the end
+  std::vector<Id> memory_of;      // value -> the input whose memory it takes; 0: memory of its own
+  std::vector<int64_t> gradient;  // value -> the parameter whose gradient buffer it is written to; -1: none
+  std::vector<size_t> apart;      // parameters whose gradient is made in memory of its own and added to the buffer last
 };
 
 namespace {
 
-// How training reads the values of a block: by which node last, and how often. What leaves the block is read once
-// more for each leave, after all nodes.
+// The reads of each value of a block in training: the last node that reads it, and how many there are. A value that
+// leaves the block is read once more per list that names it, after all nodes (SIZE_MAX).
 struct Reads {
   std::vector<size_t> last, times;
   explicit Reads(const Template& t) : last(t.graph.size() + 1, 0), times(t.graph.size() + 1, 0) {
@@ -29,9 +30,9 @@ struct Reads {
   }
 };
 
-// Seeds of one shape may be one memory: the next block may give the same gradient to several inputs. Whoever
-// overwrites one at node n must come after the last read of the others.
-bool spares_seeds(const Template& t, Id root, size_t n, const std::vector<size_t>& last) {
+// Seeds of the same shape may share memory: the next block may pass one gradient for several of its inputs. So node n
+// may overwrite seed `root` only if all others are read before n. True if `root` is not a seed.
+bool other_seeds_read(const Template& t, Id root, size_t n, const std::vector<size_t>& last) {
   if (t.graph.value(root).kind != SymbolKind::seed) return true;
   for (Id seed : t.seeds)
     if (seed && seed != root && last[seed] >= n && same(t.graph.value(seed).desc, t.graph.value(root).desc))
@@ -39,7 +40,7 @@ bool spares_seeds(const Template& t, Id root, size_t n, const std::vector<size_t
   return true;
 }
 
-// A state is written by the op that is made for it, and by no other that could work in place.
+// A state is overwritten only by an op that must work in place, which was emitted to write it.
 bool overwritable(SymbolKind kind, bool must) {
   return kind == SymbolKind::temp || kind == SymbolKind::seed || (kind == SymbolKind::state && must);
 }
@@ -62,31 +63,31 @@ BlockEmitter::BlockEmitter(const Model& model, Emitter& emitter) : model_(model)
         if (s.memory_of[to]) continue;
         Id root = from;
         while (s.memory_of[root]) root = s.memory_of[root];
-        // The output takes the input's memory if nothing reads the input after this node, nor twice in it.
-        const eng_desc &was = t.graph.value(from).desc, &becomes = t.graph.value(to).desc;
-        const bool last_read =
-            last[from] == n && spares_seeds(t, root, n, last) && std::count(node.in.begin(), node.in.end(), from) == 1;
-        const bool fits = was.dtype == becomes.dtype && count(was) == count(becomes);
-        const bool dead = overwritable(t.graph.value(from).kind, pair.must) && last_read && fits;
-        if (pair.must && !dead)
+        // The output takes the input's memory if it fits and nothing else reads the input at this node or later.
+        const eng_desc &in = t.graph.value(from).desc, &out = t.graph.value(to).desc;
+        const bool fits = in.dtype == out.dtype && count(in) == count(out);
+        const bool read_last = last[from] == n && std::count(node.in.begin(), node.in.end(), from) == 1;
+        const bool reusable = overwritable(t.graph.value(from).kind, pair.must) && fits && read_last &&
+                              other_seeds_read(t, root, n, last);
+        if (pair.must && !reusable)
           throw Error(n < t.forward || find_plugin_op(node.op->id) ? Exit::environment : Exit::bug,
                       fmt::format("model {}, template {}: {} must write in place of a value that is still needed",
                                   model.plugin, tmpl, node.op->id));
-        if (dead) s.memory_of[to] = from, used[pair.in] = 1;
+        if (reusable) s.memory_of[to] = from, used[pair.in] = 1;
       }
     }
-    // A parameter's gradient and every partial sum it was accumulated from live in the gradient buffer, provided
-    // that the backward makes them for that alone: the buffer may hold another block's contribution already.
+    // A parameter's gradient and the partial sums in the same memory are written to the gradient buffer if nothing else
+    // reads them: the buffer may already contain another block's contribution.
     std::vector<char> backward(t.graph.size() + 1, 0);
     for (size_t n = t.forward; n < t.graph.nodes.size(); ++n)
       for (Id o : t.graph.nodes[n].out) backward[o] = 1;
     for (size_t k = 0; k < t.d_params.size(); ++k) {
       Id v = t.d_params[k];
       if (!v) continue;
-      bool alone = true;
-      for (Id at = v; at; at = s.memory_of[at]) alone = alone && backward[at] && reads.times[at] == 1;
-      if (!alone) s.apart.push_back(k);
-      for (Id at = v; at && alone; at = s.memory_of[at]) s.gradient[at] = static_cast<int64_t>(k);
+      bool in_buffer = true;
+      for (Id at = v; at; at = s.memory_of[at]) in_buffer = in_buffer && backward[at] && reads.times[at] == 1;
+      if (!in_buffer) s.apart.push_back(k);
+      for (Id at = v; at && in_buffer; at = s.memory_of[at]) s.gradient[at] = static_cast<int64_t>(k);
     }
     storage_[tmpl] = std::make_shared<const Storage>(std::move(s));
   }
@@ -147,8 +148,8 @@ std::vector<std::vector<uint32_t>> BlockEmitter::reads(bool training) const {
   return out;
 }
 
-// The first of the blocks that are forward again before the backward of block b, which ends their run; b if there are
-// none, or if no block of the run has a backward: every parameter so far is frozen.
+// Blocks [result, b) run forward again before the backward of block b, which ends their run. b if there are none, or if
+// no block of the run has a backward because all parameters so far are frozen.
 size_t BlockEmitter::made_again(size_t b) const {
   for (size_t k = run_before(b); k <= b; ++k) {
     const Template& t = model_.templates.at(model_.blocks[k].tmpl);
@@ -157,7 +158,7 @@ size_t BlockEmitter::made_again(size_t b) const {
   return b;
 }
 
-// Block b ends the run of blocks [first, b] of which only the input is kept; b if there is no such run.
+// The first block of the run that block b ends: only the input of the run is kept. b if it ends no run.
 size_t BlockEmitter::run_before(size_t b) const {
   if (model_.blocks[b].twice) return b;
   while (b > 0 && model_.blocks[b - 1].twice) --b;
@@ -168,7 +169,7 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, Env& env, Pass& pass)
   const Block& block = model_.blocks[b];
   const Template& t = model_.templates.at(block.tmpl);
   const Storage& storage = *storage_.at(block.tmpl);
-  std::map<int64_t, View> later;  // position -> the gradient to which this block's contribution is added when complete
+  std::map<int64_t, View> add_to;  // parameter of the block -> the gradient to which its complete contribution is added
   for (size_t n = from; n < to; ++n) {
     if (pass.training && n < t.forward && t.skip[n]) continue;
     const Node& node = t.graph.nodes[n];
@@ -178,11 +179,12 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, Env& env, Pass& pass)
       Id o = node.out[k];
       const eng_desc& desc = t.graph.value(o).desc;
       int64_t position = storage.gradient[o];
-      if (pass.batch.output.buffer && b + 1 == model_.blocks.size() && o == t.outputs[0]) {
+      const bool is_output = pass.batch.output.buffer && b + 1 == model_.blocks.size() && o == t.outputs[0];
+      if (is_output) {
         env[o] = reshape(pass.batch.output, desc);
       } else if (position >= 0 && !storage.memory_of[o]) {
-        // First node of this block that writes the gradient of parameter p. If another block contributed
-        // already (a tied weight), add to it in place.
+        // The first value of this block in the gradient buffer of parameter p. If another block has contributed already
+        // (a tied weight), the node must add to the buffer: in place if its op can, otherwise with an add at the end.
         uint32_t p = block.params[static_cast<size_t>(position)];
         View target = reshape(pass.batch.gradient(p), desc);
         if (!std::exchange(pass.contributed[p], 1)) {
@@ -193,13 +195,14 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, Env& env, Pass& pass)
           // A parameter that the block lists twice may get two gradients from one node.
           auto is_target = [&](const View& v) { return v.buffer == target.buffer && v.offset == target.offset; };
           bool taken = std::any_of(in.begin(), in.end(), is_target) || std::any_of(out.begin(), out.end(), is_target);
-          if (!taken && pair != node.op->in_place.end() && (pair->in >= in.size() || !in[pair->in].buffer)) {
+          bool input_free = pair != node.op->in_place.end() && (pair->in >= in.size() || !in[pair->in].buffer);
+          if (!taken && input_free) {
             if (in.size() <= pair->in) in.resize(pair->in + 1);
             in[pair->in] = target;
             env[o] = target;
           } else {
             env[o] = emitter_.transient("contribution", Line::activations, desc);
-            later[position] = target;
+            add_to[position] = target;
           }
         }
       } else if (storage.memory_of[o]) {
@@ -211,7 +214,7 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, Env& env, Pass& pass)
     }
     Attrs attrs = node.attrs;
     if (node.op->random) {
-      if (!pass.training) {  // the output is the input, in its memory or copied
+      if (!pass.training) {  // the output equals the input: the same memory, or a copy
         if (!storage.memory_of[node.out[0]]) emitter_.action(op(ENG_OP_SCALE), in, out, {{{"factor", 0, 1.0}}});
         continue;
       }
@@ -221,8 +224,8 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, Env& env, Pass& pass)
     }
     emitter_.action(*node.op, in, out, std::move(attrs));
     for (Id o : node.out) {
-      auto it = later.find(storage.gradient[o]);
-      if (it == later.end() || t.d_params[static_cast<size_t>(it->first)] != o) continue;
+      auto it = add_to.find(storage.gradient[o]);
+      if (it == add_to.end() || t.d_params[static_cast<size_t>(it->first)] != o) continue;  // not yet complete
       View target = reshape(it->second, t.graph.value(o).desc);
       emitter_.action(op(ENG_OP_ADD), {target, env[o]}, {target});
     }
@@ -287,7 +290,7 @@ View BlockEmitter::train(const MicroBatch& batch) const {
       if (!std::exchange(pass.contributed[p], 1)) emitter_.zero(target);
       emitter_.action(op(ENG_OP_ADD), {target, from}, {target});
     }
-    // Parameters that nothing used have a zero gradient.
+    // A parameter without any contribution has a zero gradient.
     for (size_t k = 0; k < t.params.size(); ++k) {
       uint32_t p = model_.blocks[b].params[k];
       if (!t.d_params[k] && !model_.params[p].frozen && b == first_user(p) && !std::exchange(pass.contributed[p], 1))
@@ -300,7 +303,7 @@ View BlockEmitter::train(const MicroBatch& batch) const {
   return loss;
 }
 
-// The block that reads a parameter first is the last one to contribute to its gradient.
+// The first block with the parameter, which is the last one to contribute to its gradient.
 uint32_t BlockEmitter::first_user(uint32_t parameter) const {
   for (uint32_t b = 0; b < model_.blocks.size(); ++b)
     if (std::count(model_.blocks[b].params.begin(), model_.blocks[b].params.end(), parameter)) return b;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Emits one micro-batch of a model: every block forward, then backward.
+// Emits one micro-batch of a model: the forward of every block and, in training, the backward.
 #pragma once
 
 #include "core/plan/emitter.hpp"
@@ -7,42 +7,51 @@
 
 namespace eng {
 
-// Where the micro-batch finds and leaves things.
+// What the planner gives BlockEmitter for one micro-batch: all of it is set before the micro-batch is emitted. Members
+// that the model or the program does not need stay absent or null.
 struct MicroBatch {
-  View tokens, labels, scalars, counters;
-  int64_t seed = 0;                                                  // of random ops
-  const std::vector<View>* weights = nullptr;                        // per parameter, as they are during a pass
-  const std::map<uint32_t, std::vector<View>>* constants = nullptr;  // per template
-  const std::vector<std::vector<View>>* states = nullptr;            // per block, of a running sequence
-  // Where the gradient of parameter p goes; called when its first contribution is written.
-  std::function<View(uint32_t p)> gradient;
-  // Called before each pass over a block: forward through all, then, in training, backward through all, with runs of
-  // blocks that keep nothing forward again before that.
+  // Inputs.
+  View tokens, labels;     // (B, T) i32; labels in training and evaluation
+  View scalars, counters;  // the step's f32[32] and i64[8]
+  int64_t seed = 0;        // of random ops, in training
+  // Tables of views. Only *weights changes during emission: before_pass makes it right for the next pass.
+  const std::vector<View>* weights = nullptr;                        // per parameter of the model
+  const std::map<uint32_t, std::vector<View>>* constants = nullptr;  // template -> its constants
+  const std::vector<std::vector<View>>* states = nullptr;            // block -> its states; in generation
+  // Output.
+  View output;  // receives the output of the last block in `forward`; absent: a new transient does
+
+  // Callbacks; the planner may emit actions in them.
+  // Before each pass over a block, in the order of BlockEmitter::reads. May be empty.
   std::function<void()> before_pass;
-  // The backward of block b is complete.
+  // In training: returns the buffer for the gradient of parameter p. Called each time a block starts to write to it.
+  std::function<View(uint32_t p)> gradient;
+  // In training: the backward of this block is complete. Called from the last block to the first.
   std::function<void(uint32_t block)> after_backward;
-  View output;  // where forward puts what the last block puts out; absent: a transient
 };
 
 class BlockEmitter {
  public:
   BlockEmitter(const Model& model, Emitter& emitter);
-  // The parameters that each pass reads, in the order of the passes.
+  // The parameters that each pass over a block reads, in the order of the passes: all blocks forward; then, in
+  // training, all blocks backward from the last one, each after the forward passes that are repeated for it.
   std::vector<std::vector<uint32_t>> reads(bool training) const;
-  // Both return what the last block puts out: the loss (1).
+  // Both emit the micro-batch and return the output of the last block: the loss (1), or what replaced it.
   View forward(const MicroBatch& batch) const;
   View train(const MicroBatch& batch) const;
 
  private:
-  struct Storage;  // per template: which values share memory, which are parameter gradients
-  using Env = std::vector<View>;
+  struct Storage;                 // per template: which values share memory, which are parameter gradients
+  using Env = std::vector<View>;  // value of a block's template -> its view
+  // An Env with the views of the block's inputs, parameters and other given values.
   Env enter(uint32_t block, const std::vector<View>& inputs, const MicroBatch& batch) const;
   struct Pass {
     const MicroBatch& batch;
     bool training;
-    std::vector<char> contributed;  // per parameter: its gradient holds something
+    std::vector<char> contributed;  // per parameter: whether something is written to its gradient
   };
   std::vector<View> forward(uint32_t block, const std::vector<View>& inputs, Env& env, Pass& pass) const;
+  // Emits nodes [from, to) of a block and sets the views of their outputs in `env`.
   void run(uint32_t block, size_t from, size_t to, Env& env, Pass& pass) const;
   size_t made_again(size_t b) const;
   size_t run_before(size_t b) const;

@@ -32,7 +32,7 @@ View slice(const View& view, uint64_t first, uint64_t n) {
 
 View reshape(View view, const eng_desc& desc) {
   if (view.desc.dtype != desc.dtype || count(view.desc) < count(desc))
-    throw Error(Exit::bug, fmt::format("{} cannot stand for {}", describe(view.desc), describe(desc)));
+    throw Error(Exit::bug, fmt::format("{} cannot be reshaped to {}", describe(view.desc), describe(desc)));
   view.desc = desc;
   return view;
 }
@@ -75,7 +75,7 @@ void Emitter::stage_collectives(uint32_t arena) {
   received_ = persistent("received from ranks", Line::communication, eng_desc{}, false, arena).buffer;
 }
 
-// One of two buffers, as large as the largest collective needs.
+// A view of a staging buffer, which grows to the size of the largest collective.
 View Emitter::staging(Id buffer, const eng_desc& desc) {
   plan_.buffer(buffer).bytes = std::max(plan_.buffer(buffer).bytes, bytes(desc));
   return {buffer, 0, desc};
@@ -175,10 +175,10 @@ std::vector<Id> EmittingBuilder::emit(const Op& op, std::vector<Id> in, std::vec
     if (!out[k]) {
       out[k] = add(emitter_.transient(name_, line_, made[k]), true);
     } else if (!same(view(out[k]).desc, made[k])) {
-      throw Error(Exit::environment, fmt::format("{}: output {} is {}, cannot be written into {}", op.id, k,
+      throw Error(Exit::environment, fmt::format("{}: output {} is {} and cannot be written into {}", op.id, k,
                                                  describe(made[k]), describe(view(out[k]).desc)));
     } else if (!writable_[out[k] - 1]) {
-      throw Error(Exit::environment, fmt::format("{}: output {} is a value that may only be read here", op.id, k));
+      throw Error(Exit::environment, fmt::format("{}: output {} is a value that may only be read", op.id, k));
     }
     outputs.push_back(view(out[k]));
   }

@@ -10,18 +10,18 @@ namespace eng {
 
 class Emitter {
  public:
-  // `beside`: threads of a kernel on another queue than compute.
+  // `workspace`: the scratch bytes of a call. `beside`: threads of a kernel on a queue other than compute.
   Emitter(Plan& plan, std::function<uint64_t(const Call&)> workspace, uint32_t beside = 1)
       : plan_(plan), workspace_(std::move(workspace)), beside_(beside) {}
 
-  // `place`: the arena.
+  // Add a buffer. `place`: index into Plan::arenas. `initial`: see Buffer.
   View persistent(const std::string& name, Line line, const eng_desc& desc, bool initial, uint32_t place = 0);
   View transient(const std::string& name, Line line, const eng_desc& desc, uint32_t place = 0);
   void begin_program(const std::string& name);
   void begin_segment(const std::string& name, uint32_t repeat);
   // Labels the following actions in dumps and messages.
   void label(Phase phase, const std::string& of = "");
-  // Where the following actions run; returns where they did.
+  // Sets the queue of the following actions; returns the previous one.
   Queue on(Queue queue);
   // The next action waits for all actions of the segment that used this view's buffer.
   void after_users(const View& view);
@@ -29,7 +29,7 @@ class Emitter {
   void zero(const View& view);
   // The segment that actions are appended to.
   const Segment& segment() const { return plan_.programs.back().segments.back(); }
-  // Collectives are given copies in that arena from now on.
+  // From now on, collectives work on copies of their input and output in that arena.
   void stage_collectives(uint32_t arena);
 
  private:
@@ -38,26 +38,27 @@ class Emitter {
   std::function<uint64_t(const Call&)> workspace_;
   std::map<std::string, uint32_t> calls_;
   Queue queue_ = Queue::compute;
-  std::vector<uint32_t> after_;  // of the next action
+  std::vector<uint32_t> after_;  // Action::after of the next action
   uint32_t beside_;
-  Id sent_ = 0, received_ = 0;  // where collectives are staged
+  Id sent_ = 0, received_ = 0;  // buffers of stage_collectives
 };
 
 // `n` elements of a flat view, from element `first`.
 View slice(const View& view, uint64_t first, uint64_t n);
-// The same elements, or the first of them, with other dimensions. Throws Error(Exit::bug) for another type or for more.
+// The elements of `view`, or the first of them, with the dimensions of `desc`. Throws Error(Exit::bug) if `desc` has
+// another type or more elements.
 View reshape(View view, const eng_desc& desc);
 
-// What the actions of a segment, from number `first` on, write of a view.
+// How much of a view the actions of a segment write, from action `first` on.
 enum class Written : uint8_t { nothing, some, all };
 Written written(const Segment& segment, size_t first, const View& view);
 
-// The builder that optimizers and moves get: ids stand for views of the plan.
+// The builder that optimizers and policies get to emit actions: ids stand for views of the plan.
 class EmittingBuilder final : public Builder {
  public:
   EmittingBuilder(Emitter& emitter, const Ranks& ranks, std::string name, Line line = Line::communication)
       : emitter_(emitter), ranks_(ranks), name_(std::move(name)), line_(line) {}
-  // Given to whom the builder is for, who may write it or not.
+  // Adds a view that the plugin may read, and write if `writable`. Returns its id; 0 for an absent view.
   Id add(const View& view, bool writable = false);
   eng_desc shape(Id value) override;
   World world() override { return ranks_.world; }
@@ -70,7 +71,7 @@ class EmittingBuilder final : public Builder {
   Emitter& emitter_;
   const Ranks& ranks_;
   std::string name_;
-  Line line_;  // of the values that are made
+  Line line_;  // of new values
   std::vector<View> views_;
   std::vector<char> writable_;
 };

@@ -89,10 +89,10 @@ View Homes::parameter(const View& unit, uint32_t p) const {
   return reshape(slice(unit, offset_of_[p], elements(p).count), desc);
 }
 
-std::vector<Extent> Homes::extents(const Home& home, uint32_t p) const {
+std::vector<HeldRange> Homes::ranges(const Home& home, uint32_t p) const {
   Range mine = elements(p);
   mine.count = (mine.count + home.per - 1) / home.per * home.per;  // its last block may be shorter
-  std::vector<Extent> out;
+  std::vector<HeldRange> out;
   for (const Range& piece : pieces(unit_of_[p], !home.part)) {
     const Range range = kept(home, piece);
     const uint64_t first = std::max(range.first, mine.first),

@@ -38,8 +38,8 @@ class Homes {
 
   // Parameter p in a unit that lies whole at `unit`, and what a home holds of it.
   View parameter(const View& unit, uint32_t p) const;
-  std::vector<Extent> extents(const Home& home, uint32_t p) const;
-  // Where parameter p lies in its unit, with and without the padding behind it.
+  std::vector<HeldRange> ranges(const Home& home, uint32_t p) const;
+  // Where parameter p lies in its unit, with and without the padding that follows it.
   Range padded(uint32_t p) const;
   Range elements(uint32_t p) const;
   // What is no parameter's.

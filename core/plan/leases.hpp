@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leases: memory that a piece of a state has for a while, within a budget.
+// Leases: temporary memory for a piece of a state, within a budget.
 #pragma once
 
 #include <deque>
@@ -9,7 +9,7 @@
 
 namespace eng {
 
-// What has memory for a while.
+// The key of a lease.
 struct Lease {
   int32_t role = 0;  // ENG_ROLE_*
   size_t unit = 0;
@@ -18,28 +18,28 @@ struct Lease {
   auto operator<=>(const Lease&) const = default;
 };
 
-// How much of one role may be at a place at a time. What is released counts until its users have been waited for.
+// How many bytes of one role may be at a place at a time. Released bytes count until an action waits for their users.
 struct Budget {
   uint64_t bytes = UINT64_MAX;
-  size_t turns = SIZE_MAX;  // what was released this many turns ago is out of use before something is acquired
+  size_t turns = SIZE_MAX;  // an acquisition waits for the users of everything released this many turns ago
 };
 
-// All leases of one segment; at its end they are gone. Nothing is placed here: the table says who waits for whom, so
-// that layout can reuse the memory.
+// All leases of one segment. They end with it. The table decides which action waits for which, so that layout can reuse
+// the memory; it places nothing.
 class Leases {
  public:
   explicit Leases(Emitter& emitter) : emitter_(emitter) {}
   void allow(int32_t role, uint32_t place, const Budget& budget);
-  // A transient for what is not held yet. Where the budget is used up, the next action waits for the users of what was
-  // released, oldest first.
+  // Makes a transient for a lease that is not held yet. If the budget is used up, the next action waits for the users
+  // of released leases, oldest first.
   View acquire(const Lease& lease, const std::string& name, Line line, const eng_desc& desc, uint32_t place = 0);
-  // Its users so far are its last ones.
+  // Ends a lease: no later action uses it.
   void release(const Lease& lease);
   // Ends a turn of this role.
   void turn(int32_t role, uint32_t place = 0) { ++table(role, place).turn; }
   // The view, or an absent one.
   View find(const Lease& lease) const;
-  // So many bytes more can be acquired without a release.
+  // True if `bytes` more can be acquired without a release.
   bool fits(int32_t role, uint64_t bytes, uint32_t place = 0);
 
  private:
@@ -51,7 +51,7 @@ class Leases {
   struct Table {
     Budget budget;
     uint64_t held = 0, released = 0;  // bytes
-    std::deque<Released> left;        // whose users nobody has waited for
+    std::deque<Released> left;        // released, but no action has waited for their users
     size_t turn = 0;
   };
   Table& table(int32_t role, uint32_t place) { return tables_[{role, place}]; }
@@ -72,7 +72,7 @@ class Prefetch {
   // `bytes`: per unit. `fill` acquires a unit's lease and makes it whole.
   Prefetch(Leases& leases, Uses uses, std::vector<uint64_t> bytes, int64_t ahead, std::function<void(size_t unit)> fill)
       : leases_(leases), uses_(std::move(uses)), bytes_(std::move(bytes)), ahead_(ahead), fill_(std::move(fill)) {}
-  // What pass k needs, then what the next ones do as far as there is room.
+  // Leases what pass k needs, then what the next passes need as far as the budget allows.
   void before(size_t k);
 
  private:

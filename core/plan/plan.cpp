@@ -16,9 +16,9 @@ std::string Label::text() const {
 
 View Tensor::whole() const {
   if (!count(desc)) return {0, 0, desc};
-  if (extents.size() != 1 || extents[0].count != static_cast<uint64_t>(count(desc)))
+  if (ranges.size() != 1 || ranges[0].count != static_cast<uint64_t>(count(desc)))
     throw Error(Exit::bug, name + " is not whole on this rank");
-  View v = extents[0].view;
+  View v = ranges[0].view;
   v.desc = desc;
   return v;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The step as data: buffers, actions, segments, programs. Integer ids everywhere; everything printable.
+// The step as data: buffers, actions, segments, programs. Everything refers to others by index and can be printed.
 #pragma once
 
+#include "core/base/range.hpp"
 #include "core/trace/ranks.hpp"
 
 namespace eng {
@@ -9,7 +10,7 @@ namespace eng {
 enum class Queue : uint8_t { compute, comm, h2d, d2h, io, host };
 constexpr size_t queue_count = 6;
 
-// What the bytes of a buffer are for: one line of the memory report.
+// What a buffer is for: its line of the memory report.
 enum class Line : uint8_t {
   weights,
   gradients,
@@ -22,7 +23,7 @@ enum class Line : uint8_t {
   cache,
   leases,
   communication,
-  update  // what the optimizer works with
+  update  // temporary values of the optimizer
 };
 
 struct Buffer {
@@ -31,11 +32,11 @@ struct Buffer {
   uint32_t arena = 0;
   uint64_t bytes = 0;
   uint64_t offset = 0;      // in the arena, set by layout
-  bool persistent = false;  // keeps its bytes between programs; else lives from first to last use in one program
-  bool initial = false;     // holds defined bytes before the program starts
+  bool persistent = false;  // keeps its bytes between programs; otherwise transient: used in one program only
+  bool initial = false;     // its bytes are defined before a program starts
 };
 
-// Part of a buffer as a dense tensor; buffer 0 is an absent optional input.
+// A range of a buffer as a dense tensor; with buffer 0, an absent one.
 struct View {
   Id buffer = 0;
   uint64_t offset = 0;  // bytes
@@ -49,7 +50,7 @@ struct Call {
   Attrs attrs;
   uint64_t workspace = 0;
   double flops = 0;
-  uint32_t parallel = 0;  // threads of its kernel; 0: the device's
+  uint32_t parallel = 0;  // threads of its kernel; 0: the device's default
 };
 
 struct Action {
@@ -57,14 +58,14 @@ struct Action {
   Queue queue = Queue::compute;
   std::vector<View> in, out;
   View workspace;
-  std::vector<uint32_t> waits;  // indices of earlier actions of the segment, on other queues
-  std::vector<uint32_t> after;  // admission: what must be complete although no data says so
+  std::vector<uint32_t> waits;  // indices of earlier actions of the segment, on other queues; set by place_waits
+  std::vector<uint32_t> after;  // earlier actions that must be complete although no data depends on them
   uint32_t block = 0;           // index into Plan::labels
 };
 
-// What an action is for: the phase of the step, and the block or unit that it serves.
+// What an action is for: a phase of the step, and the block or unit it works on.
 enum class Phase : uint8_t {
-  step,  // nothing more is known
+  step,  // nothing more specific
   init,
   begin,
   forward,
@@ -82,7 +83,7 @@ enum class Phase : uint8_t {
 
 struct Label {
   Phase phase = Phase::step;
-  std::string of = {};       // a block or a unit; "" where the phase says it all
+  std::string of = {};       // a block or a unit; "" for neither
   std::string text() const;  // "layers.0 forward", "reduce layers.0", "norm"
   bool operator==(const Label&) const = default;
 };
@@ -98,58 +99,57 @@ struct Program {
   std::vector<Segment> segments;
 };
 
-// persistent + transient + workspace = total. `workspace` is what scratch adds on top of the other transients.
+// Sizes in bytes. `workspace`: what scratch needs in addition to the other transients.
 struct Arena {
   std::string device;
-  std::string kind = "device";  // or "pinned", "host": memory of the host, which the device's plugin allocates
+  std::string kind = "device";  // or "pinned" or "host": host memory, which the device's plugin allocates too
   uint64_t persistent = 0, transient = 0, workspace = 0;
   uint64_t total() const { return persistent + transient + workspace; }
 };
 
-// Elements of a logical tensor that this rank holds, and where.
-struct Extent {
-  uint64_t first = 0, count = 0;
+// A range of the elements of a logical tensor that this rank holds, and where.
+struct HeldRange : Range {
   View view;
 };
 
-// A logical tensor by name, readable between programs. Roles: "parameter", the name of an optimizer state, "policy" for
-// what a policy keeps of its own, or "gradient" in a plan without an optimizer.
+// A logical tensor, which can be read between programs. `role`: "parameter", the name of an optimizer state, "policy"
+// for a tensor of a policy's own or, in a plan without an optimizer, "gradient".
 struct Tensor {
   std::string name, role;
   eng_desc desc{};
-  Id part = 0;  // of the plan's ranks; 0: every rank holds all of it
-  std::vector<Extent> extents;
-  View whole() const;  // throws Error(Exit::bug) if this rank holds a part only
+  Id part = 0;  // of Plan::ranks; 0: every rank holds all of it
+  std::vector<HeldRange> ranges;
+  View whole() const;  // throws Error(Exit::bug) if this rank holds only a part
 };
 
-// The parameters of one block that share a weight dtype, flat; each starts on a multiple of `chunk` elements.
+// Parameters of one block with the same weight dtype, laid out flat; each starts on a multiple of `chunk` elements.
 struct Unit {
   std::string name;
   uint32_t block = 0;
-  uint64_t count = 0;
-  uint64_t piece = 0;  // elements of a piece; the last one may be shorter
-  uint32_t flags = 0;
+  uint64_t count = 0;            // elements
+  uint64_t piece = 0;            // elements of a piece; the last one may be shorter
+  uint32_t flags = 0;            // ENG_PARAM_*
   std::vector<uint32_t> params;  // indices into Model::params
 };
 constexpr int64_t prefill = 64;   // positions of program "prefill"
 constexpr uint64_t chunk = 4096;  // elements: the grid of the global norm
 
 struct Plan {
-  Ranks ranks;  // who this plan is for
+  Ranks ranks;  // with the rank that this plan is for
   std::vector<Arena> arenas;
-  std::vector<Buffer> buffers;  // id - 1
+  std::vector<Buffer> buffers;  // index: id - 1
   std::vector<Call> calls;
   std::vector<Label> labels;
   std::vector<Program> programs;
   std::vector<Unit> units;
   std::vector<Tensor> tensors;
-  // Memory of the host, or that of the device where it is the host's. The host fills it before a program, which copies
-  // it in: the batch; `host_counters` before "decode" and "prefill", and copied out by "train".
+  // Views in host memory, or in device memory if that is host memory. The host fills them before a program, which
+  // copies them to the device: the batch; `host_counters` before "decode" and "prefill" ("train" copies them out).
   View tokens, labels_in, inputs, host_counters;
-  // The same, for what a program copies out: `results` are the scalars after an update; `all_losses` (ranks, A) the
-  // losses of all ranks, where there are several; `next_logits` (B, 1, V) of program "decode".
+  // Likewise, filled by a program: `losses` (A), per micro-batch; `all_losses` (ranks, A) if there are several ranks;
+  // `results`, the scalars after an update; `next_logits` (B, 1, V) of program "decode".
   View losses, all_losses, results, next_logits;
-  // On the device.
+  // Views in device memory.
   View counters, scalars, table;
   View logits;                  // (B, T, V) of program "logits"
   std::vector<View> constants;  // in the order of `constant_data`
@@ -157,11 +157,13 @@ struct Plan {
   int64_t parameters = 0;
   double flops_per_step = 0;  // executed by the train program
   uint32_t accumulate = 1;
-  // [train] freeze: parameters, and what their gradients and states would take.
+  // [train] freeze: the number of frozen parameters, and the bytes that their gradients and states would take.
   struct {
     uint64_t parameters = 0, gradients = 0, states = 0;
   } frozen;
-  bool behind = false;  // after a step, weights that are whole lag behind their parts until the next one, or "publish"
+  // Whole weights are published late: after a step they are still the old ones, until the next step or "publish"
+  // gathers them from their updated parts.
+  bool publishes_late = false;
 
   bool in_host_arena(const View& view) const { return arenas[buffer(view.buffer).arena].kind != "device"; }
   const Buffer& buffer(Id id) const { return buffers[id - 1]; }

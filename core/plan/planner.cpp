@@ -132,12 +132,12 @@ class Planner {
     emit_.label(Phase::init);
     for (uint32_t p = 0; p < model_.params.size(); ++p) {
       const Parameter& parameter = model_.params[p];
-      for (const Extent& extent : homes().extents(s_.master[homes().unit_of(p)], p)) {
+      for (const HeldRange& range : homes().ranges(s_.master[homes().unit_of(p)], p)) {
         Attrs attrs = parameter.init;
         attrs.list.push_back({"seed", r_.seed, 0});
         attrs.list.push_back({"stream", static_cast<int64_t>(p), 0});
-        attrs.list.push_back({"first", static_cast<int64_t>(extent.first), 0});
-        emit_.action(op(parameter.init_op), {}, {extent.view}, std::move(attrs));
+        attrs.list.push_back({"first", static_cast<int64_t>(range.first), 0});
+        emit_.action(op(parameter.init_op), {}, {range.view}, std::move(attrs));
       }
     }
     for (size_t u = 0; u < homes().units(); ++u) s_.publish(u);
@@ -249,7 +249,7 @@ class Planner {
     for (size_t u = 0; u < homes().units(); ++u)
       if (s_.publishes_late(u)) {
         s_.publish(u);
-        plan_.behind = true;
+        plan_.publishes_late = true;
       }
     micro_batch(true, r_.accumulate == 1);
     const bool apart = !s_.alone() && !each();  // the last micro-batch does more than those before it

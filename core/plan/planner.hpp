@@ -31,14 +31,14 @@ struct Sharding : Policy {
   Id part(int32_t role, const eng_unit& unit) const;  // asks `place`, checks that only the part changed
 };
 
-// What an optimizer may know of the run.
+// What an optimizer is told about the run.
 struct Horizon {
   int64_t steps = 1;
   double peak_rate = 0;
 };
 
 struct Optimizer {
-  // Parameters with options of their own: [[optimizer.groups]].
+  // Parameters with their own options: [[optimizer.groups]].
   struct Group {
     explicit Group(Section own) : section(std::move(own)), options(section) {}
     const Section section;
@@ -49,7 +49,7 @@ struct Optimizer {
   std::string name;
   eng_optimizer table{};
   std::shared_ptr<void> self;
-  std::vector<std::shared_ptr<const Group>> groups;  // the first one is that of all other parameters
+  std::vector<std::shared_ptr<const Group>> groups;  // the first one holds all parameters of no other group
   std::vector<float> scalars(uint64_t update) const;
 };
 
@@ -61,20 +61,20 @@ Sharding make_sharding(const std::string& name, const eng_axis& table, const Sec
 Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, const Section& options,
                          const Horizon& training = {});
 
-// What a plan knows of the device it is for.
+// What a plan knows about its device.
 struct DeviceTraits {
   bool apart = false;             // its memory is not the host's: the batch is copied to it, and results back
   bool queues = false;            // it copies beside the computation
-  bool collectives_apart = true;  // collectives take its memory; else they are given copies in memory of the host
+  bool collectives_apart = true;  // collectives take its memory; else they take copies in the host's memory
   uint32_t beside = 1;            // threads or processors of a kernel beside the computation
 };
 
 struct PlanRequest {
   const Model& model;
   const Precision& precision;
-  const Optimizer* optimizer = nullptr;  // null: no update segment, gradients stay readable by name
+  const Optimizer* optimizer = nullptr;  // null: no update segment; gradients can be read by name
   std::string device = "cpu";
-  // Scratch bound of a call on that device; throws Error if no kernel serves it.
+  // Upper bound of a call's scratch bytes on that device. Throws Error if no kernel serves the call.
   std::function<uint64_t(const Call&)> workspace;
   uint32_t accumulate = 1;
   int64_t steps = 1;
@@ -83,9 +83,9 @@ struct PlanRequest {
   Ranks ranks = Ranks();                 // this rank, and the groups and parts that `sharding` made
   const Sharding* sharding = nullptr;    // null where there is one rank
   uint64_t bucket = uint64_t{64} << 20;  // bytes of a piece, of f32
-  bool overlap = true;                   // moves between ranks on a queue of their own
+  bool overlap = true;                   // moves between ranks have their own queue
   int64_t prefetch = 1;                  // blocks
-  uint64_t live_limit = 0;               // bytes of leases and fresh gradients; 0: as many as the two above need
+  uint64_t live_limit = 0;               // bytes of leases and fresh gradients; 0: what overlap and prefetch need
   bool reduce_per_step = false;          // else after each micro-batch
   bool train = true;                     // emit program "train", and hold gradients
   bool evaluate = true;                  // emit program "eval"
@@ -96,7 +96,8 @@ struct PlanRequest {
   DeviceTraits traits = {};
 };
 
-// Units, homes, emission, waits. No buffer has its place yet: make_plan (core/program/program.hpp) goes on from here.
+// Makes units and homes, emits the programs and their waits. Buffers have no offsets yet: make_plan
+// (core/program/program.hpp) places them.
 Plan emit_plan(const PlanRequest& request);
 
 }  // namespace eng

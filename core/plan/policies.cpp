@@ -89,7 +89,7 @@ std::vector<Policy::State> Policy::states() const {
   Sink sink;
   sink.check(table.states(self.get(), list, std::size(list), &n, sink.get()), Exit::environment, who());
   const auto wrong = [&](const std::string& what) { return Error(Exit::environment, who() + " " + what); };
-  if (n > std::size(list)) throw wrong(fmt::format("has {} states of its own, {} is the most", n, std::size(list)));
+  if (n > std::size(list)) throw wrong(fmt::format("has {} states of its own; the limit is {}", n, std::size(list)));
   std::vector<State> out;
   for (const eng_policy_state& s : std::span(list, n)) {
     const std::string own = s.name ? s.name : "";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs that read a prompt, several positions at once.
+// The programs that read several positions of a prompt at once.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace eng {
 
-// Of `prefill` positions, of half as many, and so on to `least_prefill`. A plan that generates has those that are
-// shorter than its sequence; what is left of a prompt is read by "decode".
+// There are programs for `prefill` positions, half as many, and so on down to `least_prefill`. A plan for generation
+// has those shorter than its sequence; "decode" reads the rest of a prompt.
 constexpr int64_t least_prefill = 8;
 inline std::string prefill_program(int64_t positions) {
   return positions == prefill ? "prefill" : "prefill " + std::to_string(positions);

@@ -9,7 +9,7 @@ namespace eng {
 // The three axes of a home.
 enum class Axis : uint8_t { place, part, dtype };
 
-// Where a value is on all three. Two values with equal ones differ in nothing but their address.
+// The position of a value on all three axes. Two values at equal positions differ only in their addresses.
 struct Where {
   uint32_t place = 0;  // index into Plan::arenas; 0 is the device's own memory, where collectives run
   Id part = 0;         // of the plan's ranks; 0: the whole
@@ -24,12 +24,12 @@ struct Move {
   bool operator==(const Move&) const = default;
 };
 
-// Takes a value from one home to another; empty where they are the same one. As few bytes as possible move between
-// ranks and places: where the parts differ, the value goes to the device, gets narrower, moves between the ranks, then
-// to its place, and gets wider last. Else it gets narrower, moves, and gets wider.
+// The moves from one home to another; empty if they are equal. As few bytes as possible move between ranks and places.
+// If the parts differ, the value goes to the device, becomes narrower, moves between the ranks, then to its place, and
+// becomes wider last. Otherwise it becomes narrower, moves to its place, and becomes wider.
 std::vector<Move> route(const Where& from, const Where& to);
-// The same for a sum over ranks, which is made in the type `dtype`. It has a move between ranks even where the parts
-// are equal; with one rank, which has nobody to sum with, it has none.
+// The same for a sum over ranks in the type `dtype`. It moves between ranks even if the parts are equal. With one rank
+// there is nothing to sum, so it does not.
 std::vector<Move> route_of_sum(const Where& from, const Where& to, int32_t dtype, bool one_rank = false);
 
 }  // namespace eng

@@ -52,7 +52,7 @@ void Rules::ask_states(const Optimizer& optimizer) {
   Sink sink;
   sink.check(optimizer.table.states(optimizer.self.get(), list, std::size(list), &n, sink.get()), Exit::environment,
              "optimizer " + optimizer.name);
-  if (n > std::size(list)) wrong(optimizer, fmt::format("has {} states, {} is the most", n, std::size(list)));
+  if (n > std::size(list)) wrong(optimizer, fmt::format("has {} states, the limit is {}", n, std::size(list)));
   given_.assign(list, list + n);
   std::set<std::string> names{"parameter", "gradient", "policy"};
   for (const eng_state_rule& s : given_) {
@@ -63,14 +63,14 @@ void Rules::ask_states(const Optimizer& optimizer) {
       wrong(optimizer, std::string("gives states: ") + e.what());
     }
     if (!names.insert(name).second)
-      wrong(optimizer, "gives two states the name " + name + ", or one that the engine has taken");
+      wrong(optimizer, "gives a state the name " + name + ", which another state or the engine uses");
     if (s.dtype < ENG_F32 || s.dtype > ENG_U8)
-      wrong(optimizer, fmt::format("gives state {} the dtype {}, which is none", name, s.dtype));
+      wrong(optimizer, fmt::format("gives state {} the dtype {}, which does not exist", name, s.dtype));
     states_.push_back({name, s.dtype});
   }
 }
 
-// The first group that matches counts.
+// A parameter belongs to the first group that matches it; group 0 is for all others.
 void Rules::group(const Optimizer& optimizer) {
   std::vector<char> taken(rules_.size(), 0);
   for (size_t g = 1; g < optimizer.groups.size(); ++g)
@@ -97,14 +97,14 @@ StateOf Rules::shape(const Optimizer& optimizer, size_t state, uint32_t paramete
   if (io.kind == ENG_STATE_BLOCKS) {
     if (!io.block || chunk % io.block)
       throw Error(Exit::environment,
-                  fmt::format("{}: blocks of {} elements; a divisor of {} is needed", what, io.block, chunk));
+                  fmt::format("{}: blocks of {} elements, which must be a divisor of {}", what, io.block, chunk));
     out.per = io.block;
     out.desc = make_desc(own.dtype, {(count(own) + io.block - 1) / io.block});
   } else if (io.kind == ENG_STATE_SHAPED) {
     out.desc.ndim = io.ndim;
     std::copy(std::begin(io.dims), std::end(io.dims), out.desc.dims);
   } else if (io.kind != ENG_STATE_ELEMENTS && io.kind != ENG_STATE_NONE) {
-    throw Error(Exit::environment, fmt::format("{}: there is no kind {} of states", what, io.kind));
+    throw Error(Exit::environment, fmt::format("{}: kind {} of states does not exist", what, io.kind));
   }
   out.desc.dtype = states_[state].dtype;
   if (const std::string bad = io.kind == ENG_STATE_NONE ? "" : wrong_with(out.desc); !bad.empty())

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the optimizer says of every parameter before memory is laid out, and what it is shown of them.
+// What the optimizer requires for each parameter, asked before memory is laid out.
 #pragma once
 
 #include "core/plan/planner.hpp"
 
 namespace eng {
 
-// How a parameter has one state of the optimizer.
+// One state of the optimizer, for one parameter.
 struct StateOf {
   uint32_t kind = ENG_STATE_NONE;
-  uint32_t per = 1;  // elements that share a value: a block
+  uint32_t per = 1;  // elements of the parameter per element of the state
   eng_desc desc{};   // of the state as a tensor
+  // Whether it is divided among ranks with its parameter.
   bool cut() const { return kind == ENG_STATE_ELEMENTS || kind == ENG_STATE_BLOCKS; }
 };
 
 class Rules {
  public:
-  // Asks the optimizer, if the request has one, and finds out which parameters belong to which group.
+  // Asks the optimizer, if the request has one, and assigns parameters to groups. Throws Error naming the optimizer,
+  // the state and the parameter.
   explicit Rules(const PlanRequest& request);
 
   struct State {
@@ -24,17 +26,17 @@ class Rules {
     int32_t dtype = 0;
   };
   const std::vector<State>& states() const { return states_; }
-  // Of one parameter.
+  // The rule for one parameter.
   struct Rule {
-    uint32_t sort = 0;   // parameters of one sort can share a unit: all or none are frozen, and have the same states
-    uint32_t group = 0;  // of Optimizer::groups
-    bool whole = false;  // updated in three stages
+    uint32_t sort = 0;   // parameters of one sort may share a unit: same states, all or none of them frozen
+    uint32_t group = 0;  // index into Optimizer::groups
+    bool whole = false;  // the optimizer needs it whole: it is updated in three stages
     std::vector<StateOf> states;
-    eng_parameter shown{};
+    eng_parameter shown{};  // what the optimizer sees of it
   };
   const Rule& of(uint32_t parameter) const { return rules_[parameter]; }
   bool frozen(uint32_t parameter) const { return model_.params[parameter].frozen; }
-  // Bytes that the states of a parameter have, or would have.
+  // Bytes of the states of a parameter; if it is frozen, those they would have.
   uint64_t state_bytes(uint32_t parameter) const;
 
  private:

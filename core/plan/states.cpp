@@ -170,13 +170,13 @@ void States::make_tensors() {
                               model_.plugin, name));
   };
   const auto whole = [](const View& view) {
-    return std::vector<Extent>{{0, static_cast<uint64_t>(count(view.desc)), view}};
+    return std::vector<HeldRange>{{0, static_cast<uint64_t>(count(view.desc)), view}};
   };
   for (uint32_t p = 0; p < model_.params.size(); ++p) {
     const size_t u = homes_.unit_of(p);
     const auto add = [&](const std::string& role, const Home& home, eng_desc desc) {
       desc.dtype = home.view.desc.dtype;
-      plan_.tensors.push_back({model_.params[p].name, role, desc, home.part, homes_.extents(home, p)});
+      plan_.tensors.push_back({model_.params[p].name, role, desc, home.part, homes_.ranges(home, p)});
     };
     const eng_desc& own = model_.params[p].desc;
     add("parameter", master[u], own);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every state of the step where it lives between uses, and the moves between such homes.
+// The home of every state of the step: where it lives between uses. And the moves from one home to another.
 #pragma once
 
 #include "core/plan/emitter.hpp"
@@ -15,14 +15,14 @@ class States {
   States(const PlanRequest& request, Plan& plan, Emitter& emitter);
   const Homes& homes() const { return homes_; }
   const Rules& rules() const { return rules_; }
-  // Its parameters keep their values: it has no gradient and no state of the optimizer, and is not published in a step.
+  // Its parameters are frozen: it has no gradient and no optimizer state, and a step does not publish it.
   bool frozen(size_t u) const { return r_.train && rules_.frozen(homes_.unit(u).params[0]); }
   const Rules::Rule& rule(size_t u) const { return rules_.of(homes_.unit(u).params[0]); }  // but for the group
   // The type in which the model reads a unit's parameters and makes their gradients.
   int32_t computed(size_t u) const { return computed_[u]; }
-  // The weight is made whole, or converted, for each use.
+  // Each use needs a lease: a copy of the weight that is whole, or of the type that compute reads.
   bool leased(size_t u) const { return weight[u].where() != Where{0, 0, computed_[u]}; }
-  // The backward can write a unit's gradient where it stays.
+  // The backward writes a unit's gradient directly into its home.
   bool direct(size_t u) const {
     return alone() && computed_[u] == grad[u].view.desc.dtype && computed_[u] == partial_[u];
   }
@@ -33,7 +33,7 @@ class States {
            from.place == to.place;
   }
   bool alone() const { return plan_.ranks.data_size() == 1; }
-  // Elements of a unit are of this type.
+  // n elements in one dimension.
   static eng_desc flat(int32_t dtype, uint64_t n) { return make_desc(dtype, {static_cast<int64_t>(n)}); }
 
   std::vector<Home> weight, master, grad;           // per unit
@@ -44,14 +44,15 @@ class States {
 
   // Policies bring their own states up to date.
   void refresh();
-  // Where the weight has another home than the master: takes it there.
+  // Makes the new weight from its master, if the two have different homes.
   void publish(size_t u);
-  // Weights that are brought together from parts can come beside the next step's forward, and not behind the update.
+  // Weights that ranks gather from their parts may come beside the next step's forward instead of after the update.
   bool publishes_late(size_t u) const;
-  // From what the host fills to the device, and from the device to what it reads; nothing where they are one memory.
+  // Copies what the host has filled to the device, and results to where the host reads them. Nothing if host and device
+  // share one memory.
   void copy_in(const View& host, const View& device) { copy(Queue::h2d, host, device); }
   void copy_out(const View& device, const View& host) { copy(Queue::d2h, device, host); }
-  // A buffer of the device, and where the host fills or reads it.
+  // A buffer on the device, and the memory in which the host fills or reads it.
   struct Shared {
     View device, host;
   };
@@ -61,16 +62,16 @@ class States {
   // Leases unit u whole, as `role`, and fills it from its home. `dtype`: of what is leased; 0: that of the home.
   View gather(Leases& leases, const std::string& what, Line line, int32_t role, size_t u, const Home& home,
               int32_t dtype = 0);
-  // The sum of all ranks' `own` gradients of a unit, made in the dtype of ENG_ROLE_PARTIAL, stored in the gradient, or
-  // added to what is there.
+  // Sums the `own` gradients of all ranks of a unit, in the dtype of ENG_ROLE_PARTIAL. Stores the sum in the gradient,
+  // or adds it to the gradient.
   void reduce(size_t u, const View& own, bool store);
-  // Stores this rank's fresh gradient in `own`, which is whole as well, or adds it to what is there.
+  // Stores this rank's fresh gradient in `own`, or adds it. Both are whole.
   void accumulate(size_t u, const View& fresh, const View& own, bool store) {
     add(u, route({0, 0, fresh.desc.dtype}, {0, 0, own.desc.dtype}), fresh, {own}, store);
   }
-  // A collective over all ranks; returns `to`, or what was made in its place.
+  // A collective over all ranks. Returns `to`, or a new value if `to` is absent.
   View collective(const char* id, const View& from, const View& to);
-  // What is emitted inside runs beside the computation.
+  // What `emit` emits runs beside the computation.
   template <class F>
   void between_ranks(F emit) {
     const Queue before = emit_.on(r_.overlap && !alone() ? Queue::comm : Queue::compute);

@@ -143,16 +143,16 @@ bool Update::run(size_t u, const Range& piece, Range range, uint32_t leader, uin
   };
   std::vector<eng_id> states;
   for (const auto& state : s_.optimizer) states.push_back(add(state[u]));
-  std::vector<eng_extent> extents;
+  std::vector<eng_range> ranges;
   for (uint32_t p : homes().unit(u).params) {
     const Range r = homes().elements(p);
     const uint64_t first = std::max(r.first, range.first),
                    last = std::min(r.first + r.count, range.first + range.count);
-    if (first < last) extents.push_back({&s_.rules().of(p).shown, first - r.first, last - first, first - range.first});
+    if (first < last) ranges.push_back({&s_.rules().of(p).shown, first - r.first, last - first, first - range.first});
   }
   const Id weight = s_.converts(u) && stage != ENG_STAGE_BEFORE ? add(s_.weight[u]) : 0;
   const size_t before = emit_.segment().actions.size();
-  ask_update(builder, leader, stage, add(s_.master[u]), add(grad), weight, states, extents);
+  ask_update(builder, leader, stage, add(s_.master[u]), add(grad), weight, states, ranges);
   const Written made = weight ? written(emit_.segment(), before, builder.view(weight)) : Written::nothing;
   if (made == Written::some)
     throw Error(Exit::environment, fmt::format("optimizer {}: its update leaves a part of weight_out unwritten ({})",
@@ -175,7 +175,7 @@ void Update::whole(size_t u, uint32_t p) {
 }
 
 void Update::ask_update(EmittingBuilder& builder, uint32_t leader, uint32_t stage, Id master, Id grad, Id weight,
-                        const std::vector<eng_id>& states, const std::vector<eng_extent>& extents) {
+                        const std::vector<eng_id>& states, const std::vector<eng_range>& ranges) {
   const eng_update update{sizeof(eng_update),
                           model_.params[leader].flags,
                           master,
@@ -185,8 +185,8 @@ void Update::ask_update(EmittingBuilder& builder, uint32_t leader, uint32_t stag
                           states.data(),
                           static_cast<uint32_t>(states.size()),
                           stage,
-                          extents.data(),
-                          static_cast<uint32_t>(extents.size()),
+                          ranges.data(),
+                          static_cast<uint32_t>(ranges.size()),
                           0};
   ask("optimizer " + r_.optimizer->name, builder,
       [&](eng_error* error) { return r_.optimizer->table.update(r_.optimizer->self.get(), &builder, &update, error); });

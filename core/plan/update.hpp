@@ -21,7 +21,7 @@ class Update {
   bool run(size_t u, const Range& piece, Range range, uint32_t leader, uint32_t stage, const Home& grad);
   void whole(size_t u, uint32_t p);
   void ask_update(EmittingBuilder& builder, uint32_t leader, uint32_t stage, Id master, Id grad, Id weight,
-                  const std::vector<eng_id>& states, const std::vector<eng_extent>& extents);
+                  const std::vector<eng_id>& states, const std::vector<eng_range>& ranges);
 
   const PlanRequest& r_;
   const Model& model_;

@@ -51,7 +51,7 @@ void place_waits(const Plan& plan, Segment& segment) {
   Order order;
   for (uint32_t a = 0; a < segment.actions.size(); ++a) {
     Action& action = segment.actions[a];
-    std::set<uint32_t, std::greater<>> needs;  // newest first: it covers most
+    std::set<uint32_t, std::greater<>> needs;  // newest first: waiting for it implies most of the others
     auto write_needs = [&](Access& x) {
       needs.insert(x.writer);
       needs.insert(x.readers.begin(), x.readers.end());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Orders actions across queues: which earlier actions of other queues each one waits for.
+// Orders actions across queues: finds the earlier actions of other queues that each one waits for.
 #pragma once
 
 #include <array>
@@ -8,23 +8,23 @@
 
 namespace eng {
 
-// How far each queue has surely come.
+// Per queue: the number of actions that are certainly complete.
 using Clock = std::array<uint32_t, queue_count>;
 
-// What is complete before each action of a segment starts, from queue order and waits alone. At a segment's border
-// all queues join.
+// What is certainly complete before each action of a segment starts, by queue order and waits alone. All queues join
+// between segments.
 struct Order {
   std::vector<Clock> before;       // per action
-  std::vector<uint32_t> position;  // per action: how many of its queue came before it
-  Clock end{};                     // when all of it is complete
+  std::vector<uint32_t> position;  // per action: the number of actions of its queue before it
+  Clock end{};                     // when the segment is complete
 
-  // `start`: how far each queue came in earlier segments.
+  // `start`: the progress of each queue in earlier segments.
   explicit Order(const Clock& start = {}) : end(start) { last.fill(start); }
-  // Takes the next action; waits that point forward mean nothing.
+  // Adds the next action of the segment; ignores waits for later actions.
   void add(const Segment& segment, uint32_t action);
-  // Adds to `clock` that action `a` is complete.
+  // Updates `clock` with all that is complete when action `a` is.
   void completed(const Segment& segment, uint32_t a, Clock& clock) const;
-  // What is complete when the next action of a queue is reached, its waits aside.
+  // What is complete when the next action of a queue is reached, without its waits.
   const Clock& reached(Queue queue) const { return last[static_cast<size_t>(queue)]; }
 
  private:
@@ -32,7 +32,8 @@ struct Order {
 };
 Order order_of(const Segment& segment, const Clock& start = {});
 
-// Read-after-write, write-after-read and write-after-write per byte range, minus what is already implied.
+// Sets Action::waits: read-after-write, write-after-read and write-after-write per byte range, and Action::after,
+// without waits that others imply.
 void place_waits(Plan& plan);
 
 }  // namespace eng

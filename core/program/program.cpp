@@ -23,13 +23,13 @@ void freeze_parameters(Model& model, const std::vector<std::string>& patterns) {
                 "remove a pattern; `engine eval` measures without training");
 }
 
-// Gives every block a template with its backward. Blocks of one trace share it where the same of their parameters are
-// frozen and the gradient of their input is wanted alike.
+// Gives every block a template with a backward. Blocks traced as one template share it if the same of their parameters
+// are frozen and all or none of them need the gradient of their input.
 void derive(Model& model, bool freezing) {
   const std::map<uint32_t, Template> traced = std::exchange(model.templates, {});
   uint32_t next = traced.rbegin()->first + 1;
   std::map<std::tuple<uint32_t, std::vector<char>, bool>, uint32_t> made;
-  bool trained = false;  // a parameter of an earlier block is
+  bool trained = false;  // some parameter of an earlier block is trained
   for (size_t k = 0; k < model.blocks.size(); ++k) {
     Block& block = model.blocks[k];
     const uint32_t tmpl = block.tmpl;
@@ -59,7 +59,7 @@ Model trace_model(const std::string& name, const eng_model& table, const Section
   derive(model, !freeze.empty());
   const Template& head = model.templates.at(model.blocks.back().tmpl);
   if (head.outputs.size() != 1 || count(head.graph.value(head.outputs[0]).desc) != 1)
-    throw Error(Exit::environment, "model " + name + ": the last block must put out the loss alone");
+    throw Error(Exit::environment, "model " + name + ": the last block must output only the loss");
   return model;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a plugin says of itself (engine/plugin.h), from TOML.
+// Reads the TOML description of a plugin (engine/plugin.h).
 #include <algorithm>
 #include <sstream>
 
@@ -80,7 +80,7 @@ Pretrained read_pretrained(const toml::node& node, const std::string& where) {
   return out;
 }
 
-// The kinds that this engine uses, and the drafts of them that it speaks.
+// The kinds that this engine uses, and the draft of each that it supports.
 struct KnownKind {
   const char *id, *draft;
 };
@@ -97,7 +97,7 @@ constexpr KnownKind known_kinds[] = {
     {ENG_ZERO_KIND, ENG_ZERO_DRAFT},
 };
 
-// Why this engine cannot use a kind of which the plugin speaks `drafts`; "" if it can. Kinds of others are theirs.
+// Why this engine cannot use a kind, given the plugin's `drafts`; "" if it can. Kinds outside "eng." are not checked.
 std::string refusal(const std::string& kind, const Preset& drafts) {
   if (!kind.starts_with("eng.")) return "";
   const auto* const known =
@@ -106,20 +106,20 @@ std::string refusal(const std::string& kind, const Preset& drafts) {
     std::vector<std::string> all;
     for (const KnownKind& k : known_kinds) all.emplace_back(k.id);
     const auto near = nearest(kind, all);
-    return fmt::format("there is no kind {} here; {}", kind,
+    return fmt::format("this engine has no kind {}; {}", kind,
                        near.empty() ? fmt::format("the kinds are {}", fmt::join(all, ", "))
                                     : fmt::format("did you mean {}?", fmt::join(near, " or ")));
   }
   if (!drafts.count(kind))
     return fmt::format(
-        "{}: the description does not say from which draft of it the plugin was built: include its header before "
-        "ENG_DESCRIPTION, or write [drafts] '{}' = '{}' where the description is written by hand",
+        "{}: the description does not say which draft of it the plugin was built from: include its header before "
+        "ENG_DESCRIPTION or, in a description written by hand, add [drafts] '{}' = '{}'",
         kind, kind, known->draft);
   const std::string theirs = text_in(drafts, kind);
   return theirs == known->draft
              ? ""
-             : fmt::format("{}: built from draft '{}' of it, this engine speaks draft '{}': build the plugin again",
-                           kind, theirs, known->draft);
+             : fmt::format("{}: built from draft '{}' of it, this engine speaks draft '{}': rebuild the plugin", kind,
+                           theirs, known->draft);
 }
 
 Preset read_drafts(const toml::table& root) {
@@ -135,19 +135,19 @@ Preset read_drafts(const toml::table& root) {
 Provided read_provided(const toml::node& node, size_t number, const Preset& drafts) {
   std::string where = fmt::format("description, [[provides]] number {}", number);
   need(node.is_table(), "{} must be a table", where);
-  // The draft comes first: what is described by another one may hold keys that this engine does not know.
+  // The draft is checked first: another draft may have keys that this engine does not know.
   Provided out{(*node.as_table())["kind"].value_or(std::string()), {}, {}, {}};
   out.refused = is_kind(out.kind) ? refusal(out.kind, drafts) : "";
   if (!out.refused.empty()) {
     out.name = (*node.as_table())["name"].value_or(std::string());
-    need(is_word(out.name, "-."), "{}: '{}' is no name (a-z, 0-9, _ - .)", where, out.name);
+    need(is_word(out.name, "-."), "{}: '{}' is not a name (a-z, 0-9, _ - .)", where, out.name);
     return out;
   }
   const Preset given = read_table(&node, {text("kind"), text("name"), text("summary", false)}, where,
                                   {"options", "presets", "pretrained"});
   out.name = text_in(given, "name"), out.summary = text_in(given, "summary");
   need(is_kind(out.kind), "{}: kind '{}' is not of the form eng.optimizer/1 or org.example.thing/1", where, out.kind);
-  need(is_word(out.name, "-."), "{}: '{}' is no name (a-z, 0-9, _ - .)", where, out.name);
+  need(is_word(out.name, "-."), "{}: '{}' is not a name (a-z, 0-9, _ - .)", where, out.name);
   where = fmt::format("description of {} '{}',", out.kind, out.name);
   const toml::table& table = *node.as_table();
   if (const toml::node* options = table.get("options")) out.schema.options = read_options(options, where);
@@ -156,7 +156,7 @@ Provided read_provided(const toml::node& node, size_t number, const Preset& draf
   if (const toml::node* pretrained = table.get("pretrained"))
     out.schema.pretrained = read_pretrained(*pretrained, where + " 'pretrained'");
   Schema keys = out.schema.options;
-  for (Option& option : keys) option.required = false;  // a preset need not say everything
+  for (Option& option : keys) option.required = false;  // a preset need not set every option
   if (!find_option(keys, "called")) keys.push_back({"called"});
   if (const toml::node* presets = table.get("presets"))
     for (const auto& [name, preset] : entries(presets, where + " 'presets'"))
@@ -165,10 +165,10 @@ Provided read_provided(const toml::node& node, size_t number, const Preset& draf
 }
 
 void read_description(const toml::table& root, Description& out) {
-  // The draft comes first: a description of another draft may hold keys that this engine does not know.
+  // The draft is checked first: another draft may have keys that this engine does not know.
   const std::string draft = root["draft"].value_or(std::string());
   need(draft.empty() || draft == ENG_ABI_DRAFT_ID,
-       "built from ABI draft '{}', this engine speaks draft '{}': build the plugin again", draft, ENG_ABI_DRAFT_ID);
+       "built from ABI draft '{}', this engine speaks draft '{}': rebuild the plugin", draft, ENG_ABI_DRAFT_ID);
   read_table(&root, {text("draft")}, "description", {"drafts", "plugin", "provides"});
   const Preset drafts = read_drafts(root);
   const std::string where = "description, [plugin]";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be told of a shared object without running it: its exports, and section .eng_plugin.
+// Reads the exports and section .eng_plugin of a shared object without running it.
 #include <elf.h>
 
 #include <bit>
@@ -11,7 +11,7 @@
 namespace eng {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "the ELF reader copies little-endian fields as they are");
+static_assert(std::endian::native == std::endian::little, "the ELF reader copies little-endian fields unchanged");
 
 #if defined(__x86_64__)
 constexpr uint16_t this_machine = EM_X86_64;
@@ -23,7 +23,7 @@ constexpr uint16_t this_machine = EM_AARCH64;
 
 constexpr uint64_t most_bytes = 16u << 20;  // of one table
 
-// `count` rows at `offset`. No offset or size of the file is believed.
+// `count` rows at `offset`. Both come from the file and are checked.
 template <class Row>
 std::vector<Row> rows(std::istream& in, uint64_t offset, uint64_t count, const char* what) {
   need(count <= most_bytes / sizeof(Row), "malformed ELF file: its {} has {} entries", what, count);
@@ -32,7 +32,7 @@ std::vector<Row> rows(std::istream& in, uint64_t offset, uint64_t count, const c
   in.clear();
   in.seekg(static_cast<std::streamoff>(offset));
   in.read(reinterpret_cast<char*>(out.data()), size);
-  need(in.gcount() == size, "truncated ELF file: its {} ends behind the end of the file", what);
+  need(in.gcount() == size, "truncated ELF file: its {} ends after the end of the file", what);
   return out;
 }
 
@@ -42,7 +42,7 @@ std::string text_of(std::istream& in, const Elf64_Shdr& section, const char* wha
   return std::string(bytes.begin(), bytes.end());
 }
 
-// The NUL-terminated string at `offset`, or "" if it starts or ends outside.
+// The NUL-terminated string at `offset`; "" if it starts or ends outside `strings`.
 std::string string_at(const std::string& strings, uint64_t offset) {
   const size_t end = strings.find('\0', offset);
   return end == std::string::npos ? "" : strings.substr(offset, end - offset);
@@ -55,7 +55,7 @@ void read(std::istream& in, ElfFile& out) {
   const Elf64_Ehdr head = rows<Elf64_Ehdr>(in, 0, 1, "header")[0];
   need(head.e_ident[EI_CLASS] == ELFCLASS64, "not a 64-bit ELF file");
   need(head.e_machine == this_machine, "built for ELF machine {}, this is {}", +head.e_machine, +this_machine);
-  need(head.e_type == ET_DYN, "an ELF file, but no shared object");
+  need(head.e_type == ET_DYN, "an ELF file, but not a shared object");
   need(head.e_shentsize == sizeof(Elf64_Shdr) && head.e_shnum < SHN_LORESERVE, "malformed ELF section table");
   const auto sections = rows<Elf64_Shdr>(in, head.e_shoff, head.e_shnum, "section table");
   need(head.e_shstrndx < sections.size(), "malformed ELF file: no section names");
@@ -65,7 +65,7 @@ void read(std::istream& in, ElfFile& out) {
     if (string_at(names, section.sh_name) == ".eng_plugin") {
       need(out.description.empty(), "malformed ELF file: two sections .eng_plugin");
       out.description = text_of(in, section, "section .eng_plugin");
-      // One text; instrumented builds pad it.
+      // Must be one string; instrumented builds pad it with NULs.
       out.description.erase(out.description.find_last_not_of('\0') + 1);
       need(out.description.find('\0') == std::string::npos,
            "use ENG_DESCRIPTION once per plugin: section .eng_plugin holds two texts");

@@ -19,19 +19,19 @@ namespace eng {
 namespace {
 
 struct Library {
-  std::string where;  // in messages
+  std::string where;  // prefix of its messages
   std::string description;
   Registry::Loaded loaded;
   eng_plugin plugin{};
   eng_host host{};
   boost::dll::shared_library* handle = nullptr;  // never deleted: its destructor would call dlclose
   bool started = false;
-  std::optional<Error> failure;  // why nothing can be had from it
+  std::optional<Error> failure;  // why it cannot be used
 
   Error error(const std::string& why, const std::string& help = "") const {
     return Error(Exit::environment, where + ": " + why, help);
   }
-  // Calls into the plugin. A C function must not throw; one that does is reported instead of ending the process.
+  // Calls into the plugin. A C function must not throw; if it does, that becomes an Error instead of std::terminate.
   template <class Call>
   auto guarded(const char* function, const Call& call) const try {
     return call();
@@ -43,7 +43,7 @@ struct Library {
   void start();
 };
 
-// Leaked on purpose, all of it: a plugin's code and our handle to it outlive every static destructor.
+// Never freed: a plugin's code and our handle to it must outlive every static destructor.
 struct Process {
   std::mutex mutex, log_mutex;
   std::vector<Library*> libraries;  // in loading order
@@ -55,34 +55,34 @@ void log_line(const eng_host* host, int32_t level, const char* text, uint64_t le
   const std::lock_guard lock(process.log_mutex);
   const auto* from = static_cast<const Library*>(host->data);
   if (process.log && text) process.log(from->loaded.id, level, std::string(text, length));
-} catch (...) {  // a lost log line is no reason to stop
+} catch (...) {  // losing a log line must not stop the run
 }
 
-// What a plugin could change in the process behind everybody's back.
+// Process state that loading a plugin may change unnoticed.
 struct Surroundings {
   static constexpr int signals[4] = {SIGSEGV, SIGBUS, SIGFPE, SIGPIPE};
   std::fenv_t floats;
   std::string locale = std::setlocale(LC_ALL, nullptr);
   struct sigaction handlers[4];
-  std::map<std::string, std::string> told;  // all of it, to compare
+  std::map<std::string, std::string> values;  // what -> its value as text, for comparison
 
   Surroundings() {
     fegetenv(&floats);
-    volatile float tiny = FLT_TRUE_MIN;  // has no double if floats are flushed to zero
-    told["flush-to-zero (is it linked with -ffast-math?)"] = tiny + tiny == 0 ? "on" : "off";
-    told["rounding of floats"] = std::to_string(fegetround());
-    told["locale"] = locale;
+    volatile float tiny = FLT_TRUE_MIN;  // its double is 0 if subnormal floats are flushed to zero
+    values["flush-to-zero (is it linked with -ffast-math?)"] = tiny + tiny == 0 ? "on" : "off";
+    values["rounding of floats"] = std::to_string(fegetround());
+    values["locale"] = locale;
     for (int k = 0; k < 4; ++k) {
       sigaction(signals[k], nullptr, &handlers[k]);
-      told[fmt::format("handler of SIG{}", sigabbrev_np(signals[k]))] =
+      values[fmt::format("handler of SIG{}", sigabbrev_np(signals[k]))] =
           fmt::format("{:#x}", reinterpret_cast<uintptr_t>(handlers[k].sa_handler));
     }
   }
-  // Puts everything back, and says what it was: "" or "it changed the locale from C to C.UTF-8; ...; undone".
+  // Undoes the changes and returns them: "" or "it changed the locale from C to C.UTF-8; ...; undone".
   std::string restore() const {
     std::string said;
-    for (const auto& [what, now] : Surroundings().told)
-      if (now != told.at(what)) said += fmt::format("it changed the {} from {} to {}; ", what, told.at(what), now);
+    for (const auto& [what, now] : Surroundings().values)
+      if (now != values.at(what)) said += fmt::format("it changed the {} from {} to {}; ", what, values.at(what), now);
     if (said.empty()) return "";
     fesetenv(&floats);
     std::setlocale(LC_ALL, locale.c_str());
@@ -93,7 +93,7 @@ struct Surroundings {
 
 void Library::start() {
   namespace load_mode = boost::dll::load_mode;
-  // Boost.DLL has no name for RTLD_NODELETE but passes it on.
+  // Boost.DLL has no name for RTLD_NODELETE but passes it to dlopen.
   const auto mode = load_mode::rtld_now | load_mode::rtld_local | static_cast<load_mode::type>(RTLD_NODELETE);
   handle = new boost::dll::shared_library;
   eng_plugin_query_fn query = nullptr;
@@ -117,11 +117,11 @@ void Library::start() {
   const eng_status status = guarded("start", [&] { return plugin.start(&host, sink.get()); });
   sink.check(status, Exit::environment, where + ": start");
   started = true;
-  // Registered behind the plugin's own static constructors, so it runs before its static destructors.
+  // Registered after the plugin's static constructors ran, so it runs before its static destructors.
   std::atexit(stop_plugins);
 }
 
-// The library of this file, loaded and started on the first call in the process. One that failed is not tried again.
+// The library of this file, loaded and started on the first call in the process. After a failure it is not retried.
 Library& load(const Candidate& candidate, const std::string& pin, const std::string& by, const std::string& help) {
   const std::lock_guard lock(process.mutex);
   const Description& d = candidate.description;
@@ -169,11 +169,11 @@ void stop_plugins() {
   for (auto it = all.rbegin(); it != all.rend(); ++it) {
     Library& library = **it;
     if (!std::exchange(library.started, false)) continue;
-    library.failure = library.error("was stopped already: nothing can be loaded from it any more");
+    library.failure = library.error("was stopped: nothing more can be loaded from it");
     try {
       library.plugin.stop();
     } catch (...) {
-      // The process is leaving; there is nobody left to tell.
+      // The process is exiting; nothing reads an error any more.
     }
   }
 }
@@ -187,7 +187,7 @@ void Registry::copy_table(const Candidate& from, const std::string& kind, const 
   const void* table =
       library.guarded("get_interface", [&] { return library.plugin.get_interface(kind.c_str(), name.c_str()); });
   if (!table)
-    throw library.error(fmt::format("get_interface gave nothing for {} '{}', which its description lists", kind, name));
+    throw library.error(fmt::format("get_interface gave NULL for {} '{}', which its description lists", kind, name));
   copy_struct(table, out, size, required, fmt::format("{}: its table of {} '{}'", library.where, kind, name));
   const auto same = [&](const Loaded& one) { return one.path == library.loaded.path; };
   if (std::none_of(loaded_.begin(), loaded_.end(), same)) loaded_.push_back(library.loaded);
@@ -196,7 +196,7 @@ void Registry::copy_table(const Candidate& from, const std::string& kind, const 
 void copy_struct(const void* theirs, void* out, uint32_t size, uint32_t required, const std::string& what) {
   constexpr uint32_t most = 64u << 10;
   const auto need = [&](bool right, const std::string& why) {
-    if (!right) throw Error(Exit::environment, what + why, "build the plugin again with this engine's headers");
+    if (!right) throw Error(Exit::environment, what + why, "rebuild the plugin with this engine's headers");
   };
   need(theirs, " is NULL");
   uint32_t given = 0;

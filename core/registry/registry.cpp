@@ -23,7 +23,7 @@ namespace eng {
 namespace fs = std::filesystem;
 namespace {
 
-// A group that has no member but the file's owner, as distributions make one for each user.
+// True if the file's owner is the only member of its group, as with the per-user groups of distributions.
 bool private_group(const struct stat& info) {
   const passwd* owner = getpwuid(info.st_uid);
   const group* members = getgrgid(info.st_gid);
@@ -33,7 +33,7 @@ bool private_group(const struct stat& info) {
   return true;
 }
 
-// What is in `folder`, sorted; nothing if it cannot be read.
+// Entries of `folder` with this ending, sorted; none if it cannot be read.
 std::vector<fs::path> entries(const fs::path& folder, const std::string& ending) {
   std::vector<fs::path> out;
   std::error_code error;
@@ -48,25 +48,25 @@ std::string environment(const char* name) {
   return value ? value : "";
 }
 
-// Why the file or the folder it is listed or really lies in cannot be trusted.
+// Why the file, the folder it was found in or, through links, its real folder cannot be trusted; "" if they can.
 std::string distrust(const fs::path& path, const struct stat& info) {
   if (const std::string why = untrusted(info); !why.empty()) return "the file is " + why;
   std::error_code none;
   for (const fs::path& folder : {path.parent_path(), fs::canonical(path, none).parent_path()}) {
     struct stat around;
-    if (stat(folder.c_str(), &around) != 0) return "its folder cannot be looked at";
+    if (stat(folder.c_str(), &around) != 0) return "its folder cannot be examined";
     if (const std::string why = untrusted(around); !why.empty())
       return fmt::format("its folder {} is {}", folder.string(), why);
   }
   return "";
 }
 
-// Folders (or files, as --plugin-path may name), each absolute and once. `ignored` receives the relative ones of the
-// environment, which would depend on the working directory.
+// Folders (or files, which --plugin-path may name), absolute and without duplicates. `ignored` receives relative paths
+// from the environment, which would depend on the working directory.
 std::vector<fs::path> search_path(const Registry::Search& search, std::vector<Candidate>& ignored) {
   std::vector<fs::path> out;
   const auto add = [&](const fs::path& path) {
-    const fs::path place = (path / "").lexically_normal().parent_path();  // without a slash at the end
+    const fs::path place = (path / "").lexically_normal().parent_path();  // no trailing slash
     if (std::find(out.begin(), out.end(), place) == out.end()) out.push_back(place);
   };
   const fs::path below = fs::path("engine") / "plugins" / std::to_string(ENG_ABI_MAJOR);
@@ -77,7 +77,7 @@ std::vector<fs::path> search_path(const Registry::Search& search, std::vector<Ca
       if (fs::path(path).is_absolute())
         add(path);
       else if (!path.empty())
-        ignored.push_back({path, {}, "ENGINE_PLUGIN_PATH takes absolute folders only", {}});
+        ignored.push_back({path, {}, "ENGINE_PLUGIN_PATH must list absolute folders", {}});
     }
     fs::path data = environment("XDG_DATA_HOME");
     if (!data.is_absolute()) data = fs::path(environment("HOME")) / ".local" / "share";
@@ -86,9 +86,9 @@ std::vector<fs::path> search_path(const Registry::Search& search, std::vector<Ca
   std::error_code none;
   if (const fs::path program = fs::read_symlink("/proc/self/exe", none); !program.empty()) {
     const fs::path top = program.parent_path().parent_path();
-    // The installed tree, wherever it was moved: lib/ or, as Debian has it, lib/x86_64-linux-gnu/.
+    // The installed tree, which may have been moved: lib/ or, on Debian, lib/x86_64-linux-gnu/.
     add(program.parent_path() / fs::path(installed_plugins).lexically_relative(installed_commands));
-    // The build tree: build/tools/engine beside build/plugins/NAME.
+    // The build tree: build/tools/engine and build/plugins/NAME.
     if (fs::exists(top / "build.ninja", none))
       for (const fs::path& folder : entries(top / "plugins", ""))
         if (fs::is_directory(folder, none)) add(folder);
@@ -97,18 +97,18 @@ std::vector<fs::path> search_path(const Registry::Search& search, std::vector<Ca
   return out;
 }
 
-// Reads and judges one file.
+// Reads and checks one file.
 Candidate inspect(const fs::path& path) {
   Candidate out{path, {}, "", {}};
   struct stat info;
   std::ifstream in;
   const bool there = stat(path.c_str(), &info) == 0, regular = there && S_ISREG(info.st_mode);
-  if (regular) in.open(path, std::ios::binary);  // to open a pipe would wait for its writer
+  if (regular) in.open(path, std::ios::binary);  // opening a pipe would wait for its writer
   if (!there || !in) out.refused = fmt::format("cannot be opened: {}", std::strerror(errno));
   if (there && !regular) out.refused = "not a regular file";
   if (!out.refused.empty()) return out;
   const ElfFile elf = read_elf(in);
-  // The description is read even if the file is refused, so that a message can say what was refused.
+  // The description is read even if the file is refused, so that messages can name the plugin.
   const std::string described = elf.description.empty() ? "has no section .eng_plugin: add ENG_DESCRIPTION(...)"
                                                         : parse_description(elf.description, out.description);
   for (const std::string& why : {distrust(path, info), elf.problem, described})

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding plugins, reading their descriptions without running them, loading them once and for ever.
+// Finds plugins, reads their descriptions without running them, and loads each once, until the process ends.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ struct Provided {
   std::string name;  // "adamw"
   std::string summary;
   PluginSchema schema;
-  std::string refused = {};  // why the engine does not use this one, "" if it does
+  std::string refused = {};  // why the engine cannot use it; "" if it can
 };
 
 // The description in section .eng_plugin.
@@ -45,36 +45,36 @@ struct Description {
   std::string text;  // verbatim
 };
 
-// A file that was looked at.
+// A file found on the search path.
 struct Candidate {
   std::filesystem::path path;
   Description description;
-  std::string refused;                // why nothing of it is used, "" if something is
-  std::vector<std::string> shadowed;  // what it provides, but an earlier file too: "... is shadowed by PATH"
+  std::string refused;                // why none of it can be used; "" if some of it can
+  std::vector<std::string> shadowed;  // what an earlier file provides as well: "... is shadowed by PATH"
 };
 
-// Receives what plugins log: their id, ENG_LOG_*, one line; on any thread, one call at a time. What a plugin did to
-// the process while it was loaded (floats, locale, signal handlers), and was undone, comes as a warning.
+// Receives what plugins log: their id, ENG_LOG_*, one line. Called on any thread, one call at a time. If loading a
+// plugin changed process state (floats, locale, signal handlers), which is undone, it receives a warning.
 using PluginLog = std::function<void(const std::string& id, int32_t level, const std::string& text)>;
 void set_plugin_log(PluginLog log);
 
-// Stops every started plugin, in reverse order, for good. Runs by itself when the process exits.
+// Stops all started plugins, in reverse order; they cannot be used again. Also runs when the process exits.
 void stop_plugins();
 
-// Copies a table by the growth rules of engine/base.h; what it does not have is zero. Its first `required` bytes must
-// be there, and hold pointers from byte 8 on, none of them NULL. Throws Error(Exit::environment) that begins with
+// Copies a table by the growth rules of engine/base.h; missing members become zero. Its first `required` bytes must
+// be there, and hold pointers from byte 8 on, none of them NULL. Throws Error(Exit::environment) prefixed with
 // `what`.
 void copy_struct(const void* theirs, void* out, uint32_t size, uint32_t required, const std::string& what);
 
-// One entry of a list that a table points to; what it does not have is zero. Throws as copy_struct does.
+// Copies one entry of a list that a table points to. Throws like copy_struct; an entry smaller than Entry is refused.
 template <class Entry>
 void copy_entry(const Entry* theirs, Entry& out, const std::string& what) {
   if (!theirs || theirs->struct_size < sizeof(Entry))
     throw Error(
         Exit::environment,
-        what + (theirs ? fmt::format(" states struct_size {}: {} is the least", theirs->struct_size, sizeof(Entry))
+        what + (theirs ? fmt::format(" states struct_size {}: the minimum is {}", theirs->struct_size, sizeof(Entry))
                        : " is NULL"),
-        "build the plugin again with this engine's headers");
+        "rebuild the plugin with this engine's headers");
   out = *theirs;
 }
 
@@ -87,18 +87,19 @@ class Registry {
   // Scans the search path; runs no plugin code and never throws for a bad file.
   static std::unique_ptr<Registry> scan(const Search& search);
 
-  const std::vector<std::filesystem::path>& places() const { return places_; }  // also those that do not exist
+  const std::vector<std::filesystem::path>& places() const { return places_; }  // searched, existing or not
   const std::vector<Candidate>& candidates() const { return candidates_; }
   const Provided* find(const std::string& kind, const std::string& name) const;
-  // The file that provides it: the first one wins. Kernels of one device (eng.kernels/1) may come from many.
+  // The file that provides it: the first one wins. Kernels of one device (eng.kernels/1) may come from several files.
   std::vector<const Candidate*> providers(const std::string& kind, const std::string& name) const;
   std::vector<std::string> names(const std::string& kind) const;  // sorted
-  // Ties plugins to a sha256 ("id=hex"): other files are not loaded. `by` says so, and `help` what to do about it.
-  // Throws Error(Exit::usage) for an unknown id.
+  // Pins plugins to a sha256 ("id=hex"): a file with another one is not loaded. The error then names `by`, and its help
+  // is `help`. Throws Error(Exit::usage) for an unknown id or a malformed hash.
   void pin(const std::vector<std::string>& hashes, const std::string& by = "[plugins] sha256",
            const std::string& help = "");
 
-  // Loads the plugin on first use; see copy_struct. Throws Error(Exit::environment) with the file and the reason.
+  // Loads the plugin on first use; for `required` see copy_struct. Throws Error(Exit::environment) with the file and
+  // the reason.
   template <class Table>
   Table table(const std::string& kind, const std::string& name, uint32_t required = required_bytes<Table>) {
     const auto all = providers(kind, name);
@@ -106,7 +107,7 @@ class Registry {
       throw Error(Exit::environment, "no plugin provides " + kind + " '" + name + "'", "engine plugins ls --why");
     return table_of<Table>(*all.front(), kind, name, required);
   }
-  // The same of one provider.
+  // The same, from one provider.
   template <class Table>
   Table table_of(const Candidate& from, const std::string& kind, const std::string& name,
                  uint32_t required = required_bytes<Table>) {
@@ -114,9 +115,9 @@ class Registry {
     copy_table(from, kind, name, &out, sizeof(Table), required);
     return out;
   }
-  // Loads nothing: the providers that are loaded, and the names they provide.
+  // The providers that are loaded already, each with the names that it provides.
   std::vector<std::pair<const Candidate*, std::string>> loaded_providers(const std::string& kind) const;
-  // Every plugin this registry loaded: the identity of a run.
+  // The plugins that this registry has loaded; a run records them.
   struct Loaded {
     std::string id, version, path, sha256;
   };

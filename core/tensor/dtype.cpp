@@ -29,7 +29,7 @@ constexpr Row dtypes[] = {
 const Row& row(int32_t dtype) {
   for (const Row& r : dtypes)
     if (r.dtype == dtype) return r;
-  throw Error(Exit::bug, fmt::format("{} is no element type (ENG_F32 .. ENG_U8)", dtype));
+  throw Error(Exit::bug, fmt::format("{} is not an element type (ENG_F32 .. ENG_U8)", dtype));
 }
 
 float f32_of_bf16(uint16_t bits) {
@@ -54,8 +54,8 @@ uint16_t f16_of_f32(float value) {
   const float size = std::fabs(value);
   if (std::isnan(value))
     return static_cast<uint16_t>(sign | 0x7c00 | (bits >> 13 & 0x3ff) | (bits >> 13 & 0x3ff ? 0 : 1));
-  if (size >= 65520.0f) return static_cast<uint16_t>(sign | 0x7c00);  // halfway to what would be 65536
-  // Below the smallest normal number the grid is 2^-24; the sum with 0.5 rounds to it.
+  if (size >= 65520.0f) return static_cast<uint16_t>(sign | 0x7c00);  // halfway between 65504, the largest, and 65536
+  // Subnormal results are multiples of 2^-24; adding 0.5 rounds to them.
   if (size < 0x1p-14f) return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(size + 0.5f) - 0x3f000000u));
   const uint32_t rounded = (bits & 0x7fffffff) + 0xfff + (bits >> 13 & 1);
   return static_cast<uint16_t>(sign | ((rounded >> 13) - (112u << 10)));
@@ -114,7 +114,7 @@ std::optional<int32_t> dtype_from_dlpack(const DLDataType& type) {
 
 uint64_t element_count(const eng_desc& desc) {
   if (desc.ndim > ENG_MAX_DIMS)
-    throw Error(Exit::bug, fmt::format("a tensor has {} dimensions, {} is the most", desc.ndim, ENG_MAX_DIMS));
+    throw Error(Exit::bug, fmt::format("a tensor has {} dimensions, the limit is {}", desc.ndim, ENG_MAX_DIMS));
   const int64_t *begin = desc.dims, *end = begin + desc.ndim;
   for (const int64_t* n = begin; n != end; ++n)
     if (*n < 0) throw Error(Exit::bug, fmt::format("dimension {} of a tensor is {}", n - begin, *n));
@@ -146,7 +146,7 @@ bool same(const eng_desc& a, const eng_desc& b) {
          std::equal(a.dims, a.dims + std::min<uint32_t>(a.ndim, ENG_MAX_DIMS), b.dims);
 }
 
-// Lives behind a DLManagedTensorVersioned until its deleter runs.
+// Owns a DLManagedTensorVersioned, until its deleter runs.
 struct Exported {
   explicit Exported(const TensorView& v) : view(v) {
     int64_t stride = element_count(view.desc) ? 1 : 0;  // also checks the shape
@@ -170,7 +170,7 @@ DLManagedTensorVersioned* export_tensor(const TensorView& view) {
 TensorView import_tensor(DLManagedTensorVersioned* tensor, const ImportRequest& request) try {
   need(tensor, "there is no tensor (NULL)");
   TensorView out;
-  // Ours from here on, whatever the checks say.
+  // Takes ownership before the checks, so that the deleter runs if they fail.
   out.owner = std::shared_ptr<void>(tensor, [tensor](void*) {
     if (tensor->deleter) tensor->deleter(tensor);
   });
@@ -192,10 +192,10 @@ TensorView import_tensor(DLManagedTensorVersioned* tensor, const ImportRequest& 
   out.desc = {*dtype, static_cast<uint32_t>(t.ndim), {}};
   std::copy_n(t.shape, t.ndim, out.desc.dims);
   const uint64_t bytes = byte_count(out.desc);
-  if (!bytes) return out;  // no elements: no data is needed, and no stride means anything
+  if (!bytes) return out;  // no elements: data and strides do not matter
   int64_t dense = 1;
   for (uint32_t k = out.desc.ndim; t.strides && k-- > 0; dense *= out.desc.dims[k])
-    // The stride of a dimension of one element is never used.
+    // The stride of a dimension of size 1 does not matter.
     need(out.desc.dims[k] == 1 || t.strides[k] == dense,
          "{} is not dense: stride {} of dimension {}, {} is needed; make a contiguous copy first", describe(out.desc),
          +t.strides[k], k, dense);
@@ -203,7 +203,7 @@ TensorView import_tensor(DLManagedTensorVersioned* tensor, const ImportRequest& 
   uintptr_t first = 0, last = 0;
   need(!__builtin_add_overflow(reinterpret_cast<uintptr_t>(t.data), t.byte_offset, &first) &&
            !__builtin_add_overflow(first, bytes, &last),
-       "byte_offset {} leads out of memory", +t.byte_offset);
+       "byte_offset {} is outside the address space", +t.byte_offset);
   need(first % dtype_size(*dtype) == 0, "its data is not aligned to elements of {} bytes", dtype_size(*dtype));
   out.data = static_cast<char*>(t.data) + t.byte_offset;
   return out;

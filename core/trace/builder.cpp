@@ -28,7 +28,7 @@ eng_status guarded(eng_build* b, eng_error* sink, F call) {
   return report(sink, builder.status, builder.error);
 }
 
-// What the text says is NULL where the ABI wants something.
+// Refuses a NULL pointer; `what` names it.
 void there(const void* pointer, const char* what) {
   need(pointer, "{} is NULL", what);
 }
@@ -97,8 +97,8 @@ eng_status emit_op(eng_build* b, const char* name, const eng_id* in, uint32_t n_
                              list_of<Id>(out, n_out, "the list of outputs"),
                              {list_of<Attr>(attrs, n_attrs, "the list of attributes")});
     if (made.size() < n_out)
-      throw Error(Exit::environment, std::string(name) + " has " + std::to_string(made.size()) + " outputs here, " +
-                                         std::to_string(n_out) + " were asked for");
+      throw Error(Exit::environment, std::string(name) + " has " + std::to_string(made.size()) +
+                                         " outputs for these inputs, " + std::to_string(n_out) + " were asked for");
     for (uint32_t k = 0; k < n_out; ++k) out[k] = made[k];
   });
 }

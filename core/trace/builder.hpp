@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's side of eng_build: turns calls of a plugin into virtual calls, keeps the first error.
+// The host's side of eng_build: turns a plugin's calls into virtual calls and keeps the first error.
 #pragma once
 
 #include "core/base/error.hpp"
@@ -10,10 +10,10 @@ namespace eng {
 
 struct World {
   uint32_t rank = 0, size = 1;
-  uint32_t local_rank = 0, local_size = 1;  // of this machine
+  uint32_t local_rank = 0, local_size = 1;  // among the ranks of this machine
 };
 
-// A parameter as declared.
+// A parameter as the model declared it.
 struct Parameter {
   std::string name;
   eng_desc desc{};
@@ -23,10 +23,10 @@ struct Parameter {
   bool frozen = false;  // keeps its value in training: no gradient, no state, no update
 };
 
-// A list that a plugin gave. NULL is one of nothing; throws std::runtime_error where it should hold something.
+// Copies a list from a plugin. Throws std::runtime_error if it is NULL and n > 0, or if an attribute has no key.
 template <class To, class From>
 std::vector<To> list_of(const From* list, uint32_t n, const char* what) {
-  need(list || !n, "{} is NULL, {} are announced", what, n);
+  need(list || !n, "{} is NULL, but its count is {}", what, n);
   std::vector<To> out;
   for (uint32_t k = 0; k < n; ++k)
     if constexpr (std::is_same_v<From, eng_attr>) {
@@ -37,12 +37,12 @@ std::vector<To> list_of(const From* list, uint32_t n, const char* what) {
     }
   return out;
 }
-// The struct_size that a plugin gave: not below that of version 1.0.
+// Refuses a plugin's struct_size below `first`, that of version 1.0.
 inline void check_size(const char* name, uint32_t given, size_t first) {
-  need(given >= first, "{} states struct_size {}: {} is the least", name, given, first);
+  need(given >= first, "{} states struct_size {}: the minimum is {}", name, given, first);
 }
 
-// Derive and override what is legal in a phase; the rest refuses with a clear text.
+// Derived classes override what is legal in their phase. Everything else throws an Error that says so.
 class Builder : public eng_build {
  public:
   Builder();
@@ -63,7 +63,7 @@ class Builder : public eng_build {
   virtual Id group(std::vector<uint32_t> /*ranks*/) { refuse("making a group"); }
   virtual Id part(const eng_part&) { refuse("making a part"); }
   virtual Id slice(Id, uint64_t /*first*/, uint64_t /*count*/) { refuse("taking a slice"); }
-  // out[k] is 0 or the value to write into; returns the ids.
+  // out[k] is the value to write into, or 0 for a new one. Returns the ids of all outputs.
   virtual std::vector<Id> emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) = 0;
 
   eng_status status = ENG_OK;

@@ -10,15 +10,15 @@ namespace eng {
 bool Gradient::exclusive(Id value) const {
   const Graph& graph = state_.block.graph;
   Id gradient = state_.of[value];
-  auto one_memory = [&](Id other) {
+  auto may_share_memory = [&](Id other) {
     if (other == gradient) return true;
     if (!other || !gradient) return false;
-    // The next block may have one gradient for several of its inputs.
+    // The next block may pass one buffer as the gradient of several of its inputs.
     const Symbol &a = graph.value(gradient), &b = graph.value(other);
     return a.kind == SymbolKind::seed && b.kind == SymbolKind::seed && same(a.desc, b.desc);
   };
   for (size_t v = 1; v < state_.of.size(); ++v)
-    if (v != value && state_.pending[v] && one_memory(state_.of[v])) return false;
+    if (v != value && state_.pending[v] && may_share_memory(state_.of[v])) return false;
   return true;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an op's gradient rule sees: one node, the gradients of its outputs, and where its own go.
+// What an op's gradient rule sees: a node, the gradients of its outputs, and where to put those of its inputs.
 #pragma once
 
 #include <map>
@@ -12,13 +12,13 @@ class Gradient {
  public:
   struct State {
     Template& block;
-    Id scalars = 0;
+    Id scalars = 0;                  // the step's scalars
     std::vector<Id> of = {};         // value -> its gradient so far
-    std::vector<char> pending = {};  // value -> its producer was not differentiated yet
+    std::vector<char> pending = {};  // value -> its producer is not differentiated yet
     std::vector<char> wants = {};    // value -> depends on a parameter or a differentiable input
-    std::map<Id, Id> replaced = {};  // forward output -> the backward value that stands for it
+    std::map<Id, Id> replaced = {};  // forward output -> the backward value that replaces it
 
-    void grow();  // to the block's values
+    void grow();  // resizes the vectors to the number of values
     // Appends a node to the block and grows.
     std::vector<Id> emit(const Op& op, std::vector<Id> in, Attrs attrs);
   };
@@ -31,13 +31,14 @@ class Gradient {
   const Attrs& attrs() const { return node_.attrs; }
   bool wants(uint32_t k) const { return in(k) && state_.wants[in(k)]; }
 
-  // Gradient of output k, 0 if nothing depends on it.
+  // Gradient of output k; 0 if nothing depends on the output.
   Id d_out(uint32_t k) const { return k < node_.out.size() ? state_.of[node_.out[k]] : 0; }
-  // The same if the rule may overwrite it, else 0.
+  // The same if the rule may overwrite it, otherwise 0.
   Id own_d_out(uint32_t k) const { return d_out(k) && exclusive(out(k)) ? d_out(k) : 0; }
-  // The gradient that input k has so far, to be accumulated into in place; 0 if there is none or another
-  // value still needs it. The rule then gives the result with `give`.
+  // The gradient of input k so far, for accumulating in place; 0 if there is none or another value still needs it.
+  // The rule passes the sum to `give`.
   Id take(uint32_t k);
+  // Sets the gradient of input k: adds it to the gradient so far, unless the rule took that.
   void give(uint32_t k, Id gradient);
 
   std::vector<Id> emit(const char* name, std::vector<Id> in, Attrs attrs) {

@@ -20,7 +20,7 @@ std::string wrong_with(const eng_desc& desc) try {
   byte_count(desc);
   return "";
 } catch (const Error& e) {
-  return fmt::format("cannot be: {}", e.what());
+  return fmt::format("is invalid: {}", e.what());
 }
 
 std::string infer(const Op& op, std::span<const eng_desc> in, const Attrs& attrs, std::vector<eng_desc>& out) {
@@ -34,8 +34,8 @@ std::vector<Id> Graph::emit(const Op& op, std::vector<Id> in, Attrs attrs) {
   if (in.size() < op.min_in || in.size() > op.max_in)
     throw Error(Exit::environment,
                 fmt::format("{} takes {} to {} inputs, {} given", op.id, op.min_in, op.max_in, in.size()));
-  if (op.collective) throw Error(Exit::environment, fmt::format("{} is between ranks: no op of a model", op.id));
-  if (!op.max_in) throw Error(Exit::environment, fmt::format("{} fills parameters, nothing else", op.id));
+  if (op.collective) throw Error(Exit::environment, fmt::format("{} is a collective: models cannot use it", op.id));
+  if (!op.max_in) throw Error(Exit::environment, fmt::format("{} can only initialise parameters", op.id));
   std::vector<eng_desc> shapes;
   for (size_t k = 0; k < in.size(); ++k) {
     if (in[k] == 0 && k < op.min_in && !(op.optional >> k & 1U))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Symbolic programs: values and the nodes between them, as traced from one block. No memory, no device.
+// Symbolic programs: the values and nodes of one traced block, without memory or device.
 #pragma once
 
 #include "core/tensor/dtype.hpp"
@@ -11,13 +11,13 @@ using Id = uint32_t;  // 0 means none
 
 enum class SymbolKind : uint8_t {
   temp,      // made by a node
-  input,     // of the block: what the block before it put out
-  param,     // `index` counts in the block's parameter list
+  input,     // of the block: output `index` of the previous block
+  param,     // `index` into the block's parameter list
   batch,     // `index`: 0 tokens, 1 labels
-  constant,  // `index` counts in the template's constants
+  constant,  // `index` into the template's constants
   scalars,   // the step's f32[32]
-  seed,      // gradient of the block's output `index`, given from outside
-  state,     // `index` counts in the template's states
+  seed,      // gradient of the block's output `index`, from the next block
+  state,     // `index` into the template's states
   counters,  // the step's i64[8]
 };
 
@@ -38,7 +38,7 @@ class Graph {
   Id add(Symbol value) { return values_.push_back(std::move(value)), static_cast<Id>(values_.size()); }
   const Symbol& value(Id id) const { return values_[id - 1]; }
   size_t size() const { return values_.size(); }
-  // Appends a node and makes its outputs; throws Error if the op refuses the shapes. `block` is for the message.
+  // Appends a node and returns its outputs. Throws Error if the op refuses the inputs or their shapes.
   std::vector<Id> emit(const Op& op, std::vector<Id> in, Attrs attrs);
 
   std::vector<Node> nodes;
@@ -59,29 +59,29 @@ struct Template {
   Graph graph;
   std::vector<Id> params, inputs, outputs;
   std::vector<Constant> constants;
-  std::vector<eng_desc> states;  // what each block keeps from step to step, where this serves a running sequence
+  std::vector<eng_desc> states;  // for generating: what each block keeps from step to step
 
-  // Filled by derive_backward. Training runs nodes [0, forward) and then [forward, end); `skip` marks forward
-  // nodes whose work the backward repeats (fused loss).
+  // Set by derive_backward. Training runs nodes [0, forward) as the forward and [forward, end) as the backward; `skip`
+  // marks forward nodes that the backward computes instead (fused loss).
   size_t forward = 0;
   std::vector<char> skip;
-  std::vector<Id> seeds;     // per output: its gradient, given from outside (0: none)
-  std::vector<Id> d_inputs;  // per input (0: no gradient)
-  std::vector<Id> d_params;  // per parameter (0: unused)
-  std::vector<Id> train_outputs;
-  double again = 0;  // FLOPs of the forward that recompute() put into the backward
+  std::vector<Id> seeds;          // per output: its gradient, from the next block (0: none)
+  std::vector<Id> d_inputs;       // per input (0: no gradient)
+  std::vector<Id> d_params;       // per parameter (0: unused)
+  std::vector<Id> train_outputs;  // per output: the value that holds it in training
+  double again = 0;               // FLOPs of the forward that recompute() put into the backward
 };
 
-// Elements of a tensor, and its bytes; an absent one has none.
+// Elements and bytes of a tensor. An absent one (dtype 0) has 0 bytes.
 inline int64_t count(const eng_desc& desc) {
   return static_cast<int64_t>(element_count(desc));
 }
 inline uint64_t bytes(const eng_desc& desc) {
   return desc.dtype == 0 ? 0 : byte_count(desc);
 }
-// "" if a tensor can be like that, else what is wrong: "has 7 dimensions, 6 is the most".
+// "" if a tensor may have this shape and type, otherwise what is wrong: "has a dimension out of range ...".
 std::string wrong_with(const eng_desc& desc);
-// What op.infer says, and whether its outputs can be like that.
+// Calls op.infer and checks its outputs. Returns "" or what is wrong.
 std::string infer(const Op& op, std::span<const eng_desc> in, const Attrs& attrs, std::vector<eng_desc>& out);
 eng_desc make_desc(int32_t dtype, std::initializer_list<int64_t> dims);
 

@@ -24,7 +24,7 @@ class Declaring final : public Builder {
     elements_ += count(p.desc);
     if (elements_ > int64_t{1} << 56) throw Error(Exit::environment, "all parameters have more than 2^56 elements");
     if (const Op* op = find_op(p.init_op); !op || op->max_in)
-      throw Error(Exit::environment, "parameter " + p.name + " names no known init op: " + p.init_op);
+      throw Error(Exit::environment, "parameter " + p.name + " has an unknown init op: " + p.init_op);
     model_.params.push_back(std::move(p));
     return static_cast<Id>(model_.params.size());
   }
@@ -74,7 +74,7 @@ class Tracing final : public Builder {
     if (op.random) {
       if (block_.graph.nodes.size() >= random_sites)
         throw Error(Exit::environment,
-                    fmt::format("{}: only the first {} ops of a block may be random", op.id, random_sites));
+                    fmt::format("{}: random ops must be among the first {} ops of a block", op.id, random_sites));
       attrs.list.push_back({"site", static_cast<int64_t>(block_.graph.nodes.size()), 0});
     }
     return block_.graph.emit(op, std::move(in), std::move(attrs));
@@ -86,7 +86,7 @@ class Tracing final : public Builder {
   Id batches_[2] = {0, 0};
 };
 
-// Owns the plugin's object.
+// Owns the model plugin's object.
 struct Instance {
   const eng_model& table;
   void* self = nullptr;
@@ -106,13 +106,13 @@ struct Instance {
         info.max_length < 0)
       throw Error(Exit::environment,
                   fmt::format("model {} describes itself with vocabulary {}, layers {}, "
-                              "attention_width {}, max_length {}: these are no such numbers",
+                              "attention_width {}, max_length {}: at least one is out of range",
                               name, info.vocabulary, info.layers, info.attention_width, info.max_length));
     return info;
   }
 };
 
-// As compute reads it.
+// A parameter's desc in the dtype in which compute reads it.
 eng_desc as_computed(const Parameter& parameter, int32_t dtype) {
   eng_desc desc = parameter.desc;
   if (!(parameter.flags & ENG_PARAM_FP32)) desc.dtype = dtype;
@@ -140,15 +140,15 @@ void trace_template(Model& model, const Instance& plugin, const Block& block, co
   tracing.check(where);
   sink.check(status, Exit::usage, where);
   if (n_out < 1) throw Error(Exit::environment, where + ": trace gave no output");
-  if (n_out > 8) throw Error(Exit::environment, fmt::format("{}: trace gave {} outputs, more than 8", where, n_out));
+  if (n_out > 8) throw Error(Exit::environment, fmt::format("{}: trace gave {} outputs, the limit is 8", where, n_out));
   for (uint32_t k = 0; k < n_out; ++k) {
     if (!out[k] || out[k] > t.graph.size())
-      throw Error(Exit::environment, fmt::format("{}: output {} is no value of this trace", where, k));
+      throw Error(Exit::environment, fmt::format("{}: output {} is not a value of this trace", where, k));
     t.outputs.push_back(out[k]);
   }
 }
 
-// Ids below the vocabulary that the model states must have their row.
+// Every token id below the model's stated vocabulary must have a row in its tables.
 void check_tables(const Model& model) {
   for (const auto& block : model.blocks) {
     const Template& t = model.templates.at(block.tmpl);
@@ -171,7 +171,7 @@ int64_t Model::parameter_count() const {
 }
 
 double Model::flops_per_token() const {
-  // A table that is only looked up multiplies nothing, nor does what no op reads.
+  // Tables that are only looked up, and parameters that no op reads, multiply nothing.
   auto looks_up = [](const Op& op) {
     return !std::strcmp(op.id, ENG_OP_EMBEDDING) || !std::strcmp(op.id, ENG_OP_POSITIONS);
   };
@@ -224,8 +224,8 @@ Model trace_forward(const std::string& name, const eng_model& table, const Secti
       if (!agrees)
         throw Error(
             Exit::environment,
-            fmt::format("model {}: block {} says template {}, but its shapes differ from the block traced for it", name,
-                        block.name, block.tmpl));
+            fmt::format("model {}: block {} names template {}, but its shapes differ from the block traced for it",
+                        name, block.name, block.tmpl));
     }
     const Template& t = model.templates[block.tmpl];
     inputs.clear();
@@ -243,9 +243,10 @@ std::vector<uint32_t> select(const Model& model, const std::string& pattern, con
     if (matches(pattern, names.back())) out.push_back(p);
   }
   if (out.empty())
-    throw Error(
-        Exit::usage, fmt::format("{}: `{}` matches no parameter of {}", where, printable(pattern), model.plugin),
-        fmt::format("the nearest: {}; `*` stands for any text", fmt::join(nearly_matched(pattern, names, 3), ", ")));
+    throw Error(Exit::usage,
+                fmt::format("{}: `{}` matches no parameter of {}", where, printable(pattern), model.plugin),
+                fmt::format("the nearest names: {}; `*` stands for any text",
+                            fmt::join(nearly_matched(pattern, names, 3), ", ")));
   return out;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model, traced: parameters, blocks, and one template per distinct block.
+// A traced model: parameters, blocks, and one template per distinct block.
 #pragma once
 
 #include "core/config/section.hpp"
@@ -12,7 +12,7 @@ struct Block {
   std::string name;
   uint32_t tmpl = 0;
   std::vector<uint32_t> params;  // indices into Model::params
-  bool twice = false;            // training keeps nothing of it: it runs forward again before the next block's backward
+  bool twice = false;  // training keeps nothing of it: its forward runs again before the next block's backward
 };
 
 struct Model {
@@ -24,20 +24,20 @@ struct Model {
   int64_t micro_batch = 0, sequence_length = 0;  // B, T
 
   int64_t parameter_count() const;
-  // FLOPs of one training token by the usual definition: 6 per parameter that multiplies (all but a lookup
-  // table) plus causal attention, 6 * layers * T * width (Chowdhery et al. 2022, appendix B, halved for causality).
+  // FLOPs per training token by the usual definition: 6 per parameter that multiplies (all but lookup tables), plus
+  // causal attention, 6 * layers * T * width (Chowdhery et al. 2022, appendix B, halved for causality).
   double flops_per_token() const;
 };
 
-// What the model says of itself, which needs no op. Throws Error naming the plugin.
+// What the model says about itself, without tracing. Throws Error naming the plugin.
 eng_model_info describe_model(const std::string& name, const eng_model& table, const Section& options);
-// Traces the forward of a model with micro-batches of (B, T). `dtype` is that of activations and weights as compute
-// reads them. Throws Error naming the plugin, the block and the op that refused.
+// Traces the forward of a model with micro-batches of (B, T). `dtype`: of activations, and of weights as compute reads
+// them. Throws Error naming the plugin, the block and the op that refused.
 Model trace_forward(const std::string& name, const eng_model& table, const Section& options, int64_t micro_batch,
                     int64_t sequence_length, int32_t dtype);
 
-// The parameters that a pattern (config/names.hpp) matches. Throws Error(Exit::usage) with the nearest names if there
-// is none; `where` says who wants it: "train.freeze".
+// Indices of the parameters that a pattern (config/names.hpp) matches. Throws Error(Exit::usage) with the nearest names
+// if there are none; `where` is the key with the pattern: "train.freeze".
 std::vector<uint32_t> select(const Model& model, const std::string& pattern, const std::string& where);
 
 }  // namespace eng

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the core knows of an op: shapes, FLOPs, aliasing, gradient. Kernels are elsewhere, behind the ABI.
+// What the core knows about an op: shapes, FLOPs, aliasing, gradient. Kernels come from plugins.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ class Registry;
 class Stepping;
 struct Node;
 
-// An output that takes the memory of an input. `must`: always when the input is present (accumulators,
-// updates); else only if nobody reads the input afterwards.
+// Output `out` may take the memory of input `in`. `must`: it always does if the input is present (accumulators,
+// updates); otherwise it does only if nothing reads the input later.
 struct InPlace {
   uint32_t out, in;
   bool must;
@@ -41,38 +41,38 @@ struct InPlace {
 struct Op {
   const char* id;
   uint32_t min_in, max_in;
-  // Appends the descs of the outputs, or returns what is wrong. Absent optional inputs have dtype 0.
+  // Appends the descs of the outputs. Returns "", or what is wrong. Absent optional inputs have dtype 0.
   std::function<std::string(std::span<const eng_desc> in, const Attrs& attrs, std::vector<eng_desc>& out)> infer;
   std::function<double(std::span<const eng_desc> in, std::span<const eng_desc> out, const Attrs& attrs)> flops =
       nullptr;
   std::vector<InPlace> in_place = {};
-  // Emits the backward of one node; null: the op has no gradient.
+  // Emits the backward of a node; null: the op has no gradient.
   std::function<void(Gradient&)> grad = nullptr;
-  // Emits what serves the next positions of a running sequence (trace/stepping.hpp); null: models with this op cannot
+  // Emits the op for the next positions of a running sequence (trace/stepping.hpp); null: models with this op cannot
   // generate.
   std::function<void(Stepping&)> step = nullptr;
   // The gradient op computes the forward outputs too, so training skips the forward node.
   bool fused_grad = false;
-  // Cheap ops: the inputs from which the same op, run again in the backward, gives its outputs bit for bit. Such
-  // outputs are not kept where those inputs are kept anyway.
+  // Cheap ops: the inputs with which the op, run again in the backward, gives its first output bit for bit. The output
+  // is then not kept if those inputs are kept anyway.
   std::function<std::vector<uint32_t>(const Node& node)> rebuild = nullptr;
-  // Draws random numbers: training gives the kernel one more input, the counters, and the attributes seed and stream;
-  // other programs pass input 0 on as it is. The attribute "site" tells a block's random ops apart.
+  // Draws random numbers: in training the kernel gets the counters as a last input, and the attributes "seed" and
+  // "stream"; in other programs the output is input 0. The attribute "site" distinguishes the random ops of a block.
   bool random = false;
-  // Runs between the ranks of a group (attribute "group"): its kernel is the communicator's.
+  // Runs on all ranks of a group (attribute "group"), with a kernel of the communicator.
   bool collective = false;
-  uint32_t optional = 0;  // bit k: input k, below min_in, may be absent
+  uint32_t optional = 0;  // bit k: input k may be absent although k < min_in
 };
 
-constexpr uint32_t random_sites = 4096;  // "site" is below this
+constexpr uint32_t random_sites = 4096;  // the limit of "site"
 
-// Makes the ops (engine/op.h) of every plugin that `registry` has loaded known to find_op, for the rest of the process,
-// as plugins are. Throws Error(Exit::environment) with the plugin, the op and what is wrong.
+// Makes the ops (engine/op.h) of every plugin that `registry` has loaded known to find_op, until the process ends.
+// Throws Error(Exit::environment) with the plugin, the op and what is wrong.
 void load_ops(Registry& registry);
 const Op* find_plugin_op(const std::string& id);
-// An op of the standard vocabulary (engine/ops.h) or of a plugin, or nullptr.
+// An op of engine/ops.h or of a plugin; nullptr if unknown.
 const Op* find_op(const std::string& id);
-const Op& op(const std::string& id);
+const Op& op(const std::string& id);  // must exist
 std::span<const Op> layer_ops();
 std::span<const Op> gradient_ops();
 std::span<const Op> norm_ops();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// activation, scale, cast, positions, dropout and their gradients: shapes, backward.
+// activation, scale, cast, positions, dropout and their gradients: shape and gradient rules.
 #include "core/trace/gradient.hpp"
 #include "core/trace/shapes.hpp"
 #include "core/trace/stepping.hpp"
@@ -17,14 +17,14 @@ std::string activation(Shapes in, const Attrs& attrs, Out& out) {
   return as_input(in, attrs, out);
 }
 
-// The slope of relu shows in its output, which the next product keeps anyway.
+// The slope of relu follows from its output, which is usually kept anyway: the next matrix product reads it.
 void activation_grad_rule(Gradient& g) {
   Id from = g.attrs().i("act") == ENG_ACT_RELU ? g.out(0) : g.in(0);
   if (g.wants(0)) g.give(0, g.emit(ENG_OP_ACTIVATION_GRAD, {g.d_out(0), from}, g.attrs())[0]);
 }
 
 std::string activation_grad(Shapes in, const Attrs& attrs, Out& out) {
-  return same(in[0], in[1]) ? as_input(in, attrs, out) : "dy and x must have one shape";
+  return same(in[0], in[1]) ? as_input(in, attrs, out) : "dy and x must have the same shape";
 }
 
 void scale_grad(Gradient& g) {
@@ -33,7 +33,7 @@ void scale_grad(Gradient& g) {
 
 std::string cast(Shapes in, const Attrs& attrs, Out& out) {
   const auto dtype = static_cast<int32_t>(attrs.i("dtype"));
-  if (!is_float(in[0].dtype) || !is_float(dtype)) return "casts one floating type to another (attribute dtype)";
+  if (!is_float(in[0].dtype) || !is_float(dtype)) return "converts between floating-point types only (attribute dtype)";
   out.push_back(in[0]);
   out.back().dtype = dtype;
   return "";

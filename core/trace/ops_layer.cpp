@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layer ops of engine/ops.h that multiply or mix: shapes, FLOPs, gradients. Norms and others have their own files.
+// Layer ops of engine/ops.h: shapes, FLOPs, gradients. Norms and elementwise ops have their own files.
 
 #include "core/trace/gradient.hpp"
 #include "core/trace/shapes.hpp"
@@ -22,15 +22,14 @@ double linear_flops(Shapes in, Shapes out, const Attrs&) {
 
 void linear_grad(Gradient& g) {
   Id dy = g.d_out(0);
-  // The weight first: x may be gone before its gradient comes.
+  // The weight's gradient first: it may be the last to read x, whose memory is then free for the gradient of x.
   if (g.wants(1)) g.give(1, g.emit(ENG_OP_MATMUL, {dy, g.in(0), g.take(1)}, {{{"ta", 1}, {"tb", 0}}})[0]);
   if (g.wants(0)) g.give(0, g.emit(ENG_OP_MATMUL, {dy, g.in(1), g.take(0)}, {{{"ta", 0}, {"tb", 0}}})[0]);
   if (g.wants(2)) g.give(2, g.emit(ENG_OP_SUM_ROWS, {dy, g.take(2)}, {})[0]);
 }
 
 std::string embedding(Shapes in, const Attrs&, Out& out) {
-  if (in[0].dtype != ENG_I32 || in[0].ndim != 2 || in[1].ndim != 2)
-    return "tokens (B, T) i32 and table (V, H) are needed";
+  if (in[0].dtype != ENG_I32 || in[0].ndim != 2 || in[1].ndim != 2) return "tokens must be (B, T) i32, table (V, H)";
   out.push_back(make_desc(in[1].dtype, {in[0].dims[0], in[0].dims[1], in[1].dims[1]}));
   return "";
 }
@@ -85,7 +84,7 @@ void attention_grad_rule(Gradient& g) {
     if (g.wants(k)) g.give(k, d[k]);
 }
 
-// The keys and values of all positions so far are kept, those of the next ones join them.
+// Two states cache the keys and values of all positions so far; the op adds those of the next positions.
 void attention_step(Stepping& s) {
   eng_desc cache = s.desc(1);
   cache.dims[1] = s.length();
@@ -94,7 +93,7 @@ void attention_step(Stepping& s) {
 }
 
 std::string gated(Shapes in, const Attrs& attrs, Out& out) {
-  if (!same(in[0], in[1])) return "gate and up must have one shape";
+  if (!same(in[0], in[1])) return "gate and up must have the same shape";
   if (attrs.i("act") < ENG_ACT_SILU || attrs.i("act") > ENG_ACT_RELU) return "unknown activation";
   out.push_back(in[0]);
   return "";
@@ -111,7 +110,7 @@ std::vector<uint32_t> gated_rebuild(const Node& node) {
 }
 
 std::string add(Shapes in, const Attrs&, Out& out) {
-  if (!same(in[0], in[1])) return "both inputs must have one shape";
+  if (!same(in[0], in[1])) return "both inputs must have the same shape";
   out.push_back(in[0]);
   return "";
 }
@@ -152,7 +151,7 @@ std::string matmul(Shapes in, const Attrs& attrs, Out& out) {
   int64_t ra = rows(in[0]), ca = last(in[0]), rb = rows(in[1]), cb = last(in[1]);
   int64_t m = ta ? ca : ra, k = ta ? ra : ca, kb = tb ? cb : rb, n = tb ? rb : cb;
   if (k != kb) return fmt::format("inner sizes differ: {} and {}", k, kb);
-  // A gradient of rows keeps their leading dimensions: (B, T, N) x (N, K) -> (B, T, K).
+  // Without ta, the leading dimensions are kept: (B, T, N) x (N, K) -> (B, T, K).
   out.push_back(ta ? make_desc(in[0].dtype, {m, n}) : with_last(in[0], n));
   if (in.size() > 2 && in[2].dtype && count(in[2]) != count(out[0])) return "acc must have the shape of the product";
   return "";
@@ -167,7 +166,7 @@ std::string sum_rows(Shapes in, const Attrs&, Out& out) {
 }
 
 std::string embedding_grad(Shapes in, const Attrs& attrs, Out& out) {
-  if (in[0].dtype != ENG_I32 || in[1].ndim != 3) return "tokens (B, T) i32 and dy (B, T, H) are needed";
+  if (in[0].dtype != ENG_I32 || in[1].ndim != 3) return "tokens must be (B, T) i32, dy (B, T, H)";
   out.push_back(make_desc(in[1].dtype, {attrs.i("rows"), last(in[1])}));
   return "";
 }
@@ -177,13 +176,13 @@ std::string attention_grad(Shapes in, const Attrs&, Out& out) {
   return "";
 }
 
-// Scores again, then four products of the same size.
+// Computes the scores again, then four products of the same size.
 double attention_grad_flops(Shapes in, Shapes, const Attrs&) {
   return 5.0 * count(in[1]) * (in[1].dims[1] + 1);
 }
 
 std::string gated_grad(Shapes in, const Attrs&, Out& out) {
-  if (!same(in[0], in[1]) || !same(in[1], in[2])) return "dy, gate and up must have one shape";
+  if (!same(in[0], in[1]) || !same(in[1], in[2])) return "dy, gate and up must have the same shape";
   out.push_back(in[1]);
   out.push_back(in[2]);
   return "";
@@ -259,7 +258,7 @@ std::span<const Op> layer_ops() {
   return ops;
 }
 
-// The last input of most is the gradient so far, to which theirs is added in place.
+// For most, the last input is the gradient so far; they add to it in place.
 std::span<const Op> gradient_ops() {
   static const Op ops[] = {
       {.id = ENG_OP_MATMUL,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rms_norm, layer_norm and their gradients: shapes, backward. Both have the inputs x, their parameters, [residual] and
-// the outputs y, statistics, [s = x + residual]; they differ in the parameters.
+// rms_norm, layer_norm and their gradients: shape and gradient rules. Inputs: x, the parameters, [residual]. Outputs:
+// y, statistics, [s = x + residual]. They differ in their parameters.
 #include "core/trace/gradient.hpp"
 #include "core/trace/shapes.hpp"
 #include "core/trace/stepping.hpp"
@@ -9,7 +9,7 @@
 namespace eng {
 namespace {
 
-// `stats`: the shape of the statistics. Input `residual` comes after the parameters.
+// `stats`: the shape of the statistics. `residual`: the index of that input; parameters are inputs 1 to residual - 1.
 std::string norm(Shapes in, uint32_t residual, eng_desc stats, Out& out) {
   for (uint32_t k = 1; k < residual; ++k)
     if (given(in, k) && (in[k].ndim != 1 || in[k].dims[0] != last(in[0])))
@@ -33,28 +33,27 @@ std::string layer_norm(Shapes in, const Attrs&, Out& out) {
   return norm(in, 3, with_last(in[0], 2), out);
 }
 
-// Inputs of the forward: x, then the parameters, then the residual at `residual`. Outputs: y, statistics and, with a
-// residual, s = x + residual, which is what the norm reads.
-// Inputs of the gradient op: dy, what the norm read, weight, statistics, and the gradients so far to which it adds: of
-// what the norm read, and of each parameter. Outputs: the gradients of what the norm read and of each parameter.
+// The norm reads s = x + residual, or x if there is no residual.
+// Inputs of the gradient op: dy, what the norm read, weight, statistics, then the gradients so far, to which it adds:
+// of what the norm read, and of each parameter. Outputs: the gradients of what the norm read and of each parameter.
 void norm_grad(Gradient& g, const char* op, uint32_t residual, Attrs attrs) {
   const Id dy = g.d_out(0), d_sum = g.d_out(2);
   const auto give_summands = [&](Id gradient) {  // x and the residual have the gradient of their sum
     for (uint32_t summand : {0u, residual})
       if (g.wants(summand)) g.give(summand, gradient);
   };
-  if (!dy) return give_summands(d_sum);  // nobody uses y
+  if (!dy) return give_summands(d_sum);  // nothing uses y
   const bool sum = g.in(residual) != 0;
   const Id read = sum ? g.out(2) : g.in(0);
   const Id so_far = sum ? g.own_d_out(2) : g.take(0);
   std::vector<Id> in = {dy, read, g.in(1), g.out(1), so_far};
   for (uint32_t k = 1; k < residual; ++k) {
-    const bool again = k > 1 && g.in(k) == g.in(1);  // one parameter may be weight and bias
+    const bool again = k > 1 && g.in(k) == g.in(1);  // weight and bias may be the same parameter
     in.push_back(again ? 0 : g.take(k));
   }
   const std::vector<Id> gradients = g.emit(op, std::move(in), std::move(attrs));
   Id d_read = gradients[0];
-  // Others use s as well, and their gradient could not be added to in place.
+  // Other ops use s as well, and their gradient could not be accumulated in place.
   if (sum && !so_far && d_sum) d_read = g.emit(ENG_OP_ADD, {d_read, d_sum}, {})[0];
   give_summands(d_read);
   for (uint32_t k = 1; k < residual; ++k)
@@ -68,7 +67,7 @@ void layer_norm_grad_rule(Gradient& g) {
   norm_grad(g, ENG_OP_LAYER_NORM_GRAD, 3, {{{"bias", g.in(2) != 0, 0}}});
 }
 
-// y again, from s and the parameters.
+// y can be computed again from what the norm read and the parameters.
 template <uint32_t Residual>
 std::vector<uint32_t> rebuild(const Node& node) {
   bool sum = node.in.size() > Residual && node.in[Residual];
@@ -79,7 +78,7 @@ std::vector<uint32_t> rebuild(const Node& node) {
 }
 
 std::string norm_grad_shapes(Shapes in, const Attrs& attrs, Out& out) {
-  if (!same(in[0], in[1])) return "dy and s must have one shape";
+  if (!same(in[0], in[1])) return "dy and s must have the same shape";
   out.push_back(in[0]);
   if (given(in, 2)) out.insert(out.end(), attrs.i("bias") ? 2 : 1, in[2]);
   return "";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks do together: the collectives of a communicator, and the sum that a device folds. Their builder has put the
-// number of members, "members", beside the group.
+// Shape rules of collectives, which a communicator runs, and of fold, which a device runs. The builder has added
+// attribute "members", the size of the group.
 #include "core/trace/shapes.hpp"
 #include "engine/ops.h"
 
@@ -8,7 +8,7 @@ namespace eng {
 namespace {
 
 std::string resized(Shapes in, int64_t n, Out& out) {
-  if (in[0].ndim != 1) return "a collective moves flat values";
+  if (in[0].ndim != 1) return "the input must be flat (one dimension)";
   return out.push_back(make_desc(in[0].dtype, {n})), "";
 }
 
@@ -26,11 +26,11 @@ std::string reduce_scatter(Shapes in, const Attrs& attrs, Out& out) {
   return resized(in, count(in[0]) / attrs.i("members"), out);
 }
 
-std::string as_it_is(Shapes in, const Attrs&, Out& out) {
+std::string unchanged(Shapes in, const Attrs&, Out& out) {
   return resized(in, count(in[0]), out);
 }
 
-// Flat input is `m` rows, one behind the other.
+// The flat input is `m` rows, one after the other.
 std::string fold(Shapes in, const Attrs& attrs, Out& out) {
   const int64_t m = attrs.i("rows");
   if (m < 1 || count(in[0]) % m) return "x must be m rows of equal length";
@@ -49,8 +49,8 @@ Op collective(const char* id, decltype(Op::infer) infer, bool in_place) {
 std::span<const Op> rank_ops() {
   static const Op ops[] = {
       collective(ENG_OP_ALL_GATHER, all_gather, true), collective(ENG_OP_ALL_TO_ALL, all_to_all, false),
-      collective(ENG_OP_BROADCAST, as_it_is, true),    collective(ENG_OP_REDUCE_SCATTER, reduce_scatter, false),
-      collective(ENG_OP_ALL_REDUCE, as_it_is, true),   {ENG_OP_FOLD, 1, 1, fold}};
+      collective(ENG_OP_BROADCAST, unchanged, true),   collective(ENG_OP_REDUCE_SCATTER, reduce_scatter, false),
+      collective(ENG_OP_ALL_REDUCE, unchanged, true),  {ENG_OP_FOLD, 1, 1, fold}};
   return ops;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The step's own ops and initialisation (engine/ops.h), and the lookup of all standard ops.
+// Ops of the step and initialisation ops (engine/ops.h), and the lookup of all ops.
 #include <algorithm>
 #include <map>
 
@@ -10,7 +10,7 @@ namespace eng {
 namespace {
 
 template <int... Index>
-std::string repeat(Shapes in, const Attrs&, Out& out) {  // outputs repeat the given inputs
+std::string repeat(Shapes in, const Attrs&, Out& out) {  // output k has the shape of input Index[k]
   (out.push_back(in[Index]), ...);
   return "";
 }

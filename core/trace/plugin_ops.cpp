@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops that plugins bring (engine/op.h). Once loaded they are ops like all others.
+// Ops from plugins (engine/op.h). Once loaded, they are used like all others.
 
 #include <cstring>
 
@@ -40,7 +40,8 @@ eng_call make_call(std::span<const eng_desc> in, std::span<const eng_desc> out, 
           nullptr};
 }
 
-// The head that a plugin's rule gets; keeps the first error. Rule is Gradient or Stepping.
+// The object that a plugin's rule gets: forwards its calls to `rule` and keeps the first error. Rule is Gradient or
+// Stepping.
 template <class Public, class Rule>
 struct Head : Public {
   Rule& rule;
@@ -102,14 +103,14 @@ eng_status emit(Public* self, const char* name, const eng_id* in, uint32_t n_in,
                 const eng_attr* attrs, uint32_t n_attrs, eng_error* sink) {
   guarded(self, [&](auto& head) {
     if (!find_op(name ? name : "")) throw Error(Exit::environment, fmt::format("unknown op {}", name ? name : ""));
-    need(out || !n_out, "the list of outputs is NULL, {} are announced", n_out);
+    need(out || !n_out, "the list of outputs is NULL, but its count is {}", n_out);
     const auto inputs = list_of<Id>(in, n_in, "the list of inputs");
     for (Id i : inputs)
       if (i) head.desc(i);
     const auto made = head.rule.emit(name, inputs, {list_of<Attr>(attrs, n_attrs, "the list of attributes")});
     if (made.size() < n_out)
       throw Error(Exit::environment,
-                  fmt::format("{} has {} outputs here, {} were asked for", name, made.size(), n_out));
+                  fmt::format("{} has {} outputs for these inputs, {} were asked for", name, made.size(), n_out));
     std::copy_n(made.begin(), n_out, out);
   });
   return told(self, sink);
@@ -127,11 +128,12 @@ const eng_gradient_api gradient_api = {
     [](eng_gradient* g, uint32_t k) { return guarded(g, [&](auto& h) { return h.rule.take(k); }); },
     [](eng_gradient* g, uint32_t k, eng_id gradient) {
       guarded(g, [&](auto& h) {
-        if (!h.rule.in(k)) throw Error(Exit::environment, fmt::format("there is no input {} to give to", k));
+        if (!h.rule.in(k))
+          throw Error(Exit::environment, fmt::format("input {} does not exist and gets no gradient", k));
         const eng_desc &is = h.desc(gradient), &of = h.rule.desc(k);
         if (!same(is, of))
-          throw Error(Exit::environment,
-                      fmt::format("the gradient of input {} is {}, the input {}", k, describe(is), describe(of)));
+          throw Error(Exit::environment, fmt::format("the gradient of input {} is {}, but the input is {}", k,
+                                                     describe(is), describe(of)));
         h.rule.give(k, gradient);
       });
     },
@@ -158,14 +160,14 @@ const eng_stepping_api stepping_api = {
     [](eng_stepping* s, uint32_t k, eng_id value) {
       guarded(s, [&](auto& h) {
         h.desc(value);
-        if (k >= h.rule.node().out.size()) throw Error(Exit::environment, fmt::format("there is no output {}", k));
+        if (k >= h.rule.node().out.size()) throw Error(Exit::environment, fmt::format("output {} does not exist", k));
         h.rule.give(k, value);
       });
     },
     emit,
 };
 
-// Calls a plugin's rule with a head for it.
+// Calls a plugin's rule.
 template <class Public, class Api, class Rule>
 void call_rule(eng_status (*theirs)(Public*, eng_error*), const Api& api, Rule& rule, const std::string& where) {
   HeadOf<Public> head(&api, rule);
@@ -178,7 +180,7 @@ void call_rule(eng_status (*theirs)(Public*, eng_error*), const Api& api, Rule& 
 Op adapt(const eng_op& theirs, const std::string& where) {
   Op op{theirs.id, theirs.min_in, theirs.max_in, nullptr};
   op.infer = [infer = theirs.infer](std::span<const eng_desc> in, const Attrs& attrs, std::vector<eng_desc>& out) {
-    if (!infer) return std::string("it fills parameters, nothing else");
+    if (!infer) return std::string("it can only initialise parameters");
     constexpr uint32_t most = 16;
     eng_desc made[most] = {};
     uint32_t n = 0;
@@ -201,8 +203,8 @@ Op adapt(const eng_op& theirs, const std::string& where) {
     };
   for (uint32_t k = 0; k < theirs.n_in_place; ++k) {
     if (theirs.in_place[k].in >= theirs.max_in || theirs.in_place[k].out >= 16)
-      throw Error(Exit::environment, fmt::format("{}: in_place names output {} and input {}, of {} inputs", where,
-                                                 theirs.in_place[k].out, theirs.in_place[k].in, theirs.max_in));
+      throw Error(Exit::environment, fmt::format("{}: in_place names output {} and input {}, but the op has {} inputs",
+                                                 where, theirs.in_place[k].out, theirs.in_place[k].in, theirs.max_in));
     op.in_place.push_back({theirs.in_place[k].out, theirs.in_place[k].in, theirs.in_place[k].must != 0});
   }
   if (theirs.grad)
@@ -228,14 +230,16 @@ void load_ops(Registry& registry) {
       if (!id.starts_with(plugin + "."))
         throw Error(Exit::environment, fmt::format("{}: its id must begin with {}.", where, plugin));
       if (printable(id, 1000) != id)
-        throw Error(Exit::environment, where + ": its id is no name, or longer than 1000 bytes");
+        throw Error(Exit::environment, where + ": its id is not a name, or longer than 1000 bytes");
       if (copy.n_in_place && !copy.in_place)
-        throw Error(Exit::environment, fmt::format("{}: in_place is NULL, {} are announced", where, copy.n_in_place));
+        throw Error(Exit::environment,
+                    fmt::format("{}: in_place is NULL, but its count is {}", where, copy.n_in_place));
       if (copy.min_in > copy.max_in)
         throw Error(Exit::environment, fmt::format("{}: min_in {} > max_in {}", where, copy.min_in, copy.max_in));
       const auto [it, fresh] = known().try_emplace(id, PluginOp{theirs, {}});
       if (fresh) it->second.op = adapt(copy, where);
-      if (it->second.theirs != theirs) throw Error(Exit::environment, where + ": the process has another one");
+      if (it->second.theirs != theirs)
+        throw Error(Exit::environment, where + ": the process has loaded another op with this id");
     }
   }
 }

@@ -26,8 +26,8 @@ const Part& Ranks::part(Id id) const {
 Id RanksBuilder::group(std::vector<uint32_t> ranks) {
   const std::set<uint32_t> distinct(ranks.begin(), ranks.end());
   if (ranks.empty() || distinct.size() != ranks.size() || *distinct.rbegin() >= ranks_.world.size)
-    throw Error(Exit::environment,
-                fmt::format("a group of ranks {} is none of {} ranks", fmt::join(ranks, ", "), ranks_.world.size));
+    throw Error(Exit::environment, fmt::format("a group of ranks {} is invalid: it needs distinct ranks below {}",
+                                               fmt::join(ranks, ", "), ranks_.world.size));
   ranks_.groups.push_back(std::move(ranks));
   return static_cast<Id>(ranks_.groups.size());
 }

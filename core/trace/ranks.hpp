@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks that share a step: who this is, groups of them, and the parts that states are kept in.
+// The ranks of a run: this rank, groups of ranks, and the parts in which states are kept.
 #pragma once
 
 #include "core/trace/builder.hpp"
 
 namespace eng {
 
-// Of every piece of a unit: of `count` equal ranges, number `index`. Member k of `group` keeps another index each.
+// A part of every piece of a unit: range `index` of `count` equal ones. Each member of `group` keeps another index.
 struct Part {
   uint32_t count = 1, index = 0;
   Id group = 1;
 };
 
-// The ranks that share data parallelism: they hold the same model, and cut the rows of a batch, the states of units and
-// the sums of gradients between them. In this version all ranks of the world do.
+// The data-parallel ranks: they hold the same model and divide the rows of a batch, the states of units and the sums of
+// gradients among them. In this version, these are all ranks of the world.
 constexpr Id data_group = 1;
 
 struct Ranks {
-  World world;                                // all ranks, whatever they share
-  std::vector<std::vector<uint32_t>> groups;  // id - 1; the first is `data_group`
-  std::vector<Part> parts;                    // id - 1
+  World world;                                // all ranks
+  std::vector<std::vector<uint32_t>> groups;  // index: id - 1; the first is `data_group`
+  std::vector<Part> parts;                    // index: id - 1
   explicit Ranks(const World& world = {});
   const Part& part(Id id) const;  // 0: the whole
   const std::vector<uint32_t>& group(Id id) const { return groups[id - 1]; }
   uint32_t data_size() const { return static_cast<uint32_t>(group(data_group).size()); }
-  uint32_t data_rank() const;  // which member of `data_group` this rank is, from 0
+  uint32_t data_rank() const;  // this rank's index in `data_group`
 };
 
-// What a policy gets at its creation.
+// The builder that a policy gets when it is created.
 class RanksBuilder final : public Builder {
  public:
   explicit RanksBuilder(Ranks& ranks) : ranks_(ranks) {}

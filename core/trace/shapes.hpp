@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the shape rules of the standard ops share.
+// Helpers for the shape rules of the standard ops.
 #pragma once
 
 #include "core/trace/graph.hpp"
@@ -15,7 +15,7 @@ inline int64_t last(const eng_desc& d) {
 inline int64_t rows(const eng_desc& d) {
   return last(d) ? count(d) / last(d) : 0;
 }
-// Statistics and losses are f32, or f64 where the compute is f64 (gradient checks).
+// Statistics and losses are f32, or f64 if compute is f64 (gradient checks).
 inline int32_t wide(int32_t dtype) {
   return dtype == ENG_F64 ? ENG_F64 : ENG_F32;
 }

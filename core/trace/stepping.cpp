@@ -10,7 +10,8 @@ namespace eng {
 Id Stepping::in(uint32_t k) const {
   Id traced = k < node_.in.size() ? node_.in[k] : 0;
   if (traced && !state_.of[traced])
-    throw Error(Exit::usage, fmt::format("{} reads what no step has: this model cannot generate", node_.op->id));
+    throw Error(Exit::usage,
+                fmt::format("{} reads a value that no step has: this model cannot generate", node_.op->id));
   return traced ? state_.of[traced] : 0;
 }
 
@@ -38,7 +39,7 @@ void by_position(Stepping& s) {
 
 namespace {
 
-enum class Use { logits, next, advance };  // of whole sequences, of the next positions, of none
+enum class Use { logits, next, advance };  // logits of whole sequences, of the next positions, or none
 
 Template derive(const Template& from, const std::vector<eng_desc>& inputs, int64_t length, int64_t positions, Use use) {
   Template to;
@@ -72,7 +73,7 @@ Template derive(const Template& from, const std::vector<eng_desc>& inputs, int64
     };
     if (to.graph.value(id).kind == SymbolKind::state &&
         std::none_of(to.graph.nodes.begin(), to.graph.nodes.end(), writes))
-      throw Error(Exit::environment, "a step rule keeps a state that no op writes in place");
+      throw Error(Exit::environment, "a step rule made a state that no op writes in place");
   }
   to.forward = to.graph.nodes.size();
   to.skip.assign(to.forward, 0);

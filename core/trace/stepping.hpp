@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the forward of a traced model to programs for generating: logits of whole sequences, and the next positions of
-// a running one. Derived op by op, as the backward is: Stepping is what an op's step rule sees.
+// Derives models for generating from the forward of a traced one: logits of whole sequences, and the next positions of
+// running ones. Works op by op, like the backward: Stepping is what an op's step rule sees.
 #pragma once
 
 #include "core/trace/model.hpp"
@@ -11,8 +11,8 @@ class Stepping {
  public:
   struct State {
     Template& block;
-    int64_t length;      // positions that a sequence can have
-    std::vector<Id> of;  // value as traced -> the value that stands for it
+    int64_t length;      // the most positions of a sequence
+    std::vector<Id> of;  // traced value -> the value that replaces it
     Id counters = 0;
   };
   Stepping(State& state, const Node& node) : state_(state), node_(node) {}
@@ -24,13 +24,13 @@ class Stepping {
   const Graph& graph() const { return state_.block.graph; }
   int64_t length() const { return state_.length; }
 
-  // A tensor that each block has for itself from step to step; zero before the first position. What is emitted must
-  // write it in place.
+  // A tensor that each block keeps from step to step, zero before the first position. An emitted op must write it in
+  // place.
   Id state(const eng_desc& desc);
   // The step's counters: ENG_C_POSITION is the first position of the step, the same for every sequence.
   Id counters();
   std::vector<Id> emit(const char* op, std::vector<Id> in, Attrs attrs);
-  // What stands for output k.
+  // Sets the value that replaces output k.
   void give(uint32_t k, Id value) { state_.of[node_.out[k]] = value; }
 
  private:
@@ -38,16 +38,15 @@ class Stepping {
   const Node& node_;
 };
 
-// The rule of an op that computes each position by itself: the op as it is.
+// The rule of ops that compute each position independently: emits the same op.
 void by_position(Stepping& stepping);
 
-// The model with its loss replaced by the logits (B, T, V) that it is of. Shares the constants of `model` and has no
-// backward.
+// The model with its loss replaced by the logits (B, T, V). It has no backward, and uses the constants of `model`.
 Model with_logits(const Model& model);
 
-// The model at the next `positions` positions of running sequences, which may come to model.sequence_length. Puts out
-// their logits (B, positions, V), or, without `logits`, nothing of use: it only moves the states on. Throws Error if
-// an op has no step rule.
+// The model for the next `positions` positions of running sequences of at most model.sequence_length. Outputs their
+// logits (B, positions, V); without `logits`, its output is unused and it only updates the states. Throws Error if an
+// op has no step rule.
 Model next_positions(const Model& model, int64_t positions, bool logits);
 
 }  // namespace eng

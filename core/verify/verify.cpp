@@ -12,8 +12,8 @@ namespace {
 
 constexpr uint32_t nobody = UINT32_MAX;
 
-// What must have ended before what, from queues and waits alone: per action, how many actions of each queue have surely
-// ended when it has, itself included. Shares no code with the pass that placed the waits.
+// The order that queues and waits alone guarantee: per action, how many actions of each queue have ended when it has,
+// including itself. Shares no code with the pass that placed the waits.
 class Ends {
  public:
   explicit Ends(const Segment& segment) : actions_(segment.actions), known_(actions_.size()) {
@@ -29,7 +29,7 @@ class Ends {
       last[queue(a)] = a;
     }
   }
-  // Of two different actions: `b` has ended when `a` starts.
+  // Whether `b` has always ended when `a` starts; a != b.
   bool ordered(uint32_t b, uint32_t a) const { return known_[a][queue(b)] >= known_[b][queue(b)]; }
 
  private:
@@ -38,11 +38,11 @@ class Ends {
   std::vector<std::array<uint32_t, queue_count>> known_;
 };
 
-// What is known of one range of addresses while walking a program.
+// The state of a range of addresses while walking a program.
 struct Cell {
-  Id owner = 0;  // the buffer whose bytes these are, 0: undefined
-  uint32_t writer = nobody;
-  std::array<uint32_t, queue_count> readers;
+  Id owner = 0;                               // the buffer that was written here last; 0: undefined bytes
+  uint32_t writer = nobody;                   // the last action that wrote it
+  std::array<uint32_t, queue_count> readers;  // per queue: the last action that read it since
   Cell() { readers.fill(nobody); }
 };
 
@@ -50,15 +50,15 @@ class Walk {
  public:
   Walk(const Plan& plan, size_t limit) : plan_(plan), limit_(limit) {}
 
-  // True if every buffer is in an arena that the plan has; else nothing more can be said of it.
+  // True if every buffer is in an arena of the plan; otherwise the other checks cannot run.
   bool placed() {
     for (const Buffer& b : plan_.buffers)
       if (b.arena >= plan_.arenas.size())
-        add(fmt::format("{} is in arena {}, of {}", b.name, b.arena, plan_.arenas.size()));
+        add(fmt::format("{} is in arena {}, but the plan has {}", b.name, b.arena, plan_.arenas.size()));
     return found.empty();
   }
 
-  // What a buffer keeps between programs is no other buffer's, whether a program reads it again or not.
+  // No buffer overlaps a persistent one, even if no program reads that again.
   void homes() {
     std::vector<RangeMap<Id>> memory = blank<Id>();
     for (bool persistent : {true, false})
@@ -71,7 +71,7 @@ class Walk {
           if (persistent) owner = id;
         });
         if (other)
-          add(fmt::format("{} lies on {}, which keeps its bytes between programs", b.name, plan_.buffer(other).name));
+          add(fmt::format("{} overlaps {}, which keeps its bytes between programs", b.name, plan_.buffer(other).name));
       }
   }
 
@@ -83,7 +83,7 @@ class Walk {
       if (b.persistent && b.initial)
         memory_[b.arena].visit(b.offset, b.offset + b.bytes, [&](Cell& c) { c.owner = id; });
     }
-    // Every repetition runs from the state the one before left; two show all that differs.
+    // A repetition starts from the state that the previous one left, so two of them cover every case.
     for (const Segment& s : program.segments)
       for (uint32_t r = 0; r < std::min(s.repeat, 2u); ++r) segment(s);
   }
@@ -111,8 +111,8 @@ class Walk {
   void segment(const Segment& s) {
     segment_ = &s;
     ends_.emplace(s);
-    std::map<int64_t, uint32_t> collective;  // of each group, the last one
-    for (auto& m : memory_)                  // all queues joined at the border: who wrote before no longer matters
+    std::map<int64_t, uint32_t> collective;  // group -> its last collective so far
+    for (auto& m : memory_)                  // all queues join between segments: earlier accesses cannot race
       m.visit(0, UINT64_MAX, [](Cell& c) { c.writer = nobody, c.readers.fill(nobody); });
     for (uint32_t a = 0; a < s.actions.size(); ++a) {
       const Action& action = s.actions[a];
@@ -126,15 +126,15 @@ class Walk {
       if (!call.op->collective) continue;
       auto [last, first] = collective.try_emplace(call.attrs.i("group"), a);
       if (!first && !ends_->ordered(last->second, a))
-        complain(a,
-                 fmt::format("its place among the collectives of group {} is open: nothing orders it after action {}",
-                             last->first, last->second));
+        complain(a, fmt::format(
+                        "its order among the collectives of group {} is undefined: nothing orders it after action {}",
+                        last->first, last->second));
       last->second = a;
     }
   }
 
-  // Of a buffer that it reads an action may write nothing but that very input, and only if its op works in place. What
-  // a collective brings together may lie around its input.
+  // An action may write bytes that it reads only if its op lists the pair in `in_place` and both views are the same
+  // bytes; a collective's output may also surround its input. Its outputs must not overlap.
   void in_place(uint32_t a) {
     const Action& action = segment_->actions[a];
     const Op& op = *plan_.calls[action.call].op;
@@ -155,11 +155,12 @@ class Walk {
                 (op.collective ? in.offset >= out.offset && end(in) <= end(out)
                                : in.offset == out.offset && end(in) == end(out));
       }
-      if (!right) complain(a, plan_.buffer(out.buffer).name + " is written where the same action uses it otherwise");
+      if (!right)
+        complain(a, plan_.buffer(out.buffer).name + " is written where the same action also reads or writes it");
     }
   }
 
-  // True if an earlier action may still run when `a` starts.
+  // Whether action `other` may still run when `a` starts.
   bool races(uint32_t other, uint32_t a) const { return other != nobody && other != a && !ends_->ordered(other, a); }
 
   void access(uint32_t a, const View& v, bool write) {
@@ -185,15 +186,15 @@ class Walk {
       c.writer = a;
     });
     if (undefined)
-      complain(a, "reads " + b.name + " where it is not written, or where another buffer has taken its bytes");
-    if (clash) complain(a, b.name + " takes bytes of another buffer that the same action uses");
+      complain(a, "reads " + b.name + " where it is not written, or where another buffer has overwritten it");
+    if (clash) complain(a, b.name + " overwrites another buffer that the same action uses");
     if (race)
       complain(a, fmt::format("the {} of {} is not ordered against another queue", write ? "write" : "read", b.name));
   }
 
   const Plan& plan_;
   size_t limit_;
-  const Program* program_ = nullptr;  // the ones at hand
+  const Program* program_ = nullptr;  // being walked
   const Segment* segment_ = nullptr;
   std::optional<Ends> ends_;
   std::vector<RangeMap<Cell>> memory_;  // per arena

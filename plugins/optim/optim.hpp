@@ -27,8 +27,8 @@ inline eng_status read_below(const eng_options* options, const char* key, double
 // section.
 inline eng_status decay_of(const eng_update& run, double weight_decay, double* out, eng_error* error) {
   *out = (run.flags & ENG_PARAM_NO_DECAY) ? 0.0 : weight_decay;
-  if ((run.flags & ENG_PARAM_NO_DECAY) || run.n_extents == 0) return ENG_OK;  // no extents: only padding
-  const eng_options* own = run.extents[0].parameter->options;
+  if ((run.flags & ENG_PARAM_NO_DECAY) || run.n_ranges == 0) return ENG_OK;  // no ranges: only padding
+  const eng_options* own = run.ranges[0].parameter->options;
   return read_below(own, "weight_decay", HUGE_VAL, "weight_decay must be a finite number, at least 0", out, error);
 }
 

@@ -83,11 +83,11 @@ void Trainer::initialise(const Weights& weights) {
 // Visits this rank's part of elements [first, first + n) of a tensor: visit(view, offset in the view, offset in the
 // range, size), all in bytes.
 template <class Visit>
-static void each_extent(const Plan& plan, const TensorSpec& t, uint64_t first, uint64_t n, Visit visit) {
+static void each_range(const Plan& plan, const TensorSpec& t, uint64_t first, uint64_t n, Visit visit) {
   const uint64_t size = dtype_size(t.dtype);
   const Tensor& tensor = plan.tensors[t.id];
   if (tensor.name != t.name || tensor.role != t.role) throw Error(Exit::bug, t.name + " is not the plan's");
-  for (const Extent& e : tensor.extents) {
+  for (const HeldRange& e : tensor.ranges) {
     const uint64_t begin = std::max(first, e.first), end = std::min(first + n, e.first + e.count);
     if (begin < end) visit(e.view, (begin - e.first) * size, (begin - first) * size, (end - begin) * size);
   }
@@ -96,7 +96,7 @@ static void each_extent(const Plan& plan, const TensorSpec& t, uint64_t first, u
 // Into the arena.
 Fill Trainer::fill() {
   return [this](const TensorSpec& t, uint64_t first, uint64_t n, const void* data) {
-    each_extent(setup_.plan, t, first, n, [&](const View& view, uint64_t to, uint64_t from, uint64_t bytes) {
+    each_range(setup_.plan, t, first, n, [&](const View& view, uint64_t to, uint64_t from, uint64_t bytes) {
       executor_.upload(view, to, static_cast<const char*>(data) + from, bytes);
     });
   };
@@ -183,7 +183,7 @@ void Trainer::not_finite(double loss, double norm) {
   std::string where;
   for (const Tensor& t : setup_.plan.tensors) {
     if (t.role != kParameterRole || t.desc.dtype != ENG_F32) continue;
-    for (const Extent& e : t.extents) {
+    for (const HeldRange& e : t.ranges) {
       std::vector<float> values(e.count);
       executor_.download(values.data(), e.view);
       if (where.empty() && !std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }))
@@ -216,7 +216,7 @@ void Trainer::not_finite(double loss, double norm) {
 Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Batch&)>& seen) {
   Evaluation out;
   const auto start = SteadyClock::now();
-  if (setup_.plan.behind) executor_.run("publish");
+  if (setup_.plan.publishes_late) executor_.run("publish");
   const auto held_out = static_cast<int64_t>(data_.info().validation_samples);
   batches = std::min(batches, (held_out + cut_.rows - 1) / cut_.rows);
   Batch batch;
@@ -257,7 +257,7 @@ void Trainer::begin_save(const std::string& config_hash) {
   point.config_hash = config_hash;
   for (const auto& p : registry_.loaded()) point.plugins.push_back({p.id, p.version, p.sha256});
   const Read read = [this](const TensorSpec& t, uint64_t first, uint64_t n, void* host) {
-    each_extent(setup_.plan, t, first, n, [&](const View& view, uint64_t from, uint64_t to, uint64_t bytes) {
+    each_range(setup_.plan, t, first, n, [&](const View& view, uint64_t from, uint64_t to, uint64_t bytes) {
       executor_.download(static_cast<char*>(host) + to, view, from, bytes);
     });
   };

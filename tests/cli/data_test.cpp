@@ -133,7 +133,7 @@ TEST_CASE("data in an unexpected format is reported before anything runs", "[cli
   const Result nul = engine(scratch, {"check", "nul.toml"});
   INFO(nul.err);
   CHECK(nul.exit == 2);
-  CHECK(has(nul.err, "must not hold the character U+0000"));
+  CHECK(has(nul.err, "must not contain the character U+0000"));
   for (const char* command : {"check", "run"}) {
     const Result nothing = engine(scratch, {command, "config.toml", "data.validation=1"});
     INFO(nothing.err);

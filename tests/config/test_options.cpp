@@ -71,7 +71,7 @@ TEST_CASE("a plugin that asks wrongly gets an error, and nothing is written") {
   CHECK(sink.text() == "[model] has no key `missing`");
   CHECK(o->get_int(o, "none", &count, sink.get()) == ENG_NOT_FOUND);
   CHECK(o->get_int(o, "word", &count, sink.get()) == ENG_INVALID);
-  CHECK(sink.text() == "[model] word is no integer");
+  CHECK(sink.text() == "[model] word is not of type integer");
   CHECK(o->get_bool(o, "count", &flag, sink.get()) == ENG_INVALID);
   CHECK(o->get_float(o, "count", &rate, sink.get()) == ENG_INVALID);
   CHECK(o->get_string(o, "rate", &word, sink.get()) == ENG_INVALID);

@@ -125,8 +125,7 @@ TEST_CASE("memory of far is not the host's") {
   const eng::Plan& plan = training.plan();
   REQUIRE(plan.arenas.size() == 2);
   CHECK(plan.arenas[1].kind == "pinned");
-  CHECK_THROWS_WITH(training.executor().host<int64_t>(plan.counters),
-                    Contains("counters is not in memory of the host"));
+  CHECK_THROWS_WITH(training.executor().host<int64_t>(plan.counters), Contains("counters is not in host memory"));
   const auto* there = reinterpret_cast<volatile char*>(training.executor().address(plan.counters));
   const pid_t child = fork();
   if (child == 0) {

@@ -187,7 +187,7 @@ Result Training::run() {
   for (size_t r = 0; r < ranks_.size(); ++r)
     for (const eng::Tensor& t : ranks_[r]->setup.plan.tensors) {
       std::vector<float> values;
-      for (const eng::Extent& e : t.extents) {
+      for (const eng::HeldRange& e : t.ranges) {
         values.resize(values.size() + e.count);
         ranks_[r]->executor->download(values.data() + values.size() - e.count, e.view);
       }

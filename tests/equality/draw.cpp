@@ -180,7 +180,7 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
     std::vector<float> values(static_cast<size_t>(eng::count(first.desc)));
     std::vector<char> filled(values.size(), 0);
     for (uint32_t r = 0; r < world; ++r)
-      for (const eng::Extent& e : planned.plans[r].tensors[t].extents) {
+      for (const eng::HeldRange& e : planned.plans[r].tensors[t].ranges) {
         const std::vector<float> part = fleet.download<float>(r, e.view);
         for (size_t k = 0; k < part.size(); ++k) {
           const size_t at = e.first + k;

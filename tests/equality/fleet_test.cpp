@@ -214,7 +214,8 @@ TEST_CASE("two collectives of a group need an order") {
   actions.back().waits = {1};
   std::string all;
   for (const auto& line : eng::problems(steps.plans[0])) all += line + "\n";
-  CHECK_THAT(all, Contains("step/last action 2") && Contains("its place among the collectives of group 1 is open") &&
+  CHECK_THAT(all, Contains("step/last action 2") &&
+                      Contains("its order among the collectives of group 1 is undefined") &&
                       Contains("after action 0"));
   actions.back().waits.push_back(0);
   CHECK(eng::problems(steps.plans[0]).empty());

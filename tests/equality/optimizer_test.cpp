@@ -179,7 +179,7 @@ TEST_CASE("what is frozen has no gradient, no state and no traffic") {
     FAIL("not refused");
   } catch (const eng::Error& e) {
     CHECK(std::string(e.what()) == "train.freeze: `model.layers.*.mlp.up_poj.weight` matches no parameter of llama");
-    CHECK_THAT(e.help(), Catch::StartsWith("the nearest: model.layers.0.mlp.up_proj.weight, "));
+    CHECK_THAT(e.help(), Catch::StartsWith("the nearest names: model.layers.0.mlp.up_proj.weight, "));
   }
   CHECK_THROWS_WITH(plan(on(2, adamw + "groups = [{match = ['*.bias'], weight_decay = 0}]\n"), draw),
                     Catch::Contains("group 1 of optimizer.groups: `*.bias` matches no parameter of llama"));

@@ -245,8 +245,8 @@ TEST_CASE("an op without a step rule: such a model cannot generate, and its name
     by_position(s);
   };
   CHECK_THROWS_WITH(next_positions(sequence.model, 1, true),
-                    Catch::Contains("block layers.0: a step rule keeps a state that no op writes in place"));
+                    Catch::Contains("block layers.0: a step rule made a state that no op writes in place"));
   op.step = [](Stepping&) {};
   CHECK_THROWS_WITH(next_positions(sequence.model, 1, true),
-                    Catch::Contains("eng.linear/1 reads what no step has: this model cannot generate"));
+                    Catch::Contains("eng.linear/1 reads a value that no step has: this model cannot generate"));
 }

@@ -86,8 +86,8 @@ std::pair<double, double> traffic(const eng::Plan& plan) {
 uint64_t hash_of(const eng::Plan& plan, eng::Executor& executor, const eng::Exchange& exchange) {
   uint64_t hash = 0;
   for (const eng::Tensor& t : plan.tensors) {
-    std::string mine;  // (first, count, values) of each extent
-    for (const eng::Extent& e : t.extents) {
+    std::string mine;  // (first, count, values) of each range
+    for (const eng::HeldRange& e : t.ranges) {
       const size_t head = mine.size(), n = eng::bytes(e.view.desc);
       mine.resize(head + 16 + n);
       std::memcpy(mine.data() + head, &e.first, 8), std::memcpy(mine.data() + head + 8, &n, 8);

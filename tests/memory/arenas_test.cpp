@@ -86,7 +86,7 @@ TEST_CASE("the verifier checks every arena") {
   CHECK_THAT(faulty([](eng::Plan& plan) { plan.buffer(Trips::away).offset = plan.arenas[1].total(); }),
              Contains("away lies outside its arena 1"));
   CHECK_THAT(faulty([](eng::Plan& plan) { plan.buffer(Trips::away).offset = 0; }),
-             Contains("away lies on host kept, which keeps its bytes between programs"));
+             Contains("away overlaps host kept, which keeps its bytes between programs"));
   CHECK_THAT(faulty([](eng::Plan& plan) { plan.buffer(Trips::host_kept).initial = false; }),
              Contains("reads host kept where it is not written"));
   CHECK_THAT(faulty([](eng::Plan& plan) {
@@ -94,7 +94,7 @@ TEST_CASE("the verifier checks every arena") {
              }),
              Contains("of away is not ordered against another queue"));
   CHECK_THAT(faulty([](eng::Plan& plan) { plan.buffer(Trips::second).arena = 2; }),
-             Contains("second is in arena 2, of 2"));
+             Contains("second is in arena 2, but the plan has 2"));
 }
 
 TEST_CASE("every order that a step over several arenas allows gives what the list gives, and a lost wait is seen") {

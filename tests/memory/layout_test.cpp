@@ -170,11 +170,11 @@ TEST_CASE("the verifier names what is wrong and where") {
                      return;
                    }
                }),
-               Contains("takes bytes of another buffer that the same action uses"));
+               Contains("overwrites another buffer that the same action uses"));
   }
   SECTION("a transient on what must stay") {
     CHECK_THAT(faulty([](eng::Plan& plan, auto&) { plan.buffers.back().offset = plan.buffers.front().offset; }),
-               Contains("lies on b1, which keeps its bytes between programs"));
+               Contains("overlaps b1, which keeps its bytes between programs"));
   }
   SECTION("no order between queues") {
     CHECK_THAT(faulty([](auto&, auto& s) {
@@ -268,7 +268,7 @@ TEST_CASE("an action writes nothing of a buffer that it reads, unless its op wor
     return only(eng::problems(plan));
   };
   const eng::View a = part(1, 0, 16), b = part(1, 16, 16), both = part(1, 0, 32), between = part(1, 8, 16);
-  const auto refused = Catch::Contains("kept is written where the same action uses it otherwise");
+  const auto refused = Catch::Contains("kept is written where the same action also reads or writes it");
   CHECK(found(0, {a, b}, {a}) == "");
   CHECK(found(0, {a, b}, {b}) == "");
   CHECK_THAT(found(0, {a, b}, {between}), refused);

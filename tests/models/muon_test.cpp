@@ -84,7 +84,7 @@ class Matrix {
     for (uint32_t stage : {ENG_STAGE_BEFORE, ENG_STAGE_WHOLE, ENG_STAGE_AFTER}) {
       const bool whole = stage == ENG_STAGE_WHOLE;
       eng::EmittingBuilder builder(emitter, plan_.ranks, "update");
-      const eng_extent extent = {&parameter, 0, static_cast<uint64_t>(eng::count(shape_)), 0};
+      const eng_range range = {&parameter, 0, static_cast<uint64_t>(eng::count(shape_)), 0};
       const eng_id states[3] = {whole ? 0 : builder.add(momentum_, true), 0, 0};
       const eng_update run = {sizeof(eng_update),
                               0,
@@ -95,7 +95,7 @@ class Matrix {
                               states,
                               3,
                               stage,
-                              &extent,
+                              &range,
                               1,
                               0};
       REQUIRE(table_.update(optimizer_.self.get(), &builder, &run, nullptr) == ENG_OK);

@@ -84,7 +84,7 @@ TEST_CASE("every rank of every strategy has a valid plan, of equal size and with
     }
 }
 
-TEST_CASE("the ranks' extents are the tensor, each element once") {
+TEST_CASE("the ranks' ranges are the tensor, each element once") {
   for (const std::string strategy : {"zero1", "zero3"})
     for (uint32_t ranks : {2, 3, 4}) {
       std::map<std::string, std::vector<int>> seen;
@@ -94,7 +94,7 @@ TEST_CASE("the ranks' extents are the tensor, each element once") {
           CHECK(t.part == 1);
           auto& elements = seen[t.name + " " + t.role];
           elements.resize(static_cast<size_t>(eng::count(t.desc)));
-          for (const auto& e : t.extents) {
+          for (const auto& e : t.ranges) {
             CHECK(e.count == static_cast<uint64_t>(eng::count(e.view.desc)));
             for (uint64_t k = 0; k < e.count; ++k) ++elements.at(e.first + k);
           }

@@ -81,9 +81,9 @@ TEST_CASE("a description that is wrong is refused with the reason") {
   CHECK_THAT(refusal(lion + "speed = 1\n"), Contains("[[provides]] number 1: unknown key 'speed'"));
   CHECK_THAT(refusal(lion + "[[provides]]\nkind = 'eng.optimizer/1'\nname = 'lion'\n"), Contains("provided twice"));
   CHECK(refusal(head + "[[provides]]\nkind = 'eng.later/2'\nname = 'a'") == "");  // of a later engine
-  CHECK_THAT(refusal(head + "[[provides]]\nkind = 'eng.later/2'\n"), Contains("is no name"));
+  CHECK_THAT(refusal(head + "[[provides]]\nkind = 'eng.later/2'\n"), Contains("is not a name"));
   CHECK_THAT(refusal(head + "[[provides]]\nkind = 'optimizer'\nname = 'a'"), Contains("not of the form"));
-  CHECK_THAT(refusal(head + "[[provides]]\nkind = 'eng.model/1'\nname = 'A b'"), Contains("is no name"));
+  CHECK_THAT(refusal(head + "[[provides]]\nkind = 'eng.model/1'\nname = 'A b'"), Contains("is not a name"));
   CHECK(refusal(head + "[[provides]]\nkind = 'org.example.thing/12'\nname = 'a'") == "");
   std::string no_license = lion;
   no_license.replace(no_license.find("license"), 7, "licence");
@@ -109,19 +109,19 @@ TEST_CASE("a kind of another draft is refused by itself, with both drafts") {
   CHECK(refused[0] == "");
   CHECK(refused[1] ==
         "eng.optimizer/1: built from draft 'optimizer-0' of it, this engine speaks draft '" ENG_OPTIMIZER_DRAFT
-        "': build the plugin again");
+        "': rebuild the plugin");
   // By hand, without the line.
   refused = kinds("draft = '" ENG_ABI_DRAFT_ID "'\n[drafts]\n" ENG_DRAFT_OPTIMIZER_ + plugin + both);
   CHECK(refused[1] == "");
-  CHECK_THAT(refused[0], Contains("eng.model/1: the description does not say from which draft") &&
-                             Contains("write [drafts] 'eng.model/1' = '" ENG_MODEL_DRAFT "'"));
+  CHECK_THAT(refused[0], Contains("eng.model/1: the description does not say which draft") &&
+                             Contains("add [drafts] 'eng.model/1' = '" ENG_MODEL_DRAFT "'"));
   CHECK_THAT(refusal("draft = '" ENG_ABI_DRAFT_ID "'\n[drafts]\n'eng.model/1' = 3\n"), Contains("must be a text"));
 }
 
 TEST_CASE("a kind that is none is told with the nearest one") {
   eng::Description d;
   REQUIRE(eng::parse_description(head + "[[provides]]\nkind = 'eng.opz/1'\nname = 'a'\n", d) == "");
-  CHECK(d.provides[0].refused == "there is no kind eng.opz/1 here; did you mean eng.ops/1?");
+  CHECK(d.provides[0].refused == "this engine has no kind eng.opz/1; did you mean eng.ops/1?");
   REQUIRE(eng::parse_description(head + "[[provides]]\nkind = 'eng.something/1'\nname = 'a'\n", d) == "");
   CHECK_THAT(d.provides[0].refused, Contains("the kinds are eng.model/1, eng.optimizer/1"));
 }

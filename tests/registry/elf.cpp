@@ -46,7 +46,7 @@ TEST_CASE("a foreign file is refused") {
   };
   CHECK(with([](auto&) {}) == "");
   CHECK_THAT(with([](auto& h) { h.e_machine = EM_RISCV; }), Contains("built for ELF machine 243, this is"));
-  CHECK_THAT(with([](auto& h) { h.e_type = ET_EXEC; }), Contains("no shared object"));
+  CHECK_THAT(with([](auto& h) { h.e_type = ET_EXEC; }), Contains("not a shared object"));
   CHECK_THAT(with([](auto& h) { h.e_ident[EI_CLASS] = ELFCLASS32; }), Contains("not a 64-bit"));
   CHECK_THAT(with([](auto& h) { h.e_shoff = ~0ull; }), Contains("truncated"));
   CHECK_THAT(with([](auto& h) { h.e_shnum = 0xffff; }), Contains("malformed"));

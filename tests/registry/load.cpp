@@ -91,7 +91,7 @@ TEST_CASE("a plugin that breaks a rule while loading is refused with the reason"
   CHECK_THAT(failure("throwing", "throwing"), Contains("start threw through the C ABI: out of luck"));
   CHECK_THAT(failure("small_table"), Contains("its table of eng.optimizer/1 'lion' states struct_size 40"));
   CHECK_THAT(failure("null_slot"), Contains("the pointer at byte 40 is NULL"));
-  CHECK_THAT(failure("no_interface"), Contains("get_interface gave nothing for eng.optimizer/1 'lion'"));
+  CHECK_THAT(failure("no_interface"), Contains("get_interface gave NULL for eng.optimizer/1 'lion'"));
 }
 
 TEST_CASE("a kind of another draft is not used, the file's other kinds are") {
@@ -111,7 +111,7 @@ TEST_CASE("a kind of another draft is not used, the file's other kinds are") {
   REQUIRE(said.size() == 2);
   CHECK_THAT(said[0], Contains("'lion' is not used: eng.optimizer/1: built from draft 'optimizer-0' of it, this engine "
                                "speaks draft '" ENG_OPTIMIZER_DRAFT "'"));
-  CHECK_THAT(said[1], Contains("there is no kind eng.opz/1 here; did you mean eng.ops/1?"));
+  CHECK_THAT(said[1], Contains("this engine has no kind eng.opz/1; did you mean eng.ops/1?"));
 }
 
 TEST_CASE("what a plugin changes in the process is undone and told") {

@@ -154,7 +154,7 @@ TEST_CASE("the environment adds folders behind --plugin-path, and only absolute 
   CHECK(places[0] == given.path);
   CHECK(places[1] == listed.path);
   CHECK(places[2] == data.path / "engine" / "plugins" / "1");
-  CHECK(at(*registry, "relative/folder").refused == "ENGINE_PLUGIN_PATH takes absolute folders only");
+  CHECK(at(*registry, "relative/folder").refused == "ENGINE_PLUGIN_PATH must list absolute folders");
   for (const fs::path& place : places) CHECK(place.is_absolute());
   CHECK(std::find(places.begin(), places.end(), fs::current_path()) == places.end());
   const auto without = eng::Registry::scan({{given.path}, false});

@@ -84,7 +84,7 @@ TEST_CASE("the faults of a stranger's op are told with its name") {
   CHECK_THAT(cubes.fault("no_gradient"), Contains("org.example.cube.no_gradient/1 has no gradient"));
   CHECK_THAT(cubes.fault("unknown"), Contains("plugin org.example.cube, op org.example.cube.unknown/1, gradient: "
                                               "unknown op org.example.cube.nothing/1"));
-  CHECK_THAT(cubes.fault("misshapen"), Contains("the gradient of input 0 is f64 (4), the input f64 (2, 3, 4)"));
+  CHECK_THAT(cubes.fault("misshapen"), Contains("the gradient of input 0 is f64 (4), but the input is f64 (2, 3, 4)"));
   CHECK_THAT(cubes.fault("refusing"), Contains("gradient: not on Sundays"));
   cubes.trace = [](eng_build* b, uint32_t, const eng_id* p, const std::vector<eng_id>&) {
     return std::vector{eng_emit1(b, "org.example.cube.cube/1", p, 1, nullptr, 0)};

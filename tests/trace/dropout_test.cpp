@@ -125,7 +125,7 @@ TEST_CASE("a random op beyond the numbers that tell a block's ops apart is refus
       for (int k = 0; k < 4096; ++k) x[0] = eng_scale(b, x[0], 1.0);
     return trace(b, tmpl, params, x);
   };
-  CHECK_THROWS_WITH(s.model(B, T, ENG_F64), Catch::Contains("only the first 4096 ops of a block may be random"));
+  CHECK_THROWS_WITH(s.model(B, T, ENG_F64), Catch::Contains("random ops must be among the first 4096 ops of a block"));
 }
 
 TEST_CASE("a p that means nothing is refused") {

@@ -76,13 +76,13 @@ TEST_CASE("what a trace does wrong is named with its block and op") {
   }
   SECTION("more outputs than there are") {
     f.body = [](auto* b, auto*, auto& in) { return Outputs{emit(b, ENG_OP_ADD, {in[0], in[0]}, 3)}; };
-    CHECK_THAT(f.fault(), Contains("eng.add/1 has 1 outputs here, 3 were asked for"));
+    CHECK_THAT(f.fault(), Contains("eng.add/1 has 1 outputs for these inputs, 3 were asked for"));
   }
   SECTION("a value of another trace") {
     f.body = [](auto* b, auto*, auto&) { return Outputs{emit(b, ENG_OP_ADD, {1000, 1000})}; };
     CHECK_THAT(f.fault(), Contains("block body.0: no such value"));
     f.body = [](auto*, auto*, auto&) { return Outputs{1000}; };
-    CHECK_THAT(f.fault(), Contains("block body.0: output 0 is no value of this trace"));
+    CHECK_THAT(f.fault(), Contains("block body.0: output 0 is not a value of this trace"));
   }
   SECTION("an op told where to write") {
     f.body = [](auto* b, auto*, auto& in) { return Outputs{emit(b, ENG_OP_ADD, {in[0], in[0]}, 1, in[0])}; };
@@ -164,23 +164,23 @@ TEST_CASE("a model whose parts do not fit together is refused") {
       const eng_id loss = eng_cross_entropy(b, in[0], p[0], sketch::batch(b, "labels"));
       return Outputs{loss, in[0]};
     };
-    CHECK_THAT(f.fault(), Contains("the last block must put out the loss alone"));
+    CHECK_THAT(f.fault(), Contains("the last block must output only the loss"));
   }
   SECTION("one template, other shapes") {
     f.params[2].dims = {H + 2, H};
-    CHECK_THAT(f.fault(), Contains("block body.1 says template 1, but its shapes differ"));
+    CHECK_THAT(f.fault(), Contains("block body.1 names template 1, but its shapes differ"));
   }
   SECTION("one template, other inputs") {
     f.params[1].dims = {2 * H, H}, f.params[2].dims = {2 * H, H};
-    CHECK_THAT(f.fault(), Contains("block body.1 says template 1, but its shapes differ"));
+    CHECK_THAT(f.fault(), Contains("block body.1 names template 1, but its shapes differ"));
   }
   SECTION("one template, another number of parameters") {
     f.blocks[2].params = {2, 1};
-    CHECK_THAT(f.fault(), Contains("block body.1 says template 1, but its shapes differ"));
+    CHECK_THAT(f.fault(), Contains("block body.1 names template 1, but its shapes differ"));
   }
   SECTION("one template, one of two parameters stays fp32") {
     f.params[2].flags = ENG_PARAM_FP32;
-    CHECK_THAT(f.fault(ENG_F64), Contains("block body.1 says template 1, but its shapes differ"));
+    CHECK_THAT(f.fault(ENG_F64), Contains("block body.1 names template 1, but its shapes differ"));
   }
   SECTION("parameters") {
     f.params[1].name = "table";
@@ -195,7 +195,7 @@ TEST_CASE("a model whose parts do not fit together is refused") {
     f.params[1].dims = f.params[2].dims = {0, H};
     CHECK_THAT(f.fault(), Contains("block body.0: eng.linear/1: input 1 has no elements"));
     f.params[1].dims = f.params[2].dims = {H, H}, f.params[1].init = "org.example.fill/1";
-    CHECK_THAT(f.fault(), Contains("parameter w0 names no known init op: org.example.fill/1"));
+    CHECK_THAT(f.fault(), Contains("parameter w0 has an unknown init op: org.example.fill/1"));
   }
   SECTION("no blocks") {
     f.blocks.clear();
@@ -252,7 +252,7 @@ TEST_CASE("policies that overstep are refused") {
   CHECK_THAT(Faulty{Faulty::other_shape}.planned(), Contains("optimizer faulty") && Contains("cannot be written into"));
   CHECK_THAT(Faulty{Faulty::unknown_op}.planned(), Contains("optimizer faulty: unknown op org.example.step/1"));
   CHECK_THAT(Faulty{Faulty::many_scalars}.planned(), Contains("optimizer faulty gave more than 7 scalars"));
-  CHECK_THAT(Faulty{Faulty::many_states}.planned(), Contains("optimizer faulty has 17 states, 16 is the most"));
+  CHECK_THAT(Faulty{Faulty::many_states}.planned(), Contains("optimizer faulty has 17 states, the limit is 16"));
   CHECK_THAT(Faulty{Faulty::none}.planned(OneDtype{ENG_F32, true}.policy()),
              Contains("precision one changed another axis than its own"));
 }

@@ -138,7 +138,7 @@ struct Steps {
 // factors are placed so that scaling needs few ops: c ((a/c) x + (s s + (b/c) s) x).
 eng_status orthogonalize(const Muon& m, eng_build* build, const eng_update* run, eng_error* error) {
   Steps steps{build};
-  const eng_desc& shape = *run->extents[0].parameter->shape;
+  const eng_desc& shape = *run->ranges[0].parameter->shape;
   const int64_t M = shape.dims[0], N = shape.dims[1];
   const bool tall = M > N;
   const eng_attr eps = {.key = "eps", .i = 0, .f = 1e-7};

@@ -92,8 +92,8 @@ static eng_status scalars(void* self, uint64_t k, float* out, uint32_t cap, uint
 static int sound(const eng_update* run) {
   uint64_t end = 0;
   uint32_t k;
-  for (k = 0; k < run->n_extents; ++k) {
-    const eng_extent* e = &run->extents[k];
+  for (k = 0; k < run->n_ranges; ++k) {
+    const eng_range* e = &run->ranges[k];
     uint64_t all = 1;
     uint32_t d;
     for (d = 0; d < e->parameter->shape->ndim; ++d) all *= (uint64_t)e->parameter->shape->dims[d];
@@ -101,23 +101,23 @@ static int sound(const eng_update* run) {
     if (e->parameter->block >= e->parameter->blocks || e->parameter->flags != run->flags) return 0;
     end = e->offset + e->count;
   }
-  return run->n_extents > 0;
+  return run->n_ranges > 0;
 }
 
 static eng_status update(void* self, eng_build* b, const eng_update* run, eng_error* error) {
   eng_id in[4], out[2];
   eng_attr decay = {"decay", 0, 0};
   const eng_attr none[3] = {{"momentum", 0, 0}, {"weight_decay", 0, 0}, {"nesterov", 0, 0}};
-  const eng_options* own = run->n_extents ? run->extents[0].parameter->options : NULL;
+  const eng_options* own = run->n_ranges ? run->ranges[0].parameter->options : NULL;
   eng_status s;
   (void)self;
-  if (run->n_extents && !sound(run)) return fail(error, ENG_INTERNAL, "the run is not described as it is");
+  if (run->n_ranges && !sound(run)) return fail(error, ENG_INTERNAL, "the run is not described as it is");
   if (own && (s = own->get_float(own, "decay", &decay.f, error)) != ENG_OK) return s;
   switch (run->stage) {
     case ENG_STAGE_BEFORE:
       return ENG_OK;
     case ENG_STAGE_WHOLE:
-      if (run->master || run->states[1] || run->n_extents != 1) return fail(error, ENG_INTERNAL, "too much is given");
+      if (run->master || run->states[1] || run->n_ranges != 1) return fail(error, ENG_INTERNAL, "too much is given");
       in[0] = out[0] = run->grad, in[1] = out[1] = run->states[0];
       return b->api->emit(b, OP_ROWS, in, 2, out, 2, &decay, 1, error);
     case ENG_STAGE_AFTER:
