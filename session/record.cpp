@@ -3,24 +3,24 @@
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include <iterator>
 
+#include "session/json.hpp"
 #include "session/run_dir.hpp"
 
 namespace eng {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 std::string text_in(const Json& object, const char* key) {
-  const auto found = object.is_object() ? object.find(key) : object.end();
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+  const Json& found = object.get(key);
+  return found.is_string() ? found.text() : "";
 }
 
-Json list_in(const Json& object, const char* key) {
-  const auto found = object.is_object() ? object.find(key) : object.end();
-  return found != object.end() && found->is_array() ? *found : Json::array();
+Json::List list_in(const Json& object, const char* key) {
+  const Json& found = object.get(key);
+  return found.is_array() ? found.list() : Json::List();
 }
 
 }  // namespace
@@ -28,14 +28,12 @@ Json list_in(const Json& object, const char* key) {
 RunRecord read_record(const fs::path& run) {
   RunRecord out;
   std::ifstream in(run / "run.json");
-  const Json all = Json::parse(in, nullptr, false);
-  if (!all.is_object()) return out;
-  const Json extra = all.value("extra", Json());
+  const Json all = Json::parse_or_null(std::string(std::istreambuf_iterator<char>(in), {}));
+  const Json& extra = all.get("extra");
   out.base_dir = text_in(extra, "base_dir");
-  if (const auto ranks = all.find("ranks"); ranks != all.end() && ranks->is_number_unsigned())
-    out.ranks = ranks->get<uint32_t>();
+  if (const Json& ranks = all.get("ranks"); ranks.is_unsigned()) out.ranks = static_cast<uint32_t>(ranks.whole());
   for (const Json& folder : list_in(extra, "plugin_folders"))
-    if (folder.is_string()) out.plugin_folders.push_back(folder.get<std::string>());
+    if (folder.is_string()) out.plugin_folders.push_back(folder.text());
   for (const Json& plugin : list_in(all, "plugins"))
     if (const std::string id = text_in(plugin, "id"), hash = text_in(plugin, "sha256"); !id.empty() && !hash.empty())
       out.plugins.push_back(id + "=" + hash);

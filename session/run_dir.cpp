@@ -10,8 +10,9 @@
 #include <cerrno>
 #include <ctime>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <random>
+
+#include "session/json.hpp"
 
 namespace eng {
 namespace fs = std::filesystem;
@@ -55,9 +56,9 @@ uint64_t kept_bytes(const std::filesystem::path& path, int64_t keep_through) {
   std::ifstream in(path, std::ios::binary);
   uint64_t kept = 0;
   for (std::string line; std::getline(in, line) && !in.eof(); kept += line.size() + 1) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) break;
-    if (json["step"].get<int64_t>() > keep_through) break;
+    const Json json = Json::parse_or_null(line);
+    const Json& step = json.get("step");
+    if (!step.is_integer() || step.integer() > keep_through) break;
   }
   return kept;
 }
@@ -104,9 +105,9 @@ RunDir::RunDir(fs::path path) : path_(std::move(path)), lock_(lock(path_)) {
   make_directories(path_ / "logs");
   if (is_run(path_)) {
     // The file is only informative, so damage to it is not an error; the position of the run is in the checkpoints.
-    const auto state = nlohmann::json::parse(read_text(path_ / kState, 1 << 20, Exit::usage), nullptr, false);
-    const bool known = state.is_object() && state.contains("attempt") && state["attempt"].is_number_integer();
-    attempt_ = known ? state["attempt"].get<int64_t>() + 1 : 2;
+    const Json state = Json::parse_or_null(read_text(path_ / kState, 1 << 20, Exit::usage));
+    const Json& attempt = state.get("attempt");
+    attempt_ = attempt.is_integer() ? attempt.integer() + 1 : 2;
   } else {
     write_state("running", 0, "", 0);
   }
@@ -146,8 +147,12 @@ bool RunDir::is_run(const fs::path& directory) {
 }
 
 void RunDir::write_state(const char* status, int64_t step, const std::string& last_checkpoint, int exit_code) const {
-  nlohmann::ordered_json state{{"status", status},     {"step", step},        {"last_checkpoint", nullptr},
-                               {"exit_code", nullptr}, {"attempt", attempt_}, {"updated", utc_now(true)}};
+  Json state = Json::ordered({{"status", status},
+                              {"step", step},
+                              {"last_checkpoint", nullptr},
+                              {"exit_code", nullptr},
+                              {"attempt", attempt_},
+                              {"updated", utc_now(true)}});
   if (!last_checkpoint.empty()) state["last_checkpoint"] = last_checkpoint;
   if (std::string(status) != "running") state["exit_code"] = exit_code;
   write(kState, state.dump(2) + "\n");
@@ -164,10 +169,9 @@ std::string settle(const fs::path& run, int exit_code) noexcept try {
     const std::string name = entry.path().filename();  // renamed to this when it was complete
     if (name.rfind("step-", 0) == 0 && fs::exists(entry.path() / "manifest.json")) newest = std::max(newest, name);
   }
-  auto state = nlohmann::ordered_json::parse(read_text(run / kState, 1 << 20, Exit::usage), nullptr, false);
+  Json state = Json::parse_or_null(read_text(run / kState, 1 << 20, Exit::usage), true);
   // A rank that saw another one end may have written this already, without the newest checkpoint.
-  if (const std::string status = state.is_object() ? state.value("status", "") : "";
-      status == "running" || status == "failed") {
+  if (const std::string status = state.text_at("status"); status == "running" || status == "failed") {
     state["status"] = "failed";
     state["exit_code"] = exit_code;
     if (!newest.empty()) state["last_checkpoint"] = newest;
@@ -180,7 +184,7 @@ std::string settle(const fs::path& run, int exit_code) noexcept try {
 }
 
 std::string metrics_line(const Metrics& m) {
-  nlohmann::ordered_json line{{"v", 1}, {"step", m.step}, {"tokens", m.tokens}, {"loss", m.loss}};
+  Json line = Json::ordered({{"v", 1}, {"step", m.step}, {"tokens", m.tokens}, {"loss", m.loss}});
   line["grad_norm"] = m.grad_norm;
   line["lr"] = m.lr;
   line["loss_scale"] = m.loss_scale;
@@ -188,8 +192,8 @@ std::string metrics_line(const Metrics& m) {
   line["tokens_per_second"] = m.tokens_per_second;
   line["mfu"] = m.mfu;
   line["step_seconds"] = m.step_seconds;
-  line["wait_seconds"] = {
-      {"data", m.wait_seconds.data}, {"comm", m.wait_seconds.comm}, {"offload", m.wait_seconds.offload}};
+  line["wait_seconds"] = Json::ordered(
+      {{"data", m.wait_seconds.data}, {"comm", m.wait_seconds.comm}, {"offload", m.wait_seconds.offload}});
   line["device_peak_bytes"] = m.device_peak_bytes;
   line["host_peak_bytes"] = m.host_peak_bytes;
   return line.dump() + "\n";

@@ -3,10 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "core/base/error.hpp"
 #include "session/config_text.hpp"
+#include "session/json.hpp"
 #include "session/report/context.hpp"
 #include "session/version.hpp"
 
@@ -27,33 +26,32 @@ ResolvedConfig::ResolvedConfig(const Config& config) : text(resolved_text(config
 void write_identity(const RunDir& run, const Member& member, const Registry& registry, const RunStart& start,
                     const ResolvedConfig& resolved, const std::vector<std::filesystem::path>& plugin_folders,
                     bool again) {
-  using Json = nlohmann::ordered_json;
   const Config& config = start.config;
   Json plugins = Json::array();
   for (const auto& p : registry.loaded())
-    plugins.push_back({{"id", p.id}, {"version", p.version}, {"sha256", p.sha256}});
+    plugins.push_back(Json::ordered({{"id", p.id}, {"version", p.version}, {"sha256", p.sha256}}));
   Json folders = Json::array();
   for (const auto& folder : plugin_folders) folders.push_back(folder.string());
   const std::filesystem::path source = weights_source(config);
-  const Json identity{
-      {"version", version},
-      {"commit", commit},
-      {"build", ENG_ABI_DRAFT_ID},
-      {"command", member.command()},
-      {"plugins", std::move(plugins)},
-      {"data_hash", start.data.info().content_hash},
-      {"model_hash", model_hash(start.setup.plan)},
-      {"config_hash", resolved.hash},
-      {"seeds", {{"seed", config.section("train").integer("seed")}}},
-      {"ranks", member.size()},
-      {"hosts", member.hosts()},
-      {"attempt", run.attempt()},
-      {"started", utc_now(true)},
-      {"from", source.empty() ? Json() : Json(std::filesystem::absolute(source).string())},
-      {"extra",
-       {{"base_dir", std::filesystem::absolute(config.base_dir()).string()}, {"plugin_folders", std::move(folders)}}}};
+  const Json identity =
+      Json::ordered({{"version", version},
+                     {"commit", commit},
+                     {"build", ENG_ABI_DRAFT_ID},
+                     {"command", member.command()},
+                     {"plugins", std::move(plugins)},
+                     {"data_hash", start.data.info().content_hash},
+                     {"model_hash", model_hash(start.setup.plan)},
+                     {"config_hash", resolved.hash},
+                     {"seeds", Json::ordered({{"seed", config.section("train").integer("seed")}})},
+                     {"ranks", member.size()},
+                     {"hosts", member.hosts()},
+                     {"attempt", run.attempt()},
+                     {"started", utc_now(true)},
+                     {"from", source.empty() ? Json() : Json(std::filesystem::absolute(source).string())},
+                     {"extra", Json::ordered({{"base_dir", std::filesystem::absolute(config.base_dir()).string()},
+                                              {"plugin_folders", std::move(folders)}})}});
   // A command line or host name need not be UTF-8.
-  run.write("run.json", identity.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  run.write("run.json", identity.dump(2, true) + "\n");
   std::filesystem::path given = run.path() / "config.toml";
   const bool keep = again && std::filesystem::exists(given);
   if (!keep) run.write("config.toml", config.source());

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/weights.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "core/tensor/dtype.hpp"
 #include "session/config/source.hpp"
 #include "session/huggingface/config_json.hpp"

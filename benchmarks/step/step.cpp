@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "core/base/error.hpp"
@@ -17,6 +16,7 @@
 #include "core/plan/emitter.hpp"
 #include "engine/ops.h"
 #include "session/config/schemas.hpp"
+#include "session/json.hpp"
 #include "session/train/setup.hpp"
 
 namespace {
@@ -140,16 +140,16 @@ int measure(int argc, char** argv) {
     double t2 = now();
     gemms.push_back(t1 - t0), steps.push_back(t2 - t1), ratios.push_back((t1 - t0) / (t2 - t1));
   }
-  nlohmann::ordered_json out = {{"parameters", setup.plan.parameters},
-                                {"tokens", tokens},
-                                {"rounds", rounds},
-                                {"step_seconds", median(steps)},
-                                {"gemm_seconds", median(gemms)},
-                                {"gemm_gflops", alone.flops / median(gemms) / 1e9},
-                                {"step_to_gemm_rate", median(ratios)},
-                                {"tokens_per_second", static_cast<double>(tokens) / median(steps)},
-                                {"peak_rss_bytes", static_cast<int64_t>(usage.ru_maxrss) * 1024},
-                                {"arena_bytes", setup.plan.arenas[0].total()}};
+  Json out = Json::ordered({{"parameters", setup.plan.parameters},
+                            {"tokens", tokens},
+                            {"rounds", rounds},
+                            {"step_seconds", median(steps)},
+                            {"gemm_seconds", median(gemms)},
+                            {"gemm_gflops", alone.flops / median(gemms) / 1e9},
+                            {"step_to_gemm_rate", median(ratios)},
+                            {"tokens_per_second", static_cast<double>(tokens) / median(steps)},
+                            {"peak_rss_bytes", static_cast<int64_t>(usage.ru_maxrss) * 1024},
+                            {"arena_bytes", setup.plan.arenas[0].total()}});
   fmt::print("{}\n", out.dump());
   return 0;
 }

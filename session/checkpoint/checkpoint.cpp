@@ -15,9 +15,9 @@ namespace {
 
 constexpr size_t kMostOpen = 128;  // files
 
-// Reads and checks every byte of a slice; `use` gets each tile of it: first element and number of elements.
+// Reads and checks every byte of a range; `use` gets each tile of it: first element and number of elements.
 template <class Use>
-void stream(const OpenCheckpoint& in, const ManifestTensor& t, const Slice& s, const Tiles& tiles, Use use) {
+void stream(const OpenCheckpoint& in, const ManifestTensor& t, const StoredRange& s, const Tiles& tiles, Use use) {
   const auto& file = *in.files.at(s.file);
   const uint64_t size = dtype_size(t.dtype);
   Checksum sum;
@@ -138,23 +138,23 @@ OpenCheckpoint::OpenCheckpoint(const fs::path& directory) : manifest(read_manife
     files[f.name] = std::move(file);
   }
   for (const auto& t : manifest.tensors) {
-    for (const auto& s : t.slices) {
+    for (const auto& s : t.ranges) {
       const auto& file = *files.at(s.file);
       const std::string where = fmt::format("{}: tensor `{}`", file.path().string(), s.stored);
       const StoredTensor* stored = file.find(s.stored);
       if (!stored) refuse(where, "is missing");
-      if (!unclaimed.erase({s.file, s.stored})) refuse(where, "is claimed by two slices");
+      if (!unclaimed.erase({s.file, s.stored})) refuse(where, "is claimed by two ranges");
       if (stored->dtype != t.dtype || stored->count() != s.count)
         refuse(where, "its type or size differs from the manifest");
     }
   }
   if (!unclaimed.empty())
     refuse((directory / unclaimed.begin()->first).string(),
-           fmt::format("tensor `{}` is in no slice", unclaimed.begin()->second));
+           fmt::format("tensor `{}` is in no range", unclaimed.begin()->second));
 }
 
 void OpenCheckpoint::read(const ManifestTensor& tensor, uint64_t first, uint64_t count, void* out) const {
-  for (const Slice& s : tensor.slices) {
+  for (const StoredRange& s : tensor.ranges) {
     const uint64_t begin = std::max(first, s.first), end = std::min(first + count, s.first + s.count);
     const auto& file = *files.at(s.file);
     if (begin < end)
@@ -173,15 +173,15 @@ RunPoint load_checkpoint(const fs::path& directory, const std::vector<TensorShar
       std::erase_if(in->manifest.tensors,
                     [&](const ManifestTensor& t) { return t.role != only_role && t.role != kPolicyRole; });
     const auto shares = match(in->manifest.tensors, expected, directory.string());
-    std::string seen;  // per slice: whether this rank needed it
+    std::string seen;  // per range: whether this rank needed it
     for (size_t i = 0; fill && i < shares.size(); ++i) {
       const ManifestTensor& t = in->manifest.tensors[i];
       if (!shares[i]) {
-        seen.append(t.slices.size(), '0');
+        seen.append(t.ranges.size(), '0');
         continue;
       }
       Converter converted(t, *shares[i], round);
-      for (const Slice& s : t.slices) {
+      for (const StoredRange& s : t.ranges) {
         seen += common(shares[i]->ranges, s.first, s.count, [](auto&&...) {}) ? '1' : '0';
         if (seen.back() == '0') continue;
         stream(*in, t, s, tiles, [&](uint64_t first, uint64_t count) {
@@ -194,10 +194,10 @@ RunPoint load_checkpoint(const fs::path& directory, const std::vector<TensorShar
     return seen;
   });
   // Slices that no rank needs are still read and checked by one rank.
-  std::vector<std::pair<const ManifestTensor*, const Slice*>> rest;
+  std::vector<std::pair<const ManifestTensor*, const StoredRange*>> rest;
   size_t k = 0;
   for (const ManifestTensor& t : in->manifest.tensors)
-    for (const Slice& s : t.slices) {
+    for (const StoredRange& s : t.ranges) {
       if (!fill) continue;
       if (std::none_of(filled.begin(), filled.end(), [k](const std::string& seen) { return seen.at(k) == '1'; }))
         rest.emplace_back(&t, &s);
@@ -234,7 +234,7 @@ CheckpointRow inspect_checkpoint(const fs::path& path, bool every_byte, const Pe
       const Tiles tiles({});
       size_t k = 0;
       for (const auto& t : in.manifest.tensors)
-        for (const auto& s : t.slices)
+        for (const auto& s : t.ranges)
           if (k++ % peers.size == peers.rank) stream(in, t, s, tiles, [](auto&&...) {});
       return "";
     });

@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 
@@ -14,33 +13,97 @@
 
 namespace eng {
 
-using Json = nlohmann::json;
+namespace {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Slice, file, stored, first, count, xxh3_128)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ManifestFile, name, bytes, header_xxh3_128)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunPoint::Plugin, id, version, sha256)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunPoint, step, updates, tokens, loss_scale, data, data_hash, seeds, rng,
-                                   config_hash, plugins, extra)
+using Counters = std::map<std::string, uint64_t>;
 
-static void to_json(Json& json, const ManifestTensor& t) {
-  json = {{"name", t.name},
-          {"role", t.role},
-          {"dtype", dtype_safetensors(t.dtype)},
-          {"shape", t.shape},
-          {"slices", t.slices}};
+Json to_json(const StoredRange& s) {
+  return Json::object(
+      {{"file", s.file}, {"stored", s.stored}, {"first", s.first}, {"count", s.count}, {"xxh3_128", s.xxh3_128}});
 }
 
-static void from_json(const Json& json, ManifestTensor& t) {
-  const std::string dtype = json.at("dtype");
-  t.name = json.at("name");
-  t.role = json.at("role");
+Json to_json(const ManifestFile& f) {
+  return Json::object({{"name", f.name}, {"bytes", f.bytes}, {"header_xxh3_128", f.header_xxh3_128}});
+}
+
+Json to_json(const RunPoint::Plugin& p) {
+  return Json::object({{"id", p.id}, {"version", p.version}, {"sha256", p.sha256}});
+}
+
+template <class Item>
+Json to_list(const std::vector<Item>& items) {
+  Json out = Json::array();
+  for (const Item& item : items) out.push_back(to_json(item));
+  return out;
+}
+
+Json to_json(const RunPoint& p) {
+  return Json::object({{"step", p.step},
+                       {"updates", p.updates},
+                       {"tokens", p.tokens},
+                       {"loss_scale", p.loss_scale},
+                       {"data", p.data},
+                       {"data_hash", p.data_hash},
+                       {"seeds", p.seeds},
+                       {"rng", p.rng},
+                       {"config_hash", p.config_hash},
+                       {"plugins", to_list(p.plugins)},
+                       {"extra", p.extra}});
+}
+
+Json to_json(const ManifestTensor& t) {
+  return Json::object({{"name", t.name},
+                       {"role", t.role},
+                       {"dtype", dtype_safetensors(t.dtype)},
+                       {"shape", t.shape},
+                       {"slices", to_list(t.ranges)}});
+}
+
+StoredRange read_range(const Json& json) {
+  return {{json.at("first").whole(), json.at("count").whole()},
+          json.at("file").text(),
+          json.at("stored").text(),
+          json.at("xxh3_128").text()};
+}
+
+ManifestFile read_file(const Json& json) {
+  return {json.at("name").text(), json.at("bytes").whole(), json.at("header_xxh3_128").text()};
+}
+
+Counters read_counters(const Json& json) {
+  Counters out;
+  for (const auto& [key, value] : json.members()) out[key] = value.whole();
+  return out;
+}
+
+RunPoint read_point(const Json& json) {
+  RunPoint out;
+  out.step = json.at("step").integer();
+  out.updates = json.at("updates").integer();
+  out.tokens = json.at("tokens").whole();
+  out.loss_scale = json.at("loss_scale").number();
+  out.data = read_counters(json.at("data"));
+  out.data_hash = json.at("data_hash").text();
+  out.seeds = read_counters(json.at("seeds"));
+  out.rng = read_counters(json.at("rng"));
+  out.config_hash = json.at("config_hash").text();
+  for (const Json& p : json.at("plugins").list())
+    out.plugins.push_back({p.at("id").text(), p.at("version").text(), p.at("sha256").text()});
+  for (const auto& [key, value] : json.at("extra").members()) out.extra[key] = value.text();
+  return out;
+}
+
+ManifestTensor read_tensor(const Json& json) {
+  const std::string& dtype = json.at("dtype").text();
+  ManifestTensor t;
+  t.name = json.at("name").text();
+  t.role = json.at("role").text();
   t.dtype = dtype_from_safetensors(dtype).value_or(0);
   if (!t.dtype) refuse("tensor `" + t.name + "`", "unknown element type `" + dtype + "`");
-  json.at("shape").get_to(t.shape);
-  json.at("slices").get_to(t.slices);
+  for (const Json& n : json.at("shape").list()) t.shape.push_back(n.integer());
+  for (const Json& range : json.at("slices").list()) t.ranges.push_back(read_range(range));
+  return t;
 }
-
-namespace {
 
 constexpr uint64_t kMaxManifest = 1u << 30;
 constexpr const char* kFormat = "engine-checkpoint";
@@ -50,23 +113,24 @@ constexpr size_t kDigits = 32;
 
 void check_slices(ManifestTensor& t, const std::set<std::string>& files, const std::string& where) {
   const uint64_t all = element_count(t.shape, where);
-  std::sort(t.slices.begin(), t.slices.end(),
-            [](const Slice& a, const Slice& b) { return std::tie(a.first, a.count) < std::tie(b.first, b.count); });
+  std::sort(t.ranges.begin(), t.ranges.end(), [](const StoredRange& a, const StoredRange& b) {
+    return std::tie(a.first, a.count) < std::tie(b.first, b.count);
+  });
   uint64_t at = 0;
-  for (const auto& s : t.slices) {
-    if (!files.count(s.file)) refuse(where, fmt::format("a slice lies in `{}`, which is not listed", s.file));
-    if (s.first < at) refuse(where, fmt::format("element {} is in two slices", s.first));
-    if (s.first > at) refuse(where, fmt::format("elements {} to {} are in no slice", at, s.first - 1));
-    if (s.count > all - at) refuse(where, fmt::format("a slice ends after the last of {} elements", all));
+  for (const auto& s : t.ranges) {
+    if (!files.count(s.file)) refuse(where, fmt::format("a range lies in `{}`, which is not listed", s.file));
+    if (s.first < at) refuse(where, fmt::format("element {} is in two ranges", s.first));
+    if (s.first > at) refuse(where, fmt::format("elements {} to {} are in no range", at, s.first - 1));
+    if (s.count > all - at) refuse(where, fmt::format("a range ends after the last of {} elements", all));
     at += s.count;
   }
-  if (at != all) refuse(where, fmt::format("elements {} to {} are in no slice", at, all - 1));
+  if (at != all) refuse(where, fmt::format("elements {} to {} are in no range", at, all - 1));
 }
 
 // Of names, types and shapes only.
 std::string tensors_hash(const Manifest& manifest) {
   std::string text;
-  for (const TensorSpec& t : manifest.tensors) text += Json{t.name, t.role, t.dtype, t.shape}.dump();
+  for (const TensorSpec& t : manifest.tensors) text += Json::array({t.name, t.role, t.dtype, t.shape}).dump();
   return Checksum::of(text);
 }
 
@@ -84,14 +148,14 @@ std::string Checksum::of(const std::string& bytes) {
 }
 
 std::string manifest_text(const Manifest& manifest) {
-  Json head = manifest.point;
+  Json head = to_json(manifest.point);
   head["format"] = kFormat;
   head["version"] = Manifest::kVersion;
   std::string text = head.dump(1);
   text.resize(text.size() - 2);  // the closing "\n}"
   const auto list = [&](const char* key, const auto& items) {
     text += fmt::format(",\n \"{}\": [", key);
-    for (size_t i = 0; i < items.size(); ++i) text += (i ? ",\n  " : "\n  ") + Json(items[i]).dump();
+    for (size_t i = 0; i < items.size(); ++i) text += (i ? ",\n  " : "\n  ") + to_json(items[i]).dump();
     text += "\n ]";
   };
   list("files", manifest.files);
@@ -101,17 +165,18 @@ std::string manifest_text(const Manifest& manifest) {
 }
 
 std::string part_text(const Manifest& part) {
-  Json slices = Json::array();
-  for (const ManifestTensor& t : part.tensors) slices.push_back(t.slices);
-  return Json{{"tensors", tensors_hash(part)}, {"files", part.files}, {"slices", slices}}.dump();
+  Json ranges = Json::array();
+  for (const ManifestTensor& t : part.tensors) ranges.push_back(to_list(t.ranges));
+  return Json::object({{"tensors", tensors_hash(part)}, {"files", to_list(part.files)}, {"slices", std::move(ranges)}})
+      .dump();
 }
 
 void add_part(Manifest& whole, const std::string& text) {
   const Json part = Json::parse(text);
-  if (part["tensors"] != tensors_hash(whole)) throw Error(Exit::bug, "not all ranks hold the same tensors");
-  for (const Json& file : part["files"]) whole.files.push_back(file);
+  if (part.at("tensors") != tensors_hash(whole)) throw Error(Exit::bug, "not all ranks hold the same tensors");
+  for (const Json& file : part.at("files").list()) whole.files.push_back(read_file(file));
   for (size_t i = 0; i < whole.tensors.size(); ++i)
-    for (const Json& slice : part["slices"][i]) whole.tensors[i].slices.push_back(slice);
+    for (const Json& range : part.at("slices")[i].list()) whole.tensors[i].ranges.push_back(read_range(range));
 }
 
 Manifest parse_manifest(const std::string& text, const std::string& where) {
@@ -126,10 +191,10 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
     if (json.at("version") != Manifest::kVersion)
       refuse(where, fmt::format("format version {}; this engine reads version {}", json.at("version").dump(),
                                 Manifest::kVersion));
-    json.get_to(manifest.point);
-    json.at("files").get_to(manifest.files);
-    json.at("tensors").get_to(manifest.tensors);
-  } catch (const Json::exception& e) {
+    manifest.point = read_point(json);
+    for (const Json& file : json.at("files").list()) manifest.files.push_back(read_file(file));
+    for (const Json& tensor : json.at("tensors").list()) manifest.tensors.push_back(read_tensor(tensor));
+  } catch (const JsonError& e) {
     refuse(where, e.what());
   }
   std::set<std::string> files;

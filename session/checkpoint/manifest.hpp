@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "core/base/range.hpp"
+
 namespace eng {
 
 // Streaming xxh3-128, as 32 lower-case hexadecimal digits.
@@ -35,21 +37,20 @@ struct TensorSpec {
 };
 
 // A range of a logical tensor's elements and where it is stored. Several ranks may each hold a part of a tensor.
-struct Slice {
+struct StoredRange : Range {
   std::string file;    // in the checkpoint's directory
-  std::string stored;  // the tensor's name in that file; a partial slice is stored flat
-  uint64_t first = 0, count = 0;
+  std::string stored;  // the tensor's name in that file; a partial range is stored flat
   std::string xxh3_128;
 };
 
 struct ManifestTensor : TensorSpec {
-  std::vector<Slice> slices;
+  std::vector<StoredRange> ranges;
 };
 
 struct ManifestFile {
   std::string name;
   uint64_t bytes = 0;
-  std::string header_xxh3_128;  // of all bytes before the data; the data belongs to the slices
+  std::string header_xxh3_128;  // of all bytes before the data; the data belongs to the ranges
 };
 
 // The position of a run: with the tensors, all that is needed to resume it bit for bit. The random generator is
@@ -85,7 +86,7 @@ std::string manifest_text(const Manifest& manifest);
 std::string part_text(const Manifest& part);
 void add_part(Manifest& whole, const std::string& part);
 // Throws Error(Exit::checkpoint), prefixed by `where`, for text that is damaged, of a later version, or
-// inconsistent: slices must fill their tensor exactly once and name a listed file.
+// inconsistent: ranges must fill their tensor exactly once and name a listed file.
 Manifest parse_manifest(const std::string& text, const std::string& where);
 Manifest read_manifest(const std::filesystem::path& directory);
 

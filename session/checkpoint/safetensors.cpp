@@ -2,7 +2,6 @@
 #include "session/checkpoint/safetensors.hpp"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <tuple>
 
@@ -12,20 +11,18 @@
 namespace eng {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr uint64_t kMaxHeader = 100'000'000;  // the format's own limit
 
 StoredTensor read_entry(const std::string& name, const Json& entry, const std::string& where) {
   StoredTensor t{name, 0, {}, 0, 0};
   try {
-    const std::string type = entry.at("dtype");
+    const std::string& type = entry.at("dtype").text();
     t.dtype = dtype_from_safetensors(type).value_or(0);
     if (!t.dtype) refuse(where, fmt::format("element type `{}` is not supported", type));
-    entry.at("shape").get_to(t.shape);
-    entry.at("data_offsets").at(0).get_to(t.begin);
-    entry.at("data_offsets").at(1).get_to(t.end);
-  } catch (const Json::exception& e) {
+    for (const Json& n : entry.at("shape").list()) t.shape.push_back(n.integer());
+    t.begin = entry.at("data_offsets")[0].whole();
+    t.end = entry.at("data_offsets")[1].whole();
+  } catch (const JsonError& e) {
     refuse(where, e.what());
   }
   if (entry.size() != 3 || entry.at("data_offsets").size() != 2)
@@ -65,7 +62,7 @@ SafetensorsHeader parse_safetensors_header(const char* json, uint64_t length, ui
   out.data_bytes = file_bytes - out.data_start;
   if (length == 0 || json[0] != '{') refuse(where, "the header does not start with `{`");
   const Json document = parse_strictly({json, length}, where);
-  for (const auto& [name, entry] : document.items()) {
+  for (const auto& [name, entry] : document.members()) {
     if (name == "__metadata__") continue;
     const std::string at = fmt::format("{}: tensor `{}`", where, name);
     const StoredTensor t = read_entry(name, entry, at);
@@ -102,7 +99,8 @@ std::string safetensors_header(std::vector<StoredTensor>& tensors, const std::ma
     t.end = at = at + t.count() * dtype_size(t.dtype);
     if (!names.insert(t.name).second)
       throw Error(Exit::bug, "tensor name `" + t.name + "` cannot be stored: empty, reserved or used twice");
-    const Json entry{{"dtype", dtype_safetensors(t.dtype)}, {"shape", t.shape}, {"data_offsets", {t.begin, t.end}}};
+    const Json entry = Json::object(
+        {{"dtype", dtype_safetensors(t.dtype)}, {"shape", t.shape}, {"data_offsets", Json::array({t.begin, t.end})}});
     text += "," + Json(t.name).dump() + ":" + entry.dump();
   }
   text += '}';

@@ -37,7 +37,7 @@ Layout lay_out(const std::vector<TensorShare>& tensors, uint32_t rank) {
           stored.push_back({name, t.dtype, t.shape});
         else
           stored.push_back({fmt::format("{}[{}:{}]", name, r.first, r.first + r.count), t.dtype, {int64_t(r.count)}});
-        entry.slices.push_back({file, stored.back().name, r.first, r.count, ""});
+        entry.ranges.push_back({r, file, stored.back().name, ""});
       }
     }
     if (stored.empty()) continue;
@@ -113,7 +113,7 @@ void Saver::begin(const RunPoint& point, const std::vector<TensorShare>& tensors
         snapshot_bytes_ = bytes;
         char* at = snapshot_.get();
         for (const ManifestTensor& t : job.layout.manifest.tensors)
-          for (const Slice& s : t.slices) {
+          for (const StoredRange& s : t.ranges) {
             if (s.count) read(t, s.first, s.count, at);
             at += s.count * dtype_size(t.dtype);
           }
@@ -138,17 +138,17 @@ void Saver::write(Job& job) const {
   const Tiles tiles(asynchronous_ ? snapshot : job.staging);
   const char* from = asynchronous_ ? snapshot.data() : tiles.data();
   for (ManifestTensor& t : manifest.tensors)
-    for (Slice& slice : t.slices) {
+    for (StoredRange& range : t.ranges) {
       const uint64_t size = dtype_size(t.dtype);
       Checksum sum;
-      tiles.each(slice.count, size, [&](uint64_t first, uint64_t count) {
+      tiles.each(range.count, size, [&](uint64_t first, uint64_t count) {
         if (job.given_up) throw Error(Exit::bug, "the save was given up");
-        if (!asynchronous_) job.read(t, slice.first + first, count, tiles.data());
+        if (!asynchronous_) job.read(t, range.first + first, count, tiles.data());
         sum.add(from, count * size);
-        job.files[slice.file]->write(from, count * size);
+        job.files[range.file]->write(from, count * size);
         if (asynchronous_) from += count * size;
       });
-      slice.xxh3_128 = sum.hex();
+      range.xxh3_128 = sum.hex();
     }
   for (const auto& f : manifest.files) job.files[f.name]->finish();
 }
@@ -173,7 +173,7 @@ std::optional<Saved> Saver::finish() {
     });
     const std::string bytes = peers_.lead([&] {
       Manifest manifest{job.point, job.layout.manifest.tensors, {}};
-      for (ManifestTensor& t : manifest.tensors) t.slices.clear();
+      for (ManifestTensor& t : manifest.tensors) t.ranges.clear();
       for (const std::string& part : parts) add_part(manifest, part);
       const std::string text = manifest_text(manifest);
       parse_manifest(text, job.path.string());  // checks that every part occurs exactly once

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/checkpoint/share.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "core/tensor/dtype.hpp"
 #include "session/checkpoint/safetensors.hpp"
+#include "session/json.hpp"
 
 namespace eng {
 namespace {
 
-using Json = nlohmann::json;
-
 std::string failure(Exit exit, const char* what, const std::string& help) {
-  return "-" + Json{exit, what, help}.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return "-" + Json::array({static_cast<int>(exit), what, help}).dump(-1, true);
 }
 
 }  // namespace
@@ -34,7 +31,7 @@ std::vector<std::string> Peers::agree(const std::function<std::string()>& work) 
       continue;
     }
     const Json e = Json::parse(all[r].substr(1));
-    throw CommonError(e[0].get<Exit>(), fmt::format("rank {}: {}", r, e[1].get<std::string>()), e[2]);
+    throw CommonError(static_cast<Exit>(e[0].integer()), fmt::format("rank {}: {}", r, e[1].text()), e[2].text());
   }
   return all;
 }

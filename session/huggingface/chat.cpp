@@ -6,17 +6,16 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
 #include "core/base/error.hpp"
+#include "session/json.hpp"
 
 namespace eng {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 constexpr uint64_t most_template_bytes = uint64_t{16} << 20;
 
@@ -30,10 +29,10 @@ std::string template_text(const fs::path& file) {
 }
 
 // An empty object if there is no such file.
-json object_of(const fs::path& file) {
+Json object_of(const fs::path& file) {
   const std::string text = template_text(file);
-  if (text.empty()) return json::object();
-  json out = json::parse(text, nullptr, false);
+  if (text.empty()) return Json::object();
+  Json out = Json::parse_or_null(text);
   if (!out.is_object()) throw Error(Exit::usage, file.string() + " is not a JSON object");
   return out;
 }
@@ -188,25 +187,20 @@ std::string without_blanks(std::string_view text, bool both) {
   return std::string(text);
 }
 
-std::string token_text(const json& config, const char* key) {
-  const auto found = config.find(key);
-  if (found == config.end()) return "";
-  if (found->is_string()) return found->get<std::string>();
-  return found->is_object() && found->contains("content") && found->at("content").is_string()
-             ? found->at("content").get<std::string>()
-             : "";
+std::string token_text(const Json& config, const char* key) {
+  const Json& found = config.get(key);
+  const Json& text = found.is_string() ? found : found.get("content");
+  return text.is_string() ? text.text() : "";
 }
 
 // "" if there is none.
-std::string chat_template_of(const fs::path& directory, const json& config) {
+std::string chat_template_of(const fs::path& directory, const Json& config) {
   if (std::string text = template_text(directory / "chat_template.jinja"); !text.empty()) return text;
-  const auto found = config.find("chat_template");
-  if (found == config.end()) return "";
-  if (found->is_string()) return found->get<std::string>();
-  if (found->is_array())
-    for (const json& one : *found)
-      if (one.is_object() && one.value("name", json()) == "default" && one.value("template", json()).is_string())
-        return one.at("template").get<std::string>();
+  const Json& found = config.get("chat_template");
+  if (found.is_string()) return found.text();
+  if (found.is_array())
+    for (const Json& one : found.list())
+      if (one.get("name") == "default" && one.get("template").is_string()) return one.get("template").text();
   return "";
 }
 
@@ -214,14 +208,14 @@ std::string chat_template_of(const fs::path& directory, const json& config) {
 
 std::vector<int32_t> end_ids(const fs::path& directory) {
   std::vector<int32_t> out;
-  const auto take = [&](const json& id) {
-    if (id.is_number_unsigned() && id.get<uint64_t>() <= INT32_MAX) out.push_back(id.get<int32_t>());
+  const auto take = [&](const Json& id) {
+    if (id.is_unsigned() && id.whole() <= INT32_MAX) out.push_back(static_cast<int32_t>(id.whole()));
   };
   for (const char* file : {"config.json", "generation_config.json"}) {
-    const json config = object_of(directory / file);
-    const json ids = config.value("eos_token_id", json());
+    const Json config = object_of(directory / file);
+    const Json& ids = config.get("eos_token_id");
     if (ids.is_array())
-      for (const json& id : ids) take(id);
+      for (const Json& id : ids.list()) take(id);
     else
       take(ids);
   }
@@ -243,8 +237,9 @@ std::optional<ChatPieces> known_chat(std::string text) {
 
 std::optional<std::string> chat_prompt(const fs::path& directory, const std::optional<std::string>& system,
                                        const std::string& user) {
-  json config = object_of(directory / "special_tokens_map.json");
-  config.update(object_of(directory / "tokenizer_config.json"));
+  Json config = object_of(directory / "special_tokens_map.json");
+  const Json more = object_of(directory / "tokenizer_config.json");
+  for (const auto& [key, value] : more.members()) config[key] = value;
   const std::string text = chat_template_of(directory, config);
   if (text.empty()) return std::nullopt;
   const auto known = known_chat(text);

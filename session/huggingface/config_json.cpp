@@ -3,20 +3,17 @@
 
 #include <algorithm>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
 #include "core/base/file.hpp"
 #include "engine/model.h"
 #include "session/config/problems.hpp"
-#include "session/json.hpp"
 
 namespace eng {
 namespace fs = std::filesystem;
 namespace {
 
-using Json = nlohmann::json;
 using Texts = std::vector<std::string>;
 
 constexpr uint64_t most_bytes = 16u << 20;
@@ -39,28 +36,33 @@ const Json* at(const Json& document, const std::string& path) {
   const Json* node = &document;
   for (size_t begin = 0; begin <= path.size();) {
     const size_t end = std::min(path.find('.', begin), path.size());
-    const auto found = node->find(path.substr(begin, end - begin));
-    if (!node->is_object() || found == node->end()) return nullptr;
-    node = &*found;
+    node = node->find(path.substr(begin, end - begin));
+    if (!node) return nullptr;
     begin = end + 1;
   }
   return node->is_null() ? nullptr : node;
 }
 
 std::string shown(const Json& value) {
-  return printable(value.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return printable(value.dump(-1, true));
 }
 
 // As a value of [model]; empty if no option can have such a value.
 Value to_value(const Json& json) {
-  if (json.is_boolean()) return json.get<bool>();
-  if (json.is_number_unsigned() && json.get<uint64_t>() > INT64_MAX) return json.get<double>();
-  if (json.is_number_integer()) return json.get<int64_t>();
-  if (json.is_number()) return json.get<double>();
-  if (json.is_string()) return json.get<std::string>();
-  const auto all = [&](auto is) { return json.is_array() && std::all_of(json.begin(), json.end(), is); };
-  if (all([](const Json& item) { return item.is_number(); })) return json.get<std::vector<double>>();
-  if (all([](const Json& item) { return item.is_string(); })) return json.get<Texts>();
+  if (json.is_boolean()) return json.boolean();
+  if (json.is_unsigned() && json.whole() > INT64_MAX) return json.number();
+  if (json.is_integer()) return json.integer();
+  if (json.is_number()) return json.number();
+  if (json.is_string()) return json.text();
+  if (!json.is_array()) return {};
+  std::vector<double> numbers;
+  Texts texts;
+  for (const Json& item : json.list()) {
+    if (item.is_number()) numbers.push_back(item.number());
+    if (item.is_string()) texts.push_back(item.text());
+  }
+  if (numbers.size() == json.size()) return numbers;
+  if (texts.size() == json.size()) return texts;
   return {};
 }
 
@@ -68,11 +70,11 @@ Value to_value(const Json& json) {
 void find_strangers(const Json& node, const std::string& path, const std::set<std::string>& known, Texts& out) {
   if (node.is_null() || known.count(path)) return;
   if (!node.is_object()) return out.push_back("`" + printable(path, 80) + "`");
-  for (const auto& [key, value] : node.items())
+  for (const auto& [key, value] : node.members())
     find_strangers(value, path.empty() ? key : path + "." + key, known, out);
 }
 
-struct Reader {
+struct ConfigReader {
   const Json& json;
   const PluginSchema& plugin;
   ModelSource& out;
@@ -98,7 +100,7 @@ struct Reader {
     if (wrong.code) return problems.push_back(fmt::format("`{}` {}{}", where, printable(wrong.text), there));
     const Json* multiple = option.json_multiple.empty() ? nullptr : at(json, option.json_multiple);
     if (auto* whole = std::get_if<int64_t>(&value); whole && multiple) {
-      const int64_t n = multiple->is_number_integer() ? multiple->get<int64_t>() : 0;
+      const int64_t n = multiple->is_integer() ? multiple->integer() : 0;
       if (n < 1 || n > 1'000'000)
         return problems.push_back(fmt::format("`{}` is not an integer from 1 to 1000000", option.json_multiple));
       *whole += (n - *whole % n) % n;
@@ -136,7 +138,7 @@ struct Reader {
 // The plugin that reads a config.json.
 std::string find_plugin(const Json& json, const fs::path& file, const std::string& given, const SchemaSource& plugins) {
   const Json* named = at(json, "model_type");
-  const std::string type = named ? named->get<std::string>() : "";
+  const std::string type = named ? named->text() : "";
   Texts known;
   for (const std::string& name : plugins.names(ENG_MODEL_KIND)) {
     const Pretrained& p = plugins.find(ENG_MODEL_KIND, name)->pretrained;
@@ -189,10 +191,10 @@ ModelSource model_of_config_json(const Json& json, const fs::path& file, const s
   const std::string name = find_plugin(json, file, given, plugins);
   const PluginSchema& plugin = *plugins.find(ENG_MODEL_KIND, name);
   out.settings["plugin"] = {name, file.string(), true};
-  Reader reader{json, plugin, out, {}};
+  ConfigReader reader{json, plugin, out, {}};
   const auto& known = plugin.pretrained.architectures;
-  if (const Json* list = at(json, "architectures"); list && list->is_array() && !known.empty() && !list->empty())
-    if (std::none_of(known.begin(), known.end(), [&](const std::string& a) { return list->front() == a; }))
+  if (const Json* list = at(json, "architectures"); list && list->is_array() && !known.empty() && list->size() > 0)
+    if (std::none_of(known.begin(), known.end(), [&](const std::string& a) { return (*list)[0] == a; }))
       reader.problems.push_back(
           fmt::format("`architectures` is {}; this plugin supports {}", shown(*list), fmt::join(known, ", ")));
   if (at(json, "quantization_config")) reader.problems.push_back("`quantization_config`: quantised weights");

@@ -2,9 +2,8 @@
 // A model's configuration as Hugging Face spells it: config.json.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "session/config/config.hpp"
+#include "session/json.hpp"
 
 namespace eng {
 
@@ -12,16 +11,16 @@ namespace eng {
 bool is_harmless(const std::string& key);
 
 // Throw Error(Exit::usage).
-nlohmann::json parse_config_json(const std::string& text, const std::filesystem::path& file);
-nlohmann::json read_config_json(const std::filesystem::path& file);
+Json parse_config_json(const std::string& text, const std::filesystem::path& file);
+Json read_config_json(const std::filesystem::path& file);
 // What the file says about the model. `plugin`: the model plugin that the user named, or "" to find it. Throws an
 // Error(Exit::usage) that lists everything that is not supported.
-ModelSource model_of_config_json(const nlohmann::json& json, const std::filesystem::path& file,
-                                 const std::string& plugin, const SchemaSource& plugins);
+ModelSource model_of_config_json(const Json& json, const std::filesystem::path& file, const std::string& plugin,
+                                 const SchemaSource& plugins);
 
 // config.json of a model, with weights of `dtype` ("bfloat16"). `before`: the file of the directory it came from, if
 // any. Its keys that the engine does not use (such as token ids) are kept.
-nlohmann::json write_config_json(const Section& model, const Schema& options, const Pretrained& pretrained,
-                                 const std::string& dtype, const nlohmann::json& before);
+Json write_config_json(const Section& model, const Schema& options, const Pretrained& pretrained,
+                       const std::string& dtype, const Json& before);
 
 }  // namespace eng

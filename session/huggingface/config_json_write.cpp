@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "session/huggingface/config_json.hpp"
@@ -8,20 +6,27 @@
 namespace eng {
 namespace {
 
-using Json = nlohmann::json;
+// The value at a path, such as rope_scaling.factor. Objects on the way are added.
+Json& place(Json& all, const std::string& path) {
+  const size_t dot = path.find('.');
+  Json& next = all[path.substr(0, dot)];
+  return dot == std::string::npos ? next : place(next, path.substr(dot + 1));
+}
 
-Json::json_pointer pointer(std::string path) {
-  std::replace(path.begin(), path.end(), '.', '/');
-  return Json::json_pointer("/" + path);
+// Whether there is none, or null.
+bool is_free(const Json& all, const std::string& path) {
+  const size_t dot = path.find('.');
+  const Json& next = all.get(path.substr(0, dot));
+  return dot == std::string::npos ? next.is_null() : is_free(next, path.substr(dot + 1));
 }
 
 }  // namespace
 
-nlohmann::json write_config_json(const Section& model, const Schema& options, const Pretrained& pretrained,
-                                 const std::string& dtype, const nlohmann::json& before) {
+Json write_config_json(const Section& model, const Schema& options, const Pretrained& pretrained,
+                       const std::string& dtype, const Json& before) {
   Json all = Json::object();
   const std::set<std::string> ignored(pretrained.ignore.begin(), pretrained.ignore.end());
-  for (const auto& [key, value] : before.items())
+  for (const auto& [key, value] : before.members())
     if (is_harmless(key) || ignored.count(key)) all[key] = value;
   for (const char* key : {"dtype", "transformers_version", "_name_or_path", "_model_name_or_path", "_commit_hash"})
     all.erase(key);
@@ -30,16 +35,16 @@ nlohmann::json write_config_json(const Section& model, const Schema& options, co
     // A key inside another one, such as rope_scaling.factor, makes no sense with its default.
     const std::string& path = option.json.front();
     if (path.find('.') == std::string::npos || model.given(option.key))
-      all[pointer(path)] = Json::parse(toml_text(model.settings().at(option.key).value));  // this TOML is valid JSON
+      place(all, path) = Json::parse(toml_text(model.settings().at(option.key).value));  // this TOML is valid JSON
   }
   for (const auto& [path, text] : pretrained.write) {
     const Json constant = Json::parse(text);
     if (!constant.contains("product")) {
-      all[pointer(path)] = constant;
-    } else if (all.value(pointer(path), Json()).is_null()) {
+      place(all, path) = constant;
+    } else if (is_free(all, path)) {
       double product = 1;
-      for (const Json& key : constant["product"]) product *= model.number(key);
-      all[pointer(path)] = static_cast<int64_t>(product);
+      for (const Json& key : constant.at("product").list()) product *= model.number(key.text());
+      place(all, path) = static_cast<int64_t>(product);
     }
   }
   all["architectures"] =

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "core/base/file.hpp"
@@ -60,13 +59,13 @@ std::vector<Shard> divide(const std::vector<ManifestTensor>& parameters, int32_t
 }
 
 std::string index_text(const std::vector<Shard>& shards) {
-  nlohmann::json map;
+  std::map<std::string, std::string> map;
   uint64_t bytes = 0;
   for (const Shard& shard : shards) {
     bytes += shard.data_bytes();
     for (const StoredTensor& t : shard.tensors) map[t.name] = shard.name;
   }
-  return nlohmann::json{{"metadata", {{"total_size", bytes}}}, {"weight_map", map}}.dump(2) + "\n";
+  return Json::object({{"metadata", Json::object({{"total_size", bytes}})}, {"weight_map", map}}).dump(2) + "\n";
 }
 
 // Writes the tensors and returns the checksum of each.
@@ -140,7 +139,7 @@ Exported export_weights(const fs::path& checkpoint, const Config& config, const 
   make_directories(temporary);
   try {
     const auto sums = write_tensors(checkpoint, {stored.begin(), stored.end()}, temporary, shards);
-    nlohmann::json before = nlohmann::json::object();
+    Json before = Json::object();
     if (!origin.empty()) {
       before = read_config_json(origin / "config.json");
       for (const char* file : tokenizer_files)
@@ -151,11 +150,11 @@ Exported export_weights(const fs::path& checkpoint, const Config& config, const 
     }
     if (origin.empty() || !has_tokenizer(origin)) out.tokenizer = export_tokenizer(tokenizer, temporary);
     if (origin.empty() && !tokenizer.name.empty()) {  // otherwise transformers uses default ids
-      before["bos_token_id"] = tokenizer.bos < 0 ? nlohmann::json() : nlohmann::json(tokenizer.bos);
-      before["eos_token_id"] = tokenizer.eos < 0 ? nlohmann::json() : nlohmann::json(tokenizer.eos);
+      before["bos_token_id"] = tokenizer.bos < 0 ? Json() : Json(tokenizer.bos);
+      before["eos_token_id"] = tokenizer.eos < 0 ? Json() : Json(tokenizer.eos);
     }
     const char* type = dtype == ENG_F32 ? "float32" : dtype == ENG_BF16 ? "bfloat16" : "float16";
-    const auto json = write_config_json(model, plugin.options, plugin.pretrained, type, before);
+    const Json json = write_config_json(model, plugin.options, plugin.pretrained, type, before);
     write_text(temporary / "config.json", json.dump(2) + "\n");
     if (shards.size() > 1) write_text(temporary / "model.safetensors.index.json", index_text(shards));
     verify(temporary, shards, sums);

@@ -4,15 +4,14 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "core/base/file.hpp"
+#include "session/json.hpp"
 
 namespace eng {
 namespace {
 
 namespace fs = std::filesystem;
-using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* tokenizer_parts[] = {"tokenizer.json",    "tokenizer_config.json",
                                            "tokenizer.model",   "special_tokens_map.json",
@@ -32,37 +31,35 @@ std::string character_of(unsigned byte) {
 }
 
 // Byte-level BPE without merges: ids 0 to 255 are the bytes.
-OrderedJson bytes_as_bpe() {
-  OrderedJson vocabulary = OrderedJson::object();
+Json bytes_as_bpe() {
+  Json vocabulary = Json::ordered();
   for (unsigned byte = 0; byte < 256; ++byte) vocabulary[character_of(byte)] = byte;
-  const OrderedJson level = {
-      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", false}};
-  return {{"version", "1.0"},
-          {"truncation", nullptr},
-          {"padding", nullptr},
-          {"added_tokens", OrderedJson::array()},
-          {"normalizer", nullptr},
-          {"pre_tokenizer", level},
-          {"post_processor", nullptr},
-          {"decoder", level},
-          {"model",
-           {{"type", "BPE"},
-            {"dropout", nullptr},
-            {"unk_token", nullptr},
-            {"continuing_subword_prefix", nullptr},
-            {"end_of_word_suffix", nullptr},
-            {"fuse_unk", false},
-            {"byte_fallback", false},
-            {"ignore_merges", false},
-            {"vocab", vocabulary},
-            {"merges", OrderedJson::array()}}}};
+  const Json level = Json::ordered(
+      {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", false}});
+  return Json::ordered({{"version", "1.0"},
+                        {"truncation", nullptr},
+                        {"padding", nullptr},
+                        {"added_tokens", Json::array()},
+                        {"normalizer", nullptr},
+                        {"pre_tokenizer", level},
+                        {"post_processor", nullptr},
+                        {"decoder", level},
+                        {"model", Json::ordered({{"type", "BPE"},
+                                                 {"dropout", nullptr},
+                                                 {"unk_token", nullptr},
+                                                 {"continuing_subword_prefix", nullptr},
+                                                 {"end_of_word_suffix", nullptr},
+                                                 {"fuse_unk", false},
+                                                 {"byte_fallback", false},
+                                                 {"ignore_merges", false},
+                                                 {"vocab", vocabulary},
+                                                 {"merges", Json::array()}})}});
 }
 
-OrderedJson config_object(const fs::path& file) {
+Json config_object(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
-  OrderedJson out =
-      in ? OrderedJson::parse(std::string(std::istreambuf_iterator<char>(in), {}), nullptr, false) : OrderedJson();
-  return out.is_object() ? out : OrderedJson::object();
+  Json out = Json::parse_or_null(std::string(std::istreambuf_iterator<char>(in), {}), true);
+  return out.is_object() ? out : Json::ordered();
 }
 
 }  // namespace
@@ -95,7 +92,7 @@ std::vector<std::string> export_tokenizer(const TokenizerSource& tokenizer, cons
   }
   // Without a class AutoTokenizer uses the class for model_type, which may read these files differently.
   const fs::path config_file = to / "tokenizer_config.json";
-  OrderedJson config = config_object(config_file);
+  Json config = config_object(config_file);
   if (config.contains("tokenizer_class")) return out;
   const bool made = !fs::exists(config_file);
   const bool fast = fs::exists(to / "tokenizer.json"), sentencepiece = fs::exists(to / "tokenizer.model");
@@ -103,9 +100,10 @@ std::vector<std::string> export_tokenizer(const TokenizerSource& tokenizer, cons
   config["tokenizer_class"] = fast            ? "PreTrainedTokenizerFast"
                               : sentencepiece ? "SentencePieceBackend"
                                               : "GPT2Tokenizer";
-  for (auto& [key, value] : config.items())  // an object counts as a token only if it is marked as one
-    if (key.ends_with("_token") && value.is_object() && !value.contains("__type") && value.contains("content"))
-      value = OrderedJson(value["content"]);
+  const Json given = config;
+  for (const auto& [key, value] : given.members())  // an object counts as a token only if it is marked as one
+    if (key.ends_with("_token") && !value.contains("__type") && value.contains("content"))
+      config[key] = value.at("content");
   if (made) {
     config["clean_up_tokenization_spaces"] = false;
     if (!tokenizer.bos_text.empty()) config["bos_token"] = tokenizer.bos_text;

@@ -2,7 +2,6 @@
 #include "session/huggingface/tensors.hpp"
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/tensor/dtype.hpp"
@@ -152,14 +151,14 @@ class Source {
 }  // namespace
 
 std::map<std::string, std::string> parse_weights_index(const std::string& text, const std::string& where) {
-  const auto json = parse_json(text, where, 4);
-  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object())
-    refuse(where, "has no `weight_map`");
+  const Json json = parse_json(text, where, 4);
+  const Json& map = json.get("weight_map");
+  if (!map.is_object()) refuse(where, "has no `weight_map`");
   std::map<std::string, std::string> out;
-  for (const auto& [name, file] : json["weight_map"].items()) {
-    if (!file.is_string() || !is_plain_name(file))
+  for (const auto& [name, file] : map.members()) {
+    if (!file.is_string() || !is_plain_name(file.text()))
       refuse(where, fmt::format("`{}` is in {}, which is not a plain file name", name, file.dump()));
-    out[name] = file;
+    out[name] = file.text();
   }
   if (out.empty()) refuse(where, "`weight_map` is empty");
   return out;

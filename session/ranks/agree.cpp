@@ -5,17 +5,15 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/base/error.hpp"
 #include "core/tensor/dtype.hpp"
 #include "session/checkpoint/manifest.hpp"
+#include "session/json.hpp"
 
 namespace eng {
 namespace {
-
-using Json = nlohmann::json;
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> out;
@@ -64,11 +62,11 @@ std::string difference(const std::map<uint32_t, std::string>& texts) {
 }  // namespace
 
 static Json parsed(const std::string& said, uint32_t rank) {
-  Json out = Json::parse(said, nullptr, false);
+  Json out = Json::parse_or_null(said);
   bool right = out.is_array();
   for (size_t k = 0; right && k < out.size(); ++k)
     right = out[k].is_array() && out[k].size() == 4 && out[k][0].is_string() && out[k][1].is_array() &&
-            out[k][2].is_string() && out[k][3].is_number_integer();
+            out[k][2].is_string() && out[k][3].is_integer();
   if (!right)
     throw Error(Exit::communication, fmt::format("the message from rank {} is not valid", rank),
                 "its bytes were changed in transit, or it runs another engine");
@@ -78,7 +76,8 @@ static Json parsed(const std::string& said, uint32_t rank) {
 void agree(const Exchange& exchange, const std::vector<Item>& items) {
   if (!exchange) return;
   Json mine = Json::array();
-  for (const Item& item : items) mine.push_back({item.name, item.ranks, Checksum::of(item.text), item.exit});
+  for (const Item& item : items)
+    mine.push_back(Json::array({item.name, item.ranks, Checksum::of(item.text), static_cast<int>(item.exit)}));
   const std::vector<std::string> all = exchange(mine.dump());
   // By name and ranks: each rank's hash.
   struct Found {
@@ -87,13 +86,17 @@ void agree(const Exchange& exchange, const std::vector<Item>& items) {
   };
   std::vector<std::pair<std::string, std::vector<uint32_t>>> order;
   std::map<std::pair<std::string, std::vector<uint32_t>>, Found> found;
-  for (uint32_t r = 0; r < all.size(); ++r)
-    for (const Json& item : parsed(all[r], r)) {
-      const auto id = std::pair(item[0].get<std::string>(), item[1].get<std::vector<uint32_t>>());
+  for (uint32_t r = 0; r < all.size(); ++r) {
+    const Json theirs = parsed(all[r], r);
+    for (const Json& item : theirs.list()) {
+      std::vector<uint32_t> members;
+      for (const Json& m : item[1].list()) members.push_back(static_cast<uint32_t>(m.whole()));
+      const auto id = std::pair(item[0].text(), std::move(members));
       if (!found.count(id)) order.push_back(id);
-      found[id].hashes[r] = item[2];
-      found[id].exit = item[3];
+      found[id].hashes[r] = item[2].text();
+      found[id].exit = static_cast<Exit>(item[3].integer());
     }
+  }
   for (const auto& id : order) {
     const auto& [name, members] = id;
     auto& [hashes, exit] = found[id];

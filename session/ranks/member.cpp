@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "core/base/error.hpp"
+#include "session/json.hpp"
 #include "session/run_dir.hpp"
 #include "session/signals.hpp"
 #include "session/version.hpp"
@@ -98,7 +99,7 @@ void Member::works_in(const std::filesystem::path& run) {
     waiting.swap(waiting_);
   }
   for (const std::string& line : waiting) log_line(run_, rank(), line);
-  if (first()) link_.tell({{"run", run.string()}});
+  if (first()) link_.tell(Json::object({{"run", run.string()}}));
 }
 
 void Member::log(const std::string& text) noexcept try {
@@ -118,7 +119,7 @@ void Member::failed(std::exception_ptr reason) noexcept try {
   failed_ = true;
   const Failure why = failure(reason);
   log("error: " + why.text);
-  link_.tell({{"error", why.exit}, {"text", why.text}, {"help", why.help}});
+  link_.tell(Json::ordered({{"error", why.exit}, {"text", why.text}, {"help", why.help}}));
   if (!has_parent() && (first() || !common(reason))) tell_by_hand(why);
   if (communicator_) communicator_->abort(why.text);
 } catch (const std::exception&) {  // out of memory: the others notice the end of this process
@@ -141,7 +142,7 @@ int Member::leave(Exit exit) {
   exchange_ = {};
   communicator_.reset();
   log(fmt::format("exited with {}", static_cast<int>(exit)));
-  link_.tell({{"end", static_cast<int>(exit)}});
+  link_.tell(Json::object({{"end", static_cast<int>(exit)}}));
   // mpirun ends all ranks as soon as one exits with another code; the parent knows the real code.
   return has_parent() ? 0 : static_cast<int>(exit);
 }

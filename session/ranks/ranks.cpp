@@ -19,6 +19,7 @@
 #include <set>
 
 #include "session/config/config.hpp"
+#include "session/json.hpp"
 #include "session/run_dir.hpp"
 
 namespace eng {
@@ -144,9 +145,9 @@ void share_batch(Config& config, uint32_t ranks) {
 }
 
 std::string Parent::text() const {
-  const nlohmann::json all{
-      {"socket", socket}, {"command", command}, {"terminal", terminal}, {"mpirun", mpirun}, {"ranks", ranks}};
-  return all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const Json all = Json::object(
+      {{"socket", socket}, {"command", command}, {"terminal", terminal}, {"mpirun", mpirun}, {"ranks", ranks}});
+  return all.dump(-1, true);
 }
 
 int local_socket(const std::string& name, bool listen) {
@@ -175,13 +176,14 @@ Link::~Link() {
 bool Link::open(const Announced& announced, const Variable& variable) {
   const char* text = variable(Parent::variable);
   if (!text) return false;
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const Json json = Json::parse_or_null(text);
   if (!json.is_object()) return false;
-  parent_.socket = json.value("socket", "");
-  parent_.command = json.value("command", "");
-  parent_.terminal = json.value("terminal", "");
-  parent_.mpirun = json.value("mpirun", 0);
-  parent_.ranks = json.value("ranks", 0U);
+  const auto number = [&](const char* key) { return json.contains(key) ? json.at(key).integer() : 0; };
+  parent_.socket = json.text_at("socket");
+  parent_.command = json.text_at("command");
+  parent_.terminal = json.text_at("terminal");
+  parent_.mpirun = static_cast<pid_t>(number("mpirun"));
+  parent_.ranks = static_cast<uint32_t>(number("ranks"));
   // mpirun may have ended before this request.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent_.mpirun)
@@ -192,7 +194,7 @@ bool Link::open(const Announced& announced, const Variable& variable) {
   int err = -1;
   if (announced.rank == 0 && !parent_.terminal.empty())
     err = ::open(parent_.terminal.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
-  tell({{"hello", announced.rank}, {"pid", ::getpid()}});
+  tell(Json::ordered({{"hello", announced.rank}, {"pid", ::getpid()}}));
   if (err < 0) {
     err = local_socket(parent_.socket, false);
     const std::string head = fmt::format("{{\"stderr\":{}}}\n", announced.rank);
@@ -203,9 +205,9 @@ bool Link::open(const Announced& announced, const Variable& variable) {
   return true;
 }
 
-void Link::tell(const nlohmann::ordered_json& message) const noexcept try {
+void Link::tell(const Json& message) const noexcept try {
   if (fd_ < 0) return;
-  const std::string line = message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const std::string line = message.dump(-1, true) + "\n";
   for (size_t sent = 0; sent < line.size();) {
     const ssize_t n = ::send(fd_, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -16,6 +15,7 @@
 namespace eng {
 
 class Config;
+class Json;
 
 // getenv, or a table in tests; nullptr for an unset variable.
 using Variable = std::function<const char*(const char*)>;
@@ -70,7 +70,7 @@ class Link {
   bool is_open() const { return fd_ >= 0; }
   const Parent& parent() const { return parent_; }
   // Sends one JSON object. It is not an error if the parent has ended.
-  void tell(const nlohmann::ordered_json& message) const noexcept;
+  void tell(const Json& message) const noexcept;
 
  private:
   Parent parent_;

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "session/config/config.hpp"
+#include "session/json.hpp"
 
 namespace eng {
 
@@ -217,44 +217,43 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
 }
 
 std::string plan_json(const Plan& plan, const ReportContext& c) {
-  nlohmann::ordered_json arenas = nlohmann::ordered_json::array();
+  Json arenas = Json::array();
   for (const Arena& a : plan.arenas)
-    arenas.push_back({{"device", a.device},
-                      {"kind", a.kind},
-                      {"persistent", a.persistent},
-                      {"transient", a.transient},
-                      {"workspace", a.workspace},
-                      {"total", a.total()}});
+    arenas.push_back(Json::ordered({{"device", a.device},
+                                    {"kind", a.kind},
+                                    {"persistent", a.persistent},
+                                    {"transient", a.transient},
+                                    {"workspace", a.workspace},
+                                    {"total", a.total()}}));
   const Peak peak = peak_of(plan, c);
-  nlohmann::ordered_json rank = {{"rank", 0},
-                                 {"arenas", arenas},
-                                 {"device_peak_bytes", peak.device},
-                                 {"host_peak_bytes", peak.host},
-                                 {"nvme_bytes", 0},
-                                 {"leases_bytes", most_live(plan, Line::leases)},
-                                 {"communication_bytes", most_live(plan, Line::communication)},
-                                 {"communication", nlohmann::ordered_json::array()}};
+  Json rank = Json::ordered({{"rank", 0},
+                             {"arenas", arenas},
+                             {"device_peak_bytes", peak.device},
+                             {"host_peak_bytes", peak.host},
+                             {"nvme_bytes", 0},
+                             {"leases_bytes", most_live(plan, Line::leases)},
+                             {"communication_bytes", most_live(plan, Line::communication)},
+                             {"communication", Json::array()}});
   const auto all = static_cast<double>(unit_elements(plan));
   for (const Transfer& t : traffic(plan))
-    rank["communication"].push_back({{"collective", t.op},
-                                     {"purpose", t.purpose},
-                                     {"count", t.count},
-                                     {"sent_bytes", t.bytes},
-                                     {"units", static_cast<double>(t.elements) / all}});
-  nlohmann::ordered_json out = {{"parameters", plan.parameters},
-                                {"frozen",
-                                 {{"parameters", plan.frozen.parameters},
-                                  {"saved_gradient_bytes", plan.frozen.gradients},
-                                  {"saved_state_bytes", plan.frozen.states}}},
-                                {"flops_per_step", plan.flops_per_step},
-                                {"recomputed_flops", c.kept.again * plan.accumulate},
-                                {"kept_activation_bytes", c.kept.bytes},
-                                {"checkpoint_bytes", c.checkpoint},
-                                {"world_size", plan.ranks.world.size},
-                                {"ranks", nlohmann::ordered_json::array({rank})},
-                                {"fits", fits(plan, c)}};
+    rank["communication"].push_back(Json::ordered({{"collective", t.op},
+                                                   {"purpose", t.purpose},
+                                                   {"count", t.count},
+                                                   {"sent_bytes", t.bytes},
+                                                   {"units", static_cast<double>(t.elements) / all}}));
+  Json out = Json::ordered({{"parameters", plan.parameters},
+                            {"frozen", Json::ordered({{"parameters", plan.frozen.parameters},
+                                                      {"saved_gradient_bytes", plan.frozen.gradients},
+                                                      {"saved_state_bytes", plan.frozen.states}})},
+                            {"flops_per_step", plan.flops_per_step},
+                            {"recomputed_flops", c.kept.again * plan.accumulate},
+                            {"kept_activation_bytes", c.kept.bytes},
+                            {"checkpoint_bytes", c.checkpoint},
+                            {"world_size", plan.ranks.world.size},
+                            {"ranks", Json::array({std::move(rank)})},
+                            {"fits", fits(plan, c)}});
   const StepTimes times = step_times(plan, c.machine);
-  const auto known = [](bool yes, double value) { return yes ? nlohmann::ordered_json(value) : nullptr; };
+  const auto known = [](bool yes, double value) { return yes ? Json(value) : Json(); };
   out["step_seconds_estimate"] = known(timed(plan, c), times.step);
   out["communication_seconds"] = known(c.machine.bandwidth > 0, times.communication);
   out["exposed_seconds"] = known(timed(plan, c) && several(plan), times.exposed);

@@ -6,16 +6,15 @@
 #include <array>
 #include <charconv>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
+#include "session/json.hpp"
 #include "session/report/report.hpp"
 #include "session/run_dir.hpp"
 
 namespace eng {
 namespace {
 
-using OrderedJson = nlohmann::ordered_json;
 using Clock = Trace::Clock;
 
 constexpr size_t most_actions = 10'000'000;
@@ -25,17 +24,18 @@ double microseconds(Clock::duration d) {
   return std::chrono::duration<double, std::micro>(d).count();
 }
 
-OrderedJson slice(const std::string& name, size_t row, uint32_t rank, Clock::time_point begin, Clock::time_point end) {
-  return {{"ph", "X"},
-          {"name", name},
-          {"pid", rank},
-          {"tid", row},
-          {"ts", microseconds(begin.time_since_epoch())},
-          {"dur", microseconds(end - begin)}};
+Json slice(const std::string& name, size_t row, uint32_t rank, Clock::time_point begin, Clock::time_point end) {
+  return Json::ordered({{"ph", "X"},
+                        {"name", name},
+                        {"pid", rank},
+                        {"tid", row},
+                        {"ts", microseconds(begin.time_since_epoch())},
+                        {"dur", microseconds(end - begin)}});
 }
 
-OrderedJson row_name(const char* what, const std::string& name, size_t row, uint32_t rank) {
-  return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", row}, {"args", {{"name", name}}}};
+Json row_name(const char* what, const std::string& name, size_t row, uint32_t rank) {
+  return Json::ordered(
+      {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", row}, {"args", Json::ordered({{"name", name}})}});
 }
 
 }  // namespace
@@ -76,7 +76,9 @@ void TraceFile::write() const {
 
 std::string trace_text(const Trace& trace, const Plan& plan) {
   const uint32_t rank = plan.ranks.world.rank;
-  OrderedJson all = OrderedJson::array({row_name("process_name", fmt::format("rank {}", rank), 0, rank)});
+  std::string out = R"({"displayTimeUnit":"ms","traceEvents":[)";  // the events one by one: there may be millions
+  const auto add = [&](const Json& event) { out += (out.ends_with('[') ? "" : ",") + event.dump(); };
+  add(row_name("process_name", fmt::format("rank {}", rank), 0, rank));
   struct Span {
     Clock::time_point begin = Clock::time_point::max(), end = Clock::time_point::min();
   };
@@ -85,19 +87,19 @@ std::string trace_text(const Trace& trace, const Plan& plan) {
   for (const Trace::Event& e : trace.events()) {
     const auto row = static_cast<size_t>(e.queue);
     used[row] = true;
-    if (e.begin - e.reached > std::chrono::microseconds(1)) all.push_back(slice("wait", row, rank, e.reached, e.begin));
-    OrderedJson one = slice(plan.calls[e.call].op->id, row, rank, e.begin, e.end);
-    one["args"] = {{"block", plan.labels[e.block].text()}, {"step", e.step}};
-    all.push_back(std::move(one));
+    if (e.begin - e.reached > std::chrono::microseconds(1)) add(slice("wait", row, rank, e.reached, e.begin));
+    Json one = slice(plan.calls[e.call].op->id, row, rank, e.begin, e.end);
+    one["args"] = Json::ordered({{"block", plan.labels[e.block].text()}, {"step", e.step}});
+    add(one);
     Span& span = steps[e.step];
     span.begin = std::min(span.begin, e.reached), span.end = std::max(span.end, e.end);
   }
   for (size_t row = 0; row < queue_count; ++row)
-    if (used[row]) all.push_back(row_name("thread_name", to_string(static_cast<Queue>(row)), row, rank));
-  all.push_back(row_name("thread_name", "steps", steps_row, rank));
+    if (used[row]) add(row_name("thread_name", to_string(static_cast<Queue>(row)), row, rank));
+  add(row_name("thread_name", "steps", steps_row, rank));
   for (const auto& [step, span] : steps)
-    all.push_back(slice(fmt::format("step {}", step), steps_row, rank, span.begin, span.end));
-  return OrderedJson{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(all)}}.dump() + "\n";
+    add(slice(fmt::format("step {}", step), steps_row, rank, span.begin, span.end));
+  return out + "]}\n";
 }
 
 }  // namespace eng

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any text as a manifest, under a good seal: accepted with every element in one slice of a listed file, or refused with
+// Any text as a manifest, under a good seal: accepted with every element in one range of a listed file, or refused with
 // an Error. What is accepted is written and read again as the same.
 #include <cstdlib>
 #include <string>
@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       const eng::Manifest manifest = eng::parse_manifest(text, "fuzz");
       for (const auto& t : manifest.tensors) {
         uint64_t at = 0;
-        for (const auto& s : t.slices) {
+        for (const auto& s : t.ranges) {
           if (s.first != at) abort();
           at += s.count;
         }

@@ -2,7 +2,6 @@
 // Any bytes as a config.json and as an index of weights: read, or refused with an Error.
 #include <cstdint>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "session/huggingface/config_json.hpp"
@@ -43,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     eng::Schema there;
     for (const auto& option : schema().options)
       if (read.settings.count(option.key)) there.push_back(option);
-    const auto json = eng::write_config_json(section, there, schema().pretrained, "float32", {});
+    const auto json = eng::write_config_json(section, there, schema().pretrained, "float32", eng::Json::object());
     const auto again = eng::model_of_config_json(eng::parse_config_json(json.dump(), "again"), "again", "", source);
     for (const auto& [key, setting] : read.settings)
       if (again.settings.at(key).value != setting.value) std::abort();

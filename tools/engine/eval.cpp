@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/base/error.hpp"
 #include "session/config/source.hpp"
 #include "session/huggingface/download.hpp"
+#include "session/json.hpp"
 #include "session/report/progress.hpp"
 #include "session/run_dir.hpp"
 #include "session/tokenizer.hpp"
@@ -156,11 +156,11 @@ int eval(const Common& common, const EvalFlags& flags) {
   if (text && text->bytes())
     bits_per_byte = e.loss * static_cast<double>(e.tokens) / std::log(2.0) / static_cast<double>(text->bytes());
   if (flags.json) {
-    nlohmann::ordered_json out = {{"step", step},
-                                  {"loss", e.loss},
-                                  {"perplexity", std::exp(e.loss)},
-                                  {"tokens", e.tokens},
-                                  {"seconds", e.seconds}};
+    Json out = Json::ordered({{"step", step},
+                              {"loss", e.loss},
+                              {"perplexity", std::exp(e.loss)},
+                              {"tokens", e.tokens},
+                              {"seconds", e.seconds}});
     if (bits_per_byte) out["bits_per_byte"] = *bits_per_byte;
     fmt::print("{}\n", out.dump());
   } else {

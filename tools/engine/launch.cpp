@@ -19,12 +19,12 @@
 #include <fstream>
 #include <list>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <sstream>
 
 #include "core/base/error.hpp"
 #include "core/base/file.hpp"
+#include "session/json.hpp"
 #include "session/ranks/cause.hpp"
 #include "session/ranks/folder.hpp"
 #include "session/ranks/ranks.hpp"
@@ -125,7 +125,7 @@ class Above {
   void end_now();
   void read(Stream& stream);
   void line(Stream& stream, const std::string& text);
-  void message(Stream& stream, const nlohmann::json& json);
+  void message(Stream& stream, const Json& json);
   void show(const Stream& stream, const std::string& text);
   int outcome();
   void fail(const Cause& cause);
@@ -330,32 +330,32 @@ void Above::read(Stream& stream) {
 
 void Above::line(Stream& stream, const std::string& text) {
   if (stream.errors) return show(stream, text);
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const Json json = Json::parse_or_null(text);
   if (json.is_object()) message(stream, json);
 }
 
-void Above::message(Stream& stream, const nlohmann::json& json) try {
+void Above::message(Stream& stream, const Json& json) try {
   if (json.contains("stderr")) {
-    stream.rank = json.at("stderr").get<uint32_t>();
+    stream.rank = static_cast<uint32_t>(json.at("stderr").integer());
     stream.errors = true;
     return;
   }
-  if (json.contains("hello")) stream.rank = json.at("hello").get<uint32_t>();
+  if (json.contains("hello")) stream.rank = static_cast<uint32_t>(json.at("hello").integer());
   if (stream.rank < 0 || stream.rank >= what_.ranks) return;
   RankStory& story = ranks_[static_cast<uint32_t>(stream.rank)];
   story.connected = true;
-  if (json.contains("pid")) story.pid = json.at("pid").get<pid_t>();
-  if (json.contains("run")) run_ = json.at("run").get<std::string>();
-  if (json.contains("last")) story.last = json.at("last").get<std::string>();
-  if (json.contains("end")) story.end = json.at("end").get<int>();
+  if (json.contains("pid")) story.pid = static_cast<pid_t>(json.at("pid").integer());
+  if (json.contains("run")) run_ = json.at("run").text();
+  if (json.contains("last")) story.last = json.at("last").text();
+  if (json.contains("end")) story.end = static_cast<int>(json.at("end").integer());
   if (json.contains("error")) {
-    story.error = json.at("error").get<int>();
-    story.text = json.value("text", "");
-    story.help = json.value("help", "");
+    story.error = static_cast<int>(json.at("error").integer());
+    story.text = json.text_at("text");
+    story.help = json.text_at("help");
     story.when = now();
     if (!trouble_) trouble_ = story.when;
   }
-} catch (const nlohmann::json::exception&) {  // not a message of this version
+} catch (const JsonError&) {  // not a message of this version
 }
 
 void Above::show(const Stream& stream, const std::string& text) {

@@ -18,7 +18,7 @@ std::string load_text(const fs::path& directory, const std::vector<TensorShare>&
   return refusal(Exit::checkpoint, [&] { load_checkpoint(directory, specs, filled.fill()); });
 }
 
-// Saves `parts` of one 10-element tensor as slices in two files, as several ranks would.
+// Saves `parts` of one 10-element tensor as ranges in two files, as several ranks would.
 void save_sliced(const fs::path& directory, const std::vector<std::pair<uint64_t, uint64_t>>& parts) {
   fs::create_directories(directory);
   Manifest manifest;
@@ -33,7 +33,7 @@ void save_sliced(const fs::path& directory, const std::vector<std::pair<uint64_t
     const std::string name = "model-0000" + std::to_string(i) + ".safetensors";
     write_file(directory / name, head + data);
     manifest.files.push_back({name, head.size() + data.size(), Checksum::of(head)});
-    tensor.slices.push_back({name, "w", first, count, Checksum::of(data)});
+    tensor.ranges.push_back({{first, count}, name, "w", Checksum::of(data)});
   }
   manifest.tensors.push_back(tensor);
   write_file(directory / "manifest.json", manifest_text(manifest));
@@ -195,7 +195,7 @@ TEST_CASE("checkpoint: 16-bit and f32 values are converted where nothing is lost
   load_checkpoint(lossy, halves.specs, {});
 }
 
-TEST_CASE("checkpoint: slices of one tensor fill it exactly once", "[checkpoint]") {
+TEST_CASE("checkpoint: ranges of one tensor fill it exactly once", "[checkpoint]") {
   Scratch scratch;
   const auto specs = whole({{"w", "parameter", ENG_U8, {2, 5}}});
   const auto text = [&](const std::vector<std::pair<uint64_t, uint64_t>>& parts) {
@@ -207,11 +207,11 @@ TEST_CASE("checkpoint: slices of one tensor fill it exactly once", "[checkpoint]
   Filled filled;
   load_checkpoint(scratch / "c", specs, filled.fill());
   CHECK(filled.bytes.at("w parameter") == "abcdefghij");
-  CHECK_THAT(text({{0, 6}, {5, 5}}), Catch::Contains("element 5 is in two slices"));
-  CHECK_THAT(text({{0, 4}, {6, 4}}), Catch::Contains("elements 4 to 5 are in no slice"));
-  CHECK_THAT(text({{0, 6}}), Catch::Contains("elements 6 to 9 are in no slice"));
+  CHECK_THAT(text({{0, 6}, {5, 5}}), Catch::Contains("element 5 is in two ranges"));
+  CHECK_THAT(text({{0, 4}, {6, 4}}), Catch::Contains("elements 4 to 5 are in no range"));
+  CHECK_THAT(text({{0, 6}}), Catch::Contains("elements 6 to 9 are in no range"));
   CHECK_THAT(text({{0, 6}, {6, 5}}), Catch::Contains("after the last of 10"));
-  CHECK_THAT(text({{0, 6}, {UINT64_MAX - 2, 0}}), Catch::Contains("are in no slice"));
+  CHECK_THAT(text({{0, 6}, {UINT64_MAX - 2, 0}}), Catch::Contains("are in no range"));
 }
 
 TEST_CASE("checkpoint: a well-sealed manifest that lies is refused", "[checkpoint]") {
@@ -228,13 +228,13 @@ TEST_CASE("checkpoint: a well-sealed manifest that lies is refused", "[checkpoin
   CHECK(text([](Manifest&) {}) == "accepted");
   CHECK_THAT(text([](Manifest& m) { m.files[0].name = "../" + m.files[0].name; }), Catch::Contains("plain file name"));
   CHECK_THAT(text([](Manifest& m) { m.files[1].name = m.files[0].name; }), Catch::Contains("listed twice"));
-  CHECK_THAT(text([](Manifest& m) { m.tensors[0].slices[0].file = "gone"; }), Catch::Contains("is not listed"));
-  CHECK_THAT(text([](Manifest& m) { m.tensors[0].slices[0].stored = "gone"; }), Catch::Contains("is missing"));
+  CHECK_THAT(text([](Manifest& m) { m.tensors[0].ranges[0].file = "gone"; }), Catch::Contains("is not listed"));
+  CHECK_THAT(text([](Manifest& m) { m.tensors[0].ranges[0].stored = "gone"; }), Catch::Contains("is missing"));
   CHECK_THAT(text([](Manifest& m) { m.tensors.push_back(m.tensors[0]); }), Catch::Contains("listed twice"));
-  CHECK_THAT(text([](Manifest& m) { m.tensors.erase(m.tensors.begin()); }), Catch::Contains("is in no slice"));
+  CHECK_THAT(text([](Manifest& m) { m.tensors.erase(m.tensors.begin()); }), Catch::Contains("is in no range"));
   CHECK_THAT(text([](Manifest& m) { m.tensors[0].dtype = ENG_I32; }), Catch::Contains("differs from the manifest"));
   CHECK_THAT(text([](Manifest& m) { m.tensors[0].shape = {INT64_MAX, INT64_MAX}; }), Catch::Contains("too large"));
-  CHECK_THAT(text([](Manifest& m) { m.tensors[1].slices = m.tensors[0].slices; }), Catch::Contains("slice"));
+  CHECK_THAT(text([](Manifest& m) { m.tensors[1].ranges = m.tensors[0].ranges; }), Catch::Contains("range"));
 }
 
 TEST_CASE("manifest: sealed text that is not a manifest", "[checkpoint]") {

@@ -179,7 +179,7 @@ TEST_CASE("ranks: everything is written once, and evenly if all ranks hold it", 
   save(scratch.path(), sample, 1, Hold::replicated, {});
   CHECK(entries(scratch / "step-00000001") ==
         std::vector<std::string>{"manifest.json", "model-00000.safetensors", "optim-00000.safetensors"});
-  for (const auto& t : read_manifest(scratch / "step-00000001").tensors) CHECK(t.slices.size() == 1);
+  for (const auto& t : read_manifest(scratch / "step-00000001").tensors) CHECK(t.ranges.size() == 1);
 }
 
 TEST_CASE("ranks: Saved is the same for all, and counts all files", "[ranks]") {
@@ -206,7 +206,7 @@ TEST_CASE("ranks: ranges that miss an element, or hold one twice, make no checkp
     });
     CHECK_THAT(texts[0],
                Catch::StartsWith("rank 0: ") && Catch::Contains("model.embed_tokens.weight") &&
-                   Catch::Contains(twice ? "element 10 is in two slices" : "elements 9 to 9 are in no slice"));
+                   Catch::Contains(twice ? "element 10 is in two ranges" : "elements 9 to 9 are in no range"));
     CHECK(texts == same_text(3, texts[0]));
     CHECK(fs::is_empty(scratch.path()));
   }

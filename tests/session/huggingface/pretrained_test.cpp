@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // config.json as a plugin's description maps it, and what may be wrong with one.
 #include <catch2/catch.hpp>
-#include <nlohmann/json.hpp>
 
 #include "session/huggingface/config_json.hpp"
 #include "tests/config/support.hpp"
 
 using namespace eng;
 using Catch::Contains;
-using Json = nlohmann::json;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
@@ -162,8 +160,11 @@ TEST_CASE("config.json: what is written reads back, with what was there for othe
                                 {"factors", {std::vector<double>{1, 2.5}, "x", true}},
                                 {"scale", {1.0, "default", false}},
                                 {"depth_scale", {true, "x", true}}});
-  const Json before = {
-      {"eos_token_id", {1, 2}}, {"transformers_version", "4.0"}, {"hidden_size", 3}, {"fused", 1}, {"tail", 3}};
+  const Json before = Json::object({{"eos_token_id", Json::array({1, 2})},
+                                    {"transformers_version", "4.0"},
+                                    {"hidden_size", 3},
+                                    {"fused", 1},
+                                    {"tail", 3}});
   const Json json = write_config_json(model, snake().options, snake().pretrained, "bfloat16", before);
   CHECK(json == Json::parse(R"({"architectures": ["SnakeForCausalLM"], "model_type": "snake", "torch_dtype": "bfloat16",
     "hidden_size": 64, "state_size": 16, "layer_norm_epsilon": 0.1, "rope": {"factors": [1.0, 2.5]}, "rms_norm": true,
