@@ -99,7 +99,8 @@ std::vector<HeldRange> Homes::ranges(const Home& home, uint32_t p) const {
                    end = std::min(range.first + range.count, mine.first + mine.count);
     if (first >= end) continue;
     const uint64_t n = (end - first) / home.per;
-    out.push_back({(first - mine.first) / home.per, n, slice(view(home, piece), (first - range.first) / home.per, n)});
+    out.push_back(
+        {{(first - mine.first) / home.per, n}, slice(view(home, piece), (first - range.first) / home.per, n)});
   }
   return out;
 }

@@ -170,7 +170,7 @@ void States::make_tensors() {
                               model_.plugin, name));
   };
   const auto whole = [](const View& view) {
-    return std::vector<HeldRange>{{0, static_cast<uint64_t>(count(view.desc)), view}};
+    return std::vector<HeldRange>{{{0, static_cast<uint64_t>(count(view.desc))}, view}};
   };
   for (uint32_t p = 0; p < model_.params.size(); ++p) {
     const size_t u = homes_.unit_of(p);
