@@ -96,7 +96,7 @@ typedef struct eng_build_api {
   eng_status (*emit)(eng_build *, const char *op, const eng_id *in, uint32_t n_in, eng_id *out, uint32_t n_out,
                      const eng_attr *attrs, uint32_t n_attrs, eng_error *);
   /* The rank that this plan is for, and the number of ranks. A model or an op cannot ask: every rank traces the same.
-   *   Call: [plan & inside eng_axis.create, eng_axis.move or eng_optimizer.update]  since 1.0 */
+   *   Call: [plan & inside eng_axis.create, move or update, or eng_optimizer.update]  since 1.0 */
   eng_status (*world)(eng_build *, uint32_t *rank, uint32_t *size, eng_error *);
   /* Makes a group of ranks for collectives. Group 1 always exists and contains all ranks. Every rank must make the same
    * groups in the same order.  Call: [plan & inside eng_axis.create]  since 1.0 */
@@ -104,7 +104,7 @@ typedef struct eng_build_api {
   /* Makes a part, for eng_view.part.  Call: [plan & inside eng_axis.create]  since 1.0 */
   eng_status (*part)(eng_build *, const eng_part *, eng_id *out, eng_error *);
   /* `count` elements of a flat value, from element `first`. They share the memory of the value.
-   *   Call: [plan & inside eng_axis.move]  since 1.0 */
+   *   Call: [plan & inside eng_axis.move or update, or eng_optimizer.update]  since 1.0 */
   eng_status (*slice)(eng_build *, eng_id value, uint64_t first, uint64_t count, eng_id *out, eng_error *);
 } eng_build_api;
 

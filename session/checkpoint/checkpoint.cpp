@@ -193,7 +193,7 @@ RunPoint load_checkpoint(const fs::path& directory, const std::vector<TensorShar
     }
     return seen;
   });
-  // Slices that no rank needs are still read and checked by one rank.
+  // Ranges that no rank needs are still read and checked by one rank.
   std::vector<std::pair<const ManifestTensor*, const StoredRange*>> rest;
   size_t k = 0;
   for (const ManifestTensor& t : in->manifest.tensors)
