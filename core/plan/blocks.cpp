@@ -19,9 +19,9 @@ namespace {
 
 // The reads of each value of a block in training: the last node that reads it, and how many there are. A value that
 // leaves the block is read once more per list that names it, after all nodes (SIZE_MAX).
-struct Reads {
+struct Readers {
   std::vector<size_t> last, times;
-  explicit Reads(const Template& t) : last(t.graph.size() + 1, 0), times(t.graph.size() + 1, 0) {
+  explicit Readers(const Template& t) : last(t.graph.size() + 1, 0), times(t.graph.size() + 1, 0) {
     for (size_t n = 0; n < t.graph.nodes.size(); ++n)
       if (n >= t.forward || !t.skip[n])
         for (Id i : t.graph.nodes[n].in) last[i] = n, ++times[i];
@@ -52,7 +52,7 @@ BlockEmitter::BlockEmitter(const Model& model, Emitter& emitter) : model_(model)
     Storage s;
     s.memory_of.assign(t.graph.size() + 1, 0);
     s.gradient.assign(t.graph.size() + 1, -1);
-    const Reads reads(t);
+    const Readers reads(t);
     const std::vector<size_t>& last = reads.last;
     for (size_t n = 0; n < t.graph.nodes.size(); ++n) {
       const Node& node = t.graph.nodes[n];
@@ -128,22 +128,23 @@ BlockEmitter::Env BlockEmitter::enter(uint32_t b, const std::vector<View>& input
   return env;
 }
 
-std::vector<std::vector<uint32_t>> BlockEmitter::reads(bool training) const {
-  std::vector<std::vector<uint32_t>> out;
-  const auto pass = [&](const Block& block, bool backward) {
+std::vector<BlockEmitter::Reads> BlockEmitter::reads(bool training) const {
+  std::vector<Reads> out;
+  const auto pass = [&](size_t b, bool backward) {
+    const Block& block = model_.blocks[b];
     const Template& t = model_.templates.at(block.tmpl);
     std::set<uint32_t> read;
     for (size_t n = backward ? t.forward : 0; n < (backward ? t.graph.nodes.size() : t.forward); ++n)
       if (backward || !training || !t.skip[n])
         for (Id i : t.graph.nodes[n].in)
           if (i && t.graph.value(i).kind == SymbolKind::param) read.insert(block.params[t.graph.value(i).index]);
-    out.emplace_back(read.begin(), read.end());
+    out.push_back({static_cast<uint32_t>(b), backward, {read.begin(), read.end()}});
   };
-  for (const Block& block : model_.blocks) pass(block, false);
+  for (size_t b = 0; b < model_.blocks.size(); ++b) pass(b, false);
   if (training)
     for (size_t b = model_.blocks.size(); b-- > 0;) {
-      for (size_t k = made_again(b); k < b; ++k) pass(model_.blocks[k], false);
-      pass(model_.blocks[b], true);
+      for (size_t k = made_again(b); k < b; ++k) pass(k, false);
+      pass(b, true);
     }
   return out;
 }

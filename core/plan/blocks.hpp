@@ -33,9 +33,15 @@ struct MicroBatch {
 class BlockEmitter {
  public:
   BlockEmitter(const Model& model, Emitter& emitter);
-  // The parameters that each pass over a block reads, in the order of the passes: all blocks forward; then, in
-  // training, all blocks backward from the last one, each after the forward passes that are repeated for it.
-  std::vector<std::vector<uint32_t>> reads(bool training) const;
+  // A pass over a block, and the parameters that it reads.
+  struct Reads {
+    uint32_t block;
+    bool backward;
+    std::vector<uint32_t> params;
+  };
+  // In the order of the passes: all blocks forward; then, in training, all blocks backward from the last one, each
+  // after the forward passes that are repeated for it.
+  std::vector<Reads> reads(bool training) const;
   // Both emit the micro-batch and return the output of the last block: the loss (1), or what replaced it.
   View forward(const MicroBatch& batch) const;
   View train(const MicroBatch& batch) const;

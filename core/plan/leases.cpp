@@ -3,24 +3,43 @@
 
 #include <algorithm>
 
-#include "engine/policy.h"
+#include "core/base/error.hpp"
 
 namespace eng {
 
-void Leases::allow(int32_t role, uint32_t place, const Budget& budget) {
-  table(role, place).budget = budget;
+// The acquisition at hand takes over n bytes of a released lease.
+void Leases::take(uint32_t place, Released& from, uint64_t n) {
+  from.waits = true;
+  from.bytes -= n;
+  places_[place].used.released -= n;
+  roles_[from.role].used[place].released -= n;
+}
+
+// A later acquisition may have to wait for its users.
+bool Leases::matters(uint32_t place, const Released& released) {
+  const Pace& pace = roles_[released.role].pace;
+  const bool bounded = places_[place].limit != UINT64_MAX || pace.bytes != UINT64_MAX;
+  return released.bytes && (bounded || (pace.turns != SIZE_MAX && !released.waited));
 }
 
 View Leases::acquire(const Lease& lease, const std::string& name, Line line, const eng_desc& desc, uint32_t place) {
-  Table& t = table(lease.role, place);
+  Place& at = places_[place];
+  Role& role = roles_[lease.role];
   const uint64_t n = bytes(desc);
-  while (!t.left.empty() &&
-         (t.turn - t.left.front().turn >= t.budget.turns || t.held + t.released + n > t.budget.bytes)) {
-    emitter_.after_users(t.left.front().view);
-    t.released -= t.left.front().bytes;
-    t.left.pop_front();
+  if (!fits(n, place)) throw Error(Exit::bug, name + ": the leases that are held leave too few bytes");
+  // Every byte goes to one acquisition, and that one waits for its users: the next one may be on another queue.
+  for (Released& r : at.left)
+    if (r.role == lease.role) {
+      if (const uint64_t some = std::min(r.bytes, role.used[place].missing(n, role.pace.bytes))) take(place, r, some);
+      if (!r.waited && role.turn - r.turn >= role.pace.turns) r.waits = true;
+    }
+  for (Released& r : at.left)
+    if (const uint64_t some = std::min(r.bytes, at.used.missing(n, at.limit))) take(place, r, some);
+  for (auto r = at.left.begin(); r != at.left.end();) {
+    if (std::exchange(r->waits, false)) emitter_.after_users(r->view), r->waited = true;
+    r = matters(place, *r) ? r + 1 : at.left.erase(r);
   }
-  t.held += n;
+  at.used.held += n, role.used[place].held += n;
   const View view = emitter_.transient(name, line, desc, place);
   held_[lease] = {view, place};
   return view;
@@ -28,74 +47,17 @@ View Leases::acquire(const Lease& lease, const std::string& name, Line line, con
 
 void Leases::release(const Lease& lease) {
   const auto [view, place] = held_.at(lease);
-  Table& t = table(lease.role, place);
+  Used &at = places_[place].used, &role = roles_[lease.role].used[place];
   const uint64_t n = bytes(view.desc);
-  t.held -= n, t.released += n;
-  t.left.push_back({view, n, t.turn});
+  at.held -= n, at.released += n;
+  role.held -= n, role.released += n;
+  places_[place].left.push_back({view, n, lease.role, roles_[lease.role].turn});
   held_.erase(lease);
 }
 
 View Leases::find(const Lease& lease) const {
   const auto it = held_.find(lease);
-  return it == held_.end() ? View{} : it->second.first;
-}
-
-bool Leases::fits(int32_t role, uint64_t bytes, uint32_t place) {
-  const Table& t = table(role, place);
-  return t.held + bytes <= t.budget.bytes;
-}
-
-namespace {
-
-// What uses [from, to] need.
-std::set<size_t> needs(const Uses& uses, size_t from, size_t to) {
-  std::set<size_t> out;
-  for (size_t k = from; k <= to && k < uses.size(); ++k) out.insert(uses[k].begin(), uses[k].end());
-  return out;
-}
-
-}  // namespace
-
-uint64_t lease_bytes(const Uses& uses, const std::vector<uint64_t>& bytes, int64_t ahead) {
-  uint64_t most = 0;
-  for (size_t k = 0; k < uses.size(); ++k) {
-    uint64_t sum = 0;
-    for (size_t u : needs(uses, k, k + static_cast<size_t>(ahead))) sum += bytes[u];
-    most = std::max(most, sum);
-  }
-  return most;
-}
-
-size_t Prefetch::next_use(size_t unit, size_t from) const {
-  for (; from < uses_.size(); ++from)
-    if (std::count(uses_[from].begin(), uses_[from].end(), unit)) break;
-  return from;
-}
-
-// Ends the leases that are used farthest in the future, but none that uses [from, to] need.
-bool Prefetch::make_room(size_t unit, size_t from, size_t to) {
-  const std::set<size_t> needed = needs(uses_, from, to);
-  while (!leases_.fits(ENG_ROLE_WEIGHT, bytes_[unit])) {
-    auto farthest = live_.end();
-    for (auto it = live_.begin(); it != live_.end(); ++it)
-      if (!needed.count(*it) && (farthest == live_.end() || next_use(*it, from) > next_use(*farthest, from)))
-        farthest = it;
-    if (farthest == live_.end()) return false;
-    leases_.release({ENG_ROLE_WEIGHT, *farthest});
-    live_.erase(farthest);
-  }
-  return true;
-}
-
-void Prefetch::before(size_t k) {
-  for (size_t j = k; j <= k + static_cast<size_t>(ahead_) && j < uses_.size(); ++j)
-    for (size_t u : uses_[j]) {
-      if (live_.count(u)) continue;
-      // The budget was checked to hold any one use.
-      if (!make_room(u, k, j) && j > k) return;
-      live_.insert(u);
-      fill_(u);
-    }
+  return it == held_.end() ? View{} : it->second.view;
 }
 
 }  // namespace eng

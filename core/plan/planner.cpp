@@ -9,7 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "core/plan/blocks.hpp"
-#include "core/plan/leases.hpp"
+#include "core/plan/prefetch.hpp"
 #include "core/plan/prefill.hpp"
 #include "core/plan/states.hpp"
 #include "core/plan/update.hpp"
@@ -55,63 +55,26 @@ class Planner {
   const Homes& homes() const { return s_.homes(); }
 
   // ---- leases ----------------------------------------------------------------------------------------
-  // The most bytes that fresh gradients take at a time when those of `turns` blocks may be there: each is from its
-  // first contribution until it is reduced.
-  uint64_t fresh_bytes(size_t turns) const {
-    std::vector<char> made(homes().units(), 0);
-    std::vector<uint64_t> released;  // by the blocks so far
-    uint64_t here = 0, most = 0;
-    for (size_t b = model_.blocks.size(); b-- > 0;) {
-      for (uint32_t p : model_.blocks[b].params) {
-        const size_t u = homes().unit_of(p);
-        if (!std::exchange(made[u], 1) && !s_.frozen(u)) here += bytes_of(u);
-      }
-      uint64_t sum = here;
-      for (size_t k = 1; k < turns && k <= released.size(); ++k) sum += released[released.size() - k];
-      most = std::max(most, sum);
-      uint64_t gone = 0;
-      for (size_t u = 0; u < homes().units(); ++u)
-        if (homes().unit(u).block == b && !s_.frozen(u)) gone += bytes_of(u);
-      here -= gone;
-      released.push_back(gone);
-    }
-    return most;
-  }
-  // Of a weight or a gradient as the model computes with it.
-  uint64_t bytes_of(size_t u) const { return homes().unit(u).count * dtype_size(s_.computed(u)); }
-
   // Makes the weights that live in parts whole before each pass of `blocks` that reads them, and converts those that
   // live in another type. Both objects live as long as a segment.
   std::unique_ptr<Prefetch> lease_weights(MicroBatch& batch, const BlockEmitter& blocks, bool training,
                                           Leases& leases) {
-    Uses uses;
-    for (const auto& read : blocks.reads(training)) {
-      std::set<size_t> units;
-      for (uint32_t p : read)
-        if (s_.leased(homes().unit_of(p))) units.insert(homes().unit_of(p));
-      uses.emplace_back(units.begin(), units.end());
-    }
-    std::vector<uint64_t> bytes;
-    for (size_t u = 0; u < homes().units(); ++u) bytes.push_back(bytes_of(u));
-    uint64_t budget = lease_bytes(uses, bytes, r_.prefetch);
-    if (r_.live_limit && !s_.alone()) {
-      const uint64_t least = lease_bytes(uses, bytes, 0), fresh = training ? fresh_bytes(fresh_limit()) : 0;
-      if (r_.live_limit < least + fresh)
-        throw Error(
-            Exit::usage,
-            fmt::format("zero.live_limit = {} is less than one block needs: {} of weights and {} of gradients",
-                        format_bytes(double(r_.live_limit)), format_bytes(double(least)), format_bytes(double(fresh))),
-            fmt::format("raise it to {} bytes, or leave it out", least + fresh));
-      budget = r_.live_limit - fresh;
-    }
-    if (std::all_of(uses.begin(), uses.end(), [](const auto& u) { return u.empty(); })) return nullptr;
-    leases.allow(ENG_ROLE_WEIGHT, 0, {budget});
-    auto prefetch = std::make_unique<Prefetch>(leases, uses, bytes, r_.prefetch, [this, &leases](size_t u) {
+    const Demand demand(model_, s_, blocks, training);
+    const uint64_t limit = s_.live_limit(), most = demand.most_weights(r_.prefetch);
+    if (limit != UINT64_MAX) check_limit(demand, limit);
+    // One block's gradients are reduced while the next one's are computed, if there is room for both.
+    const size_t turns = r_.overlap && demand.fits(limit, 2) ? 2 : 1;
+    if (training && each()) leases.pace(ENG_ROLE_PARTIAL, {UINT64_MAX, turns});
+    leases.pace(ENG_ROLE_WEIGHT, {most});
+    if (!demand.leases_weights()) return nullptr;
+    std::vector<uint64_t> room;
+    for (uint64_t gradients : demand.gradients(turns)) room.push_back(std::min(most, limit - gradients));
+    auto prefetch = std::make_unique<Prefetch>(leases, demand, room, r_.prefetch, [this, &leases](size_t u) {
       s_.gather(leases, "lease", Line::leases, ENG_ROLE_WEIGHT, u, s_.weight[u], s_.computed(u));
     });
-    batch.before_pass = [this, &leases, ahead = prefetch.get(), uses, k = size_t{0}]() mutable {
+    batch.before_pass = [this, &leases, demand, ahead = prefetch.get(), k = size_t{0}]() mutable {
       ahead->before(k);
-      for (size_t u : uses[k])
+      for (size_t u : demand.weights(k))
         for (uint32_t p : homes().unit(u).params)
           s_.weights[p] = homes().parameter(leases.find({ENG_ROLE_WEIGHT, u}), p);
       ++k;
@@ -119,10 +82,28 @@ class Planner {
     return prefetch;
   }
 
-  // How many blocks' fresh gradients may be there at a time: one's are reduced while the next one's are computed.
-  size_t fresh_limit() const {
-    const bool two = r_.overlap && (!r_.live_limit || 2 * fresh_bytes(2) <= r_.live_limit);  // and as much for leases
-    return two ? 2 : 1;
+  void check_limit(const Demand& demand, uint64_t limit) const {
+    uint64_t least = 0;
+    std::string why;
+    const auto needs = [&](uint64_t bytes, auto text) {
+      if (bytes > std::exchange(least, std::max(least, bytes))) why = text();
+    };
+    const std::vector<uint64_t> gradients = demand.gradients(1);
+    for (size_t k = 0; k < demand.passes(); ++k) {
+      const uint64_t weights = demand.weight_bytes(k, k);
+      needs(weights + gradients[k], [&] {
+        return fmt::format("one block needs: {} of weights and {} of gradients", format_bytes(double(weights)),
+                           format_bytes(double(gradients[k])));
+      });
+    }
+    for (size_t u = 0; u < homes().units(); ++u)
+      needs(s_.update_lease(u), [&] {
+        return fmt::format("the update of {} needs: its gradient, {}", homes().unit(u).name,
+                           format_bytes(double(s_.update_lease(u))));
+      });
+    if (limit < least)
+      throw Error(Exit::usage, fmt::format("zero.live_limit = {} is less than {}", format_bytes(double(limit)), why),
+                  fmt::format("raise it to {} bytes, or leave it out", least));
   }
 
   // ---- programs --------------------------------------------------------------------------------------
@@ -192,9 +173,8 @@ class Planner {
   void micro_batch(bool first, bool last) {
     MicroBatch batch;
     get_rows(batch, first);
-    Leases leases(emit_);
+    Leases leases = s_.leases();
     const auto prefetch = lease_weights(batch, blocks_, true, leases);
-    if (each()) leases.allow(ENG_ROLE_PARTIAL, 0, {UINT64_MAX, fresh_limit()});
     std::vector<View> fresh(homes().units());
     batch.gradient = [&](uint32_t p) {
       const size_t u = homes().unit_of(p);
@@ -289,7 +269,7 @@ class Planner {
     MicroBatch batch;
     get_rows(batch, true);
     batch.output = slice(s_.losses, 0, 1);
-    Leases leases(emit_);
+    Leases leases = s_.leases();
     const auto prefetch = lease_weights(batch, blocks_, false, leases);
     blocks_.forward(batch);
     s_.copy_out(batch.output, slice(plan_.losses, 0, 1));
@@ -323,7 +303,7 @@ class Planner {
     if (!states_of_.empty()) s_.copy_in(plan_.host_counters, plan_.counters);
     batch.output = output;
     const BlockEmitter blocks(model, emit_);
-    Leases leases(emit_);
+    Leases leases = s_.leases();
     const auto prefetch = lease_weights(batch, blocks, false, leases);
     blocks.forward(batch);
   }

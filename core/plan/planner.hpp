@@ -85,7 +85,7 @@ struct PlanRequest {
   uint64_t bucket = uint64_t{64} << 20;  // bytes of a piece, of f32
   bool overlap = true;                   // moves between ranks have their own queue
   int64_t prefetch = 1;                  // blocks
-  uint64_t live_limit = 0;               // bytes of leases and fresh gradients; 0: what overlap and prefetch need
+  uint64_t live_limit = 0;               // bytes of leases at a time; 0: what overlap and prefetch need
   bool reduce_per_step = false;          // else after each micro-batch
   bool train = true;                     // emit program "train", and hold gradients
   bool evaluate = true;                  // emit program "eval"

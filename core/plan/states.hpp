@@ -32,6 +32,12 @@ class States {
     return (r_.precision.table.flags & ENG_AXIS_CASTS) && from.dtype != to.dtype && from.part == to.part &&
            from.place == to.place;
   }
+  // The bytes of the whole gradient that the update of a unit leases: where ranks have parts of it, and either all keep
+  // the whole master, or the optimizer updates whole parameters.
+  uint64_t update_lease(size_t u) const {
+    const bool whole = grad[u].part && !frozen(u) && r_.optimizer && (!master[u].part || rule(u).whole);
+    return whole ? homes_.unit(u).count * dtype_size(grad[u].view.desc.dtype) : 0;
+  }
   bool alone() const { return plan_.ranks.data_size() == 1; }
   // n elements in one dimension.
   static eng_desc flat(int32_t dtype, uint64_t n) { return make_desc(dtype, {static_cast<int64_t>(n)}); }
@@ -59,6 +65,14 @@ class States {
   Shared shared(const std::string& name, Line line, const eng_desc& desc, bool initial);
   View tokens, labels, inputs, losses, all_losses;  // on the device
 
+  // The bytes for leases on the device at a time; UINT64_MAX: no limit.
+  uint64_t live_limit() const { return r_.live_limit && !alone() ? r_.live_limit : UINT64_MAX; }
+  // The leases of a segment.
+  Leases leases() const {
+    Leases leases(emit_);
+    leases.limit(live_limit());
+    return leases;
+  }
   // Leases unit u whole, as `role`, and fills it from its home. `dtype`: of what is leased; 0: that of the home.
   View gather(Leases& leases, const std::string& what, Line line, int32_t role, size_t u, const Home& home,
               int32_t dtype = 0);

@@ -19,20 +19,21 @@ void Update::emit() {
   scale_rates();
   // Two units' gradients at a time: one is gathered while the other is used. Of what first stages left the table holds
   // the unit at hand, so that with the one that was released last they are two as well.
-  leases_.allow(ENG_ROLE_GRAD, 0, {UINT64_MAX, 2});
-  leases_.allow(ENG_ROLE_STATE, 0, {UINT64_MAX, 1});
+  leases_.pace(ENG_ROLE_GRAD, {UINT64_MAX, 2});
+  leases_.pace(ENG_ROLE_STATE, {UINT64_MAX, 1});
   for (size_t u = 0; u < homes().units(); ++u) {
     if (s_.frozen(u)) continue;
     // A whole update needs the whole gradient.
     Home grad = s_.grad[u];
     if (grad.part && !s_.master[u].part)
-      grad = {s_.gather(leases_, "gradient", Line::gradients, ENG_ROLE_GRAD, u, grad)};
+      grad = {s_.gather(leases_, "whole gradient", Line::gradients, ENG_ROLE_GRAD, u, grad)};
     if (s_.rule(u).whole) {
       bring(u, grad);
       // The next one comes while this one is computed; not where it is still to be gathered for the lines above.
       size_t next = u + 1;
       while (next < homes().units() && (s_.frozen(next) || !s_.rule(next).whole)) ++next;
-      if (next < homes().units() && s_.grad[next].part && s_.master[next].part) bring(next, s_.grad[next]);
+      if (next < homes().units() && s_.grad[next].part && s_.master[next].part && leases_.fits(s_.update_lease(next)))
+        bring(next, s_.grad[next]);
     }
     emit_.label(Phase::update, homes().unit(u).name);
     const bool stages = s_.rule(u).whole;

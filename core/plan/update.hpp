@@ -9,7 +9,7 @@ namespace eng {
 class Update {
  public:
   Update(const PlanRequest& request, Plan& plan, Emitter& emitter, States& states)
-      : r_(request), model_(request.model), plan_(plan), emit_(emitter), s_(states), leases_(emitter) {}
+      : r_(request), model_(request.model), plan_(plan), emit_(emitter), s_(states), leases_(states.leases()) {}
   void emit();
 
  private:

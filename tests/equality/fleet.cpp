@@ -17,7 +17,8 @@ namespace {
 
 // What zero.live_limit is about.
 bool counts(const eng::Buffer& b) {
-  return b.line == eng::Line::leases || (b.line == eng::Line::gradients && b.name.rfind("fresh gradient ", 0) == 0);
+  const auto named = [&](const char* prefix) { return b.name.rfind(prefix, 0) == 0; };
+  return b.line == eng::Line::leases || named("fresh gradient ") || named("whole gradient ");
 }
 
 constexpr eng_exec exec = {sizeof(eng_exec), 0, nullptr};

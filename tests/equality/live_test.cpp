@@ -71,6 +71,10 @@ void capped(const Group& group, Draw draw) {
 TEST_CASE("no order of the queues holds more than live_limit") {
   capped({"llama-tied", 2, 1, false}, {"zero3", 65536, 2, true, 0});
   capped({"odd-tied", 2, 1, false}, {"zero2", 65536, 1, true, 0});
+  // The whole gradients of matrices are leased in the update.
+  Group muon{"llama-tied", 2, 1, false};
+  muon.optimizer = "plugin = 'muon'\nlearning_rate = 1e-2\n";
+  capped(muon, {"zero2", 65536, 1, true, 0});
 }
 
 TEST_CASE("many plans hold no more than live_limit in any order of the queues", "[.slow]") {

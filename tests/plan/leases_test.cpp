@@ -27,8 +27,8 @@ struct Table {
     emit.begin_segment("s", 1);
     emit.label(eng::Phase::step, "leases");
   }
-  View take(size_t unit, int32_t role = ENG_ROLE_WEIGHT, uint32_t place = 0) {
-    return leases.acquire({role, unit}, "unit", eng::Line::leases, eng::make_desc(ENG_F32, {n}), place);
+  View take(size_t unit, int32_t role = ENG_ROLE_WEIGHT, uint32_t place = 0, int64_t elements = n) {
+    return leases.acquire({role, unit}, "unit", eng::Line::leases, eng::make_desc(ENG_F32, {elements}), place);
   }
   void drop(size_t unit, int32_t role = ENG_ROLE_WEIGHT) { leases.release({role, unit}); }
   // An action that uses a view; gives what it has to come after.
@@ -40,7 +40,7 @@ struct Table {
 
 }  // namespace
 
-TEST_CASE("without a budget nobody waits, and what is held is found by role, unit and piece") {
+TEST_CASE("without a limit nobody waits, and what is held is found by role, unit and piece") {
   Table t;
   const View a = t.take(0), b = t.take(1);
   CHECK(a.buffer != b.buffer);
@@ -54,14 +54,15 @@ TEST_CASE("without a budget nobody waits, and what is held is found by role, uni
 
 TEST_CASE("who takes room that was released waits for all who used it, and nobody else does") {
   Table t;
-  t.leases.allow(ENG_ROLE_WEIGHT, 0, {2 * unit_bytes});
+  t.leases.limit(2 * unit_bytes);
   const View a = t.take(0), b = t.take(1);
   CHECK(t.use(a) == After{});  // 0
   CHECK(t.use(b) == After{});  // 1
   CHECK(t.use(a) == After{});  // 2
-  CHECK_FALSE(t.leases.fits(ENG_ROLE_WEIGHT, unit_bytes));
+  CHECK_FALSE(t.leases.fits(unit_bytes));
+  CHECK_THROWS_WITH(t.take(2), Catch::Contains("the leases that are held leave too few bytes"));
   t.drop(0);
-  CHECK(t.leases.fits(ENG_ROLE_WEIGHT, unit_bytes));
+  CHECK(t.leases.fits(unit_bytes));
   CHECK(t.use(b) == After{});  // 3: takes no room
   const View c = t.take(2);
   CHECK(t.use(c) == After{0, 2});  // 4
@@ -73,16 +74,23 @@ TEST_CASE("who takes room that was released waits for all who used it, and nobod
 
 TEST_CASE("an acquisition larger than what was released last waits for as many as it needs") {
   Table t;
-  t.leases.allow(ENG_ROLE_WEIGHT, 0, {3 * unit_bytes});
+  t.leases.limit(3 * unit_bytes);
   for (size_t u : {0, 1, 2}) t.use(t.take(u));
   t.drop(1), t.drop(0);
-  const View wide = t.leases.acquire({ENG_ROLE_WEIGHT, 3}, "wide", eng::Line::leases, eng::make_desc(ENG_F32, {2 * n}));
-  CHECK(t.use(wide) == After{1, 0});
+  CHECK(t.use(t.take(3, ENG_ROLE_WEIGHT, 0, 2 * n)) == After{1, 0});
+}
+
+TEST_CASE("each acquisition that takes a part of what was released waits for its users") {
+  Table t;
+  t.leases.limit(2 * unit_bytes);
+  t.use(t.take(0, ENG_ROLE_WEIGHT, 0, 2 * n)), t.drop(0);
+  CHECK(t.use(t.take(1)) == After{0});
+  CHECK(t.use(t.take(2, ENG_ROLE_PARTIAL)) == After{0});  // it may be on another queue
 }
 
 TEST_CASE("turns: what was released so many turns ago is out of use") {
   Table t;
-  t.leases.allow(ENG_ROLE_PARTIAL, 0, {UINT64_MAX, 2});
+  t.leases.pace(ENG_ROLE_PARTIAL, {UINT64_MAX, 2});
   for (size_t u = 0; u < 5; ++u) {
     const After waits = t.use(t.take(u, ENG_ROLE_PARTIAL));
     CHECK(waits == (u < 2 ? After{} : After{static_cast<uint32_t>(u) - 2}));
@@ -91,16 +99,31 @@ TEST_CASE("turns: what was released so many turns ago is out of use") {
   }
 }
 
-TEST_CASE("roles and places have budgets of their own") {
+TEST_CASE("all roles at a place share its bytes, and another place has its own") {
   Table t;
-  t.leases.allow(ENG_ROLE_WEIGHT, 0, {unit_bytes});
-  t.leases.allow(ENG_ROLE_WEIGHT, 1, {unit_bytes});
-  t.use(t.take(0)), t.drop(0);
-  const View host = t.take(1, ENG_ROLE_WEIGHT, 1);
+  t.leases.limit(2 * unit_bytes, 0);
+  t.leases.limit(unit_bytes, 1);
+  t.use(t.take(0));                    // 0
+  t.use(t.take(0, ENG_ROLE_PARTIAL));  // 1
+  CHECK_FALSE(t.leases.fits(1));
+  t.drop(0, ENG_ROLE_PARTIAL);
+  CHECK(t.use(t.take(1)) == After{1});  // 2: a weight where a gradient was
+  const View host = t.take(5, ENG_ROLE_WEIGHT, 1);
   CHECK(t.plan.buffer(host.buffer).arena == 1);
-  CHECK(t.use(host) == After{});
-  CHECK(t.use(t.take(0, ENG_ROLE_GRAD)) == After{});
-  t.drop(1);
-  CHECK(t.use(t.take(2, ENG_ROLE_WEIGHT, 1)) == After{1});
-  CHECK(t.use(t.take(3)) == After{0});
+  CHECK(t.use(host) == After{});  // 3
+  t.drop(5);
+  CHECK(t.use(t.take(6, ENG_ROLE_STATE, 1)) == After{3});
+}
+
+TEST_CASE("a role's own pace holds it back where the place has bytes left") {
+  Table t;
+  t.leases.limit(3 * unit_bytes);
+  t.leases.pace(ENG_ROLE_WEIGHT, {unit_bytes});
+  t.use(t.take(0)), t.drop(0);                           // 0
+  CHECK(t.use(t.take(0, ENG_ROLE_PARTIAL)) == After{});  // 1
+  CHECK(t.use(t.take(1)) == After{0});                   // 2
+  t.drop(1), t.drop(0, ENG_ROLE_PARTIAL);                // two units released, one never used
+  CHECK(t.use(t.take(2)) == After{2});                   // 3: its own, although the gradient's are older
+  CHECK(t.use(t.take(3, ENG_ROLE_PARTIAL)) == After{});  // 4: what was never used
+  CHECK(t.use(t.take(4, ENG_ROLE_PARTIAL)) == After{1});
 }
