@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <ctime>
 #include <fstream>
+#include <iterator>
 #include <random>
 
 #include "session/json.hpp"
@@ -19,6 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kState = "state.json";
+constexpr const char* kRecord = "run.json";
 
 fs::path log_path(const fs::path& run, uint32_t rank) {
   return run / "logs" / fmt::format("rank-{:05}.log", rank);
@@ -51,6 +53,22 @@ Fd lock(const fs::path& directory) {
   return fd;
 }
 
+// How an attempt ended, as run.json records it.
+Json end_in(const Json& state, const char* status) {
+  Json out = Json::ordered({{"status", status}});
+  for (const char* key : {"exit_code", "step", "last_checkpoint", "updated"}) out[key] = state.get(key);
+  return out;
+}
+
+// state.json tells it as well, so that run.json may be missing or damaged.
+void record_end(const fs::path& run, const Json& state) noexcept try {
+  Json record = read_run_json(run);
+  if (!record.is_object()) return;
+  record["ended"] = end_in(state, state.text_at("status").c_str());
+  write_atomic(run / kRecord, record.dump(2, true) + "\n");
+} catch (...) {
+}
+
 // Bytes of the leading lines that are complete and of steps up to `keep_through`.
 uint64_t kept_bytes(const std::filesystem::path& path, int64_t keep_through) {
   std::ifstream in(path, std::ios::binary);
@@ -64,6 +82,22 @@ uint64_t kept_bytes(const std::filesystem::path& path, int64_t keep_through) {
 }
 
 }  // namespace
+
+Json read_run_json(const fs::path& run) {
+  std::ifstream in(run / kRecord);
+  return Json::parse_or_null(std::string(std::istreambuf_iterator<char>(in), {}), true);
+}
+
+Json earlier_attempts(const fs::path& run) {
+  Json last = read_run_json(run);
+  if (!last.is_object()) return Json::array();
+  Json all = last.get("earlier").is_array() ? last.get("earlier") : Json::array();
+  if (!last.get("ended").is_object())
+    last["ended"] = end_in(Json::parse_or_null(read_text(run / kState, 1 << 20, Exit::usage)), "killed");
+  last.erase("earlier");
+  all.push_back(std::move(last));
+  return all;
+}
 
 void write_atomic(const fs::path& path, const std::string& text) {
   const fs::path temporary = path.string() + ".tmp";
@@ -156,6 +190,7 @@ void RunDir::write_state(const char* status, int64_t step, const std::string& la
   if (!last_checkpoint.empty()) state["last_checkpoint"] = last_checkpoint;
   if (std::string(status) != "running") state["exit_code"] = exit_code;
   write(kState, state.dump(2) + "\n");
+  if (std::string(status) != "running") record_end(path_, state);
 }
 
 void log_line(const fs::path& run, uint32_t rank, const std::string& text) noexcept try {
@@ -177,13 +212,14 @@ std::string settle(const fs::path& run, int exit_code) noexcept try {
     if (!newest.empty()) state["last_checkpoint"] = newest;
     state["updated"] = utc_now(true);
     write_atomic(run / kState, state.dump(2) + "\n");
+    record_end(run, state);
   }
   return newest;
 } catch (...) {
   return "";
 }
 
-std::string metrics_line(const Metrics& m) {
+std::string metrics_line(const Metrics& m, int64_t attempt) {
   Json line = Json::ordered({{"v", 1}, {"step", m.step}, {"tokens", m.tokens}, {"loss", m.loss}});
   line["grad_norm"] = m.grad_norm;
   line["lr"] = m.lr;
@@ -196,16 +232,19 @@ std::string metrics_line(const Metrics& m) {
       {{"data", m.wait_seconds.data}, {"comm", m.wait_seconds.comm}, {"offload", m.wait_seconds.offload}});
   line["device_peak_bytes"] = m.device_peak_bytes;
   line["host_peak_bytes"] = m.host_peak_bytes;
+  line["attempt"] = attempt;
   return line.dump() + "\n";
 }
 
-MetricsFile::MetricsFile(std::filesystem::path path, int64_t keep_through)
-    : path_(std::move(path)), fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
+MetricsFile::MetricsFile(std::filesystem::path path, int64_t keep_through, int64_t attempt)
+    : path_(std::move(path)),
+      attempt_(attempt),
+      fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
   if (fd_ < 0 || ::ftruncate(fd_, off_t(kept_bytes(path_, keep_through))) != 0) disk_error("open", path_, errno);
 }
 
 void MetricsFile::append(const Metrics& metrics) {
-  const std::string line = metrics_line(metrics);
+  const std::string line = metrics_line(metrics, attempt_);
   const off_t before = ::lseek(fd_, 0, SEEK_END);
   ssize_t n = 0;
   do {

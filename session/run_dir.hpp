@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/base/file.hpp"
+#include "session/json.hpp"
 #include "session/train/trainer.hpp"
 
 namespace eng {
@@ -14,6 +15,11 @@ namespace eng {
 // Replaces `path` by `text` so that a reader sees the old or the new content, never a part of it, also after a crash.
 // Throws Error(Exit::disk).
 void write_atomic(const std::filesystem::path& path, const std::string& text);
+// run.json; null if it cannot be read.
+Json read_run_json(const std::filesystem::path& run);
+// The records of the attempts that run.json holds, oldest first. If it does not say how the last one ended, its process
+// was killed: state.json tells how far it came.
+Json earlier_attempts(const std::filesystem::path& run);
 // Renames every checkpoint of a step after `step` to "aside-step-N", damaged or not. A run that is resumed from `step`
 // must not find them again. Throws Error(Exit::disk).
 inline constexpr const char* aside_prefix = "aside-";
@@ -45,7 +51,8 @@ class RunDir {
 
   // Replaces one of its files as a whole. Throws Error(Exit::disk).
   void write(const char* name, const std::string& text) const { write_atomic(path_ / name, text); }
-  // state.json. `status`: running, done, stopped, failed; `last_checkpoint`: "" if none is complete.
+  // state.json, and in run.json how the attempt ended. `status`: running, done, stopped, failed; `last_checkpoint`: ""
+  // if none is complete.
   void write_state(const char* status, int64_t step, const std::string& last_checkpoint, int exit_code) const;
   void log(const std::string& line) const noexcept { log_line(path_, 0, line); }
 
@@ -62,20 +69,22 @@ std::string utc_now(bool full);
 std::string host_name();
 
 // One line with its newline. Numbers read back to the same double; a value that is not finite is null.
-std::string metrics_line(const Metrics& metrics);
+std::string metrics_line(const Metrics& metrics, int64_t attempt = 1);
 
 class MetricsFile {
  public:
   // Opens for appending, and creates the file if necessary. First removes every line after step `keep_through` and an
-  // incomplete line after a crash, so that a resumed run writes the same file as an uninterrupted one.
+  // incomplete line after a crash, so that a resumed run writes the same numbers as an uninterrupted one. `attempt`: of
+  // the lines to come.
   // Throws Error(Exit::disk).
-  MetricsFile(std::filesystem::path path, int64_t keep_through);
+  MetricsFile(std::filesystem::path path, int64_t keep_through, int64_t attempt = 1);
   // Throws Error(Exit::disk); a line that could not be written completely is removed.
   void append(const Metrics& metrics);
   void sync();  // to the disk; before a checkpoint, so that no line before it can be lost
 
  private:
   std::filesystem::path path_;
+  int64_t attempt_;
   Fd fd_;
 };
 
