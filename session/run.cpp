@@ -124,7 +124,10 @@ Exit train(const RunRequest& request, Member& member, RunListener& listener, Par
   const std::filesystem::path path = member.from_first(place.dir ? place.dir->path().string() : "");
   member.works_in(path);
   trace.into(path);
-  const Training options{path / "checkpoints", request.stop, request.max_seconds, resolved->hash, trace.trace()};
+  std::optional<HeldFolder> held;  // on other ranks than the first, which has RunDir
+  const HeldFolder& folder = place.dir ? place.dir->folder() : held.emplace(path);
+  const Training options{folder.inside() / "checkpoints", request.stop, request.max_seconds, resolved->hash,
+                         trace.trace()};
   Exit exit = Exit::done;
   if (place.dir) {
     Recorder recorder(*place.dir, trainer, trace, listener);

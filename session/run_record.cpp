@@ -7,6 +7,7 @@
 #include "session/config_text.hpp"
 #include "session/json.hpp"
 #include "session/report/context.hpp"
+#include "session/shell.hpp"
 #include "session/version.hpp"
 
 namespace eng {
@@ -56,7 +57,7 @@ void write_identity(const RunDir& run, const Member& member, const Registry& reg
                      {"from", source.empty() ? Json() : Json(std::filesystem::absolute(source).string())},
                      {"extra", Json::ordered({{"base_dir", std::filesystem::absolute(config.base_dir()).string()},
                                               {"plugin_folders", std::move(folders)}})}});
-  identity["earlier"] = earlier_attempts(run.path());
+  identity["earlier"] = earlier_attempts(run.folder().inside());
   // A command line or host name need not be UTF-8.
   run.write("run.json", identity.dump(2, true) + "\n");
   std::filesystem::path given = run.path() / "config.toml";
@@ -77,9 +78,22 @@ void Recorder::step(const Metrics& metrics, double seconds_left) {
   trace_.step(metrics.step);
 }
 
+void Recorder::saving() {
+  if (run_.folder().place() == HeldFolder::Place::removed)
+    throw Error(Exit::disk, run_.path().string() + " was removed while the run was going on; nothing can be saved");
+  metrics_.sync();
+  next_.saving();
+}
+
 void Recorder::saved(const Saved& saved) {
   state("running", 0);  // before the checkpoint is announced: whoever reads of it may look there, or kill this process
   next_.saved(saved);
+  if (run_.folder().place() == HeldFolder::Place::same) return;
+  const std::string found = run_.folder().found().string();
+  throw Error(Exit::disk,
+              fmt::format("{} was moved to {} while the run was going on; {} was saved there", run_.path().string(),
+                          found, saved.path.filename().string()),
+              "resume it there:  engine run " + shell_word(found));
 }
 
 void Recorder::ended(Exit exit) const {

@@ -28,10 +28,9 @@ class Recorder final : public Listener {
   Recorder(const RunDir& run, const Trainer& trainer, TraceFile& trace, Listener& next);
   void step(const Metrics& metrics, double seconds_left) override;
   void evaluated(int64_t step, const Evaluation& evaluation) override { next_.evaluated(step, evaluation); }
-  void saving() override {
-    metrics_.sync();
-    next_.saving();
-  }
+  // Throws Error(Exit::disk) if the run directory was removed.
+  void saving() override;
+  // Throws Error(Exit::disk) if the run directory was moved: the checkpoint is in it, but others look for it elsewhere.
   void saved(const Saved& saved) override;
   // Write into state.json how the run ended. `failed` never throws.
   void ended(Exit exit) const;

@@ -264,3 +264,41 @@ TEST_CASE("a closed terminal pipe does not stop a run", "[cli]") {
   CHECK(read(scratch / "code") == "0\n");
   CHECK(state(scratch / "run").at("status") == "done");
 }
+
+TEST_CASE("a run directory that is moved or removed while the run goes on is not made again", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const auto started = [&] {
+    auto child = std::make_unique<Child>(
+        scratch, Args{"run", "config.toml", "--out", "run", "train.steps=1000000", "checkpoint.every=50"});
+    REQUIRE(child->wait_for("saved step-00000050"));
+    return child;
+  };
+  SECTION("moved: it saves there, and says where") {
+    const auto child = started();
+    fs::rename(scratch / "run", scratch / "elsewhere");
+    const Result result = child->wait();
+    INFO(result.err);
+    CHECK(result.exit == 10);
+    CHECK_THAT(result.err, Catch::Contains("run was moved to ") &&
+                               Catch::Contains("elsewhere while the run was going on") &&
+                               Catch::Contains("help: resume it there:  engine run "));
+    CHECK_FALSE(fs::exists(scratch / "run"));
+    const Json end = state(scratch / "elsewhere");
+    CHECK(end.at("status") == "failed");
+    CHECK(has(result.err, end.at("last_checkpoint").get<std::string>() + " was saved there"));
+    const int64_t step = end.at("step").get<int64_t>();
+    CHECK(engine(scratch, {"run", "elsewhere", "train.steps=" + std::to_string(step + 1)}).exit == 0);
+  }
+  SECTION("removed") {
+    const auto child = started();
+    fs::rename(scratch / "run", scratch / "gone");  // at once, so that no save comes in between
+    fs::remove_all(scratch / "gone");
+    const Result result = child->wait();
+    INFO(result.err);
+    CHECK(result.exit == 10);
+    CHECK_THAT(result.err, Catch::Contains("was removed while the run was going on") || Catch::Contains("gone"));
+    CHECK_FALSE(fs::exists(scratch / "run"));
+    CHECK_FALSE(fs::exists(scratch / "gone"));
+  }
+}
