@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "session/checkpoint/manifest.hpp"
@@ -104,6 +106,24 @@ struct Folder : Scratch {
     return out;
   }
 };
+
+// What a process has of what can leak.
+struct Held {
+  std::ptrdiff_t descriptors = 0, threads = 0;
+  int64_t bytes = 0;  // resident
+};
+
+Held held() {
+  namespace fs = std::filesystem;
+  Held out;
+  out.descriptors = std::distance(fs::directory_iterator("/proc/self/fd"), {});
+  out.threads = std::distance(fs::directory_iterator("/proc/self/task"), {});
+  std::ifstream in("/proc/self/statm");
+  int64_t pages = 0;
+  in >> pages >> pages;
+  out.bytes = pages * ::sysconf(_SC_PAGESIZE);
+  return out;
+}
 
 RunEnd run(const RunRequest& request, Heard& heard) {
   Heard::stop = false;
@@ -210,4 +230,35 @@ TEST_CASE("session: the schedule counts updates, not steps, and a checkpoint kno
   manifest = read_manifest(at("step-00000004"));
   CHECK(manifest.point.step == 4);
   CHECK(manifest.point.updates == 3);
+}
+
+// Runs that end, runs that are refused, and runs that are resumed, `rounds` times in one process.
+static void check_no_leaks(int rounds) {
+  const Folder folder;
+  const auto round = [&] {
+    Heard heard;
+    RunRequest request = folder.request("config.toml", {"train.steps=1", "train.eval_every=0"});
+    request.out = folder / "run";
+    run(request, heard);
+    run(folder.request("run", {"train.steps=2"}), heard);
+    CHECK_THROWS(run(folder.request("run", {"train.seed=7"}), heard));
+    CHECK_THROWS(run(folder.request("config.toml", {"model.hidden_size=17"}), heard));
+    std::filesystem::remove_all(folder / "run");
+  };
+  for (int k = 0; k < 5; ++k) round();
+  const Held before = held();
+  for (int k = 0; k < rounds; ++k) round();
+  const Held after = held();
+  CHECK(after.descriptors == before.descriptors);
+  CHECK(after.threads == before.threads);
+  INFO("from " << before.bytes << " to " << after.bytes << " bytes in " << rounds << " rounds");
+  CHECK(after.bytes - before.bytes < (4 << 20));
+}
+
+TEST_CASE("session: rounds of opening, running and closing leave nothing", "[session]") {
+  check_no_leaks(10);
+}
+
+TEST_CASE("session: a thousand rounds of opening, running and closing leave nothing", "[session][.leaks]") {
+  check_no_leaks(1000);
 }
