@@ -15,7 +15,7 @@ namespace {
 
 // As a terminal may show it. Lines after the first are indented: a file whose name has a newline in it can start no
 // line that looks like a message of its own.
-std::string shown(const std::string& text) {
+std::string for_terminal(const std::string& text) {
   std::string out;
   for (const char c : printable_lines(name_held(text))) {
     if (!out.empty() && out.back() == '\n' && c != ' ' && c != '\n') out += "  ";
@@ -38,11 +38,11 @@ Exit exit_of(const std::filesystem::filesystem_error& e) {
 Failure failure(std::exception_ptr reason) try { std::rethrow_exception(reason); } catch (const ConfigError& e) {
   return {static_cast<int>(e.exit()), tell(e), e.help()};
 } catch (const Error& e) {  // it may contain a plugin's text, which may be any bytes
-  return {static_cast<int>(e.exit()), shown(e.what()), shown(e.help())};
+  return {static_cast<int>(e.exit()), for_terminal(e.what()), for_terminal(e.help())};
 } catch (const std::bad_alloc&) {
   return {static_cast<int>(Exit::host_memory), "out of host memory", ""};
 } catch (const std::filesystem::filesystem_error& e) {
-  return {static_cast<int>(exit_of(e)), shown(fmt::format("cannot use {}: {}", e.path1().string(), e.code().message())),
+  return {static_cast<int>(exit_of(e)), for_terminal(fmt::format("cannot use {}: {}", e.path1().string(), e.code().message())),
           ""};
 } catch (const std::exception& e) {
   return {static_cast<int>(Exit::bug), e.what(),
