@@ -94,7 +94,7 @@ TEST_CASE("a plugin file that must not be used is named with the reason", "[cli]
   fs::copy_file(fs::path(ENGINE_PLUGIN_DIR) / "llama" / "llama.eng.so", scratch / "more" / "writable.eng.so");
   fs::permissions(scratch / "more" / "writable.eng.so", fs::perms::others_write, fs::perm_options::add);
   const Result why = engine(scratch, {"--plugin-path", (scratch / "more").string(), "plugins", "ls", "--why"});
-  CHECK(has(why.out, "writable.eng.so: refused: the file has mode 06"));
+  CHECK(has(why.out, "writable.eng.so: refused: the file has mode 07"));
 }
 
 TEST_CASE("data that is missing, empty or too short", "[cli]") {
