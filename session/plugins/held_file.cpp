@@ -80,7 +80,16 @@ std::string complaint(const std::string& what, const std::string& path, const st
       geteuid() ? std::to_string(geteuid()) : "root", word);
 }
 
-// Resolves a path from / on, with a descriptor of each folder.
+Fd open_in(int folder, const char* name, int flags) {
+  int fd = -1;
+  do fd = openat(folder, name, flags | O_NOFOLLOW | O_CLOEXEC);
+  while (fd < 0 && errno == EINTR);
+  return Fd(fd);
+}
+
+// Resolves a path from / on, with a descriptor of each folder. A folder is checked before anything is looked up in it:
+// if it is closed to others, what a name in it leads to stays so until root or this user changes it. Step by step, that
+// holds for the whole path, and goes on to hold after the walk.
 class Walk {
  public:
   // `error` tells how far it came: 0 if there is a file or folder.
@@ -132,7 +141,7 @@ class Walk {
       todo.insert(todo.end(), parts.rbegin(), parts.rend());
     };
     add(path);
-    enter(Fd(open("/", O_PATH | O_DIRECTORY | O_CLOEXEC)), "/");
+    enter(open_in(AT_FDCWD, "/", O_PATH | O_DIRECTORY), "/");
     int links = 0;
     while (!error && !todo.empty()) {
       const std::string next = std::move(todo.back());
@@ -158,7 +167,7 @@ class Walk {
         if (!to.empty() && to[0] == '/') chain_.erase(chain_.begin() + 1, chain_.end());
         add(to);
       } else if (S_ISDIR(about.st_mode)) {
-        enter(Fd(openat(in.fd, next.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)), here);
+        enter(open_in(in.fd, next.c_str(), O_PATH | O_DIRECTORY), here);
       } else {
         error = todo.empty() ? 0 : ENOTDIR;
         if (in.sticky)
@@ -185,7 +194,7 @@ Held hold(const std::filesystem::path& path) {
   if (walk.error) return {nullptr, fmt::format("cannot be opened: {}", std::strerror(walk.error))};
   if (!walk.is_file) return {nullptr, "not a regular file"};
   // O_NONBLOCK: if it is exchanged for a pipe meanwhile, opening does not wait for its writer.
-  Fd fd(openat(walk.folder(), walk.name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  Fd fd = open_in(walk.folder(), walk.name.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY);
   struct stat info;
   if (fd < 0 || fstat(fd, &info) != 0) return {nullptr, fmt::format("cannot be opened: {}", std::strerror(errno))};
   if (!S_ISREG(info.st_mode)) return {nullptr, "not a regular file"};
