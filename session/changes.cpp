@@ -3,11 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "core/base/error.hpp"
-#include "session/record.hpp"
 #include "session/train/schedule.hpp"
 
 namespace eng {
@@ -31,18 +31,28 @@ Config as_before(const Document& before, Config now) {
   return now;
 }
 
-// "train.steps = 600 (300 before)", for the keys with these prefixes.
-std::string told(const std::vector<Change>& all, const std::vector<std::string>& prefixes) {
+// "train.steps = 600 (300 before)".
+std::string text_of(const Change& c) {
+  return fmt::format("{} = {} ({} before)", c.key, c.now.empty() ? "none" : c.now,
+                     c.before.empty() ? "none" : c.before);
+}
+
+// The changes that no note has told yet.
+using Untold = std::vector<Change>;
+
+// Those of keys with these prefixes, separated by commas; they are told.
+std::string tell(Untold& untold, const std::vector<std::string>& prefixes) {
   std::string out;
-  for (const Change& c : all)
-    for (const std::string& prefix : prefixes)
-      if (c.key.starts_with(prefix))
-        out += fmt::format("{}{} = {} ({} before)", out.empty() ? "" : ", ", c.key, c.now.empty() ? "none" : c.now,
-                           c.before.empty() ? "none" : c.before);
+  std::erase_if(untold, [&](const Change& c) {
+    const bool found = std::any_of(prefixes.begin(), prefixes.end(),
+                                   [&](const std::string& prefix) { return c.key.starts_with(prefix); });
+    if (found) out += (out.empty() ? "" : ", ") + text_of(c);
+    return found;
+  });
   return out;
 }
 
-std::string batch_note(const Resumption& r, const Config& before, const std::vector<Change>& all) {
+std::string batch_note(const Resumption& r, const Config& before, Untold& untold) {
   const auto samples = [](const Config& config, uint32_t ranks) {
     const Section& train = config.section("train");
     return train.integer("micro_batch") * train.integer("accumulate") * int64_t{ranks};
@@ -51,14 +61,14 @@ std::string batch_note(const Resumption& r, const Config& before, const std::vec
   const int64_t was = samples(before, r.ranks_before), is = samples(r.now, r.ranks);
   const int64_t length_was = before.section("train").integer("sequence_length"),
                 length = train.integer("sequence_length");
-  if (!r.ranks_before || (was == is && length_was == length)) return "";
+  if (!r.ranks_before) return "";
+  const std::string keys =
+      tell(untold, {"train.micro_batch", "train.accumulate", "train.global_batch", "train.sequence_length"});
+  if (was == is && length_was == length) return "";
   std::string out =
       fmt::format("a step now takes {} sequences of {} tokens; before, it took {} of {}", is, length, was, length_was);
   if (r.ranks != r.ranks_before) out += fmt::format("; ranks = {} ({} before)", r.ranks, r.ranks_before);
-  if (const std::string keys =
-          told(all, {"train.micro_batch", "train.accumulate", "train.global_batch", "train.sequence_length"});
-      !keys.empty())
-    out += "; " + keys;
+  if (!keys.empty()) out += "; " + keys;
   if (was == is || was % r.ranks != 0) return out;
   const int64_t micro = train.integer("micro_batch"), fits = std::gcd(micro, was / r.ranks);
   return out + fmt::format("; to keep it: train.global_batch={}{}{}", was,
@@ -66,17 +76,44 @@ std::string batch_note(const Resumption& r, const Config& before, const std::vec
                            train.given("accumulate") ? " --unset train.accumulate" : "");
 }
 
-std::string rate_note(const Resumption& r, const Config& before, const std::vector<Change>& all) {
+std::string rate_note(const Resumption& r, const Config& before, Untold& untold) {
   const Schedule then = make_schedule(before), now = make_schedule(r.now);
   const double expected = then.at(r.step + 1), next = now.at(r.step + 1);
   if (r.step < 1 || std::abs(next - expected) <= 0.01 * std::max(next, expected)) return "";
   return fmt::format("the learning rate changes from {:.2e} at step {} to {:.2e} at step {}; {}", then.at(r.step),
-                     r.step, next, r.step + 1, told(all, {"train.steps", "schedule.", "optimizer.learning_rate"}));
+                     r.step, next, r.step + 1, tell(untold, {"train.steps", "schedule.", "optimizer.learning_rate"}));
+}
+
+std::string other_note(const Resumption&, const Config&, Untold& untold) {
+  std::erase_if(untold, [](const Change& c) { return c.rule == OnChange::free; });
+  const std::string all = tell(untold, {""});
+  return all.empty() ? "" : "from now on, " + all;
+}
+
+// What the schemas say of a key.
+OnChange rule_of(const std::string& section, const std::string& key, const Config& now, const SchemaSource& plugins) {
+  static const std::map<std::string, OnChange> by_section = {
+      {"model", OnChange::refuse},   {"data", OnChange::refuse},   {"train", OnChange::note},
+      {"optimizer", OnChange::note}, {"schedule", OnChange::note}, {"precision", OnChange::note}};
+  const auto usual = by_section.find(section);
+  for (const SectionSchema& schema : section_schemas()) {
+    if (schema.name != section) continue;
+    const Section& values = now.section(section);
+    const PluginSchema* plugin = schema.kind.empty() || !values.has("plugin") || !plugins.find
+                                     ? nullptr
+                                     : plugins.find(schema.kind, values.string("plugin"));
+    const Schema all = merged(schema, plugin);
+    const Option* option = find_option(all, key);
+    if (!option) return OnChange::free;
+    if (!option->resume.empty())
+      return option->resume == "free" ? OnChange::free : option->resume == "note" ? OnChange::note : OnChange::refuse;
+  }
+  return usual == by_section.end() ? OnChange::free : usual->second;
 }
 
 }  // namespace
 
-std::vector<Change> changes(const Document& before, const Config& now) {
+std::vector<Change> changes(const Document& before, const Config& now, const SchemaSource& plugins) {
   std::vector<Change> out;
   for (const Section& section : now.sections()) {
     std::map<std::string, Change> found;
@@ -87,29 +124,43 @@ std::vector<Change> changes(const Document& before, const Config& now) {
         found[key].key = section.name() + "." + key;
         found[key].before = toml_text(given.value);
       }
-    for (auto& [key, change] : found)
-      if (change.before != change.now) out.push_back(std::move(change));
+    for (auto& [key, change] : found) {
+      if (change.before == change.now) continue;
+      const auto setting = section.settings().find(key);
+      const bool by_default = setting != section.settings().end() && !setting->second.given;
+      if (!change.before.empty() || !by_default) change.rule = rule_of(section.name(), key, now, plugins);
+      out.push_back(std::move(change));
+    }
   }
   return out;
+}
+
+void refuse_changes(const std::vector<Change>& all, const std::vector<std::string>& allowed, const Config& now) {
+  for (const std::string& key : allowed) {
+    const std::size_t dot = key.find('.');
+    const bool known = std::any_of(now.sections().begin(), now.sections().end(), [&](const Section& s) {
+      return s.name() == key.substr(0, dot) && dot != key.npos && s.settings().count(key.substr(dot + 1));
+    });
+    if (!known) throw Error(Exit::usage, "--allow-change " + key + ": there is no such key", "write it as section.key");
+  }
+  std::string list, flags;
+  for (const Change& c : all) {
+    if (c.rule != OnChange::refuse || std::count(allowed.begin(), allowed.end(), c.key)) continue;
+    list += "\n  " + text_of(c);
+    flags += " --allow-change " + c.key;
+  }
+  if (list.empty()) return;
+  throw Error(Exit::usage, "a resumed run keeps its model, its data and its random numbers, but these differ:" + list,
+              "give the values of before, start a new run, or insist:" + flags);
 }
 
 std::vector<std::string> resume_notes(const Resumption& r) {
   const Config before = as_before(r.before, r.now);
-  const std::vector<Change> all = changes(r.before, r.now);
+  Untold untold = r.changes;
   std::vector<std::string> out;
-  for (const auto& note : {batch_note, rate_note})
-    if (std::string text = note(r, before, all); !text.empty()) out.push_back(std::move(text));
+  for (const auto& note : {batch_note, rate_note, other_note})
+    if (std::string text = note(r, before, untold); !text.empty()) out.push_back(std::move(text));
   return out;
-}
-
-std::vector<std::string> resume_notes(const std::filesystem::path& run, const Document* before, const Config& now,
-                                      uint32_t ranks, int64_t step) {
-  try {
-    const Document read = before ? Document() : read_document(run / "config.resolved.toml");
-    return resume_notes({before ? *before : read, now, read_record(run).ranks, ranks, step});
-  } catch (const Error&) {
-    return {};
-  }
 }
 
 }  // namespace eng

@@ -10,26 +10,33 @@
 
 namespace eng {
 
+// What a resumed run does with another value of a key: nothing, print a note, or refuse it unless the user allows it.
+enum class OnChange { free, note, refuse };
+
 // One key whose value differs from the resolved text of the run; "" for no value.
 struct Change {
   std::string key;  // "train.steps"
   std::string before, now;
+  OnChange rule = OnChange::free;
+  bool operator==(const Change& other) const = default;
 };
-// In the order of sections and keys. Keys without a value on both sides are not listed.
-std::vector<Change> changes(const Document& before, const Config& now);
+// In the order of sections and keys. Keys without a value on both sides are not listed. A key that the run did not have
+// and that has its default now is free, as is one that the section's new plugin does not have.
+std::vector<Change> changes(const Document& before, const Config& now, const SchemaSource& plugins);
+// Throws Error(Exit::usage) that lists the changes to refuse, but for those whose key is in `allowed`; and for a key in
+// `allowed` that no section has.
+void refuse_changes(const std::vector<Change>& all, const std::vector<std::string>& allowed, const Config& now);
 
 // A run at the moment when it is resumed.
 struct Resumption {
   const Document& before;  // its config.resolved.toml
   const Config& now;
-  uint32_t ranks_before, ranks;
-  int64_t step;  // the last completed step
+  const std::vector<Change>& changes;
+  uint32_t ranks_before, ranks;  // ranks_before: 0 if it is not known
+  int64_t step;                  // the last completed step
 };
-// One text for each change that a user might overlook: another number of tokens per step, a jump of the learning rate.
+// One text for each change that a user might overlook: another number of tokens per step, a jump of the learning rate;
+// and one for all others that are not free.
 std::vector<std::string> resume_notes(const Resumption& resumption);
-// The same, from a run's own files before they are written again; empty if they cannot be read. `before`: its
-// config.resolved.toml if it has been read, otherwise nullptr.
-std::vector<std::string> resume_notes(const std::filesystem::path& run, const Document* before, const Config& now,
-                                      uint32_t ranks, int64_t step);
 
 }  // namespace eng

@@ -1,18 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/failure.hpp"
 
+#include <fmt/format.h>
+
+#include <filesystem>
 #include <new>
 
+#include "session/held_folder.hpp"
 #include "session/report/problems.hpp"
 
 namespace eng {
 
+namespace {
+
+// As a terminal may show it. Lines after the first are indented: a file whose name has a newline in it can start no
+// line that looks like a message of its own.
+std::string shown(const std::string& text) {
+  std::string out;
+  for (const char c : printable_lines(name_held(text))) {
+    if (!out.empty() && out.back() == '\n' && c != ' ' && c != '\n') out += "  ";
+    out += c;
+  }
+  return out;
+}
+
+// These say that the name is wrong, all others that its file system is.
+Exit exit_of(const std::filesystem::filesystem_error& e) {
+  for (const std::errc wrong :
+       {std::errc::no_such_file_or_directory, std::errc::not_a_directory, std::errc::permission_denied,
+        std::errc::filename_too_long, std::errc::too_many_symbolic_link_levels})
+    if (e.code() == wrong) return Exit::usage;
+  return Exit::disk;
+}
+
+}  // namespace
+
 Failure failure(std::exception_ptr reason) try { std::rethrow_exception(reason); } catch (const ConfigError& e) {
   return {static_cast<int>(e.exit()), tell(e), e.help()};
 } catch (const Error& e) {  // it may contain a plugin's text, which may be any bytes
-  return {static_cast<int>(e.exit()), printable_lines(e.what()), printable_lines(e.help())};
+  return {static_cast<int>(e.exit()), shown(e.what()), shown(e.help())};
 } catch (const std::bad_alloc&) {
   return {static_cast<int>(Exit::host_memory), "out of host memory", ""};
+} catch (const std::filesystem::filesystem_error& e) {
+  return {static_cast<int>(exit_of(e)), shown(fmt::format("cannot use {}: {}", e.path1().string(), e.code().message())),
+          ""};
 } catch (const std::exception& e) {
   return {static_cast<int>(Exit::bug), e.what(),
           "this is a bug in engine: please report it with the command line and the configuration"};

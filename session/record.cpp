@@ -27,8 +27,7 @@ Json::List list_in(const Json& object, const char* key) {
 
 RunRecord read_record(const fs::path& run) {
   RunRecord out;
-  std::ifstream in(run / "run.json");
-  const Json all = Json::parse_or_null(std::string(std::istreambuf_iterator<char>(in), {}));
+  const Json all = read_run_json(run);
   const Json& extra = all.get("extra");
   out.base_dir = text_in(extra, "base_dir");
   if (const Json& ranks = all.get("ranks"); ranks.is_unsigned()) out.ranks = static_cast<uint32_t>(ranks.whole());

@@ -3,7 +3,9 @@
 
 #include "core/base/error.hpp"
 #include "session/changes.hpp"
+#include "session/config/schemas.hpp"
 #include "session/fits.hpp"
+#include "session/record.hpp"
 #include "session/run_place.hpp"
 #include "session/run_record.hpp"
 
@@ -62,6 +64,29 @@ void fill(Trainer& trainer, const Parts& parts, const std::optional<std::filesys
   trainer.initialise(weights_of(weights, parts.opened.config, *parts.opened.registry, progress));
 }
 
+// What a resumed run does differently; read before its files are written again. Only on the rank that has the
+// directory.
+struct Resumed {
+  Document before;
+  std::vector<Change> changes;
+};
+
+std::optional<Resumed> resumed(const RunRequest& request, const Parts& parts, const RunPlace& place,
+                               RunListener& listener) {
+  if (!place.from || !place.dir) return std::nullopt;
+  const Config& config = parts.opened.config;
+  Resumed out;
+  try {
+    out.before = parts.opened.before ? *parts.opened.before : read_document(place.dir->path() / "config.resolved.toml");
+  } catch (const Error& e) {
+    listener.note(std::string("it is not known what has changed since the run's last start: ") + e.what());
+    return std::nullopt;
+  }
+  out.changes = changes(out.before, config, schemas_of(*parts.opened.registry));
+  refuse_changes(out.changes, request.allowed_changes, config);
+  return out;
+}
+
 // Trains, and writes into state.json how it ended.
 Exit train_recorded(Recorder& recorder, Trainer& trainer, const Parts& parts, const Training& options) {
   try {
@@ -78,6 +103,7 @@ Exit train(const RunRequest& request, Member& member, RunListener& listener, Par
   const auto& [opened, resolved, setup, data, again] = parts;
   const auto& [registry, config, plugin_folders, before] = opened;
   if (!place.from && again) check_weights(config, *registry, setup);
+  const std::optional<Resumed> once = resumed(request, parts, place, listener);
   Trainer trainer(config, *registry, setup, *data, member.communicator());
   fill(trainer, parts, place.from, member.first(), listener);
   TraceFile trace(request.trace, trainer.step(), setup.plan);
@@ -85,17 +111,23 @@ Exit train(const RunRequest& request, Member& member, RunListener& listener, Par
   if (place.from && place.dir) set_aside_newer(place.dir->checkpoints(), trainer.step());
   if (place.dir) {
     const RunStart start{place.dir->path(), config, setup, *data, place.from, trainer.step()};
-    if (place.from)
+    if (once) {
+      const uint32_t ranks_before = read_record(start.directory).ranks;
       for (const std::string& note :
-           resume_notes(start.directory, before ? &*before : nullptr, config, member.size(), start.step))
+           resume_notes({once->before, config, once->changes, ranks_before, member.size(), start.step}))
         listener.note(note);
-    write_identity(*place.dir, member, *registry, start, *resolved, plugin_folders, before.has_value());
+    }
+    write_identity(*place.dir, member, *registry, start, *resolved, plugin_folders, before.has_value(),
+                   once ? once->changes : std::vector<Change>());
     listener.started(start);
   }
   const std::filesystem::path path = member.from_first(place.dir ? place.dir->path().string() : "");
   member.works_in(path);
   trace.into(path);
-  const Training options{path / "checkpoints", request.stop, request.max_seconds, resolved->hash, trace.trace()};
+  std::optional<HeldFolder> held;  // on other ranks than the first, which has RunDir
+  const HeldFolder& folder = place.dir ? place.dir->folder() : held.emplace(path);
+  const Training options{folder.inside() / "checkpoints", request.stop, request.max_seconds, resolved->hash,
+                         trace.trace()};
   Exit exit = Exit::done;
   if (place.dir) {
     Recorder recorder(*place.dir, trainer, trace, listener);

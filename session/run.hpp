@@ -16,7 +16,8 @@ struct RunRequest {
   OpenRequest open;             // a configuration, or a run to resume
   std::filesystem::path out;    // the run directory itself: new, empty or a run; "": a new one below [run] out
   std::string resume = "auto";  // "auto", "never", "must", or the step of a checkpoint
-  std::string trace;            // see TraceFile
+  std::vector<std::string> allowed_changes;  // keys ("train.seed") that may change although a resumed run refuses it
+  std::string trace;                         // see TraceFile
   std::optional<double> max_seconds;
   bool (*stop)() = nullptr;  // called between micro-batches; true: finish the micro-batch, save, exit
   // Builds the file that the data source needs, before Data is constructed; empty: the file must exist.

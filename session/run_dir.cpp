@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kState = "state.json";
+constexpr const char* kRecord = "run.json";
 
 fs::path log_path(const fs::path& run, uint32_t rank) {
   return run / "logs" / fmt::format("rank-{:05}.log", rank);
@@ -28,27 +30,63 @@ fs::path log_path(const fs::path& run, uint32_t rank) {
 bool is_blank(const fs::path& directory) {
   for (const auto& entry : fs::directory_iterator(directory)) {
     const std::string name = entry.path().filename();
-    const bool empty_folder = (name == "checkpoints" || name == "logs") && fs::is_empty(entry.path());
-    if (name != "LOCK" && name != "state.json.tmp" && !empty_folder) return false;
+    const bool folder = name == "checkpoints" || name == "logs";
+    if (entry.is_symlink() || !(folder ? fs::is_empty(entry.path()) : name == "LOCK" || name == "state.json.tmp"))
+      return false;
   }
   return true;
 }
 
-Fd lock(const fs::path& directory) {
-  const fs::path path = directory / "LOCK";
-  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (fd < 0) disk_error("open", path, errno);
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) disk_error("lock", path, errno);
+// A regular file in a run directory. Neither follows a link nor waits for the other end of a FIFO.
+Fd open_regular(const fs::path& path, int flags) {
+  Fd fd(::open(path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644));
+  struct stat info {};
+  if (fd < 0 || ::fstat(fd, &info) != 0) disk_error("open", path, errno);
+  if (!S_ISREG(info.st_mode)) throw Error(Exit::disk, path.string() + " is not a regular file", "remove it");
+  return fd;
+}
+
+// The directory is locked, so that removing LOCK lets nobody in. LOCK says who holds it, and is locked as well for file
+// systems that lock no directories (NFS).
+Fd lock(const HeldFolder& folder) {
+  Fd fd = open_regular(folder.path() / "LOCK", O_RDWR | O_CREAT);
+  const auto take = [](int which) { return ::flock(which, LOCK_EX | LOCK_NB) == 0 ? 0 : errno; };
+  const int directory = take(folder.descriptor()), file = take(fd);
+  if (directory == EWOULDBLOCK || file == EWOULDBLOCK) {
     char holder[300] = {};
     const ssize_t n = ::pread(fd, holder, sizeof(holder) - 1, 0);
-    throw Error(Exit::usage, fmt::format("{} is in use by process {}", directory.string(), n > 0 ? holder : "?"),
+    throw Error(Exit::usage,
+                fmt::format("{} is in use by process {}", folder.path().string(), n > 0 ? holder : "of unknown id"),
                 "wait for it, stop it, or give this run another --out");
   }
+  if (file != 0) disk_error("lock", folder.path() / "LOCK", file);
   const std::string text = fmt::format("{}:{}", host_name(), ::getpid());
   if (::ftruncate(fd, 0) != 0 || ::pwrite(fd, text.data(), text.size(), 0) != ssize_t(text.size()))
-    disk_error("write", path, errno);
+    disk_error("write", folder.path() / "LOCK", errno);
   return fd;
+}
+
+// state.json; null if it cannot be read.
+Json read_state(const fs::path& run) try {
+  return Json::parse_or_null(read_text(run / kState, 1 << 20, Exit::usage), true);
+} catch (const Error&) {
+  return {};
+}
+
+// How an attempt ended, as run.json records it.
+Json end_in(const Json& state, const char* status) {
+  Json out = Json::ordered({{"status", status}});
+  for (const char* key : {"exit_code", "step", "last_checkpoint", "updated"}) out[key] = state.get(key);
+  return out;
+}
+
+// state.json tells it as well, so that run.json may be missing or damaged.
+void record_end(const fs::path& run, const Json& state) noexcept try {
+  Json record = read_run_json(run);
+  if (!record.is_object()) return;
+  record["ended"] = end_in(state, state.text_at("status").c_str());
+  write_atomic(run / kRecord, record.dump(2, true) + "\n");
+} catch (...) {
 }
 
 // Bytes of the leading lines that are complete and of steps up to `keep_through`.
@@ -64,6 +102,24 @@ uint64_t kept_bytes(const std::filesystem::path& path, int64_t keep_through) {
 }
 
 }  // namespace
+
+Json read_run_json(const fs::path& run) {
+  try {
+    return Json::parse_or_null(read_text(run / kRecord, 64 << 20, Exit::usage), true);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+Json earlier_attempts(const fs::path& run) {
+  Json last = read_run_json(run);
+  if (!last.is_object()) return Json::array();
+  Json all = last.get("earlier").is_array() ? last.get("earlier") : Json::array();
+  if (!last.get("ended").is_object()) last["ended"] = end_in(read_state(run), "killed");
+  last.erase("earlier");
+  all.push_back(std::move(last));
+  return all;
+}
 
 void write_atomic(const fs::path& path, const std::string& text) {
   const fs::path temporary = path.string() + ".tmp";
@@ -100,19 +156,18 @@ std::string host_name() {
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "?";
 }
 
-RunDir::RunDir(fs::path path) : path_(std::move(path)), lock_(lock(path_)) {
-  make_directories(path_ / "checkpoints");
-  make_directories(path_ / "logs");
-  if (is_run(path_)) {
+RunDir::RunDir(fs::path path) : folder_(std::move(path)), lock_(lock(folder_)) {
+  make_directories(checkpoints());
+  make_directories(this->path() / "logs");
+  if (is_run(this->path())) {
     // The file is only informative, so damage to it is not an error; the position of the run is in the checkpoints.
-    const Json state = Json::parse_or_null(read_text(path_ / kState, 1 << 20, Exit::usage));
+    const Json state = read_state(this->path());
     const Json& attempt = state.get("attempt");
     attempt_ = attempt.is_integer() ? attempt.integer() + 1 : 2;
   } else {
     write_state("running", 0, "", 0);
   }
-  const fs::path log = log_path(path_, 0);
-  if (!std::ofstream(log, std::ios::app)) disk_error("open", log, errno);
+  open_regular(log_path(this->path(), 0), O_WRONLY | O_CREAT | O_APPEND);
 }
 
 RunDir RunDir::create(const fs::path& root, const std::string& name) {
@@ -156,10 +211,13 @@ void RunDir::write_state(const char* status, int64_t step, const std::string& la
   if (!last_checkpoint.empty()) state["last_checkpoint"] = last_checkpoint;
   if (std::string(status) != "running") state["exit_code"] = exit_code;
   write(kState, state.dump(2) + "\n");
+  if (std::string(status) != "running") record_end(folder_.inside(), state);
 }
 
 void log_line(const fs::path& run, uint32_t rank, const std::string& text) noexcept try {
-  std::ofstream(log_path(run, rank), std::ios::app) << utc_now(true) + " " + text + "\n";
+  const Fd fd = open_regular(log_path(run, rank), O_WRONLY | O_CREAT | O_APPEND);
+  const std::string line = utc_now(true) + " " + text + "\n";
+  [[maybe_unused]] const ssize_t written = ::write(fd, line.data(), line.size());
 } catch (...) {  // there is no place left to report it
 }
 
@@ -169,7 +227,7 @@ std::string settle(const fs::path& run, int exit_code) noexcept try {
     const std::string name = entry.path().filename();  // renamed to this when it was complete
     if (name.rfind("step-", 0) == 0 && fs::exists(entry.path() / "manifest.json")) newest = std::max(newest, name);
   }
-  Json state = Json::parse_or_null(read_text(run / kState, 1 << 20, Exit::usage), true);
+  Json state = read_state(run);
   // A rank that saw another one end may have written this already, without the newest checkpoint.
   if (const std::string status = state.text_at("status"); status == "running" || status == "failed") {
     state["status"] = "failed";
@@ -177,13 +235,14 @@ std::string settle(const fs::path& run, int exit_code) noexcept try {
     if (!newest.empty()) state["last_checkpoint"] = newest;
     state["updated"] = utc_now(true);
     write_atomic(run / kState, state.dump(2) + "\n");
+    record_end(run, state);
   }
   return newest;
 } catch (...) {
   return "";
 }
 
-std::string metrics_line(const Metrics& m) {
+std::string metrics_line(const Metrics& m, int64_t attempt) {
   Json line = Json::ordered({{"v", 1}, {"step", m.step}, {"tokens", m.tokens}, {"loss", m.loss}});
   line["grad_norm"] = m.grad_norm;
   line["lr"] = m.lr;
@@ -196,16 +255,17 @@ std::string metrics_line(const Metrics& m) {
       {{"data", m.wait_seconds.data}, {"comm", m.wait_seconds.comm}, {"offload", m.wait_seconds.offload}});
   line["device_peak_bytes"] = m.device_peak_bytes;
   line["host_peak_bytes"] = m.host_peak_bytes;
+  line["attempt"] = attempt;
   return line.dump() + "\n";
 }
 
-MetricsFile::MetricsFile(std::filesystem::path path, int64_t keep_through)
-    : path_(std::move(path)), fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
-  if (fd_ < 0 || ::ftruncate(fd_, off_t(kept_bytes(path_, keep_through))) != 0) disk_error("open", path_, errno);
+MetricsFile::MetricsFile(std::filesystem::path path, int64_t keep_through, int64_t attempt)
+    : path_(std::move(path)), attempt_(attempt), fd_(open_regular(path_, O_WRONLY | O_CREAT | O_APPEND)) {
+  if (::ftruncate(fd_, off_t(kept_bytes(path_, keep_through))) != 0) disk_error("open", path_, errno);
 }
 
 void MetricsFile::append(const Metrics& metrics) {
-  const std::string line = metrics_line(metrics);
+  const std::string line = metrics_line(metrics, attempt_);
   const off_t before = ::lseek(fd_, 0, SEEK_END);
   ssize_t n = 0;
   do {

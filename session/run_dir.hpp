@@ -7,6 +7,8 @@
 #include <string>
 
 #include "core/base/file.hpp"
+#include "session/held_folder.hpp"
+#include "session/json.hpp"
 #include "session/train/trainer.hpp"
 
 namespace eng {
@@ -14,12 +16,18 @@ namespace eng {
 // Replaces `path` by `text` so that a reader sees the old or the new content, never a part of it, also after a crash.
 // Throws Error(Exit::disk).
 void write_atomic(const std::filesystem::path& path, const std::string& text);
+// run.json; null if it cannot be read.
+Json read_run_json(const std::filesystem::path& run);
+// The records of the attempts that run.json holds, oldest first. If it does not say how the last one ended, its process
+// was killed: state.json tells how far it came.
+Json earlier_attempts(const std::filesystem::path& run);
 // Renames every checkpoint of a step after `step` to "aside-step-N", damaged or not. A run that is resumed from `step`
 // must not find them again. Throws Error(Exit::disk).
 inline constexpr const char* aside_prefix = "aside-";
 void set_aside_newer(const std::filesystem::path& checkpoints, int64_t step);
 
-// Appends the time and the text to a rank's log. Never throws, because errors are reported with it.
+// Appends the time and the text to a rank's log, if that is a regular file. Never throws, because errors are reported
+// with it.
 void log_line(const std::filesystem::path& run, uint32_t rank, const std::string& text) noexcept;
 
 // For a run whose process has ended. If state.json says "running" or "failed", writes "failed" and the newest complete
@@ -35,23 +43,26 @@ class RunDir {
   // `directory` must be a run.
   static RunDir open(const std::filesystem::path& directory);
   static bool is_run(const std::filesystem::path& directory);
-  // All three hold LOCK until the object is destroyed: a second process gets an Error(Exit::usage) with host and pid.
+  // All three lock the directory and LOCK in it until the object is destroyed: a second process gets an
+  // Error(Exit::usage) with host and pid. All that is written later goes into this directory, wherever it is moved.
 
   // 1 for a new run; increased each time the run is opened.
   int64_t attempt() const { return attempt_; }
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
-  std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
+  const HeldFolder& folder() const { return folder_; }
+  const std::filesystem::path& path() const { return folder_.path(); }
+  std::filesystem::path checkpoints() const { return path() / "checkpoints"; }
+  std::filesystem::path metrics() const { return folder_.inside() / "metrics.jsonl"; }
 
   // Replaces one of its files as a whole. Throws Error(Exit::disk).
-  void write(const char* name, const std::string& text) const { write_atomic(path_ / name, text); }
-  // state.json. `status`: running, done, stopped, failed; `last_checkpoint`: "" if none is complete.
+  void write(const char* name, const std::string& text) const { write_atomic(folder_.inside() / name, text); }
+  // state.json, and in run.json how the attempt ended. `status`: running, done, stopped, failed; `last_checkpoint`: ""
+  // if none is complete.
   void write_state(const char* status, int64_t step, const std::string& last_checkpoint, int exit_code) const;
-  void log(const std::string& line) const noexcept { log_line(path_, 0, line); }
+  void log(const std::string& line) const noexcept { log_line(folder_.inside(), 0, line); }
 
  private:
   explicit RunDir(std::filesystem::path path);
-  std::filesystem::path path_;
+  HeldFolder folder_;
   Fd lock_;
   int64_t attempt_ = 1;
 };
@@ -62,20 +73,22 @@ std::string utc_now(bool full);
 std::string host_name();
 
 // One line with its newline. Numbers read back to the same double; a value that is not finite is null.
-std::string metrics_line(const Metrics& metrics);
+std::string metrics_line(const Metrics& metrics, int64_t attempt = 1);
 
 class MetricsFile {
  public:
   // Opens for appending, and creates the file if necessary. First removes every line after step `keep_through` and an
-  // incomplete line after a crash, so that a resumed run writes the same file as an uninterrupted one.
+  // incomplete line after a crash, so that a resumed run writes the same numbers as an uninterrupted one. `attempt`: of
+  // the lines to come.
   // Throws Error(Exit::disk).
-  MetricsFile(std::filesystem::path path, int64_t keep_through);
+  MetricsFile(std::filesystem::path path, int64_t keep_through, int64_t attempt = 1);
   // Throws Error(Exit::disk); a line that could not be written completely is removed.
   void append(const Metrics& metrics);
   void sync();  // to the disk; before a checkpoint, so that no line before it can be lost
 
  private:
   std::filesystem::path path_;
+  int64_t attempt_;
   Fd fd_;
 };
 

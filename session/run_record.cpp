@@ -7,6 +7,7 @@
 #include "session/config_text.hpp"
 #include "session/json.hpp"
 #include "session/report/context.hpp"
+#include "session/shell.hpp"
 #include "session/version.hpp"
 
 namespace eng {
@@ -25,15 +26,18 @@ ResolvedConfig::ResolvedConfig(const Config& config) : text(resolved_text(config
 
 void write_identity(const RunDir& run, const Member& member, const Registry& registry, const RunStart& start,
                     const ResolvedConfig& resolved, const std::vector<std::filesystem::path>& plugin_folders,
-                    bool again) {
+                    bool again, const std::vector<Change>& changes) {
   const Config& config = start.config;
   Json plugins = Json::array();
   for (const auto& p : registry.loaded())
     plugins.push_back(Json::ordered({{"id", p.id}, {"version", p.version}, {"sha256", p.sha256}}));
   Json folders = Json::array();
   for (const auto& folder : plugin_folders) folders.push_back(folder.string());
+  Json changed = Json::array();
+  for (const Change& c : changes)
+    changed.push_back(Json::ordered({{"key", c.key}, {"before", c.before}, {"now", c.now}}));
   const std::filesystem::path source = weights_source(config);
-  const Json identity =
+  Json identity =
       Json::ordered({{"version", version},
                      {"commit", commit},
                      {"build", ENG_ABI_DRAFT_ID},
@@ -47,9 +51,13 @@ void write_identity(const RunDir& run, const Member& member, const Registry& reg
                      {"hosts", member.hosts()},
                      {"attempt", run.attempt()},
                      {"started", utc_now(true)},
+                     {"resumed_from", start.from ? Json(start.from->filename().string()) : Json()},
+                     {"changes", std::move(changed)},
+                     {"ended", nullptr},
                      {"from", source.empty() ? Json() : Json(std::filesystem::absolute(source).string())},
                      {"extra", Json::ordered({{"base_dir", std::filesystem::absolute(config.base_dir()).string()},
                                               {"plugin_folders", std::move(folders)}})}});
+  identity["earlier"] = earlier_attempts(run.folder().inside());
   // A command line or host name need not be UTF-8.
   run.write("run.json", identity.dump(2, true) + "\n");
   std::filesystem::path given = run.path() / "config.toml";
@@ -60,7 +68,7 @@ void write_identity(const RunDir& run, const Member& member, const Registry& reg
 }
 
 Recorder::Recorder(const RunDir& run, const Trainer& trainer, TraceFile& trace, Listener& next)
-    : run_(run), trainer_(trainer), trace_(trace), next_(next), metrics_(run.metrics(), trainer.step()) {
+    : run_(run), trainer_(trainer), trace_(trace), next_(next), metrics_(run.metrics(), trainer.step(), run.attempt()) {
   state("running", 0);
 }
 
@@ -70,9 +78,22 @@ void Recorder::step(const Metrics& metrics, double seconds_left) {
   trace_.step(metrics.step);
 }
 
+void Recorder::saving() {
+  if (run_.folder().place() == HeldFolder::Place::removed)
+    throw Error(Exit::disk, run_.path().string() + " was removed while the run was going on; nothing can be saved");
+  metrics_.sync();
+  next_.saving();
+}
+
 void Recorder::saved(const Saved& saved) {
   state("running", 0);  // before the checkpoint is announced: whoever reads of it may look there, or kill this process
   next_.saved(saved);
+  if (run_.folder().place() == HeldFolder::Place::same) return;
+  const std::string found = run_.folder().found().string();
+  throw Error(Exit::disk,
+              fmt::format("{} was moved to {} while the run was going on; {} was saved there", run_.path().string(),
+                          found, saved.path.filename().string()),
+              "resume it there:  engine run " + shell_word(found));
 }
 
 void Recorder::ended(Exit exit) const {

@@ -2,6 +2,7 @@
 // The files that a run writes: its identity and its progress.
 #pragma once
 
+#include "session/changes.hpp"
 #include "session/report/trace.hpp"
 #include "session/run.hpp"
 #include "session/run_dir.hpp"
@@ -14,12 +15,12 @@ struct ResolvedConfig {
   std::string text, hash;
 };
 
-// Writes run.json (what must be equal to reproduce the run), config.toml, config.resolved.toml and plan.txt. `again`:
-// the run is resumed from its resolved configuration, and config.toml keeps the user's text. `plugin_folders`: see
-// Opened.
+// Writes run.json (what must be equal to reproduce the run, with the records of its earlier attempts), config.toml,
+// config.resolved.toml and plan.txt. `again`: the run is resumed from its resolved configuration, and config.toml keeps
+// the user's text. `plugin_folders`: see Opened. `changes`: since the attempt before.
 void write_identity(const RunDir& run, const Member& member, const Registry& registry, const RunStart& start,
                     const ResolvedConfig& resolved, const std::vector<std::filesystem::path>& plugin_folders,
-                    bool again);
+                    bool again, const std::vector<Change>& changes);
 
 // Updates the run directory, then forwards each event.
 class Recorder final : public Listener {
@@ -27,10 +28,9 @@ class Recorder final : public Listener {
   Recorder(const RunDir& run, const Trainer& trainer, TraceFile& trace, Listener& next);
   void step(const Metrics& metrics, double seconds_left) override;
   void evaluated(int64_t step, const Evaluation& evaluation) override { next_.evaluated(step, evaluation); }
-  void saving() override {
-    metrics_.sync();
-    next_.saving();
-  }
+  // Throws Error(Exit::disk) if the run directory was removed.
+  void saving() override;
+  // Throws Error(Exit::disk) if the run directory was moved: the checkpoint is in it, but others look for it elsewhere.
   void saved(const Saved& saved) override;
   // Write into state.json how the run ended. `failed` never throws.
   void ended(Exit exit) const;

@@ -30,6 +30,8 @@
  *   [provides.options.KEY]  type = "bool|int|float|string|bytes|duration|strings|floats", default, min, max, above,
  *                 choices, help, required = true; for an optimizer per_group = true: [[optimizer.groups]] may give some
  *                 parameters another value, which eng_parameter.options returns
+ *                 resume = "free|note|refuse": what a resumed run does with another value of the key. By default it is
+ *                 refused for models and data sources, noted for optimizers and precisions, and free for all others.
  *   [provides.presets.NAME] KEY = value ...       (models); called = "6.89B": the size by which people know it
  *
  * For a model that exists as a Hugging Face directory. PATH is a key of config.json, with dots if it lies inside

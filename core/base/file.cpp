@@ -51,7 +51,7 @@ Fd::~Fd() {
 FileWriter::FileWriter(fs::path path, uint64_t expected)
     : path_(std::move(path)),
       expected_(expected),
-      fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) {
+      fd_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644)) {
   if (fd_ < 0) fail("create", errno);
   // Only ENOSPC is an error here: a file system that cannot reserve returns others.
   if (expected && ::fallocate(fd_, 0, 0, off_t(expected)) != 0 && errno == ENOSPC) fail("write", ENOSPC);

@@ -79,7 +79,8 @@ Option read_option(const std::string& key, const toml::node* node, const std::st
                  {"json_multiple"},
                  {"adjustable", Type::boolean},
                  {"late", Type::boolean},
-                 {"per_group", Type::boolean}};
+                 {"per_group", Type::boolean},
+                 {"resume", Type::string, {}, {}, {}, {"free", "note", "refuse"}}};
   keys.push_back({"json", table && (*table)["json"].is_string() ? Type::string : Type::strings});
   if (type == "string") keys.push_back({"choices", Type::strings});
   if (type == "int" || type == "float" || type == "floats" || type == "bytes" || type == "duration")
@@ -94,6 +95,7 @@ Option read_option(const std::string& key, const toml::node* node, const std::st
   option.adjustable = is_true(given, "adjustable");
   option.late = is_true(given, "late");
   option.per_group = is_true(given, "per_group");
+  option.resume = text_in(given, "resume");
   option.min = limit_in(given, given.count("above") ? "above" : "min");
   option.above_min = given.count("above") > 0;
   option.max = limit_in(given, "max");

@@ -42,7 +42,8 @@ struct Option {
   std::vector<std::string> json = {};
   std::string json_none = {}, json_multiple = {};
   bool adjustable = false;
-  bool per_group = false;  // for an optimizer: [[optimizer.groups]] may set another value for some parameters
+  bool per_group = false;   // for an optimizer: [[optimizer.groups]] may set another value for some parameters
+  std::string resume = {};  // what a resumed run does with another value: free, note or refuse; "": as its section says
 };
 
 using Schema = std::vector<Option>;

@@ -41,6 +41,7 @@ summary = 'Text files, given by paths or patterns; any tokenizer, shuffled windo
 [provides.options.paths]
 type = 'strings'
 required = true
+resume = 'note'
 help = """Files or patterns, relative to the configuration file: * and ? match within a name, ** any folders, hidden \
 names only where the dot is written. Sorted by path, each file once. *.jsonl is JSON Lines: one document per line. Either \
 may be compressed: NAME.gz, NAME.zst."""
@@ -87,6 +88,7 @@ help = 'Encode each document with the tokens (bos, eos) that the tokenizer puts 
 
 [provides.options.cache]
 type = 'string'
+resume = 'free'
 default = '.engine-cache'
 help = 'Folder for files of tokens, relative to the configuration file; the tokenizer bytes needs none'
 
@@ -98,6 +100,7 @@ summary = "Files of token ids: nanoGPT's, llm.c's, Megatron's, and those of engi
 [provides.options.paths]
 type = 'strings'
 required = true
+resume = 'note'
 help = """Files or patterns as for text: *.tokens of ours, *.bin of nanoGPT and llm.c, *.bin or *.idx of Megatron. Whether a \
 .bin is nanoGPT's, llm.c's or Megatron's is seen from its content and from an .idx beside it"""
 

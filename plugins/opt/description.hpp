@@ -32,7 +32,7 @@ enable_bias = { type = 'bool', default = true, help = 'biases on q, k, v, out, f
 layer_norm_elementwise_affine = { type = 'bool', default = true, help = 'layer norms have weight and bias' }
 activation_function = { type = 'string', default = 'relu', choices = ['relu', 'gelu', 'gelu_new', 'gelu_pytorch_tanh', 'silu'], help = 'activation between fc1 and fc2; gelu_new and gelu_pytorch_tanh are the same' }
 tie_word_embeddings = { type = 'bool', default = true, help = 'the head uses the embedding matrix' }
-dropout = { type = 'float', default = 0.1, min = 0.0, max = 1.0, help = 'share of elements dropped after attention and after fc2, in training', adjustable = true }
+dropout = { type = 'float', default = 0.1, min = 0.0, max = 1.0, help = 'share of elements dropped after attention and after fc2, in training', adjustable = true, resume = 'note' }
 attention_dropout = { type = 'float', default = 0.0, min = 0.0, max = 1.0, help = 'must be 0: dropout of attention weights is not supported', adjustable = true }
 layerdrop = { type = 'float', default = 0.0, min = 0.0, max = 1.0, help = 'must be 0: skipping layers at random is not supported', adjustable = true }
 init = { type = 'string', default = 'hf', choices = ['hf', 'paper'], help = 'standard deviation of new matrices. hf: init_std everywhere; paper: out_proj and fc2 are divided by sqrt(2 x num_hidden_layers)', json = [] }

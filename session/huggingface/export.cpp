@@ -2,7 +2,10 @@
 #include "session/huggingface/export.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
+#include <cerrno>
+#include <cstdlib>
 #include <memory>
 
 #include "core/base/error.hpp"
@@ -115,6 +118,17 @@ void verify(const fs::path& folder, const std::vector<Shard>& shards, const std:
   }
 }
 
+// A new, empty directory with a name that nobody uses, on the file system of `name`, with the usual permissions.
+fs::path new_folder_beside(const fs::path& name) {
+  make_directories(name.parent_path());
+  std::string made = name.string() + ".XXXXXX";
+  if (!::mkdtemp(made.data())) disk_error("create directory", name, errno);
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  ::chmod(made.c_str(), 0777 & ~mask);
+  return made;
+}
+
 }  // namespace
 
 Exported export_weights(const fs::path& checkpoint, const Config& config, const PluginSchema& plugin,
@@ -133,10 +147,8 @@ Exported export_weights(const fs::path& checkpoint, const Config& config, const 
   std::vector<Shard> shards = divide(stored, dtype, shard_bytes);
   const fs::path target = fs::absolute(to).lexically_normal(),
                  name = target.has_filename() ? target : target.parent_path();
-  const fs::path temporary = name.string() + ".tmp";
   Exported out{0, stored.size(), shards.size(), {}, {}};
-  fs::remove_all(temporary, none);
-  make_directories(temporary);
+  const fs::path temporary = new_folder_beside(name);
   try {
     const auto sums = write_tensors(checkpoint, {stored.begin(), stored.end()}, temporary, shards);
     Json before = Json::object();

@@ -182,3 +182,31 @@ TEST_CASE("a loss that is not a number stops the run and leaves the last checkpo
   CHECK(engine(scratch, {"run", "config.toml", "--out", "run", "train.steps=5"}).exit == 0);
   CHECK(column(scratch / "run", "step") == std::vector<double>{1, 2, 3, 4, 5});
 }
+
+TEST_CASE("a name that no system call takes is an error of its user, with the name, and forges no message", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  fs::create_symlink("loop", scratch / "loop");
+  const std::string deep(300, 'a'), forged = "x\nerror: forged";
+  for (const std::string& name : {std::string("loop"), std::string("loop/x"), deep, forged})
+    for (const Args& words : std::vector<Args>{{"run"},
+                                               {"check"},
+                                               {"plan"},
+                                               {"eval"},
+                                               {"generate"},
+                                               {"ckpt", "ls"},
+                                               {"ckpt", "verify"},
+                                               {"data", "inspect"},
+                                               {"run", "config.toml", "--out"}}) {
+      if (name == forged && words.back() == "--out") continue;  // a legal name
+      Args all = words;
+      all.push_back(name);
+      if (words.back() == "generate") all.push_back("a prompt");
+      const Result result = engine(scratch, all);
+      INFO(result.err);
+      CHECK((result.exit == 2 || result.exit == 9 || result.exit == 10));
+      CHECK_FALSE(has(result.err, "this is a bug"));
+      CHECK_FALSE(has(result.err, "\nerror: forged"));
+      CHECK(has(result.err, name.substr(0, 1)));
+    }
+}

@@ -154,8 +154,12 @@ TEST_CASE("a checkpoint of another model is refused, and the run is unchanged", 
   Scratch scratch;
   const fs::path run = finished_run(scratch);
   const std::string config = read(run / "config.resolved.toml");
-  const Result on =
-      engine(scratch, {"run", "config.toml", "--out", "run", "train.steps=10", "model.intermediate_size=96"});
+  const Args words = {"run", "config.toml", "--out", "run", "train.steps=10", "model.intermediate_size=96"};
+  CHECK(engine(scratch, words).exit == 2);  // a resumed run keeps its model
+  CHECK(read(run / "config.resolved.toml") == config);
+  Args insists = words;
+  insists.insert(insists.end(), {"--allow-change", "model.intermediate_size"});
+  const Result on = engine(scratch, insists);
   CHECK(on.exit == 9);
   CHECK(has(on.err, "gate_proj"));
   CHECK(read(run / "config.resolved.toml") == config);

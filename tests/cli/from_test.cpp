@@ -61,9 +61,15 @@ TEST_CASE("weights are exported from a run with the bytes with which they were i
     const Result run = run_from(scratch, goldens / c.name, "run");
     INFO(run.err);
     REQUIRE(run.exit == 0);
+    fs::create_directory(scratch / "out.tmp");  // the user's, and none of the export's business
+    std::ofstream(scratch / "out.tmp" / "thesis.tex") << "x";
     const Result out = engine(scratch, {"ckpt", "export", "run", "--to", "out", "--dtype", c.dtype});
     INFO(out.err);
     REQUIRE(out.exit == 0);
+    CHECK(fs::exists(scratch / "out.tmp" / "thesis.tex"));
+    CHECK(fs::status(scratch / "out").permissions() == fs::status(scratch / "out.tmp").permissions());
+    for (const std::string& name : names(scratch.path()))
+      CHECK((name == "out" || name == "out.tmp" || !name.starts_with("out.")));
     CHECK(has(out.out, "read back and compared"));
     CHECK(names(scratch / "out") ==
           std::vector<std::string>{"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"});

@@ -205,7 +205,7 @@ std::vector<std::string> numbers(const fs::path& run) {
   std::vector<std::string> out;
   std::ifstream in(run / "metrics.jsonl");
   for (std::string line; std::getline(in, line);) {
-    for (const char* key : {"tokens_per_second", "mfu", "step_seconds", "host_peak_bytes"})
+    for (const char* key : {"tokens_per_second", "mfu", "step_seconds", "host_peak_bytes", "attempt"})
       line = std::regex_replace(line, std::regex("\"" + std::string(key) + "\":[^,}]*,?"), "");
     line = std::regex_replace(line, std::regex("\"wait_seconds\":\\{[^}]*\\},?"), "");
     out.push_back(line);

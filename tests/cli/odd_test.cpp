@@ -65,7 +65,8 @@ TEST_CASE("a model with unused parameters and some without elements is planned, 
   CHECK(engine(scratch, {"plan", "run"}).exit == 0);
 
   // Without one of them it is another model.
-  const Result less = engine(scratch, {"run", "run", "model.plain=true", "train.steps=6"});
+  const Result less =
+      engine(scratch, {"run", "run", "model.plain=true", "train.steps=6", "--allow-change", "model.plain"});
   INFO(less.err);
   CHECK(less.exit == 9);
   CHECK(has(less.err, "`unused.both` (parameter): this run has no such tensor"));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run from its configuration to its directory.
 #include <cmath>
+#include <csignal>
 
 #include "harness.hpp"
 
@@ -155,6 +156,56 @@ TEST_CASE("--resume chooses the checkpoint", "[cli]") {
   CHECK_FALSE(fs::exists(scratch / "runs"));
 }
 
+TEST_CASE("a resumed run says what it changes, keeps what it must, and records every attempt", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  REQUIRE(engine(scratch, {"run", "config.toml", "--out", "run", "train.steps=4"}).exit == 0);
+  const fs::path run = scratch / "run";
+  const std::string before = read(run / "run.json") + read(run / "metrics.jsonl") + read(run / "config.resolved.toml");
+
+  const Result refused = engine(scratch, {"run", "run", "train.steps=6", "train.seed=2", "data.validation=0.4"});
+  CHECK(refused.exit == 2);
+  CHECK_THAT(refused.err, Catch::Contains("a resumed run keeps its model, its data and its random numbers") &&
+                              Catch::Contains("data.validation = 0.4 (") && Catch::Contains("train.seed = 2 (") &&
+                              Catch::Contains("--allow-change data.validation --allow-change train.seed"));
+  CHECK(read(run / "run.json") + read(run / "metrics.jsonl") + read(run / "config.resolved.toml") == before);
+  CHECK(engine(scratch, {"run", "run", "train.steps=6", "--allow-change", "train.sed"}).exit == 2);
+
+  const Result allowed = engine(
+      scratch, {"run", "run", "train.steps=6", "train.seed=2", "--allow-change", "train.seed", "train.grad_clip=3.0"});
+  INFO(allowed.err);
+  CHECK(allowed.exit == 0);
+  CHECK_THAT(allowed.err, Catch::Contains("note: from now on, ") && Catch::Contains("train.grad_clip = 3.0 (") &&
+                              Catch::Contains("train.seed = 2 (") && !Catch::Contains("train.steps = "));
+  // A third attempt dies.
+  Child killed(scratch, {"run", "run", "train.steps=100000", "checkpoint.every=1"});
+  killed.wait_for("saved step-00000008");
+  killed.signal(SIGKILL);
+  killed.wait();
+  REQUIRE(engine(scratch, {"run", "run", "train.steps=" + std::to_string(state(run).at("step").get<int>() + 1)}).exit ==
+          0);
+
+  const Json last = Json::parse(read(run / "run.json"));
+  CHECK(last.at("attempt") == 4);
+  REQUIRE(last.at("earlier").size() == 3);
+  for (int k = 0; k < 3; ++k) {
+    const Json& one = last.at("earlier").at(static_cast<size_t>(k));
+    CHECK(one.at("attempt") == k + 1);
+    for (const char* key : {"command", "version", "plugins", "config_hash", "hosts", "ranks"}) CHECK(one.contains(key));
+    CHECK(one.at("ended").at("status") == (k < 2 ? "done" : "killed"));
+  }
+  CHECK(last.at("earlier").at(0).at("resumed_from").is_null());
+  CHECK(last.at("earlier").at(1).at("resumed_from") == "step-00000004");
+  const Json changed = last.at("earlier").at(1).at("changes");
+  CHECK(std::any_of(changed.begin(), changed.end(), [](const Json& c) {
+    return c.at("key") == "train.seed" && c.at("before") == "1" && c.at("now") == "2";
+  }));
+  CHECK(last.at("ended").at("status") == "done");
+  CHECK(column(run, "attempt").at(3) == 1);
+  CHECK(column(run, "attempt").at(5) == 2);
+  CHECK(column(run, "attempt").back() == 4);
+}
+
 TEST_CASE("an impossible evaluation is reported, and not proposed", "[cli]") {
   Scratch scratch;
   scratch.config();
@@ -212,4 +263,42 @@ TEST_CASE("a closed terminal pipe does not stop a run", "[cli]") {
   REQUIRE(std::system(line.c_str()) == 0);
   CHECK(read(scratch / "code") == "0\n");
   CHECK(state(scratch / "run").at("status") == "done");
+}
+
+TEST_CASE("a run directory that is moved or removed while the run goes on is not made again", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const auto started = [&] {
+    auto child = std::make_unique<Child>(
+        scratch, Args{"run", "config.toml", "--out", "run", "train.steps=1000000", "checkpoint.every=50"});
+    REQUIRE(child->wait_for("saved step-00000050"));
+    return child;
+  };
+  SECTION("moved: it saves there, and says where") {
+    const auto child = started();
+    fs::rename(scratch / "run", scratch / "elsewhere");
+    const Result result = child->wait();
+    INFO(result.err);
+    CHECK(result.exit == 10);
+    CHECK_THAT(result.err, Catch::Contains("run was moved to ") &&
+                               Catch::Contains("elsewhere while the run was going on") &&
+                               Catch::Contains("help: resume it there:  engine run "));
+    CHECK_FALSE(fs::exists(scratch / "run"));
+    const Json end = state(scratch / "elsewhere");
+    CHECK(end.at("status") == "failed");
+    CHECK(has(result.err, end.at("last_checkpoint").get<std::string>() + " was saved there"));
+    const int64_t step = end.at("step").get<int64_t>();
+    CHECK(engine(scratch, {"run", "elsewhere", "train.steps=" + std::to_string(step + 1)}).exit == 0);
+  }
+  SECTION("removed") {
+    const auto child = started();
+    fs::rename(scratch / "run", scratch / "gone");  // at once, so that no save comes in between
+    fs::remove_all(scratch / "gone");
+    const Result result = child->wait();
+    INFO(result.err);
+    CHECK(result.exit == 10);
+    CHECK_THAT(result.err, Catch::Contains("was removed while the run was going on") || Catch::Contains("gone"));
+    CHECK_FALSE(fs::exists(scratch / "run"));
+    CHECK_FALSE(fs::exists(scratch / "gone"));
+  }
 }

@@ -38,18 +38,18 @@ std::vector<std::string> notes_of(const std::vector<std::string>& overrides, uin
   const Document old = text_of(first);
   Config now = Config::parse(resolved_text(first), "run", "/", overrides, schemas_of(built_plugins()));
   share_batch(now, ranks);
-  return resume_notes({old, now, before, ranks, step});
+  return resume_notes({old, now, changes(old, now, schemas_of(built_plugins())), before, ranks, step});
 }
 
 }  // namespace
 
 TEST_CASE("changes: every key whose value differs, in both directions", "[changes]") {
   const Config first = configured(cosine);
-  CHECK(changes(text_of(first), first).empty());
+  CHECK(changes(text_of(first), first, schemas_of(built_plugins())).empty());
   const Config now =
       configured(cosine, {"train.steps=600", "optimizer.plugin=sgd", "train.global_batch=16", "-train.accumulate"});
   std::map<std::string, std::pair<std::string, std::string>> found;
-  for (const Change& c : changes(text_of(first), now)) found[c.key] = {c.before, c.now};
+  for (const Change& c : changes(text_of(first), now, schemas_of(built_plugins()))) found[c.key] = {c.before, c.now};
   using Pair = std::pair<std::string, std::string>;
   CHECK(found.at("train.steps") == Pair{"300", "600"});
   CHECK(found.at("train.global_batch") == Pair{"", "16"});
@@ -95,6 +95,49 @@ TEST_CASE("changes: a jump of the learning rate is noted", "[changes]") {
              Contains("optimizer.learning_rate = 0.001 (0.0003 before)"));
   CHECK_THAT(notes_of({"schedule.kind=linear"}, 1, 1, 150).at(0),
              Contains("schedule.kind = \"linear\" (\"cosine\" before)"));
+}
+
+TEST_CASE("changes: other keys that change the numbers are noted together, and those that do not are free",
+          "[changes]") {
+  CHECK(notes_of({"optimizer.weight_decay=0.2", "train.grad_clip=2.0", "zero.prefetch=3", "checkpoint.keep=1"}, 1, 1,
+                 100) ==
+        std::vector<std::string>{
+            "from now on, train.grad_clip = 2.0 (1.0 before), optimizer.weight_decay = 0.2 (0.1 before)"});
+  // What comes with another plugin speaks for itself.
+  CHECK(notes_of({"optimizer.plugin=sgd"}, 1, 1, 100) ==
+        std::vector<std::string>{R"(from now on, optimizer.plugin = "sgd" ("adamw" before))"});
+}
+
+TEST_CASE("changes: the model, the data and the random numbers stay, unless the user insists", "[changes]") {
+  const std::string text = std::string(cosine) + "[data]\nplugin = \"text\"\npaths = [\"a.txt\"]\n";
+  const Config first = configured(text);
+  const Document old = text_of(first);
+  const auto refused = [&](const std::vector<std::string>& overrides, const std::vector<std::string>& allowed = {}) {
+    const Config now = Config::parse(resolved_text(first), "run", "/", overrides, schemas_of(built_plugins()));
+    try {
+      refuse_changes(changes(old, now, schemas_of(built_plugins())), allowed, now);
+    } catch (const Error& e) {
+      return std::string(e.what()) + "\n" + e.help();
+    }
+    return std::string();
+  };
+  CHECK(refused({"train.steps=900", "log.every=7", "data.cache=x", "data.paths=['b.txt']", "optimizer.learning_rate=1.0"})
+            .empty());
+  CHECK(refused({"train.seed=2"}) ==
+        "a resumed run keeps its model, its data and its random numbers, but these differ:\n"
+        "  train.seed = 2 (1 before)\n"
+        "give the values of before, start a new run, or insist: --allow-change train.seed");
+  for (const char* change : {"train.sequence_length=32", "data.validation=0.1", "model.rms_norm_eps=1e-3",
+                             "model.rope_theta=1000.0", "data.tokenizer=x", "model.from=/x"})
+    CHECK_THAT(refused({change}), Contains(std::string(change).substr(0, std::string(change).find('='))));
+  CHECK_THAT(refused({"train.seed=2", "data.validation=0.1"}, {"train.seed"}),
+             !Contains("train.seed") && Contains("--allow-change data.validation"));
+  CHECK(refused({"train.seed=2"}, {"train.seed"}).empty());
+  CHECK_THAT(refused({}, {"train.sed"}), Contains("--allow-change train.sed: there is no such key"));
+  // An attempt by an engine or plugin that did not know the key yet.
+  Document older = old;
+  older.parts.at("model").keys.erase("rope_theta");
+  CHECK_NOTHROW(refuse_changes(changes(older, first, schemas_of(built_plugins())), {}, first));
 }
 
 TEST_CASE("runs in a folder are found, newest last", "[changes]") {

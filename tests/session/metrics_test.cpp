@@ -44,7 +44,7 @@ TEST_CASE("metrics: one JSON object with the documented keys", "[metrics]") {
   for (const auto& item : json.items()) keys.push_back(item.key());
   CHECK(keys == std::vector<std::string>{"v", "step", "tokens", "loss", "grad_norm", "lr", "loss_scale",
                                          "tokens_per_second", "mfu", "step_seconds", "wait_seconds",
-                                         "device_peak_bytes", "host_peak_bytes"});
+                                         "device_peak_bytes", "host_peak_bytes", "attempt"});
   CHECK(json["v"] == 1);
   CHECK(json["tokens"] == 102400);
   CHECK(json["wait_seconds"].dump() == R"({"data":0.25,"comm":0.5,"offload":0.75})");

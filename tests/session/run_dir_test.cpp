@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/run_dir.hpp"
 
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <nlohmann/json.hpp>
@@ -112,4 +114,83 @@ TEST_CASE("run directory: one process at a time, and the other is named", "[run_
           raise(SIGKILL);
         }) == 128 + SIGKILL);
   CHECK_NOTHROW(RunDir::open(scratch / "r"));
+}
+
+TEST_CASE("run directory: removing LOCK lets no second process in", "[run_dir]") {
+  Scratch scratch;
+  const RunDir run = RunDir::at(scratch / "r");
+  fs::remove(run.path() / "LOCK");
+  CHECK_THAT(refusal(Exit::usage, [&] { RunDir::open(scratch / "r"); }), Catch::Contains("in use by process"));
+}
+
+TEST_CASE("run directory: links in a new one are refused, and nothing is written through them", "[run_dir]") {
+  for (const char* name : {"LOCK", "state.json.tmp", "checkpoints", "logs"}) {
+    INFO(name);
+    Scratch scratch;
+    fs::create_directories(scratch / "new");
+    fs::create_directories(scratch / "folder");
+    write_file(scratch / "file", "mine");
+    const bool folder = name[0] == 'c' || name[0] == 'l';
+    fs::create_symlink(scratch / (folder ? "folder" : "file"), scratch / "new" / name);
+    CHECK_THAT(refusal(Exit::usage, [&] { RunDir::at(scratch / "new"); }), Catch::Contains("neither empty nor a run"));
+    CHECK(read_file(scratch / "file") == "mine");
+    CHECK(fs::is_empty(scratch / "folder"));
+  }
+}
+
+TEST_CASE("run directory: links and FIFOs in place of its files neither mislead nor block", "[run_dir]") {
+  Scratch scratch;
+  { RunDir::at(scratch / "r"); }
+  write_file(scratch / "file", "mine");
+  const auto replace = [&](const char* name, bool fifo) {
+    const fs::path path = scratch / "r" / name;
+    fs::remove(path);
+    if (fifo)
+      REQUIRE(mkfifo(path.c_str(), 0644) == 0);
+    else
+      fs::create_symlink(scratch / "file", path);
+  };
+  for (const bool fifo : {true, false}) {
+    INFO(fifo);
+    replace("LOCK", fifo);
+    CHECK_THAT(refusal(Exit::disk, [&] { RunDir::open(scratch / "r"); }), Catch::Contains("LOCK"));
+    fs::remove(scratch / "r" / "LOCK");
+    replace("logs/rank-00000.log", fifo);
+    CHECK_THAT(refusal(Exit::disk, [&] { RunDir::open(scratch / "r"); }), Catch::Contains("rank-00000.log"));
+    log_line(scratch / "r", 0, "text");  // gives up
+    fs::remove(scratch / "r" / "logs/rank-00000.log");
+    const RunDir run = RunDir::open(scratch / "r");
+    replace("metrics.jsonl", fifo);
+    CHECK_THAT(refusal(Exit::disk, [&] { MetricsFile(run.metrics(), 0); }), Catch::Contains("metrics.jsonl"));
+    fs::remove(scratch / "r" / "metrics.jsonl");
+    replace("state.json.tmp", fifo);
+    CHECK_THAT(refusal(Exit::disk, [&] { run.write_state("running", 0, "", 0); }), Catch::Contains("state.json.tmp"));
+    CHECK_NOTHROW(run.write_state("running", 0, "", 0));  // it was removed
+    replace("run.json", true);
+    CHECK(read_run_json(scratch / "r").is_null());
+  }
+  CHECK(read_file(scratch / "file") == "mine");
+}
+
+TEST_CASE("run directory: what is written later goes where it was moved", "[run_dir]") {
+  Scratch scratch;
+  const RunDir run = RunDir::at(scratch / "r");
+  CHECK(run.folder().place() == HeldFolder::Place::same);
+  fs::rename(scratch / "r", scratch / "s");
+  CHECK(run.folder().place() == HeldFolder::Place::moved);
+  fs::create_directory(scratch / "r");  // somebody else's
+  CHECK(run.folder().place() == HeldFolder::Place::moved);
+  CHECK(run.folder().found() == fs::canonical(scratch / "s"));
+  run.write_state("stopped", 3, "", 75);
+  run.log("here");
+  CHECK(nlohmann::json::parse(read_file(scratch / "s" / "state.json"))["step"] == 3);
+  CHECK_THAT(read_file(scratch / "s" / "logs" / "rank-00000.log"), Catch::Contains("here"));
+  CHECK(fs::is_empty(scratch / "r"));
+  const std::string inside = run.folder().inside().string();
+  CHECK(name_held("cannot write " + inside + "/x: full") ==
+        "cannot write " + fs::canonical(scratch / "s").string() + "/x: full");
+  fs::remove_all(scratch / "s");
+  CHECK(run.folder().place() == HeldFolder::Place::removed);
+  CHECK_THAT(refusal(Exit::disk, [&] { run.write_state("stopped", 3, "", 75); }), Catch::Contains("state.json.tmp"));
+  CHECK(fs::is_empty(scratch / "r"));
 }

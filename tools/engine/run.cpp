@@ -18,7 +18,7 @@ namespace {
 
 struct RunFlags {
   std::string target, out, resume = "auto", max_time, trace;
-  std::vector<std::string> overrides;
+  std::vector<std::string> overrides, allowed_changes;
   std::optional<uint32_t> ranks;
 };
 
@@ -79,6 +79,7 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
   RunRequest request;
   request.open = {flags.target, flags.overrides, common.plugin_paths, {}};
   request.out = flags.out, request.resume = flags.resume, request.trace = flags.trace;
+  request.allowed_changes = flags.allowed_changes;
   request.stop = stop_asked;
   request.build_data = [](const Config& config, Registry& registry, int64_t vocabulary) {
     build_data(config, registry, vocabulary, false);
@@ -164,6 +165,10 @@ void add_run(CLI::App& app, Common& common) {
   add_overrides(*command, flags->overrides);
   command->add_option("--out", flags->out, "the run directory: new, empty, or a run to resume");
   command->add_option("--resume", flags->resume, "auto, never, must, or the step of a checkpoint");
+  command
+      ->add_option("--allow-change", flags->allowed_changes,
+                   "section.key: resume although this key has another value; may be repeated")
+      ->allow_extra_args(false);
   command->add_option("--max-time", flags->max_time, "save and exit with 75 after this time, for example 3h50m");
   command->add_flag("--trace{auto}", flags->trace,
                     "write a trace of every action: of steps 2 to 4, or of the given steps, as in --trace=2-4");

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// A directory that a process works in for long: held open, so that what its name leads to later does not matter.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "core/base/file.hpp"
+
+namespace eng {
+
+class HeldFolder {
+ public:
+  // Throws Error(Exit::disk) if `path` is not a directory that can be opened.
+  explicit HeldFolder(std::filesystem::path path);
+  const std::filesystem::path& path() const { return path_; }  // as given, for messages
+  // Leads to the directory itself, also after it was moved. Valid as long as this object.
+  const std::filesystem::path& inside() const { return inside_; }
+  int descriptor() const { return fd_; }
+  enum class Place { same, moved, removed };
+  // Where the directory is now: under its name, under another one, or nowhere.
+  Place place() const;
+  // Its name now.
+  std::filesystem::path found() const;
+
+ private:
+  std::filesystem::path path_;
+  Fd fd_;
+  std::filesystem::path inside_;
+};
+
+// The text with the names of held directories in place of those that `inside` gives.
+std::string name_held(std::string text);
+
+}  // namespace eng
