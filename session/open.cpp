@@ -10,6 +10,7 @@
 #include "core/base/error.hpp"
 #include "core/base/file.hpp"
 #include "session/foreign.hpp"
+#include "session/plugins/search.hpp"
 #include "session/record.hpp"
 #include "session/report/plugins.hpp"
 #include "session/run_dir.hpp"
@@ -112,10 +113,10 @@ std::vector<fs::path> absolute_folders(const std::vector<fs::path>& first, const
 
 std::unique_ptr<Registry> scan_plugins(const std::vector<std::filesystem::path>& first,
                                        const std::vector<std::filesystem::path>& more) {
-  Registry::Search search;
+  PluginSearch search;
   search.extra = first;
   search.extra.insert(search.extra.end(), more.begin(), more.end());
-  return Registry::scan(search);
+  return find_plugins(search);
 }
 
 Opened open_config(const OpenRequest& request) {

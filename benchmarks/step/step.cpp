@@ -17,6 +17,7 @@
 #include "engine/ops.h"
 #include "session/config/schemas.hpp"
 #include "session/json.hpp"
+#include "session/plugins/search.hpp"
 #include "session/train/setup.hpp"
 
 namespace {
@@ -100,7 +101,7 @@ int measure(int argc, char** argv) {
     return 2;
   }
   int rounds = argc > 2 ? std::atoi(argv[2]) : 5;
-  Registry::Search search;
+  PluginSearch search;
   std::vector<std::string> overrides;
   for (int k = 3; k < argc; ++k) {
     if (std::strchr(argv[k], '='))
@@ -108,7 +109,7 @@ int measure(int argc, char** argv) {
     else
       search.extra.push_back(argv[k]);
   }
-  auto registry = Registry::scan(search);
+  auto registry = find_plugins(search);
   Config config = Config::load(argv[1], overrides, schemas_of(*registry));
   Setup setup = make_setup(config, *registry);
   Device device(*registry, setup.kernels->device(), config.section("device"));

@@ -13,7 +13,7 @@
 #define BOOST_DLL_USE_STD_FS
 #include <boost/dll/shared_library.hpp>
 
-#include "core/registry/plugin_file.hpp"
+#include "core/registry/registry.hpp"
 
 namespace eng {
 namespace {
@@ -22,6 +22,7 @@ struct Library {
   std::string where;  // prefix of its messages
   std::string description;
   Registry::Loaded loaded;
+  std::shared_ptr<const PluginFile> file;  // stays open: no other file can take its inode number
   eng_plugin plugin{};
   eng_host host{};
   boost::dll::shared_library* handle = nullptr;  // never deleted: its destructor would call dlclose
@@ -104,6 +105,8 @@ void Library::start() {
     throw error(fmt::format("cannot be loaded: {}", failed.what()),
                 "a library it needs is missing or of another version (ldd shows which)");
   }
+  // Nobody else can have replaced it (see load), but this user may have, with an installation.
+  if (const std::string why = file->doubt(); !why.empty()) throw error("changed while it was loaded: " + why);
   const eng_plugin* root = guarded("eng_plugin_query", [&] { return query(ENG_ABI_MINOR); });
   copy_struct(root, &plugin, sizeof(plugin), sizeof(plugin), where + ": its eng_plugin table");
   if (std::strcmp(plugin.draft_id, ENG_ABI_DRAFT_ID) != 0)
@@ -125,17 +128,22 @@ void Library::start() {
 Library& load(const Candidate& candidate, const std::string& pin, const std::string& by, const std::string& help) {
   const std::lock_guard lock(process.mutex);
   const Description& d = candidate.description;
-  std::error_code none;
-  const std::string path = std::filesystem::canonical(candidate.path, none).string();
+  const std::string& path = candidate.file->path();
   Library* library = nullptr;
   for (Library* known : process.libraries)
     if (known->loaded.path == path) library = known;
-  const std::string hash = library ? library->loaded.sha256 : sha256_file(candidate.path);
+  const auto& file = library ? library->file : candidate.file;
+  const std::string hash = library ? library->loaded.sha256 : file->sha256();
   const std::string where = fmt::format("plugin {} ({})", d.id, candidate.path.string());
   if (!pin.empty() && hash != pin)
     throw Error(Exit::environment, fmt::format("{}: its sha256 is {}, {} pins {}", where, hash, by, pin), help);
+  // dlopen goes by path, so that $ORIGIN works. There is no window in which the path could lead to another user's file:
+  // doubt() proves, from / on, that each folder on the path can be altered by root and this user only, and that the
+  // path leads to the file that was read and hashed. From then on, nobody else can exchange any part of it.
+  if (!library || file != candidate.file)
+    if (const std::string why = file->doubt(); !why.empty()) throw Error(Exit::environment, where + ": " + why);
   if (!library) {
-    library = new Library{where, d.text, {d.id, d.version, path, hash}, {}, {}, nullptr, false, {}};
+    library = new Library{where, d.text, {d.id, d.version, path, hash}, file, {}, {}, nullptr, false, {}};
     library->host = {sizeof(eng_host), ENG_ABI_MINOR, library, log_line,
                      [](const eng_host*, const char*) -> const void* { return nullptr; }};
     process.libraries.push_back(library);

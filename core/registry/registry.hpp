@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds plugins, reads their descriptions without running them, and loads each once, until the process ends.
+// The plugins that were found, by kind and name. Each is loaded on first use, once, until the process ends.
 #pragma once
 
 #include <cstddef>
@@ -45,12 +45,25 @@ struct Description {
   std::string text;  // verbatim
 };
 
+// A plugin file that was checked and stays open: what is hashed and loaded is what was read.
+class PluginFile {
+ public:
+  virtual ~PluginFile() = default;
+  virtual const std::string& path() const = 0;  // absolute, without symbolic links
+  // Of the open file, in hexadecimal. Throws Error(Exit::environment) if it cannot be read.
+  virtual std::string sha256() const = 0;
+  // "" if path() leads to the open file, unchanged since it was opened, and only root and this user can alter that;
+  // otherwise why not, and what to change.
+  virtual std::string doubt() const = 0;
+};
+
 // A file found on the search path.
 struct Candidate {
-  std::filesystem::path path;
+  std::filesystem::path path;  // as it was found
   Description description;
-  std::string refused;                // why none of it can be used; "" if some of it can
-  std::vector<std::string> shadowed;  // what an earlier file provides as well: "... is shadowed by PATH"
+  std::string refused;                     // why none of it can be used; "" if some of it can
+  std::vector<std::string> shadowed;       // what an earlier file provides as well: "... is shadowed by PATH"
+  std::shared_ptr<const PluginFile> file;  // nullptr if it is refused
 };
 
 // Receives what plugins log: their id, ENG_LOG_*, one line. Called on any thread, one call at a time. If loading a
@@ -80,12 +93,9 @@ void copy_entry(const Entry* theirs, Entry& out, const std::string& what) {
 
 class Registry {
  public:
-  struct Search {
-    std::vector<std::filesystem::path> extra;  // --plugin-path, before all others
-    bool environment = true;                   // ENGINE_PLUGIN_PATH and XDG_DATA_HOME
-  };
-  // Scans the search path; runs no plugin code and never throws for a bad file.
-  static std::unique_ptr<Registry> scan(const Search& search);
+  explicit Registry(std::vector<std::filesystem::path> places) : places_(std::move(places)) {}
+  // Adds a file. Of two with the same plugin id, or that provide the same thing, the earlier is used.
+  void add(Candidate candidate);
 
   const std::vector<std::filesystem::path>& places() const { return places_; }  // searched, existing or not
   const std::vector<Candidate>& candidates() const { return candidates_; }
@@ -124,8 +134,6 @@ class Registry {
   const std::vector<Loaded>& loaded() const { return loaded_; }
 
  private:
-  Registry() = default;
-  void add(Candidate candidate);
   void copy_table(const Candidate& from, const std::string& kind, const std::string& name, void* out, uint32_t size,
                   uint32_t required);
   std::vector<std::filesystem::path> places_;

@@ -8,7 +8,6 @@
 #include <set>
 
 #include "core/config/names.hpp"
-#include "core/registry/plugin_file.hpp"
 
 namespace eng {
 namespace {
@@ -167,7 +166,7 @@ std::string print_plugin(const Registry& registry, const std::string& what) {
     if (!candidate.refused.empty() || !is_called(candidate, what)) continue;
     const bool named = std::any_of(d.provides.begin(), d.provides.end(), [&](const auto& p) { return p.name == what; });
     out += fmt::format("{} {} ({})\n  {}\n  {}\n  sha256 {}\n", d.id, d.version, d.license,
-                       d.summary.empty() ? d.name : d.summary, candidate.path.string(), sha256_file(candidate.path));
+                       d.summary.empty() ? d.name : d.summary, candidate.path.string(), candidate.file->sha256());
     for (const Provided& one : d.provides) {
       if (!one.refused.empty() || (named && d.id != what && one.name != what)) continue;
       out += fmt::format("\n{} '{}'{}\n", one.kind, one.name, one.summary.empty() ? "" : ": " + one.summary);

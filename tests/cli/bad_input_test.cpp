@@ -94,7 +94,11 @@ TEST_CASE("a plugin file that must not be used is named with the reason", "[cli]
   fs::copy_file(fs::path(ENGINE_PLUGIN_DIR) / "llama" / "llama.eng.so", scratch / "more" / "writable.eng.so");
   fs::permissions(scratch / "more" / "writable.eng.so", fs::perms::others_write, fs::perm_options::add);
   const Result why = engine(scratch, {"--plugin-path", (scratch / "more").string(), "plugins", "ls", "--why"});
-  CHECK(has(why.out, "writable.eng.so: refused: the file is writable by everybody"));
+  CHECK(has(why.out, "writable.eng.so: refused: the file has mode 07"));
+  fs::permissions(scratch / "more", fs::perms(0777));
+  refused(scratch, {"--plugin-path", (scratch / "more").string(), "run", "config.toml", "model.plugin=mine"}, 2,
+          {"mine.eng.so is refused: folder " + (scratch / "more").string() + " has mode 0777 and owner ",
+           "every user can exchange what is in it (chmod go-w " + (scratch / "more").string() + ")"});
 }
 
 TEST_CASE("data that is missing, empty or too short", "[cli]") {

@@ -5,6 +5,7 @@
 
 #include "../sanitized.hpp"
 #include "session/config/schemas.hpp"
+#include "session/plugins/search.hpp"
 
 #ifndef SANITIZED
 #include <sys/mman.h>
@@ -136,11 +137,11 @@ struct Run {
     std::ofstream file(folder / "text.txt");
     for (int k = 0; k < 4000; ++k) file << k * 7919 % 1000 << ' ';
     file.close();
-    Registry::Search search;
+    PluginSearch search;
     for (const auto& entry : fs::directory_iterator(ENGINE_PLUGIN_DIR))
       if (entry.is_directory()) search.extra.push_back(entry.path());
     search.environment = false;
-    registry = Registry::scan(search);
+    registry = find_plugins(search);
     config = Config::parse(model + rest, "step.toml", folder, {"device.threads=" + std::to_string(threads)},
                            schemas_of(*registry));
     setup = make_setup(config, *registry);

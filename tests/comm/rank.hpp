@@ -13,6 +13,7 @@
 #include "core/execute/device.hpp"
 #include "core/tensor/dtype.hpp"
 #include "engine/ops.h"
+#include "session/plugins/search.hpp"
 
 namespace rank {
 
@@ -27,10 +28,10 @@ constexpr double far_away = 120;  // where it must not come to that
 
 inline eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
-    eng::Registry::Search search;
+    eng::PluginSearch search;
     for (const char* file : {"mpi/mpi", "cpu/reference"}) search.extra.push_back(plugin_dir + "/" + file + ".eng.so");
     search.environment = false;
-    return eng::Registry::scan(search);
+    return eng::find_plugins(search);
   }();
   return *all;
 }

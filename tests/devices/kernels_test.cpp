@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "engine/ops.h"
+#include "session/plugins/search.hpp"
 #include "train.hpp"
 
 using Catch::Contains;
@@ -10,11 +11,11 @@ using Catch::Contains;
 namespace {
 
 std::unique_ptr<eng::Registry> scan(bool stranger) {
-  eng::Registry::Search search;
+  eng::PluginSearch search;
   search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/cpu/cpu.eng.so");
   if (stranger) search.extra.push_back(BF16);
   search.environment = false;
-  return eng::Registry::scan(search);
+  return eng::find_plugins(search);
 }
 
 // The stranger's file is loaded: the run uses it.

@@ -13,6 +13,7 @@
 #include "engine/ops.h"
 #include "engine/plugin.h"
 #include "session/config/schemas.hpp"
+#include "session/plugins/search.hpp"
 
 namespace devices {
 namespace {
@@ -44,13 +45,13 @@ std::string describe(const Model& m, const On& on) {
 
 eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
-    eng::Registry::Search search;
+    eng::PluginSearch search;
     for (const char* name : {"cpu/cpu", "llama/llama", "opt/opt", "mamba/mamba", "optim/optim", "precision/precision",
                              "zero/none", "zero/zero1", "zero/zero2", "zero/zero3"})
       search.extra.push_back(file(name));
     for (const char* path : {FAR, THREADS, TWO_LEVEL, BF16}) search.extra.push_back(path);
     search.environment = false;
-    return eng::Registry::scan(search);
+    return eng::find_plugins(search);
   }();
   return *all;
 }

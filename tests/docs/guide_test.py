@@ -89,7 +89,8 @@ def main():
         assert "must be at least 0.1, at most 0.9999" in said, said
         os.chmod(work / "my-plugins" / "counting.eng.so", 0o757)
         said = run("build/tools/engine --plugin-path my-plugins plugins ls --why", work)
-        assert "counting.eng.so: refused: the file is writable by everybody (chmod o-w)" in said, said
+        assert "counting.eng.so: refused: the file has mode 0757 and owner " in said, said
+        assert "every user can write it (chmod go-w " in said, said
     print("the guide holds")
 
 

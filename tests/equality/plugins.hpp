@@ -4,14 +4,14 @@
 
 #include <memory>
 
-#include "core/registry/registry.hpp"
 #include "fleet.hpp"
+#include "session/plugins/search.hpp"
 
 namespace equality {
 
 inline eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
-    eng::Registry::Search search;
+    eng::PluginSearch search;
     for (const char* file : {"cpu/reference", "llama/llama", "opt/opt", "mamba/mamba", "optim/optim", "optim/muon",
                              "precision/precision", "zero/none", "zero/zero1", "zero/zero2", "zero/zero3"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
@@ -29,7 +29,7 @@ inline eng::Registry& registry() {
     search.extra.push_back(ODD);
 #endif
     search.environment = false;
-    return eng::Registry::scan(search);
+    return eng::find_plugins(search);
   }();
   return *all;
 }

@@ -15,6 +15,7 @@
 #include "core/verify/verify.hpp"
 #include "engine/ops.h"
 #include "session/config/schemas.hpp"
+#include "session/plugins/search.hpp"
 
 namespace {
 
@@ -24,12 +25,12 @@ constexpr int64_t batch = 2, length = 150;  // two chunks of prompt and more
 
 Registry& registry() {
   static const std::unique_ptr<Registry> all = [] {
-    Registry::Search search;
+    PluginSearch search;
     for (const char* file : {"cpu/cpu", "cpu/reference", "llama/llama", "opt/opt", "mamba/mamba", "precision/precision",
                              "optim/optim", "data/data"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
-    return Registry::scan(search);
+    return find_plugins(search);
   }();
   return *all;
 }

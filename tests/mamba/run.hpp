@@ -15,6 +15,7 @@
 #include "core/trace/op.hpp"
 #include "engine/ops.h"
 #include "session/config/schemas.hpp"
+#include "session/plugins/search.hpp"
 
 namespace mamba_test {
 
@@ -22,12 +23,12 @@ using models::Golden;
 
 inline eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
-    eng::Registry::Search search;
+    eng::PluginSearch search;
     for (const char* file :
          {"cpu/cpu", "cpu/reference", "mamba/mamba", "optim/optim", "precision/precision", "data/data"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
-    return eng::Registry::scan(search);
+    return eng::find_plugins(search);
   }();
   return *all;
 }

@@ -15,6 +15,7 @@
 #include "core/execute/executor.hpp"
 #include "engine/ops.h"
 #include "session/config/schemas.hpp"
+#include "session/plugins/search.hpp"
 #include "session/train/setup.hpp"
 #include "tests/equality/plant.hpp"
 
@@ -174,12 +175,12 @@ std::string train(const Cell& cell, eng::Registry& registry, eng::Communicator* 
 }
 
 int run(char** argv, bool fault) {
-  eng::Registry::Search search;
+  eng::PluginSearch search;
   for (const char* file : {"cpu/cpu", "mpi/mpi", "llama/llama", "opt/opt", "mamba/mamba", "optim/optim",
                            "precision/precision", "zero/none", "zero/zero1", "zero/zero2", "zero/zero3"})
     search.extra.push_back(fmt::format("{}/{}.eng.so", argv[1], file));
   search.environment = false;
-  const auto registry = eng::Registry::scan(search);
+  const auto registry = eng::find_plugins(search);
   const std::string world = argv[2];
   std::unique_ptr<eng::Communicator> comm;
   if (world != "1") {

@@ -12,6 +12,7 @@
 #include "engine/ops.h"
 #include "golden.hpp"
 #include "session/config/schemas.hpp"
+#include "session/plugins/search.hpp"
 
 namespace models {
 
@@ -20,12 +21,12 @@ constexpr double limit = 1e-4;  // max|a-b| / max|b| per tensor
 
 inline eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
-    eng::Registry::Search search;
+    eng::PluginSearch search;
     for (const char* file : {"cpu/cpu", "cpu/reference", "llama/llama", "opt/opt", "optim/optim", "optim/muon",
                              "precision/precision", "data/data"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
-    return eng::Registry::scan(search);
+    return eng::find_plugins(search);
   }();
   return *all;
 }

@@ -12,6 +12,7 @@
 #include "engine/ops.h"
 #include "session/checkpoint/safetensors.hpp"
 #include "session/config/schemas.hpp"
+#include "session/plugins/search.hpp"
 #include "session/train/setup.hpp"
 #include "session/weights.hpp"
 #include "tests/session/checkpoint/scratch.hpp"
@@ -24,12 +25,12 @@ const fs::path goldens = fs::path(ENGINE_SOURCE_DIR) / "tests" / "models" / "hf"
 
 eng::Registry& plugins() {
   static const std::unique_ptr<eng::Registry> all = [] {
-    eng::Registry::Search search;
+    eng::PluginSearch search;
     for (const char* file :
          {"cpu/cpu", "llama/llama", "opt/opt", "mamba/mamba", "optim/optim", "precision/precision", "data/data"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
-    return eng::Registry::scan(search);
+    return eng::find_plugins(search);
   }();
   return *all;
 }

@@ -11,15 +11,15 @@
 #include "core/base/error.hpp"
 #include "core/execute/device.hpp"
 #include "core/program/program.hpp"
-#include "core/registry/registry.hpp"
 #include "core/trace/model.hpp"
 #include "engine/ops.h"
+#include "session/plugins/search.hpp"
 
 namespace sketch {
 
 inline eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
-    eng::Registry::Search search;
+    eng::PluginSearch search;
     for (const char* file : {"cpu/reference", "cpu/cpu", "llama/llama", "optim/optim", "precision/precision",
                              "zero/none", "zero/zero1", "zero/zero2", "zero/zero3"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
@@ -27,7 +27,7 @@ inline eng::Registry& registry() {
     search.extra.push_back(CUSTOM_OP);
 #endif
     search.environment = false;
-    return eng::Registry::scan(search);
+    return eng::find_plugins(search);
   }();
   return *all;
 }

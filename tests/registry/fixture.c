@@ -6,6 +6,7 @@
 #include <locale.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/optimizer.h"
@@ -63,6 +64,13 @@ ENG_DESCRIPTION(
   "name = 'counter'\n")
 #endif
 /* clang-format on */
+
+#if defined(FAULT_FOREIGN)
+/* Whoever loads it ends here: exit status 99. */
+__attribute__((constructor)) static void foreign(void) {
+  _Exit(99);
+}
+#endif
 
 static int32_t n_starts, n_stops;
 static int32_t starts(void) {

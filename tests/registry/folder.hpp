@@ -7,7 +7,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "core/registry/registry.hpp"
+#include "session/plugins/held_file.hpp"
+#include "session/plugins/search.hpp"
 
 struct Folder {
   Folder() {
@@ -31,7 +32,7 @@ struct Folder {
     return target;
   }
 
-  std::unique_ptr<eng::Registry> scan() const { return eng::Registry::scan({{path}, false}); }
+  std::unique_ptr<eng::Registry> scan() const { return eng::find_plugins({{path}, false}); }
 
   std::filesystem::path path;
 };
@@ -41,4 +42,11 @@ inline const eng::Candidate& at(const eng::Registry& registry, const std::filesy
   for (const eng::Candidate& candidate : registry.candidates())
     if (candidate.path == path) return candidate;
   throw std::runtime_error("not scanned: " + path.string());
+}
+
+// Of a file that may be loaded.
+inline std::string sha256_of(const std::filesystem::path& path) {
+  const eng::Held held = eng::hold(path);
+  if (!held.file || !held.refused.empty()) throw std::runtime_error(held.refused);
+  return held.file->sha256();
 }

@@ -5,14 +5,14 @@
 #include <cstdio>
 #include <exception>
 
-#include "core/registry/registry.hpp"
 #include "fixture.h"
+#include "session/plugins/search.hpp"
 
 int main(int argc, char** argv) try {
   if (argc != 2) return 2;
   counter table{};
   for (int k = 0; k < 2; ++k) {
-    const auto registry = eng::Registry::scan({{argv[1]}, false});
+    const auto registry = eng::find_plugins({{argv[1]}, false});
     table = registry->table<counter>(COUNTER_KIND, "counter");
     if (k == 1) std::printf("%s %s\n", registry->loaded().at(0).id.c_str(), registry->loaded().at(0).version.c_str());
   }
@@ -22,7 +22,7 @@ int main(int argc, char** argv) try {
   std::printf("starts %d, stops %d\n", table.starts(), table.stops());
   bool refused = false;
   try {
-    eng::Registry::scan({{argv[1]}, false})->table<counter>(COUNTER_KIND, "counter");
+    eng::find_plugins({{argv[1]}, false})->table<counter>(COUNTER_KIND, "counter");
   } catch (const std::exception& error) {
     refused = true;
     std::printf("%s\n", error.what());

@@ -6,7 +6,6 @@
 #include <fstream>
 
 #include "core/base/error.hpp"
-#include "core/registry/plugin_file.hpp"
 #include "engine/optimizer.h"
 #include "fixture.h"
 #include "folder.hpp"
@@ -66,7 +65,7 @@ TEST_CASE("a good plugin is loaded once, however many registries ask") {
     CHECK(lion.create(nullptr, &self, nullptr) == ENG_OK);
     REQUIRE(registry->loaded().size() == 1);
     CHECK(registry->loaded()[0].id == "org.example.fixture");
-    CHECK(registry->loaded()[0].sha256 == eng::sha256_file(file));
+    CHECK(registry->loaded()[0].sha256 == sha256_of(file));
   }
   eng::set_plugin_log(nullptr);
   CHECK(counts.starts() == 1);
@@ -152,7 +151,7 @@ TEST_CASE("a table from a later version is cut to what is known") {
 TEST_CASE("a pinned plugin must have that very content") {
   const Folder folder;
   const fs::path file = folder.put("good");
-  const std::string hash = eng::sha256_file(file), wrong(64, '0');
+  const std::string hash = sha256_of(file), wrong(64, '0');
   const auto registry = folder.scan();
   registry->pin({"org.example.fixture=" + wrong});
   CHECK_THROWS_WITH(registry->table<counter>(COUNTER_KIND, "counter"),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/session/built.hpp"
+#include "session/plugins/search.hpp"
 
 namespace eng::test {
 
@@ -8,7 +9,7 @@ Registry& built_plugins() {
     std::vector<std::filesystem::path> files;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(ENGINE_PLUGIN_DIR))
       if (entry.path().string().ends_with(".eng.so")) files.push_back(entry.path());
-    return Registry::scan({files, false});
+    return find_plugins({files, false});
   }();
   return *all;
 }

@@ -5,15 +5,16 @@
 #include <cstring>
 
 #include "session/config/schemas.hpp"
+#include "session/plugins/search.hpp"
 #include "session/train/setup.hpp"
 
 TEST_CASE("a strategy's own ops are known where [zero] alone names its plugin") {
-  eng::Registry::Search search;
+  eng::PluginSearch search;
   for (const char* file : {"cpu/reference", "llama/llama", "optim/optim", "precision/precision", "data/data"})
     search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
   search.extra.push_back(OWN_OP);
   search.environment = false;
-  const auto registry = eng::Registry::scan(search);
+  const auto registry = eng::find_plugins(search);
   const auto config = eng::Config::parse(
       "[model]\nplugin = 'llama'\npreset = 'tiny'\n[device]\nplugin = 'reference'\n[zero]\nplugin = 'own_op'\n"
       "[train]\nsequence_length = 8\n",

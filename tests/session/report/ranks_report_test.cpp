@@ -4,11 +4,11 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "core/registry/registry.hpp"
 #include "engine/ops.h"
 #include "session/config/config.hpp"
 #include "session/config/schemas.hpp"
 #include "session/fits.hpp"
+#include "session/plugins/search.hpp"
 #include "session/report/report.hpp"
 #include "session/train/setup.hpp"
 #include "tests/sanitized.hpp"
@@ -21,12 +21,12 @@ using Words = std::vector<std::string>;
 
 eng::Registry& plugins() {
   static const std::unique_ptr<eng::Registry> all = [] {
-    eng::Registry::Search search;
+    eng::PluginSearch search;
     for (const char* file : {"cpu/reference", "llama/llama", "optim/optim", "precision/precision", "zero/none",
                              "zero/zero1", "zero/zero2", "zero/zero3"})
       search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
     search.environment = false;
-    return eng::Registry::scan(search);
+    return eng::find_plugins(search);
   }();
   return *all;
 }

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "core/config/toml.hpp"
-#include "core/registry/plugin_file.hpp"
+#include "session/plugins/plugin_file.hpp"
 
 namespace eng {
 namespace {
@@ -25,18 +25,15 @@ constexpr uint64_t most_bytes = 16u << 20;  // of one table
 
 // `count` rows at `offset`. Both come from the file and are checked.
 template <class Row>
-std::vector<Row> rows(std::istream& in, uint64_t offset, uint64_t count, const char* what) {
+std::vector<Row> rows(const ReadAt& in, uint64_t offset, uint64_t count, const char* what) {
   need(count <= most_bytes / sizeof(Row), "malformed ELF file: its {} has {} entries", what, count);
   std::vector<Row> out(count);
-  const auto size = static_cast<std::streamsize>(count * sizeof(Row));
-  in.clear();
-  in.seekg(static_cast<std::streamoff>(offset));
-  in.read(reinterpret_cast<char*>(out.data()), size);
-  need(in.gcount() == size, "truncated ELF file: its {} ends after the end of the file", what);
+  const uint64_t size = count * sizeof(Row);
+  need(in(out.data(), offset, size) == size, "truncated ELF file: its {} ends after the end of the file", what);
   return out;
 }
 
-std::string text_of(std::istream& in, const Elf64_Shdr& section, const char* what) {
+std::string text_of(const ReadAt& in, const Elf64_Shdr& section, const char* what) {
   need(section.sh_type != SHT_NOBITS, "malformed ELF file: its {} has no bytes", what);
   const auto bytes = rows<char>(in, section.sh_offset, section.sh_size, what);
   return std::string(bytes.begin(), bytes.end());
@@ -48,9 +45,9 @@ std::string string_at(const std::string& strings, uint64_t offset) {
   return end == std::string::npos ? "" : strings.substr(offset, end - offset);
 }
 
-void read(std::istream& in, ElfFile& out) {
+void read(const ReadAt& in, ElfFile& out) {
   char magic[SELFMAG] = {};
-  in.read(magic, SELFMAG);
+  in(magic, 0, SELFMAG);
   need(std::memcmp(magic, ELFMAG, SELFMAG) == 0, "not an ELF file");
   const Elf64_Ehdr head = rows<Elf64_Ehdr>(in, 0, 1, "header")[0];
   need(head.e_ident[EI_CLASS] == ELFCLASS64, "not a 64-bit ELF file");
@@ -95,7 +92,7 @@ void read(std::istream& in, ElfFile& out) {
 
 }  // namespace
 
-ElfFile read_elf(std::istream& in) {
+ElfFile read_elf(const ReadAt& in) {
   ElfFile out;
   try {
     read(in, out);
@@ -103,6 +100,14 @@ ElfFile read_elf(std::istream& in) {
     out.problem = refusal.what();
   }
   return out;
+}
+
+ElfFile read_elf(const std::string& bytes) {
+  return read_elf([&](void* out, uint64_t offset, uint64_t size) {
+    const uint64_t n = std::min(size, bytes.size() - std::min<uint64_t>(offset, bytes.size()));
+    if (n) std::memcpy(out, bytes.data() + offset, n);
+    return n;
+  });
 }
 
 }  // namespace eng

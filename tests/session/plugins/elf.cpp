@@ -5,9 +5,8 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <sstream>
 
-#include "core/registry/plugin_file.hpp"
+#include "session/plugins/plugin_file.hpp"
 
 using Catch::Matchers::Contains;
 
@@ -19,8 +18,7 @@ std::string file(const std::string& name) {
 }
 
 eng::ElfFile read(const std::string& text) {
-  std::istringstream in(text);
-  return eng::read_elf(in);
+  return eng::read_elf(text);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/registry/plugin_file.hpp"
 #include "engine/model.h"
 #include "engine/optimizer.h"
+#include "session/plugins/plugin_file.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -5,7 +5,6 @@
 
 #include "core/config/names.hpp"
 #include "core/config/toml.hpp"
-#include "core/registry/plugin_file.hpp"
 #include "engine/comm.h"
 #include "engine/data.h"
 #include "engine/model.h"
@@ -13,6 +12,7 @@
 #include "engine/optimizer.h"
 #include "engine/policy.h"
 #include "engine/tokenizer.h"
+#include "session/plugins/plugin_file.hpp"
 
 namespace eng {
 namespace {
@@ -69,14 +69,14 @@ Pretrained read_pretrained(const toml::node& node, const std::string& where) {
                  read_pairs(table.get("tied"), where + " 'tied'"),
                  texts_in(given, "ignore_tensors")};
   if (const toml::node* fixed = table.get("fixed"))
-    for (const auto& [path, value] : entries(fixed, where + " 'fixed'")) {
+    for (const auto& [path, value] : eng::entries(fixed, where + " 'fixed'")) {
       auto& supported = out.fixed[path];
       if (!value->is_array()) supported.push_back(json_text(*value));
       for (size_t k = 0; value->is_array() && k < value->as_array()->size(); ++k)
         supported.push_back(json_text(*value->as_array()->get(k)));
     }
   if (const toml::node* write = table.get("write"))
-    for (const auto& [path, value] : entries(write, where + " 'write'")) out.write[path] = json_text(*value);
+    for (const auto& [path, value] : eng::entries(write, where + " 'write'")) out.write[path] = json_text(*value);
   return out;
 }
 
@@ -125,7 +125,7 @@ std::string refusal(const std::string& kind, const Preset& drafts) {
 Preset read_drafts(const toml::table& root) {
   Preset out;
   if (const toml::node* drafts = root.get("drafts"))
-    for (const auto& [kind, node] : entries(drafts, "description, [drafts]")) {
+    for (const auto& [kind, node] : eng::entries(drafts, "description, [drafts]")) {
       need(node->is_string(), "description, [drafts]: '{}' must be a text", kind);
       out[kind] = **node->as_string();
     }
@@ -159,7 +159,7 @@ Provided read_provided(const toml::node& node, size_t number, const Preset& draf
   for (Option& option : keys) option.required = false;  // a preset need not set every option
   if (!find_option(keys, "called")) keys.push_back({"called"});
   if (const toml::node* presets = table.get("presets"))
-    for (const auto& [name, preset] : entries(presets, where + " 'presets'"))
+    for (const auto& [name, preset] : eng::entries(presets, where + " 'presets'"))
       out.schema.presets[name] = read_table(preset, keys, fmt::format("{} preset '{}'", where, name));
   return out;
 }

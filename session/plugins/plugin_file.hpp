@@ -1,26 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plugin files on disk: who may write them, and their descriptions. Runs none of their code.
+// What a plugin file says of itself. Runs none of its code.
 #pragma once
 
-#include <sys/stat.h>
-
-#include <istream>
+#include <cstdint>
+#include <functional>
+#include <string>
 
 #include "core/registry/registry.hpp"
 
 namespace eng {
 
-// "" if only root and this user can write the file, otherwise who else can.
-std::string untrusted(const struct stat& info);
-
-// The hash in hexadecimal. Throws Error(Exit::environment) if the file cannot be read.
-std::string sha256_file(const std::filesystem::path& path);
+// Reads bytes from `offset` on and returns their number, less than `bytes` at the end.
+using ReadAt = std::function<uint64_t(void* out, uint64_t offset, uint64_t bytes)>;
 
 struct ElfFile {
   std::string problem;      // "" if the file is a shared object for this machine that exports only its entry
   std::string description;  // text of section .eng_plugin, without its final NUL
 };
-ElfFile read_elf(std::istream& in);  // does not throw, whatever the bytes are
+ElfFile read_elf(const ReadAt& in);          // does not throw, whatever the bytes are
+ElfFile read_elf(const std::string& bytes);  // of a file in memory
 
 // Fills `out` from the TOML text of section .eng_plugin (engine/plugin.h). Returns "", or why the text is refused.
 std::string parse_description(const std::string& text, Description& out);

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds plugin files on the search path and reads their descriptions. Runs none of their code.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "core/registry/registry.hpp"
+
+namespace eng {
+
+// Where plugins are looked for, besides the folders of the installation.
+struct PluginSearch {
+  std::vector<std::filesystem::path> extra;  // --plugin-path, before all others
+  bool environment = true;                   // ENGINE_PLUGIN_PATH and XDG_DATA_HOME
+};
+
+// Scans the search path. Never throws for a bad file: the registry has it as a candidate with the reason.
+std::unique_ptr<Registry> find_plugins(const PluginSearch& search);
+
+}  // namespace eng
