@@ -26,19 +26,32 @@ bool stop_asked() {
   return Signals::pending() != 0;
 }
 
-// Prints a run's progress to stderr.
+// Prints a run's progress to stderr. A reader that stalls does not stop the run.
 class Shown final : public RunListener {
  public:
-  void note(const std::string& text) override { fmt::print(stderr, "note: {}\n", text); }
-  void passed_over(const CheckpointRow& checkpoint) override { print_refused(checkpoint); }
+  // `first`: messages of plugins are printed too.
+  explicit Shown(bool first) : plugins_(first) {
+    if (plugins_)
+      set_plugin_log([this](const std::string& id, int32_t, const std::string& text) {
+        out_.put(fmt::format("[{}] {}\n", id, printable_lines(text)));
+      });
+  }
+  ~Shown() override {
+    if (plugins_) set_plugin_log(print_plugin_log);
+  }
+  Shown(const Shown&) = delete;
+  Shown& operator=(const Shown&) = delete;
+  void note(const std::string& text) override { out_.put(fmt::format("note: {}\n", text)); }
+  void passed_over(const CheckpointRow& checkpoint) override { out_.put(refused_text(checkpoint)); }
   void reading(const std::filesystem::path& weights, uint64_t done, uint64_t all) override {
-    if (!reading_) reading_ = weights_progress(weights.string());
+    if (!reading_) reading_ = weights_progress(weights.string(), [this](const std::string& text) { out_.put(text); });
     reading_(done, all);
   }
   void started(const RunStart& start) override {
     const Section& train = start.config.section("train");
     const int64_t steps = train.integer("steps");
-    progress_.emplace(STDERR_FILENO, isatty(STDERR_FILENO) != 0, start.config.section("log").integer("every"), steps);
+    progress_.emplace(out_, STDERR_FILENO, isatty(STDERR_FILENO) != 0, start.config.section("log").integer("every"),
+                      steps);
     line(fmt::format("run   {}", start.directory.string()));
     line(fmt::format("model {}: {} parameters; {} training samples of {} tokens, {} held out; {} steps",
                      start.setup.model.plugin, start.setup.plan.parameters, start.data.info().train_samples,
@@ -55,6 +68,8 @@ class Shown final : public RunListener {
   void finish() { progress_->finish(); }
 
  private:
+  const bool plugins_;
+  Outlet out_{STDERR_FILENO, "stderr"};
   WeightsProgress reading_;
   std::optional<Progress> progress_;
 };
@@ -89,7 +104,7 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
       throw Error(Exit::usage, "--max-time " + flags.max_time + " is not a duration",
                   "write it like 90s, 15m or 3h50m");
   }
-  Shown shown;
+  Shown shown(member.first());
   const RunEnd end = run_rank(request, member, shown);
   if (!end.directory.empty()) {
     shown.finish();
