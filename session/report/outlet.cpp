@@ -53,7 +53,7 @@ struct Outlet::State {
   size_t written = 0;          // of `taken`
   uint64_t steps = 0;          // counts writes
   uint64_t lost_bytes = 0, lost_lines = 0;
-  bool quit = false, running = false;
+  bool quit = false, running = false, gave_up = false;
   std::thread thread;
 };
 
@@ -99,7 +99,7 @@ void Outlet::State::work() {
 Outlet::Outlet(int fd, std::string name) : state_(std::make_shared<State>(fd, std::move(name))) {}
 
 Outlet::~Outlet() {
-  const bool over = drain(patience);
+  const bool over = drain(state_->gave_up ? 0 : patience);
   std::thread thread;
   {
     const std::lock_guard lock(state_->mutex);
@@ -140,12 +140,17 @@ bool Outlet::drain(double seconds, const std::function<bool()>& stop) {
   for (uint64_t steps = s.steps; !s.idle();) {
     s.moved.wait_for(lock, std::chrono::milliseconds(20));
     if (s.steps != steps) steps = s.steps, since = Clock::now();
-    if (std::chrono::duration<double>(Clock::now() - since).count() > seconds) return s.idle();
+    if (std::chrono::duration<double>(Clock::now() - since).count() > seconds) {
+      s.gave_up = true;
+      return s.idle();
+    }
     if (!stop) continue;
     lock.unlock();
     const bool over = stop();
     lock.lock();
-    if (over) return s.idle();
+    if (!over) continue;
+    s.gave_up = true;
+    return s.idle();
   }
   return true;
 }

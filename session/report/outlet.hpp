@@ -21,7 +21,8 @@ class Outlet {
 
   // Writes to a duplicate of `fd`. `name` is used in the line about dropped text: "stderr".
   Outlet(int fd, std::string name);
-  // Waits like drain(patience), then leaves what is not written. A thread that still waits ends with the process.
+  // Waits like drain(patience), if no drain has given up, then leaves what is not written. A thread that still waits
+  // ends with the process.
   ~Outlet();
   Outlet(const Outlet&) = delete;
   Outlet& operator=(const Outlet&) = delete;
@@ -33,7 +34,7 @@ class Outlet {
   // returned true; it is called about 50 times a second.
   bool drain(double seconds, const std::function<bool()>& stop = {});
 
-  static constexpr double patience = 3;  // seconds
+  static constexpr double patience = 2;  // seconds
 
  private:
   struct State;

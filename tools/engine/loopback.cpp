@@ -17,7 +17,7 @@ namespace eng {
 namespace {
 
 constexpr unsigned char library[] = {
-#include "loopback.inc"
+#include <loopback.inc>
 };
 
 }  // namespace

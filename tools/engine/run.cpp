@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/base/error.hpp"
+#include "session/ranks/room.hpp"
 #include "session/report/progress.hpp"
 #include "session/run.hpp"
 #include "session/signals.hpp"
@@ -20,6 +21,7 @@ struct RunFlags {
   std::string target, out, resume = "auto", max_time, trace;
   std::vector<std::string> overrides;
   std::optional<uint32_t> ranks;
+  bool oversubscribe = false;
 };
 
 bool stop_asked() {
@@ -120,6 +122,7 @@ int launch_ranks(const Common& common, const RunFlags& flags) {
   if (flags.target.starts_with("/dev/") || type == std::filesystem::file_type::fifo)
     throw Error(Exit::usage, "with --ranks the configuration cannot come from a pipe: each rank reads it",
                 "write it to a file");
+  if (!flags.oversubscribe) check_room(*flags.ranks, room_here());
   auto [registry, config] = load_config(common, flags.target, flags.overrides);
   config.require("data");
   share_batch(config, *flags.ranks);
@@ -128,12 +131,12 @@ int launch_ranks(const Common& common, const RunFlags& flags) {
   what.command = common.command;
   what.ranks = *flags.ranks;
   what.timeout = config.section("comm").number("timeout");
-  what.again = fmt::format("--ranks {}", what.ranks);
+  what.again = fmt::format("--ranks {}{}", what.ranks, flags.oversubscribe ? " --oversubscribe" : "");
   for (size_t i = 0; i < common.arguments.size(); ++i) {
     const std::string& word = common.arguments[i];
     if (word == "--ranks")
       ++i;
-    else if (word.rfind("--ranks=", 0) != 0)
+    else if (word.rfind("--ranks=", 0) != 0 && word != "--oversubscribe")
       what.arguments.push_back(word);
   }
   return launch(what);
@@ -184,6 +187,8 @@ void add_run(CLI::App& app, Common& common) {
                     "write a trace of every action: of steps 2 to 4, or of the given steps, as in --trace=2-4");
   command->add_option("--ranks", flags->ranks, "number of ranks to start on this machine through mpirun")
       ->check(CLI::Range(1, 65536));
+  command->add_flag("--oversubscribe", flags->oversubscribe,
+                    "with --ranks: start them even if this machine has no room for so many");
   command->callback([&common, flags] { common.exit = run(common, *flags); });
 }
 
