@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "core/base/error.hpp"
+#include "core/config/value.hpp"
 #include "session/ranks/ranks.hpp"
 
 namespace eng {
