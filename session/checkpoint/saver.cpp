@@ -95,7 +95,7 @@ void Saver::begin(const RunPoint& point, const std::vector<TensorShare>& tensors
   job_.reset(new Job{checkpoints_ / name, checkpoints_ / (temporary_prefix + name), point, tensors, read, staging});
   Job& job = *job_;
   try {
-    peers_.lead([&] {
+    peers_.lead(still("rank 0 was still preparing the save of"), [&] {
       make_directories(checkpoints_);
       remove_leftovers(checkpoints_);
       make_directories(job.temporary);
@@ -103,7 +103,7 @@ void Saver::begin(const RunPoint& point, const std::vector<TensorShare>& tensors
     });
     number_copies(job.tensors, peers_);
     // Creates all files and reserves their space before the first byte, so that a full disk is detected at once.
-    peers_.agree([&] {
+    peers_.agree(still("a rank was still making its files for"), [&] {
       job.layout = lay_out(job.tensors, peers_.rank);
       for (const auto& f : job.layout.manifest.files)
         job.files[f.name] = std::make_unique<FileWriter>(job.temporary / f.name, f.bytes);
@@ -127,6 +127,11 @@ void Saver::begin(const RunPoint& point, const std::vector<TensorShare>& tensors
     throw;
   }
   job.waited = since(started);
+}
+
+// What the others wait for, in the words of a message.
+std::string Saver::still(const char* what) const {
+  return fmt::format("{} {}", what, job_->path.filename().string());
 }
 
 // Everything this rank writes.
@@ -166,12 +171,13 @@ std::optional<Saved> Saver::finish() {
   Job& job = *job_;
   Saved saved{job.path};
   try {
-    const auto parts = peers_.agree([&] {
+    const auto parts = peers_.agree(still("a rank was still writing its part of"), [&] {
       job.writing.get();
       job.files.clear();
       return part_text(job.layout.manifest);
     });
-    const std::string bytes = peers_.lead([&] {
+    const std::string naming = still("rank 0 was still saving (naming the new, removing old checkpoints)");
+    const std::string bytes = peers_.lead(naming, [&] {
       Manifest manifest{job.point, job.layout.manifest.tensors, {}};
       for (ManifestTensor& t : manifest.tensors) t.ranges.clear();
       for (const std::string& part : parts) add_part(manifest, part);

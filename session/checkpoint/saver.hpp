@@ -37,6 +37,7 @@ class Saver {
  private:
   struct Job;
   void write(Job& job) const;
+  std::string still(const char* what) const;
   void give_up();
 
   std::filesystem::path checkpoints_;

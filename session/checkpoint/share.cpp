@@ -4,6 +4,7 @@
 #include "core/tensor/dtype.hpp"
 #include "session/checkpoint/safetensors.hpp"
 #include "session/json.hpp"
+#include "session/train/clock.hpp"
 
 namespace eng {
 namespace {
@@ -14,7 +15,21 @@ std::string failure(Exit exit, const char* what, const std::string& help) {
 
 }  // namespace
 
-std::vector<std::string> Peers::agree(const std::function<std::string()>& work) const {
+std::vector<std::string> Peers::meet(const std::string& mine, const std::string& waits_for) const {
+  const auto began = SteadyClock::now();
+  try {
+    return exchange(mine);
+  } catch (const Error& e) {
+    // An exchange that failed earlier did so for another reason: a rank ended.
+    const bool late = timeout > 0 && since(began) >= timeout;
+    if (waits_for.empty() || !late || e.exit() != Exit::communication) throw;
+    throw Error(
+        Exit::communication, fmt::format("{}: {}", waits_for, e.what()),
+        fmt::format("raise comm.timeout ({:g} s) above the time that this takes, or look at the disk", timeout));
+  }
+}
+
+std::vector<std::string> Peers::agree(const std::string& waits_for, const Work& work) const {
   if (size == 1) return {work()};
   std::string mine;
   try {
@@ -24,7 +39,7 @@ std::vector<std::string> Peers::agree(const std::function<std::string()>& work) 
   } catch (const std::exception& e) {
     mine = failure(Exit::bug, e.what(), "");
   }
-  std::vector<std::string> all = exchange(mine);
+  std::vector<std::string> all = meet(mine, waits_for);
   for (size_t r = 0; r < all.size(); ++r) {
     if (!all[r].starts_with('-')) {
       all[r].erase(0, 1);
@@ -36,8 +51,8 @@ std::vector<std::string> Peers::agree(const std::function<std::string()>& work) 
   return all;
 }
 
-std::string Peers::lead(const std::function<std::string()>& work) const {
-  return agree([&] { return rank == 0 ? work() : std::string(); })[0];
+std::string Peers::lead(const std::string& waits_for, const Work& work) const {
+  return agree(waits_for, [&] { return rank == 0 ? work() : std::string(); })[0];
 }
 
 std::vector<TensorShare> whole(const std::vector<TensorSpec>& tensors, const Peers& peers) {

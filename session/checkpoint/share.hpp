@@ -19,12 +19,20 @@ using Exchange = std::function<std::vector<std::string>(const std::string& mine)
 struct Peers {
   uint32_t rank = 0, size = 1;
   Exchange exchange = {};  // not needed with one rank
+  double timeout = 0;      // seconds that an exchange waits for a rank: [comm] timeout
 
   // Every rank does its part of the work and returns a text; all ranks get all texts. If a part throws, all ranks throw
   // the Error of the first rank that failed, with "rank K: " before its text (unchanged with a single rank).
-  std::vector<std::string> agree(const std::function<std::string()>& work) const;
+  // `waits_for` goes before the text of an exchange that took too long: "rank 0 was still saving step-00000400".
+  using Work = std::function<std::string()>;
+  std::vector<std::string> agree(const std::string& waits_for, const Work& work) const;
+  std::vector<std::string> agree(const Work& work) const { return agree("", work); }
   // The same if only rank 0 has something to do.
-  std::string lead(const std::function<std::string()>& work) const;
+  std::string lead(const std::string& waits_for, const Work& work) const;
+  std::string lead(const Work& work) const { return lead("", work); }
+
+ private:
+  std::vector<std::string> meet(const std::string& mine, const std::string& waits_for) const;
 };
 
 inline constexpr const char* kParameterRole = "parameter";

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 
 namespace eng {
@@ -65,21 +64,11 @@ std::string saved_text(const Saved& s) {
   return fmt::format("saved {}  {} in {}", s.path.filename().string(), size_text(s.bytes), duration_text(s.seconds));
 }
 
-Progress::Progress(int fd, bool terminal, int64_t every, int64_t steps)
-    : fd_(fd), terminal_(terminal), every_(std::max<int64_t>(1, every)), steps_(steps) {}
+Progress::Progress(Outlet& out, int fd, bool terminal, int64_t every, int64_t steps)
+    : out_(out), fd_(fd), terminal_(terminal), every_(std::max<int64_t>(1, every)), steps_(steps) {}
 
 Progress::~Progress() {
   finish();
-}
-
-void Progress::put(const std::string& text) const {
-  // A closed pipe or a full disk at stderr must not stop training.
-  for (size_t at = 0; at < text.size();) {
-    const ssize_t n = ::write(fd_, text.data() + at, text.size() - at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return;
-    at += size_t(n);
-  }
 }
 
 void Progress::step(const Metrics& m, double seconds_left) {
@@ -88,9 +77,9 @@ void Progress::step(const Metrics& m, double seconds_left) {
   const std::string text = step_text(m, steps_, seconds_left);
   if (terminal_) {
     live_ = text.substr(0, columns(fd_) - 1);  // a wrapped line could not be drawn over
-    put("\r\x1b[K" + live_);
+    out_.put("\r\x1b[K" + live_);
   } else if (shown) {
-    put(text + "\n");
+    out_.put(text + "\n");
   }
 }
 
@@ -103,13 +92,13 @@ void Progress::saved(const Saved& saved) {
 }
 
 void Progress::finish() {
-  if (!live_.empty()) put("\n");
+  if (!live_.empty()) out_.put("\n");
   live_.clear();
 }
 
 void Progress::line(const std::string& text) {
-  if (!terminal_ || live_.empty()) return put(text + "\n");
-  put("\r\x1b[K" + text + "\n" + live_);
+  if (!terminal_ || live_.empty()) return out_.put(text + "\n");
+  out_.put("\r\x1b[K" + text + "\n" + live_);
 }
 
 }  // namespace eng

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "session/report/outlet.hpp"
 #include "session/train/training.hpp"
 
 namespace eng {
@@ -24,8 +25,9 @@ std::string size_text(uint64_t bytes);
 
 class Progress final : public Listener {
  public:
-  // `every`: a plain line every this many of `steps`, and always for the first and the last.
-  Progress(int fd, bool terminal, int64_t every, int64_t steps);
+  // `fd`: what `out` writes to; the width of a terminal is asked there. `every`: a plain line every this many of
+  // `steps`, and always for the first and the last.
+  Progress(Outlet& out, int fd, bool terminal, int64_t every, int64_t steps);
   ~Progress() override;  // leaves the cursor on a fresh line
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -37,7 +39,7 @@ class Progress final : public Listener {
   void finish();                       // the live line stays, and later output goes below it
 
  private:
-  void put(const std::string& text) const;
+  Outlet& out_;
   int fd_;
   bool terminal_;
   int64_t every_, steps_;

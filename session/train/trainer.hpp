@@ -83,7 +83,7 @@ class Trainer {
   std::span<char> staging();
   Fill fill();
   void stage(const Batch& batch);
-  Peers peers() const { return {cut_.rank, cut_.world, exchange_}; }
+  Peers peers() const { return {cut_.rank, cut_.world, exchange_, config_.section("comm").number("timeout")}; }
 
   const Config& config_;
   Registry& registry_;

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <fstream>
 #include <thread>
+#include <utility>
 
 namespace cli {
 namespace {
@@ -94,6 +95,28 @@ threads = 1
 )");
 }
 
+FullPipe::FullPipe() {
+  if (pipe2(ends_, O_CLOEXEC) != 0) throw std::runtime_error("pipe failed");
+  const int flags = fcntl(ends_[1], F_GETFL);
+  fcntl(ends_[1], F_SETFL, flags | O_NONBLOCK);
+  const std::string page(4096, '.');
+  for (ssize_t n = 0; (n = ::write(ends_[1], page.data(), page.size())) > 0;) filled_ += static_cast<size_t>(n);
+  fcntl(ends_[1], F_SETFL, flags);
+}
+
+FullPipe::~FullPipe() {
+  for (const int end : ends_)
+    if (end >= 0) close(end);
+}
+
+std::string FullPipe::rest() {
+  close(std::exchange(ends_[1], -1));
+  std::string out;
+  char part[4096];
+  for (ssize_t n = 0; (n = ::read(ends_[0], part, sizeof(part))) > 0;) out.append(part, static_cast<size_t>(n));
+  return out.substr(std::min(out.size(), filled_));
+}
+
 Child::Child(const Scratch& scratch, const Args& args, Limits limits) : limits_(limits) {
   static int number = 0;
   const std::string tag = std::to_string(++number);
@@ -121,6 +144,7 @@ Child::Child(const Scratch& scratch, const Args& args, Limits limits) : limits_(
     const int in = open("/dev/null", O_RDONLY), o = open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644),
               e = open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     if (in < 0 || o < 0 || e < 0 || dup2(in, 0) < 0 || dup2(o, 1) < 0 || dup2(e, 2) < 0) _exit(126);
+    if (limits.stalled >= 0 && (dup2(limits.stalled, 1) < 0 || dup2(limits.stalled, 2) < 0)) _exit(126);
     if (chdir(folder.c_str()) != 0) _exit(126);
     if (limits.file_bytes) {
       const rlimit most{limits.file_bytes, limits.file_bytes};

@@ -53,6 +53,23 @@ struct Limits {
   std::string path = "/usr/bin:/bin";
   std::string program = "";  // instead of engine; an absolute path
   Args more = {};            // of the environment: "NAME=VALUE"
+  int stalled = -1;          // a descriptor that is its stdout and its stderr, in place of files
+};
+
+// A pipe that is full and that nobody reads.
+class FullPipe {
+ public:
+  FullPipe();
+  ~FullPipe();
+  FullPipe(const FullPipe&) = delete;
+  FullPipe& operator=(const FullPipe&) = delete;
+  int end() const { return ends_[1]; }
+  // Reads from now on until no process has the other end; what was written by others.
+  std::string rest();
+
+ private:
+  int ends_[2] = {-1, -1};
+  size_t filled_ = 0;
 };
 
 // One running `engine`. Killed if the object goes first.

@@ -115,6 +115,21 @@ TEST_CASE("a second signal leaves at once", "[cli]") {
   }
 }
 
+TEST_CASE("nobody reads stderr: the run goes on, and a signal saves and ends it", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  FullPipe pipe;
+  Child child(scratch,
+              {"run", "config.toml", "--out", "run", "train.steps=1000000", "train.eval_every=0", "log.every=1"},
+              {.stalled = pipe.end()});
+  REQUIRE(child.wait_for_path(checkpoint(scratch / "run", 8)));
+  child.signal(SIGTERM);
+  const Result result = child.wait();
+  CHECK(result.exit == 75);
+  CHECK_FALSE(result.killed);
+  CHECK(state(scratch / "run").at("status") == "stopped");
+}
+
 TEST_CASE("under Slurm a second SIGTERM is no second request", "[cli]") {
   Scratch scratch;
   scratch.config();

@@ -16,6 +16,21 @@ TEST_CASE("--ranks takes a number of processes", "[ranks]") {
   CHECK(names(scratch / "runs").empty());
 }
 
+TEST_CASE("more ranks than a machine has room for are refused before anything is started", "[ranks]") {
+  Scratch scratch;
+  scratch.config();
+  Result run = engine(scratch, {"run", "config.toml", "--ranks", "65536"}, {.path = "/nowhere"});
+  INFO(run.err);
+  CHECK(run.exit == 2);
+  CHECK(has(run.err, "error: --ranks 65536: "));
+  CHECK(has(run.err, "nothing was started"));
+  CHECK(has(run.err, "--oversubscribe"));
+  // Who insists gets as far as mpirun.
+  run = engine(scratch, {"run", "config.toml", "--ranks", "65536", "--oversubscribe"}, {.path = "/nowhere"});
+  CHECK(run.exit == 3);
+  CHECK(has(run.err, "there is no mpirun on PATH"));
+}
+
 TEST_CASE("ranks take no configuration from a pipe", "[ranks]") {
   Scratch scratch;
   const Result run = engine(scratch, {"run", "/dev/stdin", "--ranks", "2"});

@@ -226,13 +226,13 @@ void collect(const fs::path& run, int64_t keep, bool dry) {
 
 }  // namespace
 
-void print_refused(const CheckpointRow& checkpoint) {
-  fmt::print(stderr, "warning: {} is not used: {}\n", checkpoint.path.string(), checkpoint.problem);
+std::string refused_text(const CheckpointRow& checkpoint) {
+  return fmt::format("warning: {} is not used: {}\n", checkpoint.path.string(), checkpoint.problem);
 }
 
 Found newest_checkpoint(const std::filesystem::path& checkpoints) {
   Found found = find_latest(checkpoints);
-  for (const CheckpointRow& row : found.refused) print_refused(row);
+  for (const CheckpointRow& row : found.refused) fmt::print(stderr, "{}", refused_text(row));
   return found;
 }
 

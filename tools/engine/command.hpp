@@ -28,8 +28,12 @@ struct Common {
   int exit = 0;                        // the exit code
 };
 
+// "error: ...", and "help: ..." if there is help; whole lines.
+std::string text_of(const Failure& failure);
 // To stderr.
 void print(const Failure& failure);
+// To stderr: a message of a plugin.
+void print_plugin_log(const std::string& id, int32_t level, const std::string& text);
 
 struct Loaded {
   std::unique_ptr<Registry> registry;
@@ -48,12 +52,12 @@ void add_overrides(CLI::App& command, std::vector<std::string>& overrides,
 void print_notes(const Setup& setup);
 void print_notes(const Config& config, const Data& data, int64_t vocabulary);
 
-// To stderr: a checkpoint that is skipped.
-void print_refused(const CheckpointRow& checkpoint);
+// The line about a checkpoint that is skipped.
+std::string refused_text(const CheckpointRow& checkpoint);
 // The newest good checkpoint; prints each one that is skipped.
 Found newest_checkpoint(const std::filesystem::path& checkpoints);
-// Prints progress to stderr for large weights; `what` names their source.
-WeightsProgress weights_progress(const std::string& what);
+// Reports progress for large weights in lines; `what` names their source. `put` is stderr by default.
+WeightsProgress weights_progress(const std::string& what, std::function<void(const std::string&)> put = {});
 // Builds the file that the data source needs, if any, with progress on stderr; a signal stops it. Call it before Data
 // is constructed. `take_signals`: true if the caller has no Signals object.
 void build_data(const Config& config, Registry& registry, int64_t vocabulary, bool take_signals);

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parent of ranks: starts them through mpirun, forwards signals, prints their output, and ends with their exit
-// code. No process or file of it remains.
+// code. No process or file of it remains. It never waits for whoever reads its output.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -19,9 +16,6 @@ struct Launch {
   uint32_t ranks = 2;
   double timeout = 600;  // seconds within which the first rank must connect; afterwards the ranks wait for each other
 };
-
-// Open MPI's mpirun on PATH, under any of its names. Throws an Error(Exit::environment) that names the package.
-std::filesystem::path find_mpirun();
 
 // Starts the ranks and waits; returns the exit code of the command. Throws Error if they cannot be started.
 int launch(const Launch& what);

@@ -46,20 +46,30 @@ void print_notes(const Config& config, const Data& data, int64_t vocabulary) {
   for (const std::string& note : notes_of(config, data, vocabulary)) fmt::print(stderr, "note: {}\n", note);
 }
 
-WeightsProgress weights_progress(const std::string& what) {
+WeightsProgress weights_progress(const std::string& what, std::function<void(const std::string&)> put) {
   constexpr uint64_t few = uint64_t{1} << 30;
-  return [what, told = uint64_t{0}](uint64_t done, uint64_t all) mutable {
+  if (!put) put = [](const std::string& text) { fmt::print(stderr, "{}", text); };
+  return [what, put = std::move(put), told = uint64_t{0}](uint64_t done, uint64_t all) mutable {
     if (all < few || done * 10 / all <= told) return;
     told = done * 10 / all;
-    fmt::print(stderr, "reading {}: {} of {}\n", what, size_text(done), size_text(all));
+    put(fmt::format("reading {}: {} of {}\n", what, size_text(done), size_text(all)));
   };
+}
+
+std::string text_of(const Failure& failure) {
+  std::string out = fmt::format("{}{}\n", failure.text.rfind("error", 0) == 0 ? "" : "error: ", failure.text);
+  const std::string help = failure.help.substr(0, failure.help.find_last_not_of('\n') + 1);
+  if (!help.empty()) out += fmt::format("help: {}\n", help);
+  return out;
 }
 
 void print(const Failure& failure) {
   std::fflush(stdout);
-  fmt::print(stderr, "{}{}\n", failure.text.rfind("error", 0) == 0 ? "" : "error: ", failure.text);
-  const std::string help = failure.help.substr(0, failure.help.find_last_not_of('\n') + 1);
-  if (!help.empty()) fmt::print(stderr, "help: {}\n", help);
+  fmt::print(stderr, "{}", text_of(failure));
+}
+
+void print_plugin_log(const std::string& id, int32_t, const std::string& text) {
+  fmt::print(stderr, "[{}] {}\n", id, printable_lines(text));
 }
 
 }  // namespace eng
@@ -129,9 +139,7 @@ int command(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  eng::set_plugin_log([](const std::string& id, int32_t, const std::string& text) {
-    fmt::print(stderr, "[{}] {}\n", id, eng::printable_lines(text));
-  });
+  eng::set_plugin_log(eng::print_plugin_log);
   const int code = command(argc, argv);
   eng::set_plugin_log(nullptr);
   return code;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "core/base/error.hpp"
+#include "session/ranks/room.hpp"
 #include "session/report/progress.hpp"
 #include "session/run.hpp"
 #include "session/signals.hpp"
@@ -20,25 +21,39 @@ struct RunFlags {
   std::string target, out, resume = "auto", max_time, trace;
   std::vector<std::string> overrides, allowed_changes;
   std::optional<uint32_t> ranks;
+  bool oversubscribe = false;
 };
 
 bool stop_asked() {
   return Signals::pending() != 0;
 }
 
-// Prints a run's progress to stderr.
+// Prints a run's progress to stderr. A reader that stalls does not stop the run.
 class Shown final : public RunListener {
  public:
-  void note(const std::string& text) override { fmt::print(stderr, "note: {}\n", text); }
-  void passed_over(const CheckpointRow& checkpoint) override { print_refused(checkpoint); }
+  // `first`: messages of plugins are printed too.
+  explicit Shown(bool first) : plugins_(first) {
+    if (plugins_)
+      set_plugin_log([this](const std::string& id, int32_t, const std::string& text) {
+        out_.put(fmt::format("[{}] {}\n", id, printable_lines(text)));
+      });
+  }
+  ~Shown() override {
+    if (plugins_) set_plugin_log(print_plugin_log);
+  }
+  Shown(const Shown&) = delete;
+  Shown& operator=(const Shown&) = delete;
+  void note(const std::string& text) override { out_.put(fmt::format("note: {}\n", text)); }
+  void passed_over(const CheckpointRow& checkpoint) override { out_.put(refused_text(checkpoint)); }
   void reading(const std::filesystem::path& weights, uint64_t done, uint64_t all) override {
-    if (!reading_) reading_ = weights_progress(weights.string());
+    if (!reading_) reading_ = weights_progress(weights.string(), [this](const std::string& text) { out_.put(text); });
     reading_(done, all);
   }
   void started(const RunStart& start) override {
     const Section& train = start.config.section("train");
     const int64_t steps = train.integer("steps");
-    progress_.emplace(STDERR_FILENO, isatty(STDERR_FILENO) != 0, start.config.section("log").integer("every"), steps);
+    progress_.emplace(out_, STDERR_FILENO, isatty(STDERR_FILENO) != 0, start.config.section("log").integer("every"),
+                      steps);
     line(fmt::format("run   {}", start.directory.string()));
     line(fmt::format("model {}: {} parameters; {} training samples of {} tokens, {} held out; {} steps",
                      start.setup.model.plugin, start.setup.plan.parameters, start.data.info().train_samples,
@@ -55,6 +70,8 @@ class Shown final : public RunListener {
   void finish() { progress_->finish(); }
 
  private:
+  const bool plugins_;
+  Outlet out_{STDERR_FILENO, "stderr"};
   WeightsProgress reading_;
   std::optional<Progress> progress_;
 };
@@ -90,7 +107,7 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
       throw Error(Exit::usage, "--max-time " + flags.max_time + " is not a duration",
                   "write it like 90s, 15m or 3h50m");
   }
-  Shown shown;
+  Shown shown(member.first());
   const RunEnd end = run_rank(request, member, shown);
   if (!end.directory.empty()) {
     shown.finish();
@@ -106,6 +123,7 @@ int launch_ranks(const Common& common, const RunFlags& flags) {
   if (flags.target.starts_with("/dev/") || type == std::filesystem::file_type::fifo)
     throw Error(Exit::usage, "with --ranks the configuration cannot come from a pipe: each rank reads it",
                 "write it to a file");
+  if (!flags.oversubscribe) check_room(*flags.ranks, room_here());
   auto [registry, config] = load_config(common, flags.target, flags.overrides);
   config.require("data");
   share_batch(config, *flags.ranks);
@@ -114,12 +132,12 @@ int launch_ranks(const Common& common, const RunFlags& flags) {
   what.command = common.command;
   what.ranks = *flags.ranks;
   what.timeout = config.section("comm").number("timeout");
-  what.again = fmt::format("--ranks {}", what.ranks);
+  what.again = fmt::format("--ranks {}{}", what.ranks, flags.oversubscribe ? " --oversubscribe" : "");
   for (size_t i = 0; i < common.arguments.size(); ++i) {
     const std::string& word = common.arguments[i];
     if (word == "--ranks")
       ++i;
-    else if (word.rfind("--ranks=", 0) != 0)
+    else if (word.rfind("--ranks=", 0) != 0 && word != "--oversubscribe")
       what.arguments.push_back(word);
   }
   return launch(what);
@@ -174,6 +192,8 @@ void add_run(CLI::App& app, Common& common) {
                     "write a trace of every action: of steps 2 to 4, or of the given steps, as in --trace=2-4");
   command->add_option("--ranks", flags->ranks, "number of ranks to start on this machine through mpirun")
       ->check(CLI::Range(1, 65536));
+  command->add_flag("--oversubscribe", flags->oversubscribe,
+                    "with --ranks: start them even if this machine has no room for so many");
   command->callback([&common, flags] { common.exit = run(common, *flags); });
 }
 

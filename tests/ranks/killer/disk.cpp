@@ -2,7 +2,7 @@
 // Linked into an `engine` of the tests' own: a rank dies by SIGKILL at one call that changes the disk. The file
 // `kill-at` in the working directory says which: CALL PATH NUMBER, where CALL is write, sync, rename or renamed (it is
 // done), and what is written, or renamed, has PATH in its name. Who dies leaves `killed`; with that file there nobody
-// does.
+// does. With `stall-at` in place of `kill-at`, the call takes ten minutes.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 struct Aim {
   std::string call, path;
   int number = 0;
+  bool stalls = false;
 };
 Aim aim;
 std::atomic<int> seen = 0;
@@ -33,6 +34,10 @@ std::string name_of(int fd) {
 
 void maybe_die(const char* call, const std::string& path) {
   if (call != aim.call || path.find(aim.path) == std::string::npos || ++seen != aim.number) return;
+  if (aim.stalls) {
+    ::sleep(600);
+    return;
+  }
   const nlohmann::json json{
       {"where", call}, {"path", path}, {"process", ::getpid()}, {"own_thread", ::gettid() != ::getpid()}};
   const std::string text = json.dump() + "\n";
@@ -42,6 +47,10 @@ void maybe_die(const char* call, const std::string& path) {
 
 const bool armed = [] {
   std::ifstream in("kill-at");
+  if (!in) {
+    aim.stalls = true;
+    in.open("stall-at");
+  }
   if (!(in >> aim.call >> aim.path >> aim.number)) return false;
   real = eng::file_calls();
   eng::file_calls() = {[](int fd, const void* data, size_t bytes) {

@@ -148,3 +148,34 @@ TEST_CASE("saver: the newest are kept, and the snapshot has the announced size",
   CHECK(list_checkpoints(scratch.path()).size() == 2);
   CHECK(find_latest(scratch.path()).path == scratch / "step-00000004");
 }
+
+TEST_CASE("saver: a rank that waits too long says that rank 0 was saving, and which key to raise", "[saver]") {
+  Scratch scratch;
+  const Sample sample(0);
+  Team team(2, 0.5);
+  static std::atomic<bool> told;  // by rank 1
+  told = false;
+  real = file_calls();
+  file_calls().rename = [](const char* from, const char* to) {
+    soon([] { return told.load(); });
+    return real.rename(from, to);
+  };
+  std::string text, help;
+  const auto work = [&](uint32_t rank) {
+    try {
+      const Peers p = team.peers(rank);
+      const auto mine = shares(sample, p);
+      Saver saver(scratch.path(), 0, false, p);
+      saver.begin(sample.point(4), mine, sample.read());
+      saver.finish();
+    } catch (const Error& e) {
+      if (rank == 1) text = e.what(), help = e.help();
+    }
+    if (rank == 1) told = true;
+  };
+  std::thread first(work, 0), second(work, 1);
+  first.join(), second.join();
+  file_calls() = real;
+  CHECK(text == "rank 0 was still saving (naming the new, removing old checkpoints) step-00000004: not all ranks came");
+  CHECK(help.find("raise comm.timeout (0.5 s)") == 0);
+}

@@ -14,10 +14,12 @@ namespace eng::test {
 
 class Team {
  public:
-  explicit Team(uint32_t size) : said_(size) {}
+  // `timeout`: seconds that a rank waits for the others.
+  explicit Team(uint32_t size, double timeout = 30) : said_(size), timeout_(timeout) {}
 
   Peers peers(uint32_t rank) {
     Peers p{rank, uint32_t(said_.size())};
+    p.timeout = timeout_;
     p.exchange = [this, rank, own = std::this_thread::get_id()](const std::string& mine) {
       if (std::this_thread::get_id() != own) throw Error(Exit::bug, "an exchange on another thread");
       return exchange(rank, mine);
@@ -35,7 +37,7 @@ class Team {
       here_ = 0;
       ++round_;
       changed_.notify_all();
-    } else if (!changed_.wait_for(lock, std::chrono::seconds(30), [&] { return round_ != round; })) {
+    } else if (!changed_.wait_for(lock, std::chrono::duration<double>(timeout_), [&] { return round_ != round; })) {
       throw Error(Exit::communication, "not all ranks came");
     }
     return all_;
@@ -44,6 +46,7 @@ class Team {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::string> said_, all_;
+  double timeout_;
   size_t here_ = 0;
   int round_ = 0;
 };

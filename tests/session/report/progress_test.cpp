@@ -24,7 +24,8 @@ std::string shown(bool terminal, int64_t every, Use use) {
   int ends[2];
   if (pipe(ends) != 0) throw std::runtime_error("pipe failed");
   {
-    Progress progress(ends[1], terminal, every, 7);
+    Outlet out(ends[1], "stderr");
+    Progress progress(out, ends[1], terminal, every, 7);
     use(progress);
   }
   close(ends[1]);
