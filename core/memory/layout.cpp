@@ -14,29 +14,83 @@ uint64_t round_up(uint64_t n, uint64_t to) {
   return (std::max<uint64_t>(n, 1) + to - 1) / to * to;
 }
 
+using Span = std::pair<uint64_t, uint64_t>;  // begin and end
+
+// A tree over the times [0, n): node k covers what nodes 2k and 2k + 1 do; leaf n + t is time t. Calls `visit` for the
+// nodes that make up a span.
+template <class F>
+void make_up(size_t n, const Span& span, F visit) {
+  for (size_t l = span.first + n, r = span.second + n; l < r; l /= 2, r /= 2) {
+    if (l % 2) visit(l++);
+    if (r % 2) visit(--r);
+  }
+}
+
+// What is taken, by time.
+class Taken {
+ public:
+  explicit Taken(size_t times) : n_(times), always_(2 * times), sometimes_(2 * times) {}
+  void add(const Span& time, const Span& bytes) {
+    make_up(n_, time, [&](size_t k) { insert(always_[k], bytes); });
+    above(time, [&](size_t k) { insert(sometimes_[k], bytes); });
+  }
+  // Appends what is taken at any of these times.
+  void find(const Span& time, std::vector<Span>& out) const {
+    const auto append = [&](const std::vector<Span>& some) { out.insert(out.end(), some.begin(), some.end()); };
+    make_up(n_, time, [&](size_t k) { append(sometimes_[k]); });
+    above(time, [&](size_t k) { append(always_[k]); });
+  }
+
+ private:
+  // Calls `visit` for all nodes that contain the first or the last of the times.
+  template <class F>
+  void above(const Span& time, F visit) const {
+    for (size_t l = time.first + n_, r = time.second - 1 + n_; l; l /= 2, r /= 2) {
+      visit(l);
+      if (r != l) visit(r);
+    }
+  }
+  // Keeps `all` sorted, and joins spans that touch.
+  static void insert(std::vector<Span>& all, Span bytes) {
+    const auto before = [](const Span& s, uint64_t begin) { return s.second < begin; };
+    const auto from = std::lower_bound(all.begin(), all.end(), bytes.first, before);
+    auto to = from;
+    for (; to != all.end() && to->first <= bytes.second; ++to)
+      bytes = {std::min(bytes.first, to->first), std::max(bytes.second, to->second)};
+    if (from == to)
+      all.insert(from, bytes);
+    else
+      *from = bytes, all.erase(from + 1, to);
+  }
+  size_t n_;
+  std::vector<std::vector<Span>> always_, sometimes_;  // per node: what is taken at all of its times, or at some
+};
+
 // A transient of one program, and when it is in use.
 struct Item {
   Id id = 0;
-  uint32_t arena = 0;
   uint64_t size = 0;
   bool scratch = false;
-  Clock earliest{};                      // per queue: the least progress that is certain before its uses
-  Clock release{};                       // per queue: the progress at which its last use is complete
-  size_t first = 0, last = 0;            // its first and last action, in list order
-  size_t first_part = 0, last_part = 0;  // the segments of these
-  uint64_t peak = 0;                     // the most bytes in use at any action from first to last
+  Clock earliest{};                 // per queue: the least progress that is certain before its uses
+  Clock release{};                  // per queue: the progress at which its last use is complete
+  Span time;                        // from its first action to behind its last one, in list order
+  size_t first_part = 0, part = 0;  // the segments of these
+  uint64_t peak = 0;                // the most bytes in use at any action of `time`
+  // Two items may not share bytes if any of `held` of one overlaps any of `clash` of the other.
+  std::vector<Span> held, clash;
 };
 
-bool ends_before(const Item& a, const Item& b) {
-  for (size_t q = 0; q < queue_count; ++q)
-    if (a.release[q] > b.earliest[q]) return false;
-  return true;
-}
+struct Items {
+  std::vector<std::vector<Item>> arenas;
+  size_t times = 0;  // Item::held and Item::clash are below
+};
 
-std::vector<Item> items_of(const Plan& plan, const Program& program) {
-  std::vector<Item> items;
+Items items_of(const Plan& plan, const Program& program) {
+  Items all{std::vector<std::vector<Item>>(plan.arenas.size())};
   std::vector<size_t> index(plan.buffers.size() + 1, SIZE_MAX);
-  std::vector<Clock> border{Clock{}};  // progress before each segment, and at the end
+  std::vector<Clock> border{Clock{}};                    // progress before each segment, and at the end
+  std::vector<size_t> ends;                              // of segments, in list order
+  std::array<std::vector<size_t>, queue_count> actions;  // each queue's, in list order
   size_t now = 0;
   for (size_t s = 0; s < program.segments.size(); ++s) {
     const Segment& segment = program.segments[s];
@@ -44,19 +98,20 @@ std::vector<Item> items_of(const Plan& plan, const Program& program) {
     border.push_back(order.end);
     for (size_t a = 0; a < segment.actions.size(); ++a, ++now) {
       const Action& action = segment.actions[a];
+      actions[static_cast<size_t>(action.queue)].push_back(now);
       auto use = [&](const View& v) {
         if (!v.buffer || plan.buffer(v.buffer).persistent) return;
+        const Buffer& b = plan.buffer(v.buffer);
+        std::vector<Item>& items = all.arenas[b.arena];
         if (index[v.buffer] == SIZE_MAX) {
-          const Buffer& b = plan.buffer(v.buffer);
           index[v.buffer] = items.size();
           Item& item = items.emplace_back();
-          item.id = v.buffer, item.arena = b.arena;
-          item.size = round_up(b.bytes, alignment), item.scratch = b.line == Line::workspace;
+          item.id = v.buffer, item.size = round_up(b.bytes, alignment), item.scratch = b.line == Line::workspace;
           item.earliest = order.before[a];
-          item.first = now, item.first_part = s;
+          item.time.first = now, item.first_part = s;
         }
         Item& item = items[index[v.buffer]];
-        item.last = now, item.last_part = s;
+        item.time.second = now + 1, item.part = s;
         for (size_t q = 0; q < queue_count; ++q) item.earliest[q] = std::min(item.earliest[q], order.before[a][q]);
         item.release[static_cast<size_t>(action.queue)] = order.position[a] + 1;
       };
@@ -64,17 +119,40 @@ std::vector<Item> items_of(const Plan& plan, const Program& program) {
       for (const View& v : action.out) use(v);
       use(action.workspace);
     }
+    ends.push_back(now);
   }
-  std::vector<std::vector<uint64_t>> in_use(plan.arenas.size(), std::vector<uint64_t>(now, 0));
-  for (Item& item : items) {
-    for (size_t a = item.first; a <= item.last; ++a) in_use[item.arena][a] += item.size;
-    // A value from an earlier segment is needed by every repetition.
-    if (item.first_part != item.last_part && program.segments[item.last_part].repeat > 1)
-      item.release = border[item.last_part + 1];
+  all.times = now;
+  for (const auto& mine : actions) all.times += mine.empty() || mine.size() == now ? 0 : 2 * now;
+  for (std::vector<Item>& items : all.arenas) {
+    std::vector<uint64_t> in_use(2 * now + 1, 0);  // a tree; differences first
+    for (const Item& i : items) in_use[now + i.time.first] += i.size, in_use[now + i.time.second] -= i.size;
+    std::partial_sum(in_use.begin() + ptrdiff_t(now), in_use.end(), in_use.begin() + ptrdiff_t(now));
+    for (size_t k = now; k-- > 1;) in_use[k] = std::max(in_use[2 * k], in_use[2 * k + 1]);
+    for (Item& item : items) {
+      make_up(now, item.time, [&](size_t k) { item.peak = std::max(item.peak, in_use[k]); });
+      item.held.push_back(item.time);
+      // A value from an earlier segment is needed by every repetition.
+      if (item.first_part != item.part && program.segments[item.part].repeat > 1)
+        item.release = border[item.part + 1], item.held[0].second = ends[item.part];
+      item.clash = item.held;
+      // An item that comes first in list order may still be in use, as far as queues and waits tell, at any action of
+      // another queue that may end after the other item's first use.
+      for (size_t q = 0, at = now; q < queue_count; ++q) {
+        const auto& mine = actions[q];
+        if (mine.empty() || mine.size() == now) continue;
+        const uint64_t first = item.time.first, done = item.earliest[q], last = item.release[q];
+        const uint64_t open = done < mine.size() ? std::min<uint64_t>(mine[done], first) : first;
+        const Span late{at + open, at + first},
+            end = last ? Span{at + mine[last - 1], at + mine[last - 1] + 1} : Span{};
+        at += now;
+        if (late.first < late.second)
+          item.clash.push_back(late), item.held.emplace_back(late.first + now, late.second + now);
+        if (last) item.held.push_back(end), item.clash.emplace_back(end.first + now, end.second + now);
+        at += now;
+      }
+    }
   }
-  for (Item& item : items)
-    for (size_t a = item.first; a <= item.last; ++a) item.peak = std::max(item.peak, in_use[item.arena][a]);
-  return items;
+  return all;
 }
 
 struct Layout {
@@ -83,24 +161,23 @@ struct Layout {
 };
 
 // Places items in the given order, each by best fit.
-Layout place(const std::vector<Item>& items, const std::vector<size_t>& order) {
+Layout place(const std::vector<Item>& items, const std::vector<size_t>& order, size_t times) {
   Layout out{std::vector<uint64_t>(items.size()), 0, 0};
-  std::vector<size_t> placed, conflicts;
+  Taken taken(times);
+  std::vector<Span> conflicts;
   for (size_t k : order) {
     const Item& item = items[k];
     conflicts.clear();
-    for (size_t p : placed)
-      if (!ends_before(items[p], item) && !ends_before(item, items[p])) conflicts.push_back(p);
-    std::sort(conflicts.begin(), conflicts.end(), [&](size_t a, size_t b) { return out.offsets[a] < out.offsets[b]; });
+    for (const Span& time : item.clash) taken.find(time, conflicts);
+    std::sort(conflicts.begin(), conflicts.end());
     uint64_t at = 0, best = UINT64_MAX, best_gap = UINT64_MAX;
-    for (size_t p : conflicts) {
-      const uint64_t begin = out.offsets[p];
+    for (const auto& [begin, end] : conflicts) {
       if (begin >= at + item.size && begin - at < best_gap) best = at, best_gap = begin - at;
-      at = std::max(at, begin + items[p].size);
+      at = std::max(at, end);
     }
     if (best == UINT64_MAX) best = at;
     out.offsets[k] = best;
-    placed.push_back(k);
+    for (const Span& time : item.held) taken.add(time, {best, best + item.size});
     out.top = std::max(out.top, best + item.size);
     if (!item.scratch) out.values = out.top;
   }
@@ -108,18 +185,18 @@ Layout place(const std::vector<Item>& items, const std::vector<size_t>& order) {
 }
 
 // The best of three orders: largest items first, or, twice, those in use at the highest peak. Scratch comes last.
-Layout place(const std::vector<Item>& items) {
+Layout place(const std::vector<Item>& items, size_t times) {
   std::vector<size_t> order(items.size());
   std::iota(order.begin(), order.end(), 0);
   Layout best{{}, UINT64_MAX, UINT64_MAX};
   auto attempt = [&](auto key) {
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(items[a]) < key(items[b]); });
-    Layout layout = place(items, order);
+    Layout layout = place(items, order, times);
     if (std::tie(layout.top, layout.values) < std::tie(best.top, best.values)) best = std::move(layout);
   };
   attempt([](const Item& i) { return std::tuple(i.scratch, ~i.size); });
   attempt([](const Item& i) { return std::tuple(i.scratch, ~i.peak, ~i.size); });
-  attempt([](const Item& i) { return std::tuple(i.scratch, ~i.peak, ~i.last, ~i.size); });
+  attempt([](const Item& i) { return std::tuple(i.scratch, ~i.peak, ~i.time.second, ~i.size); });
   return best;
 }
 
@@ -135,13 +212,12 @@ void place_buffers(Plan& plan) {
     }
   std::vector<uint64_t> top(plan.arenas.size(), 0);
   for (const Program& program : plan.programs) {
-    std::vector<std::vector<Item>> items(plan.arenas.size());
-    for (Item& item : items_of(plan, program)) items[item.arena].push_back(item);
-    for (size_t a = 0; a < items.size(); ++a) {
+    const Items items = items_of(plan, program);
+    for (size_t a = 0; a < top.size(); ++a) {
       Arena& arena = plan.arenas[a];
-      const Layout layout = place(items[a]);
-      for (size_t k = 0; k < items[a].size(); ++k)
-        plan.buffer(items[a][k].id).offset = arena.persistent + layout.offsets[k];
+      const Layout layout = place(items.arenas[a], items.times);
+      for (size_t k = 0; k < items.arenas[a].size(); ++k)
+        plan.buffer(items.arenas[a][k].id).offset = arena.persistent + layout.offsets[k];
       arena.transient = std::max(arena.transient, layout.values);
       top[a] = std::max(top[a], layout.top);
     }

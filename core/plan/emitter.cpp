@@ -63,6 +63,7 @@ void Emitter::begin_program(const std::string& name) {
 }
 void Emitter::begin_segment(const std::string& name, uint32_t repeat) {
   plan_.programs.back().segments.push_back({name, repeat, {}});
+  users_.clear();
 }
 
 void Emitter::label(Phase phase, const std::string& of) {
@@ -102,9 +103,11 @@ void Emitter::action(const Op& op, std::vector<View> in, std::vector<View> out, 
   View scratch;
   if (auto n = static_cast<int64_t>(plan_.calls[it->second].workspace))
     scratch = transient(std::string("workspace ") + op.id, Line::workspace, make_desc(ENG_U8, {n}));
+  auto& actions = plan_.programs.back().segments.back().actions;
+  for (const auto* views : {&in, &out})
+    for (const View& v : *views) users_[v.buffer].insert(static_cast<uint32_t>(actions.size()));
   const auto block = static_cast<uint32_t>(plan_.labels.size() - 1);
-  plan_.programs.back().segments.back().actions.push_back(
-      {it->second, queue_, std::move(in), std::move(out), scratch, {}, std::exchange(after_, {}), block});
+  actions.push_back({it->second, queue_, std::move(in), std::move(out), scratch, {}, std::exchange(after_, {}), block});
   if (staged) action(eng::op(ENG_OP_COPY), {staging(received_, target[0].desc)}, target);
 }
 
@@ -113,12 +116,8 @@ Queue Emitter::on(Queue queue) {
 }
 
 void Emitter::after_users(const View& view) {
-  const auto& actions = plan_.programs.back().segments.back().actions;
-  const auto uses = [&](const View& v) { return v.buffer == view.buffer; };
-  for (uint32_t a = 0; a < actions.size(); ++a)
-    if (std::any_of(actions[a].in.begin(), actions[a].in.end(), uses) ||
-        std::any_of(actions[a].out.begin(), actions[a].out.end(), uses))
-      after_.push_back(a);
+  const auto& users = users_[view.buffer];
+  after_.insert(after_.end(), users.begin(), users.end());
 }
 
 void Emitter::zero(const View& view) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 
 #include "core/plan/plan.hpp"
 
@@ -38,7 +39,8 @@ class Emitter {
   std::function<uint64_t(const Call&)> workspace_;
   std::map<std::string, uint32_t> calls_;
   Queue queue_ = Queue::compute;
-  std::vector<uint32_t> after_;  // Action::after of the next action
+  std::vector<uint32_t> after_;             // Action::after of the next action
+  std::map<Id, std::set<uint32_t>> users_;  // buffer -> the actions of the segment that read or write it
   uint32_t beside_;
   Id sent_ = 0, received_ = 0;  // buffers of stage_collectives
 };
