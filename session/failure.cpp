@@ -42,8 +42,8 @@ Failure failure(std::exception_ptr reason) try { std::rethrow_exception(reason);
 } catch (const std::bad_alloc&) {
   return {static_cast<int>(Exit::host_memory), "out of host memory", ""};
 } catch (const std::filesystem::filesystem_error& e) {
-  return {static_cast<int>(exit_of(e)), for_terminal(fmt::format("cannot use {}: {}", e.path1().string(), e.code().message())),
-          ""};
+  return {static_cast<int>(exit_of(e)),
+          for_terminal(fmt::format("cannot use {}: {}", e.path1().string(), e.code().message())), ""};
 } catch (const std::exception& e) {
   return {static_cast<int>(Exit::bug), e.what(),
           "this is a bug in engine: please report it with the command line and the configuration"};

@@ -2,12 +2,17 @@
 #include "session/fits.hpp"
 
 #include <fmt/format.h>
+#include <sys/statvfs.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <set>
 
 #include "core/base/error.hpp"
 
 namespace eng {
+
+static constexpr int64_t most_accumulate = 1'000'000'000;  // as the schema says
 
 Beside beside(const Setup& setup) {
   const eng_device_info& info = setup.kernels->info();
@@ -37,39 +42,71 @@ std::vector<std::string> edits_that_fit(const Config& config, Registry& registry
   using Edits = std::vector<Edit>;
   const World world = setup.plan.ranks.world;
   std::vector<std::string> found;
-  auto fits = [&](const Edits& edits, const char* note) {
+  const Section &train = config.section("train"), &model = config.section("model");
+  // Plans of many layers take seconds: fewer edits of them are tried.
+  size_t actions = 1;
+  for (const Program& program : setup.plan.programs)
+    for (const Segment& segment : program.segments) actions += segment.actions.size();
+  size_t left = std::max<size_t>(2, 300'000 / actions);
+  // The peak with these edits; UINT64_MAX if there is no such plan, or if it is not tried.
+  const auto peak_with = [&](const Edits& edits) {
+    if (left == 0) return UINT64_MAX;
+    --left;
     Config other = config;
+    for (const Edit& e : edits) other.section(e.section).set(e.key, e.value, "edit");
+    try {
+      return machine_peak(make_setup(other, registry, 0, world));
+    } catch (const Error&) {
+      return UINT64_MAX;
+    }
+  };
+  const auto tell = [&](const Edits& edits, const char* note, uint64_t peak) {
     std::string text;
     for (const Edit& e : edits) {
-      other.section(e.section).set(e.key, e.value, "edit");
       // With train.global_batch, accumulate is derived, so the user must not set it.
-      if (e.key == std::string("accumulate") && config.section("train").given("global_batch")) continue;
+      if (e.key == std::string("accumulate") && train.given("global_batch")) continue;
       const auto* word = std::get_if<std::string>(&e.value);
       text += fmt::format("{}.{}={} ", e.section, e.key, word ? *word : toml_text(e.value));
     }
-    try {
-      uint64_t peak = machine_peak(make_setup(other, registry, 0, world));
-      if (peak <= limit) found.push_back(fmt::format("{}{}: {}", text, note, format_bytes(static_cast<double>(peak))));
-      return peak <= limit;
-    } catch (const Error&) {
-      return false;
-    }
+    found.push_back(fmt::format("{}{}: {}", text, note, format_bytes(static_cast<double>(peak))));
   };
-  const Section &train = config.section("train"), &model = config.section("model");
+  const auto fits = [&](const Edits& edits, const char* note) {
+    const uint64_t peak = peak_with(edits);
+    if (peak <= limit) tell(edits, note, peak);
+    return peak <= limit;
+  };
+  // Of edits that need less and less, tells the first that fits; makes few plans, however many edits there are.
+  const auto first_that_fits = [&](const std::vector<Edits>& all, const char* note) {
+    size_t from = 0, to = all.size();  // it is in [from, to]
+    uint64_t peak = UINT64_MAX;        // of all[to]
+    for (size_t at = to - 1; from < to; at = from + (to - from) / 2) {
+      const uint64_t here = peak_with(all[at]);
+      if (here <= limit)
+        to = at, peak = here;
+      else
+        from = at + 1;
+    }
+    if (to < all.size()) tell(all[to], note, peak);
+  };
   const int64_t batch = train.integer("micro_batch"), accumulate = train.integer("accumulate");
   const auto less_at_a_time = [&](const Edits& with) {
-    for (int64_t n = 2; n <= batch; ++n) {
-      Edits edits = with;
-      const Edit less{"train", "micro_batch", batch / n}, more{"train", "accumulate", accumulate * n};
-      edits.insert(edits.end(), {less, more});
-      if (batch % n == 0 && fits(edits, "(the same tokens per step)")) break;
+    std::set<int64_t> divisors;  // of the batch, but 1
+    for (int64_t n = 1; n * n <= batch; ++n)
+      if (batch % n == 0) divisors.insert({n, batch / n});
+    divisors.erase(1);
+    std::vector<Edits> smaller, shorter;
+    for (int64_t n : divisors) {
+      if (accumulate > most_accumulate / n) break;
+      smaller.push_back(with);
+      smaller.back().push_back({"train", "micro_batch", batch / n});
+      smaller.back().push_back({"train", "accumulate", accumulate * n});
     }
     for (int64_t t = train.integer("sequence_length") / 2; t >= 16; t /= 2) {
-      Edits edits = with;
-      const Edit shorter{"train", "sequence_length", t};
-      edits.push_back(shorter);
-      if (fits(edits, "(less context)")) break;
+      shorter.push_back(with);
+      shorter.back().push_back({"train", "sequence_length", t});
     }
+    first_that_fits(smaller, "(the same tokens per step)");
+    first_that_fits(shorter, "(less context)");
   };
   // The strategy with less traffic comes first.
   const Edits parts = {{"zero", "plugin", std::string("zero2")}, {"zero", "plugin", std::string("zero3")}};
@@ -83,8 +120,10 @@ std::vector<std::string> edits_that_fit(const Config& config, Registry& registry
   less_at_a_time({});
   if (found.empty() && now != "zero3") less_at_a_time({parts.back()});
   int64_t layers = model.has("num_hidden_layers") ? model.integer("num_hidden_layers") : 0;
+  std::vector<Edits> fewer;
   for (int64_t n = layers - 1; n >= 1; n = n > 8 ? n * 3 / 4 : n - 1)
-    if (fits({{"model", "num_hidden_layers", n}}, "(another model)")) break;
+    fewer.push_back({{"model", "num_hidden_layers", n}});
+  first_that_fits(fewer, "(another model)");
   return found;
 }
 
@@ -131,6 +170,38 @@ void check_evaluation_fits(const Config& config, Registry& registry, const Setup
     for (int64_t t = train.integer("sequence_length") / 2; t >= 16; t /= 2)
       if (fits("sequence_length", t, " (less context)")) break;
   refuse_plan(setup, peak, limit, "evaluating", help);
+}
+
+uint64_t check_disk(const Config& config, const Plan& plan, const std::filesystem::path& directory, int64_t from,
+                    size_t present) {
+  std::error_code none;
+  std::filesystem::path at = std::filesystem::absolute(directory, none);
+  struct statvfs system {};
+  int failed = 0;
+  while ((failed = statvfs(at.c_str(), &system)) != 0)
+    if (errno == ENOENT && at.has_relative_path())
+      at = at.parent_path();
+    else if (errno != EINTR)
+      break;
+  if (failed || !system.f_blocks) return UINT64_MAX;
+  const uint64_t free = uint64_t{system.f_bavail} * system.f_frsize;
+  // Without a limit (keep = 0) only the newest one is counted. While one is saved there is one more.
+  const Section& checkpoint = config.section("checkpoint");
+  const int64_t left = std::max<int64_t>(config.section("train").integer("steps") - from, 0),
+                every = checkpoint.integer("every"), keep = std::max<int64_t>(checkpoint.integer("keep"), 1);
+  const int64_t saves = every ? (left + every - 1) / every : std::min<int64_t>(left, 1);
+  const auto more = static_cast<uint64_t>(
+      std::min(saves, std::max<int64_t>(keep + 1 - static_cast<int64_t>(std::min<size_t>(present, 1u << 30)), 1)));
+  const uint64_t each = checkpoint_bytes(saved_tensors(plan));
+  if (each && more > free / each) {
+    const uint64_t need = more > UINT64_MAX / each ? UINT64_MAX : more * each;
+    throw Error(Exit::disk,
+                fmt::format("{} checkpoints of {} need {} ({} bytes), but {} has {} ({} bytes) free", more,
+                            format_bytes(double(each)), format_bytes(double(need)), need, at.string(),
+                            format_bytes(double(free)), free),
+                "lower checkpoint.keep, or choose another run.out");
+  }
+  return free;
 }
 
 }  // namespace eng

@@ -3,6 +3,7 @@
 // model.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -26,5 +27,11 @@ std::vector<std::string> edits_that_fit(const Config& config, Registry& registry
 void check_fits(const Config& config, Registry& registry, const Setup& setup);
 // The same for a setup from make_evaluation. The model is fixed, so the edits change only the batch.
 void check_evaluation_fits(const Config& config, Registry& registry, const Setup& setup);
+
+// Throws Error(disk) if the file system of `directory`, which need not exist yet, has too few free bytes for the
+// checkpoints that a run writes from step `from` on, of which `present` are there. Returns the free bytes; UINT64_MAX
+// if the file system does not tell.
+uint64_t check_disk(const Config& config, const Plan& plan, const std::filesystem::path& directory, int64_t from = 0,
+                    size_t present = 0);
 
 }  // namespace eng

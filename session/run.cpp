@@ -99,11 +99,22 @@ Exit train_recorded(Recorder& recorder, Trainer& trainer, const Parts& parts, co
   }
 }
 
+// On rank 0. Of a run that is resumed, the checkpoints that it has count.
+void check_space(const RunRequest& request, const Config& config, const Setup& setup, const RunPlace& place) {
+  if (!place.dir) {
+    check_disk(config, setup.plan, request.out.empty() ? config.section("run").string("out") : request.out.string());
+    return;
+  }
+  const size_t present = list_checkpoints(place.dir->checkpoints()).size();
+  check_disk(config, setup.plan, place.dir->path(), place.from ? checkpoint_step(*place.from).value_or(0) : 0, present);
+}
+
 Exit train(const RunRequest& request, Member& member, RunListener& listener, Parts& parts, RunPlace& place) {
   const auto& [opened, resolved, setup, data, again] = parts;
   const auto& [registry, config, plugin_folders, before] = opened;
   if (!place.from && again) check_weights(config, *registry, setup);
   const std::optional<Resumed> once = resumed(request, parts, place, listener);
+  if (member.first()) check_space(request, config, setup, place);
   Trainer trainer(config, *registry, setup, *data, member.communicator());
   fill(trainer, parts, place.from, member.first(), listener);
   TraceFile trace(request.trace, trainer.step(), setup.plan);

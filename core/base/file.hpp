@@ -42,8 +42,8 @@ class Fd {
 // Writes one new file from front to back.
 class FileWriter {
  public:
-  // Creates or truncates `path`, which may not be a link or a FIFO. Reserves `expected` bytes if the file system can, so that a full disk is detected
-  // before the first write; 0: unknown. All members throw Error(Exit::disk).
+  // Creates or truncates `path`, which may not be a link or a FIFO. Reserves `expected` bytes if the file system can,
+  // so that a full disk is detected before the first write; 0: unknown. All members throw Error(Exit::disk).
   explicit FileWriter(std::filesystem::path path, uint64_t expected = 0);
   void write(const void* data, uint64_t bytes);
   void finish();  // flush to the disk

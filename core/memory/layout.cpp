@@ -57,10 +57,7 @@ class Taken {
     auto to = from;
     for (; to != all.end() && to->first <= bytes.second; ++to)
       bytes = {std::min(bytes.first, to->first), std::max(bytes.second, to->second)};
-    if (from == to)
-      all.insert(from, bytes);
-    else
-      *from = bytes, all.erase(from + 1, to);
+    all.insert(all.erase(from, to), bytes);
   }
   size_t n_;
   std::vector<std::vector<Span>> always_, sometimes_;  // per node: what is taken at all of its times, or at some
@@ -89,7 +86,6 @@ Items items_of(const Plan& plan, const Program& program) {
   Items all{std::vector<std::vector<Item>>(plan.arenas.size())};
   std::vector<size_t> index(plan.buffers.size() + 1, SIZE_MAX);
   std::vector<Clock> border{Clock{}};                    // progress before each segment, and at the end
-  std::vector<size_t> ends;                              // of segments, in list order
   std::array<std::vector<size_t>, queue_count> actions;  // each queue's, in list order
   size_t now = 0;
   for (size_t s = 0; s < program.segments.size(); ++s) {
@@ -119,7 +115,6 @@ Items items_of(const Plan& plan, const Program& program) {
       for (const View& v : action.out) use(v);
       use(action.workspace);
     }
-    ends.push_back(now);
   }
   all.times = now;
   for (const auto& mine : actions) all.times += mine.empty() || mine.size() == now ? 0 : 2 * now;
@@ -133,7 +128,8 @@ Items items_of(const Plan& plan, const Program& program) {
       item.held.push_back(item.time);
       // A value from an earlier segment is needed by every repetition.
       if (item.first_part != item.part && program.segments[item.part].repeat > 1)
-        item.release = border[item.part + 1], item.held[0].second = ends[item.part];
+        item.release = border[item.part + 1],
+        item.held[0].second = std::accumulate(item.release.begin(), item.release.end(), uint64_t{0});
       item.clash = item.held;
       // An item that comes first in list order may still be in use, as far as queues and waits tell, at any action of
       // another queue that may end after the other item's first use.
@@ -142,13 +138,13 @@ Items items_of(const Plan& plan, const Program& program) {
         if (mine.empty() || mine.size() == now) continue;
         const uint64_t first = item.time.first, done = item.earliest[q], last = item.release[q];
         const uint64_t open = done < mine.size() ? std::min<uint64_t>(mine[done], first) : first;
-        const Span late{at + open, at + first},
-            end = last ? Span{at + mine[last - 1], at + mine[last - 1] + 1} : Span{};
-        at += now;
-        if (late.first < late.second)
-          item.clash.push_back(late), item.held.emplace_back(late.first + now, late.second + now);
-        if (last) item.held.push_back(end), item.clash.emplace_back(end.first + now, end.second + now);
-        at += now;
+        const auto add = [&](uint64_t begin, uint64_t end, std::vector<Span>& here, std::vector<Span>& other) {
+          if (begin < end)
+            here.emplace_back(at + begin, at + end), other.emplace_back(at + now + begin, at + now + end);
+        };
+        add(open, first, item.clash, item.held);
+        if (last) add(mine[last - 1], mine[last - 1] + 1, item.held, item.clash);
+        at += 2 * now;
       }
     }
   }

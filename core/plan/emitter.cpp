@@ -48,14 +48,21 @@ Written written(const Segment& segment, size_t first, const View& view) {
   return all ? Written::all : some ? Written::some : Written::nothing;
 }
 
-View Emitter::persistent(const std::string& name, Line line, const eng_desc& desc, bool initial, uint32_t place) {
-  plan_.buffers.push_back({name, line, place, bytes(desc), 0, true, initial});
+View Emitter::add(Buffer buffer, const eng_desc& desc) {
+  bytes_ += buffer.bytes = bytes(desc);
+  if (bytes_ > uint64_t{1} << 62)
+    throw Error(Exit::usage, fmt::format("the plan has more than 2^62 bytes, with {} {}", buffer.name, describe(desc)),
+                "lower train.micro_batch, train.sequence_length or the sizes of [model]");
+  plan_.buffers.push_back(std::move(buffer));
   return {static_cast<Id>(plan_.buffers.size()), 0, desc};
 }
 
+View Emitter::persistent(const std::string& name, Line line, const eng_desc& desc, bool initial, uint32_t place) {
+  return add({name, line, place, 0, 0, true, initial}, desc);
+}
+
 View Emitter::transient(const std::string& name, Line line, const eng_desc& desc, uint32_t place) {
-  plan_.buffers.push_back({name, line, place, bytes(desc), 0, false, false});
-  return {static_cast<Id>(plan_.buffers.size()), 0, desc};
+  return add({name, line, place, 0, 0, false, false}, desc);
 }
 
 void Emitter::begin_program(const std::string& name) {

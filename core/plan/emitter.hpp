@@ -34,6 +34,7 @@ class Emitter {
   void stage_collectives(uint32_t arena);
 
  private:
+  View add(Buffer buffer, const eng_desc& desc);
   View staging(Id buffer, const eng_desc& desc);
   Plan& plan_;
   std::function<uint64_t(const Call&)> workspace_;
@@ -43,6 +44,7 @@ class Emitter {
   std::map<Id, std::set<uint32_t>> users_;  // buffer -> the actions of the segment that read or write it
   uint32_t beside_;
   Id sent_ = 0, received_ = 0;  // buffers of stage_collectives
+  uint64_t bytes_ = 0;          // of all buffers
 };
 
 // `n` elements of a flat view, from element `first`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types, shapes, and conversion of tensors to and from DLPack (engine/dlpack.h).
+// Element types, shapes, and tensors as DLPack (engine/dlpack.h).
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,6 @@ bool is_float(int32_t dtype);                  // false for other values
 // The inverses; nullopt for a type that the engine does not have.
 std::optional<int32_t> dtype_from_safetensors(const std::string& name);
 std::optional<int32_t> dtype_from_dlpack(const DLDataType& type);
-
-// Converts `count` elements between f32, bf16 and f16, rounding to nearest even; equal types are copied. Throws
-// Error(Exit::bug) for other pairs of types.
-void convert(int32_t from, const void* in, int32_t to, void* out, uint64_t count);
 
 // Of a dense tensor. Throw Error(Exit::bug) for an invalid shape, or a result of more than 63 bits.
 uint64_t element_count(const eng_desc& desc);

@@ -170,25 +170,6 @@ int64_t Model::parameter_count() const {
   return n;
 }
 
-double Model::flops_per_token() const {
-  // Tables that are only looked up, and parameters that no op reads, multiply nothing.
-  auto looks_up = [](const Op& op) {
-    return !std::strcmp(op.id, ENG_OP_EMBEDDING) || !std::strcmp(op.id, ENG_OP_POSITIONS);
-  };
-  std::set<uint32_t> multiplied;
-  for (const auto& block : blocks) {
-    const Template& t = templates.at(block.tmpl);
-    for (size_t n = 0; n < t.forward; ++n)
-      for (Id i : t.graph.nodes[n].in)
-        if (i && t.graph.value(i).kind == SymbolKind::param && !looks_up(*t.graph.nodes[n].op))
-          multiplied.insert(block.params[t.graph.value(i).index]);
-  }
-  double flops = 0;
-  for (uint32_t p = 0; p < params.size(); ++p)
-    if (multiplied.count(p)) flops += 6.0 * count(params[p].desc);
-  return flops + 6.0 * info.layers * info.attention_width * sequence_length;
-}
-
 eng_model_info describe_model(const std::string& name, const eng_model& table, const Section& section) {
   return Instance{table}.create(name, section);
 }

@@ -24,9 +24,6 @@ struct Model {
   int64_t micro_batch = 0, sequence_length = 0;  // B, T
 
   int64_t parameter_count() const;
-  // FLOPs per training token by the usual definition: 6 per parameter that multiplies (all but lookup tables), plus
-  // causal attention, 6 * layers * T * width (Chowdhery et al. 2022, appendix B, halved for causality).
-  double flops_per_token() const;
 };
 
 // What the model says about itself, without tracing. Throws Error naming the plugin.

@@ -2,20 +2,22 @@
 #include "jsonl.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "failure.hpp"
 #include "json_text.hpp"
 #include "utf8.hpp"
 
 namespace text_data {
-namespace {
 
 using nlohmann::json;
 
-// Keeps only the wanted string and builds no tree, because a line may hold much more than its text.
-class FieldHandler {
+// Keeps only the wanted string, and the first names for an error. Builds no tree, because a line may hold much more
+// than its text.
+class JsonlReader::FieldHandler {
  public:
   explicit FieldHandler(const std::string& field) : field_(field) {}
 
@@ -23,61 +25,64 @@ class FieldHandler {
   std::string text;
   std::string error;
   std::size_t column = 0;
+  std::string line_is = "an object";  // the outermost value
+  std::string field_is;               // the wanted field, if it is not a string
+  std::vector<std::string> names;     // of the first fields
+  std::size_t fields = 0;             // all of them
 
-  void take(FieldHandler& other) {
-    found = other.found;
-    text = std::move(other.text);
-  }
-  bool null() { return other(); }
-  bool boolean(bool) { return other(); }
-  bool number_integer(json::number_integer_t) { return other(); }
-  bool number_unsigned(json::number_unsigned_t) { return other(); }
-  bool number_float(json::number_float_t, const json::string_t&) { return other(); }
-  bool binary(json::binary_t&) { return other(); }
+  bool null() { return other("null"); }
+  bool boolean(bool) { return other("a boolean"); }
+  bool number_integer(json::number_integer_t) { return other("a number"); }
+  bool number_unsigned(json::number_unsigned_t) { return other("a number"); }
+  bool number_float(json::number_float_t, const json::string_t&) { return other("a number"); }
+  bool binary(json::binary_t&) { return other("binary"); }
   bool string(json::string_t& value) {
-    if (wanted()) {
-      text = std::move(value);
-      found = true;
-    }
-    return true;
+    if (!wanted()) return other("a string");
+    text = std::move(value);
+    return found = true;
   }
   bool start_object(std::size_t) {
-    other();
-    if (depth_++ == 0) object_ = true;
+    other("an object");
+    ++depth_;
     return true;
   }
   bool end_object() { return --depth_, true; }
   bool start_array(std::size_t) {
-    other();
+    other("an array");
     ++depth_;
     return true;
   }
   bool end_array() { return --depth_, true; }
   bool key(json::string_t& name) {
-    if (depth_ == 1) matches_ = name == field_;
+    if (depth_ != 1) return true;
+    matches_ = name == field_;
+    if (fields++ < most_names) names.push_back(name.substr(0, longest_name));
     return true;
   }
   bool parse_error(std::size_t position, const std::string&, const json::exception& exception) {
     column = position;
-    error = exception.what();
+    error.assign(exception.what(), strnlen(exception.what(), longest_reason));
     return false;
   }
 
  private:
-  bool wanted() const { return depth_ == 1 && object_ && matches_; }
+  static constexpr std::size_t most_names = 10, longest_name = 100, longest_reason = 1000;
+  bool wanted() const { return depth_ == 1 && line_is == "an object" && matches_; }
   // If a field occurs twice, the last one counts, as in every common reader.
-  bool other() {
-    if (wanted()) found = false;
+  bool other(const char* what) {
+    if (depth_ == 0) line_is = what;
+    if (wanted()) found = false, field_is = what;
     return true;
   }
 
   const std::string& field_;
   int64_t depth_ = 0;
-  bool object_ = false;
   bool matches_ = false;
 };
 
-constexpr std::size_t longest_line = std::size_t{1} << 30;
+namespace {
+
+constexpr std::size_t longest_line = std::size_t{64} << 20;
 
 // The value of the four hexadecimal digits at text[at]; -1 if there are no such digits.
 int hex_unit(std::string_view text, std::size_t at) {
@@ -128,23 +133,6 @@ std::string quoted(const std::string& name) {
   return text.size() > 60 ? text.substr(0, 57) + "...\"" : text;
 }
 
-std::string with_article(const json& value) {
-  switch (value.type()) {
-    case json::value_t::null:
-      return "null";
-    case json::value_t::object:
-      return "an object";
-    case json::value_t::array:
-      return "an array";
-    case json::value_t::string:
-      return "a string";
-    case json::value_t::boolean:
-      return "a boolean";
-    default:
-      return "a number";
-  }
-}
-
 }  // namespace
 
 JsonlReader::JsonlReader(std::string name, std::string field, bool replace,
@@ -158,18 +146,23 @@ void JsonlReader::feed(std::string_view piece) {
     if (rest_.empty()) {
       line(piece.substr(0, end));
     } else {
-      rest_.append(piece.substr(0, end));
+      append(piece.substr(0, end));
       std::string whole = std::move(rest_);
       rest_.clear();
       line(whole);
     }
     piece.remove_prefix(end + 1);
   }
-  rest_.append(piece);
-  if (rest_.size() > longest_line) {
+  append(piece);
+}
+
+// To the start of a line.
+void JsonlReader::append(std::string_view piece) {
+  if (piece.size() > longest_line - rest_.size()) {
     ++line_;
-    fail("the line is longer than 1 GiB, the limit for JSON Lines");
+    fail("the line is longer than 64 MiB, the limit for a line of JSON Lines: split its text over several lines");
   }
+  rest_.append(piece);
 }
 
 void JsonlReader::finish() {
@@ -180,42 +173,29 @@ void JsonlReader::finish() {
 void JsonlReader::line(std::string_view text) {
   ++line_;
   if (blank(text)) return;
-  FieldHandler handler(field_);
-  std::string better;
-  if (!json::sax_parse(text.begin(), text.end(), &handler)) {
-    better = repaired(text);
-    FieldHandler second(field_);
-    const bool repairs = json::sax_parse(better.begin(), better.end(), &second);
-    if (!repairs || !replace_) {
-      throw Failure(ENG_INVALID, name_ + ":" + std::to_string(line_) + ":" + std::to_string(handler.column) +
-                                     ": not valid JSON: " + json_reason(handler.error) +
-                                     (repairs ? "; with [data] errors = \"replace\" it is read as U+FFFD" : ""));
-    }
-    handler.take(second);
-    text = better;
-  }
-  if (!handler.found) fail_field(text);
-  document_(handler.text);
+  FieldHandler first(field_), second(field_);
+  if (json::sax_parse(text.begin(), text.end(), &first)) return take(first);
+  const std::string better = repaired(text);
+  const bool repairs = json::sax_parse(better.begin(), better.end(), &second);
+  if (!repairs || !replace_)
+    throw Failure(ENG_INVALID, name_ + ":" + std::to_string(line_) + ":" + std::to_string(first.column) +
+                                   ": not valid JSON: " + json_reason(first.error) +
+                                   (repairs ? "; with [data] errors = \"replace\" it is read as U+FFFD" : ""));
+  take(second);
 }
 
 void JsonlReader::fail(const std::string& what) const {
   throw Failure(ENG_INVALID, name_ + ":" + std::to_string(line_) + ": " + what);
 }
 
-void JsonlReader::fail_field(std::string_view text) const {
-  json value = json::parse(text.begin(), text.end());
-  if (!value.is_object()) fail("the line is " + with_article(value) + ", not an object with a field " + quoted(field_));
-  auto at = value.find(field_);
-  if (at != value.end()) fail("field " + quoted(field_) + " is " + with_article(*at) + ", not a string");
+void JsonlReader::take(const FieldHandler& line) const {
+  if (line.found) return document_(line.text);
+  if (line.line_is != "an object")
+    fail("the line is " + line.line_is + ", not an object with a field " + quoted(field_));
+  if (!line.field_is.empty()) fail("field " + quoted(field_) + " is " + line.field_is + ", not a string");
   std::string names;
-  std::size_t listed = 0;
-  for (const auto& item : value.items()) {
-    if (listed++ == 10) {
-      names += ", ... (" + std::to_string(value.size()) + " in all)";
-      break;
-    }
-    names += (names.empty() ? "" : ", ") + quoted(item.key());
-  }
+  for (const std::string& name : line.names) names += (names.empty() ? "" : ", ") + quoted(name);
+  if (line.fields > line.names.size()) names += ", ... (" + std::to_string(line.fields) + " in all)";
   fail("no field " + quoted(field_) + "; the line has " + (names.empty() ? "no fields" : names) +
        ": set [data] field to the one that holds the text");
 }

@@ -10,7 +10,7 @@
 namespace text_data {
 
 // Takes a file in pieces of any size and passes on the documents in order. Lines of white space are skipped. A line may
-// end in CR LF; the last one needs no line end.
+// end in CR LF; the last one needs no line end. A line has at most 64 MiB.
 class JsonlReader {
  public:
   // `name` is the file's name in errors. `replace`: U+FFFD for bytes that are not UTF-8 and for halves of a surrogate
@@ -23,8 +23,10 @@ class JsonlReader {
 
  private:
   void line(std::string_view text);
+  class FieldHandler;  // what one line holds
+  void append(std::string_view piece);
+  void take(const FieldHandler& line) const;
   [[noreturn]] void fail(const std::string& what) const;
-  [[noreturn]] void fail_field(std::string_view text) const;
 
   std::string name_;
   std::string field_;

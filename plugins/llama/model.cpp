@@ -13,6 +13,7 @@ namespace llama {
 namespace {
 
 constexpr uint32_t embed_template = 0, layer_template = 1, head_template = 2;
+constexpr int64_t most_angles = int64_t{1} << 27;  // values of the table of rotations: a million positions of 128
 
 // The linear maps of a layer in the order of its parameters.
 enum Map { q, k, v, o, gate, up, down, map_count };
@@ -91,6 +92,10 @@ eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h) const {
   eng_desc shape{};
   if (b->api->shape(b, h, &shape, nullptr) != ENG_OK) return 0;
   const int64_t length = shape.dims[1];
+  if (length > most_angles / c_.head_dim)
+    model::invalid("sequence_length = " + std::to_string(length) + ": the table of rotations is limited to 512 MiB, " +
+                   std::to_string(most_angles / c_.head_dim) + " positions of heads of " + std::to_string(c_.head_dim) +
+                   "; use a shorter sequence");
   const std::vector<float> cos_sin = rope_table(c_.rope, c_.head_dim, length);
   const eng_desc desc = {ENG_F32, 2, {length, c_.head_dim}};
   eng_id table = 0;

@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include "core/tensor/dtype.hpp"
+#include "session/checkpoint/convert.hpp"
 #include "session/json.hpp"
 
 namespace eng {

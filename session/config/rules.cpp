@@ -64,6 +64,14 @@ struct Rules {
       refuse("E0106", "train", "micro_batch",
              fmt::format("`micro_batch` x `sequence_length` is {} tokens; the maximum is 2^40", tokens),
              "lower either");
+    const char* key = train.given("global_batch") ? "global_batch" : "accumulate";
+    const int64_t length = train.integer("sequence_length"),
+                  rows = train.given("global_batch") ? train.integer(key)
+                                                     : train.integer(key) * train.integer("micro_batch");
+    if (tokens <= int64_t{1} << 40 && rows > (int64_t{1} << 48) / length)
+      refuse("E0106", "train", key,
+             fmt::format("{} sequences of {} tokens per step are more than 2^48 tokens", rows, length),
+             fmt::format("lower `{}` or `sequence_length`", key));
     if (!train.given("global_batch")) return;
     const int64_t whole = train.integer("global_batch"), micro = train.integer("micro_batch");
     if (train.given("accumulate"))
@@ -72,8 +80,10 @@ struct Rules {
                                 "train.accumulate), or set both with train.global_batch={}",
                                 micro * train.integer("accumulate")));
     if (whole % micro == 0) return train.set("accumulate", whole / micro, "derived");
-    int64_t divisor = std::min(micro, whole);
-    while (whole % divisor != 0) --divisor;
+    int64_t divisor = 1;  // the largest that is at most a micro-batch
+    for (int64_t n = 1; n * n <= whole; ++n)
+      for (const int64_t d : {n, whole / n})
+        if (whole % n == 0 && d <= micro) divisor = std::max(divisor, d);
     refuse("E0113", "train", "global_batch",
            fmt::format("`global_batch` = {} is not a multiple of `micro_batch` = {}", whole, micro),
            fmt::format("train.global_batch = {}, or train.micro_batch = {}", (whole / micro + 1) * micro, divisor));

@@ -10,8 +10,8 @@
 
 #include "core/base/error.hpp"
 #include "core/base/file.hpp"
-#include "core/tensor/dtype.hpp"
 #include "session/checkpoint/checkpoint.hpp"
+#include "session/checkpoint/convert.hpp"
 #include "session/checkpoint/safetensors.hpp"
 #include "session/huggingface/config_json.hpp"
 #include "session/json.hpp"

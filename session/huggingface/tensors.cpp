@@ -4,7 +4,7 @@
 #include <cstring>
 #include <set>
 
-#include "core/tensor/dtype.hpp"
+#include "session/checkpoint/convert.hpp"
 #include "session/json.hpp"
 #include "session/shell.hpp"
 

@@ -36,7 +36,7 @@ static std::vector<std::string> idle_keys(const Section& zero, const Plan& plan)
   return notes;
 }
 
-// If a sequence is longer than the model allows, the error names the key.
+// If a sequence is longer than the model allows, the error names the key, unless the plugin has.
 static Model trace(const Section& section, const eng_model& table, int64_t rows, int64_t length, int32_t dtype,
                    const std::vector<std::string>& freeze) {
   const std::string& name = section.string("plugin");
@@ -44,7 +44,8 @@ static Model trace(const Section& section, const eng_model& table, int64_t rows,
     return trace_model(name, table, section, rows, length, dtype, freeze);
   } catch (const Error& e) {
     const int64_t limit = describe_model(name, table, section).max_length;
-    if (!limit || length <= limit) throw;
+    const bool told = std::string(e.what()).find("sequence_length") != std::string::npos;
+    if (!limit || length <= limit || told) throw;
     const bool known = section.has("max_position_embeddings");
     throw Error(Exit::usage,
                 fmt::format("train.sequence_length = {} is more than the {} positions of model {}{}: {}", length, limit,

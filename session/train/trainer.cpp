@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <cmath>
+#include <set>
 
 #include "engine/ops.h"
 #include "session/json.hpp"
@@ -17,6 +18,26 @@ namespace {
 const Plan& with_groups(const Plan& plan, Communicator* comm) {
   if (comm) comm->make_groups(plan.ranks);
   return plan;
+}
+
+// FLOPs per training token by the usual definition: 6 per parameter that multiplies (all but lookup tables), plus
+// causal attention, 6 * layers * T * width (Chowdhery et al. 2022, appendix B, halved for causality).
+double flops_per_token(const Model& model) {
+  // Tables that are only looked up, and parameters that no op reads, multiply nothing.
+  auto looks_up = [](const Op& op) {
+    return op.id == std::string(ENG_OP_EMBEDDING) || op.id == std::string(ENG_OP_POSITIONS);
+  };
+  std::set<uint32_t> multiplied;
+  for (const Block& block : model.blocks) {
+    const Template& t = model.templates.at(block.tmpl);
+    for (size_t n = 0; n < t.forward; ++n)
+      for (Id i : t.graph.nodes[n].in)
+        if (i && t.graph.value(i).kind == SymbolKind::param && !looks_up(*t.graph.nodes[n].op))
+          multiplied.insert(block.params[t.graph.value(i).index]);
+  }
+  double flops = 0;
+  for (uint32_t p : multiplied) flops += 6.0 * count(model.params[p].desc);
+  return flops + 6.0 * model.info.layers * model.info.attention_width * model.sequence_length;
 }
 
 // What ranks exchange before a step, and after an evaluation.
@@ -42,6 +63,7 @@ Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, c
   if (comm) exchange_ = [comm](const std::string& mine) { return comm->exchange(mine); };
   const Section& train = config.section("train");
   length_ = train.integer("sequence_length");
+  flops_per_token_ = flops_per_token(setup.model);
   const Ranks& ranks = setup.plan.ranks;
   cut_ = {train.integer("micro_batch"), train.integer("accumulate"), ranks.data_rank(), ranks.data_size()};
   if (trains()) upload_table(train.integer("steps"));
@@ -167,7 +189,7 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   m.step_seconds = since(start) + data_wait;
   m.tokens_per_second = static_cast<double>(cut_.step()) * static_cast<double>(length_) / m.step_seconds;
   const double peak = setup_.kernels->info().peak_f32 * cut_.world;
-  m.mfu = peak > 0 ? setup_.model.flops_per_token() * m.tokens_per_second / peak : NAN;
+  m.mfu = peak > 0 ? flops_per_token_ * m.tokens_per_second / peak : NAN;
   m.wait_seconds.data = data_wait;
   m.wait_seconds.comm = executor_.waited();
   m.device_peak_bytes = peak_of(setup_.plan, {}).device;

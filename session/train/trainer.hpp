@@ -96,6 +96,7 @@ class Trainer {
   Cut cut_;
   int64_t length_, step_ = 0, updates_ = 0;  // steps taken; updates that were not skipped
   uint64_t samples_ = 0, tokens_ = 0;        // of all steps so far
+  double flops_per_token_;
   std::string last_checkpoint_;
   std::optional<Saver> saver_;  // while it trains
 };

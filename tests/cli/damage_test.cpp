@@ -120,7 +120,20 @@ TEST_CASE("a disk without space keeps the previous checkpoint", "[cli]") {
     ~Unmount() { umount2(path.c_str(), MNT_DETACH); }
   } unmount{disk};
   scratch.config();
-  const Result full = engine(scratch, {"run", "config.toml", "--out", "disk/run"});
+  // Seen before the first step.
+  const Result refused = engine(scratch, {"run", "config.toml", "--out", "disk/run"});
+  CHECK(refused.exit == 10);
+  CHECK(std::regex_search(refused.err,
+                          std::regex("2 checkpoints of .* need .* bytes\\), but \\S*/disk has .* bytes\\) free")));
+  CHECK(names(disk).empty());
+  REQUIRE(engine(scratch, {"run", "config.toml", "--out", "disk/run", "train.steps=4"}).exit == 0);
+  CHECK(engine(scratch, {"run", "disk/run", "train.steps=8"}).exit == 10);
+  // There is space for the next checkpoint when the run starts, but not when it is saved.
+  REQUIRE(mount(nullptr, disk.c_str(), nullptr, MS_REMOUNT, "size=4m") == 0);
+  Child child(scratch, {"run", "disk/run", "train.steps=8"});
+  REQUIRE(child.wait_for("resumes from step-00000004"));
+  REQUIRE(mount(nullptr, disk.c_str(), nullptr, MS_REMOUNT, "size=800k") == 0);
+  const Result full = child.wait();
   INFO(full.err);
   CHECK(full.exit == 10);
   CHECK(has(full.err, "No space left on device"));

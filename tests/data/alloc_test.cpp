@@ -66,6 +66,19 @@ TEST_CASE("read allocates nothing") {
   CHECK(good);
   CHECK(during == 0);
 }
+
+TEST_CASE("a line without the field is refused without a tree of it") {
+  Folder folder;
+  std::string line = "{";
+  for (int i = 0; i < 50000; ++i)
+    line += std::string(i ? "," : "") + "\"a key too long to be short " + std::to_string(i) + "\":[{},[]]";
+  folder.write("a.jsonl", line + "}\n");
+  const uint64_t before = allocations;
+  Source source(folder, {.paths = {"*"}, .length = 64});
+  CHECK(source.status() == ENG_INVALID);
+  CHECK_THAT(source.error(), Catch::Contains("(50000 in all)"));
+  CHECK(allocations < before + 5000);
+}
 #endif
 
 TEST_CASE("the description names what the table serves") {

@@ -104,6 +104,13 @@ TEST_CASE_METHOD(Jsonl, "a line may be longer than any buffer, or deeply nested"
   CHECK_THAT(read("{\"deep\": " + deep + "}\n"), Contains("no field"));
 }
 
+TEST_CASE_METHOD(Jsonl, "a line beyond the limit is named") {
+  const std::string limit(64 << 20, ' ');
+  CHECK(read("{\"text\": \"a\"}\n" + limit + "\n{\"text\": \"b\"}\n") == "a|b");
+  CHECK_THAT(read("{\"text\": \"a\"}\n" + limit + " \n{\"text\": \"b\"}\n"),
+             Contains("a.jsonl:2: the line is longer than 64 MiB") && Contains("split"));
+}
+
 TEST_CASE("JSON Lines and plain files mix") {
   Folder folder;
   folder.write("a.txt", "plain");

@@ -121,8 +121,9 @@ TEST_CASE("changes: the model, the data and the random numbers stay, unless the 
     }
     return std::string();
   };
-  CHECK(refused({"train.steps=900", "log.every=7", "data.cache=x", "data.paths=['b.txt']", "optimizer.learning_rate=1.0"})
-            .empty());
+  CHECK(
+      refused({"train.steps=900", "log.every=7", "data.cache=x", "data.paths=['b.txt']", "optimizer.learning_rate=1.0"})
+          .empty());
   CHECK(refused({"train.seed=2"}) ==
         "a resumed run keeps its model, its data and its random numbers, but these differ:\n"
         "  train.seed = 2 (1 before)\n"

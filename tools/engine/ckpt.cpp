@@ -9,8 +9,8 @@
 
 #include "core/base/error.hpp"
 #include "core/base/file.hpp"
-#include "core/tensor/dtype.hpp"
 #include "session/checkpoint/checkpoint.hpp"
+#include "session/checkpoint/convert.hpp"
 #include "session/huggingface/export.hpp"
 #include "session/json.hpp"
 #include "session/report/progress.hpp"

@@ -73,19 +73,11 @@ int check(const Common& common, const std::string& target, const std::vector<std
                                schedule.at(1), schedule.at(train.integer("steps")), train.integer("steps")));
   check_fits(config, *registry, setup);
   line("memory", fmt::format("{} of {}", size(planned_peak(setup)), size(setup.kernels->info().total_bytes)));
-  std::error_code error;
-  std::filesystem::path out = std::filesystem::absolute(config.section("run").string("out"));
-  while (!std::filesystem::exists(out, error) && out.has_parent_path() && out != out.parent_path())
-    out = out.parent_path();
-  uint64_t free = std::filesystem::space(out, error).available;
-  int64_t keep = std::max<int64_t>(config.section("checkpoint").integer("keep"), 1);
-  uint64_t each = checkpoint_bytes(saved_tensors(setup.plan)), need = each * static_cast<uint64_t>(keep + 1);
-  if (need > free)
-    throw Error(Exit::disk,
-                fmt::format("{} checkpoints of {} need {}, but {} has {} free", keep + 1, size(each), size(need),
-                            out.string(), size(free)),
-                "lower checkpoint.keep, or choose another run.out");
-  line("disk", fmt::format("{} checkpoints x {} (one more while saving), free {}", keep, size(each), size(free)));
+  const uint64_t free = check_disk(config, setup.plan, config.section("run").string("out"));
+  const int64_t keep = std::max<int64_t>(config.section("checkpoint").integer("keep"), 1);
+  const uint64_t each = checkpoint_bytes(saved_tensors(setup.plan));
+  line("disk", fmt::format("{} checkpoints x {} (one more while saving), free {}", keep, size(each),
+                           free == UINT64_MAX ? "unknown" : size(free)));
   return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "sample.hpp"
+#include "session/checkpoint/convert.hpp"
 #include "session/run_dir.hpp"
 
 using namespace eng;

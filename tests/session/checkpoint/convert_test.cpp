@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "core/base/error.hpp"
-#include "core/tensor/dtype.hpp"
 #include "scratch.hpp"
+#include "session/checkpoint/convert.hpp"
 
 using namespace eng;
 
@@ -67,5 +67,5 @@ TEST_CASE("convert: types that cannot store weights are refused", "[convert]") {
   const float in = 1;
   int32_t out = 0;
   CHECK_THAT(test::refusal(Exit::bug, [&] { convert(ENG_F32, &in, ENG_I32, &out, 1); }),
-             Catch::Contains("no conversion from f32 to i32"));
+             Catch::Contains("no conversion from F32 to I32"));
 }
