@@ -177,7 +177,8 @@ TEST_CASE("bytes that are not text, and too much text") {
   CHECK(problems(with("[run]\nout = \"\"\"\u03ae\"\"\"\"\" # \u03ae\n[log]\n")).empty());
   CHECK_THAT(problems(std::string("[train]\nsteps\0 = 1\n", 18)), Contains("E0101"));
   CHECK_THAT(problems(std::string((1 << 20) + 1, '\n')), Contains("error[E0116]: too large for a configuration"));
-  CHECK_THAT(problems("x = " + std::string(100000, '[')), Contains("E0101"));
+  CHECK_THAT(problems("x = " + std::string(1000000, '[')), Contains("E0101") && Contains("opt.toml:1:"));
+  CHECK_THAT(problems(std::string(1000000, '[')), Contains("E0101") && Contains("opt.toml:1:3"));
   std::string dotted = "a";
   for (int i = 0; i < 200000; ++i) dotted += ".a";
   CHECK_THAT(problems(dotted + " = 1"), Contains("a key of more than 32 parts"));

@@ -15,6 +15,10 @@ TEST_CASE("global_batch") {
   CHECK_THAT(problems(with("[train]\nglobal_batch = 20\nmicro_batch = 8\n")),
              Contains("error[E0113]: `global_batch` = 20 is not a multiple of `micro_batch` = 8") &&
                  Contains("opt.toml:7:1") && Contains("train.global_batch = 24, or train.micro_batch = 5"));
+  CHECK_THAT(problems(with("[train]\nglobal_batch = 999999937\nmicro_batch = 999999936\n")),
+             Contains("train.global_batch = 1999999872, or train.micro_batch = 1"));
+  CHECK_THAT(problems(with("[train]\naccumulate = 1000000000\nmicro_batch = 1000000\n")),
+             Contains("error[E0106]") && Contains("more than 2^48 tokens") && Contains("lower `accumulate`"));
   CHECK_THAT(problems(with("[train]\nglobal_batch = 4\nmicro_batch = 8\n")),
              Contains("train.global_batch = 8, or train.micro_batch = 4"));
   CHECK_THAT(problems(with("[train]\nglobal_batch = 8\naccumulate = 1\n")),

@@ -2,6 +2,7 @@
 // Plans for many ranks: memory by formula, what is sent, how long it takes on a described machine, what would fit.
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "engine/ops.h"
@@ -340,4 +341,45 @@ TEST_CASE("seven billion parameters on very many ranks are planned in seconds") 
       CHECK(took.count() < 4.0);
 #endif
     }
+}
+
+namespace {
+
+const Words tiny_width = {"model.hidden_size=16",        "model.intermediate_size=32", "model.num_attention_heads=2",
+                          "model.num_key_value_heads=1", "model.head_dim=8",           "model.vocab_size=64"};
+
+double seconds_to_plan(uint32_t ranks, int layers) {
+  Words more = tiny_width;
+  more.push_back("model.num_hidden_layers=" + std::to_string(layers));
+  const std::clock_t start = std::clock();
+  setup_of("tiny", ranks > 1 ? "zero3" : "none", ranks, more);
+  return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+}
+
+}  // namespace
+
+TEST_CASE("planning is linear in layers", "[.slow]") {
+  for (uint32_t ranks : {1u, 4u}) {
+    const double few = seconds_to_plan(ranks, 128), many = seconds_to_plan(ranks, 1024);
+    INFO(ranks << " ranks: 128 layers " << few << " s, 1024 layers " << many << " s");
+    CHECK(many < 24 * few);  // 8 times the layers; a quadratic pass makes it 64 times the work
+  }
+#ifndef SANITIZED
+  CHECK(seconds_to_plan(1, 4096) < 10);
+#endif
+}
+
+TEST_CASE("a batch or sequence beyond any memory is told at once") {
+  Words more = tiny_width;
+  more.push_back("train.micro_batch=1000000000");
+  const std::clock_t start = std::clock();
+  const eng::Setup setup = setup_of("tiny", "none", 1, more);
+  const eng::Config config = config_of("tiny", "none", more);
+  eng::edits_that_fit(config, plugins(), setup, uint64_t{1} << 34);
+  CHECK(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC < 5);
+  more.back() = "train.sequence_length=100000000";
+  CHECK_THROWS_WITH(setup_of("tiny", "none", 1, more), Contains("sequence_length = 100000000") && Contains("512 MiB"));
+  more.back() = "train.micro_batch=1000000";
+  more.insert(more.end(), {"train.sequence_length=1000000", "model.intermediate_size=1048576"});
+  CHECK_THROWS_WITH(setup_of("tiny", "none", 1, more), Contains("more than 2^62 bytes"));
 }
