@@ -147,7 +147,8 @@ TEST_CASE("--resume chooses the checkpoint", "[cli]") {
   CHECK(numbers(scratch / "run") == first);
   const Result absent = engine(scratch, {"run", "run", "--resume", "5"});
   CHECK(absent.exit == 9);
-  CHECK(std::regex_search(absent.err, std::regex("no checkpoint of step 5 in run\nhelp: available:\n  step-0000000. ")));
+  CHECK(
+      std::regex_search(absent.err, std::regex("no checkpoint of step 5 in run\nhelp: available:\n  step-0000000. ")));
   CHECK_FALSE(has(absent.err, "\n\n"));
   CHECK(engine(scratch, {"run", "run", "--resume", "soon"}).exit == 2);
   CHECK(engine(scratch, {"run", "config.toml", "--out", "other", "--resume", "must"}).exit == 9);
