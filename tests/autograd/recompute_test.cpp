@@ -8,6 +8,7 @@
 
 using namespace sketch;
 
+namespace recompute_test {
 namespace {
 
 using Kind = eng::Recompute::Kind;
@@ -123,3 +124,5 @@ TEST_CASE("what cannot be is refused") {
   CHECK(refusal({Kind::budget, least}) == "accepted");
   CHECK_THAT(refusal({Kind::budget, least - 1}), Catch::Contains("cannot be met"));
 }
+
+}  // namespace recompute_test

@@ -15,7 +15,11 @@ using namespace equality;
 
 namespace {
 
+#ifdef SANITIZED  // it does not look for wrong bits, and takes minutes for all of them
+const char* const strategies[] = {"zero2", "zero3"};
+#else
 const char* const strategies[] = {"none", "zero1", "zero2", "zero3", "two_level"};
+#endif
 
 Result trained(const Group& group, const std::string& strategy, uint64_t bucket = uint64_t{64} << 20,
                bool overlap = true) {

@@ -58,7 +58,7 @@ Case cast(Tensor x, int32_t to) {
 // The result on the reference device, after all devices have been seen to agree on it.
 Tensor agreed(const Case& c) {
   check_exact(c);
-  return elem_reference().run(c.op, c.in, c.out, c.attrs, c.in_place)[0];
+  return reference().run(c.op, c.in, c.out, c.attrs, c.in_place)[0];
 }
 
 Tensor patterns(int32_t dtype) {
@@ -133,7 +133,7 @@ TEST_CASE("f32 and f64 cast into each other, and other pairs are refused") {
       wrong += wide.as<double>()[k] != double(x.as<float>()[k]) ||
                std::bit_cast<uint32_t>(back.as<float>()[k]) != std::bit_cast<uint32_t>(x.as<float>()[k]);
   CHECK(wrong == 0);
-  for (const Device* d : std::vector<const Device*>{&elem_reference(), fast_devices().front().device.get()}) {
+  for (const Device* d : std::vector<const Device*>{&reference(), fast_devices().front().device.get()}) {
     const auto refuses = [&](int32_t from, int32_t to) {
       const Case c = cast(Tensor(from, {4}), to);
       CHECK_THROWS_WITH(d->run(c.op, c.in, c.out, c.attrs), Catch::Contains("casts f32, bf16 and f16 into each other"));

@@ -10,6 +10,7 @@ using fast::random_tensor;
 using fast::Run;
 using fast::Tensor;
 
+namespace fast_attention {
 namespace {
 
 struct Case {
@@ -156,3 +157,5 @@ TEST_CASE("attention refuses heads that do not divide", "[cpu]") {
                           {Tensor({1, 4, 12}), Tensor({1, 3, 4})}, attrs),
                       Catch::Contains("3 heads cannot share 2 key heads"));
 }
+
+}  // namespace fast_attention

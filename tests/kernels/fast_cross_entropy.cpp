@@ -10,6 +10,7 @@ using fast::random_tensor;
 using fast::Run;
 using fast::Tensor;
 
+namespace fast_cross_entropy {
 namespace {
 
 struct Problem {
@@ -152,3 +153,5 @@ TEST_CASE("a label outside the vocabulary is an error that names it", "[cpu]") {
   REQUIRE(run.try_launch(&text) == ENG_INVALID);
   REQUIRE_THAT(text, Catch::Contains("label 33 of token 4"));
 }
+
+}  // namespace fast_cross_entropy

@@ -29,18 +29,6 @@ inline const std::vector<Fast>& fast_devices() {
   return all;
 }
 
-inline const Device& elem_reference() {
-  static const Device device("cpu/reference.eng.so", "reference");
-  return device;
-}
-
-inline eng_attr real(const char* key, double value) {
-  return {key, 0, value};
-}
-inline eng_attr whole(const char* key, int64_t value) {
-  return {key, value, 0};
-}
-
 struct Case {
   std::string op;
   std::vector<Tensor> in;
@@ -59,7 +47,7 @@ inline bool same(const Device::Outputs& a, const Device::Outputs& b) {
 // Bits equal to the reference's, everywhere.
 inline void check_exact(const Case& c) {
   INFO(c.op);
-  const auto want = elem_reference().run(c.op, c.in, c.out, c.attrs, c.in_place);
+  const auto want = reference().run(c.op, c.in, c.out, c.attrs, c.in_place);
   for (const Fast& f : fast_devices()) {
     INFO(f.isa << ", threads " << f.threads);
     CHECK(same(f.device->run(c.op, c.in, c.out, c.attrs, c.in_place), want));
@@ -71,7 +59,7 @@ inline void check_exact(const Case& c) {
 inline void check_close(const Case& c, double tolerance) {
   INFO(c.op);
   for (const eng_desc& d : c.out) INFO(elements(d));
-  const auto want = elem_reference().run(c.op, c.in, c.out, c.attrs);
+  const auto want = reference().run(c.op, c.in, c.out, c.attrs);
   Device::Outputs one;
   for (const Fast& f : fast_devices()) {
     INFO(f.isa << ", threads " << f.threads);

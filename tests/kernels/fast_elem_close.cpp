@@ -32,7 +32,7 @@ TEST_CASE("the comparison sees another eps in rms_norm") {
   Random random(22);
   const Tensor x = random_normal(random, ENG_F32, {4, 64}), w = random_normal(random, ENG_F32, {64});
   const std::vector<eng_desc> out = {x.d, desc(ENG_F32, {4})};
-  const auto want = elem_reference().run(ENG_OP_RMS_NORM, {x, w}, out, {real("eps", 1e-5)});
+  const auto want = reference().run(ENG_OP_RMS_NORM, {x, w}, out, {real("eps", 1e-5)});
   for (const Fast& f : fast_devices())
     CHECK(error_of(f.device->run(ENG_OP_RMS_NORM, {x, w}, out, {real("eps", 2e-5)})[0], want[0]) > 1e-6);
 }
@@ -43,8 +43,8 @@ TEST_CASE("fast rms_norm_grad") {
     for (int optional : {0, 1, 2, 3}) {
       const Tensor dy = random_normal(random, ENG_F32, shape), s = random_normal(random, ENG_F32, shape);
       const Tensor w = random_normal(random, ENG_F32, {shape[2]});
-      const Tensor rstd = elem_reference().run(ENG_OP_RMS_NORM, {s, w}, {s.d, desc(ENG_F32, {shape[0], shape[1]})},
-                                               {real("eps", 1e-5)})[1];
+      const Tensor rstd =
+          reference().run(ENG_OP_RMS_NORM, {s, w}, {s.d, desc(ENG_F32, {shape[0], shape[1]})}, {real("eps", 1e-5)})[1];
       Case c{ENG_OP_RMS_NORM_GRAD, {dy, s, w, rstd, Tensor(), Tensor()}, {dy.d, w.d}, {}, {}};
       if (optional & 1) c.in[4] = random_normal(random, ENG_F32, shape), c.in_place.push_back({0, 4});
       if (optional & 2) c.in[5] = random_normal(random, ENG_F32, {shape[2]}), c.in_place.push_back({1, 5});
@@ -106,9 +106,8 @@ TEST_CASE("fast activations are precise at every size of the gate") {
   // gelu_tanh: 1 + tanh cancels in the reference's own f64 below about -5
   for (const Limit& l : {Limit{ENG_ACT_SILU, 5e-7, 1e-43}, Limit{ENG_ACT_GELU, 1.5e-6, 1e-14},
                          Limit{ENG_ACT_GELU_TANH, 3e-6, 1e-8}, Limit{ENG_ACT_RELU, 0, 0}}) {
-    const auto want = elem_reference().run(ENG_OP_GATED, {gate, one}, {gate.d}, {whole("act", l.act)});
-    const auto slope =
-        elem_reference().run(ENG_OP_GATED_GRAD, {one, gate, one}, {gate.d, gate.d}, {whole("act", l.act)});
+    const auto want = reference().run(ENG_OP_GATED, {gate, one}, {gate.d}, {whole("act", l.act)});
+    const auto slope = reference().run(ENG_OP_GATED_GRAD, {one, gate, one}, {gate.d, gate.d}, {whole("act", l.act)});
     for (const Fast& f : fast_devices()) {
       INFO(f.isa << ", activation " << l.act);
       const auto got = f.device->run(ENG_OP_GATED, {gate, one}, {gate.d}, {whole("act", l.act)});
@@ -152,7 +151,7 @@ TEST_CASE("fast embedding and its gradient") {
     if (v > 1) {
       Tensor moved = tokens;
       moved.put(0, double((tokens.as<int32_t>()[0] + 1) % v));
-      const auto want = elem_reference().run(ENG_OP_EMBEDDING_GRAD, {tokens, dy}, {table.d});
+      const auto want = reference().run(ENG_OP_EMBEDDING_GRAD, {tokens, dy}, {table.d});
       for (const Fast& f : fast_devices())
         CHECK(error_of(f.device->run(ENG_OP_EMBEDDING_GRAD, {moved, dy}, {table.d})[0], want[0]) > 2e-6);
     }

@@ -27,7 +27,7 @@ Tensor ones(const Dims& dims) {
   return t;
 }
 Tensor drop(const Tensor& x, const Use& u) {
-  return elem_reference().run(ENG_OP_DROPOUT, {x, counters_of(u)}, {x.d}, attrs_of(u))[0];
+  return reference().run(ENG_OP_DROPOUT, {x, counters_of(u)}, {x.d}, attrs_of(u))[0];
 }
 
 }  // namespace
@@ -103,7 +103,7 @@ TEST_CASE("a mask belongs to the sequence, however many ranks share the batch") 
 
 TEST_CASE("dropout refuses what it cannot mean") {
   const Tensor x = ones({2, 3});
-  for (const Device* d : {&elem_reference(), static_cast<const Device*>(fast_devices()[0].device.get())}) {
+  for (const Device* d : {&reference(), static_cast<const Device*>(fast_devices()[0].device.get())}) {
     const auto run = [&](const Use& u) { d->run(ENG_OP_DROPOUT, {x, counters_of(u)}, {x.d}, attrs_of(u)); };
     CHECK_THROWS_WITH(run({3, 0, 42, 7, 1.0}), Catch::Contains("below 1"));
     CHECK_THROWS_WITH(run({3, 0, 42, 0, 0.5}), Catch::Contains("stream must be above 0"));

@@ -55,7 +55,7 @@ TEST_CASE("fast adamw on a million elements, denormals among them", "[.slow]") {
   Random random(12);
   const Case c = adamw(random, (1 << 20) + 13, 0.37, 1, 0.1);
   int64_t tiny = 0;
-  const auto want = elem_reference().run(c.op, c.in, c.out, c.attrs, c.in_place);
+  const auto want = reference().run(c.op, c.in, c.out, c.attrs, c.in_place);
   for (const Tensor& t : want)
     for (int64_t i = 0; i < t.size(); ++i) tiny += std::fpclassify(t.as<float>()[i]) == FP_SUBNORMAL;
   CHECK(tiny > 1000);  // flushing them would be seen
@@ -65,7 +65,7 @@ TEST_CASE("fast adamw on a million elements, denormals among them", "[.slow]") {
 TEST_CASE("the comparison of bits sees the smallest fault in adamw") {
   Random random(13);
   Case c = adamw(random, 4096, 0.37, 1, 0.1);
-  const auto want = elem_reference().run(c.op, c.in, c.out, c.attrs, c.in_place);
+  const auto want = reference().run(c.op, c.in, c.out, c.attrs, c.in_place);
   c.attrs[1].f = double(std::nextafterf(0.95f, 1.0f));  // beta2 off by one bit
   for (const Fast& f : fast_devices()) CHECK(!same(f.device->run(c.op, c.in, c.out, c.attrs, c.in_place), want));
 }
@@ -110,7 +110,7 @@ TEST_CASE("fast sum_squares has the reference's bits") {
       check_exact({ENG_OP_SUM_SQUARES, {wild(random, n * 4096, huge)}, {desc(ENG_F32, {n})}, {}, {}});
   // Another order of the same elements gives other bits: the comparison would see it.
   Tensor x = random_normal(random, ENG_F32, {4096 * 50});
-  const auto want = elem_reference().run(ENG_OP_SUM_SQUARES, {x}, {desc(ENG_F32, {50})});
+  const auto want = reference().run(ENG_OP_SUM_SQUARES, {x}, {desc(ENG_F32, {50})});
   std::reverse(x.as<float>(), x.as<float>() + x.size());
   for (const Fast& f : fast_devices()) {
     auto got = f.device->run(ENG_OP_SUM_SQUARES, {x}, {desc(ENG_F32, {50})});
@@ -147,7 +147,7 @@ TEST_CASE("fast fold has the reference's bits") {
 
 TEST_CASE("fast fold refuses rows that x does not have") {
   const Tensor x(ENG_F32, {12});
-  for (const Device* d : {&elem_reference(), static_cast<const Device*>(fast_devices()[0].device.get())})
+  for (const Device* d : {&reference(), static_cast<const Device*>(fast_devices()[0].device.get())})
     for (int64_t rows : {0, 5, 4})
       CHECK_THROWS_WITH(d->run(ENG_OP_FOLD, {x}, {desc(ENG_F32, {4})}, {whole("rows", rows)}), Catch::Contains("rows"));
 }
@@ -179,7 +179,7 @@ TEST_CASE("fast begin, get_row, put_row have the reference's bits") {
   const Tensor counters(ENG_I64, {ENG_C_COUNT}, {9, 3, 1}), inputs = random_normal(random, ENG_F32, {8});
   const Tensor old = random_normal(random, ENG_F32, {ENG_S_COUNT});
   Device::Outputs want = {old, counters};
-  elem_reference().run_on(ENG_OP_BEGIN, {inputs, counters}, want);
+  reference().run_on(ENG_OP_BEGIN, {inputs, counters}, want);
   CHECK(want[0].at(ENG_S_LR) == old.at(ENG_S_LR));
   for (const Fast& f : fast_devices()) {
     Device::Outputs got = {old, counters};

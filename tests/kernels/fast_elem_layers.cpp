@@ -4,6 +4,7 @@
 
 using namespace kernels_test;
 
+namespace fast_elem_layers {
 namespace {
 
 const std::vector<Dims> shapes = {{1, 1, 2},    {2, 3, 7},    {1, 5, 64},  {2, 9, 513},
@@ -46,8 +47,8 @@ TEST_CASE("the comparison sees another eps in layer_norm and a dropped bias grad
   const Tensor x = random_normal(random, ENG_F32, {4, 64}), dy = random_normal(random, ENG_F32, {4, 64});
   const Tensor w = random_normal(random, ENG_F32, {64}), acc(ENG_F32, {64});
   const std::vector<eng_desc> out = {x.d, desc(ENG_F32, {4, 2})}, back = {x.d, w.d, w.d};
-  const auto want = elem_reference().run(ENG_OP_LAYER_NORM, {x, w, w}, out, {real("eps", 1e-5)});
-  const auto grads = elem_reference().run(ENG_OP_LAYER_NORM_GRAD, {dy, x, w, want[1]}, back, {whole("bias", 1)});
+  const auto want = reference().run(ENG_OP_LAYER_NORM, {x, w, w}, out, {real("eps", 1e-5)});
+  const auto grads = reference().run(ENG_OP_LAYER_NORM_GRAD, {dy, x, w, want[1]}, back, {whole("bias", 1)});
   for (const Fast& f : fast_devices()) {
     CHECK(error_of(f.device->run(ENG_OP_LAYER_NORM, {x, w, w}, out, {real("eps", 2e-5)})[0], want[0]) > 1e-6);
     auto got = f.device->run(ENG_OP_LAYER_NORM_GRAD, {dy, x, w, want[1]}, back, {whole("bias", 1)});
@@ -65,8 +66,8 @@ TEST_CASE("fast layer_norm_grad") {
       for (int optional : {0, 1, 2, 3}) {
         const Tensor dy = random_normal(random, ENG_F32, shape), s = random_normal(random, ENG_F32, shape);
         const Tensor w = random_normal(random, ENG_F32, {shape[2]});
-        const Tensor stats = elem_reference().run(ENG_OP_LAYER_NORM, {s}, {s.d, desc(ENG_F32, {shape[0], shape[1], 2})},
-                                                  {real("eps", 1e-5)})[1];
+        const Tensor stats = reference().run(ENG_OP_LAYER_NORM, {s}, {s.d, desc(ENG_F32, {shape[0], shape[1], 2})},
+                                             {real("eps", 1e-5)})[1];
         Case c{ENG_OP_LAYER_NORM_GRAD,
                {dy, s, affine ? w : Tensor(), stats, Tensor(), Tensor(), Tensor()},
                {dy.d},
@@ -91,8 +92,8 @@ TEST_CASE("fast activation and its gradient") {
       check_close({ENG_OP_ACTIVATION, {x}, {x.d}, {whole("act", act)}, {{0, 0}}}, 1e-6);
       for (size_t place : {0, 1})
         check_close({ENG_OP_ACTIVATION_GRAD, {dy, x}, {x.d}, {whole("act", act)}, {{0, place}}}, 1e-6);
-      const Tensor y = elem_reference().run(ENG_OP_ACTIVATION, {x}, {x.d}, {whole("act", act)})[0];
-      const auto want = elem_reference().run(ENG_OP_ACTIVATION_GRAD, {dy, x}, {x.d}, {whole("act", act)});
+      const Tensor y = reference().run(ENG_OP_ACTIVATION, {x}, {x.d}, {whole("act", act)})[0];
+      const auto want = reference().run(ENG_OP_ACTIVATION_GRAD, {dy, x}, {x.d}, {whole("act", act)});
       for (const Fast& f : fast_devices()) {  // from the output: relu alone
         const auto from_y = f.device->run(ENG_OP_ACTIVATION_GRAD, {dy, y}, {x.d}, {whole("act", act)});
         if (act == ENG_ACT_RELU)
@@ -113,12 +114,12 @@ TEST_CASE("fast scale and positions") {
       check_exact({ENG_OP_POSITIONS, {x, table}, {x.d}, {whole("offset", offset)}, {{0, 0}}});
       const Tensor counters(ENG_I64, {ENG_C_COUNT}, {0, 0, 0, 1});  // position 1
       check_exact({ENG_OP_POSITIONS, {x, table, counters}, {x.d}, {whole("offset", offset)}, {{0, 0}}});
-      CHECK(same(elem_reference().run(ENG_OP_POSITIONS, {x, table, counters}, {x.d}, {whole("offset", offset)}),
-                 elem_reference().run(ENG_OP_POSITIONS, {x, table}, {x.d}, {whole("offset", offset + 1)})));
+      CHECK(same(reference().run(ENG_OP_POSITIONS, {x, table, counters}, {x.d}, {whole("offset", offset)}),
+                 reference().run(ENG_OP_POSITIONS, {x, table}, {x.d}, {whole("offset", offset + 1)})));
       const std::vector<eng_attr> attrs = {whole("offset", offset), whole("rows", shape[1] + 3)};
       check_close({ENG_OP_POSITIONS_GRAD, {x}, {table.d}, attrs, {}}, 1e-6);
       check_close({ENG_OP_POSITIONS_GRAD, {x, table}, {table.d}, attrs, {{0, 1}}}, 1e-6);
-      const auto want = elem_reference().run(ENG_OP_POSITIONS_GRAD, {x}, {table.d}, attrs);
+      const auto want = reference().run(ENG_OP_POSITIONS_GRAD, {x}, {table.d}, attrs);
       const auto moved = fast_devices()[0].device->run(ENG_OP_POSITIONS_GRAD, {x}, {table.d},
                                                        {whole("offset", offset + 1), whole("rows", shape[1] + 3)});
       CHECK(error_of(moved[0], want[0]) > 0.1);
@@ -138,3 +139,5 @@ TEST_CASE("the fast layer kernels say what they cannot serve") {
   CHECK_THROWS_WITH(d.run(ENG_OP_POSITIONS, {x, short_table}, {x.d}, {whole("offset", 2)}),
                     Catch::Contains("T + offset rows"));
 }
+
+}  // namespace fast_elem_layers

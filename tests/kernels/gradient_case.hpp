@@ -16,18 +16,6 @@ using Tensors = std::vector<Tensor>;
 constexpr double tolerance = 1e-6;
 constexpr int rounds = 6;
 
-inline const Device& reference() {
-  static const Device device("cpu/reference.eng.so", "reference");
-  return device;
-}
-
-inline eng_attr real(const char* key, double value) {
-  return {key, 0, value};
-}
-inline eng_attr whole(const char* key, int64_t value) {
-  return {key, value, 0};
-}
-
 inline Tensor normal(Random& random, const Dims& dims, double std = 1.0) {
   return random_normal(random, ENG_F64, dims, std);
 }
@@ -49,14 +37,14 @@ inline double inner(const Tensor& a, const Tensor& b) {
 }
 
 // One function and its claimed gradient.
-struct Case {
+struct GradientCase {
   Tensors inputs;                                    // what is differentiated by
   std::function<double(const Tensors&)> value;       // L
   std::function<Tensors(const Tensors&)> gradients;  // dL/d(each input), by the kernels under test
 };
 
 // The worst error over the inputs of central differences against `claimed`.
-inline double worst_error(const Case& c, const Tensors& claimed) {
+inline double worst_error(const GradientCase& c, const Tensors& claimed) {
   double worst = 0;
   REQUIRE(claimed.size() == c.inputs.size());
   for (size_t k = 0; k < c.inputs.size(); ++k) {
@@ -77,7 +65,7 @@ inline double worst_error(const Case& c, const Tensors& claimed) {
 }
 
 // The check itself, and its twins: 1 % too large, and one gradient dropped.
-inline void check(const Case& c) {
+inline void check(const GradientCase& c) {
   const Tensors claimed = c.gradients(c.inputs);
   CHECK(worst_error(c, claimed) <= tolerance);
   for (size_t k = 0; k < claimed.size(); ++k) {
@@ -89,7 +77,7 @@ inline void check(const Case& c) {
   }
 }
 
-inline void repeat(uint64_t seed, const std::function<Case(Random&, int round)>& make) {
+inline void repeat(uint64_t seed, const std::function<GradientCase(Random&, int round)>& make) {
   for (int round = 0; round < rounds; ++round) {
     INFO("round " << round);
     Random random(seed * 1000 + uint64_t(round));

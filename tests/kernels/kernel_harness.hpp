@@ -35,6 +35,13 @@ inline eng_desc desc(int32_t dtype, const Dims& dims) {
   return d;
 }
 
+inline eng_attr real(const char* key, double value) {
+  return {key, 0, value};
+}
+inline eng_attr whole(const char* key, int64_t value) {
+  return {key, value, 0};
+}
+
 inline int64_t elements(const eng_desc& d) {
   int64_t n = 1;
   for (uint32_t k = 0; k < d.ndim; ++k) n *= d.dims[k];
@@ -326,5 +333,10 @@ class Device {
   eng_options options_{};
   void* self_ = nullptr;
 };
+
+inline const Device& reference() {
+  static const Device device("cpu/reference.eng.so", "reference");
+  return device;
+}
 
 }  // namespace kernels_test

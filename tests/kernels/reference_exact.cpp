@@ -10,18 +10,6 @@ using namespace kernels_test;
 
 namespace {
 
-const Device& reference() {
-  static const Device device("cpu/reference.eng.so", "reference");
-  return device;
-}
-
-eng_attr real(const char* key, double value) {
-  return {key, 0, value};
-}
-eng_attr whole(const char* key, int64_t value) {
-  return {key, value, 0};
-}
-
 Tensor counters(int64_t step, int64_t updates, int64_t micro) {
   return Tensor(ENG_I64, {ENG_C_COUNT}, {double(step), double(updates), double(micro)});
 }

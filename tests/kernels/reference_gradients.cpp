@@ -32,7 +32,7 @@ TEST_CASE("gradient of linear: two products and column sums") {
                                     accumulate ? Device::InPlace{{0, 1}} : Device::InPlace{})[0]);
       return g;
     };
-    return Case{inputs, value, gradients};
+    return GradientCase{inputs, value, gradients};
   });
 }
 
@@ -68,7 +68,7 @@ TEST_CASE("gradient of embedding") {
       return reference().run(ENG_OP_EMBEDDING_GRAD, {tokens, r, accumulate ? acc : Tensor()}, {in[0].d}, {},
                              accumulate ? Device::InPlace{{0, 2}} : Device::InPlace{});
     };
-    return Case{{normal(random, {V, H})}, value, gradients};
+    return GradientCase{{normal(random, {V, H})}, value, gradients};
   });
 }
 
@@ -103,7 +103,7 @@ TEST_CASE("gradient of rms_norm: residual, ds, dw_acc") {
       if (residual) g.push_back(g[0]);  // x and the residual are only added
       return g;
     };
-    return Case{inputs, value, gradients};
+    return GradientCase{inputs, value, gradients};
   });
 }
 
@@ -124,9 +124,9 @@ TEST_CASE("gradient of rope is the rotation back") {
       CHECK(apart.same_bits(reference().run(ENG_OP_ROPE, {x, table}, {x.d}, attrs, {{0, 0}})[0]));
       return apart;
     };
-    return Case{{normal(random, {B, T, heads * D})},
-                [=](const Tensors& in) { return inner(r, turn(in[0], 0)); },
-                [=](const Tensors&) { return Tensors{turn(r, 1)}; }};
+    return GradientCase{{normal(random, {B, T, heads * D})},
+                        [=](const Tensors& in) { return inner(r, turn(in[0], 0)); },
+                        [=](const Tensors&) { return Tensors{turn(r, 1)}; }};
   });
 }
 
@@ -155,7 +155,7 @@ TEST_CASE("gradient of attention: one, several and grouped key heads") {
       return reference().run(ENG_OP_ATTENTION_GRAD, {r, in[0], in[1], in[2], out[0], out[1]},
                              {in[0].d, in[1].d, in[2].d}, attrs);
     };
-    return Case{
+    return GradientCase{
         {normal(random, {B, T, heads * D}), normal(random, {B, T, kv_heads * D}), normal(random, {B, T, kv_heads * D})},
         value,
         gradients};
@@ -205,7 +205,7 @@ TEST_CASE("gradient of gated: every activation, in place") {
       Tensor gate = normal(random, {B, T, I}, 2.0);
       for (int64_t i = 0; i < gate.size(); ++i)  // relu has no slope at 0, and none to drop below it
         if (act == ENG_ACT_RELU && (i == 0 || std::fabs(gate.at(i)) < 0.01)) gate.put(i, 0.5);
-      return Case{{gate, normal(random, {B, T, I})}, value, gradients};
+      return GradientCase{{gate, normal(random, {B, T, I})}, value, gradients};
     });
   }
 }
@@ -227,11 +227,11 @@ TEST_CASE("gradient of add is dy twice") {
   repeat(7, [](Random& random, int) {
     const int64_t n = pick(random, 1, 9);
     const Tensor r = normal(random, {n});
-    return Case{{normal(random, {n}), normal(random, {n})},
-                [=](const Tensors& in) { return inner(r, reference().run(ENG_OP_ADD, in, {r.d})[0]); },
-                [=](const Tensors&) {
-                  return Tensors{r, r};
-                }};
+    return GradientCase{{normal(random, {n}), normal(random, {n})},
+                        [=](const Tensors& in) { return inner(r, reference().run(ENG_OP_ADD, in, {r.d})[0]); },
+                        [=](const Tensors&) {
+                          return Tensors{r, r};
+                        }};
   });
 }
 
@@ -266,7 +266,7 @@ TEST_CASE("gradient of cross_entropy: ignored labels, scale, accumulation") {
       out.erase(out.begin());
       return out;
     };
-    return Case{{normal(random, {B, T, H}), normal(random, {V, H})}, value, gradients};
+    return GradientCase{{normal(random, {B, T, H}), normal(random, {V, H})}, value, gradients};
   });
 }
 

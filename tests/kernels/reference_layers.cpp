@@ -48,7 +48,7 @@ TEST_CASE("gradient of layer_norm: weight, bias, residual, ds, accumulators") {
         if (residual) g.insert(g.begin() + 1, g[0]);  // x and the residual are only added
         return g;
       };
-      return Case{inputs, value, gradients};
+      return GradientCase{inputs, value, gradients};
     });
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("gradient of activation, in place; relu from its output") {
         const Tensor from = act == ENG_ACT_RELU && round % 2 ? forward(in)[0] : in[0];
         return reference().run(ENG_OP_ACTIVATION_GRAD, {r, from}, {r.d}, attrs, {{0, size_t(round % 2)}});
       };
-      return Case{{x}, [=](const Tensors& in) { return inner(r, forward(in)[0]); }, gradients};
+      return GradientCase{{x}, [=](const Tensors& in) { return inner(r, forward(in)[0]); }, gradients};
     });
   }
 }
@@ -91,9 +91,9 @@ TEST_CASE("gradient of scale and of positions") {
   repeat(45, [](Random& random, int) {
     const Tensor r = normal(random, {pick(random, 1, 9)});
     const std::vector<eng_attr> attrs = {real("factor", 0.3)};
-    return Case{{normal(random, dims_of(r))},
-                [=](const Tensors& in) { return inner(r, reference().run(ENG_OP_SCALE, in, {r.d}, attrs)[0]); },
-                [=](const Tensors&) { return reference().run(ENG_OP_SCALE, {r}, {r.d}, attrs); }};
+    return GradientCase{{normal(random, dims_of(r))},
+                        [=](const Tensors& in) { return inner(r, reference().run(ENG_OP_SCALE, in, {r.d}, attrs)[0]); },
+                        [=](const Tensors&) { return reference().run(ENG_OP_SCALE, {r}, {r.d}, attrs); }};
   });
   repeat(46, [](Random& random, int round) {
     const int64_t B = pick(random, 1, 3), T = pick(random, 1, 4), H = pick(random, 1, 4), offset = round % 3;
@@ -108,7 +108,7 @@ TEST_CASE("gradient of scale and of positions") {
                                         {whole("offset", offset), whole("rows", acc.d.dims[0])},
                                         accumulate ? Device::InPlace{{0, 1}} : Device::InPlace{})[0]};
     };
-    return Case{{normal(random, {B, T, H}), normal(random, dims_of(acc))}, value, gradients};
+    return GradientCase{{normal(random, {B, T, H}), normal(random, dims_of(acc))}, value, gradients};
   });
 }
 
@@ -118,8 +118,8 @@ TEST_CASE("gradient of dropout is dropout of the gradient") {
     const Tensor r = normal(random, {pick(random, 1, 3), pick(random, 3, 9), 3});
     const std::vector<eng_attr> attrs = {real("p", 0.4), whole("seed", 17), whole("stream", 1 + round)};
     const auto run = [=](const Tensor& x) { return reference().run(ENG_OP_DROPOUT, {x, counters}, {r.d}, attrs); };
-    return Case{{normal(random, dims_of(r))},
-                [=](const Tensors& in) { return inner(r, run(in[0])[0]); },
-                [=](const Tensors&) { return run(r); }};
+    return GradientCase{{normal(random, dims_of(r))},
+                        [=](const Tensors& in) { return inner(r, run(in[0])[0]); },
+                        [=](const Tensors&) { return run(r); }};
   });
 }

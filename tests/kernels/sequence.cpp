@@ -29,7 +29,7 @@ constexpr int64_t B = 2, T = 19;  // the chunks' sum
 
 void check_refused(const std::string& op, const std::vector<Tensor>& in, const std::vector<eng_desc>& out,
                    const std::vector<eng_attr>& attrs, const std::string& text) {
-  CHECK_THROWS_WITH(elem_reference().run(op, in, out, attrs), Catch::Contains(text));
+  CHECK_THROWS_WITH(reference().run(op, in, out, attrs), Catch::Contains(text));
   for (const Fast& f : fast_devices()) CHECK_THROWS_WITH(f.device->run(op, in, out, attrs), Catch::Contains(text));
 }
 
@@ -45,12 +45,12 @@ TEST_CASE("rope of the next positions is rope of the whole sequence") {
       Tensor longer = table, exact = first_rows;
       longer.d = desc(ENG_F32, {T + 4, D}), exact.d = desc(ENG_F32, {T, D});
       const std::vector<eng_attr> attrs = {whole("heads", heads), whole("inverse", inverse)};
-      const Tensor all = elem_reference().run(ENG_OP_ROPE, {x, exact}, {x.d}, attrs)[0];
+      const Tensor all = reference().run(ENG_OP_ROPE, {x, exact}, {x.d}, attrs)[0];
       int64_t at = 0;
       for (const int64_t n : chunks) {
         const Tensor part = cut(x, at, n);
         auto step = [&](int64_t position) {
-          return elem_reference().run(ENG_OP_ROPE_STEP, {part, longer, at_position(position)}, {part.d}, attrs)[0];
+          return reference().run(ENG_OP_ROPE_STEP, {part, longer, at_position(position)}, {part.d}, attrs)[0];
         };
         CHECK(step(at).same_bits(cut(all, at, n)));
         CHECK_FALSE(step(at + 1).same_bits(cut(all, at, n)));
@@ -78,7 +78,7 @@ TEST_CASE("attention of the next positions is attention of the whole sequence") 
                    k = random_normal(random, dtype, {B, T, kv_heads * D}),
                    v = random_normal(random, dtype, {B, T, kv_heads * D});
       const std::vector<eng_attr> attrs = {whole("heads", heads), whole("kv_heads", kv_heads), real("scale", 0.5)};
-      const Tensor all = elem_reference().run(ENG_OP_ATTENTION, {q, k, v}, {q.d, desc(dtype, {B, heads, T})}, attrs)[0];
+      const Tensor all = reference().run(ENG_OP_ATTENTION, {q, k, v}, {q.d, desc(dtype, {B, heads, T})}, attrs)[0];
       // What no position has written is never read: it is NaN.
       Tensor k_cache(desc(dtype, {B, S, kv_heads * D}), 0xFF), v_cache = k_cache;
       int64_t at = 0;
@@ -88,8 +88,8 @@ TEST_CASE("attention of the next positions is attention of the whole sequence") 
                {desc(dtype, {B, n, heads * D}), k_cache.d, v_cache.d},
                attrs,
                {{1, 3}, {2, 4}}};
-        const auto out = elem_reference().run(c.op, c.in, c.out, attrs, c.in_place);
-        CHECK(same(out, elem_reference().run(c.op, c.in, c.out, attrs)));
+        const auto out = reference().run(c.op, c.in, c.out, attrs, c.in_place);
+        CHECK(same(out, reference().run(c.op, c.in, c.out, attrs)));
         CHECK(error_of(out[0], cut(all, at, n)) < (dtype == ENG_F64 ? 1e-14 : 1e-6));
         CHECK((cut(out[1], at, n).same_bits(c.in[1]) && cut(out[2], at, n).same_bits(c.in[2])));
         for (const Fast& f : fast_devices()) {
@@ -102,7 +102,7 @@ TEST_CASE("attention of the next positions is attention of the whole sequence") 
         k_cache = out[1], v_cache = out[2];
         if (at > 0) {  // a row too early is seen
           c.in[5] = at_position(at - 1);
-          CHECK(error_of(elem_reference().run(c.op, c.in, c.out, attrs)[0], cut(all, at, n)) > 1e-3);
+          CHECK(error_of(reference().run(c.op, c.in, c.out, attrs)[0], cut(all, at, n)) > 1e-3);
         }
         at += n;
       }

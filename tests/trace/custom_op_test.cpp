@@ -9,6 +9,7 @@
 using namespace sketch;
 using Catch::Contains;
 
+namespace custom_op_test {
 namespace {
 
 constexpr int64_t B = 2, T = 3, H = 4, V = 8;
@@ -104,3 +105,5 @@ TEST_CASE("a device without a kernel for a stranger's op says so") {
     CHECK_THROWS_WITH(eng::make_plan(request), Contains(text));
   }
 }
+
+}  // namespace custom_op_test

@@ -8,6 +8,7 @@
 
 using namespace sketch;
 
+namespace dropout_test {
 namespace {
 
 constexpr int64_t B = 2, T = 3, H = 4, V = 5;
@@ -132,3 +133,5 @@ TEST_CASE("a p that means nothing is refused") {
   for (double p : {1.0, -0.5, std::nan("")})
     CHECK_THROWS_WITH(sketch_of(p).model(B, T, ENG_F64), Catch::Contains("p must be at least 0 and below 1"));
 }
+
+}  // namespace dropout_test

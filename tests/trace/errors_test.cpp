@@ -7,6 +7,7 @@
 using namespace sketch;
 using Catch::Contains;
 
+namespace errors_test {
 namespace {
 
 constexpr int64_t B = 2, T = 4, H = 8, V = 16;
@@ -274,3 +275,5 @@ TEST_CASE("a parameter without a block and an op without a kernel are refused wh
   };
   CHECK_THROWS_WITH(eng::make_plan(request), Contains("no kernel for eng.cross_entropy_grad/1"));
 }
+
+}  // namespace errors_test

@@ -8,6 +8,7 @@
 
 using namespace sketch;
 
+namespace random_test {
 namespace {
 
 constexpr int64_t B = 1, T = 3, H = 4, V = 5;
@@ -198,3 +199,5 @@ TEST_CASE("random graphs say the same one position after the other") {
 TEST_CASE("gradients of many random graphs are those of differences", "[.slow]") {
   check_seeds(101, 2000);
 }
+
+}  // namespace random_test

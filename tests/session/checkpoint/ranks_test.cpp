@@ -18,6 +18,7 @@ using namespace eng;
 using namespace eng::test;
 namespace fs = std::filesystem;
 
+namespace ranks_test {
 namespace {
 
 // How the elements of a tensor are divided over the ranks.
@@ -401,3 +402,5 @@ TEST_CASE("ranks: a checkpoint of more files than may be open", "[ranks]") {
   CHECK(entries("/proc/self/fd").size() <= before + 1);
   check_load(scratch / "step-00000001", sample, 1, Hold::replicated, {});
 }
+
+}  // namespace ranks_test

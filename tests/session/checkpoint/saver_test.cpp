@@ -13,6 +13,7 @@ using namespace eng;
 using namespace eng::test;
 namespace fs = std::filesystem;
 
+namespace saver_test {
 namespace {
 
 FileCalls real;
@@ -179,3 +180,5 @@ TEST_CASE("saver: a rank that waits too long says that rank 0 was saving, and wh
   CHECK(text == "rank 0 was still saving (naming the new, removing old checkpoints) step-00000004: not all ranks came");
   CHECK(help.find("raise comm.timeout (0.5 s)") == 0);
 }
+
+}  // namespace saver_test

@@ -14,6 +14,7 @@
 
 using namespace eng;
 
+namespace outlet_test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -121,3 +122,5 @@ TEST_CASE("outlet: a closed pipe is no error, and leaves the flags of the descri
   CHECK(out.drain(10));
   signal(SIGPIPE, before);
 }
+
+}  // namespace outlet_test

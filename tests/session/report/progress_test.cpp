@@ -10,6 +10,7 @@
 
 using namespace eng;
 
+namespace progress_test {
 namespace {
 
 std::string drain(int fd) {
@@ -119,3 +120,5 @@ TEST_CASE("progress: plain lines in a pipe, one live line on a terminal", "[prog
                             7, 0) +
                         "\ndone\n"));
 }
+
+}  // namespace progress_test

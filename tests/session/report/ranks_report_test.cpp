@@ -16,6 +16,7 @@
 
 using Catch::Contains;
 
+namespace ranks_report_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -383,3 +384,5 @@ TEST_CASE("a batch or sequence beyond any memory is told at once") {
   more.insert(more.end(), {"train.sequence_length=1000000", "model.intermediate_size=1048576"});
   CHECK_THROWS_WITH(setup_of("tiny", "none", 1, more), Contains("more than 2^62 bytes"));
 }
+
+}  // namespace ranks_report_test
