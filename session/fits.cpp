@@ -9,6 +9,7 @@
 #include <set>
 
 #include "core/base/error.hpp"
+#include "session/report/bookkeeping.hpp"
 
 namespace eng {
 
@@ -18,6 +19,7 @@ Beside beside(const Setup& setup) {
   const eng_device_info& info = setup.kernels->info();
   Beside b;
   b.overhead = info.overhead_bytes + setup.comm_overhead;
+  b.bookkeeping = bookkeeping_bytes(setup.plan, setup.model, setup.stored);
   b.staging = 2 * (bytes(setup.plan.tokens.desc) + bytes(setup.plan.labels_in.desc));
   b.snapshot = setup.snapshot;
   b.host_arenas = setup.kernels->host_memory();

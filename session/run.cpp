@@ -6,6 +6,7 @@
 #include "session/config/schemas.hpp"
 #include "session/fits.hpp"
 #include "session/record.hpp"
+#include "session/report/bookkeeping.hpp"
 #include "session/run_place.hpp"
 #include "session/run_record.hpp"
 
@@ -115,8 +116,10 @@ Exit train(const RunRequest& request, Member& member, RunListener& listener, Par
   if (!place.from && again) check_weights(config, *registry, setup);
   const std::optional<Resumed> once = resumed(request, parts, place, listener);
   if (member.first()) check_space(request, config, setup, place);
+  release_freed_memory();  // of planning
   Trainer trainer(config, *registry, setup, *data, member.communicator());
   fill(trainer, parts, place.from, member.first(), listener);
+  release_freed_memory();  // of reading a checkpoint
   TraceFile trace(request.trace, trainer.step(), setup.plan);
   if (member.first() && !place.dir) place.dir.emplace(new_run(request, config));
   if (place.from && place.dir) set_aside_newer(place.dir->checkpoints(), trainer.step());

@@ -267,7 +267,7 @@ Found find_latest(const fs::path& checkpoints, const Peers& peers) {
   for (int64_t step = 0; !found.path && steps >> step;) {
     const CheckpointRow row = inspect_checkpoint(checkpoints / checkpoint_name(step), true, peers);
     if (row.problem.empty())
-      found.path = row.path;
+      found.path = row.path, found.tensors = row.tensors;
     else
       found.refused.push_back(row);
   }

@@ -57,6 +57,7 @@ std::vector<CheckpointRow> list_checkpoints(const std::filesystem::path& checkpo
 // there are checkpoints but none is usable: this is not a new run.
 struct Found {
   std::optional<std::filesystem::path> path;
+  size_t tensors = 0;  // in it
   std::vector<CheckpointRow> refused;
 };
 Found find_latest(const std::filesystem::path& checkpoints, const Peers& peers = {});

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "core/tensor/dtype.hpp"
 #include "session/checkpoint/safetensors.hpp"
@@ -164,19 +165,26 @@ std::string manifest_text(const Manifest& manifest) {
   return text.append(kSeal).append(sum).append(kEnd);
 }
 
+// A line for the part, then one for each tensor, so that no more than a line of it is a JSON value at a time.
 std::string part_text(const Manifest& part) {
-  Json ranges = Json::array();
-  for (const ManifestTensor& t : part.tensors) ranges.push_back(to_list(t.ranges));
-  return Json::object({{"tensors", tensors_hash(part)}, {"files", to_list(part.files)}, {"slices", std::move(ranges)}})
-      .dump();
+  std::string text = Json::object({{"tensors", tensors_hash(part)}, {"files", to_list(part.files)}}).dump() + "\n";
+  for (const ManifestTensor& t : part.tensors) text += to_list(t.ranges).dump() + "\n";
+  return text;
 }
 
 void add_part(Manifest& whole, const std::string& text) {
-  const Json part = Json::parse(text);
+  size_t at = 0;
+  const auto line = [&] {
+    const size_t begin = std::exchange(at, text.find('\n', at) + 1);
+    return Json::parse(std::string_view(text).substr(begin, at - begin));
+  };
+  const Json part = line();
   if (part.at("tensors") != tensors_hash(whole)) throw Error(Exit::bug, "not all ranks hold the same tensors");
   for (const Json& file : part.at("files").list()) whole.files.push_back(read_file(file));
-  for (size_t i = 0; i < whole.tensors.size(); ++i)
-    for (const Json& range : part.at("slices")[i].list()) whole.tensors[i].ranges.push_back(read_range(range));
+  for (ManifestTensor& t : whole.tensors) {
+    const Json ranges = line();
+    for (const Json& range : ranges.list()) t.ranges.push_back(read_range(range));
+  }
 }
 
 Manifest parse_manifest(const std::string& text, const std::string& where) {
@@ -197,6 +205,11 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
   } catch (const JsonError& e) {
     refuse(where, e.what());
   }
+  check_manifest(manifest, where);
+  return manifest;
+}
+
+void check_manifest(Manifest& manifest, const std::string& where) {
   std::set<std::string> files;
   for (const auto& f : manifest.files) {
     if (!is_plain_name(f.name)) refuse(where, fmt::format("`{}` is not a plain file name", f.name));
@@ -208,7 +221,6 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
     if (!seen.insert({t.name, t.role}).second) refuse(where, name + " is listed twice");
     check_slices(t, files, where + ": " + name);
   }
-  return manifest;
 }
 
 Manifest read_manifest(const std::filesystem::path& directory) {

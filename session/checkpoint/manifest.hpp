@@ -85,6 +85,9 @@ std::string manifest_text(const Manifest& manifest);
 // What one rank has written, for the rank that writes the manifest; both list the same tensors.
 std::string part_text(const Manifest& part);
 void add_part(Manifest& whole, const std::string& part);
+// Sorts the ranges of every tensor. Throws Error(Exit::checkpoint) naming `where` unless every element of every tensor
+// is in exactly one range, and every name is plain and there once.
+void check_manifest(Manifest& manifest, const std::string& where);
 // Throws Error(Exit::checkpoint), prefixed by `where`, for text that is damaged, of a later version, or
 // inconsistent: ranges must fill their tensor exactly once and name a listed file.
 Manifest parse_manifest(const std::string& text, const std::string& where);

@@ -181,8 +181,8 @@ std::optional<Saved> Saver::finish() {
       Manifest manifest{job.point, job.layout.manifest.tensors, {}};
       for (ManifestTensor& t : manifest.tensors) t.ranges.clear();
       for (const std::string& part : parts) add_part(manifest, part);
+      check_manifest(manifest, job.path.string());
       const std::string text = manifest_text(manifest);
-      parse_manifest(text, job.path.string());  // checks that every part occurs exactly once
       write_text(job.temporary / "manifest.json", text);
       sync_directory(job.temporary);
       rename_durably(job.temporary, job.path);

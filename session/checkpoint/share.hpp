@@ -69,7 +69,7 @@ class Tiles {
   char* data() const { return tile_.data(); }
 
  private:
-  static constexpr uint64_t kTile = 8u << 20;
+  static constexpr uint64_t kTile = 512u << 10;
   std::vector<char> memory_;
   std::span<char> tile_;
 };

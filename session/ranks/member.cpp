@@ -80,9 +80,7 @@ void Member::join(Registry& registry, Config& config) {
                      {}},
                     config_item(config)});
   share_batch(config, world.size);
-  Section& device = config.section("device");
-  if (device.settings().count("threads") && device.integer("threads") == 0)
-    device.set("threads", threads_of(mine, all), "derived");
+  share_threads(config, mine, all);
 }
 
 std::string Member::from_first(const std::string& text) const {

@@ -132,6 +132,12 @@ int64_t threads_of(const std::string& mine, const std::vector<std::string>& all)
   return std::max<int64_t>(1, cores / sharers);
 }
 
+void share_threads(Config& config, const std::string& mine, const std::vector<std::string>& all) {
+  Section& device = config.section("device");
+  if (device.settings().count("threads") && device.integer("threads") == 0)
+    device.set("threads", threads_of(mine, all), "derived");
+}
+
 void share_batch(Config& config, uint32_t ranks) {
   Section& train = config.section("train");
   if (!train.given("global_batch")) return;

@@ -41,6 +41,9 @@ std::string processors();
 // share.
 int64_t threads_of(const std::string& mine, const std::vector<std::string>& all);
 
+// Sets [device] threads, if it is 0, to that share.
+void share_threads(Config& config, const std::string& mine, const std::vector<std::string>& all);
+
 // Divides [train] global_batch, if given, among this many ranks by deriving accumulate again. Throws
 // CommonError(Exit::usage) if it cannot be divided.
 void share_batch(Config& config, uint32_t ranks);

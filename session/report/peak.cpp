@@ -5,7 +5,7 @@ namespace eng {
 
 Peak peak_of(const Plan& plan, const Beside& beside) {
   Peak peak;
-  peak.host = beside.overhead + beside.staging + beside.snapshot;
+  peak.host = beside.overhead + beside.bookkeeping + beside.staging + beside.snapshot;
   peak.device = beside.device_overhead;
   for (const Arena& arena : plan.arenas) {
     const bool device = arena.kind == "device";

@@ -9,6 +9,7 @@ namespace eng {
 // What a process holds besides its arenas, in bytes of host memory unless stated otherwise, and where its arenas are.
 struct Beside {
   uint64_t overhead = 0;         // code, libraries, stacks, the communicator
+  uint64_t bookkeeping = 0;      // the plan itself
   uint64_t staging = 0;          // batches
   uint64_t snapshot = 0;         // the copy of a checkpoint that is written while training continues
   uint64_t device_overhead = 0;  // bytes of the device's own memory: its driver's context, libraries

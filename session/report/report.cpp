@@ -196,6 +196,8 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
   if (c.snapshot)
     out += fmt::format("  snapshot            {:>16} bytes  {:>12}  for [checkpoint] asynchronous\n", c.snapshot,
                        size(c.snapshot));
+  out += fmt::format("  plan itself         {:>16} bytes  {:>12}  its lists, kernels' records, tables of checkpoints\n",
+                     c.bookkeeping, size(c.bookkeeping));
   out += fmt::format("  fixed overhead      {:>16} bytes  {:>12}  code, libraries, stacks: measured once per build\n",
                      c.overhead, size(c.overhead));
   const Peak peak = peak_of(plan, c);
@@ -230,6 +232,7 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
                              {"arenas", arenas},
                              {"device_peak_bytes", peak.device},
                              {"host_peak_bytes", peak.host},
+                             {"bookkeeping_bytes", c.bookkeeping},
                              {"nvme_bytes", 0},
                              {"leases_bytes", most_live(plan, Line::leases)},
                              {"communication_bytes", most_live(plan, Line::communication)},

@@ -20,6 +20,7 @@ struct Setup {
   std::vector<std::string> notes;  // keys of [zero] without effect; sequences longer than the model's
   uint64_t comm_overhead = 0;      // bytes of host memory of the communicator, with several ranks
   uint64_t snapshot = 0;           // bytes of host memory for asynchronous checkpoints
+  uint64_t stored = 0;             // tensors of the weights, if they are only read
 };
 
 // Loads the plugins that the configuration names, traces the model, makes the verified plan.

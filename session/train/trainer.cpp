@@ -9,6 +9,7 @@
 #include "engine/ops.h"
 #include "session/json.hpp"
 #include "session/ranks/exchange.hpp"
+#include "session/report/bookkeeping.hpp"
 #include "session/report/peak.hpp"
 
 namespace eng {
@@ -289,7 +290,10 @@ void Trainer::begin_save(const std::string& config_hash) {
 std::optional<Saved> Trainer::end_save(bool wait) {
   if (!saver_) return std::nullopt;
   std::optional<Saved> saved = wait ? saver_->finish() : saver_->poll();
-  if (saved) last_checkpoint_ = saved->path.filename();
+  if (saved) {
+    last_checkpoint_ = saved->path.filename();
+    release_freed_memory();
+  }
   return saved;
 }
 

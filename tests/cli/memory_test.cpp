@@ -49,6 +49,12 @@ TEST_CASE("peak memory if layers keep only their input", "[cli][.slow]") {
                 "train.micro_batch=8", "train.sequence_length=256", "device.threads=0", how});
 }
 
+TEST_CASE("peak memory of many narrow layers, with the plan itself", "[cli][.slow]") {
+  for (const char* model : {"llama", "opt", "mamba"})
+    check_peak(model, {std::string("model.plugin=") + model, "model.num_hidden_layers=64", "model.hidden_size=128",
+                       "train.steps=2", "train.sequence_length=64"});
+}
+
 TEST_CASE("plan of a 7B model is quick and small", "[cli]") {
   Scratch scratch;
   scratch.write("7b.toml", "[model]\nplugin = \"llama\"\npreset = \"7b\"\n");

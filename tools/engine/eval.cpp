@@ -10,6 +10,7 @@
 #include "session/config/source.hpp"
 #include "session/huggingface/download.hpp"
 #include "session/json.hpp"
+#include "session/report/bookkeeping.hpp"
 #include "session/report/progress.hpp"
 #include "session/run_dir.hpp"
 #include "session/tokenizer.hpp"
@@ -115,16 +116,18 @@ int eval(const Common& common, const EvalFlags& flags) {
       texts.settings().count("validation_paths"))
     texts.set("validation_paths", std::vector<std::string>(), "data.paths");
   if (evaluates_all(flags)) evaluate_all(config);
-  const Setup setup = make_evaluation(config, *registry);
+  Setup setup = make_evaluation(config, *registry);
   print_notes(setup);
   const bool run = RunDir::is_run(flags.target);
   std::filesystem::path weights = weights_source(config);
   int64_t step = 0;
+  setup.stored = setup.plan.tensors.size();
   if (run) {
     const Found found = newest_checkpoint(std::filesystem::path(flags.target) / "checkpoints");
     if (!found.path) throw Error(Exit::checkpoint, flags.target + " has no usable checkpoint");
     weights = *found.path;
     step = checkpoint_step(weights).value_or(0);
+    setup.stored = found.tensors;
   }
   load_weights(find_weights(weights), pretrained_table(config, *registry), parameters(setup.plan),
                {});  // checks only shapes
@@ -134,12 +137,14 @@ int eval(const Common& common, const EvalFlags& flags) {
   if (!data.info().validation_samples)
     throw Error(Exit::data, "nothing is held out: data.validation is 0",
                 "set data.validation, for example 0.05, or data.validation_paths; --all evaluates all data");
+  release_freed_memory();  // of planning
   Trainer trainer(config, *registry, setup, data);
   if (run && overrides.empty() && !evaluates_all(flags))
     trainer.load(weights);  // its own data: must be unchanged since training
   else
     trainer.initialise(
         weights_of(weights, config, *registry, run ? WeightsProgress() : weights_progress(flags.target)));
+  release_freed_memory();  // of reading a checkpoint
   const int64_t batches = flags.batches > 0 ? flags.batches : INT64_MAX;
   std::optional<Tokenizer> tokenizer;
   std::optional<TextBytes> text;
@@ -160,7 +165,8 @@ int eval(const Common& common, const EvalFlags& flags) {
                               {"loss", e.loss},
                               {"perplexity", std::exp(e.loss)},
                               {"tokens", e.tokens},
-                              {"seconds", e.seconds}});
+                              {"seconds", e.seconds},
+                              {"planned_peak_bytes", planned_peak(setup)}});
     if (bits_per_byte) out["bits_per_byte"] = *bits_per_byte;
     fmt::print("{}\n", out.dump());
   } else {

@@ -16,6 +16,7 @@
 #include "engine/ops.h"
 #include "session/huggingface/chat.hpp"
 #include "session/huggingface/download.hpp"
+#include "session/report/bookkeeping.hpp"
 #include "session/report/progress.hpp"
 #include "session/run_dir.hpp"
 #include "session/text_out.hpp"
@@ -39,10 +40,12 @@ struct Flags {
 // Decodes one sequence, position after position.
 class Decoder {
  public:
-  Decoder(const Config& config, Registry& registry, int64_t length)
+  // `stored`: tensors of the weights; 0: as many as the model has.
+  Decoder(const Config& config, Registry& registry, int64_t length, uint64_t stored)
       : setup_(make_setup(config, registry, length)),
         length_(length),
         device_(registry, setup_.kernels->device(), config.section("device")) {
+    setup_.stored = stored ? stored : setup_.plan.tensors.size();
     const eng_device_info& info = setup_.kernels->info();
     if (info.total_bytes && planned_peak(setup_) > info.total_bytes)
       throw Error(setup_.kernels->host_memory() ? Exit::host_memory : Exit::device_memory,
@@ -50,6 +53,7 @@ class Decoder {
                               format_bytes(static_cast<double>(planned_peak(setup_))), setup_.kernels->device(),
                               format_bytes(static_cast<double>(info.total_bytes))),
                   "lower --max-length or --tokens");
+    release_freed_memory();  // of planning
     executor_ = std::make_unique<Executor>(setup_.plan, device_, *setup_.kernels);
   }
 
@@ -193,10 +197,12 @@ int generate(const Common& common, const Flags& flags) {
   auto [registry, config] = load_config(common, flags.target, {});
   std::filesystem::path weights = flags.target;
   const bool run = RunDir::is_run(weights);
+  uint64_t stored = 0;
   if (run) {
     const Found found = newest_checkpoint(weights / "checkpoints");
     if (!found.path) throw Error(Exit::checkpoint, flags.target + " has no usable checkpoint");
     weights = *found.path;
+    stored = found.tensors;
   }
 
   const Tokenizer tokenizer = make_tokenizer(flags, config, *registry);
@@ -206,9 +212,11 @@ int generate(const Common& common, const Flags& flags) {
   if (flags.chat) prompt = written_as_chat(flags, directories, prompt);
   std::vector<int32_t> tokens = tokenizer.encode(prompt, !flags.chat && special_tokens(flags, config));
   if (tokens.empty()) throw Error(Exit::usage, "the prompt is empty", "give at least one character");
-  const Setup smallest = make_setup(config, *registry, 1);
-  if (!run) check_weights(config, *registry, smallest);
-  const eng_model_info& info = smallest.model.info;
+  const eng_model_info info = [&] {
+    const Setup smallest = make_setup(config, *registry, 1);
+    if (!run) check_weights(config, *registry, smallest);
+    return smallest.model.info;
+  }();
   for (const int32_t id : tokens)
     if (id >= info.vocabulary)
       throw Error(Exit::usage, fmt::format("the tokenizer gives id {} for a part of the prompt, the model has {} ids",
@@ -216,8 +224,9 @@ int generate(const Common& common, const Flags& flags) {
   const auto n_prompt = static_cast<int64_t>(tokens.size());
   const int64_t length = choose_length(flags, n_prompt, info.max_length);
 
-  Decoder decoder(config, *registry, length);
+  Decoder decoder(config, *registry, length, stored);
   decoder.load(weights, pretrained_table(config, *registry), run ? WeightsProgress() : weights_progress(flags.target));
+  release_freed_memory();  // of reading a checkpoint
   const auto start = Clock::now();
   decoder.feed(tokens);
   const auto begun = Clock::now();

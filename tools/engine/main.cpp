@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The `engine` command.
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -139,6 +140,11 @@ int command(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+#ifdef __GLIBC__
+  // Long lists get pages of their own, which go back to the system with them. By default the bound grows with what was
+  // freed, and the holes that planning leaves would stay.
+  ::mallopt(M_MMAP_THRESHOLD, 128 << 10);
+#endif
   eng::set_plugin_log(eng::print_plugin_log);
   const int code = command(argc, argv);
   eng::set_plugin_log(nullptr);

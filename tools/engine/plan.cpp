@@ -105,8 +105,12 @@ void add_plan(CLI::App& app, Common& common) {
     // Without this key it is unknown how many ranks share this machine's memory.
     const Section& comm = config.section("comm");
     const char* per_node = "describe.ranks_per_node";
-    const uint32_t local = comm.has(per_node) ? static_cast<uint32_t>(comm.integer(per_node)) : 1;
-    Setup setup = make_setup(config, *registry, 0, {0, flags->ranks, 0, std::min(local, flags->ranks)});
+    const uint32_t local =
+        comm.has(per_node) ? std::min(static_cast<uint32_t>(comm.integer(per_node)), flags->ranks) : 1;
+    // Scratch is for as many threads as a rank has; the machines are assumed to be like this one.
+    const std::string mine = processors();
+    share_threads(config, mine, std::vector<std::string>(local, mine));
+    Setup setup = make_setup(config, *registry, 0, {0, flags->ranks, 0, local});
     print_notes(setup);
     ReportContext context = report_context(setup, config);
     fmt::print("{}", flags->json   ? plan_json(setup.plan, context)

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/report/bookkeeping.hpp"
+
+#include <malloc.h>
+
+#include <algorithm>
+
+namespace eng {
+namespace {
+
+// Measured on x86-64 with glibc and the device cpu. What the executor and the kernels keep of the actions grows with
+// the lists of the plan: 0.54 to 0.79 of their bytes with llama, opt, mamba, muon, 4 to 256 layers, 1 to 8
+// micro-batches.
+constexpr uint64_t executed(uint64_t lists) {
+  return lists * 63 / 100;
+}
+// Bytes of a tensor in the tables of a checkpoint, while it is saved and read back, and while it is only read; and of
+// each letter of its name, which occurs in many of them.
+constexpr uint64_t saved_tensor = 2900, read_tensor = 1500, letter = 25;
+
+// What an allocation takes: a word more, in steps of 16.
+uint64_t allocated(uint64_t bytes) {
+  return bytes == 0 ? 0 : std::max<uint64_t>(32, (bytes + 8 + 15) / 16 * 16);
+}
+// Pages of a long list that were never written take no memory.
+template <class Item>
+uint64_t of(const std::vector<Item>& list) {
+  const uint64_t written = list.size() * sizeof(Item), all = list.capacity() * sizeof(Item);
+  return allocated(std::min(all, (written + 4095) / 4096 * 4096));
+}
+uint64_t of(const std::string& text) {
+  return text.capacity() > std::string().capacity() ? allocated(text.capacity() + 1) : 0;
+}
+uint64_t of(const Attrs& attrs) {
+  uint64_t bytes = of(attrs.list);
+  for (const Attr& a : attrs.list) bytes += of(a.key);
+  return bytes;
+}
+
+uint64_t lists_of(const Plan& plan) {
+  uint64_t bytes = of(plan.buffers) + of(plan.calls) + of(plan.labels) + of(plan.units) + of(plan.tensors);
+  for (const Buffer& b : plan.buffers) bytes += of(b.name);
+  for (const Call& c : plan.calls) bytes += of(c.in) + of(c.out) + of(c.attrs);
+  for (const Label& l : plan.labels) bytes += of(l.of);
+  for (const Unit& u : plan.units) bytes += of(u.name) + of(u.params);
+  for (const Tensor& t : plan.tensors) bytes += of(t.name) + of(t.role) + of(t.ranges);
+  for (const auto& data : plan.constant_data) bytes += of(data);
+  for (const Program& p : plan.programs)
+    for (const Segment& s : p.segments) {
+      bytes += of(s.actions);
+      for (const Action& a : s.actions) bytes += of(a.in) + of(a.out) + of(a.waits) + of(a.after);
+    }
+  return bytes;
+}
+
+uint64_t lists_of(const Model& model) {
+  uint64_t bytes = of(model.params) + of(model.blocks);
+  for (const Parameter& p : model.params) bytes += of(p.name) + of(p.init_op) + of(p.init);
+  for (const Block& b : model.blocks) bytes += of(b.name) + of(b.params);
+  for (const auto& [id, t] : model.templates) {
+    for (const Node& n : t.graph.nodes) bytes += sizeof(Node) + of(n.in) + of(n.out) + of(n.attrs);
+    bytes += t.graph.size() * sizeof(Symbol);
+    for (const Constant& c : t.constants) bytes += of(c.data);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+uint64_t bookkeeping_bytes(const Plan& plan, const Model& model, uint64_t stored) {
+  const uint64_t lists = lists_of(plan);
+  const bool trains = plan.table.buffer != 0;
+  uint64_t letters = 0;
+  for (const Tensor& t : plan.tensors) letters += t.name.size();
+  const uint64_t each =
+      (trains ? saved_tensor : read_tensor) + letter * letters / std::max<size_t>(plan.tensors.size(), 1);
+  return lists + executed(lists) + lists_of(model) + (trains ? plan.tensors.size() : stored) * each;
+}
+
+void release_freed_memory() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);
+#endif
+}
+
+}  // namespace eng

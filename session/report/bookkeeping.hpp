@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host memory that a process needs for its plan itself: lists, names, the records of kernels, tables of checkpoints.
+#pragma once
+
+#include "core/plan/plan.hpp"
+#include "core/trace/model.hpp"
+
+namespace eng {
+
+// In bytes: what the lists of the plan and the model take, counted; and what the executor, the kernels and a save keep
+// of each action and tensor, by sizes that were measured with the device cpu. `stored`: tensors of the checkpoint that
+// is read, for a plan that does not train.
+uint64_t bookkeeping_bytes(const Plan& plan, const Model& model, uint64_t stored = 0);
+
+// Gives freed memory back to the system. A process that has planned, read or saved a checkpoint keeps what it freed
+// otherwise, beside its arenas.
+void release_freed_memory();
+
+}  // namespace eng
