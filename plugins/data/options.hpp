@@ -27,6 +27,12 @@ inline double get_float(const eng_options* options, const char* key) {
   return value;
 }
 
+inline int64_t get_int(const eng_options* options, const char* key) {
+  int64_t value = 0;
+  taken(options->get_int(options, key, &value, nullptr), key);
+  return value;
+}
+
 inline bool get_bool(const eng_options* options, const char* key) {
   int32_t value = 0;
   taken(options->get_bool(options, key, &value, nullptr), key);

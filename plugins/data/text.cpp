@@ -24,11 +24,11 @@ constexpr uint64_t copy_block = uint64_t{8} << 20;  // a copied segment ends her
 // Bytes as tokens: the documents in the order of the files, with the separator between two; empty documents are
 // skipped. Files above 1 MiB are mapped. Smaller ones are copied as long as the copies are below 64 MiB in all:
 // thousands of small mappings cost more than they save, and small files are those that people edit while a run reads
-// them. JSON Lines and compressed files are copied.
+// them. JSON Lines and compressed files are copied, up to `most` bytes in all.
 class ByteStream {
  public:
-  ByteStream(Stream& stream, Reading reading, std::string separator)
-      : stream_(stream), reading_(std::move(reading)), separator_(std::move(separator)) {
+  ByteStream(Stream& stream, Reading reading, std::string separator, uint64_t most)
+      : stream_(stream), reading_(std::move(reading)), separator_(std::move(separator)), most_(most) {
     hash_.add("engine text: bytes\n");
   }
 
@@ -46,6 +46,7 @@ class ByteStream {
       return stream_.add(std::move(mapped), 0, count, 1);
     }
     if (plain) small_ += file.size();
+    path_ = path;
     each_document(file, reading_, {[this] { begin_document(); }, [this](std::string_view text) { copy(text); }, [] {}});
   }
 
@@ -60,6 +61,13 @@ class ByteStream {
   }
   void copy(std::string_view text) {
     if (text.empty()) return;
+    kept_ += text.size();
+    if (kept_ > most_)
+      throw Failure(ENG_INVALID,
+                    "[data] paths: the text of " + path_ + ", and of the files before it, is more than the " +
+                        std::to_string(most_) +
+                        " bytes of [data] memory. Plain text files above 1 MiB are mapped and do not "
+                        "count: decompress it, or write the texts of JSON Lines into one. Or raise memory");
     if (block_ == nullptr) block_ = std::make_unique<std::string>();
     block_->append(text);
     size_ += text.size();
@@ -77,7 +85,9 @@ class ByteStream {
   std::string separator_;
   std::unique_ptr<std::string> block_;
   Hash hash_;
-  uint64_t size_ = 0, small_ = 0;
+  uint64_t size_ = 0, small_ = 0, kept_ = 0;
+  const uint64_t most_;
+  std::string path_;  // of the file that is read
 };
 
 void check_vocabulary(const std::string& name, const Tokenizer& tokenizer, const eng_data_request& request,
@@ -129,7 +139,8 @@ std::unique_ptr<Source> open_source(const eng_options* options, const eng_data_r
   const auto add = [&](const std::vector<std::string>& paths, Stream& stream) {
     if (paths.empty()) return std::string();
     if (name == "bytes") {
-      ByteStream bytes(stream, reading_of(options), get_string(options, "separator"));
+      ByteStream bytes(stream, reading_of(options), get_string(options, "separator"),
+                       static_cast<uint64_t>(get_int(options, "memory")));
       for (const std::string& path : paths) bytes.add(path);
       return bytes.finish();
     }

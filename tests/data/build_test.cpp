@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokens made from text: what they are, that they are made once, and the same whatever the number of threads.
-#include <zlib.h>
 #include <zstd.h>
 
 #include <catch2/catch.hpp>
@@ -21,20 +20,6 @@ namespace {
 std::string read(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   return std::string(std::istreambuf_iterator<char>(in), {});
-}
-
-std::string gzip(const std::string& text) {
-  z_stream stream{};
-  deflateInit2(&stream, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY);
-  std::string out(text.size() + 1000, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  deflate(&stream, Z_FINISH);
-  out.resize(stream.total_out);
-  deflateEnd(&stream);
-  return out;
 }
 
 std::string zstd(const std::string& text) {

@@ -136,6 +136,23 @@ TEST_CASE_METHOD(Errors, "JSON and tables are not taken for text without being a
   refuse({.paths = {"a.parquet"}, .strings = {{"format", "text"}}}, ENG_UNSUPPORTED, {"tools/export-dataset"});
 }
 
+TEST_CASE_METHOD(Errors, "text that is kept in memory has a limit, decompressed text too") {
+  const std::string text(3 << 20, 'a');  // 3 kB of gzip
+  folder.write("bomb.txt.gz", gzip(text));
+  folder.write("plain.txt", text);
+  folder.write("lines.jsonl", "{\"text\": \"" + text + "\"}\n");
+  const double limit = 2 << 20;
+  for (const char* name : {"bomb.txt.gz", "lines.jsonl"}) {
+    refuse({.paths = {name}, .numbers = {{"memory", limit}}}, ENG_INVALID,
+           {(folder.path() / name).string(), "more than the 2097152 bytes of [data] memory", "decompress it"});
+    CHECK(Source(folder, {.paths = {name}, .numbers = {{"memory", double(3 << 20)}}}).status() == ENG_OK);
+    CHECK(Source(folder, {.paths = {name}}).status() == ENG_OK);
+  }
+  CHECK(Source(folder, {.paths = {"plain.txt"}, .numbers = {{"memory", 0}}}).status() == ENG_OK);  // it is mapped
+  refuse({.paths = {"bomb.txt.gz", "lines.jsonl"}, .numbers = {{"memory", double(5 << 20)}}}, ENG_INVALID,
+         {"lines.jsonl"});
+}
+
 TEST_CASE_METHOD(Errors, "options out of range") {
   folder.write("a.txt", "some text");
   refuse({.paths = {"a.txt"}, .vocabulary = 255}, ENG_INVALID, {"255", "[model] vocab_size to 256 or more"});

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <toml++/toml.h>
 #include <catch2/catch.hpp>
@@ -23,6 +24,13 @@ eng_status get_float(const eng_options* options, const char* key, double* out, e
   if (at == settings_of(options).numbers.end()) return ENG_NOT_FOUND;
   *out = at->second;
   return ENG_OK;
+}
+
+eng_status get_int(const eng_options* options, const char* key, int64_t* out, eng_error*) {
+  double value = 0;
+  const eng_status status = get_float(options, key, &value, nullptr);
+  if (status == ENG_OK) *out = static_cast<int64_t>(value);
+  return status;
 }
 
 eng_status get_bool(const eng_options* options, const char* key, int32_t* out, eng_error*) {
@@ -63,6 +71,12 @@ eng_status get_string_at(const eng_options* options, const char* key, uint32_t i
   return ENG_OK;
 }
 
+// "256MiB"
+uint64_t bytes_of(const std::string& text) {
+  if (!text.ends_with("MiB")) throw std::runtime_error("a size in another unit: " + text);
+  return std::stoull(text) << 20;
+}
+
 // What the user did not set takes the default of the description.
 Settings complete(Settings settings) {
   static const toml::table description = toml::parse(plugin().describe());
@@ -71,7 +85,10 @@ Settings complete(Settings settings) {
   for (const auto& [key, value] : settings.strings) settings.given.insert(key);
   for (const auto& [key, option] : options) {
     const toml::node_view<const toml::node> fallback = option.as_table()->at_path("default");
-    if (auto text = fallback.value<std::string>()) settings.strings.emplace(std::string(key.str()), *text);
+    if (option.as_table()->at_path("type").value_or("") == std::string("bytes"))
+      settings.numbers.emplace(std::string(key.str()), double(bytes_of(fallback.value_or(""))));
+    else if (auto text = fallback.value<std::string>())
+      settings.strings.emplace(std::string(key.str()), *text);
     if (auto flag = fallback.value<bool>()) settings.numbers.emplace(std::string(key.str()), *flag ? 1 : 0);
     if (fallback.is_floating_point()) settings.numbers.emplace(std::string(key.str()), *fallback.value<double>());
   }
@@ -99,6 +116,20 @@ std::string Folder::write(const std::string& name, const std::string& text) cons
   fs::create_directories(path.parent_path());
   std::ofstream(path, std::ios::binary).write(text.data(), static_cast<std::streamsize>(text.size()));
   return path.string();
+}
+
+std::string gzip(const std::string& text) {
+  z_stream stream{};
+  deflateInit2(&stream, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY);
+  std::string out(text.size() + 1000, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  deflate(&stream, Z_FINISH);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
 }
 
 const eng_plugin& plugin() {
@@ -130,6 +161,7 @@ Opening::Opening(const Folder& folder, const Settings& given)
   options.data = &settings;
   options.get_bool = get_bool;
   options.get_float = get_float;
+  options.get_int = get_int;
   options.get_string = get_string;
   options.get_count = get_count;
   options.get_string_at = get_string_at;

@@ -44,6 +44,8 @@ struct Settings {
   std::vector<std::string> validation_paths = {};
 };
 
+std::string gzip(const std::string& text);
+
 const eng_plugin& plugin();
 const eng_data& table(const std::string& source);
 
