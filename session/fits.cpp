@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <set>
 
 #include "core/base/error.hpp"
@@ -36,6 +37,13 @@ uint64_t machine_peak(const Setup& setup) {
   return peak_of(setup.plan, beside(setup)).machine;
 }
 
+static size_t actions_of(const Plan& plan) {
+  size_t actions = 0;
+  for (const Program& program : plan.programs)
+    for (const Segment& segment : program.segments) actions += segment.actions.size();
+  return actions;
+}
+
 std::vector<std::string> edits_that_fit(const Config& config, Registry& registry, const Setup& setup, uint64_t limit) {
   struct Edit {
     const char *section, *key;
@@ -45,23 +53,39 @@ std::vector<std::string> edits_that_fit(const Config& config, Registry& registry
   const World world = setup.plan.ranks.world;
   std::vector<std::string> found;
   const Section &train = config.section("train"), &model = config.section("model");
-  // Plans of many layers take seconds: fewer edits of them are tried.
-  size_t actions = 1;
-  for (const Program& program : setup.plan.programs)
-    for (const Segment& segment : program.segments) actions += segment.actions.size();
-  size_t left = std::max<size_t>(2, 300'000 / actions);
-  // The peak with these edits; UINT64_MAX if there is no such plan, or if it is not tried.
-  const auto peak_with = [&](const Edits& edits) {
+  const int64_t layers = model.has("num_hidden_layers") ? model.integer("num_hidden_layers") : 0;
+  const size_t actions = actions_of(setup.plan);
+  size_t left = std::max<size_t>(actions, 300'000);  // actions to plan: plans of many layers take seconds
+  // The peak with these edits, and with `only` layers if given; UINT64_MAX if there is no such plan, or if it is not
+  // tried.
+  const auto peak_with = [&](const Edits& edits, int64_t only = 0) {
     if (left == 0) return UINT64_MAX;
-    --left;
     Config other = config;
     for (const Edit& e : edits) other.section(e.section).set(e.key, e.value, "edit");
+    if (only) other.section("model").set("num_hidden_layers", only, "edit");
     try {
-      return machine_peak(make_setup(other, registry, 0, world));
+      const Setup with = make_setup(other, registry, 0, world);
+      left -= std::min(left, std::max<size_t>(actions_of(with.plan), 1));
+      return machine_peak(with);
     } catch (const Error&) {
+      --left;
       return UINT64_MAX;
     }
   };
+  // About what peak_with gives: the line through the peaks of a few layers.
+  constexpr int64_t few = 16;
+  const auto about = [&](const Edits& edits) {
+    int64_t all = layers;
+    for (const Edit& e : edits)
+      if (e.key == std::string("num_hidden_layers")) all = std::get<int64_t>(e.value);
+    const uint64_t one = peak_with(edits, few), two = peak_with(edits, 2 * few);
+    if (one == UINT64_MAX || two == UINT64_MAX) return 1e19;
+    const double each = (static_cast<double>(two) - static_cast<double>(one)) / few;
+    return std::max(0.0, static_cast<double>(one) + each * static_cast<double>(all - few));
+  };
+  // Only what seems to fit is planned, if that tells the peak of this plan.
+  const auto known = static_cast<double>(machine_peak(setup));
+  const bool deep = actions > 30'000 && layers > 4 * few && std::abs(about({}) - known) < 0.01 * known;
   const auto tell = [&](const Edits& edits, const char* note, uint64_t peak) {
     std::string text;
     for (const Edit& e : edits) {
@@ -73,6 +97,7 @@ std::vector<std::string> edits_that_fit(const Config& config, Registry& registry
     found.push_back(fmt::format("{}{}: {}", text, note, format_bytes(static_cast<double>(peak))));
   };
   const auto fits = [&](const Edits& edits, const char* note) {
+    if (deep && about(edits) > static_cast<double>(limit)) return false;
     const uint64_t peak = peak_with(edits);
     if (peak <= limit) tell(edits, note, peak);
     return peak <= limit;
@@ -82,12 +107,14 @@ std::vector<std::string> edits_that_fit(const Config& config, Registry& registry
     size_t from = 0, to = all.size();  // it is in [from, to]
     uint64_t peak = UINT64_MAX;        // of all[to]
     for (size_t at = to - 1; from < to; at = from + (to - from) / 2) {
-      const uint64_t here = peak_with(all[at]);
+      const uint64_t here = deep ? static_cast<uint64_t>(about(all[at])) : peak_with(all[at]);
       if (here <= limit)
         to = at, peak = here;
       else
         from = at + 1;
     }
+    if (deep)
+      while (to < all.size() && (peak = peak_with(all[to])) > limit) ++to;
     if (to < all.size()) tell(all[to], note, peak);
   };
   const int64_t batch = train.integer("micro_batch"), accumulate = train.integer("accumulate");
@@ -99,13 +126,14 @@ std::vector<std::string> edits_that_fit(const Config& config, Registry& registry
     std::vector<Edits> smaller, shorter;
     for (int64_t n : divisors) {
       if (accumulate > most_accumulate / n) break;
+      const Edits less = {{"train", "micro_batch", batch / n}, {"train", "accumulate", accumulate * n}};
       smaller.push_back(with);
-      smaller.back().push_back({"train", "micro_batch", batch / n});
-      smaller.back().push_back({"train", "accumulate", accumulate * n});
+      smaller.back().insert(smaller.back().end(), less.begin(), less.end());
     }
     for (int64_t t = train.integer("sequence_length") / 2; t >= 16; t /= 2) {
+      const Edits less = {{"train", "sequence_length", t}};
       shorter.push_back(with);
-      shorter.back().push_back({"train", "sequence_length", t});
+      shorter.back().insert(shorter.back().end(), less.begin(), less.end());
     }
     first_that_fits(smaller, "(the same tokens per step)");
     first_that_fits(shorter, "(less context)");
@@ -121,7 +149,6 @@ std::vector<std::string> edits_that_fit(const Config& config, Registry& registry
     fits({{"recompute", "policy", std::string("full")}}, "(the same numbers; the forward of layers runs twice)");
   less_at_a_time({});
   if (found.empty() && now != "zero3") less_at_a_time({parts.back()});
-  int64_t layers = model.has("num_hidden_layers") ? model.integer("num_hidden_layers") : 0;
   std::vector<Edits> fewer;
   for (int64_t n = layers - 1; n >= 1; n = n > 8 ? n * 3 / 4 : n - 1)
     fewer.push_back({{"model", "num_hidden_layers", n}});

@@ -26,41 +26,47 @@ void make_up(size_t n, const Span& span, F visit) {
   }
 }
 
-// What is taken, by time.
+// What is taken, by time. Of two spans of time that overlap, one contains the last time of the other.
 class Taken {
  public:
-  explicit Taken(size_t times) : n_(times), always_(2 * times), sometimes_(2 * times) {}
+  explicit Taken(size_t times) : n_(times), all_(2 * times), last_(2 * times) {}
+  void clear() {
+    for (auto* nodes : {&all_, &last_})
+      for (std::vector<Span>& spans : *nodes) spans.clear();
+  }
   void add(const Span& time, const Span& bytes) {
-    make_up(n_, time, [&](size_t k) { insert(always_[k], bytes); });
-    above(time, [&](size_t k) { insert(sometimes_[k], bytes); });
+    make_up(n_, time, [&](size_t k) { insert(all_[k], bytes); });
+    // Where a node has the bytes, those above it have them.
+    for (size_t k = time.second - 1 + n_; k && insert(last_[k], bytes);) k /= 2;
+    for (size_t k = time.first + n_; k && insert(last_[k], bytes);) k /= 2;
   }
   // Appends what is taken at any of these times.
   void find(const Span& time, std::vector<Span>& out) const {
     const auto append = [&](const std::vector<Span>& some) { out.insert(out.end(), some.begin(), some.end()); };
-    make_up(n_, time, [&](size_t k) { append(sometimes_[k]); });
-    above(time, [&](size_t k) { append(always_[k]); });
+    make_up(n_, time, [&](size_t k) { append(last_[k]); });
+    for (size_t k = time.second - 1 + n_; k; k /= 2) append(all_[k]);
   }
 
  private:
-  // Calls `visit` for all nodes that contain the first or the last of the times.
-  template <class F>
-  void above(const Span& time, F visit) const {
-    for (size_t l = time.first + n_, r = time.second - 1 + n_; l; l /= 2, r /= 2) {
-      visit(l);
-      if (r != l) visit(r);
-    }
-  }
-  // Keeps `all` sorted, and joins spans that touch.
-  static void insert(std::vector<Span>& all, Span bytes) {
+  // Keeps `all` sorted, and joins spans that touch. False if it has the bytes.
+  static bool insert(std::vector<Span>& all, Span bytes) {
     const auto before = [](const Span& s, uint64_t begin) { return s.second < begin; };
     const auto from = std::lower_bound(all.begin(), all.end(), bytes.first, before);
+    if (from == all.end() || bytes.second < from->first) {
+      all.insert(from, bytes);
+      return true;
+    }
+    if (from->first <= bytes.first && bytes.second <= from->second) return false;
     auto to = from;
     for (; to != all.end() && to->first <= bytes.second; ++to)
       bytes = {std::min(bytes.first, to->first), std::max(bytes.second, to->second)};
-    all.insert(all.erase(from, to), bytes);
+    *from = bytes;
+    all.erase(from + 1, to);
+    return true;
   }
   size_t n_;
-  std::vector<std::vector<Span>> always_, sometimes_;  // per node: what is taken at all of its times, or at some
+  // Per node: what is taken at all of its times, and what is taken up to one of them.
+  std::vector<std::vector<Span>> all_, last_;
 };
 
 // A transient of one program, and when it is in use.
@@ -157,9 +163,9 @@ struct Layout {
 };
 
 // Places items in the given order, each by best fit.
-Layout place(const std::vector<Item>& items, const std::vector<size_t>& order, size_t times) {
+Layout place(const std::vector<Item>& items, const std::vector<size_t>& order, Taken& taken) {
   Layout out{std::vector<uint64_t>(items.size()), 0, 0};
-  Taken taken(times);
+  taken.clear();
   std::vector<Span> conflicts;
   for (size_t k : order) {
     const Item& item = items[k];
@@ -180,14 +186,58 @@ Layout place(const std::vector<Item>& items, const std::vector<size_t>& order, s
   return out;
 }
 
+// Per time, and at the end: at how many of the times before it one of these spans of the items holds.
+std::vector<size_t> covered(const std::vector<Item>& items, size_t times, std::vector<Span> Item::*spans) {
+  std::vector<size_t> out(times + 1, 0);
+  for (const Item& item : items)
+    for (const Span& span : item.*spans) ++out[span.first], --out[span.second];
+  std::partial_sum(out.begin(), out.end(), out.begin());
+  std::transform(out.begin(), out.end(), out.begin(), [](size_t n) { return size_t{n > 0}; });
+  std::exclusive_scan(out.begin(), out.end(), out.begin(), size_t{0});
+  return out;
+}
+
+// Drops the spans that meet no other, and numbers the times at which one begins or ends. Returns how many there are.
+size_t shorten(std::vector<Item>& items, size_t times) {
+  const auto held = covered(items, times, &Item::held), clash = covered(items, times, &Item::clash);
+  std::vector<size_t> number(times + 1, 0);
+  for (Item& item : items) {
+    const auto meets = [](const std::vector<size_t>& other) {
+      return [&other](const Span& span) { return other[span.first] == other[span.second]; };
+    };
+    std::erase_if(item.held, meets(clash));
+    std::erase_if(item.clash, meets(held));
+    for (const auto* spans : {&item.held, &item.clash})
+      for (const Span& span : *spans) number[span.first] = number[span.second] = 1;
+  }
+  std::exclusive_scan(number.begin(), number.end(), number.begin(), size_t{0});
+  for (Item& item : items)
+    for (auto* spans : {&item.held, &item.clash})
+      for (Span& span : *spans) span = {number[span.first], number[span.second]};
+  return number.back() + 1;
+}
+
+// The most bytes that values, or values and scratch, hold at a time: no layout takes less.
+uint64_t least(const std::vector<Item>& items, size_t times, bool scratch) {
+  std::vector<uint64_t> held(times + 1, 0);  // differences first
+  for (const Item& i : items)
+    if (scratch || !i.scratch) held[i.held[0].first] += i.size, held[i.held[0].second] -= i.size;
+  std::partial_sum(held.begin(), held.end(), held.begin());
+  return *std::max_element(held.begin(), held.end());
+}
+
 // The best of three orders: largest items first, or, twice, those in use at the highest peak. Scratch comes last.
-Layout place(const std::vector<Item>& items, size_t times) {
+Layout place(std::vector<Item>& items, size_t times) {
+  times = shorten(items, times);
+  const std::pair lowest(least(items, times, true), least(items, times, false));
   std::vector<size_t> order(items.size());
   std::iota(order.begin(), order.end(), 0);
   Layout best{{}, UINT64_MAX, UINT64_MAX};
+  Taken taken(times);
   auto attempt = [&](auto key) {
+    if (std::pair(best.top, best.values) == lowest) return;
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(items[a]) < key(items[b]); });
-    Layout layout = place(items, order, times);
+    Layout layout = place(items, order, taken);
     if (std::tie(layout.top, layout.values) < std::tie(best.top, best.values)) best = std::move(layout);
   };
   attempt([](const Item& i) { return std::tuple(i.scratch, ~i.size); });
@@ -208,7 +258,7 @@ void place_buffers(Plan& plan) {
     }
   std::vector<uint64_t> top(plan.arenas.size(), 0);
   for (const Program& program : plan.programs) {
-    const Items items = items_of(plan, program);
+    Items items = items_of(plan, program);
     for (size_t a = 0; a < top.size(); ++a) {
       Arena& arena = plan.arenas[a];
       const Layout layout = place(items.arenas[a], items.times);

@@ -33,6 +33,14 @@ Homes::Homes(const Model& model, Plan& plan, uint64_t bucket, const std::functio
   }
 }
 
+std::vector<size_t> Homes::units_of(uint32_t block) const {
+  auto at =
+      std::partition_point(plan_.units.begin(), plan_.units.end(), [&](const Unit& u) { return u.block < block; });
+  std::vector<size_t> out;
+  for (; at != plan_.units.end() && at->block == block; ++at) out.push_back(size_t(at - plan_.units.begin()));
+  return out;
+}
+
 std::vector<Range> Homes::pieces(size_t u, bool whole) const {
   const uint64_t all = unit(u).count, step = whole ? all : unit(u).piece;
   std::vector<Range> out;

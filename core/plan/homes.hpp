@@ -26,6 +26,8 @@ class Homes {
   size_t units() const { return plan_.units.size(); }
   const Unit& unit(size_t u) const { return plan_.units[u]; }
   size_t unit_of(uint32_t p) const { return unit_of_[p]; }
+  // The indices of the units of a block, which follow each other.
+  std::vector<size_t> units_of(uint32_t block) const;
   // The pieces of a unit; of a state that lives whole, the unit is one.
   std::vector<Range> pieces(size_t u, bool whole = false) const;
   // Elements of the state's home.

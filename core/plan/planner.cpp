@@ -190,8 +190,8 @@ class Planner {
       return homes().parameter(fresh[u], p);
     };
     batch.after_backward = [&](uint32_t block) {
-      for (size_t u = 0; u < homes().units(); ++u) {
-        if (homes().unit(u).block != block || s_.frozen(u)) continue;
+      for (size_t u : homes().units_of(block)) {
+        if (s_.frozen(u)) continue;
         const bool aside = leases.find({ENG_ROLE_PARTIAL, u}).buffer != 0;
         if (each(u))
           s_.reduce(u, fresh[u], first);

@@ -11,12 +11,14 @@ namespace eng {
 Demand::Demand(const Model& model, const States& states, const BlockEmitter& blocks, bool training) {
   const Homes& homes = states.homes();
   for (size_t u = 0; u < homes.units(); ++u) bytes_.push_back(homes.unit(u).count * dtype_size(states.computed(u)));
+  uses_.resize(homes.units());
   std::vector<char> made(homes.units(), 0);
   uint64_t here = 0;
   for (const BlockEmitter::Reads& pass : blocks.reads(training)) {
     auto& weights = weights_.emplace_back();
     for (uint32_t p : pass.params)
-      if (states.leased(homes.unit_of(p))) weights.insert(homes.unit_of(p));
+      if (const size_t u = homes.unit_of(p); states.leased(u) && weights.insert(u).second)
+        uses_[u].push_back(passes() - 1);
     Gradients& g = gradients_.emplace_back();
     g.backward = pass.backward;
     if (pass.backward) {
@@ -24,8 +26,8 @@ Demand::Demand(const Model& model, const States& states, const BlockEmitter& blo
         const size_t u = homes.unit_of(p);
         if (!std::exchange(made[u], 1) && !states.frozen(u)) here += bytes_[u];
       }
-      for (size_t u = 0; u < homes.units(); ++u)
-        if (homes.unit(u).block == pass.block && !states.frozen(u)) g.released += bytes_[u];
+      for (size_t u : homes.units_of(pass.block))
+        if (!states.frozen(u)) g.released += bytes_[u];
     }
     g.here = here;
     here -= g.released;
@@ -67,9 +69,9 @@ bool Demand::fits(uint64_t limit, size_t turns) const {
   return true;
 }
 
-size_t Prefetch::next_use(size_t unit, size_t from) const {
-  while (from < demand_.passes() && !demand_.weights(from).count(unit)) ++from;
-  return from;
+size_t Demand::next_use(size_t unit, size_t from) const {
+  const auto next = std::lower_bound(uses_[unit].begin(), uses_[unit].end(), from);
+  return next == uses_[unit].end() ? passes() : *next;
 }
 
 // Ends the leases that are used farthest in the future, but none that passes [from, to] need, until `bytes` more have
@@ -81,7 +83,8 @@ bool Prefetch::make_room(uint64_t bytes, size_t from, size_t to) {
   while (held_ + bytes > room) {
     auto farthest = live_.end();
     for (auto it = live_.begin(); it != live_.end(); ++it)
-      if (next_use(*it, from) > to && (farthest == live_.end() || next_use(*it, from) > next_use(*farthest, from)))
+      if (const size_t next = demand_.next_use(*it, from);
+          next > to && (farthest == live_.end() || next > demand_.next_use(*farthest, from)))
         farthest = it;
     if (farthest == live_.end()) return false;
     leases_.release({ENG_ROLE_WEIGHT, *farthest});

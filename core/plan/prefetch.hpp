@@ -16,6 +16,8 @@ class Demand {
   size_t passes() const { return weights_.size(); }
   // Units whose weights pass k reads from a lease.
   const std::set<size_t>& weights(size_t k) const { return weights_[k]; }
+  // The first pass from `from` on that reads the weights of unit u from a lease; passes() if there is none.
+  size_t next_use(size_t u, size_t from) const;
   bool leases_weights() const;
   // Of a weight or a gradient of unit u, as the model computes with it.
   uint64_t bytes(size_t u) const { return bytes_[u]; }
@@ -31,6 +33,7 @@ class Demand {
 
  private:
   std::vector<std::set<size_t>> weights_;  // per pass
+  std::vector<std::vector<size_t>> uses_;  // per unit: passes
   std::vector<uint64_t> bytes_;            // per unit
   struct Gradients {
     uint64_t here = 0;      // bytes
@@ -53,7 +56,6 @@ class Prefetch {
 
  private:
   bool make_room(uint64_t bytes, size_t from, size_t to);
-  size_t next_use(size_t unit, size_t from) const;
   Leases& leases_;
   Demand demand_;
   std::vector<uint64_t> room_;

@@ -35,23 +35,36 @@ std::vector<const Action*> actions_of(const Program& program) {
   return actions;
 }
 
-// First and last use of each transient buffer.
-std::map<Id, std::pair<size_t, size_t>> uses_of(const Plan& plan, const std::vector<const Action*>& actions) {
-  std::map<Id, std::pair<size_t, size_t>> uses;
-  for (size_t a = 0; a < actions.size(); ++a)
-    for (const auto& views : {actions[a]->in, actions[a]->out, {actions[a]->workspace}})
-      for (const View& v : views)
-        if (v.buffer && !plan.buffer(v.buffer).persistent) uses.try_emplace(v.buffer, a, a).first->second.second = a;
+// First and last use of a transient buffer.
+struct Use {
+  Id buffer = 0;  // 0: it has none
+  size_t first = 0, last = 0;
+};
+
+// In the order of the buffers, with those that are not used.
+std::vector<Use> uses_of(const Plan& plan, const std::vector<const Action*>& actions) {
+  std::vector<Use> uses(plan.buffers.size());
+  for (size_t a = 0; a < actions.size(); ++a) {
+    const auto use = [&](const View& v) {
+      if (!v.buffer || plan.buffer(v.buffer).persistent) return;
+      Use& use = uses[v.buffer - 1];
+      use = {v.buffer, use.buffer ? use.first : a, a};
+    };
+    for (const View& v : actions[a]->in) use(v);
+    for (const View& v : actions[a]->out) use(v);
+    use(actions[a]->workspace);
+  }
   return uses;
 }
 
 // Bytes in use at each action, of the buffers for which `wanted` is true.
 template <class Wanted>
-std::vector<uint64_t> live_bytes(const Plan& plan, const std::map<Id, std::pair<size_t, size_t>>& uses, size_t actions,
-                                 Wanted wanted) {
+std::vector<uint64_t> live_bytes(const Plan& plan, const std::vector<Use>& uses, size_t actions, Wanted wanted) {
   std::vector<uint64_t> come(actions + 1, 0), gone(actions + 1, 0), live;
-  for (const auto& [id, span] : uses)
-    if (const Buffer& b = plan.buffer(id); wanted(b)) come[span.first] += b.bytes, gone[span.second + 1] += b.bytes;
+  for (const auto& [id, first, last] : uses) {
+    if (!id || !wanted(plan.buffer(id))) continue;
+    come[first] += plan.buffer(id).bytes, gone[last + 1] += plan.buffer(id).bytes;
+  }
   uint64_t now = 0;
   for (size_t a = 0; a < actions; ++a) live.push_back(now = now + come[a] - gone[a]);
   return live;
@@ -75,8 +88,8 @@ Fullest fullest(const Plan& plan) {
     if (top == live.end() || *top <= peak.bytes) continue;
     const size_t at = static_cast<size_t>(top - live.begin());
     peak = {*top, &program, actions[at]->block, {}};
-    for (const auto& [id, span] : uses)
-      if (span.first <= at && at <= span.second) peak.live.push_back(id);
+    for (const auto& [id, first, last] : uses)
+      if (id && first <= at && at <= last) peak.live.push_back(id);
   }
   std::stable_sort(peak.live.begin(), peak.live.end(),
                    [&](Id a, Id b) { return plan.buffer(a).bytes > plan.buffer(b).bytes; });
