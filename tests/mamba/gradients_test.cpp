@@ -61,9 +61,9 @@ TEST_CASE("gradient of the causal convolution") {
     const Tensor acc = s.add ? normal(random, ENG_F64, {s.B, s.T, s.G}) : Tensor();
     // What the accumulator already holds is the gradient of this.
     const auto value = [&](const Tensors& x) {
-      return inner(r, conv_run(reference(), s, x)) + (s.add ? inner(acc, x[0]) : 0.0);
+      return inner(r, conv_run(reference_scan(), s, x)) + (s.add ? inner(acc, x[0]) : 0.0);
     };
-    check(in, value, conv_grad_run(reference(), s, r, in, acc));
+    check(in, value, conv_grad_run(reference_scan(), s, r, in, acc));
   }
 }
 
@@ -72,8 +72,8 @@ TEST_CASE("gradient of the selective scan") {
     Random random(static_cast<uint64_t>(s.N));
     const Tensors in = scan_inputs(random, ENG_F64, s);
     const Tensor r = normal(random, ENG_F64, {s.B, s.T, s.E});
-    const auto value = [&](const Tensors& x) { return inner(r, scan_run(reference(), s, x)[0]); };
-    check(in, value, scan_grad_run(reference(), r, in, scan_run(reference(), s, in)[1]));
+    const auto value = [&](const Tensors& x) { return inner(r, scan_run(reference_scan(), s, x)[0]); };
+    check(in, value, scan_grad_run(reference_scan(), r, in, scan_run(reference_scan(), s, in)[1]));
   }
 }
 
@@ -81,7 +81,7 @@ TEST_CASE("the kept states are those of the walk from the beginning") {
   const Shape s{1, 2 * chunk + 3, 2, 2, 0, 2};
   Random random(5);
   const Tensors in = scan_inputs(random, ENG_F64, s);
-  const Tensor states = scan_run(reference(), s, in)[1];
+  const Tensor states = scan_run(reference_scan(), s, in)[1];
   REQUIRE(states.size() == 3 * s.N * s.E);
   for (int64_t n = 0; n < s.N; ++n)
     for (int64_t e = 0; e < s.E; ++e) {

@@ -26,7 +26,7 @@ inline const eng_kernels* kernels_of(const char* kind, const char* name) {
   return static_cast<const eng_kernels*>(plugin->get_interface(kind, name));
 }
 
-inline const Device& reference() {
+inline const Device& reference_scan() {
   static Device device("cpu/reference.eng.so", "reference");
   device.kernels = kernels_of(ENG_KERNELS_KIND, "reference");
   return device;
