@@ -37,6 +37,13 @@ struct Flags {
   bool chat = false, ids = false;
 };
 
+// What the model says about itself. `check`: and whether the weights of [model] from fit it.
+eng_model_info model_info(const Config& config, Registry& registry, bool check) {
+  const Setup smallest = make_setup(config, registry, 1);
+  if (check) check_weights(config, registry, smallest);
+  return smallest.model.info;
+}
+
 // Decodes one sequence, position after position.
 class Decoder {
  public:
@@ -212,11 +219,7 @@ int generate(const Common& common, const Flags& flags) {
   if (flags.chat) prompt = written_as_chat(flags, directories, prompt);
   std::vector<int32_t> tokens = tokenizer.encode(prompt, !flags.chat && special_tokens(flags, config));
   if (tokens.empty()) throw Error(Exit::usage, "the prompt is empty", "give at least one character");
-  const eng_model_info info = [&] {
-    const Setup smallest = make_setup(config, *registry, 1);
-    if (!run) check_weights(config, *registry, smallest);
-    return smallest.model.info;
-  }();
+  const eng_model_info info = model_info(config, *registry, !run);
   for (const int32_t id : tokens)
     if (id >= info.vocabulary)
       throw Error(Exit::usage, fmt::format("the tokenizer gives id {} for a part of the prompt, the model has {} ids",
