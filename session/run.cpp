@@ -96,6 +96,7 @@ Exit train_recorded(Recorder& recorder, Trainer& trainer, const Parts& parts, co
     return exit;
   } catch (const Error& e) {
     recorder.failed(e.exit());
+    if (e.exit() == Exit::disk) recorder.check_there();  // a save fails in its own words if that comes first
     throw;
   }
 }

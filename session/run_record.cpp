@@ -78,9 +78,13 @@ void Recorder::step(const Metrics& metrics, double seconds_left) {
   trace_.step(metrics.step);
 }
 
-void Recorder::saving() {
+void Recorder::check_there() const {
   if (run_.folder().place() == HeldFolder::Place::removed)
     throw Error(Exit::disk, run_.path().string() + " was removed while the run was going on; nothing can be saved");
+}
+
+void Recorder::saving() {
+  check_there();
   metrics_.sync();
   next_.saving();
 }

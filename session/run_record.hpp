@@ -35,6 +35,8 @@ class Recorder final : public Listener {
   // Write into state.json how the run ended. `failed` never throws.
   void ended(Exit exit) const;
   void failed(Exit exit) const noexcept;
+  // Throws Error(Exit::disk) if the run's directory was removed.
+  void check_there() const;
 
  private:
   void state(const char* status, int exit_code) const;
