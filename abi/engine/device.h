@@ -69,7 +69,8 @@ typedef struct eng_device_info {
   uint32_t reserved;
   uint64_t total_bytes;           /* memory of the device */
   uint64_t overhead_bytes;        /* host memory of a process besides its arenas: code, libraries, thread stacks;
-                                     measured once per build on a tiny model, the same for every model */
+                                     measured once per build, the same for every model. The host counts the plan's
+                                     lists and the records of kernels itself, so they are not part of it */
   uint64_t device_overhead_bytes; /* the device's own memory: driver context, libraries; 0 if that is the host's */
   double peak_f32;                /* dense multiply-add peak, FLOP/s */
   double peak_bf16;

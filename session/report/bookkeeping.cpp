@@ -9,8 +9,8 @@ namespace eng {
 namespace {
 
 // Measured on x86-64 with glibc and the device cpu. What the executor and the kernels keep of the actions grows with
-// the lists of the plan: 0.54 to 0.79 of their bytes with llama, opt, mamba, muon, 4 to 256 layers, 1 to 8
-// micro-batches.
+// the lists of the plan: by 0.54 to 0.79 of their bytes in single runs (llama, opt, mamba, muon, 4 to 256 layers, 1 to
+// 8 micro-batches), part of it holes that a save fills. This factor, with those below, fits random runs best.
 constexpr uint64_t executed(uint64_t lists) {
   return lists * 55 / 100;
 }
