@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """One training step of the same model in PyTorch, as fast as it gets on a CPU without changing the numbers.
 
-python torch_step.py llama|opt eager|compile ROUNDS   prints one JSON object, as engine-bench-step does.
-llama is written out here, opt is that of transformers. fp32, scaled_dot_product_attention, AdamW(fused=True), zero_grad(set_to_none=True), clip_grad_norm_.
+python torch_step.py llama|opt eager|compile ROUNDS|serve [FORMAT]   prints JSON, as engine-bench-step does.
+llama is written out here, opt is that of transformers. scaled_dot_product_attention, AdamW(fused=True),
+zero_grad(set_to_none=True), clip_grad_norm_. FORMAT: fp32; bf16 or fp16, a model with weights of that format and no
+master; autocast-bf16 or autocast-fp16, fp32 weights under torch.autocast.
 """
 import json
 import resource
+import statistics
 import sys
 import time
 
@@ -82,34 +85,47 @@ class Opt(torch.nn.Module):
 MODELS = {"llama": (Llama, VOCAB, BATCH, LENGTH), "opt": (Opt, 50272, 4, 512)}
 
 
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
 def main():
     make, vocabulary, batch, length = MODELS[sys.argv[1]]
-    mode, rounds = sys.argv[2], int(sys.argv[3])
+    mode, rounds, form = sys.argv[2], sys.argv[3], (sys.argv + ["fp32"])[4]
+    cast = form.startswith("autocast-")
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[form.removeprefix("autocast-")]
     torch.manual_seed(1)
-    model = make()
+    model = make() if cast else make().to(dtype)
     parameters = sum(p.numel() for p in model.parameters())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     tokens = torch.randint(vocabulary, (batch, length))
     forward = torch.compile(model) if mode == "compile" else model
 
     def step():
-        loss = forward(tokens, tokens)
+        with torch.autocast("cpu", dtype, enabled=cast):
+            loss = forward(tokens, tokens)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    for _ in range(2):
-        step()
-    times = []
-    for _ in range(rounds):
+    def timed():
         start = time.perf_counter()
         step()
-        times.append(time.perf_counter() - start)
-    seconds = sorted(times)[len(times) // 2]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"torch": torch.__version__, "mode": mode, "parameters": parameters, "step_seconds": seconds,
-                      "tokens_per_second": tokens.numel() / seconds, "peak_rss_bytes": peak}))
+        return time.perf_counter() - start
+
+    serves = rounds == "serve"
+    for _ in range(1 if serves else 2):
+        step()
+    result = {"torch": torch.__version__, "mode": mode, "format": form, "parameters": parameters}
+    if serves:  # answers each line of its input: "step" with the seconds of one, "peak" with the memory so far
+        print(json.dumps(result), flush=True)
+        for line in sys.stdin:
+            print(f"{timed():.6f}" if line.strip() == "step" else json.dumps({"peak_rss_bytes": peak()}), flush=True)
+        return
+    seconds = statistics.median(timed() for _ in range(int(rounds)))
+    print(json.dumps({**result, "step_seconds": seconds, "tokens_per_second": tokens.numel() / seconds,
+                      "peak_rss_bytes": peak()}))
 
 
 if __name__ == "__main__":

@@ -25,17 +25,20 @@ std::string text_of(const toml::table& entry, const char* key) {
 }
 
 // "beta1 = 0.9, beta2 = 0.95" for [0.9, 0.95].
-std::string spread(const toml::array& keys, const Value& value) {
+void spread(const toml::array& keys, const Value& value, Foreign& out) {
   const auto* numbers = std::get_if<std::vector<double>>(&value);
-  if (!numbers || numbers->size() != keys.size()) return "";
-  std::string out;
-  for (std::size_t k = 0; k < keys.size(); ++k)
-    out += fmt::format("{}{} = {}", k ? ", " : "", keys[k].value_or(std::string()), toml_text(Value((*numbers)[k])));
-  return out;
+  if (!numbers || numbers->size() != keys.size()) return;
+  for (std::size_t k = 0; k < keys.size(); ++k) {
+    const auto& [key, ours] = out.values.emplace_back(keys[k].value_or(std::string()), (*numbers)[k]);
+    out.write += fmt::format("{}{} = {}", k ? ", " : "", key, toml_text(ours));
+  }
 }
 
 void translate(const toml::table& entry, const Value& value, Foreign& out) {
-  const auto write = [&](const Value& ours) { out.write = out.here + " = " + toml_text(ours); };
+  const auto write = [&](const Value& ours) {
+    out.write = out.here + " = " + toml_text(ours);
+    out.values = {{out.here, ours}};
+  };
   const auto plugin = [&](const std::string& name) {
     out.plugin = name;
     write(name);
@@ -53,7 +56,7 @@ void translate(const toml::table& entry, const Value& value, Foreign& out) {
     if (whole && *whole > 0 && *whole < INT64_MAX / *times) write(*whole * *times);
     if (number && *number > 0 && *number < 0x1p62 / double(*times)) write(static_cast<int64_t>(*number) * *times);
   } else if (const toml::array* into = entry["into"].as_array()) {
-    out.write = spread(*into, value);
+    spread(*into, value, out);
   } else {
     out.same = !entry.contains("differs");
   }
@@ -73,6 +76,12 @@ std::optional<Foreign> foreign_name(const std::string& section, const std::strin
     return out;
   }
   return std::nullopt;
+}
+
+std::vector<std::string> foreign_names() {
+  std::vector<std::string> out;
+  for (const auto& entry : names()) out.emplace_back(entry.first.str());
+  return out;
 }
 
 std::string foreign_flag(const std::string& word, const std::string& next) {

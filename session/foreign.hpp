@@ -13,9 +13,11 @@ namespace eng {
 // any), or a section's name.
 std::optional<Foreign> foreign_name(const std::string& section, const std::string& name, const Value& value);
 
+// Every name that foreign_name knows, as foreign.toml writes it.
+std::vector<std::string> foreign_names();
+
 // What to use instead of a flag of another trainer's command; "" for an unknown flag. `word` is the flag as typed, such
-// as
-// "--num_gpus=2", and `next` the word after it.
+// as "--num_gpus=2", and `next` the word after it.
 std::string foreign_flag(const std::string& word, const std::string& next);
 
 }  // namespace eng

@@ -60,6 +60,7 @@ class JsonReader {
 
   bool read(std::string_view text) { return Library::sax_parse(text.begin(), text.end(), this); }
   Json& result() { return result_; }
+  size_t failed_at() const { return failed_at_; }
 
   bool null() { return leaf(nullptr); }
   bool boolean(bool value) { return leaf(value); }
@@ -71,7 +72,10 @@ class JsonReader {
   bool start_object(size_t) { return start(ordered_ ? Json::ordered() : Json::object()); }
   bool start_array(size_t) { return start(Json::array()); }
   bool end_array() { return end(); }
-  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) { return false; }
+  bool parse_error(size_t at, const std::string&, const nlohmann::detail::exception&) {
+    failed_at_ = at;
+    return false;
+  }
 
   bool key(std::string& text) {
     key_ = text;
@@ -145,6 +149,7 @@ class JsonReader {
   Json::List open_;                // lists and objects that have begun
   std::vector<std::string> keys_;  // of the members that have begun
   std::string key_;                // the latest
+  size_t failed_at_ = 0;
 };
 
 Json::Json() = default;
@@ -379,6 +384,11 @@ Json parse_strictly(std::string_view text, const std::string& where, const std::
     if (!value.is_string() && !value.is_unsigned() && key != fraction)
       refuse(where, fmt::format("{} in `{}` is neither a text nor a whole number >= 0", value.dump(), key));
   });
+}
+
+size_t json_ends_at(std::string_view text) {
+  JsonReader reader(kDeepest, false);
+  return reader.read(text) ? std::string_view::npos : std::min(reader.failed_at(), text.size());
 }
 
 }  // namespace eng

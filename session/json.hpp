@@ -126,5 +126,7 @@ Json parse_json(std::string_view text, const std::string& where, size_t deepest,
 // The same, of texts and numbers alone; all numbers but that of `fraction` are whole and >= 0, so that 1.5 and -1 are
 // never silently made to fit.
 Json parse_strictly(std::string_view text, const std::string& where, const std::string& fraction = "");
+// For messages: how many bytes were read when the text was seen not to be JSON; npos if it is JSON.
+size_t json_ends_at(std::string_view text);
 
 }  // namespace eng

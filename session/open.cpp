@@ -91,8 +91,7 @@ void check_run(const fs::path& target, WeightsKind kind) {
   if (!RunDir::is_run(target))
     throw Error(
         Exit::usage, target.string() + " is a directory, but neither a run nor a Hugging Face directory",
-        runs_below(target) +
-            "give a configuration file, a run directory, or a directory with config.json and safetensors files");
+        runs_below(target) + "give a configuration file, a run directory, or a directory with config.json and weights");
   if (!fs::exists(target / "config.resolved.toml"))
     throw Error(Exit::usage, target.string() + " has no config.resolved.toml: the run ended while it was being made",
                 "start it with its configuration: engine run CONFIG --out " + target.string());

@@ -35,6 +35,7 @@ void prepare(const RunRequest& request, Member& member, RunListener& listener, P
   };
   if (!member.has_parent()) tell(config.notes());  // a parent has printed them
   config.require("data");
+  refuse_described(config);
   member.join(registry, config);
   parts.resolved.emplace(config);
   Communicator* comm = member.communicator();
@@ -49,6 +50,7 @@ void prepare(const RunRequest& request, Member& member, RunListener& listener, P
   member.from_first("");
   parts.data.emplace(registry, config, vocabulary);
   tell(notes_of(config, *parts.data, vocabulary));
+  count_data(parts.setup, *parts.data);
   std::vector<Item> items = collective_items(parts.setup.plan);
   items.push_back(plugins_item(registry));
   items.push_back({"data", Exit::data, parts.data->info().content_hash, {}});

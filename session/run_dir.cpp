@@ -247,6 +247,7 @@ std::string metrics_line(const Metrics& m, int64_t attempt) {
   line["grad_norm"] = m.grad_norm;
   line["lr"] = m.lr;
   line["loss_scale"] = m.loss_scale;
+  if (m.skipped) line["skipped"] = true;
   if (m.eval_loss) line["eval_loss"] = *m.eval_loss;
   line["tokens_per_second"] = m.tokens_per_second;
   line["mfu"] = m.mfu;

@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 #define ENG_DATA_KIND "eng.data/1"
-#define ENG_DATA_DRAFT "data-1" /* see engine/plugin.h */
+#define ENG_DATA_DRAFT "data-2" /* see engine/plugin.h */
 #undef ENG_DRAFT_DATA_
 #define ENG_DRAFT_DATA_ "'" ENG_DATA_KIND "' = '" ENG_DATA_DRAFT "'\n"
 #define ENG_SPLIT_TRAIN 0
@@ -42,6 +42,7 @@ typedef struct eng_data_info {
   uint64_t validation_samples; /* at most 2^62; 0: nothing is held out, and ENG_SPLIT_VALIDATION is never read */
   int64_t vocabulary;          /* ids are below this */
   char content_hash[40];       /* hexadecimal, 1 to 39 digits, ends in NUL; equal if and only if the data is equal */
+  uint64_t host_bytes;         /* of the process that the source keeps, such as text; the plan adds them to its peak */
 } eng_data_info;
 
 /* Receives the progress of a long build.  Owner: host.  Valid: during build.  since 1.0 */

@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 #define ENG_OPS_KIND "eng.ops/1"
-#define ENG_OPS_DRAFT "ops-2" /* see engine/plugin.h */
+#define ENG_OPS_DRAFT "ops-3" /* see engine/plugin.h */
 #undef ENG_DRAFT_OPS_
 #define ENG_DRAFT_OPS_ "'" ENG_OPS_KIND "' = '" ENG_OPS_DRAFT "'\n"
 
@@ -139,7 +139,9 @@ typedef struct eng_op {
   eng_status (*grad)(eng_gradient *, eng_error *);
   const eng_in_place *in_place;
   uint32_t n_in_place;
-  uint32_t reserved;
+  /* Bit k: output k is a sum over many rows. Where `infer` gives it 16 bits, the engine may ask the kernel for f32, in
+   * that output and in what it is added to. */
+  uint32_t sums;
   /* Emits what computes the next positions of a running sequence, and gives the value that replaces each output. NULL:
    * models with this op cannot generate, unless it has ENG_OP_BY_POSITION.
    *   Call: [plan]  since 1.0 */

@@ -5,6 +5,8 @@
  * Notation. x (B, T, H) is a shape. N is the product of the leading dimensions. "f" stands for the floating type of the
  * inputs; sums are accumulated at least in f32. Optional inputs are in [brackets]. After an attribute, i is an integer
  * and f a real number. EXACT: the same bits on every device and ISA, with any number of threads.
+ * Where f has 16 bits, the result of a matmul and the gradients dw, dbias and dtable, with what they are added to, may
+ * be f32 instead.
  * "In place" means that the output may share the memory of that input.
  * A builder helper returns the id of its result, or 0 after an error (see eng_build_api.status).
  */
@@ -23,7 +25,8 @@ extern "C" {
 #define ENG_OP_LINEAR "eng.linear/1"
 /* y[i] = table[tokens[i]].  in: tokens (B, T) i32, table (V, H); out: y (B, T, H). */
 #define ENG_OP_EMBEDDING "eng.embedding/1"
-/* s = x + residual (or x); rstd = 1/sqrt(mean(s^2) + eps); y = s * rstd * w.
+/* s = x + residual (or x); rstd = 1/sqrt(mean(s^2) + eps); y = s * rstd * w. Where w and y have 16 bits, x, residual and
+ * s may be f32.
  * in: x (..., H), w (H), [residual (..., H)]; out: y (..., H), rstd (...) f32, and with a residual
  * s (..., H), in place of x or residual allowed. attr: eps f.  Zhang and Sennrich 2019. */
 #define ENG_OP_RMS_NORM "eng.rms_norm/1"
@@ -43,7 +46,8 @@ extern "C" {
 #define ENG_OP_GATED "eng.gated/1"
 /* y = act(x), in place allowed. in: x; out: y. attr: act i (ENG_ACT_*). */
 #define ENG_OP_ACTIVATION "eng.activation/1"
-/* y = a + b, in place of either allowed.  in: a, b; out: y. */
+/* y = a + b, in place of either allowed. One of them may be f32 where the other has 16 bits; y is f32 then.
+ * in: a, b; out: y. */
 #define ENG_OP_ADD "eng.add/1"
 /* y = factor * x, in place allowed. in: x; out: y. attr: factor f. EXACT. */
 #define ENG_OP_SCALE "eng.scale/1"
@@ -92,7 +96,8 @@ extern "C" {
 /* dtable = sum of dy rows by token, in row order.  in: tokens, dy (B, T, H), [acc (V, H)]; out: dtable (V, H), in
  * place of acc. attr: rows i = V. */
 #define ENG_OP_EMBEDDING_GRAD "eng.embedding_grad/1"
-/* in: dy, s, w, rstd, [ds (added to dx)], [dw_acc (H)]; out: dx, dw (H), in place of ds and dw_acc. */
+/* in: dy, s, w, rstd, [ds (added to dx)], [dw_acc (H)]; out: dx, dw (H), in place of ds and dw_acc. dx and ds have the
+ * type of s. */
 #define ENG_OP_RMS_NORM_GRAD "eng.rms_norm_grad/1"
 /* in: dy, s, [w], stats, [ds (added to dx)], [dw_acc (H)], [dbias_acc (H)]; out: dx, with w dw (H), with a bias dbias
  * (H), in place of ds, dw_acc, dbias_acc. attr: bias i (1: there is one). */
@@ -116,10 +121,11 @@ extern "C" {
 /* scalars: f32[32] on the device. */
 #define ENG_S_INV_TOKENS 0 /* 1 / labels counted in the global batch */
 #define ENG_S_LOSS_SCALE 1
-#define ENG_S_CLIP 2 /* factor by which an update multiplies gradients */
-#define ENG_S_NORM 3 /* global gradient norm before clipping */
-#define ENG_S_OK 4   /* 1: the update counts, 0: it changes nothing */
-#define ENG_S_LR 8   /* learning rate, then the numbers of eng_optimizer.scalars */
+#define ENG_S_CLIP 2     /* factor by which an update multiplies gradients */
+#define ENG_S_NORM 3     /* global gradient norm before clipping */
+#define ENG_S_OK 4       /* 1: the update counts, 0: it changes nothing */
+#define ENG_S_MAY_SKIP 5 /* 1: if the gradients are not finite, the run goes on with the next step; 0: it ends */
+#define ENG_S_LR 8       /* learning rate, then the numbers of eng_optimizer.scalars */
 #define ENG_S_COUNT 32
 /* counters: i64[8] on the device. */
 #define ENG_C_STEP 0     /* steps begun */
@@ -130,7 +136,7 @@ extern "C" {
 #define ENG_C_WORLD 5    /* number of ranks that share the batch; 0 with one rank */
 #define ENG_C_COUNT 8
 
-/* Starts a step: micro = 0, step += 1, scalars[INV_TOKENS] = inputs[0], LOSS_SCALE = 1.
+/* Starts a step: micro = 0, step += 1, scalars[INV_TOKENS] = inputs[0], LOSS_SCALE = 1, MAY_SKIP = 0.
  * in: inputs (8) f32, counters; out: scalars, counters. */
 #define ENG_OP_BEGIN "eng.begin/1"
 /* out = rows[counters[MICRO]].  in: rows (A, ...), counters; out: row (...), any dtype. */
@@ -142,30 +148,57 @@ extern "C" {
  * the same. */
 #define ENG_OP_COPY "eng.copy/1"
 /* Sum of squares of each 4,096 elements: 64 strided f32 lanes (lane j takes elements j, j+64, ... in order, with fma),
- * then the lanes are folded in a balanced tree (j + j+32, then +16, ...).  in: x (n x 4096) f32; out: (n) f32.
+ * then the lanes are folded in a balanced tree (j + j+32, then +16, ...).  in: x (n x 4096) f; out: (n) f32.
  * EXACT. */
 #define ENG_OP_SUM_SQUARES "eng.sum_squares/1"
-/* norm = sqrt(sum of partials in order, in f64); ok = norm is finite;
- * clip = max_norm > 0 && norm > max_norm ? max_norm / (norm + 1e-6) : 1;
+/* norm = sqrt(sum of partials in order, in f64) / scalars[LOSS_SCALE]; ok = norm is finite;
+ * clip = (max_norm > 0 && norm > max_norm ? max_norm / (norm + 1e-6) : 1) / scalars[LOSS_SCALE];
  * scalars[LR..] = table[counters[UPDATES]]; if ok, counters[UPDATES] += 1.
  * in: partials (n) f32, table (steps, columns) f32, scalars, counters; out: scalars, counters.
  * attr: max_norm f. EXACT. */
 #define ENG_OP_FINISH "eng.finish/1"
+/* A loss scale that follows the gradients: the state machine of DeepSpeed's dynamic loss scale, but gradients are always
+ * divided by the scale that the backward used.
+ * The state is f32[8]: the scale, or 0 before the first step; good updates since the last overflow, or since one before
+ * the last growth; overflows until the scale is halved; skipped updates; the rest is 0.
+ * Attributes of both ops: initial f > 0, minimum f > 0, hysteresis i > 0, window i (0: the scale never grows),
+ * consecutive i. */
+#define ENG_SCALER_COUNT 8
+/* scalars[LOSS_SCALE] = the scale, at first `initial`; scalars[MAY_SKIP] = an overflow would not meet a scale at its
+ * minimum that is to be halved.  in: state, scalars; out: scalars, in place. EXACT. */
+#define ENG_OP_LOSS_SCALE "eng.loss_scale/1"
+/* After an update that counts (scalars[OK]): good += 1; if good = window + 1, the scale is doubled, unless it is above
+ * 2^126, good = 1 and the overflows to go are `hysteresis` again; with `consecutive` they are so after every good
+ * update. After an overflow: good = 0, skipped += 1; if one overflow was to go, the scale is halved, to `minimum` at
+ * least; else one less is to go.  in: state, scalars; out: state, in place. EXACT. */
+#define ENG_OP_SCALER "eng.scaler/1"
+/* Rounding at random, of what an update stores in bf16: the upper 16 bits of (the bits of the f32 value) + r, with r in
+ * 0 .. 2^16 - 1. So a value that bf16 has stays itself, others become one of their two neighbours and are right on
+ * average, and what is infinite or NaN stays so (NaN: the upper 16 bits, with bit 6 set).
+ * Of element e of a parameter, r for value k = 0, 1, 2 is the lower half of word k of Philox 4x32-10 (Salmon et al.
+ * 2011) if e / 16 is even, otherwise the upper half, for key = seed and counter = [b, b >> 32, counters[ENG_C_UPDATES],
+ * 2^31 + stream], 32 bits each, with b = e / 32 * 16 + e % 16. So it does not depend on how parameters are divided.
+ * attrs of such an update: seed i (eng_update.seed), stream i (eng_parameter.number), first i (the element of the
+ * parameter with which p begins; a multiple of 32). */
 /* Loshchilov and Hutter 2019. Per element, each operation rounded to f32 once, in this order:
  *   g = grad * scalars[CLIP]
  *   m = fma(1 - beta1, g - m, m);  v = fma(beta2, v, (1 - beta2) * (g * g))
  *   p = p - lr * (wd * p)          (skipped if wd = 0)
  *   p = p - (lr * m / c1) / (sqrt(v) / c2 + eps)
  * with c1 = scalars[LR+1] = 1 - beta1^k and c2 = scalars[LR+2] = sqrt(1 - beta2^k).
- * Nothing changes if scalars[OK] is 0.  in: p, grad, m, v (n) f32, scalars; out: p, m, v, in place.
- * attrs: beta1 f, beta2 f, eps f, weight_decay f. EXACT. */
+ * Nothing changes if scalars[OK] is 0.  in: p, grad, m, v (n) f32, scalars; out: p, m, v, in place; [weight (n)].
+ * attrs: beta1 f, beta2 f, eps f, weight_decay f, [weight i: ENG_BF16 or ENG_F16. There is then an output weight of
+ * that type: the new p, rounded as eng.cast/1 rounds. It is written also if scalars[OK] is 0]. EXACT.
+ * p, m and v may all be bf16, and grad f32 or bf16: they are read as f32, and what is stored is rounded at random, value
+ * 0 being p, 1 m, 2 v. There is then one more input, the counters, and no weight. */
 #define ENG_OP_ADAMW "eng.adamw/1"
 /* Per element:
  *   g = fma(wd, p, grad * scalars[CLIP]);  b = first update ? g : fma(momentum, b, g)
  *   p = p - lr * b                 (Nesterov: p - lr * (g + momentum * b))
  * scalars[LR+1] is 1 on the first update, otherwise 0. Nothing changes if scalars[OK] is 0.
- * in: p, grad, [b], scalars; out: p, [b], in place.
- * attrs: momentum f, weight_decay f, nesterov i. EXACT. */
+ * in: p, grad, [b], scalars; out: p, [b], in place; [weight (n)].
+ * attrs: momentum f, weight_decay f, nesterov i, [weight i, as in eng.adamw/1]. EXACT.
+ * p and b may be bf16 as in eng.adamw/1; value 0 is p, 1 b. */
 #define ENG_OP_SGD "eng.sgd/1"
 
 /* ---- between ranks: engine/comm.h ------------------------------------------------------------------------------ */
@@ -188,9 +221,9 @@ extern "C" {
 #define ENG_OP_ALL_REDUCE "eng.all_reduce/1"
 /* The sum of m rows in a balanced tree. Neighbours are added, and a last row without a neighbour stays as it is; this
  * repeats until one row remains: ((0+1)+(2+3))+4. So a tree over groups of 2, 4, 8 ... neighbours, and then over the
- * groups, gives the same bits. Each sum is rounded to f. It is computed by a kernel of the device, not of the
- * communicator.
- * in: x (m * n) f, row by row; out: (n) f. attr: rows i = m. EXACT. */
+ * groups, gives the same bits. Each sum is rounded to the type of the output. It is computed by a kernel of the device,
+ * not of the communicator.
+ * in: x (m * n) f, row by row; out: (n) f, or f32. attrs: rows i = m, dtype i (that of the output; absent: f). EXACT. */
 #define ENG_OP_FOLD "eng.fold/1"
 
 /* ---- a running sequence: a layer at the next positions p .. p + n - 1, p = counters[ENG_C_POSITION] ------ */
@@ -213,7 +246,8 @@ extern "C" {
  * A call fills one range of elements that this rank keeps. A parameter that it keeps in several ranges gets one call
  * for each. */
 
-/* out (n) f32: elements first .. first + n - 1 of the parameter. attrs: value f, first i. */
+/* out (n) f: elements first .. first + n - 1 of the parameter, computed in f64 and rounded once to the type of out.
+ * attrs: value f, first i. */
 #define ENG_OP_INIT_CONSTANT "eng.init_constant/1"
 /* attrs: mean f, std f, seed i, stream i, first i. Philox 4x32-10 (Salmon et al. 2011), Box-Muller in f64. */
 #define ENG_OP_INIT_NORMAL "eng.init_normal/1"

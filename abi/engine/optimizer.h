@@ -30,7 +30,7 @@ extern "C" {
 #endif
 
 #define ENG_OPTIMIZER_KIND "eng.optimizer/1"
-#define ENG_OPTIMIZER_DRAFT "optimizer-3" /* see engine/plugin.h */
+#define ENG_OPTIMIZER_DRAFT "optimizer-4" /* see engine/plugin.h */
 #undef ENG_DRAFT_OPTIMIZER_
 #define ENG_DRAFT_OPTIMIZER_ "'" ENG_OPTIMIZER_KIND "' = '" ENG_OPTIMIZER_DRAFT "'\n"
 
@@ -45,6 +45,8 @@ typedef struct eng_parameter {
   const eng_options *options;
   uint32_t block;  /* the first block that lists it, counted from 0 */
   uint32_t blocks; /* number of blocks of the model; the first and the last one are not layers */
+  uint32_t number; /* from 0, in the order of declaration */
+  uint32_t reserved;
 } eng_parameter;
 
 /* How many values of a state a parameter has. */
@@ -72,7 +74,7 @@ typedef struct eng_state_shape {
  *   since 1.0 */
 typedef struct eng_state_rule {
   const char *name; /* Owner: plugin.  Valid: until the process ends */
-  int32_t dtype;    /* any of ENG_F32 ... ENG_U8 */
+  int32_t dtype;    /* any of ENG_F32 ... ENG_U8; one f32 per element may be kept as the precision policy says */
   int32_t reserved;
   /* Says what a parameter has of this state. Called for every parameter, and more than once. The same parameter must
    * always get the same answer. NULL: every parameter has one value per element.
@@ -81,7 +83,7 @@ typedef struct eng_state_rule {
 } eng_state_rule;
 
 /* What a run contains of one parameter: its elements first .. first + count - 1, at element `offset` of the run. The
- * struct never grows; future additions will be in eng_parameter.  since 1.0 */
+ * struct never grows; future additions will be in eng_parameter. first and offset are multiples of 4,096.  since 1.0 */
 typedef struct eng_range {
   const eng_parameter *parameter;
   uint64_t first;
@@ -106,7 +108,10 @@ typedef struct eng_range {
  * casts (ENG_AXIS_CASTS, engine/policy.h); otherwise it is 0, and so it is in ENG_STAGE_BEFORE. An update may fill it from the new master, rounded as eng.cast/1 rounds; it must then
  * write all of it. This saves the engine a pass. If the update writes nothing to it, the engine makes the weight from
  * the master after the update.
- * The update may write every value except `scalars`.
+ * The master and states may have 16 bits, if the precision policy says so. The ops that update them then round at random
+ * (engine/ops.h), from `counters`, i64[8], and `seed`, that of the run. An optimizer without such ops answers
+ * ENG_UNSUPPORTED.
+ * The update may write every value except `scalars` and `counters`.
  *   Owner: host.  Valid: during the call.  since 1.0 */
 typedef struct eng_update {
   uint32_t struct_size;
@@ -120,7 +125,8 @@ typedef struct eng_update {
   uint32_t stage;          /* ENG_STAGE_* */
   const eng_range *ranges; /* by offset */
   uint32_t n_ranges;
-  uint32_t reserved;
+  eng_id counters;
+  int64_t seed;
 } eng_update;
 
 typedef struct eng_optimizer {

@@ -18,19 +18,21 @@ extern "C" {
 #endif
 
 #define ENG_PRECISION_KIND "eng.precision/1"
-#define ENG_PRECISION_DRAFT "precision-2" /* see engine/plugin.h */
+#define ENG_PRECISION_DRAFT "precision-4" /* see engine/plugin.h */
 #undef ENG_DRAFT_PRECISION_
 #define ENG_DRAFT_PRECISION_ "'" ENG_PRECISION_KIND "' = '" ENG_PRECISION_DRAFT "'\n"
 #define ENG_ZERO_KIND "eng.zero/1" /* how states are distributed over ranks; not used with one rank */
-#define ENG_ZERO_DRAFT "zero-2"    /* see engine/plugin.h */
+#define ENG_ZERO_DRAFT "zero-3"    /* see engine/plugin.h */
 #undef ENG_DRAFT_ZERO_
 #define ENG_DRAFT_ZERO_ "'" ENG_ZERO_KIND "' = '" ENG_ZERO_DRAFT "'\n"
 
 /* What a state is for. */
-#define ENG_ROLE_WEIGHT 1  /* what compute reads; converted for each use if its dtype is not that of ENG_ROLE_ACT */
-#define ENG_ROLE_MASTER 2  /* what the optimizer updates */
-#define ENG_ROLE_STATE 3   /* optimizer state; its dtype is the optimizer's */
-#define ENG_ROLE_PARTIAL 4 /* this rank's fresh gradient of one micro-batch; sums over ranks are made in its dtype */
+#define ENG_ROLE_WEIGHT 1 /* what compute reads; converted for each use if its dtype is not that of ENG_ROLE_ACT */
+#define ENG_ROLE_MASTER 2 /* what the optimizer updates */
+/* optimizer state. The policy's dtype counts where the optimizer keeps f32, one value per element; all others have the
+ * optimizer's dtype */
+#define ENG_ROLE_STATE 3
+#define ENG_ROLE_PARTIAL 4 /* this rank's fresh gradient of one micro-batch, which moves between ranks in its dtype */
 #define ENG_ROLE_GRAD 5    /* the reduced, accumulated gradient; micro-batches are added in its dtype */
 #define ENG_ROLE_ACT 6     /* activations */
 
@@ -61,8 +63,7 @@ typedef struct eng_policy_state {
   eng_desc shape;
 } eng_policy_state;
 
-/* Once per update: after the global norm is known, before the first parameter is updated. `states` may be written; all
- * ranks must write the same. `scalars` is f32[32], laid out in engine/ops.h; it may not be written.
+/* What `update` and `begin` of a policy are given. `scalars` is f32[32], laid out in engine/ops.h.
  *   Owner: host.  Valid: during the call.  since 1.0 */
 typedef struct eng_policy_update {
   uint32_t struct_size;
@@ -76,7 +77,8 @@ typedef struct eng_policy_update {
  * A part of a piece with n elements is its elements [index * n / count, (index + 1) * n / count), and n / count is a
  * multiple of 4,096.
  * A move of ENG_ROLE_GRAD from the whole is a sum: `src` is this rank's own gradient and `dst` the sum over all ranks,
- * made by eng.fold/1 over the ranks in order, or over sub-trees of that.  since 1.0 */
+ * made by eng.fold/1 over the ranks in order, or over sub-trees of that. The sum may have a wider dtype than `src`:
+ * then every eng.fold/1 makes it in that dtype (its attribute dtype).  since 1.0 */
 /* Moves that an "eng.zero/1" is asked for, one call for every piece of a unit. What `place` answered decides which:
  *   ENG_ROLE_GRAD    whole -> its home   always, after each micro-batch or after the last one ([train] reduce): the
  *                                        sum. Its home is the part, or the whole, that `place` answered.
@@ -94,9 +96,10 @@ typedef struct eng_policy_update {
  *   ENG_ROLE_GRAD    the fresh gradient to the dtype of ENG_ROLE_PARTIAL, and the sum to that of ENG_ROLE_GRAD. If
  *                    ranks first add up their own micro-batches ([train] reduce = "step"), the fresh gradient goes to
  *                    the dtype of ENG_ROLE_GRAD, that sum to the dtype of ENG_ROLE_PARTIAL, and the sum over ranks
- *                    back.
- * Values become narrower before they move between ranks, and wider afterwards. Sums move in the dtype of
- * ENG_ROLE_PARTIAL. */
+ *                    back. A sum over ranks is made in the wider of the two dtypes, so it is only made narrower.
+ * Values become narrower before they move between ranks, and wider afterwards. Summands move in the dtype of
+ * ENG_ROLE_PARTIAL. If that is f32 and activations have 16 bits, the fresh gradient is made in f32, as far as the ops
+ * that make it are sums (engine/ops.h). */
 typedef struct eng_move {
   uint32_t struct_size;
   int32_t role;
@@ -139,12 +142,18 @@ typedef struct eng_axis {
    * `move`. Optional: NULL if there are none.
    *   Call: [plan & created]  since 1.0 */
   eng_status (*states)(void *self, eng_policy_state *out, uint32_t cap, uint32_t *n, eng_error *);
-  /* Emits ops that update these tensors: the outputs of the ops name the ids of `update`. Called once for each program
-   * with an update of the parameters. Optional: NULL if the tensors keep their values.
+  /* Emits ops that run once per update, after the global norm is known and before the first parameter is updated. They
+   * may write `states`, not `scalars`: the outputs of the ops name these ids. All ranks must write the same. Called once
+   * for each program with an update of the parameters. Optional: NULL if the tensors keep their values.
    *   Call: [plan & created]  since 1.0 */
   eng_status (*update)(void *self, eng_build *, const eng_policy_update *update, eng_error *);
   uint32_t flags; /* ENG_AXIS_* */
   uint32_t reserved;
+  /* Emits ops that run at the beginning of a step, after eng.begin/1 and before the first block. They may write
+   * `scalars`, for example the loss scale (ENG_S_LOSS_SCALE), and not `states`. All ranks must write the same.
+   * Optional: NULL if there is nothing to do.
+   *   Call: [plan & created]  since 1.0 */
+  eng_status (*begin)(void *self, eng_build *, const eng_policy_update *, eng_error *);
 } eng_axis;
 
 #ifdef __cplusplus

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rates of the cpu device's heavy kernels at the sizes of a LLaMA with d_model 512, 8 heads, ffn 1376, vocab 32000.
-//   kernels [--threads N] [--isa auto|avx512|avx2|portable] [--batch B] [--tokens T] [--seconds S]
-//           [--only gemm|attention|head|stream] [--clock wall|processor]
+//   kernels [--threads N] [--isa auto|avx512_bf16|avx512|avx2|portable] [--batch B] [--tokens T] [--seconds S]
+//           [--only gemm|formats|attention|head|stream|update] [--clock wall|processor]
+// `formats` has each product in f32 and in bf16, one after the other.
 // --clock processor counts this process's own time: with one thread a fair figure on a busy machine too.
 // Prints the best of the repetitions; anything else running on the machine makes it slower, never faster.
 #include <array>
@@ -46,6 +47,16 @@ struct Bench {
     std::fflush(stdout);
   }
 };
+
+// The same values in bf16, rounded towards zero.
+Tensor in_bf16(const Tensor& t) {
+  Tensor out({(t.count + 1) / 2});
+  out.desc = t.desc, out.desc.dtype = ENG_BF16;
+  const auto* from = reinterpret_cast<const uint16_t*>(t.data());
+  auto* to = reinterpret_cast<uint16_t*>(out.data());
+  for (int64_t i = 0; i < t.count; ++i) to[i] = from[2 * i + 1];
+  return out;
+}
 
 }  // namespace
 
@@ -97,6 +108,20 @@ int main(int argc, char** argv) {
       layer("512 -> 512", h, h), layer("512 -> 1376", ffn, h), layer("1376 -> 512", h, ffn);
       layer("512 -> 32000", vocab, h);
     }
+    if (wanted("formats"))
+      for (const auto& [out, in] : {std::array<int64_t, 2>{h, h}, {ffn, h}, {h, ffn}}) {
+        const Tensor x = random_tensor({n, in}, 1), w = random_tensor({out, in}, 2, 0.05f),
+                     y = random_tensor({n, out}, 3), x16 = in_bf16(x), w16 = in_bf16(w), y16 = in_bf16(y);
+        const double flops = 2.0 * double(n) * double(in) * double(out);
+        const std::string name = std::to_string(in) + " -> " + std::to_string(out);
+        const std::vector<eng_attr> plain = {{"ta", 0, 0}, {"tb", 0, 0}}, turned = {{"ta", 1, 0}, {"tb", 0, 0}};
+        bench.row((name + " forward").c_str(), flops, ENG_OP_LINEAR, {x, w, Tensor()}, {y});
+        bench.row((name + " forward in bf16").c_str(), flops, ENG_OP_LINEAR, {x16, w16, Tensor()}, {y16});
+        bench.row((name + " dX").c_str(), flops, ENG_OP_MATMUL, {y, w}, {x}, plain);
+        bench.row((name + " dX in bf16").c_str(), flops, ENG_OP_MATMUL, {y16, w16}, {x16}, plain);
+        bench.row((name + " dW").c_str(), flops, ENG_OP_MATMUL, {y, x}, {w}, turned);
+        bench.row((name + " dW of bf16, in f32").c_str(), flops, ENG_OP_MATMUL, {y16, x16}, {w}, turned);
+      }
     if (wanted("attention"))
       for (const auto& [heads, kv, d] : {std::array<int64_t, 3>{8, 8, 64}, {8, 2, 64}, {4, 4, 128}}) {
         const std::vector<eng_attr> attrs = {{"heads", heads, 0}, {"kv_heads", kv, 0}, {"scale", 0, 0.125}};
@@ -134,6 +159,36 @@ int main(int argc, char** argv) {
                 {{"offset", 2, 0}, {"rows", tokens + 2, 0}});
       bench.row("dropout", 2 * bytes, ENG_OP_DROPOUT, {x, counters}, {y},
                 {{"p", 0, 0.1}, {"seed", 1, 0}, {"stream", 1, 0}});
+    }
+    if (wanted("update")) {  // bound by memory as well, in place
+      const int64_t count = 16 << 20, blocks = count / 256;
+      const Tensor p = random_tensor({count}, 1), grad = random_tensor({count}, 2), m(grad.clone()), none;
+      const Tensor weight({count}, ENG_BF16), m_codes({count}, ENG_U8), v_codes({count}, ENG_U8),
+          scalars({ENG_S_COUNT});
+      Tensor v(grad.clone()), m_scales({blocks}), v_scales({blocks});
+      for (int64_t k = 0; k < count; ++k) v[k] *= v[k];
+      for (int64_t k = 0; k < blocks; ++k) m_scales[k] = v_scales[k] = 0.0f;
+      std::fill_n(scalars.data(), scalars.count, 1.0f);
+      std::memset(m_codes.data(), 0, static_cast<size_t>(count)),
+          std::memset(v_codes.data(), 0, static_cast<size_t>(count));
+      const double n4 = double(count) * 4;
+      std::vector<eng_attr> attrs = {{"beta1", 0, 0.9}, {"beta2", 0, 0.95}, {"eps", 0, 1e-8}, {"weight_decay", 0, 0.1}};
+      bench.row("adamw", 7 * n4, ENG_OP_ADAMW, {p, grad, m, v, scalars}, {p, m, v}, attrs);
+      const std::vector<Tensor> in = {p, grad, m_codes, m_scales, v_codes, v_scales, scalars},
+                                out = {p, m_codes, m_scales, v_codes, v_scales};
+      bench.row("adamw8bit", 4 * n4 + 4 * double(blocks) * 4, "eng.adamw8bit.update/1", in, out, attrs);
+      bench.row("cast to bf16", 1.5 * n4, ENG_OP_CAST, {p}, {weight}, {{"dtype", ENG_BF16, 0}});
+      Tensor counters({ENG_C_COUNT * 2});  // i64 (8)
+      counters.desc.dtype = ENG_I64, counters.desc.dims[0] = ENG_C_COUNT;
+      std::vector<eng_attr> rounding = attrs;
+      for (const char* key : {"seed", "stream", "first"}) rounding.push_back({key, 0, 0});
+      const Tensor m16(weight.clone()), v16(weight.clone());
+      bench.row("adamw in bf16, rounded at random", 4 * n4, ENG_OP_ADAMW, {weight, grad, m16, v16, scalars, counters},
+                {weight, m16, v16}, rounding);
+      attrs.push_back({"weight", ENG_BF16, 0});
+      bench.row("adamw with a bf16 weight", 7.5 * n4, ENG_OP_ADAMW, {p, grad, m, v, scalars}, {p, m, v, weight}, attrs);
+      bench.row("sgd with momentum", 5 * n4, ENG_OP_SGD, {p, grad, m, scalars}, {p, m},
+                {{"momentum", 0, 0.9}, {"weight_decay", 0, 0.1}, {"nesterov", 0, 0}});
     }
     if (wanted("head")) {
       const Tensor x = random_tensor({batch, tokens, h}, 1), w = random_tensor({vocab, h}, 2, 0.05f), loss({1});

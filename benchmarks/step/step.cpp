@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times whole training steps against the same step's matrix products alone, interleaved in one run, and
 // prints one JSON object. engine-bench-step CONFIG [rounds] [plugin folders and KEY=VALUE ...]
+//
+// With "serve" in the place of rounds it prints what it holds as one JSON line. Then it answers each line of its input:
+// "step" or "products" runs that once and prints the seconds. So a driver can interleave several processes.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -8,8 +11,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <iostream>
 #include <random>
 
+#include "core/autograd/recompute.hpp"
 #include "core/base/error.hpp"
 #include "core/execute/executor.hpp"
 #include "core/memory/layout.hpp"
@@ -33,7 +38,7 @@ bool is(const Call& call, const char* op) {
 }
 
 // A plan of one program: every matrix product of the train program, once per time it runs there, with the
-// three products of each chunk of the fused loss made explicit.
+// three products of each chunk of the fused loss made explicit, its logits in the format of the weights.
 struct Products {
   Plan plan;
   double flops = 0;
@@ -77,13 +82,15 @@ Products products(const Setup& setup) {
         int64_t chunk_tokens = std::clamp<int64_t>(static_cast<int64_t>(call.workspace) / (v * 4), 1, tokens);
         for (int64_t first = 0; first < tokens; first += chunk_tokens) {
           int64_t n = std::min(chunk_tokens, tokens - first);
-          eng_desc x = make_desc(ENG_F32, {n, h}), w = make_desc(ENG_F32, {v, h}), logits = make_desc(ENG_F32, {n, v});
+          const auto type = call.in[0].dtype;
+          eng_desc x = make_desc(type, {n, h}), w = make_desc(type, {v, h}), logits = make_desc(type, {n, v});
+          eng_desc dw = make_desc(call.out.size() > 2 ? call.out[2].dtype : type, {v, h});
           add(extra + 0, op(ENG_OP_LINEAR), {x, w, {}}, {logits}, {});
           add(extra + 1, op(ENG_OP_MATMUL), {logits, w, {}}, {x}, {{{"ta", 0, 0}, {"tb", 0, 0}}});
           if (first == 0)
-            add(extra + 2, op(ENG_OP_MATMUL), {logits, x, {}}, {w}, {{{"ta", 1, 0}, {"tb", 0, 0}}});
+            add(extra + 2, op(ENG_OP_MATMUL), {logits, x, {}}, {dw}, {{{"ta", 1, 0}, {"tb", 0, 0}}});
           else
-            add(extra + 3, op(ENG_OP_MATMUL), {logits, x, w}, {w}, {{{"ta", 1, 0}, {"tb", 0, 0}}});
+            add(extra + 3, op(ENG_OP_MATMUL), {logits, x, dw}, {dw}, {{{"ta", 1, 0}, {"tb", 0, 0}}});
         }
       }
   place_buffers(out.plan);
@@ -97,9 +104,10 @@ double median(std::vector<double> v) {
 
 int measure(int argc, char** argv) {
   if (argc < 2) {
-    fmt::print(stderr, "engine-bench-step CONFIG [rounds] [plugin folders and KEY=VALUE ...]\n");
+    fmt::print(stderr, "engine-bench-step CONFIG [rounds|serve] [plugin folders and KEY=VALUE ...]\n");
     return 2;
   }
+  const bool serves = argc > 2 && std::strcmp(argv[2], "serve") == 0;
   int rounds = argc > 2 ? std::atoi(argv[2]) : 5;
   PluginSearch search;
   std::vector<std::string> overrides;
@@ -125,32 +133,50 @@ int measure(int argc, char** argv) {
   step.upload(setup.plan.inputs, inputs);
   std::vector<float> table(static_cast<size_t>(count(setup.plan.table.desc)), 1e-4f);
   step.upload(setup.plan.table, table.data());
-  step.run("train");
+  auto train = [&] {
+    const double start = now();
+    step.run("train");
+    const double seconds = now() - start;
+    if (step.host<float>(setup.plan.results)[ENG_S_OK] == 0.0f)
+      throw Error(Exit::numerics, "the update of a step was skipped: its time says nothing");
+    return seconds;
+  };
+  train();
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
+  Json out = Json::ordered({{"parameters", setup.plan.parameters},
+                            {"tokens", tokens},
+                            {"precision", setup.precision.name},
+                            {"peak_rss_bytes", static_cast<int64_t>(usage.ru_maxrss) * 1024},
+                            {"arena_bytes", setup.plan.arenas[0].total()},
+                            {"kept_activation_bytes", kept(setup.model).bytes}});
 
   Products alone = products(setup);
   Executor gemm(alone.plan, device, *setup.kernels);
-  gemm.run("products");
+  auto multiply = [&] {
+    const double start = now();
+    gemm.run("products");
+    return now() - start;
+  };
+  multiply();
+  if (serves) {
+    out["gemm_flops"] = alone.flops;
+    fmt::print("{}\n", out.dump()), std::fflush(stdout);
+    for (std::string line; std::getline(std::cin, line); std::fflush(stdout))
+      fmt::print("{:.6f}\n", line == "products" ? multiply() : train());
+    return 0;
+  }
   std::vector<double> steps, gemms, ratios;
   for (int r = 0; r < rounds; ++r) {
-    double t0 = now();
-    gemm.run("products");
-    double t1 = now();
-    step.run("train");
-    double t2 = now();
-    gemms.push_back(t1 - t0), steps.push_back(t2 - t1), ratios.push_back((t1 - t0) / (t2 - t1));
+    gemms.push_back(multiply()), steps.push_back(train());
+    ratios.push_back(gemms.back() / steps.back());
   }
-  Json out = Json::ordered({{"parameters", setup.plan.parameters},
-                            {"tokens", tokens},
-                            {"rounds", rounds},
-                            {"step_seconds", median(steps)},
-                            {"gemm_seconds", median(gemms)},
-                            {"gemm_gflops", alone.flops / median(gemms) / 1e9},
-                            {"step_to_gemm_rate", median(ratios)},
-                            {"tokens_per_second", static_cast<double>(tokens) / median(steps)},
-                            {"peak_rss_bytes", static_cast<int64_t>(usage.ru_maxrss) * 1024},
-                            {"arena_bytes", setup.plan.arenas[0].total()}});
+  out["rounds"] = rounds;
+  out["step_seconds"] = median(steps);
+  out["gemm_seconds"] = median(gemms);
+  out["gemm_gflops"] = alone.flops / median(gemms) / 1e9;
+  out["step_to_gemm_rate"] = median(ratios);
+  out["tokens_per_second"] = static_cast<double>(tokens) / median(steps);
   fmt::print("{}\n", out.dump());
   return 0;
 }

@@ -48,6 +48,7 @@ void check_name(const char* what, const std::string& name) {
   constexpr std::size_t most = 1000;
   need(!name.empty(), "{} is empty", what);
   need(name.size() <= most, "{} has {} bytes, the limit is {}: `{}`", what, name.size(), most, printable(name, 60));
+  if (std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; })) return;
   need(printable(name, most) == name, "{} contains control characters or is not UTF-8: `{}`", what,
        printable(name, 60));
 }

@@ -12,7 +12,11 @@ Executor::Executor(const Plan& plan, Device& device, const Kernels& kernels, Com
   const uint32_t flags = kernels.info().flags;
   runner_ = flags & ENG_DEVICE_ASYNC ? run_on_queues(plan, device, bound_, comm, graphs && (flags & ENG_DEVICE_GRAPHS))
                                      : run_on_threads(plan, device, bound_, comm);
-  for (size_t k = 0; k < plan.constants.size(); ++k) upload(plan.constants[k], plan.constant_data[k].data());
+  for (size_t k = 0; k < plan.constants.size(); ++k) {
+    const Constant& constant = *plan.constant_data[k];
+    if (constant.data.empty()) throw Error(Exit::bug, "this plan was made without the data of its constants");
+    upload(plan.constants[k], constant.data.data());
+  }
 }
 
 bool Executor::run(const std::string& program, bool (*stop)()) {
@@ -66,14 +70,10 @@ std::string Executor::locate(const std::string& program) {
     const Action& action = *step.action;
     for (size_t o = 0; o < action.out.size() && first.empty(); ++o) {
       const eng_desc& d = action.out[o].desc;
-      if (d.dtype != ENG_F32 && d.dtype != ENG_F64) continue;
+      if (!is_float(d.dtype)) continue;
       staging.resize(bytes(d));
       download(staging.data(), action.out[o]);
-      auto finite = [n = count(d)](const auto* x) {
-        return std::all_of(x, x + n, [](auto value) { return std::isfinite(value); });
-      };
-      if (!(d.dtype == ENG_F32 ? finite(reinterpret_cast<const float*>(staging.data()))
-                               : finite(reinterpret_cast<const double*>(staging.data()))))
+      if (!all_finite(staging.data(), d.dtype, element_count(d)))
         first = fmt::format("{} in {}, output {} {}", plan_.calls[action.call].op->id,
                             plan_.labels[action.block].text(), o, describe(d));
     }

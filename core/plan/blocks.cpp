@@ -11,8 +11,13 @@ namespace eng {
 // Parameters are counted by their position in the block.
 struct BlockEmitter::Storage {
   std::vector<Id> memory_of;      // value -> the input whose memory it takes; 0: memory of its own
-  std::vector<int64_t> gradient;  // value -> the parameter whose gradient buffer it is written to; -1: none
-  std::vector<size_t> apart;      // parameters whose gradient is made in memory of its own and added to the buffer last
+  std::vector<int64_t> gradient;  // value -> the parameter whose gradient buffer it can be written to; -1: none
+  // Per parameter: the widest type of a buffer to which its gradient is written. It is made in memory of its own and
+  // added to other buffers last. 0: to all.
+  std::vector<int32_t> widest;
+  bool fits(size_t k, int32_t dtype, const View& buffer) const {
+    return widest[k] && (buffer.desc.dtype == widest[k] || buffer.desc.dtype == dtype);
+  }
 };
 
 namespace {
@@ -38,6 +43,12 @@ bool other_seeds_read(const Template& t, Id root, size_t n, const std::vector<si
     if (seed && seed != root && last[seed] >= n && same(t.graph.value(seed).desc, t.graph.value(root).desc))
       return false;
   return true;
+}
+
+// A view of the same elements in this shape, in its own type.
+View shaped(const View& view, eng_desc desc) {
+  desc.dtype = view.desc.dtype;
+  return reshape(view, desc);
 }
 
 // A state is overwritten only by an op that must work in place, which was emitted to write it.
@@ -78,16 +89,25 @@ BlockEmitter::BlockEmitter(const Model& model, Emitter& emitter) : model_(model)
     }
     // A parameter's gradient and the partial sums in the same memory are written to the gradient buffer if nothing else
     // reads them: the buffer may already contain another block's contribution.
-    std::vector<char> backward(t.graph.size() + 1, 0);
+    std::vector<char> backward(t.graph.size() + 1, 0), sum(backward);
     for (size_t n = t.forward; n < t.graph.nodes.size(); ++n)
-      for (Id o : t.graph.nodes[n].out) backward[o] = 1;
+      for (size_t k = 0; k < t.graph.nodes[n].out.size(); ++k) {
+        const Id o = t.graph.nodes[n].out[k];
+        backward[o] = 1, sum[o] = t.graph.nodes[n].op->sums >> k & 1U;
+      }
+    s.widest.assign(t.d_params.size(), 0);
     for (size_t k = 0; k < t.d_params.size(); ++k) {
       Id v = t.d_params[k];
       if (!v) continue;
-      bool in_buffer = true;
-      for (Id at = v; at; at = s.memory_of[at]) in_buffer = in_buffer && backward[at] && reads.times[at] == 1;
-      if (!in_buffer) s.apart.push_back(k);
-      for (Id at = v; at && in_buffer; at = s.memory_of[at]) s.gradient[at] = static_cast<int64_t>(k);
+      bool in_buffer = true, sums = true;
+      for (Id at = v; at; at = s.memory_of[at]) {
+        in_buffer = in_buffer && backward[at] && reads.times[at] == 1;
+        sums = sums && sum[at];
+      }
+      if (!in_buffer) continue;
+      const int32_t dtype = t.graph.value(v).desc.dtype;
+      s.widest[k] = sums ? wide(dtype) : dtype;
+      for (Id at = v; at; at = s.memory_of[at]) s.gradient[at] = static_cast<int64_t>(k);
     }
     storage_[tmpl] = std::make_shared<const Storage>(std::move(s));
   }
@@ -166,6 +186,16 @@ size_t BlockEmitter::run_before(size_t b) const {
   return b;
 }
 
+View BlockEmitter::buffer_of(uint32_t b, Id o, const Pass& pass) const {
+  const Block& block = model_.blocks[b];
+  const Storage& storage = *storage_.at(block.tmpl);
+  if (storage.gradient[o] < 0 || storage.memory_of[o]) return {};
+  const auto k = static_cast<size_t>(storage.gradient[o]);
+  const View buffer = pass.batch.gradient(block.params[k]);
+  const int32_t dtype = model_.templates.at(block.tmpl).graph.value(o).desc.dtype;
+  return storage.fits(k, dtype, buffer) ? buffer : View{};
+}
+
 void BlockEmitter::run(uint32_t b, size_t from, size_t to, Env& env, Pass& pass) const {
   const Block& block = model_.blocks[b];
   const Template& t = model_.templates.at(block.tmpl);
@@ -179,15 +209,15 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, Env& env, Pass& pass)
     for (uint32_t k = 0; k < node.out.size(); ++k) {
       Id o = node.out[k];
       const eng_desc& desc = t.graph.value(o).desc;
-      int64_t position = storage.gradient[o];
+      const int64_t position = storage.gradient[o];
       const bool is_output = pass.batch.output.buffer && b + 1 == model_.blocks.size() && o == t.outputs[0];
       if (is_output) {
         env[o] = reshape(pass.batch.output, desc);
-      } else if (position >= 0 && !storage.memory_of[o]) {
+      } else if (const View buffer = buffer_of(b, o, pass); buffer.buffer) {
         // The first value of this block in the gradient buffer of parameter p. If another block has contributed already
         // (a tied weight), the node must add to the buffer: in place if its op can, otherwise with an add at the end.
         uint32_t p = block.params[static_cast<size_t>(position)];
-        View target = reshape(pass.batch.gradient(p), desc);
+        View target = shaped(buffer, desc);
         if (!std::exchange(pass.contributed[p], 1)) {
           env[o] = target;
         } else {
@@ -202,12 +232,12 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, Env& env, Pass& pass)
             in[pair->in] = target;
             env[o] = target;
           } else {
-            env[o] = emitter_.transient("contribution", Line::activations, desc);
+            env[o] = emitter_.transient("contribution", Line::activations, target.desc);
             add_to[position] = target;
           }
         }
       } else if (storage.memory_of[o]) {
-        env[o] = reshape(env[storage.memory_of[o]], desc);
+        env[o] = shaped(env[storage.memory_of[o]], desc);
       } else {
         env[o] = emitter_.transient(fmt::format("{}.{}", block.name, o), Line::activations, desc);
       }
@@ -227,7 +257,7 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, Env& env, Pass& pass)
     for (Id o : node.out) {
       auto it = add_to.find(storage.gradient[o]);
       if (it == add_to.end() || t.d_params[static_cast<size_t>(it->first)] != o) continue;  // not yet complete
-      View target = reshape(it->second, t.graph.value(o).desc);
+      View target = shaped(it->second, t.graph.value(o).desc);
       emitter_.action(op(ENG_OP_ADD), {target, env[o]}, {target});
     }
   }
@@ -250,6 +280,28 @@ View BlockEmitter::forward(const MicroBatch& batch) const {
   Env env;
   for (uint32_t b = 0; b < model_.blocks.size(); ++b) values = forward(b, values, env, pass);
   return values[0];
+}
+
+// Adds a gradient that could not be written to its buffer.
+void BlockEmitter::add_apart(uint32_t b, size_t k, const Env& env, Pass& pass) const {
+  const Block& block = model_.blocks[b];
+  const Template& t = model_.templates.at(block.tmpl);
+  if (!t.d_params[k]) return;
+  const uint32_t p = block.params[k];
+  View from = env[t.d_params[k]];
+  const int32_t dtype = from.desc.dtype;
+  const View target = shaped(pass.batch.gradient(p), from.desc);
+  if (storage_.at(block.tmpl)->fits(k, t.graph.value(t.d_params[k]).desc.dtype, target)) return;
+  const bool first = !std::exchange(pass.contributed[p], 1);
+  if (dtype != target.desc.dtype) {
+    const View converted = first ? target : emitter_.transient("contribution", Line::activations, target.desc);
+    emitter_.action(op(ENG_OP_CAST), {from}, {converted}, {{{"dtype", target.desc.dtype, 0}}});
+    if (first) return;
+    from = converted;
+  } else if (first) {
+    emitter_.zero(target);
+  }
+  emitter_.action(op(ENG_OP_ADD), {target, from}, {target});
 }
 
 View BlockEmitter::train(const MicroBatch& batch) const {
@@ -284,13 +336,7 @@ View BlockEmitter::train(const MicroBatch& batch) const {
     }
     run(b, t.forward, t.graph.nodes.size(), env, pass);
     if (b + 1 == envs.size()) loss = env[t.train_outputs[0]];
-    for (size_t k : storage_.at(model_.blocks[b].tmpl)->apart) {
-      uint32_t p = model_.blocks[b].params[k];
-      const View& from = env[t.d_params[k]];
-      View target = reshape(batch.gradient(p), from.desc);
-      if (!std::exchange(pass.contributed[p], 1)) emitter_.zero(target);
-      emitter_.action(op(ENG_OP_ADD), {target, from}, {target});
-    }
+    for (size_t k = 0; k < t.d_params.size(); ++k) add_apart(b, k, env, pass);
     // A parameter without any contribution has a zero gradient.
     for (size_t k = 0; k < t.params.size(); ++k) {
       uint32_t p = model_.blocks[b].params[k];

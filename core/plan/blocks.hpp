@@ -57,8 +57,11 @@ class BlockEmitter {
     std::vector<char> contributed;  // per parameter: whether something is written to its gradient
   };
   std::vector<View> forward(uint32_t block, const std::vector<View>& inputs, Env& env, Pass& pass) const;
+  // The gradient buffer to which value `o` of block b is written first; absent for all other values.
+  View buffer_of(uint32_t b, Id o, const Pass& pass) const;
   // Emits nodes [from, to) of a block and sets the views of their outputs in `env`.
   void run(uint32_t block, size_t from, size_t to, Env& env, Pass& pass) const;
+  void add_apart(uint32_t b, size_t k, const Env& env, Pass& pass) const;
   size_t made_again(size_t b) const;
   size_t run_before(size_t b) const;
   uint32_t first_user(uint32_t parameter) const;

@@ -14,12 +14,19 @@
 namespace eng {
 namespace {
 
+// The bytes of all that tells calls apart: every action asks for one, so it is not text.
 std::string key_of(const Call& call) {
-  std::string key = fmt::format("{} {}", call.op->id, call.parallel);
-  for (const auto& d : call.in) key += d.dtype ? " " + describe(d) : " -";
-  key += " ->";
-  for (const auto& d : call.out) key += d.dtype ? " " + describe(d) : " -";
-  for (const auto& a : call.attrs.list) key += fmt::format(" {}={}/{}", a.key, a.i, a.f);
+  std::string key;
+  const auto put = [&](const auto& value) { key.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  put(call.op), put(call.parallel);
+  for (const auto* list : {&call.in, &call.out}) {
+    put(list->size());
+    for (const eng_desc& d : *list) {
+      put(d.dtype), put(d.ndim);
+      for (uint32_t k = 0; k < std::min<uint32_t>(d.ndim, ENG_MAX_DIMS); ++k) put(d.dims[k]);
+    }
+  }
+  for (const Attr& a : call.attrs.list) key += a.key, key += '\0', put(a.i), put(a.f);
   return key;
 }
 
@@ -112,7 +119,10 @@ void Emitter::action(const Op& op, std::vector<View> in, std::vector<View> out, 
     scratch = transient(std::string("workspace ") + op.id, Line::workspace, make_desc(ENG_U8, {n}));
   auto& actions = plan_.programs.back().segments.back().actions;
   for (const auto* views : {&in, &out})
-    for (const View& v : *views) users_[v.buffer].insert(static_cast<uint32_t>(actions.size()));
+    for (const View& v : *views) {
+      std::vector<uint32_t>& users = users_[v.buffer];
+      if (users.empty() || users.back() != actions.size()) users.push_back(static_cast<uint32_t>(actions.size()));
+    }
   const auto block = static_cast<uint32_t>(plan_.labels.size() - 1);
   actions.push_back({it->second, queue_, std::move(in), std::move(out), scratch, {}, std::exchange(after_, {}), block});
   if (staged) action(eng::op(ENG_OP_COPY), {staging(received_, target[0].desc)}, target);

@@ -2,8 +2,7 @@
 // Appends buffers and actions to a plan; knows nothing of models or policies.
 #pragma once
 
-#include <map>
-#include <set>
+#include <unordered_map>
 
 #include "core/plan/plan.hpp"
 
@@ -38,10 +37,11 @@ class Emitter {
   View staging(Id buffer, const eng_desc& desc);
   Plan& plan_;
   std::function<uint64_t(const Call&)> workspace_;
-  std::map<std::string, uint32_t> calls_;
+  std::unordered_map<std::string, uint32_t> calls_;
   Queue queue_ = Queue::compute;
-  std::vector<uint32_t> after_;             // Action::after of the next action
-  std::map<Id, std::set<uint32_t>> users_;  // buffer -> the actions of the segment that read or write it
+  std::vector<uint32_t> after_;  // Action::after of the next action
+  // buffer -> the actions of the segment that read or write it, in their order
+  std::unordered_map<Id, std::vector<uint32_t>> users_;
   uint32_t beside_;
   Id sent_ = 0, received_ = 0;  // buffers of stage_collectives
   uint64_t bytes_ = 0;          // of all buffers

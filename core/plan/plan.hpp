@@ -153,7 +153,7 @@ struct Plan {
   View counters, scalars, table;
   View logits;                  // (B, T, V) of program "logits"
   std::vector<View> constants;  // in the order of `constant_data`
-  std::vector<std::vector<char>> constant_data;
+  std::vector<std::shared_ptr<const Constant>> constant_data;
   int64_t parameters = 0;
   double flops_per_step = 0;  // executed by the train program
   uint32_t accumulate = 1;

@@ -179,7 +179,7 @@ class Planner {
     batch.gradient = [&](uint32_t p) {
       const size_t u = homes().unit_of(p);
       if (!fresh[u].buffer) {
-        const eng_desc desc = States::flat(s_.computed(u), homes().unit(u).count);
+        const eng_desc desc = States::flat(s_.made(u), homes().unit(u).count);
         if (first && !each(u) && local_grad(u).desc.dtype == desc.dtype)
           fresh[u] = local_grad(u);
         else
@@ -225,6 +225,7 @@ class Planner {
     s_.copy_in(plan_.inputs, s_.inputs);
     copy_batch(r_.accumulate);
     emit_.action(op(ENG_OP_BEGIN), {s_.inputs, plan_.counters}, {plan_.scalars, plan_.counters});
+    s_.begin();
     // What the last update left in parts, in the order of its use.
     for (size_t u = 0; u < homes().units(); ++u)
       if (s_.publishes_late(u)) {

@@ -12,11 +12,17 @@ class Way {
   void place(uint32_t place) {
     if (at_.place != place) at_.place = place, add(Axis::place);
   }
-  void part(Id part, bool always = false) {
-    if (at_.part != part || always) at_.part = part, add(Axis::part);
+  void part(Id part) {
+    if (at_.part != part) at_.part = part, add(Axis::part);
   }
   void dtype(int32_t dtype) {
     if (at_.dtype != dtype) at_.dtype = dtype, add(Axis::dtype);
+  }
+  // The sum over ranks, in the wider of two types.
+  void sum(Id part, int32_t to) {
+    at_.part = part;
+    if (dtype_size(to) > dtype_size(at_.dtype)) at_.dtype = to;
+    add(Axis::part);
   }
   void narrow(int32_t to) {
     if (dtype_size(to) <= dtype_size(at_.dtype)) dtype(to);
@@ -44,7 +50,7 @@ std::vector<Move> route_of_sum(const Where& from, const Where& to, int32_t dtype
   Way way(from);
   way.place(0);
   way.dtype(dtype);
-  way.part(to.part, !one_rank);
+  if (!one_rank) way.sum(to.part, to.dtype);
   way.narrow(to.dtype);
   way.place(to.place);
   way.dtype(to.dtype);

@@ -28,8 +28,9 @@ struct Move {
 // If the parts differ, the value goes to the device, becomes narrower, moves between the ranks, then to its place, and
 // becomes wider last. Otherwise it becomes narrower, moves to its place, and becomes wider.
 std::vector<Move> route(const Where& from, const Where& to);
-// The same for a sum over ranks in the type `dtype`. It moves between ranks even if the parts are equal. With one rank
-// there is nothing to sum, so it does not.
+// The same for a sum over ranks. Its summands move in the type `dtype`; the sum is made in that type or in the one it
+// goes to, whichever is wider. It moves between ranks even if the parts are equal. With one rank there is nothing to
+// sum, so it does not.
 std::vector<Move> route_of_sum(const Where& from, const Where& to, int32_t dtype, bool one_rank = false);
 
 }  // namespace eng

@@ -23,7 +23,7 @@ Rules::Rules(const PlanRequest& request) : model_(request.model), rules_(request
   for (uint32_t b = blocks; b-- > 0;)
     for (uint32_t p : model_.blocks[b].params) {
       const Parameter& param = model_.params[p];
-      rules_[p].shown = {sizeof(eng_parameter), param.flags, param.name.c_str(), &param.desc, nullptr, b, blocks};
+      rules_[p].shown = {sizeof(eng_parameter), param.flags, param.name.c_str(), &param.desc, nullptr, b, blocks, p, 0};
     }
   const bool update = request.train && request.optimizer;
   if (update) {
@@ -110,12 +110,6 @@ StateOf Rules::shape(const Optimizer& optimizer, size_t state, uint32_t paramete
   if (const std::string bad = io.kind == ENG_STATE_NONE ? "" : wrong_with(out.desc); !bad.empty())
     throw Error(Exit::environment, fmt::format("{} {}", what, bad));
   return out;
-}
-
-uint64_t Rules::state_bytes(uint32_t parameter) const {
-  uint64_t sum = 0;
-  for (const StateOf& s : rules_[parameter].states) sum += s.kind == ENG_STATE_NONE ? 0 : bytes(s.desc);
-  return sum;
 }
 
 }  // namespace eng

@@ -36,8 +36,6 @@ class Rules {
   };
   const Rule& of(uint32_t parameter) const { return rules_[parameter]; }
   bool frozen(uint32_t parameter) const { return model_.params[parameter].frozen; }
-  // Bytes of the states of a parameter; if it is frozen, those they would have.
-  uint64_t state_bytes(uint32_t parameter) const;
 
  private:
   void ask_states(const Optimizer& optimizer);

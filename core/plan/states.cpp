@@ -61,9 +61,11 @@ void States::make_homes(size_t u) {
   partial_.push_back(dtype(ENG_ROLE_PARTIAL));
   this->weight.push_back(persistent("weight", Line::weights, ENG_ROLE_WEIGHT, weight, u));
   const Home& w = this->weight.back();
-  const Id kept = part(ENG_ROLE_MASTER, u);
+  // Without training the weight is all there is, if whoever fills it may round it as the policy does.
+  const bool only = !r_.train && (r_.precision.table.flags & ENG_AXIS_CASTS);
+  const Id kept = only ? w.part : part(ENG_ROLE_MASTER, u);
   // Equal homes are one memory, and a part lies inside of a whole: the weight is its own master.
-  this->master.push_back(master == weight && (kept == w.part || !w.part)
+  this->master.push_back((master == weight || only) && (kept == w.part || !w.part)
                              ? Home{w.view, kept, kept != w.part}
                              : persistent("master", Line::weights, ENG_ROLE_MASTER, master, u));
   if (!r_.train) return;
@@ -72,7 +74,7 @@ void States::make_homes(size_t u) {
     for (uint32_t p : homes_.unit(u).params) {
       const auto n = static_cast<uint64_t>(count(model_.params[p].desc));
       plan_.frozen.parameters += n, plan_.frozen.gradients += n * dtype_size(grad);
-      plan_.frozen.states += rules_.state_bytes(p);
+      for (size_t s = 0; s < rules_.states().size(); ++s) plan_.frozen.states += bytes(state_of(s, p));
     }
     return;
   }
@@ -94,9 +96,20 @@ void States::make_optimizer() {
   plan_.table = emit_.persistent("schedule", Line::step, make_desc(ENG_F32, {r_.steps, columns}), true);
 }
 
+// A state of a parameter as a tensor, which is empty if it has none. One f32 for each element is kept in the type that
+// the precision policy says.
+eng_desc States::state_of(size_t state, uint32_t p) const {
+  const StateOf& has = rules_.of(p).states[state];
+  eng_desc desc = has.desc;
+  if (has.kind == ENG_STATE_NONE) return make_desc(desc.dtype, {0});
+  const eng_unit unit = unit_view(homes_.unit_of(p));
+  if (has.kind == ENG_STATE_ELEMENTS && desc.dtype == ENG_F32) desc.dtype = r_.precision.dtype(ENG_ROLE_STATE, &unit);
+  return desc;
+}
+
 // Of elements and blocks one flat value for the unit, of other states one for each parameter.
 Home States::make_state(size_t state, size_t u) {
-  const auto& [name, dtype] = rules_.states()[state];
+  const std::string& name = rules_.states()[state].name;
   const StateOf& has = rule(u).states[state];
   if (frozen(u) || has.kind == ENG_STATE_NONE) return {};
   if (has.kind == ENG_STATE_SHAPED) {
@@ -106,18 +119,18 @@ Home States::make_state(size_t state, size_t u) {
     return {};
   }
   const Id kept = part(ENG_ROLE_STATE, u);
-  const eng_desc all = flat(dtype, homes_.count(u, kept) / has.per);
+  const eng_desc all = flat(state_of(state, homes_.unit(u).params[0]).dtype, homes_.count(u, kept) / has.per);
   return {emit_.persistent(name + " " + homes_.unit(u).name, Line::optimizer, all, true), kept, false, has.per};
 }
 
 void States::make_step() {
   for (const auto& [tmpl, t] : model_.templates) {
     auto& list = constants[tmpl];
-    for (const Constant& c : t.constants) {
+    for (const auto& c : t.constants) {
       list.push_back(emit_.persistent(fmt::format("constant {} of template {}", list.size(), tmpl), Line::constants,
-                                      c.desc, true));
+                                      c->desc, true));
       plan_.constants.push_back(list.back());
-      plan_.constant_data.push_back(c.data);
+      plan_.constant_data.push_back(c);
     }
   }
   const auto make = [&](const char* name, Line line, const eng_desc& desc, View& host) {
@@ -204,16 +217,26 @@ static std::vector<eng_id> ids_of(EmittingBuilder& builder, const std::vector<Vi
   return out;
 }
 
+void States::begin() {
+  run_hooks(&eng_axis::begin, Phase::begin, true);
+}
+
 void States::refresh() {
+  run_hooks(&eng_axis::update, Phase::update, false);
+}
+
+// At the beginning of a step policies write the scalars, after the norm their own states.
+void States::run_hooks(decltype(eng_axis::update) eng_axis::*hook, Phase phase, bool at_begin) {
   for (const Own& own : own_) {
-    if (!own.policy->table.update) continue;
-    emit_.label(Phase::update, own.policy->kind);
+    const auto call = own.policy->table.*hook;
+    if (!call) continue;
+    emit_.label(phase, own.policy->kind);
     EmittingBuilder builder(emit_, plan_.ranks, "update " + own.policy->kind, Line::update);
-    const std::vector<eng_id> states = ids_of(builder, own.views, true);
+    const std::vector<eng_id> states = ids_of(builder, own.views, !at_begin);
     const eng_policy_update update{sizeof(eng_policy_update), static_cast<uint32_t>(states.size()), states.data(),
-                                   builder.add(plan_.scalars), 0};
+                                   builder.add(plan_.scalars, at_begin), 0};
     ask(own.policy->who(), builder,
-        [&](eng_error* error) { return own.policy->table.update(own.policy->self.get(), &builder, &update, error); });
+        [&](eng_error* error) { return call(own.policy->self.get(), &builder, &update, error); });
   }
 }
 

@@ -18,14 +18,14 @@ class States {
   // Its parameters are frozen: it has no gradient and no optimizer state, and a step does not publish it.
   bool frozen(size_t u) const { return r_.train && rules_.frozen(homes_.unit(u).params[0]); }
   const Rules::Rule& rule(size_t u) const { return rules_.of(homes_.unit(u).params[0]); }  // but for the group
-  // The type in which the model reads a unit's parameters and makes their gradients.
+  // The type in which the model reads a unit's parameters.
   int32_t computed(size_t u) const { return computed_[u]; }
+  // The type in which it makes their gradients: sums are made in f32 if the policy asks for that.
+  int32_t made(size_t u) const { return partial_[u] == wide(computed_[u]) ? partial_[u] : computed_[u]; }
   // Each use needs a lease: a copy of the weight that is whole, or of the type that compute reads.
   bool leased(size_t u) const { return weight[u].where() != Where{0, 0, computed_[u]}; }
   // The backward writes a unit's gradient directly into its home.
-  bool direct(size_t u) const {
-    return alone() && computed_[u] == grad[u].view.desc.dtype && computed_[u] == partial_[u];
-  }
+  bool direct(size_t u) const { return alone() && made(u) == grad[u].view.desc.dtype && made(u) == partial_[u]; }
   // The new weight is the new master, cast to another type: an optimizer may write it.
   bool converts(size_t u) const {
     const Where from = master[u].where(), to = weight[u].where();
@@ -48,7 +48,8 @@ class States {
   std::vector<View> weights;                        // per parameter, as compute reads it; absent while none is leased
   std::map<uint32_t, std::vector<View>> constants;  // per template
 
-  // Policies bring their own states up to date.
+  // What policies do at the beginning of a step, and after the norm: they bring their own states up to date.
+  void begin();
   void refresh();
   // Makes the new weight from its master, if the two have different homes.
   void publish(size_t u);
@@ -99,6 +100,7 @@ class States {
   Home persistent(const std::string& what, Line line, int32_t role, int32_t dtype, size_t u);
   void make_homes(size_t u);
   void make_optimizer();
+  eng_desc state_of(size_t state, uint32_t p) const;
   Home make_state(size_t state, size_t u);
   void make_step();
   void copy(Queue queue, const View& from, const View& to);
@@ -106,6 +108,7 @@ class States {
   void add(size_t u, const std::vector<Move>& way, const View& from, const Home& home, bool store);
   void carry(const std::vector<Move>& way, int32_t role, size_t u, size_t piece, View from, Where at, const View& to);
   void make_own(const Policy& policy);
+  void run_hooks(decltype(eng_axis::update) eng_axis::*hook, Phase phase, bool at_begin);
   void move(const Policy& policy, int32_t role, size_t u, size_t piece, const View& from, Id from_part, const View& to,
             Id to_part);
 
@@ -124,13 +127,14 @@ class States {
   std::vector<Own> own_;  // of every policy that moves something
 };
 
-// Lets a policy emit through a builder; `emit` is given the sink. Throws what went wrong, said by `who`.
+// Lets a policy emit through a builder; `emit` is given the sink. Throws what went wrong, said by `who`. `unsupported`:
+// how it exits if the answer is ENG_UNSUPPORTED.
 template <class F>
-void ask(const std::string& who, const EmittingBuilder& builder, F emit) {
+void ask(const std::string& who, const EmittingBuilder& builder, F emit, Exit unsupported = Exit::environment) {
   Sink sink;
   const eng_status status = emit(sink.get());
   builder.check(who);
-  sink.check(status, Exit::environment, who);
+  sink.check(status, status == ENG_UNSUPPORTED ? unsupported : Exit::environment, who);
 }
 
 }  // namespace eng

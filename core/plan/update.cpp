@@ -188,9 +188,12 @@ void Update::ask_update(EmittingBuilder& builder, uint32_t leader, uint32_t stag
                           stage,
                           ranges.data(),
                           static_cast<uint32_t>(ranges.size()),
-                          0};
-  ask("optimizer " + r_.optimizer->name, builder,
-      [&](eng_error* error) { return r_.optimizer->table.update(r_.optimizer->self.get(), &builder, &update, error); });
+                          builder.add(plan_.counters),
+                          r_.seed};
+  ask(
+      "optimizer " + r_.optimizer->name, builder,
+      [&](eng_error* error) { return r_.optimizer->table.update(r_.optimizer->self.get(), &builder, &update, error); },
+      Exit::usage);
 }
 
 }  // namespace eng

@@ -2,7 +2,7 @@
 #include "core/plan/waits.hpp"
 
 #include <algorithm>
-#include <set>
+#include <unordered_map>
 
 #include "core/base/range.hpp"
 
@@ -42,31 +42,36 @@ struct Access {
 };
 
 void place_waits(const Plan& plan, Segment& segment) {
-  std::map<Id, RangeMap<Access>> memory;
+  std::unordered_map<Id, RangeMap<Access>> memory;
   auto range = [&](const View& v, auto visit) {
     if (!v.buffer) return;
     auto it = memory.try_emplace(v.buffer, plan.buffer(v.buffer).bytes).first;
     it->second.visit(v.offset, v.offset + bytes(v.desc), visit);
   };
   Order order;
+  std::vector<uint32_t> needs;
   for (uint32_t a = 0; a < segment.actions.size(); ++a) {
     Action& action = segment.actions[a];
-    std::set<uint32_t, std::greater<>> needs;  // newest first: waiting for it implies most of the others
-    auto write_needs = [&](Access& x) {
-      needs.insert(x.writer);
-      needs.insert(x.readers.begin(), x.readers.end());
+    needs = action.after;
+    const auto need = [&](uint32_t other) {
+      if (other != no_action) needs.push_back(other);
     };
-    for (const View& v : action.in) range(v, [&](Access& x) { needs.insert(x.writer); });
+    auto write_needs = [&](Access& x) {
+      need(x.writer);
+      for (uint32_t reader : x.readers) need(reader);
+    };
+    for (const View& v : action.in) range(v, [&](Access& x) { need(x.writer); });
     for (const View& v : action.out) range(v, write_needs);
     range(action.workspace, write_needs);
-    needs.insert(action.after.begin(), action.after.end());
-    needs.erase(no_action);
+    // Newest first: waiting for it implies most of the others.
+    std::sort(needs.begin(), needs.end(), std::greater<>());
+    needs.erase(std::unique(needs.begin(), needs.end()), needs.end());
     action.waits.clear();
     Clock clock = order.reached(action.queue);
-    for (uint32_t need : needs) {
-      if (clock[static_cast<size_t>(segment.actions[need].queue)] > order.position[need]) continue;
-      action.waits.push_back(need);
-      order.completed(segment, need, clock);
+    for (uint32_t w : needs) {
+      if (clock[static_cast<size_t>(segment.actions[w].queue)] > order.position[w]) continue;
+      action.waits.push_back(w);
+      order.completed(segment, w, clock);
     }
     order.add(segment, a);
     auto write = [&](Access& x) { x = Access(), x.writer = a; };

@@ -37,6 +37,28 @@ uint64_t dtype_size(int32_t dtype) {
 bool is_float(int32_t dtype) {
   return dtype == ENG_F32 || dtype == ENG_F64 || dtype == ENG_BF16 || dtype == ENG_F16;
 }
+// Infinities and NaNs are the values whose exponent bits are all set.
+template <class T>
+static bool all_lack(const void* values, uint64_t n, T exponent) {
+  const auto* first = static_cast<const T*>(values);
+  return std::all_of(first, first + n, [exponent](T bits) { return (bits & exponent) != exponent; });
+}
+
+bool all_finite(const void* values, int32_t dtype, uint64_t n) {
+  switch (dtype) {
+    case ENG_F32:
+      return all_lack<uint32_t>(values, n, 0x7f800000);
+    case ENG_F64:
+      return all_lack<uint64_t>(values, n, 0x7ff0000000000000);
+    case ENG_BF16:
+      return all_lack<uint16_t>(values, n, 0x7f80);
+    case ENG_F16:
+      return all_lack<uint16_t>(values, n, 0x7c00);
+    default:
+      return true;
+  }
+}
+
 const char* dtype_safetensors(int32_t dtype) {
   return row(dtype).safetensors;
 }

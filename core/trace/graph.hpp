@@ -2,6 +2,8 @@
 // Symbolic programs: the values and nodes of one traced block, without memory or device.
 #pragma once
 
+#include <memory>
+
 #include "core/tensor/dtype.hpp"
 #include "core/trace/op.hpp"
 
@@ -47,10 +49,10 @@ class Graph {
   std::vector<Symbol> values_;
 };
 
-// A constant of a template, as bytes.
+// A constant of a template, as bytes. Copies of the template and the plan share it.
 struct Constant {
   eng_desc desc{};
-  std::vector<char> data;
+  std::vector<char> data;  // empty if the plan is not meant to run
 };
 
 // One distinct block, traced once. `graph` holds the forward nodes; autograd appends the backward ones.
@@ -58,7 +60,7 @@ struct Template {
   uint32_t tmpl = 0;
   Graph graph;
   std::vector<Id> params, inputs, outputs;
-  std::vector<Constant> constants;
+  std::vector<std::shared_ptr<const Constant>> constants;
   std::vector<eng_desc> states;  // for generating: what each block keeps from step to step
 
   // Set by derive_backward. Training runs nodes [0, forward) as the forward and [forward, end) as the backward; `skip`

@@ -48,7 +48,8 @@ class Declaring final : public Builder {
 
 class Tracing final : public Builder {
  public:
-  Tracing(Template& block, int64_t batch, int64_t length) : block_(block), batch_(batch), length_(length) {}
+  Tracing(Template& block, int64_t batch, int64_t length, bool runs)
+      : block_(block), batch_(batch), length_(length), runs_(runs) {}
   eng_desc shape(Id value) override {
     if (!value || value > block_.graph.size()) throw Error(Exit::environment, "no such value");
     return block_.graph.value(value).desc;
@@ -61,9 +62,10 @@ class Tracing final : public Builder {
     return batches_[index];
   }
   Id constant(const eng_desc& desc, const void* data) override {
-    Constant c{desc, std::vector<char>(bytes(desc))};
-    std::memcpy(c.data.data(), data, c.data.size());
-    block_.constants.push_back(std::move(c));
+    const char* first = static_cast<const char*>(data);
+    Constant constant{desc, {}};
+    if (runs_) constant.data.assign(first, first + bytes(desc));
+    block_.constants.push_back(std::make_shared<const Constant>(std::move(constant)));
     return block_.graph.add({SymbolKind::constant, desc, static_cast<uint32_t>(block_.constants.size() - 1)});
   }
   std::vector<Id> emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) override {
@@ -83,6 +85,7 @@ class Tracing final : public Builder {
  private:
   Template& block_;
   int64_t batch_, length_;
+  bool runs_;
   Id batches_[2] = {0, 0};
 };
 
@@ -120,7 +123,7 @@ eng_desc as_computed(const Parameter& parameter, int32_t dtype) {
 }
 
 void trace_template(Model& model, const Instance& plugin, const Block& block, const std::vector<eng_desc>& inputs,
-                    int32_t dtype) {
+                    int32_t dtype, bool runs) {
   Template& t = model.templates[block.tmpl];
   t.tmpl = block.tmpl;
   for (size_t k = 0; k < block.params.size(); ++k) {
@@ -129,7 +132,7 @@ void trace_template(Model& model, const Instance& plugin, const Block& block, co
   }
   for (size_t k = 0; k < inputs.size(); ++k)
     t.inputs.push_back(t.graph.add({SymbolKind::input, inputs[k], static_cast<uint32_t>(k)}));
-  Tracing tracing(t, model.micro_batch, model.sequence_length);
+  Tracing tracing(t, model.micro_batch, model.sequence_length, runs);
   Id out[8] = {};
   uint32_t n_out = 0;
   Sink sink;
@@ -175,7 +178,7 @@ eng_model_info describe_model(const std::string& name, const eng_model& table, c
 }
 
 Model trace_forward(const std::string& name, const eng_model& table, const Section& section, int64_t micro_batch,
-                    int64_t sequence_length, int32_t dtype) {
+                    int64_t sequence_length, int32_t dtype, bool runs) {
   Model model;
   model.plugin = name;
   model.micro_batch = micro_batch;
@@ -195,7 +198,7 @@ Model trace_forward(const std::string& name, const eng_model& table, const Secti
     bool first = k == 0, last = k + 1 == model.blocks.size();
     auto found = model.templates.find(block.tmpl);
     if (found == model.templates.end()) {
-      trace_template(model, plugin, block, inputs, dtype);
+      trace_template(model, plugin, block, inputs, dtype, runs);
     } else {
       const Template& t = found->second;
       bool agrees = !first && !last && t.inputs.size() == inputs.size() && t.params.size() == block.params.size();

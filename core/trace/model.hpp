@@ -29,9 +29,10 @@ struct Model {
 // What the model says about itself, without tracing. Throws Error naming the plugin.
 eng_model_info describe_model(const std::string& name, const eng_model& table, const Section& options);
 // Traces the forward of a model with micro-batches of (B, T). `dtype`: of activations, and of weights as compute reads
-// them. Throws Error naming the plugin, the block and the op that refused.
+// them. `runs`: the plan will be executed, so the bytes of constants are kept. Throws Error naming the plugin, the
+// block and the op that refused.
 Model trace_forward(const std::string& name, const eng_model& table, const Section& options, int64_t micro_batch,
-                    int64_t sequence_length, int32_t dtype);
+                    int64_t sequence_length, int32_t dtype, bool runs = true);
 
 // Indices of the parameters that a pattern (config/names.hpp) matches. Throws Error(Exit::usage) with the nearest names
 // if there are none; `where` is the key with the pattern: "train.freeze".

@@ -62,6 +62,9 @@ struct Op {
   // Runs on all ranks of a group (attribute "group"), with a kernel of the communicator.
   bool collective = false;
   uint32_t optional = 0;  // bit k: input k may be absent although k < min_in
+  // Bit k: output k is a sum over many rows. Where `infer` gives it 16 bits, whoever names it may make it, and what it
+  // is added to, f32.
+  uint32_t sums = 0;
 };
 
 constexpr uint32_t random_sites = 4096;  // the limit of "site"

@@ -109,15 +109,23 @@ std::vector<uint32_t> gated_rebuild(const Node& node) {
   return node.in;
 }
 
+// A 16-bit value may be added to an f32 one. The sum then is f32.
 std::string add(Shapes in, const Attrs&, Out& out) {
-  if (!same(in[0], in[1])) return "both inputs must have the same shape";
-  out.push_back(in[0]);
+  const bool first = in[0].dtype == in[1].dtype || in[0].dtype == wide(in[1].dtype);
+  eng_desc sum = in[first ? 0 : 1], other = in[first ? 1 : 0];
+  if (sum.dtype == wide(other.dtype)) other.dtype = sum.dtype;
+  if (!same(sum, other)) return "both inputs must have the same shape";
+  out.push_back(sum);
   return "";
 }
 
 void add_grad(Gradient& g) {
-  if (g.wants(0)) g.give(0, g.d_out(0));
-  if (g.wants(1)) g.give(1, g.d_out(0));
+  for (uint32_t k : {0u, 1u}) {
+    if (!g.wants(k)) continue;
+    const int64_t dtype = g.desc(k).dtype;
+    const bool cast = dtype != g.graph().value(g.d_out(0)).desc.dtype;
+    g.give(k, cast ? g.emit(ENG_OP_CAST, {g.d_out(0)}, {{{"dtype", dtype, 0}}})[0] : g.d_out(0));
+  }
 }
 
 std::string cross_entropy(Shapes in, const Attrs&, Out& out) {
@@ -142,8 +150,12 @@ void cross_entropy_grad_rule(Gradient& g) {
   if (dw) g.give(1, d[2]);
 }
 
+// Logits, which the host reads, are as wide as losses.
 void cross_entropy_step(Stepping& s) {
-  s.give(0, s.emit(ENG_OP_LINEAR, {s.in(0), s.in(1)}, {})[0]);
+  Id logits = s.emit(ENG_OP_LINEAR, {s.in(0), s.in(1)}, {})[0];
+  const int32_t dtype = s.desc(0).dtype;
+  if (dtype != wide(dtype)) logits = s.emit(ENG_OP_CAST, {logits}, {{{"dtype", wide(dtype), 0}}})[0];
+  s.give(0, logits);
 }
 
 std::string matmul(Shapes in, const Attrs& attrs, Out& out) {
@@ -266,17 +278,20 @@ std::span<const Op> gradient_ops() {
        .max_in = 3,
        .infer = matmul,
        .flops = matmul_flops,
-       .in_place = {{.out = 0, .in = 2, .must = true}}},
+       .in_place = {{.out = 0, .in = 2, .must = true}},
+       .sums = 1U << 0},
       {.id = ENG_OP_SUM_ROWS,
        .min_in = 1,
        .max_in = 2,
        .infer = sum_rows,
-       .in_place = {{.out = 0, .in = 1, .must = true}}},
+       .in_place = {{.out = 0, .in = 1, .must = true}},
+       .sums = 1U << 0},
       {.id = ENG_OP_EMBEDDING_GRAD,
        .min_in = 2,
        .max_in = 3,
        .infer = embedding_grad,
-       .in_place = {{.out = 0, .in = 2, .must = true}}},
+       .in_place = {{.out = 0, .in = 2, .must = true}},
+       .sums = 1U << 0},
       {.id = ENG_OP_ATTENTION_GRAD, .min_in = 6, .max_in = 6, .infer = attention_grad, .flops = attention_grad_flops},
       {.id = ENG_OP_GATED_GRAD,
        .min_in = 3,
@@ -288,7 +303,8 @@ std::span<const Op> gradient_ops() {
        .max_in = 5,
        .infer = cross_entropy_grad,
        .flops = cross_entropy_grad_flops,
-       .in_place = {{.out = 2, .in = 4, .must = true}}},
+       .in_place = {{.out = 2, .in = 4, .must = true}},
+       .sums = 1U << 2},
   };
   return ops;
 }

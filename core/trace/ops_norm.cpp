@@ -9,7 +9,8 @@
 namespace eng {
 namespace {
 
-// `stats`: the shape of the statistics. `residual`: the index of that input; parameters are inputs 1 to residual - 1.
+// `stats`: the shape of the statistics. What is normed may be f32 where the parameters have 16 bits; y then has 16
+// bits. `residual`: the index of that input; parameters are inputs 1 to residual - 1.
 std::string norm(Shapes in, uint32_t residual, eng_desc stats, Out& out) {
   for (uint32_t k = 1; k < residual; ++k)
     if (given(in, k) && (in[k].ndim != 1 || in[k].dims[0] != last(in[0])))
@@ -17,6 +18,7 @@ std::string norm(Shapes in, uint32_t residual, eng_desc stats, Out& out) {
   if (given(in, residual) && !same(in[0], in[residual])) return "residual must have the shape of x";
   stats.dtype = wide(in[0].dtype);
   out = {in[0], stats};
+  if (given(in, 1) && in[0].dtype == wide(in[1].dtype)) out[0].dtype = in[1].dtype;
   if (given(in, residual)) out.push_back(in[0]);
   return "";
 }
@@ -78,8 +80,10 @@ std::vector<uint32_t> rebuild(const Node& node) {
 }
 
 std::string norm_grad_shapes(Shapes in, const Attrs& attrs, Out& out) {
-  if (!same(in[0], in[1])) return "dy and s must have the same shape";
-  out.push_back(in[0]);
+  eng_desc dy = in[0];
+  if (in[1].dtype == wide(dy.dtype)) dy.dtype = in[1].dtype;
+  if (!same(dy, in[1])) return "dy and s must have the same shape";
+  out.push_back(in[1]);
   if (given(in, 2)) out.insert(out.end(), attrs.i("bias") ? 2 : 1, in[2]);
   return "";
 }
@@ -100,7 +104,8 @@ std::span<const Op> norm_ops() {
        .min_in = 4,
        .max_in = 6,
        .infer = norm_grad_shapes,
-       .in_place = {{0, 4, true}, {1, 5, true}}},
+       .in_place = {{0, 4, true}, {1, 5, true}},
+       .sums = 1U << 1},
       {.id = ENG_OP_LAYER_NORM,
        .min_in = 1,
        .max_in = 4,
@@ -113,7 +118,8 @@ std::span<const Op> norm_ops() {
        .min_in = 2,
        .max_in = 7,
        .infer = norm_grad_shapes,
-       .in_place = {{0, 4, true}, {1, 5, true}, {2, 6, true}}},
+       .in_place = {{0, 4, true}, {1, 5, true}, {2, 6, true}},
+       .sums = 1U << 1 | 1U << 2},
   };
   return ops;
 }

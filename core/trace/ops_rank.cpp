@@ -30,11 +30,15 @@ std::string unchanged(Shapes in, const Attrs&, Out& out) {
   return resized(in, count(in[0]), out);
 }
 
-// The flat input is `m` rows, one after the other.
+// The flat input is `m` rows, one after the other. Attribute dtype: that of the sum; 0: that of x.
 std::string fold(Shapes in, const Attrs& attrs, Out& out) {
   const int64_t m = attrs.i("rows");
   if (m < 1 || count(in[0]) % m) return "x must be m rows of equal length";
-  return resized(in, count(in[0]) / m, out);
+  if (std::string wrong = resized(in, count(in[0]) / m, out); !wrong.empty()) return wrong;
+  const auto sum = static_cast<int32_t>(attrs.i("dtype", in[0].dtype));
+  if (sum != in[0].dtype && sum != wide(in[0].dtype)) return "the sum must have the dtype of x, or be f32";
+  out[0].dtype = sum;
+  return "";
 }
 
 Op collective(const char* id, decltype(Op::infer) infer, bool in_place) {

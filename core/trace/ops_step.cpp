@@ -35,10 +35,34 @@ std::string sum_squares(Shapes in, const Attrs&, Out& out) {
   return "";
 }
 
-std::string sgd(Shapes in, const Attrs&, Out& out) {
+// The 16-bit weight that an update may write beside p, its first input.
+std::string add_weight(Shapes in, const Attrs& attrs, Out& out) {
+  const int64_t dtype = attrs.i("weight");
+  if (!dtype) return "";
+  if (in[0].dtype != ENG_F32 || (dtype != ENG_BF16 && dtype != ENG_F16))
+    return "the weight that it writes must be bf16 or f16, and p f32";
+  out.push_back(in[0]);
+  out.back().dtype = static_cast<int32_t>(dtype);
+  return "";
+}
+
+// What is kept in bf16 is rounded by numbers that depend on the update: input `at` are the counters.
+std::string counted(Shapes in, size_t at) {
+  const bool given = in.size() > at && in[at].dtype == ENG_I64;
+  return in[0].dtype == ENG_BF16 && !given ? "p in bf16 needs the counters" : "";
+}
+
+std::string adamw(Shapes in, const Attrs& attrs, Out& out) {
+  if (const std::string wrong = counted(in, 5); !wrong.empty()) return wrong;
+  out = {in[0], in[2], in[3]};
+  return add_weight(in, attrs, out);
+}
+
+std::string sgd(Shapes in, const Attrs& attrs, Out& out) {
+  if (const std::string wrong = counted(in, 4); !wrong.empty()) return wrong;
   out.push_back(in[0]);
   if (in[2].dtype) out.push_back(in[2]);
-  return "";
+  return add_weight(in, attrs, out);
 }
 
 std::string rope_at(Shapes in, const Attrs& attrs, Out& out) {
@@ -76,10 +100,12 @@ std::span<const Op> step_ops() {
       {ENG_OP_COPY, 1, 1, repeat<0>},
       {ENG_OP_SUM_SQUARES, 1, 1, sum_squares},
       {ENG_OP_FINISH, 4, 4, repeat<2, 3>, nullptr, {{0, 2, true}, {1, 3, true}}},
-      {ENG_OP_ADAMW, 5, 5, repeat<0, 2, 3>, nullptr, {{0, 0, true}, {1, 2, true}, {2, 3, true}}},
+      {ENG_OP_LOSS_SCALE, 2, 2, repeat<1>, nullptr, {{0, 1, true}}},
+      {ENG_OP_SCALER, 2, 2, repeat<0>, nullptr, {{0, 0, true}}},
+      {ENG_OP_ADAMW, 5, 6, adamw, nullptr, {{0, 0, true}, {1, 2, true}, {2, 3, true}}},
       {.id = ENG_OP_SGD,
        .min_in = 4,
-       .max_in = 4,
+       .max_in = 5,
        .infer = sgd,
        .in_place = {{0, 0, true}, {1, 2, true}},
        .optional = 1U << 2},

@@ -212,6 +212,7 @@ Op adapt(const eng_op& theirs, const std::string& where) {
   if (theirs.step)
     op.step = [step = theirs.step, where](Stepping& s) { call_rule(step, stepping_api, s, where + ", step"); };
   if (theirs.flags & ENG_OP_BY_POSITION) op.step = by_position;
+  op.sums = theirs.sums;
   if (theirs.flags & ENG_OP_CHEAP) op.rebuild = [](const Node& node) { return node.in; };
   return op;
 }

@@ -2,6 +2,7 @@
 // Helpers for the shape rules of the standard ops.
 #pragma once
 
+#include "core/tensor/dtype.hpp"
 #include "core/trace/graph.hpp"
 
 namespace eng {
@@ -14,10 +15,6 @@ inline int64_t last(const eng_desc& d) {
 }
 inline int64_t rows(const eng_desc& d) {
   return last(d) ? count(d) / last(d) : 0;
-}
-// Statistics and losses are f32, or f64 if compute is f64 (gradient checks).
-inline int32_t wide(int32_t dtype) {
-  return dtype == ENG_F64 ? ENG_F64 : ENG_F32;
 }
 inline eng_desc with_last(eng_desc d, int64_t n) {
   return d.dims[d.ndim - 1] = n, d;

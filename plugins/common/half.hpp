@@ -8,11 +8,18 @@
 
 namespace cpu {
 
+// A value of f32 or f64 is rounded once. They are read as f32, so arithmetic with them is in f32.
 struct Bf16 {
   uint16_t bits;
+  Bf16() = default;
+  explicit Bf16(double x);
+  operator float() const;
 };
 struct F16 {
   uint16_t bits;
+  F16() = default;
+  explicit F16(double x);
+  operator float() const;
 };
 
 inline float to_f32(float x) {
@@ -52,6 +59,29 @@ inline void from_f32(float x, F16& out) {
   else
     half = (((bits & 0x7fffffff) + 0xfff + (bits >> 13 & 1)) >> 13) - (112u << 10);
   out.bits = static_cast<uint16_t>(sign | half);
+}
+
+// f64 to f32, inexact values to the neighbour with an odd last bit: rounding that again to 16 bits is rounding once.
+inline float to_odd(double x) {
+  const auto f = static_cast<float>(x);
+  const double back = f;
+  if (back == x || std::isnan(x)) return f;
+  auto bits = std::bit_cast<uint32_t>(f);
+  if (std::fabs(back) > std::fabs(x)) --bits;
+  return std::bit_cast<float>(bits | 1);
+}
+
+inline Bf16::Bf16(double x) {
+  from_f32(to_odd(x), *this);
+}
+inline Bf16::operator float() const {
+  return to_f32(*this);
+}
+inline F16::F16(double x) {
+  from_f32(to_odd(x), *this);
+}
+inline F16::operator float() const {
+  return to_f32(*this);
 }
 
 }  // namespace cpu

@@ -39,6 +39,10 @@ bool same_time(const struct timespec& a, const struct timespec& b) {
 
 InputFile::InputFile(const std::string& path)
     : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  if (fd_ < 0 && errno == EMFILE)
+    throw Failure(ENG_DATA_LOSS, "[data] " + path +
+                                     ": too many open files; files above 1 MiB stay open during a run: " +
+                                     "join them, or raise the limit (ulimit -n)");
   if (fd_ < 0) fail_errno(path, "open", errno);
   const int code = fstat(fd_, &status_) != 0 ? errno : 0;
   if (code == 0 && S_ISREG(status_.st_mode)) return;
@@ -51,9 +55,23 @@ InputFile::~InputFile() {
   close(fd_);
 }
 
-void InputFile::check_same() const {
+bool InputFile::same() const {
   struct stat now {};
-  if (fstat(fd_, &now) == 0 && now.st_size == status_.st_size && same_time(now.st_mtim, status_.st_mtim)) return;
+  return fstat(fd_, &now) == 0 && now.st_size == status_.st_size && same_time(now.st_mtim, status_.st_mtim);
+}
+
+bool InputFile::copy(uint64_t offset, uint64_t size, void* out) const {
+  for (auto* to = static_cast<unsigned char*>(out); size > 0;) {
+    const ssize_t got = pread(fd_, to, size, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    to += got, offset += static_cast<uint64_t>(got), size -= static_cast<uint64_t>(got);
+  }
+  return same();  // checked last, so that a change during the copy is noticed
+}
+
+void InputFile::check_same() const {
+  if (same()) return;
   throw Failure(ENG_DATA_LOSS,
                 "[data] " + path_ + ": the file changed while it was read; start again when it is complete");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads files from start to end, compressed or not, and finds the documents in them.
+// Reads files, compressed or not, and finds the documents in them.
 #pragma once
 
 #include <sys/stat.h>
@@ -34,10 +34,15 @@ class InputFile {
   void each_piece(uint64_t begin, uint64_t end, const Take& take) const;
   // The same for the whole file. For NAME.gz and NAME.zst the pieces are the decompressed content.
   void each_piece(const Take& take) const;
+  // Copies the bytes [offset, offset + size). Returns false if the file changed since it was opened, or cannot be read;
+  // then what was written is useless. A file that was replaced or removed by name has not changed, because the
+  // descriptor keeps the old one. Allocates nothing.
+  bool copy(uint64_t offset, uint64_t size, void* out) const;
   // Throws Failure if the file is not what it was when it was opened.
   void check_same() const;
 
  private:
+  bool same() const;
   void inflate(const Take& take) const;
   void unzstd(const Take& take) const;
   std::string path_;

@@ -97,7 +97,7 @@ type = 'bytes'
 resume = 'free'
 default = '256MiB'
 min = 0
-help = """The most text that the tokenizer bytes keeps in memory: that of JSON Lines, of compressed files once they are decompressed, and of files up to 1 MiB. Larger plain files are mapped and do not count. More is an error. Each rank keeps its own"""
+help = """The most text that the tokenizer bytes keeps in memory: that of JSON Lines, of compressed files once they are decompressed, and of files up to 1 MiB. Larger plain files stay on disk and do not count. More is an error. Each rank keeps its own"""
 
 )toml" HELD_OUT_OPTIONS R"toml([[provides]]
 kind = 'eng.data/1'

@@ -21,7 +21,7 @@ std::string number(double value) {
 }
 
 // Window k of the held-out files. The last one may be short: the rest of it is ignored.
-const MappedFile* read_held(Source& source, uint64_t k, int32_t* tokens, int32_t* labels) {
+const InputFile* read_held(Source& source, uint64_t k, int32_t* tokens, int32_t* labels) {
   const uint64_t start = k * source.length, length = std::min(source.length, source.held.size() - 1 - start);
   std::fill(tokens + length, tokens + source.length, 0);
   std::fill(labels + length, labels + source.length, ENG_IGNORE_LABEL);
@@ -117,6 +117,7 @@ eng_status describe_source(void* self, eng_data_info* out, eng_error*) {
   info.validation_samples = source->windows.count(ENG_SPLIT_VALIDATION) + source->held_windows();
   info.vocabulary = source->vocabulary;
   std::snprintf(info.content_hash, sizeof(info.content_hash), "%s", source->hash.c_str());
+  info.host_bytes = source->stream.kept_bytes() + source->held.kept_bytes();
   std::memcpy(out, &info, std::min<std::size_t>(sizeof(info), out->struct_size));
   return ENG_OK;
 }
@@ -136,7 +137,7 @@ eng_status read_source(void* self, int32_t split, uint64_t position, int32_t* to
   // between runs.
   Permutation order(samples, train ? source->seed : 0, train ? position / samples : 0, static_cast<uint64_t>(split));
   const uint64_t sample = order(position % samples);
-  const MappedFile* changed =
+  const InputFile* changed =
       sample < of_stream ? source->stream.read(source->windows.start(split, sample), source->length, tokens, labels)
                          : read_held(*source, sample - of_stream, tokens, labels);
   if (changed == nullptr) return ENG_OK;

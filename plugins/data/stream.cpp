@@ -25,7 +25,7 @@ void widen(const unsigned char* from, uint64_t count, uint64_t done, uint64_t le
 
 }  // namespace
 
-void Stream::add(std::unique_ptr<MappedFile> file, uint64_t offset, uint64_t count, uint32_t width) {
+void Stream::add(std::unique_ptr<InputFile> file, uint64_t offset, uint64_t count, uint32_t width) {
   if (count == 0) return;
   segments_.push_back({size_, offset, width, file.get(), nullptr});
   files_.push_back(std::move(file));
@@ -36,10 +36,11 @@ void Stream::add(std::unique_ptr<std::string> bytes) {
   if (bytes->empty()) return;
   segments_.push_back({size_, 0, 1, nullptr, bytes->data()});
   size_ += bytes->size();
+  kept_ += bytes->capacity();
   copied_.push_back(std::move(bytes));
 }
 
-const MappedFile* Stream::read(uint64_t start, uint64_t length, int32_t* tokens, int32_t* labels) {
+const InputFile* Stream::read(uint64_t start, uint64_t length, int32_t* tokens, int32_t* labels) {
   const auto after = [](uint64_t position, const Segment& segment) { return position < segment.start; };
   auto segment = std::upper_bound(segments_.begin(), segments_.end(), start, after) - 1;
   for (uint64_t done = 0; done <= length; ++segment) {  // of length + 1

@@ -22,9 +22,9 @@ constexpr uint64_t small_files_in_all = uint64_t{64} << 20;
 constexpr uint64_t copy_block = uint64_t{8} << 20;  // a copied segment ends here, so that growing stays cheap
 
 // Bytes as tokens: the documents in the order of the files, with the separator between two; empty documents are
-// skipped. Files above 1 MiB are mapped. Smaller ones are copied as long as the copies are below 64 MiB in all:
-// thousands of small mappings cost more than they save, and small files are those that people edit while a run reads
-// them. JSON Lines and compressed files are copied, up to `most` bytes in all.
+// skipped. Files above 1 MiB stay on disk, open. Smaller ones are copied as long as the copies are below 64 MiB in all:
+// a process cannot have thousands of files open everywhere, and small files are those that people edit while a run
+// reads them. JSON Lines and compressed files are copied, up to `most` bytes in all.
 class ByteStream {
  public:
   ByteStream(Stream& stream, Reading reading, std::string separator, uint64_t most)
@@ -33,17 +33,17 @@ class ByteStream {
   }
 
   void add(const std::string& path) {
-    const InputFile file(path);
+    auto opened = std::make_unique<InputFile>(path);
+    const InputFile& file = *opened;
     const TextFormat format = text_format(path, reading_.format);
     const bool plain = format.kind == TextKind::plain && !format.compressed;
     if (plain && (file.size() > small_file || small_ + file.size() > small_files_in_all)) {
       begin_document();
       end_block();
-      auto mapped = std::make_unique<MappedFile>(file);
       file.each_piece([this](std::string_view piece) { hash_.add(piece); });
-      size_ += mapped->size();
-      const uint64_t count = mapped->size();
-      return stream_.add(std::move(mapped), 0, count, 1);
+      size_ += file.size();
+      const uint64_t count = file.size();
+      return stream_.add(std::move(opened), 0, count, 1);
     }
     if (plain) small_ += file.size();
     path_ = path;
@@ -66,7 +66,7 @@ class ByteStream {
       throw Failure(ENG_INVALID,
                     "[data] paths: the text of " + path_ + ", and of the files before it, is more than the " +
                         std::to_string(most_) +
-                        " bytes of [data] memory. Plain text files above 1 MiB are mapped and do not "
+                        " bytes of [data] memory. Plain text files above 1 MiB stay on disk and do not "
                         "count: decompress it, or write the texts of JSON Lines into one. Or raise memory");
     if (block_ == nullptr) block_ = std::make_unique<std::string>();
     block_->append(text);
@@ -148,8 +148,7 @@ std::unique_ptr<Source> open_source(const eng_options* options, const eng_data_r
     wanted.files = paths;
     const Built built = build(wanted, *tokenizer, nullptr);
     if (built.file.tokens > 0)
-      stream.add(std::make_unique<MappedFile>(InputFile(built.file.path)), built.file.offset, built.file.tokens,
-                 built.file.width);
+      stream.add(std::make_unique<InputFile>(built.file.path), built.file.offset, built.file.tokens, built.file.width);
     return built.file.hash;
   };
   source->hash = add(files.train, source->stream);

@@ -43,10 +43,10 @@ std::unique_ptr<Source> open_tokens(const eng_options* options, const eng_data_r
       source->vocabulary = std::max({source->vocabulary, file.header.vocabulary, file.largest + 1});
       hash.add_field(file.hash + " " + std::to_string(file.width));
       if (file.tokens == 0) continue;
-      auto mapped = std::make_unique<MappedFile>(InputFile(file.path));
-      if (mapped->size() < file.offset + file.tokens * file.width)
+      auto kept = std::make_unique<InputFile>(file.path);
+      if (kept->size() < file.offset + file.tokens * file.width)
         throw Failure(ENG_DATA_LOSS, "[data] " + file.path + ": the file changed while it was read");
-      stream.add(std::move(mapped), file.offset, file.tokens, file.width);
+      stream.add(std::move(kept), file.offset, file.tokens, file.width);
     }
     return hash.text();
   };

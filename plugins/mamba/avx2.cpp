@@ -2,5 +2,5 @@
 #include "loops_scan.hpp"
 
 namespace mamba {
-extern const Loops loops_avx2 = {"avx2", conv, conv_grad, scan, scan_grad};
+extern const Loops loops_avx2 = {"avx2", loops_for<float>, loops_for<bf16>, loops_for<f16>};
 }

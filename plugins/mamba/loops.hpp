@@ -2,10 +2,13 @@
 // The inner loops of the fast kernels, compiled once per instruction set. A loop computes as many channels side by side
 // as a register is wide. A channel's results do not depend on which channels share its register.
 //
+// T is the type of the activations and their gradients in memory: float, bf16 or f16. Everything else is f32, and so is
+// whatever is computed, until it is rounded to T when it is stored.
+//
 // Shapes in comments: T tokens, E channels, N states of a channel, K taps of the convolution.
 #pragma once
 
-#include <stdint.h>
+#include "../common/simd/names.hpp"
 
 namespace mamba {
 
@@ -21,35 +24,61 @@ struct Sizes {
 
 // The inputs of one sequence: u, delta (T, E), a_log (E, N), bc (T, 2N) = [B | C], d, dt_bias (E). The gate is the last
 // E columns of a matrix (T, stride).
+template <class T>
 struct ScanIn {
-  const float *u, *delta, *a_log, *bc, *d, *dt_bias, *gate;
+  const T *u, *delta, *gate;
+  const float *a_log, *bc, *d, *dt_bias;
 };
+template <class T>
 struct ScanGradIn {
-  ScanIn forward;
-  const float *dy, *states;  // (T, E), (chunks, N, E): the states before each chunk
+  ScanIn<T> forward;
+  const T* dy;          // (T, E)
+  const float* states;  // (chunks, N, E): the states before each chunk
 };
+template <class T>
 struct ScanGradOut {
-  float *du, *ddelta, *dgate;     // (T, E), (T, E), the last E columns of (T, stride)
+  T *du, *ddelta, *dgate;         // (T, E), (T, E), the last E columns of (T, stride)
   float* dbc;                     // (T, 2N), summed over the channels of this call only
   float *da_log, *dd, *ddt_bias;  // (N, E), (E), (E), summed over this sequence only
 };
 
-struct Loops {
-  const char* name;
-  // Each function computes the channels first .. last - 1 of one sequence.
+template <class T>
+struct TypedLoops {
+  void (*widen)(const T* x, float* y, int64_t n);
+
+  // Each of the others computes the channels first .. last - 1 of one sequence.
   //
   // taps (4, E): the weights of the convolution; if K < 4, zeros come first. before (K - 1, E): the x of the K - 1
   // tokens before the first one, replaced by the last K - 1 x of this call; nullptr: these are zero.
-  void (*conv)(const Sizes&, const float* x, const float* taps, const float* bias, float* y, float* before,
-               int64_t first, int64_t last);
+  void (*conv)(const Sizes&, const T* x, const float* taps, const float* bias, T* y, T* before, int64_t first,
+               int64_t last);
   // dtaps (4, E) and dbias (E) are sums over this sequence only. `add`: dx holds a gradient already, which is added to.
-  void (*conv_grad)(const Sizes&, const float* dy, const float* x, const float* taps, const float* bias, float* dx,
-                    bool add, float* dtaps, float* dbias, int64_t first, int64_t last);
+  void (*conv_grad)(const Sizes&, const T* dy, const T* x, const float* taps, const float* bias, T* dx, bool add,
+                    float* dtaps, float* dbias, int64_t first, int64_t last);
   // running (N, E): the states before the first token, replaced by those after the last one. nullptr: the states start
   // at zero, and the states before each chunk are written to `states`.
-  void (*scan)(const Sizes&, const ScanIn&, float* y, float* states, float* running, int64_t first, int64_t last,
+  void (*scan)(const Sizes&, const ScanIn<T>&, T* y, float* states, float* running, int64_t first, int64_t last,
                float* scratch);
-  void (*scan_grad)(const Sizes&, const ScanGradIn&, const ScanGradOut&, int64_t first, int64_t last, float* scratch);
+  void (*scan_grad)(const Sizes&, const ScanGradIn<T>&, const ScanGradOut<T>&, int64_t first, int64_t last,
+                    float* scratch);
+};
+
+struct Loops {
+  const char* name;
+  TypedLoops<float> f32;
+  TypedLoops<cpu::bf16> bf16;
+  TypedLoops<cpu::f16> f16;
+
+  // Inlined always: this header is also read by files for newer instruction sets, whose copies must not be shared.
+  template <class T>
+  __attribute__((always_inline)) const TypedLoops<T>& of() const {
+    if constexpr (__is_same(T, float))
+      return f32;
+    else if constexpr (__is_same(T, cpu::bf16))
+      return bf16;
+    else
+      return f16;
+  }
 };
 
 // Floats of scratch memory for one thread; loops_scan.hpp lays it out.

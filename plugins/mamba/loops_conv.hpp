@@ -4,6 +4,7 @@
 #pragma once
 
 #include "../common/simd/exp.hpp"
+#include "../common/simd/half.hpp"
 #include "loops.hpp"
 
 namespace mamba {
@@ -30,6 +31,11 @@ SIMD_INLINE inline void for_channels(int64_t first, int64_t last, Body body) {
   for_lanes(last - first, [=](int64_t i, auto k) SIMD_INLINE { body(first + i, k); });
 }
 
+template <class T>
+void widen_all(const T* x, float* y, int64_t n) {
+  for_lanes(n, [=](int64_t i, auto k) SIMD_INLINE { store(y + i, load(x + i, k), k); });
+}
+
 struct activation {
   vec value, slope;
 };
@@ -44,7 +50,8 @@ inline vec convolve(const vec* w, vec bias, vec x3, vec x2, vec x1, vec x0) {
   return fma(w[3], x0, fma(w[2], x1, fma(w[1], x2, fma(w[0], x3, bias))));
 }
 
-void conv(const Sizes& s, const float* x, const float* taps, const float* bias, float* y, float* before, int64_t first,
+template <class T>
+void conv(const Sizes& s, const T* x, const float* taps, const float* bias, T* y, T* before, int64_t first,
           int64_t last) {
   for_channels(first, last, [&](int64_t e, auto k) SIMD_INLINE {
     // Load the weights, and the tokens before the first one: past[j] is the x of the token j before the current one.
@@ -70,8 +77,9 @@ void conv(const Sizes& s, const float* x, const float* taps, const float* bias, 
 //   dw[j] = sum over t of p[t] x[t - 3 + j],  dbias = sum over t of p[t],  both in the order of the tokens;
 //   dx[t] = w[3] p[t] + w[2] p[t + 1] + w[1] p[t + 2] + w[0] p[t + 3].
 // dx[t] needs the p of three later tokens, so the loop writes dx three tokens late and runs three tokens longer.
-void conv_grad(const Sizes& s, const float* dy, const float* x, const float* taps, const float* bias, float* dx,
-               bool add, float* dtaps, float* dbias, int64_t first, int64_t last) {
+template <class T>
+void conv_grad(const Sizes& s, const T* dy, const T* x, const float* taps, const float* bias, T* dx, bool add,
+               float* dtaps, float* dbias, int64_t first, int64_t last) {
   for_channels(first, last, [&](int64_t e, auto k) SIMD_INLINE {
     const vec zero = splat(0), b = bias ? load(bias + e, k) : zero;
     vec w[most_taps], dw[most_taps], db = zero;
@@ -87,7 +95,7 @@ void conv_grad(const Sizes& s, const float* dy, const float* x, const float* tap
         db = db + p0;
       }
       if (t >= most_taps - 1) {
-        float* to = dx + x_at(s, t - most_taps + 1, e);
+        T* to = dx + x_at(s, t - most_taps + 1, e);
         store(to, fma(w[0], p0, fma(w[1], p1, fma(w[2], p2, fma(w[3], p3, add ? load(to, k) : zero)))), k);
       }
       x3 = x2, x2 = x1, x1 = x0, p3 = p2, p2 = p1, p1 = p0;

@@ -74,7 +74,8 @@ inline void load_rates(const Sizes& s, const float* a_log, int64_t e, Lanes, int
   }
 }
 
-void scan(const Sizes& s, const ScanIn& in, float* y, float* states, float* running, int64_t first, int64_t last,
+template <class T>
+void scan(const Sizes& s, const ScanIn<T>& in, T* y, float* states, float* running, int64_t first, int64_t last,
           float* scratch) {
   float *rate = scratch, *h = rate + s.states * width;  // (states, width)
   for_channels(first, last, [&](int64_t e, auto k) SIMD_INLINE {
@@ -117,10 +118,10 @@ struct Chunk {
 
 // Computes the tokens from .. to - 1 of one chunk again, as `scan` does, and keeps in `m` what the backward needs.
 // Writes dgate.
-template <class Lanes>
-SIMD_INLINE inline void again(const Sizes& s, const ScanGradIn& in, const ScanGradOut& out, int64_t e, Lanes k,
+template <class T, class Lanes>
+SIMD_INLINE inline void again(const Sizes& s, const ScanGradIn<T>& in, const ScanGradOut<T>& out, int64_t e, Lanes k,
                               const float* rate, int64_t from, int64_t to, const Chunk& m) {
-  const ScanIn& f = in.forward;
+  const ScanIn<T>& f = in.forward;
   const vec d = load(f.d + e, k), bias = load(f.dt_bias + e, k);
   for (int64_t n = 0; n < s.states; ++n)
     store_all(m.h + n * width, load(in.states + state_at(s, from / s.chunk * s.states + n, e), k));
@@ -149,10 +150,10 @@ SIMD_INLINE inline void again(const Sizes& s, const ScanGradIn& in, const ScanGr
 //   g = carry + C dy;   dC += dy h;   dB += g step u;   dA += g step exp(step A) h_before;   carry = g exp(step A)
 // carry, da (states, width): carry is the gradient of h that comes from later tokens, da the sum for A so far.
 // dd, dbias (width): the sums for D and dt_bias so far.
-template <class Lanes>
-SIMD_INLINE inline void backwards(const Sizes& s, const ScanGradIn& in, const ScanGradOut& out, int64_t e, Lanes k,
-                                  const float* rate, int64_t from, int64_t to, const Chunk& m, float* carry, float* da,
-                                  float* dd, float* dbias) {
+template <class T, class Lanes>
+SIMD_INLINE inline void backwards(const Sizes& s, const ScanGradIn<T>& in, const ScanGradOut<T>& out, int64_t e,
+                                  Lanes k, const float* rate, int64_t from, int64_t to, const Chunk& m, float* carry,
+                                  float* da, float* dd, float* dbias) {
   const vec d = load(in.forward.d + e, k);
   vec d_sum = load_all(dd), bias_sum = load_all(dbias);
   for (int64_t t = to; t-- > from;) {
@@ -186,7 +187,8 @@ SIMD_INLINE inline void backwards(const Sizes& s, const ScanGradIn& in, const Sc
 
 // Chunks from the last to the first; within a chunk, register by register, each first forwards and then backwards. What
 // a register carries from one chunk to the one before it lies in scratch memory, for all registers of the block.
-void scan_grad(const Sizes& s, const ScanGradIn& in, const ScanGradOut& out, int64_t first, int64_t last,
+template <class T>
+void scan_grad(const Sizes& s, const ScanGradIn<T>& in, const ScanGradOut<T>& out, int64_t first, int64_t last,
                float* scratch) {
   const int64_t room = (last - first + width - 1) / width * width;  // channels of the block, in whole registers
   const int64_t states = s.states * width;
@@ -224,6 +226,9 @@ void scan_grad(const Sizes& s, const ScanGradIn& in, const ScanGradOut& out, int
     store(out.ddt_bias + e, load_all(biases + of), k);
   });
 }
+
+template <class T>
+constexpr TypedLoops<T> loops_for = {widen_all<T>, conv<T>, conv_grad<T>, scan<T>, scan_grad<T>};
 
 }  // namespace
 }  // namespace mamba

@@ -48,6 +48,13 @@ eng_id declare_param(eng_build* b, const std::string& name, const std::vector<in
   return id;
 }
 
+// The residual stream is f32 where compute has 16 bits.
+eng_id widened(eng_build* b, eng_id x) {
+  eng_desc d{};
+  if (b->api->shape(b, x, &d, nullptr)) return 0;
+  return d.dtype == ENG_BF16 || d.dtype == ENG_F16 ? eng_cast(b, x, ENG_F32) : x;
+}
+
 }  // namespace
 
 // In every block matrices come first, then vectors without weight decay, then parameters that stay f32, so that each
@@ -139,7 +146,7 @@ eng_id Model::trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng
   }
   eng_id batch = 0;  // (B, T)
   b->api->batch(b, tmpl == embed_template ? "tokens" : "labels", &batch, nullptr);
-  if (tmpl == embed_template) return eng_embedding(b, batch, params[0]);                     // (B, T, H)
+  if (tmpl == embed_template) return widened(b, eng_embedding(b, batch, params[0]));         // (B, T, H)
   return eng_cross_entropy(b, eng_rms_norm(b, in[0], params[1], c_.eps), params[0], batch);  // (1)
 }
 

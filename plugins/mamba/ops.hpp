@@ -2,7 +2,8 @@
 // The ops of Mamba, defined through the interface that is open to every plugin (engine/op.h).
 //
 // B batch, T time, E channels, N states of a channel, R rank of the time step, K taps of the convolution. "f" is the
-// type of the activations; statistics are f32, or f64 if f is.
+// type of the activations and of the convolution's weights: f32, f64, bf16 or f16. The states h, a_log, d and dt_bias,
+// with their gradients, are f32, or f64 if f is. Sums are accumulated at least in f32, then rounded once.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace mamba {
 // in: x (B, T, E or more), whose first E columns are used, w (E, 1, K), [bias (E)]; out: y (B, T, E). K is 2 to 4.
 #define MAMBA_OP_CONV "eng.mamba.causal_conv1d/1"
 // in: dy, x, w, [bias], [dx_acc, as x]; out: dx (as x), zero after the first E columns, in the memory of dx_acc;
-// dw (E, 1, K), and with a bias dbias (E).
+// dw (E, 1, K), and with a bias dbias (E); where f has 16 bits, both may be f32 instead.
 #define MAMBA_OP_CONV_GRAD "eng.mamba.causal_conv1d_grad/1"
 
 // The selective scan (Gu and Dao 2023), together with the element-wise steps around it:

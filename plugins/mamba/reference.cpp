@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels for the device `reference`: the formulas of ops.hpp as plain loops on one thread. Every sum is in f64, for
-// f32 and for f64 tensors. Other kernels are compared with these.
+// Kernels for the device `reference`: the formulas of ops.hpp as plain loops on one thread. Every sum is in f64,
+// whatever the type of a tensor. Other kernels are compared with these.
 //
 // Shapes in comments: B sequences, T tokens, E channels, N states of a channel.
 #include <cmath>
 #include <cstring>
 
+#include "../common/reals.hpp"
+#include "../common/types.hpp"
 #include "kernels.hpp"
 #include "ops.hpp"
 
@@ -16,28 +18,14 @@ using cpu::Args;
 using cpu::Call;
 using cpu::columns;
 using cpu::elements;
+using cpu::Reals;
 using cpu::rows;
-
-// Elements of a tensor of f32 or f64, read as f64 and rounded once when written.
-struct Reals {
-  void* at;
-  bool is_double;
-  Reals(const Call& c, const Args& a, size_t k)
-      : at(a.data[k]), is_double((k < a.n_in ? c.in[k] : c.out[k - a.n_in]).dtype == ENG_F64) {}
-  double operator[](int64_t i) const { return is_double ? static_cast<double*>(at)[i] : static_cast<float*>(at)[i]; }
-  void set(int64_t i, double x) const {
-    if (is_double)
-      static_cast<double*>(at)[i] = x;
-    else
-      static_cast<float*>(at)[i] = static_cast<float>(x);
-  }
-};
 
 void expect_reals(const Call& c) {
   for (const auto* list : {&c.in, &c.out})
     for (const eng_desc& d : *list)
-      if (d.dtype && d.dtype != ENG_F32 && d.dtype != ENG_F64)
-        throw cpu::Error{ENG_UNSUPPORTED, "computes in f32 or f64"};
+      if (d.dtype && d.dtype != ENG_F32 && d.dtype != ENG_F64 && !cpu::is_half(d))
+        throw cpu::Error{ENG_UNSUPPORTED, "computes in f32, f64, bf16 or f16"};
 }
 
 double sigmoid(double x) {
@@ -80,7 +68,7 @@ struct ConvGrad {
   static constexpr const char* op = MAMBA_OP_CONV_GRAD;
   Call c;
   explicit ConvGrad(const Call& call) : c(call) {}
-  static void check(const Call& c) { expect_reals(c); }
+  static void check(const Call& c) { expect_reals(c), cpu::need_sums(c, c.in[2].dtype, {}, {1, 2}); }
   static uint64_t workspace(const Call& c) { return sizeof(double) * static_cast<uint64_t>(c.in[1].dims[1]); }
   void run(const Args& a) const {
     const Reals dy(c, a, 0), x(c, a, 1), w(c, a, 2), dx(c, a, a.n_in), dw(c, a, a.n_in + 1);

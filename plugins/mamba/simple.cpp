@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "../common/philox.hpp"
+#include "../common/reals.hpp"
 #include "kernels.hpp"
 #include "ops.hpp"
 
@@ -53,18 +54,13 @@ struct Join {
 // Writes value(e) to each element e of the output, which is a part of a parameter that starts at element `first`.
 template <class Value>
 void fill(const eng_desc& d, int64_t first, const Args& a, Value value) {
-  for (int64_t i = 0; i < elements(d); ++i) {
-    const double x = value(static_cast<uint64_t>(first + i));
-    if (d.dtype == ENG_F64)
-      a.out<double>(0)[i] = x;
-    else
-      a.out<float>(0)[i] = static_cast<float>(x);
-  }
+  const cpu::Reals out(a.out<void>(0), d.dtype);
+  for (int64_t i = 0; i < elements(d); ++i) out.set(i, value(static_cast<uint64_t>(first + i)));
 }
 
 void expect_reals(const Call& c) {
-  if (c.out.size() != 1 || (c.out[0].dtype != ENG_F32 && c.out[0].dtype != ENG_F64))
-    throw cpu::Error{ENG_UNSUPPORTED, "fills one tensor of f32 or f64"};
+  if (c.out.size() != 1 || (c.out[0].dtype != ENG_F32 && c.out[0].dtype != ENG_F64 && !cpu::is_half(c.out[0])))
+    throw cpu::Error{ENG_UNSUPPORTED, "fills one tensor of f32, f64, bf16 or f16"};
 }
 
 struct InitALog {

@@ -84,7 +84,7 @@ const eng_comm comm_table = {.struct_size = sizeof(eng_comm),
                              .exchange = exchange,
                              .poll = poll,
                              .abort = abort,
-                             .overhead_bytes = 11600000};
+                             .overhead_bytes = 11350000};
 
 const char* describe() {
   return eng_description;

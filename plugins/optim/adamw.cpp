@@ -49,13 +49,7 @@ eng_status update(void* self, eng_build* b, const eng_update* run, eng_error* er
   const AdamW& a = *static_cast<AdamW*>(self);
   double decay = 0;
   if (eng_status s = decay_of(*run, a.weight_decay, &decay, error)) return s;
-  eng_status s = emit_adamw(b, *run, run->states, a.beta1, a.beta2, a.eps, decay, error);
-  if (s || !run->weight_out) return s;
-  eng_desc weight;
-  if ((s = b->api->shape(b, run->weight_out, &weight, error))) return s;
-  const eng_attr dtype = {"dtype", weight.dtype, 0};
-  eng_id out = run->weight_out;
-  return b->api->emit(b, ENG_OP_CAST, &run->master, 1, &out, 1, &dtype, 1, error);
+  return emit_adamw(b, *run, run->states, a.beta1, a.beta2, a.eps, decay, error);
 }
 
 }  // namespace

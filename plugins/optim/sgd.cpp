@@ -62,10 +62,11 @@ eng_status update(void* self, eng_build* b, const eng_update* run, eng_error* er
   double decay = 0;
   if (eng_status e = decay_of(*run, s.weight_decay, &decay, error)) return e;
   const eng_id buffer = count ? run->states[0] : 0;
-  const eng_id in[4] = {run->master, run->grad, buffer, run->scalars};
-  eng_id out[2] = {run->master, buffer};
   const eng_attr attrs[3] = {{"momentum", 0, s.momentum}, {"weight_decay", 0, decay}, {"nesterov", s.nesterov, 0}};
-  return b->api->emit(b, ENG_OP_SGD, in, 4, out, 1 + count, attrs, 3, error);
+  if (!buffer)
+    return emit_update(b, *run, ENG_OP_SGD, {run->master, run->grad, 0, run->scalars}, {run->master}, attrs, error);
+  return emit_update(b, *run, ENG_OP_SGD, {run->master, run->grad, buffer, run->scalars}, {run->master, buffer}, attrs,
+                     error);
 }
 
 }  // namespace

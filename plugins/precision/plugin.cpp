@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// fp32: everything is in single precision. No two homes differ in dtype, so nothing is ever converted.
 #include "engine/plugin.h"
 
 #include <cstring>
 
-#include "../common/error.hpp"
-#include "engine/policy.h"
+#include "precision.hpp"
 
 // clang-format off
 ENG_DESCRIPTION(R"([plugin]
@@ -19,42 +17,36 @@ summary = 'dtypes of weights, gradients and activations'
 kind = 'eng.precision/1'
 name = 'fp32'
 summary = 'single precision everywhere'
+
+[[provides]]
+kind = 'eng.precision/1'
+name = 'bf16'
+summary = 'bf16 weights, activations and gradients between ranks; f32 masters and summed gradients'
+
+[[provides]]
+kind = 'eng.precision/1'
+name = 'bf16_sr'
+summary = 'as bf16 without masters: weights and optimizer states in bf16, rounded at random (stochastic rounding)'
+
+[provides.options]
+gradients = { type = 'string', default = 'f32', choices = ['f32', 'bf16'], help = 'the type of summed gradients; with bf16, micro-batches are added in bf16' }
+
+[[provides]]
+kind = 'eng.precision/1'
+name = 'fp16'
+summary = 'as bf16 with IEEE half precision, and a loss scale'
+
+[provides.options]
+loss_scale = { type = 'float', default = 0.0, min = 0.0, max = 1.7e38, help = 'a fixed loss scale; 0: it follows the gradients' }
+initial_scale_power = { type = 'int', default = 16, min = 0, max = 126, help = 'the first loss scale is 2 to this power' }
+loss_scale_window = { type = 'int', default = 1000, min = 1, max = 1000000, help = 'updates without overflow after which the loss scale doubles' }
+hysteresis = { type = 'int', default = 2, min = 1, max = 1000000, help = 'overflows before the loss scale is halved' }
+consecutive_hysteresis = { type = 'bool', default = false, help = 'count overflows anew after each update' }
+min_loss_scale = { type = 'float', default = 1.0, min = 1e-30, max = 1.7e38, help = 'an overflow at this loss scale ends the run' }
 )")
 // clang-format on
 
 namespace {
-
-// The policy has no options and no memory, so the address of one variable stands for every object.
-const char fp32_object = 0;
-
-eng_status create(const eng_options*, eng_build*, void** self, eng_error*) {
-  *self = const_cast<char*>(&fp32_object);
-  return ENG_OK;
-}
-
-void destroy(void*) {}
-
-eng_status place(void*, const eng_unit*, uint32_t, int32_t role, eng_view* io, eng_error*) {
-  if (role != ENG_ROLE_STATE) io->dtype = ENG_F32;  // the optimizer decides a state's dtype
-  return ENG_OK;
-}
-
-eng_status move(void*, eng_build*, const eng_move*, eng_error* error) {
-  return common::report(
-      error, ENG_UNSUPPORTED,
-      "fp32 keeps everything in f32 and has nothing to convert; the caller asked for this move by mistake");
-}
-
-const eng_axis fp32 = {.struct_size = sizeof(eng_axis),
-                       .minor = 0,
-                       .create = create,
-                       .destroy = destroy,
-                       .place = place,
-                       .move = move,
-                       .states = nullptr,
-                       .update = nullptr,
-                       .flags = 0,
-                       .reserved = 0};
 
 const char* describe() {
   return eng_description;
@@ -65,7 +57,11 @@ eng_status start(const eng_host*, eng_error*) {
 void stop() {}
 
 const void* get_interface(const char* kind, const char* name) {
-  return std::strcmp(kind, ENG_PRECISION_KIND) == 0 && std::strcmp(name, "fp32") == 0 ? &fp32 : nullptr;
+  if (std::strcmp(kind, ENG_PRECISION_KIND) != 0) return nullptr;
+  if (std::strcmp(name, "fp32") == 0) return &precision::fp32;
+  if (std::strcmp(name, "bf16") == 0) return &precision::bf16;
+  if (std::strcmp(name, "bf16_sr") == 0) return &precision::bf16_sr;
+  return std::strcmp(name, "fp16") == 0 ? &precision::fp16 : nullptr;
 }
 
 const eng_plugin plugin = {.struct_size = sizeof(eng_plugin),

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <initializer_list>
 #include <new>
 
 #include "../common/error.hpp"
@@ -45,30 +46,34 @@ eng_status place(void* self, const eng_unit*, uint32_t, int32_t r, eng_view* io,
 }
 
 // One op with one input. out = 0: into a new value.
-eng_status emit(eng_build* b, const char* op, eng_id in, eng_id* out, const char* key, uint32_t number,
+eng_status emit(eng_build* b, const char* op, eng_id in, eng_id* out, std::initializer_list<eng_attr> attrs,
                 eng_error* error) {
-  const eng_attr attr = {.key = key, .i = number, .f = 0};
-  return b->api->emit(b, op, &in, 1, out, 1, &attr, 1, error);
+  return b->api->emit(b, op, &in, 1, out, 1, attrs.begin(), static_cast<uint32_t>(attrs.size()), error);
 }
 
 eng_status collect(const Object& o, eng_build* b, const char* op, eng_id in, eng_id* out, eng_error* error) {
-  return emit(b, op, in, out, "group", o.part.group, error);
+  return emit(b, op, in, out, {{"group", o.part.group, 0}}, error);
 }
 
-// The sum over ranks of this rank's range of src. Every rank sends each other rank that rank's range; then each adds up
-// the ranges it received, in the order of the ranks.
-eng_status sum_part(const Object& o, eng_build* b, eng_id src, eng_id* out, eng_error* error) {
-  if (o.fast) return collect(o, b, ENG_OP_REDUCE_SCATTER, src, out, error);
-  eng_id rows = 0;  // (count, n / count)
-  if (eng_status s = collect(o, b, ENG_OP_ALL_TO_ALL, src, &rows, error)) return s;
-  return emit(b, ENG_OP_FOLD, rows, out, "rows", o.part.count, error);
+// The sum over ranks of this rank's range. Every rank sends each other rank that rank's range; then each adds up the
+// ranges it received, in the order of the ranks and in the type of the sum. The library's own sum has the type of what
+// it adds.
+eng_status sum_part(const Object& o, eng_build* b, const eng_move* m, eng_error* error) {
+  eng_id moved = 0, dst = m->dst;
+  const bool widens = m->from->dtype != m->to->dtype;
+  if (o.fast && !widens) return collect(o, b, ENG_OP_REDUCE_SCATTER, m->src, &dst, error);
+  const char* op = o.fast ? ENG_OP_REDUCE_SCATTER : ENG_OP_ALL_TO_ALL;
+  if (eng_status s = collect(o, b, op, m->src, &moved, error)) return s;
+  const eng_attr dtype = {"dtype", m->to->dtype, 0};
+  if (o.fast) return emit(b, ENG_OP_CAST, moved, &dst, {dtype}, error);
+  return emit(b, ENG_OP_FOLD, moved, &dst, {{"rows", o.part.count, 0}, dtype}, error);
 }
 
 eng_status move(void* self, eng_build* b, const eng_move* m, eng_error* error) {
   const Object& o = *static_cast<Object*>(self);
   const eng_id own = o.part_id, from = m->from->part, to = m->to->part;
   eng_id dst = m->dst;
-  if (m->role == ENG_ROLE_GRAD && from == 0 && to == own) return sum_part(o, b, m->src, &dst, error);
+  if (m->role == ENG_ROLE_GRAD && from == 0 && to == own) return sum_part(o, b, m, error);
   const bool kept =
       m->role == ENG_ROLE_WEIGHT || m->role == ENG_ROLE_MASTER || m->role == ENG_ROLE_STATE || m->role == ENG_ROLE_GRAD;
   if (kept && from == own && to == 0) return collect(o, b, ENG_OP_ALL_GATHER, m->src, &dst, error);
@@ -89,7 +94,8 @@ const eng_axis table = {.struct_size = sizeof(eng_axis),
                         .states = nullptr,
                         .update = nullptr,
                         .flags = 0,
-                        .reserved = 0};
+                        .reserved = 0,
+                        .begin = nullptr};
 
 const char* describe() {
   return strategy.description;

@@ -42,6 +42,7 @@ class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
   const SafetensorsHeader& header() const { return header_; }
+  const std::vector<StoredTensor>& tensors() const { return header_.tensors; }
   const std::string& header_text() const { return text_; }  // all bytes before the data
   uint64_t size() const { return file_.size(); }
   const std::filesystem::path& path() const { return file_.path(); }

@@ -21,6 +21,10 @@ std::vector<SectionSchema> read_sections() {
 
 }  // namespace
 
+std::string Foreign::not_yet() const {
+  return fmt::format("here it would be `{}`, which does not exist yet", write);
+}
+
 const Schema& group_options() {
   static const Schema all = [] {
     Option match{"match", Type::strings}, scale{"learning_rate_scale", Type::number};

@@ -20,6 +20,10 @@ struct Foreign {
   bool same = false;           // the value means the same here
   bool part_of_steps = false;  // their value is a fraction of train.steps, ours a number of steps
   std::string why = {};        // what else to know
+  std::vector<std::pair<std::string, Value>> values = {};  // `write` as keys and values, if the value is known
+
+  // For a plugin that is not there: "here it would be `zero.plugin = "zero3"`, which does not exist yet".
+  std::string not_yet() const;
 };
 
 // What [model] from = "DIR" says of the model.

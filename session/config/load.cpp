@@ -245,7 +245,7 @@ struct Resolver {
       const Names names = plugins.names(schema.kind);
       if (!foreign.plugin.empty() && std::count(names.begin(), names.end(), foreign.plugin) == 0) {
         problem.help = choice_of(names, fmt::format("no {} plugin was found", section));
-        problem.message += fmt::format("here it would be `{}`, which does not exist yet", write);
+        problem.message += foreign.not_yet();
         return problem;
       }
       const Schema options = merged(schema, plugin_of(schema));

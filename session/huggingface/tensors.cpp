@@ -3,10 +3,11 @@
 
 #include <cstring>
 #include <set>
+#include <variant>
 
 #include "session/checkpoint/convert.hpp"
+#include "session/huggingface/torch_file.hpp"
 #include "session/json.hpp"
-#include "session/shell.hpp"
 
 namespace eng {
 namespace fs = std::filesystem;
@@ -16,9 +17,32 @@ constexpr uint64_t kTile = 256u << 10;  // elements at a time
 constexpr uint64_t kMaxIndex = 64u << 20;
 constexpr size_t kMostTold = 1000;
 
+// A file of tensors, in either format.
+class WeightsFile {
+ public:
+  WeightsFile(const fs::path& path, bool torch)
+      : file_(torch ? Either(std::in_place_type<TorchFile>, path) : Either(std::in_place_type<SafetensorsFile>, path)) {
+  }
+  const std::vector<StoredTensor>& tensors() const {
+    return std::visit(
+        [](const auto& file) -> const auto& { return file.tensors(); }, file_);
+  }
+  const fs::path& path() const {
+    return std::visit(
+        [](const auto& file) -> const auto& { return file.path(); }, file_);
+  }
+  void read(const StoredTensor& tensor, uint64_t first, uint64_t count, void* out) const {
+    std::visit([&](const auto& file) { file.read(tensor, first, count, out); }, file_);
+  }
+
+ private:
+  using Either = std::variant<SafetensorsFile, TorchFile>;
+  Either file_;
+};
+
 // A tensor in its file.
 struct Stored {
-  const SafetensorsFile* file;
+  const WeightsFile* file;
   const StoredTensor* tensor;
 };
 
@@ -26,37 +50,38 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-[[noreturn]] void refuse_pickles(const fs::path& directory) {
-  for (const auto& entry : fs::directory_iterator(directory))
-    if (const auto ending = entry.path().extension(); ending == ".bin" || ending == ".pth" || ending == ".pt")
-      throw Error(Exit::checkpoint,
-                  fmt::format("{} holds {} and no safetensors file: such files run code when they are opened, so this "
-                              "engine never opens them",
-                              directory.string(), entry.path().filename().string()),
-                  fmt::format("convert it once:  python3 tools/bin-to-safetensors {}", shell_word(directory.string())));
-  refuse(directory.string(), "has neither model.safetensors nor model.safetensors.index.json");
-}
+// Which files of a Hugging Face directory hold its weights.
+struct WeightFiles {
+  std::set<std::string> names;
+  std::map<std::string, std::string> index;  // the tensors that each should contain; empty if there is no index
+  bool torch = false;                        // as torch.save wrote them
+};
 
-// The files of a Hugging Face directory. `index`: the tensors that each file should contain, if there is an index.
-std::vector<std::string> weight_files(const fs::path& directory, std::map<std::string, std::string>& index) {
+WeightFiles weight_files(const fs::path& directory) {
   std::error_code none;
-  if (fs::exists(directory / "model.safetensors", none)) return {"model.safetensors"};
-  const fs::path path = directory / "model.safetensors.index.json";
-  if (!fs::exists(path, none)) refuse_pickles(directory);
-  index = parse_weights_index(read_text(path, kMaxIndex, Exit::checkpoint), path.string());
-  std::set<std::string> files;
-  for (const auto& [name, file] : index) files.insert(file);
-  return {files.begin(), files.end()};
+  for (const bool torch : {false, true}) {
+    const std::string name = torch ? "pytorch_model.bin" : "model.safetensors";
+    if (fs::exists(directory / name, none)) return {{name}, {}, torch};
+    const fs::path path = directory / (name + ".index.json");
+    if (!fs::exists(path, none)) continue;
+    WeightFiles out{{}, parse_weights_index(read_text(path, kMaxIndex, Exit::checkpoint), path.string()), torch};
+    for (const auto& [tensor, file] : out.index) out.names.insert(file);
+    return out;
+  }
+  refuse(directory.string(),
+         "has neither model.safetensors nor pytorch_model.bin, nor an index of such files "
+         "(model.safetensors.index.json, pytorch_model.bin.index.json)");
 }
 
 // An opened Hugging Face directory: its tensors under the plugin's names.
 class Source {
  public:
   Source(const fs::path& directory, const Pretrained& pretrained) {
-    std::map<std::string, std::string> index;
-    for (const std::string& name : weight_files(directory, index)) {
-      files_.push_back(std::make_unique<SafetensorsFile>(directory / name));
-      for (const StoredTensor& t : files_.back()->header().tensors) {
+    const WeightFiles found = weight_files(directory);
+    std::map<std::string, std::string> index = found.index;
+    for (const std::string& name : found.names) {
+      files_.push_back(std::make_unique<WeightsFile>(directory / name, found.torch));
+      for (const StoredTensor& t : files_.back()->tensors()) {
         const auto listed = index.find(t.name);
         if (!index.empty() && (listed == index.end() || listed->second != name))
           problems_.push_back(fmt::format("{}: is in {}, but not according to the index", t.name, name));
@@ -142,7 +167,7 @@ class Source {
     return true;
   }
 
-  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::vector<std::unique_ptr<WeightsFile>> files_;
   std::map<std::string, Stored> tensors_;
   std::set<std::string> used_;
   std::vector<std::string> problems_;

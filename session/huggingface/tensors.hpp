@@ -7,14 +7,15 @@
 
 namespace eng {
 
-// Fills exactly the ranges of the given parameters, each in its own element type, from model.safetensors or from the
-// files that model.safetensors.index.json names. `pretrained` says which names are accepted. Without `fill`, checks
+// Fills exactly the ranges of the given parameters, each in its own element type, from the first that the directory
+// has: model.safetensors, the files that model.safetensors.index.json names, pytorch_model.bin, and those that
+// pytorch_model.bin.index.json names. `pretrained` says which names are accepted. Without `fill`, checks
 // only what needs no data. Throws an Error(Exit::checkpoint) that lists every tensor that is missing, unexpected, or of
 // another shape.
 void load_tensors(const std::filesystem::path& directory, const Pretrained& pretrained,
                   const std::vector<TensorShare>& parameters, const Fill& fill);
 
-// model.safetensors.index.json: tensor -> file in the same directory. Throws Error(Exit::checkpoint).
+// An index: tensor -> file in the same directory. Throws Error(Exit::checkpoint).
 std::map<std::string, std::string> parse_weights_index(const std::string& text, const std::string& where);
 
 }  // namespace eng

@@ -2,8 +2,12 @@
 #include "session/report/bookkeeping.hpp"
 
 #include <malloc.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <set>
 
 namespace eng {
 namespace {
@@ -17,6 +21,8 @@ constexpr uint64_t executed(uint64_t lists) {
 // Bytes of a tensor in the tables of a checkpoint, while it is saved and read back, and while it is only read; and of
 // each letter of its name, which occurs in many of them.
 constexpr uint64_t saved_tensor = 3440, read_tensor = 1750, letter = 25;
+// What the communicator keeps of a collective (Open MPI 4.1).
+constexpr uint64_t collective = 1400;
 
 // What an allocation takes: a word more, in steps of 16.
 uint64_t allocated(uint64_t bytes) {
@@ -44,13 +50,20 @@ uint64_t lists_of(const Plan& plan) {
   for (const Label& l : plan.labels) bytes += of(l.of);
   for (const Unit& u : plan.units) bytes += of(u.name) + of(u.params);
   for (const Tensor& t : plan.tensors) bytes += of(t.name) + of(t.role) + of(t.ranges);
-  for (const auto& data : plan.constant_data) bytes += of(data);
   for (const Program& p : plan.programs)
     for (const Segment& s : p.segments) {
       bytes += of(s.actions);
       for (const Action& a : s.actions) bytes += of(a.in) + of(a.out) + of(a.waits) + of(a.after);
     }
   return bytes;
+}
+
+uint64_t collectives_of(const Plan& plan) {
+  uint64_t n = 0;
+  for (const Program& p : plan.programs)
+    for (const Segment& s : p.segments)
+      for (const Action& a : s.actions) n += plan.calls[a.call].op->collective;
+  return n;
 }
 
 uint64_t lists_of(const Model& model) {
@@ -60,8 +73,16 @@ uint64_t lists_of(const Model& model) {
   for (const auto& [id, t] : model.templates) {
     for (const Node& n : t.graph.nodes) bytes += sizeof(Node) + of(n.in) + of(n.out) + of(n.attrs);
     bytes += t.graph.size() * sizeof(Symbol);
-    for (const Constant& c : t.constants) bytes += of(c.data);
+    bytes += of(t.constants);
   }
+  return bytes;
+}
+
+// Templates and the plan share constants: each is in memory once, also where this plan itself was made without them.
+uint64_t constants_of(const Plan& plan) {
+  uint64_t bytes = 0;
+  const std::set<std::shared_ptr<const Constant>> all(plan.constant_data.begin(), plan.constant_data.end());
+  for (const auto& c : all) bytes += allocated(eng::bytes(c->desc));
   return bytes;
 }
 
@@ -76,13 +97,23 @@ uint64_t bookkeeping_bytes(const Plan& plan, const Model& model, uint64_t stored
       (trains ? saved_tensor : read_tensor) + letter * letters / std::max<size_t>(plan.tensors.size(), 1);
   uint64_t tables = (trains ? plan.tensors.size() : stored) * each;
   if (trains) tables -= std::min(tables, lists / 5);  // they fill the holes that planning left
-  return lists + executed(lists) + lists_of(model) + tables;
+  return lists + executed(lists) + lists_of(model) + constants_of(plan) + tables + collective * collectives_of(plan);
 }
 
 void release_freed_memory() {
 #ifdef __GLIBC__
   ::malloc_trim(0);
 #endif
+}
+
+uint64_t peak_resident_bytes() {
+  // In Linux getrusage also counts what the process was before it started this program: a copy of its parent.
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return std::strtoull(line.c_str() + 6, nullptr, 10) * 1024;
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
 }
 
 }  // namespace eng

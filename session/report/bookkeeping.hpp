@@ -16,4 +16,7 @@ uint64_t bookkeeping_bytes(const Plan& plan, const Model& model, uint64_t stored
 // otherwise, beside its arenas.
 void release_freed_memory();
 
+// The largest resident size of this process so far.
+uint64_t peak_resident_bytes();
+
 }  // namespace eng

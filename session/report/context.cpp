@@ -15,9 +15,13 @@ ReportContext report_context(const Setup& setup, const Config& config) {
                         train.integer("accumulate"), train.integer("sequence_length"), setup.precision.name,
                         setup.optimizer.name);
   if (setup.sharding) c.title += fmt::format(", {} on {} ranks", setup.sharding->name, setup.plan.ranks.world.size);
-  const eng_device_info& info = setup.kernels->info();
-  c.device_total = info.total_bytes;
-  c.machine = described(config.section("comm"), info.peak_f32);
+  if (const auto& card = setup.target.card) {
+    c.card = card->name;
+    c.assumed = card->assumes("reserve") || (setup.plan.ranks.world.size > 1 && card->assumes("communicator"));
+  }
+  c.capped = setup.target.workspace > 0;
+  c.device_total = available(setup).device, c.host_total = available(setup).host;
+  c.machine = machine_of(config.section("comm"), setup.target);
   c.kept = kept(setup.model);
   for (const Tensor& t : setup.plan.tensors)
     if (t.role != "gradient") c.checkpoint += bytes(t.desc);

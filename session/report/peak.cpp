@@ -5,7 +5,7 @@ namespace eng {
 
 Peak peak_of(const Plan& plan, const Beside& beside) {
   Peak peak;
-  peak.host = beside.overhead + beside.bookkeeping + beside.staging + beside.snapshot;
+  peak.host = beside.overhead + beside.bookkeeping + beside.staging + beside.data + beside.snapshot;
   peak.device = beside.device_overhead;
   for (const Arena& arena : plan.arenas) {
     const bool device = arena.kind == "device";
@@ -14,7 +14,14 @@ Peak peak_of(const Plan& plan, const Beside& beside) {
   }
   peak.rank = beside.host_arenas ? peak.host : peak.device;
   peak.machine = peak.rank * (beside.host_arenas ? beside.local_ranks : 1);
+  peak.hosts = peak.host * beside.local_ranks;
   return peak;
+}
+
+Excess excess(const Peak& peak, const Available& all) {
+  const auto above = [](uint64_t need, uint64_t total) { return total && need > total ? need - total : 0; };
+  const uint64_t device = above(peak.machine, all.device), host = above(peak.hosts, all.host);
+  return host > device ? Excess{host, true} : Excess{device, false};
 }
 
 }  // namespace eng

@@ -16,97 +16,20 @@ const char* to_string(Queue queue) {
   return names[static_cast<size_t>(queue)];
 }
 
-namespace {
-
 const char* to_string(Line line) {
   static const char* names[] = {"weights",     "gradients", "optimizer", "constants", "batch",         "step",
                                 "activations", "workspace", "caches",    "leases",    "communication", "update"};
   return names[static_cast<size_t>(line)];
 }
 
+namespace {
+
 std::string size(uint64_t n) {
   return format_bytes(static_cast<double>(n));
 }
 
-std::vector<const Action*> actions_of(const Program& program) {
-  std::vector<const Action*> actions;
-  for (const Segment& segment : program.segments)
-    for (const Action& action : segment.actions) actions.push_back(&action);
-  return actions;
-}
-
-// First and last use of a transient buffer.
-struct Use {
-  Id buffer = 0;  // 0: it has none
-  size_t first = 0, last = 0;
-};
-
-// In the order of the buffers, with those that are not used.
-std::vector<Use> uses_of(const Plan& plan, const std::vector<const Action*>& actions) {
-  std::vector<Use> uses(plan.buffers.size());
-  for (size_t a = 0; a < actions.size(); ++a) {
-    const auto use = [&](const View& v) {
-      if (!v.buffer || plan.buffer(v.buffer).persistent) return;
-      Use& use = uses[v.buffer - 1];
-      use = {v.buffer, use.buffer ? use.first : a, a};
-    };
-    for (const View& v : actions[a]->in) use(v);
-    for (const View& v : actions[a]->out) use(v);
-    use(actions[a]->workspace);
-  }
-  return uses;
-}
-
-// Bytes in use at each action, of the buffers for which `wanted` is true.
-template <class Wanted>
-std::vector<uint64_t> live_bytes(const Plan& plan, const std::vector<Use>& uses, size_t actions, Wanted wanted) {
-  std::vector<uint64_t> come(actions + 1, 0), gone(actions + 1, 0), live;
-  for (const auto& [id, first, last] : uses) {
-    if (!id || !wanted(plan.buffer(id))) continue;
-    come[first] += plan.buffer(id).bytes, gone[last + 1] += plan.buffer(id).bytes;
-  }
-  uint64_t now = 0;
-  for (size_t a = 0; a < actions; ++a) live.push_back(now = now + come[a] - gone[a]);
-  return live;
-}
-
-// The transient buffers at the action where most of their bytes are in use, actions taken in list order.
-struct Fullest {
-  uint64_t bytes = 0;
-  const Program* program = nullptr;
-  uint32_t block = 0;    // index into Plan::labels
-  std::vector<Id> live;  // largest first
-};
-
-Fullest fullest(const Plan& plan) {
-  Fullest peak;
-  for (const Program& program : plan.programs) {
-    const auto actions = actions_of(program);
-    const auto uses = uses_of(plan, actions);
-    const auto live = live_bytes(plan, uses, actions.size(), [](const Buffer&) { return true; });
-    auto top = std::max_element(live.begin(), live.end());
-    if (top == live.end() || *top <= peak.bytes) continue;
-    const size_t at = static_cast<size_t>(top - live.begin());
-    peak = {*top, &program, actions[at]->block, {}};
-    for (const auto& [id, first, last] : uses)
-      if (id && first <= at && at <= last) peak.live.push_back(id);
-  }
-  std::stable_sort(peak.live.begin(), peak.live.end(),
-                   [&](Id a, Id b) { return plan.buffer(a).bytes > plan.buffer(b).bytes; });
-  return peak;
-}
-
-bool fits(const Plan& plan, const ReportContext& c) {
-  return c.device_total == 0 || peak_of(plan, c).machine <= c.device_total;
-}
-
 bool several(const Plan& plan) {
   return plan.ranks.world.size > 1;
-}
-
-// Whether all rates are known that the time of a step needs.
-bool timed(const Plan& plan, const ReportContext& c) {
-  return c.machine.flops > 0 && (!several(plan) || c.machine.bandwidth > 0);
 }
 
 std::string rate(double bytes_per_second) {
@@ -119,14 +42,25 @@ std::string seconds(double s) {
                      : fmt::format("{:.3g} us", 1e6 * s);
 }
 
-std::string machine_text(const Machine& m) {
-  std::string text = fmt::format("{} and {}", rate(m.bandwidth), seconds(m.latency));
-  if (m.ranks_per_node > 1)
-    text += fmt::format(" between nodes of {} ranks, {} and {} within", m.ranks_per_node, rate(m.node_bandwidth),
-                        seconds(m.node_latency));
+// "; 3e+13 FLOP/s, memory 3e+03 GB/s".
+std::string rates_text(const Machine& m) {
+  std::string text;
   if (m.flops > 0) text += fmt::format("; {:.3g} FLOP/s", m.flops);
+  if (m.bf16 > 0) text += fmt::format(", {:.3g} in bf16", m.bf16);
+  if (m.f16 > 0) text += fmt::format(", {:.3g} in f16", m.f16);
   if (m.memory_bandwidth > 0) text += fmt::format(", memory {}", rate(m.memory_bandwidth));
   return text;
+}
+
+std::string machine_text(const Plan& plan, const Machine& m) {
+  std::vector<std::string> parts;
+  const bool far = plan.ranks.world.size > m.ranks_per_node, near = m.ranks_per_node > 1;
+  if (far) parts.push_back(fmt::format("{} and {}", rate(m.bandwidth), seconds(m.latency)));
+  if (far && near) parts.back() += fmt::format(" between nodes of {} ranks", m.ranks_per_node);
+  if (near)
+    parts.push_back(
+        fmt::format("{} and {} within{}", rate(m.node_bandwidth), seconds(m.node_latency), far ? "" : " a node"));
+  return fmt::format("{}{}", fmt::join(parts, ", "), rates_text(m));
 }
 
 std::string communication_text(const Plan& plan, const ReportContext& c) {
@@ -142,26 +76,61 @@ std::string communication_text(const Plan& plan, const ReportContext& c) {
     bytes += t.bytes, count += t.count, units += share;
   }
   out += fmt::format("    {:<14} {:<32} {:>6} {:>20} {:>15.3f}  {}\n", "all", "", count, bytes, units, size(bytes));
-  if (c.machine.bandwidth <= 0)
+  if (!linked(plan, c.machine))
     return out + "  interconnect      unknown: comm.describe.bandwidth=25GB comm.describe.latency=5us\n";
   const StepTimes times = step_times(plan, c.machine);
-  out += fmt::format("  interconnect      {}\n  communication     {} per step", machine_text(c.machine),
+  out += fmt::format("  interconnect      {}\n  communication     {} per step", machine_text(plan, c.machine),
                      seconds(times.communication));
-  return out + (timed(plan, c) ? fmt::format(", {} of it exposed\n", seconds(times.exposed))
-                               : "; the exposed part depends on comm.describe.flops\n");
+  return out + (timed(plan, c.machine) ? fmt::format(", {} of it exposed\n", seconds(times.exposed))
+                                       : "; the exposed part depends on comm.describe.flops\n");
+}
+
+// What must fit where.
+std::string peak_text(const Plan& plan, const ReportContext& c) {
+  const Peak peak = peak_of(plan, c);
+  const auto line = [](const std::string& what, uint64_t n) {
+    return fmt::format("  {:<17} {:>18} bytes  {:>12}", what, n, size(n));
+  };
+  const auto of = [](uint64_t need, uint64_t total) {
+    return total ? fmt::format("  of {}: {}", size(total), need <= total ? "fits" : "DOES NOT FIT") : std::string();
+  };
+  const bool shared = c.local_ranks > 1;
+  const std::string together = fmt::format("{} on a node", c.local_ranks);
+  std::string out;
+  if (c.host_arenas) {
+    out = line("process peak", peak.host);
+    if (shared) out += "\n" + line(together, peak.machine);
+    return out + of(peak.machine, c.device_total) + "\n";
+  }
+  if (c.device_overhead)
+    out += line("reserve", c.device_overhead) + (c.assumed ? "  assumed, not measured" : "  of the device") +
+           ": its driver's context, libraries, the communicator\n";
+  out += line("device peak", peak.device) + of(peak.device, c.device_total) + "\n";
+  out += line("process peak", peak.host);
+  if (shared) out += "\n" + line(together, peak.hosts);
+  return out + (c.host_total ? of(peak.hosts, c.host_total) : "  of host memory") + "\n";
+}
+
+std::string step_text(const Plan& plan, const ReportContext& c) {
+  const StepTimes t = step_times(plan, c.machine);
+  std::string parts;
+  for (const auto& [what, time] : {std::pair("by FLOPs", t.flops),
+                                   {"by memory", t.memory},
+                                   {"by launches", t.launches},
+                                   {"for communication", t.exposed},
+                                   {"for copies", t.copies}})
+    if (time > 0) parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", seconds(time), what);
+  std::string out =
+      fmt::format("  step              {} estimated, bound by {}: {}\n", seconds(t.step), to_string(t.bound()), parts);
+  if (!several(plan)) out += fmt::format("  rates             {}\n", rates_text(c.machine).substr(2));
+  return out;
 }
 
 }  // namespace
 
-uint64_t most_live(const Plan& plan, Line line, std::optional<uint32_t> arena) {
-  const auto actions = actions_of(plan.program("train"));
-  const auto live = live_bytes(plan, uses_of(plan, actions), actions.size(),
-                               [&](const Buffer& b) { return b.line == line && (!arena || b.arena == *arena); });
-  return *std::max_element(live.begin(), live.end());
-}
-
 std::string plan_text(const Plan& plan, const ReportContext& c) {
   std::string out = fmt::format("{}\n", c.title);
+  if (!c.card.empty()) out += fmt::format("  described device  {}, planned by its description\n", c.card);
   out += fmt::format("  parameters        {}", plan.parameters);
   if (several(plan))
     out += fmt::format(", P = {} with padding for {} ranks", unit_elements(plan), plan.ranks.world.size);
@@ -194,8 +163,10 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
     if (const uint64_t most = most_live(plan, Line::update, a))
       out += fmt::format("      {:<13} {:>15} bytes  {:>12}  of these at most, in the optimizer\n",
                          to_string(Line::update), most, size(most));
-    out += fmt::format("    {:<14} {:>16} bytes  {:>12}  scratch of kernels, beyond the transients\n", "workspace",
-                       arena.workspace, size(arena.workspace));
+    const char* scratch = c.capped && arena.workspace ? "the most scratch of a kernel: an upper bound"
+                                                      : "scratch of kernels, beyond the transients";
+    out += fmt::format("    {:<14} {:>16} bytes  {:>12}  {}\n", "workspace", arena.workspace, size(arena.workspace),
+                       scratch);
     out += fmt::format("    {:<14} {:>16} bytes  {:>12}\n", "total", arena.total(), size(arena.total()));
   }
   if (const Fullest peak = fullest(plan); peak.program) {
@@ -206,28 +177,27 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
       out += fmt::format("    {:<14} {:>16} bytes  {:>12}\n", to_string(line), n, size(n));
   }
   out += fmt::format("  staged batches      {:>16} bytes  {:>12}\n", c.staging, size(c.staging));
+  if (c.data)
+    out += fmt::format("  text in memory      {:>16} bytes  {:>12}  of small, compressed or JSON Lines files\n", c.data,
+                       size(c.data));
   if (c.snapshot)
     out += fmt::format("  snapshot            {:>16} bytes  {:>12}  for [checkpoint] asynchronous\n", c.snapshot,
                        size(c.snapshot));
   out += fmt::format("  plan itself         {:>16} bytes  {:>12}  its lists, kernels' records, tables of checkpoints\n",
                      c.bookkeeping, size(c.bookkeeping));
-  out += fmt::format("  fixed overhead      {:>16} bytes  {:>12}  code, libraries, stacks: measured once per build\n",
-                     c.overhead, size(c.overhead));
-  const Peak peak = peak_of(plan, c);
-  out += fmt::format("  process peak        {:>16} bytes  {:>12}", peak.host, size(peak.host));
-  if (c.local_ranks > 1 && c.host_arenas)
-    out += fmt::format("\n  {:<17} {:>18} bytes  {:>12}", fmt::format("{} on a node", c.local_ranks), peak.machine,
-                       size(peak.machine));
-  if (c.device_total) out += fmt::format("  of {}: {}", size(c.device_total), fits(plan, c) ? "fits" : "DOES NOT FIT");
-  out += "\n";
+  if (c.capped)
+    out += "  fixed overhead      unknown: the plugin of the device states it; it is of host memory\n";
+  else
+    out += fmt::format("  fixed overhead      {:>16} bytes  {:>12}  code, libraries, stacks: measured once per build\n",
+                       c.overhead, size(c.overhead));
+  out += peak_text(plan, c);
   out += fmt::format("  checkpoint          {:>16} bytes  {:>12}  on disk; ", c.checkpoint, size(c.checkpoint));
   const auto most = static_cast<uint64_t>(c.checkpoints) + 1;
   out += c.checkpoints
              ? fmt::format("{} are kept: {} while one more is saved\n", c.checkpoints, size(most * c.checkpoint))
              : "all are kept\n";
   if (several(plan)) out += communication_text(plan, c);
-  if (timed(plan, c))
-    out += fmt::format("  step              {} at least\n", seconds(step_times(plan, c.machine).step));
+  if (timed(plan, c.machine)) out += step_text(plan, c);
   return out;
 }
 
@@ -267,12 +237,20 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
                             {"checkpoint_bytes", c.checkpoint},
                             {"world_size", plan.ranks.world.size},
                             {"ranks", Json::array({std::move(rank)})},
-                            {"fits", fits(plan, c)}});
+                            {"fits", excess(peak, {c.device_total, c.host_total}).bytes == 0}});
+  if (!c.card.empty())
+    out["described"] = Json::ordered({{"card", c.card},
+                                      {"device_bytes", c.device_total},
+                                      {"reserve_bytes", c.device_overhead},
+                                      {"host_bytes", c.host_total ? Json(c.host_total) : Json()},
+                                      {"reserve_is_assumed", c.assumed},
+                                      {"workspace_is_upper_bound", c.capped}});
   const StepTimes times = step_times(plan, c.machine);
   const auto known = [](bool yes, double value) { return yes ? Json(value) : Json(); };
-  out["step_seconds_estimate"] = known(timed(plan, c), times.step);
-  out["communication_seconds"] = known(c.machine.bandwidth > 0, times.communication);
-  out["exposed_seconds"] = known(timed(plan, c) && several(plan), times.exposed);
+  out["step_seconds_estimate"] = known(timed(plan, c.machine), times.step);
+  out["step_bound"] = timed(plan, c.machine) ? Json(to_string(times.bound())) : Json();
+  out["communication_seconds"] = known(linked(plan, c.machine) && several(plan), times.communication);
+  out["exposed_seconds"] = known(timed(plan, c.machine) && several(plan), times.exposed);
   return out.dump(2) + "\n";
 }
 

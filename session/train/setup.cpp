@@ -2,6 +2,7 @@
 #include "session/train/setup.hpp"
 
 #include "core/autograd/recompute.hpp"
+#include "session/report/live.hpp"
 #include "session/train/schedule.hpp"
 
 namespace eng {
@@ -38,10 +39,10 @@ static std::vector<std::string> idle_keys(const Section& zero, const Plan& plan)
 
 // If a sequence is longer than the model allows, the error names the key, unless the plugin has.
 static Model trace(const Section& section, const eng_model& table, int64_t rows, int64_t length, int32_t dtype,
-                   const std::vector<std::string>& freeze) {
+                   const std::vector<std::string>& freeze, bool runs) {
   const std::string& name = section.string("plugin");
   try {
-    return trace_model(name, table, section, rows, length, dtype, freeze);
+    return trace_model(name, table, section, rows, length, dtype, freeze, runs);
   } catch (const Error& e) {
     const int64_t limit = describe_model(name, table, section).max_length;
     const bool told = std::string(e.what()).find("sequence_length") != std::string::npos;
@@ -66,15 +67,33 @@ static void note_length(const Section& model, int64_t length, int64_t limit, std
                               model.has("max_position_embeddings") ? " (model.max_position_embeddings)" : ""));
 }
 
+namespace {
+enum class Use : uint8_t { run, plan, sketch };
+}
+
+// Where no kernel was asked, one workspace of the card's cap stands for the scratch of all: those of a queue run one
+// after the other.
+static void cap_workspace(Setup& s) {
+  if (s.target.workspace) s.plan.arenas[0].workspace = s.target.workspace;
+}
+
+static bool only_f32(const Call& call) {
+  const auto f32 = [](const eng_desc& d) { return d.dtype == ENG_F32 || !is_float(d.dtype); };
+  return std::all_of(call.in.begin(), call.in.end(), f32) && std::all_of(call.out.begin(), call.out.end(), f32);
+}
+
 // With neither `training` nor `generate`: only for evaluating.
 static Setup make(const Config& config, Registry& registry, bool training, int64_t generate, const World& world,
-                  const Communicator* comm) {
+                  const Communicator* comm, Use use = Use::run) {
   Setup s;
+  if (use == Use::run) refuse_described(config);
   registry.pin(config.section("plugins").strings("sha256"));
   const Section &train = config.section("train"), &device = config.section("device"),
                 &precision = config.section("precision"), &optimizer = config.section("optimizer"),
                 &model = config.section("model"), &zero = config.section("zero");
-  s.kernels = std::make_unique<Kernels>(registry, device.string("plugin"), device);
+  const std::optional<Card> card = described_card(config);
+  if (has_kernels(config, card)) s.kernels = std::make_unique<Kernels>(registry, device.string("plugin"), device);
+  s.target = make_target(config, card, s.kernels.get(), world.size);
   s.precision =
       make_precision(precision.string("plugin"),
                      registry.table<eng_axis>(ENG_PRECISION_KIND, precision.string("plugin")), precision, world);
@@ -88,10 +107,11 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   load_ops(registry);
   s.model = trace(model, model_table, generate ? 1 : train.integer("micro_batch"),
                   generate ? generate : train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT),
-                  training ? train.strings("freeze") : std::vector<std::string>{});
+                  training ? train.strings("freeze") : std::vector<std::string>{}, use == Use::run);
   if (training) recompute(s.model, recompute_of(config.section("recompute")));
-  PlanRequest request{s.model, s.precision, training ? &s.optimizer : nullptr, s.kernels->device(), {}};
+  PlanRequest request{s.model, s.precision, training ? &s.optimizer : nullptr, s.target.device, {}};
   request.ranks = Ranks(world);
+  std::optional<uint32_t> communicator;
   if (world.size > 1) {
     s.sharding = make_sharding(registry, config, request.ranks);
     request.sharding = &*s.sharding;
@@ -100,31 +120,35 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
     if (registry.find(ENG_COMM_KIND, name)) {
       const eng_comm table = registry.table<eng_comm>(ENG_COMM_KIND, name);
       s.comm_overhead = table.overhead_bytes;
-      request.traits.collectives_apart = table.flags & ENG_COMM_DEVICE_MEMORY;
+      communicator = table.flags;
     }
   }
-  const eng_device_info& info = s.kernels->info();
-  request.traits.apart = !s.kernels->host_memory();
-  request.traits.collectives_apart = request.traits.collectives_apart || !request.traits.apart;
-  request.traits.queues = info.flags & ENG_DEVICE_ASYNC;
-  request.traits.beside = info.parallel_beside;
+  request.traits = traits_of(s.target, communicator);
   request.bucket = static_cast<uint64_t>(zero.integer("bucket"));
   request.overlap = zero.boolean("overlap");
   request.prefetch = zero.integer("prefetch");
   request.live_limit = zero.has("live_limit") ? static_cast<uint64_t>(zero.integer("live_limit")) : 0;
   request.reduce_per_step = train.string("reduce") == "step";
-  const Kernels& kernels = *s.kernels;
-  request.workspace = [&kernels, comm](const Call& call) {
-    return !call.op->collective ? kernels.workspace(call) : comm ? comm->workspace(call, kernels.info()) : 0;
-  };
+  if (s.kernels)
+    request.workspace = [&kernels = *s.kernels, comm, &format = s.precision.name](const Call& call) {
+      if (call.op->collective) return comm ? comm->workspace(call, kernels.info()) : 0;
+      try {
+        return kernels.workspace(call);
+      } catch (const Error& e) {
+        if (!e.help().empty() || only_f32(call)) throw;
+        throw Error(e.exit(), e.what(), fmt::format("precision.plugin = \"{}\" chose these types", format));
+      }
+    };
   request.accumulate = !training ? 1 : static_cast<uint32_t>(train.integer("accumulate"));
   request.steps = train.integer("steps");
   request.seed = train.integer("seed");
   request.train = training;
-  request.evaluate = !generate;
+  request.evaluate = !generate && use != Use::sketch;  // it needs less than a step
   request.generate = generate > 0;
   request.grad_clip = train.number("grad_clip");
-  s.plan = make_plan(request);
+  s.plan = use == Use::sketch ? emit_plan(request) : make_plan(request);
+  if (use == Use::sketch) bound_arenas(s.plan);
+  cap_workspace(s);
   if (training) s.notes = idle_keys(zero, s.plan);
   if (!generate) note_length(model, s.model.sequence_length, s.model.info.max_length, s.notes);
   if (training && config.section("checkpoint").boolean("asynchronous"))
@@ -135,6 +159,14 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
 Setup make_setup(const Config& config, Registry& registry, int64_t generate, const World& world,
                  const Communicator* comm) {
   return make(config, registry, generate == 0, generate, world, comm);
+}
+
+Setup make_plan_only(const Config& config, Registry& registry, const World& world) {
+  return make(config, registry, true, 0, world, nullptr, Use::plan);
+}
+
+Setup make_sketch(const Config& config, Registry& registry, const World& world) {
+  return make(config, registry, true, 0, world, nullptr, Use::sketch);
 }
 
 Setup make_evaluation(const Config& config, Registry& registry) {

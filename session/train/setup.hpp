@@ -5,13 +5,15 @@
 #include "core/execute/comm.hpp"
 #include "core/execute/device.hpp"
 #include "core/program/program.hpp"
+#include "session/cards/target.hpp"
 #include "session/checkpoint/checkpoint.hpp"
 #include "session/config/config.hpp"
 
 namespace eng {
 
 struct Setup {
-  std::unique_ptr<Kernels> kernels;
+  Target target;                     // the device that the plan is for
+  std::unique_ptr<Kernels> kernels;  // of that device; null for a card whose plugin is not asked
   Precision precision;
   std::optional<Sharding> sharding;  // where there are several ranks
   Optimizer optimizer;
@@ -19,6 +21,7 @@ struct Setup {
   Plan plan;
   std::vector<std::string> notes;  // keys of [zero] without effect; sequences longer than the model's
   uint64_t comm_overhead = 0;      // bytes of host memory of the communicator, with several ranks
+  uint64_t data = 0;               // bytes of host memory that the data source keeps, once it is open
   uint64_t snapshot = 0;           // bytes of host memory for asynchronous checkpoints
   uint64_t stored = 0;             // tensors of the weights, if they are only read
 };
@@ -28,6 +31,12 @@ struct Setup {
 // `world`; the other ranks need not exist. The scratch of collectives is known only with a communicator.
 Setup make_setup(const Config& config, Registry& registry, int64_t generate = 0, const World& world = {},
                  const Communicator* comm = nullptr);
+
+// The same, for a plan that is only looked at: without the bytes of constants, which may be hundreds of MiB.
+Setup make_plan_only(const Config& config, Registry& registry, const World& world = {});
+
+// The same, before buffers get their places: the arenas have the sizes below which no layout can go.
+Setup make_sketch(const Config& config, Registry& registry, const World& world = {});
 
 // For evaluating existing weights: without gradients and optimizer state.
 Setup make_evaluation(const Config& config, Registry& registry);

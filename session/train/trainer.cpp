@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/train/trainer.hpp"
 
-#include <sys/resource.h>
-
 #include <cmath>
 #include <set>
 
@@ -134,8 +132,10 @@ std::span<char> Trainer::staging() {
 }
 
 void Trainer::load(const std::filesystem::path& checkpoint) {
+  // A precision that rounds as a cast does takes wider values, rounded once; fp32 and strangers' take none.
+  const bool round = !trains() || (setup_.precision.table.flags & ENG_AXIS_CASTS);
   const RunPoint point = load_checkpoint(checkpoint, saved_tensors(setup_.plan), fill(), staging(),
-                                         trains() ? "" : kParameterRole, peers());
+                                         trains() ? "" : kParameterRole, peers(), round);
   if (point.data_hash != data_.info().content_hash)
     throw Error(Exit::data,
                 fmt::format("{} was written with other data (hash {}, now {})", checkpoint.string(), point.data_hash,
@@ -173,8 +173,11 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   const View& losses = alone() ? setup_.plan.losses : setup_.plan.all_losses;
   double sum = 0;
   for (int64_t k = 0; k < count(losses.desc); ++k) sum += executor_.host<float>(losses)[k];
-  const float norm = executor_.host<float>(setup_.plan.results)[ENG_S_NORM];
-  if (!std::isfinite(sum) || !std::isfinite(norm)) not_finite(sum / valid, norm);
+  const float* results = executor_.host<float>(setup_.plan.results);
+  const float norm = results[ENG_S_NORM];
+  const bool skipped = results[ENG_S_OK] == 0.0f && results[ENG_S_MAY_SKIP] != 0.0f;
+  loss_scale_ = static_cast<double>(results[ENG_S_LOSS_SCALE]);
+  if (!skipped && (!std::isfinite(sum) || !std::isfinite(norm))) not_finite(sum / valid, norm);
   // The update that this step made, or, where it was skipped, tried to make.
   const int64_t update = updates_ + 1;
   updates_ = executor_.host<int64_t>(setup_.plan.host_counters)[ENG_C_UPDATES];
@@ -187,6 +190,8 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   m.loss = sum / valid;
   m.grad_norm = norm;
   m.lr = schedule_.at(update);
+  m.loss_scale = loss_scale_;
+  m.skipped = skipped;
   m.step_seconds = since(start) + data_wait;
   m.tokens_per_second = static_cast<double>(cut_.step()) * static_cast<double>(length_) / m.step_seconds;
   const double peak = setup_.kernels->info().peak_f32 * cut_.world;
@@ -194,9 +199,7 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   m.wait_seconds.data = data_wait;
   m.wait_seconds.comm = executor_.waited();
   m.device_peak_bytes = peak_of(setup_.plan, {}).device;
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  m.host_peak_bytes = static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+  m.host_peak_bytes = peak_resident_bytes();
   return m;
 }
 
@@ -205,12 +208,11 @@ void Trainer::not_finite(double loss, double norm) {
   end_save(true);  // all ranks stop here, and the unfinished checkpoint is good
   std::string where;
   for (const Tensor& t : setup_.plan.tensors) {
-    if (t.role != kParameterRole || t.desc.dtype != ENG_F32) continue;
+    if (t.role != kParameterRole) continue;
     for (const HeldRange& e : t.ranges) {
-      std::vector<float> values(e.count);
+      std::vector<char> values(bytes(e.view.desc));
       executor_.download(values.data(), e.view);
-      if (where.empty() && !std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); }))
-        where = "parameter " + t.name;
+      if (where.empty() && !all_finite(values.data(), t.desc.dtype, e.count)) where = "parameter " + t.name;
     }
   }
   if (!alone())  // the first rank that found something is used
@@ -228,8 +230,9 @@ void Trainer::not_finite(double loss, double norm) {
   }
   const std::string advice = "lower optimizer.learning_rate or lengthen schedule.warmup_steps";
   throw Error(Exit::numerics,
-              fmt::format("step {}: {} is not finite (loss {}, gradient norm {}); first seen in {}", step_ + 1,
+              fmt::format("step {}: {} is not finite (loss {}, gradient norm {}{}); first seen in {}", step_ + 1,
                           std::isfinite(loss) ? "the gradient norm" : "the loss", loss, norm,
+                          loss_scale_ == 1 ? "" : fmt::format(", loss scale {}", loss_scale_),
                           where.empty() ? "no single tensor: sums overflowed" : where),
               last_checkpoint_.empty()
                   ? advice
@@ -274,6 +277,7 @@ void Trainer::begin_save(const std::string& config_hash) {
   RunPoint point;
   point.step = step_, point.updates = updates_;
   point.tokens = tokens_;
+  point.loss_scale = loss_scale_;
   point.data["train"] = samples_;
   point.seeds["seed"] = static_cast<uint64_t>(config_.section("train").integer("seed"));
   point.data_hash = data_.info().content_hash;

@@ -19,6 +19,7 @@ struct Metrics {
   int64_t step = 0;
   uint64_t tokens = 0;  // of all steps so far
   double loss = 0, grad_norm = 0, lr = 0, loss_scale = 1;
+  bool skipped = false;             // the gradients were not finite, and nothing was updated
   std::optional<double> eval_loss;  // of an evaluation right after this step
 
   double tokens_per_second = 0, mfu = 0, step_seconds = 0;
@@ -95,6 +96,7 @@ class Trainer {
   Exchange exchange_;
   Cut cut_;
   int64_t length_, step_ = 0, updates_ = 0;  // steps taken; updates that were not skipped
+  double loss_scale_ = 1;                    // of the last step
   uint64_t samples_ = 0, tokens_ = 0;        // of all steps so far
   double flops_per_token_;
   std::string last_checkpoint_;

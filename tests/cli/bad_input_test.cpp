@@ -71,7 +71,7 @@ TEST_CASE("unknown names", "[cli]") {
   Scratch scratch;
   scratch.config();
   refused(scratch, {"run", "config.toml", "optimizer.plugin=adamv"}, 2,
-          {"did you mean `adamw`?", "available: `adamw`, `muon`, `sgd`",
+          {"did you mean `adamw`?", "available: `adamw`, `adamw8bit`, `muon`, `sgd`",
            "no plugin provides eng.optimizer/1 'adamv' in ", "`engine plugins ls --why`"});
   refused(scratch, {"run", "config.toml", "model.preset=8b"}, 2, {"8b", "tiny"});
   refused(scratch, {"run", "config.toml", "model.num_attention_heads=5"}, 2, {"hidden_size", "num_attention_heads"});
@@ -153,7 +153,7 @@ TEST_CASE("a model that does not fit is refused before the first step, with edit
   CHECK(engine(scratch, text).exit == 6);
   // A key that is derived from another one is not proposed.
   text[0] = "plan", text.push_back("train.global_batch=65536");
-  CHECK(has(engine(scratch, text).out, "would fit: " + edit[1].str() + " (the same tokens per step)"));
+  CHECK(has(engine(scratch, text).out, "would fit: " + edit[1].str() + " (the same tokens per step, "));
 }
 
 TEST_CASE("a loss that is not a number stops the run and leaves the last checkpoint", "[cli]") {

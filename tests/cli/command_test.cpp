@@ -168,6 +168,148 @@ TEST_CASE("plan --ranks prints what each rank holds and sends", "[cli]") {
   CHECK(has(uneven.err, "help: train.global_batch = 32"));
 }
 
+TEST_CASE("a described device is for planning", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const Result plan = engine(scratch, {"plan", "config.toml", "device.describe=rtx4090", "--ranks", "2"});
+  INFO(plan.err);
+  CHECK(plan.exit == 0);
+  for (const char* part : {"described device  rtx4090", "arena cuda (device)", "arena cuda (pinned)", "upper bound",
+                           "of 23.5 GiB: fits", "2 on a node", "estimated, bound by"})
+    CHECK(has(plan.out, part));
+  // An amount of memory describes the device that is here: the same plan, byte for byte.
+  const auto same = [&](const char* how) {
+    const std::string here = engine(scratch, {"plan", "config.toml", how}).out;
+    CHECK(here.size() > 1000);
+    return engine(scratch, {"plan", "config.toml", how, "device.describe=1GB"}).out == here;
+  };
+  CHECK(same("--dump"));
+  const auto arenas = [&](const char* device) {
+    return Json::parse(engine(scratch, {"plan", "config.toml", "--json", device}).out).at("ranks").at(0);
+  };
+  CHECK(arenas("device.describe=1GB") == arenas("device.plugin=cpu"));
+  const Result check = engine(scratch, {"check", "config.toml", "device.describe=h200"});
+  CHECK(check.exit == 0);
+  CHECK(has(check.out, "of 139.7 GiB, described by h200"));
+  CHECK(std::regex_search(check.out, std::regex("\n  disk .* on another machine +not checked\n")));
+  CHECK(std::regex_search(check.out, std::regex("\n  host .*: host.memory is not given +not checked\n")));
+  const Result host = engine(scratch, {"check", "config.toml", "device.describe=h200", "host.memory=64GiB"});
+  CHECK(host.exit == 0);
+  CHECK_FALSE(has(host.out, "host.memory is not given"));
+  // A checkpoint that no disk has room for: only that of this machine is looked at.
+  const Args large = {"check", "config.toml", "model.vocab_size=50000000", "checkpoint.keep=1000000"};
+  for (const auto& [describe, exit] : {std::pair("device.describe=h200", 0), {"host.memory=1TiB", 10}}) {
+    Args words = large;
+    words.push_back(describe);
+    const Result one = engine(scratch, words);
+    INFO(one.err);
+    CHECK(one.exit == exit);
+  }
+  CHECK(engine(scratch, {"check", "config.toml", "device.describe=1MiB"}).exit == 6);
+  for (const char* command : {"run", "check", "plan"}) {
+    const Result unknown = engine(scratch, {command, "config.toml", "device.describe=h2000"});
+    CHECK(unknown.exit == 2);
+    CHECK(has(unknown.err, command == std::string("run") ? "described, not present" : "did you mean `h200`?"));
+  }
+  for (Args run : {Args{"run", "config.toml"}, Args{"run", "config.toml", "--ranks", "2", "--oversubscribe"}}) {
+    run.push_back("device.describe=h200");
+    const Result refused = engine(scratch, run);
+    CHECK(refused.exit == 2);
+    CHECK(has(refused.err, "the device is described, not present, so nothing can run on it"));
+    CHECK(has(refused.err, "--unset device.describe"));
+  }
+}
+
+TEST_CASE("check --ranks checks what plan --ranks plans", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const auto with = [&](const char* command, const char* ranks, Args more) {
+    more.insert(more.begin(), {command, "config.toml", "--ranks", ranks});
+    return engine(scratch, more);
+  };
+  const Result four = with("check", "4", {"zero.plugin=zero3"});
+  INFO(four.err << four.out);
+  CHECK(four.exit == 0);
+  CHECK(has(four.out, " x 4 ranks = "));
+  CHECK(has(four.out, ", each of 4 ranks"));
+  // The checkpoint is that of all ranks, but for the headers of its files.
+  const auto disk = [](const Result& result) {
+    std::smatch found;
+    REQUIRE(std::regex_search(result.out, found, std::regex("disk +3 checkpoints x ([0-9.]+) KiB")));
+    return std::stod(found[1].str());
+  };
+  CHECK(disk(four) == Approx(disk(with("check", "1", {}))).epsilon(0.05));
+  // The same messages, and the same of what fits.
+  const Args batch = {"--unset", "train.accumulate", "train.micro_batch=1", "train.global_batch=6"};
+  CHECK(with("check", "4", batch).exit == 2);
+  CHECK(with("check", "4", batch).err == with("plan", "4", batch).err);
+  CHECK(has(with("check", "4", batch).err, "is not a multiple of 4 ranks x train.micro_batch = 1"));
+  CHECK(with("check", "3", batch).exit == 0);
+  CHECK(with("check", "0", {}).exit == 2);
+  // What fits on one rank need not fit on a machine that several share, and the other way round.
+  const Json plan = Json::parse(with("plan", "4", {"zero.plugin=zero3", "--json"}).out);
+  const uint64_t peak = plan.at("ranks").at(0).at("host_peak_bytes");
+  const std::string room = "device.describe=" + std::to_string(peak + 100'000),  // for the text, 20 KB
+      less = "device.describe=" + std::to_string(peak - 1);
+  CHECK(with("check", "4", {"zero.plugin=zero3", room}).exit == 0);
+  CHECK(with("check", "4", {"zero.plugin=zero3", less}).exit == 6);
+  CHECK(with("check", "4", {"zero.plugin=zero3", room, "comm.describe={ranks_per_node=4}"}).exit == 6);
+  CHECK(has(engine(scratch, {"check", "--help"}).out, "number of ranks that share the step; they need not exist"));
+}
+
+TEST_CASE("plan --fit finds settings, and explains them", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const auto fit = [&](Args more) {
+    more.insert(more.begin(), "plan");
+    return engine(scratch, more);
+  };
+  // The value may be left out, and the words may come in any order.
+  const std::string here = fit({"config.toml", "--fit"}).out;
+  CHECK(has(here, "fit cpu: "));
+  CHECK(has(here, "  best  "));
+  CHECK(fit({"--fit", "config.toml"}).out == here);
+  const std::string card = fit({"config.toml", "--fit", "rtx4090", "train.micro_batch=2"}).out;
+  CHECK(has(card, "fit rtx4090: 23.5 GiB (1.0 GiB reserved, assumed), 1 rank"));
+  CHECK(has(card, "a step takes "));
+  for (const Args& order : {Args{"--fit", "rtx4090", "config.toml", "train.micro_batch=2"},
+                            Args{"config.toml", "train.micro_batch=2", "--fit=rtx4090"},
+                            Args{"config.toml", "train.micro_batch=2", "device.describe=rtx4090", "--fit"}})
+    CHECK(fit(order).out == card);
+  const Result json = fit({"config.toml", "--fit", "24GiB", "--ranks", "2", "--host", "64GiB", "--json"});
+  INFO(json.err);
+  const Json found = Json::parse(json.out);
+  CHECK(found.at("fits") == true);
+  CHECK(found.at("ranks") == 2);
+  CHECK(found.at("device_bytes") == uint64_t{24} << 30);
+  // A path starts at the working directory.
+  std::filesystem::create_directory(scratch / "cards");
+  scratch.write("cards/mine.toml", "plugin = 'cuda'\nmemory = '300KiB'\nreserve = 0\nworkspace = 1\n");
+  const Result none = fit({"config.toml", "--fit", "cards/mine.toml"});
+  CHECK(none.exit == 0);
+  CHECK(has(none.out, "nothing fits: "));
+  // Every bad value has its message.
+  const auto refused = [&](const Args& args, const std::string& what) {
+    const Result result = fit(args);
+    INFO(what << "\n" << result.err);
+    CHECK(result.exit == 2);
+    CHECK(has(result.err, what));
+  };
+  refused({"config.toml", "--fit", "0"}, "--fit = 0: nothing fits into a device without memory");
+  refused({"config.toml", "--fit", "rtx4091"}, "did you mean `rtx4090`?");
+  refused({"config.toml", "--fit", "24GiB", "--host", "0"}, "--host 0: this is no amount of memory");
+  refused({"config.toml", "--fit", "24GiB", "--host", "much"}, "--host much: this is no amount of memory");
+  refused({"config.toml", "--fit", "24GiB", "--dump"}, "--dump prints one plan");
+  refused({"config.toml", "--fit", "./none.toml"}, "none.toml");
+  refused({"--fit"}, "a configuration file or a run directory is missing");
+  refused({}, "a configuration file or a run directory is missing");
+  // An error about memory has the same proposals.
+  const Result check = engine(scratch, {"check", "config.toml", "device.describe=" + std::to_string(3 << 20)});
+  INFO(check.err);
+  CHECK(check.exit == 6);
+  CHECK(has(check.err, "too much"));
+}
+
 TEST_CASE("plan needs only the model", "[cli]") {
   Scratch scratch;
   scratch.write("model.toml", "[model]\nplugin = \"llama\"\npreset = \"tiny\"\n");

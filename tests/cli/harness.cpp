@@ -13,7 +13,6 @@
 #include <cstring>
 #include <fstream>
 #include <thread>
-#include <utility>
 
 namespace cli {
 namespace {
@@ -100,21 +99,13 @@ FullPipe::FullPipe() {
   const int flags = fcntl(ends_[1], F_GETFL);
   fcntl(ends_[1], F_SETFL, flags | O_NONBLOCK);
   const std::string page(4096, '.');
-  for (ssize_t n = 0; (n = ::write(ends_[1], page.data(), page.size())) > 0;) filled_ += static_cast<size_t>(n);
+  while (::write(ends_[1], page.data(), page.size()) > 0) {
+  }
   fcntl(ends_[1], F_SETFL, flags);
 }
 
 FullPipe::~FullPipe() {
-  for (const int end : ends_)
-    if (end >= 0) close(end);
-}
-
-std::string FullPipe::rest() {
-  close(std::exchange(ends_[1], -1));
-  std::string out;
-  char part[4096];
-  for (ssize_t n = 0; (n = ::read(ends_[0], part, sizeof(part))) > 0;) out.append(part, static_cast<size_t>(n));
-  return out.substr(std::min(out.size(), filled_));
+  for (const int end : ends_) close(end);
 }
 
 Child::Child(const Scratch& scratch, const Args& args, Limits limits) : limits_(limits) {

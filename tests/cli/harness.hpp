@@ -64,12 +64,9 @@ class FullPipe {
   FullPipe(const FullPipe&) = delete;
   FullPipe& operator=(const FullPipe&) = delete;
   int end() const { return ends_[1]; }
-  // Reads from now on until no process has the other end; what was written by others.
-  std::string rest();
 
  private:
   int ends_[2] = {-1, -1};
-  size_t filled_ = 0;
 };
 
 // One running `engine`. Killed if the object goes first.

@@ -10,7 +10,8 @@ using namespace cli;
 
 namespace {
 
-void check_peak(const char* what, const Args& model) {
+// The peak that was measured.
+double check_peak(const char* what, const Args& model) {
   Scratch scratch;
   scratch.config();
   Args run = {"run", "config.toml", "--out", "run"}, plan = {"plan", "config.toml", "--json"};
@@ -25,6 +26,7 @@ void check_peak(const char* what, const Args& model) {
   WARN(what << ": " << planned.at("parameters") << " parameters, planned " << promise << ", measured " << peak << " ("
             << (peak / promise - 1) * 100 << " %), beyond the arenas " << peak - arenas);
   CHECK(std::abs(peak / promise - 1) < 0.01);
+  return peak;
 }
 
 }  // namespace
@@ -41,12 +43,25 @@ TEST_CASE("peak memory of a model of 162 million parameters", "[cli][.slow]") {
                       "train.eval_every=2", "train.sequence_length=64", "device.threads=0"});
 }
 
+// The model and batch of benchmarks/step/llama_58m.toml.
+TEST_CASE("peak memory of formats: bf16_sr takes at most 0.65 of fp32", "[cli][.slow]") {
+  const auto peak = [](const std::string& format) {
+    return check_peak(format.c_str(), {"model.preset=bench", "model.hidden_size=512", "model.intermediate_size=1376",
+                                       "model.num_attention_heads=8", "model.num_hidden_layers=8", "train.steps=2",
+                                       "train.eval_every=2", "train.micro_batch=8", "train.sequence_length=256",
+                                       "device.threads=0", "precision.plugin=" + format});
+  };
+  const double fp32 = peak("fp32"), rounded = peak("bf16_sr");
+  peak("bf16");
+  CHECK(rounded <= 0.65 * fp32);
+}
+
 TEST_CASE("peak memory if layers keep only their input", "[cli][.slow]") {
   for (const char* how : {"recompute.policy=full", "recompute.blocks=3"})
     check_peak(how,
                {"model.preset=bench", "model.vocab_size=8000", "model.hidden_size=512", "model.intermediate_size=1376",
                 "model.num_attention_heads=8", "model.num_hidden_layers=8", "train.steps=2", "train.eval_every=2",
-                "train.micro_batch=8", "train.sequence_length=256", "device.threads=0", how});
+                "train.micro_batch=4", "train.sequence_length=256", "device.threads=0", how});
 }
 
 TEST_CASE("peak memory of many narrow layers, with the plan itself", "[cli][.slow]") {
@@ -67,5 +82,68 @@ TEST_CASE("plan of a 7B model is quick and small", "[cli]") {
                         << plan.peak_bytes() / (1 << 20) << " MiB");
   CHECK(seconds < 2);
   CHECK(plan.peak_bytes() < 200'000'000);
+}
+
+TEST_CASE("plan of a very long sequence holds its tables once", "[cli]") {
+  Scratch scratch;
+  scratch.write("long.toml", "[model]\nplugin = \"llama\"\npreset = \"tiny\"\nhead_dim = 8\n");
+  const Result plan = engine(scratch, {"plan", "long.toml", "train.sequence_length=2000000", "--json"});
+  REQUIRE(plan.exit == 0);
+  constexpr uint64_t table = uint64_t{2'000'000} * 8 * 4;
+  CHECK(Json::parse(plan.out).at("ranks").at(0).at("bookkeeping_bytes") > table);
+  CHECK(plan.peak_bytes() < table * 3 / 2 + 20'000'000);
+}
+
+TEST_CASE("a run counts the text that it keeps, and does not grow with the text that it reads", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  std::string text;  // 24 MiB
+  while (text.size() < (24u << 20))
+    text += "line " + std::to_string(text.size()) + " of a text that is read from disk\n";
+  scratch.write("large.txt", text);
+  std::string lines;  // of 6 MiB of text
+  for (std::string_view rest = std::string_view(text).substr(0, 6 << 20); !rest.empty(); rest.remove_prefix(1 << 16))
+    lines += Json{{"text", std::string(rest.substr(0, 1 << 16))}}.dump() + "\n";
+  scratch.write("kept.jsonl", lines);
+  double before = 0;  // measured - planned, of the first run
+  for (const std::string file : {"text.txt", "large.txt", "kept.jsonl"}) {
+    Args args = {"run",
+                 "config.toml",
+                 "--out",
+                 file + ".run",
+                 "data.paths=[\"" + file + "\"]",
+                 "data.tokenizer=bytes",
+                 "model.hidden_size=128",
+                 "model.intermediate_size=344",
+                 "train.steps=20",
+                 "train.micro_batch=32",
+                 "train.eval_every=20"};
+    REQUIRE(engine(scratch, args).exit == 0);
+    const std::string plan = read(scratch / args[3] / "plan.txt");
+    const double planned = std::atof(plan.substr(plan.find("process peak") + 12).c_str());
+    const double more = column(scratch / args[3], "host_peak_bytes").back() - planned;
+    INFO(file << ": planned " << planned << ", measured " << more << " more");
+    if (file == "text.txt") before = more;
+    CHECK(std::abs(more - before) < 1048576);
+    CHECK(has(plan, "text in memory") == (file != "large.txt"));
+    // What does not fit with the text is refused before the run begins.
+    args[3] = "refused";
+    args.push_back("host.memory=" + std::to_string(static_cast<int64_t>(planned) - 1'000'000));
+    const Result refused = engine(scratch, args);
+    INFO(refused.err);
+    CHECK(refused.exit == 6);
+    CHECK(has(refused.err, "of text in memory") == (file == "kept.jsonl"));
+    CHECK_FALSE(fs::exists(scratch / "refused"));
+  }
+}
+
+TEST_CASE("metrics tell the run's own memory, not that of the process which started it", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const std::string large(size_t{256} << 20, '.');
+  const Result run = engine(scratch, {"run", "config.toml", "--out", "run", "train.steps=1"});
+  REQUIRE(run.exit == 0);
+  CHECK(run.peak_bytes() > large.size());  // as getrusage tells it
+  CHECK(column(scratch / "run", "host_peak_bytes").at(0) < static_cast<double>(large.size()));
 }
 #endif

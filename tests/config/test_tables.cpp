@@ -40,8 +40,8 @@ TEST_CASE("a mistake in a table is reported at its key") {
   bad("[comm]\ndescribe = { latency = \"5 parsecs\" }\n", "`describe.latency` must be of type duration");
   bad("[comm]\ndescribe = { bandwidth = 0 }\n", "`describe.bandwidth` must be at least 1 B");
   bad("[comm]\ndescribe = { latency = { a = 1 } }\n", "`describe.latency` cannot be a table");
-  bad("[comm]\ndescribe = {}\n", "unknown key `describe`");
-  bad("[comm]\ndescribe = \"h200\"\n", "unknown key `describe`");
+  bad("[comm]\ndescribe = {}\n", "`describe` belongs to [device], not [comm]");
+  bad("[comm]\ndescribe = \"h200\"\n", "`describe` belongs to [device], not [comm]");
   bad("[comm]\ntimeout = { a = 1 }\n", "`timeout` cannot be a table");
 }
 

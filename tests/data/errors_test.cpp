@@ -148,7 +148,7 @@ TEST_CASE_METHOD(Errors, "text that is kept in memory has a limit, decompressed 
     CHECK(Source(folder, {.paths = {name}, .numbers = {{"memory", double(3 << 20)}}}).status() == ENG_OK);
     CHECK(Source(folder, {.paths = {name}}).status() == ENG_OK);
   }
-  CHECK(Source(folder, {.paths = {"plain.txt"}, .numbers = {{"memory", 0}}}).status() == ENG_OK);  // it is mapped
+  CHECK(Source(folder, {.paths = {"plain.txt"}, .numbers = {{"memory", 0}}}).status() == ENG_OK);  // it stays on disk
   refuse({.paths = {"bomb.txt.gz", "lines.jsonl"}, .numbers = {{"memory", double(5 << 20)}}}, ENG_INVALID,
          {"lines.jsonl"});
 }
@@ -182,8 +182,7 @@ TEST_CASE_METHOD(Errors, "files that change while they are used") {
     folder.write("a.txt", large);
     Source source(folder, settings);
     source.read(0, 0);
-    // To touch the pages that went would be a bus error. The source asks the kernel for a copy, and looks at the file
-    // only after it: there is no moment in which the file could be cut short unseen.
+    // The source looks at the file after it read: there is no moment in which the file could be cut short unseen.
     fs::resize_file(folder.path() / "a.txt", 100);
     CHECK(source.try_read(0, 1) == ENG_DATA_LOSS);
     CHECK_THAT(source.error(), Contains((folder.path() / "a.txt").string()) && Contains("changed"));
@@ -196,7 +195,7 @@ TEST_CASE_METHOD(Errors, "files that change while they are used") {
     CHECK(source.try_read(0, 1) == ENG_DATA_LOSS);
   }
   {
-    // A new file under the old name, and none: what was mapped is still whole.
+    // A new file under the old name, and none: what was opened is still whole.
     folder.write("a.txt", large);
     Source source(folder, settings);
     folder.write("b.txt", "short");

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -33,15 +34,21 @@ std::string model_text(const std::string& model) {
       model == "llama-tied");
 }
 
+// The plugin's name in quotes, then the rest.
+std::string precision_text(const std::string& precision) {
+  const size_t end = std::min(precision.find('\n'), precision.size());
+  return "'" + precision.substr(0, end) + "'" + precision.substr(end);
+}
+
 eng::Config config(const Group& g, const Draw& d, uint64_t live_limit) {
   std::string text = fmt::format(
       "[model]\n{}vocab_size = {}\n[device]\nplugin = 'reference'\n"
       "[train]\nsteps = {}\nmicro_batch = {}\nsequence_length = {}\naccumulate = {}\ngrad_clip = {}\n"
       "reduce = '{}'\nfreeze = [{}]\n[optimizer]\n{}"
-      "[precision]\nplugin = '{}'\n[zero]\nplugin = '{}'\nbucket = '{}B'\nprefetch = {}\noverlap = {}\n",
-      model_text(g.model), vocabulary, steps, rows, length, g.accumulate, g.grad_clip,
-      g.reduce_per_step ? "step" : "micro_batch", g.freeze, g.optimizer, g.precision, d.strategy, d.bucket, d.prefetch,
-      d.overlap);
+      "[precision]\nplugin = {}\n[zero]\nplugin = '{}'\nbucket = '{}B'\nprefetch = {}\noverlap = {}\n",
+      model_text(g.model), vocabulary, g.steps, rows, length, g.accumulate, g.grad_clip,
+      g.reduce_per_step ? "step" : "micro_batch", g.freeze, g.optimizer, precision_text(g.precision), d.strategy,
+      d.bucket, d.prefetch, d.overlap);
   if (live_limit) text += fmt::format("live_limit = '{}B'\n", live_limit);
   if (d.strategy == "two_level") text += fmt::format("ranks_per_node = {}\n", g.world % 2 ? g.world : 2);
   if (!d.recompute.empty()) text += fmt::format("[recompute]\n{}\n", d.recompute);
@@ -58,6 +65,18 @@ uint64_t least_live_limit(const Group& g, const Draw& d) {
     throw;
   }
   return 0;  // nothing is leased
+}
+
+// The elements of a tensor, f32, bf16 or u8.
+std::vector<float> numbers(const Fleet& fleet, size_t rank, const eng::View& view) {
+  if (view.desc.dtype == ENG_BF16) {
+    std::vector<float> out;
+    for (uint16_t x : fleet.download<uint16_t>(rank, view)) out.push_back(std::bit_cast<float>(uint32_t{x} << 16));
+    return out;
+  }
+  if (view.desc.dtype != ENG_U8) return fleet.download<float>(rank, view);
+  const std::vector<uint8_t> bytes = fleet.download<uint8_t>(rank, view);
+  return {bytes.begin(), bytes.end()};
 }
 
 }  // namespace
@@ -80,7 +99,12 @@ Group draw_group(Random& random) {
   g.world = chance(random, 0.1) ? 1 : 2 + static_cast<uint32_t>(below(random, 3));
   g.accumulate = 1 + static_cast<int64_t>(below(random, 3));
   g.reduce_per_step = g.accumulate > 1 && chance(random, 0.4);
-  if (chance(random, 0.2)) g.precision = "half-bf16";
+  static const char* precisions[] = {
+      "half-bf16", "bf16", "fp16", "fp16\ninitial_scale_power = 30", "bf16_sr", "bf16_sr\ngradients = 'bf16'"};
+  if (chance(random, 0.5)) g.precision = precisions[below(random, 6)];
+  const bool rounded = g.precision.starts_with("bf16_sr");  // which has optimizers of its own
+  if (rounded && chance(random, 0.3)) g.optimizer = "plugin = 'sgd'\nlearning_rate = 1e-2\nmomentum = 0.9\n";
+  if (!rounded && chance(random, 0.2)) g.optimizer = "plugin = 'adamw8bit'\nlearning_rate = 1e-2\nweight_decay = 0.1\n";
   return g;
 }
 
@@ -108,7 +132,7 @@ Planned plan(const Group& g, const Draw& d) {
   for (uint32_t r = 0; r < g.world; ++r) {
     eng::Setup setup = eng::make_setup(c, registry(), 0, {r, g.world, r, g.world});  // verifies it
     if (out.table.empty())
-      for (uint64_t k = 1; k <= steps; ++k) {
+      for (uint64_t k = 1; k <= static_cast<uint64_t>(g.steps); ++k) {
         out.table.push_back({0.01f / static_cast<float>(k)});
         for (float x : setup.optimizer.scalars(k)) out.table.back().push_back(x);
       }
@@ -139,8 +163,8 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
     fleet.upload(r, planned.plans[r].table, table.data());
   }
   Random data(1234);  // the same batches for every plan of a group
-  std::vector<float> losses, norms;
-  for (int step = 0; step < steps; ++step) {
+  std::vector<float> losses, norms, scales;
+  for (int step = 0; step < g.steps; ++step) {
     const size_t n = static_cast<size_t>(g.accumulate * rows * length);
     std::vector<std::vector<int32_t>> tokens(world), labels(world);
     float valid = 0;
@@ -156,10 +180,13 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
       fleet.upload(r, planned.plans[r].labels_in, labels[r].data());
       fleet.upload(r, planned.plans[r].inputs, inputs);
     }
+    const auto overflow = g.overflows.find(step);
+    fleet.overflow(overflow == g.overflows.end() ? std::nullopt : std::optional(overflow->second));
     if (!run("train")) break;
     for (uint32_t r = 0; r < world; ++r) {
       for (float x : fleet.download<float>(r, planned.plans[r].losses)) losses.push_back(x);
-      norms.push_back(fleet.download<float>(r, planned.plans[r].scalars)[ENG_S_NORM]);
+      const std::vector<float> scalars = fleet.download<float>(r, planned.plans[r].scalars);
+      norms.push_back(scalars[ENG_S_NORM]), scales.push_back(scalars[ENG_S_LOSS_SCALE]);
       if (world > 1)
         for (float x : fleet.download<float>(r, planned.plans[r].all_losses)) losses.push_back(x);
     }
@@ -174,14 +201,14 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
         fmt::format("{} bytes of leases and fresh gradients were in use at a time, with a live_limit of {}",
                     result.most_live, planned.live_limit);
   if (!result.complaint.empty()) return result;
-  result.tensors = {{"norms", norms}, {"losses", losses}};
+  result.tensors = {{"norms", norms}, {"scales", scales}, {"losses", losses}};
   for (size_t t = 0; t < planned.plans[0].tensors.size(); ++t) {
     const eng::Tensor& first = planned.plans[0].tensors[t];
     std::vector<float> values(static_cast<size_t>(eng::count(first.desc)));
     std::vector<char> filled(values.size(), 0);
     for (uint32_t r = 0; r < world; ++r)
       for (const eng::HeldRange& e : planned.plans[r].tensors[t].ranges) {
-        const std::vector<float> part = fleet.download<float>(r, e.view);
+        const std::vector<float> part = numbers(fleet, r, e.view);
         for (size_t k = 0; k < part.size(); ++k) {
           const size_t at = e.first + k;
           if (filled[at] && std::memcmp(&values[at], &part[k], sizeof(float)) != 0 && result.complaint.empty())
@@ -211,6 +238,16 @@ std::string difference(const Result& a, const Result& b) {
         return fmt::format("{}, element {}: {:.9g} and {:.9g}", name, k, x[k], y[k]);
   }
   return "";
+}
+
+Types types(const eng::Plan& plan, const char* op, eng::Phase phase, const char* program) {
+  Types out;
+  for (const eng::Segment& segment : plan.program(program).segments)
+    for (const eng::Action& action : segment.actions)
+      if (const eng::Call& call = plan.calls[action.call];
+          call.op->id == std::string(op) && plan.labels[action.block].phase == phase)
+        out.insert({call.in[0].dtype, call.out[0].dtype});
+  return out;
 }
 
 }  // namespace equality

@@ -2,7 +2,9 @@
 // Plans drawn at random over everything that must not change a number, and training with them.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,10 +20,12 @@ struct Group {
   uint32_t world = 2;
   int64_t accumulate = 1;
   bool reduce_per_step = false;
-  std::string precision = "fp32";                                                          // or half-bf16, half-f16
+  std::string precision = "fp32";  // its plugin; and more keys of its section
   std::string optimizer = "plugin = 'adamw'\nlearning_rate = 1e-2\nweight_decay = 0.1\n";  // its section
   std::string freeze = "";                                                                 // patterns, quoted
   double grad_clip = 0.5;
+  int steps = 3;
+  std::map<int, Overflow> overflows = {};  // by step, from 0
 };
 
 // What must not.
@@ -47,9 +51,8 @@ struct Planned {
 };
 Planned plan(const Group& group, const Draw& draw);
 
-constexpr int steps = 3;
-
-// What came out of training, by name: norms and losses of all steps, then every tensor, put together from its ranks.
+// What came out of training, by name: norms, loss scales and losses of all steps, then every tensor, put together from
+// its ranks.
 struct Result {
   std::vector<std::pair<std::string, std::vector<float>>> tensors;
   std::string complaint;       // the run did not come to its end, or ranks hold different values of the same element
@@ -59,5 +62,9 @@ struct Result {
 Result train(const Group& group, const Planned& planned, const Schedule& schedule, const Fault& fault = {});
 // "" if they are equal bit for bit, else the first value that is not.
 std::string difference(const Result& a, const Result& b);
+
+// The types that an op works on in one phase of a program: its first input and its first output.
+using Types = std::set<std::pair<int32_t, int32_t>>;
+Types types(const eng::Plan& plan, const char* op, eng::Phase phase, const char* program = "train");
 
 }  // namespace equality

@@ -43,6 +43,13 @@ struct Schedule {
 // How one rank's queues may be at fault on purpose.
 struct Fault {
   bool left_to_right = false;  // folds rows in their order instead of in a tree
+  bool keeps_scale = false;    // the loss scale is not taken out of the gradients
+};
+
+// A backward that overflows: the gradient of the last block's input gets an infinity.
+struct Overflow {
+  uint32_t rank;
+  int64_t micro;  // micro-batch
 };
 
 // An action is no instant. When it begins, its outputs and its scratch become garbage; when it ends, its kernel runs.
@@ -59,6 +66,9 @@ class Fleet {
   // On all ranks. True if everything went as planned; else `complaint` says what did not, and nothing runs any more.
   bool run(const std::string& program, const Schedule& schedule = {});
   const std::string& complaint() const { return complaint_; }
+
+  // In the programs that run next. nullopt: none.
+  void overflow(const std::optional<Overflow>& where) { overflow_ = where; }
 
   uint8_t* address(size_t rank, const eng::View& view) const;
   void upload(size_t rank, const eng::View& to, const void* from);
@@ -123,11 +133,13 @@ class Fleet {
   // What the next step of a queue does to the bytes in use: 1 more, -1 less, 0 neither.
   int changes(const Rank& rank, size_t queue) const;
   void exchange(uint32_t rank, const Bound& bound, const Running& now);
+  void spoil(uint32_t rank, const Bound& bound) const;
   void complain(uint32_t rank, const Bound& bound, const std::string& what);
   size_t pick(const std::vector<std::pair<uint32_t, size_t>>& ready, const Schedule& schedule);
 
   const eng::Kernels& kernels_;
   Fault fault_;
+  std::optional<Overflow> overflow_;
   std::vector<Rank> ranks_;
   std::map<int64_t, std::deque<Collective>> collectives_;  // per group, in their order
   Random random_;

@@ -19,6 +19,7 @@ double traffic(const Group& group, const Draw& draw) {
   const uint64_t world = group.world, norm = 2 * all / eng::chunk,
                  losses = world * static_cast<uint64_t>(group.accumulate);
   for (uint64_t sent : result.sent) CHECK(sent == result.sent[0]);
+  const auto steps = static_cast<uint64_t>(group.steps);
   const uint64_t bytes = result.sent[0] / steps, elements = bytes / sizeof(float) * world / (world - 1);
   CHECK(elements * sizeof(float) * (world - 1) / world * steps == result.sent[0]);
   return static_cast<double>(elements - norm - losses) / static_cast<double>(all);

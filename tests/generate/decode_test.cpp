@@ -41,19 +41,22 @@ const std::map<std::string, const char*> models = {
     {"opt", "num_attention_heads = 4\nffn_dim = 40\ninit_std = 0.2\nmax_position_embeddings = 150\n"},
     {"mamba", "initializer_range = 0.2\n"},
 };
-std::string config_text(const std::string& model, const std::string& options, const std::string& device) {
+std::string config_text(const std::string& model, const std::string& options, const std::string& device,
+                        const std::string& format) {
   return "[model]\nplugin = '" + model + "'\nvocab_size = 64\nhidden_size = 32\nnum_hidden_layers = 3\n" +
          models.at(model) + options + "\n[data]\nplugin = 'text'\npaths = ['none']\n[device]\nplugin = '" + device +
-         "'\nthreads = 2\n";
+         "'\nthreads = 2\n[precision]\nplugin = '" + format + "'\n";
 }
 
 struct Sequence {
-  Sequence(const std::string& options, const std::string& device_name, const std::string& name = "llama")
-      : config(Config::parse(config_text(name, options, device_name), "test.toml", ".", {}, schemas_of(registry()))),
+  Sequence(const std::string& options, const std::string& device_name, const std::string& name = "llama",
+           const std::string& format = "fp32")
+      : config(Config::parse(config_text(name, options, device_name, format), "test.toml", ".", {},
+                             schemas_of(registry()))),
         kernels(registry(), device_name, config.section("device")),
-        precision(make_precision("fp32", registry().table<eng_axis>(ENG_PRECISION_KIND, "fp32"),
+        precision(make_precision(format, registry().table<eng_axis>(ENG_PRECISION_KIND, format),
                                  config.section("precision"))),
-        model(trace(name, config.section("model"))),
+        model(trace(name, config.section("model"), precision.dtype(ENG_ROLE_ACT))),
         device(registry(), device_name, config.section("device")) {
     PlanRequest request{model, precision, nullptr, device_name, {}};
     request.workspace = [this](const Call& call) { return kernels.workspace(call); };
@@ -69,10 +72,10 @@ struct Sequence {
     expected.resize(static_cast<size_t>(count(plan.logits.desc)));
     executor->download(expected.data(), plan.logits);
   }
-  static Model trace(const std::string& name, const Section& options) {
+  static Model trace(const std::string& name, const Section& options, int32_t dtype) {
     const eng_model table = registry().table<eng_model>(ENG_MODEL_KIND, name);
     load_ops(registry());
-    return trace_model(name, table, options, batch, length, ENG_F32);
+    return trace_model(name, table, options, batch, length, dtype);
   }
   int32_t token(int64_t b, int64_t t) const { return tokens[static_cast<size_t>(b * length + t)]; }
 
@@ -202,6 +205,31 @@ TEST_CASE("mamba: logits one position at a time are those of the whole forward")
     sequence.run("prefill", 0, prefill, 0);
     sequence.run("decode", prefill - 1, 1, prefill - 1);
     CHECK(sequence.decode(prefill, prefill) > 1e-5);
+  }
+}
+
+TEST_CASE("16-bit formats generate what their forward says, and hold no masters") {
+  const auto weights = [](const Plan& plan) {
+    uint64_t bytes = 0;
+    for (const Buffer& b : plan.buffers) bytes += b.line == Line::weights ? b.bytes : 0;
+    return bytes;
+  };
+  for (const char* model : {"llama", "opt", "mamba"}) {
+    const Sequence wide("", "cpu", model);
+    for (const auto& [format, limit] : {std::pair("bf16", 0.05), {"fp16", 0.01}})
+      for (const char* device : {"cpu", "reference"}) {
+        Sequence sequence("", device, model, format);
+        INFO(model << " in " << format << " on " << device);
+        CHECK(problems(sequence.plan).empty());
+        CHECK(sequence.plan.logits.desc.dtype == ENG_F32);
+        CHECK(sequence.error(0) < limit);
+        CHECK(sequence.error(1) < limit);
+        CHECK(sequence.error_of_pieces() < limit);
+        // What stays f32 is padded, like everything else, to 4,096 elements.
+        const uint64_t f32 = std::string(model) == "mamba" ? 3 * 3 * 4096 * 4 : 0;
+        CHECK(2 * (weights(sequence.plan) - f32) == weights(wide.plan) - f32);
+        CHECK(sequence.expected != wide.expected);
+      }
   }
 }
 

@@ -34,6 +34,7 @@ const Callback callbacks[] = {
     {in_run, "precision.move", 3},
     {in_run, "precision.states", 3},
     {in_run, "precision.update", 3},
+    {in_run, "precision.begin", 3},
     {in_strategy, "zero.create", 2},
     {in_strategy, "zero.place", 3},
     {in_strategy, "zero.move", 3},

@@ -144,6 +144,20 @@ TEST_CASE("f32 and f64 cast into each other, and other pairs are refused") {
   }
 }
 
+TEST_CASE("a fold of 16-bit rows into f32 rounds no sum to 16 bits") {
+  Random random(34);
+  for (const Half* half : {&bf16(), &f16()})
+    for (int64_t rows : {1, 2, 3, 5, 8, 13}) {
+      const int64_t n = 1031;
+      const Tensor x = agreed(cast(random_normal(random, ENG_F32, {rows * n}), half->dtype));
+      const std::vector<eng_attr> attrs = {whole("rows", rows), whole("dtype", ENG_F32)};
+      const Tensor y = agreed({ENG_OP_FOLD, {x}, {desc(ENG_F32, {n})}, attrs, {}});
+      // The same as widening first.
+      const Tensor wide = agreed(cast(x, ENG_F32));
+      CHECK(y.same_bits(agreed({ENG_OP_FOLD, {wide}, {desc(ENG_F32, {n})}, {whole("rows", rows)}, {}})));
+    }
+}
+
 TEST_CASE("a fold of 16-bit rows rounds every sum of its tree") {
   Random random(33);
   for (const Half* half : {&bf16(), &f16()})

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs single kernels of the cpu device, loaded from its plugin file.
+// Runs single kernels of the cpu device, loaded from its plugin file, or from that of the optimizer adamw8bit.
 #pragma once
 
 #include <dlfcn.h>
@@ -54,25 +54,32 @@ struct DeviceOptions {
   DeviceOptions(const DeviceOptions&) = delete;
 };
 
+inline const eng_plugin& load(const std::string& name) {
+  const std::string path = std::string(ENGINE_PLUGIN_DIR) + "/" + name + ".eng.so";
+  void* const file = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!file) throw std::runtime_error(dlerror());
+  const auto query = reinterpret_cast<eng_plugin_query_fn>(dlsym(file, "eng_plugin_query_1"));
+  const eng_plugin* p = query(ENG_ABI_MINOR);
+  if (p->start(nullptr, nullptr) != ENG_OK) throw std::runtime_error("start failed");
+  return *p;
+}
 inline const eng_plugin& plugin() {
-  static const eng_plugin* const loaded = [] {
-    const std::string path = std::string(ENGINE_PLUGIN_DIR) + "/cpu/cpu.eng.so";
-    void* const file = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!file) throw std::runtime_error(dlerror());
-    const auto query = reinterpret_cast<eng_plugin_query_fn>(dlsym(file, "eng_plugin_query_1"));
-    const eng_plugin* p = query(ENG_ABI_MINOR);
-    if (p->start(nullptr, nullptr) != ENG_OK) throw std::runtime_error("start failed");
-    return p;
-  }();
-  return *loaded;
+  static const eng_plugin& loaded = load("cpu/cpu");
+  return loaded;
 }
 inline const eng_device& device_table() {
   return *static_cast<const eng_device*>(plugin().get_interface(ENG_DEVICE_KIND, "cpu"));
 }
 inline const eng_kernel& find_kernel(const std::string& op) {
-  const auto& all = *static_cast<const eng_kernels*>(plugin().get_interface(ENG_KERNELS_KIND, "cpu"));
-  for (uint32_t k = 0; k < all.count; ++k)
-    if (op == all.kernels[k]->op) return *all.kernels[k];
+  const auto find = [&](const eng_plugin& from) -> const eng_kernel* {
+    const auto& all = *static_cast<const eng_kernels*>(from.get_interface(ENG_KERNELS_KIND, "cpu"));
+    for (uint32_t k = 0; k < all.count; ++k)
+      if (op == all.kernels[k]->op) return all.kernels[k];
+    return nullptr;
+  };
+  if (const eng_kernel* found = find(plugin())) return *found;
+  static const eng_plugin& optimizer = load("optim/adamw8bit");
+  if (const eng_kernel* found = find(optimizer)) return *found;
   throw std::runtime_error("no kernel " + op);
 }
 

@@ -15,17 +15,24 @@ struct Fast {
   std::unique_ptr<Device> device;
 };
 
+// Those of these instruction sets that the processor has, each with 1, 2 and 3 threads.
+inline std::vector<Fast> devices_of(const std::vector<const char*>& sets) {
+  std::vector<Fast> list;
+  for (const char* isa : sets)
+    for (int64_t threads : {1, 2, 3}) try {
+        list.push_back({isa, threads, std::make_unique<Device>("cpu/cpu.eng.so", "cpu", threads, isa)});
+      } catch (const Failure& f) {
+        if (f.status != ENG_UNSUPPORTED || std::string(isa) == "portable") throw;
+      }
+  return list;
+}
 inline const std::vector<Fast>& fast_devices() {
-  static const std::vector<Fast> all = [] {
-    std::vector<Fast> list;
-    for (const char* isa : {"portable", "avx2", "avx512"})
-      for (int64_t threads : {1, 2, 3}) try {
-          list.push_back({isa, threads, std::make_unique<Device>("cpu/cpu.eng.so", "cpu", threads, isa)});
-        } catch (const Failure& f) {
-          if (f.status != ENG_UNSUPPORTED || std::string(isa) == "portable") throw;
-        }
-    return list;
-  }();
+  static const std::vector<Fast> all = devices_of({"portable", "avx2", "avx512"});
+  return all;
+}
+// Also those whose products alone are different.
+inline const std::vector<Fast>& product_devices() {
+  static const std::vector<Fast> all = devices_of({"portable", "avx2", "avx512", "avx512_bf16"});
   return all;
 }
 

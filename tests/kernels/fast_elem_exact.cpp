@@ -42,6 +42,37 @@ Case adamw(Random& random, int64_t n, double clip, double ok, double weight_deca
   return c;
 }
 
+// The same update, which also writes the weight in a 16-bit type.
+Case with_weight(Case c, int32_t dtype) {
+  c.out.push_back(c.in[0].d);
+  c.out.back().dtype = dtype;
+  c.attrs.push_back(whole("weight", dtype));
+  return c;
+}
+
+// All devices agree, the other outputs are those of the plain update, and the weight is what a cast makes of p.
+void check_weight(const Case& plain) {
+  const auto before = reference().run(plain.op, plain.in, plain.out, plain.attrs, plain.in_place);
+  for (int32_t dtype : {ENG_BF16, ENG_F16}) {
+    const Case c = with_weight(plain, dtype);
+    check_exact(c);
+    auto got = reference().run(c.op, c.in, c.out, c.attrs, c.in_place);
+    const Case cast{ENG_OP_CAST, {got[0]}, {c.out.back()}, {whole("dtype", dtype)}, {}};
+    check_exact(cast);
+    CHECK(got.back().same_bits(reference().run(cast.op, cast.in, cast.out, cast.attrs)[0]));
+    got.pop_back();
+    CHECK(same(got, before));
+  }
+}
+
+Case sgd(Random& random, int64_t n, double ok, bool nesterov) {
+  return {ENG_OP_SGD,
+          {wild(random, n, 1e10), wild(random, n, 1e10), wild(random, n, 1e10), scalars_of(0.7, ok, 0.1)},
+          {desc(ENG_F32, {n}), desc(ENG_F32, {n})},
+          {real("momentum", 0.9), real("weight_decay", 0.01), whole("nesterov", nesterov)},
+          {{0, 0}, {1, 2}}};
+}
+
 }  // namespace
 
 TEST_CASE("fast adamw has the reference's bits") {
@@ -49,6 +80,46 @@ TEST_CASE("fast adamw has the reference's bits") {
   for (int64_t n : {1, 7, 16, 63, 64, 513, 40000}) check_exact(adamw(random, n, 0.37, 1, 0.1));
   check_exact(adamw(random, 20011, 1, 1, 0));
   check_exact(adamw(random, 20011, 0.5, 0, 0.1));  // skipped
+}
+
+TEST_CASE("an update that writes the 16-bit weight as well writes what eng.cast/1 makes of the new p") {
+  Random random(20);
+  for (int64_t n : {1, 7, 16, 63, 64, 513, 40000}) {
+    check_weight(adamw(random, n, 0.37, 1, n % 2 ? 0.1 : 0));
+    for (double ok : {1.0, 0.0}) check_weight(sgd(random, n, ok, n % 2));
+    Case plain = sgd(random, n, 1, n % 2 == 0);
+    plain.in.erase(plain.in.begin() + 2), plain.out.pop_back(), plain.in_place.pop_back();
+    plain.attrs[0].f = 0;
+    check_weight(plain);
+  }
+  // A skipped update leaves p, and p may hold anything; the weight is written all the same.
+  Case skipped = adamw(random, 20011, 0.5, 0, 0.1);
+  for (int64_t i = 0; i < 1000; ++i) {
+    const auto bits = uint32_t(random() | (i % 2 ? 0x7f800000u : 0u));  // every other one is NaN or infinite
+    std::memcpy(skipped.in[0].as<float>() + i, &bits, sizeof bits);
+  }
+  check_weight(skipped);
+  // So does one with gradients that are not finite.
+  Case broken = adamw(random, 513, 0.5, 1, 0.1);
+  for (int64_t i = 0; i < 513; i += 3) broken.in[1].put(i, i % 2 ? INFINITY : NAN);
+  check_weight(broken);
+}
+
+TEST_CASE("the weight of the p before the update is seen, and a weight of another type or size is refused") {
+  Random random(21);
+  const Case c = with_weight(adamw(random, 4096, 0.37, 1, 0.1), ENG_BF16);
+  const auto want = reference().run(ENG_OP_CAST, {c.in[0]}, {c.out[3]}, {whole("dtype", ENG_BF16)})[0];
+  CHECK(!reference().run(c.op, c.in, c.out, c.attrs)[3].same_bits(want));
+  for (const Device* d : {&reference(), static_cast<const Device*>(fast_devices()[0].device.get())})
+    for (Case wrong : {c, with_weight(sgd(random, 4096, 1, false), ENG_BF16)}) {
+      for (int32_t dtype : {ENG_F32, ENG_F64, ENG_I32}) {
+        wrong.out.back().dtype = dtype;
+        CHECK_THROWS_WITH(d->run(wrong.op, wrong.in, wrong.out, wrong.attrs),
+                          Catch::Contains("the weight must be bf16 or f16"));
+      }
+      wrong.out.back() = desc(ENG_F16, {4095});
+      CHECK_THROWS_WITH(d->run(wrong.op, wrong.in, wrong.out, wrong.attrs), Catch::Contains("shape of p"));
+    }
 }
 
 TEST_CASE("fast adamw on a million elements, denormals among them", "[.slow]") {
@@ -204,16 +275,16 @@ TEST_CASE("fast begin, get_row, put_row have the reference's bits") {
 }
 
 TEST_CASE("fast initial values have the reference's bits, whatever the part") {
+  const int32_t dtype = GENERATE(ENG_F32, ENG_BF16, ENG_F16);
   for (int64_t n : {1, 2, 7, 65, 40001})
     for (int64_t first : {0, 1, 2, 3, 4097}) {
-      const std::vector<eng_desc> out = {desc(ENG_F32, {n})};
-      const std::vector<eng_attr> key = {whole("seed", 42), whole("stream", 7), whole("first", first)};
+      const std::vector<eng_desc> out = {desc(dtype, {n})};
       const auto with = [&](eng_attr a, eng_attr b) {
-        std::vector<eng_attr> all = key;
-        all.push_back(a), all.push_back(b);
-        return all;
+        return std::vector<eng_attr>{whole("seed", 42), whole("stream", 7), whole("first", first), a, b};
       };
-      check_exact({ENG_OP_INIT_CONSTANT, {}, out, with(real("value", 0.1), real("unused", 0)), {}});
+      // Just above the middle between two values of bf16, and of f16: rounded twice, it would go to the even one.
+      for (double value : {0.1, 1 + 0x1p-8 + 0x1p-40, 1 + 0x1p-11 + 0x1p-40})
+        check_exact({ENG_OP_INIT_CONSTANT, {}, out, with(real("value", value), real("unused", 0)), {}});
       check_exact({ENG_OP_INIT_NORMAL, {}, out, with(real("mean", 0.1), real("std", 0.02)), {}});
       check_exact({ENG_OP_INIT_UNIFORM, {}, out, with(real("low", -0.3), real("high", 0.7)), {}});
     }

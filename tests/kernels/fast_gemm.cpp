@@ -28,7 +28,7 @@ std::vector<double> product(const Tensor& a, const Tensor& b, int64_t m, int64_t
 
 std::vector<std::string> sets() {
   std::vector<std::string> found;
-  for (const char* isa : {"auto", "avx512", "avx2", "portable"})
+  for (const char* isa : {"auto", "avx512_bf16", "avx512", "avx2", "portable"})
     if (fast::isa_present(isa)) found.push_back(isa);
   return found;
 }
@@ -134,7 +134,7 @@ TEST_CASE("sums longer than one piece", "[cpu]") {
 TEST_CASE("scratch stays within its bound for any number of threads", "[cpu][.slow]") {
   const Shape large[] = {{2048, 512, 512},  {1376, 512, 2048}, {32000, 64, 512},
                          {256, 1000, 1000}, {64, 32000, 64},   {1000, 16, 9000}};
-  for (uint32_t threads = 1; threads <= 8; ++threads) {
+  for (uint32_t threads : {1, 2, 3, 5, 8}) {
     const Device device(threads);
     for (const auto& s : large)
       for (int form = 0; form < 4; ++form) {
@@ -215,7 +215,7 @@ TEST_CASE("shapes that do not fit are refused with a reason", "[cpu]") {
                       Catch::Contains("columns of w is 7, not 8"));
   Tensor half({4, 8});
   half.desc.dtype = ENG_BF16;
-  REQUIRE_THROWS_WITH(Run(device, 1, ENG_OP_LINEAR, {half, Tensor({6, 8}), Tensor()}, {y}), Catch::Contains("not f32"));
+  REQUIRE_THROWS_WITH(Run(device, 1, ENG_OP_LINEAR, {half, Tensor({6, 8}), Tensor()}, {y}), Catch::Contains("type"));
 }
 
 TEST_CASE("the device describes itself without being created", "[cpu]") {

@@ -99,10 +99,31 @@ TEST_CASE("launches do not allocate", "[cpu]") {
                   {{"bias", 1, 0}});
     Run act(device, threads, ENG_OP_ACTIVATION, {x}, {z}, {{"act", ENG_ACT_GELU, 0}});
     Run dropout(device, threads, ENG_OP_DROPOUT, {x, counters}, {z}, {{"p", 0, 0.1}, {"seed", 1, 0}, {"stream", 1, 0}});
+    const Tensor hx({1, n, h}, ENG_BF16), hdx({1, n, h}, ENG_BF16), hscale({h}, ENG_BF16), hdw({h}, ENG_BF16),
+        hdbias({h}, ENG_BF16), table({v, h}, ENG_BF16);
+    for (const Tensor& t : {hx, hscale}) std::memset(t.data(), 0x3f, static_cast<size_t>(t.count) * 2);  // about 0.75
+    Run half_grad(device, threads, ENG_OP_LAYER_NORM_GRAD, {hx, hx, hscale, stats, none, none, none},
+                  {hdx, hdw, hdbias}, {{"bias", 1, 0}});
+    Run half_table(device, threads, ENG_OP_EMBEDDING_GRAD, {labels, hx, none}, {table}, {{"rows", v, 0}});
+    const Tensor p = random_tensor({n * h}, 6), moment(p.clone()), w16({n * h}, ENG_BF16), codes({n * h}, ENG_U8);
+    const Tensor scales = random_tensor({n * h / 256}, 7);
+    const std::vector<eng_attr> adam = {
+        {"beta1", 0, 0.9}, {"beta2", 0, 0.95}, {"eps", 0, 1e-8}, {"weight_decay", 0, 0.1}, {"weight", ENG_BF16, 0}};
+    Run adamw(device, threads, ENG_OP_ADAMW, {p, x, moment, moment, scalars}, {p, moment, moment, w16}, adam);
+    Run adamw8bit(device, threads, "eng.adamw8bit.update/1", {p, x, codes, scales, codes, scales, scalars},
+                  {p, codes, scales, codes, scales, w16}, adam);
+    std::vector<eng_attr> rounding(adam.begin(), adam.end() - 1);
+    for (const char* key : {"seed", "stream", "first"}) rounding.push_back({key, 0, 0});
+    Run rounded(device, threads, ENG_OP_ADAMW, {w16, x, w16, w16, scalars, counters}, {w16, w16, w16}, rounding);
     INFO("threads " << threads);
+    CHECK(counted(adamw) == 0);
+    CHECK(counted(rounded) == 0);
+    CHECK(counted(adamw8bit) == 0);
     CHECK(counted(norm) == 0);
     CHECK(counted(norm_grad) == 0);
     CHECK(counted(act) == 0);
+    CHECK(counted(half_grad) == 0);
+    CHECK(counted(half_table) == 0);
     CHECK(counted(dropout) == 0);
     CHECK(counted(linear) == 0);
     CHECK(counted(weight) == 0);

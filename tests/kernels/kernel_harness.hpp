@@ -52,6 +52,30 @@ inline size_t dtype_size(int32_t dtype) {
   return dtype == ENG_F64 || dtype == ENG_I64 ? 8 : dtype == ENG_BF16 || dtype == ENG_F16 ? 2 : dtype == ENG_U8 ? 1 : 4;
 }
 
+// A 16-bit floating type: a sign, an exponent, and so many bits of a fraction.
+struct HalfType {
+  int fraction, lowest;  // bits; the exponent of the smallest normal number
+  explicit HalfType(int32_t dtype) : fraction(dtype == ENG_BF16 ? 7 : 10), lowest(dtype == ENG_BF16 ? -126 : -14) {}
+  int infinite() const { return ((1 << (15 - fraction)) - 1) << fraction; }
+  // Of the nearest value; of two that are as near, the even one.
+  uint16_t pattern(double x) const {
+    const int sign = std::signbit(x) ? 0x8000 : 0;
+    if (std::isnan(x)) return uint16_t(sign | infinite() | 1);
+    const double size = std::fabs(x);
+    const int exponent = size > 0 ? std::max(std::ilogb(std::min(size, 1e300)), lowest) : lowest;
+    const double units = std::nearbyint(std::ldexp(size, fraction - exponent));
+    const double all = units + std::ldexp(exponent - lowest, fraction);
+    return uint16_t(sign | (all < infinite() ? int(all) : infinite()));
+  }
+  double value(uint16_t pattern) const {
+    const int size = pattern & 0x7fff, exponent = size >> fraction, units = size & ((1 << fraction) - 1);
+    double v = exponent == 0 ? std::ldexp(units, lowest - fraction)
+                             : std::ldexp(units + (1 << fraction), exponent - 1 + lowest - fraction);
+    if (size >= infinite()) v = size > infinite() ? NAN : INFINITY;
+    return pattern & 0x8000 ? -v : v;
+  }
+};
+
 template <class T>
 struct Aligned {
   using value_type = T;
@@ -121,6 +145,9 @@ struct Tensor {
         return double(as<int32_t>()[i]);
       case ENG_I64:
         return double(as<int64_t>()[i]);
+      case ENG_BF16:
+      case ENG_F16:
+        return HalfType(d.dtype).value(as<uint16_t>()[i]);
       default:
         return double(as<uint8_t>()[i]);
     }
@@ -138,6 +165,10 @@ struct Tensor {
         break;
       case ENG_I64:
         as<int64_t>()[i] = int64_t(value);
+        break;
+      case ENG_BF16:
+      case ENG_F16:
+        as<uint16_t>()[i] = HalfType(d.dtype).pattern(value);
         break;
       default:
         as<uint8_t>()[i] = uint8_t(value);

@@ -337,7 +337,9 @@ TEST_CASE("fold adds neighbours, and neighbours of neighbours") {
 }
 
 TEST_CASE("finish: norm, clip, table row, skipped update") {
-  const Tensor table(ENG_F32, {2, 3}, {0.1, 0.2, 0.3, 0.4, 0.5, 0.6}), scalars(ENG_F32, {ENG_S_COUNT});
+  const Tensor table(ENG_F32, {2, 3}, {0.1, 0.2, 0.3, 0.4, 0.5, 0.6});
+  Tensor scalars(ENG_F32, {ENG_S_COUNT});
+  scalars.put(ENG_S_LOSS_SCALE, 1);
   const auto run = [&](const std::vector<double>& partials, double max_norm, int64_t updates) {
     return reference().run(
         ENG_OP_FINISH, {Tensor(ENG_F32, {int64_t(partials.size())}, partials), table, scalars, counters(7, updates, 1)},
@@ -364,6 +366,12 @@ TEST_CASE("finish: norm, clip, table row, skipped update") {
     CHECK(r[1].same_bits(counters(7, 1, 1)));
   }
   CHECK_THROWS_WITH(run({9}, 1, 2), Catch::Contains("update 2 of a table for 2"));
+  // With a loss scale: the norm is that of the gradients divided by it, and so are the gradients of the update.
+  scalars.put(ENG_S_LOSS_SCALE, 4);
+  r = run({9 * 16, 16 * 16}, 1, 0);
+  CHECK(r[0].at(ENG_S_NORM) == 5);
+  CHECK(r[0].as<float>()[ENG_S_CLIP] == float(1 / (5 + 1e-6) / 4));
+  CHECK(run({9 * 16, 16 * 16}, 5, 0)[0].at(ENG_S_CLIP) == 0.25);
 }
 
 TEST_CASE("a kernel says what it cannot serve") {
@@ -371,7 +379,7 @@ TEST_CASE("a kernel says what it cannot serve") {
   CHECK_THAT(failure(ENG_OP_LINEAR, {x, w, Tensor()}, {desc(ENG_F32, {2, 4})}, {}, ENG_INVALID),
              Catch::Contains("eng.linear/1") && Catch::Contains("w must be (N, K)") &&
                  Catch::Contains("[in f32 (2, 3) f32 (4, 5) absent; out f32 (2, 4)]"));
-  CHECK_THAT(failure(ENG_OP_ADD, {x, Tensor(ENG_BF16, {2, 3})}, {x.d}, {}, ENG_UNSUPPORTED), Catch::Contains("bf16"));
+  CHECK_THAT(failure(ENG_OP_ADD, {x, Tensor(ENG_F64, {2, 3})}, {x.d}, {}, ENG_INVALID), Catch::Contains("f64"));
   CHECK_THAT(failure(ENG_OP_GATED, {x, x}, {x.d}, {}, ENG_INVALID), Catch::Contains("attribute act is missing"));
   CHECK_THAT(failure(ENG_OP_GATED, {x, x}, {x.d}, {whole("act", 9)}, ENG_UNSUPPORTED),
              Catch::Contains("act = 9 is unknown"));

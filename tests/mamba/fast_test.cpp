@@ -11,29 +11,11 @@ namespace {
 
 constexpr double tolerance = 2e-5;
 
-// Whole and partial registers, blocks and chunks; states from 8 to 64; a gate beside other columns.
-const Shape shapes[] = {{1, 1, 1, 1, 4, 1},       {2, 7, 5, 8, 4, 10},          {1, 64, 16, 16, 3, 32},
-                        {1, 65, 33, 16, 2, 66},   {2, 130, 70, 12, 4, 140},     {1, 20, 100, 64, 4, 100, false},
-                        {1, 9, 2100, 8, 4, 4200}, {3, 70, 48, 16, 4, 96, false}};
-
-std::vector<std::string> isas() {
-  std::vector<std::string> out;
-  for (const char* name : {"portable", "avx2", "avx512"})
-    if (kernels_of("eng.mamba.kernels/1", name)) out.push_back(name);
-  return out;
-}
-
 // The worst error of any tensor, each measured against its largest element.
 double worst(const Tensors& ours, const Tensors& theirs) {
   double most = ours.size() == theirs.size() ? 0.0 : INFINITY;
   for (size_t k = 0; k < theirs.size() && k < ours.size(); ++k) most = std::max(most, error_of(ours[k], theirs[k]));
   return most;
-}
-
-bool same_bits(const Tensors& a, const Tensors& b) {
-  bool same = a.size() == b.size();
-  for (size_t k = 0; same && k < a.size(); ++k) same = a[k].same_bits(b[k]);
-  return same;
 }
 
 // Everything that the ops give for one shape, on one device.
@@ -99,11 +81,12 @@ TEST_CASE("steps far outside of the usual range stay finite") {
 
 TEST_CASE("a scan loses no NaN") {
   const Shape s{1, 6, 20, 3, 4, 20};
+  const int32_t dtype = GENERATE(ENG_F32, ENG_BF16, ENG_F16);
   for (const std::string& isa : isas())
     for (size_t input = 0; input < 7; ++input) {
-      INFO(isa << ", input " << input);
+      INFO(isa << ", dtype " << dtype << ", input " << input);
       Random random(4);
-      Tensors in = scan_inputs(random, ENG_F32, s);
+      Tensors in = scan_inputs(random, dtype, s);
       in[input].put(2, std::nan(""));
       const Tensor h = normal(random, ENG_F32, {s.B, s.N, s.E});
       const Tensor theirs = scan_run(reference_scan(), s, in)[0], ours = scan_run(Fast(isa, 1), s, in)[0];
@@ -122,6 +105,17 @@ TEST_CASE("a scan loses no NaN") {
 TEST_CASE("kernels refuse what they do not compute") {
   const Shape s{1, 2, 2, 2, 4, 2};
   Random random(1);
-  const Tensors in = scan_inputs(random, ENG_F64, s);
-  CHECK_THROWS_WITH(scan_run(Fast("auto", 1), s, in), Catch::Contains("computes in f32; it was given f64 (1, 2, 2)"));
+  const Fast device("auto", 1);
+  Tensors in = scan_inputs(random, ENG_F64, s);
+  CHECK_THROWS_WITH(scan_run(device, s, in), Catch::Contains("u must be f32, bf16 or f16, it is f64 (1, 2, 2)"));
+  in = scan_inputs(random, ENG_BF16, s);
+  in[6] = normal(random, ENG_F16, {1, 2, 2});
+  CHECK_THROWS_WITH(scan_run(device, s, in), Catch::Contains("differ in type: bf16 (1, 2, 2), f16 (1, 2, 2)"));
+  in = scan_inputs(random, ENG_F16, s);
+  in[2] = normal(random, ENG_F16, {2, 2});
+  CHECK_THROWS_WITH(scan_run(device, s, in), Catch::Contains("a_log, d, dt_bias and the states must be f32"));
+  in = conv_inputs(random, ENG_BF16, s);
+  const Tensor dy = normal(random, ENG_BF16, {1, 2, 2});
+  for (const Device* each : {&reference_scan(), static_cast<const Device*>(&device)})
+    CHECK_THROWS_WITH(conv_grad_run(*each, s, dy, in, {}, ENG_F16), Catch::Contains("sums must all have the type"));
 }

@@ -2,7 +2,7 @@
 // The plugin's kernels on a device, and what the ops take.
 #pragma once
 
-#include "../kernels/kernel_harness.hpp"
+#include "../kernels/half_units.hpp"
 
 namespace mamba_test {
 
@@ -47,6 +47,24 @@ struct Shape {
   int64_t chunks() const { return (T + chunk - 1) / chunk; }
 };
 
+// Whole and partial registers, blocks and chunks; states from 8 to 64; a gate beside other columns.
+inline const Shape shapes[] = {{1, 1, 1, 1, 4, 1},       {2, 7, 5, 8, 4, 10},          {1, 64, 16, 16, 3, 32},
+                               {1, 65, 33, 16, 2, 66},   {2, 130, 70, 12, 4, 140},     {1, 20, 100, 64, 4, 100, false},
+                               {1, 9, 2100, 8, 4, 4200}, {3, 70, 48, 16, 4, 96, false}};
+
+inline std::vector<std::string> isas() {
+  std::vector<std::string> out;
+  for (const char* name : {"portable", "avx2", "avx512"})
+    if (kernels_of("eng.mamba.kernels/1", name)) out.push_back(name);
+  return out;
+}
+
+inline bool same_bits(const Tensors& a, const Tensors& b) {
+  bool same = a.size() == b.size();
+  for (size_t k = 0; same && k < a.size(); ++k) same = a[k].same_bits(b[k]);
+  return same;
+}
+
 inline Tensor normal(Random& random, int32_t dtype, const Dims& dims, double std = 1.0, double mean = 0.0) {
   Tensor t = random_normal(random, dtype, dims, std);
   for (int64_t i = 0; i < t.size(); ++i) t.put(i, t.at(i) + mean);
@@ -62,30 +80,35 @@ inline Tensors conv_inputs(Random& random, int32_t dtype, const Shape& s) {
 inline Tensor conv_run(const Device& device, const Shape& s, const Tensors& in) {
   return device.run(CONV, in, {desc(in[0].d.dtype, {s.B, s.T, s.E})})[0];
 }
-// dx, dw, [dbias]
+// dx, dw, [dbias]; the latter two have the type `sums`, by default that of x.
 inline Tensors conv_grad_run(const Device& device, const Shape& s, const Tensor& dy, const Tensors& in,
-                             const Tensor& acc = {}) {
+                             const Tensor& acc = {}, int32_t sums = 0) {
   std::vector<eng_desc> out = {in[0].d, in[1].d};
   if (s.bias) out.push_back(in[2].d);
+  for (size_t k = 1; sums && k < out.size(); ++k) out[k].dtype = sums;
   return device.run(CONV_GRAD, {dy, in[0], in[1], in[2], acc}, out, {},
                     acc.d.dtype ? Device::InPlace{{0, 4}} : Device::InPlace{});
 }
 
+// Of the states, a_log, d and dt_bias.
+inline int32_t wide(int32_t dtype) {
+  return dtype == ENG_F64 ? ENG_F64 : ENG_F32;
+}
 // u, delta, a_log, bc, d, dt_bias, gate. Steps from short to beyond the linear part of the softplus.
 inline Tensors scan_inputs(Random& random, int32_t dtype, const Shape& s) {
   Tensors in = {normal(random, dtype, {s.B, s.T, s.E}),
                 normal(random, dtype, {s.B, s.T, s.E}),
-                normal(random, dtype, {s.E, s.N}, 0.7, 0.5),
+                normal(random, wide(dtype), {s.E, s.N}, 0.7, 0.5),
                 normal(random, dtype, {s.B, s.T, 2 * s.N}),
-                normal(random, dtype, {s.E}),
-                normal(random, dtype, {s.E}, 1.0, -1.0),
+                normal(random, wide(dtype), {s.E}),
+                normal(random, wide(dtype), {s.E}, 1.0, -1.0),
                 normal(random, dtype, {s.B, s.T, s.G})};
   if (s.E > 1) in[5].put(0, 21.5);
   return in;
 }
 // y, states
 inline Tensors scan_run(const Device& device, const Shape& s, const Tensors& in) {
-  return device.run(SCAN, in, {in[0].d, desc(in[0].d.dtype, {s.B, s.chunks(), s.N, s.E})});
+  return device.run(SCAN, in, {in[0].d, desc(wide(in[0].d.dtype), {s.B, s.chunks(), s.N, s.E})});
 }
 // The same for running sequences: y, and the state afterwards.
 inline Tensors conv_step_run(const Device& device, const Shape& s, const Tensors& in, const Tensor& last) {

@@ -38,15 +38,21 @@ std::string model_text(const std::string& model) {
 
 // The batch of a whole step is the same for any number of ranks.
 std::string config_text(const Cell& cell, uint32_t world) {
+  const auto word = [&](const char* key, const char* fallback) {
+    const auto at = cell.find(key);
+    return at == cell.end() ? std::string(fallback) : at->second;
+  };
   const std::string &bucket = cell.at("bucket"), size = bucket == "piece"       ? "1B"
                                                         : bucket == "unlimited" ? "1GiB"
                                                                                 : bucket;
   return fmt::format(
       "[model]\n{}vocab_size = {}\n[device]\nplugin = 'cpu'\nthreads = 1\n[train]\nsteps = {}\nmicro_batch = {}\n"
       "sequence_length = {}\naccumulate = {}\ngrad_clip = 0.5\nreduce = '{}'\n[optimizer]\nplugin = 'adamw'\n"
-      "learning_rate = 1e-3\nweight_decay = 0.1\n[zero]\nplugin = '{}'\nbucket = '{}'\nprefetch = {}\noverlap = {}\n",
+      "learning_rate = 1e-3\nweight_decay = 0.1\n[zero]\nplugin = '{}'\nbucket = '{}'\nprefetch = {}\noverlap = {}\n"
+      "[precision]\nplugin = '{}'\n[recompute]\npolicy = '{}'\n",
       model_text(cell.at("model")), vocabulary, steps, samples / world, length, accumulate, cell.at("reduce"),
-      cell.at("zero"), size, cell.at("prefetch"), cell.at("overlap") == "on");
+      cell.at("zero"), size, cell.at("prefetch"), cell.at("overlap") == "on", word("format", "fp32"),
+      word("recompute", "none"));
 }
 
 uint64_t mixed(uint64_t x) {

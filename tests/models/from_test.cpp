@@ -168,27 +168,32 @@ TEST_CASE("from: an index that does not tell the truth", "[from]") {
   CHECK_THAT(with("\"weight_map\"", "\"weight_mop\""), Catch::Contains("has no `weight_map`"));
 }
 
-TEST_CASE("from: files that run code are never opened", "[from]") {
+TEST_CASE("from: pytorch_model.bin gives the loss of its safetensors twin, bit for bit", "[from]") {
+  size_t seen = 0;
+  for (const auto& entry : fs::directory_iterator(goldens.parent_path() / "hf_torch")) {
+    const std::string name = entry.path().filename();
+    INFO(name);
+    const eng::test::Scratch scratch;
+    fs::copy(entry.path(), scratch / name);
+    fs::copy(goldens / name / "config.json", scratch / name);
+    CHECK(loss_of(scratch / name) == loss_of(goldens / name));
+    ++seen;
+  }
+  CHECK(seen == 7);
+}
+
+TEST_CASE("from: which file is read where there are several, and what is said where there is none", "[from]") {
   const eng::test::Scratch scratch;
   const fs::path directory = copy(scratch, "single");
-  fs::rename(directory / "model.safetensors", directory / "pytorch_model.bin");
-  try {
-    loss_of(directory);
-    FAIL("accepted");
-  } catch (const eng::Error& e) {
-    CHECK_THAT(e.what(), Catch::Contains("pytorch_model.bin"));
-    CHECK_THAT(e.help(), Catch::Contains("python3 tools/bin-to-safetensors " + directory.string()));
-  }
-  fs::rename(directory, scratch / "my model");
-  try {
-    loss_of(scratch / "my model");
-    FAIL("accepted");
-  } catch (const eng::Error& e) {
-    CHECK_THAT(e.help(), Catch::Contains("python3 tools/bin-to-safetensors '" + (scratch / "my model'").string()));
-  }
-  fs::rename(scratch / "my model", directory);
+  eng::test::write_file(directory / "pytorch_model.bin", "not such a file");
+  CHECK(refused(directory) == "accepted");  // safetensors come first
+  fs::remove(directory / "model.safetensors");
+  CHECK_THAT(refused(directory), Catch::Contains("pytorch_model.bin: is not a file of torch.save"));
   fs::remove(directory / "pytorch_model.bin");
-  CHECK_THAT(refused(directory), Catch::Contains("has neither model.safetensors nor"));
+  CHECK_THAT(refused(directory), Catch::Contains("has neither model.safetensors nor pytorch_model.bin"));
+  eng::test::write_file(directory / "pytorch_model.bin.index.json",
+                        R"({"weight_map": {"lm_head.weight": "pytorch_model-00001-of-00001.bin"}})");
+  CHECK_THAT(refused(directory), Catch::Contains("cannot open") && Catch::Contains("pytorch_model-00001-of-00001.bin"));
 }
 
 TEST_CASE("from: [model] may not contradict what the weights say", "[from]") {

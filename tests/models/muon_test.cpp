@@ -70,7 +70,7 @@ class Matrix {
     emitter.begin_segment("update", 1);
     emitter.label(eng::Phase::step);
     const eng_parameter parameter = {
-        sizeof(eng_parameter), 0, "matrix", &shape_, optimizer_.groups[0]->options.get(), 1, 3};
+        sizeof(eng_parameter), 0, "matrix", &shape_, optimizer_.groups[0]->options.get(), 1, 3, 0, 0};
     eng_state_rule rules[3] = {};
     uint32_t n = 0;
     REQUIRE(table_.states(optimizer_.self.get(), rules, 3, &n, nullptr) == ENG_OK);
@@ -97,6 +97,7 @@ class Matrix {
                               stage,
                               &range,
                               1,
+                              0,
                               0};
       REQUIRE(table_.update(optimizer_.self.get(), &builder, &run, nullptr) == ENG_OK);
       builder.check("muon");

@@ -11,6 +11,8 @@ using namespace models;
 
 namespace {
 
+constexpr eng_id master = 1001;  // the first value of a FakeBuild
+
 const PluginFile& optim() {
   static const PluginFile plugin("optim");
   return plugin;
@@ -41,9 +43,10 @@ struct Made {
   Emitted update(uint32_t flags, const std::vector<eng_id>& states) {
     FakeBuild b;
     b.compute = false;
+    REQUIRE(b.add({{ENG_F32, 1, {8}}, {}}) == master);
     const eng_update run = {sizeof(eng_update),
                             flags,
-                            10,
+                            master,
                             11,
                             0,
                             12,
@@ -51,6 +54,7 @@ struct Made {
                             static_cast<uint32_t>(states.size()),
                             0,
                             nullptr,
+                            0,
                             0,
                             0};
     REQUIRE(table.update(self, &b, &run, nullptr) == ENG_OK);
@@ -90,8 +94,8 @@ TEST_CASE("adamw: states, operands and hyper-parameters") {
   CHECK(states[0].dtype == ENG_F32);
   const Emitted op = adamw.update(0, {20, 21});
   CHECK(op.op == ENG_OP_ADAMW);
-  CHECK(op.in == std::vector<eng_id>{10, 11, 20, 21, 12});
-  CHECK(op.out == std::vector<eng_id>{10, 20, 21});
+  CHECK(op.in == std::vector<eng_id>{master, 11, 20, 21, 12});
+  CHECK(op.out == std::vector<eng_id>{master, 20, 21});
   CHECK(op.attrs.at("beta1").f == 0.9);
   CHECK(op.attrs.at("beta2").f == 0.95);
   CHECK(op.attrs.at("eps").f == 1e-8);
@@ -109,10 +113,10 @@ TEST_CASE("sgd: a state only with momentum") {
   CHECK(heavy.scalars(2) == std::vector<float>{0.0f});
   const Emitted a = plain.update(0, {}), b = heavy.update(0, {20});
   CHECK(a.op == ENG_OP_SGD);
-  CHECK(a.in == std::vector<eng_id>{10, 11, 0, 12});
-  CHECK(a.out == std::vector<eng_id>{10});
-  CHECK(b.in == std::vector<eng_id>{10, 11, 20, 12});
-  CHECK(b.out == std::vector<eng_id>{10, 20});
+  CHECK(a.in == std::vector<eng_id>{master, 11, 0, 12});
+  CHECK(a.out == std::vector<eng_id>{master});
+  CHECK(b.in == std::vector<eng_id>{master, 11, 20, 12});
+  CHECK(b.out == std::vector<eng_id>{master, 20});
   CHECK(b.attrs.at("momentum").f == 0.9);
   CHECK(b.attrs.at("nesterov").i == 1);
   CHECK(b.attrs.at("weight_decay").f == 0.01);
@@ -142,7 +146,7 @@ TEST_CASE("optimizers refuse what they cannot do") {
   FakeBuild b;
   b.compute = false;
   const eng_id states[2] = {20, 21};
-  const eng_update bare = {sizeof(eng_update), 0, 10, 11, 0, 12, states, 1, 0, nullptr, 0, 0};
+  const eng_update bare = {sizeof(eng_update), 0, 10, 11, 0, 12, states, 1, 0, nullptr, 0, 0, 0};
   CHECK(adamw.table.update(adamw.self, &b, &bare, nullptr) == ENG_INVALID);
   CHECK(b.emitted.empty());
 }

@@ -51,6 +51,29 @@ TEST_CASE("muon on two ranks with every strategy", "[ranks]") {
   everywhere({"optimizer.plugin=muon"});
 }
 
+TEST_CASE("bf16_sr on two ranks with every strategy", "[ranks]") {
+  everywhere({"precision.plugin=bf16_sr", "precision.gradients=bf16"});
+  everywhere({"precision.plugin=bf16_sr", "optimizer.plugin=sgd", "optimizer.momentum=0.9"});
+}
+
+TEST_CASE("adamw8bit on two ranks with every strategy", "[ranks]") {
+  everywhere({"optimizer.plugin=adamw8bit"});
+}
+
+TEST_CASE("a checkpoint of adamw does not go on as adamw8bit, nor the other way round", "[ranks]") {
+  const Place place;
+  for (const char* plugin : {"adamw", "adamw8bit"}) {
+    REQUIRE(place.run(plugin, {std::string("optimizer.plugin=") + plugin}, "none", "1").exit == 0);
+    const bool bytes = plugin == std::string("adamw8bit");
+    const Result other = engine(
+        place, {"run", plugin, std::string("optimizer.plugin=") + (bytes ? "adamw" : "adamw8bit"), "train.steps=3"});
+    INFO(other.err);
+    CHECK(other.exit != 0);
+    CHECK(has(other.err, bytes ? "(exp_avg_codes): this run has no such tensor: another model or optimizer"
+                               : "(exp_avg): this run has no such tensor: another model or optimizer"));
+  }
+}
+
 TEST_CASE("groups on two ranks with every strategy", "[ranks]") {
   everywhere({"optimizer.groups=[{match = ['*.mlp.*'], learning_rate_scale = 0.5, weight_decay = 0.0}]"});
 }

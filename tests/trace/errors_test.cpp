@@ -208,7 +208,7 @@ namespace {
 
 // An optimizer with one fault.
 struct Faulty {
-  enum Fault { none, elsewhere, other_shape, unknown_op, many_scalars, many_states } fault;
+  enum Fault { none, elsewhere, other_shape, unknown_op, wide_weight, many_scalars, many_states } fault;
   static eng_status states(void* self, eng_state_rule* out, uint32_t, uint32_t* n, eng_error*) {
     out[0] = {"momentum_buffer", ENG_F32, 0, nullptr};
     *n = static_cast<Faulty*>(self)->fault == many_states ? 17 : 1;
@@ -221,12 +221,15 @@ struct Faulty {
   }
   static eng_status update(void* self, eng_build* b, const eng_update* u, eng_error*) {
     const Fault fault = static_cast<Faulty*>(self)->fault;
-    const eng_attr attrs[3] = {{"momentum", 0, 0.9}, {"weight_decay", 0, 0.0}, {"nesterov", 0, 0.0}};
+    const eng_attr attrs[4] = {
+        {"momentum", 0, 0.9}, {"weight_decay", 0, 0.0}, {"nesterov", 0, 0.0}, {"weight", ENG_F64, 0}};
     const eng_id in[4] = {u->master, u->grad, u->states[0], u->scalars};
-    eng_id out[2] = {u->master, u->states[0]};
+    eng_id out[3] = {u->master, u->states[0], 0};
+    const uint32_t more = fault == wide_weight;
     if (fault == elsewhere) out[1] = u->grad;
     if (fault == other_shape) out[0] = u->scalars;
-    b->api->emit(b, fault == unknown_op ? "org.example.step/1" : ENG_OP_SGD, in, 4, out, 2, attrs, 3, nullptr);
+    b->api->emit(b, fault == unknown_op ? "org.example.step/1" : ENG_OP_SGD, in, 4, out, 2 + more, attrs, 3 + more,
+                 nullptr);
     return ENG_OK;
   }
   std::string planned(const eng::Precision& precision = OneDtype{ENG_F32}.policy()) {
@@ -252,6 +255,8 @@ TEST_CASE("policies that overstep are refused") {
              Contains("optimizer faulty") && Contains("eng.sgd/1 works in place: output 1 must be input 2"));
   CHECK_THAT(Faulty{Faulty::other_shape}.planned(), Contains("optimizer faulty") && Contains("cannot be written into"));
   CHECK_THAT(Faulty{Faulty::unknown_op}.planned(), Contains("optimizer faulty: unknown op org.example.step/1"));
+  CHECK_THAT(Faulty{Faulty::wide_weight}.planned(),
+             Contains("optimizer faulty: eng.sgd/1: the weight that it writes must be bf16 or f16, and p f32"));
   CHECK_THAT(Faulty{Faulty::many_scalars}.planned(), Contains("optimizer faulty gave more than 7 scalars"));
   CHECK_THAT(Faulty{Faulty::many_states}.planned(), Contains("optimizer faulty has 17 states, the limit is 16"));
   CHECK_THAT(Faulty{Faulty::none}.planned(OneDtype{ENG_F32, true}.policy()),

@@ -64,6 +64,11 @@ void build_data(const Config& config, Registry& registry, int64_t vocabulary, bo
 // Size of the configured model's vocabulary.
 int64_t model_vocabulary(const Config& config, Registry& registry);
 
+// To stdout, or to a new file. Returns whether there is a file. Throws Error(usage, disk).
+bool put_text(const std::string& text, const std::string& out);
+
+// engine config convert
+void add_convert(CLI::App& config, Common& common);
 // Each adds its subcommand to the app.
 void add_run(CLI::App& app, Common& common);
 void add_plan(CLI::App& app, Common& common);

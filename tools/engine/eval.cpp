@@ -134,6 +134,7 @@ int eval(const Common& common, const EvalFlags& flags) {
   check_evaluation_fits(config, *registry, setup);
   build_data(config, *registry, setup.model.info.vocabulary, true);
   Data data(*registry, config, setup.model.info.vocabulary);
+  count_data(setup, data);
   if (!data.info().validation_samples)
     throw Error(Exit::data, "nothing is held out: data.validation is 0",
                 "set data.validation, for example 0.05, or data.validation_paths; --all evaluates all data");
@@ -181,8 +182,7 @@ int eval(const Common& common, const EvalFlags& flags) {
 void add_eval(CLI::App& app, Common& common) {
   auto* command = app.add_subcommand("eval", "print loss and perplexity of a run or of a Hugging Face directory");
   auto flags = std::make_shared<EvalFlags>();
-  command->add_option("target", flags->target, "a run directory, or one with config.json and safetensors files")
-      ->required();
+  command->add_option("target", flags->target, "a run directory, or one with config.json and weights")->required();
   add_overrides(*command, flags->overrides, "section.key=value ..., for example data.paths=[\"text.txt\"]");
   command->add_option("--data", flags->data, "a configuration whose [data] and [train] are used");
   command->add_option("--batches", flags->batches, "micro-batches to evaluate; all by default");

@@ -29,6 +29,7 @@ namespace eng {
 namespace {
 
 struct Flags {
+  std::vector<std::string> overrides;
   std::string target, prompt, tokenizer;
   int64_t tokens = 128, max_length = 0;
   Sampling sampling;
@@ -82,7 +83,7 @@ class Decoder {
     const std::span<const float> logits = this->logits();
     if (!std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); }))
       throw Error(Exit::numerics, fmt::format("the logits after {} tokens are not finite", position_),
-                  "the weights contain values that are not finite, or too large for fp32");
+                  "the weights contain values that are not finite, or too large for the number format");
   }
   std::span<const float> logits() const {
     const View& view = setup_.plan.next_logits;
@@ -201,7 +202,7 @@ int generate(const Common& common, const Flags& flags) {
                 !download_line(flags.target).empty()
                     ? download_line(flags.target)
                     : "engine generate takes a run, such as runs/NAME/ID, or a Hugging Face directory");
-  auto [registry, config] = load_config(common, flags.target, {});
+  auto [registry, config] = load_config(common, flags.target, flags.overrides);
   std::filesystem::path weights = flags.target;
   const bool run = RunDir::is_run(weights);
   uint64_t stored = 0;
@@ -268,8 +269,7 @@ int generate(const Common& common, const Flags& flags) {
 void add_generate(CLI::App& app, Common& common) {
   auto* command = app.add_subcommand("generate", "continue a text");
   auto flags = std::make_shared<Flags>();
-  command->add_option("target", flags->target, "a run directory, or one with config.json and safetensors files")
-      ->required();
+  command->add_option("target", flags->target, "a run directory, or one with config.json and weights")->required();
   command->add_option("prompt", flags->prompt, "the text to continue; - reads it from the standard input")->required();
   command->add_option("--tokens", flags->tokens, "maximum number of new tokens")->capture_default_str();
   command->add_option("--temperature", flags->sampling.temperature, "0: always take the most likely token")
@@ -289,6 +289,7 @@ void add_generate(CLI::App& app, Common& common) {
       ->allow_extra_args(false);
   command->add_flag("--chat", flags->chat, "the prompt is a user's message, formatted with the model's chat template");
   command->add_option("--system", flags->system, "with --chat: the system message");
+  add_overrides(*command, flags->overrides, "section.key=value ..., for example precision.plugin=bf16");
   command->callback([&common, flags] { common.exit = generate(common, *flags); });
 }
 

@@ -26,16 +26,8 @@ int init(const Common& common, const std::vector<std::string>& words, const std:
     fmt::print(stderr, "note: `{}` is also a preset of {}; this one is {}'s: [model] plugin selects it\n",
                choice.preset, fmt::join(choice.others, " and "), choice.plugin);
   const auto [text, needs] = start_config(*plugins.find(ENG_MODEL_KIND, choice.plugin), choice);
-  if (out.empty()) {
-    fmt::print("{}", text);
-    return 0;
-  }
-  if (std::filesystem::exists(out)) throw Error(Exit::usage, out + " already exists", "choose another name for -o");
-  std::ofstream file(out);
-  file << text;
-  file.close();
-  if (!file) disk_error("write", out, errno);
-  fmt::print(stderr, "wrote {0}; set [data] {1}, then:  engine check {0}\n", out, fmt::join(needs, " and "));
+  if (put_text(text, out))
+    fmt::print(stderr, "wrote {0}; set [data] {1}, then:  engine check {0}\n", out, fmt::join(needs, " and "));
   return 0;
 }
 
@@ -73,8 +65,22 @@ void doctor(const Common& common) {
 
 }  // namespace
 
+bool put_text(const std::string& text, const std::string& out) {
+  if (out.empty()) {
+    fmt::print("{}", text);
+    return false;
+  }
+  if (std::filesystem::exists(out)) throw Error(Exit::usage, out + " already exists", "choose another name for -o");
+  std::ofstream file(out);
+  file << text;
+  file.close();
+  if (!file) disk_error("write", out, errno);
+  return true;
+}
+
 void add_config(CLI::App& app, Common& common) {
-  auto* command = app.add_subcommand("config", "print the resolved configuration, or all keys");
+  auto* command =
+      app.add_subcommand("config", "print the resolved configuration or all keys; convert another trainer's");
   command->require_subcommand(1);
   auto target = std::make_shared<std::string>();
   auto rest = std::make_shared<std::vector<std::string>>();
@@ -97,6 +103,7 @@ void add_config(CLI::App& app, Common& common) {
       }
     fmt::print("{}", schema_text(plugins, *rest));
   });
+  add_convert(*command, common);
 
   auto* start = app.add_subcommand("init", "write a configuration to start from");
   auto words = std::make_shared<std::vector<std::string>>();

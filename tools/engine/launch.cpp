@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -65,15 +64,6 @@ class OwnSignals {
   sigset_t before_{};
   Fd fd_;
 };
-
-// Each rank has two connections to this process, and mpirun a few pipes to each.
-void allow_files(uint32_t ranks) {
-  rlimit files{};
-  const rlim_t needed = rlim_t{8} * ranks + 256;
-  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= needed) return;
-  files.rlim_cur = std::min(needed, files.rlim_max);
-  ::setrlimit(RLIMIT_NOFILE, &files);
-}
 
 // One connection of a rank: its messages, or its stderr.
 struct Stream {
@@ -136,7 +126,6 @@ void Above::start(const std::filesystem::path& mpirun) {
     if (::ttyname_r(STDERR_FILENO, name, sizeof(name)) == 0) parent.terminal = name;
   }
   listener_.emplace(local_socket(parent.socket, true));
-  allow_files(what_.ranks);
   mpirun_.start(mpirun, what_.arguments, parent, signals_.before());
 }
 

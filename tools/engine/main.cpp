@@ -2,6 +2,7 @@
 // The `engine` command.
 #include <fmt/format.h>
 #include <malloc.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -137,6 +138,15 @@ int command(int argc, char** argv) {
   }
 }
 
+// Data files stay open during a run, and the command has connections to each rank that it starts.
+void allow_files() {
+  constexpr rlim_t wanted = 65536;
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= wanted) return;
+  files.rlim_cur = std::min(wanted, files.rlim_max);
+  ::setrlimit(RLIMIT_NOFILE, &files);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -145,6 +155,7 @@ int main(int argc, char** argv) {
   // freed, and the holes that planning leaves would stay.
   ::mallopt(M_MMAP_THRESHOLD, 128 << 10);
 #endif
+  allow_files();
   eng::set_plugin_log(eng::print_plugin_log);
   const int code = command(argc, argv);
   eng::set_plugin_log(nullptr);

@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "engine/model.h"
+#include "session/fit/text.hpp"
 #include "session/ranks/ranks.hpp"
 #include "session/train/trainer.hpp"
 #include "session/version.hpp"
@@ -20,8 +21,19 @@ std::string size(uint64_t n) {
   return format_bytes(static_cast<double>(n));
 }
 
-void line(const char* what, const std::string& text) {
-  fmt::print("  {:<11} {:<90} ok\n", what, text);
+void line(const char* what, const std::string& text, const char* state = "ok") {
+  fmt::print("  {:<11} {:<90} {}\n", what, text, state);
+}
+
+// The rank that stands for all of these ranks, which need not exist. The batch and the threads are divided among them.
+World planned_world(Config& config, uint32_t ranks) {
+  share_batch(config, ranks);
+  // Without comm.describe.ranks_per_node it is assumed how many ranks share a machine's memory.
+  const uint32_t local = std::min(ranks_per_host(config.section("comm"), described_card(config)), ranks);
+  // Scratch is for as many threads as a rank has; the machines are assumed to be like this one.
+  const std::string mine = processors();
+  share_threads(config, mine, std::vector<std::string>(local, mine));
+  return {0, ranks, 0, local};
 }
 
 // A note if the usual name of the model's preset states another size than it has; otherwise "".
@@ -38,15 +50,16 @@ std::string preset_note(const Registry& registry, const Section& model, int64_t 
                      std::abs(more), more < 0 ? "fewer" : "more");
 }
 
-int check(const Common& common, const std::string& target, const std::vector<std::string>& overrides) {
+int check(const Common& common, const std::string& target, const std::vector<std::string>& overrides, uint32_t ranks) {
   auto [registry, config] = load_config(common, target, overrides);
   config.require("data");
+  const World world = planned_world(config, ranks);
   fmt::print("engine {}  {}\n", version, target);
   size_t given = 0, all = 0;
   for (const Section& s : config.sections())
     for (const auto& [key, setting] : s.settings()) ++all, given += setting.given;
   line("config", fmt::format("{} keys, {} given", all, given));
-  Setup setup = make_setup(config, *registry);
+  Setup setup = make_plan_only(config, *registry, world);
   print_notes(setup);
   std::string plugins;
   for (const auto& p : registry->loaded()) plugins += (plugins.empty() ? "" : "  ") + p.id + " " + p.version;
@@ -65,63 +78,129 @@ int check(const Common& common, const std::string& target, const std::vector<std
                            data.info().files, data.info().tokens, data.info().train_samples,
                            data.info().validation_samples, data.info().vocabulary, setup.model.info.vocabulary));
   const Section& train = config.section("train");
-  int64_t samples = train.integer("micro_batch") * train.integer("accumulate");
-  line("batch", fmt::format("micro {} x accumulate {} = {} samples = {} tokens per step", train.integer("micro_batch"),
-                            train.integer("accumulate"), samples, samples * train.integer("sequence_length")));
+  const int64_t samples = train.integer("micro_batch") * train.integer("accumulate") * ranks;
+  line("batch",
+       fmt::format("micro {} x accumulate {}{} = {} samples = {} tokens per step", train.integer("micro_batch"),
+                   train.integer("accumulate"), ranks > 1 ? fmt::format(" x {} ranks", ranks) : "", samples,
+                   samples * train.integer("sequence_length")));
   Schedule schedule = make_schedule(config);
   line("schedule", fmt::format("{}: {:.3g} at update 1, {:.3g} at update {}", config.section("schedule").string("kind"),
                                schedule.at(1), schedule.at(train.integer("steps")), train.integer("steps")));
   check_fits(config, *registry, setup);
-  line("memory", fmt::format("{} of {}", size(planned_peak(setup)), size(setup.kernels->info().total_bytes)));
-  const uint64_t free = check_disk(config, setup.plan, config.section("run").string("out"));
+  count_data(setup, data);
+  const std::optional<Card>& card = setup.target.card;
+  const std::string sharing =
+      ranks == 1
+          ? ""
+          : fmt::format(", {} {} ranks",
+                        world.local_size > 1 && setup.target.host_memory() ? "a machine's of" : "each of", ranks);
+  line("memory", fmt::format("{} of {}{}{}", size(machine_peak(setup)), size(available(setup).device),
+                             card ? ", described by " + card->name : "", sharing));
   const int64_t keep = std::max<int64_t>(config.section("checkpoint").integer("keep"), 1);
-  const uint64_t each = checkpoint_bytes(saved_tensors(setup.plan));
-  line("disk", fmt::format("{} checkpoints x {} (one more while saving), free {}", keep, size(each),
-                           free == UINT64_MAX ? "unknown" : size(free)));
+  const std::string checkpoints =
+      fmt::format("{} checkpoints x {} (one more while saving)", keep, size(written_bytes(setup.plan)));
+  if (card) {
+    // It is in another machine, with another disk and another host.
+    line("disk", checkpoints + ", on another machine", "not checked");
+    if (!setup.target.host_memory() && !available(setup).host)
+      line("host", size(peak_of(setup.plan, beside(setup)).hosts) + " of another machine's: host.memory is not given",
+           "not checked");
+    return 0;
+  }
+  const uint64_t free = check_disk(config, setup.plan, config.section("run").string("out"));
+  line("disk", fmt::format("{}, free {}", checkpoints, free == UINT64_MAX ? "unknown" : size(free)));
   return 0;
+}
+
+}  // namespace
+
+namespace {
+
+struct PlanFlags {
+  std::string target, host;
+  std::optional<std::string> fit;  // "": of the device of the configuration
+  std::vector<std::string> overrides;
+  bool json = false, dump = false;
+  uint32_t ranks = 1;
+};
+
+// The value of --fit may be left out, so the word after it may be the configuration or an override.
+void sort_words(PlanFlags& flags) {
+  const auto is_override = [](const std::string& word) { return word.find('=') != std::string::npos; };
+  if (!flags.fit) return;
+  if (is_override(*flags.fit)) {
+    flags.overrides.insert(flags.overrides.begin(), std::exchange(*flags.fit, ""));
+  } else if (flags.target.empty() || is_override(flags.target)) {
+    if (!flags.target.empty()) flags.overrides.insert(flags.overrides.begin(), flags.target);
+    flags.target = std::exchange(*flags.fit, "");
+  }
+}
+
+// Flags as keys. A path on the command line starts at the working directory, one in the configuration there.
+void add_described(PlanFlags& flags) {
+  if (flags.fit && !flags.fit->empty()) {
+    const Card card = find_card(*flags.fit, std::filesystem::current_path(), "--fit");
+    flags.overrides.push_back("device.describe=" + toml_text(card.name));
+  }
+  if (flags.host.empty()) return;
+  const auto bytes = parse_bytes(flags.host);
+  if (!bytes || !*bytes)
+    throw Error(Exit::usage, fmt::format("--host {}: this is no amount of memory", flags.host),
+                "give bytes, such as 512GiB: the memory of a host, which its ranks share");
+  flags.overrides.push_back(fmt::format("host.memory={}", *bytes));
+}
+
+void plan(const Common& common, PlanFlags flags) {
+  sort_words(flags);
+  if (flags.target.empty())
+    throw Error(Exit::usage, "a configuration file or a run directory is missing",
+                "engine plan CONFIG; with --fit too: engine plan CONFIG --fit 24GiB");
+  if (flags.fit && flags.dump)
+    throw Error(Exit::usage, "--dump prints one plan, and --fit compares many", "leave out one of them");
+  add_described(flags);
+  auto [registry, config] = load_config(common, flags.target, flags.overrides);
+  const World world = planned_world(config, flags.ranks);
+  if (flags.fit) {
+    const Fit fit = find_fit(config, *registry, world);
+    fmt::print("{}", flags.json ? fit_json(fit) : fit_text(fit));
+    return;
+  }
+  Setup setup = make_plan_only(config, *registry, world);
+  print_notes(setup);
+  ReportContext context = report_context(setup, config);
+  fmt::print("{}", flags.json   ? plan_json(setup.plan, context)
+                   : flags.dump ? plan_dump(setup.plan)
+                                : plan_text(setup.plan, context));
+  if (flags.json || flags.dump) return;
+  fmt::print("{}", preset_note(*registry, config.section("model"), setup.plan.parameters));
+  if (!fits(setup))
+    for (const auto& edit : proposals(find_fit(config, *registry, world))) fmt::print("  would fit: {}\n", edit);
+}
+
+void add_ranks(CLI::App& command, uint32_t& ranks) {
+  command.add_option("--ranks", ranks, "number of ranks that share the step; they need not exist")
+      ->check(CLI::Range(1, 65536));
 }
 
 }  // namespace
 
 void add_plan(CLI::App& app, Common& common) {
   auto* command = app.add_subcommand("plan", "print memory and work of a step, without running it");
-  struct Flags {
-    std::string target;
-    std::vector<std::string> overrides;
-    bool json = false, dump = false;
-    uint32_t ranks = 1;
-  };
-  auto flags = std::make_shared<Flags>();
-  command->add_option("config", flags->target, "a configuration file (only [model] is needed), or a run directory")
-      ->required();
+  auto flags = std::make_shared<PlanFlags>();
+  command->add_option("config", flags->target, "a configuration file (only [model] is needed), or a run directory");
   add_overrides(*command, flags->overrides);
-  command->add_option("--ranks", flags->ranks, "number of ranks that share the step; they need not exist")
-      ->check(CLI::Range(1, 65536));
+  add_ranks(*command, flags->ranks);
+  command
+      ->add_option_function<std::vector<std::string>>(
+          "--fit", [flags](const std::vector<std::string>& words) { flags->fit = words.empty() ? "" : words[0]; },
+          "find the fastest settings that fit into so many bytes, into a card (a800-80g, the path of its file), or, "
+          "without a value, into the device of the configuration")
+      ->expected(0, 1)
+      ->allow_extra_args(false);
+  command->add_option("--host", flags->host, "memory of a host, which its ranks share: [host] memory");
   command->add_flag("--json", flags->json, "print one JSON object");
   command->add_flag("--dump", flags->dump, "print every action with its buffers, waits and addresses");
-  command->callback([&common, flags] {
-    auto [registry, config] = load_config(common, flags->target, flags->overrides);
-    share_batch(config, flags->ranks);
-    // Without this key it is unknown how many ranks share this machine's memory.
-    const Section& comm = config.section("comm");
-    const char* per_node = "describe.ranks_per_node";
-    const uint32_t local =
-        comm.has(per_node) ? std::min(static_cast<uint32_t>(comm.integer(per_node)), flags->ranks) : 1;
-    // Scratch is for as many threads as a rank has; the machines are assumed to be like this one.
-    const std::string mine = processors();
-    share_threads(config, mine, std::vector<std::string>(local, mine));
-    Setup setup = make_setup(config, *registry, 0, {0, flags->ranks, 0, local});
-    print_notes(setup);
-    ReportContext context = report_context(setup, config);
-    fmt::print("{}", flags->json   ? plan_json(setup.plan, context)
-                     : flags->dump ? plan_dump(setup.plan)
-                                   : plan_text(setup.plan, context));
-    if (!flags->json && !flags->dump)
-      fmt::print("{}", preset_note(*registry, config.section("model"), setup.plan.parameters));
-    uint64_t limit = setup.kernels->info().total_bytes;
-    if (!flags->json && limit && machine_peak(setup) > limit)
-      for (const auto& edit : edits_that_fit(config, *registry, setup, limit)) fmt::print("  would fit: {}\n", edit);
-  });
+  command->callback([&common, flags] { plan(common, *flags); });
 }
 
 void add_check(CLI::App& app, Common& common) {
@@ -130,7 +209,9 @@ void add_check(CLI::App& app, Common& common) {
   auto overrides = std::make_shared<std::vector<std::string>>();
   command->add_option("config", *target, "a configuration file")->required();
   add_overrides(*command, *overrides);
-  command->callback([&common, target, overrides] { common.exit = check(common, *target, *overrides); });
+  auto ranks = std::make_shared<uint32_t>(1);
+  add_ranks(*command, *ranks);
+  command->callback([&common, target, overrides, ranks] { common.exit = check(common, *target, *overrides, *ranks); });
 }
 
 }  // namespace eng

@@ -126,6 +126,7 @@ int launch_ranks(const Common& common, const RunFlags& flags) {
   if (!flags.oversubscribe) check_room(*flags.ranks, room_here());
   auto [registry, config] = load_config(common, flags.target, flags.overrides);
   config.require("data");
+  refuse_described(config);
   share_batch(config, *flags.ranks);
   build_data(config, *registry, model_vocabulary(config, *registry), true);
   Launch what;

@@ -17,44 +17,63 @@ size_t index_of_activation(const Call& c) {
 
 struct Activation {
   static constexpr const char* op = ENG_OP_ACTIVATION;
-  activation_loop loop;
+  const simd_table& simd;
   unsigned threads;
+  int32_t type;
   int64_t n;
+  size_t act;
 
   static void check(const Call& c) {
     need_counts(c, 1, 1, 1, 1);
-    need_f32(c.in[0], "x");
+    need_float(c.in[0], "x");
     need_same(c.in[0], c.out[0], "x and y");
     index_of_activation(c);
   }
   Activation(const Call& c, void* device)
-      : loop(simd_for(device).activation[index_of_activation(c)]), threads(c.parallel), n(elements(c.in[0])) {}
+      : simd(simd_for(device)),
+        threads(c.parallel),
+        type(c.in[0].dtype),
+        n(elements(c.in[0])),
+        act(index_of_activation(c)) {}
   void run(const Args& args) const {
-    const float* x = args.in<float>(0);
-    float* y = args.out<float>(0);
-    in_lines(threads, n, [&](int64_t first, int64_t last) { loop(x + first, y + first, last - first); });
+    by_type(type, [&]<class T>(T) {
+      const T* x = args.in<T>(0);
+      T* y = args.out<T>(0);
+      in_lines(threads, n,
+               [&](int64_t first, int64_t last) { simd.of<T>().activation[act](x + first, y + first, last - first); });
+    });
   }
 };
 
 struct ActivationGrad {
   static constexpr const char* op = ENG_OP_ACTIVATION_GRAD;
-  activation_grad_loop loop;
+  const simd_table& simd;
   unsigned threads;
+  int32_t type;
   int64_t n;
+  size_t act;
 
   static void check(const Call& c) {
     need_counts(c, 2, 2, 1, 1);
-    need_f32(c.in[0], "dy");
+    need_float(c.in[0], "dy");
     need_same(c.in[0], c.in[1], "dy and x");
     need_same(c.in[0], c.out[0], "dy and dx");
     index_of_activation(c);
   }
   ActivationGrad(const Call& c, void* device)
-      : loop(simd_for(device).activation_grad[index_of_activation(c)]), threads(c.parallel), n(elements(c.in[0])) {}
+      : simd(simd_for(device)),
+        threads(c.parallel),
+        type(c.in[0].dtype),
+        n(elements(c.in[0])),
+        act(index_of_activation(c)) {}
   void run(const Args& args) const {
-    const float *dy = args.in<float>(0), *x = args.in<float>(1);
-    float* dx = args.out<float>(0);
-    in_lines(threads, n, [&](int64_t first, int64_t last) { loop(dy + first, x + first, dx + first, last - first); });
+    by_type(type, [&]<class T>(T) {
+      const T *dy = args.in<T>(0), *x = args.in<T>(1);
+      T* dx = args.out<T>(0);
+      in_lines(threads, n, [&](int64_t first, int64_t last) {
+        simd.of<T>().activation_grad[act](dy + first, x + first, dx + first, last - first);
+      });
+    });
   }
 };
 
@@ -63,24 +82,29 @@ struct Scale {
   static constexpr uint32_t flags = ENG_KERNEL_EXACT;
   const simd_table& simd;
   unsigned threads;
+  int32_t type;
   int64_t n;
   float factor;
 
   static void check(const Call& c) {
     need_counts(c, 1, 1, 1, 1);
-    need_f32(c.in[0], "x");
+    need_float(c.in[0], "x");
     need_same(c.in[0], c.out[0], "x and y");
     c.real("factor");
   }
   Scale(const Call& c, void* device)
       : simd(simd_for(device)),
         threads(c.parallel),
+        type(c.in[0].dtype),
         n(elements(c.in[0])),
         factor(static_cast<float>(c.real("factor"))) {}
   void run(const Args& args) const {
-    const float* x = args.in<float>(0);
-    float* y = args.out<float>(0);
-    in_lines(threads, n, [&](int64_t first, int64_t last) { simd.scale(factor, x + first, y + first, last - first); });
+    by_type(type, [&]<class T>(T) {
+      const T* x = args.in<T>(0);
+      T* y = args.out<T>(0);
+      in_lines(threads, n,
+               [&](int64_t first, int64_t last) { simd.of<T>().scale(factor, x + first, y + first, last - first); });
+    });
   }
 };
 

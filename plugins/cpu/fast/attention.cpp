@@ -22,7 +22,8 @@ AttentionShape shape_of(const Call& c, size_t first) {
   if (q.dims[2] % heads != 0)
     throw Error{ENG_INVALID,
                 std::to_string(q.dims[2]) + " columns of q are not a multiple of " + std::to_string(heads) + " heads"};
-  const AttentionShape s{q.dims[0], q.dims[1], heads, kv_heads, q.dims[2] / heads, static_cast<float>(c.real("scale"))};
+  const AttentionShape s{
+      q.dims[0], q.dims[1], heads, kv_heads, q.dims[2] / heads, static_cast<float>(c.real("scale")), stored_of(q)};
   for (const eng_desc* x : {&k, &v}) {
     need_size("batch of k or v", x->dims[0], s.batch);
     need_size("length of k or v", x->dims[1], s.tokens);
@@ -39,7 +40,8 @@ struct Attention {
   int64_t parts;  // of the query blocks of one key head
 
   static void check(const Call& c) {
-    need_arguments(c, 3, 3, 2), need_f32(c);
+    need_arguments(c, 3, 3, 2), need_one_type(c, 3);
+    need_same_type(c.in[0], c.out[0], "q and o"), need_f32(c.out[1], "lse");
     const AttentionShape s = shape_of(c, 0);
     need_size("elements of o", elements(c.out[0]), elements(c.in[0]));
     need_size("elements of lse", elements(c.out[1]), s.batch * s.heads * s.tokens);
@@ -56,8 +58,8 @@ struct Attention {
   void run(const Args& a) const {
     parallel_tasks(threads, shape.batch * shape.kv_heads * parts, [&](unsigned thread, int64_t task) {
       const int64_t part = task % parts, head = task / parts % shape.kv_heads, b = task / parts / shape.kv_heads;
-      isa->attention_forward(shape, b, head, part, parts, a.in<float>(0), a.in<float>(1), a.in<float>(2),
-                             a.out<float>(0), a.out<float>(1), a.scratch<char>() + thread * shape.forward_scratch());
+      isa->attention_forward(shape, b, head, part, parts, a.in<void>(0), a.in<void>(1), a.in<void>(2), a.out<void>(0),
+                             a.out<float>(1), a.scratch<char>() + thread * shape.forward_scratch());
     });
   }
 };
@@ -69,7 +71,8 @@ struct AttentionGrad {
   unsigned threads;
 
   static void check(const Call& c) {
-    need_arguments(c, 6, 6, 3), need_f32(c);
+    need_arguments(c, 6, 6, 3), need_one_type(c, 5), need_f32(c.in[5], "lse");
+    for (size_t k = 0; k < 3; ++k) need_same_type(c.in[0], c.out[k], "do and a gradient");
     const AttentionShape s = shape_of(c, 1);
     need_size("elements of do", elements(c.in[0]), elements(c.in[1]));
     need_size("elements of o", elements(c.in[4]), elements(c.in[1]));
@@ -81,9 +84,9 @@ struct AttentionGrad {
   AttentionGrad(const Call& c, void* device) : isa(device_of(device).isa), shape(shape_of(c, 1)), threads(c.parallel) {}
   void run(const Args& a) const {
     parallel_tasks(threads, shape.batch * shape.kv_heads, [&](unsigned thread, int64_t task) {
-      isa->attention_backward(shape, task / shape.kv_heads, task % shape.kv_heads, a.in<float>(0), a.in<float>(1),
-                              a.in<float>(2), a.in<float>(3), a.in<float>(4), a.in<float>(5), a.out<float>(0),
-                              a.out<float>(1), a.out<float>(2), a.scratch<char>() + thread * shape.backward_scratch());
+      isa->attention_backward(shape, task / shape.kv_heads, task % shape.kv_heads, a.in<void>(0), a.in<void>(1),
+                              a.in<void>(2), a.in<void>(3), a.in<void>(4), a.in<float>(5), a.out<void>(0),
+                              a.out<void>(1), a.out<void>(2), a.scratch<char>() + thread * shape.backward_scratch());
     });
   }
 };

@@ -22,32 +22,46 @@ CPU_INLINE int64_t whole(int64_t n, int64_t unit) {
   return (n + unit - 1) / unit * unit;
 }
 
-// Copies n rows of `width` elements from a wider matrix to dense rows of `padded` elements, times `factor`; the
-// elements after the width are zero.
-inline void pack_rows(const float* from, int64_t stride, int64_t n, int64_t width, int64_t padded, float factor,
-                      float* out) {
+// Copies n rows of `width` elements from a wider matrix to dense rows of `padded` floats, times `factor`; the floats
+// after the width are zero.
+template <class T>
+void pack_rows(const void* matrix, int64_t first, int64_t stride, int64_t n, int64_t width, int64_t padded,
+               float factor, float* out) {
   const V by = splat(factor);
+  const T* from = static_cast<const T*>(matrix) + first;
   for (int64_t r = 0; r < n; ++r, from += stride, out += padded) {
     int64_t d = 0;
     for (; d + W <= width; d += W) store_all(out + d, load_all(from + d) * by);
-    for (; d < padded; ++d) out[d] = d < width ? from[d] * factor : 0.0f;
+    for (; d < padded; ++d) out[d] = d < width ? load_one(from + d) * factor : 0.0f;
+  }
+}
+
+// The way back: n dense rows of `padded` floats, times `factor`, to rows of a wider matrix.
+template <class T>
+void unpack_rows(const float* from, int64_t padded, int64_t n, int64_t width, float factor, void* matrix, int64_t first,
+                 int64_t stride) {
+  const V by = splat(factor);
+  T* out = static_cast<T*>(matrix) + first;
+  for (int64_t r = 0; r < n; ++r, from += padded, out += stride) {
+    int64_t d = 0;
+    for (; d + W <= width; d += W) store_all(out + d, load_all(from + d) * by);
+    if (d < width) store_some(out + d, load_some(from + d, width - d) * by, width - d);
   }
 }
 
 // Transposes n rows of `width` elements to blocks of `side` columns: block j is (width, side), its column c is row
 // j * side + c, zero from row n on. Four by four elements are transposed in registers.
-inline void pack_transposed(const float* from, int64_t stride, int64_t n, int64_t width, float* out) {
-  typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
+template <class T>
+void pack_transposed(const void* matrix, int64_t first, int64_t stride, int64_t n, int64_t width, float* out) {
+  const T* const from = static_cast<const T*>(matrix) + first;
   for (int64_t j = 0; j < n; j += side, out += side * width)
     for (int64_t c = 0; c < side; c += 4) {
-      const float* const rows = from + (j + c) * stride;
+      const T* const rows = from + (j + c) * stride;
       int64_t d = 0;
       if (j + c + 4 <= n)
         for (; d + 4 <= width; d += 4) {
-          const Four r0 = *reinterpret_cast<const Four*>(rows + d),
-                     r1 = *reinterpret_cast<const Four*>(rows + stride + d),
-                     r2 = *reinterpret_cast<const Four*>(rows + 2 * stride + d),
-                     r3 = *reinterpret_cast<const Four*>(rows + 3 * stride + d);
+          const Four r0 = load_four(rows + d), r1 = load_four(rows + stride + d), r2 = load_four(rows + 2 * stride + d),
+                     r3 = load_four(rows + 3 * stride + d);
           const Four a = __builtin_shufflevector(r0, r1, 0, 4, 1, 5), b = __builtin_shufflevector(r2, r3, 0, 4, 1, 5),
                      e = __builtin_shufflevector(r0, r1, 2, 6, 3, 7), f = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
           float* const to = out + d * side + c;
@@ -57,9 +71,21 @@ inline void pack_transposed(const float* from, int64_t stride, int64_t n, int64_
           *reinterpret_cast<Four*>(to + 3 * side) = __builtin_shufflevector(e, f, 2, 3, 6, 7);
         }
       for (; d < width; ++d)
-        for (int64_t k = 0; k < 4; ++k) out[d * side + c + k] = j + c + k < n ? rows[k * stride + d] : 0.0f;
+        for (int64_t k = 0; k < 4; ++k) out[d * side + c + k] = j + c + k < n ? load_one(rows + k * stride + d) : 0.0f;
     }
 }
+
+// How tensors are read and written, by what their elements are.
+struct Packing {
+  void (*rows)(const void* matrix, int64_t first, int64_t stride, int64_t n, int64_t width, int64_t padded,
+               float factor, float* out);
+  void (*transposed)(const void* matrix, int64_t first, int64_t stride, int64_t n, int64_t width, float* out);
+  void (*unpack)(const float* from, int64_t padded, int64_t n, int64_t width, float factor, void* matrix, int64_t first,
+                 int64_t stride);
+};
+constexpr Packing packings[stored_kinds] = {{pack_rows<float>, pack_transposed<float>, unpack_rows<float>},
+                                            {pack_rows<bf16>, pack_transposed<bf16>, unpack_rows<bf16>},
+                                            {pack_rows<f16>, pack_transposed<f16>, unpack_rows<f16>}};
 
 // Calls f(first, count, reach) for the rows of a diagonal block, most_rows at a time. Keys from `reach` on are masked
 // for all of these rows, so their products need not be computed.
@@ -155,8 +181,9 @@ inline void block_softmax(int64_t rows, bool diagonal, float* s, float* top, flo
 //   3. for each key block up to the diagonal: scores, running softmax, correct o, o += P V
 //   4. o = o / sum, lse = ln(sum of e^score) for the backward
 inline void attention_forward(const AttentionShape& a, int64_t b, int64_t kv_head, int64_t first, int64_t step,
-                              const float* q, const float* k, const float* v, float* o, float* lse, void* scratch) {
+                              const void* q, const void* k, const void* v, void* o, float* lse, void* scratch) {
   const ForwardScratch w(a, scratch);
+  const Packing& pack = packings[a.stored];
   const int64_t d = a.width, padded = a.padded(), group = a.heads / a.kv_heads, blocks = a.query_blocks();
   const int64_t q_stride = a.heads * d, kv_stride = a.kv_heads * d;
   const int64_t kv_at = b * a.tokens * kv_stride + kv_head * d;
@@ -167,13 +194,13 @@ inline void attention_forward(const AttentionShape& a, int64_t b, int64_t kv_hea
     const int64_t end = least((u % blocks + 1) * side, a.tokens);
     reach = end > reach ? end : reach;
   }
-  pack_transposed(k + kv_at, kv_stride, reach, d, w.kt);
-  pack_rows(v + kv_at, kv_stride, reach, d, padded, 1.0f, w.v);
+  pack.transposed(k, kv_at, kv_stride, reach, d, w.kt);
+  pack.rows(v, kv_at, kv_stride, reach, d, padded, 1.0f, w.v);
 
   for (int64_t u = first; u < units; u += step) {
     const int64_t head = kv_head * group + u / blocks, q0 = u % blocks * side, rows = least(side, a.tokens - q0);
     const int64_t q_at = (b * a.tokens + q0) * q_stride + head * d;
-    pack_rows(q + q_at, q_stride, rows, d, padded, a.scale * log2_e, w.q);
+    pack.rows(q, q_at, q_stride, rows, d, padded, a.scale * log2_e, w.q);
     for (int64_t r = 0; r < side; ++r) w.top[r] = -__builtin_inff(), w.sum[r] = 0.0f;
     for (int64_t k0 = 0; k0 <= q0; k0 += side) {
       const bool diagonal = k0 == q0;
@@ -191,8 +218,7 @@ inline void attention_forward(const AttentionShape& a, int64_t b, int64_t kv_hea
     }
     for (int64_t r = 0; r < rows; ++r) {
       const float by = 1.0f / w.sum[r];
-      float* const out = o + q_at + r * q_stride;
-      pack_rows(w.o + r * padded, 0, 1, d, d, by, out);
+      pack.unpack(w.o + r * padded, padded, 1, d, by, o, q_at + r * q_stride, q_stride);
       lse[(b * a.heads + head) * a.tokens + q0 + r] = w.top[r] * ln_2 + __builtin_logf(w.sum[r]);
     }
   }
@@ -212,30 +238,29 @@ struct BackwardScratch {
 //   delta = rowsum(go * o);  dP = go V^T;  dS = P * (dP - delta) * scale;  dQ = dS K;  dK += dS^T Q;  dV += P^T go
 // Blocks of queries in order, and for each the blocks of keys in order: that is the order in which dK and dV are
 // summed.
-inline void attention_backward(const AttentionShape& a, int64_t b, int64_t kv_head, const float* grad, const float* q,
-                               const float* k, const float* v, const float* o, const float* lse, float* dq, float* dk,
-                               float* dv, void* scratch) {
+inline void attention_backward(const AttentionShape& a, int64_t b, int64_t kv_head, const void* grad, const void* q,
+                               const void* k, const void* v, const void* o, const float* lse, void* dq, void* dk,
+                               void* dv, void* scratch) {
   const BackwardScratch w(a, scratch);
+  const Packing& pack = packings[a.stored];
   const int64_t d = a.width, padded = a.padded(), group = a.heads / a.kv_heads, t = a.tokens;
   const int64_t q_stride = a.heads * d, kv_stride = a.kv_heads * d;
   const int64_t kv_at = b * t * kv_stride + kv_head * d;
-  pack_transposed(k + kv_at, kv_stride, t, d, w.kt);
-  pack_transposed(v + kv_at, kv_stride, t, d, w.vt);
-  pack_rows(k + kv_at, kv_stride, t, d, padded, 1.0f, w.k);
+  pack.transposed(k, kv_at, kv_stride, t, d, w.kt);
+  pack.transposed(v, kv_at, kv_stride, t, d, w.vt);
+  pack.rows(k, kv_at, kv_stride, t, d, padded, 1.0f, w.k);
   for (int64_t i = 0; i < t * padded; i += W) store_all(w.dk + i, splat(0.0f)), store_all(w.dv + i, splat(0.0f));
 
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
     for (int64_t q0 = 0; q0 < t; q0 += side) {
       const int64_t rows = least(side, t - q0), at = (b * t + q0) * q_stride + head * d;
-      pack_rows(q + at, q_stride, rows, d, padded, 1.0f, w.q);
-      pack_rows(grad + at, q_stride, rows, d, padded, 1.0f, w.go);
+      pack.rows(q, at, q_stride, rows, d, padded, 1.0f, w.q);
+      pack.rows(grad, at, q_stride, rows, d, padded, 1.0f, w.go);
+      pack.rows(o, at, q_stride, rows, d, padded, 1.0f, w.dq);  // only for delta
       for (int64_t r = 0; r < rows; ++r) {
         V total = splat(0.0f);
-        const float* const row = o + at + r * q_stride;
-        for (int64_t i = 0; i < d; i += W) {
-          const V part = i + W <= d ? load_all(row + i) : load_some_or(row + i, static_cast<int>(d - i), splat(0.0f));
-          total = fma(part, load_all(w.go + r * padded + i), total);
-        }
+        for (int64_t i = r * padded; i < r * padded + d; i += W)
+          total = fma(load_all(w.dq + i), load_all(w.go + i), total);
         w.delta[r] = cpu::sum(total);
         w.low[r] = -lse[(b * a.heads + head) * t + q0 + r] * log2_e;
       }
@@ -269,12 +294,10 @@ inline void attention_backward(const AttentionShape& a, int64_t b, int64_t kv_he
         block_columns(rows, keys, padded, diagonal, w.ds, w.q, w.dk + k0 * padded);
         block_rows(rows, keys, padded, diagonal, w.ds, w.k + k0 * padded, w.dq);
       }
-      for (int64_t r = 0; r < rows; ++r) pack_rows(w.dq + r * padded, 0, 1, d, d, 1.0f, dq + at + r * q_stride);
+      pack.unpack(w.dq, padded, rows, d, 1.0f, dq, at, q_stride);
     }
-  for (int64_t r = 0; r < t; ++r) {
-    pack_rows(w.dk + r * padded, 0, 1, d, d, 1.0f, dk + kv_at + r * kv_stride);
-    pack_rows(w.dv + r * padded, 0, 1, d, d, 1.0f, dv + kv_at + r * kv_stride);
-  }
+  pack.unpack(w.dk, padded, t, d, 1.0f, dk, kv_at, kv_stride);
+  pack.unpack(w.dv, padded, t, d, 1.0f, dv, kv_at, kv_stride);
 }
 
 }  // namespace

@@ -31,16 +31,23 @@ uint64_t aligned(uint64_t bytes) {
 struct Sizes {
   int64_t tokens, width, vocabulary, chunk;
   unsigned threads;
+  Stored stored, sums;  // x, w and dx; dw
 
   explicit Sizes(const Call& c)
       : tokens(rows(c.in[0])),
         width(columns(c.in[0])),
         vocabulary(rows(c.in[1])),
         chunk(chunk_of(tokens, vocabulary)),
-        threads(c.parallel) {}
-  GemmShape logits(int64_t n) const { return {n, vocabulary, width, false, true}; }
-  GemmShape dx(int64_t n) const { return {n, width, vocabulary}; }
-  GemmShape dw(int64_t n) const { return {vocabulary, width, n, true, false}; }
+        threads(c.parallel),
+        stored(stored_of(c.in[0])),
+        sums(c.out.size() > 2 ? stored_of(c.out[2]) : stored_f32) {}
+  // Logits and their gradients are f32.
+  GemmShape logits(int64_t n) const { return {n, vocabulary, width, false, true, stored, stored}; }
+  GemmShape dx(int64_t n) const { return {n, width, vocabulary, false, false, stored_f32, stored, stored}; }
+  GemmShape dw(int64_t n) const { return {vocabulary, width, n, true, false, stored_f32, stored, sums, sums}; }
+  const void* x_at(const void* x, int64_t token) const {
+    return static_cast<const char*>(x) + token * width * stored_bytes(stored);
+  }
   // Workspace: scratch of the products, losses of the tokens, logits of a chunk.
   uint64_t losses_at() const {
     uint64_t most = 0;
@@ -53,7 +60,7 @@ struct Sizes {
 };
 
 void check_common(const Call& c) {
-  need_f32(c, 2);
+  need_one_type(c, 3, 2), need_f32(c.out[0], "loss");
   need_size("columns of w", columns(c.in[1]), columns(c.in[0]));
   need_size("labels", elements(c.in[2]), rows(c.in[0]));
   need_size("elements of loss", elements(c.out[0]), 1);
@@ -119,7 +126,7 @@ struct CrossEntropy {
     for (int64_t first = 0; first < s.tokens; first += s.chunk) {
       const int64_t n = std::min(s.chunk, s.tokens - first);
       Gemm(device, s.logits(n), s.threads)
-          .run(a.in<float>(0) + first * s.width, a.in<float>(1), nullptr, 0, rows.logits, a.workspace);
+          .run(s.x_at(a.in<void>(0), first), a.in<void>(1), nullptr, 0, rows.logits, a.workspace);
       rows.run(first, n, nullptr);
     }
     *a.out<float>(0) = rows.total();
@@ -134,6 +141,8 @@ struct CrossEntropyGrad {
   static void check(const Call& c) {
     const bool with_dw = c.out.size() != 2;
     need_arguments(c, 4, 5, with_dw ? 3 : 2), check_common(c);
+    need_f32(c.in[3], "scalars"), need_same_type(c.in[0], c.out[1], "x and dx");
+    if (with_dw) need_sums(c, c.in[0].dtype, {4}, {2});
     if (elements(c.in[3]) <= ENG_S_LOSS_SCALE) throw Error{ENG_INVALID, "scalars has too few elements"};
     need_size("elements of dx", elements(c.out[1]), elements(c.in[0]));
     if (with_dw) need_size("elements of dw", elements(c.out[2]), elements(c.in[1]));
@@ -146,15 +155,17 @@ struct CrossEntropyGrad {
     const Sizes& s = sizes;
     const Rows rows(device, s, a.in<int32_t>(2), a.workspace);
     rows.check_labels();
-    const float *x = a.in<float>(0), *w = a.in<float>(1), *scalars = a.in<float>(3), *acc = a.in<float>(4);
-    float *dx = a.out<float>(1), *dw = a.out<float>(2);  // dw is null where nobody needs it
+    const void *x = a.in<void>(0), *w = a.in<void>(1), *acc = a.in<void>(4);
+    const float* scalars = a.in<float>(3);
+    char* const dx = a.out<char>(1);
+    void* const dw = a.out<void>(2);  // null where nobody needs it
     const float scale = scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE];
     for (int64_t first = 0; first < s.tokens; first += s.chunk, acc = dw) {
-      const int64_t n = std::min(s.chunk, s.tokens - first), at = first * s.width;
-      Gemm(device, s.logits(n), s.threads).run(x + at, w, nullptr, 0, rows.logits, a.workspace);
+      const int64_t n = std::min(s.chunk, s.tokens - first), at = first * s.width * stored_bytes(s.stored);
+      Gemm(device, s.logits(n), s.threads).run(s.x_at(x, first), w, nullptr, 0, rows.logits, a.workspace);
       rows.run(first, n, &scale);
       Gemm(device, s.dx(n), s.threads).run(rows.logits, w, nullptr, 0, dx + at, a.workspace);
-      if (dw) Gemm(device, s.dw(n), s.threads).run(rows.logits, x + at, acc, s.width, dw, a.workspace);
+      if (dw) Gemm(device, s.dw(n), s.threads).run(rows.logits, s.x_at(x, first), acc, s.width, dw, a.workspace);
     }
     if (s.tokens == 0 && dw)  // dw = acc, or zeros
       Gemm(device, s.dw(0), s.threads).run(rows.logits, x, acc, s.width, dw, a.workspace);

@@ -12,6 +12,7 @@ struct Dropout {
   static constexpr uint32_t flags = ENG_KERNEL_EXACT;
   const simd_table& simd;
   unsigned threads;
+  int32_t type;
   int64_t sequences, n;
   double p;
   uint64_t seed;
@@ -19,7 +20,7 @@ struct Dropout {
 
   static void check(const Call& c) {
     need_counts(c, 2, 2, 1, 1);
-    need_f32(c.in[0], "x");
+    need_float(c.in[0], "x");
     need_same(c.in[0], c.out[0], "x and y");
     if (c.in[1].dtype != ENG_I64) throw Error{ENG_INVALID, "counters must be i64, they are " + describe(c.in[1])};
     need_size(c.in[1], ENG_C_COUNT, "counters");
@@ -34,6 +35,7 @@ struct Dropout {
   Dropout(const Call& c, void* device)
       : simd(simd_for(device)),
         threads(c.parallel),
+        type(c.in[0].dtype),
         sequences(c.in[0].dims[0]),
         n(sequences ? elements(c.in[0]) / sequences : 0),
         p(c.real("p")),
@@ -41,14 +43,18 @@ struct Dropout {
         stream(c.integer("stream")) {}
   void run(const Args& args) const {
     const int64_t* counters = args.in<int64_t>(1);
-    dropout_call d{};
-    d.x = args.in<float>(0), d.y = args.out<float>(0), d.n = n;
+    dropout_mask d{};
+    d.n = n;
     d.scale = static_cast<float>(1.0 / (1.0 - p)), d.threshold = dropout_threshold(p);
     d.seed = seed, d.stream = static_cast<uint32_t>(stream);
     d.step = static_cast<uint32_t>(counters[ENG_C_STEP]);
     d.sequence = static_cast<uint32_t>(dropout_row(counters) * sequences);
-    in_ranges(threads, sequences * ((n + 63) / 64), 64, 1,
-              [&](int64_t first, int64_t last) { simd.dropout(d, first, last); });
+    by_type(type, [&]<class T>(T) {
+      const T* x = args.in<T>(0);
+      T* y = args.out<T>(0);
+      in_ranges(threads, sequences * ((n + 63) / 64), 64, 1,
+                [&](int64_t first, int64_t last) { simd.of<T>().dropout(d, x, y, first, last); });
+    });
   }
 };
 

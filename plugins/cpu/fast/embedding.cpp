@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of a table by token or by position, and their gradients.
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 
@@ -17,8 +18,6 @@ void need_tokens(const int32_t* tokens, int64_t n, int64_t vocabulary) {
 
 void check_shapes(const eng_desc& tokens, const eng_desc& table, const eng_desc& y) {
   if (tokens.dtype != ENG_I32) throw Error{ENG_UNSUPPORTED, "tokens must be i32, they are " + describe(tokens)};
-  need_f32(table, "the table");
-  need_f32(y, "the rows");
   need(table.ndim == 2, "the table must be (V, H)");
   need(columns(y) == table.dims[1] && rows(y) == elements(tokens), "the shapes of tokens, rows and table do not match");
 }
@@ -26,45 +25,101 @@ void check_shapes(const eng_desc& tokens, const eng_desc& table, const eng_desc&
 struct Embedding {
   static constexpr const char* op = ENG_OP_EMBEDDING;
   unsigned threads;
-  int64_t n, v, h;
+  int64_t n, v, h, bytes;  // bytes of a row
 
   static void check(const Call& c) {
     need_counts(c, 2, 2, 1, 1);
+    need_float(c.in[1], "the table");
+    need_same_type(c.in[1], c.out[0], "the table and its rows");
     check_shapes(c.in[0], c.in[1], c.out[0]);
   }
   explicit Embedding(const Call& c)
-      : threads(c.parallel), n(elements(c.in[0])), v(c.in[1].dims[0]), h(c.in[1].dims[1]) {}
+      : threads(c.parallel),
+        n(elements(c.in[0])),
+        v(c.in[1].dims[0]),
+        h(c.in[1].dims[1]),
+        bytes(h * dtype_size(c.in[1].dtype)) {}
   void run(const Args& args) const {
     const int32_t* tokens = args.in<int32_t>(0);
-    const float* table = args.in<float>(1);
-    float* y = args.out<float>(0);
+    const char* table = args.in<char>(1);
+    char* y = args.out<char>(0);
     need_tokens(tokens, n, v);
     in_ranges(threads, n, h, 1, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) std::memcpy(y + i * h, table + tokens[i] * h, size_t(h) * sizeof(float));
+      for (int64_t i = first; i < last; ++i) std::memcpy(y + i * bytes, table + tokens[i] * bytes, size_t(bytes));
     });
   }
 };
 
 // Each thread owns some columns of the whole table and walks all tokens: every element is summed in row order
 // by one thread, and the work is even whatever the tokens are.
+//
+// From 16-bit rows, an element must be summed in f32 before it is rounded, so all rows of one token have to come
+// together: the workspace holds the positions sorted by token, those of a token in their order.
 struct EmbeddingGrad {
   static constexpr const char* op = ENG_OP_EMBEDDING_GRAD;
   const simd_table& simd;
   unsigned threads;
+  int32_t type, sums;
   int64_t n, v, h;
 
   static void check(const Call& c) {
     need_counts(c, 2, 3, 1, 1);
+    need_float(c.in[1], "dy");
+    need_sums(c, c.in[1].dtype, {2}, {0});
     check_shapes(c.in[0], c.out[0], c.in[1]);
+    need(elements(c.in[0]) <= INT32_MAX, "there are too many tokens");
     if (c.has(2)) need_same(c.in[2], c.out[0], "acc and dtable");
   }
+  static uint64_t workspace(const Call& c) {
+    if (c.in[1].dtype == ENG_F32) return 0;
+    return static_cast<uint64_t>(c.out[0].dims[0] + elements(c.in[0])) * sizeof(int32_t);
+  }
   EmbeddingGrad(const Call& c, void* device)
-      : simd(simd_for(device)), threads(c.parallel), n(elements(c.in[0])), v(c.out[0].dims[0]), h(c.out[0].dims[1]) {}
+      : simd(simd_for(device)),
+        threads(c.parallel),
+        type(c.in[1].dtype),
+        sums(c.out[0].dtype),
+        n(elements(c.in[0])),
+        v(c.out[0].dims[0]),
+        h(c.out[0].dims[1]) {}
   void run(const Args& args) const {
+    need_tokens(args.in<int32_t>(0), n, v);
+    if (type == ENG_F32) return run_f32(args);
+    sort(args.in<int32_t>(0), args.scratch<int32_t>());
+    by_types(type, sums, [&]<class T, class Sum>(T, Sum) { run_sorted<T, Sum>(args); });
+  }
+
+  // space (v + n): where each token's positions end, then the positions.
+  void sort(const int32_t* tokens, int32_t* space) const {
+    int32_t *const ends = space, *const order = space + v;
+    std::fill_n(ends, v, 0);
+    for (int64_t i = 0; i < n; ++i) ++ends[tokens[i]];
+    int32_t begin = 0;
+    for (int64_t token = 0; token < v; ++token) {
+      const int32_t count = ends[token];
+      ends[token] = begin, begin += count;
+    }
+    for (int64_t i = 0; i < n; ++i) order[ends[tokens[i]]++] = static_cast<int32_t>(i);
+  }
+  template <class T, class Sum>
+  void run_sorted(const Args& args) const {
+    const T* dy = args.in<T>(1);
+    const Sum* acc = args.in<Sum>(2);
+    Sum* table = args.out<Sum>(0);
+    const int32_t *ends = args.scratch<int32_t>(), *order = ends + v;
+    in_ranges(threads, h, n + v, 32, [&](int64_t first, int64_t last) {
+      for (int64_t token = 0; token < v; ++token) {
+        const int32_t begin = token ? ends[token - 1] : 0, count = ends[token] - begin;
+        const Sum* from = acc ? acc + token * h : nullptr;
+        if (count == 0 && from == table + token * h) continue;
+        sum_rows(simd, row_sums<T, Sum>{dy, order + begin, count, h, from, table + token * h, true}, first, last);
+      }
+    });
+  }
+  void run_f32(const Args& args) const {
     const int32_t* tokens = args.in<int32_t>(0);
     const float *dy = args.in<float>(1), *acc = args.in<float>(2);
     float* table = args.out<float>(0);
-    need_tokens(tokens, n, v);
     if (acc != table)
       in_lines(threads, v * h, [&](int64_t first, int64_t last) {
         const size_t bytes = size_t(last - first) * sizeof(float);
@@ -76,7 +131,7 @@ struct EmbeddingGrad {
     in_ranges(threads, h, n, 16, [&](int64_t first, int64_t last) {
       for (int64_t i = 0; i < n; ++i) {
         float* row = table + tokens[i] * h + first;
-        simd.add(row, dy + i * h + first, row, last - first);
+        simd.f32.add(row, dy + i * h + first, row, last - first);
       }
     });
   }
@@ -87,17 +142,18 @@ struct Positions {
   static constexpr uint32_t flags = ENG_KERNEL_EXACT;
   const simd_table& simd;
   unsigned threads;
+  int32_t type;
   int64_t n, t, h, p, offset;
 
   static void check(const Call& c) {
     need_counts(c, 2, 3, 1, 1);
     if (c.has(2)) need(c.in[2].dtype == ENG_I64 && elements(c.in[2]) == ENG_C_COUNT, "counters must be i64 (8)");
+    need_float(c.in[0], "x");
+    need_same_type(c.in[0], c.in[1], "x and the table");
     check_table(c, c.in[0], c.in[1]);
     need_same(c.in[0], c.out[0], "x and y");
   }
   static void check_table(const Call& c, const eng_desc& x, const eng_desc& table) {
-    need_f32(x, "the rows");
-    need_f32(table, "the table");
     need(x.ndim == 3 && table.ndim == 2 && columns(x) == columns(table), "rows (B, T, H) and table (P, H) are needed");
     const int64_t offset = c.integer("offset");
     need(offset >= 0 && x.dims[1] + offset <= table.dims[0], "the table must have T + offset rows");
@@ -105,6 +161,7 @@ struct Positions {
   Positions(const Call& c, void* device)
       : simd(simd_for(device)),
         threads(c.parallel),
+        type(c.in[0].dtype),
         n(rows(c.in[0])),
         t(c.in[0].dims[1]),
         h(columns(c.in[0])),
@@ -115,10 +172,12 @@ struct Positions {
     const int64_t start = counters ? counters[ENG_C_POSITION] : 0;
     if (start < 0 || start + t + offset > p)
       throw Error{ENG_OUT_OF_RANGE, "position " + std::to_string(start) + " is outside of the table"};
-    const float *x = args.in<float>(0), *table = args.in<float>(1) + (start + offset) * h;
-    float* y = args.out<float>(0);
-    in_ranges(threads, n, h, 1, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) simd.add(x + i * h, table + i % t * h, y + i * h, h);
+    by_type(type, [&]<class T>(T) {
+      const T *x = args.in<T>(0), *table = args.in<T>(1) + (start + offset) * h;
+      T* y = args.out<T>(0);
+      in_ranges(threads, n, h, 1, [&](int64_t first, int64_t last) {
+        for (int64_t i = first; i < last; ++i) simd.of<T>().add(x + i * h, table + i % t * h, y + i * h, h);
+      });
     });
   }
 };
@@ -128,35 +187,39 @@ struct PositionsGrad {
   static constexpr const char* op = ENG_OP_POSITIONS_GRAD;
   const simd_table& simd;
   unsigned threads;
+  int32_t type, sums;
   int64_t b, t, h, p, offset;
 
   static void check(const Call& c) {
     need_counts(c, 1, 2, 1, 1);
+    need_float(c.in[0], "dy");
+    need_sums(c, c.in[0].dtype, {1}, {0});
     Positions::check_table(c, c.in[0], c.out[0]);
     if (c.has(1)) need_same(c.in[1], c.out[0], "acc and dtable");
   }
   PositionsGrad(const Call& c, void* device)
       : simd(simd_for(device)),
         threads(c.parallel),
+        type(c.in[0].dtype),
+        sums(c.out[0].dtype),
         b(c.in[0].dims[0]),
         t(c.in[0].dims[1]),
         h(columns(c.in[0])),
         p(c.out[0].dims[0]),
         offset(c.integer("offset")) {}
   void run(const Args& args) const {
-    const float *dy = args.in<float>(0), *acc = args.in<float>(1);
-    float* table = args.out<float>(0);
-    const size_t bytes = size_t(h) * sizeof(float);
-    in_ranges(threads, p, b * h, 1, [&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) {
-        float* row = table + i * h;
-        if (!acc)
-          std::memset(row, 0, bytes);
-        else if (acc != table)
-          std::memcpy(row, acc + i * h, bytes);
-        if (i >= offset && i < offset + t)
-          for (int64_t k = 0; k < b; ++k) simd.add(row, dy + (k * t + i - offset) * h, row, h);
-      }
+    by_types(type, sums, [&]<class T, class Sum>(T, Sum) {
+      const T* dy = args.in<T>(0);
+      const Sum* acc = args.in<Sum>(1);
+      Sum* table = args.out<Sum>(0);
+      in_ranges(threads, p, b * h, 1, [&](int64_t first, int64_t last) {
+        for (int64_t i = first; i < last; ++i) {
+          const bool some = i >= offset && i < offset + t;
+          const T* x = some ? dy + (i - offset) * h : dy;
+          const Sum* from = acc ? acc + i * h : nullptr;
+          sum_rows(simd, row_sums<T, Sum>{x, nullptr, some ? b : 0, t * h, from, table + i * h, true}, 0, h);
+        }
+      });
     });
   }
 };

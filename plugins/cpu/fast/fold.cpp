@@ -16,20 +16,24 @@ struct Fold {
   static constexpr int deepest = 20;    // most levels of the tree
   unsigned threads;
   int64_t rows, n;
-  int32_t type;
+  int32_t type, sum_type;
 
   static void check(const Call& c) {
     need_counts(c, 1, 1, 1, 1);
     const int32_t type = c.in[0].dtype;
     if (type != ENG_F32 && type != ENG_BF16 && type != ENG_F16)
       throw Error{ENG_UNSUPPORTED, "x is neither f32 nor bf16 nor f16"};
-    need(c.out[0].dtype == type, "the sum must have the type of x");
+    need(c.out[0].dtype == type || c.out[0].dtype == ENG_F32, "the sum must have the type of x, or be f32");
     const int64_t rows = c.integer("rows");
     need(rows >= 1 && rows <= int64_t{1} << deepest, "rows must be 1 to 2^20");
     need(elements(c.in[0]) == rows * elements(c.out[0]), "x must be `rows` rows of the sum's length");
   }
   explicit Fold(const Call& c)
-      : threads(c.parallel), rows(c.integer("rows")), n(elements(c.out[0])), type(c.in[0].dtype) {}
+      : threads(c.parallel),
+        rows(c.integer("rows")),
+        n(elements(c.out[0])),
+        type(c.in[0].dtype),
+        sum_type(c.out[0].dtype) {}
 
   // sum[j] = x[j] + x[n + j] + ... over m rows, as a balanced tree: the left half is the largest power of two below m,
   // the right half the rest. Each level of the recursion uses one row of `spare`.
@@ -45,11 +49,12 @@ struct Fold {
       for (int64_t j = 0; j < count; ++j) sum[j] = sum[j] + (*spare)[j];
     }
   }
-  // The same tree over 16-bit values: every sum is rounded to their type, and kept in f32.
-  template <class T>
+  // The same tree over 16-bit values: every sum is rounded to Sum, and kept in f32.
+  template <class Sum, class T>
   void add_half(const T* x, int64_t m, int64_t count, float* sum, float (*spare)[tile]) const {
     const auto rounded = [](float value) {
-      T out;
+      if constexpr (sizeof(Sum) == sizeof(float)) return value;
+      Sum out;
       from_f32(value, out);
       return to_f32(out);
     };
@@ -57,21 +62,24 @@ struct Fold {
       for (int64_t j = 0; j < count; ++j) sum[j] = to_f32(x[j]);
     } else {
       const auto half = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(m - 1)));
-      add_half(x, half, count, sum, spare);
-      add_half(x + half * n, m - half, count, *spare, spare + 1);
+      add_half<Sum>(x, half, count, sum, spare);
+      add_half<Sum>(x + half * n, m - half, count, *spare, spare + 1);
       for (int64_t j = 0; j < count; ++j) sum[j] = rounded(sum[j] + (*spare)[j]);
     }
   }
   template <class T>
   void run_half(const Args& args) const {
     const T* x = args.in<T>(0);
-    T* out = args.out<T>(0);
     in_lines(threads, n, [&](int64_t first, int64_t last) {
       float spare[deepest + 1][tile];
       for (int64_t j = first; j < last; j += tile) {
         const int64_t count = std::min(tile, last - j);
-        add_half(x + j, rows, count, spare[0], spare + 1);
-        for (int64_t k = 0; k < count; ++k) from_f32(spare[0][k], out[j + k]);
+        if (sum_type == ENG_F32) {
+          add_half<float>(x + j, rows, count, args.out<float>(0) + j, spare);
+          continue;
+        }
+        add_half<T>(x + j, rows, count, spare[0], spare + 1);
+        for (int64_t k = 0; k < count; ++k) from_f32(spare[0][k], args.out<T>(0)[j + k]);
       }
     });
   }

@@ -17,35 +17,43 @@ size_t activation(const Call& c) {
 
 struct Gated {
   static constexpr const char* op = ENG_OP_GATED;
-  gated_loop loop;
+  const simd_table& simd;
   unsigned threads;
+  int32_t type;
   int64_t n;
+  size_t act;
 
   static void check(const Call& c) {
     need_counts(c, 2, 2, 1, 1);
-    need_f32(c.in[0], "gate");
+    need_float(c.in[0], "gate");
     need_same(c.in[0], c.in[1], "gate and up");
     need_same(c.in[0], c.out[0], "gate and y");
     activation(c);
   }
   Gated(const Call& c, void* device)
-      : loop(simd_for(device).gated[activation(c)]), threads(c.parallel), n(elements(c.in[0])) {}
+      : simd(simd_for(device)), threads(c.parallel), type(c.in[0].dtype), n(elements(c.in[0])), act(activation(c)) {}
   void run(const Args& args) const {
-    const float *gate = args.in<float>(0), *up = args.in<float>(1);
-    float* y = args.out<float>(0);
-    in_lines(threads, n, [&](int64_t first, int64_t last) { loop(gate + first, up + first, y + first, last - first); });
+    by_type(type, [&]<class T>(T) {
+      const T *gate = args.in<T>(0), *up = args.in<T>(1);
+      T* y = args.out<T>(0);
+      in_lines(threads, n, [&](int64_t first, int64_t last) {
+        simd.of<T>().gated[act](gate + first, up + first, y + first, last - first);
+      });
+    });
   }
 };
 
 struct GatedGrad {
   static constexpr const char* op = ENG_OP_GATED_GRAD;
-  gated_grad_loop loop;
+  const simd_table& simd;
   unsigned threads;
+  int32_t type;
   int64_t n;
+  size_t act;
 
   static void check(const Call& c) {
     need_counts(c, 3, 3, 2, 2);
-    need_f32(c.in[0], "dy");
+    need_float(c.in[0], "dy");
     need_same(c.in[0], c.in[1], "dy and gate");
     need_same(c.in[0], c.in[2], "dy and up");
     need_same(c.in[0], c.out[0], "dy and dgate");
@@ -53,12 +61,14 @@ struct GatedGrad {
     activation(c);
   }
   GatedGrad(const Call& c, void* device)
-      : loop(simd_for(device).gated_grad[activation(c)]), threads(c.parallel), n(elements(c.in[0])) {}
+      : simd(simd_for(device)), threads(c.parallel), type(c.in[0].dtype), n(elements(c.in[0])), act(activation(c)) {}
   void run(const Args& args) const {
-    const float *dy = args.in<float>(0), *gate = args.in<float>(1), *up = args.in<float>(2);
-    float *dgate = args.out<float>(0), *dup = args.out<float>(1);
-    in_lines(threads, n, [&](int64_t first, int64_t last) {
-      loop(dy + first, gate + first, up + first, dgate + first, dup + first, last - first);
+    by_type(type, [&]<class T>(T) {
+      const T *dy = args.in<T>(0), *gate = args.in<T>(1), *up = args.in<T>(2);
+      T *dgate = args.out<T>(0), *dup = args.out<T>(1);
+      in_lines(threads, n, [&](int64_t first, int64_t last) {
+        simd.of<T>().gated_grad[act](dy + first, gate + first, up + first, dgate + first, dup + first, last - first);
+      });
     });
   }
 };

@@ -26,16 +26,29 @@ inline constexpr int tile_rows = 6;
 inline constexpr int tile_vectors = 2, tile_columns = tile_vectors * W;
 inline constexpr int tile_stride = (tile_rows + W - 1) / W * W;
 
+// x y + sum; with AVX-512 BF16 x and y are pairs of bf16, and both products are added.
+CPU_INLINE V multiply_add(V x, V y, V sum) {
+#if defined(__AVX512BF16__)
+  return {_mm512_dpbf16_ps(sum.x, (__m512bh)(x.x), (__m512bh)(y.x))};
+#else
+  return fma(x, y, sum);
+#endif
+}
+
 // Loads the four floats k .. k + 3 of each of W rows and transposes them: v[i] holds element k + i of all rows.
-CPU_INLINE void load_transposed(const float* const* rows, int64_t k, V* v) {
+template <class T>
+CPU_INLINE void load_transposed(const T* const* rows, int64_t k, V* v) {
+  const auto four = [&](int row) __attribute__((always_inline)) {
+    return load_four(rows[row] + k);
+  };
 #if defined(__AVX512F__)
   __m512 x[4];
   CPU_UNROLL
   for (int i = 0; i < 4; ++i) {
-    const __m512 a = _mm512_castps128_ps512(_mm_loadu_ps(rows[i] + k));
-    const __m512 b = _mm512_mask_broadcast_f32x4(a, 0x00f0, _mm_loadu_ps(rows[i + 4] + k));
-    const __m512 c = _mm512_mask_broadcast_f32x4(b, 0x0f00, _mm_loadu_ps(rows[i + 8] + k));
-    x[i] = _mm512_mask_broadcast_f32x4(c, 0xf000, _mm_loadu_ps(rows[i + 12] + k));
+    const __m512 a = _mm512_castps128_ps512(__m128(four(i)));
+    const __m512 b = _mm512_mask_broadcast_f32x4(a, 0x00f0, __m128(four(i + 4)));
+    const __m512 c = _mm512_mask_broadcast_f32x4(b, 0x0f00, __m128(four(i + 8)));
+    x[i] = _mm512_mask_broadcast_f32x4(c, 0xf000, __m128(four(i + 12)));
   }
   const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(x[0], x[1])),
                 b = _mm512_castps_pd(_mm512_unpackhi_ps(x[0], x[1])),
@@ -47,7 +60,7 @@ CPU_INLINE void load_transposed(const float* const* rows, int64_t k, V* v) {
   __m256 x[4];
   CPU_UNROLL
   for (int i = 0; i < 4; ++i)
-    x[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(rows[i] + k)), _mm_loadu_ps(rows[i + 4] + k), 1);
+    x[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(__m128(four(i))), __m128(four(i + 4)), 1);
   const __m256d a = _mm256_castps_pd(_mm256_unpacklo_ps(x[0], x[1])),
                 b = _mm256_castps_pd(_mm256_unpackhi_ps(x[0], x[1])),
                 c = _mm256_castps_pd(_mm256_unpacklo_ps(x[2], x[3])),
@@ -55,10 +68,9 @@ CPU_INLINE void load_transposed(const float* const* rows, int64_t k, V* v) {
   v[0] = {_mm256_castpd_ps(_mm256_unpacklo_pd(a, c))}, v[1] = {_mm256_castpd_ps(_mm256_unpackhi_pd(a, c))};
   v[2] = {_mm256_castpd_ps(_mm256_unpacklo_pd(b, d))}, v[3] = {_mm256_castpd_ps(_mm256_unpackhi_pd(b, d))};
 #else
-  const vec::four r0 = load_all(rows[0] + k).x, r1 = load_all(rows[1] + k).x, r2 = load_all(rows[2] + k).x,
-                  r3 = load_all(rows[3] + k).x;
-  const vec::four a = __builtin_shufflevector(r0, r1, 0, 4, 1, 5), b = __builtin_shufflevector(r0, r1, 2, 6, 3, 7),
-                  c = __builtin_shufflevector(r2, r3, 0, 4, 1, 5), d = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
+  const Four r0 = four(0), r1 = four(1), r2 = four(2), r3 = four(3);
+  const Four a = __builtin_shufflevector(r0, r1, 0, 4, 1, 5), b = __builtin_shufflevector(r0, r1, 2, 6, 3, 7),
+             c = __builtin_shufflevector(r2, r3, 0, 4, 1, 5), d = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
   v[0] = {__builtin_shufflevector(a, c, 0, 1, 4, 5)}, v[1] = {__builtin_shufflevector(a, c, 2, 3, 6, 7)};
   v[2] = {__builtin_shufflevector(b, d, 0, 1, 4, 5)}, v[3] = {__builtin_shufflevector(b, d, 2, 3, 6, 7)};
 #endif
@@ -66,8 +78,9 @@ CPU_INLINE void load_transposed(const float* const* rows, int64_t k, V* v) {
 
 // Packs W lanes of a panel from rows that are contiguous along k: out[k * stride + lane] = from[lane * ld + k]. Lanes
 // from `count` on repeat the last row.
-CPU_INLINE void pack_lanes(const float* from, int64_t ld, int64_t count, int64_t depth, int64_t stride, float* out) {
-  const float* rows[W];
+template <class T>
+CPU_INLINE void pack_lanes(const T* from, int64_t ld, int64_t count, int64_t depth, int64_t stride, float* out) {
+  const T* rows[W];
   for (int r = 0; r < W; ++r) rows[r] = from + (r < count ? r : count - 1) * ld;
   int64_t k = 0;
   for (; k + 4 <= depth; k += 4) {
@@ -77,13 +90,13 @@ CPU_INLINE void pack_lanes(const float* from, int64_t ld, int64_t count, int64_t
     for (int i = 0; i < 4; ++i) store_all(out + (k + i) * stride, v[i]);
   }
   for (; k < depth; ++k)
-    for (int r = 0; r < W; ++r) out[k * stride + r] = rows[r][k];
+    for (int r = 0; r < W; ++r) out[k * stride + r] = load_one(rows[r] + k);
 }
 
-// Packs one row of a panel from `width` neighbouring floats. The rest of the `stride` floats is unspecified: products
+// Packs one row of a panel from `width` neighbouring elements. The rest of the `stride` floats is unspecified: products
 // with it are never stored.
-template <int stride>
-CPU_INLINE void copy_panel_row(const float* from, int64_t width, float* out) {
+template <int stride, class T>
+CPU_INLINE void copy_panel_row(const T* from, int64_t width, float* out) {
   CPU_UNROLL
   for (int j = 0; j < stride; j += W) {
     const int64_t left = width - j;
@@ -101,7 +114,9 @@ struct Panels {
 };
 
 // A (rows, depth) -> panels. k_stride or row_stride is 1.
-inline void pack_a(const float* a, int64_t row_stride, int64_t k_stride, int64_t rows, int64_t depth, float* out) {
+template <class T>
+void pack_a(const void* from_a, int64_t row_stride, int64_t k_stride, int64_t rows, int64_t depth, float* out) {
+  const T* a = static_cast<const T*>(from_a);
   constexpr int64_t strip = 8;  // steps of k for all panels in turn, because neighbouring panels share cache lines
   const Panels panels(rows);
   // A is stored by rows: transpose W rows of a panel at a time. Otherwise A is stored by k: copy.
@@ -113,7 +128,7 @@ inline void pack_a(const float* a, int64_t row_stride, int64_t k_stride, int64_t
   }
   for (int64_t k0 = 0; k0 < depth; k0 += strip, a += strip * k_stride, out += strip * tile_stride) {
     const int64_t end = depth - k0 < strip ? depth - k0 : strip;
-    const float* from = a;
+    const T* from = a;
     for (int64_t p = 0; p < panels.count; from += panels.rows(p), ++p)
       for (int64_t k = 0; k < end; ++k)
         copy_panel_row<tile_stride>(from + k * k_stride, panels.rows(p), out + (p * depth + k) * tile_stride);
@@ -121,8 +136,9 @@ inline void pack_a(const float* a, int64_t row_stride, int64_t k_stride, int64_t
 }
 
 // B (depth, columns) -> panels. column_stride or k_stride is 1.
-inline void pack_b(const float* b, int64_t k_stride, int64_t column_stride, int64_t columns, int64_t depth,
-                   float* out) {
+template <class T>
+void pack_b(const void* from_b, int64_t k_stride, int64_t column_stride, int64_t columns, int64_t depth, float* out) {
+  const T* b = static_cast<const T*>(from_b);
   // B is stored by columns: transpose W columns of a panel at a time. Otherwise B is stored by k: copy.
   if (k_stride == 1) {
     for (int64_t n = 0; n < columns; n += tile_columns, out += depth * tile_columns)
@@ -139,9 +155,9 @@ inline void pack_b(const float* b, int64_t k_stride, int64_t column_stride, int6
 // Fetches what will be read soon, a few cache lines per strip of a tile, spread over all tiles of a block. So the
 // memory is hardly waited for, and there are never more requests in flight than the first-level cache can track.
 struct Fetch {
-  static constexpr int64_t line = 16;  // floats
-  const float* at;
-  int64_t stride, width, left, rows, lines;  // left: floats of this row; lines: to fetch per strip
+  static constexpr int64_t line = 64;  // bytes
+  const char* at;
+  int64_t stride, width, left, rows, lines;  // left: bytes of this row; lines: to fetch per strip
   CPU_INLINE explicit Fetch(const Ahead& a, int64_t strips)
       : at(a.from),
         stride(a.stride),
@@ -190,7 +206,7 @@ __attribute__((noinline)) void multiply_tile(const TileCall& t) {
     for (int r = 0; r < R; ++r) {
       const V x = splat(a[i * tile_stride + r]);
       CPU_UNROLL
-      for (int j = 0; j < C; ++j) sum[r][j] = fma(x, column[j], sum[r][j]);
+      for (int j = 0; j < C; ++j) sum[r][j] = multiply_add(x, column[j], sum[r][j]);
     }
   };
   // Strips of 16 steps, each with its requests for later data; then the rest of the depth.
@@ -198,9 +214,11 @@ __attribute__((noinline)) void multiply_tile(const TileCall& t) {
   while (k >= strip) {
     __builtin_prefetch(next_c, 1), __builtin_prefetch(next_c + C * W - 1, 1), next_c += t.ldc;
     t.fetch->step();
-    for (const int64_t end = k - strip; k > end; k -= 4, a += 4 * tile_stride, b += 4 * tile_columns) {
-      __builtin_prefetch(next_b, 0, 2), next_b += Fetch::line;
-      step(0), step(1), step(2), step(3);
+    for (const int64_t end = k - strip; k > end; k -= 8, a += 8 * tile_stride, b += 8 * tile_columns) {
+      CPU_UNROLL
+      for (int line = 0; line < W / 8; ++line)
+        __builtin_prefetch(next_b, 0, 2), next_b += Fetch::line / int64_t{sizeof(float)};
+      step(0), step(1), step(2), step(3), step(4), step(5), step(6), step(7);
     }
   }
   for (; k > 0; --k, a += tile_stride, b += tile_columns) step(0);
@@ -261,6 +279,22 @@ inline void multiply(int64_t rows, int64_t columns, int64_t depth, const float* 
       t.a += depth * tile_stride, t.c += height * ldc;
       if (plus) t.plus += height * plus_stride;
     }
+  }
+}
+
+// C (rows, columns) = sums + plus, rounded to T once. plus: a matrix of P, one row for all rows, or null.
+template <class T, class P>
+void round_sums(int64_t rows, int64_t columns, const float* sums, int64_t ld, const void* plus, int64_t plus_stride,
+                void* c, int64_t ldc) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* const sum = sums + r * ld;
+    const P* const more = plus ? static_cast<const P*>(plus) + r * plus_stride : nullptr;
+    T* const to = static_cast<T*>(c) + r * ldc;
+    for_lanes(
+        columns, [=](int64_t i, auto k) __attribute__((always_inline)) {
+          const V x = load(sum + i, k);
+          store(to + i, more ? x + load(more + i, k) : x, k);
+        });
   }
 }
 

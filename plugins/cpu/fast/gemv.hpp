@@ -13,10 +13,11 @@ struct Gemv {
   int64_t m, n, k;
   unsigned threads;
 
-  void run(const float* x, const float* w, const float* bias, float* y) const {
-    const gemv_call call{x, w, bias, y, m, n, k};
+  template <class T>
+  void run(const T* x, const T* w, const T* bias, T* y) const {
+    const gemv_call<T> call{x, w, bias, y, m, n, k};
     const simd_table& simd = simd_for(device);
-    in_ranges(threads, n, k, 16, [&](int64_t first, int64_t last) { simd.gemv(call, first, last); });
+    in_ranges(threads, n, k, 16, [&](int64_t first, int64_t last) { simd.of<T>().gemv(call, first, last); });
   }
 };
 

@@ -8,6 +8,12 @@
 
 namespace cpu {
 
+// What a tensor's elements are in memory. Sums are in f32.
+enum Stored { stored_f32, stored_bf16, stored_f16, stored_kinds };
+CPU_ALWAYS constexpr int64_t stored_bytes(Stored s) {
+  return s == stored_f32 ? 4 : 2;
+}
+
 // Packed operands of a product, for any instruction set: a panel of B is at most 32 columns wide, the panels of n rows
 // of A take at most 4/3 n + 16 rows of their depth.
 inline constexpr int64_t most_tile_columns = 32;
@@ -21,6 +27,7 @@ inline constexpr int64_t attention_side = 64;
 struct AttentionShape {
   int64_t batch, tokens, heads, kv_heads, width;  // width: D, elements of one head
   float scale;
+  Stored stored;  // all tensors except lse, which is f32
 
   // Inlined always: this header is also read by files for newer instruction sets, whose copies must not be shared.
   CPU_ALWAYS int64_t padded() const { return (width + 15) / 16 * 16; }  // a multiple of every vector
@@ -38,10 +45,19 @@ struct AttentionShape {
   }
 };
 
-// Rows of floats that a thread will read soon. It fetches them into the cache while it multiplies.
+// Rows that a thread will read soon. It fetches them into the cache while it multiplies.
 struct Ahead {
-  const float* from = nullptr;
-  int64_t stride = 0, width = 0, count = 0;  // `count` rows of `width` floats
+  const char* from = nullptr;
+  int64_t stride = 0, width = 0, count = 0;  // `count` rows of `width` bytes
+};
+
+// Products of bf16 whose steps of the depth are pairs of neighbouring elements, each packed into the place of a float:
+// see pairs_tile.hpp. `multiply` counts its depth in such steps.
+struct Pairs {
+  void (*pack_a)(const void* a, int64_t row_stride, int64_t k_stride, int64_t rows, int64_t depth, float* out);
+  void (*pack_b)(const void* b, int64_t k_stride, int64_t column_stride, int64_t columns, int64_t depth, float* out);
+  void (*multiply)(int64_t rows, int64_t columns, int64_t depth, const float* a, const float* b, const float* plus,
+                   int64_t plus_stride, float* c, int64_t ldc, const Ahead&);
 };
 
 struct Isa {
@@ -49,22 +65,29 @@ struct Isa {
   bool (*supported)();
   // Products, see gemm_tile.hpp.
   int64_t tile_columns;  // of a panel of B
-  void (*pack_a)(const float* a, int64_t row_stride, int64_t k_stride, int64_t rows, int64_t depth, float* out);
-  void (*pack_b)(const float* b, int64_t k_stride, int64_t column_stride, int64_t columns, int64_t depth, float* out);
+  void (*pack_a[stored_kinds])(const void* a, int64_t row_stride, int64_t k_stride, int64_t rows, int64_t depth,
+                               float* out);
+  void (*pack_b[stored_kinds])(const void* b, int64_t k_stride, int64_t column_stride, int64_t columns, int64_t depth,
+                               float* out);
   void (*multiply)(int64_t rows, int64_t columns, int64_t depth, const float* a, const float* b, const float* plus,
                    int64_t plus_stride, float* c, int64_t ldc, const Ahead&);
+  // C = sums + plus in 16 bits, rounded once; plus may be null. By [what C is][whether plus is f32].
+  void (*round_sums[stored_kinds][2])(int64_t rows, int64_t columns, const float* sums, int64_t ld, const void* plus,
+                                      int64_t plus_stride, void* c, int64_t ldc);
   // Query blocks first, first + step, ... of the heads that read key head kv_head of sequence b.
   void (*attention_forward)(const AttentionShape&, int64_t b, int64_t kv_head, int64_t first, int64_t step,
-                            const float* q, const float* k, const float* v, float* o, float* lse, void* scratch);
+                            const void* q, const void* k, const void* v, void* o, float* lse, void* scratch);
   // One key head of sequence b with all the query heads that read it.
-  void (*attention_backward)(const AttentionShape&, int64_t b, int64_t kv_head, const float* grad, const float* q,
-                             const float* k, const float* v, const float* o, const float* lse, float* dq, float* dk,
-                             float* dv, void* scratch);
+  void (*attention_backward)(const AttentionShape&, int64_t b, int64_t kv_head, const void* grad, const void* q,
+                             const void* k, const void* v, const void* o, const float* lse, void* dq, void* dk,
+                             void* dv, void* scratch);
   // Loss of one row of n logits; with a scale the row becomes its gradient.
   double (*row_loss)(float* logits, int64_t n, int64_t label, const float* scale);
+  const Pairs* pairs;  // or null
 };
 
 extern const Isa isa_avx512, isa_avx2, isa_portable;
+extern const Pairs pairs_avx512;
 
 // The best table this processor runs, or the one of that name; nullptr if there is none or it cannot run here.
 const Isa* best_isa();

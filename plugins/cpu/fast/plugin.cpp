@@ -27,7 +27,7 @@ ENG_DESCRIPTION(
     "[provides.options.isa]\n"
     "type = 'string'\n"
     "default = 'auto'\n"
-    "choices = ['auto', 'avx512', 'avx2', 'portable']\n"
+    "choices = ['auto', 'avx512_bf16', 'avx512', 'avx2', 'portable']\n"
     "help = 'auto: the best the processor has; a named set: the same bits on any processor that has it'\n"
     "[[provides]]\n"
     "kind = 'eng.kernels/1'\n"

@@ -11,12 +11,13 @@ struct Rope {
   static constexpr const char* op = ENG_OP_ROPE;
   const simd_table& simd;
   unsigned threads;
+  int32_t type;
   int64_t n, t, heads, d;
   bool inverse;
 
   static void check(const Call& c) {
     need_counts(c, 2, 2, 1, 1);
-    need_f32(c.in[0], "x");
+    need_float(c.in[0], "x");
     need_f32(c.in[1], "table");
     need_same(c.in[0], c.out[0], "x and y");
     const eng_desc &x = c.in[0], &table = c.in[1];
@@ -31,14 +32,17 @@ struct Rope {
   Rope(const Call& c, void* device)
       : simd(simd_for(device)),
         threads(c.parallel),
+        type(c.in[0].dtype),
         n(rows(c.in[0])),
         t(c.in[0].dims[c.in[0].ndim - 2]),
         heads(c.integer("heads")),
         d(c.in[1].dims[1] / 2),
         inverse(c.integer("inverse") != 0) {}
   void run(const Args& args) const {
-    const rope_call r{args.in<float>(0), args.in<float>(1), args.out<float>(0), heads, d, t, inverse};
-    in_ranges(threads, n, heads * 2 * d, 1, [&](int64_t first, int64_t last) { simd.rope(r, first, last); });
+    by_type(type, [&]<class T>(T) {
+      const rope_call<T> r{args.in<T>(0), args.in<float>(1), args.out<T>(0), heads, d, t, inverse};
+      in_ranges(threads, n, heads * 2 * d, 1, [&](int64_t first, int64_t last) { simd.of<T>().rope(r, first, last); });
+    });
   }
 };
 

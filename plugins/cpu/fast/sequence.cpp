@@ -23,12 +23,13 @@ struct RopeStep {
   static constexpr const char* op = ENG_OP_ROPE_STEP;
   const simd_table& simd;
   unsigned threads;
+  int32_t type;
   int64_t all, n, length, heads, d;
   bool inverse;
 
   static void check(const Call& c) {
     need_counts(c, 3, 3, 1, 1);
-    need_f32(c.in[0], "x"), need_f32(c.in[1], "table"), need_counters(c.in[2]);
+    need_float(c.in[0], "x"), need_f32(c.in[1], "table"), need_counters(c.in[2]);
     need_same(c.in[0], c.out[0], "x and y");
     const int64_t heads = c.integer("heads");
     c.integer("inverse");
@@ -39,6 +40,7 @@ struct RopeStep {
   RopeStep(const Call& c, void* device)
       : simd(simd_for(device)),
         threads(c.parallel),
+        type(c.in[0].dtype),
         all(rows(c.in[0])),
         n(c.in[0].dims[1]),
         length(c.in[1].dims[0]),
@@ -47,8 +49,11 @@ struct RopeStep {
         inverse(c.integer("inverse") != 0) {}
   void run(const Args& a) const {
     const int64_t at = position(a.in<int64_t>(2), n, length);
-    const rope_call r{a.in<float>(0), a.in<float>(1) + at * 2 * d, a.out<float>(0), heads, d, n, inverse};
-    in_ranges(threads, all, heads * 2 * d, 1, [&](int64_t first, int64_t last) { simd.rope(r, first, last); });
+    by_type(type, [&]<class T>(T) {
+      const rope_call<T> r{a.in<T>(0), a.in<float>(1) + at * 2 * d, a.out<T>(0), heads, d, n, inverse};
+      in_ranges(threads, all, heads * 2 * d, 1,
+                [&](int64_t first, int64_t last) { simd.of<T>().rope(r, first, last); });
+    });
   }
 };
 
@@ -56,12 +61,14 @@ struct AttentionStep {
   static constexpr const char* op = ENG_OP_ATTENTION_STEP;
   const simd_table& simd;
   unsigned threads;
+  int32_t type;
   int64_t batch, n, length, heads, kv_heads, d;
   float scale;
 
   static void check(const Call& c) {
     need_counts(c, 6, 6, 3, 3);
-    for (size_t k = 0; k < 5; ++k) need_f32(c.in[k], "q, k, v and the caches");
+    need_float(c.in[0], "q");
+    for (size_t k = 1; k < 5; ++k) need_same_type(c.in[0], c.in[k], "q and k, v or a cache");
     need_counters(c.in[5]);
     const int64_t heads = c.integer("heads"), kv = c.integer("kv_heads");
     c.real("scale");
@@ -77,14 +84,20 @@ struct AttentionStep {
     }
     need_same(c.in[0], c.out[0], "q and o");
   }
-  static uint64_t scratch(const Call& c) {
-    return uint64_t(c.integer("heads") / c.integer("kv_heads") * c.in[3].dims[1]) * sizeof(float);
+  // Floats of one thread: the scores of `group` heads, and their sums over v if o has no room for them.
+  static int64_t scratch(int32_t type, int64_t group, int64_t length, int64_t d) {
+    return group * (length + (type == ENG_F32 ? 0 : d));
   }
-  static uint64_t workspace(const Call& c) { return c.parallel * scratch(c); }
+  static uint64_t workspace(const Call& c) {
+    const int64_t heads = c.integer("heads"), group = heads / c.integer("kv_heads");
+    const int64_t floats = scratch(c.in[0].dtype, group, c.in[3].dims[1], columns(c.in[0]) / heads);
+    return c.parallel * static_cast<uint64_t>(floats) * sizeof(float);
+  }
 
   AttentionStep(const Call& c, void* device)
       : simd(simd_for(device)),
         threads(c.parallel),
+        type(c.in[0].dtype),
         batch(c.in[0].dims[0]),
         n(c.in[0].dims[1]),
         length(c.in[3].dims[1]),
@@ -93,21 +106,31 @@ struct AttentionStep {
         d(columns(c.in[0]) / heads),
         scale(static_cast<float>(c.real("scale"))) {}
   void run(const Args& a) const {
+    by_type(type, [&]<class T>(T) { run_in<T>(a); });
+  }
+  template <class T>
+  void run_in(const Args& a) const {
     const int64_t at = position(a.in<int64_t>(5), n, length), group = heads / kv_heads, row = kv_heads * d;
     for (size_t k : {1, 2}) {
-      float* const cache = a.out<float>(k);
-      if (cache != a.in<float>(k + 2))
-        std::memcpy(cache, a.in<float>(k + 2), static_cast<size_t>(batch * length * row) * sizeof(float));
+      T* const cache = a.out<T>(k);
+      if (cache != a.in<T>(k + 2))
+        std::memcpy(cache, a.in<T>(k + 2), static_cast<size_t>(batch * length * row) * sizeof(T));
       for (int64_t b = 0; b < batch; ++b)
-        std::memcpy(cache + (b * length + at) * row, a.in<float>(k) + b * n * row,
-                    static_cast<size_t>(n * row) * sizeof(float));
+        std::memcpy(cache + (b * length + at) * row, a.in<T>(k) + b * n * row,
+                    static_cast<size_t>(n * row) * sizeof(T));
     }
     const unsigned used = at * row < parallel_least ? 1 : threads;
     parallel_tasks(used, batch * n * kv_heads, [&](unsigned thread, int64_t task) {
       const int64_t head = task % kv_heads, token = task / kv_heads, cache = token / n * length * row + head * d;
       const int64_t query = (token * heads + head * group) * d;
-      simd.attend({a.in<float>(0) + query, a.out<float>(1) + cache, a.out<float>(2) + cache, a.out<float>(0) + query,
-                   a.scratch<float>() + thread * group * length, group, d, at + token % n + 1, row, scale});
+      T* const o = a.out<T>(0) + query;
+      float *const scores = a.scratch<float>() + thread * scratch(type, group, length, d), *sums;
+      if constexpr (std::is_same_v<T, float>)
+        sums = o;
+      else
+        sums = scores + group * length;
+      simd.of<T>().attend({a.in<T>(0) + query, a.out<T>(1) + cache, a.out<T>(2) + cache, o, sums, scores, group, d,
+                           at + token % n + 1, row, scale});
     });
   }
 };

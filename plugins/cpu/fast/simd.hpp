@@ -5,7 +5,7 @@
 #pragma once
 
 #define SIMD_PORTABLE_FOUR
-#include "../../common/simd/vec.hpp"
+#include "../../common/simd/half.hpp"
 
 #ifdef __clang__
 #define CPU_UNROLL _Pragma("clang loop unroll(full)")
@@ -24,6 +24,35 @@ inline constexpr int most_columns = 4;  // registers per row of a register tile
 #else
 inline constexpr int most_columns = 2;
 #endif
+
+// Four neighbouring elements as floats.
+typedef float Four __attribute__((vector_size(16), aligned(4), may_alias));
+CPU_INLINE Four load_four(const float* p) {
+  return *reinterpret_cast<const Four*>(p);
+}
+#if defined(__AVX2__)
+CPU_INLINE Four load_four(const bf16* p) {
+  const __m128i x = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+  return reinterpret_cast<Four>(_mm_slli_epi32(_mm_cvtepu16_epi32(x), 16));
+}
+CPU_INLINE Four load_four(const f16* p) {
+  return reinterpret_cast<Four>(_mm_cvtph_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
+#else
+template <half T>
+CPU_INLINE Four load_four(const T* p) {
+  return load_all(p).x;
+}
+#endif
+CPU_INLINE float load_one(const float* p) {
+  return *p;
+}
+template <half T>
+CPU_INLINE float load_one(const T* p) {
+  float x[W];
+  store_all(x, load_some(p, 1));
+  return x[0];
+}
 
 // 2^x to about 1 ulp. Results below the normal numbers are 0, because computing such numbers takes hundreds of cycles.
 // x must not exceed 127. A NaN stays NaN.

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "../../common/scaler.hpp"
 #include "simd/select.hpp"
 
 namespace cpu {
@@ -47,6 +48,7 @@ struct Begin {
     float* scalars = args.out<float>(0);
     scalars[ENG_S_INV_TOKENS] = args.in<float>(0)[0];
     scalars[ENG_S_LOSS_SCALE] = 1.0f;
+    scalars[ENG_S_MAY_SKIP] = 0.0f;
   }
 };
 
@@ -144,11 +146,12 @@ struct Finish {
 
     double sum = 0.0;  // in order: part of the op's meaning
     for (int64_t i = 0; i < partials; ++i) sum += static_cast<double>(partial[i]);
-    const double norm = std::sqrt(sum);
+    const double scale = static_cast<double>(scalars[ENG_S_LOSS_SCALE]), norm = std::sqrt(sum) / scale;
+    const double clip = max_norm > 0 && norm > max_norm ? max_norm / (norm + 1e-6) : 1.0;
     const bool ok = std::isfinite(norm);
     scalars[ENG_S_NORM] = static_cast<float>(norm);
     scalars[ENG_S_OK] = ok ? 1.0f : 0.0f;
-    scalars[ENG_S_CLIP] = max_norm > 0 && norm > max_norm ? static_cast<float>(max_norm / (norm + 1e-6)) : 1.0f;
+    scalars[ENG_S_CLIP] = static_cast<float>(clip / scale);
     keep(scalars + ENG_S_LR, table + update * wide, static_cast<uint64_t>(wide) * sizeof(float));
     if (ok) counters[ENG_C_UPDATES] = update + 1;
   }
@@ -156,8 +159,8 @@ struct Finish {
 
 }  // namespace
 
-extern const eng_kernel* const step_kernels[] = {&kernel<Begin>, &kernel<GetRow>, &kernel<PutRow>, &kernel<Copy>,
-                                                 &kernel<Finish>};
+extern const eng_kernel* const step_kernels[] = {&kernel<Begin>,  &kernel<GetRow>,    &kernel<PutRow>, &kernel<Copy>,
+                                                 &kernel<Finish>, &kernel<LossScale>, &kernel<Scaler>};
 extern const uint32_t step_kernel_count = std::size(step_kernels);
 
 }  // namespace cpu

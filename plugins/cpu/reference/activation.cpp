@@ -60,7 +60,7 @@ struct Scale {
   }
   void run(const Args& a) const {
     by_type(c.in[0].dtype, [&]<class T>(T) {
-      for (int64_t i = 0; i < elements(c.in[0]); ++i) a.out<T>(0)[i] = T(factor) * a.in<T>(0)[i];
+      for (int64_t i = 0; i < elements(c.in[0]); ++i) a.out<T>(0)[i] = T(Arithmetic<T>(factor) * a.in<T>(0)[i]);
     });
   }
 };

@@ -75,10 +75,8 @@ struct CrossEntropyGrad {
   explicit CrossEntropyGrad(const Call& call) : c(call), s(c) {}
   static void check(const Call& c) {
     expect_inputs(c, {0, 1, 2, 3});
-    if (c.out.size() == 2)
-      expect_types(c, 5, {0, 1}, 2, {1});
-    else
-      expect_types(c, 5, {0, 1, 4}, 3, {1, 2});
+    expect_types(c, 5, {0, 1}, c.out.size() == 2 ? 2 : 3, {1});
+    expect_sums(c, c.in[0].dtype, {4}, {2});
     const Sizes s(c);
     expect(is_real(c, 3) && elements(c.in[3]) >= 2, "scalars must be (32) f32");
     expect(elements(c.out[1]) == s.N * s.H, "dx must have the shape of x");
@@ -91,9 +89,9 @@ struct CrossEntropyGrad {
   }
   void run(const Args& a) const {
     by_type(c.in[0].dtype, [&]<class T>(T) {
-      const T *x = a.in<T>(0), *w = a.in<T>(1), *dw_acc = a.in<T>(4);  // (N, H), (V, H), (V, H)
-      const int32_t* labels = a.in<int32_t>(2);                        // (N)
-      const Reals scalars(c, a, 3);
+      const T *x = a.in<T>(0), *w = a.in<T>(1);       // (N, H), (V, H)
+      const int32_t* labels = a.in<int32_t>(2);       // (N)
+      const Reals scalars(c, a, 3), dw_acc(c, a, 4);  // (32), (V, H)
       const double scale = scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE];
       double *logits = a.scratch<double>(), *lse = logits + s.V, *row = lse + s.N;  // (V), (N), (H)
       s.expect_labels(labels);
@@ -111,15 +109,15 @@ struct CrossEntropyGrad {
         for (int64_t h = 0; h < s.H; ++h) a.out<T>(1)[i * s.H + h] = T(row[h]);
       }
       // Loops over rows of w, so that the sums of one row are enough scratch; each logit is computed a second time.
-      for (int64_t v = 0; v < s.V && a.out<T>(2); ++v) {
-        for (int64_t h = 0; h < s.H; ++h) row[h] = dw_acc ? double(dw_acc[v * s.H + h]) : 0.0;
+      for (int64_t v = 0; v < s.V && c.out.size() == 3; ++v) {
+        for (int64_t h = 0; h < s.H; ++h) row[h] = dw_acc ? dw_acc[v * s.H + h] : 0.0;
         for (int64_t i = 0; i < s.N; ++i) {
           if (labels[i] == ignored) continue;
           const double logit = dot(x + i * s.H, w + v * s.H, s.H);
           const double d = scale * (std::exp(logit - lse[i]) - (v == labels[i] ? 1.0 : 0.0));
           for (int64_t h = 0; h < s.H; ++h) row[h] += d * double(x[i * s.H + h]);
         }
-        for (int64_t h = 0; h < s.H; ++h) a.out<T>(2)[v * s.H + h] = T(row[h]);
+        for (int64_t h = 0; h < s.H; ++h) RealsOut(c, a, 2).set(v * s.H + h, row[h]);
       }
       RealsOut(c, a, 0).set(0, loss);
     });

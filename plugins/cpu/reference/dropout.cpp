@@ -28,7 +28,7 @@ struct Dropout {
     const uint32_t threshold = cpu::dropout_threshold(p);
     by_type(c.in[0].dtype, [&]<class T>(T) {
       const int64_t B = c.in[0].dims[0], n = B ? elements(c.in[0]) / B : 0;
-      const T scale = T(1.0 / (1.0 - p));
+      const auto scale = Arithmetic<T>(1.0 / (1.0 - p));
       for (int64_t b = 0; b < B; ++b)
         for (int64_t j = 0; j < n; ++j) {
           const uint64_t block = uint64_t(j / 64 * 16 + j % 16),
@@ -36,7 +36,7 @@ struct Dropout {
           const cpu::PhiloxWords words = cpu::philox4x32_10(
               cpu::dropout_low(block, sequence), cpu::dropout_low(uint64_t(counters[ENG_C_STEP]), stream), seed);
           const bool kept = words[size_t(j % 64 / 16)] >= threshold;
-          a.out<T>(0)[b * n + j] = kept ? a.in<T>(0)[b * n + j] * scale : T(0);
+          a.out<T>(0)[b * n + j] = T(kept ? a.in<T>(0)[b * n + j] * scale : 0);
         }
     });
   }

@@ -43,7 +43,8 @@ struct EmbeddingGrad {
   explicit EmbeddingGrad(const Call& call) : c(call) {}
   static void check(const Call& c) {
     expect_inputs(c, {0, 1});
-    expect_types(c, 3, {1, 2}, 1, {0});
+    expect_types(c, 3, {1}, 1, {});
+    expect_sums(c, c.in[1].dtype, {2}, {0});
     expect(c.in[0].dtype == ENG_I32, "tokens must be i32");
     expect(rows(c.in[1]) == elements(c.in[0]), "dy must have one row per token");
     expect(c.out[0].ndim == 2 && columns(c.out[0]) == columns(c.in[1]), "dtable must be (V, H)");
@@ -52,15 +53,17 @@ struct EmbeddingGrad {
   void run(const Args& a) const {
     by_type(c.in[1].dtype, [&]<class T>(T) {
       const int64_t N = elements(c.in[0]), V = c.out[0].dims[0], H = columns(c.in[1]);
-      const int32_t* tokens = a.in<int32_t>(0);     // (N)
-      const T *dy = a.in<T>(1), *acc = a.in<T>(2);  // (N, H), (V, H)
+      const int32_t* tokens = a.in<int32_t>(0);  // (N)
+      const T* dy = a.in<T>(1);                  // (N, H)
+      const Reals acc(c, a, 2);                  // (V, H)
+      const RealsOut dtable(c, a, 0);            // (V, H)
       expect_tokens(tokens, N, V);
       for (int64_t v = 0; v < V; ++v)
         for (int64_t h = 0; h < H; ++h) {
-          double sum = acc ? double(acc[v * H + h]) : 0.0;
+          double sum = acc ? acc[v * H + h] : 0.0;
           for (int64_t i = 0; i < N; ++i)
             if (tokens[i] == v) sum += double(dy[i * H + h]);
-          a.out<T>(0)[v * H + h] = T(sum);
+          dtable.set(v * H + h, sum);
         }
     });
   }
@@ -91,7 +94,7 @@ struct Positions {
         throw Error{ENG_OUT_OF_RANGE, "position " + std::to_string(start) + " is outside of the table"};
       const T *x = a.in<T>(0), *table = a.in<T>(1) + (start + offset) * H;  // (N, H), (P, H) from its row
       for (int64_t i = 0; i < N; ++i)
-        for (int64_t h = 0; h < H; ++h) a.out<T>(0)[i * H + h] = x[i * H + h] + table[i % length * H + h];
+        for (int64_t h = 0; h < H; ++h) a.out<T>(0)[i * H + h] = T(x[i * H + h] + table[i % length * H + h]);
     });
   }
 };
@@ -104,7 +107,8 @@ struct PositionsGrad {
   explicit PositionsGrad(const Call& call) : c(call), offset(c.integer("offset")) {}
   static void check(const Call& c) {
     expect_inputs(c, {0});
-    expect_types(c, 2, {0, 1}, 1, {0});
+    expect_types(c, 2, {0}, 1, {});
+    expect_sums(c, c.in[0].dtype, {1}, {0});
     expect(c.in[0].ndim == 3 && c.out[0].ndim == 2 && columns(c.in[0]) == columns(c.out[0]),
            "dy must be (B, T, H) and dtable (P, H)");
     expect(!c.has(1) || elements(c.in[1]) == elements(c.out[0]), "acc must be (P, H)");
@@ -114,13 +118,15 @@ struct PositionsGrad {
   void run(const Args& a) const {
     by_type(c.in[0].dtype, [&]<class T>(T) {
       const int64_t B = c.in[0].dims[0], length = c.in[0].dims[1], P = c.out[0].dims[0], H = columns(c.in[0]);
-      const T *dy = a.in<T>(0), *acc = a.in<T>(1);  // (B, T, H), (P, H)
+      const T* dy = a.in<T>(0);        // (B, T, H)
+      const Reals acc(c, a, 1);        // (P, H)
+      const RealsOut dtable(c, a, 0);  // (P, H)
       for (int64_t p = 0; p < P; ++p)
         for (int64_t h = 0; h < H; ++h) {
-          double sum = acc ? double(acc[p * H + h]) : 0.0;
+          double sum = acc ? acc[p * H + h] : 0.0;
           if (p >= offset && p < length + offset)
             for (int64_t b = 0; b < B; ++b) sum += double(dy[(b * length + p - offset) * H + h]);
-          a.out<T>(0)[p * H + h] = T(sum);
+          dtable.set(p * H + h, sum);
         }
     });
   }

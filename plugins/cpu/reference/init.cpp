@@ -7,7 +7,8 @@ namespace reference {
 namespace {
 
 void expect_output(const Call& c) {
-  expect(c.in.empty() && c.out.size() == 1 && is_real(c.out[0]), "takes nothing and gives out (n) f32");
+  expect(c.in.empty() && c.out.size() == 1 && (is_real(c.out[0]) || is_half(c.out[0])),
+         "takes nothing and gives out (n) in f32, f64, bf16 or f16");
   expect(c.integer("first") >= 0, "first must not be negative");
 }
 

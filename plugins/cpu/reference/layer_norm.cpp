@@ -34,7 +34,7 @@ struct LayerNorm {
         const T* s = a.in<T>(0) + i * H;
         if (residual) {
           T* sum = a.out<T>(2) + i * H;
-          for (int64_t h = 0; h < H; ++h) sum[h] = s[h] + residual[i * H + h];
+          for (int64_t h = 0; h < H; ++h) sum[h] = T(s[h] + residual[i * H + h]);
           s = sum;
         }
         double mean = 0, variance = 0;
@@ -62,13 +62,13 @@ struct LayerNormGrad {
   static void check(const Call& c) {
     const bool bias = c.integer("bias") != 0;
     expect_inputs(c, {0, 1, 3});
-    expect_types(c, 7, {0, 1, 2, 4, 5, 6}, 1 + c.has(2) + bias, {0});
+    expect_types(c, 7, {0, 1, 2, 4}, 1 + c.has(2) + bias, {0});
+    expect_sums(c, c.in[0].dtype, {5, 6}, {1, 2});
     const int64_t all = elements(c.in[1]), H = columns(c.in[1]);
     expect(elements(c.in[0]) == all && elements(c.out[0]) == all, "dy and dx must have the shape of s");
     expect(c.has(2) || !bias, "a bias needs a weight");
     expect(!c.has(2) || elements(c.in[2]) == H, "w must be (H), H the last dimension of s");
-    for (size_t k = 1; k < c.out.size(); ++k)
-      expect(c.out[k].dtype == c.in[0].dtype && elements(c.out[k]) == H, "dw and dbias must be (H)");
+    for (size_t k = 1; k < c.out.size(); ++k) expect(elements(c.out[k]) == H, "dw and dbias must be (H)");
     expect(is_real(c, 3) && elements(c.in[3]) == 2 * rows(c.in[1]), "stats must have two f32 per row of s");
     expect(!c.has(4) || elements(c.in[4]) == all, "ds must have the shape of s");
     for (size_t k : {5, 6}) expect(!c.has(k) || elements(c.in[k]) == H, "dw_acc and dbias_acc must be (H)");
@@ -77,17 +77,17 @@ struct LayerNormGrad {
     by_type(c.in[0].dtype, [&]<class T>(T) {
       const int64_t N = rows(c.in[1]), H = columns(c.in[1]);
       const T *dy = a.in<T>(0), *s = a.in<T>(1), *w = a.in<T>(2), *ds = a.in<T>(4);  // (N, H), (N, H), (H), (N, H)
-      const Reals stats(c, a, 3);                                                    // (N, 2)
+      const Reals stats(c, a, 3), dw_acc(c, a, 5), dbias_acc(c, a, 6);               // (N, 2), (H), (H)
       const auto weight = [&](int64_t h) { return w ? double(w[h]) : 1.0; };
       const auto normal = [&](int64_t i, int64_t h) {
         return (double(s[i * H + h]) - stats[2 * i]) * stats[2 * i + 1];
       };
       if (w)
         for (int64_t h = 0; h < H; ++h) {
-          double dw = a.in<T>(5) ? double(a.in<T>(5)[h]) : 0.0, db = a.in<T>(6) ? double(a.in<T>(6)[h]) : 0.0;
+          double dw = dw_acc ? dw_acc[h] : 0.0, db = dbias_acc ? dbias_acc[h] : 0.0;
           for (int64_t i = 0; i < N; ++i) dw += double(dy[i * H + h]) * normal(i, h), db += double(dy[i * H + h]);
-          a.out<T>(1)[h] = T(dw);
-          if (bias) a.out<T>(2)[h] = T(db);
+          RealsOut(c, a, 1).set(h, dw);
+          if (bias) RealsOut(c, a, 2).set(h, db);
         }
       for (int64_t i = 0; i < N; ++i) {
         double mean = 0, along = 0;

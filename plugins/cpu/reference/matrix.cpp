@@ -45,7 +45,8 @@ struct Matmul {
   }
   static void check(const Call& c) {
     expect_inputs(c, {0, 1});
-    expect_types(c, 3, {0, 1, 2}, 1, {0});
+    expect_types(c, 3, {0, 1}, 1, {});
+    expect_sums(c, c.in[0].dtype, {2}, {0});
     const Matmul op(c);
     expect(op.K == (op.tb ? columns(c.in[1]) : rows(c.in[1])), "the inner dimensions of op(a) and op(b) must agree");
     expect(rows(c.out[0]) == op.M && columns(c.out[0]) == op.N, "c must be (M, N)");
@@ -53,14 +54,15 @@ struct Matmul {
   }
   void run(const Args& args) const {
     by_type(c.in[0].dtype, [&]<class T>(T) {
-      const T *a = args.in<T>(0), *b = args.in<T>(1), *acc = args.in<T>(2);
-      T* out = args.out<T>(0);
+      const T *a = args.in<T>(0), *b = args.in<T>(1);
+      const Reals acc(c, args, 2);
+      const RealsOut out(c, args, 0);
       for (int64_t m = 0; m < M; ++m)
         for (int64_t n = 0; n < N; ++n) {
-          double sum = acc ? double(acc[m * N + n]) : 0.0;
+          double sum = acc ? acc[m * N + n] : 0.0;
           for (int64_t k = 0; k < K; ++k)
             sum += double(ta ? a[k * M + m] : a[m * K + k]) * double(tb ? b[n * K + k] : b[k * N + n]);
-          out[m * N + n] = T(sum);
+          out.set(m * N + n, sum);
         }
     });
   }
@@ -73,18 +75,21 @@ struct SumRows {
   explicit SumRows(const Call& call) : c(call) {}
   static void check(const Call& c) {
     expect_inputs(c, {0});
-    expect_types(c, 2, {0, 1}, 1, {0});
+    expect_types(c, 2, {0}, 1, {});
+    expect_sums(c, c.in[0].dtype, {1}, {0});
     expect(elements(c.out[0]) == columns(c.in[0]), "y must be (N), N the last dimension of x");
     expect(!c.has(1) || elements(c.in[1]) == columns(c.in[0]), "acc must be (N), N the last dimension of x");
   }
   void run(const Args& a) const {
     by_type(c.in[0].dtype, [&]<class T>(T) {
       const int64_t M = rows(c.in[0]), N = columns(c.in[0]);
-      const T *x = a.in<T>(0), *acc = a.in<T>(1);  // (M, N), (N)
+      const T* x = a.in<T>(0);    // (M, N)
+      const Reals acc(c, a, 1);   // (N)
+      const RealsOut y(c, a, 0);  // (N)
       for (int64_t n = 0; n < N; ++n) {
-        double sum = acc ? double(acc[n]) : 0.0;
+        double sum = acc ? acc[n] : 0.0;
         for (int64_t m = 0; m < M; ++m) sum += double(x[m * N + n]);
-        a.out<T>(0)[n] = T(sum);
+        y.set(n, sum);
       }
     });
   }
@@ -97,14 +102,17 @@ struct Add {
   explicit Add(const Call& call) : c(call) {}
   static void check(const Call& c) {
     expect_inputs(c, {0, 1});
-    expect_types(c, 2, {0, 1}, 1, {0});
+    expect_types(c, 2, {0}, 1, {});
+    expect(is_stream(c.in[0], c.in[1].dtype) || is_stream(c.in[1], c.in[0].dtype),
+           "a and b must have one type, or one of them is f32 and the other has 16 bits");
+    expect(c.out[0].dtype == c.in[is_half(c.in[0]) ? 1 : 0].dtype, "y must have the wider type");
     expect(elements(c.in[1]) == elements(c.in[0]) && elements(c.out[0]) == elements(c.in[0]),
            "a, b and y must have the same shape");
   }
   void run(const Args& a) const {
-    by_type(c.in[0].dtype, [&]<class T>(T) {
-      for (int64_t i = 0; i < elements(c.in[0]); ++i) a.out<T>(0)[i] = a.in<T>(0)[i] + a.in<T>(1)[i];
-    });
+    const Reals x(c, a, 0), y(c, a, 1);
+    const RealsOut sum(c, a, 0);
+    for (int64_t i = 0; i < elements(c.in[0]); ++i) sum.set(i, x[i] + y[i]);
   }
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The reference kernels: one loop per sum, one thread, every sum in f64 whatever the type of the tensors, so that the
-// result is the exact one rounded once. An op computes in f32 or in f64, the type of its first floating-point input.
+// result is the exact one rounded once. An op has the type of its first floating-point input: f32, f64, bf16 or f16.
 // Tensors that ops.h fixes as f32 (rstd, lse, loss, tables, scalars) may be f64 as well when the op computes in f64.
+// Sums over rows of 16-bit tensors, which are gradients of parameters, may be f32.
 #pragma once
 
 #include <cmath>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "../../common/kernel.hpp"
+#include "../../common/reals.hpp"
 
 namespace reference {
 
@@ -19,6 +21,7 @@ using cpu::Call;
 using cpu::columns;
 using cpu::elements;
 using cpu::Error;
+using cpu::is_half;
 using cpu::rows;
 
 // Appends the kernels of one file to the plugin's list.
@@ -50,6 +53,11 @@ inline bool is_real(const Call& c, size_t k) {
   return c.has(k) && is_real(c.in[k]);
 }
 
+// Whether a value may be f32 where parameters of type `dtype` have 16 bits; otherwise it has their type.
+inline bool is_stream(const eng_desc& d, int32_t dtype) {
+  return d.dtype == dtype || (d.dtype == ENG_F32 && (dtype == ENG_BF16 || dtype == ENG_F16));
+}
+
 inline void expect_counters(const eng_desc& d) {
   expect(d.dtype == ENG_I64 && elements(d) == ENG_C_COUNT, "counters must be i64 (8)");
 }
@@ -69,10 +77,27 @@ inline void expect_types(const Call& c, size_t most_in, std::initializer_list<si
     throw Error{ENG_INVALID, "takes up to " + std::to_string(most_in) + " inputs and gives " + std::to_string(n_out)};
   const size_t first = *in.begin();
   for (size_t k : in)
-    if (c.has(k) && (!is_real(c.in[k]) || c.in[k].dtype != c.in[first].dtype))
-      throw Error{ENG_UNSUPPORTED, "computes in f32 or in f64; all inputs must have one type"};
+    if (c.has(k) && ((!is_real(c.in[k]) && !is_half(c.in[k])) || c.in[k].dtype != c.in[first].dtype))
+      throw Error{ENG_UNSUPPORTED, "computes in f32, f64, bf16 or f16; all inputs must have one type"};
   for (size_t k : out)
     if (c.out[k].dtype != c.in[first].dtype) throw Error{ENG_UNSUPPORTED, "outputs must have the type of the inputs"};
+}
+
+// Checks that sums over rows, `out`, and what they are added to, `in`, have the type `dtype`, or all f32 if that is a
+// 16-bit one.
+inline void expect_sums(const Call& c, int32_t dtype, std::initializer_list<size_t> in,
+                        std::initializer_list<size_t> out) {
+  int32_t sums = 0;
+  const auto expect_one = [&](const eng_desc& d) {
+    const bool wider = d.dtype == ENG_F32 && (dtype == ENG_BF16 || dtype == ENG_F16);
+    if ((d.dtype != dtype && !wider) || (sums && d.dtype != sums))
+      throw Error{ENG_UNSUPPORTED, "sums must have the type of the inputs; of 16-bit inputs they may be f32"};
+    sums = d.dtype;
+  };
+  for (size_t k : in)
+    if (c.has(k)) expect_one(c.in[k]);
+  for (size_t k : out)
+    if (c.has_out(k)) expect_one(c.out[k]);
 }
 
 inline void expect_inputs(const Call& c, std::initializer_list<size_t> required) {
@@ -82,32 +107,34 @@ inline void expect_inputs(const Call& c, std::initializer_list<size_t> required)
 
 // Calls body(T{}) with T = double for f64, float otherwise.
 template <class Body>
-void by_type(int32_t dtype, Body&& body) {
+void by_real(int32_t dtype, Body&& body) {
   if (dtype == ENG_F64)
     body(double{});
   else
     body(float{});
 }
 
-// A tensor that is f32 or f64 independently of the op's own type.
-struct Reals {
-  const void* data;
-  bool wide;
-  Reals(const Call& c, const Args& a, size_t k) : data(a.in<void>(k)), wide(c.in[k].dtype == ENG_F64) {}
-  double operator[](int64_t i) const {
-    return wide ? static_cast<const double*>(data)[i] : double(static_cast<const float*>(data)[i]);
-  }
+// The same with the 16-bit types. T(x) rounds x once.
+template <class Body>
+void by_type(int32_t dtype, Body&& body) {
+  if (dtype == ENG_BF16)
+    body(cpu::Bf16{});
+  else if (dtype == ENG_F16)
+    body(cpu::F16{});
+  else
+    by_real(dtype, body);
+}
+
+// What an op computes in whose every operation is defined: f32 for 16-bit types, otherwise its own.
+template <class T>
+using Arithmetic = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+// An input, or an output, whose type is independent of the op's own. An absent input is false.
+struct Reals : cpu::Reals {
+  Reals(const Call& c, const Args& a, size_t k) : cpu::Reals(c, a, k < c.in.size() ? k : SIZE_MAX) {}
 };
-struct RealsOut {
-  void* data;
-  bool wide;
-  RealsOut(const Call& c, const Args& a, size_t k) : data(a.out<void>(k)), wide(c.out[k].dtype == ENG_F64) {}
-  void set(int64_t i, double value) const {
-    if (wide)
-      static_cast<double*>(data)[i] = value;
-    else
-      static_cast<float*>(data)[i] = float(value);
-  }
+struct RealsOut : cpu::Reals {
+  RealsOut(const Call& c, const Args& a, size_t k) : cpu::Reals(c, a, c.in.size() + k) {}
 };
 
 }  // namespace reference

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include "../../common/half.hpp"
+#include "../../common/scaler.hpp"
 #include "reference.hpp"
 
 namespace reference {
@@ -54,6 +54,7 @@ struct Begin {
     const RealsOut scalars(c, a, 0);
     scalars.set(ENG_S_INV_TOKENS, Reals(c, a, 0)[0]);
     scalars.set(ENG_S_LOSS_SCALE, 1.0);
+    scalars.set(ENG_S_MAY_SKIP, 0.0);
   }
 };
 
@@ -124,18 +125,20 @@ struct SumSquares {
   explicit SumSquares(const Call& call) : c(call) {}
   static void check(const Call& c) {
     expect_inputs(c, {0});
-    expect_types(c, 1, {0}, 1, {0});
+    expect_types(c, 1, {0}, 1, {});
+    expect(c.out[0].dtype == (is_half(c.in[0]) ? int32_t{ENG_F32} : c.in[0].dtype), "out must be f32");
     expect(elements(c.in[0]) == elements(c.out[0]) * chunk, "x must be n x 4096 elements, out (n)");
   }
   void run(const Args& a) const {
     by_type(c.in[0].dtype, [&]<class T>(T) {
+      using Sum = Arithmetic<T>;
       for (int64_t n = 0; n < elements(c.out[0]); ++n) {
         const T* x = a.in<T>(0) + n * chunk;
-        T lane[lanes] = {};
-        for (int64_t i = 0; i < chunk; ++i) lane[i % lanes] = std::fma(x[i], x[i], lane[i % lanes]);
+        Sum lane[lanes] = {};
+        for (int64_t i = 0; i < chunk; ++i) lane[i % lanes] = std::fma(Sum(x[i]), Sum(x[i]), lane[i % lanes]);
         for (int64_t half = lanes / 2; half > 0; half /= 2)
           for (int64_t j = 0; j < half; ++j) lane[j] = lane[j] + lane[j + half];
-        a.out<T>(0)[n] = lane[0];
+        a.out<Sum>(0)[n] = lane[0];
       }
     });
   }
@@ -170,32 +173,16 @@ struct Finish {
 
     double sum = 0;
     for (int64_t i = 0; i < elements(c.in[0]); ++i) sum += partials[i];
-    const double norm = std::sqrt(sum);
+    const double scale = scalars[ENG_S_LOSS_SCALE], norm = std::sqrt(sum) / scale;
     const bool ok = std::isfinite(norm);
     scalars.set(ENG_S_NORM, norm);
     scalars.set(ENG_S_OK, ok ? 1.0 : 0.0);
-    scalars.set(ENG_S_CLIP, max_norm > 0 && norm > max_norm ? max_norm / (norm + 1e-6) : 1.0);
+    scalars.set(ENG_S_CLIP, (max_norm > 0 && norm > max_norm ? max_norm / (norm + 1e-6) : 1.0) / scale);
 
     for (int64_t k = 0; k < n; ++k) scalars.set(ENG_S_LR + k, table[update * n + k]);
     if (ok) counters[ENG_C_UPDATES] = update + 1;
   }
 };
-
-bool is_half(const eng_desc& d) {
-  return d.dtype == ENG_BF16 || d.dtype == ENG_F16;
-}
-
-// The sum of two values, rounded to their type.
-template <class T>
-T sum(T a, T b) {
-  if constexpr (sizeof(T) > 2) {
-    return a + b;
-  } else {
-    T out;
-    cpu::from_f32(cpu::to_f32(a) + cpu::to_f32(b), out);
-    return out;
-  }
-}
 
 // Level by level: neighbours are added, one without a neighbour passes on.
 struct Fold {
@@ -206,28 +193,24 @@ struct Fold {
   explicit Fold(const Call& call) : c(call) {}
   static void check(const Call& c) {
     expect_inputs(c, {0});
-    if (!is_half(c.in[0]) || c.out.size() != 1 || c.out[0].dtype != c.in[0].dtype) expect_types(c, 1, {0}, 1, {0});
+    expect_types(c, 1, {0}, 1, {});
+    expect_sums(c, c.in[0].dtype, {}, {0});
     const int64_t rows = c.integer("rows");
     expect(rows >= 1 && elements(c.in[0]) == rows * elements(c.out[0]), "x must be `rows` rows of the sum's length");
   }
   void run(const Args& a) const {
-    const auto fold = [&]<class T>(T) {
+    const Reals x(c, a, 0);
+    by_type(c.out[0].dtype, [&]<class T>(T) {
       const int64_t n = elements(c.out[0]);
       std::vector<T> level(static_cast<size_t>(c.integer("rows")));
       for (int64_t j = 0; j < n; ++j) {
         size_t m = level.size();
-        for (size_t r = 0; r < m; ++r) level[r] = a.in<T>(0)[int64_t(r) * n + j];
+        for (size_t r = 0; r < m; ++r) level[r] = T(x[int64_t(r) * n + j]);
         for (; m > 1; m = (m + 1) / 2)
-          for (size_t r = 0; r < m; r += 2) level[r / 2] = r + 1 < m ? sum(level[r], level[r + 1]) : level[r];
+          for (size_t r = 0; r < m; r += 2) level[r / 2] = r + 1 < m ? T(level[r] + level[r + 1]) : level[r];
         a.out<T>(0)[j] = level[0];
       }
-    };
-    if (c.in[0].dtype == ENG_BF16)
-      fold(cpu::Bf16{});
-    else if (c.in[0].dtype == ENG_F16)
-      fold(cpu::F16{});
-    else
-      by_type(c.in[0].dtype, fold);
+    });
   }
 };
 
@@ -235,7 +218,8 @@ struct Fold {
 
 void add_step(List& list) {
   list.insert(list.end(), {&cpu::kernel<Begin>, &cpu::kernel<GetRow>, &cpu::kernel<PutRow>, &cpu::kernel<Copy>,
-                           &cpu::kernel<SumSquares>, &cpu::kernel<Finish>, &cpu::kernel<Fold>});
+                           &cpu::kernel<SumSquares>, &cpu::kernel<Finish>, &cpu::kernel<Fold>,
+                           &cpu::kernel<cpu::LossScale>, &cpu::kernel<cpu::Scaler>});
 }
 
 }  // namespace reference

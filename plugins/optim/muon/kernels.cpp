@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "../../common/parallel.hpp"
+#include "../../common/weight.hpp"
 #include "muon.hpp"
 
 namespace muon {
@@ -21,12 +22,13 @@ void need(bool right, const char* text) {
   if (!right) throw cpu::Error{ENG_UNSUPPORTED, text};
 }
 
-// All tensors have one type: f32, or on the reference device also f64. Scalars are always f32.
-void check_types(const Call& c, bool fast, size_t scalars) {
+// All tensors have one type: f32, or on the reference device also f64. Scalars are always f32. Of the outputs the first
+// `outputs` count.
+void check_types(const Call& c, bool fast, size_t scalars, size_t outputs = SIZE_MAX) {
   const int32_t type = c.in[0].dtype;
   need(type == ENG_F32 || (!fast && type == ENG_F64), fast ? "computes in f32" : "computes in f32 or f64");
   for (const auto* list : {&c.in, &c.out})
-    for (size_t k = 0; k < list->size(); ++k) {
+    for (size_t k = 0; k < list->size() && (list == &c.in || k < outputs); ++k) {
       const bool last = list == &c.in && k == scalars;
       need((*list)[k].dtype == (last ? ENG_F32 : type),
            last ? "scalars must be f32" : "all tensors must have one type");
@@ -155,25 +157,36 @@ struct Apply {
   int32_t type;
   int64_t n;
   unsigned threads;
+  int32_t weight;  // its type; 0: none
   double weight_decay;
 
   static void check(const Call& c) {
-    check_types(c, fast, 2);
+    check_types(c, fast, 2, 1);
+    cpu::check_weight(c, 1);
     c.real("weight_decay");
   }
   explicit Apply(const Call& c)
-      : type(c.in[0].dtype), n(elements(c.in[0])), threads(threads_of<fast>(c)), weight_decay(c.real("weight_decay")) {}
+      : type(c.in[0].dtype),
+        n(elements(c.in[0])),
+        threads(threads_of<fast>(c)),
+        weight(cpu::has_weight(c, 1) ? c.out[1].dtype : 0),
+        weight_decay(c.real("weight_decay")) {}
   void run(const Args& a) const {
     const float* scalars = a.in<float>(2);
-    if (scalars[ENG_S_OK] == 0.0f) return;  // in place
+    const bool counts = scalars[ENG_S_OK] != 0.0f;  // p is in place
+    if (!counts && !weight) return;
     by_type(type, [&]<class T>(T) {
       const T lr = T(scalars[ENG_S_LR]), wd = T(weight_decay);
       const T* o = a.in<T>(1);
       T* const p = a.out<T>(0);
       shares(threads, n, [&](int64_t first, int64_t last) {
-        for (int64_t i = first; i < last; ++i) {
-          const T kept = weight_decay != 0 ? p[i] - lr * (wd * p[i]) : p[i];
-          p[i] = kept - lr * o[i];
+        for (int64_t at = first; at < last; at += chunk) {
+          const int64_t end = last - at < chunk ? last : at + chunk;
+          for (int64_t i = at; counts && i < end; ++i) {
+            const T kept = weight_decay != 0 ? p[i] - lr * (wd * p[i]) : p[i];
+            p[i] = kept - lr * o[i];
+          }
+          cpu::cast_weight(weight, a.out<float>(0), a.out<void>(1), at, end);
         }
       });
     });

@@ -163,15 +163,14 @@ eng_status update_matrices(const Muon& m, eng_build* build, const eng_update* ru
     const eng_attr attrs[2] = {{"momentum", 0, m.momentum}, {"nesterov", m.nesterov, 0}};
     return build->api->emit(build, MUON_OP_MOMENTUM, in, 3, out, 2, attrs, 2, error);
   }
-  const eng_id in[3] = {run->master, run->grad, run->scalars};
-  eng_id out = run->master;
-  const eng_attr attr = {.key = "weight_decay", .i = 0, .f = decay};
-  return build->api->emit(build, MUON_OP_APPLY, in, 3, &out, 1, &attr, 1, error);
+  return emit_last(build, *run, MUON_OP_APPLY, {run->master, run->grad, run->scalars}, {run->master},
+                   {{"weight_decay", 0, decay}}, error);
 }
 
 eng_status update(void* self, eng_build* build, const eng_update* run, eng_error* error) {
   const Muon& m = *static_cast<Muon*>(self);
   if (run->n_states != 3) return report(error, ENG_INVALID, "muon needs its 3 states");
+  if (eng_status s = needs_f32(build, *run, "muon", error)) return s;
   double decay = 0;
   if (eng_status s = decay_of(*run, m.weight_decay, &decay, error)) return s;
   return run->stage == ENG_STAGE_UPDATE

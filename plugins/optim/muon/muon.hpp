@@ -19,7 +19,7 @@ namespace muon {
 // quotient 1 / (norm + eps) is computed in f64 and rounded once.  in: u (M, N) f; out: x (M, N). attr: eps f. EXACT.
 #define MUON_OP_NORMALIZE "eng.muon.normalize/1"
 // p = p - lr * (wd * p) (skipped when wd = 0); p = p - lr * o.  Nothing changes when scalars[OK] is 0.
-// in: p, o (n) f, scalars; out: p, in place. attr: weight_decay f. EXACT.
+// in: p, o (n) f, scalars; out: p, in place; [weight (n)]. attrs: weight_decay f, [weight i, as in eng.adamw/1]. EXACT.
 #define MUON_OP_APPLY "eng.muon.apply/1"
 
 extern const eng_optimizer optimizer;

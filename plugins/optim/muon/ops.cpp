@@ -38,9 +38,13 @@ eng_status infer_normalize(const eng_call* c, eng_desc* out, uint32_t cap, uint3
 }
 
 eng_status infer_apply(const eng_call* c, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error) {
-  if (cap < 1 || !fits(c, 2, 2)) return refuse(error, "takes p and o of one type and shape, and scalars (32)");
-  out[0] = c->in[0];
+  if (cap < 2 || !fits(c, 2, 2)) return refuse(error, "takes p and o of one type and shape, and scalars (32)");
+  out[0] = out[1] = c->in[0];
   *n_out = 1;
+  for (uint32_t k = 0; k < c->n_attrs; ++k)
+    if (!std::strcmp(c->attrs[k].key, "weight")) out[1].dtype = static_cast<int32_t>(c->attrs[k].i), *n_out = 2;
+  if (*n_out == 2 && (c->in[0].dtype != ENG_F32 || (out[1].dtype != ENG_BF16 && out[1].dtype != ENG_F16)))
+    return refuse(error, "the weight that it writes must be bf16 or f16, and p f32");
   return ENG_OK;
 }
 
@@ -57,7 +61,7 @@ const eng_op momentum_op = {.struct_size = sizeof(eng_op),
                             .grad = nullptr,
                             .in_place = momentum_in_place,
                             .n_in_place = 2,
-                            .reserved = 0,
+                            .sums = 0,
                             .step = nullptr};
 const eng_op normalize_op = {.struct_size = sizeof(eng_op),
                              .flags = 0,
@@ -69,7 +73,7 @@ const eng_op normalize_op = {.struct_size = sizeof(eng_op),
                              .grad = nullptr,
                              .in_place = nullptr,
                              .n_in_place = 0,
-                             .reserved = 0,
+                             .sums = 0,
                              .step = nullptr};
 const eng_op apply_op = {.struct_size = sizeof(eng_op),
                          .flags = 0,
@@ -81,7 +85,7 @@ const eng_op apply_op = {.struct_size = sizeof(eng_op),
                          .grad = nullptr,
                          .in_place = first_in_place,
                          .n_in_place = 1,
-                         .reserved = 0,
+                         .sums = 0,
                          .step = nullptr};
 const eng_op* const list[] = {&momentum_op, &normalize_op, &apply_op};
 

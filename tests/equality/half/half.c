@@ -60,8 +60,10 @@ static eng_status move(void* self, eng_build* b, const eng_move* m, eng_error* e
   return b->api->emit(b, ENG_OP_CAST, &m->src, 1, &out, 1, &dtype, 1, error);
 }
 
-static const eng_axis in_bf16 = {sizeof(eng_axis), 0, create_bf16, destroy, place, move, NULL, NULL, ENG_AXIS_CASTS, 0};
-static const eng_axis in_f16 = {sizeof(eng_axis), 0, create_f16, destroy, place, move, NULL, NULL, ENG_AXIS_CASTS, 0};
+static const eng_axis in_bf16 = {sizeof(eng_axis), 0, create_bf16, destroy, place, move, NULL, NULL,
+                                 ENG_AXIS_CASTS,   0, NULL};
+static const eng_axis in_f16 = {sizeof(eng_axis), 0, create_f16, destroy, place, move, NULL, NULL,
+                                ENG_AXIS_CASTS,   0, NULL};
 
 static const char* describe(void) {
   return eng_description;

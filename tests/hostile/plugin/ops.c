@@ -126,6 +126,11 @@ static eng_status prepare(void* device, const eng_call* call, void** state, eng_
   uint32_t k;
   ENTER("kernel.prepare");
   (void)device;
+  if (call->out[0].dtype != ENG_F32) {
+    const char text[] = "this kernel of hostile computes f32";
+    error->set(error, ENG_UNSUPPORTED, text, sizeof text - 1);
+    return ENG_UNSUPPORTED;
+  }
   if (!(n = malloc(sizeof *n))) return ENG_NO_MEMORY;
   *n = 1;
   for (k = 0; k < call->out[0].ndim; ++k) *n *= call->out[0].dims[k];

@@ -124,6 +124,17 @@ static eng_status place_precision(void* self, const eng_unit* unit, uint32_t pie
   if (is("precision: another part")) io->part = 7;
   if (is("precision: other activations") && role == ENG_ROLE_ACT) io->dtype = ENG_F16;
   if (is("precision: gradients of two types") && role == ENG_ROLE_PARTIAL) io->dtype = ENG_F64;
+  /* Formats that are put together wrongly: where two types meet, the policy is asked for a move, which casts. */
+  if ((is("precision: narrow partial gradients") || is("precision: a move to another type") ||
+       is("precision: a move of no type")) &&
+      role == ENG_ROLE_PARTIAL)
+    io->dtype = ENG_BF16;
+  if (is("precision: wide sums of gradients") && role == ENG_ROLE_GRAD) io->dtype = ENG_F64;
+  if (is("precision: narrow sums of gradients") && role == ENG_ROLE_GRAD) io->dtype = ENG_F16;
+  if (is("precision: narrow masters") && role == ENG_ROLE_MASTER) io->dtype = ENG_F16;
+  if (is("precision: narrow states") && role == ENG_ROLE_STATE) io->dtype = ENG_BF16;
+  if (is("precision: wide states") && role == ENG_ROLE_STATE) io->dtype = ENG_F64;
+  if (is("precision: narrow weights alone") && role == ENG_ROLE_WEIGHT) io->dtype = ENG_BF16;
   /* Weights and their masters then differ: they are moved. */
   if (role == ENG_ROLE_WEIGHT &&
       (is("precision: moves nothing") || is("precision: moves aside") || is("fail precision.move") ||
@@ -136,7 +147,15 @@ static eng_status move_precision(void* self, eng_build* b, const eng_move* m, en
   (void)self;
   ENTER("precision.move");
   if (is("precision: moves aside")) eng_scale(b, m->dst, 1.0);
-  if (is("precision: other activations")) {
+  if (is("precision: a move to another type") || is("precision: a move of no type")) {
+    eng_id out = m->dst;
+    const eng_attr dtype = {"dtype", is("precision: a move of no type") ? 99 : ENG_F64, 0};
+    return b->api->emit(b, ENG_OP_CAST, &m->src, 1, &out, 1, &dtype, 1, error);
+  }
+  if (is("precision: other activations") || is("precision: narrow partial gradients") ||
+      is("precision: wide sums of gradients") || is("precision: narrow sums of gradients") ||
+      is("precision: narrow masters") || is("precision: narrow states") || is("precision: wide states") ||
+      is("precision: narrow weights alone")) {
     eng_id out = m->dst;
     const eng_attr dtype = {"dtype", m->to->dtype, 0};
     return b->api->emit(b, ENG_OP_CAST, &m->src, 1, &out, 1, &dtype, 1, error);
@@ -176,6 +195,15 @@ static eng_status precision_update(void* self, eng_build* b, const eng_policy_up
   return b->api->emit(b, ENG_OP_SCALE, &out, 1, &out, 1, &factor, 1, error);
 }
 
+static eng_status precision_begin(void* self, eng_build* b, const eng_policy_update* u, eng_error* error) {
+  eng_id out = u->scalars;
+  eng_attr factor = {"factor", 0, 1.0};
+  (void)self;
+  ENTER("precision.begin");
+  if (is("precision: begins with a state")) out = u->states[0];
+  return b->api->emit(b, ENG_OP_SCALE, &out, 1, &out, 1, &factor, 1, error);
+}
+
 const eng_axis hostile_precision = {sizeof(eng_axis),
                                     0,
                                     create_precision,
@@ -185,7 +213,8 @@ const eng_axis hostile_precision = {sizeof(eng_axis),
                                     precision_states,
                                     precision_update,
                                     0,
-                                    0};
+                                    0,
+                                    precision_begin};
 
 /* ---- zero ------------------------------------------------------------------------------------------- */
 
@@ -285,4 +314,4 @@ static eng_status move_zero(void* self, eng_build* b, const eng_move* m, eng_err
   return b->api->status(b, error);
 }
 
-const eng_axis hostile_zero = {sizeof(eng_axis), 0, create_zero, free, place_zero, move_zero, NULL, NULL, 0, 0};
+const eng_axis hostile_zero = {sizeof(eng_axis), 0, create_zero, free, place_zero, move_zero, NULL, NULL, 0, 0, NULL};

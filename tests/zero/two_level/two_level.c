@@ -126,11 +126,13 @@ static eng_status emit(eng_build* b, const char* op, eng_id in, eng_id* out, con
   return b->api->emit(b, op, &in, 1, out, 1, &attr, 1, error);
 }
 
-/* The range of this rank of `in`, summed over a level. */
-static eng_status sum(const level* l, eng_build* b, eng_id in, eng_id* out, eng_error* error) {
+/* The range of this rank of `in`, summed over a level in the type `dtype`. */
+static eng_status sum(const level* l, eng_build* b, eng_id in, eng_id* out, int32_t dtype, eng_error* error) {
   eng_id rows = 0;
+  eng_attr attrs[2] = {{"rows", 0, 0}, {"dtype", 0, 0}};
   eng_status s = emit(b, ENG_OP_ALL_TO_ALL, in, &rows, "group", l->group, error);
-  return s != ENG_OK ? s : emit(b, ENG_OP_FOLD, rows, out, "rows", l->members, error);
+  attrs[0].i = l->members, attrs[1].i = dtype;
+  return s != ENG_OK ? s : b->api->emit(b, ENG_OP_FOLD, &rows, 1, out, 1, attrs, 2, error);
 }
 
 static eng_status move(void* self, eng_build* b, const eng_move* m, eng_error* error) {
@@ -138,8 +140,8 @@ static eng_status move(void* self, eng_build* b, const eng_move* m, eng_error* e
   eng_status s;
   eng_id half = 0, dst = m->dst;
   if (m->role == ENG_ROLE_GRAD && m->from->part == 0 && m->to->part == t->part) {
-    if ((s = sum(&t->node, b, m->src, &half, error)) != ENG_OK) return s;
-    return sum(&t->between, b, half, &dst, error);
+    if ((s = sum(&t->node, b, m->src, &half, m->to->dtype, error)) != ENG_OK) return s;
+    return sum(&t->between, b, half, &dst, m->to->dtype, error);
   }
   if (m->role >= ENG_ROLE_WEIGHT && m->role <= ENG_ROLE_STATE && m->from->part == t->part && m->to->part == 0) {
     /* The first step writes where the second one reads in place. */
@@ -154,7 +156,7 @@ static eng_status move(void* self, eng_build* b, const eng_move* m, eng_error* e
   return fail(error, ENG_UNSUPPORTED, "two_level gathers weights, masters and states, and sums gradients into parts");
 }
 
-static const eng_axis table = {sizeof(eng_axis), 0, create, destroy, place, move, NULL, NULL, 0, 0};
+static const eng_axis table = {sizeof(eng_axis), 0, create, destroy, place, move, NULL, NULL, 0, 0, NULL};
 
 static const char* describe(void) {
   return eng_description;

@@ -2,5 +2,5 @@
 #include "all.hpp"
 
 namespace cpu {
-extern const simd_table simd_avx2 = SIMD_TABLE;
+extern const simd_table simd_avx2 = all_loops;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../../../common/simd/exp.hpp"
+#include "../../../common/simd/half.hpp"
 #include "table.hpp"
 
 namespace cpu {
@@ -49,15 +50,15 @@ struct relu {
   SIMD_INLINE static value_slope both(vec g) { return {value(g), if_positive(g, splat(1.0f), splat(0.0f))}; }
 };
 
-template <class Act>
-void gated(const float* gate, const float* up, float* y, int64_t n) {
+template <class Act, class T>
+void gated(const T* gate, const T* up, T* y, int64_t n) {
   for_lanes(n,
             [=](int64_t i, auto k) SIMD_INLINE { store(y + i, Act::value(load(gate + i, k)) * load(up + i, k), k); });
 }
 
 // dgate may be gate and dup may be up: an element is read before it is written.
-template <class Act>
-void gated_grad(const float* dy, const float* gate, const float* up, float* dgate, float* dup, int64_t n) {
+template <class Act, class T>
+void gated_grad(const T* dy, const T* gate, const T* up, T* dgate, T* dup, int64_t n) {
   for_lanes(n, [=](int64_t i, auto k) SIMD_INLINE {
     const vec d = load(dy + i, k), u = load(up + i, k);
     const value_slope a = Act::both(load(gate + i, k));
@@ -66,22 +67,24 @@ void gated_grad(const float* dy, const float* gate, const float* up, float* dgat
   });
 }
 
-template <class Act>
-void activation(const float* x, float* y, int64_t n) {
+template <class Act, class T>
+void activation(const T* x, T* y, int64_t n) {
   for_lanes(n, [=](int64_t i, auto k) SIMD_INLINE { store(y + i, Act::value(load(x + i, k)), k); });
 }
 
-template <class Act>
-void activation_grad(const float* dy, const float* x, float* dx, int64_t n) {
+template <class Act, class T>
+void activation_grad(const T* dy, const T* x, T* dx, int64_t n) {
   for_lanes(
       n, [=](int64_t i, auto k) SIMD_INLINE { store(dx + i, load(dy + i, k) * Act::both(load(x + i, k)).slope, k); });
 }
 
-void scale(float factor, const float* x, float* y, int64_t n) {
+template <class T>
+void scale(float factor, const T* x, T* y, int64_t n) {
   for_lanes(n, [=](int64_t i, auto k) SIMD_INLINE { store(y + i, splat(factor) * load(x + i, k), k); });
 }
 
-void add(const float* a, const float* b, float* y, int64_t n) {
+template <class T, class Sum>
+void add(const T* a, const Sum* b, Sum* y, int64_t n) {
   for_lanes(n, [=](int64_t i, auto k) SIMD_INLINE { store(y + i, load(a + i, k) + load(b + i, k), k); });
 }
 

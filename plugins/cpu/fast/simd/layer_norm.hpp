@@ -8,19 +8,19 @@ namespace cpu {
 namespace {
 
 // Affine: 0 neither weight nor bias, 1 weight, 2 both.
-template <int Affine>
-SIMD_INLINE inline void layer_norm_rows(const layer_norm_forward& c, int64_t begin, int64_t end) {
-  const float *const w = c.w, *const bias = c.bias;
+template <int Affine, class T>
+SIMD_INLINE inline void layer_norm_rows(const layer_norm_forward<T>& c, int64_t begin, int64_t end) {
+  const T *const w = c.w, *const bias = c.bias;
   for (int64_t row = begin; row < end; ++row) {
-    const float* s = c.x + row * c.h;
+    const T* s = c.x + row * c.h;
     float total;
     if (c.residual) {
-      const float *x = s, *r = c.residual + row * c.h;
-      float* const out = c.s + row * c.h;
+      const T *x = s, *r = c.residual + row * c.h;
+      T* const out = c.s + row * c.h;
       total = sum_lanes(c.h, [=](int64_t i, auto k, vec& a) SIMD_INLINE {
         const vec v = load(x + i, k) + load(r + i, k);
         store(out + i, v, k);
-        a = a + v;
+        a = a + rounded<T>(v);
       });
       s = out;
     } else {
@@ -35,7 +35,7 @@ SIMD_INLINE inline void layer_norm_rows(const layer_norm_forward& c, int64_t beg
     });
     const float rstd = 1.0f / __builtin_sqrtf(squares / float(c.h) + c.eps);
     c.stats[2 * row] = mean, c.stats[2 * row + 1] = rstd;
-    float* const y = c.y + row * c.h;
+    T* const y = c.y + row * c.h;
     for_lanes(c.h, [=](int64_t i, auto k) SIMD_INLINE {
       vec n = (load(s + i, k) - middle) * splat(rstd);
       if (Affine == 1) n = n * load(w + i, k);
@@ -45,7 +45,8 @@ SIMD_INLINE inline void layer_norm_rows(const layer_norm_forward& c, int64_t beg
   }
 }
 
-void layer_norm(const layer_norm_forward& c, int64_t begin, int64_t end) {
+template <class T>
+void layer_norm(const layer_norm_forward<T>& c, int64_t begin, int64_t end) {
   if (c.bias)
     layer_norm_rows<2>(c, begin, end);
   else if (c.w)
@@ -56,18 +57,18 @@ void layer_norm(const layer_norm_forward& c, int64_t begin, int64_t end) {
 
 // With n = (s - mean) rstd and g = dy w: dx = rstd (g - mean(g) - n mean(g n)) [+ ds]; dw += dy n and dbias += dy,
 // row after row. dx may be ds.
-template <bool Weight>
-SIMD_INLINE inline void layer_norm_grad_rows(const layer_norm_backward& c, int64_t begin, int64_t end, float* dw,
+template <bool Weight, class T>
+SIMD_INLINE inline void layer_norm_grad_rows(const layer_norm_backward<T>& c, int64_t begin, int64_t end, float* dw,
                                              float* dbias) {
-  const float* const w = c.w;
+  const T* const w = c.w;
   if (Weight)
     for_lanes(c.h, [=](int64_t i, auto k) SIMD_INLINE {
       store(dw + i, splat(0.0f), k);
       store(dbias + i, splat(0.0f), k);
     });
   for (int64_t row = begin; row < end; ++row) {
-    const float *dy = c.dy + row * c.h, *s = c.s + row * c.h, *ds = c.ds ? c.ds + row * c.h : nullptr;
-    float* const dx = c.dx + row * c.h;
+    const T *dy = c.dy + row * c.h, *s = c.s + row * c.h, *ds = c.ds ? c.ds + row * c.h : nullptr;
+    T* const dx = c.dx + row * c.h;
     const float rstd = c.stats[2 * row + 1];
     const vec mean = splat(c.stats[2 * row]), r = splat(rstd);
     const auto pull = [=](int64_t i, auto k) SIMD_INLINE {
@@ -94,7 +95,8 @@ SIMD_INLINE inline void layer_norm_grad_rows(const layer_norm_backward& c, int64
   }
 }
 
-void layer_norm_grad(const layer_norm_backward& c, int64_t begin, int64_t end, float* dw, float* dbias) {
+template <class T>
+void layer_norm_grad(const layer_norm_backward<T>& c, int64_t begin, int64_t end, float* dw, float* dbias) {
   if (c.w)
     layer_norm_grad_rows<true>(c, begin, end, dw, dbias);
   else

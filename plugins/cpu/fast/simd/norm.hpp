@@ -2,7 +2,7 @@
 // Rows of rms_norm, its gradient, and rope.
 #pragma once
 
-#include "../../../common/simd/vec.hpp"
+#include "../../../common/simd/half.hpp"
 #include "table.hpp"
 
 namespace cpu {
@@ -29,19 +29,29 @@ SIMD_INLINE inline float sum_lanes(int64_t n, Body body) {
   return s.total();
 }
 
+// As it reads after it has been stored in T.
+template <class T>
+SIMD_INLINE inline vec rounded(vec v) {
+  if constexpr (__is_same(T, float))
+    return v;
+  else
+    return widen(narrow(v, T{}), T{});
+}
+
 // Rows begin .. end - 1. Each row is read twice: for s = x [+ residual] and its sum of squares, then for
-// y = s rstd w with rstd = 1 / sqrt(mean square + eps).
-void rms_norm(const norm_forward& c, int64_t begin, int64_t end) {
-  const float* const w = c.w;
+// y = s rstd w with rstd = 1 / sqrt(mean square + eps), s as it is stored.
+template <class T, class X>
+void rms_norm(const norm_forward<T, X>& c, int64_t begin, int64_t end) {
+  const T* const w = c.w;
   for (int64_t row = begin; row < end; ++row) {
-    const float* s = c.x + row * c.h;
+    const X* s = c.x + row * c.h;
     float total;
     if (c.residual) {
-      const float *x = s, *r = c.residual + row * c.h;
-      float* const out = c.s + row * c.h;
+      const X *x = s, *r = c.residual + row * c.h;
+      X* const out = c.s + row * c.h;
       total = sum_lanes(c.h, [=](int64_t i, auto k, vec& a) SIMD_INLINE {
-        const vec v = load(x + i, k) + load(r + i, k);
-        store(out + i, v, k);
+        const vec sum = load(x + i, k) + load(r + i, k), v = rounded<X>(sum);
+        store(out + i, sum, k);
         a = fma(v, v, a);
       });
       s = out;
@@ -53,7 +63,7 @@ void rms_norm(const norm_forward& c, int64_t begin, int64_t end) {
     }
     const float rstd = 1.0f / __builtin_sqrtf(total / float(c.h) + c.eps);
     c.rstd[row] = rstd;
-    float* const y = c.y + row * c.h;
+    T* const y = c.y + row * c.h;
     for_lanes(c.h,
               [=](int64_t i, auto k) SIMD_INLINE { store(y + i, load(s + i, k) * splat(rstd) * load(w + i, k), k); });
   }
@@ -61,12 +71,14 @@ void rms_norm(const norm_forward& c, int64_t begin, int64_t end) {
 
 // dx = rstd (dy w - s rstd^2 mean(dy w s)) [+ ds]; dw is the sum over these rows, in order, of dy s rstd. dx may be ds.
 // Each row is read twice: for dot = sum of dy w s, then for dx and dw.
-void rms_norm_grad(const norm_backward& c, int64_t begin, int64_t end, float* dw) {
-  const float* const w = c.w;
+template <class T, class X>
+void rms_norm_grad(const norm_backward<T, X>& c, int64_t begin, int64_t end, float* dw) {
+  const T* const w = c.w;
   for_lanes(c.h, [=](int64_t i, auto k) SIMD_INLINE { store(dw + i, splat(0.0f), k); });
   for (int64_t row = begin; row < end; ++row) {
-    const float *dy = c.dy + row * c.h, *s = c.s + row * c.h, *ds = c.ds ? c.ds + row * c.h : nullptr;
-    float* const dx = c.dx + row * c.h;
+    const T* dy = c.dy + row * c.h;
+    const X *s = c.s + row * c.h, *ds = c.ds ? c.ds + row * c.h : nullptr;
+    X* const dx = c.dx + row * c.h;
     const float rstd = c.rstd[row];
     const float dot = sum_lanes(c.h, [=](int64_t i, auto k, vec& a)
                                          SIMD_INLINE { a = fma(load(dy + i, k) * load(w + i, k), load(s + i, k), a); });
@@ -83,29 +95,18 @@ void rms_norm_grad(const norm_backward& c, int64_t begin, int64_t end, float* dw
   }
 }
 
-// y = [acc +] (chunk 0 + chunk 1 + ...), chunks in order, for the columns begin .. end - 1.
-void fold_chunks(const float* chunks, int64_t count, int64_t stride, const float* acc, float* y, int64_t begin,
-                 int64_t end) {
-  for_lanes(end - begin, [=](int64_t i, auto k) SIMD_INLINE {
-    const float* p = chunks + begin + i;
-    vec total = load(p, k);
-    for (int64_t n = 1; n < count; ++n) total = total + load(p + n * stride, k);
-    if (acc) total = load(acc + begin + i, k) + total;
-    store(y + begin + i, total, k);
-  });
-}
-
 // Rows are tokens: x (rows, heads * 2 d), table (t, 2 d) = [cos | sin]. Turns each pair (x[i], x[d + i]) of a head by
 // the angle of its position, or back if `inverse`. y may be x.
-void rope(const rope_call& c, int64_t begin, int64_t end) {
+template <class T>
+void rope(const rope_call<T>& c, int64_t begin, int64_t end) {
   const int64_t d = c.d;
   const vec sign = splat(c.inverse ? -1.0f : 1.0f);
   for (int64_t row = begin; row < end; ++row) {
     const float *cosine = c.table + (row % c.t) * 2 * d, *sine = cosine + d;
     for (int64_t head = 0; head < c.heads; ++head) {
       const int64_t at = (row * c.heads + head) * 2 * d;
-      const float* const x = c.x + at;
-      float* const y = c.y + at;
+      const T* const x = c.x + at;
+      T* const y = c.y + at;
       for_lanes(d, [=](int64_t i, auto k) SIMD_INLINE {
         const vec x1 = load(x + i, k), x2 = load(x + d + i, k);
         const vec co = load(cosine + i, k), si = load(sine + i, k) * sign;

@@ -2,5 +2,5 @@
 #include "all.hpp"
 
 namespace cpu {
-extern const simd_table simd_portable = SIMD_TABLE;
+extern const simd_table simd_portable = all_loops;
 }

@@ -10,7 +10,7 @@ namespace cpu {
 const simd_table& simd_for(const void* device) {
 #ifdef CPU_X86
   const char* name = device_of(device).isa->name;
-  if (std::strcmp(name, "avx512") == 0) return simd_avx512;
+  if (std::strncmp(name, "avx512", 6) == 0) return simd_avx512;
   if (std::strcmp(name, "avx2") == 0) return simd_avx2;
 #else
   (void)device;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "../../../common/kernel.hpp"
+#include "../shapes.hpp"
 #include "../threads.hpp"
 #include "engine/ops.h"
 #include "table.hpp"
@@ -30,21 +31,36 @@ void in_ranges(unsigned threads, int64_t n, int64_t weight, int64_t unit, F&& f)
   });
 }
 
-// 256 bytes of floats: neighbours never write to one cache line, whatever the width.
+// At least 128 bytes: neighbours never write to one cache line, whatever the width.
 constexpr int64_t line_unit = 64;
 
-// Elementwise over n floats.
+// Elementwise over n elements.
 template <class F>
 void in_lines(unsigned threads, int64_t n, F&& f) {
   in_ranges(threads, n, 1, line_unit, f);
 }
 
+// Calls f(T{}, Sum{}): Sum, the type of sums over rows, is T or float.
+template <class F>
+void by_types(int32_t dtype, int32_t sums, F&& f) {
+  by_type(dtype, [&](auto t) {
+    if (sums == dtype)
+      f(t, t);
+    else
+      f(t, float{});
+  });
+}
+
+template <class T, class Sum>
+void sum_rows(const simd_table& simd, const row_sums<T, Sum>& call, int64_t begin, int64_t end) {
+  if constexpr (sizeof(T) == sizeof(Sum))
+    simd.of<T>().sum_rows(call, begin, end);
+  else
+    simd.of<T>().sum_rows_wide(call, begin, end);
+}
+
 inline void need(bool condition, const char* text) {
   if (!condition) throw Error{ENG_INVALID, text};
-}
-// Kernels of this device compute in f32. For other types they answer ENG_UNSUPPORTED.
-inline void need_f32(const eng_desc& d, const char* what) {
-  if (d.dtype != ENG_F32) throw Error{ENG_UNSUPPORTED, std::string(what) + " must be f32, it is " + describe(d)};
 }
 inline void need_counts(const Call& c, size_t in_least, size_t in_most, size_t out_least, size_t out_most) {
   if (c.in.size() < in_least || c.in.size() > in_most || c.out.size() < out_least || c.out.size() > out_most)
@@ -54,8 +70,9 @@ inline void need_counts(const Call& c, size_t in_least, size_t in_most, size_t o
                                  std::to_string(out_most)};
 }
 inline void need_same(const eng_desc& a, const eng_desc& b, const char* what) {
-  if (a.dtype != b.dtype || elements(a) != elements(b))
-    throw Error{ENG_INVALID, std::string(what) + " differ in type or size: " + describe(a) + ", " + describe(b)};
+  need_same_type(a, b, what);
+  if (elements(a) != elements(b))
+    throw Error{ENG_INVALID, std::string(what) + " differ in size: " + describe(a) + ", " + describe(b)};
 }
 inline void need_size(const eng_desc& d, int64_t n, const char* what) {
   if (elements(d) != n)

@@ -1,41 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 // The inner loops of the memory-bound kernels, once per instruction set. The code around them (checks,
 // threads, addresses) is compiled once, for the plainest processor, and reaches them through this table.
+//
+// T is the type of a tensor's elements in memory: float, bf16 or f16. Whatever is computed is computed in f32, and
+// rounded to T when it is stored. Statistics, tables of angles and partial sums are f32 in memory as well.
 #pragma once
 
-#include <stdint.h>
+#include "../../../common/simd/names.hpp"
 
 namespace cpu {
 
+// X, the type of what is normed, is T or float.
+template <class T, class X>
 struct norm_forward {
-  const float *x, *w, *residual;  // residual and s: both or none
-  float *y, *rstd, *s;
+  const X *x, *residual;  // residual and s: both or none
+  const T* w;
+  T* y;
+  X* s;
+  float* rstd;
   int64_t h;
   float eps;
 };
 
+template <class T, class X>
 struct norm_backward {
-  const float *dy, *s, *w, *rstd, *ds;
-  float* dx;
+  const T *dy, *w;
+  const X *s, *ds;
+  const float* rstd;
+  X* dx;
   int64_t h;
 };
 
+template <class T>
 struct layer_norm_forward {
-  const float *x, *w, *bias, *residual;  // w and bias may be null; residual and s: both or none
-  float *y, *stats, *s;                  // stats: mean and rstd of each row
+  const T *x, *w, *bias, *residual;  // w and bias may be null; residual and s: both or none
+  T *y, *s;
+  float* stats;  // mean and rstd of each row
   int64_t h;
   float eps;
 };
 
+template <class T>
 struct layer_norm_backward {
-  const float *dy, *s, *w, *stats, *ds;
-  float* dx;
+  const T *dy, *s, *w, *ds;
+  const float* stats;
+  T* dx;
   int64_t h;
 };
 
-struct dropout_call {
-  const float* x;
-  float* y;
+struct dropout_mask {
   int64_t n;          // elements of a sequence
   uint32_t sequence;  // number of the first one in the batch
   uint32_t step, stream, threshold;
@@ -43,69 +56,123 @@ struct dropout_call {
   float scale;
 };
 
+template <class T>
 struct rope_call {
-  const float *x, *table;
-  float* y;
+  const T* x;
+  const float* table;
+  T* y;
   int64_t heads, d, t;  // d: half a head
   bool inverse;
 };
 
+// The sum of some rows of x, in order, and acc (or null).
+template <class T, class Sum>
+struct row_sums {
+  const T* x;
+  const int32_t* order;  // numbers of the rows; null: 0, 1, ...
+  int64_t rows, stride;  // how many; from one row of x to the next
+  const Sum* acc;
+  Sum* y;
+  bool acc_first;  // acc + row + row ..., otherwise acc + (row + row ...)
+};
+
 // The `heads` query heads that share one key head, d wide, over `keys` rows of the caches.
+template <class T>
 struct attend_call {
-  const float *q, *k, *v;
-  float *o, *scores;               // scores (heads, keys)
+  const T *q, *k, *v;
+  T* o;
+  float *sums, *scores;            // sums (heads, d), may be o; scores (heads, keys)
   int64_t heads, d, keys, stride;  // stride: from one row of a cache to the next
   float scale;
 };
 
 // y (m, n) = x (m, k) w (n, k)^T + bias, for few rows m
+template <class T>
 struct gemv_call {
-  const float *x, *w, *bias;
-  float* y;
+  const T *x, *w, *bias;
+  T* y;
   int64_t m, n, k;
 };
 
-struct adamw_call {
-  const float *grad, *p_in, *m_in, *v_in;
-  float *p, *m, *v;
+struct adamw_numbers {
   float clip, lr, c1, c2, rest1, beta2, rest2, eps, wd;  // rest: 1 - beta
 };
-
-struct sgd_call {
-  const float *grad, *p_in, *b_in;
-  float *p, *b;  // b null: plain steps without a buffer
+struct sgd_numbers {
   float clip, lr, momentum, wd;
   bool first, nesterov;
 };
+// What is updated is f32, or bf16 and rounded at random; `first` is then the first element in its parameter.
+template <class G, class S>
+struct update_memory {
+  const G* grad;
+  const S *p_in, *in[2];  // in and out: the states; null if there are fewer
+  S *p, *out[2];
+  int64_t first;
+  rounding_key key;
+};
 
-using gated_loop = void (*)(const float* gate, const float* up, float* y, int64_t n);
-using gated_grad_loop = void (*)(const float* dy, const float* gate, const float* up, float* dgate, float* dup,
-                                 int64_t n);
-using activation_loop = void (*)(const float* x, float* y, int64_t n);
-using activation_grad_loop = void (*)(const float* dy, const float* x, float* dx, int64_t n);
-
-// Ranges begin .. end are rows for norms and rope, columns of y for gemv, chunks for sum_squares, groups of 64
-// elements for dropout, elements otherwise.
-struct simd_table {
-  void (*add)(const float* a, const float* b, float* y, int64_t n);
-  gated_loop gated[4];  // by ENG_ACT_* - 1
-  gated_grad_loop gated_grad[4];
-  activation_loop activation[4];
-  activation_grad_loop activation_grad[4];
-  void (*scale)(float factor, const float* x, float* y, int64_t n);
-  void (*dropout)(const dropout_call&, int64_t begin, int64_t end);
-  void (*layer_norm)(const layer_norm_forward&, int64_t begin, int64_t end);
-  void (*layer_norm_grad)(const layer_norm_backward&, int64_t begin, int64_t end, float* dw, float* dbias);
-  void (*rms_norm)(const norm_forward&, int64_t begin, int64_t end);
-  void (*rms_norm_grad)(const norm_backward&, int64_t begin, int64_t end, float* dw);
-  void (*fold_chunks)(const float* chunks, int64_t count, int64_t stride, const float* acc, float* y, int64_t begin,
+// Ranges begin .. end are rows for norms and rope, columns of y for gemv, fold_chunks and sums of rows, chunks for
+// sum_squares, groups of 64 elements for dropout.
+template <class T>
+struct typed_loops {
+  void (*add)(const T* a, const T* b, T* y, int64_t n);
+  void (*add_wide)(const T* a, const float* b, float* y, int64_t n);
+  void (*gated[4])(const T* gate, const T* up, T* y, int64_t n);  // by ENG_ACT_* - 1
+  void (*gated_grad[4])(const T* dy, const T* gate, const T* up, T* dgate, T* dup, int64_t n);
+  void (*activation[4])(const T* x, T* y, int64_t n);
+  void (*activation_grad[4])(const T* dy, const T* x, T* dx, int64_t n);
+  void (*scale)(float factor, const T* x, T* y, int64_t n);
+  void (*dropout)(const dropout_mask&, const T* x, T* y, int64_t begin, int64_t end);
+  void (*layer_norm)(const layer_norm_forward<T>&, int64_t begin, int64_t end);
+  void (*layer_norm_grad)(const layer_norm_backward<T>&, int64_t begin, int64_t end, float* dw, float* dbias);
+  void (*rms_norm)(const norm_forward<T, T>&, int64_t begin, int64_t end);
+  void (*rms_norm_wide)(const norm_forward<T, float>&, int64_t begin, int64_t end);
+  void (*rms_norm_grad)(const norm_backward<T, T>&, int64_t begin, int64_t end, float* dw);
+  void (*rms_norm_grad_wide)(const norm_backward<T, float>&, int64_t begin, int64_t end, float* dw);
+  void (*fold_chunks)(const float* chunks, int64_t count, int64_t stride, const T* acc, T* y, int64_t begin,
                       int64_t end);
-  void (*rope)(const rope_call&, int64_t begin, int64_t end);
-  void (*attend)(const attend_call&);
-  void (*gemv)(const gemv_call&, int64_t begin, int64_t end);
-  void (*sum_squares)(const float* x, float* out, int64_t begin, int64_t end);
-  void (*adamw)(const adamw_call&, int64_t begin, int64_t end);
-  void (*sgd)(const sgd_call&, int64_t begin, int64_t end);
+  void (*sum_rows)(const row_sums<T, T>&, int64_t begin, int64_t end);
+  void (*sum_rows_wide)(const row_sums<T, float>&, int64_t begin, int64_t end);
+  void (*rope)(const rope_call<T>&, int64_t begin, int64_t end);
+  void (*attend)(const attend_call<T>&);
+  void (*gemv)(const gemv_call<T>&, int64_t begin, int64_t end);
+  void (*sum_squares)(const T* x, float* out, int64_t begin, int64_t end);
+  // Ranges are elements. weight: the new p as T; where T is float there is none.
+  void (*adamw)(const adamw_numbers&, const update_memory<float, float>&, T* weight, int64_t begin, int64_t end);
+  void (*sgd)(const sgd_numbers&, const update_memory<float, float>&, T* weight, int64_t begin, int64_t end);
+};
+
+// Updates of what is kept in bf16, from gradients G. Ranges are elements and begin at multiples of 32.
+template <class G>
+struct rounded_loops {
+  void (*adamw)(const adamw_numbers&, const update_memory<G, bf16>&, int64_t begin, int64_t end);
+  void (*sgd)(const sgd_numbers&, const update_memory<G, bf16>&, int64_t begin, int64_t end);
+};
+
+struct simd_table {
+  typed_loops<float> f32;
+  typed_loops<cpu::bf16> bf16;
+  typed_loops<cpu::f16> f16;
+  rounded_loops<float> rounded_f32;
+  rounded_loops<cpu::bf16> rounded_bf16;
+
+  // Inlined always: this header is also read by files for newer instruction sets, whose copies must not be shared.
+  template <class T>
+  __attribute__((always_inline)) const typed_loops<T>& of() const {
+    if constexpr (__is_same(T, float))
+      return f32;
+    else if constexpr (__is_same(T, cpu::bf16))
+      return bf16;
+    else
+      return f16;
+  }
+  template <class G>
+  __attribute__((always_inline)) const rounded_loops<G>& rounded() const {
+    if constexpr (__is_same(G, float))
+      return rounded_f32;
+    else
+      return rounded_bf16;
+  }
 };
 
 extern const simd_table simd_portable;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A stranger's kernels of a standard op for device cpu: eng.add/1 of bf16, which the device's own plugin does not have.
+ * A stranger's kernels of a standard op for device cpu: eng.add/1 of f64, which the device's own plugin does not have.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,26 +11,26 @@
 
 ENG_DESCRIPTION(
     "[plugin]\n"
-    "id = 'org.engine.test.bf16'\n"
-    "name = 'bf16'\n"
+    "id = 'org.engine.test.f64'\n"
+    "name = 'f64'\n"
     "version = '0.1.0'\n"
     "license = 'Apache-2.0'\n"
-    "summary = 'sums in bf16'\n"
+    "summary = 'sums in f64'\n"
     "[[provides]]\n"
     "kind = 'eng.kernels/1'\n"
     "name = 'cpu'\n"
-    "summary = 'eng.add/1 of bf16'\n")
+    "summary = 'eng.add/1 of f64'\n")
 
 struct add {
   size_t n;
-  const uint16_t *a, *b;
-  uint16_t* out;
+  const double *a, *b;
+  double* out;
 };
 
 static eng_status workspace(const eng_call* call, uint64_t* bytes, eng_error* error) {
-  static const char why[] = "sums bf16 alone";
+  static const char why[] = "sums f64 alone";
   if (!call->device || !(call->device->flags & ENG_DEVICE_HOST_MEMORY)) return ENG_INTERNAL;
-  if (call->in[0].dtype != ENG_BF16) {
+  if (call->in[0].dtype != ENG_F64) {
     if (error) error->set(error, ENG_UNSUPPORTED, why, sizeof why - 1);
     return ENG_UNSUPPORTED;
   }
@@ -60,23 +60,11 @@ static eng_status bind(void* state, const DLTensor* const* args, uint32_t n, voi
   return ENG_OK;
 }
 
-static float wide(uint16_t x) {
-  const uint32_t bits = (uint32_t)x << 16;
-  float out;
-  memcpy(&out, &bits, sizeof out);
-  return out;
-}
-
 static eng_status launch(void* record, const eng_exec* exec, eng_error* error) {
   const struct add* a = record;
   size_t k;
   (void)exec, (void)error;
-  for (k = 0; k < a->n; ++k) {
-    const float sum = wide(a->a[k]) + wide(a->b[k]);
-    uint32_t bits;
-    memcpy(&bits, &sum, sizeof bits);
-    a->out[k] = (uint16_t)(bits >> 16);
-  }
+  for (k = 0; k < a->n; ++k) a->out[k] = a->a[k] + a->b[k];
   return ENG_OK;
 }
 

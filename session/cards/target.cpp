@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/cards/target.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/base/error.hpp"
+#include "engine/comm.h"
+
+namespace eng {
+namespace {
+
+constexpr const char* key = "device.describe";
+
+eng_device_info info_of(const Card& card) {
+  eng_device_info info{};
+  info.struct_size = sizeof(info);
+  info.flags = ENG_DEVICE_ASYNC;
+  info.parallel = info.parallel_beside = 1;
+  info.arch = card.arch;
+  return info;
+}
+
+// What the card says takes the place of what the plugin says of the device that is here.
+void describe(const Card& card, uint32_t ranks, Target& target) {
+  eng_device_info& info = target.info;
+  info.total_bytes = card.memory;
+  if (card.plugin.empty()) return;  // only a size
+  info.device_overhead_bytes = card.reserve + (ranks > 1 ? card.communicator : 0);
+  info.peak_f32 = card.peak_f32, info.peak_bf16 = card.peak_bf16, target.peak_f16 = card.peak_f16;
+  info.memory_bandwidth = card.memory_bandwidth;
+  info.to_device = info.to_host = card.pcie;
+  target.link = card.link > 0 ? card.link : card.pcie;
+  std::memset(info.name, 0, sizeof info.name);
+  std::memcpy(info.name, card.name.data(), std::min(card.name.size(), sizeof info.name - 1));
+}
+
+}  // namespace
+
+std::optional<Card> described_card(const Config& config) {
+  const Section& device = config.section("device");
+  if (!device.has("describe")) return std::nullopt;
+  return find_card(device.string("describe"), config.base_dir(), key);
+}
+
+void refuse_described(const Config& config) {
+  const Section& device = config.section("device");
+  if (device.has("describe"))
+    throw Error(Exit::usage,
+                fmt::format("{} = {}: the device is described, not present, so nothing can run on it", key,
+                            toml_text(device.string("describe"))),
+                "remove the key (--unset device.describe); `engine plan` and `engine check` take described devices");
+}
+
+bool has_kernels(const Config& config, const std::optional<Card>& card) {
+  return !card || card->plugin.empty() || card->plugin == config.section("device").string("plugin");
+}
+
+Target make_target(const Config& config, std::optional<Card> card, const Kernels* kernels, uint32_t ranks) {
+  Target target;
+  target.device = kernels ? kernels->device() : card->plugin;
+  target.info = kernels ? kernels->info() : info_of(*card);
+  if (!kernels) target.workspace = card->workspace;
+  if (card) describe(*card, ranks, target);
+  target.card = std::move(card);
+  const Section& host = config.section("host");
+  if (host.has("memory")) {
+    const auto bytes = static_cast<uint64_t>(host.integer("memory"));
+    uint64_t& total = target.info.total_bytes;
+    if (target.host_memory())
+      total = total && target.card ? std::min(total, bytes) : bytes;
+    else
+      target.host_bytes = bytes;
+  }
+  return target;
+}
+
+DeviceTraits traits_of(const Target& target, std::optional<uint32_t> communicator) {
+  DeviceTraits traits;
+  traits.apart = !target.host_memory();
+  // A described card has a communicator that takes its memory, whatever is installed here.
+  if (communicator && !target.workspace) traits.collectives_apart = *communicator & ENG_COMM_DEVICE_MEMORY;
+  traits.collectives_apart = traits.collectives_apart || !traits.apart;
+  traits.queues = target.info.flags & ENG_DEVICE_ASYNC;
+  traits.beside = target.info.parallel_beside;
+  return traits;
+}
+
+uint32_t ranks_per_host(const Section& comm, const std::optional<Card>& card) {
+  const char* per_node = "describe.ranks_per_node";
+  if (comm.has(per_node)) return static_cast<uint32_t>(comm.integer(per_node));
+  return card && !card->plugin.empty() ? 8 : 1;
+}
+
+}  // namespace eng

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device that a plan is for: the one of [device] plugin, or one that [device] describe describes.
+#pragma once
+
+#include <optional>
+
+#include "core/execute/device.hpp"
+#include "core/plan/planner.hpp"
+#include "session/cards/card.hpp"
+#include "session/config/config.hpp"
+
+namespace eng {
+
+struct Target {
+  std::string device;        // the name of its plugin
+  std::optional<Card> card;  // what describes it; none: the device is here
+  eng_device_info info{};    // as the plugin says, or the card
+  uint64_t workspace = 0;    // the most scratch of a kernel, where no kernel was asked; else 0
+  uint64_t host_bytes = 0;   // memory of a host, for a device with separate memory; 0: unknown
+  double peak_f16 = 0;       // FLOP/s; the other peaks are in `info`
+  double link = 0;           // bytes per second between the devices of a host; 0: unknown
+
+  bool host_memory() const { return info.flags & ENG_DEVICE_HOST_MEMORY; }
+};
+
+// The card of [device] describe, if any. Throws Error(Exit::usage).
+std::optional<Card> described_card(const Config& config);
+// Throws Error(Exit::usage) if the device is only described: nothing can run on it.
+void refuse_described(const Config& config);
+// Whether the kernels of [device] plugin compute on this device: they then say how much scratch they need.
+bool has_kernels(const Config& config, const std::optional<Card>& card);
+// `kernels`: of [device] plugin, if has_kernels. `ranks`: that share the step.
+Target make_target(const Config& config, std::optional<Card> card, const Kernels* kernels, uint32_t ranks);
+// What a plan knows of it; `communicator`: flags of the communicator's table, if it is installed.
+DeviceTraits traits_of(const Target& target, std::optional<uint32_t> communicator);
+
+// Ranks that share a host: [comm] describe.ranks_per_node; if absent, 1, or 8 cards that are described.
+uint32_t ranks_per_host(const Section& comm, const std::optional<Card>& card);
+
+}  // namespace eng

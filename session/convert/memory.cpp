@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Number formats, ZeRO, recompute: what decides the memory.
+#include "session/convert/job.hpp"
+#include "session/foreign.hpp"
+
+namespace eng::converter {
+namespace {
+
+// fp16's loss scale: the keys have DeepSpeed's names.
+void loss_scale(Job& job) {
+  const auto set = [&](const char* name, auto read, const char* kind) {
+    const Entry* entry = job.deepspeed.take(std::string("fp16.") + name);
+    if (!entry) return;
+    if (const auto value = read(entry->value))
+      job.out.set(std::string("precision.") + name, Value(*value), *entry);
+    else
+      job.out.problem(fmt::format("`{}` must be {}, not {}", entry->origin, kind, shown(*entry)));
+  };
+  for (const char* name : {"loss_scale", "min_loss_scale"}) set(name, as_number, "a number");
+  for (const char* name : {"initial_scale_power", "loss_scale_window", "hysteresis"})
+    set(name, as_whole, "a whole number");
+  set("consecutive_hysteresis", as_flag, "true or false");
+}
+
+// The keys of a section that were not looked at.
+std::vector<std::string> unused(Job& job, const std::string& above) {
+  std::vector<std::string> out;
+  for (auto& [name, entry] : job.deepspeed.all)
+    if (name.starts_with(above) && !entry.used) out.push_back(name);
+  return out;
+}
+
+// zero_optimization.offload_optimizer and offload_param: one note for all their keys.
+void offload(Job& job, const std::string& what, int64_t stage) {
+  const std::string path = "zero_optimization." + what;
+  if (!job.deepspeed.has_section(path) && !job.deepspeed.all.count(path)) return;
+  const Entry* device = job.deepspeed.take(path + ".device");
+  const std::string name = device ? as_text(device->value) : job.deepspeed.has_section(path) ? "none" : "";
+  for (const std::string& key : unused(job, path)) job.deepspeed.take(key);
+  if (name == "none" || (name.empty() && !device && !job.deepspeed.has(path))) return job.off.push_back(path);
+  if (name != "cpu" && name != "nvme" && device)
+    return job.out.problem(
+        fmt::format("`{}` must be \"none\", \"cpu\" or \"nvme\", not {}", device->origin, shown(*device)));
+  const auto foreign = foreign_name("zero_optimization", what, {});
+  std::string text = fmt::format("`{}`{}: {}", path, device ? " to " + name : "", advice(foreign->why));
+  if (what == "offload_param" && stage != 3)
+    text += fmt::format("; DeepSpeed reads it under stage 3 alone, this is {}", stage);
+  if (name == "nvme" && stage != 3) text += fmt::format("; under stage {} DeepSpeed takes nvme for cpu", stage);
+  job.out.note(text);
+}
+
+int64_t stage_of(Job& job) {
+  if (const Entry* old = job.deepspeed.take("zero_optimization")) {  // true meant stage 1
+    const bool on = as_flag(old->value).value_or(false);
+    job.out.set("zero.plugin", std::string(on ? "zero1" : "none"), *old);
+    return on;
+  }
+  const Entry* stage = job.deepspeed.take("zero_optimization.stage");
+  if (!stage) return 0;
+  const auto number = as_whole(stage->value);
+  const auto foreign = number ? foreign_name("zero_optimization", "stage", *number) : std::nullopt;
+  if (!foreign || foreign->values.empty()) {
+    job.out.problem(fmt::format("`{}` must be 0, 1, 2 or 3, not {}", stage->origin, shown(*stage)));
+    return 0;
+  }
+  if (job.out.exists("zero", foreign->plugin))
+    job.out.set("zero.plugin", foreign->plugin, *stage);
+  else
+    job.out.note(fmt::format("`{}`: {}", stage->origin, foreign->not_yet()));
+  return *number;
+}
+
+// What DeepSpeed reads under stage 3 alone.
+bool of_stage_3(const std::string& key) {
+  return key.starts_with("stage3_") || key == "sub_group_size" || key == "memory_efficient_linear" ||
+         key.starts_with("zero_hpz_") || key.starts_with("zero_quantized_");
+}
+
+}  // namespace
+
+void precision(Job& job) {
+  const auto half = pick(job, "fp16.enabled", "fp16"), brain = pick(job, "bf16.enabled", "bf16");
+  const auto on = [&](const std::optional<Entry>& entry) {
+    const auto flag = entry ? as_flag(entry->value) : std::optional(false);
+    if (!flag) job.out.problem(fmt::format("`{}` must be true or false, not {}", entry->origin, shown(*entry)));
+    return flag.value_or(false);
+  };
+  const bool fp16 = on(half), bf16 = on(brain);
+  if (fp16 && bf16)
+    return job.out.problem(fmt::format("`{}` and `{}` are both on; DeepSpeed and Hugging Face refuse this too",
+                                       half->origin, brain->origin));
+  if (!fp16 && !bf16) {
+    for (const std::string& key : unused(job, "fp16.")) job.deepspeed.take(key);
+    for (const std::string& key : unused(job, "bf16.")) job.deepspeed.take(key);
+    return;
+  }
+  job.out.set("precision.plugin", std::string(fp16 ? "fp16" : "bf16"), fp16 ? *half : *brain);
+  if (fp16) loss_scale(job);
+  for (const std::string& key : unused(job, fp16 ? "bf16." : "fp16.")) job.deepspeed.take(key);
+}
+
+void zero(Job& job) {
+  const int64_t stage = stage_of(job);
+  offload(job, "offload_optimizer", stage);
+  offload(job, "offload_param", stage);
+  std::vector<std::string> unread;
+  for (const std::string& name : unused(job, "zero_optimization."))
+    if (const std::string key = name.substr(name.find('.') + 1); stage != 3 && of_stage_3(key)) {
+      job.deepspeed.take(name);
+      unread.push_back(key);
+    }
+  if (!unread.empty())
+    job.out.note(fmt::format("stage {} does not read {}; not converted", stage, fmt::join(unread, ", ")));
+  // A limit here, but not there.
+  if (const std::string name = "zero_optimization.stage3_max_live_parameters"; stage == 3 && job.deepspeed.has(name)) {
+    const Entry* live = job.deepspeed.take(name);
+    const auto foreign = foreign_name("zero_optimization", "stage3_max_live_parameters", live->value);
+    if (foreign->values.empty()) {
+      job.out.problem(fmt::format("`{}` must be a number of elements, not {}", live->origin, shown(*live)));
+    } else {
+      job.out.leave("zero.live_limit", toml_text(foreign->values[0].second), live->origin + " = " + shown(*live));
+      job.out.note(
+          fmt::format("`{}` is no limit in DeepSpeed: it only shortens the prefetch. {}; the line is commented out",
+                      live->origin, foreign->why));
+    }
+  }
+  // Both sizes are one key here; that of the gradients counts.
+  for (const char* key : {"reduce_bucket_size", "allgather_bucket_size"})
+    if (const auto found = job.deepspeed.all.find(std::string("zero_optimization.") + key);
+        found != job.deepspeed.all.end() && found->second.value.index())
+      translate(job, "zero_optimization", key, found->second);
+}
+
+void recompute(Job& job) {
+  const auto flag = job.flat.flag("gradient_checkpointing");
+  if (const Entry* whole = job.flat.take("gradient_checkpointing"); whole && flag) {
+    if (*flag) job.out.set("recompute.policy", std::string("full"), *whole);
+  } else if (whole) {
+    job.out.problem(fmt::format("`{}` must be true or false, not {}", whole->origin, shown(*whole)));
+  }
+  const Entry* blocks = job.deepspeed.take("activation_checkpointing.number_checkpoints");
+  if (!blocks || as_flag(blocks->value) == std::optional(false)) return;
+  if (job.out.has("recompute.policy"))
+    return job.out.note(
+        fmt::format("`{}` is not used: recompute.policy = \"full\" recomputes each layer", blocks->origin));
+  if (job.out.set("recompute.blocks", blocks->value, *blocks))
+    job.out.note(
+        fmt::format("`{}`: DeepSpeed does nothing with it unless the model calls its checkpoint function; here "
+                    "the layers are always recomputed in so many runs",
+                    blocks->origin));
+}
+
+}  // namespace eng::converter

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// DeepSpeed's scheduler, reproduced update by update; otherwise Hugging Face's.
+#include <algorithm>
+#include <cmath>
+
+#include "session/convert/job.hpp"
+#include "session/foreign.hpp"
+
+namespace eng::converter {
+namespace {
+
+const std::string params = "scheduler.params.";
+
+struct Default {
+  std::string key;
+  Value value;  // none: nothing is written
+};
+// What each kind reads, and DeepSpeed's defaults.
+std::vector<Default> keys_of(const std::string& kind) {
+  const Default steps{"warmup_num_steps", int64_t{1000}}, type{"warmup_type", std::string("log")},
+      all{"total_num_steps", {}};
+  if (kind == "WarmupCosineLR") return {all, {"warmup_min_ratio", 0.0}, steps, {"cos_min_ratio", 1e-4}, type};
+  std::vector<Default> out = {{"warmup_min_lr", 0.0}, {"warmup_max_lr", {}}, steps, type};
+  if (kind == "WarmupDecayLR") out[1].value = 0.001, out.insert(out.begin(), all);
+  return out;
+}
+
+struct Planner {
+  Job& job;
+  Target& out = job.out;
+
+  // A list with a value for each of the script's groups: one is meant if there is one.
+  static Value single(const Value& value) {
+    const auto* list = std::get_if<std::vector<double>>(&value);
+    return list && list->size() == 1 ? Value(list->front()) : value;
+  }
+
+  // The run's steps, if somebody gave them.
+  const Entry* max_steps() const {
+    const Entry* steps = job.flat.find("max_steps");
+    return steps && as_number(steps->value).value_or(0) > 0 ? steps : nullptr;
+  }
+
+  void length(const std::string& kind) {
+    const std::string key = params + "total_num_steps";
+    const bool there = job.deepspeed.all.count(key) > 0;  // also as "auto" that was not resolved
+    if (const Entry* total = job.deepspeed.take(key)) {
+      out.set("schedule.total_num_steps", total->value, *total);
+    } else if (const Entry* steps = max_steps()) {
+      out.set("schedule.total_num_steps", steps->value, *steps);
+      if (!there) out.note(fmt::format("`{}` is missing; {} is taken", key, steps->origin));
+    } else if (there) {
+      out.leave("schedule.total_num_steps", "...", "the steps of the run: " + kind + " needs it");
+      out.note(
+          fmt::format("`{}` = \"auto\" is the number of steps, which is not known: set schedule.total_num_steps and "
+                      "train.steps",
+                      key));
+    } else {
+      out.problem(
+          fmt::format("`{}` is missing: {} needs it, and DeepSpeed refuses the file too; add it, or give "
+                      "--max_steps N in --args",
+                      key, kind));
+    }
+  }
+
+  void deepspeed() {
+    const Entry* type = job.deepspeed.take("scheduler.type");
+    if (!type) return out.problem("`scheduler.type` is missing; DeepSpeed refuses this too");
+    const auto foreign = foreign_name("scheduler", "type", type->value);
+    if (!foreign || foreign->values.empty()) {
+      out.note(fmt::format("`{}` = {}: no equivalent; the rate is constant: see [schedule] in docs/config.md",
+                           type->origin, shown(*type)));
+      for (auto& [name, entry] : job.deepspeed.all) entry.used |= name.starts_with(params);
+      return;
+    }
+    const std::string kind = as_text(foreign->values[0].second);
+    out.set("schedule.kind", kind, *type);
+    out.set("schedule.compatible", std::string("deepspeed"), "scheduler.type, update by update: docs/schedule.md");
+    for (const Default& one : keys_of(kind)) {
+      if (one.key == "total_num_steps") {
+        length(kind);
+      } else if (const Entry* given = job.deepspeed.take(params + one.key)) {
+        out.set("schedule." + one.key, single(given->value), *given);
+      } else if (one.value.index()) {
+        out.set("schedule." + one.key, one.value, "DeepSpeed's default of " + one.key);
+      }
+    }
+    own_maximum(kind);
+    for (auto& [name, entry] : job.deepspeed.all) {
+      if (!name.starts_with(params) || entry.used) continue;
+      entry.used = true;
+      if (name != params + "last_batch_iteration") out.note(fmt::format("`{}`: {} does not read it", name, kind));
+    }
+    for (const char* name : {"lr_scheduler_type", "warmup_ratio", "warmup_steps"})
+      if (const Entry* argument = job.flat.take(name))
+        out.note(fmt::format("`{}` is not used: DeepSpeed's scheduler counts", argument->origin));
+  }
+
+  // The trap of WarmupDecayLR: it does not take the optimizer's rate.
+  void own_maximum(const std::string& kind) {
+    const Value* rate = out.get("optimizer.learning_rate");
+    const double mine = rate ? as_number(*rate).value_or(0.001) : 0.001;
+    if (kind != "WarmupDecayLR" || job.deepspeed.has(params + "warmup_max_lr") || mine == 0.001) return;
+    out.note(
+        fmt::format("`scheduler.params.warmup_max_lr` is not given: WarmupDecayLR then rises to 0.001, not to the "
+                    "optimizer's {}",
+                    mine));
+  }
+
+  void warmup() {
+    const Entry *steps = job.flat.take("warmup_steps"), *part = job.flat.take("warmup_ratio");
+    double share = part ? as_number(part->value).value_or(-1) : 0;
+    const Entry* from = part;
+    if (steps) {
+      const double number = as_number(steps->value).value_or(-1);
+      if (number >= 1 || number < 0) {  // newer versions take a part of the steps here too
+        out.set("schedule.warmup_steps", steps->value, *steps);
+        return;
+      }
+      if (number > 0) share = number, from = steps;
+    }
+    if (share == 0) return;
+    if (share < 0 || share > 1)
+      return out.problem(fmt::format("`{}` must lie between 0 and 1, not {}", from->origin, shown(*from)));
+    const Entry* all = max_steps();
+    const int64_t total = all ? as_whole(all->value).value_or(0) : 0;
+    if (total <= 0) {
+      out.note(
+          fmt::format("`{}` = {} of the steps, which are not known: set schedule.warmup_steps", from->origin, share));
+      return out.leave("schedule.warmup_steps", "...", fmt::format("{} = {} x train.steps", from->origin, share));
+    }
+    const auto count = static_cast<int64_t>(std::ceil(share * static_cast<double>(total)));
+    out.set("schedule.warmup_steps", count, fmt::format("{} = {} x {}", from->origin, share, total));
+  }
+
+  void huggingface() {
+    Entry type{std::string("linear"), "", "Hugging Face's default of lr_scheduler_type"};
+    if (const Entry* given = job.flat.take("lr_scheduler_type")) type = *given;
+    const auto foreign = foreign_name("", "lr_scheduler_type", type.value);
+    if (!foreign || foreign->values.empty())
+      out.note(fmt::format("`{}` = {}: no equivalent; the rate is constant: see [schedule] in docs/config.md",
+                           type.origin, shown(type)));
+    else
+      out.set("schedule.kind", foreign->values[0].second, type);
+    const bool constant = type.value == Value(std::string("constant"));
+    if (constant) {
+      for (const char* name : {"warmup_steps", "warmup_ratio"})
+        if (const Entry* given = job.flat.take(name); given && as_number(given->value).value_or(1) != 0)
+          out.note(fmt::format("`{}`: `constant` has no warm-up there; not converted", given->origin));
+    } else {
+      warmup();
+    }
+    if (const Entry* least = job.flat.take("lr_scheduler_kwargs.min_lr"))
+      out.set("schedule.min_learning_rate", least->value, *least);
+    if (!constant && out.has("schedule.kind"))
+      out.note(
+          "[schedule]: the curve is the same, one update earlier: Hugging Face's update k + 1 has the rate of update k "
+          "here, and its first update with a warm-up has rate 0");
+  }
+};
+
+}  // namespace
+
+void schedule(Job& job) {
+  Planner planner{job};
+  if (job.deepspeed.has_section("scheduler"))
+    planner.deepspeed();
+  else if (job.huggingface)
+    planner.huggingface();
+}
+
+}  // namespace eng::converter

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one estimate of how long a step takes: its queues and waits are simulated with the rates of a machine.
+#pragma once
+
+#include "session/cards/target.hpp"
+
+namespace eng {
+
+// Rates that a rank reaches; 0: unknown. What has no rate takes no time.
+struct Machine {
+  double flops = 0;             // FLOPs per second, in f32
+  double bf16 = 0, f16 = 0;     // the same for calls whose first floating input has this type; 0: as in f32
+  double memory_bandwidth = 0;  // bytes per second
+  double host_link = 0;         // bytes per second between a device with separate memory and its host
+  double launch = 0;            // seconds that each action takes at least
+  uint32_t ranks_per_node = 1;
+  double bandwidth = 0, latency = 0;            // bytes per second and seconds, to other nodes
+  double node_bandwidth = 0, node_latency = 0;  // within a node
+};
+
+// What is reached of a device's stated peaks.
+struct Reached {
+  double flops, memory, links;
+  double launch;  // seconds between two kernels
+};
+constexpr Reached reached = {0.7, 0.85, 0.8, 4e-6};
+
+// By [comm] describe, whose rates are taken as they are; for the rest, by what is reached of the device's peaks.
+Machine machine_of(const Section& comm, const Target& target);
+// Only to put settings into an order where a device states no rates: those of no device in particular.
+Machine nominal_machine(Machine known);
+
+// The time of its bytes at the bandwidth, plus a latency for every doubling of the members, as in a tree. Traffic
+// within a node and between nodes happens at the same time.
+double collective_seconds(const Plan& plan, const Call& collective, const Machine& machine);
+
+enum class BoundBy : uint8_t { compute, memory, communication, host_link, launches };
+const char* to_string(BoundBy bound);
+
+// In seconds.
+struct StepTimes {
+  double step = 0;
+  double communication = 0;  // all collectives, one after the other
+  double exposed = 0;        // how much longer the step takes because of collectives
+  double copies = 0;         // how much longer it takes because of copies between host and device
+  // The actions of the queue that computes, by what limits each.
+  double flops = 0, memory = 0, launches = 0;
+  BoundBy bound() const;  // the largest of these
+};
+// Simulates the queues and waits of program "train".
+StepTimes step_times(const Plan& plan, const Machine& machine);
+// Whether the rates between the ranks of this plan are known; whether all are that the time of its step needs.
+bool linked(const Plan& plan, const Machine& machine);
+bool timed(const Plan& plan, const Machine& machine);
+
+}  // namespace eng

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes are another trainer's file and launch line, or an eng::Error; what is made of them is a configuration.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "core/base/error.hpp"
+#include "session/convert/convert.hpp"
+
+namespace {
+
+eng::Option option(const char* key, eng::Type type) {
+  eng::Option made;
+  made.key = key;
+  made.type = type;
+  return made;
+}
+
+const eng::PluginSchema& schema() {
+  static const eng::PluginSchema made = [] {
+    eng::PluginSchema plugin;
+    for (const char* key : {"beta1", "beta2", "eps", "weight_decay", "momentum"})
+      plugin.options.push_back(option(key, eng::Type::number));
+    for (const char* key : {"hidden_size", "vocab_size"}) plugin.options.push_back(option(key, eng::Type::integer));
+    plugin.options.push_back(option("paths", eng::Type::strings));
+    plugin.presets["tiny"] = {{"hidden_size", int64_t{64}}, {"vocab_size", int64_t{512}}};
+    return plugin;
+  }();
+  return made;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  eng::SchemaSource source;
+  source.find = [](const std::string&, const std::string&) { return &schema(); };
+  source.names = [](const std::string&) {
+    return std::vector<std::string>{"adamw", "sgd", "llama", "zero1", "zero2", "none", "fp32"};
+  };
+  // After a zero byte: the launch line. Before it: a file.
+  const std::string input(reinterpret_cast<const char*>(data), size);
+  const auto zero = input.find('\0');
+  eng::ForeignRun run{"file", input.substr(0, zero), zero == std::string::npos ? "" : input.substr(zero + 1), {}};
+  if (run.text.empty()) run.name.clear();
+  run.read = [](const std::string&) { return std::string(R"({"train_batch_size": 8})"); };
+  try {
+    const eng::Converted made = eng::convert_run(run, source);
+    if (made.text.find("# engine check") == std::string::npos) std::abort();
+  } catch (const eng::Error& e) {
+    if (e.exit() != eng::Exit::usage) std::abort();
+    // A text that was refused by the configuration's own reader was made wrongly, unless a value cannot be TOML.
+    if (std::string(e.what()).find("E0101") != std::string::npos) std::abort();
+  }
+  return 0;
+}

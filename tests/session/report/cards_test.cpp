@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// Devices that are described: cards, sizes, and what a plan for them is.
+#include "session/cards/card.hpp"
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "session/fits.hpp"
+#include "session/report/context.hpp"
+#include "tests/session/report/planned.hpp"
+
+using Catch::Contains;
+
+namespace cards_test {
+
+using namespace planned;
+
+namespace {
+
+struct Folder {
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "cards-XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()));
+    path = name;
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::filesystem::path path;
+};
+
+std::filesystem::path card_file(const std::string& text) {
+  static const Folder folder;
+  const std::filesystem::path file = folder.path / "mine.toml";
+  std::ofstream(file) << text;
+  return file;
+}
+
+const std::string mine =
+    "plugin = 'reference'\nmemory = '2GiB'\nreserve = '100MiB'\ncommunicator = '50MiB'\nworkspace = '1MiB'\n"
+    "peak_f32 = 1e12\nmemory_bandwidth = '100GB'\npcie = '10GB'\n";
+
+eng::Setup planned_for(const std::string& device, uint32_t ranks = 1, Words more = {}) {
+  more.push_back("device.describe=" + device);
+  return eng::make_plan_only(config_of("tiny", "none", more), plugins(), {0, ranks, 0, 1});
+}
+
+}  // namespace
+
+TEST_CASE("the cards of the engine can be read") {
+  const auto names = eng::card_names();
+  CHECK(names.size() >= 11);
+  for (const std::string& name : names) {
+    INFO(name);
+    const eng::Card card = eng::find_card(name, ".", "x");
+    CHECK(card.plugin == "cuda");
+    CHECK(card.memory > uint64_t{20} << 30);
+    CHECK(card.reserve + card.communicator + card.workspace < card.memory / 8);
+    CHECK(card.peak_f32 > 1e13);
+    CHECK(card.memory_bandwidth > 5e11);
+    CHECK(card.pcie > 1e10);
+    CHECK(card.assumes("reserve"));
+    CHECK(card.assumes("communicator"));
+    // Less than the number in the name says: the rest is the driver's.
+    CHECK(card.memory < uint64_t{190} << 30);
+  }
+  CHECK(eng::find_card("A800-80G", ".", "x").memory == eng::parse_bytes("79.14GiB"));
+  CHECK(eng::find_card("24GiB", ".", "x").memory == uint64_t{24} << 30);
+}
+
+// Each figure in a card's file stands below a comment that says where it is from, or is one of `assumed`.
+TEST_CASE("every figure of a card has a source, or is said to be assumed") {
+  for (const std::string& name : eng::card_names()) {
+    const eng::Card card = eng::find_card(name, ".", "x");
+    std::ifstream file(std::string(ENGINE_SOURCE_DIR) + "/session/cards/" + name + ".toml");
+    REQUIRE(file);
+    std::string comment;
+    size_t figures = 0;
+    bool ends = true;  // the comment: the next one begins anew
+    for (std::string line; std::getline(file, line);) {
+      const std::string key = line.substr(0, line.find(' '));
+      if (line.starts_with("#")) {
+        comment = (ends ? "" : comment) + line;
+        ends = false;
+        continue;
+      }
+      ends = true;
+      if (key.empty() || key == "plugin" || key == "arch" || key == "assumed") continue;
+      INFO(name << ": " << line << ", " << comment);
+      ++figures;
+      const bool sourced = comment.find("out-of-memory") != std::string::npos ||
+                           comment.find("data sheet") != std::string::npos ||
+                           comment.find("white paper") != std::string::npos ||
+                           comment.find("this engine's own limit") != std::string::npos;
+      CHECK((sourced || card.assumes(key)));
+    }
+    CHECK(figures >= 8);
+  }
+}
+
+TEST_CASE("a described device is refused in words") {
+  const auto refused = [](const std::string& text, const std::string& what, const std::string& help) {
+    INFO(text);
+    try {
+      eng::find_card(text, "/tmp", "--fit");
+      FAIL("it was taken");
+    } catch (const eng::Error& e) {
+      CHECK(e.exit() == eng::Exit::usage);
+      CHECK_THAT(e.what(), Contains(what));
+      CHECK_THAT(e.help(), Contains(help));
+    }
+  };
+  refused("a800-81g", "--fit = \"a800-81g\": there is no such card", "did you mean `a800-80g`?");
+  refused("0", "nothing fits into a device without memory", "24GiB");
+  refused("0GiB", "nothing fits into a device without memory", "24GiB");
+  refused("-1", "there is no such card", "rtx4090");
+  refused("24gigs", "there is no such card", "or give bytes");
+  refused("", "there is no such card", "or give bytes");
+  CHECK_THROWS_WITH(eng::find_card("./no-such.toml", "/tmp", "--fit"), Contains("/tmp/no-such.toml"));
+  const std::string keys = "docs/plan.md";
+  refused(card_file("memory = 1\n").string(), "'plugin' is missing", keys);
+  refused(card_file(mine + "colour = 'red'\n").string(), "unknown key 'colour'", keys);
+  refused(card_file(mine + "assumed = ['link']\n").string(), "'assumed' names 'link', which the card does not", keys);
+  refused(card_file(mine + "link = -1\n").string(), "'link' must be at least", keys);
+  refused(card_file("plugin = ").string(), "mine.toml:1:", keys);
+  refused(card_file("plugin = 'x'\nmemory = '1GiB'\nreserve = '1GiB'\nworkspace = 1\n").string(), "all of 'memory'",
+          keys);
+}
+
+TEST_CASE("the plan for a described device is the plan for the device that is here") {
+  for (const uint32_t ranks : {1u, 4u}) {
+    const eng::Setup here = eng::make_plan_only(config_of("tiny", "none"), plugins(), {0, ranks, 0, 1});
+    for (const std::string& device : {std::string("2GiB"), card_file(mine).string()}) {
+      INFO(device << ", " << ranks << " ranks");
+      const eng::Setup described = planned_for(device, ranks);
+      CHECK(eng::plan_dump(described.plan) == eng::plan_dump(here.plan));
+      REQUIRE(described.plan.arenas.size() == here.plan.arenas.size());
+      for (size_t a = 0; a < here.plan.arenas.size(); ++a) {
+        CHECK(described.plan.arenas[a].device == here.plan.arenas[a].device);
+        CHECK(described.plan.arenas[a].persistent == here.plan.arenas[a].persistent);
+        CHECK(described.plan.arenas[a].transient == here.plan.arenas[a].transient);
+        CHECK(described.plan.arenas[a].workspace == here.plan.arenas[a].workspace);
+      }
+      CHECK(eng::planned_peak(described) == eng::planned_peak(here));
+      CHECK(eng::available(described).device == uint64_t{2} << 30);
+    }
+  }
+}
+
+TEST_CASE("a card whose plugin is not asked is planned with one workspace of its cap") {
+  const eng::Setup here = eng::make_plan_only(config_of("tiny", "none"), plugins());
+  const eng::Setup card = planned_for("a800-80g");
+  CHECK_FALSE(card.kernels);
+  REQUIRE(card.plan.arenas.size() == 2);
+  CHECK(card.plan.arenas[0].device == "cuda");
+  CHECK(card.plan.arenas[1].kind == "pinned");
+  CHECK(card.plan.arenas[0].workspace == card.target.card->workspace);
+  // What is laid out is the same but for the scratch of kernels, and for the batch, which comes by way of the host.
+  CHECK(card.plan.parameters == here.plan.parameters);
+  CHECK(card.plan.flops_per_step == here.plan.flops_per_step);
+  CHECK(card.plan.arenas[0].total() > here.plan.arenas[0].total());
+  CHECK(card.plan.arenas[0].total() < here.plan.arenas[0].total() + card.target.card->workspace + (1u << 20));
+  // The reserve counts, with several ranks that of the communicator too.
+  const auto device = [](const eng::Setup& s) { return eng::peak_of(s.plan, eng::beside(s)).device; };
+  CHECK(device(card) == card.plan.arenas[0].total() + card.target.card->reserve);
+  const eng::Setup two = planned_for("a800-80g", 2);
+  CHECK(device(two) == two.plan.arenas[0].total() + two.target.card->reserve + two.target.card->communicator);
+  // Nothing can run on it.
+  CHECK_THROWS_WITH(eng::make_setup(config_of("tiny", "none", {"device.describe=a800-80g"}), plugins()),
+                    Contains("described, not present"));
+  CHECK_THROWS_WITH(eng::make_evaluation(config_of("tiny", "none", {"device.describe=1GiB"}), plugins()),
+                    Contains("described, not present"));
+}
+
+TEST_CASE("a report says what fits where, and what bounds a step") {
+  const Words more = {"host.memory=64GiB", "device.describe=rtx4090"};
+  const eng::Config config = config_of("tiny", "zero2", more);
+  eng::Setup setup = eng::make_plan_only(config, plugins(), {0, 4, 0, 4});
+  eng::ReportContext context = eng::report_context(setup, config);
+  const auto has = [&](const std::string& part) { CHECK_THAT(eng::plan_text(setup.plan, context), Contains(part)); };
+  has("described device  rtx4090");
+  has("the most scratch of a kernel: an upper bound");
+  has("assumed, not measured: its driver's context, libraries, the communicator");
+  has("of 23.5 GiB: fits");
+  has("of 64.0 GiB: fits");
+  has("4 on a node");
+  has("estimated, bound by ");
+  auto json = nlohmann::json::parse(eng::plan_json(setup.plan, context));
+  CHECK(json["fits"] == true);
+  CHECK(json["described"]["card"] == "rtx4090");
+  CHECK(json["described"]["workspace_is_upper_bound"] == true);
+  CHECK(json["step_seconds_estimate"].get<double>() > 0);
+  CHECK(json["step_bound"].is_string());
+  CHECK(json["described"]["reserve_is_assumed"] == true);
+  // A card that measured its own.
+  const eng::Setup measured = planned_for(card_file(mine + "assumed = ['pcie']\n").string());
+  CHECK_FALSE(eng::report_context(measured, config).assumed);
+  // Too little in either place.
+  context.host_total = eng::peak_of(setup.plan, context).hosts - 1;
+  CHECK(nlohmann::json::parse(eng::plan_json(setup.plan, context))["fits"] == false);
+  has("DOES NOT FIT");
+  CHECK(eng::excess(eng::peak_of(setup.plan, context), {context.device_total, context.host_total}).host);
+  context.host_total = 0, context.device_total = eng::peak_of(setup.plan, context).device - 1;
+  CHECK(nlohmann::json::parse(eng::plan_json(setup.plan, context))["fits"] == false);
+}
+
+TEST_CASE("an estimate adds up on one queue") {
+  const eng::Setup setup = planned_for(card_file(mine).string());
+  const eng::Config config = config_of("tiny", "none", {"device.describe=" + card_file(mine).string()});
+  const eng::Machine machine = eng::machine_of(config.section("comm"), setup.target);
+  CHECK(machine.flops == Approx(eng::reached.flops * 1e12));
+  CHECK(machine.memory_bandwidth == Approx(eng::reached.memory * 1e11));
+  const eng::StepTimes times = eng::step_times(setup.plan, machine);
+  CHECK(times.step == Approx(times.flops + times.memory + times.launches));
+  CHECK(times.step >= setup.plan.flops_per_step / machine.flops);
+  CHECK(times.exposed == 0);
+  // Whatever is slow enough is what bounds it.
+  eng::Machine slow = machine;
+  slow.memory_bandwidth = 1e6;
+  CHECK(eng::step_times(setup.plan, slow).bound() == eng::BoundBy::memory);
+  slow = machine, slow.flops = 1e6;
+  CHECK(eng::step_times(setup.plan, slow).bound() == eng::BoundBy::compute);
+  slow = machine, slow.launch = 1;
+  CHECK(eng::step_times(setup.plan, slow).bound() == eng::BoundBy::launches);
+}
+
+TEST_CASE("the memory of a host limits a device that uses it") {
+  const auto limit = [](Words more) {
+    return eng::available(eng::make_plan_only(config_of("tiny", "none", std::move(more)), plugins())).device;
+  };
+  CHECK(limit({"host.memory=1GiB"}) == uint64_t{1} << 30);
+  CHECK(limit({"host.memory=1GiB", "device.describe=2GiB"}) == uint64_t{1} << 30);
+  CHECK(limit({"host.memory=3GiB", "device.describe=2GiB"}) == uint64_t{2} << 30);
+}
+
+}  // namespace cards_test

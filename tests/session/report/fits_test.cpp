@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a plan needs beside its arenas, and what the ranks of a machine need together.
+#include "session/fits.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "session/report/bookkeeping.hpp"
+#include "tests/session/report/planned.hpp"
+
+namespace fits_test {
+
+using namespace planned;
+
+TEST_CASE("ranks of one machine share its memory") {
+  const Words more = {"train.micro_batch=4"};
+  const uint64_t here = eng::machine_peak(setup_of("tiny", "none", 8, more));
+  const eng::Setup together = eng::make_setup(config_of("tiny", "none", more), plugins(), 0, {0, 8, 0, 8});
+  CHECK(eng::machine_peak(together) == 8 * here);
+}
+
+TEST_CASE("what a plan needs does not depend on whether it will run") {
+  const auto need = [](bool runs, const char* length) {
+    const eng::Config config = config_of("tiny", "none", {"train.sequence_length=" + std::string(length)});
+    const eng::Setup setup = runs ? eng::make_setup(config, plugins()) : eng::make_plan_only(config, plugins());
+    REQUIRE(setup.plan.constant_data.size() == 1);
+    CHECK(setup.plan.constant_data[0]->data.empty() == !runs);
+    return eng::bookkeeping_bytes(setup.plan, setup.model);
+  };
+  const uint64_t shorter = need(true, "16"), longer = need(true, "65536");
+  CHECK(need(false, "16") == shorter);
+  CHECK(need(false, "65536") == longer);
+  // The table of rotations (T, 32), once.
+  CHECK(longer - shorter == uint64_t{65536 - 16} * 32 * 4);
+}
+
+}  // namespace fits_test

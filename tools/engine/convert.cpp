@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine config convert.
+#include "session/convert/convert.hpp"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "core/base/error.hpp"
+#include "core/base/text.hpp"
+#include "session/config/schemas.hpp"
+#include "session/config/source.hpp"
+#include "tools/engine/command.hpp"
+
+namespace eng {
+namespace {
+
+// At most one byte more than may be converted; also from a pipe.
+std::string read_foreign(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(max_config_bytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.is_open() || file.bad())
+    throw Error(
+        Exit::usage, fmt::format("{}: {}", printable(path), std::strerror(errno)),
+        "a DeepSpeed JSON file, or Hugging Face's training arguments as JSON or YAML; a launch line alone is given "
+        "with --args");
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return text;
+}
+
+void convert_file(const Common& common, const std::string& file, const std::string& arguments, const std::string& out) {
+  if (file.empty() && arguments.empty())
+    throw Error(Exit::usage, "a file or --args is needed",
+                "engine config convert ds_config.json --args \"deepspeed --num_gpus 4 train.py ...\"");
+  auto registry = scan_plugins(common);
+  SchemaSource plugins = schemas_of(*registry);
+  plugins.model_of = [&](const auto& directory, const auto& plugin) {
+    return read_model_source(directory, plugin, plugins);
+  };
+  const Converted made = convert_run({file, file.empty() ? "" : read_foreign(file), arguments, read_foreign}, plugins);
+  for (const std::string& note : made.notes) fmt::print(stderr, "note: {}\n", note);
+  if (put_text(made.text, out)) fmt::print(stderr, "wrote {0}; then:  engine check {0}\n", out);
+}
+
+}  // namespace
+
+void add_convert(CLI::App& config, Common& common) {
+  auto* command = config.add_subcommand(
+      "convert", "write a configuration from a DeepSpeed file, a launch line, or Hugging Face's training arguments");
+  auto file = std::make_shared<std::string>(), arguments = std::make_shared<std::string>(),
+       out = std::make_shared<std::string>();
+  command->add_option("file", *file, "DeepSpeed's JSON, or training arguments as JSON or YAML");
+  command->add_option("--args", *arguments,
+                      "the launch line, in quotes, or only its flags: number of ranks, model, ...");
+  command->add_option("-o", *out, "file to write; stdout by default");
+  command->callback([&common, file, arguments, out] { convert_file(common, *file, *arguments, *out); });
+}
+
+}  // namespace eng
