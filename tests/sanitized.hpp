@@ -9,3 +9,10 @@
 #define SANITIZED 1
 #endif
 #endif
+
+// A bound on seconds times this: a sanitized program takes up to ten times as long.
+#ifdef SANITIZED
+constexpr double patience = 10;
+#else
+constexpr double patience = 1;
+#endif

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/sanitized.hpp"
+
 namespace cli {
 
 namespace fs = std::filesystem;
@@ -48,8 +50,8 @@ struct Result {
 };
 
 struct Limits {
-  double seconds = 120;     // then it is killed and the test fails
-  uint64_t file_bytes = 0;  // RLIMIT_FSIZE; 0: none
+  double seconds = 100 * patience;  // then it hangs: it is killed and the test fails
+  uint64_t file_bytes = 0;          // RLIMIT_FSIZE; 0: none
   std::string path = "/usr/bin:/bin";
   std::string program = "";  // instead of engine; an absolute path
   Args more = {};            // of the environment: "NAME=VALUE"

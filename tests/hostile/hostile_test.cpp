@@ -29,7 +29,6 @@ struct Place : Scratch {
   Result run(Args args, const Args& more = {}) const {
     args.insert(args.begin(), {"--plugin-path", HOSTILE_DIR});
     Limits limits;
-    limits.seconds = 60;
     limits.more = more;
     return engine(*this, args, limits);
   }

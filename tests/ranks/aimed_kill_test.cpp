@@ -13,7 +13,7 @@ using namespace cli;
 namespace {
 
 constexpr int steps = 6, every = 2, accumulate = 2;
-constexpr double deadline = 10;  // from the kill to the end of the command
+constexpr double deadline = 10 * patience;  // from the kill to the end of the command
 
 // The plugin `killer` and the program `engine-killer`.
 fs::path built() {
@@ -236,7 +236,7 @@ void kill_and_go_on(const std::vector<Aim>& aims) {
   std::list<Victim> victims;
   for (const Aim& aim : aims) victims.emplace_back(aim);
   const auto begin = Clock::now();
-  for (bool over = false; !over && seconds_since(begin) < 120;
+  for (bool over = false; !over && seconds_since(begin) < 120 * patience;
        std::this_thread::sleep_for(std::chrono::milliseconds(5)))
     over = std::count_if(victims.begin(), victims.end(), [](Victim& v) { return v.look(); }) ==
            static_cast<std::ptrdiff_t>(victims.size());
