@@ -34,7 +34,7 @@ Beside beside(const Setup& setup) {
 }
 
 Available available(const Setup& setup) {
-  return {setup.target.info.total_bytes, setup.target.host_bytes};
+  return {setup.target.info.total_bytes, setup.target.host_bytes, setup.target.arena_bytes};
 }
 
 uint64_t planned_peak(const Setup& setup) {
@@ -51,6 +51,11 @@ static void refuse_plan(const Setup& setup, const std::string& what, const std::
   const Excess more = excess(peak, all);
   const bool host = more.host || setup.target.host_memory();
   const auto text = [](uint64_t n) { return format_bytes(static_cast<double>(n)); };
+  if (more.arena)
+    throw Error(Exit::device_memory,
+                fmt::format("{} needs an arena of {}, device.memory is {}: {} too much", what, text(peak.arena),
+                            text(all.arena), text(more.bytes)),
+                help);
   const std::string place = more.host ? "a host" : fmt::format("device {}", setup.target.device);
   throw Error(host ? Exit::host_memory : Exit::device_memory,
               fmt::format("{} needs {}, {} has {}: {} too much", what, text(more.host ? peak.hosts : peak.machine),

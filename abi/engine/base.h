@@ -63,6 +63,7 @@ extern "C" {
 #define ENG_DRAFT_COMM_ ""
 #define ENG_DRAFT_PRECISION_ ""
 #define ENG_DRAFT_ZERO_ ""
+#define ENG_DRAFT_TIER_ ""
 
 typedef int32_t eng_status;
 #define ENG_OK 0

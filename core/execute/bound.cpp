@@ -5,10 +5,10 @@
 
 namespace eng {
 
-Bound::Bound(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm)
-    : plan_(plan), device_(device), comm_(comm), host_memory_(kernels.host_memory()) {
+Bound::Bound(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm, Host* host)
+    : plan_(plan), device_(device), comm_(comm), host_(host), host_memory_(kernels.host_memory()) {
   try {
-    for (uint32_t a = 0; a < plan.arenas.size(); ++a) arenas.push_back(device.alloc(memory(a), plan.arenas[a].total()));
+    for (uint32_t a = 0; a < plan.arenas.size(); ++a) arenas.push_back(alloc(a));
     for (const Call& call : plan.calls) prepare(call, kernels);
     for (const Program& program : plan.programs) {
       programs.emplace_back();
@@ -16,8 +16,9 @@ Bound::Bound(const Plan& plan, Device& device, const Kernels& kernels, Communica
         std::vector<Step>& steps = programs.back().emplace_back(BoundSegment{&segment, {}}).steps;
         for (const Action& action : segment.actions) {
           const eng_kernel* kernel = calls_[action.call].kernel;
+          const Call& call = plan.calls[action.call];
           const bool on_host =
-              (kernel->flags & ENG_KERNEL_HOST) || (plan.calls[action.call].op->collective && comm->on_host());
+              call.on_host || (kernel->flags & ENG_KERNEL_HOST) || (call.op->collective && comm->on_host());
           steps.push_back({kernel, nullptr, &action, on_host});
           steps.back().record = bind(action, kernels);
         }
@@ -40,7 +41,17 @@ void Bound::release() {
         if (step.record) step.kernel->drop_record(step.record);
   for (Prepared& p : calls_)
     if (p.state) p.kernel->drop_state(p.state);
-  for (uint32_t a = 0; a < arenas.size(); ++a) device_.free(memory(a), arenas[a], plan_.arenas[a].total());
+  for (uint32_t a = 0; a < arenas.size(); ++a)
+    if (Tier* t = tier(a))
+      t->free(arenas[a], plan_.arenas[a].total());
+    else
+      device_.free(memory(a), arenas[a], plan_.arenas[a].total());
+}
+
+void* Bound::alloc(uint32_t arena) {
+  const uint64_t bytes = plan_.arenas[arena].total();
+  if (Tier* t = tier(arena)) return t->alloc(bytes);
+  return device_.alloc(memory(arena), bytes);
 }
 
 int32_t Bound::memory(uint32_t arena) const {
@@ -48,29 +59,30 @@ int32_t Bound::memory(uint32_t arena) const {
   return kind == "device" ? ENG_MEMORY_DEVICE : kind == "pinned" ? ENG_MEMORY_PINNED : ENG_MEMORY_HOST;
 }
 
-std::string Bound::of_whom(const Op& op) const {
-  return op.collective && comm_ ? "communicator " + comm_->name() : "device " + device_.name();
+std::string Bound::of_whom(const Call& call) const {
+  return call.op->collective && comm_ ? "communicator " + comm_->name() : "device " + device_of(call).name();
 }
 
 std::string Bound::name(const Step& step) const {
-  const Op& op = *plan_.calls[step.action->call].op;
-  return fmt::format("{}, {} in {}", of_whom(op), op.id, plan_.labels[step.action->block].text());
+  const Call& call = plan_.calls[step.action->call];
+  return fmt::format("{}, {} in {}", of_whom(call), call.op->id, plan_.labels[step.action->block].text());
 }
 
 std::vector<BoundSegment>& Bound::segments(const std::string& program) {
   return programs[static_cast<size_t>(&plan_.program(program) - plan_.programs.data())];
 }
 
-void Bound::prepare(const Call& call, const Kernels& kernels) {
+void Bound::prepare(const Call& call, const Kernels& device_kernels) {
+  const Kernels& kernels = call.on_host && host_->kernels ? *host_->kernels : device_kernels;
   const bool collective = call.op->collective;
   if (collective && !comm_)
     throw Error(Exit::bug, fmt::format("{} is a collective, but there is no communicator", call.op->id));
   calls_.push_back({collective ? &comm_->find(call) : &kernels.find(call), nullptr});
   CallArgs args(call, collective ? 1 : kernels.info().parallel, &kernels.info());
   Sink sink;
-  sink.check(calls_.back().kernel->prepare(collective ? comm_->self() : device_.self(), args.get(),
+  sink.check(calls_.back().kernel->prepare(collective ? comm_->self() : device_of(call).self(), args.get(),
                                            &calls_.back().state, sink.get()),
-             Exit::environment, fmt::format("{}, {}", of_whom(*call.op), call.op->id));
+             Exit::environment, fmt::format("{}, {}", of_whom(call), call.op->id));
 }
 
 uint8_t* Bound::address(const View& view) const {
@@ -101,12 +113,11 @@ void* Bound::bind(const Action& action, const Kernels& kernels) {
     args[k] = &tensors[k];
   }
   const Prepared& call = calls_[action.call];
-  const Op& op = *plan_.calls[action.call].op;
   void* scratch = action.workspace.buffer ? address(action.workspace) : nullptr;
   void* record = nullptr;
   Sink sink;
   sink.check(call.kernel->bind(call.state, args.data(), static_cast<uint32_t>(n), scratch, &record, sink.get()),
-             Exit::environment, fmt::format("{}, {} in {}", of_whom(op), op.id, plan_.labels[action.block].text()));
+             Exit::environment, [&] { return name({call.kernel, nullptr, &action, false}); });
   return record;
 }
 

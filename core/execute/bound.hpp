@@ -3,7 +3,7 @@
 #pragma once
 
 #include "core/execute/comm.hpp"
-#include "core/execute/device.hpp"
+#include "core/execute/tier.hpp"
 
 namespace eng {
 
@@ -22,9 +22,9 @@ struct BoundSegment {
 
 class Bound {
  public:
-  // Allocates the arenas, prepares every call, binds every action. `comm`: null if the plan has no collectives. Throws
-  // Error naming the device or communicator, and the op.
-  Bound(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm);
+  // Allocates the arenas, prepares every call, binds every action. `comm`: null if the plan has no collectives; `host`:
+  // null if it has no tiers. Throws Error naming the device or communicator, and the op.
+  Bound(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm, Host* host);
   ~Bound();
   Bound(const Bound&) = delete;
   Bound& operator=(const Bound&) = delete;
@@ -33,7 +33,7 @@ class Bound {
   // Whether the host can read and write the bytes of this view in place.
   bool on_host(const View& view) const { return host_memory_ || memory(plan_.buffer(view.buffer).arena); }
   // "device cpu", or "communicator mpi" for a collective.
-  std::string of_whom(const Op& op) const;
+  std::string of_whom(const Call& call) const;
   // For messages: "device cpu, eng.add/1 in layers.0 backward".
   std::string name(const Step& step) const;
   std::vector<BoundSegment>& segments(const std::string& program);
@@ -47,6 +47,11 @@ class Bound {
     void* state = nullptr;
   };
   int32_t memory(uint32_t arena) const;
+  void* alloc(uint32_t arena);
+  // The tier of an arena; null: the device's plugin allocates it.
+  Tier* tier(uint32_t arena) const { return arena < plan_.first_tier ? nullptr : host_->tiers[arena - plan_.first_tier].get(); }
+  // What computes a call.
+  Device& device_of(const Call& call) const { return call.on_host && host_->device ? *host_->device : device_; }
   void release();
   void prepare(const Call& call, const Kernels& kernels);
   void* bind(const Action& action, const Kernels& kernels);
@@ -54,6 +59,7 @@ class Bound {
   const Plan& plan_;
   Device& device_;
   Communicator* comm_;
+  Host* host_;
   const bool host_memory_;
   std::vector<Prepared> calls_;  // same indices as in the plan
 };

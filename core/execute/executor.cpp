@@ -7,8 +7,9 @@
 
 namespace eng {
 
-Executor::Executor(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm, bool graphs)
-    : plan_(plan), device_(device), comm_(comm), bound_(plan, device, kernels, comm) {
+Executor::Executor(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm, bool graphs,
+                   Host* host)
+    : plan_(plan), device_(device), comm_(comm), bound_(plan, device, kernels, comm, host) {
   const uint32_t flags = kernels.info().flags;
   runner_ = flags & ENG_DEVICE_ASYNC ? run_on_queues(plan, device, bound_, comm, graphs && (flags & ENG_DEVICE_GRAPHS))
                                      : run_on_threads(plan, device, bound_, comm);
@@ -42,7 +43,8 @@ void Executor::each(const std::string& program, bool collectives, Visit visit) {
     for (uint32_t r = 0; r < segment.segment->repeat; ++r)
       for (const Step& step : segment.steps) {
         if (!collectives && plan_.calls[step.action->call].op->collective) continue;
-        const eng_exec exec = runner_->where(step.action->queue);
+        eng_exec exec = runner_->where(step.action->queue);
+        if (plan_.calls[step.action->call].on_host) exec.queue = nullptr;
         Sink sink;
         const auto name = [&] { return bound_.name(step); };
         sink.check(step.kernel->launch(step.record, &exec, sink.get()), Exit::environment, name);

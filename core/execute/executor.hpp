@@ -11,8 +11,10 @@ class Executor {
   using Recorder = ActionRecorder;
 
   // Allocates the arenas, prepares every call, binds every action, uploads the constants. `comm` runs the collectives
-  // and must have made the plan's groups. `graphs`: use launch graphs if the device has them.
-  Executor(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm = nullptr, bool graphs = true);
+  // and must have made the plan's groups. `graphs`: use launch graphs if the device has them. `host`: for a plan with
+  // tiers.
+  Executor(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm = nullptr, bool graphs = true,
+           Host* host = nullptr);
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 

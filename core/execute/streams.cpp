@@ -207,7 +207,9 @@ class Streams final : public Runner {
     if (!e.graphs || recorder_)
       for (size_t w : e.host[k]) wait_for(e.ended[w]);
     const Step& step = e.segment->steps[k];
-    if (!failed()) launch(step, {sizeof(eng_exec), 0, queue(step.action->queue)});
+    // Kernels of the host know no queues of the device.
+    const bool beside = plan_.calls[step.action->call].on_host;
+    if (!failed()) launch(step, {sizeof(eng_exec), 0, beside ? nullptr : queue(step.action->queue)});
     waited_ += Clock::now() - start;
   }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -18,7 +19,7 @@ namespace {
 std::string key_of(const Call& call) {
   std::string key;
   const auto put = [&](const auto& value) { key.append(reinterpret_cast<const char*>(&value), sizeof value); };
-  put(call.op), put(call.parallel);
+  put(call.op), put(call.parallel), put(call.on_host);
   for (const auto* list : {&call.in, &call.out}) {
     put(list->size());
     for (const eng_desc& d : *list) {
@@ -105,7 +106,11 @@ void Emitter::action(const Op& op, std::vector<View> in, std::vector<View> out, 
     action(eng::op(ENG_OP_COPY), {in[0]}, {sent});
     in[0] = sent;
   }
-  Call call{&op, {}, {}, std::move(attrs), queue_ == Queue::compute ? 0u : beside_, 0, 0};
+  const bool from_tier = !in.empty() && plan_.in_tier(in[0]), to_tier = !out.empty() && plan_.in_tier(out[0]);
+  const bool call_on_host = to_tier && (from_tier || op.id != std::string_view(ENG_OP_COPY));
+  Call call{&op, {}, {}, std::move(attrs), 0, 0, 0, call_on_host};
+  const Queue queue = queue_of(call, from_tier, to_tier);
+  if (queue != Queue::compute && queue != Queue::host) call.parallel = traits_.beside;
   for (const auto& v : in) call.in.push_back(v.desc);
   for (const auto& v : out) call.out.push_back(v.desc);
   auto [it, fresh] = calls_.try_emplace(key_of(call), static_cast<uint32_t>(plan_.calls.size()));
@@ -116,7 +121,8 @@ void Emitter::action(const Op& op, std::vector<View> in, std::vector<View> out, 
   }
   View scratch;
   if (auto n = static_cast<int64_t>(plan_.calls[it->second].workspace))
-    scratch = transient(std::string("workspace ") + op.id, Line::workspace, make_desc(ENG_U8, {n}));
+    scratch = transient(std::string("workspace ") + op.id, Line::workspace, make_desc(ENG_U8, {n}),
+                        call_on_host ? plan_.buffer(out[0].buffer).arena : 0);
   auto& actions = plan_.programs.back().segments.back().actions;
   for (const auto* views : {&in, &out})
     for (const View& v : *views) {
@@ -124,8 +130,13 @@ void Emitter::action(const Op& op, std::vector<View> in, std::vector<View> out, 
       if (users.empty() || users.back() != actions.size()) users.push_back(static_cast<uint32_t>(actions.size()));
     }
   const auto block = static_cast<uint32_t>(plan_.labels.size() - 1);
-  actions.push_back({it->second, queue_, std::move(in), std::move(out), scratch, {}, std::exchange(after_, {}), block});
+  actions.push_back({it->second, queue, std::move(in), std::move(out), scratch, {}, std::exchange(after_, {}), block});
   if (staged) action(eng::op(ENG_OP_COPY), {staging(received_, target[0].desc)}, target);
+}
+
+Queue Emitter::queue_of(const Call& call, bool from_tier, bool to_tier) const {
+  if (!traits_.queues || !(from_tier || to_tier)) return queue_;
+  return call.on_host ? Queue::host : to_tier ? Queue::d2h : Queue::h2d;
 }
 
 Queue Emitter::on(Queue queue) {
@@ -165,6 +176,13 @@ eng_desc EmittingBuilder::shape(Id value) {
   return view(value).desc;
 }
 
+// A new value lies where the op computes: beside its first input.
+uint32_t EmittingBuilder::place_of(const std::vector<View>& inputs) const {
+  for (const View& v : inputs)
+    if (v.buffer) return emitter_.tier_of(v);
+  return 0;
+}
+
 std::vector<Id> EmittingBuilder::emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) {
   std::vector<View> inputs, outputs;
   std::vector<eng_desc> shapes, made;
@@ -189,7 +207,7 @@ std::vector<Id> EmittingBuilder::emit(const Op& op, std::vector<Id> in, std::vec
   out.resize(made.size());
   for (size_t k = 0; k < made.size(); ++k) {
     if (!out[k]) {
-      out[k] = add(emitter_.transient(name_, line_, made[k]), true);
+      out[k] = add(emitter_.transient(name_, line_, made[k], place_of(inputs)), true);
     } else if (!same(view(out[k]).desc, made[k])) {
       throw Error(Exit::environment, fmt::format("{}: output {} is {} and cannot be written into {}", op.id, k,
                                                  describe(made[k]), describe(view(out[k]).desc)));

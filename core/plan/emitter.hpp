@@ -4,15 +4,15 @@
 
 #include <unordered_map>
 
-#include "core/plan/plan.hpp"
+#include "core/plan/planner.hpp"
 
 namespace eng {
 
 class Emitter {
  public:
-  // `workspace`: the scratch bytes of a call. `beside`: threads of a kernel on a queue other than compute.
-  Emitter(Plan& plan, std::function<uint64_t(const Call&)> workspace, uint32_t beside = 1)
-      : plan_(plan), workspace_(std::move(workspace)), beside_(beside) {}
+  // `workspace`: the scratch bytes of a call.
+  Emitter(Plan& plan, std::function<uint64_t(const Call&)> workspace, const DeviceTraits& traits = {})
+      : plan_(plan), workspace_(std::move(workspace)), traits_(traits) {}
 
   // Add a buffer. `place`: index into Plan::arenas. `initial`: see Buffer.
   View persistent(const std::string& name, Line line, const eng_desc& desc, bool initial, uint32_t place = 0);
@@ -21,12 +21,15 @@ class Emitter {
   void begin_segment(const std::string& name, uint32_t repeat);
   // Labels the following actions in dumps and messages.
   void label(Phase phase, const std::string& of = "");
-  // Sets the queue of the following actions; returns the previous one.
+  // Sets the queue of the following actions; returns the previous one. If the device has queues, those that compute in
+  // memory of a tier, or copy from or to it, have queues of their own all the same.
   Queue on(Queue queue);
   // The next action waits for all actions of the segment that used this view's buffer.
   void after_users(const View& view);
   void action(const Op& op, std::vector<View> in, std::vector<View> out, Attrs attrs = {});
   void zero(const View& view);
+  // The arena of the tier in which a view lies; 0: none.
+  uint32_t tier_of(const View& view) const { return plan_.in_tier(view) ? plan_.buffer(view.buffer).arena : 0; }
   // The segment that actions are appended to.
   const Segment& segment() const { return plan_.programs.back().segments.back(); }
   // From now on, collectives work on copies of their input and output in that arena.
@@ -35,6 +38,7 @@ class Emitter {
  private:
   View add(Buffer buffer, const eng_desc& desc);
   View staging(Id buffer, const eng_desc& desc);
+  Queue queue_of(const Call& call, bool from_tier, bool to_tier) const;
   Plan& plan_;
   std::function<uint64_t(const Call&)> workspace_;
   std::unordered_map<std::string, uint32_t> calls_;
@@ -42,7 +46,7 @@ class Emitter {
   std::vector<uint32_t> after_;  // Action::after of the next action
   // buffer -> the actions of the segment that read or write it, in their order
   std::unordered_map<Id, std::vector<uint32_t>> users_;
-  uint32_t beside_;
+  const DeviceTraits traits_;
   Id sent_ = 0, received_ = 0;  // buffers of stage_collectives
   uint64_t bytes_ = 0;          // of all buffers
 };
@@ -72,6 +76,7 @@ class EmittingBuilder final : public Builder {
   const View& view(Id id) const;
 
  private:
+  uint32_t place_of(const std::vector<View>& inputs) const;
   Emitter& emitter_;
   const Ranks& ranks_;
   std::string name_;

@@ -51,6 +51,7 @@ struct Call {
   uint64_t workspace = 0;
   double flops = 0;
   uint32_t parallel = 0;  // threads of its kernel; 0: the device's default
+  bool on_host = false;   // computes in memory of tiers, by a kernel of the host
 };
 
 struct Action {
@@ -102,7 +103,8 @@ struct Program {
 // Sizes in bytes. `workspace`: what scratch needs in addition to the other transients.
 struct Arena {
   std::string device;
-  std::string kind = "device";  // or "pinned" or "host": host memory, which the device's plugin allocates too
+  std::string kind = "device";  // or "pinned" or "host": host memory, which the device's plugin allocates too; or
+                                // "tier": that of the tier `device`
   uint64_t persistent = 0, transient = 0, workspace = 0;
   uint64_t total() const { return persistent + transient + workspace; }
 };
@@ -137,6 +139,7 @@ constexpr uint64_t chunk = 4096;  // elements: the grid of the global norm
 struct Plan {
   Ranks ranks;  // with the rank that this plan is for
   std::vector<Arena> arenas;
+  uint32_t first_tier = UINT32_MAX;  // arenas from this one on are those of tiers
   std::vector<Buffer> buffers;  // index: id - 1
   std::vector<Call> calls;
   std::vector<Label> labels;
@@ -165,6 +168,9 @@ struct Plan {
   // gathers them from their updated parts.
   bool publishes_late = false;
 
+  // Whether it lies in memory of a tier.
+  bool in_tier(const View& view) const { return view.buffer && buffer(view.buffer).arena >= first_tier; }
+  bool has_tiers() const { return arenas.size() > first_tier; }
   bool in_host_arena(const View& view) const { return arenas[buffer(view.buffer).arena].kind != "device"; }
   const Buffer& buffer(Id id) const { return buffers[id - 1]; }
   Buffer& buffer(Id id) { return buffers[id - 1]; }

@@ -28,7 +28,7 @@ class Planner {
       : r_(request),
         model_(request.model),
         plan_(blank(request)),
-        emit_(plan_, request.workspace, request.traits.beside),
+        emit_(plan_, request.workspace, request.traits),
         blocks_(model_, emit_),
         s_(request, plan_, emit_) {}
 
@@ -47,6 +47,8 @@ class Planner {
     plan.ranks = request.ranks;
     plan.arenas.push_back({request.device, "device", 0, 0, 0});
     if (request.traits.apart) plan.arenas.push_back({request.device, "pinned", 0, 0, 0});
+    plan.first_tier = static_cast<uint32_t>(plan.arenas.size());
+    for (const std::string& tier : request.offload.tiers) plan.arenas.push_back({tier, "tier", 0, 0, 0});
     plan.accumulate = request.accumulate;
     plan.parameters = request.model.parameter_count();
     plan.labels.push_back({});
@@ -64,7 +66,7 @@ class Planner {
     if (limit != UINT64_MAX) check_limit(demand, limit);
     // One block's gradients are reduced while the next one's are computed, if there is room for both.
     const size_t turns = r_.overlap && demand.fits(limit, 2) ? 2 : 1;
-    if (training && each()) leases.pace(ENG_ROLE_PARTIAL, {UINT64_MAX, turns});
+    if (training && (each() || s_.place(ENG_ROLE_GRAD))) leases.pace(ENG_ROLE_PARTIAL, {UINT64_MAX, turns});
     leases.pace(ENG_ROLE_WEIGHT, {most});
     if (!demand.leases_weights()) return nullptr;
     std::vector<uint64_t> room;

@@ -69,6 +69,13 @@ struct DeviceTraits {
   uint32_t beside = 1;            // threads or processors of a kernel beside the computation
 };
 
+// Which states live in memory of tiers, and where they are updated.
+struct Offload {
+  std::vector<std::string> tiers;                    // their names; each has an arena
+  std::map<int32_t, std::string> roles;              // ENG_ROLE_*: the tier; absent: the device
+  bool update_on_host = false;                       // else the device updates copies and gives them back
+};
+
 struct PlanRequest {
   const Model& model;
   const Precision& precision;
@@ -94,6 +101,7 @@ struct PlanRequest {
   // B x 1 tokens at counters[ENG_C_POSITION], and "prefill", the same for B x `prefill` tokens without logits.
   bool generate = false;
   DeviceTraits traits = {};
+  Offload offload = {};
 };
 
 // Makes units and homes, emits the programs and their waits. Buffers have no offsets yet: make_plan

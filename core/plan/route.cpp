@@ -8,7 +8,7 @@ namespace {
 
 class Way {
  public:
-  explicit Way(const Where& from) : at_(from) {}
+  explicit Way(const Where& from) : at_(from) { moves.reserve(6); }
   void place(uint32_t place) {
     if (at_.place != place) at_.place = place, add(Axis::place);
   }
@@ -38,8 +38,8 @@ class Way {
 
 std::vector<Move> route(const Where& from, const Where& to) {
   Way way(from);
-  if (from.part != to.part) way.place(0);
   way.narrow(to.dtype);
+  if (from.part != to.part) way.place(0);
   way.part(to.part);
   way.place(to.place);
   way.dtype(to.dtype);

@@ -25,8 +25,8 @@ struct Move {
 };
 
 // The moves from one home to another; empty if they are equal. As few bytes as possible move between ranks and places.
-// If the parts differ, the value goes to the device, becomes narrower, moves between the ranks, then to its place, and
-// becomes wider last. Otherwise it becomes narrower, moves to its place, and becomes wider.
+// The value becomes narrower where it is. If the parts differ, it goes to the device and moves between the ranks. Then
+// it goes to its place, and becomes wider last.
 std::vector<Move> route(const Where& from, const Where& to);
 // The same for a sum over ranks. Its summands move in the type `dtype`; the sum is made in that type or in the one it
 // goes to, whichever is wider. It moves between ranks even if the parts are equal. With one rank there is nothing to

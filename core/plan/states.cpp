@@ -49,9 +49,26 @@ Id States::part(int32_t role, size_t u) const {
   return part;
 }
 
+uint32_t States::place(int32_t role) const {
+  const auto it = r_.offload.roles.find(role);
+  if (it == r_.offload.roles.end()) return 0;
+  const auto& tiers = r_.offload.tiers;
+  return plan_.first_tier + static_cast<uint32_t>(std::find(tiers.begin(), tiers.end(), it->second) - tiers.begin());
+}
+
+View States::passing(const std::string& name, Line line, const eng_desc& desc, uint32_t place) {
+  auto& [last, before] = passing_[place];
+  if (before.buffer) emit_.after_users(before);
+  before = last;
+  return last = emit_.transient(name, line, desc, place);
+}
+
 Home States::persistent(const std::string& what, Line line, int32_t role, int32_t dtype, size_t u) {
   const Id kept = part(role, u);
-  return {emit_.persistent(what + " " + homes_.unit(u).name, line, flat(dtype, homes_.count(u, kept)), true), kept};
+  const uint32_t at = place(role);
+  const View view =
+      emit_.persistent(what + " " + homes_.unit(u).name, line, flat(dtype, homes_.count(u, kept)), true, at);
+  return {view, kept, false, 1, at};
 }
 
 void States::make_homes(size_t u) {
@@ -64,9 +81,10 @@ void States::make_homes(size_t u) {
   // Without training the weight is all there is, if whoever fills it may round it as the policy does.
   const bool only = !r_.train && (r_.precision.table.flags & ENG_AXIS_CASTS);
   const Id kept = only ? w.part : part(ENG_ROLE_MASTER, u);
+  const bool together = only || (master == weight && place(ENG_ROLE_MASTER) == w.place);
   // Equal homes are one memory, and a part lies inside of a whole: the weight is its own master.
-  this->master.push_back((master == weight || only) && (kept == w.part || !w.part)
-                             ? Home{w.view, kept, kept != w.part}
+  this->master.push_back(together && (kept == w.part || !w.part)
+                             ? Home{w.view, kept, kept != w.part, 1, w.place}
                              : persistent("master", Line::weights, ENG_ROLE_MASTER, master, u));
   if (!r_.train) return;
   if (frozen(u)) {
@@ -82,9 +100,10 @@ void States::make_homes(size_t u) {
   const Id reduced = part(ENG_ROLE_GRAD, u);
   const eng_desc desc = flat(grad, homes_.count(u, reduced));
   const std::string name = "gradient " + homes_.unit(u).name;
-  this->grad.push_back({r_.optimizer ? emit_.transient(name, Line::gradients, desc)
-                                     : emit_.persistent(name, Line::gradients, desc, false),
-                        reduced});
+  const uint32_t at = place(ENG_ROLE_GRAD);
+  this->grad.push_back({r_.optimizer ? emit_.transient(name, Line::gradients, desc, at)
+                                     : emit_.persistent(name, Line::gradients, desc, false, at),
+                        reduced, false, 1, at});
 }
 
 void States::make_optimizer() {
@@ -115,12 +134,13 @@ Home States::make_state(size_t state, size_t u) {
   if (has.kind == ENG_STATE_SHAPED) {
     for (uint32_t p : homes_.unit(u).params)
       shaped[state][p] = emit_.persistent(fmt::format("{} {}", name, model_.params[p].name), Line::optimizer,
-                                          rules_.of(p).states[state].desc, true);
+                                          rules_.of(p).states[state].desc, true, place(ENG_ROLE_STATE));
     return {};
   }
   const Id kept = part(ENG_ROLE_STATE, u);
   const eng_desc all = flat(state_of(state, homes_.unit(u).params[0]).dtype, homes_.count(u, kept) / has.per);
-  return {emit_.persistent(name + " " + homes_.unit(u).name, Line::optimizer, all, true), kept, false, has.per};
+  const uint32_t at = place(ENG_ROLE_STATE);
+  return {emit_.persistent(name + " " + homes_.unit(u).name, Line::optimizer, all, true, at), kept, false, has.per, at};
 }
 
 void States::make_step() {
@@ -270,8 +290,8 @@ void States::move(const Policy& policy, int32_t role, size_t u, size_t piece, co
                                                policy.who(), role, homes_.unit(u).name, piece));
 }
 
-static bool crosses(const std::vector<Move>& way) {
-  return std::any_of(way.begin(), way.end(), [](const Move& m) { return m.axis == Axis::part; });
+static bool crosses(const std::vector<Move>& way, Axis axis = Axis::part) {
+  return std::any_of(way.begin(), way.end(), [axis](const Move& m) { return m.axis == axis; });
 }
 
 // Takes a piece from `from`, which is at `at`, along a route to `to`. Where it moves between ranks, all of it runs
@@ -279,6 +299,12 @@ static bool crosses(const std::vector<Move>& way) {
 void States::carry(const std::vector<Move>& way, int32_t role, size_t u, size_t piece, View from, Where at,
                    const View& to) {
   const uint64_t all = static_cast<uint64_t>(count(from.desc)) * plan_.ranks.part(at.part).count;
+  const bool far = crosses(way, Axis::place);
+  const auto between = [&](const eng_desc& desc, uint32_t place) {
+    const std::string name = "move " + homes_.unit(u).name;
+    return far ? passing(name, Line::communication, desc, place)
+               : emit_.transient(name, Line::communication, desc, place);
+  };
   const auto moves = [&] {
     for (size_t k = 0; k < way.size(); ++k) {
       const Where& next = way[k].to;
@@ -286,8 +312,7 @@ void States::carry(const std::vector<Move>& way, int32_t role, size_t u, size_t 
       if (k + 2 == way.size() && way[k + 1].axis == Axis::part && next.part && !way[k + 1].to.part)
         target = homes_.part(to, next.part);  // the rest comes around it
       else if (k + 1 < way.size())
-        target = emit_.transient("move " + homes_.unit(u).name, Line::communication,
-                                 flat(next.dtype, all / plan_.ranks.part(next.part).count), next.place);
+        target = between(flat(next.dtype, all / plan_.ranks.part(next.part).count), next.place);
       switch (way[k].axis) {
         case Axis::part:
           move(*r_.sharding, role, u, piece, from, at.part, target, next.part);
@@ -312,7 +337,7 @@ void States::publish(size_t u) {
   const auto way = route(from.where(), to.where());
   if (way.empty()) return;
   emit_.label(Phase::publish, homes_.unit(u).name);
-  const auto pieces = homes_.pieces(u, !from.part && !to.part);
+  const auto pieces = homes_.pieces(u, !from.part && !to.part && !crosses(way, Axis::place));
   for (size_t k = 0; k < pieces.size(); ++k)
     carry(way, ENG_ROLE_WEIGHT, u, k, homes_.view(from, pieces[k]), from.where(), homes_.view(to, pieces[k]));
 }
@@ -326,7 +351,7 @@ View States::gather(Leases& leases, const std::string& what, Line line, int32_t 
   const View whole = leases.acquire({role, u}, fmt::format("{} {}", what, homes_.unit(u).name), line,
                                     flat(dtype ? dtype : home.view.desc.dtype, homes_.unit(u).count));
   const auto way = route(home.where(), {0, 0, whole.desc.dtype});
-  const auto pieces = homes_.pieces(u, !home.part);
+  const auto pieces = homes_.pieces(u, !home.part && !crosses(way, Axis::place));
   emit_.label(Phase::gather, homes_.unit(u).name);
   for (size_t k = 0; k < pieces.size(); ++k)
     carry(way, role, u, k, homes_.view(home, pieces[k]), home.where(), slice(whole, pieces[k].first, pieces[k].count));
@@ -340,13 +365,17 @@ void States::reduce(size_t u, const View& own, bool store) {
 
 // Stores or adds what comes along a route.
 void States::add(size_t u, const std::vector<Move>& way, const View& from, const Home& home, bool store) {
-  const auto pieces = homes_.pieces(u, !crosses(way));
+  const bool far = crosses(way, Axis::place);
+  const auto pieces = homes_.pieces(u, !crosses(way) && !far);
   const Where at{0, 0, from.desc.dtype};
   for (const Range& piece : pieces) {
     const View to = homes_.view(home, piece);
     View value = slice(from, piece.first, piece.count);
     if (!way.empty()) {
-      const View arrived = store ? to : emit_.transient("reduced " + homes_.unit(u).name, Line::communication, to.desc);
+      const std::string name = "reduced " + homes_.unit(u).name;
+      const View arrived = store ? to
+                           : far ? passing(name, Line::communication, to.desc, home.place)
+                                 : emit_.transient(name, Line::communication, to.desc);
       carry(way, ENG_ROLE_GRAD, u, static_cast<size_t>(&piece - pieces.data()), value, at, arrived);
       value = arrived;
     }

@@ -2,6 +2,8 @@
 // The home of every state of the step: where it lives between uses. And the moves from one home to another.
 #pragma once
 
+#include <array>
+
 #include "core/plan/emitter.hpp"
 #include "core/plan/homes.hpp"
 #include "core/plan/leases.hpp"
@@ -25,7 +27,9 @@ class States {
   // Each use needs a lease: a copy of the weight that is whole, or of the type that compute reads.
   bool leased(size_t u) const { return weight[u].where() != Where{0, 0, computed_[u]}; }
   // The backward writes a unit's gradient directly into its home.
-  bool direct(size_t u) const { return alone() && made(u) == grad[u].view.desc.dtype && made(u) == partial_[u]; }
+  bool direct(size_t u) const {
+    return alone() && made(u) == grad[u].view.desc.dtype && made(u) == partial_[u] && !grad[u].place;
+  }
   // The new weight is the new master, cast to another type: an optimizer may write it.
   bool converts(size_t u) const {
     const Where from = master[u].where(), to = weight[u].where();
@@ -39,6 +43,8 @@ class States {
     return whole ? homes_.unit(u).count * dtype_size(grad[u].view.desc.dtype) : 0;
   }
   bool alone() const { return plan_.ranks.data_size() == 1; }
+  // The arena in which a role lives: [offload].
+  uint32_t place(int32_t role) const;
   // n elements in one dimension.
   static eng_desc flat(int32_t dtype, uint64_t n) { return make_desc(dtype, {static_cast<int64_t>(n)}); }
 
@@ -67,7 +73,9 @@ class States {
   View tokens, labels, inputs, losses, all_losses;  // on the device
 
   // The bytes for leases on the device at a time; UINT64_MAX: no limit.
-  uint64_t live_limit() const { return r_.live_limit && !alone() ? r_.live_limit : UINT64_MAX; }
+  uint64_t live_limit() const {
+    return r_.live_limit && (!alone() || plan_.has_tiers()) ? r_.live_limit : UINT64_MAX;
+  }
   // The leases of a segment.
   Leases leases() const {
     Leases leases(emit_);
@@ -77,6 +85,9 @@ class States {
   // Leases unit u whole, as `role`, and fills it from its home. `dtype`: of what is leased; 0: that of the home.
   View gather(Leases& leases, const std::string& what, Line line, int32_t role, size_t u, const Home& home,
               int32_t dtype = 0);
+  // Memory at a place for a value on its way. There are two at a time: what fills it waits for all uses of the one
+  // before the last, so that layout can give it that memory.
+  View passing(const std::string& name, Line line, const eng_desc& desc, uint32_t place);
   // Sums the `own` gradients of all ranks of a unit, in the dtype of ENG_ROLE_PARTIAL. Stores the sum in the gradient,
   // or adds it to the gradient.
   void reduce(size_t u, const View& own, bool store);
@@ -125,6 +136,7 @@ class States {
     std::vector<View> views;
   };
   std::vector<Own> own_;  // of every policy that moves something
+  std::map<uint32_t, std::array<View, 2>> passing_;  // per place: the last one, and the one before
 };
 
 // Lets a policy emit through a builder; `emit` is given the sink. Throws what went wrong, said by `who`. `unsupported`:

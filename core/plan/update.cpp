@@ -17,6 +17,9 @@ void Update::emit() {
                {plan_.scalars, plan_.counters}, {{{"max_norm", 0, r_.grad_clip}}});
   s_.refresh();
   scale_rates();
+  for (View& scalars : scalars_) scalars = here(scalars, false);
+  counters_ = here(plan_.counters, false);
+  brought_[0].clear();  // these stay
   // Two units' gradients at a time: one is gathered while the other is used. Of what first stages left the table holds
   // the unit at hand, so that with the one that was released last they are two as well.
   leases_.pace(ENG_ROLE_GRAD, {UINT64_MAX, 2});
@@ -68,8 +71,35 @@ void Update::scale_rates() {
 void Update::bring(size_t u, const Home& grad) {
   if (whole_.count(u)) return;
   emit_.label(Phase::update, homes().unit(u).name);
-  each_run(u, ENG_STAGE_BEFORE, grad);
-  whole_[u] = grad.part ? Home{s_.gather(leases_, "whole gradient", Line::update, ENG_ROLE_STATE, u, grad)} : grad;
+  const Home mine = here(grad);
+  each_run(u, ENG_STAGE_BEFORE, mine);
+  whole_[u] =
+      mine.part ? here(Home{s_.gather(leases_, "whole gradient", Line::update, ENG_ROLE_STATE, u, mine)}) : mine;
+}
+
+// A value where updates compute: itself, or a copy. `give_back`: the update at hand changes it. The copies of two
+// updates have memory at a time.
+View Update::here(const View& view, bool give_back) {
+  if (!view.buffer || plan_.in_tier(view) == (at_ != 0)) return view;
+  const View copy = emit_.transient("here " + plan_.buffer(view.buffer).name, Line::update, view.desc, at_);
+  for (const View& old : brought_[1]) emit_.after_users(old);
+  emit_.action(op(ENG_OP_COPY), {view}, {copy});
+  brought_[0].push_back(copy);
+  if (give_back) copies_.emplace_back(copy, view);
+  return copy;
+}
+
+Home Update::here(const Home& home) {
+  Home out = home;
+  out.view = here(home.view, false);
+  if (out.view.buffer != home.view.buffer) out.place = at_;
+  return out;
+}
+
+void Update::give_back() {
+  for (const auto& [copy, home] : copies_) emit_.action(op(ENG_OP_COPY), {copy}, {home});
+  copies_.clear();
+  brought_[1] = std::exchange(brought_[0], {});
 }
 
 // The sum of squares of every chunk, in the order of the units. Where gradients live in parts each rank brings its
@@ -95,8 +125,14 @@ View Update::norm_partials() {
     if (!mine) continue;
     for (const Range& piece : homes().pieces(u, whole)) {
       const Range kept = homes().kept(s_.grad[u], piece);
-      emit_.action(op(ENG_OP_SUM_SQUARES), {homes().view(s_.grad[u], piece)},
-                   {slice(partials, at + kept.first / chunk, kept.count / chunk)});
+      const View sums = slice(partials, at + kept.first / chunk, kept.count / chunk), grad = homes().view(s_.grad[u], piece);
+      if (!s_.grad[u].place) {
+        emit_.action(op(ENG_OP_SUM_SQUARES), {grad}, {sums});
+        continue;
+      }
+      const View there = s_.passing("norm partials", Line::step, sums.desc, s_.grad[u].place);
+      emit_.action(op(ENG_OP_SUM_SQUARES), {grad}, {there});
+      emit_.action(op(ENG_OP_COPY), {there}, {sums});
     }
   }
   if (!parts) return partials;
@@ -117,7 +153,7 @@ bool Update::each_run(size_t u, uint32_t stage, const Home& grad) {
   const Unit& unit = homes().unit(u);
   bool published = s_.converts(u);
   const auto kind = [&](uint32_t p) { return std::pair(model_.params[p].flags, s_.rules().of(p).group); };
-  for (const Range& piece : homes().pieces(u, !s_.master[u].part)) {
+  for (const Range& piece : homes().pieces(u, !s_.master[u].part && !plan_.has_tiers())) {
     const Range kept = homes().kept(s_.master[u], piece);
     for (size_t k = 0; k < unit.params.size();) {
       const uint32_t leader = unit.params[k];
@@ -137,13 +173,13 @@ bool Update::each_run(size_t u, uint32_t stage, const Home& grad) {
 // Elements `range` of the unit, which this rank keeps of a piece; `leader` is one of their parameters.
 bool Update::run(size_t u, const Range& piece, Range range, uint32_t leader, uint32_t stage, const Home& grad) {
   EmittingBuilder builder(emit_, plan_.ranks, "update " + homes().unit(u).name, Line::update);
-  const auto add = [&](const Home& home) -> Id {
+  const auto add = [&](const Home& home, bool changes) -> Id {
     if (!home.view.buffer) return 0;
     const uint64_t skip = range.first - homes().kept(home, piece).first;
-    return builder.add(slice(homes().view(home, piece), skip / home.per, range.count / home.per), true);
+    return builder.add(here(slice(homes().view(home, piece), skip / home.per, range.count / home.per), changes), true);
   };
   std::vector<eng_id> states;
-  for (const auto& state : s_.optimizer) states.push_back(add(state[u]));
+  for (const auto& state : s_.optimizer) states.push_back(add(state[u], true));
   std::vector<eng_range> ranges;
   for (uint32_t p : homes().unit(u).params) {
     const Range r = homes().elements(p);
@@ -151,10 +187,13 @@ bool Update::run(size_t u, const Range& piece, Range range, uint32_t leader, uin
                    last = std::min(r.first + r.count, range.first + range.count);
     if (first < last) ranges.push_back({&s_.rules().of(p).shown, first - r.first, last - first, first - range.first});
   }
-  const Id weight = s_.converts(u) && stage != ENG_STAGE_BEFORE ? add(s_.weight[u]) : 0;
+  const bool writes = s_.converts(u) && stage != ENG_STAGE_BEFORE && (s_.weight[u].place != 0) == (at_ != 0);
+  const Id weight = writes ? add(s_.weight[u], false) : 0;
+  const Id master = add(s_.master[u], stage != ENG_STAGE_BEFORE), own = add(grad, false);
   const size_t before = emit_.segment().actions.size();
-  ask_update(builder, leader, stage, add(s_.master[u]), add(grad), weight, states, ranges);
+  ask_update(builder, leader, stage, master, own, weight, states, ranges);
   const Written made = weight ? written(emit_.segment(), before, builder.view(weight)) : Written::nothing;
+  give_back();
   if (made == Written::some)
     throw Error(Exit::environment, fmt::format("optimizer {}: its update leaves a part of weight_out unwritten ({})",
                                                r_.optimizer->name, homes().unit(u).name));
@@ -167,12 +206,13 @@ void Update::whole(size_t u, uint32_t p) {
   std::vector<eng_id> states;
   for (const auto& state : s_.shaped) {
     const auto it = state.find(p);
-    states.push_back(it == state.end() ? 0 : builder.add(it->second, true));
+    states.push_back(it == state.end() ? 0 : builder.add(here(it->second, true), true));
   }
   const auto n = static_cast<uint64_t>(count(model_.params[p].desc));
   if (!n) return;
   ask_update(builder, p, ENG_STAGE_WHOLE, 0, builder.add(homes().parameter(whole_[u].view, p), true), 0, states,
              {{&s_.rules().of(p).shown, 0, n, 0}});
+  give_back();
 }
 
 void Update::ask_update(EmittingBuilder& builder, uint32_t leader, uint32_t stage, Id master, Id grad, Id weight,
@@ -188,7 +228,7 @@ void Update::ask_update(EmittingBuilder& builder, uint32_t leader, uint32_t stag
                           stage,
                           ranges.data(),
                           static_cast<uint32_t>(ranges.size()),
-                          builder.add(plan_.counters),
+                          builder.add(counters_),
                           r_.seed};
   ask(
       "optimizer " + r_.optimizer->name, builder,

@@ -14,6 +14,7 @@
 #include "engine/device.h"
 #include "engine/plugin.h"
 #include "engine/policy.h"
+#include "engine/tier.h"
 
 namespace eng {
 

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 #include "core/base/error.hpp"
 #include "core/base/range.hpp"
+#include "engine/ops.h"
 
 namespace eng {
 namespace {
@@ -122,6 +124,7 @@ class Walk {
       access(a, action.workspace, true);
       for (const View& v : action.out) access(a, v, true);
       in_place(a);
+      in_one_memory(a);
       const Call& call = plan_.calls[action.call];
       if (!call.op->collective) continue;
       auto [last, first] = collective.try_emplace(call.attrs.i("group"), a);
@@ -158,6 +161,18 @@ class Walk {
       if (!right)
         complain(a, plan_.buffer(out.buffer).name + " is written where the same action also reads or writes it");
     }
+  }
+
+  // An action computes on the device or in memory of tiers; only a copy goes from one to the other.
+  void in_one_memory(uint32_t a) {
+    const Action& action = segment_->actions[a];
+    const Call& call = plan_.calls[action.call];
+    if (!plan_.has_tiers() || (call.op->id == std::string_view(ENG_OP_COPY) && !call.on_host)) return;
+    for (const auto* views : {&action.in, &action.out})
+      for (const View& v : *views)
+        if (v.buffer && plan_.in_tier(v) != call.on_host)
+          complain(a, fmt::format("computes on the {}, but {} is in arena {}", call.on_host ? "host" : "device",
+                                  plan_.buffer(v.buffer).name, plan_.buffer(v.buffer).arena));
   }
 
   // Whether action `other` may still run when `a` starts.

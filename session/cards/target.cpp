@@ -63,6 +63,8 @@ Target make_target(const Config& config, std::optional<Card> card, const Kernels
   if (!kernels) target.workspace = card->workspace;
   if (card) describe(*card, ranks, target);
   target.card = std::move(card);
+  const Section& device = config.section("device");
+  if (device.has("memory")) target.arena_bytes = static_cast<uint64_t>(device.integer("memory"));
   const Section& host = config.section("host");
   if (host.has("memory")) {
     const auto bytes = static_cast<uint64_t>(host.integer("memory"));

@@ -302,9 +302,6 @@ struct Resolver {
     for (const auto& schema : section_schemas()) names.push_back(schema.name);
     if (std::count(names.begin(), names.end(), name)) return;
     const TextRange at = part.header.line || part.keys.empty() ? part.header : part.keys.begin()->second.key;
-    if (name == "offload")
-      return problems.push_back(
-          {"E0115", fmt::format("section [{}] is not supported by this version", name), at, "remove it"});
     const std::string sections = fmt::format("sections are: {}", fmt::join(names, ", "));
     if (const auto foreign = plugins.foreign("", name, {})) {
       problems.push_back(tell_foreign(*foreign, "[" + name + "]", {}, {"", "", at, "", "", "", name, names}));

@@ -100,6 +100,15 @@ struct Rules {
           "in their last bits");
   }
 
+  void offload(Section& offload) const {
+    const std::string states = offload.string("optimizer");
+    if (!offload.has("master")) offload.set("master", states, "derived");
+    if (!offload.has("update")) offload.set("update", states == "none" ? "device" : "host", "derived");
+    if (states == "none" && offload.string("update") == "host")
+      refuse("E0113", "offload", "update", "`update` = \"host\", but the optimizer's states are on the device",
+             "set offload.optimizer = \"host\" as well, or remove `update`");
+  }
+
   void recompute(const Section& recompute) const {
     std::vector<std::string> given;
     for (const auto& [key, setting] : recompute.settings())
@@ -152,6 +161,7 @@ void apply_rules(const Document& document, const std::set<std::string>& broken, 
   if (!broken.count("train")) rules.batch(config.section("train"));
   if (!broken.count("schedule")) rules.schedule(config.section("schedule"));
   if (!broken.count("recompute")) rules.recompute(config.section("recompute"));
+  if (!broken.count("offload")) rules.offload(config.section("offload"));
   if (!broken.count("zero") && !broken.count("comm")) rules.zero(config.section("zero"), config.section("comm"));
 }
 

@@ -200,7 +200,7 @@ Fit find_fit(const Config& config, Registry& registry, const World& world) {
   const Target target = make_target(config, card, kernels.get(), world.size);
   Fit out;
   out.device = card ? card->name : target.device;
-  out.available = {target.info.total_bytes, target.host_bytes};
+  out.available = {target.info.total_bytes, target.host_bytes, target.arena_bytes};
   out.reserve = target.info.device_overhead_bytes;
   out.assumed = card && (card->assumes("reserve") || (world.size > 1 && card->assumes("communicator")));
   out.ranks = world.size;

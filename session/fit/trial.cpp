@@ -127,7 +127,7 @@ Tried Trial::new_bound(const Edits& edits, const World& world) {
   if (!one.refused.empty() || !two.refused.empty()) return two.refused.empty() ? one : two;
   for (double Tried::*time : {&Tried::seconds, &Tried::computing})
     one.*time += (two.*time - one.*time) / few * static_cast<double>(layers - few);
-  for (uint64_t Peak::*part : {&Peak::host, &Peak::device, &Peak::rank, &Peak::machine, &Peak::hosts})
+  for (uint64_t Peak::*part : {&Peak::host, &Peak::device, &Peak::rank, &Peak::machine, &Peak::hosts, &Peak::arena})
     one.peak.*part = on_line(one.peak.*part, two.peak.*part, layers);
   one.fixed = on_line(one.fixed, two.fixed, layers);
   one.largest = two.largest, one.fixed_parts = two.fixed_parts;

@@ -95,6 +95,7 @@ constexpr KnownKind known_kinds[] = {
     {ENG_COMM_KIND, ENG_COMM_DRAFT},
     {ENG_PRECISION_KIND, ENG_PRECISION_DRAFT},
     {ENG_ZERO_KIND, ENG_ZERO_DRAFT},
+    {ENG_TIER_KIND, ENG_TIER_DRAFT},
 };
 
 // Why this engine cannot use a kind, given the plugin's `drafts`; "" if it can. Kinds outside "eng." are not checked.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/report/peak.hpp"
 
+#include <algorithm>
+
 namespace eng {
 
 Peak peak_of(const Plan& plan, const Beside& beside) {
@@ -9,7 +11,7 @@ Peak peak_of(const Plan& plan, const Beside& beside) {
   peak.device = beside.device_overhead;
   for (const Arena& arena : plan.arenas) {
     const bool device = arena.kind == "device";
-    if (device) peak.device += arena.total();
+    if (device) peak.device += arena.total(), peak.arena += arena.total();
     if (!device || beside.host_arenas) peak.host += arena.total();
   }
   peak.rank = beside.host_arenas ? peak.host : peak.device;
@@ -21,6 +23,8 @@ Peak peak_of(const Plan& plan, const Beside& beside) {
 Excess excess(const Peak& peak, const Available& all) {
   const auto above = [](uint64_t need, uint64_t total) { return total && need > total ? need - total : 0; };
   const uint64_t device = above(peak.machine, all.device), host = above(peak.hosts, all.host);
+  const uint64_t arena = above(peak.arena, all.arena);
+  if (arena > std::max(host, device)) return {arena, false, true};
   return host > device ? Excess{host, true} : Excess{device, false};
 }
 

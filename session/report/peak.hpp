@@ -22,6 +22,7 @@ struct Beside {
 struct Peak {
   uint64_t host = 0;    // host memory of one rank: its arenas that are there, and what it holds besides arenas
   uint64_t device = 0;  // the device's own memory, including its driver's; a part of `host` if that is host memory
+  uint64_t arena = 0;   // of that, the arena
   // What must fit into the memory that the device reports. If that is host memory, the ranks of a machine share it.
   // Otherwise each rank has its own device.
   uint64_t rank = 0, machine = 0;
@@ -33,11 +34,13 @@ Peak peak_of(const Plan& plan, const Beside& beside);
 struct Available {
   uint64_t device = 0;  // what the device reports
   uint64_t host = 0;    // of a machine, for a device with separate memory
+  uint64_t arena = 0;   // for the arena of the device: [device] memory
 };
 // By how many bytes too much is needed where that is most; 0: it fits.
 struct Excess {
   uint64_t bytes = 0;
-  bool host = false;  // of host memory, beside a device with separate memory
+  bool host = false;   // of host memory, beside a device with separate memory
+  bool arena = false;  // of what [device] memory allows
 };
 Excess excess(const Peak& peak, const Available& all);
 

@@ -124,13 +124,17 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
     }
   }
   request.traits = traits_of(s.target, communicator);
+  request.offload = s.offload = make_offload(config.section("offload"), registry);
+  if (!s.offload.tiers.empty() && s.kernels && !s.target.host_memory()) s.host = host_kernels(registry);
   request.bucket = static_cast<uint64_t>(zero.integer("bucket"));
   request.overlap = zero.boolean("overlap");
   request.prefetch = zero.integer("prefetch");
   request.live_limit = zero.has("live_limit") ? static_cast<uint64_t>(zero.integer("live_limit")) : 0;
   request.reduce_per_step = train.string("reduce") == "step";
   if (s.kernels)
-    request.workspace = [&kernels = *s.kernels, comm, &format = s.precision.name](const Call& call) {
+    request.workspace = [&device = *s.kernels, host = s.host.get(), comm,
+                         &format = s.precision.name](const Call& call) {
+      const Kernels& kernels = call.on_host && host ? *host : device;
       if (call.op->collective) return comm ? comm->workspace(call, kernels.info()) : 0;
       try {
         return kernels.workspace(call);

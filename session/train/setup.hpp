@@ -8,12 +8,15 @@
 #include "session/cards/target.hpp"
 #include "session/checkpoint/checkpoint.hpp"
 #include "session/config/config.hpp"
+#include "session/train/offload.hpp"
 
 namespace eng {
 
 struct Setup {
   Target target;                     // the device that the plan is for
   std::unique_ptr<Kernels> kernels;  // of that device; null for a card whose plugin is not asked
+  std::unique_ptr<Kernels> host;     // what computes in memory of tiers; null: `kernels` do, or nothing does
+  Offload offload;
   Precision precision;
   std::optional<Sharding> sharding;  // where there are several ranks
   Optimizer optimizer;

@@ -58,7 +58,9 @@ Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, c
       data_(data),
       schedule_(make_schedule(config)),
       device_(registry, setup.kernels->device(), config.section("device"), setup.plan.ranks.world.local_rank),
-      executor_(with_groups(setup.plan, comm), device_, *setup.kernels, comm) {
+      host_(make_host(setup.offload, config.section("offload"), registry, setup.host.get(),
+                      setup.plan.ranks.world.local_rank)),
+      executor_(with_groups(setup.plan, comm), device_, *setup.kernels, comm, true, &host_) {
   if (comm) exchange_ = [comm](const std::string& mine) { return comm->exchange(mine); };
   const Section& train = config.section("train");
   length_ = train.integer("sequence_length");

@@ -92,6 +92,7 @@ class Trainer {
   const Data& data_;
   Schedule schedule_;
   Device device_;
+  Host host_;
   Executor executor_;
   Exchange exchange_;
   Cut cut_;

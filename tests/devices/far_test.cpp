@@ -76,6 +76,27 @@ TEST_CASE("one rank trains on far as on the cpu") {
     }
 }
 
+// Where states live, and where they are updated.
+const char* const offloads[] = {
+    "optimizer = 'host'\n",
+    "optimizer = 'host'\nupdate = 'device'\n",
+    "optimizer = 'host'\nmaster = 'none'\ngradients = 'host'\n",
+    "optimizer = 'host'\ngradients = 'host'\nparameters = 'host'\n",
+    "parameters = 'host'\ngradients = 'host'\n",
+};
+
+TEST_CASE("states in host memory beside far give the same bits, in any order of its queues") {
+  int64_t number = 0;
+  for (const char* offload : offloads)
+    for (const char* strategy : {"none", "zero2", "zero3"}) {
+      On on;
+      on.offload = offload, on.strategy = strategy, on.delay = 30, on.seed = ++number, on.graphs = number % 2;
+      const Model model{models[number % 3], strategy == std::string("none") ? 1u : 2u, 2};
+      INFO(describe(model, on));
+      CHECK(far_differs(model, on) == "");
+    }
+}
+
 TEST_CASE("another batch, another result") {
   const Model model{"llama", 1, 2};
   On on;

@@ -38,16 +38,16 @@ std::string model_text(const std::string& model) {
 
 std::string describe(const Model& m, const On& on) {
   return fmt::format(
-      "{} on {} ranks, {} micro-batches; {}, {}, overlap {}, graphs {}, delay {}, seed {}, collectives on {}", m.name,
+      "{} on {} ranks, {} micro-batches; {}, {}, overlap {}, graphs {}, delay {}, seed {}, collectives on {}; {}", m.name,
       m.ranks, m.accumulate, on.device, on.strategy, on.overlap, on.graphs, on.delay, on.seed,
-      on.on_queues ? "queues" : "the host");
+      on.on_queues ? "queues" : "the host", on.offload);
 }
 
 eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::PluginSearch search;
     for (const char* name : {"cpu/cpu", "llama/llama", "opt/opt", "mamba/mamba", "optim/optim", "precision/precision",
-                             "zero/none", "zero/zero1", "zero/zero2", "zero/zero3"})
+                             "zero/none", "zero/zero1", "zero/zero2", "zero/zero3", "offload/host"})
       search.extra.push_back(file(name));
     for (const char* path : {FAR, THREADS, TWO_LEVEL, F64}) search.extra.push_back(path);
     search.environment = false;
@@ -77,6 +77,7 @@ eng::Config config(const Model& m, const On& on, uint32_t rank) {
         rank ? -1 : on.late, on.patience, on.uncapturable);
   else
     text += "threads = 1\n";
+  text += "[offload]\n" + on.offload;
   return eng::Config::parse(text, "devices.toml", ".", {}, eng::schemas_of(registry()));
 }
 
@@ -108,8 +109,11 @@ Training::Training(const Model& model, const On& on, const std::function<void(en
     }
     rank->device = std::make_unique<eng::Device>(registry(), on.device, rank->config.section("device"),
                                                  plan.ranks.world.local_rank);
+    rank->host = eng::make_host(rank->setup.offload, rank->config.section("offload"), registry(), rank->setup.host.get(),
+                                plan.ranks.world.local_rank);
     rank->executor =
-        std::make_unique<eng::Executor>(plan, *rank->device, *rank->setup.kernels, rank->comm.get(), on.graphs);
+        std::make_unique<eng::Executor>(plan, *rank->device, *rank->setup.kernels, rank->comm.get(), on.graphs,
+                                        &rank->host);
   }
 }
 

@@ -31,6 +31,7 @@ struct On {
   int64_t patience = 20;          // milliseconds until nothing more can
   bool on_queues = false;         // with far: collectives, too
   std::string uncapturable = {};  // of far: an op
+  std::string offload = {};       // the keys of [offload]
 };
 std::string describe(const Model& model, const On& on);
 
@@ -64,6 +65,7 @@ class Training {
     eng::Setup setup;
     std::unique_ptr<eng::Communicator> comm;
     std::unique_ptr<eng::Device> device;
+    eng::Host host;
     std::unique_ptr<eng::Executor> executor;
   };
   void all(const std::function<void(Rank&)>& act);

@@ -51,6 +51,7 @@ eng::Config config(const Group& g, const Draw& d, uint64_t live_limit) {
       d.bucket, d.prefetch, d.overlap);
   if (live_limit) text += fmt::format("live_limit = '{}B'\n", live_limit);
   if (d.strategy == "two_level") text += fmt::format("ranks_per_node = {}\n", g.world % 2 ? g.world : 2);
+  if (!d.offload.empty()) text += "[offload]\n" + d.offload;
   if (!d.recompute.empty()) text += fmt::format("[recompute]\n{}\n", d.recompute);
   return eng::Config::parse(text, "drawn.toml", ".", {}, schemas_of(registry()));
 }
@@ -88,8 +89,9 @@ std::string describe(const Group& g) {
 }
 
 std::string describe(const Draw& d) {
-  return fmt::format("{}, bucket {}, prefetch {}, overlap {}, live_limit {} times the least, recompute {}", d.strategy,
-                     d.bucket, d.prefetch, d.overlap, d.live_limit, d.recompute.empty() ? "none" : d.recompute);
+  return fmt::format("{}, bucket {}, prefetch {}, overlap {}, live_limit {} times the least, recompute {}, offload: {}", d.strategy,
+                     d.bucket, d.prefetch, d.overlap, d.live_limit, d.recompute.empty() ? "none" : d.recompute,
+                     d.offload.empty() ? "nothing" : d.offload);
 }
 
 Group draw_group(Random& random) {
@@ -119,7 +121,17 @@ Draw draw(Random& random, const Group& g) {
   if (chance(random, 0.5)) d.live_limit = 1.0 + static_cast<double>(below(random, 7)) / 3.0;
   static const char* recompute[] = {"policy = 'full'", "every = 2", "blocks = 1", "blocks = 2"};
   if (chance(random, 0.5)) d.recompute = recompute[below(random, 4)];
+  if (chance(random, 0.6)) d.offload = draw_offload(random);
   return d;
+}
+
+std::string draw_offload(Random& random) {
+  std::string out;
+  for (const char* state : {"optimizer", "master", "gradients", "parameters"})
+    if (chance(random, 0.5)) out += fmt::format("{} = '{}'\n", state, chance(random, 0.8) ? "host" : "none");
+  if (out.find("optimizer = 'host'") != std::string::npos && chance(random, 0.7))
+    out += fmt::format("update = '{}'\n", chance(random, 0.5) ? "host" : "device");
+  return out;
 }
 
 Planned plan(const Group& g, const Draw& d) {

@@ -36,12 +36,14 @@ struct Draw {
   bool overlap = true;
   double live_limit = 0;       // times the least that the plan allows; 0: none
   std::string recompute = {};  // a key of [recompute] and its value; "": none
+  std::string offload = {};    // the keys of [offload]
 };
 
 std::string describe(const Group& group);
 std::string describe(const Draw& draw);
 Group draw_group(Random& random);
 Draw draw(Random& random, const Group& group);
+std::string draw_offload(Random& random);
 
 // The plans of all ranks, verified one by one and together.
 struct Planned {

@@ -39,7 +39,11 @@ Fleet::Fleet(const std::vector<eng::Plan>& plans, const eng::Kernels& kernels, c
   for (size_t r = 0; r < plans.size(); ++r) {
     Rank& rank = ranks_[r];
     const eng::Plan& plan = *(rank.plan = &plans[r]);
-    const uint64_t size = (plan.arenas.at(0).total() + 4096) / 4096 * 4096;
+    uint64_t size = 0;
+    for (const eng::Arena& arena : plan.arenas) {
+      rank.bases.push_back(size);
+      size += (arena.total() + 4096) / 4096 * 4096;
+    }
     rank.arena = static_cast<uint8_t*>(std::aligned_alloc(4096, size));
     std::memset(rank.arena, 0, size);
     for (const eng::Call& call : plan.calls) {
@@ -82,7 +86,7 @@ void Fleet::bind(Rank& rank, Bound& bound) {
   std::vector<std::array<int64_t, ENG_MAX_DIMS>> strides(n);
   std::vector<const DLTensor*> args(n, nullptr);
   const auto range = [&](const eng::View& v) {
-    return Range{rank.arena + rank.plan->buffer(v.buffer).offset + v.offset, eng::bytes(v.desc)};
+    return Range{rank.address(v), eng::bytes(v.desc)};
   };
   for (size_t k = 0; k < n; ++k) {
     const bool input = k < action.in.size();
@@ -129,7 +133,7 @@ void Fleet::bind(Rank& rank, Bound& bound) {
 }
 
 uint8_t* Fleet::address(size_t rank, const eng::View& view) const {
-  return ranks_[rank].arena + ranks_[rank].plan->buffer(view.buffer).offset + view.offset;
+  return ranks_[rank].address(view);
 }
 
 void Fleet::upload(size_t rank, const eng::View& to, const void* from) {
@@ -342,8 +346,11 @@ bool Fleet::run(const std::string& program, const Schedule& schedule) {
     const auto& all = rank.plan->programs;
     rank.program = static_cast<size_t>(&rank.plan->program(program) - all.data());
     rank.segment = 0, rank.repetition = 0, rank.reached.clear();
-    const eng::Arena& arena = rank.plan->arenas[0];
-    std::memset(rank.arena + arena.persistent, static_cast<uint8_t>(random_()), arena.total() - arena.persistent);
+    for (size_t a = 0; a < rank.bases.size(); ++a) {
+      const eng::Arena& arena = rank.plan->arenas[a];
+      std::memset(rank.arena + rank.bases[a] + arena.persistent, static_cast<uint8_t>(random_()),
+                  arena.total() - arena.persistent);
+    }
     enter(rank);
   }
   std::vector<std::pair<uint32_t, size_t>> list;

@@ -104,7 +104,12 @@ class Fleet {
   };
   struct Rank {
     const eng::Plan* plan = nullptr;
-    uint8_t* arena = nullptr;
+    uint8_t* arena = nullptr;     // all arenas of the plan, one after the other
+    std::vector<uint64_t> bases;  // where each begins
+    uint8_t* address(const eng::View& view) const {
+      const eng::Buffer& b = plan->buffer(view.buffer);
+      return arena + bases[b.arena] + b.offset + view.offset;
+    }
     std::vector<void*> states;                           // per call
     std::vector<std::vector<std::vector<Bound>>> bound;  // per program, segment, action
     std::map<int64_t, size_t> reached;                   // collectives per group

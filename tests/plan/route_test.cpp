@@ -47,12 +47,11 @@ TEST_CASE("a route is this table") {
       {{device, part, ENG_F32}, {host, part, ENG_F16}, "dtype -> f16@0/1, place -> f16@1/1"},
       {{host, part, ENG_BF16}, {device, part, ENG_F32}, "place -> bf16@0/1, dtype -> f32@0/1"},
       {{host, part, ENG_F16}, {device, part, ENG_BF16}, "dtype -> bf16@1/1, place -> bf16@0/1"},
-      // Other parts: over the device, narrow before ranks move it, wide at the
-      // end.
+      // Other parts: over the device, narrow before the way, wide at the end.
       {{device, part, ENG_F32}, {device, whole, ENG_BF16}, "dtype -> bf16@0/1, part -> bf16@0/0"},
       {{device, part, ENG_BF16}, {device, whole, ENG_F32}, "part -> bf16@0/0, dtype -> f32@0/0"},
       {{host, part, ENG_F32}, {device, whole, ENG_F32}, "place -> f32@0/1, part -> f32@0/0"},
-      {{host, part, ENG_F32}, {device, whole, ENG_BF16}, "place -> f32@0/1, dtype -> bf16@0/1, part -> bf16@0/0"},
+      {{host, part, ENG_F32}, {device, whole, ENG_BF16}, "dtype -> bf16@1/1, place -> bf16@0/1, part -> bf16@0/0"},
       {{host, part, ENG_BF16}, {device, whole, ENG_F32}, "place -> bf16@0/1, part -> bf16@0/0, dtype -> f32@0/0"},
       {{device, whole, ENG_F64}, {host, part, ENG_F32}, "dtype -> f32@0/0, part -> f32@0/1, place -> f32@1/1"},
       {{device, whole, ENG_BF16}, {host, part, ENG_F32}, "part -> bf16@0/1, place -> bf16@1/1, dtype -> f32@1/1"},

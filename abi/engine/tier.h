@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * engine/tier.h - kind "eng.tier/1": memory besides the device's own in which states live between their uses.
+ *
+ * A configuration maps states to tiers: [offload] optimizer = "host" keeps the states of the optimizer in the arena of
+ * the tier "host". The plan knows every byte of that arena before the run starts, as it does for the device's arena, and
+ * it has an action for everything that crosses from one to the other. So a tier does nothing while a step runs: it gives
+ * the memory.
+ *
+ * Today every tier is host memory (ENG_TIER_HOST_MEMORY). Kernels of eng.copy/1 of the device bring its bytes to the
+ * device and back, and kernels of the host compute in it.
+ */
+#ifndef ENGINE_TIER_H_
+#define ENGINE_TIER_H_
+
+#include "base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ENG_TIER_KIND "eng.tier/1"
+#define ENG_TIER_DRAFT "tier-1" /* see engine/plugin.h */
+#undef ENG_DRAFT_TIER_
+#define ENG_DRAFT_TIER_ "'" ENG_TIER_KIND "' = '" ENG_TIER_DRAFT "'\n"
+
+/* eng_tier_info.flags */
+#define ENG_TIER_HOST_MEMORY 1u /* the host, and kernels on the host, read and write the arena at its address */
+
+/* What a tier is. The host zeroes it and sets struct_size. A number that is unknown is 0.  since 1.0 */
+typedef struct eng_tier_info {
+  uint32_t struct_size;
+  uint32_t flags;       /* ENG_TIER_* */
+  uint64_t total_bytes; /* what there is for the ranks of this machine together */
+} eng_tier_info;
+
+/* One tier. All functions are required.  since 1.0 */
+typedef struct eng_tier {
+  uint32_t struct_size;
+  uint32_t minor;
+  /* Describes the tier from the options alone. Creates nothing.  Call: [plan]  since 1.0 */
+  eng_status (*describe)(const eng_options *, eng_tier_info *out, eng_error *);
+  /* `local_rank` is the number of this process among those of this machine, from 0.
+   *   Owner: caller, until destroy.  Call: [setup]  since 1.0 */
+  eng_status (*create)(const eng_options *, uint32_t local_rank, void **self, eng_error *);
+  /* Everything that it allocated has been given back.  Call: [setup & created]  since 1.0 */
+  void (*destroy)(void *self);
+  /* Allocates an arena of exactly `bytes`: zeroed, resident (every page touched), aligned to at least 4,096 bytes, never
+   * NULL.
+   *   Owner: caller, until free.  Call: [setup & created]  since 1.0 */
+  eng_status (*alloc)(void *self, uint64_t bytes, void **out, eng_error *);
+  /* `bytes` are those that were given to alloc.  Call: [setup & created]  since 1.0 */
+  void (*free)(void *self, void *arena, uint64_t bytes);
+} eng_tier;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

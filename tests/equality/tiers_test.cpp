@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// States in memory of a tier: the same bits as on the device, and the memory that was asked for.
+#include <catch2/catch.hpp>
+
+#include "draw.hpp"
+#include "engine/ops.h"
+#include "tests/sanitized.hpp"
+
+using namespace equality;
+
+namespace {
+
+const char* const offloads[] = {
+    "optimizer = 'host'\n",
+    "optimizer = 'host'\nupdate = 'device'\n",
+    "optimizer = 'host'\nmaster = 'none'\n",
+    "master = 'host'\n",
+    "gradients = 'host'\n",
+    "parameters = 'host'\n",
+    "optimizer = 'host'\ngradients = 'host'\n",
+    "optimizer = 'host'\nupdate = 'device'\ngradients = 'host'\nparameters = 'host'\n",
+    "optimizer = 'host'\ngradients = 'host'\nparameters = 'host'\n",
+};
+const char* const strategies[] = {"none", "zero1", "zero2", "zero3", "two_level"};
+const char* const recomputes[] = {"", "policy = 'full'", "every = 2"};
+
+// Every offload at least once with each strategy, over the cases.
+void same(const Group& g, size_t shift) {
+  const Result first = train(g, plan(g, {}), {1, false});
+  REQUIRE(first.complaint == "");
+  for (size_t k = 0; k < std::size(offloads); ++k) {
+    Draw d;
+    d.offload = offloads[k];
+    d.strategy = g.world == 1 ? "none" : strategies[(k + shift) % 5];
+    d.bucket = k % 2 ? uint64_t{64} << 20 : uint64_t{g.world} * eng::chunk * 4;
+    d.prefetch = static_cast<int64_t>(k % 3), d.recompute = recomputes[(k + shift) % 3];
+    if (k % 3 == 2 && g.world > 1) d.live_limit = 1.5;
+    INFO(describe(g) << "; " << describe(d));
+    CHECK(difference(first, train(g, plan(g, d), {shift + k, k % 2 == 0})) == "");
+  }
+}
+
+Group group(const char* model, const char* precision, uint32_t world, const char* optimizer = nullptr) {
+  Group g;
+  g.model = model, g.precision = precision, g.world = world, g.accumulate = 2;
+  if (optimizer) g.optimizer = optimizer;
+  return g;
+}
+
+// Bytes of persistent buffers in an arena.
+uint64_t kept(const eng::Plan& plan, eng::Line line, uint32_t arena) {
+  uint64_t out = 0;
+  for (const eng::Buffer& b : plan.buffers)
+    if (b.persistent && b.line == line && b.arena == arena) out += b.bytes;
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("states in host memory give the same bits") {
+  same(group("llama", "fp32", 2), 0);
+  same(group("opt", "bf16", 1), 1);
+#ifndef SANITIZED
+  same(group("mamba", "bf16", 2), 2);
+  same(group("llama-tied", "bf16_sr", 2), 3);
+#endif
+}
+
+TEST_CASE("states in host memory give the same bits: a skipped update, other optimizers, frozen parameters", "[.slow]") {
+  Group skips = group("llama", "fp16\ninitial_scale_power = 30", 2);
+  same(skips, 0);
+  same(group("mamba", "fp32", 1), 1);
+  same(group("opt", "fp16", 4), 2);
+  same(group("llama", "fp32", 2, "plugin = 'adamw8bit'\nlearning_rate = 1e-2\nweight_decay = 0.1\n"), 3);
+  same(group("llama", "bf16", 2, "plugin = 'muon'\nlearning_rate = 1e-2\n"), 4);
+  same(group("llama", "fp32", 1, "plugin = 'muon'\nlearning_rate = 1e-2\n"), 0);
+  same(group("opt", "fp32", 2, "plugin = 'sgd'\nlearning_rate = 1e-2\nmomentum = 0.9\n"), 1);
+  Group frozen = group("llama", "bf16", 2);
+  frozen.freeze = "'model.layers.0.*'";
+  same(frozen, 2);
+  Group once = group("llama", "bf16", 2);
+  once.reduce_per_step = true;
+  same(once, 3);
+}
+
+TEST_CASE("what is offloaded is in the tier's arena, and no longer in the device's") {
+  const Group g = group("llama", "bf16", 1);
+  const auto planned = [&](const char* offload) {
+    Draw d;
+    d.offload = offload;
+    return std::move(plan(g, d).plans[0]);
+  };
+  const eng::Plan here = planned(""), there = planned("optimizer = 'host'\n"),
+                  all = planned("optimizer = 'host'\ngradients = 'host'\nparameters = 'host'\n");
+  REQUIRE(here.arenas.size() == 1);
+  REQUIRE(there.arenas.size() == 2);
+  CHECK(there.arenas[1].device == "host");
+  CHECK(there.arenas[1].kind == "tier");
+  uint64_t elements = 0;
+  for (const eng::Unit& unit : here.units) elements += unit.count;
+  using eng::Line;
+  CHECK(kept(here, Line::optimizer, 0) == 8 * elements);
+  CHECK(kept(here, Line::weights, 0) == 6 * elements);
+  CHECK(kept(there, Line::optimizer, 0) == 0);
+  CHECK(kept(there, Line::optimizer, 1) == 8 * elements);
+  CHECK(kept(there, Line::weights, 0) == 2 * elements);
+  CHECK(kept(there, Line::weights, 1) == 4 * elements);
+  CHECK(kept(all, Line::weights, 0) == 0);
+  CHECK(kept(all, Line::weights, 1) == 6 * elements);
+  // Weights and gradients of a block at a time.
+  CHECK(all.arenas[0].total() < there.arenas[0].total() - 2 * elements);
+  CHECK(here.arenas[0].total() - there.arenas[0].total() > 11 * elements);
+}
