@@ -43,7 +43,7 @@ extern "C" {
 #endif
 
 #define ENG_DEVICE_KIND "eng.device/1"
-#define ENG_DEVICE_DRAFT "device-2" /* see engine/plugin.h */
+#define ENG_DEVICE_DRAFT "device-3" /* see engine/plugin.h */
 #undef ENG_DRAFT_DEVICE_
 #define ENG_DRAFT_DEVICE_ "'" ENG_DEVICE_KIND "' = '" ENG_DEVICE_DRAFT "'\n"
 
@@ -152,6 +152,14 @@ typedef struct eng_device {
   eng_status (*graph_launch)(void *self, void *graph, void *queue, eng_error *);
   /* Call: [setup & created & idle]  since 1.0 */
   void (*graph_destroy)(void *self, void *graph);
+
+  /* ---- memory of others; NULL: kernels of eng.copy/1 take any memory of the host -------------------------- */
+  /* From now on kernels of eng.copy/1 read and write these bytes of host memory from a queue, like ENG_MEMORY_PINNED.
+   * The engine calls it for the arenas of tiers (engine/tier.h). `address` is aligned to 4,096 bytes.
+   *   Owner: caller, until unpin.  Call: [setup & created]  since 1.0 */
+  eng_status (*pin)(void *self, void *address, uint64_t bytes, eng_error *);
+  /* Call: [setup & created & idle]  since 1.0 */
+  void (*unpin)(void *self, void *address, uint64_t bytes);
 } eng_device;
 
 #ifdef __cplusplus

@@ -8,7 +8,10 @@ namespace eng {
 Bound::Bound(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm, Host* host)
     : plan_(plan), device_(device), comm_(comm), host_(host), host_memory_(kernels.host_memory()) {
   try {
-    for (uint32_t a = 0; a < plan.arenas.size(); ++a) arenas.push_back(alloc(a));
+    for (uint32_t a = 0; a < plan.arenas.size(); ++a) {
+      arenas.push_back(alloc(a));
+      pin(a);
+    }
     for (const Call& call : plan.calls) prepare(call, kernels);
     for (const Program& program : plan.programs) {
       programs.emplace_back();
@@ -41,6 +44,7 @@ void Bound::release() {
         if (step.record) step.kernel->drop_record(step.record);
   for (Prepared& p : calls_)
     if (p.state) p.kernel->drop_state(p.state);
+  for (uint32_t a : pinned_) device_.table().unpin(device_.self(), arenas[a], plan_.arenas[a].total());
   for (uint32_t a = 0; a < arenas.size(); ++a)
     if (Tier* t = tier(a))
       t->free(arenas[a], plan_.arenas[a].total());
@@ -52,6 +56,13 @@ void* Bound::alloc(uint32_t arena) {
   const uint64_t bytes = plan_.arenas[arena].total();
   if (Tier* t = tier(arena)) return t->alloc(bytes);
   return device_.alloc(memory(arena), bytes);
+}
+
+// Lets the device copy from and to a tier.
+void Bound::pin(uint32_t arena) {
+  if (!tier(arena) || !device_.table().pin) return;
+  device_.call("pin", device_.table().pin, arenas[arena], plan_.arenas[arena].total());
+  pinned_.push_back(arena);
 }
 
 int32_t Bound::memory(uint32_t arena) const {

@@ -48,6 +48,7 @@ class Bound {
   };
   int32_t memory(uint32_t arena) const;
   void* alloc(uint32_t arena);
+  void pin(uint32_t arena);
   // The tier of an arena; null: the device's plugin allocates it.
   Tier* tier(uint32_t arena) const { return arena < plan_.first_tier ? nullptr : host_->tiers[arena - plan_.first_tier].get(); }
   // What computes a call.
@@ -61,7 +62,8 @@ class Bound {
   Communicator* comm_;
   Host* host_;
   const bool host_memory_;
-  std::vector<Prepared> calls_;  // same indices as in the plan
+  std::vector<Prepared> calls_;   // same indices as in the plan
+  std::vector<uint32_t> pinned_;  // arenas of tiers, by the device
 };
 
 }  // namespace eng

@@ -28,6 +28,7 @@ std::string wrong(const eng_device_info& info, const eng_device& table) {
   if ((info.flags & ENG_DEVICE_ASYNC) && !queues) return "flag ENG_DEVICE_ASYNC, but lacks functions for queues";
   if ((info.flags & ENG_DEVICE_GRAPHS) && !(graphs && (info.flags & ENG_DEVICE_ASYNC)))
     return "flag ENG_DEVICE_GRAPHS, but lacks functions for graphs or queues";
+  if (!table.pin != !table.unpin) return "one of pin and unpin";
   return "";
 }
 

@@ -30,8 +30,8 @@ std::vector<std::string> unused(Job& job, const std::string& above) {
   return out;
 }
 
-// zero_optimization.offload_optimizer and offload_param: one note for all their keys.
-void offload(Job& job, const std::string& what, int64_t stage) {
+// zero_optimization.offload_optimizer and offload_param: their device alone has a counterpart.
+void offload(Job& job, const std::string& what, const std::string& key, int64_t stage) {
   const std::string path = "zero_optimization." + what;
   if (!job.deepspeed.has_section(path) && !job.deepspeed.all.count(path)) return;
   const Entry* device = job.deepspeed.take(path + ".device");
@@ -41,12 +41,18 @@ void offload(Job& job, const std::string& what, int64_t stage) {
   if (name != "cpu" && name != "nvme" && device)
     return job.out.problem(
         fmt::format("`{}` must be \"none\", \"cpu\" or \"nvme\", not {}", device->origin, shown(*device)));
-  const auto foreign = foreign_name("zero_optimization", what, {});
-  std::string text = fmt::format("`{}`{}: {}", path, device ? " to " + name : "", advice(foreign->why));
+  if (!device) return job.out.note(fmt::format("`{}`: set {} = \"host\" to have it in host memory", path, key));
   if (what == "offload_param" && stage != 3)
-    text += fmt::format("; DeepSpeed reads it under stage 3 alone, this is {}", stage);
-  if (name == "nvme" && stage != 3) text += fmt::format("; under stage {} DeepSpeed takes nvme for cpu", stage);
-  job.out.note(text);
+    return job.out.note(
+        fmt::format("`{}` to {}: DeepSpeed reads it under stage 3 alone, this is {}; not converted", path, name, stage));
+  if (name == "nvme" && stage != 3)
+    job.out.note(fmt::format("`{}` to nvme: under stage {} DeepSpeed takes nvme for cpu", path, stage));
+  if (name == "cpu" || stage != 3) {
+    job.out.set(key, std::string("host"), *device);
+    return;
+  }
+  job.out.leave(key, toml_text(std::string("host")), device->origin + " = " + shown(*device));
+  job.out.note(fmt::format("`{}` to nvme: there is no tier on disks yet; the line for host memory is commented out", path));
 }
 
 int64_t stage_of(Job& job) {
@@ -101,8 +107,8 @@ void precision(Job& job) {
 
 void zero(Job& job) {
   const int64_t stage = stage_of(job);
-  offload(job, "offload_optimizer", stage);
-  offload(job, "offload_param", stage);
+  offload(job, "offload_optimizer", "offload.optimizer", stage);
+  offload(job, "offload_param", "offload.parameters", stage);
   std::vector<std::string> unread;
   for (const std::string& name : unused(job, "zero_optimization."))
     if (const std::string key = name.substr(name.find('.') + 1); stage != 3 && of_stage_3(key)) {

@@ -108,7 +108,7 @@ TEST_CASE("a configuration needs only a model") {
   CHECK_NOTHROW(config.require("optimizer"));
   CHECK_THROWS_WITH(config.require("data"), Catch::Contains("section [data] is missing") && Catch::Contains("paths"));
   CHECK_NOTHROW(parse(sample).require("data"));
-  CHECK_THROWS_AS(config.section("offload"), Error);
+  CHECK_THROWS_AS(config.section("tiers"), Error);
 }
 
 TEST_CASE("the resolved text is the same configuration") {

@@ -49,6 +49,9 @@ void* alloc_device(uint64_t bytes);
 void* alloc_pinned(uint64_t bytes);
 void free_device(void* address);
 void free_pinned(void* address);
+// Memory of others that copies may take.
+void pin(void* address, uint64_t bytes);
+void unpin(void* address);
 // Where the bytes of an address of the device or of pinned memory are. Throws for any other.
 void* bytes_of(const void* address, uint64_t bytes);
 // Only of the device.

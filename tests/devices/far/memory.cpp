@@ -71,6 +71,16 @@ void free_pinned(void* address) {
   pinned_ranges.erase(it);
 }
 
+void pin(void* address, uint64_t bytes) {
+  const std::lock_guard lock(ranges_mutex);
+  pinned_ranges[static_cast<const char*>(address)] = {pages(bytes), static_cast<char*>(address)};
+}
+
+void unpin(void* address) {
+  const std::lock_guard lock(ranges_mutex);
+  pinned_ranges.erase(static_cast<const char*>(address));
+}
+
 void* device_bytes_of(const void* address, uint64_t bytes) {
   const std::lock_guard lock(ranges_mutex);
   if (char* real = find(device_ranges, static_cast<const char*>(address), bytes)) return real;

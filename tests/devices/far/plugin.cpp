@@ -209,6 +209,14 @@ void graph_destroy(void*, void* graph) {
   delete static_cast<std::shared_ptr<Graph>*>(graph);
 }
 
+eng_status pin_host(void*, void* address, uint64_t bytes, eng_error*) {
+  pin(address, bytes);
+  return ENG_OK;
+}
+void unpin_host(void*, void* address, uint64_t) {
+  unpin(address);
+}
+
 const eng_device device = {sizeof(eng_device),
                            ENG_ABI_MINOR,
                            describe_device,
@@ -230,7 +238,9 @@ const eng_device device = {sizeof(eng_device),
                            capture_begin,
                            capture_end,
                            graph_launch,
-                           graph_destroy};
+                           graph_destroy,
+                           pin_host,
+                           unpin_host};
 
 const char* describe() {
   return eng_description;
