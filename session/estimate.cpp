@@ -22,7 +22,12 @@ double flops_of(const Call& call, const Machine& m) {
 
 // What is simulated.
 struct Counted {
-  bool collectives = true, copies = true;
+  bool collectives = true, copies = true, host = true;
+  bool has(BoundBy what) const {
+    return what == BoundBy::communication ? collectives
+           : what == BoundBy::host_link   ? copies
+                                          : what != BoundBy::host || host;
+  }
 };
 
 // The time of one action, and what limits it.
@@ -44,8 +49,12 @@ Cost cost_of(const Plan& plan, const Action& action, const Machine& m) {
   double moved = 0;
   for (const auto* list : {&call.in, &call.out})
     for (const eng_desc& desc : *list) moved += static_cast<double>(bytes(desc));
+  if (call.on_host)
+    return {m.host_memory > 0 ? moved * std::min(plan.ranks.world.size, m.ranks_per_node) / m.host_memory : 0,
+            BoundBy::host};
   Cost cost{m.launch, BoundBy::launches};
-  if (host) return m.host_link > 0 ? larger(cost, {moved / 2 / m.host_link, BoundBy::host_link}) : Cost{};
+  if (host && m.host_link > 0) return larger(cost, {moved / 2 / m.host_link, BoundBy::host_link});
+  if (host && !plan.has_tiers()) return {};
   if (m.memory_bandwidth > 0) cost = larger(cost, {moved / m.memory_bandwidth, BoundBy::memory});
   const double rate = flops_of(call, m);
   if (rate > 0) cost = larger(cost, {call.flops / rate, BoundBy::compute});
@@ -62,9 +71,7 @@ double play(const Segment& segment, const std::vector<Cost>& costs, const Counte
     double& queue = free[static_cast<size_t>(action.queue)];
     double start = queue;
     for (uint32_t w : action.waits) start = std::max(start, done[w]);
-    const bool counts = (counted.collectives || costs[a].by != BoundBy::communication) &&
-                        (counted.copies || costs[a].by != BoundBy::host_link);
-    done.push_back(queue = start + (counts ? costs[a].seconds : 0));
+    done.push_back(queue = start + (counted.has(costs[a].by) ? costs[a].seconds : 0));
   }
   return *std::max_element(free.begin(), free.end());
 }
@@ -72,16 +79,15 @@ double play(const Segment& segment, const std::vector<Cost>& costs, const Counte
 }  // namespace
 
 const char* to_string(BoundBy bound) {
-  static const char* names[] = {"compute", "memory", "communication", "copies from and to the host", "launches"};
+  static const char* names[] = {
+      "compute", "memory", "communication", "copies from and to the host", "what the host computes", "launches"};
   return names[static_cast<size_t>(bound)];
 }
 
 BoundBy StepTimes::bound() const {
-  const std::pair<double, BoundBy> all[] = {{flops, BoundBy::compute},
-                                            {memory, BoundBy::memory},
-                                            {exposed, BoundBy::communication},
-                                            {copies, BoundBy::host_link},
-                                            {launches, BoundBy::launches}};
+  const std::pair<double, BoundBy> all[] = {
+      {flops, BoundBy::compute},    {memory, BoundBy::memory}, {exposed, BoundBy::communication},
+      {copies, BoundBy::host_link}, {host, BoundBy::host},     {launches, BoundBy::launches}};
   return std::max_element(std::begin(all), std::end(all),
                           [](const auto& a, const auto& b) { return a.first < b.first; })
       ->second;
@@ -95,6 +101,9 @@ Machine machine_of(const Section& comm, const Target& target) {
   if (!comm.has("describe.flops")) m.bf16 = reached.flops * info.peak_bf16, m.f16 = reached.flops * target.peak_f16;
   m.memory_bandwidth = number("describe.memory_bandwidth", reached.memory * info.memory_bandwidth);
   m.host_link = reached.links * std::min(info.to_device, info.to_host);
+  m.host_memory = target.host_memory()        ? m.memory_bandwidth
+                  : target.host_bandwidth > 0 ? target.host_bandwidth
+                                              : reached.memory * assumed_host_memory;
   if (target.card && !target.card->plugin.empty()) m.launch = reached.launch;
   m.ranks_per_node = ranks_per_host(comm, target.card);
   m.bandwidth = number("describe.bandwidth", 0), m.latency = number("describe.latency", 0);
@@ -110,6 +119,7 @@ Machine nominal_machine(Machine known) {
   at_least(known.flops, 1e12);
   at_least(known.memory_bandwidth, 1e11);
   at_least(known.host_link, 1e10);
+  at_least(known.host_memory, 1e11);
   at_least(known.bandwidth, known.node_bandwidth > 0 ? known.node_bandwidth : 1e10);
   at_least(known.node_bandwidth, known.bandwidth);
   at_least(known.launch, reached.launch);
@@ -133,7 +143,7 @@ double collective_seconds(const Plan& plan, const Call& call, const Machine& mac
 
 StepTimes step_times(const Plan& plan, const Machine& machine) {
   StepTimes out;
-  double calm = 0, without_copies = 0;
+  double calm = 0, without_copies = 0, without_host = 0;
   for (const Segment& segment : plan.program("train").segments) {
     const double times = segment.repeat;
     std::vector<Cost> costs;
@@ -149,8 +159,10 @@ StepTimes step_times(const Plan& plan, const Machine& machine) {
     out.step += times * play(segment, costs, {});
     calm += times * play(segment, costs, {false, true});
     without_copies += times * play(segment, costs, {true, false});
+    without_host += times * play(segment, costs, {true, true, false});
   }
   out.exposed = out.step - calm, out.copies = out.step - without_copies;
+  out.host = out.step - without_host;
   return out;
 }
 

@@ -12,6 +12,7 @@ struct Machine {
   double bf16 = 0, f16 = 0;     // the same for calls whose first floating input has this type; 0: as in f32
   double memory_bandwidth = 0;  // bytes per second
   double host_link = 0;         // bytes per second between a device with separate memory and its host
+  double host_memory = 0;       // bytes per second of a host's memory, which its ranks share
   double launch = 0;            // seconds that each action takes at least
   uint32_t ranks_per_node = 1;
   double bandwidth = 0, latency = 0;            // bytes per second and seconds, to other nodes
@@ -24,6 +25,9 @@ struct Reached {
   double launch;  // seconds between two kernels
 };
 constexpr Reached reached = {0.7, 0.85, 0.8, 4e-6};
+// Bytes per second of a host's memory where [host] memory_bandwidth is absent: eight channels of DDR4-2133 have 137
+// GB/s.
+constexpr double assumed_host_memory = 1e11;
 
 // By [comm] describe, whose rates are taken as they are; for the rest, by what is reached of the device's peaks.
 Machine machine_of(const Section& comm, const Target& target);
@@ -34,7 +38,7 @@ Machine nominal_machine(Machine known);
 // within a node and between nodes happens at the same time.
 double collective_seconds(const Plan& plan, const Call& collective, const Machine& machine);
 
-enum class BoundBy : uint8_t { compute, memory, communication, host_link, launches };
+enum class BoundBy : uint8_t { compute, memory, communication, host_link, host, launches };
 const char* to_string(BoundBy bound);
 
 // In seconds.
@@ -43,6 +47,7 @@ struct StepTimes {
   double communication = 0;  // all collectives, one after the other
   double exposed = 0;        // how much longer the step takes because of collectives
   double copies = 0;         // how much longer it takes because of copies between host and device
+  double host = 0;           // how much longer it takes because of what the host computes in memory of tiers
   // The actions of the queue that computes, by what limits each.
   double flops = 0, memory = 0, launches = 0;
   BoundBy bound() const;  // the largest of these

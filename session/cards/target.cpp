@@ -66,6 +66,7 @@ Target make_target(const Config& config, std::optional<Card> card, const Kernels
   const Section& device = config.section("device");
   if (device.has("memory")) target.arena_bytes = static_cast<uint64_t>(device.integer("memory"));
   const Section& host = config.section("host");
+  if (host.has("memory_bandwidth")) target.host_bandwidth = host.number("memory_bandwidth");
   if (host.has("memory")) {
     const auto bytes = static_cast<uint64_t>(host.integer("memory"));
     uint64_t& total = target.info.total_bytes;

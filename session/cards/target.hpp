@@ -12,14 +12,15 @@
 namespace eng {
 
 struct Target {
-  std::string device;        // the name of its plugin
-  std::optional<Card> card;  // what describes it; none: the device is here
-  eng_device_info info{};    // as the plugin says, or the card
-  uint64_t workspace = 0;    // the most scratch of a kernel, where no kernel was asked; else 0
-  uint64_t arena_bytes = 0;  // [device] memory; 0: none is given
-  uint64_t host_bytes = 0;   // memory of a host, for a device with separate memory; 0: unknown
-  double peak_f16 = 0;       // FLOP/s; the other peaks are in `info`
-  double link = 0;           // bytes per second between the devices of a host; 0: unknown
+  std::string device;         // the name of its plugin
+  std::optional<Card> card;   // what describes it; none: the device is here
+  eng_device_info info{};     // as the plugin says, or the card
+  uint64_t workspace = 0;     // the most scratch of a kernel, where no kernel was asked; else 0
+  uint64_t arena_bytes = 0;   // [device] memory; 0: none is given
+  uint64_t host_bytes = 0;    // memory of a host, for a device with separate memory; 0: unknown
+  double host_bandwidth = 0;  // bytes per second of a host's memory: [host] memory_bandwidth; 0: none is given
+  double peak_f16 = 0;        // FLOP/s; the other peaks are in `info`
+  double link = 0;            // bytes per second between the devices of a host; 0: unknown
 
   bool host_memory() const { return info.flags & ENG_DEVICE_HOST_MEMORY; }
 };

@@ -101,10 +101,8 @@ struct Rules {
   }
 
   void offload(Section& offload) const {
-    const std::string states = offload.string("optimizer");
-    if (!offload.has("master")) offload.set("master", states, "derived");
-    if (!offload.has("update")) offload.set("update", states == "none" ? "device" : "host", "derived");
-    if (states == "none" && offload.string("update") == "host")
+    derive_offload(offload);
+    if (offload.string("optimizer") == "none" && offload.string("update") == "host")
       refuse("E0113", "offload", "update", "`update` = \"host\", but the optimizer's states are on the device",
              "set offload.optimizer = \"host\" as well, or remove `update`");
   }
@@ -153,6 +151,12 @@ struct Rules {
 };
 
 }  // namespace
+
+void derive_offload(Section& offload) {
+  const std::string states = offload.string("optimizer");
+  if (!offload.given("master")) offload.set("master", states, "derived");
+  if (!offload.given("update")) offload.set("update", std::string(states == "none" ? "device" : "host"), "derived");
+}
 
 void apply_rules(const Document& document, const std::set<std::string>& broken, Config& config, Problems& problems,
                  std::vector<std::string>& notes) {

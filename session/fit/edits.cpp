@@ -37,6 +37,7 @@ Config edited(const Config& config, const Registry& registry, const Edits& edits
     else
       section.set(e.key, e.value, e.value.index() ? "edit" : "default");
   }
+  derive_offload(out.section("offload"));
   share_batch(out, ranks);
   return out;
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/policy.h"
+#include "engine/tier.h"
 
 namespace eng {
 namespace {
@@ -12,6 +13,10 @@ namespace {
 // The plugins that are tried, where they are installed. zero1 is left out: it is the program of zero2.
 const std::vector<std::string> formats = {"fp32", "bf16", "bf16_sr", "fp16"}, stages = {"none", "zero2", "zero3"};
 constexpr double shares[] = {0.75, 0.5, 0.25};
+// What saves most for its traffic comes first.
+const std::vector<std::vector<const char*>> offloads = {
+    {"optimizer"}, {"optimizer", "gradients"}, {"optimizer", "gradients", "parameters"}};
+constexpr const char* tier = "host";
 
 bool has(const std::vector<std::string>& list, const std::string& word) {
   return std::find(list.begin(), list.end(), word) != list.end();
@@ -29,7 +34,7 @@ std::vector<std::string> choices(const std::string& now, const std::vector<std::
 
 }  // namespace
 
-Grid grid_of(const Config& config, const Registry& registry, uint32_t ranks) {
+Grid grid_of(const Config& config, const Registry& registry, const Target& target, uint32_t ranks) {
   const Section &train = config.section("train"), &model = config.section("model"),
                 &recompute = config.section("recompute");
   Grid grid;
@@ -41,6 +46,11 @@ Grid grid_of(const Config& config, const Registry& registry, uint32_t ranks) {
   const std::string policy = recompute.string("policy");
   const bool by_policy = !given || recompute.given("policy");
   using Kind = Keep::Kind;
+  grid.offloads = {{}};
+  const auto& offload = config.section("offload").settings();
+  const bool free = std::none_of(offload.begin(), offload.end(), [](const auto& s) { return s.second.given; });
+  if (free && !target.host_memory() && registry.find(ENG_TIER_KIND, tier))
+    grid.offloads.insert(grid.offloads.end(), offloads.begin(), offloads.end());
   grid.keeps = {{}};
   if (!by_policy || policy != "none") grid.keeps.push_back({Kind::none});
   for (const double share : shares) grid.keeps.push_back({Kind::budget, share});
@@ -68,6 +78,7 @@ Edits edits_of(const Config& config, const Grid& grid, const Point& point, uint6
   out.insert(out.end(), how.begin(), how.end());
   if (point.stage) out.push_back({"zero", "plugin", grid.stages[point.stage]});
   for (Edit& e : format_edits(grid, point.format)) out.push_back(std::move(e));
+  for (const char* key : grid.offloads[point.offload]) out.push_back({"offload", key, std::string(tier)});
   return out;
 }
 

@@ -2,6 +2,7 @@
 // The settings among which `engine plan --fit` looks for the fastest.
 #pragma once
 
+#include "session/cards/target.hpp"
 #include "session/fit/edits.hpp"
 
 namespace eng {
@@ -17,15 +18,18 @@ struct Grid {
   // The first of each list is what the configuration says. Plugins that are not installed are left out.
   std::vector<std::string> formats, stages;
   std::vector<Keep> keeps;
+  // States to put on the host, beside a device with memory of its own: keys of [offload]. They change no number.
+  std::vector<std::vector<const char*>> offloads;
   std::vector<int64_t> micro;  // sequences of a micro-batch, largest first: divisors of `rows`
   int64_t rows = 1;            // sequences of a step, of each rank
 };
-Grid grid_of(const Config& config, const Registry& registry, uint32_t ranks);
+Grid grid_of(const Config& config, const Registry& registry, const Target& target, uint32_t ranks);
 
 // A place in the grid, by index; `micro` is the number of sequences.
 struct Point {
   size_t format = 0, stage = 0, keep = 0;
   int64_t micro = 1;
+  size_t offload = 0;
 };
 // What to change for a point. `row_bytes`: what is kept of a sequence without recomputing.
 Edits edits_of(const Config& config, const Grid& grid, const Point& point, uint64_t row_bytes);

@@ -29,8 +29,8 @@ struct Family {
 
 class Search {
  public:
-  Search(const Config& config, Registry& registry, const World& world)
-      : config_(config), world_(world), trial_(config, registry), grid_(grid_of(config, registry, world.size)) {
+  Search(const Config& config, Registry& registry, const Target& target, const World& world)
+      : config_(config), world_(world), trial_(config, registry), grid_(grid_of(config, registry, target, world.size)) {
     if (trial_.deep({}))
       std::erase_if(grid_.keeps,
                     [](const Keep& k) { return k.kind == Keep::Kind::budget || k.kind == Keep::Kind::blocks; });
@@ -41,8 +41,16 @@ class Search {
 
   void run(Fit& out) {
     constexpr double any = std::numeric_limits<double>::infinity();
-    const std::vector<Family> own = families(0, any, out);
-    const std::vector<Tried> mine = two_fastest(own, any, out.too_large);
+    std::vector<Family> own = families(0, any, out);
+    std::vector<Tried> mine = two_fastest(own, any, out.too_large);
+    // Only what does not fit leaves the device: that costs time.
+    if (mine.empty() && grid_.offloads.size() > 1) {
+      own.clear();
+      for (size_t o = 1; o < grid_.offloads.size(); ++o)
+        for (Family& family : families(0, any, out, o)) own.push_back(std::move(family));
+      sort(own);
+      mine = two_fastest(own, any, out.too_large);
+    }
     const double limit = mine.empty() ? any : other_format * mine[0].seconds;
     std::vector<Family> others;
     for (size_t f = 1; f < grid_.formats.size(); ++f)
@@ -91,19 +99,19 @@ class Search {
 
   // Those of a number format, the fastest first, without strategies that are ruled out by their plan without
   // recomputing: weights, states and gradients alone are too large, or computing alone takes `limit` seconds.
-  std::vector<Family> families(size_t format, double limit, Fit& fit) {
+  std::vector<Family> families(size_t format, double limit, Fit& fit, size_t offload = 0) {
     std::vector<Family> out;
     for (size_t s = 0; s < grid_.stages.size(); ++s) {
-      const Tried plain = bound({format, s, plain_, grid_.micro.front()});
+      const Tried plain = bound({format, s, plain_, grid_.micro.front(), offload});
       if (fit.available.device && plain.fixed > fit.available.device) {
-        const Point point{format, s, 0, config_.section("train").integer("micro_batch")};
+        const Point point{format, s, 0, config_.section("train").integer("micro_batch"), offload};
         fit.too_large.push_back(with(only_fixed(plain, edits(point), fit.available.device), point));
         continue;
       }
       if (plain.computing >= limit) continue;
       for (size_t k = 0; k < grid_.keeps.size(); ++k) {
         if (grid_.keeps[k].kind == Keep::Kind::budget && !row_bytes(format)) continue;
-        const Point point{format, s, k, grid_.micro.front()};
+        const Point point{format, s, k, grid_.micro.front(), offload};
         out.push_back({point, bound(point)});
         // With so much at a time there may be no plan although there is one with less.
         if (!out.back().fastest.refused.empty()) out.back().fastest.seconds = 0;
@@ -208,7 +216,7 @@ Fit find_fit(const Config& config, Registry& registry, const World& world) {
   if (!out.available.device && !out.available.host)
     throw Error(Exit::usage, fmt::format("device {} does not tell how much memory it has", target.device),
                 "give the amount or a card: --fit 24GiB, or device.describe=\"24GiB\"");
-  Search search(config, registry, world);
+  Search search(config, registry, target, world);
   out.rows = search.grid().rows * world.size;
   search.run(out);
   if (!out.own_fits) find_remedies(config, registry, world, search.trial(), search.grid(), out);

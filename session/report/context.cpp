@@ -21,6 +21,7 @@ ReportContext report_context(const Setup& setup, const Config& config) {
   }
   c.capped = setup.target.workspace > 0;
   c.device_total = available(setup).device, c.host_total = available(setup).host;
+  c.arena_total = available(setup).arena;
   c.machine = machine_of(config.section("comm"), setup.target);
   c.kept = kept(setup.model);
   for (const Tensor& t : setup.plan.tensors)

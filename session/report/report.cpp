@@ -43,12 +43,14 @@ std::string seconds(double s) {
 }
 
 // "; 3e+13 FLOP/s, memory 3e+03 GB/s".
-std::string rates_text(const Machine& m) {
+std::string rates_text(const Plan& plan, const Machine& m) {
   std::string text;
   if (m.flops > 0) text += fmt::format("; {:.3g} FLOP/s", m.flops);
   if (m.bf16 > 0) text += fmt::format(", {:.3g} in bf16", m.bf16);
   if (m.f16 > 0) text += fmt::format(", {:.3g} in f16", m.f16);
   if (m.memory_bandwidth > 0) text += fmt::format(", memory {}", rate(m.memory_bandwidth));
+  if (plan.has_tiers() && m.host_link > 0)
+    text += fmt::format(", host's memory {}, its link {}", rate(m.host_memory), rate(m.host_link));
   return text;
 }
 
@@ -60,7 +62,7 @@ std::string machine_text(const Plan& plan, const Machine& m) {
   if (near)
     parts.push_back(
         fmt::format("{} and {} within{}", rate(m.node_bandwidth), seconds(m.node_latency), far ? "" : " a node"));
-  return fmt::format("{}{}", fmt::join(parts, ", "), rates_text(m));
+  return fmt::format("{}{}", fmt::join(parts, ", "), rates_text(plan, m));
 }
 
 std::string communication_text(const Plan& plan, const ReportContext& c) {
@@ -97,8 +99,9 @@ std::string peak_text(const Plan& plan, const ReportContext& c) {
   const bool shared = c.local_ranks > 1;
   const std::string together = fmt::format("{} on a node", c.local_ranks);
   std::string out;
+  if (c.arena_total) out = line("device.memory", peak.arena) + of(peak.arena, c.arena_total) + "\n";
   if (c.host_arenas) {
-    out = line("process peak", peak.host);
+    out += line("process peak", peak.host);
     if (shared) out += "\n" + line(together, peak.machine);
     return out + of(peak.machine, c.device_total) + "\n";
   }
@@ -118,11 +121,12 @@ std::string step_text(const Plan& plan, const ReportContext& c) {
                                    {"by memory", t.memory},
                                    {"by launches", t.launches},
                                    {"for communication", t.exposed},
-                                   {"for copies", t.copies}})
+                                   {"for copies", t.copies},
+                                   {"on the host", t.host}})
     if (time > 0) parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", seconds(time), what);
   std::string out =
       fmt::format("  step              {} estimated, bound by {}: {}\n", seconds(t.step), to_string(t.bound()), parts);
-  if (!several(plan)) out += fmt::format("  rates             {}\n", rates_text(c.machine).substr(2));
+  if (!several(plan)) out += fmt::format("  rates             {}\n", rates_text(plan, c.machine).substr(2));
   return out;
 }
 
@@ -237,7 +241,7 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
                             {"checkpoint_bytes", c.checkpoint},
                             {"world_size", plan.ranks.world.size},
                             {"ranks", Json::array({std::move(rank)})},
-                            {"fits", excess(peak, {c.device_total, c.host_total}).bytes == 0}});
+                            {"fits", excess(peak, {c.device_total, c.host_total, c.arena_total}).bytes == 0}});
   if (!c.card.empty())
     out["described"] = Json::ordered({{"card", c.card},
                                       {"device_bytes", c.device_total},

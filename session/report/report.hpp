@@ -18,6 +18,7 @@ struct ReportContext : Beside {
   bool assumed = false;       // `device_overhead` has no source
   bool capped = false;        // no kernel was asked for its scratch: the workspace is an upper bound
   uint64_t device_total = 0;  // memory of the device; 0: unknown
+  uint64_t arena_total = 0;   // [device] memory; 0: none is given
   uint64_t host_total = 0;    // memory of a host, if the device's is not the host's; 0: unknown
   Machine machine;
   Kept kept;                // activations, by [recompute]

@@ -69,6 +69,15 @@ TEST_CASE("peak memory of many narrow layers, with the plan itself", "[cli][.slo
     check_peak(more, {"model.num_hidden_layers=64", "model.hidden_size=128", "train.steps=2", more});
 }
 
+TEST_CASE("peak memory with states in host memory", "[cli][.slow]") {
+  for (const char* how : {"offload.update=host", "offload.update=device"})
+    check_peak(how,
+               {"model.preset=bench", "model.vocab_size=8000", "model.hidden_size=512", "model.intermediate_size=1376",
+                "model.num_attention_heads=8", "model.num_hidden_layers=8", "train.steps=2", "train.eval_every=2",
+                "train.sequence_length=64", "device.threads=0", "precision.plugin=bf16", "offload.optimizer=host",
+                "offload.gradients=host", "offload.parameters=host", how});
+}
+
 TEST_CASE("plan of a 7B model is quick and small", "[cli]") {
   Scratch scratch;
   scratch.write("7b.toml", "[model]\nplugin = \"llama\"\npreset = \"7b\"\n");

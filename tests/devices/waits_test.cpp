@@ -153,3 +153,29 @@ TEST_CASE("each wait that is left out is seen, everywhere", "[.slow]") {
   for (const char* model : {"llama", "opt", "mamba"})
     for (const char* strategy : {"none", "zero1", "zero2", "zero3"}) without_each_wait({model, 2, 2}, strategy);
 }
+
+TEST_CASE("each wait that is left out is seen by the verifier, with states in host memory") {
+  for (const char* offload : {"optimizer = 'host'\n", "optimizer = 'host'\nupdate = 'device'\n",
+                              "optimizer = 'host'\ngradients = 'host'\nparameters = 'host'\n"})
+    for (const uint32_t ranks : {1u, 2u}) {
+      On on;
+      on.device = "far", on.strategy = ranks == 1 ? "none" : "zero3", on.on_queues = true, on.offload = offload;
+      const eng::Plan plan = Training({"llama", ranks, 2}, on).plan();
+      int needed = 0, all = 0;
+      const auto& segments = plan.program("train").segments;
+      for (size_t s = 0; s < segments.size(); ++s)
+        for (size_t a = 0; a < segments[s].actions.size(); ++a)
+          for (size_t w = 0; w < segments[s].actions[a].waits.size(); ++w) {
+            eng::Plan without = plan;
+            auto& waits = segment(without, s).actions[a].waits;
+            waits.erase(waits.begin() + static_cast<int64_t>(w));
+            ++all;
+            if (left_open(plan, segments[s], segment(without, s)).empty()) continue;
+            ++needed;
+            INFO(offload << ranks << " ranks, " << segments[s].name << " action " << a);
+            CHECK_FALSE(eng::problems(without, 1).empty());
+          }
+      CHECK(needed > 20);
+      CHECK(2 * needed > all);
+    }
+}

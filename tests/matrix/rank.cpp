@@ -36,6 +36,12 @@ std::string model_text(const std::string& model) {
       model == "llama_tied");
 }
 
+std::string offload_text(const std::string& what) {
+  if (what == "none") return "";
+  return std::string("[offload]\noptimizer = 'host'\n") + (what == "device" ? "update = 'device'\n" : "") +
+         (what == "all" ? "gradients = 'host'\nparameters = 'host'\n" : "");
+}
+
 // The batch of a whole step is the same for any number of ranks.
 std::string config_text(const Cell& cell, uint32_t world) {
   const auto word = [&](const char* key, const char* fallback) {
@@ -49,10 +55,10 @@ std::string config_text(const Cell& cell, uint32_t world) {
       "[model]\n{}vocab_size = {}\n[device]\nplugin = 'cpu'\nthreads = 1\n[train]\nsteps = {}\nmicro_batch = {}\n"
       "sequence_length = {}\naccumulate = {}\ngrad_clip = 0.5\nreduce = '{}'\n[optimizer]\nplugin = 'adamw'\n"
       "learning_rate = 1e-3\nweight_decay = 0.1\n[zero]\nplugin = '{}'\nbucket = '{}'\nprefetch = {}\noverlap = {}\n"
-      "[precision]\nplugin = '{}'\n[recompute]\npolicy = '{}'\n",
+      "[precision]\nplugin = '{}'\n[recompute]\npolicy = '{}'\n{}",
       model_text(cell.at("model")), vocabulary, steps, samples / world, length, accumulate, cell.at("reduce"),
       cell.at("zero"), size, cell.at("prefetch"), cell.at("overlap") == "on", word("format", "fp32"),
-      word("recompute", "none"));
+      word("recompute", "none"), offload_text(word("offload", "none")));
 }
 
 uint64_t mixed(uint64_t x) {
@@ -131,7 +137,8 @@ std::string train(const Cell& cell, eng::Registry& registry, eng::Communicator* 
     throw std::runtime_error("nothing to reduce twice");
   if (comm) comm->make_groups(plan.ranks);
   eng::Device device(registry, "cpu", config.section("device"));
-  eng::Executor executor(plan, device, *setup.kernels, comm);
+  eng::Host host = eng::make_host(setup.offload, config.section("offload"), registry, nullptr, world.local_rank);
+  eng::Executor executor(plan, device, *setup.kernels, comm, true, &host);
   executor.run("init");
   int64_t counters[ENG_C_COUNT] = {};
   if (comm) counters[ENG_C_RANK] = world.rank, counters[ENG_C_WORLD] = world.size;

@@ -68,7 +68,7 @@ struct Whole {
 std::vector<Whole> all_of(Words words, const std::string& device, uint32_t ranks) {
   words.push_back("device.describe=" + device);
   const eng::Config config = config_of("tiny", "none", words);
-  const eng::Grid grid = eng::grid_of(config, plugins(), ranks);
+  const eng::Grid grid = eng::grid_of(config, plugins(), {}, ranks);
   eng::Trial trial(config, plugins());
   std::vector<Whole> out;
   for (size_t f = 0; f < grid.formats.size(); ++f) {

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// [offload]: states on a tier, as people use it.
+#include "harness.hpp"
+
+using namespace cli;
+
+namespace {
+
+Args with(Args words, const Args& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+const Args on_host = {"offload.optimizer=host", "offload.gradients=host", "offload.parameters=host"};
+
+}  // namespace
+
+TEST_CASE("a run with states in host memory has the numbers of one without, and each resumes the other", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const Args base = {"run", "config.toml", "precision.plugin=bf16", "checkpoint.every=4", "--out"};
+  REQUIRE(engine(scratch, with(base, {"plain"})).exit == 0);
+  REQUIRE(engine(scratch, with(with(base, {"host"}), on_host)).exit == 0);
+  CHECK(column(scratch / "host", "loss") == column(scratch / "plain", "loss"));
+  CHECK(column(scratch / "host", "grad_norm") == column(scratch / "plain", "grad_norm"));
+  CHECK(engine(scratch, {"ckpt", "diff", "host", "plain"}).exit == 0);
+  // From a checkpoint of the one, the other goes on.
+  REQUIRE(engine(scratch, with(base, {"other", "train.steps=4"})).exit == 0);
+  const Result on = engine(scratch, with({"run", "other", "train.steps=8"}, on_host));
+  INFO(on.err);
+  REQUIRE(on.exit == 0);
+  CHECK(engine(scratch, {"ckpt", "diff", "other", "plain"}).exit == 0);
+  REQUIRE(engine(scratch, with(with(base, {"back", "train.steps=4"}), on_host)).exit == 0);
+  REQUIRE(engine(scratch, {"run", "back", "train.steps=8", "offload.optimizer=none", "offload.master=none",
+                           "offload.gradients=none", "offload.parameters=none", "offload.update=device"})
+              .exit == 0);
+  CHECK(engine(scratch, {"ckpt", "diff", "back", "plain"}).exit == 0);
+  // Evaluating and generating take the weights from there, too.
+  const Args eval = {"eval", "host", "--json", "--batches", "2"};
+  const auto loss = [&](const Args& words) { return Json::parse(engine(scratch, words).out).at("loss"); };
+  CHECK(loss(eval) == loss({"eval", "plain", "--json", "--batches", "2"}));
+  CHECK(engine(scratch, {"generate", "host", "a", "--tokens", "8", "--seed", "3"}).out ==
+        engine(scratch, {"generate", "plain", "a", "--tokens", "8", "--seed", "3"}).out);
+}
+
+TEST_CASE("device.memory bounds what is on the device, and the host holds the rest", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const Args plan = {"plan", "config.toml", "--json", "precision.plugin=bf16"};
+  const auto arenas = [&](const Args& more) {
+    const Result result = engine(scratch, with(plan, more));
+    INFO(result.err);
+    return Json::parse(result.out).at("ranks").at(0).at("arenas");
+  };
+  const Json all = arenas({}), two = arenas(on_host);
+  REQUIRE(all.size() == 1);
+  REQUIRE(two.size() == 2);
+  CHECK(two.at(1).at("device") == "host");
+  CHECK(two.at(1).at("kind") == "tier");
+  const auto bytes = two.at(0).at("total").get<uint64_t>();
+  CHECK(bytes < all.at(0).at("total").get<uint64_t>());
+  const std::string limit = "device.memory=" + std::to_string(bytes) + "B";
+  CHECK(Json::parse(engine(scratch, with(plan, {limit})).out).at("fits") == false);
+  CHECK(Json::parse(engine(scratch, with(plan, with(on_host, {limit}))).out).at("fits") == true);
+  const Args run = {"run", "config.toml", "--out", "run", "precision.plugin=bf16", "train.steps=2", limit};
+  const Result refused = engine(scratch, run);
+  CHECK(refused.exit == 5);
+  CHECK(has(refused.err, "the plan needs an arena of "));
+  CHECK(has(refused.err, "device.memory is "));
+  const Result fits = engine(scratch, with(run, on_host));
+  INFO(fits.err);
+  CHECK(fits.exit == 0);
+}
+
+TEST_CASE("a tier that does not exist, and an update where no state is", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const Result none = engine(scratch, {"check", "config.toml", "offload.optimizer=disk"});
+  CHECK(none.exit == 2);
+  CHECK(has(none.err, "no plugin provides eng.tier/1 'disk'"));
+  const Result update = engine(scratch, {"check", "config.toml", "offload.update=host"});
+  CHECK(update.exit == 2);
+  CHECK(has(update.err, "set offload.optimizer = \"host\" as well, or remove `update`"));
+}
