@@ -267,6 +267,7 @@ std::vector<View> BlockEmitter::forward(uint32_t b, const std::vector<View>& inp
   const Template& t = model_.templates.at(model_.blocks[b].tmpl);
   if (pass.batch.before_pass) pass.batch.before_pass();
   emitter_.label(Phase::forward, model_.blocks[b].name);
+  if (pass.away) pass.away->before_forward();
   env = enter(b, inputs, pass.batch);
   run(b, 0, t.forward, env, pass);
   std::vector<View> outputs;
@@ -304,22 +305,46 @@ void BlockEmitter::add_apart(uint32_t b, size_t k, const Env& env, Pass& pass) c
   emitter_.action(op(ENG_OP_ADD), {target, from}, {target});
 }
 
+std::vector<View> BlockEmitter::kept(size_t b, const std::vector<Env>& envs,
+                                     const std::vector<std::vector<View>>& inputs) const {
+  const Template& t = model_.templates.at(model_.blocks[b].tmpl);
+  const size_t from = made_again(b);
+  std::vector<View> out;
+  if (from < b) out = inputs[from];
+  std::set<Id> read;
+  for (size_t n = t.forward; n < t.graph.nodes.size(); ++n)
+    for (Id i : t.graph.nodes[n].in)
+      if (i) read.insert(i);
+  for (Id i : read)
+    if (const SymbolKind kind = t.graph.value(i).kind;
+        kind == SymbolKind::temp || (kind == SymbolKind::input && from == b))
+      out.push_back(envs[b][i]);
+  return out;
+}
+
 View BlockEmitter::train(const MicroBatch& batch) const {
-  Pass pass{batch, true, std::vector<char>(model_.params.size(), 0)};
+  Away away(emitter_, batch.away);
+  Pass pass{batch, true, std::vector<char>(model_.params.size(), 0), &away};
   std::vector<View> values;
   std::vector<Env> envs(model_.blocks.size());
   std::vector<std::vector<View>> inputs;
   for (uint32_t b = 0; b < envs.size(); ++b) {
     inputs.push_back(values);
     values = forward(b, values, envs[b], pass);
+    // The last ones would be back before they are gone. What a run makes again need not be kept; its end keeps its
+    // input.
+    if (b + 2 < envs.size() && !model_.blocks[b].twice) away.leave(kept(b, envs, inputs));
   }
   View loss;
   std::vector<View> seeds;
   for (uint32_t b = static_cast<uint32_t>(envs.size()); b-- > 0;) {
     const Template& t = model_.templates.at(model_.blocks[b].tmpl);
     Env& env = envs[b];
+    for (size_t k = b + 1; k-- > (b ? b - 1 : 0);) away.come(kept(k, envs, inputs));  // the next ones beside this one
+    for (View& view : env) view = away.here(view);
     if (const auto from = static_cast<uint32_t>(made_again(b)); from < b) {
       values = inputs[from];
+      for (View& view : values) view = away.here(view);
       for (uint32_t k = from; k < b; ++k) values = forward(k, values, envs[k], pass);
       for (size_t k = 0; k < t.inputs.size(); ++k) env[t.inputs[k]] = values[k];
     }

@@ -2,7 +2,7 @@
 // Emits one micro-batch of a model: the forward of every block and, in training, the backward.
 #pragma once
 
-#include "core/plan/emitter.hpp"
+#include "core/plan/away.hpp"
 #include "core/trace/model.hpp"
 
 namespace eng {
@@ -19,7 +19,8 @@ struct MicroBatch {
   const std::map<uint32_t, std::vector<View>>* constants = nullptr;  // template -> its constants
   const std::vector<std::vector<View>>* states = nullptr;            // block -> its states; in generation
   // Output.
-  View output;  // receives the output of the last block in `forward`; absent: a new transient does
+  uint32_t away = 0;  // the arena of a tier for activations between forward and backward; 0: they stay
+  View output;        // receives the output of the last block in `forward`; absent: a new transient does
 
   // Callbacks; the planner may emit actions in them.
   // Before each pass over a block, in the order of BlockEmitter::reads. May be empty.
@@ -55,6 +56,7 @@ class BlockEmitter {
     const MicroBatch& batch;
     bool training;
     std::vector<char> contributed;  // per parameter: whether something is written to its gradient
+    Away* away = nullptr;           // in training
   };
   std::vector<View> forward(uint32_t block, const std::vector<View>& inputs, Env& env, Pass& pass) const;
   // The gradient buffer to which value `o` of block b is written first; absent for all other values.
@@ -62,6 +64,8 @@ class BlockEmitter {
   // Emits nodes [from, to) of a block and sets the views of their outputs in `env`.
   void run(uint32_t block, size_t from, size_t to, Env& env, Pass& pass) const;
   void add_apart(uint32_t b, size_t k, const Env& env, Pass& pass) const;
+  // What the backward of block b reads of its forward: of its own values, and the input of the run that it ends.
+  std::vector<View> kept(size_t b, const std::vector<Env>& envs, const std::vector<std::vector<View>>& inputs) const;
   size_t made_again(size_t b) const;
   size_t run_before(size_t b) const;
   uint32_t first_user(uint32_t parameter) const;

@@ -79,6 +79,7 @@ void Emitter::begin_program(const std::string& name) {
 void Emitter::begin_segment(const std::string& name, uint32_t repeat) {
   plan_.programs.back().segments.push_back({name, repeat, {}});
   users_.clear();
+  computed_.reset();
 }
 
 void Emitter::label(Phase phase, const std::string& of) {
@@ -130,6 +131,7 @@ void Emitter::action(const Op& op, std::vector<View> in, std::vector<View> out, 
       if (users.empty() || users.back() != actions.size()) users.push_back(static_cast<uint32_t>(actions.size()));
     }
   const auto block = static_cast<uint32_t>(plan_.labels.size() - 1);
+  if (queue == Queue::compute) computed_ = static_cast<uint32_t>(actions.size());
   actions.push_back({it->second, queue, std::move(in), std::move(out), scratch, {}, std::exchange(after_, {}), block});
   if (staged) action(eng::op(ENG_OP_COPY), {staging(received_, target[0].desc)}, target);
 }
@@ -146,6 +148,10 @@ Queue Emitter::on(Queue queue) {
 void Emitter::after_users(const View& view) {
   const auto& users = users_[view.buffer];
   after_.insert(after_.end(), users.begin(), users.end());
+}
+
+void Emitter::after_computation() {
+  if (computed_) after_.push_back(*computed_);
 }
 
 void Emitter::zero(const View& view) {

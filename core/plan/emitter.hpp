@@ -2,6 +2,7 @@
 // Appends buffers and actions to a plan; knows nothing of models or policies.
 #pragma once
 
+#include <optional>
 #include <unordered_map>
 
 #include "core/plan/planner.hpp"
@@ -26,6 +27,12 @@ class Emitter {
   Queue on(Queue queue);
   // The next action waits for all actions of the segment that used this view's buffer.
   void after_users(const View& view);
+  // The next action waits for the last action of the computation so far.
+  void after_computation();
+  // Whether a view is of a transient buffer on the device.
+  bool passes(const View& view) const {
+    return view.buffer && !plan_.buffer(view.buffer).persistent && !plan_.buffer(view.buffer).arena;
+  }
   void action(const Op& op, std::vector<View> in, std::vector<View> out, Attrs attrs = {});
   void zero(const View& view);
   // The arena of the tier in which a view lies; 0: none.
@@ -43,7 +50,8 @@ class Emitter {
   std::function<uint64_t(const Call&)> workspace_;
   std::unordered_map<std::string, uint32_t> calls_;
   Queue queue_ = Queue::compute;
-  std::vector<uint32_t> after_;  // Action::after of the next action
+  std::vector<uint32_t> after_;       // Action::after of the next action
+  std::optional<uint32_t> computed_;  // the last action of the segment on the compute queue
   // buffer -> the actions of the segment that read or write it, in their order
   std::unordered_map<Id, std::vector<uint32_t>> users_;
   const DeviceTraits traits_;

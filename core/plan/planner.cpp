@@ -156,6 +156,7 @@ class Planner {
     batch.scalars = plan_.scalars;
     batch.counters = plan_.counters;
     batch.seed = r_.seed;
+    batch.away = s_.place(ENG_ROLE_ACT);
     batch.weights = &s_.weights;
     batch.constants = &s_.constants;
   }

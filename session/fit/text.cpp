@@ -33,7 +33,12 @@ std::string words(const Tried& t, const Fit& fit) {
 std::string tried_text(const char* what, const Tried& t, const Fit& fit) {
   std::string out =
       fmt::format("  {:<11} {}\n  {:<11} {} of {}", what, words(t, fit), "", size(need(t)), size(fit.available.device));
-  if (fit.available.host) out += fmt::format(", {} of {} of a host", size(t.peak.hosts), size(fit.available.host));
+  const bool offloads =
+      std::any_of(t.edits.begin(), t.edits.end(), [](const Edit& e) { return e.section == "offload"; });
+  if (fit.available.host)
+    out += fmt::format(", {} of {} of a host", size(t.peak.hosts), size(fit.available.host));
+  else if (offloads)
+    out += fmt::format(", {} of a host's memory", size(t.peak.hosts));
   if (fit.timed) out += fmt::format("; a step takes {} estimated, bound by {}", seconds(t.seconds), to_string(t.bound));
   return out + fmt::format("; {}\n", t.effect.text);
 }

@@ -23,7 +23,8 @@ Offload make_offload(const Section& section, Registry& registry) {
   for (const auto& [key, role] : {std::pair("optimizer", ENG_ROLE_STATE),
                                   {"master", ENG_ROLE_MASTER},
                                   {"gradients", ENG_ROLE_GRAD},
-                                  {"parameters", ENG_ROLE_WEIGHT}}) {
+                                  {"parameters", ENG_ROLE_WEIGHT},
+                                  {"activations", ENG_ROLE_ACT}}) {
     const std::string& tier = section.string(key);
     if (tier == "none") continue;
     out.roles[role] = tier;
@@ -46,8 +47,7 @@ Host make_host(const Offload& offload, const Section& section, Registry& registr
     host.tiers.push_back(std::make_unique<Tier>(registry, tier, section, local_rank));
   host.kernels = kernels;
   if (kernels)
-    host.device =
-        std::make_unique<Device>(registry, host_device, defaults_of(registry, host_device), local_rank);
+    host.device = std::make_unique<Device>(registry, host_device, defaults_of(registry, host_device), local_rank);
   return host;
 }
 

@@ -75,7 +75,7 @@ TEST_CASE("peak memory with states in host memory", "[cli][.slow]") {
                {"model.preset=bench", "model.vocab_size=8000", "model.hidden_size=512", "model.intermediate_size=1376",
                 "model.num_attention_heads=8", "model.num_hidden_layers=8", "train.steps=2", "train.eval_every=2",
                 "train.sequence_length=64", "device.threads=0", "precision.plugin=bf16", "offload.optimizer=host",
-                "offload.gradients=host", "offload.parameters=host", how});
+                "offload.gradients=host", "offload.parameters=host", "offload.activations=host", how});
 }
 
 TEST_CASE("plan of a 7B model is quick and small", "[cli]") {

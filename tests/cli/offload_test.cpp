@@ -6,12 +6,13 @@ using namespace cli;
 
 namespace {
 
-Args with(Args words, const Args& more) {
+Args plus(Args words, const Args& more) {
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
 
-const Args on_host = {"offload.optimizer=host", "offload.gradients=host", "offload.parameters=host"};
+const Args on_host = {"offload.optimizer=host", "offload.gradients=host", "offload.parameters=host",
+                      "offload.activations=host"};
 
 }  // namespace
 
@@ -19,20 +20,20 @@ TEST_CASE("a run with states in host memory has the numbers of one without, and 
   Scratch scratch;
   scratch.config();
   const Args base = {"run", "config.toml", "precision.plugin=bf16", "checkpoint.every=4", "--out"};
-  REQUIRE(engine(scratch, with(base, {"plain"})).exit == 0);
-  REQUIRE(engine(scratch, with(with(base, {"host"}), on_host)).exit == 0);
+  REQUIRE(engine(scratch, plus(base, {"plain"})).exit == 0);
+  REQUIRE(engine(scratch, plus(plus(base, {"host"}), on_host)).exit == 0);
   CHECK(column(scratch / "host", "loss") == column(scratch / "plain", "loss"));
   CHECK(column(scratch / "host", "grad_norm") == column(scratch / "plain", "grad_norm"));
   CHECK(engine(scratch, {"ckpt", "diff", "host", "plain"}).exit == 0);
   // From a checkpoint of the one, the other goes on.
-  REQUIRE(engine(scratch, with(base, {"other", "train.steps=4"})).exit == 0);
-  const Result on = engine(scratch, with({"run", "other", "train.steps=8"}, on_host));
+  REQUIRE(engine(scratch, plus(base, {"other", "train.steps=4"})).exit == 0);
+  const Result on = engine(scratch, plus({"run", "other", "train.steps=8"}, on_host));
   INFO(on.err);
   REQUIRE(on.exit == 0);
   CHECK(engine(scratch, {"ckpt", "diff", "other", "plain"}).exit == 0);
-  REQUIRE(engine(scratch, with(with(base, {"back", "train.steps=4"}), on_host)).exit == 0);
+  REQUIRE(engine(scratch, plus(plus(base, {"back", "train.steps=4"}), on_host)).exit == 0);
   REQUIRE(engine(scratch, {"run", "back", "train.steps=8", "offload.optimizer=none", "offload.master=none",
-                           "offload.gradients=none", "offload.parameters=none", "offload.update=device"})
+                           "offload.gradients=none", "offload.parameters=none", "offload.activations=none", "offload.update=device"})
               .exit == 0);
   CHECK(engine(scratch, {"ckpt", "diff", "back", "plain"}).exit == 0);
   // Evaluating and generating take the weights from there, too.
@@ -48,7 +49,7 @@ TEST_CASE("device.memory bounds what is on the device, and the host holds the re
   scratch.config();
   const Args plan = {"plan", "config.toml", "--json", "precision.plugin=bf16"};
   const auto arenas = [&](const Args& more) {
-    const Result result = engine(scratch, with(plan, more));
+    const Result result = engine(scratch, plus(plan, more));
     INFO(result.err);
     return Json::parse(result.out).at("ranks").at(0).at("arenas");
   };
@@ -60,14 +61,14 @@ TEST_CASE("device.memory bounds what is on the device, and the host holds the re
   const auto bytes = two.at(0).at("total").get<uint64_t>();
   CHECK(bytes < all.at(0).at("total").get<uint64_t>());
   const std::string limit = "device.memory=" + std::to_string(bytes) + "B";
-  CHECK(Json::parse(engine(scratch, with(plan, {limit})).out).at("fits") == false);
-  CHECK(Json::parse(engine(scratch, with(plan, with(on_host, {limit}))).out).at("fits") == true);
+  CHECK(Json::parse(engine(scratch, plus(plan, {limit})).out).at("fits") == false);
+  CHECK(Json::parse(engine(scratch, plus(plan, plus(on_host, {limit}))).out).at("fits") == true);
   const Args run = {"run", "config.toml", "--out", "run", "precision.plugin=bf16", "train.steps=2", limit};
   const Result refused = engine(scratch, run);
   CHECK(refused.exit == 5);
   CHECK(has(refused.err, "the plan needs an arena of "));
   CHECK(has(refused.err, "device.memory is "));
-  const Result fits = engine(scratch, with(run, on_host));
+  const Result fits = engine(scratch, plus(run, on_host));
   INFO(fits.err);
   CHECK(fits.exit == 0);
 }

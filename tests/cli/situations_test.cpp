@@ -23,7 +23,7 @@ constexpr uint64_t mamba_7b = 6'922'702'592, llama_7b = 6'738'415'616, opt_6_7b 
 struct Planned {
   bool fits = false;
   uint64_t parameters = 0, ranks = 0;
-  double persistent = 0, peak = 0, step = 0, flops = 0, recomputed = 0;  // bytes, seconds, FLOPs
+  double persistent = 0, peak = 0, step = 0, flops = 0, recomputed = 0, host = 0;  // bytes, seconds, FLOPs
   double per_parameter() const { return persistent / static_cast<double>(parameters); }
 };
 
@@ -37,7 +37,7 @@ Planned plan(const std::string& config, Args more = {}) {
   CHECK(card.at("kind") == "device");
   return {json.at("fits"),           json.at("parameters"),        json.at("world_size"),
           card.at("persistent"),     rank.at("device_peak_bytes"), json.at("step_seconds_estimate"),
-          json.at("flops_per_step"), json.at("recomputed_flops")};
+          json.at("flops_per_step"), json.at("recomputed_flops"),  rank.at("host_peak_bytes")};
 }
 
 // What N ranks keep of a parameter from step to step, and its summed gradient in f32, which lives through a step:
@@ -54,6 +54,17 @@ Planned needs(const std::string& config, const Args& more, double whole, double 
   CHECK(p.per_parameter() == Approx(whole + shared / ranks).epsilon(0.005).margin(0.002));
   CHECK(p.peak > p.persistent + 4 * parameters / ranks);
   CHECK(p.peak == Approx(1e9 * gigabytes).epsilon(0.02));
+  CHECK(p.fits == fits);
+  return p;
+}
+
+// The same with states on the host: what is left on the card keeps `kept` bytes of a parameter, and the host needs
+// `host` gigabytes for each card.
+Planned offloads(const std::string& config, Args more, double kept, double gigabytes, double host, bool fits) {
+  const Planned p = plan(config, more);
+  CHECK(p.per_parameter() == Approx(kept).epsilon(0.005).margin(0.002));
+  CHECK(p.peak == Approx(1e9 * gigabytes).epsilon(0.02));
+  CHECK(p.host == Approx(1e9 * host).epsilon(0.02));
   CHECK(p.fits == fits);
   return p;
 }
@@ -113,6 +124,16 @@ TEST_CASE("situation A: Mamba 7B on one card of 80 GB", "[cli][situations]") {
   needs(a, {"optimizer.plugin=adamw8bit", "precision.plugin=fp32"}, 4 + 2.24, 0, 82.0, true);
 }
 
+TEST_CASE("situation A: with the optimizer on the host, as asked, it fits on one card", "[cli][situations]") {
+  const std::string host = "offload.optimizer=host";
+  offloads(a, {host}, weight, 49.5, 84.5, true);
+  offloads(a, {host, "train.micro_batch=8", "train.accumulate=2", "recompute.blocks=2"}, weight, 62.2, 84.5, true);
+  offloads(a,
+           {host, "train.micro_batch=12", "train.accumulate=1", "train.sequence_length=2048", "recompute.blocks=2",
+            "zero.plugin=zero1"},
+           weight, 82.4, 84.5, true);
+}
+
 TEST_CASE("situation A: the first proposal fits", "[cli][situations][.slow]") {
   refused(a);
 }
@@ -141,6 +162,14 @@ TEST_CASE("situation B: ZeRO-3 and smaller models", "[cli][situations]") {
   CHECK(needs(b, {"--ranks", "4", "model.preset=1b_mamba"}, weight, states, 9.8, true).parameters == 1'001'947'136);
 }
 
+TEST_CASE("situation B: states on the host", "[cli][situations]") {
+  const std::string host = "offload.optimizer=host";
+  offloads(b, {"--ranks", "4", host}, weight, 28.5, 20.8, false);
+  offloads(b, {"--ranks", "6", host}, weight, 26.2, 13.9, false);
+  offloads(b, {"--ranks", "8", host}, weight, 25.1, 10.4, true);
+  offloads(b, {"--ranks", "4", host, "zero.plugin=zero3"}, weight / 4, 18.4, 20.8, true);
+}
+
 TEST_CASE("situation B: the first proposal fits", "[cli][situations][.slow]") {
   for (const char* ranks : {"4", "6", "8"}) proposal_fits(b, {"--ranks", ranks});
   proposal_fits(b, {"--ranks", "4", "device.describe=rtx5090"});
@@ -166,6 +195,12 @@ TEST_CASE("situation C: Mamba 7B with ZeRO-3 on 6 cards of 32 GB needs no offloa
   const Planned narrow =
       needs(c, with({"model.hidden_size=4096", "model.num_hidden_layers=32"}), 0, weight + states, 13.6, true);
   CHECK(narrow.parameters == 3'575'848'960);
+}
+
+TEST_CASE("situations C and D: everything on the host", "[cli][situations]") {
+  offloads(c, {"--ranks", "6", "offload.optimizer=host", "offload.gradients=host", "offload.parameters=host"}, 0, 4.1,
+           20.8, true);
+  offloads(d, {"--ranks", "4", "offload.optimizer=host", "offload.parameters=host"}, 0, 22.8, 23.6, true);
 }
 
 TEST_CASE("situation D: LLaMA-7B with ZeRO-3 on 4 cards of 40 GB", "[cli][situations]") {
@@ -203,6 +238,13 @@ TEST_CASE("situation E: what makes 6.7B, 13B and 30B fit", "[cli][situations]") 
         true);
   needs(e, {"--ranks", "8", "model.preset=30b", "zero.plugin=zero3", "train.micro_batch=1"}, 0, weight + states, 73.6,
         true);
+}
+
+TEST_CASE("situation E: 6.7B, 13B and 30B on one card, with states on the host", "[cli][situations]") {
+  const std::string host = "offload.optimizer=host", gradients = "offload.gradients=host";
+  offloads(e, {host}, weight, 41.6, 81.5, true);
+  offloads(e, {"model.preset=13b", host}, weight, 78.8, 156.8, true);
+  offloads(e, {"model.preset=30b", host, gradients}, weight, 68.4, 479.6, true);
 }
 
 TEST_CASE("situation E: the first proposal fits", "[cli][situations]") {

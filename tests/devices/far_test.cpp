@@ -83,6 +83,9 @@ const char* const offloads[] = {
     "optimizer = 'host'\nmaster = 'none'\ngradients = 'host'\n",
     "optimizer = 'host'\ngradients = 'host'\nparameters = 'host'\n",
     "parameters = 'host'\ngradients = 'host'\n",
+    "activations = 'host'\n",
+    "optimizer = 'host'\ngradients = 'shelf'\n",
+    "optimizer = 'host'\ngradients = 'host'\nparameters = 'host'\nactivations = 'host'\n",
 };
 
 TEST_CASE("states in host memory beside far give the same bits, in any order of its queues") {

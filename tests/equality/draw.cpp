@@ -89,9 +89,9 @@ std::string describe(const Group& g) {
 }
 
 std::string describe(const Draw& d) {
-  return fmt::format("{}, bucket {}, prefetch {}, overlap {}, live_limit {} times the least, recompute {}, offload: {}", d.strategy,
-                     d.bucket, d.prefetch, d.overlap, d.live_limit, d.recompute.empty() ? "none" : d.recompute,
-                     d.offload.empty() ? "nothing" : d.offload);
+  return fmt::format("{}, bucket {}, prefetch {}, overlap {}, live_limit {} times the least, recompute {}, offload: {}",
+                     d.strategy, d.bucket, d.prefetch, d.overlap, d.live_limit,
+                     d.recompute.empty() ? "none" : d.recompute, d.offload.empty() ? "nothing" : d.offload);
 }
 
 Group draw_group(Random& random) {
@@ -127,9 +127,11 @@ Draw draw(Random& random, const Group& g) {
 
 std::string draw_offload(Random& random) {
   std::string out;
-  for (const char* state : {"optimizer", "master", "gradients", "parameters"})
-    if (chance(random, 0.5)) out += fmt::format("{} = '{}'\n", state, chance(random, 0.8) ? "host" : "none");
-  if (out.find("optimizer = 'host'") != std::string::npos && chance(random, 0.7))
+  for (const char* state : {"optimizer", "master", "gradients", "parameters", "activations"})
+    if (chance(random, 0.5))
+      out += fmt::format("{} = '{}'\n", state, chance(random, 0.6) ? "host" : chance(random, 0.5) ? "shelf" : "none");
+  if (out.find("optimizer = '") != std::string::npos && out.find("optimizer = 'none'") == std::string::npos &&
+      chance(random, 0.7))
     out += fmt::format("update = '{}'\n", chance(random, 0.5) ? "host" : "device");
   return out;
 }

@@ -26,6 +26,9 @@ inline eng::Registry& registry() {
     search.extra.push_back(HALF);
     search.extra.push_back(DITHER);
 #endif
+#ifdef SHELF
+    search.extra.push_back(SHELF);
+#endif
 #ifdef ODD
     search.extra.push_back(ODD);
 #endif

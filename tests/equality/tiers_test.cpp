@@ -20,6 +20,10 @@ const char* const offloads[] = {
     "optimizer = 'host'\ngradients = 'host'\n",
     "optimizer = 'host'\nupdate = 'device'\ngradients = 'host'\nparameters = 'host'\n",
     "optimizer = 'host'\ngradients = 'host'\nparameters = 'host'\n",
+    "activations = 'host'\n",
+    "optimizer = 'shelf'\n",  // a third party's
+    "optimizer = 'host'\nmaster = 'shelf'\ngradients = 'shelf'\nactivations = 'host'\n",
+    "optimizer = 'host'\nparameters = 'host'\nactivations = 'host'\n",
 };
 const char* const strategies[] = {"none", "zero1", "zero2", "zero3", "two_level"};
 const char* const recomputes[] = {"", "policy = 'full'", "every = 2"};
@@ -66,7 +70,8 @@ TEST_CASE("states in host memory give the same bits") {
 #endif
 }
 
-TEST_CASE("states in host memory give the same bits: a skipped update, other optimizers, frozen parameters", "[.slow]") {
+TEST_CASE("states in host memory give the same bits: a skipped update, other optimizers, frozen parameters",
+          "[.slow]") {
   Group skips = group("llama", "fp16\ninitial_scale_power = 30", 2);
   same(skips, 0);
   same(group("mamba", "fp32", 1), 1);

@@ -39,7 +39,7 @@ std::string model_text(const std::string& model) {
 std::string offload_text(const std::string& what) {
   if (what == "none") return "";
   return std::string("[offload]\noptimizer = 'host'\n") + (what == "device" ? "update = 'device'\n" : "") +
-         (what == "all" ? "gradients = 'host'\nparameters = 'host'\n" : "");
+         (what == "all" ? "gradients = 'host'\nparameters = 'host'\nactivations = 'host'\n" : "");
 }
 
 // The batch of a whole step is the same for any number of ranks.
