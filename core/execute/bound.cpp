@@ -7,6 +7,7 @@ namespace eng {
 
 Bound::Bound(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm, Host* host)
     : plan_(plan), device_(device), comm_(comm), host_(host), host_memory_(kernels.host_memory()) {
+  if (plan.has_tiers() && !host) throw Error(Exit::bug, "this plan has tiers, which nobody has made");
   try {
     for (uint32_t a = 0; a < plan.arenas.size(); ++a) {
       arenas.push_back(alloc(a));

@@ -27,6 +27,9 @@ Offload make_offload(const Section& section, Registry& registry) {
                                   {"activations", ENG_ROLE_ACT}}) {
     const std::string& tier = section.string(key);
     if (tier == "none") continue;
+    if (!registry.find(ENG_TIER_KIND, tier))
+      throw Error(Exit::usage, fmt::format("offload.{} = {}: there is no such tier", key, toml_text(tier)),
+                  fmt::format("tiers: none, {}", fmt::join(registry.names(ENG_TIER_KIND), ", ")));
     out.roles[role] = tier;
     if (std::count(out.tiers.begin(), out.tiers.end(), tier)) continue;
     describe_tier(registry, tier, section);

@@ -197,7 +197,12 @@ TEST_CASE("a described device is for planning", "[cli]") {
   CHECK(host.exit == 0);
   CHECK_FALSE(has(host.out, "host.memory is not given"));
   // A checkpoint that no disk has room for: only that of this machine is looked at.
-  const Args large = {"check", "config.toml", "model.vocab_size=50000000", "checkpoint.keep=1000000"};
+  const Args large = {"check",
+                      "config.toml",
+                      "model.vocab_size=50000000",
+                      "train.steps=1000000",
+                      "checkpoint.every=1",
+                      "checkpoint.keep=1000000"};
   for (const auto& [describe, exit] : {std::pair("device.describe=h200", 0), {"host.memory=1TiB", 10}}) {
     Args words = large;
     words.push_back(describe);

@@ -78,7 +78,8 @@ TEST_CASE("a tier that does not exist, and an update where no state is", "[cli]"
   scratch.config();
   const Result none = engine(scratch, {"check", "config.toml", "offload.optimizer=disk"});
   CHECK(none.exit == 2);
-  CHECK(has(none.err, "no plugin provides eng.tier/1 'disk'"));
+  CHECK(has(none.err, "offload.optimizer = \"disk\": there is no such tier"));
+  CHECK(has(none.err, "help: tiers: none, host"));
   const Result update = engine(scratch, {"check", "config.toml", "offload.update=host"});
   CHECK(update.exit == 2);
   CHECK(has(update.err, "set offload.optimizer = \"host\" as well, or remove `update`"));

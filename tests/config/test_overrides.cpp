@@ -45,7 +45,7 @@ TEST_CASE("bad overrides show their text") {
   CHECK_THAT(problems("[model]\nplugin = \"llama\"\n", {"model.from=2026"}),
              Contains("error[E0118]: /2026 is not a directory") && Contains("command line: model.from=2026"));
   bad("trian.steps=10", "did you mean `train`?");
-  bad("offload.update=disk", "`update` must be one of \"device\", \"host\"");
+  bad("offload.update=disk", "`update` must be one of its choices, not string \"disk\"");
   bad("train.steps=0", "`steps` must be at least 1, at most 1000000000, not integer 0");
   bad("train.steps", "an override is section.key=value");
   bad("=3", "an override is section.key=value");

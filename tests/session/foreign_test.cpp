@@ -99,7 +99,7 @@ TEST_CASE("each key of another trainer's section has its own line") {
         "`zero_optimization.contiguous_gradients` is DeepSpeed's name; it has no equivalent here",
         "error[E0103]: unknown key `zero_optimization.stage3_novel`",
         "`zero_optimization.bucket`: here it is `zero.bucket = 3`",
-        "`zero_optimization.offload_optimizer.device` is DeepSpeed's name; it has no equivalent here",
+        "`zero_optimization.offload_optimizer.device` is DeepSpeed's name; here it is `offload.optimizer = \"host\"`",
         "`scheduler.type` is DeepSpeed's name; here it is `schedule.kind = \"WarmupLR\"`",
         "`scheduler.params.warmup_num_steps`: here it is `schedule.warmup_num_steps = 100`"})
     CHECK_THAT(text, Contains(line));

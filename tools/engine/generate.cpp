@@ -62,7 +62,8 @@ class Decoder {
                               format_bytes(static_cast<double>(info.total_bytes))),
                   "lower --max-length or --tokens");
     release_freed_memory();  // of planning
-    executor_ = std::make_unique<Executor>(setup_.plan, device_, *setup_.kernels);
+    host_ = make_host(setup_.offload, config.section("offload"), registry, setup_.host.get(), 0);
+    executor_ = std::make_unique<Executor>(setup_.plan, device_, *setup_.kernels, nullptr, true, &host_);
   }
 
   // From a checkpoint or a Hugging Face directory.
@@ -104,6 +105,7 @@ class Decoder {
   Setup setup_;
   int64_t length_, position_ = 0;
   Device device_;
+  Host host_;
   std::unique_ptr<Executor> executor_;
 };
 
