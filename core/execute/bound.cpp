@@ -129,7 +129,9 @@ void* Bound::bind(const Action& action, const Kernels& kernels) {
   void* record = nullptr;
   Sink sink;
   sink.check(call.kernel->bind(call.state, args.data(), static_cast<uint32_t>(n), scratch, &record, sink.get()),
-             Exit::environment, [&] { return name({call.kernel, nullptr, &action, false}); });
+             Exit::environment, [&] {
+               return name({call.kernel, nullptr, &action, false});
+             });
   return record;
 }
 

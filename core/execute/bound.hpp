@@ -50,7 +50,9 @@ class Bound {
   void* alloc(uint32_t arena);
   void pin(uint32_t arena);
   // The tier of an arena; null: the device's plugin allocates it.
-  Tier* tier(uint32_t arena) const { return arena < plan_.first_tier ? nullptr : host_->tiers[arena - plan_.first_tier].get(); }
+  Tier* tier(uint32_t arena) const {
+    return arena < plan_.first_tier ? nullptr : host_->tiers[arena - plan_.first_tier].get();
+  }
   // What computes a call.
   Device& device_of(const Call& call) const { return call.on_host && host_->device ? *host_->device : device_; }
   void release();

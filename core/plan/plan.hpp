@@ -140,7 +140,7 @@ struct Plan {
   Ranks ranks;  // with the rank that this plan is for
   std::vector<Arena> arenas;
   uint32_t first_tier = UINT32_MAX;  // arenas from this one on are those of tiers
-  std::vector<Buffer> buffers;  // index: id - 1
+  std::vector<Buffer> buffers;       // index: id - 1
   std::vector<Call> calls;
   std::vector<Label> labels;
   std::vector<Program> programs;

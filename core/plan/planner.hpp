@@ -71,9 +71,9 @@ struct DeviceTraits {
 
 // Which states live in memory of tiers, and where they are updated.
 struct Offload {
-  std::vector<std::string> tiers;                    // their names; each has an arena
-  std::map<int32_t, std::string> roles;              // ENG_ROLE_*: the tier; absent: the device
-  bool update_on_host = false;                       // else the device updates copies and gives them back
+  std::vector<std::string> tiers;        // their names; each has an arena
+  std::map<int32_t, std::string> roles;  // ENG_ROLE_*: the tier; absent: the device
+  bool update_on_host = false;           // else the device updates copies and gives them back
 };
 
 struct PlanRequest {

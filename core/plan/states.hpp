@@ -73,9 +73,7 @@ class States {
   View tokens, labels, inputs, losses, all_losses;  // on the device
 
   // The bytes for leases on the device at a time; UINT64_MAX: no limit.
-  uint64_t live_limit() const {
-    return r_.live_limit && (!alone() || plan_.has_tiers()) ? r_.live_limit : UINT64_MAX;
-  }
+  uint64_t live_limit() const { return r_.live_limit && (!alone() || plan_.has_tiers()) ? r_.live_limit : UINT64_MAX; }
   // The leases of a segment.
   Leases leases() const {
     Leases leases(emit_);
@@ -135,7 +133,7 @@ class States {
     std::vector<Policy::State> states;
     std::vector<View> views;
   };
-  std::vector<Own> own_;  // of every policy that moves something
+  std::vector<Own> own_;                             // of every policy that moves something
   std::map<uint32_t, std::array<View, 2>> passing_;  // per place: the last one, and the one before
 };
 

@@ -125,7 +125,8 @@ View Update::norm_partials() {
     if (!mine) continue;
     for (const Range& piece : homes().pieces(u, whole)) {
       const Range kept = homes().kept(s_.grad[u], piece);
-      const View sums = slice(partials, at + kept.first / chunk, kept.count / chunk), grad = homes().view(s_.grad[u], piece);
+      const View sums = slice(partials, at + kept.first / chunk, kept.count / chunk),
+                 grad = homes().view(s_.grad[u], piece);
       if (!s_.grad[u].place) {
         emit_.action(op(ENG_OP_SUM_SQUARES), {grad}, {sums});
         continue;

@@ -39,12 +39,12 @@ class Update {
   Plan& plan_;
   Emitter& emit_;
   States& s_;
-  const uint32_t at_;             // the arena in which updates compute: a tier's, or 0
-  std::vector<View> scalars_;     // per group of the optimizer, where updates compute
-  View counters_;                 // likewise
+  const uint32_t at_;                          // the arena in which updates compute: a tier's, or 0
+  std::vector<View> scalars_;                  // per group of the optimizer, where updates compute
+  View counters_;                              // likewise
   std::vector<std::pair<View, View>> copies_;  // of what the next update changes, and where they go back to
   std::array<std::vector<View>, 2> brought_;   // by the update at hand, and by the one before
-  std::map<size_t, Home> whole_;  // per unit that is updated whole: what its first stage left
+  std::map<size_t, Home> whole_;               // per unit that is updated whole: what its first stage left
   Leases leases_;
 };
 

@@ -43,8 +43,8 @@ void offload(Job& job, const std::string& what, const std::string& key, int64_t 
         fmt::format("`{}` must be \"none\", \"cpu\" or \"nvme\", not {}", device->origin, shown(*device)));
   if (!device) return job.out.note(fmt::format("`{}`: set {} = \"host\" to have it in host memory", path, key));
   if (what == "offload_param" && stage != 3)
-    return job.out.note(
-        fmt::format("`{}` to {}: DeepSpeed reads it under stage 3 alone, this is {}; not converted", path, name, stage));
+    return job.out.note(fmt::format("`{}` to {}: DeepSpeed reads it under stage 3 alone, this is {}; not converted",
+                                    path, name, stage));
   if (name == "nvme" && stage != 3)
     job.out.note(fmt::format("`{}` to nvme: under stage {} DeepSpeed takes nvme for cpu", path, stage));
   if (name == "cpu" || stage != 3) {
@@ -52,7 +52,8 @@ void offload(Job& job, const std::string& what, const std::string& key, int64_t 
     return;
   }
   job.out.leave(key, toml_text(std::string("host")), device->origin + " = " + shown(*device));
-  job.out.note(fmt::format("`{}` to nvme: there is no tier on disks yet; the line for host memory is commented out", path));
+  job.out.note(
+      fmt::format("`{}` to nvme: there is no tier on disks yet; the line for host memory is commented out", path));
 }
 
 int64_t stage_of(Job& job) {

@@ -33,7 +33,8 @@ TEST_CASE("a run with states in host memory has the numbers of one without, and 
   CHECK(engine(scratch, {"ckpt", "diff", "other", "plain"}).exit == 0);
   REQUIRE(engine(scratch, plus(plus(base, {"back", "train.steps=4"}), on_host)).exit == 0);
   REQUIRE(engine(scratch, {"run", "back", "train.steps=8", "offload.optimizer=none", "offload.master=none",
-                           "offload.gradients=none", "offload.parameters=none", "offload.activations=none", "offload.update=device"})
+                           "offload.gradients=none", "offload.parameters=none", "offload.activations=none",
+                           "offload.update=device"})
               .exit == 0);
   CHECK(engine(scratch, {"ckpt", "diff", "back", "plain"}).exit == 0);
   // Evaluating and generating take the weights from there, too.

@@ -38,8 +38,8 @@ std::string model_text(const std::string& model) {
 
 std::string describe(const Model& m, const On& on) {
   return fmt::format(
-      "{} on {} ranks, {} micro-batches; {}, {}, overlap {}, graphs {}, delay {}, seed {}, collectives on {}; {}", m.name,
-      m.ranks, m.accumulate, on.device, on.strategy, on.overlap, on.graphs, on.delay, on.seed,
+      "{} on {} ranks, {} micro-batches; {}, {}, overlap {}, graphs {}, delay {}, seed {}, collectives on {}; {}",
+      m.name, m.ranks, m.accumulate, on.device, on.strategy, on.overlap, on.graphs, on.delay, on.seed,
       on.on_queues ? "queues" : "the host", on.offload);
 }
 
@@ -109,11 +109,10 @@ Training::Training(const Model& model, const On& on, const std::function<void(en
     }
     rank->device = std::make_unique<eng::Device>(registry(), on.device, rank->config.section("device"),
                                                  plan.ranks.world.local_rank);
-    rank->host = eng::make_host(rank->setup.offload, rank->config.section("offload"), registry(), rank->setup.host.get(),
-                                plan.ranks.world.local_rank);
-    rank->executor =
-        std::make_unique<eng::Executor>(plan, *rank->device, *rank->setup.kernels, rank->comm.get(), on.graphs,
-                                        &rank->host);
+    rank->host = eng::make_host(rank->setup.offload, rank->config.section("offload"), registry(),
+                                rank->setup.host.get(), plan.ranks.world.local_rank);
+    rank->executor = std::make_unique<eng::Executor>(plan, *rank->device, *rank->setup.kernels, rank->comm.get(),
+                                                     on.graphs, &rank->host);
   }
 }
 

@@ -85,9 +85,7 @@ void Fleet::bind(Rank& rank, Bound& bound) {
   std::vector<DLTensor> tensors(n);
   std::vector<std::array<int64_t, ENG_MAX_DIMS>> strides(n);
   std::vector<const DLTensor*> args(n, nullptr);
-  const auto range = [&](const eng::View& v) {
-    return Range{rank.address(v), eng::bytes(v.desc)};
-  };
+  const auto range = [&](const eng::View& v) { return Range{rank.address(v), eng::bytes(v.desc)}; };
   for (size_t k = 0; k < n; ++k) {
     const bool input = k < action.in.size();
     const eng::View& v = input ? action.in[k] : action.out[k - action.in.size()];

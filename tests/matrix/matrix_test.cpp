@@ -84,7 +84,8 @@ TEST_CASE("a piece that is reduced twice is seen") {
   CHECK(job.status == 1);
   CHECK_THAT(
       job.output,
-      Catch::Contains("zero=zero2 bucket=1MiB prefetch=0 overlap=on recompute=none offload=none\n    losses differ from world=2"));
+      Catch::Contains(
+          "zero=zero2 bucket=1MiB prefetch=0 overlap=on recompute=none offload=none\n    losses differ from world=2"));
   CHECK_THAT(job.output, Catch::Contains("2 passed, 1 failed, 0 skipped"));
 }
 

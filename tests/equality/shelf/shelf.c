@@ -15,7 +15,7 @@ static uint64_t whole(uint64_t bytes) {
   return (bytes + page - 1) / page * page + (bytes ? 0 : page);
 }
 
-static eng_status describe(const eng_options *options, eng_tier_info *out, eng_error *error) {
+static eng_status describe(const eng_options* options, eng_tier_info* out, eng_error* error) {
   (void)options, (void)error;
   out->flags = ENG_TIER_HOST_MEMORY;
   return ENG_OK;
@@ -26,9 +26,9 @@ typedef struct shelf {
   int arenas;
 } shelf;
 
-static eng_status create(const eng_options *options, uint32_t local_rank, void **self, eng_error *error) {
+static eng_status create(const eng_options* options, uint32_t local_rank, void** self, eng_error* error) {
   static const char text[] = "out of memory";
-  shelf *made = calloc(1, sizeof *made);
+  shelf* made = calloc(1, sizeof *made);
   (void)options, (void)local_rank;
   if (!made) {
     if (error && error->set) error->set(error, ENG_NO_MEMORY, text, sizeof text - 1);
@@ -38,30 +38,30 @@ static eng_status create(const eng_options *options, uint32_t local_rank, void *
   return ENG_OK;
 }
 
-static void destroy(void *self) {
-  if (((shelf *)self)->arenas) abort(); /* the contract: all of them have been given back */
+static void destroy(void* self) {
+  if (((shelf*)self)->arenas) abort(); /* the contract: all of them have been given back */
   free(self);
 }
 
-static eng_status alloc(void *self, uint64_t bytes, void **out, eng_error *error) {
+static eng_status alloc(void* self, uint64_t bytes, void** out, eng_error* error) {
   static const char text[] = "no such memory";
   const uint64_t size = whole(bytes);
-  char *all = mmap(NULL, size + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char* all = mmap(NULL, size + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (all == MAP_FAILED || mprotect(all + page, size, PROT_READ | PROT_WRITE)) {
     if (all != MAP_FAILED) munmap(all, size + 2 * page);
     if (error && error->set) error->set(error, ENG_NO_MEMORY, text, sizeof text - 1);
     return ENG_NO_MEMORY;
   }
   memset(all + page, 0, size);
-  ++((shelf *)self)->arenas;
+  ++((shelf*)self)->arenas;
   *out = all + page;
   return ENG_OK;
 }
 
-static void release(void *self, void *arena, uint64_t bytes) {
+static void release(void* self, void* arena, uint64_t bytes) {
   if (!arena) return;
-  munmap((char *)arena - page, whole(bytes) + 2 * page);
-  --((shelf *)self)->arenas;
+  munmap((char*)arena - page, whole(bytes) + 2 * page);
+  --((shelf*)self)->arenas;
 }
 
 static const eng_tier tier = {.struct_size = sizeof(eng_tier),
@@ -72,29 +72,30 @@ static const eng_tier tier = {.struct_size = sizeof(eng_tier),
                               .alloc = alloc,
                               .free = release};
 
-ENG_DESCRIPTION("[plugin]\n"
-                "id = 'org.example.shelf'\n"
-                "name = 'Shelf'\n"
-                "version = '1.0.0'\n"
-                "license = 'Apache-2.0'\n"
-                "summary = 'a tier between guard pages'\n"
-                "[[provides]]\n"
-                "kind = 'eng.tier/1'\n"
-                "name = 'shelf'\n"
-                "summary = 'host memory between two pages that nobody may touch'\n")
+ENG_DESCRIPTION(
+    "[plugin]\n"
+    "id = 'org.example.shelf'\n"
+    "name = 'Shelf'\n"
+    "version = '1.0.0'\n"
+    "license = 'Apache-2.0'\n"
+    "summary = 'a tier between guard pages'\n"
+    "[[provides]]\n"
+    "kind = 'eng.tier/1'\n"
+    "name = 'shelf'\n"
+    "summary = 'host memory between two pages that nobody may touch'\n")
 
-static const char *description(void) {
+static const char* description(void) {
   return eng_description;
 }
 
-static eng_status start(const eng_host *host, eng_error *error) {
+static eng_status start(const eng_host* host, eng_error* error) {
   (void)host, (void)error;
   return ENG_OK;
 }
 
 static void stop(void) {}
 
-static const void *get_interface(const char *kind, const char *name) {
+static const void* get_interface(const char* kind, const char* name) {
   return strcmp(kind, ENG_TIER_KIND) == 0 && strcmp(name, "shelf") == 0 ? &tier : NULL;
 }
 
@@ -106,7 +107,7 @@ static const eng_plugin plugin = {.struct_size = sizeof(eng_plugin),
                                   .stop = stop,
                                   .get_interface = get_interface};
 
-ENG_QUERY const eng_plugin *eng_plugin_query_1(uint32_t host_minor) {
+ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t host_minor) {
   (void)host_minor;
   return &plugin;
 }

@@ -98,9 +98,10 @@ TEST_CASE("convert: keys of stage 3 under stage 2 are not read there, and not co
   const std::string notes = notes_of(made);
   CHECK_THAT(notes, Contains("stage 2 does not read stage3_max_live_parameters, stage3_prefetch_bucket_size, "
                              "sub_group_size; not converted"));
-  CHECK_THAT(notes,
-             Contains("`zero_optimization.offload_param` to cpu: DeepSpeed reads it under stage 3 alone, this is 2; not "
-                      "converted"));
+  CHECK_THAT(
+      notes,
+      Contains("`zero_optimization.offload_param` to cpu: DeepSpeed reads it under stage 3 alone, this is 2; not "
+               "converted"));
   CHECK_THAT(notes,
              Contains("`zero_optimization.offload_optimizer` to nvme: under stage 2 DeepSpeed takes nvme for cpu"));
   CHECK(built_config(made.text).section("offload").string("optimizer") == "host");
