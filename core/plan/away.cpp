@@ -13,7 +13,6 @@ void Away::before_forward() {
 }
 
 void Away::leave(const std::vector<View>& values) {
-  if (!place_) return;
   for (const View& value : values) {
     if (!emitter_.passes(value) || trips_.count(key(value))) continue;
     const View there = emitter_.transient("away", Line::activations, value.desc, place_);

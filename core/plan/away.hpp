@@ -11,7 +11,7 @@ namespace eng {
 
 class Away {
  public:
-  // `place`: the arena of a tier; 0: everything stays.
+  // `place`: the arena of a tier.
   Away(Emitter& emitter, uint32_t place) : emitter_(emitter), place_(place) {}
   // Before the forward of a block: its actions may take the memory of what left two blocks ago.
   void before_forward();

@@ -333,15 +333,17 @@ View BlockEmitter::train(const MicroBatch& batch) const {
     values = forward(b, values, envs[b], pass);
     // The last ones would be back before they are gone. What a run makes again need not be kept; its end keeps its
     // input.
-    if (b + 2 < envs.size() && !model_.blocks[b].twice) away.leave(kept(b, envs, inputs));
+    if (batch.away && b + 2 < envs.size() && !model_.blocks[b].twice) away.leave(kept(b, envs, inputs));
   }
   View loss;
   std::vector<View> seeds;
   for (uint32_t b = static_cast<uint32_t>(envs.size()); b-- > 0;) {
     const Template& t = model_.templates.at(model_.blocks[b].tmpl);
     Env& env = envs[b];
-    for (size_t k = b + 1; k-- > (b ? b - 1 : 0);) away.come(kept(k, envs, inputs));  // the next ones beside this one
-    for (View& view : env) view = away.here(view);
+    if (batch.away) {
+      for (size_t k = b + 1; k-- > (b ? b - 1 : 0);) away.come(kept(k, envs, inputs));  // the next ones beside this one
+      for (View& view : env) view = away.here(view);
+    }
     if (const auto from = static_cast<uint32_t>(made_again(b)); from < b) {
       values = inputs[from];
       for (View& view : values) view = away.here(view);

@@ -39,6 +39,9 @@ Result ask(const Place& place, const Case& c) {
   switch (c.who) {
     case in_run:
       return place.run({"run", "hostile.toml", "--out", "out", "precision.fault=" + fault});
+    case on_tier:
+      return place.run(
+          {"run", "hostile.toml", "--out", "out", "offload.parameters=hostile", "precision.fault=" + fault});
     case in_source:
       return place.run({"run", "hostile.toml", "--out", "out", "data.fault=" + fault});
     case in_strategy:
@@ -95,6 +98,7 @@ TEST_CASE("without a fault the plugin of every kind trains, plans and generates"
   check({{in_run, "none", 0, ""},
          {in_strategy, "none", 0, ""},
          {on_device, "none", 0, ""},
+         {on_tier, "none", 0, ""},
          {in_tokenizer, "none", 0, ""}});
 }
 
@@ -409,6 +413,12 @@ TEST_CASE("sources, tokenizers, devices and communicators that are wrong", "[hos
       {on_device, "device: a context larger than all", 3, "device_overhead_bytes 18446744073709551615"},
       {on_device, "device: a negative bandwidth", 3, "memory_bandwidth -1, which is out of range"},
       {on_device, "device: no way back", 3, "to_host"},
+      {on_tier, "fail tier.describe", 3, "[offload] hostile: out of luck"},
+      {on_tier, "tier: not host memory", 3, "tier hostile is not host memory, which this engine does not support"},
+      {on_tier, "fail tier.create", 3, "[offload] hostile: out of luck"},
+      {on_tier, "fail tier.alloc", 6, "for the arena: out of luck"},
+      {on_tier, "tier: no memory", 3, "tier hostile: its alloc gave NULL"},
+      {on_tier, "tier: crooked memory", 3, "tier hostile: its alloc gave memory that is not aligned to 4096 bytes"},
       {on_device, "device: no memory", 3, "device void: its alloc gave NULL"},
       {on_device, "device: crooked memory", 3, "device void: its alloc gave memory that is not aligned"},
       {between_ranks, "comm: nobody is there", 3, "[comm] mirror makes this rank 0 of 0"},

@@ -22,6 +22,7 @@
 #include "engine/optimizer.h"
 #include "engine/plugin.h"
 #include "engine/policy.h"
+#include "engine/tier.h"
 #include "engine/tokenizer.h"
 
 enum { vocabulary = 256, width = 16 };
@@ -50,6 +51,7 @@ extern const eng_data hostile_data;
 extern const eng_tokenizer hostile_tokenizer;
 extern const eng_device hostile_device; /* computes nothing: what a kernel was to write stays as it was */
 const eng_kernels* hostile_device_kernels(void);
+extern const eng_tier hostile_tier;
 extern const eng_comm hostile_comm; /* one process that takes itself for the first of two, the other being its mirror */
 const eng_kernels* hostile_collectives(void);
 

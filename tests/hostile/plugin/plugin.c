@@ -29,6 +29,7 @@ ENG_DESCRIPTION(
   PROVIDES(ENG_TOKENIZER_KIND, "auto")
   WITH_FAULT(ENG_DEVICE_KIND, "void")
   PROVIDES(ENG_KERNELS_KIND, "void")
+  PROVIDES(ENG_TIER_KIND, "hostile")
   WITH_FAULT(ENG_COMM_KIND, "mirror")
   PROVIDES(ENG_KERNELS_KIND, "mirror"))
 /* clang-format on */
@@ -108,6 +109,7 @@ static const void* get_interface(const char* kind, const char* name) {
   if (strcmp(kind, ENG_DATA_KIND) == 0) return &hostile_data;
   if (strcmp(kind, ENG_TOKENIZER_KIND) == 0) return &hostile_tokenizer;
   if (strcmp(kind, ENG_DEVICE_KIND) == 0) return &hostile_device;
+  if (strcmp(kind, ENG_TIER_KIND) == 0) return &hostile_tier;
   if (strcmp(kind, ENG_COMM_KIND) == 0) return &hostile_comm;
   if (strcmp(kind, ENG_KERNELS_KIND) != 0) return NULL;
   if (strcmp(name, "void") == 0) return hostile_device_kernels();
