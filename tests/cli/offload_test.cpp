@@ -65,10 +65,12 @@ TEST_CASE("device.memory bounds what is on the device, and the host holds the re
   CHECK(Json::parse(engine(scratch, plus(plan, {limit})).out).at("fits") == false);
   CHECK(Json::parse(engine(scratch, plus(plan, plus(on_host, {limit}))).out).at("fits") == true);
   const Args run = {"run", "config.toml", "--out", "run", "precision.plugin=bf16", "train.steps=2", limit};
+#ifndef SANITIZED  // it searches for what would fit
   const Result refused = engine(scratch, run);
   CHECK(refused.exit == 5);
   CHECK(has(refused.err, "the plan needs an arena of "));
   CHECK(has(refused.err, "device.memory is "));
+#endif
   const Result fits = engine(scratch, plus(run, on_host));
   INFO(fits.err);
   CHECK(fits.exit == 0);
