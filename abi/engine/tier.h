@@ -46,7 +46,7 @@ typedef struct eng_tier {
   /* Everything that it allocated has been given back.  Call: [setup & created]  since 1.0 */
   void (*destroy)(void *self);
   /* Allocates an arena of exactly `bytes`: zeroed, resident (every page touched), aligned to at least 4,096 bytes, never
-   * NULL.
+   * NULL. Until free, any thread of the host reads and writes it, and the tier does not.
    *   Owner: caller, until free.  Call: [setup & created]  since 1.0 */
   eng_status (*alloc)(void *self, uint64_t bytes, void **out, eng_error *);
   /* `bytes` are those that were given to alloc.  Call: [setup & created]  since 1.0 */
