@@ -4,11 +4,13 @@
  *
  * A configuration maps states to tiers: [offload] optimizer = "host" keeps the states of the optimizer in the arena of
  * the tier "host". The plan knows every byte of that arena before the run starts, as it does for the device's arena, and
- * it has an action for everything that crosses from one to the other. So a tier does nothing while a step runs: it gives
- * the memory.
+ * it has an action for everything that crosses from one to the other.
  *
- * Today every tier is host memory (ENG_TIER_HOST_MEMORY). Kernels of eng.copy/1 of the device bring its bytes to the
- * device and back, and kernels of the host compute in it.
+ * A tier is one of two things.
+ *   Host memory (ENG_TIER_HOST_MEMORY): it gives the memory and does nothing while a step runs. Kernels of eng.copy/1 of
+ *   the device bring its bytes to the device and back, and kernels of the host compute in it.
+ *   Storage (without the flag), such as files on a disk: nothing computes in it. Its `read` and `write` are the actions
+ *   that bring its bytes to memory and back. They run on queues of their own, beside the computation.
  */
 #ifndef ENGINE_TIER_H_
 #define ENGINE_TIER_H_
@@ -20,7 +22,7 @@ extern "C" {
 #endif
 
 #define ENG_TIER_KIND "eng.tier/1"
-#define ENG_TIER_DRAFT "tier-1" /* see engine/plugin.h */
+#define ENG_TIER_DRAFT "tier-2" /* see engine/plugin.h */
 #undef ENG_DRAFT_TIER_
 #define ENG_DRAFT_TIER_ "'" ENG_TIER_KIND "' = '" ENG_TIER_DRAFT "'\n"
 
@@ -32,9 +34,12 @@ typedef struct eng_tier_info {
   uint32_t struct_size;
   uint32_t flags;       /* ENG_TIER_* */
   uint64_t total_bytes; /* what there is for the ranks of this machine together */
+  /* Of storage, for the ranks of this machine together, in bytes/s. The plan's estimate of a step uses them. */
+  double read_bandwidth;
+  double write_bandwidth;
 } eng_tier_info;
 
-/* One tier. All functions are required.  since 1.0 */
+/* One tier. All functions up to `free` are required.  since 1.0 */
 typedef struct eng_tier {
   uint32_t struct_size;
   uint32_t minor;
@@ -45,12 +50,29 @@ typedef struct eng_tier {
   eng_status (*create)(const eng_options *, uint32_t local_rank, void **self, eng_error *);
   /* Everything that it allocated has been given back.  Call: [setup & created]  since 1.0 */
   void (*destroy)(void *self);
-  /* Allocates an arena of exactly `bytes`: zeroed, resident (every page touched), aligned to at least 4,096 bytes, never
-   * NULL. Until free, any thread of the host reads and writes it, and the tier does not.
+  /* Allocates an arena of exactly `bytes`, zeroed, never NULL.
+   * Host memory: `out` is its address, resident (every page touched), aligned to at least 4,096 bytes. Until free, any
+   * thread of the host reads and writes it, and the tier does not.
+   * Storage: `out` is a handle for `read` and `write`, and all the space is reserved.
    *   Owner: caller, until free.  Call: [setup & created]  since 1.0 */
   eng_status (*alloc)(void *self, uint64_t bytes, void **out, eng_error *);
   /* `bytes` are those that were given to alloc.  Call: [setup & created]  since 1.0 */
   void (*free)(void *self, void *arena, uint64_t bytes);
+
+  /* ---- what a tier takes besides its arena; NULL: nothing worth counting --------------------------------- */
+  /* The host memory that a process needs for an arena of `bytes`: buffers, tables. The plan counts it.
+   *   Call: [plan]  since 1.0 */
+  eng_status (*host_bytes)(const eng_options *, uint64_t bytes, uint64_t *out, eng_error *);
+
+  /* ---- storage only -------------------------------------------------------------------------------------- */
+  /* Copies `bytes` from the arena, from byte `offset` on, to memory of the host, or back. Returns when it is done. What
+   * was never written is zero. Offset, address and length may be any, but values of the plan start on multiples of 4,096
+   * bytes of the arena, and large ones on multiples of 256 bytes of memory. One read and one write may be at work at the
+   * same time, each called by one thread; they may touch the same 4,096 bytes, but never the same byte. Allocates
+   * nothing. The text of an error names the file. This call blocks.
+   *   Call: [step & created], or [setup & created]  since 1.0 */
+  eng_status (*read)(void *self, void *arena, uint64_t offset, void *to, uint64_t bytes, eng_error *);
+  eng_status (*write)(void *self, void *arena, uint64_t offset, const void *from, uint64_t bytes, eng_error *);
 } eng_tier;
 
 #ifdef __cplusplus
