@@ -22,10 +22,11 @@ double flops_of(const Call& call, const Machine& m) {
 
 // What is simulated.
 struct Counted {
-  bool collectives = true, copies = true, host = true;
+  bool collectives = true, copies = true, host = true, storage = true;
   bool has(BoundBy what) const {
     return what == BoundBy::communication ? collectives
            : what == BoundBy::host_link   ? copies
+           : what == BoundBy::storage     ? storage
                                           : what != BoundBy::host || host;
   }
 };
@@ -43,6 +44,12 @@ Cost larger(const Cost& a, const Cost& b) {
 Cost cost_of(const Plan& plan, const Action& action, const Machine& m) {
   const Call& call = plan.calls[action.call];
   if (call.op->collective) return {collective_seconds(plan, call, m), BoundBy::communication};
+  if (call.storage) {
+    const bool write = plan.in_storage(action.out[0]);
+    return {static_cast<double>(bytes(action.in[0].desc)) * std::min(plan.ranks.world.size, m.ranks_per_node) /
+                (write ? m.storage_write : m.storage_read),
+            BoundBy::storage};
+  }
   bool host = false;
   for (const auto* views : {&action.in, &action.out})
     for (const View& v : *views) host = host || (v.buffer && plan.in_host_arena(v));
@@ -80,20 +87,22 @@ double play(const Segment& segment, const std::vector<Cost>& costs, const Counte
 
 const char* to_string(BoundBy bound) {
   static const char* names[] = {
-      "compute", "memory", "communication", "copies from and to the host", "what the host computes", "launches"};
+      "compute", "memory",  "communication", "copies from and to the host", "what the host computes",
+      "storage", "launches"};
   return names[static_cast<size_t>(bound)];
 }
 
 BoundBy StepTimes::bound() const {
   const std::pair<double, BoundBy> all[] = {
       {flops, BoundBy::compute},    {memory, BoundBy::memory}, {exposed, BoundBy::communication},
-      {copies, BoundBy::host_link}, {host, BoundBy::host},     {launches, BoundBy::launches}};
+      {copies, BoundBy::host_link}, {host, BoundBy::host},     {storage, BoundBy::storage},
+      {launches, BoundBy::launches}};
   return std::max_element(std::begin(all), std::end(all),
                           [](const auto& a, const auto& b) { return a.first < b.first; })
       ->second;
 }
 
-Machine machine_of(const Section& comm, const Target& target) {
+Machine machine_of(const Section& comm, const Target& target, const Storage& storage) {
   const auto number = [&](const char* key, double fallback) { return comm.has(key) ? comm.number(key) : fallback; };
   const eng_device_info& info = target.info;
   Machine m;
@@ -104,6 +113,8 @@ Machine machine_of(const Section& comm, const Target& target) {
   m.host_memory = target.host_memory()        ? m.memory_bandwidth
                   : target.host_bandwidth > 0 ? target.host_bandwidth
                                               : reached.memory * assumed_host_memory;
+  m.storage_read = storage.read > 0 ? storage.read : assumed_storage_read;
+  m.storage_write = storage.write > 0 ? storage.write : assumed_storage_write;
   if (target.card && !target.card->plugin.empty()) m.launch = reached.launch;
   m.ranks_per_node = ranks_per_host(comm, target.card);
   m.bandwidth = number("describe.bandwidth", 0), m.latency = number("describe.latency", 0);
@@ -143,7 +154,7 @@ double collective_seconds(const Plan& plan, const Call& call, const Machine& mac
 
 StepTimes step_times(const Plan& plan, const Machine& machine) {
   StepTimes out;
-  double calm = 0, without_copies = 0, without_host = 0;
+  double calm = 0, without_copies = 0, without_host = 0, without_storage = 0;
   for (const Segment& segment : plan.program("train").segments) {
     const double times = segment.repeat;
     std::vector<Cost> costs;
@@ -160,9 +171,10 @@ StepTimes step_times(const Plan& plan, const Machine& machine) {
     calm += times * play(segment, costs, {false, true});
     without_copies += times * play(segment, costs, {true, false});
     without_host += times * play(segment, costs, {true, true, false});
+    without_storage += times * play(segment, costs, {true, true, true, false});
   }
   out.exposed = out.step - calm, out.copies = out.step - without_copies;
-  out.host = out.step - without_host;
+  out.host = out.step - without_host, out.storage = out.step - without_storage;
   return out;
 }
 

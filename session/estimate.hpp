@@ -3,6 +3,7 @@
 #pragma once
 
 #include "session/cards/target.hpp"
+#include "session/train/offload.hpp"
 
 namespace eng {
 
@@ -13,7 +14,9 @@ struct Machine {
   double memory_bandwidth = 0;  // bytes per second
   double host_link = 0;         // bytes per second between a device with separate memory and its host
   double host_memory = 0;       // bytes per second of a host's memory, which its ranks share
-  double launch = 0;            // seconds that each action takes at least
+  double storage_read = 0;      // bytes per second of a host's storage, which its ranks share
+  double storage_write = 0;
+  double launch = 0;  // seconds that each action takes at least
   uint32_t ranks_per_node = 1;
   double bandwidth = 0, latency = 0;            // bytes per second and seconds, to other nodes
   double node_bandwidth = 0, node_latency = 0;  // within a node
@@ -28,9 +31,11 @@ constexpr Reached reached = {0.7, 0.85, 0.8, 4e-6};
 // Bytes per second of a host's memory where [host] memory_bandwidth is absent: eight channels of DDR4-2133 have 137
 // GB/s.
 constexpr double assumed_host_memory = 1e11;
+// Bytes per second of storage that does not say: one NVMe disk of PCIe 3.
+constexpr double assumed_storage_read = 3e9, assumed_storage_write = 2e9;
 
 // By [comm] describe, whose rates are taken as they are; for the rest, by what is reached of the device's peaks.
-Machine machine_of(const Section& comm, const Target& target);
+Machine machine_of(const Section& comm, const Target& target, const Storage& storage = {});
 // Only to put settings into an order where a device states no rates: those of no device in particular.
 Machine nominal_machine(Machine known);
 
@@ -38,7 +43,7 @@ Machine nominal_machine(Machine known);
 // within a node and between nodes happens at the same time.
 double collective_seconds(const Plan& plan, const Call& collective, const Machine& machine);
 
-enum class BoundBy : uint8_t { compute, memory, communication, host_link, host, launches };
+enum class BoundBy : uint8_t { compute, memory, communication, host_link, host, storage, launches };
 const char* to_string(BoundBy bound);
 
 // In seconds.
@@ -47,6 +52,7 @@ struct StepTimes {
   double communication = 0;  // all collectives, one after the other
   double exposed = 0;        // how much longer the step takes because of collectives
   double copies = 0;         // how much longer it takes because of copies between host and device
+  double storage = 0;        // how much longer it takes because of reads and writes of storage
   double host = 0;           // how much longer it takes because of what the host computes in memory of tiers
   // The actions of the queue that computes, by what limits each.
   double flops = 0, memory = 0, launches = 0;

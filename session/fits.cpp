@@ -26,6 +26,7 @@ Beside beside(const Setup& setup) {
   b.bookkeeping = bookkeeping_bytes(setup.plan, setup.model, setup.stored);
   b.staging = 2 * (bytes(setup.plan.tokens.desc) + bytes(setup.plan.labels_in.desc));
   b.data = setup.data;
+  b.tiers = setup.tiers;
   b.snapshot = setup.snapshot;
   b.host_arenas = setup.target.host_memory();
   b.device_overhead = info.device_overhead_bytes;
@@ -34,7 +35,7 @@ Beside beside(const Setup& setup) {
 }
 
 Available available(const Setup& setup) {
-  return {setup.target.info.total_bytes, setup.target.host_bytes, setup.target.arena_bytes};
+  return {setup.target.info.total_bytes, setup.target.host_bytes, setup.target.arena_bytes, setup.storage.total};
 }
 
 uint64_t planned_peak(const Setup& setup) {
@@ -56,6 +57,11 @@ static void refuse_plan(const Setup& setup, const std::string& what, const std::
                 fmt::format("{} needs an arena of {}, device.memory is {}: {} too much", what, text(peak.arena),
                             text(all.arena), text(more.bytes)),
                 help);
+  if (more.storage)
+    throw Error(Exit::disk,
+                fmt::format("{} needs {} of storage, tier {} has {} free: {} too much", what, text(peak.storage),
+                            setup.storage.tier, text(all.storage), text(more.bytes)),
+                "free space there, give more folders on other disks, or keep fewer states there");
   const std::string place = more.host ? "a host" : fmt::format("device {}", setup.target.device);
   throw Error(host ? Exit::host_memory : Exit::device_memory,
               fmt::format("{} needs {}, {} has {}: {} too much", what, text(more.host ? peak.hosts : peak.machine),

@@ -61,7 +61,7 @@ void* Bound::alloc(uint32_t arena) {
 
 // Lets the device copy from and to a tier.
 void Bound::pin(uint32_t arena) {
-  if (!tier(arena) || !device_.table().pin) return;
+  if (!tier(arena) || plan_.stores(arena) || !device_.table().pin) return;
   device_.call("pin", device_.table().pin, arenas[arena], plan_.arenas[arena].total());
   pinned_.push_back(arena);
 }
@@ -71,13 +71,31 @@ int32_t Bound::memory(uint32_t arena) const {
   return kind == "device" ? ENG_MEMORY_DEVICE : kind == "pinned" ? ENG_MEMORY_PINNED : ENG_MEMORY_HOST;
 }
 
+void Bound::read(const View& from, uint64_t first, void* to, uint64_t bytes) {
+  const Buffer& b = plan_.buffer(from.buffer);
+  tier(b.arena)->read(arenas[b.arena], b.offset + from.offset + first, to, bytes);
+}
+
+void Bound::write(const View& to, uint64_t first, const void* from, uint64_t bytes) {
+  const Buffer& b = plan_.buffer(to.buffer);
+  tier(b.arena)->write(arenas[b.arena], b.offset + to.offset + first, from, bytes);
+}
+
 std::string Bound::of_whom(const Call& call) const {
+  if (call.storage) return "tier " + plan_.arenas[call.storage].device;
   return call.op->collective && comm_ ? "communicator " + comm_->name() : "device " + device_of(call).name();
 }
 
 std::string Bound::name(const Step& step) const {
   const Call& call = plan_.calls[step.action->call];
-  return fmt::format("{}, {} in {}", of_whom(call), call.op->id, plan_.labels[step.action->block].text());
+  const std::string& block = plan_.labels[step.action->block].text();
+  if (call.storage) {
+    const bool write = plan_.in_storage(step.action->out[0]);
+    const View& view = write ? step.action->out[0] : step.action->in[0];
+    return fmt::format("{}, {} {} in {}", of_whom(call), write ? "write" : "read", plan_.buffer(view.buffer).name,
+                       block);
+  }
+  return fmt::format("{}, {} in {}", of_whom(call), call.op->id, block);
 }
 
 std::vector<BoundSegment>& Bound::segments(const std::string& program) {
@@ -86,6 +104,10 @@ std::vector<BoundSegment>& Bound::segments(const std::string& program) {
 
 void Bound::prepare(const Call& call, const Kernels& device_kernels) {
   const Kernels& kernels = call.on_host && host_->kernels ? *host_->kernels : device_kernels;
+  if (call.storage) {
+    calls_.push_back({&storage_kernel, nullptr});
+    return;
+  }
   const bool collective = call.op->collective;
   if (collective && !comm_)
     throw Error(Exit::bug, fmt::format("{} is a collective, but there is no communicator", call.op->id));
@@ -99,10 +121,20 @@ void Bound::prepare(const Call& call, const Kernels& device_kernels) {
 
 uint8_t* Bound::address(const View& view) const {
   const Buffer& b = plan_.buffer(view.buffer);
+  if (plan_.in_storage(view)) throw Error(Exit::bug, b.name + " is in storage: it has no address");
   return static_cast<uint8_t*>(arenas[b.arena]) + b.offset + view.offset;
 }
 
+void* Bound::bind_storage(const Action& action) {
+  const bool write = plan_.in_storage(action.out[0]);
+  const View &stored = write ? action.out[0] : action.in[0], &memory = write ? action.in[0] : action.out[0];
+  const Buffer& b = plan_.buffer(stored.buffer);
+  return new StorageCopy{*tier(b.arena),  arenas[b.arena],    b.offset + stored.offset,
+                         address(memory), bytes(stored.desc), write};
+}
+
 void* Bound::bind(const Action& action, const Kernels& kernels) {
+  if (plan_.calls[action.call].storage) return bind_storage(action);
   const eng_device_info& info = kernels.info();
   const size_t n = action.in.size() + action.out.size();
   std::vector<DLTensor> tensors(n);

@@ -31,8 +31,13 @@ class Bound {
 
   uint8_t* address(const View& view) const;
   // Whether the host can read and write the bytes of this view in place.
-  bool on_host(const View& view) const { return host_memory_ || memory(plan_.buffer(view.buffer).arena); }
-  // "device cpu", or "communicator mpi" for a collective.
+  bool on_host(const View& view) const {
+    return !plan_.in_storage(view) && (host_memory_ || memory(plan_.buffer(view.buffer).arena));
+  }
+  // Copies bytes of a view in storage, from byte `first` of it on, to memory of the host, and back.
+  void read(const View& from, uint64_t first, void* to, uint64_t bytes);
+  void write(const View& to, uint64_t first, const void* from, uint64_t bytes);
+  // "device cpu", "communicator mpi" for a collective, or "tier nvme".
   std::string of_whom(const Call& call) const;
   // For messages: "device cpu, eng.add/1 in layers.0 backward".
   std::string name(const Step& step) const;
@@ -58,6 +63,7 @@ class Bound {
   void release();
   void prepare(const Call& call, const Kernels& kernels);
   void* bind(const Action& action, const Kernels& kernels);
+  void* bind_storage(const Action& action);
 
   const Plan& plan_;
   Device& device_;

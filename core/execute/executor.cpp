@@ -86,14 +86,18 @@ std::string Executor::locate(const std::string& program) {
 }
 
 void Executor::upload(const View& to, uint64_t byte, const void* from, uint64_t n) {
-  if (plan_.in_host_arena(to))
+  if (plan_.in_storage(to))
+    bound_.write(to, byte, from, n);
+  else if (plan_.in_host_arena(to))
     std::memcpy(address(to) + byte, from, n);
   else
     device_.upload(address(to) + byte, from, n);
 }
 
 void Executor::download(void* to, const View& from, uint64_t byte, uint64_t n) {
-  if (plan_.in_host_arena(from))
+  if (plan_.in_storage(from))
+    bound_.read(from, byte, to, n);
+  else if (plan_.in_host_arena(from))
     std::memcpy(to, address(from) + byte, n);
   else
     device_.download(to, address(from) + byte, n);

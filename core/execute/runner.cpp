@@ -14,7 +14,11 @@ void Runner::launch(const Step& step, const eng_exec& exec) {
   if (status == ENG_OK || failed()) return;
   const bool others = (ranks_ && status == ENG_UNAVAILABLE) || plan_.calls[step.action->call].op->collective ||
                       step.action->queue == Queue::comm;
-  fail(others ? Exit::communication : Exit::environment, bound_.name(step) + ": " + sink.text(status));
+  const bool storage = plan_.calls[step.action->call].storage;
+  fail(others    ? Exit::communication
+       : storage ? Exit::disk
+                 : Exit::environment,
+       bound_.name(step) + ": " + sink.text(status));
 }
 
 }  // namespace eng

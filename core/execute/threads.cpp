@@ -28,7 +28,8 @@ class Counter {
 };
 
 constexpr eng_exec here = {sizeof(eng_exec), 0, nullptr};
-constexpr Queue all_queues[] = {Queue::compute, Queue::comm, Queue::h2d, Queue::d2h, Queue::io, Queue::host};
+constexpr Queue all_queues[] = {Queue::compute, Queue::comm,  Queue::h2d, Queue::d2h,
+                                Queue::read,    Queue::write, Queue::host};
 
 // Reads the clock only if it must wait.
 void wait_timed(const Counter& counter, uint32_t position, std::chrono::nanoseconds& waited) {

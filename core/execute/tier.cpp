@@ -10,16 +10,32 @@ eng_tier_info describe_tier(Registry& registry, const std::string& name, const S
   eng_tier_info info{};
   info.struct_size = sizeof(info);
   sink.check(table.describe(options.get(), &info, sink.get()), Exit::environment, "[offload] " + name);
-  if (!(info.flags & ENG_TIER_HOST_MEMORY))
-    throw Error(Exit::environment, fmt::format("tier {} is not host memory, which this engine does not support", name));
+  const auto number = [](double x) { return x >= 0 && x <= 1e300; };
+  if (!number(info.read_bandwidth) || !number(info.write_bandwidth))
+    throw Error(Exit::environment, fmt::format("tier {} describes itself with a bandwidth that is out of range", name));
+  if (!(info.flags & ENG_TIER_HOST_MEMORY) && !(table.read && table.write))
+    throw Error(Exit::environment, fmt::format("tier {} is not host memory, but lacks read or write", name));
   return info;
 }
 
-Tier::Tier(Registry& registry, const std::string& name, const Section& section, uint32_t local_rank)
-    : name_(name), table_(registry.table<eng_tier>(ENG_TIER_KIND, name)) {
+uint64_t tier_host_bytes(Registry& registry, const std::string& name, const Section& section, uint64_t bytes) {
+  const eng_tier table = registry.table<eng_tier>(ENG_TIER_KIND, name);
+  if (!table.host_bytes) return 0;
   Options options(section);
   Sink sink;
-  sink.check(table_.create(options.get(), local_rank, &self_, sink.get()), Exit::environment, "[offload] " + name);
+  uint64_t out = 0;
+  sink.check(table.host_bytes(options.get(), bytes, &out, sink.get()), Exit::environment, "[offload] " + name);
+  if (out > uint64_t{1} << 48)
+    throw Error(Exit::environment,
+                fmt::format("tier {} needs {} bytes of host memory, which is out of range", name, out));
+  return out;
+}
+
+Tier::Tier(Registry& registry, const Offload::Tier& which, const Section& section, uint32_t local_rank)
+    : name_(which.name), storage_(which.storage), table_(registry.table<eng_tier>(ENG_TIER_KIND, which.name)) {
+  Options options(section);
+  Sink sink;
+  sink.check(table_.create(options.get(), local_rank, &self_, sink.get()), Exit::environment, "[offload] " + name_);
 }
 
 Tier::~Tier() {
@@ -29,12 +45,43 @@ Tier::~Tier() {
 void* Tier::alloc(uint64_t bytes) {
   void* out = nullptr;
   Sink sink;
-  sink.check(table_.alloc(self_, bytes, &out, sink.get()), Exit::host_memory,
+  sink.check(table_.alloc(self_, bytes, &out, sink.get()), storage_ ? Exit::disk : Exit::host_memory,
              fmt::format("tier {}, {} for the arena", name_, format_bytes(static_cast<double>(bytes))));
-  if (out && reinterpret_cast<uintptr_t>(out) % 4096 == 0) return out;
+  if (out && (storage_ || reinterpret_cast<uintptr_t>(out) % 4096 == 0)) return out;
   if (out) free(out, bytes);
   throw Error(Exit::environment, fmt::format("tier {}: its alloc gave {}", name_,
                                              out ? "memory that is not aligned to 4096 bytes" : "NULL"));
 }
+
+void Tier::read(void* arena, uint64_t offset, void* to, uint64_t bytes) {
+  Sink sink;
+  sink.check(table_.read(self_, arena, offset, to, bytes, sink.get()), Exit::disk, "tier " + name_ + ", read");
+}
+
+void Tier::write(void* arena, uint64_t offset, const void* from, uint64_t bytes) {
+  Sink sink;
+  sink.check(table_.write(self_, arena, offset, from, bytes, sink.get()), Exit::disk, "tier " + name_ + ", write");
+}
+
+namespace {
+
+eng_status copy_storage(void* record, const eng_exec*, eng_error* error) {
+  const StorageCopy& t = *static_cast<const StorageCopy*>(record);
+  const eng_tier& table = t.tier.table();
+  return t.write ? table.write(t.tier.self(), t.arena, t.offset, t.memory, t.bytes, error)
+                 : table.read(t.tier.self(), t.arena, t.offset, t.memory, t.bytes, error);
+}
+
+}  // namespace
+
+const eng_kernel storage_kernel = {.struct_size = sizeof(eng_kernel),
+                                   .flags = ENG_KERNEL_HOST,
+                                   .op = "eng.copy/1",
+                                   .workspace = nullptr,
+                                   .prepare = nullptr,
+                                   .bind = nullptr,
+                                   .launch = copy_storage,
+                                   .drop_record = [](void* record) { delete static_cast<StorageCopy*>(record); },
+                                   .drop_state = [](void*) {}};
 
 }  // namespace eng

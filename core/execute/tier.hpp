@@ -3,27 +3,48 @@
 #pragma once
 
 #include "core/execute/device.hpp"
+#include "core/plan/planner.hpp"
 
 namespace eng {
 
-// Throws Error(Exit::usage) if the tier is of a kind that this engine cannot use.
+// What a tier says of itself. Throws Error(Exit::environment) if that cannot be.
 eng_tier_info describe_tier(Registry& registry, const std::string& name, const Section& options);
+// The host memory that a process needs beside an arena of `bytes`.
+uint64_t tier_host_bytes(Registry& registry, const std::string& name, const Section& options, uint64_t bytes);
 
 class Tier {
  public:
-  Tier(Registry& registry, const std::string& name, const Section& options, uint32_t local_rank);
+  Tier(Registry& registry, const Offload::Tier& which, const Section& options, uint32_t local_rank);
   ~Tier();
   Tier(const Tier&) = delete;
   Tier& operator=(const Tier&) = delete;
-  // Throws Error(Exit::host_memory) if the tier refuses.
+  const std::string& name() const { return name_; }
+  // Throws Error(Exit::host_memory, or Exit::disk for storage) if the tier refuses.
   void* alloc(uint64_t bytes);
   void free(void* arena, uint64_t bytes) { table_.free(self_, arena, bytes); }
+  // Of storage: between memory of the host and an arena, from byte `offset` on. Throw Error(Exit::disk).
+  void read(void* arena, uint64_t offset, void* to, uint64_t bytes);
+  void write(void* arena, uint64_t offset, const void* from, uint64_t bytes);
+  const eng_tier& table() const { return table_; }
+  void* self() const { return self_; }
 
  private:
-  std::string name_;
+  const std::string name_;
+  const bool storage_;
   eng_tier table_{};
   void* self_ = nullptr;
 };
+
+// A copy between storage and memory of the host as a kernel: what a bound action launches.
+struct StorageCopy {
+  Tier& tier;
+  void* arena;
+  uint64_t offset;
+  void* memory;
+  uint64_t bytes;
+  bool write;
+};
+extern const eng_kernel storage_kernel;  // a record is a StorageCopy, which it owns
 
 // The host beside a device.
 struct Host {

@@ -72,7 +72,7 @@ class Taken {
 // A transient of one program, and when it is in use.
 struct Item {
   Id id = 0;
-  uint64_t size = 0;
+  uint64_t size = 0, align = 0;
   bool scratch = false;
   Clock earliest{};                 // per queue: the least progress that is certain before its uses
   Clock release{};                  // per queue: the progress at which its last use is complete
@@ -101,6 +101,7 @@ Items items_of(const Plan& plan, const Program& program) {
     for (size_t a = 0; a < segment.actions.size(); ++a, ++now) {
       const Action& action = segment.actions[a];
       actions[static_cast<size_t>(action.queue)].push_back(now);
+      const uint64_t least = plan.calls[action.call].storage ? page : alignment;
       auto use = [&](const View& v) {
         if (!v.buffer || plan.buffer(v.buffer).persistent) return;
         const Buffer& b = plan.buffer(v.buffer);
@@ -109,10 +110,12 @@ Items items_of(const Plan& plan, const Program& program) {
           index[v.buffer] = items.size();
           Item& item = items.emplace_back();
           item.id = v.buffer, item.size = round_up(b.bytes, alignment), item.scratch = b.line == Line::workspace;
+          item.align = alignment;
           item.earliest = order.before[a];
           item.time.first = now, item.first_part = s;
         }
         Item& item = items[index[v.buffer]];
+        item.align = std::max(item.align, least);
         item.time.second = now + 1, item.part = s;
         for (size_t q = 0; q < queue_count; ++q) item.earliest[q] = std::min(item.earliest[q], order.before[a][q]);
         item.release[static_cast<size_t>(action.queue)] = order.position[a] + 1;
@@ -175,7 +178,7 @@ Layout place(const std::vector<Item>& items, const std::vector<size_t>& order, T
     uint64_t at = 0, best = UINT64_MAX, best_gap = UINT64_MAX;
     for (const auto& [begin, end] : conflicts) {
       if (begin >= at + item.size && begin - at < best_gap) best = at, best_gap = begin - at;
-      at = std::max(at, end);
+      at = std::max(at, round_up(end, item.align));
     }
     if (best == UINT64_MAX) best = at;
     out.offsets[k] = best;
@@ -254,7 +257,7 @@ void place_buffers(Plan& plan) {
     if (buffer.persistent) {
       Arena& arena = plan.arenas[buffer.arena];
       buffer.offset = arena.persistent;
-      arena.persistent += round_up(buffer.bytes, 4096);
+      arena.persistent += round_up(buffer.bytes, page);
     }
   std::vector<uint64_t> top(plan.arenas.size(), 0);
   for (const Program& program : plan.programs) {

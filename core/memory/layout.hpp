@@ -6,7 +6,8 @@
 
 namespace eng {
 
-constexpr uint64_t alignment = 256;  // bytes; persistent buffers start on multiples of 4,096
+constexpr uint64_t alignment = 256;  // bytes
+constexpr uint64_t page = 4096;      // of persistent buffers, and of those that are copied from or to storage
 
 // Each arena separately: persistent buffers come first, at the same place in all programs; the transients of all
 // programs use the same bytes after them. Two transients of a program share bytes only if every use of one completes

@@ -3,8 +3,6 @@
 
 #include <utility>
 
-#include "engine/ops.h"
-
 namespace eng {
 
 void Away::before_forward() {
@@ -16,7 +14,7 @@ void Away::leave(const std::vector<View>& values) {
   for (const View& value : values) {
     if (!emitter_.passes(value) || trips_.count(key(value))) continue;
     const View there = emitter_.transient("away", Line::activations, value.desc, place_);
-    emitter_.action(op(ENG_OP_COPY), {value}, {there});
+    emitter_.copy(value, there);
     trips_[key(value)] = {there, {}};
     last_.push_back(there);
   }
@@ -28,7 +26,7 @@ void Away::come(const std::vector<View>& values) {
     if (it == trips_.end() || it->second.back.buffer) continue;
     const View back = emitter_.transient("back", Line::activations, value.desc);
     emitter_.after_computation();
-    emitter_.action(op(ENG_OP_COPY), {it->second.there}, {back});
+    emitter_.copy(it->second.there, back);
     it->second.back = back;
   }
 }

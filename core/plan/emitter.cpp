@@ -19,7 +19,7 @@ namespace {
 std::string key_of(const Call& call) {
   std::string key;
   const auto put = [&](const auto& value) { key.append(reinterpret_cast<const char*>(&value), sizeof value); };
-  put(call.op), put(call.parallel), put(call.on_host);
+  put(call.op), put(call.parallel), put(call.on_host), put(call.storage);
   for (const auto* list : {&call.in, &call.out}) {
     put(list->size());
     for (const eng_desc& d : *list) {
@@ -107,17 +107,22 @@ void Emitter::action(const Op& op, std::vector<View> in, std::vector<View> out, 
     action(eng::op(ENG_OP_COPY), {in[0]}, {sent});
     in[0] = sent;
   }
-  const bool from_tier = !in.empty() && plan_.in_tier(in[0]), to_tier = !out.empty() && plan_.in_tier(out[0]);
-  const bool call_on_host = to_tier && (from_tier || op.id != std::string_view(ENG_OP_COPY));
-  Call call{&op, {}, {}, std::move(attrs), 0, 0, 0, call_on_host};
-  const Queue queue = queue_of(call, from_tier, to_tier);
+  const View from = in.empty() ? View{} : in[0], to = out.empty() ? View{} : out[0];
+  Call call{&op, {}, {}, std::move(attrs)};
+  call.storage = plan_.in_storage(from) ? plan_.buffer(from.buffer).arena
+                 : plan_.in_storage(to) ? plan_.buffer(to.buffer).arena
+                                        : 0;
+  const bool call_on_host =
+      !call.storage && plan_.in_tier(to) && (plan_.in_tier(from) || op.id != std::string_view(ENG_OP_COPY));
+  call.on_host = call_on_host;
+  const Queue queue = queue_of(call, from, to);
   if (queue != Queue::compute && queue != Queue::host) call.parallel = traits_.beside;
   for (const auto& v : in) call.in.push_back(v.desc);
   for (const auto& v : out) call.out.push_back(v.desc);
   auto [it, fresh] = calls_.try_emplace(key_of(call), static_cast<uint32_t>(plan_.calls.size()));
   if (fresh) {
     if (op.flops) call.flops = op.flops(call.in, call.out, call.attrs);
-    call.workspace = workspace_ ? workspace_(call) : 0;
+    call.workspace = workspace_ && !call.storage ? workspace_(call) : 0;
     plan_.calls.push_back(std::move(call));
   }
   View scratch;
@@ -136,9 +141,43 @@ void Emitter::action(const Op& op, std::vector<View> in, std::vector<View> out, 
   if (staged) action(eng::op(ENG_OP_COPY), {staging(received_, target[0].desc)}, target);
 }
 
-Queue Emitter::queue_of(const Call& call, bool from_tier, bool to_tier) const {
-  if (!traits_.queues || !(from_tier || to_tier)) return queue_;
-  return call.on_host ? Queue::host : to_tier ? Queue::d2h : Queue::h2d;
+Queue Emitter::queue_of(const Call& call, const View& from, const View& to) const {
+  if (call.storage) return plan_.in_storage(to) ? Queue::write : Queue::read;
+  if (!traits_.queues || !(plan_.in_tier(from) || plan_.in_tier(to))) return queue_;
+  return call.on_host ? Queue::host : plan_.in_tier(to) ? Queue::d2h : Queue::h2d;
+}
+
+size_t Emitter::slots() const {
+  for (uint32_t a = plan_.first_tier; a < plan_.arenas.size(); ++a)
+    if (plan_.stores(a)) return 3;
+  return 2;
+}
+
+View Emitter::passing(const std::string& name, Line line, const eng_desc& desc, uint32_t place) {
+  std::deque<View>& last = passing_[place];
+  if (last.size() == slots()) {
+    after_users(last.front());
+    last.pop_front();
+  }
+  last.push_back(transient(name, line, desc, place));
+  return last.back();
+}
+
+void Emitter::copy(const View& from, const View& to) {
+  View at = from;
+  const uint32_t a = plan_.buffer(from.buffer).arena, b = plan_.buffer(to.buffer).arena;
+  if (!plan_.adjacent(a, b)) {
+    at = passing("on its way", Line::communication, from.desc, plan_.door);
+    action(op(ENG_OP_COPY), {from}, {at});
+  }
+  action(op(ENG_OP_COPY), {at}, {to});
+}
+
+View Emitter::in_memory(const View& view, const std::string& name, Line line) {
+  if (!plan_.in_storage(view)) return view;
+  const View here = passing(name, line, view.desc, plan_.door);
+  action(op(ENG_OP_COPY), {view}, {here});
+  return here;
 }
 
 Queue Emitter::on(Queue queue) {

@@ -2,6 +2,8 @@
 // Appends buffers and actions to a plan; knows nothing of models or policies.
 #pragma once
 
+#include <deque>
+#include <map>
 #include <optional>
 #include <unordered_map>
 
@@ -22,8 +24,9 @@ class Emitter {
   void begin_segment(const std::string& name, uint32_t repeat);
   // Labels the following actions in dumps and messages.
   void label(Phase phase, const std::string& of = "");
-  // Sets the queue of the following actions; returns the previous one. If the device has queues, those that compute in
-  // memory of a tier, or copy from or to it, have queues of their own all the same.
+  // Sets the queue of the following actions; returns the previous one. Copies from and to storage have queues of their
+  // own all the same; if the device has queues, so have actions that compute in memory of a tier, or copy from or to
+  // it.
   Queue on(Queue queue);
   // The next action waits for all actions of the segment that used this view's buffer.
   void after_users(const View& view);
@@ -35,6 +38,15 @@ class Emitter {
   }
   void action(const Op& op, std::vector<View> in, std::vector<View> out, Attrs attrs = {});
   void zero(const View& view);
+  // Copies a value, in two steps where one does not reach.
+  void copy(const View& from, const View& to);
+  // Memory at a place for a value on its way. There are two at a time, or three where some come from storage: what
+  // fills one waits for all uses of the one that many before it, so that layout can give it that memory.
+  View passing(const std::string& name, Line line, const eng_desc& desc, uint32_t place);
+  // How many values are on their way at a time.
+  size_t slots() const;
+  // The value itself, or a copy of it in memory.
+  View in_memory(const View& view, const std::string& name, Line line);
   // The arena of the tier in which a view lies; 0: none.
   uint32_t tier_of(const View& view) const { return plan_.in_tier(view) ? plan_.buffer(view.buffer).arena : 0; }
   // The segment that actions are appended to.
@@ -45,7 +57,7 @@ class Emitter {
  private:
   View add(Buffer buffer, const eng_desc& desc);
   View staging(Id buffer, const eng_desc& desc);
-  Queue queue_of(const Call& call, bool from_tier, bool to_tier) const;
+  Queue queue_of(const Call& call, const View& from, const View& to) const;
   Plan& plan_;
   std::function<uint64_t(const Call&)> workspace_;
   std::unordered_map<std::string, uint32_t> calls_;
@@ -54,6 +66,7 @@ class Emitter {
   std::optional<uint32_t> computed_;  // the last action of the segment on the compute queue
   // buffer -> the actions of the segment that read or write it, in their order
   std::unordered_map<Id, std::vector<uint32_t>> users_;
+  std::map<uint32_t, std::deque<View>> passing_;  // per place: the last ones
   const DeviceTraits traits_;
   Id sent_ = 0, received_ = 0;  // buffers of stage_collectives
   uint64_t bytes_ = 0;          // of all buffers

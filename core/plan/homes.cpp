@@ -27,7 +27,8 @@ Homes::Homes(const Model& model, Plan& plan, uint64_t bucket, const std::functio
       }
       if (unit.params.empty()) continue;
       unit.count = std::max<uint64_t>(1, (unit.count + grid - 1) / grid) * grid;
-      unit.piece = plan.ranks.data_size() == 1 ? unit.count : std::clamp(bucket / 4 / grid * grid, grid, unit.count);
+      const bool moves = plan.ranks.data_size() > 1 || plan.has_tiers();
+      unit.piece = !moves ? unit.count : std::clamp(bucket / 4 / grid * grid, grid, unit.count);
       plan.units.push_back(std::move(unit));
     }
   }

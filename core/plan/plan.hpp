@@ -7,8 +7,9 @@
 
 namespace eng {
 
-enum class Queue : uint8_t { compute, comm, h2d, d2h, io, host };
-constexpr size_t queue_count = 6;
+// `read` and `write` are those of storage.
+enum class Queue : uint8_t { compute, comm, h2d, d2h, read, write, host };
+constexpr size_t queue_count = 7;
 
 // What a buffer is for: its line of the memory report.
 enum class Line : uint8_t {
@@ -52,6 +53,7 @@ struct Call {
   double flops = 0;
   uint32_t parallel = 0;  // threads of its kernel; 0: the device's default
   bool on_host = false;   // computes in memory of tiers, by a kernel of the host
+  uint32_t storage = 0;   // a copy from or to this arena, by the tier itself; 0: none
 };
 
 struct Action {
@@ -104,7 +106,7 @@ struct Program {
 struct Arena {
   std::string device;
   std::string kind = "device";  // or "pinned" or "host": host memory, which the device's plugin allocates too; or
-                                // "tier": that of the tier `device`
+                                // "tier" or "storage": that of the tier `device`, which is memory or is not
   uint64_t persistent = 0, transient = 0, workspace = 0;
   uint64_t total() const { return persistent + transient + workspace; }
 };
@@ -140,6 +142,7 @@ struct Plan {
   Ranks ranks;  // with the rank that this plan is for
   std::vector<Arena> arenas;
   uint32_t first_tier = UINT32_MAX;  // arenas from this one on are those of tiers
+  uint32_t door = 0;                 // the arena through which the bytes of storage come to the device and leave it
   std::vector<Buffer> buffers;       // index: id - 1
   std::vector<Call> calls;
   std::vector<Label> labels;
@@ -168,10 +171,31 @@ struct Plan {
   // gathers them from their updated parts.
   bool publishes_late = false;
 
+  // Nothing computes in an arena that stores.
+  bool stores(uint32_t arena) const { return arenas[arena].kind == "storage"; }
+  bool in_storage(const View& view) const { return view.buffer && stores(buffer(view.buffer).arena); }
   // Whether it lies in memory of a tier.
-  bool in_tier(const View& view) const { return view.buffer && buffer(view.buffer).arena >= first_tier; }
+  bool in_tier(const View& view) const {
+    return view.buffer && buffer(view.buffer).arena >= first_tier && !in_storage(view);
+  }
   bool has_tiers() const { return arenas.size() > first_tier; }
-  bool in_host_arena(const View& view) const { return arenas[buffer(view.buffer).arena].kind != "device"; }
+  bool in_host_arena(const View& view) const {
+    return arenas[buffer(view.buffer).arena].kind != "device" && !in_storage(view);
+  }
+  // The first tier that is memory; 0: there is none.
+  uint32_t first_memory() const {
+    for (uint32_t a = first_tier; a < arenas.size(); ++a)
+      if (!stores(a)) return a;
+    return 0;
+  }
+  // Where a value of that place can be computed with: there, or where it comes to first.
+  uint32_t memory_of(uint32_t place) const { return stores(place) ? door : place; }
+  // Whether one copy takes bytes from one place to the other.
+  bool adjacent(uint32_t a, uint32_t b) const {
+    if (stores(a) && stores(b)) return false;
+    const uint32_t memory = stores(a) ? b : a;
+    return memory != 0 || door == 0 || !(stores(a) || stores(b));
+  }
   const Buffer& buffer(Id id) const { return buffers[id - 1]; }
   Buffer& buffer(Id id) { return buffers[id - 1]; }
   const Program& program(const std::string& name) const;

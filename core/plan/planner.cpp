@@ -48,7 +48,9 @@ class Planner {
     plan.arenas.push_back({request.device, "device", 0, 0, 0});
     if (request.traits.apart) plan.arenas.push_back({request.device, "pinned", 0, 0, 0});
     plan.first_tier = static_cast<uint32_t>(plan.arenas.size());
-    for (const std::string& tier : request.offload.tiers) plan.arenas.push_back({tier, "tier", 0, 0, 0});
+    for (const Offload::Tier& tier : request.offload.tiers)
+      plan.arenas.push_back({tier.name, tier.storage ? "storage" : "tier", 0, 0, 0});
+    if (request.traits.apart) plan.door = plan.first_memory();
     plan.accumulate = request.accumulate;
     plan.parameters = request.model.parameter_count();
     plan.labels.push_back({});
@@ -66,7 +68,7 @@ class Planner {
     if (limit != UINT64_MAX) check_limit(demand, limit);
     // One block's gradients are reduced while the next one's are computed, if there is room for both.
     const size_t turns = r_.overlap && demand.fits(limit, 2) ? 2 : 1;
-    if (training && (each() || s_.place(ENG_ROLE_GRAD))) leases.pace(ENG_ROLE_PARTIAL, {UINT64_MAX, turns});
+    if (training && (each() || s_.place(ENG_ROLE_GRAD, 0))) leases.pace(ENG_ROLE_PARTIAL, {UINT64_MAX, turns});
     leases.pace(ENG_ROLE_WEIGHT, {most});
     if (!demand.leases_weights()) return nullptr;
     std::vector<uint64_t> room;
@@ -115,19 +117,36 @@ class Planner {
     emit_.label(Phase::init);
     for (uint32_t p = 0; p < model_.params.size(); ++p) {
       const Parameter& parameter = model_.params[p];
-      for (const HeldRange& range : homes().ranges(s_.master[homes().unit_of(p)], p)) {
-        Attrs attrs = parameter.init;
-        attrs.list.push_back({"seed", r_.seed, 0});
-        attrs.list.push_back({"stream", static_cast<int64_t>(p), 0});
-        attrs.list.push_back({"first", static_cast<int64_t>(range.first), 0});
-        emit_.action(op(parameter.init_op), {}, {range.view}, std::move(attrs));
-      }
+      for (const HeldRange& held : homes().ranges(s_.master[homes().unit_of(p)], p))
+        for (const HeldRange& range : through_memory(held)) {
+          Attrs attrs = parameter.init;
+          attrs.list.push_back({"seed", r_.seed, 0});
+          attrs.list.push_back({"stream", static_cast<int64_t>(p), 0});
+          attrs.list.push_back({"first", static_cast<int64_t>(range.first), 0});
+          const bool stored = plan_.in_storage(range.view);
+          const View at =
+              stored ? emit_.passing("initial values", Line::update, range.view.desc, plan_.door) : range.view;
+          emit_.action(op(parameter.init_op), {}, {at}, std::move(attrs));
+          if (stored) emit_.copy(at, range.view);
+        }
     }
     for (size_t u = 0; u < homes().units(); ++u) s_.publish(u);
     // After loading a checkpoint: weights from their masters.
     emit_.begin_program("publish");
     emit_.begin_segment("publish", 1);
     for (size_t u = 0; u < homes().units(); ++u) s_.publish(u);
+  }
+
+  // What goes to storage goes in pieces.
+  std::vector<HeldRange> through_memory(const HeldRange& held) const {
+    if (!plan_.in_storage(held.view)) return {held};
+    std::vector<HeldRange> out;
+    const uint64_t most = std::max(r_.bucket / sizeof(float) / chunk, uint64_t{1}) * chunk;
+    for (uint64_t first = 0; first < held.count; first += most) {
+      const uint64_t n = std::min(most, held.count - first);
+      out.push_back({{held.first + first, n}, slice(held.view, first, n)});
+    }
+    return out;
   }
 
   // Copies the batch to the device: beside the first micro-batch comes what later ones need, and labels beside the
@@ -156,7 +175,7 @@ class Planner {
     batch.scalars = plan_.scalars;
     batch.counters = plan_.counters;
     batch.seed = r_.seed;
-    batch.away = s_.place(ENG_ROLE_ACT);
+    batch.away = s_.place(ENG_ROLE_ACT, 0);
     batch.weights = &s_.weights;
     batch.constants = &s_.constants;
   }

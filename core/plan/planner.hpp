@@ -71,9 +71,14 @@ struct DeviceTraits {
 
 // Which states live in memory of tiers, and where they are updated.
 struct Offload {
-  std::vector<std::string> tiers;        // their names; each has an arena
+  struct Tier {
+    std::string name;
+    bool storage = false;  // nothing computes in it
+  };
+  std::vector<Tier> tiers;  // each has an arena; besides those of roles, memory of the host that storage needs
   std::map<int32_t, std::string> roles;  // ENG_ROLE_*: the tier; absent: the device
-  bool update_on_host = false;           // else the device updates copies and gives them back
+  double ratio = 1;                      // the part of the units whose masters and optimizer states are there
+  bool update_on_host = false;           // what is there; else the device updates copies and gives them back
 };
 
 struct PlanRequest {

@@ -8,15 +8,18 @@ namespace {
 
 class Way {
  public:
-  explicit Way(const Where& from) : at_(from) { moves.reserve(6); }
+  Way(const Plan& plan, const Where& from) : plan_(plan), at_(from) { moves.reserve(8); }
   void place(uint32_t place) {
+    if (at_.place != place && !plan_.adjacent(at_.place, place)) at_.place = plan_.door, add(Axis::place);
     if (at_.place != place) at_.place = place, add(Axis::place);
   }
   void part(Id part) {
     if (at_.part != part) at_.part = part, add(Axis::part);
   }
   void dtype(int32_t dtype) {
-    if (at_.dtype != dtype) at_.dtype = dtype, add(Axis::dtype);
+    if (at_.dtype == dtype) return;
+    place(plan_.memory_of(at_.place));
+    at_.dtype = dtype, add(Axis::dtype);
   }
   // The sum over ranks, in the wider of two types.
   void sum(Id part, int32_t to) {
@@ -27,33 +30,36 @@ class Way {
   void narrow(int32_t to) {
     if (dtype_size(to) <= dtype_size(at_.dtype)) dtype(to);
   }
+  void end(const Where& to) {
+    if (at_.dtype != to.dtype) place(plan_.memory_of(to.place)), dtype(to.dtype);
+    place(to.place);
+  }
   std::vector<Move> moves;
 
  private:
   void add(Axis axis) { moves.push_back({axis, at_}); }
+  const Plan& plan_;
   Where at_;
 };
 
 }  // namespace
 
-std::vector<Move> route(const Where& from, const Where& to) {
-  Way way(from);
+std::vector<Move> route(const Plan& plan, const Where& from, const Where& to) {
+  Way way(plan, from);
   way.narrow(to.dtype);
   if (from.part != to.part) way.place(0);
   way.part(to.part);
-  way.place(to.place);
-  way.dtype(to.dtype);
+  way.end(to);
   return way.moves;
 }
 
-std::vector<Move> route_of_sum(const Where& from, const Where& to, int32_t dtype, bool one_rank) {
-  Way way(from);
+std::vector<Move> route_of_sum(const Plan& plan, const Where& from, const Where& to, int32_t dtype, bool one_rank) {
+  Way way(plan, from);
   way.place(0);
   way.dtype(dtype);
   if (!one_rank) way.sum(to.part, to.dtype);
   way.narrow(to.dtype);
-  way.place(to.place);
-  way.dtype(to.dtype);
+  way.end(to);
   return way.moves;
 }
 

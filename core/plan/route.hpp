@@ -26,11 +26,12 @@ struct Move {
 
 // The moves from one home to another; empty if they are equal. As few bytes as possible move between ranks and places.
 // The value becomes narrower where it is. If the parts differ, it goes to the device and moves between the ranks. Then
-// it goes to its place, and becomes wider last.
-std::vector<Move> route(const Where& from, const Where& to);
+// it goes to its place, and becomes wider last. Nothing becomes narrower or wider in storage.
+std::vector<Move> route(const Plan& plan, const Where& from, const Where& to);
 // The same for a sum over ranks. Its summands move in the type `dtype`; the sum is made in that type or in the one it
 // goes to, whichever is wider. It moves between ranks even if the parts are equal. With one rank there is nothing to
 // sum, so it does not.
-std::vector<Move> route_of_sum(const Where& from, const Where& to, int32_t dtype, bool one_rank = false);
+std::vector<Move> route_of_sum(const Plan& plan, const Where& from, const Where& to, int32_t dtype,
+                               bool one_rank = false);
 
 }  // namespace eng

@@ -23,6 +23,7 @@ States::States(const PlanRequest& request, Plan& plan, Emitter& emitter)
     for (size_t k = 0; k < block.params.size(); ++k)
       computed_[homes_.unit_of(block.params[k])] = t.graph.value(t.params[k]).desc.dtype;
   }
+  choose_kept();
   for (size_t u = 0; u < homes_.units(); ++u) make_homes(u);
   if (r_.train && r_.optimizer) make_optimizer();
   for (uint32_t p = 0; p < model_.params.size(); ++p) {
@@ -49,23 +50,29 @@ Id States::part(int32_t role, size_t u) const {
   return part;
 }
 
-uint32_t States::place(int32_t role) const {
-  const auto it = r_.offload.roles.find(role);
-  if (it == r_.offload.roles.end()) return 0;
-  const auto& tiers = r_.offload.tiers;
-  return plan_.first_tier + static_cast<uint32_t>(std::find(tiers.begin(), tiers.end(), it->second) - tiers.begin());
+// Spreads the units that stay evenly over the model, so that each side has work while the other has.
+void States::choose_kept() {
+  double due = 0;  // elements for the tier
+  for (size_t u = 0; u < homes_.units(); ++u) {
+    const auto n = static_cast<double>(homes_.unit(u).count);
+    due += r_.offload.ratio * n;
+    kept_.push_back(due < n / 2);
+    if (!kept_.back()) due -= n;
+  }
 }
 
-View States::passing(const std::string& name, Line line, const eng_desc& desc, uint32_t place) {
-  auto& [last, before] = passing_[place];
-  if (before.buffer) emit_.after_users(before);
-  before = last;
-  return last = emit_.transient(name, line, desc, place);
+uint32_t States::place(int32_t role, size_t u) const {
+  const auto it = r_.offload.roles.find(role);
+  if (it == r_.offload.roles.end()) return 0;
+  if ((role == ENG_ROLE_STATE || role == ENG_ROLE_MASTER) && kept_[u]) return 0;
+  const auto& tiers = r_.offload.tiers;
+  const auto tier = std::find_if(tiers.begin(), tiers.end(), [&](const auto& t) { return t.name == it->second; });
+  return plan_.first_tier + static_cast<uint32_t>(tier - tiers.begin());
 }
 
 Home States::persistent(const std::string& what, Line line, int32_t role, int32_t dtype, size_t u) {
   const Id kept = part(role, u);
-  const uint32_t at = place(role);
+  const uint32_t at = place(role, u);
   const View view =
       emit_.persistent(what + " " + homes_.unit(u).name, line, flat(dtype, homes_.count(u, kept)), true, at);
   return {view, kept, false, 1, at};
@@ -81,7 +88,7 @@ void States::make_homes(size_t u) {
   // Without training the weight is all there is, if whoever fills it may round it as the policy does.
   const bool only = !r_.train && (r_.precision.table.flags & ENG_AXIS_CASTS);
   const Id kept = only ? w.part : part(ENG_ROLE_MASTER, u);
-  const bool together = only || (master == weight && place(ENG_ROLE_MASTER) == w.place);
+  const bool together = only || (master == weight && place(ENG_ROLE_MASTER, u) == w.place);
   // Equal homes are one memory, and a part lies inside of a whole: the weight is its own master.
   this->master.push_back(together && (kept == w.part || !w.part)
                              ? Home{w.view, kept, kept != w.part, 1, w.place}
@@ -100,7 +107,7 @@ void States::make_homes(size_t u) {
   const Id reduced = part(ENG_ROLE_GRAD, u);
   const eng_desc desc = flat(grad, homes_.count(u, reduced));
   const std::string name = "gradient " + homes_.unit(u).name;
-  const uint32_t at = place(ENG_ROLE_GRAD);
+  const uint32_t at = place(ENG_ROLE_GRAD, u);
   this->grad.push_back({r_.optimizer ? emit_.transient(name, Line::gradients, desc, at)
                                      : emit_.persistent(name, Line::gradients, desc, false, at),
                         reduced, false, 1, at});
@@ -134,12 +141,12 @@ Home States::make_state(size_t state, size_t u) {
   if (has.kind == ENG_STATE_SHAPED) {
     for (uint32_t p : homes_.unit(u).params)
       shaped[state][p] = emit_.persistent(fmt::format("{} {}", name, model_.params[p].name), Line::optimizer,
-                                          rules_.of(p).states[state].desc, true, place(ENG_ROLE_STATE));
+                                          rules_.of(p).states[state].desc, true, place(ENG_ROLE_STATE, u));
     return {};
   }
   const Id kept = part(ENG_ROLE_STATE, u);
   const eng_desc all = flat(state_of(state, homes_.unit(u).params[0]).dtype, homes_.count(u, kept) / has.per);
-  const uint32_t at = place(ENG_ROLE_STATE);
+  const uint32_t at = place(ENG_ROLE_STATE, u);
   return {emit_.persistent(name + " " + homes_.unit(u).name, Line::optimizer, all, true, at), kept, false, has.per, at};
 }
 
@@ -302,7 +309,7 @@ void States::carry(const std::vector<Move>& way, int32_t role, size_t u, size_t 
   const bool far = crosses(way, Axis::place);
   const auto between = [&](const eng_desc& desc, uint32_t place) {
     const std::string name = "move " + homes_.unit(u).name;
-    return far ? passing(name, Line::communication, desc, place)
+    return far ? emit_.passing(name, Line::communication, desc, place)
                : emit_.transient(name, Line::communication, desc, place);
   };
   const auto moves = [&] {
@@ -334,7 +341,7 @@ void States::carry(const std::vector<Move>& way, int32_t role, size_t u, size_t 
 
 void States::publish(size_t u) {
   const Home &from = master[u], &to = weight[u];
-  const auto way = route(from.where(), to.where());
+  const auto way = route(plan_, from.where(), to.where());
   if (way.empty()) return;
   emit_.label(Phase::publish, homes_.unit(u).name);
   const auto pieces = homes_.pieces(u, !from.part && !to.part && !crosses(way, Axis::place));
@@ -350,7 +357,7 @@ View States::gather(Leases& leases, const std::string& what, Line line, int32_t 
                     int32_t dtype) {
   const View whole = leases.acquire({role, u}, fmt::format("{} {}", what, homes_.unit(u).name), line,
                                     flat(dtype ? dtype : home.view.desc.dtype, homes_.unit(u).count));
-  const auto way = route(home.where(), {0, 0, whole.desc.dtype});
+  const auto way = route(plan_, home.where(), {0, 0, whole.desc.dtype});
   const auto pieces = homes_.pieces(u, !home.part && !crosses(way, Axis::place));
   emit_.label(Phase::gather, homes_.unit(u).name);
   for (size_t k = 0; k < pieces.size(); ++k)
@@ -360,12 +367,14 @@ View States::gather(Leases& leases, const std::string& what, Line line, int32_t 
 
 void States::reduce(size_t u, const View& own, bool store) {
   emit_.label(Phase::reduce, homes_.unit(u).name);
-  add(u, route_of_sum({0, 0, own.desc.dtype}, grad[u].where(), partial_[u], alone()), own, grad[u], store);
+  Where to = grad[u].where();
+  if (!store) to.place = plan_.memory_of(to.place);
+  add(u, route_of_sum(plan_, {0, 0, own.desc.dtype}, to, partial_[u], alone()), own, grad[u], store);
 }
 
-// Stores or adds what comes along a route.
+// Stores or adds what comes along a route. Sums are made in memory.
 void States::add(size_t u, const std::vector<Move>& way, const View& from, const Home& home, bool store) {
-  const bool far = crosses(way, Axis::place);
+  const bool far = crosses(way, Axis::place) || plan_.stores(home.place);
   const auto pieces = homes_.pieces(u, !crosses(way) && !far);
   const Where at{0, 0, from.desc.dtype};
   for (const Range& piece : pieces) {
@@ -374,12 +383,16 @@ void States::add(size_t u, const std::vector<Move>& way, const View& from, const
     if (!way.empty()) {
       const std::string name = "reduced " + homes_.unit(u).name;
       const View arrived = store ? to
-                           : far ? passing(name, Line::communication, to.desc, home.place)
+                           : far ? emit_.passing(name, Line::communication, to.desc, plan_.memory_of(home.place))
                                  : emit_.transient(name, Line::communication, to.desc);
       carry(way, ENG_ROLE_GRAD, u, static_cast<size_t>(&piece - pieces.data()), value, at, arrived);
       value = arrived;
     }
-    const auto sum = [&] { emit_.action(op(ENG_OP_ADD), {to, value}, {to}); };
+    const auto sum = [&] {
+      const View here = emit_.in_memory(to, "gradient " + homes_.unit(u).name, Line::communication);
+      emit_.action(op(ENG_OP_ADD), {here, value}, {here});
+      if (here.buffer != to.buffer) emit_.copy(here, to);
+    };
     if (store) continue;
     if (crosses(way))
       between_ranks(sum);

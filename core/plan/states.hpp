@@ -2,8 +2,6 @@
 // The home of every state of the step: where it lives between uses. And the moves from one home to another.
 #pragma once
 
-#include <array>
-
 #include "core/plan/emitter.hpp"
 #include "core/plan/homes.hpp"
 #include "core/plan/leases.hpp"
@@ -30,11 +28,12 @@ class States {
   bool direct(size_t u) const {
     return alone() && made(u) == grad[u].view.desc.dtype && made(u) == partial_[u] && !grad[u].place;
   }
-  // The new weight is the new master, cast to another type: an optimizer may write it.
-  bool converts(size_t u) const {
+  // The new weight is the new master, cast to another type or copied to another place: whoever has the new master in
+  // memory may write it.
+  bool follows(size_t u) const {
     const Where from = master[u].where(), to = weight[u].where();
-    return (r_.precision.table.flags & ENG_AXIS_CASTS) && from.dtype != to.dtype && from.part == to.part &&
-           from.place == to.place;
+    return from != to && from.part == to.part &&
+           (from.dtype == to.dtype || (r_.precision.table.flags & ENG_AXIS_CASTS));
   }
   // The bytes of the whole gradient that the update of a unit leases: where ranks have parts of it, and either all keep
   // the whole master, or the optimizer updates whole parameters.
@@ -43,8 +42,8 @@ class States {
     return whole ? homes_.unit(u).count * dtype_size(grad[u].view.desc.dtype) : 0;
   }
   bool alone() const { return plan_.ranks.data_size() == 1; }
-  // The arena in which a role lives: [offload].
-  uint32_t place(int32_t role) const;
+  // The arena in which a role of unit u lives: [offload].
+  uint32_t place(int32_t role, size_t u) const;
   // n elements in one dimension.
   static eng_desc flat(int32_t dtype, uint64_t n) { return make_desc(dtype, {static_cast<int64_t>(n)}); }
 
@@ -83,15 +82,12 @@ class States {
   // Leases unit u whole, as `role`, and fills it from its home. `dtype`: of what is leased; 0: that of the home.
   View gather(Leases& leases, const std::string& what, Line line, int32_t role, size_t u, const Home& home,
               int32_t dtype = 0);
-  // Memory at a place for a value on its way. There are two at a time: what fills it waits for all uses of the one
-  // before the last, so that layout can give it that memory.
-  View passing(const std::string& name, Line line, const eng_desc& desc, uint32_t place);
   // Sums the `own` gradients of all ranks of a unit, in the dtype of ENG_ROLE_PARTIAL. Stores the sum in the gradient,
   // or adds it to the gradient.
   void reduce(size_t u, const View& own, bool store);
   // Stores this rank's fresh gradient in `own`, or adds it. Both are whole.
   void accumulate(size_t u, const View& fresh, const View& own, bool store) {
-    add(u, route({0, 0, fresh.desc.dtype}, {0, 0, own.desc.dtype}), fresh, {own}, store);
+    add(u, route(plan_, {0, 0, fresh.desc.dtype}, {0, 0, own.desc.dtype}), fresh, {own}, store);
   }
   // A collective over all ranks. Returns `to`, or a new value if `to` is absent.
   View collective(const char* id, const View& from, const View& to);
@@ -107,6 +103,7 @@ class States {
   eng_unit unit_view(size_t u) const;
   Id part(int32_t role, size_t u) const;
   Home persistent(const std::string& what, Line line, int32_t role, int32_t dtype, size_t u);
+  void choose_kept();
   void make_homes(size_t u);
   void make_optimizer();
   eng_desc state_of(size_t state, uint32_t p) const;
@@ -133,8 +130,8 @@ class States {
     std::vector<Policy::State> states;
     std::vector<View> views;
   };
-  std::vector<Own> own_;                             // of every policy that moves something
-  std::map<uint32_t, std::array<View, 2>> passing_;  // per place: the last one, and the one before
+  std::vector<Own> own_;    // of every policy that moves something
+  std::vector<char> kept_;  // per unit: its master and its optimizer states stay on the device; offload.ratio
 };
 
 // Lets a policy emit through a builder; `emit` is given the sink. Throws what went wrong, said by `who`. `unsupported`:

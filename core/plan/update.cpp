@@ -17,9 +17,8 @@ void Update::emit() {
                {plan_.scalars, plan_.counters}, {{{"max_norm", 0, r_.grad_clip}}});
   s_.refresh();
   scale_rates();
-  for (View& scalars : scalars_) scalars = here(scalars, false);
-  counters_ = here(plan_.counters, false);
-  brought_[0].clear();  // these stay
+  for (size_t u = 0; u < homes().units(); ++u) at_ = place_of(u), read_here();
+  brought_.clear();  // these stay
   // Two units' gradients at a time: one is gathered while the other is used. Of what first stages left the table holds
   // the unit at hand, so that with the one that was released last they are two as well.
   leases_.pace(ENG_ROLE_GRAD, {UINT64_MAX, 2});
@@ -39,6 +38,7 @@ void Update::emit() {
         bring(next, s_.grad[next]);
     }
     emit_.label(Phase::update, homes().unit(u).name);
+    at_ = place_of(u);
     const bool stages = s_.rule(u).whole;
     if (stages)
       for (uint32_t p : homes().unit(u).params) whole(u, p);
@@ -63,13 +63,31 @@ void Update::scale_rates() {
       const View rate = slice(mine, ENG_S_LR, 1);
       scale(rate, rate, group->rate_scale);
     }
-    scalars_.push_back(mine);
+    reads_[0].scalars.push_back(mine);
   }
+  reads_[0].counters = plan_.counters;
+}
+
+// The arena in which a unit is updated.
+uint32_t Update::place_of(size_t u) const {
+  if (!r_.offload.update_on_host) return 0;
+  const uint32_t home = s_.place(ENG_ROLE_STATE, u);
+  return plan_.stores(home) ? plan_.first_memory() : home;
+}
+
+// What every update reads.
+void Update::read_here() {
+  if (reads_.count(at_)) return;
+  Reads mine = reads_[0];
+  for (View& scalars : mine.scalars) scalars = here(scalars, false);
+  mine.counters = here(mine.counters, false);
+  reads_[at_] = std::move(mine);
 }
 
 // The first stage of a unit whose parameters are updated whole, and what it leaves, brought together.
 void Update::bring(size_t u, const Home& grad) {
   if (whole_.count(u)) return;
+  at_ = place_of(u);
   emit_.label(Phase::update, homes().unit(u).name);
   const Home mine = here(grad);
   each_run(u, ENG_STAGE_BEFORE, mine);
@@ -77,16 +95,34 @@ void Update::bring(size_t u, const Home& grad) {
       mine.part ? here(Home{s_.gather(leases_, "whole gradient", Line::update, ENG_ROLE_STATE, u, mine)}) : mine;
 }
 
-// A value where updates compute: itself, or a copy. `give_back`: the update at hand changes it. The copies of two
-// updates have memory at a time.
+// A value where the update at hand computes: itself, or a copy. `give_back`: the update changes it. The copies of as
+// many updates as there are slots have memory at a time.
 View Update::here(const View& view, bool give_back) {
-  if (!view.buffer || plan_.in_tier(view) == (at_ != 0)) return view;
+  if (!view.buffer || is_here(view)) return view;
   const View copy = emit_.transient("here " + plan_.buffer(view.buffer).name, Line::update, view.desc, at_);
-  for (const View& old : brought_[1]) emit_.after_users(old);
-  emit_.action(op(ENG_OP_COPY), {view}, {copy});
-  brought_[0].push_back(copy);
+  if (before_.size() + 1 == emit_.slots())
+    for (const View& old : before_.front()) emit_.after_users(old);
+  emit_.copy(view, copy);
+  brought_.push_back(copy);
   if (give_back) copies_.emplace_back(copy, view);
   return copy;
+}
+
+// Where the update at hand may write a new weight: in place, or in memory from which it goes there.
+View Update::weight_here(const View& weight) {
+  if (is_here(weight)) return weight;
+  const View copy = emit_.transient("new " + plan_.buffer(weight.buffer).name, Line::update, weight.desc, at_);
+  brought_.push_back(copy);
+  copies_.emplace_back(copy, weight);
+  return copy;
+}
+
+// Nobody uses this memory.
+void Update::drop(const View& unwritten) {
+  const auto is = [&](const View& v) { return v.buffer == unwritten.buffer; };
+  std::erase_if(brought_, is);
+  if (std::erase_if(copies_, [&](const auto& pair) { return is(pair.first); }))
+    plan_.buffer(unwritten.buffer).bytes = 0;
 }
 
 Home Update::here(const Home& home) {
@@ -97,9 +133,10 @@ Home Update::here(const Home& home) {
 }
 
 void Update::give_back() {
-  for (const auto& [copy, home] : copies_) emit_.action(op(ENG_OP_COPY), {copy}, {home});
+  for (const auto& [copy, home] : copies_) emit_.copy(copy, home);
   copies_.clear();
-  brought_[1] = std::exchange(brought_[0], {});
+  before_.push_back(std::exchange(brought_, {}));
+  if (before_.size() == emit_.slots()) before_.pop_front();
 }
 
 // The sum of squares of every chunk, in the order of the units. Where gradients live in parts each rank brings its
@@ -123,17 +160,15 @@ View Update::norm_partials() {
     const bool mine =
         whole ? !parts || plan_.ranks.data_rank() == 0 : std::count(holders.begin(), holders.end(), first) > 0;
     if (!mine) continue;
-    for (const Range& piece : homes().pieces(u, whole)) {
+    for (const Range& piece : homes().pieces(u, whole && !plan_.stores(s_.grad[u].place))) {
       const Range kept = homes().kept(s_.grad[u], piece);
-      const View sums = slice(partials, at + kept.first / chunk, kept.count / chunk),
-                 grad = homes().view(s_.grad[u], piece);
-      if (!s_.grad[u].place) {
-        emit_.action(op(ENG_OP_SUM_SQUARES), {grad}, {sums});
-        continue;
-      }
-      const View there = s_.passing("norm partials", Line::step, sums.desc, s_.grad[u].place);
+      const View sums = slice(partials, at + kept.first / chunk, kept.count / chunk);
+      const View grad = emit_.in_memory(homes().view(s_.grad[u], piece), "gradient", Line::update);
+      const bool far = plan_.in_tier(grad);
+      const View there =
+          far ? emit_.passing("norm partials", Line::step, sums.desc, plan_.buffer(grad.buffer).arena) : sums;
       emit_.action(op(ENG_OP_SUM_SQUARES), {grad}, {there});
-      emit_.action(op(ENG_OP_COPY), {there}, {sums});
+      if (far) emit_.copy(there, sums);
     }
   }
   if (!parts) return partials;
@@ -152,7 +187,7 @@ View Update::norm_partials() {
 // if the optimizer has written the new weight as well.
 bool Update::each_run(size_t u, uint32_t stage, const Home& grad) {
   const Unit& unit = homes().unit(u);
-  bool published = s_.converts(u);
+  bool published = s_.follows(u);
   const auto kind = [&](uint32_t p) { return std::pair(model_.params[p].flags, s_.rules().of(p).group); };
   for (const Range& piece : homes().pieces(u, !s_.master[u].part && !plan_.has_tiers())) {
     const Range kept = homes().kept(s_.master[u], piece);
@@ -188,12 +223,25 @@ bool Update::run(size_t u, const Range& piece, Range range, uint32_t leader, uin
                    last = std::min(r.first + r.count, range.first + range.count);
     if (first < last) ranges.push_back({&s_.rules().of(p).shown, first - r.first, last - first, first - range.first});
   }
-  const bool writes = s_.converts(u) && stage != ENG_STAGE_BEFORE && (s_.weight[u].place != 0) == (at_ != 0);
-  const Id weight = writes ? add(s_.weight[u], false) : 0;
-  const Id master = add(s_.master[u], stage != ENG_STAGE_BEFORE), own = add(grad, false);
+  const bool last = stage != ENG_STAGE_BEFORE;
+  const Id master = add(s_.master[u], last), own = add(grad, false);
+  // The new weight follows from the new master while that is in memory.
+  const auto part_of = [&](const Home& home) {
+    return slice(homes().view(home, piece), range.first - homes().kept(home, piece).first, range.count);
+  };
+  const bool follows = last && s_.follows(u), is_home = is_here(s_.master[u].view),
+             casts = s_.weight[u].view.desc.dtype != s_.master[u].view.desc.dtype;
+  Id weight = 0;
+  if (follows && casts && (!is_home || is_here(s_.weight[u].view)))
+    weight = builder.add(weight_here(part_of(s_.weight[u])), true);
   const size_t before = emit_.segment().actions.size();
   ask_update(builder, leader, stage, master, own, weight, states, ranges);
-  const Written made = weight ? written(emit_.segment(), before, builder.view(weight)) : Written::nothing;
+  Written made = weight ? written(emit_.segment(), before, builder.view(weight)) : Written::nothing;
+  if (weight && made == Written::nothing) drop(builder.view(weight));
+  if (follows && !casts && !is_home) {
+    emit_.copy(builder.view(master), part_of(s_.weight[u]));
+    made = Written::all;
+  }
   give_back();
   if (made == Written::some)
     throw Error(Exit::environment, fmt::format("optimizer {}: its update leaves a part of weight_out unwritten ({})",
@@ -223,13 +271,13 @@ void Update::ask_update(EmittingBuilder& builder, uint32_t leader, uint32_t stag
                           master,
                           grad,
                           weight,
-                          builder.add(scalars_[s_.rules().of(leader).group]),
+                          builder.add(reads_.at(at_).scalars[s_.rules().of(leader).group]),
                           states.data(),
                           static_cast<uint32_t>(states.size()),
                           stage,
                           ranges.data(),
                           static_cast<uint32_t>(ranges.size()),
-                          builder.add(counters_),
+                          builder.add(reads_.at(at_).counters),
                           r_.seed};
   ask(
       "optimizer " + r_.optimizer->name, builder,

@@ -2,8 +2,6 @@
 // The end of a step: the global norm, and the update of what this rank keeps.
 #pragma once
 
-#include <array>
-
 #include "core/plan/states.hpp"
 
 namespace eng {
@@ -11,22 +9,21 @@ namespace eng {
 class Update {
  public:
   Update(const PlanRequest& request, Plan& plan, Emitter& emitter, States& states)
-      : r_(request),
-        model_(request.model),
-        plan_(plan),
-        emit_(emitter),
-        s_(states),
-        at_(request.offload.update_on_host ? states.place(ENG_ROLE_STATE) : 0),
-        leases_(states.leases()) {}
+      : r_(request), model_(request.model), plan_(plan), emit_(emitter), s_(states), leases_(states.leases()) {}
   void emit();
 
  private:
   const Homes& homes() const { return s_.homes(); }
   View norm_partials();
+  bool is_here(const View& view) const { return plan_.in_tier(view) == (at_ != 0) && !plan_.in_storage(view); }
   View here(const View& view, bool give_back);
   Home here(const Home& home);
   void give_back();
   void scale_rates();
+  uint32_t place_of(size_t u) const;
+  void read_here();
+  View weight_here(const View& weight);
+  void drop(const View& unwritten);
   void bring(size_t u, const Home& grad);
   bool each_run(size_t u, uint32_t stage, const Home& grad);
   bool run(size_t u, const Range& piece, Range range, uint32_t leader, uint32_t stage, const Home& grad);
@@ -39,11 +36,15 @@ class Update {
   Plan& plan_;
   Emitter& emit_;
   States& s_;
-  const uint32_t at_;                          // the arena in which updates compute: a tier's, or 0
-  std::vector<View> scalars_;                  // per group of the optimizer, where updates compute
-  View counters_;                              // likewise
+  uint32_t at_ = 0;  // the arena in which the update at hand computes: a tier's, or 0
+  struct Reads {
+    std::vector<View> scalars;  // per group of the optimizer
+    View counters;
+  };
+  std::map<uint32_t, Reads> reads_;            // per arena in which updates compute
   std::vector<std::pair<View, View>> copies_;  // of what the next update changes, and where they go back to
-  std::array<std::vector<View>, 2> brought_;   // by the update at hand, and by the one before
+  std::vector<View> brought_;                  // by the update at hand
+  std::deque<std::vector<View>> before_;       // by those before it
   std::map<size_t, Home> whole_;               // per unit that is updated whole: what its first stage left
   Leases leases_;
 };

@@ -29,6 +29,8 @@ template <>
 inline constexpr uint32_t required_bytes<eng_device> = offsetof(eng_device, queue_create);
 template <>
 inline constexpr uint32_t required_bytes<eng_axis> = offsetof(eng_axis, states);
+template <>
+inline constexpr uint32_t required_bytes<eng_tier> = offsetof(eng_tier, host_bytes);
 
 // One thing a plugin provides.
 struct Provided {

@@ -163,14 +163,22 @@ class Walk {
     }
   }
 
-  // An action computes on the device or in memory of tiers; only a copy goes from one to the other.
+  // An action computes on the device or in memory of tiers; only a copy goes from one to the other, and from and to
+  // storage.
   void in_one_memory(uint32_t a) {
     const Action& action = segment_->actions[a];
     const Call& call = plan_.calls[action.call];
-    if (!plan_.has_tiers() || (call.op->id == std::string_view(ENG_OP_COPY) && !call.on_host)) return;
+    if (!plan_.has_tiers()) return;
+    if (call.op->id == std::string_view(ENG_OP_COPY) && !call.on_host) {
+      const uint32_t from = plan_.buffer(action.in[0].buffer).arena, to = plan_.buffer(action.out[0].buffer).arena;
+      if (!plan_.adjacent(from, to)) complain(a, fmt::format("no copy goes from arena {} to arena {}", from, to));
+      if (call.storage != (plan_.stores(from) ? from : plan_.stores(to) ? to : 0))
+        complain(a, fmt::format("is not the copy of the storage that it touches ({})", call.storage));
+      return;
+    }
     for (const auto* views : {&action.in, &action.out})
       for (const View& v : *views)
-        if (v.buffer && plan_.in_tier(v) != call.on_host)
+        if (v.buffer && (plan_.in_tier(v) != call.on_host || plan_.in_storage(v)))
           complain(a, fmt::format("computes on the {}, but {} is in arena {}", call.on_host ? "host" : "device",
                                   plan_.buffer(v.buffer).name, plan_.buffer(v.buffer).arena));
   }

@@ -70,7 +70,10 @@ const eng_tier tier = {.struct_size = sizeof(eng_tier),
                        .create = create,
                        .destroy = destroy,
                        .alloc = alloc,
-                       .free = free_arena};
+                       .free = free_arena,
+                       .host_bytes = nullptr,
+                       .read = nullptr,
+                       .write = nullptr};
 
 ENG_DESCRIPTION(R"([plugin]
 id = "engine.offload.host"

@@ -30,12 +30,36 @@ std::vector<std::string> unused(Job& job, const std::string& above) {
   return out;
 }
 
-// zero_optimization.offload_optimizer and offload_param: their device alone has a counterpart.
+// The folder, the size and the number of the requests. False if the folder has no counterpart.
+bool disks(Job& job, const Entry* folder) {
+  const std::string path = folder ? as_text(folder->value) : "";
+  if (!path.starts_with('/')) return false;
+  if (!job.out.has("offload.nvme_paths"))
+    job.out.set("offload.nvme_paths", std::vector<std::string>{path}, *folder);
+  else if (*job.out.get("offload.nvme_paths") != Value(std::vector<std::string>{path}))
+    job.out.note(fmt::format("`{}` is another folder than that of the other states: not converted", folder->origin));
+  for (const auto& [theirs, ours] :
+       {std::pair("aio.block_size", "offload.nvme_block"), {"aio.queue_depth", "offload.nvme_depth"}}) {
+    const Entry* entry = job.deepspeed.take(theirs);
+    if (!entry || job.out.has(ours)) continue;
+    const auto number = as_whole(entry->value);
+    const bool block = ours == std::string("offload.nvme_block");
+    if (!number || *number < 1 || (block ? *number % 4096 != 0 : *number > 1024))
+      job.out.note(fmt::format("`{}` = {}: {} has other limits; not converted", entry->origin, shown(*entry), ours));
+    else
+      job.out.set(ours, *number, *entry);
+  }
+  for (const std::string& key : unused(job, "aio.")) job.deepspeed.take(key);
+  return true;
+}
+
+// zero_optimization.offload_optimizer and offload_param: their device has a counterpart, and the folder on disks.
 void offload(Job& job, const std::string& what, const std::string& key, int64_t stage) {
   const std::string path = "zero_optimization." + what;
   if (!job.deepspeed.has_section(path) && !job.deepspeed.all.count(path)) return;
   const Entry* device = job.deepspeed.take(path + ".device");
   const std::string name = device ? as_text(device->value) : job.deepspeed.has_section(path) ? "none" : "";
+  const Entry* folder = job.deepspeed.take(path + ".nvme_path");
   for (const std::string& key : unused(job, path)) job.deepspeed.take(key);
   if (name == "none" || (name.empty() && !device && !job.deepspeed.has(path))) return job.off.push_back(path);
   if (name != "cpu" && name != "nvme" && device)
@@ -51,9 +75,12 @@ void offload(Job& job, const std::string& what, const std::string& key, int64_t 
     job.out.set(key, std::string("host"), *device);
     return;
   }
-  job.out.leave(key, toml_text(std::string("host")), device->origin + " = " + shown(*device));
-  job.out.note(
-      fmt::format("`{}` to nvme: there is no tier on disks yet; the line for host memory is commented out", path));
+  if (disks(job, folder)) {
+    job.out.set(key, std::string("nvme"), *device);
+    return;
+  }
+  job.out.leave(key, toml_text(std::string("nvme")), device->origin + " = " + shown(*device));
+  job.out.note(fmt::format("`{}` to nvme without an absolute `nvme_path`: set offload.nvme_paths as well", path));
 }
 
 int64_t stage_of(Job& job) {

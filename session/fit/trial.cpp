@@ -28,7 +28,7 @@ std::string largest_of(const Plan& plan, bool host, const char* transients, Tran
   std::string name;
   for (uint32_t a = 0; a < plan.arenas.size(); ++a) {
     const Arena& arena = plan.arenas[a];
-    if ((arena.kind == "device") == host) continue;
+    if ((arena.kind == "device") == host || arena.kind == "storage") continue;
     if (name.empty()) name = fmt::format("arena {}", arena.device);
     for (const Buffer& b : plan.buffers)
       if (b.persistent && b.arena == a) parts[to_string(b.line)] += b.bytes;
@@ -69,12 +69,12 @@ Tried Trial::measured(const Setup& setup, const Config& config, const Edits& edi
   // In the update all gradients are there, and nothing that [recompute] keeps.
   const std::vector<uint64_t> update = live_in(setup.plan, "update");
   for (uint32_t a = 0; a < setup.plan.arenas.size(); ++a)
-    if (const Arena& arena = setup.plan.arenas[a]; host || arena.kind == "device")
+    if (const Arena& arena = setup.plan.arenas[a]; (host && arena.kind != "storage") || arena.kind == "device")
       out.fixed += arena.persistent + update[a];
   out.fixed = host ? out.fixed * setup.plan.ranks.world.local_size
                    : out.fixed + setup.target.workspace + setup.target.info.device_overhead_bytes;
   out.fixed_parts = largest_of(setup.plan, false, "gradients", [&](uint32_t a) { return update[a]; });
-  Machine machine = machine_of(config.section("comm"), setup.target);
+  Machine machine = machine_of(config.section("comm"), setup.target, setup.storage);
   if (!timed(setup.plan, machine)) machine = nominal_machine(machine);
   const StepTimes times = step_times(setup.plan, machine);
   out.seconds = times.step, out.bound = times.bound();

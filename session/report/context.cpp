@@ -22,7 +22,8 @@ ReportContext report_context(const Setup& setup, const Config& config) {
   c.capped = setup.target.workspace > 0;
   c.device_total = available(setup).device, c.host_total = available(setup).host;
   c.arena_total = available(setup).arena;
-  c.machine = machine_of(config.section("comm"), setup.target);
+  c.storage_total = available(setup).storage;
+  c.machine = machine_of(config.section("comm"), setup.target, setup.storage);
   c.kept = kept(setup.model);
   for (const Tensor& t : setup.plan.tensors)
     if (t.role != "gradient") c.checkpoint += bytes(t.desc);

@@ -7,9 +7,13 @@ namespace eng {
 
 Peak peak_of(const Plan& plan, const Beside& beside) {
   Peak peak;
-  peak.host = beside.overhead + beside.bookkeeping + beside.staging + beside.data + beside.snapshot;
+  peak.host = beside.overhead + beside.bookkeeping + beside.staging + beside.data + beside.tiers + beside.snapshot;
   peak.device = beside.device_overhead;
   for (const Arena& arena : plan.arenas) {
+    if (arena.kind == "storage") {
+      peak.storage += arena.total() * beside.local_ranks;
+      continue;
+    }
     const bool device = arena.kind == "device";
     if (device) peak.device += arena.total(), peak.arena += arena.total();
     if (!device || beside.host_arenas) peak.host += arena.total();
@@ -23,7 +27,8 @@ Peak peak_of(const Plan& plan, const Beside& beside) {
 Excess excess(const Peak& peak, const Available& all) {
   const auto above = [](uint64_t need, uint64_t total) { return total && need > total ? need - total : 0; };
   const uint64_t device = above(peak.machine, all.device), host = above(peak.hosts, all.host);
-  const uint64_t arena = above(peak.arena, all.arena);
+  const uint64_t arena = above(peak.arena, all.arena), storage = above(peak.storage, all.storage);
+  if (storage > std::max({host, device, arena})) return {storage, false, false, true};
   if (arena > std::max(host, device)) return {arena, false, true};
   return host > device ? Excess{host, true} : Excess{device, false};
 }

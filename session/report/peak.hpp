@@ -12,6 +12,7 @@ struct Beside {
   uint64_t bookkeeping = 0;      // the plan itself
   uint64_t staging = 0;          // batches
   uint64_t data = 0;             // text that the data source keeps; 0 before the data is opened
+  uint64_t tiers = 0;            // what tiers keep beside their arenas
   uint64_t snapshot = 0;         // the copy of a checkpoint that is written while training continues
   uint64_t device_overhead = 0;  // bytes of the device's own memory: its driver's context, libraries
   bool host_arenas = true;       // the device's own memory is host memory
@@ -26,7 +27,8 @@ struct Peak {
   // What must fit into the memory that the device reports. If that is host memory, the ranks of a machine share it.
   // Otherwise each rank has its own device.
   uint64_t rank = 0, machine = 0;
-  uint64_t hosts = 0;  // host memory of the ranks of a machine together
+  uint64_t hosts = 0;    // host memory of the ranks of a machine together
+  uint64_t storage = 0;  // of the ranks of a machine together
 };
 Peak peak_of(const Plan& plan, const Beside& beside);
 
@@ -35,12 +37,14 @@ struct Available {
   uint64_t device = 0;  // what the device reports
   uint64_t host = 0;    // of a machine, for a device with separate memory
   uint64_t arena = 0;   // for the arena of the device: [device] memory
+  uint64_t storage = 0;
 };
 // By how many bytes too much is needed where that is most; 0: it fits.
 struct Excess {
   uint64_t bytes = 0;
   bool host = false;   // of host memory, beside a device with separate memory
   bool arena = false;  // of what [device] memory allows
+  bool storage = false;
 };
 Excess excess(const Peak& peak, const Available& all);
 

@@ -12,7 +12,7 @@
 namespace eng {
 
 const char* to_string(Queue queue) {
-  static const char* names[] = {"compute", "comm", "h2d", "d2h", "io", "host"};
+  static const char* names[] = {"compute", "comm", "h2d", "d2h", "read", "write", "host"};
   return names[static_cast<size_t>(queue)];
 }
 
@@ -26,6 +26,12 @@ namespace {
 
 std::string size(uint64_t n) {
   return format_bytes(static_cast<double>(n));
+}
+
+bool has_storage(const Plan& plan) {
+  for (uint32_t a = 0; a < plan.arenas.size(); ++a)
+    if (plan.stores(a)) return true;
+  return false;
 }
 
 bool several(const Plan& plan) {
@@ -51,6 +57,8 @@ std::string rates_text(const Plan& plan, const Machine& m) {
   if (m.memory_bandwidth > 0) text += fmt::format(", memory {}", rate(m.memory_bandwidth));
   if (plan.has_tiers() && m.host_link > 0)
     text += fmt::format(", host's memory {}, its link {}", rate(m.host_memory), rate(m.host_link));
+  if (has_storage(plan))
+    text += fmt::format(", storage {} to read and {} to write", rate(m.storage_read), rate(m.storage_write));
   return text;
 }
 
@@ -99,7 +107,9 @@ std::string peak_text(const Plan& plan, const ReportContext& c) {
   const bool shared = c.local_ranks > 1;
   const std::string together = fmt::format("{} on a node", c.local_ranks);
   std::string out;
-  if (c.arena_total) out = line("device.memory", peak.arena) + of(peak.arena, c.arena_total) + "\n";
+  if (peak.storage)
+    out = line(shared ? "storage of a node" : "storage", peak.storage) + of(peak.storage, c.storage_total) + "\n";
+  if (c.arena_total) out += line("device.memory", peak.arena) + of(peak.arena, c.arena_total) + "\n";
   if (c.host_arenas) {
     out += line("process peak", peak.host);
     if (shared) out += "\n" + line(together, peak.machine);
@@ -122,6 +132,7 @@ std::string step_text(const Plan& plan, const ReportContext& c) {
                                    {"by launches", t.launches},
                                    {"for communication", t.exposed},
                                    {"for copies", t.copies},
+                                   {"for storage", t.storage},
                                    {"on the host", t.host}})
     if (time > 0) parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", seconds(time), what);
   std::string out =
@@ -184,6 +195,8 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
   if (c.data)
     out += fmt::format("  text in memory      {:>16} bytes  {:>12}  of small, compressed or JSON Lines files\n", c.data,
                        size(c.data));
+  if (c.tiers)
+    out += fmt::format("  storage's tables    {:>16} bytes  {:>12}  checksums, buffers\n", c.tiers, size(c.tiers));
   if (c.snapshot)
     out += fmt::format("  snapshot            {:>16} bytes  {:>12}  for [checkpoint] asynchronous\n", c.snapshot,
                        size(c.snapshot));
@@ -220,7 +233,7 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
                              {"device_peak_bytes", peak.device},
                              {"host_peak_bytes", peak.host},
                              {"bookkeeping_bytes", c.bookkeeping},
-                             {"nvme_bytes", 0},
+                             {"nvme_bytes", peak.storage / c.local_ranks},
                              {"leases_bytes", most_live(plan, Line::leases)},
                              {"communication_bytes", most_live(plan, Line::communication)},
                              {"communication", Json::array()}});
@@ -231,17 +244,18 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
                                                    {"count", t.count},
                                                    {"sent_bytes", t.bytes},
                                                    {"units", static_cast<double>(t.elements) / all}}));
-  Json out = Json::ordered({{"parameters", plan.parameters},
-                            {"frozen", Json::ordered({{"parameters", plan.frozen.parameters},
-                                                      {"saved_gradient_bytes", plan.frozen.gradients},
-                                                      {"saved_state_bytes", plan.frozen.states}})},
-                            {"flops_per_step", plan.flops_per_step},
-                            {"recomputed_flops", c.kept.again * plan.accumulate},
-                            {"kept_activation_bytes", c.kept.bytes},
-                            {"checkpoint_bytes", c.checkpoint},
-                            {"world_size", plan.ranks.world.size},
-                            {"ranks", Json::array({std::move(rank)})},
-                            {"fits", excess(peak, {c.device_total, c.host_total, c.arena_total}).bytes == 0}});
+  Json out = Json::ordered(
+      {{"parameters", plan.parameters},
+       {"frozen", Json::ordered({{"parameters", plan.frozen.parameters},
+                                 {"saved_gradient_bytes", plan.frozen.gradients},
+                                 {"saved_state_bytes", plan.frozen.states}})},
+       {"flops_per_step", plan.flops_per_step},
+       {"recomputed_flops", c.kept.again * plan.accumulate},
+       {"kept_activation_bytes", c.kept.bytes},
+       {"checkpoint_bytes", c.checkpoint},
+       {"world_size", plan.ranks.world.size},
+       {"ranks", Json::array({std::move(rank)})},
+       {"fits", excess(peak, {c.device_total, c.host_total, c.arena_total, c.storage_total}).bytes == 0}});
   if (!c.card.empty())
     out["described"] = Json::ordered({{"card", c.card},
                                       {"device_bytes", c.device_total},

@@ -6,7 +6,13 @@
 namespace eng {
 namespace {
 
-constexpr const char* host_device = "cpu";
+constexpr const char *host_device = "cpu", *host_tier = "host";
+
+void add(Offload& offload, const std::string& tier, const Section& section, Registry& registry) {
+  for (const Offload::Tier& one : offload.tiers)
+    if (one.name == tier) return;
+  offload.tiers.push_back({tier, !(describe_tier(registry, tier, section).flags & ENG_TIER_HOST_MEMORY)});
+}
 
 // A device's options without a configuration: its defaults.
 Section defaults_of(Registry& registry, const std::string& device) {
@@ -18,7 +24,7 @@ Section defaults_of(Registry& registry, const std::string& device) {
 
 }  // namespace
 
-Offload make_offload(const Section& section, Registry& registry) {
+Offload make_offload(const Section& section, Registry& registry, bool apart) {
   Offload out;
   for (const auto& [key, role] : {std::pair("optimizer", ENG_ROLE_STATE),
                                   {"master", ENG_ROLE_MASTER},
@@ -31,12 +37,30 @@ Offload make_offload(const Section& section, Registry& registry) {
       throw Error(Exit::usage, fmt::format("offload.{} = {}: there is no such tier", key, toml_text(tier)),
                   fmt::format("tiers: none, {}", fmt::join(registry.names(ENG_TIER_KIND), ", ")));
     out.roles[role] = tier;
-    if (std::count(out.tiers.begin(), out.tiers.end(), tier)) continue;
-    describe_tier(registry, tier, section);
-    out.tiers.push_back(tier);
+    add(out, tier, section, registry);
   }
   out.update_on_host = section.string("update") == "host";
+  if (section.has("ratio")) out.ratio = section.number("ratio");
+  // Storage is reached through memory of the host, unless the device's own is that.
+  const bool stores = std::any_of(out.tiers.begin(), out.tiers.end(), [](const auto& t) { return t.storage; });
+  if (stores && (apart || out.update_on_host)) add(out, host_tier, section, registry);
   return out;
+}
+
+Storage storage_of(const Offload& offload, const Section& section, Registry& registry) {
+  for (const Offload::Tier& tier : offload.tiers)
+    if (tier.storage) {
+      const eng_tier_info info = describe_tier(registry, tier.name, section);
+      return {tier.name, info.total_bytes, info.read_bandwidth, info.write_bandwidth};
+    }
+  return {};
+}
+
+uint64_t tiers_beside(const Plan& plan, const Section& section, Registry& registry) {
+  uint64_t sum = 0;
+  for (uint32_t a = plan.first_tier; a < plan.arenas.size(); ++a)
+    sum += tier_host_bytes(registry, plan.arenas[a].device, section, plan.arenas[a].total());
+  return sum;
 }
 
 std::unique_ptr<Kernels> host_kernels(Registry& registry) {
@@ -46,7 +70,7 @@ std::unique_ptr<Kernels> host_kernels(Registry& registry) {
 Host make_host(const Offload& offload, const Section& section, Registry& registry, const Kernels* kernels,
                uint32_t local_rank) {
   Host host;
-  for (const std::string& tier : offload.tiers)
+  for (const Offload::Tier& tier : offload.tiers)
     host.tiers.push_back(std::make_unique<Tier>(registry, tier, section, local_rank));
   host.kernels = kernels;
   if (kernels)

@@ -8,8 +8,19 @@
 
 namespace eng {
 
-// Throws Error if a tier does not exist or is of a kind that the engine does not support.
-Offload make_offload(const Section& section, Registry& registry);
+// What a tier that is storage says of itself.
+struct Storage {
+  std::string tier;
+  uint64_t total = 0;          // bytes for the ranks of a machine together; 0: unknown
+  double read = 0, write = 0;  // bytes/s of these; 0: unknown
+};
+Storage storage_of(const Offload& offload, const Section& section, Registry& registry);
+
+// The host memory that the tiers of a plan need beside their arenas.
+uint64_t tiers_beside(const Plan& plan, const Section& section, Registry& registry);
+
+// `apart`: the device's memory is not the host's. Throws Error if a tier does not exist or describes itself wrongly.
+Offload make_offload(const Section& section, Registry& registry, bool apart);
 
 // The kernels that compute in memory of tiers beside a device with memory of its own: those of the cpu with its default
 // options.

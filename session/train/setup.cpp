@@ -124,7 +124,7 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
     }
   }
   request.traits = traits_of(s.target, communicator);
-  request.offload = s.offload = make_offload(config.section("offload"), registry);
+  request.offload = s.offload = make_offload(config.section("offload"), registry, request.traits.apart);
   if (!s.offload.tiers.empty() && s.kernels && !s.target.host_memory()) s.host = host_kernels(registry);
   request.bucket = static_cast<uint64_t>(zero.integer("bucket"));
   request.overlap = zero.boolean("overlap");
@@ -153,6 +153,8 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   s.plan = use == Use::sketch ? emit_plan(request) : make_plan(request);
   if (use == Use::sketch) bound_arenas(s.plan);
   cap_workspace(s);
+  s.storage = storage_of(s.offload, config.section("offload"), registry);
+  s.tiers = tiers_beside(s.plan, config.section("offload"), registry);
   if (training) s.notes = idle_keys(zero, s.plan);
   if (!generate) note_length(model, s.model.sequence_length, s.model.info.max_length, s.notes);
   if (training && config.section("checkpoint").boolean("asynchronous"))

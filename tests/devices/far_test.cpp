@@ -86,6 +86,11 @@ const char* const offloads[] = {
     "activations = 'host'\n",
     "optimizer = 'host'\ngradients = 'shelf'\n",
     "optimizer = 'host'\ngradients = 'host'\nparameters = 'host'\nactivations = 'host'\n",
+    "optimizer = 'host'\nratio = 0.5\n",
+    // Storage, which only the host reaches.
+    "optimizer = 'drawer'\n",
+    "optimizer = 'drawer'\nupdate = 'device'\nratio = 0.5\ngradients = 'drawer'\n",
+    "optimizer = 'drawer'\ngradients = 'drawer'\nparameters = 'drawer'\nactivations = 'drawer'\n",
 };
 
 TEST_CASE("states in host memory beside far give the same bits, in any order of its queues") {

@@ -126,13 +126,14 @@ Draw draw(Random& random, const Group& g) {
 }
 
 std::string draw_offload(Random& random) {
+  static const char* tiers[] = {"host", "host", "host", "drawer", "drawer", "shelf", "none"};
   std::string out;
   for (const char* state : {"optimizer", "master", "gradients", "parameters", "activations"})
-    if (chance(random, 0.5))
-      out += fmt::format("{} = '{}'\n", state, chance(random, 0.6) ? "host" : chance(random, 0.5) ? "shelf" : "none");
+    if (chance(random, 0.5)) out += fmt::format("{} = '{}'\n", state, tiers[below(random, std::size(tiers))]);
   if (out.find("optimizer = '") != std::string::npos && out.find("optimizer = 'none'") == std::string::npos &&
       chance(random, 0.7))
     out += fmt::format("update = '{}'\n", chance(random, 0.5) ? "host" : "device");
+  if (out.find("update") != std::string::npos && chance(random, 0.3)) out += "ratio = 0.5\n";
   return out;
 }
 

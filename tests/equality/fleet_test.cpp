@@ -227,7 +227,7 @@ TEST_CASE("what an action reads and writes is its own while it runs") {
   for (uint32_t r = 0; r < 2; ++r) {
     auto& actions = steps.actions(r);
     actions.push_back(actions.back());
-    actions.back().queue = eng::Queue::io;
+    actions.back().queue = eng::Queue::read;
     actions.back().waits.clear();
   }
   CHECK(!eng::problems(steps.plans[0]).empty());

@@ -23,6 +23,18 @@ const char* const offloads[] = {
     "optimizer = 'shelf'\n",  // a third party's
     "optimizer = 'host'\nmaster = 'shelf'\ngradients = 'shelf'\nactivations = 'host'\n",
     "optimizer = 'host'\nparameters = 'host'\nactivations = 'host'\n",
+    // Storage.
+    "optimizer = 'drawer'\n",
+    "optimizer = 'drawer'\nupdate = 'device'\n",
+    "gradients = 'drawer'\n",
+    "optimizer = 'drawer'\nupdate = 'device'\ngradients = 'drawer'\nparameters = 'drawer'\n",
+    "optimizer = 'drawer'\nmaster = 'host'\nparameters = 'drawer'\nactivations = 'drawer'\n",
+    "optimizer = 'drawer'\ngradients = 'host'\nparameters = 'drawer'\n",
+    // Some units here, some there.
+    "optimizer = 'host'\nratio = 0.5\n",
+    "optimizer = 'host'\nupdate = 'device'\nratio = 0.5\n",
+    "optimizer = 'drawer'\nratio = 0.4\ngradients = 'drawer'\n",
+    "optimizer = 'drawer'\nratio = 0\n",
 };
 const char* const strategies[] = {"none", "zero1", "zero2", "zero3", "two_level"};
 const char* const recomputes[] = {"", "policy = 'full'", "every = 2"};

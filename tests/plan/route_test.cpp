@@ -25,6 +25,15 @@ std::string text(const std::vector<eng::Move>& moves) {
   return out;
 }
 
+// A device, two tiers that are memory, one that is storage. `apart`: storage is reached through the first of them.
+eng::Plan places(bool apart) {
+  eng::Plan plan;
+  plan.arenas = {{"cpu", "device"}, {"host", "tier"}, {"other", "tier"}, {"disk", "storage"}};
+  plan.first_tier = 1, plan.door = apart ? 1 : 0;
+  return plan;
+}
+const eng::Plan here = places(false), apart = places(true);
+
 }  // namespace
 
 TEST_CASE("a route is this table") {
@@ -61,7 +70,44 @@ TEST_CASE("a route is this table") {
        "place -> bf16@0/1, part -> bf16@0/0, place -> bf16@2/0, dtype -> "
        "f32@2/0"},
   };
-  for (const Row& row : rows) CHECK(text(eng::route(row.from, row.to)) == row.moves);
+  for (const Row& row : rows) CHECK(text(eng::route(here, row.from, row.to)) == row.moves);
+}
+
+TEST_CASE("a route from and to storage is this table") {
+  constexpr uint32_t device = 0, host = 1, other = 2, disk = 3;
+  constexpr eng::Id whole = 0, part = 1;
+  struct Row {
+    Where from, to;
+    const char *near, *far;
+  };
+  const Row rows[] = {
+      {{disk, whole, ENG_F32}, {disk, whole, ENG_F32}, "", ""},
+      {{disk, whole, ENG_F32}, {device, whole, ENG_F32}, "place -> f32@0/0", "place -> f32@1/0, place -> f32@0/0"},
+      {{disk, part, ENG_F32}, {host, part, ENG_F32}, "place -> f32@1/1", "place -> f32@1/1"},
+      {{other, part, ENG_F32}, {disk, part, ENG_F32}, "place -> f32@3/1", "place -> f32@3/1"},
+      // Nothing is computed in storage.
+      {{disk, whole, ENG_F32},
+       {device, whole, ENG_BF16},
+       "place -> f32@0/0, dtype -> bf16@0/0",
+       "place -> f32@1/0, dtype -> bf16@1/0, place -> bf16@0/0"},
+      {{device, whole, ENG_BF16},
+       {disk, whole, ENG_F32},
+       "dtype -> f32@0/0, place -> f32@3/0",
+       "place -> bf16@1/0, dtype -> f32@1/0, place -> f32@3/0"},
+      {{disk, part, ENG_F32},
+       {disk, part, ENG_BF16},
+       "place -> f32@0/1, dtype -> bf16@0/1, place -> bf16@3/1",
+       "place -> f32@1/1, dtype -> bf16@1/1, place -> bf16@3/1"},
+      {{disk, part, ENG_F32},
+       {disk, whole, ENG_BF16},
+       "place -> f32@0/1, dtype -> bf16@0/1, part -> bf16@0/0, place -> bf16@3/0",
+       "place -> f32@1/1, dtype -> bf16@1/1, place -> bf16@0/1, part -> bf16@0/0, place -> bf16@1/0, place -> "
+       "bf16@3/0"},
+  };
+  for (const Row& row : rows) {
+    CHECK(text(eng::route(here, row.from, row.to)) == row.near);
+    CHECK(text(eng::route(apart, row.from, row.to)) == row.far);
+  }
 }
 
 TEST_CASE(
@@ -70,7 +116,7 @@ TEST_CASE(
   constexpr uint32_t device = 0, host = 1;
   constexpr eng::Id whole = 0, part = 1;
   const auto sum = [](const Where& from, const Where& to, int32_t dtype) {
-    return text(eng::route_of_sum(from, to, dtype));
+    return text(eng::route_of_sum(here, from, to, dtype));
   };
   CHECK(sum({device, whole, ENG_F32}, {device, part, ENG_F32}, ENG_F32) == "part -> f32@0/1");
   CHECK(sum({device, whole, ENG_F32}, {device, whole, ENG_F32}, ENG_F32) == "part -> f32@0/0");
@@ -89,23 +135,28 @@ TEST_CASE(
     "between ranks on the device") {
   const int32_t types[] = {ENG_F32, ENG_F64, ENG_BF16, ENG_F16};
   std::vector<Where> all;
-  for (uint32_t place : {0u, 1u, 2u})
+  for (uint32_t place : {0u, 1u, 2u, 3u})
     for (eng::Id part : {0u, 1u, 2u})
       for (int32_t dtype : types) all.push_back({place, part, dtype});
-  for (const Where& from : all)
-    for (const Where& to : all) {
+  for (size_t k = 0; k < 2 * all.size() * all.size(); ++k) {
+    const Where &from = all[k / 2 / all.size()], &to = all[k / 2 % all.size()];
+    const eng::Plan& plan = k % 2 ? here : apart;
+    {
       Where at = from;
-      const auto moves = eng::route(from, to);
+      const auto moves = eng::route(plan, from, to);
       for (const eng::Move& m : moves) {
         const bool place = m.to.place != at.place, part = m.to.part != at.part, dtype = m.to.dtype != at.dtype;
         REQUIRE(int{place} + int{part} + int{dtype} == 1);
         REQUIRE(m.axis == (place ? eng::Axis::place : part ? eng::Axis::part : eng::Axis::dtype));
         if (part) REQUIRE(m.to.place == 0);
+        if (dtype) REQUIRE(!plan.stores(at.place));
+        REQUIRE(plan.adjacent(at.place, m.to.place));
         // Nothing wider than both ends is moved.
         REQUIRE(eng::dtype_size(at.dtype) <= std::max(eng::dtype_size(from.dtype), eng::dtype_size(to.dtype)));
         at = m.to;
       }
       CHECK(at == to);
-      CHECK(moves.size() <= 4);
+      CHECK(moves.size() <= 6);
     }
+  }
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A tier of a third party, in C99 against engine/ alone: memory between two pages that nobody may touch. */
+ * Tiers of a third party, in C99 against engine/ alone. "shelf" is memory between two pages that nobody may touch.
+ * "drawer" is storage: what lies in it is not what was written, so only its read brings it back. */
 #define _DEFAULT_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -72,6 +73,71 @@ static const eng_tier tier = {.struct_size = sizeof(eng_tier),
                               .alloc = alloc,
                               .free = release};
 
+/* What was never written is zero, as alloc left it. */
+enum { key = 0x5a };
+
+static eng_status describe_drawer(const eng_options* options, eng_tier_info* out, eng_error* error) {
+  (void)options, (void)error;
+  out->read_bandwidth = 1e9;
+  out->write_bandwidth = 5e8;
+  return ENG_OK;
+}
+
+/* Its bytes, and which of them were written. */
+typedef struct drawer {
+  unsigned char *bytes, *written;
+} drawer;
+
+static eng_status open_drawer(void* self, uint64_t bytes, void** out, eng_error* error) {
+  static const char text[] = "no such memory";
+  drawer* made = calloc(1, sizeof *made);
+  if (made) made->bytes = calloc(1, bytes + 1), made->written = calloc(1, bytes + 1);
+  if (!made || !made->bytes || !made->written) {
+    if (made) free(made->bytes), free(made->written);
+    free(made);
+    if (error && error->set) error->set(error, ENG_NO_MEMORY, text, sizeof text - 1);
+    return ENG_NO_MEMORY;
+  }
+  ++((shelf*)self)->arenas;
+  *out = made;
+  return ENG_OK;
+}
+
+static void close_drawer(void* self, void* arena, uint64_t bytes) {
+  drawer* all = arena;
+  (void)bytes;
+  if (!all) return;
+  free(all->bytes), free(all->written);
+  free(all);
+  --((shelf*)self)->arenas;
+}
+
+static eng_status take(void* self, void* arena, uint64_t offset, void* to, uint64_t bytes, eng_error* error) {
+  const drawer* all = arena;
+  (void)self, (void)error;
+  for (uint64_t k = 0; k < bytes; ++k)
+    ((unsigned char*)to)[k] = (unsigned char)(all->written[offset + k] ? all->bytes[offset + k] ^ key : 0);
+  return ENG_OK;
+}
+
+static eng_status put(void* self, void* arena, uint64_t offset, const void* from, uint64_t bytes, eng_error* error) {
+  drawer* all = arena;
+  (void)self, (void)error;
+  for (uint64_t k = 0; k < bytes; ++k) all->bytes[offset + k] = (unsigned char)(((const unsigned char*)from)[k] ^ key);
+  memset(all->written + offset, 1, bytes);
+  return ENG_OK;
+}
+
+static const eng_tier storage = {.struct_size = sizeof(eng_tier),
+                                 .minor = ENG_ABI_MINOR,
+                                 .describe = describe_drawer,
+                                 .create = create,
+                                 .destroy = destroy,
+                                 .alloc = open_drawer,
+                                 .free = close_drawer,
+                                 .read = take,
+                                 .write = put};
+
 ENG_DESCRIPTION(
     "[plugin]\n"
     "id = 'org.example.shelf'\n"
@@ -82,7 +148,11 @@ ENG_DESCRIPTION(
     "[[provides]]\n"
     "kind = 'eng.tier/1'\n"
     "name = 'shelf'\n"
-    "summary = 'host memory between two pages that nobody may touch'\n")
+    "summary = 'host memory between two pages that nobody may touch'\n"
+    "[[provides]]\n"
+    "kind = 'eng.tier/1'\n"
+    "name = 'drawer'\n"
+    "summary = 'storage that keeps bytes in another form'\n")
 
 static const char* description(void) {
   return eng_description;
@@ -96,7 +166,8 @@ static eng_status start(const eng_host* host, eng_error* error) {
 static void stop(void) {}
 
 static const void* get_interface(const char* kind, const char* name) {
-  return strcmp(kind, ENG_TIER_KIND) == 0 && strcmp(name, "shelf") == 0 ? &tier : NULL;
+  if (strcmp(kind, ENG_TIER_KIND) != 0) return NULL;
+  return strcmp(name, "shelf") == 0 ? &tier : strcmp(name, "drawer") == 0 ? &storage : NULL;
 }
 
 static const eng_plugin plugin = {.struct_size = sizeof(eng_plugin),
