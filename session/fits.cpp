@@ -75,6 +75,8 @@ bool fits(const Setup& setup) {
 
 void check_fits(const Config& config, Registry& registry, const Setup& setup) {
   if (fits(setup)) return;
+  // A smaller batch does not help disks.
+  if (excess(peak_of(setup.plan, beside(setup)), available(setup)).storage) refuse_plan(setup, "the plan", "");
   const World& world = setup.plan.ranks.world;
   std::string help;
   const auto edits = proposals(find_fit(config, registry, world));

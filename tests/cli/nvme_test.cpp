@@ -165,12 +165,14 @@ TEST_CASE("bytes that change on the disk stop the run, which names what and wher
   } else {
     const int file = open(path.c_str(), O_RDWR);
     REQUIRE(file >= 0);
-    // Every page: those that are being written now are whole again.
-    for (int round = 0; round < 200 && child.running(); ++round)
+    // What is written after this is whole again, so not only once.
+    for (int round = 0; round < 1000 && child.running(); ++round) {
       for (off_t at = 100; at < 65536; at += 4096) {
         char byte = 0;
         if (pread(file, &byte, 1, at) == 1) byte = static_cast<char>(byte ^ 4), (void)!pwrite(file, &byte, 1, at);
       }
+      usleep(static_cast<useconds_t>(500 + 37 * (round % 50)));
+    }
     close(file);
   }
   const Result result = child.wait();

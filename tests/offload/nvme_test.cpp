@@ -187,8 +187,8 @@ TEST_CASE("nvme: what is described") {
   CHECK(described({.paths = {"/nonexistent/folder"}}).flags == 0);
 
   const eng::Section section = disks::section(given(folder, 1, 0, 0, true))
-                                   .with("nvme_read_bandwidth", eng::Value(5e9))
-                                   .with("nvme_write_bandwidth", eng::Value(3e9));
+                                   .with("nvme_read_bandwidth", eng::Value(int64_t{5000000000}))
+                                   .with("nvme_write_bandwidth", eng::Value(int64_t{3000000000}));
   const eng::Options options(section);
   eng_tier_info info{};
   info.struct_size = sizeof info;

@@ -28,10 +28,7 @@ uint64_t number(const eng_options* options, const char* key, uint64_t value, int
 }
 
 double rate(const eng_options* options, const char* key) {
-  double given = 0;
-  if (!present(options->get_float(options, key, &given, nullptr), key)) return 0;
-  if (!(given >= 0)) throw Error{ENG_INVALID, in_full(key) + " must be at least 0 bytes/s"};
-  return given;
+  return static_cast<double>(number(options, key, 0, 1, INT64_MAX, 1));
 }
 
 }  // namespace
