@@ -7,7 +7,7 @@ namespace nvme {
 
 namespace {
 
-// The seed makes two blocks that changed places differ.
+// Never 0, which stands for a block that was never written.
 uint32_t sum_of(const char* data, uint64_t block) {
   const auto low = static_cast<uint32_t>(XXH3_64bits_withSeed(data, page, block));
   return low ? low : 1;
