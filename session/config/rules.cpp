@@ -114,7 +114,7 @@ struct Rules {
     const auto& paths = offload.strings("nvme_paths");
     if (!there.empty() && paths.empty())
       refuse("E0108", "offload", there[0], fmt::format("`{}` = \"nvme\" needs `nvme_paths`", there[0]),
-             "for example nvme_paths = [\"/mnt/nvme0\"]");
+             "for example nvme_paths = [\"/nvme0\"]");
     for (const std::string& path : paths)
       if (!path.starts_with('/'))
         refuse("E0106", "offload", "nvme_paths", fmt::format("{} is not absolute", toml_text(path)),
