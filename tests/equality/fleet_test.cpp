@@ -232,9 +232,13 @@ TEST_CASE("what an action reads and writes is its own while it runs") {
   }
   CHECK(!eng::problems(steps.plans[0]).empty());
   int wrong = 0;
-  std::string complaint;
+  std::string complaints;
   const std::vector<float> expected = outcome(Steps(2), {});
-  for (uint64_t seed = 1; seed <= 20; ++seed) wrong += outcome(steps, {seed, true}, &complaint) != expected;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    std::string complaint;
+    wrong += outcome(steps, {seed, seed % 2 == 0}, &complaint) != expected;
+    complaints += complaint + "\n";
+  }
   CHECK(wrong > 5);
-  CHECK_THAT(complaint, Contains("its inputs changed while it ran") || Contains("somebody else wrote"));
+  CHECK_THAT(complaints, Contains("its inputs changed while it ran") || Contains("somebody else wrote"));
 }

@@ -9,6 +9,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -38,8 +39,17 @@ std::string model_text(const std::string& model) {
 
 std::string offload_text(const std::string& what) {
   if (what == "none") return "";
-  return std::string("[offload]\noptimizer = 'host'\n") + (what == "device" ? "update = 'device'\n" : "") +
-         (what == "all" ? "gradients = 'host'\nparameters = 'host'\nactivations = 'host'\n" : "");
+  const bool stored = what == "disks" || what == "some", all = what == "all" || what == "disks";
+  const char* tier = stored ? "nvme" : "host";
+  std::string out = fmt::format("[offload]\noptimizer = '{}'\n", tier);
+  if (what == "device" || what == "half") out += "update = 'device'\n";
+  if (what == "half" || what == "some") out += "ratio = 0.5\n";
+  if (all) out += fmt::format("gradients = '{0}'\nparameters = '{0}'\nactivations = '{0}'\n", tier);
+  // Any file system may be there.
+  if (stored)
+    out += fmt::format("nvme_paths = ['{}']\nnvme_block = '64KiB'\nnvme_direct = false\n",
+                       std::filesystem::temp_directory_path().string());
+  return out;
 }
 
 // The batch of a whole step is the same for any number of ranks.
@@ -191,7 +201,7 @@ int run(char** argv, bool fault) {
   eng::PluginSearch search;
   for (const char* file :
        {"cpu/cpu", "mpi/mpi", "llama/llama", "opt/opt", "mamba/mamba", "optim/optim", "precision/precision",
-        "zero/none", "zero/zero1", "zero/zero2", "zero/zero3", "offload/host"})
+        "zero/none", "zero/zero1", "zero/zero2", "zero/zero3", "offload/host", "offload/nvme"})
     search.extra.push_back(fmt::format("{}/{}.eng.so", argv[1], file));
   search.environment = false;
   const auto registry = eng::find_plugins(search);
