@@ -154,9 +154,10 @@ TEST_CASE("each wait that is left out is seen, everywhere", "[.slow]") {
     for (const char* strategy : {"none", "zero1", "zero2", "zero3"}) without_each_wait({model, 2, 2}, strategy);
 }
 
-TEST_CASE("each wait that is left out is seen by the verifier, with states in host memory") {
+TEST_CASE("each wait that is left out is seen by the verifier, with states in host memory and in storage") {
   for (const char* offload : {"optimizer = 'host'\n", "optimizer = 'host'\nupdate = 'device'\n",
-                              "optimizer = 'host'\ngradients = 'host'\nparameters = 'host'\n"})
+                              "optimizer = 'host'\ngradients = 'host'\nparameters = 'host'\n",
+                              "optimizer = 'drawer'\ngradients = 'drawer'\nparameters = 'drawer'\n"})
     for (const uint32_t ranks : {1u, 2u}) {
       On on;
       on.device = "far", on.strategy = ranks == 1 ? "none" : "zero3", on.on_queues = true, on.offload = offload;

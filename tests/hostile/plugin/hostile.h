@@ -51,7 +51,7 @@ extern const eng_data hostile_data;
 extern const eng_tokenizer hostile_tokenizer;
 extern const eng_device hostile_device; /* computes nothing: what a kernel was to write stays as it was */
 const eng_kernels* hostile_device_kernels(void);
-extern const eng_tier hostile_tier;
+extern const eng_tier hostile_tier, hostile_memory;
 extern const eng_comm hostile_comm; /* one process that takes itself for the first of two, the other being its mirror */
 const eng_kernels* hostile_collectives(void);
 

@@ -109,7 +109,7 @@ static const void* get_interface(const char* kind, const char* name) {
   if (strcmp(kind, ENG_DATA_KIND) == 0) return &hostile_data;
   if (strcmp(kind, ENG_TOKENIZER_KIND) == 0) return &hostile_tokenizer;
   if (strcmp(kind, ENG_DEVICE_KIND) == 0) return &hostile_device;
-  if (strcmp(kind, ENG_TIER_KIND) == 0) return &hostile_tier;
+  if (strcmp(kind, ENG_TIER_KIND) == 0) return is("tier: not host memory") ? &hostile_memory : &hostile_tier;
   if (strcmp(kind, ENG_COMM_KIND) == 0) return &hostile_comm;
   if (strcmp(kind, ENG_KERNELS_KIND) != 0) return NULL;
   if (strcmp(name, "void") == 0) return hostile_device_kernels();
