@@ -102,6 +102,13 @@ double median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
+// What is not on the device.
+Json tier_bytes(const Plan& plan) {
+  Json out = Json::object();
+  for (uint32_t a = plan.first_tier; a < plan.arenas.size(); ++a) out[plan.arenas[a].device] = plan.arenas[a].total();
+  return out;
+}
+
 int measure(int argc, char** argv) {
   if (argc < 2) {
     fmt::print(stderr, "engine-bench-step CONFIG [rounds|serve] [plugin folders and KEY=VALUE ...]\n");
@@ -121,7 +128,8 @@ int measure(int argc, char** argv) {
   Config config = Config::load(argv[1], overrides, schemas_of(*registry));
   Setup setup = make_setup(config, *registry);
   Device device(*registry, setup.kernels->device(), config.section("device"));
-  Executor step(setup.plan, device, *setup.kernels);
+  Host host = make_host(setup.offload, config.section("offload"), *registry, setup.host.get(), 0);
+  Executor step(setup.plan, device, *setup.kernels, nullptr, true, &host);
   step.run("init");
   int64_t tokens = count(setup.plan.tokens.desc);
   std::mt19937 random(1);
@@ -149,6 +157,7 @@ int measure(int argc, char** argv) {
                             {"precision", setup.precision.name},
                             {"peak_rss_bytes", static_cast<int64_t>(usage.ru_maxrss) * 1024},
                             {"arena_bytes", setup.plan.arenas[0].total()},
+                            {"tier_bytes", tier_bytes(setup.plan)},
                             {"kept_activation_bytes", kept(setup.model).bytes}});
 
   Products alone = products(setup);
@@ -163,7 +172,7 @@ int measure(int argc, char** argv) {
     out["gemm_flops"] = alone.flops;
     fmt::print("{}\n", out.dump()), std::fflush(stdout);
     for (std::string line; std::getline(std::cin, line); std::fflush(stdout))
-      fmt::print("{:.6f}\n", line == "products" ? multiply() : train());
+      fmt::print("{:.6f}\n", line == "products" ? multiply() : line == "waited" ? step.waited() : train());
     return 0;
   }
   std::vector<double> steps, gemms, ratios;

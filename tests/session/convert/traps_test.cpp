@@ -109,6 +109,31 @@ TEST_CASE("convert: keys of stage 3 under stage 2 are not read there, and not co
   CHECK_THAT(notes, !Contains("nvme_path"));
 }
 
+TEST_CASE("convert: states on nvme keep their folder and their requests") {
+  const Converted made = converted(R"({"train_batch_size": 8, "aio": {"block_size": 262144, "queue_depth": 32,
+    "single_submit": false}, "zero_optimization": {"stage": 3,
+    "offload_param": {"device": "nvme", "nvme_path": "/other"},
+    "offload_optimizer": {"device": "nvme", "nvme_path": "/nvme", "pin_memory": true}}})",
+                                   "--preset tiny");
+  INFO(made.text << notes_of(made));
+  const eng::Config config = built_config(made.text);
+  const eng::Section& offload = config.section("offload");
+  CHECK(offload.string("optimizer") == "nvme");
+  CHECK(offload.string("parameters") == "nvme");
+  CHECK(offload.strings("nvme_paths") == std::vector<std::string>{"/nvme"});
+  CHECK(offload.integer("nvme_block") == 262144);
+  CHECK(offload.integer("nvme_depth") == 32);
+  CHECK_THAT(notes_of(made), Contains("is another folder than that of the other states: not converted"));
+  // Without a folder the line waits for one.
+  const Converted none = converted(
+      R"({"train_batch_size": 8, "aio": {"block_size": 1000}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme"}}})",
+      "--preset tiny");
+  INFO(none.text << notes_of(none));
+  CHECK(built_config(none.text).section("offload").string("optimizer") == "none");
+  CHECK_THAT(none.text, Contains("# optimizer = \"nvme\""));
+  CHECK_THAT(notes_of(none), Contains("set offload.nvme_paths as well"));
+}
+
 TEST_CASE("convert: values of zero_optimization that mean nothing") {
   const auto zero = [](const std::string& text) {
     return R"({"train_batch_size": 8, "zero_optimization": {)" + text + "}}";

@@ -203,6 +203,40 @@ TEST_CASE("a report says what fits where, and what bounds a step") {
   CHECK(nlohmann::json::parse(eng::plan_json(setup.plan, context))["fits"] == false);
 }
 
+TEST_CASE("disks beside a card are counted, and can bound its step") {
+  const std::string card = card_file(mine).string();
+  const auto on_disks = [&](const Words& more) {
+    Words words = {"device.describe=" + card, "offload.optimizer=nvme", "offload.nvme_paths=[\"/no/such/disk\"]"};
+    words.insert(words.end(), more.begin(), more.end());
+    return config_of("tiny", "none", words);
+  };
+  const eng::Config config = on_disks({"offload.nvme_read_bandwidth=1GB", "offload.nvme_write_bandwidth=500MB"});
+  const eng::Setup setup = eng::make_plan_only(config, plugins());
+  eng::ReportContext context = eng::report_context(setup, config);
+  CHECK(context.machine.storage_read == 1e9);
+  CHECK(context.machine.storage_write == 5e8);
+  uint64_t stored = 0;
+  for (const eng::Arena& arena : setup.plan.arenas)
+    if (arena.kind == "storage") stored += arena.total();
+  // Moments and masters: on the disk; and what is on its way in memory of the host.
+  CHECK(stored >= 12u * static_cast<uint64_t>(setup.plan.parameters));
+  CHECK(setup.plan.arenas[setup.plan.first_memory()].device == "host");
+  const eng::Peak peak = eng::peak_of(setup.plan, context);
+  CHECK(peak.storage == stored);
+  CHECK(context.storage_total == 0);  // nobody knows that disk
+  CHECK(nlohmann::json::parse(eng::plan_json(setup.plan, context))["ranks"][0]["nvme_bytes"] == stored);
+  context.storage_total = stored - 1;
+  CHECK(nlohmann::json::parse(eng::plan_json(setup.plan, context))["fits"] == false);
+  CHECK(eng::excess(peak, {0, 0, 0, stored - 1}).storage);
+  CHECK_FALSE(eng::excess(peak, {0, 0, 0, stored}).storage);
+  eng::Machine slow = context.machine;
+  slow.storage_read = slow.storage_write = 1e6;
+  const eng::StepTimes times = eng::step_times(setup.plan, slow);
+  CHECK(times.bound() == eng::BoundBy::storage);
+  CHECK(times.step >= static_cast<double>(stored) / 1e6);
+  CHECK(eng::machine_of(config.section("comm"), setup.target).storage_read == eng::assumed_storage_read);
+}
+
 TEST_CASE("an estimate adds up on one queue") {
   const eng::Setup setup = planned_for(card_file(mine).string());
   const eng::Config config = config_of("tiny", "none", {"device.describe=" + card_file(mine).string()});
