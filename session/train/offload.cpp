@@ -24,7 +24,7 @@ Section defaults_of(Registry& registry, const std::string& device) {
 
 }  // namespace
 
-Offload make_offload(const Section& section, Registry& registry, bool apart) {
+Offload make_offload(const Section& section, Registry& registry, bool apart, const std::set<int32_t>& idle) {
   Offload out;
   for (const auto& [key, role] : {std::pair("optimizer", ENG_ROLE_STATE),
                                   {"master", ENG_ROLE_MASTER},
@@ -32,14 +32,14 @@ Offload make_offload(const Section& section, Registry& registry, bool apart) {
                                   {"parameters", ENG_ROLE_WEIGHT},
                                   {"activations", ENG_ROLE_ACT}}) {
     const std::string& tier = section.string(key);
-    if (tier == "none") continue;
+    if (tier == "none" || idle.count(role)) continue;
     if (!registry.find(ENG_TIER_KIND, tier))
       throw Error(Exit::usage, fmt::format("offload.{} = {}: there is no such tier", key, toml_text(tier)),
                   fmt::format("tiers: none, {}", fmt::join(registry.names(ENG_TIER_KIND), ", ")));
     out.roles[role] = tier;
     add(out, tier, section, registry);
   }
-  out.update_on_host = section.string("update") == "host";
+  out.update_on_host = section.string("update") == "host" && !idle.count(ENG_ROLE_STATE);
   if (section.has("ratio")) out.ratio = section.number("ratio");
   // Storage is reached through memory of the host, unless the device's own is that.
   const bool stores = std::any_of(out.tiers.begin(), out.tiers.end(), [](const auto& t) { return t.storage; });

@@ -2,6 +2,8 @@
 // [offload]: which states live on tiers, and the host that holds and updates them.
 #pragma once
 
+#include <set>
+
 #include "core/execute/tier.hpp"
 #include "core/plan/planner.hpp"
 #include "session/config/config.hpp"
@@ -19,8 +21,9 @@ Storage storage_of(const Offload& offload, const Section& section, Registry& reg
 // The host memory that the tiers of a plan need beside their arenas.
 uint64_t tiers_beside(const Plan& plan, const Section& section, Registry& registry);
 
-// `apart`: the device's memory is not the host's. Throws Error if a tier does not exist or describes itself wrongly.
-Offload make_offload(const Section& section, Registry& registry, bool apart);
+// `apart`: the device's memory is not the host's. `idle`: roles that the plan does not have. Throws Error if a tier
+// does not exist or describes itself wrongly.
+Offload make_offload(const Section& section, Registry& registry, bool apart, const std::set<int32_t>& idle = {});
 
 // The kernels that compute in memory of tiers beside a device with memory of its own: those of the cpu with its default
 // options.

@@ -124,7 +124,11 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
     }
   }
   request.traits = traits_of(s.target, communicator);
-  request.offload = s.offload = make_offload(config.section("offload"), registry, request.traits.apart);
+  // Who only reads weights has them where they are computed with, or cast from masters.
+  std::set<int32_t> idle;
+  if (!training) idle = {ENG_ROLE_STATE, ENG_ROLE_GRAD, ENG_ROLE_ACT};
+  if (!training && (s.precision.table.flags & ENG_AXIS_CASTS)) idle.insert(ENG_ROLE_MASTER);
+  request.offload = s.offload = make_offload(config.section("offload"), registry, request.traits.apart, idle);
   if (!s.offload.tiers.empty() && s.kernels && !s.target.host_memory()) s.host = host_kernels(registry);
   request.bucket = static_cast<uint64_t>(zero.integer("bucket"));
   request.overlap = zero.boolean("overlap");
