@@ -204,6 +204,12 @@ TEST_CASE("a report says what fits where, and what bounds a step") {
 }
 
 TEST_CASE("disks beside a card are counted, and can bound its step") {
+  eng::PluginSearch search;
+  for (const char* file : {"cpu/reference", "llama/llama", "optim/optim", "precision/precision", "zero/none",
+                           "offload/host", "offload/nvme"})
+    search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
+  search.environment = false;
+  const auto tiers = eng::find_plugins(search);
   const std::string card = card_file(mine).string();
   const auto on_disks = [&](const Words& more) {
     Words words = {"device.describe=" + card, "offload.optimizer=nvme", "offload.nvme_paths=[\"/no/such/disk\"]"};
@@ -211,7 +217,7 @@ TEST_CASE("disks beside a card are counted, and can bound its step") {
     return config_of("tiny", "none", words);
   };
   const eng::Config config = on_disks({"offload.nvme_read_bandwidth=1GB", "offload.nvme_write_bandwidth=500MB"});
-  const eng::Setup setup = eng::make_plan_only(config, plugins());
+  const eng::Setup setup = eng::make_plan_only(config, *tiers);
   eng::ReportContext context = eng::report_context(setup, config);
   CHECK(context.machine.storage_read == 1e9);
   CHECK(context.machine.storage_write == 5e8);
