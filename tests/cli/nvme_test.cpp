@@ -166,7 +166,7 @@ TEST_CASE("bytes that change on the disk stop the run, which names what and wher
     const int file = open(path.c_str(), O_RDWR);
     REQUIRE(file >= 0);
     // What is written after this is whole again, so not only once.
-    for (int round = 0; round < 1000 && child.running(); ++round) {
+    for (int round = 0; round < 40000 && child.running(); ++round) {
       for (off_t at = 100; at < 65536; at += 4096) {
         char byte = 0;
         if (pread(file, &byte, 1, at) == 1) byte = static_cast<char>(byte ^ 4), (void)!pwrite(file, &byte, 1, at);
