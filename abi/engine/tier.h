@@ -68,8 +68,10 @@ typedef struct eng_tier {
   /* Copies `bytes` from the arena, from byte `offset` on, to memory of the host, or back. Returns when it is done. What
    * was never written is zero. Offset, address and length may be any, but values of the plan start on multiples of 4,096
    * bytes of the arena, and large ones on multiples of 256 bytes of memory. One read and one write may be at work at the
-   * same time, each called by one thread; they may touch the same 4,096 bytes, but never the same byte. Allocates
-   * nothing. The text of an error names the file. This call blocks.
+   * same time, on two threads, and never two reads or two writes; it is not always the same thread that reads. They may
+   * touch the same 4,096 bytes, but never the same byte. The memory is the caller's and is not used after the call. In a
+   * step a tier allocates nothing. After an error the step fails, and other ranges can still be read. The text of an
+   * error names the file. This call blocks.
    *   Call: [step & created], or [setup & created]  since 1.0 */
   eng_status (*read)(void *self, void *arena, uint64_t offset, void *to, uint64_t bytes, eng_error *);
   eng_status (*write)(void *self, void *arena, uint64_t offset, const void *from, uint64_t bytes, eng_error *);

@@ -18,7 +18,6 @@ class Tier {
   ~Tier();
   Tier(const Tier&) = delete;
   Tier& operator=(const Tier&) = delete;
-  const std::string& name() const { return name_; }
   // Throws Error(Exit::host_memory, or Exit::disk for storage) if the tier refuses.
   void* alloc(uint64_t bytes);
   void free(void* arena, uint64_t bytes) { table_.free(self_, arena, bytes); }
