@@ -6,6 +6,7 @@
 
 #include "core/base/error.hpp"
 #include "engine/comm.h"
+#include "session/ranks/room.hpp"
 
 namespace eng {
 namespace {
@@ -65,6 +66,8 @@ Target make_target(const Config& config, std::optional<Card> card, const Kernels
   target.card = std::move(card);
   const Section& device = config.section("device");
   if (device.has("memory")) target.arena_bytes = static_cast<uint64_t>(device.integer("memory"));
+  // Beside a device that is here, this machine's memory, or less where a control group allows less.
+  if (!target.host_memory() && !target.card) target.host_bytes = room_here().memory;
   const Section& host = config.section("host");
   if (host.has("memory_bandwidth")) target.host_bandwidth = host.number("memory_bandwidth");
   if (host.has("memory")) {

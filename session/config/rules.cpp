@@ -119,8 +119,10 @@ struct Rules {
       if (!path.starts_with('/'))
         refuse("E0106", "offload", "nvme_paths", fmt::format("{} is not absolute", toml_text(path)),
                "write the whole path of a folder on the disk");
+    // What describes the disks is of use without a state there: `engine plan --fit` proposes them.
+    static const std::set<std::string> of_the_disks = {"nvme_paths", "nvme_read_bandwidth", "nvme_write_bandwidth"};
     for (const auto& [key, setting] : offload.settings())
-      if (there.empty() && setting.given && key.starts_with("nvme_"))
+      if (there.empty() && setting.given && key.starts_with("nvme_") && !of_the_disks.count(key))
         refuse("E0113", "offload", key, fmt::format("`{}` is given, but no state is on \"nvme\"", key),
                "set for example offload.optimizer = \"nvme\", or remove the key");
     if (offload.integer("nvme_block") % 4096)

@@ -16,7 +16,6 @@ constexpr double shares[] = {0.75, 0.5, 0.25};
 // What saves most for its traffic comes first.
 const std::vector<std::vector<const char*>> offloads = {
     {"optimizer"}, {"optimizer", "gradients"}, {"optimizer", "gradients", "parameters"}};
-constexpr const char* tier = "host";
 
 bool has(const std::vector<std::string>& list, const std::string& word) {
   return std::find(list.begin(), list.end(), word) != list.end();
@@ -47,10 +46,15 @@ Grid grid_of(const Config& config, const Registry& registry, const Target& targe
   const bool by_policy = !given || recompute.given("policy");
   using Kind = Keep::Kind;
   grid.offloads = {{}};
-  const auto& offload = config.section("offload").settings();
-  const bool free = std::none_of(offload.begin(), offload.end(), [](const auto& s) { return s.second.given; });
-  if (free && !target.host_memory() && registry.find(ENG_TIER_KIND, tier))
-    grid.offloads.insert(grid.offloads.end(), offloads.begin(), offloads.end());
+  const Section& offload = config.section("offload");
+  const bool free = std::none_of(offload.settings().begin(), offload.settings().end(),
+                                 [](const auto& s) { return s.second.given && !s.first.starts_with("nvme_"); });
+  const auto try_tier = [&](const char* tier, bool useful) {
+    if (free && useful && registry.find(ENG_TIER_KIND, tier))
+      for (const auto& keys : offloads) grid.offloads.push_back({tier, keys});
+  };
+  try_tier("host", !target.host_memory());
+  try_tier("nvme", !offload.strings("nvme_paths").empty());
   grid.keeps = {{}};
   if (!by_policy || policy != "none") grid.keeps.push_back({Kind::none});
   for (const double share : shares) grid.keeps.push_back({Kind::budget, share});
@@ -78,7 +82,8 @@ Edits edits_of(const Config& config, const Grid& grid, const Point& point, uint6
   out.insert(out.end(), how.begin(), how.end());
   if (point.stage) out.push_back({"zero", "plugin", grid.stages[point.stage]});
   for (Edit& e : format_edits(grid, point.format)) out.push_back(std::move(e));
-  for (const char* key : grid.offloads[point.offload]) out.push_back({"offload", key, std::string(tier)});
+  const Home& home = grid.offloads[point.offload];
+  for (const char* key : home.keys) out.push_back({"offload", key, std::string(home.tier)});
   return out;
 }
 

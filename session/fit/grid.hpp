@@ -14,12 +14,19 @@ struct Keep {
   int64_t blocks = 0;  // blocks
 };
 
+// Keys of [offload] that get the tier.
+struct Home {
+  const char* tier = "none";
+  std::vector<const char*> keys;
+};
+
 struct Grid {
   // The first of each list is what the configuration says. Plugins that are not installed are left out.
   std::vector<std::string> formats, stages;
   std::vector<Keep> keeps;
-  // States to put on the host, beside a device with memory of its own: keys of [offload]. They change no number.
-  std::vector<std::vector<const char*>> offloads;
+  // States to put on a tier: on the host, beside a device with memory of its own; then on disks, if
+  // [offload] nvme_paths names them. They change no number.
+  std::vector<Home> offloads;
   std::vector<int64_t> micro;  // sequences of a micro-batch, largest first: divisors of `rows`
   int64_t rows = 1;            // sequences of a step, of each rank
 };

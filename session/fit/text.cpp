@@ -39,13 +39,17 @@ std::string tried_text(const char* what, const Tried& t, const Fit& fit) {
     out += fmt::format(", {} of {} of a host", size(t.peak.hosts), size(fit.available.host));
   else if (offloads)
     out += fmt::format(", {} of a host's memory", size(t.peak.hosts));
+  if (t.peak.storage) out += fmt::format(", {} on disks", size(t.peak.storage));
   if (fit.timed) out += fmt::format("; a step takes {} estimated, bound by {}", seconds(t.seconds), to_string(t.bound));
   return out + fmt::format("; {}\n", t.effect.text);
 }
 
 std::string too_large_text(const Tried& t, const Fit& fit) {
   return fmt::format("  {:<11} {}: {} too much{}; {}\n", "too large", words(t, fit), size(t.excess.bytes),
-                     t.excess.host ? " of host memory" : "", t.largest);
+                     t.excess.host      ? " of host memory"
+                     : t.excess.storage ? " of disks"
+                                        : "",
+                     t.largest);
 }
 
 Json json_of(const Tried& t, const Fit& fit) {
@@ -60,6 +64,7 @@ Json json_of(const Tried& t, const Fit& fit) {
                         {"effect", t.effect.text},
                         {"peak_bytes", need(t)},
                         {"host_bytes", t.peak.hosts},
+                        {"nvme_bytes", t.peak.storage},
                         {"excess_bytes", t.excess.bytes},
                         {"step_seconds_estimate", fit.timed ? Json(t.seconds) : Json()}});
 }

@@ -29,10 +29,13 @@ static Recompute recompute_of(const Section& section) {
 static std::vector<std::string> idle_keys(const Section& zero, const Plan& plan) {
   std::vector<std::string> notes;
   const bool alone = plan.ranks.data_size() == 1;
+  // Pieces on their way to or from a tier follow [zero], too.
+  const bool tiers = plan.first_tier < plan.arenas.size();
   const bool leases =
       std::any_of(plan.buffers.begin(), plan.buffers.end(), [](const Buffer& b) { return b.line == Line::leases; });
   for (const auto& [key, setting] : zero.settings())
-    if (setting.given && (alone ? setting.value != Value(std::string("none")) : key == "prefetch" && !leases))
+    if (setting.given && (alone ? setting.value != Value(std::string("none")) && (!tiers || key == "plugin")
+                                : key == "prefetch" && !leases))
       notes.push_back(fmt::format("zero.{} has no effect with {}", key, alone ? "one rank" : zero.string("plugin")));
   return notes;
 }

@@ -117,6 +117,8 @@ TEST_CASE("what cannot be on disks is refused before the run", "[cli]") {
   };
   refused({"offload.optimizer=nvme"}, 2, "needs `nvme_paths`");
   refused({"offload.nvme_depth=4"}, 2, "no state is on \"nvme\"");
+  // A folder of disks alone says only what there is.
+  CHECK(engine(scratch, {"check", "config.toml", "offload.nvme_paths=[\"" + disk.path.string() + "\"]"}).exit == 0);
   refused({"offload.optimizer=nvme", "offload.nvme_paths=[\"disk\"]"}, 2, "is not absolute");
   refused({"offload.ratio=0.5"}, 2, "remove `ratio`");
   refused(joined(disk.keys({"offload.optimizer=nvme"}), {"offload.nvme_block=1000"}), 2, "nvme_block");
@@ -153,6 +155,72 @@ TEST_CASE("a run that is killed leaves nothing on its disks, and goes on from it
   INFO(on.err);
   CHECK(on.exit == 0);
   CHECK(names(disk.path).empty());
+}
+
+#ifndef SANITIZED  // what is preloaded would come before the sanitizer
+TEST_CASE("a disk that fails while a run trains", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const Disk disk(scratch);
+  const auto faulty = [&](const std::string& fault) {
+    Limits limits;
+    limits.more = {std::string("LD_PRELOAD=") + FAULTY_DISK, "DISK_FOLDER=" + disk.path.string(),
+                   "DISK_FAULT=" + fault};
+    return limits;
+  };
+  const Args run = joined({"run", "config.toml", "checkpoint.every=2", "--out"}, {});
+  const auto words = [&](const char* out) { return joined(joined(run, {out}), disk.keys(everything)); };
+  const Result whole = engine(scratch, words("whole"), faulty("eio 1000000000 0"));
+  INFO(whole.err);
+  REQUIRE(whole.exit == 0);
+
+  const Result failed = engine(scratch, words("run"), faulty("eio 2500 0"));
+  INFO(failed.err);
+  REQUIRE(failed.exit == 10);
+  for (const char* text : {"tier nvme, ", "Input/output error", "step "}) CHECK(has(failed.err, text));
+  CHECK(has(failed.err, disk.path.string()));
+  CHECK(names(disk.path).empty());
+  REQUIRE(engine(scratch, {"ckpt", "verify", "run"}).exit == 0);
+  REQUIRE(engine(scratch, {"run", "run"}).exit == 0);
+  CHECK(engine(scratch, {"ckpt", "diff", "run", "whole"}).exit == 0);
+
+  // Fewer bytes than asked for are no error: the rest is asked for again.
+  REQUIRE(engine(scratch, words("short"), faulty("short 700 0")).exit == 0);
+  CHECK(engine(scratch, {"ckpt", "diff", "short", "whole"}).exit == 0);
+
+  const Result killed = engine(scratch, words("killed"), faulty("kill 2500 0"));
+  CHECK(killed.killed);
+  CHECK(names(disk.path).empty());
+  REQUIRE(engine(scratch, {"run", "killed"}).exit == 0);
+  CHECK(engine(scratch, {"ckpt", "diff", "killed", "whole"}).exit == 0);
+}
+#endif
+
+TEST_CASE("a plan that is too large for memory is proposed with disks, if they are named", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const Disk disk(scratch);
+  const Args base = {"plan",
+                     "config.toml",
+                     "model.hidden_size=512",
+                     "model.intermediate_size=2048",
+                     "train.micro_batch=1",
+                     "zero.bucket=64KiB"};
+  const Json plain = Json::parse(engine(scratch, joined(base, {"--json"})).out);
+  const Json least =
+      Json::parse(engine(scratch, joined(joined(base, {"--json", "offload.optimizer=nvme"}), disk.keys())).out);
+  const auto peak = [](const Json& plan) { return plan.at("ranks").at(0).at("host_peak_bytes").get<uint64_t>(); };
+  INFO(peak(plain) << " " << peak(least));
+  REQUIRE(peak(least) < peak(plain));
+  const std::string between = std::to_string((peak(plain) + peak(least)) / 2) + "B";
+  const Result without = engine(scratch, joined(base, {"--fit", between}));
+  CHECK_FALSE(has(without.out, "offload"));
+  const Args named = {"offload.nvme_paths=[\"" + disk.path.string() + "\"]"};
+  const Result with = engine(scratch, joined(joined(base, {"--fit", between}), named));
+  INFO(with.out << with.err);
+  CHECK(has(with.out, "offload.optimizer=nvme"));
+  CHECK_FALSE(has(with.err, "zero.bucket has no effect"));
+  CHECK(has(with.out, " on disks"));
 }
 
 TEST_CASE("bytes that change on the disk stop the run, which names what and where", "[cli]") {

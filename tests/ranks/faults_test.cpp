@@ -117,6 +117,47 @@ TEST_CASE("a rank that is killed takes the run down, and says which", "[ranks]")
   training.goes_on();
 }
 
+#ifndef SANITIZED  // what is preloaded would come before the sanitizer
+TEST_CASE("a rank that is killed, or whose disk fails, while states are on disks", "[ranks]") {
+  const std::string fault = GENERATE(as<std::string>(), "kill", "eio");
+  Scratch scratch;
+  scratch.config();
+  const fs::path disk = scratch / "disk";
+  fs::create_directory(disk);
+  const Args words = {"run",
+                      "config.toml",
+                      "--out",
+                      "run",
+                      "--ranks",
+                      "2",
+                      "zero.plugin=zero3",
+                      "checkpoint.every=2",
+                      "offload.optimizer=nvme",
+                      "offload.gradients=nvme",
+                      "offload.parameters=nvme",
+                      "offload.nvme_paths=[\"" + disk.string() + "\"]",
+                      "offload.nvme_block=16KiB",
+                      "offload.nvme_direct=false"};
+  Limits limits;
+  limits.more = {std::string("LD_PRELOAD=") + FAULTY_DISK, "DISK_FOLDER=" + disk.string(),
+                 "DISK_FAULT=" + fault + " 1000 1"};
+  const Result result = engine(scratch, words, limits);
+  INFO(result.err);
+  CHECK(result.exit == (fault == "kill" ? 8 : 10));
+  CHECK(has(result.err, fault == "kill" ? "was killed by signal 9 (SIGKILL)" : "Input/output error"));
+  CHECK(has(result.err, "rank 1"));
+  CHECK(names(disk).empty());
+  CHECK(all_gone((scratch / "run").string(), 5));
+  REQUIRE(engine(scratch, {"ckpt", "verify", "run"}).exit == 0);
+  REQUIRE(engine(scratch, {"run", "run", "--ranks", "2"}).exit == 0);
+  Args whole = words;
+  whole[3] = "whole";
+  REQUIRE(engine(scratch, whole).exit == 0);
+  CHECK(numbers(scratch / "run") == numbers(scratch / "whole"));
+  CHECK(names(disk).empty());
+}
+#endif
+
 TEST_CASE("kill -9 of the command above leaves no rank", "[ranks][.slow]") {
   Training training;
   REQUIRE(training.child->wait_for("step 2/"));

@@ -2,6 +2,8 @@
 // engine config, init, plugins, doctor.
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -11,6 +13,7 @@
 #include "session/config/schemas.hpp"
 #include "session/config_text.hpp"
 #include "session/init.hpp"
+#include "session/ranks/room.hpp"
 #include "session/report/plugins.hpp"
 #include "session/version.hpp"
 #include "tools/engine/command.hpp"
@@ -52,6 +55,7 @@ void doctor(const Common& common) {
       fmt::print("device  {}: {}\n", name, e.what());
     }
   }
+  fmt::print("host    memory {}\n", format_bytes(static_cast<double>(room_here().memory)));
   rlimit limit{};
   getrlimit(RLIMIT_MEMLOCK, &limit);
   fmt::print("limits  memlock {}",
@@ -59,6 +63,9 @@ void doctor(const Common& common) {
   getrlimit(RLIMIT_NOFILE, &limit);
   fmt::print(", open files {}\n", limit.rlim_cur);
   std::error_code error;
+  // Of no entries: a system that permits io_uring refuses the number, others refuse the call.
+  const bool ring = ::syscall(SYS_io_uring_setup, 0, nullptr) >= 0 || (errno != ENOSYS && errno != EPERM);
+  fmt::print("io      {}\n", ring ? "io_uring" : "no io_uring: tiers on disks have one request at a time");
   fmt::print("disk    {} free here\n", format_bytes(static_cast<double>(std::filesystem::space(".", error).available)));
   fmt::print("{}", print_plugins(*registry, true));
 }
