@@ -361,6 +361,7 @@ TEST_CASE("plugins ls, plugins info and doctor", "[cli]") {
 
   const Result doctor = engine(scratch, {"doctor"});
   CHECK(doctor.exit == 0);
-  for (const char* word : {"engine ", "cpu ", "device  cpu: ", "host    memory ", "limits", "io      ", "disk", "folders searched"})
+  for (const char* word :
+       {"engine ", "cpu ", "device  cpu: ", "host    memory ", "limits", "io      ", "disk", "folders searched"})
     CHECK(has(doctor.out, word));
 }
