@@ -12,12 +12,13 @@ void Runner::launch(const Step& step, const eng_exec& exec) {
   Sink sink;
   const eng_status status = step.kernel->launch(step.record, &exec, sink.get());
   if (status == ENG_OK || failed()) return;
+  // A disk that is not available is no missing rank.
+  const bool storage = plan_.calls[step.action->call].storage;
   const bool others = (ranks_ && status == ENG_UNAVAILABLE) || plan_.calls[step.action->call].op->collective ||
                       step.action->queue == Queue::comm;
-  const bool storage = plan_.calls[step.action->call].storage;
-  fail(others    ? Exit::communication
-       : storage ? Exit::disk
-                 : Exit::environment,
+  fail(storage  ? Exit::disk
+       : others ? Exit::communication
+                : Exit::environment,
        bound_.name(step) + ": " + sink.text(status));
 }
 
