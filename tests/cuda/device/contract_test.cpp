@@ -79,10 +79,10 @@ int through(const Device& d, bool waits, bool graph) {
 
 TEST_CASE("events order queues, and a missing wait shows") {
   for (int seed = 1; seed <= 8; ++seed) {
-    const Machine machine({{"SOFTCUDA_SEED", std::to_string(seed)}, {"SOFTCUDA_LAST", "1"}});
+    const Machine machine(Variables{{"SOFTCUDA_SEED", std::to_string(seed)}, {"SOFTCUDA_LAST", "1"}});
     const Device d;
     CHECK(through(d, true, false) == 42);
-    const Machine again({{"SOFTCUDA_SEED", std::to_string(seed)}, {"SOFTCUDA_LAST", "1"}});
+    const Machine again(Variables{{"SOFTCUDA_SEED", std::to_string(seed)}, {"SOFTCUDA_LAST", "1"}});
     const Device other;
     CHECK(through(other, false, false) == 0);
   }
@@ -90,7 +90,7 @@ TEST_CASE("events order queues, and a missing wait shows") {
 
 TEST_CASE("a captured segment is replayed in its order") {
   for (int seed = 1; seed <= 8; ++seed) {
-    const Machine machine({{"SOFTCUDA_SEED", std::to_string(seed)}});
+    const Machine machine(Variables{{"SOFTCUDA_SEED", std::to_string(seed)}});
     const Device d;
     CHECK(through(d, true, true) == 42);
     CHECK(software_cuda_graphs() == 2);
@@ -156,7 +156,7 @@ TEST_CASE("queues copy pinned memory only") {
 }
 
 TEST_CASE("each local rank has a GPU of its own") {
-  const Machine machine({{"SOFTCUDA_DEVICES", "2"}, {"SOFTCUDA_BYTES", "8388608"}});
+  const Machine machine(Variables{{"SOFTCUDA_DEVICES", "2"}, {"SOFTCUDA_BYTES", "8388608"}});
   const Device one(false, 0), two(false, 1);
   CHECK(one.alloc(ENG_MEMORY_DEVICE, 6 << 20));
   CHECK(two.alloc(ENG_MEMORY_DEVICE, 6 << 20));

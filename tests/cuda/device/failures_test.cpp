@@ -37,7 +37,7 @@ TEST_CASE("a machine without a usable GPU is told so") {
 }
 
 TEST_CASE("an arena that does not fit is told with what is free") {
-  const Machine machine({{"SOFTCUDA_BYTES", "67108864"}});
+  const Machine machine(Variables{{"SOFTCUDA_BYTES", "67108864"}});
   const Device d;
   void* out = nullptr;
   Told told;
@@ -50,7 +50,7 @@ TEST_CASE("an arena that does not fit is told with what is free") {
 }
 
 TEST_CASE("an error that ends the context says so, then and later") {
-  const Machine machine({{"SOFTCUDA_FAIL", "3"}});  // after the zeroing of the arena, and one copy
+  const Machine machine(Variables{{"SOFTCUDA_FAIL", "3"}});  // after the zeroing of the arena, and one copy
   const Device d;
   void *first = d.queue(), *queue = d.queue();
   char *arena = d.alloc(ENG_MEMORY_DEVICE, 64), *host = d.alloc(ENG_MEMORY_PINNED, 64);
@@ -67,7 +67,7 @@ TEST_CASE("an error that ends the context says so, then and later") {
 
 TEST_CASE("with synchronous launches, or when the engine asks, the error is that of its op") {
   for (const bool option : {true, false}) {
-    const Machine machine({{"SOFTCUDA_FAIL", "3"}});
+    const Machine machine(Variables{{"SOFTCUDA_FAIL", "3"}});
     const Device d(option);
     void* queue = d.queue();
     char *arena = d.alloc(ENG_MEMORY_DEVICE, 64), *host = d.alloc(ENG_MEMORY_PINNED, 64);
@@ -89,10 +89,10 @@ TEST_CASE("describe: queues, graphs, and none of them where launches are waited 
 TEST_CASE("a described card is for kernels the card that the runtime announces") {
   for (const char* card : {"a100-40g", "a100-80g", "a800-80g", "h100-80g", "h200", "b200", "rtx4090"}) {
     const eng_device_info here = [&] {
-      const Machine machine({{"SOFTCUDA_CARD", card}});
+      const Machine machine(Variables{{"SOFTCUDA_CARD", card}});
       return describe();
     }();
-    const Machine none({{"SOFTCUDA_DRIVER", "none"}});
+    const Machine none(Variables{{"SOFTCUDA_DRIVER", "none"}});
     const eng_device_info described = describe(card);
     INFO(card);
     CHECK(described.arch == here.arch);

@@ -40,9 +40,10 @@ inline const eng_kernel& copy_kernel() {
 }
 
 // The environment of the runtime, for one test.
+using Variables = std::map<std::string, std::string>;
 class Machine {
  public:
-  explicit Machine(std::map<std::string, std::string> variables = {}) : variables_(std::move(variables)) {
+  explicit Machine(Variables variables = {}) : variables_(std::move(variables)) {
     for (const auto& [name, value] : variables_) setenv(name.c_str(), value.c_str(), 1);
     software_cuda_reset();
   }
@@ -54,7 +55,7 @@ class Machine {
   Machine& operator=(const Machine&) = delete;
 
  private:
-  std::map<std::string, std::string> variables_;
+  Variables variables_;
 };
 
 struct Told {
