@@ -214,22 +214,32 @@ cudaError_t cudaPeekAtLastError(void) {
   return state().sticky != cudaSuccess ? state().sticky : last;
 }
 const char* cudaGetErrorName(cudaError_t error) {
-  switch (error) {
 #define NAME(x) \
-  case x:       \
-    return #x;
-    NAME(cudaSuccess)
-    NAME(cudaErrorInvalidValue) NAME(cudaErrorMemoryAllocation) NAME(cudaErrorIllegalAddress)
-        NAME(cudaErrorLaunchFailure) NAME(cudaErrorLaunchTimeout) NAME(cudaErrorNoDevice)
-            NAME(cudaErrorInsufficientDriver) NAME(cudaErrorInvalidDevice) NAME(cudaErrorInvalidResourceHandle)
-                NAME(cudaErrorInvalidDeviceFunction) NAME(cudaErrorStreamCaptureUnsupported)
-                    NAME(cudaErrorStreamCaptureInvalidated) NAME(cudaErrorStreamCaptureUnjoined)
-                        NAME(cudaErrorStreamCaptureIsolation) NAME(cudaErrorStreamCaptureMerge)
-                            NAME(cudaErrorIllegalState) NAME(cudaErrorNotReady) NAME(cudaErrorInvalidConfiguration)
-                                NAME(cudaErrorHostMemoryAlreadyRegistered) NAME(cudaErrorHostMemoryNotRegistered)
+  { x, #x }
+  static const std::map<cudaError_t, const char*> names = {NAME(cudaSuccess),
+                                                           NAME(cudaErrorInvalidValue),
+                                                           NAME(cudaErrorMemoryAllocation),
+                                                           NAME(cudaErrorIllegalAddress),
+                                                           NAME(cudaErrorLaunchFailure),
+                                                           NAME(cudaErrorLaunchTimeout),
+                                                           NAME(cudaErrorNoDevice),
+                                                           NAME(cudaErrorInsufficientDriver),
+                                                           NAME(cudaErrorInvalidDevice),
+                                                           NAME(cudaErrorInvalidResourceHandle),
+                                                           NAME(cudaErrorInvalidDeviceFunction),
+                                                           NAME(cudaErrorStreamCaptureUnsupported),
+                                                           NAME(cudaErrorStreamCaptureInvalidated),
+                                                           NAME(cudaErrorStreamCaptureUnjoined),
+                                                           NAME(cudaErrorStreamCaptureIsolation),
+                                                           NAME(cudaErrorStreamCaptureMerge),
+                                                           NAME(cudaErrorIllegalState),
+                                                           NAME(cudaErrorNotReady),
+                                                           NAME(cudaErrorInvalidConfiguration),
+                                                           NAME(cudaErrorHostMemoryAlreadyRegistered),
+                                                           NAME(cudaErrorHostMemoryNotRegistered)};
 #undef NAME
-                                    default : return "cudaError";
-  }
+  const auto known = names.find(error);
+  return known == names.end() ? "cudaError" : known->second;
 }
 const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaErrorIllegalAddress     ? "an illegal memory access was encountered"
