@@ -14,7 +14,7 @@
 #include "engine/kernel.h"
 #include "engine/ops.h"
 #include "engine/plugin.h"
-#include "software.hpp"
+#include "tests/cuda/runtime/software.hpp"
 
 namespace cuda_test {
 
