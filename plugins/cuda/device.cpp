@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include "engine/kernel.h"
+
+namespace cuda {
+namespace {
+
+std::string version(int number) {
+  return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
+}
+
+template <class T>
+T option(eng_status (*get)(const eng_options*, const char*, T*, eng_error*), const eng_options* options,
+         const char* key, T value) {
+  const eng_status status = get(options, key, &value, nullptr);
+  if (status != ENG_OK && status != ENG_NOT_FOUND)
+    throw Error{status, std::string("option ") + key + " has another type"};
+  return value;
+}
+
+eng_status create(const eng_options* given, uint32_t local_rank, void** self, eng_error* sink) {
+  return guarded(sink, device_name, [&] {
+    auto device = std::make_unique<Device>();
+    device->options = options_of(given);
+    const int count = device_count();
+    if (local_rank >= static_cast<uint32_t>(count))
+      throw Error{ENG_UNAVAILABLE, "local rank " + std::to_string(local_rank) + " needs GPU number " +
+                                       std::to_string(local_rank) + " (from 0), but " + std::to_string(count) +
+                                       (count == 1 ? " is" : " are") +
+                                       " visible: start fewer ranks on this machine, or let CUDA_VISIBLE_DEVICES list "
+                                       "one GPU for each"};
+    device->index = static_cast<int>(local_rank);
+    device->enter();
+    check(cudaGetDeviceProperties(&device->properties, device->index), "reading the properties of the GPU");
+    if (arch_of(device->properties) < 80)
+      throw Error{ENG_UNAVAILABLE, std::string(device->properties.name) + " is sm_" +
+                                       std::to_string(arch_of(device->properties)) +
+                                       ": its kernels need sm_80 (A100, RTX 30) or later"};
+    check(cudaFree(nullptr), "making the context of " + std::string(device->properties.name));
+    *self = device.release();
+  });
+}
+
+void destroy(void* self) {
+  delete &of(self);
+}
+
+}  // namespace
+
+std::string device_name() {
+  return "device cuda";
+}
+
+Options options_of(const eng_options* options) {
+  Options out;
+  if (!options) return out;
+  int32_t synchronous = 0;
+  int64_t workspace = 32 << 20;
+  const char* attention = "auto";
+  out.synchronous = option(options->get_bool, options, "synchronous", synchronous) != 0;
+  workspace = option(options->get_int, options, "workspace", workspace);
+  if (workspace < 0) throw Error{ENG_INVALID, "workspace = " + std::to_string(workspace) + ": give 0 or more bytes"};
+  out.workspace = static_cast<uint64_t>(workspace);
+  out.attention = option(options->get_string, options, "attention", attention);
+  return out;
+}
+
+int device_count() {
+  int count = 0, driver = 0, runtime = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess && count > 0) return count;
+  cudaGetLastError();
+  if (cudaDriverGetVersion(&driver) != cudaSuccess) cudaGetLastError(), driver = 0;
+  cudaRuntimeGetVersion(&runtime);
+  if (error == cudaErrorInsufficientDriver && driver == 0)
+    throw Error{ENG_UNAVAILABLE, "there is no NVIDIA driver (libcuda.so.1) on this machine: install one for CUDA " +
+                                     version(runtime) + " or later, or set [device] plugin = \"cpu\""};
+  if (error == cudaErrorInsufficientDriver)
+    throw Error{ENG_UNAVAILABLE, "the NVIDIA driver is too old: it supports CUDA " + version(driver) +
+                                     ", and this build needs " + version(runtime) +
+                                     ": update the driver, or set [device] plugin = \"cpu\""};
+  if (error == cudaErrorNoDevice || error == cudaSuccess)
+    throw Error{ENG_UNAVAILABLE,
+                "no GPU is visible: see nvidia-smi, and whether CUDA_VISIBLE_DEVICES is set to nothing; without a GPU "
+                "set [device] plugin = \"cpu\""};
+  throw Error{ENG_UNAVAILABLE, "CUDA does not start: " + text_of(error)};
+}
+
+uint32_t arch_of(const cudaDeviceProp& properties) {
+  return static_cast<uint32_t>(properties.major * 10 + properties.minor);
+}
+
+void Device::enter() const {
+  if (!ended.empty()) throw Error{ENG_UNAVAILABLE, ended};
+  cuda::check(cudaSetDevice(index), "selecting GPU " + std::to_string(index));
+}
+
+std::string Device::queue_name(void* queue) const {
+  const auto at = std::find(queues.begin(), queues.end(), static_cast<cudaStream_t>(queue));
+  return at == queues.end() ? "another queue" : "queue " + std::to_string(at - queues.begin());
+}
+
+void Device::check(cudaError_t error, const std::string& doing, void* queue) {
+  if (error == cudaSuccess) return;
+  const std::string text = (queue ? queue_name(queue) + ", " : "") + doing;
+  if (is_sticky(error)) ended = text + ": " + text_of(error);
+  cuda::check(error, text);
+}
+
+void finish_launch(Device& device, const eng_exec& exec) {
+  device.check(cudaGetLastError(), "launching", exec.queue);
+  if ((exec.flags & ENG_EXEC_SYNC) || device.options.synchronous)
+    device.check(cudaStreamSynchronize(static_cast<cudaStream_t>(exec.queue)), "running", exec.queue);
+}
+
+const eng_device& device_table() {
+  static const eng_device table = [] {
+    eng_device t{};
+    t.struct_size = sizeof t;
+    t.minor = ENG_ABI_MINOR;
+    t.create = create, t.destroy = destroy;
+    add_describe(t), add_memory(t), add_streams(t), add_graph(t);
+    return t;
+  }();
+  return table;
+}
+
+}  // namespace cuda

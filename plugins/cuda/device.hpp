@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device "cuda": one GPU of this machine. An arena is one allocation, a queue is a stream, a segment is a graph.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "engine/device.h"
+#include "errors.hpp"
+
+namespace cuda {
+
+struct Options {
+  uint64_t workspace = 0;  // bytes: the most scratch of a matrix product
+  std::string attention;   // auto, cudnn, own
+  bool synchronous = false;
+};
+// Throws Error.
+Options options_of(const eng_options* options);
+
+// What eng_device.create makes; the argument `device` of eng_kernel.prepare.
+struct Device {
+  int index = 0;  // among the visible devices
+  Options options;
+  cudaDeviceProp properties{};
+  std::vector<cudaStream_t> queues;
+  std::string ended;  // why the context ended; "" while it lives
+
+  // Makes the device the current one of this thread. Throws Error if its context has ended.
+  void enter() const;
+  // check(), which names the queue, and remembers an error that ends the context.
+  void check(cudaError_t error, const std::string& doing, void* queue = nullptr);
+  std::string queue_name(void* queue) const;
+};
+
+inline Device& of(void* self) {
+  return *static_cast<Device*>(self);
+}
+
+// The end of a launch: reports what the launch itself refused, and waits if `exec` or `synchronous` asks for it, so
+// that an error is told with its op.
+void finish_launch(Device& device, const eng_exec& exec);
+
+std::string device_name();
+
+// The parts of the table.
+void add_describe(eng_device& table);
+void add_memory(eng_device& table);
+void add_streams(eng_device& table);
+void add_graph(eng_device& table);
+const eng_device& device_table();
+
+// The number of visible devices. Throws Error(ENG_UNAVAILABLE), which says what is missing.
+int device_count();
+// Of sm_90: 90.
+uint32_t arch_of(const cudaDeviceProp& properties);
+
+}  // namespace cuda

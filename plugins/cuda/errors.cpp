@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "errors.hpp"
+
+namespace cuda {
+
+bool is_sticky(cudaError_t error) {
+  switch (error) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorAssert:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorExternalDevice:
+      return true;
+    default:
+      return false;
+  }
+}
+
+eng_status status_of(cudaError_t error) {
+  if (error >= cudaErrorStreamCaptureUnsupported && error <= cudaErrorCapturedEvent) return ENG_UNSUPPORTED;
+  switch (error) {
+    case cudaSuccess:
+      return ENG_OK;
+    case cudaErrorMemoryAllocation:
+      return ENG_NO_MEMORY;
+    case cudaErrorNoDevice:
+    case cudaErrorInsufficientDriver:
+    case cudaErrorInitializationError:
+    case cudaErrorSystemDriverMismatch:
+    case cudaErrorSystemNotReady:
+    case cudaErrorDevicesUnavailable:
+      return ENG_UNAVAILABLE;
+    case cudaErrorStreamCaptureWrongThread:
+    case cudaErrorNotSupported:
+      return ENG_UNSUPPORTED;
+    case cudaErrorInvalidValue:
+      return ENG_INVALID;
+    default:
+      return ENG_INTERNAL;
+  }
+}
+
+std::string text_of(cudaError_t error) {
+  std::string text = std::string(cudaGetErrorName(error)) + " (" + cudaGetErrorString(error) + ")";
+  if (is_sticky(error))
+    text +=
+        ". It came from work that was enqueued before and ended the CUDA context: nothing more can run in this "
+        "process. To find the op, resume from the last checkpoint with [device] synchronous = true";
+  return text;
+}
+
+void check(cudaError_t error, const std::string& doing) {
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // else the next check of a launch finds it again
+  throw Error{status_of(error), doing + ": " + text_of(error)};
+}
+
+}  // namespace cuda

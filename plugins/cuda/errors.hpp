@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Errors of the CUDA runtime as statuses and texts of the engine.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "../common/call.hpp"
+
+namespace cuda {
+
+using common::Error;
+using common::guarded;
+
+// Whether the error ends the context: every later call of this process fails, too.
+bool is_sticky(cudaError_t error);
+// ENG_UNSUPPORTED for what cannot be captured, ENG_NO_MEMORY, ENG_UNAVAILABLE, ...
+eng_status status_of(cudaError_t error);
+// "cudaErrorIllegalAddress (an illegal memory access was encountered)", and what to do if the context has ended.
+std::string text_of(cudaError_t error);
+// Throws Error if `error` is one. `doing`, such as "recording an event", begins the text. Clears the error of the
+// thread.
+void check(cudaError_t error, const std::string& doing);
+
+}  // namespace cuda

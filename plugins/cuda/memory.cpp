@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arenas, pinned memory of the host, and copies that return when they are done.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "device.hpp"
+
+namespace cuda {
+namespace {
+
+// The driver gives memory in such steps, and aligns allocations of this size to it; smaller ones only to 256 bytes.
+constexpr uint64_t step = uint64_t{2} << 20;
+constexpr uint64_t most = uint64_t{1} << 62;
+
+uint64_t in_steps(uint64_t bytes) {
+  return std::max<uint64_t>((bytes + step - 1) / step, 1) * step;
+}
+
+std::string amount(uint64_t bytes) {
+  return std::to_string(bytes >> 20) + " MiB";
+}
+
+void* alloc_device(Device& d, uint64_t bytes) {
+  void* out = nullptr;
+  const cudaError_t error = bytes < most ? cudaMalloc(&out, in_steps(bytes)) : cudaErrorMemoryAllocation;
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    size_t free = 0, total = 0;
+    if (cudaMemGetInfo(&free, &total) != cudaSuccess) cudaGetLastError();
+    throw Error{ENG_NO_MEMORY, "an arena of " + std::to_string(bytes) + " bytes does not fit into GPU " +
+                                   std::to_string(d.index) + ", " + d.properties.name + ": " + amount(free) + " of " +
+                                   amount(total) +
+                                   " are free. Other programs may use the rest: see nvidia-smi; what needs less memory "
+                                   "here: engine plan --fit"};
+  }
+  d.check(error, "allocating an arena of " + std::to_string(bytes) + " bytes");
+  try {
+    if (reinterpret_cast<uintptr_t>(out) % 4096) throw Error{ENG_INTERNAL, "cudaMalloc aligns to less than 4096 bytes"};
+    d.check(cudaMemset(out, 0, in_steps(bytes)), "zeroing an arena");
+    d.check(cudaDeviceSynchronize(), "zeroing an arena");
+  } catch (...) {
+    cudaFree(out);
+    throw;
+  }
+  return out;
+}
+
+void* alloc_pinned(Device& d, uint64_t bytes) {
+  void* out = nullptr;
+  const uint64_t size = std::max<uint64_t>((bytes + 4095) / 4096, 1) * 4096;
+  const cudaError_t error = bytes < most ? cudaHostAlloc(&out, size, cudaHostAllocPortable) : cudaErrorMemoryAllocation;
+  if (error == cudaErrorMemoryAllocation)
+    throw cudaGetLastError(), Error{ENG_NO_MEMORY, "no " + std::to_string(bytes) + " bytes of pinned host memory"};
+  d.check(error, "allocating " + std::to_string(bytes) + " bytes of pinned host memory");
+  std::memset(out, 0, size);
+  return out;
+}
+
+void* alloc_host(uint64_t bytes) {
+  const uint64_t size = std::max<uint64_t>((bytes + 4095) / 4096, 1) * 4096;
+  void* out = bytes < most ? std::aligned_alloc(4096, size) : nullptr;
+  if (!out) throw Error{ENG_NO_MEMORY, "no " + std::to_string(bytes) + " bytes of host memory"};
+  return std::memset(out, 0, size);
+}
+
+eng_status alloc(void* self, int32_t memory, uint64_t bytes, void** out, eng_error* sink) {
+  return guarded(sink, device_name, [&] {
+    Device& d = of(self);
+    d.enter();
+    if (memory < ENG_MEMORY_DEVICE || memory > ENG_MEMORY_HOST)
+      throw Error{ENG_INVALID, "there is no memory of kind " + std::to_string(memory)};
+    *out = memory == ENG_MEMORY_DEVICE   ? alloc_device(d, bytes)
+           : memory == ENG_MEMORY_PINNED ? alloc_pinned(d, bytes)
+                                         : alloc_host(bytes);
+  });
+}
+
+// Nothing can be reported here. After an error that ended the context, the driver has taken the memory back already.
+void release(void* self, int32_t memory, void* arena, uint64_t) {
+  cudaSetDevice(of(self).index);
+  if (memory == ENG_MEMORY_DEVICE)
+    cudaFree(arena);
+  else if (memory == ENG_MEMORY_PINNED)
+    cudaFreeHost(arena);
+  else
+    std::free(arena);
+  cudaGetLastError();
+}
+
+eng_status upload(void* self, void* dst, const void* src, uint64_t bytes, eng_error* sink) {
+  return guarded(sink, device_name, [&] {
+    of(self).enter();
+    if (bytes == 0) return;
+    of(self).check(cudaMemcpy(dst, src, bytes, cudaMemcpyDefault), "copying " + std::to_string(bytes) + " bytes");
+    // From pageable memory the call may return before the last bytes are on the device.
+    of(self).check(cudaStreamSynchronize(nullptr), "copying to the device");
+  });
+}
+
+eng_status download(void* self, void* dst, const void* src, uint64_t bytes, eng_error* sink) {
+  return upload(self, dst, src, bytes, sink);
+}
+
+eng_status pin(void* self, void* address, uint64_t bytes, eng_error* sink) {
+  return guarded(sink, device_name, [&] {
+    of(self).enter();
+    const cudaError_t error = bytes ? cudaHostRegister(address, bytes, cudaHostRegisterPortable) : cudaSuccess;
+    if (error == cudaErrorMemoryAllocation)
+      throw cudaGetLastError(), Error{ENG_NO_MEMORY, "the system does not lock " + std::to_string(bytes) +
+                                                         " bytes of host memory: see `ulimit -l`"};
+    of(self).check(error, "pinning " + std::to_string(bytes) + " bytes of host memory");
+  });
+}
+
+void unpin(void* self, void* address, uint64_t bytes) {
+  cudaSetDevice(of(self).index);
+  if (bytes) cudaHostUnregister(address);
+  cudaGetLastError();
+}
+
+}  // namespace
+
+void add_memory(eng_device& t) {
+  t.alloc = alloc, t.free = release;
+  t.upload = upload, t.download = download;
+  t.pin = pin, t.unpin = unpin;
+}
+
+}  // namespace cuda

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Queues are streams that do not wait for the null stream; events are events.
+#include <algorithm>
+
+#include "device.hpp"
+
+namespace cuda {
+namespace {
+
+cudaStream_t stream_of(void* queue) {
+  return static_cast<cudaStream_t>(queue);
+}
+cudaEvent_t event_of(void* event) {
+  return static_cast<cudaEvent_t>(event);
+}
+
+eng_status sync(void* self, void* queue, eng_error* sink) {
+  return guarded(sink, device_name, [&] {
+    of(self).enter();
+    of(self).check(queue ? cudaStreamSynchronize(stream_of(queue)) : cudaDeviceSynchronize(), "waiting for its work",
+                   queue);
+  });
+}
+
+eng_status queue_create(void* self, void** queue, eng_error* sink) {
+  return guarded(sink, device_name, [&] {
+    Device& d = of(self);
+    d.enter();
+    d.queues.reserve(d.queues.size() + 1);
+    cudaStream_t made = nullptr;
+    d.check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "creating a queue");
+    d.queues.push_back(made);
+    *queue = made;
+  });
+}
+
+// Its place stays, so that the numbers of the others do.
+void queue_destroy(void* self, void* queue) {
+  Device& d = of(self);
+  cudaSetDevice(d.index);
+  cudaStreamDestroy(stream_of(queue));
+  cudaGetLastError();
+  std::replace(d.queues.begin(), d.queues.end(), stream_of(queue), cudaStream_t{nullptr});
+}
+
+eng_status event_create(void* self, int32_t timed, void** event, eng_error* sink) {
+  return guarded(sink, device_name, [&] {
+    of(self).enter();
+    cudaEvent_t made = nullptr;
+    of(self).check(cudaEventCreateWithFlags(&made, timed ? cudaEventDefault : cudaEventDisableTiming),
+                   "creating an event");
+    *event = made;
+  });
+}
+
+void event_destroy(void* self, void* event) {
+  cudaSetDevice(of(self).index);
+  cudaEventDestroy(event_of(event));
+  cudaGetLastError();
+}
+
+eng_status event_record(void* self, void* event, void* queue, eng_error* sink) {
+  return guarded(sink, device_name, [&] {
+    of(self).enter();
+    of(self).check(cudaEventRecord(event_of(event), stream_of(queue)), "recording an event", queue);
+  });
+}
+
+eng_status event_wait(void* self, void* event, void* queue, eng_error* sink) {
+  return guarded(sink, device_name, [&] {
+    of(self).enter();
+    of(self).check(cudaStreamWaitEvent(stream_of(queue), event_of(event), 0), "waiting for an event", queue);
+  });
+}
+
+eng_status event_sync(void* self, void* event, eng_error* sink) {
+  return guarded(sink, device_name, [&] {
+    of(self).enter();
+    of(self).check(cudaEventSynchronize(event_of(event)), "waiting for an event on the host");
+  });
+}
+
+eng_status event_elapsed(void* self, void* begin, void* end, double* seconds, eng_error* sink) {
+  return guarded(sink, device_name, [&] {
+    of(self).enter();
+    float milliseconds = 0;
+    of(self).check(cudaEventElapsedTime(&milliseconds, event_of(begin), event_of(end)), "reading two events");
+    *seconds = double(milliseconds) * 1e-3;
+  });
+}
+
+}  // namespace
+
+void add_streams(eng_device& t) {
+  t.sync = sync;
+  t.queue_create = queue_create, t.queue_destroy = queue_destroy;
+  t.event_create = event_create, t.event_destroy = event_destroy;
+  t.event_record = event_record, t.event_wait = event_wait;
+  t.event_sync = event_sync, t.event_elapsed = event_elapsed;
+}
+
+}  // namespace cuda

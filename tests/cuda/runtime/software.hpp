@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The software CUDA runtime: libcudart.so.13 for tests, on the CPU. Nothing here says anything about a GPU's speed or
+// its driver.
+//
+// What it announces and does wrong comes from the environment, read at the first call and by software_cuda_reset():
+//   SOFTCUDA_CARD      h200 (default), a100, rtx4090, ...   SOFTCUDA_BYTES    memory of a card
+//   SOFTCUDA_DEVICES   number of cards, 1 by default        SOFTCUDA_SEED     of the order of work on queues
+//   SOFTCUDA_DRIVER    none, old, or ok                     SOFTCUDA_LAST     a stream that works only when no other
+//   can SOFTCUDA_FAIL      N: the Nth piece of work from now ends the context with an illegal address SOFTCUDA_TWINS a
+//   shared object with software_cuda_twin(): kernels compiled for the host
+//
+// Work that was put on a stream is done only when somebody waits for it, in a random order that streams and events
+// allow. So what is not ordered by the program is not in order here.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+extern "C" {
+
+// A kernel compiled for the host. `take` copies the arguments of a launch, as the runtime does. `run` returns 0, or
+// writes what is wrong.
+struct software_cuda_kernel {
+  void* (*take)(void** args);
+  void (*drop)(void* taken);
+  int (*run)(void* taken, const unsigned grid[3], const unsigned block[3], uint64_t shared_bytes, char* text,
+             uint64_t text_bytes);
+};
+// By mangled name; NULL: there is none. Exported by the object that SOFTCUDA_TWINS names.
+using software_cuda_twin_fn = const software_cuda_kernel* (*)(const char* mangled);
+
+// Drops the context and everything in it, and reads the environment again.
+void software_cuda_reset(void);
+// Bytes allocated now: on the cards, and pinned.
+uint64_t software_cuda_bytes(int pinned);
+// Pieces of work done, graphs launched.
+uint64_t software_cuda_work(void);
+uint64_t software_cuda_graphs(void);
+}

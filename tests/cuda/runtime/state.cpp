@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// The environment, and the order in which work is done.
+#include "state.hpp"
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace softcuda {
+
+thread_local int current = 0;
+thread_local cudaError_t last = cudaSuccess;
+
+namespace {
+
+// What the engine's cards say: session/cards.
+constexpr double gib = 1073741824.0;
+const std::map<std::string, Card> cards = {
+    {"a100-40g", {"A100-40G", 8, 0, 108, 1410000, 1215000, 5120, uint64_t(39.39 * gib)}},
+    {"a100-80g", {"A100-80G", 8, 0, 108, 1410000, 1593000, 5120, uint64_t(79.14 * gib)}},
+    {"a800-80g", {"A800-80G", 8, 0, 108, 1410000, 1593000, 5120, uint64_t(79.14 * gib)}},
+    {"h100-80g", {"H100-80G", 9, 0, 132, 1980000, 2619000, 5120, uint64_t(79.1 * gib)}},
+    {"h200", {"H200", 9, 0, 132, 1980000, 3201000, 6144, uint64_t(139.72 * gib)}},
+    {"b200", {"B200", 10, 0, 148, 1965000, 3996000, 8192, uint64_t(178.0 * gib)}},
+    {"rtx4090", {"RTX 4090", 8, 9, 128, 2520000, 10501000, 384, uint64_t(23.5 * gib)}},
+    {"v100-32g", {"V100-32G", 7, 0, 80, 1530000, 877000, 4096, uint64_t(31.7 * gib)}},
+};
+
+std::string variable(const char* name, const char* fallback = "") {
+  const char* value = std::getenv(name);
+  return value && *value ? value : fallback;
+}
+
+void read_environment(State& s) {
+  s.read = true;
+  const std::string card = variable("SOFTCUDA_CARD", "h200");
+  const auto found = cards.find(card);
+  if (found == cards.end()) complain("SOFTCUDA_CARD: there is no card " + card), std::abort();
+  s.card = found->second;
+  if (const std::string bytes = variable("SOFTCUDA_BYTES"); !bytes.empty()) s.card.bytes = std::stoull(bytes);
+  s.devices = std::stoi(variable("SOFTCUDA_DEVICES", "1"));
+  const std::string driver = variable("SOFTCUDA_DRIVER", "ok");
+  s.driver = driver == "none" ? State::none : driver == "old" ? State::old : State::ok;
+  s.random.seed(std::stoull(variable("SOFTCUDA_SEED", "1")));
+  s.last_stream = std::stoi(variable("SOFTCUDA_LAST", "-1"));
+  s.fail = std::stoll(variable("SOFTCUDA_FAIL", "-1"));
+  s.sticky = cudaSuccess;
+  s.used.assign(static_cast<size_t>(std::max(s.devices, 1)), 0);
+  if (const std::string twins = variable("SOFTCUDA_TWINS"); !twins.empty()) {
+    void* library = dlopen(twins.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) complain(dlerror()), std::abort();
+    s.twins = reinterpret_cast<software_cuda_twin_fn>(dlsym(library, "software_cuda_twin"));
+  }
+  if (s.streams.empty()) s.streams.push_back(std::make_unique<Stream>());
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+bool ready(const Stream& s) {
+  return !s.items.empty() && (!s.items.front().wait || s.items.front().wait->passed);
+}
+
+cudaError_t perform(const Work& work) {
+  State& s = state();
+  if (!work || s.sticky != cudaSuccess) return s.sticky;
+  if (s.fail > 0 && --s.fail == 0) return cudaErrorIllegalAddress;
+  ++s.work;
+  return work();
+}
+
+// The first item of a stream, or one node of a graph.
+void advance(Stream& stream) {
+  Item& item = stream.items.front();
+  State& s = state();
+  cudaError_t error = cudaSuccess;
+  if (item.graph) {
+    std::vector<size_t> can;
+    for (size_t k = 0; k < item.done.size(); ++k)
+      if (!item.done[k] && std::all_of(item.graph->nodes[k].after.begin(), item.graph->nodes[k].after.end(),
+                                       [&](size_t before) { return item.done[before] != 0; }))
+        can.push_back(k);
+    if (!can.empty()) {
+      const size_t k = can[s.random() % can.size()];
+      item.done[k] = 1;
+      error = perform(item.graph->nodes[k].work);
+    }
+    if (can.size() <= 1 && std::find(item.done.begin(), item.done.end(), 0) == item.done.end())
+      stream.items.pop_front();
+  } else {
+    error = perform(item.work);
+    if (item.pass) item.pass->passed = true, item.pass->when = now();
+    stream.items.pop_front();
+  }
+  if (error != cudaSuccess && s.sticky == cudaSuccess) s.sticky = error;
+}
+
+}  // namespace
+
+State& state() {
+  static State* const s = new State;
+  const std::lock_guard lock(s->lock);
+  if (!s->read) read_environment(*s);
+  return *s;
+}
+
+cudaError_t give(cudaError_t error) {
+  if (error != cudaSuccess) last = error;
+  return error;
+}
+
+void complain(const std::string& what) {
+  std::fprintf(stderr, "software CUDA runtime: %s\n", what.c_str());
+}
+
+cudaError_t usable() {
+  const State& s = state();
+  if (s.driver != State::ok) return cudaErrorInsufficientDriver;
+  if (s.devices < 1) return cudaErrorNoDevice;
+  return s.sticky;
+}
+
+Stream* find(cudaStream_t stream) {
+  State& s = state();
+  if (!stream) return s.streams[0].get();
+  for (const auto& one : s.streams)
+    if (one.get() == reinterpret_cast<Stream*>(stream)) return one.get();
+  return nullptr;
+}
+
+cudaError_t put(cudaStream_t to, Work work) {
+  if (const cudaError_t error = usable()) return error;
+  Stream* stream = find(to);
+  if (!stream) return cudaErrorInvalidResourceHandle;
+  if (stream->capture) {
+    stream->capture->graph.nodes.push_back({std::move(work), stream->frontier});
+    stream->frontier = {stream->capture->graph.nodes.size() - 1};
+    stream->open = stream != stream->capture->origin;
+    return cudaSuccess;
+  }
+  stream->items.push_back({std::move(work), nullptr, {}, nullptr, nullptr});
+  return cudaSuccess;
+}
+
+cudaError_t pump(const std::function<bool()>& done) {
+  State& s = state();
+  while (!done()) {
+    std::vector<Stream*> can;
+    for (const auto& one : s.streams)
+      if (ready(*one)) can.push_back(one.get());
+    if (can.empty()) {
+      complain("deadlock: every stream waits");
+      return s.sticky = cudaErrorLaunchTimeout;
+    }
+    if (can.size() > 1) std::erase_if(can, [&](const Stream* one) { return one->number == s.last_stream; });
+    advance(*can[s.random() % can.size()]);
+  }
+  return s.sticky;
+}
+
+bool all_idle(int device) {
+  const State& s = state();
+  return std::all_of(s.streams.begin(), s.streams.end(),
+                     [&](const auto& one) { return one->device != device || one->items.empty(); });
+}
+
+const Range* range_of(const void* address, size_t bytes, bool* whole) {
+  auto& memory = state().memory;
+  auto it = memory.upper_bound(static_cast<char*>(const_cast<void*>(address)));
+  if (it == memory.begin()) return nullptr;
+  --it;
+  const auto offset = static_cast<size_t>(static_cast<const char*>(address) - it->first);
+  if (offset >= it->second.bytes) return nullptr;
+  if (whole) *whole = offset + bytes <= it->second.bytes;
+  return &it->second;
+}
+
+}  // namespace softcuda
+
+using namespace softcuda;
+
+extern "C" {
+
+void software_cuda_reset(void) {
+  State& s = state();
+  const std::lock_guard lock(s.lock);
+  for (auto& [address, range] : s.memory)
+    if (range.kind != Kind::registered) munmap(address - 4096, range.mapped);
+  s.memory.clear();
+  s.streams.clear(), s.next_stream = 1;
+  s.shared_limit.clear(), s.twins = nullptr;
+  s.work = s.graphs = 0;
+  current = 0, last = cudaSuccess;
+  s.read = false;
+  state();
+}
+
+uint64_t software_cuda_bytes(int pinned) {
+  const State& s = state();
+  uint64_t bytes = 0;
+  for (const auto& [address, range] : s.memory)
+    if ((range.kind != Kind::device) == (pinned != 0)) bytes += range.bytes;
+  return bytes;
+}
+uint64_t software_cuda_work(void) {
+  return state().work;
+}
+uint64_t software_cuda_graphs(void) {
+  return state().graphs;
+}
+}
