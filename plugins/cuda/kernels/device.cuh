@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a kernel file may use. This file alone knows which compiler reads it: nvcc, for the device, or, with
+// ENG_EMULATED, any compiler of C++20, for tests on the host (tests/cuda/emulator).
+//
+// Rules for kernels: a named namespace, so that both compilers give a kernel the same name; dynamic shared memory
+// only, by shared<T>(); no contraction of a * b + c (the compiler is told so): fmaf where one rounding is meant.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#ifdef ENG_EMULATED
+#include "tests/cuda/emulator/emulator.hpp"
+#else
+#include <cuda_runtime.h>
+#endif
+
+#include "../../common/call.hpp"
+
+namespace cuda {
+
+// ---- launching -------------------------------------------------------------------------------------------------
+
+template <auto K>
+struct Launch;
+template <class... P, void (*K)(P...)>
+struct Launch<K> {
+  static void go(dim3 grid, dim3 block, size_t bytes, cudaStream_t stream, P... p) {
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+#ifdef ENG_EMULATED
+    (void)stream;
+    emu::Twin<K>::launch(grid, block, bytes, p...);
+#else
+    void* args[] = {static_cast<void*>(&p)...};
+    const cudaError_t error = cudaLaunchKernel(reinterpret_cast<const void*>(K), grid, block, args, bytes, stream);
+    if (error != cudaSuccess)
+      throw common::Error{ENG_INTERNAL, std::string("cannot be launched: ") + cudaGetErrorString(error)};
+#endif
+  }
+};
+// Nothing, if the grid is empty.
+template <auto K, class... A>
+void launch(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream, A... a) {
+  Launch<K>::go(grid, block, shared_bytes, stream, a...);
+}
+
+// Blocks of `each` units for all `n`, at most enough to fill any GPU several times: kernels go on in strides.
+inline unsigned blocks_for(int64_t n, int64_t each) {
+  constexpr int64_t most = 4096;
+  const int64_t blocks = (n + each - 1) / each;
+  return static_cast<unsigned>(blocks < most ? blocks : most);
+}
+
+// Dynamic shared memory; the launch gives at least sizeof(T).
+template <class T>
+__device__ __forceinline__ T& shared() {
+#ifdef ENG_EMULATED
+  return *static_cast<T*>(emu::shared(sizeof(T)));
+#else
+  extern __shared__ __align__(1024) unsigned char all_shared[];
+  return *reinterpret_cast<T*>(all_shared);
+#endif
+}
+
+// ---- numbers ---------------------------------------------------------------------------------------------------
+
+template <class To, class From>
+__device__ __forceinline__ To bits_of(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+struct bf16 {
+  uint16_t bits;
+};
+struct f16 {
+  uint16_t bits;
+};
+
+__device__ __forceinline__ float to_f32(float x) {
+  return x;
+}
+__device__ __forceinline__ float to_f32(bf16 x) {
+  return bits_of<float>(static_cast<uint32_t>(x.bits) << 16);
+}
+__device__ __forceinline__ float to_f32(f16 x) {
+  const uint32_t sign = static_cast<uint32_t>(x.bits >> 15) << 31, exponent = x.bits >> 10 & 0x1f,
+                 fraction = x.bits & 0x3ff;
+  if (exponent == 0)  // so many times 2^-24
+    return bits_of<float>(bits_of<uint32_t>(static_cast<float>(fraction) * 0x1p-24f) | sign);
+  return bits_of<float>(sign | (exponent == 31 ? 0xff : exponent + 112) << 23 | fraction << 13);
+}
+
+// To nearest even, as eng.cast/1 has it: NaN keeps the bits that fit, what is too large becomes infinite.
+__device__ __forceinline__ void from_f32(float x, float& out) {
+  out = x;
+}
+__device__ __forceinline__ void from_f32(float x, bf16& out) {
+  const uint32_t bits = bits_of<uint32_t>(x);
+  const bool nan = (bits & 0x7fffffff) > 0x7f800000;
+  const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  out.bits = static_cast<uint16_t>(nan ? bits >> 16 | (bits >> 16 & 0x7f ? 0 : 1) : rounded);
+}
+__device__ __forceinline__ void from_f32(float x, f16& out) {
+  const uint32_t bits = bits_of<uint32_t>(x), size = bits & 0x7fffffff;
+  uint32_t half = 0;
+  if (size > 0x7f800000)
+    half = 0x7c00 | (bits >> 13 & 0x3ff) | (bits >> 13 & 0x3ff ? 0 : 1);
+  else if (size >= 0x477ff000)  // 65520: half of the way to what would be 65536
+    half = 0x7c00;
+  else if (size < 0x38800000)  // below 2^-14 the grid is 2^-24: the sum with 0.5 rounds to it
+    half = bits_of<uint32_t>(bits_of<float>(size) + 0.5f) - 0x3f000000u;
+  else
+    half = ((size + 0xfff + (bits >> 13 & 1)) >> 13) - (112u << 10);
+  out.bits = static_cast<uint16_t>((bits >> 16 & 0x8000) | half);
+}
+template <class T>
+__device__ __forceinline__ T rounded(float x) {
+  T out;
+  from_f32(x, out);
+  return out;
+}
+
+// ---- vectors of elements ---------------------------------------------------------------------------------------
+
+// W neighbours, read or written at once.
+template <class T, int W>
+struct alignas(sizeof(T) * W) Pack {
+  T at[W];
+};
+template <int W, class T>
+__device__ __forceinline__ void load(const T* from, float (&out)[W]) {
+  const Pack<T, W> pack = *reinterpret_cast<const Pack<T, W>*>(from);
+  for (int k = 0; k < W; ++k) out[k] = to_f32(pack.at[k]);
+}
+template <int W, class T>
+__device__ __forceinline__ void store(T* to, const float (&x)[W]) {
+  Pack<T, W> pack;
+  for (int k = 0; k < W; ++k) from_f32(x[k], pack.at[k]);
+  *reinterpret_cast<Pack<T, W>*>(to) = pack;
+}
+
+// f.template at<W>(i) for elements i .. i + W - 1: all of n. Four at a time, and the last ones alone.
+template <class F>
+__global__ void each(int64_t n, F f) {
+  constexpr int64_t width = 4;
+  const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x,
+                threads = static_cast<int64_t>(gridDim.x) * blockDim.x, whole = n / width * width;
+  for (int64_t i = thread * width; i < whole; i += threads * width) f.template at<width>(i);
+  if (thread < n - whole) f.template at<1>(whole + thread);
+}
+template <class F>
+void launch_each(int64_t n, cudaStream_t stream, const F& f) {
+  constexpr unsigned block = 256;
+  launch<each<F>>(blocks_for(n, int64_t{block} * 4), block, 0, stream, n, f);
+}
+
+// ---- sums of a block -------------------------------------------------------------------------------------------
+
+constexpr unsigned warp = 32;
+
+// The same order in every run: a butterfly in the warp, then over the warps. All threads get it. `scratch`: one float
+// for each warp, which nobody uses until the next barrier of the block.
+__device__ __forceinline__ float sum_of_warp(float x) {
+  for (int by = 16; by > 0; by /= 2) x += __shfl_xor_sync(0xffffffffu, x, by);
+  return x;
+}
+__device__ __forceinline__ float sum_of_block(float x, float* scratch) {
+  x = sum_of_warp(x);
+  const unsigned warps = blockDim.x / warp;
+  if (threadIdx.x % warp == 0) scratch[threadIdx.x / warp] = x;
+  __syncthreads();
+  float sum = 0;
+  for (unsigned w = 0; w < warps; ++w) sum += scratch[w];
+  __syncthreads();
+  return sum;
+}
+__device__ __forceinline__ float max_of_block(float x, float* scratch) {
+  for (int by = 16; by > 0; by /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, by));
+  const unsigned warps = blockDim.x / warp;
+  if (threadIdx.x % warp == 0) scratch[threadIdx.x / warp] = x;
+  __syncthreads();
+  float top = scratch[0];
+  for (unsigned w = 1; w < warps; ++w) top = fmaxf(top, scratch[w]);
+  __syncthreads();
+  return top;
+}
+
+// ---- types and checks on the host ------------------------------------------------------------------------------
+
+using common::Error;
+using cpu::Args;
+using cpu::Call;
+using cpu::columns;
+using cpu::elements;
+using cpu::rows;
+
+inline void need(bool holds, const char* rule) {
+  if (!holds) throw Error{ENG_INVALID, rule};
+}
+inline bool is_float(const eng_desc& d) {
+  return d.dtype == ENG_F32 || d.dtype == ENG_BF16 || d.dtype == ENG_F16;
+}
+inline void need_float(const eng_desc& d, const char* what) {
+  if (!is_float(d)) throw Error{ENG_UNSUPPORTED, std::string(what) + " must be f32, bf16 or f16: " + cpu::describe(d)};
+}
+inline void need_type(const eng_desc& d, int32_t dtype, const char* what) {
+  if (d.dtype != dtype) throw Error{ENG_UNSUPPORTED, std::string(what) + " has another type: " + cpu::describe(d)};
+}
+inline void need_counts(const Call& c, size_t least_in, size_t most_in, size_t least_out, size_t most_out) {
+  if (c.in.size() < least_in || c.in.size() > most_in || c.out.size() < least_out || c.out.size() > most_out)
+    throw Error{ENG_INVALID, "has " + std::to_string(c.in.size()) + " inputs and " + std::to_string(c.out.size()) +
+                                 " outputs, which this op does not have"};
+}
+inline void need_size(const eng_desc& d, int64_t n, const char* what) {
+  if (elements(d) != n)
+    throw Error{ENG_INVALID, std::string(what) + " must have " + std::to_string(n) + " elements: " + cpu::describe(d)};
+}
+// f(T{}) with the type of the elements.
+template <class F>
+void by_type(int32_t dtype, F&& f) {
+  if (dtype == ENG_BF16)
+    f(bf16{});
+  else if (dtype == ENG_F16)
+    f(f16{});
+  else
+    f(float{});
+}
+// Sums over rows of 16-bit values are of their type or f32: f(T{}, S{}).
+template <class F>
+void by_types(int32_t dtype, int32_t sums, F&& f) {
+  by_type(dtype, [&](auto t) {
+    if (sums == ENG_F32)
+      f(t, float{});
+    else
+      f(t, t);
+  });
+}
+
+}  // namespace cuda

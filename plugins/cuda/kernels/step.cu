@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// The step's own ops, all EXACT: begin, get_row, put_row, sum_squares, finish, loss_scale, scaler; and fold.
+// Numbers of micro-batches and updates are on the device; that they are in range is the host's promise.
+#include <cmath>
+
+#include "../../common/scaler.hpp"
+#include "glue.hpp"
+#include "list.hpp"
+
+namespace cuda {
+namespace step {
+
+// What an op does not change: from an input to its output, unless both are the same memory. One block.
+template <class T>
+__device__ __forceinline__ void keep(T* to, const T* from, int64_t n) {
+  if (to != from)
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) to[i] = from[i];
+}
+
+__global__ void begin(const float* inputs, const int64_t* counters_in, float* scalars, int64_t* counters) {
+  keep(counters, counters_in, ENG_C_COUNT);
+  __syncthreads();
+  if (threadIdx.x) return;
+  counters[ENG_C_MICRO] = 0;
+  counters[ENG_C_STEP] += 1;
+  scalars[ENG_S_INV_TOKENS] = inputs[0];
+  scalars[ENG_S_LOSS_SCALE] = 1.0f;
+  scalars[ENG_S_MAY_SKIP] = 0.0f;
+}
+
+// Bytes, in units of T.
+template <class T>
+__global__ void get_row(const T* rows, const int64_t* counters, T* row, int64_t n) {
+  const T* from = rows + counters[ENG_C_MICRO] * n;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
+       i += static_cast<int64_t>(gridDim.x) * blockDim.x)
+    row[i] = from[i];
+}
+
+// One block: what is put is small.
+__global__ void put_row(const char* row, const char* rows_in, const int64_t* counters_in, char* rows, int64_t* counters,
+                        int64_t bytes, int64_t all) {
+  const int64_t micro = counters_in[ENG_C_MICRO];
+  keep(rows, rows_in, all);
+  keep(counters, counters_in, ENG_C_COUNT);
+  __syncthreads();
+  for (int64_t i = threadIdx.x; i < bytes; i += blockDim.x) rows[micro * bytes + i] = row[i];
+  if (threadIdx.x == 0) counters[ENG_C_MICRO] = micro + 1;
+}
+
+constexpr int chunk = 4096, lanes = 64;
+
+template <class T>
+__global__ void sum_squares(const T* x, float* out) {
+  float* const fold = shared<float[lanes]>();
+  const int lane = static_cast<int>(threadIdx.x);
+  const T* const from = x + static_cast<int64_t>(blockIdx.x) * chunk;
+  float sum = 0;
+  for (int i = lane; i < chunk; i += lanes) {
+    const float v = to_f32(from[i]);
+    sum = fmaf(v, v, sum);
+  }
+  fold[lane] = sum;
+  for (int half = lanes / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (lane < half) fold[lane] = fold[lane] + fold[lane + half];
+  }
+  if (lane == 0) out[blockIdx.x] = fold[0];
+}
+
+constexpr int tile = 1024;
+
+// The sum is in order, so one thread adds; the others fetch.
+__global__ void finish(const float* partials, int64_t n, const float* table, int64_t columns, const float* scalars_in,
+                       const int64_t* counters_in, float* scalars, int64_t* counters, double max_norm) {
+  float* const next = shared<float[tile]>();
+  keep(scalars, scalars_in, ENG_S_COUNT), keep(counters, counters_in, ENG_C_COUNT);
+  double sum = 0;
+  for (int64_t from = 0; from < n; from += tile) {
+    const int count = static_cast<int>(n - from < tile ? n - from : tile);
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x))
+      next[i] = partials[from + i];
+    __syncthreads();
+    if (threadIdx.x == 0)
+      for (int i = 0; i < count; ++i) sum += next[i];
+    __syncthreads();
+  }
+  __syncthreads();
+  if (threadIdx.x) return;
+  const double scale = scalars[ENG_S_LOSS_SCALE], norm = sqrt(sum) / scale;
+  const bool ok = norm - norm == 0.0;  // finite
+  const int64_t update = counters[ENG_C_UPDATES];
+  scalars[ENG_S_NORM] = static_cast<float>(norm);
+  scalars[ENG_S_OK] = ok ? 1.0f : 0.0f;
+  scalars[ENG_S_CLIP] = static_cast<float>((max_norm > 0 && norm > max_norm ? max_norm / (norm + 1e-6) : 1.0) / scale);
+  for (int64_t k = 0; k < columns; ++k) scalars[ENG_S_LR + k] = table[update * columns + k];
+  if (ok) counters[ENG_C_UPDATES] = update + 1;
+}
+
+constexpr int most_rows = 1024;
+
+// The tree over rows: of the rows first .. first + count - 1, count <= size, a power of two.
+template <class T, class Y>
+struct FoldOf {
+  const T* x;
+  Y* y;
+  int64_t n;
+  int rows;
+  template <int W>
+  __device__ void at(int64_t i) const {
+    for (int k = 0; k < W; ++k) y[i + k] = one(i + k);
+  }
+  // A stack of finished subtrees, one for each bit of the number of rows that were read.
+  __device__ Y one(int64_t i) const {
+    Y stack[11];
+    int depth = 0;
+    for (int r = 0; r < rows; ++r) {
+      Y sum = rounded<Y>(to_f32(x[r * n + i]));
+      for (int bit = r; bit & 1; bit >>= 1) sum = rounded<Y>(to_f32(stack[--depth]) + to_f32(sum));
+      stack[depth++] = sum;
+    }
+    // Rows without a neighbour join from the right.
+    Y sum = stack[--depth];
+    while (depth > 0) sum = rounded<Y>(to_f32(stack[--depth]) + to_f32(sum));
+    return sum;
+  }
+};
+
+// As cpu::ScalerRule has it.
+struct Rule {
+  float initial, minimum, window, hysteresis;
+  bool consecutive;
+};
+enum { scale_at, good_at, overflows_at, skipped_at };  // of the state
+
+__device__ __forceinline__ float scale_of(const Rule& rule, const float* state) {
+  return state[scale_at] > 0 ? state[scale_at] : rule.initial;
+}
+__device__ __forceinline__ float to_go(const Rule& rule, const float* state) {
+  return state[scale_at] > 0 ? state[overflows_at] : rule.hysteresis;
+}
+__global__ void loss_scale(Rule rule, const float* state, const float* scalars_in, float* scalars) {
+  keep(scalars, scalars_in, ENG_S_COUNT);
+  __syncthreads();
+  if (threadIdx.x) return;
+  scalars[ENG_S_LOSS_SCALE] = scale_of(rule, state);
+  scalars[ENG_S_MAY_SKIP] = to_go(rule, state) > 1 || scale_of(rule, state) > rule.minimum ? 1.0f : 0.0f;
+}
+__global__ void scaler(Rule rule, const float* state_in, const float* scalars, float* state) {
+  keep(state, state_in, ENG_SCALER_COUNT);
+  __syncthreads();
+  if (threadIdx.x) return;
+  float now = scale_of(rule, state), left = to_go(rule, state);
+  if (scalars[ENG_S_OK] == 0.0f) {
+    state[good_at] = 0, state[skipped_at] += 1;
+    if (left > 1)
+      left -= 1;
+    else
+      now = now / 2 > rule.minimum ? now / 2 : rule.minimum;
+  } else {
+    state[good_at] += 1;
+    const bool grows = rule.window > 0 && state[good_at] == rule.window + 1;
+    if (grows) state[good_at] = 1, now = now > 0x1p126f ? now : now * 2;
+    if (grows || rule.consecutive) left = rule.hysteresis;
+    if (rule.window == 0) state[good_at] = 1;  // it counts for nothing
+  }
+  state[scale_at] = now, state[overflows_at] = left;
+}
+
+// ---- ops -------------------------------------------------------------------------------------------------------
+
+constexpr unsigned block = 64;
+
+int64_t bytes_of(const eng_desc& d) {
+  return elements(d) * cpu::dtype_size(d.dtype);
+}
+void need_scalars(const eng_desc& d) {
+  need_type(d, ENG_F32, "scalars"), need_size(d, ENG_S_COUNT, "scalars");
+}
+void need_counters(const eng_desc& d) {
+  need_type(d, ENG_I64, "counters"), need_size(d, ENG_C_COUNT, "counters");
+}
+
+struct Begin {
+  static constexpr const char* op = ENG_OP_BEGIN;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  explicit Begin(const Call&) {}
+  static void check(const Call& c) {
+    need_counts(c, 2, 2, 2, 2);
+    need_type(c.in[0], ENG_F32, "inputs"), need_size(c.in[0], 8, "inputs");
+    need_counters(c.in[1]), need_scalars(c.out[0]), need_counters(c.out[1]);
+  }
+  void run(const Args& a, cudaStream_t stream) const {
+    launch<begin>(1, block, 0, stream, a.in<float>(0), a.in<int64_t>(1), a.out<float>(0), a.out<int64_t>(1));
+  }
+};
+
+struct GetRow {
+  static constexpr const char* op = ENG_OP_GET_ROW;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  int64_t bytes;
+  explicit GetRow(const Call& c) : bytes(bytes_of(c.out[0])) {}
+  static void check(const Call& c) {
+    need_counts(c, 2, 2, 1, 1), need_counters(c.in[1]);
+    need(c.in[0].ndim >= 1 && c.out[0].dtype == c.in[0].dtype &&
+             elements(c.out[0]) * c.in[0].dims[0] == elements(c.in[0]),
+         "out must be one row of rows (A, ...)");
+  }
+  template <class T>
+  void run_in(const Args& a, cudaStream_t stream) const {
+    const int64_t n = bytes / static_cast<int64_t>(sizeof(T));
+    launch<get_row<T>>(blocks_for(n, 256), 256, 0, stream, a.in<T>(0), a.in<int64_t>(1), a.out<T>(0), n);
+  }
+  void run(const Args& a, cudaStream_t stream) const {
+    bytes % 4 ? run_in<char>(a, stream) : run_in<uint32_t>(a, stream);
+  }
+};
+
+struct PutRow {
+  static constexpr const char* op = ENG_OP_PUT_ROW;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  int64_t bytes, all;
+  explicit PutRow(const Call& c) : bytes(bytes_of(c.in[0])), all(bytes_of(c.in[1])) {}
+  static void check(const Call& c) {
+    need_counts(c, 3, 3, 2, 2), need_counters(c.in[2]), need_counters(c.out[1]);
+    need(c.in[1].ndim >= 1 && c.in[0].dtype == c.in[1].dtype && c.out[0].dtype == c.in[1].dtype &&
+             elements(c.in[0]) * c.in[1].dims[0] == elements(c.in[1]) && elements(c.out[0]) == elements(c.in[1]),
+         "row must be one row of rows (A, ...)");
+  }
+  void run(const Args& a, cudaStream_t stream) const {
+    launch<put_row>(1, block, 0, stream, a.in<char>(0), a.in<char>(1), a.in<int64_t>(2), a.out<char>(0),
+                    a.out<int64_t>(1), bytes, all);
+  }
+};
+
+struct SumSquares {
+  static constexpr const char* op = ENG_OP_SUM_SQUARES;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  int32_t type;
+  int64_t n;
+  explicit SumSquares(const Call& c) : type(c.in[0].dtype), n(elements(c.out[0])) {}
+  static void check(const Call& c) {
+    need_counts(c, 1, 1, 1, 1), need_float(c.in[0], "x"), need_type(c.out[0], ENG_F32, "out");
+    need_size(c.in[0], elements(c.out[0]) * chunk, "x");
+    need(elements(c.out[0]) < int64_t{1} << 31, "x has too many chunks for one grid");
+  }
+  void run(const Args& a, cudaStream_t stream) const {
+    by_type(type, [&]<class T>(T) {
+      launch<sum_squares<T>>(static_cast<unsigned>(n), lanes, sizeof(float[lanes]), stream, a.in<T>(0),
+                             a.out<float>(0));
+    });
+  }
+};
+
+struct Finish {
+  static constexpr const char* op = ENG_OP_FINISH;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  int64_t n, table_columns;
+  double max_norm;
+  explicit Finish(const Call& c)
+      : n(elements(c.in[0])), table_columns(columns(c.in[1])), max_norm(c.real("max_norm")) {}
+  static void check(const Call& c) {
+    need_counts(c, 4, 4, 2, 2), need_type(c.in[0], ENG_F32, "partials"), need_type(c.in[1], ENG_F32, "the table");
+    need(c.in[1].ndim == 2 && columns(c.in[1]) <= ENG_S_COUNT - ENG_S_LR, "the table has at most 24 columns");
+    need_scalars(c.in[2]), need_counters(c.in[3]), need_scalars(c.out[0]), need_counters(c.out[1]);
+    c.real("max_norm");
+  }
+  void run(const Args& a, cudaStream_t stream) const {
+    launch<finish>(1, 256, sizeof(float[tile]), stream, a.in<float>(0), n, a.in<float>(1), table_columns,
+                   a.in<float>(2), a.in<int64_t>(3), a.out<float>(0), a.out<int64_t>(1), max_norm);
+  }
+};
+
+struct Fold {
+  static constexpr const char* op = ENG_OP_FOLD;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  int32_t from, to;
+  int64_t n;
+  int rows;
+  explicit Fold(const Call& c)
+      : from(c.in[0].dtype), to(c.out[0].dtype), n(elements(c.out[0])), rows(static_cast<int>(c.integer("rows"))) {}
+  static void check(const Call& c) {
+    need_counts(c, 1, 1, 1, 1), need_float(c.in[0], "x");
+    if (c.out[0].dtype != c.in[0].dtype) need_type(c.out[0], ENG_F32, "the sum");
+    const int64_t rows = c.integer("rows");
+    need(rows >= 1 && elements(c.in[0]) == rows * elements(c.out[0]), "x must be `rows` rows of the sum's length");
+    if (rows > most_rows) throw Error{ENG_UNSUPPORTED, "folds up to 1024 rows"};
+  }
+  void run(const Args& a, cudaStream_t stream) const {
+    by_types(from, to, [&]<class T, class Y>(T, Y) {
+      launch_each(n, stream, FoldOf<T, Y>{a.in<T>(0), a.out<Y>(0), n, rows});
+    });
+  }
+};
+
+Rule rule_of(const Call& c) {
+  const cpu::ScalerRule r(c);
+  return {r.initial, r.minimum, r.window, r.hysteresis, r.consecutive};
+}
+struct LossScale {
+  static constexpr const char* op = ENG_OP_LOSS_SCALE;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  Rule rule;
+  static void check(const Call& c) { cpu::LossScale::check(c); }
+  explicit LossScale(const Call& c) : rule(rule_of(c)) {}
+  void run(const Args& a, cudaStream_t stream) const {
+    launch<loss_scale>(1, block, 0, stream, rule, a.in<float>(0), a.in<float>(1), a.out<float>(0));
+  }
+};
+struct Scaler {
+  static constexpr const char* op = ENG_OP_SCALER;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  Rule rule;
+  static void check(const Call& c) { cpu::Scaler::check(c); }
+  explicit Scaler(const Call& c) : rule(rule_of(c)) {}
+  void run(const Args& a, cudaStream_t stream) const {
+    launch<scaler>(1, block, 0, stream, rule, a.in<float>(0), a.in<float>(1), a.out<float>(0));
+  }
+};
+
+}  // namespace step
+
+void add_step(List& list) {
+  using namespace step;
+  list.insert(list.end(), {&kernel<Begin>, &kernel<GetRow>, &kernel<PutRow>, &kernel<SumSquares>, &kernel<Finish>,
+                           &kernel<Fold>, &kernel<LossScale>, &kernel<Scaler>});
+}
+
+}  // namespace cuda

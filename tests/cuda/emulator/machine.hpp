@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The block that runs: its fibers, and what each of them waits for.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "emulator.hpp"
+#include "fiber.hpp"
+
+namespace emu {
+
+enum class State { ready, at_barrier, in_warp, left };
+
+struct Lane : Thread {
+  Fiber fiber;
+  State state = State::left;
+  Place place{"", 0};                   // of the barrier or warp function that it waits in
+  std::array<uint32_t, 4> result{};     // of a warp function
+  std::vector<AsyncCopy> copies;
+  int groups = 0;
+};
+
+enum class Warp : int { sync, shuffle, ballot, mma, ldmatrix };
+// Lanes of a warp that call one function together.
+struct Meeting {
+  Warp kind{};
+  unsigned mask = 0, here = 0;
+  std::array<uint64_t, 32> value{};
+  std::array<int, 32> from{};
+  std::array<std::array<uint32_t, 4>, 32> row{};
+  std::array<const void*, 32> pointers[3];
+};
+
+constexpr unsigned most_threads = 1024;
+
+struct Machine {
+  Fiber scheduler;
+  std::vector<std::unique_ptr<Lane>> lanes;
+  std::vector<std::vector<Meeting>> meetings;  // by warp
+  std::vector<unsigned> left;                  // by warp: lanes that left the kernel
+  std::array<uint64_t, most_threads / 64> ready{};
+  unsigned n = 0, alive = 0, waiting = 0;  // threads: of the block, still in the kernel, at the barrier
+  const Kernel* kernel = nullptr;
+  const void* arguments = nullptr;
+  std::vector<char> memory;  // shared memory with a guard behind it
+  char* shared = nullptr;
+  size_t shared_bytes = 0;
+  std::string error;
+  std::minstd_rand random;
+  int phase = 0;
+  char launched = 0, ended = 0, barrier[2] = {}, warp_sync[32] = {};  // names of moments, for ThreadSanitizer
+
+  Lane& me() { return static_cast<Lane&>(*current); }
+  void wake(unsigned k) {
+    lanes[k]->state = State::ready;
+    ready[k / 64] |= uint64_t{1} << k % 64;
+  }
+  unsigned next();  // most_threads: nobody is ready
+  // Gives up the processor until somebody wakes this thread.
+  void rest(State state, Place place) {
+    me().state = state, me().place = place;
+    scheduler.enter(me().fiber);
+  }
+  // The first failure counts. Does not return.
+  [[noreturn]] void failed(const std::string& text);
+  std::string who(const Thread& t) const;
+};
+Machine& machine();
+
+void happens_before(char* moment);  // what this thread did, for whoever says happens_after
+void happens_after(char* moment);
+
+}  // namespace emu

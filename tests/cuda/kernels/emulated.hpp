@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs an op by the emulated kernels of the cuda device, in several orders of threads, and by the reference device.
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "tests/kernels/kernel_harness.hpp"
+
+namespace cuda_test {
+
+using namespace kernels_test;
+
+inline const Device& emulated() {
+  static const Device device("../tests/cuda/emulated/emulated.eng.so", "cuda");
+  return device;
+}
+
+struct Use {
+  std::string op;
+  std::vector<Tensor> in;
+  std::vector<eng_desc> out;
+  std::vector<eng_attr> attrs = {};
+  Device::InPlace in_place = {};
+};
+
+// What it gives in forward order; in all others it gives the same bits.
+inline Device::Outputs outputs(const Use& use) {
+  const auto in_order = [&](const std::string& order) {
+    ::setenv("ENG_EMULATED_ORDER", order.c_str(), 1);
+    return emulated().run(use.op, use.in, use.out, use.attrs, use.in_place);
+  };
+  const Device::Outputs first = in_order("forward");
+  for (const char* order : {"backward", "random:1", "random:2", "random:3"}) {
+    const Device::Outputs again = in_order(order);
+    INFO(use.op << ", order of threads " << order);
+    for (size_t k = 0; k < first.size(); ++k) CHECK(again[k].same_bits(first[k]));
+  }
+  return first;
+}
+
+inline void check_exact(const Use& use) {
+  const Device::Outputs got = outputs(use), want = reference().run(use.op, use.in, use.out, use.attrs, use.in_place);
+  for (size_t k = 0; k < want.size(); ++k) {
+    INFO(use.op << ", output " << k);
+    CHECK(got[k].same_bits(want[k]));
+  }
+}
+
+// Within `most` of the largest value; 16-bit outputs within a unit of their last place besides.
+inline void check_close(const Use& use, double most) {
+  const Device::Outputs got = outputs(use), want = reference().run(use.op, use.in, use.out, use.attrs, use.in_place);
+  for (size_t k = 0; k < want.size(); ++k) {
+    const int32_t type = want[k].d.dtype;
+    const double unit = type == ENG_BF16 ? 0x1p-7 : type == ENG_F16 ? 0x1p-10 : 0;
+    INFO(use.op << ", output " << k);
+    CHECK(error_of(got[k], want[k]) <= most + unit);
+  }
+}
+
+inline Tensor counters(int64_t step, int64_t updates, int64_t micro) {
+  Tensor t(ENG_I64, {ENG_C_COUNT});
+  t.as<int64_t>()[ENG_C_STEP] = step, t.as<int64_t>()[ENG_C_UPDATES] = updates;
+  t.as<int64_t>()[ENG_C_MICRO] = micro;
+  return t;
+}
+
+}  // namespace cuda_test
