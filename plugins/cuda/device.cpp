@@ -117,6 +117,14 @@ void finish_launch(Device& device, const eng_exec& exec) {
     device.check(cudaStreamSynchronize(static_cast<cudaStream_t>(exec.queue)), "running", exec.queue);
 }
 
+// What the kernels' glue calls around a launch.
+void enter(void* device) {
+  of(device).enter();
+}
+void finish(void* device, const eng_exec& exec) {
+  finish_launch(of(device), exec);
+}
+
 const eng_device& device_table() {
   static const eng_device table = [] {
     eng_device t{};

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "copy.hpp"
 #include "device.hpp"
 #include "kernels/list.hpp"
 

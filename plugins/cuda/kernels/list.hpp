@@ -9,14 +9,21 @@
 namespace cuda {
 
 using List = std::vector<const eng_kernel*>;
+void add_attention(List& list);
+void add_cross_entropy(List& list);
 void add_elementwise(List& list);
+void add_norm(List& list);
 void add_optimizer(List& list);
+void add_product(List& list);
+void add_sequence(List& list);
 void add_step(List& list);
 
 inline const List& kernels() {
   static const List all = [] {
     List list;
-    for (auto* add : {add_elementwise, add_optimizer, add_step}) add(list);
+    for (auto* add : {add_attention, add_cross_entropy, add_elementwise, add_norm, add_optimizer, add_product,
+                      add_sequence, add_step})
+      add(list);
     return list;
   }();
   return all;

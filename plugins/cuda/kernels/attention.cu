@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// Causal attention in f32 by plain threads, its gradient, and the step of a running sequence: what runs where no
+// faster kernel does. One block for each query or key; the scores of one row lie in shared memory. No atomics: dk and
+// dv are summed by query heads, then by queries in their order.
+#include "glue.hpp"
+#include "list.hpp"
+
+namespace cuda {
+namespace attention {
+
+constexpr unsigned block = 128;
+constexpr int64_t shared_most = 48 << 10;  // bytes that every launch may have
+constexpr int64_t longest = (shared_most - 256) / 8;
+
+struct Heads {
+  int64_t batch, length, heads, kv_heads, size, keys;  // keys: rows of k and v for each sequence
+  float scale;
+  __device__ int64_t query(int64_t b, int64_t t, int64_t h) const { return ((b * length + t) * heads + h) * size; }
+  __device__ int64_t key(int64_t b, int64_t t, int64_t h) const { return ((b * keys + t) * kv_heads + h) * size; }
+  __device__ int64_t row(int64_t b, int64_t t, int64_t h) const { return (b * heads + h) * length + t; }
+};
+// One row of scores, a second one for the gradient, and what sums of a block need.
+__device__ __forceinline__ float* rows_of_scores() {
+  return reinterpret_cast<float*>(&shared<float>());
+}
+
+template <class T>
+__device__ __forceinline__ float dot(const T* x, const T* y, int64_t n) {
+  float sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum = fmaf(to_f32(x[i]), to_f32(y[i]), sum);
+  return sum;
+}
+
+// Grid: (T, heads, B). `counters`: of a running sequence, may be null.
+template <class T>
+__global__ void forward(Heads s, const T* q, const T* k, const T* v, const int64_t* counters, T* o, float* lse) {
+  float* const scratch = rows_of_scores();
+  float* const p = scratch + block / warp;
+  const int64_t i = blockIdx.x, h = blockIdx.y, b = blockIdx.z, kv = h / (s.heads / s.kv_heads);
+  const int64_t last = i + (counters ? counters[ENG_C_POSITION] : 0);
+  const T* const mine = q + s.query(b, i, h);
+  float top = -INFINITY, sum = 0;
+  for (int64_t j = threadIdx.x; j <= last; j += block)
+    top = fmaxf(top, p[j] = s.scale * dot(mine, k + s.key(b, j, kv), s.size));
+  top = max_of_block(top, scratch);
+  for (int64_t j = threadIdx.x; j <= last; j += block) sum += p[j] = expf(p[j] - top);
+  sum = sum_of_block(sum, scratch);
+  for (int64_t d = threadIdx.x; d < s.size; d += block) {
+    float out = 0;
+    for (int64_t j = 0; j <= last; ++j) out = fmaf(p[j], to_f32(v[s.key(b, j, kv) + d]), out);
+    from_f32(out / sum, o[s.query(b, i, h) + d]);
+  }
+  if (lse && threadIdx.x == 0) lse[s.row(b, i, h)] = top + logf(sum);
+}
+
+// P = exp(scale q k^T - lse);  dS = scale P (do v^T - delta), delta = rowsum(do o);  dq = dS k.
+template <class T>
+__global__ void grad_of_query(Heads s, const T* dout, const T* q, const T* k, const T* v, const T* o, const float* lse,
+                              T* dq, float* deltas) {
+  float* const scratch = rows_of_scores();
+  float* const ds = scratch + block / warp;
+  const int64_t i = blockIdx.x, h = blockIdx.y, b = blockIdx.z, kv = h / (s.heads / s.kv_heads), at = s.query(b, i, h);
+  float part = 0;
+  for (int64_t d = threadIdx.x; d < s.size; d += block) part = fmaf(to_f32(dout[at + d]), to_f32(o[at + d]), part);
+  const float delta = sum_of_block(part, scratch);
+  if (threadIdx.x == 0) deltas[s.row(b, i, h)] = delta;
+  for (int64_t j = threadIdx.x; j <= i; j += block) {
+    const float p = expf(s.scale * dot(q + at, k + s.key(b, j, kv), s.size) - lse[s.row(b, i, h)]);
+    ds[j] = s.scale * p * (dot(dout + at, v + s.key(b, j, kv), s.size) - delta);
+  }
+  __syncthreads();
+  for (int64_t d = threadIdx.x; d < s.size; d += block) {
+    float sum = 0;
+    for (int64_t j = 0; j <= i; ++j) sum = fmaf(ds[j], to_f32(k[s.key(b, j, kv) + d]), sum);
+    from_f32(sum, dq[at + d]);
+  }
+}
+
+// dk = dS^T q, dv = P^T do, over the query heads of a key head. Grid: (T, kv_heads, B). Each thread has one column, or
+// several if a head has more than `block`.
+template <class T>
+__global__ void grad_of_key(Heads s, const T* dout, const T* q, const T* k, const T* v, const float* lse,
+                            const float* deltas, T* dk, T* dv) {
+  float* const p = rows_of_scores() + block / warp;
+  float* const ds = p + s.length;
+  const int64_t j = blockIdx.x, kv = blockIdx.y, b = blockIdx.z, group = s.heads / s.kv_heads, at = s.key(b, j, kv);
+  for (int64_t first = 0; first < s.size; first += block) {
+    const int64_t d = first + threadIdx.x;
+    float key = 0, value = 0;
+    for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
+      __syncthreads();
+      for (int64_t i = j + threadIdx.x; i < s.length; i += block) {
+        const int64_t from = s.query(b, i, h), row = s.row(b, i, h);
+        p[i] = expf(s.scale * dot(q + from, k + at, s.size) - lse[row]);
+        ds[i] = s.scale * p[i] * (dot(dout + from, v + at, s.size) - deltas[row]);
+      }
+      __syncthreads();
+      if (d < s.size)
+        for (int64_t i = j; i < s.length; ++i) {
+          const int64_t from = s.query(b, i, h) + d;
+          key = fmaf(ds[i], to_f32(q[from]), key), value = fmaf(p[i], to_f32(dout[from]), value);
+        }
+    }
+    if (d < s.size) from_f32(key, dk[at + d]), from_f32(value, dv[at + d]);
+  }
+}
+
+// Row t of the new k and v goes to row p + t of the caches.
+template <class T>
+struct CacheOf {
+  const T *k, *v;
+  T *k_cache, *v_cache;
+  const int64_t* counters;
+  int64_t fresh, all;  // elements of a sequence: new ones, and in the cache
+  int64_t columns;
+  template <int W>
+  __device__ void at(int64_t i) const {
+    for (int e = 0; e < W; ++e) {
+      const int64_t to = (i + e) / fresh * all + counters[ENG_C_POSITION] * columns + (i + e) % fresh;
+      k_cache[to] = k[i + e], v_cache[to] = v[i + e];
+    }
+  }
+};
+
+// ---- ops -------------------------------------------------------------------------------------------------------
+
+// q is input `at`, k and v follow; `cache`: the input with the keys, if these are not they.
+Heads heads_of(const Call& c, size_t at, size_t cache) {
+  const int64_t heads = c.integer("heads"), kv_heads = c.integer("kv_heads");
+  for (size_t k : {at, at + 1, at + 2, cache})
+    need_float(c.in[k], "q, k or v"), need_type(c.in[k], c.in[at].dtype, "k or v"),
+        need(c.in[k].ndim == 3, "q, k and v must be (B, T, heads*D)");
+  need(heads > 0 && kv_heads > 0 && heads % kv_heads == 0 && columns(c.in[at]) % heads == 0,
+       "heads must be a multiple of kv_heads, and divide the columns of q");
+  const Heads s{c.in[at].dims[0],
+                c.in[at].dims[1],
+                heads,
+                kv_heads,
+                columns(c.in[at]) / heads,
+                c.in[cache].dims[1],
+                static_cast<float>(c.real("scale"))};
+  for (size_t k : {at + 1, at + 2}) need_size(c.in[k], s.batch * s.length * kv_heads * s.size, "k or v");
+  need_size(c.in[cache], s.batch * s.keys * kv_heads * s.size, "the keys");
+  if (s.keys > longest)
+    throw Error{ENG_UNSUPPORTED, "this kernel attends to at most " + std::to_string(longest) + " positions, not " +
+                                     std::to_string(s.keys)};
+  if (s.heads > 65535 || s.batch > 65535) throw Error{ENG_UNSUPPORTED, "more than 65535 heads or sequences"};
+  return s;
+}
+// Shared memory for `n` rows of scores.
+size_t room(const Heads& s, int64_t n) {
+  return static_cast<size_t>(block / warp + n * s.keys) * sizeof(float);
+}
+dim3 grid(const Heads& s, int64_t heads) {
+  return dim3(static_cast<unsigned>(s.length), static_cast<unsigned>(heads), static_cast<unsigned>(s.batch));
+}
+
+struct Attention {
+  static constexpr const char* op = ENG_OP_ATTENTION;
+  int32_t type;
+  Heads s;
+  static void check(const Call& c) {
+    need_counts(c, 3, 3, 2, 2);
+    const Heads s = heads_of(c, 0, 1);
+    need_type(c.out[0], c.in[0].dtype, "o"), need_size(c.out[0], elements(c.in[0]), "o");
+    need_type(c.out[1], ENG_F32, "lse"), need_size(c.out[1], s.batch * s.heads * s.length, "lse");
+  }
+  explicit Attention(const Call& c) : type(c.in[0].dtype), s(heads_of(c, 0, 1)) {}
+  void run(const Args& a, cudaStream_t stream) const {
+    by_type(type, [&]<class T>(T) {
+      const int64_t* none = nullptr;
+      launch<forward<T>>(grid(s, s.heads), block, room(s, 1), stream, s, a.in<T>(0), a.in<T>(1), a.in<T>(2), none,
+                         a.out<T>(0), a.out<float>(1));
+    });
+  }
+};
+
+struct AttentionGrad {
+  static constexpr const char* op = ENG_OP_ATTENTION_GRAD;
+  int32_t type;
+  Heads s;
+  static void check(const Call& c) {
+    need_counts(c, 6, 6, 3, 3);
+    const Heads s = heads_of(c, 1, 2);
+    for (size_t k : {0, 4})
+      need_type(c.in[k], c.in[1].dtype, "do or o"), need_size(c.in[k], elements(c.in[1]), "do or o");
+    need_type(c.in[5], ENG_F32, "lse"), need_size(c.in[5], s.batch * s.heads * s.length, "lse");
+    for (size_t k : {0, 1, 2})
+      need_type(c.out[k], c.in[1].dtype, "a gradient"), need_size(c.out[k], elements(c.in[1 + k]), "a gradient");
+  }
+  static uint64_t workspace(const Call& c) {  // deltas
+    const Heads s = heads_of(c, 1, 2);
+    return static_cast<uint64_t>(s.batch * s.heads * s.length) * sizeof(float);
+  }
+  explicit AttentionGrad(const Call& c) : type(c.in[1].dtype), s(heads_of(c, 1, 2)) {}
+  void run(const Args& a, cudaStream_t stream) const {
+    by_type(type, [&]<class T>(T) {
+      const T *dout = a.in<T>(0), *q = a.in<T>(1), *k = a.in<T>(2), *v = a.in<T>(3);
+      const float* lse = a.in<float>(5);
+      float* deltas = a.scratch<float>();
+      launch<grad_of_query<T>>(grid(s, s.heads), block, room(s, 1), stream, s, dout, q, k, v, a.in<T>(4), lse,
+                               a.out<T>(0), deltas);
+      launch<grad_of_key<T>>(grid(s, s.kv_heads), block, room(s, 2), stream, s, dout, q, k, v, lse,
+                             static_cast<const float*>(deltas), a.out<T>(1), a.out<T>(2));
+    });
+  }
+};
+
+struct AttentionStep {
+  static constexpr const char* op = ENG_OP_ATTENTION_STEP;
+  int32_t type;
+  Heads s;
+  int64_t n;
+  static void check(const Call& c) {
+    need_counts(c, 6, 6, 3, 3);
+    heads_of(c, 0, 3);
+    need_type(c.in[5], ENG_I64, "counters"), need_size(c.in[5], ENG_C_COUNT, "counters");
+    need_type(c.in[4], c.in[0].dtype, "v_cache"), need_size(c.in[4], elements(c.in[3]), "v_cache");
+    need_size(c.out[0], elements(c.in[0]), "o");
+    for (size_t k : {1, 2}) need_size(c.out[k], elements(c.in[3]), "a cache");
+    for (const eng_desc& d : c.out) need_type(d, c.in[0].dtype, "o or a cache");
+  }
+  explicit AttentionStep(const Call& c) : type(c.in[0].dtype), s(heads_of(c, 0, 3)), n(elements(c.in[1])) {}
+  void run(const Args& a, cudaStream_t stream) const {
+    by_type(type, [&]<class T>(T) {
+      const int64_t width = s.kv_heads * s.size;
+      for (size_t k : {0, 1})
+        if (a.out<T>(1 + k) != a.in<T>(3 + k)) throw Error{ENG_UNSUPPORTED, "the caches are written in place only"};
+      launch_each(n, stream,
+                  CacheOf<T>{a.in<T>(1), a.in<T>(2), a.out<T>(1), a.out<T>(2), a.in<int64_t>(5), s.length * width,
+                             s.keys * width, width});
+      float* none = nullptr;
+      launch<forward<T>>(grid(s, s.heads), block, room(s, 1), stream, s, a.in<T>(0), static_cast<const T*>(a.out<T>(1)),
+                         static_cast<const T*>(a.out<T>(2)), a.in<int64_t>(5), a.out<T>(0), none);
+    });
+  }
+};
+
+}  // namespace attention
+
+void add_attention(List& list) {
+  using namespace attention;
+  list.insert(list.end(), {&kernel<Attention>, &kernel<AttentionGrad>, &kernel<AttentionStep>});
+}
+
+}  // namespace cuda

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear, matmul and sum_rows.
+#include "product.cuh"
+
+#include "list.hpp"
+
+namespace cuda {
+namespace product {
+
+// One thread for each column.
+template <class T, class S>
+struct SumRowsOf {
+  const T* x;
+  const S* acc;
+  S* y;
+  int64_t rows, columns;
+  template <int W>
+  __device__ void at(int64_t i) const {
+    for (int k = 0; k < W; ++k) {
+      float sum = 0;
+      for (int64_t r = 0; r < rows; ++r) sum += to_f32(x[r * columns + i + k]);
+      if (acc) sum += to_f32(acc[i + k]);
+      from_f32(sum, y[i + k]);
+    }
+  }
+};
+
+void need_sums(const Call& c, int32_t type, size_t acc) {
+  if (c.out[0].dtype != ENG_F32) need_type(c.out[0], type, "the result");
+  if (c.has(acc)) need_type(c.in[acc], c.out[0].dtype, "acc"), need_size(c.in[acc], elements(c.out[0]), "acc");
+}
+
+struct Linear {
+  static constexpr const char* op = ENG_OP_LINEAR;
+  int32_t type;
+  int64_t m, n, k;
+  static void check(const Call& c) {
+    need_counts(c, 2, 3, 1, 1), need_float(c.in[0], "x"), need_type(c.in[1], c.in[0].dtype, "w");
+    need(c.in[1].ndim == 2 && columns(c.in[1]) == columns(c.in[0]), "w must be (N, K), K the last dimension of x");
+    need_type(c.out[0], c.in[0].dtype, "y"), need_size(c.out[0], rows(c.in[0]) * c.in[1].dims[0], "y");
+    if (c.has(2)) need_type(c.in[2], c.in[0].dtype, "bias"), need_size(c.in[2], c.in[1].dims[0], "bias");
+  }
+  explicit Linear(const Call& c) : type(c.in[0].dtype), m(rows(c.in[0])), n(c.in[1].dims[0]), k(columns(c.in[0])) {}
+  void run(const Args& a, cudaStream_t stream) const {
+    by_type(type, [&]<class T>(T) {
+      product::run(Matrices<T, T, T>{a.in<T>(0), a.in<T>(1), nullptr, a.in<T>(2), a.out<T>(0), m, n, k, false, true},
+                   stream);
+    });
+  }
+};
+
+struct Matmul {
+  static constexpr const char* op = ENG_OP_MATMUL;
+  int32_t type, sums;
+  bool ta, tb;
+  int64_t m, n, k;
+  static void check(const Call& c) {
+    need_counts(c, 2, 3, 1, 1), need_float(c.in[0], "a"), need_type(c.in[1], c.in[0].dtype, "b");
+    need_sums(c, c.in[0].dtype, 2);
+    const Matmul p(c);
+    need((p.tb ? columns(c.in[1]) : rows(c.in[1])) == p.k, "op(a) is (M, K), op(b) must be (K, N)");
+    need_size(c.out[0], p.m * p.n, "c");
+    if (p.ta && p.m > most_rows) throw Error{ENG_UNSUPPORTED, "a transposed has too many columns"};
+  }
+  explicit Matmul(const Call& c)
+      : type(c.in[0].dtype),
+        sums(c.out[0].dtype),
+        ta(c.integer("ta") != 0),
+        tb(c.integer("tb") != 0),
+        m(ta ? columns(c.in[0]) : rows(c.in[0])),
+        n(tb ? rows(c.in[1]) : columns(c.in[1])),
+        k(ta ? rows(c.in[0]) : columns(c.in[0])) {}
+  void run(const Args& a, cudaStream_t stream) const {
+    by_types(type, sums, [&]<class T, class S>(T, S) {
+      product::run(Matrices<T, T, S>{a.in<T>(0), a.in<T>(1), a.in<S>(2), nullptr, a.out<S>(0), m, n, k, ta, tb},
+                   stream);
+    });
+  }
+};
+
+struct SumRows {
+  static constexpr const char* op = ENG_OP_SUM_ROWS;
+  int32_t type, sums;
+  int64_t n_rows, n_columns;
+  static void check(const Call& c) {
+    need_counts(c, 1, 2, 1, 1), need_float(c.in[0], "x"), need_sums(c, c.in[0].dtype, 1);
+    need_size(c.out[0], columns(c.in[0]), "y");
+  }
+  explicit SumRows(const Call& c)
+      : type(c.in[0].dtype), sums(c.out[0].dtype), n_rows(rows(c.in[0])), n_columns(columns(c.in[0])) {}
+  void run(const Args& a, cudaStream_t stream) const {
+    by_types(type, sums, [&]<class T, class S>(T, S) {
+      launch_each(n_columns, stream, SumRowsOf<T, S>{a.in<T>(0), a.in<S>(1), a.out<S>(0), n_rows, n_columns});
+    });
+  }
+};
+
+}  // namespace product
+
+void add_product(List& list) {
+  using namespace product;
+  list.insert(list.end(), {&kernel<Linear>, &kernel<Matmul>, &kernel<SumRows>});
+}
+
+}  // namespace cuda

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "emulated.hpp"
+
+using namespace cuda_test;
+
+namespace {
+
+struct Types {
+  int32_t stream, type, sums;
+};
+const Types all_types[] = {{ENG_F32, ENG_F32, ENG_F32},
+                           {ENG_BF16, ENG_BF16, ENG_F32},
+                           {ENG_F32, ENG_BF16, ENG_BF16},
+                           {ENG_F16, ENG_F16, ENG_F32}};
+
+// A unit of the last place of the widest rounding that an output may be apart.
+double tolerance(const Types& t) {
+  return t.type == ENG_F32 ? 2e-6 : t.type == ENG_BF16 ? 1e-2 : 2e-3;
+}
+
+}  // namespace
+
+TEST_CASE("emulated cuda: rms_norm and its gradient") {
+  Random random(11);
+  const Types t = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
+  const Dims dims = GENERATE(Dims{3, 5}, Dims{2, 3, 64}, Dims{34, 77}, Dims{2, 1030});
+  const auto stream = [&] { return random_normal(random, t.stream, dims); };
+  const Dims lead(dims.begin(), dims.end() - 1), last = {dims.back()};
+  const Tensor x = stream(), residual = stream(), w = random_normal(random, t.type, last);
+  const eng_desc y = desc(t.type, dims), rstd = desc(ENG_F32, lead);
+  const std::vector<eng_attr> eps = {real("eps", 1e-5)};
+  check_close({ENG_OP_RMS_NORM, {x, w, Tensor()}, {y, rstd}, eps}, tolerance(t));
+  check_close({ENG_OP_RMS_NORM, {x, w, residual}, {y, rstd, x.d}, eps, {{2, 0}}}, tolerance(t));
+  const Device::Outputs forward = reference().run(ENG_OP_RMS_NORM, {x, w, Tensor()}, {y, rstd}, eps);
+  const Tensor dy = random_normal(random, t.type, dims), ds = stream(), acc = random_normal(random, t.sums, last);
+  check_close({ENG_OP_RMS_NORM_GRAD, {dy, x, w, forward[1]}, {x.d, acc.d}}, tolerance(t));
+  check_close({ENG_OP_RMS_NORM_GRAD, {dy, x, w, forward[1], ds, acc}, {x.d, acc.d}, {}, {{0, 4}, {1, 5}}},
+              tolerance(t));
+}
+
+TEST_CASE("emulated cuda: layer_norm and its gradient") {
+  Random random(12);
+  const Types t = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
+  if (t.stream != t.type) return;  // the residual stream of 16-bit weights has their type
+  const Dims dims = GENERATE(Dims{3, 5}, Dims{2, 3, 64}, Dims{34, 77});
+  const Dims last = {dims.back()};
+  Dims pairs(dims.begin(), dims.end() - 1);
+  pairs.push_back(2);
+  const auto stream = [&] { return random_normal(random, t.stream, dims); };
+  const Tensor x = stream(), residual = stream(), w = random_normal(random, t.type, last),
+               bias = random_normal(random, t.type, last), none;
+  const eng_desc y = desc(t.type, dims), stats = desc(ENG_F32, pairs);
+  const std::vector<eng_attr> eps = {real("eps", 1e-5)};
+  check_close({ENG_OP_LAYER_NORM, {x, w, bias, none}, {y, stats}, eps}, tolerance(t));
+  check_close({ENG_OP_LAYER_NORM, {x, w, bias, residual}, {y, stats, x.d}, eps, {{2, 3}}}, tolerance(t));
+  check_close({ENG_OP_LAYER_NORM, {x, none, none, none}, {y, stats}, eps}, tolerance(t));
+  const Tensor s = reference().run(ENG_OP_LAYER_NORM, {x, w, bias, none}, {y, stats}, eps)[1];
+  const Tensor dy = stream(), ds = stream(), dw = random_normal(random, t.sums, last),
+               db = random_normal(random, t.sums, last);
+  check_close({ENG_OP_LAYER_NORM_GRAD, {dy, x, w, s}, {x.d, dw.d, db.d}, {whole("bias", 1)}}, tolerance(t));
+  check_close({ENG_OP_LAYER_NORM_GRAD,
+               {dy, x, w, s, ds, dw, db},
+               {x.d, dw.d, db.d},
+               {whole("bias", 1)},
+               {{0, 4}, {1, 5}, {2, 6}}},
+              tolerance(t));
+}
+
+TEST_CASE("emulated cuda: embedding, positions and rope") {
+  Random random(13);
+  const Types t = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
+  if (t.stream != t.type) return;
+  const Tensor table = random_normal(random, t.type, {11, 36}), tokens = random_ints(random, {2, 150}, 0, 9);
+  const Tensor dy = random_normal(random, t.type, {2, 150, 36}), acc = random_normal(random, t.sums, {11, 36});
+  check_close({ENG_OP_EMBEDDING, {tokens, table}, {dy.d}}, 0);
+  check_close({ENG_OP_EMBEDDING_GRAD, {tokens, dy}, {acc.d}, {whole("rows", 11)}}, tolerance(t));
+  check_close({ENG_OP_EMBEDDING_GRAD, {tokens, dy, acc}, {acc.d}, {whole("rows", 11)}, {{0, 2}}}, tolerance(t));
+  const Tensor x = random_normal(random, t.type, {2, 7, 36}), places = random_normal(random, t.type, {12, 36}),
+               sums = random_normal(random, t.sums, {12, 36});
+  const std::vector<eng_attr> offset = {whole("offset", 2)}, rows = {whole("rows", 12), whole("offset", 2)};
+  check_exact({ENG_OP_POSITIONS, {x, places}, {x.d}, offset, {{0, 0}}});
+  check_close({ENG_OP_POSITIONS_GRAD, {x}, {sums.d}, rows}, tolerance(t));
+  check_close({ENG_OP_POSITIONS_GRAD, {x, sums}, {sums.d}, rows, {{0, 1}}}, tolerance(t));
+  const Tensor angles = random_normal(random, ENG_F32, {9, 12});
+  for (const int64_t inverse : {0, 1})
+    check_close({ENG_OP_ROPE, {x, angles}, {x.d}, {whole("heads", 3), whole("inverse", inverse)}, {{0, 0}}},
+                tolerance(t));
+}
+
+TEST_CASE("emulated cuda: dropout and init") {
+  Random random(14);
+  for (const int32_t type : {ENG_F32, ENG_BF16, ENG_F16}) {
+    const Tensor x = random_normal(random, type, {3, 7, 61});
+    Tensor count = counters(5, 4, 3);
+    count.as<int64_t>()[ENG_C_WORLD] = 4, count.as<int64_t>()[ENG_C_RANK] = 2;
+    check_exact({ENG_OP_DROPOUT, {x, count}, {x.d}, {real("p", 0.3), whole("seed", 77), whole("stream", 2)}, {{0, 0}}});
+    const std::vector<eng_attr> where = {whole("seed", 1337), whole("stream", 5), whole("first", 13)};
+    const auto with = [&](std::vector<eng_attr> more) {
+      more.insert(more.end(), where.begin(), where.end());
+      return more;
+    };
+    check_exact({ENG_OP_INIT_CONSTANT, {}, {x.d}, with({real("value", 0.3)})});
+    check_exact({ENG_OP_INIT_UNIFORM, {}, {x.d}, with({real("low", -0.2), real("high", 0.7)})});
+    check_close({ENG_OP_INIT_NORMAL, {}, {x.d}, with({real("mean", 0.1), real("std", 0.02)})}, 1e-6);
+  }
+}

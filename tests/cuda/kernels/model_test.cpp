@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "emulated.hpp"
+
+using namespace cuda_test;
+
+namespace {
+
+double tolerance(int32_t type) {
+  return type == ENG_F32 ? 5e-6 : type == ENG_BF16 ? 1.5e-2 : 3e-3;
+}
+
+}  // namespace
+
+TEST_CASE("emulated cuda: linear, matmul and sum_rows") {
+  Random random(21);
+  const int32_t type = GENERATE(int32_t{ENG_F32}, int32_t{ENG_BF16}, int32_t{ENG_F16});
+  struct Shape {
+    int64_t m, n, k;
+  };
+  for (const Shape& s : {Shape{1, 1, 1}, Shape{3, 33, 70}, Shape{34, 36, 31}}) {
+    const auto normal = [&](int32_t t, int64_t a, int64_t b) { return random_normal(random, t, {a, b}); };
+    const Tensor x = normal(type, s.m, s.k), w = normal(type, s.n, s.k), bias = random_normal(random, type, {s.n});
+    const eng_desc y = desc(type, {s.m, s.n});
+    check_close({ENG_OP_LINEAR, {x, w, Tensor()}, {y}}, tolerance(type));
+    check_close({ENG_OP_LINEAR, {x, w, bias}, {y}}, tolerance(type));
+    for (const int64_t ta : {0, 1})
+      for (const int64_t tb : {0, 1})
+        for (const int32_t out : {type, int32_t{ENG_F32}}) {
+          const Tensor a = ta ? normal(type, s.k, s.m) : x, b = tb ? w : normal(type, s.k, s.n),
+                       acc = normal(out, s.m, s.n);
+          const std::vector<eng_attr> attrs = {whole("ta", ta), whole("tb", tb)};
+          check_close({ENG_OP_MATMUL, {a, b}, {acc.d}, attrs}, tolerance(type));
+          check_close({ENG_OP_MATMUL, {a, b, acc}, {acc.d}, attrs, {{0, 2}}}, tolerance(type));
+        }
+    check_close({ENG_OP_SUM_ROWS, {x}, {desc(type, {s.k})}}, tolerance(type));
+    check_close({ENG_OP_SUM_ROWS, {x, random_normal(random, ENG_F32, {s.k})}, {desc(ENG_F32, {s.k})}, {}, {{0, 1}}},
+                tolerance(type));
+  }
+}
+
+TEST_CASE("emulated cuda: attention and its gradient") {
+  Random random(22);
+  const int32_t type = GENERATE(int32_t{ENG_F32}, int32_t{ENG_BF16}, int32_t{ENG_F16});
+  struct Shape {
+    int64_t batch, length, heads, kv, size;
+  };
+  for (const Shape& s : {Shape{1, 1, 1, 1, 4}, Shape{2, 9, 4, 2, 16}, Shape{1, 19, 3, 1, 20}, Shape{1, 5, 1, 1, 160}}) {
+    const std::vector<eng_attr> attrs = {whole("heads", s.heads), whole("kv_heads", s.kv), real("scale", 0.25)};
+    const Dims wide = {s.batch, s.length, s.heads * s.size}, narrow = {s.batch, s.length, s.kv * s.size};
+    const Tensor q = random_normal(random, type, wide), k = random_normal(random, type, narrow),
+                 v = random_normal(random, type, narrow);
+    const eng_desc lse = desc(ENG_F32, {s.batch, s.heads, s.length});
+    check_close({ENG_OP_ATTENTION, {q, k, v}, {q.d, lse}, attrs}, tolerance(type));
+    const Device::Outputs o = reference().run(ENG_OP_ATTENTION, {q, k, v}, {q.d, lse}, attrs);
+    const Tensor grad = random_normal(random, type, wide);
+    check_close({ENG_OP_ATTENTION_GRAD, {grad, q, k, v, o[0], o[1]}, {q.d, k.d, v.d}, attrs}, 2 * tolerance(type));
+    const Dims cache = {s.batch, s.length + 5, s.kv * s.size};
+    Tensor count = counters(0, 0, 0);
+    count.as<int64_t>()[ENG_C_POSITION] = 4;
+    const Tensor keys = random_normal(random, type, cache), values = random_normal(random, type, cache);
+    check_close(
+        {ENG_OP_ATTENTION_STEP, {q, k, v, keys, values, count}, {q.d, keys.d, values.d}, attrs, {{1, 3}, {2, 4}}},
+        tolerance(type));
+  }
+}
+
+TEST_CASE("emulated cuda: cross-entropy and its gradient") {
+  Random random(23);
+  const int32_t type = GENERATE(int32_t{ENG_F32}, int32_t{ENG_BF16}, int32_t{ENG_F16});
+  const Tensor x = random_normal(random, type, {2, 5, 12}), w = random_normal(random, type, {67, 12});
+  Tensor labels = random_ints(random, {2, 5}, 0, 66), scalars(ENG_F32, {ENG_S_COUNT});
+  labels.put(3, -100), scalars.put(ENG_S_INV_TOKENS, 1.0 / 9), scalars.put(ENG_S_LOSS_SCALE, 4);
+  const eng_desc loss = desc(ENG_F32, {1});
+  check_close({ENG_OP_CROSS_ENTROPY, {x, w, labels}, {loss}}, 1e-5);
+  for (const int32_t sums : {type, int32_t{ENG_F32}}) {
+    const Tensor acc = random_normal(random, sums, {67, 12});
+    check_close({ENG_OP_CROSS_ENTROPY_GRAD, {x, w, labels, scalars}, {loss, x.d, acc.d}, {whole("no_dw", 0)}},
+                tolerance(type));
+    check_close(
+        {ENG_OP_CROSS_ENTROPY_GRAD, {x, w, labels, scalars, acc}, {loss, x.d, acc.d}, {whole("no_dw", 0)}, {{2, 4}}},
+        tolerance(type));
+  }
+  check_close({ENG_OP_CROSS_ENTROPY_GRAD, {x, w, labels, scalars}, {loss, x.d}, {whole("no_dw", 1)}}, tolerance(type));
+  labels.put(5, 67);
+  CHECK(std::isnan(outputs({ENG_OP_CROSS_ENTROPY, {x, w, labels}, {loss}})[0].at(0)));
+}
