@@ -10,7 +10,7 @@
 #include <cstring>
 
 #ifdef ENG_EMULATED
-#include "tests/cuda/emulator/emulator.hpp"
+#include <emulator.hpp>  // tests/cuda/emulator
 #else
 #include <cuda_runtime.h>
 #endif

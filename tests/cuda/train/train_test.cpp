@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole runs of `engine` on the emulated kernels of the cuda device, beside the cpu device.
+#include "tests/cli/harness.hpp"
+
+using namespace cli;
+
+namespace {
+
+Args with(Args words, const Args& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+}  // namespace
+
+TEST_CASE("emulated cuda: runs have the losses of the cpu device, and their checkpoints go on there", "[.slow]") {
+  const Args model = GENERATE(Args{}, Args{"model.plugin=opt", "model.ffn_dim=64"});
+  Scratch scratch;
+  scratch.config();
+  const Args both =
+      with({"--plugin-path", fs::path(EMULATED).parent_path().string(), "run", "config.toml", "train.steps=4",
+            "train.eval_every=2", "train.eval_batches=1", "checkpoint.every=2", "--unset", "device.threads"},
+           with(model, model.empty() ? Args{} : Args{"--unset", "model.intermediate_size"}));
+  const auto run = [&](const char* device, const char* out) {
+    const Result result = engine(scratch, with(both, {std::string("device.plugin=") + device, "--out", out}));
+    INFO(result.err);
+    REQUIRE(result.exit == 0);
+  };
+  run("cpu", "cpu"), run("cuda", "cuda"), run("cuda", "again");
+  for (const char* key : {"loss", "eval_loss", "grad_norm"}) {
+    const std::vector<double> want = column(scratch / "cpu", key), got = column(scratch / "cuda", key);
+    REQUIRE(want.size() == got.size());
+    for (size_t k = 0; k < want.size(); ++k) CHECK(got[k] == Approx(want[k]).epsilon(1e-4));
+    CHECK(got == column(scratch / "again", key));
+  }
+  CHECK(engine(scratch, {"ckpt", "diff", "cuda", "again"}).exit == 0);
+  const Result on = engine(scratch, {"run", "cuda", "train.steps=5", "device.plugin=cpu"});
+  INFO(on.err);
+  CHECK(on.exit == 0);
+}
