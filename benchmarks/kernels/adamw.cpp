@@ -22,7 +22,7 @@ struct Streams {
 };
 
 void pass(const Streams& s, int64_t first, int64_t last) {
-  float *__restrict p = s.p, *__restrict m = s.m, *__restrict v = s.v;
+  float* __restrict p = s.p, * __restrict m = s.m, * __restrict v = s.v;
   const float* __restrict grad = s.grad;
   for (int64_t i = first; i < last; ++i) {
     const float g = grad[i];
