@@ -13,6 +13,19 @@ Args with(Args words, const Args& more) {
 
 }  // namespace
 
+TEST_CASE("emulated cuda: a step has the loss of the cpu device") {
+  Scratch scratch;
+  scratch.config();
+  for (const std::string device : {"cpu", "cuda"}) {
+    const Result result = engine(
+        scratch, {"--plugin-path", fs::path(EMULATED).parent_path().string(), "run", "config.toml", "train.steps=1",
+                  "train.eval_every=0", "--unset", "device.threads", "device.plugin=" + device, "--out", device});
+    INFO(result.err);
+    REQUIRE(result.exit == 0);
+  }
+  CHECK(column(scratch / "cuda", "loss")[0] == Approx(column(scratch / "cpu", "loss")[0]).epsilon(1e-4));
+}
+
 TEST_CASE("emulated cuda: runs have the losses of the cpu device, and their checkpoints go on there", "[.slow]") {
   const Args model = GENERATE(Args{}, Args{"model.plugin=opt", "model.ffn_dim=64"});
   Scratch scratch;
