@@ -112,6 +112,8 @@ bool same(const eng_desc& a, const eng_desc& b) {
          std::equal(a.dims, a.dims + std::min<uint32_t>(a.ndim, ENG_MAX_DIMS), b.dims);
 }
 
+namespace {
+
 // Owns a DLManagedTensorVersioned, until its deleter runs.
 struct Exported {
   explicit Exported(const TensorView& v) : view(v) {
@@ -128,6 +130,8 @@ struct Exported {
   int64_t strides[ENG_MAX_DIMS] = {};
   DLManagedTensorVersioned managed{};
 };
+
+}  // namespace
 
 DLManagedTensorVersioned* export_tensor(const TensorView& view) {
   return &(new Exported(view))->managed;

@@ -82,7 +82,7 @@ Edits edits_of(const Config& config, const Grid& grid, const Point& point, uint6
   out.insert(out.end(), how.begin(), how.end());
   if (point.stage) out.push_back({"zero", "plugin", grid.stages[point.stage]});
   for (Edit& e : format_edits(grid, point.format)) out.push_back(std::move(e));
-  const Home& home = grid.offloads[point.offload];
+  const Tiered& home = grid.offloads[point.offload];
   for (const char* key : home.keys) out.push_back({"offload", key, std::string(home.tier)});
   return out;
 }

@@ -15,7 +15,7 @@ struct Keep {
 };
 
 // Keys of [offload] that get the tier.
-struct Home {
+struct Tiered {
   const char* tier = "none";
   std::vector<const char*> keys;
 };
@@ -26,7 +26,7 @@ struct Grid {
   std::vector<Keep> keeps;
   // States to put on a tier: on the host, beside a device with memory of its own; then on disks, if
   // [offload] nvme_paths names them. They change no number.
-  std::vector<Home> offloads;
+  std::vector<Tiered> offloads;
   std::vector<int64_t> micro;  // sequences of a micro-batch, largest first: divisors of `rows`
   int64_t rows = 1;            // sequences of a step, of each rank
 };

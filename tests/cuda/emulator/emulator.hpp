@@ -66,10 +66,10 @@ struct Place {
 
 // ---- a kernel by name -----------------------------------------------------------------------------------
 struct Kernel {
-  std::string_view name;               // as the source has it
-  const void* address;                 // of the host's function
+  std::string_view name;                // as the source has it
+  const void* address;                  // of the host's function
   void (*call)(const void* arguments);  // a std::tuple
-  void* (*copy)(void** arguments);     // from addresses of the arguments, as cudaLaunchKernel has them
+  void* (*copy)(void** arguments);      // from addresses of the arguments, as cudaLaunchKernel has them
   void (*drop)(void* arguments);
 };
 void enroll(const Kernel* kernel);

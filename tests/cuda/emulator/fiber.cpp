@@ -54,7 +54,7 @@ constexpr size_t stack_bytes = 512 << 10;
 #else
 constexpr size_t stack_bytes = 128 << 10;
 #endif
-thread_local Fiber* left = nullptr;   // the fiber that was running before the last switch
+thread_local Fiber* left = nullptr;  // the fiber that was running before the last switch
 thread_local Fiber* entered = nullptr;
 
 }  // namespace
@@ -75,7 +75,8 @@ Fiber::~Fiber() {
 
 void Fiber::start(void (*body)()) {
   if (!stack_) {
-    void* memory = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* memory =
+        mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     stack_ = static_cast<char*>(memory);
     mprotect(stack_, 4096, PROT_NONE);  // an endless recursion ends here

@@ -33,8 +33,8 @@ class Fiber {
   ucontext_t at_{};
   void (*body_)() = nullptr;
 #endif
-  void* tsan_ = nullptr;         // ThreadSanitizer's name of the fiber
-  void* fake_ = nullptr;         // AddressSanitizer's fake stack
+  void* tsan_ = nullptr;          // ThreadSanitizer's name of the fiber
+  void* fake_ = nullptr;          // AddressSanitizer's fake stack
   const void* bottom_ = nullptr;  // of the stack, for AddressSanitizer
   size_t bytes_ = 0;
 };

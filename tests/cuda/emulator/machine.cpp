@@ -68,7 +68,8 @@ void body() {
   if (!me.copies.empty())
     m.failed("leaves the kernel with " + std::to_string(me.copies.size()) + " asynchronous copies under way");
   for (const Meeting& g : m.meetings[me.warp])
-    if (g.mask >> me.lane & 1) m.failed("leaves the kernel while other lanes of its warp wait for it in a warp function");
+    if (g.mask >> me.lane & 1)
+      m.failed("leaves the kernel while other lanes of its warp wait for it in a warp function");
   if (m.waiting)
     for (const auto& other : m.lanes)
       if (other->state == State::at_barrier)
@@ -91,8 +92,7 @@ std::string deadlock(const Machine& m) {
   for (unsigned k = 0; k < m.n; ++k) {
     const Lane& lane = *m.lanes[k];
     at_barrier += lane.state == State::at_barrier, in_warp += lane.state == State::in_warp;
-    if (example.empty() && lane.state != State::left)
-      example = m.who(lane) + " at " + text_of(lane.place);
+    if (example.empty() && lane.state != State::left) example = m.who(lane) + " at " + text_of(lane.place);
   }
   return "deadlock: " + std::to_string(at_barrier) + " threads wait at a barrier of the block and " +
          std::to_string(in_warp) + " in warp functions for threads that never come, for example " + example;
@@ -126,8 +126,8 @@ void run_block(Machine& m, dim3 at, dim3 grid, dim3 block) {
 #ifdef EMU_ASAN
   __asan_unpoison_memory_region(m.shared + m.shared_bytes, guard);
 #else
-  if (m.error.empty() && std::any_of(m.shared + m.shared_bytes, m.shared + m.shared_bytes + guard,
-                                     [](char c) { return c != mark; }))
+  if (m.error.empty() &&
+      std::any_of(m.shared + m.shared_bytes, m.shared + m.shared_bytes + guard, [](char c) { return c != mark; }))
     m.error = "block " + text_of(at) + ": something was written behind the " + std::to_string(m.shared_bytes) +
               " bytes of shared memory";
 #endif
@@ -244,9 +244,7 @@ const Kernel* find(const char* mangled) {
 void run(const Kernel& kernel, const void* arguments, dim3 grid, dim3 block, size_t shared_bytes) {
   Machine& m = machine();
   const uint64_t threads = uint64_t{block.x} * block.y * block.z, blocks = uint64_t{grid.x} * grid.y * grid.z;
-  const auto refuse = [&](const std::string& why) {
-    throw Error("kernel " + std::string(kernel.name) + ": " + why);
-  };
+  const auto refuse = [&](const std::string& why) { throw Error("kernel " + std::string(kernel.name) + ": " + why); };
   if (threads == 0 || threads > most_threads || block.z > 64) refuse("a block of " + text_of(block) + " threads");
   if (blocks == 0 || grid.x > 0x7fffffff || grid.y > 65535 || grid.z > 65535) refuse("a grid of " + text_of(grid));
   if (shared_bytes > most_shared) refuse(std::to_string(shared_bytes) + " bytes of shared memory");

@@ -18,8 +18,8 @@ enum class State { ready, at_barrier, in_warp, left };
 struct Lane : Thread {
   Fiber fiber;
   State state = State::left;
-  Place place{"", 0};                   // of the barrier or warp function that it waits in
-  std::array<uint32_t, 4> result{};     // of a warp function
+  Place place{"", 0};                // of the barrier or warp function that it waits in
+  std::array<uint32_t, 4> result{};  // of a warp function
   std::vector<AsyncCopy> copies;
   int groups = 0;
 };

@@ -23,7 +23,8 @@ void meet(Warp kind, unsigned mask, Place place, Bring&& bring, Finish&& finish)
   if (!(mask >> me.lane & 1)) m.failed("calls a warp function whose mask " + hex(mask) + " leaves it out");
   const unsigned lanes = m.n - me.warp * 32;
   const unsigned there = lanes >= 32 ? ~0u : (1u << lanes) - 1;
-  if (mask & ~there) m.failed("calls a warp function for mask " + hex(mask) + ", its warp has only lanes " + hex(there));
+  if (mask & ~there)
+    m.failed("calls a warp function for mask " + hex(mask) + ", its warp has only lanes " + hex(there));
   if (mask & m.left[me.warp])
     m.failed("waits in a warp function for lanes " + hex(mask & m.left[me.warp]) + ", which have left the kernel");
   Meeting* g = nullptr;
@@ -63,7 +64,8 @@ void sync_warp(unsigned mask, Place place) {
   Machine& m = machine();
   char* moment = &m.warp_sync[m.me().warp];
   happens_before(moment);
-  meet(Warp::sync, mask, place, [](Meeting&, unsigned) {}, [](Meeting&) {});
+  meet(
+      Warp::sync, mask, place, [](Meeting&, unsigned) {}, [](Meeting&) {});
   happens_after(moment);
 }
 
@@ -135,15 +137,13 @@ void mma_16816(float* d, const uint32_t* a, const uint32_t* b, float (*half)(uin
 
 void ldmatrix(uint32_t* out, const uint32_t* row, bool transposed, Place place) {
   meet(
-      Warp::ldmatrix, ~0u, place,
-      [&](Meeting& g, unsigned lane) { std::memcpy(g.row[lane].data(), row, 16); },
+      Warp::ldmatrix, ~0u, place, [&](Meeting& g, unsigned lane) { std::memcpy(g.row[lane].data(), row, 16); },
       [&](Meeting& g) {
         for (unsigned lane = 0; lane < 32; ++lane)
           for (unsigned j = 0; j < 4; ++j) {
             const auto at = [&](unsigned r, unsigned c) { return g.row[j * 8 + r][c / 2] >> 16 * (c % 2) & 0xffff; };
             const unsigned r = lane / 4, c = lane % 4 * 2;
-            lane_of(lane).result[j] =
-                transposed ? at(c, r) | at(c + 1, r) << 16 : at(r, c) | at(r, c + 1) << 16;
+            lane_of(lane).result[j] = transposed ? at(c, r) | at(c + 1, r) << 16 : at(r, c) | at(r, c + 1) << 16;
           }
       });
   std::memcpy(out, machine().me().result.data(), 16);
