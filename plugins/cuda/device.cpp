@@ -118,7 +118,7 @@ void finish_launch(Device& device, const eng_exec& exec) {
 }
 
 // What the kernels' glue calls around a launch.
-void enter(void* device) {
+void enter(void* device, const eng_exec&) {
   of(device).enter();
 }
 void finish(void* device, const eng_exec& exec) {

@@ -2,7 +2,7 @@
 // Causal attention in f32 by plain threads, its gradient, and the step of a running sequence: what runs where no
 // faster kernel does. One block for each query or key; the scores of one row lie in shared memory. No atomics: dk and
 // dv are summed by query heads, then by queries in their order.
-#include "glue.hpp"
+#include "../../common/cuda/glue.hpp"
 #include "list.hpp"
 
 namespace cuda {

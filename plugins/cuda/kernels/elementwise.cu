@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One element of each input, one of each output: add, scale, cast, activation, gated, and their gradients.
-#include "glue.hpp"
+#include "../../common/cuda/glue.hpp"
 #include "list.hpp"
 
 namespace cuda {

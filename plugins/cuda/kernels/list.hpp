@@ -8,7 +8,7 @@
 
 namespace cuda {
 
-using List = std::vector<const eng_kernel*>;
+using List = std::vector<const eng_kernel*>;  // as in common/cuda/glue.hpp
 void add_attention(List& list);
 void add_cross_entropy(List& list);
 void add_elementwise(List& list);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RMSNorm and LayerNorm with the sum of the residual, and their gradients. One block for each row; gradients of weights
 // are summed by rows in their order, within slices of rows, and then over the slices: the same bits in every run.
-#include "glue.hpp"
+#include "../../common/cuda/glue.hpp"
 #include "list.hpp"
 
 namespace cuda {

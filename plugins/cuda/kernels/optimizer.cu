@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The update in one pass: adamw and sgd, both EXACT. Every line is one IEEE operation, in the order of engine/ops.h.
+#include "../../common/cuda/glue.hpp"
+#include "../../common/cuda/random.cuh"
 #include "../../common/rounding.hpp"
 #include "../../common/weight.hpp"
-#include "glue.hpp"
 #include "list.hpp"
-#include "random.cuh"
 
 namespace cuda {
 namespace optimizer {

@@ -2,7 +2,7 @@
 // Products of matrices by plain threads: what runs where no library computes them. Sums are in f32, in the order of k.
 #pragma once
 
-#include "glue.hpp"
+#include "../../common/cuda/glue.hpp"
 
 namespace cuda {
 namespace product {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What depends on tokens and positions: embedding, positions, rope, dropout, init, and the gradients.
+#include "../../common/cuda/glue.hpp"
+#include "../../common/cuda/random.cuh"
 #include "../../common/philox.hpp"
-#include "glue.hpp"
 #include "list.hpp"
-#include "random.cuh"
 
 namespace cuda {
 namespace sequence {

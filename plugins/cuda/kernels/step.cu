@@ -3,8 +3,8 @@
 // Numbers of micro-batches and updates are on the device; that they are in range is the host's promise.
 #include <cmath>
 
+#include "../../common/cuda/glue.hpp"
 #include "../../common/scaler.hpp"
-#include "glue.hpp"
 #include "list.hpp"
 
 namespace cuda {

@@ -6,13 +6,13 @@
 #include <string>
 
 #include "engine/plugin.h"
+#include "plugins/common/cuda/glue.hpp"
 #include "plugins/common/kernel.hpp"
-#include "plugins/cuda/kernels/glue.hpp"
 #include "plugins/cuda/kernels/list.hpp"
 
 namespace cuda {
 
-void enter(void*) {
+void enter(void*, const eng_exec&) {
   const char* order = std::getenv("ENG_EMULATED_ORDER");
   const std::string text = order ? order : "forward";
   emu::settings.order = text == "backward"           ? emu::Order::backward

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What CUDA's device language means on the host. Every CUDA thread of a block is a fiber; blocks run one after another.
 // Barriers, warp functions, asynchronous copies and tensor-core products are checked while they are emulated: what goes
-// wrong is told with kernel, block and thread. plugins/cuda/kernels/device.cuh includes this where the compiler is not
+// wrong is told with kernel, block and thread. plugins/common/cuda/device.cuh includes this where the compiler is not
 // nvcc. Nothing of the CUDA toolkit is needed.
 #pragma once
 

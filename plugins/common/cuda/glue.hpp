@@ -11,15 +11,19 @@
 //   };
 #pragma once
 
-#include "../../common/kernel.hpp"
+#include <vector>
+
+#include "../kernel.hpp"
 #include "device.cuh"
 
 namespace cuda {
 
-// Of the device's own file: makes the device the current one of this thread; reports what a launch left behind, and
-// waits if `exec` asks for it. Both throw Error.
-void enter(void* device);
+// Each plugin has these two, the device's own or those of stream.cpp. enter: makes the device the current one of this
+// thread; finish: reports what a launch left behind, and waits if `exec` asks for it. Both throw Error.
+void enter(void* device, const eng_exec& exec);
 void finish(void* device, const eng_exec& exec);
+
+using List = std::vector<const eng_kernel*>;
 
 // A kernel and the device that it was prepared for.
 template <class K>
@@ -53,7 +57,7 @@ eng_status launch_kernel(void* record, const eng_exec* exec, eng_error* sink) {
       sink, [&] { return r->state->call.text(); },
       [&] {
         const Placed<K>& placed = r->bound.kernel;
-        enter(placed.device);
+        enter(placed.device, *exec);
         placed.kernel.run(r->bound.args, static_cast<cudaStream_t>(exec->queue));
         finish(placed.device, *exec);
       });

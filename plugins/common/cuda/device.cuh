@@ -15,7 +15,7 @@
 #include <cuda_runtime.h>
 #endif
 
-#include "../../common/call.hpp"
+#include "../call.hpp"
 
 namespace cuda {
 
