@@ -3,6 +3,9 @@
 // c^T (N, M) there, the product op(b)^T op(a)^T. So its A is our b, its B is our a, and a bias of our columns is the
 // bias of its rows, the only one that it has.
 //
+// NVIDIA promises the same bits in every run for one version of the library and GPUs of one architecture with the same
+// number of processors; streams that share scratch are the exception, and here each product has scratch of the plan.
+//
 // Which algorithm. cuBLASLt proposes some, from the shapes, the GPU and its version alone, and nothing is measured: so
 // every run gets the same. Of these, the first one is taken that
 //   - needs at most the scratch that the plan has: [device] workspace;

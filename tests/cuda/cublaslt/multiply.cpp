@@ -2,30 +2,36 @@
 // A product as each of the algorithms would give it: sums in f32, in the order of k.
 #include <algorithm>
 #include <atomic>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <random>
 #include <vector>
 
-#include "plugins/common/half.hpp"
 #include "state.hpp"
 #include "tests/cuda/runtime/software.hpp"
 
 namespace softblas {
 namespace {
 
+// To the nearest, of two the even one.
+uint16_t as_bf16(float x) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  return static_cast<uint16_t>(std::isnan(x) ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
 float read(const void* from, uint32_t type, uint64_t i) {
   if (type == CUDA_R_32F) return static_cast<const float*>(from)[i];
-  if (type == CUDA_R_16BF) return static_cast<const cpu::Bf16*>(from)[i];
-  return static_cast<const cpu::F16*>(from)[i];
+  if (type == CUDA_R_16F) return static_cast<float>(static_cast<const _Float16*>(from)[i]);
+  return std::bit_cast<float>(uint32_t{static_cast<const uint16_t*>(from)[i]} << 16);
 }
 void write(void* to, uint32_t type, uint64_t i, float x) {
   if (type == CUDA_R_32F)
     static_cast<float*>(to)[i] = x;
-  else if (type == CUDA_R_16BF)
-    cpu::from_f32(x, static_cast<cpu::Bf16*>(to)[i]);
+  else if (type == CUDA_R_16F)
+    static_cast<_Float16*>(to)[i] = static_cast<_Float16>(x);
   else
-    cpu::from_f32(x, static_cast<cpu::F16*>(to)[i]);
+    static_cast<uint16_t*>(to)[i] = as_bf16(x);
 }
 float rounded(float x, uint32_t type) {
   float room = 0;

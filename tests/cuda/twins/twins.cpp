@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds the emulated kernel for a name, and gives it the form that the software CUDA runtime calls.
 #include <cstdio>
+#include <emulator.hpp>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 
-#include "emulator.hpp"
 #include "engine/kernel.h"
 
 // As in tests/cuda/runtime/software.hpp, which includes CUDA's own names for what the emulator defines.
