@@ -43,7 +43,7 @@ extern "C" {
 #endif
 
 #define ENG_DEVICE_KIND "eng.device/1"
-#define ENG_DEVICE_DRAFT "device-3" /* see engine/plugin.h */
+#define ENG_DEVICE_DRAFT "device-4" /* see engine/plugin.h */
 #undef ENG_DRAFT_DEVICE_
 #define ENG_DRAFT_DEVICE_ "'" ENG_DEVICE_KIND "' = '" ENG_DEVICE_DRAFT "'\n"
 
@@ -78,6 +78,8 @@ typedef struct eng_device_info {
   double to_device;        /* bytes/s, from pinned memory of the host; 0 if the memory is the host's */
   double to_host;          /* bytes/s, to pinned memory of the host */
   char name[64];           /* for people, ends in NUL */
+  uint64_t settings[4];    /* the plugin's own: what scratch of its kernels depends on besides arch, such as an option
+                              of [device]; the host does not read it and gives it back in eng_call.device */
 } eng_device_info;
 
 /* One device. All functions up to `sync` are required.  since 1.0 */

@@ -22,7 +22,7 @@ extern "C" {
 #endif
 
 #define ENG_KERNELS_KIND "eng.kernels/1"
-#define ENG_KERNELS_DRAFT "kernels-3" /* see engine/plugin.h */
+#define ENG_KERNELS_DRAFT "kernels-4" /* see engine/plugin.h */
 #undef ENG_DRAFT_KERNELS_
 #define ENG_DRAFT_KERNELS_ "'" ENG_KERNELS_KIND "' = '" ENG_KERNELS_DRAFT "'\n"
 
@@ -38,8 +38,8 @@ typedef struct eng_call {
   const eng_attr *attrs;
   uint32_t n_attrs;
   uint32_t reserved;
-  const eng_device_info *device; /* the device that the call is for: scratch may depend on its architecture; NULL in
-                                    calls of an op (engine/op.h), whose answers depend on no device */
+  const eng_device_info *device; /* the device that the call is for: scratch may depend on its arch and settings; NULL
+                                    in calls of an op (engine/op.h), whose answers depend on no device */
 } eng_call;
 
 #define ENG_EXEC_SYNC 1u /* return when done, with the error of this launch: the engine looks for a failed action */

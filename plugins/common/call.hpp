@@ -2,6 +2,8 @@
 // What a kernel is given: shapes and attributes (Call), addresses (Args), and how it refuses (Error).
 #pragma once
 
+#include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,10 +50,12 @@ struct Call {
   uint32_t parallel = 1;
   std::vector<eng_desc> in, out;
   std::vector<std::pair<std::string, eng_attr>> attrs;
+  eng_device_info device{};  // what the call is for; zeros: for no device
 
   Call(const char* name, const eng_call& c) : op(name), parallel(c.parallel ? c.parallel : 1) {
     in.assign(c.in, c.in + c.n_in), out.assign(c.out, c.out + c.n_out);
     for (uint32_t k = 0; k < c.n_attrs; ++k) attrs.emplace_back(c.attrs[k].key, c.attrs[k]);
+    if (c.device) std::memcpy(&device, c.device, std::min<size_t>(c.device->struct_size, sizeof device));
   }
   bool has(size_t k) const { return k < in.size() && in[k].dtype != 0; }
   bool has_out(size_t k) const { return k < out.size() && out[k].dtype != 0; }

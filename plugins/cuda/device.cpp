@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "blas.hpp"
 #include "engine/kernel.h"
 
 namespace cuda {
@@ -41,6 +42,7 @@ eng_status create(const eng_options* given, uint32_t local_rank, void** self, en
                                        std::to_string(arch_of(device->properties)) +
                                        ": its kernels need sm_80 (A100, RTX 30) or later"};
     check(cudaFree(nullptr), "making the context of " + std::string(device->properties.name));
+    device->blas = blas::create();
     *self = device.release();
   });
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -10,7 +11,12 @@
 #include "engine/device.h"
 #include "errors.hpp"
 
+struct cublasLtContext;
+
 namespace cuda {
+
+// eng_device_info.settings: [device] workspace, in bytes.
+constexpr size_t workspace_setting = 0;
 
 struct Options {
   uint64_t workspace = 0;  // bytes: the most scratch of a matrix product
@@ -26,6 +32,7 @@ struct Device {
   Options options;
   cudaDeviceProp properties{};
   std::vector<cudaStream_t> queues;
+  std::shared_ptr<cublasLtContext> blas;
   std::string ended;  // why the context ended; "" while it lives
 
   // Makes the device the current one of this thread. Throws Error if its context has ended.

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "blas.hpp"
 #include "copy.hpp"
 #include "device.hpp"
 #include "kernels/list.hpp"
@@ -49,6 +50,7 @@ eng_kernels table;
 
 eng_status start(const eng_host*, eng_error*) {
   try {
+    cuda::library::table = &cuda::blas::products;
     collected = cuda::kernels();
     collected.push_back(&cuda::copy_kernel);
     table = {sizeof(eng_kernels), static_cast<uint32_t>(collected.size()), collected.data()};

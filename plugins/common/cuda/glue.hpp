@@ -6,7 +6,7 @@
 //     static constexpr uint32_t flags = 0;                     // optional: ENG_KERNEL_EXACT
 //     static void check(const Call&);                          // optional: throws Error
 //     static uint64_t workspace(const Call&);                  // optional: bytes
-//     explicit Add(const Call&);
+//     explicit Add(const Call&);                              // prepare; or Add(const Call&, void* device)
 //     void run(const Args&, cudaStream_t) const;               // enqueues
 //   };
 #pragma once
@@ -44,7 +44,13 @@ struct Placed {
     else
       return 0;
   }
-  Placed(const Call& c, void* on) : kernel(c), device(on) {}
+  static K make(const Call& c, void* on) {
+    if constexpr (std::is_constructible_v<K, const Call&, void*>)
+      return K(c, on);
+    else
+      return K(c);
+  }
+  Placed(const Call& c, void* on) : kernel(make(c, on)), device(on) {}
   K kernel;
   void* device;
 };

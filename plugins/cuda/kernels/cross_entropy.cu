@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear and cross-entropy in one op: the logits of some tokens exist at a time, never those of all.
+#include <algorithm>
+
 #include "list.hpp"
 #include "product.cuh"
 
@@ -12,10 +14,12 @@ struct Scratch {
 };
 constexpr int32_t ignored = -100;
 
-// One block for each token: its loss, and, with `scalars`, the gradient of its logits in their place.
-__global__ void softmax(float* logits, const int32_t* labels, const float* scalars, float* losses, int64_t vocabulary) {
+// One block for each token: its loss, and, with `scalars`, the gradient of its logits, which may take their place.
+template <class D>
+__global__ void softmax(const float* logits, const int32_t* labels, const float* scalars, float* losses, D* gradients,
+                        int64_t vocabulary) {
   float* const scratch = shared<Scratch>().warps;
-  float* const row = logits + static_cast<int64_t>(blockIdx.x) * vocabulary;
+  const float* const row = logits + static_cast<int64_t>(blockIdx.x) * vocabulary;
   const int32_t label = labels[blockIdx.x];
   const bool counts = label >= 0 && label < vocabulary;
   float top = -INFINITY, sum = 0;
@@ -28,8 +32,9 @@ __global__ void softmax(float* logits, const int32_t* labels, const float* scala
   if (!scalars) return;
   __syncthreads();
   const float scale = scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE];
+  D* const out = gradients + static_cast<int64_t>(blockIdx.x) * vocabulary;
   for (int64_t v = threadIdx.x; v < vocabulary; v += block)
-    row[v] = counts ? scale * (expf(row[v] - lse) - (v == label ? 1.0f : 0.0f)) : 0.0f;
+    from_f32(counts ? scale * (expf(row[v] - lse) - (v == label ? 1.0f : 0.0f)) : 0.0f, out[v]);
 }
 
 // In order, in f64.
@@ -62,54 +67,130 @@ struct StoreOf {  // out = acc + sum
 
 struct Sizes {
   int64_t tokens, vocabulary, width, chunk;
-  explicit Sizes(const Call& c) : tokens(rows(c.in[0])), vocabulary(rows(c.in[1])), width(columns(c.in[0])) {
-    constexpr int64_t most = int64_t{64} << 20;  // bytes of logits
-    const int64_t fit = most / (vocabulary * 4);
-    chunk = fit < 1 ? 1 : fit < tokens ? fit : tokens;
+  uint64_t size;  // bytes of an element of x
+  explicit Sizes(const Call& c)
+      : tokens(rows(c.in[0])),
+        vocabulary(rows(c.in[1])),
+        width(columns(c.in[0])),
+        size(cpu::dtype_size(c.in[0].dtype)) {
+    constexpr int64_t most = int64_t{64} << 20, most_tokens = 4096;  // bytes of logits; enough for any product
+    chunk = std::max<int64_t>(std::min({most / (vocabulary * 4), most_tokens, tokens}), 1);
   }
 };
+
+// Scratch: logits, losses, and what the call has of the rest. All of it begins where a library accepts it.
+struct Places {
+  uint64_t losses, half = 0, sums = 0, library = 0, bytes = 0;  // half: gradients of logits in the type of x
+
+  Places(const Call& c, const Sizes& s, bool gradient) {
+    const auto after = [](uint64_t at, uint64_t room) { return at + (room + 255) / 256 * 256; };
+    const auto logits = static_cast<uint64_t>(s.chunk * s.vocabulary);
+    losses = after(0, logits * sizeof(float));
+    half = after(losses, static_cast<uint64_t>(s.tokens) * sizeof(float));
+    sums = after(half, gradient && s.size == 2 ? logits * s.size : 0);
+    // The sum over chunks is in f32, where dw is not.
+    const bool apart = gradient && c.has_out(2) && c.out[2].dtype != ENG_F32;
+    library = after(sums, apart ? static_cast<uint64_t>(s.vocabulary * s.width) * sizeof(float) : 0);
+    bytes = library + scratch(c, s);
+  }
+  static uint64_t scratch(const Call& c, const Sizes& s) {
+    library::Product p;
+    p.type = c.in[0].dtype, p.result = ENG_F32, p.m = s.chunk, p.n = s.vocabulary, p.k = s.width, p.tb = true;
+    return library::scratch(c, p);
+  }
+  template <class T>
+  static T* at(const Args& a, uint64_t offset) {
+    return reinterpret_cast<T*>(a.scratch<char>() + offset);
+  }
+};
+
+// What the library chose for a chunk of so many tokens; null: nothing.
+struct Chunk {
+  using Chosen = std::shared_ptr<const library::Algorithm>;
+  Chosen logits, dx, dw, dw_more;  // dw: of the first chunk
+
+  Chunk(const Call& c, void* device, const Sizes& s, int64_t count, bool gradient) {
+    if (count == 0) return;
+    const uint64_t scratch = Places::scratch(c, s);
+    const uint32_t tokens_aligned = library::aligned_at(s.chunk * s.width * static_cast<int64_t>(s.size));
+    library::Product p;
+    p.type = c.in[0].dtype, p.result = ENG_F32, p.m = count, p.n = s.vocabulary, p.k = s.width, p.tb = true;
+    p.a_aligned = tokens_aligned;
+    logits = library::prepare(device, p, scratch);
+    if (!gradient) return;
+    library::Product x;
+    x.type = x.result = c.in[0].dtype, x.m = count, x.n = s.width, x.k = s.vocabulary;
+    x.c_aligned = tokens_aligned;
+    dx = library::prepare(device, x, scratch);
+    if (!c.has_out(2)) return;
+    library::Product w;
+    w.type = c.in[0].dtype, w.result = ENG_F32, w.m = s.vocabulary, w.n = s.width, w.k = count, w.ta = true;
+    w.b_aligned = tokens_aligned;
+    w.add = c.out[2].dtype == ENG_F32 && c.has(4);
+    dw = library::prepare(device, w, scratch);
+    w.add = true;
+    dw_more = library::prepare(device, w, scratch);
+  }
+  bool multiplies(bool has_dw) const { return dx && (!has_dw || (dw && dw_more)); }
+};
+
 void need_inputs(const Call& c) {
   need_float(c.in[0], "x"), need_type(c.in[1], c.in[0].dtype, "w"), need_type(c.in[2], ENG_I32, "labels");
   need(c.in[1].ndim == 2 && columns(c.in[1]) == columns(c.in[0]), "w must be (V, H), H the last dimension of x");
+  need(rows(c.in[1]) > 0, "w has no rows");
   need_size(c.in[2], rows(c.in[0]), "labels"), need_type(c.out[0], ENG_F32, "loss"), need_size(c.out[0], 1, "loss");
 }
-uint64_t scratch_of(const Sizes& s) {  // logits, then losses
-  return static_cast<uint64_t>(s.chunk * s.vocabulary + s.tokens) * sizeof(float);
-}
 
-// Calls then(first, count, logits) for each chunk, whose logits are their gradients if there are scalars.
-template <class T, class Then>
-void chunks(const Sizes& s, const Args& a, const float* scalars, cudaStream_t stream, Then then) {
-  float *logits = a.scratch<float>(), *losses = logits + s.chunk * s.vocabulary;
-  for (int64_t first = 0; first < s.tokens; first += s.chunk) {
-    const int64_t count = s.tokens - first < s.chunk ? s.tokens - first : s.chunk;
-    product::run(product::Matrices<T, T, float>{a.in<T>(0) + first * s.width, a.in<T>(1), nullptr, nullptr, logits,
-                                                count, s.vocabulary, s.width, false, true},
-                 stream);
-    launch<softmax>(static_cast<unsigned>(count), block, sizeof(Scratch), stream, logits, a.in<int32_t>(2) + first,
-                    scalars, losses + first, s.vocabulary);
-    then(first, count, logits);
+// What both ops know of a call.
+struct Prepared {
+  int32_t type;
+  Sizes sizes;
+  Places places;
+  Chunk whole, rest;
+  Prepared(const Call& c, void* device, bool gradient)
+      : type(c.in[0].dtype),
+        sizes(c),
+        places(c, sizes, gradient),
+        whole(c, device, sizes, sizes.chunk, gradient),
+        rest(c, device, sizes, sizes.tokens % sizes.chunk, gradient) {}
+
+  // Calls then(chunk, first, count, gradients) for each chunk; with scalars, D are the gradients of its logits.
+  template <class T, class D, class Then>
+  void chunks(const Args& a, const float* scalars, D* gradients, cudaStream_t stream, Then then) const {
+    const Sizes& s = sizes;
+    float *const logits = a.scratch<float>(), *const losses = Places::at<float>(a, places.losses);
+    for (int64_t first = 0; first < s.tokens; first += s.chunk) {
+      const int64_t count = s.tokens - first < s.chunk ? s.tokens - first : s.chunk;
+      const Chunk& chunk = count == s.chunk ? whole : rest;
+      product::run(product::Matrices<T, T, float>{a.in<T>(0) + first * s.width, a.in<T>(1), nullptr, nullptr, logits,
+                                                  count, s.vocabulary, s.width, false, true},
+                   chunk.logits.get(), Places::at<char>(a, places.library), stream);
+      launch<softmax<D>>(static_cast<unsigned>(count), block, sizeof(Scratch), stream, logits, a.in<int32_t>(2) + first,
+                         scalars, losses + first, gradients, s.vocabulary);
+      then(chunk, first, count);
+    }
+    launch<total>(1, block, sizeof(float[1024]), stream, losses, s.tokens, a.out<float>(0));
   }
-  launch<total>(1, block, sizeof(float[1024]), stream, losses, s.tokens, a.out<float>(0));
-}
+};
 
 struct CrossEntropy {
   static constexpr const char* op = ENG_OP_CROSS_ENTROPY;
-  int32_t type;
-  Sizes sizes;
+  Prepared prepared;
   static void check(const Call& c) { need_counts(c, 3, 3, 1, 1), need_inputs(c); }
-  static uint64_t workspace(const Call& c) { return scratch_of(Sizes(c)); }
-  explicit CrossEntropy(const Call& c) : type(c.in[0].dtype), sizes(c) {}
+  static uint64_t workspace(const Call& c) { return Places(c, Sizes(c), false).bytes; }
+  CrossEntropy(const Call& c, void* device) : prepared(c, device, false) {}
   void run(const Args& a, cudaStream_t stream) const {
-    by_type(type, [&]<class T>(T) { chunks<T>(sizes, a, nullptr, stream, [](int64_t, int64_t, float*) {}); });
+    by_type(prepared.type, [&]<class T>(T) {
+      prepared.chunks<T, float>(a, nullptr, nullptr, stream, [](const Chunk&, int64_t, int64_t) {});
+    });
   }
 };
 
 struct CrossEntropyGrad {
   static constexpr const char* op = ENG_OP_CROSS_ENTROPY_GRAD;
-  int32_t type, sums;
+  Prepared prepared;
+  int32_t sums;
   bool has_dw;
-  Sizes sizes;
   static void check(const Call& c) {
     need_counts(c, 4, 5, 2, 3), need_inputs(c);
     need_type(c.in[3], ENG_F32, "scalars"), need_size(c.in[3], ENG_S_COUNT, "scalars");
@@ -120,31 +201,43 @@ struct CrossEntropyGrad {
       if (c.has(4)) need_type(c.in[4], c.out[2].dtype, "dw_acc"), need_size(c.in[4], elements(c.in[1]), "dw_acc");
     }
   }
-  // The sum over chunks is in f32, where dw is not.
-  static uint64_t workspace(const Call& c) {
-    const bool apart = c.has_out(2) && c.out[2].dtype != ENG_F32;
-    return scratch_of(Sizes(c)) + (apart ? static_cast<uint64_t>(elements(c.in[1])) * sizeof(float) : 0);
+  static uint64_t workspace(const Call& c) { return Places(c, Sizes(c), true).bytes; }
+  CrossEntropyGrad(const Call& c, void* device)
+      : prepared(c, device, true), sums(c.has_out(2) ? c.out[2].dtype : ENG_F32), has_dw(c.has_out(2)) {}
+
+  // The products of the gradient. A library multiplies matrices of one type: it gets the gradients of logits rounded to
+  // that of x, which own kernels do not need. D is float then, or the type of x.
+  template <class T, class S, class D>
+  void run(const Args& a, D* gradients, cudaStream_t stream) const {
+    const Sizes& s = prepared.sizes;
+    void* const scratch = Places::at<char>(a, prepared.places.library);
+    float* const dw = sums == ENG_F32 ? a.out<float>(2) : Places::at<float>(a, prepared.places.sums);
+    const auto multiply = [&](const auto& matrices, const Chunk::Chosen& chosen) {
+      if constexpr (std::is_same_v<T, D>)
+        product::run(matrices, chosen.get(), scratch, stream);
+      else
+        product::run(matrices, stream);
+    };
+    prepared.chunks<T>(a, a.in<float>(3), gradients, stream, [&](const Chunk& chunk, int64_t first, int64_t count) {
+      multiply(product::Matrices<D, T, T>{gradients, a.in<T>(1), nullptr, nullptr, a.out<T>(1) + first * s.width, count,
+                                          s.width, s.vocabulary, false, false},
+               chunk.dx);
+      if (!has_dw) return;
+      const float* acc = first ? dw : sums == ENG_F32 ? a.in<float>(4) : nullptr;
+      multiply(product::Matrices<D, T, float>{gradients, a.in<T>(0) + first * s.width, acc, nullptr, dw, s.vocabulary,
+                                              s.width, count, true, false},
+               first ? chunk.dw_more : chunk.dw);
+    });
+    if (has_dw && sums != ENG_F32) launch_each(s.vocabulary * s.width, stream, StoreOf<S>{dw, a.in<S>(4), a.out<S>(2)});
   }
-  explicit CrossEntropyGrad(const Call& c)
-      : type(c.in[0].dtype), sums(c.has_out(2) ? c.out[2].dtype : ENG_F32), has_dw(c.has_out(2)), sizes(c) {}
   void run(const Args& a, cudaStream_t stream) const {
-    const Sizes& s = sizes;
-    float* const apart = a.scratch<float>() + s.chunk * s.vocabulary + s.tokens;
-    float* const dw = sums == ENG_F32 ? a.out<float>(2) : apart;
-    by_types(type, sums, [&]<class T, class S>(T, S) {
-      chunks<T>(s, a, a.in<float>(3), stream, [&](int64_t first, int64_t count, const float* dlogits) {
-        product::run(
-            product::Matrices<float, T, T>{dlogits, a.in<T>(1), nullptr, nullptr, a.out<T>(1) + first * s.width, count,
-                                           s.width, s.vocabulary, false, false},
-            stream);
-        if (!has_dw) return;
-        const float* acc = first ? dw : sums == ENG_F32 ? a.in<float>(4) : nullptr;
-        product::run(product::Matrices<float, T, float>{dlogits, a.in<T>(0) + first * s.width, acc, nullptr, dw,
-                                                        s.vocabulary, s.width, count, true, false},
-                     stream);
-      });
-      if (has_dw && sums != ENG_F32)
-        launch_each(s.vocabulary * s.width, stream, StoreOf<S>{dw, a.in<S>(4), a.out<S>(2)});
+    const bool rest = prepared.sizes.tokens % prepared.sizes.chunk != 0;
+    const bool library = prepared.whole.multiplies(has_dw) && (!rest || prepared.rest.multiplies(has_dw));
+    by_types(prepared.type, sums, [&]<class T, class S>(T, S) {
+      if (library && sizeof(T) == 2)
+        run<T, S>(a, Places::at<T>(a, prepared.places.half), stream);
+      else
+        run<T, S>(a, a.scratch<float>(), stream);
     });
   }
 };

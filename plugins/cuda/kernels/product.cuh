@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../../common/cuda/glue.hpp"
+#include "library.hpp"
 
 namespace cuda {
 namespace product {
@@ -72,6 +73,16 @@ void run(const Matrices<A, B, C>& p, cudaStream_t stream) {
         dim3(static_cast<unsigned>((p.n + tile - 1) / tile), static_cast<unsigned>((part.m + tile - 1) / tile)), block,
         sizeof(Tiles), stream, part);
   }
+}
+
+// By the library, if it takes the product and these addresses.
+template <class T, class C>
+void run(const Matrices<T, T, C>& p, const library::Algorithm* algorithm, void* scratch, cudaStream_t stream) {
+  const library::Operands o{p.a, p.b, p.acc, p.bias, p.c};
+  if (algorithm && algorithm->takes(o))
+    algorithm->run(o, scratch, stream);
+  else
+    run(p, stream);
 }
 
 }  // namespace product

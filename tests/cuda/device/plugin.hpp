@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -32,11 +33,14 @@ inline const eng_plugin& plugin() {
 inline const eng_device& table() {
   return *static_cast<const eng_device*>(plugin().get_interface(ENG_DEVICE_KIND, "cuda"));
 }
-inline const eng_kernel& copy_kernel() {
+inline const eng_kernel& kernel_of(const std::string& op) {
   const auto& all = *static_cast<const eng_kernels*>(plugin().get_interface(ENG_KERNELS_KIND, "cuda"));
   for (uint32_t k = 0; k < all.count; ++k)
-    if (!std::strcmp(all.kernels[k]->op, ENG_OP_COPY)) return *all.kernels[k];
-  throw std::runtime_error("no kernel for eng.copy/1");
+    if (all.kernels[k]->op == op) return *all.kernels[k];
+  throw std::runtime_error("no kernel for " + op);
+}
+inline const eng_kernel& copy_kernel() {
+  return kernel_of(ENG_OP_COPY);
 }
 
 // The environment of the runtime, for one test.
@@ -70,14 +74,20 @@ struct Told {
 struct Options {
   std::string describe;
   bool synchronous = false;
+  std::optional<int64_t> workspace;
   eng_options table{};
-  explicit Options(std::string card = {}, bool sync = false) : describe(std::move(card)), synchronous(sync) {
+  explicit Options(std::string card = {}, bool sync = false, std::optional<int64_t> scratch = {})
+      : describe(std::move(card)), synchronous(sync), workspace(scratch) {
     table.struct_size = sizeof table, table.minor = ENG_ABI_MINOR, table.data = this;
     table.get_bool = [](const eng_options* o, const char* key, int32_t* out, eng_error*) -> eng_status {
       if (std::strcmp(key, "synchronous") != 0) return ENG_NOT_FOUND;
       return *out = static_cast<const Options*>(o->data)->synchronous, ENG_OK;
     };
-    table.get_int = [](const eng_options*, const char*, int64_t*, eng_error*) -> eng_status { return ENG_NOT_FOUND; };
+    table.get_int = [](const eng_options* o, const char* key, int64_t* out, eng_error*) -> eng_status {
+      const auto& own = *static_cast<const Options*>(o->data);
+      if (std::strcmp(key, "workspace") != 0 || !own.workspace) return ENG_NOT_FOUND;
+      return *out = *own.workspace, ENG_OK;
+    };
     table.get_string = [](const eng_options* o, const char* key, const char** out, eng_error*) -> eng_status {
       const auto& own = *static_cast<const Options*>(o->data);
       if (std::strcmp(key, "describe") != 0 || own.describe.empty()) return ENG_NOT_FOUND;
@@ -88,20 +98,22 @@ struct Options {
   Options& operator=(const Options&) = delete;
 };
 
-inline eng_device_info describe(const std::string& card = {}, bool synchronous = false) {
-  Options options(card, synchronous);
+inline eng_device_info describe(const Options& options) {
   eng_device_info info{};
   info.struct_size = sizeof info;
   Told told;
   if (table().describe(&options.table, &info, told) != ENG_OK) throw std::runtime_error(told.text);
   return info;
 }
+inline eng_device_info describe(const std::string& card = {}, bool synchronous = false) {
+  return describe(Options(card, synchronous));
+}
 
 // A created device; `call` throws what it reports.
 class Device {
  public:
-  explicit Device(bool synchronous = false, uint32_t local_rank = 0) {
-    Options options({}, synchronous);
+  explicit Device(bool synchronous = false, uint32_t local_rank = 0) : Device(Options({}, synchronous), local_rank) {}
+  explicit Device(const Options& options, uint32_t local_rank = 0) {
     Told told;
     if (table().create(&options.table, local_rank, &self, told) != ENG_OK) throw std::runtime_error(told.text);
   }

@@ -5,9 +5,10 @@
 // What it announces and does wrong comes from the environment, read at the first call and by software_cuda_reset():
 //   SOFTCUDA_CARD      h200 (default), a100, rtx4090, ...   SOFTCUDA_BYTES    memory of a card
 //   SOFTCUDA_DEVICES   number of cards, 1 by default        SOFTCUDA_SEED     of the order of work on queues
-//   SOFTCUDA_DRIVER    none, old, or ok                     SOFTCUDA_LAST     a stream that works only when no other
-//   can SOFTCUDA_FAIL      N: the Nth piece of work from now ends the context with an illegal address SOFTCUDA_TWINS a
-//   shared object with software_cuda_twin(): kernels compiled for the host
+//   SOFTCUDA_DRIVER    none, old, or ok
+//   SOFTCUDA_LAST      a stream that works only when no other can
+//   SOFTCUDA_FAIL      N: the Nth piece of work from now ends the context with an illegal address
+//   SOFTCUDA_TWINS     a shared object with software_cuda_twin(): kernels compiled for the host, tests/cuda/twins
 //
 // Work that was put on a stream is done only when somebody waits for it, in a random order that streams and events
 // allow. So what is not ordered by the program is not in order here.
@@ -20,15 +21,24 @@
 extern "C" {
 
 // A kernel compiled for the host. `take` copies the arguments of a launch, as the runtime does. `run` returns 0, or
-// writes what is wrong.
+// writes what is wrong. All get `self`.
 struct software_cuda_kernel {
-  void* (*take)(void** args);
-  void (*drop)(void* taken);
-  int (*run)(void* taken, const unsigned grid[3], const unsigned block[3], uint64_t shared_bytes, char* text,
-             uint64_t text_bytes);
+  const void* self;
+  void* (*take)(const void* self, void** args);
+  void (*drop)(const void* self, void* taken);
+  int (*run)(const void* self, void* taken, const unsigned grid[3], const unsigned block[3], uint64_t shared_bytes,
+             char* text, uint64_t text_bytes);
 };
 // By mangled name; NULL: there is none. Exported by the object that SOFTCUDA_TWINS names.
 using software_cuda_twin_fn = const software_cuda_kernel* (*)(const char* mangled);
+
+// For other libraries in software. Puts work on a stream, or into its capture; `work` returns 0 or writes what is
+// wrong, and then the context ends with an illegal address. It may be done several times, in a graph. Returns a
+// cudaError_t.
+int software_cuda_enqueue(cudaStream_t stream, int (*work)(const void* data, char* text, uint64_t text_bytes),
+                          void (*drop)(const void* data), const void* data);
+// Whether all of these bytes lie in one allocation of a device.
+int software_cuda_reaches(const void* address, uint64_t bytes);
 
 // Drops the context and everything in it, and reads the environment again.
 void software_cuda_reset(void);

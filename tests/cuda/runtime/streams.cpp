@@ -183,6 +183,24 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
   return cudaSuccess;
 }
 
+int software_cuda_enqueue(cudaStream_t stream, int (*work)(const void* data, char* text, uint64_t text_bytes),
+                          void (*drop)(const void* data), const void* data) {
+  LOCK;
+  const std::shared_ptr<const void> held(data, drop);
+  return give(put(stream, [=] {
+    std::array<char, 1024> text{};
+    if (work(held.get(), text.data(), text.size()) == 0) return cudaSuccess;
+    complain(text.data());
+    return cudaErrorIllegalAddress;
+  }));
+}
+int software_cuda_reaches(const void* address, uint64_t bytes) {
+  LOCK;
+  bool whole = false;
+  const Range* range = range_of(address, bytes, &whole);
+  return range && whole && range->kind == Kind::device;
+}
+
 // ---- kernels, as nvcc's code registers and launches them ------------------------------------------------
 void** __cudaRegisterFatBinary(void*) {
   static void* handle[1];
@@ -229,11 +247,11 @@ cudaError_t cudaLaunchKernel(const void* stub, dim3 grid, dim3 block, void** arg
   const auto limit = s.shared_limit.find(stub);
   if (shared > static_cast<size_t>(limit == s.shared_limit.end() ? 49152 : limit->second))
     return give(cudaErrorInvalidValue);
-  const std::shared_ptr<void> taken(twin->take(args), twin->drop);
+  const std::shared_ptr<void> taken(twin->take(twin->self, args), [=](void* t) { twin->drop(twin->self, t); });
   return give(put(stream, [=, what = name->second] {
     const unsigned g[3] = {grid.x, grid.y, grid.z}, b[3] = {block.x, block.y, block.z};
     std::array<char, 1024> text{};
-    if (twin->run(taken.get(), g, b, shared, text.data(), text.size()) == 0) return cudaSuccess;
+    if (twin->run(twin->self, taken.get(), g, b, shared, text.data(), text.size()) == 0) return cudaSuccess;
     complain(what + ": " + text.data());
     return cudaErrorLaunchFailure;
   }));

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of matrices by cuBLASLt. It counts matrices by columns, and the engine by rows: what is c (M, N) here is
+// c^T (N, M) there, the product op(b)^T op(a)^T. So its A is our b, its B is our a, and a bias of our columns is the
+// bias of its rows, the only one that it has.
+//
+// NVIDIA promises the same bits in every run for one version of the library and GPUs of one architecture with the same
+// number of processors; streams that share scratch are the exception, and here each product has scratch of the plan.
+//
+// Which algorithm. cuBLASLt proposes some, from the shapes, the GPU and its version alone, and nothing is measured: so
+// every run gets the same. Of these, the first one is taken that
+//   - needs at most the scratch that the plan has: [device] workspace;
+//   - gives the same bits in every run: K is summed in one go, or its parts are stored in f32 and then added in one
+//     step. Adding parts in place, in the order in which blocks end, is refused, and so are parts rounded to 16 bits;
+//   - multiplies f32 as f32 (no TF32, nothing made of 16-bit parts) and sums products of 16-bit values in f32.
+// If there is none, `prepare` gives nothing, and the kernels of this plugin compute the product.
+#include "blas.hpp"
+
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+
+#include "device.hpp"
+
+namespace cuda::blas {
+namespace {
+
+using library::Operands;
+using library::Product;
+
+eng_status status_of(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+      return ENG_OK;
+    case CUBLAS_STATUS_ALLOC_FAILED:
+      return ENG_NO_MEMORY;
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+    case CUBLAS_STATUS_ARCH_MISMATCH:
+    case CUBLAS_STATUS_LICENSE_ERROR:
+      return ENG_UNAVAILABLE;
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+      return ENG_UNSUPPORTED;
+    default:
+      return ENG_INTERNAL;
+  }
+}
+
+void check(cublasStatus_t status, const std::string& doing) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw Error{status_of(status), doing + ": " + cublasLtGetStatusName(status) + " (" + cublasLtGetStatusString(status) +
+                                     "), cuBLASLt " + std::to_string(cublasLtGetVersion())};
+}
+
+cudaDataType_t type_of(int32_t dtype) {
+  return dtype == ENG_BF16 ? CUDA_R_16BF : dtype == ENG_F16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+constexpr char describing[] = "describing a product to cuBLASLt";
+
+struct Layout {
+  cublasLtMatrixLayoutOpaque_t opaque{};
+  // Row by row: (rows, columns) of cuBLASLt are (columns, rows).
+  Layout(int32_t dtype, int64_t rows, int64_t columns) {
+    check(cublasLtMatrixLayoutInit(&opaque, type_of(dtype), static_cast<uint64_t>(columns), static_cast<uint64_t>(rows),
+                                   columns),
+          describing);
+  }
+  cublasLtMatrixLayout_t get() const { return const_cast<cublasLtMatrixLayout_t>(&opaque); }
+};
+
+// Made anew for each launch, on the stack: the address of the bias is part of it.
+struct Operation {
+  cublasLtMatmulDescOpaque_t opaque{};
+  Operation(const Product& p, const void* bias) {
+    check(cublasLtMatmulDescInit(&opaque, CUBLAS_COMPUTE_32F, CUDA_R_32F), describing);
+    set<int32_t>(CUBLASLT_MATMUL_DESC_TRANSA, p.tb ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set<int32_t>(CUBLASLT_MATMUL_DESC_TRANSB, p.ta ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (!p.bias) return;
+    set<uint32_t>(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set<const void*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    set<int32_t>(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.type));
+  }
+  cublasLtMatmulDesc_t get() const { return const_cast<cublasLtMatmulDesc_t>(&opaque); }
+
+ private:
+  template <class T>
+  void set(cublasLtMatmulDescAttributes_t what, T value) {
+    check(cublasLtMatmulDescSetAttribute(&opaque, what, &value, sizeof value), describing);
+  }
+};
+
+struct Preference {
+  cublasLtMatmulPreferenceOpaque_t opaque{};
+  template <class T>
+  void set(cublasLtMatmulPreferenceAttributes_t what, T value) {
+    check(cublasLtMatmulPreferenceSetAttribute(&opaque, what, &value, sizeof value), describing);
+  }
+  Preference(const Product& p, uint64_t scratch, uint64_t numbers) {
+    check(cublasLtMatmulPreferenceInit(&opaque), describing);
+    set<uint64_t>(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, scratch);
+    set<uint32_t>(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+    set<uint64_t>(CUBLASLT_MATMUL_PREF_IMPL_MASK, numbers);
+    set<uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.b_aligned);
+    set<uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.a_aligned);
+    set<uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.c_aligned);
+    set<uint32_t>(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.c_aligned);
+  }
+};
+
+// CUBLASLT_NUMERICAL_IMPL_FLAGS_* that the product may have.
+uint64_t allowed_numbers(const Product& p) {
+  uint64_t refused = CUBLASLT_NUMERICAL_IMPL_FLAGS_ACCUMULATOR_16F;
+  if (p.type == ENG_F32)
+    refused |= CUBLASLT_NUMERICAL_IMPL_FLAGS_TENSOR_OP_MASK | CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_TF32 |
+               CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_16F | CUBLASLT_NUMERICAL_IMPL_FLAGS_INPUT_16BF;
+  return ~refused;
+}
+
+// The library was told; what it proposes is looked at all the same.
+bool acceptable(const cublasLtMatmulHeuristicResult_t& proposed, uint64_t scratch, uint64_t numbers) {
+  constexpr char looking[] = "asking cuBLASLt how an algorithm computes";
+  if (proposed.state != CUBLAS_STATUS_SUCCESS || proposed.workspaceSize > scratch) return false;
+  uint32_t scheme = 0;
+  uint64_t flags = 0;
+  size_t written = 0;
+  check(cublasLtMatmulAlgoConfigGetAttribute(&proposed.algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
+                                             sizeof scheme, &written),
+        looking);
+  check(cublasLtMatmulAlgoCapGetAttribute(&proposed.algo, CUBLASLT_ALGO_CAP_NUMERICAL_IMPL_FLAGS, &flags, sizeof flags,
+                                          &written),
+        looking);
+  return (scheme == CUBLASLT_REDUCTION_SCHEME_NONE || scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) &&
+         (flags & ~numbers) == 0;
+}
+
+class Chosen final : public library::Algorithm {
+ public:
+  Chosen(Device& device, const Product& p, uint64_t scratch)
+      : device_(device),
+        p_(p),
+        scratch_(scratch),
+        a_(p.type, p.ta ? p.k : p.m, p.ta ? p.m : p.k),
+        b_(p.type, p.tb ? p.n : p.k, p.tb ? p.k : p.n),
+        c_(p.result, p.m, p.n) {}
+
+  // False: the library has nothing that fits.
+  bool choose() {
+    // The heuristic looks only at how well the bias is aligned.
+    const Operation operation(p_, reinterpret_cast<const void*>(uintptr_t{library::most_aligned}));
+    const uint64_t numbers = allowed_numbers(p_);
+    const Preference preference(p_, scratch_, numbers);
+    std::array<cublasLtMatmulHeuristicResult_t, 16> proposed{};
+    int count = 0;
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        device_.blas.get(), operation.get(), b_.get(), a_.get(), c_.get(), c_.get(),
+        const_cast<cublasLtMatmulPreference_t>(&preference.opaque), int{proposed.size()}, proposed.data(), &count);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
+    check(status, "choosing an algorithm");
+    const auto end = proposed.begin() + std::clamp(count, 0, int{proposed.size()});
+    const auto first =
+        std::find_if(proposed.begin(), end, [&](const auto& one) { return acceptable(one, scratch_, numbers); });
+    if (first == end) return false;
+    algorithm_ = first->algo;
+    return true;
+  }
+
+  bool takes(const Operands& o) const override {
+    const auto at = [](const void* address) { return reinterpret_cast<uintptr_t>(address); };
+    return at(o.a) % p_.a_aligned == 0 && at(o.b) % p_.b_aligned == 0 && at(o.c) % p_.c_aligned == 0 &&
+           at(o.acc) % p_.c_aligned == 0 && at(o.bias) % library::most_aligned == 0;
+  }
+
+  void run(const Operands& o, void* scratch, void* queue) const override {
+    const float one = 1, added = o.acc ? 1 : 0;
+    const Operation operation(p_, o.bias);
+    const cublasStatus_t status = cublasLtMatmul(
+        device_.blas.get(), operation.get(), &one, o.b, b_.get(), o.a, a_.get(), &added, o.acc ? o.acc : o.c, c_.get(),
+        o.c, c_.get(), &algorithm_, scratch_ ? scratch : nullptr, scratch_, static_cast<cudaStream_t>(queue));
+    if (status != CUBLAS_STATUS_SUCCESS) check(status, device_.queue_name(queue) + ", multiplying");
+  }
+
+ private:
+  Device& device_;
+  Product p_;
+  uint64_t scratch_;
+  Layout a_, b_, c_;
+  cublasLtMatmulAlgo_t algorithm_{};
+};
+
+// Sizes that cuBLASLt has numbers for.
+bool possible(const Product& p) {
+  const auto fits = [](int64_t n) { return n > 0 && n <= INT_MAX; };
+  return fits(p.m) && fits(p.n) && fits(p.k);
+}
+
+uint64_t scratch_of(const cpu::Call& call, const Product& p) {
+  return possible(p) ? call.device.settings[workspace_setting] : 0;
+}
+
+std::shared_ptr<const library::Algorithm> prepare(void* device, const Product& p, uint64_t scratch) {
+  if (!possible(p)) return nullptr;
+  of(device).enter();
+  const auto chosen = std::make_shared<Chosen>(of(device), p, scratch);
+  return chosen->choose() ? chosen : nullptr;
+}
+
+}  // namespace
+
+std::shared_ptr<cublasLtContext> create() {
+  cublasLtHandle_t handle = nullptr;
+  check(cublasLtCreate(&handle), "starting cuBLASLt");
+  return {handle, [](cublasLtContext* context) { cublasLtDestroy(context); }};
+}
+
+const library::Table products = {scratch_of, prepare};
+
+}  // namespace cuda::blas

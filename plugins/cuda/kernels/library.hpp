@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of matrices by a library of the device. The plugin sets `table` when it starts. Where nobody does, and for
+// what the library refuses, kernels of their own compute them.
+#pragma once
+
+#include <memory>
+
+#include "../../common/call.hpp"
+
+namespace cuda {
+namespace library {
+
+constexpr uint32_t most_aligned = 256;  // bytes: what eng_kernel.bind promises
+
+// c (M, N) = op(a) op(b) [+ acc] [+ bias of each column], all of them row by row. op(a) is (M, K), op(b) is (K, N).
+struct Product {
+  int32_t type = 0;    // of a, b and bias
+  int32_t result = 0;  // of c and acc
+  int64_t m = 0, n = 0, k = 0;
+  bool ta = false, tb = false, add = false, bias = false;
+  uint32_t a_aligned = most_aligned, b_aligned = most_aligned, c_aligned = most_aligned;  // bytes; acc is as c
+};
+struct Operands {
+  const void *a, *b, *acc, *bias;
+  void* c;
+};
+
+// What the library chose for a product. The same for the same product, device and version of the library.
+class Algorithm {
+ public:
+  virtual ~Algorithm() = default;
+  // Whether the addresses are as aligned as was promised.
+  virtual bool takes(const Operands& o) const = 0;
+  // Enqueues. `scratch`: as many bytes as were given to prepare, aligned to 256. Throws Error.
+  virtual void run(const Operands& o, void* scratch, void* queue) const = 0;
+};
+
+struct Table {
+  // Bytes that the plan gives to the product, known without a device; 0 if the library never takes it.
+  uint64_t (*scratch)(const cpu::Call& call, const Product& p);
+  // Null: the library refuses. Throws Error for what is no refusal.
+  std::shared_ptr<const Algorithm> (*prepare)(void* device, const Product& p, uint64_t scratch);
+};
+inline const Table* table = nullptr;
+
+inline uint64_t scratch(const cpu::Call& call, const Product& p) {
+  return table ? table->scratch(call, p) : 0;
+}
+inline std::shared_ptr<const Algorithm> prepare(void* device, const Product& p, uint64_t scratch) {
+  return table ? table->prepare(device, p, scratch) : nullptr;
+}
+// Of an address that is so many bytes behind one with the most.
+constexpr uint32_t aligned_at(int64_t bytes) {
+  uint32_t out = most_aligned;
+  while (bytes % out) out /= 2;
+  return out;
+}
+
+}  // namespace library
+}  // namespace cuda

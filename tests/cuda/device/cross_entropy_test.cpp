@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// eng.cross_entropy/1 and its gradient of cuda.eng.so as it ships: products by the software cuBLASLt, the rest by own
+// kernels (emulated), beside the reference device.
+#include <catch2/catch.hpp>
+
+#include "run.hpp"
+
+using namespace cuda_test;
+
+namespace {
+
+enum class Sums { none, narrow, wide, added };  // no dw; of the type of w; f32; f32, added to what is there
+
+Use use_of(Random& random, int32_t type, int64_t tokens, int64_t vocabulary, int64_t width, bool gradient,
+           Sums sums = Sums::none) {
+  Use use{ENG_OP_CROSS_ENTROPY,
+          {random_normal(random, type, {tokens, width}), random_normal(random, type, {vocabulary, width}),
+           random_ints(random, {tokens}, 0, int(vocabulary) - 1)},
+          {desc(ENG_F32, {1})}};
+  for (int64_t t = 0; t < tokens; t += 5) use.in[2].as<int32_t>()[t] = -100;
+  if (!gradient) return use;
+  use.op = ENG_OP_CROSS_ENTROPY_GRAD;
+  Tensor scalars(ENG_F32, {ENG_S_COUNT});
+  scalars.put(ENG_S_INV_TOKENS, 1.0 / double(tokens)), scalars.put(ENG_S_LOSS_SCALE, 64);
+  use.in.push_back(scalars);
+  use.out.push_back(desc(type, {tokens, width}));
+  use.attrs = {whole("no_dw", sums == Sums::none)};
+  if (sums == Sums::none) return use;
+  const int32_t dw = sums == Sums::narrow ? type : int32_t{ENG_F32};
+  use.out.push_back(desc(dw, {vocabulary, width}));
+  if (sums == Sums::added) use.in.push_back(random_normal(random, dw, {vocabulary, width})), use.in_place = {{2, 4}};
+  return use;
+}
+
+// Gradients of logits are rounded to 16 bits before they are multiplied.
+double most(int32_t type) {
+  return type == ENG_BF16 ? 0x1p-8 : type == ENG_F16 ? 0x1p-10 : 4e-6;
+}
+
+}  // namespace
+
+TEST_CASE("cross-entropy: products by cuBLASLt") {
+  const Machine machine(with_twins());
+  Random random(1);
+  for (const int32_t type : {ENG_F32, ENG_BF16, ENG_F16}) {
+    INFO("dtype " << type);
+    {
+      const Count count;
+      check_close(use_of(random, type, 21, 70, 24, false), 4e-6);
+      CHECK(count() == 1);
+    }
+    for (const Sums sums : {Sums::none, Sums::narrow, Sums::wide, Sums::added}) {
+      INFO("dw " << int(sums));
+      const Count count;
+      check_close(use_of(random, type, 21, 70, 24, true, sums), most(type));
+      CHECK(count() == (sums == Sums::none ? 2 : 3));
+    }
+  }
+}
+
+TEST_CASE("cross-entropy: several chunks of tokens, the last one shorter") {
+  const Machine machine(with_twins());
+  Random random(2);
+  for (const auto& [type, sums] : {std::pair(int32_t{ENG_BF16}, Sums::narrow), {int32_t{ENG_F32}, Sums::added}}) {
+    INFO("dtype " << type << ", dw " << int(sums));
+    const Count count;
+    check_close(use_of(random, type, 4096 + 9, 5, 3, true, sums), 2 * most(type));
+    CHECK(count() == 6);
+  }
+}
+
+TEST_CASE("cross-entropy: without cuBLASLt, gradients of logits stay f32") {
+  const Machine machine(with_twins({{"SOFTCUBLAS_REFUSE", "all"}}));
+  Random random(3);
+  for (const int32_t type : {ENG_F32, ENG_BF16, ENG_F16}) {
+    INFO("dtype " << type);
+    const Count count;
+    check_close(use_of(random, type, 21, 70, 24, false), 4e-6);
+    check_close(use_of(random, type, 21, 70, 24, true, Sums::wide), 4e-6);
+    CHECK(count() == 0);
+  }
+}
+
+TEST_CASE("cross-entropy: its scratch ends with [device] workspace, whether cuBLASLt takes the products or not") {
+  Random random(4);
+  for (const int32_t type : {ENG_F32, ENG_BF16}) {
+    const Use use = use_of(random, type, 21, 70, 24, true, Sums::narrow);
+    const Machine machine;
+    const uint64_t none = workspace_of(use, describe(with_workspace(0))),
+                   most = workspace_of(use, describe(with_workspace(cap)));
+    CHECK(most == none + uint64_t{cap});
+  }
+}
