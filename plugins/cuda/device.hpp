@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "attention_choice.hpp"
 #include "engine/device.h"
 #include "errors.hpp"
 
@@ -14,7 +16,7 @@ namespace cuda {
 
 struct Options {
   uint64_t workspace = 0;  // bytes: the most scratch of a matrix product
-  std::string attention;   // auto, cudnn, own
+  AttentionOptions attention;
   bool synchronous = false;
 };
 // Throws Error.
@@ -26,7 +28,9 @@ struct Device {
   Options options;
   cudaDeviceProp properties{};
   std::vector<cudaStream_t> queues;
-  std::string ended;  // why the context ended; "" while it lives
+  std::shared_ptr<void> cudnn;  // its handle, made when the first kernel needs it
+  void* cudnn_queue = nullptr;  // the stream that the handle works on
+  std::string ended;            // why the context ended; "" while it lives
 
   // Makes the device the current one of this thread. Throws Error if its context has ended.
   void enter() const;
