@@ -6,6 +6,7 @@
 #include <cstring>
 #include <iostream>
 #include <sstream>
+#include <vector>
 
 #include "described.hpp"
 #include "engine/base.h"
@@ -31,6 +32,10 @@ int main(int count, char** words) {
     try {
       const bool linear = !quadratic && cuda::sdpa::linear(s, gpu->arch, version);
       const cuda::sdpa::Graph graph(s, 0.125, cudnn_test::place(*gpu), linear);
+      // It is bound as the plugin binds it: the tensors of the op, in their order, are what cuDNN expects.
+      std::vector<void*> addresses;
+      for (uintptr_t k = 1; k <= (s.backward ? 9 : 5); ++k) addresses.push_back(reinterpret_cast<void*>(k << 40));
+      const cuda::sdpa::Pack pack(graph, addresses, reinterpret_cast<void*>(uintptr_t{10} << 40));
       answer = std::to_string(graph.workspace()), note = graph.engine();
     } catch (const cuda::Error& e) {
       if (e.status != ENG_UNSUPPORTED) return std::cerr << line << ": " << e.text << "\n", 1;
