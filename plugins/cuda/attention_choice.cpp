@@ -12,7 +12,7 @@ using sdpa::Shape;
 // Places in eng_device_info.settings.
 constexpr size_t who_setting = 1, cap_setting = 2;
 
-AttentionOptions options_of(const eng_device_info& info) {
+AttentionOptions planned_options(const eng_device_info& info) {
   AttentionOptions out;
   out.who = info.settings[who_setting] % 4, out.version = info.settings[who_setting] / 4;
   out.cap = info.settings[cap_setting];
@@ -72,7 +72,7 @@ void put(const AttentionOptions& options, eng_device_info& info) {
 
 AttentionChoice choose_attention(const eng_call& call, bool backward) {
   if (!call.device) return {};
-  const AttentionOptions o = options_of(*call.device);
+  const AttentionOptions o = planned_options(*call.device);
   if (o.who == AttentionOptions::own || o.version == 0) return {};
   const bool must = o.who == AttentionOptions::cudnn;
   const Shape s = shape_of(call, backward);

@@ -11,6 +11,7 @@
 #include "device.hpp"
 
 namespace cuda {
+namespace served {
 namespace {
 
 using cpu::Call;
@@ -163,9 +164,10 @@ void take_place(List& list) {
 }
 
 }  // namespace
+}  // namespace served
 
 void add_cudnn_attention(List& list) {
-  take_place<false>(list), take_place<true>(list);
+  served::take_place<false>(list), served::take_place<true>(list);
 }
 
 }  // namespace cuda
