@@ -27,19 +27,19 @@ constexpr uint64_t padded(uint64_t n, uint64_t to) {
   return (n + to - 1) / to * to;
 }
 
-// The gradient for heads of 256 on sm_100, which came later: it collects dq in f32.
+// The gradient for heads of 256 on sm_100, which came later: it sums those copies in f32.
 bool large_gradient(const Shape& s, uint32_t arch, uint64_t version) {
   return s.backward && s.size == 256 && arch == 100 && version >= 92300;
 }
 
 uint64_t backward(const Shape& s, const Engines& e, uint64_t version) {
   const auto heads = static_cast<uint64_t>(s.batch * s.heads), length = static_cast<uint64_t>(s.length),
-             elements = heads * length * static_cast<uint64_t>(s.size);
+             elements = heads * length * static_cast<uint64_t>(s.size),
+             whole = large_gradient(s, e.arch, version) ? 6 : e.whole;
   uint64_t bytes = heads * length * 4 + e.backward;  // a sum for each row
-  if (s.heads != s.kv_heads) bytes += e.whole * padded(elements * 2, 128) + (e.arch == 100 ? 128 : 0);
+  if (s.heads != s.kv_heads) bytes += whole * padded(elements * 2, 128) + (e.arch == 100 ? 128 : 0);
   if (linear(s, e.arch, version))  // dq in f32, and for each 64 queries a counter, for their order
     return bytes + elements * 4 + padded(heads * padded(length, 64) / 64 * 8, 128);
-  if (large_gradient(s, e.arch, version)) bytes += elements * 4;
   if (e.keys) bytes += 2 * heads * padded(length, 64) * padded(length, static_cast<uint64_t>(e.keys));
   return bytes;
 }
