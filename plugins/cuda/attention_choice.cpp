@@ -41,8 +41,12 @@ Shape shape_of(const eng_call& c, bool backward) {
 }
 
 std::string bytes_text(uint64_t n) {
-  std::string text = std::to_string(n);
-  for (size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
+  const std::string digits = std::to_string(n);
+  std::string text;
+  for (size_t k = 0; k < digits.size(); ++k) {
+    if (k > 0 && (digits.size() - k) % 3 == 0) text += ',';
+    text += digits[k];
+  }
   return text + " bytes";
 }
 
