@@ -9,6 +9,7 @@
 
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define NV_CUDNN_FRONTEND_DISABLE_LOGGING
+#define CUDNN_FRONTEND_SKIP_JSON_LIB  // plans are not written to files
 #include <cudnn_frontend.h>
 
 namespace cudnn_frontend {

@@ -18,14 +18,8 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent.parent
-PINNED = "9.19.0"
-
-
-def gpus(version):
-    """For later versions, which take longer, one of the two GPUs that differ in their memory only."""
-    return ("A100", "H100", "H200", "B200") if version == PINNED else ("A100", "H200", "B200")
-
-
+PINNED = "9.19.0"  # what a plan counts on by default: all GPUs with all shapes
+GPUS = ("A100", "H100", "H200", "B200")
 PASSES = ("forward", "backward")
 # B, T, heads, kv_heads, D
 ODD = [(1, 1, 1, 1, 64), (1, 2, 2, 2, 64), (2, 7, 4, 2, 32), (3, 17, 6, 3, 40), (1, 64, 4, 4, 20), (1, 63, 2, 1, 8),
@@ -52,10 +46,13 @@ def presets():
 
 
 def lines(version):
-    """All questions, in the order of the table."""
+    """All questions, in the order of the table. A later version, which takes four times as long, is asked for
+    the odd shapes, and for the presets where it has another engine: on H200, from which H100 differs only in memory."""
     out = []
-    for gpu, way in itertools.product(gpus(version), PASSES):
-        out += [(gpu, *shape, "bf16", way) for shape in presets() + ODD]
+    gpus = GPUS if version == PINNED else ("A100", "H200", "B200")
+    for gpu, way in itertools.product(gpus, PASSES):
+        shapes = presets() + ODD if version == PINNED or gpu == "H200" else ODD
+        out += [(gpu, *shape, "bf16", way) for shape in shapes]
         out += [(gpu, *shape, "f16", way) for shape in ODD[::6]]
     return [" ".join(map(str, words)) for words in out]
 
