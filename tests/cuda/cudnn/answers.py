@@ -70,6 +70,11 @@ def ask(program, questions):
     return head.split()[-1], dict(line.rsplit(" ", 1) for line in rest)
 
 
+def differences(version, answers, table):
+    return [f"{q}: cuDNN {version} says {a}, the table {table.get(q, 'nothing')}"
+            for q, a in answers.items() if table.get(q) != a]
+
+
 def main():
     words = sys.argv[1:]
     tables = {t.stem.split("-")[1]: t for t in sorted(HERE.glob("answers-*.txt"))}
@@ -98,8 +103,10 @@ def main():
         wanted = random.Random(seed).sample(wanted, int(rest[0]))
         print(f"a sample of {len(wanted)}, seed {seed}")
     _, answers = ask(program, wanted)
-    wrong = [f"{q}: cuDNN {version} says {a}, the table {table.get(q, 'nothing')}"
-             for q, a in answers.items() if table.get(q) != a]
+    wrong = differences(version, answers, table)
+    planted = next(iter(answers))
+    if len(differences(version, answers, {**table, planted: "1"})) <= len(wrong) and planted not in "".join(wrong):
+        sys.exit("a planted mistake is not found")
     print("\n".join(wrong + [f"cuDNN {version}: {len(answers) - len(wrong)} of {len(answers)} answers as in the table"]))
     sys.exit(bool(wrong))
 
