@@ -107,6 +107,7 @@ eng_status describe_device(const eng_options* options, eng_device_info* out, eng
     }
     info.parallel_beside = info.parallel;
     info.settings[workspace_setting] = own.workspace;
+    put(own.attention, info);
     std::memcpy(out, &info, std::min<size_t>(out->struct_size, sizeof info));
   });
 }

@@ -2,6 +2,7 @@
 #include "device.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 
 #include "blas.hpp"
@@ -61,13 +62,26 @@ Options options_of(const eng_options* options) {
   Options out;
   if (!options) return out;
   int32_t synchronous = 0;
-  int64_t workspace = 32 << 20;
-  const char* attention = "auto";
+  int64_t workspace = 32 << 20, attention_workspace = int64_t{512} << 20;
+  const char *attention = "auto", *cudnn = "";
   out.synchronous = option(options->get_bool, options, "synchronous", synchronous) != 0;
   workspace = option(options->get_int, options, "workspace", workspace);
   if (workspace < 0) throw Error{ENG_INVALID, "workspace = " + std::to_string(workspace) + ": give 0 or more bytes"};
   out.workspace = static_cast<uint64_t>(workspace);
-  out.attention = option(options->get_string, options, "attention", attention);
+  attention = option(options->get_string, options, "attention", attention);
+  out.attention.who = std::strcmp(attention, "own") == 0     ? AttentionOptions::own
+                      : std::strcmp(attention, "cudnn") == 0 ? AttentionOptions::cudnn
+                                                             : AttentionOptions::auto_;
+  attention_workspace = option(options->get_int, options, "attention_workspace", attention_workspace);
+  if (attention_workspace < 0)
+    throw Error{ENG_INVALID, "attention_workspace = " + std::to_string(attention_workspace) + ": give 0 or more bytes"};
+  out.attention.cap = static_cast<uint64_t>(attention_workspace);
+  cudnn = option(options->get_string, options, "cudnn", cudnn);
+  if (*cudnn) out.attention.version = sdpa::known_version(cudnn);
+  if (out.attention.version == 0)
+    throw Error{ENG_INVALID, "cudnn = \"" + std::string(cudnn) + "\": its scratch is not known; give \"" +
+                                 sdpa::version_text(sdpa::known_versions[0]) + "\" or \"" +
+                                 sdpa::version_text(sdpa::known_versions[1]) + "\""};
   return out;
 }
 

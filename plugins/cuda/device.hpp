@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "attention_choice.hpp"
 #include "engine/device.h"
 #include "errors.hpp"
 
@@ -20,7 +21,7 @@ constexpr size_t workspace_setting = 0;
 
 struct Options {
   uint64_t workspace = 0;  // bytes: the most scratch of a matrix product
-  std::string attention;   // auto, cudnn, own
+  AttentionOptions attention;
   bool synchronous = false;
 };
 // Throws Error.
@@ -33,7 +34,9 @@ struct Device {
   cudaDeviceProp properties{};
   std::vector<cudaStream_t> queues;
   std::shared_ptr<cublasLtContext> blas;
-  std::string ended;  // why the context ended; "" while it lives
+  std::shared_ptr<void> cudnn;  // its handle, made when the first kernel needs it
+  void* cudnn_queue = nullptr;  // the stream that the handle works on
+  std::string ended;            // why the context ended; "" while it lives
 
   // Makes the device the current one of this thread. Throws Error if its context has ended.
   void enter() const;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "attention_cudnn.hpp"
 #include "blas.hpp"
 #include "copy.hpp"
 #include "device.hpp"
@@ -29,7 +30,17 @@ ENG_DESCRIPTION(
     "type = 'string'\n"
     "default = 'auto'\n"
     "choices = ['auto', 'cudnn', 'own']\n"
-    "help = 'who computes attention; auto: cuDNN where it can, else own kernels'\n"
+    "help = 'who computes attention; auto: cuDNN where it can within attention_workspace, else own kernels'\n"
+    "[provides.options.attention_workspace]\n"
+    "type = 'bytes'\n"
+    "default = '512MiB'\n"
+    "min = 0\n"
+    "help = 'the most scratch of attention by cuDNN'\n"
+    "[provides.options.cudnn]\n"
+    "type = 'string'\n"
+    "default = '9.19.0'\n"
+    "choices = ['9.19.0', '9.27.0']\n"
+    "help = 'the cuDNN whose scratch is planned; another one runs if it wants no more'\n"
     "[provides.options.synchronous]\n"
     "type = 'bool'\n"
     "default = false\n"
@@ -53,6 +64,7 @@ eng_status start(const eng_host*, eng_error*) {
     cuda::library::table = &cuda::blas::products;
     collected = cuda::kernels();
     collected.push_back(&cuda::copy_kernel);
+    cuda::add_cudnn_attention(collected);
     table = {sizeof(eng_kernels), static_cast<uint32_t>(collected.size()), collected.data()};
     return ENG_OK;
   } catch (...) {

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attention_choice.hpp"
+
+#include "../common/call.hpp"
+
+namespace cuda {
+namespace {
+
+using common::Error;
+using sdpa::Shape;
+
+// Places in eng_device_info.settings.
+constexpr size_t who_setting = 1, cap_setting = 2;
+
+AttentionOptions planned_options(const eng_device_info& info) {
+  AttentionOptions out;
+  out.who = info.settings[who_setting] % 4, out.version = info.settings[who_setting] / 4;
+  out.cap = info.settings[cap_setting];
+  return out;
+}
+
+int64_t integer(const eng_call& c, std::string_view key) {
+  for (uint32_t k = 0; k < c.n_attrs; ++k)
+    if (key == c.attrs[k].key) return c.attrs[k].i;
+  return 0;
+}
+
+// q is input 0 of the op, 1 of its gradient, and k follows. All zeros if the call is not one of cuDNN's: the plugin's
+// own kernels then say what is wrong with it.
+Shape shape_of(const eng_call& c, bool backward) {
+  const uint32_t first = backward ? 1 : 0;
+  if (c.n_in < first + 3 || c.in[first].ndim != 3 || c.in[first + 1].ndim != 3) return {};
+  const eng_desc &q = c.in[first], &k = c.in[first + 1];
+  const int64_t heads = integer(c, "heads"), kv_heads = integer(c, "kv_heads");
+  if (heads <= 0 || kv_heads <= 0 || heads % kv_heads != 0 || q.dims[2] % heads != 0 || k.dims[1] != q.dims[1] ||
+      k.dims[2] != q.dims[2] / heads * kv_heads)
+    return {};
+  for (uint32_t n = 0; n < 3; ++n)
+    if (c.in[first + n].dtype != q.dtype) return {};
+  return {q.dims[0], q.dims[1], heads, kv_heads, q.dims[2] / heads, q.dtype, backward};
+}
+
+std::string bytes_text(uint64_t n) {
+  const std::string digits = std::to_string(n);
+  std::string text;
+  for (size_t k = 0; k < digits.size(); ++k) {
+    if (k > 0 && (digits.size() - k) % 3 == 0) text += ',';
+    text += digits[k];
+  }
+  return text + " bytes";
+}
+
+// What would bring the scratch below the cap.
+std::string remedies(const Shape& s, uint32_t arch, const AttentionOptions& o, uint64_t need) {
+  std::string text;
+  Shape part = s;
+  while (part.batch > 1 && sdpa::answer(part, arch, o.version).bytes > o.cap) part.batch /= 2;
+  if (sdpa::answer(part, arch, o.version).bytes <= o.cap)
+    text += "train.micro_batch = " + std::to_string(part.batch) + " fits; ";
+  for (const uint64_t v : sdpa::known_versions) {
+    if (!sdpa::linear(s, arch, v) || sdpa::linear(s, arch, o.version)) continue;
+    const uint64_t less = sdpa::answer(s, arch, v).bytes;
+    text += "with cuDNN " + sdpa::version_text(v) + " installed, [device] cudnn = \"" + sdpa::version_text(v) +
+            "\" needs " + bytes_text(less) + (less <= o.cap ? "" : ", still too many") + "; ";
+  }
+  return text + "[device] attention_workspace = " + std::to_string(need) +
+         " allows it; attention = \"auto\" lets the plugin's own kernel compute it";
+}
+
+}  // namespace
+
+void put(const AttentionOptions& options, eng_device_info& info) {
+  info.settings[who_setting] = options.version * 4 + options.who;
+  info.settings[cap_setting] = options.cap;
+}
+
+AttentionChoice choose_attention(const eng_call& call, bool backward) {
+  if (!call.device) return {};
+  const AttentionOptions o = planned_options(*call.device);
+  if (o.who == AttentionOptions::own || o.version == 0) return {};
+  const bool must = o.who == AttentionOptions::cudnn;
+  const Shape s = shape_of(call, backward);
+  if (s.heads == 0) return {};
+  const sdpa::Answer answer = sdpa::answer(s, call.device->arch, o.version);
+  const auto name = [&] { return "cuDNN " + sdpa::version_text(o.version); };
+  if (!answer.refused.empty()) {
+    if (!must) return {};
+    throw Error{ENG_UNSUPPORTED, name() + " cannot compute it: " + answer.refused +
+                                     "; [device] attention = \"auto\" lets the plugin's own kernel compute it"};
+  }
+  if (answer.bytes > o.cap) {
+    if (!must) return {};
+    throw Error{ENG_UNSUPPORTED, name() + " needs " + bytes_text(answer.bytes) + " of scratch, and [device] " +
+                                     "attention_workspace allows " + bytes_text(o.cap) + ": " +
+                                     remedies(s, call.device->arch, o, answer.bytes)};
+  }
+  return {true, answer.bytes, o.version, s};
+}
+
+void refuse_installed(const AttentionChoice& choice, uint64_t installed, const std::string& what) {
+  const std::string planned = sdpa::version_text(choice.version);
+  throw Error{ENG_UNAVAILABLE, "the plan counts on cuDNN " + planned + " and " + bytes_text(choice.bytes) +
+                                   " of scratch, and the installed cuDNN " + sdpa::version_text(installed) + " " +
+                                   what + ": install cuDNN " + planned + ", or set [device] attention = \"own\""};
+}
+
+void check_workspace(const AttentionChoice& choice, uint64_t installed, uint64_t wanted) {
+  if (wanted > choice.bytes) refuse_installed(choice, installed, "wants " + bytes_text(wanted));
+}
+
+}  // namespace cuda

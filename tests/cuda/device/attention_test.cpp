@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who computes attention, as the shipping plugin decides on a machine of software (emulated). cuDNN itself is the real
+// one, which cannot start there: what it computes is not tested here.
+#include <catch2/catch.hpp>
+
+#include "plugin.hpp"
+
+using namespace cuda_test;
+using Catch::Contains;
+
+namespace {
+
+struct Words {
+  std::map<std::string, std::string> strings;
+  int64_t cap;
+  eng_options table{};
+  Words(std::map<std::string, std::string> s, int64_t bytes) : strings(std::move(s)), cap(bytes) {
+    table.struct_size = sizeof table, table.minor = ENG_ABI_MINOR, table.data = this;
+    table.get_bool = [](const eng_options*, const char*, int32_t*, eng_error*) -> eng_status { return ENG_NOT_FOUND; };
+    table.get_int = [](const eng_options* o, const char* key, int64_t* out, eng_error*) -> eng_status {
+      if (std::strcmp(key, "attention_workspace") != 0) return ENG_NOT_FOUND;
+      return *out = static_cast<const Words*>(o->data)->cap, ENG_OK;
+    };
+    table.get_string = [](const eng_options* o, const char* key, const char** out, eng_error*) -> eng_status {
+      const auto& own = static_cast<const Words*>(o->data)->strings;
+      const auto at = own.find(key);
+      return at == own.end() ? ENG_NOT_FOUND : (*out = at->second.c_str(), ENG_OK);
+    };
+  }
+};
+
+const eng_kernel& kernel(const char* op) {
+  const auto& all = *static_cast<const eng_kernels*>(plugin().get_interface(ENG_KERNELS_KIND, "cuda"));
+  for (uint32_t k = 0; k < all.count; ++k)
+    if (!std::strcmp(all.kernels[k]->op, op)) return *all.kernels[k];
+  throw std::runtime_error("no kernel");
+}
+
+struct Answer {
+  eng_status status;
+  uint64_t bytes;
+  std::string text;
+};
+
+// One call of 32 query heads of 128 on 8 key heads.
+struct Attention {
+  bool backward;
+  eng_device_info info{};
+  eng_desc in[6] = {}, out[3] = {};
+  eng_attr attrs[3] = {{"heads", 32, 0}, {"kv_heads", 8, 0}, {"scale", 0, 0.125}};
+  Attention(Words& words, int32_t type, int64_t batch, int64_t length, bool grad) : backward(grad) {
+    info.struct_size = sizeof info;
+    Told told;
+    if (table().describe(&words.table, &info, told) != ENG_OK) throw std::runtime_error(told.text);
+    const auto tensor = [&](int64_t columns) {
+      eng_desc d{};
+      d.dtype = type, d.ndim = 3, d.dims[0] = batch, d.dims[1] = length, d.dims[2] = columns;
+      return d;
+    };
+    eng_desc lse = tensor(length);
+    lse.dtype = ENG_F32, lse.dims[1] = 32;
+    const eng_desc q = tensor(4096), k = tensor(1024);
+    if (grad) {
+      for (const auto& [at, d] : {std::pair{0, q}, {1, q}, {2, k}, {3, k}, {4, q}, {5, lse}}) in[at] = d;
+      out[0] = q, out[1] = out[2] = k;
+    } else {
+      in[0] = q, in[1] = in[2] = k, out[0] = q, out[1] = lse;
+    }
+  }
+  eng_call call() const {
+    return {sizeof(eng_call), 1, backward ? 6u : 3u, backward ? 3u : 2u, in, out, attrs, 3, 0, &info};
+  }
+  const eng_kernel& served() const { return kernel(backward ? ENG_OP_ATTENTION_GRAD : ENG_OP_ATTENTION); }
+  Answer workspace() const {
+    const eng_call c = call();
+    Told told;
+    uint64_t bytes = 0;
+    const eng_status status = served().workspace(&c, &bytes, told);
+    return {status, bytes, told.text};
+  }
+  Answer prepare(Words& words) const {
+    void *self = nullptr, *state = nullptr;
+    Told told;
+    if (table().create(&words.table, 0, &self, told) != ENG_OK) throw std::runtime_error(told.text);
+    const eng_call c = call();
+    const eng_status status = served().prepare(self, &c, &state, told);
+    if (status == ENG_OK && state) served().drop_state(state);
+    table().destroy(self);
+    return {status, 0, told.text};
+  }
+};
+
+constexpr int64_t gib = int64_t{1} << 30;
+
+}  // namespace
+
+TEST_CASE("attention: the workspace is cuDNN's where it serves, else the plugin's own") {
+  const Machine machine(Variables{{"SOFTCUDA_CARD", "h200"}});
+  Words automatic({}, gib / 2), wide({}, 4 * gib), own({{"attention", "own"}}, 4 * gib);
+  CHECK(Attention(automatic, ENG_BF16, 8, 2048, false).workspace().bytes == 256);
+  CHECK(Attention(own, ENG_BF16, 8, 2048, false).workspace().bytes != 256);
+  const uint64_t ours = Attention(own, ENG_BF16, 8, 2048, true).workspace().bytes;
+  CHECK(Attention(automatic, ENG_BF16, 8, 2048, true).workspace().bytes == ours);  // 2 GiB are above the cap
+  CHECK(Attention(wide, ENG_BF16, 8, 2048, true).workspace().bytes == 2418016512);
+  CHECK(Attention(wide, ENG_F32, 8, 2048, true).workspace().bytes ==
+        Attention(own, ENG_F32, 8, 2048, true).workspace().bytes);
+}
+
+TEST_CASE("attention: what cuDNN cannot serve is refused if it is demanded, and served otherwise") {
+  const Machine machine(Variables{{"SOFTCUDA_CARD", "h200"}});
+  Words demanded({{"attention", "cudnn"}}, gib / 2), automatic({}, gib / 2);
+  const Answer answer = Attention(demanded, ENG_BF16, 8, 2048, true).workspace();
+  CHECK(answer.status == ENG_UNSUPPORTED);
+  CHECK_THAT(answer.text, Contains("eng.attention_grad/1 [in bf16") &&
+                              Contains("needs 2,418,016,512 bytes of scratch") &&
+                              Contains("train.micro_batch = 1 fits") && Contains("[device] cudnn = \"9.27.0\""));
+  CHECK(Attention(automatic, ENG_F32, 1, 32, true).prepare(automatic).status == ENG_OK);
+}
+
+TEST_CASE("attention: an installed cuDNN that is not the plan's, or does not start, ends with what to change") {
+  const Machine machine(Variables{{"SOFTCUDA_CARD", "h200"}});
+  Words newer({{"attention", "cudnn"}, {"cudnn", "9.27.0"}}, 4 * gib), pinned({{"attention", "cudnn"}}, 4 * gib);
+  const Attention linear(newer, ENG_BF16, 8, 2048, true);
+  CHECK(linear.workspace().bytes == 539033856);
+  const Answer other = linear.prepare(newer);
+  CHECK(other.status == ENG_UNAVAILABLE);
+  CHECK_THAT(other.text, Contains("the plan counts on cuDNN 9.27.0 and 539,033,856 bytes of scratch, and the installed "
+                                  "cuDNN 9.19.0 has no engine") &&
+                             Contains("or set [device] attention = \"own\""));
+  const Answer none = Attention(pinned, ENG_BF16, 8, 2048, false).prepare(pinned);
+  CHECK(none.status == ENG_UNAVAILABLE);
+  CHECK_THAT(none.text, Contains("starting cuDNN on this GPU") && Contains("attention = \"own\""));
+}
