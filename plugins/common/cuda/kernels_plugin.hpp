@@ -2,7 +2,9 @@
 // A plugin with nothing but kernels for the device "cuda":
 //
 //   ENG_DESCRIPTION("...")
-//   ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t) { return &cuda::KernelsPlugin<my_kernels>::plugin; }
+//   ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t) {
+//     return &cuda::KernelsPlugin<my_kernels, eng_description>::plugin;
+//   }
 #pragma once
 
 #include <cstring>
@@ -13,11 +15,11 @@
 
 namespace cuda {
 
-template <std::vector<const eng_kernel*> (*make)()>
+template <std::vector<const eng_kernel*> (*make)(), const char* description>
 struct KernelsPlugin {
   inline static std::vector<const eng_kernel*> collected;
   inline static eng_kernels table;
-  static const char* describe() { return eng_description; }
+  static const char* describe() { return description; }
   static eng_status start(const eng_host*, eng_error*) {
     try {
       collected = make();

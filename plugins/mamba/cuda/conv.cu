@@ -137,23 +137,28 @@ __global__ void __launch_bounds__(conv_block) conv_grad(ConvGradOf<T> g) {
   }
 }
 
-// The sums over sequences and runs, in order.
+// The sums over sequences and runs: each row of threads sums every eighth part, in order; then the rows, in order.
+constexpr int sum_columns = 32, sum_rows = 8;
 template <class S>
-__global__ void __launch_bounds__(conv_block)
+__global__ void __launch_bounds__(sum_columns* sum_rows)
     conv_sums(const float* parts, int64_t n, int64_t channels, int taps, S* dw, S* dbias) {
-  const int64_t e = static_cast<int64_t>(blockIdx.x) * conv_block + threadIdx.x;
-  if (e >= channels) return;
+  using Room = float[sum_rows][most_taps + 1][sum_columns];
+  Room& room = cuda::shared<Room>();
+  const int64_t e = static_cast<int64_t>(blockIdx.x) * sum_columns + threadIdx.x;
   float sum[most_taps + 1] = {};
-  for (int64_t part = 0; part < n; ++part) {
+  for (int64_t part = threadIdx.y; part < n && e < channels; part += sum_rows) {
 #pragma unroll
     for (int k = 0; k <= most_taps; ++k) sum[k] += parts[(part * (most_taps + 1) + k) * channels + e];
   }
 #pragma unroll
-  for (int k = 0; k < most_taps; ++k) {
-    const int at = k - (most_taps - taps);
-    if (at >= 0) from_f32(sum[k], dw[e * taps + at]);
-  }
-  if (dbias) from_f32(sum[most_taps], dbias[e]);
+  for (int k = 0; k <= most_taps; ++k) room[threadIdx.y][k][threadIdx.x] = sum[k];
+  __syncthreads();
+  const int k = static_cast<int>(threadIdx.y), at = k - (most_taps - taps);
+  if (k > most_taps || e >= channels) return;
+  float all = 0;
+  for (int row = 0; row < sum_rows; ++row) all += room[row][k][threadIdx.x];
+  if (k < most_taps && at >= 0) from_f32(all, dw[e * taps + at]);
+  if (k == most_taps && dbias) from_f32(all, dbias[e]);
 }
 
 // ---- ops -------------------------------------------------------------------------------------------------------
@@ -206,6 +211,8 @@ struct ConvGrad {
     const ConvSizes s = conv_sizes(c, 1, 2);
     need_sizes(s), need_size(c.in[0], s.batch * s.tokens * s.channels, "dy");
     need_size(c.out[0], s.batch * s.tokens * s.stride, "dx"), need_size(c.out[1], s.channels * s.taps, "dw");
+    if (c.has(3)) need_size(c.in[3], s.channels, "bias"), need(c.has_out(2), "with a bias it has a gradient");
+    if (c.has(4)) need_size(c.in[4], elements(c.out[0]), "dx_acc");
   }
   static uint64_t workspace(const Call& c) {
     const ConvSizes s = conv_sizes(c, 1, 2);
@@ -220,7 +227,8 @@ struct ConvGrad {
       const unsigned x = blocks_of(s.channels, conv_block);
       const int64_t parts = s.batch * s.runs(grad_run);
       launch<conv_grad<T>>(dim3(x, second(parts)), conv_block, 0, stream, g);
-      launch<conv_sums<S>>(x, conv_block, 0, stream, g.parts, parts, s.channels, s.taps, a.out<S>(1),
+      launch<conv_sums<S>>(blocks_of(s.channels, sum_columns), dim3(sum_columns, sum_rows),
+                           sizeof(float[sum_rows][most_taps + 1][sum_columns]), stream, g.parts, parts, s.channels, s.taps, a.out<S>(1),
                            bias ? a.out<S>(2) : nullptr);
       if (!add) clear(g.dx, s.batch * s.tokens, s.stride, s.channels, s.stride - s.channels, stream);
     });

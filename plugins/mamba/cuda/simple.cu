@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // split, join and the initial values.
+#include <cmath>
+
 #include "../../common/cuda/random.cuh"
 #include "shared.cuh"
 
@@ -56,14 +58,19 @@ struct Rows {
   }
 };
 
+// ln(1) .. ln(states) are computed on the host, whose bits every device has.
+constexpr int64_t most_logs = 256;
+struct Logs {
+  float of[most_logs] = {};
+};
 template <class T>
 struct ALogOf {
   T* out;
   int64_t first, states;
+  Logs logs;
   template <int W>
   __device__ void at(int64_t i) const {
-    for (int k = 0; k < W; ++k)
-      from_f32(static_cast<float>(log(static_cast<double>((first + i + k) % states + 1))), out[i + k]);
+    for (int k = 0; k < W; ++k) from_f32(logs.of[(first + i + k) % states], out[i + k]);
   }
 };
 template <class T>
@@ -83,21 +90,26 @@ struct DtBiasOf {
   }
 };
 
-// Not EXACT: log and exp in f64 are another library's.
 struct InitALog {
   static constexpr const char* op = MAMBA_OP_INIT_A_LOG;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
   int32_t type;
   int64_t n, first, states;
+  Logs logs;
   static void check(const Call& c) {
     need_counts(c, 0, 0, 1, 1), need_float(c.out[0], "out");
-    need(c.integer("states") >= 1, "states must be at least 1"), need(c.integer("first") >= 0, "first must be 0 or more");
+    need(c.integer("states") >= 1 && c.integer("first") >= 0, "states must be at least 1, first 0 or more");
+    if (c.integer("states") > most_logs) throw cuda::Error{ENG_UNSUPPORTED, "fills up to 256 states of a channel"};
   }
   explicit InitALog(const Call& c)
-      : type(c.out[0].dtype), n(elements(c.out[0])), first(c.integer("first")), states(c.integer("states")) {}
+      : type(c.out[0].dtype), n(elements(c.out[0])), first(c.integer("first")), states(c.integer("states")) {
+    for (int64_t k = 0; k < states; ++k) logs.of[k] = static_cast<float>(std::log(static_cast<double>(k + 1)));
+  }
   void run(const Args& a, cudaStream_t stream) const {
-    by_type(type, [&]<class T>(T) { cuda::launch_each(n, stream, ALogOf<T>{a.out<T>(0), first, states}); });
+    by_type(type, [&]<class T>(T) { cuda::launch_each(n, stream, ALogOf<T>{a.out<T>(0), first, states, logs}); });
   }
 };
+// Not EXACT: exp, log and expm1 in f64 are those of another library.
 struct InitDtBias {
   static constexpr const char* op = MAMBA_OP_INIT_DT_BIAS;
   int32_t type;
