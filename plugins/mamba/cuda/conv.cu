@@ -88,7 +88,7 @@ template <class T>
 struct ConvGradOf {
   ConvOf<T> forward;
   const T* dy;
-  T* dx;        // holds dx_acc if `add`
+  T* dx;         // holds dx_acc if `add`
   float* parts;  // (B, runs, 4 + 1, E): the gradients of the weights and of the bias
   bool add;
 };
@@ -228,8 +228,8 @@ struct ConvGrad {
       const int64_t parts = s.batch * s.runs(grad_run);
       launch<conv_grad<T>>(dim3(x, second(parts)), conv_block, 0, stream, g);
       launch<conv_sums<S>>(blocks_of(s.channels, sum_columns), dim3(sum_columns, sum_rows),
-                           sizeof(float[sum_rows][most_taps + 1][sum_columns]), stream, g.parts, parts, s.channels, s.taps, a.out<S>(1),
-                           bias ? a.out<S>(2) : nullptr);
+                           sizeof(float[sum_rows][most_taps + 1][sum_columns]), stream, g.parts, parts, s.channels,
+                           s.taps, a.out<S>(1), bias ? a.out<S>(2) : nullptr);
       if (!add) clear(g.dx, s.batch * s.tokens, s.stride, s.channels, s.stride - s.channels, stream);
     });
   }

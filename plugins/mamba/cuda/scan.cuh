@@ -14,7 +14,8 @@ namespace on_cuda {
 
 constexpr int scan_block = 128, scan_tile = 16;  // threads; tokens whose B and C are in shared memory at once
 constexpr int most_states = 64;
-constexpr int64_t enough_blocks = 2, filling_blocks = 4;  // for each processor: sequences are not cut; what cutting aims at
+constexpr int64_t enough_blocks = 2,
+                  filling_blocks = 4;  // for each processor: sequences are not cut; what cutting aims at
 
 struct ScanSizes {
   int64_t batch, tokens, channels, stride, chunks, span, spans;  // span: chunks of one

@@ -284,8 +284,8 @@ struct SumBlocksOf {
   }
 };
 // da_log (E, N), dd and ddt_bias (E): the sum over sequences and spans, in order.
-__global__ void __launch_bounds__(scan_block)
-    sum_sequences(const float* sums, int64_t all, int64_t channels, int states, float* da_log, float* dd, float* dbias) {
+__global__ void __launch_bounds__(scan_block) sum_sequences(const float* sums, int64_t all, int64_t channels,
+                                                            int states, float* da_log, float* dd, float* dbias) {
   const int64_t e = static_cast<int64_t>(blockIdx.x) * scan_block + threadIdx.x;
   const int n = static_cast<int>(blockIdx.y);
   if (e >= channels) return;
@@ -329,7 +329,9 @@ struct ScanGrad {
       const Parts parts(s);
       float* const sums = a.scratch<float>();
       const int64_t each = s.tokens * 2 * s.states;
-      ScanGradOf<T> q{scan_of<T>(a, 1, s), a.in<T>(0), a.in<float>(8), a.out<T>(0), a.out<T>(1), a.out<T>(6)};
+      ScanGradOf<T> q{};
+      q.forward = scan_of<T>(a, 1, s), q.dy = a.in<T>(0), q.kept = a.in<float>(8);
+      q.du = a.out<T>(0), q.ddelta = a.out<T>(1), q.dgate = a.out<T>(6);
       q.sums = sums, q.dbc = sums + parts.sums, q.after = q.dbc + parts.dbc, q.steps = q.after + parts.after;
       q.blocks = parts.blocks;
       if (s.spans > 1) {

@@ -52,8 +52,8 @@ void clear(T* x, int64_t rows, int64_t stride, int64_t first, int64_t count, cud
   launch<clear_columns<T>>(dim3(blocks_of(count, 128), second(rows)), 128, 0, stream, x, rows, stride, first, count);
 }
 
-inline void need_types(const Call& c, int32_t type, std::initializer_list<size_t> in,
-                       std::initializer_list<size_t> out, const char* what) {
+inline void need_types(const Call& c, int32_t type, std::initializer_list<size_t> in, std::initializer_list<size_t> out,
+                       const char* what) {
   for (size_t k : in)
     if (c.has(k)) need_type(c.in[k], type, what);
   for (size_t k : out)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// adamw8bit's update in one pass, EXACT: every line is one IEEE operation, in the order of ../adamw8bit/adamw8bit.hpp. A
-// warp updates a block of 256 elements, eight in each lane. The tables of codes lie in shared memory.
+// adamw8bit's update in one pass, EXACT: every line is one IEEE operation, in the order of ../adamw8bit/adamw8bit.hpp.
+// A warp updates a block of 256 elements, eight in each lane. The tables of codes lie in shared memory.
 #include "../../common/cuda/glue.hpp"
 #include "../adamw8bit/call.hpp"
 #include "../adamw8bit/make_codes.hpp"
@@ -9,7 +9,7 @@
 namespace adamw8bit {
 namespace on_cuda {
 
-constexpr int warps = 8, each = 8;  // warps of a block of threads; elements of a lane
+constexpr int warps = 8, each = 8;   // warps of a block of threads; elements of a lane
 constexpr int64_t most_grid = 1024;  // blocks of threads: each reads the tables once
 
 constexpr float middle(float a, float b) {

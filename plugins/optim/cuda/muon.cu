@@ -55,9 +55,7 @@ struct Momentum {
     (void)Momentum(c);
   }
   explicit Momentum(const Call& c)
-      : n(elements(c.in[0])),
-        momentum(static_cast<float>(c.real("momentum"))),
-        nesterov(c.integer("nesterov") != 0) {}
+      : n(elements(c.in[0])), momentum(static_cast<float>(c.real("momentum"))), nesterov(c.integer("nesterov") != 0) {}
   void run(const Args& a, cudaStream_t stream) const {
     cuda::launch_each(n, stream, MomentumOf{a.out<float>(0), a.out<float>(1), a.in<float>(2), momentum, nesterov});
   }
