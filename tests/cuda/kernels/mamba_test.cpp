@@ -35,7 +35,7 @@ Use use_of(const Device& on, const char* op, const Tensors& in, const std::vecto
 }
 
 const Shape shapes[] = {{1, 1, 1, 1, 4, 1},      {2, 7, 5, 8, 4, 10},          {1, 64, 37, 16, 3, 74},
-                        {2, 130, 33, 16, 2, 66}, {1, 140, 9, 64, 4, 9, false}, {1, 75, 70, 21, 4, 140}};
+                        {2, 130, 13, 16, 2, 26}, {1, 140, 9, 64, 4, 9, false}, {1, 75, 70, 21, 4, 140}};
 
 }  // namespace
 
@@ -63,6 +63,7 @@ TEST_CASE("emulated cuda: selective_scan, its gradient and its step") {
   const Device& on = GENERATE(0, 1) ? broad() : narrow();
   for (const int32_t type : types)
     for (const Shape& s : shapes) {
+      if (type != ENG_F32 && s.T != 7 && s.T != 75) continue;
       INFO("type " << type << ", T " << s.T << ", E " << s.E << ", N " << s.N << ", processors " << on.info.parallel);
       Random random(static_cast<uint64_t>(s.T));
       const Tensors in = mamba_test::scan_inputs(random, type, s);
