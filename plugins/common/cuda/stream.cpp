@@ -3,15 +3,16 @@
 // device is the stream.
 #include <cuda_runtime_api.h>
 
-#include "glue.hpp"
+#include "../error.hpp"
+#include "launch.hpp"
 
 namespace cuda {
 namespace {
 
 void check(cudaError_t error, const char* doing) {
   if (error != cudaSuccess)
-    throw Error{ENG_INTERNAL,
-                std::string(doing) + ": " + cudaGetErrorString(error) + " (" + cudaGetErrorName(error) + ")"};
+    throw common::Error{ENG_INTERNAL,
+                        std::string(doing) + ": " + cudaGetErrorString(error) + " (" + cudaGetErrorName(error) + ")"};
 }
 
 }  // namespace

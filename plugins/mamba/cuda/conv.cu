@@ -107,8 +107,9 @@ __global__ void __launch_bounds__(conv_block) conv_grad(ConvGradOf<T> g) {
     const int64_t end = first + grad_run < p.s.tokens ? first + grad_run : p.s.tokens;
     float window[most_taps] = {}, slopes[most_taps] = {}, dw[most_taps] = {}, dbias = 0;  // slopes: before the silu
     for (int64_t t = first - (p.s.taps - 1); t < first; ++t) push(window, p.at(b, t, e));
-    // The gradient of x[t] needs the slopes of t .. t + K - 1: it is known K - 1 tokens later.
-    for (int64_t t = first; t < end + p.s.taps - 1; ++t) {
+    // The gradient of x[t] needs the slopes of t .. t + 3, as if there were always four taps: it is known 3 tokens
+    // later.
+    for (int64_t t = first; t < end + most_taps - 1; ++t) {
       float slope = 0;
       if (t < p.s.tokens) {
         push(window, p.at(b, t, e));
@@ -121,13 +122,12 @@ __global__ void __launch_bounds__(conv_block) conv_grad(ConvGradOf<T> g) {
         for (int k = 0; k < most_taps; ++k) dw[k] = fmaf(slope, window[k], dw[k]);
         dbias += slope;
       }
-      const int64_t at = t - (p.s.taps - 1);
+      const int64_t at = t - (most_taps - 1);
       if (at < first) continue;
       T* const dx = g.dx + (b * p.s.tokens + at) * p.s.stride + e;
       float sum = g.add ? to_f32(*dx) : 0.0f;
 #pragma unroll
-      for (int k = 0; k < most_taps; ++k)  // the newest slope had the oldest tap
-        if (k < p.s.taps) sum = fmaf(w[most_taps - p.s.taps + k], slopes[most_taps - 1 - k], sum);
+      for (int k = 0; k < most_taps; ++k) sum = fmaf(w[k], slopes[most_taps - 1 - k], sum);  // the newest had tap 0
       from_f32(sum, *dx);
     }
     float* const out = g.parts + part * (most_taps + 1) * p.s.channels + e;

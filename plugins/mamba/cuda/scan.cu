@@ -5,7 +5,7 @@
 namespace mamba {
 namespace on_cuda {
 
-constexpr int ahead = 8;  // tokens whose values are loaded at once: none of them waits for the states
+constexpr int ahead = 4;  // tokens whose values are loaded at once: none of them waits for the states
 
 enum class Pass { whole, step, ends };  // ends: of each span but the last, only what it leaves in the states
 
@@ -13,7 +13,7 @@ enum class Pass { whole, step, ends };  // ends: of each span but the last, only
 // `ends` begins with states of 0, and writes those after the span to the place of those before the next one, and to
 // `steps` (B, spans, E) the sum of its steps.
 template <class T, int S, Pass pass>
-__global__ void __launch_bounds__(scan_block) scan(ScanOf<T> p, T* y, float* kept, float* steps) {
+__global__ void __launch_bounds__(scan_block, S > 8 ? 3 : 4) scan(ScanOf<T> p, T* y, float* kept, float* steps) {
   float* const tile = cuda::shared<float[scan_tile * 2 * most_states]>();
   const ScanSizes& s = p.s;
   const Place<S> me(s, blockIdx.x);
@@ -40,6 +40,7 @@ __global__ void __launch_bounds__(scan_block) scan(ScanOf<T> p, T* y, float* kep
         for (int n = 0; n < S; ++n)
           if (me.has(s, n)) *kept_at(first / chunk, n) = h[n];
       }
+#pragma unroll 1
       for (int k0 = 0; k0 < scan_tile && first + k0 < end; k0 += ahead) {
         float by[ahead], x[ahead], z[ahead];
 #pragma unroll
@@ -62,18 +63,20 @@ __global__ void __launch_bounds__(scan_block) scan(ScanOf<T> p, T* y, float* kep
             if (pass != Pass::ends) sum = fmaf(row[width / 2 + n], h[n], sum);
           }
           all_steps += by[k];
-          if (pass == Pass::ends) continue;
-          sum = sum_of_lanes(sum, s.lanes);
-          if (me.lane == 0 && me.there)
-            from_f32(fmaf(d, x[k], sum) * (z[k] * sigmoid(z[k])), y[p.at(b, first + k0 + k, me.e)]);
+          if constexpr (pass != Pass::ends) {
+            sum = sum_of_lanes(sum, s.lanes);
+            if (me.lane == 0 && me.there)
+              from_f32(fmaf(d, x[k], sum) * (z[k] * sigmoid(z[k])), y[p.at(b, first + k0 + k, me.e)]);
+          }
         }
       }
     }
-    if (pass == Pass::whole || !me.there) continue;
+    if constexpr (pass != Pass::whole) {
 #pragma unroll
-    for (int n = 0; n < S; ++n)
-      if (me.has(s, n)) *kept_at((q + 1) * s.span, n) = h[n];
-    if (pass == Pass::ends && me.lane == 0) steps[(b * s.spans + q) * s.channels + me.e] = all_steps;
+      for (int n = 0; n < S; ++n)
+        if (me.there && me.has(s, n)) *kept_at((q + 1) * s.span, n) = h[n];
+      if (pass == Pass::ends && me.there && me.lane == 0) steps[(b * s.spans + q) * s.channels + me.e] = all_steps;
+    }
   }
 }
 

@@ -47,8 +47,8 @@ __device__ __forceinline__ uint8_t m_code(const Tables& tables, float m, float s
 }
 __device__ __forceinline__ uint8_t v_code(const Tables& tables, float v, float scale) {
   if (v == 0.0f) return 0;
-  const int32_t level = level_of(tables.v_bucket, v_first, fabsf(v) / scale);
-  return static_cast<uint8_t>(v_byte(level > 1 ? level : 1));
+  const int32_t found = level_of(tables.v_bucket, v_first, fabsf(v) / scale), level = found > 1 ? found : 1;
+  return static_cast<uint8_t>(level == 255 ? 1 : level + 1);
 }
 
 // The scale of a block in which a lane's largest magnitude has these bits: as integers they are ordered like the
