@@ -9,15 +9,15 @@ constexpr int ahead = 4;  // tokens whose values are loaded at once: none of the
 
 enum class Pass { whole, step, ends };  // ends: of each span but the last, only what it leaves in the states
 
-// S states in each lane. `kept`: the states before each chunk, or, for a step, those that running sequences go on with.
-// `ends` begins with states of 0, and writes those after the span to the place of those before the next one, and to
-// `steps` (B, spans, E) the sum of its steps.
-template <class T, int S, Pass pass>
+// S states in each lane; `many`: a channel has several. `kept`: the states before each chunk, or, for a step, those
+// that running sequences go on with. `ends` begins with states of 0, and writes those after the span to the place of
+// those before the next one, and to `steps` (B, spans, E) the sum of its steps.
+template <class T, int S, bool many, Pass pass>
 __global__ void __launch_bounds__(scan_block, S > 8 ? 3 : 4) scan(ScanOf<T> p, T* y, float* kept, float* steps) {
   float* const tile = cuda::shared<float[scan_tile * 2 * most_states]>();
   const ScanSizes& s = p.s;
-  const Place<S> me(s, blockIdx.x);
-  const int width = 2 * S * s.lanes;
+  const Place<S, many> me(s, blockIdx.x);
+  const int width = many ? 2 * S * s.lanes : 2 * S;
   float rate[S];
   load_rates(p.a_log, s, me, rate);
   const float bias = p.dt_bias[me.e], d = p.d[me.e];
@@ -42,18 +42,19 @@ __global__ void __launch_bounds__(scan_block, S > 8 ? 3 : 4) scan(ScanOf<T> p, T
       }
 #pragma unroll 1
       for (int k0 = 0; k0 < scan_tile && first + k0 < end; k0 += ahead) {
+        const int64_t at = p.at(b, first + k0, me.e), gate_at = p.gate_at(b, first + k0, me.e);
+        const int left = end - first - k0 < ahead ? static_cast<int>(end - first - k0) : ahead;
         float by[ahead], x[ahead], z[ahead];
 #pragma unroll
         for (int k = 0; k < ahead; ++k) {
-          const int64_t t = first + k0 + k;
-          const bool there = me.there && t < end;
-          by[k] = there ? p.step_of(b, t, me.e, bias) : 0.0f;
-          x[k] = there ? to_f32(p.u[p.at(b, t, me.e)]) : 0.0f;
-          z[k] = there && pass != Pass::ends ? to_f32(p.gate[p.gate_at(b, t, me.e)]) : 0.0f;
+          const bool there = me.there && k < left;
+          by[k] = there ? softplus(to_f32(p.delta[at + k * s.channels]) + bias) : 0.0f;
+          x[k] = there ? to_f32(p.u[at + k * s.channels]) : 0.0f;
+          z[k] = there && pass != Pass::ends ? to_f32(p.gate[gate_at + k * s.stride]) : 0.0f;
         }
 #pragma unroll
         for (int k = 0; k < ahead; ++k) {
-          if (first + k0 + k >= end) break;  // all threads do
+          if (k >= left) break;  // all threads do
           const float* const row = tile + (k0 + k) * width + me.first;
           const float input = by[k] * x[k];
           float sum = 0;
@@ -64,9 +65,8 @@ __global__ void __launch_bounds__(scan_block, S > 8 ? 3 : 4) scan(ScanOf<T> p, T
           }
           all_steps += by[k];
           if constexpr (pass != Pass::ends) {
-            sum = sum_of_lanes(sum, s.lanes);
-            if (me.lane == 0 && me.there)
-              from_f32(fmaf(d, x[k], sum) * (z[k] * sigmoid(z[k])), y[p.at(b, first + k0 + k, me.e)]);
+            if constexpr (many) sum = sum_of_lanes(sum, s.lanes);
+            if (me.lane == 0 && me.there) from_f32(fmaf(d, x[k], sum) * (z[k] * sigmoid(z[k])), y[at + k * s.channels]);
           }
         }
       }
@@ -124,12 +124,14 @@ struct Scan {
   void run(const Args& a, cudaStream_t stream) const {
     by_type(type, [&]<class T>(T) {
       if (s.states <= 8)
-        run_with<T, 8>(a, stream);
+        run_with<T, 8, false>(a, stream);
+      else if (s.lanes == 1)
+        run_with<T, states, false>(a, stream);
       else
-        run_with<T, states>(a, stream);
+        run_with<T, states, true>(a, stream);
     });
   }
-  template <class T, int S>
+  template <class T, int S, bool many>
   void run_with(const Args& a, cudaStream_t stream) const {
     constexpr size_t bytes = sizeof(float[scan_tile * 2 * most_states]);
     const ScanOf<T> p = scan_of<T>(a, 0, s);
@@ -137,10 +139,11 @@ struct Scan {
     float *const kept = a.out<float>(1), *const steps = a.scratch<float>();
     const auto grid = [&](int64_t spans) { return dim3(static_cast<unsigned>(s.groups()), second(s.batch * spans)); };
     if (s.spans > 1) {
-      launch<scan<T, S, Pass::ends>>(grid(s.spans - 1), scan_block, bytes, stream, p, y, kept, steps);
+      launch<scan<T, S, many, Pass::ends>>(grid(s.spans - 1), scan_block, bytes, stream, p, y, kept, steps);
       cuda::launch_each(s.batch * s.states * s.channels, stream, HandOn{p.a_log, steps, kept, s});
     }
-    launch<scan<T, S, step ? Pass::step : Pass::whole>>(grid(s.spans), scan_block, bytes, stream, p, y, kept, steps);
+    launch<scan<T, S, many, step ? Pass::step : Pass::whole>>(grid(s.spans), scan_block, bytes, stream, p, y, kept,
+                                                              steps);
   }
 };
 

@@ -58,15 +58,15 @@ __device__ __forceinline__ float sum_of_lanes(float x, int lanes) {
   return x;
 }
 
-// What a thread is: a lane of a channel, with states first .. first + S - 1.
-template <int S>
+// What a thread is: a lane of a channel, with states first .. first + S - 1. `many`: a channel may have several lanes.
+template <int S, bool many>
 struct Place {
   int64_t e;
   int lane, first;
   bool there;
   __device__ explicit Place(const ScanSizes& s, int64_t group) {
     const int64_t at = group * scan_block + threadIdx.x;
-    e = at / s.lanes, lane = static_cast<int>(at % s.lanes), first = lane * S;
+    e = many ? at / s.lanes : at, lane = many ? static_cast<int>(at % s.lanes) : 0, first = lane * S;
     there = e < s.channels;
     if (!there) e = s.channels - 1;  // reads no token
   }
@@ -78,8 +78,8 @@ struct Place {
 __device__ __forceinline__ float rate_of(float a_log) {
   return -1.44269504f * expf(a_log);
 }
-template <int S>
-__device__ __forceinline__ void load_rates(const float* a_log, const ScanSizes& s, const Place<S>& me,
+template <int S, bool many>
+__device__ __forceinline__ void load_rates(const float* a_log, const ScanSizes& s, const Place<S, many>& me,
                                            float (&rate)[S]) {
 #pragma unroll
   for (int n = 0; n < S; ++n) rate[n] = me.has(s, n) ? rate_of(a_log[me.e * s.states + me.first + n]) : 0.0f;

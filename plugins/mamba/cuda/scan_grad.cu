@@ -72,7 +72,7 @@ struct Totals {
 // which becomes that of the states before it.
 template <class T>
 __device__ void grad_of_part(const ScanGradOf<T>& q, ScanGradShared& room, int64_t b, int64_t first,
-                             const Place<grad_states>& me, const float (&rate)[grad_states],
+                             const Place<grad_states, true>& me, const float (&rate)[grad_states],
                              const float (&h)[grad_states], float (&g)[grad_states], Totals& totals) {
   constexpr float ln2 = 0.693147181f;
   const ScanOf<T>& p = q.forward;
@@ -128,7 +128,7 @@ __device__ void grad_of_part(const ScanGradOf<T>& q, ScanGradShared& room, int64
 }
 
 template <class T>
-__global__ void __launch_bounds__(scan_block) scan_grad(ScanGradOf<T> q) {
+__global__ void __launch_bounds__(scan_block, 3) scan_grad(ScanGradOf<T> q) {
   ScanGradShared& room = cuda::shared<ScanGradShared>();
   const ScanOf<T>& p = q.forward;
   const ScanSizes& s = p.s;
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(scan_block) scan_grad(ScanGradOf<T> q) {
   for (int64_t of = blockIdx.y; of < s.batch * s.spans; of += gridDim.y)
     for (int64_t group = blockIdx.x; group < s.groups(); group += gridDim.x) {
       const int64_t b = of / s.spans, span = of % s.spans, end = s.end(span);
-      const Place<grad_states> me(s, group);
+      const Place<grad_states, true> me(s, group);
       float rate[grad_states], g[grad_states];
       Totals totals;
       load_rates(p.a_log, s, me, rate);
@@ -204,12 +204,12 @@ __global__ void __launch_bounds__(scan_block) scan_grad(ScanGradOf<T> q) {
 
 // What each span but the first, alone, adds to the gradient of the states before it.
 template <class T>
-__global__ void __launch_bounds__(scan_block) scan_grad_ends(ScanGradOf<T> q) {
+__global__ void __launch_bounds__(scan_block, 3) scan_grad_ends(ScanGradOf<T> q) {
   float* const tile = cuda::shared<float[part_tokens * 2 * most_states]>();
   const ScanOf<T>& p = q.forward;
   const ScanSizes& s = p.s;
   const int half = grad_states * s.lanes;
-  const Place<grad_states> me(s, blockIdx.x);
+  const Place<grad_states, true> me(s, blockIdx.x);
   float rate[grad_states];
   load_rates(p.a_log, s, me, rate);
   const float bias = p.dt_bias[me.e];
