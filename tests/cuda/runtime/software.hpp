@@ -18,19 +18,9 @@
 
 #include <cstdint>
 
-extern "C" {
+#include "twin.hpp"
 
-// A kernel compiled for the host. `take` copies the arguments of a launch, as the runtime does. `run` returns 0, or
-// writes what is wrong. All get `self`.
-struct software_cuda_kernel {
-  const void* self;
-  void* (*take)(const void* self, void** args);
-  void (*drop)(const void* self, void* taken);
-  int (*run)(const void* self, void* taken, const unsigned grid[3], const unsigned block[3], uint64_t shared_bytes,
-             char* text, uint64_t text_bytes);
-};
-// By mangled name; NULL: there is none. Exported by the object that SOFTCUDA_TWINS names.
-using software_cuda_twin_fn = const software_cuda_kernel* (*)(const char* mangled);
+extern "C" {
 
 // For other libraries in software. Puts work on a stream, or into its capture; `work` returns 0 or writes what is
 // wrong, and then the context ends with an illegal address. It may be done several times, in a graph. Returns a
