@@ -12,9 +12,11 @@
 
 #ifdef ENG_EMULATED
 #define ENG_UNROLL
+#define ENG_UNROLL_4
 #define ENG_ROLL
 #else
 #define ENG_UNROLL _Pragma("unroll")
+#define ENG_UNROLL_4 _Pragma("unroll 4")
 #define ENG_ROLL _Pragma("unroll 1")
 #endif
 

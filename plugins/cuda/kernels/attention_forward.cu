@@ -18,10 +18,10 @@ __global__ void __launch_bounds__(threads) forward_tile(Heads s, const T* q, con
   using Tiles = ForwardTiles<T, D, R, N>;
   constexpr int rows = tile_rows<R>;
   Tiles& tiles = shared<Tiles>();
-  const int64_t turn = blockIdx.x / s.heads, h = blockIdx.x % s.heads, kv = h / (s.heads / s.kv_heads);
-  const int64_t b = turn % s.batch;
+  const Turn turn(blockIdx.x, s.heads, s.batch);
+  const int h = turn.head, b = turn.sequence, kv = h / static_cast<int>(s.heads / s.kv_heads);
   const int length = static_cast<int>(s.length), columns = static_cast<int>(s.size);
-  const int first = (static_cast<int>((s.length + rows - 1) / rows - 1 - turn / s.batch)) * rows;
+  const int first = ((length + rows - 1) / rows - 1 - turn.tile) * rows;
   const int row = warp_index() * 16 * R;  // the first one of this warp
   const Rows queries = {length, columns, static_cast<int>(s.heads * s.size)};
   const Rows keys = {length, columns, static_cast<int>(s.kv_heads * s.size)};
@@ -33,8 +33,7 @@ __global__ void __launch_bounds__(threads) forward_tile(Heads s, const T* q, con
   commit_async();
   float sum[R][D / 8][4], top[R][2], weight[R][2];  // weight: sum of exp2(factor * (score - top))
   clear(sum);
-  ENG_UNROLL for (int r = 0; r < R; ++r) ENG_UNROLL for (int h2 = 0; h2 < 2; ++h2) top[r][h2] = -INFINITY,
-                                                                                   weight[r][h2] = 0;
+  each_row<R>([&](int r, int e) { top[r][e] = -INFINITY, weight[r][e] = 0; });
   for (int t = 0; t < passes; ++t) {
     wait_async<0>();
     __syncthreads();  // tile t is there, and nobody reads tile t - 1 any more
@@ -46,32 +45,37 @@ __global__ void __launch_bounds__(threads) forward_tile(Heads s, const T* q, con
     float p[R][N / 8][4];
     row_products(p, tiles.q, row, tiles.k[t % 2]);
     if (ahead + N - 1 > 0)
-      ENG_UNROLL for (int r = 0; r < R; ++r) ENG_UNROLL for (int j = 0; j < N / 8; ++j)
-          ENG_UNROLL for (int e = 0; e < 4; ++e) if (ahead + column_of(j, e) > row_of(r, e)) p[r][j][e] = -INFINITY;
-    ENG_UNROLL for (int r = 0; r < R; ++r) ENG_UNROLL for (int h2 = 0; h2 < 2; ++h2) {
-      float most = top[r][h2];
-      ENG_UNROLL for (int j = 0; j < N / 8; ++j) most = fmaxf(most, fmaxf(p[r][j][2 * h2], p[r][j][2 * h2 + 1]));
+      each_sum(p, [&](int r, int j, int e) {
+        if (ahead + column_of(j, e) > row_of(r, e)) p[r][j][e] = -INFINITY;
+      });
+    each_row<R>([&](int r, int half) {
+      float most = top[r][half], part = 0;
+      ENG_UNROLL
+      for (int j = 0; j < N / 8; ++j) most = fmaxf(most, fmaxf(p[r][j][2 * half], p[r][j][2 * half + 1]));
       most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
       most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
-      const float shrink = exp2f(factor * (top[r][h2] - most)), base = -factor * most;
-      top[r][h2] = most;
-      float part = 0;
-      ENG_UNROLL for (int j = 0; j < N / 8; ++j) ENG_UNROLL for (int e = 2 * h2; e < 2 * h2 + 2; ++e) part +=
-          p[r][j][e] = exp2f(fmaf(factor, p[r][j][e], base));
-      weight[r][h2] = fmaf(weight[r][h2], shrink, part);
-      ENG_UNROLL for (int j = 0; j < D / 8; ++j) sum[r][j][2 * h2] *= shrink, sum[r][j][2 * h2 + 1] *= shrink;
-    }
+      const float shrink = exp2f(factor * (top[r][half] - most)), base = -factor * most;
+      top[r][half] = most;
+      ENG_UNROLL
+      for (int j = 0; j < N / 8; ++j) {
+        part += p[r][j][2 * half] = exp2f(fmaf(factor, p[r][j][2 * half], base));
+        part += p[r][j][2 * half + 1] = exp2f(fmaf(factor, p[r][j][2 * half + 1], base));
+      }
+      weight[r][half] = fmaf(weight[r][half], shrink, part);
+      ENG_UNROLL
+      for (int j = 0; j < D / 8; ++j) sum[r][j][2 * half] *= shrink, sum[r][j][2 * half + 1] *= shrink;
+    });
     add_product(sum, p, tiles.v[t % 2], 0);
   }
 
-  ENG_UNROLL for (int r = 0; r < R; ++r) ENG_UNROLL for (int h2 = 0; h2 < 2; ++h2) {
-    float w = weight[r][h2];  // of 4 lanes
+  each_row<R>([&](int r, int half) {
+    float w = weight[r][half];  // of 4 lanes
     w += __shfl_xor_sync(0xffffffffu, w, 1);
     w += __shfl_xor_sync(0xffffffffu, w, 2);
-    const int i = first + row + row_of(r, 2 * h2);
-    if (lane_index() % 4 == 0 && i < length) lse[s.row(b, i, h)] = fmaf(top[r][h2], s.scale, logf(w));
-    weight[r][h2] = 1.0f / w;
-  }
+    const int i = first + row + row_of(r, 2 * half);
+    if (lane_index() % 4 == 0 && i < length) lse[s.row(b, i, h)] = fmaf(top[r][half], s.scale, logf(w));
+    weight[r][half] = 1.0f / w;
+  });
   store_sums(sum, weight, tiles.q, row, o + s.query(b, 0, h), queries, first, 0);
 }
 

@@ -10,6 +10,7 @@ template <class T, int D, int R, int N>
 struct GradQueryTiles {
   Tile<T, D, tile_rows<R>> q, dout;
   Tile<T, D, N> k[2], v[2];
+  float lse[tile_rows<R>], delta[tile_rows<R>];
 };
 
 // `lanes` of a warp, a power of two, have one row: 8 columns each. All `n` rows, in strides of the grid.
@@ -39,10 +40,10 @@ __global__ void __launch_bounds__(threads) grad_query_tile(Heads s, const T* dou
   using Tiles = GradQueryTiles<T, D, R, N>;
   constexpr int rows = tile_rows<R>;
   Tiles& tiles = shared<Tiles>();
-  const int64_t turn = blockIdx.x / s.heads, h = blockIdx.x % s.heads, kv = h / (s.heads / s.kv_heads);
-  const int64_t b = turn % s.batch;
+  const Turn turn(blockIdx.x, s.heads, s.batch);
+  const int h = turn.head, b = turn.sequence, kv = h / static_cast<int>(s.heads / s.kv_heads);
   const int length = static_cast<int>(s.length), columns = static_cast<int>(s.size);
-  const int first = (static_cast<int>((s.length + rows - 1) / rows - 1 - turn / s.batch)) * rows;
+  const int first = ((length + rows - 1) / rows - 1 - turn.tile) * rows;
   const int row = warp_index() * 16 * R;
   const Rows queries = {length, columns, static_cast<int>(s.heads * s.size)};
   const Rows keys = {length, columns, static_cast<int>(s.kv_heads * s.size)};
@@ -52,14 +53,11 @@ __global__ void __launch_bounds__(threads) grad_query_tile(Heads s, const T* dou
 
   fetch(tiles.q, q, queries, first), fetch(tiles.dout, dout, queries, first);
   fetch(tiles.k[0], k, keys, 0), fetch(tiles.v[0], v, keys, 0);
+  fetch_numbers(tiles.lse, lse + s.row(b, 0, h), length, first, 0);
+  fetch_numbers(tiles.delta, deltas + s.row(b, 0, h), length, first, 0);
   commit_async();
-  float sum[R][D / 8][4], base[R][2], delta[R][2];
+  float sum[R][D / 8][4];
   clear(sum);
-  ENG_UNROLL for (int r = 0; r < R; ++r) ENG_UNROLL for (int h2 = 0; h2 < 2; ++h2) {
-    const int i = first + row + row_of(r, 2 * h2);
-    base[r][h2] = i < length ? -log2_e * lse[s.row(b, i, h)] : 0;
-    delta[r][h2] = i < length ? deltas[s.row(b, i, h)] : 0;
-  }
   for (int t = 0; t < passes; ++t) {
     wait_async<0>();
     __syncthreads();  // tile t is there, and nobody reads tile t - 1 any more
@@ -70,17 +68,20 @@ __global__ void __launch_bounds__(threads) grad_query_tile(Heads s, const T* dou
     if (ahead > 16 * R - 1) continue;
     float p[R][N / 8][4], dp[R][N / 8][4];
     row_products(p, tiles.q, row, tiles.k[t % 2]);
-    row_products(dp, tiles.dout, row, tiles.v[t % 2]);
-    ENG_UNROLL for (int r = 0; r < R; ++r) ENG_UNROLL for (int j = 0; j < N / 8; ++j)
-        ENG_UNROLL for (int e = 0; e < 4; ++e) p[r][j][e] =
-            exp2f(fmaf(factor, p[r][j][e], base[r][e / 2])) * (dp[r][j][e] - delta[r][e / 2]);
+    each_sum(p, [&](int r, int j, int e) {
+      p[r][j][e] = exp2f(fmaf(factor, p[r][j][e], -log2_e * tiles.lse[row + row_of(r, e)]));
+    });
     if (ahead + N - 1 > 0)
-      ENG_UNROLL for (int r = 0; r < R; ++r) ENG_UNROLL for (int j = 0; j < N / 8; ++j)
-          ENG_UNROLL for (int e = 0; e < 4; ++e) if (ahead + column_of(j, e) > row_of(r, e)) p[r][j][e] = 0;
+      each_sum(p, [&](int r, int j, int e) {
+        if (ahead + column_of(j, e) > row_of(r, e)) p[r][j][e] = 0;
+      });
+    row_products(dp, tiles.dout, row, tiles.v[t % 2]);
+    each_sum(p, [&](int r, int j, int e) { p[r][j][e] *= dp[r][j][e] - tiles.delta[row + row_of(r, e)]; });
     add_product(sum, p, tiles.k[t % 2], 0);
   }
-  ENG_UNROLL for (int r = 0; r < R; ++r) base[r][0] = base[r][1] = s.scale;
-  store_sums(sum, base, tiles.q, row, dq + s.query(b, 0, h), queries, first, 0);
+  float scale[R][2];
+  each_row<R>([&](int r, int half) { scale[r][half] = s.scale; });
+  store_sums(sum, scale, tiles.q, row, dq + s.query(b, 0, h), queries, first, 0);
 }
 
 template <class T>

@@ -45,6 +45,15 @@ struct Tile {
   }
 };
 
+// Which tile of which head a block has: head fastest, then sequence, then tile.
+struct Turn {
+  int head, sequence, tile;
+  __device__ __forceinline__ Turn(unsigned index, int64_t heads, int64_t sequences) {
+    const unsigned n = static_cast<unsigned>(heads), m = static_cast<unsigned>(sequences), rest = index / n;
+    head = static_cast<int>(index % n), sequence = static_cast<int>(rest % m), tile = static_cast<int>(rest / m);
+  }
+};
+
 // Rows of a head in global memory.
 struct Rows {
   int rows, columns, stride;  // stride: elements from a row to the next
@@ -59,14 +68,43 @@ __device__ __forceinline__ void fetch(Tile<T, D, N>& to, const T* from, const Ro
   const int end = c * 8 < shape.columns ? shape.rows - row : 0;
   const T* p = from + static_cast<int64_t>(row + start) * shape.stride + c * 8;
   const SharedAddress tile = to.address();
-  ENG_ROLL for (int r = start; r < N; r += step, p += static_cast<int64_t>(step) * shape.stride)
-      copy_async<16>(tile + to.place(r, c), p, r < end);
+  ENG_ROLL
+  for (int r = start; r < N; r += step, p += static_cast<int64_t>(step) * shape.stride)
+    copy_async<16>(tile + to.place(r, c), p, r < end);
 }
 
+// f(r, j, e) for each sum x[r][j][e] of this thread.
+template <int R, int N, class F>
+__device__ __forceinline__ void each_sum(float (&)[R][N][4], const F& f) {
+  ENG_UNROLL
+  for (int r = 0; r < R; ++r) {
+    ENG_UNROLL
+    for (int j = 0; j < N; ++j) {
+      ENG_UNROLL
+      for (int e = 0; e < 4; ++e) f(r, j, e);
+    }
+  }
+}
+// f(r, h) for each row of these sums that this thread has a part of: those with e / 2 == h.
+template <int R, class F>
+__device__ __forceinline__ void each_row(const F& f) {
+  ENG_UNROLL
+  for (int r = 0; r < R; ++r) {
+    ENG_UNROLL
+    for (int h = 0; h < 2; ++h) f(r, h);
+  }
+}
 template <int R, int N>
 __device__ __forceinline__ void clear(float (&x)[R][N][4]) {
-  ENG_UNROLL for (int r = 0; r < R; ++r) ENG_UNROLL for (int j = 0; j < N; ++j) ENG_UNROLL for (int e = 0; e < 4; ++e)
-      x[r][j][e] = 0;
+  each_sum(x, [&](int r, int j, int e) { x[r][j][e] = 0; });
+}
+
+// Row and column of a sum, from the first of the R * 16 rows.
+__device__ __forceinline__ int row_of(int r, int e) {
+  return r * 16 + lane_index() / 4 + e / 2 * 8;
+}
+__device__ __forceinline__ int column_of(int j, int e) {
+  return j * 8 + lane_index() % 4 * 2 + e % 2;
 }
 
 // s (R * 16, N) = rows row .. of a (.., D) by the rows of b (N, D).
@@ -76,14 +114,18 @@ __device__ __forceinline__ void row_products(float (&s)[R][N / 8][4], Tile<T, D,
   const SharedAddress left_tile = a.address(), right_tile = b.address();
   const int left_at = a.place(row + lane % 16, lane / 16), right_at = b.place(lane % 8 + lane / 16 * 8, lane / 8 % 2);
   clear(s);
-  ENG_UNROLL for (int c = 0; c < D / 8; c += 2) {
+  ENG_UNROLL_4  // all of them need too many registers
+  for (int c = 0; c < D / 8; c += 2) {
     uint32_t left[R][4];
-    ENG_UNROLL for (int r = 0; r < R; ++r) ldmatrix<false>(left[r], left_tile + a.further(left_at, r * 16, c));
-    ENG_UNROLL for (int j = 0; j < N / 16; ++j) {
+    ENG_UNROLL
+    for (int r = 0; r < R; ++r) ldmatrix<false>(left[r], left_tile + a.further(left_at, r * 16, c));
+    ENG_UNROLL
+    for (int j = 0; j < N / 16; ++j) {
       uint32_t right[4];
       ldmatrix<false>(right, right_tile + b.further(right_at, j * 16, c));
-      ENG_UNROLL for (int r = 0; r < R; ++r) mma<T>(s[r][2 * j], left[r], right[0], right[1]),
-          mma<T>(s[r][2 * j + 1], left[r], right[2], right[3]);
+      ENG_UNROLL
+      for (int r = 0; r < R; ++r)
+        mma<T>(s[r][2 * j], left[r], right[0], right[1]), mma<T>(s[r][2 * j + 1], left[r], right[2], right[3]);
     }
   }
 }
@@ -94,17 +136,22 @@ __device__ __forceinline__ void add_product(float (&sum)[R][C][4], const float (
                                             int chunk) {
   const int lane = lane_index(), right_at = b.place(lane % 16, lane / 16);
   const SharedAddress right_tile = b.address() + chunk * 16;
-  ENG_UNROLL for (int c = 0; c < N / 16; ++c) {
+  ENG_UNROLL
+  for (int c = 0; c < N / 16; ++c) {
     uint32_t left[R][4];
-    ENG_UNROLL for (int r = 0; r < R; ++r) ENG_UNROLL for (int e = 0; e < 4; ++e) {
-      const float(&pair)[4] = p[r][2 * c + e / 2];
-      left[r][e] = pack<T>(pair[e % 2 * 2], pair[e % 2 * 2 + 1]);
+    ENG_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const float(&low)[4] = p[r][2 * c], (&high)[4] = p[r][2 * c + 1];
+      left[r][0] = pack<T>(low[0], low[1]), left[r][1] = pack<T>(low[2], low[3]);
+      left[r][2] = pack<T>(high[0], high[1]), left[r][3] = pack<T>(high[2], high[3]);
     }
-    ENG_UNROLL for (int j = 0; j < C; j += 2) {
+    ENG_UNROLL
+    for (int j = 0; j < C; j += 2) {
       uint32_t right[4];
       ldmatrix<true>(right, right_tile + b.further(right_at, c * 16, j));
-      ENG_UNROLL for (int r = 0; r < R; ++r) mma<T>(sum[r][j], left[r], right[0], right[1]),
-          mma<T>(sum[r][j + 1], left[r], right[2], right[3]);
+      ENG_UNROLL
+      for (int r = 0; r < R; ++r)
+        mma<T>(sum[r][j], left[r], right[0], right[1]), mma<T>(sum[r][j + 1], left[r], right[2], right[3]);
     }
   }
 }
@@ -117,12 +164,16 @@ __device__ __forceinline__ void store_sums(const float (&sum)[R][C][4], const fl
                                            int chunk) {
   const int lane = lane_index();
   __syncwarp();
-  ENG_UNROLL for (int r = 0; r < R; ++r) ENG_UNROLL for (int j = 0; j < C; ++j) ENG_UNROLL for (int h = 0; h < 2; ++h)
-      space.template as<uint32_t>(space.place(row + r * 16 + lane / 4 + h * 8, j) + lane % 4 * 4) =
-      pack<T>(sum[r][j][2 * h] * factor[r][h], sum[r][j][2 * h + 1] * factor[r][h]);
+  ENG_UNROLL
+  for (int j = 0; j < C; ++j)
+    each_row<R>([&](int r, int half) {
+      space.template as<uint32_t>(space.place(row + row_of(r, 2 * half), j) + lane % 4 * 4) =
+          pack<T>(sum[r][j][2 * half] * factor[r][half], sum[r][j][2 * half + 1] * factor[r][half]);
+    });
   __syncwarp();
   using Words = Pack<uint32_t, 4>;
-  ENG_ROLL for (int k = lane; k < R * 16 * C; k += 32) {
+  ENG_ROLL
+  for (int k = lane; k < R * 16 * C; k += 32) {
     const int r = row + k / C, c = k % C, column = (chunk + c) * 8;
     if (from + r < shape.rows && column < shape.columns)
       *reinterpret_cast<Words*>(to + static_cast<int64_t>(from + r) * shape.stride + column) =
@@ -130,12 +181,12 @@ __device__ __forceinline__ void store_sums(const float (&sum)[R][C][4], const fl
   }
 }
 
-// Row and column of sum e of the 8 columns j, for the first of the R * 16 rows.
-__device__ __forceinline__ int row_of(int r, int e) {
-  return r * 16 + lane_index() / 4 + e / 2 * 8;
-}
-__device__ __forceinline__ int column_of(int j, int e) {
-  return j * 8 + lane_index() % 4 * 2 + e % 2;
+// Starts to copy N numbers of rows row .. of a head; zeros behind the last row. By the threads from `by` on.
+template <int N>
+__device__ __forceinline__ void fetch_numbers(float (&to)[N], const float* from, int rows, int row, int by) {
+  static_assert(N <= threads);
+  const int i = static_cast<int>(threadIdx.x) - by;
+  if (i >= 0 && i < N) copy_async<4>(shared_address(to + i), from + row + i, row + i < rows);
 }
 
 template <class K>
