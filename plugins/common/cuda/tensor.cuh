@@ -12,11 +12,12 @@
 
 #ifdef ENG_EMULATED
 #define ENG_UNROLL
-#define ENG_UNROLL_4
+#define ENG_UNROLL_BY(n)
 #define ENG_ROLL
 #else
 #define ENG_UNROLL _Pragma("unroll")
-#define ENG_UNROLL_4 _Pragma("unroll 4")
+#define ENG_TEXT_(text) #text
+#define ENG_UNROLL_BY(n) _Pragma(ENG_TEXT_(unroll n))
 #define ENG_ROLL _Pragma("unroll 1")
 #endif
 
@@ -84,7 +85,7 @@ template <int bytes>
 __device__ __forceinline__ void copy_async(SharedAddress to, const void* from, bool valid) {
   static_assert(bytes == 16 || bytes == 4);
 #ifdef ENG_EMULATED
-  emu::copy_async(to, from, bytes, valid);
+  emu::copy_async(to, from, valid, bytes);
 #else
   const int read = valid ? bytes : 0;
   if constexpr (bytes == 16)

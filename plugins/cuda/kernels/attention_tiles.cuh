@@ -30,7 +30,7 @@ struct Tile {
   static_assert(chunks % 4 == 0);
   T at[N * D];
   // In bytes.
-  __device__ __forceinline__ static int place(int row, int chunk) {
+  __host__ __device__ static constexpr int place(int row, int chunk) {
     return (row * chunks + (chunk ^ (mixed == 8 ? row & 7 : row >> 1 & 3))) * 16;
   }
   // The place of chunk c + `more`, even, in row r + `rows`, a multiple of 16, from that of chunk c, 0 or 1, in row r:
@@ -53,6 +53,21 @@ struct Turn {
     head = static_cast<int>(index % n), sequence = static_cast<int>(rest % m), tile = static_cast<int>(rest / m);
   }
 };
+
+// 8 neighbouring rows, of which ldmatrix reads one chunk each, are in 8 different groups of 4 banks.
+template <class Tile>
+constexpr bool without_conflicts() {
+  for (int chunk = 0; chunk < Tile::chunks; ++chunk)
+    for (int first = 0; first < 16; first += 8) {
+      unsigned groups = 0;
+      for (int row = first; row < first + 8; ++row) groups |= 1u << Tile::place(row, chunk) / 16 % 8;
+      if (groups != 0xff) return false;
+    }
+  return true;
+}
+static_assert(without_conflicts<Tile<bf16, 32, 16>>() && without_conflicts<Tile<bf16, 64, 16>>() &&
+              without_conflicts<Tile<bf16, 96, 16>>() && without_conflicts<Tile<bf16, 128, 16>>() &&
+              without_conflicts<Tile<bf16, 256, 16>>());
 
 // Rows of a head in global memory.
 struct Rows {
@@ -114,7 +129,8 @@ __device__ __forceinline__ void row_products(float (&s)[R][N / 8][4], Tile<T, D,
   const SharedAddress left_tile = a.address(), right_tile = b.address();
   const int left_at = a.place(row + lane % 16, lane / 16), right_at = b.place(lane % 8 + lane / 16 * 8, lane / 8 % 2);
   clear(s);
-  ENG_UNROLL_4  // all of them need too many registers
+  [[maybe_unused]] constexpr int steps = D == 64 ? 2 : 4;  // all of them need more registers than there are
+  ENG_UNROLL_BY(steps)
   for (int c = 0; c < D / 8; c += 2) {
     uint32_t left[R][4];
     ENG_UNROLL

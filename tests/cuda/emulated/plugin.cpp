@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device "cuda" in memory of the host, without queues: its kernels are those of plugins/cuda, one fiber for each
-// CUDA thread. Of use to tests only. ENG_EMULATED_ORDER = forward, backward or random:SEED is the order of threads.
+// CUDA thread. Of use to tests only. ENG_EMULATED_ORDER = forward, backward or random:SEED is the order of threads;
+// ENG_EMULATED_WITHOUT = FILE:LINE plants a mistake: the barrier there is none.
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -18,6 +19,13 @@ void enter(void*, const eng_exec&) {
   emu::settings.order = text == "backward"           ? emu::Order::backward
                         : text.starts_with("random") ? emu::Order::random
                                                      : emu::Order::forward;
+  static std::string file;
+  const char* without = std::getenv("ENG_EMULATED_WITHOUT");
+  file = without ? without : ":0";
+  const size_t colon = file.rfind(':');
+  const int line = std::atoi(file.c_str() + colon + 1);
+  file.resize(colon);
+  emu::settings.without = {file.c_str(), line};
   if (text.starts_with("random:")) emu::settings.seed = std::strtoull(text.c_str() + 7, nullptr, 10);
 }
 void finish(void*, const eng_exec&) {}

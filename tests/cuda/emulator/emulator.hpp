@@ -57,7 +57,7 @@ enum class Order { forward, backward, random };
 struct Settings {
   Order order = Order::forward;
   uint64_t seed = 1;
-  Place without{"", 0};  // a planted mistake: this barrier of a block is none; the name of the file without its folder
+  Place without{"", 0};  // a planted mistake: this barrier of a block or a warp is none; the end of the file's name
 };
 extern Settings settings;
 
@@ -182,7 +182,7 @@ inline unsigned __ballot_sync(unsigned mask, bool v, EMU_PLACE) {
 namespace emu {
 
 // These copy where a sanitizer sees them as accesses of the thread that waits.
-inline void copy_async(void* to, const void* from, size_t bytes, bool valid) {
+inline void copy_async(void* to, const void* from, bool valid, size_t bytes = 16) {
   push_copy({to, from, bytes, valid, 0});
   std::memset(to, 0xff, bytes);  // NaN until it has landed
 }

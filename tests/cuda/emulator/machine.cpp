@@ -41,6 +41,10 @@ void happens_after([[maybe_unused]] char* moment) {
 #endif
 }
 
+bool is_without(Place p) {
+  return p.line == settings.without.line && std::string_view(p.file).ends_with(settings.without.file);
+}
+
 namespace {
 
 constexpr size_t guard = 256, alignment = 1024, most_shared = 227 * 1024;
@@ -173,7 +177,7 @@ void fail(const char* text) {
 
 void sync_block(Place place) {
   Machine& m = machine();
-  if (settings.without.line == place.line && std::string_view(place.file).ends_with(settings.without.file)) return;
+  if (is_without(place)) return;
   Lane& me = m.me();
   for (const Meeting& g : m.meetings[me.warp])
     if (g.mask >> me.lane & 1)

@@ -43,6 +43,16 @@ void check(uint64_t seed, int32_t type, const Sizes& s) {
   check_close(c.backward, 2 * apart(type));
 }
 
+// FILE:LINE of each barrier of a file, as the emulated kernels name it. They are compiled from copies.
+std::vector<std::string> barriers_of(const std::string& file, const std::string& compiled) {
+  std::ifstream in(std::string(ENGINE_SOURCE_DIR) + "/plugins/cuda/kernels/" + file);
+  std::vector<std::string> found;
+  std::string text;
+  for (int line = 1; std::getline(in, text); ++line)
+    if (text.find("__syncthreads();") != std::string::npos) found.push_back(compiled + ":" + std::to_string(line));
+  return found;
+}
+
 }  // namespace
 
 TEST_CASE("emulated cuda: attention on tensor cores") {
@@ -64,4 +74,63 @@ TEST_CASE("emulated cuda: attention on tensor cores, heads of all sizes", "[.slo
   uint64_t seed = 40;
   for (const int64_t size : {16, 48, 64, 80, 96, 112, 128, 192, 256})
     for (const int32_t type : {ENG_BF16, ENG_F16}) check(++seed, type, {1, type == ENG_BF16 ? 130 : 67, 2, 1, size});
+}
+
+TEST_CASE("emulated cuda: each barrier of attention on tensor cores is needed") {
+  const Case c = case_of(5, ENG_BF16, {1, 100, 2, 1, 32});
+  struct Without {
+    explicit Without(const std::string& place) { ::setenv("ENG_EMULATED_WITHOUT", place.c_str(), 1); }
+    ~Without() { ::unsetenv("ENG_EMULATED_WITHOUT"); }
+  };
+  const auto run = [](const Use& use, const std::string& order, const std::string& place) {
+    const Without without(place);
+    ::setenv("ENG_EMULATED_ORDER", order.c_str(), 1);
+    return emulated().run(use.op, use.in, use.out, use.attrs);
+  };
+  const auto caught = [&](const Use& use, const std::string& place) {
+    const Device::Outputs right = run(use, "forward", ":0");
+    for (const char* order : {"forward", "backward", "random:1"}) {
+      Device::Outputs got;
+      try {
+        got = run(use, order, place);
+      } catch (const Failure&) {
+        return true;
+      }
+      for (size_t k = 0; k < got.size(); ++k)
+        if (!got[k].same_bits(right[k])) return true;
+    }
+    return false;
+  };
+  size_t barriers = 0;
+  for (const std::string kernel : {"forward", "grad_query", "grad_key"})
+    for (const std::string& place : barriers_of("attention_" + kernel + ".cu", "attention_" + kernel + ".cpp")) {
+      INFO("without the barrier " << place);
+      CHECK(caught(kernel == "forward" ? c.forward : c.backward, place));
+      ++barriers;
+    }
+  CHECK(barriers == 3);
+  CHECK_FALSE(caught(c.forward, ":0"));
+}
+
+TEST_CASE("emulated cuda: attention on tensor cores needs no scratch that grows with the square of the length") {
+  const auto scratch = [](int32_t type, int64_t length, int64_t size, double scale) {
+    const eng_desc x = desc(type, {8, length, 32 * size}), lse = desc(ENG_F32, {8, 32, length});
+    const eng_desc in[] = {x, x, x, x, x, lse}, out[] = {x, x, x};
+    const eng_attr attrs[] = {whole("heads", 32), whole("kv_heads", 32), real("scale", scale)};
+    eng_call call{};
+    call.struct_size = sizeof call, call.parallel = 1, call.device = &emulated().info;
+    call.in = in, call.out = out, call.attrs = attrs, call.n_in = 6, call.n_out = 3, call.n_attrs = 3;
+    uint64_t bytes = 0;
+    Sink sink;
+    sink.check(emulated().find(ENG_OP_ATTENTION_GRAD)->workspace(&call, &bytes, sink.get()));
+    return bytes;
+  };
+  for (const int32_t type : {ENG_BF16, ENG_F16})
+    for (const int64_t length : {2048, 65536}) CHECK(scratch(type, length, 128, 0.1) == uint64_t(8 * 32 * 4 * length));
+  // What only plain threads can do ends where a row of scores does not fit a block.
+  CHECK(scratch(ENG_F32, 2048, 128, 0.1) == 8 * 32 * 4 * 2048);
+  CHECK_THROWS_WITH(scratch(ENG_F32, 65536, 128, 0.1), Catch::Contains("16-bit"));
+  CHECK_THROWS_WITH(scratch(ENG_BF16, 65536, 20, 0.1), Catch::Contains("multiple of 8"));
+  CHECK_THROWS_WITH(scratch(ENG_BF16, 65536, 264, 0.1), Catch::Contains("at most 256"));
+  CHECK_THROWS_WITH(scratch(ENG_BF16, 65536, 128, -0.1), Catch::Contains("at most 6112 positions"));
 }
