@@ -118,12 +118,11 @@ struct CacheOf {
 
 // ---- ops -------------------------------------------------------------------------------------------------------
 
-void need_plain(const Heads& s) {
+// `more`: what the message adds.
+void need_plain(const Heads& s, const char* more = "") {
   if (s.keys > longest)
-    throw Error{ENG_UNSUPPORTED,
-                "this kernel attends to at most " + std::to_string(longest) + " positions, not " +
-                    std::to_string(s.keys) +
-                    "; more need 16-bit elements, and heads of a multiple of 8, at most 256, elements"};
+    throw Error{ENG_UNSUPPORTED, "this kernel attends to at most " + std::to_string(longest) + " positions, not " +
+                                     std::to_string(s.keys) + more};
   if (s.heads > 65535 || s.batch > 65535) throw Error{ENG_UNSUPPORTED, "more than 65535 heads or sequences"};
 }
 // q is input `at`, k and v follow; `cache`: the input with the keys, if these are not they.
@@ -148,7 +147,7 @@ Heads heads_of(const Call& c, size_t at, size_t cache) {
 // The tiling of a call, or null: plain threads can serve it. Throws if they cannot either.
 const Tiling* choose(const Heads& s, int32_t dtype) {
   if (const Tiling* t = tiling_of(s, dtype)) return t;
-  need_plain(s);
+  need_plain(s, "; more need 16-bit elements, a scale above 0, and heads of a multiple of 8, at most 256, elements");
   return nullptr;
 }
 // Shared memory for `n` rows of scores.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device "cuda" in memory of the host, without queues: its kernels are those of plugins/cuda, one fiber for each
 // CUDA thread. Of use to tests only. ENG_EMULATED_ORDER = forward, backward or random:SEED is the order of threads;
+// ENG_EMULATED_BLOCK = N runs only one block of each grid: N modulo their number;
 // ENG_EMULATED_WITHOUT = FILE:LINE plants a mistake: the barrier there is none.
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +20,8 @@ void enter(void*, const eng_exec&) {
   emu::settings.order = text == "backward"           ? emu::Order::backward
                         : text.starts_with("random") ? emu::Order::random
                                                      : emu::Order::forward;
+  const char* block = std::getenv("ENG_EMULATED_BLOCK");
+  emu::settings.block = block ? std::strtoull(block, nullptr, 10) : UINT64_MAX;
   static std::string file;
   const char* without = std::getenv("ENG_EMULATED_WITHOUT");
   file = without ? without : ":0";

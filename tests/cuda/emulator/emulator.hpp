@@ -57,6 +57,7 @@ enum class Order { forward, backward, random };
 struct Settings {
   Order order = Order::forward;
   uint64_t seed = 1;
+  uint64_t block = UINT64_MAX;  // the only one that runs, modulo the blocks of the grid; UINT64_MAX: all
   Place without{"", 0};  // a planted mistake: this barrier of a block or a warp is none; the end of the file's name
 };
 extern Settings settings;

@@ -276,6 +276,7 @@ void run(const Kernel& kernel, const void* arguments, dim3 grid, dim3 block, siz
   }
   for (uint64_t b = 0; b < blocks && m.error.empty(); ++b) {
     const uint64_t at = settings.order == Order::backward ? blocks - 1 - b : (first + b * (stride % blocks)) % blocks;
+    if (settings.block != UINT64_MAX && at != settings.block % blocks) continue;
     run_block(m, unfold(at, grid), grid, block);
   }
   happens_after(&m.ended);
