@@ -40,9 +40,9 @@ inline constexpr int tile_rows = 4 * 16 * units;
 // The tiling of a call, or null: other types, sizes and scales go to plain threads.
 inline const Tiling* tiling_of(const Heads& s, int32_t dtype) {
   if (dtype != ENG_BF16 && dtype != ENG_F16) return nullptr;
-  if (s.size % 8 != 0) return nullptr;     // rows are copied 16 bytes at a time
-  if (!(s.scale > 0)) return nullptr;      // the largest score is found before it is scaled
-  if (s.length > 1 << 30) return nullptr;  // positions are 32-bit numbers
+  if (s.size % 8 != 0) return nullptr;  // rows are copied 16 bytes at a time
+  if (!(s.scale > 0)) return nullptr;   // the largest score is found before it is scaled
+  if (s.length > 1 << 30 || s.heads * s.size > 1 << 30) return nullptr;  // they are 32-bit numbers
   for (const Tiling& t : tilings)
     if (s.size <= t.width) return (s.length / 64 + 1) * s.heads * s.batch * t.parts < 0x7fffffff ? &t : nullptr;
   return nullptr;

@@ -21,6 +21,7 @@ __global__ void __launch_bounds__(threads) grad_key_tile(Heads s, const T* dout,
                                                          const float* lse, const float* deltas, T* dk, T* dv) {
   using Tiles = GradKeyTiles<T, D, R, M>;
   constexpr int rows = tile_rows<R>, chunks = D / 8 / Parts;
+  static_assert(2 * M <= threads);
   Tiles& tiles = shared<Tiles>();
   const int part = static_cast<int>(blockIdx.x % Parts) * chunks;
   const Turn turn(blockIdx.x / Parts, s.kv_heads, s.batch);
@@ -39,8 +40,8 @@ __global__ void __launch_bounds__(threads) grad_key_tile(Heads s, const T* dout,
     const int at = (start + t) * M;
     const int64_t head = kv * group + h, from = s.query(b, 0, head), line = s.row(b, 0, head);
     fetch(tiles.q[to], q + from, queries, at), fetch(tiles.dout[to], dout + from, queries, at);
-    fetch_numbers(tiles.lse[to], lse + line, length, at, 0),
-        fetch_numbers(tiles.delta[to], deltas + line, length, at, M);
+    fetch_numbers(tiles.lse[to], lse + line, length, at, 0);
+    fetch_numbers(tiles.delta[to], deltas + line, length, at, M);
   };
   fetch(tiles.k, k, keys, first), fetch(tiles.v, v, keys, first);
   fetch_queries(0, 0, 0);
