@@ -60,6 +60,12 @@ TEST_CASE("emulated cuda: attention on tensor cores") {
   check(2, ENG_F16, {1, 9, 4, 4, 24});
   check(3, ENG_BF16, {1, 65, 2, 1, 64});
   check(4, ENG_F16, {1, 33, 1, 1, 72});
+  // Scores of about +-1000, of which one takes all; and a negative scale, which goes to plain threads.
+  for (const double scale : {50.0, -0.5}) {
+    Case c = case_of(6, ENG_F16, {1, 70, 2, 1, 16});
+    c.forward.attrs[2] = real("scale", scale);
+    check_close(c.forward, apart(ENG_F16));
+  }
 }
 
 TEST_CASE("emulated cuda: attention on tensor cores, odd lengths and shared heads", "[.slow]") {
