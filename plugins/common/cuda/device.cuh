@@ -32,7 +32,12 @@ struct Launch<K> {
     emu::Twin<K>::launch(grid, block, bytes, p...);
 #else
     void* args[] = {static_cast<void*>(&p)...};
-    const cudaError_t error = cudaLaunchKernel(reinterpret_cast<const void*>(K), grid, block, args, bytes, stream);
+    cudaError_t error = cudaSuccess;
+    if (bytes > 48 << 10)  // more must be asked for
+      error = cudaFuncSetAttribute(reinterpret_cast<const void*>(K), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(bytes));
+    if (error == cudaSuccess)
+      error = cudaLaunchKernel(reinterpret_cast<const void*>(K), grid, block, args, bytes, stream);
     if (error != cudaSuccess)
       throw common::Error{ENG_INTERNAL, std::string("cannot be launched: ") + cudaGetErrorString(error)};
 #endif

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Causal attention in f32 by plain threads, its gradient, and the step of a running sequence: what runs where no
-// faster kernel does. One block for each query or key; the scores of one row lie in shared memory. No atomics: dk and
-// dv are summed by query heads, then by queries in their order.
-#include "../../common/cuda/glue.hpp"
+// Causal attention: on tensor cores where a tiling fits (attention.hpp). Else in f32 by plain threads, as the step of a
+// running sequence always is: One block for each query or key; the scores of one row lie in shared memory. No atomics:
+// dk and dv are summed by query heads, then by queries in their order.
+#include "attention.hpp"
+
 #include "list.hpp"
 
 namespace cuda {
@@ -12,13 +13,6 @@ constexpr unsigned block = 128;
 constexpr int64_t shared_most = 48 << 10;  // bytes that every launch may have
 constexpr int64_t longest = (shared_most - 256) / 8;
 
-struct Heads {
-  int64_t batch, length, heads, kv_heads, size, keys;  // keys: rows of k and v for each sequence
-  float scale;
-  __device__ int64_t query(int64_t b, int64_t t, int64_t h) const { return ((b * length + t) * heads + h) * size; }
-  __device__ int64_t key(int64_t b, int64_t t, int64_t h) const { return ((b * keys + t) * kv_heads + h) * size; }
-  __device__ int64_t row(int64_t b, int64_t t, int64_t h) const { return (b * heads + h) * length + t; }
-};
 // One row of scores, a second one for the gradient, and what sums of a block need.
 __device__ __forceinline__ float* rows_of_scores() {
   return reinterpret_cast<float*>(&shared<float>());
@@ -124,6 +118,13 @@ struct CacheOf {
 
 // ---- ops -------------------------------------------------------------------------------------------------------
 
+// `more`: what the message adds.
+void need_plain(const Heads& s, const char* more = "") {
+  if (s.keys > longest)
+    throw Error{ENG_UNSUPPORTED, "this kernel attends to at most " + std::to_string(longest) + " positions, not " +
+                                     std::to_string(s.keys) + more};
+  if (s.heads > 65535 || s.batch > 65535) throw Error{ENG_UNSUPPORTED, "more than 65535 heads or sequences"};
+}
 // q is input `at`, k and v follow; `cache`: the input with the keys, if these are not they.
 Heads heads_of(const Call& c, size_t at, size_t cache) {
   const int64_t heads = c.integer("heads"), kv_heads = c.integer("kv_heads");
@@ -141,11 +142,13 @@ Heads heads_of(const Call& c, size_t at, size_t cache) {
                 static_cast<float>(c.real("scale"))};
   for (size_t k : {at + 1, at + 2}) need_size(c.in[k], s.batch * s.length * kv_heads * s.size, "k or v");
   need_size(c.in[cache], s.batch * s.keys * kv_heads * s.size, "the keys");
-  if (s.keys > longest)
-    throw Error{ENG_UNSUPPORTED, "this kernel attends to at most " + std::to_string(longest) + " positions, not " +
-                                     std::to_string(s.keys)};
-  if (s.heads > 65535 || s.batch > 65535) throw Error{ENG_UNSUPPORTED, "more than 65535 heads or sequences"};
   return s;
+}
+// The tiling of a call, or null: plain threads can serve it. Throws if they cannot either.
+const Tiling* choose(const Heads& s, int32_t dtype) {
+  if (const Tiling* t = tiling_of(s, dtype)) return t;
+  need_plain(s, "; more need 16-bit elements, a scale above 0, and heads of a multiple of 8, at most 256, elements");
+  return nullptr;
 }
 // Shared memory for `n` rows of scores.
 size_t room(const Heads& s, int64_t n) {
@@ -159,15 +162,21 @@ struct Attention {
   static constexpr const char* op = ENG_OP_ATTENTION;
   int32_t type;
   Heads s;
+  const Tiling* tiling;
   static void check(const Call& c) {
     need_counts(c, 3, 3, 2, 2);
     const Heads s = heads_of(c, 0, 1);
+    choose(s, c.in[0].dtype);
     need_type(c.out[0], c.in[0].dtype, "o"), need_size(c.out[0], elements(c.in[0]), "o");
     need_type(c.out[1], ENG_F32, "lse"), need_size(c.out[1], s.batch * s.heads * s.length, "lse");
   }
-  explicit Attention(const Call& c) : type(c.in[0].dtype), s(heads_of(c, 0, 1)) {}
+  explicit Attention(const Call& c) : type(c.in[0].dtype), s(heads_of(c, 0, 1)), tiling(choose(s, type)) {}
   void run(const Args& a, cudaStream_t stream) const {
     by_type(type, [&]<class T>(T) {
+      if constexpr (sizeof(T) == 2)
+        if (tiling)
+          return forward_tiled(s, *tiling, Forward<T>{a.in<T>(0), a.in<T>(1), a.in<T>(2), a.out<T>(0), a.out<float>(1)},
+                               stream);
       const int64_t* none = nullptr;
       launch<forward<T>>(grid(s, s.heads), block, room(s, 1), stream, s, a.in<T>(0), a.in<T>(1), a.in<T>(2), none,
                          a.out<T>(0), a.out<float>(1));
@@ -179,9 +188,11 @@ struct AttentionGrad {
   static constexpr const char* op = ENG_OP_ATTENTION_GRAD;
   int32_t type;
   Heads s;
+  const Tiling* tiling;
   static void check(const Call& c) {
     need_counts(c, 6, 6, 3, 3);
     const Heads s = heads_of(c, 1, 2);
+    choose(s, c.in[1].dtype);
     for (size_t k : {0, 4})
       need_type(c.in[k], c.in[1].dtype, "do or o"), need_size(c.in[k], elements(c.in[1]), "do or o");
     need_type(c.in[5], ENG_F32, "lse"), need_size(c.in[5], s.batch * s.heads * s.length, "lse");
@@ -192,12 +203,18 @@ struct AttentionGrad {
     const Heads s = heads_of(c, 1, 2);
     return static_cast<uint64_t>(s.batch * s.heads * s.length) * sizeof(float);
   }
-  explicit AttentionGrad(const Call& c) : type(c.in[1].dtype), s(heads_of(c, 1, 2)) {}
+  explicit AttentionGrad(const Call& c) : type(c.in[1].dtype), s(heads_of(c, 1, 2)), tiling(choose(s, type)) {}
   void run(const Args& a, cudaStream_t stream) const {
     by_type(type, [&]<class T>(T) {
       const T *dout = a.in<T>(0), *q = a.in<T>(1), *k = a.in<T>(2), *v = a.in<T>(3);
       const float* lse = a.in<float>(5);
       float* deltas = a.scratch<float>();
+      if constexpr (sizeof(T) == 2)
+        if (tiling) {
+          const Grad<T> p{dout, q, k, v, a.in<T>(4), lse, deltas, a.out<T>(0), a.out<T>(1), a.out<T>(2)};
+          grad_query_tiled(s, *tiling, p, stream);
+          return grad_key_tiled(s, *tiling, p, stream);
+        }
       launch<grad_of_query<T>>(grid(s, s.heads), block, room(s, 1), stream, s, dout, q, k, v, a.in<T>(4), lse,
                                a.out<T>(0), deltas);
       launch<grad_of_key<T>>(grid(s, s.kv_heads), block, room(s, 2), stream, s, dout, q, k, v, lse,
@@ -213,7 +230,7 @@ struct AttentionStep {
   int64_t n;
   static void check(const Call& c) {
     need_counts(c, 6, 6, 3, 3);
-    heads_of(c, 0, 3);
+    need_plain(heads_of(c, 0, 3));
     need_type(c.in[5], ENG_I64, "counters"), need_size(c.in[5], ENG_C_COUNT, "counters");
     need_type(c.in[4], c.in[0].dtype, "v_cache"), need_size(c.in[4], elements(c.in[3]), "v_cache");
     need_size(c.out[0], elements(c.in[0]), "o");

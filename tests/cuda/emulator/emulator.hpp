@@ -45,23 +45,25 @@ inline Thread& self() {
   return *current;
 }
 
-enum class Order { forward, backward, random };
-// How kernels of this process run. In forward order, the first thread that can run does, until it waits.
-struct Settings {
-  Order order = Order::forward;
-  uint64_t seed = 1;
-};
-extern Settings settings;
-
-struct Error : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
 // A place in the source, for messages.
 struct Place {
   const char* file;
   int line;
   bool operator==(const Place& o) const { return line == o.line && std::string_view(file) == o.file; }
+};
+
+enum class Order { forward, backward, random };
+// How kernels of this process run. In forward order, the first thread that can run does, until it waits.
+struct Settings {
+  Order order = Order::forward;
+  uint64_t seed = 1;
+  uint64_t block = UINT64_MAX;  // the only one that runs, modulo the blocks of the grid; UINT64_MAX: all
+  Place without{"", 0};  // a planted mistake: this barrier of a block or a warp is none; the end of the file's name
+};
+extern Settings settings;
+
+struct Error : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 // ---- a kernel by name -----------------------------------------------------------------------------------
@@ -95,10 +97,11 @@ void* shared(size_t bytes);
 struct AsyncCopy {
   void* to;
   const void* from;
+  size_t bytes;  // 4, 8 or 16
   bool valid;
   int group;
 };
-void push_copy(void* to, const void* from, bool valid);
+void push_copy(const AsyncCopy& copy);
 void commit_copies();
 bool next_copy(int open, AsyncCopy* out);  // one that must have landed with at most `open` groups under way
 
@@ -180,16 +183,16 @@ inline unsigned __ballot_sync(unsigned mask, bool v, EMU_PLACE) {
 namespace emu {
 
 // These copy where a sanitizer sees them as accesses of the thread that waits.
-inline void copy_async(void* to, const void* from, bool valid) {
-  std::memset(to, 0xff, 16);  // NaN until it has landed
-  push_copy(to, from, valid);
+inline void copy_async(void* to, const void* from, bool valid, size_t bytes = 16) {
+  push_copy({to, from, bytes, valid, 0});
+  std::memset(to, 0xff, bytes);  // NaN until it has landed
 }
 inline void wait_async(int open) {
   for (AsyncCopy c; next_copy(open, &c);)
     if (c.valid)
-      std::memcpy(c.to, c.from, 16);
+      std::memcpy(c.to, c.from, c.bytes);
     else
-      std::memset(c.to, 0, 16);
+      std::memset(c.to, 0, c.bytes);
 }
 
 }  // namespace emu

@@ -41,6 +41,10 @@ void happens_after([[maybe_unused]] char* moment) {
 #endif
 }
 
+bool is_without(Place p) {
+  return p.line == settings.without.line && std::string_view(p.file).ends_with(settings.without.file);
+}
+
 namespace {
 
 constexpr size_t guard = 256, alignment = 1024, most_shared = 227 * 1024;
@@ -173,6 +177,7 @@ void fail(const char* text) {
 
 void sync_block(Place place) {
   Machine& m = machine();
+  if (is_without(place)) return;
   Lane& me = m.me();
   for (const Meeting& g : m.meetings[me.warp])
     if (g.mask >> me.lane & 1)
@@ -205,10 +210,15 @@ void* shared(size_t bytes) {
   return m.shared;
 }
 
-void push_copy(void* to, const void* from, bool valid) {
-  if (reinterpret_cast<uintptr_t>(to) % 16 || (valid && reinterpret_cast<uintptr_t>(from) % 16))
-    machine().failed("copies 16 bytes asynchronously from or to an address that is no multiple of 16");
-  machine().me().copies.push_back({to, from, valid, machine().me().groups});
+void push_copy(const AsyncCopy& c) {
+  Machine& m = machine();
+  if (reinterpret_cast<uintptr_t>(c.to) % c.bytes || (c.valid && reinterpret_cast<uintptr_t>(c.from) % c.bytes))
+    m.failed("copies " + std::to_string(c.bytes) + " bytes asynchronously from or to an address that is no multiple");
+  const char* to = static_cast<const char*>(c.to);
+  if (to < m.shared || to + c.bytes > m.shared + m.shared_bytes)
+    m.failed("copies asynchronously to an address outside of the block's shared memory");
+  m.me().copies.push_back(c);
+  m.me().copies.back().group = m.me().groups;
 }
 void commit_copies() {
   ++machine().me().groups;
@@ -266,6 +276,7 @@ void run(const Kernel& kernel, const void* arguments, dim3 grid, dim3 block, siz
   }
   for (uint64_t b = 0; b < blocks && m.error.empty(); ++b) {
     const uint64_t at = settings.order == Order::backward ? blocks - 1 - b : (first + b * (stride % blocks)) % blocks;
+    if (settings.block != UINT64_MAX && at != settings.block % blocks) continue;
     run_block(m, unfold(at, grid), grid, block);
   }
   happens_after(&m.ended);

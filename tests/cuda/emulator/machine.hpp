@@ -71,6 +71,7 @@ struct Machine {
 };
 Machine& machine();
 
+bool is_without(Place place);       // the planted mistake of the settings
 void happens_before(char* moment);  // what this thread did, for whoever says happens_after
 void happens_after(char* moment);
 

@@ -48,6 +48,27 @@ TEST_CASE("emulated cuda: a step has the loss of the cpu device") {
   CHECK(column(scratch / "cuda", "loss")[0] == Approx(column(scratch / "cpu", "loss")[0]).epsilon(1e-4));
 }
 
+// Attention runs on tensor cores then.
+TEST_CASE("emulated cuda: steps in 16 bits have about the losses of the cpu device", "[.slow]") {
+  const std::string precision = GENERATE("bf16", "fp16");
+  Scratch scratch;
+  scratch.config();
+  const auto run = [&](const std::string& device, const std::string& out) {
+    const Result result =
+        engine(scratch, {"--plugin-path", fs::path(EMULATED).parent_path().string(), "run", "config.toml",
+                         "train.steps=3", "train.eval_every=0", "--unset", "device.threads",
+                         "precision.plugin=" + precision, "device.plugin=" + device, "--out", out});
+    INFO(result.err);
+    REQUIRE(result.exit == 0);
+    return column(scratch / out, "loss");
+  };
+  const std::vector<double> want = run("cpu", "cpu"), got = run("cuda", "cuda");
+  REQUIRE(want.size() == 3);
+  REQUIRE(got.size() == 3);
+  for (size_t k = 0; k < 3; ++k) CHECK(got[k] == Approx(want[k]).epsilon(2e-3));
+  CHECK(got == run("cuda", "again"));
+}
+
 namespace {
 
 // Runs of cpu and cuda, and of cuda again: losses near those of cpu, the same bits again, and cpu goes on from there.

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Causal attention: the sizes of a call, and which kernel serves it.
+#pragma once
+
+#include "../../common/cuda/glue.hpp"
+
+namespace cuda {
+namespace attention {
+
+struct Heads {
+  int64_t batch, length, heads, kv_heads, size, keys;  // keys: rows of k and v for each sequence
+  float scale;
+  __device__ int64_t query(int64_t b, int64_t t, int64_t h) const { return ((b * length + t) * heads + h) * size; }
+  __device__ int64_t key(int64_t b, int64_t t, int64_t h) const { return ((b * keys + t) * kv_heads + h) * size; }
+  __device__ int64_t row(int64_t b, int64_t t, int64_t h) const { return (b * heads + h) * length + t; }
+};
+
+// ---- on tensor cores -------------------------------------------------------------------------------------------
+
+// How heads of at most `width` elements are computed: a block of 4 warps, each with so many times 16 rows of its own,
+// passes over tiles of the other side. Chosen for the registers of a thread (at most 255, nothing spilled) and 99 KiB
+// of shared memory, which every GPU from sm_80 on has; a warp with 32 rows reads shared memory half as often.
+struct Tiling {
+  int width;
+  int forward, keys_forward;  // rows of queries, in units of 16; keys in a tile
+  int query, keys_query;      // the same, for dq
+  int key, queries_key;       // rows of keys, in units of 16; queries in a tile: for dk and dv
+  int parts;                  // blocks that share the columns of one tile of dk and dv
+};
+inline constexpr Tiling tilings[] = {
+    {32, 2, 64, 2, 64, 2, 32, 1},   //
+    {64, 2, 64, 2, 32, 2, 32, 1},   //
+    {96, 2, 64, 2, 32, 1, 64, 1},   //
+    {128, 2, 32, 2, 32, 1, 32, 1},  //
+    {256, 1, 32, 1, 16, 1, 16, 2},
+};
+template <int units>
+inline constexpr int tile_rows = 4 * 16 * units;
+
+// The tiling of a call, or null: other types, sizes and scales go to plain threads.
+inline const Tiling* tiling_of(const Heads& s, int32_t dtype) {
+  if (dtype != ENG_BF16 && dtype != ENG_F16) return nullptr;
+  if (s.size % 8 != 0) return nullptr;  // rows are copied 16 bytes at a time
+  if (!(s.scale > 0)) return nullptr;   // the largest score is found before it is scaled
+  if (s.length > 1 << 30 || s.heads * s.size > 1 << 30) return nullptr;  // they are 32-bit numbers
+  for (const Tiling& t : tilings)
+    if (s.size <= t.width) return (s.length / 64 + 1) * s.heads * s.batch * t.parts < 0x7fffffff ? &t : nullptr;
+  return nullptr;
+}
+
+template <class T>
+struct Forward {
+  const T *q, *k, *v;
+  T* o;
+  float* lse;
+};
+template <class T>
+struct Grad {
+  const T *dout, *q, *k, *v, *o;
+  const float* lse;
+  float* deltas;  // of (B, heads, T), scratch
+  T *dq, *dk, *dv;
+};
+void forward_tiled(const Heads& s, const Tiling& t, const Forward<bf16>& p, cudaStream_t stream);
+void forward_tiled(const Heads& s, const Tiling& t, const Forward<f16>& p, cudaStream_t stream);
+// Writes deltas and dq; grad_key_tiled reads the deltas.
+void grad_query_tiled(const Heads& s, const Tiling& t, const Grad<bf16>& p, cudaStream_t stream);
+void grad_query_tiled(const Heads& s, const Tiling& t, const Grad<f16>& p, cudaStream_t stream);
+void grad_key_tiled(const Heads& s, const Tiling& t, const Grad<bf16>& p, cudaStream_t stream);
+void grad_key_tiled(const Heads& s, const Tiling& t, const Grad<f16>& p, cudaStream_t stream);
+
+// f.template operator()<i>() for the tiling t = tilings[i].
+template <int I = 0, class F>
+void by_tiling(const Tiling& t, const F& f) {
+  if constexpr (I < static_cast<int>(sizeof tilings / sizeof *tilings)) {
+    if (&t == &tilings[I])
+      f.template operator()<I>();
+    else
+      by_tiling<I + 1>(t, f);
+  }
+}
+
+}  // namespace attention
+}  // namespace cuda

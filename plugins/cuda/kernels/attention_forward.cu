@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Causal attention of 16-bit elements on tensor cores (FlashAttention-2, Dao 2023): the scores of a tile live in
+// registers, and the sums are scaled anew when a larger score appears.
+#include "attention_tiles.cuh"
+
+namespace cuda {
+namespace attention {
+
+template <class T, int D, int R, int N>
+struct ForwardTiles {
+  Tile<T, D, tile_rows<R>> q;
+  Tile<T, D, N> k[2], v[2];
+};
+
+// Grid: tiles of queries, the last ones first, for they have the most keys; within that, sequences; within that, heads.
+template <class T, int D, int R, int N>
+__global__ void __launch_bounds__(threads) forward_tile(Heads s, const T* q, const T* k, const T* v, T* o, float* lse) {
+  using Tiles = ForwardTiles<T, D, R, N>;
+  constexpr int rows = tile_rows<R>;
+  Tiles& tiles = shared<Tiles>();
+  const Turn turn(blockIdx.x, s.heads, s.batch);
+  const int h = turn.head, b = turn.sequence, kv = h / static_cast<int>(s.heads / s.kv_heads);
+  const int length = static_cast<int>(s.length), columns = static_cast<int>(s.size);
+  const int first = ((length + rows - 1) / rows - 1 - turn.tile) * rows;
+  const int row = warp_index() * 16 * R;  // the first one of this warp
+  const Rows queries = {length, columns, static_cast<int>(s.heads * s.size)};
+  const Rows keys = {length, columns, static_cast<int>(s.kv_heads * s.size)};
+  q += s.query(b, 0, h), k += s.key(b, 0, kv), v += s.key(b, 0, kv);
+  const int passes = ((first + rows < length ? first + rows : length) + N - 1) / N;
+  const float factor = s.scale * log2_e;
+
+  fetch(tiles.q, q, queries, first), fetch(tiles.k[0], k, keys, 0), fetch(tiles.v[0], v, keys, 0);
+  commit_async();
+  float sum[R][D / 8][4], top[R][2], weight[R][2];  // weight: sum of exp2(factor * (score - top))
+  clear(sum);
+  each_row<R>([&](int r, int e) { top[r][e] = -INFINITY, weight[r][e] = 0; });
+  for (int t = 0; t < passes; ++t) {
+    wait_async<0>();
+    __syncthreads();  // tile t is there, and nobody reads tile t - 1 any more
+    if (t + 1 < passes)
+      fetch(tiles.k[(t + 1) % 2], k, keys, (t + 1) * N), fetch(tiles.v[(t + 1) % 2], v, keys, (t + 1) * N);
+    commit_async();
+    const int ahead = t * N - (first + row);  // of the first key before the first row
+    if (ahead > 16 * R - 1) continue;         // all keys come after all rows
+    float p[R][N / 8][4];
+    row_products(p, tiles.q, row, tiles.k[t % 2]);
+    if (ahead + N - 1 > 0)
+      each_sum(p, [&](int r, int j, int e) {
+        if (ahead + column_of(j, e) > row_of(r, e)) p[r][j][e] = -INFINITY;
+      });
+    each_row<R>([&](int r, int half) {
+      float most = top[r][half], part = 0;
+      ENG_UNROLL
+      for (int j = 0; j < N / 8; ++j) most = fmaxf(most, fmaxf(p[r][j][2 * half], p[r][j][2 * half + 1]));
+      most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
+      most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
+      const float shrink = exp2f(factor * (top[r][half] - most)), base = -factor * most;
+      top[r][half] = most;
+      ENG_UNROLL
+      for (int j = 0; j < N / 8; ++j) {
+        part += p[r][j][2 * half] = exp2f(fmaf(factor, p[r][j][2 * half], base));
+        part += p[r][j][2 * half + 1] = exp2f(fmaf(factor, p[r][j][2 * half + 1], base));
+      }
+      weight[r][half] = fmaf(weight[r][half], shrink, part);
+      ENG_UNROLL
+      for (int j = 0; j < D / 8; ++j) sum[r][j][2 * half] *= shrink, sum[r][j][2 * half + 1] *= shrink;
+    });
+    add_product(sum, p, tiles.v[t % 2], 0);
+  }
+
+  each_row<R>([&](int r, int half) {
+    float w = weight[r][half];  // of 4 lanes
+    w += __shfl_xor_sync(0xffffffffu, w, 1);
+    w += __shfl_xor_sync(0xffffffffu, w, 2);
+    const int i = first + row + row_of(r, 2 * half);
+    if (lane_index() % 4 == 0 && i < length) lse[s.row(b, i, h)] = fmaf(top[r][half], s.scale, logf(w));
+    weight[r][half] = 1.0f / w;
+  });
+  store_sums(sum, weight, tiles.q, row, o + s.query(b, 0, h), queries, first, 0);
+}
+
+template <class T>
+void run_forward(const Heads& s, const Tiling& tiling, const Forward<T>& p, cudaStream_t stream) {
+  by_tiling(tiling, [&]<int I>() {
+    constexpr Tiling t = tilings[I];
+    const int64_t tiles = (s.length + tile_rows<t.forward> - 1) / tile_rows<t.forward>;
+    launch<forward_tile<T, t.width, t.forward, t.keys_forward>>(
+        static_cast<unsigned>(tiles * s.batch * s.heads), threads,
+        room_for<ForwardTiles<T, t.width, t.forward, t.keys_forward>>(), stream, s, p.q, p.k, p.v, p.o, p.lse);
+  });
+}
+void forward_tiled(const Heads& s, const Tiling& t, const Forward<bf16>& p, cudaStream_t stream) {
+  run_forward(s, t, p, stream);
+}
+void forward_tiled(const Heads& s, const Tiling& t, const Forward<f16>& p, cudaStream_t stream) {
+  run_forward(s, t, p, stream);
+}
+
+}  // namespace attention
+}  // namespace cuda

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first half of the gradient of attention, on tensor cores: delta = rowsum(do o) and dq. The second half computes
+// the scores once more, so that each sum has one owner and one order: no atomics, and no scratch that grows with T^2.
+#include "attention_tiles.cuh"
+
+namespace cuda {
+namespace attention {
+
+template <class T, int D, int R, int N>
+struct GradQueryTiles {
+  Tile<T, D, tile_rows<R>> q, dout;
+  Tile<T, D, N> k[2], v[2];
+  float lse[tile_rows<R>], delta[tile_rows<R>];
+};
+
+// `lanes` of a warp, a power of two, have one row: 8 columns each. All `n` rows, in strides of the grid.
+template <class T>
+__global__ void row_deltas(Heads s, int64_t n, int lanes, const T* dout, const T* o, float* deltas) {
+  const int64_t warps = static_cast<int64_t>(gridDim.x) * (blockDim.x / warp);
+  const int64_t mine = static_cast<int64_t>(blockIdx.x) * (blockDim.x / warp) + warp_index();
+  const int each = 32 / lanes, column = lane_index() % lanes * 8;
+  for (int64_t first = mine * each; first < n; first += warps * each) {
+    const int64_t i = first + lane_index() / lanes;
+    float sum = 0;
+    if (i < n && column < s.size) {
+      float x[8], y[8];
+      load(dout + i * s.size + column, x), load(o + i * s.size + column, y);
+      for (int e = 0; e < 8; ++e) sum = fmaf(x[e], y[e], sum);
+    }
+    for (int by = lanes / 2; by > 0; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
+    const int64_t h = i % s.heads, t = i / s.heads % s.length, b = i / s.heads / s.length;
+    if (i < n && column == 0) deltas[s.row(b, t, h)] = sum;
+  }
+}
+
+// P = exp(scale q k^T - lse);  dS = P (do v^T - delta);  dq = scale dS k. The grid is that of the forward.
+template <class T, int D, int R, int N>
+__global__ void __launch_bounds__(threads) grad_query_tile(Heads s, const T* dout, const T* q, const T* k, const T* v,
+                                                           const float* lse, const float* deltas, T* dq) {
+  using Tiles = GradQueryTiles<T, D, R, N>;
+  constexpr int rows = tile_rows<R>;
+  Tiles& tiles = shared<Tiles>();
+  const Turn turn(blockIdx.x, s.heads, s.batch);
+  const int h = turn.head, b = turn.sequence, kv = h / static_cast<int>(s.heads / s.kv_heads);
+  const int length = static_cast<int>(s.length), columns = static_cast<int>(s.size);
+  const int first = ((length + rows - 1) / rows - 1 - turn.tile) * rows;
+  const int row = warp_index() * 16 * R;
+  const Rows queries = {length, columns, static_cast<int>(s.heads * s.size)};
+  const Rows keys = {length, columns, static_cast<int>(s.kv_heads * s.size)};
+  q += s.query(b, 0, h), dout += s.query(b, 0, h), k += s.key(b, 0, kv), v += s.key(b, 0, kv);
+  const int passes = ((first + rows < length ? first + rows : length) + N - 1) / N;
+  const float factor = s.scale * log2_e;
+
+  fetch(tiles.q, q, queries, first), fetch(tiles.dout, dout, queries, first);
+  fetch(tiles.k[0], k, keys, 0), fetch(tiles.v[0], v, keys, 0);
+  fetch_numbers(tiles.lse, lse + s.row(b, 0, h), length, first, 0);
+  fetch_numbers(tiles.delta, deltas + s.row(b, 0, h), length, first, 0);
+  commit_async();
+  float sum[R][D / 8][4];
+  clear(sum);
+  for (int t = 0; t < passes; ++t) {
+    wait_async<0>();
+    __syncthreads();  // tile t is there, and nobody reads tile t - 1 any more
+    if (t + 1 < passes)
+      fetch(tiles.k[(t + 1) % 2], k, keys, (t + 1) * N), fetch(tiles.v[(t + 1) % 2], v, keys, (t + 1) * N);
+    commit_async();
+    const int ahead = t * N - (first + row);
+    if (ahead > 16 * R - 1) continue;
+    float p[R][N / 8][4], dp[R][N / 8][4];
+    row_products(p, tiles.q, row, tiles.k[t % 2]);
+    each_sum(p, [&](int r, int j, int e) {
+      p[r][j][e] = exp2f(fmaf(factor, p[r][j][e], -log2_e * tiles.lse[row + row_of(r, e)]));
+    });
+    if (ahead + N - 1 > 0)
+      each_sum(p, [&](int r, int j, int e) {
+        if (ahead + column_of(j, e) > row_of(r, e)) p[r][j][e] = 0;
+      });
+    row_products(dp, tiles.dout, row, tiles.v[t % 2]);
+    each_sum(p, [&](int r, int j, int e) { p[r][j][e] *= dp[r][j][e] - tiles.delta[row + row_of(r, e)]; });
+    add_product(sum, p, tiles.k[t % 2], 0);
+  }
+  float scale[R][2];
+  each_row<R>([&](int r, int half) { scale[r][half] = s.scale; });
+  store_sums(sum, scale, tiles.q, row, dq + s.query(b, 0, h), queries, first, 0);
+}
+
+template <class T>
+void run_grad_query(const Heads& s, const Tiling& tiling, const Grad<T>& p, cudaStream_t stream) {
+  constexpr unsigned block = 256;
+  const int64_t n = s.batch * s.length * s.heads;
+  int lanes = 1;
+  while (lanes * 8 < s.size) lanes *= 2;
+  launch<row_deltas<T>>(blocks_for(n * lanes, block), block, 0, stream, s, n, lanes, p.dout, p.o, p.deltas);
+  by_tiling(tiling, [&]<int I>() {
+    constexpr Tiling t = tilings[I];
+    const int64_t tiles = (s.length + tile_rows<t.query> - 1) / tile_rows<t.query>;
+    launch<grad_query_tile<T, t.width, t.query, t.keys_query>>(
+        static_cast<unsigned>(tiles * s.batch * s.heads), threads,
+        room_for<GradQueryTiles<T, t.width, t.query, t.keys_query>>(), stream, s, p.dout, p.q, p.k, p.v, p.lse,
+        static_cast<const float*>(p.deltas), p.dq);
+  });
+}
+void grad_query_tiled(const Heads& s, const Tiling& t, const Grad<bf16>& p, cudaStream_t stream) {
+  run_grad_query(s, t, p, stream);
+}
+void grad_query_tiled(const Heads& s, const Tiling& t, const Grad<f16>& p, cudaStream_t stream) {
+  run_grad_query(s, t, p, stream);
+}
+
+}  // namespace attention
+}  // namespace cuda

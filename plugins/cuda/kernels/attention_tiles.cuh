@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tiles in shared memory, and their products on tensor cores: what the kernels of attention are made of.
+//
+// A block has 4 warps. Each has R times 16 rows of a tile of its own and multiplies them by tiles of the other side,
+// which come through two buffers. Products of scores stay in the registers in which they were made: a sum of
+// tensor cores is, packed, the left side of the next product.
+#pragma once
+
+#include "../../common/cuda/tensor.cuh"
+#include "attention.hpp"
+
+namespace cuda {
+namespace attention {
+
+constexpr int threads = 128;
+constexpr float log2_e = 1.44269504f;
+
+__device__ __forceinline__ int lane_index() {
+  return static_cast<int>(threadIdx.x) % 32;
+}
+__device__ __forceinline__ int warp_index() {
+  return static_cast<int>(threadIdx.x) / 32;
+}
+
+// (N, D) elements of 16 bits. Chunks of 16 bytes change places within their row such that 8 neighbouring rows have the
+// same chunk in different banks.
+template <class T, int D, int N>
+struct Tile {
+  static constexpr int chunks = D / 8, mixed = chunks % 8 == 0 ? 8 : 4;  // chunks that change places with each other
+  static_assert(chunks % 4 == 0);
+  T at[N * D];
+  // In bytes.
+  __host__ __device__ static constexpr int place(int row, int chunk) {
+    return (row * chunks + (chunk ^ (mixed == 8 ? row & 7 : row >> 1 & 3))) * 16;
+  }
+  // The place of chunk c + `more`, even, in row r + `rows`, a multiple of 16, from that of chunk c, 0 or 1, in row r:
+  // with constants, a single operation at most.
+  __device__ __forceinline__ static int further(int place, int rows, int more) {
+    return (place ^ more % mixed * 16) + (more / mixed * mixed + rows * chunks) * 16;
+  }
+  __device__ __forceinline__ SharedAddress address() { return shared_address(at); }
+  template <class W>
+  __device__ __forceinline__ W& as(int place) {
+    return *reinterpret_cast<W*>(reinterpret_cast<char*>(at) + place);
+  }
+};
+
+// Which tile of which head a block has: head fastest, then sequence, then tile.
+struct Turn {
+  int head, sequence, tile;
+  __device__ __forceinline__ Turn(unsigned index, int64_t heads, int64_t sequences) {
+    const unsigned n = static_cast<unsigned>(heads), m = static_cast<unsigned>(sequences), rest = index / n;
+    head = static_cast<int>(index % n), sequence = static_cast<int>(rest % m), tile = static_cast<int>(rest / m);
+  }
+};
+
+// 8 neighbouring rows, of which ldmatrix reads one chunk each, are in 8 different groups of 4 banks.
+template <class Tile>
+constexpr bool without_conflicts() {
+  for (int chunk = 0; chunk < Tile::chunks; ++chunk)
+    for (int first = 0; first < 16; first += 8) {
+      unsigned groups = 0;
+      for (int row = first; row < first + 8; ++row) groups |= 1u << Tile::place(row, chunk) / 16 % 8;
+      if (groups != 0xff) return false;
+    }
+  return true;
+}
+static_assert(without_conflicts<Tile<bf16, 32, 16>>() && without_conflicts<Tile<bf16, 64, 16>>() &&
+              without_conflicts<Tile<bf16, 96, 16>>() && without_conflicts<Tile<bf16, 128, 16>>() &&
+              without_conflicts<Tile<bf16, 256, 16>>());
+
+// Rows of a head in global memory.
+struct Rows {
+  int rows, columns, stride;  // stride: elements from a row to the next
+};
+
+// Starts to copy rows row .. row + N - 1; what lies outside of the matrix is zero.
+template <class T, int D, int N>
+__device__ __forceinline__ void fetch(Tile<T, D, N>& to, const T* from, const Rows& shape, int row) {
+  constexpr int chunks = D / 8, step = threads / chunks;
+  const int c = static_cast<int>(threadIdx.x) % chunks, start = static_cast<int>(threadIdx.x) / chunks;
+  if (start >= step) return;  // 96 columns: the last 8 threads have nothing to do
+  const int end = c * 8 < shape.columns ? shape.rows - row : 0;
+  const T* p = from + static_cast<int64_t>(row + start) * shape.stride + c * 8;
+  const SharedAddress tile = to.address();
+  ENG_ROLL
+  for (int r = start; r < N; r += step, p += static_cast<int64_t>(step) * shape.stride)
+    copy_async<16>(tile + to.place(r, c), p, r < end);
+}
+
+// f(r, j, e) for each sum x[r][j][e] of this thread.
+template <int R, int N, class F>
+__device__ __forceinline__ void each_sum(float (&)[R][N][4], const F& f) {
+  ENG_UNROLL
+  for (int r = 0; r < R; ++r) {
+    ENG_UNROLL
+    for (int j = 0; j < N; ++j) {
+      ENG_UNROLL
+      for (int e = 0; e < 4; ++e) f(r, j, e);
+    }
+  }
+}
+// f(r, h) for each row of these sums that this thread has a part of: those with e / 2 == h.
+template <int R, class F>
+__device__ __forceinline__ void each_row(const F& f) {
+  ENG_UNROLL
+  for (int r = 0; r < R; ++r) {
+    ENG_UNROLL
+    for (int h = 0; h < 2; ++h) f(r, h);
+  }
+}
+template <int R, int N>
+__device__ __forceinline__ void clear(float (&x)[R][N][4]) {
+  each_sum(x, [&](int r, int j, int e) { x[r][j][e] = 0; });
+}
+
+// Row and column of a sum, from the first of the R * 16 rows.
+__device__ __forceinline__ int row_of(int r, int e) {
+  return r * 16 + lane_index() / 4 + e / 2 * 8;
+}
+__device__ __forceinline__ int column_of(int j, int e) {
+  return j * 8 + lane_index() % 4 * 2 + e % 2;
+}
+
+// s (R * 16, N) = rows row .. of a (.., D) by the rows of b (N, D).
+template <int R, class T, int D, int A, int N>
+__device__ __forceinline__ void row_products(float (&s)[R][N / 8][4], Tile<T, D, A>& a, int row, Tile<T, D, N>& b) {
+  const int lane = lane_index();
+  const SharedAddress left_tile = a.address(), right_tile = b.address();
+  const int left_at = a.place(row + lane % 16, lane / 16), right_at = b.place(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+  clear(s);
+  [[maybe_unused]] constexpr int steps = D == 64 ? 2 : 4;  // all of them need more registers than there are
+  ENG_UNROLL_BY(steps)
+  for (int c = 0; c < D / 8; c += 2) {
+    uint32_t left[R][4];
+    ENG_UNROLL
+    for (int r = 0; r < R; ++r) ldmatrix<false>(left[r], left_tile + a.further(left_at, r * 16, c));
+    ENG_UNROLL
+    for (int j = 0; j < N / 16; ++j) {
+      uint32_t right[4];
+      ldmatrix<false>(right, right_tile + b.further(right_at, j * 16, c));
+      ENG_UNROLL
+      for (int r = 0; r < R; ++r)
+        mma<T>(s[r][2 * j], left[r], right[0], right[1]), mma<T>(s[r][2 * j + 1], left[r], right[2], right[3]);
+    }
+  }
+}
+
+// sum (R * 16, C * 8) += p (R * 16, N) rounded to T, by columns 8 * chunk .. of b (N, D); chunk: a multiple of 8.
+template <int R, int C, class T, int D, int N>
+__device__ __forceinline__ void add_product(float (&sum)[R][C][4], const float (&p)[R][N / 8][4], Tile<T, D, N>& b,
+                                            int chunk) {
+  const int lane = lane_index(), right_at = b.place(lane % 16, lane / 16);
+  const SharedAddress right_tile = b.address() + chunk * 16;
+  ENG_UNROLL
+  for (int c = 0; c < N / 16; ++c) {
+    uint32_t left[R][4];
+    ENG_UNROLL
+    for (int r = 0; r < R; ++r) {
+      const float(&low)[4] = p[r][2 * c], (&high)[4] = p[r][2 * c + 1];
+      left[r][0] = pack<T>(low[0], low[1]), left[r][1] = pack<T>(low[2], low[3]);
+      left[r][2] = pack<T>(high[0], high[1]), left[r][3] = pack<T>(high[2], high[3]);
+    }
+    ENG_UNROLL
+    for (int j = 0; j < C; j += 2) {
+      uint32_t right[4];
+      ldmatrix<true>(right, right_tile + b.further(right_at, c * 16, j));
+      ENG_UNROLL
+      for (int r = 0; r < R; ++r)
+        mma<T>(sum[r][j], left[r], right[0], right[1]), mma<T>(sum[r][j + 1], left[r], right[2], right[3]);
+    }
+  }
+}
+
+// Writes sums, each times the factor of its row, to rows from + row .. of `to`, columns 8 * chunk .., as T. They pass
+// through rows row .. of `space`, which nobody but this warp uses any more, so that 16 bytes are written at once.
+template <int R, int C, class T, int D, int A>
+__device__ __forceinline__ void store_sums(const float (&sum)[R][C][4], const float (&factor)[R][2],
+                                           Tile<T, D, A>& space, int row, T* to, const Rows& shape, int from,
+                                           int chunk) {
+  const int lane = lane_index();
+  __syncwarp();
+  ENG_UNROLL
+  for (int j = 0; j < C; ++j)
+    each_row<R>([&](int r, int half) {
+      space.template as<uint32_t>(space.place(row + row_of(r, 2 * half), j) + lane % 4 * 4) =
+          pack<T>(sum[r][j][2 * half] * factor[r][half], sum[r][j][2 * half + 1] * factor[r][half]);
+    });
+  __syncwarp();
+  using Words = Pack<uint32_t, 4>;
+  ENG_ROLL
+  for (int k = lane; k < R * 16 * C; k += 32) {
+    const int r = row + k / C, c = k % C, column = (chunk + c) * 8;
+    if (from + r < shape.rows && column < shape.columns)
+      *reinterpret_cast<Words*>(to + static_cast<int64_t>(from + r) * shape.stride + column) =
+          space.template as<Words>(space.place(r, c));
+  }
+}
+
+// Starts to copy N numbers of rows row .. of a head; zeros behind the last row. By the threads from `by` on.
+template <int N>
+__device__ __forceinline__ void fetch_numbers(float (&to)[N], const float* from, int rows, int row, int by) {
+  static_assert(N <= threads);
+  const int i = static_cast<int>(threadIdx.x) - by;
+  if (i >= 0 && i < N) copy_async<4>(shared_address(to + i), from + row + i, row + i < rows);
+}
+
+template <class K>
+constexpr size_t room_for() {
+  static_assert(sizeof(K) <= 99 << 10, "a block of sm_86 has no more");
+  return sizeof(K);
+}
+
+}  // namespace attention
+}  // namespace cuda
