@@ -123,6 +123,17 @@ __device__ __forceinline__ T rounded(float x) {
   return out;
 }
 
+// 2^x to about 2 units of the last place, in one instruction; what is below 2^-126 is 0.
+__device__ __forceinline__ float exp2_approx(float x) {
+#ifdef ENG_EMULATED
+  return exp2f(x);
+#else
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#endif
+}
+
 // ---- vectors of elements ---------------------------------------------------------------------------------------
 
 // W neighbours, read or written at once.

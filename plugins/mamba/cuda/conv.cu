@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// causal_conv1d, its gradient and its step. A thread goes along a run of tokens of one channel, with the last values of
+// x in registers; neighbouring threads have neighbouring channels.
+#include "shared.cuh"
+
+namespace mamba {
+namespace on_cuda {
+
+constexpr int most_taps = 4, conv_block = 128, conv_run = 32, grad_run = 64;  // tokens of a run
+
+struct ConvSizes {
+  int64_t batch, tokens, stride, channels;
+  int taps;
+  __host__ __device__ int64_t runs(int64_t run) const { return (tokens + run - 1) / run; }
+};
+
+// w of channel e, as if there were always four taps.
+template <class T>
+__device__ __forceinline__ void load_taps(const T* w, int64_t e, int taps, float (&out)[most_taps]) {
+#pragma unroll
+  for (int k = 0; k < most_taps; ++k) {
+    const int at = k - (most_taps - taps);
+    out[k] = at >= 0 ? to_f32(w[e * taps + at]) : 0.0f;
+  }
+}
+__device__ __forceinline__ float product(const float (&w)[most_taps], const float (&x)[most_taps], float bias) {
+  float sum = bias;
+#pragma unroll
+  for (int k = 0; k < most_taps; ++k) sum = fmaf(w[k], x[k], sum);
+  return sum;
+}
+__device__ __forceinline__ void push(float (&window)[most_taps], float x) {
+#pragma unroll
+  for (int k = 1; k < most_taps; ++k) window[k - 1] = window[k];
+  window[most_taps - 1] = x;
+}
+
+template <class T>
+struct ConvOf {
+  const T *x, *w, *bias;  // bias may be null
+  const T* last;          // (B, K - 1, E): the tokens before, or null
+  T* y;
+  ConvSizes s;
+  // x of token t of a sequence, t >= 1 - taps.
+  __device__ float at(int64_t b, int64_t t, int64_t e) const {
+    if (t >= 0) return to_f32(x[(b * s.tokens + t) * s.stride + e]);
+    return last ? to_f32(last[(b * (s.taps - 1) + s.taps - 1 + t) * s.channels + e]) : 0.0f;
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(conv_block) conv(ConvOf<T> p) {
+  const int64_t e = static_cast<int64_t>(blockIdx.x) * conv_block + threadIdx.x;
+  if (e >= p.s.channels) return;
+  float w[most_taps];
+  load_taps(p.w, e, p.s.taps, w);
+  const float bias = p.bias ? to_f32(p.bias[e]) : 0.0f;
+  const int64_t runs = p.s.runs(conv_run), all = p.s.batch * runs;
+  for (int64_t part = blockIdx.y; part < all; part += gridDim.y) {
+    const int64_t b = part / runs, first = part % runs * conv_run;
+    float window[most_taps] = {};
+    for (int64_t t = first - (p.s.taps - 1); t < first; ++t) push(window, p.at(b, t, e));
+    for (int64_t t = first; t < first + conv_run && t < p.s.tokens; ++t) {
+      push(window, p.at(b, t, e));
+      const float pre = product(w, window, bias);
+      from_f32(pre * sigmoid(pre), p.y[(b * p.s.tokens + t) * p.s.channels + e]);
+    }
+  }
+}
+
+// The last K - 1 tokens of what has been seen.
+template <class T>
+__global__ void __launch_bounds__(conv_block) keep_last(ConvOf<T> p, T* last) {
+  const int64_t e = static_cast<int64_t>(blockIdx.x) * conv_block + threadIdx.x;
+  if (e >= p.s.channels) return;
+  for (int64_t b = blockIdx.y; b < p.s.batch; b += gridDim.y) {
+    float kept[most_taps] = {};
+    for (int64_t t = p.s.tokens - (p.s.taps - 1); t < p.s.tokens; ++t) push(kept, p.at(b, t, e));
+#pragma unroll
+    for (int k = 0; k < most_taps; ++k) {
+      const int at = k - (most_taps - (p.s.taps - 1));
+      if (at >= 0) from_f32(kept[k], last[(b * (p.s.taps - 1) + at) * p.s.channels + e]);
+    }
+  }
+}
+
+template <class T>
+struct ConvGradOf {
+  ConvOf<T> forward;
+  const T* dy;
+  T* dx;         // holds dx_acc if `add`
+  float* parts;  // (B, runs, 4 + 1, E): the gradients of the weights and of the bias
+  bool add;
+};
+
+template <class T>
+__global__ void __launch_bounds__(conv_block) conv_grad(ConvGradOf<T> g) {
+  const ConvOf<T>& p = g.forward;
+  const int64_t e = static_cast<int64_t>(blockIdx.x) * conv_block + threadIdx.x;
+  if (e >= p.s.channels) return;
+  float w[most_taps];
+  load_taps(p.w, e, p.s.taps, w);
+  const float bias = p.bias ? to_f32(p.bias[e]) : 0.0f;
+  const int64_t runs = p.s.runs(grad_run), all = p.s.batch * runs;
+  for (int64_t part = blockIdx.y; part < all; part += gridDim.y) {
+    const int64_t b = part / runs, first = part % runs * grad_run;
+    const int64_t end = first + grad_run < p.s.tokens ? first + grad_run : p.s.tokens;
+    float window[most_taps] = {}, slopes[most_taps] = {}, dw[most_taps] = {}, dbias = 0;  // slopes: before the silu
+    for (int64_t t = first - (p.s.taps - 1); t < first; ++t) push(window, p.at(b, t, e));
+    // The gradient of x[t] needs the slopes of t .. t + 3, as if there were always four taps: it is known 3 tokens
+    // later.
+    for (int64_t t = first; t < end + most_taps - 1; ++t) {
+      float slope = 0;
+      if (t < p.s.tokens) {
+        push(window, p.at(b, t, e));
+        const float pre = product(w, window, bias), s = sigmoid(pre);
+        slope = to_f32(g.dy[(b * p.s.tokens + t) * p.s.channels + e]) * s * (1.0f + pre * (1.0f - s));
+      }
+      push(slopes, slope);
+      if (t < end) {
+#pragma unroll
+        for (int k = 0; k < most_taps; ++k) dw[k] = fmaf(slope, window[k], dw[k]);
+        dbias += slope;
+      }
+      const int64_t at = t - (most_taps - 1);
+      if (at < first) continue;
+      T* const dx = g.dx + (b * p.s.tokens + at) * p.s.stride + e;
+      float sum = g.add ? to_f32(*dx) : 0.0f;
+#pragma unroll
+      for (int k = 0; k < most_taps; ++k) sum = fmaf(w[k], slopes[most_taps - 1 - k], sum);  // the newest had tap 0
+      from_f32(sum, *dx);
+    }
+    float* const out = g.parts + part * (most_taps + 1) * p.s.channels + e;
+#pragma unroll
+    for (int k = 0; k < most_taps; ++k) out[k * p.s.channels] = dw[k];
+    out[most_taps * p.s.channels] = dbias;
+  }
+}
+
+// The sums over sequences and runs: each row of threads sums every eighth part, in order; then the rows, in order.
+constexpr int sum_columns = 32, sum_rows = 8;
+template <class S>
+__global__ void __launch_bounds__(sum_columns* sum_rows)
+    conv_sums(const float* parts, int64_t n, int64_t channels, int taps, S* dw, S* dbias) {
+  using Room = float[sum_rows][most_taps + 1][sum_columns];
+  Room& room = cuda::shared<Room>();
+  const int64_t e = static_cast<int64_t>(blockIdx.x) * sum_columns + threadIdx.x;
+  float sum[most_taps + 1] = {};
+  for (int64_t part = threadIdx.y; part < n && e < channels; part += sum_rows) {
+#pragma unroll
+    for (int k = 0; k <= most_taps; ++k) sum[k] += parts[(part * (most_taps + 1) + k) * channels + e];
+  }
+#pragma unroll
+  for (int k = 0; k <= most_taps; ++k) room[threadIdx.y][k][threadIdx.x] = sum[k];
+  __syncthreads();
+  const int k = static_cast<int>(threadIdx.y), at = k - (most_taps - taps);
+  if (k > most_taps || e >= channels) return;
+  float all = 0;
+  for (int row = 0; row < sum_rows; ++row) all += room[row][k][threadIdx.x];
+  if (k < most_taps && at >= 0) from_f32(all, dw[e * taps + at]);
+  if (k == most_taps && dbias) from_f32(all, dbias[e]);
+}
+
+// ---- ops -------------------------------------------------------------------------------------------------------
+
+ConvSizes conv_sizes(const Call& c, size_t x, size_t w) {
+  need(c.in[x].ndim == 3 && c.in[w].ndim == 3, "x must be (B, T, E or more), w (E, 1, K)");
+  return {c.in[x].dims[0], c.in[x].dims[1], c.in[x].dims[2], c.in[w].dims[0], static_cast<int>(c.in[w].dims[2])};
+}
+void need_sizes(const ConvSizes& s) {
+  need(s.taps >= 2 && s.taps <= most_taps, "K must be 2 to 4");
+  need(s.stride >= s.channels, "x has fewer columns than w has channels");
+}
+
+template <bool step>
+struct Conv {
+  static constexpr const char* op = step ? MAMBA_OP_CONV_STEP : MAMBA_OP_CONV;
+  static constexpr size_t bias = step ? 3 : 2;
+  int32_t type;
+  ConvSizes s;
+  static void check(const Call& c) {
+    need_counts(c, step ? 3 : 2, step ? 4 : 3, step ? 2 : 1, step ? 2 : 1), need_float(c.in[0], "x");
+    need_types(c, c.in[0].dtype, {1, 2, 3}, {0, 1}, "w, bias, last or y");
+    const ConvSizes s = conv_sizes(c, 0, 1);
+    need_sizes(s), need_size(c.out[0], s.batch * s.tokens * s.channels, "y");
+    if (c.has(bias)) need_size(c.in[bias], s.channels, "bias");
+    if (step) need_size(c.in[2], s.batch * (s.taps - 1) * s.channels, "last");
+  }
+  explicit Conv(const Call& c) : type(c.in[0].dtype), s(conv_sizes(c, 0, 1)) {}
+  void run(const Args& a, cudaStream_t stream) const {
+    by_type(type, [&]<class T>(T) {
+      // The state is in place: what is read of it is output 1.
+      const ConvOf<T> p{a.in<T>(0), a.in<T>(1), a.in<T>(bias), step ? a.out<T>(1) : nullptr, a.out<T>(0), s};
+      const unsigned x = blocks_of(s.channels, conv_block);
+      launch<conv<T>>(dim3(x, second(s.batch * s.runs(conv_run))), conv_block, 0, stream, p);
+      if (step) launch<keep_last<T>>(dim3(x, second(s.batch)), conv_block, 0, stream, p, a.out<T>(1));
+    });
+  }
+};
+
+struct ConvGrad {
+  static constexpr const char* op = MAMBA_OP_CONV_GRAD;
+  int32_t type, sums;
+  ConvSizes s;
+  bool bias, add;
+  static void check(const Call& c) {
+    need_counts(c, 3, 5, 2, 3), need_float(c.in[0], "dy");
+    need_types(c, c.in[0].dtype, {1, 2, 3, 4}, {0}, "x, w, bias, dx_acc or dx");
+    if (c.out[1].dtype != ENG_F32) need_type(c.out[1], c.in[0].dtype, "dw");
+    if (c.has_out(2)) need_type(c.out[2], c.out[1].dtype, "dbias");
+    const ConvSizes s = conv_sizes(c, 1, 2);
+    need_sizes(s), need_size(c.in[0], s.batch * s.tokens * s.channels, "dy");
+    need_size(c.out[0], s.batch * s.tokens * s.stride, "dx"), need_size(c.out[1], s.channels * s.taps, "dw");
+    if (c.has(3)) need_size(c.in[3], s.channels, "bias"), need(c.has_out(2), "with a bias it has a gradient");
+    if (c.has(4)) need_size(c.in[4], elements(c.out[0]), "dx_acc");
+  }
+  static uint64_t workspace(const Call& c) {
+    const ConvSizes s = conv_sizes(c, 1, 2);
+    return sizeof(float) * static_cast<uint64_t>(s.batch * s.runs(grad_run) * (most_taps + 1) * s.channels);
+  }
+  explicit ConvGrad(const Call& c)
+      : type(c.in[0].dtype), sums(c.out[1].dtype), s(conv_sizes(c, 1, 2)), bias(c.has(3)), add(c.has(4)) {}
+  void run(const Args& a, cudaStream_t stream) const {
+    by_types(type, sums, [&]<class T, class S>(T, S) {
+      const ConvGradOf<T> g{
+          {a.in<T>(1), a.in<T>(2), a.in<T>(3), nullptr, nullptr, s}, a.in<T>(0), a.out<T>(0), a.scratch<float>(), add};
+      const unsigned x = blocks_of(s.channels, conv_block);
+      const int64_t parts = s.batch * s.runs(grad_run);
+      launch<conv_grad<T>>(dim3(x, second(parts)), conv_block, 0, stream, g);
+      launch<conv_sums<S>>(blocks_of(s.channels, sum_columns), dim3(sum_columns, sum_rows),
+                           sizeof(float[sum_rows][most_taps + 1][sum_columns]), stream, g.parts, parts, s.channels,
+                           s.taps, a.out<S>(1), bias ? a.out<S>(2) : nullptr);
+      if (!add) clear(g.dx, s.batch * s.tokens, s.stride, s.channels, s.stride - s.channels, stream);
+    });
+  }
+};
+
+}  // namespace on_cuda
+
+void add_conv(std::vector<const eng_kernel*>& list) {
+  using namespace on_cuda;
+  list.insert(list.end(), {&cuda::kernel<Conv<false>>, &cuda::kernel<Conv<true>>, &cuda::kernel<ConvGrad>});
+}
+
+}  // namespace mamba

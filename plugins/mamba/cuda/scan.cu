@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// selective_scan and its step (Gu and Dao 2023): one pass, the states in registers.
+#include "scan.cuh"
+
+namespace mamba {
+namespace on_cuda {
+
+constexpr int ahead = 4;  // tokens whose values are loaded at once: none of them waits for the states
+
+enum class Pass { whole, step, ends };  // ends: of each span but the last, only what it leaves in the states
+
+// S states in each lane; `many`: a channel has several. `kept`: the states before each chunk, or, for a step, those
+// that running sequences go on with. `ends` begins with states of 0, and writes those after the span to the place of
+// those before the next one, and to `steps` (B, spans, E) the sum of its steps.
+template <class T, int S, bool many, Pass pass>
+__global__ void __launch_bounds__(scan_block, S > 8 ? 3 : 4) scan(ScanOf<T> p, T* y, float* kept, float* steps) {
+  float* const tile = cuda::shared<float[scan_tile * 2 * most_states]>();
+  const ScanSizes& s = p.s;
+  const Place<S, many> me(s, blockIdx.x);
+  const int width = many ? 2 * S * s.lanes : 2 * S;
+  float rate[S];
+  load_rates(p.a_log, s, me, rate);
+  const float bias = p.dt_bias[me.e], d = p.d[me.e];
+  const int64_t spans = pass == Pass::ends ? s.spans - 1 : s.spans;
+  for (int64_t part = blockIdx.y; part < s.batch * spans; part += gridDim.y) {
+    const int64_t b = part / spans, q = part % spans, end = s.end(q);
+    const auto kept_at = [&](int64_t of_chunk, int n) {
+      return kept + (pass == Pass::step ? b : b * s.chunks + of_chunk) * s.states * s.channels + me.state(s, n);
+    };
+    float h[S], all_steps = 0;
+    const bool goes_on = pass == Pass::step || (pass == Pass::whole && q > 0);
+#pragma unroll
+    for (int n = 0; n < S; ++n) h[n] = goes_on && me.has(s, n) ? *kept_at(q * s.span, n) : 0.0f;
+    for (int64_t first = s.first(q); first < end; first += scan_tile) {
+      __syncthreads();
+      load_bc(p, b, first, end, scan_tile, width, tile);
+      __syncthreads();
+      if (pass == Pass::whole && first % chunk == 0 && me.there) {
+#pragma unroll
+        for (int n = 0; n < S; ++n)
+          if (me.has(s, n)) *kept_at(first / chunk, n) = h[n];
+      }
+#pragma unroll 1
+      for (int k0 = 0; k0 < scan_tile && first + k0 < end; k0 += ahead) {
+        const int64_t at = p.at(b, first + k0, me.e), gate_at = p.gate_at(b, first + k0, me.e);
+        const int left = end - first - k0 < ahead ? static_cast<int>(end - first - k0) : ahead;
+        float by[ahead], x[ahead], z[ahead];
+#pragma unroll
+        for (int k = 0; k < ahead; ++k) {
+          const bool there = me.there && k < left;
+          by[k] = there ? softplus(to_f32(p.delta[at + k * s.channels]) + bias) : 0.0f;
+          x[k] = there ? to_f32(p.u[at + k * s.channels]) : 0.0f;
+          z[k] = there && pass != Pass::ends ? to_f32(p.gate[gate_at + k * s.stride]) : 0.0f;
+        }
+#pragma unroll
+        for (int k = 0; k < ahead; ++k) {
+          if (k >= left) break;  // all threads do
+          const float* const row = tile + (k0 + k) * width + me.first;
+          const float input = by[k] * x[k];
+          float sum = 0;
+#pragma unroll
+          for (int n = 0; n < S; ++n) {
+            h[n] = fmaf(cuda::exp2_approx(by[k] * rate[n]), h[n], input * row[n]);
+            if (pass != Pass::ends) sum = fmaf(row[width / 2 + n], h[n], sum);
+          }
+          all_steps += by[k];
+          if constexpr (pass != Pass::ends) {
+            if constexpr (many) sum = sum_of_lanes(sum, s.lanes);
+            if (me.lane == 0 && me.there) from_f32(fmaf(d, x[k], sum) * (z[k] * sigmoid(z[k])), y[at + k * s.channels]);
+          }
+        }
+      }
+    }
+    if constexpr (pass != Pass::whole) {
+#pragma unroll
+      for (int n = 0; n < S; ++n)
+        if (me.there && me.has(s, n)) *kept_at((q + 1) * s.span, n) = h[n];
+      if (pass == Pass::ends && me.there && me.lane == 0) steps[(b * s.spans + q) * s.channels + me.e] = all_steps;
+    }
+  }
+}
+
+// The states before each span, from what the spans alone leave: one after another.
+struct HandOn {
+  const float *a_log, *steps;
+  float* kept;
+  ScanSizes s;
+  template <int W>
+  __device__ void at(int64_t i) const {
+    for (int k = 0; k < W; ++k) one(i + k);
+  }
+  __device__ void one(int64_t i) const {
+    const int64_t e = i % s.channels, n = i / s.channels % s.states, b = i / s.channels / s.states;
+    const float rate = rate_of(a_log[e * s.states + n]);
+    float h = 0;
+    for (int64_t q = 1; q < s.spans; ++q) {
+      float* const own = kept + ((b * s.chunks + q * s.span) * s.states + n) * s.channels + e;
+      h = fmaf(cuda::exp2_approx(steps[(b * s.spans + q - 1) * s.channels + e] * rate), h, *own);
+      *own = h;
+    }
+  }
+};
+
+template <bool step>
+struct Scan {
+  static constexpr const char* op = step ? MAMBA_OP_SCAN_STEP : MAMBA_OP_SCAN;
+  static constexpr int states = 16;  // of a lane
+  int32_t type;
+  ScanSizes s;
+  static ScanSizes sizes(const Call& c) { return scan_sizes(c, 0, states, !step); }
+  static void check(const Call& c) {
+    need_counts(c, step ? 8 : 7, step ? 8 : 9, 2, 2), need_float(c.in[0], "u");
+    need_types(c, c.in[0].dtype, {1, 3, 6}, {0}, "delta, bc, gate or y");
+    need_types(c, ENG_F32, {2, 4, 5, step ? 7u : 5u}, {1}, "a_log, d, dt_bias or the states");
+    const ScanSizes s = sizes(c);
+    need_scan(c, 0, s), need_size(c.out[0], s.batch * s.tokens * s.channels, "y");
+    need_size(c.out[1], s.batch * (step ? 1 : s.chunks) * s.states * s.channels, "the states");
+  }
+  static uint64_t workspace(const Call& c) {
+    const ScanSizes s = sizes(c);
+    return s.spans > 1 ? sizeof(float) * static_cast<uint64_t>(s.batch * s.spans * s.channels) : 0;
+  }
+  explicit Scan(const Call& c) : type(c.in[0].dtype), s(sizes(c)) {}
+  void run(const Args& a, cudaStream_t stream) const {
+    by_type(type, [&]<class T>(T) {
+      if (s.states <= 8)
+        run_with<T, 8, false>(a, stream);
+      else if (s.lanes == 1)
+        run_with<T, states, false>(a, stream);
+      else
+        run_with<T, states, true>(a, stream);
+    });
+  }
+  template <class T, int S, bool many>
+  void run_with(const Args& a, cudaStream_t stream) const {
+    constexpr size_t bytes = sizeof(float[scan_tile * 2 * most_states]);
+    const ScanOf<T> p = scan_of<T>(a, 0, s);
+    T* const y = a.out<T>(0);
+    float *const kept = a.out<float>(1), *const steps = a.scratch<float>();
+    const auto grid = [&](int64_t spans) { return dim3(static_cast<unsigned>(s.groups()), second(s.batch * spans)); };
+    if (s.spans > 1) {
+      launch<scan<T, S, many, Pass::ends>>(grid(s.spans - 1), scan_block, bytes, stream, p, y, kept, steps);
+      cuda::launch_each(s.batch * s.states * s.channels, stream, HandOn{p.a_log, steps, kept, s});
+    }
+    launch<scan<T, S, many, step ? Pass::step : Pass::whole>>(grid(s.spans), scan_block, bytes, stream, p, y, kept,
+                                                              steps);
+  }
+};
+
+}  // namespace on_cuda
+
+void add_scan(std::vector<const eng_kernel*>& list) {
+  using namespace on_cuda;
+  list.insert(list.end(), {&cuda::kernel<Scan<false>>, &cuda::kernel<Scan<true>>});
+}
+
+}  // namespace mamba

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// What selective_scan, its gradient and its step share. Tokens follow one another in a thread, whose registers hold the
+// states of its channel; if they are many, a power of two of neighbouring lanes shares them.
+//
+// Where that gives too few blocks to fill the GPU, sequences are cut into spans of whole chunks, which go side by side:
+// first each span alone, for what it adds to the states after it; then what the spans hand on, one after another; then
+// each span again, from the right states. `spans` is 1 where sequences are not cut.
+#pragma once
+
+#include "shared.cuh"
+
+namespace mamba {
+namespace on_cuda {
+
+constexpr int scan_block = 128, scan_tile = 16;  // threads; tokens whose B and C are in shared memory at once
+constexpr int most_states = 64;
+constexpr int64_t enough_blocks = 2,
+                  filling_blocks = 4;  // for each processor: sequences are not cut; what cutting aims at
+
+struct ScanSizes {
+  int64_t batch, tokens, channels, stride, chunks, span, spans;  // span: chunks of one
+  int states, lanes;                                             // lanes that share a channel
+  __host__ __device__ int64_t groups() const { return (channels * lanes + scan_block - 1) / scan_block; }
+  __host__ __device__ int64_t first(int64_t q) const { return q * span * chunk; }  // token of span q
+  __host__ __device__ int64_t end(int64_t q) const { return q + 1 < spans ? first(q + 1) : tokens; }
+};
+
+template <class T>
+struct ScanOf {
+  const T *u, *delta, *bc, *gate;
+  const float *a_log, *d, *dt_bias;
+  ScanSizes s;
+  __device__ int64_t at(int64_t b, int64_t t, int64_t e) const { return (b * s.tokens + t) * s.channels + e; }
+  __device__ int64_t gate_at(int64_t b, int64_t t, int64_t e) const {
+    return (b * s.tokens + t) * s.stride + (s.stride - s.channels) + e;
+  }
+  __device__ float step_of(int64_t b, int64_t t, int64_t e, float bias) const {
+    return softplus(to_f32(delta[at(b, t, e)]) + bias);
+  }
+};
+
+// B and C of `count` tokens from `first` on, by all threads of the block. `width`: that of a row of `tile`, which holds
+// B in its first half and C in the second. Tokens from `end` on, and states that a channel does not have, are 0.
+template <class T>
+__device__ void load_bc(const ScanOf<T>& p, int64_t b, int64_t first, int64_t end, int count, int width, float* tile) {
+  const int half = width / 2;
+  for (int i = static_cast<int>(threadIdx.x); i < count * width; i += scan_block) {
+    const int64_t t = first + i / width;
+    const int column = i % width, n = column % half;
+    const bool there = t < end && n < p.s.states;
+    tile[i] = there ? to_f32(p.bc[(b * p.s.tokens + t) * 2 * p.s.states + (column < half ? n : p.s.states + n)]) : 0.0f;
+  }
+}
+
+// The sum over the lanes of a channel, to all of them.
+__device__ __forceinline__ float sum_of_lanes(float x, int lanes) {
+  for (int by = lanes / 2; by > 0; by /= 2) x += __shfl_xor_sync(0xffffffffu, x, by);
+  return x;
+}
+
+// What a thread is: a lane of a channel, with states first .. first + S - 1. `many`: a channel may have several lanes.
+template <int S, bool many>
+struct Place {
+  int64_t e;
+  int lane, first;
+  bool there;
+  __device__ explicit Place(const ScanSizes& s, int64_t group) {
+    const int64_t at = group * scan_block + threadIdx.x;
+    e = many ? at / s.lanes : at, lane = many ? static_cast<int>(at % s.lanes) : 0, first = lane * S;
+    there = e < s.channels;
+    if (!there) e = s.channels - 1;  // reads no token
+  }
+  // Whether state n is one of the channel; where it lies in (..., N, E).
+  __device__ bool has(const ScanSizes& s, int n) const { return first + n < s.states; }
+  __device__ int64_t state(const ScanSizes& s, int n) const { return (first + n) * s.channels + e; }
+};
+// -exp(a_log) / ln 2: exp(s A) = exp2(s rate).
+__device__ __forceinline__ float rate_of(float a_log) {
+  return -1.44269504f * expf(a_log);
+}
+template <int S, bool many>
+__device__ __forceinline__ void load_rates(const float* a_log, const ScanSizes& s, const Place<S, many>& me,
+                                           float (&rate)[S]) {
+#pragma unroll
+  for (int n = 0; n < S; ++n) rate[n] = me.has(s, n) ? rate_of(a_log[me.e * s.states + me.first + n]) : 0.0f;
+}
+
+// The inputs of a scan begin with u, delta, a_log, bc, d, dt_bias, gate; `u` is the index of the first. S: the most
+// states of a lane.
+inline ScanSizes scan_sizes(const Call& c, size_t u, int most, bool cut) {
+  need(c.in[u].ndim == 3, "u must be (B, T, E)");
+  ScanSizes s{};
+  s.batch = c.in[u].dims[0], s.tokens = c.in[u].dims[1], s.channels = c.in[u].dims[2];
+  s.stride = columns(c.in[u + 6]), s.chunks = chunks(s.tokens);
+  const int64_t states = columns(c.in[u + 2]);
+  if (states < 1 || states > most_states) throw cuda::Error{ENG_UNSUPPORTED, "computes 1 to 64 states of a channel"};
+  s.states = static_cast<int>(states), s.lanes = 1;
+  while (s.lanes * most < states) s.lanes *= 2;
+  const int64_t blocks = s.batch * s.groups(), processors = c.parallel;
+  s.span = s.chunks;
+  if (cut && blocks > 0 && blocks < enough_blocks * processors) {
+    const int64_t wanted = (filling_blocks * processors + blocks - 1) / blocks;
+    s.span = (s.chunks + wanted - 1) / wanted;
+  }
+  if (s.span < 1) s.span = 1;
+  s.spans = (s.chunks + s.span - 1) / s.span;
+  return s;
+}
+inline void need_scan(const Call& c, size_t u, const ScanSizes& s) {
+  const int64_t n = s.batch * s.tokens;
+  need_size(c.in[u + 1], n * s.channels, "delta"), need_size(c.in[u + 2], s.channels * s.states, "a_log");
+  need_size(c.in[u + 3], n * 2 * s.states, "bc"), need_size(c.in[u + 4], s.channels, "d");
+  need_size(c.in[u + 5], s.channels, "dt_bias");
+  need(rows(c.in[u + 6]) == n && s.stride >= s.channels, "gate must be (B, T, E or more)");
+}
+template <class T>
+ScanOf<T> scan_of(const Args& a, size_t u, const ScanSizes& s) {
+  return {a.in<T>(u),         a.in<T>(u + 1),     a.in<T>(u + 3),     a.in<T>(u + 6),
+          a.in<float>(u + 2), a.in<float>(u + 4), a.in<float>(u + 5), s};
+}
+
+}  // namespace on_cuda
+}  // namespace mamba

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gradient of selective_scan. Four states in each lane. A chunk is walked twice: forward for the states before each
+// of its parts, then part by part from the last to the first, for which the states of all its tokens are computed
+// again, into registers. Sums have one order, so two runs have the same bits.
+#include "scan.cuh"
+
+namespace mamba {
+namespace on_cuda {
+
+constexpr int grad_states = 4, part_tokens = 8, parts = static_cast<int>(chunk) / part_tokens;
+constexpr int scan_warps = scan_block / 32, most_groups = 32;
+
+template <class T>
+struct ScanGradOf {
+  ScanOf<T> forward;
+  const T* dy;
+  const float* kept;
+  T *du, *ddelta, *dgate;
+  float* dbc;    // (B, blocks, T, 2N): of the channels of a block
+  float* sums;   // (B, spans, N + 2, E): of a_log, d, dt_bias
+  float* after;  // (B, spans, N, E): the gradient of the states before span q is at q; not used if there is one span
+  float* steps;  // (B, spans, E): the sum of the steps of a span
+  int64_t blocks;
+};
+
+struct ScanGradShared {
+  float before[parts][grad_states][scan_block];         // each thread's own
+  float bc[part_tokens * 2 * most_states];              // rows of [B | C], without gaps
+  float dbc[scan_warps][part_tokens][2 * most_states];  // of each warp
+};
+
+// The sum over the channels of the warp of each of 8 values: half of the values go to the other half of the lanes, and
+// so on, as long as there are several. Writes them to `out`: of state n of the lane, the first four at n, the others at
+// half + n.
+__device__ __forceinline__ void sum_channels(float (&v)[2 * grad_states], int lanes, int half, float* out) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    const bool up = lane & 16;
+    const float sent = up ? v[k] : v[k + 4], own = up ? v[k + 4] : v[k];
+    v[k] = own + __shfl_xor_sync(0xffffffffu, sent, 16);
+  }
+  if (lanes == 16) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) out[(lane & 16 ? half : 0) + k] = v[k];
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < 2; ++k) {
+    const bool up = lane & 8;
+    const float sent = up ? v[k] : v[k + 2], own = up ? v[k + 2] : v[k];
+    v[k] = own + __shfl_xor_sync(0xffffffffu, sent, 8);
+  }
+  const int column = (lane & 16 ? half : 0) + (lane & 8 ? 2 : 0);
+  if (lanes == 8) {
+    out[column] = v[0], out[column + 1] = v[1];
+    return;
+  }
+  const bool up = lane & 4;
+  const float sent = up ? v[0] : v[1], own = up ? v[1] : v[0];
+  float sum = own + __shfl_xor_sync(0xffffffffu, sent, 4);
+  for (int by = 2; by >= lanes; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
+  if (lane % 4 < lanes) out[column + (up ? 1 : 0)] = sum;
+}
+
+// What a thread sums over all of its tokens.
+struct Totals {
+  float a[grad_states] = {}, d = 0, bias = 0;
+};
+
+// One part: from `h`, the states before it, to the gradients of its tokens. `g`: the gradient of the states after it,
+// which becomes that of the states before it.
+template <class T>
+__device__ void grad_of_part(const ScanGradOf<T>& q, ScanGradShared& room, int64_t b, int64_t first,
+                             const Place<grad_states, true>& me, const float (&rate)[grad_states],
+                             const float (&h)[grad_states], float (&g)[grad_states], Totals& totals) {
+  constexpr float ln2 = 0.693147181f;
+  const ScanOf<T>& p = q.forward;
+  const ScanSizes& s = p.s;
+  const int half = grad_states * s.lanes, warp = static_cast<int>(threadIdx.x) / 32;
+  const float bias = p.dt_bias[me.e], d = p.d[me.e];
+  float by[part_tokens], x[part_tokens], after[part_tokens][grad_states];
+#pragma unroll
+  for (int k = 0; k < part_tokens; ++k) {
+    const bool there = me.there && first + k < s.tokens;
+    by[k] = there ? p.step_of(b, first + k, me.e, bias) : 0.0f;
+    x[k] = there ? to_f32(p.u[p.at(b, first + k, me.e)]) : 0.0f;
+  }
+#pragma unroll
+  for (int k = 0; k < part_tokens; ++k)
+#pragma unroll
+    for (int n = 0; n < grad_states; ++n)
+      after[k][n] = fmaf(cuda::exp2_approx(by[k] * rate[n]), k ? after[k > 0 ? k - 1 : 0][n] : h[n],
+                         by[k] * x[k] * room.bc[k * 2 * half + me.first + n]);
+#pragma unroll
+  for (int k = part_tokens - 1; k >= 0; --k) {
+    const int64_t t = first + k;
+    if (t >= s.tokens) continue;  // all threads do
+    const float in = me.there ? to_f32(q.dy[p.at(b, t, me.e)]) : 0.0f,
+                z = me.there ? to_f32(p.gate[p.gate_at(b, t, me.e)]) : 0.0f;
+    const float open = sigmoid(z), dy = in * z * open;
+    float y = 0, x_sum = 0, s_sum = 0, dbc[2 * grad_states];
+#pragma unroll
+    for (int n = 0; n < grad_states; ++n) {
+      const float b_t = room.bc[k * 2 * half + me.first + n], c_t = room.bc[k * 2 * half + half + me.first + n];
+      const float decay = cuda::exp2_approx(by[k] * rate[n]);
+      const float slope = rate[n] * ln2 * (decay * (k ? after[k > 0 ? k - 1 : 0][n] : h[n]));
+      y = fmaf(c_t, after[k][n], y);
+      g[n] = fmaf(c_t, dy, g[n]);
+      dbc[n] = g[n] * (by[k] * x[k]), dbc[grad_states + n] = dy * after[k][n];
+      x_sum = fmaf(g[n] * by[k], b_t, x_sum);
+      s_sum = fmaf(g[n], fmaf(b_t, x[k], slope), s_sum);
+      totals.a[n] = fmaf(g[n] * by[k], slope, totals.a[n]);
+      g[n] *= decay;
+    }
+    y = sum_of_lanes(y, s.lanes), x_sum = sum_of_lanes(x_sum, s.lanes), s_sum = sum_of_lanes(s_sum, s.lanes);
+    totals.d = fmaf(dy, x[k], totals.d);
+    const float slope = s_sum * -expm1f(-by[k]);  // the derivative of the softplus
+    totals.bias += slope;
+    __syncwarp();  // du may lie where other lanes read dy
+    if (me.there && me.lane == 0) {
+      from_f32(in * fmaf(d, x[k], y) * (open * (1.0f + z * (1.0f - open))), q.dgate[p.gate_at(b, t, me.e)]);
+      from_f32(fmaf(d, dy, x_sum), q.du[p.at(b, t, me.e)]);
+      from_f32(slope, q.ddelta[p.at(b, t, me.e)]);
+    }
+    sum_channels(dbc, s.lanes, half, room.dbc[warp][k] + me.first);
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(scan_block, 3) scan_grad(ScanGradOf<T> q) {
+  ScanGradShared& room = cuda::shared<ScanGradShared>();
+  const ScanOf<T>& p = q.forward;
+  const ScanSizes& s = p.s;
+  const int thread = static_cast<int>(threadIdx.x), half = grad_states * s.lanes;
+  for (int64_t of = blockIdx.y; of < s.batch * s.spans; of += gridDim.y)
+    for (int64_t group = blockIdx.x; group < s.groups(); group += gridDim.x) {
+      const int64_t b = of / s.spans, span = of % s.spans, end = s.end(span);
+      const Place<grad_states, true> me(s, group);
+      float rate[grad_states], g[grad_states];
+      Totals totals;
+      load_rates(p.a_log, s, me, rate);
+      const float bias = p.dt_bias[me.e];
+#pragma unroll
+      for (int n = 0; n < grad_states; ++n)
+        g[n] = span + 1 < s.spans && me.has(s, n) ? q.after[(of + 1) * s.states * s.channels + me.state(s, n)] : 0.0f;
+      const int64_t first_chunk = span * s.span, last_chunk = (end - 1) / chunk;
+      for (int64_t c = last_chunk; c >= first_chunk; --c) {
+        float h[grad_states];
+#pragma unroll
+        for (int n = 0; n < grad_states; ++n)
+          h[n] = me.has(s, n) ? q.kept[(b * s.chunks + c) * s.states * s.channels + me.state(s, n)] : 0.0f;
+        for (int part = 0; part < parts; ++part) {
+          const int64_t first = c * chunk + part * part_tokens;
+#pragma unroll
+          for (int n = 0; n < grad_states; ++n) room.before[part][n][thread] = h[n];
+          if (part == parts - 1 || first + part_tokens >= s.tokens) break;  // nobody asks for what comes after
+          __syncthreads();
+          load_bc(p, b, first, s.tokens, part_tokens, 2 * half, room.bc);
+          __syncthreads();
+          float by[part_tokens], input[part_tokens];
+#pragma unroll
+          for (int k = 0; k < part_tokens; ++k) {
+            by[k] = me.there ? p.step_of(b, first + k, me.e, bias) : 0.0f;
+            input[k] = me.there ? by[k] * to_f32(p.u[p.at(b, first + k, me.e)]) : 0.0f;
+          }
+#pragma unroll
+          for (int k = 0; k < part_tokens; ++k)
+#pragma unroll
+            for (int n = 0; n < grad_states; ++n)
+              h[n] = fmaf(cuda::exp2_approx(by[k] * rate[n]), h[n], input[k] * room.bc[k * 2 * half + me.first + n]);
+        }
+        for (int part = parts - 1; part >= 0; --part) {
+          const int64_t first = c * chunk + part * part_tokens;
+          if (first >= s.tokens) continue;
+          __syncthreads();
+          load_bc(p, b, first, s.tokens, part_tokens, 2 * half, room.bc);
+          __syncthreads();
+#pragma unroll
+          for (int n = 0; n < grad_states; ++n) h[n] = room.before[part][n][thread];
+          grad_of_part(q, room, b, first, me, rate, h, g, totals);
+          __syncthreads();
+          // Over the warps; then over the groups of this block, one after another.
+          for (int i = thread; i < part_tokens * 2 * half; i += scan_block) {
+            const int k = i / (2 * half), column = i % (2 * half), n = column % half;
+            if (first + k >= s.tokens || n >= s.states) continue;
+            float sum = 0;
+            for (int w = 0; w < scan_warps; ++w) sum += room.dbc[w][k][column];
+            float* const out = q.dbc + ((b * q.blocks + blockIdx.x) * s.tokens + first + k) * 2 * s.states +
+                               (column < half ? n : s.states + n);
+            *out = group == blockIdx.x ? sum : *out + sum;
+          }
+        }
+      }
+      if (!me.there) continue;
+      float* const sums = q.sums + of * (s.states + 2) * s.channels;
+#pragma unroll
+      for (int n = 0; n < grad_states; ++n)
+        if (me.has(s, n)) sums[me.state(s, n)] = totals.a[n];
+      if (me.lane == 0)
+        sums[s.states * s.channels + me.e] = totals.d, sums[(s.states + 1) * s.channels + me.e] = totals.bias;
+    }
+}
+
+// What each span but the first, alone, adds to the gradient of the states before it.
+template <class T>
+__global__ void __launch_bounds__(scan_block, 3) scan_grad_ends(ScanGradOf<T> q) {
+  float* const tile = cuda::shared<float[part_tokens * 2 * most_states]>();
+  const ScanOf<T>& p = q.forward;
+  const ScanSizes& s = p.s;
+  const int half = grad_states * s.lanes;
+  const Place<grad_states, true> me(s, blockIdx.x);
+  float rate[grad_states];
+  load_rates(p.a_log, s, me, rate);
+  const float bias = p.dt_bias[me.e];
+  for (int64_t of = blockIdx.y; of < s.batch * (s.spans - 1); of += gridDim.y) {
+    const int64_t b = of / (s.spans - 1), span = of % (s.spans - 1) + 1, begin = s.first(span), end = s.end(span);
+    float g[grad_states] = {}, all_steps = 0;
+    for (int64_t first = (end - 1) / part_tokens * part_tokens; first >= begin; first -= part_tokens) {
+      __syncthreads();
+      load_bc(p, b, first, end, part_tokens, 2 * half, tile);
+      __syncthreads();
+      float by[part_tokens], dy[part_tokens];
+#pragma unroll
+      for (int k = 0; k < part_tokens; ++k) {
+        const int64_t t = first + k;
+        const bool there = me.there && t < end;
+        const float z = there ? to_f32(p.gate[p.gate_at(b, t, me.e)]) : 0.0f;
+        by[k] = there ? p.step_of(b, t, me.e, bias) : 0.0f;
+        dy[k] = there ? to_f32(q.dy[p.at(b, t, me.e)]) * z * sigmoid(z) : 0.0f;
+      }
+#pragma unroll
+      for (int k = part_tokens - 1; k >= 0; --k) {
+        if (first + k >= end) continue;
+        all_steps += by[k];
+#pragma unroll
+        for (int n = 0; n < grad_states; ++n)
+          g[n] = fmaf(tile[k * 2 * half + half + me.first + n], dy[k], g[n]) * cuda::exp2_approx(by[k] * rate[n]);
+      }
+    }
+    if (!me.there) continue;
+#pragma unroll
+    for (int n = 0; n < grad_states; ++n)
+      if (me.has(s, n)) q.after[(b * s.spans + span) * s.states * s.channels + me.state(s, n)] = g[n];
+    if (me.lane == 0) q.steps[(b * s.spans + span) * s.channels + me.e] = all_steps;
+  }
+}
+
+// From the last span to the second.
+struct HandBack {
+  const float *a_log, *steps;
+  float* after;
+  ScanSizes s;
+  template <int W>
+  __device__ void at(int64_t i) const {
+    for (int k = 0; k < W; ++k) one(i + k);
+  }
+  __device__ void one(int64_t i) const {
+    const int64_t e = i % s.channels, n = i / s.channels % s.states, b = i / s.channels / s.states;
+    const float rate = rate_of(a_log[e * s.states + n]);
+    float g = 0;
+    for (int64_t q = s.spans - 1; q > 0; --q) {
+      float* const own = after + ((b * s.spans + q) * s.states + n) * s.channels + e;
+      g = fmaf(cuda::exp2_approx(steps[(b * s.spans + q) * s.channels + e] * rate), g, *own);
+      *own = g;
+    }
+  }
+};
+
+// dbc of each token: the sum over the blocks, in order.
+template <class T>
+struct SumBlocksOf {
+  const float* dbc;
+  T* out;
+  int64_t blocks, each;  // elements of a sequence
+  template <int W>
+  __device__ void at(int64_t i) const {
+    for (int k = 0; k < W; ++k) {
+      const int64_t b = (i + k) / each, at = (i + k) % each;
+      float sum = 0;
+      for (int64_t block = 0; block < blocks; ++block) sum += dbc[(b * blocks + block) * each + at];
+      from_f32(sum, out[i + k]);
+    }
+  }
+};
+// da_log (E, N), dd and ddt_bias (E): the sum over sequences and spans, in order.
+__global__ void __launch_bounds__(scan_block) sum_sequences(const float* sums, int64_t all, int64_t channels,
+                                                            int states, float* da_log, float* dd, float* dbias) {
+  const int64_t e = static_cast<int64_t>(blockIdx.x) * scan_block + threadIdx.x;
+  const int n = static_cast<int>(blockIdx.y);
+  if (e >= channels) return;
+  float sum = 0;
+  for (int64_t k = 0; k < all; ++k) sum += sums[(k * (states + 2) + n) * channels + e];
+  (n < states ? da_log[e * states + n] : n == states ? dd[e] : dbias[e]) = sum;
+}
+
+struct ScanGrad {
+  static constexpr const char* op = MAMBA_OP_SCAN_GRAD;
+  int32_t type;
+  ScanSizes s;
+  static ScanSizes sizes(const Call& c) { return scan_sizes(c, 1, grad_states, true); }
+  static void check(const Call& c) {
+    need_counts(c, 9, 9, 7, 7), need_float(c.in[1], "u");
+    need_types(c, c.in[1].dtype, {0, 2, 4, 7}, {0, 1, 3, 6}, "dy, delta, bc, gate or one of their gradients");
+    need_types(c, ENG_F32, {3, 5, 6, 8}, {2, 4, 5}, "a_log, d, dt_bias, one of their gradients or the states");
+    const ScanSizes s = sizes(c);
+    need_scan(c, 1, s), need_size(c.in[0], s.batch * s.tokens * s.channels, "dy");
+    need_size(c.in[8], s.batch * s.chunks * s.states * s.channels, "the states");
+    for (size_t k = 0; k < 7; ++k) need_size(c.out[k], elements(c.in[1 + k]), "a gradient");
+  }
+  // Floats of the parts of the scratch memory.
+  struct Parts {
+    int64_t blocks, sums, dbc, after, steps;
+    explicit Parts(const ScanSizes& s)
+        : blocks(s.groups() < most_groups ? s.groups() : most_groups),
+          sums(s.batch * s.spans * (s.states + 2) * s.channels),
+          dbc(s.batch * blocks * s.tokens * 2 * s.states),
+          after(s.spans > 1 ? s.batch * s.spans * s.states * s.channels : 0),
+          steps(s.spans > 1 ? s.batch * s.spans * s.channels : 0) {}
+  };
+  static uint64_t workspace(const Call& c) {
+    const Parts parts(sizes(c));
+    return sizeof(float) * static_cast<uint64_t>(parts.sums + parts.dbc + parts.after + parts.steps);
+  }
+  explicit ScanGrad(const Call& c) : type(c.in[1].dtype), s(sizes(c)) {}
+  void run(const Args& a, cudaStream_t stream) const {
+    if (s.batch * s.tokens == 0) return;
+    by_type(type, [&]<class T>(T) {
+      const Parts parts(s);
+      float* const sums = a.scratch<float>();
+      const int64_t each = s.tokens * 2 * s.states;
+      ScanGradOf<T> q{};
+      q.forward = scan_of<T>(a, 1, s), q.dy = a.in<T>(0), q.kept = a.in<float>(8);
+      q.du = a.out<T>(0), q.ddelta = a.out<T>(1), q.dgate = a.out<T>(6);
+      q.sums = sums, q.dbc = sums + parts.sums, q.after = q.dbc + parts.dbc, q.steps = q.after + parts.after;
+      q.blocks = parts.blocks;
+      if (s.spans > 1) {
+        launch<scan_grad_ends<T>>(dim3(static_cast<unsigned>(s.groups()), second(s.batch * (s.spans - 1))), scan_block,
+                                  sizeof(float[part_tokens * 2 * most_states]), stream, q);
+        cuda::launch_each(s.batch * s.states * s.channels, stream, HandBack{q.forward.a_log, q.steps, q.after, s});
+      }
+      launch<scan_grad<T>>(dim3(static_cast<unsigned>(parts.blocks), second(s.batch * s.spans)), scan_block,
+                           sizeof(ScanGradShared), stream, q);
+      cuda::launch_each(s.batch * each, stream, SumBlocksOf<T>{q.dbc, a.out<T>(3), parts.blocks, each});
+      launch<sum_sequences>(dim3(blocks_of(s.channels, scan_block), static_cast<unsigned>(s.states + 2)), scan_block, 0,
+                            stream, q.sums, s.batch * s.spans, s.channels, s.states, a.out<float>(2), a.out<float>(4),
+                            a.out<float>(5));
+      clear(q.dgate, s.batch * s.tokens, s.stride, 0, s.stride - s.channels, stream);
+    });
+  }
+};
+
+}  // namespace on_cuda
+
+void add_scan_grad(std::vector<const eng_kernel*>& list) {
+  list.push_back(&cuda::kernel<on_cuda::ScanGrad>);
+}
+
+}  // namespace mamba

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Muon's ops, all EXACT: every line is one IEEE operation, in the order of ../muon/muon.hpp.
+#include "../../common/cuda/glue.hpp"
+#include "../../common/weight.hpp"
+#include "../muon/muon.hpp"
+#include "list.hpp"
+
+namespace muon {
+namespace on_cuda {
+
+using cuda::Args;
+using cuda::Call;
+using cuda::elements;
+using cuda::from_f32;
+using cuda::launch;
+using cuda::need_counts;
+using cuda::need_size;
+using cuda::need_type;
+
+void need_like(const eng_desc& d, const eng_desc& first, const char* what) {
+  need_type(d, ENG_F32, what), need_size(d, elements(first), what);
+}
+void need_scalars(const eng_desc& d) {
+  need_type(d, ENG_F32, "scalars"), need_size(d, ENG_S_COUNT, "scalars");
+}
+
+struct MomentumOf {
+  float *grad, *m;
+  const float* scalars;
+  float mu;
+  bool nesterov;
+  template <int W>
+  __device__ void at(int64_t i) const {
+    if (scalars[ENG_S_OK] == 0.0f) return;  // both are in place
+    float g[W], sum[W];
+    cuda::load<W>(grad + i, g), cuda::load<W>(m + i, sum);
+    for (int k = 0; k < W; ++k) {
+      const float clipped = g[k] * scalars[ENG_S_CLIP];
+      sum[k] = mu * sum[k] + clipped;
+      g[k] = nesterov ? clipped + mu * sum[k] : sum[k];
+    }
+    cuda::store<W>(grad + i, g), cuda::store<W>(m + i, sum);
+  }
+};
+
+struct Momentum {
+  static constexpr const char* op = MUON_OP_MOMENTUM;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  int64_t n;
+  float momentum;
+  bool nesterov;
+  static void check(const Call& c) {
+    need_counts(c, 3, 3, 2, 2), need_scalars(c.in[2]);
+    for (const eng_desc* d : {&c.in[0], &c.in[1], &c.out[0], &c.out[1]}) need_like(*d, c.in[0], "grad or m");
+    (void)Momentum(c);
+  }
+  explicit Momentum(const Call& c)
+      : n(elements(c.in[0])), momentum(static_cast<float>(c.real("momentum"))), nesterov(c.integer("nesterov") != 0) {}
+  void run(const Args& a, cudaStream_t stream) const {
+    cuda::launch_each(n, stream, MomentumOf{a.out<float>(0), a.out<float>(1), a.in<float>(2), momentum, nesterov});
+  }
+};
+
+// The sum of squares of 4,096 elements, by a block with a thread for each of the 64 lanes.
+constexpr int64_t chunk = 4096;
+constexpr int lanes = 64, factor_block = 256;
+__global__ void __launch_bounds__(lanes) sum_squares(const float* u, int64_t n, double* partial) {
+  float* const fold = cuda::shared<float[lanes]>();
+  const int lane = static_cast<int>(threadIdx.x);
+  for (int64_t c = blockIdx.x; c * chunk < n; c += gridDim.x) {
+    const int64_t end = (c + 1) * chunk < n ? (c + 1) * chunk : n;
+    float sum = 0;
+    for (int64_t i = c * chunk + lane; i < end; i += lanes) sum = sum + u[i] * u[i];
+    fold[lane] = sum;
+    __syncthreads();
+    for (int half = lanes / 2; half > 0; half /= 2) {
+      if (lane < half) fold[lane] = fold[lane] + fold[lane + half];
+      __syncthreads();
+    }
+    if (lane == 0) partial[c] = static_cast<double>(fold[0]);
+    __syncthreads();
+  }
+}
+// The factor of all elements, behind the sums. One thread adds, in order; the others bring the sums near.
+__global__ void __launch_bounds__(factor_block) factor_of(double* partial, int64_t chunks, double eps) {
+  double* const tile = cuda::shared<double[factor_block]>();
+  double sum = 0;
+  for (int64_t first = 0; first < chunks; first += factor_block) {
+    const int64_t at = first + threadIdx.x;
+    if (at < chunks) tile[threadIdx.x] = partial[at];
+    __syncthreads();
+    for (int k = 0; threadIdx.x == 0 && k < factor_block && first + k < chunks; ++k) sum = sum + tile[k];
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) partial[chunks] = 1.0 / (sqrt(sum) + eps);
+}
+struct ScaleOf {
+  const float* u;
+  float* x;
+  const double* factor;
+  template <int W>
+  __device__ void at(int64_t i) const {
+    const float by = static_cast<float>(*factor);
+    float v[W];
+    cuda::load<W>(u + i, v);
+    for (int k = 0; k < W; ++k) v[k] = by * v[k];
+    cuda::store<W>(x + i, v);
+  }
+};
+
+struct Normalize {
+  static constexpr const char* op = MUON_OP_NORMALIZE;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  int64_t n, chunks;
+  double eps;
+  static int64_t chunks_of(const Call& c) { return (elements(c.in[0]) + chunk - 1) / chunk; }
+  static void check(const Call& c) {
+    need_counts(c, 1, 1, 1, 1), need_like(c.in[0], c.in[0], "u"), need_like(c.out[0], c.in[0], "x");
+    c.real("eps");
+  }
+  static uint64_t workspace(const Call& c) { return sizeof(double) * static_cast<uint64_t>(chunks_of(c) + 1); }
+  explicit Normalize(const Call& c) : n(elements(c.in[0])), chunks(chunks_of(c)), eps(c.real("eps")) {}
+  void run(const Args& a, cudaStream_t stream) const {
+    double* const partial = a.scratch<double>();
+    launch<sum_squares>(cuda::blocks_for(chunks, 1), lanes, sizeof(float[lanes]), stream, a.in<float>(0), n, partial);
+    launch<factor_of>(1, factor_block, sizeof(double[factor_block]), stream, partial, chunks, eps);
+    cuda::launch_each(n, stream, ScaleOf{a.in<float>(0), a.out<float>(0), partial + chunks});
+  }
+};
+
+template <class W16>
+struct ApplyOf {
+  float* p;
+  const float *o, *scalars;
+  W16* weight;
+  float decay;
+  template <int W>
+  __device__ void at(int64_t i) const {
+    float x[W], d[W];
+    cuda::load<W>(p + i, x);
+    if (scalars[ENG_S_OK] != 0.0f) {  // else p, which is in place, stays
+      cuda::load<W>(o + i, d);
+      const float lr = scalars[ENG_S_LR];
+      for (int k = 0; k < W; ++k) {
+        const float kept = decay != 0.0f ? x[k] - lr * (decay * x[k]) : x[k];
+        x[k] = kept - lr * d[k];
+      }
+      cuda::store<W>(p + i, x);
+    }
+    if (weight) cuda::store<W>(weight + i, x);
+  }
+};
+
+struct Apply {
+  static constexpr const char* op = MUON_OP_APPLY;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  int64_t n;
+  int32_t weight;  // its type; 0: none
+  float decay;
+  static void check(const Call& c) {
+    need_counts(c, 3, 3, 1, 2), need_scalars(c.in[2]), cpu::check_weight(c, 1);
+    for (const eng_desc* d : {&c.in[0], &c.in[1], &c.out[0]}) need_like(*d, c.in[0], "p or o");
+    c.real("weight_decay");
+  }
+  explicit Apply(const Call& c)
+      : n(elements(c.in[0])),
+        weight(cpu::has_weight(c, 1) ? c.out[1].dtype : 0),
+        decay(static_cast<float>(c.real("weight_decay"))) {}
+  void run(const Args& a, cudaStream_t stream) const {
+    const auto with = [&]<class W>(W* weights) {
+      cuda::launch_each(n, stream, ApplyOf<W>{a.out<float>(0), a.in<float>(1), a.in<float>(2), weights, decay});
+    };
+    if (weight == ENG_F16)
+      with(a.out<cuda::f16>(1));
+    else
+      with(weight ? a.out<cuda::bf16>(1) : nullptr);
+  }
+};
+
+}  // namespace on_cuda
+}  // namespace muon
+
+namespace optim {
+
+void add_muon(std::vector<const eng_kernel*>& list) {
+  using namespace muon::on_cuda;
+  list.insert(list.end(), {&cuda::kernel<Momentum>, &cuda::kernel<Normalize>, &cuda::kernel<Apply>});
+}
+
+}  // namespace optim
