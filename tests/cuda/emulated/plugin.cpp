@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device "cuda" in memory of the host, without queues: its kernels are those of plugins/cuda, one fiber for each
-// CUDA thread. Of use to tests only. ENG_EMULATED_ORDER = forward, backward or random:SEED is the order of threads.
+// CUDA thread. Of use to tests only.
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -11,16 +11,6 @@
 #include "plugins/cuda/kernels/list.hpp"
 
 namespace cuda {
-
-void enter(void*, const eng_exec&) {
-  const char* order = std::getenv("ENG_EMULATED_ORDER");
-  const std::string text = order ? order : "forward";
-  emu::settings.order = text == "backward"           ? emu::Order::backward
-                        : text.starts_with("random") ? emu::Order::random
-                                                     : emu::Order::forward;
-  if (text.starts_with("random:")) emu::settings.seed = std::strtoull(text.c_str() + 7, nullptr, 10);
-}
-void finish(void*, const eng_exec&) {}
 
 namespace {
 

@@ -16,19 +16,46 @@ inline const Device& emulated() {
   return device;
 }
 
+// A device with the kernels that another plugin brings for it; the plugin is one of the folder of built plugins.
+struct With : Device {
+  With(const std::string& file, const std::string& name, const std::string& plugin) : Device(file, name) {
+    const std::string path = std::string(ENGINE_PLUGIN_DIR) + "/" + plugin;
+    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!library) throw std::runtime_error(dlerror());
+    const eng_plugin* found =
+        reinterpret_cast<eng_plugin_query_fn>(dlsym(library, "eng_plugin_query_1"))(ENG_ABI_MINOR);
+    Sink sink;
+    sink.check(found->start(nullptr, sink.get()));
+    kernels = static_cast<const eng_kernels*>(found->get_interface(ENG_KERNELS_KIND, name.c_str()));
+    if (!kernels) throw std::runtime_error(path + " provides no kernels for " + name);
+  }
+};
+struct Emulated : With {
+  explicit Emulated(const std::string& of, uint32_t processors = 1)
+      : With("../tests/cuda/emulated/emulated.eng.so", "cuda", "../tests/cuda/emulated/emulated-" + of + ".eng.so") {
+    info.parallel = processors;
+  }
+};
+struct Plain : With {
+  explicit Plain(const std::string& plugin) : With("cpu/reference.eng.so", "reference", plugin) {}
+};
+
 struct Use {
   std::string op;
   std::vector<Tensor> in;
   std::vector<eng_desc> out;
   std::vector<eng_attr> attrs = {};
   Device::InPlace in_place = {};
+  const Device* on = &emulated();
+  const Device* as = &reference();
+  Device::Outputs wanted() const { return as->run(op, in, out, attrs, in_place); }
 };
 
 // What it gives in forward order; in all others it gives the same bits.
 inline Device::Outputs outputs(const Use& use) {
   const auto in_order = [&](const std::string& order) {
     ::setenv("ENG_EMULATED_ORDER", order.c_str(), 1);
-    return emulated().run(use.op, use.in, use.out, use.attrs, use.in_place);
+    return use.on->run(use.op, use.in, use.out, use.attrs, use.in_place);
   };
   const Device::Outputs first = in_order("forward");
   int64_t elements = 0;
@@ -43,7 +70,7 @@ inline Device::Outputs outputs(const Use& use) {
 }
 
 inline void check_exact(const Use& use) {
-  const Device::Outputs got = outputs(use), want = reference().run(use.op, use.in, use.out, use.attrs, use.in_place);
+  const Device::Outputs got = outputs(use), want = use.wanted();
   for (size_t k = 0; k < want.size(); ++k) {
     INFO(use.op << ", output " << k);
     CHECK(got[k].same_bits(want[k]));
@@ -52,7 +79,7 @@ inline void check_exact(const Use& use) {
 
 // Within `most` of the largest value; 16-bit outputs within a unit of their last place besides.
 inline void check_close(const Use& use, double most) {
-  const Device::Outputs got = outputs(use), want = reference().run(use.op, use.in, use.out, use.attrs, use.in_place);
+  const Device::Outputs got = outputs(use), want = use.wanted();
   for (size_t k = 0; k < want.size(); ++k) {
     const int32_t type = want[k].d.dtype;
     const double unit = type == ENG_BF16 ? 0x1p-7 : type == ENG_F16 ? 0x1p-10 : 0;

@@ -46,6 +46,12 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   LOCK;
   return give(sync_stream(find(stream)));
 }
+cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
+  LOCK;
+  const Stream* s = find(stream);
+  if (!s) return give(cudaErrorInvalidResourceHandle);
+  return *device = stream ? s->device : current, cudaSuccess;
+}
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   LOCK;
   Stream* s = stream ? find(stream) : nullptr;
@@ -233,7 +239,7 @@ cudaError_t cudaLaunchKernel(const void* stub, dim3 grid, dim3 block, void** arg
   return give(put(stream, [=, what = name->second] {
     const unsigned g[3] = {grid.x, grid.y, grid.z}, b[3] = {block.x, block.y, block.z};
     std::array<char, 1024> text{};
-    if (twin->run(taken.get(), g, b, shared, text.data(), text.size()) == 0) return cudaSuccess;
+    if (twin->run(twin, taken.get(), g, b, shared, text.data(), text.size()) == 0) return cudaSuccess;
     complain(what + ": " + text.data());
     return cudaErrorLaunchFailure;
   }));

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole runs of `engine` on the emulated kernels of the cuda device, beside the cpu device.
+#include <algorithm>
+#include <set>
+
 #include "tests/cli/harness.hpp"
 
 using namespace cli;
@@ -11,29 +14,49 @@ Args with(Args words, const Args& more) {
   return words;
 }
 
+// A very small model of another kind, or another optimizer.
+const Args mamba = {"model.plugin=mamba",       "model.state_size=5", "--unset", "model.intermediate_size", "--unset",
+                    "model.num_attention_heads"};
+const Args muon = {"optimizer.plugin=muon"};
+const Args adamw8bit = {"optimizer.plugin=adamw8bit", "optimizer.min_8bit_size=0"};
+
+// The ids of the plugins that a run loaded.
+std::set<std::string> plugins_of(const fs::path& run) {
+  std::set<std::string> ids;
+  const Json record = Json::parse(read(run / "run.json"));
+  for (const Json& one : record.at("plugins")) ids.insert(one.at("id").get<std::string>());
+  return ids;
+}
+
 }  // namespace
 
 TEST_CASE("emulated cuda: a step has the loss of the cpu device") {
+  const Args model = GENERATE(Args{}, mamba);
   Scratch scratch;
   scratch.config();
   for (const std::string device : {"cpu", "cuda"}) {
-    const Result result = engine(
-        scratch, {"--plugin-path", fs::path(EMULATED).parent_path().string(), "run", "config.toml", "train.steps=1",
-                  "train.eval_every=0", "--unset", "device.threads", "device.plugin=" + device, "--out", device});
+    const Result result = engine(scratch, with({"--plugin-path", fs::path(EMULATED).parent_path().string(), "run",
+                                                "config.toml", "train.steps=1", "train.eval_every=0", "--unset",
+                                                "device.threads", "device.plugin=" + device, "--out", device},
+                                               model));
     INFO(result.err);
     REQUIRE(result.exit == 0);
+    // Kernels of another file are looked for on their device only, and only where its own file has none.
+    CHECK(plugins_of(scratch / device).count("eng.mamba-cuda") == (device == "cuda" && !model.empty()));
+    CHECK(plugins_of(scratch / device).count("eng.optim-cuda") == 0);
   }
   CHECK(column(scratch / "cuda", "loss")[0] == Approx(column(scratch / "cpu", "loss")[0]).epsilon(1e-4));
 }
 
-TEST_CASE("emulated cuda: runs have the losses of the cpu device, and their checkpoints go on there", "[.slow]") {
-  const Args model = GENERATE(Args{}, Args{"model.plugin=opt", "model.ffn_dim=64"});
+namespace {
+
+// Runs of cpu and cuda, and of cuda again: losses near those of cpu, the same bits again, and cpu goes on from there.
+void compare(const Args& more) {
   Scratch scratch;
   scratch.config();
-  const Args both =
-      with({"--plugin-path", fs::path(EMULATED).parent_path().string(), "run", "config.toml", "train.steps=4",
-            "train.eval_every=2", "train.eval_batches=1", "checkpoint.every=2", "--unset", "device.threads"},
-           with(model, model.empty() ? Args{} : Args{"--unset", "model.intermediate_size"}));
+  const Args both = with({"--plugin-path", fs::path(EMULATED).parent_path().string(), "run", "config.toml",
+                          "train.eval_batches=1", "checkpoint.every=2", "--unset", "device.threads"},
+                         more);
   const auto run = [&](const char* device, const char* out) {
     const Result result = engine(scratch, with(both, {std::string("device.plugin=") + device, "--out", out}));
     INFO(result.err);
@@ -47,7 +70,29 @@ TEST_CASE("emulated cuda: runs have the losses of the cpu device, and their chec
     CHECK(got == column(scratch / "again", key));
   }
   CHECK(engine(scratch, {"ckpt", "diff", "cuda", "again"}).exit == 0);
+  const std::set<std::string> ids = plugins_of(scratch / "cuda");
+  for (const std::string plugin : {"mamba", "muon", "adamw8bit"}) {
+    if (std::none_of(more.begin(), more.end(), [&](const auto& word) { return word.ends_with("plugin=" + plugin); }))
+      continue;
+    CHECK(ids.count(plugin == "mamba" ? "eng.mamba-cuda" : "eng.optim-cuda") == 1);
+  }
   const Result on = engine(scratch, {"run", "cuda", "train.steps=5", "device.plugin=cpu"});
   INFO(on.err);
   CHECK(on.exit == 0);
+}
+
+}  // namespace
+
+TEST_CASE("emulated cuda: runs have the losses of the cpu device, and their checkpoints go on there", "[.slow]") {
+  const Args model =
+      GENERATE(Args{}, Args{"model.plugin=opt", "model.ffn_dim=64", "--unset", "model.intermediate_size"});
+  compare(with({"train.steps=4", "train.eval_every=2"}, model));
+}
+
+TEST_CASE("emulated cuda: so do those of Mamba with muon", "[.slow]") {
+  compare(with({"train.steps=4", "train.eval_every=2", "train.sequence_length=80"}, with(mamba, muon)));
+}
+
+TEST_CASE("emulated cuda: so do those with adamw8bit", "[.slow]") {
+  compare(with({"train.steps=4", "train.eval_every=2"}, adamw8bit));
 }
