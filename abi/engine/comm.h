@@ -12,7 +12,16 @@
  * fails with ENG_UNAVAILABLE. The text names the missing ranks, the collective, its number in the group, and how long
  * it has waited.
  *
+ * With ENG_COMM_DEVICE_MEMORY, a launch may only enqueue the collective. If that then fails, at the deadline or before,
+ * it ends on its queue with bytes that mean nothing, and `poll` says why. The engine calls `poll` before it starts a
+ * program and after the queues of the program have ended; if it fails, the program has failed.
+ *
  * The channel of `exchange` carries the host's own few bytes: counts, hashes, flags between steps.
+ *
+ * Who the ranks are. A plugin reads no environment, so the host passes on what the launcher of the ranks announced: in
+ * eng_world, and, if the communicator has options of these names, in the options "address" (string) and "port" (int):
+ * the variables MASTER_ADDR and MASTER_PORT, where they are set, take the place of the configuration's values. A
+ * communicator whose library finds the ranks by itself, as MPI does, ignores all that.
  */
 #ifndef ENGINE_COMM_H_
 #define ENGINE_COMM_H_
@@ -24,24 +33,32 @@ extern "C" {
 #endif
 
 #define ENG_COMM_KIND "eng.comm/1"
-#define ENG_COMM_DRAFT "comm-4" /* see engine/plugin.h */
+#define ENG_COMM_DRAFT "comm-5" /* see engine/plugin.h */
 #undef ENG_DRAFT_COMM_
 #define ENG_DRAFT_COMM_ "'" ENG_COMM_KIND "' = '" ENG_COMM_DRAFT "'\n"
 
-/* The ranks. rank < size, local_rank < local_size <= size. The host zeroes it and sets struct_size.  since 1.0 */
+/* eng_world.announced */
+#define ENG_WORLD_RANKS 1u /* rank and size are announced */
+#define ENG_WORLD_LOCAL 2u /* local_rank is announced */
+
+/* The ranks. rank < size, local_rank < local_size <= size. The host zeroes it, and sets struct_size and what a launcher
+ * announced of this process; `create` sets all but struct_size and `announced`.  since 1.0 */
 typedef struct eng_world {
   uint32_t struct_size;
   uint32_t rank;
   uint32_t size;
-  uint32_t local_rank; /* number among the ranks of this machine, in the order of ranks */
+  uint32_t local_rank; /* number among the ranks of this machine: the announced one, or in the order of ranks */
   uint32_t local_size; /* number of ranks on this machine */
-  uint32_t reserved;
+  uint32_t announced;  /* ENG_WORLD_*: set by the host */
 } eng_world;
 
 /* The kernels of this communicator accept memory of any device, and work on the queue that they are given. Without this
  * flag they are host kernels (ENG_KERNEL_HOST). If the device has memory of its own, the plan then copies what they
  * send and receive to and from pinned memory. */
 #define ENG_COMM_DEVICE_MEMORY 1u
+/* `create` joins ranks that any launcher started, if it announced rank and size (ENG_WORLD_RANKS). Without this flag the
+ * host refuses ranks whose launcher does not work with Open MPI. */
+#define ENG_COMM_ANY_LAUNCHER 2u
 
 typedef struct eng_comm {
   uint32_t struct_size;
@@ -62,8 +79,9 @@ typedef struct eng_comm {
    *   Owner of `mine` and `all`: caller.  Valid: during the call.
    *   Call: [any & !step & created], one call at a time; collectives may run on another thread meanwhile  since 1.0 */
   eng_status (*exchange)(void *self, const void *mine, uint64_t bytes, void *all, eng_error *);
-  /* ENG_OK while all other ranks are present, as far as is known; otherwise an error that says what happened. Does not
-   * wait. An engine need not call it.  Call: [any & created]  since 1.0 */
+  /* ENG_OK while all other ranks are present and no collective has failed, as far as is known; otherwise an error that
+   * says what happened. Does not wait. An engine need not call it if the collectives are host kernels.
+   *   Call: [any & created]  since 1.0 */
   eng_status (*poll)(void *self, eng_error *);
   /* Makes every wait of this rank and the others fail, at once or within seconds. Sends `reason` to the others if that
    * is possible. The communicator copies `reason`. After `abort`, only `destroy` may be called.

@@ -9,13 +9,14 @@
 
 namespace eng {
 
-Communicator::Communicator(Registry& registry, const Section& comm)
+Communicator::Communicator(Registry& registry, const Section& comm, const World& said, uint32_t announced)
     : name_(comm.string("plugin")), table_(registry.table<eng_comm>(ENG_COMM_KIND, name_)) {
   const Candidate& own = *registry.providers(ENG_COMM_KIND, name_)[0];
   kernels_ = load_kernels(registry.table_of<eng_kernels>(own, ENG_KERNELS_KIND, name_), "communicator " + name_);
   Options options(comm);
-  eng_world world{};
-  world.struct_size = sizeof(world);
+  eng_world world{sizeof(eng_world), 0, 0, 0, 0, announced};
+  if (announced & ENG_WORLD_RANKS) world.rank = said.rank, world.size = said.size;
+  if (announced & ENG_WORLD_LOCAL) world.local_rank = said.local_rank;
   Sink sink;
   const eng_status status = table_.create(options.get(), comm.number("timeout"), &world, &self_, sink.get());
   sink.check(status, status == ENG_UNAVAILABLE ? Exit::communication : Exit::environment, "[comm] " + name_);

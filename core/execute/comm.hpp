@@ -11,8 +11,9 @@ namespace eng {
 // All but find and workspace throw Error(Exit::communication) if other ranks cannot be reached.
 class Communicator {
  public:
-  // Joins the ranks that were started together. Throws Error(Exit::environment) for a faulty plugin or option.
-  Communicator(Registry& registry, const Section& comm);
+  // Joins the ranks that were started together; `announced`: ENG_WORLD_* of what a launcher said of this one. Throws
+  // Error(Exit::environment) for a faulty plugin or option.
+  Communicator(Registry& registry, const Section& comm, const World& said = {}, uint32_t announced = 0);
   // Leaves the other ranks; everything bound to it must be destroyed before. If an exception is unwinding, it aborts.
   ~Communicator();
   Communicator(const Communicator&) = delete;

@@ -23,6 +23,9 @@ Executor::Executor(const Plan& plan, Device& device, const Kernels& kernels, Com
 bool Executor::run(const std::string& program, bool (*stop)()) {
   const auto p = static_cast<size_t>(&plan_.program(program) - plan_.programs.data());
   const std::vector<BoundSegment>& all = bound_.programs[p];
+  // Collectives that are only enqueued: what the queues end with means nothing if one has failed.
+  const bool enqueued = comm_ && !comm_->on_host();
+  if (enqueued) comm_->check();
   runner_->begin();
   bool stopped = false;
   for (size_t s = 0; s < all.size(); ++s)
@@ -32,6 +35,7 @@ bool Executor::run(const std::string& program, bool (*stop)()) {
       if (!stopped) runner_->run(p, s);
     }
   const auto text = runner_->finish();
+  if (enqueued) comm_->check();
   if (text) throw late(program, *text);
   if (runner_->failed()) throw runner_->failure();
   return !stopped;

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <thread>
 
 #include "core/base/error.hpp"
@@ -55,13 +57,29 @@ std::string Member::again(const std::filesystem::path& run) const {
   return fmt::format("{} -n {} engine run {}", announced_.by == "srun" ? "srun --mpi=pmix" : "mpirun", size(), word);
 }
 
-void Member::check_started() const {
-  if (!announced_.joined) check_announced(announced_, 1, command_words(start_.arguments));
+// A plugin reads no environment (engine/comm.h).
+static Section with_master(Section comm) {
+  const char *address = variable("MASTER_ADDR"), *port = variable("MASTER_PORT");
+  if (address && *address && comm.settings().count("address")) comm.set("address", std::string(address), "MASTER_ADDR");
+  if (!port || !*port || !comm.settings().count("port")) return comm;
+  uint16_t number = 0;
+  const auto [end, error] = std::from_chars(port, port + std::strlen(port), number);
+  if (error != std::errc() || *end || number == 0)
+    throw Error(Exit::usage, fmt::format("MASTER_PORT = {} is not a port", port), "a number from 1 to 65535");
+  comm.set("port", int64_t{number}, "MASTER_PORT");
+  return comm;
 }
 
 void Member::join(Registry& registry, Config& config) {
   if (!many()) return;
-  communicator_ = std::make_unique<Communicator>(registry, config.section("comm"));
+  const Section& comm = config.section("comm");
+  // Looking at the table joins nobody.
+  const bool any = registry.table<eng_comm>(ENG_COMM_KIND, comm.string("plugin")).flags & ENG_COMM_ANY_LAUNCHER;
+  if (!announced_.joined && !any) check_announced(announced_, 1, command_words(start_.arguments));
+  const uint32_t local = announced_.local_rank ? ENG_WORLD_LOCAL : 0u;
+  communicator_ = std::make_unique<Communicator>(
+      registry, with_master(comm), World{announced_.rank, announced_.size, announced_.local_rank.value_or(0), 1},
+      ENG_WORLD_RANKS | local);
   const World& world = communicator_->world();
   check_announced(announced_, world.size, command_words(start_.arguments));
   announced_.rank = world.rank;

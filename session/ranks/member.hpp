@@ -44,9 +44,8 @@ class Member {
   // The command that resumes a run with as many ranks.
   std::string again(const std::filesystem::path& run) const;
 
-  // Refuses ranks whose launcher gives them no way to connect.
-  void check_started() const;
-  // Connects to the other ranks, which must have the same configuration, and divides the processors of this machine.
+  // Refuses ranks whose launcher gives them no way to connect. Connects to the other ranks, which must have the same
+  // configuration, and divides the processors of this machine.
   void join(Registry& registry, Config& config);
   Communicator* communicator() const { return communicator_.get(); }  // nullptr with one rank
   const Exchange& exchange() const { return exchange_; }

@@ -15,7 +15,6 @@
 #include <charconv>
 #include <cstring>
 #include <fstream>
-#include <optional>
 #include <set>
 
 #include "session/config/config.hpp"
@@ -36,13 +35,13 @@ std::optional<uint32_t> number(const Variable& variable, const char* name) {
 
 // Variables of launchers, most trusted first.
 struct Launcher {
-  const char *by, *rank, *size;
+  const char *by, *rank, *size, *local_rank;
 };
 constexpr Launcher launchers[] = {
-    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
-    {"an MPI that is not Open MPI", "PMI_RANK", "PMI_SIZE"},
-    {"RANK and WORLD_SIZE", "RANK", "WORLD_SIZE"},
+    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"},
+    {"an MPI that is not Open MPI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+    {"RANK and WORLD_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
 };
 
 std::string start_lines(uint32_t ranks, const std::string& arguments) {
@@ -63,10 +62,11 @@ Announced Announced::read(const Variable& variable) {
     if (!rank || !size || *size == 0 || *rank >= *size) continue;
     if (mpirun && l.rank != launchers[0].rank && std::strcmp(l.rank, "RANK") != 0) continue;
     if (out.by.empty()) {
-      out = {*rank, *size, l.by, &l == launchers || variable("PMIX_RANK") != nullptr};
+      const bool open_mpi = &l == launchers || variable("PMIX_RANK") != nullptr;
+      out = {*rank, *size, l.by, open_mpi, number(variable, l.local_rank)};
     } else if (*size > 1 && (out.size != *size || out.rank != *rank)) {
       if (out.size == 1) {  // a single process, which an outer launcher counts as one of many
-        out = {*rank, *size, l.by, false};
+        out = {*rank, *size, l.by, false, number(variable, l.local_rank)};
         continue;
       }
       throw Error(Exit::environment,

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,9 @@ using Variable = std::function<const char*(const char*)>;
 // What the environment says about this process.
 struct Announced {
   uint32_t rank = 0, size = 1;
-  std::string by;       // "mpirun", "srun", ...; "" if nothing announces ranks
-  bool joined = false;  // its ranks can find each other through Open MPI
+  std::string by;                        // "mpirun", "srun", ...; "" if nothing announces ranks
+  bool joined = false;                   // its ranks can find each other through Open MPI
+  std::optional<uint32_t> local_rank{};  // among those of this machine, if that is announced, too
   // Throws Error(Exit::environment) if two launchers contradict each other.
   static Announced read(const Variable& variable);
 };

@@ -1,52 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks under mpirun. Each scenario checks itself (rank_*.cpp); here is how the whole job ends.
-#include <sys/wait.h>
-
-#include <catch2/catch.hpp>
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <future>
-#include <string>
 
-namespace {
+#include "job.hpp"
 
-struct Job {
-  int status = -1;
-  std::string output;
-  double seconds = 0;  // for the one who reads
-};
-
-Job run(int ranks, const std::string& scenario, int seconds = 300, const std::string& flags = "") {
-  Job job;
-  const std::string line = "timeout -k 5 " + std::to_string(seconds) +
-                           " " MPIRUN " --allow-run-as-root --oversubscribe --bind-to none " + flags + " -n " +
-                           std::to_string(ranks) + " " + std::getenv("COMM_RANK") + " " + ENGINE_PLUGIN_DIR + " " +
-                           scenario + " 2>&1";
-  const auto start = std::chrono::steady_clock::now();
-  FILE* pipe = popen(line.c_str(), "r");
-  if (!pipe) throw std::runtime_error("no pipe");
-  char part[4096];
-  while (size_t n = fread(part, 1, sizeof(part), pipe)) job.output.append(part, n);
-  const int status = pclose(pipe);
-  job.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  job.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return job;
-}
-
-void ends_well(int ranks, const Job& job) {
-  INFO(ranks << " ranks, " << job.seconds << " s:\n" << job.output);
-  CHECK(job.status == 0);
-}
-
-// Something goes wrong, and every rank finds what it should, in time: each checks that itself.
-void fails_well(int ranks, const Job& job) {
-  INFO(ranks << " ranks, " << job.seconds << " s:\n" << job.output);
-  CHECK(job.status == 8);
-  for (int r = 0; r < ranks; ++r) CHECK_THAT(job.output, Catch::Contains("rank " + std::to_string(r) + " is right"));
-}
-
-}  // namespace
+using comm::ends_well;
+using comm::fails_well;
+using comm::Job;
+using comm::run;
 
 TEST_CASE("every collective gives what it must, for 1 to 4 ranks") {
   for (int ranks = 1; ranks <= 4; ++ranks) ends_well(ranks, run(ranks, "right"));

@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <thread>
 
+#include "session/ranks/ranks.hpp"
+
 namespace rank {
 std::string plugin_dir;
 }
@@ -45,14 +47,18 @@ void joining_is_quiet(double timeout, int64_t message_bytes, const std::string& 
   struct sigaction before[32], after;
   signal(SIGTERM, mine);
   for (int s = 1; s < 32; ++s) sigaction(s, nullptr, &before[s]);
-  eng::Communicator comm(registry(), options(timeout, message_bytes));
+  const auto said = eng::Announced::read([](const char* name) -> const char* { return getenv(name); });
+  eng::Communicator comm(registry(), subject.options(timeout, message_bytes),
+                         {said.rank, said.size, said.local_rank.value_or(0), 1},
+                         ENG_WORLD_RANKS | (said.local_rank ? ENG_WORLD_LOCAL : 0));
   for (int s = 1; s < 32; ++s) {
     sigaction(s, nullptr, &after);
     if (after.sa_handler != before[s].sa_handler) throw std::runtime_error(fmt::format("signal {} changed", s));
   }
   EXPECT(comm.world().local_size == comm.world().size);
   EXPECT(comm.world().local_rank == comm.world().rank);
-  if (scenario == "right") collectives(comm, true), executor(comm);
+  if (scenario == "right") collectives(comm, true);
+  if (scenario == "right" && !subject.device.empty()) executor(comm);
   if (scenario == "pieces") collectives(comm, false);
   if (has_much(scenario)) large(comm, scenario == "large");
   if (scenario == "late") late(comm);
@@ -74,8 +80,8 @@ int main(int, char** argv) {
   plugin_dir = argv[1];
   const std::string scenario = argv[2];
   try {
-    if (scenario == "missing" && std::string(getenv("OMPI_COMM_WORLD_RANK")) == "1")
-      std::this_thread::sleep_for(std::chrono::minutes(10));
+    const auto said = eng::Announced::read([](const char* name) -> const char* { return getenv(name); });
+    if (scenario == "missing" && said.rank == 1) std::this_thread::sleep_for(std::chrono::minutes(10));
     joining_is_quiet(timeout_of(scenario), message_bytes_of(scenario), scenario);
     return 0;
   } catch (const eng::Error& e) {

@@ -23,30 +23,52 @@ namespace rank {
   } while (false)
 
 extern std::string plugin_dir;
+
+// Which communicator is tested, and the memory that its collectives move: host.cpp, or tests/cuda/nccl/cuda.cpp.
+struct Subject {
+  std::string plugin, device;      // "mpi", and a device that computes beside it, or ""
+  std::vector<std::string> files;  // of plugins
+  bool enqueues;                   // a launch returns before it is done
+  void* (*allocate)(size_t bytes);
+  void (*release)(void*);
+  void* (*queue)();            // a new one
+  void (*begin)(void* queue);  // before something is enqueued; after it, and when it has to be done:
+  std::string (*wait)(void* queue);
+  eng::Section (*options)(double timeout, int64_t message_bytes);
+};
+extern const Subject subject;
+
+template <class T>
+struct Allocator {
+  using value_type = T;
+  Allocator() = default;
+  template <class U>
+  Allocator(const Allocator<U>&) {}
+  T* allocate(size_t n) { return static_cast<T*>(subject.allocate(n * sizeof(T))); }
+  void deallocate(T* p, size_t) { subject.release(p); }
+  bool operator==(const Allocator&) const { return true; }
+};
+template <class T>
+using Moved = std::vector<T, Allocator<T>>;
 constexpr double deadline = 10;   // where it is waited for; joining takes seconds on a busy machine
 constexpr double far_away = 120;  // where it must not come to that
 
 inline eng::Registry& registry() {
   static const std::unique_ptr<eng::Registry> all = [] {
     eng::PluginSearch search;
-    for (const char* file : {"mpi/mpi", "cpu/reference"}) search.extra.push_back(plugin_dir + "/" + file + ".eng.so");
+    for (const std::string& file : subject.files) search.extra.push_back(plugin_dir + "/" + file + ".eng.so");
     search.environment = false;
     return eng::find_plugins(search);
   }();
   return *all;
 }
 
-inline eng::Section options(double timeout, int64_t message_bytes = 1 << 30) {
-  return eng::Section("comm", {{"plugin", {std::string("mpi"), "test", true}},
-                               {"timeout", {timeout, "test", true}},
-                               {"message_bytes", {message_bytes, "test", true}}});
-}
-
 // A collective on memory of its own.
 class Bound {
  public:
   Bound(eng::Communicator& comm, const char* op, eng::Id group, int64_t members, int32_t dtype, int64_t count,
-        int64_t root = 0) {
+        int64_t root = 0)
+      : comm_(comm), queue_(subject.queue()) {
     call_.op = &eng::op(op);
     call_.in.push_back(eng::make_desc(dtype, {count}));
     call_.attrs = {{{"group", group, 0}, {"members", members, 0}, {"root", root, 0}}};
@@ -72,11 +94,14 @@ class Bound {
   }
   // The text of the failure, "" if there is none.
   std::string launch() {
-    const eng_exec exec = {sizeof(eng_exec), 0, nullptr};
+    const eng_exec exec = {sizeof(eng_exec), 0, queue_};
     eng::Sink sink;
+    subject.begin(queue_);
     const eng_status status = kernel_->launch(record_, &exec, sink.get());
     if (status != ENG_OK && status != ENG_UNAVAILABLE) throw std::runtime_error("another status: " + sink.text());
-    return status == ENG_OK ? "" : sink.text();
+    if (status != ENG_OK) return sink.text();
+    if (const std::string wrong = subject.wait(queue_); !wrong.empty()) throw std::runtime_error(wrong);
+    return subject.enqueues ? failure() : "";
   }
   void operator()() {
     const std::string text = launch();
@@ -84,6 +109,15 @@ class Bound {
   }
 
  private:
+  // Of what was only enqueued.
+  std::string failure() const try {
+    comm_.check();
+    return "";
+  } catch (const eng::Error& e) {
+    return std::string(e.what()).substr(std::strlen("communicator : ") + subject.plugin.size());
+  }
+  eng::Communicator& comm_;
+  void* queue_;
   eng::Call call_;
   const eng_kernel* kernel_ = nullptr;
   void* state_ = nullptr;

@@ -27,7 +27,7 @@ void on_group(eng::Communicator& comm, eng::Id id, const std::vector<uint32_t>& 
   const uint32_t r = comm.world().rank;
   const int64_t self = std::find(group.begin(), group.end(), r) - group.begin();
   if (self == n) return;
-  std::vector<T> in(static_cast<size_t>(n * count) + 1), out(in.size());
+  Moved<T> in(static_cast<size_t>(n * count) + 1), out(in.size());
   const auto fill = [&](int k, int64_t elements) {
     for (int64_t e = 0; e < elements; ++e) in[static_cast<size_t>(e)] = value<T>(r, e, k);
     std::fill(out.begin(), out.end(), T(99));
@@ -110,7 +110,7 @@ void words(eng::Communicator& comm) {
 void beside(eng::Communicator& comm) {
   const uint32_t n = comm.world().size, r = comm.world().rank;
   const int64_t count = 5000;
-  std::vector<int64_t> mine(count), all(count * n);
+  Moved<int64_t> mine(count), all(count * n);
   Bound gather(comm, ENG_OP_ALL_GATHER, 1, n, ENG_I64, count);
   gather.bind(mine.data(), all.data());
   std::string wrong;

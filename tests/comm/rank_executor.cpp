@@ -26,7 +26,7 @@ struct Sums {
     const int64_t n = world.size;
     const auto f32 = [](int64_t count) { return eng::make_desc(ENG_F32, {count}); };
     const eng::Attrs group{{{"group", 1, 0}, {"members", n, 0}}};
-    plan.arenas.push_back({"reference", "device", 0, 0, 0});
+    plan.arenas.push_back({subject.device, "device", 0, 0, 0});
     eng::Emitter emit(plan, {});
     shard = emit.persistent("shard", eng::Line::weights, f32(m), true);
     total = emit.persistent("total", eng::Line::weights, f32(m), true);
@@ -67,8 +67,8 @@ struct Run {
   eng::Executor executor;
   Run(eng::Communicator& comm, bool overlap)
       : sums(comm.world(), overlap),
-        kernels(registry(), "reference", eng::Section("device", {})),
-        device(registry(), "reference", eng::Section("device", {})),
+        kernels(registry(), subject.device, eng::Section("device", {})),
+        device(registry(), subject.device, eng::Section("device", {})),
         executor(sums.plan, device, kernels, &comm) {}
 
   static float start(uint32_t rank, int64_t e) { return static_cast<float>((e * 5 + rank * 3) % 17); }

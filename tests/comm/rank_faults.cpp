@@ -14,7 +14,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct Gather {
-  std::vector<float> mine, all;
+  Moved<float> mine, all;
   Bound bound;
   explicit Gather(eng::Communicator& comm)
       : mine(1000), all(1000 * comm.world().size), bound(comm, ENG_OP_ALL_GATHER, 1, comm.world().size, ENG_F32, 1000) {
@@ -71,10 +71,15 @@ void late(eng::Communicator& comm) {
 // Rank 1 is one collective ahead, in another op: nothing is mixed up, and it is told.
 void elsewhere(eng::Communicator& comm) {
   Gather gather(comm);
-  std::vector<float> whole(3);
+  Moved<float> whole(3);
   Bound other(comm, ENG_OP_BROADCAST, 1, comm.world().size, ENG_F32, 3, 0);
   other.bind(whole.data(), whole.data());
   const std::string text = comm.world().rank == 1 ? other.launch() : gather.bound.launch();
+  // NCCL would hang, or mix the bytes up; its software says so.
+  if (subject.enqueues) {
+    EXPECT(has(text, "collectives do not match: rank "));
+    return;
+  }
   // Whoever gives up first tells the other.
   const bool told = text.find("rank 0: ") == 0 || text.find("rank 1: ") == 0;
   if ((comm.world().rank == 1) != told)

@@ -162,7 +162,6 @@ int run(Common& common, const RunFlags& flags) {
   std::optional<Member> member;
   try {
     member.emplace(MemberStart{common.command, common.arguments, [](const Failure& why) { print(why); }});
-    member->check_started();
     if (!member->many() && !flags.ranks) check_alone(variable, command_words(common.arguments));
     const Exit exit = train_rank(common, flags, *member);
     return member->leave(exit);

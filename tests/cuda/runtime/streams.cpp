@@ -133,6 +133,12 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   return cudaSuccess;
 }
 
+// Runs with the lock held: a function of the host may not call the runtime.
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  LOCK;
+  return give(put(stream, [=] { return function(data), cudaSuccess; }));
+}
+
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   LOCK;
   if (const cudaError_t error = usable()) return give(error);

@@ -82,6 +82,20 @@ TEST_CASE("ranks as launchers announce them", "[ranks]") {
   }
 }
 
+TEST_CASE("the number of a rank on its machine, where the launcher announces it", "[ranks]") {
+  const auto local = [](const std::map<std::string, std::string>& values) {
+    return Announced::read(table(values)).local_rank;
+  };
+  CHECK(local({{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}}) == 1u);
+  CHECK(local({{"RANK", "3"}, {"WORLD_SIZE", "4"}}) == std::nullopt);
+  CHECK(local({{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_LOCALID", "0"}}) == 0u);
+  // Of the launcher that is believed, not of another one.
+  CHECK(local({{"OMPI_COMM_WORLD_RANK", "1"},
+               {"OMPI_COMM_WORLD_SIZE", "2"},
+               {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+               {"LOCAL_RANK", "7"}}) == 1u);
+}
+
 TEST_CASE("two launchers that contradict each other are both named", "[ranks]") {
   const Error e = error_of([] {
     Announced::read(

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames over a stream socket that never blocks. One thread reads; what is put waits in memory until it is taken.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "../common/error.hpp"
+
+namespace nccl {
+
+using common::Error;
+
+enum class Kind : uint32_t {
+  hello,    // a rank to rank 0: who it is
+  refused,  // its answer, if that cannot be
+  welcome,  // or this, when all have come: who is who
+  part,     // what a rank gives to exchange number `tag`
+  all,      // what all gave
+  ask,      // where are you? `tag` is the number of the question
+  answer,
+  gone,  // the sender gives up: why
+  lost,  // another rank is gone: a text for people
+  bye    // the sender leaves, as all do
+};
+
+constexpr uint32_t everyone = UINT32_MAX;
+
+// All ranks run the same build on machines of one byte order: their agreement about versions comes later.
+struct Frame {
+  Kind kind = Kind::bye;
+  uint32_t from = 0, to = 0, tag = 0;
+  uint64_t bytes = 0;  // that follow
+};
+
+template <class T>
+std::string_view bytes_of(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+class Wire {
+ public:
+  explicit Wire(int fd);  // takes the socket
+  ~Wire();
+  Wire(const Wire&) = delete;
+  Wire& operator=(const Wire&) = delete;
+
+  int fd() const { return fd_; }
+  void put(Frame frame, std::string_view bytes);
+  bool idle() const { return sent_ == out_.size(); }
+  // The other side is a rank, which may send more than it says of itself first.
+  void trust() { most_ = uint64_t{1} << 40; }
+  // Sends and receives what can be without waiting. False if the other side has closed, or is no rank of ours.
+  bool pump();
+  // The next whole frame that came.
+  bool next(Frame& frame, std::string& bytes);
+
+ private:
+  bool send_some();
+  bool receive_some();
+  int fd_;
+  std::string out_, in_;
+  size_t sent_ = 0;
+  uint64_t most_ = 4096;  // bytes of a frame: more does not come from a rank
+  bool closed_ = false;
+};
+
+}  // namespace nccl
