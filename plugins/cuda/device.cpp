@@ -131,7 +131,7 @@ const eng_device& device_table() {
     t.struct_size = sizeof t;
     t.minor = ENG_ABI_MINOR;
     t.create = create, t.destroy = destroy;
-    add_describe(t), add_memory(t), add_streams(t), add_graph(t);
+    add_describe(t), add_inspect(t), add_memory(t), add_streams(t), add_graph(t);
     return t;
   }();
   return table;

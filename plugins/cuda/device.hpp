@@ -47,6 +47,7 @@ std::string device_name();
 
 // The parts of the table.
 void add_describe(eng_device& table);
+void add_inspect(eng_device& table);
 void add_memory(eng_device& table);
 void add_streams(eng_device& table);
 void add_graph(eng_device& table);

@@ -52,7 +52,8 @@ std::string text_of(cudaError_t error) {
   if (is_sticky(error))
     text +=
         ". It came from work that was enqueued before and ended the CUDA context: nothing more can run in this "
-        "process. To find the op, resume from the last checkpoint with [device] synchronous = true";
+        "process. To find the op, go on from the last checkpoint, waiting for each launch:  engine run RUN "
+        "device.synchronous=true";
   return text;
 }
 

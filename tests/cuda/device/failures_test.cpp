@@ -60,7 +60,7 @@ TEST_CASE("an error that ends the context says so, then and later") {
   copy.launch(queue);  // fails, and nobody knows yet
   CHECK_THROWS_WITH(d.call(table().sync, queue), Contains("queue 1, waiting for its work: cudaErrorIllegalAddress") &&
                                                      Contains("ended the CUDA context") &&
-                                                     Contains("[device] synchronous = true"));
+                                                     Contains("  engine run RUN device.synchronous=true"));
   CHECK_THROWS_WITH(copy.launch(queue), Contains("ended the CUDA context"));
   CHECK_THROWS_WITH(d.alloc(ENG_MEMORY_DEVICE, 1), Contains("cudaErrorIllegalAddress"));
 }
