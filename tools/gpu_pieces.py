@@ -203,6 +203,23 @@ class Check:
         self.same((one, "graphs"), (other, "waits"), "with and without graphs")
         return "equal with and without graphs"
 
+    def error(self):
+        """an error that ends the context tells the command that finds its op, and that command does"""
+        if not self.args.software:
+            raise Skipped("only the software runtime fails on request")
+        self.need_kernels()
+        config = self.config("llama", 4)
+        words = ["device.plugin=cuda", "checkpoint.every=1"]
+        done = self.engine("run", config, *words, "--out", "failed", env={"SOFTCUDA_FAIL": "400"}, code=3)
+        command = "engine run RUN device.synchronous=true"
+        need(command in done.stderr, "the command is not told:\n" + done.stderr[-2000:])
+        need(", eng." not in done.stderr.splitlines()[-1], "an op is blamed that nobody knows:\n" + done.stderr[-2000:])
+        done = self.engine(*command.replace("RUN", "failed").split()[1:], env={"SOFTCUDA_FAIL": "60"}, code=3)
+        last = next(line for line in done.stderr.splitlines() if line.startswith("error: "))
+        need("resumes from" in done.stderr and "device cuda, eng." in last and "queue 0, running: cudaError" in last,
+             "the op is not told:\n" + done.stderr[-2000:])
+        return last[len("error: "):].split(" (")[0]
+
     def stages(self):
         """zero none, zero1, zero2 and zero3 on two GPUs are equal, bit for bit"""
         if not self.args.software and gpus()[0] < 2:
@@ -279,7 +296,7 @@ class Check:
 
 
 PIECES = ("doctor", "contract", "kernels", "sanitizer", "train_llama", "train_opt", "train_mamba", "repeat",
-          "synchronous", "stages", "memory", "benchmark")
+          "synchronous", "error", "stages", "memory", "benchmark")
 SLOW = ("stages", "train_opt", "train_mamba", "synchronous")  # left out by --quick
 
 

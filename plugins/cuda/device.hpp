@@ -31,7 +31,7 @@ struct Device {
   // Makes the device the current one of this thread. Throws Error if its context has ended.
   void enter() const;
   // check(), which names the queue, and remembers an error that ends the context.
-  void check(cudaError_t error, const std::string& doing, void* queue = nullptr);
+  void check(cudaError_t error, const std::string& doing, void* queue = nullptr, bool known = false);
   std::string queue_name(void* queue) const;
 };
 
