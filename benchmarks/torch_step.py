@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One training step of the same model in PyTorch, as fast as it gets on a CPU without changing the numbers.
+"""One training step of the same model in PyTorch, as fast as it gets without changing the numbers.
 
-python torch_step.py llama|opt eager|compile ROUNDS|serve [FORMAT]   prints JSON, as engine-bench-step does.
+python torch_step.py llama|opt eager|compile ROUNDS|serve [FORMAT [cuda]]   prints JSON, as engine-bench-step does.
 llama is written out here, opt is that of transformers. scaled_dot_product_attention, AdamW(fused=True),
 zero_grad(set_to_none=True), clip_grad_norm_. FORMAT: fp32; bf16 or fp16, a model with weights of that format and no
 master; autocast-bf16 or autocast-fp16, fp32 weights under torch.autocast.
@@ -92,17 +92,18 @@ def peak():
 def main():
     make, vocabulary, batch, length = MODELS[sys.argv[1]]
     mode, rounds, form = sys.argv[2], sys.argv[3], (sys.argv + ["fp32"])[4]
+    device = sys.argv[5] if len(sys.argv) > 5 else "cpu"
     cast = form.startswith("autocast-")
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[form.removeprefix("autocast-")]
     torch.manual_seed(1)
-    model = make() if cast else make().to(dtype)
+    model = (make() if cast else make().to(dtype)).to(device)
     parameters = sum(p.numel() for p in model.parameters())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-    tokens = torch.randint(vocabulary, (batch, length))
+    tokens = torch.randint(vocabulary, (batch, length), device=device)
     forward = torch.compile(model) if mode == "compile" else model
 
     def step():
-        with torch.autocast("cpu", dtype, enabled=cast):
+        with torch.autocast(device, dtype, enabled=cast):
             loss = forward(tokens, tokens)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -112,6 +113,8 @@ def main():
     def timed():
         start = time.perf_counter()
         step()
+        if device == "cuda":
+            torch.cuda.synchronize()
         return time.perf_counter() - start
 
     serves = rounds == "serve"
@@ -125,7 +128,8 @@ def main():
         return
     seconds = statistics.median(timed() for _ in range(int(rounds)))
     print(json.dumps({**result, "step_seconds": seconds, "tokens_per_second": tokens.numel() / seconds,
-                      "peak_rss_bytes": peak()}))
+                      "peak_rss_bytes": peak(),
+                      **({"peak_device_bytes": torch.cuda.max_memory_allocated()} if device == "cuda" else {})}))
 
 
 if __name__ == "__main__":

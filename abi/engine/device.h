@@ -43,7 +43,7 @@ extern "C" {
 #endif
 
 #define ENG_DEVICE_KIND "eng.device/1"
-#define ENG_DEVICE_DRAFT "device-4" /* see engine/plugin.h */
+#define ENG_DEVICE_DRAFT "device-5" /* see engine/plugin.h */
 #undef ENG_DRAFT_DEVICE_
 #define ENG_DRAFT_DEVICE_ "'" ENG_DEVICE_KIND "' = '" ENG_DEVICE_DRAFT "'\n"
 
@@ -162,6 +162,14 @@ typedef struct eng_device {
   eng_status (*pin)(void *self, void *address, uint64_t bytes, eng_error *);
   /* Call: [setup & created & idle]  since 1.0 */
   void (*unpin)(void *self, void *address, uint64_t bytes);
+
+  /* ---- what is on this machine; NULL: `engine doctor` prints what `describe` says and no more ------------- */
+  /* Describes the devices of this kind that this process could use, for people: memory, driver, clocks, who uses them.
+   * Creates nothing, and takes no memory of a device. Must also work if there is no such device or no driver: the text
+   * then says so, and the call returns ENG_OK. The text is lines that end in '\n', without NUL. *size becomes its
+   * length; at most `capacity` bytes of it are written. The host passes a capacity of 64 KiB, and prints no more.
+   *   Call: [plan]  since 1.0 */
+  eng_status (*inspect)(const eng_options *, char *text, uint64_t capacity, uint64_t *size, eng_error *);
 } eng_device;
 
 #ifdef __cplusplus

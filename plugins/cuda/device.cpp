@@ -120,17 +120,17 @@ std::string Device::queue_name(void* queue) const {
   return at == queues.end() ? "another queue" : "queue " + std::to_string(at - queues.begin());
 }
 
-void Device::check(cudaError_t error, const std::string& doing, void* queue) {
+void Device::check(cudaError_t error, const std::string& doing, void* queue, bool known) {
   if (error == cudaSuccess) return;
   const std::string text = (queue ? queue_name(queue) + ", " : "") + doing;
-  if (is_sticky(error)) ended = text + ": " + text_of(error);
-  cuda::check(error, text);
+  if (is_sticky(error)) ended = text + ": " + text_of(error, known);
+  cuda::check(error, text, known);
 }
 
 void finish_launch(Device& device, const eng_exec& exec) {
   device.check(cudaGetLastError(), "launching", exec.queue);
   if ((exec.flags & ENG_EXEC_SYNC) || device.options.synchronous)
-    device.check(cudaStreamSynchronize(static_cast<cudaStream_t>(exec.queue)), "running", exec.queue);
+    device.check(cudaStreamSynchronize(static_cast<cudaStream_t>(exec.queue)), "running", exec.queue, true);
 }
 
 // What the kernels' glue calls around a launch.
@@ -147,7 +147,7 @@ const eng_device& device_table() {
     t.struct_size = sizeof t;
     t.minor = ENG_ABI_MINOR;
     t.create = create, t.destroy = destroy;
-    add_describe(t), add_memory(t), add_streams(t), add_graph(t);
+    add_describe(t), add_inspect(t), add_memory(t), add_streams(t), add_graph(t);
     return t;
   }();
   return table;

@@ -41,7 +41,7 @@ struct Device {
   // Makes the device the current one of this thread. Throws Error if its context has ended.
   void enter() const;
   // check(), which names the queue, and remembers an error that ends the context.
-  void check(cudaError_t error, const std::string& doing, void* queue = nullptr);
+  void check(cudaError_t error, const std::string& doing, void* queue = nullptr, bool known = false);
   std::string queue_name(void* queue) const;
 };
 
@@ -57,6 +57,7 @@ std::string device_name();
 
 // The parts of the table.
 void add_describe(eng_device& table);
+void add_inspect(eng_device& table);
 void add_memory(eng_device& table);
 void add_streams(eng_device& table);
 void add_graph(eng_device& table);

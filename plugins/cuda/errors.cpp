@@ -47,19 +47,20 @@ eng_status status_of(cudaError_t error) {
   }
 }
 
-std::string text_of(cudaError_t error) {
-  std::string text = std::string(cudaGetErrorName(error)) + " (" + cudaGetErrorString(error) + ")";
-  if (is_sticky(error))
-    text +=
-        ". It came from work that was enqueued before and ended the CUDA context: nothing more can run in this "
-        "process. To find the op, resume from the last checkpoint with [device] synchronous = true";
-  return text;
+std::string text_of(cudaError_t error, bool known) {
+  const std::string text = std::string(cudaGetErrorName(error)) + " (" + cudaGetErrorString(error) + ")";
+  if (!is_sticky(error)) return text;
+  const std::string ended = "ended the CUDA context: nothing more can run in this process";
+  if (known) return text + ". It " + ended;
+  return text + ". It came from work that was enqueued before and " + ended +
+         ". To find the op, go on from the last checkpoint, waiting for each launch:  engine run RUN "
+         "device.synchronous=true";
 }
 
-void check(cudaError_t error, const std::string& doing) {
+void check(cudaError_t error, const std::string& doing, bool known) {
   if (error == cudaSuccess) return;
   cudaGetLastError();  // else the next check of a launch finds it again
-  throw Error{status_of(error), doing + ": " + text_of(error)};
+  throw Error{status_of(error), doing + ": " + text_of(error, known)};
 }
 
 }  // namespace cuda

@@ -18,9 +18,10 @@ bool is_sticky(cudaError_t error);
 // ENG_UNSUPPORTED for what cannot be captured, ENG_NO_MEMORY, ENG_UNAVAILABLE, ...
 eng_status status_of(cudaError_t error);
 // "cudaErrorIllegalAddress (an illegal memory access was encountered)", and what to do if the context has ended.
-std::string text_of(cudaError_t error);
+// `known`: the error is that of the op which the message names, because each launch was waited for.
+std::string text_of(cudaError_t error, bool known = false);
 // Throws Error if `error` is one. `doing`, such as "recording an event", begins the text. Clears the error of the
 // thread.
-void check(cudaError_t error, const std::string& doing);
+void check(cudaError_t error, const std::string& doing, bool known = false);
 
 }  // namespace cuda

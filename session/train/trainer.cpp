@@ -200,7 +200,10 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   m.mfu = peak > 0 ? flops_per_token_ * m.tokens_per_second / peak : NAN;
   m.wait_seconds.data = data_wait;
   m.wait_seconds.comm = executor_.waited();
-  m.device_peak_bytes = peak_of(setup_.plan, {}).device;
+  Beside beside;
+  beside.device_overhead = setup_.kernels->info().device_overhead_bytes;
+  m.device_peak_bytes = peak_of(setup_.plan, beside).device;
+  m.own_memory = !setup_.kernels->host_memory();
   m.host_peak_bytes = peak_resident_bytes();
   return m;
 }

@@ -27,6 +27,7 @@ struct Metrics {
     double data = 0, comm = 0, offload = 0;
   } wait_seconds;
   uint64_t device_peak_bytes = 0, host_peak_bytes = 0;
+  bool own_memory = false;  // of the device: no part of the host's
 };
 
 struct Evaluation {

@@ -182,6 +182,18 @@ TEST_CASE("an error that comes late is told with its action") {
   }
 }
 
+TEST_CASE("no action is blamed where the device does not come back after a late error") {
+  for (const bool graphs : {false, true}) {
+    On on;
+    on.device = "far", on.graphs = graphs, on.mortal = true;
+    Training training({"llama", 1, 2}, on);
+    training.begin();
+    training.fill(0);
+    training.executor().host<int32_t>(training.plan().tokens)[15] = 1000;
+    CHECK_THROWS_WITH(training.step(), Contains("1000") && Contains(" (in program train)") && !Contains(" in begin"));
+  }
+}
+
 namespace {
 
 struct Times final : eng::ActionRecorder {

@@ -72,9 +72,9 @@ eng::Config config(const Model& m, const On& on, uint32_t rank) {
         "plugins = ['{}', '{}']\nkernels = 'cpu'\ndelay = {}\nseed = {}\ngraphs = {}\nheld = {}\nfree = {}\nlate = "
         "{}\npatience = "
         "{}\n"
-        "uncapturable = '{}'\n",
+        "uncapturable = '{}'\nmortal = {}\n",
         file("cpu/cpu"), file("mamba/mamba"), on.delay, on.seed, on.graphs, rank ? -1 : on.held, rank ? -1 : on.freed,
-        rank ? -1 : on.late, on.patience, on.uncapturable);
+        rank ? -1 : on.late, on.patience, on.uncapturable, on.mortal);
   else
     text += "threads = 1\n";
   text += "[offload]\n" + on.offload;

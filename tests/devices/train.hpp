@@ -31,6 +31,7 @@ struct On {
   int64_t patience = 20;          // milliseconds until nothing more can
   bool on_queues = false;         // with far: collectives, too
   std::string uncapturable = {};  // of far: an op
+  bool mortal = false;            // of far: an error ends it
   std::string offload = {};       // the keys of [offload]
 };
 std::string describe(const Model& model, const On& on);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs one op on one device plugin: tensors with owned memory, workspace and prepare and bind and launch, outputs back.
 // Every run also checks that the kernel stays inside its tensors and its workspace and leaves its inputs as they were.
+// A device with memory apart is given copies of all of it, guards included.
 #pragma once
 
 #include <dlfcn.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -98,6 +100,7 @@ class Memory {
   }
   unsigned char* data() { return data_.data(); }
   const unsigned char* data() const { return data_.data(); }
+  size_t with_guard() const { return data_.size(); }
   size_t size() const { return bytes_; }
   bool intact() const {
     return std::all_of(data_.begin() + ptrdiff_t(bytes_), data_.end(), [](unsigned char c) { return c == mark; });
@@ -233,10 +236,12 @@ class Device {
   using Outputs = std::vector<Tensor>;
   using InPlace = std::vector<std::pair<size_t, size_t>>;  // (output, the input whose memory it takes)
 
-  // `file` is relative to the folder of built plugins: "cpu/reference.eng.so".
+  // `file` is absolute or relative to the folder of built plugins, "cpu/reference.eng.so": ENG_TEST_PLUGINS where the
+  // build was moved.
   Device(const std::string& file, const std::string& name, int64_t threads = 0, const std::string& isa = "auto")
       : given_{threads, isa} {
-    const std::string path = std::string(ENGINE_PLUGIN_DIR) + "/" + file;
+    const char* const moved = std::getenv("ENG_TEST_PLUGINS");
+    const std::string path = file[0] == '/' ? file : std::string(moved ? moved : ENGINE_PLUGIN_DIR) + "/" + file;
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library) throw std::runtime_error(dlerror());
     const auto query = reinterpret_cast<eng_plugin_query_fn>(dlsym(library, "eng_plugin_query_1"));
@@ -269,7 +274,10 @@ class Device {
     sink.check(device->create(&options_, 0, &self_, sink.get()));
   }
   ~Device() {
-    if (device) device->destroy(self_);
+    if (!device) return;
+    if (room_) device->free(self_, ENG_MEMORY_DEVICE, room_, room_bytes_);
+    if (queue_) device->queue_destroy(self_, queue_);
+    device->destroy(self_);
   }
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -319,16 +327,32 @@ class Device {
     uint64_t bytes = 0;
     sink.check(kernel->workspace(&call, &bytes, sink.get()));
     Memory workspace(bytes, 0xFF);
+    void* scratch = workspace.data();
+    std::vector<std::pair<Memory*, DLTensor*>> apart;  // without a tensor: the workspace
+    if (!(info.flags & ENG_DEVICE_HOST_MEMORY)) {
+      for (size_t k = 0; k < args.size(); ++k)
+        if (args[k]) apart.emplace_back(&(k < in.size() ? in[k] : out[k - in.size()]).memory, args[k]);
+      for (const auto& [o, i] : in_place)
+        std::erase_if(apart, [&, tensor = args[i]](const auto& one) { return one.second == tensor; });
+      apart.emplace_back(&workspace, nullptr);
+      scratch = send(apart, sink);
+      for (const auto& [o, i] : in_place) args[i]->data = args[in.size() + o]->data;
+    }
     void* state = nullptr;
     sink.check(kernel->prepare(self_, &call, &state, sink.get()));
     const std::unique_ptr<void, void (*)(void*)> drop_state(state, kernel->drop_state);
     void* record = nullptr;
-    sink.check(kernel->bind(state, args.data(), uint32_t(args.size()), bytes ? workspace.data() : nullptr, &record,
-                            sink.get()));
+    sink.check(kernel->bind(state, args.data(), uint32_t(args.size()), bytes ? scratch : nullptr, &record, sink.get()));
     const std::unique_ptr<void, void (*)(void*)> drop_record(record, kernel->drop_record);
-    const eng_exec exec = {sizeof(eng_exec), 0, nullptr};
+    if ((info.flags & ENG_DEVICE_ASYNC) && !queue_) sink.check(device->queue_create(self_, &queue_, sink.get()));
+    const eng_exec exec = {sizeof(eng_exec), 0, queue_};
     sink.check(kernel->launch(record, &exec, sink.get()));
     sink.check(device->sync(self_, nullptr, sink.get()));
+    const char* from = static_cast<const char*>(room_);
+    for (const auto& [memory, tensor] : apart) {
+      sink.check(device->download(self_, memory->data(), from, memory->with_guard(), sink.get()));
+      from += steps(memory->with_guard());
+    }
 
     if (!workspace.intact()) throw std::logic_error(op + " wrote behind its workspace");
     for (const Tensor& t : out)
@@ -357,12 +381,36 @@ class Device {
     return &v;
   }
 
+  static uint64_t steps(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
+  // Copies all into memory of the device, where the tensors then are. Returns the address of the last one.
+  char* send(const std::vector<std::pair<Memory*, DLTensor*>>& all, Sink& sink) const {
+    uint64_t bytes = 0;
+    for (const auto& one : all) bytes += steps(one.first->with_guard());
+    if (bytes > room_bytes_) {
+      if (room_) device->free(self_, ENG_MEMORY_DEVICE, room_, room_bytes_);
+      room_ = nullptr, room_bytes_ = 0;
+      sink.check(device->alloc(self_, ENG_MEMORY_DEVICE, bytes, &room_, sink.get()));
+      room_bytes_ = bytes;
+    }
+    char *to = static_cast<char*>(room_), *last = to;
+    for (const auto& [memory, tensor] : all) {
+      last = to;
+      sink.check(device->upload(self_, to, memory->data(), memory->with_guard(), sink.get()));
+      if (tensor) tensor->data = to, tensor->device = {info.dl_device_type, info.dl_device_id};
+      to += steps(memory->with_guard());
+    }
+    return last;
+  }
+
   struct Given {
     int64_t threads;
     std::string isa;
   } given_;
   eng_options options_{};
   void* self_ = nullptr;
+  // Of a device with memory or queues of its own; kept between runs.
+  mutable void *room_ = nullptr, *queue_ = nullptr;
+  mutable uint64_t room_bytes_ = 0;
 };
 
 inline const Device& reference() {

@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <sstream>
 
 #include "core/base/error.hpp"
 #include "core/base/file.hpp"
+#include "core/base/text.hpp"
 #include "engine/model.h"
 #include "session/config/schemas.hpp"
 #include "session/config_text.hpp"
@@ -34,6 +36,19 @@ int init(const Common& common, const std::vector<std::string>& words, const std:
   return 0;
 }
 
+// What the device's plugin says of this machine, under the device's line.
+std::string inspected(const eng_device& table, const Section& section) {
+  if (!table.inspect) return "";
+  std::string text(65536, '\0'), out, line;
+  uint64_t size = 0;
+  Options options(section);
+  Sink sink;
+  sink.check(table.inspect(options.get(), text.data(), text.size(), &size, sink.get()), Exit::environment, "inspect");
+  std::istringstream lines(printable_lines(text.substr(0, std::min<uint64_t>(size, text.size()))));
+  while (std::getline(lines, line)) out += "          " + line + "\n";
+  return out;
+}
+
 void doctor(const Common& common) {
   std::ifstream cpu("/proc/cpuinfo");
   std::string text;
@@ -42,7 +57,7 @@ void doctor(const Common& common) {
   fmt::print("engine {}  ABI {} ({})\n", version, ENG_ABI_MAJOR, ENG_ABI_DRAFT_ID);
   fmt::print("cpu     {}\n", text.size() > 13 ? text.substr(13) : "unknown");
   auto registry = scan_plugins(common);
-  for (const std::string& name : registry->names("eng.device/1")) {
+  for (const std::string& name : registry->names(ENG_DEVICE_KIND)) {
     try {
       Config config = Config::parse("[model]\nplugin = \"llama\"\n[device]\nplugin = \"" + name + "\"\n", "doctor", ".",
                                     {}, schemas_of(*registry));
@@ -51,6 +66,7 @@ void doctor(const Common& common) {
       fmt::print("device  {}: {}, parallel {}, memory {}{}{}{}\n", name, i.name, i.parallel,
                  format_bytes(static_cast<double>(i.total_bytes)), kernels.host_memory() ? "" : " of its own",
                  i.flags & ENG_DEVICE_ASYNC ? ", queues" : "", i.flags & ENG_DEVICE_GRAPHS ? ", graphs" : "");
+      fmt::print("{}", inspected(registry->table<eng_device>(ENG_DEVICE_KIND, name), config.section("device")));
     } catch (const Error& e) {
       fmt::print("device  {}: {}\n", name, e.what());
     }

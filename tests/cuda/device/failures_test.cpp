@@ -60,7 +60,7 @@ TEST_CASE("an error that ends the context says so, then and later") {
   copy.launch(queue);  // fails, and nobody knows yet
   CHECK_THROWS_WITH(d.call(table().sync, queue), Contains("queue 1, waiting for its work: cudaErrorIllegalAddress") &&
                                                      Contains("ended the CUDA context") &&
-                                                     Contains("[device] synchronous = true"));
+                                                     Contains("  engine run RUN device.synchronous=true"));
   CHECK_THROWS_WITH(copy.launch(queue), Contains("ended the CUDA context"));
   CHECK_THROWS_WITH(d.alloc(ENG_MEMORY_DEVICE, 1), Contains("cudaErrorIllegalAddress"));
 }
@@ -75,7 +75,9 @@ TEST_CASE("with synchronous launches, or when the engine asks, the error is that
     const uint32_t flags = option ? 0 : ENG_EXEC_SYNC;
     copy.launch(queue, flags);
     CHECK_THROWS_WITH(copy.launch(queue, flags),
-                      Contains("eng.copy/1 [in u8 (64); out u8 (64)]: queue 0, running: cudaErrorIllegalAddress"));
+                      Contains("eng.copy/1 [in u8 (64); out u8 (64)]: queue 0, running: cudaErrorIllegalAddress") &&
+                          Contains(". It ended the CUDA context: nothing more can run in this process") &&
+                          !Contains("engine run"));
   }
 }
 

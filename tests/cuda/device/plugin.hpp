@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuda.eng.so as it ships, on the software CUDA runtime (emulated): its table, with options and errors.
+// cuda.eng.so as it ships, on the software CUDA runtime (emulated): its table, with options and errors. With
+// CUDA_ANY_RUNTIME nothing of the software runtime is used, and the tests may run on a GPU (tools/gpu-check).
 #pragma once
 
 #include <dlfcn.h>
@@ -15,13 +16,29 @@
 #include "engine/kernel.h"
 #include "engine/ops.h"
 #include "engine/plugin.h"
+#ifndef CUDA_ANY_RUNTIME
 #include "tests/cuda/runtime/software.hpp"
+#endif
 
 namespace cuda_test {
 
+#ifdef CUDA_ANY_RUNTIME
+constexpr bool software = false;
+inline void software_cuda_reset() {}
+inline uint64_t software_cuda_bytes(int) {
+  return 0;
+}
+inline uint64_t software_cuda_graphs() {
+  return 0;
+}
+#else
+constexpr bool software = true;
+#endif
+
 inline const eng_plugin& plugin() {
   static const eng_plugin* const one = [] {
-    void* library = dlopen(CUDA_PLUGIN, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    const char* given = std::getenv("ENG_TEST_DEVICE");
+    void* library = dlopen(given ? given : CUDA_PLUGIN, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library) throw std::runtime_error(dlerror());
     const auto query = reinterpret_cast<eng_plugin_query_fn>(dlsym(library, "eng_plugin_query_1"));
     const eng_plugin* p = query(ENG_ABI_MINOR);

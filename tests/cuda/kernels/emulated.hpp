@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs an op by the emulated kernels of the cuda device, in several orders of threads, and by the reference device.
+// Runs an op by the kernels of the cuda device and by the reference device. They are the emulated ones, in several
+// orders of threads; or, with ENG_TEST_DEVICE = FILE, those of that plugin, which compute on a GPU or on the software
+// CUDA runtime (tools/gpu-check).
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -12,7 +14,8 @@ namespace cuda_test {
 using namespace kernels_test;
 
 inline const Device& emulated() {
-  static const Device device("../tests/cuda/emulated/emulated.eng.so", "cuda");
+  static const char* const given = std::getenv("ENG_TEST_DEVICE");
+  static const Device device(given ? given : "../tests/cuda/emulated/emulated.eng.so", "cuda");
   return device;
 }
 

@@ -2,6 +2,8 @@
 // Devices, memory and copies of the software CUDA runtime.
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "state.hpp"
@@ -120,6 +122,12 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr what, int device) 
       return give(cudaErrorInvalidValue);
   }
 }
+cudaError_t cudaDeviceGetPCIBusId(char* text, int room, int device) {
+  LOCK;
+  if (device < 0 || device >= state().devices) return give(cudaErrorInvalidDevice);
+  std::snprintf(text, static_cast<size_t>(room), "0000:%02x:00.0", device + 1);
+  return cudaSuccess;
+}
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   LOCK;
   if (const cudaError_t error = usable()) return give(error);
@@ -138,6 +146,8 @@ cudaError_t cudaMalloc(void** out, size_t bytes) {
   // Nobody may rely on zeros. Pages of a large arena stay untouched, else tests of large plans would need its memory.
   std::memset(p, 0xff, bytes < (size_t{64} << 20) ? bytes : size_t{64} << 20);
   used += bytes;
+  uint64_t& most = state().most[static_cast<size_t>(current)];
+  most = std::max(most, used);
   *out = p;
   return cudaSuccess;
 }

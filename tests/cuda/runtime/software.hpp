@@ -10,6 +10,8 @@
 //   SOFTCUDA_FAIL      N: the Nth piece of work from now ends the context with an illegal address
 //   SOFTCUDA_TWINS     a shared object with software_cuda_twin(): kernels compiled for the host, tests/cuda/twins
 //
+// With SOFTCUDA_PEAK = FILE the process writes at its end the most bytes that were allocated on each card.
+//
 // Work that was put on a stream is done only when somebody waits for it, in a random order that streams and events
 // allow. So what is not ordered by the program is not in order here.
 #pragma once

@@ -36,6 +36,15 @@ std::string variable(const char* name, const char* fallback = "") {
   return value && *value ? value : fallback;
 }
 
+// What a test compares with a plan.
+void write_peak() {
+  const std::string file = variable("SOFTCUDA_PEAK");
+  FILE* out = file.empty() ? nullptr : std::fopen(file.c_str(), "w");
+  if (!out) return;
+  for (const uint64_t bytes : state().most) std::fprintf(out, "%llu\n", static_cast<unsigned long long>(bytes));
+  std::fclose(out);
+}
+
 void read_environment(State& s) {
   s.read = true;
   const std::string card = variable("SOFTCUDA_CARD", "h200");
@@ -51,6 +60,9 @@ void read_environment(State& s) {
   s.fail = std::stoll(variable("SOFTCUDA_FAIL", "-1"));
   s.sticky = cudaSuccess;
   s.used.assign(static_cast<size_t>(std::max(s.devices, 1)), 0);
+  s.most = s.used;
+  static const bool once = std::atexit(write_peak) == 0;
+  (void)once;
   if (const std::string twins = variable("SOFTCUDA_TWINS"); !twins.empty()) {
     void* library = dlopen(twins.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) complain(dlerror()), std::abort();

@@ -85,7 +85,7 @@ struct State {
   int last_stream = -1;
   int64_t fail = -1;
   uint64_t work = 0, graphs = 0;
-  std::vector<uint64_t> used;  // by device
+  std::vector<uint64_t> used, most;  // by device: bytes now, and ever
   std::map<char*, Range> memory;
   std::vector<std::unique_ptr<Stream>> streams;  // the first is the null stream
   int next_stream = 1;

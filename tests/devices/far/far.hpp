@@ -141,6 +141,7 @@ struct Settings {
   int64_t patience = 20;         // milliseconds without anything happening, after which nothing more can
   bool graphs = true;
   std::string uncapturable;  // an op
+  bool mortal = false;       // the first error ends it: every later call tells it again
 };
 
 class Device {

@@ -54,6 +54,10 @@ ENG_DESCRIPTION(
     "type = 'string'\n"
     "default = ''\n"
     "help = 'an op that cannot be captured'\n"
+    "[provides.options.mortal]\n"
+    "type = 'bool'\n"
+    "default = false\n"
+    "help = 'the first error ends it: every later call tells it again'\n"
     "[[provides]]\n"
     "kind = 'eng.kernels/1'\n"
     "name = 'far'\n"
@@ -137,6 +141,7 @@ eng_status create(const eng_options* options, uint32_t local_rank, void** self, 
     s.late = number(options, "late", -1);
     s.patience = number(options, "patience", 20);
     s.uncapturable = text(options, "uncapturable");
+    s.mortal = flag(options, "mortal");
     auto device = std::make_unique<Device>(s);
     if (inner_device()->create(options, local_rank, &device->inner, sink) != ENG_OK)
       throw Error{ENG_INVALID, "the device of its kernels refuses its options"};

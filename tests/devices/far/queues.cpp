@@ -212,6 +212,7 @@ void Device::sync(Queue* queue) {
   }
   for (const auto& end : ends) end->wait();
   const std::lock_guard lock(mutex_);
+  if (settings_.mortal && error_) throw *error_;
   if (const auto error = std::exchange(error_, nullptr)) throw *error;
 }
 

@@ -49,6 +49,8 @@ TEST_CASE("progress: the line that users' expressions match", "[progress]") {
   s.step_seconds = 1;
   const double left = 18 * 3600 + 5 * 60;
   const std::string text = step_text(s, 300, left);
+  s.own_memory = true, s.device_peak_bytes = uint64_t(39) << 30;
+  CHECK_THAT(step_text(s, 300, left), Catch::Contains(" mem: 39.0GiB host: 1.2GiB wait: "));
   CHECK(text ==
         "step 50/300 loss: 6.1034 lr: 1.00e-04 grad_norm: 1.87 tok/s: 3610 mfu: 39.3% mem: 1.2GiB wait: 0% left: "
         "18h05m");

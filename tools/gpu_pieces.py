@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pieces of tools/gpu-check."""
+import ctypes
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PACKED = ROOT / "pack.json"  # what a carried build says of itself
+SOFTWARE = "software CUDA runtime (CPU)"
+# One for each family: compute-sanitizer makes a kernel some hundred times slower.
+FEW = "*add, scale*,*scale and cast*,*rms_norm*,*cross*"
+MODEL = {
+    "llama": {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 64,
+              "num_attention_heads": 2},
+    "opt": {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 32, "ffn_dim": 64, "num_attention_heads": 2},
+    "mamba": {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 32, "state_size": 4},
+}
+
+
+class Failed(Exception):
+    pass
+
+
+class Skipped(Exception):
+    pass
+
+
+def need(holds, what):
+    if not holds:
+        raise Failed(what)
+
+
+def toml(value):
+    return json.dumps(value)
+
+
+class Check:
+    """What all pieces share: the build, the environment of its programs, a folder for runs."""
+
+    def __init__(self, args):
+        self.args = args
+        self.build = ROOT / "build" if PACKED.exists() else args.build.resolve()
+        self.work = pathlib.Path(tempfile.mkdtemp(prefix="gpu-check-"))
+        self.plugin = self.build / "plugins/cuda/cuda.eng.so"
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("SOFTCUDA_", "ENG_TEST_"))}
+        folders = [str(ROOT / "lib")] if PACKED.exists() else []
+        if args.software:
+            folders.insert(0, str(self.build / "tests/cuda/runtime"))
+            self.env.update(SOFTCUDA_CARD="h200", SOFTCUDA_SEED="1")
+            if self.twins():
+                self.env["SOFTCUDA_TWINS"] = str(self.twins())
+        else:
+            folders.append(str(args.toolkit / "lib64"))
+        folders += [f for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
+        self.env.update(LD_LIBRARY_PATH=":".join(folders), ENG_TEST_DEVICE=str(self.plugin),
+                        ENG_TEST_PLUGINS=str(self.build / "plugins"), HOME=str(self.work))
+        # A moved build is no build tree in which the engine would look.
+        self.env["ENGINE_PLUGIN_PATH"] = ":".join(str(f) for f in sorted((self.build / "plugins").iterdir()) if f.is_dir())
+        self.numbers = {}
+
+    def twins(self):
+        """Kernels compiled for the host, which the software runtime runs in the place of the GPU's."""
+        found = sorted((self.build / "tests/cuda").glob("*/*twins*.so"))
+        return found[0] if found else None
+
+    def need_kernels(self):
+        if self.args.software and not self.twins():
+            raise Skipped("this build has no kernels for the software runtime (tests/cuda/*/twins.so)")
+
+    def run(self, command, env=None, limit=600, code=0):
+        """The output of a program that ends with this exit code."""
+        command = [str(word) for word in command]
+        try:
+            done = subprocess.run(command, env={**self.env, **(env or {})}, cwd=self.work, stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, errors="replace", timeout=limit)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"{' '.join(command)}: not done within {limit} s")
+        if code is not None and done.returncode != code:
+            raise Failed(f"{' '.join(command)}: exit code {done.returncode}\n{(done.stdout + done.stderr)[-3000:]}")
+        return done
+
+    def engine(self, *words, env=None, limit=600, code=0):
+        return self.run([self.build / "tools/engine", *words], env, limit, code)
+
+    def config(self, model, steps=None):
+        text = self.work / "text.txt"
+        if not text.exists():
+            text.write_bytes(b"".join(p.read_bytes() for p in sorted((ROOT / "abi").glob("engine/*.h"))))
+        steps = steps or (2 if self.args.quick else 6 if self.args.software else 50)
+        section = "".join(f"{key} = {toml(value)}\n" for key, value in MODEL[model].items())
+        path = self.work / f"{model}.toml"
+        path.write_text(f"""[run]\nname = "{model}"\n[model]\nplugin = "{model}"\n{section}
+[data]\npaths = ["text.txt"]\nvalidation = 0.0\n[train]\nsteps = {steps}\nmicro_batch = 2\nsequence_length = 32
+[optimizer]\nlearning_rate = 3e-3\n[checkpoint]\nevery = {steps}\n""")
+        return path
+
+    def train(self, config, out, *words, device="cuda", env=None, limit=600):
+        """The lines of its metrics."""
+        self.need_kernels()
+        folder = self.work / out
+        done = self.engine("run", config, f"device.plugin={device}", "--out", folder, *words, env=env, limit=limit,
+                           code=None)
+        if done.returncode:
+            text = done.stdout + done.stderr
+            if "has no kernel for" in text:
+                raise Skipped(next(l for l in text.splitlines() if "has no kernel for" in l).strip())
+            raise Failed(f"engine run {config} {' '.join(words)}: exit code {done.returncode}\n{text[-3000:]}")
+        if device == "cuda":
+            name = self.device_name()
+            need(self.args.software == (SOFTWARE in name), f"the device calls itself {name}")
+        return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+    def device_name(self):
+        return next(l for l in self.engine("doctor").stdout.splitlines() if l.startswith("device  cuda: "))
+
+    def same(self, one, other, what):
+        for key in ("loss", "grad_norm"):
+            a, b = [[line[key] for line in lines] for lines, _ in (one, other)]
+            need(a == b, f"{what}: {key} differs: {a} and {b}")
+        self.engine("ckpt", "diff", self.work / one[1], self.work / other[1])
+
+    def catch(self, program, *words, env=None, limit=600, before=()):
+        done = self.run([*before, self.build / program, *words], env, limit)
+        tail = [l for l in done.stdout.splitlines() if "assertions in" in l]
+        need(tail, f"{program} {' '.join(words)}: ran no test")
+        self.numbers["tests"] = tail[-1]
+        return done
+
+    # ---- pieces: each returns a line for the report -----------------------------------------------------------
+
+    def doctor(self):
+        """engine doctor lists the GPUs"""
+        text = self.engine("doctor").stdout
+        need("GPU 0: " in text and "in use by: " in text, "engine doctor lists no GPU:\n" + text)
+        at = text.index("device  cuda: ")
+        rows = text[at:].splitlines()
+        block = [rows[0]] + [r for r in rows[1:] if r.startswith("     ")]
+        self.numbers["doctor"] = block
+        return rows[0][len("device  cuda: "):]
+
+    def contract(self):
+        """memory, queues, events, graphs and copies of the device, as abi/engine/device.h asks"""
+        self.catch("tests/cuda/device/tests-cuda-contract", "~[software]")
+        return self.numbers["tests"]
+
+    def kernels(self):
+        """every kernel against the reference device on the CPU"""
+        self.need_kernels()
+        words = ["*add, scale*"] if self.args.quick else []
+        self.catch("tests/cuda/kernels/tests-cuda-kernels", *words, limit=3000)
+        return self.numbers["tests"]
+
+    def sanitizer(self):
+        """some kernels under compute-sanitizer: memcheck, initcheck, racecheck, synccheck"""
+        if self.args.software:
+            raise Skipped("compute-sanitizer needs a GPU")
+        tool = shutil.which("compute-sanitizer") or self.args.toolkit / "bin/compute-sanitizer"
+        if not pathlib.Path(tool).exists():
+            raise Skipped(f"{tool} is not installed")
+        for kind in ("memcheck", "initcheck", "racecheck", "synccheck"):
+            self.catch("tests/cuda/kernels/tests-cuda-kernels", FEW, limit=1500,
+                       before=[tool, "--tool", kind, "--error-exitcode", "9"])
+        return "no error"
+
+    def against_cpu(self, model):
+        config = self.config(model)
+        got, want = self.train(config, model), self.train(config, model + "-cpu", device="cpu")
+        worst = max(abs(g[k] / w[k] - 1) for g, w in zip(got, want) for k in ("loss", "grad_norm"))
+        self.numbers.update(steps=len(got), worst=worst)
+        need(len(got) == len(want), "another number of steps")
+        need(worst <= 1e-4, f"losses and norms are up to {worst:.1e} from the cpu's: more than 1e-4")
+        return f"{len(got)} steps, losses and norms within {worst:.1e} of the cpu's"
+
+    def train_llama(self):
+        """a tiny llama in fp32: losses and norms within 1e-4 of the cpu device's"""
+        return self.against_cpu("llama")
+
+    def train_opt(self):
+        """a tiny opt, the same"""
+        return self.against_cpu("opt")
+
+    def train_mamba(self):
+        """a tiny mamba, the same"""
+        return self.against_cpu("mamba")
+
+    def repeat(self):
+        """two runs are equal, bit for bit"""
+        config = self.config("llama")
+        again = {"SOFTCUDA_SEED": "77"} if self.args.software else None  # another order of its queues
+        self.same((self.train(config, "one"), "one"), (self.train(config, "two", env=again), "two"), "two runs")
+        return "losses, norms and checkpoints of two runs are equal"
+
+    def synchronous(self):
+        """a run that waits for each launch, without graphs, has the same bits"""
+        config = self.config("llama")
+        one, other = self.train(config, "graphs"), self.train(config, "waits", "device.synchronous=true")
+        self.same((one, "graphs"), (other, "waits"), "with and without graphs")
+        return "equal with and without graphs"
+
+    def error(self):
+        """an error that ends the context tells the command that finds its op, and that command does"""
+        if not self.args.software:
+            raise Skipped("only the software runtime fails on request")
+        self.need_kernels()
+        config = self.config("llama", 4)
+        words = ["device.plugin=cuda", "checkpoint.every=1"]
+        done = self.engine("run", config, *words, "--out", "failed", env={"SOFTCUDA_FAIL": "400"}, code=3)
+        command = "engine run RUN device.synchronous=true"
+        need(command in done.stderr, "the command is not told:\n" + done.stderr[-2000:])
+        need(", eng." not in done.stderr.splitlines()[-1], "an op is blamed that nobody knows:\n" + done.stderr[-2000:])
+        done = self.engine(*command.replace("RUN", "failed").split()[1:], env={"SOFTCUDA_FAIL": "60"}, code=3)
+        last = next(line for line in done.stderr.splitlines() if line.startswith("error: "))
+        need("resumes from" in done.stderr and "device cuda, eng." in last and "queue 0, running: cudaError" in last,
+             "the op is not told:\n" + done.stderr[-2000:])
+        return last[len("error: "):].split(" (")[0]
+
+    def stages(self):
+        """zero none, zero1, zero2 and zero3 on two GPUs are equal, bit for bit"""
+        if not self.args.software and gpus()[0] < 2:
+            raise Skipped("needs two GPUs")
+        if not shutil.which("mpirun"):
+            raise Skipped("mpirun is not installed")
+        config, first = self.config("llama", 2), None
+        for stage in ("none", "zero1", "zero2", "zero3"):
+            run = (self.train(config, stage, "--ranks", "2", f"zero.plugin={stage}", env={"SOFTCUDA_DEVICES": "2"}), stage)
+            first = first or run
+            self.same(first, run, f"none and {stage}")
+        return "none, zero1, zero2 and zero3 are equal on two ranks"
+
+    def memory(self):
+        """memory that a run takes of the GPU, beside what its plan says"""
+        config = self.config("llama")
+        words = [] if self.args.software else ["model.hidden_size=1024", "model.intermediate_size=4096",
+                                               "model.num_hidden_layers=12", "train.sequence_length=512"]
+        plan = json.loads(self.engine("plan", config, "device.plugin=cuda", "--json", *words).stdout)["ranks"][0]
+        planned = sum(a["total"] for a in plan["arenas"] if a["kind"] == "device")
+        self.numbers.update(planned_arenas=planned, planned_peak=plan["device_peak_bytes"])
+        if self.args.software:
+            peak = self.work / "peak"
+            self.train(config, "memory", *words, env={"SOFTCUDA_PEAK": str(peak)})
+            measured = int(peak.read_text().split()[0])
+            step = 2 << 20  # the driver gives memory in such steps
+            need(-(-planned // step) * step == measured, f"planned {planned} bytes in arenas, allocated {measured}")
+            return f"arenas of {planned} bytes planned, {measured} allocated (in steps of 2 MiB)"
+        measured = self.watch(config, words)
+        self.numbers.update(measured=measured)
+        need(planned <= measured, f"the run took {measured} bytes, less than its arenas: was it seen?")
+        need(measured <= plan["device_peak_bytes"], f"planned {plan['device_peak_bytes']} bytes, measured {measured}")
+        return f"planned {plan['device_peak_bytes']} bytes with the driver's, measured {measured}"
+
+    def watch(self, config, words):
+        """The most memory of GPU 0 beyond what others use, while it trains."""
+        if not shutil.which("nvidia-smi"):
+            raise Skipped("nvidia-smi is not installed")
+
+        def used():
+            text = self.run(["nvidia-smi", "-i", "0", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]).stdout
+            return int(text.split()[0]) << 20
+        before = most = used()
+        log = open(self.work / "watched.log", "w")
+        child = subprocess.Popen([str(w) for w in (self.build / "tools/engine", "run", config, "device.plugin=cuda", "--out",
+                                                   self.work / "watched", *words)],
+                                 env=self.env, cwd=self.work, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        while child.poll() is None:
+            most = max(most, used())
+            time.sleep(0.05)
+        need(child.returncode == 0, (self.work / "watched.log").read_text()[-3000:])
+        return most - before
+
+    def benchmark(self):
+        """tokens per second of llama with 58 million parameters, beside PyTorch's (--torch)"""
+        if self.args.software:
+            raise Skipped("the software runtime has no speed of a GPU")
+        self.config("llama")
+        config = self.work / "bench.toml"
+        source = (ROOT / "benchmarks/step/llama_58m.toml").read_text()
+        head = [line for line in source.splitlines() if not line.startswith(("plugin = \"cpu\"", "threads"))]
+        config.write_text("\n".join(head) + "\n")
+        rows = {}
+        for form in ("fp32", "bf16"):
+            lines = self.train(config, "bench-" + form, "data.paths=[\"text.txt\"]", "train.steps=30",
+                               f"precision.plugin={form}", limit=900)
+            rows[f"engine {form}"] = statistics.median(line["tokens_per_second"] for line in lines[10:])
+            for mode in ("eager", "compile") if self.args.torch else ():
+                command = [self.args.torch, ROOT / "benchmarks/torch_step.py", "llama", mode, "20", form, "cuda"]
+                told = json.loads(self.run(command, limit=900).stdout.splitlines()[-1])
+                rows[f"torch {told['torch']} {form} {mode}"] = told["tokens_per_second"]
+        self.numbers["tokens_per_second"] = {k: round(v, 1) for k, v in rows.items()}
+        return ", ".join(f"{k}: {v:.0f} tokens/s" for k, v in rows.items()) + ("" if self.args.torch else "; no --torch")
+
+
+PIECES = ("doctor", "contract", "kernels", "sanitizer", "train_llama", "train_opt", "train_mamba", "repeat",
+          "synchronous", "error", "stages", "memory", "benchmark")
+SLOW = ("stages", "train_opt", "train_mamba", "synchronous")  # left out by --quick
+
+
+def gpus():
+    """(number of GPUs, why there is none)"""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError as e:
+        return 0, f"there is no NVIDIA driver ({e})"
+    count = ctypes.c_int(0)
+    error = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    return count.value, f"CUDA's driver answers with error {error}" if error else "no GPU is visible"
