@@ -43,7 +43,7 @@ extern "C" {
 #endif
 
 #define ENG_DEVICE_KIND "eng.device/1"
-#define ENG_DEVICE_DRAFT "device-5" /* see engine/plugin.h */
+#define ENG_DEVICE_DRAFT "device-4" /* see engine/plugin.h */
 #undef ENG_DRAFT_DEVICE_
 #define ENG_DRAFT_DEVICE_ "'" ENG_DEVICE_KIND "' = '" ENG_DEVICE_DRAFT "'\n"
 
