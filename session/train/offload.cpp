@@ -2,6 +2,9 @@
 #include "session/train/offload.hpp"
 
 #include <algorithm>
+#include <string_view>
+
+#include "engine/ops.h"
 
 namespace eng {
 namespace {
@@ -65,6 +68,22 @@ uint64_t tiers_beside(const Plan& plan, const Section& section, Registry& regist
 
 std::unique_ptr<Kernels> host_kernels(Registry& registry) {
   return std::make_unique<Kernels>(registry, host_device, defaults_of(registry, host_device));
+}
+
+void check_same_bits(const Plan& plan, const Kernels& host, const std::string& optimizer, const std::string& device) {
+  std::set<uint32_t> seen;
+  for (const Segment& segment : plan.program("train").segments)
+    for (const Action& action : segment.actions) {
+      const Call& call = plan.calls[action.call];
+      if (!call.on_host || plan.labels[action.block].phase != Phase::update) continue;
+      if (call.op->id == std::string_view(ENG_OP_COPY) || !seen.insert(action.call).second) continue;
+      if (host.find(call).flags & ENG_KERNEL_EXACT) continue;
+      throw Error(Exit::usage,
+                  fmt::format("offload.update = \"host\": the update of {} uses {}, whose bits differ between the host "
+                              "and device {}",
+                              optimizer, call.op->id, device),
+                  "offload.update = \"device\"");
+    }
 }
 
 Host make_host(const Offload& offload, const Section& section, Registry& registry, const Kernels* kernels,

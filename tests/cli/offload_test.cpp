@@ -87,3 +87,19 @@ TEST_CASE("a tier that does not exist, and an update where no state is", "[cli]"
   CHECK(update.exit == 2);
   CHECK(has(update.err, "set offload.optimizer = \"host\" as well, or remove `update`"));
 }
+
+TEST_CASE("an update whose bits depend on the kind of device is refused on the host beside a card", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const Args card = {"plan", "config.toml", "device.describe=a800-80g", "offload.optimizer=host"};
+  const Result refused = engine(scratch, plus(card, {"optimizer.plugin=muon"}));
+  INFO(refused.err);
+  CHECK(refused.exit == 2);
+  CHECK(has(refused.err, "offload.update = \"host\": the update of muon uses eng.matmul/1"));
+  CHECK(has(refused.err, "help: offload.update = \"device\""));
+  CHECK(engine(scratch, plus(card, {"optimizer.plugin=muon", "offload.update=device"})).exit == 0);
+  for (const char* optimizer : {"adamw", "adamw8bit", "sgd"})
+    CHECK(engine(scratch, plus(card, {std::string("optimizer.plugin=") + optimizer})).exit == 0);
+  // On the cpu device both are one kernel.
+  CHECK(engine(scratch, {"check", "config.toml", "offload.optimizer=host", "optimizer.plugin=muon"}).exit == 0);
+}
