@@ -2,6 +2,9 @@
 #include "session/train/offload.hpp"
 
 #include <algorithm>
+#include <string_view>
+
+#include "engine/ops.h"
 
 namespace eng {
 namespace {
@@ -67,6 +70,22 @@ std::unique_ptr<Kernels> host_kernels(Registry& registry) {
   return std::make_unique<Kernels>(registry, host_device, defaults_of(registry, host_device));
 }
 
+void check_same_bits(const Plan& plan, const Kernels& host, const std::string& optimizer, const std::string& device) {
+  std::set<uint32_t> seen;
+  for (const Segment& segment : plan.program("train").segments)
+    for (const Action& action : segment.actions) {
+      const Call& call = plan.calls[action.call];
+      if (!call.on_host || plan.labels[action.block].phase != Phase::update) continue;
+      if (call.op->id == std::string_view(ENG_OP_COPY) || !seen.insert(action.call).second) continue;
+      if (host.find(call).flags & ENG_KERNEL_EXACT) continue;
+      throw Error(Exit::usage,
+                  fmt::format("offload.update = \"host\": the update of {} uses {}, whose bits differ between the host "
+                              "and device {}",
+                              optimizer, call.op->id, device),
+                  "offload.update = \"device\"");
+    }
+}
+
 Host make_host(const Offload& offload, const Section& section, Registry& registry, const Kernels* kernels,
                uint32_t local_rank) {
   Host host;
@@ -76,6 +95,15 @@ Host make_host(const Offload& offload, const Section& section, Registry& registr
   if (kernels)
     host.device = std::make_unique<Device>(registry, host_device, defaults_of(registry, host_device), local_rank);
   return host;
+}
+
+void try_storage(const Plan& plan, const Offload& offload, const Section& section, Registry& registry) {
+  for (size_t t = 0; t < offload.tiers.size(); ++t) {
+    if (!offload.tiers[t].storage) continue;
+    Tier tier(registry, offload.tiers[t], section, 0);
+    const uint64_t bytes = plan.arenas[plan.first_tier + t].total();
+    tier.free(tier.alloc(bytes), bytes);
+  }
 }
 
 }  // namespace eng

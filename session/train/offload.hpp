@@ -29,8 +29,16 @@ Offload make_offload(const Section& section, Registry& registry, bool apart, con
 // options.
 std::unique_ptr<Kernels> host_kernels(Registry& registry);
 
+// Refuses an update on the host of a device with other kernels, if one of these does not promise the same bits
+// everywhere: the result would depend on where it runs. Throws Error that names the op.
+void check_same_bits(const Plan& plan, const Kernels& host, const std::string& optimizer, const std::string& device);
+
 // What executes a plan with tiers. `kernels`: host_kernels, or null if the device's own memory is the host's.
 Host make_host(const Offload& offload, const Section& section, Registry& registry, const Kernels* kernels,
                uint32_t local_rank);
+
+// Asks the storage of a plan for its arenas, and gives them back. Throws Error that names the limit: a folder, its file
+// system, free space, the size of a file.
+void try_storage(const Plan& plan, const Offload& offload, const Section& section, Registry& registry);
 
 }  // namespace eng

@@ -159,6 +159,10 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   request.grad_clip = train.number("grad_clip");
   s.plan = use == Use::sketch ? emit_plan(request) : make_plan(request);
   if (use == Use::sketch) bound_arenas(s.plan);
+  if (s.offload.update_on_host && request.traits.apart && use != Use::sketch) {
+    const std::unique_ptr<Kernels> other = s.host ? nullptr : host_kernels(registry);
+    check_same_bits(s.plan, s.host ? *s.host : *other, s.optimizer.name, s.target.device);
+  }
   cap_workspace(s);
   s.storage = storage_of(s.offload, config.section("offload"), registry);
   s.tiers = tiers_beside(s.plan, config.section("offload"), registry);

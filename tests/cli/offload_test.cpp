@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // [offload]: states on a tier, as people use it.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <fstream>
+
 #include "harness.hpp"
 
 using namespace cli;
@@ -14,7 +19,72 @@ Args plus(Args words, const Args& more) {
 const Args on_host = {"offload.optimizer=host", "offload.gradients=host", "offload.parameters=host",
                       "offload.activations=host"};
 
+#ifndef SANITIZED  // which takes more memory than such a group may have
+// This process in a control group of its own that may have so much memory, if the system permits that.
+class Group {
+ public:
+  explicit Group(uint64_t bytes) {
+    std::ifstream groups("/proc/self/cgroup");
+    for (std::string line; std::getline(groups, line);) {
+      const bool first = line.find(":memory:") != std::string::npos;
+      if (!first && !line.starts_with("0::")) continue;
+      const fs::path own = (first ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup") + line.substr(line.rfind(':') + 1);
+      path_ = own / ("engine-test-" + std::to_string(getpid()));
+      std::error_code failed;
+      if (fs::create_directory(path_, failed) &&
+          write(path_ / (first ? "memory.limit_in_bytes" : "memory.max"), bytes) &&
+          write(path_ / "cgroup.procs", static_cast<uint64_t>(getpid()))) {
+        home_ = own;
+        return;
+      }
+      fs::remove(path_, failed);
+    }
+  }
+  ~Group() {
+    if (!there()) return;
+    write(home_ / "cgroup.procs", static_cast<uint64_t>(getpid()));
+    std::error_code failed;
+    fs::remove(path_, failed);
+  }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+  bool there() const { return !home_.empty(); }
+  std::string name() const { return path_.filename(); }
+
+ private:
+  static bool write(const fs::path& to, uint64_t number) {
+    const int file = open(to.c_str(), O_WRONLY | O_CLOEXEC);
+    const std::string text = std::to_string(number);
+    const bool good = file >= 0 && ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    if (file >= 0) close(file);
+    return good;
+  }
+  fs::path path_, home_;
+};
+#endif
+
 }  // namespace
+
+#ifndef SANITIZED
+TEST_CASE("a control group's memory is a limit that is read beforehand", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const Args large = {"check", "config.toml", "model.hidden_size=512", "model.intermediate_size=2048",
+                      "offload.optimizer=host"};
+  CHECK(engine(scratch, large).exit == 0);
+  const Group group(uint64_t{96} << 20);
+  if (!group.there()) {
+    WARN("this system permits no control groups: their limits are not tested");
+    return;
+  }
+  const Result refused = engine(scratch, large);
+  INFO(refused.err);
+  CHECK(refused.exit == 6);
+  CHECK(has(refused.err, "device cpu has 96.0 MiB (memory."));
+  CHECK(has(refused.err, "of the control group "));
+  CHECK(has(refused.err, group.name()));
+}
+#endif
 
 TEST_CASE("a run with states in host memory has the numbers of one without, and each resumes the other", "[cli]") {
   Scratch scratch;
@@ -86,4 +156,20 @@ TEST_CASE("a tier that does not exist, and an update where no state is", "[cli]"
   const Result update = engine(scratch, {"check", "config.toml", "offload.update=host"});
   CHECK(update.exit == 2);
   CHECK(has(update.err, "set offload.optimizer = \"host\" as well, or remove `update`"));
+}
+
+TEST_CASE("an update whose bits depend on the kind of device is refused on the host beside a card", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const Args card = {"plan", "config.toml", "device.describe=a800-80g", "offload.optimizer=host"};
+  const Result refused = engine(scratch, plus(card, {"optimizer.plugin=muon"}));
+  INFO(refused.err);
+  CHECK(refused.exit == 2);
+  CHECK(has(refused.err, "offload.update = \"host\": the update of muon uses eng.matmul/1"));
+  CHECK(has(refused.err, "help: offload.update = \"device\""));
+  CHECK(engine(scratch, plus(card, {"optimizer.plugin=muon", "offload.update=device"})).exit == 0);
+  for (const char* optimizer : {"adamw", "adamw8bit", "sgd"})
+    CHECK(engine(scratch, plus(card, {std::string("optimizer.plugin=") + optimizer})).exit == 0);
+  // On the cpu device both are one kernel.
+  CHECK(engine(scratch, {"check", "config.toml", "offload.optimizer=host", "optimizer.plugin=muon"}).exit == 0);
 }

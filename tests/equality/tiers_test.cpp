@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // States in memory of a tier: the same bits as on the device, and the memory that was asked for.
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+
+#include "core/verify/verify.hpp"
 #include "draw.hpp"
 #include "engine/ops.h"
 
@@ -30,6 +35,8 @@ const char* const offloads[] = {
     "optimizer = 'drawer'\nupdate = 'device'\ngradients = 'drawer'\nparameters = 'drawer'\n",
     "optimizer = 'drawer'\nmaster = 'host'\nparameters = 'drawer'\nactivations = 'drawer'\n",
     "optimizer = 'drawer'\ngradients = 'host'\nparameters = 'drawer'\n",
+    "optimizer = 'press'\ngradients = 'press'\n",  // another third party's, which compresses
+    "optimizer = 'press'\nupdate = 'device'\nparameters = 'press'\nactivations = 'press'\n",
     // Some units here, some there.
     "optimizer = 'host'\nratio = 0.5\n",
     "optimizer = 'host'\nupdate = 'device'\nratio = 0.5\n",
@@ -79,6 +86,19 @@ TEST_CASE("states in host memory give the same bits") {
   same(group("llama-tied", "bf16_sr", 2), 3, 4);
 }
 
+TEST_CASE("storage that gives back other bytes is seen") {
+  const Group g = group("llama", "bf16", 1);
+  for (const char* tier : {"drawer", "press"}) {
+    Draw d;
+    d.offload = fmt::format("optimizer = '{}'\n", tier);
+    Fault fault;
+    CHECK(train(g, plan(g, d), {1, false}, fault).complaint == "");
+    fault.flips = true;
+    CHECK_THAT(train(g, plan(g, d), {1, false}, fault).complaint,
+               Catch::Contains(fmt::format("tier {} gave other bytes than it was given", tier)));
+  }
+}
+
 TEST_CASE("all states in host memory, with a skipped update, other optimizers and frozen parameters", "[.slow]") {
   same(group("llama", "fp32", 2), 0);
   same(group("opt", "bf16", 1), 1);
@@ -98,6 +118,46 @@ TEST_CASE("all states in host memory, with a skipped update, other optimizers an
   Group once = group("llama", "bf16", 2);
   once.reduce_per_step = true;
   same(once, 3);
+}
+
+TEST_CASE("the verifier refuses what computes where its values are not") {
+  Draw d;
+  d.offload = "optimizer = 'drawer'\ngradients = 'host'\nparameters = 'drawer'\nactivations = 'host'\n";
+  const eng::Plan right = std::move(plan(group("llama", "bf16", 2), d).plans[0]);
+  REQUIRE(eng::problems(right).empty());
+  const auto refused = [](const eng::Plan& wrong, const std::string& text) {
+    const std::vector<std::string> found = eng::problems(wrong);
+    return std::any_of(found.begin(), found.end(), [&](const auto& p) { return p.find(text) != std::string::npos; });
+  };
+  // A call that runs on the other side.
+  int on_host = 0, on_device = 0;
+  for (size_t c = 0; c < right.calls.size(); ++c) {
+    if (right.calls[c].op->id == std::string(ENG_OP_COPY) || right.calls[c].op->collective) continue;
+    eng::Plan wrong = right;
+    wrong.calls[c].on_host = !right.calls[c].on_host;
+    const bool was = right.calls[c].on_host;
+    INFO(right.calls[c].op->id << (was ? " on the host" : " on the device"));
+    CHECK(refused(wrong, was ? "computes on the device, but " : "computes on the host, but "));
+    ++(was ? on_host : on_device);
+  }
+  CHECK((on_host > 3 && on_device > 20));
+  // A value that lies elsewhere: no action finds it where it computes.
+  int moved = 0;
+  for (const eng::Action& action : right.program("train").segments[0].actions) {
+    const eng::Call& call = right.calls[action.call];
+    if (call.op->id == std::string(ENG_OP_COPY) || call.op->collective || action.in.empty() || !action.in[0].buffer)
+      continue;
+    const uint32_t arena = right.buffer(action.in[0].buffer).arena;
+    for (uint32_t other = 0; other < right.arenas.size() && moved < 60; ++other) {
+      if (other == arena || (call.on_host && other >= right.first_tier && !right.stores(other))) continue;
+      eng::Plan wrong = right;
+      wrong.buffer(action.in[0].buffer).arena = other;
+      ++moved;
+      INFO(call.op->id << ", " << right.buffer(action.in[0].buffer).name << " in arena " << other);
+      CHECK(refused(wrong, "computes on the "));
+    }
+  }
+  CHECK(moved > 20);
 }
 
 TEST_CASE("what is offloaded is in the tier's arena, and no longer in the device's") {
