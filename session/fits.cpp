@@ -9,6 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "session/fit/text.hpp"
+#include "session/ranks/room.hpp"
 #include "session/report/bookkeeping.hpp"
 
 namespace eng {
@@ -63,9 +64,13 @@ static void refuse_plan(const Setup& setup, const std::string& what, const std::
                             setup.storage.tier, text(all.storage), text(more.bytes)),
                 "free space there, give more folders on other disks, or keep fewer states there");
   const std::string place = more.host ? "a host" : fmt::format("device {}", setup.target.device);
+  const uint64_t there = more.host ? all.host : all.device;
+  // Of this machine's memory, what its control group allows.
+  const Room room = host && !setup.target.card ? room_here() : Room();
+  const std::string limit = !room.group.empty() && there == room.memory ? " (" + room.group + ")" : "";
   throw Error(host ? Exit::host_memory : Exit::device_memory,
-              fmt::format("{} needs {}, {} has {}: {} too much", what, text(more.host ? peak.hosts : peak.machine),
-                          place, text(more.host ? all.host : all.device), text(more.bytes)),
+              fmt::format("{} needs {}, {} has {}{}: {} too much", what, text(more.host ? peak.hosts : peak.machine),
+                          place, text(there), limit, text(more.bytes)),
               help);
 }
 

@@ -47,7 +47,10 @@ void narrow_by_groups(Room& room) {
       if (const auto limit = number_in(folder + "/pids.max"))
         narrow(room, *limit, number_in(folder + "/pids.current").value_or(0), "pids.max of the control group");
       const char* memory = kind.empty() ? "/memory.max" : "/memory.limit_in_bytes";
-      if (const auto limit = number_in(folder + memory)) room.memory = std::min(room.memory, *limit);
+      if (const auto limit = number_in(folder + memory); limit && *limit < room.memory) {
+        room.memory = *limit;
+        room.group = fmt::format("{} of the control group {}", memory + 1, path);
+      }
       more = path.size() > 1;
       path.erase(std::min(path.size(), path.rfind('/')));
     }

@@ -97,4 +97,13 @@ Host make_host(const Offload& offload, const Section& section, Registry& registr
   return host;
 }
 
+void try_storage(const Plan& plan, const Offload& offload, const Section& section, Registry& registry) {
+  for (size_t t = 0; t < offload.tiers.size(); ++t) {
+    if (!offload.tiers[t].storage) continue;
+    Tier tier(registry, offload.tiers[t], section, 0);
+    const uint64_t bytes = plan.arenas[plan.first_tier + t].total();
+    tier.free(tier.alloc(bytes), bytes);
+  }
+}
+
 }  // namespace eng

@@ -37,4 +37,8 @@ void check_same_bits(const Plan& plan, const Kernels& host, const std::string& o
 Host make_host(const Offload& offload, const Section& section, Registry& registry, const Kernels* kernels,
                uint32_t local_rank);
 
+// Asks the storage of a plan for its arenas, and gives them back. Throws Error that names the limit: a folder, its file
+// system, free space, the size of a file.
+void try_storage(const Plan& plan, const Offload& offload, const Section& section, Registry& registry);
+
 }  // namespace eng

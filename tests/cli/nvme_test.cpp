@@ -136,6 +136,18 @@ TEST_CASE("what cannot be on disks is refused before the run", "[cli]") {
   INFO(limited.err);
   CHECK(limited.exit == 10);
   CHECK(has(limited.err, "ulimit -f"));
+  // `check` says the same, and takes nothing.
+  const auto checked = [&](const Args& more, const Limits& limits, int exit, const std::string& text) {
+    const Result result =
+        engine(scratch, joined({"check", "config.toml"}, joined(disk.keys(everything), more)), limits);
+    INFO(result.out << result.err);
+    CHECK(result.exit == exit);
+    CHECK(has(exit ? result.err : result.out, text));
+    CHECK(names(disk.path).empty());
+  };
+  checked({}, {}, 0, "reserved and given back");
+  checked({}, small, 10, "ulimit -f");
+  checked({"offload.nvme_paths=[\"/no/such\"]"}, {}, 3, "create the directory");
 }
 
 TEST_CASE("a run that is killed leaves nothing on its disks, and goes on from its checkpoint", "[cli]") {

@@ -91,6 +91,7 @@ const char* const offloads[] = {
     "optimizer = 'drawer'\n",
     "optimizer = 'drawer'\nupdate = 'device'\nratio = 0.5\ngradients = 'drawer'\n",
     "optimizer = 'drawer'\ngradients = 'drawer'\nparameters = 'drawer'\nactivations = 'drawer'\n",
+    "optimizer = 'press'\ngradients = 'press'\nparameters = 'press'\nactivations = 'press'\n",
 };
 
 TEST_CASE("states in host memory beside far give the same bits, in any order of its queues") {

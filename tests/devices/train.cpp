@@ -49,7 +49,7 @@ eng::Registry& registry() {
     for (const char* name : {"cpu/cpu", "llama/llama", "opt/opt", "mamba/mamba", "optim/optim", "precision/precision",
                              "zero/none", "zero/zero1", "zero/zero2", "zero/zero3", "offload/host"})
       search.extra.push_back(file(name));
-    for (const char* path : {FAR, THREADS, TWO_LEVEL, F64, SHELF}) search.extra.push_back(path);
+    for (const char* path : {FAR, THREADS, TWO_LEVEL, F64, SHELF, PRESS}) search.extra.push_back(path);
     search.environment = false;
     return eng::find_plugins(search);
   }();

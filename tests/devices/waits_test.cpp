@@ -157,7 +157,8 @@ TEST_CASE("each wait that is left out is seen, everywhere", "[.slow]") {
 TEST_CASE("each wait that is left out is seen by the verifier, with states in host memory and in storage") {
   for (const char* offload : {"optimizer = 'host'\n", "optimizer = 'host'\nupdate = 'device'\n",
                               "optimizer = 'host'\ngradients = 'host'\nparameters = 'host'\n",
-                              "optimizer = 'drawer'\ngradients = 'drawer'\nparameters = 'drawer'\n"})
+                              "optimizer = 'drawer'\ngradients = 'drawer'\nparameters = 'drawer'\n",
+                              "optimizer = 'host'\nactivations = 'host'\n", "activations = 'drawer'\n"})
     for (const uint32_t ranks : {1u, 2u}) {
       On on;
       on.device = "far", on.strategy = ranks == 1 ? "none" : "zero3", on.on_queues = true, on.offload = offload;

@@ -126,7 +126,7 @@ Draw draw(Random& random, const Group& g) {
 }
 
 std::string draw_offload(Random& random) {
-  static const char* tiers[] = {"host", "host", "host", "drawer", "drawer", "shelf", "none"};
+  static const char* tiers[] = {"host", "host", "host", "drawer", "press", "shelf", "none"};
   std::string out;
   for (const char* state : {"optimizer", "master", "gradients", "parameters", "activations"})
     if (chance(random, 0.5)) out += fmt::format("{} = '{}'\n", state, tiers[below(random, std::size(tiers))]);
@@ -160,7 +160,7 @@ Planned plan(const Group& g, const Draw& d) {
 
 Result train(const Group& g, const Planned& planned, const Schedule& schedule, const Fault& fault) {
   Result result;
-  Fleet fleet(planned.plans, reference(), fault);
+  Fleet fleet(planned.plans, reference(), fault, &registry());
   const uint32_t world = g.world;
   Schedule now = schedule;
   const auto run = [&](const char* program) {

@@ -34,18 +34,32 @@ void fold_left_to_right(const eng::Call& call, const float* x, float* out) {
 
 }  // namespace
 
-Fleet::Fleet(const std::vector<eng::Plan>& plans, const eng::Kernels& kernels, const Fault& fault)
+// Memory is zero at first, or what the tier gives.
+void Fleet::make_arenas(Rank& rank, uint32_t number, eng::Registry* tiers) {
+  const eng::Plan& plan = *rank.plan;
+  for (uint32_t a = 0; a < plan.arenas.size(); ++a) {
+    Arena& arena = rank.arenas.emplace_back();
+    arena.bytes = plan.arenas[a].total();
+    if (tiers && a >= plan.first_tier) {
+      arena.storage = plan.stores(a);
+      const eng::Offload::Tier which{plan.arenas[a].device, arena.storage};
+      arena.tier = std::make_unique<eng::Tier>(*tiers, which, eng::Section(), number);
+      arena.handle = arena.tier->alloc(arena.bytes);
+      if (!arena.storage) arena.memory = static_cast<uint8_t*>(arena.handle);
+    }
+    if (arena.memory) continue;
+    const uint64_t size = (arena.bytes + 4096) / 4096 * 4096;
+    arena.memory = static_cast<uint8_t*>(std::aligned_alloc(4096, size));
+    std::memset(arena.memory, 0, size);
+  }
+}
+
+Fleet::Fleet(const std::vector<eng::Plan>& plans, const eng::Kernels& kernels, const Fault& fault, eng::Registry* tiers)
     : kernels_(kernels), fault_(fault), ranks_(plans.size()) {
   for (size_t r = 0; r < plans.size(); ++r) {
     Rank& rank = ranks_[r];
     const eng::Plan& plan = *(rank.plan = &plans[r]);
-    uint64_t size = 0;
-    for (const eng::Arena& arena : plan.arenas) {
-      rank.bases.push_back(size);
-      size += (arena.total() + 4096) / 4096 * 4096;
-    }
-    rank.arena = static_cast<uint8_t*>(std::aligned_alloc(4096, size));
-    std::memset(rank.arena, 0, size);
+    make_arenas(rank, static_cast<uint32_t>(r), tiers);
     for (const eng::Call& call : plan.calls) {
       rank.states.push_back(nullptr);
       if (call.op->collective) continue;
@@ -75,7 +89,10 @@ Fleet::~Fleet() {
           if (bound.record) bound.kernel->drop_record(bound.record);
     for (size_t c = 0; c < rank.states.size(); ++c)
       if (rank.states[c]) kernels_.find(rank.plan->calls[c]).drop_state(rank.states[c]);
-    std::free(rank.arena);
+    for (Arena& arena : rank.arenas) {
+      if (arena.tier) arena.tier->free(arena.handle, arena.bytes);
+      if (!arena.tier || arena.storage) std::free(arena.memory);
+    }
   }
 }
 
@@ -136,6 +153,32 @@ uint8_t* Fleet::address(size_t rank, const eng::View& view) const {
 
 void Fleet::upload(size_t rank, const eng::View& to, const void* from) {
   std::memcpy(address(rank, to), from, eng::bytes(to.desc));
+  const Arena& arena = ranks_[rank].arena_of(to);
+  if (arena.handle && arena.storage)
+    arena.tier->write(arena.handle, ranks_[rank].offset_of(to), from, eng::bytes(to.desc));
+}
+
+void Fleet::fetch(size_t rank, const eng::View& from, void* to) const {
+  const Arena& arena = ranks_[rank].arena_of(from);
+  if (arena.handle && arena.storage)
+    arena.tier->read(arena.handle, ranks_[rank].offset_of(from), to, eng::bytes(from.desc));
+  else
+    std::memcpy(to, address(rank, from), eng::bytes(from.desc));
+}
+
+// A copy to or from storage: what comes back is what was written.
+void Fleet::cross(uint32_t r, const Bound& bound) {
+  const Rank& rank = ranks_[r];
+  const eng::View &from = bound.action->in[0], &to = bound.action->out[0];
+  if (const Arena& arena = rank.arena_of(to); arena.storage)
+    return arena.tier->write(arena.handle, rank.offset_of(to), bound.in[0].data, bound.in[0].n);
+  const Arena& arena = rank.arena_of(from);
+  if (!arena.storage) return;
+  arena.tier->read(arena.handle, rank.offset_of(from), bound.out[0].data, bound.out[0].n);
+  if (std::memcmp(bound.out[0].data, bound.in[0].data, bound.in[0].n) != 0)
+    complain(r, bound,
+             fmt::format("tier {} gave other bytes than it was given",
+                         rank.plan->arenas[rank.plan->buffer(from.buffer).arena].device));
 }
 
 void Fleet::complain(uint32_t rank, const Bound& bound, const std::string& what) {
@@ -235,6 +278,7 @@ void Fleet::end(uint32_t r, size_t queue) {
   } else {
     eng::Sink sink;
     if (bound.kernel->launch(bound.record, &exec, sink.get()) != ENG_OK) complain(r, bound, sink.text());
+    if (bound.call->storage) cross(r, bound);
     spoil(r, bound);
   }
   now.ended = true;
@@ -344,10 +388,9 @@ bool Fleet::run(const std::string& program, const Schedule& schedule) {
     const auto& all = rank.plan->programs;
     rank.program = static_cast<size_t>(&rank.plan->program(program) - all.data());
     rank.segment = 0, rank.repetition = 0, rank.reached.clear();
-    for (size_t a = 0; a < rank.bases.size(); ++a) {
-      const eng::Arena& arena = rank.plan->arenas[a];
-      std::memset(rank.arena + rank.bases[a] + arena.persistent, static_cast<uint8_t>(random_()),
-                  arena.total() - arena.persistent);
+    for (size_t a = 0; a < rank.arenas.size(); ++a) {
+      const uint64_t kept = rank.plan->arenas[a].persistent;
+      std::memset(rank.arenas[a].memory + kept, static_cast<uint8_t>(random_()), rank.arenas[a].bytes - kept);
     }
     enter(rank);
   }

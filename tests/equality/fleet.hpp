@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "core/execute/device.hpp"
+#include "core/execute/tier.hpp"
 #include "core/plan/plan.hpp"
 
 namespace equality {
@@ -57,8 +57,10 @@ struct Overflow {
 // have begun it, it may end, on each member by itself. Segments join a rank's queues, not the ranks.
 class Fleet {
  public:
-  // The plans of ranks 0, 1, ..., all for the device of `kernels`; must outlive this.
-  Fleet(const std::vector<eng::Plan>& plans, const eng::Kernels& kernels, const Fault& fault = {});
+  // The plans of ranks 0, 1, ..., all for the device of `kernels`; must outlive this. `tiers`: where those of the plans
+  // are from; without it they are plain memory.
+  Fleet(const std::vector<eng::Plan>& plans, const eng::Kernels& kernels, const Fault& fault = {},
+        eng::Registry* tiers = nullptr);
   ~Fleet();
   Fleet(const Fleet&) = delete;
   Fleet& operator=(const Fleet&) = delete;
@@ -74,8 +76,9 @@ class Fleet {
   void upload(size_t rank, const eng::View& to, const void* from);
   template <class T>
   std::vector<T> download(size_t rank, const eng::View& from) const {
-    const T* data = reinterpret_cast<const T*>(address(rank, from));
-    return std::vector<T>(data, data + eng::count(from.desc));
+    std::vector<T> out(static_cast<size_t>(eng::count(from.desc)));
+    fetch(rank, from, out.data());
+    return out;
   }
   // Bytes that a rank sent to others in collectives so far.
   uint64_t sent(size_t rank) const { return ranks_[rank].sent; }
@@ -102,14 +105,23 @@ class Fleet {
     uint64_t read = 0;    // hash of the inputs when it began
     size_t sequence = 0;  // of a collective: its number in the group
   };
+  // Of storage there is a copy in memory, of what must come back.
+  struct Arena {
+    uint8_t* memory = nullptr;
+    std::unique_ptr<eng::Tier> tier;
+    void* handle = nullptr;  // of storage, or `memory` of the tier
+    bool storage = false;
+    uint64_t bytes = 0;
+  };
   struct Rank {
     const eng::Plan* plan = nullptr;
-    uint8_t* arena = nullptr;     // all arenas of the plan, one after the other
-    std::vector<uint64_t> bases;  // where each begins
+    std::vector<Arena> arenas;
     uint8_t* address(const eng::View& view) const {
       const eng::Buffer& b = plan->buffer(view.buffer);
-      return arena + bases[b.arena] + b.offset + view.offset;
+      return arenas[b.arena].memory + b.offset + view.offset;
     }
+    const Arena& arena_of(const eng::View& view) const { return arenas[plan->buffer(view.buffer).arena]; }
+    uint64_t offset_of(const eng::View& view) const { return plan->buffer(view.buffer).offset + view.offset; }
     std::vector<void*> states;                           // per call
     std::vector<std::vector<std::vector<Bound>>> bound;  // per program, segment, action
     std::map<int64_t, size_t> reached;                   // collectives per group
@@ -130,6 +142,9 @@ class Fleet {
     size_t ended = 0;
   };
 
+  void make_arenas(Rank& rank, uint32_t number, eng::Registry* tiers);
+  void fetch(size_t rank, const eng::View& from, void* to) const;
+  void cross(uint32_t rank, const Bound& bound);
   void bind(Rank& rank, Bound& bound);
   void enter(Rank& rank);
   bool ready(const Rank& rank, size_t queue) const;

@@ -28,6 +28,7 @@ inline eng::Registry& registry() {
 #endif
 #ifdef SHELF
     search.extra.push_back(SHELF);
+    search.extra.push_back(PRESS);
 #endif
 #ifdef ODD
     search.extra.push_back(ODD);

@@ -30,6 +30,8 @@ const char* const offloads[] = {
     "optimizer = 'drawer'\nupdate = 'device'\ngradients = 'drawer'\nparameters = 'drawer'\n",
     "optimizer = 'drawer'\nmaster = 'host'\nparameters = 'drawer'\nactivations = 'drawer'\n",
     "optimizer = 'drawer'\ngradients = 'host'\nparameters = 'drawer'\n",
+    "optimizer = 'press'\ngradients = 'press'\n",  // another third party's, which compresses
+    "optimizer = 'press'\nupdate = 'device'\nparameters = 'press'\nactivations = 'press'\n",
     // Some units here, some there.
     "optimizer = 'host'\nratio = 0.5\n",
     "optimizer = 'host'\nupdate = 'device'\nratio = 0.5\n",

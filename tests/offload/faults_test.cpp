@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults of disks and systems: they are found, named, and end with the ranges that they concern.
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -215,4 +216,47 @@ TEST_CASE("nvme: a disk that refuses") {
       if (dup2(strong, fd) != fd || arena.write(0, bytes.data(), size).status != ENG_OK) return false;
       return arena.read(0, memory.data(), size).status == ENG_OK && memory == bytes;
     }));
+}
+
+TEST_CASE("nvme: a directory that is removed while its files are in use") {
+  Folder folder;
+  for (const bool direct : direct_choices(folder.path)) {
+    const std::string path = (folder.path / "gone").string();
+    fs::create_directory(path);
+    Tier tier({.paths = {path}, .block = 8192, .depth = 4, .direct = direct});
+    const Arena arena(tier, size);
+    const std::vector<char> bytes = some_bytes();
+    std::vector<char> memory(size);
+    REQUIRE(arena.write(0, bytes.data(), size).text == "accepted");
+    REQUIRE(fs::remove_all(path) == 1);  // it was empty
+    // What has no name cannot be removed.
+    CHECK(arena.read(0, memory.data(), size).text == "accepted");
+    CHECK(memory == bytes);
+    CHECK(arena.write(5000, bytes.data(), 20000).text == "accepted");
+    CHECK(arena.read(5000, memory.data(), 20000).text == "accepted");
+    CHECK(std::equal(bytes.begin(), bytes.begin() + 20000, memory.begin()));
+    // Whoever comes later is told.
+    const Answer answer = refusal_of_alloc(tier, size);
+    CHECK(answer.status == ENG_INVALID);
+    CHECK_THAT(answer.text, Contains("offload.nvme_paths: " + path) && Contains("create the directory"));
+    CHECK_THAT(refusal_of_create({.paths = {path}, .direct = direct}).text, Contains(path));
+  }
+}
+
+TEST_CASE("nvme: a user who may lock 8 MiB of memory, or none") {
+  const Folder folder;
+  fs::permissions(folder.path, fs::perms(0777));
+  for (const bool direct : direct_choices(folder.path))
+    for (const rlim_t bytes : {rlim_t{8} << 20, rlim_t{0}})
+      CHECK(in_child([&] {
+        table();
+        const rlimit limit{bytes, bytes};
+        if (setrlimit(RLIMIT_MEMLOCK, &limit) != 0) return false;
+        if (geteuid() == 0 && (setresgid(65534, 65534, 65534) != 0 || setresuid(65534, 65534, 65534) != 0)) return true;
+        // Blocks and requests of 16 MiB for each direction: more than may be locked.
+        Tier tier({.paths = {folder.path.string()}, .block = 1 << 20, .depth = 16, .direct = direct});
+        const std::string wrong = exercise(tier, 3 << 20, 1, 40);
+        if (wrong != "") throw std::runtime_error(wrong);
+        return open_files(folder.path).empty();
+      }));
 }

@@ -109,6 +109,11 @@ int check(const Common& common, const std::string& target, const std::vector<std
   }
   const uint64_t free = check_disk(config, setup.plan, config.section("run").string("out"));
   line("disk", fmt::format("{}, free {}", checkpoints, free == UINT64_MAX ? "unknown" : size(free)));
+  if (!setup.storage.tier.empty()) {
+    try_storage(setup.plan, setup.offload, config.section("offload"), *registry);
+    line("tier", fmt::format("{}: {} reserved and given back", setup.storage.tier,
+                             size(peak_of(setup.plan, beside(setup)).storage)));
+  }
   return 0;
 }
 

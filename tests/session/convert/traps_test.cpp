@@ -207,7 +207,9 @@ TEST_CASE("convert: activation checkpointing") {
   const Converted four = made(R"("partition_activations": true, "cpu_checkpointing": false, "number_checkpoints": 4)");
   CHECK(built_config(four.text).section("recompute").integer("blocks") == 4);
   CHECK_THAT(notes_of(four), Contains("DeepSpeed does nothing with it unless the model calls its checkpoint function"));
-  CHECK_THAT(notes_of(four), Contains("`activation_checkpointing.partition_activations`: no equivalent"));
+  CHECK_THAT(notes_of(four), Contains("`activation_checkpointing.partition_activations`: no equivalent") &&
+                                 Contains("data-parallel ranks have different ones, so there is nothing to divide") &&
+                                 Contains("[recompute] and offload.activations save their memory"));
   for (const char* none : {"null", "false"}) {
     const Converted off = made(std::string("\"number_checkpoints\": ") + none);
     CHECK_FALSE(built_config(off.text).section("recompute").has("blocks"));
