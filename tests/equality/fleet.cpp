@@ -170,8 +170,12 @@ void Fleet::fetch(size_t rank, const eng::View& from, void* to) const {
 void Fleet::cross(uint32_t r, const Bound& bound) {
   const Rank& rank = ranks_[r];
   const eng::View &from = bound.action->in[0], &to = bound.action->out[0];
-  if (const Arena& arena = rank.arena_of(to); arena.storage)
-    return arena.tier->write(arena.handle, rank.offset_of(to), bound.in[0].data, bound.in[0].n);
+  if (const Arena& arena = rank.arena_of(to); arena.storage) {
+    arena.tier->write(arena.handle, rank.offset_of(to), bound.in[0].data, bound.in[0].n);
+    const uint8_t other = bound.in[0].data[0] ^ 1;
+    if (fault_.flips) arena.tier->write(arena.handle, rank.offset_of(to), &other, 1);
+    return;
+  }
   const Arena& arena = rank.arena_of(from);
   if (!arena.storage) return;
   arena.tier->read(arena.handle, rank.offset_of(from), bound.out[0].data, bound.out[0].n);

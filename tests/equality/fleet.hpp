@@ -44,6 +44,7 @@ struct Schedule {
 struct Fault {
   bool left_to_right = false;  // folds rows in their order instead of in a tree
   bool keeps_scale = false;    // the loss scale is not taken out of the gradients
+  bool flips = false;          // the first bit of what is written to storage
 };
 
 // A backward that overflows: the gradient of the last block's input gets an infinity.

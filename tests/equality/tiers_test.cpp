@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // States in memory of a tier: the same bits as on the device, and the memory that was asked for.
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
 
 #include "draw.hpp"
@@ -79,6 +81,19 @@ TEST_CASE("states in host memory give the same bits") {
   same(group("opt", "bf16", 1), 1, 4);
   same(group("mamba", "bf16", 2), 2, 4);
   same(group("llama-tied", "bf16_sr", 2), 3, 4);
+}
+
+TEST_CASE("storage that gives back other bytes is seen") {
+  const Group g = group("llama", "bf16", 1);
+  for (const char* tier : {"drawer", "press"}) {
+    Draw d;
+    d.offload = fmt::format("optimizer = '{}'\n", tier);
+    Fault fault;
+    CHECK(train(g, plan(g, d), {1, false}, fault).complaint == "");
+    fault.flips = true;
+    CHECK_THAT(train(g, plan(g, d), {1, false}, fault).complaint,
+               Catch::Contains(fmt::format("tier {} gave other bytes than it was given", tier)));
+  }
 }
 
 TEST_CASE("all states in host memory, with a skipped update, other optimizers and frozen parameters", "[.slow]") {
