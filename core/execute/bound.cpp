@@ -73,12 +73,12 @@ int32_t Bound::memory(uint32_t arena) const {
 
 void Bound::read(const View& from, uint64_t first, void* to, uint64_t bytes) {
   const Buffer& b = plan_.buffer(from.buffer);
-  tier(b.arena)->read(arenas[b.arena], b.offset + from.offset + first, to, bytes);
+  tier(b.arena)->read(arenas[b.arena], b.offset + from.offset + first, to, bytes, b.name);
 }
 
 void Bound::write(const View& to, uint64_t first, const void* from, uint64_t bytes) {
   const Buffer& b = plan_.buffer(to.buffer);
-  tier(b.arena)->write(arenas[b.arena], b.offset + to.offset + first, from, bytes);
+  tier(b.arena)->write(arenas[b.arena], b.offset + to.offset + first, from, bytes, b.name);
 }
 
 std::string Bound::of_whom(const Call& call) const {

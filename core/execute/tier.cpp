@@ -53,14 +53,16 @@ void* Tier::alloc(uint64_t bytes) {
                                              out ? "memory that is not aligned to 4096 bytes" : "NULL"));
 }
 
-void Tier::read(void* arena, uint64_t offset, void* to, uint64_t bytes) {
+void Tier::read(void* arena, uint64_t offset, void* to, uint64_t bytes, const std::string& what) {
   Sink sink;
-  sink.check(table_.read(self_, arena, offset, to, bytes, sink.get()), Exit::disk, "tier " + name_ + ", read");
+  sink.check(table_.read(self_, arena, offset, to, bytes, sink.get()), Exit::disk,
+             [&] { return fmt::format("tier {}, read {}", name_, what); });
 }
 
-void Tier::write(void* arena, uint64_t offset, const void* from, uint64_t bytes) {
+void Tier::write(void* arena, uint64_t offset, const void* from, uint64_t bytes, const std::string& what) {
   Sink sink;
-  sink.check(table_.write(self_, arena, offset, from, bytes, sink.get()), Exit::disk, "tier " + name_ + ", write");
+  sink.check(table_.write(self_, arena, offset, from, bytes, sink.get()), Exit::disk,
+             [&] { return fmt::format("tier {}, write {}", name_, what); });
 }
 
 namespace {

@@ -21,9 +21,10 @@ class Tier {
   // Throws Error(Exit::host_memory, or Exit::disk for storage) if the tier refuses.
   void* alloc(uint64_t bytes);
   void free(void* arena, uint64_t bytes) { table_.free(self_, arena, bytes); }
-  // Of storage: between memory of the host and an arena, from byte `offset` on. Throw Error(Exit::disk).
-  void read(void* arena, uint64_t offset, void* to, uint64_t bytes);
-  void write(void* arena, uint64_t offset, const void* from, uint64_t bytes);
+  // Of storage: between memory of the host and an arena, from byte `offset` on. Throw Error(Exit::disk) that names
+  // `what` is read or written.
+  void read(void* arena, uint64_t offset, void* to, uint64_t bytes, const std::string& what);
+  void write(void* arena, uint64_t offset, const void* from, uint64_t bytes, const std::string& what);
   const eng_tier& table() const { return table_; }
   void* self() const { return self_; }
 

@@ -171,7 +171,12 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   const auto valid = static_cast<double>(std::max<int64_t>(agreed.valid, 1));
   executor_.host<float>(setup_.plan.inputs)[0] = agreed.valid ? 1.0f / static_cast<float>(agreed.valid) : 0.0f;
   // Several ranks stop together, between steps.
-  if (!executor_.run("train", alone() ? stop : nullptr)) return std::nullopt;
+  try {
+    if (!executor_.run("train", alone() ? stop : nullptr)) return std::nullopt;
+  } catch (const Error& e) {
+    if (e.exit() != Exit::disk) throw;  // of a disk it is told when it failed
+    throw Error(e.exit(), fmt::format("step {}: {}", step_ + 1, e.what()), e.help());
+  }
   const View& losses = alone() ? setup_.plan.losses : setup_.plan.all_losses;
   double sum = 0;
   for (int64_t k = 0; k < count(losses.desc); ++k) sum += executor_.host<float>(losses)[k];

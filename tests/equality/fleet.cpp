@@ -155,13 +155,13 @@ void Fleet::upload(size_t rank, const eng::View& to, const void* from) {
   std::memcpy(address(rank, to), from, eng::bytes(to.desc));
   const Arena& arena = ranks_[rank].arena_of(to);
   if (arena.handle && arena.storage)
-    arena.tier->write(arena.handle, ranks_[rank].offset_of(to), from, eng::bytes(to.desc));
+    arena.tier->write(arena.handle, ranks_[rank].offset_of(to), from, eng::bytes(to.desc), "a value");
 }
 
 void Fleet::fetch(size_t rank, const eng::View& from, void* to) const {
   const Arena& arena = ranks_[rank].arena_of(from);
   if (arena.handle && arena.storage)
-    arena.tier->read(arena.handle, ranks_[rank].offset_of(from), to, eng::bytes(from.desc));
+    arena.tier->read(arena.handle, ranks_[rank].offset_of(from), to, eng::bytes(from.desc), "a value");
   else
     std::memcpy(to, address(rank, from), eng::bytes(from.desc));
 }
@@ -171,14 +171,14 @@ void Fleet::cross(uint32_t r, const Bound& bound) {
   const Rank& rank = ranks_[r];
   const eng::View &from = bound.action->in[0], &to = bound.action->out[0];
   if (const Arena& arena = rank.arena_of(to); arena.storage) {
-    arena.tier->write(arena.handle, rank.offset_of(to), bound.in[0].data, bound.in[0].n);
+    arena.tier->write(arena.handle, rank.offset_of(to), bound.in[0].data, bound.in[0].n, "a value");
     const uint8_t other = bound.in[0].data[0] ^ 1;
-    if (fault_.flips) arena.tier->write(arena.handle, rank.offset_of(to), &other, 1);
+    if (fault_.flips) arena.tier->write(arena.handle, rank.offset_of(to), &other, 1, "a value");
     return;
   }
   const Arena& arena = rank.arena_of(from);
   if (!arena.storage) return;
-  arena.tier->read(arena.handle, rank.offset_of(from), bound.out[0].data, bound.out[0].n);
+  arena.tier->read(arena.handle, rank.offset_of(from), bound.out[0].data, bound.out[0].n, "a value");
   if (std::memcmp(bound.out[0].data, bound.in[0].data, bound.in[0].n) != 0)
     complain(r, bound,
              fmt::format("tier {} gave other bytes than it was given",
