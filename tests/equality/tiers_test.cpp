@@ -4,6 +4,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+
+#include "core/verify/verify.hpp"
 #include "draw.hpp"
 #include "engine/ops.h"
 
@@ -115,6 +118,46 @@ TEST_CASE("all states in host memory, with a skipped update, other optimizers an
   Group once = group("llama", "bf16", 2);
   once.reduce_per_step = true;
   same(once, 3);
+}
+
+TEST_CASE("the verifier refuses what computes where its values are not") {
+  Draw d;
+  d.offload = "optimizer = 'drawer'\ngradients = 'host'\nparameters = 'drawer'\nactivations = 'host'\n";
+  const eng::Plan right = std::move(plan(group("llama", "bf16", 2), d).plans[0]);
+  REQUIRE(eng::problems(right).empty());
+  const auto refused = [](const eng::Plan& wrong, const std::string& text) {
+    const std::vector<std::string> found = eng::problems(wrong);
+    return std::any_of(found.begin(), found.end(), [&](const auto& p) { return p.find(text) != std::string::npos; });
+  };
+  // A call that runs on the other side.
+  int on_host = 0, on_device = 0;
+  for (size_t c = 0; c < right.calls.size(); ++c) {
+    if (right.calls[c].op->id == std::string(ENG_OP_COPY) || right.calls[c].op->collective) continue;
+    eng::Plan wrong = right;
+    wrong.calls[c].on_host = !right.calls[c].on_host;
+    const bool was = right.calls[c].on_host;
+    INFO(right.calls[c].op->id << (was ? " on the host" : " on the device"));
+    CHECK(refused(wrong, was ? "computes on the device, but " : "computes on the host, but "));
+    ++(was ? on_host : on_device);
+  }
+  CHECK((on_host > 3 && on_device > 20));
+  // A value that lies elsewhere: no action finds it where it computes.
+  int moved = 0;
+  for (const eng::Action& action : right.program("train").segments[0].actions) {
+    const eng::Call& call = right.calls[action.call];
+    if (call.op->id == std::string(ENG_OP_COPY) || call.op->collective || action.in.empty() || !action.in[0].buffer)
+      continue;
+    const uint32_t arena = right.buffer(action.in[0].buffer).arena;
+    for (uint32_t other = 0; other < right.arenas.size() && moved < 60; ++other) {
+      if (other == arena || (call.on_host && other >= right.first_tier && !right.stores(other))) continue;
+      eng::Plan wrong = right;
+      wrong.buffer(action.in[0].buffer).arena = other;
+      ++moved;
+      INFO(call.op->id << ", " << right.buffer(action.in[0].buffer).name << " in arena " << other);
+      CHECK(refused(wrong, "computes on the "));
+    }
+  }
+  CHECK(moved > 20);
 }
 
 TEST_CASE("what is offloaded is in the tier's arena, and no longer in the device's") {
