@@ -3,7 +3,8 @@
 """Steps with states on tiers, as the plan plays them and as they are, on this CPU.
 
     tools/dev build && ninja -C build benchmarks/nvme/bench-nvme benchmarks/kernels/bench-adamw
-    python3 benchmarks/offload_played.py --folder DIR [--rounds 20] [--words KEY=VALUE ...] [--out FILE.json]
+    python3 benchmarks/offload_played.py --folder DIR [--rounds 20] [--seconds 190] [--words KEY=VALUE ...]
+        [--out FILE.json]
 
 llama with 58 million parameters. Every round measures the rates of the machine and one step of each case, every other
 round backwards: the products of the step alone, a pass over memory with the streams of AdamW, and reads and writes of
@@ -25,7 +26,6 @@ from cpu_step import HERE, MODELS, PLUGINS, Side, cpu_name
 
 CASES = {
     "none": [],
-    "optimizer on host": ["offload.optimizer=host"],
     "parameters on nvme": ["offload.parameters=nvme"],
     "activations on nvme": ["offload.activations=nvme"],
     "optimizer on nvme": ["offload.optimizer=nvme"],
@@ -43,6 +43,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path.cwd(), help="on the disk to measure")
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=190, help="no round begins after so many")
     parser.add_argument("--words", nargs="*", default=[], help="for all cases, for example train.accumulate=4")
     parser.add_argument("--cases", nargs="*", help="only these, and the one without tiers")
     parser.add_argument("--build", type=pathlib.Path, default=HERE.parent / "build")
@@ -74,7 +75,10 @@ def main():
             seconds[name].append(sides[name].step())
             waited[name].append(sides[name].ask("waited") / seconds[name][-1])
 
+        begun = time.monotonic()
         for r in range(args.rounds):
+            if time.monotonic() - begun > args.seconds:
+                break
             for name in [*rates, *cases] if r % 2 == 0 else reversed([*rates, *cases]):
                 rates[name].append(rate(name)) if name in rates else one(name)
             print(f"round {r + 1}: " + "  ".join(f"{t[-1]:.3f}" for t in seconds.values()), flush=True)
@@ -86,7 +90,7 @@ def main():
     at = [f"offload.nvme_read_bandwidth={found['read']}", f"offload.nvme_write_bandwidth={found['write']}"]
     free = [f"offload.nvme_read_bandwidth={FREE}", f"offload.nvme_write_bandwidth={FREE}"]
     out = {"model": "llama", "cpu": cpu_name(), "cores": os.cpu_count(), "date": time.strftime("%Y-%m-%d"),
-           "words": args.words, "rounds": args.rounds, "rates": found, "cases": {}}
+           "words": args.words, "rounds": len(seconds["none"]), "rates": found, "cases": {}}
     more = 0
     for name in cases:
         stored = any("nvme" in x for x in words[name])
@@ -98,11 +102,13 @@ def main():
         out["cases"][name] = {
             "measured_seconds": round(measured, 3), "played_seconds": round(plan + more, 3),
             "measured_to_played": round(measured / (plan + more), 3),
-            "played_exposed": round((plan - hidden) / (plan + more), 3), "waited": round(statistics.median(waited[name]), 3)}
+            "played_exposed": round((plan - hidden) / (plan + more), 3),
+            "waited": round(statistics.median(waited[name]), 3)}
     out["no_rate_covers_seconds"] = round(more, 3)
     for name, case in out["cases"].items():
-        print(f"{name:22} measured {case['measured_seconds']:7.3f} s  played {case['played_seconds']:7.3f} s  ratio "
-              f"{case['measured_to_played']:.3f}  exposed: played {case['played_exposed']:.3f}, measured {case['waited']:.3f}")
+        print(f"{name:20} measured {case['measured_seconds']:7.3f} s  played {case['played_seconds']:7.3f} s  ratio "
+              f"{case['measured_to_played']:.3f}  exposed: played {case['played_exposed']:.3f}, "
+              f"measured {case['waited']:.3f}")
     print(json.dumps(out))
     if args.out:
         args.out.write_text(json.dumps(out, indent=1) + "\n")
