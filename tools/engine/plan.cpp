@@ -111,8 +111,10 @@ int check(const Common& common, const std::string& target, const std::vector<std
   line("disk", fmt::format("{}, free {}", checkpoints, free == UINT64_MAX ? "unknown" : size(free)));
   if (!setup.storage.tier.empty()) {
     try_storage(setup.plan, setup.offload, config.section("offload"), *registry);
-    line("tier", fmt::format("{}: {} reserved and given back", setup.storage.tier,
-                             size(peak_of(setup.plan, beside(setup)).storage)));
+    uint64_t reserved = 0;
+    for (const Arena& arena : setup.plan.arenas) reserved += arena.kind == "storage" ? arena.total() : 0;
+    line("tier", fmt::format("{}: {}{} reserved and given back", setup.storage.tier, size(reserved),
+                             ranks == 1 ? "" : " of a rank"));
   }
   return 0;
 }
