@@ -5,9 +5,9 @@
 #include "session/report/progress.hpp"
 #include "tests/cli/harness.hpp"
 
-using namespace cli;
-
 TEST_CASE("a device with memory apart: the progress line shows it, and the host's beside it") {
+  using namespace cli;
+  using cli::Result;
   Scratch scratch;
   scratch.config();
   const std::string plugins = std::string("device.plugins=[\"") + ENGINE_PLUGIN_DIR + "/cpu/reference.eng.so\"]";
