@@ -396,7 +396,8 @@ class Device {
     for (const auto& [memory, tensor] : all) {
       last = to;
       sink.check(device->upload(self_, to, memory->data(), memory->with_guard(), sink.get()));
-      if (tensor) tensor->data = to, tensor->device = {info.dl_device_type, info.dl_device_id};
+      if (tensor)
+        tensor->data = to, tensor->device = {static_cast<DLDeviceType>(info.dl_device_type), info.dl_device_id};
       to += steps(memory->with_guard());
     }
     return last;
