@@ -258,6 +258,9 @@ class Device {
     kernels = static_cast<const eng_kernels*>(plugin->get_interface(ENG_KERNELS_KIND, name.c_str()));
     if (!device || !kernels) throw std::runtime_error(path + " provides no device and kernels named " + name);
     options_.data = &given_;
+    options_.get_bool = [](const eng_options*, const char*, int32_t*, eng_error*) -> eng_status {
+      return ENG_NOT_FOUND;
+    };
     options_.get_int = [](const eng_options* o, const char* key, int64_t* out, eng_error*) -> eng_status {
       if (std::strcmp(key, "threads") != 0) return ENG_NOT_FOUND;
       *out = static_cast<const Given*>(o->data)->threads;
