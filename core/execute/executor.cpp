@@ -63,7 +63,8 @@ Error Executor::late(const std::string& program, const std::string& text) {
   // A device that does not come back would have the first action, which is innocent, say so.
   Sink sink;
   if (device_.table().sync(device_.self(), nullptr, sink.get()) != ENG_OK)
-    return Error(Exit::environment, text + fmt::format(" (in program {})", program));
+    return runner_->failed() ? runner_->failure()
+                             : Error(Exit::environment, text + fmt::format(" (in program {})", program));
   try {
     each(program, false, [](const Step&) { return false; });
   } catch (const Error& e) {

@@ -18,13 +18,13 @@ TEST_CASE("a device with memory apart: the progress line shows it, and the host'
     first.insert(first.end(), last.begin(), last.end());
     return first;
   };
-  const Result planned = engine(scratch, words({"plan", "config.toml"}, {"--json"}));
+  const cli::Result planned = engine(scratch, words({"plan", "config.toml"}, {"--json"}));
   INFO(planned.err);
   REQUIRE(planned.exit == 0);
   const Json rank = Json::parse(planned.out).at("ranks").at(0);
   const uint64_t device = rank.at("device_peak_bytes");
   CHECK(device > rank.at("arenas").at(0).at("total").get<uint64_t>());  // the device's own overhead is a part of it
-  const Result run = engine(scratch, words({"run", "config.toml"}, {"--out", "run"}));
+  const cli::Result run = engine(scratch, words({"run", "config.toml"}, {"--out", "run"}));
   INFO(run.err);
   REQUIRE(run.exit == 0);
   CHECK(column(scratch / "run", "device_peak_bytes") == std::vector<double>(2, double(device)));

@@ -258,6 +258,9 @@ class Device {
     kernels = static_cast<const eng_kernels*>(plugin->get_interface(ENG_KERNELS_KIND, name.c_str()));
     if (!device || !kernels) throw std::runtime_error(path + " provides no device and kernels named " + name);
     options_.data = &given_;
+    options_.get_bool = [](const eng_options*, const char*, int32_t*, eng_error*) -> eng_status {
+      return ENG_NOT_FOUND;
+    };
     options_.get_int = [](const eng_options* o, const char* key, int64_t* out, eng_error*) -> eng_status {
       if (std::strcmp(key, "threads") != 0) return ENG_NOT_FOUND;
       *out = static_cast<const Given*>(o->data)->threads;
@@ -397,7 +400,7 @@ class Device {
       last = to;
       sink.check(device->upload(self_, to, memory->data(), memory->with_guard(), sink.get()));
       if (tensor)
-        tensor->data = to, tensor->device = DLDevice{static_cast<DLDeviceType>(info.dl_device_type), info.dl_device_id};
+        tensor->data = to, tensor->device = {static_cast<DLDeviceType>(info.dl_device_type), info.dl_device_id};
       to += steps(memory->with_guard());
     }
     return last;

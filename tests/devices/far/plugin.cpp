@@ -245,7 +245,8 @@ const eng_device device = {sizeof(eng_device),
                            graph_launch,
                            graph_destroy,
                            pin_host,
-                           unpin_host};
+                           unpin_host,
+                           nullptr};
 
 const char* describe() {
   return eng_description;
