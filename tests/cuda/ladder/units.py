@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the ladder climbs with: every folder of CUDA kernels, and how its kernels run on the host.
+
+A new folder of kernels is taken in by a new Unit; a new .cu in a listed folder is taken in by itself. A .cu in no
+listed folder is an error."""
+import dataclasses
+import pathlib
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+TARGETS = ("80", "90a", "100")
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    name: str
+    kernels: str  # folder of .cu files
+    glue: tuple  # sources that make a plugin of them on the host
+    plugin: str  # where the tests look for that plugin, in ENGINE_PLUGIN_DIR/..
+    tests: tuple  # sources of the Catch2 program that runs them
+    # Test cases that reach the kernels of one file, as patterns of Catch2; of a file that is not here: all.
+    cases: dict = dataclasses.field(default_factory=dict)
+
+    def sources(self):
+        return sorted((ROOT / self.kernels).glob("*.cu"))
+
+
+UNITS = (
+    Unit("cuda", "plugins/cuda/kernels", ("tests/cuda/emulated/plugin.cpp",), "tests/cuda/emulated/emulated.eng.so",
+         ("tests/cuda/kernels/elementwise_test.cpp", "tests/cuda/kernels/exact_test.cpp",
+          "tests/cuda/kernels/layers_test.cpp", "tests/cuda/kernels/model_test.cpp"),
+         {"attention": "*attention*", "cross_entropy": "*cross-entropy*", "norm": "*norm*",
+          "product": "*linear*,*cross-entropy*", "sequence": "*embedding*,*dropout*",
+          "step": "*step*,*fold*,*loss scale*", "optimizer": "*adamw*", "elementwise": "*add*,*scale*"}),
+)
+EMULATOR = ("tests/cuda/emulator/fiber.cpp", "tests/cuda/emulator/machine.cpp", "tests/cuda/emulator/warp.cpp")
+REFERENCE = "plugins/cpu/reference.eng.so"  # what the tests compare with, built by ninja
+
+
+def tracked(*patterns):
+    out = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *patterns], cwd=ROOT,
+                         stdout=subprocess.PIPE, check=True).stdout.decode().split("\0")
+    return sorted({n for n in out if n and (ROOT / n).is_file()})
+
+
+def unlisted():
+    listed = {str(f.relative_to(ROOT)) for u in UNITS for f in u.sources()}
+    return [n for n in tracked("plugins/**.cu", "plugins/*.cu") if n not in listed]
