@@ -16,6 +16,7 @@ class Unit:
     name: str
     kernels: str  # folder of .cu files
     glue: tuple  # sources that make a plugin of them on the host
+    built: str  # the plugin that ships, in the build with nvcc
     plugin: str  # where the tests look for that plugin, in ENGINE_PLUGIN_DIR/..
     tests: tuple  # sources of the Catch2 program that runs them
     # Test cases that reach the kernels of one file, as patterns of Catch2; of a file that is not here: all.
@@ -26,7 +27,7 @@ class Unit:
 
 
 UNITS = (
-    Unit("cuda", "plugins/cuda/kernels", ("tests/cuda/emulated/plugin.cpp",), "tests/cuda/emulated/emulated.eng.so",
+    Unit("cuda", "plugins/cuda/kernels", ("tests/cuda/emulated/plugin.cpp",), "plugins/cuda/cuda.eng.so", "tests/cuda/emulated/emulated.eng.so",
          ("tests/cuda/kernels/elementwise_test.cpp", "tests/cuda/kernels/exact_test.cpp",
           "tests/cuda/kernels/layers_test.cpp", "tests/cuda/kernels/model_test.cpp"),
          {"attention": "*attention*", "cross_entropy": "*cross-entropy*", "norm": "*norm*",
