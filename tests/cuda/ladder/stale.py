@@ -6,21 +6,31 @@ import json
 from units import ROOT, UNITS, tracked
 
 RESULT = ROOT / "tests/cuda/ladder.json"
-SOURCES = ("plugins/cuda", "plugins/common", "plugins/mamba/cuda", "abi/engine", "tests/cuda", "tests/kernels/kernel_harness.hpp",
-           "tools/ladder")
-NOT = {"tests/cuda/ladder.json"}
+KERNELS = ("plugins/*.cu", "plugins/*.cuh", "plugins/common/*.hpp", "plugins/cuda/kernels", "abi/engine", "tools/ladder",
+           "tests/cuda/ladder", "tests/cuda/emulator")
+TESTS = ("tests/cuda/emulated", "tests/cuda/kernels", "tests/kernels/kernel_harness.hpp")
+# What each rung depends on.
+SOURCES = {
+    "compile": KERNELS, "sass": KERNELS, "mistakes": KERNELS,
+    "sanitizers": KERNELS + TESTS, "barriers": KERNELS + TESTS,
+    "runtime": KERNELS + ("plugins/cuda", "tests/cuda/runtime", "tests/cuda/device", "tests/cuda/shipped"),
+}
+RUNGS = tuple(SOURCES)
 
 
 def digest(data):
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def sources():
-    return [n for n in tracked(*SOURCES) if n not in NOT]
+def now(rung):
+    names = [n for n in tracked(*SOURCES[rung]) if rung == "sass" or n != "tests/cuda/ladder/sass.json"]
+    return digest("".join(f"{n} {digest((ROOT / n).read_bytes())}\n" for n in names).encode())
 
 
-def now():
-    return digest("".join(f"{n} {digest((ROOT / n).read_bytes())}\n" for n in sources()).encode())
+def old_rungs(result=None):
+    """Those whose recorded result is of other sources."""
+    had = (result or recorded())["sources"]
+    return [r for r in RUNGS if had.get(r) != now(r)]
 
 
 def kernels():
@@ -31,7 +41,7 @@ def kernels():
 
 
 def recorded():
-    return json.loads(RESULT.read_text()) if RESULT.exists() else {"sources": "", "kernels": {}, "rungs": {}}
+    return json.loads(RESULT.read_text()) if RESULT.exists() else {"sources": {}, "kernels": {}, "rungs": {}}
 
 
 def changed_kernels():
@@ -41,11 +51,12 @@ def changed_kernels():
 
 
 class Seen(dict):
-    """What earlier runs found, of the same sources, kept in a file."""
+    """What earlier runs of a rung found, of the same sources, kept in a file."""
 
-    def __init__(self, path):
+    def __init__(self, path, rung):
         super().__init__()
-        self.path, self.of = path, now()
+        self.path, self.of = path, now(rung)
+        path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             kept = json.loads(path.read_text())
             if kept["of"] == self.of:
@@ -56,16 +67,16 @@ class Seen(dict):
         self.path.write_text(json.dumps({"of": self.of, "found": self}))
 
 
-def note(folder, passed, all_rungs):
-    """Keeps what passed; writes the result when all of it has, for these sources."""
-    folder.mkdir(parents=True, exist_ok=True)
-    seen = Seen(folder / "rungs.json")
-    for rung, result in passed.items():
-        seen.keep(rung, result)
-    if all(r in seen for r in all_rungs):
-        RESULT.write_text(json.dumps({"what": "the whole ladder (tools/ladder); emulated: nothing here ran on a GPU",
-                                      "sources": seen.of, "kernels": kernels(), "rungs": {r: seen[r] for r in all_rungs}},
-                                     indent=1) + "\n")
-        print(f"{RESULT.relative_to(ROOT)} is written")
-    else:
-        print("not yet passed for these sources: " + ", ".join(r for r in all_rungs if r not in seen))
+def note(passed):
+    """Writes what passed into the result, beside what it has of the other rungs."""
+    result = recorded()
+    result["what"] = "the whole ladder (tools/ladder); emulated: nothing here ran on a GPU"
+    for rung, found in passed.items():
+        result["sources"][rung], result["rungs"][rung] = now(rung), found
+    if not old_rungs(result):
+        result["kernels"] = kernels()
+    result = {"what": result["what"], **{k: result[k] for k in ("sources", "kernels", "rungs")}}
+    RESULT.write_text(json.dumps(result, indent=1) + "\n")
+    if old := old_rungs():
+        print("not yet passed for these sources: " + ", ".join(old))
+

@@ -17,19 +17,9 @@
 
 #include <cstdint>
 
-extern "C" {
+#include "twin.hpp"
 
-// A kernel compiled for the host. `take` copies the arguments of a launch, as the runtime does. `run` returns 0, or
-// writes what is wrong.
-struct software_cuda_kernel {
-  const void* self;
-  void* (*take)(const void* self, void** args);
-  void (*drop)(const void* self, void* taken);
-  int (*run)(const void* self, void* taken, const unsigned grid[3], const unsigned block[3], uint64_t shared_bytes,
-             char* text, uint64_t text_bytes);
-};
-// By mangled name; NULL: there is none. Exported by the object that SOFTCUDA_TWINS names.
-using software_cuda_twin_fn = const software_cuda_kernel* (*)(const char* mangled);
+extern "C" {
 
 // Drops the context and everything in it, and reads the environment again.
 void software_cuda_reset(void);

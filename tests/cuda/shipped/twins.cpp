@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <map>
 
-#include "emulator.hpp"
-#include "tests/cuda/runtime/software.hpp"
+#include <emulator.hpp>  // tests/cuda/emulator
+#include "tests/cuda/runtime/twin.hpp"
 
 namespace {
 
