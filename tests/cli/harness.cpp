@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstring>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 namespace cli {
@@ -213,7 +214,9 @@ Result engine(const Scratch& scratch, const Args& args, Limits limits) {
 
 std::string read(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::ostringstream text;
+  text << in.rdbuf();  // ends where reading fails
+  return text.str();
 }
 
 std::vector<std::string> numbers(const fs::path& run) {
