@@ -146,8 +146,15 @@ template <class T, int W>
 struct alignas(sizeof(T) * W) Pack {
   T at[W];
 };
+template <class P>
+__device__ __forceinline__ void check_place([[maybe_unused]] const void* at) {
+#ifdef ENG_EMULATED
+  emu::at_once<P>(at);
+#endif
+}
 template <int W, class T>
 __device__ __forceinline__ void load(const T* from, float (&out)[W]) {
+  check_place<Pack<T, W>>(from);
   const Pack<T, W> pack = *reinterpret_cast<const Pack<T, W>*>(from);
   for (int k = 0; k < W; ++k) out[k] = to_f32(pack.at[k]);
 }
@@ -155,6 +162,7 @@ template <int W, class T>
 __device__ __forceinline__ void store(T* to, const float (&x)[W]) {
   Pack<T, W> pack;
   for (int k = 0; k < W; ++k) from_f32(x[k], pack.at[k]);
+  check_place<Pack<T, W>>(to);
   *reinterpret_cast<Pack<T, W>*>(to) = pack;
 }
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "tests/cuda/emulator/emulator.hpp"
+#include "plugins/common/cuda/glue.hpp"
 #include "tests/cuda/runtime/twin.hpp"
 
 namespace {
@@ -18,6 +18,7 @@ struct Twin : software_cuda_kernel {
 int run(const software_cuda_kernel* self, void* taken, const unsigned grid[3], const unsigned block[3],
         uint64_t shared_bytes, char* text, uint64_t text_bytes) {
   try {
+    cuda::enter(nullptr, {});  // the order of threads
     emu::run(*static_cast<const Twin*>(self)->kernel, taken, {grid[0], grid[1], grid[2]},
              {block[0], block[1], block[2]}, shared_bytes);
     return 0;

@@ -91,7 +91,11 @@ unsigned ballot(unsigned mask, bool value, Place place);
 // 16x8 += 16x16 * 16x8, registers as in PTX m16n8k16; what 16 bits mean is up to `half`.
 void mma_16816(float* d, const uint32_t* a, const uint32_t* b, float (*half)(uint16_t), Place place);
 // Four 8x8 matrices of 16 bits; `row`: the 16 bytes to which this lane points.
-void ldmatrix(uint32_t* out, const uint32_t* row, bool transposed, Place place);
+void exchange_rows(uint32_t* out, const uint32_t* row, bool transposed, Place place);
+inline void ldmatrix(uint32_t* out, const uint32_t* row, bool transposed, Place place) {
+  const uint32_t mine[4] = {row[0], row[1], row[2], row[3]};  // here a sanitizer sees it as an access of the kernel
+  exchange_rows(out, mine, transposed, place);
+}
 void* shared(size_t bytes);
 
 struct AsyncCopy {
@@ -104,6 +108,13 @@ struct AsyncCopy {
 void push_copy(const AsyncCopy& copy);
 void commit_copies();
 bool next_copy(int open, AsyncCopy* out);  // one that must have landed with at most `open` groups under way
+
+// An access of all of T at once, which a GPU refuses at another address.
+template <class T>
+void at_once(const void* address) {
+  if (reinterpret_cast<uintptr_t>(address) % alignof(T))
+    fail("accesses a vector at an address that is no multiple of its size");
+}
 
 template <class T>
 uint64_t to_bits(T v) {

@@ -14,6 +14,10 @@
 extern "C" {
 void __tsan_acquire(void*);
 void __tsan_release(void*);
+void AnnotateIgnoreReadsBegin(const char* file, int line);
+void AnnotateIgnoreReadsEnd(const char* file, int line);
+void AnnotateIgnoreWritesBegin(const char* file, int line);
+void AnnotateIgnoreWritesEnd(const char* file, int line);
 }
 #endif
 #ifdef EMU_ASAN
@@ -33,6 +37,12 @@ Machine& machine() {
 void happens_before([[maybe_unused]] char* moment) {
 #ifdef EMU_TSAN
   __tsan_release(moment);
+#endif
+}
+void unseen([[maybe_unused]] bool begins) {
+#ifdef EMU_TSAN
+  (begins ? AnnotateIgnoreReadsBegin : AnnotateIgnoreReadsEnd)(__FILE__, __LINE__);
+  (begins ? AnnotateIgnoreWritesBegin : AnnotateIgnoreWritesEnd)(__FILE__, __LINE__);
 #endif
 }
 void happens_after([[maybe_unused]] char* moment) {
@@ -65,9 +75,9 @@ std::vector<const Kernel*>& enrolled() {
 void body() {
   Fiber::begun();
   Machine& m = machine();
-  happens_after(&m.launched);
+  happens_after(&m.launched), happens_after(&m.here->free[m.here->blocks % 2]);
   m.kernel->call(m.arguments);
-  happens_before(&m.ended);
+  happens_before(&m.ended), happens_before(&m.here->free[(m.here->blocks + 1) % 2]);
   Lane& me = m.me();
   if (!me.copies.empty())
     m.failed("leaves the kernel with " + std::to_string(me.copies.size()) + " asynchronous copies under way");
@@ -102,17 +112,25 @@ std::string deadlock(const Machine& m) {
          std::to_string(in_warp) + " in warp functions for threads that never come, for example " + example;
 }
 
-void run_block(Machine& m, dim3 at, dim3 grid, dim3 block) {
-  std::memset(m.shared, 0xff, m.shared_bytes);  // NaN in every floating type
+void fill(char* at, size_t bytes, char with) {
+#ifdef EMU_TSAN  // which takes memset for an access of this fiber
+  for (volatile char* p = at; bytes > 0; --bytes) *p++ = with;
+#else
+  std::memset(at, with, bytes);
+#endif
+}
+
+void run_threads(Machine& m, dim3 at, dim3 grid, dim3 block) {
+  fill(m.shared, m.shared_bytes, '\xff');  // NaN in every floating type
 #ifdef EMU_ASAN
   __asan_poison_memory_region(m.shared + m.shared_bytes, guard);
 #else
-  std::memset(m.shared + m.shared_bytes, mark, guard);
+  fill(m.shared + m.shared_bytes, guard, mark);
 #endif
   const unsigned warps = (m.n + 31) / 32;
   m.meetings.resize(warps), m.left.assign(warps, 0);
   for (auto& w : m.meetings) w.clear(), w.reserve(32);
-  m.alive = m.n, m.waiting = 0, m.ready = {};
+  m.alive = m.n, m.waiting = 0, m.ready = {}, m.syncs = {};
   for (unsigned k = 0; k < m.n; ++k) {
     Lane& lane = *m.lanes[k];
     lane.index = k, lane.lane = k % 32, lane.warp = k / 32;
@@ -127,14 +145,28 @@ void run_block(Machine& m, dim3 at, dim3 grid, dim3 block) {
     if (!m.error.empty()) return;
   }
   if (m.alive) m.error = deadlock(m);
-#ifdef EMU_ASAN
-  __asan_unpoison_memory_region(m.shared + m.shared_bytes, guard);
-#else
+#ifndef EMU_ASAN
   if (m.error.empty() &&
       std::any_of(m.shared + m.shared_bytes, m.shared + m.shared_bytes + guard, [](char c) { return c != mark; }))
     m.error = "block " + text_of(at) + ": something was written behind the " + std::to_string(m.shared_bytes) +
               " bytes of shared memory";
 #endif
+}
+
+void run_block(Machine& m, BlockPlace& here, dim3 at, dim3 grid, dim3 block) {
+  for (auto& lane : here.lanes) lane->state = State::left;
+  void* start = here.memory.data();
+  size_t room = here.memory.size();
+  m.shared = static_cast<char*>(std::align(alignment, m.shared_bytes + guard, start, room));
+  m.here = &here;
+  m.lanes.swap(here.lanes);
+  run_threads(m, at, grid, block);
+  m.lanes.swap(here.lanes);
+  ++here.blocks;
+#ifdef EMU_ASAN
+  __asan_unpoison_memory_region(m.shared + m.shared_bytes, guard);
+#endif
+  if (!m.error.empty()) here.lanes.clear();  // some of them stopped half way
 }
 
 }  // namespace
@@ -187,7 +219,7 @@ void sync_block(Place place) {
     for (const auto& other : m.lanes)
       if (other->index < m.n && other->state == State::at_barrier && !(other->place == place))
         m.failed("waits at the barrier " + text_of(place) + ", others wait at " + text_of(other->place));
-  char* moment = &m.barrier[m.phase];
+  char* moment = &m.here->barrier[m.phase];
   happens_before(moment);
   if (++m.waiting < m.n) {
     m.rest(State::at_barrier, place);
@@ -258,15 +290,15 @@ void run(const Kernel& kernel, const void* arguments, dim3 grid, dim3 block, siz
   if (threads == 0 || threads > most_threads || block.z > 64) refuse("a block of " + text_of(block) + " threads");
   if (blocks == 0 || grid.x > 0x7fffffff || grid.y > 65535 || grid.z > 65535) refuse("a grid of " + text_of(grid));
   if (shared_bytes > most_shared) refuse(std::to_string(shared_bytes) + " bytes of shared memory");
-  while (m.lanes.size() < threads) m.lanes.push_back(std::make_unique<Lane>());
-  for (auto& lane : m.lanes) lane->state = State::left;
   m.n = static_cast<unsigned>(threads), m.kernel = &kernel, m.arguments = arguments, m.error.clear();
-  m.memory.resize(std::max(m.memory.size(), shared_bytes + alignment + guard));
-  void* start = m.memory.data();
-  size_t room = m.memory.size();
-  m.shared = static_cast<char*>(std::align(alignment, shared_bytes + guard, start, room));
   m.shared_bytes = shared_bytes;
   m.random.seed(static_cast<unsigned>(settings.seed % 2147483646 + 1));
+  // ThreadSanitizer tells some 250 threads from each other.
+  const uint64_t turns = std::min<uint64_t>(places, std::max<uint64_t>(2, 250 / threads));
+  for (BlockPlace& here : m.turns) {
+    while (here.lanes.size() < m.n) here.lanes.push_back(std::make_unique<Lane>());
+    here.memory.resize(std::max(here.memory.size(), m.shared_bytes + alignment + guard));
+  }
   happens_before(&m.launched);
   // In random order, blocks follow one another in steps that meet all of them.
   uint64_t stride = 1, first = 0;
@@ -277,7 +309,7 @@ void run(const Kernel& kernel, const void* arguments, dim3 grid, dim3 block, siz
   for (uint64_t b = 0; b < blocks && m.error.empty(); ++b) {
     const uint64_t at = settings.order == Order::backward ? blocks - 1 - b : (first + b * (stride % blocks)) % blocks;
     if (settings.block != UINT64_MAX && at != settings.block % blocks) continue;
-    run_block(m, unfold(at, grid), grid, block);
+    run_block(m, m.turns[b % turns], unfold(at, grid), grid, block);
   }
   happens_after(&m.ended);
   current = nullptr;

@@ -28,7 +28,7 @@ enum class Warp : int { sync, shuffle, ballot, mma, ldmatrix };
 // Lanes of a warp that call one function together.
 struct Meeting {
   Warp kind{};
-  unsigned mask = 0, here = 0;
+  unsigned mask = 0, here = 0, moment = 0;
   std::array<uint64_t, 32> value{};
   std::array<int, 32> from{};
   std::array<std::array<uint32_t, 4>, 32> row{};
@@ -37,22 +37,40 @@ struct Meeting {
 
 constexpr unsigned most_threads = 1024;
 
+// Blocks take turns in these. ThreadSanitizer sees no order between blocks in different ones, so that each block is
+// unordered to its neighbours; blocks in the same one come after each other, which allows them the same memory.
+#ifdef EMU_TSAN
+constexpr size_t places = 3;
+#else
+constexpr size_t places = 1;
+#endif
+constexpr unsigned warp_moments = 64;
+struct BlockPlace {
+  std::vector<std::unique_ptr<Lane>> lanes;
+  std::vector<char> memory;  // shared memory with a guard behind it
+  unsigned blocks = 0;       // that were here
+  // Names of moments. A block leaves the place free for the next one, and is not in order within itself by that.
+  char free[2] = {}, barrier[2] = {}, warp_sync[32][warp_moments] = {};
+};
+
 struct Machine {
   Fiber scheduler;
-  std::vector<std::unique_ptr<Lane>> lanes;
+  std::vector<std::unique_ptr<Lane>> lanes;    // of the block that runs
   std::vector<std::vector<Meeting>> meetings;  // by warp
   std::vector<unsigned> left;                  // by warp: lanes that left the kernel
   std::array<uint64_t, most_threads / 64> ready{};
   unsigned n = 0, alive = 0, waiting = 0;  // threads: of the block, still in the kernel, at the barrier
   const Kernel* kernel = nullptr;
   const void* arguments = nullptr;
-  std::vector<char> memory;  // shared memory with a guard behind it
   char* shared = nullptr;
   size_t shared_bytes = 0;
   std::string error;
   std::minstd_rand random;
   int phase = 0;
-  char launched = 0, ended = 0, barrier[2] = {}, warp_sync[32] = {};  // names of moments, for ThreadSanitizer
+  std::array<unsigned, 32> syncs{};  // by warp: __syncwarps so far
+  char launched = 0, ended = 0;      // names of moments, for ThreadSanitizer
+  std::array<BlockPlace, places> turns;
+  BlockPlace* here = nullptr;  // of the block that runs; its lanes are in `lanes` until it ends
 
   Lane& me() { return static_cast<Lane&>(*current); }
   void wake(unsigned k) {
@@ -74,5 +92,7 @@ Machine& machine();
 bool is_without(Place place);       // the planted mistake of the settings
 void happens_before(char* moment);  // what this thread did, for whoever says happens_after
 void happens_after(char* moment);
+// Between these, functions of the C library that this thread calls are no accesses of the kernel.
+void unseen(bool begins);
 
 }  // namespace emu

@@ -27,6 +27,7 @@ void meet(Warp kind, unsigned mask, Place place, Bring&& bring, Finish&& finish)
     m.failed("calls a warp function for mask " + hex(mask) + ", its warp has only lanes " + hex(there));
   if (mask & m.left[me.warp])
     m.failed("waits in a warp function for lanes " + hex(mask & m.left[me.warp]) + ", which have left the kernel");
+  unseen(true);
   Meeting* g = nullptr;
   for (Meeting& other : open)
     if (other.mask & mask) {
@@ -38,14 +39,18 @@ void meet(Warp kind, unsigned mask, Place place, Bring&& bring, Finish&& finish)
   if (!g) {
     open.emplace_back();
     g = &open.back();
-    g->kind = kind, g->mask = mask;
+    g->kind = kind, g->mask = mask, g->moment = m.syncs[me.warp]++ % warp_moments;
   }
   g->here |= 1u << me.lane;
   bring(*g, me.lane);
-  if (g->here != mask) return m.rest(State::in_warp, place);
+  if (g->here != mask) {
+    unseen(false);
+    return m.rest(State::in_warp, place);
+  }
   finish(*g);
   *g = open.back();
   open.pop_back();
+  unseen(false);
   for (unsigned lane = 0; lane < 32; ++lane)
     if (mask >> lane & 1) m.wake(me.warp * 32 + lane);
   m.rest(State::ready, place);
@@ -63,10 +68,14 @@ void give(unsigned lane, uint64_t value) {
 void sync_warp(unsigned mask, Place place) {
   if (is_without(place)) return;
   Machine& m = machine();
-  char* moment = &m.warp_sync[m.me().warp];
-  happens_before(moment);
+  char* moment = nullptr;
   meet(
-      Warp::sync, mask, place, [](Meeting&, unsigned) {}, [](Meeting&) {});
+      Warp::sync, mask, place,
+      [&](Meeting& g, unsigned) {
+        moment = &m.here->warp_sync[m.me().warp][g.moment];
+        happens_before(moment);
+      },
+      [](Meeting&) {});
   happens_after(moment);
 }
 
@@ -136,7 +145,7 @@ void mma_16816(float* d, const uint32_t* a, const uint32_t* b, float (*half)(uin
       });
 }
 
-void ldmatrix(uint32_t* out, const uint32_t* row, bool transposed, Place place) {
+void exchange_rows(uint32_t* out, const uint32_t* row, bool transposed, Place place) {
   meet(
       Warp::ldmatrix, ~0u, place, [&](Meeting& g, unsigned lane) { std::memcpy(g.row[lane].data(), row, 16); },
       [&](Meeting& g) {

@@ -48,6 +48,7 @@ TEST_CASE("emulated cuda: the step's own ops, exactly") {
   const Tensor scalars = scalars_of(1, 0.5f, 1e-3f, 0.1f, 0.2f);
   const eng_desc s = scalars.d, k = count.d;
   check_exact({ENG_OP_BEGIN, {inputs, count}, {s, k}, {}, {{1, 1}}});
+  check_exact({ENG_OP_BEGIN, {inputs, count}, {s, k}});
   for (const int32_t type : {ENG_F32, ENG_I32, ENG_BF16}) {
     Tensor rows(type, {4, 3, 5});
     for (int64_t i = 0; i < rows.size(); ++i) rows.put(i, double(i));
@@ -64,6 +65,7 @@ TEST_CASE("emulated cuda: the step's own ops, exactly") {
     for (int64_t i = 0; i < partials.size(); ++i)
       partials.put(i, std::fabs(partials.at(i)) * std::pow(2.0, double(i % 30)));
     check_exact({ENG_OP_FINISH, {partials, table, scalars, count}, {s, k}, {real("max_norm", max_norm)}});
+    check_exact({ENG_OP_FINISH, {Tensor(ENG_F32, {0}), table, scalars, count}, {s, k}, {real("max_norm", max_norm)}});
     partials.put(3, max_norm > 0 ? NAN : INFINITY);
     check_exact(
         {ENG_OP_FINISH, {partials, table, scalars, count}, {s, k}, {real("max_norm", max_norm)}, {{0, 2}, {1, 3}}});
@@ -90,6 +92,7 @@ TEST_CASE("emulated cuda: the loss scale, exactly") {
     check_exact({ENG_OP_LOSS_SCALE, {state, scalars}, {scalars.d}, attrs});
     const Use use{ENG_OP_SCALER, {state, scalars}, {state.d}, attrs, {{0, 0}}};
     check_exact(use);
+    check_exact({ENG_OP_SCALER, {state, scalars}, {state.d}, attrs});
     state = outputs(use)[0];
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel compiled for the host, as the software CUDA runtime runs it.
+// How the software CUDA runtime is given kernels. Without any header of CUDA, which the emulator stands for.
 #pragma once
 
 #include <cstdint>

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The committed result of the ladder, and whether it is of these sources."""
+import hashlib
+import json
+
+from units import ROOT, UNITS, tracked
+
+RESULT = ROOT / "tests/cuda/ladder.json"
+KERNELS = ("plugins/*.cu", "plugins/*.cuh", "plugins/common/*.hpp", "plugins/cuda/kernels", "abi/engine", "tools/ladder",
+           "tests/cuda/ladder", "tests/cuda/emulator")
+TESTS = ("tests/cuda/emulated", "tests/cuda/kernels", "tests/kernels/kernel_harness.hpp")
+# What each rung depends on.
+SOURCES = {
+    "compile": KERNELS, "sass": KERNELS, "mistakes": KERNELS,
+    "sanitizers": KERNELS + TESTS, "barriers": KERNELS + TESTS,
+    "runtime": KERNELS + ("plugins/cuda", "tests/cuda/runtime", "tests/cuda/device", "tests/cuda/shipped"),
+}
+RUNGS = tuple(SOURCES)
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def now(rung):
+    names = [n for n in tracked(*SOURCES[rung]) if rung == "sass" or n != "tests/cuda/ladder/sass.json"]
+    return digest("".join(f"{n} {digest((ROOT / n).read_bytes())}\n" for n in names).encode())
+
+
+def old_rungs(result=None):
+    """Those whose recorded result is of other sources."""
+    had = (result or recorded())["sources"]
+    return [r for r in RUNGS if had.get(r) != now(r)]
+
+
+def kernels():
+    """{.cu: a hash of it and of what it includes}."""
+    from barriers import headers
+    return {str(s.relative_to(ROOT)): digest(b"".join(f.read_bytes() for f in [s, *sorted(headers(s))]))
+            for u in UNITS for s in u.sources()}
+
+
+def recorded():
+    return json.loads(RESULT.read_text()) if RESULT.exists() else {"sources": {}, "kernels": {}, "rungs": {}}
+
+
+def changed_kernels():
+    """Those that are not as they were when the whole ladder ran."""
+    had = recorded()["kernels"]
+    return {n for n, h in kernels().items() if had.get(n) != h}
+
+
+class Seen(dict):
+    """What earlier runs of a rung found, of the same sources, kept in a file."""
+
+    def __init__(self, path, rung):
+        super().__init__()
+        self.path, self.of = path, now(rung)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            kept = json.loads(path.read_text())
+            if kept["of"] == self.of:
+                self.update(kept["found"])
+
+    def keep(self, key, value):
+        self[key] = value
+        self.path.write_text(json.dumps({"of": self.of, "found": self}))
+
+
+def note(passed):
+    """Writes what passed into the result, beside what it has of the other rungs."""
+    result = recorded()
+    result["what"] = "the whole ladder (tools/ladder); emulated: nothing here ran on a GPU"
+    for rung, found in passed.items():
+        result["sources"][rung], result["rungs"][rung] = now(rung), found
+    if not old_rungs(result):
+        result["kernels"] = kernels()
+    result = {"what": result["what"], **{k: result[k] for k in ("sources", "kernels", "rungs")}}
+    RESULT.write_text(json.dumps(result, indent=1) + "\n")
+    if old := old_rungs():
+        print("not yet passed for these sources: " + ", ".join(old))
+

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the ladder climbs with: every folder of CUDA kernels, and how its kernels run on the host.
+
+A new folder of kernels is taken in by a new Unit; a new .cu in a listed folder is taken in by itself. A .cu in no
+listed folder is an error."""
+import dataclasses
+import pathlib
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+TARGETS = ("80", "90a", "100")
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    name: str
+    kernels: str  # folder of .cu files
+    glue: tuple  # sources that make a plugin of them on the host
+    built: str  # the plugin that ships, in the build with nvcc
+    plugin: str  # where the tests look for that plugin, in ENGINE_PLUGIN_DIR/..
+    tests: tuple  # sources of the Catch2 program that runs them
+    # Test cases that reach the kernels of one file, as patterns of Catch2; of a file that is not here: all.
+    cases: dict = dataclasses.field(default_factory=dict)
+    device: str = ""  # the unit whose plugin is the device of these kernels; "": this one
+
+    def sources(self):
+        return sorted((ROOT / self.kernels).glob("*.cu"))
+
+
+ORDER = "tests/cuda/emulated/order.cpp"
+UNITS = (
+    Unit("cuda", "plugins/cuda/kernels", ("tests/cuda/emulated/plugin.cpp", ORDER), "plugins/cuda/cuda.eng.so",
+         "tests/cuda/emulated/emulated.eng.so",
+         ("tests/cuda/kernels/attention_test.cpp", "tests/cuda/kernels/elementwise_test.cpp",
+          "tests/cuda/kernels/exact_test.cpp", "tests/cuda/kernels/layers_test.cpp",
+          "tests/cuda/kernels/model_test.cpp", "tests/cuda/kernels/sparse_test.cpp"),
+         {"attention": "*attention*", "attention_forward": "*attention*", "attention_grad_key": "*attention*",
+          "attention_grad_query": "*attention*", "cross_entropy": "*cross-entropy*", "norm": "*norm*",
+          "product": "*linear*,*cross-entropy*", "sequence": "*embedding*,*dropout*",
+          "step": "*step*,*fold*,*loss scale*", "optimizer": "*adamw*", "elementwise": "*add*,*scale*"}),
+    Unit("mamba", "plugins/mamba/cuda", ("plugins/mamba/cuda/plugin.cpp", ORDER), "plugins/mamba/mamba-cuda.eng.so",
+         "tests/cuda/emulated/emulated-mamba.eng.so", ("tests/cuda/kernels/mamba_test.cpp",), device="cuda"),
+    Unit("optim", "plugins/optim/cuda", ("plugins/optim/cuda/plugin.cpp", ORDER), "plugins/optim/optim-cuda.eng.so",
+         "tests/cuda/emulated/emulated-optim.eng.so", ("tests/cuda/kernels/optim_test.cpp",), device="cuda"),
+)
+EMULATOR = ("tests/cuda/emulator/fiber.cpp", "tests/cuda/emulator/machine.cpp", "tests/cuda/emulator/warp.cpp")
+# What the tests compare with, built by ninja.
+COMPARED = ("plugins/cpu/reference.eng.so", "plugins/mamba/mamba.eng.so", "plugins/optim/muon.eng.so",
+            "plugins/optim/adamw8bit.eng.so")
+
+
+def tracked(*patterns):
+    out = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *patterns], cwd=ROOT,
+                         stdout=subprocess.PIPE, check=True).stdout.decode().split("\0")
+    return sorted({n for n in out if n and (ROOT / n).is_file()})
+
+
+def unlisted():
+    listed = {str(f.relative_to(ROOT)) for u in UNITS for f in u.sources()}
+    return [n for n in tracked("plugins/**.cu", "plugins/*.cu") if n not in listed]
