@@ -13,7 +13,8 @@ struct Room {
   std::string limit;     // what allows no more threads: "pids.max of the control group"
   uint64_t memory = 0;   // bytes
   uint64_t cores = 0;    // physical cores
-  std::string group;  // what limits `memory`, if that is less than the machine has: "memory.max of the control group"
+  // What limits `memory`, if that is less than the machine has: "memory.max of the control group".
+  std::string group = {};
 };
 
 // What a rank needs at least, whatever it trains. The plan, which says what it needs in all, is checked by the ranks.
