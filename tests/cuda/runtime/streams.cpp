@@ -259,7 +259,7 @@ cudaError_t cudaLaunchKernel(const void* stub, dim3 grid, dim3 block, void** arg
   const auto limit = s.shared_limit.find(stub);
   if (shared > static_cast<size_t>(limit == s.shared_limit.end() ? 49152 : limit->second))
     return give(cudaErrorInvalidValue);
-  const std::shared_ptr<void> taken(twin->take(twin->self, args), [=](void* t) { twin->drop(twin->self, t); });
+  const std::shared_ptr<void> taken(twin->take(args), twin->drop);
   return give(put(stream, [=, what = name->second] {
     const unsigned g[3] = {grid.x, grid.y, grid.z}, b[3] = {block.x, block.y, block.z};
     std::array<char, 1024> text{};
