@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 namespace softnccl {
 
@@ -31,7 +32,10 @@ Soft::~Soft() {
 
 void Soft::complain(const std::string& what) {
   uint32_t none = 0;
-  if (!shared->wrong.compare_exchange_strong(none, 1)) return;
+  if (!shared->wrong.compare_exchange_strong(none, 1)) {
+    while (shared->wrong == 1) std::this_thread::yield();  // the text of the one who was first
+    return;
+  }
   std::snprintf(shared->text, sizeof shared->text, "%s", what.c_str());
   shared->wrong = 2;
 }
