@@ -17,6 +17,18 @@
 
 #include "../call.hpp"
 
+// Before a loop: it is unrolled, wholly or by n, or not at all. For nvcc alone.
+#ifdef ENG_EMULATED
+#define ENG_UNROLL
+#define ENG_UNROLL_BY(n)
+#define ENG_ROLL
+#else
+#define ENG_UNROLL _Pragma("unroll")
+#define ENG_TEXT_(text) #text
+#define ENG_UNROLL_BY(n) _Pragma(ENG_TEXT_(unroll n))
+#define ENG_ROLL _Pragma("unroll 1")
+#endif
+
 namespace cuda {
 
 // ---- launching -------------------------------------------------------------------------------------------------

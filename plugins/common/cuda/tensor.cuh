@@ -10,17 +10,6 @@
 
 #include "device.cuh"
 
-#ifdef ENG_EMULATED
-#define ENG_UNROLL
-#define ENG_UNROLL_BY(n)
-#define ENG_ROLL
-#else
-#define ENG_UNROLL _Pragma("unroll")
-#define ENG_TEXT_(text) #text
-#define ENG_UNROLL_BY(n) _Pragma(ENG_TEXT_(unroll n))
-#define ENG_ROLL _Pragma("unroll 1")
-#endif
-
 namespace cuda {
 
 // An address in shared memory; offsets in bytes are added to it.

@@ -17,7 +17,7 @@ struct ConvSizes {
 // w of channel e, as if there were always four taps.
 template <class T>
 __device__ __forceinline__ void load_taps(const T* w, int64_t e, int taps, float (&out)[most_taps]) {
-#pragma unroll
+  ENG_UNROLL
   for (int k = 0; k < most_taps; ++k) {
     const int at = k - (most_taps - taps);
     out[k] = at >= 0 ? to_f32(w[e * taps + at]) : 0.0f;
@@ -25,12 +25,12 @@ __device__ __forceinline__ void load_taps(const T* w, int64_t e, int taps, float
 }
 __device__ __forceinline__ float product(const float (&w)[most_taps], const float (&x)[most_taps], float bias) {
   float sum = bias;
-#pragma unroll
+  ENG_UNROLL
   for (int k = 0; k < most_taps; ++k) sum = fmaf(w[k], x[k], sum);
   return sum;
 }
 __device__ __forceinline__ void push(float (&window)[most_taps], float x) {
-#pragma unroll
+  ENG_UNROLL
   for (int k = 1; k < most_taps; ++k) window[k - 1] = window[k];
   window[most_taps - 1] = x;
 }
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(conv_block) keep_last(ConvOf<T> p, T* last) {
   for (int64_t b = blockIdx.y; b < p.s.batch; b += gridDim.y) {
     float kept[most_taps] = {};
     for (int64_t t = p.s.tokens - (p.s.taps - 1); t < p.s.tokens; ++t) push(kept, p.at(b, t, e));
-#pragma unroll
+    ENG_UNROLL
     for (int k = 0; k < most_taps; ++k) {
       const int at = k - (most_taps - (p.s.taps - 1));
       if (at >= 0) from_f32(kept[k], last[(b * (p.s.taps - 1) + at) * p.s.channels + e]);
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(conv_block) conv_grad(ConvGradOf<T> g) {
       }
       push(slopes, slope);
       if (t < end) {
-#pragma unroll
+        ENG_UNROLL
         for (int k = 0; k < most_taps; ++k) dw[k] = fmaf(slope, window[k], dw[k]);
         dbias += slope;
       }
@@ -126,12 +126,12 @@ __global__ void __launch_bounds__(conv_block) conv_grad(ConvGradOf<T> g) {
       if (at < first) continue;
       T* const dx = g.dx + (b * p.s.tokens + at) * p.s.stride + e;
       float sum = g.add ? to_f32(*dx) : 0.0f;
-#pragma unroll
+      ENG_UNROLL
       for (int k = 0; k < most_taps; ++k) sum = fmaf(w[k], slopes[most_taps - 1 - k], sum);  // the newest had tap 0
       from_f32(sum, *dx);
     }
     float* const out = g.parts + part * (most_taps + 1) * p.s.channels + e;
-#pragma unroll
+    ENG_UNROLL
     for (int k = 0; k < most_taps; ++k) out[k * p.s.channels] = dw[k];
     out[most_taps * p.s.channels] = dbias;
   }
@@ -147,10 +147,10 @@ __global__ void __launch_bounds__(sum_columns* sum_rows)
   const int64_t e = static_cast<int64_t>(blockIdx.x) * sum_columns + threadIdx.x;
   float sum[most_taps + 1] = {};
   for (int64_t part = threadIdx.y; part < n && e < channels; part += sum_rows) {
-#pragma unroll
+    ENG_UNROLL
     for (int k = 0; k <= most_taps; ++k) sum[k] += parts[(part * (most_taps + 1) + k) * channels + e];
   }
-#pragma unroll
+  ENG_UNROLL
   for (int k = 0; k <= most_taps; ++k) room[threadIdx.y][k][threadIdx.x] = sum[k];
   __syncthreads();
   const int k = static_cast<int>(threadIdx.y), at = k - (most_taps - taps);

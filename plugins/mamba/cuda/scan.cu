@@ -29,36 +29,36 @@ __global__ void __launch_bounds__(scan_block, S > 8 ? 3 : 4) scan(ScanOf<T> p, T
     };
     float h[S], all_steps = 0;
     const bool goes_on = pass == Pass::step || (pass == Pass::whole && q > 0);
-#pragma unroll
+    ENG_UNROLL
     for (int n = 0; n < S; ++n) h[n] = goes_on && me.has(s, n) ? *kept_at(q * s.span, n) : 0.0f;
     for (int64_t first = s.first(q); first < end; first += scan_tile) {
       __syncthreads();
       load_bc(p, b, first, end, scan_tile, width, tile);
       __syncthreads();
       if (pass == Pass::whole && first % chunk == 0 && me.there) {
-#pragma unroll
+        ENG_UNROLL
         for (int n = 0; n < S; ++n)
           if (me.has(s, n)) *kept_at(first / chunk, n) = h[n];
       }
-#pragma unroll 1
+      ENG_ROLL
       for (int k0 = 0; k0 < scan_tile && first + k0 < end; k0 += ahead) {
         const int64_t at = p.at(b, first + k0, me.e), gate_at = p.gate_at(b, first + k0, me.e);
         const int left = end - first - k0 < ahead ? static_cast<int>(end - first - k0) : ahead;
         float by[ahead], x[ahead], z[ahead];
-#pragma unroll
+        ENG_UNROLL
         for (int k = 0; k < ahead; ++k) {
           const bool there = me.there && k < left;
           by[k] = there ? softplus(to_f32(p.delta[at + k * s.channels]) + bias) : 0.0f;
           x[k] = there ? to_f32(p.u[at + k * s.channels]) : 0.0f;
           z[k] = there && pass != Pass::ends ? to_f32(p.gate[gate_at + k * s.stride]) : 0.0f;
         }
-#pragma unroll
+        ENG_UNROLL
         for (int k = 0; k < ahead; ++k) {
           if (k >= left) break;  // all threads do
           const float* const row = tile + (k0 + k) * width + me.first;
           const float input = by[k] * x[k];
           float sum = 0;
-#pragma unroll
+          ENG_UNROLL
           for (int n = 0; n < S; ++n) {
             h[n] = fmaf(cuda::exp2_approx(by[k] * rate[n]), h[n], input * row[n]);
             if (pass != Pass::ends) sum = fmaf(row[width / 2 + n], h[n], sum);
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(scan_block, S > 8 ? 3 : 4) scan(ScanOf<T> p, T
       }
     }
     if constexpr (pass != Pass::whole) {
-#pragma unroll
+      ENG_UNROLL
       for (int n = 0; n < S; ++n)
         if (me.there && me.has(s, n)) *kept_at((q + 1) * s.span, n) = h[n];
       if (pass == Pass::ends && me.there && me.lane == 0) steps[(b * s.spans + q) * s.channels + me.e] = all_steps;

@@ -81,7 +81,7 @@ __device__ __forceinline__ float rate_of(float a_log) {
 template <int S, bool many>
 __device__ __forceinline__ void load_rates(const float* a_log, const ScanSizes& s, const Place<S, many>& me,
                                            float (&rate)[S]) {
-#pragma unroll
+  ENG_UNROLL
   for (int n = 0; n < S; ++n) rate[n] = me.has(s, n) ? rate_of(a_log[me.e * s.states + me.first + n]) : 0.0f;
 }
 

@@ -34,18 +34,18 @@ struct ScanGradShared {
 // half + n.
 __device__ __forceinline__ void sum_channels(float (&v)[2 * grad_states], int lanes, int half, float* out) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
+  ENG_UNROLL
   for (int k = 0; k < 4; ++k) {
     const bool up = lane & 16;
     const float sent = up ? v[k] : v[k + 4], own = up ? v[k + 4] : v[k];
     v[k] = own + __shfl_xor_sync(0xffffffffu, sent, 16);
   }
   if (lanes == 16) {
-#pragma unroll
+    ENG_UNROLL
     for (int k = 0; k < 4; ++k) out[(lane & 16 ? half : 0) + k] = v[k];
     return;
   }
-#pragma unroll
+  ENG_UNROLL
   for (int k = 0; k < 2; ++k) {
     const bool up = lane & 8;
     const float sent = up ? v[k] : v[k + 2], own = up ? v[k + 2] : v[k];
@@ -80,19 +80,18 @@ __device__ void grad_of_part(const ScanGradOf<T>& q, ScanGradShared& room, int64
   const int half = grad_states * s.lanes, warp = static_cast<int>(threadIdx.x) / 32;
   const float bias = p.dt_bias[me.e], d = p.d[me.e];
   float by[part_tokens], x[part_tokens], after[part_tokens][grad_states];
-#pragma unroll
+  ENG_UNROLL
   for (int k = 0; k < part_tokens; ++k) {
     const bool there = me.there && first + k < s.tokens;
     by[k] = there ? p.step_of(b, first + k, me.e, bias) : 0.0f;
     x[k] = there ? to_f32(p.u[p.at(b, first + k, me.e)]) : 0.0f;
   }
-#pragma unroll
-  for (int k = 0; k < part_tokens; ++k)
-#pragma unroll
-    for (int n = 0; n < grad_states; ++n)
-      after[k][n] = fmaf(cuda::exp2_approx(by[k] * rate[n]), k ? after[k > 0 ? k - 1 : 0][n] : h[n],
-                         by[k] * x[k] * room.bc[k * 2 * half + me.first + n]);
-#pragma unroll
+  ENG_UNROLL
+  for (int k = 0; k < part_tokens; ++k) ENG_UNROLL
+  for (int n = 0; n < grad_states; ++n)
+    after[k][n] = fmaf(cuda::exp2_approx(by[k] * rate[n]), k ? after[k > 0 ? k - 1 : 0][n] : h[n],
+                       by[k] * x[k] * room.bc[k * 2 * half + me.first + n]);
+  ENG_UNROLL
   for (int k = part_tokens - 1; k >= 0; --k) {
     const int64_t t = first + k;
     if (t >= s.tokens) continue;  // all threads do
@@ -100,7 +99,7 @@ __device__ void grad_of_part(const ScanGradOf<T>& q, ScanGradShared& room, int64
                 z = me.there ? to_f32(p.gate[p.gate_at(b, t, me.e)]) : 0.0f;
     const float open = sigmoid(z), dy = in * z * open;
     float y = 0, x_sum = 0, s_sum = 0, dbc[2 * grad_states];
-#pragma unroll
+    ENG_UNROLL
     for (int n = 0; n < grad_states; ++n) {
       const float b_t = room.bc[k * 2 * half + me.first + n], c_t = room.bc[k * 2 * half + half + me.first + n];
       const float decay = cuda::exp2_approx(by[k] * rate[n]);
@@ -141,34 +140,33 @@ __global__ void __launch_bounds__(scan_block, 3) scan_grad(ScanGradOf<T> q) {
       Totals totals;
       load_rates(p.a_log, s, me, rate);
       const float bias = p.dt_bias[me.e];
-#pragma unroll
+      ENG_UNROLL
       for (int n = 0; n < grad_states; ++n)
         g[n] = span + 1 < s.spans && me.has(s, n) ? q.after[(of + 1) * s.states * s.channels + me.state(s, n)] : 0.0f;
       const int64_t first_chunk = span * s.span, last_chunk = (end - 1) / chunk;
       for (int64_t c = last_chunk; c >= first_chunk; --c) {
         float h[grad_states];
-#pragma unroll
+        ENG_UNROLL
         for (int n = 0; n < grad_states; ++n)
           h[n] = me.has(s, n) ? q.kept[(b * s.chunks + c) * s.states * s.channels + me.state(s, n)] : 0.0f;
         for (int part = 0; part < parts; ++part) {
           const int64_t first = c * chunk + part * part_tokens;
-#pragma unroll
+          ENG_UNROLL
           for (int n = 0; n < grad_states; ++n) room.before[part][n][thread] = h[n];
           if (part == parts - 1 || first + part_tokens >= s.tokens) break;  // nobody asks for what comes after
           __syncthreads();
           load_bc(p, b, first, s.tokens, part_tokens, 2 * half, room.bc);
           __syncthreads();
           float by[part_tokens], input[part_tokens];
-#pragma unroll
+          ENG_UNROLL
           for (int k = 0; k < part_tokens; ++k) {
             by[k] = me.there ? p.step_of(b, first + k, me.e, bias) : 0.0f;
             input[k] = me.there ? by[k] * to_f32(p.u[p.at(b, first + k, me.e)]) : 0.0f;
           }
-#pragma unroll
-          for (int k = 0; k < part_tokens; ++k)
-#pragma unroll
-            for (int n = 0; n < grad_states; ++n)
-              h[n] = fmaf(cuda::exp2_approx(by[k] * rate[n]), h[n], input[k] * room.bc[k * 2 * half + me.first + n]);
+          ENG_UNROLL
+          for (int k = 0; k < part_tokens; ++k) ENG_UNROLL
+          for (int n = 0; n < grad_states; ++n)
+            h[n] = fmaf(cuda::exp2_approx(by[k] * rate[n]), h[n], input[k] * room.bc[k * 2 * half + me.first + n]);
         }
         for (int part = parts - 1; part >= 0; --part) {
           const int64_t first = c * chunk + part * part_tokens;
@@ -176,7 +174,7 @@ __global__ void __launch_bounds__(scan_block, 3) scan_grad(ScanGradOf<T> q) {
           __syncthreads();
           load_bc(p, b, first, s.tokens, part_tokens, 2 * half, room.bc);
           __syncthreads();
-#pragma unroll
+          ENG_UNROLL
           for (int n = 0; n < grad_states; ++n) h[n] = room.before[part][n][thread];
           grad_of_part(q, room, b, first, me, rate, h, g, totals);
           __syncthreads();
@@ -194,7 +192,7 @@ __global__ void __launch_bounds__(scan_block, 3) scan_grad(ScanGradOf<T> q) {
       }
       if (!me.there) continue;
       float* const sums = q.sums + of * (s.states + 2) * s.channels;
-#pragma unroll
+      ENG_UNROLL
       for (int n = 0; n < grad_states; ++n)
         if (me.has(s, n)) sums[me.state(s, n)] = totals.a[n];
       if (me.lane == 0)
@@ -221,7 +219,7 @@ __global__ void __launch_bounds__(scan_block, 3) scan_grad_ends(ScanGradOf<T> q)
       load_bc(p, b, first, end, part_tokens, 2 * half, tile);
       __syncthreads();
       float by[part_tokens], dy[part_tokens];
-#pragma unroll
+      ENG_UNROLL
       for (int k = 0; k < part_tokens; ++k) {
         const int64_t t = first + k;
         const bool there = me.there && t < end;
@@ -229,17 +227,17 @@ __global__ void __launch_bounds__(scan_block, 3) scan_grad_ends(ScanGradOf<T> q)
         by[k] = there ? p.step_of(b, t, me.e, bias) : 0.0f;
         dy[k] = there ? to_f32(q.dy[p.at(b, t, me.e)]) * z * sigmoid(z) : 0.0f;
       }
-#pragma unroll
+      ENG_UNROLL
       for (int k = part_tokens - 1; k >= 0; --k) {
         if (first + k >= end) continue;
         all_steps += by[k];
-#pragma unroll
+        ENG_UNROLL
         for (int n = 0; n < grad_states; ++n)
           g[n] = fmaf(tile[k * 2 * half + half + me.first + n], dy[k], g[n]) * cuda::exp2_approx(by[k] * rate[n]);
       }
     }
     if (!me.there) continue;
-#pragma unroll
+    ENG_UNROLL
     for (int n = 0; n < grad_states; ++n)
       if (me.has(s, n)) q.after[(b * s.spans + span) * s.states * s.channels + me.state(s, n)] = g[n];
     if (me.lane == 0) q.steps[(b * s.spans + span) * s.channels + me.e] = all_steps;

@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(warps * 32) update(UpdateOf u, W* weight) {
       Bytes m_bytes = *reinterpret_cast<const Bytes*>(u.m + at), v_bytes = *reinterpret_cast<const Bytes*>(u.v + at);
       const float m_by = u.m_scales[b], v_by = u.v_scales[b];
       int32_t m_most = 0, v_most = 0;
-#pragma unroll
+      ENG_UNROLL
       for (int k = 0; k < each; ++k) {
         const float grad = g[k] * clip;
         m[k] = tables.m_value[m_bytes.at[k]] * m_by, v[k] = tables.v_value[v_bytes.at[k]] * v_by;
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(warps * 32) update(UpdateOf u, W* weight) {
         if (v_bits > v_most) v_most = v_bits;
       }
       const float m_scale = scale_of(m_most), v_scale = scale_of(v_most);  // after all lanes have read the old ones
-#pragma unroll
+      ENG_UNROLL
       for (int k = 0; k < each; ++k) {
         m_bytes.at[k] = m_scale > 0.0f ? m_code(tables, m[k], m_scale) : uint8_t{0};
         v_bytes.at[k] = v_scale > 0.0f ? v_code(tables, v[k], v_scale) : uint8_t{0};

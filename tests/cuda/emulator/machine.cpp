@@ -245,7 +245,8 @@ void* shared(size_t bytes) {
 void push_copy(const AsyncCopy& c) {
   Machine& m = machine();
   if (reinterpret_cast<uintptr_t>(c.to) % c.bytes || (c.valid && reinterpret_cast<uintptr_t>(c.from) % c.bytes))
-    m.failed("copies " + std::to_string(c.bytes) + " bytes asynchronously from or to an address that is no multiple");
+    m.failed("copies " + std::to_string(c.bytes) +
+             " bytes asynchronously from or to an address that is no multiple of that");
   const char* to = static_cast<const char*>(c.to);
   if (to < m.shared || to + c.bytes > m.shared + m.shared_bytes)
     m.failed("copies asynchronously to an address outside of the block's shared memory");

@@ -236,7 +236,7 @@ const Case cases[] = {
     ONE(shared_unset, "plain", "not a number"),
     ONE(copy_read_early, "plain", "not a number"),
     ONE(copy_of_others, "tsan", "data race"),
-    ONE(copy_misaligned, "plain", "no multiple of 16"),
+    ONE(copy_misaligned, "plain", "no multiple of that"),
     ONE(copy_left_behind, "plain", "asynchronous copies under way"),
     ONE(copy_right, "none", ""),
     ONE(write_behind, "asan", "heap-buffer-overflow"),
