@@ -35,7 +35,7 @@ TEST_CASE("host: an arena is resident, zero, and as large as it was asked for") 
   eng::Tier tier(plugins(), {"host", false}, eng::Section(), 0);
   // Below and above what several threads fill; the end of a page and of a large page.
   for (const uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{300001}, (uint64_t{130} << 20) + 4097}) {
-    const uint64_t before = resident();
+    [[maybe_unused]] const uint64_t before = resident();
     char* const arena = static_cast<char*>(tier.alloc(bytes));
 #ifndef SANITIZED
     CHECK(resident() - before >= bytes);
