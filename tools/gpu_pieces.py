@@ -159,7 +159,7 @@ class Check:
     def sanitizer(self):
         """some kernels under compute-sanitizer: memcheck, initcheck, racecheck, synccheck"""
         if self.args.software:
-            raise Skipped("compute-sanitizer needs a GPU")
+            raise Failed("compute-sanitizer needs a GPU")
         tool = shutil.which("compute-sanitizer") or self.args.toolkit / "bin/compute-sanitizer"
         if not pathlib.Path(tool).exists():
             raise Skipped(f"{tool} is not installed")
@@ -206,7 +206,7 @@ class Check:
     def error(self):
         """an error that ends the context tells the command that finds its op, and that command does"""
         if not self.args.software:
-            raise Skipped("only the software runtime fails on request")
+            raise Failed("only the software runtime fails on request")
         self.need_kernels()
         config = self.config("llama", 4)
         words = ["device.plugin=cuda", "checkpoint.every=1"]
@@ -276,7 +276,7 @@ class Check:
     def benchmark(self):
         """tokens per second of llama with 58 million parameters, beside PyTorch's (--torch)"""
         if self.args.software:
-            raise Skipped("the software runtime has no speed of a GPU")
+            raise Failed("the software runtime has no speed of a GPU")
         self.config("llama")
         config = self.work / "bench.toml"
         source = (ROOT / "benchmarks/step/llama_58m.toml").read_text()
@@ -297,6 +297,7 @@ class Check:
 
 PIECES = ("doctor", "contract", "kernels", "sanitizer", "train_llama", "train_opt", "train_mamba", "repeat",
           "synchronous", "error", "stages", "memory", "benchmark")
+ONLY_GPU, ONLY_SOFTWARE = ("sanitizer", "benchmark"), ("error",)  # what the other has not, or does not on request
 SLOW = ("stages", "train_opt", "train_mamba", "synchronous")  # left out by --quick
 
 
