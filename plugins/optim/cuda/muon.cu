@@ -77,8 +77,7 @@ __global__ void __launch_bounds__(lanes) sum_squares(const float* u, int64_t n, 
       if (lane < half) fold[lane] = fold[lane] + fold[lane + half];
       __syncthreads();
     }
-    if (lane == 0) partial[c] = static_cast<double>(fold[0]);
-    __syncthreads();
+    if (lane == 0) partial[c] = static_cast<double>(fold[0]);  // fold[0] is its own until the next barrier
   }
 }
 // The factor of all elements, behind the sums. One thread adds, in order; the others bring the sums near.
