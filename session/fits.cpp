@@ -9,6 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "session/fit/text.hpp"
+#include "session/ranks/ranks.hpp"
 #include "session/ranks/room.hpp"
 #include "session/report/bookkeeping.hpp"
 
@@ -72,6 +73,17 @@ static void refuse_plan(const Setup& setup, const std::string& what, const std::
               fmt::format("{} needs {}, {} has {}{}: {} too much", what, text(more.host ? peak.hosts : peak.machine),
                           place, text(there), limit, text(more.bytes)),
               help);
+}
+
+// The rank that stands for all of these ranks, which need not exist. The batch and the threads are divided among them.
+World planned_world(Config& config, uint32_t ranks) {
+  share_batch(config, ranks);
+  // Without comm.describe.ranks_per_node it is assumed how many ranks share a machine's memory.
+  const uint32_t local = std::min(ranks_per_host(config.section("comm"), described_card(config)), ranks);
+  // Scratch is for as many threads as a rank has; the machines are assumed to be like this one.
+  const std::string mine = processors();
+  share_threads(config, mine, std::vector<std::string>(local, mine));
+  return {0, ranks, 0, local};
 }
 
 bool fits(const Setup& setup) {

@@ -120,8 +120,9 @@ std::unique_ptr<Registry> scan_plugins(const std::vector<std::filesystem::path>&
 
 Opened open_config(const OpenRequest& request) {
   const fs::path& target = request.target;
-  const WeightsKind kind = weights_kind(target);
-  const bool weights = kind == WeightsKind::hugging_face, run = std::filesystem::is_directory(target) && !weights;
+  const WeightsKind kind = request.text ? WeightsKind::none : weights_kind(target);
+  const bool weights = kind == WeightsKind::hugging_face;
+  const bool run = !request.text && std::filesystem::is_directory(target) && !weights;
   if (run) check_run(target, kind);
   const RunRecord record = run ? read_record(target) : RunRecord();
   Opened out;
@@ -155,9 +156,12 @@ Opened open_config(const OpenRequest& request) {
       match_tokenizer(tokenizer_of(*out.before, base), target, out.config, *out.registry);
     return out;
   }
-  if (weights)
+  const fs::path place = request.place.empty() ? fs::current_path() : fs::absolute(request.place);
+  if (request.text)
+    out.config = Config::parse(*request.text, target.string(), place, request.overrides, plugins);
+  else if (weights)
     out.config = Config::parse("[model]\nfrom = " + toml_text(fs::absolute(target).string()) + "\n", target.string(),
-                               request.place.empty() ? fs::current_path() : request.place, request.overrides, plugins);
+                               place, request.overrides, plugins);
   else
     out.config = Config::load(target, request.overrides, plugins);
   if (const fs::path source = weights_source(out.config); !source.empty())

@@ -18,7 +18,8 @@ struct OpenRequest {
   std::vector<std::string> overrides;               // "train.steps=10", "-train.steps": see Config::load
   std::vector<std::filesystem::path> plugin_paths;  // searched before all others
   std::filesystem::path
-      place;  // relative paths refer to it for a Hugging Face directory; by default the current folder
+      place;  // relative paths refer to it for a Hugging Face directory or a text; by default the current folder
+  std::optional<std::string> text = {};  // the configuration itself; `target` then stands for its file in messages
 };
 
 struct Opened {

@@ -9,6 +9,7 @@
 #include "session/report/bookkeeping.hpp"
 #include "session/run_place.hpp"
 #include "session/run_record.hpp"
+#include "session/train/training.hpp"
 
 namespace eng {
 namespace {
@@ -22,11 +23,19 @@ struct Parts {
   bool again = false;  // the run existed before; whether it has a checkpoint is known later
 };
 
+// Whether [data] says what the source needs.
+bool has_data(const Config& config) try {
+  config.require("data");
+  return true;
+} catch (const ConfigError&) {
+  return false;
+}
+
 // Everything that can be checked before a directory is changed or memory is allocated.
 void prepare(const RunRequest& request, Member& member, RunListener& listener, Parts& parts) {
-  parts.again =
-      std::filesystem::is_directory(request.open.target) || (!request.out.empty() && RunDir::is_run(request.out));
-  parts.opened = open_config(request.open);
+  parts.again = std::filesystem::is_directory(request.open.target) ||
+                (request.files && !request.out.empty() && RunDir::is_run(request.out));
+  parts.opened = request.opened ? std::move(*request.opened) : open_config(request.open);
   Config& config = parts.opened.config;
   Registry& registry = *parts.opened.registry;
   const auto tell = [&](const std::vector<std::string>& notes) {
@@ -34,22 +43,27 @@ void prepare(const RunRequest& request, Member& member, RunListener& listener, P
       for (const std::string& note : notes) listener.note(note);
   };
   if (!member.has_parent()) tell(config.notes());  // a parent has printed them
-  config.require("data");
+  const bool source = !request.without_data || has_data(config);
+  if (source) config.require("data");
   refuse_described(config);
   member.join(registry, config);
   parts.resolved.emplace(config);
   Communicator* comm = member.communicator();
-  parts.setup = make_setup(config, registry, 0, comm ? comm->world() : World{}, comm);
+  parts.setup = make_setup(config, registry, 0, comm ? comm->world() : World{}, comm, request.readable);
   tell(parts.setup.notes);
   // Weights that do not fit the model are reported before a plan that does not fit the machine.
   if (!parts.again) check_weights(config, registry, parts.setup);
   check_fits(config, registry, parts.setup);
   // A parent has done it. Without a parent, rank 0 does it and the others wait.
   const int64_t vocabulary = parts.setup.model.info.vocabulary;
-  if (member.first() && !member.has_parent() && request.build_data) request.build_data(config, registry, vocabulary);
+  if (source && member.first() && !member.has_parent() && request.build_data)
+    request.build_data(config, registry, vocabulary);
   member.from_first("");
-  parts.data.emplace(registry, config, vocabulary);
-  tell(notes_of(config, *parts.data, vocabulary));
+  if (source)
+    parts.data.emplace(registry, config, vocabulary);
+  else
+    parts.data.emplace(config.section("train").integer("sequence_length"), vocabulary);
+  if (source) tell(notes_of(config, *parts.data, vocabulary));
   count_data(parts.setup, *parts.data);
   std::vector<Item> items = collective_items(parts.setup.plan);
   items.push_back(plugins_item(registry));
@@ -90,19 +104,6 @@ std::optional<Resumed> resumed(const RunRequest& request, const Parts& parts, co
   return out;
 }
 
-// Trains, and writes into state.json how it ended.
-Exit train_recorded(Recorder& recorder, Trainer& trainer, const Parts& parts, const Training& options) {
-  try {
-    const Exit exit = run_training(trainer, parts.opened.config, *parts.data, recorder, options);
-    recorder.ended(exit);
-    return exit;
-  } catch (const Error& e) {
-    recorder.failed(e.exit());
-    if (e.exit() == Exit::disk) recorder.check_there();  // a save fails in its own words if that comes first
-    throw;
-  }
-}
-
 // On rank 0. Of a run that is resumed, the checkpoints that it has count.
 void check_space(const RunRequest& request, const Config& config, const Setup& setup, const RunPlace& place) {
   if (!place.dir) {
@@ -113,21 +114,54 @@ void check_space(const RunRequest& request, const Config& config, const Setup& s
   check_disk(config, setup.plan, place.dir->path(), place.from ? checkpoint_step(*place.from).value_or(0) : 0, present);
 }
 
-Exit train(const RunRequest& request, Member& member, RunListener& listener, Parts& parts, RunPlace& place) {
+}  // namespace
+
+struct Run::State {
+  const RunRequest request;
+  Member& member;
+  RunListener& listener;
+  Parts parts;
+  RunPlace place;
+  std::filesystem::path path;
+  std::optional<Trainer> trainer;
+  std::optional<TraceFile> trace;
+  std::optional<HeldFolder> held;  // on other ranks than the first, which has RunDir
+  std::optional<Recorder> recorder;
+  std::optional<Silent> silent;
+  std::optional<TrainingLoop> loop;
+
+  State(const RunRequest& asked, Member& of, RunListener& to) : request(asked), member(of), listener(to) {}
+  void find();
+  void start();
+  void record();
+};
+
+// Where the run is, or will be.
+void Run::State::find() {
+  if (request.files) {
+    place = find_place(request, member, listener);
+  } else if (RunDir::is_run(request.open.target)) {
+    std::string from;
+    if (member.first()) from = find_weights(request.open.target).string();
+    place.from = member.from_first(from);
+  }
+}
+
+void Run::State::start() {
   const auto& [opened, resolved, setup, data, again] = parts;
   const auto& [registry, config, plugin_folders, before] = opened;
   if (!place.from && again) check_weights(config, *registry, setup);
   const std::optional<Resumed> once = resumed(request, parts, place, listener);
-  if (member.first()) check_space(request, config, setup, place);
+  if (member.first() && request.files) check_space(request, config, setup, place);
   release_freed_memory();  // of planning
-  Trainer trainer(config, *registry, setup, *data, member.communicator());
-  fill(trainer, parts, place.from, member.first(), listener);
+  trainer.emplace(config, *registry, setup, *data, member.communicator());
+  fill(*trainer, parts, place.from, member.first(), listener);
   release_freed_memory();  // of reading a checkpoint
-  TraceFile trace(request.trace, trainer.step(), setup.plan);
-  if (member.first() && !place.dir) place.dir.emplace(new_run(request, config));
-  if (place.from && place.dir) set_aside_newer(place.dir->checkpoints(), trainer.step());
+  trace.emplace(request.trace, trainer->step(), setup.plan);
+  if (member.first() && !place.dir && request.files) place.dir.emplace(new_run(request, config));
+  if (place.from && place.dir) set_aside_newer(place.dir->checkpoints(), trainer->step());
   if (place.dir) {
-    const RunStart start{place.dir->path(), config, setup, *data, place.from, trainer.step()};
+    const RunStart start{place.dir->path(), config, setup, *data, place.from, trainer->step()};
     if (once) {
       const uint32_t ranks_before = read_record(start.directory).ranks;
       for (const std::string& note :
@@ -138,43 +172,107 @@ Exit train(const RunRequest& request, Member& member, RunListener& listener, Par
                    once ? once->changes : std::vector<Change>());
     listener.started(start);
   }
-  const std::filesystem::path path = member.from_first(place.dir ? place.dir->path().string() : "");
-  member.works_in(path);
-  trace.into(path);
-  std::optional<HeldFolder> held;  // on other ranks than the first, which has RunDir
-  const HeldFolder& folder = place.dir ? place.dir->folder() : held.emplace(path);
-  const Training options{folder.inside() / "checkpoints", request.stop, request.max_seconds, resolved->hash,
-                         trace.trace()};
-  Exit exit = Exit::done;
-  if (place.dir) {
-    Recorder recorder(*place.dir, trainer, trace, listener);
-    exit = train_recorded(recorder, trainer, parts, options);
-  } else {
-    Silent silent(trace);
-    exit = run_training(trainer, config, *data, silent, options);
-  }
-  trace.finish(trainer.step());
-  return exit;
+  record();
 }
 
-}  // namespace
+void Run::State::record() {
+  path = member.from_first(place.dir ? place.dir->path().string() : "");
+  std::filesystem::path checkpoints;
+  if (request.files) {
+    member.works_in(path);
+    trace->into(path);
+    const HeldFolder& folder = place.dir ? place.dir->folder() : held.emplace(path);
+    checkpoints = folder.inside() / "checkpoints";
+  }
+  if (place.dir)
+    recorder.emplace(*place.dir, *trainer, *trace, listener);
+  else
+    silent.emplace(*trace);
+  Listener& events = place.dir ? static_cast<Listener&>(*recorder) : *silent;
+  const Training options{checkpoints, request.stop, request.max_seconds, parts.resolved->hash, trace->trace()};
+  loop.emplace(*trainer, parts.opened.config, *parts.data, events, options);
+}
 
-RunEnd run_rank(const RunRequest& request, Member& member, RunListener& listener) {
-  check_resume(request.resume);
-  Parts parts;
-  prepare(request, member, listener, parts);
-  RunPlace place = find_place(request, member, listener);
-  RunEnd end;
+// What fails in a started run is recorded.
+template <class Work>
+auto Run::guarded(const Work& work) {
+  State& s = *state_;
   try {
-    end.exit = train(request, member, listener, parts, place);
+    try {
+      return work();
+    } catch (const Error& e) {
+      if (!s.recorder) throw;
+      s.recorder->failed(e.exit());
+      if (e.exit() == Exit::disk) s.recorder->check_there();  // a save fails in its own words if that comes first
+      throw;
+    }
   } catch (...) {
-    member.failed(std::current_exception());
-    if (place.dir && !member.many()) place.dir->log("error: " + failure(std::current_exception()).text);
+    s.member.failed(std::current_exception());
+    if (s.place.dir && !s.member.many()) s.place.dir->log("error: " + failure(std::current_exception()).text);
     throw;
   }
-  if (place.dir) end.directory = place.dir->path();
-  end.held_out = parts.data->info().validation_samples > 0;
+}
+
+Run::Run(const RunRequest& request, Member& member, RunListener& listener)
+    : state_(std::make_unique<State>(request, member, listener)) {
+  check_resume(request.resume);
+  prepare(request, member, listener, state_->parts);
+  state_->find();
+  guarded([this] { state_->start(); });
+}
+
+Run::~Run() = default;
+
+bool Run::more() const {
+  return state_->loop->more();
+}
+
+void Run::step(const Batch* given) {
+  if (!given && !state_->parts.data->info().train_samples && !state_->parts.data->info().validation_samples)
+    throw Error(Exit::usage, "the configuration has no data, and the step was given no batch",
+                "give the step a batch, or the configuration [data] paths");
+  guarded([&] { state_->loop->step(given); });
+}
+
+void Run::save() {
+  if (!state_->request.files) throw Error(Exit::usage, "this run has no directory to save into", "open it with files");
+  guarded([this] { state_->loop->save(); });
+}
+
+RunEnd Run::end() {
+  State& s = *state_;
+  RunEnd end;
+  end.exit = guarded([&] { return s.loop->end(); });
+  if (s.recorder) s.recorder->ended(end.exit);
+  s.trace->finish(s.trainer->step());
+  if (s.place.dir) end.directory = s.place.dir->path();
+  end.held_out = s.parts.data->info().validation_samples > 0;
   return end;
+}
+
+Trainer& Run::trainer() {
+  return *state_->trainer;
+}
+const Setup& Run::setup() const {
+  return state_->parts.setup;
+}
+const Config& Run::config() const {
+  return state_->parts.opened.config;
+}
+Registry& Run::registry() const {
+  return *state_->parts.opened.registry;
+}
+const Data& Run::data() const {
+  return *state_->parts.data;
+}
+const std::filesystem::path& Run::directory() const {
+  return state_->path;
+}
+
+RunEnd run_rank(const RunRequest& request, Member& member, RunListener& listener) {
+  Run run(request, member, listener);
+  while (run.more()) run.step();
+  return run.end();
 }
 
 }  // namespace eng

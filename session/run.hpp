@@ -14,12 +14,18 @@ namespace eng {
 
 struct RunRequest {
   OpenRequest open;             // a configuration, or a run to resume
-  std::filesystem::path out;    // the run directory itself: new, empty or a run; "": a new one below [run] out
+  // What open_config gave for it, if that was called before; it is moved from.
+  std::shared_ptr<Opened> opened = {};
+  std::filesystem::path out{};  // the run directory itself: new, empty or a run; "": a new one below [run] out
   std::string resume = "auto";  // "auto", "never", "must", or the step of a checkpoint
   std::vector<std::string> allowed_changes;  // keys ("train.seed") that may change although a resumed run refuses it
   std::string trace;                         // see TraceFile
   std::optional<double> max_seconds;
   bool (*stop)() = nullptr;  // called between micro-batches; true: finish the micro-batch, save, exit
+  bool files = true;         // false: no run directory, and no checkpoints; a run is read, and stays as it is
+  Readable readable = {};    // what others read of it
+  // Whether a configuration without [data] will do: every step is then given its batch.
+  bool without_data = false;
   // Builds the file that the data source needs, before Data is constructed; empty: the file must exist.
   std::function<void(const Config& config, Registry& registry, int64_t vocabulary)> build_data;
 };
@@ -49,9 +55,41 @@ struct RunEnd {
   bool held_out = false;            // there is held-out data
 };
 
+// A run on one of its ranks, step by step. All ranks call its functions together. If one of them throws, the failure
+// was reported to `member` and written to state.json, and the run can only be destroyed. Thread: one at a time; a
+// process may have several runs, but only one of several ranks.
+class Run {
+ public:
+  // Opens the configuration, plans, joins the ranks, makes or reads the weights, and makes the run directory. The three
+  // must outlive it. Throws Error.
+  Run(const RunRequest& request, Member& member, RunListener& listener);
+  ~Run();
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  // See TrainingLoop.
+  bool more() const;
+  void step(const Batch* given = nullptr);
+  // A checkpoint of the last step. Throws Error(Exit::usage) without a run directory.
+  void save();
+  // Waits for what is being written, and records how the run ended.
+  RunEnd end();
+  Trainer& trainer();
+  const Setup& setup() const;
+  const Config& config() const;
+  Registry& registry() const;
+  const Data& data() const;
+  const std::filesystem::path& directory() const;  // "" without files; on every rank
+
+ private:
+  struct State;
+  template <class Work>
+  auto guarded(const Work& work);
+  std::unique_ptr<State> state_;
+};
+
 // Trains from the first step to the last, or until it is asked to stop. All ranks of `member` call it. Throws Error,
-// after the failure was reported to `member` and written to state.json. Thread: one; a process has one run at a time
-// for each Member.
+// after the failure was reported to `member` and written to state.json.
 RunEnd run_rank(const RunRequest& request, Member& member, RunListener& listener);
 
 // Throws Error(Exit::usage) for an invalid RunRequest::resume.

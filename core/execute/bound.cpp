@@ -6,13 +6,13 @@
 namespace eng {
 
 Bound::Bound(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm, Host* host)
-    : plan_(plan), device_(device), comm_(comm), host_(host), host_memory_(kernels.host_memory()) {
-  if (plan.has_tiers() && !host) throw Error(Exit::bug, "this plan has tiers, which nobody has made");
+    : arenas(std::make_shared<const Arenas>(plan, device, host)),
+      plan_(plan),
+      device_(device),
+      comm_(comm),
+      host_(host),
+      host_memory_(kernels.host_memory()) {
   try {
-    for (uint32_t a = 0; a < plan.arenas.size(); ++a) {
-      arenas.push_back(alloc(a));
-      pin(a);
-    }
     for (const Call& call : plan.calls) prepare(call, kernels);
     for (const Program& program : plan.programs) {
       programs.emplace_back();
@@ -45,40 +45,16 @@ void Bound::release() {
         if (step.record) step.kernel->drop_record(step.record);
   for (Prepared& p : calls_)
     if (p.state) p.kernel->drop_state(p.state);
-  for (uint32_t a : pinned_) device_.table().unpin(device_.self(), arenas[a], plan_.arenas[a].total());
-  for (uint32_t a = 0; a < arenas.size(); ++a)
-    if (Tier* t = tier(a))
-      t->free(arenas[a], plan_.arenas[a].total());
-    else
-      device_.free(memory(a), arenas[a], plan_.arenas[a].total());
-}
-
-void* Bound::alloc(uint32_t arena) {
-  const uint64_t bytes = plan_.arenas[arena].total();
-  if (Tier* t = tier(arena)) return t->alloc(bytes);
-  return device_.alloc(memory(arena), bytes);
-}
-
-// Lets the device copy from and to a tier.
-void Bound::pin(uint32_t arena) {
-  if (!tier(arena) || plan_.stores(arena) || !device_.table().pin) return;
-  device_.call("pin", device_.table().pin, arenas[arena], plan_.arenas[arena].total());
-  pinned_.push_back(arena);
-}
-
-int32_t Bound::memory(uint32_t arena) const {
-  const std::string& kind = plan_.arenas[arena].kind;
-  return kind == "device" ? ENG_MEMORY_DEVICE : kind == "pinned" ? ENG_MEMORY_PINNED : ENG_MEMORY_HOST;
 }
 
 void Bound::read(const View& from, uint64_t first, void* to, uint64_t bytes) {
   const Buffer& b = plan_.buffer(from.buffer);
-  tier(b.arena)->read(arenas[b.arena], b.offset + from.offset + first, to, bytes, b.name);
+  arenas->tier(b.arena)->read((*arenas)[b.arena], b.offset + from.offset + first, to, bytes, b.name);
 }
 
 void Bound::write(const View& to, uint64_t first, const void* from, uint64_t bytes) {
   const Buffer& b = plan_.buffer(to.buffer);
-  tier(b.arena)->write(arenas[b.arena], b.offset + to.offset + first, from, bytes, b.name);
+  arenas->tier(b.arena)->write((*arenas)[b.arena], b.offset + to.offset + first, from, bytes, b.name);
 }
 
 std::string Bound::of_whom(const Call& call) const {
@@ -122,15 +98,15 @@ void Bound::prepare(const Call& call, const Kernels& device_kernels) {
 uint8_t* Bound::address(const View& view) const {
   const Buffer& b = plan_.buffer(view.buffer);
   if (plan_.in_storage(view)) throw Error(Exit::bug, b.name + " is in storage: it has no address");
-  return static_cast<uint8_t*>(arenas[b.arena]) + b.offset + view.offset;
+  return static_cast<uint8_t*>((*arenas)[b.arena]) + b.offset + view.offset;
 }
 
 void* Bound::bind_storage(const Action& action) {
   const bool write = plan_.in_storage(action.out[0]);
   const View &stored = write ? action.out[0] : action.in[0], &memory = write ? action.in[0] : action.out[0];
   const Buffer& b = plan_.buffer(stored.buffer);
-  return new StorageCopy{*tier(b.arena),  arenas[b.arena],    b.offset + stored.offset,
-                         address(memory), bytes(stored.desc), write};
+  return new StorageCopy{*arenas->tier(b.arena), (*arenas)[b.arena], b.offset + stored.offset,
+                         address(memory),        bytes(stored.desc), write};
 }
 
 void* Bound::bind(const Action& action, const Kernels& kernels) {
@@ -146,7 +122,7 @@ void* Bound::bind(const Action& action, const Kernels& kernels) {
     const eng_desc& d = v.desc;
     strides[k].fill(1);
     for (uint32_t i = d.ndim; i-- > 1;) strides[k][i - 1] = strides[k][i] * d.dims[i];
-    const bool there = memory(plan_.buffer(v.buffer).arena) == ENG_MEMORY_DEVICE;
+    const bool there = arenas->memory(plan_.buffer(v.buffer).arena) == ENG_MEMORY_DEVICE;
     tensors[k] = {address(v),
                   {there ? static_cast<DLDeviceType>(info.dl_device_type) : kDLCPU, there ? info.dl_device_id : 0},
                   static_cast<int32_t>(d.ndim),

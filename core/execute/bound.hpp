@@ -2,8 +2,8 @@
 // A plan in memory: allocated arenas, prepared calls, bound actions.
 #pragma once
 
+#include "core/execute/arenas.hpp"
 #include "core/execute/comm.hpp"
-#include "core/execute/tier.hpp"
 
 namespace eng {
 
@@ -32,7 +32,7 @@ class Bound {
   uint8_t* address(const View& view) const;
   // Whether the host can read and write the bytes of this view in place.
   bool on_host(const View& view) const {
-    return !plan_.in_storage(view) && (host_memory_ || memory(plan_.buffer(view.buffer).arena));
+    return !plan_.in_storage(view) && (host_memory_ || arenas->memory(plan_.buffer(view.buffer).arena));
   }
   // Copies bytes of a view in storage, from byte `first` of it on, to memory of the host, and back.
   void read(const View& from, uint64_t first, void* to, uint64_t bytes);
@@ -44,20 +44,14 @@ class Bound {
   std::vector<BoundSegment>& segments(const std::string& program);
 
   std::vector<std::vector<BoundSegment>> programs;  // same indices as in the plan
-  std::vector<void*> arenas;                        // likewise
+  // The plan's memory. Whoever holds it keeps it allocated; the device and the host must live as long.
+  const std::shared_ptr<const Arenas> arenas;
 
  private:
   struct Prepared {
     const eng_kernel* kernel = nullptr;
     void* state = nullptr;
   };
-  int32_t memory(uint32_t arena) const;
-  void* alloc(uint32_t arena);
-  void pin(uint32_t arena);
-  // The tier of an arena; null: the device's plugin allocates it.
-  Tier* tier(uint32_t arena) const {
-    return arena < plan_.first_tier ? nullptr : host_->tiers[arena - plan_.first_tier].get();
-  }
   // What computes a call.
   Device& device_of(const Call& call) const { return call.on_host && host_->device ? *host_->device : device_; }
   void release();
@@ -70,8 +64,7 @@ class Bound {
   Communicator* comm_;
   Host* host_;
   const bool host_memory_;
-  std::vector<Prepared> calls_;   // same indices as in the plan
-  std::vector<uint32_t> pinned_;  // arenas of tiers, by the device
+  std::vector<Prepared> calls_;  // same indices as in the plan
 };
 
 }  // namespace eng

@@ -43,8 +43,10 @@ class Executor {
   }
   // The address of a view.
   uint8_t* address(const View& view) const { return bound_.address(view); }
+  // The memory of the arenas, which lasts while anybody holds it. The device and the host must live as long.
+  const std::shared_ptr<const Arenas>& arenas() const { return bound_.arenas; }
   // The bytes after the persistent ones of arena 0: free between programs.
-  void* transient() const { return static_cast<uint8_t*>(bound_.arenas[0]) + plan_.arenas[0].persistent; }
+  void* transient() const { return static_cast<uint8_t*>((*bound_.arenas)[0]) + plan_.arenas[0].persistent; }
 
  private:
   uint8_t* host_bytes(const View& view) const;

@@ -101,6 +101,7 @@ struct PlanRequest {
   bool reduce_per_step = false;          // else after each micro-batch
   bool train = true;                     // emit program "train", and hold gradients
   bool evaluate = true;                  // emit program "eval"
+  bool keep_gradients = false;           // with an optimizer, too: they stay until the next step
   bool logits = false;                   // emit program "logits": those of the first B x T tokens
   // Emit the programs of running sequences of up to T positions: "reset" before the first one, "decode" for the first
   // B x 1 tokens at counters[ENG_C_POSITION], and "prefill", the same for B x `prefill` tokens without logits.

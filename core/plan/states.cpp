@@ -108,8 +108,9 @@ void States::make_homes(size_t u) {
   const eng_desc desc = flat(grad, homes_.count(u, reduced));
   const std::string name = "gradient " + homes_.unit(u).name;
   const uint32_t at = place(ENG_ROLE_GRAD, u);
-  this->grad.push_back({r_.optimizer ? emit_.transient(name, Line::gradients, desc, at)
-                                     : emit_.persistent(name, Line::gradients, desc, false, at),
+  const bool passing = r_.optimizer && !r_.keep_gradients;
+  this->grad.push_back({passing ? emit_.transient(name, Line::gradients, desc, at)
+                                : emit_.persistent(name, Line::gradients, desc, false, at),
                         reduced, false, 1, at});
 }
 
@@ -222,7 +223,7 @@ void States::make_tensors() {
     add("parameter", master[u], own);
     check(model_.params[p].name);
     for (const auto& state : rules_.states()) check(fmt::format("{}.{}", model_.params[p].name, state.name));
-    if (r_.train && !r_.optimizer && !frozen(u)) add("gradient", grad[u], own);
+    if (r_.train && (!r_.optimizer || r_.keep_gradients) && !frozen(u)) add("gradient", grad[u], own);
     for (size_t s = 0; s < optimizer.size(); ++s) {
       const eng_desc& desc = rules_.of(p).states[s].desc;
       if (optimizer[s][u].view.buffer) add(rules_.states()[s].name, optimizer[s][u], desc);

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cfenv>
 #include <cfloat>
 #include <clocale>
@@ -49,6 +50,7 @@ struct Process {
   std::mutex mutex, log_mutex;
   std::vector<Library*> libraries;  // in loading order
   PluginLog log;
+  std::atomic<bool> stopped{false};
 };
 Process& process = *new Process;
 
@@ -171,8 +173,13 @@ void set_plugin_log(PluginLog log) {
   process.log = std::move(log);
 }
 
+bool plugins_stopped() {
+  return process.stopped;
+}
+
 void stop_plugins() {
   const std::lock_guard lock(process.mutex);
+  process.stopped = true;
   auto& all = process.libraries;
   for (auto it = all.rbegin(); it != all.rend(); ++it) {
     Library& library = **it;

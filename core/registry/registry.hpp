@@ -76,6 +76,8 @@ void set_plugin_log(PluginLog log);
 
 // Stops all started plugins, in reverse order; they cannot be used again. Also runs when the process exits.
 void stop_plugins();
+// Whether they were: from then on nothing that a plugin made may be used or given back.
+bool plugins_stopped();
 
 // Copies a table by the growth rules of engine/base.h; missing members become zero. Its first `required` bytes must
 // be there, and hold pointers from byte 8 on, none of them NULL. Throws Error(Exit::environment) prefixed with

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/plugins/search.hpp"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <sstream>
@@ -28,6 +30,15 @@ std::string environment(const char* name) {
   return value ? value : "";
 }
 
+// Where this code is, if that is libengine.so in another program; "": it is the program.
+fs::path own_library(const fs::path& program) {
+  Dl_info info{};
+  std::error_code none;
+  if (!dladdr(reinterpret_cast<const void*>(&find_plugins), &info) || !info.dli_fname) return {};
+  const fs::path file = fs::canonical(info.dli_fname, none);
+  return file == program ? fs::path() : file;
+}
+
 // Folders (or files, which --plugin-path may name), absolute and without duplicates. `ignored` receives relative paths
 // from the environment, which would depend on the working directory.
 std::vector<fs::path> search_path(const PluginSearch& search, std::vector<Candidate>& ignored) {
@@ -51,14 +62,20 @@ std::vector<fs::path> search_path(const PluginSearch& search, std::vector<Candid
     if (data.is_absolute()) add(data / below);
   }
   std::error_code none;
-  if (const fs::path program = fs::read_symlink("/proc/self/exe", none); !program.empty()) {
-    const fs::path top = program.parent_path().parent_path();
-    // The installed tree, which may have been moved: lib/ or, on Debian, lib/x86_64-linux-gnu/.
-    add(program.parent_path() / fs::path(installed_plugins).lexically_relative(installed_commands));
-    // The build tree: build/tools/engine and build/plugins/NAME.
+  const auto add_built = [&](const fs::path& top) {
     if (fs::exists(top / "build.ninja", none))
       for (const fs::path& folder : files_in(top / "plugins", ""))
         if (fs::is_directory(folder, none)) add(folder);
+  };
+  const fs::path program = fs::read_symlink("/proc/self/exe", none);
+  if (const fs::path library = own_library(program); !library.empty()) {
+    add(library.parent_path() / below);
+    add_built(library.parent_path().parent_path().parent_path());  // build/session/embed/libengine.so
+  }
+  if (!program.empty()) {
+    // The installed tree, which may have been moved: lib/ or, on Debian, lib/x86_64-linux-gnu/.
+    add(program.parent_path() / fs::path(installed_plugins).lexically_relative(installed_commands));
+    add_built(program.parent_path().parent_path());  // build/tools/engine and build/plugins/NAME
   }
   add(installed_plugins);
   return out;

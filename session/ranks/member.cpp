@@ -33,8 +33,10 @@ bool common(const std::exception_ptr& reason) try { std::rethrow_exception(reaso
 }  // namespace
 
 Member::Member(MemberStart start)
-    : start_(std::move(start)), announced_(Announced::read(variable)), hosts_{host_name()} {
-  link_.open(announced_, variable);
+    : start_(std::move(start)),
+      announced_(start_.alone ? Announced() : Announced::read(variable)),
+      hosts_{host_name()} {
+  if (!start_.alone) link_.open(announced_, variable);
   if (has_parent() && link_.parent().ranks != announced_.size)
     throw Error(Exit::environment, fmt::format("mpirun was asked to start {} ranks, but this is one of {}",
                                                link_.parent().ranks, announced_.size));

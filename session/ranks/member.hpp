@@ -23,6 +23,7 @@ struct MemberStart {
   std::string command;                         // the whole command line
   std::vector<std::string> arguments;          // its words after `engine`
   std::function<void(const Failure&)> tell{};  // reports why this rank ends, if no other process reports it
+  bool alone = false;                          // one rank, whatever a launcher announces
 };
 
 class Member {

@@ -35,14 +35,21 @@ Data::Data(Registry& registry, const Config& config, int64_t vocabulary) {
                                         info_.train_samples, info_.validation_samples));
 }
 
+Data::Data(int64_t sequence_length, int64_t vocabulary) : length_(sequence_length), vocabulary_(vocabulary) {
+  info_.struct_size = sizeof(info_);
+  info_.vocabulary = vocabulary;
+  info_.content_hash[0] = '0';  // the same for every run without a source
+}
+
 // Kernels use these as indices without checks.
 void Data::check(const int32_t* ids, const char* what, int32_t ignored, uint64_t position) const {
   const auto* end = ids + length_;
   const auto* wrong =
       std::find_if(ids, end, [&](int32_t id) { return (id < 0 || id >= vocabulary_) && id != ignored; });
   if (wrong != end)
-    throw Error(Exit::data, fmt::format("data plugin {}, sample {}: {} {} is {}, the model has the ids 0 to {}", name_,
-                                        position, what, wrong - ids, *wrong, vocabulary_ - 1));
+    throw Error(Exit::data, fmt::format("{}, sample {}: {} {} is {}, the model has the ids 0 to {}",
+                                        name_.empty() ? "the batch" : "data plugin " + name_, position, what,
+                                        wrong - ids, *wrong, vocabulary_ - 1));
 }
 
 void Data::read(int32_t split, uint64_t position, int64_t rows, Batch& batch) const {

@@ -20,15 +20,19 @@ struct Batch {
 class Data {
  public:
   Data(Registry& registry, const Config& config, int64_t vocabulary);
+  // No source: batches come from elsewhere. It has no samples; its ids and lengths are checked all the same.
+  Data(int64_t sequence_length, int64_t vocabulary);
   Data(const Data&) = delete;
   Data& operator=(const Data&) = delete;
   const eng_data_info& info() const { return info_; }
   // Appends samples [position, position + rows) of a split; rows after the last held-out sample do not count.
   // Throws Error(Exit::data).
   void read(int32_t split, uint64_t position, int64_t rows, Batch& batch) const;
+  // Refuses ids of a sample that the model does not have, `ignored` excepted. Throws Error(Exit::data).
+  void check(const int32_t* ids, const char* what, int32_t ignored, uint64_t position) const;
+  int64_t length() const { return length_; }
 
  private:
-  void check(const int32_t* ids, const char* what, int32_t ignored, uint64_t position) const;
   std::string name_;
   int64_t length_, vocabulary_ = 0;
   eng_data table_{};

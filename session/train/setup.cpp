@@ -87,7 +87,7 @@ static bool only_f32(const Call& call) {
 
 // With neither `training` nor `generate`: only for evaluating.
 static Setup make(const Config& config, Registry& registry, bool training, int64_t generate, const World& world,
-                  const Communicator* comm, Use use = Use::run) {
+                  const Communicator* comm, Use use = Use::run, const Readable& readable = {}) {
   Setup s;
   if (use == Use::run) refuse_described(config);
   registry.pin(config.section("plugins").strings("sha256"));
@@ -156,6 +156,8 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   request.train = training;
   request.evaluate = !generate && use != Use::sketch;  // it needs less than a step
   request.generate = generate > 0;
+  request.keep_gradients = readable.gradients;
+  request.logits = readable.logits;
   request.grad_clip = train.number("grad_clip");
   s.plan = use == Use::sketch ? emit_plan(request) : make_plan(request);
   if (use == Use::sketch) bound_arenas(s.plan);
@@ -174,12 +176,12 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
 }
 
 Setup make_setup(const Config& config, Registry& registry, int64_t generate, const World& world,
-                 const Communicator* comm) {
-  return make(config, registry, generate == 0, generate, world, comm);
+                 const Communicator* comm, const Readable& readable) {
+  return make(config, registry, generate == 0, generate, world, comm, Use::run, readable);
 }
 
-Setup make_plan_only(const Config& config, Registry& registry, const World& world) {
-  return make(config, registry, true, 0, world, nullptr, Use::plan);
+Setup make_plan_only(const Config& config, Registry& registry, const World& world, const Readable& readable) {
+  return make(config, registry, true, 0, world, nullptr, Use::plan, readable);
 }
 
 Setup make_sketch(const Config& config, Registry& registry, const World& world) {

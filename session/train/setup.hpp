@@ -31,14 +31,20 @@ struct Setup {
   uint64_t stored = 0;             // tensors of the weights, if they are only read
 };
 
+// What a run's plan has for others to read, besides what training needs.
+struct Readable {
+  bool gradients = false;  // the last step's: they take memory of their own
+  bool logits = false;     // program "logits" and its result
+};
+
 // Loads the plugins that the configuration names, traces the model, makes the verified plan.
 // With `generate`: for one sequence of up to this many positions, without training. The plan is that of one rank of
 // `world`; the other ranks need not exist. The scratch of collectives is known only with a communicator.
 Setup make_setup(const Config& config, Registry& registry, int64_t generate = 0, const World& world = {},
-                 const Communicator* comm = nullptr);
+                 const Communicator* comm = nullptr, const Readable& readable = {});
 
 // The same, for a plan that is only looked at: without the bytes of constants, which may be hundreds of MiB.
-Setup make_plan_only(const Config& config, Registry& registry, const World& world = {});
+Setup make_plan_only(const Config& config, Registry& registry, const World& world = {}, const Readable& readable = {});
 
 // The same, before buffers get their places: the arenas have the sizes below which no layout can go.
 Setup make_sketch(const Config& config, Registry& registry, const World& world = {});

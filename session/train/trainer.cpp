@@ -57,10 +57,11 @@ Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, c
       setup_(setup),
       data_(data),
       schedule_(make_schedule(config)),
-      device_(registry, setup.kernels->device(), config.section("device"), setup.plan.ranks.world.local_rank),
-      host_(make_host(setup.offload, config.section("offload"), registry, setup.host.get(),
-                      setup.plan.ranks.world.local_rank)),
-      executor_(with_groups(setup.plan, comm), device_, *setup.kernels, comm, true, &host_) {
+      machine_(
+          new Machine{{registry, setup.kernels->device(), config.section("device"), setup.plan.ranks.world.local_rank},
+                      make_host(setup.offload, config.section("offload"), registry, setup.host.get(),
+                                setup.plan.ranks.world.local_rank)}),
+      executor_(with_groups(setup.plan, comm), machine_->device, *setup.kernels, comm, true, &machine_->host) {
   if (comm) exchange_ = [comm](const std::string& mine) { return comm->exchange(mine); };
   const Section& train = config.section("train");
   length_ = train.integer("sequence_length");
@@ -123,6 +124,22 @@ Fill Trainer::fill() {
       executor_.upload(view, to, static_cast<const char*>(data) + from, bytes);
     });
   };
+}
+
+Read Trainer::reader() {
+  return [this](const TensorSpec& t, uint64_t first, uint64_t n, void* host) {
+    each_range(setup_.plan, t, first, n, [&](const View& view, uint64_t from, uint64_t to, uint64_t bytes) {
+      executor_.download(static_cast<char*>(host) + to, view, from, bytes);
+    });
+  };
+}
+
+std::shared_ptr<const void> Trainer::memory() const {
+  struct Kept {
+    std::shared_ptr<Machine> machine;
+    std::shared_ptr<const Arenas> arenas;  // given back before the device
+  };
+  return std::make_shared<const Kept>(Kept{machine_, executor_.arenas()});
 }
 
 // Between programs the transient part of the arena is free, so saving and loading use it as their buffer.
@@ -268,14 +285,37 @@ Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Bat
     executor_.run("eval");
     sum += executor_.host<float>(setup_.plan.losses)[0];
   }
+  together(out, sum);
+  out.seconds = since(start);
+  return out;
+}
+
+Evaluation Trainer::evaluate(const Batch& batch) {
+  Evaluation out;
+  const auto start = SteadyClock::now();
+  if (setup_.plan.publishes_late) executor_.run("publish");
+  out.tokens = static_cast<uint64_t>(batch.valid);
+  stage(batch);
+  executor_.run("eval");
+  together(out, executor_.host<float>(setup_.plan.losses)[0]);
+  out.seconds = since(start);
+  return out;
+}
+
+// `sum`: this rank's, of the losses of its tokens.
+void Trainer::together(Evaluation& out, double sum) {
   if (!alone()) {
     const auto all = exchange_records(exchange_, Evaluated{out.tokens, sum}, "the sums of an evaluation");
     out.tokens = 0, sum = 0;
     for (const Evaluated& one : all) out.tokens += one.tokens, sum += one.sum;
   }
   out.loss = out.tokens ? sum / static_cast<double>(out.tokens) : 0;
-  out.seconds = since(start);
-  return out;
+}
+
+void Trainer::logits(const Batch& batch) {
+  if (setup_.plan.publishes_late) executor_.run("publish");
+  stage(batch);
+  executor_.run("logits");
 }
 
 void Trainer::save_into(const std::filesystem::path& checkpoints) {
@@ -293,12 +333,7 @@ void Trainer::begin_save(const std::string& config_hash) {
   point.data_hash = data_.info().content_hash;
   point.config_hash = config_hash;
   for (const auto& p : registry_.loaded()) point.plugins.push_back({p.id, p.version, p.sha256});
-  const Read read = [this](const TensorSpec& t, uint64_t first, uint64_t n, void* host) {
-    each_range(setup_.plan, t, first, n, [&](const View& view, uint64_t from, uint64_t to, uint64_t bytes) {
-      executor_.download(static_cast<char*>(host) + to, view, from, bytes);
-    });
-  };
-  saver_->begin(point, saved_tensors(setup_.plan), read, staging());
+  saver_->begin(point, saved_tensors(setup_.plan), reader(), staging());
 }
 
 std::optional<Saved> Trainer::end_save(bool wait) {

@@ -67,6 +67,12 @@ class Trainer {
   // and the step does not count. Throws Error(Exit::numerics) naming step and tensor when loss or gradient norm is not
   // finite.
   std::optional<Metrics> train(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)());
+  // This rank's rows of one micro-batch, (rows, T); they are the held-out data of no source.
+  Evaluation evaluate(const Batch& batch);
+  // Computes `Plan::logits` of one micro-batch of tokens, with a setup that asks for logits.
+  void logits(const Batch& batch);
+  // The weights that compute reads, from their masters: after somebody else wrote these.
+  void publish() { executor_.run("publish"); }
   // See Executor.
   void record(Executor::Recorder* recorder) { executor_.record(recorder); }
   // The first `batches` micro-batches of the validation split. `seen` is called with each that this rank reads.
@@ -78,22 +84,36 @@ class Trainer {
   void begin_save(const std::string& config_hash);
   std::optional<Saved> end_save(bool wait);  // the checkpoint that became complete, if any
 
+  // Between programs: elements of this rank's part of a tensor. What it does not hold is left as it is.
+  Read reader();
+  Fill fill();
+  const Executor& executor() const { return executor_; }
+  // From memory of the device, which need not be the plan's.
+  void download(void* to, const void* from, uint64_t bytes) { machine_->device.download(to, from, bytes); }
+  // Keeps the memory of the plan allocated, also beyond this object. Gives it back like an object of the device: in
+  // [setup] of engine/base.h.
+  std::shared_ptr<const void> memory() const;
+  Peers peers() const { return {cut_.rank, cut_.world, exchange_, config_.section("comm").number("timeout")}; }
+
  private:
   void upload_table(int64_t steps);
   void upload_counters(int64_t step, int64_t updates);
   [[noreturn]] void not_finite(double loss, double norm);
   std::span<char> staging();
-  Fill fill();
   void stage(const Batch& batch);
-  Peers peers() const { return {cut_.rank, cut_.world, exchange_, config_.section("comm").number("timeout")}; }
+  void together(Evaluation& evaluation, double sum);
 
   const Config& config_;
   Registry& registry_;
   const Setup& setup_;
   const Data& data_;
   Schedule schedule_;
-  Device device_;
-  Host host_;
+  // Made first, and destroyed last.
+  struct Machine {
+    Device device;
+    Host host;
+  };
+  const std::shared_ptr<Machine> machine_;
   Executor executor_;
   Exchange exchange_;
   Cut cut_;

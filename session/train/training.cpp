@@ -1,54 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/train/training.hpp"
 
-#include "session/train/loader.hpp"
-
 namespace eng {
-Exit run_training(Trainer& trainer, const Config& config, const Data& data, Listener& listener,
-                  const Training& options) {
-  const Section &train = config.section("train"), &checkpoint = config.section("checkpoint");
-  const int64_t eval_every = data.info().validation_samples ? train.integer("eval_every") : 0,
-                eval_batches = train.integer("eval_batches"), first = trainer.step(), steps = train.integer("steps"),
-                save_every = checkpoint.integer("every");
-  const bool asynchronous = checkpoint.boolean("asynchronous");
-  int64_t saved_at = trainer.last_checkpoint().empty() ? -1 : first;
-  Loader loader(data, trainer.cut(), trainer.samples());
-  trainer.save_into(options.checkpoints);
-  const auto started = SteadyClock::now();
-  const auto due = [&](int64_t every) { return every > 0 && trainer.step() % every == 0; };
-  const auto end_save = [&](bool wait) {
-    if (const auto saved = trainer.end_save(wait)) listener.saved(*saved);
-  };
-  for (bool stopped = false; trainer.step() < steps && !stopped;) {
-    const auto begun = SteadyClock::now();
-    const Batch& batch = loader.next();
-    const double data_wait = since(begun);
-    const bool late = trainer.step() > first && options.max_seconds && since(started) > *options.max_seconds;
-    // A single rank also checks within its step.
-    const auto agreed = trainer.agree(batch.valid, late || (!trainer.alone() && options.stop && options.stop()));
-    trainer.record(options.trace ? options.trace->of(trainer.step() + 1) : nullptr);
-    auto m = agreed.stop ? std::nullopt : trainer.train(batch, agreed, data_wait, options.stop);
-    trainer.record(nullptr);
-    const int64_t step = trainer.step();
-    if (m) {
-      Evaluation evaluation;
-      const bool evaluated = due(eval_every) || (eval_every > 0 && step == steps);
-      if (evaluated) m->eval_loss = (evaluation = trainer.evaluate(eval_batches)).loss;
-      listener.step(*m, since(started) / static_cast<double>(step - first) * static_cast<double>(steps - step));
-      if (evaluated) listener.evaluated(step, evaluation);
-    }
-    stopped = agreed.stop || (trainer.alone() && step < steps && options.stop && options.stop());
-    end_save(false);
-    if (saved_at != step && (due(save_every) || stopped || step == steps)) {
-      end_save(true);  // only one checkpoint at a time
-      listener.saving();
-      trainer.begin_save(options.config_hash);
-      saved_at = step;
-      if (!asynchronous) end_save(true);
-    }
+
+TrainingLoop::TrainingLoop(Trainer& trainer, const Config& config, const Data& data, Listener& listener,
+                           const Training& options)
+    : trainer_(trainer),
+      data_(data),
+      listener_(listener),
+      options_(options),
+      eval_every_(data.info().validation_samples ? config.section("train").integer("eval_every") : 0),
+      eval_batches_(config.section("train").integer("eval_batches")),
+      first_(trainer.step()),
+      steps_(config.section("train").integer("steps")),
+      save_every_(config.section("checkpoint").integer("every")),
+      asynchronous_(config.section("checkpoint").boolean("asynchronous")),
+      saved_at_(trainer.last_checkpoint().empty() ? -1 : first_),
+      started_(SteadyClock::now()) {
+  if (!options_.checkpoints.empty()) trainer.save_into(options_.checkpoints);
+}
+
+// The data's. It is read while the step before runs, unless that one had another batch.
+const Batch& TrainingLoop::next() {
+  if (!loader_) loader_.emplace(data_, trainer_.cut(), trainer_.samples());
+  return loader_->next();
+}
+
+void TrainingLoop::step(const Batch* given) {
+  const auto begun = SteadyClock::now();
+  if (given) loader_.reset();  // it is a step ahead of the data's position
+  const Batch& batch = given ? *given : next();
+  const double data_wait = since(begun);
+  const bool late = trainer_.step() > first_ && options_.max_seconds && since(started_) > *options_.max_seconds;
+  // A single rank also checks within its step.
+  const auto agreed = trainer_.agree(batch.valid, late || (!trainer_.alone() && options_.stop && options_.stop()));
+  trainer_.record(options_.trace ? options_.trace->of(trainer_.step() + 1) : nullptr);
+  auto m = agreed.stop ? std::nullopt : trainer_.train(batch, agreed, data_wait, options_.stop);
+  trainer_.record(nullptr);
+  const int64_t step = trainer_.step();
+  if (m) {
+    Evaluation evaluation;
+    const bool evaluated = due(eval_every_) || (eval_every_ > 0 && step == steps_);
+    if (evaluated) m->eval_loss = (evaluation = trainer_.evaluate(eval_batches_)).loss;
+    listener_.step(*m, since(started_) / static_cast<double>(step - first_) * static_cast<double>(steps_ - step));
+    if (evaluated) listener_.evaluated(step, evaluation);
   }
+  stopped_ = agreed.stop || (trainer_.alone() && step < steps_ && options_.stop && options_.stop());
+  end_save(false);
+  if (saved_at_ != step && (due(save_every_) || stopped_ || step == steps_)) {
+    begin_save();
+    if (!asynchronous_) end_save(true);
+  }
+}
+
+void TrainingLoop::begin_save() {
+  if (options_.checkpoints.empty()) return;
+  end_save(true);  // only one checkpoint at a time
+  listener_.saving();
+  trainer_.begin_save(options_.config_hash);
+  saved_at_ = trainer_.step();
+}
+
+void TrainingLoop::end_save(bool wait) {
+  if (const auto saved = trainer_.end_save(wait)) listener_.saved(*saved);
+}
+
+void TrainingLoop::save() {
+  if (saved_at_ != trainer_.step()) begin_save();
   end_save(true);
-  return trainer.step() < steps ? Exit::stopped : Exit::done;
+}
+
+Exit TrainingLoop::end() {
+  end_save(true);
+  return trainer_.step() < steps_ ? Exit::stopped : Exit::done;
 }
 
 }  // namespace eng

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "session/report/trace_events.hpp"
+#include "session/train/loader.hpp"
 #include "session/train/trainer.hpp"
 
 namespace eng {
@@ -22,16 +23,43 @@ class Listener {
 };
 
 struct Training {
-  std::filesystem::path checkpoints;  // the folder for checkpoints
+  std::filesystem::path checkpoints;  // the folder for checkpoints; "": none are saved
   bool (*stop)() = nullptr;           // called between micro-batches; true: finish the micro-batch, save, exit
   std::optional<double> max_seconds;
   std::string config_hash;  // of the resolved configuration, kept with every checkpoint
   Trace* trace = nullptr;   // records when the actions of some steps ran
 };
 
-// Trains to the configured number of steps. Returns Exit::done or Exit::stopped, saved either way. Throws as
-// Trainer::train does.
-Exit run_training(Trainer& trainer, const Config& config, const Data& data, Listener& listener,
-                  const Training& options);
+// The loop of a run, one step at a time. All ranks call its functions together.
+class TrainingLoop {
+ public:
+  // Borrows all of them.
+  TrainingLoop(Trainer& trainer, const Config& config, const Data& data, Listener& listener, const Training& options);
+  // Whether there is a step to make: not after the last one, nor after a stop.
+  bool more() const { return !stopped_ && trainer_.step() < steps_; }
+  // Makes one, with what is due after it: evaluation, checkpoint. A stop may leave the step out. With `given`, this
+  // rank's batch, the data are not read; their position moves on by a step all the same. Throws as Trainer::train does.
+  void step(const Batch* given = nullptr);
+  // Saves a checkpoint of the last step, unless there is one, and waits for it.
+  void save();
+  // Waits for a checkpoint that is being written. Exit::done, or Exit::stopped before the last step.
+  Exit end();
+
+ private:
+  bool due(int64_t every) const { return every > 0 && trainer_.step() % every == 0; }
+  const Batch& next();
+  void begin_save();
+  void end_save(bool wait);
+  Trainer& trainer_;
+  const Data& data_;
+  Listener& listener_;
+  const Training options_;
+  const int64_t eval_every_, eval_batches_, first_, steps_, save_every_;
+  const bool asynchronous_;
+  int64_t saved_at_;
+  bool stopped_ = false;
+  const SteadyClock::time_point started_;
+  std::optional<Loader> loader_;  // where the last step's batch was the data's
+};
 
 }  // namespace eng

@@ -11,18 +11,14 @@
 #include <set>
 
 #include "core/base/error.hpp"
-#include "core/execute/executor.hpp"
-#include "core/plan/prefill.hpp"
-#include "engine/ops.h"
+#include "session/decoder.hpp"
 #include "session/huggingface/chat.hpp"
 #include "session/huggingface/download.hpp"
 #include "session/report/bookkeeping.hpp"
 #include "session/report/progress.hpp"
 #include "session/run_dir.hpp"
 #include "session/text_out.hpp"
-#include "session/tokenizer.hpp"
 #include "session/train/sampler.hpp"
-#include "session/weights.hpp"
 #include "tools/engine/command.hpp"
 
 namespace eng {
@@ -44,70 +40,6 @@ eng_model_info model_info(const Config& config, Registry& registry, bool check) 
   if (check) check_weights(config, registry, smallest);
   return smallest.model.info;
 }
-
-// Decodes one sequence, position after position.
-class Decoder {
- public:
-  // `stored`: tensors of the weights; 0: as many as the model has.
-  Decoder(const Config& config, Registry& registry, int64_t length, uint64_t stored)
-      : setup_(make_setup(config, registry, length)),
-        length_(length),
-        device_(registry, setup_.kernels->device(), config.section("device")) {
-    setup_.stored = stored ? stored : setup_.plan.tensors.size();
-    const eng_device_info& info = setup_.kernels->info();
-    if (info.total_bytes && planned_peak(setup_) > info.total_bytes)
-      throw Error(setup_.kernels->host_memory() ? Exit::host_memory : Exit::device_memory,
-                  fmt::format("generating up to {} tokens needs {}, device {} has {}", length,
-                              format_bytes(static_cast<double>(planned_peak(setup_))), setup_.kernels->device(),
-                              format_bytes(static_cast<double>(info.total_bytes))),
-                  "lower --max-length or --tokens");
-    release_freed_memory();  // of planning
-    host_ = make_host(setup_.offload, config.section("offload"), registry, setup_.host.get(), 0);
-    executor_ = std::make_unique<Executor>(setup_.plan, device_, *setup_.kernels, nullptr, true, &host_);
-  }
-
-  // From a checkpoint or a Hugging Face directory.
-  void load(const std::filesystem::path& weights, const Pretrained& names, const WeightsProgress& progress) {
-    const Fill fill = [&](const TensorSpec& t, uint64_t first, uint64_t n, const void* data) {
-      const uint64_t size = dtype_size(t.dtype);
-      executor_->upload(setup_.plan.find(t.name, t.role)->whole(), first * size, data, n * size);
-    };
-    load_weights(weights, names, parameters(setup_.plan), fill, progress);
-    executor_->run("publish");
-  }
-
-  // Appends `tokens` to the sequence; afterwards `logits` are those of the next token.
-  void feed(std::span<const int32_t> tokens) {
-    for (int64_t n = prefill; n >= least_prefill; n /= 2)
-      while (tokens.size() > static_cast<size_t>(n) && length_ > n) tokens = run(prefill_program(n), tokens, n);
-    while (!tokens.empty()) tokens = run("decode", tokens, 1);
-    const std::span<const float> logits = this->logits();
-    if (!std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); }))
-      throw Error(Exit::numerics, fmt::format("the logits after {} tokens are not finite", position_),
-                  "the weights contain values that are not finite, or too large for the number format");
-  }
-  std::span<const float> logits() const {
-    const View& view = setup_.plan.next_logits;
-    return {executor_->host<float>(view), static_cast<size_t>(count(view.desc))};
-  }
-  int64_t position() const { return position_; }
-  const Setup& setup() const { return setup_; }
-
- private:
-  std::span<const int32_t> run(const std::string& program, std::span<const int32_t> tokens, int64_t n) {
-    std::copy(tokens.begin(), tokens.begin() + n, executor_->host<int32_t>(setup_.plan.tokens));
-    executor_->host<int64_t>(setup_.plan.host_counters)[ENG_C_POSITION] = position_;
-    executor_->run(program);
-    position_ += n;
-    return tokens.subspan(static_cast<size_t>(n));
-  }
-
-  Setup setup_;
-  int64_t length_, position_ = 0;
-  Device device_;
-  Host host_;
-  std::unique_ptr<Executor> executor_;
-};
 
 // The tokenizer given by --tokenizer, that of the run's data, or that of the Hugging Face directory.
 Tokenizer make_tokenizer(const Flags& flags, const Config& config, Registry& registry) {
@@ -131,28 +63,10 @@ bool special_tokens(const Flags& flags, const Config& config) {
   return data.has("special_tokens") && data.boolean("special_tokens");
 }
 
-// The Hugging Face directories that say how texts end and how a chat is formatted: the target, or for a run the
-// directory it came from and the folder of its tokenizer.
+// The Hugging Face directories that say how texts end and how a chat is formatted.
 std::vector<std::filesystem::path> text_directories(const Flags& flags, const Config& config) {
   if (!RunDir::is_run(flags.target)) return {flags.target};
-  std::vector<std::filesystem::path> out;
-  const Section& data = config.section("data");
-  if (const auto source = weights_source(config); weights_kind(source) == WeightsKind::hugging_face)
-    out.push_back(source);
-  if (data.has("tokenizer") && data.string("tokenizer") != "bytes") {
-    const auto path = config.base_dir() / data.string("tokenizer");
-    out.push_back(std::filesystem::is_directory(path) ? path : path.parent_path());
-  }
-  return out;
-}
-
-// The ids that end a text, according to the tokenizer, config.json and generation_config.json.
-std::set<int32_t> ends_of_text(const Tokenizer& tokenizer, const std::vector<std::filesystem::path>& directories) {
-  std::set<int32_t> out = {tokenizer.info().eos, tokenizer.info().eot};
-  for (const auto& directory : directories)
-    for (const int32_t id : end_ids(directory)) out.insert(id);
-  out.erase(-1);
-  return out;
+  return text_directories(config);
 }
 
 std::string written_as_chat(const Flags& flags, const std::vector<std::filesystem::path>& directories,
@@ -230,7 +144,7 @@ int generate(const Common& common, const Flags& flags) {
   const auto n_prompt = static_cast<int64_t>(tokens.size());
   const int64_t length = choose_length(flags, n_prompt, info.max_length);
 
-  Decoder decoder(config, *registry, length, stored);
+  Decoder decoder(config, *registry, length, stored, "lower --max-length or --tokens");
   decoder.load(weights, pretrained_table(config, *registry), run ? WeightsProgress() : weights_progress(flags.target));
   release_freed_memory();  // of reading a checkpoint
   const auto start = Clock::now();

@@ -25,17 +25,6 @@ void line(const char* what, const std::string& text, const char* state = "ok") {
   fmt::print("  {:<11} {:<90} {}\n", what, text, state);
 }
 
-// The rank that stands for all of these ranks, which need not exist. The batch and the threads are divided among them.
-World planned_world(Config& config, uint32_t ranks) {
-  share_batch(config, ranks);
-  // Without comm.describe.ranks_per_node it is assumed how many ranks share a machine's memory.
-  const uint32_t local = std::min(ranks_per_host(config.section("comm"), described_card(config)), ranks);
-  // Scratch is for as many threads as a rank has; the machines are assumed to be like this one.
-  const std::string mine = processors();
-  share_threads(config, mine, std::vector<std::string>(local, mine));
-  return {0, ranks, 0, local};
-}
-
 // A note if the usual name of the model's preset states another size than it has; otherwise "".
 std::string preset_note(const Registry& registry, const Section& model, int64_t parameters) {
   const Provided* plugin = registry.find(ENG_MODEL_KIND, model.string("plugin"));

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions of engine/embed.h: nothing is thrown across, and results are written only on success.
+#include <cstring>
+
+#include "session/embed/embedded.hpp"
+#include "session/failure.hpp"
+#include "session/version.hpp"
+
+struct eng_session {
+  explicit eng_session(const eng_session_request& request) : embedded(request) {}
+  eng::Embedded embedded;
+};
+
+namespace eng {
+namespace {
+
+eng_status status_of(Exit exit) {
+  switch (exit) {
+    case Exit::usage:
+      return ENG_INVALID;
+    case Exit::data:
+    case Exit::checkpoint:
+      return ENG_DATA_LOSS;
+    case Exit::device_memory:
+    case Exit::host_memory:
+      return ENG_NO_MEMORY;
+    case Exit::numerics:
+      return ENG_OUT_OF_RANGE;
+    case Exit::environment:
+    case Exit::communication:
+    case Exit::disk:
+      return ENG_UNAVAILABLE;
+    default:
+      return ENG_INTERNAL;
+  }
+}
+
+eng_status report_failure(eng_error* sink) noexcept {
+  eng_status status = ENG_INTERNAL;
+  try {
+    const std::exception_ptr reason = std::current_exception();
+    const Failure why = failure(reason);
+    status = status_of(static_cast<Exit>(why.exit));
+    try {
+      std::rethrow_exception(reason);
+    } catch (const Unsupported&) {
+      status = ENG_UNSUPPORTED;
+    } catch (const NotFound&) {
+      status = ENG_NOT_FOUND;
+    } catch (...) {
+    }
+    return report(sink, status, why.help.empty() ? why.text : fmt::format("{}\nhelp: {}", why.text, why.help));
+  } catch (...) {  // no memory for the text
+    return status;
+  }
+}
+
+// Runs `work`; every exception becomes a status and a text.
+template <class Work>
+eng_status guarded(eng_error* sink, const Work& work) noexcept {
+  try {
+    work();
+    return ENG_OK;
+  } catch (...) {
+    return report_failure(sink);
+  }
+}
+
+// A struct of the caller, by the growth rules of engine/base.h.
+template <class Struct>
+Struct taken(const Struct* theirs, const char* what) {
+  if (!theirs || theirs->struct_size < 8)
+    throw Error(Exit::usage, fmt::format("{} is NULL, or has no struct_size", what));
+  Struct out{};
+  std::memcpy(&out, theirs, std::min<size_t>(theirs->struct_size, sizeof(out)));
+  return out;
+}
+
+template <class Struct>
+void put(const Struct& mine, Struct* theirs) {
+  const uint32_t size = theirs->struct_size;
+  std::memcpy(theirs, &mine, std::min<size_t>(size, sizeof(mine)));
+  theirs->struct_size = size;
+}
+
+template <class Struct>
+void need_room(const Struct* out, const char* what) {
+  if (!out || out->struct_size < 8) throw Error(Exit::usage, fmt::format("{} is NULL, or has no struct_size", what));
+}
+
+Embedded& of(eng_session* self) {
+  if (!self) throw Error(Exit::usage, "there is no session (NULL)");
+  return self->embedded;
+}
+
+// From here on the tensors are the engine's, whatever happens.
+std::vector<eng_tensor_in> fields_of(const eng_tensor_in* fields, uint32_t n) {
+  std::vector<eng_tensor_in> out;
+  const auto* at = reinterpret_cast<const char*>(fields);
+  for (uint32_t k = 0; k < n; ++k) {
+    // An array has one size of element, that of the caller.
+    if (!fields) throw Error(Exit::usage, "fields is NULL");
+    const eng_tensor_in* one = reinterpret_cast<const eng_tensor_in*>(at);
+    out.push_back(taken(one, "a field"));
+    at += one->struct_size;
+  }
+  return out;
+}
+
+struct Legacy {
+  DLManagedTensor managed;
+  DLManagedTensorVersioned* from;
+};
+
+const char* role_of(const char* role) {
+  return role ? role : ENG_TENSOR_PARAMETER;
+}
+
+std::string name_of(const char* name) {
+  if (!name) throw Error(Exit::usage, "name is NULL");
+  return name;
+}
+
+}  // namespace
+}  // namespace eng
+
+using namespace eng;
+
+extern "C" {
+
+const char* eng_session_draft(void) {
+  return ENG_EMBED_DRAFT;
+}
+
+const char* eng_session_version(void) {
+  return version;
+}
+
+eng_status eng_session_open(const eng_session_request* request, eng_session** out, eng_error* error) {
+  return guarded(error, [&] {
+    if (!out) throw Error(Exit::usage, "out is NULL");
+    *out = new eng_session(taken(request, "request"));
+  });
+}
+
+eng_status eng_session_start(eng_session* self, eng_error* error) {
+  return guarded(error, [&] { of(self).start(); });
+}
+
+eng_status eng_session_plan(eng_session* self, uint32_t ranks, char* text, uint64_t capacity, uint64_t* size,
+                            eng_error* error) {
+  return guarded(error, [&] {
+    if (!size) throw Error(Exit::usage, "size is NULL");
+    const std::string all = of(self).plan(ranks);
+    *size = all.size();
+    if (text) std::memcpy(text, all.data(), std::min<uint64_t>(capacity, all.size()));
+  });
+}
+
+eng_status eng_session_describe(eng_session* self, eng_session_info* info, eng_error* error) {
+  return guarded(error, [&] {
+    need_room(info, "info");
+    put(of(self).describe(), info);
+  });
+}
+
+eng_status eng_session_step(eng_session* self, const eng_tensor_in* fields, uint32_t n, eng_step_result* out,
+                            eng_error* error) {
+  return guarded(error, [&] {
+    const std::vector<eng_tensor_in> all = fields_of(fields, n);
+    try {
+      if (out) need_room(out, "out");
+      of(self);
+    } catch (...) {
+      refuse_all(all);
+      throw;
+    }
+    const eng_step_result result = self->embedded.step(all);
+    if (out) put(result, out);
+  });
+}
+
+eng_status eng_session_evaluate(eng_session* self, const eng_tensor_in* fields, uint32_t n, int64_t batches,
+                                eng_eval_result* out, eng_error* error) {
+  return guarded(error, [&] {
+    const std::vector<eng_tensor_in> all = fields_of(fields, n);
+    try {
+      need_room(out, "out");
+      of(self);
+    } catch (...) {
+      refuse_all(all);
+      throw;
+    }
+    put(self->embedded.evaluate(all, batches), out);
+  });
+}
+
+eng_status eng_session_logits(eng_session* self, const eng_tensor_in* fields, uint32_t n, eng_error* error) {
+  return guarded(error, [&] {
+    const std::vector<eng_tensor_in> all = fields_of(fields, n);
+    if (!self) refuse_all(all);
+    of(self).logits(all);
+  });
+}
+
+eng_status eng_session_generate(eng_session* self, const eng_generate_request* request, eng_error* error) {
+  return guarded(error, [&] { of(self).generate(taken(request, "request")); });
+}
+
+eng_status eng_session_tensor(eng_session* self, uint64_t index, eng_tensor_info* out, eng_error* error) {
+  return guarded(error, [&] {
+    need_room(out, "out");
+    put(of(self).tensor(index), out);
+  });
+}
+
+eng_status eng_session_take(eng_session* self, const char* name, const char* role, uint32_t flags,
+                            DLManagedTensorVersioned** out, eng_error* error) {
+  return guarded(error, [&] {
+    if (!out) throw Error(Exit::usage, "out is NULL");
+    *out = of(self).take(name_of(name), role_of(role), flags);
+  });
+}
+
+eng_status eng_session_take_legacy(eng_session* self, const char* name, const char* role, uint32_t flags,
+                                   DLManagedTensor** out, eng_error* error) {
+  return guarded(error, [&] {
+    if (!out) throw Error(Exit::usage, "out is NULL");
+    if (!(flags & (ENG_TAKE_WRITABLE | ENG_TAKE_COPY)))
+      throw Unsupported("a tensor of DLPack before 1.0 cannot be read-only", "take it writable, or a copy");
+    auto made = std::make_unique<Legacy>();
+    made->from = of(self).take(name_of(name), role_of(role), flags);
+    made->managed = {made->from->dl_tensor, made.get(), [](DLManagedTensor* tensor) {
+                       auto* legacy = static_cast<Legacy*>(tensor->manager_ctx);
+                       legacy->from->deleter(legacy->from);
+                       delete legacy;
+                     }};
+    *out = &made.release()->managed;
+  });
+}
+
+eng_status eng_session_write(eng_session* self, const char* name, const char* role, const eng_tensor_in* value,
+                             uint32_t flags, eng_error* error) {
+  return guarded(error, [&] {
+    const eng_tensor_in one = taken(value, "value");
+    try {
+      of(self), name_of(name);
+    } catch (...) {
+      refuse_all({&one, 1});
+      throw;
+    }
+    self->embedded.write(name, role_of(role), one, flags);
+  });
+}
+
+eng_status eng_session_save(eng_session* self, eng_error* error) {
+  return guarded(error, [&] { of(self).save(); });
+}
+
+void eng_session_stop(eng_session* self) {
+  if (self) self->embedded.stop();
+}
+
+eng_status eng_session_close(eng_session* self, eng_error* error) {
+  if (!self) return ENG_OK;
+  return guarded(error, [&] {
+    const std::unique_ptr<eng_session> last(self);
+    self->embedded.close();
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/embed/embedded.hpp"
+
+#include <cmath>
+#include <fstream>
+#include <iterator>
+
+#include "session/embed/lent.hpp"
+#include "session/embed/turn.hpp"
+#include "session/fits.hpp"
+#include "session/report/context.hpp"
+
+namespace eng {
+namespace {
+
+std::atomic<bool> many_ranks{false};                         // a session of several ranks lives
+thread_local const std::atomic<bool>* stop_asked = nullptr;  // of the session whose step this thread makes
+
+struct Stoppable {
+  explicit Stoppable(const std::atomic<bool>& by) { stop_asked = &by; }
+  ~Stoppable() { stop_asked = nullptr; }
+};
+
+// `main` cannot know the command line.
+std::string own_command() {
+  std::ifstream in("/proc/self/cmdline", std::ios::binary);
+  std::string all((std::istreambuf_iterator<char>(in)), {});
+  while (!all.empty() && !all.back()) all.pop_back();
+  for (char& c : all)
+    if (!c) c = ' ';
+  return all.substr(0, 4096);
+}
+
+std::vector<std::string> words(const char* const* list, uint32_t n, const char* what) {
+  std::vector<std::string> out;
+  for (uint32_t k = 0; k < n; ++k) {
+    if (!list || !list[k]) throw Error(Exit::usage, fmt::format("{} {} is NULL", what, k));
+    out.emplace_back(list[k]);
+  }
+  return out;
+}
+
+// The slow part of opening data, on one rank, without a report.
+void build(const Config& config, Registry& registry, int64_t vocabulary) {
+  const Section &section = config.section("data"), &train = config.section("train");
+  const std::string name = section.string("plugin"), base = config.base_dir().string();
+  const auto table = registry.table<eng_data>(ENG_DATA_KIND, name);
+  if (!table.build) return;
+  eng_data_built built{};
+  built.struct_size = sizeof(built);
+  const eng_data_request request{
+      sizeof(request), 0,           static_cast<uint64_t>(train.integer("seed")), train.integer("sequence_length"),
+      vocabulary,      base.c_str()};
+  const Options options(section);
+  Sink sink;
+  sink.check(table.build(options.get(), &request, nullptr, &built, sink.get()), Exit::data, "data plugin " + name);
+}
+
+RunRequest asked(const eng_session_request& r) {
+  constexpr uint32_t all = ENG_SESSION_ALONE | ENG_SESSION_NO_FILES | ENG_SESSION_GRADIENTS | ENG_SESSION_LOGITS;
+  if (r.flags & ~all) throw Error(Exit::usage, fmt::format("flags {:#x} are unknown", r.flags & ~all));
+  if (!r.target && !r.text) throw Error(Exit::usage, "neither target nor text is given");
+  RunRequest out;
+  out.open.target = r.target ? r.target : "text";
+  if (r.text) out.open.text = r.text;
+  if (r.place) out.open.place = r.place;
+  out.open.overrides = words(r.overrides, r.n_overrides, "override");
+  for (const std::string& path : words(r.plugin_paths, r.n_plugin_paths, "plugin path"))
+    out.open.plugin_paths.emplace_back(path);
+  if (r.out) out.out = r.out;
+  if (r.resume) out.resume = r.resume;
+  out.files = !(r.flags & ENG_SESSION_NO_FILES);
+  out.readable = {(r.flags & ENG_SESSION_GRADIENTS) != 0, (r.flags & ENG_SESSION_LOGITS) != 0};
+  out.without_data = true;
+  out.stop = [] { return stop_asked && stop_asked->load(std::memory_order_relaxed); };
+  out.build_data = build;
+  return out;
+}
+
+}  // namespace
+
+// What a run tells, until the caller takes it.
+class Embedded::Events final : public RunListener {
+ public:
+  explicit Events(const std::function<void(const std::string&)>& note) : note_(note) {}
+  void note(const std::string& text) override { note_(text); }
+  void passed_over(const CheckpointRow& row) override {
+    note_(fmt::format("{} is passed over: {}", row.path.filename().string(), row.problem));
+  }
+  void reading(const std::filesystem::path&, uint64_t, uint64_t) override {}
+  void started(const RunStart&) override {}
+  void step(const Metrics& metrics, double) override { metrics_ = metrics; }
+  void evaluated(int64_t, const Evaluation&) override {}
+  void saving() override {}
+  void saved(const Saved&) override { saved_ = true; }
+  void begin() { metrics_.reset(), saved_ = false; }
+  const std::optional<Metrics>& metrics() const { return metrics_; }
+  bool was_saved() const { return saved_; }
+
+ private:
+  const std::function<void(const std::string&)>& note_;
+  std::optional<Metrics> metrics_;
+  bool saved_ = false;
+};
+
+Embedded::Embedded(const eng_session_request& r) : request_(asked(r)) {
+  note_ = [note = r.note, data = r.data](const std::string& text) {
+    if (note) note(data, text.data(), text.size());
+  };
+  const std::string command = r.command ? r.command : own_command();
+  const Turn turn(Turn::For::setup);
+  opened_ = std::make_shared<Opened>(open_config(request_.open));
+  MemberStart start{command, {}, {}, (r.flags & ENG_SESSION_ALONE) != 0};
+  member_.emplace(std::move(start));
+  if (!member_->many()) return;
+  if (many_ranks.exchange(true))
+    throw Error(Exit::usage, "this process has a session of several ranks already",
+                "close it first, or open this one with ENG_SESSION_ALONE (alone=True)");
+  many_ = true;
+}
+
+Embedded::~Embedded() {
+  {
+    const Turn turn(Turn::For::setup);
+    run_.reset();
+    opened_.reset();
+    member_.reset();
+  }
+  lent_.reset();
+  if (many_) many_ranks = false;
+}
+
+void Embedded::need_sound() const {
+  if (broken_) throw Error(Exit::usage, "this session has failed: it can only be closed");
+}
+
+void Embedded::need_started() {
+  need_sound();
+  if (!run_) start();
+}
+
+// What fails while all ranks work together leaves nothing to go on with.
+template <class Work>
+auto Embedded::sound(const Work& work) {
+  try {
+    return work();
+  } catch (...) {
+    broken_ = true;
+    throw;
+  }
+}
+
+void Embedded::start() {
+  need_sound();
+  if (run_) throw Error(Exit::usage, "this session is started already");
+  events_ = std::make_unique<Events>(note_);
+  const Turn turn(Turn::For::setup);
+  sound([&] {
+    request_.opened = opened_;
+    run_ = std::make_unique<Run>(request_, *member_, *events_);
+    opened_.reset();
+    request_.opened.reset();
+    tensors_ = tensors_of(run_->setup().plan);
+    lent_ = std::make_shared<const Lent>(run_->trainer().memory());
+    directory_ = run_->directory().string();
+  });
+}
+
+std::string Embedded::plan(uint32_t ranks) {
+  need_sound();
+  if (ranks < 1 || ranks > 65536) throw Error(Exit::usage, fmt::format("ranks = {}: 1 to 65536", ranks));
+  const Turn turn(Turn::For::setup);
+  Config config = run_ ? run_->config() : opened_->config;
+  Registry& registry = run_ ? run_->registry() : *opened_->registry;
+  const World world = planned_world(config, ranks);
+  const Setup setup = make_plan_only(config, registry, world, request_.readable);
+  for (const std::string& note : setup.notes) note_(note);
+  return plan_json(setup.plan, report_context(setup, config));
+}
+
+eng_session_info Embedded::describe() const {
+  eng_session_info out{};
+  out.struct_size = sizeof(out);
+  out.rank = member_->rank(), out.ranks = member_->size();
+  const Config& config = run_ ? run_->config() : opened_->config;
+  out.steps = config.section("train").integer("steps");
+  out.length = config.section("train").integer("sequence_length");
+  out.directory = directory_.c_str();
+  if (!run_) return out;
+  const Setup& setup = run_->setup();
+  const Cut& cut = run_->trainer().cut();
+  out.started = 1;
+  out.step = run_->trainer().step();
+  out.rows = cut.rows * cut.accumulate;
+  out.micro_rows = cut.rows;
+  out.vocabulary = setup.model.info.vocabulary;
+  out.parameters = setup.plan.parameters;
+  out.tensors = tensors_.size();
+  out.dl_device_type = device().device_type, out.dl_device_id = device().device_id;
+  out.train_samples = run_->data().info().train_samples;
+  out.held_out = run_->data().info().validation_samples;
+  return out;
+}
+
+DLDevice Embedded::device() const {
+  if (run_->setup().kernels->host_memory()) return {kDLCPU, 0};
+  const eng_device_info& info = run_->setup().kernels->info();
+  return {static_cast<DLDeviceType>(info.dl_device_type), info.dl_device_id};
+}
+
+Incoming::FromDevice Embedded::from_device() {
+  if (run_->setup().kernels->host_memory()) return {};
+  return [this](void* to, const void* from, uint64_t bytes) { run_->trainer().download(to, from, bytes); };
+}
+
+Batch Embedded::batch(std::span<const eng_tensor_in> fields, const BatchShape& shape) {
+  return batch_of(fields, shape, run_->data(), device(), from_device());
+}
+
+// The weights that compute reads follow what callers wrote. Ranks must do it together, so that with several of them a
+// writable tensor counts as written for good: its end is not at the same step everywhere.
+void Embedded::publish() {
+  const bool lent = !writable_.empty();
+  if (!member_->many()) std::erase_if(writable_, [](const auto& w) { return w.expired(); });
+  if (written_ || lent) run_->trainer().publish();
+  written_ = false;
+}
+
+eng_step_result Embedded::step(std::span<const eng_tensor_in> fields) {
+  std::optional<Batch> given;
+  try {
+    need_started();
+  } catch (...) {
+    refuse_all(fields);
+    throw;
+  }
+  const Cut& cut = run_->trainer().cut();
+  if (!fields.empty()) given = batch(fields, {cut.rows * cut.accumulate, run_->data().length()});
+  eng_step_result out{};
+  out.struct_size = sizeof(out);
+  if (!run_->more()) {
+    out.ended =
+        run_->trainer().step() < run_->config().section("train").integer("steps") ? ENG_ENDED_STOPPED : ENG_ENDED_DONE;
+    return out;
+  }
+  if (!given && !run_->data().info().train_samples && !run_->data().info().validation_samples)
+    throw Error(Exit::usage, "the configuration has no data, and the step was given no batch",
+                "give the step a batch, or the configuration [data] paths");
+  events_->begin();
+  const Turn turn(Turn::For::program);
+  const Stoppable stoppable(stop_);
+  sound([&] {
+    publish();
+    run_->step(given ? &*given : nullptr);
+  });
+  out.saved = events_->was_saved();
+  if (!events_->metrics()) {
+    out.ended = ENG_ENDED_STOPPED;
+    return out;
+  }
+  const Metrics& m = *events_->metrics();
+  out.step = m.step, out.tokens = m.tokens, out.loss = m.loss, out.grad_norm = m.grad_norm, out.lr = m.lr;
+  out.loss_scale = m.loss_scale, out.eval_loss = m.eval_loss.value_or(NAN), out.seconds = m.step_seconds;
+  out.tokens_per_second = m.tokens_per_second, out.mfu = m.mfu;
+  out.wait_data = m.wait_seconds.data, out.wait_comm = m.wait_seconds.comm;
+  out.device_peak_bytes = m.device_peak_bytes, out.host_peak_bytes = m.host_peak_bytes;
+  out.skipped = m.skipped;
+  return out;
+}
+
+eng_eval_result Embedded::evaluate(std::span<const eng_tensor_in> fields, int64_t batches) {
+  std::optional<Batch> given;
+  try {
+    need_started();
+    if (batches < 0) throw Error(Exit::usage, fmt::format("batches = {} is below 0", batches));
+  } catch (...) {
+    refuse_all(fields);
+    throw;
+  }
+  Trainer& trainer = run_->trainer();
+  const auto rows = static_cast<size_t>(trainer.cut().rows), length = static_cast<size_t>(run_->data().length());
+  if (!fields.empty()) given = batch(fields, {0, run_->data().length()});
+  if (!given && !run_->data().info().validation_samples)
+    throw Error(Exit::usage, "nothing is held out, and no batch was given",
+                "give a batch, or set data.validation, for example 0.05");
+  const Turn turn(Turn::For::program);
+  return sound([&] {
+    publish();
+    eng_eval_result out{};
+    out.struct_size = sizeof(out);
+    if (!given) {
+      const Evaluation all = trainer.evaluate(batches ? batches : INT64_MAX);
+      out.loss = all.loss, out.tokens = all.tokens, out.seconds = all.seconds;
+      return out;
+    }
+    double sum = 0;
+    for (size_t at = 0; at < given->tokens.size(); at += rows * length) {
+      const auto from = static_cast<std::ptrdiff_t>(at);
+      const auto to = static_cast<std::ptrdiff_t>(std::min(at + rows * length, given->tokens.size()));
+      Batch one;  // the last one is filled up with rows that do not count
+      one.tokens.assign(given->tokens.begin() + from, given->tokens.begin() + to);
+      one.labels.assign(given->labels.begin() + from, given->labels.begin() + to);
+      one.valid = std::count_if(one.labels.begin(), one.labels.end(), [](int32_t l) { return l != ENG_IGNORE_LABEL; });
+      one.tokens.resize(rows * length, 0), one.labels.resize(rows * length, ENG_IGNORE_LABEL);
+      const Evaluation part = trainer.evaluate(one);
+      sum += part.loss * static_cast<double>(part.tokens);
+      out.tokens += part.tokens, out.seconds += part.seconds;
+    }
+    out.loss = out.tokens ? sum / static_cast<double>(out.tokens) : 0;
+    return out;
+  });
+}
+
+void Embedded::logits(std::span<const eng_tensor_in> fields) {
+  try {
+    need_started();
+    if (!request_.readable.logits)
+      throw Unsupported("this session was opened without logits", "open it with ENG_SESSION_LOGITS (logits=True)");
+  } catch (...) {
+    refuse_all(fields);
+    throw;
+  }
+  const Batch one = batch(fields, {run_->trainer().cut().rows, run_->data().length(), false});
+  const Turn turn(Turn::For::program);
+  sound([&] {
+    publish();
+    run_->trainer().logits(one);
+  });
+}
+
+void Embedded::save() {
+  need_sound();
+  if (!run_) throw Error(Exit::usage, "the session is not started: there is nothing to save");
+  const Turn turn(Turn::For::setup);
+  if (!request_.files) return run_->save();  // it says what is wrong
+  sound([&] { run_->save(); });
+}
+
+void Embedded::close() {
+  std::exception_ptr failure;
+  {
+    const Turn turn(Turn::For::setup);
+    try {
+      if (run_) {
+        const Exit exit = broken_ ? Exit::stopped : run_->end().exit;
+        run_.reset();
+        if (!broken_ && member_->many()) member_->leave(exit);
+      }
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace eng

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is behind a session of engine/embed.h; the functions here throw.
+#pragma once
+
+#include <atomic>
+#include <span>
+
+#include "engine/embed.h"
+#include "session/embed/incoming.hpp"
+#include "session/run.hpp"
+
+namespace eng {
+
+class Embedded {
+ public:
+  explicit Embedded(const eng_session_request& request);
+  // Without close: gives back what there is, and records nothing.
+  ~Embedded();
+  Embedded(const Embedded&) = delete;
+  Embedded& operator=(const Embedded&) = delete;
+
+  void start();
+  std::string plan(uint32_t ranks);
+  eng_session_info describe() const;
+  eng_step_result step(std::span<const eng_tensor_in> fields);
+  eng_eval_result evaluate(std::span<const eng_tensor_in> fields, int64_t batches);
+  void logits(std::span<const eng_tensor_in> fields);
+  void generate(const eng_generate_request& request);
+  eng_tensor_info tensor(uint64_t index) const;
+  DLManagedTensorVersioned* take(const std::string& name, const std::string& role, uint32_t flags);
+  void write(const std::string& name, const std::string& role, const eng_tensor_in& value, uint32_t flags);
+  void save();
+  void stop() noexcept { stop_ = true; }
+  // Ends the run. Throws what went wrong; nothing else may be called afterwards.
+  void close();
+
+ private:
+  class Events;
+  struct Lent;
+  // A tensor that lies in memory, or, without data, in files of a tier.
+  struct Place {
+    void* data = nullptr;
+    DLDevice device{kDLCPU, 0};
+  };
+  void need_started();
+  void need_sound() const;
+  template <class Work>
+  auto sound(const Work& work);
+  void publish();
+  Place place(const View& view) const;
+  const Tensor& find(const std::string& name, const std::string& role) const;
+  DLManagedTensorVersioned* take_logits(uint32_t flags);
+  DLManagedTensorVersioned* copy_of(const Tensor& tensor);
+  void gather(const Tensor& tensor, uint64_t first, uint64_t n, char* to);
+  DLManagedTensorVersioned* lend(void* data, const eng_desc& desc, const DLDevice& device, bool writable);
+  Incoming::FromDevice from_device();
+  DLDevice device() const;
+  Batch batch(std::span<const eng_tensor_in> fields, const BatchShape& shape);
+
+  RunRequest request_;
+  std::function<void(const std::string&)> note_;
+  std::shared_ptr<Opened> opened_;  // until it is started
+  bool many_ = false;               // it holds the place of the process's session of several ranks
+  std::optional<Member> member_;
+  std::unique_ptr<Events> events_;
+  std::unique_ptr<Run> run_;
+  std::vector<TensorShare> tensors_;  // of the plan: what a reader and a writer name
+  std::shared_ptr<const Lent> lent_;  // the memory, while the session is open or a tensor is out
+  std::vector<std::weak_ptr<const void>> writable_;
+  bool written_ = false;  // since the weights were published
+  bool broken_ = false;   // something failed: it can only be closed
+  std::atomic<bool> stop_{false};
+  std::string directory_;
+};
+
+}  // namespace eng

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Texts of a session's present weights.
+#include "session/checkpoint/convert.hpp"
+#include "session/decoder.hpp"
+#include "session/embed/lent.hpp"
+#include "session/train/sampler.hpp"
+
+namespace eng {
+namespace {
+
+void check(const eng_generate_request& r) {
+  const auto refuse = [](const std::string& text) { throw Error(Exit::usage, text); };
+  if (!!r.prompt + (r.n_ids > 0) != 1) refuse("exactly one of prompt and ids must be given");
+  if (r.n_ids && !r.ids) refuse("ids is NULL");
+  if (r.tokens < 1) refuse(fmt::format("tokens = {} is below 1", r.tokens));
+  if (r.top_k < 0) refuse(fmt::format("top_k = {} is below 0", r.top_k));
+  if (!(r.temperature >= 0)) refuse(fmt::format("temperature = {} is below 0", r.temperature));
+  if (!(r.top_p > 0 && r.top_p <= 1)) refuse(fmt::format("top_p = {} must be above 0 and at most 1", r.top_p));
+  if (!r.token) refuse("token is NULL: nobody takes the text");
+}
+
+}  // namespace
+
+void Embedded::generate(const eng_generate_request& r) {
+  check(r);
+  need_started();
+  const Config& config = run_->config();
+  const Section& data = config.section("data");
+  std::optional<Tokenizer> tokenizer;
+  if (r.tokenizer)
+    tokenizer.emplace(run_->registry(), r.tokenizer, std::filesystem::current_path());
+  else if (data.has("tokenizer") && !data.string("tokenizer").empty())
+    tokenizer.emplace(run_->registry(), data.string("tokenizer"), config.base_dir());
+  if (r.prompt && !tokenizer)
+    throw Error(Exit::usage, "there is no tokenizer for the prompt", "name one, such as \"bytes\", or give ids");
+  std::vector<int32_t> ids(r.ids, r.ids + r.n_ids);
+  if (r.prompt) ids = tokenizer->encode(r.prompt, data.has("special_tokens") && data.boolean("special_tokens"));
+  if (ids.empty()) throw Error(Exit::usage, "the prompt is empty", "give at least one token");
+  const eng_model_info& model = run_->setup().model.info;
+  for (const int32_t id : ids)
+    if (id < 0 || id >= model.vocabulary)
+      throw Error(Exit::usage, fmt::format("the prompt has id {}, the model has {} ids", id, model.vocabulary));
+  const auto n = static_cast<int64_t>(ids.size());
+  const int64_t limit = model.max_length ? model.max_length : n + r.tokens;
+  if (n >= limit)
+    throw Error(Exit::usage, fmt::format("the prompt has {} tokens, which leaves no room for new ones within the {} "
+                                         "positions of the model",
+                                         n, limit));
+  const int64_t length = std::min(limit, n + r.tokens);
+  std::unique_ptr<Decoder> decoder;
+  struct GiveBack {  // a decoder goes as it came: alone
+    std::unique_ptr<Decoder>& what;
+    ~GiveBack() {
+      const Turn turn(Turn::For::setup);
+      what.reset();
+    }
+  } give_back{decoder};
+  {
+    const Turn turn(Turn::For::setup);
+    decoder = std::make_unique<Decoder>(config, run_->registry(), length, 0, "ask for fewer tokens");
+    const Fill fill = decoder->fill();
+    sound([&] {
+      for (const TensorShare& to : parameters(decoder->setup().plan)) {
+        const Tensor& t = find(to.name, to.role);
+        const uint64_t all = element_count(t.desc), most = (uint64_t{1} << 20) / dtype_size(t.desc.dtype);
+        std::vector<char> raw, ready;
+        for (uint64_t at = 0; at < all; at += most) {
+          const uint64_t some = std::min(most, all - at);
+          raw.resize(some * dtype_size(t.desc.dtype)), ready.resize(some * dtype_size(to.dtype));
+          gather(t, at, some, raw.data());
+          convert(t.desc.dtype, raw.data(), to.dtype, ready.data(), some);
+          fill(to, at, some, ready.data());
+        }
+      }
+    });
+    decoder->ready();
+  }
+  const auto feed = [&](std::span<const int32_t> some) {
+    const Turn turn(Turn::For::program);
+    decoder->feed(some);
+  };
+  feed(ids);
+  const int64_t known = tokenizer ? std::min(model.vocabulary, tokenizer->info().vocabulary) : model.vocabulary;
+  const auto logits = decoder->logits().first(static_cast<size_t>(known));
+  const std::set<int32_t> ends = tokenizer ? ends_of_text(*tokenizer, text_directories(config)) : std::set<int32_t>();
+  Sampler sampler({r.temperature, r.top_k, r.top_p, r.seed});
+  for (int64_t k = 0; n + k < length; ++k) {
+    const int32_t id = sampler.next(logits, static_cast<uint64_t>(k));
+    if (ends.count(id)) break;
+    const std::string bytes = tokenizer ? tokenizer->decode(id) : "";
+    if (!r.token(r.data, id, bytes.data(), bytes.size())) break;
+    if (n + k + 1 < length) feed({&id, 1});
+  }
+}
+
+}  // namespace eng

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/embed/incoming.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+
+#include "core/base/error.hpp"
+
+namespace eng {
+namespace {
+
+void give_back(const eng_tensor_in& given) noexcept {
+  if (given.versioned && given.versioned->deleter) given.versioned->deleter(given.versioned);
+  if (given.legacy && given.legacy->deleter) given.legacy->deleter(given.legacy);
+}
+
+const char* kind_of(uint8_t code) {
+  switch (code) {
+    case kDLInt:
+      return "int";
+    case kDLUInt:
+      return "uint";
+    case kDLFloat:
+      return "float";
+    case kDLBfloat:
+      return "bfloat";
+    case kDLComplex:
+      return "complex";
+    case kDLBool:
+      return "bool";
+    default:
+      return "type-code-";
+  }
+}
+
+std::string type_text(const DLDataType& type) {
+  const std::string kind = kind_of(type.code);
+  return fmt::format("{}{}{}{}", kind, kind.ends_with('-') ? fmt::format("{}-", +type.code) : "", +type.bits,
+                     type.lanes == 1 ? "" : fmt::format("x{}", +type.lanes));
+}
+
+template <class T>
+void ids_of(const std::string& what, const std::vector<char>& bytes, std::vector<int32_t>& out) {
+  const auto* from = reinterpret_cast<const T*>(bytes.data());
+  for (size_t k = 0; k < out.size(); ++k) {
+    if (!std::in_range<int32_t>(from[k]))
+      throw Error(Exit::data, fmt::format("{}: element {} is {}, no id", what, k, from[k]));
+    out[k] = static_cast<int32_t>(from[k]);
+  }
+}
+
+}  // namespace
+
+Incoming::Incoming(const eng_tensor_in& given, std::string what) : what_(std::move(what)), given_(given) {
+  try {
+    check();
+  } catch (...) {
+    give_back(given_);
+    throw;
+  }
+}
+
+Incoming::~Incoming() {
+  give_back(given_);
+}
+
+std::string Incoming::text() const {
+  return fmt::format("{} ({})", type_text(type()), fmt::join(shape_, ", "));
+}
+
+void Incoming::check() {
+  const auto refuse = [&](const std::string& why) { throw Error(Exit::usage, what_ + ": " + why); };
+  if (!!given_.versioned + !!given_.legacy + !!given_.borrowed != 1)
+    refuse("exactly one of versioned, legacy and borrowed must be given");
+  if (given_.versioned && given_.versioned->version.major != DLPACK_MAJOR_VERSION)
+    throw Unsupported(fmt::format("{}: it is laid out by DLPack {}.{}, this engine reads {}.x", what_,
+                                  +given_.versioned->version.major, +given_.versioned->version.minor,
+                                  DLPACK_MAJOR_VERSION));
+  tensor_ = given_.versioned ? &given_.versioned->dl_tensor
+            : given_.legacy  ? &given_.legacy->dl_tensor
+                             : given_.borrowed;
+  const DLTensor& t = *tensor_;
+  const bool known = t.dtype.code <= kDLComplex && t.dtype.code != kDLOpaqueHandle && t.dtype.code != kDLComplex;
+  if (!known || t.dtype.lanes != 1 ||
+      (t.dtype.bits != 8 && t.dtype.bits != 16 && t.dtype.bits != 32 && t.dtype.bits != 64))
+    throw Unsupported(fmt::format("{}: its element type is {}", what_, type_text(t.dtype)),
+                      "integers and floats of 8 to 64 bits are read, and bfloat16");
+  if (t.ndim < 0 || t.ndim > ENG_MAX_DIMS)
+    throw Unsupported(fmt::format("{}: it has {} dimensions; 0 to {} are read", what_, +t.ndim, ENG_MAX_DIMS));
+  if (t.ndim && !t.shape) refuse("its shape is NULL");
+  if (t.ndim) shape_.assign(t.shape, t.shape + t.ndim);
+  strides_.resize(shape_.size());
+  int64_t step = 1;
+  for (size_t k = shape_.size(); k-- > 0;) {
+    if (shape_[k] < 0) refuse(fmt::format("dimension {} is {}", k, shape_[k]));
+    if (__builtin_mul_overflow(count_, static_cast<uint64_t>(shape_[k]), &count_) || count_ >> 60)
+      refuse("its shape is larger than memory");
+    strides_[k] = t.strides ? t.strides[k] : step;
+    dense_ = dense_ && (shape_[k] == 1 || strides_[k] == step);
+    step *= std::max<int64_t>(shape_[k], 1);
+  }
+  dense_ = dense_ || !count_;
+  if (count_ && !t.data) refuse("it has elements, but no data");
+}
+
+void Incoming::read(uint64_t first, uint64_t n, void* to, const DLDevice& device, const FromDevice& from_device) const {
+  if (!n) return;
+  const DLTensor& t = *tensor_;
+  const auto* base = static_cast<const char*>(t.data) + t.byte_offset;
+  const bool host = t.device.device_type == kDLCPU || t.device.device_type == kDLCUDAHost;
+  const bool same = t.device.device_type == device.device_type && t.device.device_id == device.device_id;
+  if (!host && (!same || !from_device))
+    throw Unsupported(
+        fmt::format("{}: it is on DLPack device {}:{}; read are memory of the host, and of this session's "
+                    "device {}:{}",
+                    what_, static_cast<int>(t.device.device_type), +t.device.device_id,
+                    static_cast<int>(device.device_type), +device.device_id),
+        "copy it to the host first");
+  if (!host && !dense_)
+    throw Unsupported(fmt::format("{}: on a device it must be dense", what_), "make a contiguous copy first");
+  const uint64_t size = this->size();
+  if (!host) return from_device(to, base + first * size, n * size);
+  auto* out = static_cast<char*>(to);
+  if (dense_) {
+    std::memcpy(out, base + first * size, n * size);
+    return;
+  }
+  std::vector<int64_t> at(shape_.size());
+  for (size_t k = shape_.size(), rest = first; k-- > 0; rest /= static_cast<uint64_t>(shape_[k]))
+    at[k] = static_cast<int64_t>(rest % static_cast<uint64_t>(shape_[k]));
+  for (uint64_t e = 0; e < n; ++e, out += size) {
+    int64_t offset = 0;
+    for (size_t k = 0; k < at.size(); ++k) offset += at[k] * strides_[k];
+    std::memcpy(out, base + offset * static_cast<int64_t>(size), size);
+    for (size_t k = at.size(); k-- > 0 && ++at[k] == shape_[k];) at[k] = 0;
+  }
+}
+
+std::vector<int32_t> Incoming::ids(const DLDevice& device, const FromDevice& from_device) const {
+  const bool integer = type().code == kDLInt || type().code == kDLUInt;
+  if (!integer)
+    throw Unsupported(fmt::format("{}: {} is no integer type", what_, text()), "give ids as int32 or int64");
+  std::vector<int32_t> out(count_);
+  if (type().code == kDLInt && type().bits == 32) {
+    read(0, count_, out.data(), device, from_device);
+    return out;
+  }
+  std::vector<char> bytes(count_ * size());
+  read(0, count_, bytes.data(), device, from_device);
+  const bool sign = type().code == kDLInt;
+  switch (type().bits) {
+    case 8:
+      sign ? ids_of<int8_t>(what_, bytes, out) : ids_of<uint8_t>(what_, bytes, out);
+      break;
+    case 16:
+      sign ? ids_of<int16_t>(what_, bytes, out) : ids_of<uint16_t>(what_, bytes, out);
+      break;
+    case 32:
+      ids_of<uint32_t>(what_, bytes, out);
+      break;
+    default:
+      sign ? ids_of<int64_t>(what_, bytes, out) : ids_of<uint64_t>(what_, bytes, out);
+  }
+  return out;
+}
+
+void refuse_all(std::span<const eng_tensor_in> fields) noexcept {
+  for (const eng_tensor_in& field : fields) give_back(field);
+}
+
+Batch batch_of(std::span<const eng_tensor_in> fields, const BatchShape& shape, const Data& data, const DLDevice& device,
+               const Incoming::FromDevice& from_device) {
+  std::unique_ptr<Incoming> tokens, labels;
+  for (size_t k = 0; k < fields.size(); ++k) {
+    const std::string name = fields[k].name ? fields[k].name : "";
+    auto* slot = name == "tokens" ? &tokens : name == "labels" && shape.labels ? &labels : nullptr;
+    try {
+      if (!slot || *slot) give_back(fields[k]);
+      if (!slot)
+        throw Error(Exit::usage, fmt::format("the batch has a field `{}`, which nothing asks for", name),
+                    shape.labels ? "the fields are tokens and labels" : "the field is tokens");
+      if (*slot) throw Error(Exit::usage, fmt::format("the batch has two fields `{}`", name));
+      *slot = std::make_unique<Incoming>(fields[k], "field `" + name + "`");
+    } catch (...) {
+      refuse_all(fields.subspan(k + 1));
+      throw;
+    }
+  }
+  if (!tokens) throw Error(Exit::usage, "the batch has no field `tokens`");
+  const int64_t length = shape.length;
+  const auto fits = [&](const Incoming& one, int64_t more) {
+    const auto& s = one.shape();
+    return s.size() == 2 && (shape.rows ? s[0] == shape.rows : s[0] > 0) && s[1] == length + more;
+  };
+  const std::string rows = shape.rows ? std::to_string(shape.rows) : "N";
+  const bool longer = !labels && shape.labels && fits(*tokens, 1);
+  if (!longer && !fits(*tokens, 0))
+    throw Error(
+        Exit::usage, fmt::format("{} is {}; a batch is ({}, {})", tokens->what(), tokens->text(), rows, length),
+        labels || !shape.labels ? "" : fmt::format("or ({}, {}), the last column only as labels", rows, length + 1));
+  if (labels && (!fits(*labels, 0) || labels->shape() != tokens->shape()))
+    throw Error(Exit::usage,
+                fmt::format("{} is {}, {} is {}", labels->what(), labels->text(), tokens->what(), tokens->text()));
+  const std::vector<int32_t> ids = tokens->ids(device, from_device);
+  Batch out;
+  const auto n = static_cast<size_t>(tokens->shape()[0]), t = static_cast<size_t>(length), width = t + longer;
+  out.tokens.resize(n * t), out.labels.resize(n * t, ENG_IGNORE_LABEL);
+  if (labels) out.labels = labels->ids(device, from_device);
+  for (size_t r = 0; r < n; ++r) {
+    const int32_t* row = ids.data() + r * width;
+    std::copy_n(row, t, out.tokens.begin() + static_cast<std::ptrdiff_t>(r * t));
+    if (!labels && shape.labels)
+      std::copy_n(row + 1, width - 1, out.labels.begin() + static_cast<std::ptrdiff_t>(r * t));
+    data.check(out.tokens.data() + r * t, "token", 0, r);
+    data.check(out.labels.data() + r * t, "label", ENG_IGNORE_LABEL, r);
+  }
+  out.valid = std::count_if(out.labels.begin(), out.labels.end(), [](int32_t l) { return l != ENG_IGNORE_LABEL; });
+  return out;
+}
+
+}  // namespace eng
