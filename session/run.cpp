@@ -187,7 +187,7 @@ void Run::State::record() {
   if (place.dir)
     recorder.emplace(*place.dir, *trainer, *trace, listener);
   else
-    silent.emplace(*trace);
+    silent.emplace(*trace, request.tell_all ? &listener : nullptr);
   Listener& events = place.dir ? static_cast<Listener&>(*recorder) : *silent;
   const Training options{checkpoints, request.stop, request.max_seconds, parts.resolved->hash, trace->trace()};
   loop.emplace(*trainer, parts.opened.config, *parts.data, events, options);

@@ -13,7 +13,7 @@
 namespace eng {
 
 struct RunRequest {
-  OpenRequest open;             // a configuration, or a run to resume
+  OpenRequest open;  // a configuration, or a run to resume
   // What open_config gave for it, if that was called before; it is moved from.
   std::shared_ptr<Opened> opened = {};
   std::filesystem::path out{};  // the run directory itself: new, empty or a run; "": a new one below [run] out
@@ -24,6 +24,7 @@ struct RunRequest {
   bool (*stop)() = nullptr;  // called between micro-batches; true: finish the micro-batch, save, exit
   bool files = true;         // false: no run directory, and no checkpoints; a run is read, and stays as it is
   Readable readable = {};    // what others read of it
+  bool tell_all = false;     // the listener hears of steps on each rank, with files or without
   // Whether a configuration without [data] will do: every step is then given its batch.
   bool without_data = false;
   // Builds the file that the data source needs, before Data is constructed; empty: the file must exist.
@@ -40,7 +41,8 @@ struct RunStart {
   int64_t step = 0;                           // completed before
 };
 
-// Called on the thread of run_rank, on rank 0 only, in this order; then, between steps, as a Listener.
+// Called on the thread of the run, on rank 0 only (see RunRequest::tell_all), in this order; then, between steps, as a
+// Listener.
 class RunListener : public Listener {
  public:
   virtual void note(const std::string& text) = 0;                 // for example a key without effect

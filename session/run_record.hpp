@@ -47,17 +47,28 @@ class Recorder final : public Listener {
   MetricsFile metrics_;
 };
 
-// For ranks other than the first: records only their trace.
+// Without a run directory, or on other ranks than the first: records only their trace, and forwards events if somebody
+// listens.
 class Silent final : public Listener {
  public:
-  explicit Silent(TraceFile& trace) : trace_(trace) {}
-  void step(const Metrics& metrics, double) override { trace_.step(metrics.step); }
-  void evaluated(int64_t, const Evaluation&) override {}
-  void saving() override {}
-  void saved(const Saved&) override {}
+  explicit Silent(TraceFile& trace, Listener* next = nullptr) : trace_(trace), next_(next) {}
+  void step(const Metrics& metrics, double seconds_left) override {
+    if (next_) next_->step(metrics, seconds_left);
+    trace_.step(metrics.step);
+  }
+  void evaluated(int64_t step, const Evaluation& evaluation) override {
+    if (next_) next_->evaluated(step, evaluation);
+  }
+  void saving() override {
+    if (next_) next_->saving();
+  }
+  void saved(const Saved& saved) override {
+    if (next_) next_->saved(saved);
+  }
 
  private:
   TraceFile& trace_;
+  Listener* next_;
 };
 
 }  // namespace eng

@@ -7,10 +7,10 @@
  * batches cross as DLPack. engine/embed.hpp has the same in C++, the package `engine` in Python.
  *
  *     eng_session *run = NULL;
- *     eng_session_request request = {sizeof(request), 0, 0};
+ *     eng_session_request request = {.struct_size = sizeof(request)};
  *     request.target = "config.toml";
  *     if (eng_session_open(&request, &run, &sink) != ENG_OK) return 1;
- *     eng_step_result step = {sizeof(step), 0, 0};
+ *     eng_step_result step = {.struct_size = sizeof(step)};
  *     while (eng_session_step(run, NULL, 0, &step, &sink) == ENG_OK && !step.ended) printf("%g\n", step.loss);
  *     eng_session_close(run, &sink);
  *
@@ -162,7 +162,7 @@ typedef struct eng_eval_result {
   double seconds;
 } eng_eval_result;
 
-/* Roles of tensors, besides names of the optimizer's states such as "m". */
+/* Roles of tensors, besides names of the optimizer's states such as "exp_avg". */
 #define ENG_TENSOR_PARAMETER "parameter"   /* as the optimizer updates it: the master, if compute reads another type */
 #define ENG_TENSOR_GRADIENT "gradient"     /* with ENG_SESSION_GRADIENTS */
 #define ENG_TENSOR_ACTIVATION "activation" /* only "logits", with ENG_SESSION_LOGITS */

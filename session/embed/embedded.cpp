@@ -71,7 +71,7 @@ RunRequest asked(const eng_session_request& r) {
   if (r.resume) out.resume = r.resume;
   out.files = !(r.flags & ENG_SESSION_NO_FILES);
   out.readable = {(r.flags & ENG_SESSION_GRADIENTS) != 0, (r.flags & ENG_SESSION_LOGITS) != 0};
-  out.without_data = true;
+  out.without_data = out.tell_all = true;
   out.stop = [] { return stop_asked && stop_asked->load(std::memory_order_relaxed); };
   out.build_data = build;
   return out;

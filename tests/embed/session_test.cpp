@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// A session against `engine run`: the same bits and files, alone and beside another one.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <thread>
+
+#include "support.hpp"
+
+using namespace embed;
+using Catch::Matchers::Contains;
+
+TEST_CASE("embed: a session to the end is engine run, bit for bit", "[embed]") {
+  const Folder folder;
+  const fs::path run = folder.run("run");
+  engine::Session session(folder.options("own"));
+  int64_t steps = 0;
+  double eval = NAN;
+  while (const auto step = session.step()) {
+    CHECK(step->step == ++steps);
+    CHECK((step->saved == 1) == (steps % 3 == 0));
+    if (steps % 3 == 0) eval = step->eval_loss;
+    CHECK(std::isnan(step->eval_loss) == (steps % 3 != 0));
+  }
+  CHECK(steps == 6);
+  CHECK(session.evaluate({}, 8).loss == eval);
+  session.close();
+  const fs::path own = folder / "own";
+  CHECK(losses(own).size() == 6);
+  CHECK(losses(own) == losses(run));
+  CHECK(checkpoint(own, "step-00000003") == checkpoint(run, "step-00000003"));
+  CHECK(checkpoint(own, "step-00000006") == checkpoint(run, "step-00000006"));
+  CHECK_THAT(read(own / "state.json"), Contains("\"done\""));
+  CHECK(read(own / "plan.txt") == read(run / "plan.txt"));
+  CHECK(read(own / "config.resolved.toml") == read(run / "config.resolved.toml"));
+}
+
+TEST_CASE("embed: stopped, closed, resumed, saved in between", "[embed]") {
+  const Folder folder;
+  const fs::path run = folder.run("run");
+  {
+    engine::Session session(folder.options("own"));
+    CHECK(session.step());
+    session.save();  // where none is due
+    CHECK(fs::exists(folder / "own/checkpoints/step-00000001"));
+    CHECK(session.step());
+    session.stop();
+    CHECK_FALSE(session.step());
+    CHECK_FALSE(session.step());
+    CHECK(fs::exists(folder / "own/checkpoints/step-00000002"));
+  }
+  CHECK_THAT(read(folder / "own/state.json"), Contains("\"stopped\""));
+  engine::Options again((folder / "own").string());
+  engine::Session session(again);
+  session.start();
+  CHECK(session.info().step == 2);
+  CHECK(session.info().directory == (folder / "own").string());
+  while (session.step()) {
+  }
+  session.close();
+  CHECK(losses(folder / "own") == losses(run));
+  CHECK(checkpoint(folder / "own", "step-00000006") == checkpoint(run, "step-00000006"));
+}
+
+TEST_CASE("embed: two sessions at once give the bits of two runs", "[embed]") {
+  const Folder folder;
+  const fs::path one = folder.run("one"), two = folder.run("two", "train.seed=2 optimizer.learning_rate=2e-3");
+  const auto train = [](engine::Options options) {
+    engine::Session session(options);
+    while (session.step()) {
+    }
+    session.close();
+  };
+  std::thread other([&] { train(folder.options("b", {"train.seed=2", "optimizer.learning_rate=2e-3"})); });
+  train(folder.options("a"));
+  other.join();
+  CHECK(losses(folder / "a") == losses(one));
+  CHECK(losses(folder / "b") == losses(two));
+  CHECK(losses(one) != losses(two));
+  CHECK(checkpoint(folder / "a", "step-00000006") == checkpoint(one, "step-00000006"));
+  CHECK(checkpoint(folder / "b", "step-00000006") == checkpoint(two, "step-00000006"));
+
+  // And in turn, in one thread.
+  engine::Session x(folder.options("x")), y(folder.options("y", {"train.seed=2", "optimizer.learning_rate=2e-3"}));
+  while (x.step() && y.step()) {
+  }
+  y.step();
+  CHECK(losses(folder / "x") == losses(one));
+  CHECK(losses(folder / "y") == losses(two));
+}
+
+TEST_CASE("embed: the plan without running is that of the command", "[embed]") {
+  const Folder folder;
+  engine::Session session(folder.options());
+  for (const char* ranks : {"1", "4"}) {
+    const std::string command = std::string(ENGINE_COMMAND) + " plan " + (folder / "config.toml").string() +
+                                " --json --ranks " + ranks + " > " + (folder / "plan.json").string();
+    REQUIRE(std::system(command.c_str()) == 0);
+    CHECK(session.plan(static_cast<uint32_t>(std::atoi(ranks))) == read(folder / "plan.json"));
+  }
+  CHECK(session.info().started == 0);
+  CHECK_FALSE(fs::exists(folder / "runs"));
+}
+
+TEST_CASE("embed: texts are those of engine generate", "[embed]") {
+  const Folder folder;
+  std::string text;
+  engine::Session session(folder.options("own"));
+  while (session.step()) {
+  }
+  eng_generate_request request{};
+  request.struct_size = sizeof(request);
+  request.prompt = "plan 1";
+  request.tokens = 12, request.temperature = 0.8, request.top_p = 0.95, request.seed = 3;
+  request.data = &text;
+  request.token = [](void* to, int32_t, const char* bytes, uint64_t n) -> int32_t {
+    static_cast<std::string*>(to)->append(bytes, n);
+    return 1;
+  };
+  session.generate(request);
+  session.close();
+  const std::string command = std::string(ENGINE_COMMAND) + " generate " + (folder / "own").string() +
+                              " 'plan 1' --tokens 12 --seed 3 2> /dev/null > " + (folder / "text").string();
+  REQUIRE(std::system(command.c_str()) == 0);
+  // The command shows what is no character as one.
+  if (std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c < 127; }))
+    CHECK(text + "\n" == read(folder / "text"));
+  CHECK(text.size() == 12);
+}
+
+TEST_CASE("embed: errors have a status and say what to change", "[embed]") {
+  const Folder folder;
+  std::string why;
+  CHECK(refused(why, [&] { engine::Session s(engine::Options("/nowhere.toml")); }) == ENG_INVALID);
+  CHECK_THAT(why, Contains("/nowhere.toml"));
+  CHECK(refused(why, [&] { engine::Session s(folder.options("", {"train.stepz=1"})); }) == ENG_INVALID);
+  CHECK_THAT(why, Contains("steps"));
+  engine::Session session(folder.options());
+  CHECK(refused(why, [&] { session.save(); }) == ENG_INVALID);
+  CHECK(refused(why, [&] { session.take("model.norm.weigth"); }) == ENG_NOT_FOUND);
+  CHECK_THAT(why, Contains("did you mean `model.norm.weight`?"));
+  CHECK(refused(why, [&] { session.take("model.norm.weight", "gradient"); }) == ENG_UNSUPPORTED);
+  CHECK_THAT(why, Contains("gradients=True"));
+  CHECK(refused(why, [&] { session.take("layers.0.mlp", "activation"); }) == ENG_UNSUPPORTED);
+  CHECK_THAT(why, Contains("no memory that lasts"));
+  CHECK(refused(why, [&] { session.take("model.norm.weight", "parameter", 64); }) == ENG_INVALID);
+  CHECK(refused(why, [&] { session.save(); }) == ENG_INVALID);
+  CHECK_THAT(why, Contains("no directory"));
+  CHECK(refused(why, [&] { session.start(); }) == ENG_INVALID);
+  CHECK(session.step());  // none of these was the end of it
+  CHECK(eng_session_step(nullptr, nullptr, 0, nullptr, nullptr) == ENG_INVALID);
+  CHECK(eng_session_close(nullptr, nullptr) == ENG_OK);
+  CHECK(std::string(eng_session_draft()) == ENG_EMBED_DRAFT);
+}
+
+TEST_CASE("embed: a configuration as text, without data", "[embed]") {
+  const Folder folder;
+  engine::Options options("mine");
+  options.text =
+      "[model]\nplugin = 'llama'\npreset = 'tiny'\nnum_hidden_layers = 1\n[train]\nsequence_length = 8\nsteps = 3\n";
+  options.flags = ENG_SESSION_NO_FILES;
+  engine::Session session(options);
+  std::string why;
+  CHECK(refused(why, [&] { session.step(); }) == ENG_INVALID);
+  CHECK_THAT(why, Contains("was given no batch"));
+  std::vector<int64_t> tokens = ids(8);
+  const auto first = session.step({{"tokens", tokens.data(), {1, 8}}}),
+             second = session.step({{"tokens", tokens.data(), {1, 8}}});
+  REQUIRE((first && second));
+  CHECK(second->loss < first->loss);
+  CHECK(session.evaluate({{"tokens", tokens.data(), {1, 8}}}).tokens == 7);
+  CHECK(refused(why, [&] { session.evaluate(); }) == ENG_INVALID);
+}
+
+TEST_CASE("embed: programs in C: deleters at the exit, and the example", "[embed]") {
+  const Folder folder;
+  const std::string build = fs::path(ENGINE_COMMAND).parent_path().string() + "/../tests/embed/";
+  CHECK(std::system(
+            (build + "embed-late " + (folder / "config.toml").string() + " > " + (folder / "said").string()).c_str()) ==
+        0);
+  CHECK(read(folder / "said") == "late\n");
+  const std::string train =
+      build + "embed-train " + (folder / "config.toml").string() + " > " + (folder / "said").string();
+  CHECK(std::system(train.c_str()) == 0);
+  CHECK_THAT(read(folder / "said"), Contains("step 6"));
+}
