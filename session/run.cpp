@@ -250,6 +250,13 @@ RunEnd Run::end() {
   return end;
 }
 
+void Run::fail(const std::string& why) {
+  try {
+    guarded([&] { throw Error(Exit::bug, why); });
+  } catch (const Error&) {  // it is told
+  }
+}
+
 Trainer& Run::trainer() {
   return *state_->trainer;
 }

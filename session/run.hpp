@@ -76,6 +76,8 @@ class Run {
   void save();
   // Waits for what is being written, and records how the run ended.
   RunEnd end();
+  // Whoever makes the steps cannot go on: reported and recorded as if a step had failed.
+  void fail(const std::string& why);
   Trainer& trainer();
   const Setup& setup() const;
   const Config& config() const;

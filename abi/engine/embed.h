@@ -187,7 +187,7 @@ typedef struct eng_tensor_info {
 /* eng_session_take */
 #define ENG_TAKE_WRITABLE 1u /* not read-only: the caller may write it while the session is between steps */
 #define ENG_TAKE_COPY 2u     /* a copy of the whole tensor in memory of the host; gathered, if ranks hold parts */
-#define ENG_TAKE_PART 4u     /* this rank's part, as (count), if it holds one range */
+#define ENG_TAKE_PART 4u     /* this rank's part, as (count), if it is one range or none */
 /* eng_session_write */
 #define ENG_WRITE_ROUND 1u /* the elements may be rounded to the tensor's type; else only exact conversions are made */
 
@@ -281,6 +281,10 @@ ENG_EMBED_API_ eng_status eng_session_save(eng_session *self, eng_error *error);
 /* The step that is being made, or the next one, ends the run: see ENG_ENDED_STOPPED. Safe in a signal handler.
  *   Call: [any & opened]  since 1.0 */
 ENG_EMBED_API_ void eng_session_stop(eng_session *self);
+/* This rank cannot go on, for a reason of the program's own: the other ranks' waits end with an error that has the text,
+ * the run is recorded as failed, and the session can only be closed.
+ *   Call: [opened & between]  since 1.0 */
+ENG_EMBED_API_ void eng_session_fail(eng_session *self, const char *text);
 /* Waits for a checkpoint that is being written, records how the run ended (stopped, if steps are left), gives back
  * everything but the memory of tensors that were taken, and frees `self`, also if it fails. NULL does nothing. Saves no
  * checkpoint: that of the last step of the run is saved by that step.

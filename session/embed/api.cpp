@@ -261,6 +261,10 @@ void eng_session_stop(eng_session* self) {
   if (self) self->embedded.stop();
 }
 
+void eng_session_fail(eng_session* self, const char* text) {
+  guarded(nullptr, [&] { of(self).fail(text ? text : "the program ended the run"); });
+}
+
 eng_status eng_session_close(eng_session* self, eng_error* error) {
   if (!self) return ENG_OK;
   return guarded(error, [&] {

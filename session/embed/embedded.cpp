@@ -336,6 +336,11 @@ void Embedded::save() {
   sound([&] { run_->save(); });
 }
 
+void Embedded::fail(const std::string& text) {
+  if (std::exchange(broken_, true) || !run_) return;
+  run_->fail(text);
+}
+
 void Embedded::close() {
   std::exception_ptr failure;
   {

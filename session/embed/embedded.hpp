@@ -31,6 +31,7 @@ class Embedded {
   void write(const std::string& name, const std::string& role, const eng_tensor_in& value, uint32_t flags);
   void save();
   void stop() noexcept { stop_ = true; }
+  void fail(const std::string& text);
   // Ends the run. Throws what went wrong; nothing else may be called afterwards.
   void close();
 

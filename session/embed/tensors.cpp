@@ -122,6 +122,8 @@ DLManagedTensorVersioned* Embedded::take(const std::string& name, const std::str
     return Unsupported(fmt::format("{} {}", what, why),
                        "take a copy of the whole (ENG_TAKE_COPY, copy=True), which all ranks must do together");
   };
+  const bool none = t.ranges.empty() && flags & ENG_TAKE_PART;
+  if (none) return lend(nullptr, {t.desc.dtype, 1, {0}}, device(), flags & ENG_TAKE_WRITABLE);
   if (t.ranges.size() != 1) throw part(fmt::format("lies in {} ranges on this rank", t.ranges.size()));
   const HeldRange& range = t.ranges[0];
   const bool whole = range.count == element_count(t.desc);

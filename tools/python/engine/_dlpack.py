@@ -51,6 +51,16 @@ def delete(kind: Any, address: int) -> None:
         c.CFUNCTYPE(None, c.c_void_p)(deleter)(address)
 
 
+class Owner:
+    """Calls the deleter of a tensor once, when the last reference goes."""
+
+    def __init__(self, address: int):
+        self._address, self._call = address, c.CFUNCTYPE(None, c.c_void_p)(n.Versioned.from_address(address).deleter)
+
+    def __del__(self) -> None:
+        self._call(self._address)
+
+
 def give_back(tensor: n.TensorIn) -> None:
     """What `incoming` made, and nobody took."""
     if tensor.versioned:

@@ -160,6 +160,7 @@ def _load():
     library.eng_session_draft.restype = c.c_char_p
     library.eng_session_version.restype = c.c_char_p
     library.eng_session_stop.argtypes, library.eng_session_stop.restype = [_SESSION], None
+    library.eng_session_fail.argtypes, library.eng_session_fail.restype = [_SESSION, c.c_char_p], None
     draft = library.eng_session_draft().decode()
     if draft != DRAFT:
         raise ImportError(f"this package was written for draft {DRAFT} of engine/embed.h, the library is {draft}: "

@@ -7,7 +7,9 @@ import dataclasses
 import math
 import os
 import shlex
+import signal
 import sys
+import threading
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _dlpack, _native as n
@@ -115,13 +117,23 @@ class Tensor:
         return _dlpack.capsule_of(out.value, versioned)
 
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> Any:
-        """For `numpy.asarray`: in place where NumPy knows the element type."""
+        """For `numpy.asarray`: in place, and writable also where NumPy takes old capsules as read-only."""
         import numpy
 
-        array = numpy.from_dlpack(self)
-        if copy or (dtype is not None and array.dtype != dtype):
-            return array.astype(dtype or array.dtype)
-        return array
+        here = self.__dlpack_device__()
+        if here[0] != n.CPU or self.dtype == "bfloat16":
+            raise TypeError(f"`{self.name}` is {self.dtype} on device {here}, for which NumPy has no array")
+        out = c.c_void_p()
+        n.call("take", self._run._handle(), self.name.encode(), self.role.encode(), self._flags, c.byref(out))
+        tensor = n.Versioned.from_address(out.value).tensor
+        kind = numpy.dtype(self.dtype)
+        count = math.prod(self.shape)
+        buffer = (c.c_char * (count * kind.itemsize)).from_address((tensor.data or 0) + tensor.byte_offset)
+        buffer.owner = _dlpack.Owner(out.value)  # as long as any array of it
+        array = numpy.frombuffer(buffer, kind, count).reshape(self.shape)
+        if not self._flags & n.WRITABLE:
+            array.flags.writeable = False
+        return array.astype(dtype or kind) if copy or (dtype is not None and kind != dtype) else array
 
     def __repr__(self) -> str:
         return f"<engine.Tensor {self.role} {self.name} {self.dtype} {self.shape}>"
@@ -135,6 +147,8 @@ class Run:
 
     Iterating makes the steps that are left and gives the metrics of each. Used with `with`, it is closed at the end; on
     an exception that asks to stop, KeyboardInterrupt or SystemExit, it saves a checkpoint first, as `engine run` does.
+    With several ranks SIGINT stops all of them after the same step, with a checkpoint. Any other exception ends the run
+    as failed, on all ranks.
     """
 
     def __init__(self, target: Union[str, "os.PathLike[str]"], *overrides: str, text: Optional[str] = None,
@@ -146,6 +160,8 @@ class Run:
         self._session: Optional[int] = None
         self._callbacks: List[Callback] = []
         self._roles: Dict[Tuple[str, str], int] = {}
+        self._interrupted = False
+        self._handler: Any = None
         encode = lambda value: None if value is None else os.fsencode(os.fspath(value))  # noqa: E731
         tell = note or (lambda line: print("note:", line, file=sys.stderr))
 
@@ -264,6 +280,8 @@ class Run:
         out.struct_size = c.sizeof(out)
         n.call("step", handle, all_fields, len(all_fields), c.byref(out))
         if out.ended:
+            if self._interrupted:
+                raise KeyboardInterrupt
             return None
         value = lambda x: None if math.isnan(x) else x  # noqa: E731
         metrics = Metrics(out.step, out.tokens, out.loss, out.grad_norm, out.lr, out.loss_scale, value(out.eval_loss),
@@ -432,15 +450,27 @@ class Run:
             n.call("close", session)
 
     def __enter__(self) -> "Run":
+        # Several ranks stop at the same step, or wait for each other for good: the signal asks for it.
+        if self.ranks > 1 and threading.current_thread() is threading.main_thread():
+            self._handler = signal.signal(signal.SIGINT, self._interrupt)
         return self
 
+    def _interrupt(self, *_: Any) -> None:
+        signal.signal(signal.SIGINT, self._handler)  # a second one is not waited for
+        self._interrupted = True
+        self.stop()
+
     def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        if self._handler is not None:
+            signal.signal(signal.SIGINT, self._handler)
         if self._session is None:
             return
         if kind is not None and issubclass(kind, (KeyboardInterrupt, SystemExit)):
             info = self._info()
-            if info.started and info.directory:
+            if info.started and info.directory and info.ranks == 1:
                 self.save()
+        elif kind is not None and not issubclass(kind, n.Error):
+            n.library.eng_session_fail(self._session, f"{kind.__name__}: {value}".encode(errors="replace"))
         self.close()
 
     def __del__(self) -> None:
