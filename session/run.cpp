@@ -120,7 +120,8 @@ Exit train(const RunRequest& request, Member& member, RunListener& listener, Par
   const std::optional<Resumed> once = resumed(request, parts, place, listener);
   if (member.first()) check_space(request, config, setup, place);
   release_freed_memory();  // of planning
-  Trainer trainer(config, *registry, setup, *data, member.communicator());
+  Trainer trainer(config, *registry, setup, *data, member.communicator(),
+                  member.first() && place.from ? choices_of(*place.from) : "");
   fill(trainer, parts, place.from, member.first(), listener);
   release_freed_memory();  // of reading a checkpoint
   TraceFile trace(request.trace, trainer.step(), setup.plan);
@@ -128,6 +129,7 @@ Exit train(const RunRequest& request, Member& member, RunListener& listener, Par
   if (place.from && place.dir) set_aside_newer(place.dir->checkpoints(), trainer.step());
   if (place.dir) {
     const RunStart start{place.dir->path(), config, setup, *data, place.from, trainer.step()};
+    if (!trainer.choices().empty()) place.dir->write("device_choices.txt", trainer.choices());
     if (once) {
       const uint32_t ranks_before = read_record(start.directory).ranks;
       for (const std::string& note :

@@ -139,7 +139,7 @@ int eval(const Common& common, const EvalFlags& flags) {
     throw Error(Exit::data, "nothing is held out: data.validation is 0",
                 "set data.validation, for example 0.05, or data.validation_paths; --all evaluates all data");
   release_freed_memory();  // of planning
-  Trainer trainer(config, *registry, setup, data);
+  Trainer trainer(config, *registry, setup, data, nullptr, run ? choices_of(weights) : "");
   if (run && overrides.empty() && !evaluates_all(flags))
     trainer.load(weights);  // its own data: must be unchanged since training
   else
