@@ -147,7 +147,7 @@ Exit train(const RunRequest& request, Member& member, RunListener& listener, Par
                          trace.trace()};
   Exit exit = Exit::done;
   if (place.dir) {
-    Recorder recorder(*place.dir, trainer, trace, listener);
+    Recorder recorder(*place.dir, trainer, trace, listener, config.section("log").boolean("tensorboard"));
     exit = train_recorded(recorder, trainer, parts, options);
   } else {
     Silent silent(trace);
