@@ -13,7 +13,7 @@
 namespace eng {
 namespace {
 
-constexpr double width = 560, height = 260, left = 62, right = 12, top = 10, bottom = 30;
+constexpr double width = 560, height = 260, left = 62, right = 22, top = 10, bottom = 30;
 constexpr size_t most_points = 700;  // of a line; more cannot be told apart
 
 // A difference of two is finite.
@@ -60,7 +60,7 @@ std::vector<double> ticks(const Axis& axis, int wanted) {
 }
 
 // The points that are drawn: of each stretch of a long line its first, lowest, highest and last.
-std::vector<size_t> chosen(const Line& line) {
+std::vector<size_t> chosen(const Curve& line) {
   std::vector<size_t> out;
   const size_t n = line.values.size(), stretches = most_points / 4;
   if (n <= most_points) {
@@ -81,8 +81,8 @@ std::vector<size_t> chosen(const Line& line) {
 }
 
 // Each value replaced by the mean of those up to `reach` before and after it.
-Line smoothed(const Line& line, size_t reach) {
-  Line out = line;
+Curve smoothed(const Curve& line, size_t reach) {
+  Curve out = line;
   std::vector<double> sums(1, 0);
   for (const double v : line.values) sums.push_back(sums.back() + v);
   for (size_t k = 0; k < line.values.size(); ++k) {
@@ -93,7 +93,7 @@ Line smoothed(const Line& line, size_t reach) {
 }
 
 // `values`: with data-v, for the reader that points at the line.
-std::string path(const Line& line, const Axis& x, const Axis& y, const std::string& style, bool values) {
+std::string path(const Curve& line, const Axis& x, const Axis& y, const std::string& style, bool values) {
   std::string d, data;
   for (const size_t k : chosen(line)) {
     d += fmt::format("{}{:.1f} {:.1f}", d.empty() ? "M" : "L", x.place(static_cast<double>(line.steps[k])),
@@ -105,7 +105,7 @@ std::string path(const Line& line, const Axis& x, const Axis& y, const std::stri
   return fmt::format("<path class=\"r{} {}\" d=\"{}\"{}/>\n", line.run % 8, style, d, more);
 }
 
-std::string marks(const Line& line, const Axis& x, const Axis& y) {
+std::string marks(const Curve& line, const Axis& x, const Axis& y) {
   std::string out;
   for (const size_t k : chosen(line))
     out += fmt::format("<circle class=\"r{}\" r=\"3\" cx=\"{:.1f}\" cy=\"{:.1f}\"/>", line.run % 8,
@@ -113,9 +113,12 @@ std::string marks(const Line& line, const Axis& x, const Axis& y) {
   return out + "\n";
 }
 
-std::string grid(const Axis& x, const Axis& y, Unit unit) {
+std::string grid(const Axis& x, const Axis& y, Written unit) {
   std::string out;
-  for (const double v : ticks(y, 5)) {
+  double one = 1;  // KiB, MiB, ...: bytes are round in these
+  while (unit == Written::bytes && one * 1024 <= y.high) one *= 1024;
+  for (const double round : ticks({y.low / one, y.high / one, y.from, y.to, y.logarithmic}, 5)) {
+    const double v = round * one;
     const double at = y.place(v);
     out += fmt::format("<path class=\"grid\" d=\"M{} {:.1f}H{}\"/><text class=\"y\" x=\"{}\" y=\"{:.1f}\">{}</text>\n",
                        left, at, width - right, left - 6, at + 4, escaped(number_text(v, unit)));
@@ -150,9 +153,9 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-std::string number_text(double value, Unit unit) {
-  if (unit == Unit::bytes) return format_bytes(value);
-  if (unit == Unit::percent) return fmt::format("{:.3g} %", 100 * value);
+std::string number_text(double value, Written unit) {
+  if (unit == Written::bytes) return format_bytes(value);
+  if (unit == Written::percent) return fmt::format("{:.3g} %", 100 * value);
   return std::abs(value) >= 1e4 && std::abs(value) < 1e7 ? fmt::format("{:.0f}", value) : fmt::format("{:.4g}", value);
 }
 
@@ -161,7 +164,7 @@ Drawing draw(const Chart& chart) {
   x.low = y.low = std::numeric_limits<double>::infinity(), x.high = y.high = -x.low;
   size_t points = 0;
   for (const auto* group : {&chart.lines, &chart.marked, &chart.levels})
-    for (const Line& line : *group)
+    for (const Curve& line : *group)
       for (size_t k = 0; k < line.values.size(); ++k) {
         if (group != &chart.levels) {
           ++points;
@@ -171,8 +174,8 @@ Drawing draw(const Chart& chart) {
         y.low = std::min(y.low, seen(line.values[k])), y.high = std::max(y.high, seen(line.values[k]));
       }
   if (!points) return {};
-  y.logarithmic = y.low > 0 && y.high / y.low > 50 && chart.unit == Unit::plain;
-  if (chart.unit != Unit::plain) y.low = std::min(0.0, y.low);  // shares and sizes are seen against nothing
+  y.logarithmic = y.low > 0 && y.high / y.low > 50 && chart.unit == Written::plain;
+  if (chart.unit != Written::plain) y.low = std::min(0.0, y.low);  // shares and sizes are seen against nothing
   const double room = y.high > y.low ? (y.high - y.low) * 0.04 : std::max(std::abs(y.high) * 0.1, 1e-12);
   if (y.logarithmic) {
     y.low /= 1.1, y.high *= 1.1;
@@ -187,19 +190,19 @@ Drawing draw(const Chart& chart) {
   out = fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" data-x=\"{} {} {} {}\"><title>{}</title>\n", width, height,
                     x.low, x.high, x.from, x.to, escaped(chart.title));
   out += grid(x, y, chart.unit);
-  for (Line level : chart.levels) {
+  for (Curve level : chart.levels) {
     const double value = level.values.front();
     level.steps = {static_cast<int64_t>(x.low), static_cast<int64_t>(x.high)}, level.values = {value, value};
     out += path(level, x, y, "level", false);
   }
-  for (const Line& line : chart.lines) {
+  for (const Curve& line : chart.lines) {
     const size_t reach = line.values.size() / 100;
     const bool means = chart.smooth && reach > 0;
     drawing.means |= means;
     out += path(line, x, y, means ? "faint" : "", true);
     if (means) out += path(smoothed(line, reach), x, y, "", false);
   }
-  for (const Line& line : chart.marked) out += path(line, x, y, "thin", true) + marks(line, x, y);
+  for (const Curve& line : chart.marked) out += path(line, x, y, "thin", true) + marks(line, x, y);
   out += "<path class=\"here\" d=\"\"/></svg>\n";
   return drawing;
 }

@@ -8,9 +8,9 @@
 namespace eng {
 
 // How the numbers of an axis are written.
-enum class Unit { plain, bytes, percent };
+enum class Written { plain, bytes, percent };
 
-struct Line {
+struct Curve {
   size_t run = 0;  // its colour and dashes: the class "rN" of the page
   std::string label;
   std::vector<int64_t> steps;
@@ -19,19 +19,19 @@ struct Line {
 
 struct Chart {
   std::string title;
-  Unit unit = Unit::plain;
-  std::vector<Line> lines;
+  Written unit = Written::plain;
+  std::vector<Curve> lines;
   // Of few points, as evaluations are: with a mark at each.
-  std::vector<Line> marked;
+  std::vector<Curve> marked;
   // What was expected: a line across, of the whole width.
-  std::vector<Line> levels;
+  std::vector<Curve> levels;
   bool smooth = false;  // many points get a line of their means as well
 };
 
 // `text` as it stands in HTML and XML, in an attribute too. What cannot be shown is '?'.
 std::string escaped(const std::string& text);
 // "1.234", "4.1 GiB", "12 %".
-std::string number_text(double value, Unit unit);
+std::string number_text(double value, Written unit);
 struct Drawing {
   std::string svg;           // an <svg> element with a <title>; "" if there is no point
   bool logarithmic = false;  // the values' axis

@@ -18,13 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Row {
+struct StepLine {
   int64_t step, attempt;
   std::vector<std::pair<std::string, double>> scalars;
 };
 
-std::vector<Row> rows_of(const fs::path& file, uint64_t& unreadable) {
-  std::vector<Row> rows;
+std::vector<StepLine> rows_of(const fs::path& file, uint64_t& unreadable) {
+  std::vector<StepLine> rows;
   std::ifstream in(file, std::ios::binary);
   for (std::string text; std::getline(in, text);) {
     const Json line = Json::parse_or_null(text, true);
@@ -69,6 +69,8 @@ History read_history(const fs::path& run) {
   if (!RunDir::is_run(run) && !fs::is_regular_file(run / "metrics.jsonl", none))
     throw Error(Exit::usage, fmt::format("{} is not a run: it has neither state.json nor metrics.jsonl", run.string()),
                 "name a directory such as runs/NAME/20261120-132005-7f3a");
+  if (fs::exists(run / "metrics.jsonl", none) && !fs::is_regular_file(run / "metrics.jsonl", none))
+    throw Error(Exit::usage, (run / "metrics.jsonl").string() + " is not a regular file");
   History out;
   out.title = run.string();
   out.record = json_of(run / "run.json");
@@ -76,7 +78,7 @@ History read_history(const fs::path& run) {
   out.settings = settings_of(run / "config.resolved.toml");
   std::map<std::string, size_t> place;
   int64_t attempt = 0;
-  for (const Row& row : rows_of(run / "metrics.jsonl", out.unreadable)) {
+  for (const StepLine& row : rows_of(run / "metrics.jsonl", out.unreadable)) {
     ++out.steps;
     if (row.attempt != attempt) out.starts.push_back(row.step);
     attempt = row.attempt;

@@ -42,8 +42,8 @@ struct Page {
   size_t charts = 0;
 
   // The series of this name of all runs.
-  std::vector<Line> lines(const std::string& name, bool zeros = true) const {
-    std::vector<Line> all;
+  std::vector<Curve> lines(const std::string& name, bool zeros = true) const {
+    std::vector<Curve> all;
     for (size_t r = 0; r < runs.size(); ++r)
       if (const Series* one = runs[r].find(name); one && (zeros || !only_zeros(*one)))
         all.push_back({r, runs[r].title, one->steps, one->values});
@@ -63,12 +63,12 @@ struct Page {
                        escaped(chart.title), escaped(small), drawing.svg);
   }
 
-  void simple(const std::string& title, const std::string& name, Unit unit = Unit::plain, bool smooth = false) {
+  void simple(const std::string& title, const std::string& name, Written unit = Written::plain, bool smooth = false) {
     figure({title, unit, lines(name), {}, {}, smooth});
   }
 
   void memory(const std::string& title, const std::string& name) {
-    Chart chart{title, Unit::bytes, lines(name, false), {}, {}};
+    Chart chart{title, Written::bytes, lines(name, false), {}, {}};
     for (size_t r = 0; r < runs.size(); ++r)
       if (const Json& planned = runs[r].record.get("planned").get(name); planned.is_number() && planned.number() > 0)
         chart.levels.push_back({r, runs[r].title, {0}, {planned.number()}});
@@ -76,7 +76,7 @@ struct Page {
   }
 
   void wait(const std::string& title, const std::string& name) {
-    Chart chart{title, Unit::percent, {}, {}, {}};
+    Chart chart{title, Written::percent, {}, {}, {}};
     for (size_t r = 0; r < runs.size(); ++r) {
       const Series *part = runs[r].find(name), *whole = runs[r].find("step_seconds");
       if (!part || !whole || only_zeros(*part)) continue;
@@ -105,7 +105,8 @@ struct Page {
                                                                   : of == "observed" ? "Observed"
                                                                                      : escaped(of));
       for (const std::string& name : names)
-        if (head(name) == of) simple(name.substr(std::min(name.find('/') + 1, name.size())), name, Unit::plain, true);
+        if (head(name) == of)
+          simple(name.substr(std::min(name.find('/') + 1, name.size())), name, Written::plain, true);
       out += "</div>\n";
     }
     if (charts >= most_charts)
@@ -115,18 +116,18 @@ struct Page {
 
   void all_charts() {
     out += "<div class=\"charts\">\n";
-    Chart loss{"Loss", Unit::plain, lines("loss"), lines("eval_loss"), {}, true};
+    Chart loss{"Loss", Written::plain, lines("loss"), lines("eval_loss"), {}, true};
     figure(loss, loss.marked.empty() ? "" : "marks: evaluation");
     simple("Learning rate", "lr");
-    simple("Gradient norm", "grad_norm", Unit::plain, true);
+    simple("Gradient norm", "grad_norm", Written::plain, true);
     const auto scales = lines("loss_scale");
-    const auto scaled = [](const Line& line) {
+    const auto scaled = [](const Curve& line) {
       return std::any_of(line.values.begin(), line.values.end(), [](double v) { return v != 1; });
     };
     if (std::any_of(scales.begin(), scales.end(), scaled)) simple("Loss scale", "loss_scale");
-    simple("Tokens per second", "tokens_per_second", Unit::plain, true);
-    simple("Model FLOPs utilisation", "mfu", Unit::percent, true);
-    simple("Seconds per step", "step_seconds", Unit::plain, true);
+    simple("Tokens per second", "tokens_per_second", Written::plain, true);
+    simple("Model FLOPs utilisation", "mfu", Written::percent, true);
+    simple("Seconds per step", "step_seconds", Written::plain, true);
     memory("Memory of the device, peak so far", "device_peak_bytes");
     memory("Memory of the process, peak so far", "host_peak_bytes");
     wait("Waiting for data", "wait_seconds/data");
@@ -159,7 +160,7 @@ std::string report_page(const std::vector<History>& all) {
     std::string text;
     if (!run.steps) text = fmt::format("{} has no step yet and is not shown.", run.title);
     if (run.unreadable)
-      text += fmt::format("{}{}: {} lines of metrics.jsonl are no records of a step and were left out.",
+      text += fmt::format("{}{}: lines of metrics.jsonl that are no records of a step: {}. They were left out.",
                           text.empty() ? "" : " ", run.title, run.unreadable);
     if (!text.empty()) notices += fmt::format("<p class=\"notice\">{}</p>\n", escaped(text));
     if (run.steps) runs.push_back(run);

@@ -17,7 +17,7 @@ TEST_CASE("a run and its resumption become one page; the plan's peaks are in run
   const Result first = engine(scratch, {"report", "run"});
   INFO(first.err);
   CHECK(first.exit == 0);
-  CHECK(has(first.err, "wrote report.html: 1 runs"));
+  CHECK(has(first.err, "wrote report.html: 1 run,"));
   const std::string page = read(scratch / "report.html");
   CHECK(has(page, "as planned"));
   CHECK(has(page, "at steps 5"));

@@ -30,7 +30,7 @@ void report(const std::vector<std::string>& names, const std::string& out) {
     runs.push_back(read_history(name));
     if (!runs.back().steps) fmt::print(stderr, "note: {} has no step yet\n", printable(name));
     if (runs.back().unreadable)
-      fmt::print(stderr, "note: {}: {} lines of metrics.jsonl cannot be read and are left out\n", printable(name),
+      fmt::print(stderr, "note: {}: lines of metrics.jsonl that cannot be read and are left out: {}\n", printable(name),
                  runs.back().unreadable);
   }
   if (std::none_of(runs.begin(), runs.end(), [](const History& run) { return run.steps > 0; }))
@@ -42,7 +42,8 @@ void report(const std::vector<std::string>& names, const std::string& out) {
   }
   refuse_foreign(out);
   write_atomic(out, page);
-  fmt::print(stderr, "wrote {}: {} runs, {} KiB\n", out, runs.size(), (page.size() + 1023) / 1024);
+  fmt::print(stderr, "wrote {}: {} {}, {} KiB\n", out, runs.size(), runs.size() == 1 ? "run" : "runs",
+             (page.size() + 1023) / 1024);
 }
 
 }  // namespace

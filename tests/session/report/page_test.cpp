@@ -34,8 +34,8 @@ size_t count(const std::string& text, const std::string& part) {
   return n;
 }
 
-Line numbers(std::vector<double> values) {
-  Line out{0, "run", {}, std::move(values)};
+Curve numbers(std::vector<double> values) {
+  Curve out{0, "run", {}, std::move(values)};
   for (size_t k = 0; k < out.values.size(); ++k) out.steps.push_back(int64_t(k) + 1);
   return out;
 }
@@ -72,35 +72,35 @@ TEST_CASE("history: terms and observed values that only some steps have", "[page
 }
 
 TEST_CASE("chart: every point of a short line; the extremes of a long one", "[page]") {
-  const Drawing few = draw({"t", Unit::plain, {numbers({1, 4, 2})}, {}, {}});
+  const Drawing few = draw({"t", Written::plain, {numbers({1, 4, 2})}, {}, {}});
   CHECK_THAT(few.svg, Contains("data-v=\"1 1 2 4 3 2\"") && !Contains("nan") && !Contains("inf"));
   CHECK_FALSE(few.logarithmic);
   CHECK_FALSE(few.means);
   std::vector<double> values(100000);
   for (size_t k = 0; k < values.size(); ++k) values[k] = 5 + std::sin(double(k));
   values[31234] = 40, values[77777] = -17;
-  const Drawing many = draw({"t", Unit::plain, {numbers(values)}, {}, {}, true});
+  const Drawing many = draw({"t", Written::plain, {numbers(values)}, {}, {}, true});
   CHECK_THAT(many.svg, Contains(" 31235 40 ") && Contains(" 77778 -17 ") && Contains("\"1 5 ") && Contains("100000 "));
   CHECK(many.svg.size() < 40000);
   CHECK(many.means);
   // Of more than one and a half decades, all above 0: logarithmic.
-  CHECK(draw({"t", Unit::plain, {numbers({0.001, 1})}, {}, {}}).logarithmic);
-  CHECK_FALSE(draw({"t", Unit::plain, {numbers({0, 1})}, {}, {}}).logarithmic);
+  CHECK(draw({"t", Written::plain, {numbers({0.001, 1})}, {}, {}}).logarithmic);
+  CHECK_FALSE(draw({"t", Written::plain, {numbers({0, 1})}, {}, {}}).logarithmic);
 }
 
 TEST_CASE("chart: lines of one value, of none, and of the largest numbers", "[page]") {
-  CHECK(draw({"t", Unit::plain, {}, {}, {}}).svg.empty());
-  CHECK(draw({"t", Unit::plain, {numbers({})}, {}, {{0, "run", {0}, {3}}}}).svg.empty());
+  CHECK(draw({"t", Written::plain, {}, {}, {}}).svg.empty());
+  CHECK(draw({"t", Written::plain, {numbers({})}, {}, {{0, "run", {0}, {3}}}}).svg.empty());
   for (const std::vector<double>& values :
        {std::vector<double>{7}, {0}, {0, 0, 0}, {-3, -3}, {1e308, -1e308}, {5e-324, 5e-324}, {1e-300, 1e300}}) {
-    const std::string svg = draw({"t", Unit::plain, {numbers(values)}, {}, {}}).svg;
+    const std::string svg = draw({"t", Written::plain, {numbers(values)}, {}, {}}).svg;
     INFO(svg);
     CHECK(!svg.empty());
     CHECK_THAT(svg, !Contains("nan") && !Contains("inf"));
     CHECK(svg.size() < 6000);
   }
   // A level is drawn within the picture.
-  const std::string svg = draw({"t", Unit::bytes, {numbers({1e6, 2e6})}, {}, {{0, "run", {0}, {8e6}}}}).svg;
+  const std::string svg = draw({"t", Written::bytes, {numbers({1e6, 2e6})}, {}, {{0, "run", {0}, {8e6}}}}).svg;
   CHECK_THAT(svg, Contains("class=\"r0 level\"") && Contains("MiB"));
   for (std::sregex_iterator it(svg.begin(), svg.end(), std::regex("[ML](-?[0-9.]+) (-?[0-9.]+)")), end; it != end;
        ++it) {
@@ -135,8 +135,8 @@ TEST_CASE("page: runs over each other, each in the legend; those without steps a
   const std::string page =
       report_page({history(scratch, "first", line(1, 9) + line(2, 8)), history(scratch, "none", ""),
                    history(scratch, "second", line(1, 7) + "{\n" + line(2, 6))});
-  CHECK_THAT(page,
-             Contains("/none has no step yet and is not shown.") && Contains("/second: 1 lines of metrics.jsonl"));
+  CHECK_THAT(page, Contains("/none has no step yet and is not shown.") &&
+                       Contains("/second: lines of metrics.jsonl that are no records of a step: 1."));
   CHECK_THAT(page, Contains("<h1>2 runs</h1>") && Contains("data-v=\"1 9 2 8\"") && Contains("data-v=\"1 7 2 6\""));
   CHECK(count(page, "<li>") == 2);
   CHECK_THAT(page, Contains("Waiting for data") && !Contains("Waiting for other ranks"));  // zeros are not drawn
