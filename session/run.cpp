@@ -133,7 +133,7 @@ Exit train(const RunRequest& request, Member& member, RunListener& listener, Par
     if (once) {
       const uint32_t ranks_before = read_record(start.directory).ranks;
       for (const std::string& note :
-           resume_notes({once->before, config, once->changes, ranks_before, member.size(), start.step}))
+           resume_notes({once->before, config, once->changes, ranks_before, member.size(), start.step, *registry}))
         listener.note(note);
     }
     write_identity(*place.dir, member, *registry, start, *resolved, plugin_folders, before.has_value(),
@@ -149,7 +149,7 @@ Exit train(const RunRequest& request, Member& member, RunListener& listener, Par
                          trace.trace()};
   Exit exit = Exit::done;
   if (place.dir) {
-    Recorder recorder(*place.dir, trainer, trace, listener);
+    Recorder recorder(*place.dir, trainer, trace, listener, config.section("log").boolean("tensorboard"));
     exit = train_recorded(recorder, trainer, parts, options);
   } else {
     Silent silent(trace);

@@ -11,6 +11,7 @@
 #include "engine/op.h"
 #include "engine/optimizer.h"
 #include "engine/policy.h"
+#include "engine/schedule.h"
 #include "engine/tokenizer.h"
 #include "session/plugins/plugin_file.hpp"
 
@@ -96,6 +97,7 @@ constexpr KnownKind known_kinds[] = {
     {ENG_PRECISION_KIND, ENG_PRECISION_DRAFT},
     {ENG_ZERO_KIND, ENG_ZERO_DRAFT},
     {ENG_TIER_KIND, ENG_TIER_DRAFT},
+    {ENG_SCHEDULE_KIND, ENG_SCHEDULE_DRAFT},
 };
 
 // Why this engine cannot use a kind, given the plugin's `drafts`; "" if it can. Kinds outside "eng." are not checked.

@@ -73,7 +73,7 @@ Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, c
       registry_(registry),
       setup_(setup),
       data_(data),
-      schedule_(make_schedule(config)),
+      schedule_(trains() ? make_schedule(config, registry) : Schedule()),
       device_(registry, setup.kernels->device(), config.section("device"), setup.plan.ranks.world.local_rank),
       host_(make_host(setup.offload, config.section("offload"), registry, setup.host.get(),
                       setup.plan.ranks.world.local_rank)),
