@@ -249,6 +249,7 @@ std::string metrics_line(const Metrics& m, int64_t attempt) {
   line["loss_scale"] = m.loss_scale;
   if (m.skipped) line["skipped"] = true;
   if (m.eval_loss) line["eval_loss"] = *m.eval_loss;
+  if (m.padding) line["padding"] = *m.padding;
   line["tokens_per_second"] = m.tokens_per_second;
   line["mfu"] = m.mfu;
   line["step_seconds"] = m.step_seconds;

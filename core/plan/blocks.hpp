@@ -11,7 +11,7 @@ namespace eng {
 // that the model or the program does not need stay absent or null.
 struct MicroBatch {
   // Inputs.
-  View tokens, labels;     // (B, T) i32; labels in training and evaluation
+  std::vector<View> fields;  // of the batch, (B, T); absent where the program has none
   View scalars, counters;  // the step's f32[32] and i64[8]
   int64_t seed = 0;        // of random ops, in training
   // Tables of views. Only *weights changes during emission: before_pass makes it right for the next pass.

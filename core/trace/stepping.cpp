@@ -49,8 +49,9 @@ Template derive(const Template& from, const std::vector<eng_desc>& inputs, int64
     Symbol v = from.graph.value(id);
     if (v.kind == SymbolKind::input) v.desc = inputs[v.index];
     if (v.kind == SymbolKind::batch) v.desc.dims[1] = positions;
-    if (v.kind == SymbolKind::input || v.kind == SymbolKind::batch || v.kind == SymbolKind::param ||
-        v.kind == SymbolKind::constant)
+    // Logits of whole sequences have every field but the labels; a running sequence has only tokens.
+    const bool given = v.kind == SymbolKind::batch && (use == Use::logits ? v.index != 1 : v.index == 0);
+    if (v.kind == SymbolKind::input || given || v.kind == SymbolKind::param || v.kind == SymbolKind::constant)
       state.of[id] = to.graph.add(v);
   }
   for (size_t n = 0; n < from.forward; ++n) {
@@ -81,7 +82,8 @@ Template derive(const Template& from, const std::vector<eng_desc>& inputs, int64
 }
 
 Model derive(const Model& model, int64_t positions, Use use) {
-  Model out{model.plugin, model.info, model.params, model.blocks, {}, model.micro_batch, positions};
+  Model out{model.plugin, model.info, model.params, model.blocks, {}, model.micro_batch, positions,
+            model.fields};
   std::vector<eng_desc> inputs;
   for (const Block& block : model.blocks) {
     if (!out.templates.count(block.tmpl)) try {

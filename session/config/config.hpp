@@ -80,6 +80,7 @@ class Config {
   // For planning, a file without [data] is enough. Throws ConfigError if `section` is absent but needed: its default
   // plugin was not found, or a key without a default is missing.
   void require(const std::string& section) const;
+  bool has_data() const { return no_data_.empty(); }  // `require` accepts [data]
 
  private:
   static Config make(Document document, std::vector<Problem> problems, const std::string& text, const std::string& name,

@@ -41,8 +41,9 @@ double flops_per_token(const Model& model) {
 
 // What ranks exchange before a step, and after an evaluation.
 struct BeforeStep {
-  int64_t valid;  // counted labels of this rank
-  int64_t stop;   // 1: it was asked to stop
+  int64_t valid;    // counted labels of this rank
+  int64_t padding;  // positions of this rank without a token
+  int64_t stop;     // 1: it was asked to stop
 };
 struct Evaluated {
   uint64_t tokens;
@@ -151,18 +152,22 @@ void Trainer::load(const std::filesystem::path& checkpoint) {
   executor_.run("publish");
 }
 
-Trainer::Agreed Trainer::agree(int64_t valid, bool stop) const {
-  if (alone()) return {valid, stop};
+Trainer::Agreed Trainer::agree(const Batch& batch, bool stop) const {
+  if (alone()) return {batch.valid, batch.padding, stop};
   Agreed all;
-  for (const BeforeStep& one : exchange_records(exchange_, BeforeStep{valid, stop}, "the agreement before a step"))
-    all.valid += one.valid, all.stop = all.stop || one.stop != 0;
+  const BeforeStep mine{batch.valid, batch.padding, stop};
+  for (const BeforeStep& one : exchange_records(exchange_, mine, "the agreement before a step"))
+    all.valid += one.valid, all.padding += one.padding, all.stop = all.stop || one.stop != 0;
   return all;
 }
 
 // The first rows of what the next program copies in.
 void Trainer::stage(const Batch& batch) {
-  std::copy(batch.tokens.begin(), batch.tokens.end(), executor_.host<int32_t>(setup_.plan.tokens));
-  std::copy(batch.labels.begin(), batch.labels.end(), executor_.host<int32_t>(setup_.plan.labels_in));
+  const std::vector<Input>& fields = setup_.plan.fields;
+  std::copy(batch.tokens.begin(), batch.tokens.end(), executor_.host<int32_t>(fields[0].view));
+  std::copy(batch.labels.begin(), batch.labels.end(), executor_.host<int32_t>(fields[1].view));
+  for (size_t f = 2; f < fields.size(); ++f)
+    std::copy(batch.others[f - 2].begin(), batch.others[f - 2].end(), executor_.host<char>(fields[f].view));
 }
 
 std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)()) {
@@ -200,7 +205,9 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   m.loss_scale = loss_scale_;
   m.skipped = skipped;
   m.step_seconds = since(start) + data_wait;
-  m.tokens_per_second = static_cast<double>(cut_.step()) * static_cast<double>(length_) / m.step_seconds;
+  const double positions = static_cast<double>(cut_.step()) * static_cast<double>(length_);
+  m.tokens_per_second = positions / m.step_seconds;
+  if (data_.packed()) m.padding = static_cast<double>(agreed.padding) / positions;
   const double peak = setup_.kernels->info().peak_f32 * cut_.world;
   m.mfu = peak > 0 ? flops_per_token_ * m.tokens_per_second / peak : NAN;
   m.wait_seconds.data = data_wait;

@@ -21,6 +21,7 @@ struct Metrics {
   double loss = 0, grad_norm = 0, lr = 0, loss_scale = 1;
   bool skipped = false;             // the gradients were not finite, and nothing was updated
   std::optional<double> eval_loss;  // of an evaluation right after this step
+  std::optional<double> padding;    // share of the positions without a token, where documents are packed
 
   double tokens_per_second = 0, mfu = 0, step_seconds = 0;
   struct {
@@ -59,10 +60,11 @@ class Trainer {
 
   // The result of the exchange before a step.
   struct Agreed {
-    int64_t valid = 0;  // labels of the whole batch
-    bool stop = false;  // some rank was asked to stop
+    int64_t valid = 0;    // labels of the whole batch
+    int64_t padding = 0;  // its positions without a token
+    bool stop = false;    // some rank was asked to stop
   };
-  Agreed agree(int64_t valid, bool stop) const;
+  Agreed agree(const Batch& batch, bool stop) const;
   // One step. With a single rank, `stop` is called between micro-batches; if it ends the step, the result is nullopt
   // and the step does not count. Throws Error(Exit::numerics) naming step and tensor when loss or gradient norm is not
   // finite.

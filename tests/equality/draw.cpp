@@ -191,8 +191,8 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
       }
     for (uint32_t r = 0; r < world; ++r) {
       const float inputs[8] = {1.0f / valid};
-      fleet.upload(r, planned.plans[r].tokens, tokens[r].data());
-      fleet.upload(r, planned.plans[r].labels_in, labels[r].data());
+      fleet.upload(r, planned.plans[r].field("tokens"), tokens[r].data());
+      fleet.upload(r, planned.plans[r].field("labels"), labels[r].data());
       fleet.upload(r, planned.plans[r].inputs, inputs);
     }
     const auto overflow = g.overflows.find(step);

@@ -133,7 +133,7 @@ int eval(const Common& common, const EvalFlags& flags) {
                {});  // checks only shapes
   check_evaluation_fits(config, *registry, setup);
   build_data(config, *registry, setup.model.info.vocabulary, true);
-  Data data(*registry, config, setup.model.info.vocabulary);
+  Data data(*registry, config, setup.model.info.vocabulary, setup.model.fields);
   count_data(setup, data);
   if (!data.info().validation_samples)
     throw Error(Exit::data, "nothing is held out: data.validation is 0",
