@@ -295,8 +295,8 @@ class Planner {
     s_.copy_out(batch.output, slice(plan_.losses, 0, 1));
   }
 
-  // The first B x `positions` values that the host gave: of tokens, and for whole sequences of every other field but the
-  // labels.
+  // The first B x `positions` values that the host gave: of tokens, and for whole sequences of every other field but
+  // the labels.
   MicroBatch first_values(int64_t positions) {
     MicroBatch batch;
     batch.fields.resize(s_.fields.size());

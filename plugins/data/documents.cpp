@@ -65,7 +65,8 @@ void search(const TokenFile& file, int64_t eot, bool begins, uint64_t base, std:
   });
   if (!found)
     refuse(file,
-           "the token " + std::to_string(eot) + ", which is to be between two documents, is not in it, so pack = true " +
+           "the token " + std::to_string(eot) +
+               ", which is to be between two documents, is not in it, so pack = true " +
                "would see one document: set [data] eot to the id that is, or pack = false",
            ENG_INVALID);
 }
@@ -88,8 +89,7 @@ void add_documents(const TokenFile& file, int64_t eot, uint64_t base, std::vecto
              "does not say where its documents end, which pack = true needs: set [data] eot to the id of the token "
              "that ends each, such as 50256 (GPT-2), or name [data] tokenizer",
              ENG_INVALID);
-    file.width == 2 ? search<uint16_t>(file, eot, llmc, base, starts)
-                    : search<uint32_t>(file, eot, llmc, base, starts);
+    file.width == 2 ? search<uint16_t>(file, eot, llmc, base, starts) : search<uint32_t>(file, eot, llmc, base, starts);
   }
   if (starts.size() == before || starts[before] != base) starts.insert(starts.begin() + long(before), base);
   for (std::size_t i = before + 1; i < starts.size(); ++i)

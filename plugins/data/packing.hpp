@@ -44,9 +44,9 @@ class Packing {
  private:
   void fit();
   uint64_t length_ = 1, tokens_ = 0;
-  std::vector<Part> waiting_;     // of this window
-  std::vector<Part> parts_;       // sample by sample
-  std::vector<uint64_t> first_;   // of each sample, in parts_; one more at the end
+  std::vector<Part> waiting_;    // of this window
+  std::vector<Part> parts_;      // sample by sample
+  std::vector<uint64_t> first_;  // of each sample, in parts_; one more at the end
 };
 
 }  // namespace text_data

@@ -54,8 +54,8 @@ void pack_source(Source& source, const DataFiles& files) {
   pack_documents(source.starts, source.stream.size(), files.share == 1 ? 0 : files.share, source.packing[0],
                  source.packing[1]);
   pack_documents(source.held_starts, source.held.size(), 0, source.held_packing, none);
-  const std::string in = std::to_string(source.starts.size()) + " documents of the " +
-                         std::to_string(files.train.size()) + " files";
+  const std::string in =
+      std::to_string(source.starts.size()) + " documents of the " + std::to_string(files.train.size()) + " files";
   if (!files.train.empty() && source.packing[0].samples() == 0)
     refuse("pack: none of the " + in + " is left to train on that has two tokens");
   if (!files.train.empty() && files.share > 0 && source.packing[1].samples() == 0)

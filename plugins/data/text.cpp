@@ -30,11 +30,7 @@ class ByteStream {
  public:
   // `starts`: receives the first token of each document; may be NULL.
   ByteStream(Stream& stream, Reading reading, std::string separator, uint64_t most, std::vector<uint64_t>* starts)
-      : stream_(stream),
-        reading_(std::move(reading)),
-        separator_(std::move(separator)),
-        most_(most),
-        starts_(starts) {
+      : stream_(stream), reading_(std::move(reading)), separator_(std::move(separator)), most_(most), starts_(starts) {
     hash_.add("engine text: bytes\n");
   }
 

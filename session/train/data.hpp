@@ -40,8 +40,8 @@ class Data {
   FieldCheck check_;
   eng_data table_{};
   void* self_ = nullptr;
-  std::shared_ptr<void> object_;  // what destroys it
-  mutable std::mutex reading_;    // only one caller at a time: the loader or an evaluation
+  std::shared_ptr<void> object_;       // what destroys it
+  mutable std::mutex reading_;         // only one caller at a time: the loader or an evaluation
   mutable std::vector<void*> values_;  // of the sample that is read
   eng_data_info info_{};
 };

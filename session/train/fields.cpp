@@ -31,7 +31,8 @@ std::string wrong_with(const eng_field& field, std::set<std::string>& seen) {
   if (!seen.insert(name).second) return "the field `" + name + "` is listed twice, or needs no listing";
   if (field.dtype != ENG_I32 && field.dtype != ENG_F32)
     return fmt::format("the field `{}` has dtype {}; i32 and f32 are possible", name, field.dtype);
-  const bool counts = name == ENG_FIELD_SEGMENTS || name == ENG_FIELD_POSITIONS, factor = name == ENG_FIELD_LOSS_WEIGHTS;
+  const bool counts = name == ENG_FIELD_SEGMENTS || name == ENG_FIELD_POSITIONS,
+             factor = name == ENG_FIELD_LOSS_WEIGHTS;
   if ((counts && field.dtype != ENG_I32) || (factor && field.dtype != ENG_F32))
     return fmt::format("the field `{}` must be {}", name, counts ? "i32" : "f32");
   return "";
@@ -81,8 +82,8 @@ void compare_fields(const Offered& offered, const Model& model, const Config& co
                               pack ? "data.pack = false, or " : "data without `segments`, or "));
     }
     if (field.name == ENG_FIELD_POSITIONS && reads(ENG_FIELD_SEGMENTS)) continue;  // the model has no positions
-    notes.push_back(fmt::format("{} provides the field `{}`, which model {} does not read", offered.by, field.name,
-                                model.plugin));
+    notes.push_back(
+        fmt::format("{} provides the field `{}`, which model {} does not read", offered.by, field.name, model.plugin));
   }
 }
 
@@ -98,9 +99,8 @@ void FieldCheck::check(std::span<void* const> values, const std::string& source,
   const auto ints = [&](size_t field) { return static_cast<const int32_t*>(values[field]); };
   const auto ids = [&](size_t field, int64_t limit, bool ignores) {
     const int32_t *first = ints(field), *end = first + length_;
-    const auto* wrong = std::find_if(first, end, [&](int32_t id) {
-      return (id < 0 || id >= limit) && !(ignores && id == ENG_IGNORE_LABEL);
-    });
+    const auto* wrong = std::find_if(
+        first, end, [&](int32_t id) { return (id < 0 || id >= limit) && !(ignores && id == ENG_IGNORE_LABEL); });
     if (wrong == end) return;
     const std::string what = field == 0 ? "token" : field == 1 ? "label" : "value of `" + fields_[field].name + "`";
     throw Error(Exit::data, fmt::format("{}: {} {} is {}, the model has the ids 0 to {}", where(), what, wrong - first,

@@ -10,8 +10,8 @@
 
 namespace eng {
 
-// What the source of [data] says it provides beside tokens and labels; it is not opened. `generate`: what a text that is
-// generated has of it. Throws Error(Exit::environment) for an answer that is wrong in itself.
+// What the source of [data] says it provides beside tokens and labels; it is not opened. `generate`: what a text that
+// is generated has of it. Throws Error(Exit::environment) for an answer that is wrong in itself.
 Offered offered_fields(const Config& config, Registry& registry, bool generate);
 
 // Refuses documents that would see each other. Appends a note for each field that nobody reads.

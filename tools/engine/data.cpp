@@ -54,9 +54,13 @@ eng_data_built build(const Config& config, Registry& registry, int64_t vocabular
   eng_data_built built{};
   built.struct_size = sizeof(built);
   if (!table.build) return built;
-  const eng_data_request request{
-      sizeof(request), 0,           static_cast<uint64_t>(train.integer("seed")), train.integer("sequence_length"),
-      vocabulary,      base.c_str(), nullptr};
+  const eng_data_request request{sizeof(request),
+                                 0,
+                                 static_cast<uint64_t>(train.integer("seed")),
+                                 train.integer("sequence_length"),
+                                 vocabulary,
+                                 base.c_str(),
+                                 nullptr};
   BuildLine line;
   const eng_data_watch watch{sizeof(watch), threads, &line, report};
   const Options options(section);
