@@ -48,6 +48,11 @@ class Declaring final : public Builder {
   std::set<std::string> names_;
 };
 
+template <class Fields>
+auto find_field(Fields& fields, const std::string& name) {
+  return std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.name == name; });
+}
+
 class Tracing final : public Builder {
  public:
   Tracing(Model& model, Template& block, const Offered& offered, int32_t dtype, bool last, bool runs)
@@ -58,9 +63,9 @@ class Tracing final : public Builder {
   }
   Id batch(const std::string& name) override {
     auto& read = model_.fields;
-    auto field = find(read, name);
+    auto field = find_field(read, name);
     if (field == read.end()) {
-      const auto given = find(offered_.fields, name);
+      const auto given = find_field(offered_.fields, name);
       if (given == offered_.fields.end()) refuse_field(name);
       field = read.insert(read.end(), *given);
     }
@@ -73,7 +78,8 @@ class Tracing final : public Builder {
     return id;
   }
   bool offers(const std::string& name) override {
-    return find(model_.fields, name) != model_.fields.end() || find(offered_.fields, name) != offered_.fields.end();
+    return find_field(model_.fields, name) != model_.fields.end() ||
+           find_field(offered_.fields, name) != offered_.fields.end();
   }
   Id constant(const eng_desc& desc, const void* data) override {
     const char* first = static_cast<const char*>(data);
@@ -114,10 +120,6 @@ class Tracing final : public Builder {
   }
 
  private:
-  template <class Fields>
-  static auto find(Fields& fields, const std::string& name) {
-    return std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.name == name; });
-  }
   [[noreturn]] void refuse_field(const std::string& name) const {
     std::string names = "tokens, labels";
     for (const Field& f : offered_.fields) names += ", " + f.name;

@@ -20,8 +20,8 @@ void Packing::add(uint64_t begin, uint64_t end) {
 
 void Packing::finish() {
   fit();
-  if (!parts_.empty()) first_.push_back(parts_.size());
-  parts_.shrink_to_fit();
+  if (!documents_.empty()) first_.push_back(documents_.size());
+  documents_.shrink_to_fit();
   first_.shrink_to_fit();
   waiting_ = {};
 }
@@ -48,8 +48,8 @@ void Packing::fit() {
   }
   for (std::vector<uint32_t>& sample : samples) {
     std::sort(sample.begin(), sample.end());  // in the order of the data
-    first_.push_back(parts_.size());
-    for (const uint32_t part : sample) parts_.push_back(waiting_[part]);
+    first_.push_back(documents_.size());
+    for (const uint32_t part : sample) documents_.push_back(waiting_[part]);
   }
   waiting_.clear();
 }

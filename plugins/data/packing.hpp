@@ -11,10 +11,10 @@ namespace text_data {
 
 // A document of a sample: tokens [start, start + length) of the stream. `more`: the document goes on after it, so its
 // last token has a label, too.
-class Part {
+class Document {
  public:
   static constexpr uint64_t most_start = (uint64_t{1} << 40) - 1, most_length = (uint64_t{1} << 23) - 1;
-  Part(uint64_t start, uint64_t length, bool more) : bits_(start << 24 | length << 1 | uint64_t{more}) {}
+  Document(uint64_t start, uint64_t length, bool more) : bits_(start << 24 | length << 1 | uint64_t{more}) {}
   uint64_t start() const { return bits_ >> 24; }
   uint64_t length() const { return bits_ >> 1 & most_length; }
   bool more() const { return (bits_ & 1) != 0; }
@@ -36,17 +36,17 @@ class Packing {
   void finish();
 
   uint64_t samples() const { return first_.empty() ? 0 : first_.size() - 1; }
-  std::span<const Part> sample(uint64_t i) const { return {parts_.data() + first_[i], first_[i + 1] - first_[i]}; }
-  uint64_t documents() const { return parts_.size(); }  // with the parts of long ones
+  std::span<const Document> sample(uint64_t i) const { return {documents_.data() + first_[i], first_[i + 1] - first_[i]}; }
+  uint64_t documents() const { return documents_.size(); }  // with the parts of long ones
   uint64_t padding() const { return samples() * length_ - tokens_; }
-  uint64_t kept_bytes() const { return parts_.capacity() * sizeof(Part) + first_.capacity() * sizeof(uint64_t); }
+  uint64_t kept_bytes() const { return documents_.capacity() * sizeof(Document) + first_.capacity() * sizeof(uint64_t); }
 
  private:
   void fit();
   uint64_t length_ = 1, tokens_ = 0;
-  std::vector<Part> waiting_;    // of this window
-  std::vector<Part> parts_;      // sample by sample
-  std::vector<uint64_t> first_;  // of each sample, in parts_; one more at the end
+  std::vector<Document> waiting_;    // of this window
+  std::vector<Document> documents_;      // sample by sample
+  std::vector<uint64_t> first_;  // of each sample, in documents_; one more at the end
 };
 
 }  // namespace text_data

@@ -46,7 +46,7 @@ void pack_documents(const std::vector<uint64_t>& starts, uint64_t size, double s
 
 void pack_source(Source& source, const DataFiles& files) {
   const auto refuse = [](const std::string& text) { throw Failure(ENG_INVALID, "[data] " + text); };
-  if (std::max(source.stream.size(), source.held.size()) > Part::most_start || source.length > Part::most_length)
+  if (std::max(source.stream.size(), source.held.size()) > Document::most_start || source.length > Document::most_length)
     refuse("pack: at most 2^40 tokens, in samples of up to 2^23 - 1, can be packed");
   for (Packing& packing : source.packing) packing = Packing(source.length);
   source.held_packing = Packing(source.length);
@@ -68,7 +68,7 @@ void pack_source(Source& source, const DataFiles& files) {
 }
 
 // One document of a sample. The label of its last token is the next one of the document, if that goes on.
-const InputFile* read_part(Stream& stream, const Part& part, int32_t* tokens, int32_t* labels) {
+const InputFile* read_document(Stream& stream, const Document& part, int32_t* tokens, int32_t* labels) {
   const uint64_t n = part.length();
   if (part.more()) return stream.read(part.start(), n, tokens, labels);
   const InputFile* changed = stream.read(part.start(), n - 1, tokens, labels);  // n - 1 tokens and n - 1 labels
@@ -77,7 +77,7 @@ const InputFile* read_part(Stream& stream, const Part& part, int32_t* tokens, in
   return changed;
 }
 
-const InputFile* read_packed(const Source& source, Stream& stream, std::span<const Part> parts, void* const* values) {
+const InputFile* read_packed(const Source& source, Stream& stream, std::span<const Document> parts, void* const* values) {
   auto *tokens = static_cast<int32_t*>(values[0]), *labels = static_cast<int32_t*>(values[1]);
   auto* segments = source.segments ? static_cast<int32_t*>(values[source.segments]) : nullptr;
   auto* positions = source.positions ? static_cast<int32_t*>(values[source.positions]) : nullptr;
@@ -87,8 +87,8 @@ const InputFile* read_packed(const Source& source, Stream& stream, std::span<con
   };
   uint64_t at = 0;
   int32_t segment = 0;
-  for (const Part& part : parts) {
-    if (const InputFile* changed = read_part(stream, part, tokens + at, labels + at)) return changed;
+  for (const Document& part : parts) {
+    if (const InputFile* changed = read_document(stream, part, tokens + at, labels + at)) return changed;
     put(at, part.length(), segment++);
     at += part.length();
   }
