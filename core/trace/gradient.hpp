@@ -12,11 +12,11 @@ class Gradient {
  public:
   struct State {
     Template& block;
-    Id scalars = 0;                  // the step's scalars
-    std::vector<Id> of = {};         // value -> its gradient so far
-    std::vector<char> pending = {};  // value -> its producer is not differentiated yet
-    std::vector<char> wants = {};    // value -> depends on a parameter or a differentiable input
-    std::map<Id, Id> replaced = {};  // forward output -> the backward value that replaces it
+    Id scalars = 0;                     // the step's scalars
+    std::vector<Id> of = {};            // value -> its gradient so far
+    std::vector<char> pending = {};     // value -> its producer is not differentiated yet
+    std::vector<char> wants = {};       // value -> depends on a parameter or a differentiable input
+    std::map<Id, Id> replaced = {};     // forward output -> the backward value that replaces it
     std::map<Id, double> weights = {};  // of what is summed to the loss
 
     void grow();  // resizes the vectors to the number of values
