@@ -216,7 +216,14 @@ void check_tables(Model& model) {
   for (const auto& block : model.blocks) {
     const Template& t = model.templates.at(block.tmpl);
     for (const Node& node : t.graph.nodes) {
-      if (std::strcmp(node.op->id, ENG_OP_EMBEDDING) && !node.op->fused_grad) continue;
+      const std::string id = node.op->id;
+      if (const uint32_t at = id == ENG_OP_ROPE        ? 2
+                              : id == ENG_OP_POSITIONS ? 3
+                                                       : 0;
+          at && at < node.in.size() && node.in[at])
+        limit_field(model, t.graph.value(node.in[at]), t.graph.value(node.in[1]).desc.dims[0] - node.attrs.i("offset"),
+                    false);
+      if (id != ENG_OP_EMBEDDING && !node.op->fused_grad) continue;
       const Symbol& ids = t.graph.value(node.in[node.op->fused_grad ? 2 : 0]);
       const int64_t rows = t.graph.value(node.in[1]).desc.dims[0];
       limit_field(model, ids, rows, node.op->fused_grad);
