@@ -119,8 +119,8 @@ eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h) const {
 
 eng_id Model::head(eng_build* b, const eng_id* params, eng_id h) const {
   eng_id labels = 0;
-  b->api->batch(b, "labels", &labels, nullptr);            // (B, T)
-  const eng_id n = eng_rms_norm(b, h, params[1], c_.eps);  // (B, T, H)
+  b->api->batch(b, "labels", &labels, nullptr);                     // (B, T)
+  const eng_id n = eng_rms_norm(b, h, params[1], c_.eps);           // (B, T, H)
   return eng_language_loss(b, n, params[0], labels, 0, c_.z_loss);  // (1)
 }
 
