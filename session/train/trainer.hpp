@@ -35,10 +35,10 @@ struct Metrics {
 };
 
 struct Evaluation {
-  double loss = 0;      // mean over valid tokens
+  double loss = 0;  // mean over valid tokens
   std::vector<Named> terms;
   double cross_entropy = 0;  // of which perplexity is made: the loss, or the first such term; NaN if there is none
-  uint64_t tokens = 0;  // valid labels
+  uint64_t tokens = 0;       // valid labels
   double seconds = 0;
 };
 

@@ -160,7 +160,8 @@ int eval(const Common& common, const EvalFlags& flags) {
                 "the weights contain values that are not finite, or too large for fp32");
   std::optional<double> bits_per_byte;
   if (text && text->bytes())
-    bits_per_byte = e.cross_entropy * static_cast<double>(e.tokens) / std::log(2.0) / static_cast<double>(text->bytes());
+    bits_per_byte =
+        e.cross_entropy * static_cast<double>(e.tokens) / std::log(2.0) / static_cast<double>(text->bytes());
   if (flags.json) {
     Json out = Json::ordered({{"step", step},
                               {"loss", e.loss},

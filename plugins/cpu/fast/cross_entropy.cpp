@@ -167,7 +167,7 @@ struct CrossEntropyGrad {
   Sizes sizes;
 
   static void check(const Call& c) {
-    const bool with_dw = c.integer_or("no_dw", 0) == 0;
+    const bool with_dw = c.out.size() != 2 && c.integer_or("no_dw", 0) == 0;
     const size_t z = with_dw ? 3 : 2;
     need_arguments(c, 4, 6, c.real_or("z_loss", 0.0) > 0 ? z + 1 : z), check_common(c, 5, z);
     need_f32(c.in[3], "scalars"), need_same_type(c.in[0], c.out[1], "x and dx");

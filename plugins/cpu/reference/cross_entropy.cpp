@@ -81,7 +81,7 @@ struct CrossEntropyGrad {
   Sizes s;
 
   explicit CrossEntropyGrad(const Call& call) : c(call), s(c) {}
-  static bool has_dw(const Call& c) { return c.integer_or("no_dw", 0) == 0; }
+  static bool has_dw(const Call& c) { return c.out.size() != 2 && c.integer_or("no_dw", 0) == 0; }
   static void check(const Call& c) {
     expect_inputs(c, {0, 1, 2, 3});
     const size_t z = has_dw(c) ? 3 : 2;

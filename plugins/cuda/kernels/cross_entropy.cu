@@ -228,7 +228,7 @@ struct CrossEntropyGrad {
   int32_t sums;
   bool has_dw;
   static void check(const Call& c) {
-    const bool dw = c.integer_or("no_dw", 0) == 0;
+    const bool dw = c.out.size() != 2 && c.integer_or("no_dw", 0) == 0;
     const size_t z = dw ? 3 : 2, outputs = c.real_or("z_loss", 0) > 0 ? z + 1 : z;
     need_counts(c, 4, 6, outputs, outputs), need_inputs(c, 5, z);
     need_type(c.in[3], ENG_F32, "scalars"), need_size(c.in[3], ENG_S_COUNT, "scalars");
