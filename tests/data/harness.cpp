@@ -89,7 +89,8 @@ Settings complete(Settings settings) {
       settings.numbers.emplace(std::string(key.str()), double(bytes_of(fallback.value_or(""))));
     else if (auto text = fallback.value<std::string>())
       settings.strings.emplace(std::string(key.str()), *text);
-    if (auto flag = fallback.value<bool>()) settings.numbers.emplace(std::string(key.str()), *flag ? 1 : 0);
+    if (auto flag = fallback.is_boolean() ? fallback.value<bool>() : std::nullopt)
+      settings.numbers.emplace(std::string(key.str()), *flag ? 1 : 0);
     if (fallback.is_integer()) settings.numbers.emplace(std::string(key.str()), double(*fallback.value<int64_t>()));
     if (fallback.is_floating_point()) settings.numbers.emplace(std::string(key.str()), *fallback.value<double>());
   }

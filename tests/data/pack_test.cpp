@@ -13,7 +13,7 @@ using Catch::Contains;
 
 namespace {
 
-using Tokens = std::vector<int32_t>;
+using Ids = std::vector<int32_t>;
 
 // Documents of random bytes; the first letter of each is in no other place, so one is known by its beginning.
 std::vector<std::string> documents(std::size_t n, std::size_t longest, uint64_t seed = 1) {
@@ -41,13 +41,13 @@ Settings packed(std::vector<std::string> paths, int64_t length, double validatio
           .length = length};
 }
 
-struct Document {
-  Tokens tokens, labels;
+struct Passage {
+  Ids tokens, labels;
 };
 
 // Takes a sample apart, after checking what every packed sample keeps to.
-std::vector<Document> apart(const Sample& s, uint64_t* padding = nullptr) {
-  std::vector<Document> out;
+std::vector<Passage> apart(const Sample& s, uint64_t* padding = nullptr) {
+  std::vector<Passage> out;
   const std::size_t length = s.tokens.size();
   REQUIRE(s.segments.size() == length);
   REQUIRE(s.positions.size() == length);
@@ -66,12 +66,12 @@ std::vector<Document> apart(const Sample& s, uint64_t* padding = nullptr) {
     out.back().tokens.push_back(s.tokens[t]);
     out.back().labels.push_back(s.labels[t]);
   }
-  for (const Document& d : out)  // inside a document the label is the next token
+  for (const Passage& d : out)  // inside a document the label is the next token
     REQUIRE(std::equal(d.tokens.begin() + 1, d.tokens.end(), d.labels.begin()));
   return out;
 }
 
-std::string text_of(const Tokens& tokens) {
+std::string text_of(const Ids& tokens) {
   std::string out;
   for (const int32_t t : tokens) out += static_cast<char>(t);
   return out;
@@ -81,12 +81,12 @@ std::string text_of(const Tokens& tokens) {
 std::multiset<std::string> epoch(Source& source, int split = 0, uint64_t first = 0) {
   std::multiset<std::string> out;
   for (uint64_t p = 0; p < source.samples(split); ++p)
-    for (const Document& d : apart(source.read(split, first + p))) out.insert(text_of(d.tokens));
+    for (const Passage& d : apart(source.read(split, first + p))) out.insert(text_of(d.tokens));
   return out;
 }
 
 template <class T>
-std::string bytes(const std::vector<T>& values) {
+std::string raw(const std::vector<T>& values) {
   return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
 }
 
@@ -104,7 +104,7 @@ TEST_CASE("an epoch of packed samples has every document once, whole", "[pack]")
   CHECK(source.info().documents == texts.size());
   uint64_t padding = 0, ends = 0;
   for (uint64_t p = 0; p < source.samples(0); ++p)
-    for (const Document& d : apart(source.read(0, p), &padding)) ends += d.labels.back() == ENG_IGNORE_LABEL;
+    for (const Passage& d : apart(source.read(0, p), &padding)) ends += d.labels.back() == ENG_IGNORE_LABEL;
   CHECK(ends == texts.size());
   CHECK(source.info().padding == padding);
   // Lengths of 1 to 64 fit into 64 nearly without loss.
@@ -130,14 +130,14 @@ TEST_CASE("a packed sample is a function of its position", "[pack]") {
   Source seeded(folder, other);
   CHECK(seeded.samples(0) == n);
   const auto order = [](Source& s, uint64_t first, int split) {
-    std::vector<Tokens> out;
+    std::vector<Ids> out;
     for (uint64_t p = 0; p < s.samples(split); ++p) out.push_back(s.read(split, first + p).tokens);
     return out;
   };
   const auto one = order(source, 0, 0), two = order(source, n, 0), three = order(seeded, 0, 0);
   CHECK(one != two);
   CHECK(one != three);
-  const auto sorted = [](std::vector<Tokens> v) { return std::sort(v.begin(), v.end()), v; };
+  const auto sorted = [](std::vector<Ids> v) { return std::sort(v.begin(), v.end()), v; };
   CHECK(sorted(one) == sorted(two));
   CHECK(sorted(one) == sorted(three));
   CHECK(order(source, 0, 1) == order(seeded, 0, 1));
@@ -156,7 +156,7 @@ TEST_CASE("a document longer than a sample is cut; each of its tokens but the fi
     std::string found;
     std::size_t counted = 0;
     for (uint64_t p = 0; p < source.samples(0); ++p)
-      for (const Document& d : apart(source.read(0, p))) {
+      for (const Passage& d : apart(source.read(0, p))) {
         if (text_of(d.tokens) == "xy") continue;
         const std::size_t at = text.find(text_of(d.tokens).substr(0, std::min<std::size_t>(d.tokens.size(), 2)));
         REQUIRE(at % 8 == 0);
@@ -224,7 +224,7 @@ TEST_CASE("a plain file is one document; what cannot be packed is refused", "[pa
 TEST_CASE("documents of a file of tokens are those of its index, or between its end-of-text tokens", "[pack]") {
   Folder folder;
   const std::vector<uint16_t> nano = {5, 6, 7, 99, 8, 9, 99, 1, 2, 3, 4, 99};
-  folder.write("nano.bin", bytes(nano));
+  folder.write("nano.bin", raw(nano));
   Settings settings = packed({"nano.bin"}, 16);
   settings.source = "tokens", settings.vocabulary = 60000, settings.strings.clear();
   Source unknown(folder, settings);
@@ -235,31 +235,31 @@ TEST_CASE("documents of a file of tokens are those of its index, or between its 
   CHECK_THAT(absent.error(), Contains("the token 98") && Contains("pack = false"));
   const auto of = [](Source& source) {
     REQUIRE(source.error() == "");
-    std::multiset<Tokens> out;
+    std::multiset<Ids> out;
     for (uint64_t p = 0; p < source.samples(0); ++p)
-      for (const Document& d : apart(source.read(0, p))) out.insert(d.tokens);
+      for (const Passage& d : apart(source.read(0, p))) out.insert(d.tokens);
     return out;
   };
   settings.numbers["eot"] = 99;
   Source ended(folder, settings);
-  CHECK(of(ended) == std::multiset<Tokens>{{5, 6, 7, 99}, {8, 9, 99}, {1, 2, 3, 4, 99}});
+  CHECK(of(ended) == std::multiset<Ids>{{5, 6, 7, 99}, {8, 9, 99}, {1, 2, 3, 4, 99}});
   // llm.c's begin with theirs, which is known.
   std::vector<int32_t> header(256);
   const std::vector<uint16_t> gpt2 = {50256, 6, 7, 50256, 8, 9, 10, 50256, 4};
   header[0] = 20240520, header[1] = 1, header[2] = static_cast<int32_t>(gpt2.size());
-  folder.write("llmc.bin", bytes(header) + bytes(gpt2));
+  folder.write("llmc.bin", raw(header) + raw(gpt2));
   settings.numbers.erase("eot");
   settings.paths = {"llmc.bin"};
   Source begun(folder, settings);
-  CHECK(of(begun) == std::multiset<Tokens>{{50256, 6, 7}, {50256, 8, 9, 10}, {50256, 4}});
+  CHECK(of(begun) == std::multiset<Ids>{{50256, 6, 7}, {50256, 8, 9, 10}, {50256, 4}});
   // Megatron's index counts sequences: the second document has two.
-  folder.write("mega.bin", bytes(std::vector<uint16_t>{1, 2, 3, 4, 5, 6, 7, 8, 9}));
-  folder.write("mega.idx", std::string("MMIDIDX\0\0", 9) + bytes(std::vector<uint64_t>{1}) + '\x08' +
-                               bytes(std::vector<uint64_t>{3, 3}) + bytes(std::vector<int32_t>{4, 2, 3}) +
-                               bytes(std::vector<int64_t>{0, 8, 12}) + bytes(std::vector<int64_t>{0, 1, 3}));
+  folder.write("mega.bin", raw(std::vector<uint16_t>{1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  folder.write("mega.idx", std::string("MMIDIDX\0\0", 9) + raw(std::vector<uint64_t>{1}) + '\x08' +
+                               raw(std::vector<uint64_t>{3, 3}) + raw(std::vector<int32_t>{4, 2, 3}) +
+                               raw(std::vector<int64_t>{0, 8, 12}) + raw(std::vector<int64_t>{0, 1, 3}));
   settings.paths = {"mega.bin"};
   Source indexed(folder, settings);
-  CHECK(of(indexed) == std::multiset<Tokens>{{1, 2, 3, 4}, {5, 6, 7, 8, 9}});
+  CHECK(of(indexed) == std::multiset<Ids>{{1, 2, 3, 4}, {5, 6, 7, 8, 9}});
   // Several files: none goes on in the next.
   settings.paths = {"mega.bin", "llmc.bin"};
   Source several(folder, settings);
@@ -280,7 +280,7 @@ TEST_CASE("text with a tokenizer packs documents with their end-of-text tokens",
   std::size_t n = 0;
   std::set<int32_t> last;
   for (uint64_t p = 0; p < source.samples(0); ++p)
-    for (const Document& d : apart(source.read(0, p))) last.insert(d.tokens.back()), ++n;
+    for (const Passage& d : apart(source.read(0, p))) last.insert(d.tokens.back()), ++n;
   CHECK(n == texts.size());
   CHECK(last.size() == 1);  // the token that ends each
   // The file that was built, as tokens, has the same documents.

@@ -25,7 +25,7 @@ const std::string models[] = {
     "max_position_embeddings = 48\ndropout = 0.0\n",
     "plugin = 'mamba'\nhidden_size = 32\nnum_hidden_layers = 2\nstate_size = 8\n"};
 
-struct Document {
+struct Passage {
   std::vector<int32_t> tokens;
 };
 
@@ -34,10 +34,10 @@ struct Fields {
   std::vector<int32_t> tokens, labels, segments, positions;
   int64_t valid = 0;
   // Fills a sample of `length` with documents, one after the other, and padding.
-  void sample(const std::vector<Document>& documents) {
+  void sample(const std::vector<Passage>& documents) {
     int32_t segment = 0;
     int64_t used = 0;
-    for (const Document& d : documents) {
+    for (const Passage& d : documents) {
       const auto n = static_cast<int64_t>(d.tokens.size());
       for (int64_t t = 0; t < n; ++t) {
         tokens.push_back(d.tokens[static_cast<size_t>(t)]);
@@ -121,9 +121,9 @@ double difference(const Result& a, const Result& b, std::string& worst) {
 }
 
 // Samples of several documents; the last one of each is padding, but for one sample that is full.
-std::vector<std::vector<Document>> samples() {
+std::vector<std::vector<Passage>> samples() {
   std::mt19937_64 random(7);
-  std::vector<std::vector<Document>> out;
+  std::vector<std::vector<Passage>> out;
   for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{3, 17, 2, 9, 6}, {25, 15}, {2, 2, 2, 30}, {40}}) {
     out.emplace_back();
     for (int64_t n : lengths) {
@@ -141,7 +141,7 @@ TEST_CASE("packed documents give the loss and the gradients of the documents alo
   uint32_t documents = 0;
   for (const auto& sample : samples()) {
     packed.sample(sample);
-    for (const Document& d : sample) alone.sample({d}), ++documents;
+    for (const Passage& d : sample) alone.sample({d}), ++documents;
   }
   REQUIRE(packed.valid == alone.valid);
   for (const std::string& model : models)
