@@ -289,7 +289,8 @@ class Planner {
   void gather_losses() {
     if (!s_.alone()) {
       emit_.label(Phase::losses);
-      s_.between_ranks([&] { s_.collective(ENG_OP_ALL_GATHER, s_.losses, s_.all_losses); });
+      const View flat = slice(s_.losses, 0, static_cast<uint64_t>(count(s_.losses.desc)));
+      s_.between_ranks([&] { s_.collective(ENG_OP_ALL_GATHER, flat, s_.all_losses); });
       s_.copy_out(s_.all_losses, plan_.all_losses);
     }
     s_.copy_out(s_.losses, plan_.losses);

@@ -118,56 +118,16 @@ struct Resolver {
     if (!given.text.empty() && option.type == Type::string && value.index() < 4 && given.odd.empty())
       value = given.text;
     const Misfit wrong = given.odd.empty() ? fit(option, value) : Misfit{"E0104", "cannot be " + given.odd};
-    if (auto* tables = wrong.code ? nullptr : std::get_if<Tables>(&value)) {
-      if (schema.name == "observers")
-        check_observers(given, *tables);
-      else
-        check_groups(schema, option, given, *tables);
-    }
+    auto* tables = wrong.code ? nullptr : std::get_if<Tables>(&value);
+    if (tables && schema.name == "observers")
+      for (Problem& problem : observer_problems(*tables, given.place, plugins)) add(schema.name, std::move(problem));
+    else if (tables)
+      check_groups(schema, option, given, *tables);
     setting = Setting{std::move(value), given.held ? "default" : origin(given.place), !given.held};
     if (!wrong.code) return;
     const auto* text = std::get_if<std::string>(&setting.value);
     add(schema.name, {wrong.code, fmt::format("`{}` {}", option.key, printable(wrong.text, 600)), given.place,
                       option.help, describe(option), "", text ? *text : "", option.choices});
-  }
-
-  // [[observers]], each with the keys of its plugin.
-  void check_observers(const Given& given, Tables& observers) {
-    const std::string kind = "eng.observer/1";
-    for (std::size_t k = 0; k < observers.size(); ++k) {
-      auto& values = observers[k].values;
-      const std::string where = fmt::format("[[observers]] {}", k + 1);
-      const auto refuse = [&](const char* code, const std::string& text, const std::string& help,
-                              const std::string& word = "", const Names& words = {}) {
-        add("observers", {code, where + ": " + text, given.place, help, "", "", word, words});
-      };
-      const auto named = values.find("plugin");
-      const auto* name = named == values.end() ? nullptr : std::get_if<std::string>(&named->second);
-      const Names all = plugins.names(kind);
-      if (!name) {
-        refuse("E0108", "it needs `plugin`", choice_of(all, "no observer plugin was found"));
-        continue;
-      }
-      const PluginSchema* plugin = plugins.find(kind, *name);
-      if (!plugin) {
-        refuse("E0110", fmt::format("no observer plugin named `{}`", printable(*name)),
-               choice_of(all, "no observer plugin was found"), *name, all);
-        continue;
-      }
-      Schema keys = observer_options();
-      keys.insert(keys.end(), plugin->options.begin(), plugin->options.end());
-      Names known;
-      for (const Option& key : keys) known.push_back(key.key);
-      for (auto& [key, value] : values) {
-        const Option* found = find_option(keys, key);
-        const Misfit wrong = found ? fit(*found, value) : Misfit{"E0103", "is unknown"};
-        if (wrong.code)
-          refuse(wrong.code, fmt::format("`{}` {}", printable(key, 80), printable(wrong.text, 600)),
-                 found ? found->help : fmt::format("it has: {}", fmt::join(known, ", ")), found ? "" : key, known);
-      }
-      for (const Option& key : keys)
-        if (key.required && !values.count(key.key)) refuse("E0108", fmt::format("it needs `{}`", key.key), key.help);
-    }
   }
 
   // [[optimizer.groups]].

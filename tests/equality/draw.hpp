@@ -10,6 +10,7 @@
 
 #include "core/plan/plan.hpp"
 #include "fleet.hpp"
+#include "session/train/results.hpp"
 #include "session/train/setup.hpp"
 
 namespace equality {

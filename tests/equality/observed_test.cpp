@@ -9,6 +9,7 @@
 
 using namespace equality;
 
+namespace observed_test {
 namespace {
 
 double value(const Result& result, const std::string& name) {
@@ -131,3 +132,5 @@ TEST_CASE("a gradient that overflows is observed as such") {
     CHECK(norm(result, "update_norm.") == 0.0);  // and nothing is updated
   }
 }
+
+}  // namespace observed_test
