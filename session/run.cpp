@@ -48,7 +48,7 @@ void prepare(const RunRequest& request, Member& member, RunListener& listener, P
   const int64_t vocabulary = parts.setup.model.info.vocabulary;
   if (member.first() && !member.has_parent() && request.build_data) request.build_data(config, registry, vocabulary);
   member.from_first("");
-  parts.data.emplace(registry, config, vocabulary);
+  parts.data.emplace(registry, config, vocabulary, parts.setup.model.fields);
   tell(notes_of(config, *parts.data, vocabulary));
   count_data(parts.setup, *parts.data);
   std::vector<Item> items = collective_items(parts.setup.plan);

@@ -8,6 +8,7 @@
 #include "core/execute/executor.hpp"
 #include "session/train/clock.hpp"
 #include "session/train/data.hpp"
+#include "session/train/results.hpp"
 #include "session/train/schedule.hpp"
 #include "session/train/setup.hpp"
 
@@ -20,7 +21,10 @@ struct Metrics {
   uint64_t tokens = 0;  // of all steps so far
   double loss = 0, grad_norm = 0, lr = 0, loss_scale = 1;
   bool skipped = false;             // the gradients were not finite, and nothing was updated
+  std::vector<Named> terms;         // of the loss, if the model names them: means over the labels that count
+  std::vector<Named> observed;      // by observers whose turn it is
   std::optional<double> eval_loss;  // of an evaluation right after this step
+  std::optional<double> padding;    // share of the positions without a token, where documents are packed
 
   double tokens_per_second = 0, mfu = 0, step_seconds = 0;
   struct {
@@ -31,8 +35,10 @@ struct Metrics {
 };
 
 struct Evaluation {
-  double loss = 0;      // mean over valid tokens
-  uint64_t tokens = 0;  // valid labels
+  double loss = 0;  // mean over valid tokens
+  std::vector<Named> terms;
+  double cross_entropy = 0;  // of which perplexity is made: the loss, or the first such term; NaN if there is none
+  uint64_t tokens = 0;       // valid labels
   double seconds = 0;
 };
 
@@ -64,10 +70,11 @@ class Trainer {
 
   // The result of the exchange before a step.
   struct Agreed {
-    int64_t valid = 0;  // labels of the whole batch
-    bool stop = false;  // some rank was asked to stop
+    int64_t valid = 0;    // labels of the whole batch
+    int64_t padding = 0;  // its positions without a token
+    bool stop = false;    // some rank was asked to stop
   };
-  Agreed agree(int64_t valid, bool stop) const;
+  Agreed agree(const Batch& batch, bool stop) const;
   // One step. With a single rank, `stop` is called between micro-batches; if it ends the step, the result is nullopt
   // and the step does not count. Throws Error(Exit::numerics) naming step and tensor when loss or gradient norm is not
   // finite.
@@ -90,6 +97,7 @@ class Trainer {
   std::span<char> staging();
   Fill fill();
   void stage(const Batch& batch);
+  void observe(const float* values, Metrics& metrics) const;
   Peers peers() const { return {cut_.rank, cut_.world, exchange_, config_.section("comm").number("timeout")}; }
 
   const Config& config_;

@@ -89,7 +89,9 @@ Settings complete(Settings settings) {
       settings.numbers.emplace(std::string(key.str()), double(bytes_of(fallback.value_or(""))));
     else if (auto text = fallback.value<std::string>())
       settings.strings.emplace(std::string(key.str()), *text);
-    if (auto flag = fallback.value<bool>()) settings.numbers.emplace(std::string(key.str()), *flag ? 1 : 0);
+    if (auto flag = fallback.is_boolean() ? fallback.value<bool>() : std::nullopt)
+      settings.numbers.emplace(std::string(key.str()), *flag ? 1 : 0);
+    if (fallback.is_integer()) settings.numbers.emplace(std::string(key.str()), double(*fallback.value<int64_t>()));
     if (fallback.is_floating_point()) settings.numbers.emplace(std::string(key.str()), *fallback.value<double>());
   }
   return settings;
@@ -171,6 +173,13 @@ Opening::Opening(const Folder& folder, const Settings& given)
   request.sequence_length = settings.length;
   request.vocabulary = settings.vocabulary;
   request.base_dir = base.c_str();
+  // What a run would read: everything that there is.
+  fields[0] = {ENG_FIELD_TOKENS, ENG_I32, 0}, fields[1] = {ENG_FIELD_LABELS, ENG_I32, 0};
+  uint32_t more = 0;
+  REQUIRE(table(settings.source).fields(&options, fields + 2, 2, &more, nullptr) == ENG_OK);
+  REQUIRE(more <= 2);
+  request.n_fields = 2 + more;
+  request.fields = fields;
 }
 
 Source::Source(const Folder& folder, const Settings& given) : table_(table(given.source)) {
@@ -187,6 +196,9 @@ Source::Source(const Folder& folder, const Settings& given) : table_(table(given
   REQUIRE(table_.describe(self_, &info_, &sink_) == ENG_OK);
   sample_.tokens.resize(static_cast<std::size_t>(given.length));
   sample_.labels.resize(static_cast<std::size_t>(given.length));
+  if (with.request.n_fields == 2) return;
+  sample_.segments.resize(static_cast<std::size_t>(given.length));
+  sample_.positions.resize(static_cast<std::size_t>(given.length));
 }
 
 Source::~Source() {
@@ -197,7 +209,11 @@ eng_status Source::try_read(int split, uint64_t position) {
   // What is not written shall show.
   for (int32_t& token : sample_.tokens) token = -1;
   for (int32_t& label : sample_.labels) label = -1;
-  return table_.read(self_, split, position, sample_.tokens.data(), sample_.labels.data(), &sink_);
+  for (int32_t& segment : sample_.segments) segment = -7;
+  for (int32_t& at : sample_.positions) at = -7;
+  void* const values[] = {sample_.tokens.data(), sample_.labels.data(), sample_.segments.data(),
+                          sample_.positions.data()};
+  return table_.read(self_, split, position, values, &sink_);
 }
 
 const Sample& Source::read(int split, uint64_t position) {

@@ -70,7 +70,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
     line("from", source.string());
   }
   build_data(config, *registry, setup.model.info.vocabulary, true);
-  Data data(*registry, config, setup.model.info.vocabulary);
+  Data data(*registry, config, setup.model.info.vocabulary, setup.model.fields);
   print_notes(config, data, setup.model.info.vocabulary);
   if (!data.info().train_samples)
     throw Error(Exit::data, "there is nothing to train on: data.validation is 1", "set data.validation to 0.5 or less");
