@@ -72,35 +72,35 @@ TEST_CASE("history: terms and observed values that only some steps have", "[page
 }
 
 TEST_CASE("chart: every point of a short line; the extremes of a long one", "[page]") {
-  const Drawing few = draw({"t", Written::plain, {numbers({1, 4, 2})}, {}, {}});
+  const Drawing few = draw({"t", Figures::plain, {numbers({1, 4, 2})}, {}, {}});
   CHECK_THAT(few.svg, Contains("data-v=\"1 1 2 4 3 2\"") && !Contains("nan") && !Contains("inf"));
   CHECK_FALSE(few.logarithmic);
   CHECK_FALSE(few.means);
   std::vector<double> values(100000);
   for (size_t k = 0; k < values.size(); ++k) values[k] = 5 + std::sin(double(k));
   values[31234] = 40, values[77777] = -17;
-  const Drawing many = draw({"t", Written::plain, {numbers(values)}, {}, {}, true});
+  const Drawing many = draw({"t", Figures::plain, {numbers(values)}, {}, {}, true});
   CHECK_THAT(many.svg, Contains(" 31235 40 ") && Contains(" 77778 -17 ") && Contains("\"1 5 ") && Contains("100000 "));
   CHECK(many.svg.size() < 40000);
   CHECK(many.means);
   // Of more than one and a half decades, all above 0: logarithmic.
-  CHECK(draw({"t", Written::plain, {numbers({0.001, 1})}, {}, {}}).logarithmic);
-  CHECK_FALSE(draw({"t", Written::plain, {numbers({0, 1})}, {}, {}}).logarithmic);
+  CHECK(draw({"t", Figures::plain, {numbers({0.001, 1})}, {}, {}}).logarithmic);
+  CHECK_FALSE(draw({"t", Figures::plain, {numbers({0, 1})}, {}, {}}).logarithmic);
 }
 
 TEST_CASE("chart: lines of one value, of none, and of the largest numbers", "[page]") {
-  CHECK(draw({"t", Written::plain, {}, {}, {}}).svg.empty());
-  CHECK(draw({"t", Written::plain, {numbers({})}, {}, {{0, "run", {0}, {3}}}}).svg.empty());
+  CHECK(draw({"t", Figures::plain, {}, {}, {}}).svg.empty());
+  CHECK(draw({"t", Figures::plain, {numbers({})}, {}, {{0, "run", {0}, {3}}}}).svg.empty());
   for (const std::vector<double>& values :
        {std::vector<double>{7}, {0}, {0, 0, 0}, {-3, -3}, {1e308, -1e308}, {5e-324, 5e-324}, {1e-300, 1e300}}) {
-    const std::string svg = draw({"t", Written::plain, {numbers(values)}, {}, {}}).svg;
+    const std::string svg = draw({"t", Figures::plain, {numbers(values)}, {}, {}}).svg;
     INFO(svg);
     CHECK(!svg.empty());
     CHECK_THAT(svg, !Contains("nan") && !Contains("inf"));
     CHECK(svg.size() < 6000);
   }
   // A level is drawn within the picture.
-  const std::string svg = draw({"t", Written::bytes, {numbers({1e6, 2e6})}, {}, {{0, "run", {0}, {8e6}}}}).svg;
+  const std::string svg = draw({"t", Figures::bytes, {numbers({1e6, 2e6})}, {}, {{0, "run", {0}, {8e6}}}}).svg;
   CHECK_THAT(svg, Contains("class=\"r0 level\"") && Contains("MiB"));
   for (std::sregex_iterator it(svg.begin(), svg.end(), std::regex("[ML](-?[0-9.]+) (-?[0-9.]+)")), end; it != end;
        ++it) {
