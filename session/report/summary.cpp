@@ -25,15 +25,14 @@ double total(const Values& of) {
 
 std::string last(const History& run, const char* name) {
   const Values* all = values(run, name);
-  return all ? number_text(all->back(), Figures::plain) : "";
+  return all ? fmt::format("{:.5g}", all->back()) : "";
 }
 
 std::string lowest(const History& run, const char* name) {
   const Series* series = run.find(name);
   if (!series || series->values.empty()) return "";
   const auto least = std::min_element(series->values.begin(), series->values.end());
-  return fmt::format("{} at step {}", number_text(*least, Figures::plain),
-                     series->steps[static_cast<size_t>(least - series->values.begin())]);
+  return fmt::format("{:.5g} at step {}", *least, series->steps[static_cast<size_t>(least - series->values.begin())]);
 }
 
 std::string median(const History& run, const char* name, Figures unit = Figures::plain) {

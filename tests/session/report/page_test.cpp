@@ -102,8 +102,8 @@ TEST_CASE("chart: lines of one value, of none, and of the largest numbers", "[pa
   // A level is drawn within the picture.
   const std::string svg = draw({"t", Figures::bytes, {numbers({1e6, 2e6})}, {}, {{0, "run", {0}, {8e6}}}}).svg;
   CHECK_THAT(svg, Contains("class=\"r0 level\"") && Contains("MiB"));
-  for (std::sregex_iterator it(svg.begin(), svg.end(), std::regex("[ML](-?[0-9.]+) (-?[0-9.]+)")), end; it != end;
-       ++it) {
+  const std::regex points("[ML](-?[0-9.]+) (-?[0-9.]+)");
+  for (std::sregex_iterator it(svg.begin(), svg.end(), points), end; it != end; ++it) {
     CHECK(std::stod((*it)[1]) >= 0);
     CHECK((std::stod((*it)[2]) >= 0 && std::stod((*it)[2]) <= 260));
   }
