@@ -24,6 +24,7 @@ std::string line(int step, double loss, int attempt = 1, const std::string& more
 }
 
 History history(const Scratch& scratch, const std::string& name, const std::string& metrics) {
+  cli::fs::create_directories(scratch / name);
   scratch.write(name + "/metrics.jsonl", metrics);
   return read_history(scratch / name);
 }
@@ -144,6 +145,7 @@ TEST_CASE("page: runs over each other, each in the legend; those without steps a
 
 TEST_CASE("summary: what a run came to", "[page]") {
   Scratch scratch;
+  cli::fs::create_directories(scratch / "run");
   scratch.write("run/run.json", R"({"ranks":2,"planned":{"host_peak_bytes":2097152}})");
   const auto rows = summary({history(scratch, "run", line(1, 9) + line(2, 3) + line(3, 4, 2))});
   const auto of = [&](const std::string& name) {
