@@ -418,7 +418,6 @@ TEST_CASE("sources, tokenizers, devices and communicators that are wrong", "[hos
       {on_device, "device: a negative bandwidth", 3, "memory_bandwidth -1, which is out of range"},
       {on_device, "device: no way back", 3, "to_host"},
       {in_schedule, "fail schedule.create", 2, "[schedule] hostile: out of luck"},
-      {in_schedule, "mute schedule.create", 2, "[schedule] hostile: failed with status 13 and no text"},
       {in_schedule, "fail rate", 3, "[schedule] hostile, update 1: out of luck"},
       {in_schedule, "rate: below 0", 3, "update 3: the learning rate is -0.1; it must be a number from 0 to"},
       {in_schedule, "rate: too high", 3, "update 3: the learning rate is 0.2"},
