@@ -78,7 +78,7 @@ Recorder::Recorder(const RunDir& run, const Trainer& trainer, TraceFile& trace, 
 
 void Recorder::step(const Metrics& metrics, double seconds_left) {
   metrics_.append(metrics);
-  if (events_) events_->append(Json::parse(metrics_line(metrics, run_.attempt())));
+  if (events_) events_->append(Json::parse_or_null(metrics_line(metrics, run_.attempt()), true));
   next_.step(metrics, seconds_left);
   trace_.step(metrics.step);
 }

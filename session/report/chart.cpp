@@ -113,10 +113,10 @@ std::string marks(const Curve& line, const Axis& x, const Axis& y) {
   return out + "\n";
 }
 
-std::string grid(const Axis& x, const Axis& y, NumberForm unit) {
+std::string grid(const Axis& x, const Axis& y, Figures unit) {
   std::string out;
   double one = 1;  // KiB, MiB, ...: bytes are round in these
-  while (unit == NumberForm::bytes && one * 1024 <= y.high) one *= 1024;
+  while (unit == Figures::bytes && one * 1024 <= y.high) one *= 1024;
   for (const double round : ticks({y.low / one, y.high / one, y.from, y.to, y.logarithmic}, 5)) {
     const double v = round * one;
     const double at = y.place(v);
@@ -153,9 +153,9 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-std::string number_text(double value, NumberForm unit) {
-  if (unit == NumberForm::bytes) return format_bytes(value);
-  if (unit == NumberForm::percent) return fmt::format("{:.3g} %", 100 * value);
+std::string number_text(double value, Figures unit) {
+  if (unit == Figures::bytes) return format_bytes(value);
+  if (unit == Figures::percent) return fmt::format("{:.3g} %", 100 * value);
   return std::abs(value) >= 1e4 && std::abs(value) < 1e7 ? fmt::format("{:.0f}", value) : fmt::format("{:.4g}", value);
 }
 
@@ -174,8 +174,8 @@ Drawing draw(const Chart& chart) {
         y.low = std::min(y.low, seen(line.values[k])), y.high = std::max(y.high, seen(line.values[k]));
       }
   if (!points) return {};
-  y.logarithmic = y.low > 0 && y.high / y.low > 50 && chart.unit == NumberForm::plain;
-  if (chart.unit != NumberForm::plain) y.low = std::min(0.0, y.low);  // shares and sizes are seen against nothing
+  y.logarithmic = y.low > 0 && y.high / y.low > 50 && chart.unit == Figures::plain;
+  if (chart.unit != Figures::plain) y.low = std::min(0.0, y.low);  // shares and sizes are seen against nothing
   const double room = y.high > y.low ? (y.high - y.low) * 0.04 : std::max(std::abs(y.high) * 0.1, 1e-12);
   if (y.logarithmic) {
     y.low /= 1.1, y.high *= 1.1;

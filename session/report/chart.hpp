@@ -8,7 +8,7 @@
 namespace eng {
 
 // How the numbers of an axis are written.
-enum class NumberForm { plain, bytes, percent };
+enum class Figures { plain, bytes, percent };
 
 struct Curve {
   size_t run = 0;  // its colour and dashes: the class "rN" of the page
@@ -19,7 +19,7 @@ struct Curve {
 
 struct Chart {
   std::string title;
-  NumberForm unit = NumberForm::plain;
+  Figures unit = Figures::plain;
   std::vector<Curve> lines;
   // Of few points, as evaluations are: with a mark at each.
   std::vector<Curve> marked;
@@ -31,7 +31,7 @@ struct Chart {
 // `text` as it stands in HTML and XML, in an attribute too. What cannot be shown is '?'.
 std::string escaped(const std::string& text);
 // "1.234", "4.1 GiB", "12 %".
-std::string number_text(double value, NumberForm unit);
+std::string number_text(double value, Figures unit);
 struct Drawing {
   std::string svg;           // an <svg> element with a <title>; "" if there is no point
   bool logarithmic = false;  // the values' axis

@@ -18,27 +18,53 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct StepLine {
-  int64_t step, attempt;
-  std::vector<std::pair<std::string, double>> scalars;
-};
+// Takes lines one after the other.
+class LineReader {
+ public:
+  explicit LineReader(History& out) : out_(out) {}
 
-std::vector<StepLine> rows_of(const fs::path& file, uint64_t& unreadable) {
-  std::vector<StepLine> rows;
-  std::ifstream in(file, std::ios::binary);
-  for (std::string text; std::getline(in, text);) {
+  void take(const std::string& text) {
     const Json line = Json::parse_or_null(text, true);
-    const Json& step = line.get("step");
+    const Json &step = line.get("step"), &attempt = line.get("attempt");
     if (!step.is_integer() || step.integer() < 0 || step.integer() > int64_t{1} << 53) {
-      unreadable += !text.empty();
-      continue;
+      out_.unreadable += !text.empty();
+      return;
     }
-    while (!rows.empty() && rows.back().step >= step.integer()) rows.pop_back();
-    const Json& attempt = line.get("attempt");
-    rows.push_back({step.integer(), attempt.is_integer() ? attempt.integer() : 1, scalars_of(line)});
+    if (!steps_.empty() && steps_.back() >= step.integer()) forget(step.integer());
+    steps_.push_back(step.integer());
+    const int64_t now = attempt.is_integer() ? attempt.integer() : 1;
+    if (now != attempt_ || out_.starts.empty()) out_.starts.push_back(step.integer());
+    attempt_ = now;
+    for (const auto& [name, value] : scalars_of(line)) {
+      if (!std::isfinite(value)) continue;
+      const auto [at, added] = place_.emplace(name, out_.series.size());
+      if (added) out_.series.push_back({name, {}, {}});
+      out_.series[at->second].steps.push_back(step.integer());
+      out_.series[at->second].values.push_back(value);
+    }
   }
-  return rows;
-}
+
+  void finish() {
+    out_.steps = steps_.size();
+    std::erase_if(out_.series, [](const Series& one) { return one.steps.empty(); });
+  }
+
+ private:
+  // This step and later ones are taken again.
+  void forget(int64_t from) {
+    const auto cut = [from](std::vector<int64_t>& steps) {
+      steps.erase(std::lower_bound(steps.begin(), steps.end(), from), steps.end());
+      return steps.size();
+    };
+    cut(steps_), cut(out_.starts);
+    for (Series& one : out_.series) one.values.resize(cut(one.steps));
+  }
+
+  History& out_;
+  std::vector<int64_t> steps_;
+  std::map<std::string, size_t> place_;
+  int64_t attempt_ = 0;
+};
 
 Json json_of(const fs::path& file) try {
   return Json::parse_or_null(read_text(file, 64 << 20, Exit::usage), true);
@@ -76,20 +102,10 @@ History read_history(const fs::path& run) {
   out.record = json_of(run / "run.json");
   out.state = json_of(run / "state.json");
   out.settings = settings_of(run / "config.resolved.toml");
-  std::map<std::string, size_t> place;
-  int64_t attempt = 0;
-  for (const StepLine& row : rows_of(run / "metrics.jsonl", out.unreadable)) {
-    ++out.steps;
-    if (row.attempt != attempt) out.starts.push_back(row.step);
-    attempt = row.attempt;
-    for (const auto& [name, value] : row.scalars) {
-      if (!std::isfinite(value)) continue;
-      const auto [at, added] = place.emplace(name, out.series.size());
-      if (added) out.series.push_back({name, {}, {}});
-      out.series[at->second].steps.push_back(row.step);
-      out.series[at->second].values.push_back(value);
-    }
-  }
+  LineReader reader(out);
+  std::ifstream in(run / "metrics.jsonl", std::ios::binary);
+  for (std::string text; std::getline(in, text);) reader.take(text);
+  reader.finish();
   return out;
 }
 

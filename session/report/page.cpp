@@ -63,12 +63,12 @@ struct Page {
                        escaped(chart.title), escaped(small), drawing.svg);
   }
 
-  void simple(const std::string& title, const std::string& name, NumberForm unit = NumberForm::plain, bool smooth = false) {
+  void simple(const std::string& title, const std::string& name, Figures unit = Figures::plain, bool smooth = false) {
     figure({title, unit, lines(name), {}, {}, smooth});
   }
 
   void memory(const std::string& title, const std::string& name) {
-    Chart chart{title, NumberForm::bytes, lines(name, false), {}, {}};
+    Chart chart{title, Figures::bytes, lines(name, false), {}, {}};
     for (size_t r = 0; r < runs.size(); ++r)
       if (const Json& planned = runs[r].record.get("planned").get(name); planned.is_number() && planned.number() > 0)
         chart.levels.push_back({r, runs[r].title, {0}, {planned.number()}});
@@ -76,7 +76,7 @@ struct Page {
   }
 
   void wait(const std::string& title, const std::string& name) {
-    Chart chart{title, NumberForm::percent, {}, {}, {}};
+    Chart chart{title, Figures::percent, {}, {}, {}};
     for (size_t r = 0; r < runs.size(); ++r) {
       const Series *part = runs[r].find(name), *whole = runs[r].find("step_seconds");
       if (!part || !whole || only_zeros(*part)) continue;
@@ -106,7 +106,7 @@ struct Page {
                                                                                      : escaped(of));
       for (const std::string& name : names)
         if (head(name) == of)
-          simple(name.substr(std::min(name.find('/') + 1, name.size())), name, NumberForm::plain, true);
+          simple(name.substr(std::min(name.find('/') + 1, name.size())), name, Figures::plain, true);
       out += "</div>\n";
     }
     if (charts >= most_charts)
@@ -116,18 +116,18 @@ struct Page {
 
   void all_charts() {
     out += "<div class=\"charts\">\n";
-    Chart loss{"Loss", NumberForm::plain, lines("loss"), lines("eval_loss"), {}, true};
+    Chart loss{"Loss", Figures::plain, lines("loss"), lines("eval_loss"), {}, true};
     figure(loss, loss.marked.empty() ? "" : "marks: evaluation");
     simple("Learning rate", "lr");
-    simple("Gradient norm", "grad_norm", NumberForm::plain, true);
+    simple("Gradient norm", "grad_norm", Figures::plain, true);
     const auto scales = lines("loss_scale");
     const auto scaled = [](const Curve& line) {
       return std::any_of(line.values.begin(), line.values.end(), [](double v) { return v != 1; });
     };
     if (std::any_of(scales.begin(), scales.end(), scaled)) simple("Loss scale", "loss_scale");
-    simple("Tokens per second", "tokens_per_second", NumberForm::plain, true);
-    simple("Model FLOPs utilisation", "mfu", NumberForm::percent, true);
-    simple("Seconds per step", "step_seconds", NumberForm::plain, true);
+    simple("Tokens per second", "tokens_per_second", Figures::plain, true);
+    simple("Model FLOPs utilisation", "mfu", Figures::percent, true);
+    simple("Seconds per step", "step_seconds", Figures::plain, true);
     memory("Memory of the device, peak so far", "device_peak_bytes");
     memory("Memory of the process, peak so far", "host_peak_bytes");
     wait("Waiting for data", "wait_seconds/data");

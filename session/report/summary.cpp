@@ -25,18 +25,17 @@ double total(const Values& of) {
 
 std::string last(const History& run, const char* name) {
   const Values* all = values(run, name);
-  return all ? number_text(all->back(), NumberForm::plain) : "";
+  return all ? fmt::format("{:.5g}", all->back()) : "";
 }
 
 std::string lowest(const History& run, const char* name) {
   const Series* series = run.find(name);
   if (!series || series->values.empty()) return "";
   const auto least = std::min_element(series->values.begin(), series->values.end());
-  return fmt::format("{} at step {}", number_text(*least, NumberForm::plain),
-                     series->steps[static_cast<size_t>(least - series->values.begin())]);
+  return fmt::format("{:.5g} at step {}", *least, series->steps[static_cast<size_t>(least - series->values.begin())]);
 }
 
-std::string median(const History& run, const char* name, NumberForm unit = NumberForm::plain) {
+std::string median(const History& run, const char* name, Figures unit = Figures::plain) {
   const Values* all = values(run, name);
   if (!all) return "";
   Values sorted = *all;
@@ -56,7 +55,7 @@ std::string duration(const History& run) {
 
 std::string waits(const History& run, const char* name) {
   const Values *part = values(run, name), *whole = values(run, "step_seconds");
-  return part && whole && total(*whole) > 0 ? number_text(total(*part) / total(*whole), NumberForm::percent) : "";
+  return part && whole && total(*whole) > 0 ? number_text(total(*part) / total(*whole), Figures::percent) : "";
 }
 
 // "36.2 MiB (planned 37.0 MiB)".
@@ -64,8 +63,8 @@ std::string memory(const History& run, const char* name) {
   const Values* all = values(run, name);
   const Json& planned = run.record.get("planned").get(name);
   if (!all || all->back() == 0) return "";
-  return number_text(*std::max_element(all->begin(), all->end()), NumberForm::bytes) +
-         (planned.is_number() ? fmt::format(" (planned {})", number_text(planned.number(), NumberForm::bytes)) : "");
+  return number_text(*std::max_element(all->begin(), all->end()), Figures::bytes) +
+         (planned.is_number() ? fmt::format(" (planned {})", number_text(planned.number(), Figures::bytes)) : "");
 }
 
 // A member of run.json or state.json, as text or number.
@@ -101,7 +100,7 @@ std::vector<SummaryRow> summary(const std::vector<History>& runs) {
   row("evaluation, lowest", [](const History& run) { return lowest(run, "eval_loss"); });
   row("learning rate, last", [](const History& run) { return last(run, "lr"); });
   row("tokens per second, median", [](const History& run) { return median(run, "tokens_per_second"); });
-  row("model FLOPs utilisation, median", [](const History& run) { return median(run, "mfu", NumberForm::percent); });
+  row("model FLOPs utilisation, median", [](const History& run) { return median(run, "mfu", Figures::percent); });
   row("seconds per step, median", [](const History& run) { return median(run, "step_seconds"); });
   row("time of all steps", duration);
   row("of it, waiting for data", [](const History& run) { return waits(run, "wait_seconds/data"); });

@@ -32,6 +32,7 @@ TEST_CASE("a run and its resumption become one page; the plan's peaks are in run
 
 TEST_CASE("a run without a step, and what is no run, are told", "[cli]") {
   Scratch scratch;
+  fs::create_directories(scratch / "empty");
   scratch.write("empty/state.json", "{}");
   const Result empty = engine(scratch, {"report", "empty"});
   CHECK(empty.exit == 4);
@@ -40,7 +41,7 @@ TEST_CASE("a run without a step, and what is no run, are told", "[cli]") {
   const Result none = engine(scratch, {"report", "nowhere"});
   CHECK(none.exit == 2);
   CHECK(has(none.err, "nowhere is not a run"));
-  CHECK(names(scratch.path()) == std::vector<std::string>{"empty", "text.txt"});
+  CHECK(!fs::exists(scratch / "report.html"));
 }
 
 TEST_CASE("the rates of a schedule of a plugin reach the updates, also after a resumption", "[cli]") {

@@ -9,7 +9,18 @@ namespace hostile {
 using namespace cli;
 
 // Who is asked to do it.
-enum Who { in_run, in_source, in_strategy, on_device, between_ranks, in_generate, in_tokenizer, in_inspect, on_tier };
+enum Who {
+  in_run,
+  in_source,
+  in_strategy,
+  on_device,
+  between_ranks,
+  in_generate,
+  in_tokenizer,
+  in_inspect,
+  on_tier,
+  in_schedule
+};
 
 struct Case {
   Who who;

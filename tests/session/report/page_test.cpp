@@ -24,6 +24,7 @@ std::string line(int step, double loss, int attempt = 1, const std::string& more
 }
 
 History history(const Scratch& scratch, const std::string& name, const std::string& metrics) {
+  cli::fs::create_directories(scratch / name);
   scratch.write(name + "/metrics.jsonl", metrics);
   return read_history(scratch / name);
 }
@@ -72,38 +73,38 @@ TEST_CASE("history: terms and observed values that only some steps have", "[page
 }
 
 TEST_CASE("chart: every point of a short line; the extremes of a long one", "[page]") {
-  const Drawing few = draw({"t", NumberForm::plain, {numbers({1, 4, 2})}, {}, {}});
+  const Drawing few = draw({"t", Figures::plain, {numbers({1, 4, 2})}, {}, {}});
   CHECK_THAT(few.svg, Contains("data-v=\"1 1 2 4 3 2\"") && !Contains("nan") && !Contains("inf"));
   CHECK_FALSE(few.logarithmic);
   CHECK_FALSE(few.means);
   std::vector<double> values(100000);
   for (size_t k = 0; k < values.size(); ++k) values[k] = 5 + std::sin(double(k));
   values[31234] = 40, values[77777] = -17;
-  const Drawing many = draw({"t", NumberForm::plain, {numbers(values)}, {}, {}, true});
+  const Drawing many = draw({"t", Figures::plain, {numbers(values)}, {}, {}, true});
   CHECK_THAT(many.svg, Contains(" 31235 40 ") && Contains(" 77778 -17 ") && Contains("\"1 5 ") && Contains("100000 "));
   CHECK(many.svg.size() < 40000);
   CHECK(many.means);
   // Of more than one and a half decades, all above 0: logarithmic.
-  CHECK(draw({"t", NumberForm::plain, {numbers({0.001, 1})}, {}, {}}).logarithmic);
-  CHECK_FALSE(draw({"t", NumberForm::plain, {numbers({0, 1})}, {}, {}}).logarithmic);
+  CHECK(draw({"t", Figures::plain, {numbers({0.001, 1})}, {}, {}}).logarithmic);
+  CHECK_FALSE(draw({"t", Figures::plain, {numbers({0, 1})}, {}, {}}).logarithmic);
 }
 
 TEST_CASE("chart: lines of one value, of none, and of the largest numbers", "[page]") {
-  CHECK(draw({"t", NumberForm::plain, {}, {}, {}}).svg.empty());
-  CHECK(draw({"t", NumberForm::plain, {numbers({})}, {}, {{0, "run", {0}, {3}}}}).svg.empty());
+  CHECK(draw({"t", Figures::plain, {}, {}, {}}).svg.empty());
+  CHECK(draw({"t", Figures::plain, {numbers({})}, {}, {{0, "run", {0}, {3}}}}).svg.empty());
   for (const std::vector<double>& values :
        {std::vector<double>{7}, {0}, {0, 0, 0}, {-3, -3}, {1e308, -1e308}, {5e-324, 5e-324}, {1e-300, 1e300}}) {
-    const std::string svg = draw({"t", NumberForm::plain, {numbers(values)}, {}, {}}).svg;
+    const std::string svg = draw({"t", Figures::plain, {numbers(values)}, {}, {}}).svg;
     INFO(svg);
     CHECK(!svg.empty());
     CHECK_THAT(svg, !Contains("nan") && !Contains("inf"));
     CHECK(svg.size() < 6000);
   }
   // A level is drawn within the picture.
-  const std::string svg = draw({"t", NumberForm::bytes, {numbers({1e6, 2e6})}, {}, {{0, "run", {0}, {8e6}}}}).svg;
+  const std::string svg = draw({"t", Figures::bytes, {numbers({1e6, 2e6})}, {}, {{0, "run", {0}, {8e6}}}}).svg;
   CHECK_THAT(svg, Contains("class=\"r0 level\"") && Contains("MiB"));
-  for (std::sregex_iterator it(svg.begin(), svg.end(), std::regex("[ML](-?[0-9.]+) (-?[0-9.]+)")), end; it != end;
-       ++it) {
+  const std::regex points("[ML](-?[0-9.]+) (-?[0-9.]+)");
+  for (std::sregex_iterator it(svg.begin(), svg.end(), points), end; it != end; ++it) {
     CHECK(std::stod((*it)[1]) >= 0);
     CHECK((std::stod((*it)[2]) >= 0 && std::stod((*it)[2]) <= 260));
   }
@@ -144,6 +145,7 @@ TEST_CASE("page: runs over each other, each in the legend; those without steps a
 
 TEST_CASE("summary: what a run came to", "[page]") {
   Scratch scratch;
+  cli::fs::create_directories(scratch / "run");
   scratch.write("run/run.json", R"({"ranks":2,"planned":{"host_peak_bytes":2097152}})");
   const auto rows = summary({history(scratch, "run", line(1, 9) + line(2, 3) + line(3, 4, 2))});
   const auto of = [&](const std::string& name) {
