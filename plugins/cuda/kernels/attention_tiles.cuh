@@ -122,6 +122,22 @@ __device__ __forceinline__ int column_of(int j, int e) {
   return j * 8 + lane_index() % 4 * 2 + e % 2;
 }
 
+// For the R * 16 rows of a warp, `from` the first of them: where the documents of packed samples begin, or end, by the
+// bounds of all rows of the sequence. From the first row.
+template <int R, bool packed>
+struct Bounds {
+  int of[R][2];             // of the rows of this thread, as each_row names them
+  int first = 0, last = 0;  // of the first and the last row
+  __device__ __forceinline__ Bounds([[maybe_unused]] const int32_t* all, [[maybe_unused]] int from,
+                                    [[maybe_unused]] int length) {
+    if constexpr (packed) {
+      const auto at = [&](int row) { return all[from + row < length ? from + row : length - 1] - from; };
+      each_row<R>([&](int r, int half) { of[r][half] = at(row_of(r, 2 * half)); });
+      first = at(0), last = at(16 * R - 1);
+    }
+  }
+};
+
 // s (R * 16, N) = rows row .. of a (.., D) by the rows of b (N, D).
 template <int R, class T, int D, int A, int N>
 __device__ __forceinline__ void row_products(float (&s)[R][N / 8][4], Tile<T, D, A>& a, int row, Tile<T, D, N>& b) {
