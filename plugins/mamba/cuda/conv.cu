@@ -202,7 +202,7 @@ struct Conv {
   ConvSizes s;
   static void check(const Call& c) {
     need_counts(c, step ? 3 : 2, 4, step ? 2 : 1, step ? 2 : 1), need_float(c.in[0], "x");
-    need_types(c, c.in[0].dtype, {1, 2, 3}, {0, 1}, "w, bias, last or y");
+    need_types(c, c.in[0].dtype, {1, 2, step ? 3u : 2u}, {0, 1}, "w, bias, last or y");
     const ConvSizes s = conv_sizes(c, 0, 1);
     need_sizes(s), need_size(c.out[0], s.batch * s.tokens * s.channels, "y");
     if (c.has(bias)) need_size(c.in[bias], s.channels, "bias");

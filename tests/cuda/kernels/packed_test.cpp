@@ -2,6 +2,8 @@
 // Attention and positions in packed samples, whose documents know nothing of each other.
 #include "packed.hpp"
 
+namespace packed_on_cuda {
+
 using namespace cuda_test;
 
 namespace {
@@ -167,3 +169,5 @@ TEST_CASE("emulated cuda: segments and positions of another type or size are ref
   const Use rope = {ENG_OP_ROPE, {x, table, Tensor(ENG_F32, {1, 6})}, {x.d}, {whole("heads", 1), whole("inverse", 0)}};
   CHECK_THROWS_WITH(outputs(rope), Catch::Contains("positions has another type"));
 }
+
+}  // namespace packed_on_cuda
