@@ -19,6 +19,19 @@
 extern "C" {
 #endif
 
+/* ---- several documents in one sample ------------------------------------------------------------------- */
+
+/* A sample of T positions may hold several documents, one after the other. Two tensors say where they lie, both (B, T)
+ * i32, the same for every layer:
+ *   segments   constant inside a document, and different in neighbouring ones. The values mean nothing else.
+ *              start(b, t) is the first s such that segments[b, s .. t] are equal: where the document of t begins.
+ *   positions  the number of a token in its document, from 0. Without them it is its number in the sample.
+ * Layers that look at other positions or at the number of a position take one of them as an optional input. With it,
+ * each document gets what it would get alone, and no gradient crosses a border. Sums over positions may be in another
+ * order than in a sample of its own. Without it, the whole sample is one document. The data are no parameters: neither
+ * input has a gradient. A running sequence is always one document: for it there are no such inputs, and the engine
+ * refuses to derive its programs from a model that uses them. */
+
 /* ---- layers: a model emits these; the engine knows their gradients ------------------------------------- */
 
 /* y = x w^T + bias.  in: x (..., K), w (N, K), [bias (N)]; out: y (..., N). */
@@ -35,11 +48,13 @@ extern "C" {
  * [mean, rstd], and with a residual s (..., H), in place of x or residual allowed. attr: eps f.  Ba et al. 2016. */
 #define ENG_OP_LAYER_NORM "eng.layer_norm/1"
 /* Rotates halves: with d = D/2, y1 = x1*cos - x2*sin, y2 = x2*cos + x1*sin, x1 = x[..., :d], x2 = x[..., d:].
- * in: x (B, T, heads*D), table (T, D) f32 = [cos(d) | sin(d)] per position; out: y as x, in place allowed.
+ * in: x (B, T, heads*D), table (P, D) f32 = [cos(d) | sin(d)] per position, P >= T, [positions (B, T) i32]; out: y as x,
+ * in place allowed. Row t of the table turns token t, with positions row positions[b, t], which lies in 0 .. P - 1.
  * attrs: heads i, inverse i (1 rotates back).  Su et al. 2021, Hugging Face half-split order. */
 #define ENG_OP_ROPE "eng.rope/1"
-/* Causal attention: softmax(scale q k^T + mask) v. Query head h reads key head h / (heads/kv_heads).
- * in: q (B, T, heads*D), k (B, T, kv_heads*D), v (B, T, kv_heads*D);
+/* Causal attention: softmax(scale q k^T + mask) v. Query head h reads key head h / (heads/kv_heads). Position t attends
+ * to 0 .. t, with segments to start(b, t) .. t.
+ * in: q (B, T, heads*D), k (B, T, kv_heads*D), v (B, T, kv_heads*D), [segments (B, T) i32];
  * out: o (B, T, heads*D), lse (B, heads, T) f32. attrs: heads i, kv_heads i, scale f. */
 #define ENG_OP_ATTENTION "eng.attention/1"
 /* y = act(gate) * up.  in: gate (..., I), up (..., I); out: y. attr: act i (ENG_ACT_*). */
@@ -55,9 +70,10 @@ extern "C" {
  * Converts between f32, bf16 and f16, and between f32 and f64. in: x; out: y. attr: dtype i (ENG_F32, ENG_BF16, ...),
  * that of y. Its gradient is cast back. EXACT. */
 #define ENG_OP_CAST "eng.cast/1"
-/* y[b, t] = x[b, t] + table[t + offset], in place allowed. In a running sequence, t counts from its position.
- * in: x (B, T, H), table (P, H), P >= T + offset, [counters: t starts at counters[ENG_C_POSITION]]; out: y (B, T, H).
- * attr: offset i. EXACT. */
+/* y[b, t] = x[b, t] + table[t + offset], in place allowed. In a running sequence, t counts from its position. With
+ * positions: table[positions[b, t] + offset], a row that must exist.
+ * in: x (B, T, H), table (P, H), P >= T + offset, [counters: t starts at counters[ENG_C_POSITION]], [positions (B, T)
+ * i32, only without counters]; out: y (B, T, H). attr: offset i. EXACT. */
 #define ENG_OP_POSITIONS "eng.positions/1"
 /* y = kept ? x * (1 / (1 - p)) : 0. An element is dropped with probability p; in place allowed. A model gives x
  * (B, ...) and p. The engine adds the other input and the other attributes, and omits the op from every program except
@@ -102,14 +118,16 @@ extern "C" {
 /* in: dy, s, [w], stats, [ds (added to dx)], [dw_acc (H)], [dbias_acc (H)]; out: dx, with w dw (H), with a bias dbias
  * (H), in place of ds, dw_acc, dbias_acc. attr: bias i (1: there is one). */
 #define ENG_OP_LAYER_NORM_GRAD "eng.layer_norm_grad/1"
-/* in: do, q, k, v, o, lse; out: dq, dk, dv. attrs as attention. */
+/* in: do, q, k, v, o, lse, [segments (B, T) i32]; out: dq, dk, dv. attrs as attention. */
 #define ENG_OP_ATTENTION_GRAD "eng.attention_grad/1"
 /* in: dy, gate, up; out: dgate, dup (in place of gate, up allowed). attr: act. */
 #define ENG_OP_GATED_GRAD "eng.gated_grad/1"
 /* in: dy, x (relu: x or y); out: dx, in place of either. attr: act. */
 #define ENG_OP_ACTIVATION_GRAD "eng.activation_grad/1"
-/* dtable[t + offset] = sum of dy[b, t] over b in order; other rows are zero. in: dy (B, T, H), [acc (P, H)];
- * out: dtable (P, H), in place of acc. attrs: rows i = P, offset i. */
+/* dtable[t + offset] = sum of dy[b, t] over b in order; other rows are zero. With positions: dtable[p + offset] = sum of
+ * the dy[b, t] with positions[b, t] = p, in the order of b, then t.
+ * in: dy (B, T, H), [acc (P, H)], [positions (B, T) i32]; out: dtable (P, H), in place of acc. attrs: rows i = P, offset
+ * i. */
 #define ENG_OP_POSITIONS_GRAD "eng.positions_grad/1"
 /* Forward and gradient in one pass, every token loss times scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE].
  * in: x, w, labels, scalars, [dw_acc]; out: loss (1) (unscaled sum), dx (B, T, H), dw (V, H), in place of dw_acc.
@@ -313,22 +331,33 @@ static inline eng_id eng_add_layer_norm(eng_build *b, eng_id x, eng_id residual,
   return out[0];
 }
 
-static inline eng_id eng_rope(eng_build *b, eng_id x, eng_id table, int64_t heads) {
-  eng_id in[2];
+/* `positions_or_0`: 0 if each sample is one document. */
+static inline eng_id eng_rope_at(eng_build *b, eng_id x, eng_id table, eng_id positions_or_0, int64_t heads) {
+  eng_id in[3];
   eng_attr attrs[2] = {{"heads", 0, 0}, {"inverse", 0, 0}};
   attrs[0].i = heads;
-  in[0] = x, in[1] = table;
-  return eng_emit1(b, ENG_OP_ROPE, in, 2, attrs, 2);
+  in[0] = x, in[1] = table, in[2] = positions_or_0;
+  return eng_emit1(b, ENG_OP_ROPE, in, positions_or_0 ? 3 : 2, attrs, 2);
+}
+
+static inline eng_id eng_rope(eng_build *b, eng_id x, eng_id table, int64_t heads) {
+  return eng_rope_at(b, x, table, 0, heads);
+}
+
+/* `segments_or_0`: 0 if each sample is one document. */
+static inline eng_id eng_attention_in(eng_build *b, eng_id q, eng_id k, eng_id v, eng_id segments_or_0, int64_t heads,
+                                      int64_t kv_heads, double scale) {
+  eng_id in[4], out[2] = {0, 0};
+  eng_attr attrs[3] = {{"heads", 0, 0}, {"kv_heads", 0, 0}, {"scale", 0, 0}};
+  attrs[0].i = heads, attrs[1].i = kv_heads, attrs[2].f = scale;
+  in[0] = q, in[1] = k, in[2] = v, in[3] = segments_or_0;
+  b->api->emit(b, ENG_OP_ATTENTION, in, segments_or_0 ? 4 : 3, out, 2, attrs, 3, 0);
+  return out[0];
 }
 
 static inline eng_id eng_attention(eng_build *b, eng_id q, eng_id k, eng_id v, int64_t heads, int64_t kv_heads,
                                    double scale) {
-  eng_id in[3], out[2] = {0, 0};
-  eng_attr attrs[3] = {{"heads", 0, 0}, {"kv_heads", 0, 0}, {"scale", 0, 0}};
-  attrs[0].i = heads, attrs[1].i = kv_heads, attrs[2].f = scale;
-  in[0] = q, in[1] = k, in[2] = v;
-  b->api->emit(b, ENG_OP_ATTENTION, in, 3, out, 2, attrs, 3, 0);
-  return out[0];
+  return eng_attention_in(b, q, k, v, 0, heads, kv_heads, scale);
 }
 
 static inline eng_id eng_gated(eng_build *b, eng_id gate, eng_id up, int64_t act) {
@@ -358,12 +387,17 @@ static inline eng_id eng_cast(eng_build *b, eng_id x, int64_t dtype) {
   return eng_emit1(b, ENG_OP_CAST, &x, 1, &attr, 1);
 }
 
-static inline eng_id eng_positions(eng_build *b, eng_id x, eng_id table, int64_t offset) {
-  eng_id in[2];
+/* `positions_or_0`: 0 if each sample is one document. */
+static inline eng_id eng_positions_at(eng_build *b, eng_id x, eng_id table, eng_id positions_or_0, int64_t offset) {
+  eng_id in[4];
   eng_attr attr = {"offset", 0, 0};
   attr.i = offset;
-  in[0] = x, in[1] = table;
-  return eng_emit1(b, ENG_OP_POSITIONS, in, 2, &attr, 1);
+  in[0] = x, in[1] = table, in[2] = 0, in[3] = positions_or_0;
+  return eng_emit1(b, ENG_OP_POSITIONS, in, positions_or_0 ? 4 : 2, &attr, 1);
+}
+
+static inline eng_id eng_positions(eng_build *b, eng_id x, eng_id table, int64_t offset) {
+  return eng_positions_at(b, x, table, 0, offset);
 }
 
 /* p = 0 emits nothing. */
