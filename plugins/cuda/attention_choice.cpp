@@ -25,12 +25,11 @@ int64_t integer(const eng_call& c, std::string_view key) {
   return 0;
 }
 
-// q is input 0 of the op, 1 of its gradient, and k follows. All zeros if the call is not one of cuDNN's, as with
-// segments: the plugin's own kernels then compute it or say what is wrong with it.
+// q is input 0 of the op, 1 of its gradient, and k follows. All zeros if the call is not one of cuDNN's: the plugin's
+// own kernels then say what is wrong with it.
 Shape shape_of(const eng_call& c, bool backward) {
   const uint32_t first = backward ? 1 : 0;
-  if (c.n_in < first + 3 || c.n_in > (backward ? 6 : 3) || c.in[first].ndim != 3 || c.in[first + 1].ndim != 3)
-    return {};
+  if (c.n_in < first + 3 || c.in[first].ndim != 3 || c.in[first + 1].ndim != 3) return {};
   const eng_desc &q = c.in[first], &k = c.in[first + 1];
   const int64_t heads = integer(c, "heads"), kv_heads = integer(c, "kv_heads");
   if (heads <= 0 || kv_heads <= 0 || heads % kv_heads != 0 || q.dims[2] % heads != 0 || k.dims[1] != q.dims[1] ||

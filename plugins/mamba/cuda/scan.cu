@@ -38,14 +38,10 @@ __global__ void __launch_bounds__(scan_block, S > 8 ? 3 : 4) scan(ScanOf<T> p, T
       __syncthreads();
       const unsigned begins = packed ? documents_from(p, b, first, end, scan_tile) : 0;
       cut |= begins;
-      if (packed && begins & 1) {  // at the first one: what is kept of the chunk is 0
-        ENG_UNROLL
-        for (int n = 0; n < S; ++n) h[n] = 0;
-      }
       if (pass == Pass::whole && first % chunk == 0 && me.there) {
         ENG_UNROLL
         for (int n = 0; n < S; ++n)
-          if (me.has(s, n)) *kept_at(first / chunk, n) = h[n];
+          if (me.has(s, n)) *kept_at(first / chunk, n) = packed && begins & 1 ? 0.0f : h[n];
       }
       ENG_ROLL
       for (int k0 = 0; k0 < scan_tile && first + k0 < end; k0 += ahead) {

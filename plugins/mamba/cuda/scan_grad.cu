@@ -88,12 +88,14 @@ __device__ void grad_of_part(const ScanGradOf<T>& q, ScanGradShared& room, int64
   }
   const auto begun = [&](int k) { return packed && begins >> k & 1; };
   // State n before token k.
-  const auto before = [&](int k, int n) { return begun(k) ? 0.0f : k ? after[k > 0 ? k - 1 : 0][n] : h[n]; };
+  const auto before = [&](const float(&all)[part_tokens][grad_states], int k, int n) {
+    return begun(k) ? 0.0f : k ? all[k > 0 ? k - 1 : 0][n] : h[n];
+  };
   ENG_UNROLL
   for (int k = 0; k < part_tokens; ++k) ENG_UNROLL
   for (int n = 0; n < grad_states; ++n)
-    after[k][n] =
-        fmaf(cuda::exp2_approx(by[k] * rate[n]), before(k, n), by[k] * x[k] * room.bc[k * 2 * half + me.first + n]);
+    after[k][n] = fmaf(cuda::exp2_approx(by[k] * rate[n]), before(after, k, n),
+                       by[k] * x[k] * room.bc[k * 2 * half + me.first + n]);
   ENG_UNROLL
   for (int k = part_tokens - 1; k >= 0; --k) {
     const int64_t t = first + k;
@@ -106,7 +108,7 @@ __device__ void grad_of_part(const ScanGradOf<T>& q, ScanGradShared& room, int64
     for (int n = 0; n < grad_states; ++n) {
       const float b_t = room.bc[k * 2 * half + me.first + n], c_t = room.bc[k * 2 * half + half + me.first + n];
       const float decay = cuda::exp2_approx(by[k] * rate[n]);
-      const float slope = rate[n] * ln2 * (decay * before(k, n));
+      const float slope = rate[n] * ln2 * (decay * before(after, k, n));
       y = fmaf(c_t, after[k][n], y);
       g[n] = fmaf(c_t, dy, g[n]);
       dbc[n] = g[n] * (by[k] * x[k]), dbc[grad_states + n] = dy * after[k][n];
