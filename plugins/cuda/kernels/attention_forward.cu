@@ -6,8 +6,8 @@
 namespace cuda {
 namespace attention {
 
-template <class T, int D, int R, int N>
-struct ForwardTiles {
+template <class T, int D, int R, int N, bool packed>
+struct ForwardTiles : Bounds<tile_rows<R>, packed> {
   Tile<T, D, tile_rows<R>> q;
   Tile<T, D, N> k[2], v[2];
 };
@@ -17,7 +17,7 @@ struct ForwardTiles {
 template <class T, int D, int R, int N, bool packed>
 __global__ void __launch_bounds__(threads)
     forward_tile(Heads s, const T* q, const T* k, const T* v, T* o, float* lse, const int32_t* starts) {
-  using Tiles = ForwardTiles<T, D, R, N>;
+  using Tiles = ForwardTiles<T, D, R, N, packed>;
   constexpr int rows = tile_rows<R>;
   Tiles& tiles = shared<Tiles>();
   const Turn turn(blockIdx.x, s.heads, s.batch);
@@ -30,16 +30,16 @@ __global__ void __launch_bounds__(threads)
   q += s.query(b, 0, h), k += s.key(b, 0, kv), v += s.key(b, 0, kv);
   const int passes = ((first + rows < length ? first + rows : length) + N - 1) / N;
   const float factor = s.scale * log2_e;
-  if constexpr (packed) starts += b * s.length;
-  const Bounds<R, packed> begins(starts, first + row, length);
-  const int begin = packed ? starts[first] / N : 0;  // tiles of keys before are of other documents
+  const int begin = packed ? starts[b * s.length + first] / N : 0;  // tiles of keys before are of other documents
 
   fetch(tiles.q, q, queries, first);
   fetch(tiles.k[begin % 2], k, keys, begin * N), fetch(tiles.v[begin % 2], v, keys, begin * N);
+  if constexpr (packed) tiles.fetch_bounds(starts + b * s.length, length, first);
   commit_async();
   float sum[R][D / 8][4], top[R][2], weight[R][2];  // weight: sum of exp2(factor * (score - top))
   clear(sum);
-  each_row<R>([&](int r, int e) { top[r][e] = -INFINITY, weight[r][e] = 0; });
+  constexpr float lowest = packed ? -1e30f : -INFINITY;  // finite: a row may meet no key of its document for a while
+  each_row<R>([&](int r, int e) { top[r][e] = lowest, weight[r][e] = 0; });
   for (int t = begin; t < passes; ++t) {
     wait_async<0>();
     __syncthreads();  // tile t is there, and nobody reads tile t - 1 any more
@@ -48,25 +48,23 @@ __global__ void __launch_bounds__(threads)
     commit_async();
     const int ahead = t * N - (first + row);  // of the first key before the first row
     if (ahead > 16 * R - 1) continue;         // all keys come after all rows
-    if (packed && ahead + N <= begins.first) continue;
+    if constexpr (packed)
+      if ((t + 1) * N <= tiles.bounds[row]) continue;
     float p[R][N / 8][4];
     row_products(p, tiles.q, row, tiles.k[t % 2]);
     if (ahead + N - 1 > 0)
       each_sum(p, [&](int r, int j, int e) {
         if (ahead + column_of(j, e) > row_of(r, e)) p[r][j][e] = -INFINITY;
       });
-    if (packed && ahead < begins.last)
-      each_sum(p, [&](int r, int j, int e) {
-        if (ahead + column_of(j, e) < begins.of[r][e / 2]) p[r][j][e] = -INFINITY;
-      });
+    if constexpr (packed)
+      if (t * N < tiles.bounds[row + 16 * R - 1]) hide<false>(p, tiles.bounds + row, t * N, -INFINITY);
     each_row<R>([&](int r, int half) {
       float most = top[r][half], part = 0;
       ENG_UNROLL
       for (int j = 0; j < N / 8; ++j) most = fmaxf(most, fmaxf(p[r][j][2 * half], p[r][j][2 * half + 1]));
       most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
       most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
-      const float known = packed && most == -INFINITY ? 0.0f : most;  // no key of the row's document so far
-      const float shrink = exp2f(factor * (top[r][half] - known)), base = -factor * known;
+      const float shrink = exp2f(factor * (top[r][half] - most)), base = -factor * most;
       top[r][half] = most;
       ENG_UNROLL
       for (int j = 0; j < N / 8; ++j) {
@@ -99,8 +97,8 @@ void run_forward(const Heads& s, const Tiling& tiling, const Forward<T>& p, cuda
     const auto grid = static_cast<unsigned>(tiles * s.batch * s.heads);
     const auto with = [&]<bool packed>() {
       launch<forward_tile<T, t.width, t.forward, t.keys_forward, packed>>(
-          grid, threads, room_for<ForwardTiles<T, t.width, t.forward, t.keys_forward>>(), stream, s, p.q, p.k, p.v, p.o,
-          p.lse, p.documents.starts);
+          grid, threads, room_for<ForwardTiles<T, t.width, t.forward, t.keys_forward, packed>>(), stream, s, p.q, p.k,
+          p.v, p.o, p.lse, p.documents.starts);
     };
     p.documents.starts ? with.template operator()<true>() : with.template operator()<false>();
   });

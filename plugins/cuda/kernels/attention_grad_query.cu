@@ -6,8 +6,8 @@
 namespace cuda {
 namespace attention {
 
-template <class T, int D, int R, int N>
-struct GradQueryTiles {
+template <class T, int D, int R, int N, bool packed>
+struct GradQueryTiles : Bounds<tile_rows<R>, packed> {
   Tile<T, D, tile_rows<R>> q, dout;
   Tile<T, D, N> k[2], v[2];
   float lse[tile_rows<R>], delta[tile_rows<R>];
@@ -38,7 +38,7 @@ template <class T, int D, int R, int N, bool packed>
 __global__ void __launch_bounds__(threads)
     grad_query_tile(Heads s, const T* dout, const T* q, const T* k, const T* v, const float* lse, const float* deltas,
                     T* dq, const int32_t* starts) {
-  using Tiles = GradQueryTiles<T, D, R, N>;
+  using Tiles = GradQueryTiles<T, D, R, N, packed>;
   constexpr int rows = tile_rows<R>;
   Tiles& tiles = shared<Tiles>();
   const Turn turn(blockIdx.x, s.heads, s.batch);
@@ -51,14 +51,13 @@ __global__ void __launch_bounds__(threads)
   q += s.query(b, 0, h), dout += s.query(b, 0, h), k += s.key(b, 0, kv), v += s.key(b, 0, kv);
   const int passes = ((first + rows < length ? first + rows : length) + N - 1) / N;
   const float factor = s.scale * log2_e;
-  if constexpr (packed) starts += b * s.length;
-  const Bounds<R, packed> begins(starts, first + row, length);
-  const int begin = packed ? starts[first] / N : 0;  // tiles of keys before are of other documents
+  const int begin = packed ? starts[b * s.length + first] / N : 0;  // tiles of keys before are of other documents
 
   fetch(tiles.q, q, queries, first), fetch(tiles.dout, dout, queries, first);
   fetch(tiles.k[begin % 2], k, keys, begin * N), fetch(tiles.v[begin % 2], v, keys, begin * N);
   fetch_numbers(tiles.lse, lse + s.row(b, 0, h), length, first, 0);
   fetch_numbers(tiles.delta, deltas + s.row(b, 0, h), length, first, 0);
+  if constexpr (packed) tiles.fetch_bounds(starts + b * s.length, length, first);
   commit_async();
   float sum[R][D / 8][4];
   clear(sum);
@@ -70,7 +69,8 @@ __global__ void __launch_bounds__(threads)
     commit_async();
     const int ahead = t * N - (first + row);
     if (ahead > 16 * R - 1) continue;
-    if (packed && ahead + N <= begins.first) continue;
+    if constexpr (packed)
+      if ((t + 1) * N <= tiles.bounds[row]) continue;
     float p[R][N / 8][4], dp[R][N / 8][4];
     row_products(p, tiles.q, row, tiles.k[t % 2]);
     each_sum(p, [&](int r, int j, int e) {
@@ -80,10 +80,8 @@ __global__ void __launch_bounds__(threads)
       each_sum(p, [&](int r, int j, int e) {
         if (ahead + column_of(j, e) > row_of(r, e)) p[r][j][e] = 0;
       });
-    if (packed && ahead < begins.last)
-      each_sum(p, [&](int r, int j, int e) {
-        if (ahead + column_of(j, e) < begins.of[r][e / 2]) p[r][j][e] = 0;
-      });
+    if constexpr (packed)
+      if (t * N < tiles.bounds[row + 16 * R - 1]) hide<false>(p, tiles.bounds + row, t * N, 0);
     row_products(dp, tiles.dout, row, tiles.v[t % 2]);
     each_sum(p, [&](int r, int j, int e) { p[r][j][e] *= dp[r][j][e] - tiles.delta[row + row_of(r, e)]; });
     add_product(sum, p, tiles.k[t % 2], 0);
@@ -106,8 +104,8 @@ void run_grad_query(const Heads& s, const Tiling& tiling, const Grad<T>& p, cuda
     const auto grid = static_cast<unsigned>(tiles * s.batch * s.heads);
     const auto with = [&]<bool packed>() {
       launch<grad_query_tile<T, t.width, t.query, t.keys_query, packed>>(
-          grid, threads, room_for<GradQueryTiles<T, t.width, t.query, t.keys_query>>(), stream, s, p.dout, p.q, p.k,
-          p.v, p.lse, static_cast<const float*>(p.deltas), p.dq, p.documents.starts);
+          grid, threads, room_for<GradQueryTiles<T, t.width, t.query, t.keys_query, packed>>(), stream, s, p.dout, p.q,
+          p.k, p.v, p.lse, static_cast<const float*>(p.deltas), p.dq, p.documents.starts);
     };
     p.documents.starts ? with.template operator()<true>() : with.template operator()<false>();
   });

@@ -46,18 +46,18 @@ __global__ void embedding_grad(const int32_t* tokens, int64_t n, const T* dy, co
   }
 }
 
-template <class T>
+template <class T, bool packed>
 struct PositionsOf {
   const T *x, *table;
   T* y;
   const int64_t* counters;   // may be null
-  const int32_t* positions;  // of each row of x; may be null
+  const int32_t* positions;  // of each row of x, of packed samples
   int64_t length, columns, offset;
   template <int W>
   __device__ void at(int64_t i) const {
     const int64_t start = offset + (counters ? counters[ENG_C_POSITION] : 0);
     for (int k = 0; k < W; ++k) {
-      const int64_t row = (i + k) / columns, t = (positions ? positions[row] : row % length) + start;
+      const int64_t row = (i + k) / columns, t = (packed ? positions[row] : row % length) + start;
       from_f32(to_f32(x[i + k]) + to_f32(table[t * columns + (i + k) % columns]), y[i + k]);
     }
   }
@@ -81,13 +81,13 @@ struct PositionsGradOf {
 };
 
 // i counts pairs: (row, head, j) with j below D / 2.
-template <class T>
+template <class T, bool packed>
 struct RopeOf {
   const T* x;
   T* y;
   const float* table;
   const int64_t* counters;   // may be null
-  const int32_t* positions;  // of each row of x; may be null
+  const int32_t* positions;  // of each row of x, of packed samples
   int64_t length, heads, half;
   float sign;
   template <int W>
@@ -96,7 +96,7 @@ struct RopeOf {
   }
   __device__ void one(int64_t i) const {
     const int64_t j = i % half, head = i / half, row = head / heads;
-    const int64_t t = (positions ? positions[row] : row % length) + (counters ? counters[ENG_C_POSITION] : 0);
+    const int64_t t = (packed ? positions[row] : row % length) + (counters ? counters[ENG_C_POSITION] : 0);
     const int64_t at = head * 2 * half + j;
     const float cosine = table[t * 2 * half + j], sine = sign * table[t * 2 * half + half + j];
     const float x1 = to_f32(x[at]), x2 = to_f32(x[at + half]);
@@ -244,9 +244,12 @@ struct Positions {
         offset(c.integer("offset")) {}
   void run(const Args& a, cudaStream_t queue) const {
     by_type(type, [&]<class T>(T) {
-      launch_each(n, queue,
-                  PositionsOf<T>{a.in<T>(0), a.in<T>(1), a.out<T>(0), a.in<int64_t>(2), a.in<int32_t>(3), length,
-                                 n_columns, offset});
+      const auto with = [&]<bool packed>() {
+        launch_each(n, queue,
+                    PositionsOf<T, packed>{a.in<T>(0), a.in<T>(1), a.out<T>(0), a.in<int64_t>(2), a.in<int32_t>(3),
+                                           length, n_columns, offset});
+      };
+      a.in<int32_t>(3) ? with.template operator()<true>() : with.template operator()<false>();
     });
   }
 };
@@ -316,8 +319,12 @@ struct Rope {
     by_type(type, [&]<class T>(T) {
       const int64_t* counters = step ? a.in<int64_t>(2) : nullptr;
       const int32_t* positions = step ? nullptr : a.in<int32_t>(2);
-      launch_each(n, queue,
-                  RopeOf<T>{a.in<T>(0), a.out<T>(0), a.in<float>(1), counters, positions, length, heads, half, sign});
+      const auto with = [&]<bool packed>() {
+        launch_each(
+            n, queue,
+            RopeOf<T, packed>{a.in<T>(0), a.out<T>(0), a.in<float>(1), counters, positions, length, heads, half, sign});
+      };
+      positions ? with.template operator()<true>() : with.template operator()<false>();
     });
   }
 };

@@ -35,6 +35,10 @@ struct ScanOf {
   __device__ int64_t gate_at(int64_t b, int64_t t, int64_t e) const {
     return (b * s.tokens + t) * s.stride + (s.stride - s.channels) + e;
   }
+  // Whether a document of a packed sample begins at token t, and not at token 0: states begin anew.
+  __device__ bool begins(int64_t b, int64_t t) const {
+    return t > 0 && t < s.tokens && segments[b * s.tokens + t] != segments[b * s.tokens + t - 1];
+  }
   __device__ float step_of(int64_t b, int64_t t, int64_t e, float bias) const {
     return softplus(to_f32(delta[at(b, t, e)]) + bias);
   }
@@ -53,15 +57,12 @@ __device__ void load_bc(const ScanOf<T>& p, int64_t b, int64_t first, int64_t en
   }
 }
 
-// Bit k: a document of a packed sample begins at token first + k, below `end`, and not at token 0: states begin anew.
-// The same to all threads of the block. At most 32 tokens.
+// Bit k: a document begins at token first + k, below `end`. The same to all threads of the block. At most 32 tokens.
 template <class T>
 __device__ __forceinline__ unsigned documents_from(const ScanOf<T>& p, int64_t b, int64_t first, int64_t end,
                                                    int count) {
   const int k = static_cast<int>(threadIdx.x) % 32;
-  const int32_t* const ids = p.segments + b * p.s.tokens;
-  const int64_t t = first + k;
-  return __ballot_sync(0xffffffffu, k < count && t < end && t > 0 && ids[t] != ids[t - 1]);
+  return __ballot_sync(0xffffffffu, k < count && first + k < end && p.begins(b, first + k));
 }
 
 // The sum over the lanes of a channel, to all of them.

@@ -27,6 +27,7 @@ struct ScanGradShared {
   float before[parts][grad_states][scan_block];         // each thread's own
   float bc[part_tokens * 2 * most_states];              // rows of [B | C], without gaps
   float dbc[scan_warps][part_tokens][2 * most_states];  // of each warp
+  int32_t begun[part_tokens];                           // whether a document of a packed sample begins at a token
 };
 
 // The sum over the channels of the warp of each of 8 values: half of the values go to the other half of the lanes, and
@@ -69,9 +70,9 @@ struct Totals {
 };
 
 // One part: from `h`, the states before it, to the gradients of its tokens. `g`: the gradient of the states after it,
-// which becomes that of the states before it. `begins`: of the documents of packed samples, as documents_from gives it.
+// which becomes that of the states before it.
 template <bool packed, class T>
-__device__ void grad_of_part(const ScanGradOf<T>& q, ScanGradShared& room, int64_t b, int64_t first, unsigned begins,
+__device__ void grad_of_part(const ScanGradOf<T>& q, ScanGradShared& room, int64_t b, int64_t first,
                              const Place<grad_states, true>& me, const float (&rate)[grad_states],
                              const float (&h)[grad_states], float (&g)[grad_states], Totals& totals) {
   constexpr float ln2 = 0.693147181f;
@@ -86,7 +87,7 @@ __device__ void grad_of_part(const ScanGradOf<T>& q, ScanGradShared& room, int64
     by[k] = there ? p.step_of(b, first + k, me.e, bias) : 0.0f;
     x[k] = there ? to_f32(p.u[p.at(b, first + k, me.e)]) : 0.0f;
   }
-  const auto begun = [&](int k) { return packed && begins >> k & 1; };
+  const auto begun = [&](int k) { return packed && room.begun[k]; };
   // State n before token k.
   const auto before = [&](const float(&all)[part_tokens][grad_states], int k, int n) {
     return begun(k) ? 0.0f : k ? all[k > 0 ? k - 1 : 0][n] : h[n];
@@ -131,6 +132,14 @@ __device__ void grad_of_part(const ScanGradOf<T>& q, ScanGradShared& room, int64
   }
 }
 
+// Of the tokens of a part, by the first threads of the block.
+template <class T>
+__device__ __forceinline__ void load_begun(const ScanOf<T>& p, int64_t b, int64_t first,
+                                           int32_t (&begun)[part_tokens]) {
+  const int k = static_cast<int>(threadIdx.x);
+  if (k < part_tokens) begun[k] = p.begins(b, first + k);
+}
+
 template <class T, bool packed>
 __global__ void __launch_bounds__(scan_block, 3) scan_grad(ScanGradOf<T> q) {
   ScanGradShared& room = cuda::shared<ScanGradShared>();
@@ -161,8 +170,8 @@ __global__ void __launch_bounds__(scan_block, 3) scan_grad(ScanGradOf<T> q) {
           if (part == parts - 1 || first + part_tokens >= s.tokens) break;  // nobody asks for what comes after
           __syncthreads();
           load_bc(p, b, first, s.tokens, part_tokens, 2 * half, room.bc);
+          if (packed) load_begun(p, b, first, room.begun);
           __syncthreads();
-          const unsigned begins = packed ? documents_from(p, b, first, s.tokens, part_tokens) : 0;
           float by[part_tokens], input[part_tokens];
           ENG_UNROLL
           for (int k = 0; k < part_tokens; ++k) {
@@ -172,7 +181,7 @@ __global__ void __launch_bounds__(scan_block, 3) scan_grad(ScanGradOf<T> q) {
           ENG_UNROLL
           for (int k = 0; k < part_tokens; ++k) ENG_UNROLL
           for (int n = 0; n < grad_states; ++n)
-            h[n] = fmaf(cuda::exp2_approx(by[k] * rate[n]), packed && begins >> k & 1 ? 0.0f : h[n],
+            h[n] = fmaf(cuda::exp2_approx(by[k] * rate[n]), packed && room.begun[k] ? 0.0f : h[n],
                         input[k] * room.bc[k * 2 * half + me.first + n]);
         }
         for (int part = parts - 1; part >= 0; --part) {
@@ -180,11 +189,11 @@ __global__ void __launch_bounds__(scan_block, 3) scan_grad(ScanGradOf<T> q) {
           if (first >= s.tokens) continue;
           __syncthreads();
           load_bc(p, b, first, s.tokens, part_tokens, 2 * half, room.bc);
+          if (packed) load_begun(p, b, first, room.begun);
           __syncthreads();
           ENG_UNROLL
           for (int n = 0; n < grad_states; ++n) h[n] = room.before[part][n][thread];
-          const unsigned begins = packed ? documents_from(p, b, first, s.tokens, part_tokens) : 0;
-          grad_of_part<packed>(q, room, b, first, begins, me, rate, h, g, totals);
+          grad_of_part<packed>(q, room, b, first, me, rate, h, g, totals);
           __syncthreads();
           // Over the warps; then over the groups of this block, one after another.
           for (int i = thread; i < part_tokens * 2 * half; i += scan_block) {
