@@ -9,6 +9,7 @@
 // sums over channels: first the registers of a block in order, lane by lane, then the lanes of one register.
 #pragma once
 
+#include "../common/segments.hpp"
 #include "loops_conv.hpp"
 
 namespace mamba {
@@ -85,6 +86,8 @@ void scan(const Sizes& s, const ScanIn<T>& in, T* y, float* states, float* runni
     for (int64_t n = 0; n < s.states; ++n)
       store_all(h + n * width, running ? load(running + state_at(s, n, e), k) : splat(0.0f));
     for (int64_t t = 0; t < s.tokens; ++t) {
+      if (begins_document(in.segments, t))
+        for (int64_t n = 0; n < s.states; ++n) store_all(h + n * width, splat(0.0f));
       // Before the first token of a chunk: keep the states for the backward.
       if (!running && t % s.chunk == 0)
         for (int64_t n = 0; n < s.states; ++n)
@@ -112,7 +115,8 @@ struct Chunk {
   float* dy;        // gradient of y before the gate: (chunk, width)
   float* slope;     // of the softplus: (chunk, width)
   float* decay;     // exp(step A): (chunk, states, width)
-  float* h;         // (chunk + 1, states, width): h[0] before the chunk, h[i + 1] after its token i
+  float* h;         // (chunk + 1, states, width): h[0] before the chunk, h[i + 1] after its token i; before the first
+                    // token of a document it is zero, and h[i] is still that of the document before
   float* dbc;       // (chunk, 2 states, width): gradients of B and C, summed over the registers of the block
 };
 
@@ -125,16 +129,19 @@ SIMD_INLINE inline void again(const Sizes& s, const ScanGradIn<T>& in, const Sca
   const vec d = load(f.d + e, k), bias = load(f.dt_bias + e, k);
   for (int64_t n = 0; n < s.states; ++n)
     store_all(m.h + n * width, load(in.states + state_at(s, from / s.chunk * s.states + n, e), k));
+  const float none[widest] = {};
   for (int64_t t = from; t < to; ++t) {
     const int64_t i = t - from;
-    const float *b = b_of(s, f.bc, t), *c = b + s.states, *h = m.h + i * s.states * width;
+    const bool fresh = begins_document(f.segments, t);
+    const float *b = b_of(s, f.bc, t), *c = b + s.states, *h = fresh ? none : m.h + i * s.states * width;
+    const int64_t next_h = fresh ? 0 : width;
     float *next = m.h + (i + 1) * s.states * width, *decay = m.decay + i * s.states * width;
     const vec u = load(f.u + at(s, t, e), k), raw = load(f.delta + at(s, t, e), k) + bias, step = softplus_at(raw);
     const vec su = step * u;
     vec sum = d * u;
     for (int64_t n = 0; n < s.states; ++n) {
       const vec a = decay_at(step * load_all(rate + n * width));
-      const vec x = fma(a, load_all(h + n * width), su * splat(b[n]));
+      const vec x = fma(a, load_all(h + n * next_h), su * splat(b[n]));
       store_all(decay + n * width, a), store_all(next + n * width, x);
       sum = fma(splat(c[n]), x, sum);
     }
@@ -156,10 +163,14 @@ SIMD_INLINE inline void backwards(const Sizes& s, const ScanGradIn<T>& in, const
                                   float* da, float* dd, float* dbias) {
   const vec d = load(in.forward.d + e, k);
   vec d_sum = load_all(dd), bias_sum = load_all(dbias);
+  const float none[widest] = {};
   for (int64_t t = to; t-- > from;) {
     const int64_t i = t - from;
     const float *b = b_of(s, in.forward.bc, t), *c = b + s.states;
-    const float *h = m.h + i * s.states * width, *after = h + s.states * width, *decay = m.decay + i * s.states * width;
+    const bool fresh = begins_document(in.forward.segments, t);
+    const float *after = m.h + (i + 1) * s.states * width, *decay = m.decay + i * s.states * width;
+    const float* h = fresh ? none : m.h + i * s.states * width;
+    const int64_t next_h = fresh ? 0 : width;
     float *db = m.dbc + i * 2 * s.states * width, *dc = db + s.states * width;
     const vec step = load_all(m.step + i * width), u = load_all(m.u + i * width), dy = load_all(m.dy + i * width);
     const vec su = step * u;
@@ -171,11 +182,12 @@ SIMD_INLINE inline void backwards(const Sizes& s, const ScanGradIn<T>& in, const
       store_all(dc + j, fma(dy, load_all(after + j), load_all(dc + j)));
       store_all(db + j, fma(g, su, load_all(db + j)));
       through_b = fma(g, splat(b[n]), through_b);
-      const vec ga = g * a, kept = ga * load_all(h + j);
+      const vec ga = g * a, kept = ga * load_all(h + n * next_h);
       through_a = fma(kept, load_all(rate + j), through_a);
       store_all(da + j, fma(kept, step, load_all(da + j)));
       store_all(carry + j, ga);
     }
+    for (int64_t n = 0; fresh && n < s.states; ++n) store_all(carry + n * width, splat(0.0f));
     // rate is A log2(e), so through_a times ln 2 is the sum with A itself.
     const vec raw = fma(u, through_b, through_a * splat(ln_2)) * load_all(m.slope + i * width);
     d_sum = fma(dy, u, d_sum), bias_sum = bias_sum + raw;
