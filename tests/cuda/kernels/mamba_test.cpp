@@ -108,7 +108,7 @@ TEST_CASE("emulated cuda: selective_scan and its gradient in packed samples") {
   const Device& on = GENERATE(0, 1) ? broad() : narrow();
   for (const int32_t type : types)
     for (const Shape& s : shapes) {
-      if (type != ENG_F32 && s.T != 7 && s.T != 75) continue;
+      if (type != ENG_F32 && s.T != 7) continue;
       INFO("type " << type << ", T " << s.T << ", E " << s.E << ", N " << s.N << ", processors " << on.info.parallel);
       Random random(static_cast<uint64_t>(s.T));
       const Tensors in = mamba_test::scan_inputs(random, type, s);
@@ -121,6 +121,7 @@ TEST_CASE("emulated cuda: selective_scan and its gradient in packed samples") {
       if (s.T == 140) packed = pack({{64, 1, 62, 13}});
       if (s.T == 130) packed = pack({{1, 129}, {128, 1, 1}});
       for (const bool one : {false, true}) {
+        if (one && s.T != 75) continue;
         const Tensor segments = one ? pack_one(s.B, s.T).segments : packed.segments;
         Tensors with = in;
         with.insert(with.end(), {none, none, segments});

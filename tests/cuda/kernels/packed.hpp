@@ -3,24 +3,16 @@
 #pragma once
 
 #include "emulated.hpp"
+#include "tests/kernels/documents.hpp"
 
 namespace cuda_test {
 
 struct Packed {
   Tensor segments, positions;  // (B, T)
 };
-// Documents of these lengths, a list for each sample. Only neighbours have different numbers.
-inline Packed pack(const std::vector<Dims>& samples) {
-  int64_t length = 0;
-  for (const int64_t n : samples[0]) length += n;
-  const Dims dims = {static_cast<int64_t>(samples.size()), length};
-  Packed out{Tensor(ENG_I32, dims), Tensor(ENG_I32, dims)};
-  int64_t at = 0;
-  for (const Dims& documents : samples)
-    for (size_t k = 0; k < documents.size(); ++k)
-      for (int64_t t = 0; t < documents[k]; ++t, ++at) out.segments.put(at, k % 2 ? -3 : 7), out.positions.put(at, t);
-  if (at != out.segments.size()) throw std::logic_error("samples of different lengths");
-  return out;
+inline Packed pack(const std::vector<Dims>& lengths) {
+  const Documents documents{lengths};
+  return {documents.segments(), documents.positions()};
 }
 // Documents of 1 token, of a few, and of more than a tile.
 inline Packed pack_some(Random& random, int64_t batch, int64_t length) {
