@@ -49,7 +49,6 @@ std::vector<Plan> Training::make_plans(Machine& machine) {
     request.bucket = course_.bucket, request.overlap = course_.overlap, request.prefetch = course_.prefetch;
     request.reduce_per_step = course_.per_step;
     request.logits = course_.logits, request.generate = course_.generate;
-    request.traits.collectives_apart = false;
     out.push_back(make_plan(request));
   }
   return out;
@@ -116,6 +115,15 @@ void Training::tokens(std::vector<int32_t> ids) {
 double Training::loss() {
   team_.run("eval");
   return read(plans_[0].losses).at(0);
+}
+
+double Training::again() {
+  counters(step_ - 1, 0);
+  team_.run("train");
+  const Array values = read(plans_[0].losses);
+  double sum = 0;
+  for (int64_t k = 0; k < values.size(); ++k) sum += values.at(k);
+  return sum;
 }
 
 Array Training::read(const View& view) {

@@ -43,6 +43,8 @@ class Training {
   std::vector<float> step();
   // One micro-batch without an update: the sum of its losses.
   double loss();
+  // The losses of the last step once more, with the same random numbers. Only without an optimizer.
+  double again();
   void tokens(std::vector<int32_t> ids);  // of rank 0, for `loss`, "logits" and "decode"
   // Every parameter and state, whole. Throws Broken where ranks hold different bits of one element.
   Tensors tensors();

@@ -96,7 +96,7 @@ std::vector<uint64_t> some_positions(const eng_data_info& info, Random& random) 
 void test_data(const Subject& s, Sheet& sheet) {
   eng_data table{};
   std::unique_ptr<Source> one;
-  constexpr int64_t length = 24;
+  int64_t length = 24;
   const bool made = sheet.check("create, describe", [&] {
     table = s.table<eng_data>();
     if (table.build) {
@@ -110,6 +110,13 @@ void test_data(const Subject& s, Sheet& sheet) {
       check_made(table.build(options.get(), &request, nullptr, built.get(), sink.get()), sink);
       if (!std::memchr(built->path, 0, sizeof built->path))
         throw Broken("the path that build gives does not end in NUL");
+    }
+    {
+      const Source first(s, table, s.seed, length);
+      check_info(first.info);
+      // So long that an epoch can be read.
+      length =
+          std::max<int64_t>(length, static_cast<int64_t>(std::min<uint64_t>(first.info.tokens, 1 << 20) / (most - 50)));
     }
     one = std::make_unique<Source>(s, table, s.seed, length);
     check_info(one->info);
@@ -168,7 +175,11 @@ void test_data(const Subject& s, Sheet& sheet) {
       first.insert(one->read(ENG_SPLIT_TRAIN, k).tokens);
       second.insert(one->read(ENG_SPLIT_TRAIN, info.train_samples + k).tokens);
     }
-    return fmt::format("the second epoch {} the windows of the first", first == second ? "has" : "has not exactly");
+    const size_t distinct = std::set(first.begin(), first.end()).size();
+    if (info.train_samples > 20 && distinct * 10 < info.train_samples)
+      throw Broken(fmt::format("an epoch of {} samples has {} distinct ones", info.train_samples, distinct));
+    return fmt::format("{} distinct samples; the second epoch {} those of the first", distinct,
+                       first == second ? "has" : "has not exactly");
   });
   sheet.check("several objects at a time", [&] {
     std::vector<std::unique_ptr<Source>> all;

@@ -35,7 +35,10 @@ bool supports(const eng_kernel& kernel, Machine& machine, const Call& call) {
   Sink sink;
   uint64_t bytes = 0;
   const eng_status status = args.workspace(kernel, bytes, sink);
-  if (status != ENG_OK && status != ENG_UNSUPPORTED)
+  // ENG_INVALID says that the op itself has no such call: some are tried in formats that they do not have.
+  const bool only_f32 = std::all_of(call.in.begin(), call.in.end(),
+                                    [](const eng_desc& d) { return d.dtype == ENG_F32 || !is_float(d.dtype); });
+  if (status != ENG_OK && status != ENG_UNSUPPORTED && (status != ENG_INVALID || only_f32))
     throw Broken(fmt::format("{}: workspace fails: {}", text_of(call), sink.text(status)));
   return status == ENG_OK;
 }
@@ -56,7 +59,9 @@ std::vector<InPlace> musts(const Call& call) {
 void check_touch(Bench& bench, const eng_kernel& kernel, const Case& c) {
   How how{0, 0xFF, musts(c.call)};
   const auto first = bench.many->run(c.call, c.in, how, &kernel);
-  how.fill = 0x3C, how.twice = how.in_place.empty();
+  // eng.begin/1 writes three of the scalars and keeps the others.
+  if (c.call.op->id != std::string(ENG_OP_BEGIN)) how.fill = 0x3C;
+  how.twice = how.in_place.empty();
   expect_bits(c.call, first, bench.many->run(c.call, c.in, how, &kernel),
               "other bits where outputs and scratch held something else before, or in a second launch");
 }
@@ -159,6 +164,7 @@ void test_kernels(const Subject& s, Sheet& sheet) {
     return sheet.untested("kernels", "they are collectives: see the communicator");
   Bench bench{s, nullptr, nullptr, nullptr, {}};
   const bool made = sheet.check("the list of kernels, and a device for them", [&] {
+    wake(s);
     bench.own = load_kernels(s.table<eng_kernels>(), "its table");
     bench.one = machine(s, s.one.name, 1), bench.many = machine(s, s.one.name, 4);
     return fmt::format("{} kernels", bench.own.size());

@@ -64,8 +64,10 @@ Config Subject::config(const std::string& more) const {
   const Kind* kind = find_kind(one.kind);
   const std::string section = kind ? kind->section : "";
   std::string text = section == "model" ? "" : "[model]\nplugin = \"sample of plugins test\"\n";
-  if (section == "offload") text += fmt::format("[offload]\noptimizer = \"{}\"\n", one.name);
-  else if (!section.empty()) text += fmt::format("[{}]\nplugin = \"{}\"\n", section, one.name);
+  if (section == "offload")
+    text += fmt::format("[offload]\noptimizer = \"{}\"\n", one.name);
+  else if (!section.empty())
+    text += fmt::format("[{}]\nplugin = \"{}\"\n", section, one.name);
   std::vector<std::string> overrides;
   for (const std::string& key : given) {
     const std::string name = key.substr(0, key.find('='));
@@ -133,6 +135,22 @@ Course plain_course(const Subject& subject, Random& random) {
   out.accumulate = static_cast<uint32_t>(pick(random, 1, 3));
   out.seed = subject.seed;
   return out;
+}
+
+void wake(const Subject& subject) {
+  for (const Provided& other : subject.file.description.provides) {
+    if (!other.refused.empty()) continue;
+    const Subject one{subject.registry, subject.file,   other,          subject.given,
+                      subject.seed,     subject.rounds, subject.scratch};
+    try {
+      if (other.kind == ENG_MODEL_KIND) small_model(one);
+      if (other.kind == ENG_PRECISION_KIND) make_precision(other.name, one.table<eng_axis>(), one.section());
+      if (other.kind == ENG_OPTIMIZER_KIND)
+        make_optimizer(other.name, one.table<eng_optimizer>(), one.section(), {1, 0.01});
+    } catch (const std::exception&) {
+      // The verdict on it tells what is wrong.
+    }
+  }
 }
 
 namespace {

@@ -72,6 +72,9 @@ Chosen<eng_optimizer> usual_optimizer(const Subject& subject);
 // is small enough to run here.
 Chosen<eng_model> small_model(const Subject& subject);
 
+// Makes what else the file provides, once, as a run does before it asks for ops and kernels.
+void wake(const Subject& subject);
+
 // Uses of ops, with inputs as they come in runs of the file's models, optimizers and policies on a device. `format`:
 // the precision of models, "f32", "f64", or one that a plugin provides.
 std::vector<Case> cases_in_use(const Subject& subject, Machine& machine, const std::function<bool(const Call&)>& wanted,

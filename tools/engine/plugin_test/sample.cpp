@@ -64,7 +64,7 @@ eng_status declare_sample(void* self, eng_build* b, eng_error* error) {
 }
 
 eng_status trace_sample(void*, eng_build* b, uint32_t tmpl, const eng_id* params, uint32_t, const eng_id* in, uint32_t,
-                 eng_id* out, uint32_t, uint32_t* n_out, eng_error* error) {
+                        eng_id* out, uint32_t, uint32_t* n_out, eng_error* error) {
   eng_id batch = 0;
   *n_out = 1;
   if (tmpl == 0) {
@@ -123,7 +123,8 @@ constexpr eng_axis plain(eng_status (*move)(void*, eng_build*, const eng_move*, 
 
 }  // namespace
 
-const eng_model sample_model = {sizeof(eng_model), 0, create_model, destroy_model, describe_sample, declare_sample, trace_sample};
+const eng_model sample_model = {sizeof(eng_model), 0,           create_model, destroy_model, describe_sample,
+                                declare_sample,    trace_sample};
 const eng_axis plain_precision = plain(move_precision);
 const eng_axis f64_precision = plain(move_precision, place_f64);
 const eng_axis plain_zero = plain(move_zero);
