@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // eng.data/1: a sample depends on its position alone.
 #include <cstring>
+#include <fstream>
 #include <set>
 #include <thread>
 
@@ -19,11 +20,11 @@ class Source {
  public:
   Source(const Subject& s, const eng_data& table, uint64_t seed, int64_t length)
       : table_(table), config_(s.config()), length_(length) {
-    const Options options(config_.section("data"));
+    const Watched options(config_.section("data"));
     const std::string base = s.scratch.string();
     const eng_data_request request = {sizeof(eng_data_request), 0, seed, length, INT32_MAX, base.c_str()};
     Sink sink;
-    check_made(table.create(options.get(), &request, &self_, sink.get()), sink);
+    check_made(table.create(options.get(), &request, &self_, sink.get()), sink, options.misuse());
     made_ = true;
     info.struct_size = sizeof info;
     sink.check(table.describe(self_, &info, sink.get()), Exit::data, "describe");
@@ -101,13 +102,13 @@ void test_data(const Subject& s, Sheet& sheet) {
     table = s.table<eng_data>();
     if (table.build) {
       const Config config = s.config();
-      const Options options(config.section("data"));
+      const Watched options(config.section("data"));
       const std::string base = s.scratch.string();
       const eng_data_request request = {sizeof(eng_data_request), 0, s.seed, length, 0, base.c_str()};
       const auto built = std::make_unique<eng_data_built>();
       built->struct_size = sizeof(eng_data_built);
       Sink sink;
-      check_made(table.build(options.get(), &request, nullptr, built.get(), sink.get()), sink);
+      check_made(table.build(options.get(), &request, nullptr, built.get(), sink.get()), sink, options.misuse());
       if (!std::memchr(built->path, 0, sizeof built->path))
         throw Broken("the path that build gives does not end in NUL");
     }
@@ -180,6 +181,19 @@ void test_data(const Subject& s, Sheet& sheet) {
       throw Broken(fmt::format("an epoch of {} samples has {} distinct ones", info.train_samples, distinct));
     return fmt::format("{} distinct samples; the second epoch {} those of the first", distinct,
                        first == second ? "has" : "has not exactly");
+  });
+  sheet.check("inspect", [&]() -> std::string {
+    if (!table.inspect) return "it has none";
+    const std::filesystem::path file = s.scratch / "a file";
+    std::ofstream(file) << "x";
+    std::string text(65536, '\x7f');
+    uint64_t size = 0;
+    Sink sink;
+    const eng_status status = table.inspect(file.c_str(), ENG_INSPECT_VERIFY, text.data(), 1024, &size, sink.get());
+    if (text.find_first_not_of('\x7f', 1024) != std::string::npos) throw Broken("inspect wrote beyond its capacity");
+    if (status != ENG_OK) return "it refuses a file of one byte";
+    if (size > 65536) throw Broken(fmt::format("inspect of a file of one byte returned {} bytes", size));
+    return "";
   });
   sheet.check("several objects at a time", [&] {
     std::vector<std::unique_ptr<Source>> all;

@@ -130,17 +130,17 @@ void test_device(const Subject& s, Sheet& sheet) {
   std::unique_ptr<Machine> on;
   const bool made = sheet.check("describe, create", [&] {
     const Section section = s.section();
-    const Options options(section);
+    const Watched options(section);
     const auto table = s.table<eng_device>();
     eng_device_info info{}, again{};
     info.struct_size = again.struct_size = sizeof info;
     Sink sink;
-    check_made(table.describe(options.get(), &info, sink.get()), sink);
-    check_made(table.describe(options.get(), &again, sink.get()), sink);
+    check_made(table.describe(options.get(), &info, sink.get()), sink, options.misuse());
+    check_made(table.describe(options.get(), &again, sink.get()), sink, options.misuse());
     if (std::memcmp(&info, &again, sizeof info) != 0) throw Broken("describe gives two answers for the same options");
     const Kernels kernels(s.registry, s.one.name, section);  // refuses numbers that cannot be
     void* self = nullptr;
-    check_made(table.create(options.get(), 0, &self, sink.get()), sink);
+    check_made(table.create(options.get(), 0, &self, sink.get()), sink, options.misuse());
     table.destroy(self);
     if (table.inspect) {
       std::string text(65536, '\x7f');

@@ -177,10 +177,10 @@ void test_optimizer(const Subject& s, Sheet& sheet) {
   const bool made = sheet.check("create", [&] {
     const auto table = s.table<eng_optimizer>();
     const Section section = s.section().with("train.steps", int64_t{3}).with("train.peak_rate", 0.01);
-    const Options options(section);
+    const Watched options(section);
     Sink sink;
     void* self = nullptr;
-    check_made(table.create(options.get(), &self, sink.get()), sink);
+    check_made(table.create(options.get(), &self, sink.get()), sink, options.misuse());
     table.destroy(self);
     load_ops(s.registry);
     std::string why;

@@ -102,13 +102,13 @@ void test_precision(const Subject& s, Sheet& sheet) {
     chosen = s.chosen<eng_axis>();
     Ranks world;
     RanksBuilder builder(world);
-    const Options options(chosen.options);
+    const Watched options(chosen.options);
     Sink sink;
     void* self = nullptr;
     const eng_status status = chosen.table.create(options.get(), &builder, &self, sink.get());
     if (status == ENG_OK) chosen.table.destroy(self);
     builder.check("create");
-    check_made(status, sink);
+    check_made(status, sink, options.misuse());
     on = machine(s, "cpu", 2);
     load_ops(s.registry);
     return check_place(s, chosen);

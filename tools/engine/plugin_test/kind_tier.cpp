@@ -113,20 +113,21 @@ void test_tier(const Subject& s, Sheet& sheet) {
   eng_tier_info info{};
   Section section;
   const bool made = sheet.check("describe, create", [&] {
+    wake(s);
     section = s.section();
     const auto table = s.table<eng_tier>();
-    const Options options(section);
+    const Watched options(section);
     eng_tier_info again{};
     info.struct_size = again.struct_size = sizeof info;
     Sink sink;
-    check_made(table.describe(options.get(), &info, sink.get()), sink);
-    check_made(table.describe(options.get(), &again, sink.get()), sink);
+    check_made(table.describe(options.get(), &info, sink.get()), sink, options.misuse());
+    check_made(table.describe(options.get(), &again, sink.get()), sink, options.misuse());
     if (std::memcmp(&info, &again, sizeof info) != 0) throw Broken("describe gives two answers for the same options");
     info = describe_tier(s.registry, s.one.name, section);
     for (uint64_t bytes : {uint64_t{0}, uint64_t{1} << 20, uint64_t{1} << 40})
       tier_host_bytes(s.registry, s.one.name, section, bytes);
     void* self = nullptr;
-    check_made(table.create(options.get(), 0, &self, sink.get()), sink);
+    check_made(table.create(options.get(), 0, &self, sink.get()), sink, options.misuse());
     table.destroy(self);
     tier =
         std::make_unique<Tier>(s.registry, Offload::Tier{s.one.name, !(info.flags & ENG_TIER_HOST_MEMORY)}, section, 0);

@@ -72,13 +72,13 @@ void test_zero(const Subject& s, Sheet& sheet) {
     const bool there = sheet.check(fmt::format("create and place on {} ranks", ranks), [&] {
       Ranks world(World{0, ranks, 0, ranks});
       RanksBuilder builder(world);
-      const Options options(zero.options);
+      const Watched options(zero.options);
       Sink sink;
       void* self = nullptr;
       const eng_status status = zero.table.create(options.get(), &builder, &self, sink.get());
       if (status == ENG_OK) zero.table.destroy(self);
       builder.check("create");
-      check_made(status, sink);
+      check_made(status, sink, options.misuse());
       check_place(s, zero, ranks);
       return "";
     });

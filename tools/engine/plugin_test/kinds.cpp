@@ -87,7 +87,52 @@ Section Subject::section(const std::string& more) const {
   return config(more).section(kind->section);
 }
 
-void check_made(eng_status status, const Sink& sink) {
+template <class F, class... Args>
+eng_status Watched::ask(const eng_options* self, F eng_options::*what, const char* key, bool out, Args... args) {
+  auto& me = *static_cast<Watched*>(self->data);
+  const eng_status status = (me.theirs_.get()->*what)(me.theirs_.get(), key, args...);
+  const bool known = key && me.section_.settings().count(key);
+  if (!key || !out)
+    me.misuse_ = "it reads an option with key or out NULL";
+  else if (!known)
+    me.misuse_ = fmt::format("it reads the option `{}`, which its description does not list", one_line(key, 60));
+  else if (status == ENG_INVALID)
+    me.misuse_ = fmt::format("it reads the option `{}` as another type than its description gives it", key);
+  return status;
+}
+
+Watched::Watched(const Section& section) : section_(section), theirs_(section) {
+  table_ = *theirs_.get();
+  table_.data = this;
+  table_.get_bool = [](const eng_options* o, const char* k, int32_t* out, eng_error* e) {
+    return ask(o, &eng_options::get_bool, k, out, out, e);
+  };
+  table_.get_int = [](const eng_options* o, const char* k, int64_t* out, eng_error* e) {
+    return ask(o, &eng_options::get_int, k, out, out, e);
+  };
+  table_.get_float = [](const eng_options* o, const char* k, double* out, eng_error* e) {
+    return ask(o, &eng_options::get_float, k, out, out, e);
+  };
+  table_.get_string = [](const eng_options* o, const char* k, const char** out, eng_error* e) {
+    return ask(o, &eng_options::get_string, k, out, out, e);
+  };
+  table_.get_count = [](const eng_options* o, const char* k, uint32_t* out, eng_error* e) {
+    return ask(o, &eng_options::get_count, k, out, out, e);
+  };
+  table_.get_float_at = [](const eng_options* o, const char* k, uint32_t at, double* out, eng_error* e) {
+    return ask(o, &eng_options::get_float_at, k, out, at, out, e);
+  };
+  table_.get_string_at = [](const eng_options* o, const char* k, uint32_t at, const char** out, eng_error* e) {
+    return ask(o, &eng_options::get_string_at, k, out, at, out, e);
+  };
+  table_.is_set = [](const eng_options* o, const char* k) -> int32_t {
+    const auto& me = *static_cast<const Watched*>(o->data);
+    return me.theirs_.get()->is_set(me.theirs_.get(), k);
+  };
+}
+
+void check_made(eng_status status, const Sink& sink, const std::string& misuse) {
+  if (!misuse.empty()) throw Broken(misuse);
   if (status == ENG_OK) return;
   if (status == ENG_INVALID || status == ENG_NOT_FOUND || status == ENG_UNAVAILABLE || status == ENG_UNSUPPORTED)
     throw Untested(fmt::format("it cannot be made here with these options: {}", sink.text(status)));
@@ -102,7 +147,10 @@ std::unique_ptr<Machine> machine(const Subject& subject, const std::string& name
   if (counted) text += fmt::format("threads = {}\n", threads);
   std::vector<std::string> overrides;
   for (const std::string& key : subject.given)
-    if (key.starts_with("device.")) overrides.push_back(key);
+    if (key.starts_with("device."))
+      overrides.push_back(key);
+    else if (key.find('.') == std::string::npos && find_option(device->schema.options, key.substr(0, key.find('='))))
+      overrides.push_back("device." + key);
   const Config config =
       Config::parse(text, "plugins test", subject.scratch, overrides, with_sample(schemas_of(subject.registry)));
   try {
@@ -137,8 +185,16 @@ Course plain_course(const Subject& subject, Random& random) {
   return out;
 }
 
+void no_cases(const std::string& op, const std::string& why, const std::string& else_why) {
+  if (why.find(op) != std::string::npos) throw Broken(why);
+  throw Untested(else_why + (why.empty() ? "" : "; " + why));
+}
+
 void wake(const Subject& subject) {
-  for (const Provided& other : subject.file.description.provides) {
+  // Models last: they ask for ops.
+  std::vector<Provided> all = subject.file.description.provides;
+  std::stable_partition(all.begin(), all.end(), [](const Provided& one) { return one.kind != ENG_MODEL_KIND; });
+  for (const Provided& other : all) {
     if (!other.refused.empty()) continue;
     const Subject one{subject.registry, subject.file,   other,          subject.given,
                       subject.seed,     subject.rounds, subject.scratch};
@@ -173,7 +229,7 @@ void collect(const Course& course, Machine& machine, const std::function<bool(co
 }
 
 std::vector<Case> cases_of_models(const Subject& subject, Machine& on, const std::function<bool(const Call&)>& wanted,
-                                  uint64_t round, const Chosen<eng_axis>& precision) {
+                                  uint64_t round, const Chosen<eng_axis>& precision, std::string* why) {
   std::vector<Case> out;
   for (const Provided& other : subject.file.description.provides) {
     if (!other.refused.empty() || other.kind != ENG_MODEL_KIND) continue;
@@ -186,8 +242,8 @@ std::vector<Case> cases_of_models(const Subject& subject, Machine& on, const std
       course.model = small_model(provider);
       load_ops(subject.registry);
       collect(course, on, wanted, out);
-    } catch (const std::exception&) {
-      // The verdict on the model tells what is wrong with it; or a kernel does not have the format.
+    } catch (const std::exception& e) {  // a kernel may not have the format
+      if (why) *why = e.what();
     }
   }
   return out;
@@ -196,13 +252,14 @@ std::vector<Case> cases_of_models(const Subject& subject, Machine& on, const std
 }  // namespace
 
 std::vector<Case> cases_in_use(const Subject& subject, Machine& on, const std::function<bool(const Call&)>& wanted,
-                               uint64_t round, const std::string& format) {
-  if (format == "f64") return cases_of_models(subject, on, wanted, round, {"f64", f64_precision, Section()});
+                               uint64_t round, const std::string& format, std::string* why) {
+  if (format == "f64") return cases_of_models(subject, on, wanted, round, {"f64", f64_precision, Section()}, why);
   if (format != "f32") {
     if (!subject.registry.find(ENG_PRECISION_KIND, format)) return {};
     return cases_of_models(
         subject, on, wanted, round,
-        {format, subject.registry.table<eng_axis>(ENG_PRECISION_KIND, format), defaults(subject, "precision", format)});
+        {format, subject.registry.table<eng_axis>(ENG_PRECISION_KIND, format), defaults(subject, "precision", format)},
+        why);
   }
   std::vector<Case> out;
   for (const Provided& other : subject.file.description.provides) {
@@ -233,8 +290,8 @@ std::vector<Case> cases_in_use(const Subject& subject, Machine& on, const std::f
       if (other.kind != ENG_MODEL_KIND) continue;
       course.generate = true;
       collect(course, on, wanted, out);
-    } catch (const std::exception&) {
-      // The verdict on that provider tells what is wrong with it.
+    } catch (const std::exception& e) {
+      if (why) *why = e.what();
     }
   }
   return out;

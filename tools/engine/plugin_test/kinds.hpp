@@ -55,9 +55,28 @@ void test_precision(const Subject&, Sheet&);
 void test_zero(const Subject&, Sheet&);
 void test_tier(const Subject&, Sheet&);
 
+// Options that know what was asked of them: a plugin may read the keys of its description and of its section, by their
+// types.
+class Watched {
+ public:
+  explicit Watched(const Section& section);
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+  const eng_options* get() const { return &table_; }
+  const std::string& misuse() const { return misuse_; }  // "" if there was none
+
+ private:
+  template <class F, class... Args>
+  static eng_status ask(const eng_options* self, F eng_options::*what, const char* key, bool out, Args... args);
+  const Section& section_;
+  Options theirs_;
+  eng_options table_{};
+  std::string misuse_;
+};
+
 // A status of `create` or `describe`, as a verdict: ENG_INVALID, ENG_NOT_FOUND, ENG_UNAVAILABLE and ENG_UNSUPPORTED
 // mean that it cannot be tested with these options, here; anything else is a fault.
-void check_made(eng_status status, const Sink& sink);
+void check_made(eng_status status, const Sink& sink, const std::string& misuse = "");
 // The device that plans are run on: `name`, made with a thread count where it has such an option. Throws Untested if
 // there is none.
 std::unique_ptr<Machine> machine(const Subject& subject, const std::string& name, int64_t threads = 1);
@@ -78,6 +97,8 @@ void wake(const Subject& subject);
 // Uses of ops, with inputs as they come in runs of the file's models, optimizers and policies on a device. `format`:
 // the precision of models, "f32", "f64", or one that a plugin provides.
 std::vector<Case> cases_in_use(const Subject& subject, Machine& machine, const std::function<bool(const Call&)>& wanted,
-                               uint64_t round, const std::string& format = "f32");
+                               uint64_t round, const std::string& format = "f32", std::string* why = nullptr);
+// For an op of which no call was found: Broken if that is because of the op itself, else Untested with `else_why`.
+[[noreturn]] void no_cases(const std::string& op, const std::string& why, const std::string& else_why);
 
 }  // namespace eng::plugin_test

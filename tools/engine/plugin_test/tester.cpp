@@ -65,13 +65,12 @@ bool selected(const Request& request, const Provided& one) {
   return (request.kind.empty() || request.kind == one.kind) && (request.name.empty() || request.name == one.name);
 }
 
-// Every key must be one of something that is selected.
+// Every key must be one of something that the file provides: to try its kernels, its model is made.
 void check_keys(const Request& request, const Candidate& file) {
   std::vector<std::string> known = {"preset", "tokenizer"};
   bool any = false;
   for (const Provided& one : file.description.provides) {
-    if (!selected(request, one)) continue;
-    any = true;
+    any = any || selected(request, one);
     for (const Option& option : one.schema.options) known.push_back(option.key);
     const Kind* kind = find_kind(one.kind);
     for (const SectionSchema& section : section_schemas())
