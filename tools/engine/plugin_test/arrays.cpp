@@ -12,7 +12,11 @@
 namespace eng::plugin_test {
 namespace {
 
-constexpr uint8_t mark = 0xC7;
+// Each its own, so that a copy from one guard to another is seen.
+uint8_t next_mark() {
+  static uint8_t mark = 0;
+  return mark = static_cast<uint8_t>(mark % 97 + 131);
+}
 
 uint64_t room(uint64_t size) {
   return (2 * Bytes::guard + size + Bytes::guard - 1) / Bytes::guard * Bytes::guard;
@@ -47,9 +51,9 @@ void Bytes::Free::operator()(uint8_t* room) const {
 }
 
 Bytes::Bytes(uint64_t size, uint8_t fill)
-    : size_(size), room_(static_cast<uint8_t*>(std::aligned_alloc(guard, room(size)))) {
+    : size_(size), mark_(next_mark()), room_(static_cast<uint8_t*>(std::aligned_alloc(guard, room(size)))) {
   if (!room_) throw std::bad_alloc();
-  std::memset(room_.get(), mark, room(size));
+  std::memset(room_.get(), mark_, room(size));
   std::memset(data(), fill, size);
 }
 
@@ -65,9 +69,9 @@ Bytes& Bytes::operator=(const Bytes& other) {
 std::string Bytes::touched() const {
   if (!room_) return "";
   for (uint64_t k = 1; k <= guard; ++k)
-    if (data()[-static_cast<int64_t>(k)] != mark) return fmt::format("byte {} before its beginning", k);
+    if (data()[-static_cast<int64_t>(k)] != mark_) return fmt::format("byte {} before its beginning", k);
   for (uint64_t k = size_; k < room(size_) - guard; ++k)
-    if (data()[k] != mark) return fmt::format("byte {} after its end", k - size_ + 1);
+    if (data()[k] != mark_) return fmt::format("byte {} after its end", k - size_ + 1);
   return "";
 }
 

@@ -41,6 +41,7 @@ class Bytes {
     void operator()(uint8_t* room) const;
   };
   uint64_t size_ = 0;
+  uint8_t mark_ = 0;
   std::unique_ptr<uint8_t, Free> room_;
 };
 

@@ -314,6 +314,7 @@ void test_model(const Subject& s, Sheet& sheet) {
   Chosen<eng_model> m;
   const bool made = sheet.check("create, describe", [&] {
     const auto table = s.table<eng_model>();
+    wake(s);
     load_ops(s.registry);
     std::string refused;
     if (candidates(s, table, refused).empty()) {

@@ -14,7 +14,13 @@ Team::Team(const std::vector<Plan>& plans, Machine& machine) : machine_(machine)
   for (size_t r = 0; r < plans.size(); ++r) {
     Rank& rank = ranks_[r];
     rank.plan = &plans[r];
-    for (const Arena& arena : plans[r].arenas) rank.arenas.emplace_back(arena.total());
+    for (const Arena& arena : plans[r].arenas) {
+      if (arena.total() > uint64_t{4} << 30)
+        throw Broken(fmt::format("the plan of a small run needs {}, {} of it for scratch of kernels",
+                                 format_bytes(static_cast<double>(arena.total())),
+                                 format_bytes(static_cast<double>(arena.workspace))));
+      rank.arenas.emplace_back(arena.total());
+    }
     for (const Call& call : plans[r].calls) {
       rank.states.push_back(nullptr);
       if (call.op->collective) continue;
