@@ -71,6 +71,17 @@ TEST_CASE("what is wrong with a file is told without loading it, or where it is 
   }
 }
 
+TEST_CASE("a second OpenMP runtime is told", "[plugin_test]") {
+  const Scratch place;
+  std::string bytes = read(fs::path(FIXTURES) / "fixture_good.eng.so");
+  const std::string from = "libc.so.6", to = "libomp.so";
+  for (size_t at = 0; (at = bytes.find(from, at)) != std::string::npos; at += to.size())
+    bytes.replace(at, to.size(), to);
+  const Tried tried = try_plugin(place, place.write("omp.eng.so", bytes), {"steps=3"});
+  INFO(tried.text());
+  CHECK(tried.failed("it needs libomp.so: a second OpenMP runtime beside libgomp"));
+}
+
 TEST_CASE("a key or a name that nothing has is refused with the nearest", "[plugin_test]") {
   const Scratch place;
   const std::string file = (fs::path(PLANTED_DIR) / "habits.eng.so").string();

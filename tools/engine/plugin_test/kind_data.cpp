@@ -18,11 +18,11 @@ struct Sample {
 
 class Source {
  public:
-  Source(const Subject& s, const eng_data& table, uint64_t seed, int64_t length)
+  Source(const Subject& s, const eng_data& table, uint64_t seed, int64_t length, int64_t vocabulary)
       : table_(table), config_(s.config()), length_(length) {
     const Watched options(config_.section("data"));
     const std::string base = s.scratch.string();
-    const eng_data_request request = {sizeof(eng_data_request), 0, seed, length, INT32_MAX, base.c_str()};
+    const eng_data_request request = {sizeof(eng_data_request), 0, seed, length, vocabulary, base.c_str()};
     Sink sink;
     check_made(table.create(options.get(), &request, &self_, sink.get()), sink, options.misuse());
     made_ = true;
@@ -97,7 +97,7 @@ std::vector<uint64_t> some_positions(const eng_data_info& info, Random& random) 
 void test_data(const Subject& s, Sheet& sheet) {
   eng_data table{};
   std::unique_ptr<Source> one;
-  int64_t length = 24;
+  int64_t length = 24, vocabulary = 300;
   const bool made = sheet.check("create, describe", [&] {
     table = s.table<eng_data>();
     if (table.build) {
@@ -112,16 +112,22 @@ void test_data(const Subject& s, Sheet& sheet) {
       if (!std::memchr(built->path, 0, sizeof built->path))
         throw Broken("the path that build gives does not end in NUL");
     }
+    // A small vocabulary, for a source whose samples depend on it; any other source may have larger ids.
+    try {
+      const Source small(s, table, s.seed, length, vocabulary);
+    } catch (const Untested&) {
+      vocabulary = INT32_MAX;
+    }
     {
-      const Source first(s, table, s.seed, length);
+      const Source first(s, table, s.seed, length, vocabulary);
       check_info(first.info);
       // So long that an epoch can be read.
       length =
           std::max<int64_t>(length, static_cast<int64_t>(std::min<uint64_t>(first.info.tokens, 1 << 20) / (most - 50)));
     }
-    one = std::make_unique<Source>(s, table, s.seed, length);
+    one = std::make_unique<Source>(s, table, s.seed, length, vocabulary);
     check_info(one->info);
-    const Source two(s, table, s.seed, length);
+    const Source two(s, table, s.seed, length, vocabulary);
     if (std::memcmp(&one->info, &two.info, sizeof one->info) != 0)
       throw Broken("two objects with the same options describe themselves differently");
     return fmt::format("{} training samples of {} tokens, {} held out", one->info.train_samples, length,
@@ -149,7 +155,7 @@ void test_data(const Subject& s, Sheet& sheet) {
     std::map<uint64_t, Sample> first;
     for (uint64_t p : positions) first[p] = one->read(ENG_SPLIT_TRAIN, p);
     std::shuffle(positions.begin(), positions.end(), random);
-    const Source two(s, table, s.seed, length);
+    const Source two(s, table, s.seed, length, vocabulary);
     for (uint64_t p : positions) {
       if (held) one->read(ENG_SPLIT_VALIDATION, p % info.validation_samples);
       if (!(one->read(ENG_SPLIT_TRAIN, p) == first[p]))
@@ -197,7 +203,7 @@ void test_data(const Subject& s, Sheet& sheet) {
   });
   sheet.check("several objects at a time", [&] {
     std::vector<std::unique_ptr<Source>> all;
-    for (int k = 0; k < 3; ++k) all.push_back(std::make_unique<Source>(s, table, s.seed, length));
+    for (int k = 0; k < 3; ++k) all.push_back(std::make_unique<Source>(s, table, s.seed, length, vocabulary));
     std::vector<std::string> wrong(all.size());
     std::vector<std::thread> threads;
     for (size_t k = 0; k < all.size(); ++k)
