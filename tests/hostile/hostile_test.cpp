@@ -82,6 +82,7 @@ void check(const std::vector<Case>& cases) {
     CHECK(r.exit == c.exit);
     CHECK(r.err.size() < 60000);
     if (!c.exit) continue;
+    check_found(c);
     CHECK(has(r.err, c.said));
     const std::string told = r.err.substr(std::min(r.err.find("error: "), r.err.size()));
     CHECK(std::regex_search(told.substr(0, 2000), std::regex("hostile|void|mirror")) == c.named);
