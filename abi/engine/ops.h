@@ -8,7 +8,7 @@
  * Where f has 16 bits, the result of a matmul and the gradients dw, dbias and dtable, with what they are added to, may
  * be f32 instead.
  * "In place" means that the output may share the memory of that input.
- * A builder helper returns the id of its result, or 0 after an error (see eng_build_api.status).
+ * engine/emit.h has a function for each op that a model emits.
  */
 #ifndef ENGINE_OPS_H_
 #define ENGINE_OPS_H_
@@ -87,7 +87,13 @@ extern "C" {
 #define ENG_OP_DROPOUT "eng.dropout/1"
 /* loss = sum over labels != -100 of -log softmax(x w^T)[label], in chunks of tokens, so that the logits never exist as
  * a whole. The kernel chooses the chunk from the shapes.
- * in: x (B, T, H), w (V, H), labels (B, T) i32; out: loss (1) f32. */
+ * With loss weights, what a token adds to an output is multiplied by its weight. They do not change how many labels
+ * count, by whose number the loss is divided.
+ * With z_loss there is a second output: z = sum over labels != -100 of lse^2, lse = log sum over v of exp(logit v).
+ * The model makes it a term (engine/build.h) of just this weight.
+ * Outputs are the loss, or terms of it; no op may read them.
+ * in: x (B, T, H), w (V, H), labels (B, T) i32, [loss_weights (B, T) f32]; out: loss (1) f32, with z_loss z (1) f32.
+ * attr: z_loss f (0: no such output). Chowdhery et al. 2022, section 5 (z loss). */
 #define ENG_OP_CROSS_ENTROPY "eng.cross_entropy/1"
 
 #define ENG_ACT_SILU 1
@@ -129,9 +135,13 @@ extern "C" {
  * in: dy (B, T, H), [acc (P, H)], [positions (B, T) i32]; out: dtable (P, H), in place of acc. attrs: rows i = P, offset
  * i. */
 #define ENG_OP_POSITIONS_GRAD "eng.positions_grad/1"
-/* Forward and gradient in one pass, every token loss times scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE].
- * in: x, w, labels, scalars, [dw_acc]; out: loss (1) (unscaled sum), dx (B, T, H), dw (V, H), in place of dw_acc.
- * attr: no_dw i (1: nobody needs dw; there is no such output, and no dw_acc). */
+/* Forward and gradient in one pass. With s = scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE] * weight,
+ * z = scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE] * z_loss and the token's loss weight l (1 if there are none)
+ *   dlogits = l * (s * (softmax - onehot(label)) + 2 * z * lse * softmax).
+ * in: x, w, labels, scalars, [dw_acc], [loss_weights]; out: loss (1) (a sum without s), dx (B, T, H), dw (V, H), in
+ * place of dw_acc, and last, with z_loss, z (1) (likewise).
+ * attrs: no_dw i (1: nobody needs dw; there is no such output, and no dw_acc), weight f (absent: 1), z_loss f (absent
+ * or 0: no output z). */
 #define ENG_OP_CROSS_ENTROPY_GRAD "eng.cross_entropy_grad/1"
 
 /* ---- the step's own ops: EXACT ------------------------------------------------------------------------- */
@@ -154,12 +164,17 @@ extern "C" {
 #define ENG_C_WORLD 5    /* number of ranks that share the batch; 0 with one rank */
 #define ENG_C_COUNT 8
 
+/* The gradient of a term of the loss (engine/build.h): out = scalars[INV_TOKENS] * scalars[LOSS_SCALE] * weight, each
+ * product rounded to the type of out, weight as well.  in: scalars; out: (1). attrs: weight f, dtype i (ENG_F32, or
+ * ENG_F64 where the scalars are f64 or compute is). EXACT. */
+#define ENG_OP_LOSS_SEED "eng.loss_seed/1"
 /* Starts a step: micro = 0, step += 1, scalars[INV_TOKENS] = inputs[0], LOSS_SCALE = 1, MAY_SKIP = 0.
  * in: inputs (8) f32, counters; out: scalars, counters. */
 #define ENG_OP_BEGIN "eng.begin/1"
 /* out = rows[counters[MICRO]].  in: rows (A, ...), counters; out: row (...), any dtype. */
 #define ENG_OP_GET_ROW "eng.get_row/1"
-/* rows[counters[MICRO]] = row, then counters[MICRO] += 1.  in: row (1), rows (A), counters; out: rows, counters. */
+/* rows[counters[MICRO]] = row, then counters[MICRO] += 1.  in: row (n), rows (A, n) or, for n = 1, (A), counters;
+ * out: rows, counters. */
 #define ENG_OP_PUT_ROW "eng.put_row/1"
 /* out = x, byte by byte. Only the engine emits it. On a device with memory of its own, either may lie in pinned memory
  * of the host: in this way a batch comes to the device and a loss comes back (engine/device.h).  in: x, any dtype; out:
@@ -272,154 +287,9 @@ extern "C" {
 /* attrs: low f, high f, seed i, stream i, first i. */
 #define ENG_OP_INIT_UNIFORM "eng.init_uniform/1"
 
-/* ---- helpers for models ------------------------------------------------------------------------------ */
-
-static inline eng_id eng_emit1(eng_build *b, const char *op, const eng_id *in, uint32_t n_in, const eng_attr *attrs,
-                               uint32_t n_attrs) {
-  eng_id out = 0;
-  b->api->emit(b, op, in, n_in, &out, 1, attrs, n_attrs, 0);
-  return out;
-}
-
-static inline eng_id eng_linear(eng_build *b, eng_id x, eng_id w, eng_id bias_or_0) {
-  eng_id in[3];
-  in[0] = x, in[1] = w, in[2] = bias_or_0;
-  return eng_emit1(b, ENG_OP_LINEAR, in, 3, 0, 0);
-}
-
-static inline eng_id eng_embedding(eng_build *b, eng_id tokens, eng_id table) {
-  eng_id in[2];
-  in[0] = tokens, in[1] = table;
-  return eng_emit1(b, ENG_OP_EMBEDDING, in, 2, 0, 0);
-}
-
-static inline eng_id eng_rms_norm(eng_build *b, eng_id x, eng_id w, double eps) {
-  eng_id in[3], out[2] = {0, 0};
-  eng_attr attr = {"eps", 0, eps};
-  in[0] = x, in[1] = w, in[2] = 0;
-  b->api->emit(b, ENG_OP_RMS_NORM, in, 3, out, 2, &attr, 1, 0);
-  return out[0];
-}
-
-/* The residual stream and its norm in one op: *sum = x + residual; returns rms_norm(*sum). */
-static inline eng_id eng_add_rms_norm(eng_build *b, eng_id x, eng_id residual, eng_id w, double eps, eng_id *sum) {
-  eng_id in[3], out[3] = {0, 0, 0};
-  eng_attr attr = {"eps", 0, eps};
-  in[0] = x, in[1] = w, in[2] = residual;
-  b->api->emit(b, ENG_OP_RMS_NORM, in, 3, out, 3, &attr, 1, 0);
-  *sum = out[2];
-  return out[0];
-}
-
-/* `w_or_0` and `bias_or_0`: 0 if absent. */
-static inline eng_id eng_layer_norm(eng_build *b, eng_id x, eng_id w_or_0, eng_id bias_or_0, double eps) {
-  eng_id in[4], out[2] = {0, 0};
-  eng_attr attr = {"eps", 0, eps};
-  in[0] = x, in[1] = w_or_0, in[2] = bias_or_0, in[3] = 0;
-  b->api->emit(b, ENG_OP_LAYER_NORM, in, 4, out, 2, &attr, 1, 0);
-  return out[0];
-}
-
-/* *sum = x + residual; returns layer_norm(*sum). */
-static inline eng_id eng_add_layer_norm(eng_build *b, eng_id x, eng_id residual, eng_id w_or_0, eng_id bias_or_0,
-                                        double eps, eng_id *sum) {
-  eng_id in[4], out[3] = {0, 0, 0};
-  eng_attr attr = {"eps", 0, eps};
-  in[0] = x, in[1] = w_or_0, in[2] = bias_or_0, in[3] = residual;
-  b->api->emit(b, ENG_OP_LAYER_NORM, in, 4, out, 3, &attr, 1, 0);
-  *sum = out[2];
-  return out[0];
-}
-
-/* `positions_or_0`: 0 if each sample is one document. */
-static inline eng_id eng_rope_at(eng_build *b, eng_id x, eng_id table, eng_id positions_or_0, int64_t heads) {
-  eng_id in[3];
-  eng_attr attrs[2] = {{"heads", 0, 0}, {"inverse", 0, 0}};
-  attrs[0].i = heads;
-  in[0] = x, in[1] = table, in[2] = positions_or_0;
-  return eng_emit1(b, ENG_OP_ROPE, in, positions_or_0 ? 3 : 2, attrs, 2);
-}
-
-static inline eng_id eng_rope(eng_build *b, eng_id x, eng_id table, int64_t heads) {
-  return eng_rope_at(b, x, table, 0, heads);
-}
-
-/* `segments_or_0`: 0 if each sample is one document. */
-static inline eng_id eng_attention_in(eng_build *b, eng_id q, eng_id k, eng_id v, eng_id segments_or_0, int64_t heads,
-                                      int64_t kv_heads, double scale) {
-  eng_id in[4], out[2] = {0, 0};
-  eng_attr attrs[3] = {{"heads", 0, 0}, {"kv_heads", 0, 0}, {"scale", 0, 0}};
-  attrs[0].i = heads, attrs[1].i = kv_heads, attrs[2].f = scale;
-  in[0] = q, in[1] = k, in[2] = v, in[3] = segments_or_0;
-  b->api->emit(b, ENG_OP_ATTENTION, in, segments_or_0 ? 4 : 3, out, 2, attrs, 3, 0);
-  return out[0];
-}
-
-static inline eng_id eng_attention(eng_build *b, eng_id q, eng_id k, eng_id v, int64_t heads, int64_t kv_heads,
-                                   double scale) {
-  return eng_attention_in(b, q, k, v, 0, heads, kv_heads, scale);
-}
-
-static inline eng_id eng_gated(eng_build *b, eng_id gate, eng_id up, int64_t act) {
-  eng_id in[2];
-  eng_attr attr = {"act", 0, 0};
-  attr.i = act;
-  in[0] = gate, in[1] = up;
-  return eng_emit1(b, ENG_OP_GATED, in, 2, &attr, 1);
-}
-
-static inline eng_id eng_activation(eng_build *b, eng_id x, int64_t act) {
-  eng_attr attr = {"act", 0, 0};
-  attr.i = act;
-  return eng_emit1(b, ENG_OP_ACTIVATION, &x, 1, &attr, 1);
-}
-
-static inline eng_id eng_scale(eng_build *b, eng_id x, double factor) {
-  eng_attr attr = {"factor", 0, 0};
-  attr.f = factor;
-  return eng_emit1(b, ENG_OP_SCALE, &x, 1, &attr, 1);
-}
-
-/* `dtype`: ENG_F32, ENG_BF16, ... */
-static inline eng_id eng_cast(eng_build *b, eng_id x, int64_t dtype) {
-  eng_attr attr = {"dtype", 0, 0};
-  attr.i = dtype;
-  return eng_emit1(b, ENG_OP_CAST, &x, 1, &attr, 1);
-}
-
-/* `positions_or_0`: 0 if each sample is one document. */
-static inline eng_id eng_positions_at(eng_build *b, eng_id x, eng_id table, eng_id positions_or_0, int64_t offset) {
-  eng_id in[4];
-  eng_attr attr = {"offset", 0, 0};
-  attr.i = offset;
-  in[0] = x, in[1] = table, in[2] = 0, in[3] = positions_or_0;
-  return eng_emit1(b, ENG_OP_POSITIONS, in, positions_or_0 ? 4 : 2, &attr, 1);
-}
-
-static inline eng_id eng_positions(eng_build *b, eng_id x, eng_id table, int64_t offset) {
-  return eng_positions_at(b, x, table, 0, offset);
-}
-
-/* p = 0 emits nothing. */
-static inline eng_id eng_dropout(eng_build *b, eng_id x, double p) {
-  eng_attr attr = {"p", 0, 0};
-  attr.f = p;
-  return p == 0 ? x : eng_emit1(b, ENG_OP_DROPOUT, &x, 1, &attr, 1);
-}
-
-static inline eng_id eng_add(eng_build *b, eng_id x, eng_id y) {
-  eng_id in[2];
-  in[0] = x, in[1] = y;
-  return eng_emit1(b, ENG_OP_ADD, in, 2, 0, 0);
-}
-
-static inline eng_id eng_cross_entropy(eng_build *b, eng_id x, eng_id w, eng_id labels) {
-  eng_id in[3];
-  in[0] = x, in[1] = w, in[2] = labels;
-  return eng_emit1(b, ENG_OP_CROSS_ENTROPY, in, 3, 0, 0);
-}
-
 #ifdef __cplusplus
 }
 #endif
+
+#include "emit.h"
 #endif

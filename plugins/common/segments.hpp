@@ -12,6 +12,13 @@ __attribute__((always_inline)) inline bool begins_document(const int32_t* segmen
   return segments && t > 0 && segments[t] != segments[t - 1];
 }
 
+// The first token of the document of token t, or `least` if that is a later one.
+__attribute__((always_inline)) inline int64_t document_start(const int32_t* segments, int64_t least, int64_t t) {
+  if (!segments) return least;
+  while (t > least && segments[t] == segments[t - 1]) --t;
+  return t;
+}
+
 // Calls f(first, tokens) for each document of a sample of `length` tokens, in order.
 template <class F>
 __attribute__((always_inline)) inline void each_document(const int32_t* segments, int64_t length, F&& f) {

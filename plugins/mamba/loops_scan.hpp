@@ -115,33 +115,30 @@ struct Chunk {
   float* dy;        // gradient of y before the gate: (chunk, width)
   float* slope;     // of the softplus: (chunk, width)
   float* decay;     // exp(step A): (chunk, states, width)
-  float* h;         // (chunk + 1, states, width): h[0] before the chunk, h[i + 1] after its token i; before the first
-                    // token of a document it is zero, and h[i] is still that of the document before
+  float* h;         // (chunk + 1, states, width): h[0] before the chunk, h[i + 1] after its token i
   float* dbc;       // (chunk, 2 states, width): gradients of B and C, summed over the registers of the block
 };
 
-// Computes the tokens from .. to - 1 of one chunk again, as `scan` does, and keeps in `m` what the backward needs.
-// Writes dgate.
+// Computes the tokens from .. to - 1 again, as `scan` does, and keeps in `m` what the backward needs. They belong to
+// one chunk and one document; `from` is the first one of the chunk or of the document. Writes dgate.
 template <class T, class Lanes>
 SIMD_INLINE inline void again(const Sizes& s, const ScanGradIn<T>& in, const ScanGradOut<T>& out, int64_t e, Lanes k,
                               const float* rate, int64_t from, int64_t to, const Chunk& m) {
   const ScanIn<T>& f = in.forward;
   const vec d = load(f.d + e, k), bias = load(f.dt_bias + e, k);
+  const bool kept = from % s.chunk == 0;
   for (int64_t n = 0; n < s.states; ++n)
-    store_all(m.h + n * width, load(in.states + state_at(s, from / s.chunk * s.states + n, e), k));
-  const float none[widest] = {};
+    store_all(m.h + n * width, kept ? load(in.states + state_at(s, from / s.chunk * s.states + n, e), k) : splat(0.0f));
   for (int64_t t = from; t < to; ++t) {
     const int64_t i = t - from;
-    const bool fresh = begins_document(f.segments, t);
-    const float *b = b_of(s, f.bc, t), *c = b + s.states, *h = fresh ? none : m.h + i * s.states * width;
-    const int64_t next_h = fresh ? 0 : width;
+    const float *b = b_of(s, f.bc, t), *c = b + s.states, *h = m.h + i * s.states * width;
     float *next = m.h + (i + 1) * s.states * width, *decay = m.decay + i * s.states * width;
     const vec u = load(f.u + at(s, t, e), k), raw = load(f.delta + at(s, t, e), k) + bias, step = softplus_at(raw);
     const vec su = step * u;
     vec sum = d * u;
     for (int64_t n = 0; n < s.states; ++n) {
       const vec a = decay_at(step * load_all(rate + n * width));
-      const vec x = fma(a, load_all(h + n * next_h), su * splat(b[n]));
+      const vec x = fma(a, load_all(h + n * width), su * splat(b[n]));
       store_all(decay + n * width, a), store_all(next + n * width, x);
       sum = fma(splat(c[n]), x, sum);
     }
@@ -153,7 +150,7 @@ SIMD_INLINE inline void again(const Sizes& s, const ScanGradIn<T>& in, const Sca
   }
 }
 
-// Goes through the tokens of the chunk from the last to the first. With g the gradient of h after token t:
+// Goes through these tokens from the last to the first. With g the gradient of h after token t:
 //   g = carry + C dy;   dC += dy h;   dB += g step u;   dA += g step exp(step A) h_before;   carry = g exp(step A)
 // carry, da (states, width): carry is the gradient of h that comes from later tokens, da the sum for A so far.
 // dd, dbias (width): the sums for D and dt_bias so far.
@@ -163,14 +160,10 @@ SIMD_INLINE inline void backwards(const Sizes& s, const ScanGradIn<T>& in, const
                                   float* da, float* dd, float* dbias) {
   const vec d = load(in.forward.d + e, k);
   vec d_sum = load_all(dd), bias_sum = load_all(dbias);
-  const float none[widest] = {};
   for (int64_t t = to; t-- > from;) {
     const int64_t i = t - from;
     const float *b = b_of(s, in.forward.bc, t), *c = b + s.states;
-    const bool fresh = begins_document(in.forward.segments, t);
-    const float *after = m.h + (i + 1) * s.states * width, *decay = m.decay + i * s.states * width;
-    const float* h = fresh ? none : m.h + i * s.states * width;
-    const int64_t next_h = fresh ? 0 : width;
+    const float *h = m.h + i * s.states * width, *after = h + s.states * width, *decay = m.decay + i * s.states * width;
     float *db = m.dbc + i * 2 * s.states * width, *dc = db + s.states * width;
     const vec step = load_all(m.step + i * width), u = load_all(m.u + i * width), dy = load_all(m.dy + i * width);
     const vec su = step * u;
@@ -182,12 +175,11 @@ SIMD_INLINE inline void backwards(const Sizes& s, const ScanGradIn<T>& in, const
       store_all(dc + j, fma(dy, load_all(after + j), load_all(dc + j)));
       store_all(db + j, fma(g, su, load_all(db + j)));
       through_b = fma(g, splat(b[n]), through_b);
-      const vec ga = g * a, kept = ga * load_all(h + n * next_h);
+      const vec ga = g * a, kept = ga * load_all(h + j);
       through_a = fma(kept, load_all(rate + j), through_a);
       store_all(da + j, fma(kept, step, load_all(da + j)));
       store_all(carry + j, ga);
     }
-    for (int64_t n = 0; fresh && n < s.states; ++n) store_all(carry + n * width, splat(0.0f));
     // rate is A log2(e), so through_a times ln 2 is the sum with A itself.
     const vec raw = fma(u, through_b, through_a * splat(ln_2)) * load_all(m.slope + i * width);
     d_sum = fma(dy, u, d_sum), bias_sum = bias_sum + raw;
@@ -220,9 +212,17 @@ void scan_grad(const Sizes& s, const ScanGradIn<T>& in, const ScanGradOut<T>& ou
     for_channels(first, last, [&](int64_t e, auto k) SIMD_INLINE {
       const int64_t of = e - first;
       const float* rate = rates + of * s.states;
-      again(s, in, out, e, k, rate, from, to, m);
-      backwards(s, in, out, e, k, rate, from, to, m, carries + of * s.states, das + of * s.states, dds + of,
-                biases + of);
+      float* carry = carries + of * s.states;
+      // The documents of the chunk, from the last to the first.
+      for (int64_t end = to, start; end > from; end = start) {
+        start = document_start(in.forward.segments, from, end - 1);
+        Chunk part = m;
+        part.dbc += (start - from) * 2 * states;
+        again(s, in, out, e, k, rate, start, end, part);
+        backwards(s, in, out, e, k, rate, start, end, part, carry, das + of * s.states, dds + of, biases + of);
+        if (begins_document(in.forward.segments, start))  // the document before gets nothing of it
+          for (int64_t n = 0; n < s.states; ++n) store_all(carry + n * width, splat(0.0f));
+      }
     });
     // The gradients of B and C of the chunk's tokens: now the sum over the lanes.
     const int64_t columns = 2 * s.states;

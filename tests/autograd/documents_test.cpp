@@ -89,7 +89,7 @@ TEST_CASE("gradients of a model with several documents in a sample are those of 
   }
 }
 
-TEST_CASE("the loss of a sample is that of its documents alone") {
+TEST_CASE("the losses of the documents of a sample do not depend on each other") {
   const Sketch packed = sketch_of(all);
   Checked whole(packed, B, T, V);
   const auto loss_of = [&](const std::vector<Numbered>& told) {

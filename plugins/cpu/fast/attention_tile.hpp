@@ -57,12 +57,13 @@ void unpack_rows(const float* from, int64_t padded, int64_t n, int64_t width, fl
 }
 
 // Transposes n rows of `width` elements to blocks of `side` columns: block j is (width, side), its column c is row
-// j * side + c, zero from row n on. Four by four elements are transposed in registers.
+// j * side + c. From row n on, columns are zero up to a whole register, and nothing reads those after it. Four by four
+// elements are transposed in registers.
 template <class T>
 void pack_transposed(const void* matrix, int64_t first, int64_t stride, int64_t n, int64_t width, float* out) {
   const T* const from = static_cast<const T*>(matrix) + first;
   for (int64_t j = 0; j < n; j += side, out += side * width)
-    for (int64_t c = 0; c < side; c += 4) {
+    for (int64_t c = 0; c < least(side, whole(n - j, W)); c += 4) {
       const T* const rows = from + (j + c) * stride;
       int64_t d = 0;
       if (j + c + 4 <= n)
