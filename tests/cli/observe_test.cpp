@@ -7,25 +7,6 @@
 
 using namespace cli;
 
-namespace observe_test {
-namespace {
-
-Result good(const Scratch& scratch, const Args& args) {
-  const Result result = engine(scratch, args);
-  INFO(result.err);
-  REQUIRE(result.exit == 0);
-  return result;
-}
-
-std::vector<Json> metrics(const fs::path& run) {
-  std::vector<Json> out;
-  std::istringstream lines(read(run / "metrics.jsonl"));
-  for (std::string line; std::getline(lines, line);) out.push_back(Json::parse(line));
-  return out;
-}
-
-}  // namespace
-
 TEST_CASE("a z loss is a term beside the cross-entropy, in training and evaluation", "[cli]") {
   Scratch scratch;
   scratch.config();
@@ -102,5 +83,3 @@ TEST_CASE("mistakes in [[observers]] are told with their place", "[cli]") {
   refused("plugin = \"stats\"\nmaxima = 1\n", "`maxima` must be of type bool");
   refused("plugin = \"stats\"\n[[observers]]\nplugin = \"stats\"\n", "two are called stats");
 }
-
-}  // namespace observe_test
