@@ -9,15 +9,16 @@
 #include "engine/ops.h"
 #include "engine/plugin.h"
 
-ENG_DESCRIPTION("[plugin]\n"
-                "id = 'org.example.scalars'\n"
-                "name = 'Scalars of a step'\n"
-                "version = '1.0.0'\n"
-                "license = 'Apache-2.0'\n"
-                "[[provides]]\n"
-                "kind = 'eng.observer/1'\n"
-                "name = 'scalars'\n"
-                "summary = 'learning rate and clipping factor'\n")
+ENG_DESCRIPTION(
+    "[plugin]\n"
+    "id = 'org.example.scalars'\n"
+    "name = 'Scalars of a step'\n"
+    "version = '1.0.0'\n"
+    "license = 'Apache-2.0'\n"
+    "[[provides]]\n"
+    "kind = 'eng.observer/1'\n"
+    "name = 'scalars'\n"
+    "summary = 'learning rate and clipping factor'\n")
 
 static eng_status create(const eng_options* options, void** self, eng_error* error) {
   (void)options, (void)error;
@@ -46,11 +47,8 @@ static eng_status observe(void* self, eng_build* b, const eng_site* site, eng_id
   return b->api->status(b, error);
 }
 
-static const eng_observer table = {.struct_size = sizeof(eng_observer),
-                                   .create = create,
-                                   .destroy = destroy,
-                                   .results = results,
-                                   .observe = observe};
+static const eng_observer table = {
+    .struct_size = sizeof(eng_observer), .create = create, .destroy = destroy, .results = results, .observe = observe};
 
 static const char* describe(void) {
   return eng_description;

@@ -7,6 +7,7 @@
 
 using namespace cli;
 
+namespace observe_test {
 namespace {
 
 Result good(const Scratch& scratch, const Args& args) {
@@ -101,3 +102,5 @@ TEST_CASE("mistakes in [[observers]] are told with their place", "[cli]") {
   refused("plugin = \"stats\"\nmaxima = 1\n", "`maxima` must be of type bool");
   refused("plugin = \"stats\"\n[[observers]]\nplugin = \"stats\"\n", "two are called stats");
 }
+
+}  // namespace observe_test
