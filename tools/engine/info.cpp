@@ -139,7 +139,7 @@ void add_config(CLI::App& app, Common& common) {
 }
 
 void add_plugins(CLI::App& app, Common& common) {
-  auto* command = app.add_subcommand("plugins", "list plugins, or describe one");
+  auto* command = app.add_subcommand("plugins", "list plugins, describe one, or write one to start from");
   command->require_subcommand(1);
   auto why = std::make_shared<bool>(false);
   auto* ls = command->add_subcommand("ls", "list them");
@@ -155,6 +155,7 @@ void add_plugins(CLI::App& app, Common& common) {
       throw Error(Exit::environment, "there is no plugin `" + *what + "`", near_plugins(*registry, *what));
     fmt::print("{}", text);
   });
+  add_plugins_new(*command, common);
 }
 
 void add_doctor(CLI::App& app, Common& common) {
