@@ -4,7 +4,8 @@
 set -eu
 umask 022 # a plugin that others could write is refused
 cd "$(dirname "$0")"
-ln -sfn "$(pkg-config --variable=rustdir engine-abi)" engine-abi
+# pkg-config writes a space in a path as `\ `.
+ln -sfn "$(pkg-config --variable=rustdir engine-abi | sed 's/\\ / /g')" engine-abi
 mkdir -p build
 "${RUSTC:-rustc}" --edition 2021 -O -C panic=abort --crate-type rlib --crate-name engine_abi engine-abi/src/lib.rs \
   -o build/libengine_abi.rlib
