@@ -17,6 +17,18 @@ void tell_option(const Option& option, std::string& out) {
                      printable(describe(option) + (option.help.empty() ? "" : ": " + option.help), 2000));
 }
 
+// [[observers]]: what each entry has.
+void tell_observers(const SchemaSource& plugins, std::string& out) {
+  out += "#\n# each [[observers]] has\n";
+  for (const Option& option : observer_options()) tell_option(option, out);
+  for (const std::string& name : plugins.names("eng.observer/1"))
+    if (const PluginSchema* plugin = plugins.find("eng.observer/1", name)) {
+      out += fmt::format("#\n# and with plugin = {}{}\n", toml_text(name),
+                         plugin->options.empty() ? ": no more keys" : "");
+      for (const Option& option : plugin->options) tell_option(option, out);
+    }
+}
+
 void tell_plugin(const SectionSchema& section, const std::string& name, const PluginSchema& plugin, std::string& out) {
   out += fmt::format("#\n# with plugin = {}{}\n", toml_text(name), plugin.options.empty() ? ": no more keys" : "");
   for (const Option& option : plugin.options)
@@ -59,6 +71,7 @@ std::string schema_text(const SchemaSource& plugins, const std::vector<std::stri
     if (!whole && std::none_of(names.begin(), names.end(), wanted)) continue;
     out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", section.name);
     for (const Option& option : section.options) tell_option(option, out);
+    if (section.name == "observers") tell_observers(plugins, out);
     for (const std::string& name : names)
       if (const PluginSchema* plugin = whole || wanted(name) ? plugins.find(section.kind, name) : nullptr)
         tell_plugin(section, name, *plugin, out);

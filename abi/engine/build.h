@@ -106,6 +106,16 @@ typedef struct eng_build_api {
   /* `count` elements of a flat value, from element `first`. They share the memory of the value.
    *   Call: [plan & inside eng_axis.move or update, or eng_optimizer.update]  since 1.0 */
   eng_status (*slice)(eng_build *, eng_id value, uint64_t first, uint64_t count, eng_id *out, eng_error *);
+  /* Makes a value a term of the loss: (1) f32, its sum over the tokens of this micro-batch. The loss is the sum over
+   * all terms of weight * value / labels that count in the global batch. With weight 0 the value is a metric only, and
+   * has no gradient. Every term is reported under its name, as its mean over the labels that count. Names are unique
+   * and have 1 to 40 bytes a-z, 0-9, _ and dot; there are at most 64 terms.
+   * The gradient of a value with a weight is made by the ops' own rules, from eng.loss_seed/1; that of
+   * eng.cross_entropy/1 is fused (engine/ops.h). What a value is made of may come from earlier blocks, as inputs.
+   * If a model calls it, the output of its last block must be one of the terms: that of eng.cross_entropy/1, if the
+   * model is to generate text. If a model never calls it, the loss is the output of its last block.
+   *   Call: [plan & inside eng_model.trace of the last block]  since 1.0 */
+  eng_status (*term)(eng_build *, eng_id value, const char *name, double weight, eng_error *);
 } eng_build_api;
 
 #ifdef __cplusplus

@@ -71,7 +71,13 @@ extern "C" {
 #define ENG_OP_DROPOUT "eng.dropout/1"
 /* loss = sum over labels != -100 of -log softmax(x w^T)[label], in chunks of tokens, so that the logits never exist as
  * a whole. The kernel chooses the chunk from the shapes.
- * in: x (B, T, H), w (V, H), labels (B, T) i32; out: loss (1) f32. */
+ * With loss weights, what a token adds to an output is multiplied by its weight. They do not change how many labels
+ * count, by whose number the loss is divided.
+ * With z_loss there is a second output: z = sum over labels != -100 of lse^2, lse = log sum over v of exp(logit v).
+ * The model makes it a term (engine/build.h) of just this weight.
+ * Outputs are the loss, or terms of it; no op may read them.
+ * in: x (B, T, H), w (V, H), labels (B, T) i32, [loss_weights (B, T) f32]; out: loss (1) f32, with z_loss z (1) f32.
+ * attr: z_loss f (0: no such output). Chowdhery et al. 2022, section 5 (z loss). */
 #define ENG_OP_CROSS_ENTROPY "eng.cross_entropy/1"
 
 #define ENG_ACT_SILU 1
@@ -111,9 +117,13 @@ extern "C" {
 /* dtable[t + offset] = sum of dy[b, t] over b in order; other rows are zero. in: dy (B, T, H), [acc (P, H)];
  * out: dtable (P, H), in place of acc. attrs: rows i = P, offset i. */
 #define ENG_OP_POSITIONS_GRAD "eng.positions_grad/1"
-/* Forward and gradient in one pass, every token loss times scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE].
- * in: x, w, labels, scalars, [dw_acc]; out: loss (1) (unscaled sum), dx (B, T, H), dw (V, H), in place of dw_acc.
- * attr: no_dw i (1: nobody needs dw; there is no such output, and no dw_acc). */
+/* Forward and gradient in one pass. With s = scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE] * weight,
+ * z = scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE] * z_loss and the token's loss weight l (1 if there are none)
+ *   dlogits = l * (s * (softmax - onehot(label)) + 2 * z * lse * softmax).
+ * in: x, w, labels, scalars, [dw_acc], [loss_weights]; out: loss (1) (a sum without s), dx (B, T, H), dw (V, H), in
+ * place of dw_acc, and last, with z_loss, z (1) (likewise).
+ * attrs: no_dw i (1: nobody needs dw; there is no such output, and no dw_acc), weight f (absent: 1), z_loss f (absent
+ * or 0: no output z). */
 #define ENG_OP_CROSS_ENTROPY_GRAD "eng.cross_entropy_grad/1"
 
 /* ---- the step's own ops: EXACT ------------------------------------------------------------------------- */
@@ -136,12 +146,17 @@ extern "C" {
 #define ENG_C_WORLD 5    /* number of ranks that share the batch; 0 with one rank */
 #define ENG_C_COUNT 8
 
+/* The gradient of a term of the loss (engine/build.h): out = scalars[INV_TOKENS] * scalars[LOSS_SCALE] * weight, each
+ * product rounded to the type of out, weight as well.  in: scalars; out: (1). attrs: weight f, dtype i (ENG_F32, or
+ * ENG_F64 where the scalars are f64 or compute is). EXACT. */
+#define ENG_OP_LOSS_SEED "eng.loss_seed/1"
 /* Starts a step: micro = 0, step += 1, scalars[INV_TOKENS] = inputs[0], LOSS_SCALE = 1, MAY_SKIP = 0.
  * in: inputs (8) f32, counters; out: scalars, counters. */
 #define ENG_OP_BEGIN "eng.begin/1"
 /* out = rows[counters[MICRO]].  in: rows (A, ...), counters; out: row (...), any dtype. */
 #define ENG_OP_GET_ROW "eng.get_row/1"
-/* rows[counters[MICRO]] = row, then counters[MICRO] += 1.  in: row (1), rows (A), counters; out: rows, counters. */
+/* rows[counters[MICRO]] = row, then counters[MICRO] += 1.  in: row (n), rows (A, n) or, for n = 1, (A), counters;
+ * out: rows, counters. */
 #define ENG_OP_PUT_ROW "eng.put_row/1"
 /* out = x, byte by byte. Only the engine emits it. On a device with memory of its own, either may lie in pinned memory
  * of the host: in this way a batch comes to the device and a loss comes back (engine/device.h).  in: x, any dtype; out:
@@ -383,6 +398,24 @@ static inline eng_id eng_cross_entropy(eng_build *b, eng_id x, eng_id w, eng_id 
   eng_id in[3];
   in[0] = x, in[1] = w, in[2] = labels;
   return eng_emit1(b, ENG_OP_CROSS_ENTROPY, in, 3, 0, 0);
+}
+
+/* The loss of a language model: cross-entropy, and with z_loss > 0 that multiple of the sum of lse^2. Two terms then,
+ * "cross_entropy" and "z_loss"; without, the loss is no named term. loss_weights_or_0: (B, T) f32. Returns the
+ * cross-entropy, which is the output of the last block. */
+static inline eng_id eng_language_loss(eng_build *b, eng_id x, eng_id w, eng_id labels, eng_id loss_weights_or_0,
+                                       double z_loss) {
+  eng_id in[4], out[2] = {0, 0};
+  eng_attr attr = {"z_loss", 0, 0};
+  attr.f = z_loss;
+  in[0] = x, in[1] = w, in[2] = labels, in[3] = loss_weights_or_0;
+  b->api->emit(b, ENG_OP_CROSS_ENTROPY, in, loss_weights_or_0 ? 4 : 3, out, z_loss != 0 ? 2 : 1, &attr,
+               z_loss != 0 ? 1 : 0, 0);
+  if (z_loss != 0) {
+    b->api->term(b, out[0], "cross_entropy", 1.0, 0);
+    b->api->term(b, out[1], "z_loss", z_loss, 0);
+  }
+  return out[0];
 }
 
 #ifdef __cplusplus

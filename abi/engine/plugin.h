@@ -18,7 +18,7 @@
  * ENG_DESCRIPTION writes these lines for every kind whose header was included before it. In a language other than C or
  * C++, or if you write the section yourself, begin the description with them. Take the ids from the headers that you
  * followed. A plugin with an optimizer begins with:
- *   draft = 'draft-8'
+ *   draft = 'draft-9'
  *   [drafts]
  *   'eng.optimizer/1' = 'optimizer-2'
  * A kind that somebody else defined (reverse DNS) has no line in [drafts].
@@ -112,10 +112,10 @@ typedef struct eng_plugin {
 #define ENG_SECTION_
 #endif
 
-#define ENG_DRAFTS_                                                                                            \
-  "draft = '" ENG_ABI_DRAFT_ID                                                                                 \
-  "'\n[drafts]\n" ENG_DRAFT_MODEL_ ENG_DRAFT_OPTIMIZER_ ENG_DRAFT_DATA_ ENG_DRAFT_TOKENIZER_ ENG_DRAFT_DEVICE_ \
-      ENG_DRAFT_KERNELS_ ENG_DRAFT_OPS_ ENG_DRAFT_COMM_ ENG_DRAFT_PRECISION_ ENG_DRAFT_ZERO_ ENG_DRAFT_TIER_
+#define ENG_DRAFTS_                                                                                                 \
+  "draft = '" ENG_ABI_DRAFT_ID "'\n[drafts]\n" ENG_DRAFT_MODEL_ ENG_DRAFT_OPTIMIZER_ ENG_DRAFT_DATA_                \
+      ENG_DRAFT_TOKENIZER_ ENG_DRAFT_DEVICE_ ENG_DRAFT_KERNELS_ ENG_DRAFT_OPS_ ENG_DRAFT_COMM_ ENG_DRAFT_PRECISION_ \
+          ENG_DRAFT_ZERO_ ENG_DRAFT_TIER_ ENG_DRAFT_OBSERVER_
 
 /* Puts the drafts (above) and the description into the section, and defines `eng_description` for describe(). Include
  * the headers of all kinds that the description lists before you use it. `text` begins with a table: [plugin]. */

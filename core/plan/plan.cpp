@@ -6,8 +6,9 @@
 namespace eng {
 
 std::string Label::text() const {
-  static constexpr const char* names[] = {"step",    "init",   "begin",  "forward", "backward", "loss", "losses",
-                                          "publish", "gather", "reduce", "norm",    "update",   "eval", "reset"};
+  static constexpr const char* names[] = {"step", "init",   "begin",   "forward", "backward",
+                                          "loss", "losses", "publish", "gather",  "reduce",
+                                          "norm", "update", "eval",    "reset",   "observe"};
   const std::string name = names[static_cast<size_t>(phase)];
   if (of.empty()) return name;
   if (phase == Phase::step) return of;

@@ -9,6 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "core/plan/blocks.hpp"
+#include "core/plan/observe.hpp"
 #include "core/plan/prefetch.hpp"
 #include "core/plan/prefill.hpp"
 #include "core/plan/states.hpp"
@@ -30,7 +31,10 @@ class Planner {
         plan_(blank(request)),
         emit_(plan_, request.workspace, request.traits),
         blocks_(model_, emit_),
-        s_(request, plan_, emit_) {}
+        observing_(request, plan_, emit_),
+        s_(request, plan_, emit_) {
+    observing_.start(s_);
+  }
 
   Plan make() {
     emit_init();
@@ -54,6 +58,8 @@ class Planner {
     plan.accumulate = request.accumulate;
     plan.parameters = request.model.parameter_count();
     plan.labels.push_back({});
+    plan.terms = request.model.templates.at(request.model.blocks.back().tmpl).terms;
+    plan.row = static_cast<uint32_t>(std::max<size_t>(plan.terms.size(), 1));
     return plan;
   }
   const Homes& homes() const { return s_.homes(); }
@@ -180,9 +186,16 @@ class Planner {
     batch.constants = &s_.constants;
   }
 
-  void put_loss(const View& loss) {
+  // The values of a micro-batch into a row of the results.
+  void put_loss(const std::vector<View>& values, const View& row) {
     emit_.label(Phase::loss);
-    emit_.action(op(ENG_OP_PUT_ROW), {loss, s_.losses, plan_.counters}, {s_.losses, plan_.counters});
+    if (row.buffer) put(values, row);
+    emit_.action(op(ENG_OP_PUT_ROW), {row.buffer ? row : values[0], s_.losses, plan_.counters},
+                 {s_.losses, plan_.counters});
+  }
+  void put(const std::vector<View>& values, const View& to) {
+    for (size_t k = 0; k < values.size(); ++k)
+      emit_.action(op(ENG_OP_SCALE), {values[k]}, {slice(to, k, 1)}, {{{"factor", 0, 1.0}}});
   }
 
   // With one rank, or one reduction per step, the first micro-batch writes its gradients where they stay and later ones
@@ -224,7 +237,11 @@ class Planner {
       }
       leases.turn(ENG_ROLE_PARTIAL);
     };
-    put_loss(blocks_.train(batch));
+    View row;
+    if (plan_.row > 1) row = emit_.transient("results", Line::step, States::flat(s_.losses.desc.dtype, plan_.row));
+    if (observing_.any())
+      batch.after_forward = [&](uint32_t b, const std::vector<View>& outputs) { observing_.block(b, outputs, row); };
+    put_loss(blocks_.train(batch), row);
   }
 
   // This rank's own sum over micro-batches, which is the gradient where there is one rank.
@@ -264,7 +281,7 @@ class Planner {
       emit_.begin_segment("last", 1);
       micro_batch(false, true);
     }
-    if (r_.optimizer || !s_.alone() || r_.traits.apart) {
+    if (r_.optimizer || !s_.alone() || r_.traits.apart || observing_.any()) {
       emit_.begin_segment("update", 1);
       emit_update();
     }
@@ -272,14 +289,26 @@ class Planner {
       for (const Action& a : s.actions) plan_.flops_per_step += plan_.calls[a.call].flops * s.repeat;
   }
 
-  void emit_update() {
+  void gather_losses() {
     if (!s_.alone()) {
       emit_.label(Phase::losses);
-      s_.between_ranks([&] { s_.collective(ENG_OP_ALL_GATHER, s_.losses, s_.all_losses); });
+      const View flat = slice(s_.losses, 0, static_cast<uint64_t>(count(s_.losses.desc)));
+      s_.between_ranks([&] { s_.collective(ENG_OP_ALL_GATHER, flat, s_.all_losses); });
       s_.copy_out(s_.all_losses, plan_.all_losses);
     }
     s_.copy_out(s_.losses, plan_.losses);
-    if (r_.optimizer) Update(r_, plan_, emit_, s_).emit();
+  }
+
+  void emit_update() {
+    if (observing_.any())
+      observing_.gradients();
+    else
+      gather_losses();
+    if (r_.optimizer) Update(r_, plan_, emit_, s_, observing_).emit();
+    if (observing_.any()) {
+      observing_.finish();
+      gather_losses();
+    }
     s_.copy_out(plan_.scalars, plan_.results);
     s_.copy_out(plan_.counters, plan_.host_counters);
   }
@@ -291,11 +320,13 @@ class Planner {
     copy_batch(1);
     MicroBatch batch;
     get_rows(batch, true);
-    batch.output = slice(s_.losses, 0, 1);
+    const View out = slice(s_.losses, 0, std::max<size_t>(plan_.terms.size(), 1));
+    if (plan_.terms.empty()) batch.output = out;
     Leases leases = s_.leases();
     const auto prefetch = lease_weights(batch, blocks_, false, leases);
-    blocks_.forward(batch);
-    s_.copy_out(batch.output, slice(plan_.losses, 0, 1));
+    const std::vector<View> values = blocks_.forward(batch);
+    if (!plan_.terms.empty()) put(values, out);
+    s_.copy_out(out, slice(plan_.losses, 0, static_cast<uint64_t>(count(out.desc))));
   }
 
   // The first `positions` of every row of the tokens that the host gave.
@@ -358,6 +389,7 @@ class Planner {
   Plan plan_;
   Emitter emit_;
   BlockEmitter blocks_;
+  Observing observing_;
   States s_;
   std::vector<View> local_;                   // per unit: local_grad
   std::vector<std::vector<View>> states_of_;  // per block, of a running sequence

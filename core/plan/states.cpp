@@ -175,11 +175,23 @@ void States::make_step() {
   // The loss is f32, or f64 where the compute is f64 (gradient checks).
   const Template& head = model_.templates.at(model_.blocks.back().tmpl);
   const int32_t wide = head.graph.value(head.outputs[0]).desc.dtype;
-  losses = make("losses", Line::step, make_desc(wide, {a}), plan_.losses);
+  const int64_t row = plan_.row;
+  losses = make("losses", Line::step, row == 1 ? make_desc(wide, {a}) : make_desc(wide, {a, row}), plan_.losses);
   if (alone() || !r_.train) return;
   const Shared all =
-      shared("losses of all ranks", Line::step, flat(wide, uint64_t(a) * plan_.ranks.data_size()), false);
+      shared("losses of all ranks", Line::step, flat(wide, uint64_t(a) * plan_.row * plan_.ranks.data_size()), false);
   all_losses = all.device, plan_.all_losses = all.host;
+}
+
+void States::after_losses(uint64_t n) {
+  const uint64_t mine = static_cast<uint64_t>(count(losses.desc)) + n;
+  const auto grow = [&](View& view, uint64_t values) {
+    view.desc = flat(view.desc.dtype, values);
+    plan_.buffer(view.buffer).bytes = std::max(plan_.buffer(view.buffer).bytes, bytes(view.desc));
+  };
+  for (View* view : {&losses, &plan_.losses}) grow(*view, mine);
+  if (!alone())
+    for (View* view : {&all_losses, &plan_.all_losses}) grow(*view, mine * plan_.ranks.data_size());
 }
 
 States::Shared States::shared(const std::string& name, Line line, const eng_desc& desc, bool initial) {

@@ -135,8 +135,12 @@ eng_status get_slice(eng_build* b, eng_id value, uint64_t first, uint64_t count,
   });
 }
 
+eng_status add_term(eng_build* b, eng_id value, const char* name, double weight, eng_error* sink) {
+  return guarded(b, sink, [&](Builder& builder) { builder.term(value, name ? name : "", weight); });
+}
+
 const eng_build_api api = {sizeof(eng_build_api), ENG_ABI_MINOR, get_status, get_shape, add_param, add_block, get_batch,
-                           add_constant,          emit_op,       get_world,  add_group, add_part,  get_slice};
+                           add_constant,          emit_op,       get_world,  add_group, add_part,  get_slice, add_term};
 
 }  // namespace
 

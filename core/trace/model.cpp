@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/trace/model.hpp"
 
+#include <cmath>
 #include <cstring>
 #include <set>
 
@@ -48,8 +49,8 @@ class Declaring final : public Builder {
 
 class Tracing final : public Builder {
  public:
-  Tracing(Template& block, int64_t batch, int64_t length, bool runs)
-      : block_(block), batch_(batch), length_(length), runs_(runs) {}
+  Tracing(Template& block, int64_t batch, int64_t length, int32_t dtype, bool last, bool runs)
+      : block_(block), batch_(batch), length_(length), dtype_(dtype), last_(last), runs_(runs) {}
   eng_desc shape(Id value) override {
     if (!value || value > block_.graph.size()) throw Error(Exit::environment, "no such value");
     return block_.graph.value(value).desc;
@@ -68,6 +69,23 @@ class Tracing final : public Builder {
     block_.constants.push_back(std::make_shared<const Constant>(std::move(constant)));
     return block_.graph.add({SymbolKind::constant, desc, static_cast<uint32_t>(block_.constants.size() - 1)});
   }
+  void term(Id value, std::string name, double weight) override {
+    constexpr size_t most = 64, longest = 40;
+    const auto refuse = [&](const std::string& why) {
+      throw Error(Exit::environment, fmt::format("term `{}` of the loss: {}", printable(name, longest), why));
+    };
+    if (!last_) refuse("only the last block may name terms");
+    if (name.empty() || name.size() > longest ||
+        name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.") != std::string::npos)
+      refuse(fmt::format("a name has 1 to {} characters a-z, 0-9, _ and dot", longest));
+    const eng_desc is = shape(value), must = make_desc(wide(dtype_), {1});
+    if (!same(is, must)) refuse(fmt::format("its value is {}, it must be {}", describe(is), describe(must)));
+    if (!std::isfinite(weight)) refuse("its weight is not a finite number");
+    for (const Term& other : block_.terms)
+      if (other.name == name) refuse("another term has this name");
+    if (block_.terms.size() == most) refuse(fmt::format("there are {} terms already, the limit", most));
+    block_.terms.push_back({std::move(name), weight, value});
+  }
   std::vector<Id> emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) override {
     for (Id o : out)
       if (o) throw Error(Exit::environment, std::string(op.id) + ": a model cannot choose where an op writes");
@@ -85,7 +103,8 @@ class Tracing final : public Builder {
  private:
   Template& block_;
   int64_t batch_, length_;
-  bool runs_;
+  int32_t dtype_;  // of activations
+  bool last_, runs_;
   Id batches_[2] = {0, 0};
 };
 
@@ -123,7 +142,7 @@ eng_desc as_computed(const Parameter& parameter, int32_t dtype) {
 }
 
 void trace_template(Model& model, const Instance& plugin, const Block& block, const std::vector<eng_desc>& inputs,
-                    int32_t dtype, bool runs) {
+                    int32_t dtype, bool last, bool runs) {
   Template& t = model.templates[block.tmpl];
   t.tmpl = block.tmpl;
   for (size_t k = 0; k < block.params.size(); ++k) {
@@ -132,7 +151,7 @@ void trace_template(Model& model, const Instance& plugin, const Block& block, co
   }
   for (size_t k = 0; k < inputs.size(); ++k)
     t.inputs.push_back(t.graph.add({SymbolKind::input, inputs[k], static_cast<uint32_t>(k)}));
-  Tracing tracing(t, model.micro_batch, model.sequence_length, runs);
+  Tracing tracing(t, model.micro_batch, model.sequence_length, dtype, last, runs);
   Id out[8] = {};
   uint32_t n_out = 0;
   Sink sink;
@@ -149,6 +168,12 @@ void trace_template(Model& model, const Instance& plugin, const Block& block, co
       throw Error(Exit::environment, fmt::format("{}: output {} is not a value of this trace", where, k));
     t.outputs.push_back(out[k]);
   }
+  for (Term& term : t.terms)
+    for (const Node& node : t.graph.nodes)
+      term.cross_entropy = term.cross_entropy || (node.op->fused_grad && node.out[0] == term.value);
+  const auto is_output = [&](const Term& term) { return term.value == t.outputs[0]; };
+  if (!t.terms.empty() && std::none_of(t.terms.begin(), t.terms.end(), is_output))
+    throw Error(Exit::environment, where + ": its output must be one of the terms that it names");
 }
 
 // Every token id below the model's stated vocabulary must have a row in its tables.
@@ -198,7 +223,7 @@ Model trace_forward(const std::string& name, const eng_model& table, const Secti
     bool first = k == 0, last = k + 1 == model.blocks.size();
     auto found = model.templates.find(block.tmpl);
     if (found == model.templates.end()) {
-      trace_template(model, plugin, block, inputs, dtype, runs);
+      trace_template(model, plugin, block, inputs, dtype, last, runs);
     } else {
       const Template& t = found->second;
       bool agrees = !first && !last && t.inputs.size() == inputs.size() && t.params.size() == block.params.size();

@@ -128,12 +128,20 @@ void add_grad(Gradient& g) {
   }
 }
 
-std::string cross_entropy(Shapes in, const Attrs&, Out& out) {
+std::string wrong_loss_weights(const eng_desc& labels, const eng_desc& weights, int32_t dtype) {
+  eng_desc like = labels;
+  like.dtype = wide(dtype);
+  return weights.dtype && !same(weights, like) ? "loss weights must be (B, T) f32" : "";
+}
+
+std::string cross_entropy(Shapes in, const Attrs& attrs, Out& out) {
   if (in[0].ndim != 3 || in[1].ndim != 2 || last(in[0]) != in[1].dims[1]) return "x (B, T, H) needs w (V, H)";
   if (in[2].dtype != ENG_I32 || in[2].ndim != 2 || in[2].dims[0] != in[0].dims[0] || in[2].dims[1] != in[0].dims[1])
     return "labels must be (B, T) i32";
+  if (!(attrs.f("z_loss") >= 0)) return "z_loss must be at least 0";
   out.push_back(make_desc(wide(in[0].dtype), {1}));
-  return "";
+  if (attrs.f("z_loss") > 0) out.push_back(out[0]);
+  return in.size() > 3 ? wrong_loss_weights(in[2], in[3], in[0].dtype) : "";
 }
 
 double cross_entropy_flops(Shapes in, Shapes, const Attrs&) {
@@ -142,10 +150,20 @@ double cross_entropy_flops(Shapes in, Shapes, const Attrs&) {
 
 void cross_entropy_grad_rule(Gradient& g) {
   const bool dw = g.wants(1);
-  Attrs attrs = g.attrs();
+  const double weight = g.weight(0), z = g.weight(1), meant = g.attrs().f("z_loss");
+  if (meant != z)
+    throw Error(Exit::environment,
+                fmt::format("{}: its second output must be a term of the loss of weight z_loss = {}, not {}",
+                            ENG_OP_CROSS_ENTROPY, meant, z));
+  Attrs attrs;
   if (!dw) attrs.list.push_back({"no_dw", 1, 0});
-  auto d = g.emit(ENG_OP_CROSS_ENTROPY_GRAD, {g.in(0), g.in(1), g.in(2), g.scalars(), dw ? g.take(1) : 0}, attrs);
+  if (weight != 1) attrs.list.push_back({"weight", 0, weight});
+  if (z != 0) attrs.list.push_back({"z_loss", 0, z});
+  std::vector<Id> in{g.in(0), g.in(1), g.in(2), g.scalars(), dw ? g.take(1) : 0};
+  if (g.in(3)) in.push_back(g.in(3));
+  auto d = g.emit(ENG_OP_CROSS_ENTROPY_GRAD, std::move(in), attrs);
   g.replaces(0, d[0]);
+  if (z != 0) g.replaces(1, d.back());
   if (g.wants(0)) g.give(0, d[1]);
   if (dw) g.give(1, d[2]);
 }
@@ -203,14 +221,16 @@ std::string gated_grad(Shapes in, const Attrs&, Out& out) {
 std::string cross_entropy_grad(Shapes in, const Attrs& attrs, Out& out) {
   std::string wrong = cross_entropy(in.first(3), attrs, out);
   if (!wrong.empty()) return wrong;
+  out.resize(1);
   out.push_back(in[0]);
   if (!attrs.i("no_dw")) out.push_back(in[1]);
-  return "";
+  if (attrs.f("z_loss") > 0) out.push_back(out[0]);
+  return in.size() > 5 ? wrong_loss_weights(in[2], in[5], in[0].dtype) : "";
 }
 
 // The logits, dx and dw.
-double cross_entropy_grad_flops(Shapes in, Shapes out, const Attrs&) {
-  return 2.0 * static_cast<double>(out.size()) * count(in[0]) * in[1].dims[0];
+double cross_entropy_grad_flops(Shapes in, Shapes, const Attrs& attrs) {
+  return (attrs.i("no_dw") ? 4.0 : 6.0) * count(in[0]) * in[1].dims[0];
 }
 
 }  // namespace
@@ -260,7 +280,7 @@ std::span<const Op> layer_ops() {
        .step = by_position},
       {.id = ENG_OP_CROSS_ENTROPY,
        .min_in = 3,
-       .max_in = 3,
+       .max_in = 4,
        .infer = cross_entropy,
        .flops = cross_entropy_flops,
        .grad = cross_entropy_grad_rule,
@@ -300,7 +320,7 @@ std::span<const Op> gradient_ops() {
        .in_place = {{.out = 0, .in = 1, .must = false}, {.out = 1, .in = 2, .must = false}}},
       {.id = ENG_OP_CROSS_ENTROPY_GRAD,
        .min_in = 4,
-       .max_in = 5,
+       .max_in = 6,
        .infer = cross_entropy_grad,
        .flops = cross_entropy_grad_flops,
        .in_place = {{.out = 2, .in = 4, .must = true}},

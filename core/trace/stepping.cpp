@@ -39,6 +39,19 @@ void by_position(Stepping& s) {
 
 namespace {
 
+// Which nodes the outputs depend on: of a block that names terms of the loss, the others are not made.
+std::vector<char> for_output(const Template& block) {
+  std::vector<char> needed(block.forward, block.terms.empty());
+  std::vector<char> read(block.graph.size() + 1, 0);
+  for (Id o : block.outputs) read[o] = 1;
+  for (size_t n = block.forward; n-- > 0 && !block.terms.empty();) {
+    const Node& node = block.graph.nodes[n];
+    needed[n] = std::any_of(node.out.begin(), node.out.end(), [&](Id o) { return read[o] != 0; });
+    for (Id i : node.in) read[i] = read[i] || needed[n];
+  }
+  return needed;
+}
+
 enum class Use { logits, next, advance };  // logits of whole sequences, of the next positions, or none
 
 Template derive(const Template& from, const std::vector<eng_desc>& inputs, int64_t length, int64_t positions, Use use) {
@@ -53,8 +66,10 @@ Template derive(const Template& from, const std::vector<eng_desc>& inputs, int64
         v.kind == SymbolKind::constant)
       state.of[id] = to.graph.add(v);
   }
+  const std::vector<char> needed = for_output(from);
   for (size_t n = 0; n < from.forward; ++n) {
     const Node& node = from.graph.nodes[n];
+    if (!needed[n]) continue;
     Stepping stepping(state, node);
     bool loss = node.op->fused_grad;
     if (use == Use::advance && loss) {

@@ -119,9 +119,9 @@ eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h) const {
 
 eng_id Model::head(eng_build* b, const eng_id* params, eng_id h) const {
   eng_id labels = 0;
-  b->api->batch(b, "labels", &labels, nullptr);            // (B, T)
-  const eng_id n = eng_rms_norm(b, h, params[1], c_.eps);  // (B, T, H)
-  return eng_cross_entropy(b, n, params[0], labels);       // (1)
+  b->api->batch(b, "labels", &labels, nullptr);                     // (B, T)
+  const eng_id n = eng_rms_norm(b, h, params[1], c_.eps);           // (B, T, H)
+  return eng_language_loss(b, n, params[0], labels, 0, c_.z_loss);  // (1)
 }
 
 std::vector<model::Signature> Model::templates() const {

@@ -146,8 +146,9 @@ eng_id Model::trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng
   }
   eng_id batch = 0;  // (B, T)
   b->api->batch(b, tmpl == embed_template ? "tokens" : "labels", &batch, nullptr);
-  if (tmpl == embed_template) return widened(b, eng_embedding(b, batch, params[0]));         // (B, T, H)
-  return eng_cross_entropy(b, eng_rms_norm(b, in[0], params[1], c_.eps), params[0], batch);  // (1)
+  if (tmpl == embed_template) return widened(b, eng_embedding(b, batch, params[0]));  // (B, T, H)
+  const eng_id h = eng_rms_norm(b, in[0], params[1], c_.eps);                         // (B, T, H)
+  return eng_language_loss(b, h, params[0], batch, 0, c_.z_loss);                     // (1)
 }
 
 }  // namespace mamba

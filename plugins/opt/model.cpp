@@ -139,8 +139,8 @@ eng_id Model::head(eng_build* b, const eng_id* params, eng_id h) const {
     const Norm n = take_norm(c_, params);
     h = eng_layer_norm(b, h, n.weight, n.bias, eps);  // (B, T, H)
   }
-  if (project) h = eng_linear(b, h, project, 0);  // (B, T, W)
-  return eng_cross_entropy(b, h, words, labels);  // (1)
+  if (project) h = eng_linear(b, h, project, 0);                // (B, T, W)
+  return eng_language_loss(b, h, words, labels, 0, c_.z_loss);  // (1)
 }
 
 std::vector<model::Signature> Model::templates() const {

@@ -101,6 +101,8 @@ struct SectionSchema {
 const std::vector<SectionSchema>& section_schemas();
 // The keys of each of [[optimizer.groups]], in addition to the plugin's keys that are marked per_group.
 const Schema& group_options();
+// The keys of each of [[observers]], in addition to the plugin's.
+const Schema& observer_options();
 // Gives the keys of [offload] that are not given the values that follow from the others.
 void derive_offload(Section& offload);
 // The engine's keys and those of `plugin`, if any. The plugin may give an engine's key (such as learning_rate) another

@@ -118,7 +118,11 @@ struct Resolver {
     if (!given.text.empty() && option.type == Type::string && value.index() < 4 && given.odd.empty())
       value = given.text;
     const Misfit wrong = given.odd.empty() ? fit(option, value) : Misfit{"E0104", "cannot be " + given.odd};
-    if (auto* groups = wrong.code ? nullptr : std::get_if<Tables>(&value)) check_groups(schema, option, given, *groups);
+    auto* tables = wrong.code ? nullptr : std::get_if<Tables>(&value);
+    if (tables && schema.name == "observers")
+      for (Problem& problem : observer_problems(*tables, given.place, plugins)) add(schema.name, std::move(problem));
+    else if (tables)
+      check_groups(schema, option, given, *tables);
     setting = Setting{std::move(value), given.held ? "default" : origin(given.place), !given.held};
     if (!wrong.code) return;
     const auto* text = std::get_if<std::string>(&setting.value);
@@ -126,7 +130,7 @@ struct Resolver {
                       option.help, describe(option), "", text ? *text : "", option.choices});
   }
 
-  // [[optimizer.groups]], the one list of tables.
+  // [[optimizer.groups]].
   void check_groups(const SectionSchema& schema, const Option& option, const Given& given, Tables& groups) {
     Schema keys = group_options();
     const PluginSchema* plugin = plugin_of(schema);

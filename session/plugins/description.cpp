@@ -8,6 +8,7 @@
 #include "engine/comm.h"
 #include "engine/data.h"
 #include "engine/model.h"
+#include "engine/observer.h"
 #include "engine/op.h"
 #include "engine/optimizer.h"
 #include "engine/policy.h"
@@ -96,6 +97,7 @@ constexpr KnownKind known_kinds[] = {
     {ENG_PRECISION_KIND, ENG_PRECISION_DRAFT},
     {ENG_ZERO_KIND, ENG_ZERO_DRAFT},
     {ENG_TIER_KIND, ENG_TIER_DRAFT},
+    {ENG_OBSERVER_KIND, ENG_OBSERVER_DRAFT},
 };
 
 // Why this engine cannot use a kind, given the plugin's `drafts`; "" if it can. Kinds outside "eng." are not checked.

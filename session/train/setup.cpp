@@ -107,6 +107,7 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   const eng_model model_table = registry.table<eng_model>(ENG_MODEL_KIND, model.string("plugin"));
   // A strategy may bring ops, too.
   if (world.size > 1) registry.table<eng_axis>(ENG_ZERO_KIND, zero.string("plugin"));
+  if (training) s.observers = make_observers(config, registry);  // these as well
   load_ops(registry);
   s.model = trace(model, model_table, generate ? 1 : train.integer("micro_batch"),
                   generate ? generate : train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT),
@@ -131,6 +132,7 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   std::set<int32_t> idle;
   if (!training) idle = {ENG_ROLE_STATE, ENG_ROLE_GRAD, ENG_ROLE_ACT};
   if (!training && (s.precision.table.flags & ENG_AXIS_CASTS)) idle.insert(ENG_ROLE_MASTER);
+  request.observers = s.observers.objects;
   request.offload = s.offload = make_offload(config.section("offload"), registry, request.traits.apart, idle);
   if (!s.offload.tiers.empty() && s.kernels && !s.target.host_memory()) s.host = host_kernels(registry);
   request.bucket = static_cast<uint64_t>(zero.integer("bucket"));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "core/config/names.hpp"
 #include "engine/ops.h"
 #include "session/json.hpp"
 #include "session/ranks/exchange.hpp"
@@ -46,7 +47,7 @@ struct BeforeStep {
 };
 struct Evaluated {
   uint64_t tokens;
-  double sum;
+  double sums[64];
 };
 
 }  // namespace
@@ -178,8 +179,9 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
     throw Error(e.exit(), fmt::format("step {}: {}", step_ + 1, e.what()), e.help());
   }
   const View& losses = alone() ? setup_.plan.losses : setup_.plan.all_losses;
-  double sum = 0;
-  for (int64_t k = 0; k < count(losses.desc); ++k) sum += executor_.host<float>(losses)[k];
+  const float* const values = executor_.host<float>(losses);
+  const std::vector<double> sums = loss_sums(setup_.plan, values);
+  const double sum = weighted(setup_.plan, sums);
   const float* results = executor_.host<float>(setup_.plan.results);
   const float norm = results[ENG_S_NORM];
   const bool skipped = results[ENG_S_OK] == 0.0f && results[ENG_S_MAY_SKIP] != 0.0f;
@@ -195,6 +197,8 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   m.step = step_;
   m.tokens = tokens_;
   m.loss = sum / valid;
+  m.terms = term_means(setup_.plan, sums, valid);
+  observe(values, m);
   m.grad_norm = norm;
   m.lr = schedule_.at(update);
   m.loss_scale = loss_scale_;
@@ -211,6 +215,20 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   m.own_memory = !setup_.kernels->host_memory();
   m.host_peak_bytes = peak_resident_bytes();
   return m;
+}
+
+void Trainer::observe(const float* values, Metrics& m) const {
+  const auto& shown = setup_.observers.shown;
+  for (uint32_t o = 0; o < shown.size(); ++o) {
+    if (step_ % shown[o].every) continue;
+    const size_t prefix = setup_.observers.objects[o].name.size() + 1;
+    for (Named& one : observed(setup_.plan, o, values)) {
+      const std::string own = one.name.substr(prefix);
+      const auto& patterns = shown[o].progress;
+      one.on_line = std::any_of(patterns.begin(), patterns.end(), [&](const auto& p) { return matches(p, own); });
+      m.observed.push_back(std::move(one));
+    }
+  }
 }
 
 // The update did nothing (scalars[OK] is 0), so the weights are still those before this step.
@@ -256,7 +274,8 @@ Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Bat
   const auto held_out = static_cast<int64_t>(data_.info().validation_samples);
   batches = std::min(batches, (held_out + cut_.rows - 1) / cut_.rows);
   Batch batch;
-  double sum = 0;
+  const size_t n = std::max<size_t>(setup_.plan.terms.size(), 1);
+  std::vector<double> sums(n, 0.0);
   // Each rank takes every world-th micro-batch; a micro-batch after the last does not count.
   for (int64_t k = cut_.rank; k - cut_.rank < batches; k += cut_.world) {
     batch.clear();
@@ -266,14 +285,26 @@ Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Bat
     out.tokens += static_cast<uint64_t>(batch.valid);
     stage(batch);
     executor_.run("eval");
-    sum += executor_.host<float>(setup_.plan.losses)[0];
+    for (size_t t = 0; t < n; ++t) sums[t] += executor_.host<float>(setup_.plan.losses)[t];
   }
   if (!alone()) {
-    const auto all = exchange_records(exchange_, Evaluated{out.tokens, sum}, "the sums of an evaluation");
-    out.tokens = 0, sum = 0;
-    for (const Evaluated& one : all) out.tokens += one.tokens, sum += one.sum;
+    Evaluated mine{out.tokens, {}};
+    std::copy(sums.begin(), sums.end(), mine.sums);
+    const auto all = exchange_records(exchange_, mine, "the sums of an evaluation");
+    out.tokens = 0, sums.assign(n, 0.0);
+    for (const Evaluated& one : all) {
+      out.tokens += one.tokens;
+      for (size_t t = 0; t < n; ++t) sums[t] += one.sums[t];
+    }
   }
-  out.loss = out.tokens ? sum / static_cast<double>(out.tokens) : 0;
+  const auto labels = static_cast<double>(std::max<uint64_t>(out.tokens, 1));
+  out.loss = out.tokens ? weighted(setup_.plan, sums) / labels : 0;
+  out.terms = term_means(setup_.plan, sums, labels);
+  const auto& terms = setup_.plan.terms;
+  const auto language = std::find_if(terms.begin(), terms.end(), [](const Term& t) { return t.cross_entropy; });
+  out.cross_entropy = terms.empty()             ? out.loss
+                      : language == terms.end() ? NAN
+                                                : sums[static_cast<size_t>(language - terms.begin())] / labels;
   out.seconds = since(start);
   return out;
 }

@@ -8,6 +8,7 @@
 #include "core/execute/executor.hpp"
 #include "session/train/clock.hpp"
 #include "session/train/data.hpp"
+#include "session/train/results.hpp"
 #include "session/train/schedule.hpp"
 #include "session/train/setup.hpp"
 
@@ -20,6 +21,8 @@ struct Metrics {
   uint64_t tokens = 0;  // of all steps so far
   double loss = 0, grad_norm = 0, lr = 0, loss_scale = 1;
   bool skipped = false;             // the gradients were not finite, and nothing was updated
+  std::vector<Named> terms;         // of the loss, if the model names them: means over the labels that count
+  std::vector<Named> observed;      // by observers whose turn it is
   std::optional<double> eval_loss;  // of an evaluation right after this step
 
   double tokens_per_second = 0, mfu = 0, step_seconds = 0;
@@ -31,8 +34,10 @@ struct Metrics {
 };
 
 struct Evaluation {
-  double loss = 0;      // mean over valid tokens
-  uint64_t tokens = 0;  // valid labels
+  double loss = 0;  // mean over valid tokens
+  std::vector<Named> terms;
+  double cross_entropy = 0;  // of which perplexity is made: the loss, or the first such term; NaN if there is none
+  uint64_t tokens = 0;       // valid labels
   double seconds = 0;
 };
 
@@ -85,6 +90,7 @@ class Trainer {
   std::span<char> staging();
   Fill fill();
   void stage(const Batch& batch);
+  void observe(const float* values, Metrics& metrics) const;
   Peers peers() const { return {cut_.rank, cut_.world, exchange_, config_.section("comm").number("timeout")}; }
 
   const Config& config_;

@@ -263,6 +263,7 @@ static const eng_build_api calls = {sizeof(eng_build_api),
                                     nullptr,
                                     nullptr,
                                     nullptr,
+                                    nullptr,
                                     nullptr};
 
 FakeBuild::FakeBuild(std::string fault) : eng_build{&calls}, fault_(std::move(fault)) {}

@@ -100,9 +100,9 @@ class Checked {
       executor_->upload(plan_.tokens, 0, tokens_.data() + k * rows, rows * sizeof(int32_t));
       executor_->upload(plan_.labels_in, 0, labels_.data() + k * rows, rows * sizeof(int32_t));
       executor_->run("eval");
-      double one = 0;
-      executor_->download(&one, plan_.losses, 0, sizeof(one));
-      sum += one;
+      std::vector<double> row(std::max<size_t>(plan_.terms.size(), 1));
+      executor_->download(row.data(), plan_.losses, 0, row.size() * sizeof(double));
+      sum += weighted(row.data());
     }
     if (plan_.accumulate > 1) upload_batch();
     return sum;
@@ -147,14 +147,27 @@ class Checked {
     executor_->upload(plan_.labels_in, labels_.data());
   }
   const eng::Plan& plan() const { return plan_; }
+  // The results of the last train program, row by row.
+  std::vector<double> results() {
+    std::vector<double> all(size_t{plan_.accumulate} * plan_.row);
+    executor_->download(all.data(), plan_.losses);
+    return all;
+  }
   const eng::Model& model() const { return model_; }
 
  private:
   double sum_of_losses() {
-    std::vector<double> losses(plan_.accumulate);
+    std::vector<double> losses(size_t{plan_.accumulate} * plan_.row);
     executor_->download(losses.data(), plan_.losses);
     double sum = 0;
-    for (double x : losses) sum += x;
+    for (size_t k = 0; k < losses.size(); k += plan_.row) sum += weighted(&losses[k]);
+    return sum;
+  }
+  // The loss of a row of results.
+  double weighted(const double* row) const {
+    if (plan_.terms.empty()) return row[0];
+    double sum = 0;
+    for (size_t k = 0; k < plan_.terms.size(); ++k) sum += plan_.terms[k].weight * row[k];
     return sum;
   }
 

@@ -160,15 +160,21 @@ int eval(const Common& common, const EvalFlags& flags) {
                 "the weights contain values that are not finite, or too large for fp32");
   std::optional<double> bits_per_byte;
   if (text && text->bytes())
-    bits_per_byte = e.loss * static_cast<double>(e.tokens) / std::log(2.0) / static_cast<double>(text->bytes());
+    bits_per_byte =
+        e.cross_entropy * static_cast<double>(e.tokens) / std::log(2.0) / static_cast<double>(text->bytes());
   if (flags.json) {
     Json out = Json::ordered({{"step", step},
                               {"loss", e.loss},
-                              {"perplexity", std::exp(e.loss)},
+                              {"perplexity", std::exp(e.cross_entropy)},
                               {"tokens", e.tokens},
                               {"seconds", e.seconds},
                               {"planned_peak_bytes", planned_peak(setup)}});
     if (bits_per_byte) out["bits_per_byte"] = *bits_per_byte;
+    if (!e.terms.empty()) {
+      Json terms = Json::ordered({});
+      for (const Named& one : e.terms) terms[one.name] = one.value;
+      out["terms"] = std::move(terms);
+    }
     fmt::print("{}\n", out.dump());
   } else {
     fmt::print("{}{}\n", eval_text(step, e),

@@ -26,7 +26,7 @@ struct Template {
 };
 
 constexpr Template templates[] = {
-#include "tools/templates/templates.inc"
+#include <templates.inc>
 };
 
 // The name and id that all templates have.

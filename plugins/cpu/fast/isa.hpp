@@ -60,6 +60,11 @@ struct Pairs {
                    int64_t plus_stride, float* c, int64_t ldc, const Ahead&);
 };
 
+// scale * (softmax - onehot) + 2 * z * lse * softmax.
+struct RowGradient {
+  float scale, z;
+};
+
 struct Isa {
   const char* name;
   bool (*supported)();
@@ -81,8 +86,8 @@ struct Isa {
   void (*attention_backward)(const AttentionShape&, int64_t b, int64_t kv_head, const void* grad, const void* q,
                              const void* k, const void* v, const void* o, const float* lse, void* dq, void* dk,
                              void* dv, void* scratch);
-  // Loss of one row of n logits; with a scale the row becomes its gradient.
-  double (*row_loss)(float* logits, int64_t n, int64_t label, const float* scale);
+  // Loss of one row of n logits, and log sum exp of them; with `gradient` the row becomes its gradient.
+  double (*row_loss)(float* logits, int64_t n, int64_t label, const RowGradient* gradient, double* lse);
   const Pairs* pairs;  // or null
 };
 
