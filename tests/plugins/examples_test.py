@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""examples_test.py BUILD: the optimizers in examples/plugins/ against their formulas in f64, update by update.
+"""examples_test.py BUILD: the plugins in examples/plugins/ against their formulas in f64, update by update.
 
 The gradient of a step is what SGD stores as its first momentum from the same weights on the same batch (the data source
-has one sample). Everything else is read from checkpoints. A planted fault, a formula with one wrong number, is noticed."""
+has one sample). Everything else is read from checkpoints. A planted fault, a formula with one wrong number, is noticed.
+Without rustc ($RUSTC), the observer in Rust is left out; tools/dev test --all installs it."""
 import json
 import math
 import os
 import pathlib
 import shlex
+import shutil
 import struct
 import subprocess
 import sys
@@ -146,6 +148,44 @@ def compare(runs, plugin, formula, **wrong):
     return worst
 
 
+def compiled_rust(folder, name, work):
+    """What build.sh does, with the bindings of this tree."""
+    rustc = [os.environ.get("RUSTC", "rustc"), "--edition", "2021", "-O", "-C", "panic=abort", "-D", "warnings"]
+    library = str(work / "libengine_abi.rlib")
+    subprocess.run(rustc + ["--crate-type", "rlib", "--crate-name", "engine_abi", str(ROOT / "abi/rust/src/lib.rs"), "-o", library], check=True)
+    subprocess.run(rustc + ["--crate-type", "cdylib", "--crate-name", name, str(folder / "src/lib.rs"), "--extern",
+                            "engine_abi=" + library, "-o", str(work / "plugins" / (name + ".eng.so"))], check=True)
+    # The bindings lie where C has every field.
+    subprocess.run(rustc[:3] + ["--test", str(ROOT / "abi/rust/src/lib.rs"), "-o", str(work / "layout")], check=True)
+    said = subprocess.run([str(work / "layout")], check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert "test result: ok. 1 passed" in said, said
+
+
+def block_of(name):
+    return "embed" if "embed_tokens" in name else "layers.0" if ".layers.0." in name else "head"
+
+
+def norms(runs):
+    """The largest relative difference between what the observer shows and what the checkpoints say."""
+    before, _ = runs.gradient("norms-start", MODEL)
+    observed = '[[observers]]\nplugin = "norms"\n'
+    run = runs.train("norms", MODEL, f'plugin = "adamw"\nlearning_rate = {RATE}\n' + observed, STEPS)
+    lines = [json.loads(line) for line in (run.parent / "metrics.jsonl").read_text().splitlines()]
+    lines = [line["observed"] for line in lines if "observed" in line]
+    assert len(lines) == STEPS, lines
+    worst = 0.0
+    for k, shown in enumerate(lines, 1):
+        after = tensors(run / ("step-%08d" % k))
+        want = {"norms.weight_norm": math.sqrt(sum(x * x for name in before for x in after[name][1]))}
+        for block in ("embed", "layers.0", "head"):
+            want["norms.update_norm." + block] = math.sqrt(
+                sum((x - y) ** 2 for name in before if block_of(name) == block for x, y in zip(after[name][1], before[name][1])))
+        assert set(shown) == set(want), (shown, want)
+        worst = max([worst] + [abs(shown[key] - want[key]) / want[key] for key in want])
+        before = {name: after[name] for name in before}
+    return worst
+
+
 def main():
     os.umask(0o022)
     os.environ["OMP_WAIT_POLICY"] = "passive"  # other tests run at the same time
@@ -167,6 +207,13 @@ def main():
             worst = compare(Runs(work / "fault", 0), plugin, formula, **fault)
             print(f"{plugin}, planted fault {fault}: {worst:.2g}")
             assert worst > 1e-4, "a wrong formula is not noticed"
+        if not shutil.which(os.environ.get("RUSTC", "rustc")):
+            print("there is no rustc: the observer is left out")
+            return
+        compiled_rust(ROOT / "examples/plugins/norms", "norms", work)
+        worst = norms(Runs(work, 0))
+        print(f"norms: {STEPS} steps, largest relative difference {worst:.2g}")
+        assert worst < 1e-5, worst
 
 
 main()

@@ -5,9 +5,9 @@
 use std::os::raw::{c_char, c_void};
 
 /// For eng_plugin.draft_id.
-pub const ENG_ABI_DRAFT: *const c_char = "draft-8\0".as_ptr() as *const c_char;
+pub const ENG_ABI_DRAFT: *const c_char = "draft-9\0".as_ptr() as *const c_char;
 pub const ENG_ABI_MINOR: u32 = 0;
-pub const ENG_ABI_DRAFT_ID: &str = "draft-8";
+pub const ENG_ABI_DRAFT_ID: &str = "draft-9";
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -161,12 +161,13 @@ pub struct eng_build_api {
     pub group: Option<unsafe extern "C" fn(*mut eng_build, *const u32, u32, *mut eng_id, *mut eng_error) -> eng_status>,
     pub part: Option<unsafe extern "C" fn(*mut eng_build, *const eng_part, *mut eng_id, *mut eng_error) -> eng_status>,
     pub slice: Option<unsafe extern "C" fn(*mut eng_build, eng_id, u64, u64, *mut eng_id, *mut eng_error) -> eng_status>,
+    pub term: Option<unsafe extern "C" fn(*mut eng_build, eng_id, *const c_char, f64, *mut eng_error) -> eng_status>,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_build_api {}
 impl eng_build_api {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 96]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 104]) };
 }
 
 #[repr(C)]
@@ -564,6 +565,23 @@ impl eng_move {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct eng_observer {
+    pub struct_size: u32,
+    pub minor: u32,
+    pub create: Option<unsafe extern "C" fn(*const eng_options, *mut *mut c_void, *mut eng_error) -> eng_status>,
+    pub destroy: Option<unsafe extern "C" fn(*mut c_void)>,
+    pub results: Option<unsafe extern "C" fn(*mut c_void, *const eng_site, *mut eng_result, u32, *mut u32, *mut eng_error) -> eng_status>,
+    pub observe: Option<unsafe extern "C" fn(*mut c_void, *mut eng_build, *const eng_site, *mut eng_id, u32, *mut eng_error) -> eng_status>,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_observer {}
+impl eng_observer {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 40]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct eng_op {
     pub struct_size: u32,
     pub flags: u32,
@@ -753,6 +771,41 @@ unsafe impl Sync for eng_range {}
 impl eng_range {
     /// All bytes zero. Compiles only if the size is that of C.
     pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 32]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_result {
+    pub name: *const c_char,
+    pub combine: u32,
+    pub flags: u32,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_result {}
+impl eng_result {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 16]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_site {
+    pub struct_size: u32,
+    pub what: u32,
+    pub block: *const c_char,
+    pub number: u32,
+    pub output: u32,
+    pub value: eng_id,
+    pub scalars: eng_id,
+    pub ranges: *const eng_range,
+    pub n_ranges: u32,
+    pub reserved: u32,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_site {}
+impl eng_site {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 48]) };
 }
 
 #[repr(C)]
@@ -1019,6 +1072,9 @@ pub const ENG_ACT_RELU: i32 = 4;
 pub const ENG_ACT_SILU: i32 = 1;
 pub const ENG_AXIS_CASTS: u32 = 1;
 pub const ENG_BF16: i32 = 3;
+pub const ENG_COMBINE_LAST: i32 = 3;
+pub const ENG_COMBINE_MAX: i32 = 2;
+pub const ENG_COMBINE_SUM: i32 = 1;
 pub const ENG_COMM_ANY_LAUNCHER: u32 = 2;
 pub const ENG_COMM_DEVICE_MEMORY: u32 = 1;
 pub const ENG_COMM_KIND: &str = "eng.comm/1";
@@ -1060,6 +1116,7 @@ pub const ENG_MEMORY_PINNED: i32 = 1;
 pub const ENG_MODEL_KIND: &str = "eng.model/1";
 pub const ENG_NOT_FOUND: i32 = 5;
 pub const ENG_NO_MEMORY: i32 = 8;
+pub const ENG_OBSERVER_KIND: &str = "eng.observer/1";
 pub const ENG_OK: i32 = 0;
 pub const ENG_OPS_KIND: &str = "eng.ops/1";
 pub const ENG_OPTIMIZER_KIND: &str = "eng.optimizer/1";
@@ -1096,6 +1153,7 @@ pub const ENG_OP_LAYER_NORM: &str = "eng.layer_norm/1";
 pub const ENG_OP_LAYER_NORM_GRAD: &str = "eng.layer_norm_grad/1";
 pub const ENG_OP_LINEAR: &str = "eng.linear/1";
 pub const ENG_OP_LOSS_SCALE: &str = "eng.loss_scale/1";
+pub const ENG_OP_LOSS_SEED: &str = "eng.loss_seed/1";
 pub const ENG_OP_MATMUL: &str = "eng.matmul/1";
 pub const ENG_OP_POSITIONS: &str = "eng.positions/1";
 pub const ENG_OP_POSITIONS_GRAD: &str = "eng.positions_grad/1";
@@ -1115,6 +1173,7 @@ pub const ENG_PARAM_FP32: u32 = 2;
 pub const ENG_PARAM_NO_DECAY: u32 = 1;
 pub const ENG_PRECISION_KIND: &str = "eng.precision/1";
 pub const ENG_PRECONDITION: i32 = 9;
+pub const ENG_RESULT_SQRT: u32 = 1;
 pub const ENG_ROLE_ACT: i32 = 6;
 pub const ENG_ROLE_GRAD: i32 = 5;
 pub const ENG_ROLE_MASTER: i32 = 2;
@@ -1122,6 +1181,11 @@ pub const ENG_ROLE_PARTIAL: i32 = 4;
 pub const ENG_ROLE_STATE: i32 = 3;
 pub const ENG_ROLE_WEIGHT: i32 = 1;
 pub const ENG_SCALER_COUNT: i32 = 8;
+pub const ENG_SITE_ACTIVATION: i32 = 1;
+pub const ENG_SITE_GRADIENT: i32 = 2;
+pub const ENG_SITE_PARAMETER: i32 = 4;
+pub const ENG_SITE_SCALARS: i32 = 5;
+pub const ENG_SITE_UPDATE: i32 = 3;
 pub const ENG_SPLIT_TRAIN: i32 = 0;
 pub const ENG_SPLIT_VALIDATION: i32 = 1;
 pub const ENG_STAGE_AFTER: i32 = 3;
@@ -1153,7 +1217,7 @@ pub const ENG_ZERO_KIND: &str = "eng.zero/1";
 /// What a description begins with: engine/plugin.h, "Drafts".
 #[macro_export]
 macro_rules! eng_drafts {
-    () => { "draft = 'draft-8'\n[drafts]\n" };
+    () => { "draft = 'draft-9'\n[drafts]\n" };
 }
 
 /// The line in [drafts] of one kind.
@@ -1163,11 +1227,12 @@ macro_rules! eng_draft {
     (data) => { "'eng.data/1' = 'data-2'\n" };
     (device) => { "'eng.device/1' = 'device-4'\n" };
     (kernels) => { "'eng.kernels/1' = 'kernels-4'\n" };
-    (model) => { "'eng.model/1' = 'model-1'\n" };
+    (model) => { "'eng.model/1' = 'model-2'\n" };
+    (observer) => { "'eng.observer/1' = 'observer-1'\n" };
     (ops) => { "'eng.ops/1' = 'ops-5'\n" };
-    (optimizer) => { "'eng.optimizer/1' = 'optimizer-4'\n" };
-    (precision) => { "'eng.precision/1' = 'precision-4'\n" };
-    (zero) => { "'eng.zero/1' = 'zero-3'\n" };
+    (optimizer) => { "'eng.optimizer/1' = 'optimizer-5'\n" };
+    (precision) => { "'eng.precision/1' = 'precision-5'\n" };
+    (zero) => { "'eng.zero/1' = 'zero-4'\n" };
     (tier) => { "'eng.tier/1' = 'tier-2'\n" };
     (tokenizer) => { "'eng.tokenizer/1' = 'tokenizer-1'\n" };
 }
@@ -1236,6 +1301,7 @@ mod layout {
         check!(eng_build_api, group, 72, 8);
         check!(eng_build_api, part, 80, 8);
         check!(eng_build_api, slice, 88, 8);
+        check!(eng_build_api, term, 96, 8);
         check!(eng_call, struct_size, 0, 4);
         check!(eng_call, parallel, 4, 4);
         check!(eng_call, n_in, 8, 4);
@@ -1398,6 +1464,12 @@ mod layout {
         check!(eng_move, states, 40, 8);
         check!(eng_move, n_states, 48, 4);
         check!(eng_move, reserved, 52, 4);
+        check!(eng_observer, struct_size, 0, 4);
+        check!(eng_observer, minor, 4, 4);
+        check!(eng_observer, create, 8, 8);
+        check!(eng_observer, destroy, 16, 8);
+        check!(eng_observer, results, 24, 8);
+        check!(eng_observer, observe, 32, 8);
         check!(eng_op, struct_size, 0, 4);
         check!(eng_op, flags, 4, 4);
         check!(eng_op, id, 8, 8);
@@ -1470,6 +1542,19 @@ mod layout {
         check!(eng_range, first, 8, 8);
         check!(eng_range, count, 16, 8);
         check!(eng_range, offset, 24, 8);
+        check!(eng_result, name, 0, 8);
+        check!(eng_result, combine, 8, 4);
+        check!(eng_result, flags, 12, 4);
+        check!(eng_site, struct_size, 0, 4);
+        check!(eng_site, what, 4, 4);
+        check!(eng_site, block, 8, 8);
+        check!(eng_site, number, 16, 4);
+        check!(eng_site, output, 20, 4);
+        check!(eng_site, value, 24, 4);
+        check!(eng_site, scalars, 28, 4);
+        check!(eng_site, ranges, 32, 8);
+        check!(eng_site, n_ranges, 40, 4);
+        check!(eng_site, reserved, 44, 4);
         check!(eng_state_rule, name, 0, 8);
         check!(eng_state_rule, dtype, 8, 4);
         check!(eng_state_rule, reserved, 12, 4);

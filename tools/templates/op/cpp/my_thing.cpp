@@ -201,7 +201,8 @@ using Launch = eng_status (*)(void*, const eng_exec*, eng_error*);
 constexpr eng_kernel make_kernel(const char* op, Launch launch) {
   return {sizeof(eng_kernel), 0, op, workspace, prepare, bind, launch, drop, drop};
 }
-constexpr eng_kernel isru_kernel = make_kernel(ISRU, launch_isru), grad_kernel = make_kernel(ISRU_GRAD, launch_isru_grad);
+constexpr eng_kernel isru_kernel = make_kernel(ISRU, launch_isru),
+                     grad_kernel = make_kernel(ISRU_GRAD, launch_isru_grad);
 const eng_kernel* const kernel_list[] = {&isru_kernel, &grad_kernel};
 const eng_kernels kernels = {sizeof(eng_kernels), 2, kernel_list};
 
