@@ -257,6 +257,7 @@ std::string metrics_line(const Metrics& m, int64_t attempt) {
   };
   put("terms", m.terms);
   put("observed", m.observed);
+  if (m.padding) line["padding"] = *m.padding;
   line["tokens_per_second"] = m.tokens_per_second;
   line["mfu"] = m.mfu;
   line["step_seconds"] = m.step_seconds;

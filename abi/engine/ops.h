@@ -8,7 +8,7 @@
  * Where f has 16 bits, the result of a matmul and the gradients dw, dbias and dtable, with what they are added to, may
  * be f32 instead.
  * "In place" means that the output may share the memory of that input.
- * A builder helper returns the id of its result, or 0 after an error (see eng_build_api.status).
+ * engine/emit.h has a function for each op that a model emits.
  */
 #ifndef ENGINE_OPS_H_
 #define ENGINE_OPS_H_
@@ -18,6 +18,19 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- several documents in one sample ------------------------------------------------------------------- */
+
+/* A sample of T positions may hold several documents, one after the other. Two tensors say where they lie, both (B, T)
+ * i32, the same for every layer:
+ *   segments   constant inside a document, and different in neighbouring ones. The values mean nothing else.
+ *              start(b, t) is the first s such that segments[b, s .. t] are equal: where the document of t begins.
+ *   positions  the number of a token in its document, from 0. Without them it is its number in the sample.
+ * Layers that look at other positions or at the number of a position take one of them as an optional input. With it,
+ * each document gets what it would get alone, and no gradient crosses a border. Sums over positions may be in another
+ * order than in a sample of its own. Without it, the whole sample is one document. The data are no parameters: neither
+ * input has a gradient. A running sequence is always one document: for it there are no such inputs, and the engine
+ * refuses to derive its programs from a model that uses them. */
 
 /* ---- layers: a model emits these; the engine knows their gradients ------------------------------------- */
 
@@ -35,11 +48,13 @@ extern "C" {
  * [mean, rstd], and with a residual s (..., H), in place of x or residual allowed. attr: eps f.  Ba et al. 2016. */
 #define ENG_OP_LAYER_NORM "eng.layer_norm/1"
 /* Rotates halves: with d = D/2, y1 = x1*cos - x2*sin, y2 = x2*cos + x1*sin, x1 = x[..., :d], x2 = x[..., d:].
- * in: x (B, T, heads*D), table (T, D) f32 = [cos(d) | sin(d)] per position; out: y as x, in place allowed.
+ * in: x (B, T, heads*D), table (P, D) f32 = [cos(d) | sin(d)] per position, P >= T, [positions (B, T) i32]; out: y as x,
+ * in place allowed. Row t of the table turns token t, with positions row positions[b, t], which lies in 0 .. P - 1.
  * attrs: heads i, inverse i (1 rotates back).  Su et al. 2021, Hugging Face half-split order. */
 #define ENG_OP_ROPE "eng.rope/1"
-/* Causal attention: softmax(scale q k^T + mask) v. Query head h reads key head h / (heads/kv_heads).
- * in: q (B, T, heads*D), k (B, T, kv_heads*D), v (B, T, kv_heads*D);
+/* Causal attention: softmax(scale q k^T + mask) v. Query head h reads key head h / (heads/kv_heads). Position t attends
+ * to 0 .. t, with segments to start(b, t) .. t.
+ * in: q (B, T, heads*D), k (B, T, kv_heads*D), v (B, T, kv_heads*D), [segments (B, T) i32];
  * out: o (B, T, heads*D), lse (B, heads, T) f32. attrs: heads i, kv_heads i, scale f. */
 #define ENG_OP_ATTENTION "eng.attention/1"
 /* y = act(gate) * up.  in: gate (..., I), up (..., I); out: y. attr: act i (ENG_ACT_*). */
@@ -55,9 +70,10 @@ extern "C" {
  * Converts between f32, bf16 and f16, and between f32 and f64. in: x; out: y. attr: dtype i (ENG_F32, ENG_BF16, ...),
  * that of y. Its gradient is cast back. EXACT. */
 #define ENG_OP_CAST "eng.cast/1"
-/* y[b, t] = x[b, t] + table[t + offset], in place allowed. In a running sequence, t counts from its position.
- * in: x (B, T, H), table (P, H), P >= T + offset, [counters: t starts at counters[ENG_C_POSITION]]; out: y (B, T, H).
- * attr: offset i. EXACT. */
+/* y[b, t] = x[b, t] + table[t + offset], in place allowed. In a running sequence, t counts from its position. With
+ * positions: table[positions[b, t] + offset], a row that must exist.
+ * in: x (B, T, H), table (P, H), P >= T + offset, [counters: t starts at counters[ENG_C_POSITION]], [positions (B, T)
+ * i32, only without counters]; out: y (B, T, H). attr: offset i. EXACT. */
 #define ENG_OP_POSITIONS "eng.positions/1"
 /* y = kept ? x * (1 / (1 - p)) : 0. An element is dropped with probability p; in place allowed. A model gives x
  * (B, ...) and p. The engine adds the other input and the other attributes, and omits the op from every program except
@@ -108,14 +124,16 @@ extern "C" {
 /* in: dy, s, [w], stats, [ds (added to dx)], [dw_acc (H)], [dbias_acc (H)]; out: dx, with w dw (H), with a bias dbias
  * (H), in place of ds, dw_acc, dbias_acc. attr: bias i (1: there is one). */
 #define ENG_OP_LAYER_NORM_GRAD "eng.layer_norm_grad/1"
-/* in: do, q, k, v, o, lse; out: dq, dk, dv. attrs as attention. */
+/* in: do, q, k, v, o, lse, [segments (B, T) i32]; out: dq, dk, dv. attrs as attention. */
 #define ENG_OP_ATTENTION_GRAD "eng.attention_grad/1"
 /* in: dy, gate, up; out: dgate, dup (in place of gate, up allowed). attr: act. */
 #define ENG_OP_GATED_GRAD "eng.gated_grad/1"
 /* in: dy, x (relu: x or y); out: dx, in place of either. attr: act. */
 #define ENG_OP_ACTIVATION_GRAD "eng.activation_grad/1"
-/* dtable[t + offset] = sum of dy[b, t] over b in order; other rows are zero. in: dy (B, T, H), [acc (P, H)];
- * out: dtable (P, H), in place of acc. attrs: rows i = P, offset i. */
+/* dtable[t + offset] = sum of dy[b, t] over b in order; other rows are zero. With positions: dtable[p + offset] = sum of
+ * the dy[b, t] with positions[b, t] = p, in the order of b, then t.
+ * in: dy (B, T, H), [acc (P, H)], [positions (B, T) i32]; out: dtable (P, H), in place of acc. attrs: rows i = P, offset
+ * i. */
 #define ENG_OP_POSITIONS_GRAD "eng.positions_grad/1"
 /* Forward and gradient in one pass. With s = scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE] * weight,
  * z = scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE] * z_loss and the token's loss weight l (1 if there are none)
@@ -269,156 +287,9 @@ extern "C" {
 /* attrs: low f, high f, seed i, stream i, first i. */
 #define ENG_OP_INIT_UNIFORM "eng.init_uniform/1"
 
-/* ---- helpers for models ------------------------------------------------------------------------------ */
-
-static inline eng_id eng_emit1(eng_build *b, const char *op, const eng_id *in, uint32_t n_in, const eng_attr *attrs,
-                               uint32_t n_attrs) {
-  eng_id out = 0;
-  b->api->emit(b, op, in, n_in, &out, 1, attrs, n_attrs, 0);
-  return out;
-}
-
-static inline eng_id eng_linear(eng_build *b, eng_id x, eng_id w, eng_id bias_or_0) {
-  eng_id in[3];
-  in[0] = x, in[1] = w, in[2] = bias_or_0;
-  return eng_emit1(b, ENG_OP_LINEAR, in, 3, 0, 0);
-}
-
-static inline eng_id eng_embedding(eng_build *b, eng_id tokens, eng_id table) {
-  eng_id in[2];
-  in[0] = tokens, in[1] = table;
-  return eng_emit1(b, ENG_OP_EMBEDDING, in, 2, 0, 0);
-}
-
-static inline eng_id eng_rms_norm(eng_build *b, eng_id x, eng_id w, double eps) {
-  eng_id in[3], out[2] = {0, 0};
-  eng_attr attr = {"eps", 0, eps};
-  in[0] = x, in[1] = w, in[2] = 0;
-  b->api->emit(b, ENG_OP_RMS_NORM, in, 3, out, 2, &attr, 1, 0);
-  return out[0];
-}
-
-/* The residual stream and its norm in one op: *sum = x + residual; returns rms_norm(*sum). */
-static inline eng_id eng_add_rms_norm(eng_build *b, eng_id x, eng_id residual, eng_id w, double eps, eng_id *sum) {
-  eng_id in[3], out[3] = {0, 0, 0};
-  eng_attr attr = {"eps", 0, eps};
-  in[0] = x, in[1] = w, in[2] = residual;
-  b->api->emit(b, ENG_OP_RMS_NORM, in, 3, out, 3, &attr, 1, 0);
-  *sum = out[2];
-  return out[0];
-}
-
-/* `w_or_0` and `bias_or_0`: 0 if absent. */
-static inline eng_id eng_layer_norm(eng_build *b, eng_id x, eng_id w_or_0, eng_id bias_or_0, double eps) {
-  eng_id in[4], out[2] = {0, 0};
-  eng_attr attr = {"eps", 0, eps};
-  in[0] = x, in[1] = w_or_0, in[2] = bias_or_0, in[3] = 0;
-  b->api->emit(b, ENG_OP_LAYER_NORM, in, 4, out, 2, &attr, 1, 0);
-  return out[0];
-}
-
-/* *sum = x + residual; returns layer_norm(*sum). */
-static inline eng_id eng_add_layer_norm(eng_build *b, eng_id x, eng_id residual, eng_id w_or_0, eng_id bias_or_0,
-                                        double eps, eng_id *sum) {
-  eng_id in[4], out[3] = {0, 0, 0};
-  eng_attr attr = {"eps", 0, eps};
-  in[0] = x, in[1] = w_or_0, in[2] = bias_or_0, in[3] = residual;
-  b->api->emit(b, ENG_OP_LAYER_NORM, in, 4, out, 3, &attr, 1, 0);
-  *sum = out[2];
-  return out[0];
-}
-
-static inline eng_id eng_rope(eng_build *b, eng_id x, eng_id table, int64_t heads) {
-  eng_id in[2];
-  eng_attr attrs[2] = {{"heads", 0, 0}, {"inverse", 0, 0}};
-  attrs[0].i = heads;
-  in[0] = x, in[1] = table;
-  return eng_emit1(b, ENG_OP_ROPE, in, 2, attrs, 2);
-}
-
-static inline eng_id eng_attention(eng_build *b, eng_id q, eng_id k, eng_id v, int64_t heads, int64_t kv_heads,
-                                   double scale) {
-  eng_id in[3], out[2] = {0, 0};
-  eng_attr attrs[3] = {{"heads", 0, 0}, {"kv_heads", 0, 0}, {"scale", 0, 0}};
-  attrs[0].i = heads, attrs[1].i = kv_heads, attrs[2].f = scale;
-  in[0] = q, in[1] = k, in[2] = v;
-  b->api->emit(b, ENG_OP_ATTENTION, in, 3, out, 2, attrs, 3, 0);
-  return out[0];
-}
-
-static inline eng_id eng_gated(eng_build *b, eng_id gate, eng_id up, int64_t act) {
-  eng_id in[2];
-  eng_attr attr = {"act", 0, 0};
-  attr.i = act;
-  in[0] = gate, in[1] = up;
-  return eng_emit1(b, ENG_OP_GATED, in, 2, &attr, 1);
-}
-
-static inline eng_id eng_activation(eng_build *b, eng_id x, int64_t act) {
-  eng_attr attr = {"act", 0, 0};
-  attr.i = act;
-  return eng_emit1(b, ENG_OP_ACTIVATION, &x, 1, &attr, 1);
-}
-
-static inline eng_id eng_scale(eng_build *b, eng_id x, double factor) {
-  eng_attr attr = {"factor", 0, 0};
-  attr.f = factor;
-  return eng_emit1(b, ENG_OP_SCALE, &x, 1, &attr, 1);
-}
-
-/* `dtype`: ENG_F32, ENG_BF16, ... */
-static inline eng_id eng_cast(eng_build *b, eng_id x, int64_t dtype) {
-  eng_attr attr = {"dtype", 0, 0};
-  attr.i = dtype;
-  return eng_emit1(b, ENG_OP_CAST, &x, 1, &attr, 1);
-}
-
-static inline eng_id eng_positions(eng_build *b, eng_id x, eng_id table, int64_t offset) {
-  eng_id in[2];
-  eng_attr attr = {"offset", 0, 0};
-  attr.i = offset;
-  in[0] = x, in[1] = table;
-  return eng_emit1(b, ENG_OP_POSITIONS, in, 2, &attr, 1);
-}
-
-/* p = 0 emits nothing. */
-static inline eng_id eng_dropout(eng_build *b, eng_id x, double p) {
-  eng_attr attr = {"p", 0, 0};
-  attr.f = p;
-  return p == 0 ? x : eng_emit1(b, ENG_OP_DROPOUT, &x, 1, &attr, 1);
-}
-
-static inline eng_id eng_add(eng_build *b, eng_id x, eng_id y) {
-  eng_id in[2];
-  in[0] = x, in[1] = y;
-  return eng_emit1(b, ENG_OP_ADD, in, 2, 0, 0);
-}
-
-static inline eng_id eng_cross_entropy(eng_build *b, eng_id x, eng_id w, eng_id labels) {
-  eng_id in[3];
-  in[0] = x, in[1] = w, in[2] = labels;
-  return eng_emit1(b, ENG_OP_CROSS_ENTROPY, in, 3, 0, 0);
-}
-
-/* The loss of a language model: cross-entropy, and with z_loss > 0 that multiple of the sum of lse^2. Two terms then,
- * "cross_entropy" and "z_loss"; without, the loss is no named term. loss_weights_or_0: (B, T) f32. Returns the
- * cross-entropy, which is the output of the last block. */
-static inline eng_id eng_language_loss(eng_build *b, eng_id x, eng_id w, eng_id labels, eng_id loss_weights_or_0,
-                                       double z_loss) {
-  eng_id in[4], out[2] = {0, 0};
-  eng_attr attr = {"z_loss", 0, 0};
-  attr.f = z_loss;
-  in[0] = x, in[1] = w, in[2] = labels, in[3] = loss_weights_or_0;
-  b->api->emit(b, ENG_OP_CROSS_ENTROPY, in, loss_weights_or_0 ? 4 : 3, out, z_loss != 0 ? 2 : 1, &attr,
-               z_loss != 0 ? 1 : 0, 0);
-  if (z_loss != 0) {
-    b->api->term(b, out[0], "cross_entropy", 1.0, 0);
-    b->api->term(b, out[1], "z_loss", z_loss, 0);
-  }
-  return out[0];
-}
-
 #ifdef __cplusplus
 }
 #endif
+
+#include "emit.h"
 #endif

@@ -129,7 +129,7 @@ BlockEmitter::Env BlockEmitter::enter(uint32_t b, const std::vector<View>& input
         env[id] = (*batch.weights)[block.params[v.index]];
         break;
       case SymbolKind::batch:
-        env[id] = v.index == 0 ? batch.tokens : batch.labels;
+        env[id] = batch.fields.at(v.index);
         break;
       case SymbolKind::constant:
         env[id] = batch.constants->at(block.tmpl)[v.index];

@@ -11,9 +11,9 @@ namespace eng {
 // that the model or the program does not need stay absent or null.
 struct MicroBatch {
   // Inputs.
-  View tokens, labels;     // (B, T) i32; labels in training and evaluation
-  View scalars, counters;  // the step's f32[32] and i64[8]
-  int64_t seed = 0;        // of random ops, in training
+  std::vector<View> fields;  // of the batch, (B, T); absent where the program has none
+  View scalars, counters;    // the step's f32[32] and i64[8]
+  int64_t seed = 0;          // of random ops, in training
   // Tables of views. Only *weights changes during emission: before_pass makes it right for the next pass.
   const std::vector<View>* weights = nullptr;                        // per parameter of the model
   const std::map<uint32_t, std::vector<View>>* constants = nullptr;  // template -> its constants

@@ -30,6 +30,12 @@ const Program& Plan::program(const std::string& name) const {
   throw Error(Exit::bug, "the plan has no program `" + name + "`");
 }
 
+const View& Plan::field(const std::string& name) const {
+  for (const auto& f : fields)
+    if (f.name == name) return f.view;
+  throw Error(Exit::bug, "the batch has no field `" + name + "`");
+}
+
 const Tensor* Plan::find(const std::string& name, const std::string& role) const {
   for (const auto& t : tensors)
     if (t.name == name && t.role == role) return &t;

@@ -128,6 +128,12 @@ struct Tensor {
   View whole() const;  // throws Error(Exit::bug) if this rank holds only a part
 };
 
+// A field of the batch.
+struct Input {
+  std::string name;
+  View view;
+};
+
 // Parameters of one block with the same weight dtype, laid out flat; each starts on a multiple of `chunk` elements.
 struct Unit {
   std::string name;
@@ -161,7 +167,8 @@ struct Plan {
   std::vector<Tensor> tensors;
   // Views in host memory, or in device memory if that is host memory. The host fills them before a program, which
   // copies them to the device: the batch; `host_counters` before "decode" and "prefill" ("train" copies them out).
-  View tokens, labels_in, inputs, host_counters;
+  std::vector<Input> fields;  // of the batch, (A, B, T) each: those of the model, in its order
+  View inputs, host_counters;
   // Likewise, filled by a program: `losses`, rows of `row` values, per micro-batch, and then `once` values; those of
   // all ranks in `all_losses` if there are several; `results`, the scalars after an update; `next_logits` (B, 1, V) of
   // program "decode". A row is the terms of the loss, or the loss if there are none, and then what is observed.
@@ -213,6 +220,7 @@ struct Plan {
   const Buffer& buffer(Id id) const { return buffers[id - 1]; }
   Buffer& buffer(Id id) { return buffers[id - 1]; }
   const Program& program(const std::string& name) const;
+  const View& field(const std::string& name) const;
   const Tensor* find(const std::string& name, const std::string& role) const;
 };
 

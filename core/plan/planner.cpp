@@ -160,8 +160,8 @@ class Planner {
   void copy_batch(int64_t rows) {
     const auto n = static_cast<uint64_t>(model_.micro_batch * model_.sequence_length);
     const auto some = [&](uint64_t first, uint64_t count) {
-      for (const auto& [host, device] : {std::pair(plan_.tokens, s_.tokens), {plan_.labels_in, s_.labels}})
-        s_.copy_in(slice(host, first * n, count * n), slice(device, first * n, count * n));
+      for (size_t f = 0; f < s_.fields.size(); ++f)
+        s_.copy_in(slice(plan_.fields[f].view, first * n, count * n), slice(s_.fields[f], first * n, count * n));
     };
     some(0, 1);
     if (rows > 1) some(1, static_cast<uint64_t>(rows) - 1);
@@ -169,15 +169,12 @@ class Planner {
 
   // Rows of the batch for this micro-batch: those of the first one lie where they were copied to.
   void get_rows(MicroBatch& batch, bool first) {
-    const eng_desc rows = make_desc(ENG_I32, {model_.micro_batch, model_.sequence_length});
-    const auto get = [&](const char* name, const View& all) {
-      if (first) return reshape(all, rows);
-      const View row = emit_.transient(name, Line::batch, rows);
-      emit_.action(op(ENG_OP_GET_ROW), {all, plan_.counters}, {row});
-      return row;
-    };
-    batch.tokens = get("tokens", s_.tokens);
-    batch.labels = get("labels", s_.labels);
+    for (size_t f = 0; f < s_.fields.size(); ++f) {
+      const eng_desc rows = make_desc(model_.fields[f].dtype, {model_.micro_batch, model_.sequence_length});
+      batch.fields.push_back(first ? reshape(s_.fields[f], rows)
+                                   : emit_.transient(model_.fields[f].name, Line::batch, rows));
+      if (!first) emit_.action(op(ENG_OP_GET_ROW), {s_.fields[f], plan_.counters}, {batch.fields.back()});
+    }
     batch.scalars = plan_.scalars;
     batch.counters = plan_.counters;
     batch.seed = r_.seed;
@@ -329,10 +326,17 @@ class Planner {
     s_.copy_out(out, slice(plan_.losses, 0, static_cast<uint64_t>(count(out.desc))));
   }
 
-  // The first `positions` of every row of the tokens that the host gave.
-  MicroBatch first_tokens(int64_t positions) const {
+  // The first B x `positions` values that the host gave: of tokens, and for whole sequences of every other field but
+  // the labels.
+  MicroBatch first_values(int64_t positions) {
     MicroBatch batch;
-    batch.tokens = reshape(s_.tokens, make_desc(ENG_I32, {model_.micro_batch, positions}));
+    batch.fields.resize(s_.fields.size());
+    const auto n = static_cast<uint64_t>(model_.micro_batch * positions);
+    for (size_t f = 0; f < s_.fields.size(); ++f) {
+      if (f == 1 || (f > 1 && !states_of_.empty())) continue;
+      batch.fields[f] = reshape(s_.fields[f], make_desc(model_.fields[f].dtype, {model_.micro_batch, positions}));
+      s_.copy_in(slice(plan_.fields[f].view, 0, n), slice(s_.fields[f], 0, n));
+    }
     batch.weights = &s_.weights;
     batch.constants = &s_.constants;
     batch.states = &states_of_;
@@ -351,9 +355,7 @@ class Planner {
     emit_.begin_program(name);
     emit_.begin_segment(name, 1);
     emit_.label(Phase::begin);
-    MicroBatch batch = first_tokens(model.sequence_length);
-    const auto n = static_cast<uint64_t>(count(batch.tokens.desc));
-    s_.copy_in(slice(plan_.tokens, 0, n), slice(s_.tokens, 0, n));
+    MicroBatch batch = first_values(model.sequence_length);
     if (!states_of_.empty()) s_.copy_in(plan_.host_counters, plan_.counters);
     batch.output = output;
     const BlockEmitter blocks(model, emit_);

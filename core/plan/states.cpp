@@ -160,15 +160,17 @@ void States::make_step() {
       plan_.constant_data.push_back(c);
     }
   }
-  const auto make = [&](const char* name, Line line, const eng_desc& desc, View& host) {
+  const auto make = [&](const std::string& name, Line line, const eng_desc& desc, View& host) {
     const Shared both = shared(name, line, desc, true);
     host = both.host;
     return both.device;
   };
   if (!r_.traits.collectives_apart && !alone()) emit_.stage_collectives(1);
   const int64_t a = r_.accumulate, b = model_.micro_batch, t = model_.sequence_length;
-  tokens = make("tokens", Line::batch, make_desc(ENG_I32, {a, b, t}), plan_.tokens);
-  labels = make("labels", Line::batch, make_desc(ENG_I32, {a, b, t}), plan_.labels_in);
+  for (const Field& field : model_.fields) {
+    plan_.fields.push_back({field.name, {}});
+    fields.push_back(make(field.name, Line::batch, make_desc(field.dtype, {a, b, t}), plan_.fields.back().view));
+  }
   inputs = make("inputs", Line::step, make_desc(ENG_F32, {8}), plan_.inputs);
   plan_.counters = make("counters", Line::step, make_desc(ENG_I64, {ENG_C_COUNT}), plan_.host_counters);
   plan_.scalars = make("scalars", Line::step, make_desc(ENG_F32, {ENG_S_COUNT}), plan_.results);

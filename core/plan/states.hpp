@@ -69,7 +69,8 @@ class States {
     View device, host;
   };
   Shared shared(const std::string& name, Line line, const eng_desc& desc, bool initial);
-  View tokens, labels, inputs, losses, all_losses;  // on the device
+  std::vector<View> fields;  // of the batch, on the device; the next ones, too
+  View inputs, losses, all_losses;
   // Makes room for `n` values after the rows of the losses.
   void after_losses(uint64_t n);
 

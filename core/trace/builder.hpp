@@ -58,6 +58,7 @@ class Builder : public eng_build {
     refuse("declaring a block");
   }
   virtual Id batch(const std::string& /*name*/) { refuse("asking for the batch"); }
+  virtual bool offers(const std::string& /*name*/) { refuse("asking for the batch"); }
   virtual Id constant(const eng_desc&, const void* /*data*/) { refuse("making a constant"); }
   virtual World world() { refuse("asking for the world"); }
   virtual Id group(std::vector<uint32_t> /*ranks*/) { refuse("making a group"); }
@@ -68,7 +69,8 @@ class Builder : public eng_build {
   virtual std::vector<Id> emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) = 0;
 
   eng_status status = ENG_OK;
-  std::string error;
+  std::string error, help;
+  Exit exit = Exit::environment;  // of the error
 
  protected:
   [[noreturn]] static void refuse(const char* what);

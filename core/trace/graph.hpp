@@ -15,7 +15,7 @@ enum class SymbolKind : uint8_t {
   temp,      // made by a node
   input,     // of the block: output `index` of the previous block
   param,     // `index` into the block's parameter list
-  batch,     // `index`: 0 tokens, 1 labels
+  batch,     // `index` into the model's fields
   constant,  // `index` into the template's constants
   scalars,   // the step's f32[32]
   seed,      // gradient of the block's output `index`, from the next block

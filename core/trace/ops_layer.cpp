@@ -44,7 +44,8 @@ std::string rope(Shapes in, const Attrs& attrs, Out& out) {
   if (in[0].ndim != 3 || heads < 1 || last(in[0]) % heads) return "x must be (B, T, heads*D)";
   int64_t d = last(in[0]) / heads;
   if (d % 2) return "the head size must be even";
-  if (in[1].ndim != 2 || in[1].dims[0] != in[0].dims[1] || in[1].dims[1] != d) return "table must be (T, D)";
+  if (in[1].ndim != 2 || in[1].dims[0] < in[0].dims[1] || in[1].dims[1] != d) return "table must be (T or more, D)";
+  if (!numbers_tokens(in, 2, in[0])) return "positions must be (B, T) i32";
   out.push_back(in[0]);
   return "";
 }
@@ -53,10 +54,13 @@ void rope_grad(Gradient& g) {
   Attrs attrs = g.attrs();
   for (auto& a : attrs.list)
     if (a.key == "inverse") a.i = 1 - a.i;
-  if (g.wants(0)) g.give(0, g.emit(ENG_OP_ROPE, {g.d_out(0), g.in(1)}, attrs)[0]);
+  std::vector<Id> in = {g.d_out(0), g.in(1)};
+  if (g.in(2)) in.push_back(g.in(2));
+  if (g.wants(0)) g.give(0, g.emit(ENG_OP_ROPE, std::move(in), attrs)[0]);
 }
 
 void rope_step(Stepping& s) {
+  one_document(s, 2);
   s.give(0, s.emit(ENG_OP_ROPE_STEP, {s.in(0), s.in(1), s.counters()}, s.attrs())[0]);
 }
 
@@ -68,24 +72,28 @@ std::string attention(Shapes in, const Attrs& attrs, Out& out) {
   if (!same(in[1], in[2]) || in[1].ndim != 3 || last(in[1]) != kv * d || in[1].dims[0] != in[0].dims[0] ||
       in[1].dims[1] != in[0].dims[1])
     return "k and v must be (B, T, kv_heads*D)";
+  if (!numbers_tokens(in, 3, in[0])) return "segments must be (B, T) i32";
   out.push_back(in[0]);
   out.push_back(make_desc(wide(in[0].dtype), {in[0].dims[0], heads, in[0].dims[1]}));
   return "";
 }
 
-// Causal: half of the T x T square, two products of D each.
+// Causal: half of the T x T square, two products of D each. Documents make it less, but shapes don't tell.
 double attention_flops(Shapes in, Shapes, const Attrs&) {
   return 2.0 * count(in[0]) * (in[0].dims[1] + 1);
 }
 
 void attention_grad_rule(Gradient& g) {
-  auto d = g.emit(ENG_OP_ATTENTION_GRAD, {g.d_out(0), g.in(0), g.in(1), g.in(2), g.out(0), g.out(1)}, g.attrs());
+  std::vector<Id> in = {g.d_out(0), g.in(0), g.in(1), g.in(2), g.out(0), g.out(1)};
+  if (g.in(3)) in.push_back(g.in(3));
+  auto d = g.emit(ENG_OP_ATTENTION_GRAD, std::move(in), g.attrs());
   for (uint32_t k = 0; k < 3; ++k)
     if (g.wants(k)) g.give(k, d[k]);
 }
 
 // Two states cache the keys and values of all positions so far; the op adds those of the next positions.
 void attention_step(Stepping& s) {
+  one_document(s, 3);
   eng_desc cache = s.desc(1);
   cache.dims[1] = s.length();
   Id k = s.state(cache), v = s.state(cache);
@@ -202,6 +210,7 @@ std::string embedding_grad(Shapes in, const Attrs& attrs, Out& out) {
 }
 
 std::string attention_grad(Shapes in, const Attrs&, Out& out) {
+  if (!numbers_tokens(in, 6, in[1])) return "segments must be (B, T) i32";
   for (int k = 1; k < 4; ++k) out.push_back(in[k]);
   return "";
 }
@@ -252,14 +261,14 @@ std::span<const Op> layer_ops() {
        .step = by_position},
       {.id = ENG_OP_ROPE,
        .min_in = 2,
-       .max_in = 2,
+       .max_in = 3,
        .infer = rope,
        .in_place = {{.out = 0, .in = 0, .must = false}},
        .grad = rope_grad,
        .step = rope_step},
       {.id = ENG_OP_ATTENTION,
        .min_in = 3,
-       .max_in = 3,
+       .max_in = 4,
        .infer = attention,
        .flops = attention_flops,
        .grad = attention_grad_rule,
@@ -312,7 +321,7 @@ std::span<const Op> gradient_ops() {
        .infer = embedding_grad,
        .in_place = {{.out = 0, .in = 2, .must = true}},
        .sums = 1U << 0},
-      {.id = ENG_OP_ATTENTION_GRAD, .min_in = 6, .max_in = 6, .infer = attention_grad, .flops = attention_grad_flops},
+      {.id = ENG_OP_ATTENTION_GRAD, .min_in = 6, .max_in = 7, .infer = attention_grad, .flops = attention_grad_flops},
       {.id = ENG_OP_GATED_GRAD,
        .min_in = 3,
        .max_in = 3,

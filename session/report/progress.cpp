@@ -57,13 +57,14 @@ static std::string shown_text(const std::vector<Named>& values) {
 std::string step_text(const Metrics& m, int64_t steps, double seconds_left) {
   const double waited = m.wait_seconds.data + m.wait_seconds.comm + m.wait_seconds.offload;
   const std::string skipped = m.skipped ? fmt::format(" skipped: overflow at loss scale {:g}", m.loss_scale) : "";
+  const std::string padding = m.padding ? fmt::format(" pad: {:.1f}%", 100 * *m.padding) : "";
   // Of a device apart, its memory is what is scarce; the host's is told beside it.
   const std::string memory = m.own_memory ? size_text(m.device_peak_bytes) + " host: " + size_text(m.host_peak_bytes)
                                           : size_text(std::max(m.device_peak_bytes, m.host_peak_bytes));
-  return fmt::format("step {}/{} loss: {}{} lr: {} grad_norm: {}{}{} tok/s: {} mfu: {} mem: {} wait: {} left: {}",
+  return fmt::format("step {}/{} loss: {}{} lr: {} grad_norm: {}{}{} tok/s: {}{} mfu: {} mem: {} wait: {} left: {}",
                      m.step, steps, finite(m.loss, "{:.4f}"), shown_text(m.terms), finite(m.lr, "{:.2e}"),
                      finite(m.grad_norm, "{:.2f}"), skipped, shown_text(m.observed),
-                     finite(m.tokens_per_second, "{:.0f}"), finite(m.mfu * 100, "{:.1f}%"), memory,
+                     finite(m.tokens_per_second, "{:.0f}"), padding, finite(m.mfu * 100, "{:.1f}%"), memory,
                      finite(waited / m.step_seconds * 100, "{:.0f}%"), duration_text(seconds_left));
 }
 

@@ -15,10 +15,20 @@ namespace eng {
 namespace {
 
 // An executor binds collectives to the groups of their ranks, so the groups must exist before it.
-const Plan& with_groups(const Plan& plan, Communicator* comm) {
-  if (comm) comm->make_groups(plan.ranks);
-  return plan;
+Exchange join(const Plan& plan, Communicator* comm) {
+  if (!comm) return {};
+  comm->make_groups(plan.ranks);
+  return [comm](const std::string& mine) { return comm->exchange(mine); };
 }
+
+// What a device measured, rank 0's does alone, while its executor prepares; the others wait for it before they prepare.
+std::string before_executor(Device& device, const Exchange& exchange, uint32_t rank, const std::string& own) {
+  const std::string choices = rank && device.measures() ? exchange("").front() : own;
+  device.choose(choices);
+  return choices;
+}
+
+constexpr const char* choices_key = "device_choices";  // of a checkpoint's further facts
 
 // FLOPs per training token by the usual definition: 6 per parameter that multiplies (all but lookup tables), plus
 // causal attention, 6 * layers * T * width (Chowdhery et al. 2022, appendix B, halved for causality).
@@ -42,8 +52,9 @@ double flops_per_token(const Model& model) {
 
 // What ranks exchange before a step, and after an evaluation.
 struct BeforeStep {
-  int64_t valid;  // counted labels of this rank
-  int64_t stop;   // 1: it was asked to stop
+  int64_t valid;    // counted labels of this rank
+  int64_t padding;  // positions of this rank without a token
+  int64_t stop;     // 1: it was asked to stop
 };
 struct Evaluated {
   uint64_t tokens;
@@ -52,17 +63,29 @@ struct Evaluated {
 
 }  // namespace
 
-Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm)
+std::string choices_of(const std::filesystem::path& checkpoint) {
+  const std::map<std::string, std::string> facts = read_manifest(checkpoint).point.extra;
+  const auto found = facts.find(choices_key);
+  return found == facts.end() ? "" : found->second;
+}
+
+Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm,
+                 const std::string& choices)
     : config_(config),
       registry_(registry),
       setup_(setup),
       data_(data),
-      schedule_(make_schedule(config)),
+      schedule_(trains() ? make_schedule(config, registry) : Schedule()),
       device_(registry, setup.kernels->device(), config.section("device"), setup.plan.ranks.world.local_rank),
       host_(make_host(setup.offload, config.section("offload"), registry, setup.host.get(),
                       setup.plan.ranks.world.local_rank)),
-      executor_(with_groups(setup.plan, comm), device_, *setup.kernels, comm, true, &host_) {
-  if (comm) exchange_ = [comm](const std::string& mine) { return comm->exchange(mine); };
+      exchange_(join(setup.plan, comm)),
+      choices_(before_executor(device_, exchange_, setup.plan.ranks.world.rank, choices)),
+      executor_(setup.plan, device_, *setup.kernels, comm, true, &host_) {
+  if (setup.plan.ranks.world.rank == 0 && device_.measures()) {
+    choices_ = device_.choices();
+    if (exchange_) exchange_(choices_);
+  }
   const Section& train = config.section("train");
   length_ = train.integer("sequence_length");
   flops_per_token_ = flops_per_token(setup.model);
@@ -152,18 +175,22 @@ void Trainer::load(const std::filesystem::path& checkpoint) {
   executor_.run("publish");
 }
 
-Trainer::Agreed Trainer::agree(int64_t valid, bool stop) const {
-  if (alone()) return {valid, stop};
+Trainer::Agreed Trainer::agree(const Batch& batch, bool stop) const {
+  if (alone()) return {batch.valid, batch.padding, stop};
   Agreed all;
-  for (const BeforeStep& one : exchange_records(exchange_, BeforeStep{valid, stop}, "the agreement before a step"))
-    all.valid += one.valid, all.stop = all.stop || one.stop != 0;
+  const BeforeStep mine{batch.valid, batch.padding, stop};
+  for (const BeforeStep& one : exchange_records(exchange_, mine, "the agreement before a step"))
+    all.valid += one.valid, all.padding += one.padding, all.stop = all.stop || one.stop != 0;
   return all;
 }
 
 // The first rows of what the next program copies in.
 void Trainer::stage(const Batch& batch) {
-  std::copy(batch.tokens.begin(), batch.tokens.end(), executor_.host<int32_t>(setup_.plan.tokens));
-  std::copy(batch.labels.begin(), batch.labels.end(), executor_.host<int32_t>(setup_.plan.labels_in));
+  const std::vector<Input>& fields = setup_.plan.fields;
+  std::copy(batch.tokens.begin(), batch.tokens.end(), executor_.host<int32_t>(fields[0].view));
+  std::copy(batch.labels.begin(), batch.labels.end(), executor_.host<int32_t>(fields[1].view));
+  for (size_t f = 2; f < fields.size(); ++f)
+    std::copy(batch.others[f - 2].begin(), batch.others[f - 2].end(), executor_.host<char>(fields[f].view));
 }
 
 std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)()) {
@@ -204,7 +231,9 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   m.loss_scale = loss_scale_;
   m.skipped = skipped;
   m.step_seconds = since(start) + data_wait;
-  m.tokens_per_second = static_cast<double>(cut_.step()) * static_cast<double>(length_) / m.step_seconds;
+  const double positions = static_cast<double>(cut_.step()) * static_cast<double>(length_);
+  m.tokens_per_second = positions / m.step_seconds;
+  if (data_.packed()) m.padding = static_cast<double>(agreed.padding) / positions;
   const double peak = setup_.kernels->info().peak_f32 * cut_.world;
   m.mfu = peak > 0 ? flops_per_token_ * m.tokens_per_second / peak : NAN;
   m.wait_seconds.data = data_wait;
@@ -323,6 +352,7 @@ void Trainer::begin_save(const std::string& config_hash) {
   point.seeds["seed"] = static_cast<uint64_t>(config_.section("train").integer("seed"));
   point.data_hash = data_.info().content_hash;
   point.config_hash = config_hash;
+  if (!choices_.empty()) point.extra[choices_key] = choices_;
   for (const auto& p : registry_.loaded()) point.plugins.push_back({p.id, p.version, p.sha256});
   const Read read = [this](const TensorSpec& t, uint64_t first, uint64_t n, void* host) {
     each_range(setup_.plan, t, first, n, [&](const View& view, uint64_t from, uint64_t to, uint64_t bytes) {

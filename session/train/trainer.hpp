@@ -24,6 +24,7 @@ struct Metrics {
   std::vector<Named> terms;         // of the loss, if the model names them: means over the labels that count
   std::vector<Named> observed;      // by observers whose turn it is
   std::optional<double> eval_loss;  // of an evaluation right after this step
+  std::optional<double> padding;    // share of the positions without a token, where documents are packed
 
   double tokens_per_second = 0, mfu = 0, step_seconds = 0;
   struct {
@@ -46,8 +47,10 @@ using Weights = std::function<void(const std::vector<TensorShare>& parameters, c
 
 class Trainer {
  public:
-  // `comm` if there are several ranks; all ranks call the functions below together.
-  Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm = nullptr);
+  // `comm` if there are several ranks; all ranks call the functions below together. `choices`: on rank 0, of the run so
+  // far (choices_of).
+  Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm = nullptr,
+          const std::string& choices = "");
 
   // Step 0: parameters from the model's initialisation rules, or `weights`.
   void initialise(const Weights& weights = {});
@@ -55,6 +58,9 @@ class Trainer {
   void load(const std::filesystem::path& checkpoint);
   int64_t step() const { return step_; }
   const std::string& last_checkpoint() const { return last_checkpoint_; }  // its name; "" if there is none
+
+  // Algorithms of the device that were measured, as text; "" if nothing was.
+  const std::string& choices() const { return choices_; }
 
   // This rank's part of every step, and how many samples all ranks have taken so far, in steps of any size.
   const Cut& cut() const { return cut_; }
@@ -64,10 +70,11 @@ class Trainer {
 
   // The result of the exchange before a step.
   struct Agreed {
-    int64_t valid = 0;  // labels of the whole batch
-    bool stop = false;  // some rank was asked to stop
+    int64_t valid = 0;    // labels of the whole batch
+    int64_t padding = 0;  // its positions without a token
+    bool stop = false;    // some rank was asked to stop
   };
-  Agreed agree(int64_t valid, bool stop) const;
+  Agreed agree(const Batch& batch, bool stop) const;
   // One step. With a single rank, `stop` is called between micro-batches; if it ends the step, the result is nullopt
   // and the step does not count. Throws Error(Exit::numerics) naming step and tensor when loss or gradient norm is not
   // finite.
@@ -100,8 +107,9 @@ class Trainer {
   Schedule schedule_;
   Device device_;
   Host host_;
-  Executor executor_;
   Exchange exchange_;
+  std::string choices_;
+  Executor executor_;
   Cut cut_;
   int64_t length_, step_ = 0, updates_ = 0;  // steps taken; updates that were not skipped
   double loss_scale_ = 1;                    // of the last step
@@ -110,5 +118,9 @@ class Trainer {
   std::string last_checkpoint_;
   std::optional<Saver> saver_;  // while it trains
 };
+
+// Algorithms that the device of a run had measured when it wrote this checkpoint; "" if there are none. Throws
+// Error(Exit::checkpoint).
+std::string choices_of(const std::filesystem::path& checkpoint);
 
 }  // namespace eng

@@ -25,7 +25,7 @@ Exit run_training(Trainer& trainer, const Config& config, const Data& data, List
     const double data_wait = since(begun);
     const bool late = trainer.step() > first && options.max_seconds && since(started) > *options.max_seconds;
     // A single rank also checks within its step.
-    const auto agreed = trainer.agree(batch.valid, late || (!trainer.alone() && options.stop && options.stop()));
+    const auto agreed = trainer.agree(batch, late || (!trainer.alone() && options.stop && options.stop()));
     trainer.record(options.trace ? options.trace->of(trainer.step() + 1) : nullptr);
     auto m = agreed.stop ? std::nullopt : trainer.train(batch, agreed, data_wait, options.stop);
     trainer.record(nullptr);

@@ -7,24 +7,6 @@
 
 using namespace cli;
 
-namespace {
-
-Result good(const Scratch& scratch, const Args& args) {
-  const Result result = engine(scratch, args);
-  INFO(result.err);
-  REQUIRE(result.exit == 0);
-  return result;
-}
-
-std::vector<Json> metrics(const fs::path& run) {
-  std::vector<Json> out;
-  std::istringstream lines(read(run / "metrics.jsonl"));
-  for (std::string line; std::getline(lines, line);) out.push_back(Json::parse(line));
-  return out;
-}
-
-}  // namespace
-
 TEST_CASE("a z loss is a term beside the cross-entropy, in training and evaluation", "[cli]") {
   Scratch scratch;
   scratch.config();

@@ -195,8 +195,8 @@ int taken(Run& run, bool (*stop)()) {
   for (int step = 1; step <= 12; ++step) {
     counting = step > 1;
     const Batch& batch = loader.next();
-    executor.upload(plan.tokens, batch.tokens.data());
-    executor.upload(plan.labels_in, batch.labels.data());
+    executor.upload(plan.field("tokens"), batch.tokens.data());
+    executor.upload(plan.field("labels"), batch.labels.data());
     const float inputs[8] = {1.0f / static_cast<float>(batch.valid)};
     executor.upload(plan.inputs, inputs);
     executor.run(train, stop);
@@ -256,7 +256,7 @@ TEST_CASE("taking a sequence further allocates nothing", "[step]") {
     for (int k = 0; counters[ENG_C_POSITION] < 200; ++k) {
       const bool chunk = k < 2;
       counting = k == 1 || k > 2;
-      executor.upload(setup.plan.tokens, 0, tokens.data(), (chunk ? tokens.size() : 1) * sizeof(int32_t));
+      executor.upload(setup.plan.field("tokens"), 0, tokens.data(), (chunk ? tokens.size() : 1) * sizeof(int32_t));
       executor.upload(setup.plan.counters, counters);
       executor.run(programs[chunk ? 0 : 1]);
       executor.download(logits.data(), setup.plan.next_logits);

@@ -50,6 +50,7 @@ eng::Config config(const Group& g, const Draw& d, uint64_t live_limit) {
       length, g.accumulate, g.grad_clip, g.reduce_per_step ? "step" : "micro_batch", g.freeze, g.optimizer,
       precision_text(g.precision), d.strategy, d.bucket, d.prefetch, d.overlap);
   if (live_limit) text += fmt::format("live_limit = '{}B'\n", live_limit);
+  if (g.packed) text = "[data]\nplugin = 'scored'\nprovides = ['segments', 'positions', 'loss_weights']\n" + text;
   if (d.strategy == "two_level") text += fmt::format("ranks_per_node = {}\n", g.world % 2 ? g.world : 2);
   if (!d.offload.empty()) text += "[offload]\n" + d.offload;
   if (!d.recompute.empty()) text += fmt::format("[recompute]\n{}\n", d.recompute);
@@ -94,7 +95,8 @@ void add_losses(const eng::Plan& plan, const std::vector<float>& values, std::ve
 std::string describe(const Group& g) {
   return fmt::format("{} on {} ranks, {}, {} micro-batches, reduced {}, {}{}{}{}", g.model, g.world, g.precision,
                      g.accumulate, g.reduce_per_step ? "once per step" : "after each", g.optimizer,
-                     g.freeze.empty() ? "" : "frozen ", g.freeze, g.z_loss > 0 ? "; z loss" : "");
+                     g.freeze.empty() ? "" : "frozen ", g.freeze, g.z_loss > 0 ? "; z loss" : "") +
+         (g.packed ? "; packed" : "");
 }
 
 std::string describe(const Draw& d) {
@@ -189,22 +191,33 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
     for (const auto& row : planned.table) table.insert(table.end(), row.begin(), row.end());
     fleet.upload(r, planned.plans[r].table, table.data());
   }
-  Random data(1234);  // the same batches for every plan of a group
+  Random data(1234), borders(99);  // the same batches for every plan of a group
   std::vector<float> losses, norms, scales;
   for (int step = 0; step < g.steps; ++step) {
     const size_t n = static_cast<size_t>(g.accumulate * rows * length);
-    std::vector<std::vector<int32_t>> tokens(world), labels(world);
+    std::vector<std::vector<int32_t>> tokens(world), labels(world), segments(world), positions(world);
+    std::vector<std::vector<float>> weights(world);
     float valid = 0;
     for (uint32_t r = 0; r < world; ++r)
       for (size_t k = 0; k < n; ++k) {
         tokens[r].push_back(static_cast<int32_t>(below(data, vocabulary)));
         labels[r].push_back(chance(data, 0.1) ? -100 : static_cast<int32_t>(below(data, vocabulary)));
         valid += labels[r].back() >= 0;
+        if (!g.packed) continue;
+        const bool first = k % length == 0, next = !first && chance(borders, 0.4);
+        segments[r].push_back(first ? 0 : segments[r].back() + next);
+        positions[r].push_back(first || next ? 0 : positions[r].back() + 1);
+        weights[r].push_back(static_cast<float>(below(borders, 5)) / 4);
       }
     for (uint32_t r = 0; r < world; ++r) {
       const float inputs[8] = {1.0f / valid};
-      fleet.upload(r, planned.plans[r].tokens, tokens[r].data());
-      fleet.upload(r, planned.plans[r].labels_in, labels[r].data());
+      fleet.upload(r, planned.plans[r].field("tokens"), tokens[r].data());
+      fleet.upload(r, planned.plans[r].field("labels"), labels[r].data());
+      if (g.packed) {
+        fleet.upload(r, planned.plans[r].field("segments"), segments[r].data());
+        if (g.model != "mamba") fleet.upload(r, planned.plans[r].field("positions"), positions[r].data());
+        fleet.upload(r, planned.plans[r].field("loss_weights"), weights[r].data());
+      }
       fleet.upload(r, planned.plans[r].inputs, inputs);
     }
     const auto overflow = g.overflows.find(step);

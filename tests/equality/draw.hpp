@@ -28,6 +28,7 @@ struct Group {
   double grad_clip = 0.5;
   int steps = 3;
   std::map<int, Overflow> overflows = {};  // by step, from 0
+  bool packed = false;                     // several documents lie in a sample: llama, opt, mamba
 };
 
 // What must not.

@@ -30,6 +30,9 @@ inline eng::Registry& registry() {
     search.extra.push_back(SHELF);
     search.extra.push_back(PRESS);
 #endif
+#ifdef SCORED
+    search.extra.push_back(SCORED);
+#endif
 #ifdef ODD
     search.extra.push_back(ODD);
 #endif

@@ -77,7 +77,7 @@ class Checked {
     for (int64_t k = 0; k < t; ++k) {
       std::vector<int32_t> tokens;
       for (int64_t row = 0; row < b; ++row) tokens.push_back(tokens_[static_cast<size_t>(row * t + k)]);
-      executor_->upload(plan_.tokens, 0, tokens.data(), tokens.size() * sizeof(int32_t));
+      executor_->upload(plan_.field("tokens"), 0, tokens.data(), tokens.size() * sizeof(int32_t));
       int64_t counters[ENG_C_COUNT] = {};
       counters[ENG_C_POSITION] = k;
       executor_->upload(plan_.counters, counters);
@@ -97,8 +97,8 @@ class Checked {
     const size_t rows = tokens_.size() / plan_.accumulate;
     double sum = 0;
     for (uint32_t k = 0; k < plan_.accumulate; ++k) {
-      executor_->upload(plan_.tokens, 0, tokens_.data() + k * rows, rows * sizeof(int32_t));
-      executor_->upload(plan_.labels_in, 0, labels_.data() + k * rows, rows * sizeof(int32_t));
+      executor_->upload(plan_.field("tokens"), 0, tokens_.data() + k * rows, rows * sizeof(int32_t));
+      executor_->upload(plan_.field("labels"), 0, labels_.data() + k * rows, rows * sizeof(int32_t));
       executor_->run("eval");
       std::vector<double> row(std::max<size_t>(plan_.terms.size(), 1));
       executor_->download(row.data(), plan_.losses, 0, row.size() * sizeof(double));
@@ -143,8 +143,8 @@ class Checked {
   std::vector<int32_t>& tokens() { return tokens_; }
   std::vector<int32_t>& labels() { return labels_; }
   void upload_batch() {
-    executor_->upload(plan_.tokens, tokens_.data());
-    executor_->upload(plan_.labels_in, labels_.data());
+    executor_->upload(plan_.field("tokens"), tokens_.data());
+    executor_->upload(plan_.field("labels"), labels_.data());
   }
   const eng::Plan& plan() const { return plan_; }
   // The results of the last train program, row by row.

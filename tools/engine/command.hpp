@@ -77,6 +77,7 @@ void add_plan(CLI::App& app, Common& common);
 void add_check(CLI::App& app, Common& common);
 void add_data(CLI::App& app, Common& common);
 void add_eval(CLI::App& app, Common& common);
+void add_report(CLI::App& app);
 void add_generate(CLI::App& app, Common& common);
 void add_ckpt(CLI::App& app, Common& common);
 void add_config(CLI::App& app, Common& common);

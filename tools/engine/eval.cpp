@@ -133,13 +133,13 @@ int eval(const Common& common, const EvalFlags& flags) {
                {});  // checks only shapes
   check_evaluation_fits(config, *registry, setup);
   build_data(config, *registry, setup.model.info.vocabulary, true);
-  Data data(*registry, config, setup.model.info.vocabulary);
+  Data data(*registry, config, setup.model.info.vocabulary, setup.model.fields);
   count_data(setup, data);
   if (!data.info().validation_samples)
     throw Error(Exit::data, "nothing is held out: data.validation is 0",
                 "set data.validation, for example 0.05, or data.validation_paths; --all evaluates all data");
   release_freed_memory();  // of planning
-  Trainer trainer(config, *registry, setup, data);
+  Trainer trainer(config, *registry, setup, data, nullptr, run ? choices_of(weights) : "");
   if (run && overrides.empty() && !evaluates_all(flags))
     trainer.load(weights);  // its own data: must be unchanged since training
   else

@@ -95,7 +95,7 @@ class Decoder {
 
  private:
   std::span<const int32_t> run(const std::string& program, std::span<const int32_t> tokens, int64_t n) {
-    std::copy(tokens.begin(), tokens.begin() + n, executor_->host<int32_t>(setup_.plan.tokens));
+    std::copy(tokens.begin(), tokens.begin() + n, executor_->host<int32_t>(setup_.plan.field("tokens")));
     executor_->host<int64_t>(setup_.plan.host_counters)[ENG_C_POSITION] = position_;
     executor_->run(program);
     position_ += n;

@@ -162,12 +162,13 @@ pub struct eng_build_api {
     pub part: Option<unsafe extern "C" fn(*mut eng_build, *const eng_part, *mut eng_id, *mut eng_error) -> eng_status>,
     pub slice: Option<unsafe extern "C" fn(*mut eng_build, eng_id, u64, u64, *mut eng_id, *mut eng_error) -> eng_status>,
     pub term: Option<unsafe extern "C" fn(*mut eng_build, eng_id, *const c_char, f64, *mut eng_error) -> eng_status>,
+    pub offers: Option<unsafe extern "C" fn(*mut eng_build, *const c_char, *mut i32, *mut eng_error) -> eng_status>,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_build_api {}
 impl eng_build_api {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 104]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 112]) };
 }
 
 #[repr(C)]
@@ -219,15 +220,16 @@ pub struct eng_data {
     pub create: Option<unsafe extern "C" fn(*const eng_options, *const eng_data_request, *mut *mut c_void, *mut eng_error) -> eng_status>,
     pub destroy: Option<unsafe extern "C" fn(*mut c_void)>,
     pub describe: Option<unsafe extern "C" fn(*mut c_void, *mut eng_data_info, *mut eng_error) -> eng_status>,
-    pub read: Option<unsafe extern "C" fn(*mut c_void, i32, u64, *mut i32, *mut i32, *mut eng_error) -> eng_status>,
+    pub read: Option<unsafe extern "C" fn(*mut c_void, i32, u64, *const *mut c_void, *mut eng_error) -> eng_status>,
     pub build: Option<unsafe extern "C" fn(*const eng_options, *const eng_data_request, *const eng_data_watch, *mut eng_data_built, *mut eng_error) -> eng_status>,
     pub inspect: Option<unsafe extern "C" fn(*const c_char, u32, *mut c_char, u64, *mut u64, *mut eng_error) -> eng_status>,
+    pub fields: Option<unsafe extern "C" fn(*const eng_options, *mut eng_field, u32, *mut u32, *mut eng_error) -> eng_status>,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_data {}
 impl eng_data {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 56]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 64]) };
 }
 
 #[repr(C)]
@@ -257,29 +259,32 @@ pub struct eng_data_info {
     pub vocabulary: i64,
     pub content_hash: [c_char; 40],
     pub host_bytes: u64,
+    pub documents: u64,
+    pub padding: u64,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_data_info {}
 impl eng_data_info {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 88]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 104]) };
 }
 
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct eng_data_request {
     pub struct_size: u32,
-    pub reserved: u32,
+    pub n_fields: u32,
     pub seed: u64,
     pub sequence_length: i64,
     pub vocabulary: i64,
     pub base_dir: *const c_char,
+    pub fields: *const eng_field,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_data_request {}
 impl eng_data_request {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 40]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 48]) };
 }
 
 #[repr(C)]
@@ -339,12 +344,14 @@ pub struct eng_device {
     pub pin: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, u64, *mut eng_error) -> eng_status>,
     pub unpin: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, u64)>,
     pub inspect: Option<unsafe extern "C" fn(*const eng_options, *mut c_char, u64, *mut u64, *mut eng_error) -> eng_status>,
+    pub choices: Option<unsafe extern "C" fn(*mut c_void, *mut c_char, u64, *mut u64, *mut eng_error) -> eng_status>,
+    pub choose: Option<unsafe extern "C" fn(*mut c_void, *const c_char, u64, *mut eng_error) -> eng_status>,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_device {}
 impl eng_device {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 192]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 208]) };
 }
 
 #[repr(C)]
@@ -401,6 +408,20 @@ pub struct eng_exec {
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_exec {}
 impl eng_exec {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 16]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_field {
+    pub name: *const c_char,
+    pub dtype: i32,
+    pub reserved: u32,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_field {}
+impl eng_field {
     /// All bytes zero. Compiles only if the size is that of C.
     pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 16]) };
 }
@@ -789,6 +810,37 @@ impl eng_result {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct eng_schedule {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub create: Option<unsafe extern "C" fn(*const eng_options, *const eng_schedule_run, *mut *mut c_void, *mut eng_error) -> eng_status>,
+    pub destroy: Option<unsafe extern "C" fn(*mut c_void)>,
+    pub rate: Option<unsafe extern "C" fn(*mut c_void, u64, *mut f64, *mut eng_error) -> eng_status>,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_schedule {}
+impl eng_schedule {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 32]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_schedule_run {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub steps: i64,
+    pub peak: f64,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_schedule_run {}
+impl eng_schedule_run {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 24]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct eng_site {
     pub struct_size: u32,
     pub what: u32,
@@ -872,6 +924,21 @@ unsafe impl Sync for eng_stepping_api {}
 impl eng_stepping_api {
     /// All bytes zero. Compiles only if the size is that of C.
     pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 72]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_threads {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub count: Option<unsafe extern "C" fn(*const eng_threads) -> u32>,
+    pub run: Option<unsafe extern "C" fn(*const eng_threads, u32, u64, u64, eng_range_fn, *mut c_void, *mut eng_error) -> eng_status>,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_threads {}
+impl eng_threads {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 24]) };
 }
 
 #[repr(C)]
@@ -1060,6 +1127,7 @@ pub const kDLMAIA: DLDeviceType = 17;
 pub const kDLTrn: DLDeviceType = 18;
 pub type eng_id = u32;
 pub type eng_plugin_query_fn = Option<unsafe extern "C" fn(u32) -> *const eng_plugin>;
+pub type eng_range_fn = Option<unsafe extern "C" fn(*mut c_void, u64, u64, *mut eng_error) -> eng_status>;
 pub type eng_status = i32;
 pub const DLPACK_FLAG_BITMASK_IS_COPIED: u64 = 2;
 pub const DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED: u64 = 4;
@@ -1096,6 +1164,11 @@ pub const ENG_EXEC_SYNC: u32 = 1;
 pub const ENG_F16: i32 = 4;
 pub const ENG_F32: i32 = 1;
 pub const ENG_F64: i32 = 2;
+pub const ENG_FIELD_LABELS: &str = "labels";
+pub const ENG_FIELD_LOSS_WEIGHTS: &str = "loss_weights";
+pub const ENG_FIELD_POSITIONS: &str = "positions";
+pub const ENG_FIELD_SEGMENTS: &str = "segments";
+pub const ENG_FIELD_TOKENS: &str = "tokens";
 pub const ENG_I32: i32 = 5;
 pub const ENG_I64: i32 = 6;
 pub const ENG_IGNORE_LABEL: i32 = -100;
@@ -1110,6 +1183,7 @@ pub const ENG_LOG_ERROR: i32 = 4;
 pub const ENG_LOG_INFO: i32 = 2;
 pub const ENG_LOG_WARNING: i32 = 3;
 pub const ENG_MAX_DIMS: i32 = 6;
+pub const ENG_MAX_FIELDS: i32 = 64;
 pub const ENG_MEMORY_DEVICE: i32 = 0;
 pub const ENG_MEMORY_HOST: i32 = 2;
 pub const ENG_MEMORY_PINNED: i32 = 1;
@@ -1169,6 +1243,7 @@ pub const ENG_OP_SGD: &str = "eng.sgd/1";
 pub const ENG_OP_SUM_ROWS: &str = "eng.sum_rows/1";
 pub const ENG_OP_SUM_SQUARES: &str = "eng.sum_squares/1";
 pub const ENG_OUT_OF_RANGE: i32 = 11;
+pub const ENG_PADDING_SEGMENT: i32 = -1;
 pub const ENG_PARAM_FP32: u32 = 2;
 pub const ENG_PARAM_NO_DECAY: u32 = 1;
 pub const ENG_PRECISION_KIND: &str = "eng.precision/1";
@@ -1181,6 +1256,7 @@ pub const ENG_ROLE_PARTIAL: i32 = 4;
 pub const ENG_ROLE_STATE: i32 = 3;
 pub const ENG_ROLE_WEIGHT: i32 = 1;
 pub const ENG_SCALER_COUNT: i32 = 8;
+pub const ENG_SCHEDULE_KIND: &str = "eng.schedule/1";
 pub const ENG_SITE_ACTIVATION: i32 = 1;
 pub const ENG_SITE_GRADIENT: i32 = 2;
 pub const ENG_SITE_PARAMETER: i32 = 4;
@@ -1204,6 +1280,7 @@ pub const ENG_S_LR: i32 = 8;
 pub const ENG_S_MAY_SKIP: i32 = 5;
 pub const ENG_S_NORM: i32 = 3;
 pub const ENG_S_OK: i32 = 4;
+pub const ENG_THREADS_EXTENSION: &str = "eng.threads/1";
 pub const ENG_TIER_HOST_MEMORY: u32 = 1;
 pub const ENG_TIER_KIND: &str = "eng.tier/1";
 pub const ENG_TOKENIZER_KIND: &str = "eng.tokenizer/1";
@@ -1223,16 +1300,17 @@ macro_rules! eng_drafts {
 /// The line in [drafts] of one kind.
 #[macro_export]
 macro_rules! eng_draft {
-    (comm) => { "'eng.comm/1' = 'comm-4'\n" };
-    (data) => { "'eng.data/1' = 'data-2'\n" };
-    (device) => { "'eng.device/1' = 'device-4'\n" };
-    (kernels) => { "'eng.kernels/1' = 'kernels-4'\n" };
+    (comm) => { "'eng.comm/1' = 'comm-5'\n" };
+    (data) => { "'eng.data/1' = 'data-3'\n" };
+    (device) => { "'eng.device/1' = 'device-5'\n" };
+    (kernels) => { "'eng.kernels/1' = 'kernels-5'\n" };
     (model) => { "'eng.model/1' = 'model-2'\n" };
     (observer) => { "'eng.observer/1' = 'observer-1'\n" };
-    (ops) => { "'eng.ops/1' = 'ops-5'\n" };
+    (ops) => { "'eng.ops/1' = 'ops-6'\n" };
     (optimizer) => { "'eng.optimizer/1' = 'optimizer-5'\n" };
     (precision) => { "'eng.precision/1' = 'precision-5'\n" };
     (zero) => { "'eng.zero/1' = 'zero-4'\n" };
+    (schedule) => { "'eng.schedule/1' = 'schedule-1'\n" };
     (tier) => { "'eng.tier/1' = 'tier-2'\n" };
     (tokenizer) => { "'eng.tokenizer/1' = 'tokenizer-1'\n" };
 }
@@ -1302,6 +1380,7 @@ mod layout {
         check!(eng_build_api, part, 80, 8);
         check!(eng_build_api, slice, 88, 8);
         check!(eng_build_api, term, 96, 8);
+        check!(eng_build_api, offers, 104, 8);
         check!(eng_call, struct_size, 0, 4);
         check!(eng_call, parallel, 4, 4);
         check!(eng_call, n_in, 8, 4);
@@ -1329,6 +1408,7 @@ mod layout {
         check!(eng_data, read, 32, 8);
         check!(eng_data, build, 40, 8);
         check!(eng_data, inspect, 48, 8);
+        check!(eng_data, fields, 56, 8);
         check!(eng_data_built, struct_size, 0, 4);
         check!(eng_data_built, reused, 4, 4);
         check!(eng_data_built, tokens, 8, 8);
@@ -1342,12 +1422,15 @@ mod layout {
         check!(eng_data_info, vocabulary, 32, 8);
         check!(eng_data_info, content_hash, 40, 40);
         check!(eng_data_info, host_bytes, 80, 8);
+        check!(eng_data_info, documents, 88, 8);
+        check!(eng_data_info, padding, 96, 8);
         check!(eng_data_request, struct_size, 0, 4);
-        check!(eng_data_request, reserved, 4, 4);
+        check!(eng_data_request, n_fields, 4, 4);
         check!(eng_data_request, seed, 8, 8);
         check!(eng_data_request, sequence_length, 16, 8);
         check!(eng_data_request, vocabulary, 24, 8);
         check!(eng_data_request, base_dir, 32, 8);
+        check!(eng_data_request, fields, 40, 8);
         check!(eng_data_watch, struct_size, 0, 4);
         check!(eng_data_watch, threads, 4, 4);
         check!(eng_data_watch, data, 8, 8);
@@ -1380,6 +1463,8 @@ mod layout {
         check!(eng_device, pin, 168, 8);
         check!(eng_device, unpin, 176, 8);
         check!(eng_device, inspect, 184, 8);
+        check!(eng_device, choices, 192, 8);
+        check!(eng_device, choose, 200, 8);
         check!(eng_device_info, struct_size, 0, 4);
         check!(eng_device_info, flags, 4, 4);
         check!(eng_device_info, parallel, 8, 4);
@@ -1405,6 +1490,9 @@ mod layout {
         check!(eng_exec, struct_size, 0, 4);
         check!(eng_exec, flags, 4, 4);
         check!(eng_exec, queue, 8, 8);
+        check!(eng_field, name, 0, 8);
+        check!(eng_field, dtype, 8, 4);
+        check!(eng_field, reserved, 12, 4);
         check!(eng_gradient, api, 0, 8);
         check!(eng_gradient_api, struct_size, 0, 4);
         check!(eng_gradient_api, minor, 4, 4);
@@ -1545,6 +1633,15 @@ mod layout {
         check!(eng_result, name, 0, 8);
         check!(eng_result, combine, 8, 4);
         check!(eng_result, flags, 12, 4);
+        check!(eng_schedule, struct_size, 0, 4);
+        check!(eng_schedule, reserved, 4, 4);
+        check!(eng_schedule, create, 8, 8);
+        check!(eng_schedule, destroy, 16, 8);
+        check!(eng_schedule, rate, 24, 8);
+        check!(eng_schedule_run, struct_size, 0, 4);
+        check!(eng_schedule_run, reserved, 4, 4);
+        check!(eng_schedule_run, steps, 8, 8);
+        check!(eng_schedule_run, peak, 16, 8);
         check!(eng_site, struct_size, 0, 4);
         check!(eng_site, what, 4, 4);
         check!(eng_site, block, 8, 8);
@@ -1577,6 +1674,10 @@ mod layout {
         check!(eng_stepping_api, counters, 48, 8);
         check!(eng_stepping_api, give, 56, 8);
         check!(eng_stepping_api, emit, 64, 8);
+        check!(eng_threads, struct_size, 0, 4);
+        check!(eng_threads, reserved, 4, 4);
+        check!(eng_threads, count, 8, 8);
+        check!(eng_threads, run, 16, 8);
         check!(eng_tier, struct_size, 0, 4);
         check!(eng_tier, minor, 4, 4);
         check!(eng_tier, describe, 8, 8);

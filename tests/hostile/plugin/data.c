@@ -36,8 +36,8 @@ static eng_status describe(void* self, eng_data_info* out, eng_error* error) {
   return ENG_OK;
 }
 
-static eng_status read(void* self, int32_t split, uint64_t position, int32_t* tokens, int32_t* labels,
-                       eng_error* error) {
+static eng_status read(void* self, int32_t split, uint64_t position, void* const* values, eng_error* error) {
+  int32_t *tokens = values[0], *labels = values[1];
   int64_t t;
   (void)self;
   ENTER("data.read");

@@ -62,7 +62,7 @@ TEST_CASE("progress: the line that users' expressions match", "[progress]") {
   s.loss = NAN;
   s.mfu = NAN;
   CHECK_THAT(step_text(s, 300, left), Catch::Contains("loss: - ") && Catch::Contains("mfu: - "));
-  const Evaluation evaluation{3.1187, 245000, 21};
+  const Evaluation evaluation{3.1187, {}, 3.1187, 245000, 21};
   const Saved saved{"run/checkpoints/step-00000224", 1 << 30, 4.1};
   for (const std::string& other : {eval_text(224, evaluation), saved_text(saved)}) {
     CHECK_FALSE(std::regex_search(other, std::regex("step (\\d+)|loss: (\\d+\\.\\d+)")));
