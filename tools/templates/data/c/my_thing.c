@@ -80,8 +80,9 @@ static uint64_t mix(uint64_t a, uint64_t b, uint64_t c) {
   return z ^ (z >> 31);
 }
 
-static eng_status read_sample(void* self, int32_t split, uint64_t position, int32_t* tokens, int32_t* labels,
-                              eng_error* error) {
+/* values[0] are T tokens, values[1] T labels: the fields that every run reads. */
+static eng_status read_sample(void* self, int32_t split, uint64_t position, void* const* values, eng_error* error) {
+  int32_t *tokens = values[0], *labels = values[1];
   const source* me = self;
   /* Held-out samples have numbers of their own. In every epoch the training samples are in another order. */
   const uint64_t sample = split == ENG_SPLIT_TRAIN ? (position + position / me->samples * 7919) % me->samples
@@ -98,13 +99,12 @@ static eng_status read_sample(void* self, int32_t split, uint64_t position, int3
   return ENG_OK;
 }
 
-static const eng_data table = {
-    .struct_size = sizeof(eng_data),
-    .minor = ENG_ABI_MINOR,
-    .create = create,
-    .destroy = destroy,
-    .describe = describe_data,
-    .read = read_sample}; /* build and inspect are NULL: nothing is slow, there are no files */
+static const eng_data table = {.struct_size = sizeof(eng_data),
+                               .minor = ENG_ABI_MINOR,
+                               .create = create,
+                               .destroy = destroy,
+                               .describe = describe_data,
+                               .read = read_sample}; /* the rest is NULL: nothing is slow, no files, no other fields */
 
 static const char* describe(void) {
   return eng_description;

@@ -92,8 +92,10 @@ eng_status describe_data(void* self, eng_data_info* out, eng_error*) {
   return ENG_OK;
 }
 
-eng_status read_sample(void* self, int32_t split, uint64_t position, int32_t* tokens, int32_t* labels, eng_error*) {
-  static_cast<const Source*>(self)->read(split, position, tokens, labels);
+// values[0] are T tokens, values[1] T labels: the fields that every run reads.
+eng_status read_sample(void* self, int32_t split, uint64_t position, void* const* values, eng_error*) {
+  static_cast<const Source*>(self)->read(split, position, static_cast<int32_t*>(values[0]),
+                                         static_cast<int32_t*>(values[1]));
   return ENG_OK;
 }
 
@@ -105,7 +107,7 @@ constexpr eng_data make_table() {
   table.destroy = destroy;
   table.describe = describe_data;
   table.read = read_sample;
-  return table;  // build and inspect are NULL: nothing is slow, and there are no files
+  return table;  // the rest is NULL: nothing is slow, and there are no files or other fields
 }
 constexpr eng_data table = make_table();
 

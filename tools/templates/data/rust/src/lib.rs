@@ -105,17 +105,17 @@ unsafe extern "C" fn describe_data(this: *mut c_void, out: *mut eng_data_info, _
     ENG_OK
 }
 
+// values[0] are T tokens, values[1] T labels: the fields that every run reads.
 unsafe extern "C" fn read_sample(
     this: *mut c_void,
     split: i32,
     position: u64,
-    tokens: *mut i32,
-    labels: *mut i32,
+    values: *const *mut c_void,
     _: *mut eng_error,
 ) -> eng_status {
     let source = &*(this as *const Source);
-    let tokens = std::slice::from_raw_parts_mut(tokens, source.length);
-    let labels = std::slice::from_raw_parts_mut(labels, source.length);
+    let tokens = std::slice::from_raw_parts_mut(*values as *mut i32, source.length);
+    let labels = std::slice::from_raw_parts_mut(*values.add(1) as *mut i32, source.length);
     source.read(split, position, tokens, labels);
     ENG_OK
 }
@@ -127,7 +127,7 @@ static TABLE: eng_data = eng_data {
     destroy: Some(destroy),
     describe: Some(describe_data),
     read: Some(read_sample),
-    ..eng_data::ZERO // build and inspect: nothing is slow, and there are no files
+    ..eng_data::ZERO // the rest: nothing is slow, and there are no files or other fields
 };
 
 unsafe extern "C" fn start(_: *const eng_host, _: *mut eng_error) -> eng_status {
