@@ -17,10 +17,24 @@ void tell_option(const Option& option, std::string& out) {
                      printable(describe(option) + (option.help.empty() ? "" : ": " + option.help), 2000));
 }
 
+// [[observers]]: what each entry has.
+void tell_observers(const SchemaSource& plugins, std::string& out) {
+  out += "#\n# each [[observers]] has\n";
+  for (const Option& option : observer_options()) tell_option(option, out);
+  for (const std::string& name : plugins.names("eng.observer/1"))
+    if (const PluginSchema* plugin = plugins.find("eng.observer/1", name)) {
+      out += fmt::format("#\n# and with plugin = {}{}\n", toml_text(name),
+                         plugin->options.empty() ? ": no more keys" : "");
+      for (const Option& option : plugin->options) tell_option(option, out);
+    }
+}
+
 void tell_plugin(const SectionSchema& section, const std::string& name, const PluginSchema& plugin, std::string& out) {
-  out += fmt::format("#\n# with plugin = {}{}\n", toml_text(name), plugin.options.empty() ? ": no more keys" : "");
+  const bool alone = !find_option(section.options, section.names)->choices.empty();
+  out += fmt::format("#\n# with {} = {}{}{}\n", section.names, toml_text(name),
+                     plugin.options.empty() ? ": no more keys" : "", alone ? ", without those above" : "");
   for (const Option& option : plugin.options)
-    if (!find_option(section.options, option.key)) tell_option(option, out);
+    if (alone ? option.key != section.names : !find_option(section.options, option.key)) tell_option(option, out);
   for (const auto& [preset, values] : plugin.presets) {
     std::vector<std::string> parts;
     for (const auto& [key, value] : values) parts.push_back(fmt::format("{} = {}", key, toml_text(value)));
@@ -59,6 +73,7 @@ std::string schema_text(const SchemaSource& plugins, const std::vector<std::stri
     if (!whole && std::none_of(names.begin(), names.end(), wanted)) continue;
     out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", section.name);
     for (const Option& option : section.options) tell_option(option, out);
+    if (section.name == "observers") tell_observers(plugins, out);
     for (const std::string& name : names)
       if (const PluginSchema* plugin = whole || wanted(name) ? plugins.find(section.kind, name) : nullptr)
         tell_plugin(section, name, *plugin, out);

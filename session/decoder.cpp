@@ -56,7 +56,7 @@ std::span<const float> Decoder::logits() const {
 }
 
 std::span<const int32_t> Decoder::run(const std::string& program, std::span<const int32_t> tokens, int64_t n) {
-  std::copy(tokens.begin(), tokens.begin() + n, executor_->host<int32_t>(setup_.plan.tokens));
+  std::copy(tokens.begin(), tokens.begin() + n, executor_->host<int32_t>(setup_.plan.field("tokens")));
   executor_->host<int64_t>(setup_.plan.host_counters)[ENG_C_POSITION] = position_;
   executor_->run(program);
   position_ += n;

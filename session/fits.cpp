@@ -26,7 +26,7 @@ Beside beside(const Setup& setup) {
   b.overhead = info.overhead_bytes + setup.comm_overhead;
   b.overhead -= std::min(b.overhead, unread(setup.plan));
   b.bookkeeping = bookkeeping_bytes(setup.plan, setup.model, setup.stored);
-  b.staging = 2 * (bytes(setup.plan.tokens.desc) + bytes(setup.plan.labels_in.desc));
+  for (const Input& field : setup.plan.fields) b.staging += 2 * bytes(field.view.desc);
   b.data = setup.data;
   b.tiers = setup.tiers;
   b.snapshot = setup.snapshot;

@@ -60,9 +60,9 @@ void prepare(const RunRequest& request, Member& member, RunListener& listener, P
     request.build_data(config, registry, vocabulary);
   member.from_first("");
   if (source)
-    parts.data.emplace(registry, config, vocabulary);
+    parts.data.emplace(registry, config, vocabulary, parts.setup.model.fields);
   else
-    parts.data.emplace(config.section("train").integer("sequence_length"), vocabulary);
+    parts.data.emplace(config.section("train").integer("sequence_length"), vocabulary, parts.setup.model.fields);
   if (source) tell(notes_of(config, *parts.data, vocabulary));
   count_data(parts.setup, *parts.data);
   std::vector<Item> items = collective_items(parts.setup.plan);
@@ -154,7 +154,8 @@ void Run::State::start() {
   const std::optional<Resumed> once = resumed(request, parts, place, listener);
   if (member.first() && request.files) check_space(request, config, setup, place);
   release_freed_memory();  // of planning
-  trainer.emplace(config, *registry, setup, *data, member.communicator());
+  trainer.emplace(config, *registry, setup, *data, member.communicator(),
+                  member.first() && place.from ? choices_of(*place.from) : "");
   fill(*trainer, parts, place.from, member.first(), listener);
   release_freed_memory();  // of reading a checkpoint
   trace.emplace(request.trace, trainer->step(), setup.plan);
@@ -162,10 +163,11 @@ void Run::State::start() {
   if (place.from && place.dir) set_aside_newer(place.dir->checkpoints(), trainer->step());
   if (place.dir) {
     const RunStart start{place.dir->path(), config, setup, *data, place.from, trainer->step()};
+    if (!trainer->choices().empty()) place.dir->write("device_choices.txt", trainer->choices());
     if (once) {
       const uint32_t ranks_before = read_record(start.directory).ranks;
       for (const std::string& note :
-           resume_notes({once->before, config, once->changes, ranks_before, member.size(), start.step}))
+           resume_notes({once->before, config, once->changes, ranks_before, member.size(), start.step, *registry}))
         listener.note(note);
     }
     write_identity(*place.dir, member, *registry, start, *resolved, plugin_folders, before.has_value(),
@@ -185,7 +187,7 @@ void Run::State::record() {
     checkpoints = folder.inside() / "checkpoints";
   }
   if (place.dir)
-    recorder.emplace(*place.dir, *trainer, *trace, listener);
+    recorder.emplace(*place.dir, *trainer, *trace, listener, parts.opened.config.section("log").boolean("tensorboard"));
   else
     silent.emplace(*trace, request.tell_all ? &listener : nullptr);
   Listener& events = place.dir ? static_cast<Listener&>(*recorder) : *silent;

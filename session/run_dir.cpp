@@ -249,6 +249,15 @@ std::string metrics_line(const Metrics& m, int64_t attempt) {
   line["loss_scale"] = m.loss_scale;
   if (m.skipped) line["skipped"] = true;
   if (m.eval_loss) line["eval_loss"] = *m.eval_loss;
+  const auto put = [&](const char* key, const std::vector<Named>& values) {
+    if (values.empty()) return;
+    Json all = Json::ordered({});
+    for (const Named& one : values) all[one.name] = one.value;
+    line[key] = std::move(all);
+  };
+  put("terms", m.terms);
+  put("observed", m.observed);
+  if (m.padding) line["padding"] = *m.padding;
   line["tokens_per_second"] = m.tokens_per_second;
   line["mfu"] = m.mfu;
   line["step_seconds"] = m.step_seconds;

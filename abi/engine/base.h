@@ -51,7 +51,7 @@ extern "C" {
 /* The draft of base.h and plugin.h, which every plugin uses. Each kind has its own draft beside its id, such as
  * ENG_OPTIMIZER_DRAFT. That draft also covers the headers that the kind's header includes. Until the ABI is frozen, an
  * engine uses only what was built from exactly the same draft: see "Drafts" in engine/plugin.h. */
-#define ENG_ABI_DRAFT_ID "draft-8"
+#define ENG_ABI_DRAFT_ID "draft-9"
 /* What ENG_DESCRIPTION writes for each kind: nothing, until that kind's header is included. */
 #define ENG_DRAFT_MODEL_ ""
 #define ENG_DRAFT_OPTIMIZER_ ""
@@ -64,6 +64,8 @@ extern "C" {
 #define ENG_DRAFT_PRECISION_ ""
 #define ENG_DRAFT_ZERO_ ""
 #define ENG_DRAFT_TIER_ ""
+#define ENG_DRAFT_SCHEDULE_ ""
+#define ENG_DRAFT_OBSERVER_ ""
 
 typedef int32_t eng_status;
 #define ENG_OK 0

@@ -80,7 +80,10 @@ typedef struct eng_build_api {
    *   Call: [plan & inside eng_model.declare]  since 1.0 */
   eng_status (*block)(eng_build *, const char *name, uint32_t tmpl, const eng_id *params, uint32_t n_params,
                       eng_error *);
-  /* A part of the micro-batch: "tokens" or "labels", both (B, T) i32. A label of -100 is ignored.
+  /* A field of the micro-batch, (B, T): "tokens" and "labels", both i32, or another one that the run's data provide
+   * (engine/data.h). A label of -100 is ignored. If the data do not provide it, that is an error, which names the model,
+   * the field and the source; `offers` asks first. If an op of the standard vocabulary takes values of an i32 field as
+   * indices of a table, the host checks what is read against the table.
    *   Call: [plan & inside eng_model.trace]  since 1.0 */
   eng_status (*batch)(eng_build *, const char *name, eng_id *out, eng_error *);
   /* A constant table, which all blocks of the template share. `desc->dtype` is ENG_F32 or ENG_I32. `data` has as many
@@ -106,7 +109,30 @@ typedef struct eng_build_api {
   /* `count` elements of a flat value, from element `first`. They share the memory of the value.
    *   Call: [plan & inside eng_axis.move or update, or eng_optimizer.update]  since 1.0 */
   eng_status (*slice)(eng_build *, eng_id value, uint64_t first, uint64_t count, eng_id *out, eng_error *);
+  /* Makes a value a term of the loss: (1) f32, its sum over the tokens of this micro-batch. The loss is the sum over
+   * all terms of weight * value / labels that count in the global batch. With weight 0 the value is a metric only, and
+   * has no gradient. Every term is reported under its name, as its mean over the labels that count. Names are unique
+   * and have 1 to 40 bytes a-z, 0-9, _ and dot; there are at most 64 terms.
+   * The gradient of a value with a weight is made by the ops' own rules, from eng.loss_seed/1; that of
+   * eng.cross_entropy/1 is fused (engine/ops.h). What a value is made of may come from earlier blocks, as inputs.
+   * If a model calls it, the output of its last block must be one of the terms: that of eng.cross_entropy/1, if the
+   * model is to generate text. If a model never calls it, the loss is the output of its last block.
+   *   Call: [plan & inside eng_model.trace of the last block]  since 1.0 */
+  eng_status (*term)(eng_build *, eng_id value, const char *name, double weight, eng_error *);
+  /* Whether `batch` may ask for this field: *out becomes 1 or 0. All templates of a trace get the same answers. Where
+   * texts are generated, a sequence is one document and has no loss: "segments", "positions" and "loss_weights" are not
+   * offered then.
+   *   Call: [plan & inside eng_model.trace]  since 1.0 */
+  eng_status (*offers)(eng_build *, const char *name, int32_t *out, eng_error *);
 } eng_build_api;
+
+/* A field of the micro-batch that a model reads if and only if there is one; otherwise 0, an absent input.  since 1.0 */
+static inline eng_id eng_offered(eng_build *b, const char *name) {
+  int32_t offered = 0;
+  eng_id out = 0;
+  if (b->api->offers(b, name, &offered, 0) == 0 && offered) b->api->batch(b, name, &out, 0);
+  return out;
+}
 
 #ifdef __cplusplus
 }

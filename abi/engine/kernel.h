@@ -22,7 +22,7 @@ extern "C" {
 #endif
 
 #define ENG_KERNELS_KIND "eng.kernels/1"
-#define ENG_KERNELS_DRAFT "kernels-4" /* see engine/plugin.h */
+#define ENG_KERNELS_DRAFT "kernels-5" /* see engine/plugin.h */
 #undef ENG_DRAFT_KERNELS_
 #define ENG_DRAFT_KERNELS_ "'" ENG_KERNELS_KIND "' = '" ENG_KERNELS_DRAFT "'\n"
 

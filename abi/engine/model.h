@@ -5,7 +5,8 @@
  * A model lists its parameters and blocks once, then traces each distinct block. It knows nothing of dtypes, devices,
  * ranks, sharding or recomputation. Its object exists only while a plan is made: create, describe, then perhaps declare
  * and trace, and destroy. None of its functions runs during a step. The first block has no inputs; it asks the builder
- * for the batch. The last block has one output: the sum of token losses, from eng_cross_entropy.
+ * for the batch. The last block has one output: the sum of token losses, from eng_cross_entropy. A loss of several terms,
+ * or of another op, is named by eng_build_api.term.
  *
  * State, besides those of engine/base.h
  *   declared  declare returned ENG_OK for the object, which is created
@@ -20,7 +21,7 @@ extern "C" {
 #endif
 
 #define ENG_MODEL_KIND "eng.model/1"
-#define ENG_MODEL_DRAFT "model-1" /* see engine/plugin.h */
+#define ENG_MODEL_DRAFT "model-2" /* see engine/plugin.h */
 #undef ENG_DRAFT_MODEL_
 #define ENG_DRAFT_MODEL_ "'" ENG_MODEL_KIND "' = '" ENG_MODEL_DRAFT "'\n"
 

@@ -2,7 +2,8 @@
 // Rates of the cpu device's heavy kernels at the sizes of a LLaMA with d_model 512, 8 heads, ffn 1376, vocab 32000.
 //   kernels [--threads N] [--isa auto|avx512_bf16|avx512|avx2|portable] [--batch B] [--tokens T] [--seconds S]
 //           [--only gemm|formats|attention|head|stream|update] [--clock wall|processor]
-// `formats` has each product in f32 and in bf16, one after the other.
+// `attention` and the rows "packed" have samples of several documents, whose lengths differ; the name says their mean
+// length. `formats` has each product in f32 and in bf16, one after the other.
 // --clock processor counts this process's own time: with one thread a fair figure on a busy machine too.
 // Prints the best of the repetitions; anything else running on the machine makes it slower, never faster.
 #include <array>
@@ -42,7 +43,7 @@ struct Bench {
       run.launch();
       best = std::min(best, now() - start);
     }
-    std::printf("%-34s %9.3f ms %8.1f G/s   workspace %7.2f MiB\n", name, best * 1e3, flops / best * 1e-9,
+    std::printf("%-48s %9.3f ms %8.1f G/s   workspace %7.2f MiB\n", name, best * 1e3, flops / best * 1e-9,
                 static_cast<double>(run.workspace_bytes) / 1048576.0);
     std::fflush(stdout);
   }
@@ -57,6 +58,24 @@ Tensor in_bf16(const Tensor& t) {
   for (int64_t i = 0; i < t.count; ++i) to[i] = from[2 * i + 1];
   return out;
 }
+
+// Samples of documents whose lengths are uneven, `mean` tokens on average.
+struct Packed {
+  Tensor segments, positions;
+  double squares = 0;  // the sum over the documents of the square of their length
+  Packed(int64_t batch, int64_t tokens, int64_t mean)
+      : segments({batch, tokens}, ENG_I32), positions({batch, tokens}, ENG_I32) {
+    for (int64_t b = 0; b < batch; ++b)
+      for (int64_t first = 0, number = b; first < tokens; ++number) {
+        const int64_t n = std::min(std::max<int64_t>(mean * (1 + number * 7 % 13) / 7, 1), tokens - first);
+        for (int64_t t = 0; t < n; ++t) {
+          segments.ints()[b * tokens + first + t] = static_cast<int32_t>(number);
+          positions.ints()[b * tokens + first + t] = static_cast<int32_t>(t);
+        }
+        squares += double(n) * double(n), first += n;
+      }
+  }
+};
 
 }  // namespace
 
@@ -135,6 +154,15 @@ int main(int argc, char** argv) {
         bench.row((name + " forward").c_str(), flops, ENG_OP_ATTENTION, {q, k, v}, {o, lse}, attrs);
         bench.row((name + " backward").c_str(), 2.5 * flops, ENG_OP_ATTENTION_GRAD, {grad, q, k, v, o, lse},
                   {dq, dk, dv}, attrs);
+        for (const int64_t mean : {tokens / 4, int64_t{8}, int64_t{1}}) {
+          const Packed packed(batch, tokens, mean);
+          const double less = flops * packed.squares / (double(batch) * double(tokens) * double(tokens));
+          const std::string of = " packed " + std::to_string(mean);
+          bench.row((name + of + " forward").c_str(), less, ENG_OP_ATTENTION, {q, k, v, packed.segments}, {o, lse},
+                    attrs);
+          bench.row((name + of + " backward").c_str(), 2.5 * less, ENG_OP_ATTENTION_GRAD,
+                    {grad, q, k, v, o, lse, packed.segments}, {dq, dk, dv}, attrs);
+        }
       }
     if (wanted("stream")) {  // bound by memory: G/s are bytes, each tensor read or written once
       const int64_t wide = 768;
@@ -157,6 +185,15 @@ int main(int argc, char** argv) {
       bench.row("positions", 2 * bytes, ENG_OP_POSITIONS, {x, table}, {y}, {{"offset", 2, 0}});
       bench.row("positions_grad", bytes, ENG_OP_POSITIONS_GRAD, {dy, none}, {table},
                 {{"offset", 2, 0}, {"rows", tokens + 2, 0}});
+      const Packed packed(batch, tokens, tokens / 4);
+      const Tensor angles = random_tensor({tokens, 64}, 5);
+      const std::vector<eng_attr> turn = {{"heads", wide / 64, 0}, {"inverse", 0, 0}};
+      bench.row("positions packed", 2 * bytes, ENG_OP_POSITIONS, {x, table, none, packed.positions}, {y},
+                {{"offset", 2, 0}});
+      bench.row("positions_grad packed", bytes, ENG_OP_POSITIONS_GRAD, {dy, none, packed.positions}, {table},
+                {{"offset", 2, 0}, {"rows", tokens + 2, 0}});
+      bench.row("rope", 2 * bytes, ENG_OP_ROPE, {x, angles}, {y}, turn);
+      bench.row("rope packed", 2 * bytes, ENG_OP_ROPE, {x, angles, packed.positions}, {y}, turn);
       bench.row("dropout", 2 * bytes, ENG_OP_DROPOUT, {x, counters}, {y},
                 {{"p", 0, 0.1}, {"seed", 1, 0}, {"stream", 1, 0}});
     }

@@ -131,12 +131,12 @@ int measure(int argc, char** argv) {
   Host host = make_host(setup.offload, config.section("offload"), *registry, setup.host.get(), 0);
   Executor step(setup.plan, device, *setup.kernels, nullptr, true, &host);
   step.run("init");
-  int64_t tokens = count(setup.plan.tokens.desc);
+  int64_t tokens = count(setup.plan.field("tokens").desc);
   std::mt19937 random(1);
   std::vector<int32_t> ids(static_cast<size_t>(tokens));
   for (auto& id : ids) id = static_cast<int32_t>(random() % static_cast<uint32_t>(setup.model.info.vocabulary));
-  step.upload(setup.plan.tokens, ids.data());
-  step.upload(setup.plan.labels_in, ids.data());
+  step.upload(setup.plan.field("tokens"), ids.data());
+  step.upload(setup.plan.field("labels"), ids.data());
   float inputs[8] = {1.0f / static_cast<float>(tokens)};
   step.upload(setup.plan.inputs, inputs);
   std::vector<float> table(static_cast<size_t>(count(setup.plan.table.desc)), 1e-4f);

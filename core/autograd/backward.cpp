@@ -43,6 +43,37 @@ void shrink_saved(Template& block) {
   }
 }
 
+const std::string must_be_loss = "the model's last op must be " ENG_OP_CROSS_ENTROPY;
+
+// What is summed to the loss, and the gradients of it, unless the op that makes it has a fused one.
+void seed_loss(Gradient::State& state) {
+  Template& block = state.block;
+  if (block.terms.empty()) state.weights[block.outputs.at(0)] = 1;
+  for (const Term& term : block.terms)
+    if (term.weight != 0) state.weights[term.value] += term.weight;
+  const auto fused = [&](Id value) {
+    for (size_t n = 0; n < block.forward; ++n)
+      if (const Node& node = block.graph.nodes[n]; std::count(node.out.begin(), node.out.end(), value))
+        return node.op->fused_grad;
+    return false;
+  };
+  if (block.terms.empty()) return;
+  for (const auto& [value, weight] : state.weights)
+    if (state.wants[value] && !fused(value))
+      state.of[value] = state.emit(op(ENG_OP_LOSS_SEED), {state.scalars},
+                                   {{{"weight", 0, weight}, {"dtype", block.graph.value(value).desc.dtype, 0}}})[0];
+}
+
+// What the backward makes instead of the forward exists only there.
+void check_skipped(const Template& block) {
+  for (size_t n = 0; n < block.forward; ++n)
+    for (Id o : block.skip[n] ? block.graph.nodes[n].out : std::vector<Id>{})
+      for (const Node& node : block.graph.nodes)
+        if (std::count(node.in.begin(), node.in.end(), o))
+          throw Error(Exit::environment, fmt::format("{} reads an output of {}, which can only be a term of the loss",
+                                                     node.op->id, block.graph.nodes[n].op->id));
+}
+
 }  // namespace
 
 void derive_backward(Template& block, bool first, bool last, const std::vector<char>& frozen) {
@@ -77,26 +108,33 @@ void derive_backward(Template& block, bool first, bool last, const std::vector<c
       state.of[block.outputs[k]] = before ? state.emit(op(ENG_OP_ADD), {before, seed}, {})[0] : seed;
     }
 
-  const std::string must_be_loss = "the model's last op must be " ENG_OP_CROSS_ENTROPY;
-  bool found_loss = false;
+  if (last) seed_loss(state);
+  bool found_loss = std::any_of(block.terms.begin(), block.terms.end(),
+                                [&](const Term& t) { return t.weight != 0 && state.wants[t.value]; });
   for (size_t n = block.forward; n-- > 0;) {
     Node node = graph.nodes[n];
-    bool is_loss = last && !block.outputs.empty() && node.out[0] == block.outputs[0];
-    bool reached = std::any_of(node.out.begin(), node.out.end(), [&](Id o) { return state.of[o] != 0; });
+    const std::string id = node.op->id;
+    const auto in_loss = [&](Id o) { return state.weights.count(o) > 0; };
+    const bool is_loss = last && std::any_of(node.out.begin(), node.out.end(), in_loss);
+    const bool fused = node.op->fused_grad && is_loss;
+    const bool reached = std::any_of(node.out.begin(), node.out.end(), [&](Id o) { return state.of[o] != 0; });
     if (state.wants[node.out[0]] && (reached || is_loss)) {
-      const std::string id = node.op->id;
       if (!node.op->grad) throw Error(Exit::environment, id + " has no gradient");
-      if (is_loss && !node.op->fused_grad) throw Error(Exit::environment, must_be_loss + ", not " + id);
-      if (!is_loss && node.op->fused_grad)  // its gradient assumes that the gradient of its output is 1
-        throw Error(Exit::environment, id + " must be the loss of the last block");
+      if (is_loss && !fused && block.terms.empty())
+        throw Error(Exit::environment, fmt::format("{}, not {}", must_be_loss, id));
+      if (node.op->fused_grad && reached)  // it is the gradient of the loss itself
+        throw Error(Exit::environment, id + " must be the loss of the last block, or a term of it, and nothing else");
       found_loss = found_loss || is_loss;
       Gradient gradient(state, node);
       node.op->grad(gradient);
-      if (is_loss) block.skip[n] = 1;
+      if (fused) block.skip[n] = 1;
     }
     for (Id o : node.out) state.pending[o] = 0;
   }
-  if (last && !found_loss) throw Error(Exit::environment, must_be_loss);
+  if (last && !found_loss)
+    throw Error(Exit::environment, block.terms.empty() ? must_be_loss
+                                                       : "no term of the loss with a weight depends on a parameter "
+                                                         "or on an earlier block");
   for (Id i : block.inputs) block.d_inputs.push_back(first ? 0 : state.of[i]);
   // Some ops give all gradients at once, including unwanted ones.
   for (size_t k = 0; k < block.params.size(); ++k)
@@ -105,6 +143,11 @@ void derive_backward(Template& block, bool first, bool last, const std::vector<c
     auto it = state.replaced.find(o);
     block.train_outputs.push_back(it == state.replaced.end() ? o : it->second);
   }
+  for (Term& term : block.terms) {
+    const auto it = state.replaced.find(term.value);
+    term.trained = it == state.replaced.end() ? term.value : it->second;
+  }
+  check_skipped(block);
   shrink_saved(block);
 }
 

@@ -6,9 +6,9 @@
 
 namespace eng {
 
-// Appends the backward nodes of a template. `first`: no gradient of the block's inputs is needed. `last`: its only
-// output is the loss. `frozen`: per parameter, whether it needs no gradient; empty: all need one. Throws Error if an op
-// has no gradient, or if the last op is not a loss.
+// Appends the backward nodes of a template. `first`: no gradient of the block's inputs is needed. `last`: its terms, or
+// its output, are the loss. `frozen`: per parameter, whether it needs no gradient; empty: all need one. Throws Error if
+// an op has no gradient, or if there is no loss.
 void derive_backward(Template& block, bool first, bool last, const std::vector<char>& frozen = {});
 
 }  // namespace eng

@@ -6,14 +6,11 @@
 namespace eng {
 
 Bound::Bound(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm, Host* host)
-    : arenas(std::make_shared<const Arenas>(plan, device, host)),
-      plan_(plan),
-      device_(device),
-      comm_(comm),
-      host_(host),
-      host_memory_(kernels.host_memory()) {
+    : plan_(plan), device_(device), comm_(comm), host_(host), host_memory_(kernels.host_memory()) {
   try {
+    // A kernel that measures needs the memory of its tensors, which the arenas take next.
     for (const Call& call : plan.calls) prepare(call, kernels);
+    arenas = std::make_shared<const Arenas>(plan, device, host);
     for (const Program& program : plan.programs) {
       programs.emplace_back();
       for (const Segment& segment : program.segments) {

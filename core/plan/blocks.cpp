@@ -32,6 +32,8 @@ struct Readers {
         for (Id i : t.graph.nodes[n].in) last[i] = n, ++times[i];
     for (const auto* list : {&t.outputs, &t.train_outputs, &t.d_inputs, &t.d_params})
       for (Id i : *list) last[i] = SIZE_MAX, ++times[i];
+    for (const Term& term : t.terms)
+      for (Id i : {term.value, term.trained}) last[i] = SIZE_MAX, ++times[i];
   }
 };
 
@@ -127,7 +129,7 @@ BlockEmitter::Env BlockEmitter::enter(uint32_t b, const std::vector<View>& input
         env[id] = (*batch.weights)[block.params[v.index]];
         break;
       case SymbolKind::batch:
-        env[id] = v.index == 0 ? batch.tokens : batch.labels;
+        env[id] = batch.fields.at(v.index);
         break;
       case SymbolKind::constant:
         env[id] = batch.constants->at(block.tmpl)[v.index];
@@ -275,12 +277,16 @@ std::vector<View> BlockEmitter::forward(uint32_t b, const std::vector<View>& inp
   return outputs;
 }
 
-View BlockEmitter::forward(const MicroBatch& batch) const {
+std::vector<View> BlockEmitter::forward(const MicroBatch& batch) const {
   Pass pass{batch, false, {}};
   std::vector<View> values;
   Env env;
   for (uint32_t b = 0; b < model_.blocks.size(); ++b) values = forward(b, values, env, pass);
-  return values[0];
+  const std::vector<Term>& terms = model_.templates.at(model_.blocks.back().tmpl).terms;
+  if (terms.empty()) return {values[0]};
+  values.clear();
+  for (const Term& term : terms) values.push_back(env[term.value]);
+  return values;
 }
 
 // Adds a gradient that could not be written to its buffer.
@@ -322,7 +328,7 @@ std::vector<View> BlockEmitter::kept(size_t b, const std::vector<Env>& envs,
   return out;
 }
 
-View BlockEmitter::train(const MicroBatch& batch) const {
+std::vector<View> BlockEmitter::train(const MicroBatch& batch) const {
   Away away(emitter_, batch.away);
   Pass pass{batch, true, std::vector<char>(model_.params.size(), 0), &away};
   std::vector<View> values;
@@ -331,12 +337,12 @@ View BlockEmitter::train(const MicroBatch& batch) const {
   for (uint32_t b = 0; b < envs.size(); ++b) {
     inputs.push_back(values);
     values = forward(b, values, envs[b], pass);
+    if (batch.after_forward) batch.after_forward(b, values);
     // The last ones would be back before they are gone. What a run makes again need not be kept; its end keeps its
     // input.
     if (batch.away && b + 2 < envs.size() && !model_.blocks[b].twice) away.leave(kept(b, envs, inputs));
   }
-  View loss;
-  std::vector<View> seeds;
+  std::vector<View> loss, seeds;
   for (uint32_t b = static_cast<uint32_t>(envs.size()); b-- > 0;) {
     const Template& t = model_.templates.at(model_.blocks[b].tmpl);
     Env& env = envs[b];
@@ -362,7 +368,8 @@ View BlockEmitter::train(const MicroBatch& batch) const {
       }
     }
     run(b, t.forward, t.graph.nodes.size(), env, pass);
-    if (b + 1 == envs.size()) loss = env[t.train_outputs[0]];
+    if (b + 1 == envs.size() && t.terms.empty()) loss = {env[t.train_outputs[0]]};
+    for (const Term& term : t.terms) loss.push_back(env[term.trained]);
     for (size_t k = 0; k < t.d_params.size(); ++k) add_apart(b, k, env, pass);
     // A parameter without any contribution has a zero gradient.
     for (size_t k = 0; k < t.params.size(); ++k) {

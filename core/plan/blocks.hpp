@@ -11,20 +11,23 @@ namespace eng {
 // that the model or the program does not need stay absent or null.
 struct MicroBatch {
   // Inputs.
-  View tokens, labels;     // (B, T) i32; labels in training and evaluation
-  View scalars, counters;  // the step's f32[32] and i64[8]
-  int64_t seed = 0;        // of random ops, in training
+  std::vector<View> fields;  // of the batch, (B, T); absent where the program has none
+  View scalars, counters;    // the step's f32[32] and i64[8]
+  int64_t seed = 0;          // of random ops, in training
   // Tables of views. Only *weights changes during emission: before_pass makes it right for the next pass.
   const std::vector<View>* weights = nullptr;                        // per parameter of the model
   const std::map<uint32_t, std::vector<View>>* constants = nullptr;  // template -> its constants
   const std::vector<std::vector<View>>* states = nullptr;            // block -> its states; in generation
   // Output.
   uint32_t away = 0;  // the arena of a tier for activations between forward and backward; 0: they stay
-  View output;        // receives the output of the last block in `forward`; absent: a new transient does
+  View output;        // receives the output of the last block in `forward`; absent: a new transient does. Absent for a
+                      // model with terms
 
   // Callbacks; the planner may emit actions in them.
   // Before each pass over a block, in the order of BlockEmitter::reads. May be empty.
   std::function<void()> before_pass;
+  // In training: the outputs of a block exist, when its forward runs first. May be empty.
+  std::function<void(uint32_t block, const std::vector<View>& outputs)> after_forward;
   // In training: returns the buffer for the gradient of parameter p. Called each time a block starts to write to it.
   std::function<View(uint32_t p)> gradient;
   // In training: the backward of this block is complete. Called from the last block to the first.
@@ -43,9 +46,10 @@ class BlockEmitter {
   // In the order of the passes: all blocks forward; then, in training, all blocks backward from the last one, each
   // after the forward passes that are repeated for it.
   std::vector<Reads> reads(bool training) const;
-  // Both emit the micro-batch and return the output of the last block: the loss (1), or what replaced it.
-  View forward(const MicroBatch& batch) const;
-  View train(const MicroBatch& batch) const;
+  // Both emit the micro-batch and return the terms of the loss, (1) each, in the order of Template::terms. Of a model
+  // without terms, the output of the last block: the loss (1), or what replaced it.
+  std::vector<View> forward(const MicroBatch& batch) const;
+  std::vector<View> train(const MicroBatch& batch) const;
 
  private:
   struct Storage;                 // per template: which values share memory, which are parameter gradients

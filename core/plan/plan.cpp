@@ -6,8 +6,9 @@
 namespace eng {
 
 std::string Label::text() const {
-  static constexpr const char* names[] = {"step",    "init",   "begin",  "forward", "backward", "loss", "losses",
-                                          "publish", "gather", "reduce", "norm",    "update",   "eval", "reset"};
+  static constexpr const char* names[] = {"step", "init",   "begin",   "forward", "backward",
+                                          "loss", "losses", "publish", "gather",  "reduce",
+                                          "norm", "update", "eval",    "reset",   "observe"};
   const std::string name = names[static_cast<size_t>(phase)];
   if (of.empty()) return name;
   if (phase == Phase::step) return of;
@@ -27,6 +28,12 @@ const Program& Plan::program(const std::string& name) const {
   for (const auto& p : programs)
     if (p.name == name) return p;
   throw Error(Exit::bug, "the plan has no program `" + name + "`");
+}
+
+const View& Plan::field(const std::string& name) const {
+  for (const auto& f : fields)
+    if (f.name == name) return f.view;
+  throw Error(Exit::bug, "the batch has no field `" + name + "`");
 }
 
 const Tensor* Plan::find(const std::string& name, const std::string& role) const {

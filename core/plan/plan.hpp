@@ -24,7 +24,8 @@ enum class Line : uint8_t {
   cache,
   leases,
   communication,
-  update  // temporary values of the optimizer
+  update,    // temporary values of the optimizer
+  observers  // temporary values of observers
 };
 
 struct Buffer {
@@ -82,6 +83,7 @@ enum class Phase : uint8_t {
   update,
   eval,
   reset,
+  observe,
 };
 
 struct Label {
@@ -126,6 +128,12 @@ struct Tensor {
   View whole() const;  // throws Error(Exit::bug) if this rank holds only a part
 };
 
+// A field of the batch.
+struct Input {
+  std::string name;
+  View view;
+};
+
 // Parameters of one block with the same weight dtype, laid out flat; each starts on a multiple of `chunk` elements.
 struct Unit {
   std::string name;
@@ -134,6 +142,14 @@ struct Unit {
   uint64_t piece = 0;            // elements of a piece; the last one may be shorter
   uint32_t flags = 0;            // ENG_PARAM_*
   std::vector<uint32_t> params;  // indices into Model::params
+};
+// What observers give under one name, to be combined by the host: values of a row (per micro-batch), and of those that
+// a step gives once.
+struct Observed {
+  std::string name;                 // "stats.gradient_norm.layers.0"
+  uint32_t observer = 0;            // index into PlanRequest::observers
+  uint32_t combine = 0, flags = 0;  // ENG_COMBINE_*, ENG_RESULT_*
+  std::vector<uint32_t> rows, once;
 };
 constexpr int64_t prefill = 64;   // positions of program "prefill"
 constexpr uint64_t chunk = 4096;  // elements: the grid of the global norm
@@ -151,15 +167,20 @@ struct Plan {
   std::vector<Tensor> tensors;
   // Views in host memory, or in device memory if that is host memory. The host fills them before a program, which
   // copies them to the device: the batch; `host_counters` before "decode" and "prefill" ("train" copies them out).
-  View tokens, labels_in, inputs, host_counters;
-  // Likewise, filled by a program: `losses` (A), per micro-batch; `all_losses` (ranks, A) if there are several ranks;
-  // `results`, the scalars after an update; `next_logits` (B, 1, V) of program "decode".
+  std::vector<Input> fields;  // of the batch, (A, B, T) each: those of the model, in its order
+  View inputs, host_counters;
+  // Likewise, filled by a program: `losses`, rows of `row` values, per micro-batch, and then `once` values; those of
+  // all ranks in `all_losses` if there are several; `results`, the scalars after an update; `next_logits` (B, 1, V) of
+  // program "decode". A row is the terms of the loss, or the loss if there are none, and then what is observed.
   View losses, all_losses, results, next_logits;
   // Views in device memory.
   View counters, scalars, table;
   View logits;                  // (B, T, V) of program "logits"
   std::vector<View> constants;  // in the order of `constant_data`
   std::vector<std::shared_ptr<const Constant>> constant_data;
+  std::vector<Term> terms;  // of the loss
+  uint32_t row = 1, once = 0;
+  std::vector<Observed> observed;
   int64_t parameters = 0;
   double flops_per_step = 0;  // executed by the train program
   uint32_t accumulate = 1;
@@ -199,6 +220,7 @@ struct Plan {
   const Buffer& buffer(Id id) const { return buffers[id - 1]; }
   Buffer& buffer(Id id) { return buffers[id - 1]; }
   const Program& program(const std::string& name) const;
+  const View& field(const std::string& name) const;
   const Tensor* find(const std::string& name, const std::string& role) const;
 };
 

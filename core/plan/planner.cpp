@@ -9,6 +9,7 @@
 
 #include "core/base/error.hpp"
 #include "core/plan/blocks.hpp"
+#include "core/plan/observe.hpp"
 #include "core/plan/prefetch.hpp"
 #include "core/plan/prefill.hpp"
 #include "core/plan/states.hpp"
@@ -30,7 +31,10 @@ class Planner {
         plan_(blank(request)),
         emit_(plan_, request.workspace, request.traits),
         blocks_(model_, emit_),
-        s_(request, plan_, emit_) {}
+        observing_(request, plan_, emit_),
+        s_(request, plan_, emit_) {
+    observing_.start(s_);
+  }
 
   Plan make() {
     emit_init();
@@ -54,6 +58,8 @@ class Planner {
     plan.accumulate = request.accumulate;
     plan.parameters = request.model.parameter_count();
     plan.labels.push_back({});
+    plan.terms = request.model.templates.at(request.model.blocks.back().tmpl).terms;
+    plan.row = static_cast<uint32_t>(std::max<size_t>(plan.terms.size(), 1));
     return plan;
   }
   const Homes& homes() const { return s_.homes(); }
@@ -154,8 +160,8 @@ class Planner {
   void copy_batch(int64_t rows) {
     const auto n = static_cast<uint64_t>(model_.micro_batch * model_.sequence_length);
     const auto some = [&](uint64_t first, uint64_t count) {
-      for (const auto& [host, device] : {std::pair(plan_.tokens, s_.tokens), {plan_.labels_in, s_.labels}})
-        s_.copy_in(slice(host, first * n, count * n), slice(device, first * n, count * n));
+      for (size_t f = 0; f < s_.fields.size(); ++f)
+        s_.copy_in(slice(plan_.fields[f].view, first * n, count * n), slice(s_.fields[f], first * n, count * n));
     };
     some(0, 1);
     if (rows > 1) some(1, static_cast<uint64_t>(rows) - 1);
@@ -163,15 +169,12 @@ class Planner {
 
   // Rows of the batch for this micro-batch: those of the first one lie where they were copied to.
   void get_rows(MicroBatch& batch, bool first) {
-    const eng_desc rows = make_desc(ENG_I32, {model_.micro_batch, model_.sequence_length});
-    const auto get = [&](const char* name, const View& all) {
-      if (first) return reshape(all, rows);
-      const View row = emit_.transient(name, Line::batch, rows);
-      emit_.action(op(ENG_OP_GET_ROW), {all, plan_.counters}, {row});
-      return row;
-    };
-    batch.tokens = get("tokens", s_.tokens);
-    batch.labels = get("labels", s_.labels);
+    for (size_t f = 0; f < s_.fields.size(); ++f) {
+      const eng_desc rows = make_desc(model_.fields[f].dtype, {model_.micro_batch, model_.sequence_length});
+      batch.fields.push_back(first ? reshape(s_.fields[f], rows)
+                                   : emit_.transient(model_.fields[f].name, Line::batch, rows));
+      if (!first) emit_.action(op(ENG_OP_GET_ROW), {s_.fields[f], plan_.counters}, {batch.fields.back()});
+    }
     batch.scalars = plan_.scalars;
     batch.counters = plan_.counters;
     batch.seed = r_.seed;
@@ -180,9 +183,16 @@ class Planner {
     batch.constants = &s_.constants;
   }
 
-  void put_loss(const View& loss) {
+  // The values of a micro-batch into a row of the results.
+  void put_loss(const std::vector<View>& values, const View& row) {
     emit_.label(Phase::loss);
-    emit_.action(op(ENG_OP_PUT_ROW), {loss, s_.losses, plan_.counters}, {s_.losses, plan_.counters});
+    if (row.buffer) put(values, row);
+    emit_.action(op(ENG_OP_PUT_ROW), {row.buffer ? row : values[0], s_.losses, plan_.counters},
+                 {s_.losses, plan_.counters});
+  }
+  void put(const std::vector<View>& values, const View& to) {
+    for (size_t k = 0; k < values.size(); ++k)
+      emit_.action(op(ENG_OP_SCALE), {values[k]}, {slice(to, k, 1)}, {{{"factor", 0, 1.0}}});
   }
 
   // With one rank, or one reduction per step, the first micro-batch writes its gradients where they stay and later ones
@@ -224,7 +234,11 @@ class Planner {
       }
       leases.turn(ENG_ROLE_PARTIAL);
     };
-    put_loss(blocks_.train(batch));
+    View row;
+    if (plan_.row > 1) row = emit_.transient("results", Line::step, States::flat(s_.losses.desc.dtype, plan_.row));
+    if (observing_.any())
+      batch.after_forward = [&](uint32_t b, const std::vector<View>& outputs) { observing_.block(b, outputs, row); };
+    put_loss(blocks_.train(batch), row);
   }
 
   // This rank's own sum over micro-batches, which is the gradient where there is one rank.
@@ -264,7 +278,7 @@ class Planner {
       emit_.begin_segment("last", 1);
       micro_batch(false, true);
     }
-    if (r_.optimizer || !s_.alone() || r_.traits.apart) {
+    if (r_.optimizer || !s_.alone() || r_.traits.apart || observing_.any()) {
       emit_.begin_segment("update", 1);
       emit_update();
     }
@@ -272,14 +286,26 @@ class Planner {
       for (const Action& a : s.actions) plan_.flops_per_step += plan_.calls[a.call].flops * s.repeat;
   }
 
-  void emit_update() {
+  void gather_losses() {
     if (!s_.alone()) {
       emit_.label(Phase::losses);
-      s_.between_ranks([&] { s_.collective(ENG_OP_ALL_GATHER, s_.losses, s_.all_losses); });
+      const View flat = slice(s_.losses, 0, static_cast<uint64_t>(count(s_.losses.desc)));
+      s_.between_ranks([&] { s_.collective(ENG_OP_ALL_GATHER, flat, s_.all_losses); });
       s_.copy_out(s_.all_losses, plan_.all_losses);
     }
     s_.copy_out(s_.losses, plan_.losses);
-    if (r_.optimizer) Update(r_, plan_, emit_, s_).emit();
+  }
+
+  void emit_update() {
+    if (observing_.any())
+      observing_.gradients();
+    else
+      gather_losses();
+    if (r_.optimizer) Update(r_, plan_, emit_, s_, observing_).emit();
+    if (observing_.any()) {
+      observing_.finish();
+      gather_losses();
+    }
     s_.copy_out(plan_.scalars, plan_.results);
     s_.copy_out(plan_.counters, plan_.host_counters);
   }
@@ -291,17 +317,26 @@ class Planner {
     copy_batch(1);
     MicroBatch batch;
     get_rows(batch, true);
-    batch.output = slice(s_.losses, 0, 1);
+    const View out = slice(s_.losses, 0, std::max<size_t>(plan_.terms.size(), 1));
+    if (plan_.terms.empty()) batch.output = out;
     Leases leases = s_.leases();
     const auto prefetch = lease_weights(batch, blocks_, false, leases);
-    blocks_.forward(batch);
-    s_.copy_out(batch.output, slice(plan_.losses, 0, 1));
+    const std::vector<View> values = blocks_.forward(batch);
+    if (!plan_.terms.empty()) put(values, out);
+    s_.copy_out(out, slice(plan_.losses, 0, static_cast<uint64_t>(count(out.desc))));
   }
 
-  // The first `positions` of every row of the tokens that the host gave.
-  MicroBatch first_tokens(int64_t positions) const {
+  // The first B x `positions` values that the host gave: of tokens, and for whole sequences of every other field but
+  // the labels.
+  MicroBatch first_values(int64_t positions) {
     MicroBatch batch;
-    batch.tokens = reshape(s_.tokens, make_desc(ENG_I32, {model_.micro_batch, positions}));
+    batch.fields.resize(s_.fields.size());
+    const auto n = static_cast<uint64_t>(model_.micro_batch * positions);
+    for (size_t f = 0; f < s_.fields.size(); ++f) {
+      if (f == 1 || (f > 1 && !states_of_.empty())) continue;
+      batch.fields[f] = reshape(s_.fields[f], make_desc(model_.fields[f].dtype, {model_.micro_batch, positions}));
+      s_.copy_in(slice(plan_.fields[f].view, 0, n), slice(s_.fields[f], 0, n));
+    }
     batch.weights = &s_.weights;
     batch.constants = &s_.constants;
     batch.states = &states_of_;
@@ -320,9 +355,7 @@ class Planner {
     emit_.begin_program(name);
     emit_.begin_segment(name, 1);
     emit_.label(Phase::begin);
-    MicroBatch batch = first_tokens(model.sequence_length);
-    const auto n = static_cast<uint64_t>(count(batch.tokens.desc));
-    s_.copy_in(slice(plan_.tokens, 0, n), slice(s_.tokens, 0, n));
+    MicroBatch batch = first_values(model.sequence_length);
     if (!states_of_.empty()) s_.copy_in(plan_.host_counters, plan_.counters);
     batch.output = output;
     const BlockEmitter blocks(model, emit_);
@@ -358,6 +391,7 @@ class Planner {
   Plan plan_;
   Emitter emit_;
   BlockEmitter blocks_;
+  Observing observing_;
   States s_;
   std::vector<View> local_;                   // per unit: local_grad
   std::vector<std::vector<View>> states_of_;  // per block, of a running sequence

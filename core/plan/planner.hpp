@@ -4,6 +4,7 @@
 
 #include "core/plan/plan.hpp"
 #include "core/trace/model.hpp"
+#include "engine/observer.h"
 #include "engine/optimizer.h"
 #include "engine/policy.h"
 
@@ -53,6 +54,13 @@ struct Optimizer {
   std::vector<float> scalars(uint64_t update) const;
 };
 
+struct Observer {
+  std::string name;  // what its results begin with
+  eng_observer table{};
+  std::shared_ptr<void> self;
+};
+
+Observer make_observer(const std::string& name, const eng_observer& table, const Section& options);
 Precision make_precision(const std::string& name, const eng_axis& table, const Section& options,
                          const World& world = {});
 // Makes its groups and parts in `ranks`.
@@ -108,6 +116,7 @@ struct PlanRequest {
   bool generate = false;
   DeviceTraits traits = {};
   Offload offload = {};
+  std::vector<Observer> observers = {};  // of program "train"
 };
 
 // Makes units and homes, emits the programs and their waits. Buffers have no offsets yet: make_plan

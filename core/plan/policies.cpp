@@ -82,6 +82,10 @@ Optimizer make_optimizer(const std::string& name, const eng_optimizer& table, co
   return out;
 }
 
+Observer make_observer(const std::string& name, const eng_observer& table, const Section& section) {
+  return {name, table, create(table, section, "[[observers]] " + name)};
+}
+
 std::vector<Policy::State> Policy::states() const {
   if (!table.states) return {};
   eng_policy_state list[16] = {};

@@ -161,26 +161,40 @@ void States::make_step() {
       plan_.constant_data.push_back(c);
     }
   }
-  const auto make = [&](const char* name, Line line, const eng_desc& desc, View& host) {
+  const auto make = [&](const std::string& name, Line line, const eng_desc& desc, View& host) {
     const Shared both = shared(name, line, desc, true);
     host = both.host;
     return both.device;
   };
   if (!r_.traits.collectives_apart && !alone()) emit_.stage_collectives(1);
   const int64_t a = r_.accumulate, b = model_.micro_batch, t = model_.sequence_length;
-  tokens = make("tokens", Line::batch, make_desc(ENG_I32, {a, b, t}), plan_.tokens);
-  labels = make("labels", Line::batch, make_desc(ENG_I32, {a, b, t}), plan_.labels_in);
+  for (const Field& field : model_.fields) {
+    plan_.fields.push_back({field.name, {}});
+    fields.push_back(make(field.name, Line::batch, make_desc(field.dtype, {a, b, t}), plan_.fields.back().view));
+  }
   inputs = make("inputs", Line::step, make_desc(ENG_F32, {8}), plan_.inputs);
   plan_.counters = make("counters", Line::step, make_desc(ENG_I64, {ENG_C_COUNT}), plan_.host_counters);
   plan_.scalars = make("scalars", Line::step, make_desc(ENG_F32, {ENG_S_COUNT}), plan_.results);
   // The loss is f32, or f64 where the compute is f64 (gradient checks).
   const Template& head = model_.templates.at(model_.blocks.back().tmpl);
   const int32_t wide = head.graph.value(head.outputs[0]).desc.dtype;
-  losses = make("losses", Line::step, make_desc(wide, {a}), plan_.losses);
+  const int64_t row = plan_.row;
+  losses = make("losses", Line::step, row == 1 ? make_desc(wide, {a}) : make_desc(wide, {a, row}), plan_.losses);
   if (alone() || !r_.train) return;
   const Shared all =
-      shared("losses of all ranks", Line::step, flat(wide, uint64_t(a) * plan_.ranks.data_size()), false);
+      shared("losses of all ranks", Line::step, flat(wide, uint64_t(a) * plan_.row * plan_.ranks.data_size()), false);
   all_losses = all.device, plan_.all_losses = all.host;
+}
+
+void States::after_losses(uint64_t n) {
+  const uint64_t mine = static_cast<uint64_t>(count(losses.desc)) + n;
+  const auto grow = [&](View& view, uint64_t values) {
+    view.desc = flat(view.desc.dtype, values);
+    plan_.buffer(view.buffer).bytes = std::max(plan_.buffer(view.buffer).bytes, bytes(view.desc));
+  };
+  for (View* view : {&losses, &plan_.losses}) grow(*view, mine);
+  if (!alone())
+    for (View* view : {&all_losses, &plan_.all_losses}) grow(*view, mine * plan_.ranks.data_size());
 }
 
 States::Shared States::shared(const std::string& name, Line line, const eng_desc& desc, bool initial) {

@@ -69,7 +69,10 @@ class States {
     View device, host;
   };
   Shared shared(const std::string& name, Line line, const eng_desc& desc, bool initial);
-  View tokens, labels, inputs, losses, all_losses;  // on the device
+  std::vector<View> fields;  // of the batch, on the device; the next ones, too
+  View inputs, losses, all_losses;
+  // Makes room for `n` values after the rows of the losses.
+  void after_losses(uint64_t n);
 
   // The bytes for leases on the device at a time; UINT64_MAX: no limit.
   uint64_t live_limit() const { return r_.live_limit && (!alone() || plan_.has_tiers()) ? r_.live_limit : UINT64_MAX; }

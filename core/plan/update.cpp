@@ -200,7 +200,10 @@ bool Update::each_run(size_t u, uint32_t stage, const Home& grad) {
         end = r.first + r.count;
       }
       const uint64_t first = std::max(begin, kept.first), last = std::min(end, kept.first + kept.count);
-      if (first < last) published = run(u, piece, {first, last - first}, leader, stage, grad) && published;
+      if (first < last)
+        published = run(u, piece, {first, last - first}, leader, stage, grad) && published;
+      else if (stage != ENG_STAGE_BEFORE)
+        observing_.no_update(u);
     }
   }
   return published;
@@ -235,7 +238,9 @@ bool Update::run(size_t u, const Range& piece, Range range, uint32_t leader, uin
   if (follows && casts && (!is_home || is_here(s_.weight[u].view)))
     weight = builder.add(weight_here(part_of(s_.weight[u])), true);
   const size_t before = emit_.segment().actions.size();
+  const View old = last ? observing_.before_update(u, s_.master[u].part, builder.view(master), at_) : View{};
   ask_update(builder, leader, stage, master, own, weight, states, ranges);
+  if (last) observing_.after_update(u, s_.master[u].part, ranges, builder.view(master), old);
   Written made = weight ? written(emit_.segment(), before, builder.view(weight)) : Written::nothing;
   if (weight && made == Written::nothing) drop(builder.view(weight));
   if (follows && !casts && !is_home) {

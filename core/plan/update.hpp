@@ -2,14 +2,20 @@
 // The end of a step: the global norm, and the update of what this rank keeps.
 #pragma once
 
-#include "core/plan/states.hpp"
+#include "core/plan/observe.hpp"
 
 namespace eng {
 
 class Update {
  public:
-  Update(const PlanRequest& request, Plan& plan, Emitter& emitter, States& states)
-      : r_(request), model_(request.model), plan_(plan), emit_(emitter), s_(states), leases_(states.leases()) {}
+  Update(const PlanRequest& request, Plan& plan, Emitter& emitter, States& states, Observing& observing)
+      : r_(request),
+        model_(request.model),
+        plan_(plan),
+        emit_(emitter),
+        s_(states),
+        observing_(observing),
+        leases_(states.leases()) {}
   void emit();
 
  private:
@@ -36,6 +42,7 @@ class Update {
   Plan& plan_;
   Emitter& emit_;
   States& s_;
+  Observing& observing_;
   uint32_t at_ = 0;  // the arena in which the update at hand computes: a tier's, or 0
   struct Reads {
     std::vector<View> scalars;  // per group of the optimizer

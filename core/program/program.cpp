@@ -53,8 +53,9 @@ void derive(Model& model, bool freezing) {
 }  // namespace
 
 Model trace_model(const std::string& name, const eng_model& table, const Section& options, int64_t micro_batch,
-                  int64_t sequence_length, int32_t dtype, const std::vector<std::string>& freeze, bool runs) {
-  Model model = trace_forward(name, table, options, micro_batch, sequence_length, dtype, runs);
+                  int64_t sequence_length, int32_t dtype, const std::vector<std::string>& freeze, bool runs,
+                  const Offered& offered) {
+  Model model = trace_forward(name, table, options, micro_batch, sequence_length, dtype, runs, offered);
   if (!freeze.empty()) freeze_parameters(model, freeze);
   derive(model, !freeze.empty());
   const Template& head = model.templates.at(model.blocks.back().tmpl);

@@ -20,6 +20,10 @@ eng_status guarded(eng_build* b, eng_error* sink, F call) {
     try {
       call(builder);
       return ENG_OK;
+    } catch (const Error& e) {
+      builder.status = ENG_INVALID;
+      builder.error = e.what(), builder.help = e.help();
+      if (e.exit() == Exit::usage) builder.exit = e.exit();
     } catch (const std::exception& e) {
       builder.status = ENG_INVALID;
       builder.error = e.what();
@@ -73,6 +77,13 @@ eng_status get_batch(eng_build* b, const char* name, eng_id* out, eng_error* sin
   return guarded(b, sink, [&](Builder& builder) {
     there(out, "out");
     *out = builder.batch(name ? name : "");
+  });
+}
+
+eng_status get_offers(eng_build* b, const char* name, int32_t* out, eng_error* sink) {
+  return guarded(b, sink, [&](Builder& builder) {
+    there(out, "out");
+    *out = builder.offers(name ? name : "");
   });
 }
 
@@ -135,8 +146,25 @@ eng_status get_slice(eng_build* b, eng_id value, uint64_t first, uint64_t count,
   });
 }
 
-const eng_build_api api = {sizeof(eng_build_api), ENG_ABI_MINOR, get_status, get_shape, add_param, add_block, get_batch,
-                           add_constant,          emit_op,       get_world,  add_group, add_part,  get_slice};
+eng_status add_term(eng_build* b, eng_id value, const char* name, double weight, eng_error* sink) {
+  return guarded(b, sink, [&](Builder& builder) { builder.term(value, name ? name : "", weight); });
+}
+
+const eng_build_api api = {sizeof(eng_build_api),
+                           ENG_ABI_MINOR,
+                           get_status,
+                           get_shape,
+                           add_param,
+                           add_block,
+                           get_batch,
+                           add_constant,
+                           emit_op,
+                           get_world,
+                           add_group,
+                           add_part,
+                           get_slice,
+                           add_term,
+                           get_offers};
 
 }  // namespace
 
@@ -147,7 +175,7 @@ void Builder::refuse(const char* what) {
 Builder::Builder() : eng_build{&eng::api} {}
 
 void Builder::check(const std::string& where) const {
-  if (status != ENG_OK) throw Error(Exit::environment, where + ": " + error);
+  if (status != ENG_OK) throw Error(exit, where + ": " + error, help);
 }
 
 }  // namespace eng

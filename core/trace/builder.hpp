@@ -58,16 +58,19 @@ class Builder : public eng_build {
     refuse("declaring a block");
   }
   virtual Id batch(const std::string& /*name*/) { refuse("asking for the batch"); }
+  virtual bool offers(const std::string& /*name*/) { refuse("asking for the batch"); }
   virtual Id constant(const eng_desc&, const void* /*data*/) { refuse("making a constant"); }
   virtual World world() { refuse("asking for the world"); }
   virtual Id group(std::vector<uint32_t> /*ranks*/) { refuse("making a group"); }
   virtual Id part(const eng_part&) { refuse("making a part"); }
   virtual Id slice(Id, uint64_t /*first*/, uint64_t /*count*/) { refuse("taking a slice"); }
+  virtual void term(Id /*value*/, std::string /*name*/, double /*weight*/) { refuse("naming a term of the loss"); }
   // out[k] is the value to write into, or 0 for a new one. Returns the ids of all outputs.
   virtual std::vector<Id> emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) = 0;
 
   eng_status status = ENG_OK;
-  std::string error;
+  std::string error, help;
+  Exit exit = Exit::environment;  // of the error
 
  protected:
   [[noreturn]] static void refuse(const char* what);

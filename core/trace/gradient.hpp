@@ -12,11 +12,12 @@ class Gradient {
  public:
   struct State {
     Template& block;
-    Id scalars = 0;                  // the step's scalars
-    std::vector<Id> of = {};         // value -> its gradient so far
-    std::vector<char> pending = {};  // value -> its producer is not differentiated yet
-    std::vector<char> wants = {};    // value -> depends on a parameter or a differentiable input
-    std::map<Id, Id> replaced = {};  // forward output -> the backward value that replaces it
+    Id scalars = 0;                     // the step's scalars
+    std::vector<Id> of = {};            // value -> its gradient so far
+    std::vector<char> pending = {};     // value -> its producer is not differentiated yet
+    std::vector<char> wants = {};       // value -> depends on a parameter or a differentiable input
+    std::map<Id, Id> replaced = {};     // forward output -> the backward value that replaces it
+    std::map<Id, double> weights = {};  // of what is summed to the loss
 
     void grow();  // resizes the vectors to the number of values
     // Appends a node to the block and grows.
@@ -45,6 +46,11 @@ class Gradient {
     return state_.emit(op(name), std::move(in), std::move(attrs));
   }
   Id scalars() const { return state_.scalars; }
+  // The weight with which output k is a part of the loss; 0 if it is none.
+  double weight(uint32_t k) const {
+    const auto it = state_.weights.find(out(k));
+    return it == state_.weights.end() ? 0 : it->second;
+  }
   // The backward also computes forward output k (Op::fused_grad).
   void replaces(uint32_t k, Id value) { state_.replaced[node_.out[k]] = value; }
 

@@ -15,7 +15,7 @@ enum class SymbolKind : uint8_t {
   temp,      // made by a node
   input,     // of the block: output `index` of the previous block
   param,     // `index` into the block's parameter list
-  batch,     // `index`: 0 tokens, 1 labels
+  batch,     // `index` into the model's fields
   constant,  // `index` into the template's constants
   scalars,   // the step's f32[32]
   seed,      // gradient of the block's output `index`, from the next block
@@ -55,12 +55,22 @@ struct Constant {
   std::vector<char> data;  // empty if the plan is not meant to run
 };
 
+// A term of the loss, named by the last block (engine/build.h).
+struct Term {
+  std::string name;
+  double weight = 0;  // 0: a metric
+  Id value = 0;
+  Id trained = 0;              // the value that holds it in training, set by derive_backward
+  bool cross_entropy = false;  // the value is that of eng.cross_entropy/1
+};
+
 // One distinct block, traced once. `graph` holds the forward nodes; autograd appends the backward ones.
 struct Template {
   uint32_t tmpl = 0;
   Graph graph;
   std::vector<Id> params, inputs, outputs;
   std::vector<std::shared_ptr<const Constant>> constants;
+  std::vector<Term> terms;       // of the last block; none: its output is the loss
   std::vector<eng_desc> states;  // for generating: what each block keeps from step to step
 
   // Set by derive_backward. Training runs nodes [0, forward) as the forward and [forward, end) as the backward; `skip`

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/trace/model.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <set>
 
@@ -46,20 +48,38 @@ class Declaring final : public Builder {
   std::set<std::string> names_;
 };
 
+template <class Fields>
+auto find_field(Fields& fields, const std::string& name) {
+  return std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.name == name; });
+}
+
 class Tracing final : public Builder {
  public:
-  Tracing(Template& block, int64_t batch, int64_t length, bool runs)
-      : block_(block), batch_(batch), length_(length), runs_(runs) {}
+  Tracing(Model& model, Template& block, const Offered& offered, int32_t dtype, bool last, bool runs)
+      : model_(model), block_(block), offered_(offered), dtype_(dtype), last_(last), runs_(runs) {}
   eng_desc shape(Id value) override {
     if (!value || value > block_.graph.size()) throw Error(Exit::environment, "no such value");
     return block_.graph.value(value).desc;
   }
   Id batch(const std::string& name) override {
-    uint32_t index = name == "tokens" ? 0 : name == "labels" ? 1 : 2;
-    if (index == 2) throw Error(Exit::environment, "the batch has no `" + name + "`, only tokens and labels");
-    if (!batches_[index])
-      batches_[index] = block_.graph.add({SymbolKind::batch, make_desc(ENG_I32, {batch_, length_}), index});
-    return batches_[index];
+    auto& read = model_.fields;
+    auto field = find_field(read, name);
+    if (field == read.end()) {
+      const auto given = find_field(offered_.fields, name);
+      if (given == offered_.fields.end()) refuse_field(name);
+      field = read.insert(read.end(), *given);
+    }
+    const auto index = static_cast<uint32_t>(field - read.begin());
+    Id& id = batches_[index];
+    if (!id) {
+      const eng_desc desc = make_desc(field->dtype, {model_.micro_batch, model_.sequence_length});
+      id = block_.graph.add({SymbolKind::batch, desc, index});
+    }
+    return id;
+  }
+  bool offers(const std::string& name) override {
+    return find_field(model_.fields, name) != model_.fields.end() ||
+           find_field(offered_.fields, name) != offered_.fields.end();
   }
   Id constant(const eng_desc& desc, const void* data) override {
     const char* first = static_cast<const char*>(data);
@@ -67,6 +87,23 @@ class Tracing final : public Builder {
     if (runs_) constant.data.assign(first, first + bytes(desc));
     block_.constants.push_back(std::make_shared<const Constant>(std::move(constant)));
     return block_.graph.add({SymbolKind::constant, desc, static_cast<uint32_t>(block_.constants.size() - 1)});
+  }
+  void term(Id value, std::string name, double weight) override {
+    constexpr size_t most = 64, longest = 40;
+    const auto refuse = [&](const std::string& why) {
+      throw Error(Exit::environment, fmt::format("term `{}` of the loss: {}", printable(name, longest), why));
+    };
+    if (!last_) refuse("only the last block may name terms");
+    if (name.empty() || name.size() > longest ||
+        name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.") != std::string::npos)
+      refuse(fmt::format("a name has 1 to {} characters a-z, 0-9, _ and dot", longest));
+    const eng_desc is = shape(value), must = make_desc(wide(dtype_), {1});
+    if (!same(is, must)) refuse(fmt::format("its value is {}, it must be {}", describe(is), describe(must)));
+    if (!std::isfinite(weight)) refuse("its weight is not a finite number");
+    for (const Term& other : block_.terms)
+      if (other.name == name) refuse("another term has this name");
+    if (block_.terms.size() == most) refuse(fmt::format("there are {} terms already, the limit", most));
+    block_.terms.push_back({std::move(name), weight, value});
   }
   std::vector<Id> emit(const Op& op, std::vector<Id> in, std::vector<Id> out, Attrs attrs) override {
     for (Id o : out)
@@ -83,10 +120,19 @@ class Tracing final : public Builder {
   }
 
  private:
+  [[noreturn]] void refuse_field(const std::string& name) const {
+    std::string names = "tokens, labels";
+    for (const Field& f : offered_.fields) names += ", " + f.name;
+    throw Error(name.empty() ? Exit::environment : Exit::usage,
+                fmt::format("the batch has no `{}`: {} provides {}", printable(name), offered_.by, names),
+                "choose a source that provides it ([data] plugin), or another model");
+  }
+  Model& model_;
   Template& block_;
-  int64_t batch_, length_;
-  bool runs_;
-  Id batches_[2] = {0, 0};
+  const Offered& offered_;
+  int32_t dtype_;  // of activations
+  bool last_, runs_;
+  std::map<uint32_t, Id> batches_;  // by field
 };
 
 // Owns the model plugin's object.
@@ -123,7 +169,7 @@ eng_desc as_computed(const Parameter& parameter, int32_t dtype) {
 }
 
 void trace_template(Model& model, const Instance& plugin, const Block& block, const std::vector<eng_desc>& inputs,
-                    int32_t dtype, bool runs) {
+                    int32_t dtype, bool last, bool runs, const Offered& offered) {
   Template& t = model.templates[block.tmpl];
   t.tmpl = block.tmpl;
   for (size_t k = 0; k < block.params.size(); ++k) {
@@ -132,7 +178,7 @@ void trace_template(Model& model, const Instance& plugin, const Block& block, co
   }
   for (size_t k = 0; k < inputs.size(); ++k)
     t.inputs.push_back(t.graph.add({SymbolKind::input, inputs[k], static_cast<uint32_t>(k)}));
-  Tracing tracing(t, model.micro_batch, model.sequence_length, runs);
+  Tracing tracing(model, t, offered, dtype, last, runs);
   Id out[8] = {};
   uint32_t n_out = 0;
   Sink sink;
@@ -149,15 +195,39 @@ void trace_template(Model& model, const Instance& plugin, const Block& block, co
       throw Error(Exit::environment, fmt::format("{}: output {} is not a value of this trace", where, k));
     t.outputs.push_back(out[k]);
   }
+  for (Term& term : t.terms)
+    for (const Node& node : t.graph.nodes)
+      term.cross_entropy = term.cross_entropy || (node.op->fused_grad && node.out[0] == term.value);
+  const auto is_output = [&](const Term& term) { return term.value == t.outputs[0]; };
+  if (!t.terms.empty() && std::none_of(t.terms.begin(), t.terms.end(), is_output))
+    throw Error(Exit::environment, where + ": its output must be one of the terms that it names");
+}
+
+// The host checks values of a field that index tables, because kernels do not. `ids` indexes `rows` rows.
+void limit_field(Model& model, const Symbol& ids, int64_t rows, bool labels) {
+  if (ids.kind != SymbolKind::batch) return;
+  Field& field = model.fields[ids.index];
+  field.ignores = labels && (field.ignores || !field.limit);
+  field.limit = field.limit ? std::min(field.limit, rows) : rows;
 }
 
 // Every token id below the model's stated vocabulary must have a row in its tables.
-void check_tables(const Model& model) {
+void check_tables(Model& model) {
   for (const auto& block : model.blocks) {
     const Template& t = model.templates.at(block.tmpl);
     for (const Node& node : t.graph.nodes) {
-      if (std::strcmp(node.op->id, ENG_OP_EMBEDDING) && !node.op->fused_grad) continue;
-      if (const int64_t rows = t.graph.value(node.in[1]).desc.dims[0]; rows < model.info.vocabulary)
+      const std::string id = node.op->id;
+      if (const uint32_t at = id == ENG_OP_ROPE        ? 2
+                              : id == ENG_OP_POSITIONS ? 3
+                                                       : 0;
+          at && at < node.in.size() && node.in[at])
+        limit_field(model, t.graph.value(node.in[at]), t.graph.value(node.in[1]).desc.dims[0] - node.attrs.i("offset"),
+                    false);
+      if (id != ENG_OP_EMBEDDING && !node.op->fused_grad) continue;
+      const Symbol& ids = t.graph.value(node.in[node.op->fused_grad ? 2 : 0]);
+      const int64_t rows = t.graph.value(node.in[1]).desc.dims[0];
+      limit_field(model, ids, rows, node.op->fused_grad);
+      if (rows < model.info.vocabulary && !(ids.kind == SymbolKind::batch && ids.index > 1))
         throw Error(Exit::environment,
                     fmt::format("model {}, block {}: {} has a table of {} rows, the vocabulary is {}", model.plugin,
                                 block.name, node.op->id, rows, model.info.vocabulary));
@@ -178,7 +248,7 @@ eng_model_info describe_model(const std::string& name, const eng_model& table, c
 }
 
 Model trace_forward(const std::string& name, const eng_model& table, const Section& section, int64_t micro_batch,
-                    int64_t sequence_length, int32_t dtype, bool runs) {
+                    int64_t sequence_length, int32_t dtype, bool runs, const Offered& offered) {
   Model model;
   model.plugin = name;
   model.micro_batch = micro_batch;
@@ -198,7 +268,7 @@ Model trace_forward(const std::string& name, const eng_model& table, const Secti
     bool first = k == 0, last = k + 1 == model.blocks.size();
     auto found = model.templates.find(block.tmpl);
     if (found == model.templates.end()) {
-      trace_template(model, plugin, block, inputs, dtype, runs);
+      trace_template(model, plugin, block, inputs, dtype, last, runs, offered);
     } else {
       const Template& t = found->second;
       bool agrees = !first && !last && t.inputs.size() == inputs.size() && t.params.size() == block.params.size();

@@ -47,6 +47,8 @@ std::string positions(Shapes in, const Attrs& attrs, Out& out) {
   if (in[0].ndim != 3 || in[1].ndim != 2 || last(in[0]) != last(in[1])) return "x (B, T, H) needs table (P, H)";
   if (attrs.i("offset") < 0 || in[0].dims[1] + attrs.i("offset") > in[1].dims[0])
     return "the table has fewer rows than positions";
+  if (!numbers_tokens(in, 3, in[0])) return "positions must be (B, T) i32";
+  if (given(in, 2) && given(in, 3)) return "counters and positions exclude each other";
   return as_input(in, attrs, out);
 }
 
@@ -55,14 +57,18 @@ void positions_grad_rule(Gradient& g) {
   if (!g.wants(1)) return;
   Attrs attrs = g.attrs();
   attrs.list.push_back({"rows", g.desc(1).dims[0], 0});
-  g.give(1, g.emit(ENG_OP_POSITIONS_GRAD, {g.d_out(0), g.take(1)}, attrs)[0]);
+  std::vector<Id> in = {g.d_out(0), g.take(1)};
+  if (g.in(3)) in.push_back(g.in(3));
+  g.give(1, g.emit(ENG_OP_POSITIONS_GRAD, std::move(in), attrs)[0]);
 }
 
 void positions_step(Stepping& s) {
+  one_document(s, 3);
   s.give(0, s.emit(ENG_OP_POSITIONS, {s.in(0), s.in(1), s.counters()}, s.attrs())[0]);
 }
 
 std::string positions_grad(Shapes in, const Attrs& attrs, Out& out) {
+  if (in[0].ndim != 3 || !numbers_tokens(in, 2, in[0])) return "dy must be (B, T, H), positions (B, T) i32";
   return out.push_back(make_desc(in[0].dtype, {attrs.i("rows"), last(in[0])})), "";
 }
 
@@ -104,14 +110,14 @@ std::span<const Op> elementwise_ops() {
       {.id = ENG_OP_CAST, .min_in = 1, .max_in = 1, .infer = cast, .grad = cast_grad, .step = by_position},
       {.id = ENG_OP_POSITIONS,
        .min_in = 2,
-       .max_in = 3,
+       .max_in = 4,
        .infer = positions,
        .in_place = same_memory,
        .grad = positions_grad_rule,
        .step = positions_step},
       {.id = ENG_OP_POSITIONS_GRAD,
        .min_in = 1,
-       .max_in = 2,
+       .max_in = 3,
        .infer = positions_grad,
        .in_place = {{0, 1, true}},
        .sums = 1U << 0},

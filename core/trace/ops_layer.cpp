@@ -44,7 +44,8 @@ std::string rope(Shapes in, const Attrs& attrs, Out& out) {
   if (in[0].ndim != 3 || heads < 1 || last(in[0]) % heads) return "x must be (B, T, heads*D)";
   int64_t d = last(in[0]) / heads;
   if (d % 2) return "the head size must be even";
-  if (in[1].ndim != 2 || in[1].dims[0] != in[0].dims[1] || in[1].dims[1] != d) return "table must be (T, D)";
+  if (in[1].ndim != 2 || in[1].dims[0] < in[0].dims[1] || in[1].dims[1] != d) return "table must be (T or more, D)";
+  if (!numbers_tokens(in, 2, in[0])) return "positions must be (B, T) i32";
   out.push_back(in[0]);
   return "";
 }
@@ -53,10 +54,13 @@ void rope_grad(Gradient& g) {
   Attrs attrs = g.attrs();
   for (auto& a : attrs.list)
     if (a.key == "inverse") a.i = 1 - a.i;
-  if (g.wants(0)) g.give(0, g.emit(ENG_OP_ROPE, {g.d_out(0), g.in(1)}, attrs)[0]);
+  std::vector<Id> in = {g.d_out(0), g.in(1)};
+  if (g.in(2)) in.push_back(g.in(2));
+  if (g.wants(0)) g.give(0, g.emit(ENG_OP_ROPE, std::move(in), attrs)[0]);
 }
 
 void rope_step(Stepping& s) {
+  one_document(s, 2);
   s.give(0, s.emit(ENG_OP_ROPE_STEP, {s.in(0), s.in(1), s.counters()}, s.attrs())[0]);
 }
 
@@ -68,24 +72,28 @@ std::string attention(Shapes in, const Attrs& attrs, Out& out) {
   if (!same(in[1], in[2]) || in[1].ndim != 3 || last(in[1]) != kv * d || in[1].dims[0] != in[0].dims[0] ||
       in[1].dims[1] != in[0].dims[1])
     return "k and v must be (B, T, kv_heads*D)";
+  if (!numbers_tokens(in, 3, in[0])) return "segments must be (B, T) i32";
   out.push_back(in[0]);
   out.push_back(make_desc(wide(in[0].dtype), {in[0].dims[0], heads, in[0].dims[1]}));
   return "";
 }
 
-// Causal: half of the T x T square, two products of D each.
+// Causal: half of the T x T square, two products of D each. Documents make it less, but shapes don't tell.
 double attention_flops(Shapes in, Shapes, const Attrs&) {
   return 2.0 * count(in[0]) * (in[0].dims[1] + 1);
 }
 
 void attention_grad_rule(Gradient& g) {
-  auto d = g.emit(ENG_OP_ATTENTION_GRAD, {g.d_out(0), g.in(0), g.in(1), g.in(2), g.out(0), g.out(1)}, g.attrs());
+  std::vector<Id> in = {g.d_out(0), g.in(0), g.in(1), g.in(2), g.out(0), g.out(1)};
+  if (g.in(3)) in.push_back(g.in(3));
+  auto d = g.emit(ENG_OP_ATTENTION_GRAD, std::move(in), g.attrs());
   for (uint32_t k = 0; k < 3; ++k)
     if (g.wants(k)) g.give(k, d[k]);
 }
 
 // Two states cache the keys and values of all positions so far; the op adds those of the next positions.
 void attention_step(Stepping& s) {
+  one_document(s, 3);
   eng_desc cache = s.desc(1);
   cache.dims[1] = s.length();
   Id k = s.state(cache), v = s.state(cache);
@@ -128,12 +136,20 @@ void add_grad(Gradient& g) {
   }
 }
 
-std::string cross_entropy(Shapes in, const Attrs&, Out& out) {
+std::string wrong_loss_weights(const eng_desc& labels, const eng_desc& weights, int32_t dtype) {
+  eng_desc like = labels;
+  like.dtype = wide(dtype);
+  return weights.dtype && !same(weights, like) ? "loss weights must be (B, T) f32" : "";
+}
+
+std::string cross_entropy(Shapes in, const Attrs& attrs, Out& out) {
   if (in[0].ndim != 3 || in[1].ndim != 2 || last(in[0]) != in[1].dims[1]) return "x (B, T, H) needs w (V, H)";
   if (in[2].dtype != ENG_I32 || in[2].ndim != 2 || in[2].dims[0] != in[0].dims[0] || in[2].dims[1] != in[0].dims[1])
     return "labels must be (B, T) i32";
+  if (!(attrs.f("z_loss") >= 0)) return "z_loss must be at least 0";
   out.push_back(make_desc(wide(in[0].dtype), {1}));
-  return "";
+  if (attrs.f("z_loss") > 0) out.push_back(out[0]);
+  return in.size() > 3 ? wrong_loss_weights(in[2], in[3], in[0].dtype) : "";
 }
 
 double cross_entropy_flops(Shapes in, Shapes, const Attrs&) {
@@ -142,10 +158,20 @@ double cross_entropy_flops(Shapes in, Shapes, const Attrs&) {
 
 void cross_entropy_grad_rule(Gradient& g) {
   const bool dw = g.wants(1);
-  Attrs attrs = g.attrs();
+  const double weight = g.weight(0), z = g.weight(1), meant = g.attrs().f("z_loss");
+  if (meant != z)
+    throw Error(Exit::environment,
+                fmt::format("{}: its second output must be a term of the loss of weight z_loss = {}, not {}",
+                            ENG_OP_CROSS_ENTROPY, meant, z));
+  Attrs attrs;
   if (!dw) attrs.list.push_back({"no_dw", 1, 0});
-  auto d = g.emit(ENG_OP_CROSS_ENTROPY_GRAD, {g.in(0), g.in(1), g.in(2), g.scalars(), dw ? g.take(1) : 0}, attrs);
+  if (weight != 1) attrs.list.push_back({"weight", 0, weight});
+  if (z != 0) attrs.list.push_back({"z_loss", 0, z});
+  std::vector<Id> in{g.in(0), g.in(1), g.in(2), g.scalars(), dw ? g.take(1) : 0};
+  if (g.in(3)) in.push_back(g.in(3));
+  auto d = g.emit(ENG_OP_CROSS_ENTROPY_GRAD, std::move(in), attrs);
   g.replaces(0, d[0]);
+  if (z != 0) g.replaces(1, d.back());
   if (g.wants(0)) g.give(0, d[1]);
   if (dw) g.give(1, d[2]);
 }
@@ -184,6 +210,7 @@ std::string embedding_grad(Shapes in, const Attrs& attrs, Out& out) {
 }
 
 std::string attention_grad(Shapes in, const Attrs&, Out& out) {
+  if (!numbers_tokens(in, 6, in[1])) return "segments must be (B, T) i32";
   for (int k = 1; k < 4; ++k) out.push_back(in[k]);
   return "";
 }
@@ -203,14 +230,16 @@ std::string gated_grad(Shapes in, const Attrs&, Out& out) {
 std::string cross_entropy_grad(Shapes in, const Attrs& attrs, Out& out) {
   std::string wrong = cross_entropy(in.first(3), attrs, out);
   if (!wrong.empty()) return wrong;
+  out.resize(1);
   out.push_back(in[0]);
   if (!attrs.i("no_dw")) out.push_back(in[1]);
-  return "";
+  if (attrs.f("z_loss") > 0) out.push_back(out[0]);
+  return in.size() > 5 ? wrong_loss_weights(in[2], in[5], in[0].dtype) : "";
 }
 
 // The logits, dx and dw.
-double cross_entropy_grad_flops(Shapes in, Shapes out, const Attrs&) {
-  return 2.0 * static_cast<double>(out.size()) * count(in[0]) * in[1].dims[0];
+double cross_entropy_grad_flops(Shapes in, Shapes, const Attrs& attrs) {
+  return (attrs.i("no_dw") ? 4.0 : 6.0) * count(in[0]) * in[1].dims[0];
 }
 
 }  // namespace
@@ -232,14 +261,14 @@ std::span<const Op> layer_ops() {
        .step = by_position},
       {.id = ENG_OP_ROPE,
        .min_in = 2,
-       .max_in = 2,
+       .max_in = 3,
        .infer = rope,
        .in_place = {{.out = 0, .in = 0, .must = false}},
        .grad = rope_grad,
        .step = rope_step},
       {.id = ENG_OP_ATTENTION,
        .min_in = 3,
-       .max_in = 3,
+       .max_in = 4,
        .infer = attention,
        .flops = attention_flops,
        .grad = attention_grad_rule,
@@ -260,7 +289,7 @@ std::span<const Op> layer_ops() {
        .step = by_position},
       {.id = ENG_OP_CROSS_ENTROPY,
        .min_in = 3,
-       .max_in = 3,
+       .max_in = 4,
        .infer = cross_entropy,
        .flops = cross_entropy_flops,
        .grad = cross_entropy_grad_rule,
@@ -292,7 +321,7 @@ std::span<const Op> gradient_ops() {
        .infer = embedding_grad,
        .in_place = {{.out = 0, .in = 2, .must = true}},
        .sums = 1U << 0},
-      {.id = ENG_OP_ATTENTION_GRAD, .min_in = 6, .max_in = 6, .infer = attention_grad, .flops = attention_grad_flops},
+      {.id = ENG_OP_ATTENTION_GRAD, .min_in = 6, .max_in = 7, .infer = attention_grad, .flops = attention_grad_flops},
       {.id = ENG_OP_GATED_GRAD,
        .min_in = 3,
        .max_in = 3,
@@ -300,7 +329,7 @@ std::span<const Op> gradient_ops() {
        .in_place = {{.out = 0, .in = 1, .must = false}, {.out = 1, .in = 2, .must = false}}},
       {.id = ENG_OP_CROSS_ENTROPY_GRAD,
        .min_in = 4,
-       .max_in = 5,
+       .max_in = 6,
        .infer = cross_entropy_grad,
        .flops = cross_entropy_grad_flops,
        .in_place = {{.out = 2, .in = 4, .must = true}},

@@ -29,6 +29,13 @@ std::string get_row(Shapes in, const Attrs&, Out& out) {
   return "";
 }
 
+std::string loss_seed(Shapes, const Attrs& attrs, Out& out) {
+  const int64_t dtype = attrs.i("dtype");
+  if (dtype != ENG_F32 && dtype != ENG_F64) return "its dtype must be f32 or f64";
+  out.push_back(make_desc(static_cast<int32_t>(dtype), {1}));
+  return "";
+}
+
 std::string sum_squares(Shapes in, const Attrs&, Out& out) {
   if (count(in[0]) % 4096) return "the length must be a multiple of 4096";
   out.push_back(make_desc(ENG_F32, {count(in[0]) / 4096}));
@@ -95,6 +102,7 @@ std::string init(Shapes, const Attrs& attrs, Out& out) {
 std::span<const Op> step_ops() {
   static const Op ops[] = {
       {ENG_OP_BEGIN, 2, 2, begin, nullptr, {{1, 1, true}}},
+      {ENG_OP_LOSS_SEED, 1, 1, loss_seed},
       {ENG_OP_GET_ROW, 2, 2, get_row},
       {ENG_OP_PUT_ROW, 3, 3, repeat<1, 2>, nullptr, {{0, 1, true}, {1, 2, true}}},
       {ENG_OP_COPY, 1, 1, repeat<0>},

@@ -22,5 +22,10 @@ inline eng_desc with_last(eng_desc d, int64_t n) {
 inline bool given(Shapes in, size_t k) {
   return k < in.size() && in[k].dtype;
 }
+// Input k, segments or positions of the tokens of x (B, T, ...), is absent or right.
+inline bool numbers_tokens(Shapes in, size_t k, const eng_desc& x) {
+  return !given(in, k) ||
+         (in[k].dtype == ENG_I32 && in[k].ndim == 2 && in[k].dims[0] == x.dims[0] && in[k].dims[1] == x.dims[1]);
+}
 
 }  // namespace eng

@@ -37,7 +37,27 @@ void by_position(Stepping& s) {
   for (uint32_t k = 0; k < out.size(); ++k) s.give(k, out[k]);
 }
 
+void one_document(const Stepping& s, uint32_t k) {
+  if (k < s.node().in.size() && s.node().in[k])
+    throw Error(Exit::usage, fmt::format("{}: input {} divides samples into documents, but a running sequence is one "
+                                         "document; generate with a model that is traced without this input",
+                                         s.node().op->id, k));
+}
+
 namespace {
+
+// Which nodes the outputs depend on: of a block that names terms of the loss, the others are not made.
+std::vector<char> for_output(const Template& block) {
+  std::vector<char> needed(block.forward, block.terms.empty());
+  std::vector<char> read(block.graph.size() + 1, 0);
+  for (Id o : block.outputs) read[o] = 1;
+  for (size_t n = block.forward; n-- > 0 && !block.terms.empty();) {
+    const Node& node = block.graph.nodes[n];
+    needed[n] = std::any_of(node.out.begin(), node.out.end(), [&](Id o) { return read[o] != 0; });
+    for (Id i : node.in) read[i] = read[i] || needed[n];
+  }
+  return needed;
+}
 
 enum class Use { logits, next, advance };  // logits of whole sequences, of the next positions, or none
 
@@ -49,12 +69,15 @@ Template derive(const Template& from, const std::vector<eng_desc>& inputs, int64
     Symbol v = from.graph.value(id);
     if (v.kind == SymbolKind::input) v.desc = inputs[v.index];
     if (v.kind == SymbolKind::batch) v.desc.dims[1] = positions;
-    if (v.kind == SymbolKind::input || v.kind == SymbolKind::batch || v.kind == SymbolKind::param ||
-        v.kind == SymbolKind::constant)
+    // Logits of whole sequences have every field but the labels; a running sequence has only tokens.
+    const bool given = v.kind == SymbolKind::batch && (use == Use::logits ? v.index != 1 : v.index == 0);
+    if (v.kind == SymbolKind::input || given || v.kind == SymbolKind::param || v.kind == SymbolKind::constant)
       state.of[id] = to.graph.add(v);
   }
+  const std::vector<char> needed = for_output(from);
   for (size_t n = 0; n < from.forward; ++n) {
     const Node& node = from.graph.nodes[n];
+    if (!needed[n]) continue;
     Stepping stepping(state, node);
     bool loss = node.op->fused_grad;
     if (use == Use::advance && loss) {
@@ -81,7 +104,8 @@ Template derive(const Template& from, const std::vector<eng_desc>& inputs, int64
 }
 
 Model derive(const Model& model, int64_t positions, Use use) {
-  Model out{model.plugin, model.info, model.params, model.blocks, {}, model.micro_batch, positions};
+  Model out{model.plugin, model.info, model.params, model.blocks, {}, model.micro_batch, positions,
+            model.fields};
   std::vector<eng_desc> inputs;
   for (const Block& block : model.blocks) {
     if (!out.templates.count(block.tmpl)) try {

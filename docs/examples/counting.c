@@ -84,9 +84,9 @@ static uint64_t first(const counting* me, uint64_t position) {
   return (position % n * stride + epoch) % n;
 }
 
-static eng_status read_sample(void* self, int32_t split, uint64_t position, int32_t* tokens, int32_t* labels,
-                              eng_error* error) {
+static eng_status read_sample(void* self, int32_t split, uint64_t position, void* const* values, eng_error* error) {
   const counting* me = self;
+  int32_t *tokens = values[0], *labels = values[1];
   uint64_t number = first(me, position);
   int64_t t;
   if (split != ENG_SPLIT_TRAIN) return fail(error, ENG_OUT_OF_RANGE, "nothing is held out");
@@ -103,7 +103,7 @@ static const eng_data table = {.struct_size = sizeof(eng_data),
                                .create = create,
                                .destroy = destroy,
                                .describe = describe_data,
-                               .read = read_sample}; /* build and inspect are NULL */
+                               .read = read_sample}; /* build, inspect and fields are NULL */
 
 static const char* describe(void) {
   return eng_description;

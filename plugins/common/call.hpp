@@ -66,6 +66,17 @@ struct Call {
   }
   int64_t integer(const char* key) const { return attr(key).i; }
   double real(const char* key) const { return attr(key).f; }
+  // Of an attribute that may be absent.
+  int64_t integer_or(const char* key, int64_t fallback) const {
+    for (const auto& [name, value] : attrs)
+      if (name == key) return value.i;
+    return fallback;
+  }
+  double real_or(const char* key, double fallback) const {
+    for (const auto& [name, value] : attrs)
+      if (name == key) return value.f;
+    return fallback;
+  }
   std::string text() const {
     std::string t = op + " [in";
     for (const auto& d : in) t += " " + describe(d);

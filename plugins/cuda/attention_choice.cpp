@@ -40,6 +40,12 @@ Shape shape_of(const eng_call& c, bool backward) {
   return {q.dims[0], q.dims[1], heads, kv_heads, q.dims[2] / heads, q.dtype, backward};
 }
 
+// Segments are the last input of both.
+bool packed(const eng_call& c, bool backward) {
+  const uint32_t at = backward ? 6 : 3;
+  return c.n_in > at && c.in[at].dtype != 0;
+}
+
 std::string bytes_text(uint64_t n) {
   const std::string digits = std::to_string(n);
   std::string text;
@@ -81,6 +87,12 @@ AttentionChoice choose_attention(const eng_call& call, bool backward) {
   const bool must = o.who == AttentionOptions::cudnn;
   const Shape s = shape_of(call, backward);
   if (s.heads == 0) return {};
+  if (packed(call, backward)) {
+    if (!must) return {};
+    throw Error{ENG_UNSUPPORTED,
+                "samples are packed, and cuDNN does not compute attention that ends where a document does; [device] "
+                "attention = \"auto\" lets the plugin's own kernel compute it, [data] pack = false needs none"};
+  }
   const sdpa::Answer answer = sdpa::answer(s, call.device->arch, o.version);
   const auto name = [&] { return "cuDNN " + sdpa::version_text(o.version); };
   if (!answer.refused.empty()) {

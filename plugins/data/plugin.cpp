@@ -4,10 +4,11 @@
 
 #include <cstring>
 
+#include "host_threads.hpp"
 #include "tables.hpp"
 
-// The options for held-out data, which both sources have. (A raw string of several lines cannot stand in a directive.)
-#define HELD_OUT_OPTIONS                                                                                               \
+// The options for held-out data and for packing, which both sources have. (A raw string of several lines cannot stand in a directive.)
+#define SHARED_OPTIONS                                                                                               \
   "[provides.options.validation]\n"                                                                                    \
   "type = 'float'\n"                                                                                                   \
   "default = 0.05\n"                                                                                                   \
@@ -24,6 +25,14 @@
   "help = \"\"\"Files or patterns, as in paths, that are held out of training: every token of them is evaluated "      \
   "once. A file that "                                                                                                 \
   "paths names as well is not trained on.\"\"\"\n"                                                                     \
+  "\n"                                                                                                                 \
+  "[provides.options.pack]\n"                                                                                          \
+  "type = 'bool'\n"                                                                                                    \
+  "default = false\n"                                                                                                  \
+  "help = \"\"\"Put whole documents into samples, side by side: none sees another one, and each counts its positions " \
+  "from 0. A document that is "                                                                                         \
+  "longer than sequence_length is cut. validation then holds whole documents out. For models that read segments: "     \
+  "llama, opt, mamba.\"\"\"\n"                                                                                         \
   "\n"
 
 ENG_DESCRIPTION(R"toml([plugin]
@@ -99,7 +108,7 @@ default = '256MiB'
 min = 0
 help = """The most text that the tokenizer bytes keeps in memory: that of JSON Lines, of compressed files once they are decompressed, and of files up to 1 MiB. Larger plain files stay on disk and do not count. More is an error. Each rank keeps its own"""
 
-)toml" HELD_OUT_OPTIONS R"toml([[provides]]
+)toml" SHARED_OPTIONS R"toml([[provides]]
 kind = 'eng.data/1'
 name = 'tokens'
 summary = "Files of token ids: nanoGPT's, llm.c's, Megatron's, and those of engine data build"
@@ -115,7 +124,14 @@ help = """Files or patterns as for text: *.tokens of ours, *.bin of nanoGPT and 
 type = 'string'
 help = "What the ids mean, for engine generate and engine data inspect; training does not need it. Values as for the source text"
 
-)toml" HELD_OUT_OPTIONS R"toml([[provides]]
+[provides.options.eot]
+type = 'int'
+default = -1
+min = -1
+help = """With pack: the id of the token between two documents, such as 50256 (GPT-2). Files of nanoGPT need it, or tokenizer; \
+in those of llm.c it is known, and the engine's and Megatron's have an index. -1: not given"""
+
+)toml" SHARED_OPTIONS R"toml([[provides]]
 kind = 'eng.tokenizer/1'
 name = 'auto'
 summary = 'The one of the others that fits the path'
@@ -141,7 +157,8 @@ namespace {
 const char* description() {
   return eng_description;
 }
-eng_status start(const eng_host*, eng_error*) {
+eng_status start(const eng_host* host, eng_error*) {
+  text_data::host_threads = static_cast<const eng_threads*>(host->get_extension(host, ENG_THREADS_EXTENSION));
   return ENG_OK;
 }
 void stop() {}

@@ -28,7 +28,99 @@ const InputFile* read_held(Source& source, uint64_t k, int32_t* tokens, int32_t*
   return source.held.read(start, length, tokens, labels);
 }
 
+// Documents [starts[i], starts[i + 1]) of a stream; the last one ends with it. `share` of the tokens are held out, in
+// whole documents spread evenly, whatever the seed and the length of samples.
+void pack_documents(const std::vector<uint64_t>& starts, uint64_t size, double share, Packing& train, Packing& held) {
+  double due = 0;  // tokens to be held out
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    const uint64_t end = i + 1 < starts.size() ? starts[i + 1] : size;
+    const auto n = static_cast<double>(end - starts[i]);
+    due += share * n;
+    const bool out = share > 0 && due >= n / 2 && n > 1;
+    if (out) due -= n;
+    (out ? held : train).add(starts[i], end);
+  }
+  train.finish();
+  held.finish();
+}
+
+void pack_source(Source& source, const DataFiles& files) {
+  const auto refuse = [](const std::string& text) { throw Failure(ENG_INVALID, "[data] " + text); };
+  if (std::max(source.stream.size(), source.held.size()) > Document::most_start || source.length > Document::most_length)
+    refuse("pack: at most 2^40 tokens, in samples of up to 2^23 - 1, can be packed");
+  for (Packing& packing : source.packing) packing = Packing(source.length);
+  source.held_packing = Packing(source.length);
+  Packing none;
+  pack_documents(source.starts, source.stream.size(), files.share == 1 ? 0 : files.share, source.packing[0],
+                 source.packing[1]);
+  pack_documents(source.held_starts, source.held.size(), 0, source.held_packing, none);
+  const std::string in =
+      std::to_string(source.starts.size()) + " documents of the " + std::to_string(files.train.size()) + " files";
+  if (!files.train.empty() && source.packing[0].samples() == 0)
+    refuse("pack: none of the " + in + " is left to train on that has two tokens");
+  if (!files.train.empty() && files.share > 0 && source.packing[1].samples() == 0)
+    refuse("validation = " + number(files.share) + " with pack holds whole documents out, and none of the " + in +
+           " is small enough: set validation_paths, a larger share, or validation = 0");
+  if (!files.held.empty() && source.held_packing.samples() == 0)
+    refuse("validation_paths: no document that is held out has two tokens");
+  source.starts = source.held_starts = {};
+  source.stream.prepare(source.length);
+}
+
+// One document of a sample. The label of its last token is the next one of the document, if that goes on.
+const InputFile* read_document(Stream& stream, const Document& part, int32_t* tokens, int32_t* labels) {
+  const uint64_t n = part.length();
+  if (part.more()) return stream.read(part.start(), n, tokens, labels);
+  const InputFile* changed = stream.read(part.start(), n - 1, tokens, labels);  // n - 1 tokens and n - 1 labels
+  tokens[n - 1] = labels[n - 2];
+  labels[n - 1] = ENG_IGNORE_LABEL;
+  return changed;
+}
+
+const InputFile* read_packed(const Source& source, Stream& stream, std::span<const Document> parts, void* const* values) {
+  auto *tokens = static_cast<int32_t*>(values[0]), *labels = static_cast<int32_t*>(values[1]);
+  auto* segments = source.segments ? static_cast<int32_t*>(values[source.segments]) : nullptr;
+  auto* positions = source.positions ? static_cast<int32_t*>(values[source.positions]) : nullptr;
+  const auto put = [&](uint64_t at, uint64_t n, int32_t segment) {
+    for (uint64_t t = 0; segments && t < n; ++t) segments[at + t] = segment;
+    for (uint64_t t = 0; positions && t < n; ++t) positions[at + t] = static_cast<int32_t>(t);
+  };
+  uint64_t at = 0;
+  int32_t segment = 0;
+  for (const Document& part : parts) {
+    if (const InputFile* changed = read_document(stream, part, tokens + at, labels + at)) return changed;
+    put(at, part.length(), segment++);
+    at += part.length();
+  }
+  std::fill(tokens + at, tokens + source.length, 0);
+  std::fill(labels + at, labels + source.length, ENG_IGNORE_LABEL);
+  put(at, source.length - at, ENG_PADDING_SEGMENT);
+  return nullptr;
+}
+
 }  // namespace
+
+void take_fields(Source& source, const eng_options* options, const eng_data_request& request) {
+  source.pack = get_bool(options, "pack");
+  for (uint32_t k = 2; k < request.n_fields; ++k) {
+    const std::string_view name = request.fields[k].name;
+    if (name == ENG_FIELD_SEGMENTS) source.segments = k;
+    if (name == ENG_FIELD_POSITIONS) source.positions = k;
+    if (!source.pack || (name != ENG_FIELD_SEGMENTS && name != ENG_FIELD_POSITIONS))
+      throw Failure(ENG_UNSUPPORTED, "[data] there is no field " + std::string(name));
+  }
+  if (source.pack && source.segments == 0)
+    throw Failure(ENG_INVALID, "[data] pack = true needs a model that reads segments: set pack = false");
+}
+
+eng_status fields_of_source(const eng_options* options, eng_field* out, uint32_t cap, uint32_t* n, eng_error* error) {
+  return guarded(error, "telling the fields", [&] {
+    static constexpr eng_field fields[] = {{ENG_FIELD_SEGMENTS, ENG_I32, 0}, {ENG_FIELD_POSITIONS, ENG_I32, 0}};
+    const uint32_t count = get_bool(options, "pack") ? 2 : 0;
+    std::copy_n(fields, std::min(count, cap), out);
+    *n = count;
+  });
+}
 
 eng_data_request complete(const eng_data_request* given) {
   eng_data_request request{};
@@ -85,6 +177,7 @@ void cut_windows(Source& source, const eng_data_request& request, const DataFile
     source.hash = hash.text();
     source.held.prepare(length);
   }
+  if (source.pack) return pack_source(source, files);
   if (files.train.empty()) return;
   const std::string have = "[data] the " + std::to_string(files.train.size()) +
                            (files.train.size() == 1 ? " file holds " : " files hold ") + std::to_string(tokens) + " " +
@@ -113,22 +206,25 @@ eng_status describe_source(void* self, eng_data_info* out, eng_error*) {
   info.struct_size = out->struct_size;
   info.files = source->files;
   info.tokens = source->stream.size() + source->held.size();
-  info.train_samples = source->windows.count(ENG_SPLIT_TRAIN);
-  info.validation_samples = source->windows.count(ENG_SPLIT_VALIDATION) + source->held_windows();
+  info.train_samples = source->samples(ENG_SPLIT_TRAIN);
+  info.validation_samples = source->samples(ENG_SPLIT_VALIDATION);
   info.vocabulary = source->vocabulary;
   std::snprintf(info.content_hash, sizeof(info.content_hash), "%s", source->hash.c_str());
   info.host_bytes = source->stream.kept_bytes() + source->held.kept_bytes();
+  for (const Packing* packing : {&source->packing[0], &source->packing[1], &source->held_packing})
+    info.host_bytes += packing->kept_bytes();
+  info.documents = source->packing[0].documents();
+  info.padding = source->packing[0].padding();
   std::memcpy(out, &info, std::min<std::size_t>(sizeof(info), out->struct_size));
   return ENG_OK;
 }
 
-eng_status read_source(void* self, int32_t split, uint64_t position, int32_t* tokens, int32_t* labels,
-                       eng_error* error) {
+eng_status read_source(void* self, int32_t split, uint64_t position, void* const* values, eng_error* error) {
   auto* source = static_cast<Source*>(self);
   if (split != ENG_SPLIT_TRAIN && split != ENG_SPLIT_VALIDATION)
     return report(error, ENG_INVALID, "[data] the split is neither training nor validation");
   const bool train = split == ENG_SPLIT_TRAIN;
-  const uint64_t of_stream = source->windows.count(split), samples = of_stream + (train ? 0 : source->held_windows());
+  const uint64_t of_stream = source->of_stream(split), samples = source->samples(split);
   if (samples == 0)
     return report(error, ENG_PRECONDITION,
                   train ? "[data] validation is 1, so there is no training data"
@@ -137,9 +233,18 @@ eng_status read_source(void* self, int32_t split, uint64_t position, int32_t* to
   // between runs.
   Permutation order(samples, train ? source->seed : 0, train ? position / samples : 0, static_cast<uint64_t>(split));
   const uint64_t sample = order(position % samples);
-  const InputFile* changed =
-      sample < of_stream ? source->stream.read(source->windows.start(split, sample), source->length, tokens, labels)
-                         : read_held(*source, sample - of_stream, tokens, labels);
+  auto *tokens = static_cast<int32_t*>(values[0]), *labels = static_cast<int32_t*>(values[1]);
+  const InputFile* changed = nullptr;
+  if (source->pack) {
+    const bool held = sample >= of_stream;
+    const Packing& packing = held ? source->held_packing : source->packing[split];
+    changed = read_packed(*source, held ? source->held : source->stream,
+                          packing.sample(held ? sample - of_stream : sample), values);
+  } else if (sample < of_stream) {
+    changed = source->stream.read(source->windows.start(split, sample), source->length, tokens, labels);
+  } else {
+    changed = read_held(*source, sample - of_stream, tokens, labels);
+  }
   if (changed == nullptr) return ENG_OK;
   char text[512];  // the step allocates nothing, not even for an error
   const int size =

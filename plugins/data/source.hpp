@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sources of this plugin share: a stream of tokens, cut into windows.
+// What the sources of this plugin share: a stream of tokens, cut into windows or, with `pack`, into documents.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 
 #include "engine/data.h"
 #include "hash.hpp"
+#include "packing.hpp"
 #include "stream.hpp"
 #include "windows.hpp"
 
@@ -23,6 +24,17 @@ struct Source {
   Windows windows;
   Stream held;  // of the held-out files: every token once; the last window is padded
   uint64_t held_windows() const { return held.size() < 2 ? 0 : (held.size() - 2) / length + 1; }
+
+  bool pack = false;
+  std::vector<uint64_t> starts, held_starts;  // of documents, while the source is opened
+  Packing packing[2], held_packing;           // of the stream's splits, and of `held`
+  std::size_t segments = 0, positions = 0;    // the place of these fields among those that are read; 0: not read
+
+  // Of a split: samples of `stream`, and all samples.
+  uint64_t of_stream(int32_t split) const { return pack ? packing[split].samples() : windows.count(split); }
+  uint64_t samples(int32_t split) const {
+    return of_stream(split) + (split != ENG_SPLIT_VALIDATION ? 0 : pack ? held_packing.samples() : held_windows());
+  }
 };
 
 // The files of [data], and which of them are held out.
@@ -32,19 +44,21 @@ struct DataFiles {
 };
 DataFiles data_files(const eng_options* options, const eng_data_request& request);
 
+// What the options `pack` and the request say about fields.
+void take_fields(Source& source, const eng_options* options, const eng_data_request& request);
 // The host's request in the size that this plugin knows, whichever version the host has.
 eng_data_request complete(const eng_data_request* given);
 std::string base_of(const eng_data_request& request);
 // Cuts the streams into windows. `unit` names their tokens, such as "tokens (bytes)". `held_hash` is the hash of the
-// held-out files' content. Throws Failure if there are too few tokens.
+// held-out files' content. With `pack`, into samples of whole documents. Throws Failure if there are too few tokens.
 void cut_windows(Source& source, const eng_data_request& request, const DataFiles& files, const std::string& held_hash,
                  const char* unit);
 
 // Slots of the C table.
 void destroy_source(void* self);
 eng_status describe_source(void* self, eng_data_info* out, eng_error* error);
-eng_status read_source(void* self, int32_t split, uint64_t position, int32_t* tokens, int32_t* labels,
-                       eng_error* error);
+eng_status read_source(void* self, int32_t split, uint64_t position, void* const* values, eng_error* error);
+eng_status fields_of_source(const eng_options* options, eng_field* out, uint32_t cap, uint32_t* n, eng_error* error);
 eng_status inspect_file(const char* path, uint32_t flags, char* text, uint64_t capacity, uint64_t* size,
                         eng_error* error);
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "build.hpp"
+#include "documents.hpp"
 #include "failure.hpp"
 #include "input.hpp"
 #include "options.hpp"
@@ -27,8 +28,9 @@ constexpr uint64_t copy_block = uint64_t{8} << 20;  // a copied segment ends her
 // reads them. JSON Lines and compressed files are copied, up to `most` bytes in all.
 class ByteStream {
  public:
-  ByteStream(Stream& stream, Reading reading, std::string separator, uint64_t most)
-      : stream_(stream), reading_(std::move(reading)), separator_(std::move(separator)), most_(most) {
+  // `starts`: receives the first token of each document; may be NULL.
+  ByteStream(Stream& stream, Reading reading, std::string separator, uint64_t most, std::vector<uint64_t>* starts)
+      : stream_(stream), reading_(std::move(reading)), separator_(std::move(separator)), most_(most), starts_(starts) {
     hash_.add("engine text: bytes\n");
   }
 
@@ -58,6 +60,7 @@ class ByteStream {
  private:
   void begin_document() {
     if (size_ > 0) copy(separator_);
+    if (starts_ != nullptr) starts_->push_back(size_);
   }
   void copy(std::string_view text) {
     if (text.empty()) return;
@@ -87,6 +90,7 @@ class ByteStream {
   Hash hash_;
   uint64_t size_ = 0, small_ = 0, kept_ = 0;
   const uint64_t most_;
+  std::vector<uint64_t>* starts_;
   std::string path_;  // of the file that is read
 };
 
@@ -133,26 +137,28 @@ std::unique_ptr<Source> open_source(const eng_options* options, const eng_data_r
   const auto tokenizer = open_tokenizer(name, base_of(request));
   check_vocabulary(name, *tokenizer, request, false);
   auto source = std::make_unique<Source>();
+  take_fields(*source, options, request);
   source->vocabulary = tokenizer->info().vocabulary;
   source->files = static_cast<uint32_t>(files.train.size() + files.held.size());
   // Puts the tokens of the files into the stream and returns their hash.
-  const auto add = [&](const std::vector<std::string>& paths, Stream& stream) {
+  const auto add = [&](const std::vector<std::string>& paths, Stream& stream, std::vector<uint64_t>& starts) {
     if (paths.empty()) return std::string();
     if (name == "bytes") {
       ByteStream bytes(stream, reading_of(options), get_string(options, "separator"),
-                       static_cast<uint64_t>(get_int(options, "memory")));
+                       static_cast<uint64_t>(get_int(options, "memory")), source->pack ? &starts : nullptr);
       for (const std::string& path : paths) bytes.add(path);
       return bytes.finish();
     }
     BuildRequest wanted = build_request(options, request, name, *tokenizer);
     wanted.files = paths;
     const Built built = build(wanted, *tokenizer, nullptr);
+    if (source->pack) add_documents(built.file, -1, 0, starts);
     if (built.file.tokens > 0)
       stream.add(std::make_unique<InputFile>(built.file.path), built.file.offset, built.file.tokens, built.file.width);
     return built.file.hash;
   };
-  source->hash = add(files.train, source->stream);
-  const std::string held = add(files.held, source->held);
+  source->hash = add(files.train, source->stream, source->starts);
+  const std::string held = add(files.held, source->held, source->held_starts);
   if (name == "bytes" && !files.train.empty() && source->stream.size() == 0) refuse_empty(files.train);
   cut_windows(*source, request, files, held, name == "bytes" ? "tokens (bytes)" : "tokens");
   return source;
@@ -205,6 +211,7 @@ const eng_data text_table = {.struct_size = sizeof(eng_data),
                              .describe = describe_source,
                              .read = read_source,
                              .build = build_tokens,
-                             .inspect = inspect_file};
+                             .inspect = inspect_file,
+                             .fields = fields_of_source};
 
 }  // namespace text_data

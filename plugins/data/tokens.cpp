@@ -4,7 +4,9 @@
 #include <set>
 #include <utility>
 
+#include "documents.hpp"
 #include "failure.hpp"
+#include "host_threads.hpp"
 #include "options.hpp"
 #include "source.hpp"
 #include "tables.hpp"
@@ -20,9 +22,13 @@ std::unique_ptr<Source> open_tokens(const eng_options* options, const eng_data_r
   const std::string named = options->is_set(options, "tokenizer") ? get_string(options, "tokenizer") : "";
   std::string meaning;
   auto source = std::make_unique<Source>();
+  take_fields(*source, options, request);
+  int64_t eot = get_int(options, "eot");
+  if (source->pack && eot < 0 && !named.empty()) eot = open_tokenizer(named, base_of(request))->info().eot;
   std::set<std::string> taken;  // PREFIX.bin and PREFIX.idx belong together
-  const auto add = [&](const std::vector<std::string>& paths, Stream& stream) {
+  const auto add = [&](const std::vector<std::string>& paths, Stream& stream, std::vector<uint64_t>& starts) {
     Hash hash;
+    std::vector<TokenFile> opened;
     for (const std::string& path : paths) {
       TokenFile file = open_token_file(path);
       if (!taken.insert(file.path).second) continue;
@@ -39,19 +45,24 @@ std::unique_ptr<Source> open_tokens(const eng_options* options, const eng_data_r
           throw Failure(ENG_INVALID, "[data] " + path + " was made by another tokenizer than [data] tokenizer = \"" +
                                          named + "\": build it again with this one, or name the one it was made by");
       }
-      scan(file, request.vocabulary);
+      opened.push_back(std::move(file));
+    }
+    // Every token is read: the slow part, where there are many files.
+    each_of(opened.size(), [&](uint64_t k) { scan(opened[k], request.vocabulary); });
+    for (const TokenFile& file : opened) {
       source->vocabulary = std::max({source->vocabulary, file.header.vocabulary, file.largest + 1});
       hash.add_field(file.hash + " " + std::to_string(file.width));
       if (file.tokens == 0) continue;
       auto kept = std::make_unique<InputFile>(file.path);
       if (kept->size() < file.offset + file.tokens * file.width)
         throw Failure(ENG_DATA_LOSS, "[data] " + file.path + ": the file changed while it was read");
+      if (source->pack) add_documents(file, eot, stream.size(), starts);
       stream.add(std::move(kept), file.offset, file.tokens, file.width);
     }
     return hash.text();
   };
-  const std::string held = add(files.held, source->held);
-  source->hash = add(files.train, source->stream);
+  const std::string held = add(files.held, source->held, source->held_starts);
+  source->hash = add(files.train, source->stream, source->starts);
   cut_windows(*source, request, files, held, "tokens");
   return source;
 }
@@ -69,6 +80,7 @@ const eng_data tokens_table = {.struct_size = sizeof(eng_data),
                                .describe = describe_source,
                                .read = read_source,
                                .build = nullptr,
-                               .inspect = inspect_file};
+                               .inspect = inspect_file,
+                               .fields = fields_of_source};
 
 }  // namespace text_data

@@ -123,6 +123,7 @@ Config read_config(const eng_options* options, eng_error* error) {
   c.act = in.activation("hidden_act");
   c.eps = in.real("rms_norm_eps");
   if (c.eps <= 0.0) invalid("rms_norm_eps is " + number(c.eps) + "; it must be above 0 (1e-5 and 1e-6 are usual)");
+  c.z_loss = in.real("z_loss");
   c.init_std = in.real("initializer_range");
   c.tied = in.flag("tie_word_embeddings");
   c.attention_bias = in.flag("attention_bias");

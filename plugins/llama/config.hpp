@@ -12,7 +12,7 @@ namespace llama {
 struct Config {
   int64_t vocabulary, hidden, ffn, layers, heads, kv_heads, head_dim, max_positions;
   int64_t act;  // ENG_ACT_*
-  double eps, init_std;
+  double eps, init_std, z_loss;
   bool tied, attention_bias, mlp_bias, depth_scale;
   Rope rope;
 };

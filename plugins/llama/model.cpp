@@ -101,12 +101,13 @@ eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h) const {
   eng_id table = 0;
   b->api->constant(b, &desc, cos_sin.data(), &table, nullptr);
 
-  const eng_id n1 = eng_rms_norm(b, h, input_norm, c_.eps);           // (B, T, H)
-  const eng_id query = eng_rope(b, linear(q, n1), table, c_.heads);   // (B, T, A)
-  const eng_id key = eng_rope(b, linear(k, n1), table, c_.kv_heads);  // (B, T, K)
-  const eng_id value = linear(v, n1);                                 // (B, T, K)
+  const eng_id positions = eng_offered(b, "positions"), segments = eng_offered(b, "segments");  // (B, T)
+  const eng_id n1 = eng_rms_norm(b, h, input_norm, c_.eps);                                     // (B, T, H)
+  const eng_id query = eng_rope_at(b, linear(q, n1), table, positions, c_.heads);               // (B, T, A)
+  const eng_id key = eng_rope_at(b, linear(k, n1), table, positions, c_.kv_heads);              // (B, T, K)
+  const eng_id value = linear(v, n1);                                                           // (B, T, K)
   const double scale = 1.0 / std::sqrt(static_cast<double>(c_.head_dim));
-  const eng_id mixed = eng_attention(b, query, key, value, c_.heads, c_.kv_heads, scale);  // (B, T, A)
+  const eng_id mixed = eng_attention_in(b, query, key, value, segments, c_.heads, c_.kv_heads, scale);  // (B, T, A)
 
   eng_id h1 = 0;
   const eng_id n2 = eng_add_rms_norm(b, linear(o, mixed), h, post_norm, c_.eps, &h1);  // (B, T, H)
@@ -119,9 +120,10 @@ eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h) const {
 
 eng_id Model::head(eng_build* b, const eng_id* params, eng_id h) const {
   eng_id labels = 0;
-  b->api->batch(b, "labels", &labels, nullptr);            // (B, T)
-  const eng_id n = eng_rms_norm(b, h, params[1], c_.eps);  // (B, T, H)
-  return eng_cross_entropy(b, n, params[0], labels);       // (1)
+  b->api->batch(b, "labels", &labels, nullptr);                           // (B, T)
+  const eng_id n = eng_rms_norm(b, h, params[1], c_.eps);                 // (B, T, H)
+  const eng_id weights = eng_offered(b, "loss_weights");                  // (B, T)
+  return eng_language_loss(b, n, params[0], labels, weights, c_.z_loss);  // (1)
 }
 
 std::vector<model::Signature> Model::templates() const {

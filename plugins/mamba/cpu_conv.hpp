@@ -24,6 +24,10 @@ struct ConvBase {
           .chunk = 0,
           .taps = c.in[w].dims[2]},
         blocks(s.channels) {}
+  Sizes of_document(int64_t tokens) const {
+    Sizes part = s;
+    return part.tokens = tokens, part;
+  }
   // Floats of scratch memory for `spread`: taps (4, E); if they have 16 bits, w (E, 1, K) and bias (E) as f32.
   static int64_t spread_part(const Call& c, size_t w) {
     const int64_t taps = most_taps + (c.in[w].dtype == ENG_F32 ? 0 : c.in[w].dims[2] + 1);
@@ -46,7 +50,12 @@ template <const Loops* (*loops)(), bool step>
 struct Conv : ConvBase {
   static constexpr const char* op = step ? MAMBA_OP_CONV_STEP : MAMBA_OP_CONV;
   explicit Conv(const Call& c) : ConvBase(c, 0, 1) {}
-  static void check(const Call& c) { expect_one_type(c, {0, 1, 2, 3}, {0, 1}, "x", "x and w, bias, last or y"); }
+  static constexpr size_t segments = step ? SIZE_MAX : 3;
+  static void check(const Call& c) {
+    expect_one_type(c, {0, 1, 2}, {0, 1}, "x", "x and w, bias, last or y");
+    if (step) expect_one_type(c, {0, 3}, {}, "x", "x and bias");
+    cpu::need_numbers(c, segments, c.in[0], "segments");
+  }
   static uint64_t workspace(const Call& c) { return floats(spread_part(c, 1)); }
   void run(const Args& a) const {
     cpu::by_type(c.in[0].dtype, [&]<class T>(T) {
@@ -54,9 +63,13 @@ struct Conv : ConvBase {
       float* taps = a.scratch<float>();
       const float* bias = spread(typed, a, 1, step ? 3 : 2, taps);
       each_block(threads, sequences, blocks, [&](unsigned, int64_t b, int64_t block) {
-        typed.conv(s, a.in<T>(0) + b * s.tokens * s.stride, taps, bias, a.out<T>(0) + b * s.tokens * s.channels,
-                   step ? a.out<T>(1) + b * (s.taps - 1) * s.channels : nullptr, blocks.first(block),
-                   blocks.last(block));
+        const int32_t* documents = cpu::segments_of(a, segments, b, s.tokens);
+        cpu::each_document(documents, s.tokens, [&](int64_t first, int64_t tokens) {
+          const int64_t row = b * s.tokens + first;
+          typed.conv(of_document(tokens), a.in<T>(0) + row * s.stride, taps, bias, a.out<T>(0) + row * s.channels,
+                     step ? a.out<T>(1) + b * (s.taps - 1) * s.channels : nullptr, blocks.first(block),
+                     blocks.last(block));
+        });
       });
     });
   }
@@ -70,6 +83,7 @@ struct ConvGrad : ConvBase {
   static void check(const Call& c) {
     expect_one_type(c, {0, 1, 2, 3, 4}, {0}, "dy", "dy and x, w, bias, dx_acc or dx");
     cpu::need_sums(c, c.in[2].dtype, {}, {1, 2});
+    cpu::need_numbers(c, 5, c.in[1], "segments");
   }
   static uint64_t workspace(const Call& c) {
     return floats(spread_part(c, 2) + c.in[1].dims[0] * rows * c.in[2].dims[0]);
@@ -82,9 +96,12 @@ struct ConvGrad : ConvBase {
       const TypedLoops<T>& typed = loops()->template of<T>();
       const float* bias = spread(typed, a, 2, 3, taps);
       each_block(threads, sequences, blocks, [&](unsigned, int64_t b, int64_t block) {
-        typed.conv_grad(s, a.in<T>(0) + b * s.tokens * s.channels, a.in<T>(1) + b * s.tokens * s.stride, taps, bias,
-                        a.out<T>(0) + b * s.tokens * s.stride, add, part(b), part(b) + most_taps * s.channels,
-                        blocks.first(block), blocks.last(block));
+        cpu::each_document(cpu::segments_of(a, 5, b, s.tokens), s.tokens, [&](int64_t first, int64_t tokens) {
+          const int64_t row = b * s.tokens + first;
+          typed.conv_grad(of_document(tokens), a.in<T>(0) + row * s.channels, a.in<T>(1) + row * s.stride, taps, bias,
+                          a.out<T>(0) + row * s.stride, add, first > 0, part(b), part(b) + most_taps * s.channels,
+                          blocks.first(block), blocks.last(block));
+        });
       });
     });
     // The columns of dx after those of x are zero.

@@ -41,24 +41,27 @@ struct ScanBase {
   }
   // The addresses of sequence b.
   template <class T>
-  ScanIn<T> inputs(const Args& a, const float* bc, int64_t b) const {
+  ScanIn<T> inputs(const Args& a, const float* bc, int64_t b, const int32_t* segments) const {
     return {.u = a.in<T>(first) + b * s.tokens * s.channels,
             .delta = a.in<T>(first + 1) + b * s.tokens * s.channels,
             .gate = a.in<T>(first + 6) + b * s.tokens * s.stride,
             .a_log = a.in<float>(first + 2),
             .bc = bc + b * s.tokens * 2 * s.states,
             .d = a.in<float>(first + 4),
-            .dt_bias = a.in<float>(first + 5)};
+            .dt_bias = a.in<float>(first + 5),
+            .segments = segments};
   }
 };
 
 template <const Loops* (*loops)(), bool step>
 struct Scan : ScanBase {
   static constexpr const char* op = step ? MAMBA_OP_SCAN_STEP : MAMBA_OP_SCAN;
+  static constexpr size_t segments = step ? SIZE_MAX : 9;
   explicit Scan(const Call& c) : ScanBase(c, 0) {}
   static void check(const Call& c) {
     expect_one_type(c, {0, 1, 3, 6}, {0}, "u", "u and delta, bc, gate or y");
     expect_f32(c, {2, 4, 5, step ? 7u : 5u}, {1}, "one of a_log, d, dt_bias and the states");
+    cpu::need_numbers(c, segments, c.in[0], "segments");
   }
   static uint64_t workspace(const Call& c) {
     return floats(bc_part(c, 0) + c.parallel * scan_scratch(scan_sizes(c, 0)));
@@ -70,7 +73,8 @@ struct Scan : ScanBase {
       const float* bc = bc_wide(typed, a, a.scratch<float>());
       each_block(threads, sequences, blocks, [&](unsigned thread, int64_t b, int64_t block) {
         float* states = a.out<float>(1) + b * (step ? 1 : chunks(s.tokens)) * s.states * s.channels;
-        typed.scan(s, inputs<T>(a, bc, b), a.out<T>(0) + b * s.tokens * s.channels, step ? nullptr : states,
+        const int32_t* documents = cpu::segments_of(a, segments, b, s.tokens);
+        typed.scan(s, inputs<T>(a, bc, b, documents), a.out<T>(0) + b * s.tokens * s.channels, step ? nullptr : states,
                    step ? states : nullptr, blocks.first(block), blocks.last(block),
                    scratch + thread * scan_scratch(s));
       });
@@ -85,6 +89,7 @@ struct ScanGrad : ScanBase {
   static void check(const Call& c) {
     expect_one_type(c, {1, 0, 2, 4, 7}, {0, 1, 3, 6}, "u", "u and dy, delta, bc, gate or one of their gradients");
     expect_f32(c, {3, 5, 6, 8}, {2, 4, 5}, "one of a_log, d, dt_bias, their gradients and the states");
+    cpu::need_numbers(c, 9, c.in[1], "segments");
   }
   // Scratch: for each sequence (N + 2, E), the gradients of a_log, d and dt_bias; for each sequence and block (T, 2N),
   // the gradient of bc.
@@ -103,7 +108,7 @@ struct ScanGrad : ScanBase {
       const TypedLoops<T>& typed = loops()->template of<T>();
       const float* bc = bc_wide(typed, a, a.scratch<float>());
       each_block(threads, sequences, blocks, [&](unsigned thread, int64_t b, int64_t block) {
-        const ScanGradIn<T> in = {.forward = inputs<T>(a, bc, b),
+        const ScanGradIn<T> in = {.forward = inputs<T>(a, bc, b, cpu::segments_of(a, 9, b, s.tokens)),
                                   .dy = a.in<T>(0) + b * s.tokens * s.channels,
                                   .states = a.in<float>(8) + b * chunks(s.tokens) * s.states * s.channels};
         float* part = parts + b * sequence_part(s);

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "../common/documents.hpp"
 #include "../common/parallel.hpp"
 #include "../common/reals.hpp"
 #include "../common/types.hpp"

@@ -23,11 +23,12 @@ struct Sizes {
 };
 
 // The inputs of one sequence: u, delta (T, E), a_log (E, N), bc (T, 2N) = [B | C], d, dt_bias (E). The gate is the last
-// E columns of a matrix (T, stride).
+// E columns of a matrix (T, stride). segments (T), or null if the sequence is one document.
 template <class T>
 struct ScanIn {
   const T *u, *delta, *gate;
   const float *a_log, *bc, *d, *dt_bias;
+  const int32_t* segments;
 };
 template <class T>
 struct ScanGradIn {
@@ -46,15 +47,16 @@ template <class T>
 struct TypedLoops {
   void (*widen)(const T* x, float* y, int64_t n);
 
-  // Each of the others computes the channels first .. last - 1 of one sequence.
+  // Each of the others computes the channels first .. last - 1 of one sequence; conv and conv_grad, of one document.
   //
   // taps (4, E): the weights of the convolution; if K < 4, zeros come first. before (K - 1, E): the x of the K - 1
   // tokens before the first one, replaced by the last K - 1 x of this call; nullptr: these are zero.
   void (*conv)(const Sizes&, const T* x, const float* taps, const float* bias, T* y, T* before, int64_t first,
                int64_t last);
   // dtaps (4, E) and dbias (E) are sums over this sequence only. `add`: dx holds a gradient already, which is added to.
+  // `more`: dtaps and dbias hold the sums over the earlier documents of the sequence, and go on from there.
   void (*conv_grad)(const Sizes&, const T* dy, const T* x, const float* taps, const float* bias, T* dx, bool add,
-                    float* dtaps, float* dbias, int64_t first, int64_t last);
+                    bool more, float* dtaps, float* dbias, int64_t first, int64_t last);
   // running (N, E): the states before the first token, replaced by those after the last one. nullptr: the states start
   // at zero, and the states before each chunk are written to `states`.
   void (*scan)(const Sizes&, const ScanIn<T>&, T* y, float* states, float* running, int64_t first, int64_t last,

@@ -79,11 +79,12 @@ void conv(const Sizes& s, const T* x, const float* taps, const float* bias, T* y
 // dx[t] needs the p of three later tokens, so the loop writes dx three tokens late and runs three tokens longer.
 template <class T>
 void conv_grad(const Sizes& s, const T* dy, const T* x, const float* taps, const float* bias, T* dx, bool add,
-               float* dtaps, float* dbias, int64_t first, int64_t last) {
+               bool more, float* dtaps, float* dbias, int64_t first, int64_t last) {
   for_channels(first, last, [&](int64_t e, auto k) SIMD_INLINE {
     const vec zero = splat(0), b = bias ? load(bias + e, k) : zero;
-    vec w[most_taps], dw[most_taps], db = zero;
-    for (int64_t j = 0; j < most_taps; ++j) w[j] = load(taps + at(s, j, e), k), dw[j] = zero;
+    vec w[most_taps], dw[most_taps], db = more ? load(dbias + e, k) : zero;
+    for (int64_t j = 0; j < most_taps; ++j)
+      w[j] = load(taps + at(s, j, e), k), dw[j] = more ? load(dtaps + at(s, j, e), k) : zero;
     vec x3 = zero, x2 = zero, x1 = zero, p3 = zero, p2 = zero, p1 = zero;
     for (int64_t t = 0; t < s.tokens + most_taps - 1; ++t) {
       vec x0 = zero, p0 = zero;  // zero after the last token

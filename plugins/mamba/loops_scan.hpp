@@ -9,6 +9,7 @@
 // sums over channels: first the registers of a block in order, lane by lane, then the lanes of one register.
 #pragma once
 
+#include "../common/segments.hpp"
 #include "loops_conv.hpp"
 
 namespace mamba {
@@ -85,6 +86,8 @@ void scan(const Sizes& s, const ScanIn<T>& in, T* y, float* states, float* runni
     for (int64_t n = 0; n < s.states; ++n)
       store_all(h + n * width, running ? load(running + state_at(s, n, e), k) : splat(0.0f));
     for (int64_t t = 0; t < s.tokens; ++t) {
+      if (begins_document(in.segments, t))
+        for (int64_t n = 0; n < s.states; ++n) store_all(h + n * width, splat(0.0f));
       // Before the first token of a chunk: keep the states for the backward.
       if (!running && t % s.chunk == 0)
         for (int64_t n = 0; n < s.states; ++n)
@@ -116,15 +119,16 @@ struct Chunk {
   float* dbc;       // (chunk, 2 states, width): gradients of B and C, summed over the registers of the block
 };
 
-// Computes the tokens from .. to - 1 of one chunk again, as `scan` does, and keeps in `m` what the backward needs.
-// Writes dgate.
+// Computes the tokens from .. to - 1 again, as `scan` does, and keeps in `m` what the backward needs. They belong to
+// one chunk and one document; `from` is the first one of the chunk or of the document. Writes dgate.
 template <class T, class Lanes>
 SIMD_INLINE inline void again(const Sizes& s, const ScanGradIn<T>& in, const ScanGradOut<T>& out, int64_t e, Lanes k,
                               const float* rate, int64_t from, int64_t to, const Chunk& m) {
   const ScanIn<T>& f = in.forward;
   const vec d = load(f.d + e, k), bias = load(f.dt_bias + e, k);
+  const bool kept = from % s.chunk == 0;
   for (int64_t n = 0; n < s.states; ++n)
-    store_all(m.h + n * width, load(in.states + state_at(s, from / s.chunk * s.states + n, e), k));
+    store_all(m.h + n * width, kept ? load(in.states + state_at(s, from / s.chunk * s.states + n, e), k) : splat(0.0f));
   for (int64_t t = from; t < to; ++t) {
     const int64_t i = t - from;
     const float *b = b_of(s, f.bc, t), *c = b + s.states, *h = m.h + i * s.states * width;
@@ -146,7 +150,7 @@ SIMD_INLINE inline void again(const Sizes& s, const ScanGradIn<T>& in, const Sca
   }
 }
 
-// Goes through the tokens of the chunk from the last to the first. With g the gradient of h after token t:
+// Goes through these tokens from the last to the first. With g the gradient of h after token t:
 //   g = carry + C dy;   dC += dy h;   dB += g step u;   dA += g step exp(step A) h_before;   carry = g exp(step A)
 // carry, da (states, width): carry is the gradient of h that comes from later tokens, da the sum for A so far.
 // dd, dbias (width): the sums for D and dt_bias so far.
@@ -208,9 +212,17 @@ void scan_grad(const Sizes& s, const ScanGradIn<T>& in, const ScanGradOut<T>& ou
     for_channels(first, last, [&](int64_t e, auto k) SIMD_INLINE {
       const int64_t of = e - first;
       const float* rate = rates + of * s.states;
-      again(s, in, out, e, k, rate, from, to, m);
-      backwards(s, in, out, e, k, rate, from, to, m, carries + of * s.states, das + of * s.states, dds + of,
-                biases + of);
+      float* carry = carries + of * s.states;
+      // The documents of the chunk, from the last to the first.
+      for (int64_t end = to, start; end > from; end = start) {
+        start = document_start(in.forward.segments, from, end - 1);
+        Chunk part = m;
+        part.dbc += (start - from) * 2 * states;
+        again(s, in, out, e, k, rate, start, end, part);
+        backwards(s, in, out, e, k, rate, start, end, part, carry, das + of * s.states, dds + of, biases + of);
+        if (begins_document(in.forward.segments, start))  // the document before gets nothing of it
+          for (int64_t n = 0; n < s.states; ++n) store_all(carry + n * width, splat(0.0f));
+      }
     });
     // The gradients of B and C of the chunk's tokens: now the sum over the lanes.
     const int64_t columns = 2 * s.states;

@@ -119,16 +119,18 @@ void Model::declare(eng_build* b) const {
 eng_id Model::layer(eng_build* b, const Weights& w, eng_id h) const {
   const eng_id n = eng_rms_norm(b, h, w.norm, c_.eps);       // (B, T, H)
   const eng_id xz = eng_linear(b, n, w.in_proj, w.in_bias);  // (B, T, 2E) = [x | z]
-  const eng_id conv_in[3] = {xz, w.conv, w.conv_bias};
-  const eng_id u = eng_emit1(b, MAMBA_OP_CONV, conv_in, 3, nullptr, 0);  // (B, T, E)
-  const eng_id low = eng_linear(b, u, w.x_proj, 0);                      // (B, T, R + 2N)
+  const eng_id segments = eng_offered(b, "segments");        // (B, T)
+  const uint32_t more = segments ? 1 : 0;
+  const eng_id conv_in[4] = {xz, w.conv, w.conv_bias, segments};
+  const eng_id u = eng_emit1(b, MAMBA_OP_CONV, conv_in, 3 + more, nullptr, 0);  // (B, T, E)
+  const eng_id low = eng_linear(b, u, w.x_proj, 0);                             // (B, T, R + 2N)
   const eng_attr at = {.key = "at", .i = c_.rank, .f = 0.0};
   eng_id part[2] = {0, 0};  // (B, T, R) and (B, T, 2N) = [B | C]
   b->api->emit(b, MAMBA_OP_SPLIT, &low, 1, part, 2, &at, 1, nullptr);
   const eng_id delta = eng_linear(b, part[0], w.dt_proj, 0);  // (B, T, E)
-  const eng_id in[9] = {u, delta, w.a_log, part[1], w.d, w.dt_bias, xz, part[0], w.dt_proj};
+  const eng_id in[10] = {u, delta, w.a_log, part[1], w.d, w.dt_bias, xz, part[0], w.dt_proj, segments};
   eng_id y[2] = {0, 0};  // (B, T, E), and the states from which the backward starts
-  b->api->emit(b, MAMBA_OP_SCAN, in, 9, y, 2, nullptr, 0, nullptr);
+  b->api->emit(b, MAMBA_OP_SCAN, in, 9 + more, y, 2, nullptr, 0, nullptr);
   return eng_add(b, eng_linear(b, y[0], w.out_proj, w.out_bias), h);  // (B, T, H)
 }
 
@@ -146,8 +148,10 @@ eng_id Model::trace(eng_build* b, uint32_t tmpl, const eng_id* params, const eng
   }
   eng_id batch = 0;  // (B, T)
   b->api->batch(b, tmpl == embed_template ? "tokens" : "labels", &batch, nullptr);
-  if (tmpl == embed_template) return widened(b, eng_embedding(b, batch, params[0]));         // (B, T, H)
-  return eng_cross_entropy(b, eng_rms_norm(b, in[0], params[1], c_.eps), params[0], batch);  // (1)
+  if (tmpl == embed_template) return widened(b, eng_embedding(b, batch, params[0]));  // (B, T, H)
+  const eng_id h = eng_rms_norm(b, in[0], params[1], c_.eps);                         // (B, T, H)
+  const eng_id weights = eng_offered(b, "loss_weights");                              // (B, T)
+  return eng_language_loss(b, h, params[0], batch, weights, c_.z_loss);               // (1)
 }
 
 }  // namespace mamba

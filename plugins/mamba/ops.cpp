@@ -56,12 +56,18 @@ eng_status infer_by(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t*
 
 using Descs = std::vector<eng_desc>;
 
+// Input k, the segments of the tokens of x (B, T, ...), is absent or right.
+void expect_segments(const cpu::Call& c, size_t k, const eng_desc& x) {
+  expect(!c.has(k) || (c.in[k].dtype == ENG_I32 && is(c.in[k], {x.dims[0], x.dims[1]})), "segments must be (B, T) i32");
+}
+
 Descs conv(const cpu::Call& c) {
   const eng_desc &x = c.in[0], &w = c.in[1];
   expect(x.ndim == 3 && w.ndim == 3 && w.dims[1] == 1 && columns(x) >= w.dims[0],
          "x must be (B, T, E or more) and w (E, 1, K)");
   expect(w.dims[2] >= 2 && w.dims[2] <= 4, "the convolution has 2 to 4 taps");
   expect(!c.has(2) || is(c.in[2], {w.dims[0]}), "bias must be (E)");
+  expect_segments(c, 3, x);
   return {with_columns(x, w.dims[0])};
 }
 INFER(conv)
@@ -72,6 +78,7 @@ double conv_flops(const eng_call* c) {
 
 Descs conv_grad(const cpu::Call& c) {
   expect(!c.has(4) || elements(c.in[4]) == elements(c.in[1]), "dx_acc must have the shape of x");
+  expect_segments(c, 5, c.in[1]);
   Descs out = {c.in[1], c.in[2]};
   if (c.has(3)) out.push_back(c.in[3]);
   return out;
@@ -84,10 +91,11 @@ double conv_grad_flops(const eng_call* c) {
 
 eng_status conv_rule(eng_gradient* g, eng_error* error) {
   const auto& api = *g->api;
-  const std::array<eng_id, 5> in = {api.d_out(g, 0), api.in(g, 0), api.in(g, 1), api.in(g, 2), api.take(g, 0)};
+  const std::array<eng_id, 6> in = {api.d_out(g, 0), api.in(g, 0),   api.in(g, 1),
+                                    api.in(g, 2),    api.take(g, 0), api.in(g, 3)};
   const bool bias = in[3] != 0;
   eng_id d[3] = {0, 0, 0};
-  api.emit(g, MAMBA_OP_CONV_GRAD, in.data(), 5, d, bias ? 3 : 2, nullptr, 0, nullptr);
+  api.emit(g, MAMBA_OP_CONV_GRAD, in.data(), in[5] ? 6 : 5, d, bias ? 3 : 2, nullptr, 0, nullptr);
   for (uint32_t k = 0; k < 3; ++k)
     if (api.wants(g, k)) api.give(g, k, d[k]);
   return api.status(g, error);
@@ -100,8 +108,15 @@ Descs conv_step(const cpu::Call& c) {
 }
 INFER(conv_step)
 
+eng_status refuse_segments(eng_error* error) {
+  return cpu::report(error, ENG_UNSUPPORTED,
+                     "segments divide samples into documents, but a running sequence is one document; generate with a "
+                     "model that is traced without segments");
+}
+
 eng_status conv_step_rule(eng_stepping* s, eng_error* error) {
   const auto& api = *s->api;
+  if (api.in(s, 3)) return refuse_segments(error);
   eng_desc x{}, w{};
   api.shape(s, api.in(s, 0), &x, nullptr);
   api.shape(s, api.in(s, 1), &w, nullptr);
@@ -122,6 +137,7 @@ Descs scan(const cpu::Call& c) {
   expect(is(c.in[4], {channels}) && is(c.in[5], {channels}), "d and dt_bias must be (E)");
   expect(gate.ndim == 3 && gate.dims[0] == batch && gate.dims[1] == tokens && gate.dims[2] >= channels,
          "gate must be (B, T, E or more)");
+  expect_segments(c, 9, u);
   expect(c.has(7) == c.has(8), "dt and w must be given together");
   expect(!c.has(7) || (is(c.in[7], {batch, tokens, columns(c.in[7])}) && is(c.in[8], {channels, columns(c.in[7])})),
          "dt must be (B, T, R) and w (E, R)");
@@ -136,6 +152,7 @@ double scan_flops(const eng_call* c) {
 
 Descs scan_grad(const cpu::Call& c) {
   expect(elements(c.in[0]) == elements(c.in[1]), "dy must have the shape of u");
+  expect_segments(c, 9, c.in[1]);
   return {c.in[1], c.in[2], c.in[3], c.in[4], c.in[5], c.in[6], c.in[7]};
 }
 INFER(scan_grad)
@@ -152,11 +169,11 @@ eng_status scan_rule(eng_gradient* g, eng_error* error) {
     const std::array<eng_id, 2> in = {api.in(g, 7), api.in(g, 8)};
     api.emit(g, "eng.linear/1", in.data(), 2, &delta, 1, nullptr, 0, nullptr);
   }
-  std::array<eng_id, 9> in = {api.d_out(g, 0)};
+  std::array<eng_id, 10> in = {api.d_out(g, 0)};
   for (uint32_t k = 0; k < 7; ++k) in[k + 1] = k == 1 ? delta : api.in(g, k);
-  in[8] = api.out(g, 1);
+  in[8] = api.out(g, 1), in[9] = api.in(g, 9);
   eng_id d[7] = {};
-  api.emit(g, MAMBA_OP_SCAN_GRAD, in.data(), 9, d, 7, nullptr, 0, nullptr);
+  api.emit(g, MAMBA_OP_SCAN_GRAD, in.data(), in[9] ? 10 : 9, d, 7, nullptr, 0, nullptr);
   for (uint32_t k = 0; k < 7; ++k)
     if (api.wants(g, k)) api.give(g, k, d[k]);
   return api.status(g, error);
@@ -171,6 +188,7 @@ INFER(scan_step)
 
 eng_status scan_step_rule(eng_stepping* s, eng_error* error) {
   const auto& api = *s->api;
+  if (api.in(s, 9)) return refuse_segments(error);
   eng_desc u{}, a_log{};
   api.shape(s, api.in(s, 0), &u, nullptr);
   api.shape(s, api.in(s, 2), &a_log, nullptr);
@@ -218,7 +236,7 @@ const eng_op ops[] = {
      .flags = ENG_OP_CHEAP,
      .id = MAMBA_OP_CONV,
      .min_in = 2,
-     .max_in = 3,
+     .max_in = 4,
      .infer = conv_infer,
      .flops = conv_flops,
      .grad = conv_rule,
@@ -226,7 +244,7 @@ const eng_op ops[] = {
     {.struct_size = sizeof(eng_op),
      .id = MAMBA_OP_CONV_GRAD,
      .min_in = 3,
-     .max_in = 5,
+     .max_in = 6,
      .infer = conv_grad_infer,
      .flops = conv_grad_flops,
      .in_place = conv_grad_places,
@@ -243,7 +261,7 @@ const eng_op ops[] = {
     {.struct_size = sizeof(eng_op),
      .id = MAMBA_OP_SCAN,
      .min_in = 7,
-     .max_in = 9,
+     .max_in = 10,
      .infer = scan_infer,
      .flops = scan_flops,
      .grad = scan_rule,
@@ -251,7 +269,7 @@ const eng_op ops[] = {
     {.struct_size = sizeof(eng_op),
      .id = MAMBA_OP_SCAN_GRAD,
      .min_in = 9,
-     .max_in = 9,
+     .max_in = 10,
      .infer = scan_grad_infer,
      .flops = scan_grad_flops,
      .in_place = scan_grad_places,

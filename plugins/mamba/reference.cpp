@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "../common/documents.hpp"
 #include "../common/reals.hpp"
 #include "../common/types.hpp"
 #include "kernels.hpp"
@@ -21,10 +22,12 @@ using cpu::elements;
 using cpu::Reals;
 using cpu::rows;
 
-void expect_reals(const Call& c) {
+// All but input `integers`.
+void expect_reals(const Call& c, size_t integers) {
   for (const auto* list : {&c.in, &c.out})
     for (const eng_desc& d : *list)
-      if (d.dtype && d.dtype != ENG_F32 && d.dtype != ENG_F64 && !cpu::is_half(d))
+      if (d.dtype && !(integers < c.in.size() && &d == &c.in[integers]) && d.dtype != ENG_F32 && d.dtype != ENG_F64 &&
+          !cpu::is_half(d))
         throw cpu::Error{ENG_UNSUPPORTED, "computes in f32, f64, bf16 or f16"};
 }
 
@@ -39,10 +42,10 @@ double softplus(double x) {
 template <bool step>
 struct Conv {
   static constexpr const char* op = step ? MAMBA_OP_CONV_STEP : MAMBA_OP_CONV;
-  static constexpr size_t bias = step ? 3 : 2;
+  static constexpr size_t bias = step ? 3 : 2, segments = step ? SIZE_MAX : 3;
   Call c;
   explicit Conv(const Call& call) : c(call) {}
-  static void check(const Call& c) { expect_reals(c); }
+  static void check(const Call& c) { expect_reals(c, segments), cpu::need_numbers(c, segments, c.in[0], "segments"); }
   void run(const Args& a) const {
     const Reals x(c, a, 0), w(c, a, 1), y(c, a, a.n_in), last(c, a, step ? a.n_in + 1 : 0);
     const int64_t batch = c.in[0].dims[0], tokens = c.in[0].dims[1], stride = c.in[0].dims[2],
@@ -54,11 +57,14 @@ struct Conv {
         const auto at = [&](int64_t t) {
           return t >= 0 ? x[(b * tokens + t) * stride + e] : step ? last[kept(t)] : 0.0;
         };
-        for (int64_t t = 0; t < tokens; ++t) {
-          double pre = c.has(bias) ? Reals(c, a, bias)[e] : 0.0;
-          for (int64_t k = 0; k < taps; ++k) pre += w[e * taps + k] * at(t - taps + 1 + k);
-          y.set((b * tokens + t) * channels + e, pre * sigmoid(pre));
-        }
+        cpu::each_document(cpu::segments_of(a, segments, b, tokens), tokens, [&](int64_t first, int64_t length) {
+          for (int64_t t = first; t < first + length; ++t) {
+            double pre = c.has(bias) ? Reals(c, a, bias)[e] : 0.0;
+            for (int64_t k = 0; k < taps; ++k)
+              if (const int64_t s = t - taps + 1 + k; s >= first || first == 0) pre += w[e * taps + k] * at(s);
+            y.set((b * tokens + t) * channels + e, pre * sigmoid(pre));
+          }
+        });
         for (int64_t t = 1 - taps; step && t < 0; ++t) last.set(kept(t), at(tokens + t));
       }
   }
@@ -68,7 +74,9 @@ struct ConvGrad {
   static constexpr const char* op = MAMBA_OP_CONV_GRAD;
   Call c;
   explicit ConvGrad(const Call& call) : c(call) {}
-  static void check(const Call& c) { expect_reals(c), cpu::need_sums(c, c.in[2].dtype, {}, {1, 2}); }
+  static void check(const Call& c) {
+    expect_reals(c, 5), cpu::need_sums(c, c.in[2].dtype, {}, {1, 2}), cpu::need_numbers(c, 5, c.in[1], "segments");
+  }
   static uint64_t workspace(const Call& c) { return sizeof(double) * static_cast<uint64_t>(c.in[1].dims[1]); }
   void run(const Args& a) const {
     const Reals dy(c, a, 0), x(c, a, 1), w(c, a, 2), dx(c, a, a.n_in), dw(c, a, a.n_in + 1);
@@ -79,25 +87,29 @@ struct ConvGrad {
       for (int64_t i = 0; i < batch * tokens * stride; ++i) dx.set(i, 0.0);
     for (int64_t e = 0; e < channels; ++e) {
       double dtaps[4] = {}, dbias = 0;
-      for (int64_t b = 0; b < batch; ++b) {
-        for (int64_t t = 0; t < tokens; ++t) {
+      const auto document = [&](int64_t b, int64_t first, int64_t end) {
+        for (int64_t t = first; t < end; ++t) {
           double pre = c.has(3) ? Reals(c, a, 3)[e] : 0.0;
           for (int64_t k = 0; k < taps; ++k)
-            if (const int64_t s = t - taps + 1 + k; s >= 0) pre += w[e * taps + k] * x[(b * tokens + s) * stride + e];
+            if (const int64_t s = t - taps + 1 + k; s >= first)
+              pre += w[e * taps + k] * x[(b * tokens + s) * stride + e];
           const double s = sigmoid(pre);
           dpre[t] = dy[(b * tokens + t) * channels + e] * s * (1.0 + pre * (1.0 - s));
           dbias += dpre[t];
         }
-        for (int64_t t = 0; t < tokens; ++t) {
+        for (int64_t t = first; t < end; ++t) {
           double sum = dx[(b * tokens + t) * stride + e];
           for (int64_t k = 0; k < taps; ++k)
-            if (const int64_t s = t + taps - 1 - k; s < tokens) {
+            if (const int64_t s = t + taps - 1 - k; s < end) {
               sum += w[e * taps + k] * dpre[s];
               dtaps[k] += dpre[s] * x[(b * tokens + t) * stride + e];
             }
           dx.set((b * tokens + t) * stride + e, sum);
         }
-      }
+      };
+      for (int64_t b = 0; b < batch; ++b)
+        cpu::each_document(cpu::segments_of(a, 5, b, tokens), tokens,
+                           [&](int64_t first, int64_t length) { document(b, first, first + length); });
       for (int64_t k = 0; k < taps; ++k) dw.set(e * taps + k, dtaps[k]);
       if (c.has(3)) Reals(c, a, a.n_in + 2).set(e, dbias);
     }
@@ -107,9 +119,10 @@ struct ConvGrad {
 template <bool step>
 struct Scan {
   static constexpr const char* op = step ? MAMBA_OP_SCAN_STEP : MAMBA_OP_SCAN;
+  static constexpr size_t segments = step ? SIZE_MAX : 9;
   Call c;
   explicit Scan(const Call& call) : c(call) {}
-  static void check(const Call& c) { expect_reals(c); }
+  static void check(const Call& c) { expect_reals(c, segments), cpu::need_numbers(c, segments, c.in[0], "segments"); }
   static uint64_t workspace(const Call& c) { return sizeof(double) * static_cast<uint64_t>(columns(c.in[2])); }
   void run(const Args& a) const {
     const Reals u(c, a, 0), delta(c, a, 1), a_log(c, a, 2), bc(c, a, 3), d(c, a, 4), bias(c, a, 5), gate(c, a, 6),
@@ -122,6 +135,7 @@ struct Scan {
         for (int64_t n = 0; n < states; ++n) h[n] = step ? kept[(b * states + n) * channels + e] : 0.0;
         for (int64_t t = 0; t < tokens; ++t) {
           const int64_t row = b * tokens + t;
+          if (cpu::begins_document(cpu::segments_of(a, segments, b, tokens), t)) std::fill(h, h + states, 0.0);
           for (int64_t n = 0; !step && t % chunk == 0 && n < states; ++n)
             kept.set(((b * chunks(tokens) + t / chunk) * states + n) * channels + e, h[n]);
           const double s = softplus(delta[row * channels + e] + bias[e]),
@@ -142,7 +156,7 @@ struct ScanGrad {
   static constexpr const char* op = MAMBA_OP_SCAN_GRAD;
   Call c;
   explicit ScanGrad(const Call& call) : c(call) {}
-  static void check(const Call& c) { expect_reals(c); }
+  static void check(const Call& c) { expect_reals(c, 9), cpu::need_numbers(c, 9, c.in[1], "segments"); }
   static uint64_t workspace(const Call& c) {
     const int64_t tokens = c.in[1].dims[1], channels = c.in[1].dims[2], states = columns(c.in[3]);
     return sizeof(double) *
@@ -169,11 +183,14 @@ struct ScanGrad {
           s[t] = softplus(delta[(first + t) * channels + e] + bias[e]);
           y[t] = d[e] * u[(first + t) * channels + e];
         }
+        const int32_t* segments = cpu::segments_of(a, 9, b, tokens);
+        // Whether h of the token before counts.
+        const auto goes_on = [&](int64_t t) { return t > 0 && !cpu::begins_document(segments, t); };
         // h of state n after each token; returns its A.
         const auto walk = [&](int64_t n) {
           const double rate = -std::exp(a_log[e * states + n]);
           for (int64_t t = 0; t < tokens; ++t)
-            h[t] = std::exp(s[t] * rate) * (t ? h[t - 1] : 0.0) +
+            h[t] = std::exp(s[t] * rate) * (goes_on(t) ? h[t - 1] : 0.0) +
                    s[t] * u[(first + t) * channels + e] * bc[(first + t) * 2 * states + n];
           return rate;
         };
@@ -202,10 +219,10 @@ struct ScanGrad {
             bc_sum[row * 2 * states + states + n] += dy[t] * h[t];
             bc_sum[row * 2 * states + n] += g * s[t] * x;
             x_sum[t] += g * s[t] * b_t;
-            const double kept = t ? decay * h[t - 1] : 0.0;
+            const double kept = goes_on(t) ? decay * h[t - 1] : 0.0;
             s_sum[t] += g * (b_t * x + rate * kept);
             a_sum[e * states + n] += g * s[t] * kept * rate;
-            g *= decay;
+            g = goes_on(t) ? g * decay : 0.0;
           }
         }
         for (int64_t t = 0; t < tokens; ++t) {

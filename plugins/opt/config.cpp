@@ -30,6 +30,7 @@ Config read_config(const eng_options* options, eng_error* error) {
   c.bias = in.flag("enable_bias");
   c.affine = in.flag("layer_norm_elementwise_affine");
   c.tied = in.flag("tie_word_embeddings");
+  c.z_loss = in.real("z_loss");
   c.dropout = in.real("dropout");
   if (c.dropout < 0.0 || c.dropout >= 1.0)
     invalid("dropout is " + number(c.dropout) + "; it must be at least 0 and below 1");

@@ -100,7 +100,8 @@ eng_id Model::embed(eng_build* b, const eng_id* params) const {
   b->api->batch(b, "tokens", &tokens, nullptr);            // (B, T)
   eng_id h = eng_embedding(b, tokens, params[0]);          // (B, T, W)
   if (c_.projected()) h = eng_linear(b, h, params[2], 0);  // (B, T, H)
-  return eng_positions(b, h, params[1], position_offset);
+  const eng_id positions = eng_offered(b, "positions");    // (B, T)
+  return eng_positions_at(b, h, params[1], positions, position_offset);
 }
 
 eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h) const {
@@ -121,7 +122,8 @@ eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h) const {
   eng_id query = linear(q, n1);
   if (!exact(scale)) query = eng_scale(b, query, scale), scale = 1.0;
   const eng_id key = linear(k, n1), value = linear(v, n1);
-  const eng_id mixed = eng_attention(b, query, key, value, c_.heads, c_.heads, scale);
+  const eng_id segments = eng_offered(b, "segments");  // (B, T)
+  const eng_id mixed = eng_attention_in(b, query, key, value, segments, c_.heads, c_.heads, scale);
 
   eng_id h1 = 0, sum = 0;
   const Norm& middle = c_.norm_before ? final_norm : attention_norm;
@@ -139,8 +141,9 @@ eng_id Model::head(eng_build* b, const eng_id* params, eng_id h) const {
     const Norm n = take_norm(c_, params);
     h = eng_layer_norm(b, h, n.weight, n.bias, eps);  // (B, T, H)
   }
-  if (project) h = eng_linear(b, h, project, 0);  // (B, T, W)
-  return eng_cross_entropy(b, h, words, labels);  // (1)
+  if (project) h = eng_linear(b, h, project, 0);                      // (B, T, W)
+  const eng_id weights = eng_offered(b, "loss_weights");              // (B, T)
+  return eng_language_loss(b, h, words, labels, weights, c_.z_loss);  // (1)
 }
 
 std::vector<model::Signature> Model::templates() const {

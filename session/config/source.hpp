@@ -48,6 +48,9 @@ Document read_document(const std::string& text, const std::string& name);
 // The same for a file. Throws ConfigError, or Error(Exit::usage) if it cannot be read.
 Document read_document(const std::filesystem::path& file);
 
+// What is wrong with the entries of [[observers]], which stand at `place`; converts their values.
+Problems observer_problems(Tables& observers, const TextRange& place, const SchemaSource& plugins);
+
 // Rules between keys, and values derived from others. Sections in `broken` already have problems; rules about them are
 // skipped.
 void apply_rules(const Document& document, const std::set<std::string>& broken, Config& config, Problems& problems,

@@ -48,9 +48,12 @@ void build(const Config& config, Registry& registry, int64_t vocabulary) {
   if (!table.build) return;
   eng_data_built built{};
   built.struct_size = sizeof(built);
-  const eng_data_request request{
-      sizeof(request), 0,           static_cast<uint64_t>(train.integer("seed")), train.integer("sequence_length"),
-      vocabulary,      base.c_str()};
+  eng_data_request request{};
+  request.struct_size = sizeof(request);
+  request.seed = static_cast<uint64_t>(train.integer("seed"));
+  request.sequence_length = train.integer("sequence_length");
+  request.vocabulary = vocabulary;
+  request.base_dir = base.c_str();
   const Options options(section);
   Sink sink;
   sink.check(table.build(options.get(), &request, nullptr, &built, sink.get()), Exit::data, "data plugin " + name);
@@ -301,6 +304,11 @@ eng_eval_result Embedded::evaluate(std::span<const eng_tensor_in> fields, int64_
       one.tokens.assign(given->tokens.begin() + from, given->tokens.begin() + to);
       one.labels.assign(given->labels.begin() + from, given->labels.begin() + to);
       one.valid = std::count_if(one.labels.begin(), one.labels.end(), [](int32_t l) { return l != ENG_IGNORE_LABEL; });
+      for (const std::vector<char>& all : given->others) {
+        std::vector<char>& part = one.others.emplace_back(all.begin() + 4 * from, all.begin() + 4 * to);
+        while (part.size() < 4 * rows * length)
+          part.insert(part.end(), all.begin(), all.begin() + 4 * static_cast<std::ptrdiff_t>(length));
+      }
       one.tokens.resize(rows * length, 0), one.labels.resize(rows * length, ENG_IGNORE_LABEL);
       const Evaluation part = trainer.evaluate(one);
       sum += part.loss * static_cast<double>(part.tokens);

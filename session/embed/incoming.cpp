@@ -170,24 +170,56 @@ void refuse_all(std::span<const eng_tensor_in> fields) noexcept {
   for (const eng_tensor_in& field : fields) give_back(field);
 }
 
-Batch batch_of(std::span<const eng_tensor_in> fields, const BatchShape& shape, const Data& data, const DLDevice& device,
-               const Incoming::FromDevice& from_device) {
-  std::unique_ptr<Incoming> tokens, labels;
+namespace {
+
+// Four bytes of each element: of an integer type, or f32.
+std::vector<char> words_of(const Incoming& value, int32_t dtype, const DLDevice& device,
+                           const Incoming::FromDevice& from_device) {
+  std::vector<char> out(value.count() * sizeof(int32_t));
+  if (dtype != ENG_F32) {
+    const std::vector<int32_t> whole = value.ids(device, from_device);
+    std::memcpy(out.data(), whole.data(), out.size());
+  } else if (value.type().code != kDLFloat || value.type().bits != 32) {
+    throw Unsupported(fmt::format("{} is {}", value.what(), value.text()), "give it as float32");
+  } else {
+    value.read(0, value.count(), out.data(), device, from_device);
+  }
+  return out;
+}
+
+// The tensors of the fields that the model reads, in its order; null for one that is not given.
+std::vector<std::unique_ptr<Incoming>> sorted(std::span<const eng_tensor_in> fields, const BatchShape& shape,
+                                              const Data& data) {
+  std::vector<std::unique_ptr<Incoming>> out(data.fields().size());
   for (size_t k = 0; k < fields.size(); ++k) {
     const std::string name = fields[k].name ? fields[k].name : "";
-    auto* slot = name == "tokens" ? &tokens : name == "labels" && shape.labels ? &labels : nullptr;
+    size_t f = 0;
+    while (f < out.size() && data.fields()[f].name != name) ++f;
+    const bool known = f < out.size() && (f != 1 || shape.labels);
     try {
-      if (!slot || *slot) give_back(fields[k]);
-      if (!slot)
+      if (!known || out[f]) give_back(fields[k]);
+      if (!known) {
+        std::vector<std::string> names;
+        for (const Field& field : data.fields()) names.push_back(field.name);
         throw Error(Exit::usage, fmt::format("the batch has a field `{}`, which nothing asks for", name),
-                    shape.labels ? "the fields are tokens and labels" : "the field is tokens");
-      if (*slot) throw Error(Exit::usage, fmt::format("the batch has two fields `{}`", name));
-      *slot = std::make_unique<Incoming>(fields[k], "field `" + name + "`");
+                    fmt::format("the fields are {}", fmt::join(names, ", ")));
+      }
+      if (out[f]) throw Error(Exit::usage, fmt::format("the batch has two fields `{}`", name));
+      out[f] = std::make_unique<Incoming>(fields[k], "field `" + name + "`");
     } catch (...) {
       refuse_all(fields.subspan(k + 1));
       throw;
     }
   }
+  return out;
+}
+
+}  // namespace
+
+Batch batch_of(std::span<const eng_tensor_in> fields, const BatchShape& shape, const Data& data, const DLDevice& device,
+               const Incoming::FromDevice& from_device) {
+  const auto given = sorted(fields, shape, data);
+  const Incoming *tokens = given[0].get(), *labels = given[1].get();
   if (!tokens) throw Error(Exit::usage, "the batch has no field `tokens`");
   const int64_t length = shape.length;
   const auto fits = [&](const Incoming& one, int64_t more) {
@@ -200,23 +232,27 @@ Batch batch_of(std::span<const eng_tensor_in> fields, const BatchShape& shape, c
     throw Error(
         Exit::usage, fmt::format("{} is {}; a batch is ({}, {})", tokens->what(), tokens->text(), rows, length),
         labels || !shape.labels ? "" : fmt::format("or ({}, {}), the last column only as labels", rows, length + 1));
-  if (labels && (!fits(*labels, 0) || labels->shape() != tokens->shape()))
-    throw Error(Exit::usage,
-                fmt::format("{} is {}, {} is {}", labels->what(), labels->text(), tokens->what(), tokens->text()));
+  const auto n = static_cast<size_t>(tokens->shape()[0]), t = static_cast<size_t>(length), width = t + longer;
+  for (size_t f = 1; f < given.size(); ++f) {
+    if (f > 1 && !given[f])
+      throw Error(Exit::usage,
+                  fmt::format("the batch has no field `{}`, which the model reads", data.fields()[f].name));
+    if (given[f] && (!fits(*given[f], 0) || given[f]->shape()[0] != tokens->shape()[0]))
+      throw Error(Exit::usage, fmt::format("{} is {}, {} is {}", given[f]->what(), given[f]->text(), tokens->what(),
+                                           tokens->text()));
+  }
   const std::vector<int32_t> ids = tokens->ids(device, from_device);
   Batch out;
-  const auto n = static_cast<size_t>(tokens->shape()[0]), t = static_cast<size_t>(length), width = t + longer;
   out.tokens.resize(n * t), out.labels.resize(n * t, ENG_IGNORE_LABEL);
   if (labels) out.labels = labels->ids(device, from_device);
   for (size_t r = 0; r < n; ++r) {
-    const int32_t* row = ids.data() + r * width;
-    std::copy_n(row, t, out.tokens.begin() + static_cast<std::ptrdiff_t>(r * t));
-    if (!labels && shape.labels)
-      std::copy_n(row + 1, width - 1, out.labels.begin() + static_cast<std::ptrdiff_t>(r * t));
-    data.check(out.tokens.data() + r * t, "token", 0, r);
-    data.check(out.labels.data() + r * t, "label", ENG_IGNORE_LABEL, r);
+    const auto at = static_cast<std::ptrdiff_t>(r * t);
+    std::copy_n(ids.data() + r * width, t, out.tokens.begin() + at);
+    if (!labels && shape.labels) std::copy_n(ids.data() + r * width + 1, width - 1, out.labels.begin() + at);
   }
-  out.valid = std::count_if(out.labels.begin(), out.labels.end(), [](int32_t l) { return l != ENG_IGNORE_LABEL; });
+  for (size_t f = 2; f < given.size(); ++f)
+    out.others.push_back(words_of(*given[f], data.fields()[f].dtype, device, from_device));
+  data.check(out);
   return out;
 }
 

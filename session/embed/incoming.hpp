@@ -66,8 +66,8 @@ struct BatchShape {
   bool labels = true;  // made or given; else only tokens are looked at
 };
 
-// The batch of these fields: "tokens" (rows, length) or (rows, length + 1), and "labels" (rows, length). All tensors
-// are given back, also if it throws. `data` checks the ids.
+// The batch of these fields: "tokens" (rows, length) or (rows, length + 1), "labels" (rows, length), and each further
+// field that the model reads. All tensors are given back, also if it throws. `data` knows the fields and checks them.
 Batch batch_of(std::span<const eng_tensor_in> fields, const BatchShape& shape, const Data& data, const DLDevice& device,
                const Incoming::FromDevice& from_device);
 

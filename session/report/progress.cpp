@@ -46,21 +46,33 @@ std::string size_text(uint64_t bytes) {
   return fmt::format("{:.1f}{}", value, unit);
 }
 
+// " cross_entropy=5.12 z_loss=38.4": `loss: (\d+\.\d+)` must match the loss alone.
+static std::string shown_text(const std::vector<Named>& values) {
+  std::string out;
+  for (const Named& one : values)
+    if (one.on_line) out += fmt::format(" {}={}", one.name, finite(one.value, "{:.4g}"));
+  return out;
+}
+
 std::string step_text(const Metrics& m, int64_t steps, double seconds_left) {
   const double waited = m.wait_seconds.data + m.wait_seconds.comm + m.wait_seconds.offload;
   const std::string skipped = m.skipped ? fmt::format(" skipped: overflow at loss scale {:g}", m.loss_scale) : "";
+  const std::string padding = m.padding ? fmt::format(" pad: {:.1f}%", 100 * *m.padding) : "";
   // Of a device apart, its memory is what is scarce; the host's is told beside it.
   const std::string memory = m.own_memory ? size_text(m.device_peak_bytes) + " host: " + size_text(m.host_peak_bytes)
                                           : size_text(std::max(m.device_peak_bytes, m.host_peak_bytes));
-  return fmt::format("step {}/{} loss: {} lr: {} grad_norm: {}{} tok/s: {} mfu: {} mem: {} wait: {} left: {}", m.step,
-                     steps, finite(m.loss, "{:.4f}"), finite(m.lr, "{:.2e}"), finite(m.grad_norm, "{:.2f}"), skipped,
-                     finite(m.tokens_per_second, "{:.0f}"), finite(m.mfu * 100, "{:.1f}%"), memory,
+  return fmt::format("step {}/{} loss: {}{} lr: {} grad_norm: {}{}{} tok/s: {}{} mfu: {} mem: {} wait: {} left: {}",
+                     m.step, steps, finite(m.loss, "{:.4f}"), shown_text(m.terms), finite(m.lr, "{:.2e}"),
+                     finite(m.grad_norm, "{:.2f}"), skipped, shown_text(m.observed),
+                     finite(m.tokens_per_second, "{:.0f}"), padding, finite(m.mfu * 100, "{:.1f}%"), memory,
                      finite(waited / m.step_seconds * 100, "{:.0f}%"), duration_text(seconds_left));
 }
 
 std::string eval_text(int64_t step, const Evaluation& e) {
-  return fmt::format("eval @{}  loss {}  ppl {}  ({} tokens, {})", step, finite(e.loss, "{:.4f}"),
-                     finite(std::exp(e.loss), "{:.2f}"), e.tokens, duration_text(e.seconds));
+  std::string terms;
+  for (const Named& one : e.terms) terms += fmt::format("  {} {}", one.name, finite(one.value, "{:.4g}"));
+  return fmt::format("eval @{}  loss {}{}  ppl {}  ({} tokens, {})", step, finite(e.loss, "{:.4f}"), terms,
+                     finite(std::exp(e.of_text()), "{:.2f}"), e.tokens, duration_text(e.seconds));
 }
 
 std::string saved_text(const Saved& s) {

@@ -17,8 +17,9 @@ const char* to_string(Queue queue) {
 }
 
 const char* to_string(Line line) {
-  static const char* names[] = {"weights",     "gradients", "optimizer", "constants", "batch",         "step",
-                                "activations", "workspace", "caches",    "leases",    "communication", "update"};
+  static const char* names[] = {"weights",       "gradients",   "optimizer", "constants", "batch",
+                                "step",          "activations", "workspace", "caches",    "leases",
+                                "communication", "update",      "observers"};
   return names[static_cast<size_t>(line)];
 }
 
@@ -178,6 +179,9 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
     if (const uint64_t most = most_live(plan, Line::update, a))
       out += fmt::format("      {:<13} {:>15} bytes  {:>12}  of these at most, in the optimizer\n",
                          to_string(Line::update), most, size(most));
+    if (const uint64_t most = most_live(plan, Line::observers, a))
+      out += fmt::format("      {:<13} {:>15} bytes  {:>12}  of these at most, in observers\n",
+                         to_string(Line::observers), most, size(most));
     const char* scratch = c.capped && arena.workspace ? "the most scratch of a kernel: an upper bound"
                                                       : "scratch of kernels, beyond the transients";
     out += fmt::format("    {:<14} {:>16} bytes  {:>12}  {}\n", "workspace", arena.workspace, size(arena.workspace),

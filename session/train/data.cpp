@@ -7,19 +7,23 @@
 
 namespace eng {
 
-Data::Data(Registry& registry, const Config& config, int64_t vocabulary) {
+Data::Data(Registry& registry, const Config& config, int64_t vocabulary, std::vector<Field> fields)
+    : name_(config.section("data").string("plugin")),
+      length_(config.section("train").integer("sequence_length")),
+      fields_(std::move(fields)),
+      check_(fields_, length_, vocabulary) {
   const Section &section = config.section("data"), &train = config.section("train");
-  name_ = section.string("plugin");
-  length_ = train.integer("sequence_length");
   table_ = registry.table<eng_data>(ENG_DATA_KIND, name_);
   const std::string base = config.base_dir().string();
   const auto seed = static_cast<uint64_t>(train.integer("seed"));
-  eng_data_request request{sizeof(eng_data_request), 0, seed, length_, vocabulary, base.c_str()};
+  std::vector<eng_field> wanted;
+  for (const Field& field : fields_) wanted.push_back({field.name.c_str(), field.dtype, 0});
+  const auto n = static_cast<uint32_t>(wanted.size());
+  eng_data_request request{sizeof(eng_data_request), n, seed, length_, vocabulary, base.c_str(), wanted.data()};
   Options options(section);
   Sink sink;
   sink.check(table_.create(options.get(), &request, &self_, sink.get()), Exit::data, "data plugin " + name_);
   info_.struct_size = sizeof(info_);
-  vocabulary_ = vocabulary;
   object_ = std::shared_ptr<void>(self_, table_.destroy);
   sink.check(table_.describe(self_, &info_, sink.get()), Exit::data, "data plugin " + name_);
   const char* end = std::find(info_.content_hash, std::end(info_.content_hash), '\0');
@@ -35,39 +39,56 @@ Data::Data(Registry& registry, const Config& config, int64_t vocabulary) {
                                         info_.train_samples, info_.validation_samples));
 }
 
-Data::Data(int64_t sequence_length, int64_t vocabulary) : length_(sequence_length), vocabulary_(vocabulary) {
+Data::Data(int64_t sequence_length, int64_t vocabulary, std::vector<Field> fields)
+    : length_(sequence_length), fields_(std::move(fields)), check_(fields_, length_, vocabulary) {
   info_.struct_size = sizeof(info_);
   info_.vocabulary = vocabulary;
   info_.content_hash[0] = '0';  // the same for every run without a source
 }
 
-// Kernels use these as indices without checks.
-void Data::check(const int32_t* ids, const char* what, int32_t ignored, uint64_t position) const {
-  const auto* end = ids + length_;
-  const auto* wrong =
-      std::find_if(ids, end, [&](int32_t id) { return (id < 0 || id >= vocabulary_) && id != ignored; });
-  if (wrong != end)
-    throw Error(Exit::data, fmt::format("{}, sample {}: {} {} is {}, the model has the ids 0 to {}",
-                                        name_.empty() ? "the batch" : "data plugin " + name_, position, what,
-                                        wrong - ids, *wrong, vocabulary_ - 1));
+void Data::check(Batch& batch) const {
+  std::vector<void*> values(fields_.size());
+  const auto length = static_cast<std::size_t>(length_);
+  batch.padding = 0;
+  for (std::size_t at = 0; at < batch.tokens.size(); at += length) {
+    values[0] = batch.tokens.data() + at;
+    values[1] = batch.labels.data() + at;
+    for (std::size_t f = 2; f < values.size(); ++f) values[f] = batch.others[f - 2].data() + at * sizeof(int32_t);
+    check_.check(values, "", at / length);
+    batch.padding += check_.padding(values);
+  }
+  batch.valid =
+      std::count_if(batch.labels.begin(), batch.labels.end(), [](int32_t l) { return l != ENG_IGNORE_LABEL; });
+}
+
+double Data::padding() const {
+  const double positions = static_cast<double>(info_.train_samples) * static_cast<double>(length_);
+  return positions > 0 ? static_cast<double>(info_.padding) / positions : 0;
 }
 
 void Data::read(int32_t split, uint64_t position, int64_t rows, Batch& batch) const {
   const std::lock_guard lock(reading_);
   const std::size_t begin = batch.tokens.size(), n = static_cast<std::size_t>(rows * length_);
-  batch.tokens.resize(begin + n, -1);  // an id that a plugin does not write stays invalid
+  batch.tokens.resize(begin + n, -1);  // what a plugin does not write stays invalid
   batch.labels.resize(begin + n, -1);
+  batch.others.resize(fields_.size() - 2);
+  for (auto& values : batch.others) values.resize((begin + n) * sizeof(int32_t), '\xff');
+  values_.resize(fields_.size());
   for (int64_t r = 0; r < rows; ++r, ++position) {
-    int32_t* tokens = batch.tokens.data() + begin + static_cast<std::size_t>(r * length_);
-    int32_t* labels = batch.labels.data() + begin + static_cast<std::size_t>(r * length_);
+    const std::size_t at = begin + static_cast<std::size_t>(r * length_);
+    values_[0] = batch.tokens.data() + at;
+    values_[1] = batch.labels.data() + at;
+    for (std::size_t f = 2; f < values_.size(); ++f) values_[f] = batch.others[f - 2].data() + at * sizeof(int32_t);
     const bool none = split == ENG_SPLIT_VALIDATION && position >= info_.validation_samples;
     Sink sink;
-    const eng_status status = table_.read(self_, split, none ? 0 : position, tokens, labels, sink.get());
+    const eng_status status = table_.read(self_, split, none ? 0 : position, values_.data(), sink.get());
     if (status != ENG_OK)
       sink.check(status, Exit::data, "data plugin " + name_ + ", sample " + std::to_string(position));
-    check(tokens, "token", 0, position);
-    check(labels, "label", ENG_IGNORE_LABEL, position);
-    if (none) std::fill_n(labels, length_, ENG_IGNORE_LABEL);
+    check_.check(values_, name_, position);
+    if (none)
+      std::fill_n(batch.labels.data() + at, length_, ENG_IGNORE_LABEL);
+    else
+      batch.padding += check_.padding(values_);
   }
   batch.valid += std::count_if(batch.labels.begin() + static_cast<std::ptrdiff_t>(begin), batch.labels.end(),
                                [](int32_t l) { return l != ENG_IGNORE_LABEL; });
@@ -80,6 +101,9 @@ std::vector<std::string> notes_of(const Config& config, const Data& data, int64_
                               ids, vocabulary));
   if (config.section("train").integer("eval_every") > 0 && !data.info().validation_samples)
     out.push_back("train.eval_every has no effect: data.validation holds nothing out");
+  if (data.packed())
+    out.push_back(fmt::format("packed: {} documents in {} samples; {:.1f} % of the positions are padding",
+                              data.info().documents, data.info().train_samples, 100 * data.padding()));
   return out;
 }
 

@@ -4,41 +4,52 @@
 
 #include <mutex>
 
-#include "core/registry/registry.hpp"
 #include "engine/data.h"
-#include "session/config/config.hpp"
+#include "session/train/fields.hpp"
 
 namespace eng {
 
-// One batch: (rows, T) tokens and labels; `valid` labels count towards the loss.
+// One batch: (rows, T) values of each field that the model reads; `valid` labels count towards the loss.
 struct Batch {
   std::vector<int32_t> tokens, labels;
-  int64_t valid = 0;
-  void clear() { tokens.clear(), labels.clear(), valid = 0; }
+  std::vector<std::vector<char>> others;  // of the model's further fields, four bytes each
+  int64_t valid = 0, padding = 0;         // padding: positions without a token
+  void clear() {
+    tokens.clear(), labels.clear(), valid = padding = 0;
+    for (auto& values : others) values.clear();
+  }
 };
 
 class Data {
  public:
-  Data(Registry& registry, const Config& config, int64_t vocabulary);
-  // No source: batches come from elsewhere. It has no samples; its ids and lengths are checked all the same.
-  Data(int64_t sequence_length, int64_t vocabulary);
+  // `fields`: those that are read, in the order of the batch.
+  Data(Registry& registry, const Config& config, int64_t vocabulary, std::vector<Field> fields = Model().fields);
+  // No source: batches come from elsewhere. It has no samples.
+  Data(int64_t sequence_length, int64_t vocabulary, std::vector<Field> fields = Model().fields);
   Data(const Data&) = delete;
   Data& operator=(const Data&) = delete;
   const eng_data_info& info() const { return info_; }
+  bool packed() const { return check_.packed(); }  // several documents lie in a sample
+  double padding() const;                          // its share of the positions of an epoch
   // Appends samples [position, position + rows) of a split; rows after the last held-out sample do not count.
   // Throws Error(Exit::data).
   void read(int32_t split, uint64_t position, int64_t rows, Batch& batch) const;
-  // Refuses ids of a sample that the model does not have, `ignored` excepted. Throws Error(Exit::data).
-  void check(const int32_t* ids, const char* what, int32_t ignored, uint64_t position) const;
+  // Checks the rows of a batch from elsewhere as those of the source, and counts what is valid and what is padding.
+  // Throws Error(Exit::data).
+  void check(Batch& batch) const;
   int64_t length() const { return length_; }
+  const std::vector<Field>& fields() const { return fields_; }
 
  private:
   std::string name_;
-  int64_t length_, vocabulary_ = 0;
+  int64_t length_;
+  std::vector<Field> fields_;
+  FieldCheck check_;
   eng_data table_{};
   void* self_ = nullptr;
-  std::shared_ptr<void> object_;  // what destroys it
-  mutable std::mutex reading_;    // only one caller at a time: the loader or an evaluation
+  std::shared_ptr<void> object_;       // what destroys it
+  mutable std::mutex reading_;         // only one caller at a time: the loader or an evaluation
+  mutable std::vector<void*> values_;  // of the sample that is read
   eng_data_info info_{};
 };
 

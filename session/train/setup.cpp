@@ -3,6 +3,7 @@
 
 #include "core/autograd/recompute.hpp"
 #include "session/report/live.hpp"
+#include "session/train/fields.hpp"
 #include "session/train/schedule.hpp"
 
 namespace eng {
@@ -42,10 +43,10 @@ static std::vector<std::string> idle_keys(const Section& zero, const Plan& plan)
 
 // If a sequence is longer than the model allows, the error names the key, unless the plugin has.
 static Model trace(const Section& section, const eng_model& table, int64_t rows, int64_t length, int32_t dtype,
-                   const std::vector<std::string>& freeze, bool runs) {
+                   const std::vector<std::string>& freeze, bool runs, const Offered& offered) {
   const std::string& name = section.string("plugin");
   try {
-    return trace_model(name, table, section, rows, length, dtype, freeze, runs);
+    return trace_model(name, table, section, rows, length, dtype, freeze, runs, offered);
   } catch (const Error& e) {
     const int64_t limit = describe_model(name, table, section).max_length;
     const bool told = std::string(e.what()).find("sequence_length") != std::string::npos;
@@ -103,14 +104,17 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   if (training)
     s.optimizer = make_optimizer(optimizer.string("plugin"),
                                  registry.table<eng_optimizer>(ENG_OPTIMIZER_KIND, optimizer.string("plugin")),
-                                 optimizer, {train.integer("steps"), make_schedule(config).peak});
+                                 optimizer, {train.integer("steps"), make_schedule(config, registry).peak});
   const eng_model model_table = registry.table<eng_model>(ENG_MODEL_KIND, model.string("plugin"));
   // A strategy may bring ops, too.
   if (world.size > 1) registry.table<eng_axis>(ENG_ZERO_KIND, zero.string("plugin"));
+  if (training) s.observers = make_observers(config, registry);  // these as well
   load_ops(registry);
+  const Offered offered = offered_fields(config, registry, generate > 0);
   s.model = trace(model, model_table, generate ? 1 : train.integer("micro_batch"),
                   generate ? generate : train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT),
-                  training ? train.strings("freeze") : std::vector<std::string>{}, use == Use::run);
+                  training ? train.strings("freeze") : std::vector<std::string>{}, use == Use::run, offered);
+  if (!generate) compare_fields(offered, s.model, config, s.notes);
   if (training) recompute(s.model, recompute_of(config.section("recompute")));
   PlanRequest request{s.model, s.precision, training ? &s.optimizer : nullptr, s.target.device, {}};
   request.ranks = Ranks(world);
@@ -131,6 +135,7 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   std::set<int32_t> idle;
   if (!training) idle = {ENG_ROLE_STATE, ENG_ROLE_GRAD, ENG_ROLE_ACT};
   if (!training && (s.precision.table.flags & ENG_AXIS_CASTS)) idle.insert(ENG_ROLE_MASTER);
+  request.observers = s.observers.objects;
   request.offload = s.offload = make_offload(config.section("offload"), registry, request.traits.apart, idle);
   if (!s.offload.tiers.empty() && s.kernels && !s.target.host_memory()) s.host = host_kernels(registry);
   request.bucket = static_cast<uint64_t>(zero.integer("bucket"));
@@ -168,7 +173,8 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   cap_workspace(s);
   s.storage = storage_of(s.offload, config.section("offload"), registry);
   s.tiers = tiers_beside(s.plan, config.section("offload"), registry);
-  if (training) s.notes = idle_keys(zero, s.plan);
+  if (training)
+    for (std::string& note : idle_keys(zero, s.plan)) s.notes.push_back(std::move(note));
   if (!generate) note_length(model, s.model.sequence_length, s.model.info.max_length, s.notes);
   if (training && config.section("checkpoint").boolean("asynchronous"))
     s.snapshot = snapshot_bytes(saved_tensors(s.plan));

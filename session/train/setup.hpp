@@ -8,6 +8,7 @@
 #include "session/cards/target.hpp"
 #include "session/checkpoint/checkpoint.hpp"
 #include "session/config/config.hpp"
+#include "session/train/observers.hpp"
 #include "session/train/offload.hpp"
 
 namespace eng {
@@ -22,6 +23,7 @@ struct Setup {
   Precision precision;
   std::optional<Sharding> sharding;  // where there are several ranks
   Optimizer optimizer;
+  Observers observers;
   Model model;
   Plan plan;
   std::vector<std::string> notes;  // keys of [zero] without effect; sequences longer than the model's

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "core/config/names.hpp"
 #include "engine/ops.h"
 #include "session/json.hpp"
 #include "session/ranks/exchange.hpp"
@@ -14,10 +15,20 @@ namespace eng {
 namespace {
 
 // An executor binds collectives to the groups of their ranks, so the groups must exist before it.
-const Plan& with_groups(const Plan& plan, Communicator* comm) {
-  if (comm) comm->make_groups(plan.ranks);
-  return plan;
+Exchange join(const Plan& plan, Communicator* comm) {
+  if (!comm) return {};
+  comm->make_groups(plan.ranks);
+  return [comm](const std::string& mine) { return comm->exchange(mine); };
 }
+
+// What a device measured, rank 0's does alone, while its executor prepares; the others wait for it before they prepare.
+std::string before_executor(Device& device, const Exchange& exchange, uint32_t rank, const std::string& own) {
+  const std::string choices = rank && device.measures() ? exchange("").front() : own;
+  device.choose(choices);
+  return choices;
+}
+
+constexpr const char* choices_key = "device_choices";  // of a checkpoint's further facts
 
 // FLOPs per training token by the usual definition: 6 per parameter that multiplies (all but lookup tables), plus
 // causal attention, 6 * layers * T * width (Chowdhery et al. 2022, appendix B, halved for causality).
@@ -41,28 +52,41 @@ double flops_per_token(const Model& model) {
 
 // What ranks exchange before a step, and after an evaluation.
 struct BeforeStep {
-  int64_t valid;  // counted labels of this rank
-  int64_t stop;   // 1: it was asked to stop
+  int64_t valid;    // counted labels of this rank
+  int64_t padding;  // positions of this rank without a token
+  int64_t stop;     // 1: it was asked to stop
 };
 struct Evaluated {
   uint64_t tokens;
-  double sum;
+  double sums[64];
 };
 
 }  // namespace
 
-Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm)
+std::string choices_of(const std::filesystem::path& checkpoint) {
+  const std::map<std::string, std::string> facts = read_manifest(checkpoint).point.extra;
+  const auto found = facts.find(choices_key);
+  return found == facts.end() ? "" : found->second;
+}
+
+Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm,
+                 const std::string& choices)
     : config_(config),
       registry_(registry),
       setup_(setup),
       data_(data),
-      schedule_(make_schedule(config)),
+      schedule_(trains() ? make_schedule(config, registry) : Schedule()),
       machine_(
           new Machine{{registry, setup.kernels->device(), config.section("device"), setup.plan.ranks.world.local_rank},
                       make_host(setup.offload, config.section("offload"), registry, setup.host.get(),
                                 setup.plan.ranks.world.local_rank)}),
-      executor_(with_groups(setup.plan, comm), machine_->device, *setup.kernels, comm, true, &machine_->host) {
-  if (comm) exchange_ = [comm](const std::string& mine) { return comm->exchange(mine); };
+      exchange_(join(setup.plan, comm)),
+      choices_(before_executor(machine_->device, exchange_, setup.plan.ranks.world.rank, choices)),
+      executor_(setup.plan, machine_->device, *setup.kernels, comm, true, &machine_->host) {
+  if (setup.plan.ranks.world.rank == 0 && machine_->device.measures()) {
+    choices_ = machine_->device.choices();
+    if (exchange_) exchange_(choices_);
+  }
   const Section& train = config.section("train");
   length_ = train.integer("sequence_length");
   flops_per_token_ = flops_per_token(setup.model);
@@ -168,18 +192,22 @@ void Trainer::load(const std::filesystem::path& checkpoint) {
   executor_.run("publish");
 }
 
-Trainer::Agreed Trainer::agree(int64_t valid, bool stop) const {
-  if (alone()) return {valid, stop};
+Trainer::Agreed Trainer::agree(const Batch& batch, bool stop) const {
+  if (alone()) return {batch.valid, batch.padding, stop};
   Agreed all;
-  for (const BeforeStep& one : exchange_records(exchange_, BeforeStep{valid, stop}, "the agreement before a step"))
-    all.valid += one.valid, all.stop = all.stop || one.stop != 0;
+  const BeforeStep mine{batch.valid, batch.padding, stop};
+  for (const BeforeStep& one : exchange_records(exchange_, mine, "the agreement before a step"))
+    all.valid += one.valid, all.padding += one.padding, all.stop = all.stop || one.stop != 0;
   return all;
 }
 
 // The first rows of what the next program copies in.
 void Trainer::stage(const Batch& batch) {
-  std::copy(batch.tokens.begin(), batch.tokens.end(), executor_.host<int32_t>(setup_.plan.tokens));
-  std::copy(batch.labels.begin(), batch.labels.end(), executor_.host<int32_t>(setup_.plan.labels_in));
+  const std::vector<Input>& fields = setup_.plan.fields;
+  std::copy(batch.tokens.begin(), batch.tokens.end(), executor_.host<int32_t>(fields[0].view));
+  std::copy(batch.labels.begin(), batch.labels.end(), executor_.host<int32_t>(fields[1].view));
+  for (size_t f = 2; f < fields.size(); ++f)
+    std::copy(batch.others[f - 2].begin(), batch.others[f - 2].end(), executor_.host<char>(fields[f].view));
 }
 
 std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)()) {
@@ -195,8 +223,9 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
     throw Error(e.exit(), fmt::format("step {}: {}", step_ + 1, e.what()), e.help());
   }
   const View& losses = alone() ? setup_.plan.losses : setup_.plan.all_losses;
-  double sum = 0;
-  for (int64_t k = 0; k < count(losses.desc); ++k) sum += executor_.host<float>(losses)[k];
+  const float* const values = executor_.host<float>(losses);
+  const std::vector<double> sums = loss_sums(setup_.plan, values);
+  const double sum = weighted(setup_.plan, sums);
   const float* results = executor_.host<float>(setup_.plan.results);
   const float norm = results[ENG_S_NORM];
   const bool skipped = results[ENG_S_OK] == 0.0f && results[ENG_S_MAY_SKIP] != 0.0f;
@@ -212,12 +241,16 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   m.step = step_;
   m.tokens = tokens_;
   m.loss = sum / valid;
+  m.terms = term_means(setup_.plan, sums, valid);
+  observe(values, m);
   m.grad_norm = norm;
   m.lr = schedule_.at(update);
   m.loss_scale = loss_scale_;
   m.skipped = skipped;
   m.step_seconds = since(start) + data_wait;
-  m.tokens_per_second = static_cast<double>(cut_.step()) * static_cast<double>(length_) / m.step_seconds;
+  const double positions = static_cast<double>(cut_.step()) * static_cast<double>(length_);
+  m.tokens_per_second = positions / m.step_seconds;
+  if (data_.packed()) m.padding = static_cast<double>(agreed.padding) / positions;
   const double peak = setup_.kernels->info().peak_f32 * cut_.world;
   m.mfu = peak > 0 ? flops_per_token_ * m.tokens_per_second / peak : NAN;
   m.wait_seconds.data = data_wait;
@@ -228,6 +261,20 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   m.own_memory = !setup_.kernels->host_memory();
   m.host_peak_bytes = peak_resident_bytes();
   return m;
+}
+
+void Trainer::observe(const float* values, Metrics& m) const {
+  const auto& shown = setup_.observers.shown;
+  for (uint32_t o = 0; o < shown.size(); ++o) {
+    if (step_ % shown[o].every) continue;
+    const size_t prefix = setup_.observers.objects[o].name.size() + 1;
+    for (Named& one : observed(setup_.plan, o, values)) {
+      const std::string own = one.name.substr(prefix);
+      const auto& patterns = shown[o].progress;
+      one.on_line = std::any_of(patterns.begin(), patterns.end(), [&](const auto& p) { return matches(p, own); });
+      m.observed.push_back(std::move(one));
+    }
+  }
 }
 
 // The update did nothing (scalars[OK] is 0), so the weights are still those before this step.
@@ -273,7 +320,8 @@ Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Bat
   const auto held_out = static_cast<int64_t>(data_.info().validation_samples);
   batches = std::min(batches, (held_out + cut_.rows - 1) / cut_.rows);
   Batch batch;
-  double sum = 0;
+  const size_t n = std::max<size_t>(setup_.plan.terms.size(), 1);
+  std::vector<double> sums(n, 0.0);
   // Each rank takes every world-th micro-batch; a micro-batch after the last does not count.
   for (int64_t k = cut_.rank; k - cut_.rank < batches; k += cut_.world) {
     batch.clear();
@@ -283,9 +331,9 @@ Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Bat
     out.tokens += static_cast<uint64_t>(batch.valid);
     stage(batch);
     executor_.run("eval");
-    sum += executor_.host<float>(setup_.plan.losses)[0];
+    for (size_t t = 0; t < n; ++t) sums[t] += executor_.host<float>(setup_.plan.losses)[t];
   }
-  together(out, sum);
+  together(out, sums);
   out.seconds = since(start);
   return out;
 }
@@ -297,19 +345,32 @@ Evaluation Trainer::evaluate(const Batch& batch) {
   out.tokens = static_cast<uint64_t>(batch.valid);
   stage(batch);
   executor_.run("eval");
-  together(out, executor_.host<float>(setup_.plan.losses)[0]);
+  const float* losses = executor_.host<float>(setup_.plan.losses);
+  together(out, {losses, losses + std::max<size_t>(setup_.plan.terms.size(), 1)});
   out.seconds = since(start);
   return out;
 }
 
-// `sum`: this rank's, of the losses of its tokens.
-void Trainer::together(Evaluation& out, double sum) {
+// `sums`: this rank's, of the losses of its tokens, one for each term.
+void Trainer::together(Evaluation& out, std::vector<double> sums) {
+  const size_t n = sums.size();
   if (!alone()) {
-    const auto all = exchange_records(exchange_, Evaluated{out.tokens, sum}, "the sums of an evaluation");
-    out.tokens = 0, sum = 0;
-    for (const Evaluated& one : all) out.tokens += one.tokens, sum += one.sum;
+    Evaluated mine{out.tokens, {}};
+    std::copy(sums.begin(), sums.end(), mine.sums);
+    const auto all = exchange_records(exchange_, mine, "the sums of an evaluation");
+    out.tokens = 0, sums.assign(n, 0.0);
+    for (const Evaluated& one : all) {
+      out.tokens += one.tokens;
+      for (size_t t = 0; t < n; ++t) sums[t] += one.sums[t];
+    }
   }
-  out.loss = out.tokens ? sum / static_cast<double>(out.tokens) : 0;
+  const auto labels = static_cast<double>(std::max<uint64_t>(out.tokens, 1));
+  out.loss = out.tokens ? weighted(setup_.plan, sums) / labels : 0;
+  out.terms = term_means(setup_.plan, sums, labels);
+  const auto& terms = setup_.plan.terms;
+  const auto language = std::find_if(terms.begin(), terms.end(), [](const Term& t) { return t.cross_entropy; });
+  if (!terms.empty())
+    out.cross_entropy = language == terms.end() ? NAN : sums[static_cast<size_t>(language - terms.begin())] / labels;
 }
 
 void Trainer::logits(const Batch& batch) {
@@ -332,6 +393,7 @@ void Trainer::begin_save(const std::string& config_hash) {
   point.seeds["seed"] = static_cast<uint64_t>(config_.section("train").integer("seed"));
   point.data_hash = data_.info().content_hash;
   point.config_hash = config_hash;
+  if (!choices_.empty()) point.extra[choices_key] = choices_;
   for (const auto& p : registry_.loaded()) point.plugins.push_back({p.id, p.version, p.sha256});
   saver_->begin(point, saved_tensors(setup_.plan), reader(), staging());
 }

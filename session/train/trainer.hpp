@@ -8,6 +8,7 @@
 #include "core/execute/executor.hpp"
 #include "session/train/clock.hpp"
 #include "session/train/data.hpp"
+#include "session/train/results.hpp"
 #include "session/train/schedule.hpp"
 #include "session/train/setup.hpp"
 
@@ -20,7 +21,10 @@ struct Metrics {
   uint64_t tokens = 0;  // of all steps so far
   double loss = 0, grad_norm = 0, lr = 0, loss_scale = 1;
   bool skipped = false;             // the gradients were not finite, and nothing was updated
+  std::vector<Named> terms;         // of the loss, if the model names them: means over the labels that count
+  std::vector<Named> observed;      // by observers whose turn it is
   std::optional<double> eval_loss;  // of an evaluation right after this step
+  std::optional<double> padding;    // share of the positions without a token, where documents are packed
 
   double tokens_per_second = 0, mfu = 0, step_seconds = 0;
   struct {
@@ -34,6 +38,10 @@ struct Evaluation {
   double loss = 0;      // mean over valid tokens
   uint64_t tokens = 0;  // valid labels
   double seconds = 0;
+  std::vector<Named> terms = {};
+  // Of which perplexity is made, if that is not the loss: the first term that is one; NaN if there is none.
+  std::optional<double> cross_entropy = {};
+  double of_text() const { return cross_entropy.value_or(loss); }
 };
 
 // Fills this rank's part of the given parameters from existing weights. Throws the same error on all ranks.
@@ -41,8 +49,10 @@ using Weights = std::function<void(const std::vector<TensorShare>& parameters, c
 
 class Trainer {
  public:
-  // `comm` if there are several ranks; all ranks call the functions below together.
-  Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm = nullptr);
+  // `comm` if there are several ranks; all ranks call the functions below together. `choices`: on rank 0, of the run so
+  // far (choices_of).
+  Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm = nullptr,
+          const std::string& choices = "");
 
   // Step 0: parameters from the model's initialisation rules, or `weights`.
   void initialise(const Weights& weights = {});
@@ -50,6 +60,9 @@ class Trainer {
   void load(const std::filesystem::path& checkpoint);
   int64_t step() const { return step_; }
   const std::string& last_checkpoint() const { return last_checkpoint_; }  // its name; "" if there is none
+
+  // Algorithms of the device that were measured, as text; "" if nothing was.
+  const std::string& choices() const { return choices_; }
 
   // This rank's part of every step, and how many samples all ranks have taken so far, in steps of any size.
   const Cut& cut() const { return cut_; }
@@ -59,10 +72,11 @@ class Trainer {
 
   // The result of the exchange before a step.
   struct Agreed {
-    int64_t valid = 0;  // labels of the whole batch
-    bool stop = false;  // some rank was asked to stop
+    int64_t valid = 0;    // labels of the whole batch
+    int64_t padding = 0;  // its positions without a token
+    bool stop = false;    // some rank was asked to stop
   };
-  Agreed agree(int64_t valid, bool stop) const;
+  Agreed agree(const Batch& batch, bool stop) const;
   // One step. With a single rank, `stop` is called between micro-batches; if it ends the step, the result is nullopt
   // and the step does not count. Throws Error(Exit::numerics) naming step and tensor when loss or gradient norm is not
   // finite.
@@ -101,7 +115,8 @@ class Trainer {
   [[noreturn]] void not_finite(double loss, double norm);
   std::span<char> staging();
   void stage(const Batch& batch);
-  void together(Evaluation& evaluation, double sum);
+  void together(Evaluation& evaluation, std::vector<double> sums);
+  void observe(const float* values, Metrics& metrics) const;
 
   const Config& config_;
   Registry& registry_;
@@ -114,8 +129,9 @@ class Trainer {
     Host host;
   };
   const std::shared_ptr<Machine> machine_;
-  Executor executor_;
   Exchange exchange_;
+  std::string choices_;
+  Executor executor_;
   Cut cut_;
   int64_t length_, step_ = 0, updates_ = 0;  // steps taken; updates that were not skipped
   double loss_scale_ = 1;                    // of the last step
@@ -124,5 +140,9 @@ class Trainer {
   std::string last_checkpoint_;
   std::optional<Saver> saver_;  // while it trains
 };
+
+// Algorithms that the device of a run had measured when it wrote this checkpoint; "" if there are none. Throws
+// Error(Exit::checkpoint).
+std::string choices_of(const std::filesystem::path& checkpoint);
 
 }  // namespace eng

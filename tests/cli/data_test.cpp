@@ -182,3 +182,86 @@ TEST_CASE("eval of whole files: every token once", "[cli]") {
   CHECK(Json::parse(directory.out).at("tokens") == 999);
   CHECK(Json::parse(directory.out).at("loss").get<double>() == Approx(held.at("loss").get<double>()).epsilon(1e-5));
 }
+
+namespace {
+
+// Lines of JSON with texts of 1 to 80 bytes.
+void write_documents(const Scratch& scratch) {
+  std::string lines;
+  for (int k = 0; k < 400; ++k) {
+    lines += "{\"text\": \"";
+    for (int i = 0; i < 1 + k * 37 % 80; ++i) lines += static_cast<char>('a' + (k * i + i / 3) % 26);
+    lines += "\"}\n";
+  }
+  scratch.write("documents.jsonl", lines);
+}
+
+const Args packed = {"data.paths=[\"documents.jsonl\"]", "data.pack=true", "data.validation=0.1",
+                     "schedule.kind=constant"};
+
+Result packed_run(const Scratch& scratch, const std::string& run, Args more = {}) {
+  Args args = {"run", "config.toml", "--out", run};
+  args.insert(args.end(), packed.begin(), packed.end());
+  args.insert(args.end(), more.begin(), more.end());
+  Result result = engine(scratch, args);
+  INFO(result.err);
+  REQUIRE(result.exit == 0);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("packed documents: resumed as if never stopped, measured, generated from", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  write_documents(scratch);
+  const Result whole = packed_run(scratch, "whole");
+  CHECK(std::regex_search(whole.err, std::regex("note: packed: \\d+ documents in \\d+ samples; \\d+\\.\\d % of the "
+                                                "positions are padding")));
+  CHECK(has(whole.err, " pad: "));
+  const std::vector<double> padding = column(scratch / "whole", "padding");
+  CHECK(padding.size() == 8);
+  for (const double share : padding) CHECK((share >= 0 && share < 0.5));
+  packed_run(scratch, "half", {"train.steps=4"});
+  const Result more = engine(scratch, {"run", "half", "train.steps=8"});
+  INFO(more.err);
+  REQUIRE(more.exit == 0);
+  CHECK(numbers(scratch / "half") == numbers(scratch / "whole"));
+  CHECK((tensors(scratch / "half", 8) == tensors(scratch / "whole", 8)));
+  // Without packing, or with another one, it is another run.
+  const Result other = engine(scratch, {"run", "half", "train.steps=9", "data.pack=false"});
+  CHECK(other.exit == 2);
+  CHECK(has(other.err, "data.pack"));
+  const Result eval = engine(scratch, {"eval", "whole", "--json"});
+  INFO(eval.err);
+  REQUIRE(eval.exit == 0);
+  CHECK(Json::parse(eval.out)["loss"].get<double>() > 0);
+  CHECK(engine(scratch, {"generate", "whole", "abc", "--tokens", "4"}).exit == 0);
+  Args plan = {"plan", "config.toml", "data.paths=[\"absent.jsonl\"]", "data.pack=true"};
+  CHECK(engine(scratch, plan).exit == 0);  // it opens no data
+  Args inspect = {"data", "inspect", "config.toml"};
+  inspect.insert(inspect.end(), packed.begin(), packed.end());
+  const Result seen = engine(scratch, inspect);
+  CHECK(has(seen.out, "fields: tokens, labels, segments, positions\n"));
+  CHECK(std::regex_search(seen.out, std::regex("packed: \\d+ documents, \\d+\\.\\d % of the positions are padding\n")));
+}
+
+TEST_CASE("packed documents: zero2 on two ranks has the bits of no strategy on two ranks", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  write_documents(scratch);
+  const Args ranks = {"--ranks", "2", "--oversubscribe", "train.accumulate=2"};
+  Args sharded = ranks, same = ranks;
+  sharded.push_back("zero.plugin=zero2");
+  same.push_back("zero.plugin=none");
+  packed_run(scratch, "sharded", sharded);
+  packed_run(scratch, "same", same);
+  for (const char* key : {"loss", "grad_norm", "padding"})
+    CHECK(column(scratch / "sharded", key) == column(scratch / "same", key));
+  // One rank that takes both ranks' samples sums in another order.
+  packed_run(scratch, "one", {"train.accumulate=4"});
+  const auto two = column(scratch / "same", "loss"), one = column(scratch / "one", "loss");
+  REQUIRE(two.size() == one.size());
+  for (size_t k = 0; k < one.size(); ++k) CHECK(two[k] == Approx(one[k]).epsilon(1e-5));
+  CHECK(column(scratch / "same", "padding") == column(scratch / "one", "padding"));
+}

@@ -101,6 +101,16 @@ num_hidden_layers = 3
 num_key_value_heads = 2
 attention_bias = true
 )";
+// Two terms of the loss, and an observer of all that there is.
+constexpr const char* watched = R"([model]
+plugin = "llama"
+preset = "tiny"
+num_hidden_layers = 3
+z_loss = 1e-4
+[[observers]]
+plugin = "stats"
+parameters = true
+)";
 // Ops and kernels of a plugin.
 constexpr const char* mamba = R"([model]
 plugin = "mamba"
@@ -178,21 +188,21 @@ int taken(Run& run, bool (*stop)()) {
   int64_t zero[ENG_C_COUNT] = {};
   executor.upload(plan.counters, zero);
   Loader loader(*run.data, {2, 3, 0, 1}, 0);
-  std::vector<float> losses(3);
+  std::vector<float> losses(static_cast<size_t>(::eng::count(plan.losses.desc)));
   const std::string train = "train";
   float first = 0, last = 0;
   calls = 0;
   for (int step = 1; step <= 12; ++step) {
     counting = step > 1;
     const Batch& batch = loader.next();
-    executor.upload(plan.tokens, batch.tokens.data());
-    executor.upload(plan.labels_in, batch.labels.data());
+    executor.upload(plan.field("tokens"), batch.tokens.data());
+    executor.upload(plan.field("labels"), batch.labels.data());
     const float inputs[8] = {1.0f / static_cast<float>(batch.valid)};
     executor.upload(plan.inputs, inputs);
     executor.run(train, stop);
     executor.download(losses.data(), plan.losses);
     counting = false;
-    last = (losses[0] + losses[1] + losses[2]) / static_cast<float>(batch.valid);
+    last = (losses[0] + losses[plan.row] + losses[2 * plan.row]) / static_cast<float>(batch.valid);
     if (step == 1) first = last;
   }
   INFO("loss " << first << " to " << last);
@@ -216,7 +226,7 @@ TEST_CASE("the counter sees what any thread takes", "[step]") {
 }
 
 TEST_CASE("from the second step on nothing is allocated", "[step]") {
-  const std::string model = GENERATE(llama, mamba);
+  const std::string model = GENERATE(llama, mamba, watched);
   for (const int64_t threads : {1, 2}) {
     INFO(model << "threads " << threads);
     Run run(threads, model);
@@ -246,7 +256,7 @@ TEST_CASE("taking a sequence further allocates nothing", "[step]") {
     for (int k = 0; counters[ENG_C_POSITION] < 200; ++k) {
       const bool chunk = k < 2;
       counting = k == 1 || k > 2;
-      executor.upload(setup.plan.tokens, 0, tokens.data(), (chunk ? tokens.size() : 1) * sizeof(int32_t));
+      executor.upload(setup.plan.field("tokens"), 0, tokens.data(), (chunk ? tokens.size() : 1) * sizeof(int32_t));
       executor.upload(setup.plan.counters, counters);
       executor.run(programs[chunk ? 0 : 1]);
       executor.download(logits.data(), setup.plan.next_logits);

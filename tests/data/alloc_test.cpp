@@ -67,6 +67,22 @@ TEST_CASE("read allocates nothing") {
   CHECK(during == 0);
 }
 
+TEST_CASE("reading packed documents allocates nothing") {
+  Folder folder;
+  std::string lines;
+  for (int i = 0; i < 2000; ++i) lines += "{\"text\": \"" + std::string(1 + i * 37 % 150, char('a' + i % 26)) + "\"}\n";
+  folder.write("c.jsonl", lines);
+  Source source(folder, {.paths = {"*"}, .numbers = {{"pack", 1}}, .length = 64});
+  REQUIRE(source.status() == ENG_OK);
+  bool good = true;
+  const uint64_t before = allocations;
+  for (uint64_t p = 0; p < 2 * source.info().train_samples; ++p) good = good && source.try_read(0, p) == ENG_OK;
+  for (uint64_t p = 0; p < source.info().validation_samples; ++p) good = good && source.try_read(1, p) == ENG_OK;
+  const uint64_t during = allocations - before;
+  CHECK(good);
+  CHECK(during == 0);
+}
+
 TEST_CASE("a line without the field is refused without a tree of it") {
   Folder folder;
   std::string line = "{";

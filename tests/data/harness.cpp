@@ -10,6 +10,9 @@
 #include <cstring>
 #include <fstream>
 
+#include "core/registry/threads.hpp"
+#include "engine/plugin.h"
+
 namespace data_test {
 namespace fs = std::filesystem;
 
@@ -89,7 +92,9 @@ Settings complete(Settings settings) {
       settings.numbers.emplace(std::string(key.str()), double(bytes_of(fallback.value_or(""))));
     else if (auto text = fallback.value<std::string>())
       settings.strings.emplace(std::string(key.str()), *text);
-    if (auto flag = fallback.value<bool>()) settings.numbers.emplace(std::string(key.str()), *flag ? 1 : 0);
+    if (auto flag = fallback.is_boolean() ? fallback.value<bool>() : std::nullopt)
+      settings.numbers.emplace(std::string(key.str()), *flag ? 1 : 0);
+    if (fallback.is_integer()) settings.numbers.emplace(std::string(key.str()), double(*fallback.value<int64_t>()));
     if (fallback.is_floating_point()) settings.numbers.emplace(std::string(key.str()), *fallback.value<double>());
   }
   return settings;
@@ -139,7 +144,11 @@ const eng_plugin& plugin() {
     auto query = reinterpret_cast<eng_plugin_query_fn>(dlsym(library, "eng_plugin_query_1"));
     if (query == nullptr) throw std::runtime_error("no eng_plugin_query_1");
     const eng_plugin* found = query(ENG_ABI_MINOR);
-    if (found->start(nullptr, nullptr) != ENG_OK) throw std::runtime_error("start failed");
+    static eng_host host = {sizeof(eng_host), ENG_ABI_MINOR, nullptr, nullptr,
+                            [](const eng_host*, const char* id) -> const void* {
+                              return std::strcmp(id, ENG_THREADS_EXTENSION) == 0 ? &eng::host_threads : nullptr;
+                            }};
+    if (found->start(&host, nullptr) != ENG_OK) throw std::runtime_error("start failed");
     return found;
   }();
   return *loaded;
@@ -171,6 +180,13 @@ Opening::Opening(const Folder& folder, const Settings& given)
   request.sequence_length = settings.length;
   request.vocabulary = settings.vocabulary;
   request.base_dir = base.c_str();
+  // What a run would read: everything that there is.
+  fields[0] = {ENG_FIELD_TOKENS, ENG_I32, 0}, fields[1] = {ENG_FIELD_LABELS, ENG_I32, 0};
+  uint32_t more = 0;
+  REQUIRE(table(settings.source).fields(&options, fields + 2, 2, &more, nullptr) == ENG_OK);
+  REQUIRE(more <= 2);
+  request.n_fields = 2 + more;
+  request.fields = fields;
 }
 
 Source::Source(const Folder& folder, const Settings& given) : table_(table(given.source)) {
@@ -187,6 +203,9 @@ Source::Source(const Folder& folder, const Settings& given) : table_(table(given
   REQUIRE(table_.describe(self_, &info_, &sink_) == ENG_OK);
   sample_.tokens.resize(static_cast<std::size_t>(given.length));
   sample_.labels.resize(static_cast<std::size_t>(given.length));
+  if (with.request.n_fields == 2) return;
+  sample_.segments.resize(static_cast<std::size_t>(given.length));
+  sample_.positions.resize(static_cast<std::size_t>(given.length));
 }
 
 Source::~Source() {
@@ -197,7 +216,11 @@ eng_status Source::try_read(int split, uint64_t position) {
   // What is not written shall show.
   for (int32_t& token : sample_.tokens) token = -1;
   for (int32_t& label : sample_.labels) label = -1;
-  return table_.read(self_, split, position, sample_.tokens.data(), sample_.labels.data(), &sink_);
+  for (int32_t& segment : sample_.segments) segment = -7;
+  for (int32_t& at : sample_.positions) at = -7;
+  void* const values[] = {sample_.tokens.data(), sample_.labels.data(), sample_.segments.data(),
+                          sample_.positions.data()};
+  return table_.read(self_, split, position, values, &sink_);
 }
 
 const Sample& Source::read(int split, uint64_t position) {

@@ -57,12 +57,13 @@ struct Opening {
   Settings settings;
   std::string base;
   eng_options options{};
+  eng_field fields[4];
   eng_data_request request{};
 };
 
 struct Sample {
-  std::vector<int32_t> tokens, labels;
-  bool operator==(const Sample& other) const { return tokens == other.tokens && labels == other.labels; }
+  std::vector<int32_t> tokens, labels, segments = {}, positions = {};  // the last two where documents are packed
+  bool operator==(const Sample& other) const = default;
 };
 
 // An open source, or the error that opening it gave.

@@ -174,7 +174,7 @@ TEST_CASE("an error that comes late is told with its action") {
     Training training({"llama", 1, 2}, on);
     training.begin();
     training.fill(0);
-    training.executor().host<int32_t>(training.plan().tokens)[15] = 1000;  // of the second micro-batch
+    training.executor().host<int32_t>(training.plan().field("tokens"))[15] = 1000;  // of the second micro-batch
     CHECK_THROWS_WITH(training.step(), Contains("device far, eng.embedding/1 in ") && Contains("1000"));
     // The device goes on.
     training.begin();
@@ -190,7 +190,7 @@ TEST_CASE("no action is blamed where the device does not come back after a late 
     Training training({"llama", 1, 2}, on);
     training.begin();
     training.fill(0);
-    training.executor().host<int32_t>(training.plan().tokens)[15] = 1000;
+    training.executor().host<int32_t>(training.plan().field("tokens"))[15] = 1000;
     CHECK_THROWS_WITH(training.step(), Contains("1000") && Contains(" (in program train)") && !Contains(" in begin"));
   }
 }

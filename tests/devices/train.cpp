@@ -158,8 +158,8 @@ void Training::fill(int step) {
   float valid = 0;
   const auto n = static_cast<size_t>(model_.accumulate * rows * length);
   for (auto& rank : ranks_) {
-    auto *tokens = rank->executor->host<int32_t>(rank->setup.plan.tokens),
-         *labels = rank->executor->host<int32_t>(rank->setup.plan.labels_in);
+    auto *tokens = rank->executor->host<int32_t>(rank->setup.plan.field("tokens")),
+         *labels = rank->executor->host<int32_t>(rank->setup.plan.field("labels"));
     for (size_t k = 0; k < n; ++k) {
       tokens[k] = static_cast<int32_t>(random() % vocabulary);
       labels[k] = random() % 10 == 0 ? -100 : static_cast<int32_t>(random() % vocabulary);

@@ -30,6 +30,8 @@ def check_quotes():
     device = (ROOT / "docs" / "writing-a-device.md").read_text()
     hostile = (ROOT / "tests" / "hostile" / "plugin" / "devices.c").read_text()
     assert blocks(device, "c") and all(block in hostile for block in blocks(device, "c")), "another table of a device"
+    observer = (ROOT / "docs" / "observers.md").read_text()
+    assert blocks(observer, "c") and not strange_blocks(observer), "another observer than that of the examples"
     # The twin: one changed letter is found.
     assert len(strange_blocks(GUIDE.replace("ENG_OP_SGD, in, 4", "ENG_OP_SGD, in, 3"))) == 1
 
@@ -50,6 +52,20 @@ def train(work, name, *overrides):
     run(["build/tools/engine", "--plugin-path", "my-plugins", "run", *overrides, "--out", name, "train.steps=6",
          "log.every=1"], work)
     return losses(work / name)
+
+
+def observers(work):
+    """docs/observers.md: its plugin sees the rate and the clipping of each step."""
+    for block in blocks((ROOT / "docs" / "observers.md").read_text(), "sh"):
+        for line in block.splitlines():
+            run(line, work)
+    (directory,) = (work / "runs" / "scalars").iterdir()
+    steps = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    assert len(steps) == 4
+    for step in steps:
+        seen, norm = step["observed"], step["grad_norm"]
+        assert abs(seen["scalars.rate"] / step["lr"] - 1) < 1e-6, step
+        assert norm > 1 and abs(seen["scalars.clip"] * norm - 1) < 1e-4, step  # grad_clip is 1
 
 
 def main():
@@ -91,6 +107,7 @@ def main():
         said = run("build/tools/engine --plugin-path my-plugins plugins ls --why", work)
         assert "counting.eng.so: refused: the file has mode 0757 and owner " in said, said
         assert "every user can write it (chmod go-w " in said, said
+        observers(work)
     print("the guide holds")
 
 

@@ -42,17 +42,19 @@ std::string precision_text(const std::string& precision) {
 
 eng::Config config(const Group& g, const Draw& d, uint64_t live_limit) {
   std::string text = fmt::format(
-      "[model]\n{}vocab_size = {}\n[device]\nplugin = 'reference'\n"
+      "[model]\n{}vocab_size = {}\n{}[device]\nplugin = 'reference'\n"
       "[train]\nsteps = {}\nmicro_batch = {}\nsequence_length = {}\naccumulate = {}\ngrad_clip = {}\n"
       "reduce = '{}'\nfreeze = [{}]\n[optimizer]\n{}"
       "[precision]\nplugin = {}\n[zero]\nplugin = '{}'\nbucket = '{}B'\nprefetch = {}\noverlap = {}\n",
-      model_text(g.model), vocabulary, g.steps, rows, length, g.accumulate, g.grad_clip,
-      g.reduce_per_step ? "step" : "micro_batch", g.freeze, g.optimizer, precision_text(g.precision), d.strategy,
-      d.bucket, d.prefetch, d.overlap);
+      model_text(g.model), vocabulary, g.z_loss > 0 ? fmt::format("z_loss = {}\n", g.z_loss) : "", g.steps, rows,
+      length, g.accumulate, g.grad_clip, g.reduce_per_step ? "step" : "micro_batch", g.freeze, g.optimizer,
+      precision_text(g.precision), d.strategy, d.bucket, d.prefetch, d.overlap);
   if (live_limit) text += fmt::format("live_limit = '{}B'\n", live_limit);
+  if (g.packed) text = "[data]\nplugin = 'scored'\nprovides = ['segments', 'positions', 'loss_weights']\n" + text;
   if (d.strategy == "two_level") text += fmt::format("ranks_per_node = {}\n", g.world % 2 ? g.world : 2);
   if (!d.offload.empty()) text += "[offload]\n" + d.offload;
   if (!d.recompute.empty()) text += fmt::format("[recompute]\n{}\n", d.recompute);
+  if (d.observe) text += "[[observers]]\nplugin = 'stats'\nparameters = true\n";
   return eng::Config::parse(text, "drawn.toml", ".", {}, schemas_of(registry()));
 }
 
@@ -80,18 +82,28 @@ std::vector<float> numbers(const Fleet& fleet, size_t rank, const eng::View& vie
   return {bytes.begin(), bytes.end()};
 }
 
+// The terms of the losses of some ranks, without what is observed.
+void add_losses(const eng::Plan& plan, const std::vector<float>& values, std::vector<float>& losses) {
+  const size_t terms = std::max<size_t>(plan.terms.size(), 1), stride = size_t{plan.accumulate} * plan.row + plan.once;
+  for (size_t first = 0; first < values.size(); first += stride)
+    for (size_t a = 0; a < plan.accumulate; ++a)
+      for (size_t k = 0; k < terms; ++k) losses.push_back(values[first + a * plan.row + k]);
+}
+
 }  // namespace
 
 std::string describe(const Group& g) {
-  return fmt::format("{} on {} ranks, {}, {} micro-batches, reduced {}, {}{}{}", g.model, g.world, g.precision,
+  return fmt::format("{} on {} ranks, {}, {} micro-batches, reduced {}, {}{}{}{}", g.model, g.world, g.precision,
                      g.accumulate, g.reduce_per_step ? "once per step" : "after each", g.optimizer,
-                     g.freeze.empty() ? "" : "frozen ", g.freeze);
+                     g.freeze.empty() ? "" : "frozen ", g.freeze, g.z_loss > 0 ? "; z loss" : "") +
+         (g.packed ? "; packed" : "");
 }
 
 std::string describe(const Draw& d) {
-  return fmt::format("{}, bucket {}, prefetch {}, overlap {}, live_limit {} times the least, recompute {}, offload: {}",
-                     d.strategy, d.bucket, d.prefetch, d.overlap, d.live_limit,
-                     d.recompute.empty() ? "none" : d.recompute, d.offload.empty() ? "nothing" : d.offload);
+  return fmt::format(
+      "{}, bucket {}, prefetch {}, overlap {}, live_limit {} times the least, recompute {}, offload: {}{}", d.strategy,
+      d.bucket, d.prefetch, d.overlap, d.live_limit, d.recompute.empty() ? "none" : d.recompute,
+      d.offload.empty() ? "nothing" : d.offload, d.observe ? ", observed" : "");
 }
 
 Group draw_group(Random& random) {
@@ -107,6 +119,7 @@ Group draw_group(Random& random) {
   const bool rounded = g.precision.starts_with("bf16_sr");  // which has optimizers of its own
   if (rounded && chance(random, 0.3)) g.optimizer = "plugin = 'sgd'\nlearning_rate = 1e-2\nmomentum = 0.9\n";
   if (!rounded && chance(random, 0.2)) g.optimizer = "plugin = 'adamw8bit'\nlearning_rate = 1e-2\nweight_decay = 0.1\n";
+  if (g.model.rfind("odd", 0) != 0 && chance(random, 0.4)) g.z_loss = 0.01;
   return g;
 }
 
@@ -122,6 +135,7 @@ Draw draw(Random& random, const Group& g) {
   static const char* recompute[] = {"policy = 'full'", "every = 2", "blocks = 1", "blocks = 2"};
   if (chance(random, 0.5)) d.recompute = recompute[below(random, 4)];
   if (chance(random, 0.6)) d.offload = draw_offload(random);
+  d.observe = chance(random, 0.3);
   return d;
 }
 
@@ -177,33 +191,47 @@ Result train(const Group& g, const Planned& planned, const Schedule& schedule, c
     for (const auto& row : planned.table) table.insert(table.end(), row.begin(), row.end());
     fleet.upload(r, planned.plans[r].table, table.data());
   }
-  Random data(1234);  // the same batches for every plan of a group
+  Random data(1234), borders(99);  // the same batches for every plan of a group
   std::vector<float> losses, norms, scales;
   for (int step = 0; step < g.steps; ++step) {
     const size_t n = static_cast<size_t>(g.accumulate * rows * length);
-    std::vector<std::vector<int32_t>> tokens(world), labels(world);
+    std::vector<std::vector<int32_t>> tokens(world), labels(world), segments(world), positions(world);
+    std::vector<std::vector<float>> weights(world);
     float valid = 0;
     for (uint32_t r = 0; r < world; ++r)
       for (size_t k = 0; k < n; ++k) {
         tokens[r].push_back(static_cast<int32_t>(below(data, vocabulary)));
         labels[r].push_back(chance(data, 0.1) ? -100 : static_cast<int32_t>(below(data, vocabulary)));
         valid += labels[r].back() >= 0;
+        if (!g.packed) continue;
+        const bool first = k % length == 0, next = !first && chance(borders, 0.4);
+        segments[r].push_back(first ? 0 : segments[r].back() + next);
+        positions[r].push_back(first || next ? 0 : positions[r].back() + 1);
+        weights[r].push_back(static_cast<float>(below(borders, 5)) / 4);
       }
     for (uint32_t r = 0; r < world; ++r) {
       const float inputs[8] = {1.0f / valid};
-      fleet.upload(r, planned.plans[r].tokens, tokens[r].data());
-      fleet.upload(r, planned.plans[r].labels_in, labels[r].data());
+      fleet.upload(r, planned.plans[r].field("tokens"), tokens[r].data());
+      fleet.upload(r, planned.plans[r].field("labels"), labels[r].data());
+      if (g.packed) {
+        fleet.upload(r, planned.plans[r].field("segments"), segments[r].data());
+        if (g.model != "mamba") fleet.upload(r, planned.plans[r].field("positions"), positions[r].data());
+        fleet.upload(r, planned.plans[r].field("loss_weights"), weights[r].data());
+      }
       fleet.upload(r, planned.plans[r].inputs, inputs);
     }
     const auto overflow = g.overflows.find(step);
     fleet.overflow(overflow == g.overflows.end() ? std::nullopt : std::optional(overflow->second));
     if (!run("train")) break;
     for (uint32_t r = 0; r < world; ++r) {
-      for (float x : fleet.download<float>(r, planned.plans[r].losses)) losses.push_back(x);
+      const eng::Plan& plan = planned.plans[r];
+      const std::vector<float> mine = fleet.download<float>(r, plan.losses);
+      add_losses(plan, mine, losses);
+      const std::vector<float> everybodys = world > 1 ? fleet.download<float>(r, plan.all_losses) : mine;
+      if (r == 0 && !plan.observed.empty()) result.observed = eng::observed(plan, 0, everybodys.data());
       const std::vector<float> scalars = fleet.download<float>(r, planned.plans[r].scalars);
       norms.push_back(scalars[ENG_S_NORM]), scales.push_back(scalars[ENG_S_LOSS_SCALE]);
-      if (world > 1)
-        for (float x : fleet.download<float>(r, planned.plans[r].all_losses)) losses.push_back(x);
+      if (world > 1) add_losses(plan, everybodys, losses);
     }
   }
   result.complaint = fleet.complaint();

@@ -10,6 +10,7 @@
 
 #include "core/plan/plan.hpp"
 #include "fleet.hpp"
+#include "session/train/results.hpp"
 #include "session/train/setup.hpp"
 
 namespace equality {
@@ -23,9 +24,11 @@ struct Group {
   std::string precision = "fp32";  // its plugin; and more keys of its section
   std::string optimizer = "plugin = 'adamw'\nlearning_rate = 1e-2\nweight_decay = 0.1\n";  // its section
   std::string freeze = "";                                                                 // patterns, quoted
+  double z_loss = 0;                                                                       // of llama, opt and mamba
   double grad_clip = 0.5;
   int steps = 3;
   std::map<int, Overflow> overflows = {};  // by step, from 0
+  bool packed = false;                     // several documents lie in a sample: llama, opt, mamba
 };
 
 // What must not.
@@ -37,6 +40,7 @@ struct Draw {
   double live_limit = 0;       // times the least that the plan allows; 0: none
   std::string recompute = {};  // a key of [recompute] and its value; "": none
   std::string offload = {};    // the keys of [offload]
+  bool observe = false;        // the observer stats, with all that it has
 };
 
 std::string describe(const Group& group);
@@ -57,9 +61,10 @@ Planned plan(const Group& group, const Draw& draw);
 // its ranks.
 struct Result {
   std::vector<std::pair<std::string, std::vector<float>>> tensors;
-  std::string complaint;       // the run did not come to its end, or ranks hold different values of the same element
-  std::vector<uint64_t> sent;  // bytes, per rank, by the steps
-  uint64_t most_live = 0;      // bytes of leases and fresh gradients at a time, on the rank that had most
+  std::string complaint;  // the run did not come to its end, or ranks hold different values of the same element
+  std::vector<eng::Named> observed;  // in the last step
+  std::vector<uint64_t> sent;        // bytes, per rank, by the steps
+  uint64_t most_live = 0;            // bytes of leases and fresh gradients at a time, on the rank that had most
 };
 Result train(const Group& group, const Planned& planned, const Schedule& schedule, const Fault& fault = {});
 // "" if they are equal bit for bit, else the first value that is not.

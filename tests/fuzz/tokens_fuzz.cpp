@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a file of tokens, or as Megatron's index of one: refused with a Failure, or all tokens lie inside the
-// file and are ids. The first byte chooses. Compile with the parts of plugins/data that read files of tokens.
+// file and are ids, and documents begin at them in order. The first byte chooses. Compile with the parts of plugins/data that read files of tokens.
 #include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
+#include "plugins/data/documents.hpp"
 #include "plugins/data/failure.hpp"
 #include "plugins/data/token_file.hpp"
 
@@ -39,6 +41,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     text_data::scan(file, 50257);
     if (file.largest >= 50257) std::abort();
     if (text_data::describe(file, true).empty()) std::abort();
+    std::vector<uint64_t> starts;
+    text_data::add_documents(file, data[1], 100, starts);
+    for (std::size_t i = 0; i < starts.size(); ++i)
+      if (starts[i] < (i ? starts[i - 1] : 100) || starts[i] > 100 + file.tokens) std::abort();
   } catch (const text_data::Failure& failure) {
     if (failure.text.empty()) std::abort();
   }

@@ -67,7 +67,7 @@ struct Sequence {
     executor->run("init");
     uint32_t x = 1;
     for (int32_t& token : tokens) token = static_cast<int32_t>((x = x * 1664525 + 1013904223) >> 26);
-    executor->upload(plan.tokens, tokens.data());
+    executor->upload(plan.field("tokens"), tokens.data());
     executor->run("logits");
     expected.resize(static_cast<size_t>(count(plan.logits.desc)));
     executor->download(expected.data(), plan.logits);
@@ -84,7 +84,7 @@ struct Sequence {
     std::vector<int32_t> next;
     for (int64_t b = 0; b < batch; ++b)
       for (int64_t k = 0; k < n; ++k) next.push_back(token(b, t + k));
-    executor->upload(plan.tokens, 0, next.data(), next.size() * sizeof(int32_t));
+    executor->upload(plan.field("tokens"), 0, next.data(), next.size() * sizeof(int32_t));
     int64_t counters[ENG_C_COUNT] = {};
     counters[ENG_C_POSITION] = pretended;
     executor->upload(plan.counters, counters);

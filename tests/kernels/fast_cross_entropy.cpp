@@ -16,6 +16,8 @@ namespace {
 struct Problem {
   int64_t tokens, width, vocabulary;
   Tensor x, w, labels, scalars;
+  Tensor of_tokens = {};          // loss weights, or absent
+  double weight = 1, z_loss = 0;  // of the gradient
   Problem(int64_t n, int64_t h, int64_t v)
       : tokens(n),
         width(h),
@@ -30,7 +32,7 @@ struct Problem {
 };
 
 struct Plain {
-  std::vector<double> loss, dx, dw;
+  std::vector<double> loss, dx, dw, z{0.0};
 };
 
 // fault: what is taken from the probability of the label instead of 1.
@@ -51,9 +53,12 @@ Plain plain(const Problem& p, const Tensor* acc, double fault = 1.0) {
       top = std::max(top, z);
     }
     for (const double z : logits) sum += std::exp(z - top);
-    r.loss[0] += top + std::log(sum) - logits[static_cast<size_t>(label)];
+    const double lse = top + std::log(sum), l = p.of_tokens.desc.dtype ? double(p.of_tokens[t]) : 1.0;
+    r.loss[0] += l * (lse - logits[static_cast<size_t>(label)]);
+    r.z[0] += l * lse * lse;
     for (int64_t v = 0; v < p.vocabulary; ++v) {
-      const double g = (std::exp(logits[static_cast<size_t>(v)] - top) / sum - (v == label ? fault : 0.0)) * scale;
+      const double softmax = std::exp(logits[static_cast<size_t>(v)] - top) / sum;
+      const double g = l * scale * (p.weight * (softmax - (v == label ? fault : 0.0)) + p.z_loss * 2 * lse * softmax);
       for (int64_t h = 0; h < p.width; ++h) {
         r.dx[static_cast<size_t>(t * p.width + h)] += g * p.w[v * p.width + h];
         r.dw[static_cast<size_t>(v * p.width + h)] += g * p.x[t * p.width + h];
@@ -106,6 +111,45 @@ TEST_CASE("cross-entropy and its gradient agree with plain loops", "[cpu]") {
           Run in_place(device, 2, ENG_OP_CROSS_ENTROPY_GRAD, {p.x, p.w, p.labels, p.scalars, both}, {loss2, dx, both});
           in_place.launch();
           CHECK(both.same_bits(dw));
+        }
+      }
+}
+
+TEST_CASE("cross-entropy with a z loss, a weight and loss weights", "[cpu]") {
+  for (const auto& isa : sets())
+    for (const int64_t tokens : {5, 70, 1030})
+      for (const bool weighted : {false, true}) {
+        INFO(isa << " tokens " << tokens << " loss weights " << weighted);
+        Problem p(tokens, 12, tokens == 70 ? 1001 : 37);
+        p.weight = 0.75, p.z_loss = 0.125;
+        if (weighted) p.of_tokens = random_tensor({1, tokens}, 12);
+        const Plain want = plain(p, nullptr);
+        Tensor first;
+        for (const uint32_t threads : {1U, 3U}) {
+          const Device device(threads, isa);
+          const Tensor loss({1}), loss2({1}), z({1}), z2({1}), dx({1, tokens, 12}), dw({p.vocabulary, 12});
+          Run forward(device, threads, ENG_OP_CROSS_ENTROPY, {p.x, p.w, p.labels, p.of_tokens}, {loss, z},
+                      {{"z_loss", 0, p.z_loss}});
+          Run backward(device, threads, ENG_OP_CROSS_ENTROPY_GRAD,
+                       {p.x, p.w, p.labels, p.scalars, Tensor(), p.of_tokens}, {loss2, dx, dw, z2},
+                       {{"weight", 0, p.weight}, {"z_loss", 0, p.z_loss}});
+          forward.launch(), backward.launch();
+          CHECK(error_of(loss, want.loss) < 2e-6);
+          CHECK(error_of(z, want.z) < 2e-6);
+          CHECK((loss.same_bits(loss2) && z.same_bits(z2)));
+          CHECK(error_of(dx, want.dx) < 3e-6);
+          CHECK(error_of(dw, want.dw) < 3e-6);
+          CHECK((forward.guards_intact() && backward.guards_intact()));
+          Problem without = p;
+          without.z_loss = 0;
+          CHECK(error_of(dx, plain(without, nullptr).dx) > 1e-3);  // a forgotten z loss would be seen
+          const Tensor dx3({1, tokens, 12}), z3({1});
+          Run frozen(device, threads, ENG_OP_CROSS_ENTROPY_GRAD, {p.x, p.w, p.labels, p.scalars, Tensor(), p.of_tokens},
+                     {loss2, dx3, z3}, {{"weight", 0, p.weight}, {"z_loss", 0, p.z_loss}, {"no_dw", 1, 0}});
+          frozen.launch();
+          CHECK((dx3.same_bits(dx) && z3.same_bits(z) && frozen.guards_intact()));
+          if (threads == 1) first = dx.clone();
+          CHECK(dx.same_bits(first));
         }
       }
 }

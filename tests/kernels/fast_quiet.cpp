@@ -90,6 +90,13 @@ TEST_CASE("launches do not allocate", "[cpu]") {
     Run sums(device, threads, ENG_OP_SUM_ROWS, {y, Tensor()}, {bias});
     Run attention(device, threads, ENG_OP_ATTENTION, {x, x, x}, {o, lse}, heads);
     Run attention_grad(device, threads, ENG_OP_ATTENTION_GRAD, {x, x, x, x, o, lse}, {dq, dk, dv}, heads);
+    const Tensor segments(labels.clone()), angles = random_tensor({n, h / 4}, 8), places({n, h});
+    for (int64_t t = 0; t < n; ++t) segments.ints()[t] = static_cast<int32_t>(t / 50);
+    Run packed(device, threads, ENG_OP_ATTENTION, {x, x, x, segments}, {o, lse}, heads);
+    Run packed_grad(device, threads, ENG_OP_ATTENTION_GRAD, {x, x, x, x, o, lse, segments}, {dq, dk, dv}, heads);
+    Run rope(device, threads, ENG_OP_ROPE, {x, angles, labels}, {o}, {{"heads", 4, 0}, {"inverse", 0, 0}});
+    Run positions_grad(device, threads, ENG_OP_POSITIONS_GRAD, {x, Tensor(), labels}, {places},
+                       {{"offset", 0, 0}, {"rows", n, 0}});
     Run head(device, threads, ENG_OP_CROSS_ENTROPY_GRAD, {x, w, labels, scalars, Tensor()}, {loss, dx, dw});
     const Tensor z({1, n, h}), stats({1, n, 2}), hw = random_tensor({h}, 5), dhw({h}), dbias({h}), none;
     Tensor counters({ENG_C_COUNT * 2});  // i64 (8)
@@ -125,6 +132,7 @@ TEST_CASE("launches do not allocate", "[cpu]") {
     CHECK(counted(half_grad) == 0);
     CHECK(counted(half_table) == 0);
     CHECK(counted(dropout) == 0);
+    for (Run* run : {&packed, &packed_grad, &rope, &positions_grad}) CHECK(counted(*run) == 0);
     CHECK(counted(linear) == 0);
     CHECK(counted(weight) == 0);
     CHECK(counted(sums) == 0);

@@ -270,6 +270,43 @@ TEST_CASE("gradient of cross_entropy: ignored labels, scale, accumulation") {
   });
 }
 
+TEST_CASE("gradient of cross_entropy: weight, z loss and loss weights") {
+  repeat(21, [](Random& random, int round) {
+    const int64_t B = pick(random, 1, 2), T = pick(random, 2, 5), V = pick(random, 2, 6), H = pick(random, 1, 5);
+    Tensor labels = random_ints(random, {B, T}, 0, int(V) - 1);
+    labels.put(pick(random, 0, B * T - 1), -100);
+    const double inv_tokens = 0.25, scale = round % 2 ? 8.0 : 1.0, weight = round % 3 ? 1.0 : 0.5, z_loss = 0.375;
+    Tensor scalars(ENG_F64, {ENG_S_COUNT});
+    scalars.put(ENG_S_INV_TOKENS, inv_tokens), scalars.put(ENG_S_LOSS_SCALE, scale);
+    const Tensor of_tokens = round % 2 ? random_normal(random, ENG_F64, {B, T}, 1.0) : Tensor();
+    const eng_desc one = desc(ENG_F64, {1});
+    const auto sums = [=](const Tensors& in) {
+      return reference().run(ENG_OP_CROSS_ENTROPY, {in[0], in[1], labels, of_tokens}, {one, one},
+                             {real("z_loss", z_loss)});
+    };
+    const auto value = [=](const Tensors& in) {
+      const Tensors both = sums(in);
+      return (weight * both[0].at(0) + z_loss * both[1].at(0)) * inv_tokens * scale;
+    };
+    const auto gradients = [=](const Tensors& in) {
+      const std::vector<eng_attr> attrs{real("weight", weight), real("z_loss", z_loss)};
+      Tensors out = reference().run(ENG_OP_CROSS_ENTROPY_GRAD, {in[0], in[1], labels, scalars, Tensor(), of_tokens},
+                                    {one, in[0].d, in[1].d, one}, attrs);
+      const Tensors both = sums(in);
+      CHECK(out[0].at(0) == Approx(both[0].at(0)).epsilon(1e-13));
+      CHECK(out[3].at(0) == Approx(both[1].at(0)).epsilon(1e-13));
+      std::vector<eng_attr> without = attrs;
+      without.push_back({"no_dw", 1, 0});
+      const Tensors frozen =
+          reference().run(ENG_OP_CROSS_ENTROPY_GRAD, {in[0], in[1], labels, scalars, Tensor(), of_tokens},
+                          {one, in[0].d, one}, without);
+      CHECK((frozen[1].same_bits(out[1]) && frozen[2].same_bits(out[3])));
+      return Tensors{out[1], out[2]};
+    };
+    return GradientCase{{normal(random, {B, T, H}), normal(random, {V, H})}, value, gradients};
+  });
+}
+
 TEST_CASE("cross_entropy of equal logits is log V per counted label") {
   const Tensor x(ENG_F32, {1, 3, 2}, {1, 2, 3, 4, 5, 6}), w(ENG_F32, {7, 2}), labels(ENG_I32, {1, 3}, {0, -100, 6});
   const Tensor loss = reference().run(ENG_OP_CROSS_ENTROPY, {x, w, labels}, {desc(ENG_F32, {1})})[0];

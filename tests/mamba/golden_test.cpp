@@ -57,8 +57,8 @@ struct GoldenRun : Run {
     const std::vector<int32_t> t(tokens, tokens + n), l(labels, labels + n);
     const auto valid = std::count_if(l.begin(), l.end(), [](int32_t label) { return label != -100; });
     const float inputs[8] = {1.0f / static_cast<float>(valid)};
-    executor.upload(plan.tokens, t.data());
-    executor.upload(plan.labels_in, l.data());
+    executor.upload(plan.field("tokens"), t.data());
+    executor.upload(plan.field("labels"), l.data());
     executor.upload(plan.inputs, inputs);
     executor.run("train");
     return static_cast<double>(read(plan.losses)[0]) / static_cast<double>(valid);
@@ -66,7 +66,7 @@ struct GoldenRun : Run {
   double logits_error(double factor = 1.0) {
     const auto& tokens = golden.at("tokens").data;
     const std::vector<int32_t> t(tokens.begin(), tokens.end());
-    executor.upload(plan.tokens, t.data());
+    executor.upload(plan.field("tokens"), t.data());
     executor.run("logits");
     return error_of(read(plan.logits), golden.at("logits").data, factor);
   }

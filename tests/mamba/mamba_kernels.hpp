@@ -82,12 +82,13 @@ inline Tensor conv_run(const Device& device, const Shape& s, const Tensors& in) 
 }
 // dx, dw, [dbias]; the latter two have the type `sums`, by default that of x.
 inline Tensors conv_grad_run(const Device& device, const Shape& s, const Tensor& dy, const Tensors& in,
-                             const Tensor& acc = {}, int32_t sums = 0) {
+                             const Tensor& acc = {}, int32_t sums = 0, const Tensor& segments = {}) {
   std::vector<eng_desc> out = {in[0].d, in[1].d};
   if (s.bias) out.push_back(in[2].d);
   for (size_t k = 1; sums && k < out.size(); ++k) out[k].dtype = sums;
-  return device.run(CONV_GRAD, {dy, in[0], in[1], in[2], acc}, out, {},
-                    acc.d.dtype ? Device::InPlace{{0, 4}} : Device::InPlace{});
+  Tensors all = {dy, in[0], in[1], in[2], acc};
+  if (segments.d.dtype) all.push_back(segments);
+  return device.run(CONV_GRAD, all, out, {}, acc.d.dtype ? Device::InPlace{{0, 4}} : Device::InPlace{});
 }
 
 // Of the states, a_log, d and dt_bias.
@@ -122,10 +123,11 @@ inline Tensors scan_step_run(const Device& device, const Tensors& in, const Tens
 }
 // In the order of the inputs.
 inline Tensors scan_grad_run(const Device& device, const Tensor& dy, const Tensors& in, const Tensor& states,
-                             bool in_place = false) {
+                             bool in_place = false, const Tensor& segments = {}) {
   Tensors all = {dy};
   all.insert(all.end(), in.begin(), in.end());
   all.push_back(states);
+  if (segments.d.dtype) all.push_back(segments);
   std::vector<eng_desc> out;
   for (const Tensor& t : in) out.push_back(t.d);
   return device.run(SCAN_GRAD, all, out, {}, in_place ? Device::InPlace{{0, 0}, {1, 2}} : Device::InPlace{});

@@ -174,8 +174,8 @@ std::string train(const Cell& cell, eng::Registry& registry, eng::Communicator* 
       if (mine) tokens.insert(tokens.end(), t.begin(), t.end()), labels.insert(labels.end(), l.begin(), l.end());
     }
     const float inputs[8] = {1.0f / static_cast<float>(valid)};
-    executor.upload(plan.tokens, tokens.data());
-    executor.upload(plan.labels_in, labels.data());
+    executor.upload(plan.field("tokens"), tokens.data());
+    executor.upload(plan.field("labels"), labels.data());
     executor.upload(plan.inputs, inputs);
     executor.run("train");
     const eng::View& from = comm ? plan.all_losses : plan.losses;

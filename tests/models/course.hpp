@@ -121,8 +121,8 @@ inline double end_of(eng::Registry& plugins, const Course& c) {
       }
     }
     const float inputs[8] = {1.0f / (rows * length)};
-    executor.upload(setup.plan.tokens, tokens.data());
-    executor.upload(setup.plan.labels_in, labels.data());
+    executor.upload(setup.plan.field("tokens"), tokens.data());
+    executor.upload(setup.plan.field("labels"), labels.data());
     executor.upload(setup.plan.inputs, inputs);
     for (const eng::Tensor& tensor : setup.plan.tensors)
       if (c.forget && tensor.role != "parameter" && tensor.role != "policy") {

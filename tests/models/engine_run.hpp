@@ -105,8 +105,8 @@ struct Run {
     const std::vector<int32_t> t(tokens, tokens + n), l(labels, labels + n);
     const auto valid = std::count_if(l.begin(), l.end(), [](int32_t label) { return label != -100; });
     const float inputs[8] = {1.0f / static_cast<float>(valid)};
-    executor.upload(setup.plan.tokens, t.data());
-    executor.upload(setup.plan.labels_in, l.data());
+    executor.upload(setup.plan.field("tokens"), t.data());
+    executor.upload(setup.plan.field("labels"), l.data());
     executor.upload(setup.plan.inputs, inputs);
     executor.run("train");
     float sum = 0;
@@ -122,7 +122,7 @@ struct Run {
   double logits_error() {
     const std::vector<double>& theirs = golden.at("logits").data;
     const std::vector<int32_t> tokens(golden.at("tokens").data.begin(), golden.at("tokens").data.end());
-    executor.upload(setup.plan.tokens, tokens.data());
+    executor.upload(setup.plan.field("tokens"), tokens.data());
     executor.run("logits");
     std::vector<float> ours(static_cast<size_t>(eng::count(setup.plan.logits.desc)));
     executor.download(ours.data(), setup.plan.logits);

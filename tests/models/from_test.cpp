@@ -77,8 +77,8 @@ double loss_of(const fs::path& directory, const std::string& more = "") {
   const int64_t counters[ENG_C_COUNT] = {};
   executor.upload(setup.plan.counters, counters);
   const auto tokens = ids("tokens"), labels = ids("labels");
-  executor.upload(setup.plan.tokens, tokens.data());
-  executor.upload(setup.plan.labels_in, labels.data());
+  executor.upload(setup.plan.field("tokens"), tokens.data());
+  executor.upload(setup.plan.field("labels"), labels.data());
   executor.run("eval");
   float sum = 0;
   executor.download(&sum, setup.plan.losses, 0, sizeof sum);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "engine/observer.h"
 #include "session/run_dir.hpp"
 
 #include <unistd.h>
@@ -51,6 +52,40 @@ TEST_CASE("metrics: one JSON object with the documented keys", "[metrics]") {
   CHECK(json["host_peak_bytes"] == 18446744073709551615u);
   m.eval_loss = 2.5;
   CHECK(nlohmann::json::parse(metrics_line(m))["eval_loss"] == 2.5);
+}
+
+TEST_CASE("metrics: terms and what is observed, flat under one key each", "[metrics]") {
+  Metrics m = sample(2);
+  m.terms = {{"cross_entropy", 5.5, true}, {"z_loss", 31.25, true}};
+  m.observed = {{"stats.gradient_norm.layers.0", 1.5}, {"stats.gradient_max.layers.0", NAN}};
+  const std::string line = metrics_line(m);
+  CHECK(line.find(R"("terms":{"cross_entropy":5.5,"z_loss":31.25},"observed":{"stats.gradient_norm.layers.0":1.5,)"
+                  R"("stats.gradient_max.layers.0":null},"tokens_per_second")") != std::string::npos);
+}
+
+TEST_CASE("results of a step are combined over micro-batches, ranks and sites", "[metrics]") {
+  Plan plan;
+  plan.ranks = Ranks({0, 2, 0, 2});
+  plan.accumulate = 2;
+  plan.terms = {{"a", 1.0}, {"b", 0.5}, {"c", 0.0}};
+  plan.row = 4, plan.once = 2;
+  plan.observed = {{"sum", 0, ENG_COMBINE_SUM, ENG_RESULT_SQRT, {3}, {0}},
+                   {"max", 0, ENG_COMBINE_MAX, 0, {3}, {1}},
+                   {"last", 1, ENG_COMBINE_LAST, 0, {3}, {}}};
+  // Per rank: two rows of three terms and a value, then two values.
+  std::vector<float> values{1, 10, 100, 4, 2, 20, 200, 5, -3, -9, 3, 30, 300, 6, 4, 40, 400, 7, 3, 8};
+  const std::vector<double> sums = loss_sums(plan, values.data());
+  CHECK(sums == std::vector<double>{10, 100, 1000});
+  CHECK(weighted(plan, sums) == 60);
+  const auto means = term_means(plan, sums, 4);
+  CHECK((means.size() == 3 && means[1].name == "b" && means[1].value == 25));
+  const auto seen = observed(plan, 0, values.data());
+  REQUIRE(seen.size() == 2);
+  CHECK(seen[0].value == std::sqrt(4.0 + 5 + 6 + 7 - 3 + 3));
+  CHECK(seen[1].value == 8);
+  CHECK(observed(plan, 1, values.data())[0].value == 5);  // of the first rank
+  values[9] = NAN;
+  CHECK(std::isnan(observed(plan, 0, values.data())[1].value));
 }
 
 TEST_CASE("metrics: every double reads back to the same bits; what is not finite is null", "[metrics]") {

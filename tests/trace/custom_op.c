@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A stranger's plugin, compiled against abi/ alone: the op y = scale x^3 with its gradient, kernels for the device
- * `reference`, and ops with one fault each. */
+ * `reference`; the loss d = sum of (x - y)^2 / 2, with the gradient of x alone, as one learns from a teacher; and ops
+ * with one fault each. */
 #include "engine/op.h"
 
 #include <stdlib.h>
@@ -12,6 +13,8 @@
 
 #define CUBE "org.example.cube.cube/1"
 #define CUBE_GRAD "org.example.cube.cube_grad/1"
+#define DISTANCE "org.example.cube.distance/1"
+#define DISTANCE_GRAD "org.example.cube.distance_grad/1"
 
 ENG_DESCRIPTION(
     "[plugin]\n"
@@ -85,17 +88,40 @@ static eng_status refusing_grad(eng_gradient* g, eng_error* error) {
   return fail(error, ENG_UNSUPPORTED, "not on Sundays");
 }
 
+static eng_status distance_infer(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error) {
+  if (call->in[0].ndim != 3) return fail(error, ENG_INVALID, "x must be (B, T, H)");
+  if (cap < 1) return fail(error, ENG_OUT_OF_RANGE, "there is one output");
+  memset(out, 0, sizeof(*out));
+  out[0].dtype = call->in[0].dtype, out[0].ndim = 1, out[0].dims[0] = 1;
+  *n_out = 1;
+  return ENG_OK;
+}
+
+static eng_status distance_grad(eng_gradient* g, eng_error* error) {
+  const eng_gradient_api* api = g->api;
+  if (api->wants(g, 0)) {
+    eng_id in[3], dx = 0;
+    in[0] = api->in(g, 0), in[1] = api->in(g, 1), in[2] = api->d_out(g, 0);
+    api->emit(g, DISTANCE_GRAD, in, 3, &dx, 1, 0, 0, 0);
+    api->give(g, 0, dx);
+  }
+  return api->status(g, error);
+}
+
 static const eng_in_place cube_grad_in_place[] = {{0, 2, 1, 0}};
 static const eng_op cube = {sizeof(eng_op), ENG_OP_CHEAP, CUBE, 1, 1, cube_infer, cube_flops, cube_grad, 0, 0, 0, 0};
 static const eng_op cube_back = {sizeof(eng_op), 0, CUBE_GRAD, 2, 3, cube_infer, 0, 0, cube_grad_in_place, 1, 0, 0};
+static const eng_op distance = {sizeof(eng_op), 0, DISTANCE, 2, 2, distance_infer, 0, distance_grad, 0, 0, 0, 0};
+static const eng_op distance_back = {sizeof(eng_op), 0, DISTANCE_GRAD, 3, 3, cube_infer, 0, 0, 0, 0, 0, 0};
 #define FAULTY(name, id, grad) \
   static const eng_op name = {sizeof(eng_op), 0, "org.example.cube." id "/1", 1, 1, cube_infer, 0, grad, 0, 0, 0, 0}
 FAULTY(no_gradient, "no_gradient", 0);
 FAULTY(unknown, "unknown", unknown_grad);
 FAULTY(misshapen, "misshapen", misshapen_grad);
 FAULTY(refusing, "refusing", refusing_grad);
-static const eng_op* const op_list[] = {&cube, &cube_back, &no_gradient, &unknown, &misshapen, &refusing};
-static const eng_ops ops = {sizeof(eng_ops), 6, op_list};
+static const eng_op* const op_list[] = {&cube,      &cube_back, &no_gradient, &unknown,
+                                        &misshapen, &refusing,  &distance,    &distance_back};
+static const eng_ops ops = {sizeof(eng_ops), 8, op_list};
 
 /* ---- kernels ---------------------------------------------------------------------------------------- */
 
@@ -156,11 +182,33 @@ static eng_status run_cube_grad(void* record, const eng_exec* exec, eng_error* e
   return ENG_OK;
 }
 
+static eng_status run_distance(void* record, const eng_exec* exec, eng_error* error) {
+  const struct state* s = record;
+  int64_t i;
+  double sum = 0;
+  (void)exec, (void)error;
+  for (i = 0; i < s->n; ++i) sum += (s->a[i] - s->b[i]) * (s->a[i] - s->b[i]) / 2;
+  s->out[0] = sum;
+  return ENG_OK;
+}
+
+static eng_status run_distance_grad(void* record, const eng_exec* exec, eng_error* error) {
+  const struct state* s = record;
+  int64_t i;
+  (void)exec, (void)error;
+  for (i = 0; i < s->n; ++i) s->out[i] = s->c[0] * (s->a[i] - s->b[i]);
+  return ENG_OK;
+}
+
+static const eng_kernel distance_kernel = {sizeof(eng_kernel), 0,    DISTANCE, workspace, prepare, bind,
+                                           run_distance,       free, free};
+static const eng_kernel distance_grad_kernel = {sizeof(eng_kernel), 0,    DISTANCE_GRAD, workspace, prepare, bind,
+                                                run_distance_grad,  free, free};
 static const eng_kernel cube_kernel = {sizeof(eng_kernel), 0, CUBE, workspace, prepare, bind, run_cube, free, free};
 static const eng_kernel grad_kernel = {sizeof(eng_kernel), 0,    CUBE_GRAD, workspace, prepare, bind,
                                        run_cube_grad,      free, free};
-static const eng_kernel* const kernel_list[] = {&cube_kernel, &grad_kernel};
-static const eng_kernels kernels = {sizeof(eng_kernels), 2, kernel_list};
+static const eng_kernel* const kernel_list[] = {&cube_kernel, &grad_kernel, &distance_kernel, &distance_grad_kernel};
+static const eng_kernels kernels = {sizeof(eng_kernels), 4, kernel_list};
 
 /* ---- plugin ----------------------------------------------------------------------------------------- */
 

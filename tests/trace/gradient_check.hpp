@@ -77,7 +77,7 @@ class Checked {
     for (int64_t k = 0; k < t; ++k) {
       std::vector<int32_t> tokens;
       for (int64_t row = 0; row < b; ++row) tokens.push_back(tokens_[static_cast<size_t>(row * t + k)]);
-      executor_->upload(plan_.tokens, 0, tokens.data(), tokens.size() * sizeof(int32_t));
+      executor_->upload(plan_.field("tokens"), 0, tokens.data(), tokens.size() * sizeof(int32_t));
       int64_t counters[ENG_C_COUNT] = {};
       counters[ENG_C_POSITION] = k;
       executor_->upload(plan_.counters, counters);
@@ -97,12 +97,12 @@ class Checked {
     const size_t rows = tokens_.size() / plan_.accumulate;
     double sum = 0;
     for (uint32_t k = 0; k < plan_.accumulate; ++k) {
-      executor_->upload(plan_.tokens, 0, tokens_.data() + k * rows, rows * sizeof(int32_t));
-      executor_->upload(plan_.labels_in, 0, labels_.data() + k * rows, rows * sizeof(int32_t));
+      executor_->upload(plan_.field("tokens"), 0, tokens_.data() + k * rows, rows * sizeof(int32_t));
+      executor_->upload(plan_.field("labels"), 0, labels_.data() + k * rows, rows * sizeof(int32_t));
       executor_->run("eval");
-      double one = 0;
-      executor_->download(&one, plan_.losses, 0, sizeof(one));
-      sum += one;
+      std::vector<double> row(std::max<size_t>(plan_.terms.size(), 1));
+      executor_->download(row.data(), plan_.losses, 0, row.size() * sizeof(double));
+      sum += weighted(row.data());
     }
     if (plan_.accumulate > 1) upload_batch();
     return sum;
@@ -143,18 +143,31 @@ class Checked {
   std::vector<int32_t>& tokens() { return tokens_; }
   std::vector<int32_t>& labels() { return labels_; }
   void upload_batch() {
-    executor_->upload(plan_.tokens, tokens_.data());
-    executor_->upload(plan_.labels_in, labels_.data());
+    executor_->upload(plan_.field("tokens"), tokens_.data());
+    executor_->upload(plan_.field("labels"), labels_.data());
   }
   const eng::Plan& plan() const { return plan_; }
+  // The results of the last train program, row by row.
+  std::vector<double> results() {
+    std::vector<double> all(size_t{plan_.accumulate} * plan_.row);
+    executor_->download(all.data(), plan_.losses);
+    return all;
+  }
   const eng::Model& model() const { return model_; }
 
  private:
   double sum_of_losses() {
-    std::vector<double> losses(plan_.accumulate);
+    std::vector<double> losses(size_t{plan_.accumulate} * plan_.row);
     executor_->download(losses.data(), plan_.losses);
     double sum = 0;
-    for (double x : losses) sum += x;
+    for (size_t k = 0; k < losses.size(); k += plan_.row) sum += weighted(&losses[k]);
+    return sum;
+  }
+  // The loss of a row of results.
+  double weighted(const double* row) const {
+    if (plan_.terms.empty()) return row[0];
+    double sum = 0;
+    for (size_t k = 0; k < plan_.terms.size(); ++k) sum += plan_.terms[k].weight * row[k];
     return sum;
   }
 

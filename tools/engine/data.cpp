@@ -54,9 +54,13 @@ eng_data_built build(const Config& config, Registry& registry, int64_t vocabular
   eng_data_built built{};
   built.struct_size = sizeof(built);
   if (!table.build) return built;
-  const eng_data_request request{
-      sizeof(request), 0,           static_cast<uint64_t>(train.integer("seed")), train.integer("sequence_length"),
-      vocabulary,      base.c_str()};
+  const eng_data_request request{sizeof(request),
+                                 0,
+                                 static_cast<uint64_t>(train.integer("seed")),
+                                 train.integer("sequence_length"),
+                                 vocabulary,
+                                 base.c_str(),
+                                 nullptr};
   BuildLine line;
   const eng_data_watch watch{sizeof(watch), threads, &line, report};
   const Options options(section);
@@ -129,10 +133,19 @@ int inspect_config(const Common& common, const std::string& target, const std::v
   config.require("data");
   const int64_t vocabulary = model_vocabulary(config, *registry);
   build_data(config, *registry, vocabulary, true);
-  const Data data(*registry, config, vocabulary);
+  std::vector<Field> fields = Model().fields;  // with all that the source provides
+  for (const Field& field : offered_fields(config, *registry, false).fields) fields.push_back(field);
+  const Data data(*registry, config, vocabulary, fields);
   const eng_data_info& i = data.info();
   fmt::print("files: {}\ntokens: {}\nids below: {} (model: {})\ntraining samples: {}\nheld out: {}\ncontent: {}\n",
              i.files, i.tokens, i.vocabulary, vocabulary, i.train_samples, i.validation_samples, i.content_hash);
+  if (fields.size() > 2) {
+    std::string names = "tokens, labels";
+    for (size_t f = 2; f < fields.size(); ++f) names += ", " + fields[f].name;
+    fmt::print("fields: {}\n", names);
+  }
+  if (data.packed())
+    fmt::print("packed: {} documents, {:.1f} % of the positions are padding\n", i.documents, 100 * data.padding());
   print_sample(config, *registry, data);
   return 0;
 }

@@ -133,13 +133,13 @@ int eval(const Common& common, const EvalFlags& flags) {
                {});  // checks only shapes
   check_evaluation_fits(config, *registry, setup);
   build_data(config, *registry, setup.model.info.vocabulary, true);
-  Data data(*registry, config, setup.model.info.vocabulary);
+  Data data(*registry, config, setup.model.info.vocabulary, setup.model.fields);
   count_data(setup, data);
   if (!data.info().validation_samples)
     throw Error(Exit::data, "nothing is held out: data.validation is 0",
                 "set data.validation, for example 0.05, or data.validation_paths; --all evaluates all data");
   release_freed_memory();  // of planning
-  Trainer trainer(config, *registry, setup, data);
+  Trainer trainer(config, *registry, setup, data, nullptr, run ? choices_of(weights) : "");
   if (run && overrides.empty() && !evaluates_all(flags))
     trainer.load(weights);  // its own data: must be unchanged since training
   else
@@ -160,15 +160,20 @@ int eval(const Common& common, const EvalFlags& flags) {
                 "the weights contain values that are not finite, or too large for fp32");
   std::optional<double> bits_per_byte;
   if (text && text->bytes())
-    bits_per_byte = e.loss * static_cast<double>(e.tokens) / std::log(2.0) / static_cast<double>(text->bytes());
+    bits_per_byte = e.of_text() * static_cast<double>(e.tokens) / std::log(2.0) / static_cast<double>(text->bytes());
   if (flags.json) {
     Json out = Json::ordered({{"step", step},
                               {"loss", e.loss},
-                              {"perplexity", std::exp(e.loss)},
+                              {"perplexity", std::exp(e.of_text())},
                               {"tokens", e.tokens},
                               {"seconds", e.seconds},
                               {"planned_peak_bytes", planned_peak(setup)}});
     if (bits_per_byte) out["bits_per_byte"] = *bits_per_byte;
+    if (!e.terms.empty()) {
+      Json terms = Json::ordered({});
+      for (const Named& one : e.terms) terms[one.name] = one.value;
+      out["terms"] = std::move(terms);
+    }
     fmt::print("{}\n", out.dump());
   } else {
     fmt::print("{}{}\n", eval_text(step, e),

@@ -59,7 +59,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
     line("from", source.string());
   }
   build_data(config, *registry, setup.model.info.vocabulary, true);
-  Data data(*registry, config, setup.model.info.vocabulary);
+  Data data(*registry, config, setup.model.info.vocabulary, setup.model.fields);
   print_notes(config, data, setup.model.info.vocabulary);
   if (!data.info().train_samples)
     throw Error(Exit::data, "there is nothing to train on: data.validation is 1", "set data.validation to 0.5 or less");
@@ -72,7 +72,9 @@ int check(const Common& common, const std::string& target, const std::vector<std
        fmt::format("micro {} x accumulate {}{} = {} samples = {} tokens per step", train.integer("micro_batch"),
                    train.integer("accumulate"), ranks > 1 ? fmt::format(" x {} ranks", ranks) : "", samples,
                    samples * train.integer("sequence_length")));
-  Schedule schedule = make_schedule(config);
+  const Schedule schedule = make_schedule(config, *registry);
+  if (schedule.plugin)  // each rate of a plugin is checked as it is asked for
+    for (int64_t k = 1; k < train.integer("steps"); ++k) schedule.at(k);
   line("schedule", fmt::format("{}: {:.3g} at update 1, {:.3g} at update {}", config.section("schedule").string("kind"),
                                schedule.at(1), schedule.at(train.integer("steps")), train.integer("steps")));
   check_fits(config, *registry, setup);

@@ -246,6 +246,9 @@ inline void need_type(const eng_desc& d, int32_t dtype, const char* what) {
   if (d.dtype != dtype) throw Error{ENG_UNSUPPORTED, std::string(what) + " has another type: " + cpu::describe(d)};
 }
 inline void need_counts(const Call& c, size_t least_in, size_t most_in, size_t least_out, size_t most_out) {
+  if (c.in.size() > most_in && c.out.size() >= least_out && c.out.size() <= most_out)
+    throw Error{ENG_UNSUPPORTED, "has " + std::to_string(c.in.size()) + " inputs, and this kernel knows the first " +
+                                     std::to_string(most_in) + " of them"};
   if (c.in.size() < least_in || c.in.size() > most_in || c.out.size() < least_out || c.out.size() > most_out)
     throw Error{ENG_INVALID, "has " + std::to_string(c.in.size()) + " inputs and " + std::to_string(c.out.size()) +
                                  " outputs, which this op does not have"};

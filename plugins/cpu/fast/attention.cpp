@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "../../common/documents.hpp"
 #include "../../common/kernel.hpp"
 #include "device.hpp"
 #include "kernels.hpp"
@@ -40,7 +41,7 @@ struct Attention {
   int64_t parts;  // of the query blocks of one key head
 
   static void check(const Call& c) {
-    need_arguments(c, 3, 3, 2), need_one_type(c, 3);
+    need_arguments(c, 3, 4, 2), need_one_type(c, 3), need_numbers(c, 3, c.in[0], "segments");
     need_same_type(c.in[0], c.out[0], "q and o"), need_f32(c.out[1], "lse");
     const AttentionShape s = shape_of(c, 0);
     need_size("elements of o", elements(c.out[0]), elements(c.in[0]));
@@ -58,8 +59,9 @@ struct Attention {
   void run(const Args& a) const {
     parallel_tasks(threads, shape.batch * shape.kv_heads * parts, [&](unsigned thread, int64_t task) {
       const int64_t part = task % parts, head = task / parts % shape.kv_heads, b = task / parts / shape.kv_heads;
-      isa->attention_forward(shape, b, head, part, parts, a.in<void>(0), a.in<void>(1), a.in<void>(2), a.out<void>(0),
-                             a.out<float>(1), a.scratch<char>() + thread * shape.forward_scratch());
+      isa->attention_forward(shape, b, head, part, parts, segments_of(a, 3, b, shape.tokens), a.in<void>(0),
+                             a.in<void>(1), a.in<void>(2), a.out<void>(0), a.out<float>(1),
+                             a.scratch<char>() + thread * shape.forward_scratch());
     });
   }
 };
@@ -71,7 +73,7 @@ struct AttentionGrad {
   unsigned threads;
 
   static void check(const Call& c) {
-    need_arguments(c, 6, 6, 3), need_one_type(c, 5), need_f32(c.in[5], "lse");
+    need_arguments(c, 6, 7, 3), need_one_type(c, 5), need_f32(c.in[5], "lse"), need_numbers(c, 6, c.in[1], "segments");
     for (size_t k = 0; k < 3; ++k) need_same_type(c.in[0], c.out[k], "do and a gradient");
     const AttentionShape s = shape_of(c, 1);
     need_size("elements of do", elements(c.in[0]), elements(c.in[1]));
@@ -84,9 +86,11 @@ struct AttentionGrad {
   AttentionGrad(const Call& c, void* device) : isa(device_of(device).isa), shape(shape_of(c, 1)), threads(c.parallel) {}
   void run(const Args& a) const {
     parallel_tasks(threads, shape.batch * shape.kv_heads, [&](unsigned thread, int64_t task) {
-      isa->attention_backward(shape, task / shape.kv_heads, task % shape.kv_heads, a.in<void>(0), a.in<void>(1),
-                              a.in<void>(2), a.in<void>(3), a.in<void>(4), a.in<float>(5), a.out<void>(0),
-                              a.out<void>(1), a.out<void>(2), a.scratch<char>() + thread * shape.backward_scratch());
+      const int64_t b = task / shape.kv_heads;
+      isa->attention_backward(shape, b, task % shape.kv_heads, segments_of(a, 6, b, shape.tokens), a.in<void>(0),
+                              a.in<void>(1), a.in<void>(2), a.in<void>(3), a.in<void>(4), a.in<float>(5),
+                              a.out<void>(0), a.out<void>(1), a.out<void>(2),
+                              a.scratch<char>() + thread * shape.backward_scratch());
     });
   }
 };

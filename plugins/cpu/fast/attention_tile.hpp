@@ -3,10 +3,14 @@
 // diagonal block the register tiles above the diagonal are skipped. Every sum has one order that depends on the shapes
 // only.
 //
+// Each document of a sample is computed as if it were a sample of its own: its blocks begin with it, so no block holds
+// two documents, no product is computed only to be masked, and the bits are those of the document alone.
+//
 // Forward: each row has a running maximum and a running sum, which are corrected block by block (Milakov and Gimelshein
 // 2018, Dao et al. 2022). Backward: the probabilities are computed again from the stored log-sum-exp.
 #pragma once
 
+#include "../../common/segments.hpp"
 #include "isa.hpp"
 #include "simd.hpp"
 
@@ -20,6 +24,9 @@ CPU_INLINE int64_t least(int64_t a, int64_t b) {
 }
 CPU_INLINE int64_t whole(int64_t n, int64_t unit) {
   return (n + unit - 1) / unit * unit;
+}
+CPU_INLINE int64_t blocks_of(int64_t tokens) {
+  return (tokens + side - 1) / side;
 }
 
 // Copies n rows of `width` elements from a wider matrix to dense rows of `padded` floats, times `factor`; the floats
@@ -50,12 +57,13 @@ void unpack_rows(const float* from, int64_t padded, int64_t n, int64_t width, fl
 }
 
 // Transposes n rows of `width` elements to blocks of `side` columns: block j is (width, side), its column c is row
-// j * side + c, zero from row n on. Four by four elements are transposed in registers.
+// j * side + c. From row n on, columns are zero up to a whole register, and nothing reads those after it. Four by four
+// elements are transposed in registers.
 template <class T>
 void pack_transposed(const void* matrix, int64_t first, int64_t stride, int64_t n, int64_t width, float* out) {
   const T* const from = static_cast<const T*>(matrix) + first;
   for (int64_t j = 0; j < n; j += side, out += side * width)
-    for (int64_t c = 0; c < side; c += 4) {
+    for (int64_t c = 0; c < least(side, whole(n - j, W)); c += 4) {
       const T* const rows = from + (j + c) * stride;
       int64_t d = 0;
       if (j + c + 4 <= n)
@@ -174,32 +182,34 @@ inline void block_softmax(int64_t rows, bool diagonal, float* s, float* top, flo
   }
 }
 
-// Several query heads read one key head. Their query blocks are numbered head after head; this call computes the blocks
-// first, first + step, ... of key head kv_head. Steps:
+// Several query heads read one key head. Their query blocks in one document, the `tokens` positions from `start` of
+// sequence b, are numbered head after head; this call computes the blocks first, first + step, ... of key head kv_head.
+// Steps:
 //   1. pack the keys, transposed, and the values, once for all query blocks
 //   2. for each query block: scale its queries, so that scores are in units of log2
 //   3. for each key block up to the diagonal: scores, running softmax, correct o, o += P V
 //   4. o = o / sum, lse = ln(sum of e^score) for the backward
-inline void attention_forward(const AttentionShape& a, int64_t b, int64_t kv_head, int64_t first, int64_t step,
-                              const void* q, const void* k, const void* v, void* o, float* lse, void* scratch) {
+inline void document_forward(const AttentionShape& a, int64_t b, int64_t start, int64_t tokens, int64_t kv_head,
+                             int64_t first, int64_t step, const void* q, const void* k, const void* v, void* o,
+                             float* lse, void* scratch) {
   const ForwardScratch w(a, scratch);
   const Packing& pack = packings[a.stored];
-  const int64_t d = a.width, padded = a.padded(), group = a.heads / a.kv_heads, blocks = a.query_blocks();
+  const int64_t d = a.width, padded = a.padded(), group = a.heads / a.kv_heads, blocks = blocks_of(tokens);
   const int64_t q_stride = a.heads * d, kv_stride = a.kv_heads * d;
-  const int64_t kv_at = b * a.tokens * kv_stride + kv_head * d;
+  const int64_t kv_at = (b * a.tokens + start) * kv_stride + kv_head * d;
   // The last query of this part decides how many keys are needed.
   const int64_t units = group * blocks;
   int64_t reach = 0;
   for (int64_t u = first; u < units; u += step) {
-    const int64_t end = least((u % blocks + 1) * side, a.tokens);
+    const int64_t end = least((u % blocks + 1) * side, tokens);
     reach = end > reach ? end : reach;
   }
   pack.transposed(k, kv_at, kv_stride, reach, d, w.kt);
   pack.rows(v, kv_at, kv_stride, reach, d, padded, 1.0f, w.v);
 
   for (int64_t u = first; u < units; u += step) {
-    const int64_t head = kv_head * group + u / blocks, q0 = u % blocks * side, rows = least(side, a.tokens - q0);
-    const int64_t q_at = (b * a.tokens + q0) * q_stride + head * d;
+    const int64_t head = kv_head * group + u / blocks, q0 = u % blocks * side, rows = least(side, tokens - q0);
+    const int64_t q_at = (b * a.tokens + start + q0) * q_stride + head * d;
     pack.rows(q, q_at, q_stride, rows, d, padded, a.scale * log2_e, w.q);
     for (int64_t r = 0; r < side; ++r) w.top[r] = -__builtin_inff(), w.sum[r] = 0.0f;
     for (int64_t k0 = 0; k0 <= q0; k0 += side) {
@@ -219,9 +229,22 @@ inline void attention_forward(const AttentionShape& a, int64_t b, int64_t kv_hea
     for (int64_t r = 0; r < rows; ++r) {
       const float by = 1.0f / w.sum[r];
       pack.unpack(w.o + r * padded, padded, 1, d, by, o, q_at + r * q_stride, q_stride);
-      lse[(b * a.heads + head) * a.tokens + q0 + r] = w.top[r] * ln_2 + __builtin_logf(w.sum[r]);
+      lse[(b * a.heads + head) * a.tokens + start + q0 + r] = w.top[r] * ln_2 + __builtin_logf(w.sum[r]);
     }
   }
+}
+
+// The query blocks of all documents are numbered document after document.
+inline void attention_forward(const AttentionShape& a, int64_t b, int64_t kv_head, int64_t first, int64_t step,
+                              const int32_t* segments, const void* q, const void* k, const void* v, void* o, float* lse,
+                              void* scratch) {
+  int64_t before = 0;  // blocks of earlier documents
+  each_document(segments, a.tokens, [&](int64_t start, int64_t tokens) {
+    const int64_t units = a.heads / a.kv_heads * blocks_of(tokens);
+    const int64_t from = ((first - before) % step + step) % step;
+    if (from < units) document_forward(a, b, start, tokens, kv_head, from, step, q, k, v, o, lse, scratch);
+    before += units;
+  });
 }
 
 struct BackwardScratch {
@@ -234,18 +257,19 @@ struct BackwardScratch {
   }
 };
 
-// One key head of one sequence, with all query heads that read it. With P the probabilities and go the gradient of o:
+// One key head of one document, the t positions from `start` of sequence b, with all query heads that read it. With P
+// the probabilities and go the gradient of o:
 //   delta = rowsum(go * o);  dP = go V^T;  dS = P * (dP - delta) * scale;  dQ = dS K;  dK += dS^T Q;  dV += P^T go
 // Blocks of queries in order, and for each the blocks of keys in order: that is the order in which dK and dV are
 // summed.
-inline void attention_backward(const AttentionShape& a, int64_t b, int64_t kv_head, const void* grad, const void* q,
-                               const void* k, const void* v, const void* o, const float* lse, void* dq, void* dk,
-                               void* dv, void* scratch) {
+inline void document_backward(const AttentionShape& a, int64_t b, int64_t start, int64_t t, int64_t kv_head,
+                              const void* grad, const void* q, const void* k, const void* v, const void* o,
+                              const float* lse, void* dq, void* dk, void* dv, void* scratch) {
   const BackwardScratch w(a, scratch);
   const Packing& pack = packings[a.stored];
-  const int64_t d = a.width, padded = a.padded(), group = a.heads / a.kv_heads, t = a.tokens;
+  const int64_t d = a.width, padded = a.padded(), group = a.heads / a.kv_heads;
   const int64_t q_stride = a.heads * d, kv_stride = a.kv_heads * d;
-  const int64_t kv_at = b * t * kv_stride + kv_head * d;
+  const int64_t at0 = b * a.tokens + start, kv_at = at0 * kv_stride + kv_head * d;
   pack.transposed(k, kv_at, kv_stride, t, d, w.kt);
   pack.transposed(v, kv_at, kv_stride, t, d, w.vt);
   pack.rows(k, kv_at, kv_stride, t, d, padded, 1.0f, w.k);
@@ -253,7 +277,7 @@ inline void attention_backward(const AttentionShape& a, int64_t b, int64_t kv_he
 
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
     for (int64_t q0 = 0; q0 < t; q0 += side) {
-      const int64_t rows = least(side, t - q0), at = (b * t + q0) * q_stride + head * d;
+      const int64_t rows = least(side, t - q0), at = (at0 + q0) * q_stride + head * d;
       pack.rows(q, at, q_stride, rows, d, padded, 1.0f, w.q);
       pack.rows(grad, at, q_stride, rows, d, padded, 1.0f, w.go);
       pack.rows(o, at, q_stride, rows, d, padded, 1.0f, w.dq);  // only for delta
@@ -262,7 +286,7 @@ inline void attention_backward(const AttentionShape& a, int64_t b, int64_t kv_he
         for (int64_t i = r * padded; i < r * padded + d; i += W)
           total = fma(load_all(w.dq + i), load_all(w.go + i), total);
         w.delta[r] = cpu::sum(total);
-        w.low[r] = -lse[(b * a.heads + head) * t + q0 + r] * log2_e;
+        w.low[r] = -lse[(b * a.heads + head) * a.tokens + start + q0 + r] * log2_e;
       }
       for (int64_t i = 0; i < rows * padded; i += W) store_all(w.dq + i, splat(0.0f));
       for (int64_t k0 = 0; k0 <= q0; k0 += side) {
@@ -298,6 +322,14 @@ inline void attention_backward(const AttentionShape& a, int64_t b, int64_t kv_he
     }
   pack.unpack(w.dk, padded, t, d, 1.0f, dk, kv_at, kv_stride);
   pack.unpack(w.dv, padded, t, d, 1.0f, dv, kv_at, kv_stride);
+}
+
+inline void attention_backward(const AttentionShape& a, int64_t b, int64_t kv_head, const int32_t* segments,
+                               const void* grad, const void* q, const void* k, const void* v, const void* o,
+                               const float* lse, void* dq, void* dk, void* dv, void* scratch) {
+  each_document(segments, a.tokens, [&](int64_t start, int64_t tokens) {
+    document_backward(a, b, start, tokens, kv_head, grad, q, k, v, o, lse, dq, dk, dv, scratch);
+  });
 }
 
 }  // namespace

@@ -31,7 +31,9 @@ uint64_t aligned(uint64_t bytes) {
 struct Sizes {
   int64_t tokens, width, vocabulary, chunk;
   unsigned threads;
-  Stored stored, sums;  // x, w and dx; dw
+  bool has_dw;
+  double weight, z_loss;  // in the gradient; whether there is a second sum
+  Stored stored, sums;    // x, w and dx; dw
 
   explicit Sizes(const Call& c)
       : tokens(rows(c.in[0])),
@@ -39,8 +41,11 @@ struct Sizes {
         vocabulary(rows(c.in[1])),
         chunk(chunk_of(tokens, vocabulary)),
         threads(c.parallel),
+        has_dw(c.out.size() > 2 && c.integer_or("no_dw", 0) == 0),
+        weight(c.real_or("weight", 1.0)),
+        z_loss(c.real_or("z_loss", 0.0)),
         stored(stored_of(c.in[0])),
-        sums(c.out.size() > 2 ? stored_of(c.out[2]) : stored_f32) {}
+        sums(has_dw ? stored_of(c.out[2]) : stored_f32) {}
   // Logits and their gradients are f32.
   GemmShape logits(int64_t n) const { return {n, vocabulary, width, false, true, stored, stored}; }
   GemmShape dx(int64_t n) const { return {n, width, vocabulary, false, false, stored_f32, stored, stored}; }
@@ -48,18 +53,27 @@ struct Sizes {
   const void* x_at(const void* x, int64_t token) const {
     return static_cast<const char*>(x) + token * width * stored_bytes(stored);
   }
-  // Workspace: scratch of the products, losses of the tokens, logits of a chunk.
+  // Workspace: scratch of the products, losses of the tokens and, with z_loss, their squares of lse, logits of a chunk.
   uint64_t losses_at() const {
     uint64_t most = 0;
     for (const int64_t n : {chunk, chunk > 0 ? tokens % chunk : 0})
       for (const GemmShape& shape : {logits(n), dx(n), dw(n)}) most = std::max(most, Gemm::scratch(shape, threads));
     return aligned(most);
   }
-  uint64_t logits_at() const { return losses_at() + aligned(static_cast<uint64_t>(tokens) * sizeof(double)); }
+  uint64_t squares_at() const { return losses_at() + aligned(static_cast<uint64_t>(tokens) * sizeof(double)); }
+  uint64_t logits_at() const {
+    return squares_at() + (z_loss > 0 ? aligned(static_cast<uint64_t>(tokens) * sizeof(double)) : 0);
+  }
   uint64_t bytes() const { return logits_at() + static_cast<uint64_t>(chunk * vocabulary) * sizeof(float); }
 };
 
-void check_common(const Call& c) {
+// `weights`: the input with loss weights; `z`: the output of the second sum.
+void check_common(const Call& c, size_t weights, size_t z) {
+  if (c.has(weights)) {
+    need_f32(c.in[weights], "loss weights");
+    need_size("loss weights", elements(c.in[weights]), rows(c.in[0]));
+  }
+  if (c.real_or("z_loss", 0.0) > 0) need_f32(c.out[z], "z"), need_size("elements of z", elements(c.out[z]), 1);
   need_one_type(c, 3, 2), need_f32(c.out[0], "loss");
   need_size("columns of w", columns(c.in[1]), columns(c.in[0]));
   need_size("labels", elements(c.in[2]), rows(c.in[0]));
@@ -72,14 +86,17 @@ struct Rows {
   const Isa* isa;
   Sizes sizes;
   const int32_t* labels;
-  double* losses;
+  const float* weights;  // or null
+  double *losses, *squares;
   float* logits;
 
-  Rows(const Device& device, const Sizes& s, const int32_t* given, void* workspace)
+  Rows(const Device& device, const Sizes& s, const int32_t* given, const float* weighted, void* workspace)
       : isa(device.isa),
         sizes(s),
         labels(given),
+        weights(weighted),
         losses(reinterpret_cast<double*>(static_cast<char*>(workspace) + s.losses_at())),
+        squares(s.z_loss > 0 ? reinterpret_cast<double*>(static_cast<char*>(workspace) + s.squares_at()) : nullptr),
         logits(reinterpret_cast<float*>(static_cast<char*>(workspace) + s.logits_at())) {}
 
   void check_labels() const {
@@ -89,23 +106,31 @@ struct Rows {
                                      " is neither -100 nor below the vocabulary of " +
                                      std::to_string(sizes.vocabulary)};
   }
-  // Tokens first .. first + count - 1, whose logits are in `logits`. With `scale` their gradients replace them.
-  void run(int64_t first, int64_t count, const float* scale) const {
+  // Tokens first .. first + count - 1, whose logits are in `logits`. With `gradient` their gradients replace them.
+  void run(int64_t first, int64_t count, const RowGradient* gradient) const {
     const int64_t v = sizes.vocabulary;
     parallel_tasks(sizes.threads, count, [&](unsigned, int64_t task) {
       float* const row = logits + task * v;
       const int32_t label = labels[first + task];
+      const int64_t t = first + task;
       if (label != ignored) {
-        losses[first + task] = isa->row_loss(row, v, label, scale);
+        RowGradient mine = gradient ? *gradient : RowGradient{};
+        if (weights) mine.scale *= weights[t], mine.z *= weights[t];
+        double lse = 0.0;
+        losses[t] = isa->row_loss(row, v, label, gradient ? &mine : nullptr, &lse);
+        if (squares) squares[t] = lse * lse;
+        if (weights) losses[t] *= static_cast<double>(weights[t]);
+        if (weights && squares) squares[t] *= static_cast<double>(weights[t]);
         return;
       }
-      losses[first + task] = 0.0;
-      if (scale) std::memset(row, 0, static_cast<size_t>(v) * sizeof(float));
+      losses[t] = 0.0;
+      if (squares) squares[t] = 0.0;
+      if (gradient) std::memset(row, 0, static_cast<size_t>(v) * sizeof(float));
     });
   }
-  float total() const {
+  float total(const double* values) const {
     double sum = 0.0;
-    for (int64_t t = 0; t < sizes.tokens; ++t) sum += losses[t];
+    for (int64_t t = 0; t < sizes.tokens; ++t) sum += values[t];
     return static_cast<float>(sum);
   }
 };
@@ -115,13 +140,15 @@ struct CrossEntropy {
   const Device& device;
   Sizes sizes;
 
-  static void check(const Call& c) { need_arguments(c, 3, 3, 1), check_common(c); }
+  static void check(const Call& c) {
+    need_arguments(c, 3, 4, c.real_or("z_loss", 0.0) > 0 ? 2 : 1), check_common(c, 3, 1);
+  }
   static uint64_t workspace(const Call& c) { return Sizes(c).bytes(); }
   CrossEntropy(const Call& c, void* self) : device(device_of(self)), sizes(c) {}
 
   void run(const Args& a) const {
     const Sizes& s = sizes;
-    const Rows rows(device, s, a.in<int32_t>(2), a.workspace);
+    const Rows rows(device, s, a.in<int32_t>(2), a.in<float>(3), a.workspace);
     rows.check_labels();
     for (int64_t first = 0; first < s.tokens; first += s.chunk) {
       const int64_t n = std::min(s.chunk, s.tokens - first);
@@ -129,7 +156,8 @@ struct CrossEntropy {
           .run(s.x_at(a.in<void>(0), first), a.in<void>(1), nullptr, 0, rows.logits, a.workspace);
       rows.run(first, n, nullptr);
     }
-    *a.out<float>(0) = rows.total();
+    *a.out<float>(0) = rows.total(rows.losses);
+    if (s.z_loss > 0) *a.out<float>(1) = rows.total(rows.squares);
   }
 };
 
@@ -139,8 +167,9 @@ struct CrossEntropyGrad {
   Sizes sizes;
 
   static void check(const Call& c) {
-    const bool with_dw = c.out.size() != 2;
-    need_arguments(c, 4, 5, with_dw ? 3 : 2), check_common(c);
+    const bool with_dw = c.out.size() != 2 && c.integer_or("no_dw", 0) == 0;
+    const size_t z = with_dw ? 3 : 2;
+    need_arguments(c, 4, 6, c.real_or("z_loss", 0.0) > 0 ? z + 1 : z), check_common(c, 5, z);
     need_f32(c.in[3], "scalars"), need_same_type(c.in[0], c.out[1], "x and dx");
     if (with_dw) need_sums(c, c.in[0].dtype, {4}, {2});
     if (elements(c.in[3]) <= ENG_S_LOSS_SCALE) throw Error{ENG_INVALID, "scalars has too few elements"};
@@ -153,23 +182,25 @@ struct CrossEntropyGrad {
 
   void run(const Args& a) const {
     const Sizes& s = sizes;
-    const Rows rows(device, s, a.in<int32_t>(2), a.workspace);
+    const Rows rows(device, s, a.in<int32_t>(2), a.in<float>(5), a.workspace);
     rows.check_labels();
     const void *x = a.in<void>(0), *w = a.in<void>(1), *acc = a.in<void>(4);
     const float* scalars = a.in<float>(3);
     char* const dx = a.out<char>(1);
-    void* const dw = a.out<void>(2);  // null where nobody needs it
-    const float scale = scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE];
+    void* const dw = s.has_dw ? a.out<void>(2) : nullptr;
+    const float all = scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE];
+    const RowGradient gradient{all * static_cast<float>(s.weight), all * static_cast<float>(s.z_loss)};
     for (int64_t first = 0; first < s.tokens; first += s.chunk, acc = dw) {
       const int64_t n = std::min(s.chunk, s.tokens - first), at = first * s.width * stored_bytes(s.stored);
       Gemm(device, s.logits(n), s.threads).run(s.x_at(x, first), w, nullptr, 0, rows.logits, a.workspace);
-      rows.run(first, n, &scale);
+      rows.run(first, n, &gradient);
       Gemm(device, s.dx(n), s.threads).run(rows.logits, w, nullptr, 0, dx + at, a.workspace);
       if (dw) Gemm(device, s.dw(n), s.threads).run(rows.logits, s.x_at(x, first), acc, s.width, dw, a.workspace);
     }
     if (s.tokens == 0 && dw)  // dw = acc, or zeros
       Gemm(device, s.dw(0), s.threads).run(rows.logits, x, acc, s.width, dw, a.workspace);
-    *a.out<float>(0) = rows.total();
+    *a.out<float>(0) = rows.total(rows.losses);
+    if (s.z_loss > 0) *a.out<float>(s.has_dw ? 3 : 2) = rows.total(rows.squares);
   }
 };
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "../../common/documents.hpp"
 #include "simd/select.hpp"
 
 namespace cpu {
@@ -14,6 +15,31 @@ void need_tokens(const int32_t* tokens, int64_t n, int64_t vocabulary) {
     if (tokens[i] < 0 || tokens[i] >= vocabulary)
       throw Error{ENG_OUT_OF_RANGE, "token " + std::to_string(tokens[i]) + " at position " + std::to_string(i) +
                                         " is outside of the vocabulary of " + std::to_string(vocabulary)};
+}
+
+// Sorts the numbers 0 .. n - 1 of rows by what they belong to, keys[i] + offset in 0 .. v - 1; those of one key stay in
+// order. space (v + n): where the rows of each key end, then the rows.
+void sort_rows(const int32_t* keys, int64_t offset, int64_t n, int64_t v, int32_t* space) {
+  int32_t *const ends = space, *const order = space + v;
+  std::fill_n(ends, v, 0);
+  for (int64_t i = 0; i < n; ++i) ++ends[keys[i] + offset];
+  int32_t begin = 0;
+  for (int64_t key = 0; key < v; ++key) {
+    const int32_t count = ends[key];
+    ends[key] = begin, begin += count;
+  }
+  for (int64_t i = 0; i < n; ++i) order[ends[keys[i] + offset]++] = static_cast<int32_t>(i);
+}
+// The columns first .. last - 1 of table (v, h) = acc + the rows of dy of each key, after sort_rows.
+template <class T, class Sum>
+void sum_sorted(const simd_table& simd, const T* dy, const int32_t* space, int64_t v, int64_t h, const Sum* acc,
+                Sum* table, int64_t first, int64_t last) {
+  for (int64_t key = 0; key < v; ++key) {
+    const int32_t begin = key ? space[key - 1] : 0, count = space[key] - begin;
+    const Sum* from = acc ? acc + key * h : nullptr;
+    if (count == 0 && from == table + key * h) continue;
+    sum_rows(simd, row_sums<T, Sum>{dy, space + v + begin, count, h, from, table + key * h, true}, first, last);
+  }
 }
 
 void check_shapes(const eng_desc& tokens, const eng_desc& table, const eng_desc& y) {
@@ -85,35 +111,17 @@ struct EmbeddingGrad {
   void run(const Args& args) const {
     need_tokens(args.in<int32_t>(0), n, v);
     if (type == ENG_F32) return run_f32(args);
-    sort(args.in<int32_t>(0), args.scratch<int32_t>());
+    sort_rows(args.in<int32_t>(0), 0, n, v, args.scratch<int32_t>());
     by_types(type, sums, [&]<class T, class Sum>(T, Sum) { run_sorted<T, Sum>(args); });
   }
 
-  // space (v + n): where each token's positions end, then the positions.
-  void sort(const int32_t* tokens, int32_t* space) const {
-    int32_t *const ends = space, *const order = space + v;
-    std::fill_n(ends, v, 0);
-    for (int64_t i = 0; i < n; ++i) ++ends[tokens[i]];
-    int32_t begin = 0;
-    for (int64_t token = 0; token < v; ++token) {
-      const int32_t count = ends[token];
-      ends[token] = begin, begin += count;
-    }
-    for (int64_t i = 0; i < n; ++i) order[ends[tokens[i]]++] = static_cast<int32_t>(i);
-  }
   template <class T, class Sum>
   void run_sorted(const Args& args) const {
     const T* dy = args.in<T>(1);
     const Sum* acc = args.in<Sum>(2);
     Sum* table = args.out<Sum>(0);
-    const int32_t *ends = args.scratch<int32_t>(), *order = ends + v;
     in_ranges(threads, h, n + v, 32, [&](int64_t first, int64_t last) {
-      for (int64_t token = 0; token < v; ++token) {
-        const int32_t begin = token ? ends[token - 1] : 0, count = ends[token] - begin;
-        const Sum* from = acc ? acc + token * h : nullptr;
-        if (count == 0 && from == table + token * h) continue;
-        sum_rows(simd, row_sums<T, Sum>{dy, order + begin, count, h, from, table + token * h, true}, first, last);
-      }
+      sum_sorted(simd, dy, args.scratch<int32_t>(), v, h, acc, table, first, last);
     });
   }
   void run_f32(const Args& args) const {
@@ -146,7 +154,9 @@ struct Positions {
   int64_t n, t, h, p, offset;
 
   static void check(const Call& c) {
-    need_counts(c, 2, 3, 1, 1);
+    need_counts(c, 2, 4, 1, 1);
+    need_numbers(c, 3, c.in[0], "positions");
+    need(!c.has(2) || !c.has(3), "counters and positions exclude each other");
     if (c.has(2)) need(c.in[2].dtype == ENG_I64 && elements(c.in[2]) == ENG_C_COUNT, "counters must be i64 (8)");
     need_float(c.in[0], "x");
     need_same_type(c.in[0], c.in[1], "x and the table");
@@ -172,17 +182,21 @@ struct Positions {
     const int64_t start = counters ? counters[ENG_C_POSITION] : 0;
     if (start < 0 || start + t + offset > p)
       throw Error{ENG_OUT_OF_RANGE, "position " + std::to_string(start) + " is outside of the table"};
+    const int32_t* positions = args.in<int32_t>(3);
+    if (positions) need_rows(positions, n, offset, p);
     by_type(type, [&]<class T>(T) {
       const T *x = args.in<T>(0), *table = args.in<T>(1) + (start + offset) * h;
       T* y = args.out<T>(0);
       in_ranges(threads, n, h, 1, [&](int64_t first, int64_t last) {
-        for (int64_t i = first; i < last; ++i) simd.of<T>().add(x + i * h, table + i % t * h, y + i * h, h);
+        for (int64_t i = first; i < last; ++i)
+          simd.of<T>().add(x + i * h, table + (positions ? positions[i] : i % t) * h, y + i * h, h);
       });
     });
   }
 };
 
-// Each thread owns some positions and walks the sequences in order.
+// Each thread owns some rows of the table and walks the sequences in order. With positions, the workspace holds the
+// tokens sorted by position.
 struct PositionsGrad {
   static constexpr const char* op = ENG_OP_POSITIONS_GRAD;
   const simd_table& simd;
@@ -191,11 +205,16 @@ struct PositionsGrad {
   int64_t b, t, h, p, offset;
 
   static void check(const Call& c) {
-    need_counts(c, 1, 2, 1, 1);
+    need_counts(c, 1, 3, 1, 1);
     need_float(c.in[0], "dy");
+    need_numbers(c, 2, c.in[0], "positions");
+    need(!c.has(2) || rows(c.in[0]) <= INT32_MAX, "there are too many tokens");
     need_sums(c, c.in[0].dtype, {1}, {0});
     Positions::check_table(c, c.in[0], c.out[0]);
     if (c.has(1)) need_same(c.in[1], c.out[0], "acc and dtable");
+  }
+  static uint64_t workspace(const Call& c) {
+    return c.has(2) ? static_cast<uint64_t>(c.out[0].dims[0] + rows(c.in[0])) * sizeof(int32_t) : 0;
   }
   PositionsGrad(const Call& c, void* device)
       : simd(simd_for(device)),
@@ -208,10 +227,19 @@ struct PositionsGrad {
         p(c.out[0].dims[0]),
         offset(c.integer("offset")) {}
   void run(const Args& args) const {
+    const int32_t* positions = args.in<int32_t>(2);
+    if (positions) {
+      need_rows(positions, b * t, offset, p);
+      sort_rows(positions, offset, b * t, p, args.scratch<int32_t>());
+    }
     by_types(type, sums, [&]<class T, class Sum>(T, Sum) {
       const T* dy = args.in<T>(0);
       const Sum* acc = args.in<Sum>(1);
       Sum* table = args.out<Sum>(0);
+      if (positions)
+        return in_ranges(threads, h, b * t + p, 32, [&](int64_t first, int64_t last) {
+          sum_sorted(simd, dy, args.scratch<int32_t>(), p, h, acc, table, first, last);
+        });
       in_ranges(threads, p, b * h, 1, [&](int64_t first, int64_t last) {
         for (int64_t i = first; i < last; ++i) {
           const bool some = i >= offset && i < offset + t;

@@ -60,6 +60,11 @@ struct Pairs {
                    int64_t plus_stride, float* c, int64_t ldc, const Ahead&);
 };
 
+// scale * (softmax - onehot) + 2 * z * lse * softmax.
+struct RowGradient {
+  float scale, z;
+};
+
 struct Isa {
   const char* name;
   bool (*supported)();
@@ -74,15 +79,17 @@ struct Isa {
   // C = sums + plus in 16 bits, rounded once; plus may be null. By [what C is][whether plus is f32].
   void (*round_sums[stored_kinds][2])(int64_t rows, int64_t columns, const float* sums, int64_t ld, const void* plus,
                                       int64_t plus_stride, void* c, int64_t ldc);
-  // Query blocks first, first + step, ... of the heads that read key head kv_head of sequence b.
+  // Query blocks first, first + step, ... of the heads that read key head kv_head of sequence b. segments (tokens): of
+  // that sequence, or null.
   void (*attention_forward)(const AttentionShape&, int64_t b, int64_t kv_head, int64_t first, int64_t step,
-                            const void* q, const void* k, const void* v, void* o, float* lse, void* scratch);
+                            const int32_t* segments, const void* q, const void* k, const void* v, void* o, float* lse,
+                            void* scratch);
   // One key head of sequence b with all the query heads that read it.
-  void (*attention_backward)(const AttentionShape&, int64_t b, int64_t kv_head, const void* grad, const void* q,
-                             const void* k, const void* v, const void* o, const float* lse, void* dq, void* dk,
-                             void* dv, void* scratch);
-  // Loss of one row of n logits; with a scale the row becomes its gradient.
-  double (*row_loss)(float* logits, int64_t n, int64_t label, const float* scale);
+  void (*attention_backward)(const AttentionShape&, int64_t b, int64_t kv_head, const int32_t* segments,
+                             const void* grad, const void* q, const void* k, const void* v, const void* o,
+                             const float* lse, void* dq, void* dk, void* dv, void* scratch);
+  // Loss of one row of n logits, and log sum exp of them; with `gradient` the row becomes its gradient.
+  double (*row_loss)(float* logits, int64_t n, int64_t label, const RowGradient* gradient, double* lse);
   const Pairs* pairs;  // or null
 };
 

@@ -50,7 +50,7 @@ struct RopeStep {
   void run(const Args& a) const {
     const int64_t at = position(a.in<int64_t>(2), n, length);
     by_type(type, [&]<class T>(T) {
-      const rope_call<T> r{a.in<T>(0), a.in<float>(1) + at * 2 * d, a.out<T>(0), heads, d, n, inverse};
+      const rope_call<T> r{a.in<T>(0), a.in<float>(1) + at * 2 * d, a.out<T>(0), heads, d, n, inverse, nullptr};
       in_ranges(threads, all, heads * 2 * d, 1,
                 [&](int64_t first, int64_t last) { simd.of<T>().rope(r, first, last); });
     });

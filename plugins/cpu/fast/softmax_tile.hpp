@@ -8,8 +8,8 @@
 namespace cpu::CPU_ISA {
 namespace {
 
-// Returns -log softmax(x)[label]. If `scale` is given, x becomes (softmax(x) - onehot(label)) * *scale.
-inline double row_loss(float* x, int64_t n, int64_t label, const float* scale) {
+// Returns -log softmax(x)[label], and log sum exp(x) in `lse`. If `gradient` is given, x becomes that.
+inline double row_loss(float* x, int64_t n, int64_t label, const RowGradient* gradient, double* lse) {
   // 1. The largest logit. Four registers of maxima hide the latency.
   const V lowest = splat(-__builtin_inff());
   V m[4] = {lowest, lowest, lowest, lowest};
@@ -23,7 +23,7 @@ inline double row_loss(float* x, int64_t n, int64_t label, const float* scale) {
   const float high = largest(max(max(m[0], m[1]), max(m[2], m[3])));
   const double target = static_cast<double>(x[label]) - static_cast<double>(high);
 
-  // 2. The sum of e^(x - largest); with `scale`, x becomes these terms. Four partial sums in f32, which are added to
+  // 2. The sum of e^(x - largest); with `gradient`, x becomes these terms. Four partial sums in f32, which are added to
   // the sum in f64 after every 4,096 elements, so that small terms are not lost in long rows.
   const V by = splat(high), to2 = splat(log2_e);
   V s[4] = {splat(0.0f), splat(0.0f), splat(0.0f), splat(0.0f)};
@@ -41,7 +41,7 @@ inline double row_loss(float* x, int64_t n, int64_t label, const float* scale) {
       for (int j = 0; j < 4; ++j) {
         const V p = exp2((load_all(x + i + j * W) - by) * to2);
         s[j] = s[j] + p;
-        if (scale) store_all(x + i + j * W, p);
+        if (gradient) store_all(x + i + j * W, p);
       }
     }
     fold();
@@ -50,17 +50,22 @@ inline double row_loss(float* x, int64_t n, int64_t label, const float* scale) {
     const int count = static_cast<int>(n - i < W ? n - i : W);
     const V p = exp2((load_some_or(x + i, count, lowest) - by) * to2);
     s[0] = s[0] + p;
-    if (scale) store_some(x + i, p, count);
+    if (gradient) store_some(x + i, p, count);
   }
   fold();
-  // 3. The gradient: scale * (softmax - onehot). The loss is ln(sum) - (x[label] - largest).
-  if (scale) {
-    const V factor = splat(static_cast<float>(static_cast<double>(*scale) / sum));
+  const double log_sum = __builtin_log(sum);
+  *lse = static_cast<double>(high) + log_sum;
+  // 3. The gradient: (scale + 2 z lse) * softmax - scale * onehot. The loss is ln(sum) - (x[label] - largest).
+  if (gradient) {
+    double of_softmax = static_cast<double>(gradient->scale);
+    if (gradient->z != 0.0f) of_softmax += 2.0 * static_cast<double>(gradient->z) * *lse;
+    const auto by_sum = static_cast<float>(of_softmax / sum);
+    const V factor = splat(by_sum);
     for (i = 0; i + W <= n; i += W) store_all(x + i, load_all(x + i) * factor);
-    for (; i < n; ++i) x[i] *= static_cast<float>(static_cast<double>(*scale) / sum);
-    x[label] -= *scale;
+    for (; i < n; ++i) x[i] *= by_sum;
+    x[label] -= gradient->scale;
   }
-  return __builtin_log(sum) - target;
+  return log_sum - target;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "../../common/loss_seed.hpp"
 #include "../../common/scaler.hpp"
 #include "simd/select.hpp"
 
@@ -159,8 +160,9 @@ struct Finish {
 
 }  // namespace
 
-extern const eng_kernel* const step_kernels[] = {&kernel<Begin>,  &kernel<GetRow>,    &kernel<PutRow>, &kernel<Copy>,
-                                                 &kernel<Finish>, &kernel<LossScale>, &kernel<Scaler>};
+extern const eng_kernel* const step_kernels[] = {&kernel<Begin>,  &kernel<GetRow>,  &kernel<PutRow>,
+                                                 &kernel<Copy>,   &kernel<Finish>,  &kernel<LossScale>,
+                                                 &kernel<Scaler>, &kernel<LossSeed>};
 extern const uint32_t step_kernel_count = std::size(step_kernels);
 
 }  // namespace cpu

@@ -26,6 +26,13 @@ struct Heads {
   int64_t query(int64_t b, int64_t t, int64_t h) const { return ((b * T + t) * heads + h) * D; }
   int64_t key(int64_t b, int64_t t, int64_t h) const { return ((b * T + t) * kv_heads + h) * D; }
   int64_t row(int64_t b, int64_t t, int64_t h) const { return (b * heads + h) * T + t; }
+  // Calls f(i, first) for each position and the first one that it attends to.
+  template <class F>
+  void each_query(const int32_t* segments, F&& f) const {
+    cpu::each_document(segments, T, [&](int64_t first, int64_t tokens) {
+      for (int64_t i = first; i < first + tokens; ++i) f(i, first);
+    });
+  }
 };
 
 struct Attention {
@@ -36,8 +43,9 @@ struct Attention {
   explicit Attention(const Call& call) : c(call), s(c, 0, 1) {}
   static void check(const Call& c) {
     expect_inputs(c, {0, 1, 2});
-    expect_types(c, 3, {0, 1, 2}, 2, {0});
+    expect_types(c, 4, {0, 1, 2}, 2, {0});
     const Heads s(c, 0, 1);
+    cpu::need_numbers(c, 3, c.in[0], "segments");
     expect(elements(c.out[0]) == elements(c.in[0]), "o must have the shape of q");
     expect(is_real(c.out[1]) && elements(c.out[1]) == s.B * s.heads * s.T, "lse must be (B, heads, T) f32");
   }
@@ -49,21 +57,21 @@ struct Attention {
       double* p = a.scratch<double>();  // (T)
       for (int64_t b = 0; b < s.B; ++b)
         for (int64_t h = 0; h < s.heads; ++h)
-          for (int64_t i = 0; i < s.T; ++i) {
+          s.each_query(cpu::segments_of(a, 3, b, s.T), [&](int64_t i, int64_t first) {
             const int64_t kv = h / s.group;
             double top = -INFINITY, sum = 0;
-            for (int64_t j = 0; j <= i; ++j) {
+            for (int64_t j = first; j <= i; ++j) {
               p[j] = s.scale * dot(q + s.query(b, i, h), k + s.key(b, j, kv), s.D);
               top = std::max(top, p[j]);
             }
-            for (int64_t j = 0; j <= i; ++j) sum += p[j] = std::exp(p[j] - top);
+            for (int64_t j = first; j <= i; ++j) sum += p[j] = std::exp(p[j] - top);
             for (int64_t d = 0; d < s.D; ++d) {
               double o = 0;
-              for (int64_t j = 0; j <= i; ++j) o += p[j] * double(v[s.key(b, j, kv) + d]);
+              for (int64_t j = first; j <= i; ++j) o += p[j] * double(v[s.key(b, j, kv) + d]);
               a.out<Type>(0)[s.query(b, i, h) + d] = Type(o / sum);
             }
             lse.set(s.row(b, i, h), top + std::log(sum));
-          }
+          });
     });
   }
 };
@@ -78,8 +86,9 @@ struct AttentionGrad {
   explicit AttentionGrad(const Call& call) : c(call), s(c, 1, 2) {}
   static void check(const Call& c) {
     expect_inputs(c, {0, 1, 2, 3, 4, 5});
-    expect_types(c, 6, {0, 1, 2, 3, 4}, 3, {0, 1, 2});
+    expect_types(c, 7, {0, 1, 2, 3, 4}, 3, {0, 1, 2});
     const Heads s(c, 1, 2);
+    cpu::need_numbers(c, 6, c.in[1], "segments");
     const int64_t nq = elements(c.in[1]), nk = elements(c.in[2]);
     expect(elements(c.in[0]) == nq && elements(c.in[4]) == nq && elements(c.out[0]) == nq,
            "do, o and dq must have the shape of q");
@@ -99,11 +108,11 @@ struct AttentionGrad {
         for (int64_t kv = 0; kv < s.kv_heads; ++kv) {
           std::fill(dk, dq, 0.0);
           for (int64_t h = kv * s.group; h < (kv + 1) * s.group; ++h)
-            for (int64_t i = 0; i < s.T; ++i) {
+            s.each_query(cpu::segments_of(a, 6, b, s.T), [&](int64_t i, int64_t first) {
               const int64_t at = s.query(b, i, h);
               const double delta = dot(dout + at, o + at, s.D);
               std::fill(dq, dq + s.D, 0.0);
-              for (int64_t j = 0; j <= i; ++j) {
+              for (int64_t j = first; j <= i; ++j) {
                 const int64_t from = s.key(b, j, kv);
                 const double p = std::exp(s.scale * dot(q + at, k + from, s.D) - lse[s.row(b, i, h)]);
                 const double ds = s.scale * p * (dot(dout + at, v + from, s.D) - delta);
@@ -114,7 +123,7 @@ struct AttentionGrad {
                 }
               }
               for (int64_t d = 0; d < s.D; ++d) a.out<Type>(0)[at + d] = Type(dq[d]);
-            }
+            });
           for (int64_t j = 0; j < s.T; ++j)
             for (int64_t d = 0; d < s.D; ++d) {
               a.out<Type>(1)[s.key(b, j, kv) + d] = Type(dk[j * s.D + d]);

@@ -16,6 +16,11 @@ struct Sizes {
     expect(c.in[2].dtype == ENG_I32 && elements(c.in[2]) == N, "labels must be (B, T) i32");
     expect(is_real(c.out[0]) && elements(c.out[0]) == 1, "loss must be (1) f32");
   }
+  // `k`: the input with loss weights; `out`: the output z.
+  void check_rest(const Call& c, size_t k, size_t out) const {
+    expect(!c.has(k) || (is_real(c, k) && elements(c.in[k]) == N), "loss weights must be (B, T) f32");
+    expect(!c.has_out(out) || (is_real(c.out[out]) && elements(c.out[out]) == 1), "z must be (1) f32");
+  }
   void expect_labels(const int32_t* labels) const {
     for (int64_t i = 0; i < N; ++i)
       if (labels[i] != ignored && (labels[i] < 0 || labels[i] >= V))
@@ -44,8 +49,8 @@ struct CrossEntropy {
   explicit CrossEntropy(const Call& call) : c(call), s(c) {}
   static void check(const Call& c) {
     expect_inputs(c, {0, 1, 2});
-    expect_types(c, 3, {0, 1}, 1, {});
-    (void)Sizes(c);
+    expect_types(c, 4, {0, 1}, c.real_or("z_loss", 0) > 0 ? 2 : 1, {});
+    Sizes(c).check_rest(c, 3, 1);
   }
   static uint64_t workspace(const Call& c) { return uint64_t(Sizes(c).V) * sizeof(double); }
   void run(const Args& a) const {
@@ -53,34 +58,40 @@ struct CrossEntropy {
       const T *x = a.in<T>(0), *w = a.in<T>(1);  // (N, H), (V, H)
       const int32_t* labels = a.in<int32_t>(2);  // (N)
       double* logits = a.scratch<double>();      // (V)
+      const Reals weights(c, a, 3);              // (N)
       s.expect_labels(labels);
-      double loss = 0;
+      double loss = 0, z = 0;
       for (int64_t i = 0; i < s.N; ++i) {
         if (labels[i] == ignored) continue;
-        const double lse = logits_of(x + i * s.H, w, s, logits);
-        loss += lse - logits[labels[i]];
+        const double lse = logits_of(x + i * s.H, w, s, logits), l = weights ? weights[i] : 1.0;
+        loss += l * (lse - logits[labels[i]]);
+        z += l * lse * lse;
       }
       RealsOut(c, a, 0).set(0, loss);
+      if (c.has_out(1)) RealsOut(c, a, 1).set(0, z);
     });
   }
 };
 
-// dlogits = (softmax - onehot(label)) * inv_tokens * loss_scale, 0 for an ignored label;  dx = dlogits w,
-// dw = dlogits^T x [+ dw_acc], unless there is no such output.
+// dlogits as in ops.h, 0 for an ignored label;  dx = dlogits w, dw = dlogits^T x [+ dw_acc], unless there is no such
+// output.
 struct CrossEntropyGrad {
   static constexpr const char* op = ENG_OP_CROSS_ENTROPY_GRAD;
   Call c;
   Sizes s;
 
   explicit CrossEntropyGrad(const Call& call) : c(call), s(c) {}
+  static bool has_dw(const Call& c) { return c.out.size() != 2 && c.integer_or("no_dw", 0) == 0; }
   static void check(const Call& c) {
     expect_inputs(c, {0, 1, 2, 3});
-    expect_types(c, 5, {0, 1}, c.out.size() == 2 ? 2 : 3, {1});
-    expect_sums(c, c.in[0].dtype, {4}, {2});
+    const size_t z = has_dw(c) ? 3 : 2;
+    expect_types(c, 6, {0, 1}, c.real_or("z_loss", 0) > 0 ? z + 1 : z, {1});
+    if (has_dw(c)) expect_sums(c, c.in[0].dtype, {4}, {2});
     const Sizes s(c);
+    s.check_rest(c, 5, z);
     expect(is_real(c, 3) && elements(c.in[3]) >= 2, "scalars must be (32) f32");
     expect(elements(c.out[1]) == s.N * s.H, "dx must have the shape of x");
-    expect(c.out.size() == 2 || elements(c.out[2]) == s.V * s.H, "dw must have the shape of w");
+    expect(!has_dw(c) || elements(c.out[2]) == s.V * s.H, "dw must have the shape of w");
     expect(!c.has(4) || elements(c.in[4]) == s.V * s.H, "dw_acc must have the shape of w");
   }
   static uint64_t workspace(const Call& c) {
@@ -92,34 +103,44 @@ struct CrossEntropyGrad {
       const T *x = a.in<T>(0), *w = a.in<T>(1);       // (N, H), (V, H)
       const int32_t* labels = a.in<int32_t>(2);       // (N)
       const Reals scalars(c, a, 3), dw_acc(c, a, 4);  // (32), (V, H)
-      const double scale = scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE];
+      const Reals weights(c, a, 5);                   // (N)
+      const double all = scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE], z_loss = c.real_or("z_loss", 0),
+                   scale = all * c.real_or("weight", 1);
+      const bool with_dw = has_dw(c);
+      const auto dlogit = [&](int64_t i, int64_t v, double logit, double lse) {
+        const double softmax = std::exp(logit - lse), l = weights ? weights[i] : 1.0;
+        return l * (scale * (softmax - (v == labels[i] ? 1.0 : 0.0)) + all * z_loss * 2 * lse * softmax);
+      };
       double *logits = a.scratch<double>(), *lse = logits + s.V, *row = lse + s.N;  // (V), (N), (H)
       s.expect_labels(labels);
-      double loss = 0;
+      double loss = 0, z = 0;
       for (int64_t i = 0; i < s.N; ++i) {
         std::fill(row, row + s.H, 0.0);
         if (labels[i] != ignored) {
           lse[i] = logits_of(x + i * s.H, w, s, logits);
-          loss += lse[i] - logits[labels[i]];
+          const double l = weights ? weights[i] : 1.0;
+          loss += l * (lse[i] - logits[labels[i]]);
+          z += l * lse[i] * lse[i];
           for (int64_t v = 0; v < s.V; ++v) {
-            const double d = scale * (std::exp(logits[v] - lse[i]) - (v == labels[i] ? 1.0 : 0.0));
+            const double d = dlogit(i, v, logits[v], lse[i]);
             for (int64_t h = 0; h < s.H; ++h) row[h] += d * double(w[v * s.H + h]);
           }
         }
         for (int64_t h = 0; h < s.H; ++h) a.out<T>(1)[i * s.H + h] = T(row[h]);
       }
       // Loops over rows of w, so that the sums of one row are enough scratch; each logit is computed a second time.
-      for (int64_t v = 0; v < s.V && c.out.size() == 3; ++v) {
+      for (int64_t v = 0; v < s.V && with_dw; ++v) {
         for (int64_t h = 0; h < s.H; ++h) row[h] = dw_acc ? dw_acc[v * s.H + h] : 0.0;
         for (int64_t i = 0; i < s.N; ++i) {
           if (labels[i] == ignored) continue;
           const double logit = dot(x + i * s.H, w + v * s.H, s.H);
-          const double d = scale * (std::exp(logit - lse[i]) - (v == labels[i] ? 1.0 : 0.0));
+          const double d = dlogit(i, v, logit, lse[i]);
           for (int64_t h = 0; h < s.H; ++h) row[h] += d * double(x[i * s.H + h]);
         }
         for (int64_t h = 0; h < s.H; ++h) RealsOut(c, a, 2).set(v * s.H + h, row[h]);
       }
       RealsOut(c, a, 0).set(0, loss);
+      if (z_loss > 0) RealsOut(c, a, with_dw ? 3 : 2).set(0, z);
     });
   }
 };

@@ -78,7 +78,9 @@ struct Positions {
   explicit Positions(const Call& call) : c(call), offset(c.integer("offset")) {}
   static void check(const Call& c) {
     expect_inputs(c, {0, 1});
-    expect_types(c, 3, {0, 1}, 1, {0});
+    expect_types(c, 4, {0, 1}, 1, {0});
+    cpu::need_numbers(c, 3, c.in[0], "positions");
+    expect(!c.has(2) || !c.has(3), "counters and positions exclude each other");
     expect(!c.has(2) || (c.in[2].dtype == ENG_I64 && elements(c.in[2]) == ENG_C_COUNT), "counters must be i64 (8)");
     expect(c.in[0].ndim == 3 && c.in[1].ndim == 2 && columns(c.in[0]) == columns(c.in[1]),
            "x must be (B, T, H) and table (P, H)");
@@ -92,9 +94,13 @@ struct Positions {
       const int64_t start = c.has(2) ? a.in<int64_t>(2)[ENG_C_POSITION] : 0;
       if (start < 0 || start + length + offset > c.in[1].dims[0])
         throw Error{ENG_OUT_OF_RANGE, "position " + std::to_string(start) + " is outside of the table"};
+      const int32_t* positions = a.in<int32_t>(3);
+      if (positions) cpu::need_rows(positions, N, offset, c.in[1].dims[0]);
       const T *x = a.in<T>(0), *table = a.in<T>(1) + (start + offset) * H;  // (N, H), (P, H) from its row
-      for (int64_t i = 0; i < N; ++i)
-        for (int64_t h = 0; h < H; ++h) a.out<T>(0)[i * H + h] = T(x[i * H + h] + table[i % length * H + h]);
+      for (int64_t i = 0; i < N; ++i) {
+        const int64_t row = positions ? positions[i] : i % length;
+        for (int64_t h = 0; h < H; ++h) a.out<T>(0)[i * H + h] = T(x[i * H + h] + table[row * H + h]);
+      }
     });
   }
 };
@@ -107,8 +113,9 @@ struct PositionsGrad {
   explicit PositionsGrad(const Call& call) : c(call), offset(c.integer("offset")) {}
   static void check(const Call& c) {
     expect_inputs(c, {0});
-    expect_types(c, 2, {0}, 1, {});
+    expect_types(c, 3, {0}, 1, {});
     expect_sums(c, c.in[0].dtype, {1}, {0});
+    cpu::need_numbers(c, 2, c.in[0], "positions");
     expect(c.in[0].ndim == 3 && c.out[0].ndim == 2 && columns(c.in[0]) == columns(c.out[0]),
            "dy must be (B, T, H) and dtable (P, H)");
     expect(!c.has(1) || elements(c.in[1]) == elements(c.out[0]), "acc must be (P, H)");
@@ -121,10 +128,14 @@ struct PositionsGrad {
       const T* dy = a.in<T>(0);        // (B, T, H)
       const Reals acc(c, a, 1);        // (P, H)
       const RealsOut dtable(c, a, 0);  // (P, H)
+      const int32_t* positions = a.in<int32_t>(2);
+      if (positions) cpu::need_rows(positions, B * length, offset, P);
       for (int64_t p = 0; p < P; ++p)
         for (int64_t h = 0; h < H; ++h) {
           double sum = acc ? acc[p * H + h] : 0.0;
-          if (p >= offset && p < length + offset)
+          for (int64_t i = 0; positions && i < B * length; ++i)
+            if (positions[i] + offset == p) sum += double(dy[i * H + h]);
+          if (!positions && p >= offset && p < length + offset)
             for (int64_t b = 0; b < B; ++b) sum += double(dy[(b * length + p - offset) * H + h]);
           dtable.set(p * H + h, sum);
         }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "../../common/documents.hpp"
 #include "../../common/kernel.hpp"
 #include "../../common/reals.hpp"
 

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "../../common/loss_seed.hpp"
 #include "../../common/scaler.hpp"
 #include "reference.hpp"
 
@@ -219,7 +220,7 @@ struct Fold {
 void add_step(List& list) {
   list.insert(list.end(), {&cpu::kernel<Begin>, &cpu::kernel<GetRow>, &cpu::kernel<PutRow>, &cpu::kernel<Copy>,
                            &cpu::kernel<SumSquares>, &cpu::kernel<Finish>, &cpu::kernel<Fold>,
-                           &cpu::kernel<cpu::LossScale>, &cpu::kernel<cpu::Scaler>});
+                           &cpu::kernel<cpu::LossScale>, &cpu::kernel<cpu::Scaler>, &cpu::kernel<cpu::LossSeed>});
 }
 
 }  // namespace reference

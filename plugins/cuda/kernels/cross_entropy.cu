@@ -14,9 +14,16 @@ struct Scratch {
 };
 constexpr int32_t ignored = -100;
 
-// One block for each token: its loss, and, with `scalars`, the gradient of its logits, which may take their place.
+// How tokens are weighted; scalars: null where no gradients are wanted. squares: null where there is no z loss.
+struct Weighting {
+  const float *scalars, *weights;  // weights: of the tokens, or null
+  float* squares;
+  float loss, z;  // of a gradient
+};
+
+// One block for each token: its loss, and, with scalars, the gradient of its logits, which may take their place.
 template <class D>
-__global__ void softmax(const float* logits, const int32_t* labels, const float* scalars, float* losses, D* gradients,
+__global__ void softmax(const float* logits, const int32_t* labels, Weighting by, float* losses, D* gradients,
                         int64_t vocabulary) {
   float* const scratch = shared<Scratch>().warps;
   const float* const row = logits + static_cast<int64_t>(blockIdx.x) * vocabulary;
@@ -27,14 +34,21 @@ __global__ void softmax(const float* logits, const int32_t* labels, const float*
   top = max_of_block(top, scratch);
   for (int64_t v = threadIdx.x; v < vocabulary; v += block) sum += expf(row[v] - top);
   const float lse = top + logf(sum_of_block(sum, scratch));
+  const float weight = by.weights ? by.weights[blockIdx.x] : 1.0f;
   // A label that is none makes the loss not a number: the run stops at it.
-  if (threadIdx.x == 0) losses[blockIdx.x] = counts ? lse - row[label] : label == ignored ? 0.0f : NAN;
-  if (!scalars) return;
+  if (threadIdx.x == 0) {
+    losses[blockIdx.x] = counts ? weight * (lse - row[label]) : label == ignored ? 0.0f : NAN;
+    if (by.squares) by.squares[blockIdx.x] = counts ? weight * lse * lse : 0.0f;
+  }
+  if (!by.scalars) return;
   __syncthreads();
-  const float scale = scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE];
+  const float all = by.scalars[ENG_S_INV_TOKENS] * by.scalars[ENG_S_LOSS_SCALE];
+  const float scale = all * by.loss * weight, of_z = by.squares ? 2.0f * (all * by.z * weight) * lse : 0.0f;
   D* const out = gradients + static_cast<int64_t>(blockIdx.x) * vocabulary;
-  for (int64_t v = threadIdx.x; v < vocabulary; v += block)
-    from_f32(counts ? scale * (expf(row[v] - lse) - (v == label ? 1.0f : 0.0f)) : 0.0f, out[v]);
+  for (int64_t v = threadIdx.x; v < vocabulary; v += block) {
+    const float p = expf(row[v] - lse);
+    from_f32(counts ? scale * (p - (v == label ? 1.0f : 0.0f)) + of_z * p : 0.0f, out[v]);
+  }
 }
 
 // In order, in f64.
@@ -68,11 +82,17 @@ struct StoreOf {  // out = acc + sum
 struct Sizes {
   int64_t tokens, vocabulary, width, chunk;
   uint64_t size;  // bytes of an element of x
+  bool has_dw, has_z;
+  float weight, z_loss;
   explicit Sizes(const Call& c)
       : tokens(rows(c.in[0])),
         vocabulary(rows(c.in[1])),
         width(columns(c.in[0])),
-        size(cpu::dtype_size(c.in[0].dtype)) {
+        size(cpu::dtype_size(c.in[0].dtype)),
+        has_dw(c.has_out(2) && c.integer_or("no_dw", 0) == 0),
+        has_z(c.real_or("z_loss", 0) > 0),
+        weight(static_cast<float>(c.real_or("weight", 1))),
+        z_loss(static_cast<float>(c.real_or("z_loss", 0))) {
     constexpr int64_t most = int64_t{64} << 20, most_tokens = 4096;  // bytes of logits; enough for any product
     chunk = std::max<int64_t>(std::min({most / (vocabulary * 4), most_tokens, tokens}), 1);
   }
@@ -80,16 +100,18 @@ struct Sizes {
 
 // Scratch: logits, losses, and what the call has of the rest. All of it begins where a library accepts it.
 struct Places {
-  uint64_t losses, half = 0, sums = 0, library = 0, bytes = 0;  // half: gradients of logits in the type of x
+  // squares: of lse, for the z loss; half: gradients of logits in the type of x
+  uint64_t losses, squares = 0, half = 0, sums = 0, library = 0, bytes = 0;
 
   Places(const Call& c, const Sizes& s, bool gradient) {
     const auto after = [](uint64_t at, uint64_t room) { return at + (room + 255) / 256 * 256; };
     const auto logits = static_cast<uint64_t>(s.chunk * s.vocabulary);
     losses = after(0, logits * sizeof(float));
-    half = after(losses, static_cast<uint64_t>(s.tokens) * sizeof(float));
+    squares = after(losses, static_cast<uint64_t>(s.tokens) * sizeof(float));
+    half = after(squares, s.has_z ? static_cast<uint64_t>(s.tokens) * sizeof(float) : 0);
     sums = after(half, gradient && s.size == 2 ? logits * s.size : 0);
     // The sum over chunks is in f32, where dw is not.
-    const bool apart = gradient && c.has_out(2) && c.out[2].dtype != ENG_F32;
+    const bool apart = gradient && s.has_dw && c.out[2].dtype != ENG_F32;
     library = after(sums, apart ? static_cast<uint64_t>(s.vocabulary * s.width) * sizeof(float) : 0);
     bytes = library + scratch(c, s);
   }
@@ -122,7 +144,7 @@ struct Chunk {
     x.type = x.result = c.in[0].dtype, x.m = count, x.n = s.width, x.k = s.vocabulary;
     x.c_aligned = tokens_aligned;
     dx = library::prepare(device, x, scratch);
-    if (!c.has_out(2)) return;
+    if (!s.has_dw) return;
     library::Product w;
     w.type = c.in[0].dtype, w.result = ENG_F32, w.m = s.vocabulary, w.n = s.width, w.k = count, w.ta = true;
     w.b_aligned = tokens_aligned;
@@ -134,7 +156,11 @@ struct Chunk {
   bool multiplies(bool has_dw) const { return dx && (!has_dw || (dw && dw_more)); }
 };
 
-void need_inputs(const Call& c) {
+// `weights`: the input with loss weights; `z`: the output of the z loss.
+void need_inputs(const Call& c, size_t weights, size_t z) {
+  if (c.has(weights))
+    need_type(c.in[weights], ENG_F32, "loss weights"), need_size(c.in[weights], rows(c.in[0]), "loss weights");
+  if (c.real_or("z_loss", 0) > 0) need_type(c.out[z], ENG_F32, "z"), need_size(c.out[z], 1, "z");
   need_float(c.in[0], "x"), need_type(c.in[1], c.in[0].dtype, "w"), need_type(c.in[2], ENG_I32, "labels");
   need(c.in[1].ndim == 2 && columns(c.in[1]) == columns(c.in[0]), "w must be (V, H), H the last dimension of x");
   need(rows(c.in[1]) > 0, "w has no rows");
@@ -154,34 +180,44 @@ struct Prepared {
         whole(c, device, sizes, sizes.chunk, gradient),
         rest(c, device, sizes, sizes.tokens % sizes.chunk, gradient) {}
 
-  // Calls then(chunk, first, count, gradients) for each chunk; with scalars, D are the gradients of its logits.
+  // Calls then(chunk, first, count, gradients) for each chunk; with scalars, D are the gradients of its logits. `z`
+  // receives the second sum, if there is one.
   template <class T, class D, class Then>
-  void chunks(const Args& a, const float* scalars, D* gradients, cudaStream_t stream, Then then) const {
+  void chunks(const Args& a, const float* scalars, const float* weights, float* z, D* gradients, cudaStream_t stream,
+              Then then) const {
     const Sizes& s = sizes;
     float *const logits = a.scratch<float>(), *const losses = Places::at<float>(a, places.losses);
+    float* const squares = s.has_z ? Places::at<float>(a, places.squares) : nullptr;
     for (int64_t first = 0; first < s.tokens; first += s.chunk) {
       const int64_t count = s.tokens - first < s.chunk ? s.tokens - first : s.chunk;
       const Chunk& chunk = count == s.chunk ? whole : rest;
       product::run(product::Matrices<T, T, float>{a.in<T>(0) + first * s.width, a.in<T>(1), nullptr, nullptr, logits,
                                                   count, s.vocabulary, s.width, false, true},
                    chunk.logits.get(), Places::at<char>(a, places.library), stream);
+      const Weighting by{scalars, weights ? weights + first : nullptr, squares ? squares + first : nullptr, s.weight,
+                         s.z_loss};
       launch<softmax<D>>(static_cast<unsigned>(count), block, sizeof(Scratch), stream, logits, a.in<int32_t>(2) + first,
-                         scalars, losses + first, gradients, s.vocabulary);
+                         by, losses + first, gradients, s.vocabulary);
       then(chunk, first, count);
     }
     launch<total>(1, block, sizeof(float[1024]), stream, losses, s.tokens, a.out<float>(0));
+    if (squares) launch<total>(1, block, sizeof(float[1024]), stream, squares, s.tokens, z);
   }
 };
 
 struct CrossEntropy {
   static constexpr const char* op = ENG_OP_CROSS_ENTROPY;
   Prepared prepared;
-  static void check(const Call& c) { need_counts(c, 3, 3, 1, 1), need_inputs(c); }
+  static void check(const Call& c) {
+    const size_t outputs = c.real_or("z_loss", 0) > 0 ? 2 : 1;
+    need_counts(c, 3, 4, outputs, outputs), need_inputs(c, 3, 1);
+  }
   static uint64_t workspace(const Call& c) { return Places(c, Sizes(c), false).bytes; }
   CrossEntropy(const Call& c, void* device) : prepared(c, device, false) {}
   void run(const Args& a, cudaStream_t stream) const {
     by_type(prepared.type, [&]<class T>(T) {
-      prepared.chunks<T, float>(a, nullptr, nullptr, stream, [](const Chunk&, int64_t, int64_t) {});
+      prepared.chunks<T, float>(a, nullptr, a.in<float>(3), a.out<float>(1), nullptr, stream,
+                                [](const Chunk&, int64_t, int64_t) {});
     });
   }
 };
@@ -192,10 +228,12 @@ struct CrossEntropyGrad {
   int32_t sums;
   bool has_dw;
   static void check(const Call& c) {
-    need_counts(c, 4, 5, 2, 3), need_inputs(c);
+    const bool dw = c.out.size() != 2 && c.integer_or("no_dw", 0) == 0;
+    const size_t z = dw ? 3 : 2, outputs = c.real_or("z_loss", 0) > 0 ? z + 1 : z;
+    need_counts(c, 4, 6, outputs, outputs), need_inputs(c, 5, z);
     need_type(c.in[3], ENG_F32, "scalars"), need_size(c.in[3], ENG_S_COUNT, "scalars");
     need_type(c.out[1], c.in[0].dtype, "dx"), need_size(c.out[1], elements(c.in[0]), "dx");
-    if (c.has_out(2)) {
+    if (dw) {
       if (c.out[2].dtype != ENG_F32) need_type(c.out[2], c.in[0].dtype, "dw");
       need_size(c.out[2], elements(c.in[1]), "dw");
       if (c.has(4)) need_type(c.in[4], c.out[2].dtype, "dw_acc"), need_size(c.in[4], elements(c.in[1]), "dw_acc");
@@ -203,7 +241,9 @@ struct CrossEntropyGrad {
   }
   static uint64_t workspace(const Call& c) { return Places(c, Sizes(c), true).bytes; }
   CrossEntropyGrad(const Call& c, void* device)
-      : prepared(c, device, true), sums(c.has_out(2) ? c.out[2].dtype : ENG_F32), has_dw(c.has_out(2)) {}
+      : prepared(c, device, true),
+        sums(prepared.sizes.has_dw ? c.out[2].dtype : ENG_F32),
+        has_dw(prepared.sizes.has_dw) {}
 
   // The products of the gradient. A library multiplies matrices of one type: it gets the gradients of logits rounded to
   // that of x, which own kernels do not need. D is float then, or the type of x.
@@ -218,7 +258,8 @@ struct CrossEntropyGrad {
       else
         product::run(matrices, stream);
     };
-    prepared.chunks<T>(a, a.in<float>(3), gradients, stream, [&](const Chunk& chunk, int64_t first, int64_t count) {
+    float* const z = a.out<float>(has_dw ? 3 : 2);
+    const auto then = [&](const Chunk& chunk, int64_t first, int64_t count) {
       multiply(product::Matrices<D, T, T>{gradients, a.in<T>(1), nullptr, nullptr, a.out<T>(1) + first * s.width, count,
                                           s.width, s.vocabulary, false, false},
                chunk.dx);
@@ -227,7 +268,8 @@ struct CrossEntropyGrad {
       multiply(product::Matrices<D, T, float>{gradients, a.in<T>(0) + first * s.width, acc, nullptr, dw, s.vocabulary,
                                               s.width, count, true, false},
                first ? chunk.dw_more : chunk.dw);
-    });
+    };
+    prepared.chunks<T>(a, a.in<float>(3), a.in<float>(5), z, gradients, stream, then);
     if (has_dw && sums != ENG_F32) launch_each(s.vocabulary * s.width, stream, StoreOf<S>{dw, a.in<S>(4), a.out<S>(2)});
   }
   void run(const Args& a, cudaStream_t stream) const {

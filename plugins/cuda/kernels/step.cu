@@ -48,6 +48,10 @@ __global__ void put_row(const char* row, const char* rows_in, const int64_t* cou
   if (threadIdx.x == 0) counters[ENG_C_MICRO] = micro + 1;
 }
 
+__global__ void loss_seed(const float* scalars, float weight, float* out) {
+  if (threadIdx.x == 0) out[0] = scalars[ENG_S_INV_TOKENS] * scalars[ENG_S_LOSS_SCALE] * weight;
+}
+
 constexpr int chunk = 4096, lanes = 64;
 
 template <class T>
@@ -233,6 +237,20 @@ struct PutRow {
   }
 };
 
+struct LossSeed {
+  static constexpr const char* op = ENG_OP_LOSS_SEED;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  float weight;
+  explicit LossSeed(const Call& c) : weight(static_cast<float>(c.real("weight"))) {}
+  static void check(const Call& c) {
+    need_counts(c, 1, 1, 1, 1), need_type(c.in[0], ENG_F32, "scalars"), need_size(c.in[0], ENG_S_COUNT, "scalars");
+    need_type(c.out[0], ENG_F32, "out"), need_size(c.out[0], 1, "out");
+  }
+  void run(const Args& a, cudaStream_t stream) const {
+    launch<loss_seed>(1, 32, 0, stream, a.in<float>(0), weight, a.out<float>(0));
+  }
+};
+
 struct SumSquares {
   static constexpr const char* op = ENG_OP_SUM_SQUARES;
   static constexpr uint32_t flags = ENG_KERNEL_EXACT;
@@ -323,7 +341,7 @@ struct Scaler {
 void add_step(List& list) {
   using namespace step;
   list.insert(list.end(), {&kernel<Begin>, &kernel<GetRow>, &kernel<PutRow>, &kernel<SumSquares>, &kernel<Finish>,
-                           &kernel<Fold>, &kernel<LossScale>, &kernel<Scaler>});
+                           &kernel<Fold>, &kernel<LossScale>, &kernel<Scaler>, &kernel<LossSeed>});
 }
 
 }  // namespace cuda

@@ -81,6 +81,19 @@ TEST_CASE("emulated cuda: cross-entropy and its gradient") {
         tolerance(type));
   }
   check_close({ENG_OP_CROSS_ENTROPY_GRAD, {x, w, labels, scalars}, {loss, x.d}, {whole("no_dw", 1)}}, tolerance(type));
+  // A z loss, a weight and loss weights.
+  const std::vector<eng_attr> attrs{real("weight", 0.5), real("z_loss", 0.25), whole("no_dw", 0)};
+  for (const Tensor& of_tokens : {Tensor(), random_normal(random, ENG_F32, {2, 5})}) {
+    check_close({ENG_OP_CROSS_ENTROPY, {x, w, labels, of_tokens}, {loss, loss}, {real("z_loss", 0.25)}}, 1e-5);
+    check_close(
+        {ENG_OP_CROSS_ENTROPY_GRAD, {x, w, labels, scalars, Tensor(), of_tokens}, {loss, x.d, w.d, loss}, attrs},
+        tolerance(type));
+    check_close({ENG_OP_CROSS_ENTROPY_GRAD,
+                 {x, w, labels, scalars, Tensor(), of_tokens},
+                 {loss, x.d, loss},
+                 {attrs[0], attrs[1], whole("no_dw", 1)}},
+                tolerance(type));
+  }
   if (type == ENG_F32)  // more tokens than are summed at once
     check_close({ENG_OP_CROSS_ENTROPY,
                  {random_normal(random, type, {1, 1100, 3}), random_normal(random, type, {5, 3}),

@@ -36,8 +36,8 @@ static eng_status describe(void* self, eng_data_info* out, eng_error* error) {
   return ENG_OK;
 }
 
-static eng_status read(void* self, int32_t split, uint64_t position, int32_t* tokens, int32_t* labels,
-                       eng_error* error) {
+static eng_status read(void* self, int32_t split, uint64_t position, void* const* values, eng_error* error) {
+  int32_t *tokens = values[0], *labels = values[1];
   int64_t t;
   (void)self;
   ENTER("data.read");
@@ -85,7 +85,7 @@ static eng_status inspect(const char* path, uint32_t flags, char* text, uint64_t
   return ENG_OK;
 }
 
-const eng_data hostile_data = {sizeof(eng_data), 0, create, destroy, describe, read, build, inspect};
+const eng_data hostile_data = {sizeof(eng_data), 0, create, destroy, describe, read, build, inspect, 0};
 
 /* ---- tokenizer -------------------------------------------------------------------------------------- */
 

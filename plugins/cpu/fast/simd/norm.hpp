@@ -95,14 +95,15 @@ void rms_norm_grad(const norm_backward<T, X>& c, int64_t begin, int64_t end, flo
   }
 }
 
-// Rows are tokens: x (rows, heads * 2 d), table (t, 2 d) = [cos | sin]. Turns each pair (x[i], x[d + i]) of a head by
+// Rows are tokens: x (rows, heads * 2 d), table (..., 2 d) = [cos | sin]. Turns each pair (x[i], x[d + i]) of a head by
 // the angle of its position, or back if `inverse`. y may be x.
 template <class T>
 void rope(const rope_call<T>& c, int64_t begin, int64_t end) {
   const int64_t d = c.d;
   const vec sign = splat(c.inverse ? -1.0f : 1.0f);
   for (int64_t row = begin; row < end; ++row) {
-    const float *cosine = c.table + (row % c.t) * 2 * d, *sine = cosine + d;
+    const int64_t position = c.positions ? c.positions[row] : row % c.t;
+    const float *cosine = c.table + position * 2 * d, *sine = cosine + d;
     for (int64_t head = 0; head < c.heads; ++head) {
       const int64_t at = (row * c.heads + head) * 2 * d;
       const T* const x = c.x + at;

@@ -63,6 +63,7 @@ struct rope_call {
   T* y;
   int64_t heads, d, t;  // d: half a head
   bool inverse;
+  const int32_t* positions;  // the row of the table for each row of x; null: its number modulo t
 };
 
 // The sum of some rows of x, in order, and acc (or null).

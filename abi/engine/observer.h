@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * engine/observer.h - kind "eng.observer/1": reads values of a step, and makes numbers of them.
+ *
+ * While a plan is made, the host shows an observer the sites of a training step: values that it may read. For each
+ * site the observer says which results it gives, and then emits the ops that make them. These ops are part of the
+ * plan: their memory and time are planned, they are verified, and they run in every step. An observer changes nothing:
+ * the values are read-only, and it has none of its own. No function of it runs during a step.
+ *
+ * Each result is one f32. The host combines equal names over the micro-batches of a step, over the ranks and over
+ * several sites, and writes what remains to metrics.jsonl: "observed": {"OBSERVER.NAME": number}.
+ */
+#ifndef ENGINE_OBSERVER_H_
+#define ENGINE_OBSERVER_H_
+
+#include "build.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ENG_OBSERVER_KIND "eng.observer/1"
+#define ENG_OBSERVER_DRAFT "observer-1" /* see engine/plugin.h */
+#undef ENG_DRAFT_OBSERVER_
+#define ENG_DRAFT_OBSERVER_ "'" ENG_OBSERVER_KIND "' = '" ENG_OBSERVER_DRAFT "'\n"
+
+/* What a site is. Gradients, updates and parameters are those of a part of a block's parameters, laid out flat as
+ * eng_site.ranges says, with zeros between them; of a gradient or parameter that is distributed over ranks, this rank's
+ * part. A block may have several such sites. Frozen parameters have none. */
+#define ENG_SITE_ACTIVATION 1 /* an output of a block, except the last one, in the forward of each micro-batch */
+#define ENG_SITE_GRADIENT \
+  2                          /* the gradient of the step, summed over micro-batches and ranks and not yet clipped. It is
+                                 scalars[ENG_S_LOSS_SCALE] times what it says */
+#define ENG_SITE_UPDATE 3    /* f32: what the update of the step added to the master */
+#define ENG_SITE_PARAMETER 4 /* the master, after the update */
+#define ENG_SITE_SCALARS 5   /* f32[32], laid out in engine/ops.h, after the norm. This site has no block */
+
+/* Elements first .. first + count - 1 of a parameter, at element `offset` of a site's value. The host gives a list of
+ * these, so the struct never grows.  Owner: host.  Valid: during the call.  since 1.0 */
+typedef struct eng_site_range {
+  const char *name; /* of the parameter, in checkpoints */
+  const eng_desc *shape;
+  uint64_t first;
+  uint64_t count;
+  uint64_t offset;
+} eng_site_range;
+
+/* A site.  Owner: host.  Valid: during the call.  since 1.0 */
+typedef struct eng_site {
+  uint32_t struct_size;
+  uint32_t what;                /* ENG_SITE_* */
+  const char *block;            /* its name, as the model declared it; "" if there is none */
+  uint32_t number;              /* of the block, from 0 */
+  uint32_t output;              /* of ENG_SITE_ACTIVATION: which of the block's outputs */
+  eng_id value;                 /* in eng_observer.observe; otherwise 0, and there are no ranges */
+  eng_id scalars;               /* where the ops on `value` can read them; as `value` */
+  const eng_site_range *ranges; /* the parameters in `value`, by offset; not of an activation or the scalars */
+  uint32_t n_ranges;
+  uint32_t reserved;
+} eng_site;
+
+/* How results of one name are combined. A value that several ranks hold is observed on the first of them only. */
+#define ENG_COMBINE_SUM 1  /* their sum, in f64 */
+#define ENG_COMBINE_MAX 2  /* the largest; NaN if one is */
+#define ENG_COMBINE_LAST 3 /* that of the last micro-batch and site, on the first rank */
+/* eng_result.flags: what is shown is the square root of what was combined. A norm is such a sum of squares. */
+#define ENG_RESULT_SQRT 1u
+
+/* A result. The host passes a zeroed list, so the struct never grows. Name: 1 to 200 bytes without control characters
+ * and quotes, such as "gradient_norm.layers.0". Results of one name have equal `combine` and `flags`.
+ *   Owner: plugin.  Valid: until the next call of `results`, or destroy.  since 1.0 */
+typedef struct eng_result {
+  const char *name;
+  uint32_t combine; /* ENG_COMBINE_* */
+  uint32_t flags;   /* ENG_RESULT_* */
+} eng_result;
+
+typedef struct eng_observer {
+  uint32_t struct_size;
+  uint32_t minor;
+  /* Owner: caller, until destroy.  Call: [setup]  since 1.0 */
+  eng_status (*create)(const eng_options *, void **self, eng_error *);
+  /* Call: [setup & created]  since 1.0 */
+  void (*destroy)(void *self);
+  /* Writes up to `cap` results of a site, and their number; 0: this site is not observed. Called more than once, on
+   * every rank: equal sites must get equal answers. `cap` is at least 16.
+   *   Call: [plan & created]  since 1.0 */
+  eng_status (*results)(void *self, const eng_site *, eng_result *out, uint32_t cap, uint32_t *n, eng_error *);
+  /* Emits ops that read `site->value`, and writes the ids of the results, (1) f32 each, in the order of `results`: all
+   * n of them. The ops must not write `value` or `scalars`; collectives are refused. The value may lie in memory of the
+   * host ([offload]); the ops then run there.
+   *   Call: [plan & created]  since 1.0 */
+  eng_status (*observe)(void *self, eng_build *, const eng_site *site, eng_id *out, uint32_t n, eng_error *);
+} eng_observer;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

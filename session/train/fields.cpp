@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/train/fields.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "core/base/text.hpp"
+#include "engine/data.h"
+
+namespace eng {
+namespace {
+
+template <class Fields>
+size_t index_of(const Fields& fields, const std::string& name) {
+  const auto at = std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.name == name; });
+  return static_cast<size_t>(at - fields.begin());
+}
+
+bool is_name(const std::string& name) {
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const auto inner = [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '-'; };
+  return !name.empty() && name.size() <= 64 && letter(name[0]) && std::all_of(name.begin(), name.end(), inner);
+}
+
+// What is wrong with a field that a source says it provides; "" if nothing is.
+std::string wrong_with(const eng_field& field, std::set<std::string>& seen) {
+  if (!field.name || !is_name(field.name))
+    return fmt::format("the name of a field is `{}`", field.name ? printable(field.name) : "(null)");
+  const std::string name = field.name;
+  if (!seen.insert(name).second) return "the field `" + name + "` is listed twice, or needs no listing";
+  if (field.dtype != ENG_I32 && field.dtype != ENG_F32)
+    return fmt::format("the field `{}` has dtype {}; i32 and f32 are possible", name, field.dtype);
+  const bool counts = name == ENG_FIELD_SEGMENTS || name == ENG_FIELD_POSITIONS,
+             factor = name == ENG_FIELD_LOSS_WEIGHTS;
+  if ((counts && field.dtype != ENG_I32) || (factor && field.dtype != ENG_F32))
+    return fmt::format("the field `{}` must be {}", name, counts ? "i32" : "f32");
+  return "";
+}
+
+}  // namespace
+
+Offered offered_fields(const Config& config, Registry& registry, bool generate) {
+  Offered out;
+  if (!config.has_data()) return out.by = "a configuration without [data]", out;
+  const Section& section = config.section("data");
+  const std::string& plugin = section.string("plugin");
+  out.by = fmt::format("{}data plugin {}", generate ? "in generation " : "", plugin);
+  const auto table = registry.table<eng_data>(ENG_DATA_KIND, plugin);
+  if (!table.fields) return out;
+  eng_field fields[ENG_MAX_FIELDS] = {};
+  uint32_t n = 0;
+  const Options options(section);
+  Sink sink;
+  sink.check(table.fields(options.get(), fields, ENG_MAX_FIELDS, &n, sink.get()), Exit::usage, out.by);
+  const auto refuse = [&](const std::string& wrong) {
+    throw Error(Exit::environment, fmt::format("data plugin {}: {}", plugin, wrong));
+  };
+  if (n > ENG_MAX_FIELDS) refuse(fmt::format("it lists {} fields, the limit is {}", n, ENG_MAX_FIELDS));
+  std::set<std::string> seen = {ENG_FIELD_TOKENS, ENG_FIELD_LABELS};
+  for (uint32_t k = 0; k < n; ++k) {
+    if (const std::string wrong = wrong_with(fields[k], seen); !wrong.empty()) refuse(wrong);
+    const std::string name = fields[k].name;
+    const bool trains = name == ENG_FIELD_SEGMENTS || name == ENG_FIELD_POSITIONS || name == ENG_FIELD_LOSS_WEIGHTS;
+    if (!generate || !trains) out.fields.push_back({name, fields[k].dtype});
+  }
+  return out;
+}
+
+void compare_fields(const Offered& offered, const Model& model, const Config& config, std::vector<std::string>& notes) {
+  const auto reads = [&](const std::string& name) { return index_of(model.fields, name) < model.fields.size(); };
+  for (const Field& field : offered.fields) {
+    if (reads(field.name)) continue;
+    if (field.name == ENG_FIELD_SEGMENTS) {
+      const Section& data = config.section("data");
+      const bool pack = data.settings().count("pack") && data.has("pack");
+      throw Error(Exit::usage,
+                  fmt::format("{} packs several documents into a sample (field `segments`), and model {} does not read "
+                              "it: documents would see each other",
+                              offered.by, model.plugin),
+                  fmt::format("{}a model that reads `segments`, such as llama, opt or mamba",
+                              pack ? "data.pack = false, or " : "data without `segments`, or "));
+    }
+    if (field.name == ENG_FIELD_POSITIONS && reads(ENG_FIELD_SEGMENTS)) continue;  // the model has no positions
+    notes.push_back(
+        fmt::format("{} provides the field `{}`, which model {} does not read", offered.by, field.name, model.plugin));
+  }
+}
+
+FieldCheck::FieldCheck(std::vector<Field> fields, int64_t length, int64_t vocabulary)
+    : fields_(std::move(fields)),
+      length_(length),
+      vocabulary_(vocabulary),
+      segments_(index_of(fields_, ENG_FIELD_SEGMENTS)),
+      positions_(index_of(fields_, ENG_FIELD_POSITIONS)) {}
+
+void FieldCheck::check(std::span<void* const> values, const std::string& source, uint64_t position) const {
+  const auto where = [&] {
+    return source.empty() ? fmt::format("the batch, sample {}", position)
+                          : fmt::format("data plugin {}, sample {}", source, position);
+  };
+  const auto ints = [&](size_t field) { return static_cast<const int32_t*>(values[field]); };
+  const auto ids = [&](size_t field, int64_t limit, bool ignores) {
+    const int32_t *first = ints(field), *end = first + length_;
+    const auto* wrong = std::find_if(
+        first, end, [&](int32_t id) { return (id < 0 || id >= limit) && !(ignores && id == ENG_IGNORE_LABEL); });
+    if (wrong == end) return;
+    const std::string what = field == 0 ? "token" : field == 1 ? "label" : "value of `" + fields_[field].name + "`";
+    throw Error(Exit::data, fmt::format("{}: {} {} is {}, the model has the ids 0 to {}", where(), what, wrong - first,
+                                        *wrong, limit - 1));
+  };
+  ids(0, vocabulary_, false);
+  ids(1, vocabulary_, true);
+  const int32_t* segments = packed() ? ints(segments_) : nullptr;
+  const auto refuse = [&](const char* field, int64_t t, int32_t value, const char* why) {
+    throw Error(Exit::data, fmt::format("{}: {} {} is {}, {}", where(), field, t, value, why));
+  };
+  for (int64_t t = 0; segments && t < length_; ++t) {
+    if (segments[t] < ENG_PADDING_SEGMENT) refuse("segment", t, segments[t], "documents are numbered from 0");
+    if (segments[t] == ENG_PADDING_SEGMENT && ints(1)[t] != ENG_IGNORE_LABEL)
+      refuse("label", t, ints(1)[t], "but the position is padding");
+  }
+  for (int64_t t = 0; positions_ < fields_.size() && t < length_; ++t) {
+    const int32_t at = ints(positions_)[t], before = t ? ints(positions_)[t - 1] : -1;
+    const bool starts = !t || (segments ? segments[t] != segments[t - 1] : at == 0);
+    if (starts && at != 0) refuse("position", t, at, "a document starts at 0");
+    if (!starts && at != before + 1) refuse("position", t, at, "a document counts up by 1");
+  }
+  for (size_t f = 2; f < fields_.size(); ++f) {
+    const Field& field = fields_[f];
+    if (field.limit && f != positions_) ids(f, field.limit, field.ignores);
+    if (field.name != ENG_FIELD_LOSS_WEIGHTS) continue;
+    const auto* weights = static_cast<const float*>(values[f]);
+    for (int64_t t = 0; t < length_; ++t)
+      if (!std::isfinite(weights[t]) || weights[t] < 0)
+        throw Error(Exit::data, fmt::format("{}: loss weight {} is {}, which is no finite factor of at least 0",
+                                            where(), t, weights[t]));
+  }
+}
+
+int64_t FieldCheck::padding(std::span<void* const> values) const {
+  if (!packed()) return 0;
+  const auto* segments = static_cast<const int32_t*>(values[segments_]);
+  return std::count(segments, segments + length_, ENG_PADDING_SEGMENT);
+}
+
+}  // namespace eng

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fields of the batch: what the data source provides, what the model reads, and what each may hold.
+#pragma once
+
+#include <span>
+
+#include "core/registry/registry.hpp"
+#include "core/trace/model.hpp"
+#include "session/config/config.hpp"
+
+namespace eng {
+
+// What the source of [data] says it provides beside tokens and labels; it is not opened. `generate`: what a text that
+// is generated has of it. Throws Error(Exit::environment) for an answer that is wrong in itself.
+Offered offered_fields(const Config& config, Registry& registry, bool generate);
+
+// Refuses documents that would see each other. Appends a note for each field that nobody reads.
+void compare_fields(const Offered& offered, const Model& model, const Config& config, std::vector<std::string>& notes);
+
+// Checks the T values of each field of one sample; `values` are in the order of `fields`; `source`: the plugin, or ""
+// for a batch from elsewhere. Kernels use ids as indices without checks. Throws Error(Exit::data) that begins with
+// `where`.
+class FieldCheck {
+ public:
+  FieldCheck(std::vector<Field> fields, int64_t length, int64_t vocabulary);
+  // Allocates nothing, unless it throws.
+  void check(std::span<void* const> values, const std::string& source, uint64_t position) const;
+  // Positions of the sample that hold no token; 0 where documents are not packed.
+  int64_t padding(std::span<void* const> values) const;
+  bool packed() const { return segments_ < fields_.size(); }
+
+ private:
+  std::vector<Field> fields_;
+  int64_t length_, vocabulary_;
+  size_t segments_, positions_;  // indices; fields_.size(): not read
+};
+
+}  // namespace eng

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Terms of the loss and observers as users meet them: metrics.jsonl, the progress line, evaluation, mistakes.
+#include <cmath>
+#include <sstream>
+
+#include "harness.hpp"
+
+using namespace cli;
+
+TEST_CASE("a z loss is a term beside the cross-entropy, in training and evaluation", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  good(scratch, {"run", "config.toml", "--out", "plain", "train.steps=4"});
+  CHECK_FALSE(metrics(scratch / "plain")[0].contains("terms"));
+  const Result run = good(scratch, {"run", "config.toml", "--out", "run", "train.steps=4", "model.z_loss=0.01"});
+  for (const Json& step : metrics(scratch / "run")) {
+    const Json& terms = step.at("terms");
+    const double cross_entropy = terms.at("cross_entropy"), z = terms.at("z_loss"), loss = step.at("loss");
+    CHECK(z > 1);
+    CHECK(loss == Approx(cross_entropy + 0.01 * z).epsilon(1e-9));
+  }
+  // The first loss is that of a run without.
+  CHECK(double(metrics(scratch / "run")[0].at("terms").at("cross_entropy")) == column(scratch / "plain", "loss")[0]);
+  CHECK(has(run.err + run.out, " cross_entropy="));
+  const Json e = Json::parse(good(scratch, {"eval", "run", "--json"}).out);
+  const double cross_entropy = e.at("terms").at("cross_entropy");
+  CHECK(double(e.at("perplexity")) == Approx(std::exp(cross_entropy)).epsilon(1e-12));
+  CHECK(double(e.at("loss")) == Approx(cross_entropy + 0.01 * double(e.at("terms").at("z_loss"))).epsilon(1e-9));
+}
+
+TEST_CASE("observers write what they see and change nothing", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  good(scratch, {"run", "config.toml", "--out", "plain", "train.steps=4"});
+  const std::string more =
+      "\n[[observers]]\nplugin = \"stats\"\nevery = 2\nprogress = [\"gradient_norm.layers.*\"]\n"
+      "[[observers]]\nplugin = \"stats\"\nname = \"sizes\"\ngradients = false\nactivations = false\nupdates = false\n"
+      "parameters = true\nmaxima = false\n";
+  scratch.write("watched.toml", read(scratch / "config.toml") + more);
+  const Result run = good(scratch, {"run", "watched.toml", "--out", "run", "train.steps=4"});
+  for (const char* key : {"loss", "grad_norm"}) CHECK(column(scratch / "run", key) == column(scratch / "plain", key));
+  const std::vector<Json> steps = metrics(scratch / "run");
+  REQUIRE(steps.size() == 4);
+  for (size_t k = 0; k < 4; ++k) {
+    const Json& seen = steps[k].at("observed");
+    CHECK(seen.contains("sizes.parameter_norm.layers.0"));
+    CHECK_FALSE(seen.contains("sizes.parameter_max.layers.0"));
+    CHECK(seen.contains("stats.gradient_norm.layers.0") == (k % 2 == 1));
+    double sum = 0;
+    for (const auto& [name, value] : seen.items())
+      if (name.starts_with("stats.gradient_norm.")) sum += double(value) * double(value);
+    if (k % 2) CHECK(std::sqrt(sum) == Approx(double(steps[k].at("grad_norm"))).epsilon(1e-5));
+  }
+  CHECK(has(run.err + run.out, " stats.gradient_norm.layers.0="));
+  CHECK_FALSE(has(run.err + run.out, "sizes."));
+  // A run goes on with what its directory says, and other observers are no reason to refuse.
+  good(scratch, {"run", "run", "train.steps=6"});
+  CHECK(metrics(scratch / "run")[5].at("observed").contains("stats.gradient_norm.layers.0"));
+  const Result two = engine(scratch, {"run", "watched.toml", "--ranks", "2", "--out", "two", "train.steps=2",
+                                      "zero.plugin=zero3", "device.threads=1"});
+  INFO(two.err);
+  CHECK(two.exit == 0);
+  CHECK(metrics(scratch / "two")[1].at("observed").contains("stats.update_max.layers.0"));
+  CHECK(has(good(scratch, {"plan", "watched.toml"}).out, "in observers"));
+  CHECK(has(good(scratch, {"config", "schema", "observers"}).out, "with plugin = \"stats\""));
+}
+
+TEST_CASE("mistakes in [[observers]] are told with their place", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const std::string config = read(scratch / "config.toml");
+  const auto refused = [&](const std::string& text, const char* said) {
+    scratch.write("wrong.toml", config + "\n[[observers]]\n" + text);
+    const Result result = engine(scratch, {"check", "wrong.toml"});
+    INFO(result.err);
+    CHECK(result.exit == 2);
+    CHECK(has(result.err, said));
+  };
+  refused("every = 2\n", "[[observers]] 1: it needs `plugin`");
+  refused("plugin = \"stat\"\n", "no observer plugin named `stat`");
+  refused("plugin = \"stats\"\ngradient = true\n", "[[observers]] 1: `gradient` is unknown");
+  refused("plugin = \"stats\"\nevery = 0\n", "`every` must be at least 1");
+  refused("plugin = \"stats\"\nmaxima = 1\n", "`maxima` must be of type bool");
+  refused("plugin = \"stats\"\n[[observers]]\nplugin = \"stats\"\n", "two are called stats");
+}
