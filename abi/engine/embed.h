@@ -234,7 +234,9 @@ ENG_EMBED_API_ eng_status eng_session_describe(eng_session *self, eng_session_in
 /* Makes the next step, and what is due after it: an evaluation, a checkpoint. Without fields it reads the own data.
  * Fields: "tokens", (rows, length) of eng_session_info, an integer type; and optionally "labels" of that shape, where
  * ENG_IGNORE_LABEL (-100) counts for nothing. Without labels, the label of a token is the token after it in its row, and
- * the last one has none. `out` may be NULL.
+ * the last one has none. `tokens` may have one column more instead, for the last labels. Each further field that the model
+ * reads (engine/data.h), such as "segments", is given by its name, too: int32 or float32, as the model asks. `out` may be
+ * NULL.
  *   Call: [opened & between], all ranks, each with its own rows  since 1.0 */
 ENG_EMBED_API_ eng_status eng_session_step(eng_session *self, const eng_tensor_in *fields, uint32_t n,
                                            eng_step_result *out, eng_error *error);
