@@ -142,17 +142,6 @@ void Embedded::need_started() {
   if (!run_) start();
 }
 
-// What fails while all ranks work together leaves nothing to go on with.
-template <class Work>
-auto Embedded::sound(const Work& work) {
-  try {
-    return work();
-  } catch (...) {
-    broken_ = true;
-    throw;
-  }
-}
-
 void Embedded::start() {
   need_sound();
   if (run_) throw Error(Exit::usage, "this session is started already");

@@ -45,8 +45,16 @@ class Embedded {
   };
   void need_started();
   void need_sound() const;
+  // What fails while all ranks work together leaves nothing to go on with.
   template <class Work>
-  auto sound(const Work& work);
+  auto sound(const Work& work) {
+    try {
+      return work();
+    } catch (...) {
+      broken_ = true;
+      throw;
+    }
+  }
   void publish();
   Place place(const View& view) const;
   const Tensor& find(const std::string& name, const std::string& role) const;
