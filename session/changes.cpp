@@ -76,8 +76,34 @@ std::string batch_note(const Resumption& r, const Config& before, Untold& untold
                            train.given("accumulate") ? " --unset train.accumulate" : "");
 }
 
+// The schedule before; nullopt if it was one of a plugin that is not here any more, or that refuses its keys now.
+std::optional<Schedule> schedule_before(const Resumption& r, Config before) {
+  const auto* kind = r.before.value<std::string>("schedule", "kind");
+  if (!kind) return std::nullopt;
+  for (const SectionSchema& schema : section_schemas()) {
+    if (schema.name != "schedule") continue;
+    const Provided* plugin = schema.built_in(*kind) ? nullptr : r.registry.find(schema.kind, *kind);
+    std::map<std::string, Setting> settings;
+    for (const Option& option : merged(schema, plugin ? &plugin->schema : nullptr)) {
+      const Given* given = r.before.find("schedule", option.key);
+      Value value = given ? given->value : option.fallback;
+      if (fit(option, value).code) value = option.fallback;
+      settings[option.key] = {std::move(value), "the run", given && !given->held};
+    }
+    settings["kind"].value = *kind;
+    before.section("schedule") = Section("schedule", std::move(settings));
+  }
+  try {
+    return make_schedule(before, r.registry);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 std::string rate_note(const Resumption& r, const Config& before, Untold& untold) {
-  const Schedule then = make_schedule(before), now = make_schedule(r.now);
+  const std::optional<Schedule> old = schedule_before(r, before);
+  if (!old) return "";
+  const Schedule &then = *old, now = make_schedule(r.now, r.registry);
   const double expected = then.at(r.step + 1), next = now.at(r.step + 1);
   if (r.step < 1 || std::abs(next - expected) <= 0.01 * std::max(next, expected)) return "";
   return fmt::format("the learning rate changes from {:.2e} at step {} to {:.2e} at step {}; {}", then.at(r.step),
@@ -99,9 +125,9 @@ OnChange rule_of(const std::string& section, const std::string& key, const Confi
   for (const SectionSchema& schema : section_schemas()) {
     if (schema.name != section) continue;
     const Section& values = now.section(section);
-    const PluginSchema* plugin = schema.kind.empty() || !values.has("plugin") || !plugins.find
-                                     ? nullptr
-                                     : plugins.find(schema.kind, values.string("plugin"));
+    const bool named = !schema.kind.empty() && values.has(schema.names) && plugins.find;
+    const std::string name = named ? values.string(schema.names) : "";
+    const PluginSchema* plugin = named && !schema.built_in(name) ? plugins.find(schema.kind, name) : nullptr;
     const Schema all = merged(schema, plugin);
     const Option* option = find_option(all, key);
     if (!option) return OnChange::free;

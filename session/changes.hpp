@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/registry/registry.hpp"
 #include "session/config/source.hpp"
 
 namespace eng {
@@ -34,6 +35,7 @@ struct Resumption {
   const std::vector<Change>& changes;
   uint32_t ranks_before, ranks;  // ranks_before: 0 if it is not known
   int64_t step;                  // the last completed step
+  Registry& registry;            // has the schedules of plugins
 };
 // One text for each change that a user might overlook: another number of tokens per step, a jump of the learning rate;
 // and one for all others that are not free.

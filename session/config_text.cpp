@@ -30,9 +30,11 @@ void tell_observers(const SchemaSource& plugins, std::string& out) {
 }
 
 void tell_plugin(const SectionSchema& section, const std::string& name, const PluginSchema& plugin, std::string& out) {
-  out += fmt::format("#\n# with plugin = {}{}\n", toml_text(name), plugin.options.empty() ? ": no more keys" : "");
+  const bool alone = !find_option(section.options, section.names)->choices.empty();
+  out += fmt::format("#\n# with {} = {}{}{}\n", section.names, toml_text(name),
+                     plugin.options.empty() ? ": no more keys" : "", alone ? ", without those above" : "");
   for (const Option& option : plugin.options)
-    if (!find_option(section.options, option.key)) tell_option(option, out);
+    if (alone ? option.key != section.names : !find_option(section.options, option.key)) tell_option(option, out);
   for (const auto& [preset, values] : plugin.presets) {
     std::vector<std::string> parts;
     for (const auto& [key, value] : values) parts.push_back(fmt::format("{} = {}", key, toml_text(value)));

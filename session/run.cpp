@@ -120,7 +120,8 @@ Exit train(const RunRequest& request, Member& member, RunListener& listener, Par
   const std::optional<Resumed> once = resumed(request, parts, place, listener);
   if (member.first()) check_space(request, config, setup, place);
   release_freed_memory();  // of planning
-  Trainer trainer(config, *registry, setup, *data, member.communicator());
+  Trainer trainer(config, *registry, setup, *data, member.communicator(),
+                  member.first() && place.from ? choices_of(*place.from) : "");
   fill(trainer, parts, place.from, member.first(), listener);
   release_freed_memory();  // of reading a checkpoint
   TraceFile trace(request.trace, trainer.step(), setup.plan);
@@ -128,10 +129,11 @@ Exit train(const RunRequest& request, Member& member, RunListener& listener, Par
   if (place.from && place.dir) set_aside_newer(place.dir->checkpoints(), trainer.step());
   if (place.dir) {
     const RunStart start{place.dir->path(), config, setup, *data, place.from, trainer.step()};
+    if (!trainer.choices().empty()) place.dir->write("device_choices.txt", trainer.choices());
     if (once) {
       const uint32_t ranks_before = read_record(start.directory).ranks;
       for (const std::string& note :
-           resume_notes({once->before, config, once->changes, ranks_before, member.size(), start.step}))
+           resume_notes({once->before, config, once->changes, ranks_before, member.size(), start.step, *registry}))
         listener.note(note);
     }
     write_identity(*place.dir, member, *registry, start, *resolved, plugin_folders, before.has_value(),
@@ -147,7 +149,7 @@ Exit train(const RunRequest& request, Member& member, RunListener& listener, Par
                          trace.trace()};
   Exit exit = Exit::done;
   if (place.dir) {
-    Recorder recorder(*place.dir, trainer, trace, listener);
+    Recorder recorder(*place.dir, trainer, trace, listener, config.section("log").boolean("tensorboard"));
     exit = train_recorded(recorder, trainer, parts, options);
   } else {
     Silent silent(trace);

@@ -5,6 +5,7 @@
 
 #include "core/base/error.hpp"
 #include "session/config_text.hpp"
+#include "session/fits.hpp"
 #include "session/json.hpp"
 #include "session/report/context.hpp"
 #include "session/shell.hpp"
@@ -37,6 +38,7 @@ void write_identity(const RunDir& run, const Member& member, const Registry& reg
   for (const Change& c : changes)
     changed.push_back(Json::ordered({{"key", c.key}, {"before", c.before}, {"now", c.now}}));
   const std::filesystem::path source = weights_source(config);
+  const Peak peak = peak_of(start.setup.plan, beside(start.setup));
   Json identity =
       Json::ordered({{"version", version},
                      {"commit", commit},
@@ -46,6 +48,7 @@ void write_identity(const RunDir& run, const Member& member, const Registry& reg
                      {"data_hash", start.data.info().content_hash},
                      {"model_hash", model_hash(start.setup.plan)},
                      {"config_hash", resolved.hash},
+                     {"planned", Json::ordered({{"device_peak_bytes", peak.device}, {"host_peak_bytes", peak.host}})},
                      {"seeds", Json::ordered({{"seed", config.section("train").integer("seed")}})},
                      {"ranks", member.size()},
                      {"hosts", member.hosts()},
@@ -67,13 +70,15 @@ void write_identity(const RunDir& run, const Member& member, const Registry& reg
   run.write("plan.txt", plan_text(start.setup.plan, report_context(start.setup, config)));
 }
 
-Recorder::Recorder(const RunDir& run, const Trainer& trainer, TraceFile& trace, Listener& next)
+Recorder::Recorder(const RunDir& run, const Trainer& trainer, TraceFile& trace, Listener& next, bool tensorboard)
     : run_(run), trainer_(trainer), trace_(trace), next_(next), metrics_(run.metrics(), trainer.step(), run.attempt()) {
+  if (tensorboard) events_.emplace(run.folder().inside() / "tensorboard", trainer.step());
   state("running", 0);
 }
 
 void Recorder::step(const Metrics& metrics, double seconds_left) {
   metrics_.append(metrics);
+  if (events_) events_->append(Json::parse_or_null(metrics_line(metrics, run_.attempt()), true));
   next_.step(metrics, seconds_left);
   trace_.step(metrics.step);
 }

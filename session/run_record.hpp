@@ -3,6 +3,7 @@
 #pragma once
 
 #include "session/changes.hpp"
+#include "session/report/events.hpp"
 #include "session/report/trace.hpp"
 #include "session/run.hpp"
 #include "session/run_dir.hpp"
@@ -25,7 +26,8 @@ void write_identity(const RunDir& run, const Member& member, const Registry& reg
 // Updates the run directory, then forwards each event.
 class Recorder final : public Listener {
  public:
-  Recorder(const RunDir& run, const Trainer& trainer, TraceFile& trace, Listener& next);
+  // `tensorboard`: also as files of events, in the run's folder of this name.
+  Recorder(const RunDir& run, const Trainer& trainer, TraceFile& trace, Listener& next, bool tensorboard);
   void step(const Metrics& metrics, double seconds_left) override;
   void evaluated(int64_t step, const Evaluation& evaluation) override { next_.evaluated(step, evaluation); }
   // Throws Error(Exit::disk) if the run directory was removed.
@@ -45,6 +47,7 @@ class Recorder final : public Listener {
   TraceFile& trace_;
   Listener& next_;
   MetricsFile metrics_;
+  std::optional<EventFile> events_;
 };
 
 // For ranks other than the first: records only their trace.

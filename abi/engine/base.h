@@ -64,6 +64,7 @@ extern "C" {
 #define ENG_DRAFT_PRECISION_ ""
 #define ENG_DRAFT_ZERO_ ""
 #define ENG_DRAFT_TIER_ ""
+#define ENG_DRAFT_SCHEDULE_ ""
 #define ENG_DRAFT_OBSERVER_ ""
 
 typedef int32_t eng_status;

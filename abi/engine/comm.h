@@ -33,7 +33,7 @@ extern "C" {
 #endif
 
 #define ENG_COMM_KIND "eng.comm/1"
-#define ENG_COMM_DRAFT "comm-4" /* see engine/plugin.h */
+#define ENG_COMM_DRAFT "comm-5" /* see engine/plugin.h */
 #undef ENG_DRAFT_COMM_
 #define ENG_DRAFT_COMM_ "'" ENG_COMM_KIND "' = '" ENG_COMM_DRAFT "'\n"
 

@@ -43,7 +43,7 @@ extern "C" {
 #endif
 
 #define ENG_DEVICE_KIND "eng.device/1"
-#define ENG_DEVICE_DRAFT "device-4" /* see engine/plugin.h */
+#define ENG_DEVICE_DRAFT "device-5" /* see engine/plugin.h */
 #undef ENG_DRAFT_DEVICE_
 #define ENG_DRAFT_DEVICE_ "'" ENG_DEVICE_KIND "' = '" ENG_DEVICE_DRAFT "'\n"
 
@@ -170,6 +170,18 @@ typedef struct eng_device {
    * length; at most `capacity` bytes of it are written. The host passes a capacity of 64 KiB, and prints no more.
    *   Call: [plan]  since 1.0 */
   eng_status (*inspect)(const eng_options *, char *text, uint64_t capacity, uint64_t *size, eng_error *);
+
+  /* ---- algorithms that were measured; both NULL: `prepare` of kernels decides from the call alone --------- */
+  /* What `prepare` of this device's kernels has chosen by measuring, and `choose` was given, as a text for `choose`
+   * without NUL; empty if there is nothing. *size becomes its length; at most `capacity` bytes of it are written. The
+   * engine keeps the text with the run and its checkpoints, and sends that of the first rank to the others.
+   *   Call: [setup & created & idle]  since 1.0 */
+  eng_status (*choices)(void *self, char *text, uint64_t capacity, uint64_t *size, eng_error *);
+  /* From now on `prepare` takes these choices and measures nothing; a call that they do not name is decided from the
+   * call alone. A device whose options want nothing measured leaves them aside. ENG_INVALID: they are not from such a device, or not from this version of its libraries; the text says
+   * how they differ. Called at most once, before the first `prepare`.
+   *   Call: [setup & created]  since 1.0 */
+  eng_status (*choose)(void *self, const char *text, uint64_t size, eng_error *);
 } eng_device;
 
 #ifdef __cplusplus

@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 #define ENG_OPS_KIND "eng.ops/1"
-#define ENG_OPS_DRAFT "ops-5" /* see engine/plugin.h */
+#define ENG_OPS_DRAFT "ops-6" /* see engine/plugin.h */
 #undef ENG_DRAFT_OPS_
 #define ENG_DRAFT_OPS_ "'" ENG_OPS_KIND "' = '" ENG_OPS_DRAFT "'\n"
 

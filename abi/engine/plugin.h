@@ -20,7 +20,7 @@
  * followed. A plugin with an optimizer begins with:
  *   draft = 'draft-9'
  *   [drafts]
- *   'eng.optimizer/1' = 'optimizer-2'
+ *   'eng.optimizer/1' = 'optimizer-4'
  * A kind that somebody else defined (reverse DNS) has no line in [drafts].
  *
  * The description
@@ -77,7 +77,11 @@ typedef struct eng_host {
    * end in NUL. Control characters become `?`.
    *   Call: [any & !step]  since 1.0 */
   void (*log)(const struct eng_host *, int32_t level, const char *text, uint64_t length);
-  /* A host extension by id, or NULL. Anybody may use reverse-DNS ids. This engine has no extensions.
+  /* A host extension by id, or NULL if the engine does not have it; a plugin must be able to do without. Extensions of
+   * this engine:
+   *   ENG_THREADS_EXTENSION of engine/threads.h: an eng_threads
+   * Ids that begin with "eng." belong to the engine. Other programs that load plugins offer reverse-DNS ids. A table is
+   * never changed in a way that old plugins do not expect; that would be another id.
    *   Owner: host.  Valid: as long as the host.  Call: [setup]  since 1.0 */
   const void *(*get_extension)(const struct eng_host *, const char *id);
 } eng_host;
@@ -115,7 +119,7 @@ typedef struct eng_plugin {
 #define ENG_DRAFTS_                                                                                                 \
   "draft = '" ENG_ABI_DRAFT_ID "'\n[drafts]\n" ENG_DRAFT_MODEL_ ENG_DRAFT_OPTIMIZER_ ENG_DRAFT_DATA_                \
       ENG_DRAFT_TOKENIZER_ ENG_DRAFT_DEVICE_ ENG_DRAFT_KERNELS_ ENG_DRAFT_OPS_ ENG_DRAFT_COMM_ ENG_DRAFT_PRECISION_ \
-          ENG_DRAFT_ZERO_ ENG_DRAFT_TIER_ ENG_DRAFT_OBSERVER_
+          ENG_DRAFT_ZERO_ ENG_DRAFT_TIER_ ENG_DRAFT_SCHEDULE_ ENG_DRAFT_OBSERVER_
 
 /* Puts the drafts (above) and the description into the section, and defines `eng_description` for describe(). Include
  * the headers of all kinds that the description lists before you use it. `text` begins with a table: [plugin]. */

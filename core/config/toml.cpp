@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/config/names.hpp"
+
 namespace eng {
 namespace {
 
@@ -165,7 +167,14 @@ Preset read_table(const toml::node* node, const Schema& schema, const std::strin
   for (const auto& [key, child] : entries(node, where)) {
     if (others.count(key)) continue;
     const Option* option = find_option(schema, key);
-    need(option, "{}: unknown key '{}'", where, key);
+    if (!option) {
+      std::vector<std::string> known(others.begin(), others.end());
+      for (const Option& one : schema) known.push_back(one.key);
+      const auto near = nearest(key, known);
+      throw std::runtime_error(
+          fmt::format("{}: unknown key '{}'{}", where, key,
+                      near.empty() ? "" : fmt::format("; did you mean {}?", fmt::join(near, " or "))));
+    }
     std::string odd;
     Value value = value_of(*child, odd);
     const Misfit wrong = odd.empty() ? fit(*option, value) : Misfit{"", "cannot be " + odd};

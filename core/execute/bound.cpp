@@ -9,11 +9,12 @@ Bound::Bound(const Plan& plan, Device& device, const Kernels& kernels, Communica
     : plan_(plan), device_(device), comm_(comm), host_(host), host_memory_(kernels.host_memory()) {
   if (plan.has_tiers() && !host) throw Error(Exit::bug, "this plan has tiers, which nobody has made");
   try {
+    // A kernel that measures needs the memory of its tensors, which the arenas take next.
+    for (const Call& call : plan.calls) prepare(call, kernels);
     for (uint32_t a = 0; a < plan.arenas.size(); ++a) {
       arenas.push_back(alloc(a));
       pin(a);
     }
-    for (const Call& call : plan.calls) prepare(call, kernels);
     for (const Program& program : plan.programs) {
       programs.emplace_back();
       for (const Segment& segment : program.segments) {

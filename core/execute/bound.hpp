@@ -22,7 +22,7 @@ struct BoundSegment {
 
 class Bound {
  public:
-  // Allocates the arenas, prepares every call, binds every action. `comm`: null if the plan has no collectives; `host`:
+  // Prepares every call, allocates the arenas, binds every action. `comm`: null if the plan has no collectives; `host`:
   // null if it has no tiers. Throws Error naming the device or communicator, and the op.
   Bound(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm, Host* host);
   ~Bound();

@@ -175,4 +175,18 @@ void Device::sync() {
   call("sync", table_.sync, static_cast<void*>(nullptr));
 }
 
+std::string Device::choices() {
+  if (!measures()) return "";
+  uint64_t size = 0;
+  call("choices", table_.choices, static_cast<char*>(nullptr), uint64_t{0}, &size);
+  std::string text(size, '\0');
+  call("choices", table_.choices, text.data(), uint64_t{text.size()}, &size);
+  text.resize(std::min<size_t>(size, text.size()));
+  return text;
+}
+
+void Device::choose(const std::string& choices) {
+  if (measures() && !choices.empty()) call("choose", table_.choose, choices.data(), uint64_t{choices.size()});
+}
+
 }  // namespace eng

@@ -71,6 +71,11 @@ class Device {
   void upload(void* to, const void* from, uint64_t bytes);
   void download(void* to, const void* from, uint64_t bytes);
   void sync();
+  // Algorithms that kernels chose by measuring (eng_device.choices); "" if there are none.
+  std::string choices();
+  // Gives it those of another process or an earlier run, before a plan is bound. Throws Error(Exit::environment).
+  void choose(const std::string& choices);
+  bool measures() const { return table_.choices && table_.choose; }
   // Calls a function of the table: `self` is its first argument, an error sink the last. Throws
   // Error(Exit::environment) with the device's name and `what`.
   template <class F, class... Args>

@@ -10,7 +10,7 @@ class Executor {
  public:
   using Recorder = ActionRecorder;
 
-  // Allocates the arenas, prepares every call, binds every action, uploads the constants. `comm` runs the collectives
+  // Prepares every call, allocates the arenas, binds every action, uploads the constants. `comm` runs the collectives
   // and must have made the plan's groups. `graphs`: use launch graphs if the device has them. `host`: for a plan with
   // tiers.
   Executor(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm = nullptr, bool graphs = true,

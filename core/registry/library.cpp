@@ -14,6 +14,7 @@
 #include <boost/dll/shared_library.hpp>
 
 #include "core/registry/registry.hpp"
+#include "core/registry/threads.hpp"
 
 namespace eng {
 namespace {
@@ -145,7 +146,9 @@ Library& load(const Candidate& candidate, const std::string& pin, const std::str
   if (!library) {
     library = new Library{where, d.text, {d.id, d.version, path, hash}, file, {}, {}, nullptr, false, {}};
     library->host = {sizeof(eng_host), ENG_ABI_MINOR, library, log_line,
-                     [](const eng_host*, const char*) -> const void* { return nullptr; }};
+                     [](const eng_host*, const char* id) -> const void* {
+                       return id && std::strcmp(id, ENG_THREADS_EXTENSION) == 0 ? &host_threads : nullptr;
+                     }};
     process.libraries.push_back(library);
     const Surroundings before;
     try {

@@ -25,12 +25,11 @@ int64_t integer(const eng_call& c, std::string_view key) {
   return 0;
 }
 
-// q is input 0 of the op, 1 of its gradient, and k follows. All zeros if the call is not one of cuDNN's, as with
-// segments: the plugin's own kernels then compute it or say what is wrong with it.
+// q is input 0 of the op, 1 of its gradient, and k follows. All zeros if the call is not one of cuDNN's: the plugin's
+// own kernels then say what is wrong with it.
 Shape shape_of(const eng_call& c, bool backward) {
   const uint32_t first = backward ? 1 : 0;
-  if (c.n_in < first + 3 || c.n_in > (backward ? 6 : 3) || c.in[first].ndim != 3 || c.in[first + 1].ndim != 3)
-    return {};
+  if (c.n_in < first + 3 || c.in[first].ndim != 3 || c.in[first + 1].ndim != 3) return {};
   const eng_desc &q = c.in[first], &k = c.in[first + 1];
   const int64_t heads = integer(c, "heads"), kv_heads = integer(c, "kv_heads");
   if (heads <= 0 || kv_heads <= 0 || heads % kv_heads != 0 || q.dims[2] % heads != 0 || k.dims[1] != q.dims[1] ||
@@ -39,6 +38,12 @@ Shape shape_of(const eng_call& c, bool backward) {
   for (uint32_t n = 0; n < 3; ++n)
     if (c.in[first + n].dtype != q.dtype) return {};
   return {q.dims[0], q.dims[1], heads, kv_heads, q.dims[2] / heads, q.dtype, backward};
+}
+
+// Segments are the last input of both.
+bool packed(const eng_call& c, bool backward) {
+  const uint32_t at = backward ? 6 : 3;
+  return c.n_in > at && c.in[at].dtype != 0;
 }
 
 std::string bytes_text(uint64_t n) {
@@ -82,6 +87,12 @@ AttentionChoice choose_attention(const eng_call& call, bool backward) {
   const bool must = o.who == AttentionOptions::cudnn;
   const Shape s = shape_of(call, backward);
   if (s.heads == 0) return {};
+  if (packed(call, backward)) {
+    if (!must) return {};
+    throw Error{ENG_UNSUPPORTED,
+                "samples are packed, and cuDNN does not compute attention that ends where a document does; [device] "
+                "attention = \"auto\" lets the plugin's own kernel compute it, [data] pack = false needs none"};
+  }
   const sdpa::Answer answer = sdpa::answer(s, call.device->arch, o.version);
   const auto name = [&] { return "cuDNN " + sdpa::version_text(o.version); };
   if (!answer.refused.empty()) {

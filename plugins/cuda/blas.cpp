@@ -6,13 +6,15 @@
 // NVIDIA promises the same bits in every run for one version of the library and GPUs of one architecture with the same
 // number of processors; streams that share scratch are the exception, and here each product has scratch of the plan.
 //
-// Which algorithm. cuBLASLt proposes some, from the shapes, the GPU and its version alone, and nothing is measured: so
-// every run gets the same. Of these, the first one is taken that
+// Which algorithm. cuBLASLt proposes some, from the shapes, the GPU and its version alone: so every run gets the same.
+// Of these, the first one is taken that
 //   - needs at most the scratch that the plan has: [device] workspace;
 //   - gives the same bits in every run: K is summed in one go, or its parts are stored in f32 and then added in one
 //     step. Adding parts in place, in the order in which blocks end, is refused, and so are parts rounded to 16 bits;
 //   - multiplies f32 as f32 (no TF32, nothing made of 16-bit parts) and sums products of 16-bit values in f32.
 // If there is none, `prepare` gives nothing, and the kernels of this plugin compute the product.
+// With [device] tune, all that are allowed are measured, and the fastest is taken. Two runs may then differ; one run
+// does not, since its choices are kept (choices.cpp).
 #include "blas.hpp"
 
 #include <cublasLt.h>
@@ -20,8 +22,10 @@
 #include <algorithm>
 #include <array>
 #include <climits>
+#include <vector>
 
 #include "device.hpp"
+#include "measure.hpp"
 
 namespace cuda::blas {
 namespace {
@@ -134,6 +138,36 @@ bool acceptable(const cublasLtMatmulHeuristicResult_t& proposed, uint64_t scratc
          (flags & ~numbers) == 0;
 }
 
+// A name of the product for the run's choices.
+std::string text_of(const Product& p, uint64_t scratch) {
+  const auto matrix = [](const char* name, int32_t type, uint32_t aligned) {
+    return std::string(name) +
+           (type == ENG_BF16  ? " bf16"
+            : type == ENG_F16 ? " f16"
+                              : " f32") +
+           " aligned to " + std::to_string(aligned);
+  };
+  return std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k) + (p.ta ? " ta" : "") +
+         (p.tb ? " tb" : "") + (p.add ? " add" : "") + (p.bias ? " bias" : "") + ", " +
+         matrix("a", p.type, p.a_aligned) + ", " + matrix("b", p.type, p.b_aligned) + ", " +
+         matrix("c", p.result, p.c_aligned) + ", scratch " + std::to_string(scratch);
+}
+
+std::string hexadecimal(const cublasLtMatmulAlgo_t& algorithm) {
+  constexpr char digits[] = "0123456789abcdef";
+  std::string out;
+  for (const uint64_t word : algorithm.data)
+    for (int shift = 60; shift >= 0; shift -= 4) out += digits[word >> shift & 15];
+  return out;
+}
+
+bool from_hexadecimal(const std::string& text, cublasLtMatmulAlgo_t& algorithm) {
+  constexpr size_t words = std::size(cublasLtMatmulAlgo_t{}.data);
+  if (text.size() != words * 16 || text.find_first_not_of("0123456789abcdef") != std::string::npos) return false;
+  for (size_t k = 0; k < words; ++k) algorithm.data[k] = std::stoull(text.substr(k * 16, 16), nullptr, 16);
+  return true;
+}
+
 class Chosen final : public library::Algorithm {
  public:
   Chosen(Device& device, const Product& p, uint64_t scratch)
@@ -146,6 +180,24 @@ class Chosen final : public library::Algorithm {
 
   // False: the library has nothing that fits.
   bool choose() {
+    Choices& choices = device_.choices;
+    const std::string product = text_of(p_, scratch_);
+    if (const auto known = choices.algorithms.find(product); known != choices.algorithms.end()) {
+      restore(known->second, product);
+      return true;
+    }
+    std::vector<cublasLtMatmulAlgo_t> allowed = propose();
+    if (allowed.empty()) return false;
+    algorithm_ = allowed[0];
+    if (!choices.measure) return true;
+    if (allowed.size() > 1) algorithm_ = allowed[fastest(allowed)];
+    choices.algorithms[product] = hexadecimal(algorithm_);
+    return true;
+  }
+
+ private:
+  // What the library proposes and is allowed, in its order.
+  std::vector<cublasLtMatmulAlgo_t> propose() const {
     // The heuristic looks only at how well the bias is aligned.
     const Operation operation(p_, reinterpret_cast<const void*>(uintptr_t{library::most_aligned}));
     const uint64_t numbers = allowed_numbers(p_);
@@ -155,16 +207,54 @@ class Chosen final : public library::Algorithm {
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         device_.blas.get(), operation.get(), b_.get(), a_.get(), c_.get(), c_.get(),
         const_cast<cublasLtMatmulPreference_t>(&preference.opaque), int{proposed.size()}, proposed.data(), &count);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
     check(status, "choosing an algorithm");
-    const auto end = proposed.begin() + std::clamp(count, 0, int{proposed.size()});
-    const auto first =
-        std::find_if(proposed.begin(), end, [&](const auto& one) { return acceptable(one, scratch_, numbers); });
-    if (first == end) return false;
-    algorithm_ = first->algo;
-    return true;
+    std::vector<cublasLtMatmulAlgo_t> out;
+    for (int k = 0; k < std::clamp(count, 0, int{proposed.size()}); ++k)
+      if (acceptable(proposed[k], scratch_, numbers)) out.push_back(proposed[k].algo);
+    return out;
   }
 
+  // Of a run's choices. Checked as if it had been proposed: its text may have been changed.
+  void restore(const std::string& text, const std::string& product) {
+    const Operation operation(p_, reinterpret_cast<const void*>(uintptr_t{library::most_aligned}));
+    cublasLtMatmulHeuristicResult_t result{};
+    if (!from_hexadecimal(text, algorithm_) ||
+        cublasLtMatmulAlgoCheck(device_.blas.get(), operation.get(), b_.get(), a_.get(), c_.get(), c_.get(),
+                                &algorithm_, &result) != CUBLAS_STATUS_SUCCESS)
+      throw Error{ENG_INVALID,
+                  "the measured algorithm of product " + product + " is not one of this cuBLASLt: " + text};
+    result.algo = algorithm_;
+    if (!acceptable(result, scratch_, allowed_numbers(p_)))
+      throw Error{ENG_INVALID, "the measured algorithm of product " + product +
+                                   " is not allowed: it adds in any order, " +
+                                   "rounds, or needs more than [device] workspace"};
+  }
+
+  // The index of the fastest, in memory of its own: the arenas are allocated later.
+  size_t fastest(const std::vector<cublasLtMatmulAlgo_t>& allowed) const {
+    const Trial trial(p_, scratch_);
+    size_t best = 0;
+    float least = 0;
+    for (size_t k = 0; k < allowed.size(); ++k) {
+      const std::optional<float> time = trial.time([&](const Operands& o, void* scratch, cudaStream_t queue) {
+        return multiply(o, allowed[k], scratch, queue) == CUBLAS_STATUS_SUCCESS;
+      });
+      if (time && (least == 0 || *time < least)) best = k, least = *time;
+    }
+    return best;
+  }
+
+  cublasStatus_t multiply(const Operands& o, const cublasLtMatmulAlgo_t& algorithm, void* scratch,
+                          cudaStream_t queue) const {
+    const float one = 1, added = o.acc ? 1 : 0;
+    const Operation operation(p_, o.bias);
+    return cublasLtMatmul(device_.blas.get(), operation.get(), &one, o.b, b_.get(), o.a, a_.get(), &added,
+                          o.acc ? o.acc : o.c, c_.get(), o.c, c_.get(), &algorithm, scratch_ ? scratch : nullptr,
+                          scratch_, queue);
+  }
+
+ public:
   bool takes(const Operands& o) const override {
     const auto at = [](const void* address) { return reinterpret_cast<uintptr_t>(address); };
     return at(o.a) % p_.a_aligned == 0 && at(o.b) % p_.b_aligned == 0 && at(o.c) % p_.c_aligned == 0 &&
@@ -172,11 +262,7 @@ class Chosen final : public library::Algorithm {
   }
 
   void run(const Operands& o, void* scratch, void* queue) const override {
-    const float one = 1, added = o.acc ? 1 : 0;
-    const Operation operation(p_, o.bias);
-    const cublasStatus_t status = cublasLtMatmul(
-        device_.blas.get(), operation.get(), &one, o.b, b_.get(), o.a, a_.get(), &added, o.acc ? o.acc : o.c, c_.get(),
-        o.c, c_.get(), &algorithm_, scratch_ ? scratch : nullptr, scratch_, static_cast<cudaStream_t>(queue));
+    const cublasStatus_t status = multiply(o, algorithm_, scratch, static_cast<cudaStream_t>(queue));
     if (status != CUBLAS_STATUS_SUCCESS) check(status, device_.queue_name(queue) + ", multiplying");
   }
 
@@ -206,6 +292,10 @@ std::shared_ptr<const library::Algorithm> prepare(void* device, const Product& p
 }
 
 }  // namespace
+
+uint64_t version() {
+  return cublasLtGetVersion();
+}
 
 std::shared_ptr<cublasLtContext> create() {
   cublasLtHandle_t handle = nullptr;

@@ -44,6 +44,7 @@ eng_status create(const eng_options* given, uint32_t local_rank, void** self, en
                                        ": its kernels need sm_80 (A100, RTX 30) or later"};
     check(cudaFree(nullptr), "making the context of " + std::string(device->properties.name));
     device->blas = blas::create();
+    device->choices.measure = device->options.tune;
     *self = device.release();
   });
 }
@@ -65,6 +66,8 @@ Options options_of(const eng_options* options) {
   int64_t workspace = 32 << 20, attention_workspace = int64_t{512} << 20;
   const char *attention = "auto", *cudnn = "";
   out.synchronous = option(options->get_bool, options, "synchronous", synchronous) != 0;
+  int32_t tune = 0;
+  out.tune = option(options->get_bool, options, "tune", tune) != 0;
   workspace = option(options->get_int, options, "workspace", workspace);
   if (workspace < 0) throw Error{ENG_INVALID, "workspace = " + std::to_string(workspace) + ": give 0 or more bytes"};
   out.workspace = static_cast<uint64_t>(workspace);
@@ -147,7 +150,7 @@ const eng_device& device_table() {
     t.struct_size = sizeof t;
     t.minor = ENG_ABI_MINOR;
     t.create = create, t.destroy = destroy;
-    add_describe(t), add_inspect(t), add_memory(t), add_streams(t), add_graph(t);
+    add_choices(t), add_describe(t), add_inspect(t), add_memory(t), add_streams(t), add_graph(t);
     return t;
   }();
   return table;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -23,6 +24,12 @@ struct Options {
   uint64_t workspace = 0;  // bytes: the most scratch of a matrix product
   AttentionOptions attention;
   bool synchronous = false;
+  bool tune = false;
+};
+// Algorithms by product, as text (choices.cpp).
+struct Choices {
+  bool measure = false;  // prepare measures; else it takes what is here, or decides from the call alone
+  std::map<std::string, std::string> algorithms;
 };
 // Throws Error.
 Options options_of(const eng_options* options);
@@ -34,6 +41,7 @@ struct Device {
   cudaDeviceProp properties{};
   std::vector<cudaStream_t> queues;
   std::shared_ptr<cublasLtContext> blas;
+  Choices choices;
   std::shared_ptr<void> cudnn;  // its handle, made when the first kernel needs it
   void* cudnn_queue = nullptr;  // the stream that the handle works on
   std::string ended;            // why the context ended; "" while it lives
@@ -56,6 +64,7 @@ void finish_launch(Device& device, const eng_exec& exec);
 std::string device_name();
 
 // The parts of the table.
+void add_choices(eng_device& table);
 void add_describe(eng_device& table);
 void add_inspect(eng_device& table);
 void add_memory(eng_device& table);

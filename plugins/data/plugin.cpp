@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "host_threads.hpp"
 #include "tables.hpp"
 
 // The options for held-out data and for packing, which both sources have. (A raw string of several lines cannot stand
@@ -157,7 +158,8 @@ namespace {
 const char* description() {
   return eng_description;
 }
-eng_status start(const eng_host*, eng_error*) {
+eng_status start(const eng_host* host, eng_error*) {
+  text_data::host_threads = static_cast<const eng_threads*>(host->get_extension(host, ENG_THREADS_EXTENSION));
   return ENG_OK;
 }
 void stop() {}

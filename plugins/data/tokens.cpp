@@ -6,6 +6,7 @@
 
 #include "documents.hpp"
 #include "failure.hpp"
+#include "host_threads.hpp"
 #include "options.hpp"
 #include "source.hpp"
 #include "tables.hpp"
@@ -27,6 +28,7 @@ std::unique_ptr<Source> open_tokens(const eng_options* options, const eng_data_r
   std::set<std::string> taken;  // PREFIX.bin and PREFIX.idx belong together
   const auto add = [&](const std::vector<std::string>& paths, Stream& stream, std::vector<uint64_t>& starts) {
     Hash hash;
+    std::vector<TokenFile> opened;
     for (const std::string& path : paths) {
       TokenFile file = open_token_file(path);
       if (!taken.insert(file.path).second) continue;
@@ -43,7 +45,11 @@ std::unique_ptr<Source> open_tokens(const eng_options* options, const eng_data_r
           throw Failure(ENG_INVALID, "[data] " + path + " was made by another tokenizer than [data] tokenizer = \"" +
                                          named + "\": build it again with this one, or name the one it was made by");
       }
-      scan(file, request.vocabulary);
+      opened.push_back(std::move(file));
+    }
+    // Every token is read: the slow part, where there are many files.
+    each_of(opened.size(), [&](uint64_t k) { scan(opened[k], request.vocabulary); });
+    for (const TokenFile& file : opened) {
       source->vocabulary = std::max({source->vocabulary, file.header.vocabulary, file.largest + 1});
       hash.add_field(file.hash + " " + std::to_string(file.width));
       if (file.tokens == 0) continue;

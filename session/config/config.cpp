@@ -2,6 +2,8 @@
 // The sections of a configuration, and access to them.
 #include "session/config/config.hpp"
 
+#include <algorithm>
+
 #include "core/config/toml.hpp"
 #include "session/config/schema_text.hpp"
 #include "session/config/source.hpp"
@@ -14,7 +16,8 @@ std::vector<SectionSchema> read_sections() {
   const toml::table all = parse_toml(schema_toml);
   for (const auto& [name, section] : entries(&all, "schema.toml")) {
     Schema options = read_options(section, "[" + name + "]");
-    out.push_back({name, find_option(options, "plugin") ? "eng." + name + "/1" : "", std::move(options)});
+    const bool schedule = name == "schedule", named = schedule || find_option(options, "plugin");
+    out.push_back({name, named ? "eng." + name + "/1" : "", std::move(options), schedule ? "kind" : "plugin"});
   }
   return out;
 }
@@ -68,7 +71,20 @@ const std::vector<SectionSchema>& section_schemas() {
   return all;
 }
 
+bool SectionSchema::built_in(const std::string& name) const {
+  const Option* option = find_option(options, names);
+  return option && std::find(option->choices.begin(), option->choices.end(), name) != option->choices.end();
+}
+
 Schema merged(const SectionSchema& section, const PluginSchema* plugin) {
+  const Option* named = find_option(section.options, section.names);
+  if (plugin && named && !named->choices.empty()) {
+    Schema only = {*named};
+    only[0].choices.clear();
+    for (const Option& option : plugin->options)
+      if (option.key != named->key) only.push_back(option);
+    return only;
+  }
   Schema all = section.options;
   for (const Option& option : plugin ? plugin->options : Schema{}) {
     auto* own = const_cast<Option*>(find_option(all, option.key));

@@ -98,6 +98,10 @@ struct SectionSchema {
   std::string name;
   std::string kind;  // of its plugin; "" if it has none
   Schema options;
+  std::string names = "plugin";  // the key that names the plugin
+
+  // Whether the engine itself provides this: a value that `names` lists as a choice.
+  bool built_in(const std::string& name) const;
 };
 const std::vector<SectionSchema>& section_schemas();
 // The keys of each of [[optimizer.groups]], in addition to the plugin's keys that are marked per_group.
@@ -107,7 +111,7 @@ const Schema& observer_options();
 // Gives the keys of [offload] that are not given the values that follow from the others.
 void derive_offload(Section& offload);
 // The engine's keys and those of `plugin`, if any. The plugin may give an engine's key (such as learning_rate) another
-// default.
+// default. A plugin in the place of something built in has its own keys beside the one that names it, and no others.
 Schema merged(const SectionSchema& section, const PluginSchema* plugin);
 
 }  // namespace eng

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "core/config/names.hpp"
 #include "session/config/source.hpp"
 
 namespace eng {
@@ -57,20 +58,21 @@ struct Resolver {
   }
 
   std::string plugin_name(const SectionSchema& schema) const {
-    const Option* option = find_option(schema.options, "plugin");
+    const Option* option = find_option(schema.options, schema.names);
     Value value = option ? option->fallback : Value();
     if (schema.name == "model" && from.settings.count("plugin")) value = from.settings.at("plugin").value;
-    if (const Given* given = document.find(schema.name, "plugin")) value = given->value;
+    if (const Given* given = document.find(schema.name, schema.names)) value = given->value;
     return value.index() == 4 ? std::get<std::string>(value) : "";
   }
 
   const PluginSchema* plugin_of(const SectionSchema& schema) const {
-    return schema.kind.empty() ? nullptr : plugins.find(schema.kind, plugin_name(schema));
+    const std::string name = plugin_name(schema);
+    return schema.kind.empty() || schema.built_in(name) ? nullptr : plugins.find(schema.kind, name);
   }
 
   // Not needed until a run uses it.
   bool is_late(const SectionSchema& schema) const {
-    const Option* option = find_option(schema.options, "plugin");
+    const Option* option = find_option(schema.options, schema.names);
     return option && option->late && Value(plugin_name(schema)) == option->fallback;
   }
 
@@ -126,8 +128,10 @@ struct Resolver {
     setting = Setting{std::move(value), given.held ? "default" : origin(given.place), !given.held};
     if (!wrong.code) return;
     const auto* text = std::get_if<std::string>(&setting.value);
-    add(schema.name, {wrong.code, fmt::format("`{}` {}", option.key, printable(wrong.text, 600)), given.place,
-                      option.help, describe(option), "", text ? *text : "", option.choices});
+    const bool plugin = text && option.key == schema.names && nearest(*text, option.choices).empty();
+    add(schema.name,
+        {wrong.code, fmt::format("`{}` {}", option.key, printable(wrong.text, 600)), given.place, option.help,
+         describe(option), plugin ? plugins.explain(schema.kind, *text) : "", text ? *text : "", option.choices});
   }
 
   // [[optimizer.groups]].
@@ -278,9 +282,16 @@ struct Resolver {
 
   Section resolve(const SectionSchema& schema) {
     const PluginSchema* plugin = plugin_of(schema);
-    const bool alone = schema.kind.empty() || (!plugin && is_late(schema));  // all its keys are the engine's
+    const Option* named = find_option(schema.options, schema.names);
+    // All its keys are the engine's. Of a word that is neither built in nor a plugin, its choices tell.
+    const bool alone = schema.kind.empty() || (!plugin && (is_late(schema) || !named->choices.empty()));
     if (!plugin && !alone) no_plugin(schema);
-    const Schema options = merged(schema, plugin);
+    Schema options = merged(schema, plugin);
+    if (!plugin && named && !named->choices.empty())
+      for (const std::string& name : plugins.names(schema.kind)) {
+        auto& choices = const_cast<Option*>(find_option(options, schema.names))->choices;
+        if (!schema.built_in(name)) choices.push_back(name);
+      }
     std::map<std::string, Setting> settings;
     for (const Option& option : options)
       take_own(schema.name, option, option.fallback, "default", settings[option.key]);

@@ -140,6 +140,7 @@ struct Rules {
 
   void schedule(Section& schedule) const {
     const std::string& kind = schedule.string("kind");
+    if (!schedule.settings().count("compatible")) return;  // a plugin, which checks its own keys
     const bool deepspeed = schedule.string("compatible") == "deepspeed";
     if (deepspeed != kind.starts_with("Warmup"))
       return refuse("E0113", "schedule", deepspeed ? "compatible" : "kind",

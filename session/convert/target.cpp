@@ -80,10 +80,10 @@ bool Target::exists(const std::string& section, const std::string& plugin) const
 const PluginSchema* Target::plugin_of(const std::string& section) const {
   const SectionSchema* schema = section_of(section);
   if (!schema || schema->kind.empty()) return nullptr;
-  const Option* option = find_option(schema->options, "plugin");
-  const Value* given = get(section + ".plugin");
+  const Option* option = find_option(schema->options, schema->names);
+  const Value* given = get(section + "." + schema->names);
   const std::string name = as_text(given ? *given : option->fallback);
-  return name.empty() ? nullptr : plugins_.find(schema->kind, name);
+  return name.empty() || schema->built_in(name) ? nullptr : plugins_.find(schema->kind, name);
 }
 
 std::optional<int64_t> Target::of_model(const std::string& key) const {

@@ -12,6 +12,7 @@
 #include "engine/op.h"
 #include "engine/optimizer.h"
 #include "engine/policy.h"
+#include "engine/schedule.h"
 #include "engine/tokenizer.h"
 #include "session/plugins/plugin_file.hpp"
 
@@ -97,18 +98,20 @@ constexpr KnownKind known_kinds[] = {
     {ENG_PRECISION_KIND, ENG_PRECISION_DRAFT},
     {ENG_ZERO_KIND, ENG_ZERO_DRAFT},
     {ENG_TIER_KIND, ENG_TIER_DRAFT},
+    {ENG_SCHEDULE_KIND, ENG_SCHEDULE_DRAFT},
     {ENG_OBSERVER_KIND, ENG_OBSERVER_DRAFT},
 };
 
-// Why this engine cannot use a kind, given the plugin's `drafts`; "" if it can. Kinds outside "eng." are not checked.
+// Why this engine cannot use a kind, given the plugin's `drafts`; "" if it can. Kinds outside "eng." are not checked,
+// unless they are nearly one of the engine's.
 std::string refusal(const std::string& kind, const Preset& drafts) {
-  if (!kind.starts_with("eng.")) return "";
+  std::vector<std::string> all;
+  for (const KnownKind& k : known_kinds) all.emplace_back(k.id);
+  const auto near = nearest(kind, all);
+  if (!kind.starts_with("eng.") && near.empty()) return "";
   const auto* const known =
       std::find_if(std::begin(known_kinds), std::end(known_kinds), [&](const KnownKind& k) { return kind == k.id; });
   if (known == std::end(known_kinds)) {
-    std::vector<std::string> all;
-    for (const KnownKind& k : known_kinds) all.emplace_back(k.id);
-    const auto near = nearest(kind, all);
     return fmt::format("this engine has no kind {}; {}", kind,
                        near.empty() ? fmt::format("the kinds are {}", fmt::join(all, ", "))
                                     : fmt::format("did you mean {}?", fmt::join(near, " or ")));

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the exports and section .eng_plugin of a shared object without running it.
-#include <elf.h>
-
 #include <bit>
 #include <cstring>
 
 #include "core/config/toml.hpp"
-#include "session/plugins/plugin_file.hpp"
+#include "session/plugins/elf_rows.hpp"
 
 namespace eng {
 namespace {
@@ -21,47 +19,23 @@ constexpr uint16_t this_machine = EM_AARCH64;
 #error "name this machine's ELF number here"
 #endif
 
-constexpr uint64_t most_bytes = 16u << 20;  // of one table
-
-// `count` rows at `offset`. Both come from the file and are checked.
-template <class Row>
-std::vector<Row> rows(const ReadAt& in, uint64_t offset, uint64_t count, const char* what) {
-  need(count <= most_bytes / sizeof(Row), "malformed ELF file: its {} has {} entries", what, count);
-  std::vector<Row> out(count);
-  const uint64_t size = count * sizeof(Row);
-  need(in(out.data(), offset, size) == size, "truncated ELF file: its {} ends after the end of the file", what);
-  return out;
-}
-
-std::string text_of(const ReadAt& in, const Elf64_Shdr& section, const char* what) {
-  need(section.sh_type != SHT_NOBITS, "malformed ELF file: its {} has no bytes", what);
-  const auto bytes = rows<char>(in, section.sh_offset, section.sh_size, what);
-  return std::string(bytes.begin(), bytes.end());
-}
-
-// The NUL-terminated string at `offset`; "" if it starts or ends outside `strings`.
-std::string string_at(const std::string& strings, uint64_t offset) {
-  const size_t end = strings.find('\0', offset);
-  return end == std::string::npos ? "" : strings.substr(offset, end - offset);
-}
-
 void read(const ReadAt& in, ElfFile& out) {
   char magic[SELFMAG] = {};
   in(magic, 0, SELFMAG);
   need(std::memcmp(magic, ELFMAG, SELFMAG) == 0, "not an ELF file");
-  const Elf64_Ehdr head = rows<Elf64_Ehdr>(in, 0, 1, "header")[0];
+  const Elf64_Ehdr head = elf_rows<Elf64_Ehdr>(in, 0, 1, "header")[0];
   need(head.e_ident[EI_CLASS] == ELFCLASS64, "not a 64-bit ELF file");
   need(head.e_machine == this_machine, "built for ELF machine {}, this is {}", +head.e_machine, +this_machine);
   need(head.e_type == ET_DYN, "an ELF file, but not a shared object");
   need(head.e_shentsize == sizeof(Elf64_Shdr) && head.e_shnum < SHN_LORESERVE, "malformed ELF section table");
-  const auto sections = rows<Elf64_Shdr>(in, head.e_shoff, head.e_shnum, "section table");
+  const auto sections = elf_rows<Elf64_Shdr>(in, head.e_shoff, head.e_shnum, "section table");
   need(head.e_shstrndx < sections.size(), "malformed ELF file: no section names");
-  const std::string names = text_of(in, sections[head.e_shstrndx], "section name table");
+  const std::string names = elf_text(in, sections[head.e_shstrndx], "section name table");
   std::set<std::string> exports;  // defined symbols that others can see
   for (const Elf64_Shdr& section : sections) {
-    if (string_at(names, section.sh_name) == ".eng_plugin") {
+    if (elf_string(names, section.sh_name) == ".eng_plugin") {
       need(out.description.empty(), "malformed ELF file: two sections .eng_plugin");
-      out.description = text_of(in, section, "section .eng_plugin");
+      out.description = elf_text(in, section, "section .eng_plugin");
       // Must be one string; instrumented builds pad it with NULs.
       out.description.erase(out.description.find_last_not_of('\0') + 1);
       need(out.description.find('\0') == std::string::npos,
@@ -69,13 +43,13 @@ void read(const ReadAt& in, ElfFile& out) {
     }
     if (section.sh_type != SHT_DYNSYM) continue;
     need(section.sh_entsize == sizeof(Elf64_Sym) && section.sh_link < sections.size(), "malformed ELF symbol table");
-    const std::string strings = text_of(in, sections[section.sh_link], "dynamic string table");
+    const std::string strings = elf_text(in, sections[section.sh_link], "dynamic string table");
     for (const Elf64_Sym& symbol :
-         rows<Elf64_Sym>(in, section.sh_offset, section.sh_size / sizeof(Elf64_Sym), "dynamic symbol table")) {
+         elf_rows<Elf64_Sym>(in, section.sh_offset, section.sh_size / sizeof(Elf64_Sym), "dynamic symbol table")) {
       const auto seen = ELF64_ST_VISIBILITY(symbol.st_other);
       const bool defined = symbol.st_shndx != SHN_UNDEF && symbol.st_shndx != SHN_ABS;
       if (defined && ELF64_ST_BIND(symbol.st_info) != STB_LOCAL && (seen == STV_DEFAULT || seen == STV_PROTECTED))
-        exports.insert(string_at(strings, symbol.st_name));
+        exports.insert(elf_string(strings, symbol.st_name));
     }
   }
   for (const char* linker : {"", "_init", "_fini", "_end", "_edata", "__bss_start"}) exports.erase(linker);

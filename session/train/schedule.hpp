@@ -2,9 +2,13 @@
 // The learning rate of every update: one formula, a pure function of the update's number.
 #pragma once
 
+#include "core/registry/registry.hpp"
 #include "session/config/config.hpp"
 
 namespace eng {
+
+// A schedule of a plugin (engine/schedule.h), made for a run.
+class PluginSchedule;
 
 // lr(k) of update k = 1, 2, ..., with P = peak, M = least, W = warmup, S = steps:
 //   k < W   linear: P k / W        log: P ln(k + 1) / ln(W + 1)
@@ -23,16 +27,21 @@ namespace eng {
 //   WarmupDecayLR   k = 1: M   i < N: M + (P - M) w(i)     else M + (P - M) max(0, (S - i) / s)
 //   WarmupCosineLR  k = 1: 0   i < N: P (r + (1 - r) w(i)) else P max(0, c + (1 - c) (1 + cos(pi u)) / 2),
 //                                                               u = min(1, (i - N + 1) / s)
+//
+// Every other kind is a plugin's.
 struct Schedule {
   std::string kind = "constant";  // as in [schedule]
   bool log_warmup = false;
   int64_t warmup = 0, steps = 0;
   double peak = 0, least = 0;
   double warmup_ratio = 0, cosine_ratio = 1e-4;
-  // The learning rate of update k = 1, 2, ...; a skipped step is no update.
+  std::shared_ptr<const PluginSchedule> plugin = {};
+  // The learning rate of update k = 1, 2, ...; a skipped step is no update. Throws Error(Exit::environment) that names
+  // plugin and update if a plugin gives what no rate can be.
   double at(int64_t update) const;
 };
 
-Schedule make_schedule(const Config& config);
+// Loads the plugin of a kind that is not built in. Throws Error(Exit::usage) if it refuses its options.
+Schedule make_schedule(const Config& config, Registry& registry);
 
 }  // namespace eng

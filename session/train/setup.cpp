@@ -104,7 +104,7 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   if (training)
     s.optimizer = make_optimizer(optimizer.string("plugin"),
                                  registry.table<eng_optimizer>(ENG_OPTIMIZER_KIND, optimizer.string("plugin")),
-                                 optimizer, {train.integer("steps"), make_schedule(config).peak});
+                                 optimizer, {train.integer("steps"), make_schedule(config, registry).peak});
   const eng_model model_table = registry.table<eng_model>(ENG_MODEL_KIND, model.string("plugin"));
   // A strategy may bring ops, too.
   if (world.size > 1) registry.table<eng_axis>(ENG_ZERO_KIND, zero.string("plugin"));

@@ -15,10 +15,20 @@ namespace eng {
 namespace {
 
 // An executor binds collectives to the groups of their ranks, so the groups must exist before it.
-const Plan& with_groups(const Plan& plan, Communicator* comm) {
-  if (comm) comm->make_groups(plan.ranks);
-  return plan;
+Exchange join(const Plan& plan, Communicator* comm) {
+  if (!comm) return {};
+  comm->make_groups(plan.ranks);
+  return [comm](const std::string& mine) { return comm->exchange(mine); };
 }
+
+// What a device measured, rank 0's does alone, while its executor prepares; the others wait for it before they prepare.
+std::string before_executor(Device& device, const Exchange& exchange, uint32_t rank, const std::string& own) {
+  const std::string choices = rank && device.measures() ? exchange("").front() : own;
+  device.choose(choices);
+  return choices;
+}
+
+constexpr const char* choices_key = "device_choices";  // of a checkpoint's further facts
 
 // FLOPs per training token by the usual definition: 6 per parameter that multiplies (all but lookup tables), plus
 // causal attention, 6 * layers * T * width (Chowdhery et al. 2022, appendix B, halved for causality).
@@ -53,17 +63,29 @@ struct Evaluated {
 
 }  // namespace
 
-Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm)
+std::string choices_of(const std::filesystem::path& checkpoint) {
+  const std::map<std::string, std::string> facts = read_manifest(checkpoint).point.extra;
+  const auto found = facts.find(choices_key);
+  return found == facts.end() ? "" : found->second;
+}
+
+Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm,
+                 const std::string& choices)
     : config_(config),
       registry_(registry),
       setup_(setup),
       data_(data),
-      schedule_(make_schedule(config)),
+      schedule_(trains() ? make_schedule(config, registry) : Schedule()),
       device_(registry, setup.kernels->device(), config.section("device"), setup.plan.ranks.world.local_rank),
       host_(make_host(setup.offload, config.section("offload"), registry, setup.host.get(),
                       setup.plan.ranks.world.local_rank)),
-      executor_(with_groups(setup.plan, comm), device_, *setup.kernels, comm, true, &host_) {
-  if (comm) exchange_ = [comm](const std::string& mine) { return comm->exchange(mine); };
+      exchange_(join(setup.plan, comm)),
+      choices_(before_executor(device_, exchange_, setup.plan.ranks.world.rank, choices)),
+      executor_(setup.plan, device_, *setup.kernels, comm, true, &host_) {
+  if (setup.plan.ranks.world.rank == 0 && device_.measures()) {
+    choices_ = device_.choices();
+    if (exchange_) exchange_(choices_);
+  }
   const Section& train = config.section("train");
   length_ = train.integer("sequence_length");
   flops_per_token_ = flops_per_token(setup.model);
@@ -309,9 +331,8 @@ Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Bat
   out.terms = term_means(setup_.plan, sums, labels);
   const auto& terms = setup_.plan.terms;
   const auto language = std::find_if(terms.begin(), terms.end(), [](const Term& t) { return t.cross_entropy; });
-  out.cross_entropy = terms.empty()             ? out.loss
-                      : language == terms.end() ? NAN
-                                                : sums[static_cast<size_t>(language - terms.begin())] / labels;
+  if (!terms.empty())
+    out.cross_entropy = language == terms.end() ? NAN : sums[static_cast<size_t>(language - terms.begin())] / labels;
   out.seconds = since(start);
   return out;
 }
@@ -330,6 +351,7 @@ void Trainer::begin_save(const std::string& config_hash) {
   point.seeds["seed"] = static_cast<uint64_t>(config_.section("train").integer("seed"));
   point.data_hash = data_.info().content_hash;
   point.config_hash = config_hash;
+  if (!choices_.empty()) point.extra[choices_key] = choices_;
   for (const auto& p : registry_.loaded()) point.plugins.push_back({p.id, p.version, p.sha256});
   const Read read = [this](const TensorSpec& t, uint64_t first, uint64_t n, void* host) {
     each_range(setup_.plan, t, first, n, [&](const View& view, uint64_t from, uint64_t to, uint64_t bytes) {

@@ -35,11 +35,13 @@ struct Metrics {
 };
 
 struct Evaluation {
-  double loss = 0;  // mean over valid tokens
-  std::vector<Named> terms;
-  double cross_entropy = 0;  // of which perplexity is made: the loss, or the first such term; NaN if there is none
-  uint64_t tokens = 0;       // valid labels
+  double loss = 0;      // mean over valid tokens
+  uint64_t tokens = 0;  // valid labels
   double seconds = 0;
+  std::vector<Named> terms = {};
+  // Of which perplexity is made, if that is not the loss: the first term that is one; NaN if there is none.
+  std::optional<double> cross_entropy = {};
+  double of_text() const { return cross_entropy.value_or(loss); }
 };
 
 // Fills this rank's part of the given parameters from existing weights. Throws the same error on all ranks.
@@ -47,8 +49,10 @@ using Weights = std::function<void(const std::vector<TensorShare>& parameters, c
 
 class Trainer {
  public:
-  // `comm` if there are several ranks; all ranks call the functions below together.
-  Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm = nullptr);
+  // `comm` if there are several ranks; all ranks call the functions below together. `choices`: on rank 0, of the run so
+  // far (choices_of).
+  Trainer(const Config& config, Registry& registry, const Setup& setup, const Data& data, Communicator* comm = nullptr,
+          const std::string& choices = "");
 
   // Step 0: parameters from the model's initialisation rules, or `weights`.
   void initialise(const Weights& weights = {});
@@ -56,6 +60,9 @@ class Trainer {
   void load(const std::filesystem::path& checkpoint);
   int64_t step() const { return step_; }
   const std::string& last_checkpoint() const { return last_checkpoint_; }  // its name; "" if there is none
+
+  // Algorithms of the device that were measured, as text; "" if nothing was.
+  const std::string& choices() const { return choices_; }
 
   // This rank's part of every step, and how many samples all ranks have taken so far, in steps of any size.
   const Cut& cut() const { return cut_; }
@@ -102,8 +109,9 @@ class Trainer {
   Schedule schedule_;
   Device device_;
   Host host_;
-  Executor executor_;
   Exchange exchange_;
+  std::string choices_;
+  Executor executor_;
   Cut cut_;
   int64_t length_, step_ = 0, updates_ = 0;  // steps taken; updates that were not skipped
   double loss_scale_ = 1;                    // of the last step
@@ -112,5 +120,9 @@ class Trainer {
   std::string last_checkpoint_;
   std::optional<Saver> saver_;  // while it trains
 };
+
+// Algorithms that the device of a run had measured when it wrote this checkpoint; "" if there are none. Throws
+// Error(Exit::checkpoint).
+std::string choices_of(const std::filesystem::path& checkpoint);
 
 }  // namespace eng

@@ -9,20 +9,6 @@ using namespace cli;
 
 namespace {
 
-Result good(const Scratch& scratch, const Args& args) {
-  const Result result = engine(scratch, args);
-  INFO(result.err);
-  REQUIRE(result.exit == 0);
-  return result;
-}
-
-std::vector<Json> metrics(const fs::path& run) {
-  std::vector<Json> out;
-  std::istringstream lines(read(run / "metrics.jsonl"));
-  for (std::string line; std::getline(lines, line);) out.push_back(Json::parse(line));
-  return out;
-}
-
 // The first scale is so large that some steps overflow.
 const Args overflows = {
     "train.eval_every=0", "precision.plugin=fp16",  "precision.initial_scale_power=30", "precision.loss_scale_window=3",

@@ -231,6 +231,20 @@ std::vector<std::string> numbers(const fs::path& run) {
   return out;
 }
 
+Result good(const Scratch& scratch, const Args& args) {
+  const Result result = engine(scratch, args);
+  INFO(result.err);
+  REQUIRE(result.exit == 0);
+  return result;
+}
+
+std::vector<Json> metrics(const fs::path& run) {
+  std::vector<Json> out;
+  std::istringstream lines(read(run / "metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) out.push_back(Json::parse(line));
+  return out;
+}
+
 std::vector<double> column(const fs::path& run, const std::string& key) {
   std::vector<double> out;
   std::ifstream in(run / "metrics.jsonl");

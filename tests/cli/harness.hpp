@@ -106,6 +106,9 @@ std::string read(const fs::path& path);
 // Each line of metrics.jsonl without what is measured: times, rates and the process's own memory.
 std::vector<std::string> numbers(const fs::path& run);
 std::vector<double> column(const fs::path& run, const std::string& key);
+std::vector<Json> metrics(const fs::path& run);  // its lines
+// Runs the command, which must succeed.
+Result good(const Scratch& scratch, const Args& args);
 Json state(const fs::path& run);
 // File name -> bytes of the tensors of a checkpoint.
 std::map<std::string, std::string> tensors(const fs::path& run, int64_t step);

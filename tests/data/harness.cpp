@@ -10,6 +10,9 @@
 #include <cstring>
 #include <fstream>
 
+#include "core/registry/threads.hpp"
+#include "engine/plugin.h"
+
 namespace data_test {
 namespace fs = std::filesystem;
 
@@ -141,7 +144,11 @@ const eng_plugin& plugin() {
     auto query = reinterpret_cast<eng_plugin_query_fn>(dlsym(library, "eng_plugin_query_1"));
     if (query == nullptr) throw std::runtime_error("no eng_plugin_query_1");
     const eng_plugin* found = query(ENG_ABI_MINOR);
-    if (found->start(nullptr, nullptr) != ENG_OK) throw std::runtime_error("start failed");
+    static eng_host host = {sizeof(eng_host), ENG_ABI_MINOR, nullptr, nullptr,
+                            [](const eng_host*, const char* id) -> const void* {
+                              return std::strcmp(id, ENG_THREADS_EXTENSION) == 0 ? &eng::host_threads : nullptr;
+                            }};
+    if (found->start(&host, nullptr) != ENG_OK) throw std::runtime_error("start failed");
     return found;
   }();
   return *loaded;

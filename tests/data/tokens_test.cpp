@@ -130,6 +130,15 @@ TEST_CASE_METHOD(Tokens, "an id that the model does not have is named with its p
   refuse("large.bin", {"token 1048580", "byte 2097160", "is 32512"});
 }
 
+TEST_CASE_METHOD(Tokens, "of many files that are wrong, the first is told, whichever is read first") {
+  std::string wrong = as<uint16_t>();
+  wrong[0] = wrong[1] = '\x7f';
+  for (int k = 10; k < 40; ++k) folder.write("part" + std::to_string(k) + ".bin", as<uint16_t>());
+  folder.write("part21.bin", std::string(4 << 20, '\0') + wrong);  // the longest
+  for (const char* name : {"part22.bin", "part23.bin", "part39.bin"}) folder.write(name, wrong);
+  for (int trial = 0; trial < 20; ++trial) refuse("part*.bin", {"part21.bin", "token 2097152", "is 32639"});
+}
+
 TEST_CASE_METHOD(Tokens, "headers that are wrong") {
   folder.write("odd.bin", "abc");
   refuse("odd.bin", {"odd number of bytes"});

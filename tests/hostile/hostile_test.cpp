@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stranger's plugin does one thing wrong at a time: it is told which plugin, what, and where; no crash, no hang, and
-// nothing half written.
+// A stranger's plugin does one thing wrong at a time: plugin, fault and place are told; no crash, hang or half a file.
 #include "hostile.hpp"
 
 #include <algorithm>
@@ -44,6 +43,8 @@ Result ask(const Place& place, const Case& c) {
           {"run", "hostile.toml", "--out", "out", "offload.parameters=hostile", "precision.fault=" + fault});
     case in_source:
       return place.run({"run", "hostile.toml", "--out", "out", "data.fault=" + fault});
+    case in_schedule:
+      return place.run({"run", "hostile.toml", "--out", "out", "schedule.kind=hostile", "schedule.fault=" + fault});
     case in_strategy:
       return place.run({"plan", "hostile.toml", "--ranks", "2", "zero.plugin=hostile", "zero.fault=" + fault});
     case on_device:
@@ -80,6 +81,7 @@ void check(const std::vector<Case>& cases) {
     CHECK(r.exit == c.exit);
     CHECK(r.err.size() < 60000);
     if (!c.exit) continue;
+    check_found(c);
     CHECK(has(r.err, c.said));
     const std::string told = r.err.substr(std::min(r.err.find("error: "), r.err.size()));
     CHECK(std::regex_search(told.substr(0, 2000), std::regex("hostile|void|mirror")) == c.named);
@@ -97,6 +99,7 @@ void check(const std::vector<Case>& cases) {
 TEST_CASE("without a fault the plugin of every kind trains, plans and generates", "[hostile]") {
   check({{in_run, "none", 0, ""},
          {in_strategy, "none", 0, ""},
+         {in_schedule, "none", 0, ""},
          {on_device, "none", 0, ""},
          {on_tier, "none", 0, ""},
          {in_tokenizer, "none", 0, ""}});
@@ -107,6 +110,7 @@ TEST_CASE("some faults of a stranger's plugin", "[hostile]") {
          {in_run, "grad: all_to_all", 3, "eng.all_to_all/1 is a collective: models cannot use it"},
          {in_run, "states: 17", 3, "optimizer hostile has 17 states, the limit is 16"},
          {in_source, "data: reads half", 4, "sample 0: token 8 is -1, the model has the ids 0 to 255"},
+         {in_schedule, "rate: nan", 3, "[schedule] hostile, update 3: the learning rate is nan"},
          {in_strategy, "zero: an unknown part", 3, "zero hostile keeps role 1 as part 4711, which it has not made"},
          {in_tokenizer, "tokenizer: wants more, for ever", 4, "asks for room for"}});
 }
@@ -413,6 +417,11 @@ TEST_CASE("sources, tokenizers, devices and communicators that are wrong", "[hos
       {on_device, "device: a context larger than all", 3, "device_overhead_bytes 18446744073709551615"},
       {on_device, "device: a negative bandwidth", 3, "memory_bandwidth -1, which is out of range"},
       {on_device, "device: no way back", 3, "to_host"},
+      {in_schedule, "fail schedule.create", 2, "[schedule] hostile: out of luck"},
+      {in_schedule, "fail rate", 3, "[schedule] hostile, update 1: out of luck"},
+      {in_schedule, "rate: below 0", 3, "update 3: the learning rate is -0.1; it must be a number from 0 to"},
+      {in_schedule, "rate: too high", 3, "update 3: the learning rate is 0.2"},
+      {in_schedule, "rate: forgotten", 3, "update 3: the learning rate is inf"},
       {on_tier, "fail tier.describe", 3, "[offload] hostile: out of luck"},
       {on_tier, "tier: not host memory", 3, "tier hostile is not host memory, but lacks read or write"},
       {on_tier, "storage", 0, ""},

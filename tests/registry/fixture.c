@@ -11,6 +11,7 @@
 
 #include "engine/optimizer.h"
 #include "engine/plugin.h"
+#include "engine/threads.h"
 
 #ifndef FIXTURE_ID
 #define FIXTURE_ID "org.example.fixture"
@@ -88,6 +89,22 @@ static const char* describe(void) {
 #endif
 }
 
+#if !defined(FAULT_START_SILENT) && !defined(FAULT_START_FAILS)
+static eng_status add(void* data, uint64_t begin, uint64_t end, eng_error* error) {
+  (void)error;
+  for (uint64_t i = begin; i < end; ++i) ((uint64_t*)data)[i] = i;
+  return ENG_OK;
+}
+/* The extension is there, and works from the start on. */
+static eng_status tries_threads(const eng_threads* threads) {
+  uint64_t sum = 0, numbers[100] = {0};
+  if (!threads || threads->struct_size < sizeof(*threads) || threads->count(threads) < 1) return ENG_INTERNAL;
+  if (threads->run(threads, 3, 100, 9, add, numbers, NULL) != ENG_OK) return ENG_INTERNAL;
+  for (int i = 0; i < 100; ++i) sum += numbers[i];
+  return sum == 4950 ? ENG_OK : ENG_INTERNAL;
+}
+#endif
+
 static eng_status start(const eng_host* host, eng_error* error) {
   ++n_starts;
 #if defined(FAULT_START_SILENT)
@@ -108,7 +125,8 @@ static eng_status start(const eng_host* host, eng_error* error) {
   signal(SIGPIPE, SIG_IGN);
 #endif
   host->log(host, ENG_LOG_INFO, hello, sizeof(hello) - 1);
-  return host->get_extension(host, "org.example.nothing/1") ? ENG_INTERNAL : ENG_OK;
+  if (host->get_extension(host, "org.example.nothing/1")) return ENG_INTERNAL;
+  return tries_threads((const eng_threads*)host->get_extension(host, ENG_THREADS_EXTENSION));
 #endif
 }
 

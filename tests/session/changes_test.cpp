@@ -38,7 +38,7 @@ std::vector<std::string> notes_of(const std::vector<std::string>& overrides, uin
   const Document old = text_of(first);
   Config now = Config::parse(resolved_text(first), "run", "/", overrides, schemas_of(built_plugins()));
   share_batch(now, ranks);
-  return resume_notes({old, now, changes(old, now, schemas_of(built_plugins())), before, ranks, step});
+  return resume_notes({old, now, changes(old, now, schemas_of(built_plugins())), before, ranks, step, built_plugins()});
 }
 
 }  // namespace

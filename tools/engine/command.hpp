@@ -69,12 +69,15 @@ bool put_text(const std::string& text, const std::string& out);
 
 // engine config convert
 void add_convert(CLI::App& config, Common& common);
+// engine plugins new
+void add_plugins_new(CLI::App& plugins, Common& common);
 // Each adds its subcommand to the app.
 void add_run(CLI::App& app, Common& common);
 void add_plan(CLI::App& app, Common& common);
 void add_check(CLI::App& app, Common& common);
 void add_data(CLI::App& app, Common& common);
 void add_eval(CLI::App& app, Common& common);
+void add_report(CLI::App& app);
 void add_generate(CLI::App& app, Common& common);
 void add_ckpt(CLI::App& app, Common& common);
 void add_config(CLI::App& app, Common& common);

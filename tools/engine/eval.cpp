@@ -139,7 +139,7 @@ int eval(const Common& common, const EvalFlags& flags) {
     throw Error(Exit::data, "nothing is held out: data.validation is 0",
                 "set data.validation, for example 0.05, or data.validation_paths; --all evaluates all data");
   release_freed_memory();  // of planning
-  Trainer trainer(config, *registry, setup, data);
+  Trainer trainer(config, *registry, setup, data, nullptr, run ? choices_of(weights) : "");
   if (run && overrides.empty() && !evaluates_all(flags))
     trainer.load(weights);  // its own data: must be unchanged since training
   else
@@ -160,12 +160,11 @@ int eval(const Common& common, const EvalFlags& flags) {
                 "the weights contain values that are not finite, or too large for fp32");
   std::optional<double> bits_per_byte;
   if (text && text->bytes())
-    bits_per_byte =
-        e.cross_entropy * static_cast<double>(e.tokens) / std::log(2.0) / static_cast<double>(text->bytes());
+    bits_per_byte = e.of_text() * static_cast<double>(e.tokens) / std::log(2.0) / static_cast<double>(text->bytes());
   if (flags.json) {
     Json out = Json::ordered({{"step", step},
                               {"loss", e.loss},
-                              {"perplexity", std::exp(e.cross_entropy)},
+                              {"perplexity", std::exp(e.of_text())},
                               {"tokens", e.tokens},
                               {"seconds", e.seconds},
                               {"planned_peak_bytes", planned_peak(setup)}});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// engine config, init, plugins, doctor.
+// engine config, init, doctor.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -136,25 +136,6 @@ void add_config(CLI::App& app, Common& common) {
       ->expected(1, 2);
   start->add_option("-o", *out, "file to write; stdout by default");
   start->callback([&common, words, out] { common.exit = init(common, *words, *out); });
-}
-
-void add_plugins(CLI::App& app, Common& common) {
-  auto* command = app.add_subcommand("plugins", "list plugins, or describe one");
-  command->require_subcommand(1);
-  auto why = std::make_shared<bool>(false);
-  auto* ls = command->add_subcommand("ls", "list them");
-  ls->add_flag("--why", *why, "also print the folders searched, and why files were refused");
-  ls->callback([&common, why] { fmt::print("{}", print_plugins(*scan_plugins(common), *why)); });
-  auto what = std::make_shared<std::string>();
-  auto* info = command->add_subcommand("info", "print the options and presets of a plugin");
-  info->add_option("name", *what, "an id, the name of something it provides, or a file's name")->required();
-  info->callback([&common, what] {
-    auto registry = scan_plugins(common);
-    std::string text = print_plugin(*registry, *what);
-    if (text.empty())
-      throw Error(Exit::environment, "there is no plugin `" + *what + "`", near_plugins(*registry, *what));
-    fmt::print("{}", text);
-  });
 }
 
 void add_doctor(CLI::App& app, Common& common) {

@@ -121,6 +121,7 @@ int command(int argc, char** argv) {
   eng::add_generate(app, common);
   eng::add_data(app, common);
   eng::add_ckpt(app, common);
+  eng::add_report(app);
   eng::add_config(app, common);
   eng::add_plugins(app, common);
   eng::add_doctor(app, common);

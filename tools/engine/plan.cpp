@@ -83,7 +83,9 @@ int check(const Common& common, const std::string& target, const std::vector<std
        fmt::format("micro {} x accumulate {}{} = {} samples = {} tokens per step", train.integer("micro_batch"),
                    train.integer("accumulate"), ranks > 1 ? fmt::format(" x {} ranks", ranks) : "", samples,
                    samples * train.integer("sequence_length")));
-  Schedule schedule = make_schedule(config);
+  const Schedule schedule = make_schedule(config, *registry);
+  if (schedule.plugin)  // each rate of a plugin is checked as it is asked for
+    for (int64_t k = 1; k < train.integer("steps"); ++k) schedule.at(k);
   line("schedule", fmt::format("{}: {:.3g} at update 1, {:.3g} at update {}", config.section("schedule").string("kind"),
                                schedule.at(1), schedule.at(train.integer("steps")), train.integer("steps")));
   check_fits(config, *registry, setup);

@@ -25,23 +25,25 @@ __device__ __forceinline__ float dot(const T* x, const T* y, int64_t n) {
   return sum;
 }
 
-// Grid: (T, heads, B). `counters`: of a running sequence, may be null.
+// Grid: (T, heads, B). `counters`: of a running sequence, may be null; `starts`: of the documents of packed samples,
+// may be null.
 template <class T>
-__global__ void forward(Heads s, const T* q, const T* k, const T* v, const int64_t* counters, T* o, float* lse) {
+__global__ void forward(Heads s, const T* q, const T* k, const T* v, const int64_t* counters, T* o, float* lse,
+                        const int32_t* starts) {
   float* const scratch = rows_of_scores();
   float* const p = scratch + block / warp;
   const int64_t i = blockIdx.x, h = blockIdx.y, b = blockIdx.z, kv = h / (s.heads / s.kv_heads);
-  const int64_t last = i + (counters ? counters[ENG_C_POSITION] : 0);
+  const int64_t first = starts ? starts[b * s.length + i] : 0, last = i + (counters ? counters[ENG_C_POSITION] : 0);
   const T* const mine = q + s.query(b, i, h);
   float top = -INFINITY, sum = 0;
-  for (int64_t j = threadIdx.x; j <= last; j += block)
+  for (int64_t j = first + threadIdx.x; j <= last; j += block)
     top = fmaxf(top, p[j] = s.scale * dot(mine, k + s.key(b, j, kv), s.size));
   top = max_of_block(top, scratch);
-  for (int64_t j = threadIdx.x; j <= last; j += block) sum += p[j] = expf(p[j] - top);
+  for (int64_t j = first + threadIdx.x; j <= last; j += block) sum += p[j] = expf(p[j] - top);
   sum = sum_of_block(sum, scratch);
   for (int64_t d = threadIdx.x; d < s.size; d += block) {
     float out = 0;
-    for (int64_t j = 0; j <= last; ++j) out = fmaf(p[j], to_f32(v[s.key(b, j, kv) + d]), out);
+    for (int64_t j = first; j <= last; ++j) out = fmaf(p[j], to_f32(v[s.key(b, j, kv) + d]), out);
     from_f32(out / sum, o[s.query(b, i, h) + d]);
   }
   if (lse && threadIdx.x == 0) lse[s.row(b, i, h)] = top + logf(sum);
@@ -50,22 +52,23 @@ __global__ void forward(Heads s, const T* q, const T* k, const T* v, const int64
 // P = exp(scale q k^T - lse);  dS = scale P (do v^T - delta), delta = rowsum(do o);  dq = dS k.
 template <class T>
 __global__ void grad_of_query(Heads s, const T* dout, const T* q, const T* k, const T* v, const T* o, const float* lse,
-                              T* dq, float* deltas) {
+                              T* dq, float* deltas, const int32_t* starts) {
   float* const scratch = rows_of_scores();
   float* const ds = scratch + block / warp;
   const int64_t i = blockIdx.x, h = blockIdx.y, b = blockIdx.z, kv = h / (s.heads / s.kv_heads), at = s.query(b, i, h);
+  const int64_t first = starts ? starts[b * s.length + i] : 0;
   float part = 0;
   for (int64_t d = threadIdx.x; d < s.size; d += block) part = fmaf(to_f32(dout[at + d]), to_f32(o[at + d]), part);
   const float delta = sum_of_block(part, scratch);
   if (threadIdx.x == 0) deltas[s.row(b, i, h)] = delta;
-  for (int64_t j = threadIdx.x; j <= i; j += block) {
+  for (int64_t j = first + threadIdx.x; j <= i; j += block) {
     const float p = expf(s.scale * dot(q + at, k + s.key(b, j, kv), s.size) - lse[s.row(b, i, h)]);
     ds[j] = s.scale * p * (dot(dout + at, v + s.key(b, j, kv), s.size) - delta);
   }
   __syncthreads();
   for (int64_t d = threadIdx.x; d < s.size; d += block) {
     float sum = 0;
-    for (int64_t j = 0; j <= i; ++j) sum = fmaf(ds[j], to_f32(k[s.key(b, j, kv) + d]), sum);
+    for (int64_t j = first; j <= i; ++j) sum = fmaf(ds[j], to_f32(k[s.key(b, j, kv) + d]), sum);
     from_f32(sum, dq[at + d]);
   }
 }
@@ -74,23 +77,24 @@ __global__ void grad_of_query(Heads s, const T* dout, const T* q, const T* k, co
 // several if a head has more than `block`.
 template <class T>
 __global__ void grad_of_key(Heads s, const T* dout, const T* q, const T* k, const T* v, const float* lse,
-                            const float* deltas, T* dk, T* dv) {
+                            const float* deltas, T* dk, T* dv, const int32_t* ends) {
   float* const p = rows_of_scores() + block / warp;
   float* const ds = p + s.length;
   const int64_t j = blockIdx.x, kv = blockIdx.y, b = blockIdx.z, group = s.heads / s.kv_heads, at = s.key(b, j, kv);
+  const int64_t end = ends ? ends[b * s.length + j] : s.length;
   for (int64_t first = 0; first < s.size; first += block) {
     const int64_t d = first + threadIdx.x;
     float key = 0, value = 0;
     for (int64_t h = kv * group; h < (kv + 1) * group; ++h) {
       __syncthreads();
-      for (int64_t i = j + threadIdx.x; i < s.length; i += block) {
+      for (int64_t i = j + threadIdx.x; i < end; i += block) {
         const int64_t from = s.query(b, i, h), row = s.row(b, i, h);
         p[i] = expf(s.scale * dot(q + from, k + at, s.size) - lse[row]);
         ds[i] = s.scale * p[i] * (dot(dout + from, v + at, s.size) - deltas[row]);
       }
       __syncthreads();
       if (d < s.size)
-        for (int64_t i = j; i < s.length; ++i) {
+        for (int64_t i = j; i < end; ++i) {
           const int64_t from = s.query(b, i, h) + d;
           key = fmaf(ds[i], to_f32(q[from]), key), value = fmaf(p[i], to_f32(dout[from]), value);
         }
@@ -158,40 +162,54 @@ dim3 grid(const Heads& s, int64_t heads) {
   return dim3(static_cast<unsigned>(s.length), static_cast<unsigned>(heads), static_cast<unsigned>(s.batch));
 }
 
+void need_segments(const Call& c, size_t at, const Heads& s) {
+  if (c.has(at)) need_type(c.in[at], ENG_I32, "segments"), need_size(c.in[at], s.batch * s.length, "segments");
+}
+
 struct Attention {
   static constexpr const char* op = ENG_OP_ATTENTION;
+  static constexpr size_t segments = 3;
   int32_t type;
   Heads s;
   const Tiling* tiling;
   static void check(const Call& c) {
-    need_counts(c, 3, 3, 2, 2);
+    need_counts(c, segments, segments + 1, 2, 2);
     const Heads s = heads_of(c, 0, 1);
+    need_segments(c, segments, s);
     choose(s, c.in[0].dtype);
     need_type(c.out[0], c.in[0].dtype, "o"), need_size(c.out[0], elements(c.in[0]), "o");
     need_type(c.out[1], ENG_F32, "lse"), need_size(c.out[1], s.batch * s.heads * s.length, "lse");
   }
+  static uint64_t workspace(const Call& c) {  // the starts of the documents
+    return c.has(segments) ? static_cast<uint64_t>(elements(c.in[segments])) * sizeof(int32_t) : 0;
+  }
   explicit Attention(const Call& c) : type(c.in[0].dtype), s(heads_of(c, 0, 1)), tiling(choose(s, type)) {}
   void run(const Args& a, cudaStream_t stream) const {
+    int32_t* const starts = a.in<int32_t>(segments) ? a.scratch<int32_t>() : nullptr;
+    if (starts) find_documents_of(s, a.in<int32_t>(segments), starts, nullptr, stream);
     by_type(type, [&]<class T>(T) {
       if constexpr (sizeof(T) == 2)
         if (tiling)
-          return forward_tiled(s, *tiling, Forward<T>{a.in<T>(0), a.in<T>(1), a.in<T>(2), a.out<T>(0), a.out<float>(1)},
-                               stream);
+          return forward_tiled(
+              s, *tiling,
+              Forward<T>{a.in<T>(0), a.in<T>(1), a.in<T>(2), a.out<T>(0), a.out<float>(1), {starts, nullptr}}, stream);
       const int64_t* none = nullptr;
       launch<forward<T>>(grid(s, s.heads), block, room(s, 1), stream, s, a.in<T>(0), a.in<T>(1), a.in<T>(2), none,
-                         a.out<T>(0), a.out<float>(1));
+                         a.out<T>(0), a.out<float>(1), static_cast<const int32_t*>(starts));
     });
   }
 };
 
 struct AttentionGrad {
   static constexpr const char* op = ENG_OP_ATTENTION_GRAD;
+  static constexpr size_t segments = 6;
   int32_t type;
   Heads s;
   const Tiling* tiling;
   static void check(const Call& c) {
-    need_counts(c, 6, 6, 3, 3);
+    need_counts(c, segments, segments + 1, 3, 3);
     const Heads s = heads_of(c, 1, 2);
+    need_segments(c, segments, s);
     choose(s, c.in[1].dtype);
     for (size_t k : {0, 4})
       need_type(c.in[k], c.in[1].dtype, "do or o"), need_size(c.in[k], elements(c.in[1]), "do or o");
@@ -199,26 +217,36 @@ struct AttentionGrad {
     for (size_t k : {0, 1, 2})
       need_type(c.out[k], c.in[1].dtype, "a gradient"), need_size(c.out[k], elements(c.in[1 + k]), "a gradient");
   }
-  static uint64_t workspace(const Call& c) {  // deltas
+  // Deltas; the starts and the ends of the documents.
+  static uint64_t workspace(const Call& c) {
     const Heads s = heads_of(c, 1, 2);
-    return static_cast<uint64_t>(s.batch * s.heads * s.length) * sizeof(float);
+    const int64_t bounds = c.has(segments) ? 2 * s.batch * s.length : 0;
+    return static_cast<uint64_t>(s.batch * s.heads * s.length) * sizeof(float) +
+           static_cast<uint64_t>(bounds) * sizeof(int32_t);
   }
   explicit AttentionGrad(const Call& c) : type(c.in[1].dtype), s(heads_of(c, 1, 2)), tiling(choose(s, type)) {}
   void run(const Args& a, cudaStream_t stream) const {
+    Documents documents{};
+    if (a.in<int32_t>(segments)) {
+      int32_t* const starts = reinterpret_cast<int32_t*>(a.scratch<float>() + s.batch * s.heads * s.length);
+      int32_t* const ends = starts + s.batch * s.length;
+      find_documents_of(s, a.in<int32_t>(segments), starts, ends, stream);
+      documents = {starts, ends};
+    }
     by_type(type, [&]<class T>(T) {
       const T *dout = a.in<T>(0), *q = a.in<T>(1), *k = a.in<T>(2), *v = a.in<T>(3);
       const float* lse = a.in<float>(5);
       float* deltas = a.scratch<float>();
       if constexpr (sizeof(T) == 2)
         if (tiling) {
-          const Grad<T> p{dout, q, k, v, a.in<T>(4), lse, deltas, a.out<T>(0), a.out<T>(1), a.out<T>(2)};
+          const Grad<T> p{dout, q, k, v, a.in<T>(4), lse, deltas, a.out<T>(0), a.out<T>(1), a.out<T>(2), documents};
           grad_query_tiled(s, *tiling, p, stream);
           return grad_key_tiled(s, *tiling, p, stream);
         }
       launch<grad_of_query<T>>(grid(s, s.heads), block, room(s, 1), stream, s, dout, q, k, v, a.in<T>(4), lse,
-                               a.out<T>(0), deltas);
+                               a.out<T>(0), deltas, documents.starts);
       launch<grad_of_key<T>>(grid(s, s.kv_heads), block, room(s, 2), stream, s, dout, q, k, v, lse,
-                             static_cast<const float*>(deltas), a.out<T>(1), a.out<T>(2));
+                             static_cast<const float*>(deltas), a.out<T>(1), a.out<T>(2), documents.ends);
     });
   }
 };
@@ -246,9 +274,10 @@ struct AttentionStep {
       launch_each(n, stream,
                   CacheOf<T>{a.in<T>(1), a.in<T>(2), a.out<T>(1), a.out<T>(2), a.in<int64_t>(5), s.length * width,
                              s.keys * width, width});
-      float* none = nullptr;
+      float* no_lse = nullptr;
+      const int32_t* no_documents = nullptr;
       launch<forward<T>>(grid(s, s.heads), block, room(s, 1), stream, s, a.in<T>(0), static_cast<const T*>(a.out<T>(1)),
-                         static_cast<const T*>(a.out<T>(2)), a.in<int64_t>(5), a.out<T>(0), none);
+                         static_cast<const T*>(a.out<T>(2)), a.in<int64_t>(5), a.out<T>(0), no_lse, no_documents);
     });
   }
 };

@@ -48,11 +48,19 @@ inline const Tiling* tiling_of(const Heads& s, int32_t dtype) {
   return nullptr;
 }
 
+// Of packed samples, whose documents attend to themselves alone, (B, T) each; all null otherwise.
+struct Documents {
+  const int32_t *starts, *ends;  // the first row of each row's document; the row behind its last one
+};
+// From the segments of a call. `ends` may be null.
+void find_documents_of(const Heads& s, const int32_t* segments, int32_t* starts, int32_t* ends, cudaStream_t stream);
+
 template <class T>
 struct Forward {
   const T *q, *k, *v;
   T* o;
   float* lse;
+  Documents documents;  // starts alone
 };
 template <class T>
 struct Grad {
@@ -60,6 +68,7 @@ struct Grad {
   const float* lse;
   float* deltas;  // of (B, heads, T), scratch
   T *dq, *dk, *dv;
+  Documents documents;
 };
 void forward_tiled(const Heads& s, const Tiling& t, const Forward<bf16>& p, cudaStream_t stream);
 void forward_tiled(const Heads& s, const Tiling& t, const Forward<f16>& p, cudaStream_t stream);

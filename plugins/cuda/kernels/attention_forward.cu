@@ -6,16 +6,18 @@
 namespace cuda {
 namespace attention {
 
-template <class T, int D, int R, int N>
-struct ForwardTiles {
+template <class T, int D, int R, int N, bool packed>
+struct ForwardTiles : Bounds<tile_rows<R>, packed> {
   Tile<T, D, tile_rows<R>> q;
   Tile<T, D, N> k[2], v[2];
 };
 
 // Grid: tiles of queries, the last ones first, for they have the most keys; within that, sequences; within that, heads.
-template <class T, int D, int R, int N>
-__global__ void __launch_bounds__(threads) forward_tile(Heads s, const T* q, const T* k, const T* v, T* o, float* lse) {
-  using Tiles = ForwardTiles<T, D, R, N>;
+// `starts`: of the documents, if samples are packed.
+template <class T, int D, int R, int N, bool packed>
+__global__ void __launch_bounds__(threads)
+    forward_tile(Heads s, const T* q, const T* k, const T* v, T* o, float* lse, const int32_t* starts) {
+  using Tiles = ForwardTiles<T, D, R, N, packed>;
   constexpr int rows = tile_rows<R>;
   Tiles& tiles = shared<Tiles>();
   const Turn turn(blockIdx.x, s.heads, s.batch);
@@ -28,13 +30,17 @@ __global__ void __launch_bounds__(threads) forward_tile(Heads s, const T* q, con
   q += s.query(b, 0, h), k += s.key(b, 0, kv), v += s.key(b, 0, kv);
   const int passes = ((first + rows < length ? first + rows : length) + N - 1) / N;
   const float factor = s.scale * log2_e;
+  const int begin = packed ? starts[b * s.length + first] / N : 0;  // tiles of keys before are of other documents
 
-  fetch(tiles.q, q, queries, first), fetch(tiles.k[0], k, keys, 0), fetch(tiles.v[0], v, keys, 0);
+  fetch(tiles.q, q, queries, first);
+  fetch(tiles.k[begin % 2], k, keys, begin * N), fetch(tiles.v[begin % 2], v, keys, begin * N);
+  if constexpr (packed) tiles.fetch_bounds(starts + b * s.length, length, first);
   commit_async();
   float sum[R][D / 8][4], top[R][2], weight[R][2];  // weight: sum of exp2(factor * (score - top))
   clear(sum);
-  each_row<R>([&](int r, int e) { top[r][e] = -INFINITY, weight[r][e] = 0; });
-  for (int t = 0; t < passes; ++t) {
+  constexpr float lowest = packed ? -1e30f : -INFINITY;  // finite: a row may meet no key of its document for a while
+  each_row<R>([&](int r, int e) { top[r][e] = lowest, weight[r][e] = 0; });
+  for (int t = begin; t < passes; ++t) {
     wait_async<0>();
     __syncthreads();  // tile t is there, and nobody reads tile t - 1 any more
     if (t + 1 < passes)
@@ -42,12 +48,16 @@ __global__ void __launch_bounds__(threads) forward_tile(Heads s, const T* q, con
     commit_async();
     const int ahead = t * N - (first + row);  // of the first key before the first row
     if (ahead > 16 * R - 1) continue;         // all keys come after all rows
+    if constexpr (packed)
+      if ((t + 1) * N <= tiles.bounds[row]) continue;
     float p[R][N / 8][4];
     row_products(p, tiles.q, row, tiles.k[t % 2]);
     if (ahead + N - 1 > 0)
       each_sum(p, [&](int r, int j, int e) {
         if (ahead + column_of(j, e) > row_of(r, e)) p[r][j][e] = -INFINITY;
       });
+    if constexpr (packed)
+      if (t * N < tiles.bounds[row + 16 * R - 1]) hide<false>(p, tiles.bounds + row, t * N, -INFINITY);
     each_row<R>([&](int r, int half) {
       float most = top[r][half], part = 0;
       ENG_UNROLL
@@ -84,9 +94,14 @@ void run_forward(const Heads& s, const Tiling& tiling, const Forward<T>& p, cuda
   by_tiling(tiling, [&]<int I>() {
     constexpr Tiling t = tilings[I];
     const int64_t tiles = (s.length + tile_rows<t.forward> - 1) / tile_rows<t.forward>;
-    launch<forward_tile<T, t.width, t.forward, t.keys_forward>>(
-        static_cast<unsigned>(tiles * s.batch * s.heads), threads,
-        room_for<ForwardTiles<T, t.width, t.forward, t.keys_forward>>(), stream, s, p.q, p.k, p.v, p.o, p.lse);
+    const auto grid = static_cast<unsigned>(tiles * s.batch * s.heads);
+    const auto with = [&]<bool packed>() {
+      constexpr int keys = packed && t.width == 96 ? 48 : t.keys_forward;  // 64 need 2 registers too many on sm_90
+      launch<forward_tile<T, t.width, t.forward, keys, packed>>(
+          grid, threads, room_for<ForwardTiles<T, t.width, t.forward, keys, packed>>(), stream, s, p.q, p.k, p.v, p.o,
+          p.lse, p.documents.starts);
+    };
+    p.documents.starts ? with.template operator()<true>() : with.template operator()<false>();
   });
 }
 void forward_tiled(const Heads& s, const Tiling& t, const Forward<bf16>& p, cudaStream_t stream) {

@@ -6,8 +6,8 @@
 namespace cuda {
 namespace attention {
 
-template <class T, int D, int R, int M>
-struct GradKeyTiles {
+template <class T, int D, int R, int M, bool packed>
+struct GradKeyTiles : Bounds<tile_rows<R>, packed> {
   Tile<T, D, tile_rows<R>> k, v;
   Tile<T, D, M> q[2], dout[2];
   float lse[2][M], delta[2][M];
@@ -16,10 +16,12 @@ struct GradKeyTiles {
 // P^T = exp(scale k q^T - lse);  dv = P^T do;  dS^T = P^T (v do^T - delta);  dk = scale dS^T q.
 // Grid: tiles of keys, the first ones first, for they have the most queries; sequences; key heads; parts of the
 // columns.
-template <class T, int D, int R, int M, int Parts>
-__global__ void __launch_bounds__(threads) grad_key_tile(Heads s, const T* dout, const T* q, const T* k, const T* v,
-                                                         const float* lse, const float* deltas, T* dk, T* dv) {
-  using Tiles = GradKeyTiles<T, D, R, M>;
+// `ends`: of the documents, if samples are packed.
+template <class T, int D, int R, int M, int Parts, bool packed>
+__global__ void __launch_bounds__(threads)
+    grad_key_tile(Heads s, const T* dout, const T* q, const T* k, const T* v, const float* lse, const float* deltas,
+                  T* dk, T* dv, const int32_t* ends) {
+  using Tiles = GradKeyTiles<T, D, R, M, packed>;
   constexpr int rows = tile_rows<R>, chunks = D / 8 / Parts;
   static_assert(2 * M <= threads);
   Tiles& tiles = shared<Tiles>();
@@ -32,7 +34,8 @@ __global__ void __launch_bounds__(threads) grad_key_tile(Heads s, const T* dout,
   const Rows keys = {length, columns, static_cast<int>(s.kv_heads * s.size)};
   k += s.key(b, 0, kv), v += s.key(b, 0, kv);
   const int group = static_cast<int>(s.heads / s.kv_heads);
-  const int start = first / M, tiles_of_head = (length + M - 1) / M - start;
+  const int stop = packed ? ends[b * s.length + (first + rows < length ? first + rows : length) - 1] : length;
+  const int start = first / M, tiles_of_head = (stop + M - 1) / M - start;  // queries behind are of other documents
   const float factor = s.scale * log2_e;
 
   // Tile t of head h of the group, to buffer `to`.
@@ -44,6 +47,7 @@ __global__ void __launch_bounds__(threads) grad_key_tile(Heads s, const T* dout,
     fetch_numbers(tiles.delta[to], deltas + line, length, at, M);
   };
   fetch(tiles.k, k, keys, first), fetch(tiles.v, v, keys, first);
+  if constexpr (packed) tiles.fetch_bounds(ends + b * s.length, length, first);
   fetch_queries(0, 0, 0);
   commit_async();
   float dk_sum[R][chunks][4], dv_sum[R][chunks][4];
@@ -57,6 +61,9 @@ __global__ void __launch_bounds__(threads) grad_key_tile(Heads s, const T* dout,
     if (h < group) fetch_queries(h, t, now ^ 1);
     commit_async();
     if (ahead + M - 1 < 0) continue;  // all queries come before all keys
+    [[maybe_unused]] const int from = first + row + ahead;
+    if constexpr (packed)
+      if (from >= tiles.bounds[row + 16 * R - 1]) continue;
     float p[R][M / 8][4], dp[R][M / 8][4];
     row_products(p, tiles.k, row, tiles.q[now]);
     each_sum(p, [&](int r, int j, int e) {
@@ -66,6 +73,8 @@ __global__ void __launch_bounds__(threads) grad_key_tile(Heads s, const T* dout,
       each_sum(p, [&](int r, int j, int e) {
         if (ahead + column_of(j, e) < row_of(r, e)) p[r][j][e] = 0;
       });
+    if constexpr (packed)
+      if (from + M > tiles.bounds[row]) hide<true>(p, tiles.bounds + row, from, 0);
     add_product(dv_sum, p, tiles.dout[now], part);
     row_products(dp, tiles.v, row, tiles.dout[now]);
     each_sum(p, [&](int r, int j, int e) { p[r][j][e] *= dp[r][j][e] - tiles.delta[now][column_of(j, e)]; });
@@ -82,10 +91,13 @@ void run_grad_key(const Heads& s, const Tiling& tiling, const Grad<T>& p, cudaSt
   by_tiling(tiling, [&]<int I>() {
     constexpr Tiling t = tilings[I];
     const int64_t tiles = (s.length + tile_rows<t.key> - 1) / tile_rows<t.key>;
-    launch<grad_key_tile<T, t.width, t.key, t.queries_key, t.parts>>(
-        static_cast<unsigned>(tiles * s.batch * s.kv_heads * t.parts), threads,
-        room_for<GradKeyTiles<T, t.width, t.key, t.queries_key>>(), stream, s, p.dout, p.q, p.k, p.v, p.lse,
-        static_cast<const float*>(p.deltas), p.dk, p.dv);
+    const auto grid = static_cast<unsigned>(tiles * s.batch * s.kv_heads * t.parts);
+    const auto with = [&]<bool packed>() {
+      launch<grad_key_tile<T, t.width, t.key, t.queries_key, t.parts, packed>>(
+          grid, threads, room_for<GradKeyTiles<T, t.width, t.key, t.queries_key, packed>>(), stream, s, p.dout, p.q,
+          p.k, p.v, p.lse, static_cast<const float*>(p.deltas), p.dk, p.dv, p.documents.ends);
+    };
+    p.documents.ends ? with.template operator()<true>() : with.template operator()<false>();
   });
 }
 void grad_key_tiled(const Heads& s, const Tiling& t, const Grad<bf16>& p, cudaStream_t stream) {

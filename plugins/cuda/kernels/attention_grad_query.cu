@@ -6,8 +6,8 @@
 namespace cuda {
 namespace attention {
 
-template <class T, int D, int R, int N>
-struct GradQueryTiles {
+template <class T, int D, int R, int N, bool packed>
+struct GradQueryTiles : Bounds<tile_rows<R>, packed> {
   Tile<T, D, tile_rows<R>> q, dout;
   Tile<T, D, N> k[2], v[2];
   float lse[tile_rows<R>], delta[tile_rows<R>];
@@ -34,10 +34,11 @@ __global__ void row_deltas(Heads s, int64_t n, int lanes, const T* dout, const T
 }
 
 // P = exp(scale q k^T - lse);  dS = P (do v^T - delta);  dq = scale dS k. The grid is that of the forward.
-template <class T, int D, int R, int N>
-__global__ void __launch_bounds__(threads) grad_query_tile(Heads s, const T* dout, const T* q, const T* k, const T* v,
-                                                           const float* lse, const float* deltas, T* dq) {
-  using Tiles = GradQueryTiles<T, D, R, N>;
+template <class T, int D, int R, int N, bool packed>
+__global__ void __launch_bounds__(threads)
+    grad_query_tile(Heads s, const T* dout, const T* q, const T* k, const T* v, const float* lse, const float* deltas,
+                    T* dq, const int32_t* starts) {
+  using Tiles = GradQueryTiles<T, D, R, N, packed>;
   constexpr int rows = tile_rows<R>;
   Tiles& tiles = shared<Tiles>();
   const Turn turn(blockIdx.x, s.heads, s.batch);
@@ -50,15 +51,17 @@ __global__ void __launch_bounds__(threads) grad_query_tile(Heads s, const T* dou
   q += s.query(b, 0, h), dout += s.query(b, 0, h), k += s.key(b, 0, kv), v += s.key(b, 0, kv);
   const int passes = ((first + rows < length ? first + rows : length) + N - 1) / N;
   const float factor = s.scale * log2_e;
+  const int begin = packed ? starts[b * s.length + first] / N : 0;  // tiles of keys before are of other documents
 
   fetch(tiles.q, q, queries, first), fetch(tiles.dout, dout, queries, first);
-  fetch(tiles.k[0], k, keys, 0), fetch(tiles.v[0], v, keys, 0);
+  fetch(tiles.k[begin % 2], k, keys, begin * N), fetch(tiles.v[begin % 2], v, keys, begin * N);
   fetch_numbers(tiles.lse, lse + s.row(b, 0, h), length, first, 0);
   fetch_numbers(tiles.delta, deltas + s.row(b, 0, h), length, first, 0);
+  if constexpr (packed) tiles.fetch_bounds(starts + b * s.length, length, first);
   commit_async();
   float sum[R][D / 8][4];
   clear(sum);
-  for (int t = 0; t < passes; ++t) {
+  for (int t = begin; t < passes; ++t) {
     wait_async<0>();
     __syncthreads();  // tile t is there, and nobody reads tile t - 1 any more
     if (t + 1 < passes)
@@ -66,6 +69,8 @@ __global__ void __launch_bounds__(threads) grad_query_tile(Heads s, const T* dou
     commit_async();
     const int ahead = t * N - (first + row);
     if (ahead > 16 * R - 1) continue;
+    if constexpr (packed)
+      if ((t + 1) * N <= tiles.bounds[row]) continue;
     float p[R][N / 8][4], dp[R][N / 8][4];
     row_products(p, tiles.q, row, tiles.k[t % 2]);
     each_sum(p, [&](int r, int j, int e) {
@@ -75,6 +80,8 @@ __global__ void __launch_bounds__(threads) grad_query_tile(Heads s, const T* dou
       each_sum(p, [&](int r, int j, int e) {
         if (ahead + column_of(j, e) > row_of(r, e)) p[r][j][e] = 0;
       });
+    if constexpr (packed)
+      if (t * N < tiles.bounds[row + 16 * R - 1]) hide<false>(p, tiles.bounds + row, t * N, 0);
     row_products(dp, tiles.dout, row, tiles.v[t % 2]);
     each_sum(p, [&](int r, int j, int e) { p[r][j][e] *= dp[r][j][e] - tiles.delta[row + row_of(r, e)]; });
     add_product(sum, p, tiles.k[t % 2], 0);
@@ -94,10 +101,13 @@ void run_grad_query(const Heads& s, const Tiling& tiling, const Grad<T>& p, cuda
   by_tiling(tiling, [&]<int I>() {
     constexpr Tiling t = tilings[I];
     const int64_t tiles = (s.length + tile_rows<t.query> - 1) / tile_rows<t.query>;
-    launch<grad_query_tile<T, t.width, t.query, t.keys_query>>(
-        static_cast<unsigned>(tiles * s.batch * s.heads), threads,
-        room_for<GradQueryTiles<T, t.width, t.query, t.keys_query>>(), stream, s, p.dout, p.q, p.k, p.v, p.lse,
-        static_cast<const float*>(p.deltas), p.dq);
+    const auto grid = static_cast<unsigned>(tiles * s.batch * s.heads);
+    const auto with = [&]<bool packed>() {
+      launch<grad_query_tile<T, t.width, t.query, t.keys_query, packed>>(
+          grid, threads, room_for<GradQueryTiles<T, t.width, t.query, t.keys_query, packed>>(), stream, s, p.dout, p.q,
+          p.k, p.v, p.lse, static_cast<const float*>(p.deltas), p.dq, p.documents.starts);
+    };
+    p.documents.starts ? with.template operator()<true>() : with.template operator()<false>();
   });
 }
 void grad_query_tiled(const Heads& s, const Tiling& t, const Grad<bf16>& p, cudaStream_t stream) {

@@ -122,6 +122,21 @@ __device__ __forceinline__ int column_of(int j, int e) {
   return j * 8 + lane_index() % 4 * 2 + e % 2;
 }
 
+// Sums in columns before the bound of their row, or, with `behind`, from it on, become `value`. `bounds`: of the rows
+// of this warp; `from`: of column 0.
+template <bool behind, int R, int N>
+__device__ __forceinline__ void hide(float (&x)[R][N][4], const int32_t* bounds, int from, float value) {
+  each_row<R>([&](int r, int half) {
+    const int bound = bounds[row_of(r, 2 * half)] - from;
+    ENG_UNROLL
+    for (int j = 0; j < N; ++j) {
+      ENG_UNROLL
+      for (int e = 2 * half; e < 2 * half + 2; ++e)
+        if ((column_of(j, e) < bound) != behind) x[r][j][e] = value;
+    }
+  });
+}
+
 // s (R * 16, N) = rows row .. of a (.., D) by the rows of b (N, D).
 template <int R, class T, int D, int A, int N>
 __device__ __forceinline__ void row_products(float (&s)[R][N / 8][4], Tile<T, D, A>& a, int row, Tile<T, D, N>& b) {
@@ -204,6 +219,19 @@ __device__ __forceinline__ void fetch_numbers(float (&to)[N], const float* from,
   const int i = static_cast<int>(threadIdx.x) - by;
   if (i >= 0 && i < N) copy_async<4>(shared_address(to + i), from + row + i, row + i < rows);
 }
+
+// Where the documents of the rows of a tile begin, or end, if samples are packed. Rows behind the last one are as it.
+template <int rows, bool packed>
+struct Bounds {
+  int32_t bounds[rows];
+  // Starts to copy those of rows `row` .., from all of `length`.
+  __device__ __forceinline__ void fetch_bounds(const int32_t* all, int length, int row) {
+    const int i = static_cast<int>(threadIdx.x);
+    if (i < rows) copy_async<4>(shared_address(bounds + i), all + (row + i < length ? row + i : length - 1), true);
+  }
+};
+template <int rows>
+struct Bounds<rows, false> {};
 
 template <class K>
 constexpr size_t room_for() {

@@ -20,12 +20,14 @@ struct EmbeddingOf {
   }
 };
 
-// One block for each row of the table: it looks for its token, and adds the rows of dy in their order.
+// One block for each row of the table: it looks for its token, and adds the rows of dy in their order. Row r has token
+// r - `offset`.
 template <class T, class S>
-__global__ void embedding_grad(const int32_t* tokens, int64_t n, const T* dy, const S* acc, S* out, int64_t columns) {
+__global__ void embedding_grad(const int32_t* tokens, int64_t n, const T* dy, const S* acc, S* out, int64_t columns,
+                               int32_t offset) {
   constexpr int tile = 256;
   int32_t* const here = shared<int32_t[tile]>();
-  const auto token = static_cast<int32_t>(blockIdx.x);
+  const auto token = static_cast<int32_t>(blockIdx.x) - offset;
   const int64_t at = static_cast<int64_t>(blockIdx.x) * columns;
   for (int64_t first = 0; first < columns; first += blockDim.x) {
     const int64_t i = first + threadIdx.x;
@@ -44,17 +46,18 @@ __global__ void embedding_grad(const int32_t* tokens, int64_t n, const T* dy, co
   }
 }
 
-template <class T>
+template <class T, bool packed>
 struct PositionsOf {
   const T *x, *table;
   T* y;
-  const int64_t* counters;  // may be null
+  const int64_t* counters;   // may be null
+  const int32_t* positions;  // of each row of x, of packed samples
   int64_t length, columns, offset;
   template <int W>
   __device__ void at(int64_t i) const {
     const int64_t start = offset + (counters ? counters[ENG_C_POSITION] : 0);
     for (int k = 0; k < W; ++k) {
-      const int64_t t = (i + k) / columns % length + start;
+      const int64_t row = (i + k) / columns, t = (packed ? positions[row] : row % length) + start;
       from_f32(to_f32(x[i + k]) + to_f32(table[t * columns + (i + k) % columns]), y[i + k]);
     }
   }
@@ -78,12 +81,13 @@ struct PositionsGradOf {
 };
 
 // i counts pairs: (row, head, j) with j below D / 2.
-template <class T>
+template <class T, bool packed>
 struct RopeOf {
   const T* x;
   T* y;
   const float* table;
-  const int64_t* counters;  // may be null
+  const int64_t* counters;   // may be null
+  const int32_t* positions;  // of each row of x, of packed samples
   int64_t length, heads, half;
   float sign;
   template <int W>
@@ -91,7 +95,8 @@ struct RopeOf {
     for (int k = 0; k < W; ++k) one(i + k);
   }
   __device__ void one(int64_t i) const {
-    const int64_t j = i % half, head = i / half, t = head / heads % length + (counters ? counters[ENG_C_POSITION] : 0);
+    const int64_t j = i % half, head = i / half, row = head / heads;
+    const int64_t t = (packed ? positions[row] : row % length) + (counters ? counters[ENG_C_POSITION] : 0);
     const int64_t at = head * 2 * half + j;
     const float cosine = table[t * 2 * half + j], sine = sign * table[t * 2 * half + half + j];
     const float x1 = to_f32(x[at]), x2 = to_f32(x[at + half]);
@@ -169,6 +174,10 @@ struct FillOf {
 void need_tokens(const eng_desc& d) {
   need_type(d, ENG_I32, "tokens");
 }
+// Of each row of x (B, T, ...); may be absent.
+void need_positions(const Call& c, size_t at, const eng_desc& x) {
+  if (c.has(at)) need_type(c.in[at], ENG_I32, "positions"), need_size(c.in[at], rows(x), "positions");
+}
 void need_sums(const Call& c, int32_t type, size_t acc, size_t out) {
   if (c.out[out].dtype != ENG_F32) need_type(c.out[out], type, "the gradient");
   if (c.has(acc)) need_type(c.in[acc], c.out[out].dtype, "acc"), need_size(c.in[acc], elements(c.out[out]), "acc");
@@ -209,7 +218,7 @@ struct EmbeddingGrad {
   void run(const Args& a, cudaStream_t queue) const {
     by_types(type, sums, [&]<class T, class S>(T, S) {
       launch<embedding_grad<T, S>>(static_cast<unsigned>(vocabulary), 128, sizeof(int32_t[256]), queue,
-                                   a.in<int32_t>(0), tokens, a.in<T>(1), a.in<S>(2), a.out<S>(0), n_columns);
+                                   a.in<int32_t>(0), tokens, a.in<T>(1), a.in<S>(2), a.out<S>(0), n_columns, 0);
     });
   }
 };
@@ -220,7 +229,8 @@ struct Positions {
   int32_t type;
   int64_t n, length, n_columns, offset;
   static void check(const Call& c) {
-    need_counts(c, 2, 3, 1, 1), need_float(c.in[0], "x"), need(c.in[0].ndim == 3, "x must be (B, T, H)");
+    need_counts(c, 2, 4, 1, 1), need_float(c.in[0], "x"), need(c.in[0].ndim == 3, "x must be (B, T, H)");
+    need_positions(c, 3, c.in[0]);
     need_type(c.in[1], c.in[0].dtype, "the table"), need_type(c.out[0], c.in[0].dtype, "y");
     need(columns(c.in[1]) == columns(c.in[0]) && c.in[1].dims[0] >= c.in[0].dims[1] + c.integer("offset"),
          "the table must be (P, H), P at least T + offset");
@@ -234,8 +244,12 @@ struct Positions {
         offset(c.integer("offset")) {}
   void run(const Args& a, cudaStream_t queue) const {
     by_type(type, [&]<class T>(T) {
-      launch_each(n, queue,
-                  PositionsOf<T>{a.in<T>(0), a.in<T>(1), a.out<T>(0), a.in<int64_t>(2), length, n_columns, offset});
+      const auto with = [&]<bool packed>() {
+        launch_each(n, queue,
+                    PositionsOf<T, packed>{a.in<T>(0), a.in<T>(1), a.out<T>(0), a.in<int64_t>(2), a.in<int32_t>(3),
+                                           length, n_columns, offset});
+      };
+      a.in<int32_t>(3) ? with.template operator()<true>() : with.template operator()<false>();
     });
   }
 };
@@ -245,7 +259,8 @@ struct PositionsGrad {
   int32_t type, sums;
   int64_t n, batch, length, n_columns, offset;
   static void check(const Call& c) {
-    need_counts(c, 1, 2, 1, 1), need_float(c.in[0], "dy"), need(c.in[0].ndim == 3, "dy must be (B, T, H)");
+    need_counts(c, 1, 3, 1, 1), need_float(c.in[0], "dy"), need(c.in[0].ndim == 3, "dy must be (B, T, H)");
+    need_positions(c, 2, c.in[0]);
     need_sums(c, c.in[0].dtype, 1, 0);
     need(columns(c.out[0]) == columns(c.in[0]) && c.out[0].dims[0] == c.integer("rows") &&
              c.integer("rows") >= c.in[0].dims[1] + c.integer("offset"),
@@ -261,13 +276,17 @@ struct PositionsGrad {
         offset(c.integer("offset")) {}
   void run(const Args& a, cudaStream_t queue) const {
     by_types(type, sums, [&]<class T, class S>(T, S) {
+      if (const int32_t* given = a.in<int32_t>(2))
+        return launch<embedding_grad<T, S>>(static_cast<unsigned>(n / n_columns), 128, sizeof(int32_t[256]), queue,
+                                            given, batch * length, a.in<T>(0), a.in<S>(1), a.out<S>(0), n_columns,
+                                            static_cast<int32_t>(offset));
       launch_each(n, queue,
                   PositionsGradOf<T, S>{a.in<T>(0), a.in<S>(1), a.out<S>(0), batch, length, n_columns, offset});
     });
   }
 };
 
-// rope_step has counters as its third input.
+// The third input: rope_step has counters, rope may have positions.
 template <bool step>
 struct Rope {
   static constexpr const char* op = step ? ENG_OP_ROPE_STEP : ENG_OP_ROPE;
@@ -275,7 +294,7 @@ struct Rope {
   int64_t n, length, heads, half;
   float sign;
   static void check(const Call& c) {
-    need_counts(c, step ? 3 : 2, step ? 3 : 2, 1, 1), need_float(c.in[0], "x"),
+    need_counts(c, step ? 3 : 2, 3, 1, 1), need_float(c.in[0], "x"),
         need(c.in[0].ndim == 3, "x must be (B, T, heads*D)");
     const int64_t heads = c.integer("heads");
     c.integer("inverse");
@@ -284,7 +303,10 @@ struct Rope {
     need(columns(c.in[1]) * heads == columns(c.in[0]) && c.in[1].dims[0] >= c.in[0].dims[1],
          "the table must be (T, D)");
     need_size(c.out[0], elements(c.in[0]), "y");
-    if (step) need_type(c.in[2], ENG_I64, "counters"), need_size(c.in[2], ENG_C_COUNT, "counters");
+    if (step)
+      need_type(c.in[2], ENG_I64, "counters"), need_size(c.in[2], ENG_C_COUNT, "counters");
+    else
+      need_positions(c, 2, c.in[0]);
   }
   explicit Rope(const Call& c)
       : type(c.in[0].dtype),
@@ -296,7 +318,13 @@ struct Rope {
   void run(const Args& a, cudaStream_t queue) const {
     by_type(type, [&]<class T>(T) {
       const int64_t* counters = step ? a.in<int64_t>(2) : nullptr;
-      launch_each(n, queue, RopeOf<T>{a.in<T>(0), a.out<T>(0), a.in<float>(1), counters, length, heads, half, sign});
+      const int32_t* positions = step ? nullptr : a.in<int32_t>(2);
+      const auto with = [&]<bool packed>() {
+        launch_each(
+            n, queue,
+            RopeOf<T, packed>{a.in<T>(0), a.out<T>(0), a.in<float>(1), counters, positions, length, heads, half, sign});
+      };
+      positions ? with.template operator()<true>() : with.template operator()<false>();
     });
   }
 };

@@ -41,14 +41,30 @@ struct ConvOf {
   const T* last;          // (B, K - 1, E): the tokens before, or null
   T* y;
   ConvSizes s;
+  const int32_t* segments;  // (B, T), of packed samples
   // x of token t of a sequence, t >= 1 - taps.
   __device__ float at(int64_t b, int64_t t, int64_t e) const {
     if (t >= 0) return to_f32(x[(b * s.tokens + t) * s.stride + e]);
     return last ? to_f32(last[(b * (s.taps - 1) + s.taps - 1 + t) * s.channels + e]) : 0.0f;
   }
+  // Whether a document begins at token t of a packed sample: nothing before it is seen.
+  __device__ bool begins(int64_t b, int64_t t) const {
+    return t > 0 && segments[b * s.tokens + t] != segments[b * s.tokens + t - 1];
+  }
 };
+// Token t of a sequence comes into the window.
+template <bool packed, class T>
+__device__ __forceinline__ void push_token(float (&window)[most_taps], const ConvOf<T>& p, int64_t b, int64_t t,
+                                           int64_t e) {
+  if constexpr (packed)
+    if (p.begins(b, t)) {
+      ENG_UNROLL
+      for (int k = 0; k < most_taps; ++k) window[k] = 0;
+    }
+  push(window, p.at(b, t, e));
+}
 
-template <class T>
+template <class T, bool packed>
 __global__ void __launch_bounds__(conv_block) conv(ConvOf<T> p) {
   const int64_t e = static_cast<int64_t>(blockIdx.x) * conv_block + threadIdx.x;
   if (e >= p.s.channels) return;
@@ -59,9 +75,9 @@ __global__ void __launch_bounds__(conv_block) conv(ConvOf<T> p) {
   for (int64_t part = blockIdx.y; part < all; part += gridDim.y) {
     const int64_t b = part / runs, first = part % runs * conv_run;
     float window[most_taps] = {};
-    for (int64_t t = first - (p.s.taps - 1); t < first; ++t) push(window, p.at(b, t, e));
+    for (int64_t t = first - (p.s.taps - 1); t < first; ++t) push_token<packed>(window, p, b, t, e);
     for (int64_t t = first; t < first + conv_run && t < p.s.tokens; ++t) {
-      push(window, p.at(b, t, e));
+      push_token<packed>(window, p, b, t, e);
       const float pre = product(w, window, bias);
       from_f32(pre * sigmoid(pre), p.y[(b * p.s.tokens + t) * p.s.channels + e]);
     }
@@ -93,7 +109,7 @@ struct ConvGradOf {
   bool add;
 };
 
-template <class T>
+template <class T, bool packed>
 __global__ void __launch_bounds__(conv_block) conv_grad(ConvGradOf<T> g) {
   const ConvOf<T>& p = g.forward;
   const int64_t e = static_cast<int64_t>(blockIdx.x) * conv_block + threadIdx.x;
@@ -106,13 +122,15 @@ __global__ void __launch_bounds__(conv_block) conv_grad(ConvGradOf<T> g) {
     const int64_t b = part / runs, first = part % runs * grad_run;
     const int64_t end = first + grad_run < p.s.tokens ? first + grad_run : p.s.tokens;
     float window[most_taps] = {}, slopes[most_taps] = {}, dw[most_taps] = {}, dbias = 0;  // slopes: before the silu
-    for (int64_t t = first - (p.s.taps - 1); t < first; ++t) push(window, p.at(b, t, e));
+    unsigned begun = 0;  // bit k: a document begins at token t - k
+    for (int64_t t = first - (p.s.taps - 1); t < first; ++t) push_token<packed>(window, p, b, t, e);
     // The gradient of x[t] needs the slopes of t .. t + 3, as if there were always four taps: it is known 3 tokens
     // later.
     for (int64_t t = first; t < end + most_taps - 1; ++t) {
       float slope = 0;
+      if (packed) begun = begun << 1 | (t < p.s.tokens && p.begins(b, t) ? 1u : 0u);
       if (t < p.s.tokens) {
-        push(window, p.at(b, t, e));
+        push_token<packed>(window, p, b, t, e);
         const float pre = product(w, window, bias), s = sigmoid(pre);
         slope = to_f32(g.dy[(b * p.s.tokens + t) * p.s.channels + e]) * s * (1.0f + pre * (1.0f - s));
       }
@@ -127,7 +145,11 @@ __global__ void __launch_bounds__(conv_block) conv_grad(ConvGradOf<T> g) {
       T* const dx = g.dx + (b * p.s.tokens + at) * p.s.stride + e;
       float sum = g.add ? to_f32(*dx) : 0.0f;
       ENG_UNROLL
-      for (int k = 0; k < most_taps; ++k) sum = fmaf(w[k], slopes[most_taps - 1 - k], sum);  // the newest had tap 0
+      for (int k = 0; k < most_taps; ++k) {  // the newest had tap 0
+        // It counts if no document begins at it, nor between it and token `at`.
+        const bool counts = !packed || (begun & 0x7u >> k << k) == 0;
+        sum = fmaf(w[k], counts ? slopes[most_taps - 1 - k] : 0.0f, sum);
+      }
       from_f32(sum, *dx);
     }
     float* const out = g.parts + part * (most_taps + 1) * p.s.channels + e;
@@ -175,24 +197,37 @@ void need_sizes(const ConvSizes& s) {
 template <bool step>
 struct Conv {
   static constexpr const char* op = step ? MAMBA_OP_CONV_STEP : MAMBA_OP_CONV;
-  static constexpr size_t bias = step ? 3 : 2;
+  static constexpr size_t bias = step ? 3 : 2, segments = 3;  // a step has none
   int32_t type;
   ConvSizes s;
   static void check(const Call& c) {
-    need_counts(c, step ? 3 : 2, step ? 4 : 3, step ? 2 : 1, step ? 2 : 1), need_float(c.in[0], "x");
-    need_types(c, c.in[0].dtype, {1, 2, 3}, {0, 1}, "w, bias, last or y");
+    need_counts(c, step ? 3 : 2, 4, step ? 2 : 1, step ? 2 : 1), need_float(c.in[0], "x");
+    need_types(c, c.in[0].dtype, {1, 2, step ? 3u : 2u}, {0, 1}, "w, bias, last or y");
     const ConvSizes s = conv_sizes(c, 0, 1);
     need_sizes(s), need_size(c.out[0], s.batch * s.tokens * s.channels, "y");
     if (c.has(bias)) need_size(c.in[bias], s.channels, "bias");
-    if (step) need_size(c.in[2], s.batch * (s.taps - 1) * s.channels, "last");
+    if (step)
+      need_size(c.in[2], s.batch * (s.taps - 1) * s.channels, "last");
+    else
+      need_segments(c, segments, s.batch * s.tokens);
   }
   explicit Conv(const Call& c) : type(c.in[0].dtype), s(conv_sizes(c, 0, 1)) {}
   void run(const Args& a, cudaStream_t stream) const {
     by_type(type, [&]<class T>(T) {
       // The state is in place: what is read of it is output 1.
-      const ConvOf<T> p{a.in<T>(0), a.in<T>(1), a.in<T>(bias), step ? a.out<T>(1) : nullptr, a.out<T>(0), s};
+      const ConvOf<T> p{a.in<T>(0),
+                        a.in<T>(1),
+                        a.in<T>(bias),
+                        step ? a.out<T>(1) : nullptr,
+                        a.out<T>(0),
+                        s,
+                        step ? nullptr : a.in<int32_t>(segments)};
       const unsigned x = blocks_of(s.channels, conv_block);
-      launch<conv<T>>(dim3(x, second(s.batch * s.runs(conv_run))), conv_block, 0, stream, p);
+      const dim3 grid(x, second(s.batch * s.runs(conv_run)));
+      if (p.segments)
+        launch<conv<T, true>>(grid, conv_block, 0, stream, p);
+      else
+        launch<conv<T, false>>(grid, conv_block, 0, stream, p);
       if (step) launch<keep_last<T>>(dim3(x, second(s.batch)), conv_block, 0, stream, p, a.out<T>(1));
     });
   }
@@ -200,11 +235,12 @@ struct Conv {
 
 struct ConvGrad {
   static constexpr const char* op = MAMBA_OP_CONV_GRAD;
+  static constexpr size_t segments = 5;
   int32_t type, sums;
   ConvSizes s;
   bool bias, add;
   static void check(const Call& c) {
-    need_counts(c, 3, 5, 2, 3), need_float(c.in[0], "dy");
+    need_counts(c, 3, 6, 2, 3), need_float(c.in[0], "dy");
     need_types(c, c.in[0].dtype, {1, 2, 3, 4}, {0}, "x, w, bias, dx_acc or dx");
     if (c.out[1].dtype != ENG_F32) need_type(c.out[1], c.in[0].dtype, "dw");
     if (c.has_out(2)) need_type(c.out[2], c.out[1].dtype, "dbias");
@@ -213,6 +249,7 @@ struct ConvGrad {
     need_size(c.out[0], s.batch * s.tokens * s.stride, "dx"), need_size(c.out[1], s.channels * s.taps, "dw");
     if (c.has(3)) need_size(c.in[3], s.channels, "bias"), need(c.has_out(2), "with a bias it has a gradient");
     if (c.has(4)) need_size(c.in[4], elements(c.out[0]), "dx_acc");
+    need_segments(c, segments, s.batch * s.tokens);
   }
   static uint64_t workspace(const Call& c) {
     const ConvSizes s = conv_sizes(c, 1, 2);
@@ -222,11 +259,18 @@ struct ConvGrad {
       : type(c.in[0].dtype), sums(c.out[1].dtype), s(conv_sizes(c, 1, 2)), bias(c.has(3)), add(c.has(4)) {}
   void run(const Args& a, cudaStream_t stream) const {
     by_types(type, sums, [&]<class T, class S>(T, S) {
-      const ConvGradOf<T> g{
-          {a.in<T>(1), a.in<T>(2), a.in<T>(3), nullptr, nullptr, s}, a.in<T>(0), a.out<T>(0), a.scratch<float>(), add};
+      const ConvGradOf<T> g{{a.in<T>(1), a.in<T>(2), a.in<T>(3), nullptr, nullptr, s, a.in<int32_t>(segments)},
+                            a.in<T>(0),
+                            a.out<T>(0),
+                            a.scratch<float>(),
+                            add};
       const unsigned x = blocks_of(s.channels, conv_block);
       const int64_t parts = s.batch * s.runs(grad_run);
-      launch<conv_grad<T>>(dim3(x, second(parts)), conv_block, 0, stream, g);
+      const dim3 grid(x, second(parts));
+      if (g.forward.segments)
+        launch<conv_grad<T, true>>(grid, conv_block, 0, stream, g);
+      else
+        launch<conv_grad<T, false>>(grid, conv_block, 0, stream, g);
       launch<conv_sums<S>>(blocks_of(s.channels, sum_columns), dim3(sum_columns, sum_rows),
                            sizeof(float[sum_rows][most_taps + 1][sum_columns]), stream, g.parts, parts, s.channels,
                            s.taps, a.out<S>(1), bias ? a.out<S>(2) : nullptr);

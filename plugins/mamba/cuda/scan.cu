@@ -12,7 +12,7 @@ enum class Pass { whole, step, ends };  // ends: of each span but the last, only
 // S states in each lane; `many`: a channel has several. `kept`: the states before each chunk, or, for a step, those
 // that running sequences go on with. `ends` begins with states of 0, and writes those after the span to the place of
 // those before the next one, and to `steps` (B, spans, E) the sum of its steps.
-template <class T, int S, bool many, Pass pass>
+template <class T, int S, bool many, Pass pass, bool packed>
 __global__ void __launch_bounds__(scan_block, S > 8 ? 3 : 4) scan(ScanOf<T> p, T* y, float* kept, float* steps) {
   float* const tile = cuda::shared<float[scan_tile * 2 * most_states]>();
   const ScanSizes& s = p.s;
@@ -28,6 +28,7 @@ __global__ void __launch_bounds__(scan_block, S > 8 ? 3 : 4) scan(ScanOf<T> p, T
       return kept + (pass == Pass::step ? b : b * s.chunks + of_chunk) * s.states * s.channels + me.state(s, n);
     };
     float h[S], all_steps = 0;
+    unsigned cut = 0;
     const bool goes_on = pass == Pass::step || (pass == Pass::whole && q > 0);
     ENG_UNROLL
     for (int n = 0; n < S; ++n) h[n] = goes_on && me.has(s, n) ? *kept_at(q * s.span, n) : 0.0f;
@@ -35,10 +36,12 @@ __global__ void __launch_bounds__(scan_block, S > 8 ? 3 : 4) scan(ScanOf<T> p, T
       __syncthreads();
       load_bc(p, b, first, end, scan_tile, width, tile);
       __syncthreads();
+      const unsigned begins = packed ? documents_from(p, b, first, end, scan_tile) : 0;
+      cut |= begins;
       if (pass == Pass::whole && first % chunk == 0 && me.there) {
         ENG_UNROLL
         for (int n = 0; n < S; ++n)
-          if (me.has(s, n)) *kept_at(first / chunk, n) = h[n];
+          if (me.has(s, n)) *kept_at(first / chunk, n) = packed && begins & 1 ? 0.0f : h[n];
       }
       ENG_ROLL
       for (int k0 = 0; k0 < scan_tile && first + k0 < end; k0 += ahead) {
@@ -55,6 +58,10 @@ __global__ void __launch_bounds__(scan_block, S > 8 ? 3 : 4) scan(ScanOf<T> p, T
         ENG_UNROLL
         for (int k = 0; k < ahead; ++k) {
           if (k >= left) break;  // all threads do
+          if (packed && begins >> (k0 + k) & 1) {
+            ENG_UNROLL
+            for (int n = 0; n < S; ++n) h[n] = 0;
+          }
           const float* const row = tile + (k0 + k) * width + me.first;
           const float input = by[k] * x[k];
           float sum = 0;
@@ -75,7 +82,8 @@ __global__ void __launch_bounds__(scan_block, S > 8 ? 3 : 4) scan(ScanOf<T> p, T
       ENG_UNROLL
       for (int n = 0; n < S; ++n)
         if (me.there && me.has(s, n)) *kept_at((q + 1) * s.span, n) = h[n];
-      if (pass == Pass::ends && me.there && me.lane == 0) steps[(b * s.spans + q) * s.channels + me.e] = all_steps;
+      if (pass == Pass::ends && me.there && me.lane == 0)
+        steps[(b * s.spans + q) * s.channels + me.e] = cut ? cut_span : all_steps;
     }
   }
 }
@@ -95,7 +103,8 @@ struct HandOn {
     float h = 0;
     for (int64_t q = 1; q < s.spans; ++q) {
       float* const own = kept + ((b * s.chunks + q * s.span) * s.states + n) * s.channels + e;
-      h = fmaf(cuda::exp2_approx(steps[(b * s.spans + q - 1) * s.channels + e] * rate), h, *own);
+      const float by = steps[(b * s.spans + q - 1) * s.channels + e];
+      h = by == cut_span ? *own : fmaf(cuda::exp2_approx(by * rate), h, *own);
       *own = h;
     }
   }
@@ -104,17 +113,19 @@ struct HandOn {
 template <bool step>
 struct Scan {
   static constexpr const char* op = step ? MAMBA_OP_SCAN_STEP : MAMBA_OP_SCAN;
-  static constexpr int states = 16;  // of a lane
+  static constexpr int states = 16;      // of a lane
+  static constexpr size_t segments = 9;  // a step has none
   int32_t type;
   ScanSizes s;
   static ScanSizes sizes(const Call& c) { return scan_sizes(c, 0, states, !step); }
   static void check(const Call& c) {
-    need_counts(c, step ? 8 : 7, step ? 8 : 9, 2, 2), need_float(c.in[0], "u");
+    need_counts(c, step ? 8 : 7, step ? 8 : 10, 2, 2), need_float(c.in[0], "u");
     need_types(c, c.in[0].dtype, {1, 3, 6}, {0}, "delta, bc, gate or y");
     need_types(c, ENG_F32, {2, 4, 5, step ? 7u : 5u}, {1}, "a_log, d, dt_bias or the states");
     const ScanSizes s = sizes(c);
     need_scan(c, 0, s), need_size(c.out[0], s.batch * s.tokens * s.channels, "y");
     need_size(c.out[1], s.batch * (step ? 1 : s.chunks) * s.states * s.channels, "the states");
+    if (!step) need_segments(c, segments, s.batch * s.tokens);
   }
   static uint64_t workspace(const Call& c) {
     const ScanSizes s = sizes(c);
@@ -124,26 +135,32 @@ struct Scan {
   void run(const Args& a, cudaStream_t stream) const {
     by_type(type, [&]<class T>(T) {
       if (s.states <= 8)
-        run_with<T, 8, false>(a, stream);
+        run_by<T, 8, false>(a, stream);
       else if (s.lanes == 1)
-        run_with<T, states, false>(a, stream);
+        run_by<T, states, false>(a, stream);
       else
-        run_with<T, states, true>(a, stream);
+        run_by<T, states, true>(a, stream);
     });
   }
   template <class T, int S, bool many>
-  void run_with(const Args& a, cudaStream_t stream) const {
+  void run_by(const Args& a, cudaStream_t stream) const {
+    if constexpr (!step)
+      if (const int32_t* given = a.in<int32_t>(segments)) return run_with<T, S, many, true>(a, given, stream);
+    run_with<T, S, many, false>(a, nullptr, stream);
+  }
+  template <class T, int S, bool many, bool packed>
+  void run_with(const Args& a, const int32_t* given, cudaStream_t stream) const {
     constexpr size_t bytes = sizeof(float[scan_tile * 2 * most_states]);
-    const ScanOf<T> p = scan_of<T>(a, 0, s);
+    const ScanOf<T> p = scan_of<T>(a, 0, s, given);
     T* const y = a.out<T>(0);
     float *const kept = a.out<float>(1), *const steps = a.scratch<float>();
     const auto grid = [&](int64_t spans) { return dim3(static_cast<unsigned>(s.groups()), second(s.batch * spans)); };
     if (s.spans > 1) {
-      launch<scan<T, S, many, Pass::ends>>(grid(s.spans - 1), scan_block, bytes, stream, p, y, kept, steps);
+      launch<scan<T, S, many, Pass::ends, packed>>(grid(s.spans - 1), scan_block, bytes, stream, p, y, kept, steps);
       cuda::launch_each(s.batch * s.states * s.channels, stream, HandOn{p.a_log, steps, kept, s});
     }
-    launch<scan<T, S, many, step ? Pass::step : Pass::whole>>(grid(s.spans), scan_block, bytes, stream, p, y, kept,
-                                                              steps);
+    launch<scan<T, S, many, step ? Pass::step : Pass::whole, packed>>(grid(s.spans), scan_block, bytes, stream, p, y,
+                                                                      kept, steps);
   }
 };
 

@@ -30,9 +30,14 @@ struct ScanOf {
   const T *u, *delta, *bc, *gate;
   const float *a_log, *d, *dt_bias;
   ScanSizes s;
+  const int32_t* segments;  // (B, T), of packed samples
   __device__ int64_t at(int64_t b, int64_t t, int64_t e) const { return (b * s.tokens + t) * s.channels + e; }
   __device__ int64_t gate_at(int64_t b, int64_t t, int64_t e) const {
     return (b * s.tokens + t) * s.stride + (s.stride - s.channels) + e;
+  }
+  // Whether a document of a packed sample begins at token t, and not at token 0: states begin anew.
+  __device__ bool begins(int64_t b, int64_t t) const {
+    return t > 0 && t < s.tokens && segments[b * s.tokens + t] != segments[b * s.tokens + t - 1];
   }
   __device__ float step_of(int64_t b, int64_t t, int64_t e, float bias) const {
     return softplus(to_f32(delta[at(b, t, e)]) + bias);
@@ -50,6 +55,14 @@ __device__ void load_bc(const ScanOf<T>& p, int64_t b, int64_t first, int64_t en
     const bool there = t < end && n < p.s.states;
     tile[i] = there ? to_f32(p.bc[(b * p.s.tokens + t) * 2 * p.s.states + (column < half ? n : p.s.states + n)]) : 0.0f;
   }
+}
+
+// Bit k: a document begins at token first + k, below `end`. The same to all threads of the block. At most 32 tokens.
+template <class T>
+__device__ __forceinline__ unsigned documents_from(const ScanOf<T>& p, int64_t b, int64_t first, int64_t end,
+                                                   int count) {
+  const int k = static_cast<int>(threadIdx.x) % 32;
+  return __ballot_sync(0xffffffffu, k < count && first + k < end && p.begins(b, first + k));
 }
 
 // The sum over the lanes of a channel, to all of them.
@@ -114,10 +127,19 @@ inline void need_scan(const Call& c, size_t u, const ScanSizes& s) {
   need(rows(c.in[u + 6]) == n && s.stride >= s.channels, "gate must be (B, T, E or more)");
 }
 template <class T>
-ScanOf<T> scan_of(const Args& a, size_t u, const ScanSizes& s) {
-  return {a.in<T>(u),         a.in<T>(u + 1),     a.in<T>(u + 3),     a.in<T>(u + 6),
-          a.in<float>(u + 2), a.in<float>(u + 4), a.in<float>(u + 5), s};
+ScanOf<T> scan_of(const Args& a, size_t u, const ScanSizes& s, const int32_t* segments) {
+  return {a.in<T>(u),
+          a.in<T>(u + 1),
+          a.in<T>(u + 3),
+          a.in<T>(u + 6),
+          a.in<float>(u + 2),
+          a.in<float>(u + 4),
+          a.in<float>(u + 5),
+          s,
+          segments};
 }
+// In place of the sum of the steps of a span in which a document begins: nothing passes through it.
+constexpr float cut_span = -1;
 
 }  // namespace on_cuda
 }  // namespace mamba

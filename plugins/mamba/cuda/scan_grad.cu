@@ -27,6 +27,7 @@ struct ScanGradShared {
   float before[parts][grad_states][scan_block];         // each thread's own
   float bc[part_tokens * 2 * most_states];              // rows of [B | C], without gaps
   float dbc[scan_warps][part_tokens][2 * most_states];  // of each warp
+  int32_t begun[part_tokens];                           // whether a document of a packed sample begins at a token
 };
 
 // The sum over the channels of the warp of each of 8 values: half of the values go to the other half of the lanes, and
@@ -70,7 +71,7 @@ struct Totals {
 
 // One part: from `h`, the states before it, to the gradients of its tokens. `g`: the gradient of the states after it,
 // which becomes that of the states before it.
-template <class T>
+template <bool packed, class T>
 __device__ void grad_of_part(const ScanGradOf<T>& q, ScanGradShared& room, int64_t b, int64_t first,
                              const Place<grad_states, true>& me, const float (&rate)[grad_states],
                              const float (&h)[grad_states], float (&g)[grad_states], Totals& totals) {
@@ -86,10 +87,15 @@ __device__ void grad_of_part(const ScanGradOf<T>& q, ScanGradShared& room, int64
     by[k] = there ? p.step_of(b, first + k, me.e, bias) : 0.0f;
     x[k] = there ? to_f32(p.u[p.at(b, first + k, me.e)]) : 0.0f;
   }
+  const auto begun = [&](int k) { return packed && room.begun[k]; };
+  // State n before token k.
+  const auto before = [&](const float(&all)[part_tokens][grad_states], int k, int n) {
+    return begun(k) ? 0.0f : k ? all[k > 0 ? k - 1 : 0][n] : h[n];
+  };
   ENG_UNROLL
   for (int k = 0; k < part_tokens; ++k) ENG_UNROLL
   for (int n = 0; n < grad_states; ++n)
-    after[k][n] = fmaf(cuda::exp2_approx(by[k] * rate[n]), k ? after[k > 0 ? k - 1 : 0][n] : h[n],
+    after[k][n] = fmaf(cuda::exp2_approx(by[k] * rate[n]), before(after, k, n),
                        by[k] * x[k] * room.bc[k * 2 * half + me.first + n]);
   ENG_UNROLL
   for (int k = part_tokens - 1; k >= 0; --k) {
@@ -103,14 +109,14 @@ __device__ void grad_of_part(const ScanGradOf<T>& q, ScanGradShared& room, int64
     for (int n = 0; n < grad_states; ++n) {
       const float b_t = room.bc[k * 2 * half + me.first + n], c_t = room.bc[k * 2 * half + half + me.first + n];
       const float decay = cuda::exp2_approx(by[k] * rate[n]);
-      const float slope = rate[n] * ln2 * (decay * (k ? after[k > 0 ? k - 1 : 0][n] : h[n]));
+      const float slope = rate[n] * ln2 * (decay * before(after, k, n));
       y = fmaf(c_t, after[k][n], y);
       g[n] = fmaf(c_t, dy, g[n]);
       dbc[n] = g[n] * (by[k] * x[k]), dbc[grad_states + n] = dy * after[k][n];
       x_sum = fmaf(g[n] * by[k], b_t, x_sum);
       s_sum = fmaf(g[n], fmaf(b_t, x[k], slope), s_sum);
       totals.a[n] = fmaf(g[n] * by[k], slope, totals.a[n]);
-      g[n] *= decay;
+      g[n] = begun(k) ? 0.0f : g[n] * decay;
     }
     y = sum_of_lanes(y, s.lanes), x_sum = sum_of_lanes(x_sum, s.lanes), s_sum = sum_of_lanes(s_sum, s.lanes);
     totals.d = fmaf(dy, x[k], totals.d);
@@ -126,7 +132,15 @@ __device__ void grad_of_part(const ScanGradOf<T>& q, ScanGradShared& room, int64
   }
 }
 
+// Of the tokens of a part, by the first threads of the block.
 template <class T>
+__device__ __forceinline__ void load_begun(const ScanOf<T>& p, int64_t b, int64_t first,
+                                           int32_t (&begun)[part_tokens]) {
+  const int k = static_cast<int>(threadIdx.x);
+  if (k < part_tokens) begun[k] = p.begins(b, first + k);
+}
+
+template <class T, bool packed>
 __global__ void __launch_bounds__(scan_block, 3) scan_grad(ScanGradOf<T> q) {
   ScanGradShared& room = cuda::shared<ScanGradShared>();
   const ScanOf<T>& p = q.forward;
@@ -156,6 +170,7 @@ __global__ void __launch_bounds__(scan_block, 3) scan_grad(ScanGradOf<T> q) {
           if (part == parts - 1 || first + part_tokens >= s.tokens) break;  // nobody asks for what comes after
           __syncthreads();
           load_bc(p, b, first, s.tokens, part_tokens, 2 * half, room.bc);
+          if (packed) load_begun(p, b, first, room.begun);
           __syncthreads();
           float by[part_tokens], input[part_tokens];
           ENG_UNROLL
@@ -166,17 +181,19 @@ __global__ void __launch_bounds__(scan_block, 3) scan_grad(ScanGradOf<T> q) {
           ENG_UNROLL
           for (int k = 0; k < part_tokens; ++k) ENG_UNROLL
           for (int n = 0; n < grad_states; ++n)
-            h[n] = fmaf(cuda::exp2_approx(by[k] * rate[n]), h[n], input[k] * room.bc[k * 2 * half + me.first + n]);
+            h[n] = fmaf(cuda::exp2_approx(by[k] * rate[n]), packed && room.begun[k] ? 0.0f : h[n],
+                        input[k] * room.bc[k * 2 * half + me.first + n]);
         }
         for (int part = parts - 1; part >= 0; --part) {
           const int64_t first = c * chunk + part * part_tokens;
           if (first >= s.tokens) continue;
           __syncthreads();
           load_bc(p, b, first, s.tokens, part_tokens, 2 * half, room.bc);
+          if (packed) load_begun(p, b, first, room.begun);
           __syncthreads();
           ENG_UNROLL
           for (int n = 0; n < grad_states; ++n) h[n] = room.before[part][n][thread];
-          grad_of_part(q, room, b, first, me, rate, h, g, totals);
+          grad_of_part<packed>(q, room, b, first, me, rate, h, g, totals);
           __syncthreads();
           // Over the warps; then over the groups of this block, one after another.
           for (int i = thread; i < part_tokens * 2 * half; i += scan_block) {
@@ -201,7 +218,7 @@ __global__ void __launch_bounds__(scan_block, 3) scan_grad(ScanGradOf<T> q) {
 }
 
 // What each span but the first, alone, adds to the gradient of the states before it.
-template <class T>
+template <class T, bool packed>
 __global__ void __launch_bounds__(scan_block, 3) scan_grad_ends(ScanGradOf<T> q) {
   float* const tile = cuda::shared<float[part_tokens * 2 * most_states]>();
   const ScanOf<T>& p = q.forward;
@@ -214,10 +231,13 @@ __global__ void __launch_bounds__(scan_block, 3) scan_grad_ends(ScanGradOf<T> q)
   for (int64_t of = blockIdx.y; of < s.batch * (s.spans - 1); of += gridDim.y) {
     const int64_t b = of / (s.spans - 1), span = of % (s.spans - 1) + 1, begin = s.first(span), end = s.end(span);
     float g[grad_states] = {}, all_steps = 0;
+    unsigned cut = 0;
     for (int64_t first = (end - 1) / part_tokens * part_tokens; first >= begin; first -= part_tokens) {
       __syncthreads();
       load_bc(p, b, first, end, part_tokens, 2 * half, tile);
       __syncthreads();
+      const unsigned begins = packed ? documents_from(p, b, first, end, part_tokens) : 0;
+      cut |= begins;
       float by[part_tokens], dy[part_tokens];
       ENG_UNROLL
       for (int k = 0; k < part_tokens; ++k) {
@@ -233,14 +253,16 @@ __global__ void __launch_bounds__(scan_block, 3) scan_grad_ends(ScanGradOf<T> q)
         all_steps += by[k];
         ENG_UNROLL
         for (int n = 0; n < grad_states; ++n)
-          g[n] = fmaf(tile[k * 2 * half + half + me.first + n], dy[k], g[n]) * cuda::exp2_approx(by[k] * rate[n]);
+          g[n] = packed && begins >> k & 1
+                     ? 0.0f
+                     : fmaf(tile[k * 2 * half + half + me.first + n], dy[k], g[n]) * cuda::exp2_approx(by[k] * rate[n]);
       }
     }
     if (!me.there) continue;
     ENG_UNROLL
     for (int n = 0; n < grad_states; ++n)
       if (me.has(s, n)) q.after[(b * s.spans + span) * s.states * s.channels + me.state(s, n)] = g[n];
-    if (me.lane == 0) q.steps[(b * s.spans + span) * s.channels + me.e] = all_steps;
+    if (me.lane == 0) q.steps[(b * s.spans + span) * s.channels + me.e] = cut ? cut_span : all_steps;
   }
 }
 
@@ -259,7 +281,8 @@ struct HandBack {
     float g = 0;
     for (int64_t q = s.spans - 1; q > 0; --q) {
       float* const own = after + ((b * s.spans + q) * s.states + n) * s.channels + e;
-      g = fmaf(cuda::exp2_approx(steps[(b * s.spans + q) * s.channels + e] * rate), g, *own);
+      const float by = steps[(b * s.spans + q) * s.channels + e];
+      g = by == cut_span ? *own : fmaf(cuda::exp2_approx(by * rate), g, *own);
       *own = g;
     }
   }
@@ -294,17 +317,19 @@ __global__ void __launch_bounds__(scan_block) sum_sequences(const float* sums, i
 
 struct ScanGrad {
   static constexpr const char* op = MAMBA_OP_SCAN_GRAD;
+  static constexpr size_t segments = 9;
   int32_t type;
   ScanSizes s;
   static ScanSizes sizes(const Call& c) { return scan_sizes(c, 1, grad_states, true); }
   static void check(const Call& c) {
-    need_counts(c, 9, 9, 7, 7), need_float(c.in[1], "u");
+    need_counts(c, 9, 10, 7, 7), need_float(c.in[1], "u");
     need_types(c, c.in[1].dtype, {0, 2, 4, 7}, {0, 1, 3, 6}, "dy, delta, bc, gate or one of their gradients");
     need_types(c, ENG_F32, {3, 5, 6, 8}, {2, 4, 5}, "a_log, d, dt_bias, one of their gradients or the states");
     const ScanSizes s = sizes(c);
     need_scan(c, 1, s), need_size(c.in[0], s.batch * s.tokens * s.channels, "dy");
     need_size(c.in[8], s.batch * s.chunks * s.states * s.channels, "the states");
     for (size_t k = 0; k < 7; ++k) need_size(c.out[k], elements(c.in[1 + k]), "a gradient");
+    need_segments(c, segments, s.batch * s.tokens);
   }
   // Floats of the parts of the scratch memory.
   struct Parts {
@@ -321,6 +346,16 @@ struct ScanGrad {
     return sizeof(float) * static_cast<uint64_t>(parts.sums + parts.dbc + parts.after + parts.steps);
   }
   explicit ScanGrad(const Call& c) : type(c.in[1].dtype), s(sizes(c)) {}
+  template <class T, bool packed>
+  void walk(const ScanGradOf<T>& q, cudaStream_t stream) const {
+    if (s.spans > 1) {
+      launch<scan_grad_ends<T, packed>>(dim3(static_cast<unsigned>(s.groups()), second(s.batch * (s.spans - 1))),
+                                        scan_block, sizeof(float[part_tokens * 2 * most_states]), stream, q);
+      cuda::launch_each(s.batch * s.states * s.channels, stream, HandBack{q.forward.a_log, q.steps, q.after, s});
+    }
+    launch<scan_grad<T, packed>>(dim3(static_cast<unsigned>(q.blocks), second(s.batch * s.spans)), scan_block,
+                                 sizeof(ScanGradShared), stream, q);
+  }
   void run(const Args& a, cudaStream_t stream) const {
     if (s.batch * s.tokens == 0) return;
     by_type(type, [&]<class T>(T) {
@@ -328,17 +363,14 @@ struct ScanGrad {
       float* const sums = a.scratch<float>();
       const int64_t each = s.tokens * 2 * s.states;
       ScanGradOf<T> q{};
-      q.forward = scan_of<T>(a, 1, s), q.dy = a.in<T>(0), q.kept = a.in<float>(8);
+      q.forward = scan_of<T>(a, 1, s, a.in<int32_t>(segments)), q.dy = a.in<T>(0), q.kept = a.in<float>(8);
       q.du = a.out<T>(0), q.ddelta = a.out<T>(1), q.dgate = a.out<T>(6);
       q.sums = sums, q.dbc = sums + parts.sums, q.after = q.dbc + parts.dbc, q.steps = q.after + parts.after;
       q.blocks = parts.blocks;
-      if (s.spans > 1) {
-        launch<scan_grad_ends<T>>(dim3(static_cast<unsigned>(s.groups()), second(s.batch * (s.spans - 1))), scan_block,
-                                  sizeof(float[part_tokens * 2 * most_states]), stream, q);
-        cuda::launch_each(s.batch * s.states * s.channels, stream, HandBack{q.forward.a_log, q.steps, q.after, s});
-      }
-      launch<scan_grad<T>>(dim3(static_cast<unsigned>(parts.blocks), second(s.batch * s.spans)), scan_block,
-                           sizeof(ScanGradShared), stream, q);
+      if (q.forward.segments)
+        walk<T, true>(q, stream);
+      else
+        walk<T, false>(q, stream);
       cuda::launch_each(s.batch * each, stream, SumBlocksOf<T>{q.dbc, a.out<T>(3), parts.blocks, each});
       launch<sum_sequences>(dim3(blocks_of(s.channels, scan_block), static_cast<unsigned>(s.states + 2)), scan_block, 0,
                             stream, q.sums, s.batch * s.spans, s.channels, s.states, a.out<float>(2), a.out<float>(4),

@@ -52,6 +52,10 @@ void clear(T* x, int64_t rows, int64_t stride, int64_t first, int64_t count, cud
   launch<clear_columns<T>>(dim3(blocks_of(count, 128), second(rows)), 128, 0, stream, x, rows, stride, first, count);
 }
 
+// Segments (B, T), of packed samples; may be absent.
+inline void need_segments(const Call& c, size_t at, int64_t tokens) {
+  if (c.has(at)) need_type(c.in[at], ENG_I32, "segments"), need_size(c.in[at], tokens, "segments");
+}
 inline void need_types(const Call& c, int32_t type, std::initializer_list<size_t> in, std::initializer_list<size_t> out,
                        const char* what) {
   for (size_t k : in)

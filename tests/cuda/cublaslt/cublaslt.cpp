@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of cuBLASLt that the cuda plugin calls. They refuse what NVIDIA's documentation says is refused.
+#include <chrono>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "state.hpp"
@@ -323,6 +325,20 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   }
   return *count ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                                       cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t* algorithm,
+                                       cublasLtMatmulHeuristicResult_t* result) {
+  if (!usable(handle)) return CUBLAS_STATUS_NOT_INITIALIZED;
+  Problem p;
+  const auto* one = of<Algorithm>(algorithm);
+  if (!one || !result || !problem_of(operation, a, b, c, d, p)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (const cublasStatus_t status = refuse(p); status != CUBLAS_STATUS_SUCCESS) return status;
+  if (one->product != p.hash()) return CUBLAS_STATUS_INVALID_VALUE;
+  *result = {};
+  result->workspaceSize = one->scratch, result->state = CUBLAS_STATUS_SUCCESS, result->wavesCount = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
 cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algorithm,
                                                     cublasLtMatmulAlgoConfigAttributes_t what, void* value,
                                                     size_t bytes, size_t* written) {
@@ -362,6 +378,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
       stream,
       [](const void* data, char* text, uint64_t bytes) {
         const Work& w = *static_cast<const Work*>(data);
+        if (asked("SOFTCUBLAS_SLOW", w.algorithm.parts > 1 ? "parts" : "whole"))
+          std::this_thread::sleep_for(std::chrono::milliseconds(2));
         const std::string wrong = multiply(w.problem, w.algorithm, w.addresses);
         std::snprintf(text, bytes, "%s", wrong.c_str());
         return wrong.empty() ? 0 : 1;

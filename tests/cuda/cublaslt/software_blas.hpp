@@ -7,6 +7,7 @@
 //   SOFTCUBLAS_REFUSE   all: no product; narrow: no 16-bit product whose rows are not aligned to 16 bytes;
 //                       bias: none with a bias
 //   SOFTCUBLAS_FAIL     create, heuristic, matmul: that call returns an error
+//   SOFTCUBLAS_SLOW     parts: algorithms that divide K take 2 ms more; whole: those that do not
 //   SOFTCUBLAS_CARELESS 1: the heuristic forgets which algorithms were excluded, but for their scratch
 #pragma once
 

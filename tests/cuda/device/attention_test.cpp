@@ -42,11 +42,11 @@ struct Answer {
   std::string text;
 };
 
-// One call of 32 query heads of 128 on 8 key heads.
+// One call of 32 query heads of 128 on 8 key heads. `packed`: with segments.
 struct Attention {
-  bool backward;
+  bool backward, packed = false;
   eng_device_info info{};
-  eng_desc in[6] = {}, out[3] = {};
+  eng_desc in[7] = {}, out[3] = {};
   eng_attr attrs[3] = {{"heads", 32, 0}, {"kv_heads", 8, 0}, {"scale", 0, 0.125}};
   Attention(Words& words, int32_t type, int64_t batch, int64_t length, bool grad) : backward(grad) {
     info.struct_size = sizeof info;
@@ -57,18 +57,25 @@ struct Attention {
       d.dtype = type, d.ndim = 3, d.dims[0] = batch, d.dims[1] = length, d.dims[2] = columns;
       return d;
     };
-    eng_desc lse = tensor(length);
+    eng_desc lse = tensor(length), segments = tensor(0);
     lse.dtype = ENG_F32, lse.dims[1] = 32;
+    segments.dtype = ENG_I32, segments.ndim = 2;
     const eng_desc q = tensor(4096), k = tensor(1024);
     if (grad) {
       for (const auto& [at, d] : {std::pair{0, q}, {1, q}, {2, k}, {3, k}, {4, q}, {5, lse}}) in[at] = d;
-      out[0] = q, out[1] = out[2] = k;
+      out[0] = q, out[1] = out[2] = k, in[6] = segments;
     } else {
-      in[0] = q, in[1] = in[2] = k, out[0] = q, out[1] = lse;
+      in[0] = q, in[1] = in[2] = k, out[0] = q, out[1] = lse, in[3] = segments;
     }
   }
+  Attention with_segments() const {
+    Attention out = *this;
+    out.packed = true;
+    return out;
+  }
   eng_call call() const {
-    return {sizeof(eng_call), 1, backward ? 6u : 3u, backward ? 3u : 2u, in, out, attrs, 3, 0, &info};
+    const uint32_t inputs = (backward ? 6 : 3) + (packed ? 1 : 0);
+    return {sizeof(eng_call), 1, inputs, backward ? 3u : 2u, in, out, attrs, 3, 0, &info};
   }
   const eng_kernel& served() const { return kernel(backward ? ENG_OP_ATTENTION_GRAD : ENG_OP_ATTENTION); }
   Answer workspace() const {
@@ -115,6 +122,24 @@ TEST_CASE("attention: what cuDNN cannot serve is refused if it is demanded, and 
                               Contains("needs 2,418,016,512 bytes of scratch") &&
                               Contains("train.micro_batch = 1 fits") && Contains("[device] cudnn = \"9.27.0\""));
   CHECK(Attention(automatic, ENG_F32, 1, 32, true).prepare(automatic).status == ENG_OK);
+}
+
+TEST_CASE("attention: packed samples are the plugin's own, and refused if cuDNN is demanded") {
+  const Machine machine(Variables{{"SOFTCUDA_CARD", "h200"}});
+  Words demanded({{"attention", "cudnn"}}, 4 * gib), automatic({}, 4 * gib), own({{"attention", "own"}}, 4 * gib);
+  for (const bool grad : {false, true}) {
+    const Attention plain(automatic, ENG_BF16, 8, 2048, grad), must(demanded, ENG_BF16, 8, 2048, grad);
+    const Attention ours(own, ENG_BF16, 8, 2048, grad);
+    // The starts of the documents; for the gradient, their ends too.
+    const uint64_t more = (grad ? 2 : 1) * 8 * 2048 * sizeof(int32_t);
+    CHECK(plain.with_segments().workspace().bytes == ours.workspace().bytes + more);
+    CHECK(plain.with_segments().prepare(automatic).status == ENG_OK);
+    CHECK(must.workspace().status == ENG_OK);
+    const Answer answer = must.with_segments().workspace();
+    CHECK(answer.status == ENG_UNSUPPORTED);
+    CHECK_THAT(answer.text, Contains("samples are packed") && Contains("[device] attention = \"auto\"") &&
+                                Contains("[data] pack = false"));
+  }
 }
 
 TEST_CASE("attention: an installed cuDNN that is not the plan's, or does not start, ends with what to change") {

@@ -92,13 +92,16 @@ struct Options {
   std::string describe;
   bool synchronous = false;
   std::optional<int64_t> workspace;
+  bool tune = false;
   eng_options table{};
   explicit Options(std::string card = {}, bool sync = false, std::optional<int64_t> scratch = {})
       : describe(std::move(card)), synchronous(sync), workspace(scratch) {
     table.struct_size = sizeof table, table.minor = ENG_ABI_MINOR, table.data = this;
     table.get_bool = [](const eng_options* o, const char* key, int32_t* out, eng_error*) -> eng_status {
+      const auto& own = *static_cast<const Options*>(o->data);
+      if (std::strcmp(key, "tune") == 0) return *out = own.tune, ENG_OK;
       if (std::strcmp(key, "synchronous") != 0) return ENG_NOT_FOUND;
-      return *out = static_cast<const Options*>(o->data)->synchronous, ENG_OK;
+      return *out = own.synchronous, ENG_OK;
     };
     table.get_int = [](const eng_options* o, const char* key, int64_t* out, eng_error*) -> eng_status {
       const auto& own = *static_cast<const Options*>(o->data);

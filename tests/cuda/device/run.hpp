@@ -70,18 +70,23 @@ inline uint64_t workspace_of(const Use& use, const eng_device_info& info) {
 }
 
 // How an op is run: the workspace that is given, how far from aligned addresses its tensors begin, and how often it is
-// launched, by a captured graph if `graph`.
+// launched, by a captured graph if `graph`. With `choices` the device tunes: it is given them, unless they are empty,
+// and they become what it has chosen.
 struct How {
   int64_t workspace = cap;
   uint64_t offset = 0;
   int times = 1;
   bool graph = false;
+  std::string* choices = nullptr;
 };
 
 // Throws what the plugin reports.
 inline std::vector<Tensor> run(const Use& use, const How& how = {}) {
-  const Options options = with_workspace(how.workspace);
+  Options options({}, false, how.workspace);
+  options.tune = how.choices != nullptr;
   const Device d(options);
+  if (how.choices && !how.choices->empty())
+    d.call(table().choose, static_cast<const char*>(how.choices->data()), uint64_t{how.choices->size()});
   const eng_device_info info = describe(options);
   const eng_kernel& kernel = kernel_of(use.op);
   std::vector<eng_desc> in;
@@ -133,6 +138,12 @@ inline std::vector<Tensor> run(const Use& use, const How& how = {}) {
     for (int k = 0; k < how.times; ++k) check(kernel.launch(record, &exec, told));
   }
   d.call(table().sync, queue);
+  if (how.choices) {
+    uint64_t size = 0;
+    d.call(table().choices, static_cast<char*>(nullptr), uint64_t{0}, &size);
+    how.choices->resize(size);
+    d.call(table().choices, how.choices->data(), size, &size);
+  }
   for (size_t k = 0; k < out.size(); ++k)
     d.call(table().download, static_cast<void*>(out[k].memory.data()),
            static_cast<const void*>(args[in.size() + k]->data), uint64_t{out[k].memory.size()});

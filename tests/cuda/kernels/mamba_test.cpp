@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of Mamba's ops for the cuda device, emulated.
-#include "emulated.hpp"
+#include "packed.hpp"
 #include "tests/mamba/mamba_kernels.hpp"
 
 namespace mamba_on_cuda {
@@ -79,6 +79,107 @@ TEST_CASE("emulated cuda: selective_scan, its gradient and its step") {
       for (const Tensor& t : in) out.push_back(t.d);
       check_close(use_of(on, SCAN_GRAD, more, out, {}, {{0, 0}, {1, 2}}), 2 * tolerance(type));
       if (s.T == 7) check_close(use_of(on, SCAN_GRAD, more, out), 2 * tolerance(type));
+    }
+}
+
+TEST_CASE("emulated cuda: causal_conv1d and its gradient in packed samples") {
+  for (const int32_t type : types)
+    for (const Shape& s : shapes) {
+      INFO("type " << type << ", T " << s.T << ", E " << s.E);
+      Random random(static_cast<uint64_t>(s.T));
+      Tensors in = mamba_test::conv_inputs(random, type, s);
+      const Tensor dy = normal(random, type, {s.B, s.T, s.E}), acc = normal(random, type, {s.B, s.T, s.G}),
+                   segments = pack_some(random, s.B, s.T).segments, whole = pack_one(s.B, s.T).segments;
+      check_close(use_of(narrow(), CONV, {in[0], in[1], in[2], segments}, {dy.d}), tolerance(type));
+      check_as_plain(use_of(narrow(), CONV, {in[0], in[1], in[2], whole}, {dy.d}), use_of(narrow(), CONV, in, {dy.d}));
+      std::vector<eng_desc> out = {in[0].d, desc(ENG_F32, {s.E, 1, s.K})};
+      if (s.bias) out.push_back(desc(ENG_F32, {s.E}));
+      in.insert(in.begin(), dy), in.push_back(acc), in.push_back(segments);
+      check_close(use_of(narrow(), CONV_GRAD, in, out, {}, {{0, 4}}), tolerance(type));
+      in[4] = Tensor();
+      check_close(use_of(narrow(), CONV_GRAD, in, out), tolerance(type));
+      in[5] = whole;
+      check_as_plain(use_of(narrow(), CONV_GRAD, in, out),
+                     use_of(narrow(), CONV_GRAD, {in[0], in[1], in[2], in[3], in[4]}, out));
+    }
+}
+
+TEST_CASE("emulated cuda: selective_scan and its gradient in packed samples") {
+  const Device& on = GENERATE(0, 1) ? broad() : narrow();
+  for (const int32_t type : types)
+    for (const Shape& s : shapes) {
+      if (type != ENG_F32 && s.T != 7) continue;
+      INFO("type " << type << ", T " << s.T << ", E " << s.E << ", N " << s.N << ", processors " << on.info.parallel);
+      Random random(static_cast<uint64_t>(s.T));
+      const Tensors in = mamba_test::scan_inputs(random, type, s);
+      const Tensor dy = normal(random, type, {s.B, s.T, s.E}), none;
+      const std::vector<eng_desc> out = {dy.d, desc(ENG_F32, {s.B, s.chunks(), s.N, s.E})};
+      std::vector<eng_desc> out_grad;
+      for (const Tensor& t : in) out_grad.push_back(t.d);
+      // Documents begin at the first, the last and some token of a chunk, and in one of several.
+      Packed packed = pack_some(random, s.B, s.T);
+      if (s.T == 140) packed = pack({{64, 1, 62, 13}});
+      if (s.T == 130) packed = pack({{1, 129}, {128, 1, 1}});
+      for (const bool one : {false, true}) {
+        if (one && s.T != 75) continue;
+        const Tensor segments = one ? pack_one(s.B, s.T).segments : packed.segments;
+        Tensors with = in;
+        with.insert(with.end(), {none, none, segments});
+        const Use forward = use_of(on, SCAN, with, out);
+        Tensors more = in;
+        more.insert(more.begin(), dy), more.push_back(forward.wanted()[1]);
+        const Use plain = use_of(on, SCAN_GRAD, more, out_grad, {}, {{0, 0}, {1, 2}});
+        more.push_back(segments);
+        const Use backward = use_of(on, SCAN_GRAD, more, out_grad, {}, {{0, 0}, {1, 2}});
+        if (one) {
+          check_as_plain(forward, use_of(on, SCAN, in, out));
+          check_as_plain(backward, plain);
+        } else {
+          check_close(forward, tolerance(type));
+          check_close(backward, 2 * tolerance(type));
+        }
+      }
+    }
+}
+
+TEST_CASE("emulated cuda: nothing passes from a document to the next through convolution and scan") {
+  const Shape s{1, 200, 3, 16, 4, 3};
+  Random random(6);
+  const Tensor segments = pack({{100, 100}}).segments, none;
+  for (const Device* on : {&narrow(), &broad()})
+    for (const bool first : {true, false}) {
+      const auto lose = [&](const Tensors& from, std::initializer_list<size_t> which) {
+        Tensors out = from;
+        for (const size_t k : which) {
+          const int64_t half = out[k].size() / 2, start = first ? 0 : half;
+          for (int64_t i = start; i < start + half; ++i) out[k].put(i, std::nan(""));
+        }
+        return out;
+      };
+      const auto lost = [&](const Tensor& t) {
+        const int64_t half = t.size() / 2, start = first ? half : 0;
+        int64_t n = 0;
+        for (int64_t i = start; i < start + half; ++i) n += std::isnan(t.at(i));
+        return n;
+      };
+      INFO("without the " << (first ? "first" : "second") << " document, processors " << on->info.parallel);
+      Tensors in = mamba_test::conv_inputs(random, ENG_F32, s);
+      const Tensor dy = normal(random, ENG_F32, {s.B, s.T, s.E});
+      const std::vector<eng_desc> taps = {in[0].d, in[1].d, in[2].d};
+      CHECK(lost(outputs(use_of(*on, CONV, lose({in[0], in[1], in[2], segments}, {0}), {dy.d}))[0]) == 0);
+      CHECK(lost(outputs(use_of(*on, CONV_GRAD, lose({dy, in[0], in[1], in[2], none, segments}, {0, 1}), taps))[0]) ==
+            0);
+      in = mamba_test::scan_inputs(random, ENG_F32, s);
+      std::vector<eng_desc> shapes_of_in;
+      for (const Tensor& t : in) shapes_of_in.push_back(t.d);
+      Tensors with = in;
+      with.insert(with.end(), {none, none, segments});
+      with = lose(with, {0, 1, 3, 6});
+      const Device::Outputs y = outputs(use_of(*on, SCAN, with, {dy.d, desc(ENG_F32, {s.B, s.chunks(), s.N, s.E})}));
+      CHECK(lost(y[0]) == 0);
+      Tensors more = lose({dy, in[0], in[1], in[2], in[3], in[4], in[5], in[6], y[1], segments}, {0, 1, 2, 4, 7});
+      const Device::Outputs grads = outputs(use_of(*on, SCAN_GRAD, more, shapes_of_in));
+      for (const size_t k : {0, 1, 3, 6}) CHECK(lost(grads[k]) == 0);
     }
 }
 

@@ -54,6 +54,36 @@ TEST_CASE("software CUDA runtime (CPU): so do those of muon and adamw8bit", "[.s
   compare("\"eng.optim-cuda\"", with(optimizer, {"train.steps=2", "train.eval_every=0"}));
 }
 
+// The software cuBLASLt is made slow at what the first run must then avoid; a resumed run measures nothing.
+TEST_CASE("software CUDA runtime (CPU): measured algorithms stay with a run and its checkpoints", "[.slow]") {
+  const Args more = {"train.steps=2", "train.eval_every=0", "checkpoint.every=2"};
+  Scratch scratch;
+  scratch.config();
+  run(scratch, "cuda", "plain", more);
+  CHECK_FALSE(fs::exists(scratch / "plain/device_choices.txt"));
+  const auto with_runtime = [&](const std::string& variable, const Args& words) {
+    Limits limits;
+    limits.more = {std::string("LD_LIBRARY_PATH=") + SOFTWARE, std::string("SOFTCUDA_TWINS=") + TWINS, variable};
+    return engine(scratch, words, limits);
+  };
+  const Args first = with(
+      {"run", "config.toml", "--unset", "device.threads", "device.plugin=cuda", "device.tune=true", "--out", "tuned"},
+      more);
+  REQUIRE(with_runtime("SOFTCUBLAS_SLOW=parts", first).exit == 0);
+  const std::string choices = read(scratch / "tuned/device_choices.txt");
+  CHECK(has(choices, " = "));
+  CHECK(has(read(scratch / "tuned/checkpoints/step-00000002/manifest.json"), "device_choices"));
+  REQUIRE(with_runtime("SOFTCUBLAS_SLOW=whole", {"run", "tuned", "train.steps=3"}).exit == 0);
+  CHECK(read(scratch / "tuned/device_choices.txt") == choices);
+  CHECK(with_runtime("SOFTCUBLAS_SLOW=whole", {"eval", "tuned"}).exit == 0);
+  // Another card: refused with the edit, which works.
+  const Result refused = with_runtime("SOFTCUDA_CARD=a100-80g", {"run", "tuned", "train.steps=4"});
+  INFO(refused.err);
+  CHECK(refused.exit == 3);
+  CHECK(has(refused.err, "set device.tune = false"));
+  CHECK(with_runtime("SOFTCUDA_CARD=a100-80g", {"run", "tuned", "train.steps=4", "device.tune=false"}).exit == 0);
+}
+
 TEST_CASE("software CUDA runtime (CPU): the order of work on streams changes no bit of a run of Mamba", "[.slow]") {
   const Args more = with(mamba, {"train.steps=3", "train.eval_every=0", "optimizer.plugin=muon"});
   Scratch scratch;

@@ -22,6 +22,7 @@
 #include "engine/optimizer.h"
 #include "engine/plugin.h"
 #include "engine/policy.h"
+#include "engine/schedule.h"
 #include "engine/tier.h"
 #include "engine/tokenizer.h"
 
@@ -48,6 +49,7 @@ const eng_kernels* hostile_kernels(void);
 const eng_optimizer* hostile_optimizer(void);
 extern const eng_axis hostile_precision, hostile_zero;
 extern const eng_data hostile_data;
+extern const eng_schedule hostile_schedule;
 extern const eng_tokenizer hostile_tokenizer;
 extern const eng_device hostile_device; /* computes nothing: what a kernel was to write stays as it was */
 const eng_kernels* hostile_device_kernels(void);

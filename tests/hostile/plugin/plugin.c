@@ -30,6 +30,7 @@ ENG_DESCRIPTION(
   WITH_FAULT(ENG_DEVICE_KIND, "void")
   PROVIDES(ENG_KERNELS_KIND, "void")
   PROVIDES(ENG_TIER_KIND, "hostile")
+  WITH_FAULT(ENG_SCHEDULE_KIND, "hostile")
   WITH_FAULT(ENG_COMM_KIND, "mirror")
   PROVIDES(ENG_KERNELS_KIND, "mirror"))
 /* clang-format on */
@@ -107,6 +108,7 @@ static const void* get_interface(const char* kind, const char* name) {
   if (strcmp(kind, ENG_PRECISION_KIND) == 0) return &hostile_precision;
   if (strcmp(kind, ENG_ZERO_KIND) == 0) return &hostile_zero;
   if (strcmp(kind, ENG_DATA_KIND) == 0) return &hostile_data;
+  if (strcmp(kind, ENG_SCHEDULE_KIND) == 0) return &hostile_schedule;
   if (strcmp(kind, ENG_TOKENIZER_KIND) == 0) return &hostile_tokenizer;
   if (strcmp(kind, ENG_DEVICE_KIND) == 0) return &hostile_device;
   if (strcmp(kind, ENG_TIER_KIND) == 0) return is("tier: not host memory") ? &hostile_memory : &hostile_tier;

@@ -124,6 +124,10 @@ TEST_CASE("a kind that is none is told with the nearest one") {
   CHECK(d.provides[0].refused == "this engine has no kind eng.opz/1; did you mean eng.ops/1?");
   REQUIRE(eng::parse_description(head + "[[provides]]\nkind = 'eng.something/1'\nname = 'a'\n", d) == "");
   CHECK_THAT(d.provides[0].refused, Contains("the kinds are eng.model/1, eng.optimizer/1"));
+  REQUIRE(eng::parse_description(head + "[[provides]]\nkind = 'egn.ops/1'\nname = 'a'\n", d) == "");
+  CHECK(d.provides[0].refused == "this engine has no kind egn.ops/1; did you mean eng.ops/1?");
+  REQUIRE(eng::parse_description(head + "[[provides]]\nkind = 'org.example.thing/1'\nname = 'a'\n", d) == "");
+  CHECK(d.provides[0].refused == "");
 }
 
 TEST_CASE("an option that is wrong is refused with the reason") {
@@ -143,7 +147,9 @@ TEST_CASE("an option that is wrong is refused with the reason") {
   CHECK_THAT(option("type = 'bytes'\ndefault = 'much'\n"), Contains("'default' must be of type size"));
   CHECK_THAT(option("type = 'floats'\ndefault = [1, 'x']\n"),
              Contains("'default' cannot be a list of mixed or nested values"));
-  CHECK_THAT(option("type = 'int'\n[provides.presets.p]\nkye = 1\n"), Contains("preset 'p': unknown key 'kye'"));
+  CHECK_THAT(option("type = 'int'\n[provides.presets.p]\nkye = 1\n"),
+             Contains("preset 'p': unknown key 'kye'; did you mean key?"));
+  CHECK_THAT(option("type = 'int'\ndefualt = 1\n"), Contains("unknown key 'defualt'; did you mean default?"));
   CHECK_THAT(option("type = 'int'\n[provides.presets.p]\nkey = 'x'\n"), Contains("'key' must be of type integer"));
 }
 

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Faults in copies of shipped plugins: each is found, by its own law.
+#include "tried.hpp"
+
+namespace plugin_test {
+namespace {
+
+struct Planted {
+  const char* name;
+  Args more;
+  const char* said;
+};
+
+}  // namespace
+
+TEST_CASE("each fault planted in a shipped plugin is found", "[plugin_test]") {
+  const Scratch place;
+  for (const Planted& p : std::vector<Planted>{
+           {"mamba_forgets", {"--kind", "eng.ops/1"}, "the rule gives input 2 no gradient, although"},
+           {"mamba_confuses", {"--kind", "eng.ops/1"}, "the gradient of input 4 is wrong where"},
+           {"mamba_overruns",
+            {"--kind", "eng.kernels/1", "--name", "cpu"},
+            "it wrote byte 1 after its end of output 1"},
+           {"muon_never_skips", {"--kind", "eng.optimizer/1"}, "scalars[ENG_S_OK] is 0, but"},
+           {"muon_scratch", {"--kind", "eng.kernels/1", "--name", "cpu"}, "of its scratch of"},
+           {"adamw_remembers", {"--name", "adamw"}, "depend on what was asked before"},
+           {"zero2_neighbour", {}, "other bits than where every rank keeps everything"},
+           {"precision_narrows", {"--name", "bf16"}, "weights with ENG_PARAM_FP32 become bf16"},
+           {"host_not_resident", {}, "is not resident: touch every page"},
+           {"opt_counts_traces", {}, "two traces with"},
+           {"counting_forgets_order", {}, "is another one"},
+           {"reference_kernels", {"--kind", "eng.kernels/1"}, "eng.gated_grad/1: eng.gated_grad/1 in"},
+           {"reference_kernels", {"--kind", "eng.kernels/1"}, "although both say ENG_KERNEL_EXACT"},
+       }) {
+    const Tried tried =
+        try_plugin(place, fs::path(PLANTED_DIR) / (std::string("planted_") + p.name + ".eng.so"), p.more);
+    INFO(p.name << "\n" << tried.text());
+    CHECK(tried.result.exit == 3);
+    CHECK(tried.failed(p.said));
+  }
+}
+
+TEST_CASE("a failure is there again with its seed, and another seed tries other shapes", "[plugin_test]") {
+  const Scratch place;
+  const fs::path file = fs::path(PLANTED_DIR) / "planted_reference_kernels.eng.so";
+  const auto texts = [&](const char* seed) {
+    return try_plugin(place, file, {"--kind", "eng.kernels/1", "--seed", seed, "--rounds", "1"}).failed();
+  };
+  CHECK(texts("5") == texts("5"));
+  CHECK(texts("5") != texts("6"));
+}
+
+}  // namespace plugin_test

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every plugin that is shipped passes, and what cannot be tried says why.
+#include "tests/paths.hpp"
+#include "tried.hpp"
+
+namespace plugin_test {
+namespace {
+
+void passes(const std::string& name, const Args& more = {}, const Args& untested = {}) {
+  const Scratch place;
+  const Tried tried = try_plugin(place, fs::path(ENGINE_PLUGIN_DIR) / (name + ".eng.so"), more);
+  INFO(name << "\n" << tried.text());
+  CHECK(tried.result.exit == 0);
+  CHECK(tried.verdicts.size() > 15);
+  for (const Json& v : tried.verdicts) {
+    if (v.at("verdict") != "not tested") continue;
+    INFO(v.dump());
+    const std::string text = v.at("text");
+    CHECK_FALSE(text.empty());
+    CHECK(std::any_of(untested.begin(), untested.end(), [&](const std::string& one) { return has(text, one); }));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the shipped plugins pass their test", "[plugin_test]") {
+  for (const char* name : {"zero/none", "zero/zero1", "zero/zero2", "zero/zero3", "optim/optim", "optim/muon",
+                           "llama/llama", "opt/opt", "offload/host"})
+    passes(name);
+  passes("cpu/cpu", {}, {"it is synchronous"});
+  passes("cpu/reference", {}, {"it is synchronous"});
+}
+
+TEST_CASE("the shipped plugins whose test takes longer pass it", "[plugin_test][.slow]") {
+  passes("precision/precision");
+  passes("optim/adamw8bit");
+  passes("mamba/mamba", {}, {"it fills parameters"});
+  passes("mpi/mpi", {}, {"they are collectives"});
+}
+
+TEST_CASE("those that need options pass with them", "[plugin_test]") {
+  const Scratch place;
+  fs::create_directory(place / "disk");
+  passes("offload/nvme", {"nvme_paths=['" + (place / "disk").string() + "']"});
+  const fs::path text = place / "text.txt";
+  const Args needs = {"not a file of tokens", "there is no such file"};
+  passes("data/data", {"paths=['" + text.string() + "']", "validation=0.2"}, needs);
+  CHECK(has(try_plugin(place, fs::path(ENGINE_PLUGIN_DIR) / "data/data.eng.so").result.out, "give KEY=VALUE"));
+}
+
+}  // namespace plugin_test

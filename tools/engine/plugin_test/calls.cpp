@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/engine/plugin_test/calls.hpp"
+
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "engine/ops.h"
+
+namespace eng::plugin_test {
+namespace {
+
+// A call while it is made up.
+struct Draw {
+  Random& random;
+  int32_t f;  // the type of floats
+  const Forward& forward;
+  std::vector<Array> in;
+  std::vector<Attr> attrs;
+  int64_t b = 1, t = 1;
+  int32_t out_dtype = 0;  // of init ops
+
+  int64_t pick(int64_t low, int64_t high) { return plugin_test::pick(random, low, high); }
+  bool flip() { return random() % 2; }
+  // Sizes around those at which vectors, tiles and chunks end.
+  int64_t width() {
+    static const int64_t some[] = {1, 2, 3, 5, 8, 15, 16, 17, 31, 33, 64, 65, 96, 130};
+    return some[random() % std::size(some)];
+  }
+  eng_desc desc(std::initializer_list<int64_t> dims) { return make_desc(f, dims); }
+  void floats(std::initializer_list<int64_t> dims, double std = 1) { in.push_back(normal(random, desc(dims), std)); }
+  void f32(std::initializer_list<int64_t> dims) { in.push_back(normal(random, make_desc(wide(f), dims))); }
+  void like(size_t k) { in.push_back(normal(random, in[k].desc)); }
+  void absent() { in.emplace_back(); }
+  void maybe(std::initializer_list<int64_t> dims) { flip() ? floats(dims) : absent(); }
+  void tokens(int64_t below) { in.push_back(integers(random, make_desc(ENG_I32, {b, t}), 0, below - 1)); }
+  void whole(const char* key, int64_t value) { attrs.push_back({key, value, 0}); }
+  void real(const char* key, double value) { attrs.push_back({key, 0, value}); }
+  Array& counters(int64_t position = 0) {
+    in.emplace_back(make_desc(ENG_I64, {ENG_C_COUNT}));
+    int64_t* c = in.back().as<int64_t>();
+    c[ENG_C_STEP] = pick(1, 9), c[ENG_C_UPDATES] = pick(0, 3), c[ENG_C_MICRO] = pick(0, 2),
+    c[ENG_C_POSITION] = position;
+    return in.back();
+  }
+  float* scalars() {
+    in.emplace_back(make_desc(ENG_F32, {ENG_S_COUNT}));
+    float* s = in.back().as<float>();
+    s[ENG_S_INV_TOKENS] = 0.125f, s[ENG_S_LOSS_SCALE] = 1, s[ENG_S_CLIP] = 0.5f, s[ENG_S_OK] = 1, s[ENG_S_LR] = 0.01f;
+    s[ENG_S_LR + 1] = 0.19f, s[ENG_S_LR + 2] = 0.3f;
+    return s;
+  }
+  void rows() { b = pick(1, 3), t = width() % 40 + 1; }
+};
+
+// The results of another op on some of the inputs.
+std::vector<Array> result(Draw& d, const char* id, const std::vector<Array>& in, const std::vector<Attr>& attrs) {
+  return d.forward(make_call(op(id), in, {attrs}), in);
+}
+
+using Maker = void (*)(Draw&);
+
+void norm(Draw& d, bool layer) {
+  d.rows();
+  const int64_t h = d.width();
+  d.floats({d.b, d.t, h});
+  layer ? d.maybe({h}) : d.floats({h});
+  if (layer) d.in[1].desc.dtype ? d.maybe({h}) : d.absent();
+  d.maybe({d.b, d.t, h});
+  d.real("eps", 1e-5);
+}
+
+void norm_grad(Draw& d, bool layer) {
+  d.rows();
+  const int64_t h = d.width() + 1;
+  d.floats({d.b, d.t, h}), d.floats({d.b, d.t, h});
+  const bool w = !layer || d.flip(), bias = layer && w && d.flip();
+  w ? d.floats({h}) : d.absent();
+  std::vector<Array> forward = {d.in[1], d.in[2]};
+  if (layer) forward.emplace_back();
+  d.in.push_back(result(d, layer ? ENG_OP_LAYER_NORM : ENG_OP_RMS_NORM, forward, {{"eps", 0, 1e-5}})[1]);
+  d.maybe({d.b, d.t, h});
+  w ? d.maybe({h}) : d.absent();
+  if (layer) bias ? d.maybe({h}) : d.absent(), d.whole("bias", bias);
+}
+
+void attention_inputs(Draw& d, int64_t length) {
+  const int64_t kv = d.pick(1, 3), heads = kv * d.pick(1, 3), size = d.pick(1, 9) * (d.flip() ? 2 : 8);
+  d.floats({d.b, length, heads * size}), d.floats({d.b, length, kv * size}), d.floats({d.b, length, kv * size});
+  d.whole("heads", heads), d.whole("kv_heads", kv), d.real("scale", 1 / std::sqrt(static_cast<double>(size)));
+}
+
+void act(Draw& d) {
+  d.whole("act", d.pick(ENG_ACT_SILU, ENG_ACT_RELU));
+}
+
+void entropy(Draw& d, bool grad) {
+  d.rows();
+  const int64_t h = d.width(), v = d.width() + 1;
+  d.floats({d.b, d.t, h}), d.floats({v, h}, 0.3);
+  d.tokens(v);
+  for (int64_t k = 0; k < d.in[2].size(); ++k)
+    if (d.pick(0, 4) == 0) d.in[2].put(k, -100);
+  if (!grad) return;
+  d.scalars();
+  const bool no_dw = d.pick(0, 3) == 0;
+  no_dw ? d.absent() : d.maybe({v, h});
+  d.whole("no_dw", no_dw);
+}
+
+void product(Draw& d) {
+  const int64_t m = d.width(), k = d.width(), n = d.width();
+  const bool ta = d.flip(), tb = d.flip();
+  d.floats({ta ? k : m, ta ? m : k}), d.floats({tb ? n : k, tb ? k : n});
+  d.maybe({m, n});
+  d.whole("ta", ta), d.whole("tb", tb);
+}
+
+int64_t flat(Draw& d) {
+  static const int64_t some[] = {1, 7, 64, 255, 4096, 4100, 8192};
+  return some[d.random() % std::size(some)];
+}
+
+void squares_positive(Array& a) {
+  for (int64_t k = 0; k < a.size(); ++k) a.put(k, a.at(k) * a.at(k));
+}
+
+void init(Draw& d) {
+  d.whole("count", flat(d));
+  d.out_dtype = d.f;
+  d.real("value", 0.3), d.real("mean", 0.1), d.real("std", 0.5), d.real("low", -1), d.real("high", 2);
+  d.whole("seed", d.pick(0, 1000)), d.whole("stream", d.pick(0, 50)), d.whole("first", d.pick(0, 5) * 4096);
+}
+
+const std::map<std::string, Maker>& makers() {
+  static const std::map<std::string, Maker> all = {
+      {ENG_OP_LINEAR,
+       [](Draw& d) {
+         d.rows();
+         const int64_t k = d.width(), n = d.width();
+         d.floats({d.b, d.t, k}), d.floats({n, k}), d.maybe({n});
+       }},
+      {ENG_OP_EMBEDDING,
+       [](Draw& d) {
+         d.rows();
+         const int64_t v = d.width();
+         d.tokens(v), d.floats({v, d.width()});
+       }},
+      {ENG_OP_EMBEDDING_GRAD,
+       [](Draw& d) {
+         d.rows();
+         const int64_t v = d.width(), h = d.width();
+         d.tokens(v), d.floats({d.b, d.t, h}), d.maybe({v, h}), d.whole("rows", v);
+       }},
+      {ENG_OP_RMS_NORM, [](Draw& d) { norm(d, false); }},
+      {ENG_OP_LAYER_NORM, [](Draw& d) { norm(d, true); }},
+      {ENG_OP_RMS_NORM_GRAD, [](Draw& d) { norm_grad(d, false); }},
+      {ENG_OP_LAYER_NORM_GRAD, [](Draw& d) { norm_grad(d, true); }},
+      {ENG_OP_ROPE,
+       [](Draw& d) {
+         d.rows();
+         const int64_t heads = d.pick(1, 4), size = 2 * d.pick(1, 17);
+         d.floats({d.b, d.t, heads * size}), d.in.push_back(normal(d.random, make_desc(ENG_F32, {d.t, size})));
+         d.whole("heads", heads), d.whole("inverse", d.flip());
+       }},
+      {ENG_OP_ROPE_STEP,
+       [](Draw& d) {
+         d.rows();
+         const int64_t heads = d.pick(1, 4), size = 2 * d.pick(1, 17), n = d.pick(1, d.t);
+         d.floats({d.b, n, heads * size}), d.in.push_back(normal(d.random, make_desc(ENG_F32, {d.t, size})));
+         d.counters(d.pick(0, d.t - n)), d.whole("heads", heads), d.whole("inverse", 0);
+       }},
+      {ENG_OP_ATTENTION, [](Draw& d) { d.rows(), attention_inputs(d, d.t); }},
+      {ENG_OP_ATTENTION_GRAD,
+       [](Draw& d) {
+         d.rows(), attention_inputs(d, d.t);
+         std::vector<Array> given = d.in, made = result(d, ENG_OP_ATTENTION, given, d.attrs);
+         d.in = {normal(d.random, given[0].desc), given[0], given[1], given[2], made[0], made[1]};
+       }},
+      {ENG_OP_ATTENTION_STEP,
+       [](Draw& d) {
+         d.rows();
+         const int64_t n = d.pick(1, d.t);
+         attention_inputs(d, n);
+         eng_desc cache = d.in[1].desc;
+         cache.dims[1] = d.t;
+         d.in.push_back(normal(d.random, cache)), d.in.push_back(normal(d.random, cache));
+         d.counters(d.pick(0, d.t - n));
+       }},
+      {ENG_OP_GATED,
+       [](Draw& d) {
+         d.rows(), d.floats({d.b, d.t, d.width()}), d.like(0), act(d);
+       }},
+      {ENG_OP_GATED_GRAD,
+       [](Draw& d) {
+         d.rows(), d.floats({d.b, d.t, d.width()}), d.like(0), d.like(0), act(d);
+       }},
+      {ENG_OP_ACTIVATION,
+       [](Draw& d) {
+         d.rows(), d.floats({d.b, d.t, d.width()}), act(d);
+       }},
+      {ENG_OP_ACTIVATION_GRAD,
+       [](Draw& d) {
+         d.rows(), d.floats({d.b, d.t, d.width()}), d.like(0), act(d);
+       }},
+      {ENG_OP_ADD,
+       [](Draw& d) {
+         d.rows(), d.floats({d.b, d.t, d.width()}), d.like(0);
+       }},
+      {ENG_OP_SCALE,
+       [](Draw& d) {
+         d.floats({d.width(), d.width()}), d.real("factor", 1.7);
+       }},
+      {ENG_OP_CAST,
+       [](Draw& d) {
+         d.floats({d.width(), d.width()});
+         d.whole("dtype", d.f == ENG_F32 ? (d.flip() ? ENG_BF16 : ENG_F16) : ENG_F32);
+       }},
+      {ENG_OP_POSITIONS,
+       [](Draw& d) {
+         d.rows();
+         const int64_t h = d.width(), offset = d.pick(0, 3);
+         d.floats({d.b, d.t, h}), d.floats({d.t + offset + d.pick(0, 3), h}), d.whole("offset", offset);
+       }},
+      {ENG_OP_POSITIONS_GRAD,
+       [](Draw& d) {
+         d.rows();
+         const int64_t h = d.width(), offset = d.pick(0, 3), rows = d.t + offset + d.pick(0, 3);
+         d.floats({d.b, d.t, h}), d.maybe({rows, h}), d.whole("offset", offset), d.whole("rows", rows);
+       }},
+      {ENG_OP_DROPOUT,
+       [](Draw& d) {
+         d.rows();
+         d.floats({d.b, d.t, d.width()}), d.counters();
+         d.real("p", 0.3), d.whole("seed", d.pick(0, 99)), d.whole("stream", d.pick(1, 99));
+       }},
+      {ENG_OP_CROSS_ENTROPY, [](Draw& d) { entropy(d, false); }},
+      {ENG_OP_CROSS_ENTROPY_GRAD, [](Draw& d) { entropy(d, true); }},
+      {ENG_OP_MATMUL, product},
+      {ENG_OP_SUM_ROWS,
+       [](Draw& d) {
+         d.rows();
+         const int64_t n = d.width();
+         d.floats({d.b, d.t, n}), d.maybe({n});
+       }},
+      {ENG_OP_BEGIN, [](Draw& d) { d.in.push_back(normal(d.random, make_desc(ENG_F32, {8}))), d.counters(); }},
+      {ENG_OP_GET_ROW,
+       [](Draw& d) {
+         d.floats({3, d.width(), d.width()}), d.counters();
+       }},
+      {ENG_OP_PUT_ROW, [](Draw& d) { d.floats({1}), d.floats({3}), d.counters(); }},
+      {ENG_OP_COPY,
+       [](Draw& d) {
+         d.floats({d.width(), d.width()});
+       }},
+      {ENG_OP_SUM_SQUARES, [](Draw& d) { d.floats({4096 * d.pick(1, 3)}); }},
+      {ENG_OP_FINISH,
+       [](Draw& d) {
+         d.in.push_back(normal(d.random, make_desc(ENG_F32, {d.width()})));
+         squares_positive(d.in[0]);
+         d.in.push_back(normal(d.random, make_desc(ENG_F32, {4, d.pick(1, 8)})));
+         d.scalars(), d.counters(), d.real("max_norm", d.flip() ? 1 : 0);
+       }},
+      {ENG_OP_ADAMW,
+       [](Draw& d) {
+         const int64_t n = flat(d);
+         for (int k = 0; k < 4; ++k) d.floats({n}, k < 2 ? 1 : 0.1);
+         squares_positive(d.in[3]);
+         if (d.pick(0, 3) == 0)
+           d.scalars()[ENG_S_OK] = 0;
+         else
+           d.scalars();
+         if (d.f == ENG_BF16) d.counters(), d.whole("seed", 5), d.whole("stream", 3), d.whole("first", 64);
+         d.real("beta1", 0.9), d.real("beta2", 0.95), d.real("eps", 1e-8), d.real("weight_decay", d.flip() ? 0.1 : 0);
+         if (d.f == ENG_F32 && d.flip()) d.whole("weight", d.flip() ? ENG_BF16 : ENG_F16);
+       }},
+      {ENG_OP_SGD,
+       [](Draw& d) {
+         const int64_t n = flat(d);
+         d.floats({n}), d.floats({n}), d.maybe({n});
+         if (d.pick(0, 3) == 0)
+           d.scalars()[ENG_S_OK] = 0;
+         else
+           d.scalars();
+         if (d.f == ENG_BF16) d.counters(), d.whole("seed", 5), d.whole("stream", 3), d.whole("first", 64);
+         const bool momentum = d.in[2].desc.dtype != 0;
+         d.real("momentum", momentum ? 0.9 : 0), d.real("weight_decay", d.flip() ? 0.1 : 0);
+         d.whole("nesterov", momentum && d.flip());
+         if (d.f == ENG_F32 && d.flip()) d.whole("weight", d.flip() ? ENG_BF16 : ENG_F16);
+       }},
+      {ENG_OP_FOLD,
+       [](Draw& d) {
+         const int64_t rows = d.pick(1, 9);
+         d.floats({rows * flat(d)}), d.whole("rows", rows);
+       }},
+      {ENG_OP_INIT_CONSTANT, init},
+      {ENG_OP_INIT_NORMAL, init},
+      {ENG_OP_INIT_UNIFORM, init},
+  };
+  return all;
+}
+
+// The state of a loss scale and what its ops know.
+void scaler(Draw& d) {
+  d.in.emplace_back(make_desc(ENG_F32, {ENG_SCALER_COUNT}));
+  float* s = d.in.back().as<float>();
+  s[0] = d.flip() ? 0 : 1024, s[1] = static_cast<float>(d.pick(0, 5)), s[2] = static_cast<float>(d.pick(1, 2));
+  d.scalars()[ENG_S_OK] = d.flip();
+  d.real("initial", 65536), d.real("minimum", 1), d.whole("hysteresis", 2), d.whole("window", d.pick(0, 5));
+  d.whole("consecutive", d.flip());
+}
+
+}  // namespace
+
+std::optional<Case> standard_case(const std::string& id, int32_t dtype, Random& random, const Forward& forward) {
+  const auto maker = makers().find(id);
+  const bool scales = id == ENG_OP_LOSS_SCALE || id == ENG_OP_SCALER;
+  if (maker == makers().end() && !scales) return std::nullopt;
+  Draw draw{random, dtype, forward, {}, {}};
+  scales ? scaler(draw) : maker->second(draw);
+  Case out{make_call(op(id), draw.in, {draw.attrs}), draw.in};
+  if (draw.out_dtype) out.call.out[0].dtype = draw.out_dtype;
+  return out;
+}
+
+bool is_exact(const std::string& id) {
+  static const std::set<std::string> exact = {ENG_OP_SCALE,       ENG_OP_CAST,    ENG_OP_POSITIONS,  ENG_OP_DROPOUT,
+                                              ENG_OP_BEGIN,       ENG_OP_GET_ROW, ENG_OP_PUT_ROW,    ENG_OP_COPY,
+                                              ENG_OP_SUM_SQUARES, ENG_OP_FINISH,  ENG_OP_LOSS_SCALE, ENG_OP_SCALER,
+                                              ENG_OP_ADAMW,       ENG_OP_SGD,     ENG_OP_FOLD};
+  return exact.count(id) > 0;
+}
+
+}  // namespace eng::plugin_test

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random calls of the standard ops (engine/ops.h): shapes, attributes, and values that mean something to the op.
+#pragma once
+
+#include <optional>
+
+#include "tools/engine/plugin_test/machine.hpp"
+
+namespace eng::plugin_test {
+
+// One call with its inputs.
+struct Case {
+  Call call;
+  std::vector<Array> in;
+};
+
+// What an op gives, for inputs that are results of another op (statistics of a norm). Throws if nothing computes it.
+using Forward = std::function<std::vector<Array>(const Call&, const std::vector<Array>&)>;
+
+// A call with floats of type `dtype`. nullopt: the op is no standard one, or a collective.
+std::optional<Case> standard_case(const std::string& op, int32_t dtype, Random& random, const Forward& forward);
+// Whether the contract of a standard op says EXACT.
+bool is_exact(const std::string& op);
+
+}  // namespace eng::plugin_test
