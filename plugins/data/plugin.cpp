@@ -7,8 +7,9 @@
 #include "host_threads.hpp"
 #include "tables.hpp"
 
-// The options for held-out data and for packing, which both sources have. (A raw string of several lines cannot stand in a directive.)
-#define SHARED_OPTIONS                                                                                               \
+// The options for held-out data and for packing, which both sources have. (A raw string of several lines cannot stand
+// in a directive.)
+#define SHARED_OPTIONS                                                                                                 \
   "[provides.options.validation]\n"                                                                                    \
   "type = 'float'\n"                                                                                                   \
   "default = 0.05\n"                                                                                                   \
@@ -30,7 +31,7 @@
   "type = 'bool'\n"                                                                                                    \
   "default = false\n"                                                                                                  \
   "help = \"\"\"Put whole documents into samples, side by side: none sees another one, and each counts its positions " \
-  "from 0. A document that is "                                                                                         \
+  "from 0. A document that is "                                                                                        \
   "longer than sequence_length is cut. validation then holds whole documents out. For models that read segments: "     \
   "llama, opt, mamba.\"\"\"\n"                                                                                         \
   "\n"

@@ -105,7 +105,7 @@ TEST_CASE("the description names what the table serves") {
   CHECK(provided["kind"].value<std::string>() == ENG_DATA_KIND);
   CHECK(provided["name"].value<std::string>() == "text");
   const toml::table& options = *provided["options"].as_table();
-  CHECK(options.size() == 12);
+  CHECK(options.size() == 13);
   for (const auto& [key, option] : options) {
     CAPTURE(std::string(key.str()));
     CHECK(option.as_table()->at_path("help").is_string());
