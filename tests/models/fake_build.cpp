@@ -223,6 +223,10 @@ struct FakeCalls {
     *out = self(b).add(found->second);
     return ENG_OK;
   }
+  static eng_status offers(eng_build* b, const char* name, int32_t* out, eng_error*) {
+    *out = self(b).batch.count(name) ? 1 : 0;
+    return ENG_OK;
+  }
   static eng_status constant(eng_build* b, const eng_desc* desc, const void* data, eng_id* out, eng_error*) {
     size_t n = 1;
     for (uint32_t i = 0; i < desc->ndim; ++i) n *= static_cast<size_t>(desc->dims[i]);
@@ -264,7 +268,8 @@ static const eng_build_api calls = {sizeof(eng_build_api),
                                     nullptr,
                                     nullptr,
                                     nullptr,
-                                    nullptr};
+                                    nullptr,
+                                    FakeCalls::offers};
 
 FakeBuild::FakeBuild(std::string fault) : eng_build{&calls}, fault_(std::move(fault)) {}
 

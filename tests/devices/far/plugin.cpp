@@ -246,6 +246,8 @@ const eng_device device = {sizeof(eng_device),
                            graph_destroy,
                            pin_host,
                            unpin_host,
+                           nullptr,
+                           nullptr,
                            nullptr};
 
 const char* describe() {

@@ -85,7 +85,7 @@ static eng_status inspect(const char* path, uint32_t flags, char* text, uint64_t
   return ENG_OK;
 }
 
-const eng_data hostile_data = {sizeof(eng_data), 0, create, destroy, describe, read, build, inspect};
+const eng_data hostile_data = {sizeof(eng_data), 0, create, destroy, describe, read, build, inspect, 0};
 
 /* ---- tokenizer -------------------------------------------------------------------------------------- */
 
