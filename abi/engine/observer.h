@@ -13,7 +13,7 @@
 #ifndef ENGINE_OBSERVER_H_
 #define ENGINE_OBSERVER_H_
 
-#include "optimizer.h"
+#include "build.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -35,16 +35,26 @@ extern "C" {
 #define ENG_SITE_PARAMETER 4 /* the master, after the update */
 #define ENG_SITE_SCALARS 5   /* f32[32], laid out in engine/ops.h, after the norm. This site has no block */
 
+/* Elements first .. first + count - 1 of a parameter, at element `offset` of a site's value. The host gives a list of
+ * these, so the struct never grows.  Owner: host.  Valid: during the call.  since 1.0 */
+typedef struct eng_site_range {
+  const char *name; /* of the parameter, in checkpoints */
+  const eng_desc *shape;
+  uint64_t first;
+  uint64_t count;
+  uint64_t offset;
+} eng_site_range;
+
 /* A site.  Owner: host.  Valid: during the call.  since 1.0 */
 typedef struct eng_site {
   uint32_t struct_size;
-  uint32_t what;           /* ENG_SITE_* */
-  const char *block;       /* its name, as the model declared it; "" if there is none */
-  uint32_t number;         /* of the block, from 0 */
-  uint32_t output;         /* of ENG_SITE_ACTIVATION: which of the block's outputs */
-  eng_id value;            /* in eng_observer.observe; otherwise 0, and there are no ranges */
-  eng_id scalars;          /* where the ops on `value` can read them; as `value` */
-  const eng_range *ranges; /* the parameters in `value`, by offset; not of an activation or the scalars */
+  uint32_t what;                /* ENG_SITE_* */
+  const char *block;            /* its name, as the model declared it; "" if there is none */
+  uint32_t number;              /* of the block, from 0 */
+  uint32_t output;              /* of ENG_SITE_ACTIVATION: which of the block's outputs */
+  eng_id value;                 /* in eng_observer.observe; otherwise 0, and there are no ranges */
+  eng_id scalars;               /* where the ops on `value` can read them; as `value` */
+  const eng_site_range *ranges; /* the parameters in `value`, by offset; not of an activation or the scalars */
   uint32_t n_ranges;
   uint32_t reserved;
 } eng_site;

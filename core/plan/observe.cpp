@@ -103,7 +103,10 @@ bool Observing::wants(const eng_site& site) const {
 }
 
 void Observing::observe(eng_site site, const View& value, const std::vector<eng_range>& ranges) {
-  site.ranges = ranges.data(), site.n_ranges = static_cast<uint32_t>(ranges.size());
+  std::vector<eng_site_range> shown;
+  for (const eng_range& r : ranges)
+    shown.push_back({r.parameter->name, r.parameter->shape, r.first, r.count, r.offset});
+  site.ranges = shown.data(), site.n_ranges = static_cast<uint32_t>(shown.size());
   for (size_t o = 0; o < observers().size(); ++o) {
     const std::vector<Result> all = results(o, this->site(site.what, site.number, site.output));
     if (all.empty()) continue;

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tokenizer of a tokenizer.model, by the sentencepiece library.
-#include <sentencepiece_processor.h>
-
+#include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "failure.hpp"
 #include "hash.hpp"
 #include "json_text.hpp"
 #include "sentencepiece_check.hpp"
+#include "sentencepiece_library.hpp"
 #include "tokenizer.hpp"
 #include "utf8.hpp"
 
@@ -21,14 +23,14 @@ class SentencePiece final : public Tokenizer {
   explicit SentencePiece(const std::string& file) {
     const std::string model = read_whole(file);
     check_sentencepiece(model, file);
-    const auto status = processor_.LoadFromSerializedProto(model);
-    if (!status.ok())
-      throw Failure(ENG_INVALID, file + ": is not a sentencepiece model: " + printable(status.ToString()));
-    const int size = processor_.GetPieceSize();
+    char why[1024] = "";
+    model_.reset(library_.open(model.data(), model.size(), why, sizeof why));
+    if (!model_) throw Failure(ENG_INVALID, file + ": is not a sentencepiece model: " + printable(why));
+    const int size = library_.pieces(model_.get());
     if (size < 1) throw Failure(ENG_INVALID, file + ": the model has no pieces");
     info_.vocabulary = size;
-    info_.bos = processor_.bos_id();
-    info_.eos = processor_.eos_id();
+    info_.bos = library_.bos(model_.get());
+    info_.eos = library_.eos(model_.get());
     info_.eot = info_.eos;
     bool bos = info_.bos >= 0, eos = false;
     read_config((std::filesystem::path(file).parent_path() / "tokenizer_config.json").string(), bos, eos);
@@ -44,16 +46,25 @@ class SentencePiece final : public Tokenizer {
   void encode(std::string_view text, std::vector<int32_t>& ids) const override {
     std::string kept;
     text = valid_utf8(text, kept);
-    std::vector<int> found;
-    if (!text.empty()) {
-      const auto status = processor_.Encode({text.data(), text.size()}, &found);
-      if (!status.ok()) throw Failure(ENG_INTERNAL, "sentencepiece: " + printable(status.ToString()));
+    if (text.empty()) return;
+    // There are about as many ids as bytes at most; where there are more, their number is known after the first try.
+    const std::size_t before = ids.size();
+    std::size_t room = text.size() + 16;
+    for (;;) {
+      char why[1024] = "";
+      ids.resize(before + room);
+      const std::ptrdiff_t found =
+          library_.encode(model_.get(), text.data(), text.size(), ids.data() + before, room, why, sizeof why);
+      if (found < 0) ids.resize(before);
+      if (found < 0) throw Failure(ENG_INTERNAL, "sentencepiece: " + printable(why));
+      ids.resize(before + std::min(room, static_cast<std::size_t>(found)));
+      if (static_cast<std::size_t>(found) <= room) return;
+      room = static_cast<std::size_t>(found);
     }
-    ids.insert(ids.end(), found.begin(), found.end());
   }
 
   void decode(int32_t id, std::string& text) const override { text += pieces_[static_cast<std::size_t>(id)]; }
-  std::string libraries() const override { return "sentencepiece " SENTENCEPIECE_VERSION; }
+  std::string libraries() const override { return std::string("sentencepiece ") + library_.version; }
 
  private:
   static void read_config(const std::string& path, bool& bos, bool& eos) {
@@ -69,10 +80,13 @@ class SentencePiece final : public Tokenizer {
   }
 
   std::string bytes_of(int id) const {
-    if (processor_.IsControl(id) || processor_.IsUnused(id)) return "";
-    if (processor_.IsUnknown(id)) return " \xe2\x81\x87 ";  // as the library shows it
-    const std::string& piece = processor_.IdToPiece(id);
-    if (unsigned byte = 0; processor_.IsByte(id) && std::sscanf(piece.c_str(), "<0x%2X>", &byte) == 1)
+    const void* const m = model_.get();
+    if (library_.control(m, id) || library_.unused(m, id)) return "";
+    if (library_.unknown(m, id)) return " \xe2\x81\x87 ";  // as the library shows it
+    std::size_t bytes = 0;
+    const char* const begin = library_.piece(m, id, &bytes);
+    const std::string piece(begin, bytes);
+    if (unsigned byte = 0; library_.byte(m, id) && std::sscanf(piece.c_str(), "<0x%2X>", &byte) == 1)
       return std::string(1, static_cast<char>(byte));
     std::string text;
     const std::string_view space = "\xe2\x96\x81";  // U+2581 stands for a space
@@ -84,7 +98,8 @@ class SentencePiece final : public Tokenizer {
     return text;
   }
 
-  sentencepiece::SentencePieceProcessor processor_;
+  const SentencePieceLibrary& library_ = sentencepiece_library();
+  std::unique_ptr<void, void (*)(void*)> model_{nullptr, library_.close};
   std::vector<std::string> pieces_;
 };
 

@@ -46,11 +46,11 @@ std::string size_text(uint64_t bytes) {
   return fmt::format("{:.1f}{}", value, unit);
 }
 
-// " cross_entropy: 5.12 z_loss: 38.4".
+// " cross_entropy=5.12 z_loss=38.4": `loss: (\d+\.\d+)` must match the loss alone.
 static std::string shown_text(const std::vector<Named>& values) {
   std::string out;
   for (const Named& one : values)
-    if (one.on_line) out += fmt::format(" {}: {}", one.name, finite(one.value, "{:.4g}"));
+    if (one.on_line) out += fmt::format(" {}={}", one.name, finite(one.value, "{:.4g}"));
   return out;
 }
 
@@ -72,7 +72,7 @@ std::string eval_text(int64_t step, const Evaluation& e) {
   std::string terms;
   for (const Named& one : e.terms) terms += fmt::format("  {} {}", one.name, finite(one.value, "{:.4g}"));
   return fmt::format("eval @{}  loss {}{}  ppl {}  ({} tokens, {})", step, finite(e.loss, "{:.4f}"), terms,
-                     finite(std::exp(e.cross_entropy), "{:.2f}"), e.tokens, duration_text(e.seconds));
+                     finite(std::exp(e.of_text()), "{:.2f}"), e.tokens, duration_text(e.seconds));
 }
 
 std::string saved_text(const Saved& s) {

@@ -331,9 +331,8 @@ Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Bat
   out.terms = term_means(setup_.plan, sums, labels);
   const auto& terms = setup_.plan.terms;
   const auto language = std::find_if(terms.begin(), terms.end(), [](const Term& t) { return t.cross_entropy; });
-  out.cross_entropy = terms.empty()             ? out.loss
-                      : language == terms.end() ? NAN
-                                                : sums[static_cast<size_t>(language - terms.begin())] / labels;
+  if (!terms.empty())
+    out.cross_entropy = language == terms.end() ? NAN : sums[static_cast<size_t>(language - terms.begin())] / labels;
   out.seconds = since(start);
   return out;
 }

@@ -35,11 +35,13 @@ struct Metrics {
 };
 
 struct Evaluation {
-  double loss = 0;  // mean over valid tokens
-  std::vector<Named> terms;
-  double cross_entropy = 0;  // of which perplexity is made: the loss, or the first such term; NaN if there is none
-  uint64_t tokens = 0;       // valid labels
+  double loss = 0;      // mean over valid tokens
+  uint64_t tokens = 0;  // valid labels
   double seconds = 0;
+  std::vector<Named> terms = {};
+  // Of which perplexity is made, if that is not the loss: the first term that is one; NaN if there is none.
+  std::optional<double> cross_entropy = {};
+  double of_text() const { return cross_entropy.value_or(loss); }
 };
 
 // Fills this rank's part of the given parameters from existing weights. Throws the same error on all ranks.

@@ -256,7 +256,8 @@ TEST_CASE("packed documents: zero2 on two ranks has the bits of no strategy on t
   same.push_back("zero.plugin=none");
   packed_run(scratch, "sharded", sharded);
   packed_run(scratch, "same", same);
-  CHECK(numbers(scratch / "sharded") == numbers(scratch / "same"));
+  for (const char* key : {"loss", "grad_norm", "padding"})
+    CHECK(column(scratch / "sharded", key) == column(scratch / "same", key));
   // One rank that takes both ranks' samples sums in another order.
   packed_run(scratch, "one", {"train.accumulate=4"});
   const auto two = column(scratch / "same", "loss"), one = column(scratch / "one", "loss");

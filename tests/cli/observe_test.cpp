@@ -21,7 +21,7 @@ TEST_CASE("a z loss is a term beside the cross-entropy, in training and evaluati
   }
   // The first loss is that of a run without.
   CHECK(double(metrics(scratch / "run")[0].at("terms").at("cross_entropy")) == column(scratch / "plain", "loss")[0]);
-  CHECK(has(run.err + run.out, " cross_entropy: "));
+  CHECK(has(run.err + run.out, " cross_entropy="));
   const Json e = Json::parse(good(scratch, {"eval", "run", "--json"}).out);
   const double cross_entropy = e.at("terms").at("cross_entropy");
   CHECK(double(e.at("perplexity")) == Approx(std::exp(cross_entropy)).epsilon(1e-12));
@@ -51,7 +51,7 @@ TEST_CASE("observers write what they see and change nothing", "[cli]") {
       if (name.starts_with("stats.gradient_norm.")) sum += double(value) * double(value);
     if (k % 2) CHECK(std::sqrt(sum) == Approx(double(steps[k].at("grad_norm"))).epsilon(1e-5));
   }
-  CHECK(has(run.err + run.out, " stats.gradient_norm.layers.0: "));
+  CHECK(has(run.err + run.out, " stats.gradient_norm.layers.0="));
   CHECK_FALSE(has(run.err + run.out, "sizes."));
   // A run goes on with what its directory says, and other observers are no reason to refuse.
   good(scratch, {"run", "run", "train.steps=6"});

@@ -92,7 +92,7 @@ TEST_CASE("an observer is shown every site of a step, and its results have a pla
     eng_desc desc{};
     b->api->shape(b, site.value, &desc, nullptr);
     std::string parameters;
-    for (uint32_t k = 0; k < site.n_ranges; ++k) parameters += std::string(" ") + site.ranges[k].parameter->name;
+    for (uint32_t k = 0; k < site.n_ranges; ++k) parameters += std::string(" ") + site.ranges[k].name;
     shown.push_back(std::to_string(site.what) + " " + site.block + " " + eng::describe(desc) + parameters);
     first_element(b, site, out);
   };

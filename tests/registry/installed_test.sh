@@ -10,19 +10,25 @@ trap 'rm -rf "$work"' EXIT
 DESTDIR="$work/root" meson install -C "$build" --no-rebuild --tags devel,runtime > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 pc=$(find "$work/root" -name engine-abi.pc)
 [[ -n $pc ]] || { echo "engine-abi.pc was not installed"; exit 1; }
-export PKG_CONFIG_PATH=${pc%/*} PKG_CONFIG_SYSROOT_DIR="$work/root" PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1
+# The file names folders relative to itself: no prefix, whatever that of the build is.
+! grep -q "=/" "$pc" || { echo "engine-abi.pc names an absolute folder"; cat "$pc"; exit 1; }
+mv "$work/root" "$work/moved first"
+export PKG_CONFIG_PATH="${pc/"$work/root"/"$work/moved first"}"
+PKG_CONFIG_PATH=${PKG_CONFIG_PATH%/*}
+# pkg-config writes a space in a path as `\ `, for a shell to read again.
+variable() { pkg-config --variable="$1" engine-abi | sed 's/\\ / /g'; }
 for header in "$source"/../abi/engine/*.h; do
-  cmp "$header" "$work/root$(pkg-config --variable=includedir engine-abi | sed "s|^$work/root||")/engine/${header##*/}"
+  cmp "$header" "$(variable includedir)/engine/${header##*/}"
 done
-
-plugins="$work/root$(pkg-config --variable=plugindir engine-abi | sed "s|^$work/root||")"
-[[ -e $plugins/cpu.eng.so ]] || { echo "plugindir of engine-abi.pc is $plugins: no plugins there"; exit 1; }
+[[ -e $(variable plugindir)/cpu.eng.so ]] || { echo "plugindir of engine-abi.pc is $(variable plugindir): no plugins there"; exit 1; }
+[[ -x $(variable command) && -e $(variable rustdir)/src/abi.rs ]] || { echo "command or rustdir of engine-abi.pc is wrong"; exit 1; }
 
 # Outside of the source tree, with nothing but what pkg-config says.
 mkdir -m 755 "$work/author" && cd "$work/author"
 cp "$source/registry/fixture.c" "$source/registry/fixture.h" .
-script="$work/root$(pkg-config --variable=version_script engine-abi | sed "s|^$work/root||")"
-${CC:-cc} -std=c99 -Wall -Wextra -Werror -fPIC -fvisibility=hidden $(pkg-config --cflags engine-abi) \
+script=$(variable version_script)
+eval "flags=($(pkg-config --cflags engine-abi))"
+${CC:-cc} -std=c99 -Wall -Wextra -Werror -fPIC -fvisibility=hidden "${flags[@]}" \
   -D'FIXTURE_ID="org.example.installed"' fixture.c -shared -Wl,--version-script="$script" -o tiny.eng.so
 chmod 755 tiny.eng.so
 "$lifecycle" "$PWD" | tee out
@@ -35,7 +41,7 @@ if ${CC:-cc} -std=c99 -fsyntax-only fixture.c 2> /dev/null; then
 fi
 
 # From wherever the tree was moved, the command finds every plugin that was installed with it.
-mv "$work/root" "$work/moved"
+mv "$work/moved first" "$work/moved"
 engine=$(find "$work/moved" -path '*/bin/engine')
 moved() { env -i HOME="$work" PATH=/usr/bin:/bin "$engine" "$@"; }
 moved doctor > doctor

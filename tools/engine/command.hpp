@@ -69,6 +69,8 @@ bool put_text(const std::string& text, const std::string& out);
 
 // engine config convert
 void add_convert(CLI::App& config, Common& common);
+// engine plugins new
+void add_plugins_new(CLI::App& plugins, Common& common);
 // Each adds its subcommand to the app.
 void add_run(CLI::App& app, Common& common);
 void add_plan(CLI::App& app, Common& common);

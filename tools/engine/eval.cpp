@@ -160,12 +160,11 @@ int eval(const Common& common, const EvalFlags& flags) {
                 "the weights contain values that are not finite, or too large for fp32");
   std::optional<double> bits_per_byte;
   if (text && text->bytes())
-    bits_per_byte =
-        e.cross_entropy * static_cast<double>(e.tokens) / std::log(2.0) / static_cast<double>(text->bytes());
+    bits_per_byte = e.of_text() * static_cast<double>(e.tokens) / std::log(2.0) / static_cast<double>(text->bytes());
   if (flags.json) {
     Json out = Json::ordered({{"step", step},
                               {"loss", e.loss},
-                              {"perplexity", std::exp(e.cross_entropy)},
+                              {"perplexity", std::exp(e.of_text())},
                               {"tokens", e.tokens},
                               {"seconds", e.seconds},
                               {"planned_peak_bytes", planned_peak(setup)}});

@@ -47,7 +47,7 @@ void add_test(CLI::App& command, Common& common) {
 }  // namespace
 
 void add_plugins(CLI::App& app, Common& common) {
-  auto* command = app.add_subcommand("plugins", "list plugins, or describe one");
+  auto* command = app.add_subcommand("plugins", "list plugins, describe or try one, or write one to start from");
   command->require_subcommand(1);
   auto why = std::make_shared<bool>(false);
   auto* ls = command->add_subcommand("ls", "list them");
@@ -64,6 +64,7 @@ void add_plugins(CLI::App& app, Common& common) {
     fmt::print("{}", text);
   });
   add_test(*command, common);
+  add_plugins_new(*command, common);
 }
 
 }  // namespace eng

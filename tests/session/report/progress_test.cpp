@@ -59,10 +59,18 @@ TEST_CASE("progress: the line that users' expressions match", "[progress]") {
   CHECK(match[1] == "50");
   REQUIRE(std::regex_search(text, match, std::regex("loss: (\\d+\\.\\d+)")));
   CHECK(match[1] == "6.1034");
+  // Terms and what is observed do not look like the loss.
+  s.terms = {{"cross_entropy", 6.1, true}, {"z_loss", 34.125, true}};
+  s.observed = {{"stats.a", 1.5, true}, {"stats.b", 2.5, false}};
+  const std::string more = step_text(s, 300, left);
+  CHECK_THAT(more, Catch::Contains("loss: 6.1034 cross_entropy=6.1 z_loss=34.12 lr: "));
+  CHECK_THAT(more, Catch::Contains("grad_norm: 1.87 stats.a=1.5 tok/s: "));
+  const std::regex loss("loss: (\\d+\\.\\d+)");
+  CHECK(std::distance(std::sregex_iterator(more.begin(), more.end(), loss), std::sregex_iterator()) == 1);
   s.loss = NAN;
   s.mfu = NAN;
   CHECK_THAT(step_text(s, 300, left), Catch::Contains("loss: - ") && Catch::Contains("mfu: - "));
-  const Evaluation evaluation{3.1187, {}, 3.1187, 245000, 21};
+  const Evaluation evaluation{3.1187, 245000, 21};
   const Saved saved{"run/checkpoints/step-00000224", 1 << 30, 4.1};
   for (const std::string& other : {eval_text(224, evaluation), saved_text(saved)}) {
     CHECK_FALSE(std::regex_search(other, std::regex("step (\\d+)|loss: (\\d+\\.\\d+)")));

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// An observer: it reads values of a step and makes numbers of them, which go to metrics.jsonl. Its ops are part of the
+// plan, it changes nothing, and none of its functions runs during a step. Here: how large the updates of each block
+// are, and how large the weights of the whole model.
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "engine/observer.h"
+#include "engine/ops.h"
+#include "engine/plugin.h"
+
+ENG_DESCRIPTION(R"(
+[plugin]
+id = 'org.example.my_thing'
+name = 'my_thing'
+version = '0.1.0'
+license = 'Apache-2.0'
+summary = 'an observer'
+
+[[provides]]
+kind = 'eng.observer/1'
+name = 'my_thing'
+summary = 'norms of updates, by block, and of the weights'
+
+[provides.options]
+weights = { type = 'bool', default = true, help = 'the norm of all weights as well' }
+)")
+
+namespace {
+
+struct Observer {
+  int32_t weights;
+  std::string name;  // of the last result; the host reads it until the next call
+};
+
+eng_status fail(eng_error* error, eng_status status, const char* text) {
+  if (error) error->set(error, status, text, std::strlen(text));
+  return status;
+}
+
+eng_status create(const eng_options* options, void** self, eng_error* error) {
+  int32_t weights = 0;
+  if (eng_status s = options->get_bool(options, "weights", &weights, error)) return s;
+  Observer* made = new (std::nothrow) Observer{weights, ""};
+  if (!made) return fail(error, ENG_NO_MEMORY, "out of memory");
+  *self = made;
+  return ENG_OK;
+}
+
+void destroy(void* self) {
+  delete static_cast<Observer*>(self);
+}
+
+// Called for every site of a step. Results of one name are combined: over sites, micro-batches and ranks. A norm is a
+// sum of squares until then, and the host shows its root.
+eng_status results(void* self, const eng_site* site, eng_result* out, uint32_t, uint32_t* n, eng_error* error) {
+  Observer& me = *static_cast<Observer*>(self);
+  const bool update = site->what == ENG_SITE_UPDATE;
+  if (!update && !(site->what == ENG_SITE_PARAMETER && me.weights)) return ENG_OK;  // *n is 0: not observed
+  try {
+    me.name = update ? std::string("update_norm.") + site->block : "weight_norm";
+  } catch (const std::bad_alloc&) {  // no exception may leave the plugin
+    return fail(error, ENG_NO_MEMORY, "out of memory");
+  }
+  out[0] = {me.name.c_str(), ENG_COMBINE_SUM, ENG_RESULT_SQRT};
+  *n = 1;
+  return ENG_OK;
+}
+
+// (n) -> (n / 4096) sums of squares -> their sum (1)
+eng_status observe(void*, eng_build* b, const eng_site* site, eng_id* out, uint32_t, eng_error* error) {
+  eng_desc sums{};
+  const eng_id squares = eng_emit1(b, ENG_OP_SUM_SQUARES, &site->value, 1, nullptr, 0);
+  b->api->shape(b, squares, &sums, nullptr);
+  const eng_attr rows = {"rows", sums.dims[0], 0};
+  out[0] = eng_emit1(b, ENG_OP_FOLD, &squares, 1, &rows, 1);
+  return b->api->status(b, error);
+}
+
+constexpr eng_observer make_table() {
+  eng_observer table{};
+  table.struct_size = sizeof table;
+  table.create = create;
+  table.destroy = destroy;
+  table.results = results;
+  table.observe = observe;
+  return table;
+}
+constexpr eng_observer table = make_table();
+
+const char* describe() {
+  return eng_description;
+}
+
+eng_status start(const eng_host*, eng_error*) {
+  return ENG_OK;
+}
+
+void stop() {}
+
+const void* get_interface(const char* kind, const char* name) {
+  return !std::strcmp(kind, ENG_OBSERVER_KIND) && !std::strcmp(name, "my_thing") ? &table : nullptr;
+}
+
+const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, stop, get_interface};
+
+}  // namespace
+
+ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t) {
+  return &plugin;
+}
