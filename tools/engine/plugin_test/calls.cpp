@@ -244,6 +244,7 @@ const std::map<std::string, Maker>& makers() {
          d.floats({d.b, d.t, n}), d.maybe({n});
        }},
       {ENG_OP_BEGIN, [](Draw& d) { d.in.push_back(normal(d.random, make_desc(ENG_F32, {8}))), d.counters(); }},
+      {ENG_OP_LOSS_SEED, [](Draw& d) { d.scalars(), d.real("weight", 0.3), d.whole("dtype", wide(d.f)); }},
       {ENG_OP_GET_ROW,
        [](Draw& d) {
          d.floats({3, d.width(), d.width()}), d.counters();

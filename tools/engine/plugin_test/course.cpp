@@ -17,6 +17,17 @@ std::string key_of(const Tensor& t) {
   return t.role == "parameter" ? t.name : t.name + "." + t.role;
 }
 
+// The loss of some micro-batches: the weighted sum of their terms. A row may hold more than those.
+double loss_of(const Plan& plan, const Array& values, int64_t micro_batches) {
+  double sum = 0;
+  for (int64_t k = 0; k < micro_batches; ++k) {
+    if (plan.terms.empty()) sum += values.at(k * plan.row);
+    for (size_t t = 0; t < plan.terms.size(); ++t)
+      sum += plan.terms[t].weight * values.at(k * plan.row + static_cast<int64_t>(t));
+  }
+  return sum;
+}
+
 }  // namespace
 
 Training::Training(const Course& course, Machine& machine)
@@ -43,6 +54,8 @@ std::vector<Plan> Training::make_plans(Machine& machine) {
       request.optimizer = &optimizers_.back();
     }
     request.workspace = [&](const Call& call) { return call.op->collective ? 0 : machine.kernels().workspace(call); };
+    for (const auto& observer : course_.observers)
+      request.observers.push_back(make_observer(observer.name, observer.table, observer.options));
     request.accumulate = course_.accumulate;
     request.steps = course_.steps, request.seed = static_cast<int64_t>(course_.seed);
     request.grad_clip = 1;
@@ -82,14 +95,16 @@ void Training::counters(int64_t step, int64_t updates) {
 }
 
 void Training::stage(const std::vector<int32_t>& tokens, const std::vector<int32_t>& labels, size_t rank) {
-  std::copy(tokens.begin(), tokens.end(), reinterpret_cast<int32_t*>(team_.address(rank, plans_[rank].tokens)));
-  std::copy(labels.begin(), labels.end(), reinterpret_cast<int32_t*>(team_.address(rank, plans_[rank].labels_in)));
+  std::copy(tokens.begin(), tokens.end(),
+            reinterpret_cast<int32_t*>(team_.address(rank, plans_[rank].field("tokens"))));
+  std::copy(labels.begin(), labels.end(),
+            reinterpret_cast<int32_t*>(team_.address(rank, plans_[rank].field("labels"))));
 }
 
 std::vector<float> Training::step() {
   for (size_t r = 0; r < team_.size(); ++r) {
     Random random(mixed(course_.seed, static_cast<uint64_t>(step_) + 1, r + 1));
-    std::vector<int32_t> tokens(static_cast<size_t>(count(plans_[r].tokens.desc))), labels(tokens.size());
+    std::vector<int32_t> tokens(static_cast<size_t>(count(plans_[r].field("tokens").desc))), labels(tokens.size());
     for (int32_t& x : tokens) x = static_cast<int32_t>(pick(random, 0, vocabulary() - 1));
     for (int32_t& x : labels) x = static_cast<int32_t>(pick(random, 0, vocabulary() - 1));
     stage(tokens, labels, r);
@@ -101,7 +116,13 @@ std::vector<float> Training::step() {
   const View& losses = team_.size() > 1 ? plans_[0].all_losses : plans_[0].losses;
   const Array values = read(losses);
   std::vector<float> out;
-  for (int64_t k = 0; k < values.size(); ++k) out.push_back(static_cast<float>(values.at(k)));
+  const auto terms = static_cast<int64_t>(std::max<size_t>(plans_[0].terms.size(), 1));
+  const int64_t row = plans_[0].row, all_values = course_.accumulate * row + plans_[0].once;
+  observed_.clear();
+  for (int64_t k = 0; k < values.size(); ++k) {
+    const bool loss = k % all_values < course_.accumulate * row && k % all_values % row < terms;
+    (loss ? out : observed_).push_back(static_cast<float>(values.at(k)));
+  }
   if (course_.optimizer) out.push_back(static_cast<float>(read(plans_[0].results).at(ENG_S_NORM)));
   return out;
 }
@@ -114,16 +135,13 @@ void Training::tokens(std::vector<int32_t> ids) {
 
 double Training::loss() {
   team_.run("eval");
-  return read(plans_[0].losses).at(0);
+  return loss_of(plans_[0], read(plans_[0].losses), 1);
 }
 
 double Training::again() {
   counters(step_ - 1, 0);
   team_.run("train");
-  const Array values = read(plans_[0].losses);
-  double sum = 0;
-  for (int64_t k = 0; k < values.size(); ++k) sum += values.at(k);
-  return sum;
+  return loss_of(plans_[0], read(plans_[0].losses), plans_[0].accumulate);
 }
 
 Array Training::read(const View& view) {

@@ -20,6 +20,7 @@ struct Course {
   Chosen<eng_model> model;
   Chosen<eng_axis> precision, zero;
   std::optional<Chosen<eng_optimizer>> optimizer;  // none: gradients can be read
+  std::vector<Chosen<eng_observer>> observers = {};
   uint32_t ranks = 1;
   int64_t rows = 2, length = 16, steps = 3;
   uint32_t accumulate = 2;
@@ -50,6 +51,7 @@ class Training {
   Tensors tensors();
   void load(const Tensors& tensors, int64_t step, int64_t updates);
   int64_t steps() const { return step_; }
+  const std::vector<float>& observed() const { return observed_; }  // by observers, in the last step
   void put(const std::string& name, const std::string& role, int64_t element, double value);
   Array read(const View& view);
   int64_t vocabulary() const { return models_[0].info.vocabulary; }
@@ -67,6 +69,7 @@ class Training {
   std::vector<Plan> plans_;
   Team team_;
   int64_t step_ = 0;
+  std::vector<float> observed_;
 };
 
 // What a run leaves: losses and norms of its steps, and its tensors.

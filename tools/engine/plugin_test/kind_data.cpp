@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "engine/data.h"
+#include "session/train/fields.hpp"
 #include "tools/engine/plugin_test/kinds.hpp"
 
 namespace eng::plugin_test {
@@ -13,6 +14,7 @@ namespace {
 
 struct Sample {
   std::vector<int32_t> tokens, labels;
+  std::vector<std::vector<int32_t>> others;  // further fields, bit for bit
   bool operator==(const Sample&) const = default;
 };
 
@@ -22,8 +24,28 @@ class Source {
       : table_(table), config_(s.config()), length_(length) {
     const Watched options(config_.section("data"));
     const std::string base = s.scratch.string();
-    const eng_data_request request = {sizeof(eng_data_request), 0, seed, length, vocabulary, base.c_str()};
     Sink sink;
+    fields_ = {{"tokens"}, {"labels"}};
+    if (table.fields) {
+      eng_field said[ENG_MAX_FIELDS] = {};
+      uint32_t n = 0;
+      check_made(table.fields(options.get(), said, ENG_MAX_FIELDS, &n, sink.get()), sink, options.misuse());
+      if (n > ENG_MAX_FIELDS) throw Broken(fmt::format("it says that it provides {} fields", n));
+      for (uint32_t k = 0; k < n; ++k) {
+        if (!said[k].name || (said[k].dtype != ENG_I32 && said[k].dtype != ENG_F32))
+          throw Broken(fmt::format("field {} has no name, or is neither i32 nor f32", k));
+        fields_.push_back({said[k].name, said[k].dtype});
+      }
+    }
+    std::vector<eng_field> wanted;
+    for (const Field& field : fields_) wanted.push_back({field.name.c_str(), field.dtype, 0});
+    const eng_data_request request = {sizeof(eng_data_request),
+                                      static_cast<uint32_t>(wanted.size()),
+                                      seed,
+                                      length,
+                                      vocabulary,
+                                      base.c_str(),
+                                      wanted.data()};
     check_made(table.create(options.get(), &request, &self_, sink.get()), sink, options.misuse());
     made_ = true;
     info.struct_size = sizeof info;
@@ -39,15 +61,22 @@ class Source {
   Sample read(int32_t split, uint64_t position, int32_t fill = -77) const {
     const auto n = static_cast<size_t>(length_);
     constexpr size_t guard = 64;
-    Sample out{std::vector<int32_t>(n + guard, fill), std::vector<int32_t>(n + guard, fill)};
+    Sample out{std::vector<int32_t>(n + guard, fill), std::vector<int32_t>(n + guard, fill), {}};
+    out.others.assign(fields_.size() - 2, std::vector<int32_t>(n + guard, fill));
+    std::vector<void*> values = {out.tokens.data(), out.labels.data()};
+    for (auto& field : out.others) values.push_back(field.data());
     Sink sink;
-    sink.check(table_.read(self_, split, position, out.tokens.data(), out.labels.data(), sink.get()), Exit::data,
+    sink.check(table_.read(self_, split, position, values.data(), sink.get()), Exit::data,
                [&] { return fmt::format("read of sample {}", position); });
-    for (auto* list : {&out.tokens, &out.labels}) {
+    std::vector<std::vector<int32_t>*> lists = {&out.tokens, &out.labels};
+    for (auto& field : out.others) lists.push_back(&field);
+    for (auto* list : lists) {
       for (size_t k = n; k < n + guard; ++k)
         if ((*list)[k] != fill) throw Broken(fmt::format("sample {}: it writes element {} of {}", position, k, n));
       list->resize(n);
     }
+    // What the names of fields mean.
+    FieldCheck(fields_, length_, INT32_MAX).check(values, "its", position);
     for (size_t k = 0; k < n; ++k) {
       const int32_t token = out.tokens[k], label = out.labels[k];
       if (token < 0 || token >= info.vocabulary)
@@ -67,6 +96,7 @@ class Source {
  private:
   const eng_data& table_;
   const Config config_;
+  std::vector<Field> fields_;
   int64_t length_;
   void* self_ = nullptr;
   bool made_ = false;
@@ -104,7 +134,7 @@ void test_data(const Subject& s, Sheet& sheet) {
       const Config config = s.config();
       const Watched options(config.section("data"));
       const std::string base = s.scratch.string();
-      const eng_data_request request = {sizeof(eng_data_request), 0, s.seed, length, 0, base.c_str()};
+      const eng_data_request request = {sizeof(eng_data_request), 0, s.seed, length, 0, base.c_str(), nullptr};
       const auto built = std::make_unique<eng_data_built>();
       built->struct_size = sizeof(eng_data_built);
       Sink sink;

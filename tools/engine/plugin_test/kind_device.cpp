@@ -95,10 +95,12 @@ Trained train(const Subject& s, Machine& on, Random random, bool graphs) {
   executor.upload(plan.counters, counters);
   Trained out;
   for (int step = 0; step < 3; ++step) {
-    const int64_t n = count(plan.tokens.desc);
+    const int64_t n = count(plan.field("tokens").desc);
     for (int64_t k = 0; k < n; ++k) {
-      executor.host<int32_t>(plan.tokens)[k] = static_cast<int32_t>(pick(random, 0, model.info.vocabulary - 1));
-      executor.host<int32_t>(plan.labels_in)[k] = static_cast<int32_t>(pick(random, 0, model.info.vocabulary - 1));
+      executor.host<int32_t>(plan.field("tokens"))[k] =
+          static_cast<int32_t>(pick(random, 0, model.info.vocabulary - 1));
+      executor.host<int32_t>(plan.field("labels"))[k] =
+          static_cast<int32_t>(pick(random, 0, model.info.vocabulary - 1));
     }
     executor.host<float>(plan.inputs)[0] = 1 / static_cast<float>(n);
     executor.run("train");

@@ -260,7 +260,7 @@ std::string check_steps(const Subject& s, const Chosen<eng_model>& m, Random& ra
   for (int64_t k = 0; k < all.size(); ++k) top = std::max(top, std::fabs(all.at(k)));
   run.team().run("reset");
   for (int64_t at = 0; at < t; ++at) {
-    auto* tokens = reinterpret_cast<int32_t*>(run.team().address(0, plan.tokens));
+    auto* tokens = reinterpret_cast<int32_t*>(run.team().address(0, plan.field("tokens")));
     for (int64_t row = 0; row < course.rows; ++row) tokens[row] = ids[static_cast<size_t>(row * t + at)];
     auto* counters = reinterpret_cast<int64_t*>(run.team().address(0, plan.counters));
     counters[ENG_C_POSITION] = at;

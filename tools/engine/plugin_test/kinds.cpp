@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "engine/model.h"
+#include "engine/observer.h"
 #include "engine/op.h"
+#include "engine/schedule.h"
 #include "engine/tokenizer.h"
 #include "session/config/schemas.hpp"
 
@@ -23,6 +25,8 @@ std::span<const Kind> kinds() {
       {ENG_DATA_KIND, "data", test_data},
       {ENG_TOKENIZER_KIND, "", test_tokenizer},
       {ENG_COMM_KIND, "comm", test_comm},
+      {ENG_SCHEDULE_KIND, "schedule", test_schedule},
+      {ENG_OBSERVER_KIND, "", test_observer},
   };
   return all;
 }
@@ -66,6 +70,8 @@ Config Subject::config(const std::string& more) const {
   std::string text = section == "model" ? "" : "[model]\nplugin = \"sample of plugins test\"\n";
   if (section == "offload")
     text += fmt::format("[offload]\noptimizer = \"{}\"\n", one.name);
+  else if (section == "schedule")
+    text += fmt::format("[schedule]\nkind = \"{}\"\n", one.name);
   else if (!section.empty())
     text += fmt::format("[{}]\nplugin = \"{}\"\n", section, one.name);
   std::vector<std::string> overrides;
@@ -281,6 +287,9 @@ std::vector<Case> cases_in_use(const Subject& subject, Machine& on, const std::f
       } else if (other.kind == ENG_ZERO_KIND) {
         course.zero = provider.chosen<eng_axis>();
         course.ranks = 2;
+        course.optimizer = usual_optimizer(provider);
+      } else if (other.kind == ENG_OBSERVER_KIND) {
+        course.observers = {{other.name, provider.table<eng_observer>(), observer_options(provider)}};
         course.optimizer = usual_optimizer(provider);
       } else {
         continue;

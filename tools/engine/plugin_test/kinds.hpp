@@ -54,6 +54,8 @@ void test_comm(const Subject&, Sheet&);
 void test_precision(const Subject&, Sheet&);
 void test_zero(const Subject&, Sheet&);
 void test_tier(const Subject&, Sheet&);
+void test_observer(const Subject&, Sheet&);
+void test_schedule(const Subject&, Sheet&);
 
 // Options that know what was asked of them: a plugin may read the keys of its description and of its section, by their
 // types.
@@ -93,6 +95,9 @@ Chosen<eng_model> small_model(const Subject& subject);
 
 // Makes what else the file provides, once, as a run does before it asks for ops and kernels.
 void wake(const Subject& subject);
+
+// The options of an observer, which has no section: its defaults, and what the command line gives.
+Section observer_options(const Subject& subject);
 
 // Uses of ops, with inputs as they come in runs of the file's models, optimizers and policies on a device. `format`:
 // the precision of models, "f32", "f64", or one that a plugin provides.

@@ -163,7 +163,7 @@ std::vector<Verdict> test_plugin(const Request& request) {
     const Kind* kind = find_kind(one.kind);
     if (!selected(request, one) || !one.refused.empty()) continue;
     if (!kind) {
-      Sheet(of(one), here, request.seed).untested("all", "this engine does not know the kind");
+      Sheet(of(one), here, request.seed).untested("all", "it is a kind of somebody else, or one without laws here");
       continue;
     }
     const fs::path folder = scratch.folder(std::to_string(number++));
