@@ -849,7 +849,7 @@ pub struct eng_site {
     pub output: u32,
     pub value: eng_id,
     pub scalars: eng_id,
-    pub ranges: *const eng_range,
+    pub ranges: *const eng_site_range,
     pub n_ranges: u32,
     pub reserved: u32,
 }
@@ -858,6 +858,22 @@ unsafe impl Sync for eng_site {}
 impl eng_site {
     /// All bytes zero. Compiles only if the size is that of C.
     pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 48]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_site_range {
+    pub name: *const c_char,
+    pub shape: *const eng_desc,
+    pub first: u64,
+    pub count: u64,
+    pub offset: u64,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_site_range {}
+impl eng_site_range {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 40]) };
 }
 
 #[repr(C)]
@@ -1652,6 +1668,11 @@ mod layout {
         check!(eng_site, ranges, 32, 8);
         check!(eng_site, n_ranges, 40, 4);
         check!(eng_site, reserved, 44, 4);
+        check!(eng_site_range, name, 0, 8);
+        check!(eng_site_range, shape, 8, 8);
+        check!(eng_site_range, first, 16, 8);
+        check!(eng_site_range, count, 24, 8);
+        check!(eng_site_range, offset, 32, 8);
         check!(eng_state_rule, name, 0, 8);
         check!(eng_state_rule, dtype, 8, 4);
         check!(eng_state_rule, reserved, 12, 4);
