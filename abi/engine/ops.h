@@ -8,12 +8,13 @@
  * Where f has 16 bits, the result of a matmul and the gradients dw, dbias and dtable, with what they are added to, may
  * be f32 instead.
  * "In place" means that the output may share the memory of that input.
- * engine/emit.h has a function for each op that a model emits.
+ * A builder helper returns the id of its result, or 0 after an error (see eng_build_api.status).
  */
 #ifndef ENGINE_OPS_H_
 #define ENGINE_OPS_H_
 
 #include "build.h"
+#include "ops_step.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -144,131 +145,6 @@ extern "C" {
  * or 0: no output z). */
 #define ENG_OP_CROSS_ENTROPY_GRAD "eng.cross_entropy_grad/1"
 
-/* ---- the step's own ops: EXACT ------------------------------------------------------------------------- */
-
-/* scalars: f32[32] on the device. */
-#define ENG_S_INV_TOKENS 0 /* 1 / labels counted in the global batch */
-#define ENG_S_LOSS_SCALE 1
-#define ENG_S_CLIP 2     /* factor by which an update multiplies gradients */
-#define ENG_S_NORM 3     /* global gradient norm before clipping */
-#define ENG_S_OK 4       /* 1: the update counts, 0: it changes nothing */
-#define ENG_S_MAY_SKIP 5 /* 1: if the gradients are not finite, the run goes on with the next step; 0: it ends */
-#define ENG_S_LR 8       /* learning rate, then the numbers of eng_optimizer.scalars */
-#define ENG_S_COUNT 32
-/* counters: i64[8] on the device. */
-#define ENG_C_STEP 0     /* steps begun */
-#define ENG_C_UPDATES 1  /* updates done */
-#define ENG_C_MICRO 2    /* number of the micro-batch in the step, from 0 */
-#define ENG_C_POSITION 3 /* of a running sequence: first position of this step */
-#define ENG_C_RANK 4     /* number of this rank among those that share the batch; 0 with one rank */
-#define ENG_C_WORLD 5    /* number of ranks that share the batch; 0 with one rank */
-#define ENG_C_COUNT 8
-
-/* The gradient of a term of the loss (engine/build.h): out = scalars[INV_TOKENS] * scalars[LOSS_SCALE] * weight, each
- * product rounded to the type of out, weight as well.  in: scalars; out: (1). attrs: weight f, dtype i (ENG_F32, or
- * ENG_F64 where the scalars are f64 or compute is). EXACT. */
-#define ENG_OP_LOSS_SEED "eng.loss_seed/1"
-/* Starts a step: micro = 0, step += 1, scalars[INV_TOKENS] = inputs[0], LOSS_SCALE = 1, MAY_SKIP = 0.
- * in: inputs (8) f32, counters; out: scalars, counters. */
-#define ENG_OP_BEGIN "eng.begin/1"
-/* out = rows[counters[MICRO]].  in: rows (A, ...), counters; out: row (...), any dtype. */
-#define ENG_OP_GET_ROW "eng.get_row/1"
-/* rows[counters[MICRO]] = row, then counters[MICRO] += 1.  in: row (n), rows (A, n) or, for n = 1, (A), counters;
- * out: rows, counters. */
-#define ENG_OP_PUT_ROW "eng.put_row/1"
-/* out = x, byte by byte. Only the engine emits it. On a device with memory of its own, either may lie in pinned memory
- * of the host: in this way a batch comes to the device and a loss comes back (engine/device.h).  in: x, any dtype; out:
- * the same. */
-#define ENG_OP_COPY "eng.copy/1"
-/* Sum of squares of each 4,096 elements: 64 strided f32 lanes (lane j takes elements j, j+64, ... in order, with fma),
- * then the lanes are folded in a balanced tree (j + j+32, then +16, ...).  in: x (n x 4096) f; out: (n) f32.
- * EXACT. */
-#define ENG_OP_SUM_SQUARES "eng.sum_squares/1"
-/* norm = sqrt(sum of partials in order, in f64) / scalars[LOSS_SCALE]; ok = norm is finite;
- * clip = (max_norm > 0 && norm > max_norm ? max_norm / (norm + 1e-6) : 1) / scalars[LOSS_SCALE];
- * scalars[LR..] = table[counters[UPDATES]]; if ok, counters[UPDATES] += 1.
- * in: partials (n) f32, table (steps, columns) f32, scalars, counters; out: scalars, counters.
- * attr: max_norm f. EXACT. */
-#define ENG_OP_FINISH "eng.finish/1"
-/* A loss scale that follows the gradients: the state machine of DeepSpeed's dynamic loss scale, but gradients are always
- * divided by the scale that the backward used.
- * The state is f32[8]: the scale, or 0 before the first step; good updates since the last overflow, or since one before
- * the last growth; overflows until the scale is halved; skipped updates; the rest is 0.
- * Attributes of both ops: initial f > 0, minimum f > 0, hysteresis i > 0, window i (0: the scale never grows),
- * consecutive i. */
-#define ENG_SCALER_COUNT 8
-/* scalars[LOSS_SCALE] = the scale, at first `initial`; scalars[MAY_SKIP] = an overflow would not meet a scale at its
- * minimum that is to be halved.  in: state, scalars; out: scalars, in place. EXACT. */
-#define ENG_OP_LOSS_SCALE "eng.loss_scale/1"
-/* After an update that counts (scalars[OK]): good += 1; if good = window + 1, the scale is doubled, unless it is above
- * 2^126, good = 1 and the overflows to go are `hysteresis` again; with `consecutive` they are so after every good
- * update. After an overflow: good = 0, skipped += 1; if one overflow was to go, the scale is halved, to `minimum` at
- * least; else one less is to go.  in: state, scalars; out: state, in place. EXACT. */
-#define ENG_OP_SCALER "eng.scaler/1"
-/* Rounding at random, of what an update stores in bf16: the upper 16 bits of (the bits of the f32 value) + r, with r in
- * 0 .. 2^16 - 1. So a value that bf16 has stays itself, others become one of their two neighbours and are right on
- * average, and what is infinite or NaN stays so (NaN: the upper 16 bits, with bit 6 set).
- * Of element e of a parameter, r for value k = 0, 1, 2 is the lower half of word k of Philox 4x32-10 (Salmon et al.
- * 2011) if e / 16 is even, otherwise the upper half, for key = seed and counter = [b, b >> 32, counters[ENG_C_UPDATES],
- * 2^31 + stream], 32 bits each, with b = e / 32 * 16 + e % 16. So it does not depend on how parameters are divided.
- * attrs of such an update: seed i (eng_update.seed), stream i (eng_parameter.number), first i (the element of the
- * parameter with which p begins; a multiple of 32). */
-/* Loshchilov and Hutter 2019. Per element, each operation rounded to f32 once, in this order:
- *   g = grad * scalars[CLIP]
- *   m = fma(1 - beta1, g - m, m);  v = fma(beta2, v, (1 - beta2) * (g * g))
- *   p = p - lr * (wd * p)          (skipped if wd = 0)
- *   p = p - (lr * m / c1) / (sqrt(v) / c2 + eps)
- * with c1 = scalars[LR+1] = 1 - beta1^k and c2 = scalars[LR+2] = sqrt(1 - beta2^k).
- * Nothing changes if scalars[OK] is 0.  in: p, grad, m, v (n) f32, scalars; out: p, m, v, in place; [weight (n)].
- * attrs: beta1 f, beta2 f, eps f, weight_decay f, [weight i: ENG_BF16 or ENG_F16. There is then an output weight of
- * that type: the new p, rounded as eng.cast/1 rounds. It is written also if scalars[OK] is 0]. EXACT.
- * p, m and v may all be bf16, and grad f32 or bf16: they are read as f32, and what is stored is rounded at random, value
- * 0 being p, 1 m, 2 v. There is then one more input, the counters, and no weight. */
-#define ENG_OP_ADAMW "eng.adamw/1"
-/* Per element:
- *   g = fma(wd, p, grad * scalars[CLIP]);  b = first update ? g : fma(momentum, b, g)
- *   p = p - lr * b                 (Nesterov: p - lr * (g + momentum * b))
- * scalars[LR+1] is 1 on the first update, otherwise 0. Nothing changes if scalars[OK] is 0.
- * in: p, grad, [b], scalars; out: p, [b], in place; [weight (n)].
- * attrs: momentum f, weight_decay f, nesterov i, [weight i, as in eng.adamw/1]. EXACT.
- * p and b may be bf16 as in eng.adamw/1; value 0 is p, 1 b. */
-#define ENG_OP_SGD "eng.sgd/1"
-
-/* ---- between ranks: engine/comm.h ------------------------------------------------------------------------------ */
-
-/* Every collective has the attribute group i (eng_build_api.group; 1: all ranks). The engine adds members i = n, the
- * number of members of the group. All members run it, with equal shapes. Member k is the k-th rank in the group's list.
- * Collectives move flat values of any dtype. */
-
-/* out = the inputs of all members, in their order.  in: (count); out: (n * count). `in` may be its own place in
- * `out`. */
-#define ENG_OP_ALL_GATHER "eng.all_gather/1"
-/* Part j of out = part k of member j's input, on member k.  in: (n * count); out: (n * count), not in place. */
-#define ENG_OP_ALL_TO_ALL "eng.all_to_all/1"
-/* out = the input of member `root`.  in: (count); out: (count), in place allowed. attr: root i. */
-#define ENG_OP_BROADCAST "eng.broadcast/1"
-/* The library's own sums, in an order that only the library knows: two equal runs may differ in their last bits.
- * in: (n * count); out: (count): on member k, the sum of part k of all inputs. */
-#define ENG_OP_REDUCE_SCATTER "eng.reduce_scatter/1"
-/* in: (count); out: (count), in place allowed: the sum of all inputs. */
-#define ENG_OP_ALL_REDUCE "eng.all_reduce/1"
-/* The sum of m rows in a balanced tree. Neighbours are added, and a last row without a neighbour stays as it is; this
- * repeats until one row remains: ((0+1)+(2+3))+4. So a tree over groups of 2, 4, 8 ... neighbours, and then over the
- * groups, gives the same bits. Each sum is rounded to the type of the output. It is computed by a kernel of the device,
- * not of the communicator.
- * in: x (m * n) f, row by row; out: (n) f, or f32. attrs: rows i = m, dtype i (that of the output; absent: f). EXACT. */
-#define ENG_OP_FOLD "eng.fold/1"
-
-/* ---- a running sequence: a layer at the next positions p .. p + n - 1, p = counters[ENG_C_POSITION] ------ */
-
-/* in: x (B, n, heads*D), table (T, D) f32, counters; out: y as x, in place allowed. Row p + i turns position i;
- * p + n <= T. attrs as rope. */
-#define ENG_OP_ROPE_STEP "eng.rope_step/1"
-/* Writes k and v into rows p .. p + n - 1 of the caches. Query i then attends to rows 0 .. p + i. p + n <= S.
- * in: q (B, n, heads*D), k, v (B, n, kv_heads*D), k_cache, v_cache (B, S, kv_heads*D), counters;
- * out: o as q, k_cache, v_cache, the caches in place. attrs as attention. */
-#define ENG_OP_ATTENTION_STEP "eng.attention_step/1"
-
 /* ---- initialisation: element e of the parameter depends on (seed, stream, e) only ---------------------- */
 
 /* A model gives value, mean, std, low and high (eng_param.init). The engine adds three attributes to every init op,
@@ -287,9 +163,172 @@ extern "C" {
 /* attrs: low f, high f, seed i, stream i, first i. */
 #define ENG_OP_INIT_UNIFORM "eng.init_uniform/1"
 
+/* ---- helpers for models ------------------------------------------------------------------------------ */
+
+static inline eng_id eng_emit1(eng_build *b, const char *op, const eng_id *in, uint32_t n_in, const eng_attr *attrs,
+                               uint32_t n_attrs) {
+  eng_id out = 0;
+  b->api->emit(b, op, in, n_in, &out, 1, attrs, n_attrs, 0);
+  return out;
+}
+
+static inline eng_id eng_linear(eng_build *b, eng_id x, eng_id w, eng_id bias_or_0) {
+  eng_id in[3];
+  in[0] = x, in[1] = w, in[2] = bias_or_0;
+  return eng_emit1(b, ENG_OP_LINEAR, in, 3, 0, 0);
+}
+
+static inline eng_id eng_embedding(eng_build *b, eng_id tokens, eng_id table) {
+  eng_id in[2];
+  in[0] = tokens, in[1] = table;
+  return eng_emit1(b, ENG_OP_EMBEDDING, in, 2, 0, 0);
+}
+
+static inline eng_id eng_rms_norm(eng_build *b, eng_id x, eng_id w, double eps) {
+  eng_id in[3], out[2] = {0, 0};
+  eng_attr attr = {"eps", 0, eps};
+  in[0] = x, in[1] = w, in[2] = 0;
+  b->api->emit(b, ENG_OP_RMS_NORM, in, 3, out, 2, &attr, 1, 0);
+  return out[0];
+}
+
+/* The residual stream and its norm in one op: *sum = x + residual; returns rms_norm(*sum). */
+static inline eng_id eng_add_rms_norm(eng_build *b, eng_id x, eng_id residual, eng_id w, double eps, eng_id *sum) {
+  eng_id in[3], out[3] = {0, 0, 0};
+  eng_attr attr = {"eps", 0, eps};
+  in[0] = x, in[1] = w, in[2] = residual;
+  b->api->emit(b, ENG_OP_RMS_NORM, in, 3, out, 3, &attr, 1, 0);
+  *sum = out[2];
+  return out[0];
+}
+
+/* `w_or_0` and `bias_or_0`: 0 if absent. */
+static inline eng_id eng_layer_norm(eng_build *b, eng_id x, eng_id w_or_0, eng_id bias_or_0, double eps) {
+  eng_id in[4], out[2] = {0, 0};
+  eng_attr attr = {"eps", 0, eps};
+  in[0] = x, in[1] = w_or_0, in[2] = bias_or_0, in[3] = 0;
+  b->api->emit(b, ENG_OP_LAYER_NORM, in, 4, out, 2, &attr, 1, 0);
+  return out[0];
+}
+
+/* *sum = x + residual; returns layer_norm(*sum). */
+static inline eng_id eng_add_layer_norm(eng_build *b, eng_id x, eng_id residual, eng_id w_or_0, eng_id bias_or_0,
+                                        double eps, eng_id *sum) {
+  eng_id in[4], out[3] = {0, 0, 0};
+  eng_attr attr = {"eps", 0, eps};
+  in[0] = x, in[1] = w_or_0, in[2] = bias_or_0, in[3] = residual;
+  b->api->emit(b, ENG_OP_LAYER_NORM, in, 4, out, 3, &attr, 1, 0);
+  *sum = out[2];
+  return out[0];
+}
+
+/* `positions_or_0`: 0 if each sample is one document. */
+static inline eng_id eng_rope_at(eng_build *b, eng_id x, eng_id table, eng_id positions_or_0, int64_t heads) {
+  eng_id in[3];
+  eng_attr attrs[2] = {{"heads", 0, 0}, {"inverse", 0, 0}};
+  attrs[0].i = heads;
+  in[0] = x, in[1] = table, in[2] = positions_or_0;
+  return eng_emit1(b, ENG_OP_ROPE, in, positions_or_0 ? 3 : 2, attrs, 2);
+}
+
+static inline eng_id eng_rope(eng_build *b, eng_id x, eng_id table, int64_t heads) {
+  return eng_rope_at(b, x, table, 0, heads);
+}
+
+/* `segments_or_0`: 0 if each sample is one document. */
+static inline eng_id eng_attention_in(eng_build *b, eng_id q, eng_id k, eng_id v, eng_id segments_or_0, int64_t heads,
+                                      int64_t kv_heads, double scale) {
+  eng_id in[4], out[2] = {0, 0};
+  eng_attr attrs[3] = {{"heads", 0, 0}, {"kv_heads", 0, 0}, {"scale", 0, 0}};
+  attrs[0].i = heads, attrs[1].i = kv_heads, attrs[2].f = scale;
+  in[0] = q, in[1] = k, in[2] = v, in[3] = segments_or_0;
+  b->api->emit(b, ENG_OP_ATTENTION, in, segments_or_0 ? 4 : 3, out, 2, attrs, 3, 0);
+  return out[0];
+}
+
+static inline eng_id eng_attention(eng_build *b, eng_id q, eng_id k, eng_id v, int64_t heads, int64_t kv_heads,
+                                   double scale) {
+  return eng_attention_in(b, q, k, v, 0, heads, kv_heads, scale);
+}
+
+static inline eng_id eng_gated(eng_build *b, eng_id gate, eng_id up, int64_t act) {
+  eng_id in[2];
+  eng_attr attr = {"act", 0, 0};
+  attr.i = act;
+  in[0] = gate, in[1] = up;
+  return eng_emit1(b, ENG_OP_GATED, in, 2, &attr, 1);
+}
+
+static inline eng_id eng_activation(eng_build *b, eng_id x, int64_t act) {
+  eng_attr attr = {"act", 0, 0};
+  attr.i = act;
+  return eng_emit1(b, ENG_OP_ACTIVATION, &x, 1, &attr, 1);
+}
+
+static inline eng_id eng_scale(eng_build *b, eng_id x, double factor) {
+  eng_attr attr = {"factor", 0, 0};
+  attr.f = factor;
+  return eng_emit1(b, ENG_OP_SCALE, &x, 1, &attr, 1);
+}
+
+/* `dtype`: ENG_F32, ENG_BF16, ... */
+static inline eng_id eng_cast(eng_build *b, eng_id x, int64_t dtype) {
+  eng_attr attr = {"dtype", 0, 0};
+  attr.i = dtype;
+  return eng_emit1(b, ENG_OP_CAST, &x, 1, &attr, 1);
+}
+
+/* `positions_or_0`: 0 if each sample is one document. */
+static inline eng_id eng_positions_at(eng_build *b, eng_id x, eng_id table, eng_id positions_or_0, int64_t offset) {
+  eng_id in[4];
+  eng_attr attr = {"offset", 0, 0};
+  attr.i = offset;
+  in[0] = x, in[1] = table, in[2] = 0, in[3] = positions_or_0;
+  return eng_emit1(b, ENG_OP_POSITIONS, in, positions_or_0 ? 4 : 2, &attr, 1);
+}
+
+static inline eng_id eng_positions(eng_build *b, eng_id x, eng_id table, int64_t offset) {
+  return eng_positions_at(b, x, table, 0, offset);
+}
+
+/* p = 0 emits nothing. */
+static inline eng_id eng_dropout(eng_build *b, eng_id x, double p) {
+  eng_attr attr = {"p", 0, 0};
+  attr.f = p;
+  return p == 0 ? x : eng_emit1(b, ENG_OP_DROPOUT, &x, 1, &attr, 1);
+}
+
+static inline eng_id eng_add(eng_build *b, eng_id x, eng_id y) {
+  eng_id in[2];
+  in[0] = x, in[1] = y;
+  return eng_emit1(b, ENG_OP_ADD, in, 2, 0, 0);
+}
+
+static inline eng_id eng_cross_entropy(eng_build *b, eng_id x, eng_id w, eng_id labels) {
+  eng_id in[3];
+  in[0] = x, in[1] = w, in[2] = labels;
+  return eng_emit1(b, ENG_OP_CROSS_ENTROPY, in, 3, 0, 0);
+}
+
+/* The loss of a language model: cross-entropy, and with z_loss > 0 that multiple of the sum of lse^2. Two terms then,
+ * "cross_entropy" and "z_loss"; without, the loss is no named term. loss_weights_or_0: (B, T) f32. Returns the
+ * cross-entropy, which is the output of the last block. */
+static inline eng_id eng_language_loss(eng_build *b, eng_id x, eng_id w, eng_id labels, eng_id loss_weights_or_0,
+                                       double z_loss) {
+  eng_id in[4], out[2] = {0, 0};
+  eng_attr attr = {"z_loss", 0, 0};
+  attr.f = z_loss;
+  in[0] = x, in[1] = w, in[2] = labels, in[3] = loss_weights_or_0;
+  b->api->emit(b, ENG_OP_CROSS_ENTROPY, in, loss_weights_or_0 ? 4 : 3, out, z_loss != 0 ? 2 : 1, &attr,
+               z_loss != 0 ? 1 : 0, 0);
+  if (z_loss != 0) {
+    b->api->term(b, out[0], "cross_entropy", 1.0, 0);
+    b->api->term(b, out[1], "z_loss", z_loss, 0);
+  }
+  return out[0];
+}
+
 #ifdef __cplusplus
 }
 #endif
-
-#include "emit.h"
 #endif

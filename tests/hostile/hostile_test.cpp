@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stranger's plugin does one thing wrong at a time: it is told which plugin, what, and where; no crash, no hang, and
-// nothing half written.
+// A stranger's plugin does one thing wrong at a time: plugin, fault and place are told; no crash, hang or half a file.
 #include "hostile.hpp"
 
 #include <algorithm>
