@@ -98,7 +98,10 @@ def rust_of(golden):
             out += ["pub const %s: %s = %s;" % (line.split()[1], head[1], line.split()[0]) for line in body]
         elif head[0] == "typedef":
             name, kind = lines[at - 1][len("typedef "):].split(": ", 1)
-            out.append("pub type %s = %s;" % (name, type_of(kind, constants)))
+            if kind == "struct " + name:  # never seen from inside
+                out += ["#[repr(C)]", "pub struct %s {" % name, "    _opaque: [u8; 0],", "}"]
+            else:
+                out.append("pub type %s = %s;" % (name, type_of(kind, constants)))
         elif head[0] == "constant":
             name, value = lines[at - 1][len("constant "):].split(": ", 1)
             if name not in ("ENG_ABI_MINOR", "ENG_ABI_DRAFT_ID"):

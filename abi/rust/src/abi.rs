@@ -1301,7 +1301,10 @@ pub const kDLTrn: DLDeviceType = 18;
 pub type eng_id = u32;
 pub type eng_plugin_query_fn = Option<unsafe extern "C" fn(u32) -> *const eng_plugin>;
 pub type eng_range_fn = Option<unsafe extern "C" fn(*mut c_void, u64, u64, *mut eng_error) -> eng_status>;
-pub type eng_session = eng_session;
+#[repr(C)]
+pub struct eng_session {
+    _opaque: [u8; 0],
+}
 pub type eng_status = i32;
 pub const DLPACK_FLAG_BITMASK_IS_COPIED: u64 = 2;
 pub const DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED: u64 = 4;
