@@ -47,6 +47,7 @@ Args subject(const Case& c) {
         return {"--kind", "eng.model/1"};
       if (begins({"infer", "flops", "grad", "op.", "ops"})) return {"--kind", "eng.ops/1"};
       if (begins({"workspace", "kernel"})) return {"--kind", "eng.kernels/1", "--name", "cpu"};
+      if (begins({"rate", "schedule"})) return {"--kind", "eng.schedule/1"};
       if (begins({"states", "scalars", "update", "optimizer"})) return {"--kind", "eng.optimizer/1"};
       return {"--kind", begins({"precision"}) ? "eng.precision/1" : "eng.model/1"};
   }

@@ -16,6 +16,7 @@
 
 #include "core/base/error.hpp"
 #include "core/execute/device.hpp"
+#include "core/registry/threads.hpp"
 #include "engine/plugin.h"
 #include "tools/engine/plugin_test/kinds.hpp"
 
@@ -151,7 +152,9 @@ void probe(const Candidate& file, Sheet& sheet) {
   static size_t lines = 0;
   const eng_host host = {sizeof(eng_host), ENG_ABI_MINOR, nullptr,
                          [](const eng_host*, int32_t, const char*, uint64_t) { ++lines; },
-                         [](const eng_host*, const char*) -> const void* { return nullptr; }};
+                         [](const eng_host*, const char* id) -> const void* {
+                           return id && std::strcmp(id, ENG_THREADS_EXTENSION) == 0 ? &host_threads : nullptr;
+                         }};
   const Surroundings before;
   good = sheet.check("start", [&] {
     Sink sink;
