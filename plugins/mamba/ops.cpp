@@ -61,11 +61,16 @@ void expect_segments(const cpu::Call& c, size_t k, const eng_desc& x) {
   expect(!c.has(k) || (c.in[k].dtype == ENG_I32 && is(c.in[k], {x.dims[0], x.dims[1]})), "segments must be (B, T) i32");
 }
 
-Descs conv(const cpu::Call& c) {
-  const eng_desc &x = c.in[0], &w = c.in[1];
+// The kernels hold the taps of a channel in registers.
+void expect_taps(const eng_desc& x, const eng_desc& w) {
   expect(x.ndim == 3 && w.ndim == 3 && w.dims[1] == 1 && columns(x) >= w.dims[0],
          "x must be (B, T, E or more) and w (E, 1, K)");
   expect(w.dims[2] >= 2 && w.dims[2] <= 4, "the convolution has 2 to 4 taps");
+}
+
+Descs conv(const cpu::Call& c) {
+  const eng_desc &x = c.in[0], &w = c.in[1];
+  expect_taps(x, w);
   expect(!c.has(2) || is(c.in[2], {w.dims[0]}), "bias must be (E)");
   expect_segments(c, 3, x);
   return {with_columns(x, w.dims[0])};
@@ -77,6 +82,7 @@ double conv_flops(const eng_call* c) {
 }
 
 Descs conv_grad(const cpu::Call& c) {
+  expect_taps(c.in[1], c.in[2]);
   expect(!c.has(4) || elements(c.in[4]) == elements(c.in[1]), "dx_acc must have the shape of x");
   expect_segments(c, 5, c.in[1]);
   Descs out = {c.in[1], c.in[2]};
