@@ -12,8 +12,8 @@ namespace eng {
 // trace_forward.
 // Throws Error naming the plugin, the block and the op that refused.
 Model trace_model(const std::string& name, const eng_model& table, const Section& options, int64_t micro_batch,
-                  int64_t sequence_length, int32_t dtype, const std::vector<std::string>& freeze = {},
-                  bool runs = true, const Offered& offered = {});
+                  int64_t sequence_length, int32_t dtype, const std::vector<std::string>& freeze = {}, bool runs = true,
+                  const Offered& offered = {});
 
 // Makes the plan: units, homes, emission, waits, layout, verification. Throws Error(Exit::bug) if it is not valid.
 Plan make_plan(const PlanRequest& request);

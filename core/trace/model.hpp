@@ -19,8 +19,8 @@ struct Block {
 struct Field {
   std::string name;
   int32_t dtype = ENG_I32;
-  // i32: the model indexes tables with it, so values are 0 to limit - 1; 0: it does not. `ignores`: it is used as labels,
-  // so ENG_IGNORE_LABEL is a value, too.
+  // i32: the model indexes tables with it, so values are 0 to limit - 1; 0: it does not. `ignores`: it is used as
+  // labels, so ENG_IGNORE_LABEL is a value, too.
   int64_t limit = 0;
   bool ignores = false;
 };
@@ -37,7 +37,7 @@ struct Model {
   std::vector<Parameter> params;
   std::vector<Block> blocks;
   std::map<uint32_t, Template> templates;
-  int64_t micro_batch = 0, sequence_length = 0;  // B, T
+  int64_t micro_batch = 0, sequence_length = 0;          // B, T
   std::vector<Field> fields = {{"tokens"}, {"labels"}};  // that some block reads, and always these two
 
   int64_t parameter_count() const;
@@ -46,8 +46,8 @@ struct Model {
 // What the model says about itself, without tracing. Throws Error naming the plugin.
 eng_model_info describe_model(const std::string& name, const eng_model& table, const Section& options);
 // Traces the forward of a model with micro-batches of (B, T). `dtype`: of activations, and of weights as compute reads
-// them. `runs`: the plan will be executed, so the bytes of constants are kept. `offered`: the fields of the batch. Throws
-// Error naming the plugin, the block and the op that refused.
+// them. `runs`: the plan will be executed, so the bytes of constants are kept. `offered`: the fields of the batch.
+// Throws Error naming the plugin, the block and the op that refused.
 Model trace_forward(const std::string& name, const eng_model& table, const Section& options, int64_t micro_batch,
                     int64_t sequence_length, int32_t dtype, bool runs = true, const Offered& offered = {});
 

@@ -104,8 +104,7 @@ Template derive(const Template& from, const std::vector<eng_desc>& inputs, int64
 }
 
 Model derive(const Model& model, int64_t positions, Use use) {
-  Model out{model.plugin, model.info, model.params, model.blocks, {}, model.micro_batch, positions,
-            model.fields};
+  Model out{model.plugin, model.info, model.params, model.blocks, {}, model.micro_batch, positions, model.fields};
   std::vector<eng_desc> inputs;
   for (const Block& block : model.blocks) {
     if (!out.templates.count(block.tmpl)) try {

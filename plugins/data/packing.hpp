@@ -36,17 +36,21 @@ class Packing {
   void finish();
 
   uint64_t samples() const { return first_.empty() ? 0 : first_.size() - 1; }
-  std::span<const Document> sample(uint64_t i) const { return {documents_.data() + first_[i], first_[i + 1] - first_[i]}; }
+  std::span<const Document> sample(uint64_t i) const {
+    return {documents_.data() + first_[i], first_[i + 1] - first_[i]};
+  }
   uint64_t documents() const { return documents_.size(); }  // with the parts of long ones
   uint64_t padding() const { return samples() * length_ - tokens_; }
-  uint64_t kept_bytes() const { return documents_.capacity() * sizeof(Document) + first_.capacity() * sizeof(uint64_t); }
+  uint64_t kept_bytes() const {
+    return documents_.capacity() * sizeof(Document) + first_.capacity() * sizeof(uint64_t);
+  }
 
  private:
   void fit();
   uint64_t length_ = 1, tokens_ = 0;
   std::vector<Document> waiting_;    // of this window
-  std::vector<Document> documents_;      // sample by sample
-  std::vector<uint64_t> first_;  // of each sample, in documents_; one more at the end
+  std::vector<Document> documents_;  // sample by sample
+  std::vector<uint64_t> first_;      // of each sample, in documents_; one more at the end
 };
 
 }  // namespace text_data

@@ -46,7 +46,8 @@ void pack_documents(const std::vector<uint64_t>& starts, uint64_t size, double s
 
 void pack_source(Source& source, const DataFiles& files) {
   const auto refuse = [](const std::string& text) { throw Failure(ENG_INVALID, "[data] " + text); };
-  if (std::max(source.stream.size(), source.held.size()) > Document::most_start || source.length > Document::most_length)
+  if (std::max(source.stream.size(), source.held.size()) > Document::most_start ||
+      source.length > Document::most_length)
     refuse("pack: at most 2^40 tokens, in samples of up to 2^23 - 1, can be packed");
   for (Packing& packing : source.packing) packing = Packing(source.length);
   source.held_packing = Packing(source.length);
@@ -77,7 +78,8 @@ const InputFile* read_document(Stream& stream, const Document& part, int32_t* to
   return changed;
 }
 
-const InputFile* read_packed(const Source& source, Stream& stream, std::span<const Document> parts, void* const* values) {
+const InputFile* read_packed(const Source& source, Stream& stream, std::span<const Document> parts,
+                             void* const* values) {
   auto *tokens = static_cast<int32_t*>(values[0]), *labels = static_cast<int32_t*>(values[1]);
   auto* segments = source.segments ? static_cast<int32_t*>(values[source.segments]) : nullptr;
   auto* positions = source.positions ? static_cast<int32_t*>(values[source.positions]) : nullptr;

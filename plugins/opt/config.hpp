@@ -10,8 +10,8 @@ namespace opt {
 
 struct Config {
   int64_t vocabulary, hidden, ffn, layers, heads, max_positions;
-  int64_t word_width;                      // width of the embeddings; if it differs from `hidden` they are projected
-  int64_t act;                             // ENG_ACT_*
+  int64_t word_width;  // width of the embeddings; if it differs from `hidden` they are projected
+  int64_t act;         // ENG_ACT_*
   double z_loss;
   double dropout, init_std, init_out_std;  // init_out_std: of the matrices that write to the residual stream
   bool norm_before, final_norm, bias, affine, tied;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a file of tokens, or as Megatron's index of one: refused with a Failure, or all tokens lie inside the
-// file and are ids, and documents begin at them in order. The first byte chooses. Compile with the parts of plugins/data that read files of tokens.
+// file and are ids, and documents begin at them in order. The first byte chooses. Compile with the parts of
+// plugins/data that read files of tokens.
 #include <unistd.h>
 
 #include <cstdint>

@@ -61,8 +61,10 @@ typedef struct source {
 } source;
 
 static eng_status fields(const eng_options* options, eng_field* out, uint32_t cap, uint32_t* n, eng_error* error) {
-  static const eng_field known[] = {{ENG_FIELD_SEGMENTS, ENG_I32, 0},     {ENG_FIELD_POSITIONS, ENG_I32, 0},
-                                    {ENG_FIELD_LOSS_WEIGHTS, ENG_F32, 0}, {SCORE, ENG_F32, 0},
+  static const eng_field known[] = {{ENG_FIELD_SEGMENTS, ENG_I32, 0},
+                                    {ENG_FIELD_POSITIONS, ENG_I32, 0},
+                                    {ENG_FIELD_LOSS_WEIGHTS, ENG_F32, 0},
+                                    {SCORE, ENG_F32, 0},
                                     {GROUP, ENG_I32, 0}};
   const char *name = NULL, *fault = NULL;
   uint32_t k, at, count = 0;
