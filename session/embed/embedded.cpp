@@ -235,9 +235,12 @@ eng_step_result Embedded::step(std::span<const eng_tensor_in> fields) {
         run_->trainer().step() < run_->config().section("train").integer("steps") ? ENG_ENDED_STOPPED : ENG_ENDED_DONE;
     return out;
   }
-  if (!given && !run_->data().info().train_samples && !run_->data().info().validation_samples)
-    throw Error(Exit::usage, "the configuration has no data, and the step was given no batch",
-                "give the step a batch, or the configuration [data] paths");
+  if (!given && !run_->data().info().train_samples && !run_->data().info().validation_samples) {
+    if (!stop_)
+      throw Error(Exit::usage, "the configuration has no data, and the step was given no batch",
+                  "give the step a batch, or the configuration [data] paths");
+    given.emplace();  // no step is made: nobody reads it
+  }
   events_->begin();
   const Turn turn(Turn::For::program);
   const Stoppable stoppable(stop_);

@@ -171,6 +171,105 @@ TEST_CASE("embed: a configuration as text, without data", "[embed]") {
   CHECK(refused(why, [&] { session.evaluate(); }) == ENG_INVALID);
 }
 
+TEST_CASE("embed: batches alone, with files: stopped and resumed", "[embed]") {
+  const Folder folder;
+  const std::vector<int64_t> all = ids(4 * 8);
+  const auto open = [&](const std::string& out) {
+    engine::Options options("mine");
+    options.text =
+        "[model]\nplugin = 'llama'\npreset = 'tiny'\nnum_hidden_layers = 1\n[train]\nsequence_length = 8\nsteps = 4\n";
+    options.out = (folder / out).string();
+    return options;
+  };
+  const auto steps = [&](engine::Session& run, size_t from, size_t to) {
+    for (size_t k = from; k < to; ++k) CHECK(run.step({{"tokens", all.data() + k * 8, {1, 8}}}));
+  };
+  engine::Session whole(open("whole"));
+  steps(whole, 0, 4);
+  whole.close();
+  {
+    engine::Session run(open("parts"));
+    steps(run, 0, 2);
+    run.stop();
+    CHECK_FALSE(run.step());
+  }
+  // From its folder alone, as from the text again.
+  const bool by_folder = GENERATE(true, false);
+  engine::Session run(by_folder ? engine::Options((folder / "parts").string()) : open("parts"));
+  run.start();
+  CHECK(run.info().step == 2);
+  CHECK(run.info().train_samples == 0);
+  steps(run, 2, 4);
+  run.close();
+  CHECK(losses(folder / "parts") == losses(folder / "whole"));
+  CHECK(checkpoint(folder / "parts", "step-00000004") == checkpoint(folder / "whole", "step-00000004"));
+}
+
+TEST_CASE("embed: documents side by side, by their segments", "[embed]") {
+  const Folder folder;
+  const std::string model = GENERATE("llama", "opt", "mamba");
+  INFO(model);
+  std::vector<std::string> words = {"data.pack=true", "data.validation=0", "train.eval_every=0",
+                                    "model.plugin=" + model};
+  if (model != "llama") words.insert(words.end(), {"-model.intermediate_size"});
+  if (model == "mamba") words.insert(words.end(), {"-model.num_attention_heads"});
+  engine::Session run(folder.options("", words));
+  // (2, 16): documents of 10, 6, 7 and 5 tokens, and 4 positions without one.
+  const std::vector<std::vector<size_t>> rows = {{10, 6}, {7, 5}};
+  struct Batch {
+    std::vector<int64_t> tokens, labels, segments, positions;
+    void add(const int64_t* ids, size_t n, int64_t segment) {
+      for (size_t t = 0; t < n; ++t) {
+        tokens.push_back(segment < 0 ? 0 : ids[t]), segments.push_back(segment);
+        labels.push_back(segment < 0 || t + 1 == n ? ENG_IGNORE_LABEL : ids[t + 1]);
+        positions.push_back(static_cast<int64_t>(t));
+      }
+    }
+    void pad() { add(nullptr, (16 - tokens.size() % 16) % 16, -1); }
+  };
+  const std::vector<int64_t> all = ids(28);
+  Batch packed, alone;
+  size_t at = 0;
+  for (const auto& row : rows) {
+    int64_t segment = 0;
+    for (const size_t n : row) {
+      packed.add(all.data() + at, n, segment++);
+      alone.add(all.data() + at, n, 0), alone.pad();
+      at += n;
+    }
+    packed.pad();
+  }
+  const auto evaluate = [&](Batch b) {
+    const auto n = static_cast<int64_t>(b.tokens.size() / 16);
+    Foreign tokens(b.tokens, {n, 16}), labels(b.labels, {n, 16}), segments(b.segments, {n, 16}),
+        positions(b.positions, {n, 16});
+    std::vector<eng_tensor_in> fields = {tokens.in("tokens"), labels.in("labels"), segments.in("segments")};
+    if (model != "mamba") fields.push_back(positions.old("positions"));
+    eng_eval_result out{};
+    out.struct_size = sizeof(out);
+    engine::call(eng_session_evaluate, run.get(), fields.data(), static_cast<uint32_t>(fields.size()), int64_t{0},
+                 &out);
+    CHECK((tokens.deleted == 1 && segments.deleted == 1));
+    return out;
+  };
+  const auto together = evaluate(packed), apart = evaluate(alone);
+  CHECK(together.tokens == 24);
+  CHECK(apart.tokens == 24);
+  CHECK(together.loss == Approx(apart.loss).epsilon(1e-6));
+  std::string why;
+  Batch wrong = packed;
+  wrong.segments[3] = -2;
+  CHECK(refused(why, [&] { evaluate(wrong); }) == ENG_DATA_LOSS);
+  CHECK_THAT(why, Contains("the batch, sample 0"));
+  // As one document, all of a sample sees what is before it.
+  for (size_t k = 0; k < packed.tokens.size(); ++k)
+    packed.segments[k] = 0, packed.positions[k] = static_cast<int64_t>(k % 16);
+  CHECK(evaluate(packed).loss != Approx(apart.loss).epsilon(1e-5));
+  const std::vector<int64_t> tokens(4 * 16, 40);
+  CHECK(refused(why, [&] { run.step({{"tokens", tokens.data(), {4, 16}}}); }) == ENG_INVALID);
+  CHECK_THAT(why, Contains("has no field `") && Contains("which the model reads"));
+}
+
 TEST_CASE("embed: programs in C: deleters at the exit, and the example", "[embed]") {
   const Folder folder;
   const std::string build = fs::path(ENGINE_COMMAND).parent_path().string() + "/../tests/embed/";
