@@ -208,6 +208,26 @@ class Standard(Case):
         with engine.open(self.folder / "out", "train.steps=%d" % (state["step"] + 1)) as again:
             self.assertEqual([m.step for m in again], [state["step"] + 1])
 
+    def test_interrupt_of_one_rank_stops_all(self):
+        mpirun = "/usr/bin/mpirun"
+        if not os.path.exists(mpirun):
+            self.skipTest("there is no mpirun")
+        child = self.script("import engine, os\n"
+                            "with engine.open('config.toml', 'train.steps=1000000', out='out') as run:\n"
+                            "    for metrics in run:\n"
+                            "        if metrics.step == 3: print(run.rank, os.getpid(), flush=True)\n"
+                            "print('ended', flush=True)\n",
+                            mpirun, "-n", "2", "--oversubscribe", "--allow-run-as-root")
+        ranks = dict(child.stdout.readline().split() for _ in range(2))
+        self.assertEqual(sorted(ranks), ["0", "1"])
+        os.kill(int(ranks["1"]), signal.SIGINT)
+        out, err = self.wait(child)
+        self.assertIn("KeyboardInterrupt", err)
+        state = json.loads((self.folder / "out/state.json").read_text())
+        self.assertEqual(state["status"], "stopped")
+        self.assertGreaterEqual(state["step"], 3)
+        self.assertEqual(state["last_checkpoint"], "step-%08d" % state["step"])
+
     def test_shutdown(self):
         """A capsule that nobody took, and a run that nobody closed, when the interpreter ends."""
         child = self.script("import engine\nrun = engine.open('config.toml', files=False)\nrun.step()\n"
