@@ -32,8 +32,9 @@ void TrainingLoop::step(const Batch* given) {
   const Batch& batch = given ? *given : next();
   const double data_wait = since(begun);
   const bool late = trainer_.step() > first_ && options_.max_seconds && since(started_) > *options_.max_seconds;
-  // A single rank also checks within its step.
-  const auto agreed = trainer_.agree(batch, late || (options_.stop && options_.stop()));
+  // A single rank checks within its step, if there can be one.
+  const bool before = !trainer_.alone() || batch.tokens.empty();
+  const auto agreed = trainer_.agree(batch, late || (before && options_.stop && options_.stop()));
   trainer_.record(options_.trace ? options_.trace->of(trainer_.step() + 1) : nullptr);
   auto m = agreed.stop ? std::nullopt : trainer_.train(batch, agreed, data_wait, options_.stop);
   trainer_.record(nullptr);
