@@ -28,6 +28,8 @@ TEST_CASE("each fault planted in a shipped plugin is found", "[plugin_test]") {
            {"precision_narrows", {"--name", "bf16"}, "weights with ENG_PARAM_FP32 become bf16"},
            {"host_not_resident", {}, "is not resident: touch every page"},
            {"opt_counts_traces", {}, "two traces with"},
+           {"wsd_remembers", {"--name", "wsd"}, "asked in another order or of another object"},
+           {"wsd_exceeds", {"--name", "wsd"}, "it must be from 0 to the peak"},
            {"counting_forgets_order", {}, "is another one"},
            {"reference_kernels", {"--kind", "eng.kernels/1"}, "eng.gated_grad/1: eng.gated_grad/1 in"},
            {"reference_kernels", {"--kind", "eng.kernels/1"}, "although both say ENG_KERNEL_EXACT"},

@@ -25,7 +25,7 @@ void passes(const std::string& name, const Args& more = {}, const Args& untested
 
 TEST_CASE("the shipped plugins pass their test", "[plugin_test]") {
   for (const char* name : {"zero/none", "zero/zero1", "zero/zero2", "zero/zero3", "optim/optim", "optim/muon",
-                           "llama/llama", "opt/opt", "offload/host"})
+                           "llama/llama", "opt/opt", "offload/host", "observe/stats"})
     passes(name);
   passes("cpu/cpu", {}, {"it is synchronous"});
   passes("cpu/reference", {}, {"it is synchronous"});
@@ -41,6 +41,7 @@ TEST_CASE("the shipped plugins whose test takes longer pass it", "[plugin_test][
 TEST_CASE("those that need options pass with them", "[plugin_test]") {
   const Scratch place;
   fs::create_directory(place / "disk");
+  passes("schedule/schedule", {"warmup_steps=100"});
   passes("offload/nvme", {"nvme_paths=['" + (place / "disk").string() + "']"});
   const fs::path text = place / "text.txt";
   const Args needs = {"not a file of tokens", "there is no such file"};
