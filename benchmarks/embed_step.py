@@ -3,7 +3,7 @@
 """What a step from Python costs beside a step of `engine run`: the quickstart's model of a million parameters.
 
     tools/dev build
-    python3 benchmarks/embed_step.py [--cycles 5] [--steps 30] [--build build]
+    python3 benchmarks/embed_step.py [--cycles 5] [--steps 30] [--build build] [--out FILE.json]
 
 Cycles alternate between `engine run`, a session on its own data, and a session that is given each batch as DLPack (a
 buffer of this process). All write the same metrics and no checkpoint but the last. What counts is the median time
@@ -23,6 +23,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from cpu_step import cpu_name
 
 HERE = pathlib.Path(__file__).resolve().parent
 OVERRIDES = ["train.eval_every=0", "checkpoint.every=0", "log.every=1"]
@@ -83,6 +85,7 @@ def main():
     parser.add_argument("--cycles", type=int, default=5)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--build", type=pathlib.Path, default=HERE.parent / "build")
+    parser.add_argument("--out", type=pathlib.Path, help="also write the JSON object here")
     args = parser.parse_args()
     os.environ["ENGINE_LIBRARY"] = str(args.build.resolve() / "session/embed/libengine.so.1")
     sys.path.insert(0, str(HERE.parent / "tools/python"))
@@ -103,9 +106,12 @@ def main():
     for given, seconds in BEYOND.items():
         least = statistics.median(seconds)
         print(f"beyond the step{', given batches' if given else ''}: {least * 1e6:.0f} us, {100 * least / base:.3f} %")
-    print(json.dumps({"cpus": os.cpu_count(), "steps": args.steps, "cycles": args.cycles,
-                      "seconds": {k: [round(x, 6) for x in v] for k, v in results.items()}, "base": round(base, 6),
-                      "beyond": [round(statistics.median(x), 7) for x in BEYOND.values()]}))
+    summary = {"cpu": cpu_name(), "cores": os.cpu_count(), "date": time.strftime("%Y-%m-%d"), "steps": args.steps,
+               "cycles": args.cycles, "seconds": {k: [round(x, 6) for x in v] for k, v in results.items()},
+               "base": round(base, 6), "beyond": [round(statistics.median(x), 7) for x in BEYOND.values()]}
+    print(json.dumps(summary))
+    if args.out:
+        args.out.write_text(json.dumps(summary, indent=1) + "\n")
 
 
 if __name__ == "__main__":

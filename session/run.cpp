@@ -230,9 +230,6 @@ bool Run::more() const {
 }
 
 void Run::step(const Batch* given) {
-  if (!given && !state_->parts.data->info().train_samples && !state_->parts.data->info().validation_samples)
-    throw Error(Exit::usage, "the configuration has no data, and the step was given no batch",
-                "give the step a batch, or the configuration [data] paths");
   guarded([&] { state_->loop->step(given); });
 }
 

@@ -69,7 +69,7 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // See TrainingLoop.
+  // See TrainingLoop. Without [data], `step` must be given a batch.
   bool more() const;
   void step(const Batch* given = nullptr);
   // A checkpoint of the last step. Throws Error(Exit::usage) without a run directory.

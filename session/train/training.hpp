@@ -38,7 +38,8 @@ class TrainingLoop {
   // Whether there is a step to make: not after the last one, nor after a stop.
   bool more() const { return !stopped_ && trainer_.step() < steps_; }
   // Makes one, with what is due after it: evaluation, checkpoint. A stop may leave the step out. With `given`, this
-  // rank's batch, the data are not read; their position moves on by a step all the same. Throws as Trainer::train does.
+  // rank's batch, the data are not read; their position moves on by a step all the same. A batch without tokens is for
+  // a step that Training::stop leaves out. Throws as Trainer::train does.
   void step(const Batch* given = nullptr);
   // Saves a checkpoint of the last step, unless there is one, and waits for it.
   void save();
