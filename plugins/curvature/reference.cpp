@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels for the device `reference`: one element after the other, as ops.hpp says, in f32 or f64.
+#include <cmath>
+#include <cstring>
+
+#include "../common/philox.hpp"
+#include "../common/reals.hpp"
+#include "call.hpp"
+#include "gauss.hpp"
+
+namespace curvature {
+namespace {
+
+using cpu::PhiloxWords;
+using cpu::Reals;
+
+// Random numbers of element e.
+struct PlainDraw {
+  Draw draw;
+  uint32_t counter;
+  uint64_t limit;
+
+  PhiloxWords words(uint32_t purpose, uint32_t at, uint64_t block) const {
+    return cpu::philox4x32_10(block, at | uint64_t{draw.stream + (purpose << 28)} << 32, draw.seed);
+  }
+  bool negative(uint64_t e) const {
+    const uint64_t j = e % 1024 / 32;
+    return words(1, counter, e / 1024 * 8 + j % 8)[j / 8] >> e % 32 & 1;
+  }
+  bool sampled(uint64_t e) const {
+    return limit >> 32 || words(2, 0, e / 32 * 8 + e % 8)[e % 32 / 8] < static_cast<uint32_t>(limit);
+  }
+  double normal(uint64_t e) const {
+    const PhiloxWords w = words(3, counter, e / 32 * 8 + e % 8);
+    const Normals two = e % 32 < 16 ? normals_of(w[0], w[1]) : normals_of(w[2], w[3]);
+    return e % 16 < 8 ? two.first : two.second;
+  }
+};
+PlainDraw draw_of(const Draw& d, const Reals& scalars, const int64_t* counters, bool by_share) {
+  return {d, static_cast<uint32_t>(counters[ENG_C_UPDATES]), d.limit(by_share ? scalars[ENG_S_LR + 1] : 1.0)};
+}
+
+// Calls f(T{}) with the type of the elements.
+template <class F>
+void with_type(const Call& c, F&& f) {
+  if (c.in[0].dtype == ENG_F64)
+    f(double{});
+  else
+    f(float{});
+}
+
+// One more value of a running mean and sum of squares.
+template <class T>
+void add_value(T x, T weight, T& mean, T& m2) {
+  const T off = x - mean;
+  mean = mean + off * weight;
+  m2 = m2 + off * (x - mean);
+}
+
+struct PlainPerturb {
+  static constexpr const char* op = CURVATURE_OP_PERTURB;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  Call c;
+  static void check(const Call& call) { check_perturb(call, true); }
+  explicit PlainPerturb(const Call& call) : c(call) {}
+  void run(const Args& a) const {
+    const Reals s(c, a, 1);
+    const PlainDraw d = draw_of(Draw(c), s, a.in<int64_t>(2), true);
+    with_type(c, [&]<class T>(T) {
+      const T step = static_cast<T>(s[ENG_S_LR]);
+      for (int64_t i = 0; i < elements(c.in[0]); ++i) {
+        const auto e = static_cast<uint64_t>(d.draw.first + i);
+        const T base = a.in<T>(0)[i];
+        a.out<T>(0)[i] = !d.sampled(e) ? base : d.negative(e) ? base + -step : base + step;
+      }
+    });
+  }
+};
+
+struct PlainNoise {
+  static constexpr const char* op = CURVATURE_OP_NOISE;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  Call c;
+  static void check(const Call& call) { check_noise(call, true); }
+  explicit PlainNoise(const Call& call) : c(call) {}
+  void run(const Args& a) const {
+    const Reals s(c, a, 3);
+    const PlainDraw d = draw_of(Draw(c), s, a.in<int64_t>(4), false);
+    const auto wanted = static_cast<uint8_t>(s[ENG_S_LR + 1]);
+    with_type(c, [&]<class T>(T) {
+      for (int64_t i = 0; i < elements(c.in[0]); ++i) {
+        const T factor = static_cast<T>(s[ENG_S_LR]) * a.in<T>(2)[i / noise_block], base = a.in<T>(0)[i];
+        const bool moves = a.in<uint8_t>(1)[i] == wanted && factor != 0;
+        const T z = moves ? static_cast<T>(d.normal(static_cast<uint64_t>(d.draw.first + i))) : T{0};
+        a.out<T>(0)[i] = moves ? base + factor * z : base;
+      }
+    });
+  }
+};
+
+struct PlainHutchinson {
+  static constexpr const char* op = CURVATURE_OP_HUTCHINSON;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  Call c;
+  static void check(const Call& call) { check_hutchinson(call, true); }
+  explicit PlainHutchinson(const Call& call) : c(call) {}
+  void run(const Args& a) const {
+    const Reals s(c, a, 4);
+    const PlainDraw d = draw_of(Draw(c), s, a.in<int64_t>(5), true);
+    with_type(c, [&]<class T>(T) {
+      const T factor = static_cast<T>(s[ENG_S_LR]), weight = static_cast<T>(s[ENG_S_LR + 2]);
+      for (int64_t i = 0; i < elements(c.in[0]); ++i) {
+        const auto e = static_cast<uint64_t>(d.draw.first + i);
+        if (!d.sampled(e)) continue;
+        const T x = (a.in<T>(0)[i] - a.in<T>(1)[i]) * factor;
+        add_value(d.negative(e) ? -x : x, weight, a.out<T>(0)[i], a.out<T>(1)[i]);
+      }
+    });
+  }
+};
+
+struct PlainFisher {
+  static constexpr const char* op = CURVATURE_OP_FISHER;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  Call c;
+  static void check(const Call& call) { check_fisher(call, true); }
+  explicit PlainFisher(const Call& call) : c(call) {}
+  void run(const Args& a) const {
+    const Reals s(c, a, 3);
+    with_type(c, [&]<class T>(T) {
+      const T factor = static_cast<T>(s[ENG_S_LR]), weight = static_cast<T>(s[ENG_S_LR + 2]);
+      for (int64_t i = 0; i < elements(c.in[0]); ++i) {
+        const T g = a.in<T>(0)[i];
+        add_value((g * g) * factor, weight, a.out<T>(0)[i], a.out<T>(1)[i]);
+      }
+    });
+  }
+};
+
+struct PlainCopy {
+  static constexpr const char* op = CURVATURE_OP_COPY;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  uint64_t bytes;
+  static void check(const Call& call) { check_copy(call); }
+  explicit PlainCopy(const Call& c)
+      : bytes(static_cast<uint64_t>(elements(c.in[0])) * cpu::dtype_size(c.in[0].dtype)) {}
+  void run(const Args& a) const {
+    if (bytes) std::memcpy(a.out<char>(0), a.in<char>(0), bytes);
+  }
+};
+
+struct PlainCount {
+  static constexpr const char* op = CURVATURE_OP_COUNT;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  Call c;
+  static void check(const Call& call) { check_count(call, true); }
+  explicit PlainCount(const Call& call) : c(call) {}
+  void run(const Args& a) const {
+    const Reals x(c, a, 0);
+    const int64_t units = cpu::columns(c.in[0]);
+    const double threshold = static_cast<double>(static_cast<float>(c.real("threshold")));
+    int64_t* const into = a.out<int64_t>(0);
+    for (int64_t i = 0; i < elements(c.in[0]); ++i) {
+      into[i % units] += x[i] == 0;
+      into[units + i % units] += std::fabs(x[i]) <= threshold;
+    }
+  }
+};
+
+const eng_kernel* const list[] = {&cpu::kernel<PlainPerturb>, &cpu::kernel<PlainNoise>, &cpu::kernel<PlainHutchinson>,
+                                  &cpu::kernel<PlainFisher>,  &cpu::kernel<PlainCopy>,  &cpu::kernel<PlainCount>};
+
+}  // namespace
+
+const eng_kernels reference_kernels = {.struct_size = sizeof(eng_kernels), .count = 6, .kernels = list};
+
+}  // namespace curvature
