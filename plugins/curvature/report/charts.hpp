@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is drawn of an analysis.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "../results.hpp"
+#include "scene.hpp"
+
+namespace curvature::report {
+
+struct Chart {
+  Scene scene;
+  std::string note;  // what a reader must know to read it
+};
+
+// Mean |H| against sparsity: a mark for each tensor, or each measured row if the partition is by rows. Without any, a
+// scene without marks.
+Chart phase_diagram(const Results& results);
+// Without an embedding, a scene without marks.
+Chart embedding_map(const Results& results);
+// H of the tensors with the same role in several blocks, over the blocks: "layers.*.fc1.weight".
+std::vector<Chart> hessian_profiles(const Results& results);
+// Sparsity over the blocks, and of the units of each activation.
+std::vector<Chart> activation_charts(const Results& results);
+// Perplexity and AUC over the noise.
+std::vector<Chart> response_charts(const Results& results);
+// The spreads of the noise that occur, ascending.
+std::vector<double> sigmas(const ResponseMap& map);
+
+}  // namespace curvature::report

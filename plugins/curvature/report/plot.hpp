@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// A scene with two axes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "../results.hpp"
+#include "axis.hpp"
+#include "scene.hpp"
+
+namespace curvature::report {
+
+// Of the classes of the partition, by number.
+inline constexpr int class_inks[] = {0, 1, 7};
+inline constexpr Form class_forms[] = {Form::circle, Form::square, Form::triangle};
+
+struct Entry {  // of a legend
+  std::string label;
+  int ink;
+  Form form = Form::circle;
+  bool line = false, dashed = false;
+};
+
+// Where a plot of this size has its axes: the legend is above.
+struct Frame {
+  double width = 560, height = 300;
+  double left = 66, right = 542, top, bottom;
+  Frame(double wide, double high, const std::vector<Entry>& legend);
+};
+
+class Plot {
+ public:
+  Plot(std::string title, const Frame& frame, const std::vector<Entry>& legend, Axis x, Axis y, std::string x_title,
+       std::string y_title);
+  // Places in values. Nothing is drawn where a value is not finite.
+  void line(const std::vector<Place>& values, int ink, bool dashed = false, bool faint = false, std::string tip = {});
+  void dot(double x, double y, int ink, Form form, double radius, std::string tip, bool faint = false);
+  // A bar from `low` to `high`.
+  void whisker(double x, double low, double high, int ink);
+  void across(double y, int ink);  // a dashed line over the whole width
+  void down(double x, int ink);    // a dashed line over the whole height
+  // An area of the plot, to its edges where a bound is not finite.
+  void area(double x_low, double x_high, double y_low, double y_high, int ink);
+  // In pixels, where no value has a place.
+  void mark(Mark mark) { scene_.marks.push_back(std::move(mark)); }
+  const Axis& x() const { return x_; }
+  const Axis& y() const { return y_; }
+  Scene done() && { return std::move(scene_); }
+
+ private:
+  Frame frame_;
+  Axis x_, y_;
+  Scene scene_;
+};
+
+}  // namespace curvature::report

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "scene.hpp"
+
+namespace curvature::report {
+
+// An <svg> element; page.css has its colours. "" of a scene without marks.
+std::string svg(const Scene& scene);
+
+}  // namespace curvature::report

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// Odd results: hostile names, gaps, numbers that are not finite, nothing at all.
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "plugins/curvature/report/axis.hpp"
+#include "plugins/curvature/report/text.hpp"
+#include "sample.hpp"
+#include "table.hpp"
+
+using namespace curvature;
+using Json = nlohmann::json;
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// Sets every number of the results that may be missing.
+void set_all(Results& r, double value) {
+  const auto measures = [&](Measures& of) {
+    of.hessian = {value, value, value};
+    of.magnitude = of.zeros = of.below = of.gradient_norm = of.weight_norm = value;
+  };
+  r.step = r.activation_threshold = value;
+  for (Tensor& tensor : r.tensors) {
+    measures(tensor.measures);
+    for (Row& row : tensor.measured_rows) measures(row.measures);
+  }
+  for (Site& site : r.sites) {
+    site.zeros = site.below = value;
+    for (auto& unit : site.units) unit = {value, value};
+  }
+  Partition& p = r.partition;
+  p.functional_hessian = p.functional_sparsity = p.sensitive_hessian = p.sensitive_sparsity = {value, value};
+  r.response_map.base_perplexity = r.response_map.base_auc = value;
+  for (Response& response : r.response_map.responses) {
+    response.perplexity_change = response.auc = {value, value, value};
+    for (auto& trial : response.trials) trial.perplexity_change = trial.auc = value;
+  }
+  for (auto& point : r.embedding.points) point.x = point.y = value;
+  r.embedding.dbscan_radius = r.embedding.silhouette = value;
+}
+
+size_t nulls(const Json& json) {
+  if (!json.is_structured()) return json.is_null();
+  size_t sum = 0;
+  for (const auto& one : json) sum += nulls(one);
+  return sum;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a hostile name stays a name in every file") {
+  const std::string name = hostile_name();
+  REQUIRE(name.size() == 1000);
+  Results results = sample_results(3);
+  results.tensors[5].name = results.tensors[5].block = results.sites[0].block = results.sites[1].op = name;
+  results.settings.emplace_back(name, name), results.method = results.embedding.method = name;
+  results.embedding.features[0] = results.embedding.silhouette_reason = results.partition.by = name;
+  results.embedding.silhouette = none;
+  results.facts = Json{{name.substr(0, 30), name.substr(0, 45)}}.dump();
+
+  const Json json = Json::parse(file_of(results, "results.json"));
+  const std::string kept = json["tensors"][5]["name"];
+  CHECK(kept.substr(0, 40) == name.substr(0, 40));
+  CHECK(has(kept, "\r\nline\x01\x7f\xef\xbf\xbd\xc3\xa9"));  // but for the byte that is not UTF-8
+
+  const CsvTable table = read_csv(file_of(results, "results.csv")), rows = read_csv(file_of(results, "rows.csv"));
+  REQUIRE(table.size() == results.tensors.size() + 1);
+  CHECK(table[6][0] == report::clean(name));
+  CHECK(table[6][2] == report::clean(name));
+  CHECK(rows[1][0] == report::clean(name));
+
+  const std::string page = file_of(results, "report.html");
+  CHECK(!has(page, "<script"));
+  CHECK(
+      has(page,
+          "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&quot;quoted&quot;, a&amp;b??line???\xc3\xa9 ]]&gt; --&gt;"));
+  CHECK(report::clean(page).find('?') != std::string::npos);
+  for (const char c : page) CHECK_FALSE((static_cast<unsigned char>(c) < 0x20 && c != '\n'));
+}
+
+TEST_CASE("text is made showable character by character") {
+  CHECK(report::clean("a\tb\n\x1b[0m\x7f") == "a?b??[0m?");
+  CHECK(report::clean("\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80") == "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
+  CHECK(report::clean("\xc3") == "?");
+  CHECK(report::clean("\xe2\x82") == "??");
+  CHECK(report::clean("\xf0\x9f\x98z") == "???z");
+  CHECK(report::clean("\xc0\x80\xed\xa0\x80\xf4\x90\x80\x80\xff") == "??????????");  // too long, a surrogate, too large
+  CHECK(report::clean("\xc2\x85\xe2\x80\xae\xe2\x81\xa6\xef\xbf\xbf") == "????");    // C1, marks of direction
+  CHECK(report::clean(std::string(2, '\0')) == "??");
+  CHECK(report::brief("\xc3\xa9\xc3\xa9", 3) == "\xc3\xa9…");
+  CHECK(report::brief("abc", 3) == "abc");
+  CHECK(report::short_number(-0.000123456) == "-0.0001235");
+  CHECK(report::short_number(infinity) == "–");
+  CHECK(report::exact_number(none).empty());
+}
+
+TEST_CASE("a number that is not finite is null, an empty field or a dash") {
+  const Results good = sample_results(3);
+  const Json before = Json::parse(file_of(good, "results.json"));
+  for (const double value : {none, infinity, -infinity}) {
+    Results results = good;
+    set_all(results, value);
+    const Json json = Json::parse(file_of(results, "results.json"));
+    const size_t numbers = 2 + 19 * 8 + 6 * 3 * 8 + 3 * (2 + 2 * 16) + 8 + 2 + 12 * (6 + 6) + 19 * 2 + 2;
+    CHECK(nulls(json) == numbers + 19);  // and the points' rows
+    CHECK(nulls(before) == 19 + 2 + 13 * 2);
+    const CsvTable table = read_csv(file_of(results, "results.csv"));
+    for (size_t column = 5; column < 13; ++column) CHECK(table[1][column].empty());
+    for (const std::string& text :
+         {file_of(results, "results.csv"), file_of(results, "rows.csv"), file_of(results, "report.html")})
+      for (const char* word : {"nan", "NaN", "inf,", ">inf", "inf<", "\"inf"}) CHECK(!has(text, word));
+    CHECK(has(file_of(results, "report.html"), "<td class=\"number\">–</td>"));
+  }
+}
+
+TEST_CASE("an analysis that found nothing has all its files") {
+  const auto [files, note] = report::files({});
+  CHECK(note.empty());
+  REQUIRE(files.size() == 3);
+  CHECK(files[0].name == "results.json");
+  const Json json = Json::parse(files[0].bytes);
+  CHECK(json["timestamp"].is_null());
+  CHECK(json["tensors"].empty());
+  CHECK(json["hessian_data_size"] == 0);
+  CHECK(files[1].name == "results.csv");
+  CHECK(read_csv(files[1].bytes).size() == 1);
+  CHECK(files[2].name == "report.html");
+  for (const char* text : {"There is no tensor.", "No noise was applied.", "No activation was counted.",
+                           "Nothing was measured.", "The engine said nothing."})
+    CHECK(has(files[2].bytes, text));
+}
+
+TEST_CASE("facts that are no JSON object are refused") {
+  for (const char* facts : {"", "[]", "{", "7"}) {
+    Results results;
+    results.facts = facts;
+    CHECK_THROWS_WITH(file_of(results, "results.json"),
+                      "the facts of the engine must be a JSON object, but are `" + std::string(facts) + "`");
+    CHECK_THROWS_AS(report::files(results), std::invalid_argument);
+  }
+}
+
+TEST_CASE("docs/analysis.md names every field of results.json and results.csv") {
+  std::ifstream file(std::string(ENGINE_SOURCE_DIR) + "/docs/analysis.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  REQUIRE(has(page, "## results.json"));
+  Json json = Json::parse(file_of(sample_results(1), "results.json"));
+  for (const char* other : {"settings", "model", "data", "memory", "engine"}) json[other] = 0;  // of any name
+  std::set<std::string> names;
+  const Json flat = json.flatten();
+  for (const auto& [pointer, value] : flat.items()) {
+    std::istringstream parts(pointer);
+    for (std::string part; std::getline(parts, part, '/');)
+      if (!part.empty() && !std::isdigit(part[0])) names.insert(part);
+  }
+  const CsvTable table = read_csv(file_of(sample_results(1), "results.csv"));
+  names.insert(table[0].begin(), table[0].end());
+  CHECK(names.size() > 50);
+  for (const std::string& name : names) {
+    INFO(name);
+    CHECK(has(page, "`" + name + "`"));
+  }
+}
+
+TEST_CASE("many rows: the page has some, rows.csv all") {
+  Results results = sample_results(1);
+  for (uint64_t row = 0; row < 5000; ++row) results.tensors[0].measured_rows.push_back({row, {}});
+  results.partition.by = "row";
+  const std::string page = file_of(results, "report.html");
+  CHECK(has(page, "Measured rows: the first 1000 of 5006; rows.csv has all"));
+  CHECK(has(page, "Of 5006 rows, 2503 are drawn, evenly chosen."));
+  CHECK(read_csv(file_of(results, "rows.csv")).size() == 5007);
+}
+
+TEST_CASE("an axis has a place for every value, and few ticks") {
+  using report::Axis;
+  const std::vector<std::vector<double>> sets = {{},
+                                                 {0},
+                                                 {7},
+                                                 {-1e308, 1e308},
+                                                 {1, std::nextafter(1, 2)},
+                                                 {none, 3, infinity},
+                                                 {5e-324, 1e-320},
+                                                 {-5, 1e-9, 1e4},
+                                                 {0, 1e-5, 1e300}};
+  for (const auto& values : sets)
+    for (const Axis& axis :
+         {Axis::linear(values, 50, 400), Axis::whole(values, 50, 400), Axis::changes(values, values, 400, 50)}) {
+      INFO(values.size() << " " << (values.empty() ? 0 : values.back()));
+      for (const double value : values)
+        if (std::isfinite(value)) {
+          CHECK(axis.place(value) >= 49.999);
+          CHECK(axis.place(value) <= 400.001);
+        }
+      const auto ticks = axis.ticks();
+      CHECK(ticks.size() <= 15);
+      for (const auto& tick : ticks) CHECK(std::isfinite(tick.at));
+    }
+  const Axis both = Axis::changes({-5, 1e-9, 1e4}, {-5, 1e-9, 1e4}, 0, 100);
+  CHECK(both.logarithmic());
+  CHECK(both.place(-5) < both.place(-1e-9));
+  CHECK(both.place(1e-9) - both.place(0) == Approx(both.place(0) - both.place(-1e-9)));
+  CHECK(both.place(1) < both.place(10));
+  CHECK_FALSE(Axis::changes({1, 99}, {1, 99}, 0, 100).logarithmic());
+}
