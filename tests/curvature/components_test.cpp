@@ -61,7 +61,7 @@ TEST_CASE("trustworthiness is scikit-learn's") {
 
 TEST_CASE("eigenvalues of a matrix with known ones") {
   // The second differences on 4 points: 2 - 2 cos(k pi / 5).
-  const Eigen found = symmetric_eigen({2, -1, 0, 0, -1, 2, -1, 0, 0, -1, 2, -1, 0, 0, -1, 2}, 4);
+  const EigenPairs found = symmetric_eigen({2, -1, 0, 0, -1, 2, -1, 0, 0, -1, 2, -1, 0, 0, -1, 2}, 4);
   for (int k = 0; k < 4; ++k)
     CHECK(found.values[static_cast<size_t>(k)] == Approx(2 + 2 * std::cos((k + 1) * M_PI / 5)).epsilon(1e-14));
   for (size_t a = 0; a < 4; ++a)

@@ -37,7 +37,7 @@ void rotate(std::vector<double>& a, std::vector<double>& vectors, size_t d, size
 
 }  // namespace
 
-Eigen symmetric_eigen(std::vector<double> matrix, size_t d) {
+EigenPairs symmetric_eigen(std::vector<double> matrix, size_t d) {
   if (d == 0 || matrix.size() != d * d)
     throw std::invalid_argument("a matrix of " + std::to_string(d) + " x " + std::to_string(d) + " has " +
                                 std::to_string(matrix.size()) + " values");
@@ -65,7 +65,7 @@ Eigen symmetric_eigen(std::vector<double> matrix, size_t d) {
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return matrix[a * d + a] > matrix[b * d + b]; });
-  Eigen found;
+  EigenPairs found;
   for (const size_t k : order) {
     found.values.push_back(matrix[k * d + k]);
     found.vectors.insert(found.vectors.end(), &vectors[k * d], &vectors[k * d] + d);
@@ -90,7 +90,7 @@ Components principal_components(const Points& points) {
                                     " is too large for f64: divide the values of these columns by a constant");
       covariance[p * d + q] = covariance[q * d + p] = sum / divisor;
     }
-  const Eigen eigen = symmetric_eigen(covariance, d);
+  const EigenPairs eigen = symmetric_eigen(covariance, d);
   double total = 0;
   for (size_t j = 0; j < d; ++j) total += covariance[j * d + j];
   for (size_t k = 0; k < std::min<size_t>(d, 2); ++k) {

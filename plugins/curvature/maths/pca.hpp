@@ -10,7 +10,7 @@
 namespace curvature::maths {
 
 // The eigenvalues of a symmetric matrix, descending, and its eigenvectors.
-struct Eigen {
+struct EigenPairs {
   std::vector<double> values;   // d
   std::vector<double> vectors;  // d x d: row k is the eigenvector of values[k], of length 1
 };
@@ -18,7 +18,7 @@ struct Eigen {
 // Of the symmetric d x d matrix, by Jacobi's cyclic rotations (G. H. Golub and C. F. Van Loan, "Matrix computations",
 // 8.5). Meant for small d: each of the usual 6 to 10 sweeps costs about 6 d^3 operations. Equal eigenvalues keep the
 // order of their columns. Throws if the matrix has not d x d values, all finite.
-Eigen symmetric_eigen(std::vector<double> matrix, size_t d);
+EigenPairs symmetric_eigen(std::vector<double> matrix, size_t d);
 
 struct Components {
   std::vector<double> coordinates;       // n x 2: the centred points along the two components
