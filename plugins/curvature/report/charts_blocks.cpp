@@ -167,7 +167,7 @@ Chart response_chart(const ResponseMap& map, const Curve& curve) {
       line.push_back({at, of.mean});
       plot.whisker(at, of.low, of.high, class_inks[k]);
       for (const auto& trial : response->trials)
-        plot.dot(at, trial.*curve.trial, class_inks[k], class_forms[k], 2.2,
+        plot.dot(at + 0.035, trial.*curve.trial, class_inks[k], class_forms[k], 2.2,
                  fmt::format("{}, seed {}: {}", class_name(kind), trial.seed, short_number(trial.*curve.trial)), true);
       plot.dot(at, of.mean, class_inks[k], class_forms[k], 4,
                fmt::format("{}, spread {}: {}, from {} to {}", class_name(kind), short_number(response->sigma),

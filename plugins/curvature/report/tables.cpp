@@ -35,7 +35,7 @@ std::string share_of(uint64_t part, uint64_t whole) {
 
 const Line measures_heading = {{"mean H", true},        {"interval", true},    {"mean |H|", true},
                                {"elements", true},      {"exact zeros", true}, {"sparsity", true},
-                               {"gradient norm", true}, {"weight norm", true}, {"class"}};
+                               {"gradient norm", true}, {"weight norm", true}};
 
 void add_measures(Line& line, const Measures& of) {
   line.insert(line.end(), {number(of.hessian.mean),
@@ -45,8 +45,7 @@ void add_measures(Line& line, const Measures& of) {
                            number(of.zeros),
                            number(of.below),
                            number(of.gradient_norm),
-                           number(of.weight_norm),
-                           {class_name(of.kind)}});
+                           number(of.weight_norm)});
 }
 
 Line with(Line line, const Line& more) {
@@ -123,6 +122,7 @@ std::string tensors_table(const Results& results) {
   std::vector<Line> lines;
   for (const Tensor& tensor : results.tensors) {
     lines.push_back({{tensor.name},
+                     {class_name(tensor.measures.kind)},
                      {shape_text(tensor.shape)},
                      {tensor.block},
                      count(tensor.block_number),
@@ -130,7 +130,8 @@ std::string tensors_table(const Results& results) {
     add_measures(lines.back(), tensor.measures);
   }
   return html_table(
-      with({{"tensor"}, {"shape"}, {"block"}, {"number", true}, {"measured rows", true}}, measures_heading), lines);
+      with({{"tensor"}, {"class"}, {"shape"}, {"block"}, {"number", true}, {"measured rows", true}}, measures_heading),
+      lines);
 }
 
 std::string rows_table(const Results& results) {
@@ -139,14 +140,14 @@ std::string rows_table(const Results& results) {
   for (const Tensor& tensor : results.tensors)
     for (const Row& row : tensor.measured_rows) {
       if (++all > most_rows) continue;
-      lines.push_back({{tensor.name}, count(row.index)});
+      lines.push_back({{tensor.name}, {class_name(row.measures.kind)}, count(row.index)});
       add_measures(lines.back(), row.measures);
     }
   if (!all) return "";
   const std::string note =
       all > most_rows ? fmt::format("the first {} of {}; rows.csv has all", most_rows, all) : fmt::format("{}", all);
   return fmt::format("<details><summary>Measured rows: {}</summary>\n{}</details>\n", note,
-                     html_table(with({{"tensor"}, {"row", true}}, measures_heading), lines));
+                     html_table(with({{"tensor"}, {"class"}, {"row", true}}, measures_heading), lines));
 }
 
 std::string sites_table(const Results& results) {
