@@ -95,15 +95,20 @@ void Update::bring(size_t u, const Home& grad) {
       mine.part ? here(Home{s_.gather(leases_, "whole gradient", Line::update, ENG_ROLE_STATE, u, mine)}) : mine;
 }
 
-// A value where the update at hand computes: itself, or a copy. `give_back`: the update changes it. The copies of as
-// many updates as there are slots have memory at a time.
+// Memory for a copy of a value where the update at hand computes. As many pieces have some at a time as there are
+// slots: the next action waits for the users of the piece that had this one's.
+View Update::room(const char* what, const View& view) {
+  brought_.push_back(emit_.transient(what + plan_.buffer(view.buffer).name, Line::update, view.desc, at_));
+  if (before_.size() == emit_.slots())
+    for (const View& old : before_.front()) emit_.after_users(old);
+  return brought_.back();
+}
+
+// A value where the update at hand computes: itself, or a copy. `give_back`: the update changes it.
 View Update::here(const View& view, bool give_back) {
   if (!view.buffer || is_here(view)) return view;
-  const View copy = emit_.transient("here " + plan_.buffer(view.buffer).name, Line::update, view.desc, at_);
-  if (before_.size() + 1 == emit_.slots())
-    for (const View& old : before_.front()) emit_.after_users(old);
+  const View copy = room("here ", view);
   emit_.copy(view, copy);
-  brought_.push_back(copy);
   if (give_back) copies_.emplace_back(copy, view);
   return copy;
 }
@@ -111,8 +116,7 @@ View Update::here(const View& view, bool give_back) {
 // Where the update at hand may write a new weight: in place, or in memory from which it goes there.
 View Update::weight_here(const View& weight) {
   if (is_here(weight)) return weight;
-  const View copy = emit_.transient("new " + plan_.buffer(weight.buffer).name, Line::update, weight.desc, at_);
-  brought_.push_back(copy);
+  const View copy = room("new ", weight);
   copies_.emplace_back(copy, weight);
   return copy;
 }
@@ -135,8 +139,13 @@ Home Update::here(const Home& home) {
 void Update::give_back() {
   for (const auto& [copy, home] : copies_) emit_.copy(copy, home);
   copies_.clear();
+}
+
+// The next piece, or the next parameter of those that are updated whole, takes another slot.
+void Update::turn() {
+  if (brought_.empty()) return;
   before_.push_back(std::exchange(brought_, {}));
-  if (before_.size() == emit_.slots()) before_.pop_front();
+  if (before_.size() > emit_.slots()) before_.pop_front();
 }
 
 // The sum of squares of every chunk, in the order of the units. Where gradients live in parts each rank brings its
@@ -205,6 +214,7 @@ bool Update::each_run(size_t u, uint32_t stage, const Home& grad) {
       else if (stage != ENG_STAGE_BEFORE)
         observing_.no_update(u);
     }
+    turn();
   }
   return published;
 }
@@ -267,6 +277,7 @@ void Update::whole(size_t u, uint32_t p) {
   ask_update(builder, p, ENG_STAGE_WHOLE, 0, builder.add(homes().parameter(whole_[u].view, p), true), 0, states,
              {{&s_.rules().of(p).shown, 0, n, 0}});
   give_back();
+  turn();
 }
 
 void Update::ask_update(EmittingBuilder& builder, uint32_t leader, uint32_t stage, Id master, Id grad, Id weight,

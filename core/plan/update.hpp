@@ -22,9 +22,11 @@ class Update {
   const Homes& homes() const { return s_.homes(); }
   View norm_partials();
   bool is_here(const View& view) const { return plan_.in_tier(view) == (at_ != 0) && !plan_.in_storage(view); }
+  View room(const char* what, const View& view);
   View here(const View& view, bool give_back);
   Home here(const Home& home);
   void give_back();
+  void turn();
   void scale_rates();
   uint32_t place_of(size_t u) const;
   void read_here();
@@ -50,8 +52,8 @@ class Update {
   };
   std::map<uint32_t, Reads> reads_;            // per arena in which updates compute
   std::vector<std::pair<View, View>> copies_;  // of what the next update changes, and where they go back to
-  std::vector<View> brought_;                  // by the update at hand
-  std::deque<std::vector<View>> before_;       // by those before it
+  std::vector<View> brought_;                  // by the piece at hand
+  std::deque<std::vector<View>> before_;       // by the pieces before it
   std::map<size_t, Home> whole_;               // per unit that is updated whole: what its first stage left
   Leases leases_;
 };
