@@ -120,7 +120,7 @@ void agree(const Exchange& exchange, const std::vector<Item>& items) {
 Item config_item(const Config& config) {
   std::string text;
   const auto own = [](const std::string& key) {
-    return key == "device.threads" || key == "run.out" || key == "plugins.path";
+    return key == "device.threads" || key == "host.threads" || key == "run.out" || key == "plugins.path";
   };
   for (const Section& section : config.sections())
     for (const auto& [key, setting] : section.settings())

@@ -133,9 +133,11 @@ int64_t threads_of(const std::string& mine, const std::vector<std::string>& all)
 }
 
 void share_threads(Config& config, const std::string& mine, const std::vector<std::string>& all) {
-  Section& device = config.section("device");
-  if (device.settings().count("threads") && device.integer("threads") == 0)
-    device.set("threads", threads_of(mine, all), "derived");
+  for (const char* name : {"device", "host"}) {
+    Section& section = config.section(name);
+    if (section.settings().count("threads") && section.integer("threads") == 0)
+      section.set("threads", threads_of(mine, all), "derived");
+  }
 }
 
 void share_batch(Config& config, uint32_t ranks) {

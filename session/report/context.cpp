@@ -24,6 +24,7 @@ ReportContext report_context(const Setup& setup, const Config& config) {
   c.arena_total = available(setup).arena;
   c.storage_total = available(setup).storage;
   c.machine = machine_of(config.section("comm"), setup.target, setup.storage);
+  c.host_update = setup.host_update;
   c.kept = kept(setup.model);
   for (const Tensor& t : setup.plan.tensors)
     if (t.role != "gradient") c.checkpoint += bytes(t.desc);

@@ -142,6 +142,13 @@ std::string step_text(const Plan& plan, const ReportContext& c) {
   return out;
 }
 
+std::string host_update_text(const HostUpdate& u) {
+  const std::string threads =
+      u.of ? fmt::format("{} of {} threads of a rank", u.threads, u.of) : "the number of its threads is unknown";
+  return fmt::format("  update on host    {}, {} the device computes\n", threads,
+                     u.beside ? "while" : "in turn with what");
+}
+
 }  // namespace
 
 std::string plan_text(const Plan& plan, const ReportContext& c) {
@@ -217,6 +224,7 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
   out += c.checkpoints
              ? fmt::format("{} are kept: {} while one more is saved\n", c.checkpoints, size(most * c.checkpoint))
              : "all are kept\n";
+  if (c.host_update) out += host_update_text(*c.host_update);
   if (several(plan)) out += communication_text(plan, c);
   if (timed(plan, c.machine)) out += step_text(plan, c);
   return out;
@@ -271,6 +279,11 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
   const auto known = [](bool yes, double value) { return yes ? Json(value) : Json(); };
   out["step_seconds_estimate"] = known(timed(plan, c.machine), times.step);
   out["step_bound"] = timed(plan, c.machine) ? Json(to_string(times.bound())) : Json();
+  out["update_on_host"] = Json();
+  if (const auto& u = c.host_update)
+    out["update_on_host"] = Json::ordered({{"threads", u->of ? Json(u->threads) : Json()},
+                                           {"host_threads", u->of ? Json(u->of) : Json()},
+                                           {"beside_compute", u->beside}});
   out["communication_seconds"] = known(linked(plan, c.machine) && several(plan), times.communication);
   out["exposed_seconds"] = known(timed(plan, c.machine) && several(plan), times.exposed);
   return out.dump(2) + "\n";

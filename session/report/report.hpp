@@ -21,6 +21,7 @@ struct ReportContext : Beside {
   uint64_t arena_total = 0;   // [device] memory; 0: none is given
   uint64_t storage_total = 0;
   uint64_t host_total = 0;  // memory of a host, if the device's is not the host's; 0: unknown
+  std::optional<HostUpdate> host_update;
   Machine machine;
   Kept kept;                // activations, by [recompute]
   uint64_t checkpoint = 0;  // bytes of a checkpoint's tensors, for any number of ranks

@@ -25,6 +25,18 @@ Section defaults_of(Registry& registry, const std::string& device) {
   return {"device", std::move(settings)};
 }
 
+// Whatever an update computes in memory of tiers.
+template <class F>
+void each_host_update(const Plan& plan, F visit) {
+  for (const Segment& segment : plan.program("train").segments)
+    for (const Action& action : segment.actions) {
+      const Call& call = plan.calls[action.call];
+      if (call.on_host && plan.labels[action.block].phase == Phase::update &&
+          call.op->id != std::string_view(ENG_OP_COPY))
+        visit(action, call);
+    }
+}
+
 }  // namespace
 
 Offload make_offload(const Section& section, Registry& registry, bool apart, const std::set<int32_t>& idle) {
@@ -66,24 +78,32 @@ uint64_t tiers_beside(const Plan& plan, const Section& section, Registry& regist
   return sum;
 }
 
-std::unique_ptr<Kernels> host_kernels(Registry& registry) {
-  return std::make_unique<Kernels>(registry, host_device, defaults_of(registry, host_device));
+std::unique_ptr<Kernels> host_kernels(Registry& registry, const Section& host) {
+  Section options = defaults_of(registry, host_device);
+  options.set("threads", host.integer("threads"), "host.threads");
+  return std::make_unique<Kernels>(registry, host_device, options);
 }
 
 void check_same_bits(const Plan& plan, const Kernels& host, const std::string& optimizer, const std::string& device) {
   std::set<uint32_t> seen;
-  for (const Segment& segment : plan.program("train").segments)
-    for (const Action& action : segment.actions) {
-      const Call& call = plan.calls[action.call];
-      if (!call.on_host || plan.labels[action.block].phase != Phase::update) continue;
-      if (call.op->id == std::string_view(ENG_OP_COPY) || !seen.insert(action.call).second) continue;
-      if (host.find(call).flags & ENG_KERNEL_EXACT) continue;
-      throw Error(Exit::usage,
-                  fmt::format("offload.update = \"host\": the update of {} uses {}, whose bits differ between the host "
-                              "and device {}",
-                              optimizer, call.op->id, device),
-                  "offload.update = \"device\"");
-    }
+  each_host_update(plan, [&](const Action& action, const Call& call) {
+    if (!seen.insert(action.call).second || (host.find(call).flags & ENG_KERNEL_EXACT)) return;
+    throw Error(Exit::usage,
+                fmt::format("offload.update = \"host\": the update of {} uses {}, whose bits differ between the host "
+                            "and device {}",
+                            optimizer, call.op->id, device),
+                "offload.update = \"device\"");
+  });
+}
+
+std::optional<HostUpdate> host_update(const Plan& plan, const Kernels* kernels) {
+  std::optional<HostUpdate> out;
+  each_host_update(plan, [&](const Action& action, const Call& call) {
+    const uint32_t of = kernels ? kernels->info().parallel : 0, threads = call.parallel ? call.parallel : of;
+    if (!out) out = HostUpdate{threads, of, action.queue == Queue::host};
+    out->threads = std::min(out->threads, threads);
+  });
+  return out;
 }
 
 Host make_host(const Offload& offload, const Section& section, Registry& registry, const Kernels* kernels,

@@ -25,9 +25,17 @@ uint64_t tiers_beside(const Plan& plan, const Section& section, Registry& regist
 // does not exist or describes itself wrongly.
 Offload make_offload(const Section& section, Registry& registry, bool apart, const std::set<int32_t>& idle = {});
 
-// The kernels that compute in memory of tiers beside a device with memory of its own: those of the cpu with its default
-// options.
-std::unique_ptr<Kernels> host_kernels(Registry& registry);
+// The kernels that compute in memory of tiers beside a device with memory of its own: those of the cpu with [host]
+// threads, and else its default options.
+std::unique_ptr<Kernels> host_kernels(Registry& registry, const Section& host);
+
+// How updates on the host run.
+struct HostUpdate {
+  uint32_t threads = 0, of = 0;  // of each rank: those of the update, those of what the host computes; 0: unknown
+  bool beside = false;           // the device computes meanwhile
+};
+// Of a plan; absent if it has none. `kernels`: those that the host computes with, or null if nobody was asked.
+std::optional<HostUpdate> host_update(const Plan& plan, const Kernels* kernels);
 
 // Refuses an update on the host of a device with other kernels, if one of these does not promise the same bits
 // everywhere: the result would depend on where it runs. Throws Error that names the op.

@@ -137,7 +137,8 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   if (!training && (s.precision.table.flags & ENG_AXIS_CASTS)) idle.insert(ENG_ROLE_MASTER);
   request.observers = s.observers.objects;
   request.offload = s.offload = make_offload(config.section("offload"), registry, request.traits.apart, idle);
-  if (!s.offload.tiers.empty() && s.kernels && !s.target.host_memory()) s.host = host_kernels(registry);
+  if (!s.offload.tiers.empty() && s.kernels && !s.target.host_memory())
+    s.host = host_kernels(registry, config.section("host"));
   request.bucket = static_cast<uint64_t>(zero.integer("bucket"));
   request.overlap = zero.boolean("overlap");
   request.prefetch = zero.integer("prefetch");
@@ -167,9 +168,11 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   s.plan = use == Use::sketch ? emit_plan(request) : make_plan(request);
   if (use == Use::sketch) bound_arenas(s.plan);
   if (s.offload.update_on_host && request.traits.apart && use != Use::sketch) {
-    const std::unique_ptr<Kernels> other = s.host ? nullptr : host_kernels(registry);
+    const std::unique_ptr<Kernels> other = s.host ? nullptr : host_kernels(registry, config.section("host"));
     check_same_bits(s.plan, s.host ? *s.host : *other, s.optimizer.name, s.target.device);
   }
+  // A described card's host is not this one.
+  if (training) s.host_update = host_update(s.plan, s.target.host_memory() ? s.kernels.get() : s.host.get());
   cap_workspace(s);
   s.storage = storage_of(s.offload, config.section("offload"), registry);
   s.tiers = tiers_beside(s.plan, config.section("offload"), registry);

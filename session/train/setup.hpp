@@ -18,8 +18,9 @@ struct Setup {
   std::unique_ptr<Kernels> kernels;  // of that device; null for a card whose plugin is not asked
   std::unique_ptr<Kernels> host;     // what computes in memory of tiers; null: `kernels` do, or nothing does
   Offload offload;
-  Storage storage;     // of the first tier that is storage
-  uint64_t tiers = 0;  // bytes of host memory that tiers need beside their arenas
+  std::optional<HostUpdate> host_update;  // of program "train"
+  Storage storage;                        // of the first tier that is storage
+  uint64_t tiers = 0;                     // bytes of host memory that tiers need beside their arenas
   Precision precision;
   std::optional<Sharding> sharding;  // where there are several ranks
   Optimizer optimizer;

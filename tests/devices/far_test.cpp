@@ -6,10 +6,12 @@
 #include <csignal>
 
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "core/base/error.hpp"
 #include "core/plan/waits.hpp"
 #include "engine/ops.h"
+#include "session/report/context.hpp"
 #include "train.hpp"
 
 using namespace devices;
@@ -104,6 +106,64 @@ TEST_CASE("states in host memory beside far give the same bits, in any order of 
       INFO(describe(model, on));
       CHECK(far_differs(model, on) == "");
     }
+}
+
+TEST_CASE("a plan states the threads of updates on the host") {
+  const Model model{"llama", 1, 1};
+  On on;
+  on.offload = "optimizer = 'host'\n";
+  const auto stated = [&](const std::vector<std::pair<std::string, int64_t>>& threads) {
+    eng::Config c = config(model, on);
+    for (const auto& [section, n] : threads) c.section(section).set("threads", n, "test");
+    eng::Setup setup = eng::make_setup(c, registry());
+    const std::string text = eng::plan_text(setup.plan, eng::report_context(setup, c));
+    const size_t line = text.find("  update on host");
+    return line == text.npos ? "" : text.substr(line, text.find('\n', line) - line);
+  };
+  const std::string here = "  update on host    ", turn = ", in turn with what the device computes";
+  CHECK(stated({{"device", 1}}) == here + "1 of 1 threads of a rank" + turn);
+  CHECK(stated({{"device", 3}}) == here + "3 of 3 threads of a rank" + turn);
+  on.device = "far";
+  CHECK(stated({{"host", 3}}) == here + "3 of 3 threads of a rank, while the device computes");
+  on.offload += "update = 'device'\n";
+  CHECK(stated({}) == "");
+
+  // The number is that of the calls.
+  on.offload = "optimizer = 'host'\n";
+  eng::Config c = config(model, on);
+  c.section("host").set("threads", int64_t{3}, "test");
+  eng::Setup setup = eng::make_setup(c, registry());
+  for (eng::Call& call : setup.plan.calls)
+    if (call.on_host) call.parallel = 2;
+  const eng::HostUpdate fewer = *eng::host_update(setup.plan, setup.host.get());
+  CHECK((fewer.threads == 2 && fewer.of == 3 && fewer.beside));
+  // Nobody knows the threads of a described device's host.
+  c.section("device").set("describe", std::string("a800-80g"), "test");
+  eng::Setup card = eng::make_plan_only(c, registry());
+  const auto json = nlohmann::json::parse(eng::plan_json(card.plan, eng::report_context(card, c)))["update_on_host"];
+  CHECK((json["threads"].is_null() && json["host_threads"].is_null() && json["beside_compute"] == true));
+}
+
+TEST_CASE("what a piece of an update gives back leaves while the next one comes") {
+  for (const bool stored : {false, true}) {
+    On on;
+    on.device = "far", on.offload = stored ? "optimizer = 'drawer'\n" : "optimizer = 'host'\nupdate = 'device'\n";
+    INFO(on.offload);
+    const eng::Setup setup = eng::make_setup(config({"llama", 1, 1}, on), registry());
+    eng::Machine machine;  // only these take time
+    (stored ? machine.storage_read : machine.host_link) = 1e6, machine.storage_write = 1e6;
+    double comes = 0, leaves = 0;
+    for (const eng::Action& action : setup.plan.program("train").segments.back().actions) {
+      const double seconds = action.out.empty() ? 0 : double(eng::bytes(action.out[0].desc)) / 1e6;
+      if (action.queue == (stored ? eng::Queue::read : eng::Queue::h2d)) comes += seconds;
+      if (action.queue == (stored ? eng::Queue::write : eng::Queue::d2h)) leaves += seconds;
+    }
+    const eng::StepTimes times = eng::step_times(setup.plan, machine);
+    const double seconds = stored ? times.storage : times.copies;
+    CHECK(leaves > 0.9 * comes);
+    CHECK(seconds > comes);
+    CHECK(seconds < 1.4 * comes);  // one after the other: twice
+  }
 }
 
 TEST_CASE("another batch, another result") {

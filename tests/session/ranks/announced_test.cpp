@@ -6,6 +6,7 @@
 #include "core/base/error.hpp"
 #include "session/ranks/ranks.hpp"
 #include "tests/cli/harness.hpp"
+#include "tests/session/report/planned.hpp"
 
 using namespace eng;
 using cli::has;
@@ -145,6 +146,10 @@ TEST_CASE("ranks share the processors they have in common", "[ranks]") {
   CHECK(threads_of(b, {a, a, b}) == 2);  // bound to its own
   CHECK(threads_of(b, {b, b, b, b}) == 1);
   CHECK(processors().find(' ') != std::string::npos);
+  Config config = planned::config_of("tiny", "none", {"device.threads=3"});
+  share_threads(config, a, {a, a});
+  CHECK(config.section("device").integer("threads") == 3);  // given
+  CHECK(config.section("host").integer("threads") == 2);
 }
 
 TEST_CASE("words as a shell reads them", "[ranks]") {
