@@ -43,6 +43,7 @@ constexpr Kind kinds[] = {{"model", "eng.model/1", "a model", 1},
                           {"optimizer", "eng.optimizer/1", "an optimizer", 1},
                           {"precision", "eng.precision/1", "a precision policy", 1},
                           {"zero", "eng.zero/1", "a ZeRO strategy", 2},
+                          {"schedule", "eng.schedule/1", "a schedule", 1},
                           {"data", "eng.data/1", "a data source", 1},
                           {"observer", "eng.observer/1", "an observer", 1}};
 
