@@ -9,14 +9,14 @@ import json
 import math
 import os
 import pathlib
-import shlex
 import shutil
 import struct
 import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from compiled import ROOT, compiled, compiled_rust, rustc
+
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 STEPS, RATE, DECAY = 4, 0.01, 0.1
 MODEL = """[model]
@@ -41,15 +41,6 @@ grad_clip = %g
 every = 1
 keep = 0
 """
-
-
-def compiled(source, out):
-    cpp = source.suffix == ".cpp"
-    compiler = shlex.split(os.environ.get("CXX" if cpp else "CC", "c++" if cpp else "cc"))
-    command = compiler + ["-std=c++17" if cpp else "-std=c99", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Wpedantic",
-                          "-Werror", "-fPIC", "-fvisibility=hidden", "-I", str(ROOT / "abi"), str(source), "-shared",
-                          "-Wl,--version-script=" + str(ROOT / "abi" / "plugin.map"), "-Wl,-z,now", "-o", str(out)]
-    subprocess.run(command, check=True)
 
 
 def tensors(folder):
@@ -148,19 +139,6 @@ def compare(runs, plugin, formula, **wrong):
     return worst
 
 
-def compiled_rust(folder, name, work):
-    """What build.sh does, with the bindings of this tree."""
-    rustc = [os.environ.get("RUSTC", "rustc"), "--edition", "2021", "-O", "-C", "panic=abort", "-D", "warnings"]
-    library = str(work / "libengine_abi.rlib")
-    subprocess.run(rustc + ["--crate-type", "rlib", "--crate-name", "engine_abi", str(ROOT / "abi/rust/src/lib.rs"), "-o", library], check=True)
-    subprocess.run(rustc + ["--crate-type", "cdylib", "--crate-name", name, str(folder / "src/lib.rs"), "--extern",
-                            "engine_abi=" + library, "-o", str(work / "plugins" / (name + ".eng.so"))], check=True)
-    # The bindings lie where C has every field.
-    subprocess.run(rustc[:3] + ["--test", str(ROOT / "abi/rust/src/lib.rs"), "-o", str(work / "layout")], check=True)
-    said = subprocess.run([str(work / "layout")], check=True, stdout=subprocess.PIPE, text=True).stdout
-    assert "test result: ok. 1 passed" in said, said
-
-
 def block_of(name):
     return "embed" if "embed_tokens" in name else "layers.0" if ".layers.0." in name else "head"
 
@@ -215,7 +193,11 @@ def main():
         made.parent.mkdir()
         subprocess.run([str(BUILD / "tools/engine"), "plugins", "new", "--kind", "observer", "--lang", "rust", str(made)],
                        stdout=subprocess.DEVNULL, check=True)
-        compiled_rust(made, "norms", work)
+        compiled_rust(made / "src/lib.rs", "norms", work / "plugins/norms.eng.so", work)
+        # The bindings lie where C has every field.
+        subprocess.run(rustc()[:3] + ["--test", str(ROOT / "abi/rust/src/lib.rs"), "-o", str(work / "layout")], check=True)
+        said = subprocess.run([str(work / "layout")], check=True, stdout=subprocess.PIPE, text=True).stdout
+        assert "test result: ok. 1 passed" in said, said
         worst = norms(Runs(work, 0))
         print(f"norms: {STEPS} steps, largest relative difference {worst:.2g}")
         assert worst < 1e-5, worst
