@@ -24,7 +24,8 @@ struct Interval {
 enum class Class { functional, sensitive, both };
 inline constexpr Class classes[] = {Class::functional, Class::sensitive, Class::both};
 
-// Of a tensor, or of one row of it. H is the diagonal of the Hessian of the mean loss of a token.
+// Of a tensor, or of one row of it. H is the diagonal of the Hessian of the mean loss of a token; with "fisher", that
+// of the empirical Fisher matrix.
 struct Measures {
   Interval hessian;         // the mean of H over the measured elements
   double magnitude = none;  // the mean of |H| over them: the x axis of the phase diagram is its log10
@@ -61,7 +62,7 @@ struct Site {
   std::string op;  // "eng.activation/1"
   uint64_t tokens = 0;
   double zeros = none, below = none;  // shares over all units and tokens
-  std::vector<Unit> units;
+  std::vector<Unit> units;            // all, or none if only the sums were kept
 };
 
 // functional: mean |H| > functional_hessian and sparsity < functional_sparsity.

@@ -82,8 +82,10 @@ Chart sparsity_profile(const std::string& op, const std::vector<const Site*>& si
     blocks.push_back(site->block_number);
     zeros.push_back({blocks.back(), site->zeros}), below.push_back({blocks.back(), site->below});
   }
-  const std::vector<Entry> legend = {
-      {"exact zeros", 0, Form::circle}, {"|x| <= threshold", 1, Form::square}, {"80 % of the units", 1, {}, true}};
+  const bool units_known =
+      std::any_of(sites.begin(), sites.end(), [](const Site* site) { return !site->units.empty(); });
+  std::vector<Entry> legend = {{"exact zeros", 0, Form::circle}, {"|x| <= threshold", 1, Form::square}};
+  if (units_known) legend.push_back({"80 % of the units", 1, {}, true});
   const Frame frame(430, 230, legend);
   Plot plot("Sparsity after " + brief(op, 60), frame, legend, Axis::whole(blocks, frame.left, frame.right),
             Axis::shares(frame.bottom, frame.top), "block", "share");
@@ -96,10 +98,12 @@ Chart sparsity_profile(const std::string& op, const std::vector<const Site*>& si
     plot.dot(blocks[k], sites[k]->zeros, 0, Form::circle, 3,
              fmt::format("{}: exact zeros {}", sites[k]->block, short_number(sites[k]->zeros)));
   }
-  return {std::move(plot).done(), "The bars are no error: they go from the 10th to the 90th percentile of the units."};
+  return {std::move(plot).done(),
+          units_known ? "The bars are no error: they go from the 10th to the 90th percentile of the units." : ""};
 }
 
 Chart unit_curves(const std::vector<Site>& sites, const char* title, double Site::Unit::*share) {
+  if (std::all_of(sites.begin(), sites.end(), [](const Site& site) { return site.units.empty(); })) return {};
   std::vector<Entry> legend;
   if (sites.size() <= series_inks)
     for (size_t k = 0; k < sites.size(); ++k)

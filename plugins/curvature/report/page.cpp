@@ -70,11 +70,16 @@ std::string body(const Results& results, const Pairs& facts) {
   out += section(
       "Curvature by block",
       fmt::format(
-          "H is the diagonal of the {} of the mean loss of a token. The interval, of level {}, is of the probes: "
-          "it says how far more probes could move the number, not how it would change on other text. An interval "
-          "that contains 0 does not tell the sign. Mean |H| of few probes is too large: noise has a magnitude "
-          "too.",
-          results.method == "fisher" ? "Gauss-Newton matrix" : "Hessian", short_number(results.confidence)),
+          "H is the diagonal of the {}. An interval that contains 0 does not tell the sign. Mean |H| of few "
+          "probes is too large: noise has a magnitude too.",
+          results.method == "fisher"
+              ? fmt::format("empirical Fisher matrix of the loss. The interval, of level {}, is over the probes, "
+                            "each of which is the gradient of other windows",
+                            short_number(results.confidence))
+              : fmt::format("Hessian of the mean loss of a token. The interval, of level {}, is of the probes: it "
+                            "says how far more probes could move the number, not how it would change on other "
+                            "text",
+                            short_number(results.confidence))),
       figures(hessian_profiles(results)),
       "No tensor has its like in another block; the table of tensors has them all.");
   out += section(

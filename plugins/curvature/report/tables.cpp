@@ -97,7 +97,7 @@ std::string summary_table(const Results& results) {
            {{"both (Wboth)"}, {share_of(of.both, whole)}},
            {{"measured elements of the diagonal (hessian_data_size)"}, {fmt::format("{}", hessian_data_size(results))}},
            {{"method"},
-            {fisher                           ? "fisher: the diagonal of the Gauss-Newton matrix"
+            {fisher                           ? "fisher: the diagonal of the empirical Fisher matrix"
              : results.method == "hutchinson" ? "hutchinson: the diagonal of the Hessian"
                                               : results.method}},
            {{"probes"}, {fmt::format("{}", results.probes)}},
@@ -156,7 +156,7 @@ std::string sites_table(const Results& results) {
     lines.push_back({{site.block},
                      count(site.block_number),
                      {site.op},
-                     count(site.units.size()),
+                     site.units.empty() ? number(none) : count(site.units.size()),
                      count(site.tokens),
                      number(site.zeros),
                      number(site.below)});

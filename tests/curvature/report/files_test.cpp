@@ -146,6 +146,16 @@ TEST_CASE("an analysis that found nothing has all its files") {
     CHECK(has(files[2].bytes, text));
 }
 
+TEST_CASE("activations without units have a profile and no curves") {
+  Results results = sample_results(2);
+  CHECK(has(file_of(results, "report.html"), "Units: exact zeros"));
+  for (Site& site : results.sites) site.units.clear();
+  const std::string page = file_of(results, "report.html");
+  CHECK(has(page, "Sparsity after eng.activation/1"));
+  CHECK(!has(page, "Units: exact zeros"));
+  CHECK(!has(page, "percentile of the units"));
+}
+
 TEST_CASE("facts that are no JSON object are refused") {
   for (const char* facts : {"", "[]", "{", "7"}) {
     Results results;
