@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plugins/curvature/maths/umap.hpp"
 
+#include <algorithm>
+#include <numeric>
+
 #include "golden.hpp"
 #include "plugins/curvature/maths/clusters.hpp"
 #include "plugins/curvature/maths/trustworthiness.hpp"
@@ -63,6 +66,10 @@ TEST_CASE("UMAP depends on the seed alone") {
   CHECK(umap(points, 10, 5, 2) == first);
   CHECK(umap(points, 10, 6) != first);
   CHECK(umap(points, 11, 5) != first);
+  // Points in one piece, whose first places do not depend on the seed.
+  Doubles line(60);
+  std::iota(line.begin(), line.end(), 0.0);
+  CHECK(umap(Points(line, 1), 10, 5) != umap(Points(line, 1), 10, 6));
 }
 
 TEST_CASE("UMAP of few and of equal points") {
