@@ -3,7 +3,9 @@
 // prints one JSON object. engine-bench-step CONFIG [rounds] [plugin folders and KEY=VALUE ...]
 //
 // With "serve" in the place of rounds it prints what it holds as one JSON line. Then it answers each line of its input:
-// "step" or "products" runs that once and prints the seconds. So a driver can interleave several processes.
+// "step" or "products" runs that once and prints the seconds, "waited" prints for how long of the last step the
+// computation waited for other queues, "trace" runs a step and prints it and its actions. So a driver can interleave
+// several processes.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -23,6 +25,8 @@
 #include "session/config/schemas.hpp"
 #include "session/json.hpp"
 #include "session/plugins/search.hpp"
+#include "session/report/report.hpp"
+#include "session/report/trace_events.hpp"
 #include "session/train/setup.hpp"
 
 namespace {
@@ -109,6 +113,22 @@ Json tier_bytes(const Plan& plan) {
   return out;
 }
 
+// A step as its seconds, and its actions as [queue, reached, begin, end, bytes]: seconds since the first was reached,
+// and the bytes that it writes.
+Json traced(const Plan& plan, const Trace& trace, double seconds) {
+  const std::vector<Trace::Event> events = trace.events();
+  auto start = Trace::Clock::time_point::max();
+  for (const Trace::Event& e : events) start = std::min(start, e.reached);
+  const auto at = [&](Trace::Clock::time_point t) { return std::chrono::duration<double>(t - start).count(); };
+  Json actions = Json::array();
+  for (const Trace::Event& e : events) {
+    uint64_t written = 0;
+    for (const eng_desc& desc : plan.calls[e.call].out) written += bytes(desc);
+    actions.push_back(Json::array({to_string(e.queue), at(e.reached), at(e.begin), at(e.end), written}));
+  }
+  return Json::ordered({{"seconds", seconds}, {"actions", std::move(actions)}});
+}
+
 int measure(int argc, char** argv) {
   if (argc < 2) {
     fmt::print(stderr, "engine-bench-step CONFIG [rounds|serve] [plugin folders and KEY=VALUE ...]\n");
@@ -171,8 +191,17 @@ int measure(int argc, char** argv) {
   if (serves) {
     out["gemm_flops"] = alone.flops;
     fmt::print("{}\n", out.dump()), std::fflush(stdout);
-    for (std::string line; std::getline(std::cin, line); std::fflush(stdout))
-      fmt::print("{:.6f}\n", line == "products" ? multiply() : line == "waited" ? step.waited() : train());
+    for (std::string line; std::getline(std::cin, line); std::fflush(stdout)) {
+      if (line == "trace") {
+        Trace trace(1, 1, executed_actions(setup.plan.program("train")));
+        step.record(trace.of(1));
+        const double seconds = train();
+        step.record(nullptr);
+        fmt::print("{}\n", traced(setup.plan, trace, seconds).dump());
+      } else {
+        fmt::print("{:.6f}\n", line == "products" ? multiply() : line == "waited" ? step.waited() : train());
+      }
+    }
     return 0;
   }
   std::vector<double> steps, gemms, ratios;
