@@ -19,9 +19,27 @@ Json parsed_facts(const Results& results) {
   return facts;
 }
 
-// Broken UTF-8 would be refused by the JSON library.
-std::string dumped(const Json& json, int indent) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+// On one line. Broken UTF-8 would be refused by the JSON library.
+std::string dumped(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// Adds a list with an item on each line. Long lists are written item by item: the whole as a Json takes much memory.
+template <class Item, class Add>
+void add_lines(std::string& out, const std::vector<Item>& items, Add add) {
+  out += "[";
+  for (size_t k = 0; k < items.size(); ++k) out += k ? ",\n" : "\n", add(out, items[k]);
+  out += "]";
+}
+
+// Adds an object with one field more, a list.
+template <class Item, class Add>
+void add_with_lines(std::string& out, const Json& object, const char* key, const std::vector<Item>& items, Add add) {
+  out += dumped(object);
+  out.back() = ',';  // for its closing brace
+  out += "\"" + std::string(key) + "\":";
+  add_lines(out, items, add);
+  out += "}";
 }
 
 // The library writes null for what is not finite.
@@ -38,41 +56,33 @@ void add_measures(Json& out, const Measures& of) {
   out["class"] = class_name(of.kind);
 }
 
-Json tensors(const Results& results) {
-  Json out = Json::array();
-  for (const Tensor& tensor : results.tensors) {
-    Json one = {{"name", tensor.name},
-                {"shape", tensor.shape},
-                {"block", tensor.block},
-                {"block_number", tensor.block_number},
-                {"rows", tensor.rows}};
-    add_measures(one, tensor.measures);
-    one["measured_rows"] = Json::array();
-    for (const auto& [index, measures] : tensor.measured_rows) {
-      Json row = {{"row", index}};
-      add_measures(row, measures);
-      one["measured_rows"].push_back(std::move(row));
-    }
-    out.push_back(std::move(one));
-  }
-  return out;
+void add_row(std::string& text, const Row& row) {
+  Json out = {{"row", row.index}};
+  add_measures(out, row.measures);
+  text += dumped(out);
 }
 
-Json activations(const Results& results) {
-  Json out = Json::array();
-  for (const Site& site : results.sites) {
-    Json zeros = Json::array(), below = Json::array();
-    for (const auto& unit : site.units) zeros.push_back(unit.zeros), below.push_back(unit.below);
-    out.push_back({{"block", site.block},
-                   {"block_number", site.block_number},
-                   {"op", site.op},
-                   {"tokens", site.tokens},
-                   {"exact_zeros", site.zeros},
-                   {"sparsity", site.below},
-                   {"unit_exact_zeros", std::move(zeros)},
-                   {"unit_sparsity", std::move(below)}});
-  }
-  return out;
+void add_tensor(std::string& text, const Tensor& tensor) {
+  Json out = {{"name", tensor.name},
+              {"shape", tensor.shape},
+              {"block", tensor.block},
+              {"block_number", tensor.block_number},
+              {"rows", tensor.rows}};
+  add_measures(out, tensor.measures);
+  add_with_lines(text, out, "measured_rows", tensor.measured_rows, add_row);
+}
+
+void add_site(std::string& text, const Site& site) {
+  Json zeros = Json::array(), below = Json::array();
+  for (const auto& unit : site.units) zeros.push_back(unit.zeros), below.push_back(unit.below);
+  text += dumped({{"block", site.block},
+                  {"block_number", site.block_number},
+                  {"op", site.op},
+                  {"tokens", site.tokens},
+                  {"exact_zeros", site.zeros},
+                  {"sparsity", site.below},
+                  {"unit_exact_zeros", std::move(zeros)},
+                  {"unit_sparsity", std::move(below)}});
 }
 
 Json threshold(const Partition::Threshold& of) {
@@ -105,24 +115,26 @@ Json response_map(const ResponseMap& map) {
           {"responses", std::move(responses)}};
 }
 
-Json embedding(const Embedding& of) {
-  Json points = Json::array();
-  for (const auto& [tensor, row, x, y, cluster] : of.points) {
-    Json point = {{"tensor", tensor}, {"row", nullptr}, {"x", x}, {"y", y}, {"cluster", cluster}};
-    if (row >= 0) point["row"] = row;
-    points.push_back(std::move(point));
-  }
-  return {{"method", of.method},
-          {"features", of.features},
-          {"dbscan_radius", of.dbscan_radius},
-          {"dbscan_points", of.dbscan_points},
-          {"silhouette_reason", of.silhouette_reason},
-          {"points", std::move(points)}};
+void add_point(std::string& text, const Embedding::Point& point) {
+  text += dumped({{"tensor", point.tensor},
+                  {"row", point.row < 0 ? Json() : Json(point.row)},
+                  {"x", point.x},
+                  {"y", point.y},
+                  {"cluster", point.cluster}});
+}
+
+void add_embedding(std::string& text, const Embedding& of) {
+  const Json out = {{"method", of.method},
+                    {"features", of.features},
+                    {"dbscan_radius", of.dbscan_radius},
+                    {"dbscan_points", of.dbscan_points},
+                    {"silhouette_reason", of.silhouette_reason}};
+  add_with_lines(text, out, "points", of.points, add_point);
 }
 
 void flatten(const Json& json, const std::string& key, std::vector<std::pair<std::string, std::string>>& out) {
   if (!json.is_object()) {
-    out.emplace_back(key, json.is_string() ? json.get<std::string>() : dumped(json, -1));
+    out.emplace_back(key, json.is_string() ? json.get<std::string>() : dumped(json));
     return;
   }
   for (const auto& [name, value] : json.items()) flatten(value, key.empty() ? name : key + "." + name, out);
@@ -131,31 +143,33 @@ void flatten(const Json& json, const std::string& key, std::vector<std::pair<std
 }  // namespace
 
 std::string results_json(const Results& results) {
-  Json facts = parsed_facts(results), out;
-  out["v"] = 1;
-  for (const char* key : {"timestamp", "device", "memory", "model", "data"}) {
-    out[key] = facts.contains(key) ? facts[key] : nullptr;
-    facts.erase(key);
+  Json facts = parsed_facts(results), settings = Json::object();
+  for (const auto& [key, value] : results.settings) settings[key] = value;
+  std::string out = "{\n\"v\": 1";
+  const auto key = [&](const char* name) { out += ",\n\"" + std::string(name) + "\": "; };
+  const auto add = [&](const char* name, const Json& value) { key(name), out += dumped(value); };
+  for (const char* name : {"timestamp", "device", "memory", "model", "data"}) {
+    add(name, facts.contains(name) ? facts[name] : Json());
+    facts.erase(name);
   }
-  out["engine"] = facts.empty() ? Json::object() : std::move(facts);
-  out["settings"] = Json::object();
-  for (const auto& [key, value] : results.settings) out["settings"][key] = value;
-  out["method"] = results.method;
-  out["probes"] = results.probes;
-  out["step"] = results.step;
-  out["confidence"] = results.confidence;
-  out["activation_threshold"] = results.activation_threshold;
-  out["hessian_data_size"] = hessian_data_size(results);
-  out["Wfunc"] = results.partition.functional;
-  out["Wsens"] = results.partition.sensitive;
-  out["Wboth"] = results.partition.both;
-  out["partition"] = partition(results.partition);
-  out["silhouette"] = results.embedding.silhouette;
-  out["prm_results"] = response_map(results.response_map);
-  out["embedding"] = embedding(results.embedding);
-  out["activations"] = activations(results);
-  out["tensors"] = tensors(results);
-  return dumped(out, 1) + "\n";
+  add("engine", facts);
+  add("settings", settings);
+  add("method", results.method);
+  add("probes", results.probes);
+  add("step", results.step);
+  add("confidence", results.confidence);
+  add("activation_threshold", results.activation_threshold);
+  add("hessian_data_size", hessian_data_size(results));
+  add("Wfunc", results.partition.functional);
+  add("Wsens", results.partition.sensitive);
+  add("Wboth", results.partition.both);
+  add("partition", partition(results.partition));
+  add("silhouette", results.embedding.silhouette);
+  add("prm_results", response_map(results.response_map));
+  key("embedding"), add_embedding(out, results.embedding);
+  key("activations"), add_lines(out, results.sites, add_site);
+  key("tensors"), add_lines(out, results.tensors, add_tensor);
+  return out + "\n}\n";
 }
 
 std::vector<std::pair<std::string, std::string>> facts_table(const Results& results) {

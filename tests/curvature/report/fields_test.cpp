@@ -254,5 +254,7 @@ TEST_CASE("numbers come back with all their digits, and equal results give equal
   results.tensors[0].measures.elements = results.tensors[0].rows = UINT64_MAX - 1000000000;
   CHECK(Json::parse(file_of(results, "results.json"))["tensors"][0]["elements"] == UINT64_MAX - 1000000000);
   CHECK(file_of(results, "results.json") == file_of(results, "results.json"));
+  CHECK(file_of(results, "results.json").find("\n{\"name\":\"layers.0.fc1.weight\"") !=
+        std::string::npos);  // its own line
   CHECK(file_of(results, "report.html") == file_of(results, "report.html"));
 }
