@@ -30,6 +30,7 @@ TEST_CASE("each fault planted in a shipped plugin is found", "[plugin_test]") {
            {"opt_counts_traces", {}, "two traces with"},
            {"wsd_remembers", {"--name", "wsd"}, "asked in another order or of another object"},
            {"wsd_exceeds", {"--name", "wsd"}, "it must be from 0 to the peak"},
+           {"wsd_divides", {"--name", "wsd"}, "a run of one step: the rate of update 1 is"},
            {"counting_forgets_order", {}, "is another one"},
            {"reference_kernels", {"--kind", "eng.kernels/1"}, "eng.gated_grad/1: eng.gated_grad/1 in"},
            {"reference_kernels", {"--kind", "eng.kernels/1"}, "although both say ENG_KERNEL_EXACT"},
@@ -40,6 +41,17 @@ TEST_CASE("each fault planted in a shipped plugin is found", "[plugin_test]") {
     CHECK(tried.result.exit == 3);
     CHECK(tried.failed(p.said));
   }
+}
+
+TEST_CASE("a kernel that ignores segments, positions, loss weights or z_loss is told", "[plugin_test]") {
+  const Scratch place;
+  const Tried tried =
+      try_plugin(place, fs::path(PLANTED_DIR) / "planted_reference_kernels.eng.so", {"--kind", "eng.kernels/1"});
+  INFO(tried.text());
+  for (const char* op :
+       {"attention", "attention_grad", "rope", "positions", "positions_grad", "cross_entropy", "cross_entropy_grad"})
+    CHECK(tried.failed(std::string(", eng.") + op + "/1: eng." + op + "/1 in "));
+  CHECK_FALSE(tried.failed("eng.embedding"));
 }
 
 TEST_CASE("a failure is there again with its seed, and another seed tries other shapes", "[plugin_test]") {

@@ -17,6 +17,7 @@ struct Draw {
   const Forward& forward;
   std::vector<Array> in;
   std::vector<Attr> attrs;
+  uint32_t form = 0;  // see forms_of
   int64_t b = 1, t = 1;
   int32_t out_dtype = 0;  // of init ops
 
@@ -50,7 +51,24 @@ struct Draw {
     s[ENG_S_LR + 1] = 0.19f, s[ENG_S_LR + 2] = 0.3f;
     return s;
   }
-  void rows() { b = pick(1, 3), t = width() % 40 + 1; }
+  void rows() { b = pick(1, 3), t = width() % 40 + (form ? 4 : 1); }
+  // Where documents lie in samples of t > 3 tokens: at least two in each, the first of two tokens or more, as one token
+  // alone has no gradient in attention. Only neighbours have different numbers. With `positions`, the number of each
+  // token in its document instead.
+  void documents(bool positions) {
+    in.emplace_back(make_desc(ENG_I32, {b, t}));
+    int64_t first = 0, segment = pick(-1, 3);
+    for (int64_t k = 0; k < b * t; ++k) {
+      const int64_t at = k % t;
+      if (at == 0 || at == t / 2 || (at - first > 1 && pick(0, 3) == 0)) first = at, segment = 7 - segment;
+      in.back().put(k, static_cast<double>(positions ? at - first : segment));
+    }
+  }
+  // (B, T) f32, some of them 0
+  void loss_weights() {
+    in.push_back(normal(random, make_desc(ENG_F32, {b, t})));
+    for (int64_t k = 0; k < b * t; ++k) in.back().put(k, pick(0, 4) ? 2 * std::fabs(in.back().at(k)) : 0);
+  }
 };
 
 // The results of another op on some of the inputs.
@@ -101,11 +119,15 @@ void entropy(Draw& d, bool grad) {
   d.tokens(v);
   for (int64_t k = 0; k < d.in[2].size(); ++k)
     if (d.pick(0, 4) == 0) d.in[2].put(k, -100);
-  if (!grad) return;
-  d.scalars();
-  const bool no_dw = d.pick(0, 3) == 0;
-  no_dw ? d.absent() : d.maybe({v, h});
-  d.whole("no_dw", no_dw);
+  if (grad) {
+    d.scalars();
+    const bool no_dw = d.pick(0, 3) == 0;
+    no_dw ? d.absent() : d.maybe({v, h});
+    d.whole("no_dw", no_dw);
+  }
+  if (d.form & 1) d.real("z_loss", 0.5);
+  if (d.form & 1 && grad) d.real("weight", 0.7);
+  if (d.form & 2) d.loss_weights();
 }
 
 void product(Draw& d) {
@@ -162,6 +184,7 @@ const std::map<std::string, Maker>& makers() {
          const int64_t heads = d.pick(1, 4), size = 2 * d.pick(1, 17);
          d.floats({d.b, d.t, heads * size}), d.in.push_back(normal(d.random, make_desc(ENG_F32, {d.t, size})));
          d.whole("heads", heads), d.whole("inverse", d.flip());
+         if (d.form) d.documents(true);
        }},
       {ENG_OP_ROPE_STEP,
        [](Draw& d) {
@@ -170,12 +193,18 @@ const std::map<std::string, Maker>& makers() {
          d.floats({d.b, n, heads * size}), d.in.push_back(normal(d.random, make_desc(ENG_F32, {d.t, size})));
          d.counters(d.pick(0, d.t - n)), d.whole("heads", heads), d.whole("inverse", 0);
        }},
-      {ENG_OP_ATTENTION, [](Draw& d) { d.rows(), attention_inputs(d, d.t); }},
+      {ENG_OP_ATTENTION,
+       [](Draw& d) {
+         d.rows(), attention_inputs(d, d.t);
+         if (d.form) d.documents(false);
+       }},
       {ENG_OP_ATTENTION_GRAD,
        [](Draw& d) {
          d.rows(), attention_inputs(d, d.t);
+         if (d.form) d.documents(false);
          std::vector<Array> given = d.in, made = result(d, ENG_OP_ATTENTION, given, d.attrs);
          d.in = {normal(d.random, given[0].desc), given[0], given[1], given[2], made[0], made[1]};
+         if (d.form) d.in.push_back(given[3]);
        }},
       {ENG_OP_ATTENTION_STEP,
        [](Draw& d) {
@@ -221,12 +250,14 @@ const std::map<std::string, Maker>& makers() {
          d.rows();
          const int64_t h = d.width(), offset = d.pick(0, 3);
          d.floats({d.b, d.t, h}), d.floats({d.t + offset + d.pick(0, 3), h}), d.whole("offset", offset);
+         if (d.form) d.absent(), d.documents(true);
        }},
       {ENG_OP_POSITIONS_GRAD,
        [](Draw& d) {
          d.rows();
          const int64_t h = d.width(), offset = d.pick(0, 3), rows = d.t + offset + d.pick(0, 3);
          d.floats({d.b, d.t, h}), d.maybe({rows, h}), d.whole("offset", offset), d.whole("rows", rows);
+         if (d.form) d.documents(true);
        }},
       {ENG_OP_DROPOUT,
        [](Draw& d) {
@@ -313,11 +344,20 @@ void scaler(Draw& d) {
 
 }  // namespace
 
-std::optional<Case> standard_case(const std::string& id, int32_t dtype, Random& random, const Forward& forward) {
+uint32_t forms_of(const std::string& id) {
+  static const std::map<std::string, uint32_t> forms = {
+      {ENG_OP_ROPE, 2},           {ENG_OP_ATTENTION, 2},     {ENG_OP_ATTENTION_GRAD, 2},    {ENG_OP_POSITIONS, 2},
+      {ENG_OP_POSITIONS_GRAD, 2}, {ENG_OP_CROSS_ENTROPY, 4}, {ENG_OP_CROSS_ENTROPY_GRAD, 4}};
+  const auto found = forms.find(id);
+  return found == forms.end() ? 1 : found->second;
+}
+
+std::optional<Case> standard_case(const std::string& id, int32_t dtype, uint32_t form, Random& random,
+                                  const Forward& forward) {
   const auto maker = makers().find(id);
   const bool scales = id == ENG_OP_LOSS_SCALE || id == ENG_OP_SCALER;
   if (maker == makers().end() && !scales) return std::nullopt;
-  Draw draw{random, dtype, forward, {}, {}};
+  Draw draw{random, dtype, forward, {}, {}, form};
   scales ? scaler(draw) : maker->second(draw);
   Case out{make_call(op(id), draw.in, {draw.attrs}), draw.in};
   if (draw.out_dtype) out.call.out[0].dtype = draw.out_dtype;

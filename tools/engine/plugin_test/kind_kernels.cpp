@@ -160,11 +160,12 @@ std::vector<Case> standard_cases(const Subject& subject, const std::string& op, 
   std::vector<Case> out;
   Random random = subject.random(op);
   for (int32_t dtype : {ENG_F32, ENG_BF16, ENG_F16, ENG_F64})
-    for (int round = 0; round < subject.rounds && (dtype != ENG_F64 || f64); ++round) try {
-        if (auto one = standard_case(op, dtype, random, forward)) out.push_back(std::move(*one));
-      } catch (const std::exception&) {
-        if (dtype == ENG_F32) throw;  // other formats of what such a call needs may not be there
-      }
+    for (int round = 0; round < subject.rounds && (dtype != ENG_F64 || f64); ++round)
+      for (uint32_t form = 0; form < forms_of(op); ++form) try {
+          if (auto one = standard_case(op, dtype, form, random, forward)) out.push_back(std::move(*one));
+        } catch (const std::exception&) {
+          if (dtype == ENG_F32) throw;  // other formats of what such a call needs may not be there
+        }
   return out;
 }
 
