@@ -20,7 +20,7 @@ summary = 'warm-up, stable, decay (Hu et al. 2024; decay of Haegele et al. 2024)
 
 [provides.options]
 warmup_steps = { type = 'int', default = 0, min = 0, max = 1e9, help = 'updates until the full learning rate' }
-decay = { type = 'string', default = '1-sqrt', choices = ['linear', '1-sqrt'], help = 'shape of the decay' }
+decay = { type = 'string', default = '1-sqrt', choices = ['linear', '1-sqrt', 'cosine'], help = 'shape of the decay' }
 decay_steps = { type = 'int', min = 1, max = 1e9, help = 'updates of the decay at the end of the run; instead of decay_share' }
 decay_share = { type = 'float', default = 0.2, min = 0.0, max = 1.0, help = 'the decay as a part of train.steps' }
 min_learning_rate = { type = 'float', default = 0.0, min = 0.0, help = 'rate of the last update' }

@@ -8,10 +8,10 @@
 //   k < W         P k / W
 //   W <= k <= B   P                               B = max(S - D, W): the last update before the decay
 //   B < k < S     M + (P - M) f(t)                t = (k - B) / (S - B)
-//   k >= S        M, exactly; P if B >= S         f(t) = 1 - t or 1 - sqrt(t)
+//   k >= S        M, exactly; P if B >= S         f(t) = 1 - t, 1 - sqrt(t) or (1 + cos(pi t)) / 2
 // If W >= S, the run ends in the warm-up, and nothing decays.
 #include <algorithm>
-#include <cstring>
+#include <numbers>
 
 #include "schedule.hpp"
 
@@ -20,7 +20,7 @@ namespace {
 struct Wsd {
   double peak, least;
   uint64_t warmup, last_stable, steps;
-  bool root = false;
+  std::string shape;
 
   Wsd(const eng_options* options, const eng_schedule_run& run, eng_error* error)
       : peak(run.peak),
@@ -38,9 +38,9 @@ struct Wsd {
     if (decay > steps)
       throw schedule::Error(ENG_INVALID, "decay_steps = " + std::to_string(decay) + " is more than train.steps = " +
                                              std::to_string(steps) + ": lower it, or give decay_share instead");
-    const char* shape = nullptr;
-    if (const eng_status s = options->get_string(options, "decay", &shape, error)) throw schedule::Error(s, "");
-    root = std::strcmp(shape, "1-sqrt") == 0;
+    const char* decay_shape = nullptr;
+    if (const eng_status s = options->get_string(options, "decay", &decay_shape, error)) throw schedule::Error(s, "");
+    shape = decay_shape;
     last_stable = std::max(steps - decay, warmup);
   }
 
@@ -49,7 +49,10 @@ struct Wsd {
     if (k <= last_stable) return peak;
     if (k >= steps) return last_stable < steps ? least : peak;
     const double t = static_cast<double>(k - last_stable) / static_cast<double>(steps - last_stable);
-    return least + (peak - least) * (1 - (root ? std::sqrt(t) : t));
+    const double left = shape == "cosine"   ? (1 + std::cos(std::numbers::pi * t)) / 2
+                        : shape == "1-sqrt" ? 1 - std::sqrt(t)
+                                            : 1 - t;
+    return least + (peak - least) * left;
   }
 };
 

@@ -133,7 +133,69 @@ struct Planner {
     out.set("schedule.warmup_steps", count, fmt::format("{} = {} x {}", from->origin, share, total));
   }
 
+  const Entry* argument(const std::string& name) { return job.flat.take("lr_scheduler_kwargs." + name); }
+
+  // The decay of warmup_stable_decay. There it may end before the run does, and here it ends with the run.
+  void decay() {
+    if (const Entry* steps = argument("num_decay_steps"))
+      out.set("schedule.decay_steps", steps->value, *steps);
+    else
+      out.problem(
+          "`lr_scheduler_kwargs.num_decay_steps` is missing: warmup_stable_decay needs it, and Hugging Face refuses "
+          "the "
+          "arguments too");
+    Entry shape{std::string("cosine"), "", "Hugging Face's default of lr_scheduler_kwargs.decay_type"};
+    if (const Entry* given = argument("decay_type")) shape = *given;
+    out.set("schedule.decay", shape.value, shape);
+    if (const Entry* rise = argument("warmup_type"); rise && rise->value != Value(std::string("linear")))
+      out.note(fmt::format("`{}` = {}: no equivalent; the warm-up is linear", rise->origin, shown(*rise)));
+    if (const Entry* waves = argument("num_cycles"); waves && as_number(waves->value).value_or(0) != 0.5)
+      out.note(fmt::format("`{}` = {}: no equivalent; the decay is half a wave, 0.5", waves->origin, shown(*waves)));
+    least();
+    const Entry *stable = argument("num_stable_steps"), *all = max_steps();
+    const Value *down = out.get("schedule.decay_steps"), *up = out.get("schedule.warmup_steps");
+    if (!stable || !all || !down) return;
+    const double end =
+        as_number(stable->value).value_or(0) + as_number(*down).value_or(0) + (up ? as_number(*up).value_or(0) : 0);
+    if (end != as_number(all->value).value_or(0))
+      out.note(
+          fmt::format("`{}` = {}: there the decay ends at step {}; here it ends with the run, at step {}: see "
+                      "[schedule] in docs/schedule.md",
+                      stable->origin, shown(*stable), end, shown(*all)));
+  }
+
+  // min_lr_ratio, a part of the learning rate.
+  void least() {
+    const Entry* ratio = argument("min_lr_ratio");
+    const double part = ratio ? as_number(ratio->value).value_or(-1) : 0;
+    if (part == 0) return;
+    if (part < 0 || part > 1)
+      return out.problem(fmt::format("`{}` must lie between 0 and 1, not {}", ratio->origin, shown(*ratio)));
+    const Value* rate = out.get("optimizer.learning_rate");
+    const auto peak = rate ? as_number(*rate) : std::nullopt;
+    if (!peak)
+      return out.leave("schedule.min_learning_rate", "...", fmt::format("{} = {} x the rate", ratio->origin, part));
+    out.set("schedule.min_learning_rate", part * *peak, fmt::format("{} = {} x {}", ratio->origin, part, *peak));
+    if (out.has("schedule.warmup_steps"))
+      out.note(fmt::format("`{}`: there the warm-up begins at that rate too, here at 0", ratio->origin));
+  }
+
+  void timescale() {
+    const auto asked = [&](const char* name) {
+      const Entry* entry = job.flat.find(name);
+      return entry && as_number(entry->value).value_or(0) != 0;
+    };
+    if (const Entry* given = argument("timescale"))
+      out.set("schedule.timescale", given->value, *given);
+    else if (!asked("warmup_steps") && !asked("warmup_ratio"))
+      out.set("schedule.timescale", int64_t{10000}, "Hugging Face's default of timescale without a warm-up");
+  }
+
   void huggingface() {
+    // On a command line the arguments of a schedule are one word of JSON.
+    if (const Entry* word = job.flat.take("lr_scheduler_kwargs"))
+      if (const Json given = Json::parse_or_null(as_text(word->value)); given.is_object())
+        flatten(given, "lr_scheduler_kwargs.", job.flat);
     Entry type{std::string("linear"), "", "Hugging Face's default of lr_scheduler_type"};
     if (const Entry* given = job.flat.take("lr_scheduler_type")) type = *given;
     const auto foreign = foreign_name("", "lr_scheduler_type", type.value);
@@ -143,6 +205,7 @@ struct Planner {
     else
       out.set("schedule.kind", foreign->values[0].second, type);
     const bool constant = type.value == Value(std::string("constant"));
+    const bool stable = type.value == Value(std::string("warmup_stable_decay"));
     if (constant) {
       for (const char* name : {"warmup_steps", "warmup_ratio"})
         if (const Entry* given = job.flat.take(name); given && as_number(given->value).value_or(1) != 0)
@@ -150,6 +213,8 @@ struct Planner {
     } else {
       warmup();
     }
+    if (stable) decay();
+    if (type.value == Value(std::string("inverse_sqrt"))) timescale();
     if (const Entry* least = job.flat.take("lr_scheduler_kwargs.min_lr"))
       out.set("schedule.min_learning_rate", least->value, *least);
     if (!constant && out.has("schedule.kind"))

@@ -44,7 +44,8 @@ bool Target::place(const std::string& key, Value value, const std::string& origi
     if (const auto whole = as_whole(value)) value = *whole;
   if (option->type == Type::strings && value.index() == 4) value = std::vector<std::string>{as_text(value)};
   const std::string written = toml_text(value);
-  const Misfit wrong = fit(*option, value);
+  const bool plugin = name == schema->names && exists(section, as_text(value));
+  const Misfit wrong = plugin ? Misfit{} : fit(*option, value);
   if (wrong.code) {
     problem(fmt::format("`{}`: {} {}", origin, key, wrong.text));
     return false;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hugging Face's training arguments, launch lines, and files that cannot be read.
+#include <cmath>
+#include <functional>
+
 #include "converted.hpp"
+#include "session/train/schedule.hpp"
 
 using namespace eng;
 using namespace eng::test;
@@ -80,6 +84,61 @@ TEST_CASE("convert: training arguments as JSON, with DeepSpeed's file inside") {
   CHECK_THAT(notes_of(made), Contains("`run_name` = \"./out/1\" is not the name of a directory"));
   CHECK_THAT(notes_of(made), Contains("off there, and not there here: ") &&
                                  Contains("accelerator_config.split_batches, ") && Contains("fsdp"));
+}
+
+TEST_CASE("convert: Hugging Face's inverse_sqrt and warmup_stable_decay, update by update") {
+  const auto made_of = [](const std::string& kind, const std::string& more) {
+    return converted(R"({"output_dir": "out", "learning_rate": 8e-3, "max_steps": 100, "lr_scheduler_type": ")" + kind +
+                         "\"" + more + "}",
+                     "--preset tiny", "training_args.json");
+  };
+  // Their update k + 1 has the factor f(k), which is the rate of update k here.
+  const auto same = [&](const Converted& made, double from, const std::function<double(double)>& f) {
+    INFO(made.text << notes_of(made));
+    const Schedule schedule = make_schedule(built_config(made.text), built_plugins());
+    for (int64_t k = 1; k <= 100; ++k) {
+      INFO("update " << k);
+      if (double(k) >= from) CHECK(schedule.at(k) == Approx(8e-3 * f(double(k))).epsilon(1e-12).margin(1e-15));
+    }
+    CHECK_THAT(notes_of(made), Contains("one update earlier"));
+  };
+  const auto root = [](double warmup, double scale) {
+    return [=](double k) { return k < warmup ? k / warmup : 1 / std::sqrt((k + scale - warmup) / scale); };
+  };
+  same(made_of("inverse_sqrt", ""), 1, root(0, 10000));
+  same(made_of("inverse_sqrt", R"(, "warmup_steps": 20)"), 1, root(20, 20));
+  same(made_of("inverse_sqrt", R"(, "warmup_ratio": 0.1, "lr_scheduler_kwargs": {"timescale": 7})"), 1, root(10, 7));
+
+  const auto stable = [](double warmup, double keep, double decay, double least, auto shape) {
+    return [=](double k) {
+      if (k < warmup) return k / warmup;
+      if (k < warmup + keep) return 1.0;
+      return k < warmup + keep + decay ? shape((k - warmup - keep) / decay) * (1 - least) + least : least;
+    };
+  };
+  const auto wave = [](double t) { return 0.5 * (1 + std::cos(std::acos(-1.0) * t)); };
+  same(made_of("warmup_stable_decay", R"(, "warmup_steps": 10, "lr_scheduler_kwargs": {"num_decay_steps": 30})"), 1,
+       stable(10, 60, 30, 0, wave));
+  same(made_of("warmup_stable_decay",
+               R"(, "lr_scheduler_kwargs": {"num_decay_steps": 20, "decay_type": "1-sqrt", "min_lr_ratio": 0.25})"),
+       1, stable(0, 80, 20, 0.25, [](double t) { return 1 - std::sqrt(t); }));
+  // With a warm-up, their least rate is that of its beginning too: the same only from its end.
+  const Converted least =
+      made_of("warmup_stable_decay", R"(, "warmup_steps": 10, "lr_scheduler_kwargs": {"num_decay_steps":
+    20, "num_stable_steps": 70, "decay_type": "linear", "min_lr_ratio": 0.5})");
+  same(least, 10, stable(10, 70, 20, 0.5, [](double t) { return 1 - t; }));
+  CHECK_THAT(notes_of(least), Contains("there the warm-up begins at that rate too") && !Contains("the decay ends at"));
+  CHECK_THAT(notes_of(made_of("warmup_stable_decay",
+                              R"(, "lr_scheduler_kwargs": {"num_decay_steps": 20, "num_stable_steps": 40})")),
+             Contains("there the decay ends at step 60; here it ends with the run, at step 100"));
+  CHECK_THAT(refusal(R"({"output_dir": "out", "lr_scheduler_type": "warmup_stable_decay"})", "--preset tiny",
+                     "training_args.json"),
+             Contains("`lr_scheduler_kwargs.num_decay_steps` is missing"));
+  // On a command line they are one word of JSON.
+  const Converted line = converted("", R"(train.py --output_dir out --preset tiny --max_steps 50 --lr_scheduler_type
+    warmup_stable_decay --lr_scheduler_kwargs '{"num_decay_steps": 5, "warmup_type": "cosine", "num_cycles": 1.5}')");
+  CHECK(built_config(line.text).section("schedule").integer("decay_steps") == 5);
+  CHECK_THAT(notes_of(line), Contains("no equivalent; the warm-up is linear") && Contains("half a wave"));
 }
 
 TEST_CASE("convert: launch lines") {

@@ -66,7 +66,7 @@ TEST_CASE("wsd: a table by hand", "[schedule]") {
 TEST_CASE("wsd at every update, of all lengths", "[schedule]") {
   for (const int64_t warmup : {0, 1, 7, 60, 99, 100, 130})
     for (const int64_t decay : {0, 1, 20, 100})
-      for (const std::string shape : {"linear", "1-sqrt"}) {
+      for (const std::string shape : {"linear", "1-sqrt", "cosine"}) {
         const std::string length =
             decay ? fmt::format("decay_steps = {}\n", decay) : std::string("decay_share = 0.0\n");
         const Schedule s =
@@ -84,7 +84,10 @@ TEST_CASE("wsd at every update, of all lengths", "[schedule]") {
             expected = 8e-3 * n / double(warmup);
           } else if (N_decay > 0 && n > N - N_decay) {
             const double part = std::min(1.0, (n - (N - N_decay)) / N_decay);
-            expected = 2e-3 + 6e-3 * (shape == "linear" ? 1 - part : 1 - std::pow(part, 0.5));
+            const double half_wave = std::pow(std::cos(std::acos(-1) * part / 2), 2);
+            expected = 2e-3 + 6e-3 * (shape == "linear"   ? 1 - part
+                                      : shape == "cosine" ? half_wave
+                                                          : 1 - std::pow(part, 0.5));
           }
           const double got = s.at(k);
           CHECK(got == Approx(expected).epsilon(1e-12));
@@ -137,7 +140,7 @@ TEST_CASE("a schedule in C is selected by its name, with its own keys alone", "[
   CHECK_THAT(refused("kind = \"cosine\"\nhalf = 3\n"), Contains("`half` belongs to plugin `halving`"));
   CHECK_THAT(refused("kind = \"halvin\"\n"), Contains("error[E0107]") && Contains("did you mean `halving`?"));
   CHECK_THAT(refused("kind = \"wsd\"\ncompatible = \"deepspeed\"\n"), Contains("`compatible`"));
-  CHECK_THAT(refused("kind = \"wsd\"\ndecay = \"square\"\n"), Contains("\"linear\", \"1-sqrt\""));
+  CHECK_THAT(refused("kind = \"wsd\"\ndecay = \"square\"\n"), Contains("\"linear\", \"1-sqrt\", \"cosine\""));
 }
 
 TEST_CASE("rates that none can be are refused by name, with the update", "[schedule]") {
