@@ -65,6 +65,24 @@ TEST_CASE("observers write what they see and change nothing", "[cli]") {
   CHECK(has(good(scratch, {"config", "schema", "observers"}).out, "with plugin = \"stats\""));
 }
 
+TEST_CASE("without observers the program has nothing of them", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const std::string config = read(scratch / "config.toml"), stats = config + "\n[[observers]]\nplugin = \"stats\"\n";
+  scratch.write("off.toml", stats + "gradients = false\nactivations = false\nupdates = false\n");
+  scratch.write("on.toml", stats);
+  // Every action with its buffers, waits and addresses.
+  const auto program = [&](const char* file, const char* ranks) {
+    return good(scratch, {"plan", file, "--dump", "--ranks", ranks}).out;
+  };
+  for (const char* ranks : {"1", "2"}) {
+    CHECK_FALSE(has(program("config.toml", ranks), "eng.stats."));
+    CHECK(has(program("on.toml", ranks), "eng.stats.measure/1"));
+  }
+  // One that looks at nothing adds nothing. (On several ranks the losses are gathered after the update then.)
+  CHECK(program("off.toml", "1") == program("config.toml", "1"));
+}
+
 TEST_CASE("mistakes in [[observers]] are told with their place", "[cli]") {
   Scratch scratch;
   scratch.config();
