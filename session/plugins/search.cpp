@@ -74,7 +74,8 @@ std::vector<fs::path> search_path(const PluginSearch& search, std::vector<Candid
   }
   if (!program.empty()) {
     // The installed tree, which may have been moved: lib/ or, on Debian, lib/x86_64-linux-gnu/.
-    add(program.parent_path() / fs::path(installed_plugins).lexically_relative(installed_commands));
+    for (const char* place : {installed_commands, installed_extra})
+      add(program.parent_path() / fs::path(installed_plugins).lexically_relative(place));
     add_built(program.parent_path().parent_path());  // build/tools/engine and build/plugins/NAME
   }
   add(installed_plugins);

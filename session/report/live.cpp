@@ -16,18 +16,18 @@ std::vector<const Action*> actions_of(const Program& program) {
 }
 
 // First and last use of a transient buffer.
-struct Use {
+struct Lifetime {
   Id buffer = 0;  // 0: it has none
   size_t first = 0, last = 0;
 };
 
 // In the order of the buffers, with those that are not used.
-std::vector<Use> uses_of(const Plan& plan, const std::vector<const Action*>& actions) {
-  std::vector<Use> uses(plan.buffers.size());
+std::vector<Lifetime> uses_of(const Plan& plan, const std::vector<const Action*>& actions) {
+  std::vector<Lifetime> uses(plan.buffers.size());
   for (size_t a = 0; a < actions.size(); ++a) {
     const auto use = [&](const View& v) {
       if (!v.buffer || plan.buffer(v.buffer).persistent) return;
-      Use& use = uses[v.buffer - 1];
+      Lifetime& use = uses[v.buffer - 1];
       use = {v.buffer, use.buffer ? use.first : a, a};
     };
     for (const View& v : actions[a]->in) use(v);
@@ -43,7 +43,7 @@ uint64_t rounded(uint64_t bytes, uint64_t to) {
 
 // Bytes in use at each action, of the buffers for which `wanted` is true; each is rounded up to a multiple of `to`.
 template <class Wanted>
-std::vector<uint64_t> live_bytes(const Plan& plan, const std::vector<Use>& uses, size_t actions, Wanted wanted,
+std::vector<uint64_t> live_bytes(const Plan& plan, const std::vector<Lifetime>& uses, size_t actions, Wanted wanted,
                                  uint64_t to = 1) {
   std::vector<uint64_t> come(actions + 1, 0), gone(actions + 1, 0), live;
   for (const auto& [id, first, last] : uses) {

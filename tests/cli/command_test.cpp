@@ -50,6 +50,51 @@ TEST_CASE("a wrong command line is a usage error", "[cli]") {
   told({"run", "x.toml", "--max-time", "nan"}, "--max-time nan is not a duration");
 }
 
+TEST_CASE("commands of the program engine-extra are those of engine", "[cli]") {
+  Scratch scratch;
+  for (const Args& command :
+       {Args{"ckpt"}, {"report"}, {"config", "convert"}, {"plugins", "test"}, {"plugins", "new"}}) {
+    Args group(command.begin(), command.end() - 1), args = command;
+    group.emplace_back("--help"), args.emplace_back("--help");
+    CHECK(has(engine(scratch, group).out, "\n  " + command.back() + " "));
+    const Result help = engine(scratch, args);
+    INFO(help.out << help.err);
+    CHECK(help.exit == 0);
+    CHECK(
+        has(help.out, "Usage: engine " + (command.size() > 1 ? command[0] + " " : "") + command.back() + " [OPTIONS]"));
+  }
+  const Result odd = engine(scratch, {"--plugin-path", scratch.path().string(), "report", "--", "--out", "no-run"});
+  CHECK(odd.exit == 2);
+  CHECK(has(odd.err, "--out"));
+  const Result wrong = engine(scratch, {"config", "convert", "--no-such-flag"});
+  CHECK(wrong.exit == 2);
+  CHECK(has(wrong.err, "--no-such-flag"));
+}
+
+TEST_CASE("without the program engine-extra, its commands say how it is built", "[cli]") {
+  Scratch scratch;
+  fs::create_directories(scratch / "here/tools");
+  fs::copy_file(ENGINE_COMMAND, scratch / "here/tools/engine");
+  Limits alone;
+  alone.program = (scratch / "here/tools/engine").string();
+  for (const Args& args : {Args{"ckpt", "ls", "run"}, {"report", "--help"}, {"plugins", "test"}}) {
+    const Result missing = engine(scratch, args, alone);
+    INFO(missing.err);
+    CHECK(missing.exit == 3);
+    CHECK(missing.out.empty());
+    CHECK(has(missing.err, " is in the program engine-extra, which is not there: looked for "));
+    CHECK(has(missing.err, (scratch / "here/tools/engine-extra").string()));
+    CHECK(has(missing.err, "help: install the engine again"));
+  }
+  scratch.write("here/build.ninja", "");
+  const Result unbuilt = engine(scratch, {"plugins", "new", "--kind", "zero", "mine"}, alone);
+  CHECK(unbuilt.exit == 3);
+  CHECK(has(unbuilt.err, "error: `engine plugins new` is in the program engine-extra"));
+  CHECK(has(unbuilt.err, "help: build it:  ninja -C " + (scratch / "here").string() + " tools/engine-extra"));
+  CHECK(engine(scratch, {"--help"}, alone).out == engine(scratch, {"--help"}).out);
+  CHECK(engine(scratch, {"config", "--help"}, alone).exit == 0);
+}
+
 TEST_CASE("the help of a key is broken into lines", "[cli]") {
   Scratch scratch;
   scratch.config();

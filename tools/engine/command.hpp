@@ -67,19 +67,15 @@ int64_t model_vocabulary(const Config& config, Registry& registry);
 // To stdout, or to a new file. Returns whether there is a file. Throws Error(usage, disk).
 bool put_text(const std::string& text, const std::string& out);
 
-// engine config convert
-void add_convert(CLI::App& config, Common& common);
-// engine plugins new
-void add_plugins_new(CLI::App& plugins, Common& common);
+// All subcommands of this program.
+void add_commands(CLI::App& app, Common& common);
 // Each adds its subcommand to the app.
 void add_run(CLI::App& app, Common& common);
 void add_plan(CLI::App& app, Common& common);
 void add_check(CLI::App& app, Common& common);
 void add_data(CLI::App& app, Common& common);
 void add_eval(CLI::App& app, Common& common);
-void add_report(CLI::App& app);
 void add_generate(CLI::App& app, Common& common);
-void add_ckpt(CLI::App& app, Common& common);
 void add_config(CLI::App& app, Common& common);
 void add_plugins(CLI::App& app, Common& common);
 void add_doctor(CLI::App& app, Common& common);

@@ -18,7 +18,7 @@
 #include "session/ranks/room.hpp"
 #include "session/report/plugins.hpp"
 #include "session/version.hpp"
-#include "tools/engine/command.hpp"
+#include "tools/engine/extra.hpp"
 
 namespace eng {
 namespace {
@@ -88,19 +88,6 @@ void doctor(const Common& common) {
 
 }  // namespace
 
-bool put_text(const std::string& text, const std::string& out) {
-  if (out.empty()) {
-    fmt::print("{}", text);
-    return false;
-  }
-  if (std::filesystem::exists(out)) throw Error(Exit::usage, out + " already exists", "choose another name for -o");
-  std::ofstream file(out);
-  file << text;
-  file.close();
-  if (!file) disk_error("write", out, errno);
-  return true;
-}
-
 void add_config(CLI::App& app, Common& common) {
   auto* command =
       app.add_subcommand("config", "print the resolved configuration or all keys; convert another trainer's");
@@ -126,7 +113,7 @@ void add_config(CLI::App& app, Common& common) {
       }
     fmt::print("{}", schema_text(plugins, *rest));
   });
-  add_convert(*command, common);
+  add_extra(*command, common);
 
   auto* start = app.add_subcommand("init", "write a configuration to start from");
   auto words = std::make_shared<std::vector<std::string>>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The `engine` command.
+// The `engine` command; of its program with the extra commands, too (extra.hpp).
 #include <fmt/format.h>
 #include <malloc.h>
 #include <sys/resource.h>
@@ -8,73 +8,10 @@
 #include <cstdio>
 
 #include "core/base/error.hpp"
+#include "core/config/names.hpp"
 #include "session/foreign.hpp"
-#include "session/report/problems.hpp"
-#include "session/report/progress.hpp"
 #include "session/version.hpp"
 #include "tools/engine/command.hpp"
-
-namespace eng {
-
-std::unique_ptr<Registry> scan_plugins(const Common& common) {
-  return scan_plugins(common.plugin_paths);
-}
-
-void add_overrides(CLI::App& command, std::vector<std::string>& overrides, const std::string& help) {
-  command.add_option("overrides", overrides, help);
-  // Declared after the option above, which replaces the content of `overrides`.
-  command
-      .add_option_function<std::vector<std::string>>(
-          "--unset",
-          [&overrides](const std::vector<std::string>& keys) {
-            for (const std::string& key : keys) overrides.push_back("-" + key);
-          },
-          "section.key: remove the value that the configuration or the run gives; may be repeated")
-      ->allow_extra_args(false);
-}
-
-Loaded load_config(const Common& common, const std::filesystem::path& target, const std::vector<std::string>& overrides,
-                   const std::filesystem::path& place) {
-  Opened out = open_config({target, overrides, common.plugin_paths, place});
-  for (const auto& note : out.config.notes()) fmt::print(stderr, "note: {}\n", note);
-  return {std::move(out.registry), std::move(out.config)};
-}
-
-void print_notes(const Setup& setup) {
-  for (const std::string& note : setup.notes) fmt::print(stderr, "note: {}\n", note);
-}
-
-void print_notes(const Config& config, const Data& data, int64_t vocabulary) {
-  for (const std::string& note : notes_of(config, data, vocabulary)) fmt::print(stderr, "note: {}\n", note);
-}
-
-WeightsProgress weights_progress(const std::string& what, std::function<void(const std::string&)> put) {
-  constexpr uint64_t few = uint64_t{1} << 30;
-  if (!put) put = [](const std::string& text) { fmt::print(stderr, "{}", text); };
-  return [what, put = std::move(put), told = uint64_t{0}](uint64_t done, uint64_t all) mutable {
-    if (all < few || done * 10 / all <= told) return;
-    told = done * 10 / all;
-    put(fmt::format("reading {}: {} of {}\n", what, size_text(done), size_text(all)));
-  };
-}
-
-std::string text_of(const Failure& failure) {
-  std::string out = fmt::format("{}{}\n", failure.text.rfind("error", 0) == 0 ? "" : "error: ", failure.text);
-  const std::string help = failure.help.substr(0, failure.help.find_last_not_of('\n') + 1);
-  if (!help.empty()) out += fmt::format("help: {}\n", help);
-  return out;
-}
-
-void print(const Failure& failure) {
-  std::fflush(stdout);
-  fmt::print(stderr, "{}", text_of(failure));
-}
-
-void print_plugin_log(const std::string& id, int32_t, const std::string& text) {
-  fmt::print(stderr, "[{}] {}\n", id, printable_lines(text));
-}
-
-}  // namespace eng
 
 namespace {
 
@@ -114,17 +51,7 @@ int command(int argc, char** argv) {
   common.command = fmt::format("{}", fmt::join(argv, argv + argc, " "));
   common.arguments.assign(argv + std::min(argc, 1), argv + argc);
   app.add_option("--plugin-path", common.plugin_paths, "folders to search for plugins first");
-  eng::add_run(app, common);
-  eng::add_check(app, common);
-  eng::add_plan(app, common);
-  eng::add_eval(app, common);
-  eng::add_generate(app, common);
-  eng::add_data(app, common);
-  eng::add_ckpt(app, common);
-  eng::add_report(app);
-  eng::add_config(app, common);
-  eng::add_plugins(app, common);
-  eng::add_doctor(app, common);
+  eng::add_commands(app, common);
   try {
     app.parse(argc, argv);
     return common.exit;

@@ -13,19 +13,19 @@
 #include "core/base/file.hpp"
 #include "core/config/names.hpp"
 #include "session/plugins/paths.hpp"
-#include "tools/engine/command.hpp"
+#include "tools/engine/extra.hpp"
 
 namespace eng {
 namespace {
 namespace fs = std::filesystem;
 
-struct Template {
+struct TemplateFile {
   std::string_view path;  // in tools/templates/
   bool executable;
   std::string_view text;
 };
 
-constexpr Template templates[] = {
+constexpr TemplateFile templates[] = {
 #include <templates.inc>
 };
 
@@ -56,7 +56,7 @@ constexpr Language languages[] = {
 
 bool has(const std::string& kind, const std::string& language) {
   return std::any_of(std::begin(templates), std::end(templates),
-                     [&](const Template& one) { return one.path.starts_with(kind + "/" + language + "/"); });
+                     [&](const TemplateFile& one) { return one.path.starts_with(kind + "/" + language + "/"); });
 }
 
 template <class List>
@@ -169,7 +169,7 @@ std::vector<std::string> write(const Project& project) {
     throw Error(Exit::usage, fmt::format("{} already exists", project.folder.string()),
                 "nothing is overwritten: choose another DIR");
   std::vector<std::string> out;
-  for (const Template& one : templates) {
+  for (const TemplateFile& one : templates) {
     const std::string place = place_of(one.path, project);
     if (place.empty()) continue;
     const fs::path path = project.folder / place;
@@ -190,8 +190,8 @@ std::vector<std::string> write(const Project& project) {
 // Where engine-abi.pc of this installation lies, if pkg-config does not look there by itself.
 std::string pkg_config_folder() {
   std::error_code error;
-  const fs::path commands = fs::read_symlink("/proc/self/exe", error).parent_path();
-  const fs::path plugins = commands / fs::path(installed_plugins).lexically_relative(installed_commands);
+  const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const fs::path plugins = here / fs::path(installed_plugins).lexically_relative(installed_extra);
   const fs::path folder = (plugins / "../../../pkgconfig").lexically_normal();
   if (!fs::exists(folder / "engine-abi.pc", error)) return "";
   const std::string path = folder.string();
@@ -228,15 +228,14 @@ void make(const Common& common, const std::string& kind, const std::string& lang
 
 }  // namespace
 
-void add_plugins_new(CLI::App& plugins, Common& common) {
-  auto* command = plugins.add_subcommand("new", "write a plugin to start from: sources, build, check, configuration");
+void fill_plugins_new(CLI::App& command, Common& common) {
   auto kind = std::make_shared<std::string>(), language = std::make_shared<std::string>("cpp"),
        folder = std::make_shared<std::string>(), id = std::make_shared<std::string>();
-  command->add_option("--kind", *kind, fmt::format("{}", fmt::join(names_of(kinds), ", ")))->required();
-  command->add_option("--lang", *language, "cpp (the default), c or rust");
-  command->add_option("--id", *id, "the plugin's id; by default org.example.NAME");
-  command->add_option("dir", *folder, "a new folder; its name is the plugin's")->required();
-  command->callback([&common, kind, language, folder, id] { make(common, *kind, *language, *folder, *id); });
+  command.add_option("--kind", *kind, fmt::format("{}", fmt::join(names_of(kinds), ", ")))->required();
+  command.add_option("--lang", *language, "cpp (the default), c or rust");
+  command.add_option("--id", *id, "the plugin's id; by default org.example.NAME");
+  command.add_option("dir", *folder, "a new folder; its name is the plugin's")->required();
+  command.callback([&common, kind, language, folder, id] { make(common, *kind, *language, *folder, *id); });
 }
 
 }  // namespace eng

@@ -9,7 +9,7 @@
 #include "core/base/text.hpp"
 #include "session/report/page.hpp"
 #include "session/run_dir.hpp"
-#include "tools/engine/command.hpp"
+#include "tools/engine/extra.hpp"
 
 namespace eng {
 namespace {
@@ -48,13 +48,12 @@ void report(const std::vector<std::string>& names, const std::string& out) {
 
 }  // namespace
 
-void add_report(CLI::App& app) {
-  auto* command = app.add_subcommand("report", "one HTML page with the curves and numbers of runs");
+void fill_report(CLI::App& command, Common&) {
   auto runs = std::make_shared<std::vector<std::string>>();
   auto out = std::make_shared<std::string>("report.html");
-  command->add_option("runs", *runs, "run directories, drawn over each other")->required();
-  command->add_option("-o,--out", *out, "the file to write, report.html by default; - is stdout");
-  command->callback([runs, out] { report(*runs, *out); });
+  command.add_option("runs", *runs, "run directories, drawn over each other")->required();
+  command.add_option("-o,--out", *out, "the file to write, report.html by default; - is stdout");
+  command.callback([runs, out] { report(*runs, *out); });
 }
 
 }  // namespace eng

@@ -12,7 +12,7 @@
 #include "core/base/text.hpp"
 #include "session/config/schemas.hpp"
 #include "session/config/source.hpp"
-#include "tools/engine/command.hpp"
+#include "tools/engine/extra.hpp"
 
 namespace eng {
 namespace {
@@ -47,16 +47,14 @@ void convert_file(const Common& common, const std::string& file, const std::stri
 
 }  // namespace
 
-void add_convert(CLI::App& config, Common& common) {
-  auto* command = config.add_subcommand(
-      "convert", "write a configuration from a DeepSpeed file, a launch line, or Hugging Face's training arguments");
+void fill_convert(CLI::App& command, Common& common) {
   auto file = std::make_shared<std::string>(), arguments = std::make_shared<std::string>(),
        out = std::make_shared<std::string>();
-  command->add_option("file", *file, "DeepSpeed's JSON, or training arguments as JSON or YAML");
-  command->add_option("--args", *arguments,
-                      "the launch line, in quotes, or only its flags: number of ranks, model, ...");
-  command->add_option("-o", *out, "file to write; stdout by default");
-  command->callback([&common, file, arguments, out] { convert_file(common, *file, *arguments, *out); });
+  command.add_option("file", *file, "DeepSpeed's JSON, or training arguments as JSON or YAML");
+  command.add_option("--args", *arguments,
+                     "the launch line, in quotes, or only its flags: number of ranks, model, ...");
+  command.add_option("-o", *out, "file to write; stdout by default");
+  command.callback([&common, file, arguments, out] { convert_file(common, *file, *arguments, *out); });
 }
 
 }  // namespace eng
