@@ -66,6 +66,7 @@ extern "C" {
 #define ENG_DRAFT_TIER_ ""
 #define ENG_DRAFT_SCHEDULE_ ""
 #define ENG_DRAFT_OBSERVER_ ""
+#define ENG_DRAFT_JOB_ ""
 
 typedef int32_t eng_status;
 #define ENG_OK 0

@@ -119,7 +119,7 @@ typedef struct eng_plugin {
 #define ENG_DRAFTS_                                                                                                 \
   "draft = '" ENG_ABI_DRAFT_ID "'\n[drafts]\n" ENG_DRAFT_MODEL_ ENG_DRAFT_OPTIMIZER_ ENG_DRAFT_DATA_                \
       ENG_DRAFT_TOKENIZER_ ENG_DRAFT_DEVICE_ ENG_DRAFT_KERNELS_ ENG_DRAFT_OPS_ ENG_DRAFT_COMM_ ENG_DRAFT_PRECISION_ \
-          ENG_DRAFT_ZERO_ ENG_DRAFT_TIER_ ENG_DRAFT_SCHEDULE_ ENG_DRAFT_OBSERVER_
+          ENG_DRAFT_ZERO_ ENG_DRAFT_TIER_ ENG_DRAFT_SCHEDULE_ ENG_DRAFT_OBSERVER_ ENG_DRAFT_JOB_
 
 /* Puts the drafts (above) and the description into the section, and defines `eng_description` for describe(). Include
  * the headers of all kinds that the description lists before you use it. `text` begins with a table: [plugin]. */

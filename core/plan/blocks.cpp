@@ -249,6 +249,7 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, Env& env, Pass& pass)
     if (node.op->random) {
       if (!pass.training) {  // the output equals the input: the same memory, or a copy
         if (!storage.memory_of[node.out[0]]) emitter_.action(op(ENG_OP_SCALE), in, out, {{{"factor", 0, 1.0}}});
+        if (pass.batch.after_node) pass.batch.after_node(b, n, out);
         continue;
       }
       in.push_back(pass.batch.counters);
@@ -256,6 +257,7 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, Env& env, Pass& pass)
       attrs.list.push_back({"stream", (int64_t{b} + 1) * random_sites + node.attrs.i("site"), 0});
     }
     emitter_.action(*node.op, in, out, std::move(attrs));
+    if (pass.batch.after_node) pass.batch.after_node(b, n, out);
     for (Id o : node.out) {
       auto it = add_to.find(storage.gradient[o]);
       if (it == add_to.end() || t.d_params[static_cast<size_t>(it->first)] != o) continue;  // not yet complete

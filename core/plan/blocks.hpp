@@ -28,6 +28,8 @@ struct MicroBatch {
   std::function<void()> before_pass;
   // In training: the outputs of a block exist, when its forward runs first. May be empty.
   std::function<void(uint32_t block, const std::vector<View>& outputs)> after_forward;
+  // Outside training: the outputs of a node of a block exist. May be empty.
+  std::function<void(uint32_t block, size_t node, const std::vector<View>& outputs)> after_node;
   // In training: returns the buffer for the gradient of parameter p. Called each time a block starts to write to it.
   std::function<View(uint32_t p)> gradient;
   // In training: the backward of this block is complete. Called from the last block to the first.

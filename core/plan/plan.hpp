@@ -24,8 +24,10 @@ enum class Line : uint8_t {
   cache,
   leases,
   communication,
-  update,    // temporary values of the optimizer
-  observers  // temporary values of observers
+  update,     // temporary values of the optimizer, or of a job's programs
+  observers,  // temporary values of observers
+  job,        // states and values of a job
+  sites       // what it reads in the forward, and what its ops need for it
 };
 
 struct Buffer {
@@ -119,7 +121,7 @@ struct HeldRange : Range {
 };
 
 // A logical tensor, which can be read between programs. `role`: "parameter", the name of an optimizer state, "policy"
-// for a tensor of a policy's own or, in a plan without an optimizer, "gradient".
+// for a tensor of a policy's own, "value" for one of a job's or, in a plan that keeps them, "gradient".
 struct Tensor {
   std::string name, role;
   eng_desc desc{};
@@ -154,6 +156,12 @@ struct Observed {
 constexpr int64_t prefill = 64;   // positions of program "prefill"
 constexpr uint64_t chunk = 4096;  // elements: the grid of the global norm
 
+// An output of a node of a block, and the tensor into which the ops of a job write of it.
+struct Site {
+  uint32_t block = 0, node = 0, output = 0;
+  View into;
+};
+
 struct Plan {
   Ranks ranks;  // with the rank that this plan is for
   std::vector<Arena> arenas;
@@ -181,6 +189,7 @@ struct Plan {
   std::vector<Term> terms;  // of the loss
   uint32_t row = 1, once = 0;
   std::vector<Observed> observed;
+  std::vector<Site> sites;  // by number
   int64_t parameters = 0;
   double flops_per_step = 0;  // executed by the train program
   uint32_t accumulate = 1;

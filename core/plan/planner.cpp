@@ -13,6 +13,7 @@
 #include "core/plan/prefetch.hpp"
 #include "core/plan/prefill.hpp"
 #include "core/plan/states.hpp"
+#include "core/plan/taps.hpp"
 #include "core/plan/update.hpp"
 #include "core/plan/waits.hpp"
 #include "core/tensor/dtype.hpp"
@@ -32,14 +33,17 @@ class Planner {
         emit_(plan_, request.workspace, request.traits),
         blocks_(model_, emit_),
         observing_(request, plan_, emit_),
-        s_(request, plan_, emit_) {
+        s_(request, plan_, emit_),
+        taps_(request, plan_, emit_) {
     observing_.start(s_);
   }
 
   Plan make() {
     emit_init();
     emit_train();
-    if (r_.evaluate) emit_eval();
+    for (uint32_t k = 0; r_.job && k < r_.job->info.programs; ++k) emit_job(k);
+    if (r_.evaluate) emit_eval("eval");
+    if (r_.evaluate && !plan_.sites.empty()) emit_eval(eval_with_sites);
     if (r_.logits) emit_logits();
     if (r_.generate) emit_generate();
     return std::move(plan_);
@@ -261,7 +265,7 @@ class Planner {
     s_.copy_in(plan_.inputs, s_.inputs);
     copy_batch(r_.accumulate);
     emit_.action(op(ENG_OP_BEGIN), {s_.inputs, plan_.counters}, {plan_.scalars, plan_.counters});
-    s_.begin();
+    if (!r_.job) s_.begin();
     // What the last update left in parts, in the order of its use.
     for (size_t u = 0; u < homes().units(); ++u)
       if (s_.publishes_late(u)) {
@@ -278,7 +282,7 @@ class Planner {
       emit_.begin_segment("last", 1);
       micro_batch(false, true);
     }
-    if (r_.optimizer || !s_.alone() || r_.traits.apart || observing_.any()) {
+    if (updates() || !s_.alone() || r_.traits.apart || observing_.any()) {
       emit_.begin_segment("update", 1);
       emit_update();
     }
@@ -301,7 +305,7 @@ class Planner {
       observing_.gradients();
     else
       gather_losses();
-    if (r_.optimizer) Update(r_, plan_, emit_, s_, observing_).emit();
+    if (updates()) Update(r_, plan_, emit_, s_, observing_).emit();
     if (observing_.any()) {
       observing_.finish();
       gather_losses();
@@ -310,15 +314,25 @@ class Planner {
     s_.copy_out(plan_.counters, plan_.host_counters);
   }
 
-  void emit_eval() {
-    emit_.begin_program("eval");
-    emit_.begin_segment("eval", 1);
+  bool updates() const { return r_.optimizer && !r_.job; }
+
+  void emit_job(uint32_t k) {
+    emit_.begin_program(job_program(k));
+    emit_.begin_segment(job_program(k), 1);
+    Update(r_, plan_, emit_, s_, observing_).emit_program(k);
+  }
+
+  void emit_eval(const std::string& name) {
+    emit_.begin_program(name);
+    emit_.begin_segment(name, 1);
     emit_.label(Phase::eval);
     copy_batch(1);
     MicroBatch batch;
     get_rows(batch, true);
     const View out = slice(s_.losses, 0, std::max<size_t>(plan_.terms.size(), 1));
     if (plan_.terms.empty()) batch.output = out;
+    if (name == eval_with_sites)
+      batch.after_node = [this](uint32_t b, size_t n, const auto& outputs) { taps_.after(b, n, outputs); };
     Leases leases = s_.leases();
     const auto prefetch = lease_weights(batch, blocks_, false, leases);
     const std::vector<View> values = blocks_.forward(batch);
@@ -393,6 +407,7 @@ class Planner {
   BlockEmitter blocks_;
   Observing observing_;
   States s_;
+  Taps taps_;
   std::vector<View> local_;                   // per unit: local_grad
   std::vector<std::vector<View>> states_of_;  // per block, of a running sequence
 };

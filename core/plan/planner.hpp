@@ -4,6 +4,7 @@
 
 #include "core/plan/plan.hpp"
 #include "core/trace/model.hpp"
+#include "engine/job.h"
 #include "engine/observer.h"
 #include "engine/optimizer.h"
 #include "engine/policy.h"
@@ -51,6 +52,8 @@ struct Optimizer {
   eng_optimizer table{};
   std::shared_ptr<void> self;
   std::vector<std::shared_ptr<const Group>> groups;  // the first one holds all parameters of no other group
+  std::string kind = "optimizer";
+  std::string who() const { return kind + " " + name; }
   std::vector<float> scalars(uint64_t update) const;
 };
 
@@ -58,6 +61,18 @@ struct Observer {
   std::string name;  // what its results begin with
   eng_observer table{};
   std::shared_ptr<void> self;
+};
+
+// A job's object and table. Its states and programs are asked as the states and updates of an optimizer, its stages are
+// the numbers of programs.
+struct Job {
+  std::string name;
+  eng_job table{};
+  std::shared_ptr<void> self;
+  eng_job_info info{};
+  Optimizer asked;
+  std::vector<Policy::State> values;  // tensors of its own
+  std::string value_name(size_t v) const { return asked.kind + "." + name + "." + values[v].name; }
 };
 
 Observer make_observer(const std::string& name, const eng_observer& table, const Section& options);
@@ -117,7 +132,15 @@ struct PlanRequest {
   DeviceTraits traits = {};
   Offload offload = {};
   std::vector<Observer> observers = {};  // of program "train"
+  // Then `optimizer` is the job's, "train" leaves the gradients and updates nothing, programs job_program(k) are
+  // emitted, and eval_with_sites if the job has sites.
+  const Job* job = nullptr;
 };
+
+constexpr const char* eval_with_sites = "eval with sites";
+inline std::string job_program(uint32_t k) {
+  return "job program " + std::to_string(k);
+}
 
 // Makes units and homes, emits the programs and their waits. Buffers have no offsets yet: make_plan
 // (core/program/program.hpp) places them.

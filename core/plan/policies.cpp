@@ -127,8 +127,8 @@ std::vector<float> Optimizer::scalars(uint64_t update) const {
   float out[7];
   uint32_t n = 0;
   Sink sink;
-  sink.check(table.scalars(self.get(), update, out, 7, &n, sink.get()), Exit::environment, "optimizer " + name);
-  if (n > 7) throw Error(Exit::environment, "optimizer " + name + " gave more than 7 scalars");
+  sink.check(table.scalars(self.get(), update, out, 7, &n, sink.get()), Exit::environment, who());
+  if (n > 7) throw Error(Exit::environment, who() + " gave more than 7 scalars");
   return std::vector<float>(out, out + n);
 }
 

@@ -13,7 +13,7 @@ namespace eng {
 namespace {
 
 [[noreturn]] void wrong(const Optimizer& optimizer, const std::string& what) {
-  throw Error(Exit::environment, fmt::format("optimizer {} {}", optimizer.name, what));
+  throw Error(Exit::environment, optimizer.who() + " " + what);
 }
 
 }  // namespace
@@ -39,6 +39,11 @@ Rules::Rules(const PlanRequest& request) : model_(request.model), rules_(request
     std::string sort = request.train && frozen(p) ? "frozen" : "";
     for (size_t s = 0; update && s < states_.size(); ++s) {
       rule.states.push_back(shape(*request.optimizer, s, p, rule.whole));
+      if (request.job && rule.whole)
+        wrong(*request.optimizer,
+              fmt::format("gives state {} a shape, or wants parameters whole: states of a job are of "
+                          "elements, of blocks or none",
+                          states_[s].name));
       if (sort != "frozen") sort += fmt::format(" {}/{}", rule.states[s].kind, rule.states[s].per);
     }
     if (sort != "frozen" && rule.whole) sort += " whole";
@@ -51,7 +56,7 @@ void Rules::ask_states(const Optimizer& optimizer) {
   uint32_t n = 0;
   Sink sink;
   sink.check(optimizer.table.states(optimizer.self.get(), list, std::size(list), &n, sink.get()), Exit::environment,
-             "optimizer " + optimizer.name);
+             optimizer.who());
   if (n > std::size(list)) wrong(optimizer, fmt::format("has {} states, the limit is {}", n, std::size(list)));
   given_.assign(list, list + n);
   std::set<std::string> names{"parameter", "gradient", "policy"};
@@ -87,7 +92,7 @@ StateOf Rules::shape(const Optimizer& optimizer, size_t state, uint32_t paramete
   io.struct_size = sizeof(io);
   io.kind = ENG_STATE_ELEMENTS;
   const std::string what =
-      fmt::format("optimizer {}, state {} of {}", optimizer.name, states_[state].name, model_.params[parameter].name);
+      fmt::format("{}, state {} of {}", optimizer.who(), states_[state].name, model_.params[parameter].name);
   if (rule.shape) {
     Sink sink;
     sink.check(rule.shape(optimizer.self.get(), &rules_[parameter].shown, &io, sink.get()), Exit::environment, what);

@@ -33,6 +33,9 @@ States::States(const PlanRequest& request, Plan& plan, Emitter& emitter)
   make_step();
   make_own(r_.precision);
   if (r_.sharding) make_own(*r_.sharding);
+  if (r_.job)
+    for (const Policy::State& value : r_.job->values)
+      values_.push_back(emit_.persistent("value " + value.name, Line::job, value.desc, true));
   make_tensors();
 }
 
@@ -110,7 +113,7 @@ void States::make_homes(size_t u) {
   const uint32_t at = place(ENG_ROLE_GRAD, u);
   const bool passing = r_.optimizer && !r_.keep_gradients;
   this->grad.push_back({passing ? emit_.transient(name, Line::gradients, desc, at)
-                                : emit_.persistent(name, Line::gradients, desc, false, at),
+                                : emit_.persistent(name, Line::gradients, desc, r_.job != nullptr, at),
                         reduced, false, 1, at});
 }
 
@@ -119,6 +122,7 @@ void States::make_optimizer() {
     optimizer.emplace_back(), shaped.emplace_back();
     for (size_t u = 0; u < homes_.units(); ++u) optimizer.back().push_back(make_state(s, u));
   }
+  if (r_.job) return;
   int64_t columns = 1 + static_cast<int64_t>(r_.optimizer->scalars(1).size());
   plan_.table = emit_.persistent("schedule", Line::step, make_desc(ENG_F32, {r_.steps, columns}), true);
 }
@@ -130,7 +134,8 @@ eng_desc States::state_of(size_t state, uint32_t p) const {
   eng_desc desc = has.desc;
   if (has.kind == ENG_STATE_NONE) return make_desc(desc.dtype, {0});
   const eng_unit unit = unit_view(homes_.unit_of(p));
-  if (has.kind == ENG_STATE_ELEMENTS && desc.dtype == ENG_F32) desc.dtype = r_.precision.dtype(ENG_ROLE_STATE, &unit);
+  if (has.kind == ENG_STATE_ELEMENTS && desc.dtype == ENG_F32 && !r_.job)
+    desc.dtype = r_.precision.dtype(ENG_ROLE_STATE, &unit);
   return desc;
 }
 
@@ -148,7 +153,8 @@ Home States::make_state(size_t state, size_t u) {
   const Id kept = part(ENG_ROLE_STATE, u);
   const eng_desc all = flat(state_of(state, homes_.unit(u).params[0]).dtype, homes_.count(u, kept) / has.per);
   const uint32_t at = place(ENG_ROLE_STATE, u);
-  return {emit_.persistent(name + " " + homes_.unit(u).name, Line::optimizer, all, true, at), kept, false, has.per, at};
+  return {emit_.persistent(name + " " + homes_.unit(u).name, r_.job ? Line::job : Line::optimizer, all, true, at), kept,
+          false, has.per, at};
 }
 
 void States::make_step() {
@@ -251,6 +257,11 @@ void States::make_tensors() {
       check(name + ".policy");
       plan_.tensors.push_back({name, "policy", own.states[s].desc, 0, whole(own.views[s])});
     }
+  for (size_t v = 0; v < values_.size(); ++v) {
+    const std::string name = r_.job->value_name(v);
+    check(name + ".value");
+    plan_.tensors.push_back({name, "value", r_.job->values[v].desc, 0, whole(values_[v])});
+  }
 }
 
 static std::vector<eng_id> ids_of(EmittingBuilder& builder, const std::vector<View>& views, bool writable) {
@@ -365,7 +376,7 @@ void States::publish(size_t u) {
 }
 
 bool States::publishes_late(size_t u) const {
-  return r_.overlap && r_.train && !frozen(u) && !alone() && master[u].part != weight[u].part;
+  return r_.overlap && r_.train && !r_.job && !frozen(u) && !alone() && master[u].part != weight[u].part;
 }
 
 View States::gather(Leases& leases, const std::string& what, Line line, int32_t role, size_t u, const Home& home,

@@ -133,8 +133,9 @@ class States {
     std::vector<Policy::State> states;
     std::vector<View> views;
   };
-  std::vector<Own> own_;    // of every policy that moves something
-  std::vector<char> kept_;  // per unit: its master and its optimizer states stay on the device; offload.ratio
+  std::vector<Own> own_;      // of every policy that moves something
+  std::vector<View> values_;  // of a job
+  std::vector<char> kept_;    // per unit: its master and its optimizer states stay on the device; offload.ratio
 };
 
 // Lets a policy emit through a builder; `emit` is given the sink. Throws what went wrong, said by `who`. `unsupported`:

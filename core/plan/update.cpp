@@ -16,6 +16,15 @@ void Update::emit() {
   emit_.action(op(ENG_OP_FINISH), {partials, plan_.table, plan_.scalars, plan_.counters},
                {plan_.scalars, plan_.counters}, {{{"max_norm", 0, r_.grad_clip}}});
   s_.refresh();
+  update_units(ENG_STAGE_UPDATE);
+}
+
+void Update::emit_program(uint32_t k) {
+  writes_ = r_.job->info.writes >> k & 1U;
+  update_units(k);
+}
+
+void Update::update_units(uint32_t stage) {
   scale_rates();
   for (size_t u = 0; u < homes().units(); ++u) at_ = place_of(u), read_here();
   brought_.clear();  // these stay
@@ -42,10 +51,10 @@ void Update::emit() {
     const bool stages = s_.rule(u).whole;
     if (stages)
       for (uint32_t p : homes().unit(u).params) whole(u, p);
-    const bool published = stages ? each_run(u, ENG_STAGE_AFTER, whole_[u]) : each_run(u, ENG_STAGE_UPDATE, grad);
+    const bool published = stages ? each_run(u, ENG_STAGE_AFTER, whole_[u]) : each_run(u, stage, grad);
     for (int32_t role : {ENG_ROLE_GRAD, ENG_ROLE_STATE})
       if (leases_.find({role, u}).buffer) leases_.release({role, u}), leases_.turn(role);
-    if (!published && !s_.publishes_late(u)) s_.publish(u);
+    if (!published && writes_ && !s_.publishes_late(u)) s_.publish(u);
   }
 }
 
@@ -196,7 +205,7 @@ View Update::norm_partials() {
 // if the optimizer has written the new weight as well.
 bool Update::each_run(size_t u, uint32_t stage, const Home& grad) {
   const Unit& unit = homes().unit(u);
-  bool published = s_.follows(u);
+  bool published = s_.follows(u) && !r_.job;
   const auto kind = [&](uint32_t p) { return std::pair(model_.params[p].flags, s_.rules().of(p).group); };
   for (const Range& piece : homes().pieces(u, !s_.master[u].part && !plan_.has_tiers())) {
     const Range kept = homes().kept(s_.master[u], piece);
@@ -211,7 +220,7 @@ bool Update::each_run(size_t u, uint32_t stage, const Home& grad) {
       const uint64_t first = std::max(begin, kept.first), last = std::min(end, kept.first + kept.count);
       if (first < last)
         published = run(u, piece, {first, last - first}, leader, stage, grad) && published;
-      else if (stage != ENG_STAGE_BEFORE)
+      else if (r_.job || stage != ENG_STAGE_BEFORE)
         observing_.no_update(u);
     }
     turn();
@@ -225,7 +234,8 @@ bool Update::run(size_t u, const Range& piece, Range range, uint32_t leader, uin
   const auto add = [&](const Home& home, bool changes) -> Id {
     if (!home.view.buffer) return 0;
     const uint64_t skip = range.first - homes().kept(home, piece).first;
-    return builder.add(here(slice(homes().view(home, piece), skip / home.per, range.count / home.per), changes), true);
+    return builder.add(here(slice(homes().view(home, piece), skip / home.per, range.count / home.per), changes),
+                       changes || !r_.job);
   };
   std::vector<eng_id> states;
   for (const auto& state : s_.optimizer) states.push_back(add(state[u], true));
@@ -236,13 +246,13 @@ bool Update::run(size_t u, const Range& piece, Range range, uint32_t leader, uin
                    last = std::min(r.first + r.count, range.first + range.count);
     if (first < last) ranges.push_back({&s_.rules().of(p).shown, first - r.first, last - first, first - range.first});
   }
-  const bool last = stage != ENG_STAGE_BEFORE;
-  const Id master = add(s_.master[u], last), own = add(grad, false);
+  const bool last = r_.job || stage != ENG_STAGE_BEFORE;
+  const Id master = add(s_.master[u], last && writes_), own = add(grad, false);
   // The new weight follows from the new master while that is in memory.
   const auto part_of = [&](const Home& home) {
     return slice(homes().view(home, piece), range.first - homes().kept(home, piece).first, range.count);
   };
-  const bool follows = last && s_.follows(u), is_home = is_here(s_.master[u].view),
+  const bool follows = last && !r_.job && s_.follows(u), is_home = is_here(s_.master[u].view),
              casts = s_.weight[u].view.desc.dtype != s_.master[u].view.desc.dtype;
   Id weight = 0;
   if (follows && casts && (!is_home || is_here(s_.weight[u].view)))
@@ -296,7 +306,7 @@ void Update::ask_update(EmittingBuilder& builder, uint32_t leader, uint32_t stag
                           builder.add(reads_.at(at_).counters),
                           r_.seed};
   ask(
-      "optimizer " + r_.optimizer->name, builder,
+      r_.optimizer->who(), builder,
       [&](eng_error* error) { return r_.optimizer->table.update(r_.optimizer->self.get(), &builder, &update, error); },
       Exit::usage);
 }

@@ -17,8 +17,11 @@ class Update {
         observing_(observing),
         leases_(states.leases()) {}
   void emit();
+  // Program k of a job.
+  void emit_program(uint32_t k);
 
  private:
+  void update_units(uint32_t stage);
   const Homes& homes() const { return s_.homes(); }
   View norm_partials();
   bool is_here(const View& view) const { return plan_.in_tier(view) == (at_ != 0) && !plan_.in_storage(view); }
@@ -45,7 +48,8 @@ class Update {
   Emitter& emit_;
   States& s_;
   Observing& observing_;
-  uint32_t at_ = 0;  // the arena in which the update at hand computes: a tier's, or 0
+  bool writes_ = true;  // the update at hand may write masters
+  uint32_t at_ = 0;     // the arena in which the update at hand computes: a tier's, or 0
   struct Reads {
     std::vector<View> scalars;  // per group of the optimizer
     View counters;

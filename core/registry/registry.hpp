@@ -12,6 +12,7 @@
 #include "engine/comm.h"
 #include "engine/data.h"
 #include "engine/device.h"
+#include "engine/job.h"
 #include "engine/plugin.h"
 #include "engine/policy.h"
 #include "engine/tier.h"
@@ -27,6 +28,8 @@ template <>
 inline constexpr uint32_t required_bytes<eng_data> = offsetof(eng_data, build);
 template <>
 inline constexpr uint32_t required_bytes<eng_device> = offsetof(eng_device, queue_create);
+template <>
+inline constexpr uint32_t required_bytes<eng_job> = offsetof(eng_job, site);
 template <>
 inline constexpr uint32_t required_bytes<eng_axis> = offsetof(eng_axis, states);
 template <>

@@ -7,6 +7,7 @@
 #include "core/config/toml.hpp"
 #include "engine/comm.h"
 #include "engine/data.h"
+#include "engine/job.h"
 #include "engine/model.h"
 #include "engine/observer.h"
 #include "engine/op.h"
@@ -100,6 +101,7 @@ constexpr KnownKind known_kinds[] = {
     {ENG_TIER_KIND, ENG_TIER_DRAFT},
     {ENG_SCHEDULE_KIND, ENG_SCHEDULE_DRAFT},
     {ENG_OBSERVER_KIND, ENG_OBSERVER_DRAFT},
+    {ENG_JOB_KIND, ENG_JOB_DRAFT},
 };
 
 // Why this engine cannot use a kind, given the plugin's `drafts`; "" if it can. Kinds outside "eng." are not checked,

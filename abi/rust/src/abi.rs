@@ -534,6 +534,119 @@ impl eng_in_place {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct eng_job {
+    pub struct_size: u32,
+    pub minor: u32,
+    pub create: Option<unsafe extern "C" fn(*const eng_options, *mut *mut c_void, *mut eng_error) -> eng_status>,
+    pub destroy: Option<unsafe extern "C" fn(*mut c_void)>,
+    pub describe: Option<unsafe extern "C" fn(*mut c_void, *mut eng_job_info, *mut eng_error) -> eng_status>,
+    pub states: Option<unsafe extern "C" fn(*mut c_void, *mut eng_state_rule, u32, *mut u32, *mut eng_error) -> eng_status>,
+    pub values: Option<unsafe extern "C" fn(*mut c_void, *mut eng_job_value, u32, *mut u32, *mut eng_error) -> eng_status>,
+    pub emit: Option<unsafe extern "C" fn(*mut c_void, *mut eng_build, *const eng_update, *mut eng_error) -> eng_status>,
+    pub run: Option<unsafe extern "C" fn(*mut c_void, *mut eng_job_host, *mut eng_error) -> eng_status>,
+    pub site: Option<unsafe extern "C" fn(*mut c_void, *const eng_job_site, *mut eng_desc, *mut eng_error) -> eng_status>,
+    pub observe: Option<unsafe extern "C" fn(*mut c_void, *mut eng_build, *const eng_job_site, eng_id, eng_id, *mut eng_error) -> eng_status>,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_job {}
+impl eng_job {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 80]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_job_api {
+    pub struct_size: u32,
+    pub minor: u32,
+    pub parameters: Option<unsafe extern "C" fn(*mut eng_job_host, *mut *const *const eng_parameter, *mut u32, *mut eng_error) -> eng_status>,
+    pub sites: Option<unsafe extern "C" fn(*mut eng_job_host, *mut *const *const eng_job_site, *mut u32, *mut eng_error) -> eng_status>,
+    pub windows: Option<unsafe extern "C" fn(*mut eng_job_host, u32, *mut u64, *mut i64, *mut eng_error) -> eng_status>,
+    pub gradient: Option<unsafe extern "C" fn(*mut eng_job_host, u32, u64, *mut f64, *mut eng_error) -> eng_status>,
+    pub losses: Option<unsafe extern "C" fn(*mut eng_job_host, u32, u64, u32, i32, *mut f64, *mut i64, *mut eng_error) -> eng_status>,
+    pub program: Option<unsafe extern "C" fn(*mut eng_job_host, u32, *const f32, u32, i64, *mut eng_error) -> eng_status>,
+    pub read: Option<unsafe extern "C" fn(*mut eng_job_host, u32, u32, u32, u64, u64, *mut c_void, *mut eng_error) -> eng_status>,
+    pub write: Option<unsafe extern "C" fn(*mut eng_job_host, u32, u32, u32, u64, u64, *const c_void, *mut eng_error) -> eng_status>,
+    pub save: Option<unsafe extern "C" fn(*mut eng_job_host, *mut eng_error) -> eng_status>,
+    pub progress: Option<unsafe extern "C" fn(*mut eng_job_host, *const c_char, u64, u64, *const c_char, *mut eng_error) -> eng_status>,
+    pub file: Option<unsafe extern "C" fn(*mut eng_job_host, *const c_char, *const c_void, u64, *mut eng_error) -> eng_status>,
+    pub facts: Option<unsafe extern "C" fn(*mut eng_job_host, *mut *const c_char, *mut u64, *mut eng_error) -> eng_status>,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_job_api {}
+impl eng_job_api {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 104]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_job_host {
+    pub api: *const eng_job_api,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_job_host {}
+impl eng_job_host {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 8]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_job_info {
+    pub struct_size: u32,
+    pub programs: u32,
+    pub micro_batch: u32,
+    pub windows: u32,
+    pub kept: u64,
+    pub writes: u64,
+    pub host_bytes: u64,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_job_info {}
+impl eng_job_info {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 40]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_job_site {
+    pub struct_size: u32,
+    pub block_number: u32,
+    pub block: *const c_char,
+    pub op: *const c_char,
+    pub output: u32,
+    pub node: u32,
+    pub attrs: *const eng_attr,
+    pub n_attrs: u32,
+    pub number: u32,
+    pub shape: *const eng_desc,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_job_site {}
+impl eng_job_site {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 56]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_job_value {
+    pub name: *const c_char,
+    pub shape: eng_desc,
+    pub flags: u32,
+    pub reserved: u32,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_job_value {}
+impl eng_job_value {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 72]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct eng_kernel {
     pub struct_size: u32,
     pub flags: u32,
@@ -1355,6 +1468,15 @@ pub const ENG_IGNORE_LABEL: i32 = -100;
 pub const ENG_INSPECT_VERIFY: u32 = 1;
 pub const ENG_INTERNAL: i32 = 13;
 pub const ENG_INVALID: i32 = 3;
+pub const ENG_JOB_GRADIENT: i32 = 2;
+pub const ENG_JOB_HELD: i32 = 2;
+pub const ENG_JOB_KEPT: u32 = 1;
+pub const ENG_JOB_KIND: &str = "eng.job/1";
+pub const ENG_JOB_PARAMETER: i32 = 1;
+pub const ENG_JOB_SITE: i32 = 5;
+pub const ENG_JOB_STATE: i32 = 3;
+pub const ENG_JOB_TRAIN: i32 = 1;
+pub const ENG_JOB_VALUE: i32 = 4;
 pub const ENG_KERNELS_KIND: &str = "eng.kernels/1";
 pub const ENG_KERNEL_EXACT: u32 = 1;
 pub const ENG_KERNEL_HOST: u32 = 2;
@@ -1498,6 +1620,7 @@ macro_rules! eng_draft {
     (data) => { "'eng.data/1' = 'data-3'\n" };
     (device) => { "'eng.device/1' = 'device-5'\n" };
     (embed) => { "'eng.embed/1' = 'embed-1'\n" };
+    (job) => { "'eng.job/1' = 'job-1'\n" };
     (kernels) => { "'eng.kernels/1' = 'kernels-5'\n" };
     (model) => { "'eng.model/1' = 'model-2'\n" };
     (observer) => { "'eng.observer/1' = 'observer-1'\n" };
@@ -1728,6 +1851,53 @@ mod layout {
         check!(eng_in_place, r#in, 4, 4);
         check!(eng_in_place, must, 8, 4);
         check!(eng_in_place, reserved, 12, 4);
+        check!(eng_job, struct_size, 0, 4);
+        check!(eng_job, minor, 4, 4);
+        check!(eng_job, create, 8, 8);
+        check!(eng_job, destroy, 16, 8);
+        check!(eng_job, describe, 24, 8);
+        check!(eng_job, states, 32, 8);
+        check!(eng_job, values, 40, 8);
+        check!(eng_job, emit, 48, 8);
+        check!(eng_job, run, 56, 8);
+        check!(eng_job, site, 64, 8);
+        check!(eng_job, observe, 72, 8);
+        check!(eng_job_api, struct_size, 0, 4);
+        check!(eng_job_api, minor, 4, 4);
+        check!(eng_job_api, parameters, 8, 8);
+        check!(eng_job_api, sites, 16, 8);
+        check!(eng_job_api, windows, 24, 8);
+        check!(eng_job_api, gradient, 32, 8);
+        check!(eng_job_api, losses, 40, 8);
+        check!(eng_job_api, program, 48, 8);
+        check!(eng_job_api, read, 56, 8);
+        check!(eng_job_api, write, 64, 8);
+        check!(eng_job_api, save, 72, 8);
+        check!(eng_job_api, progress, 80, 8);
+        check!(eng_job_api, file, 88, 8);
+        check!(eng_job_api, facts, 96, 8);
+        check!(eng_job_host, api, 0, 8);
+        check!(eng_job_info, struct_size, 0, 4);
+        check!(eng_job_info, programs, 4, 4);
+        check!(eng_job_info, micro_batch, 8, 4);
+        check!(eng_job_info, windows, 12, 4);
+        check!(eng_job_info, kept, 16, 8);
+        check!(eng_job_info, writes, 24, 8);
+        check!(eng_job_info, host_bytes, 32, 8);
+        check!(eng_job_site, struct_size, 0, 4);
+        check!(eng_job_site, block_number, 4, 4);
+        check!(eng_job_site, block, 8, 8);
+        check!(eng_job_site, op, 16, 8);
+        check!(eng_job_site, output, 24, 4);
+        check!(eng_job_site, node, 28, 4);
+        check!(eng_job_site, attrs, 32, 8);
+        check!(eng_job_site, n_attrs, 40, 4);
+        check!(eng_job_site, number, 44, 4);
+        check!(eng_job_site, shape, 48, 8);
+        check!(eng_job_value, name, 0, 8);
+        check!(eng_job_value, shape, 8, 56);
+        check!(eng_job_value, flags, 64, 4);
+        check!(eng_job_value, reserved, 68, 4);
         check!(eng_kernel, struct_size, 0, 4);
         check!(eng_kernel, flags, 4, 4);
         check!(eng_kernel, op, 8, 8);

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/plan/taps.hpp"
+
+#include <fmt/format.h>
+
+#include "core/base/error.hpp"
+#include "core/plan/states.hpp"
+
+namespace eng {
+
+ShownSite::ShownSite(const Model& model, const Site& site, uint32_t number) {
+  const Block& block = model.blocks[site.block];
+  const Graph& graph = model.templates.at(block.tmpl).graph;
+  const Node& node = graph.nodes[site.node];
+  for (const Attr& a : node.attrs.list) attrs.push_back({a.key.c_str(), a.i, a.f});
+  shown.struct_size = sizeof shown;
+  shown.block_number = site.block, shown.block = block.name.c_str();
+  shown.op = node.op->id, shown.output = site.output, shown.node = site.node;
+  shown.attrs = attrs.data(), shown.n_attrs = static_cast<uint32_t>(attrs.size());
+  shown.number = number;
+  shown.shape = &graph.value(node.out[site.output]).desc;
+}
+
+Taps::Taps(const PlanRequest& request, Plan& plan, Emitter& emitter) : r_(request), plan_(plan), emit_(emitter) {
+  if (!r_.job || !r_.job->table.site) return;
+  if (!r_.job->table.observe) throw Error(Exit::environment, r_.job->asked.who() + " has `site`, but no `observe`");
+  for (uint32_t b = 0; b < r_.model.blocks.size(); ++b) {
+    const Template& t = r_.model.templates.at(r_.model.blocks[b].tmpl);
+    for (uint32_t n = 0; n < t.forward; ++n)
+      for (uint32_t o = 0; o < t.graph.nodes[n].out.size(); ++o) {
+        Site site{b, n, o, {}};
+        const eng_desc desc = ask_site(site);
+        if (!desc.ndim) continue;
+        const std::string name = fmt::format("site {}", plan_.sites.size());
+        site.into = emit_.persistent(name, Line::sites, desc, true);
+        plan_.tensors.push_back({name, "site", desc, 0, {{{0, static_cast<uint64_t>(count(desc))}, site.into}}});
+        plan_.sites.push_back(site);
+      }
+  }
+}
+
+std::string Taps::who(const Site& site) const {
+  const Block& block = r_.model.blocks[site.block];
+  return fmt::format("{}, output {} of {} in {}", r_.job->asked.who(), site.output,
+                     r_.model.templates.at(block.tmpl).graph.nodes[site.node].op->id, block.name);
+}
+
+eng_desc Taps::ask_site(const Site& site) const {
+  const ShownSite here(r_.model, site, static_cast<uint32_t>(plan_.sites.size()));
+  eng_desc out{};
+  Sink sink;
+  sink.check(r_.job->table.site(r_.job->self.get(), &here.shown, &out, sink.get()), Exit::usage, who(site));
+  if (!out.ndim) return out;
+  std::string bad = wrong_with(out);
+  if (bad.empty() && out.dtype != ENG_I64 && out.dtype != ENG_F32 && out.dtype != ENG_F64)
+    bad = "is " + describe(out) + "; a site's tensor is i64, f32 or f64";
+  if (!bad.empty()) throw Error(Exit::environment, who(site) + ": the tensor of the site " + bad);
+  return out;
+}
+
+void Taps::after(uint32_t block, size_t node, const std::vector<View>& outputs) {
+  for (uint32_t k = 0; k < plan_.sites.size(); ++k) {
+    const Site& site = plan_.sites[k];
+    if (site.block != block || site.node != node) continue;
+    const ShownSite here(r_.model, site, k);
+    EmittingBuilder builder(emit_, plan_.ranks, r_.job->name + " " + here.shown.block, Line::sites);
+    const size_t before = emit_.segment().actions.size();
+    const Id value = builder.add(outputs[site.output]), into = builder.add(site.into, true);
+    ask(
+        who(site), builder,
+        [&](eng_error* error) {
+          return r_.job->table.observe(r_.job->self.get(), &builder, &here.shown, value, into, error);
+        },
+        Exit::usage);
+    const auto& actions = emit_.segment().actions;
+    for (size_t a = before; a < actions.size(); ++a)
+      if (const Op& made = *plan_.calls[actions[a].call].op; made.collective)
+        throw Error(Exit::environment,
+                    fmt::format("{}: it emits {}; eng_job_api.read adds what the ranks have", who(site), made.id));
+  }
+}
+
+}  // namespace eng

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sites: where the ops of a job read outputs of ops in the forward.
+#pragma once
+
+#include "core/plan/emitter.hpp"
+
+namespace eng {
+
+// A site as a job sees it. Borrows the model.
+struct ShownSite {
+  ShownSite(const Model& model, const Site& site, uint32_t number);
+  ShownSite(const ShownSite&) = delete;
+  ShownSite& operator=(const ShownSite&) = delete;
+  std::vector<eng_attr> attrs;
+  eng_job_site shown{};
+};
+
+class Taps {
+ public:
+  // Asks the job of the request, if there is one, about every output of the forward. Makes the tensors of its sites.
+  Taps(const PlanRequest& request, Plan& plan, Emitter& emitter);
+  // A node of a block was emitted: the job's ops on its outputs follow.
+  void after(uint32_t block, size_t node, const std::vector<View>& outputs);
+
+ private:
+  eng_desc ask_site(const Site& site) const;
+  std::string who(const Site& site) const;
+  const PlanRequest& r_;
+  Plan& plan_;
+  Emitter& emit_;
+};
+
+}  // namespace eng
