@@ -29,6 +29,7 @@ Beside beside(const Setup& setup) {
   for (const Input& field : setup.plan.fields) b.staging += 2 * bytes(field.view.desc);
   b.data = setup.data;
   b.tiers = setup.tiers;
+  b.job = setup.job;
   b.snapshot = setup.snapshot;
   b.host_arenas = setup.target.host_memory();
   b.device_overhead = info.device_overhead_bytes;
@@ -102,6 +103,14 @@ void check_fits(const Config& config, Registry& registry, const Setup& setup) {
   const bool several = setup.target.host_memory() && world.local_size > 1;
   refuse_plan(setup, several ? fmt::format("the plan of {} ranks on this machine", world.local_size) : "the plan",
               help);
+}
+
+void check_job_fits(const Setup& setup, const std::string& name) {
+  if (fits(setup)) return;
+  refuse_plan(
+      setup, "job " + name,
+      "lower train.sequence_length or the windows of a micro-batch, set recompute.policy = \"full\", distribute "
+      "states over more ranks (zero.plugin), or put them on a tier ([offload])");
 }
 
 void count_data(Setup& setup, const Data& data) {

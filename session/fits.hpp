@@ -29,6 +29,8 @@ bool fits(const Setup& setup);
 void check_fits(const Config& config, Registry& registry, const Setup& setup);
 // The same for a setup from make_evaluation. The model is fixed, so the edits change only the batch.
 void check_evaluation_fits(const Config& config, Registry& registry, const Setup& setup);
+// The same for a setup with a job of this name; without proposals.
+void check_job_fits(const Setup& setup, const std::string& name);
 // Adds what the opened data keeps in memory. Throws the same error if the plan does not fit with it.
 void count_data(Setup& setup, const Data& data);
 

@@ -25,11 +25,16 @@ Json::List list_in(const Json& object, const char* key) {
 
 }  // namespace
 
+bool is_analysis(const fs::path& directory) {
+  return RunDir::is_run(directory) && !read_record(directory).job.empty();
+}
+
 RunRecord read_record(const fs::path& run) {
   RunRecord out;
   const Json all = read_run_json(run);
   const Json& extra = all.get("extra");
   out.base_dir = text_in(extra, "base_dir");
+  out.job = text_in(all, "job");
   if (const Json& ranks = all.get("ranks"); ranks.is_unsigned()) out.ranks = static_cast<uint32_t>(ranks.whole());
   for (const Json& folder : list_in(extra, "plugin_folders"))
     if (folder.is_string()) out.plugin_folders.push_back(folder.text());

@@ -13,10 +13,13 @@ namespace eng {
 // From run.json; what cannot be read is empty.
 struct RunRecord {
   std::filesystem::path base_dir;                     // relative paths of its configuration refer to it
+  std::string job;                                    // of an analysis; "" for a run
   uint32_t ranks = 0;                                 // of the newest attempt
   std::vector<std::filesystem::path> plugin_folders;  // given by --plugin-path, absolute
   std::vector<std::string> plugins;                   // "ID=HASH" of each loaded plugin
 };
+// Whether a directory is that of an analysis (session/job/analysis.hpp).
+bool is_analysis(const std::filesystem::path& directory);
 RunRecord read_record(const std::filesystem::path& run);
 
 // Pins each plugin that `registry` found in the run's own folders to the file with which the run was started: loading

@@ -9,6 +9,7 @@
 #include "session/report/bookkeeping.hpp"
 #include "session/run_place.hpp"
 #include "session/run_record.hpp"
+#include "session/shell.hpp"
 #include "session/train/training.hpp"
 
 namespace eng {
@@ -35,6 +36,10 @@ bool has_data(const Config& config) try {
 void prepare(const RunRequest& request, Member& member, RunListener& listener, Parts& parts) {
   parts.again = std::filesystem::is_directory(request.open.target) ||
                 (request.files && !request.out.empty() && RunDir::is_run(request.out));
+  for (const auto& place : {request.open.target, request.out})
+    if (is_analysis(place))
+      throw Error(Exit::usage, place.string() + " is an analysis, not a run",
+                  "resume it with:  engine analyse " + shell_word(place.string()));
   parts.opened = request.opened ? std::move(*request.opened) : open_config(request.open);
   Config& config = parts.opened.config;
   Registry& registry = *parts.opened.registry;

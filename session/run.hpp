@@ -39,6 +39,7 @@ struct RunStart {
   const Data& data;
   std::optional<std::filesystem::path> from;  // the checkpoint from which it resumes
   int64_t step = 0;                           // completed before
+  std::string job = {};                       // of an analysis; "" for a run
 };
 
 // Called on the thread of the run, on rank 0 only (see RunRequest::tell_all), in this order; then, between steps, as a

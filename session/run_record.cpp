@@ -60,6 +60,7 @@ void write_identity(const RunDir& run, const Member& member, const Registry& reg
                      {"from", source.empty() ? Json() : Json(std::filesystem::absolute(source).string())},
                      {"extra", Json::ordered({{"base_dir", std::filesystem::absolute(config.base_dir()).string()},
                                               {"plugin_folders", std::move(folders)}})}});
+  if (!start.job.empty()) identity["job"] = start.job;
   identity["earlier"] = earlier_attempts(run.folder().inside());
   // A command line or host name need not be UTF-8.
   run.write("run.json", identity.dump(2, true) + "\n");

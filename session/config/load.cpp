@@ -284,7 +284,8 @@ struct Resolver {
     const PluginSchema* plugin = plugin_of(schema);
     const Option* named = find_option(schema.options, schema.names);
     // All its keys are the engine's. Of a word that is neither built in nor a plugin, its choices tell.
-    const bool alone = schema.kind.empty() || (!plugin && (is_late(schema) || !named->choices.empty()));
+    const bool none = named && !named->required && plugin_name(schema).empty();  // [job] in a run
+    const bool alone = schema.kind.empty() || (!plugin && (none || is_late(schema) || !named->choices.empty()));
     if (!plugin && !alone) no_plugin(schema);
     Schema options = merged(schema, plugin);
     if (!plugin && named && !named->choices.empty())

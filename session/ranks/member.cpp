@@ -52,11 +52,11 @@ Member::~Member() {
   if (many() && !first()) set_plugin_log(nullptr);
 }
 
-std::string Member::again(const std::filesystem::path& run) const {
-  const std::string word = shell_word(run.string());
-  if (has_parent()) return fmt::format("engine run {} --ranks {}", word, size());
-  if (!many()) return "engine run " + word;
-  return fmt::format("{} -n {} engine run {}", announced_.by == "srun" ? "srun --mpi=pmix" : "mpirun", size(), word);
+std::string Member::again(const std::filesystem::path& run, const std::string& verb) const {
+  const std::string line = "engine " + verb + " " + shell_word(run.string());
+  if (has_parent()) return fmt::format("{} --ranks {}", line, size());
+  if (!many()) return line;
+  return fmt::format("{} -n {} {}", announced_.by == "srun" ? "srun --mpi=pmix" : "mpirun", size(), line);
 }
 
 // A plugin reads no environment (engine/comm.h).

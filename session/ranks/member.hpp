@@ -42,8 +42,8 @@ class Member {
   bool has_parent() const { return link_.is_open(); }
   // The command line as the user typed it.
   const std::string& command() const { return has_parent() ? link_.parent().command : start_.command; }
-  // The command that resumes a run with as many ranks.
-  std::string again(const std::filesystem::path& run) const;
+  // The command that resumes a run, or what another `verb` goes on with, with as many ranks.
+  std::string again(const std::filesystem::path& run, const std::string& verb = "run") const;
 
   // Refuses ranks whose launcher gives them no way to connect. Connects to the other ranks, which must have the same
   // configuration, and divides the processors of this machine.

@@ -28,7 +28,8 @@ ReportContext report_context(const Setup& setup, const Config& config) {
   c.kept = kept(setup.model);
   for (const Tensor& t : setup.plan.tensors)
     if (t.role != "gradient") c.checkpoint += bytes(t.desc);
-  c.checkpoints = config.section("checkpoint").integer("keep");
+  if (setup.kept) c.checkpoint = setup.kept;
+  c.checkpoints = setup.kept ? 1 : config.section("checkpoint").integer("keep");
   return c;
 }
 

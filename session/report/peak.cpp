@@ -7,7 +7,8 @@ namespace eng {
 
 Peak peak_of(const Plan& plan, const Beside& beside) {
   Peak peak;
-  peak.host = beside.overhead + beside.bookkeeping + beside.staging + beside.data + beside.tiers + beside.snapshot;
+  peak.host =
+      beside.overhead + beside.bookkeeping + beside.staging + beside.data + beside.tiers + beside.job + beside.snapshot;
   peak.device = beside.device_overhead;
   for (const Arena& arena : plan.arenas) {
     if (arena.kind == "storage") {

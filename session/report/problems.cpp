@@ -10,7 +10,7 @@
 namespace eng {
 namespace {
 
-constexpr std::size_t width = 100;  // of an excerpt
+constexpr std::size_t line_width = 100;  // of an excerpt
 constexpr std::size_t most_problems = 50;
 
 std::string join(const std::vector<std::string>& parts, std::size_t from, std::size_t count) {
@@ -40,14 +40,14 @@ std::string excerpt(const ConfigError& error, const Problem& problem) {
   // The section's header, for orientation; not needed if the problem is in a header.
   std::size_t header = error.line(at.line).starts_with('[') ? 0 : at.line - 1;
   while (header > 0 && !error.line(header).starts_with('[')) --header;
-  if (header > 0) out += fmt::format("{:>{}} | {}\n", header, blank.size(), printable(error.line(header), width));
+  if (header > 0) out += fmt::format("{:>{}} | {}\n", header, blank.size(), printable(error.line(header), line_width));
   if (header > 0 && at.line - header > 1) out += blank + " | ...\n";
   const auto all = characters(error.line(at.line));
   const std::size_t column = std::min(std::max<std::size_t>(at.column, 1) - 1, all.size());
-  const std::size_t from = column < width ? 0 : column - width / 2;
-  const std::string cut = from > 0 ? "..." : "", more = from + width < all.size() ? "..." : "";
-  const std::string caret(std::clamp<std::size_t>(at.length, 1, from + width - column), '^');
-  out += fmt::format("{} | {}{}{}\n", at.line, cut, join(all, from, width), more);
+  const std::size_t from = column < line_width ? 0 : column - line_width / 2;
+  const std::string cut = from > 0 ? "..." : "", more = from + line_width < all.size() ? "..." : "";
+  const std::string caret(std::clamp<std::size_t>(at.length, 1, from + line_width - column), '^');
+  out += fmt::format("{} | {}{}{}\n", at.line, cut, join(all, from, line_width), more);
   out += fmt::format("{} | {:{}}{} {}", blank, "", cut.size() + column - from, caret, problem.label);
   return out.substr(0, out.find_last_not_of(' ') + 1) + "\n" + blank + " |\n";
 }

@@ -19,7 +19,7 @@ const char* to_string(Queue queue) {
 const char* to_string(Line line) {
   static const char* names[] = {"weights",       "gradients",   "optimizer", "constants", "batch",
                                 "step",          "activations", "workspace", "caches",    "leases",
-                                "communication", "update",      "observers"};
+                                "communication", "update",      "observers", "job",       "sites"};
   return names[static_cast<size_t>(line)];
 }
 
@@ -208,6 +208,8 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
                        size(c.data));
   if (c.tiers)
     out += fmt::format("  storage's tables    {:>16} bytes  {:>12}  checksums, buffers\n", c.tiers, size(c.tiers));
+  if (c.job)
+    out += fmt::format("  the job itself      {:>16} bytes  {:>12}  of host memory, as it says\n", c.job, size(c.job));
   if (c.snapshot)
     out += fmt::format("  snapshot            {:>16} bytes  {:>12}  for [checkpoint] asynchronous\n", c.snapshot,
                        size(c.snapshot));

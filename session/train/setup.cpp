@@ -101,14 +101,22 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   s.precision =
       make_precision(precision.string("plugin"),
                      registry.table<eng_axis>(ENG_PRECISION_KIND, precision.string("plugin")), precision, world);
-  if (training)
+  const Job* const job = readable.job;
+  if (job && s.precision.table.begin)
+    throw Error(Exit::usage,
+                fmt::format("precision.plugin = \"{}\" scales the loss from step to step; a job takes no steps",
+                            s.precision.name),
+                "choose another, for example \"bf16\" or \"fp32\"");
+  if (job)
+    s.optimizer = job->asked;
+  else if (training)
     s.optimizer = make_optimizer(optimizer.string("plugin"),
                                  registry.table<eng_optimizer>(ENG_OPTIMIZER_KIND, optimizer.string("plugin")),
                                  optimizer, {train.integer("steps"), make_schedule(config, registry).peak});
   const eng_model model_table = registry.table<eng_model>(ENG_MODEL_KIND, model.string("plugin"));
   // A strategy may bring ops, too.
   if (world.size > 1) registry.table<eng_axis>(ENG_ZERO_KIND, zero.string("plugin"));
-  if (training) s.observers = make_observers(config, registry);  // these as well
+  if (training && !job) s.observers = make_observers(config, registry);  // these as well
   load_ops(registry);
   const Offered offered = offered_fields(config, registry, generate > 0);
   s.model = trace(model, model_table, generate ? 1 : train.integer("micro_batch"),
@@ -162,7 +170,8 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   request.train = training;
   request.evaluate = !generate && use != Use::sketch;  // it needs less than a step
   request.generate = generate > 0;
-  request.keep_gradients = readable.gradients;
+  request.keep_gradients = readable.gradients || job;
+  request.job = job;
   request.logits = readable.logits;
   request.grad_clip = train.number("grad_clip");
   s.plan = use == Use::sketch ? emit_plan(request) : make_plan(request);
@@ -179,7 +188,8 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   if (training)
     for (std::string& note : idle_keys(zero, s.plan)) s.notes.push_back(std::move(note));
   if (!generate) note_length(model, s.model.sequence_length, s.model.info.max_length, s.notes);
-  if (training && config.section("checkpoint").boolean("asynchronous"))
+  if (job) s.job = job->info.host_bytes;
+  if (training && !job && config.section("checkpoint").boolean("asynchronous"))
     s.snapshot = snapshot_bytes(saved_tensors(s.plan));
   return s;
 }
@@ -204,7 +214,7 @@ Setup make_evaluation(const Config& config, Registry& registry) {
 std::vector<TensorShare> saved_tensors(const Plan& plan) {
   std::vector<TensorShare> out;
   for (const Tensor& t : plan.tensors) {
-    if (t.role == "gradient") continue;
+    if (t.role == "gradient" || t.role == "site") continue;
     const eng_desc& d = t.desc;
     const auto id = static_cast<uint32_t>(&t - plan.tensors.data());
     TensorShare share{{t.name, t.role, d.dtype, {d.dims, d.dims + d.ndim}, id}};

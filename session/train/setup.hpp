@@ -31,6 +31,8 @@ struct Setup {
   uint64_t comm_overhead = 0;      // bytes of host memory of the communicator, with several ranks
   uint64_t data = 0;               // bytes of host memory that the data source keeps, once it is open
   uint64_t snapshot = 0;           // bytes of host memory for asynchronous checkpoints
+  uint64_t job = 0;                // bytes of host memory that a job takes
+  uint64_t kept = 0;               // bytes on disk of what it keeps
   uint64_t stored = 0;             // tensors of the weights, if they are only read
 };
 
@@ -38,6 +40,8 @@ struct Setup {
 struct Readable {
   bool gradients = false;  // the last step's: they take memory of their own
   bool logits = false;     // program "logits" and its result
+  // Instead of training: a job's programs, and the gradients. Borrowed.
+  const Job* job = nullptr;
 };
 
 // Loads the plugins that the configuration names, traces the model, makes the verified plan.

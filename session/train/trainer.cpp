@@ -373,6 +373,29 @@ void Trainer::together(Evaluation& out, std::vector<double> sums) {
     out.cross_entropy = language == terms.end() ? NAN : sums[static_cast<size_t>(language - terms.begin())] / labels;
 }
 
+double Trainer::gradients(const Batch& batch, int64_t valid) {
+  upload_counters(0, 0);
+  stage(batch);
+  const auto labels = static_cast<double>(std::max<int64_t>(valid, 1));
+  executor_.host<float>(setup_.plan.inputs)[0] = valid ? 1.0f / static_cast<float>(valid) : 0.0f;
+  executor_.run("train");
+  const View& losses = alone() ? setup_.plan.losses : setup_.plan.all_losses;
+  return weighted(setup_.plan, loss_sums(setup_.plan, executor_.host<float>(losses))) / labels;
+}
+
+double Trainer::loss_of(const Batch& batch, const char* program) {
+  stage(batch);
+  executor_.run(program);
+  const float* losses = executor_.host<float>(setup_.plan.losses);
+  return weighted(setup_.plan, {losses, losses + std::max<size_t>(setup_.plan.terms.size(), 1)});
+}
+
+void Trainer::job_program(uint32_t k, const float* scalars, int64_t counter) {
+  upload_counters(0, counter);
+  executor_.upload(setup_.plan.scalars, scalars);
+  executor_.run(eng::job_program(k));
+}
+
 void Trainer::logits(const Batch& batch) {
   if (setup_.plan.publishes_late) executor_.run("publish");
   stage(batch);

@@ -85,6 +85,13 @@ class Trainer {
   Evaluation evaluate(const Batch& batch);
   // Computes `Plan::logits` of one micro-batch of tokens, with a setup that asks for logits.
   void logits(const Batch& batch);
+  // For a plan with a job. The gradients of one batch of all ranks, of which `valid` labels count: they stay. Returns
+  // the mean loss. Random ops draw as in a first step.
+  double gradients(const Batch& batch, int64_t valid);
+  // The sum of the losses of this rank's rows of one micro-batch, by one of the programs that evaluate.
+  double loss_of(const Batch& batch, const char* program);
+  // Program k, which finds these ENG_S_COUNT scalars, and `counter` where the updates are counted.
+  void job_program(uint32_t k, const float* scalars, int64_t counter);
   // The weights that compute reads, from their masters: after somebody else wrote these.
   void publish() { executor_.run("publish"); }
   // See Executor.

@@ -22,6 +22,7 @@
 
 #include "core/execute/executor.hpp"
 #include "engine/ops.h"
+#include "session/job/made_job.hpp"
 #include "session/train/loader.hpp"
 #include "session/train/setup.hpp"
 
@@ -150,6 +151,7 @@ struct Run {
     PluginSearch search;
     for (const auto& entry : fs::directory_iterator(ENGINE_PLUGIN_DIR))
       if (entry.is_directory()) search.extra.push_back(entry.path());
+    search.extra.emplace_back(FIXTURE_JOB);
     search.environment = false;
     registry = find_plugins(search);
     config = Config::parse(model + rest, "step.toml", folder, {"device.threads=" + std::to_string(threads)},
@@ -239,6 +241,36 @@ TEST_CASE("an allocation inside a step is seen", "[step]") {
   Run run(1);
   run.executor = std::make_unique<Executor>(run.setup.plan, *run.device, *run.setup.kernels);
   CHECK(taken(run, allocating) >= 11);
+}
+
+TEST_CASE("the programs of a job allocate nothing", "[step]") {
+  for (const int64_t threads : {1, 2}) {
+    INFO("threads " << threads);
+    Run run(threads, std::string(llama) + "[job]\nplugin = \"fixture\"\n");
+    MadeJob made = make_job(run.config, *run.registry);
+    take_batch(run.config, made, 1);
+    const Setup setup = make_setup(run.config, *run.registry, 0, {}, nullptr, {.job = &made.job});
+    REQUIRE_FALSE(setup.plan.sites.empty());
+    Executor executor(setup.plan, *run.device, *setup.kernels);
+    executor.run("init");
+    std::vector<std::string> programs = {"train", "eval", eval_with_sites};
+    for (uint32_t k = 0; k < made.job.info.programs; ++k) programs.push_back(job_program(k));
+    const std::vector<int32_t> tokens(static_cast<size_t>(::eng::count(setup.plan.fields[0].view.desc)), 65);
+    const float scalars[ENG_S_COUNT] = {}, inputs[8] = {1};
+    int64_t counters[ENG_C_COUNT] = {};
+    calls = 0;
+    for (int turn = 0; turn < 3; ++turn) {
+      counting = turn > 0;
+      executor.upload(setup.plan.field("tokens"), tokens.data());
+      executor.upload(setup.plan.field("labels"), tokens.data());
+      executor.upload(setup.plan.inputs, inputs);
+      executor.upload(setup.plan.scalars, scalars);
+      executor.upload(setup.plan.counters, counters);
+      for (const std::string& program : programs) executor.run(program);
+      counting = false;
+    }
+    CHECK(calls == 0);
+  }
 }
 
 TEST_CASE("taking a sequence further allocates nothing", "[step]") {

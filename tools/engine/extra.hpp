@@ -15,6 +15,7 @@ struct ExtraCommand {
 };
 
 inline constexpr ExtraCommand extra_commands[] = {
+    {"engine", "analyse", "do a job on a model other than training, or go on with one"},
     {"engine", "ckpt", "checkpoints of a run: list, verify, compare, clean up, export"},
     {"engine", "report", "one HTML page with the curves and numbers of runs"},
     {"config", "convert",
@@ -26,6 +27,7 @@ inline constexpr ExtraCommand extra_commands[] = {
 void add_extra(CLI::App& group, const Common& common);
 
 // In the other program: each gives a command of the table its options and what it does.
+void fill_analyse(CLI::App& command, Common& common);
 void fill_ckpt(CLI::App& command, Common& common);
 void fill_report(CLI::App& command, Common& common);
 void fill_convert(CLI::App& command, Common& common);

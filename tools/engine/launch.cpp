@@ -321,8 +321,8 @@ std::string Above::failed(const Cause& cause) {
     help += newest.empty()
                 ? fmt::format("{} has no checkpoint yet; logs of the ranks: {}/logs", run_, run_)
                 : fmt::format(
-                      "the last complete checkpoint is {}; resume with:  engine run {} {}\nlogs of the ranks: {}/logs",
-                      newest, shell_word(run_), what_.again, run_);
+                      "the last complete checkpoint is {}; resume with:  engine {} {} {}\nlogs of the ranks: {}/logs",
+                      newest, what_.verb, shell_word(run_), what_.again, run_);
   }
   return text_of(Failure{cause.exit, cause.text, help});
 }

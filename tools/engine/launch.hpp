@@ -12,6 +12,7 @@ namespace eng {
 struct Launch {
   std::vector<std::string> arguments;  // of every rank, after `engine`
   std::string command;                 // as the user typed it
+  std::string verb = "run";            // of `engine`
   std::string again;                   // what to type after the run's directory to resume: "--ranks 4"
   uint32_t ranks = 2;
   double timeout = 600;  // seconds within which the first rank must connect; afterwards the ranks wait for each other

@@ -9,7 +9,9 @@
 #include "core/base/error.hpp"
 #include "engine/model.h"
 #include "session/fit/text.hpp"
+#include "session/job/made_job.hpp"
 #include "session/ranks/ranks.hpp"
+#include "session/record.hpp"
 #include "session/train/trainer.hpp"
 #include "session/version.hpp"
 #include "tools/engine/command.hpp"
@@ -115,7 +117,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
 namespace {
 
 struct PlanFlags {
-  std::string target, host;
+  std::string target, host, job;
   std::optional<std::string> fit;  // "": of the device of the configuration
   std::vector<std::string> overrides;
   bool json = false, dump = false;
@@ -156,14 +158,23 @@ void plan(const Common& common, PlanFlags flags) {
   if (flags.fit && flags.dump)
     throw Error(Exit::usage, "--dump prints one plan, and --fit compares many", "leave out one of them");
   add_described(flags);
+  if (!flags.job.empty()) flags.overrides.push_back("job.plugin=" + toml_text(flags.job));
   auto [registry, config] = load_config(common, flags.target, flags.overrides);
   const World world = planned_world(config, flags.ranks);
+  std::optional<MadeJob> made;
+  if (!flags.job.empty() || is_analysis(flags.target)) {
+    if (flags.fit)
+      throw Error(Exit::usage, "--fit compares settings for training; it does not know jobs", "leave out --fit");
+    made.emplace(make_job(config, *registry));
+    take_batch(config, *made, flags.ranks);
+  }
   if (flags.fit) {
     const Fit fit = find_fit(config, *registry, world);
     fmt::print("{}", flags.json ? fit_json(fit) : fit_text(fit));
     return;
   }
-  Setup setup = make_plan_only(config, *registry, world);
+  Setup setup = make_plan_only(config, *registry, world, {.job = made ? &made->job : nullptr});
+  if (made) count_job(setup, *made);
   print_notes(setup);
   ReportContext context = report_context(setup, config);
   fmt::print("{}", flags.json   ? plan_json(setup.plan, context)
@@ -171,7 +182,7 @@ void plan(const Common& common, PlanFlags flags) {
                                 : plan_text(setup.plan, context));
   if (flags.json || flags.dump) return;
   fmt::print("{}", preset_note(*registry, config.section("model"), setup.plan.parameters));
-  if (!fits(setup))
+  if (!fits(setup) && !made)
     for (const auto& edit : proposals(find_fit(config, *registry, world))) fmt::print("  would fit: {}\n", edit);
 }
 
@@ -196,6 +207,7 @@ void add_plan(CLI::App& app, Common& common) {
       ->expected(0, 1)
       ->allow_extra_args(false);
   command->add_option("--host", flags->host, "memory of a host, which its ranks share: [host] memory");
+  command->add_option("--job", flags->job, "plan a job of `engine analyse` instead of training: job.plugin");
   command->add_flag("--json", flags->json, "print one JSON object");
   command->add_flag("--dump", flags->dump, "print every action with its buffers, waits and addresses");
   command->callback([&common, flags] { plan(common, *flags); });

@@ -3,16 +3,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <optional>
 
 #include "core/base/error.hpp"
-#include "session/ranks/room.hpp"
 #include "session/report/progress.hpp"
 #include "session/run.hpp"
 #include "session/signals.hpp"
 #include "tools/engine/command.hpp"
-#include "tools/engine/launch.hpp"
+#include "tools/engine/on_ranks.hpp"
 
 namespace eng {
 namespace {
@@ -20,13 +18,8 @@ namespace {
 struct RunFlags {
   std::string target, out, resume = "auto", max_time, trace;
   std::vector<std::string> overrides, allowed_changes;
-  std::optional<uint32_t> ranks;
-  bool oversubscribe = false;
+  RankFlags ranks;
 };
-
-bool stop_asked() {
-  return Signals::pending() != 0;
-}
 
 // Prints a run's progress to stderr. A reader that stalls does not stop the run.
 class Shown final : public RunListener {
@@ -116,64 +109,6 @@ Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {
   return end.exit;
 }
 
-// The ranks do the work. This does only what each rank would otherwise print, or what would keep all but one waiting.
-int launch_ranks(const Common& common, const RunFlags& flags) {
-  // Every rank reads it separately, and a pipe can be read only once.
-  const std::filesystem::file_type type = std::filesystem::status(flags.target).type();
-  if (flags.target.starts_with("/dev/") || type == std::filesystem::file_type::fifo)
-    throw Error(Exit::usage, "with --ranks the configuration cannot come from a pipe: each rank reads it",
-                "write it to a file");
-  if (!flags.oversubscribe) check_room(*flags.ranks, room_here());
-  auto [registry, config] = load_config(common, flags.target, flags.overrides);
-  config.require("data");
-  refuse_described(config);
-  share_batch(config, *flags.ranks);
-  build_data(config, *registry, model_vocabulary(config, *registry), true);
-  Launch what;
-  what.command = common.command;
-  what.ranks = *flags.ranks;
-  what.timeout = config.section("comm").number("timeout");
-  what.again = fmt::format("--ranks {}{}", what.ranks, flags.oversubscribe ? " --oversubscribe" : "");
-  for (size_t i = 0; i < common.arguments.size(); ++i) {
-    const std::string& word = common.arguments[i];
-    if (word == "--ranks")
-      ++i;
-    else if (word.rfind("--ranks=", 0) != 0 && word != "--oversubscribe")
-      what.arguments.push_back(word);
-  }
-  return launch(what);
-}
-
-int run(Common& common, const RunFlags& flags) {
-  if (weights_kind(flags.target) == WeightsKind::hugging_face)
-    throw Error(Exit::usage, flags.target + " is a Hugging Face directory; a configuration or a run is needed here",
-                "write a configuration with  [model] from = " + toml_text(flags.target) + "  and [data]");
-  const auto variable = [](const char* name) -> const char* { return std::getenv(name); };
-  if (flags.ranks) {
-    const Announced announced = Announced::read(variable);
-    if (announced.size > 1 || announced.by == "mpirun")
-      throw Error(Exit::usage,
-                  fmt::format("--ranks starts ranks, but this process is already a rank (rank {} of {}, started by {})",
-                              announced.rank, announced.size, announced.by),
-                  "remove --ranks, or start the command without the launcher");
-    if (*flags.ranks > 1) return launch_ranks(common, flags);
-  }
-  const Signals signals(std::getenv("SLURM_STEP_NUM_TASKS") != nullptr);
-  std::optional<Member> member;
-  try {
-    member.emplace(MemberStart{common.command, common.arguments, [](const Failure& why) { print(why); }});
-    if (!member->many() && !flags.ranks) check_alone(variable, command_words(common.arguments));
-    const Exit exit = train_rank(common, flags, *member);
-    return member->leave(exit);
-  } catch (...) {
-    if (!member || !member->many()) throw;
-    member->failed(std::current_exception());
-    // Skips destructors and exit handlers, in which this rank could wait for the others.
-    std::fflush(nullptr);
-    ::_exit(failure(std::current_exception()).exit);
-  }
-}
-
 }  // namespace
 
 void add_run(CLI::App& app, Common& common) {
@@ -190,11 +125,15 @@ void add_run(CLI::App& app, Common& common) {
   command->add_option("--max-time", flags->max_time, "save and exit with 75 after this time, for example 3h50m");
   command->add_flag("--trace{auto}", flags->trace,
                     "write a trace of every action: of steps 2 to 4, or of the given steps, as in --trace=2-4");
-  command->add_option("--ranks", flags->ranks, "number of ranks to start on this machine through mpirun")
-      ->check(CLI::Range(1, 65536));
-  command->add_flag("--oversubscribe", flags->oversubscribe,
-                    "with --ranks: start them even if this machine has no room for so many");
-  command->callback([&common, flags] { common.exit = run(common, *flags); });
+  add_rank_flags(*command, flags->ranks);
+  command->callback([&common, flags] {
+    const Launching what{"run", flags->target, [&] { return load_config(common, flags->target, flags->overrides); }};
+    if (weights_kind(flags->target) == WeightsKind::hugging_face)
+      throw Error(Exit::usage, flags->target + " is a Hugging Face directory; a configuration or a run is needed here",
+                  "write a configuration with  [model] from = " + toml_text(flags->target) + "  and [data]");
+    common.exit =
+        on_ranks(common, flags->ranks, what, [&](Member& member) { return train_rank(common, *flags, member); });
+  });
 }
 
 }  // namespace eng

@@ -7,11 +7,9 @@
 namespace eng {
 
 void add_commands(CLI::App& app, Common& common) {
-  const std::map<std::string, void (*)(CLI::App&, Common&)> fill = {{"ckpt", fill_ckpt},
-                                                                    {"report", fill_report},
-                                                                    {"convert", fill_convert},
-                                                                    {"test", fill_plugins_test},
-                                                                    {"new", fill_plugins_new}};
+  const std::map<std::string, void (*)(CLI::App&, Common&)> fill = {
+      {"analyse", fill_analyse}, {"ckpt", fill_ckpt},         {"report", fill_report},
+      {"convert", fill_convert}, {"test", fill_plugins_test}, {"new", fill_plugins_new}};
   for (const ExtraCommand& one : extra_commands) {
     CLI::App* group = &app;
     if (app.get_name() != one.group) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "engine/job.h"
 #include "engine/model.h"
 #include "engine/observer.h"
 #include "engine/op.h"
@@ -27,6 +28,7 @@ std::span<const Kind> kinds() {
       {ENG_COMM_KIND, "comm", test_comm},
       {ENG_SCHEDULE_KIND, "schedule", test_schedule},
       {ENG_OBSERVER_KIND, "", test_observer},
+      {ENG_JOB_KIND, "job", test_job},
   };
   return all;
 }
@@ -67,7 +69,8 @@ bool is_key(const std::string& section, const std::string& key) {
 Config Subject::config(const std::string& more) const {
   const Kind* kind = find_kind(one.kind);
   const std::string section = kind ? kind->section : "";
-  std::string text = section == "model" ? "" : "[model]\nplugin = \"sample of plugins test\"\n";
+  std::string text =
+      section == "model" || more.find("[model]") == 0 ? "" : "[model]\nplugin = \"sample of plugins test\"\n";
   if (section == "offload")
     text += fmt::format("[offload]\noptimizer = \"{}\"\n", one.name);
   else if (section == "schedule")

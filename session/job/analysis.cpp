@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session/job/analysis.hpp"
+
+#include <cmath>
+#include <set>
+
+#include "session/changes.hpp"
+#include "session/config/schemas.hpp"
+#include "session/fits.hpp"
+#include "session/job/facts.hpp"
+#include "session/job/host.hpp"
+#include "session/record.hpp"
+#include "session/report/bookkeeping.hpp"
+#include "session/run_record.hpp"
+#include "session/shell.hpp"
+
+namespace eng {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* model_hash_key = "model_hash";  // of a checkpoint's further facts
+
+// Names in the directory that are the engine's own.
+bool is_own_file(const std::string& name) {
+  static const std::set<std::string> own = {
+      "LOCK",     "checkpoints", "config.resolved.toml", "config.toml", "device_choices.txt", "logs", "metrics.jsonl",
+      "plan.txt", "run.json",    "state.json",           "tensorboard"};
+  return own.count(name) > 0;
+}
+
+// Bits follow from these; everything else may change between two attempts.
+bool is_fixed(const Change& change) {
+  static const std::set<std::string> of_train = {"train.accumulate", "train.freeze", "train.micro_batch",
+                                                 "train.sequence_length", "train.seed"};
+  const std::string section = change.key.substr(0, change.key.find('.'));
+  if (section == "job" || section == "precision") return true;
+  if (section == "model" || section == "data") return change.rule == OnChange::refuse;
+  return of_train.count(change.key) > 0;
+}
+
+class Analysis {
+ public:
+  Analysis(const AnalysisRequest& request, Member& member, AnalysisListener& listener)
+      : request_(request), member_(member), listener_(listener) {}
+  AnalysisEnd run();
+
+ private:
+  void tell(const std::vector<std::string>& notes) const {
+    if (member_.first())
+      for (const std::string& note : notes) listener_.note(note);
+  }
+  void prepare();
+  void take_weights();
+  void find_place();
+  void check_resumed();
+  void start();
+  void load();
+  AnalysisEnd work();
+  void save();
+  void wrote(const std::string& name, const void* data, uint64_t size);
+  void state(const char* status, int exit_code) const;
+  bool stop_asked() const {
+    return (request_.stop && request_.stop()) || (request_.max_seconds && since(started_) > *request_.max_seconds);
+  }
+  template <class Work>
+  auto guarded(const Work& work);
+
+  const AnalysisRequest& request_;
+  Member& member_;
+  AnalysisListener& listener_;
+  const SteadyClock::time_point started_ = SteadyClock::now();
+  const std::string began_ = utc_now(true);
+  Opened opened_;
+  std::optional<MadeJob> made_;
+  std::optional<ResolvedConfig> resolved_;
+  Setup setup_;
+  std::optional<Data> data_;
+  std::optional<RunDir> dir_;       // on rank 0, once it exists
+  std::optional<HeldFolder> held_;  // on the others
+  std::optional<fs::path> from_;    // what it saved before
+  std::vector<Change> changes_;
+  fs::path directory_;
+  bool again_ = false;  // the analysis existed before
+  std::optional<Trainer> trainer_;
+  std::optional<Passes> passes_;
+  std::optional<Saver> saver_;
+  std::string model_hash_, last_;
+  int64_t saves_ = 0;
+  std::vector<std::string> files_;
+};
+
+// The newest checkpoint of a run that is analysed is where its weights come from, now and when this is resumed.
+void Analysis::take_weights() {
+  const fs::path& target = request_.open.target;
+  if (!RunDir::is_run(target) || is_analysis(target)) return;
+  std::string found;
+  if (member_.first()) found = fs::absolute(find_weights(target)).lexically_normal().string();
+  opened_.config.section("model").set("from", member_.from_first(found), target.string());
+}
+
+void Analysis::prepare() {
+  again_ = is_analysis(request_.open.target) || (!request_.out.empty() && is_analysis(request_.out));
+  opened_ = open_for_job(request_.open, request_.job);
+  Config& config = opened_.config;
+  Registry& registry = *opened_.registry;
+  if (!member_.has_parent()) tell(config.notes());
+  config.require("data");
+  refuse_described(config);
+  member_.join(registry, config);
+  take_weights();
+  made_.emplace(make_job(config, registry));
+  take_batch(config, *made_, member_.size());
+  resolved_.emplace(config);
+  Communicator* comm = member_.communicator();
+  setup_ = make_setup(config, registry, 0, comm ? comm->world() : World{}, comm, {.job = &made_->job});
+  count_job(setup_, *made_);
+  tell(setup_.notes);
+  check_weights(config, registry, setup_);
+  check_job_fits(setup_, made_->job.name);
+  const int64_t vocabulary = setup_.model.info.vocabulary;
+  if (member_.first() && !member_.has_parent() && request_.build_data)
+    request_.build_data(config, registry, vocabulary);
+  member_.from_first("");
+  data_.emplace(registry, config, vocabulary, setup_.model.fields);
+  count_data(setup_, *data_);
+  std::vector<Item> items = collective_items(setup_.plan);
+  items.push_back(plugins_item(registry));
+  items.push_back({"data", Exit::data, data_->info().content_hash, {}});
+  agree(member_.exchange(), items);
+}
+
+void Analysis::find_place() {
+  if (member_.first() && again_) {
+    const fs::path& target = request_.open.target;
+    if (is_analysis(target) && !request_.out.empty())
+      throw Error(Exit::usage, "--out is for a new analysis", "remove it: an analysis is resumed in its own directory");
+    dir_.emplace(is_analysis(target) ? RunDir::open(target) : RunDir::at(request_.out));
+    remove_leftovers(dir_->checkpoints());
+    const Found found = find_latest(dir_->checkpoints());
+    for (const CheckpointRow& row : found.refused) listener_.passed_over(row);
+    from_ = found.path;
+  } else if (member_.first()) {
+    if (RunDir::is_run(request_.out))
+      throw Error(Exit::usage, request_.out.string() + " is a run, not an analysis", "give another --out");
+  }
+  const std::string from = member_.from_first(from_ ? from_->string() : "");
+  if (!from.empty()) from_ = from;
+}
+
+void Analysis::check_resumed() {
+  if (!again_ || !dir_) return;
+  const uint32_t ranks = read_record(dir_->path()).ranks;
+  if (ranks && ranks != member_.size())
+    throw Error(
+        Exit::usage,
+        fmt::format("{} began with {} rank{}, now there are {}: sums over windows would be made in another order",
+                    dir_->path().string(), ranks, ranks == 1 ? "" : "s", member_.size()),
+        fmt::format("resume it with {} rank{}, or begin a new one", ranks, ranks == 1 ? "" : "s"));
+  const fs::path file = dir_->path() / "config.resolved.toml";
+  if (!fs::exists(file)) return;  // it ended while it was being made
+  changes_ = changes(read_document(file), opened_.config, schemas_of(*opened_.registry));
+  std::string list;
+  for (const Change& c : changes_)
+    if (is_fixed(c)) list += fmt::format("\n  {} = {} before, now {}", c.key, c.before, c.now);
+  if (!list.empty())
+    throw Error(Exit::usage, "an analysis is resumed with what its numbers follow from, but these differ:" + list,
+                "give the values of before, or begin a new analysis");
+}
+
+void Analysis::start() {
+  check_resumed();
+  const Config& config = opened_.config;
+  release_freed_memory();  // of planning
+  trainer_.emplace(config, *opened_.registry, setup_, *data_, member_.communicator());
+  const fs::path weights = weights_source(config);
+  WeightsProgress progress;
+  if (member_.first()) progress = [&](uint64_t done, uint64_t all) { listener_.reading(weights, done, all); };
+  trainer_->initialise(weights_of(weights, config, *opened_.registry, progress));
+  release_freed_memory();
+  passes_.emplace(setup_, *data_, *trainer_, *made_);
+  model_hash_ = passes_->parameters_hash();
+  if (from_) load();
+  if (member_.first() && !dir_)
+    dir_.emplace(request_.out.empty()
+                     ? RunDir::create(config.section("run").string("out"), config.section("run").string("name"))
+                     : RunDir::at(request_.out));
+  if (dir_) {
+    RunStart start{dir_->path(), config, setup_, *data_, from_, saves_, made_->job.name};
+    write_identity(*dir_, member_, *opened_.registry, start, *resolved_, opened_.plugin_folders,
+                   opened_.before.has_value(), changes_);
+    listener_.started({dir_->path(), config, setup_, *data_, *made_, from_});
+    state("running", 0);
+  }
+  directory_ = member_.from_first(dir_ ? dir_->path().string() : "");
+  member_.works_in(directory_);
+  const HeldFolder& folder = dir_ ? dir_->folder() : held_.emplace(directory_);
+  saver_.emplace(folder.inside() / "checkpoints", 1, false, trainer_->peers());
+}
+
+// What was saved, if it is of this model and these data.
+void Analysis::load() {
+  const RunPoint point =
+      load_checkpoint(*from_, kept_tensors(setup_.plan, *made_), trainer_->fill(), {}, "", trainer_->peers());
+  const auto hash = point.extra.find(model_hash_key);
+  if (point.data_hash != data_->info().content_hash)
+    throw CommonError(Exit::data,
+                      fmt::format("{} was written with other data (hash {}, now {})", from_->string(), point.data_hash,
+                                  data_->info().content_hash),
+                      "point [data] paths at the same files, or begin a new analysis");
+  if (hash == point.extra.end() || hash->second != model_hash_)
+    throw CommonError(Exit::checkpoint,
+                      fmt::format("{} was written with other weights than those of {}", from_->string(),
+                                  weights_source(opened_.config).string()),
+                      "point model.from at the same weights, or begin a new analysis");
+  saves_ = point.step;
+  last_ = from_->filename().string();
+}
+
+void Analysis::save() {
+  RunPoint point;
+  point.step = ++saves_;
+  point.seeds["seed"] = static_cast<uint64_t>(opened_.config.section("train").integer("seed"));
+  point.data["train"] = 0;
+  point.data_hash = data_->info().content_hash;
+  point.config_hash = resolved_->hash;
+  point.extra[model_hash_key] = model_hash_;
+  for (const auto& p : opened_.registry->loaded()) point.plugins.push_back({p.id, p.version, p.sha256});
+  saver_->begin(point, kept_tensors(setup_.plan, *made_), trainer_->reader());
+  if (const auto saved = saver_->finish()) last_ = saved->path.filename().string();
+  state("running", 0);
+}
+
+void Analysis::wrote(const std::string& name, const void* data, uint64_t size) {
+  if (name.empty() || name.size() > 200 || name[0] == '.' || name.find_first_of("/\\\n\r\t") != std::string::npos ||
+      name.find('\0') != std::string::npos || is_own_file(name))
+    throw JobFault{ENG_INVALID, fmt::format("`{}` is no name for a result: it must be a file name of its own in the "
+                                            "directory",
+                                            name)};
+  trainer_->peers().lead([&] {
+    dir_->write(name.c_str(), std::string(static_cast<const char*>(data), size));
+    return "";
+  });
+  if (std::find(files_.begin(), files_.end(), name) == files_.end()) files_.push_back(name);
+}
+
+void Analysis::state(const char* status, int exit_code) const {
+  if (dir_) dir_->write_state(status, saves_, last_, exit_code);
+}
+
+AnalysisEnd Analysis::work() {
+  const fs::path path = directory_;
+  const AnalysisStart start{path, opened_.config, setup_, *data_, *made_, from_};
+  const fs::path weights = weights_source(opened_.config);
+  const FactsOf facts{
+      start,  model_hash_, resolved_->hash, weights.empty() ? "" : fs::absolute(weights).lexically_normal().string(),
+      began_, 0,           member_.size()};
+  std::string phase;
+  JobEnds ends;
+  ends.stop = [this] { return stop_asked(); };
+  ends.save = [this] { save(); };
+  ends.progress = [&](const std::string& now, uint64_t done, uint64_t all, const std::string& note) {
+    if (!dir_) return;
+    if (now != phase) dir_->log("phase " + now);
+    phase = now;
+    if (!note.empty()) dir_->log(note);
+    listener_.progress(now, done, all, note);
+  };
+  ends.file = [this](const std::string& name, const void* data, uint64_t size) { wrote(name, data, size); };
+  ends.facts = [&] {
+    FactsOf mine = facts;
+    mine.attempt = dir_ ? dir_->attempt() : 0;
+    return trainer_->peers().lead([&] { return facts_json(mine); });  // one text for all ranks
+  };
+  JobHost host(setup_, *made_, *data_, *passes_, trainer_->peers(), std::move(ends));
+  AnalysisEnd end;
+  end.exit = host.run() ? Exit::done : Exit::stopped;
+  state(end.exit == Exit::done ? "done" : "stopped", static_cast<int>(end.exit));
+  if (dir_) end.directory = dir_->path();
+  end.files = files_;
+  return end;
+}
+
+// What fails is recorded.
+template <class Work>
+auto Analysis::guarded(const Work& work) {
+  try {
+    return work();
+  } catch (...) {
+    const Failure why = failure(std::current_exception());
+    try {
+      if (dir_ && !directory_.empty()) state("failed", why.exit);
+    } catch (const std::exception&) {  // the disk failed, and only the first error is reported
+    }
+    member_.failed(std::current_exception());
+    if (dir_ && !member_.many()) dir_->log("error: " + why.text);
+    throw;
+  }
+}
+
+AnalysisEnd Analysis::run() {
+  prepare();
+  find_place();
+  guarded([this] { start(); });
+  return guarded([this] { return work(); });
+}
+
+}  // namespace
+
+// Whether the target or an override says which job. What cannot be read is told when it is opened.
+static bool names_job(const OpenRequest& request) try {
+  for (const std::string& given : request.overrides)
+    if (given.starts_with("job.plugin=")) return true;
+  const fs::path& target = request.target;
+  if (weights_kind(target) == WeightsKind::hugging_face) return false;
+  return read_document(RunDir::is_run(target) ? target / "config.resolved.toml" : target)
+             .value<std::string>("job", "plugin") != nullptr;
+} catch (const Error&) {
+  return false;
+}
+
+Opened open_for_job(OpenRequest request, const std::string& job) {
+  if (!job.empty())
+    request.overrides.push_back("job.plugin=" + toml_text(job));
+  else if (!names_job(request))
+    request.overrides.push_back("job.plugin=" + toml_text(std::string(usual_job)));
+  return open_config(request);
+}
+
+AnalysisEnd run_analysis(const AnalysisRequest& request, Member& member, AnalysisListener& listener) {
+  return Analysis(request, member, listener).run();
+}
+
+}  // namespace eng

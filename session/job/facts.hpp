@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the engine knows of an analysis, as JSON: docs/analysis.md, "facts".
+#pragma once
+
+#include <string>
+
+#include "session/job/analysis.hpp"
+
+namespace eng {
+
+struct FactsOf {
+  const AnalysisStart& start;
+  std::string model_hash, config_hash;
+  std::string weights;  // where they were read; "" if they were made
+  std::string began;    // this attempt
+  int64_t attempt = 1;
+  uint32_t ranks = 1;
+};
+std::string facts_json(const FactsOf& facts);
+
+}  // namespace eng

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// The job plugin of [job], as its plan and its run need it.
+#pragma once
+
+#include "core/plan/planner.hpp"
+#include "core/registry/registry.hpp"
+#include "session/config/config.hpp"
+#include "session/train/setup.hpp"
+
+namespace eng {
+
+struct MadeJob {
+  Job job;                          // for PlanRequest
+  std::vector<std::string> states;  // their names, in the order of the rules
+  std::vector<char> kept;           // per value of the job
+  std::string who() const { return job.asked.who(); }
+  // Whether a tensor of the plan is saved and read again.
+  bool keeps(const Tensor& tensor) const;
+};
+
+// Loads the plugin, makes its object and asks what it needs. Throws Error(Exit::usage) for options that it refuses and
+// Error(Exit::environment) for a description that breaks its contract, each with the job's name.
+MadeJob make_job(const Config& config, Registry& registry);
+// What of its tensors is saved.
+std::vector<TensorShare> kept_tensors(const Plan& plan, const MadeJob& made);
+// Completes a setup for the plan of this job.
+void count_job(Setup& setup, const MadeJob& made);
+// Gives [train] the micro-batches of the job's gradients. Throws Error(Exit::usage) where they cannot be divided among
+// the ranks.
+void take_batch(Config& config, const MadeJob& made, uint32_t ranks);
+
+}  // namespace eng
