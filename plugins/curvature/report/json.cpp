@@ -148,9 +148,11 @@ std::string results_json(const Results& results) {
   std::string out = "{\n\"v\": 1";
   const auto key = [&](const char* name) { out += ",\n\"" + std::string(name) + "\": "; };
   const auto add = [&](const char* name, const Json& value) { key(name), out += dumped(value); };
-  for (const char* name : {"timestamp", "device", "memory", "model", "data"}) {
-    add(name, facts.contains(name) ? facts[name] : Json());
-    facts.erase(name);
+  const std::pair<const char*, const char*> taken[] = {
+      {"timestamp", "now"}, {"device", "device"}, {"memory", "memory"}, {"model", "model"}, {"data", "data"}};
+  for (const auto& [name, fact] : taken) {
+    add(name, facts.contains(fact) ? facts[fact] : Json());
+    facts.erase(fact);
   }
   add("engine", facts);
   add("settings", settings);

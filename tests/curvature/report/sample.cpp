@@ -50,7 +50,7 @@ Measures measures(double size, uint64_t elements, double sparsity, uint64_t seed
 Results sample_results(int layers) {
   Results out;
   out.facts =
-      R"({"timestamp": "2026-11-25T12:00:00Z", "version": "0.1.0", "commit": "v0-1-gabcdef", "device": "cpu: 2 cores",
+      R"({"now": "2026-11-25T12:00:00Z", "version": "0.1.0", "commit": "v0-1-gabcdef", "device": "cpu: 2 cores",
     "precision": "fp32", "ranks": 2, "model": {"plugin": "opt", "hash": "sha256:12ab", "parameters": 1070464, "layers": 4},
     "data": {"hash": "xxh:77", "windows": {"train": 512, "held_out": 64}},
     "memory": {"planned": 104857600, "measured": 104333312}})";
