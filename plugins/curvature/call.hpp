@@ -7,6 +7,7 @@
 #include <string>
 
 #include "../common/kernel.hpp"
+#include "draw.hpp"
 #include "engine/ops.h"
 #include "ops.hpp"
 
@@ -59,12 +60,7 @@ struct Draw {
     need(rate >= 0 && std::isfinite(rate), "rate must be a finite number, at least 0");
     (void)c.integer("seed");
   }
-  // An element is in the sample if its word is below.
-  uint64_t limit(double share) const {
-    const double all = rate * share;
-    if (!(all > 0)) return 0;
-    return all >= 1 ? uint64_t{1} << 32 : static_cast<uint64_t>(all * 0x1p32);
-  }
+  uint64_t limit(double share) const { return sample_limit(rate, share); }
 };
 
 inline void check_perturb(const Call& c, bool wide) {

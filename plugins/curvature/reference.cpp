@@ -3,42 +3,27 @@
 #include <cmath>
 #include <cstring>
 
-#include "../common/philox.hpp"
 #include "../common/reals.hpp"
 #include "call.hpp"
-#include "gauss.hpp"
+#include "draw.hpp"
 
 namespace curvature {
 namespace {
 
-using cpu::PhiloxWords;
 using cpu::Reals;
 
-// Random numbers of element e.
+// What a call draws.
 struct PlainDraw {
   Draw draw;
+  Drawing drawing;
   uint32_t counter;
   uint64_t limit;
-
-  PhiloxWords words(uint32_t purpose, uint32_t at, uint64_t block) const {
-    return cpu::philox4x32_10(block, at | uint64_t{draw.stream + (purpose << 28)} << 32, draw.seed);
-  }
-  bool negative(uint64_t e) const {
-    const uint64_t j = e % 1024 / 32;
-    return words(1, counter, e / 1024 * 8 + j % 8)[j / 8] >> e % 32 & 1;
-  }
-  bool sampled(uint64_t e) const {
-    return limit >> 32 || words(2, 0, e / 32 * 8 + e % 8)[e % 32 / 8] < static_cast<uint32_t>(limit);
-  }
-  double normal(uint64_t e) const {
-    const PhiloxWords w = words(3, counter, e / 32 * 8 + e % 8);
-    const Normals two = e % 32 < 16 ? normals_of(w[0], w[1]) : normals_of(w[2], w[3]);
-    return e % 16 < 8 ? two.first : two.second;
-  }
+  PlainDraw(const Call& c, const Reals& scalars, const int64_t* counters, bool by_share)
+      : draw(c),
+        drawing{draw.seed, draw.stream},
+        counter(static_cast<uint32_t>(counters[ENG_C_UPDATES])),
+        limit(draw.limit(by_share ? scalars[ENG_S_LR + 1] : 1.0)) {}
 };
-PlainDraw draw_of(const Draw& d, const Reals& scalars, const int64_t* counters, bool by_share) {
-  return {d, static_cast<uint32_t>(counters[ENG_C_UPDATES]), d.limit(by_share ? scalars[ENG_S_LR + 1] : 1.0)};
-}
 
 // Calls f(T{}) with the type of the elements.
 template <class F>
@@ -65,13 +50,15 @@ struct PlainPerturb {
   explicit PlainPerturb(const Call& call) : c(call) {}
   void run(const Args& a) const {
     const Reals s(c, a, 1);
-    const PlainDraw d = draw_of(Draw(c), s, a.in<int64_t>(2), true);
+    const PlainDraw d(c, s, a.in<int64_t>(2), true);
     with_type(c, [&]<class T>(T) {
       const T step = static_cast<T>(s[ENG_S_LR]);
       for (int64_t i = 0; i < elements(c.in[0]); ++i) {
         const auto e = static_cast<uint64_t>(d.draw.first + i);
         const T base = a.in<T>(0)[i];
-        a.out<T>(0)[i] = !d.sampled(e) ? base : d.negative(e) ? base + -step : base + step;
+        a.out<T>(0)[i] = !d.drawing.sampled(e, d.limit)     ? base
+                         : d.drawing.negative(e, d.counter) ? base + -step
+                                                            : base + step;
       }
     });
   }
@@ -85,13 +72,13 @@ struct PlainNoise {
   explicit PlainNoise(const Call& call) : c(call) {}
   void run(const Args& a) const {
     const Reals s(c, a, 3);
-    const PlainDraw d = draw_of(Draw(c), s, a.in<int64_t>(4), false);
+    const PlainDraw d(c, s, a.in<int64_t>(4), false);
     const auto wanted = static_cast<uint8_t>(s[ENG_S_LR + 1]);
     with_type(c, [&]<class T>(T) {
       for (int64_t i = 0; i < elements(c.in[0]); ++i) {
         const T factor = static_cast<T>(s[ENG_S_LR]) * a.in<T>(2)[i / noise_block], base = a.in<T>(0)[i];
         const bool moves = a.in<uint8_t>(1)[i] == wanted && factor != 0;
-        const T z = moves ? static_cast<T>(d.normal(static_cast<uint64_t>(d.draw.first + i))) : T{0};
+        const T z = moves ? static_cast<T>(d.drawing.normal(static_cast<uint64_t>(d.draw.first + i), d.counter)) : T{0};
         a.out<T>(0)[i] = moves ? base + factor * z : base;
       }
     });
@@ -106,14 +93,14 @@ struct PlainHutchinson {
   explicit PlainHutchinson(const Call& call) : c(call) {}
   void run(const Args& a) const {
     const Reals s(c, a, 4);
-    const PlainDraw d = draw_of(Draw(c), s, a.in<int64_t>(5), true);
+    const PlainDraw d(c, s, a.in<int64_t>(5), true);
     with_type(c, [&]<class T>(T) {
       const T factor = static_cast<T>(s[ENG_S_LR]), weight = static_cast<T>(s[ENG_S_LR + 2]);
       for (int64_t i = 0; i < elements(c.in[0]); ++i) {
         const auto e = static_cast<uint64_t>(d.draw.first + i);
-        if (!d.sampled(e)) continue;
+        if (!d.drawing.sampled(e, d.limit)) continue;
         const T x = (a.in<T>(0)[i] - a.in<T>(1)[i]) * factor;
-        add_value(d.negative(e) ? -x : x, weight, a.out<T>(0)[i], a.out<T>(1)[i]);
+        add_value(d.drawing.negative(e, d.counter) ? -x : x, weight, a.out<T>(0)[i], a.out<T>(1)[i]);
       }
     });
   }

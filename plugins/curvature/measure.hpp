@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the states say of each tensor and row, and what the sites say of activations.
+#pragma once
+
+#include "host.hpp"
+#include "results.hpp"
+
+namespace curvature {
+
+// Measures of every tensor, and of every row if there are at most job.max_rows. Sparsity and classes are filled later.
+// `share`: of the expected sample, that job.max_parameters leaves.
+std::vector<Tensor> measure_tensors(const Job& job, Host& host, double share);
+
+// What was counted at the sites, over `tokens` positions.
+std::vector<Site> measure_sites(Host& host, uint64_t tokens);
+
+// The sparsity of tensors and rows: docs/analysis.md, "Which sparsity a tensor has".
+void add_sparsity(const Job& job, const std::vector<Site>& sites, std::vector<Tensor>& tensors);
+
+}  // namespace curvature

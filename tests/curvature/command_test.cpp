@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// `engine analyse` with the curvature job: equal bits on two ranks, after a kill, and for every kind of model.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "../cli/harness.hpp"
+
+namespace curvature_command {
+
+using namespace cli;
+
+namespace {
+
+const Args small = {"job.probes=4",        "job.windows=4",     "job.held_windows=4",
+                    "job.train_windows=4", "job.noise_seeds=2", "job.noise=[0.0, 0.01]"};
+
+Args words(const std::string& target, const std::string& out, const Args& more = {}) {
+  Args all = {"analyse", target};
+  if (target != out) {  // else it is resumed
+    all.insert(all.end(), {"--out", out});
+    all.insert(all.end(), small.begin(), small.end());
+  }
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+// What was measured: without times, memory and how it was computed.
+Json measured(const fs::path& analysis) {
+  Json r = Json::parse(read(analysis / "results.json"));
+  for (const char* of_the_run : {"timestamp", "memory", "engine", "device"}) r.erase(of_the_run);
+  return r;
+}
+Json analysed(const Scratch& scratch, const std::string& out, const Args& more = {},
+              const std::string& target = "config.toml") {
+  const Result done = engine(scratch, words(target, out, more));
+  INFO(done.err);
+  REQUIRE(done.exit == 0);
+  CHECK(state(scratch / out).at("status") == "done");
+  return measured(scratch / out);
+}
+
+}  // namespace
+
+TEST_CASE("an analysis of a run has its files, and every number is finite", "[curvature]") {
+  Scratch scratch;
+  scratch.config();
+  good(scratch, {"run", "config.toml", "--out", "trained"});
+  const Json r = analysed(scratch, "out", {}, "trained");
+  for (const char* file : {"results.json", "results.csv", "report.html"}) CHECK(fs::exists(scratch / "out" / file));
+  uint64_t all = 0;
+  for (const Json& t : r["tensors"]) {
+    INFO(t["name"]);
+    for (const char* key :
+         {"hessian_mean", "hessian_low", "hessian_high", "hessian_abs", "gradient_norm", "weight_norm"})
+      CHECK(t[key].is_number());
+    all += t["elements"].get<uint64_t>();
+  }
+  CHECK(r["hessian_data_size"] == all);
+  CHECK(r["Wfunc"].get<uint64_t>() + r["Wsens"].get<uint64_t>() + r["Wboth"].get<uint64_t>() == all);
+  CHECK(r["activations"].size() == 2);
+  for (const Json& one : r["prm_results"]["responses"])
+    for (const Json& trial : one["trials"]) {
+      if (one["sigma"] == 0.0) CHECK(trial["perplexity_change"] == 0.0);
+      if (one["sigma"] == 0.0) CHECK(trial["auc"] == r["prm_results"]["base_auc"]);
+    }
+  CHECK(analysed(scratch, "again", {}, "trained") == r);
+  CHECK(analysed(scratch, "threads", {"device.threads=2"}, "trained") == r);
+  CHECK(analysed(scratch, "other", {"job.seed=2"}, "trained") != r);
+}
+
+TEST_CASE("two ranks with zero3 measure what two ranks without a strategy do", "[curvature]") {
+  Scratch scratch;
+  scratch.config();
+  const Args two = {"--ranks", "2", "--oversubscribe", "device.threads=1"};
+  const auto with = [&](const char* strategy) {
+    Args all = two;
+    all.push_back(std::string("zero.plugin=") + strategy);
+    return all;
+  };
+  const Json plain = analysed(scratch, "none", with("none"));
+  CHECK(analysed(scratch, "zero3", with("zero3")) == plain);
+  CHECK(analysed(scratch, "zero2", with("zero2")) == plain);
+}
+
+TEST_CASE("an analysis that is killed and resumed measures what one does that is not", "[curvature]") {
+  Scratch scratch;
+  scratch.config();
+  const Json whole = analysed(scratch, "whole");
+  const std::string until[] = {"step-00000002", "step-00000007"};  // among the probes; among the responses
+  for (const std::string& save : until) {
+    INFO(save);
+    const std::string out = "part " + save;
+    Child child(scratch, words("config.toml", out));
+    const auto far = [&] {  // a save is removed when the next one is complete
+      const std::vector<std::string> saves = names(scratch / out / "checkpoints");
+      return std::any_of(saves.begin(), saves.end(), [&](const std::string& s) { return s.size() == 13 && s >= save; });
+    };
+    while (child.running() && !far()) usleep(1000);
+    child.signal(SIGKILL);
+    CHECK(child.wait().killed);
+    CHECK_FALSE(fs::exists(scratch / out / "results.json"));
+    CHECK(analysed(scratch, out, {}, out) == whole);
+  }
+}
+
+TEST_CASE("every kind of model is analysed by its own activations", "[curvature]") {
+  Scratch scratch;
+  scratch.config();
+  const std::pair<const char*, const char*> models[] = {
+      {"opt", "eng.activation/1"}, {"llama", "eng.gated/1"}, {"mamba", "eng.mamba.causal_conv1d/1"}};
+  for (const auto& [model, op] : models) {
+    INFO(model);
+    const std::string file = std::string(model) + ".toml";
+    scratch.write(file,
+                  std::string("[model]\nplugin = '") + model +
+                      "'\nvocab_size = 256\nhidden_size = 16\nnum_hidden_layers = 2\n" +
+                      (model == std::string("mamba") ? "" : "num_attention_heads = 2\n") +
+                      "[data]\npaths = ['text.txt']\nvalidation = 0.2\n[train]\nsequence_length = 16\nsteps = 1\n");
+    const Json r = analysed(scratch, model, {}, file);
+    REQUIRE(r["activations"].size() == 2);
+    for (const Json& one : r["activations"]) CHECK(one["op"] == op);
+  }
+  // ReLU has zeros, the others have none.
+  CHECK(measured(scratch / "opt")["activations"][0]["exact_zeros"] > 0.2);
+  CHECK(measured(scratch / "llama")["activations"][0]["exact_zeros"] < 0.01);
+}
+
+TEST_CASE("what the curvature job cannot use is told with its key", "[curvature]") {
+  Scratch scratch;
+  scratch.config();
+  const auto refused = [&](const Args& more, const char* said) {
+    const Result result = engine(scratch, words("config.toml", "refused", more));
+    INFO(result.err);
+    CHECK(result.exit == 2);
+    CHECK(has(result.err, said));
+  };
+  refused({"job.h_functional=2.0"}, "job.h_functional = 2 is out of range");
+  refused({"job.held_windows=1000000"}, "job.held_windows = 1000000: the held-out text has only");
+  refused({"data.validation=0"}, "data.validation");
+  refused({"job.probe=3"}, "unknown key `probe`");
+}
+
+}  // namespace curvature_command
