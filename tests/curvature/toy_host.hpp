@@ -85,6 +85,7 @@ class ToyHost : public eng_job_host {
     job_ = static_cast<const eng_job*>(curvature_plugin()->get_interface(ENG_JOB_KIND, "curvature"));
     Sink sink;
     sink.check(job_->create(options_.get(), &self_, sink.get()));
+    owned_ = {self_, job_->destroy};
     info_.struct_size = sizeof info_;
     sink.check(job_->describe(self_, &info_, sink.get()));
     for (const auto& p : toy.parameters) {
@@ -102,7 +103,6 @@ class ToyHost : public eng_job_host {
     for (const auto& [at, tensor] : from.states) states_.at(at.first).at(at.second) = tensor;
     for (const auto& [at, tensor] : from.values) values_.at(at) = tensor;
   }
-  ~ToyHost() { job_->destroy(self_); }
   ToyHost(const ToyHost&) = delete;
 
   eng_status run() {
@@ -309,6 +309,7 @@ class ToyHost : public eng_job_host {
   int64_t part_;
   const eng_job* job_ = nullptr;
   void* self_ = nullptr;
+  std::shared_ptr<void> owned_;
   eng_job_info info_{};
   std::vector<eng_desc> shapes_, site_shapes_;
   std::vector<eng_attr> attrs_;
