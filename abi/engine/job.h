@@ -40,7 +40,6 @@ typedef struct eng_job_info {
   uint32_t windows;     /* of one gradient, over all ranks: a multiple of micro_batch * ranks; 0: micro_batch * ranks */
   uint64_t kept;        /* bit k: state k is saved by eng_job_api.save */
   uint64_t writes;      /* bit k: program k may write parameters; in all others they may only be read */
-  uint64_t host_bytes;  /* upper bound of the host memory that `run` takes on one rank; counted in the plan */
 } eng_job_info;
 
 /* An output of an op inside the forward: a place where a job may read.
@@ -161,6 +160,10 @@ typedef struct eng_job {
    * What is written to states stays. Every rank must emit the same ops for the same elements.
    *   Call: [plan & created]  since 1.0 */
   eng_status (*emit)(void *self, eng_build *, const eng_update *run, eng_error *);
+  /* Upper bound of the host memory that `run` takes on one rank for these parameters and the sites that the job took;
+   * counted in the plan.  Call: [plan & created]  since 1.0 */
+  eng_status (*host_bytes)(void *self, const eng_parameter *const *parameters, uint32_t n_parameters,
+                           const eng_job_site *const *sites, uint32_t n_sites, uint64_t *bytes, eng_error *);
   /* The work. It returns when it is complete, failed or was asked to stop.  Call: [setup & created]  since 1.0 */
   eng_status (*run)(void *self, eng_job_host *, eng_error *);
   /* Whether the job reads this output, and the tensor that its ops write there: whole, this rank's own, zero at first,

@@ -70,7 +70,14 @@ static eng_status run(void* self, eng_job_host* host, eng_error* error) {
   return s;
 }
 
-static const eng_job job = {sizeof job, 0, create, destroy, describe, states, values, emit, run, NULL, NULL};
+static eng_status host_bytes(void* self, const eng_parameter* const* parameters, uint32_t n_parameters,
+                             const eng_job_site* const* sites, uint32_t n_sites, uint64_t* bytes, eng_error* error) {
+  (void)self, (void)parameters, (void)n_parameters, (void)sites, (void)n_sites, (void)bytes, (void)error;
+  return ENG_OK;
+}
+
+static const eng_job job = {sizeof job, 0,    create,     destroy, describe, states,
+                            values,     emit, host_bytes, run,     NULL,     NULL};
 
 static const char* description(void) {
   return eng_description;

@@ -10,7 +10,7 @@
 //     void run(const Args&) const;                    // launch; or run of Bound, see below
 //     struct Bound { Bound(const Add&, const Args&); void run(); };   // optional: what bind fixes per address
 //   };
-//   const eng_kernel* const all[] = {&kernel<Add>, ...};
+//   const eng_kernels all = kernel_table<Add, ...>;
 //
 // Whatever is thrown becomes the text "eng.add/1: ... [in f32 (2, 3), ...; out ...]".
 #pragma once
@@ -113,5 +113,11 @@ inline constexpr eng_kernel kernel = {.struct_size = sizeof(eng_kernel),
                                       .launch = KernelGlue<K>::launch,
                                       .drop_record = KernelGlue<K>::drop_record,
                                       .drop_state = KernelGlue<K>::drop_state};
+
+template <class... K>
+inline constexpr const eng_kernel* kernel_list[] = {&kernel<K>...};
+template <class... K>
+inline constexpr eng_kernels kernel_table = {
+    .struct_size = sizeof(eng_kernels), .count = sizeof...(K), .kernels = kernel_list<K...>};
 
 }  // namespace cpu

@@ -21,6 +21,7 @@ const eng_job job = {.struct_size = sizeof(eng_job),
                      .states = states,
                      .values = values,
                      .emit = emit,
+                     .host_bytes = host_bytes,
                      .run = run,
                      .site = site,
                      .observe = observe};

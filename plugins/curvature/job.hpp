@@ -47,16 +47,18 @@ struct Job {
   uint32_t cells() const { return static_cast<uint32_t>(options.noise.size()) * 3 * options.noise_seeds; }
   // The part of a parameter's elements that is measured, before job.max_parameters.
   double rate_of(const eng_desc& shape) const;
-  uint64_t host_bytes() const;
 };
 
 uint64_t elements_of(const eng_desc& shape);
+uint64_t rows_of(const eng_desc& shape);
 
 // plan.cpp
 eng_status describe(void* self, eng_job_info* out, eng_error* error);
 eng_status states(void* self, eng_state_rule* out, uint32_t cap, uint32_t* n, eng_error* error);
 eng_status values(void* self, eng_job_value* out, uint32_t cap, uint32_t* n, eng_error* error);
 eng_status emit(void* self, eng_build* b, const eng_update* run, eng_error* error);
+eng_status host_bytes(void* self, const eng_parameter* const* parameters, uint32_t n_parameters,
+                      const eng_job_site* const* sites, uint32_t n_sites, uint64_t* bytes, eng_error* error);
 eng_status site(void* self, const eng_job_site* site, eng_desc* out, eng_error* error);
 eng_status observe(void* self, eng_build* b, const eng_job_site* site, eng_id value, eng_id into, eng_error* error);
 // run.cpp

@@ -159,11 +159,7 @@ bool has_avx2() {
 
 template <Choice loops>
 const eng_kernels* kernels_of() {
-  static const eng_kernel* const list[] = {&cpu::kernel<Perturb<loops>>,    &cpu::kernel<AddNoise<loops>>,
-                                           &cpu::kernel<Hutchinson<loops>>, &cpu::kernel<Fisher<loops>>,
-                                           &cpu::kernel<CopyBits>,          &cpu::kernel<Count<loops>>};
-  static const eng_kernels table = {.struct_size = sizeof(eng_kernels), .count = 6, .kernels = list};
-  return &table;
+  return &cpu::kernel_table<Perturb<loops>, AddNoise<loops>, Hutchinson<loops>, Fisher<loops>, CopyBits, Count<loops>>;
 }
 
 }  // namespace

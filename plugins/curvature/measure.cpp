@@ -91,10 +91,6 @@ class TensorReader {
   Drawing drawing_;
 };
 
-uint64_t rows_of(const eng_desc& shape) {
-  return shape.ndim ? static_cast<uint64_t>(shape.dims[0]) : 1;
-}
-
 }  // namespace
 
 std::vector<Tensor> measure_tensors(const Job& job, Host& host, double share) {

@@ -20,10 +20,8 @@ double Job::rate_of(const eng_desc& shape) const {
   return options.samples_per_tensor == 0 || wanted >= n ? 1.0 : wanted / n;
 }
 
-// Pieces of tensors, losses of windows, points of the embedding, and what is kept and written of rows.
-uint64_t Job::host_bytes() const {
-  return (uint64_t{32} << 20) + options.max_rows * 2048 + uint64_t{options.points} * 2048 +
-         (uint64_t{options.held_windows} + options.train_windows) * 64;
+uint64_t rows_of(const eng_desc& shape) {
+  return shape.ndim ? static_cast<uint64_t>(shape.dims[0]) : 1;
 }
 
 eng_status describe(void* self, eng_job_info* out, eng_error*) {
@@ -33,7 +31,6 @@ eng_status describe(void* self, eng_job_info* out, eng_error*) {
   out->windows = job.options.windows;
   out->kept = 1U << mean | 1U << m2;
   out->writes = 1U << program_restore | 1U << program_shift | (job.options.responds() ? 1U << program_noise : 0);
-  out->host_bytes = job.host_bytes();
   return ENG_OK;
 }
 
@@ -165,6 +162,21 @@ eng_status emit(void* self, eng_build* b, const eng_update* run, eng_error* erro
     }
     return b->api->status(b, error);
   });
+}
+
+// Bounds, measured on what the job keeps of each and on the texts of its files.
+eng_status host_bytes(void* self, const eng_parameter* const* parameters, uint32_t n_parameters,
+                      const eng_job_site* const* sites, uint32_t n_sites, uint64_t* bytes, eng_error*) {
+  const Options& o = static_cast<const Job*>(self)->options;
+  uint64_t rows = 0, units = 0;
+  for (uint32_t k = 0; k < n_parameters; ++k) rows += rows_of(*parameters[k]->shape);
+  for (uint32_t k = 0; k < n_sites; ++k)
+    units += static_cast<uint64_t>(sites[k]->shape->dims[sites[k]->shape->ndim - 1]);
+  if (rows > o.max_rows) rows = 0;  // none is kept
+  const uint64_t points = std::min<uint64_t>(o.points, o.by_row ? rows : n_parameters);
+  *bytes = (uint64_t{32} << 20) + uint64_t{n_parameters} * 8192 + rows * 2048 + points * 2048 +
+           units * (rows ? 192 : 64) + (uint64_t{o.held_windows} + o.train_windows) * 64;
+  return ENG_OK;
 }
 
 eng_status site(void* self, const eng_job_site* site, eng_desc* out, eng_error* error) {

@@ -154,11 +154,9 @@ struct PlainCount {
   }
 };
 
-const eng_kernel* const list[] = {&cpu::kernel<PlainPerturb>, &cpu::kernel<PlainNoise>, &cpu::kernel<PlainHutchinson>,
-                                  &cpu::kernel<PlainFisher>,  &cpu::kernel<PlainCopy>,  &cpu::kernel<PlainCount>};
-
 }  // namespace
 
-const eng_kernels reference_kernels = {.struct_size = sizeof(eng_kernels), .count = 6, .kernels = list};
+const eng_kernels reference_kernels =
+    cpu::kernel_table<PlainPerturb, PlainNoise, PlainHutchinson, PlainFisher, PlainCopy, PlainCount>;
 
 }  // namespace curvature

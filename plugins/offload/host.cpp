@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "../common/error.hpp"
+#include "../common/plugin.hpp"
 #include "engine/plugin.h"
 #include "engine/tier.h"
 
@@ -161,22 +162,12 @@ summary = "memory of the host, of exactly the planned size, resident from the st
 const char* describe_plugin() {
   return eng_description;
 }
-eng_status start(const eng_host*, eng_error*) {
-  return ENG_OK;
-}
-void stop() {}
 
 const void* get_interface(const char* kind, const char* name) {
   return std::strcmp(kind, ENG_TIER_KIND) == 0 && std::strcmp(name, "host") == 0 ? &tier : nullptr;
 }
 
-const eng_plugin plugin = {.struct_size = sizeof(eng_plugin),
-                           .abi_minor = ENG_ABI_MINOR,
-                           .draft_id = ENG_ABI_DRAFT_ID,
-                           .describe = describe_plugin,
-                           .start = start,
-                           .stop = stop,
-                           .get_interface = get_interface};
+const eng_plugin plugin = common::plain_plugin(describe_plugin, get_interface);
 
 }  // namespace
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/plugin.h"
-
 #include <cstring>
 
+#include "../common/plugin.hpp"
 #include "precision.hpp"
 
 // clang-format off
@@ -51,10 +50,6 @@ namespace {
 const char* describe() {
   return eng_description;
 }
-eng_status start(const eng_host*, eng_error*) {
-  return ENG_OK;
-}
-void stop() {}
 
 const void* get_interface(const char* kind, const char* name) {
   if (std::strcmp(kind, ENG_PRECISION_KIND) != 0) return nullptr;
@@ -64,13 +59,7 @@ const void* get_interface(const char* kind, const char* name) {
   return std::strcmp(name, "fp16") == 0 ? &precision::fp16 : nullptr;
 }
 
-const eng_plugin plugin = {.struct_size = sizeof(eng_plugin),
-                           .abi_minor = ENG_ABI_MINOR,
-                           .draft_id = ENG_ABI_DRAFT_ID,
-                           .describe = describe,
-                           .start = start,
-                           .stop = stop,
-                           .get_interface = get_interface};
+const eng_plugin plugin = common::plain_plugin(describe, get_interface);
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "../common/error.hpp"
+#include "../common/plugin.hpp"
 #include "engine/ops.h"
 
 namespace zero {
@@ -100,22 +101,12 @@ const eng_axis table = {.struct_size = sizeof(eng_axis),
 const char* describe() {
   return strategy.description;
 }
-eng_status start(const eng_host*, eng_error*) {
-  return ENG_OK;
-}
-void stop() {}
 
 const void* get_interface(const char* kind, const char* name) {
   return std::strcmp(kind, ENG_ZERO_KIND) == 0 && std::strcmp(name, strategy.name) == 0 ? &table : nullptr;
 }
 
-const eng_plugin plugin = {.struct_size = sizeof(eng_plugin),
-                           .abi_minor = ENG_ABI_MINOR,
-                           .draft_id = ENG_ABI_DRAFT_ID,
-                           .describe = describe,
-                           .start = start,
-                           .stop = stop,
-                           .get_interface = get_interface};
+const eng_plugin plugin = common::plain_plugin(describe, get_interface);
 
 }  // namespace
 }  // namespace zero

@@ -58,6 +58,8 @@ class Analysis {
   void load();
   AnalysisEnd work();
   void save();
+  void finish_save();
+  bool saves_beside() const { return opened_.config.section("checkpoint").boolean("asynchronous"); }
   void wrote(const std::string& name, const void* data, uint64_t size);
   void state(const char* status, int exit_code) const;
   bool stop_asked() const {
@@ -114,7 +116,7 @@ void Analysis::prepare() {
   resolved_.emplace(config);
   Communicator* comm = member_.communicator();
   setup_ = make_setup(config, registry, 0, comm ? comm->world() : World{}, comm, {.job = &made_->job});
-  count_job(setup_, *made_);
+  count_job(setup_, *made_, saves_beside());
   tell(setup_.notes);
   check_weights(config, registry, setup_);
   check_job_fits(setup_, made_->job.name);
@@ -195,7 +197,7 @@ void Analysis::start() {
   directory_ = member_.from_first(dir_ ? dir_->path().string() : "");
   member_.works_in(directory_);
   const HeldFolder& folder = dir_ ? dir_->folder() : held_.emplace(directory_);
-  saver_.emplace(folder.inside() / "checkpoints", 1, false, trainer_->peers());
+  saver_.emplace(folder.inside() / "checkpoints", 1, saves_beside(), trainer_->peers());
 }
 
 // What was saved, if it is of this model and these data.
@@ -217,7 +219,16 @@ void Analysis::load() {
   last_ = from_->filename().string();
 }
 
+// Waits for a save that is being written.
+void Analysis::finish_save() {
+  const std::optional<Saved> saved = saver_->finish();
+  if (!saved) return;
+  last_ = saved->path.filename().string();
+  state("running", 0);
+}
+
 void Analysis::save() {
+  finish_save();
   RunPoint point;
   point.step = ++saves_;
   point.seeds["seed"] = static_cast<uint64_t>(opened_.config.section("train").integer("seed"));
@@ -227,8 +238,7 @@ void Analysis::save() {
   point.extra[model_hash_key] = model_hash_;
   for (const auto& p : opened_.registry->loaded()) point.plugins.push_back({p.id, p.version, p.sha256});
   saver_->begin(point, kept_tensors(setup_.plan, *made_), trainer_->reader());
-  if (const auto saved = saver_->finish()) last_ = saved->path.filename().string();
-  state("running", 0);
+  if (!saves_beside()) finish_save();
 }
 
 void Analysis::wrote(const std::string& name, const void* data, uint64_t size) {
@@ -275,6 +285,7 @@ AnalysisEnd Analysis::work() {
   JobHost host(setup_, *made_, *data_, *passes_, trainer_->peers(), std::move(ends));
   AnalysisEnd end;
   end.exit = host.run() ? Exit::done : Exit::stopped;
+  finish_save();
   state(end.exit == Exit::done ? "done" : "stopped", static_cast<int>(end.exit));
   if (dir_) end.directory = dir_->path();
   end.files = files_;

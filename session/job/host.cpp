@@ -88,12 +88,12 @@ struct JobHost::Api {
 
   static eng_status parameters(eng_job_host* h, const eng_parameter* const** out, uint32_t* n, eng_error* sink) {
     return of(h).answer(sink, [&] {
-      *out = of(h).shown_parameters_.data(), *n = static_cast<uint32_t>(of(h).shown_parameters_.size());
+      *out = of(h).shown_.parameters.data(), *n = static_cast<uint32_t>(of(h).shown_.parameters.size());
     });
   }
   static eng_status sites(eng_job_host* h, const eng_job_site* const** out, uint32_t* n, eng_error* sink) {
     return of(h).answer(
-        sink, [&] { *out = of(h).shown_sites_.data(), *n = static_cast<uint32_t>(of(h).shown_sites_.size()); });
+        sink, [&] { *out = of(h).shown_.sites.data(), *n = static_cast<uint32_t>(of(h).shown_.sites.size()); });
   }
   static eng_status windows(eng_job_host* h, uint32_t split, uint64_t* n, int64_t* length, eng_error* sink) {
     return of(h).answer(sink, [&] {
@@ -181,28 +181,13 @@ struct JobHost::Api {
 
 JobHost::JobHost(const Setup& setup, const MadeJob& made, const Data& data, Passes& passes, const Peers& peers,
                  JobEnds ends)
-    : made_(made), data_(data), passes_(passes), peers_(peers), ends_(std::move(ends)) {
+    : made_(made),
+      data_(data),
+      passes_(passes),
+      peers_(peers),
+      ends_(std::move(ends)),
+      shown_(setup.model, setup.plan, made.job) {
   api = &Api::table;
-  const Model& model = setup.model;
-  parameters_.resize(model.params.size());
-  const auto blocks = static_cast<uint32_t>(model.blocks.size());
-  for (uint32_t b = blocks; b-- > 0;)
-    for (uint32_t p : model.blocks[b].params)
-      parameters_[p] = {sizeof(eng_parameter),
-                        model.params[p].flags,
-                        model.params[p].name.c_str(),
-                        &model.params[p].desc,
-                        made.job.asked.groups.front()->options.get(),
-                        b,
-                        blocks,
-                        p,
-                        0};
-  for (uint32_t p = 0; p < parameters_.size(); ++p)
-    if (!model.params[p].frozen) shown_parameters_.push_back(&parameters_[p]);
-  for (uint32_t k = 0; k < setup.plan.sites.size(); ++k) {
-    sites_.push_back(std::make_unique<ShownSite>(model, setup.plan.sites[k], k));
-    shown_sites_.push_back(&sites_.back()->shown);
-  }
 }
 
 bool JobHost::run() {

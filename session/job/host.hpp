@@ -5,8 +5,8 @@
 #include <exception>
 #include <functional>
 
-#include "core/plan/taps.hpp"
 #include "session/job/passes.hpp"
+#include "session/job/shown.hpp"
 
 namespace eng {
 
@@ -42,10 +42,7 @@ class JobHost final : public eng_job_host {
   Passes& passes_;
   const Peers peers_;
   const JobEnds ends_;
-  std::vector<eng_parameter> parameters_;
-  std::vector<const eng_parameter*> shown_parameters_;
-  std::vector<std::unique_ptr<ShownSite>> sites_;
-  std::vector<const eng_job_site*> shown_sites_;
+  const Shown shown_;
   std::string facts_;
   bool stopped_ = false;        // every later call says so
   std::exception_ptr failure_;  // the same

@@ -99,10 +99,12 @@ std::vector<TensorShare> kept_tensors(const Plan& plan, const MadeJob& made) {
   return out;
 }
 
-void count_job(Setup& setup, const MadeJob& made) {
+void count_job(Setup& setup, const MadeJob& made, bool asynchronous) {
   setup.stored = setup.plan.tensors.size();
   setup.kept = 0;
-  for (const TensorShare& t : kept_tensors(setup.plan, made)) setup.kept += bytes(setup.plan.tensors[t.id].desc);
+  const std::vector<TensorShare> kept = kept_tensors(setup.plan, made);
+  for (const TensorShare& t : kept) setup.kept += bytes(setup.plan.tensors[t.id].desc);
+  if (asynchronous) setup.snapshot = snapshot_bytes(kept);
 }
 
 void take_batch(Config& config, const MadeJob& made, uint32_t ranks) {

@@ -23,8 +23,8 @@ struct MadeJob {
 MadeJob make_job(const Config& config, Registry& registry);
 // What of its tensors is saved.
 std::vector<TensorShare> kept_tensors(const Plan& plan, const MadeJob& made);
-// Completes a setup for the plan of this job.
-void count_job(Setup& setup, const MadeJob& made);
+// Completes a setup for the plan of this job, whose saves are written `asynchronous`ly, as [checkpoint] says, or not.
+void count_job(Setup& setup, const MadeJob& made, bool asynchronous);
 // Gives [train] the micro-batches of the job's gradients. Throws Error(Exit::usage) where they cannot be divided among
 // the ranks.
 void take_batch(Config& config, const MadeJob& made, uint32_t ranks);

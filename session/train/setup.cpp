@@ -2,6 +2,7 @@
 #include "session/train/setup.hpp"
 
 #include "core/autograd/recompute.hpp"
+#include "session/job/shown.hpp"
 #include "session/report/live.hpp"
 #include "session/train/fields.hpp"
 #include "session/train/schedule.hpp"
@@ -188,7 +189,7 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   if (training)
     for (std::string& note : idle_keys(zero, s.plan)) s.notes.push_back(std::move(note));
   if (!generate) note_length(model, s.model.sequence_length, s.model.info.max_length, s.notes);
-  if (job) s.job = job->info.host_bytes;
+  if (job) s.job = host_bytes_of(*job, s.model, s.plan);
   if (training && !job && config.section("checkpoint").boolean("asynchronous"))
     s.snapshot = snapshot_bytes(saved_tensors(s.plan));
   return s;

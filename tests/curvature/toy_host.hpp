@@ -80,7 +80,6 @@ struct Kept {
 class ToyHost : public eng_job_host {
  public:
   ToyHost(const Toy& toy, const Given& given, const Kept& from = {}, int64_t part_of = 1 << 20)
-
       : eng_job_host{api_table()}, toy_(toy), section_(job_section(given)), options_(section_), part_(part_of) {
     job_ = static_cast<const eng_job*>(curvature_plugin()->get_interface(ENG_JOB_KIND, "curvature"));
     Sink sink;

@@ -96,7 +96,13 @@ static eng_status describe_job(void* self, eng_job_info* out, eng_error* error) 
   out->windows = (uint32_t)j->windows;
   out->kept = 1u << SUM_OF_GRADIENTS;
   out->writes = 1u << STEP | 1u << RESTORE;
-  out->host_bytes = 1 << 20;
+  return ENG_OK;
+}
+
+static eng_status host_bytes(void* self, const eng_parameter* const* parameters, uint32_t n_parameters,
+                             const eng_job_site* const* sites, uint32_t n_sites, uint64_t* bytes, eng_error* error) {
+  (void)self, (void)parameters, (void)n_parameters, (void)sites, (void)n_sites, (void)error;
+  *bytes = 1 << 20;
   return ENG_OK;
 }
 
@@ -392,8 +398,8 @@ static eng_status run(void* self, eng_job_host* h, eng_error* error) {
   return w.status;
 }
 
-static const eng_job table = {sizeof(eng_job), 0,    create, destroy, describe_job, states,
-                              values,          emit, run,    site,    observe};
+static const eng_job table = {sizeof(eng_job), 0,    create,     destroy, describe_job, states,
+                              values,          emit, host_bytes, run,     site,         observe};
 
 static const char* describe(void) {
   return eng_description;

@@ -174,7 +174,7 @@ void plan(const Common& common, PlanFlags flags) {
     return;
   }
   Setup setup = make_plan_only(config, *registry, world, {.job = made ? &made->job : nullptr});
-  if (made) count_job(setup, *made);
+  if (made) count_job(setup, *made, config.section("checkpoint").boolean("asynchronous"));
   print_notes(setup);
   ReportContext context = report_context(setup, config);
   fmt::print("{}", flags.json   ? plan_json(setup.plan, context)

@@ -543,6 +543,7 @@ pub struct eng_job {
     pub states: Option<unsafe extern "C" fn(*mut c_void, *mut eng_state_rule, u32, *mut u32, *mut eng_error) -> eng_status>,
     pub values: Option<unsafe extern "C" fn(*mut c_void, *mut eng_job_value, u32, *mut u32, *mut eng_error) -> eng_status>,
     pub emit: Option<unsafe extern "C" fn(*mut c_void, *mut eng_build, *const eng_update, *mut eng_error) -> eng_status>,
+    pub host_bytes: Option<unsafe extern "C" fn(*mut c_void, *const *const eng_parameter, u32, *const *const eng_job_site, u32, *mut u64, *mut eng_error) -> eng_status>,
     pub run: Option<unsafe extern "C" fn(*mut c_void, *mut eng_job_host, *mut eng_error) -> eng_status>,
     pub site: Option<unsafe extern "C" fn(*mut c_void, *const eng_job_site, *mut eng_desc, *mut eng_error) -> eng_status>,
     pub observe: Option<unsafe extern "C" fn(*mut c_void, *mut eng_build, *const eng_job_site, eng_id, eng_id, *mut eng_error) -> eng_status>,
@@ -551,7 +552,7 @@ pub struct eng_job {
 unsafe impl Sync for eng_job {}
 impl eng_job {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 80]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 88]) };
 }
 
 #[repr(C)]
@@ -600,13 +601,12 @@ pub struct eng_job_info {
     pub windows: u32,
     pub kept: u64,
     pub writes: u64,
-    pub host_bytes: u64,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_job_info {}
 impl eng_job_info {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 40]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 32]) };
 }
 
 #[repr(C)]
@@ -1859,9 +1859,10 @@ mod layout {
         check!(eng_job, states, 32, 8);
         check!(eng_job, values, 40, 8);
         check!(eng_job, emit, 48, 8);
-        check!(eng_job, run, 56, 8);
-        check!(eng_job, site, 64, 8);
-        check!(eng_job, observe, 72, 8);
+        check!(eng_job, host_bytes, 56, 8);
+        check!(eng_job, run, 64, 8);
+        check!(eng_job, site, 72, 8);
+        check!(eng_job, observe, 80, 8);
         check!(eng_job_api, struct_size, 0, 4);
         check!(eng_job_api, minor, 4, 4);
         check!(eng_job_api, parameters, 8, 8);
@@ -1883,7 +1884,6 @@ mod layout {
         check!(eng_job_info, windows, 12, 4);
         check!(eng_job_info, kept, 16, 8);
         check!(eng_job_info, writes, 24, 8);
-        check!(eng_job_info, host_bytes, 32, 8);
         check!(eng_job_site, struct_size, 0, 4);
         check!(eng_job_site, block_number, 4, 4);
         check!(eng_job_site, block, 8, 8);

@@ -84,9 +84,6 @@ struct Measure {
   }
 };
 
-const eng_kernel* const of_cpu[] = {&cpu::kernel<Measure<true>>};
-const eng_kernel* const of_reference[] = {&cpu::kernel<Measure<false>>};
-
 eng_status infer(const eng_call*, eng_desc* out, uint32_t, uint32_t* n_out, eng_error*) {
   out[0] = eng_desc{};
   out[0].dtype = ENG_F32, out[0].ndim = 1, out[0].dims[0] = 2;
@@ -111,7 +108,7 @@ const eng_op* const list[] = {&measure_op};
 }  // namespace
 
 const eng_ops ops = {.struct_size = sizeof(eng_ops), .count = 1, .ops = list};
-const eng_kernels cpu_kernels = {.struct_size = sizeof(eng_kernels), .count = 1, .kernels = of_cpu};
-const eng_kernels reference_kernels = {.struct_size = sizeof(eng_kernels), .count = 1, .kernels = of_reference};
+const eng_kernels cpu_kernels = cpu::kernel_table<Measure<true>>;
+const eng_kernels reference_kernels = cpu::kernel_table<Measure<false>>;
 
 }  // namespace stats

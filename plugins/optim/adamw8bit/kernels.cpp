@@ -66,20 +66,13 @@ bool has_avx2() {
 }
 #endif
 
-template <Choice loops>
-const eng_kernels* kernels_of() {
-  static const eng_kernel* const list[] = {&cpu::kernel<FastUpdate<loops>>};
-  static const eng_kernels table = {.struct_size = sizeof(eng_kernels), .count = 1, .kernels = list};
-  return &table;
-}
-
 }  // namespace
 
 const eng_kernels* isa_kernels(const char* name) {
 #ifdef ADAMW8BIT_X86
-  if (std::strcmp(name, "avx2") == 0) return has_avx2() ? kernels_of<avx2>() : nullptr;
+  if (std::strcmp(name, "avx2") == 0) return has_avx2() ? &cpu::kernel_table<FastUpdate<avx2>> : nullptr;
 #endif
-  return std::strcmp(name, "portable") == 0 ? kernels_of<portable>() : nullptr;
+  return std::strcmp(name, "portable") == 0 ? &cpu::kernel_table<FastUpdate<portable>> : nullptr;
 }
 
 const eng_kernels* cpu_kernels() {

@@ -71,10 +71,8 @@ struct PlainUpdate {
   }
 };
 
-const eng_kernel* const list[] = {&cpu::kernel<PlainUpdate>};
-
 }  // namespace
 
-const eng_kernels reference_kernels = {.struct_size = sizeof(eng_kernels), .count = 1, .kernels = list};
+const eng_kernels reference_kernels = cpu::kernel_table<PlainUpdate>;
 
 }  // namespace adamw8bit

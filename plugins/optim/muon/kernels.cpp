@@ -2,7 +2,6 @@
 // Muon's kernels. For the device `reference`: plain loops on one thread, f32 or f64. For `cpu`: f32 on all threads.
 // Both do the same operations in the same order, so they give the same bits.
 #include <cmath>
-#include <iterator>
 #include <type_traits>
 
 #include "../../common/parallel.hpp"
@@ -193,15 +192,9 @@ struct Apply {
   }
 };
 
-const eng_kernel* const cpu_list[] = {&cpu::kernel<Momentum<true>>, &cpu::kernel<Normalize<true>>,
-                                      &cpu::kernel<Apply<true>>};
-const eng_kernel* const reference_list[] = {&cpu::kernel<Momentum<false>>, &cpu::kernel<Normalize<false>>,
-                                            &cpu::kernel<Apply<false>>};
-
 }  // namespace
 
-const eng_kernels cpu_kernels = {.struct_size = sizeof(eng_kernels), .count = std::size(cpu_list), .kernels = cpu_list};
-const eng_kernels reference_kernels = {
-    .struct_size = sizeof(eng_kernels), .count = std::size(reference_list), .kernels = reference_list};
+const eng_kernels cpu_kernels = cpu::kernel_table<Momentum<true>, Normalize<true>, Apply<true>>;
+const eng_kernels reference_kernels = cpu::kernel_table<Momentum<false>, Normalize<false>, Apply<false>>;
 
 }  // namespace muon

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/plugin.h"
-
-#include <cstring>
-
+#include "../../common/plugin.hpp"
 #include "muon.hpp"
 
 // clang-format off
@@ -50,26 +47,16 @@ namespace {
 const char* describe() {
   return eng_description;
 }
-eng_status start(const eng_host*, eng_error*) {
-  return ENG_OK;
-}
-void stop() {}
 
 const void* get_interface(const char* kind, const char* name) {
-  const auto is = [&](const char* k, const char* n) { return std::strcmp(kind, k) == 0 && std::strcmp(name, n) == 0; };
+  const common::Asked is{kind, name};
   if (is(ENG_OPTIMIZER_KIND, "muon")) return &muon::optimizer;
   if (is(ENG_OPS_KIND, "muon")) return &muon::ops;
   if (is(ENG_KERNELS_KIND, "cpu")) return &muon::cpu_kernels;
   return is(ENG_KERNELS_KIND, "reference") ? &muon::reference_kernels : nullptr;
 }
 
-const eng_plugin plugin = {.struct_size = sizeof(eng_plugin),
-                           .abi_minor = ENG_ABI_MINOR,
-                           .draft_id = ENG_ABI_DRAFT_ID,
-                           .describe = describe,
-                           .start = start,
-                           .stop = stop,
-                           .get_interface = get_interface};
+const eng_plugin plugin = common::plain_plugin(describe, get_interface);
 
 }  // namespace
 

@@ -2,14 +2,15 @@
 """The committed result of the ladder, and whether it is of these sources."""
 import hashlib
 import json
+import re
 
 from units import ROOT, UNITS, tracked
 
 RESULT = ROOT / "tests/cuda/ladder.json"
-KERNELS = ("plugins/*.cu", "plugins/*.cuh", "plugins/common/*.hpp", "plugins/cuda/kernels", "abi/engine", "tools/ladder",
+KERNELS = ("plugins/*.cu", "plugins/*.cuh", "plugins/common/*.hpp", "plugins/cuda/kernels", "tools/ladder",
            "tests/cuda/ladder", "tests/cuda/emulator")
 TESTS = ("tests/cuda/emulated", "tests/cuda/kernels", "tests/kernels/kernel_harness.hpp")
-# What each rung depends on.
+# What each rung depends on, beside the headers of abi/engine that these include.
 SOURCES = {
     "compile": KERNELS, "sass": KERNELS, "mistakes": KERNELS,
     "sanitizers": KERNELS + TESTS, "barriers": KERNELS + TESTS,
@@ -22,8 +23,21 @@ def digest(data):
     return hashlib.sha256(data).hexdigest()[:16]
 
 
+def abi_headers(names):
+    """Those that the sources include, and those that these include."""
+    found, left = set(), list(names)
+    while left:
+        for name in re.findall(r'#include "([^"]+)"', (ROOT / left.pop()).read_text(errors="ignore")):
+            header = f"abi/engine/{name.removeprefix('engine/')}"
+            if header not in found and (ROOT / header).is_file():
+                found.add(header)
+                left.append(header)
+    return found
+
+
 def now(rung):
     names = [n for n in tracked(*SOURCES[rung]) if rung == "sass" or n != "tests/cuda/ladder/sass.json"]
+    names = sorted({*names, *abi_headers(names)})
     return digest("".join(f"{n} {digest((ROOT / n).read_bytes())}\n" for n in names).encode())
 
 

@@ -10,8 +10,8 @@ namespace {
 // What it says before it runs.
 std::string said_by(const MadeJob& made) {
   const eng_job_info& info = made.job.info;
-  std::string out = fmt::format("{} programs, batch {}, windows {}, kept {:x}, writes {:x}, {} bytes", info.programs,
-                                info.micro_batch, info.windows, info.kept, info.writes, info.host_bytes);
+  std::string out = fmt::format("{} programs, batch {}, windows {}, kept {:x}, writes {:x}", info.programs,
+                                info.micro_batch, info.windows, info.kept, info.writes);
   for (const std::string& state : made.states) out += "; state " + state;
   for (size_t v = 0; v < made.job.values.size(); ++v)
     out += fmt::format("; value {} {} {}", made.job.values[v].name, describe(made.job.values[v].desc),
