@@ -99,13 +99,13 @@ class Golden(Case):
         self.assertEqual(self.golden("--check")[0], 0)
 
     def test_only_the_kind_that_changed_needs_another_draft(self):
-        self.edit("optimizer.h", "typedef struct eng_optimizer {\n", "typedef struct eng_optimizer {\n  uint64_t first;\n")
+        self.edit("schedule.h", "typedef struct eng_schedule {\n", "typedef struct eng_schedule {\n  uint64_t first;\n")
         code, text = self.golden("--write")
         self.assertNotEqual(code, 0)
-        self.assertIn("eng.optimizer/1 differs but its draft is still", text)
+        self.assertIn("eng.schedule/1 differs but its draft is still", text)
         self.assertEqual(text.count(" differs but "), 1)
-        path = self.abi / "engine" / "optimizer.h"
-        path.write_text(path.read_text().replace('ENG_OPTIMIZER_DRAFT "', 'ENG_OPTIMIZER_DRAFT "x'))
+        path = self.abi / "engine" / "schedule.h"
+        path.write_text(path.read_text().replace('ENG_SCHEDULE_DRAFT "', 'ENG_SCHEDULE_DRAFT "x'))
         self.assertEqual(self.golden("--write")[0], 0)
         self.assertEqual(self.golden("--check")[0], 0)
 

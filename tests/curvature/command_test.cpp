@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
+#include <fstream>
 
 #include "../cli/harness.hpp"
 
@@ -125,6 +127,52 @@ TEST_CASE("every kind of model is analysed by its own activations", "[curvature]
   // ReLU has zeros, the others have none.
   CHECK(measured(scratch / "opt")["activations"][0]["exact_zeros"] > 0.2);
   CHECK(measured(scratch / "llama")["activations"][0]["exact_zeros"] < 0.01);
+}
+
+namespace {
+
+// Overwrites a tensor of f32 in a file of safetensors.
+void plant(const fs::path& file, const std::string& tensor, const std::vector<float>& values) {
+  std::string bytes = read(file);
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const Json place = Json::parse(bytes.substr(8, header)).at(tensor).at("data_offsets");
+  const uint64_t first = place.at(0).get<uint64_t>(), last = place.at(1).get<uint64_t>();
+  REQUIRE(last - first == values.size() * sizeof(float));
+  std::memcpy(bytes.data() + 8 + header + first, values.data(), last - first);
+  std::ofstream(file, std::ios::binary) << bytes;
+}
+
+}  // namespace
+
+// With weights of 0, a unit of fc1 gives ReLU of its bias for every token.
+TEST_CASE("activations are counted as by hand", "[curvature]") {
+  Scratch scratch;
+  scratch.config();
+  scratch.write("opt.toml",
+                "[model]\nplugin = 'opt'\nvocab_size = 256\nhidden_size = 16\nnum_hidden_layers = 2\nffn_dim = 24\n"
+                "num_attention_heads = 2\ndropout = 0.0\n"
+                "[data]\npaths = ['text.txt']\nvalidation = 0.2\n[train]\nsequence_length = 16\nsteps = 1\n");
+  good(scratch, {"run", "opt.toml", "--out", "run"});
+  good(scratch, {"ckpt", "export", "run", "--to", "planted"});
+  const std::string fc1 = "model.decoder.layers.1.fc1.";
+  std::vector<float> bias(24);
+  for (size_t u = 0; u < bias.size(); ++u) bias[u] = u % 3 == 0 ? -1.0f : u % 3 == 1 ? 0.001f : 0.5f;
+  plant(scratch / "planted" / "model.safetensors", fc1 + "weight", std::vector<float>(24 * 16));
+  plant(scratch / "planted" / "model.safetensors", fc1 + "bias", bias);
+  const Json r = analysed(
+      scratch, "out",
+      {"data.paths=['text.txt']", "data.validation=0.2", "train.sequence_length=16", "job.sparsity_threshold=0.01"},
+      "planted");
+  const Json& second = r["activations"].at(1);
+  CHECK(second["tokens"] == 4 * 16);
+  REQUIRE(second["unit_sparsity"].size() == 24);
+  for (size_t u = 0; u < 24; ++u) {
+    CHECK(second["unit_exact_zeros"][u] == (u % 3 == 0 ? 1.0 : 0.0));
+    CHECK(second["unit_sparsity"][u] == (u % 3 == 2 ? 0.0 : 1.0));
+  }
+  CHECK(second["exact_zeros"].get<double>() == Approx(1.0 / 3).epsilon(1e-12));
+  CHECK(second["sparsity"].get<double>() == Approx(2.0 / 3).epsilon(1e-12));
 }
 
 TEST_CASE("what the curvature job cannot use is told with its key", "[curvature]") {

@@ -38,6 +38,8 @@ struct Worker {
     out.name = out.asked.name = "worker", out.asked.kind = "job";
     out.info.programs = programs, out.info.writes = writes;
     out.self = out.asked.self = std::shared_ptr<void>(this, [](void*) {});
+    out.table.host_bytes = [](void*, const eng_parameter* const*, uint32_t, const eng_job_site* const*, uint32_t,
+                              uint64_t*, eng_error*) -> eng_status { return ENG_OK; };
     out.table.site = [](void* self, const eng_job_site* s, eng_desc* desc, eng_error*) {
       *desc = static_cast<Worker*>(self)->site(*s);
       return eng_status{ENG_OK};

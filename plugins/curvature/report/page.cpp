@@ -114,7 +114,7 @@ std::string report_page(const Results& results) {
   const std::string title = "Curvature analysis" + (model.empty() ? "" : ": " + model) +
                             (parameters.empty() ? "" : ", " + parameters + " parameters");
   std::string line;
-  for (const char* key : {"now", "device", "precision", "version"})
+  for (const char* key : {"now", "device.name", "precision", "version"})
     if (const std::string value = fact(facts, key); !value.empty()) line += (line.empty() ? "" : " · ") + value;
   return fmt::format(
              "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\n<meta "

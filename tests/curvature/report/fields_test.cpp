@@ -225,7 +225,8 @@ TEST_CASE("each fact of the engine moves results.json and the page") {
   const Results before = sample_results(1);
   const Json json = Json::parse(file_of(before, "results.json"));
   const Json facts = Json::parse(before.facts).flatten();
-  REQUIRE(facts.size() == 15);
+  REQUIRE(facts.size() == 16);
+  CHECK(file_of(before, "report.html").find("2026-11-25T12:00:00Z · 2 cores · fp32 · 0.1.0") != std::string::npos);
   for (const auto& [key, value] : facts.items()) {
     INFO(key);
     Json changed = Json::parse(before.facts);

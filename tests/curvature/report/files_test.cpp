@@ -171,7 +171,7 @@ TEST_CASE("docs/analysis.md names every field of results.json and results.csv") 
   const std::string page{std::istreambuf_iterator<char>(file), {}};
   REQUIRE(has(page, "## results.json"));
   Json json = Json::parse(file_of(sample_results(1), "results.json"));
-  for (const char* other : {"settings", "model", "data", "memory", "engine"}) json[other] = 0;  // of any name
+  for (const char* other : {"settings", "device", "model", "data", "memory", "engine"}) json[other] = 0;  // of any name
   std::set<std::string> names;
   const Json flat = json.flatten();
   for (const auto& [pointer, value] : flat.items()) {

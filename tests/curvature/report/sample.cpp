@@ -50,8 +50,8 @@ Measures measures(double size, uint64_t elements, double sparsity, uint64_t seed
 Results sample_results(int layers) {
   Results out;
   out.facts =
-      R"({"now": "2026-11-25T12:00:00Z", "version": "0.1.0", "commit": "v0-1-gabcdef", "device": "cpu: 2 cores",
-    "precision": "fp32", "ranks": 2, "model": {"plugin": "opt", "hash": "sha256:12ab", "parameters": 1070464, "layers": 4},
+      R"({"now": "2026-11-25T12:00:00Z", "version": "0.1.0", "commit": "v0-1-gabcdef", "device": {"plugin": "cpu",
+    "name": "2 cores"}, "precision": "fp32", "ranks": 2, "model": {"plugin": "opt", "hash": "sha256:12ab", "parameters": 1070464, "layers": 4},
     "data": {"hash": "xxh:77", "windows": {"train": 512, "held_out": 64}},
     "memory": {"planned": 104857600, "measured": 104333312}})";
   out.settings = {{"method", "hutchinson"}, {"probes", "32"},           {"seed", "17"},
