@@ -4,10 +4,11 @@ value must tell. A barrier of a header is removed for each .cu that calls its fu
 import dataclasses
 import hashlib
 import pathlib
+import queue
 import re
 import shutil
 
-from host import Failed
+from host import Failed, together
 from units import ROOT, UNITS
 
 BARRIER = re.compile(r"\b(__syncthreads|__syncwarp)\s*\([^;()]*\)\s*;")
@@ -114,19 +115,25 @@ def excused(barrier):
 def check(host_of, chosen, scratch, seen, say):
     """{name: how it was caught} of the chosen barriers, unless `seen` has it; `say` hears of each. Those of EXCEPTIONS have
     their reason."""
-    result = {}
-    for barrier in chosen:
-        unit = next(u for u in UNITS if u.name == barrier.unit)
-        if barrier.name in seen:
-            result[barrier.name] = seen[barrier.name]
-            continue
-        how = without(host_of(unit), unit, barrier, scratch)
+    left = [b for b in chosen if b.name not in seen]
+    hosts = {name: host_of(next(u for u in UNITS if u.name == name)) for name in {b.unit for b in left}}
+    folders = queue.Queue()
+    for k in range(2):
+        folders.put(scratch / str(k))
+
+    def one(barrier):
+        folder = folders.get()
+        try:
+            how = without(hosts[barrier.unit], next(u for u in UNITS if u.name == barrier.unit), barrier, folder)
+        finally:
+            folders.put(folder)
         if not how and excused(barrier):
             how = "needless here: " + excused(barrier)
-        result[barrier.name] = how or "NOT CAUGHT"
-        seen.keep(barrier.name, result[barrier.name])
-        say(f"  {barrier.name:70} {result[barrier.name]}")
-    return result
+        seen.keep(barrier.name, how or "NOT CAUGHT")
+        say(f"  {barrier.name:70} {how or 'NOT CAUGHT'}")
+
+    together([lambda b=b: one(b) for b in left])
+    return {b.name: seen[b.name] for b in chosen}
 
 
 def missed(found, chosen):

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-from host import Failed, call
+from host import Failed, call, together
 from units import ROOT, TARGETS
 
 TABLE = ROOT / "tests/cuda/ladder/sass.json"
@@ -41,31 +41,32 @@ def measured(plugin):
     """{target: {kernel: {column: number}}} of one built plugin."""
     cuobjdump, nvdisasm = tools()
     env = {"PATH": f"{nvdisasm}:{os.environ['PATH']}"}
-    out = {}
-    for target in TARGETS:
-        arch = f"sm_{target}"
-        usage = call([cuobjdump, "-arch", arch, "-res-usage", plugin], env)
-        kernels = collections.OrderedDict()
-        for name, line in re.findall(r"Function (\S+?):\s*\n\s*(REG:.*)", usage):
-            numbers = dict(re.findall(r"(\w+):(\d+)", line))
-            kernels[name] = {"registers": int(numbers["REG"]), "shared": int(numbers.get("SHARED", 0))}
-        name, counts = None, collections.defaultdict(collections.Counter)
-        for line in call([cuobjdump, "-arch", arch, "-sass", plugin], env).splitlines():
-            if head := re.match(r"\s*Function : (\S+)", line):
-                name = head[1]
-            elif found := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", line):
-                counts[name][found[1].split(".")[0]] += 1
-        for name, row in kernels.items():
-            n = counts[name]
-            row["local"] = n["LDL"] + n["STL"]
-            row["tensor"] = sum(n[k] for k in n if k in ("HMMA", "HGMMA", "UTCHMMA", "IMMA"))
-            row["ffma"] = sum(n[k] for k in n if k in ("FFMA", "FFMA2", "DFMA", "HFMA2"))
-            row["instructions"] = sum(n.values()) - n["NOP"]
-        names = call(["c++filt"] + list(kernels)).splitlines()
-        out[arch] = {text: {c: row[c] for c in COLUMNS} for text, row in sorted(zip(names, kernels.values()))}
-        if not kernels:
-            raise Failed(f"{plugin} has no kernels for {arch}")
-    return out
+    return dict(together([lambda t=t: (f"sm_{t}", measured_for(cuobjdump, env, f"sm_{t}", plugin)) for t in TARGETS]))
+
+
+def measured_for(cuobjdump, env, arch, plugin):
+    """{kernel: {column: number}} for one target."""
+    usage = call([cuobjdump, "-arch", arch, "-res-usage", plugin], env)
+    kernels = collections.OrderedDict()
+    for name, line in re.findall(r"Function (\S+?):\s*\n\s*(REG:.*)", usage):
+        numbers = dict(re.findall(r"(\w+):(\d+)", line))
+        kernels[name] = {"registers": int(numbers["REG"]), "shared": int(numbers.get("SHARED", 0))}
+    if not kernels:
+        raise Failed(f"{plugin} has no kernels for {arch}")
+    name, counts = None, collections.defaultdict(collections.Counter)
+    for line in call([cuobjdump, "-arch", arch, "-sass", plugin], env).splitlines():
+        if head := re.match(r"\s*Function : (\S+)", line):
+            name = head[1]
+        elif found := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", line):
+            counts[name][found[1].split(".")[0]] += 1
+    for name, row in kernels.items():
+        n = counts[name]
+        row["local"] = n["LDL"] + n["STL"]
+        row["tensor"] = sum(n[k] for k in n if k in ("HMMA", "HGMMA", "UTCHMMA", "IMMA"))
+        row["ffma"] = sum(n[k] for k in n if k in ("FFMA", "FFMA2", "DFMA", "HFMA2"))
+        row["instructions"] = sum(n.values()) - n["NOP"]
+    names = call(["c++filt"] + list(kernels)).splitlines()
+    return {text: {c: row[c] for c in COLUMNS} for text, row in sorted(zip(names, kernels.values()))}
 
 
 def compare(want, got):

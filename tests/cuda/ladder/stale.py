@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import threading
 
 from units import ROOT, UNITS, tracked
 
@@ -69,7 +70,7 @@ class Seen(dict):
 
     def __init__(self, path, rung):
         super().__init__()
-        self.path, self.of = path, now(rung)
+        self.path, self.of, self.lock = path, now(rung), threading.Lock()
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             kept = json.loads(path.read_text())
@@ -77,8 +78,9 @@ class Seen(dict):
                 self.update(kept["found"])
 
     def keep(self, key, value):
-        self[key] = value
-        self.path.write_text(json.dumps({"of": self.of, "found": self}))
+        with self.lock:
+            self[key] = value
+            self.path.write_text(json.dumps({"of": self.of, "found": self}))
 
 
 def note(passed):
