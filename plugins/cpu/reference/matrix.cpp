@@ -1,9 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear, matmul, sum_rows, add.
+#include <algorithm>
+
 #include "reference.hpp"
 
 namespace reference {
 namespace {
+
+// sum[i] += a b_i for up to four vectors b_i of K elements, which begin `next` elements apart. Each sum is made in the
+// order of k, so its bits are those of one at a time; four do not wait for each other.
+template <class T>
+void add_products(const T* a, int64_t a_step, const T* b, int64_t b_step, int64_t next, int64_t K, int64_t n,
+                  double* sum) {
+  if (n == 4) {
+    double s[4] = {sum[0], sum[1], sum[2], sum[3]};
+    for (int64_t k = 0; k < K; ++k, a += a_step, b += b_step) {
+      const double x = double(*a);
+      for (int64_t i = 0; i < 4; ++i) s[i] += x * double(b[i * next]);
+    }
+    std::copy(s, s + 4, sum);
+  } else
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t k = 0; k < K; ++k) sum[i] += double(a[k * a_step]) * double(b[i * next + k * b_step]);
+}
 
 struct Linear {
   static constexpr const char* op = ENG_OP_LINEAR;
@@ -23,10 +42,12 @@ struct Linear {
       const T *x = a.in<T>(0), *w = a.in<T>(1), *bias = a.in<T>(2);  // (M, K), (N, K), (N)
       T* y = a.out<T>(0);                                            // (M, N)
       for (int64_t m = 0; m < M; ++m)
-        for (int64_t n = 0; n < N; ++n) {
-          double sum = bias ? double(bias[n]) : 0.0;
-          for (int64_t k = 0; k < K; ++k) sum += double(x[m * K + k]) * double(w[n * K + k]);
-          y[m * N + n] = T(sum);
+        for (int64_t n = 0; n < N; n += 4) {
+          const int64_t some = std::min<int64_t>(4, N - n);
+          double sum[4] = {};
+          for (int64_t i = 0; bias && i < some; ++i) sum[i] = double(bias[n + i]);
+          add_products(x + m * K, 1, w + n * K, 1, K, K, some, sum);
+          for (int64_t i = 0; i < some; ++i) y[m * N + n + i] = T(sum[i]);
         }
     });
   }
@@ -58,11 +79,13 @@ struct Matmul {
       const Reals acc(c, args, 2);
       const RealsOut out(c, args, 0);
       for (int64_t m = 0; m < M; ++m)
-        for (int64_t n = 0; n < N; ++n) {
-          double sum = acc ? acc[m * N + n] : 0.0;
-          for (int64_t k = 0; k < K; ++k)
-            sum += double(ta ? a[k * M + m] : a[m * K + k]) * double(tb ? b[n * K + k] : b[k * N + n]);
-          out.set(m * N + n, sum);
+        for (int64_t n = 0; n < N; n += 4) {
+          const int64_t some = std::min<int64_t>(4, N - n);
+          double sum[4] = {};
+          for (int64_t i = 0; acc && i < some; ++i) sum[i] = acc[m * N + n + i];
+          add_products(ta ? a + m : a + m * K, ta ? M : 1, tb ? b + n * K : b + n, tb ? 1 : N, tb ? K : 1, K, some,
+                       sum);
+          for (int64_t i = 0; i < some; ++i) out.set(m * N + n + i, sum[i]);
         }
     });
   }
