@@ -54,7 +54,8 @@ Device chosen(const eng_options* options) {
   device.isa = find_isa(name);
   if (!device.isa)
     throw Error{ENG_UNSUPPORTED, std::string("isa = \"") + name +
-                                     "\": this processor has no such instructions; the best here is \"" +
+                                     "\": this processor has no such instructions, or the build leaves them out (meson "
+                                     "configure -Dcpu_isas=all); the best here is \"" +
                                      best_isa()->name + "\""};
   return device;
 }

@@ -6,7 +6,7 @@
 namespace cpu {
 namespace {
 
-#ifdef CPU_X86
+#ifdef CPU_AVX512
 // AVX-512 with products of bf16 pairs: other bits for bf16, hence a name of its own.
 const Isa isa_avx512_bf16 = [] {
   Isa isa = isa_avx512;
@@ -21,9 +21,11 @@ const Isa isa_avx512_bf16 = [] {
 #endif
 
 const Isa* const all[] = {
-#ifdef CPU_X86
+#ifdef CPU_AVX512
     &isa_avx512_bf16,
     &isa_avx512,
+#endif
+#ifdef CPU_AVX2
     &isa_avx2,
 #endif
     &isa_portable,
@@ -31,7 +33,7 @@ const Isa* const all[] = {
 
 // Intel's processors multiply pairs at half the rate of f32 (Sapphire Rapids: 86 against 165 GFLOP/s of a core).
 bool worth(const Isa& isa) {
-#ifdef CPU_X86
+#ifdef CPU_AVX512
   return !isa.pairs || __builtin_cpu_is("amd");
 #else
   return !isa.pairs;

@@ -26,7 +26,7 @@ std::string core_of(size_t logical) {
 void wait_for(const std::atomic<int64_t>& counter, int64_t least) {
   for (int tries = 0; counter.load(std::memory_order_acquire) < least; ++tries)
     if (tries < 2000) {
-#ifdef CPU_X86
+#ifdef __x86_64__
       __builtin_ia32_pause();
 #endif
     } else {
