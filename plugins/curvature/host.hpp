@@ -11,8 +11,6 @@
 
 namespace curvature {
 
-constexpr uint64_t piece = 1 << 18;  // elements that are in host memory at a time
-
 class Host {
  public:
   Host(eng_job_host* host, eng_error* error) : host_(host), error_(error) {

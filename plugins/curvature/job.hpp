@@ -49,6 +49,8 @@ struct Job {
   double rate_of(const eng_desc& shape) const;
 };
 
+constexpr uint64_t piece = 1 << 18;  // elements of a tensor that are in host memory at a time
+
 uint64_t elements_of(const eng_desc& shape);
 uint64_t rows_of(const eng_desc& shape);
 

@@ -56,6 +56,7 @@ class TensorReader {
     const uint64_t n = elements_of(*p_.shape), columns = out.rows ? n / out.rows : 0;
     std::vector<float> room[4];
     for (auto& part : room) part.resize(std::min(n, piece));
+    if (rows) out.measured_rows.reserve(out.rows);
     Sums all, row;
     for (uint64_t first = 0; first < n; first += piece) {
       const uint64_t count = std::min(piece, n - first);

@@ -164,17 +164,22 @@ eng_status emit(void* self, eng_build* b, const eng_update* run, eng_error* erro
   });
 }
 
-// Bounds, measured on what the job keeps of each and on the texts of its files.
+// The most that it has at a time: pieces of a tensor while it measures, or all files at the end, with the surface of a
+// picture. What a row, a tensor, a point and a unit take is measured: their numbers, and their text in every file.
 eng_status host_bytes(void* self, const eng_parameter* const* parameters, uint32_t n_parameters,
                       const eng_job_site* const* sites, uint32_t n_sites, uint64_t* bytes, eng_error*) {
   const Options& o = static_cast<const Job*>(self)->options;
-  uint64_t rows = 0, units = 0;
-  for (uint32_t k = 0; k < n_parameters; ++k) rows += rows_of(*parameters[k]->shape);
+  uint64_t rows = 0, units = 0, largest = 0;
+  for (uint32_t k = 0; k < n_parameters; ++k) {
+    rows += rows_of(*parameters[k]->shape);
+    largest = std::max(largest, elements_of(*parameters[k]->shape));
+  }
   for (uint32_t k = 0; k < n_sites; ++k)
     units += static_cast<uint64_t>(sites[k]->shape->dims[sites[k]->shape->ndim - 1]);
   if (rows > o.max_rows) rows = 0;  // none is kept
   const uint64_t points = std::min<uint64_t>(o.points, o.by_row ? rows : n_parameters);
-  *bytes = (uint64_t{32} << 20) + uint64_t{n_parameters} * 8192 + rows * 2048 + points * 2048 +
+  const uint64_t pieces = 4 * sizeof(float) * std::min(largest, piece), fixed = 3'200'000, files = 3'900'000;
+  *bytes = fixed + std::max(pieces, files) + uint64_t{n_parameters} * 8192 + rows * 704 + points * 960 +
            units * (rows ? 192 : 64) + (uint64_t{o.held_windows} + o.train_windows) * 64;
   return ENG_OK;
 }

@@ -46,7 +46,7 @@ sparsity_threshold = { type = 'float', default = 1e-3, min = 0, max = 1e9, help 
 activations = { type = 'strings', default = ['eng.activation/1', 'eng.gated/1', 'eng.mamba.causal_conv1d/1'], help = 'ops whose outputs are activations; their last dimension are the units' }
 unit_tensors = { type = 'strings', default = ['fc1.', 'gate_proj.', 'up_proj.', 'conv1d.'], help = 'parts of the names of tensors whose rows are the units of the activation of their block' }
 partition = { type = 'string', default = 'tensor', choices = ['tensor', 'row'], help = 'what is put into classes; a row is one index of the first dimension' }
-max_rows = { type = 'int', default = 32768, min = 0, max = 1e9, help = 'rows are measured one by one if the model has at most so many; each takes 2 KiB of host memory' }
+max_rows = { type = 'int', default = 32768, min = 0, max = 1e9, help = 'rows are measured one by one if the model has at most so many; each takes about 1 KiB of host memory' }
 thresholds = { type = 'string', default = 'quantile', choices = ['quantile', 'absolute'], help = 'whether the four thresholds are quantiles of what was measured, or values' }
 h_functional = { type = 'float', help = 'functional: mean |H| above this, and sparsity below sparsity_functional; default 0.5, absolute 0.1' }
 sparsity_functional = { type = 'float', help = 'see h_functional; default 0.5' }

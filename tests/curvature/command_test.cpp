@@ -175,6 +175,30 @@ TEST_CASE("activations are counted as by hand", "[curvature]") {
   CHECK(second["sparsity"].get<double>() == Approx(2.0 / 3).epsilon(1e-12));
 }
 
+#ifndef SANITIZED
+TEST_CASE("the curvature job takes the planned memory", "[curvature]") {
+  Scratch scratch;
+  scratch.config();
+  scratch.write("opt.toml",
+                "[model]\nplugin = 'opt'\nvocab_size = 256\nhidden_size = 128\nnum_hidden_layers = 5\n"
+                "num_attention_heads = 4\nffn_dim = 512\nmax_position_embeddings = 128\ndropout = 0.0\n[data]\npaths = "
+                "['text.txt']\nvalidation = 0.2\n"
+                "[train]\nsequence_length = 32\nsteps = 1\n[device]\nthreads = 1\n");
+  for (const Args& more : {Args{}, Args{"job.partition=row"}, Args{"job.max_rows=0"}, Args{"job.noise_seeds=0"}}) {
+    const std::string out = "out " + (more.empty() ? "" : more[0]);
+    const Result done = engine(scratch, words("opt.toml", out, more));
+    INFO(done.err);
+    REQUIRE(done.exit == 0);
+    const Json r = Json::parse(read(scratch / out / "results.json"));
+    const double planned = r["memory"]["planned"]["host_peak_bytes"], measured = static_cast<double>(done.peak_bytes());
+    INFO(out << ": planned " << planned << ", measured " << measured);
+    CHECK(measured - planned < std::max(planned / 100, 1048576.0));
+    // The text of a row is as long as its numbers have digits: the bound is that of long ones.
+    CHECK(planned - measured < std::max(planned * (r["tensors"][0]["measured_rows"].empty() ? 0.01 : 0.03), 1048576.0));
+  }
+}
+#endif
+
 TEST_CASE("what the curvature job cannot use is told with its key", "[curvature]") {
   Scratch scratch;
   scratch.config();
