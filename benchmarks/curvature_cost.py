@@ -10,7 +10,7 @@ with 40 probes; the difference is 32 probes. The other is a job that only comput
 compiled here), 16 and 80 of the same windows; the difference is 64 gradients. So what both do once is in neither. The
 sides take turns. Printed are the processor time and the time by the clock of each side, the least of all rounds, and
 their ratios. The first is the promise: at most 1.1. The state is saved once, after the last probe, as with
-job.save_every; a save by itself is timed apart, with job.save_every=1.
+job.save_every; a save by itself is timed apart, with job.save_every=1, and with checkpoint.asynchronous=true as well.
 """
 import argparse
 import json
@@ -56,15 +56,17 @@ def main():
             return ran([str(args.build / "tools/engine"), "--plugin-path", str(folder), "analyse", *same, "--job", job,
                         "--out", str(out), *words])
 
-        def probes(n, save):
+        def probes(n, save, *words):
             return side("curvature", f"job.probes={n}", f"job.save_every={save}", "job.noise_seeds=0",
-                        'job.embedding="none"', "job.held_windows=4", "job.train_windows=4")
+                        'job.embedding="none"', "job.held_windows=4", "job.train_windows=4", *words)
 
         def gradients(n):
             return side("gradients", f"job.times={n}")
 
         cases = {"32 probes": [lambda: probes(8, 1000), lambda: probes(40, 1000)],
                  "32 probes, each saved": [lambda: probes(8, 1), lambda: probes(40, 1)],
+                 "32 probes, each saved meanwhile": [lambda: probes(8, 1, "checkpoint.asynchronous=true"),
+                                                     lambda: probes(40, 1, "checkpoint.asynchronous=true")],
                  "64 gradients": [lambda: gradients(16), lambda: gradients(80)]}
         least = {name: [[float("inf")] * 2, [float("inf")] * 2] for name in cases}
         for r in range(args.rounds):
