@@ -192,7 +192,9 @@ class Standard(Case):
         self.assertEqual(got, expected)
 
     def test_interrupt_saves(self):
-        child = self.script("import engine\n"
+        # A shell starts what runs in the background with the signal ignored.
+        child = self.script("import engine, signal\n"
+                            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
                             "with engine.open('config.toml', 'train.steps=1000000', out='out') as run:\n"
                             "    for metrics in run:\n"
                             "        print(metrics.step, flush=True)\n")
