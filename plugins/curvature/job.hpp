@@ -40,7 +40,6 @@ enum Value : uint32_t {
 
 struct Job {
   Options options;
-  std::string refused;  // an activation that cannot be read
   bool narrow = false;  // activations have 16 bits
   explicit Job(const eng_options* given) : options(given) {}
 

@@ -40,7 +40,7 @@ TEST_CASE("a job with other formats, tiers and recomputation", "[job]") {
   scratch.config();
   const auto plain = analysed(scratch, "plain");
   for (const char* same : {"recompute.policy=full", "offload.optimizer=host", "offload.gradients=host",
-                           "offload.parameters=host", "device.threads=2"}) {
+                           "offload.parameters=host", "device.threads=2", "checkpoint.asynchronous=true"}) {
     INFO(same);
     CHECK(analysed(scratch, std::string("with ") + same, {same}) == plain);
   }
@@ -62,7 +62,10 @@ TEST_CASE("an analysis that was killed or stopped ends with the bits of one that
   for (const int number : {SIGKILL, SIGINT, SIGTERM}) {
     INFO(number);
     const std::string out = "part " + std::to_string(number);
-    Child child(scratch, words(with({"config.toml", "--job", "fixture", "--out", out, "job.pause=300"}, turns)));
+    const std::string saves = number == SIGTERM ? "true" : "false";  // written while the job goes on, or at once
+    Child child(scratch, words(with({"config.toml", "--job", "fixture", "--out", out, "job.pause=300",
+                                     "checkpoint.asynchronous=" + saves},
+                                    turns)));
     REQUIRE(child.wait_for_path(scratch / out / "checkpoints" / "step-00000002" / "manifest.json"));
     child.signal(number);
     const Result stopped = child.wait();
@@ -180,4 +183,7 @@ TEST_CASE("engine plan says what a job keeps", "[job]") {
   for (const char* line : {"\n    gradients ", "\n    job ", "\n    sites ", "  the job itself ", " 1048576 bytes"})
     CHECK(has(text, line));
   CHECK_FALSE(has(text, "\n    optimizer "));
+  CHECK_FALSE(has(text, "  snapshot "));
+  CHECK(has(good(scratch, words({"config.toml", "--job", "fixture", "checkpoint.asynchronous=true"}, "plan")).out,
+            "  snapshot "));
 }
