@@ -121,7 +121,7 @@ Json earlier_attempts(const fs::path& run) {
   return all;
 }
 
-void write_atomic(const fs::path& path, const std::string& text) {
+void write_atomic(const fs::path& path, std::string_view text) {
   const fs::path temporary = path.string() + ".tmp";
   try {
     write_text(temporary, text);

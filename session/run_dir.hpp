@@ -15,7 +15,7 @@ namespace eng {
 
 // Replaces `path` by `text` so that a reader sees the old or the new content, never a part of it, also after a crash.
 // Throws Error(Exit::disk).
-void write_atomic(const std::filesystem::path& path, const std::string& text);
+void write_atomic(const std::filesystem::path& path, std::string_view text);
 // run.json; null if it cannot be read.
 Json read_run_json(const std::filesystem::path& run);
 // The records of the attempts that run.json holds, oldest first. If it does not say how the last one ended, its process
@@ -54,7 +54,7 @@ class RunDir {
   std::filesystem::path metrics() const { return folder_.inside() / "metrics.jsonl"; }
 
   // Replaces one of its files as a whole. Throws Error(Exit::disk).
-  void write(const char* name, const std::string& text) const { write_atomic(folder_.inside() / name, text); }
+  void write(const char* name, std::string_view text) const { write_atomic(folder_.inside() / name, text); }
   // state.json, and in run.json how the attempt ended. `status`: running, done, stopped, failed; `last_checkpoint`: ""
   // if none is complete.
   void write_state(const char* status, int64_t step, const std::string& last_checkpoint, int exit_code) const;

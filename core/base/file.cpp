@@ -113,7 +113,7 @@ std::string read_text(const fs::path& path, uint64_t limit, Exit exit) {
   return text;
 }
 
-void write_text(const fs::path& path, const std::string& text) {
+void write_text(const fs::path& path, std::string_view text) {
   FileWriter file(path, text.size());
   file.write(text.data(), text.size());
   file.finish();

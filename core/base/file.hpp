@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -75,7 +76,7 @@ class FileReader {
 // The whole text of a file of at most `limit` bytes. Throws Error(exit).
 std::string read_text(const std::filesystem::path& path, uint64_t limit, Exit exit);
 // Writes a new file; it is on the disk when this returns. Throws Error(Exit::disk).
-void write_text(const std::filesystem::path& path, const std::string& text);
+void write_text(const std::filesystem::path& path, std::string_view text);
 // Renames, and flushes the directory of `to` to the disk. Throws Error(Exit::disk).
 void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
 // Flushes the entries of a directory to the disk. Throws Error(Exit::disk).

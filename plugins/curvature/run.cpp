@@ -162,9 +162,12 @@ void Work::finish(Results& r) {
   r.probes = o_.probes;
   if (!o_.fisher) r.step = double{step_};
   r.confidence = o_.confidence, r.activation_threshold = o_.sparsity_threshold;
-  const report::Files made = report::files(r);
-  for (const report::File& file : made.files) host_.file(file.name, file.bytes);
-  host_.progress("files", made.files.size(), made.files.size(), made.note);
+  uint64_t made = 0;
+  const std::string note = report::make_files(r, [&](const std::string& name, const std::string& bytes) {
+    host_.file(name, bytes);
+    ++made;
+  });
+  host_.progress("files", made, made, note);
 }
 
 }  // namespace

@@ -248,7 +248,7 @@ void Analysis::wrote(const std::string& name, const void* data, uint64_t size) {
                                             "directory",
                                             name)};
   trainer_->peers().lead([&] {
-    dir_->write(name.c_str(), std::string(static_cast<const char*>(data), size));
+    dir_->write(name.c_str(), {static_cast<const char*>(data), size});
     return "";
   });
   if (std::find(files_.begin(), files_.end(), name) == files_.end()) files_.push_back(name);

@@ -42,11 +42,14 @@ std::string tensors_csv(const Results& results) {
 }
 
 std::string rows_csv(const Results& results) {
-  std::string out;
+  const uint64_t rows = measured_rows(results);
+  if (rows == 0) return "";
+  std::string out = "name,row," + measures_header();
+  out.reserve(out.size() + rows * 256);
   for (const Tensor& tensor : results.tensors)
     for (const Row& row : tensor.measured_rows)
       out += fmt::format("{},{},", field(tensor.name), row.index) + measures_fields(row.measures);
-  return out.empty() ? out : "name,row," + measures_header() + out;
+  return out;
 }
 
 }  // namespace curvature::report

@@ -9,23 +9,23 @@
 
 namespace curvature::report {
 
-Files files(const Results& results, const std::string& cairo) {
-  Files out{{{"results.json", results_json(results)},
-             {"results.csv", tensors_csv(results)},
-             {"report.html", report_page(results)}},
-            ""};
-  if (std::string rows = rows_csv(results); !rows.empty()) out.files.push_back({"rows.csv", std::move(rows)});
+std::string make_files(const Results& results, const Take& take, const std::string& cairo) {
+  std::string note;
+  take("results.json", results_json(results));
+  take("results.csv", tensors_csv(results));
+  take("report.html", report_page(results));
+  if (const std::string rows = rows_csv(results); !rows.empty()) take("rows.csv", rows);
   const auto picture = [&](const char* name, const Chart& chart) {
     if (chart.scene.marks.empty()) return;
-    auto [bytes, why] = png(chart.scene, cairo);
+    const auto [bytes, why] = png(chart.scene, cairo);
     if (bytes.empty())
-      out.note += std::string(out.note.empty() ? "" : "\n") + name + " is left out: " + why;
+      note += std::string(note.empty() ? "" : "\n") + name + " is left out: " + why;
     else
-      out.files.push_back({name, std::move(bytes)});
+      take(name, bytes);
   };
   picture("phase.png", phase_diagram(results));
   picture(results.embedding.method == "umap" ? "umap.png" : "pca.png", embedding_map(results));
-  return out;
+  return note;
 }
 
 }  // namespace curvature::report

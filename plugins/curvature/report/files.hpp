@@ -2,27 +2,20 @@
 // The files that an analysis leaves: all of report/ for its user.
 #pragma once
 
+#include <functional>
 #include <string>
-#include <vector>
 
 #include "../results.hpp"
 
 namespace curvature::report {
 
-struct File {
-  std::string name;  // without a folder
-  std::string bytes;
-};
+using Take = std::function<void(const std::string& name, const std::string& bytes)>;
 
-struct Files {
-  std::vector<File> files;  // results.json, results.csv, report.html; where there is something for them: rows.csv,
-                            // phase.png, and umap.png or pca.png
-  std::string note;         // for the log: what was left out and why; "": nothing
-};
-
-// Equal results give equal bytes. `cairo`: see png(). Throws std::invalid_argument if Results::facts is no JSON object.
-// Host memory beyond `results`, measured: 9 MiB, 1.3 KiB for each measured row with its point, 2 KiB for each tensor,
-// 170 bytes for each unit of an activation.
-Files files(const Results& results, const std::string& cairo = "");
+// Makes the files one after the other, and gives each to `take`: results.json, results.csv, report.html; where there is
+// something for them: rows.csv, phase.png, and umap.png or pca.png. Names are without a folder. Equal results give
+// equal bytes. `cairo`: see png(). Returns a note for the log: what was left out and why; "": nothing. Throws
+// std::invalid_argument if Results::facts is no JSON object, before the first file.
+// Host memory beyond `results`: that of the largest file.
+std::string make_files(const Results& results, const Take& take, const std::string& cairo = "");
 
 }  // namespace curvature::report

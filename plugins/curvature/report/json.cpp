@@ -140,12 +140,22 @@ void flatten(const Json& json, const std::string& key, std::vector<std::pair<std
   for (const auto& [name, value] : json.items()) flatten(value, key.empty() ? name : key + "." + name, out);
 }
 
+// At least the bytes of the lists, which are nearly all.
+size_t length_bound(const Results& results) {
+  size_t units = 0;
+  for (const Site& site : results.sites) units += site.units.size();
+  return 65536 + results.tensors.size() * 2048 + measured_rows(results) * 448 + units * 48 +
+         results.embedding.points.size() * 128;
+}
+
 }  // namespace
 
 std::string results_json(const Results& results) {
   Json facts = parsed_facts(results), settings = Json::object();
   for (const auto& [key, value] : results.settings) settings[key] = value;
-  std::string out = "{\n\"v\": 1";
+  std::string out;
+  out.reserve(length_bound(results));  // what grows has its old and its new room at once
+  out += "{\n\"v\": 1";
   const auto key = [&](const char* name) { out += ",\n\"" + std::string(name) + "\": "; };
   const auto add = [&](const char* name, const Json& value) { key(name), out += dumped(value); };
   const std::pair<const char*, const char*> taken[] = {

@@ -102,4 +102,10 @@ uint64_t hessian_data_size(const Results& results) {
   return sum;
 }
 
+uint64_t measured_rows(const Results& results) {
+  uint64_t sum = 0;
+  for (const Tensor& tensor : results.tensors) sum += tensor.measured_rows.size();
+  return sum;
+}
+
 }  // namespace curvature::report

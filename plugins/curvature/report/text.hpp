@@ -25,6 +25,8 @@ const char* class_name(Class kind);
 std::string shape_text(const std::vector<int64_t>& shape);
 // How many elements of the diagonal of the Hessian were measured: the sum over the tensors.
 uint64_t hessian_data_size(const Results& results);
+// Of all tensors.
+uint64_t measured_rows(const Results& results);
 
 // The numbers of Measures, under the names that all files use.
 struct Field {

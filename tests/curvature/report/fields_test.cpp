@@ -159,7 +159,7 @@ struct Read {
   CsvTable csv, rows;
   std::string page;
   explicit Read(const Results& results) {
-    const auto files = report::files(results);
+    const auto files = files_of(results);
     json = Json::parse(bytes_of(files, "results.json"));
     csv = read_csv(bytes_of(files, "results.csv")), rows = read_csv(bytes_of(files, "rows.csv"));
     page = bytes_of(files, "report.html");

@@ -130,7 +130,7 @@ TEST_CASE("a number that is not finite is null, an empty field or a dash") {
 }
 
 TEST_CASE("an analysis that found nothing has all its files") {
-  const auto [files, note] = report::files({});
+  const auto [files, note] = files_of({});
   CHECK(note.empty());
   REQUIRE(files.size() == 3);
   CHECK(files[0].name == "results.json");
@@ -162,7 +162,7 @@ TEST_CASE("facts that are no JSON object are refused") {
     results.facts = facts;
     CHECK_THROWS_WITH(file_of(results, "results.json"),
                       "the facts of the engine must be a JSON object, but are `" + std::string(facts) + "`");
-    CHECK_THROWS_AS(report::files(results), std::invalid_argument);
+    CHECK_THROWS_AS(files_of(results), std::invalid_argument);
   }
 }
 

@@ -67,7 +67,7 @@ TEST_CASE("phase.png and umap.png are pictures of the results") {
     return;
   }
   Results results = sample_results(3);
-  const auto before = report::files(results, library);
+  const auto before = files_of(results, library);
   CHECK(before.note.empty());
   for (const char* name : {"phase.png", "umap.png"}) {
     INFO(name);
@@ -82,14 +82,14 @@ TEST_CASE("phase.png and umap.png are pictures of the results") {
   CHECK(file_of(results, "umap.png", library) == bytes_of(before, "umap.png"));
 
   results.tensors[5].measures.magnitude *= 2;
-  const auto moved = report::files(results, library);
+  const auto moved = files_of(results, library);
   CHECK(bytes_of(moved, "phase.png") != bytes_of(before, "phase.png"));
   CHECK(bytes_of(moved, "umap.png") == bytes_of(before, "umap.png"));
   results.embedding.points[0].x += 0.5;
   CHECK(file_of(results, "umap.png", library) != bytes_of(before, "umap.png"));
 
   results.embedding.method = "pca";
-  const auto pca = report::files(results, library);
+  const auto pca = files_of(results, library);
   CHECK(bytes_of(pca, "umap.png").empty());
   CHECK(read_png(bytes_of(pca, "pca.png")).width == 1120);
 }
@@ -97,7 +97,7 @@ TEST_CASE("phase.png and umap.png are pictures of the results") {
 TEST_CASE("the letters of a picture do not depend on the fonts of the machine") {
   if (!std::filesystem::exists(library)) return;
   const Results results = sample_results(2);
-  const auto before = report::files(results, library);
+  const auto before = files_of(results, library);
   setenv("FONTCONFIG_FILE", "/dev/null", 1);
   setenv("FONTCONFIG_PATH", "/dev/null", 1);
   CHECK(file_of(results, "phase.png", library) == bytes_of(before, "phase.png"));
@@ -106,7 +106,7 @@ TEST_CASE("the letters of a picture do not depend on the fonts of the machine") 
 
 TEST_CASE("without cairo the pictures are left out, and the note says why") {
   const Results results = sample_results(2);
-  const auto files = report::files(results, "/nowhere/cairo.curvature.so");
+  const auto files = files_of(results, "/nowhere/cairo.curvature.so");
   CHECK(bytes_of(files, "phase.png").empty());
   CHECK(!bytes_of(files, "report.html").empty());
   CHECK(
@@ -117,7 +117,7 @@ TEST_CASE("without cairo the pictures are left out, and the note says why") {
 
   const auto other = std::filesystem::temp_directory_path() / ("curvature-cairo-" + std::to_string(getpid()) + ".so");
   std::ofstream(other) << "no library";
-  const auto broken = report::files(results, other.string());
+  const auto broken = files_of(results, other.string());
   std::filesystem::remove(other);
   CHECK(bytes_of(broken, "phase.png").empty());
   CHECK(broken.note.find("phase.png is left out: the cairo library cannot be loaded: ") == 0);

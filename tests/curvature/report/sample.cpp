@@ -112,14 +112,25 @@ Results sample_results(int layers) {
   return out;
 }
 
-std::string bytes_of(const report::Files& files, const std::string& name) {
+Files files_of(const Results& results, const std::string& cairo) {
+  Files out;
+  out.note = report::make_files(
+      results,
+      [&](const std::string& name, const std::string& bytes) {
+        out.files.push_back({name, bytes});
+      },
+      cairo);
+  return out;
+}
+
+std::string bytes_of(const Files& files, const std::string& name) {
   for (const auto& file : files.files)
     if (file.name == name) return file.bytes;
   return "";
 }
 
 std::string file_of(const Results& results, const std::string& name, const std::string& cairo) {
-  return bytes_of(report::files(results, cairo), name);
+  return bytes_of(files_of(results, cairo), name);
 }
 
 std::string hostile_name() {

@@ -11,7 +11,7 @@ namespace {
 
 bool write_all(const curvature::Results& results, const std::filesystem::path& folder, const std::string& cairo) {
   std::filesystem::create_directories(folder);
-  const auto [files, note] = curvature::report::files(results, cairo);
+  const auto [files, note] = files_of(results, cairo);
   for (const auto& [name, bytes] : files) std::ofstream(folder / name, std::ios::binary) << bytes;
   if (!note.empty()) std::cerr << note << "\n";
   return note.empty();
