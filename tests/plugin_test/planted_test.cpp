@@ -18,6 +18,7 @@ TEST_CASE("each fault planted in a shipped plugin is found", "[plugin_test]") {
   for (const Planted& p : std::vector<Planted>{
            {"mamba_forgets", {"--kind", "eng.ops/1"}, "the rule gives input 2 no gradient, although"},
            {"mamba_confuses", {"--kind", "eng.ops/1"}, "the gradient of input 4 is wrong where"},
+           {"mamba_leaks", {"--kind", "eng.ops/1"}, "the gradient of input 0 is wrong where"},
            {"mamba_overruns",
             {"--kind", "eng.kernels/1", "--name", "cpu"},
             "it wrote byte 1 after its end of output 1"},

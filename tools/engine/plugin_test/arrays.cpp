@@ -129,6 +129,18 @@ Array integers(Random& random, const eng_desc& desc, int64_t low, int64_t high) 
   return out;
 }
 
+Documents documents(Random& random, int64_t b, int64_t t) {
+  const eng_desc desc = make_desc(ENG_I32, {b, t});
+  Documents out{Array(desc), Array(desc)};
+  int64_t first = 0, segment = pick(random, -1, 3);
+  for (int64_t k = 0; k < b * t; ++k) {
+    const int64_t at = k % t;
+    if (at == 0 || at == t / 2 || (at - first > 1 && pick(random, 0, 3) == 0)) first = at, segment = 7 - segment;
+    out.segments.put(k, static_cast<double>(segment)), out.positions.put(k, static_cast<double>(at - first));
+  }
+  return out;
+}
+
 Array anything(Random& random, const eng_desc& desc) {
   if (!desc.dtype) return Array();
   return is_float(desc.dtype) ? normal(random, desc) : integers(random, desc, 0, 3);

@@ -66,6 +66,13 @@ struct Array {
 
 Array normal(Random& random, const eng_desc& desc, double std = 1.0);
 Array integers(Random& random, const eng_desc& desc, int64_t low, int64_t high);
+// Where documents lie in samples of t > 3 tokens: at least two in each, the first of two tokens or more, as one token
+// alone has no gradient in attention.
+struct Documents {
+  Array segments;   // (B, T) i32; only neighbours have different numbers
+  Array positions;  // (B, T) i32, of each token in its document
+};
+Documents documents(Random& random, int64_t b, int64_t t);
 // Floats get normal numbers, whole numbers 0 to 3.
 Array anything(Random& random, const eng_desc& desc);
 eng_desc with_dtype(eng_desc desc, int32_t dtype);

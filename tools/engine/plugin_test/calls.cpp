@@ -52,18 +52,8 @@ struct Draw {
     return s;
   }
   void rows() { b = pick(1, 3), t = width() % 40 + (form ? 4 : 1); }
-  // Where documents lie in samples of t > 3 tokens: at least two in each, the first of two tokens or more, as one token
-  // alone has no gradient in attention. Only neighbours have different numbers. With `positions`, the number of each
-  // token in its document instead.
-  void documents(bool positions) {
-    in.emplace_back(make_desc(ENG_I32, {b, t}));
-    int64_t first = 0, segment = pick(-1, 3);
-    for (int64_t k = 0; k < b * t; ++k) {
-      const int64_t at = k % t;
-      if (at == 0 || at == t / 2 || (at - first > 1 && pick(0, 3) == 0)) first = at, segment = 7 - segment;
-      in.back().put(k, static_cast<double>(positions ? at - first : segment));
-    }
-  }
+  void segments() { in.push_back(documents(random, b, t).segments); }
+  void positions() { in.push_back(documents(random, b, t).positions); }
   // (B, T) f32, some of them 0
   void loss_weights() {
     in.push_back(normal(random, make_desc(ENG_F32, {b, t})));
@@ -184,7 +174,7 @@ const std::map<std::string, Maker>& makers() {
          const int64_t heads = d.pick(1, 4), size = 2 * d.pick(1, 17);
          d.floats({d.b, d.t, heads * size}), d.in.push_back(normal(d.random, make_desc(ENG_F32, {d.t, size})));
          d.whole("heads", heads), d.whole("inverse", d.flip());
-         if (d.form) d.documents(true);
+         if (d.form) d.positions();
        }},
       {ENG_OP_ROPE_STEP,
        [](Draw& d) {
@@ -196,12 +186,12 @@ const std::map<std::string, Maker>& makers() {
       {ENG_OP_ATTENTION,
        [](Draw& d) {
          d.rows(), attention_inputs(d, d.t);
-         if (d.form) d.documents(false);
+         if (d.form) d.segments();
        }},
       {ENG_OP_ATTENTION_GRAD,
        [](Draw& d) {
          d.rows(), attention_inputs(d, d.t);
-         if (d.form) d.documents(false);
+         if (d.form) d.segments();
          std::vector<Array> given = d.in, made = result(d, ENG_OP_ATTENTION, given, d.attrs);
          d.in = {normal(d.random, given[0].desc), given[0], given[1], given[2], made[0], made[1]};
          if (d.form) d.in.push_back(given[3]);
@@ -250,14 +240,14 @@ const std::map<std::string, Maker>& makers() {
          d.rows();
          const int64_t h = d.width(), offset = d.pick(0, 3);
          d.floats({d.b, d.t, h}), d.floats({d.t + offset + d.pick(0, 3), h}), d.whole("offset", offset);
-         if (d.form) d.absent(), d.documents(true);
+         if (d.form) d.absent(), d.positions();
        }},
       {ENG_OP_POSITIONS_GRAD,
        [](Draw& d) {
          d.rows();
          const int64_t h = d.width(), offset = d.pick(0, 3), rows = d.t + offset + d.pick(0, 3);
          d.floats({d.b, d.t, h}), d.maybe({rows, h}), d.whole("offset", offset), d.whole("rows", rows);
-         if (d.form) d.documents(true);
+         if (d.form) d.positions();
        }},
       {ENG_OP_DROPOUT,
        [](Draw& d) {

@@ -28,6 +28,8 @@ double loss_of(const Plan& plan, const Array& values, int64_t micro_batches) {
   return sum;
 }
 
+const Offered documents_offered = {"plugins test", {{"segments"}, {"positions"}}};
+
 }  // namespace
 
 Training::Training(const Course& course, Machine& machine)
@@ -41,7 +43,7 @@ std::vector<Plan> Training::make_plans(Machine& machine) {
         make_precision(course_.precision.name, course_.precision.table, course_.precision.options, world));
     const int32_t dtype = course_.dtype ? course_.dtype : precisions_.back().dtype(ENG_ROLE_ACT);
     models_.push_back(trace_model(course_.model.name, course_.model.table, course_.model.options, course_.rows,
-                                  course_.length, dtype));
+                                  course_.length, dtype, {}, true, course_.packed ? documents_offered : Offered{}));
     PlanRequest request{models_.back(), precisions_.back(), nullptr, machine.name(), {}};
     request.ranks = Ranks(world);
     if (course_.ranks > 1) {
@@ -101,6 +103,16 @@ void Training::stage(const std::vector<int32_t>& tokens, const std::vector<int32
             reinterpret_cast<int32_t*>(team_.address(rank, plans_[rank].field("labels"))));
 }
 
+void Training::stage_documents(Random& random, size_t rank) {
+  const Documents made = documents(random, course_.accumulate * course_.rows, course_.length);
+  for (const Field& field : models_[rank].fields) {
+    const Array* from = field.name == "segments"    ? &made.segments
+                        : field.name == "positions" ? &made.positions
+                                                    : nullptr;
+    if (from) std::memcpy(team_.address(rank, plans_[rank].field(field.name)), from->bytes.data(), from->bytes.size());
+  }
+}
+
 std::vector<float> Training::step() {
   for (size_t r = 0; r < team_.size(); ++r) {
     Random random(mixed(course_.seed, static_cast<uint64_t>(step_) + 1, r + 1));
@@ -108,6 +120,7 @@ std::vector<float> Training::step() {
     for (int32_t& x : tokens) x = static_cast<int32_t>(pick(random, 0, vocabulary() - 1));
     for (int32_t& x : labels) x = static_cast<int32_t>(pick(random, 0, vocabulary() - 1));
     stage(tokens, labels, r);
+    if (course_.packed) stage_documents(random, r);
     const auto all = static_cast<float>(tokens.size() * team_.size());
     reinterpret_cast<float*>(team_.address(r, plans_[r].inputs))[0] = 1 / all;
   }

@@ -26,6 +26,7 @@ struct Course {
   uint32_t accumulate = 2;
   uint64_t bucket = 1 << 16, seed = 1;
   bool per_step = false, overlap = true, logits = false, generate = false;
+  bool packed = false;  // samples hold several documents: segments and positions are offered
   int64_t prefetch = 1;
   int32_t dtype = 0;  // of activations; 0: as the precision says
 };
@@ -59,6 +60,7 @@ class Training {
  private:
   std::vector<Plan> make_plans(Machine& machine);
   void stage(const std::vector<int32_t>& tokens, const std::vector<int32_t>& labels, size_t rank);
+  void stage_documents(Random& random, size_t rank);
   void counters(int64_t step, int64_t updates);
 
   Course course_;

@@ -224,6 +224,7 @@ namespace {
 void collect(const Course& course, Machine& machine, const std::function<bool(const Call&)>& wanted,
              std::vector<Case>& out) {
   Training run(course, machine);
+  if (course.packed && run.model().fields.size() == 2) return;  // it reads tokens and labels alone
   std::map<std::string, int> seen;
   run.team().observe = [&](const Call& call, const std::function<Array(size_t)>& input) {
     if (!wanted(call) || ++seen[text_of(call)] > 2) return;
@@ -250,6 +251,8 @@ std::vector<Case> cases_of_models(const Subject& subject, Machine& on, const std
     try {
       course.model = small_model(provider);
       load_ops(subject.registry);
+      collect(course, on, wanted, out);
+      course.packed = true, course.length = std::max<int64_t>(course.length, 4);
       collect(course, on, wanted, out);
     } catch (const std::exception& e) {  // a kernel may not have the format
       if (why) *why = e.what();
@@ -301,6 +304,8 @@ std::vector<Case> cases_in_use(const Subject& subject, Machine& on, const std::f
       collect(course, on, wanted, out);
       if (other.kind != ENG_MODEL_KIND) continue;
       course.generate = true;
+      collect(course, on, wanted, out);
+      course.generate = false, course.packed = true, course.length = std::max<int64_t>(course.length, 4);
       collect(course, on, wanted, out);
     } catch (const std::exception& e) {
       if (why) *why = e.what();
