@@ -100,9 +100,9 @@ std::vector<TensorShare> kept_tensors(const Plan& plan, const MadeJob& made) {
 }
 
 void count_job(Setup& setup, const MadeJob& made, bool asynchronous) {
-  setup.stored = setup.plan.tensors.size();
-  setup.kept = 0;
   const std::vector<TensorShare> kept = kept_tensors(setup.plan, made);
+  setup.stored = kept.size();
+  setup.kept = 0;
   for (const TensorShare& t : kept) setup.kept += bytes(setup.plan.tensors[t.id].desc);
   if (asynchronous) setup.snapshot = snapshot_bytes(kept);
 }

@@ -181,7 +181,8 @@ std::string results_json(const Results& results) {
   key("embedding"), add_embedding(out, results.embedding);
   key("activations"), add_lines(out, results.sites, add_site);
   key("tensors"), add_lines(out, results.tensors, add_tensor);
-  return out + "\n}\n";
+  out += "\n}\n";
+  return out;
 }
 
 std::vector<std::pair<std::string, std::string>> facts_table(const Results& results) {
