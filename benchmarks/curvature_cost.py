@@ -9,8 +9,8 @@ A model of about a million parameters (examples/quickstart.toml), on one thread.
 with 40 probes; the difference is 32 probes. The other is a job that only computes gradients (curvature/gradients_job.c,
 compiled here), 16 and 80 of the same windows; the difference is 64 gradients. So what both do once is in neither. The
 sides take turns. Printed are the processor time and the time by the clock of each side, the least of all rounds, and
-their ratios. The first is the promise: at most 1.1. The state is saved once, after the last probe, as with
-job.save_every; a save by itself is timed apart, with job.save_every=1, and with checkpoint.asynchronous=true as well.
+their ratios. The promise is at most 1.1 of the processor time. The state is saved once, after the last probe; after
+each probe, as by default; and after each with checkpoint.asynchronous=true.
 """
 import argparse
 import json
@@ -83,7 +83,7 @@ def main():
     print(json.dumps(result, indent=1))
     if args.out:
         args.out.write_text(json.dumps(result, indent=1) + "\n")
-    raise SystemExit(result["ratio"]["32 probes"]["processor"] > 1.1)
+    raise SystemExit(any(ratio["processor"] > 1.1 for ratio in result["ratio"].values()))
 
 
 if __name__ == "__main__":
