@@ -89,19 +89,19 @@ class Reader {
   Options& out_;
 };
 
-void need(bool holds, const std::string& text) {
+void must(bool holds, const std::string& text) {
   if (!holds) throw Error{ENG_INVALID, text};
 }
 
 // A threshold: a quantile lies in 0 .. 1, so does a share of activations.
 void need_threshold(const char* key, double value, bool bounded) {
   const std::string range = bounded ? "a number from 0 to 1" : "a finite number, at least 0";
-  need(std::isfinite(value) && value >= 0 && (!bounded || value <= 1),
+  must(std::isfinite(value) && value >= 0 && (!bounded || value <= 1),
        std::string("job.") + key + " = " + text_of(value) + " is out of range: give " + range);
 }
 
 void need_multiple(const char* key, uint32_t value, uint32_t micro_batch) {
-  need(value % micro_batch == 0, std::string("job.") + key + " = " + std::to_string(value) +
+  must(value % micro_batch == 0, std::string("job.") + key + " = " + std::to_string(value) +
                                      " must be a multiple of job.micro_batch = " + std::to_string(micro_batch));
 }
 
@@ -132,15 +132,15 @@ Options::Options(const eng_options* given) {
   need_threshold("h_sensitive", h_sensitive, quantiles);
   need_threshold("sparsity_functional", sparsity_functional, true);
   need_threshold("sparsity_sensitive", sparsity_sensitive, true);
-  need(h_sensitive <= h_functional, "job.h_sensitive = " + text_of(h_sensitive) + " is above job.h_functional = " +
+  must(h_sensitive <= h_functional, "job.h_sensitive = " + text_of(h_sensitive) + " is above job.h_functional = " +
                                         text_of(h_functional) + ": lower the first or raise the second");
   for (double sigma : noise)
-    need(std::isfinite(sigma) && sigma >= 0,
+    must(std::isfinite(sigma) && sigma >= 0,
          "job.noise has " + text_of(sigma) + ": give finite numbers, each at least 0");
-  need(!fisher || (samples_per_tensor == 0 && max_parameters == 0),
+  must(!fisher || (samples_per_tensor == 0 && max_parameters == 0),
        "job.method = \"fisher\" measures every parameter at once: remove job.samples_per_tensor and "
        "job.max_parameters");
-  need(embedding != "umap" || maths::has_umap(),
+  must(embedding != "umap" || maths::has_umap(),
        "job.embedding = \"umap\": this build has no UMAP; set it to \"auto\" or \"pca\", or build again after "
        "tools/umappp-headers");
   need_multiple("windows", windows, micro_batch);
