@@ -100,6 +100,11 @@ void check_fits(const Config& config, Registry& registry, const Setup& setup) {
   const auto edits = proposals(find_fit(config, registry, world));
   if (edits.empty()) help = "no smaller batch or sequence fits either: use a smaller model";
   for (const auto& e : edits) help += (help.empty() ? "any one of these fits:\n  " : "\n  ") + e;
+  uint64_t kept = 0;
+  for (const Buffer& b : setup.plan.buffers) kept += b.persistent && b.line == Line::activations ? b.bytes : 0;
+  if (kept)
+    help = fmt::format("keep fewer activations for the program: they take {}, which the following leaves out; {}",
+                       format_bytes(static_cast<double>(kept)), help);
   const bool several = setup.target.host_memory() && world.local_size > 1;
   refuse_plan(setup, several ? fmt::format("the plan of {} ranks on this machine", world.local_size) : "the plan",
               help);
@@ -144,7 +149,7 @@ void check_evaluation_fits(const Config& config, Registry& registry, const Setup
 uint64_t written_bytes(const Plan& plan) {
   uint64_t all = 0;
   for (const Tensor& t : plan.tensors)
-    if (t.role != "gradient") all += bytes(t.desc);
+    if (is_saved(t)) all += bytes(t.desc);
   return std::max(all, checkpoint_bytes(saved_tensors(plan)));
 }
 

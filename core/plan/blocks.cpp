@@ -257,7 +257,7 @@ void BlockEmitter::run(uint32_t b, size_t from, size_t to, Env& env, Pass& pass)
       attrs.list.push_back({"stream", (int64_t{b} + 1) * random_sites + node.attrs.i("site"), 0});
     }
     emitter_.action(*node.op, in, out, std::move(attrs));
-    if (pass.batch.after_node) pass.batch.after_node(b, n, out);
+    if (pass.batch.after_node && n < t.forward && !pass.again) pass.batch.after_node(b, n, out);
     for (Id o : node.out) {
       auto it = add_to.find(storage.gradient[o]);
       if (it == add_to.end() || t.d_params[static_cast<size_t>(it->first)] != o) continue;  // not yet complete
@@ -344,6 +344,7 @@ std::vector<View> BlockEmitter::train(const MicroBatch& batch) const {
     // input.
     if (batch.away && b + 2 < envs.size() && !model_.blocks[b].twice) away.leave(kept(b, envs, inputs));
   }
+  pass.again = true;
   std::vector<View> loss, seeds;
   for (uint32_t b = static_cast<uint32_t>(envs.size()); b-- > 0;) {
     const Template& t = model_.templates.at(model_.blocks[b].tmpl);

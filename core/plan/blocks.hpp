@@ -28,7 +28,7 @@ struct MicroBatch {
   std::function<void()> before_pass;
   // In training: the outputs of a block exist, when its forward runs first. May be empty.
   std::function<void(uint32_t block, const std::vector<View>& outputs)> after_forward;
-  // Outside training: the outputs of a node of a block exist. May be empty.
+  // The outputs of a node of a block's forward exist, when it runs first. May be empty.
   std::function<void(uint32_t block, size_t node, const std::vector<View>& outputs)> after_node;
   // In training: returns the buffer for the gradient of parameter p. Called each time a block starts to write to it.
   std::function<View(uint32_t p)> gradient;
@@ -63,6 +63,7 @@ class BlockEmitter {
     bool training;
     std::vector<char> contributed;  // per parameter: whether something is written to its gradient
     Away* away = nullptr;           // in training
+    bool again = false;             // every block had its forward
   };
   std::vector<View> forward(uint32_t block, const std::vector<View>& inputs, Env& env, Pass& pass) const;
   // The gradient buffer to which value `o` of block b is written first; absent for all other values.

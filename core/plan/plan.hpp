@@ -121,7 +121,8 @@ struct HeldRange : Range {
 };
 
 // A logical tensor, which can be read between programs. `role`: "parameter", the name of an optimizer state, "policy"
-// for a tensor of a policy's own, "value" for one of a job's or, in a plan that keeps them, "gradient".
+// for a tensor of a policy's own, "value" for one of a job's or, in a plan that keeps them, "gradient" and
+// "activation".
 struct Tensor {
   std::string name, role;
   eng_desc desc{};
@@ -156,7 +157,7 @@ struct Observed {
 constexpr int64_t prefill = 64;   // positions of program "prefill"
 constexpr uint64_t chunk = 4096;  // elements: the grid of the global norm
 
-// An output of a node of a block, and the tensor into which the ops of a job write of it.
+// An output of a node of a block, and the tensor that holds a copy of it, or what the ops of a job write of it.
 struct Site {
   uint32_t block = 0, node = 0, output = 0;
   View into;

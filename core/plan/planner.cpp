@@ -238,11 +238,17 @@ class Planner {
       }
       leases.turn(ENG_ROLE_PARTIAL);
     };
+    // The first of several leaves nothing that lasts.
+    if (!r_.activations.empty() && (!first || r_.accumulate == 1)) tap(batch);
     View row;
     if (plan_.row > 1) row = emit_.transient("results", Line::step, States::flat(s_.losses.desc.dtype, plan_.row));
     if (observing_.any())
       batch.after_forward = [&](uint32_t b, const std::vector<View>& outputs) { observing_.block(b, outputs, row); };
     put_loss(blocks_.train(batch), row);
+  }
+
+  void tap(MicroBatch& batch) {
+    batch.after_node = [this](uint32_t b, size_t n, const auto& outputs) { taps_.after(b, n, outputs); };
   }
 
   // This rank's own sum over micro-batches, which is the gradient where there is one rank.
@@ -331,8 +337,7 @@ class Planner {
     get_rows(batch, true);
     const View out = slice(s_.losses, 0, std::max<size_t>(plan_.terms.size(), 1));
     if (plan_.terms.empty()) batch.output = out;
-    if (name == eval_with_sites)
-      batch.after_node = [this](uint32_t b, size_t n, const auto& outputs) { taps_.after(b, n, outputs); };
+    if (name == eval_with_sites) tap(batch);
     Leases leases = s_.leases();
     const auto prefetch = lease_weights(batch, blocks_, false, leases);
     const std::vector<View> values = blocks_.forward(batch);
@@ -361,7 +366,10 @@ class Planner {
   void emit_logits() {
     const Model model = with_logits(model_);
     const Template& head = model.templates.at(model.blocks.back().tmpl);
-    plan_.logits = emit_.persistent("logits", Line::step, head.graph.value(head.outputs[0]).desc, false);
+    const eng_desc& desc = head.graph.value(head.outputs[0]).desc;
+    plan_.logits = emit_.persistent("logits", Line::activations, desc, false);
+    plan_.tensors.push_back(
+        {"logits", "activation", desc, 0, {{{0, static_cast<uint64_t>(count(desc))}, plan_.logits}}});
     emit_forward("logits", model, plan_.logits);
   }
 

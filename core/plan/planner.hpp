@@ -104,6 +104,12 @@ struct Offload {
   bool update_on_host = false;           // what is there; else the device updates copies and gives them back
 };
 
+// An output of an op in the forward, of which a copy is kept: a tensor "activation" with each of these names.
+struct Activation {
+  Site site;
+  std::vector<std::string> names;
+};
+
 struct PlanRequest {
   const Model& model;
   const Precision& precision;
@@ -126,6 +132,8 @@ struct PlanRequest {
   bool evaluate = true;                  // emit program "eval"
   bool keep_gradients = false;           // with an optimizer, too: they stay until the next step
   bool logits = false;                   // emit program "logits": those of the first B x T tokens
+  // Kept of the last micro-batch of program "train", and of eval_with_sites.
+  std::vector<Activation> activations = {};
   // Emit the programs of running sequences of up to T positions: "reset" before the first one, "decode" for the first
   // B x 1 tokens at counters[ENG_C_POSITION], and "prefill", the same for B x `prefill` tokens without logits.
   bool generate = false;
@@ -133,7 +141,7 @@ struct PlanRequest {
   Offload offload = {};
   std::vector<Observer> observers = {};  // of program "train"
   // Then `optimizer` is the job's, "train" leaves the gradients and updates nothing, programs job_program(k) are
-  // emitted, and eval_with_sites if the job has sites.
+  // emitted, and eval_with_sites if the job has sites. It keeps no activations.
   const Job* job = nullptr;
 };
 

@@ -22,21 +22,28 @@ ShownSite::ShownSite(const Model& model, const Site& site, uint32_t number) {
 }
 
 Taps::Taps(const PlanRequest& request, Plan& plan, Emitter& emitter) : r_(request), plan_(plan), emit_(emitter) {
+  for (const auto& [site, names] : r_.activations) {
+    const Graph& graph = r_.model.templates.at(r_.model.blocks[site.block].tmpl).graph;
+    add(site, names, "activation", Line::activations, graph.value(graph.nodes[site.node].out[site.output]).desc);
+  }
   if (!r_.job || !r_.job->table.site) return;
   if (!r_.job->table.observe) throw Error(Exit::environment, r_.job->asked.who() + " has `site`, but no `observe`");
   for (uint32_t b = 0; b < r_.model.blocks.size(); ++b) {
     const Template& t = r_.model.templates.at(r_.model.blocks[b].tmpl);
     for (uint32_t n = 0; n < t.forward; ++n)
       for (uint32_t o = 0; o < t.graph.nodes[n].out.size(); ++o) {
-        Site site{b, n, o, {}};
+        const Site site{b, n, o, {}};
         const eng_desc desc = ask_site(site);
-        if (!desc.ndim) continue;
-        const std::string name = fmt::format("site {}", plan_.sites.size());
-        site.into = emit_.persistent(name, Line::sites, desc, true);
-        plan_.tensors.push_back({name, "site", desc, 0, {{{0, static_cast<uint64_t>(count(desc))}, site.into}}});
-        plan_.sites.push_back(site);
+        if (desc.ndim) add(site, {fmt::format("site {}", plan_.sites.size())}, "site", Line::sites, desc);
       }
   }
+}
+
+void Taps::add(Site site, const std::vector<std::string>& names, const char* role, Line line, const eng_desc& desc) {
+  site.into = emit_.persistent(names[0], line, desc, r_.job != nullptr);
+  for (const std::string& name : names)
+    plan_.tensors.push_back({name, role, desc, 0, {{{0, static_cast<uint64_t>(count(desc))}, site.into}}});
+  plan_.sites.push_back(site);
 }
 
 std::string Taps::who(const Site& site) const {
@@ -62,6 +69,10 @@ void Taps::after(uint32_t block, size_t node, const std::vector<View>& outputs) 
   for (uint32_t k = 0; k < plan_.sites.size(); ++k) {
     const Site& site = plan_.sites[k];
     if (site.block != block || site.node != node) continue;
+    if (!r_.job) {
+      emit_.copy(outputs[site.output], site.into);
+      continue;
+    }
     const ShownSite here(r_.model, site, k);
     EmittingBuilder builder(emit_, plan_.ranks, r_.job->name + " " + here.shown.block, Line::sites);
     const size_t before = emit_.segment().actions.size();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sites: where the ops of a job read outputs of ops in the forward.
+// Sites: where copies of outputs of ops in the forward are kept, or the ops of a job read them.
 #pragma once
 
 #include "core/plan/emitter.hpp"
@@ -17,12 +17,14 @@ struct ShownSite {
 
 class Taps {
  public:
-  // Asks the job of the request, if there is one, about every output of the forward. Makes the tensors of its sites.
+  // Makes the tensors of the activations that are kept. Asks the job of the request, if there is one, about every
+  // output of the forward, and makes the tensors of its sites.
   Taps(const PlanRequest& request, Plan& plan, Emitter& emitter);
-  // A node of a block was emitted: the job's ops on its outputs follow.
+  // A node of a block was emitted: copies of its outputs, or the job's ops on them, follow.
   void after(uint32_t block, size_t node, const std::vector<View>& outputs);
 
  private:
+  void add(Site site, const std::vector<std::string>& names, const char* role, Line line, const eng_desc& desc);
   eng_desc ask_site(const Site& site) const;
   std::string who(const Site& site) const;
   const PlanRequest& r_;

@@ -174,6 +174,7 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   request.keep_gradients = readable.gradients || job;
   request.job = job;
   request.logits = readable.logits;
+  request.activations = select_activations(s.model, readable.activations);
   request.grad_clip = train.number("grad_clip");
   s.plan = use == Use::sketch ? emit_plan(request) : make_plan(request);
   if (use == Use::sketch) bound_arenas(s.plan);
@@ -212,10 +213,14 @@ Setup make_evaluation(const Config& config, Registry& registry) {
   return make(config, registry, false, 0, {}, nullptr);
 }
 
+bool is_saved(const Tensor& t) {
+  return t.role != "gradient" && t.role != "site" && t.role != "activation";
+}
+
 std::vector<TensorShare> saved_tensors(const Plan& plan) {
   std::vector<TensorShare> out;
   for (const Tensor& t : plan.tensors) {
-    if (t.role == "gradient" || t.role == "site") continue;
+    if (!is_saved(t)) continue;
     const eng_desc& d = t.desc;
     const auto id = static_cast<uint32_t>(&t - plan.tensors.data());
     TensorShare share{{t.name, t.role, d.dtype, {d.dims, d.dims + d.ndim}, id}};

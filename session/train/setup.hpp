@@ -38,8 +38,9 @@ struct Setup {
 
 // What a run's plan has for others to read, besides what training needs.
 struct Readable {
-  bool gradients = false;  // the last step's: they take memory of their own
-  bool logits = false;     // program "logits" and its result
+  bool gradients = false;                     // the last step's: they take memory of their own
+  bool logits = false;                        // program "logits" and its result
+  std::vector<std::string> activations = {};  // patterns of names: of the last micro-batch
   // Instead of training: a job's programs, and the gradients. Borrowed.
   const Job* job = nullptr;
 };
@@ -59,7 +60,9 @@ Setup make_sketch(const Config& config, Registry& registry, const World& world =
 // For evaluating existing weights: without gradients and optimizer state.
 Setup make_evaluation(const Config& config, Registry& registry);
 
-// The tensors of a checkpoint: all named tensors except gradients.
+// Whether checkpoints have it: other tensors are made anew by every step.
+bool is_saved(const Tensor& tensor);
+// The tensors of a checkpoint.
 std::vector<TensorShare> saved_tensors(const Plan& plan);
 std::vector<TensorShare> parameters(const Plan& plan);
 

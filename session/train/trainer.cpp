@@ -313,7 +313,7 @@ void Trainer::not_finite(double loss, double norm) {
                   : fmt::format("the last checkpoint is {}; {}, then resume from it", last_checkpoint_, advice));
 }
 
-Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Batch&)>& seen) {
+Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Batch&)>& seen, const char* program) {
   Evaluation out;
   const auto start = SteadyClock::now();
   if (setup_.plan.publishes_late) executor_.run("publish");
@@ -330,7 +330,7 @@ Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Bat
     if (seen && k < batches) seen(batch);
     out.tokens += static_cast<uint64_t>(batch.valid);
     stage(batch);
-    executor_.run("eval");
+    executor_.run(program);
     for (size_t t = 0; t < n; ++t) sums[t] += executor_.host<float>(setup_.plan.losses)[t];
   }
   together(out, sums);
@@ -338,13 +338,13 @@ Evaluation Trainer::evaluate(int64_t batches, const std::function<void(const Bat
   return out;
 }
 
-Evaluation Trainer::evaluate(const Batch& batch) {
+Evaluation Trainer::evaluate(const Batch& batch, const char* program) {
   Evaluation out;
   const auto start = SteadyClock::now();
   if (setup_.plan.publishes_late) executor_.run("publish");
   out.tokens = static_cast<uint64_t>(batch.valid);
   stage(batch);
-  executor_.run("eval");
+  executor_.run(program);
   const float* losses = executor_.host<float>(setup_.plan.losses);
   together(out, {losses, losses + std::max<size_t>(setup_.plan.terms.size(), 1)});
   out.seconds = since(start);

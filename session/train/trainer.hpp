@@ -81,8 +81,9 @@ class Trainer {
   // and the step does not count. Throws Error(Exit::numerics) naming step and tensor when loss or gradient norm is not
   // finite.
   std::optional<Metrics> train(const Batch& batch, const Agreed& agreed, double data_wait, bool (*stop)());
-  // This rank's rows of one micro-batch, (rows, T); they are the held-out data of no source.
-  Evaluation evaluate(const Batch& batch);
+  // This rank's rows of one micro-batch, (rows, T); they are the held-out data of no source. `program`: "eval", or
+  // eval_with_sites, which keeps activations too.
+  Evaluation evaluate(const Batch& batch, const char* program = "eval");
   // Computes `Plan::logits` of one micro-batch of tokens, with a setup that asks for logits.
   void logits(const Batch& batch);
   // For a plan with a job. The gradients of one batch of all ranks, of which `valid` labels count: they stay. Returns
@@ -97,7 +98,8 @@ class Trainer {
   // See Executor.
   void record(Executor::Recorder* recorder) { executor_.record(recorder); }
   // The first `batches` micro-batches of the validation split. `seen` is called with each that this rank reads.
-  Evaluation evaluate(int64_t batches, const std::function<void(const Batch&)>& seen = {});
+  Evaluation evaluate(int64_t batches, const std::function<void(const Batch&)>& seen = {},
+                      const char* program = "eval");
 
   // Saves into this folder, as set by [checkpoint]; one checkpoint at a time. See Saver.
   void save_into(const std::filesystem::path& checkpoints);

@@ -141,7 +141,7 @@ struct Run {
   std::unique_ptr<Device> device;
   std::unique_ptr<Executor> executor;
 
-  explicit Run(int64_t threads, const std::string& model = llama) {
+  explicit Run(int64_t threads, const std::string& model = llama, const Readable& readable = {}) {
     std::string name = (fs::temp_directory_path() / "engine-step-XXXXXX").string();
     if (!mkdtemp(name.data())) throw std::runtime_error("no folder");
     folder = name;
@@ -156,7 +156,7 @@ struct Run {
     registry = find_plugins(search);
     config = Config::parse(model + rest, "step.toml", folder, {"device.threads=" + std::to_string(threads)},
                            schemas_of(*registry));
-    setup = make_setup(config, *registry);
+    setup = make_setup(config, *registry, 0, {}, nullptr, readable);
     data = std::make_unique<Data>(*registry, config, setup.model.info.vocabulary);
     device = std::make_unique<Device>(*registry, "cpu", config.section("device"));
   }
@@ -235,6 +235,13 @@ TEST_CASE("from the second step on nothing is allocated", "[step]") {
     run.executor = std::make_unique<Executor>(run.setup.plan, *run.device, *run.setup.kernels);
     CHECK(taken(run, never) == 0);
   }
+}
+
+TEST_CASE("keeping activations allocates nothing", "[step]") {
+  Run run(2, watched, {.activations = {"*"}});
+  REQUIRE(run.setup.plan.sites.size() > 30);
+  run.executor = std::make_unique<Executor>(run.setup.plan, *run.device, *run.setup.kernels);
+  CHECK(taken(run, never) == 0);
 }
 
 TEST_CASE("an allocation inside a step is seen", "[step]") {
