@@ -52,7 +52,7 @@ extern "C" {
 #endif
 
 #define ENG_EMBED_KIND "eng.embed/1"
-#define ENG_EMBED_DRAFT "embed-1" /* of this header; eng_session_draft tells that of the library */
+#define ENG_EMBED_DRAFT "embed-2" /* of this header; eng_session_draft tells that of the library */
 
 #if defined(__GNUC__)
 #define ENG_EMBED_API_ __attribute__((visibility("default")))
@@ -88,6 +88,13 @@ typedef struct eng_session_request {
   /* Receives notes for the user, such as a key without effect; on the first rank only.
    *   Call: from the thread and during the call of a function of this session  since 1.0 */
   void (*note)(void *data, const char *text, uint64_t length);
+  /* Names of activations, also with `*` for any text and `?` for one character: those of the last micro-batch of a step
+   * can be taken, as ENG_TENSOR_ACTIVATION. eng_session_activations lists all names. A copy is kept of each, in memory of
+   * its own that the plan counts; the bits of the training stay the same. A name that matches none: eng_session_start and
+   * eng_session_plan return ENG_INVALID, and the text has the nearest names.  since 1.0 */
+  const char *const *activations;
+  uint32_t n_activations;
+  uint32_t reserved;
 } eng_session_request;
 
 /* What is known of a session.  since 1.0 */
@@ -163,10 +170,13 @@ typedef struct eng_eval_result {
 } eng_eval_result;
 
 /* Roles of tensors, besides names of the optimizer's states such as "exp_avg". */
-#define ENG_TENSOR_PARAMETER "parameter"   /* as the optimizer updates it: the master, if compute reads another type */
-#define ENG_TENSOR_GRADIENT "gradient"     /* with ENG_SESSION_GRADIENTS */
-#define ENG_TENSOR_ACTIVATION "activation" /* only "logits", with ENG_SESSION_LOGITS */
-#define ENG_TENSOR_POLICY "policy"         /* what a precision or sharding policy keeps for itself */
+#define ENG_TENSOR_PARAMETER "parameter" /* as the optimizer updates it: the master, if compute reads another type */
+#define ENG_TENSOR_GRADIENT "gradient"   /* with ENG_SESSION_GRADIENTS */
+/* Of eng_session_request.activations: this rank's values in the last micro-batch of the last eng_session_step or
+ * eng_session_evaluate; an evaluation that is due within a step leaves them as they are. And "logits", with
+ * ENG_SESSION_LOGITS. Undefined before the first such call. */
+#define ENG_TENSOR_ACTIVATION "activation"
+#define ENG_TENSOR_POLICY "policy" /* what a precision or sharding policy keeps for itself */
 
 /* eng_tensor_info.flags */
 #define ENG_TENSOR_WHOLE 1u       /* this rank holds all of it */
@@ -246,11 +256,16 @@ ENG_EMBED_API_ eng_status eng_session_step(eng_session *self, const eng_tensor_i
 ENG_EMBED_API_ eng_status eng_session_evaluate(eng_session *self, const eng_tensor_in *fields, uint32_t n,
                                                int64_t batches, eng_eval_result *out, eng_error *error);
 /* Computes the logits (micro_rows, length, vocabulary) of one micro-batch of "tokens", for eng_session_take: name
- * "logits", role "activation". The next step keeps them. Other activations have no memory that lasts: they are
- * ENG_UNSUPPORTED.
+ * "logits", role "activation". The next step keeps them, and so does this function all other activations.
  *   Call: [opened & between], all ranks  since 1.0 */
 ENG_EMBED_API_ eng_status eng_session_logits(eng_session *self, const eng_tensor_in *fields, uint32_t n,
                                              eng_error *error);
+/* The activations that eng_session_request.activations can name, in the model's order, as a JSON array of objects with
+ * "name", "op", "dtype", "shape", "bytes" and "parameters", the names of those that the op reads. `size`, `text` and
+ * `capacity` as in eng_session_plan.
+ *   Owner: caller.  Call: [opened]  since 1.0 */
+ENG_EMBED_API_ eng_status eng_session_activations(eng_session *self, char *text, uint64_t capacity, uint64_t *size,
+                                                  eng_error *error);
 /* Continues a text with the present weights, in memory that it takes and gives back. The tokens that end a text end it.
  *   Call: [opened & between], all ranks, with equal requests  since 1.0 */
 ENG_EMBED_API_ eng_status eng_session_generate(eng_session *self, const eng_generate_request *request,
@@ -272,7 +287,7 @@ ENG_EMBED_API_ eng_status eng_session_take(eng_session *self, const char *name, 
 ENG_EMBED_API_ eng_status eng_session_take_legacy(eng_session *self, const char *name, const char *role, uint32_t flags,
                                                   DLManagedTensor **out, eng_error *error);
 /* Replaces the values of a tensor: those of this rank's part, if it holds a part. `value` has the shape of the whole
- * tensor. Parameters, states and policies can be written.
+ * tensor. Parameters, states and policies can be written; what a step computes cannot.
  *   Call: [opened & between]  since 1.0 */
 ENG_EMBED_API_ eng_status eng_session_write(eng_session *self, const char *name, const char *role,
                                             const eng_tensor_in *value, uint32_t flags, eng_error *error);

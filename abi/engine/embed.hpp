@@ -100,16 +100,17 @@ struct Options {
   Options &set(std::string text) { return overrides.push_back(std::move(text)), *this; }
   std::string target, out, resume = "auto";
   std::optional<std::string> text;  // instead of a file; `target` names it
-  std::vector<std::string> overrides, plugin_paths;
+  std::vector<std::string> overrides, plugin_paths, activations;
   uint32_t flags = 0;  // ENG_SESSION_*
 };
 
 class Session {
  public:
   explicit Session(const Options &o) {
-    std::vector<const char *> overrides, paths;
+    std::vector<const char *> overrides, paths, activations;
     for (const std::string &one : o.overrides) overrides.push_back(one.c_str());
     for (const std::string &one : o.plugin_paths) paths.push_back(one.c_str());
+    for (const std::string &one : o.activations) activations.push_back(one.c_str());
     eng_session_request r{};
     r.struct_size = sizeof(r);
     r.flags = o.flags;
@@ -117,6 +118,7 @@ class Session {
     r.out = o.out.empty() ? nullptr : o.out.c_str(), r.resume = o.resume.c_str();
     r.overrides = overrides.data(), r.n_overrides = static_cast<uint32_t>(overrides.size());
     r.plugin_paths = paths.data(), r.n_plugin_paths = static_cast<uint32_t>(paths.size());
+    r.activations = activations.data(), r.n_activations = static_cast<uint32_t>(activations.size());
     call(eng_session_open, &r, &self_);
   }
   ~Session() { eng_session_close(self_, nullptr); }
@@ -132,11 +134,10 @@ class Session {
     return out;
   }
   std::string plan(uint32_t ranks = 1) const {
-    std::string text(1 << 16, '\0');
-    for (uint64_t size = 0;; text.resize(size)) {
-      call(eng_session_plan, self_, ranks, text.data(), static_cast<uint64_t>(text.size()), &size);
-      if (size <= text.size()) return text.resize(size), text;
-    }
+    return text([&](char *to, uint64_t n, uint64_t *size) { call(eng_session_plan, self_, ranks, to, n, size); });
+  }
+  std::string activations() const {
+    return text([&](char *to, uint64_t n, uint64_t *size) { call(eng_session_activations, self_, to, n, size); });
   }
   // nullopt: no step is left, or the session was stopped.
   std::optional<eng_step_result> step(const std::vector<Array> &fields = {}) {
@@ -182,6 +183,14 @@ class Session {
   void close() { call(eng_session_close, std::exchange(self_, nullptr)); }
 
  private:
+  template <class Get>
+  static std::string text(const Get &get) {
+    std::string out(1 << 16, '\0');
+    for (uint64_t size = 0;; out.resize(size)) {
+      get(out.data(), static_cast<uint64_t>(out.size()), &size);
+      if (size <= out.size()) return out.resize(size), out;
+    }
+  }
   template <class Use>
   static void with(const std::vector<Array> &fields, const Use &use) {
     std::vector<DLTensor> views(fields.size());

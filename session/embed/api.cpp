@@ -112,6 +112,12 @@ struct Legacy {
   DLManagedTensorVersioned* from;
 };
 
+void put_text(const std::string& all, char* text, uint64_t capacity, uint64_t* size) {
+  if (!size) throw Error(Exit::usage, "size is NULL");
+  *size = all.size();
+  if (text) std::memcpy(text, all.data(), std::min<uint64_t>(capacity, all.size()));
+}
+
 const char* role_of(const char* role) {
   return role ? role : ENG_TENSOR_PARAMETER;
 }
@@ -149,12 +155,11 @@ eng_status eng_session_start(eng_session* self, eng_error* error) {
 
 eng_status eng_session_plan(eng_session* self, uint32_t ranks, char* text, uint64_t capacity, uint64_t* size,
                             eng_error* error) {
-  return guarded(error, [&] {
-    if (!size) throw Error(Exit::usage, "size is NULL");
-    const std::string all = of(self).plan(ranks);
-    *size = all.size();
-    if (text) std::memcpy(text, all.data(), std::min<uint64_t>(capacity, all.size()));
-  });
+  return guarded(error, [&] { put_text(of(self).plan(ranks), text, capacity, size); });
+}
+
+eng_status eng_session_activations(eng_session* self, char* text, uint64_t capacity, uint64_t* size, eng_error* error) {
+  return guarded(error, [&] { put_text(of(self).activations(), text, capacity, size); });
 }
 
 eng_status eng_session_describe(eng_session* self, eng_session_info* info, eng_error* error) {

@@ -9,6 +9,7 @@
 #include "session/embed/turn.hpp"
 #include "session/fits.hpp"
 #include "session/report/context.hpp"
+#include "session/train/activations.hpp"
 
 namespace eng {
 namespace {
@@ -73,7 +74,8 @@ RunRequest asked(const eng_session_request& r) {
   if (r.out) out.out = r.out;
   if (r.resume) out.resume = r.resume;
   out.files = !(r.flags & ENG_SESSION_NO_FILES);
-  out.readable = {(r.flags & ENG_SESSION_GRADIENTS) != 0, (r.flags & ENG_SESSION_LOGITS) != 0};
+  out.readable = {(r.flags & ENG_SESSION_GRADIENTS) != 0, (r.flags & ENG_SESSION_LOGITS) != 0,
+                  words(r.activations, r.n_activations, "activation")};
   out.without_data = out.tell_all = true;
   out.stop = [] { return stop_asked && stop_asked->load(std::memory_order_relaxed); };
   out.build_data = build;
@@ -168,6 +170,12 @@ std::string Embedded::plan(uint32_t ranks) {
   const Setup setup = make_plan_only(config, registry, world, request_.readable);
   for (const std::string& note : setup.notes) note_(note);
   return plan_json(setup.plan, report_context(setup, config));
+}
+
+std::string Embedded::activations() {
+  need_sound();
+  const Turn turn(Turn::For::setup);
+  return activations_json(run_ ? run_->setup().model : make_plan_only(opened_->config, *opened_->registry).model);
 }
 
 eng_session_info Embedded::describe() const {
@@ -278,13 +286,14 @@ eng_eval_result Embedded::evaluate(std::span<const eng_tensor_in> fields, int64_
   if (!given && !run_->data().info().validation_samples)
     throw Error(Exit::usage, "nothing is held out, and no batch was given",
                 "give a batch, or set data.validation, for example 0.05");
+  const char* program = run_->setup().plan.sites.empty() ? "eval" : eval_with_sites;
   const Turn turn(Turn::For::program);
   return sound([&] {
     publish();
     eng_eval_result out{};
     out.struct_size = sizeof(out);
     if (!given) {
-      const Evaluation all = trainer.evaluate(batches ? batches : INT64_MAX);
+      const Evaluation all = trainer.evaluate(batches ? batches : INT64_MAX, {}, program);
       out.loss = all.loss, out.tokens = all.tokens, out.seconds = all.seconds;
       return out;
     }
@@ -302,7 +311,7 @@ eng_eval_result Embedded::evaluate(std::span<const eng_tensor_in> fields, int64_
           part.insert(part.end(), all.begin(), all.begin() + 4 * static_cast<std::ptrdiff_t>(length));
       }
       one.tokens.resize(rows * length, 0), one.labels.resize(rows * length, ENG_IGNORE_LABEL);
-      const Evaluation part = trainer.evaluate(one);
+      const Evaluation part = trainer.evaluate(one, program);
       sum += part.loss * static_cast<double>(part.tokens);
       out.tokens += part.tokens, out.seconds += part.seconds;
     }

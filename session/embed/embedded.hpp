@@ -21,6 +21,7 @@ class Embedded {
 
   void start();
   std::string plan(uint32_t ranks);
+  std::string activations();
   eng_session_info describe() const;
   eng_step_result step(std::span<const eng_tensor_in> fields);
   eng_eval_result evaluate(std::span<const eng_tensor_in> fields, int64_t batches);
@@ -58,10 +59,9 @@ class Embedded {
   void publish();
   Place place(const View& view) const;
   const Tensor& find(const std::string& name, const std::string& role) const;
-  DLManagedTensorVersioned* take_logits(uint32_t flags);
   DLManagedTensorVersioned* copy_of(const Tensor& tensor);
   void gather(const Tensor& tensor, uint64_t first, uint64_t n, char* to);
-  DLManagedTensorVersioned* lend(void* data, const eng_desc& desc, const DLDevice& device, bool writable);
+  DLManagedTensorVersioned* lend(const Tensor& tensor, const eng_desc& desc, const Place& at, bool writable);
   Incoming::FromDevice from_device();
   DLDevice device() const;
   Batch batch(std::span<const eng_tensor_in> fields, const BatchShape& shape);

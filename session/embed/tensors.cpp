@@ -63,9 +63,6 @@ Embedded::Place Embedded::place(const View& view) const {
 const Tensor& Embedded::find(const std::string& name, const std::string& role) const {
   const Plan& plan = run_->setup().plan;
   if (const Tensor* found = plan.find(name, role)) return *found;
-  if (role == ENG_TENSOR_ACTIVATION)
-    throw Unsupported(fmt::format("the activation {} has no memory that lasts beyond the step", name),
-                      "the logits can be taken, of a session that was opened with logits");
   std::vector<std::string> names, roles;
   for (const Tensor& t : plan.tensors) {
     if (t.role == role) names.push_back(t.name);
@@ -75,6 +72,10 @@ const Tensor& Embedded::find(const std::string& name, const std::string& role) c
     throw Unsupported("this session keeps no gradients",
                       "open it with ENG_SESSION_GRADIENTS (gradients=True): they then have memory of their own");
   const std::vector<std::string> near = nearest(name, names);
+  if (role == ENG_TENSOR_ACTIVATION && near.empty())
+    throw Unsupported(fmt::format("the activation `{}` has no memory that lasts beyond the step", name),
+                      "name it when the session is opened: eng_session_request.activations (activations=[...]); the "
+                      "logits are there with ENG_SESSION_LOGITS (logits=True)");
   throw NotFound(fmt::format("there is no {} `{}`", role, name),
                  !roles.empty()  ? fmt::format("it has the roles {}", fmt::join(roles, ", "))
                  : !near.empty() ? fmt::format("did you mean `{}`?", fmt::join(near, "` or `"))
@@ -99,20 +100,20 @@ eng_tensor_info Embedded::tensor(uint64_t index) const {
   return out;
 }
 
-DLManagedTensorVersioned* Embedded::lend(void* data, const eng_desc& desc, const DLDevice& device, bool writable) {
+// What is written into a tensor that the next step computes anew matters to nobody.
+DLManagedTensorVersioned* Embedded::lend(const Tensor& tensor, const eng_desc& desc, const Place& at, bool writable) {
   struct Out {
     std::shared_ptr<const Lent> memory;
   };
   auto out = std::make_shared<Out>(Out{lent_});
-  if (writable) writable_.emplace_back(out);
-  return export_tensor({data, desc, device, !writable, out});
+  if (writable && is_saved(tensor)) writable_.emplace_back(out);
+  return export_tensor({at.data, desc, at.device, !writable, out});
 }
 
 DLManagedTensorVersioned* Embedded::take(const std::string& name, const std::string& role, uint32_t flags) {
   need_started();
   constexpr uint32_t all = ENG_TAKE_WRITABLE | ENG_TAKE_COPY | ENG_TAKE_PART;
   if (flags & ~all) throw Error(Exit::usage, fmt::format("flags {:#x} are unknown", flags & ~all));
-  if (role == ENG_TENSOR_ACTIVATION && name == "logits" && request_.readable.logits) return take_logits(flags);
   const Tensor& t = find(name, role);
   const std::string what = fmt::format("{} `{}`", role, name);
   if (flags & ENG_TAKE_COPY && flags & ENG_TAKE_PART)
@@ -123,7 +124,7 @@ DLManagedTensorVersioned* Embedded::take(const std::string& name, const std::str
                        "take a copy of the whole (ENG_TAKE_COPY, copy=True), which all ranks must do together");
   };
   const bool none = t.ranges.empty() && flags & ENG_TAKE_PART;
-  if (none) return lend(nullptr, {t.desc.dtype, 1, {0}}, device(), flags & ENG_TAKE_WRITABLE);
+  if (none) return lend(t, {t.desc.dtype, 1, {0}}, {nullptr, device()}, flags & ENG_TAKE_WRITABLE);
   if (t.ranges.size() != 1) throw part(fmt::format("lies in {} ranges on this rank", t.ranges.size()));
   const HeldRange& range = t.ranges[0];
   const bool whole = range.count == element_count(t.desc);
@@ -133,22 +134,7 @@ DLManagedTensorVersioned* Embedded::take(const std::string& name, const std::str
   if (!at.data) throw part("lies in files of a tier: it has no address");
   eng_desc desc = t.desc;
   if (flags & ENG_TAKE_PART) desc = {t.desc.dtype, 1, {static_cast<int64_t>(range.count)}};
-  return lend(at.data, desc, at.device, flags & ENG_TAKE_WRITABLE);
-}
-
-DLManagedTensorVersioned* Embedded::take_logits(uint32_t flags) {
-  const View& view = run_->setup().plan.logits;
-  const Place at = place(view);
-  if (!(flags & ENG_TAKE_COPY)) return lend(at.data, view.desc, at.device, flags & ENG_TAKE_WRITABLE);
-  const Turn turn(Turn::For::setup);
-  const auto copy = memory(byte_count(view.desc));
-  if (at.device.device_type == kDLCPU)
-    std::memcpy(copy.get(), at.data, byte_count(view.desc));
-  else
-    run_->trainer().download(copy.get(), at.data, byte_count(view.desc));
-  auto* out = export_tensor({copy.get(), view.desc, {kDLCPU, 0}, false, copy});
-  out->flags |= DLPACK_FLAG_BITMASK_IS_COPIED;
-  return out;
+  return lend(t, desc, at, flags & ENG_TAKE_WRITABLE);
 }
 
 DLManagedTensorVersioned* Embedded::copy_of(const Tensor& t) {
@@ -199,7 +185,7 @@ void Embedded::write(const std::string& name, const std::string& role, const eng
   need_started();
   if (flags & ~ENG_WRITE_ROUND) throw Error(Exit::usage, fmt::format("flags {:#x} are unknown", flags));
   if (role == ENG_TENSOR_GRADIENT || role == ENG_TENSOR_ACTIVATION)
-    throw Unsupported(fmt::format("a {} is computed by the next step: it cannot be written", role));
+    throw Unsupported(fmt::format("{}s are computed by a step: they cannot be written", role));
   const Tensor& t = find(name, role);
   const std::vector<int64_t> shape(t.desc.dims, t.desc.dims + t.desc.ndim);
   if (value.shape() != shape)

@@ -69,10 +69,10 @@ class Case(unittest.TestCase):
         self.addCleanup(run.close)
         return run
 
-    def script(self, text, *arguments, **more):
-        """A program of its own, in the folder."""
+    def script(self, text, *arguments, extra=(), **more):
+        """A program of its own, in the folder; `extra` are its arguments."""
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "tools" / "python")}
-        return subprocess.Popen([*arguments, sys.executable, "-c", text], cwd=self.folder, env=environment, text=True,
+        return subprocess.Popen([*arguments, sys.executable, "-c", text, *extra], cwd=self.folder, env=environment, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
 
     def wait(self, child):
@@ -113,6 +113,25 @@ class Standard(Case):
         self.assertNotIn("x", run)
         self.assertEqual(run[WEIGHT].shape, (16,))
         self.assertEqual({t.role for t in run.tensors()}, {"parameter", "exp_avg", "exp_avg_sq"})
+
+    def test_memory_of_activations(self):
+        """The process grows by what the plan says."""
+        text = ("import engine, sys\n"
+                "run = engine.open('config.toml', 'train.micro_batch=16', 'train.sequence_length=256', 'data.validation=0',\n"
+                "                  files=False, activations=sys.argv[1:])\n"
+                "plan = run.plan()['ranks'][0]['host_peak_bytes']\n"
+                "run.step()\n"
+                "print(plan, run.step().host_peak_bytes)\n")
+        (self.folder / "text.txt").write_text("".join("plan %d " % (k * 7919 % 1000) for k in range(4000)))
+        found = []
+        for names in ([], ["layers.*"]):
+            child = self.script(text, extra=names)
+            out, err = self.wait(child)
+            self.assertEqual(child.returncode, 0, err)
+            found.append([int(word) for word in out.split()])
+        (plan, measured), (more, larger) = found
+        self.assertGreater(more - plan, 4 << 20)
+        self.assertLess(abs((larger - measured) - (more - plan)), 1 << 20, found)
 
     def test_errors(self):
         with self.assertRaisesRegex(engine.Error, "steps"):
@@ -326,10 +345,37 @@ class WithNumpy(Case):
         squares = sum((numpy.from_dlpack(g).astype("float64") ** 2).sum() for g in run.tensors("gradient"))
         self.assertAlmostEqual(metrics.grad_norm, squares ** 0.5, places=4)
 
+    def test_activations(self):
+        run = self.open("train.accumulate=2", activations=["embed.output", "layers.*.linear.0"], logits=True)
+        listed = {one["name"]: one for one in run.activations()}
+        self.assertEqual(listed["layers.0.linear.0"]["parameters"], ["model.layers.0.self_attn.q_proj.weight"])
+        self.assertEqual({t.name for t in run.tensors("activation")}, {"embed.output", "layers.0.linear.0", "logits"})
+        tensor = run.tensor("embed.output", "activation")
+        self.assertEqual((tensor.shape, tensor.dtype), ((2, 16, 16), "float32"))
+        self.assertEqual(list(tensor.shape), listed["embed.output"]["shape"])
+        rows = numpy.asarray(run["model.embed_tokens.weight"]).copy()
+        tokens = numpy.arange(64).reshape(4, 16) + 40
+        loss = run.step(tokens=tokens).loss
+        output = numpy.from_dlpack(tensor)
+        self.assertTrue((output == rows[tokens[2:]]).all())  # of the last micro-batch
+        self.assertFalse(output.flags.writeable)
+        self.assertFalse(numpy.asarray(tensor).flags.writeable)
+        run.step(tokens=tokens + 1)
+        self.assertFalse((output == rows[tokens[2:]]).any())  # in place
+        self.assertEqual(self.open("train.accumulate=2").step(tokens=tokens).loss, loss)
+        with self.assertRaisesRegex(engine.Error, "activations"):
+            run.write("embed.output", output, role="activation")
+        with self.assertRaisesRegex(engine.Error, "nearest names: embed.output"):
+            self.open(activations=["embed.ouptut"]).start()
+        with self.assertRaisesRegex(KeyError, "did you mean `embed.output`"):
+            run.tensor("embed.ouptut", "activation")
+        with self.assertRaisesRegex(TypeError, "list of names"):
+            self.open(activations="embed.output")
+
     def test_ranks(self):
         """One session of several ranks: mpirun -n 2 python train.py."""
         text = ("import engine, numpy, sys\n"
-                "with engine.open('config.toml', 'zero.plugin=zero3', out='out') as run:\n"
+                "with engine.open('config.toml', 'zero.plugin=zero3', out='out', activations=['embed.output']) as run:\n"
                 "    name = 'model.embed_tokens.weight'\n"
                 "    losses = [m.loss for m in run]\n"
                 "    part, whole = run[name].part, numpy.from_dlpack(run[name], **COPY)\n"
@@ -337,6 +383,10 @@ class WithNumpy(Case):
                 "    assert (whole.ravel()[part.first:part.first + len(mine)] == mine).all()\n"
                 "    found = [run.rank, run.ranks, losses[-1].hex(), float(whole.sum()).hex(), len(mine)]\n"
                 "    open(f'rank{run.rank}', 'w').write(' '.join(map(str, found)))\n"  # their output may be mixed
+                "    tokens = numpy.arange(32).reshape(2, 16) + 40 * (1 + run.rank)\n"
+                "    run.evaluate(tokens=tokens)\n"
+                "    own = numpy.from_dlpack(run.tensor('embed.output', 'activation'))\n"
+                "    assert (own == whole[tokens]).all(), 'these are not the activations of this rank'\n"
                 "    run.generate('plan', tokens=3)\n")
         if int(numpy.__version__.split(".")[0]) < 2:
             self.skipTest("NumPy before 2.1 asks for no copy")

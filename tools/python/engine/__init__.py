@@ -37,6 +37,8 @@ def open(target: Any, *overrides: str, **options: Any) -> Run:
     files          False: no run directory, and nothing is saved
     gradients      True: the gradients of the last step can be taken; they have memory of their own
     logits         True: `Run.logits` can be called
+    activations    names, also with `*` and `?`, of activations of the last micro-batch of a step, such as
+                   "layers.*.output": they can be taken; `Run.activations` lists all names
     alone          True: one rank, whatever a launcher announces
     plugin_paths   folders that are searched for plugins first
     note           called with each note for the user; by default they go to stderr

@@ -7,7 +7,7 @@ import os
 import pathlib
 
 _HERE = pathlib.Path(__file__).resolve().parent
-DRAFT = "embed-1"  # ENG_EMBED_DRAFT of engine/embed.h: the layouts below are of that
+DRAFT = "embed-2"  # ENG_EMBED_DRAFT of engine/embed.h: the layouts below are of that
 
 # Status codes of engine/base.h.
 OK, INVALID, NOT_FOUND, NO_MEMORY, OUT_OF_RANGE, UNSUPPORTED, UNAVAILABLE, DATA_LOSS = 0, 3, 5, 8, 11, 12, 14, 15
@@ -54,7 +54,8 @@ class Request(c.Structure):
                 ("n_plugin_paths", c.c_uint32), ("target", c.c_char_p), ("text", c.c_char_p), ("place", c.c_char_p),
                 ("out", c.c_char_p), ("resume", c.c_char_p), ("command", c.c_char_p),
                 ("overrides", c.POINTER(c.c_char_p)), ("plugin_paths", c.POINTER(c.c_char_p)), ("data", c.c_void_p),
-                ("note", NOTE)]
+                ("note", NOTE), ("activations", c.POINTER(c.c_char_p)), ("n_activations", c.c_uint32),
+                ("reserved", c.c_uint32)]
 
 
 class Info(c.Structure):
@@ -112,6 +113,7 @@ _FUNCTIONS = {
     "open": [c.POINTER(Request), c.POINTER(_SESSION)],
     "start": [_SESSION],
     "plan": [_SESSION, c.c_uint32, c.c_char_p, c.c_uint64, c.POINTER(c.c_uint64)],
+    "activations": [_SESSION, c.c_char_p, c.c_uint64, c.POINTER(c.c_uint64)],
     "describe": [_SESSION, c.POINTER(Info)],
     "step": [_SESSION, c.POINTER(TensorIn), c.c_uint32, c.POINTER(StepResult)],
     "evaluate": [_SESSION, c.POINTER(TensorIn), c.c_uint32, c.c_int64, c.POINTER(EvalResult)],

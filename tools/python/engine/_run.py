@@ -106,6 +106,8 @@ class Tensor:
         if copy or wanted != here:
             flags = (flags | n.COPY) & ~n.PART
         versioned = max_version is not None and int(max_version[0]) >= n.MAJOR
+        if self.role == "activation" and not versioned:
+            flags |= n.WRITABLE  # an old capsule cannot be read-only; the next step writes over what is written there
         out = c.c_void_p()
         try:
             n.call("take" if versioned else "take_legacy", self._run._handle(), self.name.encode(), self.role.encode(),
@@ -154,7 +156,7 @@ class Run:
     def __init__(self, target: Union[str, "os.PathLike[str]"], *overrides: str, text: Optional[str] = None,
                  place: Union[str, "os.PathLike[str]", None] = None,
                  out: Union[str, "os.PathLike[str]", None] = None, resume: str = "auto", files: bool = True,
-                 gradients: bool = False, logits: bool = False, alone: bool = False,
+                 gradients: bool = False, logits: bool = False, activations: Sequence[str] = (), alone: bool = False,
                  plugin_paths: Sequence[Union[str, "os.PathLike[str]"]] = (),
                  note: Optional[Callable[[str], Any]] = None):
         self._session: Optional[int] = None
@@ -180,6 +182,10 @@ class Run:
         request.command = " ".join(map(shlex.quote, sys.argv)).encode(errors="replace") or b"python"
         request.overrides, request.n_overrides = words, len(overrides)
         request.plugin_paths, request.n_plugin_paths = paths, len(plugin_paths)
+        if isinstance(activations, str):
+            raise TypeError(f"activations is a list of names: [{activations!r}]")
+        wanted = (c.c_char_p * len(activations))(*[name.encode() for name in activations])
+        request.activations, request.n_activations = wanted, len(activations)
         request.note = noted
         session = c.c_void_p()
         n.call("open", c.byref(request), c.byref(session))
@@ -319,12 +325,7 @@ class Run:
         handle = self._handle()
         fields = self._fields({"tokens": tokens})
         n.call("logits", handle, fields, len(fields))
-        info = self._info()
-        made = n.TensorInfo()
-        made.desc.dtype, made.desc.ndim = 1, 3
-        made.desc.dims[0], made.desc.dims[1], made.desc.dims[2] = info.micro_rows, info.length, info.vocabulary
-        made.flags = n.WHOLE | n.ADDRESSABLE
-        return Tensor(self, "logits", "activation", made, n.WRITABLE)
+        return self.tensor("logits", "activation")
 
     def generate(self, prompt: Union[str, Sequence[int]], tokens: int = 128, *, temperature: float = 0.8, top_k: int = 0,
                  top_p: float = 0.95, seed: int = 1, tokenizer: Optional[str] = None,
@@ -364,12 +365,20 @@ class Run:
 
     def plan(self, ranks: int = 1) -> Dict[str, Any]:
         """The plan of a step on `ranks` ranks, as `engine plan --json` prints it. Runs nothing."""
+        return self._json("plan", ranks)
+
+    def activations(self) -> List[Dict[str, Any]]:
+        """What `engine.open(..., activations=[...])` can name, in the model's order: name, op, dtype, shape, bytes, and
+        the parameters that the op reads. Runs nothing."""
+        return self._json("activations")
+
+    def _json(self, function: str, *arguments: Any) -> Any:
         import json
 
         size = c.c_uint64(1 << 16)
         while True:
             text = c.create_string_buffer(size.value)
-            n.call("plan", self._handle(), ranks, text, len(text), c.byref(size))
+            n.call(function, self._handle(), *arguments, text, len(text), c.byref(size))
             if size.value <= len(text):
                 return json.loads(text.raw[: size.value])
 
@@ -410,13 +419,17 @@ class Run:
         return device
 
     def tensor(self, name: str, role: str = "parameter") -> Tensor:
-        """A tensor by name and role: "parameter", "gradient", or the name of an optimizer's state."""
-        return Tensor(self, name, role, self._info_of(name, role), n.WRITABLE)
+        """A tensor by name and role: "parameter", "gradient", "activation", or the name of an optimizer's state."""
+        return Tensor(self, name, role, self._info_of(name, role), self._access(role))
 
     def tensors(self, role: Optional[str] = None) -> List[Tensor]:
         """All of them, or those of a role, in the model's order."""
-        return [Tensor(self, name, of, self._tensor(index), n.WRITABLE) for (name, of), index in self._table().items()
-                if role is None or of == role]
+        return [Tensor(self, name, of, self._tensor(index), self._access(of))
+                for (name, of), index in self._table().items() if role is None or of == role]
+
+    @staticmethod
+    def _access(role: str) -> int:
+        return 0 if role == "activation" else n.WRITABLE
 
     def __getitem__(self, name: str) -> Tensor:
         return self.tensor(name)
