@@ -184,6 +184,13 @@ TEST_CASE("plan --json has every field", "[cli]") {
   const Result dump = engine(scratch, {"plan", "config.toml", "--dump"});
   CHECK(dump.exit == 0);
   CHECK(has(dump.out, "eng.attention/1"));
+  const Result list = engine(scratch, {"plan", "config.toml", "--activations"});
+  CHECK(list.exit == 0);
+  CHECK(has(list.out, "eng.linear/1 of model.layers.0.self_attn.q_proj.weight"));
+  const Json listed = Json::parse(engine(scratch, {"plan", "config.toml", "--activations", "--json"}).out);
+  CHECK(listed.at(0).at("name") == "embed.embedding.0");
+  CHECK(listed.at(1).at("name") == "embed.output");
+  CHECK(listed.at(1).at("bytes") == listed.at(0).at("bytes"));
   CHECK(names(scratch / "runs").empty());
 }
 
@@ -350,6 +357,7 @@ TEST_CASE("plan --fit finds settings, and explains them", "[cli]") {
   refused({"config.toml", "--fit", "24GiB", "--host", "0"}, "--host 0: this is no amount of memory");
   refused({"config.toml", "--fit", "24GiB", "--host", "much"}, "--host much: this is no amount of memory");
   refused({"config.toml", "--fit", "24GiB", "--dump"}, "--dump prints one plan");
+  refused({"config.toml", "--fit", "24GiB", "--activations"}, "--activations prints one plan");
   refused({"config.toml", "--fit", "./none.toml"}, "none.toml");
   refused({"--fit"}, "a configuration file or a run directory is missing");
   refused({}, "a configuration file or a run directory is missing");

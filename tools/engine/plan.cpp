@@ -12,6 +12,7 @@
 #include "session/job/made_job.hpp"
 #include "session/ranks/ranks.hpp"
 #include "session/record.hpp"
+#include "session/train/activations.hpp"
 #include "session/train/trainer.hpp"
 #include "session/version.hpp"
 #include "tools/engine/command.hpp"
@@ -120,7 +121,7 @@ struct PlanFlags {
   std::string target, host, job;
   std::optional<std::string> fit;  // "": of the device of the configuration
   std::vector<std::string> overrides;
-  bool json = false, dump = false;
+  bool json = false, dump = false, activations = false;
   uint32_t ranks = 1;
 };
 
@@ -155,8 +156,10 @@ void plan(const Common& common, PlanFlags flags) {
   if (flags.target.empty())
     throw Error(Exit::usage, "a configuration file or a run directory is missing",
                 "engine plan CONFIG; with --fit too: engine plan CONFIG --fit 24GiB");
-  if (flags.fit && flags.dump)
-    throw Error(Exit::usage, "--dump prints one plan, and --fit compares many", "leave out one of them");
+  if (flags.fit && (flags.dump || flags.activations))
+    throw Error(Exit::usage,
+                fmt::format("--{} prints one plan, and --fit compares many", flags.dump ? "dump" : "activations"),
+                "leave out one of them");
   add_described(flags);
   if (!flags.job.empty()) flags.overrides.push_back("job.plugin=" + toml_text(flags.job));
   auto [registry, config] = load_config(common, flags.target, flags.overrides);
@@ -174,6 +177,10 @@ void plan(const Common& common, PlanFlags flags) {
     return;
   }
   Setup setup = make_plan_only(config, *registry, world, {.job = made ? &made->job : nullptr});
+  if (flags.activations) {
+    fmt::print("{}", flags.json ? activations_json(setup.model) : activations_text(setup.model));
+    return;
+  }
   if (made) count_job(setup, *made, config.section("checkpoint").boolean("asynchronous"));
   print_notes(setup);
   ReportContext context = report_context(setup, config);
@@ -210,6 +217,8 @@ void add_plan(CLI::App& app, Common& common) {
   command->add_option("--job", flags->job, "plan a job of `engine analyse` instead of training: job.plugin");
   command->add_flag("--json", flags->json, "print one JSON object");
   command->add_flag("--dump", flags->dump, "print every action with its buffers, waits and addresses");
+  command->add_flag("--activations", flags->activations, "print the activations that a program can ask a step to keep")
+      ->excludes("--dump");
   command->callback([&common, flags] { plan(common, *flags); });
 }
 
