@@ -390,10 +390,7 @@ class WithNumpy(Case):
                 "    run.generate('plan', tokens=3)\n")
         if int(numpy.__version__.split(".")[0]) < 2:
             self.skipTest("NumPy before 2.1 asks for no copy")
-        mpirun = [b for b in ("/usr/bin/mpirun",) if os.path.exists(b)]
-        if not mpirun:
-            self.skipTest("there is no mpirun")
-        started = [*mpirun, "-n", "2", "--oversubscribe", "--allow-run-as-root"]
+        started = self.two_ranks()
         child = self.script(text.replace("**COPY", "copy=True"), *started)
         _, err = self.wait(child)
         self.assertEqual(child.returncode, 0, err)
@@ -410,6 +407,30 @@ class WithNumpy(Case):
         self.assertNotEqual(child.returncode, 0)
         self.assertIn("AssertionError: rank 1 is lost", err)
         self.assertEqual(json.loads((self.folder / "failed/state.json").read_text())["status"], "failed")
+
+    def two_ranks(self):
+        if not os.path.exists("/usr/bin/mpirun"):
+            self.skipTest("there is no mpirun")
+        return ["/usr/bin/mpirun", "-n", "2", "--oversubscribe", "--allow-run-as-root"]
+
+    def test_activations_of_ranks(self):
+        """Of each rank its own, and the losses stay the same."""
+        text = ("import engine, numpy, sys, zlib\n"
+                "words = ['zero.plugin=zero3', 'train.accumulate=3', 'train.reduce=step', 'recompute.policy=full']\n"
+                "with engine.open('config.toml', *words, files=False, activations=sys.argv[1:]) as run:\n"
+                "    tokens = numpy.arange(6 * 16).reshape(6, 16) + 40 * (1 + run.rank)\n"
+                "    losses = [run.step(tokens=tokens + k).loss for k in range(4)]\n"
+                "    rows = [zlib.crc32(numpy.from_dlpack(t).tobytes()) for t in run.tensors('activation')]\n"
+                "    text = ' '.join([losses[-1].hex(), str(len(rows)), str(rows[:1])])\n"
+                "    open(f'{len(sys.argv)}.{run.rank}', 'w').write(text)\n")
+        for names in ([], ["*"]):
+            child = self.script(text, *self.two_ranks(), extra=names)
+            _, err = self.wait(child)
+            self.assertEqual(child.returncode, 0, err)
+        plain, *kept = [(self.folder / name).read_text().split() for name in ("1.0", "2.0", "2.1")]
+        self.assertEqual({plain[0]}, {one[0] for one in kept})
+        self.assertGreater(int(kept[0][1]), 10)
+        self.assertNotEqual(kept[0][2], kept[1][2])
 
 
 @unittest.skipUnless(jax, "JAX is not there")
