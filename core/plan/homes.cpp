@@ -56,6 +56,7 @@ Range Homes::kept(const Home& home, Range piece) const {
 }
 
 View Homes::view(const Home& home, Range piece) const {
+  if (piece.first >= home.cut) return view(*home.back, {piece.first - home.cut, piece.count});
   const Range range = kept(home, piece);
   const bool in_place = home.nested || !home.part;
   const uint64_t first = in_place ? range.first : piece.first / plan_.ranks.part(home.part).count;
@@ -102,7 +103,7 @@ std::vector<HeldRange> Homes::ranges(const Home& home, uint32_t p) const {
   Range mine = elements(p);
   mine.count = (mine.count + home.per - 1) / home.per * home.per;  // its last block may be shorter
   std::vector<HeldRange> out;
-  for (const Range& piece : pieces(unit_of_[p], !home.part)) {
+  for (const Range& piece : pieces(unit_of_[p], !home.part && !home.back)) {
     const Range range = kept(home, piece);
     const uint64_t first = std::max(range.first, mine.first),
                    end = std::min(range.first + range.count, mine.first + mine.count);

@@ -2,20 +2,28 @@
 // Units, their pieces, and where each state of a unit lives.
 #pragma once
 
+#include <memory>
+
 #include "core/base/range.hpp"
 #include "core/plan/route.hpp"
 #include "core/trace/model.hpp"
 
 namespace eng {
 
-// Of one state of one unit: the whole unit, flat, or this rank's part of it, piece after piece.
+// Of one state of one unit: the whole unit, flat, or this rank's part of it, piece after piece. What begins at element
+// `cut`, where a piece begins, may live elsewhere.
 struct Home {
   View view;
-  Id part = 0;          // 0: the whole
-  bool nested = false;  // the part lies where it belongs in a whole unit: the master of a whole weight
-  uint32_t per = 1;     // elements of the unit that share a value of this state
-  uint32_t place = 0;   // index into Plan::arenas
-  Where where() const { return {place, part, view.desc.dtype}; }
+  Id part = 0;                // 0: the whole
+  bool nested = false;        // the part lies where it belongs in a whole unit: the master of a whole weight
+  uint32_t per = 1;           // elements of the unit that share a value of this state
+  uint32_t place = 0;         // index into Plan::arenas
+  uint64_t cut = UINT64_MAX;  // elements of the unit
+  std::shared_ptr<const Home> back = {};  // of what begins there, as of a unit of its own
+  // Of what begins at an element of the unit.
+  Where where(uint64_t first = 0) const {
+    return first < cut ? Where{place, part, view.desc.dtype} : back->where(first - cut);
+  }
 };
 
 class Homes {
@@ -28,7 +36,7 @@ class Homes {
   size_t unit_of(uint32_t p) const { return unit_of_[p]; }
   // The indices of the units of a block, which follow each other.
   std::vector<size_t> units_of(uint32_t block) const;
-  // The pieces of a unit; of a state that lives whole, the unit is one.
+  // The pieces of a unit; of a state that lives whole at one place, the unit is one.
   std::vector<Range> pieces(size_t u, bool whole = false) const;
   // Elements of the state's home.
   uint64_t count(size_t u, Id part) const { return unit(u).count / plan_.ranks.part(part).count; }

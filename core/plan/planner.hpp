@@ -100,7 +100,7 @@ struct Offload {
   };
   std::vector<Tier> tiers;  // each has an arena; besides those of roles, memory of the host that storage needs
   std::map<int32_t, std::string> roles;  // ENG_ROLE_*: the tier; absent: the device
-  double ratio = 1;                      // the part of the units whose masters and optimizer states are there
+  double ratio = 1;                      // the part of the model whose masters and optimizer states are there
   bool update_on_host = false;           // what is there; else the device updates copies and gives them back
 };
 

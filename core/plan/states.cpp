@@ -53,32 +53,47 @@ Id States::part(int32_t role, size_t u) const {
   return part;
 }
 
-// Spreads the units that stay evenly over the model, so that each side has work while the other has.
+// The first pieces of every unit stay, so that each side has work while the other has. What one unit has too many the
+// next one has fewer. A unit that is updated whole is not cut.
 void States::choose_kept() {
-  double due = 0;  // elements for the tier
+  double due = 0;  // elements that stay
   for (size_t u = 0; u < homes_.units(); ++u) {
-    const auto n = static_cast<double>(homes_.unit(u).count);
-    due += r_.offload.ratio * n;
-    kept_.push_back(due < n / 2);
-    if (!kept_.back()) due -= n;
+    due += (1 - r_.offload.ratio) * static_cast<double>(homes_.unit(u).count);
+    uint64_t& kept = kept_.emplace_back(0);
+    for (const Range& piece : homes_.pieces(u, rule(u).whole)) {
+      const auto n = static_cast<double>(piece.count);
+      if (due < n / 2) break;
+      kept += piece.count, due -= n;
+    }
   }
 }
 
-uint32_t States::place(int32_t role, size_t u) const {
+uint32_t States::place(int32_t role, size_t u, uint64_t first) const {
   const auto it = r_.offload.roles.find(role);
   if (it == r_.offload.roles.end()) return 0;
-  if ((role == ENG_ROLE_STATE || role == ENG_ROLE_MASTER) && kept_[u]) return 0;
+  if ((role == ENG_ROLE_STATE || role == ENG_ROLE_MASTER) && first < kept_[u]) return 0;
   const auto& tiers = r_.offload.tiers;
   const auto tier = std::find_if(tiers.begin(), tiers.end(), [&](const auto& t) { return t.name == it->second; });
   return plan_.first_tier + static_cast<uint32_t>(tier - tiers.begin());
 }
 
-Home States::persistent(const std::string& what, Line line, int32_t role, int32_t dtype, size_t u) {
+// Equal homes are one memory, and a part lies inside of a whole: the weight, if it is given, is its own master.
+Home States::persistent(const std::string& what, Line line, int32_t role, int32_t dtype, size_t u, uint32_t per,
+                        const Home* weight) {
   const Id kept = part(role, u);
-  const uint32_t at = place(role, u);
-  const View view =
-      emit_.persistent(what + " " + homes_.unit(u).name, line, flat(dtype, homes_.count(u, kept)), true, at);
-  return {view, kept, false, 1, at};
+  const uint64_t all = homes_.unit(u).count, cut = place(role, u) == place(role, u, all - 1) ? all : kept_[u];
+  const auto make = [&](uint64_t first, uint64_t n) -> Home {
+    const uint32_t at = place(role, u, first);
+    if (weight && weight->place == at && weight->view.desc.dtype == dtype && (kept == weight->part || !weight->part)) {
+      const uint64_t parts = plan_.ranks.part(weight->part).count;
+      return {slice(weight->view, first / parts, n / parts), kept, kept != weight->part, per, at};
+    }
+    const eng_desc desc = flat(dtype, n / plan_.ranks.part(kept).count / per);
+    return {emit_.persistent(what + " " + homes_.unit(u).name, line, desc, true, at), kept, false, per, at};
+  };
+  Home out = make(0, cut);
+  if (cut < all) out.cut = cut, out.back = std::make_shared<const Home>(make(cut, all - cut));
+  return out;
 }
 
 void States::make_homes(size_t u) {
@@ -90,12 +105,7 @@ void States::make_homes(size_t u) {
   const Home& w = this->weight.back();
   // Without training the weight is all there is, if whoever fills it may round it as the policy does.
   const bool only = !r_.train && (r_.precision.table.flags & ENG_AXIS_CASTS);
-  const Id kept = only ? w.part : part(ENG_ROLE_MASTER, u);
-  const bool together = only || (master == weight && place(ENG_ROLE_MASTER, u) == w.place);
-  // Equal homes are one memory, and a part lies inside of a whole: the weight is its own master.
-  this->master.push_back(together && (kept == w.part || !w.part)
-                             ? Home{w.view, kept, kept != w.part, 1, w.place}
-                             : persistent("master", Line::weights, ENG_ROLE_MASTER, master, u));
+  this->master.push_back(only ? w : persistent("master", Line::weights, ENG_ROLE_MASTER, master, u, 1, &w));
   if (!r_.train) return;
   if (frozen(u)) {
     this->grad.emplace_back();
@@ -150,11 +160,8 @@ Home States::make_state(size_t state, size_t u) {
                                           rules_.of(p).states[state].desc, true, place(ENG_ROLE_STATE, u));
     return {};
   }
-  const Id kept = part(ENG_ROLE_STATE, u);
-  const eng_desc all = flat(state_of(state, homes_.unit(u).params[0]).dtype, homes_.count(u, kept) / has.per);
-  const uint32_t at = place(ENG_ROLE_STATE, u);
-  return {emit_.persistent(name + " " + homes_.unit(u).name, r_.job ? Line::job : Line::optimizer, all, true, at), kept,
-          false, has.per, at};
+  const int32_t dtype = state_of(state, homes_.unit(u).params[0]).dtype;
+  return persistent(name, r_.job ? Line::job : Line::optimizer, ENG_ROLE_STATE, dtype, u, has.per);
 }
 
 void States::make_step() {
@@ -365,14 +372,16 @@ void States::carry(const std::vector<Move>& way, int32_t role, size_t u, size_t 
     moves();
 }
 
-void States::publish(size_t u) {
+void States::publish(size_t u, uint64_t first) {
   const Home &from = master[u], &to = weight[u];
-  const auto way = route(plan_, from.where(), to.where());
-  if (way.empty()) return;
-  emit_.label(Phase::publish, homes_.unit(u).name);
-  const auto pieces = homes_.pieces(u, !from.part && !to.part && !crosses(way, Axis::place));
-  for (size_t k = 0; k < pieces.size(); ++k)
-    carry(way, ENG_ROLE_WEIGHT, u, k, homes_.view(from, pieces[k]), from.where(), homes_.view(to, pieces[k]));
+  const auto way = [&](uint64_t at) { return route(plan_, from.where(at), to.where()); };
+  const auto pieces = homes_.pieces(u, !from.part && !to.part && !from.back && !crosses(way(0), Axis::place));
+  for (size_t k = 0; k < pieces.size(); ++k) {
+    const uint64_t at = pieces[k].first;
+    if (one(u, at) || at + pieces[k].count <= first) continue;
+    emit_.label(Phase::publish, homes_.unit(u).name);
+    carry(way(at), ENG_ROLE_WEIGHT, u, k, homes_.view(from, pieces[k]), from.where(at), homes_.view(to, pieces[k]));
+  }
 }
 
 bool States::publishes_late(size_t u) const {

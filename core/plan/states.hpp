@@ -28,10 +28,12 @@ class States {
   bool direct(size_t u) const {
     return alone() && made(u) == grad[u].view.desc.dtype && made(u) == partial_[u] && !grad[u].place;
   }
+  // The weight of what begins at element `first` is its own master.
+  bool one(size_t u, uint64_t first) const { return master[u].where(first) == weight[u].where(); }
   // The new weight is the new master, cast to another type or copied to another place: whoever has the new master in
   // memory may write it.
-  bool follows(size_t u) const {
-    const Where from = master[u].where(), to = weight[u].where();
+  bool follows(size_t u, uint64_t first) const {
+    const Where from = master[u].where(first), to = weight[u].where();
     return from != to && from.part == to.part &&
            (from.dtype == to.dtype || (r_.precision.table.flags & ENG_AXIS_CASTS));
   }
@@ -42,8 +44,8 @@ class States {
     return whole ? homes_.unit(u).count * dtype_size(grad[u].view.desc.dtype) : 0;
   }
   bool alone() const { return plan_.ranks.data_size() == 1; }
-  // The arena in which a role of unit u lives: [offload].
-  uint32_t place(int32_t role, size_t u) const;
+  // The arena in which a role of unit u lives, of what begins at element `first`: [offload].
+  uint32_t place(int32_t role, size_t u, uint64_t first = 0) const;
   // n elements in one dimension.
   static eng_desc flat(int32_t dtype, uint64_t n) { return make_desc(dtype, {static_cast<int64_t>(n)}); }
 
@@ -56,8 +58,9 @@ class States {
   // What policies do at the beginning of a step, and after the norm: they bring their own states up to date.
   void begin();
   void refresh();
-  // Makes the new weight from its master, if the two have different homes.
-  void publish(size_t u);
+  // Makes the new weight from its master where the two have different homes, but for pieces that end at element `first`
+  // or before.
+  void publish(size_t u, uint64_t first = 0);
   // Weights that ranks gather from their parts may come beside the next step's forward instead of after the update.
   bool publishes_late(size_t u) const;
   // Copies what the host has filled to the device, and results to where the host reads them. Nothing if host and device
@@ -105,7 +108,8 @@ class States {
  private:
   eng_unit unit_view(size_t u) const;
   Id part(int32_t role, size_t u) const;
-  Home persistent(const std::string& what, Line line, int32_t role, int32_t dtype, size_t u);
+  Home persistent(const std::string& what, Line line, int32_t role, int32_t dtype, size_t u, uint32_t per = 1,
+                  const Home* weight = nullptr);
   void choose_kept();
   void make_homes(size_t u);
   void make_optimizer();
@@ -133,9 +137,9 @@ class States {
     std::vector<Policy::State> states;
     std::vector<View> views;
   };
-  std::vector<Own> own_;      // of every policy that moves something
-  std::vector<View> values_;  // of a job
-  std::vector<char> kept_;    // per unit: its master and its optimizer states stay on the device; offload.ratio
+  std::vector<Own> own_;        // of every policy that moves something
+  std::vector<View> values_;    // of a job
+  std::vector<uint64_t> kept_;  // per unit: the elements whose masters and optimizer states stay; offload.ratio
 };
 
 // Lets a policy emit through a builder; `emit` is given the sink. Throws what went wrong, said by `who`. `unsupported`:

@@ -26,7 +26,8 @@ void Update::emit_program(uint32_t k) {
 
 void Update::update_units(uint32_t stage) {
   scale_rates();
-  for (size_t u = 0; u < homes().units(); ++u) at_ = place_of(u), read_here();
+  for (size_t u = 0; u < homes().units(); ++u)
+    for (uint64_t first : {uint64_t{0}, homes().unit(u).count - 1}) at_ = place_of(u, first), read_here();
   brought_.clear();  // these stay
   // Two units' gradients at a time: one is gathered while the other is used. Of what first stages left the table holds
   // the unit at hand, so that with the one that was released last they are two as well.
@@ -51,10 +52,10 @@ void Update::update_units(uint32_t stage) {
     const bool stages = s_.rule(u).whole;
     if (stages)
       for (uint32_t p : homes().unit(u).params) whole(u, p);
-    const bool published = stages ? each_run(u, ENG_STAGE_AFTER, whole_[u]) : each_run(u, stage, grad);
+    const uint64_t published = stages ? each_run(u, ENG_STAGE_AFTER, whole_[u]) : each_run(u, stage, grad);
     for (int32_t role : {ENG_ROLE_GRAD, ENG_ROLE_STATE})
       if (leases_.find({role, u}).buffer) leases_.release({role, u}), leases_.turn(role);
-    if (!published && writes_ && !s_.publishes_late(u)) s_.publish(u);
+    if (writes_ && !s_.publishes_late(u)) s_.publish(u, published);
   }
 }
 
@@ -77,10 +78,10 @@ void Update::scale_rates() {
   reads_[0].counters = plan_.counters;
 }
 
-// The arena in which a unit is updated.
-uint32_t Update::place_of(size_t u) const {
+// The arena in which that piece of a unit is updated that begins at element `first`.
+uint32_t Update::place_of(size_t u, uint64_t first) const {
   if (!r_.offload.update_on_host) return 0;
-  const uint32_t home = s_.place(ENG_ROLE_STATE, u);
+  const uint32_t home = s_.place(ENG_ROLE_STATE, u, first);
   return plan_.stores(home) ? plan_.first_memory() : home;
 }
 
@@ -201,14 +202,16 @@ View Update::norm_partials() {
   return all;
 }
 
-// One update per run of parameters with equal flags and options, padding included, as far as this rank keeps it. True
-// if the optimizer has written the new weight as well.
-bool Update::each_run(size_t u, uint32_t stage, const Home& grad) {
+// One update per run of parameters with equal flags and options, padding included, as far as this rank keeps it. Before
+// the element that it returns, the new weight is written as well.
+uint64_t Update::each_run(size_t u, uint32_t stage, const Home& grad) {
   const Unit& unit = homes().unit(u);
-  bool published = s_.follows(u) && !r_.job;
+  uint64_t published = r_.job ? 0 : unit.count;
   const auto kind = [&](uint32_t p) { return std::pair(model_.params[p].flags, s_.rules().of(p).group); };
   for (const Range& piece : homes().pieces(u, !s_.master[u].part && !plan_.has_tiers())) {
     const Range kept = homes().kept(s_.master[u], piece);
+    at_ = place_of(u, piece.first);
+    bool all = s_.one(u, piece.first) || s_.follows(u, piece.first);
     for (size_t k = 0; k < unit.params.size();) {
       const uint32_t leader = unit.params[k];
       const uint64_t begin = homes().padded(leader).first;
@@ -219,10 +222,11 @@ bool Update::each_run(size_t u, uint32_t stage, const Home& grad) {
       }
       const uint64_t first = std::max(begin, kept.first), last = std::min(end, kept.first + kept.count);
       if (first < last)
-        published = run(u, piece, {first, last - first}, leader, stage, grad) && published;
+        all = run(u, piece, {first, last - first}, leader, stage, grad) && all;
       else if (r_.job || stage != ENG_STAGE_BEFORE)
         observing_.no_update(u);
     }
+    if (!all) published = std::min(published, piece.first);
     turn();
   }
   return published;
@@ -252,7 +256,8 @@ bool Update::run(size_t u, const Range& piece, Range range, uint32_t leader, uin
   const auto part_of = [&](const Home& home) {
     return slice(homes().view(home, piece), range.first - homes().kept(home, piece).first, range.count);
   };
-  const bool follows = last && !r_.job && s_.follows(u), is_home = is_here(s_.master[u].view),
+  const bool follows = last && !r_.job && s_.follows(u, piece.first),
+             is_home = is_here(homes().view(s_.master[u], piece)),
              casts = s_.weight[u].view.desc.dtype != s_.master[u].view.desc.dtype;
   Id weight = 0;
   if (follows && casts && (!is_home || is_here(s_.weight[u].view)))
@@ -271,7 +276,7 @@ bool Update::run(size_t u, const Range& piece, Range range, uint32_t leader, uin
   if (made == Written::some)
     throw Error(Exit::environment, fmt::format("optimizer {}: its update leaves a part of weight_out unwritten ({})",
                                                r_.optimizer->name, homes().unit(u).name));
-  return made == Written::all;
+  return made == Written::all || s_.one(u, piece.first);
 }
 
 // One parameter, whole.

@@ -31,12 +31,12 @@ class Update {
   void give_back();
   void turn();
   void scale_rates();
-  uint32_t place_of(size_t u) const;
+  uint32_t place_of(size_t u, uint64_t first = 0) const;
   void read_here();
   View weight_here(const View& weight);
   void drop(const View& unwritten);
   void bring(size_t u, const Home& grad);
-  bool each_run(size_t u, uint32_t stage, const Home& grad);
+  uint64_t each_run(size_t u, uint32_t stage, const Home& grad);
   bool run(size_t u, const Range& piece, Range range, uint32_t leader, uint32_t stage, const Home& grad);
   void whole(size_t u, uint32_t p);
   void ask_update(EmittingBuilder& builder, uint32_t leader, uint32_t stage, Id master, Id grad, Id weight,

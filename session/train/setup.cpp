@@ -224,7 +224,11 @@ std::vector<TensorShare> saved_tensors(const Plan& plan) {
     const eng_desc& d = t.desc;
     const auto id = static_cast<uint32_t>(&t - plan.tensors.data());
     TensorShare share{{t.name, t.role, d.dtype, {d.dims, d.dims + d.ndim}, id}};
-    for (const HeldRange& e : t.ranges) share.ranges.push_back({e.first, e.count});
+    for (const HeldRange& e : t.ranges)  // what follows in the tensor may lie elsewhere in memory
+      if (auto& all = share.ranges; !all.empty() && all.back().first + all.back().count == e.first)
+        all.back().count += e.count;
+      else
+        all.push_back({e.first, e.count});
     share.copies = plan.ranks.data_size() / plan.ranks.part(t.part).count;
     out.push_back(std::move(share));
   }

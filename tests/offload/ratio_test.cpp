@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// [offload] ratio: so much of the model has its masters and optimizer states on the tier, to within a piece, and is
+// updated there.
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "engine/ops.h"
+#include "session/config/schemas.hpp"
+#include "session/plugins/search.hpp"
+#include "session/train/setup.hpp"
+
+namespace {
+
+eng::Registry& with_host() {
+  static const std::unique_ptr<eng::Registry> all = [] {
+    eng::PluginSearch search;
+    for (const char* file :
+         {"cpu/reference", "llama/llama", "optim/optim", "optim/muon", "optim/adamw8bit", "precision/precision",
+          "zero/none", "zero/zero1", "zero/zero2", "zero/zero3", "offload/host"})
+      search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
+    search.environment = false;
+    return eng::find_plugins(search);
+  }();
+  return *all;
+}
+
+// In bf16, so that every element has a master; pieces of `piece` elements. The embedding is a third of the model.
+eng::Plan planned(double ratio, const std::vector<std::string>& more = {}, uint64_t piece = 8192, uint32_t world = 1) {
+  const std::string text = fmt::format(
+      "[model]\nplugin = 'llama'\nvocab_size = 1024\nhidden_size = 64\nintermediate_size = 160\nnum_hidden_layers = 1\n"
+      "num_attention_heads = 4\nnum_key_value_heads = 2\n[device]\nplugin = 'reference'\n"
+      "[train]\nmicro_batch = 1\nsequence_length = 8\n[precision]\nplugin = 'bf16'\n"
+      "[zero]\nbucket = '{}B'\n[offload]\noptimizer = 'host'\nratio = {}\n",
+      4 * piece, ratio);
+  const eng::Config config = eng::Config::parse(text, "ratio.toml", ".", more, schemas_of(with_host()));
+  return std::move(eng::make_setup(config, with_host(), 0, {0, world, 0, world}).plan);
+}
+
+// Elements of persistent buffers of a size per element, whose names begin so.
+double elements(const eng::Plan& plan, const std::string& what, uint32_t arena) {
+  double out = 0;
+  for (const eng::Buffer& b : plan.buffers)
+    if (b.persistent && b.arena == arena && b.name.starts_with(what + " ")) out += static_cast<double>(b.bytes) / 4;
+  return out;
+}
+
+std::set<std::string> names(const eng::Plan& plan, const std::string& what, uint32_t arena) {
+  std::set<std::string> out;
+  for (const eng::Buffer& b : plan.buffers)
+    if (b.persistent && b.arena == arena && b.name.starts_with(what + " ")) out.insert(b.name);
+  return out;
+}
+
+size_t cut(const eng::Plan& plan, const std::string& what) {
+  size_t out = 0;
+  for (const std::string& name : names(plan, what, 0)) out += names(plan, what, 1).count(name);
+  return out;
+}
+
+const double ratios[] = {0, 0.1, 0.3, 0.5, 0.77, 1};
+
+}  // namespace
+
+TEST_CASE("the part on the tier is the ratio, to within a piece, for every optimizer and strategy") {
+  for (const char* optimizer : {"adamw", "adamw8bit", "sgd"})
+    for (const char* strategy : {"none", "zero1", "zero3"})
+      for (const double ratio : ratios) {
+        const uint32_t world = strategy == std::string("none") ? 1 : 2;
+        const eng::Plan plan = planned(ratio,
+                                       {std::string("optimizer.plugin=") + optimizer,
+                                        "zero.plugin=" + std::string(world == 1 ? "none" : strategy)},
+                                       8192, world);
+        INFO(optimizer << ", " << strategy << ", ratio " << ratio);
+        const double here = elements(plan, "master", 0) * world, there = elements(plan, "master", 1) * world;
+        double all = 0;
+        for (const eng::Unit& unit : plan.units) all += static_cast<double>(unit.count);
+        CHECK(here + there == all);
+        CHECK(std::abs(there - ratio * all) <= 8192);
+        CHECK((cut(plan, "master") > 0) == (ratio > 0 && ratio < 1));
+      }
+}
+
+TEST_CASE("a parameter that the optimizer needs whole is not cut") {
+  for (const double ratio : ratios) {
+    const eng::Plan plan = planned(ratio, {"optimizer.plugin=muon"});
+    INFO("ratio " << ratio);
+    double all = 0, largest = 0;
+    for (const eng::Unit& unit : plan.units)
+      all += static_cast<double>(unit.count), largest = std::max(largest, static_cast<double>(unit.count));
+    CHECK(elements(plan, "master", 0) + elements(plan, "master", 1) == all);
+    CHECK(std::abs(elements(plan, "master", 1) - ratio * all) <= largest / 2);
+    // That of the one layer.
+    CHECK(names(plan, "momentum_buffer", 0).size() + names(plan, "momentum_buffer", 1).size() == 1);
+  }
+}
+
+TEST_CASE("each piece is updated where its states are") {
+  for (const char* update : {"host", "device"})
+    for (const double ratio : ratios) {
+      const eng::Plan plan = planned(ratio, {std::string("offload.update=") + update});
+      double host = 0, device = 0;
+      for (const eng::Segment& segment : plan.program("train").segments)
+        for (const eng::Action& action : segment.actions)
+          if (const eng::Call& call = plan.calls[action.call]; call.op->id == std::string(ENG_OP_ADAMW))
+            (call.on_host ? host : device) += static_cast<double>(eng::count(call.in[0]));
+      INFO(update << ", ratio " << ratio);
+      const double here = elements(plan, "master", 0), there = elements(plan, "master", 1);
+      CHECK(host == (update == std::string("host") ? there : 0));
+      CHECK(host + device == here + there);
+    }
+}
+
+TEST_CASE("what is cut is each element of its tensor once") {
+  const eng::Plan plan = planned(0.5);
+  size_t several = 0;
+  for (const eng::Tensor& t : plan.tensors) {
+    uint64_t next = 0;
+    for (const eng::HeldRange& r : t.ranges) {
+      CHECK(r.first == next);
+      CHECK(r.count == static_cast<uint64_t>(eng::count(r.view.desc)));
+      next = r.first + r.count;
+    }
+    INFO(t.role << " " << t.name);
+    CHECK(next == static_cast<uint64_t>(eng::count(t.desc)));
+    several += t.ranges.size() > 1;
+  }
+  CHECK(several > 0);
+  // A checkpoint has it in one.
+  for (const eng::TensorShare& share : eng::saved_tensors(plan)) CHECK(share.ranges.size() <= 1);
+}
