@@ -115,6 +115,25 @@ TEST_CASE("a run with states in host memory has the numbers of one without, and 
         engine(scratch, {"generate", "plain", "a", "--tokens", "8", "--seed", "3"}).out);
 }
 
+TEST_CASE("a run goes on with another ratio and other pieces, and a checkpoint does not tell them", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const Args base = {"run", "config.toml", "precision.plugin=bf16", "checkpoint.every=4", "--out"};
+  REQUIRE(engine(scratch, plus(base, {"plain"})).exit == 0);
+  const Args some = {"offload.optimizer=host", "offload.ratio=0.3", "zero.bucket=16KiB", "train.steps=4"};
+  REQUIRE(engine(scratch, plus(plus(base, {"split"}), some)).exit == 0);
+  const Result on = engine(
+      scratch, {"run", "split", "train.steps=8", "offload.ratio=0.8", "offload.update=device", "zero.bucket=32KiB"});
+  INFO(on.err);
+  REQUIRE(on.exit == 0);
+  CHECK(column(scratch / "split", "loss") == column(scratch / "plain", "loss"));
+  CHECK(engine(scratch, {"ckpt", "diff", "split", "plain"}).exit == 0);
+  for (const char* file : {"model-00000.safetensors", "optim-00000.safetensors"}) {
+    const fs::path step = fs::path("checkpoints") / "step-00000008" / file;
+    CHECK(read(scratch / "split" / step) == read(scratch / "plain" / step));
+  }
+}
+
 TEST_CASE("device.memory bounds what is on the device, and the host holds the rest", "[cli]") {
   Scratch scratch;
   scratch.config();

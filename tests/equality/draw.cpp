@@ -147,7 +147,8 @@ std::string draw_offload(Random& random) {
   if (out.find("optimizer = '") != std::string::npos && out.find("optimizer = 'none'") == std::string::npos &&
       chance(random, 0.7))
     out += fmt::format("update = '{}'\n", chance(random, 0.5) ? "host" : "device");
-  if (out.find("update") != std::string::npos && chance(random, 0.3)) out += "ratio = 0.5\n";
+  if (out.find("update") != std::string::npos && chance(random, 0.3))
+    out += fmt::format("ratio = 0.{}\n", 1 + below(random, 9));
   return out;
 }
 

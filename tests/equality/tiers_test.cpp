@@ -37,11 +37,21 @@ const char* const offloads[] = {
     "optimizer = 'drawer'\ngradients = 'host'\nparameters = 'drawer'\n",
     "optimizer = 'press'\ngradients = 'press'\n",  // another third party's, which compresses
     "optimizer = 'press'\nupdate = 'device'\nparameters = 'press'\nactivations = 'press'\n",
-    // Some units here, some there.
+    // Some here, some there.
     "optimizer = 'host'\nratio = 0.5\n",
     "optimizer = 'host'\nupdate = 'device'\nratio = 0.5\n",
     "optimizer = 'drawer'\nratio = 0.4\ngradients = 'drawer'\n",
     "optimizer = 'drawer'\nratio = 0\n",
+};
+// With a ratio, which the pieces of a unit share.
+const char* const split[] = {
+    "optimizer = 'host'\n",
+    "optimizer = 'host'\nupdate = 'device'\ngradients = 'host'\n",
+    "optimizer = 'drawer'\nparameters = 'host'\n",
+    "optimizer = 'host'\nmaster = 'none'\nparameters = 'drawer'\n",
+    "optimizer = 'host'\nmaster = 'drawer'\nupdate = 'device'\n",
+    "optimizer = 'drawer'\ngradients = 'drawer'\nparameters = 'drawer'\nactivations = 'host'\n",
+    "master = 'host'\n",
 };
 const char* const strategies[] = {"none", "zero1", "zero2", "zero3", "two_level"};
 const char* const recomputes[] = {"", "policy = 'full'", "every = 2"};
@@ -59,6 +69,34 @@ void same(const Group& g, size_t shift, size_t step = 1) {
     if (k % 3 == 2 && g.world > 1) d.live_limit = 1.5;
     INFO(describe(g) << "; " << describe(d));
     CHECK(difference(first, train(g, plan(g, d), {shift + k, k % 2 == 0})) == "");
+  }
+}
+
+// Whether a state of the optimizer is partly on the device and partly on a tier.
+bool cut(const eng::Plan& plan) {
+  std::set<std::string> here, there;
+  for (const eng::Buffer& b : plan.buffers)
+    if (b.persistent && b.line == eng::Line::optimizer) (b.arena ? there : here).insert(b.name);
+  return std::any_of(here.begin(), here.end(), [&](const std::string& name) { return there.count(name) > 0; });
+}
+
+// Each ratio, in the smallest pieces.
+void same_for_ratios(const Group& g, size_t shift) {
+  const bool whole = g.optimizer.find("muon") != std::string::npos;
+  const Result first = train(g, plan(g, {}), {1, false});
+  REQUIRE(first.complaint == "");
+  for (const double ratio : {0.0, 0.3, 0.5, 1.0}) {
+    const std::string what = split[shift % std::size(split)];
+    Draw d;
+    d.offload = what + fmt::format("ratio = {}\n", ratio);
+    d.strategy = g.world == 1 ? "none" : strategies[shift % 5];
+    d.bucket = 1, d.prefetch = static_cast<int64_t>(shift % 3), d.observe = shift % 2;
+    if (shift % 3 == 2 && g.world > 1) d.live_limit = 1.5;
+    INFO(describe(g) << "; " << describe(d));
+    const Planned planned = plan(g, d);
+    CHECK(cut(planned.plans[0]) == (ratio > 0 && ratio < 1 && !whole && what.starts_with("optimizer")));
+    CHECK(difference(first, train(g, planned, {shift, shift % 2 == 0})) == "");
+    ++shift;
   }
 }
 
@@ -84,6 +122,28 @@ TEST_CASE("states in host memory give the same bits") {
   same(group("opt", "bf16", 1), 1, 4);
   same(group("mamba", "bf16", 2), 2, 4);
   same(group("llama-tied", "bf16_sr", 2), 3, 4);
+}
+
+TEST_CASE("any ratio gives the same bits") {
+  same_for_ratios(group("llama", "fp32", 2), 0);
+  same_for_ratios(group("opt", "bf16", 1), 3);
+  same_for_ratios(group("llama-tied", "bf16_sr", 2), 6);
+}
+
+TEST_CASE("any ratio gives the same bits, with other optimizers and in all combinations", "[.slow]") {
+  const char* const weights = "learning_rate = 1e-2\nweight_decay = 0.1\n";
+  for (size_t shift = 0; shift < 35; shift += 4) {
+    same_for_ratios(group("llama", "fp32", 2), shift + 1);
+    same_for_ratios(group("mamba", "bf16", 2), shift + 2);
+    same_for_ratios(group("opt", "fp16\ninitial_scale_power = 30", 2), shift + 3);
+    same_for_ratios(group("llama", "bf16", 2, fmt::format("plugin = 'adamw8bit'\n{}", weights).c_str()), shift);
+    same_for_ratios(group("llama", "fp32", 1, fmt::format("plugin = 'adamw8bit'\n{}", weights).c_str()), shift);
+    same_for_ratios(group("llama", "bf16", 2, "plugin = 'muon'\nlearning_rate = 1e-2\n"), shift + 1);
+    same_for_ratios(group("opt", "fp32", 2, "plugin = 'sgd'\nlearning_rate = 1e-2\nmomentum = 0.9\n"), shift + 2);
+    Group frozen = group("llama", "bf16", 2);
+    frozen.freeze = "'model.layers.0.*'";
+    same_for_ratios(frozen, shift + 3);
+  }
 }
 
 TEST_CASE("storage that gives back other bytes is seen") {
