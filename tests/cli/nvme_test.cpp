@@ -76,7 +76,7 @@ TEST_CASE("a run with states on disks has the numbers of one without, and each r
     CHECK(names(disk.path).empty());
   };
   same("all", everything);
-  same("half", {"offload.optimizer=nvme", "offload.ratio=0.5", "offload.update=device"});
+  same("half", {"offload.optimizer=nvme", "offload.ratio=0.5", "offload.update=device", "zero.bucket=16KiB"});
   same("mixed", {"offload.optimizer=nvme", "offload.gradients=host", "checkpoint.asynchronous=true"});
   const Result on = engine(scratch, joined({"run", "all", "train.steps=12"}, {"offload.gradients=host"}));
   INFO(on.err);
