@@ -60,6 +60,7 @@ void offload(Job& job, const std::string& what, const std::string& key, int64_t 
   const Entry* device = job.deepspeed.take(path + ".device");
   const std::string name = device ? as_text(device->value) : job.deepspeed.has_section(path) ? "none" : "";
   const Entry* folder = job.deepspeed.take(path + ".nvme_path");
+  const Entry* part = what == "offload_optimizer" ? job.deepspeed.take(path + ".ratio") : nullptr;
   for (const std::string& key : unused(job, path)) job.deepspeed.take(key);
   if (name == "none" || (name.empty() && !device && !job.deepspeed.has(path))) return job.off.push_back(path);
   if (name != "cpu" && name != "nvme" && device)
@@ -69,14 +70,14 @@ void offload(Job& job, const std::string& what, const std::string& key, int64_t 
   if (what == "offload_param" && stage != 3)
     return job.out.note(fmt::format("`{}` to {}: DeepSpeed reads it under stage 3 alone, this is {}; not converted",
                                     path, name, stage));
+  if (part && stage != 3)
+    job.out.note(
+        fmt::format("`{}`: DeepSpeed reads it under stage 3 alone, this is {}; not converted", part->origin, stage));
   if (name == "nvme" && stage != 3)
     job.out.note(fmt::format("`{}` to nvme: under stage {} DeepSpeed takes nvme for cpu", path, stage));
-  if (name == "cpu" || stage != 3) {
-    job.out.set(key, std::string("host"), *device);
-    return;
-  }
-  if (disks(job, folder)) {
-    job.out.set(key, std::string("nvme"), *device);
+  if (const bool host = name == "cpu" || stage != 3; host || disks(job, folder)) {
+    job.out.set(key, std::string(host ? "host" : "nvme"), *device);
+    if (part && stage == 3) job.out.set("offload.ratio", as_number(part->value).value_or(-1), *part);
     return;
   }
   job.out.leave(key, toml_text(std::string("nvme")), device->origin + " = " + shown(*device));

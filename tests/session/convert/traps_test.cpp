@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What DeepSpeed's keys mean, where it is not what they seem to mean.
+#include <fmt/format.h>
+
 #include "converted.hpp"
 
 using namespace eng;
@@ -107,6 +109,22 @@ TEST_CASE("convert: keys of stage 3 under stage 2 are not read there, and not co
   CHECK(built_config(made.text).section("offload").string("optimizer") == "host");
   CHECK(built_config(made.text).section("offload").string("parameters") == "none");
   CHECK_THAT(notes, !Contains("nvme_path"));
+}
+
+TEST_CASE("convert: the part of the optimizer that is offloaded is offload.ratio under stage 3") {
+  const auto with = [](const char* stage, const char* ratio) {
+    return fmt::format(R"({{"train_batch_size": 8, "zero_optimization": {{"stage": {},
+      "offload_optimizer": {{"device": "cpu", "ratio": {}}}}}}})",
+                       stage, ratio);
+  };
+  const Converted made = converted(with("3", "0.3"), "--preset tiny");
+  INFO(made.text << notes_of(made));
+  CHECK(built_config(made.text).section("offload").number("ratio") == 0.3);
+  CHECK_THAT(refusal(with("3", "1.5")), Contains("offload_optimizer.ratio"));
+  CHECK_THAT(refusal(with("3", "\"half\"")), Contains("offload_optimizer.ratio"));
+  const Converted two = converted(with("2", "0.3"), "--preset tiny");
+  CHECK_THAT(notes_of(two), Contains("`zero_optimization.offload_optimizer.ratio`: DeepSpeed reads it under stage 3"));
+  CHECK(built_config(two.text).section("offload").number("ratio") == 1.0);
 }
 
 TEST_CASE("convert: states on nvme keep their folder and their requests") {
