@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -105,8 +106,28 @@ std::pair<double, double> traffic(const eng::Plan& plan) {
   return {gathered / all, reduced / all};
 }
 
-// What the ranks hold of every tensor, as one number. Throws where two hold different values, or none a value.
-uint64_t hash_of(const eng::Plan& plan, eng::Executor& executor, const eng::Exchange& exchange) {
+// A part of a tensor as a rank sent it; bytes from the begin of the tensor.
+struct Part {
+  size_t first, end;
+  const char* values;
+};
+
+std::vector<Part> parts_of(const std::vector<std::string>& sent, size_t element) {
+  std::vector<Part> parts;
+  for (const std::string& theirs : sent)
+    for (size_t at = 0; at < theirs.size();) {
+      uint64_t first = 0, n = 0;
+      std::memcpy(&first, theirs.data() + at, 8), std::memcpy(&n, theirs.data() + at + 8, 8);
+      parts.push_back({first * element, first * element + n, theirs.data() + at + 16});
+      at += 16 + n;
+    }
+  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.first < b.first; });
+  return parts;
+}
+
+// What the ranks hold of every tensor, as one number; rank 0 computes it for all. Throws where two hold different
+// values, or none a value.
+uint64_t hash_of(const eng::Plan& plan, eng::Executor& executor, eng::Communicator* comm) {
   uint64_t hash = 0;
   for (const eng::Tensor& t : plan.tensors) {
     std::string mine;  // (first, count, values) of each range
@@ -116,22 +137,19 @@ uint64_t hash_of(const eng::Plan& plan, eng::Executor& executor, const eng::Exch
       std::memcpy(mine.data() + head, &e.first, 8), std::memcpy(mine.data() + head + 8, &n, 8);
       executor.download(mine.data() + head + 16, e.view);
     }
+    const std::vector<std::string> sent = comm ? comm->exchange(mine) : std::vector<std::string>{mine};
+    if (comm && comm->world().rank) continue;
     std::string whole(eng::bytes(t.desc), 0);
-    std::vector<char> filled(whole.size(), 0);
-    for (const std::string& theirs : exchange ? exchange(mine) : std::vector<std::string>{mine})
-      for (size_t at = 0; at < theirs.size();) {
-        uint64_t first = 0, n = 0;
-        std::memcpy(&first, theirs.data() + at, 8), std::memcpy(&n, theirs.data() + at + 8, 8);
-        first *= eng::dtype_size(t.desc.dtype), at += 16;
-        for (uint64_t k = 0; k < n; ++k) {
-          if (filled.at(first + k) && whole[first + k] != theirs[at + k])
-            throw std::runtime_error(fmt::format("ranks hold different values of {} {}", t.role, t.name));
-          whole[first + k] = theirs[at + k], filled[first + k] = 1;
-        }
-        at += n;
-      }
-    if (std::count(filled.begin(), filled.end(), 0))
-      throw std::runtime_error(fmt::format("no rank holds some of {} {}", t.role, t.name));
+    size_t known = 0;  // bytes from the begin
+    for (const Part& part : parts_of(sent, eng::dtype_size(t.desc.dtype))) {
+      if (part.first > known || part.end > whole.size()) break;
+      const size_t shared = std::min(known, part.end) - part.first;
+      if (std::memcmp(&whole[part.first], part.values, shared))
+        throw std::runtime_error(fmt::format("ranks hold different values of {} {}", t.role, t.name));
+      std::memcpy(&whole[part.first + shared], part.values + shared, part.end - part.first - shared);
+      known = std::max(known, part.end);
+    }
+    if (known != whole.size()) throw std::runtime_error(fmt::format("no rank holds some of {} {}", t.role, t.name));
     hash = XXH3_64bits_withSeed(whole.data(), whole.size(), hash);
   }
   return hash;
@@ -188,12 +206,10 @@ std::string train(const Cell& cell, eng::Registry& registry, eng::Communicator* 
     norms.emplace_back();
     executor.download(&norms.back(), plan.scalars, ENG_S_NORM * sizeof(float), sizeof(float));
   }
-  eng::Exchange exchange;
-  if (comm) exchange = [comm](const std::string& mine) { return comm->exchange(mine); };
   const auto hash = [](const std::vector<float>& v) { return XXH3_64bits(v.data(), v.size() * sizeof(float)); };
   const auto [gathered, reduced] = traffic(plan);
   return fmt::format("losses={:016x} norms={:016x} state={:016x} gathered={:.4f} reduced={:.4f} curve={:.9g}",
-                     hash(losses), hash(norms), hash_of(plan, executor, exchange), gathered, reduced,
+                     hash(losses), hash(norms), hash_of(plan, executor, comm), gathered, reduced,
                      fmt::join(curve, ","));
 }
 
