@@ -32,6 +32,7 @@ Array given(uint32_t rank, int32_t dtype, int64_t count) {
 
 struct Comm {
   Communicator& comm;
+  Machine* machine;  // in whose memory the collectives work; null: in host memory
   eng_device_info info{};
 };
 
@@ -50,31 +51,36 @@ Array run(Comm& c, const char* id, const Array& in, int64_t group, int64_t membe
   sink.check(args.workspace(kernel, bytes_needed, sink), Exit::environment, id);
   Bytes scratch(bytes_needed, 0xFF);
   Array from = in, out(call.out[0], 0xFF);
-  uint8_t* at = from.bytes.data();
-  if (own) {
-    at = out.bytes.data() + (std::string(id) == ENG_OP_ALL_GATHER ? index * from.bytes.size() : 0);
-    std::memcpy(at, from.bytes.data(), from.bytes.size());
-  }
+  const uint64_t place = own && std::string(id) == ENG_OP_ALL_GATHER ? index * from.bytes.size() : 0;
+  if (own) std::memcpy(out.bytes.data() + place, from.bytes.data(), from.bytes.size());
+  Stage stage(c.machine ? &c.machine->device() : nullptr);
+  uint8_t *const to = stage.send(out.bytes), *const at = own ? to + place : stage.send(from.bytes),
+                 *const scratch_at = bytes_needed ? stage.send(scratch) : nullptr;
   const int64_t one = 1;
+  const DLDevice where = {c.machine ? static_cast<DLDeviceType>(c.info.dl_device_type) : kDLCPU,
+                          c.machine ? c.info.dl_device_id : 0};
   const DLTensor tensors[] = {
-      {at, {kDLCPU, 0}, 1, dtype_dlpack(in.desc.dtype), from.desc.dims, const_cast<int64_t*>(&one), 0},
-      {out.bytes.data(), {kDLCPU, 0}, 1, dtype_dlpack(in.desc.dtype), out.desc.dims, const_cast<int64_t*>(&one), 0}};
+      {at, where, 1, dtype_dlpack(in.desc.dtype), from.desc.dims, const_cast<int64_t*>(&one), 0},
+      {to, where, 1, dtype_dlpack(in.desc.dtype), out.desc.dims, const_cast<int64_t*>(&one), 0}};
   const DLTensor* const views[] = {&tensors[0], &tensors[1]};
   void *state = nullptr, *record = nullptr;
   sink.check(kernel.prepare(c.comm.self(), args.get(), &state, sink.get()), Exit::environment, id);
-  sink.check(kernel.bind(state, views, 2, bytes_needed ? scratch.data() : nullptr, &record, sink.get()),
-             Exit::environment, id);
-  const eng_exec exec = {sizeof(eng_exec), 0, nullptr};
+  sink.check(kernel.bind(state, views, 2, scratch_at, &record, sink.get()), Exit::environment, id);
+  const eng_exec exec = {sizeof(eng_exec), 0, c.machine ? c.machine->queue() : nullptr};
   for (int time = 0; time < 2; ++time) {
     if (time && own && std::string(id) != ENG_OP_ALL_GATHER) break;
     sink.check(kernel.launch(record, &exec, sink.get()), Exit::communication, id);
+    if (c.machine) c.machine->device().sync();
   }
   if (record) kernel.drop_record(record);
   if (state) kernel.drop_state(state);
+  stage.fetch(out.bytes, to);
+  if (bytes_needed) stage.fetch(scratch, scratch_at);
+  if (!own) stage.fetch(from.bytes, at);
   for (const auto& [bytes, what] :
        {std::pair(&out.bytes, "its output"), {&scratch, "its scratch"}, {&from.bytes, "its input"}})
-    if (const std::string where = bytes->touched(); !where.empty())
-      throw Broken(fmt::format("{} wrote {} of {}", id, where, what));
+    if (const std::string touched = bytes->touched(); !touched.empty())
+      throw Broken(fmt::format("{} wrote {} of {}", id, touched, what));
   if (!own && !(from.bytes == in.bytes)) throw Broken(fmt::format("{} changes its input", id));
   return out;
 }
@@ -124,17 +130,31 @@ std::string check_collective(Comm& c, const char* id, const std::vector<uint32_t
   return "";
 }
 
+// The first device here whose memory is apart. Throws Untested if there is none.
+std::unique_ptr<Machine> machine_apart(const Subject& s, uint32_t local_rank) {
+  std::string why = "no plugin provides one";
+  for (const Candidate& file : s.registry.candidates())
+    for (const Provided& one : file.description.provides)
+      if (one.kind == ENG_DEVICE_KIND && one.refused.empty()) try {
+          auto out = machine(s, one.name, 1, local_rank);
+          if (!out->kernels().host_memory()) return out;
+        } catch (const std::exception& e) {
+          why = e.what();
+        }
+  throw Untested("its collectives take memory of a device: " + why);
+}
+
 }  // namespace
 
 void test_rank(const Subject& s, Sheet& sheet) {
   const Announced said = Announced::read([](const char* name) -> const char* { return std::getenv(name); });
+  std::unique_ptr<Machine> device;  // outlives the communicator
   std::unique_ptr<Communicator> comm;
   const bool made = sheet.check("create", [&] {
     const Section section = s.section("timeout = 30.0\n");
     const uint32_t announced = ENG_WORLD_RANKS | (said.local_rank ? ENG_WORLD_LOCAL : 0);
     comm = std::make_unique<Communicator>(s.registry, section,
                                           World{said.rank, said.size, said.local_rank.value_or(0), 1}, announced);
-    if (!comm->on_host()) throw Untested("its collectives take memory of a device");
     const World world = comm->world();
     if (world.size != ranks || world.rank != said.rank)
       throw Broken(fmt::format("this is rank {} of {}, but create says rank {} of {}", said.rank, said.size, world.rank,
@@ -153,8 +173,22 @@ void test_rank(const Subject& s, Sheet& sheet) {
     comm->check();
     return "";
   });
-  Comm c{*comm, {}};
+  // All ranks or none: those that have a device would wait for the others.
+  if (!comm->on_host() && !sheet.check("memory of a device", [&] {
+        std::string why;
+        try {
+          device = machine_apart(s, said.local_rank.value_or(0));
+        } catch (const std::exception& e) {
+          why = e.what();
+        }
+        for (const std::string& other : comm->exchange(why))
+          if (!other.empty()) throw Untested(other);
+        return "of " + device->name();
+      }))
+    return;
+  Comm c{*comm, device.get(), {}};
   c.info.struct_size = sizeof c.info, c.info.parallel = 1;
+  if (device) c.info = device->info();
   Ranks groups(World{said.rank, ranks, 0, 1});
   RanksBuilder builder(groups);
   const auto turned = static_cast<int64_t>(builder.group({1, 0}));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/op.h"
 #include "engine/ops.h"
 #include "tools/engine/plugin_test/kinds.hpp"
 
@@ -169,6 +170,23 @@ std::vector<Case> standard_cases(const Subject& subject, const std::string& op, 
   return out;
 }
 
+// The file, and other plugins for whose ops it has kernels: the id of an op begins with that of its plugin.
+std::vector<Subject> users(const Subject& s, const std::map<std::string, eng_kernel>& own) {
+  std::vector<Subject> out = {s};
+  for (const Candidate& file : s.registry.candidates()) {
+    const auto& provides = file.description.provides;
+    const auto ops = std::find_if(provides.begin(), provides.end(),
+                                  [](const Provided& p) { return p.kind == ENG_OPS_KIND && p.refused.empty(); });
+    if (&file == &s.file || !file.refused.empty() || ops == provides.end()) continue;
+    const Subject other{s.registry, file, *ops, s.given, s.seed, s.rounds, s.scratch};
+    if (std::none_of(own.begin(), own.end(), [&](const auto& one) { return other.brings(one.first); })) continue;
+    other.table<eng_ops>();
+    wake(other);
+    out.push_back(other);
+  }
+  return out;
+}
+
 }  // namespace
 
 void test_kernels(const Subject& s, Sheet& sheet) {
@@ -190,21 +208,28 @@ void test_kernels(const Subject& s, Sheet& sheet) {
   } catch (const std::exception&) {
     bench.other = nullptr;
   }
+  const std::vector<Subject> bringing = users(s, bench.own);
   load_ops(s.registry);
   std::map<std::string, std::vector<Case>> used;
   std::string why;
   std::set<std::string> strange;
   for (const auto& [op, kernel] : bench.own)
-    if (!find_op(op) || s.brings(op)) strange.insert(op);
+    if (!find_op(op) ||
+        std::any_of(bringing.begin(), bringing.end(), [&, &op = op](const Subject& u) { return u.brings(op); }))
+      strange.insert(op);
   if (!strange.empty())
-    sheet.check("runs of what this file provides", [&] {
+    sheet.check("runs of what brings the ops", [&] {
+      // Plans run in host memory here.
+      Machine* const on = bench.many->kernels().host_memory() ? bench.many.get() : bench.other.get();
+      if (!on) throw Untested("needs a device whose memory is the host's");
       const auto wanted = [&](const Call& call) { return strange.count(call.op->id) > 0; };
-      for (int round = 0; round < s.rounds; ++round)
-        for (const char* format : {"f32", "bf16", "fp16"})
-          for (Case& c : cases_in_use(s, *bench.many, wanted, static_cast<uint64_t>(round), format,
-                                      std::string(format) == "f32" ? &why : nullptr))
-            used[c.call.op->id].push_back(std::move(c));
-      return fmt::format("{} of its {} own ops occur", used.size(), strange.size());
+      for (const Subject& user : bringing)
+        for (int round = 0; round < s.rounds; ++round)
+          for (const char* format : {"f32", "bf16", "fp16"})
+            for (Case& c : cases_in_use(user, *on, wanted, static_cast<uint64_t>(round), format,
+                                        std::string(format) == "f32" ? &why : nullptr))
+              used[c.call.op->id].push_back(std::move(c));
+      return fmt::format("{} of {} ops occur that are no standard ones", used.size(), strange.size());
     });
   for (const auto& [op, kernel] : bench.own)
     sheet.check(op, [&, &op = op, &kernel = kernel] {
@@ -213,8 +238,7 @@ void test_kernels(const Subject& s, Sheet& sheet) {
       if (!find_op(op)) throw Untested("no plugin that is loaded says what this op is");
       if (find_op(op)->collective) throw Untested("it is a collective");
       const auto cases = standard_cases(s, op, bench.forward(), s.one.name == "reference");
-      if (cases.empty())
-        no_cases(op, why, "nothing that this file provides uses the op, so that its inputs are unknown");
+      if (cases.empty()) no_cases(op, why, "nothing that brings ops uses this one, so that its inputs are unknown");
       return check_kernel(bench, kernel, cases);
     });
 }

@@ -148,7 +148,8 @@ void check_made(eng_status status, const Sink& sink, const std::string& misuse) 
   throw Broken(fmt::format("create fails: {}", sink.text(status)));
 }
 
-std::unique_ptr<Machine> machine(const Subject& subject, const std::string& name, int64_t threads) {
+std::unique_ptr<Machine> machine(const Subject& subject, const std::string& name, int64_t threads,
+                                 uint32_t local_rank) {
   const Provided* device = subject.registry.find(ENG_DEVICE_KIND, name);
   if (!device) throw Untested(fmt::format("needs the device {}, which no plugin provides", name));
   const bool counted = find_option(device->schema.options, "threads") != nullptr;
@@ -163,7 +164,7 @@ std::unique_ptr<Machine> machine(const Subject& subject, const std::string& name
   const Config config =
       Config::parse(text, "plugins test", subject.scratch, overrides, with_sample(schemas_of(subject.registry)));
   try {
-    return std::make_unique<Machine>(subject.registry, name, config.section("device"));
+    return std::make_unique<Machine>(subject.registry, name, config.section("device"), local_rank);
   } catch (const Error& e) {
     throw Untested(fmt::format("needs a device {}: {}", name, e.what()));
   }

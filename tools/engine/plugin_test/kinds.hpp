@@ -82,7 +82,8 @@ class Watched {
 void check_made(eng_status status, const Sink& sink, const std::string& misuse = "");
 // The device that plans are run on: `name`, made with a thread count where it has such an option. Throws Untested if
 // there is none.
-std::unique_ptr<Machine> machine(const Subject& subject, const std::string& name, int64_t threads = 1);
+std::unique_ptr<Machine> machine(const Subject& subject, const std::string& name, int64_t threads = 1,
+                                 uint32_t local_rank = 0);
 // The plain course, of a sample model.
 Course plain_course(const Subject& subject, Random& random);
 // A section with the defaults of a plugin.

@@ -7,31 +7,6 @@
 namespace eng::plugin_test {
 namespace {
 
-// What a kernel is given: arrays in host memory, or copies of them, guards included, in memory of the device.
-class Stage {
- public:
-  Stage(Device& device, bool apart) : device_(device), apart_(apart) {}
-  ~Stage() {
-    for (const auto& [at, bytes] : rooms_) device_.free(ENG_MEMORY_DEVICE, at, bytes);
-  }
-  uint8_t* send(Bytes& bytes) {
-    if (!apart_) return bytes.data();
-    const uint64_t all = bytes.size() + 2 * Bytes::guard;
-    auto* at = static_cast<uint8_t*>(device_.alloc(ENG_MEMORY_DEVICE, all));
-    rooms_.emplace_back(at, all);
-    device_.upload(at, bytes.data() - Bytes::guard, all);
-    return at + Bytes::guard;
-  }
-  void fetch(Bytes& bytes, const uint8_t* at) {
-    if (apart_) device_.download(bytes.data() - Bytes::guard, at - Bytes::guard, bytes.size() + 2 * Bytes::guard);
-  }
-
- private:
-  Device& device_;
-  bool apart_;
-  std::vector<std::pair<uint8_t*, uint64_t>> rooms_;
-};
-
 struct Prepared {
   const eng_kernel& kernel;
   void *state = nullptr, *record = nullptr;
@@ -43,8 +18,25 @@ struct Prepared {
 
 }  // namespace
 
-Machine::Machine(Registry& registry, const std::string& device, const Section& options)
-    : kernels_(registry, device, options), device_(registry, device, options) {
+Stage::~Stage() {
+  for (const auto& [at, bytes] : rooms_) device_->free(ENG_MEMORY_DEVICE, at, bytes);
+}
+
+uint8_t* Stage::send(Bytes& bytes) {
+  if (!device_) return bytes.data();
+  const uint64_t all = bytes.size() + 2 * Bytes::guard;
+  auto* at = static_cast<uint8_t*>(device_->alloc(ENG_MEMORY_DEVICE, all));
+  rooms_.emplace_back(at, all);
+  device_->upload(at, bytes.data() - Bytes::guard, all);
+  return at + Bytes::guard;
+}
+
+void Stage::fetch(Bytes& bytes, const uint8_t* at) {
+  if (device_) device_->download(bytes.data() - Bytes::guard, at - Bytes::guard, bytes.size() + 2 * Bytes::guard);
+}
+
+Machine::Machine(Registry& registry, const std::string& device, const Section& options, uint32_t local_rank)
+    : kernels_(registry, device, options), device_(registry, device, options, local_rank) {
   if (info().flags & ENG_DEVICE_ASYNC) device_.call("queue_create", device_.table().queue_create, &queue_);
 }
 
@@ -87,7 +79,7 @@ std::vector<Array> Machine::run(const Call& call, const std::vector<Array>& give
   need(scratch_bytes <= uint64_t{1} << 32, "{}: it wants {} bytes of scratch", text_of(call), scratch_bytes);
   Bytes scratch(scratch_bytes, how.fill);
 
-  Stage stage(device_, apart);
+  Stage stage(apart ? &device_ : nullptr);
   const size_t n = in.size() + out.size();
   std::vector<DLTensor> tensors(n);
   std::vector<std::array<int64_t, ENG_MAX_DIMS>> strides(n);

@@ -16,15 +16,33 @@ struct How {
   bool twice = false;             // launches the record twice; not with outputs in place
 };
 
+// What a kernel is given: arrays in host memory, or copies of them, guards included, in memory of a device.
+class Stage {
+ public:
+  explicit Stage(Device* device) : device_(device) {}  // null: host memory
+  ~Stage();
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
+  // Where the kernel finds the bytes.
+  uint8_t* send(Bytes& bytes);
+  // Brings them back from there.
+  void fetch(Bytes& bytes, const uint8_t* at);
+
+ private:
+  Device* device_;
+  std::vector<std::pair<uint8_t*, uint64_t>> rooms_;
+};
+
 class Machine {
  public:
-  // Throws Error if the device cannot be created.
-  Machine(Registry& registry, const std::string& device, const Section& options);
+  // `local_rank`: of this process on its computer. Throws Error if the device cannot be created.
+  Machine(Registry& registry, const std::string& device, const Section& options, uint32_t local_rank = 0);
   ~Machine();
   const Kernels& kernels() const { return kernels_; }
   const eng_device_info& info() const { return kernels_.info(); }
   const std::string& name() const { return kernels_.device(); }
   Device& device() { return device_; }
+  void* queue() const { return queue_; }  // null: of a device without queues
 
   // Runs `call` on its inputs and returns the outputs. Throws Broken if the kernel writes outside of its outputs and
   // its scratch, or to its inputs; Error if it fails. `kernel`: that of `kernels()` if it is null.
