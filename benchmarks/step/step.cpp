@@ -147,6 +147,9 @@ int measure(int argc, char** argv) {
   auto registry = find_plugins(search);
   Config config = Config::load(argv[1], overrides, schemas_of(*registry));
   Setup setup = make_setup(config, *registry);
+  const std::string name = setup.target.info.name;
+  if (name.starts_with("software ") || name.starts_with("emulated "))
+    throw Error(Exit::usage, fmt::format("{} imitates a device: its times say nothing of one", name));
   Device device(*registry, setup.kernels->device(), config.section("device"));
   Host host = make_host(setup.offload, config.section("offload"), *registry, setup.host.get(), 0);
   Executor step(setup.plan, device, *setup.kernels, nullptr, true, &host);

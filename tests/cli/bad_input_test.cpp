@@ -2,6 +2,7 @@
 // Bad input: what is wrong, where, what to change, the right exit code, and no files left.
 #include <algorithm>
 #include <cmath>
+#include <regex>
 
 #include "harness.hpp"
 

@@ -2,6 +2,7 @@
 // engine ckpt, and checkpoints that are written while steps go on.
 #include <csignal>
 #include <fstream>
+#include <regex>
 
 #include "harness.hpp"
 

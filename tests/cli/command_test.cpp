@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the command prints without training.
 #include <algorithm>
+#include <regex>
 
 #include "harness.hpp"
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // engine config convert, as a command.
+#include <regex>
+
 #include "harness.hpp"
 
 using namespace cli;

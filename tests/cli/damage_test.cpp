@@ -3,6 +3,7 @@
 #include <sys/mount.h>
 
 #include <fstream>
+#include <regex>
 
 #include "harness.hpp"
 

@@ -3,6 +3,7 @@
 #include <fstream>
 
 #include <cmath>
+#include <regex>
 
 #include "harness.hpp"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // engine generate.
 #include <algorithm>
+#include <regex>
 #include <sstream>
 
 #include "harness.hpp"

@@ -2,6 +2,7 @@
 // A run from its configuration to its directory.
 #include <cmath>
 #include <csignal>
+#include <regex>
 
 #include "harness.hpp"
 
@@ -72,6 +73,8 @@ TEST_CASE("running a configuration makes runs/NAME/TIME-ID with everything in it
   CHECK_FALSE(identity.at("commit").get<std::string>().empty());
   CHECK(has(identity.at("command").get<std::string>(), "run config.toml"));
   CHECK(identity.at("model_hash").get<std::string>().size() == 32);
+  CHECK(identity.at("device").at("plugin") == "cpu");
+  CHECK_FALSE(identity.at("device").at("name").get<std::string>().empty());
   const Json manifest = Json::parse(read(checkpoint(dir, 8) / "manifest.json"));
   CHECK(manifest.at("config_hash") == identity.at("config_hash"));
   for (const Json& plugin : identity.at("plugins")) CHECK(plugin.at("sha256").get<std::string>().size() == 64);

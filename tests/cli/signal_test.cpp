@@ -2,6 +2,7 @@
 // Asked to stop, at any phase: a complete checkpoint, exit 75, and nothing of the result changes.
 #include <chrono>
 #include <csignal>
+#include <regex>
 #include <thread>
 
 #include "harness.hpp"

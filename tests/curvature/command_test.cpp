@@ -176,7 +176,7 @@ TEST_CASE("activations are counted as by hand", "[curvature]") {
 }
 
 #ifndef SANITIZED
-TEST_CASE("the curvature job takes the planned memory", "[curvature]") {
+TEST_CASE("the curvature job takes the planned memory", "[curvature][.slow]") {
   Scratch scratch;
   scratch.config();
   scratch.write("opt.toml",

@@ -2,12 +2,12 @@
 // A host of the job with a model of a few lines: gradients come from the test, programs run as they are emitted.
 #pragma once
 
-#include <toml++/toml.h>
 #include <functional>
 #include <nlohmann/json.hpp>
 
 #include "core/config/section.hpp"
 #include "eager_build.hpp"
+#include "session/plugins/plugin_file.hpp"
 
 namespace curvature_test {
 
@@ -41,29 +41,13 @@ using Given = std::map<std::string, eng::Value>;
 
 // The defaults of the description, and what is given.
 inline eng::Section job_section(const Given& given) {
-  const toml::table about = toml::parse(std::string(curvature_plugin()->describe()));
+  eng::Description about;
+  const std::string wrong = eng::parse_description(std::string(curvature_plugin()->describe()), about);
+  if (!wrong.empty()) throw std::logic_error(wrong);
   std::map<std::string, eng::Setting> settings;
-  for (const auto& provided : *about["provides"].as_array()) {
-    if ((*provided.as_table())["kind"].value_or(std::string()) != "eng.job/1") continue;
-    for (const auto& [key, option] : *(*provided.as_table())["options"].as_table()) {
-      const toml::table& o = *option.as_table();
-      const std::string type = *o["type"].value<std::string>();
-      eng::Setting& setting = settings[std::string(key.str())];
-      if (!o.contains("default")) continue;
-      if (type == "int") setting.value = *o["default"].value<int64_t>();
-      if (type == "float") setting.value = *o["default"].value<double>();
-      if (type == "bool") setting.value = *o["default"].value<bool>();
-      if (type == "string") setting.value = *o["default"].value<std::string>();
-      std::vector<double> numbers;
-      std::vector<std::string> words;
-      if (const toml::array* list = o["default"].as_array())
-        for (const auto& element : *list)
-          type == "floats" ? numbers.push_back(*element.value<double>())
-                           : words.push_back(*element.value<std::string>());
-      if (type == "floats") setting.value = numbers;
-      if (type == "strings") setting.value = words;
-    }
-  }
+  for (const eng::Provided& provided : about.provides)
+    if (provided.kind == ENG_JOB_KIND)
+      for (const eng::Option& option : provided.schema.options) settings[option.key].value = option.fallback;
   for (const auto& [key, value] : given) {
     if (!settings.count(key)) throw std::logic_error("no key " + key);
     settings[key].value = value;

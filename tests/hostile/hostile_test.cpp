@@ -83,8 +83,8 @@ void check(const std::vector<Case>& cases) {
     if (!c.exit) continue;
     check_found(c);
     CHECK(has(r.err, c.said));
-    const std::string told = r.err.substr(std::min(r.err.find("error: "), r.err.size()));
-    CHECK(std::regex_search(told.substr(0, 2000), std::regex("hostile|void|mirror")) == c.named);
+    const std::string told = r.err.substr(std::min(r.err.find("error: "), r.err.size())), start = told.substr(0, 2000);
+    CHECK((has(start, "hostile") || has(start, "void") || has(start, "mirror")) == c.named);
     CHECK(std::none_of(told.begin(), told.end(), [](unsigned char byte) { return byte < 32 && byte != '\n'; }));
     if (!fs::exists(place / "out")) continue;
     // It had begun: then it has failed, and has no checkpoint of what was not done.

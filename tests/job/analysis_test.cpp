@@ -150,7 +150,7 @@ TEST_CASE("the facts of an analysis follow their causes", "[job]") {
 }
 
 #ifndef SANITIZED
-TEST_CASE("a job takes the planned memory", "[job]") {
+TEST_CASE("a job takes the planned memory", "[job][.slow]") {
   Scratch scratch;
   scratch.config();
   for (const Args& more : {Args{}, Args{"recompute.policy=full"}, Args{"precision.plugin=bf16"}}) {

@@ -4,6 +4,8 @@
 
 #include <signal.h>
 
+#include <regex>
+
 #include "processes.hpp"
 
 namespace cli {

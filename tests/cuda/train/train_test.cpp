@@ -20,10 +20,11 @@ const Args mamba = {"model.plugin=mamba",       "model.state_size=5", "--unset",
 const Args muon = {"optimizer.plugin=muon"};
 const Args adamw8bit = {"optimizer.plugin=adamw8bit", "optimizer.min_8bit_size=0"};
 
-// The ids of the plugins that a run loaded.
+// The ids of the plugins that a run loaded. Its record also says that the device was none.
 std::set<std::string> plugins_of(const fs::path& run) {
   std::set<std::string> ids;
-  const Json record = Json::parse(read(run / "run.json"));
+  const Json record = Json::parse(read(run / "run.json")), device = record.at("device");
+  CHECK((device.at("plugin") == "cuda") == has(device.at("name").get<std::string>(), "emulated CUDA threads (CPU)"));
   for (const Json& one : record.at("plugins")) ids.insert(one.at("id").get<std::string>());
   return ids;
 }
