@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 
 #include "core/tensor/dtype.hpp"
+#include "engine/ops.h"
 #include "session/report/traffic.hpp"
 
 namespace eng {
@@ -100,6 +102,37 @@ BoundBy StepTimes::bound() const {
   return std::max_element(std::begin(all), std::end(all),
                           [](const auto& a, const auto& b) { return a.first < b.first; })
       ->second;
+}
+
+double seconds_at_peak(const Model& model, const Target& target) {
+  const auto peak = [&](int32_t dtype) {
+    if (dtype == ENG_F16) return target.peak_f16 > 0 ? target.peak_f16 : target.info.peak_bf16;
+    return dtype == ENG_BF16 ? target.info.peak_bf16 : target.info.peak_f32;
+  };
+  // Tables that are only looked up, and parameters that no op reads, multiply nothing.
+  const auto looks_up = [](const Op& op) {
+    return op.id == std::string(ENG_OP_EMBEDDING) || op.id == std::string(ENG_OP_POSITIONS);
+  };
+  std::map<uint32_t, int32_t> multiplied;  // parameters, and their formats where they are read
+  for (const Block& block : model.blocks) {
+    const Template& t = model.templates.at(block.tmpl);
+    for (size_t n = 0; n < t.forward; ++n)
+      for (Id i : t.graph.nodes[n].in)
+        if (i && t.graph.value(i).kind == SymbolKind::param && !looks_up(*t.graph.nodes[n].op))
+          multiplied[block.params[t.graph.value(i).index]] = t.graph.value(i).desc.dtype;
+  }
+  std::map<int32_t, double> flops;  // by number format
+  for (const auto& [p, dtype] : multiplied) flops[dtype] += 6.0 * count(model.params[p].desc);
+  const auto most = [](const auto& a, const auto& b) { return a.second < b.second; };
+  if (!flops.empty())
+    std::max_element(flops.begin(), flops.end(), most)->second +=
+        6.0 * model.info.layers * model.info.attention_width * model.sequence_length;
+  double seconds = 0;
+  for (const auto& [dtype, number] : flops) {
+    if (!(peak(dtype) > 0)) return 0;
+    seconds += number / peak(dtype);
+  }
+  return seconds;
 }
 
 Machine machine_of(const Section& comm, const Target& target, const Storage& storage) {

@@ -136,6 +136,7 @@ std::string step_text(const Plan& plan, const ReportContext& c) {
                                    {"for storage", t.storage},
                                    {"on the host", t.host}})
     if (time > 0) parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", seconds(time), what);
+  if (c.step_at_peak > 0) parts += fmt::format("; mfu {:.1f} %", 100 * c.step_at_peak / t.step);
   std::string out =
       fmt::format("  step              {} estimated, bound by {}: {}\n", seconds(t.step), to_string(t.bound()), parts);
   if (!several(plan)) out += fmt::format("  rates             {}\n", rates_text(plan, c.machine).substr(2));
@@ -280,6 +281,7 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
   const StepTimes times = step_times(plan, c.machine);
   const auto known = [](bool yes, double value) { return yes ? Json(value) : Json(); };
   out["step_seconds_estimate"] = known(timed(plan, c.machine), times.step);
+  out["mfu_estimate"] = known(timed(plan, c.machine) && c.step_at_peak > 0, c.step_at_peak / times.step);
   out["step_bound"] = timed(plan, c.machine) ? Json(to_string(times.bound())) : Json();
   out["update_on_host"] = Json();
   if (const auto& u = c.host_update)

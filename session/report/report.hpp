@@ -23,6 +23,7 @@ struct ReportContext : Beside {
   uint64_t host_total = 0;  // memory of a host, if the device's is not the host's; 0: unknown
   std::optional<HostUpdate> host_update;
   Machine machine;
+  double step_at_peak = 0;  // seconds of a step at the device's peak; 0: unknown
   Kept kept;                // activations, by [recompute]
   uint64_t checkpoint = 0;  // bytes of a checkpoint's tensors, for any number of ranks
   int64_t checkpoints = 0;  // number kept on disk; 0: all

@@ -2,10 +2,10 @@
 #include "session/train/trainer.hpp"
 
 #include <cmath>
-#include <set>
 
 #include "core/config/names.hpp"
 #include "engine/ops.h"
+#include "session/estimate.hpp"
 #include "session/json.hpp"
 #include "session/ranks/exchange.hpp"
 #include "session/report/bookkeeping.hpp"
@@ -29,26 +29,6 @@ std::string before_executor(Device& device, const Exchange& exchange, uint32_t r
 }
 
 constexpr const char* choices_key = "device_choices";  // of a checkpoint's further facts
-
-// FLOPs per training token by the usual definition: 6 per parameter that multiplies (all but lookup tables), plus
-// causal attention, 6 * layers * T * width (Chowdhery et al. 2022, appendix B, halved for causality).
-double flops_per_token(const Model& model) {
-  // Tables that are only looked up, and parameters that no op reads, multiply nothing.
-  auto looks_up = [](const Op& op) {
-    return op.id == std::string(ENG_OP_EMBEDDING) || op.id == std::string(ENG_OP_POSITIONS);
-  };
-  std::set<uint32_t> multiplied;
-  for (const Block& block : model.blocks) {
-    const Template& t = model.templates.at(block.tmpl);
-    for (size_t n = 0; n < t.forward; ++n)
-      for (Id i : t.graph.nodes[n].in)
-        if (i && t.graph.value(i).kind == SymbolKind::param && !looks_up(*t.graph.nodes[n].op))
-          multiplied.insert(block.params[t.graph.value(i).index]);
-  }
-  double flops = 0;
-  for (uint32_t p : multiplied) flops += 6.0 * count(model.params[p].desc);
-  return flops + 6.0 * model.info.layers * model.info.attention_width * model.sequence_length;
-}
 
 // What ranks exchange before a step, and after an evaluation.
 struct BeforeStep {
@@ -89,7 +69,7 @@ Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, c
   }
   const Section& train = config.section("train");
   length_ = train.integer("sequence_length");
-  flops_per_token_ = flops_per_token(setup.model);
+  seconds_at_peak_ = seconds_at_peak(setup.model, setup.target);
   const Ranks& ranks = setup.plan.ranks;
   cut_ = {train.integer("micro_batch"), train.integer("accumulate"), ranks.data_rank(), ranks.data_size()};
   if (trains()) upload_table(train.integer("steps"));
@@ -251,8 +231,7 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   const double positions = static_cast<double>(cut_.step()) * static_cast<double>(length_);
   m.tokens_per_second = positions / m.step_seconds;
   if (data_.packed()) m.padding = static_cast<double>(agreed.padding) / positions;
-  const double peak = setup_.kernels->info().peak_f32 * cut_.world;
-  m.mfu = peak > 0 ? flops_per_token_ * m.tokens_per_second / peak : NAN;
+  m.mfu = seconds_at_peak_ > 0 ? seconds_at_peak_ * m.tokens_per_second / cut_.world : NAN;
   m.wait_seconds.data = data_wait;
   m.wait_seconds.comm = executor_.waited();
   Beside beside;

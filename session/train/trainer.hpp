@@ -145,7 +145,7 @@ class Trainer {
   int64_t length_, step_ = 0, updates_ = 0;  // steps taken; updates that were not skipped
   double loss_scale_ = 1;                    // of the last step
   uint64_t samples_ = 0, tokens_ = 0;        // of all steps so far
-  double flops_per_token_;
+  double seconds_at_peak_;                   // of one device per token; 0: unknown
   std::string last_checkpoint_;
   std::optional<Saver> saver_;  // while it trains
 };

@@ -171,6 +171,24 @@ TEST_CASE("a card whose plugin is not asked is planned with one workspace of its
                     Contains("described, not present"));
 }
 
+TEST_CASE("the peak time of a token is that of 6 FLOPs per parameter that multiplies, and of attention") {
+  const eng::Setup f32 = planned_for("a800-80g"), bf16 = planned_for("a800-80g", 1, {"precision.plugin=bf16"});
+  double multiplied = 0, kept_f32 = 0;
+  for (const eng::Parameter& p : bf16.model.params) {
+    if (p.name == "model.embed_tokens.weight") continue;
+    multiplied += static_cast<double>(eng::count(p.desc));
+    if (p.flags & ENG_PARAM_FP32) kept_f32 += static_cast<double>(eng::count(p.desc));
+  }
+  // tiny: 5 layers of 128, not tied; sequences of 16
+  const double attention = 6.0 * 5 * 128 * 16;
+  CHECK(eng::seconds_at_peak(f32.model, f32.target) == Approx((6 * multiplied + attention) / 19.5e12));
+  CHECK(eng::seconds_at_peak(bf16.model, bf16.target) ==
+        Approx((6 * (multiplied - kept_f32) + attention) / 312e12 + 6 * kept_f32 / 19.5e12));
+  eng::Target unknown = bf16.target;
+  unknown.info.peak_bf16 = 0;
+  CHECK(eng::seconds_at_peak(bf16.model, unknown) == 0);
+}
+
 TEST_CASE("a report says what fits where, and what bounds a step") {
   const Words more = {"host.memory=64GiB", "device.describe=rtx4090"};
   const eng::Config config = config_of("tiny", "zero2", more);
@@ -190,6 +208,7 @@ TEST_CASE("a report says what fits where, and what bounds a step") {
   CHECK(json["described"]["workspace_is_upper_bound"] == true);
   CHECK(json["step_seconds_estimate"].get<double>() > 0);
   CHECK(json["step_bound"].is_string());
+  has("; mfu ");
   CHECK(json["described"]["reserve_is_assumed"] == true);
   // A card that measured its own.
   const eng::Setup measured = planned_for(card_file(mine + "assumed = ['pcie']\n").string());
