@@ -106,7 +106,7 @@ std::pair<double, double> traffic(const eng::Plan& plan) {
   return {gathered / all, reduced / all};
 }
 
-// A part of a tensor as a rank sent it; bytes from the begin of the tensor.
+// A part of a tensor as a rank sent it. Offsets are in bytes, from the start of the tensor.
 struct Part {
   size_t first, end;
   const char* values;
@@ -140,7 +140,7 @@ uint64_t hash_of(const eng::Plan& plan, eng::Executor& executor, eng::Communicat
     const std::vector<std::string> sent = comm ? comm->exchange(mine) : std::vector<std::string>{mine};
     if (comm && comm->world().rank) continue;
     std::string whole(eng::bytes(t.desc), 0);
-    size_t known = 0;  // bytes from the begin
+    size_t known = 0;  // bytes from the start
     for (const Part& part : parts_of(sent, eng::dtype_size(t.desc.dtype))) {
       if (part.first > known || part.end > whole.size()) break;
       const size_t shared = std::min(known, part.end) - part.first;
