@@ -208,9 +208,10 @@ std::string train(const Cell& cell, eng::Registry& registry, eng::Communicator* 
   }
   const auto hash = [](const std::vector<float>& v) { return XXH3_64bits(v.data(), v.size() * sizeof(float)); };
   const auto [gathered, reduced] = traffic(plan);
-  return fmt::format("losses={:016x} norms={:016x} state={:016x} gathered={:.4f} reduced={:.4f} curve={:.9g}",
-                     hash(losses), hash(norms), hash_of(plan, executor, comm), gathered, reduced,
-                     fmt::join(curve, ","));
+  const std::string name = setup.kernels->info().name;  // ends in the instruction set: "AMD EPYC, avx2"
+  return fmt::format("isa={} losses={:016x} norms={:016x} state={:016x} gathered={:.4f} reduced={:.4f} curve={:.9g}",
+                     name.substr(name.rfind(' ') + 1), hash(losses), hash(norms), hash_of(plan, executor, comm),
+                     gathered, reduced, fmt::join(curve, ","));
 }
 
 int run(char** argv, bool fault) {

@@ -48,8 +48,11 @@ struct Cell {
   bool recompute = false;
 };
 
-// The arenas are as planned to the byte; the process within 1 %, or 1 MiB of a small one.
-void check_cell(const Cell& cell) {
+struct Sizes {
+  double arena = 0, arena_promise = 0, process = 0, process_promise = 0;  // bytes of a rank
+};
+
+Sizes sizes_of(const Cell& cell) {
   Scratch scratch;
   scratch.write(
       "config.toml",
@@ -65,7 +68,6 @@ void check_cell(const Cell& cell) {
   if (cell.strategy != "none")
     for (const std::string& word : {std::string("--ranks"), std::string("2"), "zero.plugin=" + cell.strategy})
       run.push_back(word);
-  INFO(cell.model << " " << cell.strategy << " " << cell.format << (cell.recompute ? " recompute" : ""));
   const Result result = engine(scratch, run, {300, 0});
   INFO(result.err);
   REQUIRE(result.exit == 0);
@@ -74,10 +76,26 @@ void check_cell(const Cell& cell) {
   // The plan that the run has checked, with the scratch of its collectives.
   const std::string plan = read(scratch / "run/plan.txt");
   const auto planned = [&](const char* line) { return std::atof(plan.substr(plan.find(line) + 14).c_str()); };
-  CHECK(metrics.at("device_peak_bytes").get<double>() == planned("    total     "));
-  const double promise = planned("  process peak"), measured = metrics.at("host_peak_bytes").get<double>();
-  CAPTURE(promise, measured);
-  CHECK(std::abs(measured - promise) < std::max(promise / 100, 1048576.0));
+  return {metrics.at("device_peak_bytes").get<double>(), planned("    total     "),
+          metrics.at("host_peak_bytes").get<double>(), planned("  process peak")};
+}
+
+// The arenas are as planned to the byte; the process within 1 %, or 1 MiB of a small one. Linux adds the pages that its
+// processors count to a process's highest size in batches: one reading is off by up to 0.5 MB with two processors. So
+// where one is beyond the limit, the median of three decides.
+void check_cell(const Cell& cell) {
+  INFO(cell.model << " " << cell.strategy << " " << cell.format << (cell.recompute ? " recompute" : ""));
+  std::vector<double> off;
+  double limit = 0;
+  do {
+    const Sizes sizes = sizes_of(cell);
+    CHECK(sizes.arena == sizes.arena_promise);
+    limit = std::max(sizes.process_promise / 100, 1048576.0);
+    off.push_back(sizes.process - sizes.process_promise);
+  } while (off.size() < 3 && (off.size() > 1 || std::abs(off[0]) >= limit));
+  std::sort(off.begin(), off.end());
+  CAPTURE(off);
+  CHECK(std::abs(off[off.size() / 2]) < limit);
 }
 
 const std::vector<std::string> models = {"llama", "opt", "mamba"}, strategies = {"none", "zero1", "zero2", "zero3"},

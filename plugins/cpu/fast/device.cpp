@@ -24,7 +24,7 @@ constexpr int64_t most_threads = 1024;
 // Measured as the peak resident set of `engine run` less those, for some hundred random models of 1 to 96 layers. Pages
 // of mapped training text count into the resident set too, but the system takes them back whenever memory is short, so
 // they are not part of it.
-constexpr uint64_t overhead = 15'050'000;
+constexpr uint64_t overhead = 14'750'000;
 
 std::string device_name() {
   return "device cpu";
@@ -43,17 +43,20 @@ unsigned thread_count(const eng_options* options) {
 }
 
 // "auto" takes the best instruction set here.
-Device chosen(const eng_options* options) {
-  Device device{thread_count(options), best_isa()};
+std::string isa_name(const eng_options* options) {
   const char* name = "auto";
   if (options && options->get_string) {
     const eng_status status = options->get_string(options, "isa", &name, nullptr);
     if (status != ENG_OK && status != ENG_NOT_FOUND) throw Error{status, "option isa is not a string"};
   }
-  if (std::strcmp(name, "auto") == 0) return device;
-  device.isa = find_isa(name);
+  return std::strcmp(name, "auto") == 0 ? best_isa()->name : name;
+}
+
+Device chosen(const eng_options* options) {
+  const std::string name = isa_name(options);
+  Device device{thread_count(options), find_isa(name.c_str())};
   if (!device.isa)
-    throw Error{ENG_UNSUPPORTED, std::string("isa = \"") + name +
+    throw Error{ENG_UNSUPPORTED, "isa = \"" + name +
                                      "\": this processor has no such instructions, or the build leaves them out (meson "
                                      "configure -Dcpu_isas=all); the best here is \"" +
                                      best_isa()->name + "\""};
@@ -114,7 +117,9 @@ eng_status describe_device(const eng_options* options, eng_device_info* out, eng
     info.total_bytes = memory_bytes();
     info.overhead_bytes = overhead;
     // The clock under load cannot be known without measuring, so the peaks stay unknown (0).
-    const std::string name = processor_name();
+    // With the instruction set, which decides how kernels round.
+    const std::string isa = ", " + isa_name(options),
+                      name = processor_name().substr(0, sizeof info.name - 1 - isa.size()) + isa;
     std::memcpy(info.name, name.data(), std::min(name.size(), sizeof info.name - 1));
     std::memcpy(out, &info, std::min<size_t>(out->struct_size, sizeof info));
   });
