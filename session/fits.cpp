@@ -17,7 +17,7 @@ namespace eng {
 
 // The overhead of a device is that of a run. Evaluating and generating read less of the code: measured.
 static uint64_t unread(const Plan& plan) {
-  return plan.table.buffer ? 0 : plan.next_logits.buffer ? 1'000'000 : 600'000;
+  return plan.table.buffer ? 0 : plan.next_logits.buffer ? 700'000 : 450'000;
 }
 
 Beside beside(const Setup& setup) {
@@ -25,6 +25,7 @@ Beside beside(const Setup& setup) {
   Beside b;
   b.overhead = info.overhead_bytes + setup.comm_overhead;
   b.overhead -= std::min(b.overhead, unread(setup.plan));
+  if (info.overhead_bytes) b.overhead += setup.model_overhead;  // else the rest is not known either
   b.bookkeeping = bookkeeping_bytes(setup.plan, setup.model, setup.stored);
   for (const Input& field : setup.plan.fields) b.staging += 2 * bytes(field.view.desc);
   b.data = setup.data;

@@ -54,7 +54,8 @@ typedef struct eng_world {
 
 /* The kernels of this communicator accept memory of any device, and work on the queue that they are given. Without this
  * flag they are host kernels (ENG_KERNEL_HOST). If the device has memory of its own, the plan then copies what they
- * send and receive to and from pinned memory. */
+ * send and receive to and from pinned memory.
+ * All ranks prepare them together, in the same order and after all other kernels: `prepare` may wait for other ranks. */
 #define ENG_COMM_DEVICE_MEMORY 1u
 /* `create` joins ranks that any launcher started, if it announced rank and size (ENG_WORLD_RANKS). Without this flag the
  * host refuses ranks whose launcher does not work with Open MPI. */

@@ -5,11 +5,17 @@
 
 namespace eng {
 
-Bound::Bound(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm, Host* host)
+Bound::Bound(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm, Host* host,
+             const std::function<void()>& collectives_next)
     : plan_(plan), device_(device), comm_(comm), host_(host), host_memory_(kernels.host_memory()) {
+  calls_.resize(plan.calls.size());
   try {
     // A kernel that measures needs the memory of its tensors, which the arenas take next.
-    for (const Call& call : plan.calls) prepare(call, kernels);
+    for (const bool collective : {false, true}) {
+      if (collective && collectives_next) collectives_next();
+      for (size_t c = 0; c < calls_.size(); ++c)
+        if (plan.calls[c].op->collective == collective) prepare(plan.calls[c], calls_[c], kernels);
+    }
     arenas = std::make_shared<const Arenas>(plan, device, host);
     for (const Program& program : plan.programs) {
       programs.emplace_back();
@@ -75,21 +81,18 @@ std::vector<BoundSegment>& Bound::segments(const std::string& program) {
   return programs[static_cast<size_t>(&plan_.program(program) - plan_.programs.data())];
 }
 
-void Bound::prepare(const Call& call, const Kernels& device_kernels) {
+void Bound::prepare(const Call& call, Prepared& out, const Kernels& device_kernels) {
   const Kernels& kernels = call.on_host && host_->kernels ? *host_->kernels : device_kernels;
-  if (call.storage) {
-    calls_.push_back({&storage_kernel, nullptr});
-    return;
-  }
   const bool collective = call.op->collective;
   if (collective && !comm_)
     throw Error(Exit::bug, fmt::format("{} is a collective, but there is no communicator", call.op->id));
-  calls_.push_back({collective ? &comm_->find(call) : &kernels.find(call), nullptr});
+  out.kernel = call.storage ? &storage_kernel : collective ? &comm_->find(call) : &kernels.find(call);
+  if (call.storage) return;
   CallArgs args(call, collective ? 1 : kernels.info().parallel, &kernels.info());
   Sink sink;
-  sink.check(calls_.back().kernel->prepare(collective ? comm_->self() : device_of(call).self(), args.get(),
-                                           &calls_.back().state, sink.get()),
-             Exit::environment, fmt::format("{}, {}", of_whom(call), call.op->id));
+  sink.check(
+      out.kernel->prepare(collective ? comm_->self() : device_of(call).self(), args.get(), &out.state, sink.get()),
+      Exit::environment, fmt::format("{}, {}", of_whom(call), call.op->id));
 }
 
 uint8_t* Bound::address(const View& view) const {

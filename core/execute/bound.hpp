@@ -23,8 +23,10 @@ struct BoundSegment {
 class Bound {
  public:
   // Prepares every call, allocates the arenas, binds every action. `comm`: null if the plan has no collectives; `host`:
-  // null if it has no tiers. Throws Error naming the device or communicator, and the op.
-  Bound(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm, Host* host);
+  // null if it has no tiers; `collectives_next` is called when all but collectives are prepared. Throws Error naming
+  // the device or communicator, and the op.
+  Bound(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm, Host* host,
+        const std::function<void()>& collectives_next);
   ~Bound();
   Bound(const Bound&) = delete;
   Bound& operator=(const Bound&) = delete;
@@ -55,7 +57,7 @@ class Bound {
   // What computes a call.
   Device& device_of(const Call& call) const { return call.on_host && host_->device ? *host_->device : device_; }
   void release();
-  void prepare(const Call& call, const Kernels& kernels);
+  void prepare(const Call& call, Prepared& out, const Kernels& kernels);
   void* bind(const Action& action, const Kernels& kernels);
   void* bind_storage(const Action& action);
 

@@ -71,10 +71,6 @@ std::vector<std::string> Communicator::exchange(const std::string& mine) {
   return out;
 }
 
-void Communicator::barrier() {
-  swap(nullptr, 0);
-}
-
 void Communicator::check() {
   Sink sink;
   sink.check(table_.poll(self_, sink.get()), Exit::communication, "communicator " + name_);

@@ -23,10 +23,9 @@ class Communicator {
   const World& world() const { return world_; }
   // Makes those groups of `ranks` that do not exist yet. All ranks call it with the same groups.
   void make_groups(const Ranks& ranks);
-  // Returns the texts of all ranks, by rank. Lengths may differ. One thread at a time; collectives of a step may run
-  // concurrently.
+  // Returns the texts of all ranks, by rank. Lengths may differ; with empty ones it is a barrier. One thread at a time;
+  // collectives of a step may run concurrently.
   std::vector<std::string> exchange(const std::string& mine);
-  void barrier();
   // Throws if an error is known already; does not wait.
   void check();
   // Makes every wait on every rank fail with this reason. After that, only the destructor may be called.

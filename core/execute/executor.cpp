@@ -8,8 +8,8 @@
 namespace eng {
 
 Executor::Executor(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm, bool graphs,
-                   Host* host)
-    : plan_(plan), device_(device), comm_(comm), bound_(plan, device, kernels, comm, host) {
+                   Host* host, const std::function<void()>& collectives_next)
+    : plan_(plan), device_(device), comm_(comm), bound_(plan, device, kernels, comm, host, collectives_next) {
   const uint32_t flags = kernels.info().flags;
   runner_ = flags & ENG_DEVICE_ASYNC ? run_on_queues(plan, device, bound_, comm, graphs && (flags & ENG_DEVICE_GRAPHS))
                                      : run_on_threads(plan, device, bound_, comm);

@@ -8,13 +8,12 @@ namespace eng {
 
 class Executor {
  public:
-  using Recorder = ActionRecorder;
-
   // Prepares every call, allocates the arenas, binds every action, uploads the constants. `comm` runs the collectives
   // and must have made the plan's groups. `graphs`: use launch graphs if the device has them. `host`: for a plan with
-  // tiers.
+  // tiers. Collectives are prepared last, by all ranks together, as a communicator may then connect them;
+  // `collectives_next` is called before.
   Executor(const Plan& plan, Device& device, const Kernels& kernels, Communicator* comm = nullptr, bool graphs = true,
-           Host* host = nullptr);
+           Host* host = nullptr, const std::function<void()>& collectives_next = {});
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
@@ -26,7 +25,7 @@ class Executor {
   // the host waited or worked between islands of enqueued actions.
   double waited() const { return runner_->waited(); }
   // Sets the recorder of later runs; nullptr: none. Owner: caller.
-  void record(Recorder* recorder) { runner_->record(recorder); }
+  void record(ActionRecorder* recorder) { runner_->record(recorder); }
   // Runs a program again, action by action, and names the first output with a NaN or an infinity:
   // "eng.attention/1 in layers.3 forward, output 0 f32 (8, 256, 64)"; "" if there is none. All ranks must call it.
   std::string locate(const std::string& program);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/report/bookkeeping.hpp"
 
+#include <link.h>
 #include <malloc.h>
 #include <sys/resource.h>
 
@@ -104,6 +105,30 @@ void release_freed_memory() {
 #ifdef __GLIBC__
   ::malloc_trim(0);
 #endif
+}
+
+uint64_t loaded_bytes(const void* address) {
+  struct Search {
+    uintptr_t address;
+    uint64_t bytes;
+  } search{reinterpret_cast<uintptr_t>(address), 0};
+  dl_iterate_phdr(
+      [](dl_phdr_info* object, size_t, void* out) {
+        auto& found = *static_cast<Search*>(out);
+        constexpr uint64_t step = 256 * 1024;
+        uint64_t bytes = 0;
+        bool here = false;
+        for (size_t k = 0; k < object->dlpi_phnum; ++k) {
+          const auto& part = object->dlpi_phdr[k];
+          if (part.p_type != PT_LOAD) continue;
+          here = here || found.address - object->dlpi_addr - part.p_vaddr < part.p_memsz;
+          bytes += part.p_memsz;
+        }
+        if (here) found.bytes = (bytes + step - 1) / step * step;
+        return here ? 1 : 0;
+      },
+      &search);
+  return search.bytes;
 }
 
 uint64_t peak_resident_bytes() {

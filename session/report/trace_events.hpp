@@ -10,9 +10,9 @@
 
 namespace eng {
 
-class Trace final : public Executor::Recorder {
+class Trace final : public ActionRecorder {
  public:
-  struct Event : Executor::Recorder::Event {
+  struct Event : ActionRecorder::Event {
     int64_t step;
   };
   // For steps first to last, with this many actions each. All memory is allocated here.
@@ -26,7 +26,7 @@ class Trace final : public Executor::Recorder {
     return first_ <= step && step <= last_ ? this : nullptr;
   }
   // Any thread. Events beyond the allocated memory are dropped.
-  void add(const Executor::Recorder::Event& event) override {
+  void add(const ActionRecorder::Event& event) override {
     if (const size_t at = next_.fetch_add(1, std::memory_order_relaxed); at < all_.size()) all_[at] = {event, step_};
   }
   // Sorted by end time. Call it while nothing runs.

@@ -3,6 +3,7 @@
 
 #include "core/autograd/recompute.hpp"
 #include "session/job/shown.hpp"
+#include "session/report/bookkeeping.hpp"
 #include "session/report/live.hpp"
 #include "session/train/fields.hpp"
 #include "session/train/schedule.hpp"
@@ -115,6 +116,7 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
                                  registry.table<eng_optimizer>(ENG_OPTIMIZER_KIND, optimizer.string("plugin")),
                                  optimizer, {train.integer("steps"), make_schedule(config, registry).peak});
   const eng_model model_table = registry.table<eng_model>(ENG_MODEL_KIND, model.string("plugin"));
+  s.model_overhead = loaded_bytes(reinterpret_cast<const void*>(model_table.declare));
   // A strategy may bring ops, too.
   if (world.size > 1) registry.table<eng_axis>(ENG_ZERO_KIND, zero.string("plugin"));
   if (training && !job) s.observers = make_observers(config, registry);  // these as well

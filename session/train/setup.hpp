@@ -29,6 +29,7 @@ struct Setup {
   Plan plan;
   std::vector<std::string> notes;  // keys of [zero] without effect; sequences longer than the model's
   uint64_t comm_overhead = 0;      // bytes of host memory of the communicator, with several ranks
+  uint64_t model_overhead = 0;     // and of the model's plugin: its code
   uint64_t data = 0;               // bytes of host memory that the data source keeps, once it is open
   uint64_t snapshot = 0;           // bytes of host memory for asynchronous checkpoints
   uint64_t job = 0;                // bytes of host memory that a job takes

@@ -21,7 +21,8 @@ Exchange join(const Plan& plan, Communicator* comm) {
   return [comm](const std::string& mine) { return comm->exchange(mine); };
 }
 
-// What a device measured, rank 0's does alone, while its executor prepares; the others wait for it before they prepare.
+// What a device measures, rank 0's does alone, while its executor prepares; the others wait for it before they prepare.
+// Then all prepare the collectives.
 std::string before_executor(Device& device, const Exchange& exchange, uint32_t rank, const std::string& own) {
   const std::string choices = rank && device.measures() ? exchange("").front() : own;
   device.choose(choices);
@@ -62,11 +63,11 @@ Trainer::Trainer(const Config& config, Registry& registry, const Setup& setup, c
                                 setup.plan.ranks.world.local_rank)}),
       exchange_(join(setup.plan, comm)),
       choices_(before_executor(machine_->device, exchange_, setup.plan.ranks.world.rank, choices)),
-      executor_(setup.plan, machine_->device, *setup.kernels, comm, true, &machine_->host) {
-  if (setup.plan.ranks.world.rank == 0 && machine_->device.measures()) {
-    choices_ = machine_->device.choices();
-    if (exchange_) exchange_(choices_);
-  }
+      executor_(setup.plan, machine_->device, *setup.kernels, comm, true, &machine_->host, [this] {
+        if (setup_.plan.ranks.world.rank || !machine_->device.measures()) return;
+        choices_ = machine_->device.choices();
+        if (exchange_) exchange_(choices_);
+      }) {
   const Section& train = config.section("train");
   length_ = train.integer("sequence_length");
   seconds_at_peak_ = seconds_at_peak(setup.model, setup.target);

@@ -96,7 +96,7 @@ class Trainer {
   // The weights that compute reads, from their masters: after somebody else wrote these.
   void publish() { executor_.run("publish"); }
   // See Executor.
-  void record(Executor::Recorder* recorder) { executor_.record(recorder); }
+  void record(ActionRecorder* recorder) { executor_.record(recorder); }
   // The first `batches` micro-batches of the validation split. `seen` is called with each that this rank reads.
   Evaluation evaluate(int64_t batches, const std::function<void(const Batch&)>& seen = {},
                       const char* program = "eval");

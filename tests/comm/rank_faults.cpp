@@ -91,7 +91,7 @@ void elsewhere(eng::Communicator& comm) {
 // Rank 1 gives up; the others wait in a collective and in an exchange, and end at once.
 void aborts(eng::Communicator& comm) {
   Gather gather(comm);
-  comm.barrier();
+  comm.exchange("");
   const auto start = Clock::now();
   if (comm.world().rank == 1) {
     std::this_thread::sleep_for(std::chrono::seconds(1));  // until all are beyond the barrier
@@ -116,7 +116,7 @@ void aborts(eng::Communicator& comm) {
 // Rank 1 leaves by an exception; nobody told anybody anything.
 void leaves(eng::Communicator& comm) {
   Gather gather(comm);
-  comm.barrier();
+  comm.exchange("");
   if (comm.world().rank == 1) {
     std::this_thread::sleep_for(std::chrono::seconds(1));
     throw eng::Error(eng::Exit::communication, "rank 1 is right");
@@ -130,7 +130,7 @@ void leaves(eng::Communicator& comm) {
 void vanishes(eng::Communicator& comm) {
   Gather gather(comm);
   gather.bound();
-  comm.barrier();
+  comm.exchange("");
   if (comm.world().rank == 1) {
     fmt::print("rank 1 is right\n");
     std::fflush(stdout);

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train.hpp"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <atomic>
 #include <cstring>
 #include <exception>
 #include <random>
 #include <thread>
 
 #include "engine/ops.h"
-#include "engine/plugin.h"
 #include "session/config/schemas.hpp"
 #include "session/plugins/search.hpp"
 
@@ -49,7 +46,7 @@ eng::Registry& registry() {
     for (const char* name : {"cpu/cpu", "llama/llama", "opt/opt", "mamba/mamba", "optim/optim", "precision/precision",
                              "zero/none", "zero/zero1", "zero/zero2", "zero/zero3", "offload/host"})
       search.extra.push_back(file(name));
-    for (const char* path : {FAR, THREADS, TWO_LEVEL, F64, SHELF, PRESS}) search.extra.push_back(path);
+    for (const char* path : {TRAIN_PLUGINS}) search.extra.push_back(path);
     search.environment = false;
     return eng::find_plugins(search);
   }();
@@ -76,7 +73,7 @@ eng::Config config(const Model& m, const On& on, uint32_t rank) {
         file("cpu/cpu"), file("mamba/mamba"), on.delay, on.seed, on.graphs, rank ? -1 : on.held, rank ? -1 : on.freed,
         rank ? -1 : on.late, on.patience, on.uncapturable, on.mortal);
   else
-    text += "threads = 1\n";
+    text += on.device == "cpu" ? "threads = 1\n" : "attention = 'own'\n";
   text += "[offload]\n" + on.offload;
   return eng::Config::parse(text, "devices.toml", ".", {}, eng::schemas_of(registry()));
 }
@@ -94,7 +91,7 @@ std::string difference(const Result& a, const Result& b) {
   return "";
 }
 
-Training::Training(const Model& model, const On& on, const std::function<void(eng::Plan&)>& change) : model_(model) {
+Training::Training(const Model& model, const On& on, const Change& change) : model_(model) {
   for (uint32_t r = 0; r < model.ranks; ++r) {
     auto rank = std::make_unique<Rank>(config(model, on, r));
     rank->setup = eng::make_setup(rank->config, registry(), 0, {r, model.ranks, r, model.ranks});
@@ -198,28 +195,6 @@ Result Training::run() {
       out.emplace_back(fmt::format("rank {}, {} {}", r, t.role, t.name), std::move(values));
     }
   return out;
-}
-
-Counts counts() {
-  static const std::atomic<uint64_t>* const of = [] {
-    void* library = dlopen(FAR, RTLD_NOW | RTLD_LOCAL);
-    const auto query = reinterpret_cast<eng_plugin_query_fn>(dlsym(library, "eng_plugin_query_1"));
-    return static_cast<const std::atomic<uint64_t>*>(
-        query(ENG_ABI_MINOR)->get_interface("org.engine.test.counts/1", "far"));
-  }();
-  return {of[0], of[1], of[2]};
-}
-
-int64_t number_of(const eng::Plan& plan, const std::string& program, size_t segment, size_t action) {
-  int64_t actions = 0, collectives = int64_t{1} << 40;
-  for (const eng::Program& p : plan.programs)
-    for (size_t s = 0; s < p.segments.size(); ++s)
-      for (size_t a = 0; a < p.segments[s].actions.size(); ++a) {
-        int64_t& number = plan.calls[p.segments[s].actions[a].call].op->collective ? collectives : actions;
-        if (p.name == program && s == segment && a == action) return number;
-        ++number;
-      }
-  return -1;
 }
 
 }  // namespace devices

@@ -21,7 +21,7 @@ struct Model {
 
 // What must not change them.
 struct On {
-  std::string device = "cpu";     // cpu, far
+  std::string device = "cpu";     // cpu, far, cuda
   std::string strategy = "none";  // none, zero1, zero2, zero3, two_level
   bool overlap = true;
   bool graphs = true;
@@ -46,10 +46,12 @@ std::string difference(const Result& a, const Result& b);
 
 constexpr int steps = 3;
 
+// Is given the plan of rank 0 before it is bound.
+using Change = std::function<void(eng::Plan&)>;
+
 class Training {
  public:
-  // `change` is given the plan of rank 0 before it is bound.
-  Training(const Model& model, const On& on, const std::function<void(eng::Plan&)>& change = {});
+  Training(const Model& model, const On& on, const Change& change = {});
   ~Training();
   Result run();
   const eng::Plan& plan() const { return ranks_[0]->setup.plan; }

@@ -169,7 +169,7 @@ void test_rank(const Subject& s, Sheet& sheet) {
         if (all[r] != std::string(n, static_cast<char>('a' + r)))
           throw Broken(fmt::format("exchange of {} bytes gives others for rank {}", n, r));
     }
-    comm->barrier();
+    comm->exchange("");
     comm->check();
     return "";
   });
@@ -208,7 +208,7 @@ void test_rank(const Subject& s, Sheet& sheet) {
       }
       check_collective(c, id, {0, 1}, data_group);
       check_collective(c, id, {1, 0}, turned);
-      comm->barrier();
+      comm->exchange("");
       comm->check();
       return "2 groups, 5 types, 1 to 20,000 elements";
     });
