@@ -6,11 +6,12 @@
  *
  * Collectives are kernels like any other (kind "eng.kernels/1" under the communicator's name, in the same file). They
  * compute the ops eng.all_gather/1, eng.all_to_all/1, eng.broadcast/1 and, if the communicator has them, the library's
- * own reductions. They are prepared after the groups were made, bound when every address is known, and launched in an
- * order that is the same on all ranks of a group. With [zero] overlap they have a queue of their own. A launch may wait
- * for other ranks, but never longer than the deadline given to `create`. At the deadline, or when a rank is gone, it
- * fails with ENG_UNAVAILABLE. The text names the missing ranks, the collective, its number in the group, and how long
- * it has waited.
+ * own reductions. They are prepared after the groups were made and after all other kernels of a plan, on all ranks in the
+ * same order, so `prepare` may wait for other ranks: a connection that all must make belongs there, not into the first
+ * launch. They are bound when every address is known, and launched in an order that is the same on all ranks of a group.
+ * With [zero] overlap they have a queue of their own. `prepare` and a launch may wait for other ranks, but never longer
+ * than the deadline given to `create`. At the deadline, or when a rank is gone, they fail with ENG_UNAVAILABLE. The text
+ * names the missing ranks, the collective, its number in the group, and how long it has waited.
  *
  * With ENG_COMM_DEVICE_MEMORY, a launch may only enqueue the collective. If that then fails, at the deadline or before,
  * it ends on its queue with bytes that mean nothing, and `poll` says why. The engine calls `poll` before it starts a
@@ -54,8 +55,7 @@ typedef struct eng_world {
 
 /* The kernels of this communicator accept memory of any device, and work on the queue that they are given. Without this
  * flag they are host kernels (ENG_KERNEL_HOST). If the device has memory of its own, the plan then copies what they
- * send and receive to and from pinned memory.
- * All ranks prepare them together, in the same order and after all other kernels: `prepare` may wait for other ranks. */
+ * send and receive to and from pinned memory. */
 #define ENG_COMM_DEVICE_MEMORY 1u
 /* `create` joins ranks that any launcher started, if it announced rank and size (ENG_WORLD_RANKS). Without this flag the
  * host refuses ranks whose launcher does not work with Open MPI. */

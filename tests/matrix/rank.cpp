@@ -28,8 +28,9 @@ using Cell = std::map<std::string, std::string>;  // its words, KEY=VALUE
 constexpr int64_t steps = 20, samples = 12, accumulate = 2, length = 8, vocabulary = 64;
 
 std::string model_text(const std::string& model) {
-  if (model == "opt")
-    return "plugin = 'opt'\nhidden_size = 160\nffn_dim = 640\nnum_hidden_layers = 1\nnum_attention_heads = 4\n"
+  if (model == "opt" || model == "opt_gelu")
+    return std::string(model == "opt" ? "" : "activation_function = 'gelu'\n") +
+           "plugin = 'opt'\nhidden_size = 160\nffn_dim = 640\nnum_hidden_layers = 1\nnum_attention_heads = 4\n"
            "max_position_embeddings = 16\ndropout = 0.1\n";
   if (model == "mamba") return "plugin = 'mamba'\nhidden_size = 224\nnum_hidden_layers = 1\nstate_size = 8\n";
   return fmt::format(

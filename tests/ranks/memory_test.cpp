@@ -80,22 +80,21 @@ Sizes sizes_of(const Cell& cell) {
           metrics.at("host_peak_bytes").get<double>(), planned("  process peak")};
 }
 
-// The arenas are as planned to the byte; the process within 1 %, or 1 MiB of a small one. Linux adds the pages that its
-// processors count to a process's highest size in batches: one reading is off by up to 0.5 MB with two processors. So
-// where one is beyond the limit, the median of three decides.
+// The arenas are as planned to the byte; the process within 1 %, or 1 MiB of a small one: the median of three runs,
+// whose highest sizes differ by some 0.4 MB, as Linux adds up the pages that its processors count in batches.
 void check_cell(const Cell& cell) {
   INFO(cell.model << " " << cell.strategy << " " << cell.format << (cell.recompute ? " recompute" : ""));
   std::vector<double> off;
   double limit = 0;
-  do {
+  for (int run = 0; run < 3; ++run) {
     const Sizes sizes = sizes_of(cell);
     CHECK(sizes.arena == sizes.arena_promise);
     limit = std::max(sizes.process_promise / 100, 1048576.0);
     off.push_back(sizes.process - sizes.process_promise);
-  } while (off.size() < 3 && (off.size() > 1 || std::abs(off[0]) >= limit));
+  }
   std::sort(off.begin(), off.end());
   CAPTURE(off);
-  CHECK(std::abs(off[off.size() / 2]) < limit);
+  CHECK(std::abs(off[1]) < limit);
 }
 
 const std::vector<std::string> models = {"llama", "opt", "mamba"}, strategies = {"none", "zero1", "zero2", "zero3"},

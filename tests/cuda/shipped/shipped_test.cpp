@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole runs of `engine` with the plugins as they ship, compiled by nvcc, on the software CUDA runtime (CPU): streams,
 // events, graphs and copies are the runtime's, kernels are run by the emulator.
-#include "tests/cli/harness.hpp"
+#include "runs.hpp"
 
 using namespace cli;
+using namespace shipped;
 
 namespace {
-
-Args with(Args words, const Args& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
-const Args mamba = {"model.plugin=mamba",       "model.state_size=5", "--unset", "model.intermediate_size", "--unset",
-                    "model.num_attention_heads"};
 
 void run(const Scratch& scratch, const std::string& device, const std::string& out, const Args& more,
          const std::string& seed = "1") {
@@ -32,11 +25,7 @@ void compare(const std::string& plugin, const Args& more) {
   Scratch scratch;
   scratch.config();
   run(scratch, "cpu", "cpu", more), run(scratch, "cuda", "cuda", more);
-  for (const char* key : {"loss", "grad_norm"}) {
-    const std::vector<double> want = column(scratch / "cpu", key), got = column(scratch / "cuda", key);
-    REQUIRE(want.size() == got.size());
-    for (size_t k = 0; k < want.size(); ++k) CHECK(got[k] == Approx(want[k]).epsilon(1e-4));
-  }
+  for (const char* key : {"loss", "grad_norm"}) check_close(scratch / "cuda", scratch / "cpu", key);
   const std::string record = read(scratch / "cuda/run.json");
   for (const std::string& part : {std::string("\"eng.cuda\""), plugin}) CHECK(has(record, part));
   CHECK_FALSE(has(read(scratch / "cpu/run.json"), plugin));

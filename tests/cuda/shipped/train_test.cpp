@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole runs of `engine` with cuda.eng.so as it ships, on the software CUDA runtime: streams, events, graphs and copies
 // are those of the plugin, kernels are their host twins. Nothing here runs on a GPU.
-#include "tests/cli/harness.hpp"
+#include "runs.hpp"
 
 using namespace cli;
+using namespace shipped;
 
 namespace {
 
@@ -35,21 +36,11 @@ void succeeds(const Result& result) {
 }
 
 void check_close(const fs::path& got, const fs::path& want) {
-  for (const char* key : {"loss", "grad_norm"}) {
-    const std::vector<double> g = column(got, key), w = column(want, key);
-    REQUIRE(g.size() == w.size());
-    for (size_t k = 0; k < w.size(); ++k) CHECK(g[k] == Approx(w[k]).epsilon(1e-4));
-  }
+  for (const char* key : {"loss", "grad_norm"}) shipped::check_close(got, want, key);
 }
 // Losses, norms and all that a step computes.
 void check_equal(const fs::path& a, const fs::path& b) {
   for (const char* key : {"loss", "grad_norm", "lr"}) CHECK(column(a, key) == column(b, key));
-}
-
-const Args opt = {"model.plugin=opt", "model.ffn_dim=64", "--unset", "model.intermediate_size"};
-Args with(Args words, const Args& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
 }
 
 }  // namespace

@@ -120,12 +120,12 @@ TEST_CASE("software CUDA runtime (CPU): segments as graphs have the bits of acti
 }
 
 TEST_CASE("software CUDA runtime (CPU): each wait that is left out is seen") {
-  CHECK(without_each_wait({"llama", 1, 2}, cuda("none")).needed >= 1);
+  CHECK(without_each_wait({"llama", 1, 2}, cuda("none")).needed >= 4);
 }
 
 TEST_CASE("software CUDA runtime (CPU): each wait that is left out is seen, with states in host memory", "[.slow]") {
   for (const char* offload : {"optimizer = 'host'\nactivations = 'host'\n", "optimizer = 'host'\nupdate = 'device'\n",
                               "optimizer = 'host'\ngradients = 'host'\nparameters = 'host'\n"})
-    CHECK(without_each_wait({"llama", 1, 1}, cuda("none", offload)).needed > 4);
+    CHECK(without_each_wait({"llama", 1, 1}, cuda("none", offload)).needed >= 16);
   CHECK(without_each_wait({"llama", 2, 1}, cuda("zero3", "optimizer = 'host'\nparameters = 'host'\n")).needed >= 4);
 }
