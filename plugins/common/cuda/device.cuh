@@ -178,10 +178,26 @@ __device__ __forceinline__ void store(T* to, const float (&x)[W]) {
   *reinterpret_cast<Pack<T, W>*>(to) = pack;
 }
 
-// f.template at<W>(i) for elements i .. i + W - 1: all of n. Four at a time, and the last ones alone.
+// Elements of the narrowest of these types in 16 bytes: the most that one thread reads or writes at once.
+template <class... T>
+inline constexpr int widest = 16 / [] {
+  int least = 16;
+  ((least = static_cast<int>(sizeof(T)) < least ? static_cast<int>(sizeof(T)) : least), ...);
+  return least;
+}();
+// What F takes at once: F::width elements, or four.
+template <class F>
+inline constexpr int width_of = [] {
+  if constexpr (requires { F::width; })
+    return F::width;
+  else
+    return 4;
+}();
+
+// f.template at<W>(i) for elements i .. i + W - 1: all of n. W at a time, and the last ones alone.
 template <class F>
 __global__ void each(int64_t n, F f) {
-  constexpr int64_t width = 4;
+  constexpr int64_t width = width_of<F>;
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x,
                 threads = static_cast<int64_t>(gridDim.x) * blockDim.x, whole = n / width * width;
   for (int64_t i = thread * width; i < whole; i += threads * width) f.template at<width>(i);
@@ -190,7 +206,29 @@ __global__ void each(int64_t n, F f) {
 template <class F>
 void launch_each(int64_t n, cudaStream_t stream, const F& f) {
   constexpr unsigned block = 256;
-  launch<each<F>>(blocks_for(n, int64_t{block} * 4), block, 0, stream, n, f);
+  launch<each<F>>(blocks_for(n, int64_t{block} * width_of<F>), block, 0, stream, n, f);
+}
+
+// f.template at<W>(row, column) for W neighbouring columns: all of each row. One block for each row, or for several.
+// Nothing is divided by the length of a row, which would take longer than the elements. Rows of no whole vectors: W
+// = 1.
+template <int W, class F>
+__global__ void each_row(int64_t rows, int64_t columns, F f) {
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x)
+    for (int64_t column = static_cast<int64_t>(threadIdx.x) * W; column < columns;
+         column += static_cast<int64_t>(blockDim.x) * W)
+      f.template at<W>(row, column);
+}
+template <class F>
+void launch_rows(int64_t rows, int64_t columns, cudaStream_t stream, const F& f) {
+  constexpr int64_t most_blocks = int64_t{1} << 30, most_threads = 256;
+  const auto go = [&]<int W>() {
+    const int64_t needed = (columns / W + 31) / 32 * 32, threads = needed < most_threads ? needed : most_threads;
+    launch<each_row<W, F>>(static_cast<unsigned>(rows < most_blocks ? rows : most_blocks),
+                           static_cast<unsigned>(threads), 0, stream, rows, columns, f);
+  };
+  if (columns == 0) return;
+  columns % width_of<F> ? go.template operator()<1>() : go.template operator()<width_of<F>>();
 }
 
 // ---- sums of a block -------------------------------------------------------------------------------------------

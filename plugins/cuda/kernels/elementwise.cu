@@ -11,6 +11,7 @@ struct AddOf {
   const A* a;
   const B* b;
   Y* y;
+  static constexpr int width = widest<A, B, Y>;
   template <int W>
   __device__ void at(int64_t i) const {
     float u[W], v[W];
@@ -25,6 +26,7 @@ struct ScaleOf {
   const T* x;
   T* y;
   float factor;
+  static constexpr int width = widest<T>;
   template <int W>
   __device__ void at(int64_t i) const {
     float u[W];
@@ -38,6 +40,7 @@ template <class X, class Y>
 struct CastOf {
   const X* x;
   Y* y;
+  static constexpr int width = widest<X, Y>;
   template <int W>
   __device__ void at(int64_t i) const {
     float u[W];
@@ -86,6 +89,7 @@ struct ActivationOf {
   const T* x;
   T* y;
   int act;
+  static constexpr int width = widest<T>;
   template <int W>
   __device__ void at(int64_t i) const {
     float u[W];
@@ -99,6 +103,7 @@ struct ActivationGradOf {
   const T *dy, *x;
   T* dx;
   int act;
+  static constexpr int width = widest<T>;
   template <int W>
   __device__ void at(int64_t i) const {
     float g[W], u[W];
@@ -112,6 +117,7 @@ struct GatedOf {
   const T *gate, *up;
   T* y;
   int act;
+  static constexpr int width = widest<T>;
   template <int W>
   __device__ void at(int64_t i) const {
     float g[W], u[W];
@@ -125,6 +131,7 @@ struct GatedGradOf {
   const T *dy, *gate, *up;
   T *dgate, *dup;
   int act;
+  static constexpr int width = widest<T>;
   template <int W>
   __device__ void at(int64_t i) const {
     float d[W], g[W], u[W];
