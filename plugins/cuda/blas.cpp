@@ -64,10 +64,10 @@ constexpr char describing[] = "describing a product to cuBLASLt";
 
 struct Layout {
   cublasLtMatrixLayoutOpaque_t opaque{};
-  // Row by row: (rows, columns) of cuBLASLt are (columns, rows).
-  Layout(int32_t dtype, int64_t rows, int64_t columns) {
+  // Row by row: (rows, columns) of cuBLASLt are (columns, rows). stride: from row to row; 0: columns.
+  Layout(int32_t dtype, int64_t rows, int64_t columns, int64_t stride = 0) {
     check(cublasLtMatrixLayoutInit(&opaque, type_of(dtype), static_cast<uint64_t>(columns), static_cast<uint64_t>(rows),
-                                   columns),
+                                   stride ? stride : columns),
           describing);
   }
   cublasLtMatrixLayout_t get() const { return const_cast<cublasLtMatrixLayout_t>(&opaque); }
@@ -148,9 +148,10 @@ std::string text_of(const Product& p, uint64_t scratch) {
            " aligned to " + std::to_string(aligned);
   };
   return std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k) + (p.ta ? " ta" : "") +
-         (p.tb ? " tb" : "") + (p.add ? " add" : "") + (p.bias ? " bias" : "") + ", " +
-         matrix("a", p.type, p.a_aligned) + ", " + matrix("b", p.type, p.b_aligned) + ", " +
-         matrix("c", p.result, p.c_aligned) + ", scratch " + std::to_string(scratch);
+         (p.tb ? " tb" : "") + (p.add ? " add" : "") + (p.bias ? " bias" : "") +
+         (p.a_stride ? " a by " + std::to_string(p.a_stride) : "") + ", " + matrix("a", p.type, p.a_aligned) + ", " +
+         matrix("b", p.type, p.b_aligned) + ", " + matrix("c", p.result, p.c_aligned) + ", scratch " +
+         std::to_string(scratch);
 }
 
 std::string hexadecimal(const cublasLtMatmulAlgo_t& algorithm) {
@@ -174,7 +175,7 @@ class Chosen final : public library::Algorithm {
       : device_(device),
         p_(p),
         scratch_(scratch),
-        a_(p.type, p.ta ? p.k : p.m, p.ta ? p.m : p.k),
+        a_(p.type, p.ta ? p.k : p.m, p.ta ? p.m : p.k, p.a_stride),
         b_(p.type, p.tb ? p.n : p.k, p.tb ? p.k : p.n),
         c_(p.result, p.m, p.n) {}
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "blas.hpp"
 #include "device.hpp"
 
 namespace cuda {
@@ -110,6 +111,7 @@ eng_status describe_device(const eng_options* options, eng_device_info* out, eng
     }
     info.parallel_beside = info.parallel;
     info.settings[workspace_setting] = own.workspace;
+    info.settings[library::loss_chunk_setting] = own.loss_chunk;
     put(own.attention, info);
     std::memcpy(out, &info, std::min<size_t>(out->struct_size, sizeof info));
   });

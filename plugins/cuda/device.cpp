@@ -71,6 +71,9 @@ Options options_of(const eng_options* options) {
   workspace = option(options->get_int, options, "workspace", workspace);
   if (workspace < 0) throw Error{ENG_INVALID, "workspace = " + std::to_string(workspace) + ": give 0 or more bytes"};
   out.workspace = static_cast<uint64_t>(workspace);
+  const int64_t loss_chunk = option(options->get_int, options, "loss_chunk", library::usual_loss_chunk);
+  if (loss_chunk < 1) throw Error{ENG_INVALID, "loss_chunk = " + std::to_string(loss_chunk) + ": give 1 token or more"};
+  out.loss_chunk = static_cast<uint64_t>(loss_chunk);
   attention = option(options->get_string, options, "attention", attention);
   out.attention.who = std::strcmp(attention, "own") == 0     ? AttentionOptions::own
                       : std::strcmp(attention, "cudnn") == 0 ? AttentionOptions::cudnn

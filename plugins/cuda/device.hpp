@@ -21,7 +21,8 @@ namespace cuda {
 constexpr size_t workspace_setting = 0;
 
 struct Options {
-  uint64_t workspace = 0;  // bytes: the most scratch of a matrix product
+  uint64_t workspace = 0;   // bytes: the most scratch of a matrix product
+  uint64_t loss_chunk = 0;  // tokens whose logits exist at a time
   AttentionOptions attention;
   bool synchronous = false;
   bool tune = false;

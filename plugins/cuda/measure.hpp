@@ -18,7 +18,8 @@ class Trial {
  public:
   Trial(const library::Product& p, uint64_t scratch) : p_(p) {
     const auto size = [](int32_t type) { return int64_t{type == ENG_F32 ? 4 : 2}; };
-    for (const int64_t bytes : {p.m * p.k * size(p.type), p.k * p.n * size(p.type), p.m * p.n * size(p.result),
+    const int64_t of_a = p.a_stride ? p.a_stride * (p.ta ? p.k : p.m) : p.m * p.k;
+    for (const int64_t bytes : {of_a * size(p.type), p.k * p.n * size(p.type), p.m * p.n * size(p.result),
                                 p.n * size(p.type), static_cast<int64_t>(scratch)})
       memory_.push_back(room(bytes));
     cudaStream_t queue = nullptr;

@@ -194,10 +194,12 @@ inline constexpr int width_of = [] {
     return 4;
 }();
 
-// f.template at<W>(i) for elements i .. i + W - 1: all of n. W at a time, and the last ones alone.
+// f.template at<W>(i) for elements i .. i + W - 1: all of n. W at a time, and the last ones alone. Before that
+// f.begin(), if there is one: it reads what is the same for all.
 template <class F>
 __global__ void each(int64_t n, F f) {
   constexpr int64_t width = width_of<F>;
+  if constexpr (requires { f.begin(); }) f.begin();
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x,
                 threads = static_cast<int64_t>(gridDim.x) * blockDim.x, whole = n / width * width;
   for (int64_t i = thread * width; i < whole; i += threads * width) f.template at<width>(i);

@@ -21,33 +21,50 @@ struct Weighting {
   float loss, z;  // of a gradient
 };
 
-// One block for each token: its loss, and, with scalars, the gradient of its logits, which may take their place.
-template <class D>
-__global__ void softmax(const float* logits, const int32_t* labels, Weighting by, float* losses, D* gradients,
-                        int64_t vocabulary) {
+// One block for each token: its loss, and, with scalars, the gradient of its logits in their place. Gradients of 16
+// bits take the first half of the place.
+template <int W, class D>
+__global__ void softmax(float* logits, const int32_t* labels, Weighting by, float* losses, int64_t vocabulary) {
   float* const scratch = shared<Scratch>().warps;
-  const float* const row = logits + static_cast<int64_t>(blockIdx.x) * vocabulary;
+  float* const row = logits + static_cast<int64_t>(blockIdx.x) * vocabulary;
   const int32_t label = labels[blockIdx.x];
   const bool counts = label >= 0 && label < vocabulary;
+  const float of_label = counts ? row[label] : 0.0f;
+  constexpr int64_t step = int64_t{block} * W;
+  // The sum is that of exp(x - top), top as far as this thread has seen.
   float top = -INFINITY, sum = 0;
-  for (int64_t v = threadIdx.x; v < vocabulary; v += block) top = fmaxf(top, row[v]);
-  top = max_of_block(top, scratch);
-  for (int64_t v = threadIdx.x; v < vocabulary; v += block) sum += expf(row[v] - top);
-  const float lse = top + logf(sum_of_block(sum, scratch));
+  for (int64_t v = static_cast<int64_t>(threadIdx.x) * W; v < vocabulary; v += step) {
+    float x[W], most = top, more = 0;
+    load(row + v, x);
+    for (int k = 0; k < W; ++k) most = fmaxf(most, x[k]);
+    for (int k = 0; k < W; ++k) more += expf(x[k] - most);
+    if (most > top) sum *= expf(top - most);
+    top = most, sum += more;
+  }
+  const float most = max_of_block(top, scratch);
+  if (most > top) sum *= expf(top - most);
+  const float lse = most + logf(sum_of_block(sum, scratch));
   const float weight = by.weights ? by.weights[blockIdx.x] : 1.0f;
   // A label that is none makes the loss not a number: the run stops at it.
   if (threadIdx.x == 0) {
-    losses[blockIdx.x] = counts ? weight * (lse - row[label]) : label == ignored ? 0.0f : NAN;
+    losses[blockIdx.x] = counts ? weight * (lse - of_label) : label == ignored ? 0.0f : NAN;
     if (by.squares) by.squares[blockIdx.x] = counts ? weight * lse * lse : 0.0f;
   }
   if (!by.scalars) return;
-  __syncthreads();
   const float all = by.scalars[ENG_S_INV_TOKENS] * by.scalars[ENG_S_LOSS_SCALE];
   const float scale = all * by.loss * weight, of_z = by.squares ? 2.0f * (all * by.z * weight) * lse : 0.0f;
-  D* const out = gradients + static_cast<int64_t>(blockIdx.x) * vocabulary;
-  for (int64_t v = threadIdx.x; v < vocabulary; v += block) {
-    const float p = expf(row[v] - lse);
-    from_f32(counts ? scale * (p - (v == label ? 1.0f : 0.0f)) + of_z * p : 0.0f, out[v]);
+  D* const out = reinterpret_cast<D*>(row);
+  for (int64_t from = 0; from < vocabulary; from += step) {
+    const int64_t v = from + static_cast<int64_t>(threadIdx.x) * W;
+    float x[W];
+    if (v < vocabulary) load(row + v, x);
+    if constexpr (sizeof(D) < sizeof(float)) __syncthreads();  // what is written now, others have read
+    if (v >= vocabulary) continue;
+    for (int k = 0; k < W; ++k) {
+      const float p = expf(x[k] - lse);
+      x[k] = counts ? scale * (p - (v + k == label ? 1.0f : 0.0f)) + of_z * p : 0.0f;
+    }
+    store(out + v, x);
   }
 }
 
@@ -84,6 +101,8 @@ struct Sizes {
   uint64_t size;  // bytes of an element of x
   bool has_dw, has_z;
   float weight, z_loss;
+  // Of gradients of that many bytes in the place of logits, from one token to the next.
+  int64_t stride(uint64_t bytes) const { return vocabulary * static_cast<int64_t>(sizeof(float) / bytes); }
   explicit Sizes(const Call& c)
       : tokens(rows(c.in[0])),
         vocabulary(rows(c.in[1])),
@@ -93,23 +112,23 @@ struct Sizes {
         has_z(c.real_or("z_loss", 0) > 0),
         weight(static_cast<float>(c.real_or("weight", 1))),
         z_loss(static_cast<float>(c.real_or("z_loss", 0))) {
-    constexpr int64_t most = int64_t{64} << 20, most_tokens = 4096;  // bytes of logits; enough for any product
-    chunk = std::max<int64_t>(std::min({most / (vocabulary * 4), most_tokens, tokens}), 1);
+    // The gradient of w is read and written once for each chunk: with few tokens in one, that would be most of the
+    // time.
+    const auto given = static_cast<int64_t>(c.device.settings[library::loss_chunk_setting]);
+    chunk = std::max<int64_t>(std::min(given ? given : library::usual_loss_chunk, tokens), 1);
   }
 };
 
 // Scratch: logits, losses, and what the call has of the rest. All of it begins where a library accepts it.
 struct Places {
-  // squares: of lse, for the z loss; half: gradients of logits in the type of x
-  uint64_t losses, squares = 0, half = 0, sums = 0, library = 0, bytes = 0;
+  uint64_t losses, squares = 0, sums = 0, library = 0, bytes = 0;  // squares: of lse, for the z loss
 
   Places(const Call& c, const Sizes& s, bool gradient) {
     const auto after = [](uint64_t at, uint64_t room) { return at + (room + 255) / 256 * 256; };
     const auto logits = static_cast<uint64_t>(s.chunk * s.vocabulary);
     losses = after(0, logits * sizeof(float));
     squares = after(losses, static_cast<uint64_t>(s.tokens) * sizeof(float));
-    half = after(squares, s.has_z ? static_cast<uint64_t>(s.tokens) * sizeof(float) : 0);
-    sums = after(half, gradient && s.size == 2 ? logits * s.size : 0);
+    sums = after(squares, s.has_z ? static_cast<uint64_t>(s.tokens) * sizeof(float) : 0);
     // The sum over chunks is in f32, where dw is not.
     const bool apart = gradient && s.has_dw && c.out[2].dtype != ENG_F32;
     library = after(sums, apart ? static_cast<uint64_t>(s.vocabulary * s.width) * sizeof(float) : 0);
@@ -141,12 +160,13 @@ struct Chunk {
     logits = library::prepare(device, p, scratch);
     if (!gradient) return;
     library::Product x;
-    x.type = x.result = c.in[0].dtype, x.m = count, x.n = s.width, x.k = s.vocabulary;
+    x.type = x.result = c.in[0].dtype, x.m = count, x.n = s.width, x.k = s.vocabulary, x.a_stride = s.stride(s.size);
     x.c_aligned = tokens_aligned;
     dx = library::prepare(device, x, scratch);
     if (!s.has_dw) return;
     library::Product w;
     w.type = c.in[0].dtype, w.result = ENG_F32, w.m = s.vocabulary, w.n = s.width, w.k = count, w.ta = true;
+    w.a_stride = s.stride(s.size);
     w.b_aligned = tokens_aligned;
     w.add = c.out[2].dtype == ENG_F32 && c.has(4);
     dw = library::prepare(device, w, scratch);
@@ -180,12 +200,13 @@ struct Prepared {
         whole(c, device, sizes, sizes.chunk, gradient),
         rest(c, device, sizes, sizes.tokens % sizes.chunk, gradient) {}
 
-  // Calls then(chunk, first, count, gradients) for each chunk; with scalars, D are the gradients of its logits. `z`
+  // Calls then(chunk, first, count) for each chunk; with scalars, its logits have become gradients of type D. `z`
   // receives the second sum, if there is one.
   template <class T, class D, class Then>
-  void chunks(const Args& a, const float* scalars, const float* weights, float* z, D* gradients, cudaStream_t stream,
+  void chunks(const Args& a, const float* scalars, const float* weights, float* z, cudaStream_t stream,
               Then then) const {
     const Sizes& s = sizes;
+    constexpr int wide = widest<float>;
     float *const logits = a.scratch<float>(), *const losses = Places::at<float>(a, places.losses);
     float* const squares = s.has_z ? Places::at<float>(a, places.squares) : nullptr;
     for (int64_t first = 0; first < s.tokens; first += s.chunk) {
@@ -196,8 +217,11 @@ struct Prepared {
                    chunk.logits.get(), Places::at<char>(a, places.library), stream);
       const Weighting by{scalars, weights ? weights + first : nullptr, squares ? squares + first : nullptr, s.weight,
                          s.z_loss};
-      launch<softmax<D>>(static_cast<unsigned>(count), block, sizeof(Scratch), stream, logits, a.in<int32_t>(2) + first,
-                         by, losses + first, gradients, s.vocabulary);
+      const auto go = [&]<int W>() {
+        launch<softmax<W, D>>(static_cast<unsigned>(count), block, sizeof(Scratch), stream, logits,
+                              a.in<int32_t>(2) + first, by, losses + first, s.vocabulary);
+      };
+      s.vocabulary % wide ? go.template operator()<1>() : go.template operator()<wide>();
       then(chunk, first, count);
     }
     launch<total>(1, block, sizeof(float[1024]), stream, losses, s.tokens, a.out<float>(0));
@@ -216,7 +240,7 @@ struct CrossEntropy {
   CrossEntropy(const Call& c, void* device) : prepared(c, device, false) {}
   void run(const Args& a, cudaStream_t stream) const {
     by_type(prepared.type, [&]<class T>(T) {
-      prepared.chunks<T, float>(a, nullptr, a.in<float>(3), a.out<float>(1), nullptr, stream,
+      prepared.chunks<T, float>(a, nullptr, a.in<float>(3), a.out<float>(1), stream,
                                 [](const Chunk&, int64_t, int64_t) {});
     });
   }
@@ -248,8 +272,9 @@ struct CrossEntropyGrad {
   // The products of the gradient. A library multiplies matrices of one type: it gets the gradients of logits rounded to
   // that of x, which own kernels do not need. D is float then, or the type of x.
   template <class T, class S, class D>
-  void run(const Args& a, D* gradients, cudaStream_t stream) const {
+  void run(const Args& a, cudaStream_t stream) const {
     const Sizes& s = prepared.sizes;
+    const D* const gradients = a.scratch<D>();
     void* const scratch = Places::at<char>(a, prepared.places.library);
     float* const dw = sums == ENG_F32 ? a.out<float>(2) : Places::at<float>(a, prepared.places.sums);
     const auto multiply = [&](const auto& matrices, const Chunk::Chosen& chosen) {
@@ -261,15 +286,15 @@ struct CrossEntropyGrad {
     float* const z = a.out<float>(has_dw ? 3 : 2);
     const auto then = [&](const Chunk& chunk, int64_t first, int64_t count) {
       multiply(product::Matrices<D, T, T>{gradients, a.in<T>(1), nullptr, nullptr, a.out<T>(1) + first * s.width, count,
-                                          s.width, s.vocabulary, false, false},
+                                          s.width, s.vocabulary, false, false, s.stride(sizeof(D))},
                chunk.dx);
       if (!has_dw) return;
       const float* acc = first ? dw : sums == ENG_F32 ? a.in<float>(4) : nullptr;
       multiply(product::Matrices<D, T, float>{gradients, a.in<T>(0) + first * s.width, acc, nullptr, dw, s.vocabulary,
-                                              s.width, count, true, false},
+                                              s.width, count, true, false, s.stride(sizeof(D))},
                first ? chunk.dw_more : chunk.dw);
     };
-    prepared.chunks<T>(a, a.in<float>(3), a.in<float>(5), z, gradients, stream, then);
+    prepared.chunks<T, D>(a, a.in<float>(3), a.in<float>(5), z, stream, then);
     if (has_dw && sums != ENG_F32) launch_each(s.vocabulary * s.width, stream, StoreOf<S>{dw, a.in<S>(4), a.out<S>(2)});
   }
   void run(const Args& a, cudaStream_t stream) const {
@@ -277,9 +302,9 @@ struct CrossEntropyGrad {
     const bool library = prepared.whole.multiplies(has_dw) && (!rest || prepared.rest.multiplies(has_dw));
     by_types(prepared.type, sums, [&]<class T, class S>(T, S) {
       if (library && sizeof(T) == 2)
-        run<T, S>(a, Places::at<T>(a, prepared.places.half), stream);
+        run<T, S, T>(a, stream);
       else
-        run<T, S>(a, a.scratch<float>(), stream);
+        run<T, S, float>(a, stream);
     });
   }
 };

@@ -10,6 +10,10 @@
 namespace cuda {
 namespace library {
 
+// eng_device_info.settings: [device] loss_chunk, in tokens; 0: what it is by default.
+constexpr size_t loss_chunk_setting = 3;
+constexpr int64_t usual_loss_chunk = 4096;
+
 constexpr uint32_t most_aligned = 256;  // bytes: what eng_kernel.bind promises
 
 // c (M, N) = op(a) op(b) [+ acc] [+ bias of each column], all of them row by row. op(a) is (M, K), op(b) is (K, N).
@@ -18,6 +22,7 @@ struct Product {
   int32_t result = 0;  // of c and acc
   int64_t m = 0, n = 0, k = 0;
   bool ta = false, tb = false, add = false, bias = false;
+  int64_t a_stride = 0;  // elements from one row of a, as it is stored, to the next; 0: as many as it has
   uint32_t a_aligned = most_aligned, b_aligned = most_aligned, c_aligned = most_aligned;  // bytes; acc is as c
 };
 struct Operands {

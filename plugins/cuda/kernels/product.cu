@@ -2,28 +2,11 @@
 // linear, matmul and sum_rows.
 #include "product.cuh"
 
+#include "column_sums.cuh"
 #include "list.hpp"
 
 namespace cuda {
 namespace product {
-
-// One thread for each column.
-template <class T, class S>
-struct SumRowsOf {
-  const T* x;
-  const S* acc;
-  S* y;
-  int64_t rows, columns;
-  template <int W>
-  __device__ void at(int64_t i) const {
-    for (int k = 0; k < W; ++k) {
-      float sum = 0;
-      for (int64_t r = 0; r < rows; ++r) sum += to_f32(x[r * columns + i + k]);
-      if (acc) sum += to_f32(acc[i + k]);
-      from_f32(sum, y[i + k]);
-    }
-  }
-};
 
 void need_sums(const Call& c, int32_t type, size_t acc) {
   if (c.out[0].dtype != ENG_F32) need_type(c.out[0], type, "the result");
@@ -98,11 +81,12 @@ struct SumRows {
     need_counts(c, 1, 2, 1, 1), need_float(c.in[0], "x"), need_sums(c, c.in[0].dtype, 1);
     need_size(c.out[0], columns(c.in[0]), "y");
   }
+  static uint64_t workspace(const Call& c) { return column_sums::scratch(rows(c.in[0]), columns(c.in[0])); }
   explicit SumRows(const Call& c)
       : type(c.in[0].dtype), sums(c.out[0].dtype), n_rows(rows(c.in[0])), n_columns(columns(c.in[0])) {}
   void run(const Args& a, cudaStream_t stream) const {
     by_types(type, sums, [&]<class T, class S>(T, S) {
-      launch_each(n_columns, stream, SumRowsOf<T, S>{a.in<T>(0), a.in<S>(1), a.out<S>(0), n_rows, n_columns});
+      column_sums::run(a.in<T>(0), n_rows, n_columns, a.in<S>(1), a.out<S>(0), a.scratch<float>(), stream);
     });
   }
 };

@@ -20,6 +20,7 @@ struct Matrices {
   C* c;
   int64_t m, n, k;
   bool ta, tb;
+  int64_t a_stride = 0;  // elements from one row of a to the next; 0: as many as it has
 };
 
 struct Tiles {
@@ -36,7 +37,7 @@ __global__ void multiply(Matrices<A, B, C> p) {
     // Neighbouring threads read neighbours in memory.
     for (int r = y; r < tile; r += block / tile) {
       const int64_t am = p.ta ? row + x : row + r, ak = p.ta ? k + r : k + x;
-      const float av = am < p.m && ak < p.k ? to_f32(p.a[p.ta ? ak * p.m + am : am * p.k + ak]) : 0.0f;
+      const float av = am < p.m && ak < p.k ? to_f32(p.a[p.ta ? ak * p.a_stride + am : am * p.a_stride + ak]) : 0.0f;
       const int64_t bn = p.tb ? column + r : column + x, bk = p.tb ? k + x : k + r;
       const float bv = bn < p.n && bk < p.k ? to_f32(p.b[p.tb ? bn * p.k + bk : bk * p.n + bn]) : 0.0f;
       (p.ta ? tiles.a[x][r] : tiles.a[r][x]) = av;  // [m][k]
@@ -67,7 +68,8 @@ void run(const Matrices<A, B, C>& p, cudaStream_t stream) {
   for (int64_t first = 0; first < p.m; first += most_rows) {
     Matrices<A, B, C> part = p;
     part.m = p.m - first < most_rows ? p.m - first : most_rows;
-    part.a += first * p.k, part.c += first * p.n;
+    if (!p.a_stride) part.a_stride = p.ta ? p.m : p.k;
+    part.a += first * part.a_stride, part.c += first * p.n;
     if (part.acc) part.acc += first * p.n;
     launch<multiply<A, B, C>>(
         dim3(static_cast<unsigned>((p.n + tile - 1) / tile), static_cast<unsigned>((part.m + tile - 1) / tile)), block,

@@ -103,9 +103,35 @@ __global__ void finish(const float* partials, int64_t n, const float* table, int
 
 constexpr int most_rows = 1024;
 
-// The tree over rows: of the rows first .. first + count - 1, count <= size, a power of two.
-template <class T, class Y>
+// The tree over `count` rows: of two parts, the first of which has as many rows as the largest power of two below.
+template <class T, class Y, int count>
 struct FoldOf {
+  const T* x;
+  Y* y;
+  int64_t n;
+  static constexpr int width = widest<T, Y>;
+  template <int W>
+  __device__ void at(int64_t i) const {
+    float sum[W];
+    tree<0, count>(i, sum);
+    store(y + i, sum);
+  }
+  template <int first, int many, int W>
+  __device__ void tree(int64_t i, float (&sum)[W]) const {
+    if constexpr (many == 1) {
+      load(x + first * n + i, sum);
+      for (int k = 0; k < W; ++k) sum[k] = to_f32(rounded<Y>(sum[k]));
+    } else {
+      constexpr int half = many > 4 ? 4 : many > 2 ? 2 : 1;
+      float more[W];
+      tree<first, half>(i, sum), tree<first + half, many - half>(i, more);
+      for (int k = 0; k < W; ++k) sum[k] = to_f32(rounded<Y>(sum[k] + more[k]));
+    }
+  }
+};
+// The same of any number of rows.
+template <class T, class Y>
+struct FoldAnyOf {
   const T* x;
   Y* y;
   int64_t n;
@@ -306,7 +332,16 @@ struct Fold {
   }
   void run(const Args& a, cudaStream_t stream) const {
     by_types(from, to, [&]<class T, class Y>(T, Y) {
-      launch_each(n, stream, FoldOf<T, Y>{a.in<T>(0), a.out<Y>(0), n, rows});
+      const auto of = [&]<int count>() { launch_each(n, stream, FoldOf<T, Y, count>{a.in<T>(0), a.out<Y>(0), n}); };
+      const bool whole = n % widest<T, Y> == 0;  // so each row begins where vectors may
+      if (whole && rows == 2)
+        of.template operator()<2>();
+      else if (whole && rows == 4)
+        of.template operator()<4>();
+      else if (whole && rows == 8)
+        of.template operator()<8>();
+      else
+        launch_each(n, stream, FoldAnyOf<T, Y>{a.in<T>(0), a.out<Y>(0), n, rows});
     });
   }
 };

@@ -8,7 +8,7 @@
 namespace mamba {
 namespace on_cuda {
 
-// Rows of P + Q elements, beside rows of P and of Q; W has the size of an element.
+// Rows of P + Q words, beside rows of P and of Q.
 template <class W>
 struct RowsOf {
   W *x, *a, *b;
@@ -32,8 +32,7 @@ template <bool join>
 struct Rows {
   static constexpr const char* op = join ? MAMBA_OP_JOIN : MAMBA_OP_SPLIT;
   static constexpr uint32_t flags = ENG_KERNEL_EXACT;
-  uint32_t size;
-  int64_t n, p, q;
+  int64_t size, n, p, q;
   static void check(const Call& c) {
     need_counts(c, join ? 2 : 1, join ? 2 : 1, join ? 1 : 2, join ? 1 : 2);
     need(cpu::dtype_size(c.in[0].dtype) == 2 || cpu::dtype_size(c.in[0].dtype) == 4, "copies elements of 2 or 4 bytes");
@@ -49,12 +48,18 @@ struct Rows {
       W* const x = join ? args.out<W>(0) : const_cast<W*>(args.in<W>(0));
       W* const a = join ? const_cast<W*>(args.in<W>(0)) : args.out<W>(0);
       W* const b = join ? const_cast<W*>(args.in<W>(1)) : args.out<W>(1);
-      launch<copy_rows<W, join>>(dim3(blocks_of(p + q, 128), second(n)), 128, 0, stream, RowsOf<W>{x, a, b, n, p, q});
+      const auto words = [&](int64_t elements) { return elements * size / static_cast<int64_t>(sizeof(W)); };
+      launch<copy_rows<W, join>>(dim3(blocks_of(words(p + q), 128), second(n)), 128, 0, stream,
+                                 RowsOf<W>{x, a, b, n, words(p), words(q)});
     };
-    if (size == 2)
-      with(uint16_t{});
-    else
+    // The largest words of which both parts of a row are made.
+    const int64_t together = p * size | q * size;
+    if (together % 16 == 0)
+      with(cuda::Pack<uint32_t, 4>{});
+    else if (together % 4 == 0)
       with(uint32_t{});
+    else
+      with(uint16_t{});
   }
 };
 

@@ -29,13 +29,16 @@ struct MomentumOf {
   const float* scalars;
   float mu;
   bool nesterov;
+  float clip;
+  bool ok;
+  __device__ void begin() { clip = scalars[ENG_S_CLIP], ok = scalars[ENG_S_OK] != 0.0f; }
   template <int W>
   __device__ void at(int64_t i) const {
-    if (scalars[ENG_S_OK] == 0.0f) return;  // both are in place
+    if (!ok) return;  // both are in place
     float g[W], sum[W];
     cuda::load<W>(grad + i, g), cuda::load<W>(m + i, sum);
     for (int k = 0; k < W; ++k) {
-      const float clipped = g[k] * scalars[ENG_S_CLIP];
+      const float clipped = g[k] * clip;
       sum[k] = mu * sum[k] + clipped;
       g[k] = nesterov ? clipped + mu * sum[k] : sum[k];
     }
@@ -57,7 +60,8 @@ struct Momentum {
   explicit Momentum(const Call& c)
       : n(elements(c.in[0])), momentum(static_cast<float>(c.real("momentum"))), nesterov(c.integer("nesterov") != 0) {}
   void run(const Args& a, cudaStream_t stream) const {
-    cuda::launch_each(n, stream, MomentumOf{a.out<float>(0), a.out<float>(1), a.in<float>(2), momentum, nesterov});
+    cuda::launch_each(n, stream,
+                      MomentumOf{a.out<float>(0), a.out<float>(1), a.in<float>(2), momentum, nesterov, 0, false});
   }
 };
 
@@ -97,9 +101,10 @@ struct ScaleOf {
   const float* u;
   float* x;
   const double* factor;
+  float by;
+  __device__ void begin() { by = static_cast<float>(*factor); }
   template <int W>
   __device__ void at(int64_t i) const {
-    const float by = static_cast<float>(*factor);
     float v[W];
     cuda::load<W>(u + i, v);
     for (int k = 0; k < W; ++k) v[k] = by * v[k];
@@ -123,7 +128,7 @@ struct Normalize {
     double* const partial = a.scratch<double>();
     launch<sum_squares>(cuda::blocks_for(chunks, 1), lanes, sizeof(float[lanes]), stream, a.in<float>(0), n, partial);
     launch<factor_of>(1, factor_block, sizeof(double[factor_block]), stream, partial, chunks, eps);
-    cuda::launch_each(n, stream, ScaleOf{a.in<float>(0), a.out<float>(0), partial + chunks});
+    cuda::launch_each(n, stream, ScaleOf{a.in<float>(0), a.out<float>(0), partial + chunks, 0});
   }
 };
 
@@ -133,13 +138,15 @@ struct ApplyOf {
   const float *o, *scalars;
   W16* weight;
   float decay;
+  float lr;
+  bool ok;
+  __device__ void begin() { lr = scalars[ENG_S_LR], ok = scalars[ENG_S_OK] != 0.0f; }
   template <int W>
   __device__ void at(int64_t i) const {
     float x[W], d[W];
     cuda::load<W>(p + i, x);
-    if (scalars[ENG_S_OK] != 0.0f) {  // else p, which is in place, stays
+    if (ok) {  // else p, which is in place, stays
       cuda::load<W>(o + i, d);
-      const float lr = scalars[ENG_S_LR];
       for (int k = 0; k < W; ++k) {
         const float kept = decay != 0.0f ? x[k] - lr * (decay * x[k]) : x[k];
         x[k] = kept - lr * d[k];
@@ -167,7 +174,8 @@ struct Apply {
         decay(static_cast<float>(c.real("weight_decay"))) {}
   void run(const Args& a, cudaStream_t stream) const {
     const auto with = [&]<class W>(W* weights) {
-      cuda::launch_each(n, stream, ApplyOf<W>{a.out<float>(0), a.in<float>(1), a.in<float>(2), weights, decay});
+      cuda::launch_each(n, stream,
+                        ApplyOf<W>{a.out<float>(0), a.in<float>(1), a.in<float>(2), weights, decay, 0, false});
     };
     if (weight == ENG_F16)
       with(a.out<cuda::f16>(1));

@@ -91,3 +91,17 @@ TEST_CASE("cross-entropy: its scratch ends with [device] workspace, whether cuBL
     CHECK(most == none + uint64_t{cap});
   }
 }
+
+TEST_CASE("cross-entropy: [device] loss_chunk bounds the logits that exist at a time") {
+  Random random(5);
+  const Use use = use_of(random, ENG_BF16, 700, 64, 24, true, Sums::wide);
+  const Machine machine(with_twins());
+  eng_device_info info = describe(with_workspace(cap));
+  CHECK(info.settings[cuda::library::loss_chunk_setting] == 4096);
+  const uint64_t whole = workspace_of(use, info);
+  info.settings[cuda::library::loss_chunk_setting] = 100;
+  CHECK(workspace_of(use, info) == whole - 600 * 64 * sizeof(float));
+  const Count count;
+  check_close(use, 2 * most(ENG_BF16), {.loss_chunk = 100});
+  CHECK(count() == 7 * 3);
+}

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "plugin.hpp"
+#include "plugins/cuda/kernels/library.hpp"
 #include "tests/cuda/cublaslt/software_blas.hpp"
 #include "tests/kernels/kernel_harness.hpp"
 
@@ -78,6 +79,7 @@ struct How {
   int times = 1;
   bool graph = false;
   std::string* choices = nullptr;
+  uint64_t loss_chunk = 0;  // 0: what it is by default
 };
 
 // Throws what the plugin reports.
@@ -87,7 +89,8 @@ inline std::vector<Tensor> run(const Use& use, const How& how = {}) {
   const Device d(options);
   if (how.choices && !how.choices->empty())
     d.call(table().choose, static_cast<const char*>(how.choices->data()), uint64_t{how.choices->size()});
-  const eng_device_info info = describe(options);
+  eng_device_info info = describe(options);
+  if (how.loss_chunk) info.settings[cuda::library::loss_chunk_setting] = how.loss_chunk;
   const eng_kernel& kernel = kernel_of(use.op);
   std::vector<eng_desc> in;
   const eng_call call = call_of(use, in, info);

@@ -83,9 +83,11 @@ TEST_CASE("emulated cuda: fold, exactly") {
   Random random(4);
   const int64_t rows = GENERATE(1, 2, 3, 4, 5, 6, 7, 8, 13, 64);
   for (const int32_t type : {ENG_F32, ENG_BF16, ENG_F16}) {
-    const Tensor x = random_normal(random, type, {rows * 37});
-    check_exact({ENG_OP_FOLD, {x}, {desc(type, {37})}, {whole("rows", rows)}});
-    check_exact({ENG_OP_FOLD, {x}, {desc(ENG_F32, {37})}, {whole("rows", rows), whole("dtype", ENG_F32)}});
+    for (const int64_t n : {37, 72}) {
+      const Tensor x = random_normal(random, type, {rows * n});
+      check_exact({ENG_OP_FOLD, {x}, {desc(type, {n})}, {whole("rows", rows)}});
+      check_exact({ENG_OP_FOLD, {x}, {desc(ENG_F32, {n})}, {whole("rows", rows), whole("dtype", ENG_F32)}});
+    }
   }
 }
 

@@ -38,6 +38,17 @@ TEST_CASE("emulated cuda: linear, matmul and sum_rows") {
   }
 }
 
+TEST_CASE("emulated cuda: sums over many rows, linear's bias gradient") {
+  Random random(25);
+  const int32_t type = GENERATE(int32_t{ENG_F32}, int32_t{ENG_BF16}, int32_t{ENG_F16});
+  for (const int64_t rows : {64, 65, 700, 5000})
+    for (const int64_t columns : {37, 264}) {
+      const Tensor x = random_normal(random, type, {rows, columns}), acc = random_normal(random, ENG_F32, {columns});
+      check_close({ENG_OP_SUM_ROWS, {x, acc}, {acc.d}, {}, {{0, 1}}}, tolerance(type));
+      check_close({ENG_OP_SUM_ROWS, {x}, {desc(type, {columns})}}, tolerance(type));
+    }
+}
+
 TEST_CASE("emulated cuda: attention and its gradient") {
   Random random(22);
   const int32_t type = GENERATE(int32_t{ENG_F32}, int32_t{ENG_BF16}, int32_t{ENG_F16});
