@@ -1,16 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMSNorm and LayerNorm with the sum of the residual, and their gradients. One block for each row; gradients of weights
-// are summed by rows in their order, within slices of rows, and then over the slices: the same bits in every run.
+// RMSNorm and LayerNorm with the sum of the residual, and their gradients. Each value is read from memory once: rows
+// are kept in shared memory, where each thread reads only what itself has put there. Gradients of weights are summed by
+// rows in their order, within slices of rows, and then over the slices: the same bits in every run.
 #include "../../common/cuda/glue.hpp"
+#include "../../common/cuda/tensor.cuh"
 #include "list.hpp"
 
 namespace cuda {
 namespace norm {
 
-constexpr unsigned block = 256;
+// A block of (threads, 1) takes one row at a time. One of (8, 16 or 32 lanes, rows) takes rows of at most so many
+// vectors, each by its lanes alone, without a barrier.
+constexpr unsigned most_threads = 512;
 struct Scratch {
-  float warps[block / warp];
+  float warps[most_threads / warp];
 };
+constexpr size_t most_bytes = 98 << 10;  // of shared memory: what every GPU has
+// Rooms of rows begin at multiples of the widest vector.
+constexpr int64_t line_up(int64_t bytes) {
+  return (bytes + 31) / 32 * 32;
+}
+
+dim3 block_for(int64_t vectors, int64_t most) {
+  unsigned lanes = 8;
+  while (lanes < warp && lanes < vectors) lanes *= 2;
+  if (vectors <= lanes) return {lanes, most_threads / lanes};
+  const int64_t threads = (vectors + warp - 1) / warp * warp;
+  return static_cast<unsigned>(threads < most ? threads : most);
+}
+// W elements at once. Kernels for single ones are for rows of no whole vectors, and for rows too long for shared
+// memory: they keep no row, and read it again.
+template <int W>
+inline constexpr bool keeps = W > 1;
+
+template <class T, int W>
+__device__ __forceinline__ void write(T* to, const Pack<T, W>& pack) {
+  check_place<Pack<T, W>>(to);
+  *reinterpret_cast<Pack<T, W>*>(to) = pack;
+}
+
+// The room behind the scratch, for the row of these threads.
+__device__ __forceinline__ unsigned char* room_of(int64_t bytes, unsigned y) {
+  return reinterpret_cast<unsigned char*>(&shared<Scratch>() + 1) + y * bytes;
+}
+// Over the threads of a row.
+__device__ __forceinline__ float sum_of_row(float x) {
+  if (blockDim.x > warp) return sum_of_block(x, shared<Scratch>().warps);
+  for (unsigned by = blockDim.x / 2; by > 0; by /= 2) x += __shfl_xor_sync(0xffffffffu, x, static_cast<int>(by));
+  return x;
+}
 
 // X: type of x, residual and s. Y: of w and y. `mean`: LayerNorm.
 template <class X, class Y>
@@ -20,47 +58,62 @@ struct Forward {
   Y* y;
   float* stats;  // rstd, or mean and rstd, of each row
   X* s;          // null without a residual
-  int64_t columns;
+  int64_t rows, columns;
   float eps;
   bool mean;
+  int64_t room = 0;  // bytes, for each row of a block
 };
 
-template <class X, class Y>
+// s may be x or the residual: each thread reads what it is about to overwrite.
+template <int W, class X, class Y>
 __global__ void forward(Forward<X, Y> f) {
-  float* const scratch = shared<Scratch>().warps;
-  const int64_t row = blockIdx.x, at = row * f.columns;
-  const auto value = [&](int64_t i) {
-    float v = to_f32(f.x[at + i]);
-    if (f.residual) v = to_f32(rounded<X>(v + to_f32(f.residual[at + i])));
-    return v;
-  };
-  float sum = 0;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y, at = row * f.columns,
+                begin = static_cast<int64_t>(threadIdx.x) * W, step = static_cast<int64_t>(blockDim.x) * W,
+                end = row < f.rows ? f.columns : 0;  // lanes without a row go along
+  X* const kept = reinterpret_cast<X*>(room_of(f.room, threadIdx.y));
+  float mean = 0, sum = 0, x[W], y[W];
+  for (int64_t i = begin; i < end; i += step) {
+    check_place<Pack<X, W>>(f.x + at + i);
+    Pack<X, W> pack = *reinterpret_cast<const Pack<X, W>*>(f.x + at + i);  // not rounded again
+    if (f.residual) {
+      load<W>(f.residual + at + i, y);
+      for (int k = 0; k < W; ++k) from_f32(to_f32(pack.at[k]) + y[k], pack.at[k]);
+      write<X, W>(f.s + at + i, pack);
+    }
+    if constexpr (keeps<W>) write<X, W>(kept + i, pack);
+    for (int k = 0; k < W; ++k) x[k] = to_f32(pack.at[k]);
+    if (f.mean)
+      for (int k = 0; k < W; ++k) sum += x[k];
+    else
+      for (int k = 0; k < W; ++k) sum = fmaf(x[k], x[k], sum);
+  }
+  const auto again = [&](int64_t i) { load<W>(keeps<W> ? kept + i : (f.s ? f.s : f.x) + at + i, x); };
   const float n = static_cast<float>(f.columns);
-  float mean = 0;
   if (f.mean) {
-    for (int64_t i = threadIdx.x; i < f.columns; i += block) sum += value(i);
-    mean = sum_of_block(sum, scratch) / n;
+    mean = sum_of_row(sum) / n;
     sum = 0;
+    for (int64_t i = begin; i < end; i += step) {
+      again(i);
+      for (int k = 0; k < W; ++k) sum = fmaf(x[k] - mean, x[k] - mean, sum);
+    }
   }
-  for (int64_t i = threadIdx.x; i < f.columns; i += block) {
-    const float v = value(i) - mean;
-    sum = fmaf(v, v, sum);
+  const float rstd = 1.0f / sqrtf(sum_of_row(sum) / n + f.eps);
+  for (int64_t i = begin; i < end; i += step) {
+    again(i);
+    for (int k = 0; k < W; ++k) x[k] = (x[k] - mean) * rstd;
+    if (f.w) {
+      load<W>(f.w + i, y);
+      for (int k = 0; k < W; ++k) x[k] *= y[k];
+    }
+    if (f.bias) {
+      load<W>(f.bias + i, y);
+      for (int k = 0; k < W; ++k) x[k] += y[k];
+    }
+    store<W>(f.y + at + i, x);
   }
-  const float rstd = 1.0f / sqrtf(sum_of_block(sum, scratch) / n + f.eps);
-  // Each thread reads what it is about to overwrite, if s is x or the residual.
-  for (int64_t i = threadIdx.x; i < f.columns; i += block) {
-    const float v = value(i);
-    float out = (v - mean) * rstd;
-    if (f.w) out *= to_f32(f.w[i]);
-    if (f.bias) out += to_f32(f.bias[i]);
-    from_f32(out, f.y[at + i]);
-    if (f.s) from_f32(v, f.s[at + i]);
-  }
-  if (threadIdx.x) return;
-  if (f.mean)
-    f.stats[2 * row] = mean, f.stats[2 * row + 1] = rstd;
-  else
-    f.stats[row] = rstd;
+  if (threadIdx.x || row >= f.rows) return;
+  f.stats[f.mean ? 2 * row + 1 : row] = rstd;
+  if (f.mean) f.stats[2 * row] = mean;
 }
 
 template <class X, class Y>
@@ -71,72 +124,196 @@ struct Backward {
   const float* stats;
   const X* ds;  // may be null
   X* dx;
-  int64_t columns;
+  float *dw, *dbias;  // sums of each slice: may be null
+  int64_t rows, columns, slice;
   bool mean;
+  int depth = 0;                 // so many rows of inputs are in shared memory
+  bool sums = false;             // and so are the sums, or they are in memory
+  int64_t inputs = 0, room = 0;  // bytes: of those, and of all for one of the rows that a block has at once
+
+  // Two rows: the next one is on its way. Where a block has several rows at once, their sums always fit.
+  template <int W>
+  bool choose(unsigned rows_of_block) {
+    for (const auto& [rows_kept, sums_kept] : {std::pair(2, true), std::pair(1, true), std::pair(1, false)}) {
+      depth = keeps<W> ? rows_kept : 0, sums = sums_kept;
+      inputs = depth * columns * (int64_t{sizeof(X)} * (ds ? 2 : 1) + int64_t{sizeof(Y)});
+      room = line_up(inputs + (sums ? columns * int64_t{sizeof(float)} * ((dw ? 1 : 0) + (dbias ? 1 : 0)) : 0));
+      if (bytes(rows_of_block) <= most_bytes) return true;
+    }
+    return false;
+  }
+  size_t bytes(unsigned rows_of_block) const { return static_cast<size_t>(room) * rows_of_block + sizeof(Scratch); }
 };
 
-// With u = dy w and h = (s - mean) rstd: dx = rstd (u - mean(u) - h mean(u h)); RMSNorm has no mean(u).
-template <class X, class Y>
-__global__ void backward(Backward<X, Y> b) {
-  float* const scratch = shared<Scratch>().warps;
-  const int64_t row = blockIdx.x, at = row * b.columns;
-  const float mean = b.mean ? b.stats[2 * row] : 0.0f, rstd = b.mean ? b.stats[2 * row + 1] : b.stats[row];
-  const auto upstream = [&](int64_t i) { return to_f32(b.dy[at + i]) * (b.w ? to_f32(b.w[i]) : 1.0f); };
-  float plain = 0, scaled = 0;
-  for (int64_t i = threadIdx.x; i < b.columns; i += block) {
-    const float u = upstream(i);
-    plain += u, scaled = fmaf(u, (to_f32(b.s[at + i]) - mean) * rstd, scaled);
-  }
-  const float n = static_cast<float>(b.columns);
-  const float a = b.mean ? sum_of_block(plain, scratch) / n : 0.0f, c = sum_of_block(scaled, scratch) / n;
-  for (int64_t i = threadIdx.x; i < b.columns; i += block) {
-    const float h = (to_f32(b.s[at + i]) - mean) * rstd;
-    float d = rstd * (upstream(i) - a - h * c);
-    if (b.ds) d += to_f32(b.ds[at + i]);
-    from_f32(d, b.dx[at + i]);
-  }
+// Starts to copy W elements to shared memory.
+template <int W, class T>
+__device__ __forceinline__ void fetch(T* to, const T* from) {
+  constexpr int each = 16 / sizeof(T);
+  for (int k = 0; k + each <= W; k += each) copy_async<16>(shared_address(to + k), from + k, true);
 }
 
-// One thread for each column of a slice of rows: dw = sum of dy h, dbias = sum of dy.
-template <class X, class Y>
-__global__ void weights(Backward<X, Y> b, int64_t rows, int64_t slice, float* dw, float* dbias) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= b.columns) return;
-  const int64_t first = blockIdx.y * slice, last = first + slice < rows ? first + slice : rows;
-  float w = 0, bias = 0;
-  for (int64_t row = first; row < last; ++row) {
-    const float mean = b.mean ? b.stats[2 * row] : 0.0f, rstd = b.mean ? b.stats[2 * row + 1] : b.stats[row];
-    const float dy = to_f32(b.dy[row * b.columns + i]);
-    w = fmaf(dy, (to_f32(b.s[row * b.columns + i]) - mean) * rstd, w), bias += dy;
+// Sums of columns. In shared memory the fours of a vector lie apart, so that neighbouring threads use other banks.
+template <int W>
+struct Sums {
+  static constexpr int part = W < 4 ? W : 4, parts = W / part;
+  using Part = float[part];
+  float *near, *far;
+  int64_t columns;
+  bool is_near;
+  __device__ __forceinline__ unsigned place(int p, int64_t i) const {
+    return (p * static_cast<unsigned>(columns) + static_cast<unsigned>(i)) / parts;
   }
-  dw[blockIdx.y * b.columns + i] = w;
-  if (dbias) dbias[blockIdx.y * b.columns + i] = bias;
+  __device__ __forceinline__ void take(int64_t i, float (&x)[W]) const {
+    if (!is_near) return load<W>(far + i, x);
+    for (int p = 0; p < parts; ++p) load<part>(near + place(p, i), reinterpret_cast<Part&>(x[p * part]));
+  }
+  // Of columns i .., to what is there or, for the first row, to nothing.
+  __device__ __forceinline__ void add_product(int64_t i, const float (&a)[W], const float (&b)[W], bool begun) const {
+    float x[W] = {};
+    if (begun) take(i, x);
+    for (int k = 0; k < W; ++k) x[k] = fmaf(a[k], b[k], x[k]);
+    if (!is_near) return store<W>(far + i, x);
+    for (int p = 0; p < parts; ++p) store<part>(near + place(p, i), reinterpret_cast<Part&>(x[p * part]));
+  }
+};
+
+// With u = dy w and h = (s - mean) rstd: dx = rstd (u - mean(u) - h mean(u h)); RMSNorm has no mean(u). One block for
+// each slice of rows; its dw = sum of dy h, dbias = sum of dy.
+template <int W, class X, class Y>
+__global__ void __launch_bounds__(most_threads, 2) backward(Backward<X, Y> b) {
+  const int64_t first = blockIdx.x * b.slice, last = first + b.slice < b.rows ? first + b.slice : b.rows;
+  const int64_t columns = b.columns, begin = static_cast<int64_t>(threadIdx.x) * W,
+                step = static_cast<int64_t>(blockDim.x) * W;
+  // A room: rows of s, of ds and of dy, then sums.
+  X* const near_s = reinterpret_cast<X*>(room_of(b.room, threadIdx.y));
+  X* const near_ds = near_s + b.depth * columns;
+  Y* const near_dy = reinterpret_cast<Y*>(near_ds + (b.ds ? b.depth * columns : 0));
+  const auto sums_of = [&](unsigned y, bool bias) {
+    float *const near = reinterpret_cast<float*>(room_of(b.room, y) + b.inputs), *const far = bias ? b.dbias : b.dw;
+    return Sums<W>{near + (bias && b.dw ? columns : 0), far ? far + blockIdx.x * columns : nullptr, columns, b.sums};
+  };
+  const Sums<W> dw = sums_of(threadIdx.y, false), dbias = sums_of(threadIdx.y, true);
+  const auto end_of = [&](int64_t row) { return row < last ? columns : 0; };  // lanes without a row go along
+  const auto fetch_row = [&](int64_t row, int64_t to) {
+    const int64_t at = row * columns;
+    for (int64_t i = begin; i < end_of(row); i += step) {
+      fetch<W>(near_s + to + i, b.s + at + i), fetch<W>(near_dy + to + i, b.dy + at + i);
+      if (b.ds) fetch<W>(near_ds + to + i, b.ds + at + i);
+    }
+    commit_async();
+  };
+  float next_mean = 0, next_rstd = 0;
+  const auto read_stats = [&](int64_t row) {
+    if (row >= last) return;
+    next_rstd = b.stats[b.mean ? 2 * row + 1 : row];
+    if (b.mean) next_mean = b.stats[2 * row];
+  };
+
+  int64_t row = first + threadIdx.y, now = 0, next = b.depth == 2 ? columns : 0;  // now, next: where rows are kept
+  read_stats(row);
+  if constexpr (keeps<W>) fetch_row(row, now);
+  for (int64_t done = first; done < last; done += blockDim.y, row += blockDim.y) {
+    const bool begun = done > first;
+    const int64_t at = row * columns, end = end_of(row);
+    const float mean = next_mean, rstd = next_rstd;
+    read_stats(row + blockDim.y);
+    if constexpr (keeps<W>) {
+      if (b.depth == 2) {
+        fetch_row(row + blockDim.y, next);
+        wait_async<1>();
+      } else {
+        if (begun) fetch_row(row, now);
+        wait_async<0>();
+      }
+    }
+    float dy[W], h[W], u[W], x[W], ones[W], plain = 0, scaled = 0;
+    const auto get = [&](int64_t i) {
+      load<W>(keeps<W> ? near_dy + now + i : b.dy + at + i, dy), load<W>(keeps<W> ? near_s + now + i : b.s + at + i, h);
+      if (b.w) load<W>(b.w + i, u);
+      for (int k = 0; k < W; ++k) h[k] = (h[k] - mean) * rstd, u[k] = b.w ? dy[k] * u[k] : dy[k], ones[k] = 1;
+    };
+    for (int64_t i = begin; i < end; i += step) {
+      get(i);
+      for (int k = 0; k < W; ++k) plain += u[k], scaled = fmaf(u[k], h[k], scaled);
+      if (b.dw) dw.add_product(i, dy, h, begun);
+      if (b.dbias) dbias.add_product(i, dy, ones, begun);
+    }
+    const float n = static_cast<float>(columns);
+    const float a = b.mean ? sum_of_row(plain) / n : 0.0f, c = sum_of_row(scaled) / n;
+    for (int64_t i = begin; i < end; i += step) {
+      get(i);
+      for (int k = 0; k < W; ++k) u[k] = rstd * (u[k] - a - h[k] * c);
+      if (b.ds) {
+        load<W>(keeps<W> ? near_ds + now + i : b.ds + at + i, x);
+        for (int k = 0; k < W; ++k) u[k] += x[k];
+      }
+      store<W>(b.dx + at + i, u);
+    }
+    const int64_t was = now;
+    now = next, next = was;
+  }
+
+  // The sums of each room, in order; if the block has one, each thread has put its own there.
+  if ((!b.dw && !b.dbias) || (!b.sums && first < last)) return;
+  const unsigned all = static_cast<unsigned>(last - first < blockDim.y ? last - first : blockDim.y);
+  if (blockDim.y > 1) __syncthreads();
+  const auto finish = [&](float* out, bool bias) {
+    for (int64_t i = threadIdx.y * step + begin; i < columns; i += blockDim.y * step) {
+      float sum[W] = {}, x[W];
+      ENG_UNROLL_BY(2)
+      for (unsigned y = 0; y < all; ++y) {
+        sums_of(y, bias).take(i, x);
+        for (int k = 0; k < W; ++k) sum[k] += x[k];
+      }
+      store<W>(out + blockIdx.x * columns + i, sum);
+    }
+  };
+  if (b.dw) finish(b.dw, false);
+  if (b.dbias) finish(b.dbias, true);
 }
 
-// out = acc + the slices, in order.
+// out = acc + the slices: groups of neighbouring slices in order, and then the groups.
 template <class S>
-struct SlicesOf {
+struct Slices {
   const float* parts;
-  const S* acc;
+  const S* acc;  // may be null
   S* out;
   int64_t columns, slices;
-  template <int W>
-  __device__ void at(int64_t i) const {
-    for (int k = 0; k < W; ++k) {
-      float sum = 0;
-      for (int64_t s = 0; s < slices; ++s) sum += parts[s * columns + i + k];
-      if (acc) sum += to_f32(acc[i + k]);
-      from_f32(sum, out[i + k]);
-    }
-  }
 };
+constexpr unsigned groups = 16;  // at most
+struct Groups {
+  float at[groups][warp];
+};
+template <class S>
+__global__ void sum_slices(Slices<S> f) {
+  Groups& all = shared<Groups>();
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * warp + threadIdx.x,
+                each = (f.slices + blockDim.y - 1) / blockDim.y, first = threadIdx.y * each,
+                last = first + each < f.slices ? first + each : f.slices;
+  float sum = 0;
+  if (i < f.columns) {
+    ENG_UNROLL_BY(8)
+    for (int64_t s = first; s < last; ++s) sum += f.parts[s * f.columns + i];
+  }
+  all.at[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y || i >= f.columns) return;
+  for (unsigned g = 1; g < blockDim.y; ++g) sum += all.at[g][threadIdx.x];
+  if (f.acc) sum += to_f32(f.acc[i]);
+  from_f32(sum, f.out[i]);
+}
 
 // ---- ops -------------------------------------------------------------------------------------------------------
 
+// f.operator()<W>() for vectors of 16 bytes of the narrowest type; for single elements if that cannot be.
+template <class X, class Y, class F>
+void by_width(int64_t columns, F&& f) {
+  if (columns % widest<X, Y> || !f.template operator()<widest<X, Y>>()) f.template operator()<1>();
+}
 // Rows of a slice: enough slices to fill a GPU, whatever the GPU, so that the plan and the bits do not depend on it.
-constexpr int64_t most_slices = 64;
+constexpr int64_t most_slices = 256;
 int64_t slice_of(int64_t rows) {
-  const int64_t least = 32, even = (rows + most_slices - 1) / most_slices;
+  const int64_t least = 8, even = (rows + most_slices - 1) / most_slices;
   return even < least ? least : even;
 }
 int64_t slices_of(int64_t rows) {
@@ -186,12 +363,17 @@ struct Norm {
         eps(static_cast<float>(c.real("eps"))) {}
   void run(const Args& a, cudaStream_t queue) const {
     by_stream(stream, type, [&]<class X, class Y>(X, Y) {
-      const Forward<X, Y> f{a.in<X>(0),  a.in<X>(residual),
-                            a.in<Y>(1),  layer ? a.in<Y>(2) : nullptr,
-                            a.out<Y>(0), a.out<float>(1),
-                            a.out<X>(2), n_columns,
-                            eps,         layer};
-      launch<forward<X, Y>>(static_cast<unsigned>(n_rows), block, sizeof(Scratch), queue, f);
+      const Y* const bias = layer ? a.in<Y>(2) : nullptr;
+      Forward<X, Y> f{a.in<X>(0), a.in<X>(residual), a.in<Y>(1), bias, a.out<Y>(0), a.out<float>(1), a.out<X>(2),
+                      n_rows,     n_columns,         eps,        layer};
+      by_width<X, Y>(n_columns, [&]<int W>() {
+        const dim3 block = block_for(n_columns / W, most_threads);
+        f.room = keeps<W> ? line_up(n_columns * int64_t{sizeof(X)}) : 0;
+        const size_t bytes = static_cast<size_t>(f.room * block.y) + sizeof(Scratch);
+        if (bytes > most_bytes) return false;
+        launch<forward<W, X, Y>>(static_cast<unsigned>((n_rows + block.y - 1) / block.y), block, bytes, queue, f);
+        return true;
+      });
     });
   }
 };
@@ -234,18 +416,24 @@ struct NormGrad {
         has_dbias(c.has_out(2)) {}
   void run(const Args& a, cudaStream_t queue) const {
     by_stream(stream, type, [&]<class X, class Y>(X, Y) {
-      const Backward<X, Y> b{a.in<Y>(0), a.in<X>(1),  a.in<Y>(2), a.in<float>(3),
-                             a.in<X>(4), a.out<X>(0), n_columns,  layer};
       const int64_t slices = slices_of(n_rows);
-      float *dw = a.scratch<float>(), *dbias = has_dbias ? dw + slices * n_columns : nullptr;
-      // First the weights: dx may take the place of ds only, but s is read by both.
-      if (has_dw)
-        launch<weights<X, Y>>(dim3(blocks_for(n_columns, 128), static_cast<unsigned>(slices)), 128, 0, queue, b, n_rows,
-                              slice_of(n_rows), dw, dbias);
-      launch<backward<X, Y>>(static_cast<unsigned>(n_rows), block, sizeof(Scratch), queue, b);
+      float *const parts = a.scratch<float>(), *const dw = has_dw ? parts : nullptr,
+                   *const dbias = has_dbias ? parts + (has_dw ? slices * n_columns : 0) : nullptr;
+      Backward<X, Y> b{a.in<Y>(0), a.in<X>(1), a.in<Y>(2), a.in<float>(3), a.in<X>(4),       a.out<X>(0),
+                       dw,         dbias,      n_rows,     n_columns,      slice_of(n_rows), layer};
+      by_width<X, Y>(n_columns, [&]<int W>() {
+        const dim3 block = block_for(n_columns / W, most_threads / 2);
+        if (!b.template choose<W>(block.y)) return false;
+        launch<backward<W, X, Y>>(static_cast<unsigned>(slices), block, b.bytes(block.y), queue, b);
+        return true;
+      });
       by_types(type, sums, [&]<class T, class S>(T, S) {
-        if (has_dw) launch_each(n_columns, queue, SlicesOf<S>{dw, a.in<S>(5), a.out<S>(1), n_columns, slices});
-        if (has_dbias) launch_each(n_columns, queue, SlicesOf<S>{dbias, a.in<S>(6), a.out<S>(2), n_columns, slices});
+        const auto blocks = static_cast<unsigned>((n_columns + warp - 1) / warp);
+        const dim3 block(warp, slices < groups ? static_cast<unsigned>(slices) : groups);
+        for (const size_t k : {1, 2})
+          if (const float* const of = k == 1 ? dw : dbias)
+            launch<sum_slices<S>>(blocks, block, sizeof(Groups), queue,
+                                  Slices<S>{of, a.in<S>(4 + k), a.out<S>(k), n_columns, slices});
       });
     });
   }

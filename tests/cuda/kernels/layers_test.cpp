@@ -20,29 +20,23 @@ double tolerance(const Types& t) {
 
 }  // namespace
 
-TEST_CASE("emulated cuda: rms_norm and its gradient") {
-  Random random(11);
-  const Types t = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
-  const Dims dims = GENERATE(Dims{3, 5}, Dims{2, 3, 64}, Dims{34, 77}, Dims{2, 1030});
+namespace {
+
+void check_rms_norm(Random& random, const Types& t, const Dims& dims) {
   const auto stream = [&] { return random_normal(random, t.stream, dims); };
   const Dims lead(dims.begin(), dims.end() - 1), last = {dims.back()};
-  const Tensor x = stream(), residual = stream(), w = random_normal(random, t.type, last);
+  const Tensor x = stream(), residual = stream(), w = random_normal(random, t.type, last), none;
   const eng_desc y = desc(t.type, dims), rstd = desc(ENG_F32, lead);
   const std::vector<eng_attr> eps = {real("eps", 1e-5)};
-  check_close({ENG_OP_RMS_NORM, {x, w, Tensor()}, {y, rstd}, eps}, tolerance(t));
+  check_close({ENG_OP_RMS_NORM, {x, w, none}, {y, rstd}, eps}, tolerance(t));
   check_close({ENG_OP_RMS_NORM, {x, w, residual}, {y, rstd, x.d}, eps, {{2, 0}}}, tolerance(t));
-  const Device::Outputs forward = reference().run(ENG_OP_RMS_NORM, {x, w, Tensor()}, {y, rstd}, eps);
+  const Tensor stats = reference().run(ENG_OP_RMS_NORM, {x, w, none}, {y, rstd}, eps)[1];
   const Tensor dy = random_normal(random, t.type, dims), ds = stream(), acc = random_normal(random, t.sums, last);
-  check_close({ENG_OP_RMS_NORM_GRAD, {dy, x, w, forward[1]}, {x.d, acc.d}}, tolerance(t));
-  check_close({ENG_OP_RMS_NORM_GRAD, {dy, x, w, forward[1], ds, acc}, {x.d, acc.d}, {}, {{0, 4}, {1, 5}}},
-              tolerance(t));
+  check_close({ENG_OP_RMS_NORM_GRAD, {dy, x, w, stats}, {x.d, acc.d}}, tolerance(t));
+  check_close({ENG_OP_RMS_NORM_GRAD, {dy, x, w, stats, ds, acc}, {x.d, acc.d}, {}, {{0, 4}, {1, 5}}}, tolerance(t));
 }
 
-TEST_CASE("emulated cuda: layer_norm and its gradient") {
-  Random random(12);
-  const Types t = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
-  if (t.stream != t.type) return;  // the residual stream of 16-bit weights has their type
-  const Dims dims = GENERATE(Dims{3, 5}, Dims{2, 3, 64}, Dims{34, 77});
+void check_layer_norm(Random& random, const Types& t, const Dims& dims) {
   const Dims last = {dims.back()};
   Dims pairs(dims.begin(), dims.end() - 1);
   pairs.push_back(2);
@@ -50,20 +44,54 @@ TEST_CASE("emulated cuda: layer_norm and its gradient") {
   const Tensor x = stream(), residual = stream(), w = random_normal(random, t.type, last),
                bias = random_normal(random, t.type, last), none;
   const eng_desc y = desc(t.type, dims), stats = desc(ENG_F32, pairs);
-  const std::vector<eng_attr> eps = {real("eps", 1e-5)};
+  const std::vector<eng_attr> eps = {real("eps", 1e-5)}, with_bias = {whole("bias", 1)};
   check_close({ENG_OP_LAYER_NORM, {x, w, bias, none}, {y, stats}, eps}, tolerance(t));
   check_close({ENG_OP_LAYER_NORM, {x, w, bias, residual}, {y, stats, x.d}, eps, {{2, 3}}}, tolerance(t));
   check_close({ENG_OP_LAYER_NORM, {x, none, none, none}, {y, stats}, eps}, tolerance(t));
   const Tensor s = reference().run(ENG_OP_LAYER_NORM, {x, w, bias, none}, {y, stats}, eps)[1];
   const Tensor dy = stream(), ds = stream(), dw = random_normal(random, t.sums, last),
                db = random_normal(random, t.sums, last);
-  check_close({ENG_OP_LAYER_NORM_GRAD, {dy, x, w, s}, {x.d, dw.d, db.d}, {whole("bias", 1)}}, tolerance(t));
-  check_close({ENG_OP_LAYER_NORM_GRAD,
-               {dy, x, w, s, ds, dw, db},
-               {x.d, dw.d, db.d},
-               {whole("bias", 1)},
-               {{0, 4}, {1, 5}, {2, 6}}},
-              tolerance(t));
+  const auto check = [&](const Use& use) { check_close(use, tolerance(t)); };
+  check({ENG_OP_LAYER_NORM_GRAD, {dy, x, w, s}, {x.d, dw.d, db.d}, with_bias});
+  check({ENG_OP_LAYER_NORM_GRAD, {dy, x, w, s, ds, dw, db}, {x.d, dw.d, db.d}, with_bias, {{0, 4}, {1, 5}, {2, 6}}});
+  check({ENG_OP_LAYER_NORM_GRAD, {dy, x, w, s, none, dw}, {x.d, dw.d}, {whole("bias", 0)}});
+  check({ENG_OP_LAYER_NORM_GRAD, {dy, x, none, s}, {x.d}, {whole("bias", 0)}});
+}
+
+}  // namespace
+
+// Rows of 8, 16 or 32 lanes, or of several warps; of whole vectors, or not; more rows than a slice has.
+TEST_CASE("emulated cuda: rms_norm and its gradient") {
+  Random random(11);
+  const Types t = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
+  check_rms_norm(random, t,
+                 GENERATE(Dims{3, 5}, Dims{2, 3, 64}, Dims{40, 64}, Dims{20, 128}, Dims{34, 77}, Dims{2, 1030},
+                          Dims{11, 1032}, Dims{300, 24}));
+}
+
+TEST_CASE("emulated cuda: layer_norm and its gradient") {
+  Random random(12);
+  const Types t = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
+  if (t.stream != t.type) return;  // the residual stream of 16-bit weights has their type
+  check_layer_norm(random, t,
+                   GENERATE(Dims{3, 5}, Dims{2, 3, 64}, Dims{20, 128}, Dims{34, 77}, Dims{11, 1032}, Dims{300, 24}));
+}
+
+TEST_CASE("emulated cuda: norms of long rows") {
+  Random random(15);
+  // Shared memory holds the next row too, or one row alone, with the sums or without, or nothing of it.
+  const Types t = GENERATE(from_range(std::begin(all_types), std::begin(all_types) + 3));
+  const Dims dims = GENERATE(Dims{9, 6000}, Dims{2, 26000});
+  check_rms_norm(random, t, dims);
+  if (t.stream == t.type) check_layer_norm(random, t, dims);
+}
+
+TEST_CASE("emulated cuda: a norm of more rows than a block's warps take at once") {
+  Random random(16);
+  const Dims dims = GENERATE(Dims{4400, 68}, Dims{4400, 17});
+  const Tensor x = random_normal(random, ENG_F32, dims), dy = random_normal(random, ENG_F32, dims),
+               w = random_normal(random, ENG_F32, {dims.back()}), rstd = random_normal(random, ENG_F32, {dims[0]});
+  check_close({ENG_OP_RMS_NORM_GRAD, {dy, x, w, rstd}, {x.d, w.d}}, 2e-6);
 }
 
 TEST_CASE("emulated cuda: embedding, positions and rope") {
