@@ -103,11 +103,18 @@ __device__ __forceinline__ float to_f32(bf16 x) {
   return bits_of<float>(static_cast<uint32_t>(x.bits) << 16);
 }
 __device__ __forceinline__ float to_f32(f16 x) {
-  const uint32_t sign = static_cast<uint32_t>(x.bits >> 15) << 31, exponent = x.bits >> 10 & 0x1f,
-                 fraction = x.bits & 0x3ff;
-  if (exponent == 0)  // so many times 2^-24
-    return bits_of<float>(bits_of<uint32_t>(static_cast<float>(fraction) * 0x1p-24f) | sign);
-  return bits_of<float>(sign | (exponent == 31 ? 0xff : exponent + 112) << 23 | fraction << 13);
+#ifdef ENG_EMULATED
+  const uint32_t exponent = x.bits >> 10 & 0x1f, fraction = x.bits & 0x3ff;
+  const float size = exponent == 0    ? static_cast<float>(fraction) * 0x1p-24f
+                     : exponent == 31 ? INFINITY
+                                      : bits_of<float>((exponent + 112) << 23 | fraction << 13);
+  const float number = x.bits & 0x8000 ? -size : size;
+#else
+  float number;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(number) : "h"(x.bits));
+#endif
+  const bool nan = (x.bits & 0x7fff) > 0x7c00;
+  return nan ? bits_of<float>((x.bits & 0x8000u) << 16 | 0x7f800000u | (x.bits & 0x3ffu) << 13) : number;
 }
 
 // To nearest even, as eng.cast/1 has it: NaN keeps the bits that fit, what is too large becomes infinite.
@@ -115,23 +122,31 @@ __device__ __forceinline__ void from_f32(float x, float& out) {
   out = x;
 }
 __device__ __forceinline__ void from_f32(float x, bf16& out) {
-  const uint32_t bits = bits_of<uint32_t>(x);
-  const bool nan = (bits & 0x7fffffff) > 0x7f800000;
-  const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-  out.bits = static_cast<uint16_t>(nan ? bits >> 16 | (bits >> 16 & 0x7f ? 0 : 1) : rounded);
+  const uint32_t bits = bits_of<uint32_t>(x), high = bits >> 16;
+#ifdef ENG_EMULATED
+  const auto number = static_cast<uint16_t>((bits + 0x7fff + (high & 1)) >> 16);
+#else
+  uint16_t number;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(number) : "f"(x));
+#endif
+  out.bits = x != x ? static_cast<uint16_t>(high | (high & 0x7f ? 0 : 1)) : number;
 }
 __device__ __forceinline__ void from_f32(float x, f16& out) {
-  const uint32_t bits = bits_of<uint32_t>(x), size = bits & 0x7fffffff;
-  uint32_t half = 0;
-  if (size > 0x7f800000)
-    half = 0x7c00 | (bits >> 13 & 0x3ff) | (bits >> 13 & 0x3ff ? 0 : 1);
-  else if (size >= 0x477ff000)  // 65520: half of the way to what would be 65536
-    half = 0x7c00;
-  else if (size < 0x38800000)  // below 2^-14 the grid is 2^-24: the sum with 0.5 rounds to it
+  const uint32_t bits = bits_of<uint32_t>(x);
+#ifdef ENG_EMULATED
+  const uint32_t size = bits & 0x7fffffff;
+  uint32_t half = 0x7c00;
+  if (size < 0x38800000)  // below 2^-14 the grid is 2^-24: the sum with 0.5 rounds to it
     half = bits_of<uint32_t>(bits_of<float>(size) + 0.5f) - 0x3f000000u;
-  else
+  else if (size < 0x477ff000)  // 65520: half of the way to what would be 65536
     half = ((size + 0xfff + (bits >> 13 & 1)) >> 13) - (112u << 10);
-  out.bits = static_cast<uint16_t>((bits >> 16 & 0x8000) | half);
+  const auto number = static_cast<uint16_t>((bits >> 16 & 0x8000) | half);
+#else
+  uint16_t number;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(number) : "f"(x));
+#endif
+  const uint32_t nan = (bits >> 16 & 0x8000) | 0x7c00 | (bits >> 13 & 0x3ff);
+  out.bits = x != x ? static_cast<uint16_t>(nan | (nan & 0x3ff ? 0 : 1)) : number;
 }
 template <class T>
 __device__ __forceinline__ T rounded(float x) {

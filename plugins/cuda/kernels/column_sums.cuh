@@ -47,12 +47,19 @@ __global__ void sum(Rows<T, S> r) {
 template <class T, class S>
 void launch_sum(const Rows<T, S>& r, int64_t slices, cudaStream_t stream) {
   constexpr int wide = widest<T> < groups ? widest<T> : groups;  // so that a block has a thread for each column
+  constexpr int64_t filling = 256;                               // blocks
   const auto go = [&]<int W>() {
     launch<sum<W, T, S>>(
         dim3(static_cast<unsigned>((r.columns + lanes * W - 1) / (lanes * W)), static_cast<unsigned>(slices)),
         lanes * groups, sizeof(float[groups][lanes * W]), stream, r);
   };
-  r.columns % wide ? go.template operator()<1>() : go.template operator()<wide>();
+  const bool vectors = r.columns % wide == 0 && r.columns / (lanes * wide) * slices >= filling;
+  vectors ? go.template operator()<wide>() : go.template operator()<1>();
+}
+// out = [acc +] the sums of the columns of x (rows, columns), of which there are few rows.
+template <class T, class S>
+void all(const T* x, int64_t rows, int64_t columns, const S* acc, S* out, cudaStream_t stream) {
+  launch_sum(Rows<T, S>{x, rows, columns, rows, acc, out}, 1, stream);
 }
 
 constexpr int64_t least_rows = 64, most_slices = 64;
@@ -68,13 +75,13 @@ inline int64_t slices_of(int64_t rows) {
 inline uint64_t scratch(int64_t rows, int64_t columns) {
   return rows > least_rows ? static_cast<uint64_t>(slices_of(rows) * columns) * sizeof(float) : 0;
 }
-// out = [acc +] the sums of the columns of x (rows, columns). `parts`: the scratch.
+// The same of any number of rows. `parts`: the scratch.
 template <class T, class S>
 void run(const T* x, int64_t rows, int64_t columns, const S* acc, S* out, float* parts, cudaStream_t stream) {
-  if (rows <= least_rows) return launch_sum(Rows<T, S>{x, rows, columns, least_rows, acc, out}, 1, stream);
+  if (rows <= least_rows) return all(x, rows, columns, acc, out, stream);
   const int64_t slices = slices_of(rows);
   launch_sum(Rows<T, float>{x, rows, columns, slice_of(rows), nullptr, parts}, slices, stream);
-  launch_sum(Rows<float, S>{parts, slices, columns, slices, acc, out}, 1, stream);
+  all(parts, slices, columns, acc, out, stream);
 }
 
 }  // namespace column_sums

@@ -4,6 +4,7 @@
 // rows in their order, within slices of rows, and then over the slices: the same bits in every run.
 #include "../../common/cuda/glue.hpp"
 #include "../../common/cuda/tensor.cuh"
+#include "column_sums.cuh"
 #include "list.hpp"
 
 namespace cuda {
@@ -272,37 +273,6 @@ __global__ void __launch_bounds__(most_threads, 2) backward(Backward<X, Y> b) {
   if (b.dbias) finish(b.dbias, true);
 }
 
-// out = acc + the slices: groups of neighbouring slices in order, and then the groups.
-template <class S>
-struct Slices {
-  const float* parts;
-  const S* acc;  // may be null
-  S* out;
-  int64_t columns, slices;
-};
-constexpr unsigned groups = 16;  // at most
-struct Groups {
-  float at[groups][warp];
-};
-template <class S>
-__global__ void sum_slices(Slices<S> f) {
-  Groups& all = shared<Groups>();
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * warp + threadIdx.x,
-                each = (f.slices + blockDim.y - 1) / blockDim.y, first = threadIdx.y * each,
-                last = first + each < f.slices ? first + each : f.slices;
-  float sum = 0;
-  if (i < f.columns) {
-    ENG_UNROLL_BY(8)
-    for (int64_t s = first; s < last; ++s) sum += f.parts[s * f.columns + i];
-  }
-  all.at[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y || i >= f.columns) return;
-  for (unsigned g = 1; g < blockDim.y; ++g) sum += all.at[g][threadIdx.x];
-  if (f.acc) sum += to_f32(f.acc[i]);
-  from_f32(sum, f.out[i]);
-}
-
 // ---- ops -------------------------------------------------------------------------------------------------------
 
 // f.operator()<W>() for vectors of 16 bytes of the narrowest type; for single elements if that cannot be.
@@ -428,12 +398,9 @@ struct NormGrad {
         return true;
       });
       by_types(type, sums, [&]<class T, class S>(T, S) {
-        const auto blocks = static_cast<unsigned>((n_columns + warp - 1) / warp);
-        const dim3 block(warp, slices < groups ? static_cast<unsigned>(slices) : groups);
         for (const size_t k : {1, 2})
           if (const float* const of = k == 1 ? dw : dbias)
-            launch<sum_slices<S>>(blocks, block, sizeof(Groups), queue,
-                                  Slices<S>{of, a.in<S>(4 + k), a.out<S>(k), n_columns, slices});
+            column_sums::all(of, slices, n_columns, a.in<S>(4 + k), a.out<S>(k), queue);
       });
     });
   }
