@@ -8,6 +8,7 @@
 #include "engine/plugin.h"
 #include "plugins/common/cuda/glue.hpp"
 #include "plugins/common/kernel.hpp"
+#include "plugins/cuda/kernels/library.hpp"
 #include "plugins/cuda/kernels/list.hpp"
 
 namespace cuda {
@@ -23,6 +24,39 @@ struct Copy {
     if (bytes) std::memcpy(a.out<char>(0), a.in<char>(0), bytes);
   }
 };
+
+// A library of products, for calls whose device has scratch for it: settings[0] bytes. It adds in order, in f32.
+class InOrder final : public library::Algorithm {
+ public:
+  explicit InOrder(const library::Product& p) : p_(p) {}
+  bool takes(const library::Operands&) const override { return true; }
+  void run(const library::Operands& o, void*, void*) const override {
+    const int64_t a_stride = p_.a_stride ? p_.a_stride : p_.ta ? p_.m : p_.k;
+    for (int64_t m = 0; m < p_.m; ++m)
+      for (int64_t n = 0; n < p_.n; ++n) {
+        float sum = 0;
+        for (int64_t k = 0; k < p_.k; ++k)
+          sum += read(o.a, p_.type, p_.ta ? k * a_stride + m : m * a_stride + k) *
+                 read(o.b, p_.type, p_.tb ? n * p_.k + k : k * p_.n + n);
+        if (o.bias) sum += read(o.bias, p_.type, n);
+        if (o.acc) sum += read(o.acc, p_.result, m * p_.n + n);
+        by_type(p_.result, [&]<class T>(T) { from_f32(sum, static_cast<T*>(o.c)[m * p_.n + n]); });
+      }
+  }
+
+ private:
+  library::Product p_;
+  static float read(const void* from, int32_t type, int64_t i) {
+    float out = 0;
+    by_type(type, [&]<class T>(T) { out = to_f32(static_cast<const T*>(from)[i]); });
+    return out;
+  }
+};
+const library::Table in_order = {
+    [](const Call& c, const library::Product&) { return c.device.settings[0]; },
+    [](void*, const library::Product& p, uint64_t scratch) -> std::shared_ptr<const library::Algorithm> {
+      return scratch ? std::make_shared<InOrder>(p) : nullptr;
+    }};
 
 ENG_DESCRIPTION(
     "[plugin]\n"
@@ -86,7 +120,7 @@ const char* describe() {
   return eng_description;
 }
 eng_status start(const eng_host*, eng_error*) {
-  collected = kernels();
+  collected = kernels(), library::table = &in_order;
   collected.push_back(&kernel<Copy>);
   table = {sizeof table, static_cast<uint32_t>(collected.size()), collected.data()};
   return ENG_OK;

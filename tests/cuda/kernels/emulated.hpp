@@ -13,9 +13,12 @@ namespace cuda_test {
 
 using namespace kernels_test;
 
+inline std::string device_file() {
+  const char* const given = std::getenv("ENG_TEST_DEVICE");
+  return given ? given : "../tests/cuda/emulated/emulated.eng.so";
+}
 inline const Device& emulated() {
-  static const char* const given = std::getenv("ENG_TEST_DEVICE");
-  static const Device device(given ? given : "../tests/cuda/emulated/emulated.eng.so", "cuda");
+  static const Device device(device_file(), "cuda");
   return device;
 }
 

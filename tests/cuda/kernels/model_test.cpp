@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulated.hpp"
+#include "plugins/cuda/kernels/library.hpp"
 
 using namespace cuda_test;
 
@@ -113,4 +114,23 @@ TEST_CASE("emulated cuda: cross-entropy and its gradient") {
                 1e-5);
   labels.put(5, 67);
   CHECK(std::isnan(outputs({ENG_OP_CROSS_ENTROPY, {x, w, labels}, {loss}})[0].at(0)));
+}
+
+TEST_CASE("emulated cuda: cross-entropy with products of a library, in chunks") {
+  static Device device(device_file(), "cuda");
+  if (device.info.settings[0] == 0) device.info.settings[0] = 1;
+  device.info.settings[cuda::library::loss_chunk_setting] = 3;
+  Random random(24);
+  const int32_t type = GENERATE(int32_t{ENG_F32}, int32_t{ENG_BF16}, int32_t{ENG_F16});
+  const int64_t vocabulary = GENERATE(2100, 601);  // several rounds of a block, of vectors and of single elements
+  const Tensor x = random_normal(random, type, {1, 7, 8}), w = random_normal(random, type, {vocabulary, 8});
+  Tensor labels = random_ints(random, {1, 7}, 0, static_cast<int>(vocabulary) - 1), scalars(ENG_F32, {ENG_S_COUNT});
+  labels.put(2, -100), scalars.put(ENG_S_INV_TOKENS, 1.0 / 6), scalars.put(ENG_S_LOSS_SCALE, 1);
+  const eng_desc loss = desc(ENG_F32, {1});
+  for (const int32_t sums : {type, int32_t{ENG_F32}}) {
+    const Tensor acc = random_normal(random, sums, {vocabulary, 8});
+    Use use{ENG_OP_CROSS_ENTROPY_GRAD, {x, w, labels, scalars, acc}, {loss, x.d, acc.d}, {whole("no_dw", 0)}, {{2, 4}}};
+    use.on = &device;
+    check_close(use, 2 * tolerance(type));
+  }
 }
