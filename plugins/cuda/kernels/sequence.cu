@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What depends on tokens and positions: embedding, positions, rope, dropout, init, and the gradients.
 #include "../../common/cuda/glue.hpp"
-#include "../../common/cuda/random.cuh"
 #include "../../common/philox.hpp"
 #include "list.hpp"
+#include "sequence.cuh"
 
 namespace cuda {
 namespace sequence {
@@ -14,160 +14,94 @@ struct EmbeddingOf {
   const T* table;
   T* y;
   int64_t columns;
+  static constexpr int width = widest<T>;
   template <int W>
-  __device__ void at(int64_t i) const {
-    for (int k = 0; k < W; ++k) y[i + k] = table[tokens[(i + k) / columns] * columns + (i + k) % columns];
+  __device__ void at(int64_t row, int64_t column) const {
+    using P = Pack<T, W>;
+    const T* const from = table + tokens[row] * columns + column;
+    T* const to = y + row * columns + column;
+    check_place<P>(from), check_place<P>(to);
+    *reinterpret_cast<P*>(to) = *reinterpret_cast<const P*>(from);
   }
 };
 
-// One block for each row of the table: it looks for its token, and adds the rows of dy in their order. Row r has token
-// r - `offset`.
-template <class T, class S>
+// The tokens that a warp found among `run` neighbours, in their order.
+constexpr int run = 256;
+struct Found {
+  int32_t count;
+  uint16_t at[run];
+};
+
+__device__ __forceinline__ int ones(unsigned bits) {
+  bits -= bits >> 1 & 0x55555555u;
+  bits = (bits & 0x33333333u) + (bits >> 2 & 0x33333333u);
+  return static_cast<int>(((bits + (bits >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24);
+}
+__device__ __forceinline__ void find(const int32_t* tokens, int n, int32_t token, Found& found) {
+  constexpr int each = run / 32;
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  bool here[each];
+  ENG_UNROLL
+  for (int k = 0; k < each; ++k) here[k] = k * 32 + lane < n && tokens[k * 32 + lane] == token;
+  int count = 0;
+  ENG_UNROLL
+  for (int k = 0; k < each; ++k) {
+    const unsigned votes = __ballot_sync(0xffffffffu, here[k]);
+    if (votes == 0) continue;
+    if (here[k]) found.at[count + ones(votes & ((1u << lane) - 1))] = static_cast<uint16_t>(k * 32 + lane);
+    count += ones(votes);
+  }
+  if (lane == 0) found.count = count;
+}
+template <int W, class T>
+__device__ __forceinline__ void add_rows(const T* dy, int64_t columns, const Found& found, float (&sum)[W]) {
+  const int count = found.count;
+  ENG_UNROLL_BY(4)  // rows on their way at once
+  for (int i = 0; i < count; ++i) {
+    float x[W];
+    load(dy + found.at[i] * columns, x);
+    for (int k = 0; k < W; ++k) sum[k] += x[k];
+  }
+}
+
+// A block makes W columns of one row of the table for each of its threads: it looks for its token, one run for each
+// warp at once, and adds the rows of dy in their order. Row r has token r - `offset`. Two sets of lists take turns, so
+// that one barrier is enough: nobody is two steps ahead.
+template <int W, class T, class S>
 __global__ void embedding_grad(const int32_t* tokens, int64_t n, const T* dy, const S* acc, S* out, int64_t columns,
                                int32_t offset) {
-  constexpr int tile = 256;
-  int32_t* const here = shared<int32_t[tile]>();
-  const auto token = static_cast<int32_t>(blockIdx.x) - offset;
-  const int64_t at = static_cast<int64_t>(blockIdx.x) * columns;
-  for (int64_t first = 0; first < columns; first += blockDim.x) {
-    const int64_t i = first + threadIdx.x;
-    float sum = 0;
-    for (int64_t from = 0; from < n; from += tile) {
-      const int count = static_cast<int>(n - from < tile ? n - from : tile);
-      __syncthreads();
-      for (int k = static_cast<int>(threadIdx.x); k < count; k += static_cast<int>(blockDim.x))
-        here[k] = tokens[from + k];
-      __syncthreads();
-      if (i < columns)
-        for (int k = 0; k < count; ++k)
-          if (here[k] == token) sum += to_f32(dy[(from + k) * columns + i]);
-    }
-    if (i < columns) from_f32(acc ? to_f32(acc[at + i]) + sum : sum, out[at + i]);
+  const int warps = static_cast<int>(blockDim.x / 32), w = static_cast<int>(threadIdx.x / 32),
+            lane = static_cast<int>(threadIdx.x % 32);
+  const int64_t column = (static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x) * W;
+  Found *lists = shared<Found[1]>(), *others = lists + warps;
+  float sum[W] = {};
+  for (int64_t from = 0; from < n; from += warps * run) {
+    const int64_t own = from + w * run, left = n - own;
+    find(tokens + own, static_cast<int>(left < run ? left : run), static_cast<int32_t>(blockIdx.x) - offset, lists[w]);
+    __syncthreads();
+    const unsigned any = __ballot_sync(0xffffffffu, lane < warps && lists[lane].count > 0);
+    if (any && column < columns)
+      for (int v = 0; v < warps; ++v)
+        if (any >> v & 1) add_rows(dy + (from + v * run) * columns + column, columns, lists[v], sum);
+    Found* const read = lists;
+    lists = others, others = read;
   }
+  if (column < columns) put_sum(acc, static_cast<int64_t>(blockIdx.x) * columns + column, sum, out);
 }
-
-template <class T, bool packed>
-struct PositionsOf {
-  const T *x, *table;
-  T* y;
-  const int64_t* counters;   // may be null
-  const int32_t* positions;  // of each row of x, of packed samples
-  int64_t length, columns, offset;
-  template <int W>
-  __device__ void at(int64_t i) const {
-    const int64_t start = offset + (counters ? counters[ENG_C_POSITION] : 0);
-    for (int k = 0; k < W; ++k) {
-      const int64_t row = (i + k) / columns, t = (packed ? positions[row] : row % length) + start;
-      from_f32(to_f32(x[i + k]) + to_f32(table[t * columns + (i + k) % columns]), y[i + k]);
-    }
-  }
-};
 template <class T, class S>
-struct PositionsGradOf {
-  const T* dy;
-  const S* acc;
-  S* out;
-  int64_t batch, length, columns, offset;
-  template <int W>
-  __device__ void at(int64_t i) const {
-    for (int k = 0; k < W; ++k) {
-      const int64_t t = (i + k) / columns - offset, column = (i + k) % columns;
-      float sum = 0;
-      if (t >= 0 && t < length)
-        for (int64_t b = 0; b < batch; ++b) sum += to_f32(dy[(b * length + t) * columns + column]);
-      from_f32(acc ? to_f32(acc[i + k]) + sum : sum, out[i + k]);
-    }
-  }
-};
-
-// i counts pairs: (row, head, j) with j below D / 2.
-template <class T, bool packed>
-struct RopeOf {
-  const T* x;
-  T* y;
-  const float* table;
-  const int64_t* counters;   // may be null
-  const int32_t* positions;  // of each row of x, of packed samples
-  int64_t length, heads, half;
-  float sign;
-  template <int W>
-  __device__ void at(int64_t i) const {
-    for (int k = 0; k < W; ++k) one(i + k);
-  }
-  __device__ void one(int64_t i) const {
-    const int64_t j = i % half, head = i / half, row = head / heads;
-    const int64_t t = (packed ? positions[row] : row % length) + (counters ? counters[ENG_C_POSITION] : 0);
-    const int64_t at = head * 2 * half + j;
-    const float cosine = table[t * 2 * half + j], sine = sign * table[t * 2 * half + half + j];
-    const float x1 = to_f32(x[at]), x2 = to_f32(x[at + half]);
-    from_f32(x1 * cosine - x2 * sine, y[at]);
-    from_f32(x2 * cosine + x1 * sine, y[at + half]);
-  }
-};
-
-template <class T>
-struct DropoutOf {
-  const T* x;
-  T* y;
-  const int64_t* counters;
-  int64_t batch, each;  // sequences; elements of one
-  uint64_t seed;
-  uint32_t stream, threshold;
-  float factor;
-  template <int W>
-  __device__ void at(int64_t i) const {
-    const int64_t world = counters[ENG_C_WORLD] < 1 ? 1 : counters[ENG_C_WORLD],
-                  first = batch * (counters[ENG_C_MICRO] * world + counters[ENG_C_RANK]);
-    for (int k = 0; k < W; ++k) {
-      const auto b = static_cast<uint64_t>(first + (i + k) / each), j = static_cast<uint64_t>((i + k) % each);
-      const Words words =
-          philox(((j / 64 * 16 + j % 16) & 0xffffffff) | b << 32,
-                 (static_cast<uint64_t>(counters[ENG_C_STEP]) & 0xffffffff) | uint64_t{stream} << 32, seed);
-      const bool dropped = words.at[j % 64 / 16] < threshold;
-      from_f32(dropped ? 0.0f : to_f32(x[i + k]) * factor, y[i + k]);
-    }
-  }
-};
-
-enum class Fill { constant, normal, uniform };
-
-__device__ __forceinline__ double unit(uint32_t word) {
-  return (static_cast<double>(word) + 0.5) * 0x1p-32;
+void launch_embedding_grad(int64_t rows, cudaStream_t queue, const int32_t* tokens, int64_t n, const T* dy,
+                           const S* acc, S* out, int64_t columns, int64_t offset) {
+  const auto go = [&]<int W>() {
+    const int64_t threads = (columns / W + 127) / 128 * 128, block = threads < 512 ? threads : 512;
+    if (columns == 0) return;
+    const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>((threads + block - 1) / block));
+    launch<embedding_grad<W, T, S>>(grid, static_cast<unsigned>(block),
+                                    static_cast<size_t>(block / warp) * sizeof(Found[2]), queue, tokens, n, dy, acc,
+                                    out, columns, static_cast<int32_t>(offset));
+  };
+  constexpr int width = widest<T, S>;
+  columns % width ? go.template operator()<1>() : go.template operator()<width>();
 }
-// To a neighbour with an odd last bit, if f32 does not have the value: rounding that to 16 bits is rounding once.
-__device__ __forceinline__ float to_odd(double x) {
-  const auto f = static_cast<float>(x);
-  const double back = f;
-  if (back == x || x != x) return f;
-  uint32_t bits = bits_of<uint32_t>(f);
-  if (fabs(back) > fabs(x)) --bits;
-  return bits_of<float>(bits | 1);
-}
-__device__ __forceinline__ void put(double x, float& out) {
-  out = static_cast<float>(x);
-}
-template <class T>
-__device__ __forceinline__ void put(double x, T& out) {
-  from_f32(to_odd(x), out);
-}
-template <class T>
-struct FillOf {
-  T* out;
-  Fill kind;
-  double a, b;  // value; mean and std; low and high
-  uint64_t seed, stream, first;
-  template <int W>
-  __device__ void at(int64_t i) const {
-    for (int k = 0; k < W; ++k) put(value(first + static_cast<uint64_t>(i + k)), out[i + k]);
-  }
-  __device__ double value(uint64_t e) const {
-    if (kind == Fill::constant) return a;
-    if (kind == Fill::uniform) return a + (b - a) * unit(philox(e / 4, stream, seed).at[e % 4]);
-    const Words w = philox(e / 2, stream, seed);
-    const double radius = sqrt(-2.0 * log(unit(w.at[0]))), angle = 2.0 * 3.14159265358979323846 * unit(w.at[1]);
-    return a + b * (radius * (e % 2 ? sin(angle) : cos(angle)));
-  }
-};
 
 // ---- ops -------------------------------------------------------------------------------------------------------
 
@@ -186,15 +120,15 @@ void need_sums(const Call& c, int32_t type, size_t acc, size_t out) {
 struct Embedding {
   static constexpr const char* op = ENG_OP_EMBEDDING;
   int32_t type;
-  int64_t n, n_columns;
+  int64_t n_rows, n_columns;
   static void check(const Call& c) {
     need_counts(c, 2, 2, 1, 1), need_tokens(c.in[0]), need_float(c.in[1], "the table");
     need_type(c.out[0], c.in[1].dtype, "y"), need_size(c.out[0], elements(c.in[0]) * columns(c.in[1]), "y");
   }
-  explicit Embedding(const Call& c) : type(c.in[1].dtype), n(elements(c.out[0])), n_columns(columns(c.in[1])) {}
+  explicit Embedding(const Call& c) : type(c.in[1].dtype), n_rows(elements(c.in[0])), n_columns(columns(c.in[1])) {}
   void run(const Args& a, cudaStream_t queue) const {
     by_type(type, [&]<class T>(T) {
-      launch_each(n, queue, EmbeddingOf<T>{a.in<int32_t>(0), a.in<T>(1), a.out<T>(0), n_columns});
+      launch_rows(n_rows, n_columns, queue, EmbeddingOf<T>{a.in<int32_t>(0), a.in<T>(1), a.out<T>(0), n_columns});
     });
   }
 };
@@ -217,8 +151,8 @@ struct EmbeddingGrad {
         n_columns(columns(c.out[0])) {}
   void run(const Args& a, cudaStream_t queue) const {
     by_types(type, sums, [&]<class T, class S>(T, S) {
-      launch<embedding_grad<T, S>>(static_cast<unsigned>(vocabulary), 128, sizeof(int32_t[256]), queue,
-                                   a.in<int32_t>(0), tokens, a.in<T>(1), a.in<S>(2), a.out<S>(0), n_columns, 0);
+      launch_embedding_grad(vocabulary, queue, a.in<int32_t>(0), tokens, a.in<T>(1), a.in<S>(2), a.out<S>(0), n_columns,
+                            0);
     });
   }
 };
@@ -227,7 +161,7 @@ struct Positions {
   static constexpr const char* op = ENG_OP_POSITIONS;
   static constexpr uint32_t flags = ENG_KERNEL_EXACT;
   int32_t type;
-  int64_t n, length, n_columns, offset;
+  int64_t n_rows, length, n_columns, offset;
   static void check(const Call& c) {
     need_counts(c, 2, 4, 1, 1), need_float(c.in[0], "x"), need(c.in[0].ndim == 3, "x must be (B, T, H)");
     need_positions(c, 3, c.in[0]);
@@ -238,16 +172,16 @@ struct Positions {
   }
   explicit Positions(const Call& c)
       : type(c.in[0].dtype),
-        n(elements(c.in[0])),
+        n_rows(rows(c.in[0])),
         length(c.in[0].dims[1]),
         n_columns(columns(c.in[0])),
         offset(c.integer("offset")) {}
   void run(const Args& a, cudaStream_t queue) const {
     by_type(type, [&]<class T>(T) {
       const auto with = [&]<bool packed>() {
-        launch_each(n, queue,
-                    PositionsOf<T, packed>{a.in<T>(0), a.in<T>(1), a.out<T>(0), a.in<int64_t>(2), a.in<int32_t>(3),
-                                           length, n_columns, offset});
+        const Place<packed> place{a.in<int64_t>(2), a.in<int32_t>(3), length};
+        launch_rows(n_rows, n_columns, queue,
+                    PositionsOf<T, packed>{a.in<T>(0), a.in<T>(1), a.out<T>(0), place, n_columns, offset});
       };
       a.in<int32_t>(3) ? with.template operator()<true>() : with.template operator()<false>();
     });
@@ -257,7 +191,7 @@ struct Positions {
 struct PositionsGrad {
   static constexpr const char* op = ENG_OP_POSITIONS_GRAD;
   int32_t type, sums;
-  int64_t n, batch, length, n_columns, offset;
+  int64_t n_rows, batch, length, n_columns, offset;
   static void check(const Call& c) {
     need_counts(c, 1, 3, 1, 1), need_float(c.in[0], "dy"), need(c.in[0].ndim == 3, "dy must be (B, T, H)");
     need_positions(c, 2, c.in[0]);
@@ -269,7 +203,7 @@ struct PositionsGrad {
   explicit PositionsGrad(const Call& c)
       : type(c.in[0].dtype),
         sums(c.out[0].dtype),
-        n(elements(c.out[0])),
+        n_rows(c.out[0].dims[0]),
         batch(c.in[0].dims[0]),
         length(c.in[0].dims[1]),
         n_columns(columns(c.in[0])),
@@ -277,10 +211,9 @@ struct PositionsGrad {
   void run(const Args& a, cudaStream_t queue) const {
     by_types(type, sums, [&]<class T, class S>(T, S) {
       if (const int32_t* given = a.in<int32_t>(2))
-        return launch<embedding_grad<T, S>>(static_cast<unsigned>(n / n_columns), 128, sizeof(int32_t[256]), queue,
-                                            given, batch * length, a.in<T>(0), a.in<S>(1), a.out<S>(0), n_columns,
-                                            static_cast<int32_t>(offset));
-      launch_each(n, queue,
+        return launch_embedding_grad(n_rows, queue, given, batch * length, a.in<T>(0), a.in<S>(1), a.out<S>(0),
+                                     n_columns, offset);
+      launch_rows(n_rows, n_columns, queue,
                   PositionsGradOf<T, S>{a.in<T>(0), a.in<S>(1), a.out<S>(0), batch, length, n_columns, offset});
     });
   }
@@ -291,7 +224,8 @@ template <bool step>
 struct Rope {
   static constexpr const char* op = step ? ENG_OP_ROPE_STEP : ENG_OP_ROPE;
   int32_t type;
-  int64_t n, length, heads, half;
+  int64_t n_rows, length;
+  uint32_t pairs, half;
   float sign;
   static void check(const Call& c) {
     need_counts(c, step ? 3 : 2, 3, 1, 1), need_float(c.in[0], "x"),
@@ -299,6 +233,8 @@ struct Rope {
     const int64_t heads = c.integer("heads");
     c.integer("inverse");
     need(heads > 0 && columns(c.in[0]) % (2 * heads) == 0, "x must be (B, T, heads*D) with D even");
+    constexpr int64_t most = (int64_t{1} << 31) - 1;
+    need(rows(c.in[0]) <= most && columns(c.in[0]) <= most, "x must have less than 2^31 rows and columns");
     need_type(c.in[1], ENG_F32, "the table"), need_type(c.out[0], c.in[0].dtype, "y");
     need(columns(c.in[1]) * heads == columns(c.in[0]) && c.in[1].dims[0] >= c.in[0].dims[1],
          "the table must be (T, D)");
@@ -310,19 +246,25 @@ struct Rope {
   }
   explicit Rope(const Call& c)
       : type(c.in[0].dtype),
-        n(elements(c.in[0]) / 2),
+        n_rows(rows(c.in[0])),
         length(c.in[0].dims[1]),
-        heads(c.integer("heads")),
-        half(columns(c.in[1]) / 2),
+        pairs(static_cast<uint32_t>(columns(c.in[0]) / 2)),
+        half(static_cast<uint32_t>(columns(c.in[1]) / 2)),
         sign(c.integer("inverse") ? -1.0f : 1.0f) {}
   void run(const Args& a, cudaStream_t queue) const {
     by_type(type, [&]<class T>(T) {
       const int64_t* counters = step ? a.in<int64_t>(2) : nullptr;
       const int32_t* positions = step ? nullptr : a.in<int32_t>(2);
       const auto with = [&]<bool packed>() {
-        launch_each(
-            n, queue,
-            RopeOf<T, packed>{a.in<T>(0), a.out<T>(0), a.in<float>(1), counters, positions, length, heads, half, sign});
+        const Rotation<T, packed> r{a.in<T>(0), a.out<T>(0), a.in<float>(1), {counters, positions, length}, pairs,
+                                    half,       sign};
+        const auto go = [&]<int W>() {
+          const uint32_t threads = (pairs / W + 31) / 32 * 32, block = threads < 256 ? threads : 256;
+          launch<rope<W, T, packed>>(dim3(static_cast<unsigned>(n_rows), (threads + block - 1) / block), block, 0,
+                                     queue, r);
+        };
+        if (pairs == 0) return;
+        half % widest<T> ? go.template operator()<1>() : go.template operator()<widest<T>>();
       };
       positions ? with.template operator()<true>() : with.template operator()<false>();
     });
@@ -353,9 +295,16 @@ struct Dropout {
         stream(static_cast<uint32_t>(c.integer("stream"))) {}
   void run(const Args& a, cudaStream_t queue) const {
     by_type(type, [&]<class T>(T) {
-      launch_each(n, queue,
-                  DropoutOf<T>{a.in<T>(0), a.out<T>(0), a.in<int64_t>(1), batch, n / batch, seed, stream,
-                               cpu::dropout_threshold(p), static_cast<float>(1.0 / (1.0 - p))});
+      const int64_t each = n / batch;
+      const auto with = [&]<int W>() {
+        const int64_t threads = (each + 63) / 64 * (16 / W);
+        constexpr unsigned block = 256;
+        launch<dropout<W, T>>(static_cast<unsigned>((batch * threads + block - 1) / block), block, 0, queue, a.in<T>(0),
+                              a.out<T>(0),
+                              Drops{a.in<int64_t>(1), batch, each, threads, seed, stream, cpu::dropout_threshold(p),
+                                    static_cast<float>(1.0 / (1.0 - p))});
+      };
+      each % 64 ? with.template operator()<1>() : with.template operator()<widest<T>>();
     });
   }
 };

@@ -115,13 +115,66 @@ TEST_CASE("emulated cuda: embedding, positions and rope") {
                 tolerance(t));
 }
 
+// Rows of whole vectors and others; of one block, and of several.
+TEST_CASE("emulated cuda: embedding, positions and rope of many widths") {
+  Random random(15);
+  const Types t = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
+  if (t.stream != t.type) return;
+  for (const int64_t columns : {1, 8, 48, 522, 2056}) {
+    INFO("width " << columns);
+    const Tensor table = random_normal(random, t.type, {7, columns}), tokens = random_ints(random, {2, 3}, 0, 6);
+    const Tensor x = random_normal(random, t.type, {2, 3, columns}), acc = random_normal(random, t.sums, {7, columns});
+    const std::vector<eng_attr> offset = {whole("offset", 1)}, rows = {whole("rows", 7), whole("offset", 1)};
+    Tensor position = counters(0, 0, 0);
+    position.as<int64_t>()[ENG_C_POSITION] = 2;
+    check_exact({ENG_OP_EMBEDDING, {tokens, table}, {x.d}});
+    check_close({ENG_OP_EMBEDDING_GRAD, {tokens, x, acc}, {acc.d}, {whole("rows", 7)}, {{0, 2}}}, tolerance(t));
+    check_exact({ENG_OP_POSITIONS, {x, table}, {x.d}, offset});
+    check_exact({ENG_OP_POSITIONS, {x, table, position}, {x.d}, offset, {{0, 0}}});
+    check_close({ENG_OP_POSITIONS_GRAD, {x, acc}, {acc.d}, rows, {{0, 1}}}, tolerance(t));
+  }
+  for (const auto& [heads, size] : {std::pair{1, 2}, {5, 6}, {43, 12}, {3, 16}, {2, 24}, {66, 32}}) {
+    INFO(heads << " heads of " << size);
+    const Tensor x = random_normal(random, t.type, {2, 3, int64_t{heads} * size}),
+                 angles = random_normal(random, ENG_F32, {9, size}), at = random_ints(random, {2, 3}, 0, 8);
+    Tensor position = counters(0, 0, 0);
+    position.as<int64_t>()[ENG_C_POSITION] = 6;
+    const std::vector<eng_attr> attrs = {whole("heads", heads), whole("inverse", heads % 2)};
+    check_close({ENG_OP_ROPE, {x, angles}, {x.d}, attrs}, tolerance(t));
+    check_close({ENG_OP_ROPE, {x, angles, at}, {x.d}, attrs, {{0, 0}}}, tolerance(t));
+    check_close({ENG_OP_ROPE_STEP, {x, angles, position}, {x.d}, attrs, {{0, 0}}}, tolerance(t));
+  }
+}
+
+// Several steps of a block; token 3 is everywhere, 2 and 5 are rare, 4 never occurs.
+TEST_CASE("emulated cuda: gradient of an embedding of many tokens") {
+  Random random(16);
+  const Types t = GENERATE(from_range(std::begin(all_types), std::end(all_types)));
+  if (t.stream != t.type) return;
+  Tensor tokens(ENG_I32, {2, 1100});
+  for (int64_t i = 0; i < tokens.size(); ++i) tokens.put(i, i % 3 ? 3 : double(i % 2));
+  for (const int64_t i : {0, 255, 256, 1023, 1024, 2047, 2199}) tokens.put(i, i % 2 ? 5 : 2);
+  for (const int64_t columns : {3, 16}) {
+    const Tensor dy = random_normal(random, t.type, {2, 1100, columns}),
+                 acc = random_normal(random, t.sums, {6, columns});
+    check_close({ENG_OP_EMBEDDING_GRAD, {tokens, dy}, {acc.d}, {whole("rows", 6)}}, tolerance(t));
+    check_close({ENG_OP_EMBEDDING_GRAD, {tokens, dy, acc}, {acc.d}, {whole("rows", 6)}, {{0, 2}}}, tolerance(t));
+  }
+}
+
 TEST_CASE("emulated cuda: dropout and init") {
   Random random(14);
   for (const int32_t type : {ENG_F32, ENG_BF16, ENG_F16}) {
     const Tensor x = random_normal(random, type, {3, 7, 61});
     Tensor count = counters(5, 4, 3);
     count.as<int64_t>()[ENG_C_WORLD] = 4, count.as<int64_t>()[ENG_C_RANK] = 2;
-    check_exact({ENG_OP_DROPOUT, {x, count}, {x.d}, {real("p", 0.3), whole("seed", 77), whole("stream", 2)}, {{0, 0}}});
+    const std::vector<eng_attr> dropout = {real("p", 0.3), whole("seed", 77), whole("stream", 2)};
+    check_exact({ENG_OP_DROPOUT, {x, count}, {x.d}, dropout, {{0, 0}}});
+    for (const Dims& dims : {Dims{5}, Dims{2, 5, 16}, Dims{4, 64}, Dims{2, 3, 192}, Dims{3, 3072}}) {
+      const Tensor y = random_normal(random, type, dims);
+      check_exact({ENG_OP_DROPOUT, {y, count}, {y.d}, dropout});
+      check_exact({ENG_OP_DROPOUT, {y, count}, {y.d}, dropout, {{0, 0}}});
+    }
     const std::vector<eng_attr> where = {whole("seed", 1337), whole("stream", 5), whole("first", 13)};
     const auto with = [&](std::vector<eng_attr> more) {
       more.insert(more.end(), where.begin(), where.end());

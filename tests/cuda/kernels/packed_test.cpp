@@ -132,7 +132,7 @@ TEST_CASE("emulated cuda: where documents begin and end in long samples") {
 
 TEST_CASE("emulated cuda: embedding of positions and rope in packed samples") {
   Random random(27);
-  const int64_t length = 150, columns = 36;
+  const int64_t length = 150, columns = GENERATE(36, 48);
   const Packed packed = pack({{1, 60, 1, 88}, {75, 75}});
   const std::vector<eng_attr> offset = {whole("offset", 2)}, rows = {whole("rows", 153), whole("offset", 2)};
   for (const auto& [type, sums] : {std::pair{ENG_F32, ENG_F32}, {ENG_BF16, ENG_F32}, {ENG_F16, ENG_F16}}) {
