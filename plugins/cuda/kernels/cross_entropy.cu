@@ -90,9 +90,16 @@ struct StoreOf {  // out = acc + sum
   const float* sum;
   const S* acc;
   S* out;
+  static constexpr int width = widest<S>;
   template <int W>
   __device__ void at(int64_t i) const {
-    for (int k = 0; k < W; ++k) from_f32(acc ? to_f32(acc[i + k]) + sum[i + k] : sum[i + k], out[i + k]);
+    float x[W], more[W];
+    load(sum + i, x);
+    if (acc) {
+      load(acc + i, more);
+      for (int k = 0; k < W; ++k) x[k] += more[k];
+    }
+    store(out + i, x);
   }
 };
 

@@ -17,9 +17,8 @@ VERSION = "13.5.37"
 WHEELS = ("nvidia-cuda-cuobjdump", "nvidia-cuda-nvdisasm")
 # Kernel (a part of its name) -> why it may keep registers in memory.
 SPILLS = {
-    "sequence::DropoutOf": "four draws of one counter, taken by an index that is known only at run time",
     "sequence::FillOf": "four draws of one counter, and the argument reduction of cos and sin",
-    "step::FoldOf": "the stack of finished subtrees, as deep as the number of ranks makes it",
+    "step::FoldAnyOf": "the stack of finished subtrees, as deep as the number of ranks makes it",
 }
 COLUMNS = ("registers", "local", "shared", "tensor", "ffma", "instructions")
 
