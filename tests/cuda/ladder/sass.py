@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 
+import flow
 from host import Failed, call, together
 from units import ROOT, TARGETS
 
@@ -44,7 +45,7 @@ def measured(plugin):
 
 
 def measured_for(cuobjdump, env, arch, plugin):
-    """{kernel: {column: number}} for one target."""
+    """{kernel: {column: number}} for one target, and what flow.passes says of the kernel."""
     usage = call([cuobjdump, "-arch", arch, "-res-usage", plugin], env)
     kernels = collections.OrderedDict()
     for name, line in re.findall(r"Function (\S+?):\s*\n\s*(REG:.*)", usage):
@@ -52,12 +53,12 @@ def measured_for(cuobjdump, env, arch, plugin):
         kernels[name] = {"registers": int(numbers["REG"]), "shared": int(numbers.get("SHARED", 0))}
     if not kernels:
         raise Failed(f"{plugin} has no kernels for {arch}")
-    name, counts = None, collections.defaultdict(collections.Counter)
-    for line in call([cuobjdump, "-arch", arch, "-sass", plugin], env).splitlines():
-        if head := re.match(r"\s*Function : (\S+)", line):
-            name = head[1]
-        elif found := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", line):
-            counts[name][found[1].split(".")[0]] += 1
+    counts = collections.defaultdict(collections.Counter)
+    for part in re.split(r"\n\s*Function : ", call([cuobjdump, "-arch", arch, "-sass", plugin], env))[1:]:
+        name, _, text = part.partition("\n")  # a kernel of two files is there twice
+        code = [one for line in text.splitlines() if (one := flow.parse(line))]
+        counts[name.strip()].update(one.head for one in code)
+        kernels[name.strip()] |= flow.passes(code)
     for name, row in kernels.items():
         n = counts[name]
         row["local"] = n["LDL"] + n["STL"]
@@ -65,7 +66,7 @@ def measured_for(cuobjdump, env, arch, plugin):
         row["ffma"] = sum(n[k] for k in n if k in ("FFMA", "FFMA2", "DFMA", "HFMA2"))
         row["instructions"] = sum(n.values()) - n["NOP"]
     names = call(["c++filt"] + list(kernels)).splitlines()
-    return {text: {c: row[c] for c in COLUMNS} for text, row in sorted(zip(names, kernels.values()))}
+    return dict(sorted(zip(names, kernels.values()), key=lambda pair: pair[0]))
 
 
 def compare(want, got):
@@ -104,7 +105,8 @@ def load():
 def save(plugins):
     rows = []
     for plugin, archs in plugins.items():
-        body = ",\n".join(f"  {json.dumps(arch)}: {{\n" + ",\n".join(f"   {json.dumps(n)}: {json.dumps(r)}" for n, r in k.items()) +
-                          "\n  }" for arch, k in archs.items())
+        body = ",\n".join(f"  {json.dumps(arch)}: {{\n" + ",\n".join(
+            f"   {json.dumps(n)}: {json.dumps({c: r[c] for c in COLUMNS})}" for n, r in k.items()) + "\n  }"
+            for arch, k in archs.items())
         rows.append(f" {json.dumps(plugin)}: {{\n{body}\n }}")
     TABLE.write_text(f'{{"nvcc": "{nvcc_version()}", "plugins": {{\n' + ",\n".join(rows) + "\n}}\n")
