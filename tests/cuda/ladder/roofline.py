@@ -40,7 +40,8 @@ class Rule:
     passes: tuple
     why: str = ""  # bytes are cached
     narrow: str = ""  # why its accesses are narrow
-    slow: str = ""  # why it may take longer than memory
+    slow: str = ""  # why it may take longer than memory, or than `ps`; `on`: for these targets alone
+    on: tuple = ()
     straight: bool = False  # one pass, from the entry to the exit, whatever loops there are
     ps: dict = None  # {arch: most picoseconds of an element}, instead of memory's time and wide accesses
 
@@ -76,6 +77,7 @@ def judge(rule, sizes, arch, row):
         seen = "; ".join(f"{v.loads} B loaded, {v.stores} stored, {v.instructions} instructions" for v in map(max, had))
         return [f"{len(had)} passes, {len(rule.passes)} in the table: {seen}"], []
     wrong, rows, sums = [], [], collections.Counter()
+    slow = rule.slow and (not rule.on or arch in rule.on)
     for k, (want, variants) in enumerate(zip(rule.passes, had)):
         if not want.times:
             continue
@@ -95,17 +97,17 @@ def judge(rule, sizes, arch, row):
         for name, much in (("ideal", loads + cached), ("memory", loads + stores), ("loads", got.loads / n),
                            ("instructions", got.instructions / n), ("MUFU", got.mufu / n)):
             sums[name] += want.times * much
-    if sums["loads"] > MOST * sums["ideal"]:
+    if sums["loads"] > MOST * sums["ideal"] and not (slow and rule.on):
         times = f"{sums['loads'] / sums['ideal']:.2f}x" if sums["ideal"] else "nothing is needed"
         wrong.append(f"loads {sums['loads']:.3g} B of an element, ideal {sums['ideal']:.3g}: {times}")
     if not sums["memory"]:
         return wrong + ["the table says no bytes"], rows
     clocks, what = max((sums[name] / each, f"{sums[name]:.3g} {name}") for name, each in SLOTS.items())
     took = 1000 * clocks / PROCESSORS[arch] / GHZ[arch]
-    if rule.ps and took > rule.ps.get(arch, took):
+    if rule.ps and not slow and took > rule.ps.get(arch, took):
         wrong.append(f"{took:.2f} ps of an element, at most {rule.ps[arch]:g}; bound by {what}")
     ideal = sums["memory"] / BYTES[arch]
-    if not rule.ps and not rule.slow and clocks > MOST * ideal:
+    if not rule.ps and not slow and clocks > MOST * ideal:
         wrong.append(f"{clocks:.3g} clocks of an element, ideal {ideal:.3g} of memory: "
                      f"{clocks / ideal:.2f}x; bound by {what}")
     return wrong, rows
@@ -119,6 +121,8 @@ def check(got, rules, others):
             for name, row in kernels.items():
                 rule, sizes = next(((r, s) for r in rules if (s := r.sizes(name)) is not None), (None, None))
                 other = next((part for part in others if part in name), None)
+                if rule and other and not rule.ps:  # a rule for most of a name's variants
+                    rule = None
                 used |= {rule and rule.kernel, other}
                 if not rule and not other:
                     verdicts.append((f"{arch} {name}", "is in no table of tests/cuda/ladder/roofline_table.py"))

@@ -29,13 +29,17 @@ def code(*parts, callee=0):
             for i, line in enumerate(instructions)]
 
 
-REST = loop("rest", "LDG.E.U16 R4, [R2.64]", "LDG.E.U16 R8, [R6.64]", *[WORK] * 50, "STG.E.U16 [R10.64], R4")
+REST, LAST = (loop(name, "LDG.E.U16 R4, [R2.64]", "LDG.E.U16 R8, [R6.64]", *[WORK] * 50, "STG.E.U16 [R10.64], R4")
+              for name in ("rest", "last"))
+NONE = loop("none", *["STG.E.128 [R10.64], RZ"] * 4)  # of what is left out: nothing is read
 ONE, TWO = loop("one", *MOVE, *[WORK] * 200), loop("two", "LDG.E.128 R4, [R2.64]", WORK)
 SKIPPED = ["@P2 BRA {fast}", MOVE[1], *[WORK] * 9, "fast:"]
 # What is planted -> the code, the rule, and a part of what must be said of it; "": nothing.
 PLANTED = {
     "a wide loop": (code(ONE), RULE, ""),
-    "a wide loop and the rest": (code(REST, ONE, REST), RULE, ""),
+    "a wide loop and the rest": (code(REST, ONE, LAST), RULE, ""),
+    "a loop that has nothing to read": (code(NONE, ONE), RULE, ""),
+    "two bytes, and nothing to read": (code(NONE, REST), RULE, "2 B at once"),
     "a slow way around a call": (code(loop("one", *MOVE, *SLOW, *[WORK] * 200), callee=900), RULE, ""),
     "no loop": (code(MOVE, [WORK] * 200), RULE, ""),
     "two passes": (code(TWO, FENCE, ONE), Rule(RULE.kernel, (Pass("T"), *RULE.passes)), ""),
@@ -54,6 +58,9 @@ PLANTED = {
     "a cache without a reason": (code(ONE), Rule(RULE.kernel, (Pass("T", "T", cached="T"),)), "does not say why"),
     "a scan as fast as it must be": (code(ONE), Rule(RULE.kernel, RULE.passes, ps={"sm_90a": 1}), ""),
     "a scan that is too slow": (code(ONE), Rule(RULE.kernel, RULE.passes, ps={"sm_90a": 0.5}), "element, at most 0.5"),
+    "slow with a reason": (code(loop("one", *MOVE, *[WORK] * 500)), Rule(RULE.kernel, RULE.passes, slow="so"), ""),
+    "slow with a reason for another target": (code(loop("one", *MOVE, *[WORK] * 500)),
+                                              Rule(RULE.kernel, RULE.passes, slow="so", on=("sm_100",)), "bound by 63"),
     "a type of unknown size": (code(ONE), Rule("planted::Of<T>", (Pass("2*U", "T"),)), "no size of a type"),
 }
 
