@@ -89,7 +89,7 @@ def without(host, unit, barrier, scratch):
         shutil.copytree(ROOT / name, tree / name)
     changed = tree / barrier.file
     text = changed.read_text()
-    changed.write_text(text[:barrier.begin] + ";" + text[barrier.end:])
+    changed.write_text(text[:barrier.begin] + "{}" + text[barrier.end:])
     source = tree / barrier.source
     changed_object = host.kernel(source, tree, scratch / "changed.o")
     objects = [changed_object if stem == source.stem else o for stem, o in host.objects.items()]
