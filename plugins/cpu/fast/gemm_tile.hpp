@@ -18,13 +18,15 @@ namespace {
 // A tile of C is tile_rows x tile_columns (or less) and stays in registers: with AVX-512 14 x 2 = 28 of 32 registers,
 // with AVX2 6 x 2 = 12 of 16. The rest hold a row of B and one element of A. A panel of B of usual depth, 256, fits the
 // first-level cache and is used by every panel of A in turn.
+// Packing writes whole registers: where tile_stride is less than that, a step is overwritten by the next one, and the
+// last step of a panel of A writes `tile_spill` floats behind it.
 #if defined(__AVX512F__)
-inline constexpr int tile_rows = 14;
+inline constexpr int tile_rows = 14, tile_stride = 16;
 #else
-inline constexpr int tile_rows = 6;
+inline constexpr int tile_rows = 6, tile_stride = 6;
 #endif
 inline constexpr int tile_vectors = 2, tile_columns = tile_vectors * W;
-inline constexpr int tile_stride = (tile_rows + W - 1) / W * W;
+inline constexpr int tile_spill = (tile_rows + W - 1) / W * W - tile_stride;
 
 // x y + sum; with AVX-512 BF16 x and y are pairs of bf16, and both products are added.
 CPU_INLINE V multiply_add(V x, V y, V sum) {
@@ -113,17 +115,22 @@ struct Panels {
   CPU_INLINE int64_t rows(int64_t panel) const { return height + (panel >= count - higher); }
 };
 
+CPU_INLINE int64_t panel_floats(int64_t depth) {
+  return depth * tile_stride + tile_spill;
+}
+
 // A (rows, depth) -> panels. k_stride or row_stride is 1.
 template <class T>
 void pack_a(const void* from_a, int64_t row_stride, int64_t k_stride, int64_t rows, int64_t depth, float* out) {
   const T* a = static_cast<const T*>(from_a);
   constexpr int64_t strip = 8;  // steps of k for all panels in turn, because neighbouring panels share cache lines
   const Panels panels(rows);
-  // A is stored by rows: transpose W rows of a panel at a time. Otherwise A is stored by k: copy.
+  // A is stored by rows: transpose W rows of a panel at a time, the last ones first. Otherwise A is stored by k: copy.
   if (k_stride == 1) {
-    for (int64_t p = 0; p < panels.count; a += panels.rows(p) * row_stride, out += depth * tile_stride, ++p)
-      for (int r = 0; r < tile_stride && r < panels.rows(p); r += W)
-        pack_lanes(a + r * row_stride, row_stride, panels.rows(p) - r, depth, tile_stride, out + r);
+    for (int64_t p = 0; p < panels.count; a += panels.rows(p) * row_stride, out += panel_floats(depth), ++p)
+      for (int r = (tile_rows - 1) / W * W; r >= 0; r -= W)
+        if (r < panels.rows(p))
+          pack_lanes(a + r * row_stride, row_stride, panels.rows(p) - r, depth, tile_stride, out + r);
     return;
   }
   for (int64_t k0 = 0; k0 < depth; k0 += strip, a += strip * k_stride, out += strip * tile_stride) {
@@ -131,7 +138,8 @@ void pack_a(const void* from_a, int64_t row_stride, int64_t k_stride, int64_t ro
     const T* from = a;
     for (int64_t p = 0; p < panels.count; from += panels.rows(p), ++p)
       for (int64_t k = 0; k < end; ++k)
-        copy_panel_row<tile_stride>(from + k * k_stride, panels.rows(p), out + (p * depth + k) * tile_stride);
+        copy_panel_row<tile_stride>(from + k * k_stride, panels.rows(p),
+                                    out + p * panel_floats(depth) + k * tile_stride);
   }
 }
 
@@ -148,8 +156,10 @@ void pack_b(const void* from_b, int64_t k_stride, int64_t column_stride, int64_t
     return;
   }
   for (int64_t k = 0; k < depth; ++k, b += k_stride, out += tile_columns)
-    for (int64_t n = 0; n < columns; n += tile_columns)
+    for (int64_t n = 0; n < columns; n += tile_columns) {
+      __builtin_prefetch(b + 8 * k_stride + n);
       copy_panel_row<tile_columns>(b + n, columns - n, out + n * depth);
+    }
 }
 
 // Fetches what will be read soon, a few cache lines per strip of a tile, spread over all tiles of a block. So the
@@ -223,15 +233,21 @@ __attribute__((noinline)) void multiply_tile(const TileCall& t) {
   }
   for (; k > 0; --k, a += tile_stride, b += tile_columns) step(0);
   // Add `plus` and store: whole registers, or the valid columns of the last tile.
+  float* const c = t.c;
+  const float* const plus = t.plus;
+  const int64_t ldc = t.ldc, plus_stride = t.plus_stride;
   if (t.columns == C * W) {
-    CPU_UNROLL
-    for (int r = 0; r < R; ++r) {
+    const auto store_with = [&](auto more) __attribute__((always_inline)) {
       CPU_UNROLL
-      for (int j = 0; j < C; ++j) {
-        const V more = t.plus ? load_all(t.plus + r * t.plus_stride + j * W) : splat(0.0f);
-        store_all(t.c + r * t.ldc + j * W, sum[r][j] + more);
+      for (int r = 0; r < R; ++r) {
+        CPU_UNROLL
+        for (int j = 0; j < C; ++j) store_all(c + r * ldc + j * W, sum[r][j] + more(r, j));
       }
-    }
+    };
+    if (plus)
+      store_with([=](int r, int j) __attribute__((always_inline)) { return load_all(plus + r * plus_stride + j * W); });
+    else
+      store_with([](int, int) __attribute__((always_inline)) { return splat(0.0f); });
     return;
   }
   CPU_UNROLL
@@ -240,8 +256,8 @@ __attribute__((noinline)) void multiply_tile(const TileCall& t) {
     for (int j = 0; j < C; ++j) {
       const int64_t left = t.columns - j * W;
       const int n = static_cast<int>(left < W ? left : W);
-      const V more = t.plus ? load_some_or(t.plus + r * t.plus_stride + j * W, n, splat(0.0f)) : splat(0.0f);
-      store_some(t.c + r * t.ldc + j * W, sum[r][j] + more, n);
+      const V more = plus ? load_some_or(plus + r * plus_stride + j * W, n, splat(0.0f)) : splat(0.0f);
+      store_some(c + r * ldc + j * W, sum[r][j] + more, n);
     }
   }
 }
@@ -276,7 +292,7 @@ inline void multiply(int64_t rows, int64_t columns, int64_t depth, const float* 
       t.next_b = b + panel + p % 8 * (panel / 8);
       t.next_c = p + 1 < panels.count ? t.c + height * ldc : c + n + (panel ? tile_columns : 0);
       multiply_rows<tile_rows>(height, t);
-      t.a += depth * tile_stride, t.c += height * ldc;
+      t.a += panel_floats(depth), t.c += height * ldc;
       if (plus) t.plus += height * plus_stride;
     }
   }
