@@ -133,13 +133,22 @@ void pack_a(const void* from_a, int64_t row_stride, int64_t k_stride, int64_t ro
           pack_lanes(a + r * row_stride, row_stride, panels.rows(p) - r, depth, tile_stride, out + r);
     return;
   }
-  for (int64_t k0 = 0; k0 < depth; k0 += strip, a += strip * k_stride, out += strip * tile_stride) {
+  // Whole registers are copied where all that they hold is A's own; what lies behind a panel is not used.
+  constexpr int64_t whole = tile_stride + tile_spill;
+  const int64_t last = (depth - 1) * k_stride + rows - whole;
+  for (int64_t k0 = 0; k0 < depth; k0 += strip, out += strip * tile_stride) {
     const int64_t end = depth - k0 < strip ? depth - k0 : strip;
-    const T* from = a;
-    for (int64_t p = 0; p < panels.count; from += panels.rows(p), ++p)
-      for (int64_t k = 0; k < end; ++k)
-        copy_panel_row<tile_stride>(from + k * k_stride, panels.rows(p),
-                                    out + p * panel_floats(depth) + k * tile_stride);
+    int64_t from = k0 * k_stride;
+    for (int64_t p = 0; p < panels.count; from += panels.rows(p), ++p) {
+      const auto copy = [&](int64_t width) __attribute__((always_inline)) {
+        for (int64_t k = 0; k < end; ++k)
+          copy_panel_row<tile_stride>(a + from + k * k_stride, width, out + p * panel_floats(depth) + k * tile_stride);
+      };
+      if (from + (end - 1) * k_stride <= last)
+        copy(whole);
+      else
+        copy(panels.rows(p));
+    }
   }
 }
 
