@@ -14,7 +14,8 @@ use; auto is what each chooses.
 PyTorch's best in a format is the fastest of eager and compiled, and in 16 bits of weights in that format without a
 master, and fp32 weights under autocast: each runs one step first. Then one process per side stays, and every round runs
 one step of each and the products of each of the engine's steps alone, every other round backwards. Printed are medians
-over the rounds, and of the ratios within a round. A side that is slow takes part in fewer rounds (--seconds).
+over the rounds, and of the ratios within a round. A side that is slow takes part in fewer rounds (--seconds). Where
+PyTorch does not finish one step within --patience seconds, that is a lower bound of the ratio.
 The JSON object at the end is what benchmarks/results/ keeps.
 """
 import argparse
@@ -93,8 +94,9 @@ class Side:
         self.process.wait()
 
 
-def best_of_torch(args, form):
-    """The fastest of PyTorch's ways to compute in this format, as (name, side), or None if none was quick enough."""
+def best_of_torch(args, form, late):
+    """The fastest of PyTorch's ways to compute in this format, as (name, side), or None if none was quick enough.
+    The names of those that were not are added to `late`."""
     best = None
     for peer in PEERS[form]:
         for mode in args.modes.split(","):
@@ -105,6 +107,7 @@ def best_of_torch(args, form):
                 seconds = min(side.step(args.patience), side.step(args.patience))
             except TimeoutError:
                 print(f"  {name:28} not within {args.patience:.0f} s", flush=True)
+                late.append(name)
                 continue
             print(f"  {name:28} {seconds:8.3f} s", flush=True)
             side.spent = 0.0
@@ -134,7 +137,7 @@ def main():
     if formats[0] != "fp32" or any(f.split("_")[0] not in PEERS for f in formats):
         raise SystemExit("--formats: fp32 first, then precision plugins such as bf16, bf16_sr, fp16")
 
-    sides, ours, peers = {}, {}, {}
+    sides, ours, peers, late = {}, {}, {}, []
     try:
         plugins = [str(args.build / "plugins" / p) for p in (args.model, *PLUGINS)]
         step = [str(args.build / "benchmarks/step/engine-bench-step"), str(HERE / "step" / MODELS[args.model]), "serve",
@@ -147,11 +150,11 @@ def main():
                 sides[f"engine {form}, full recompute"] = Side(
                     [*step, "precision.plugin=" + form, "recompute.policy=full"])
         for form in [] if args.modes == "none" else dict.fromkeys(f.split("_")[0] for f in formats):
-            found = best_of_torch(args, form)
+            found = best_of_torch(args, form, late)
             if found:
                 peers[form] = found[0]
                 sides[found[0]] = found[1]
-        summary = measure(args, sides, ours, peers)
+        summary = measure(args, sides, ours, peers, late)
     finally:
         for side in sides.values():
             side.stop()
@@ -160,7 +163,7 @@ def main():
         args.out.write_text(json.dumps(summary, indent=1) + "\n")
 
 
-def measure(args, sides, ours, peers):
+def measure(args, sides, ours, peers, late):
     steps = {name: {} for name in sides}  # seconds by round
     products = {name: {} for name in ours}
     for r in range(args.rounds):
@@ -186,7 +189,8 @@ def measure(args, sides, ours, peers):
         "date": time.strftime("%Y-%m-%d"), "rounds": {n: len(t) for n, t in steps.items()},
         "torch": {about[n]["torch"] for n in peers.values()}, "best_torch": peers,
         "tokens_per_second": {n: round(tokens / statistics.median(t.values()), 1) for n, t in steps.items()},
-        "peak_mib": {n: round(a["peak_rss_bytes"] / 2**20) for n, a in about.items()}, "engine": {}}
+        "peak_mib": {n: round(a["peak_rss_bytes"] / 2**20) for n, a in about.items()},
+        "torch_not_within_seconds": {name: args.patience for name in late}, "engine": {}}
     summary["torch"] = ", ".join(sorted(summary["torch"]))
     for name, form in ours.items():
         peer = peers.get(form.split("_")[0])
@@ -197,6 +201,8 @@ def measure(args, sides, ours, peers):
                "kept_activations_to_fp32": share(name, "engine fp32", "kept_activation_bytes")}
         if peer:
             row.update(speed_to_torch=rate(name, peer), peak_to_torch=share(name, peer, "peak_rss_bytes"))
+        elif late and args.modes != "none":
+            row.update(speed_to_torch_at_least=round(args.patience / statistics.median(steps[name].values()), 1))
         summary["engine"][name] = row
         print(f"\n{name}: {summary['tokens_per_second'][name]:.0f} tokens/s, {summary['peak_mib'][name]} MiB")
         print(f"  step rate / rate of its matrix products alone    {row['step_to_gemm_rate']:.3f}   (products {row['products_gflops']:.0f} GFLOP/s)")
@@ -204,6 +210,8 @@ def measure(args, sides, ours, peers):
             print(f"  speed, peak, kept activations against fp32's     {row['speed_to_fp32']:.2f} x  {row['peak_to_fp32']:.3f}  {row['kept_activations_to_fp32']:.3f}")
         if peer:
             print(f"  speed, peak against {peer:28} {row['speed_to_torch']:.2f} x  {row['peak_to_torch']:.3f}")
+        elif "speed_to_torch_at_least" in row:
+            print(f"  PyTorch: not one step within {args.patience:.0f} s; speed at least             {row['speed_to_torch_at_least']:.1f} x")
     print()
     return summary
 
