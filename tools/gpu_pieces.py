@@ -52,6 +52,7 @@ class Check:
         folders = [str(ROOT / "lib")] if PACKED.exists() else []
         if args.software:
             folders.insert(0, str(self.build / "tests/cuda/runtime"))
+            self.env.pop("CUDA_VISIBLE_DEVICES", None)
             self.env.update(SOFTCUDA_CARD="h200", SOFTCUDA_SEED="1")
             if self.twins():
                 self.env["SOFTCUDA_TWINS"] = str(self.twins())

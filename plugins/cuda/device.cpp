@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 
+#include "../common/cuda/visible.hpp"
 #include "blas.hpp"
 #include "engine/kernel.h"
 
@@ -28,14 +29,7 @@ eng_status create(const eng_options* given, uint32_t local_rank, void** self, en
   return guarded(sink, device_name, [&] {
     auto device = std::make_unique<Device>();
     device->options = options_of(given);
-    const int count = device_count();
-    if (local_rank >= static_cast<uint32_t>(count))
-      throw Error{ENG_UNAVAILABLE, "local rank " + std::to_string(local_rank) + " needs GPU number " +
-                                       std::to_string(local_rank) + " (from 0), but " + std::to_string(count) +
-                                       (count == 1 ? " is" : " are") +
-                                       " visible: start fewer ranks on this machine, or let CUDA_VISIBLE_DEVICES list "
-                                       "one GPU for each"};
-    device->index = static_cast<int>(local_rank);
+    device->index = gpu_of_rank(local_rank, device_count());
     device->enter();
     check(cudaGetDeviceProperties(&device->properties, device->index), "reading the properties of the GPU");
     if (arch_of(device->properties) < 80)

@@ -72,7 +72,6 @@ void check(cudaError_t error, const char* doing) {
 Comm::Comm(const eng_world& announced, const std::string& address, uint16_t port, double deadline, eng_world& out)
     : met_(meet(announced, address, port, deadline)), deadline_(deadline) {
   const Peer& self = met_.peers[met_.rank];
-  device_ = static_cast<int>(self.local_rank);
   gone_.resize(met_.size), answers_.resize(met_.size);
   host_.ranks.resize(met_.size);
   std::iota(host_.ranks.begin(), host_.ranks.end(), 0u);
@@ -83,6 +82,15 @@ Comm::Comm(const eng_world& announced, const std::string& address, uint16_t port
   wake_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake_ < 0) throw Error{ENG_INTERNAL, std::string("eventfd: ") + std::strerror(errno)};
   start_watching();
+}
+
+void Comm::take_gpu() {
+  const Gpu own = gpu_of(met_.peers[met_.rank].local_rank);
+  const std::vector<std::string> texts = exchange_texts(std::string(bytes_of(own)));
+  std::vector<Gpu> all(texts.size());
+  for (size_t r = 0; r < all.size(); ++r) std::memcpy(&all[r], texts[r].data(), sizeof all[r]);
+  check_gpus(met_.peers, all);
+  device_ = own.number;
 }
 
 Comm::~Comm() {

@@ -23,7 +23,7 @@
 #include <thread>
 #include <vector>
 
-#include "meet.hpp"
+#include "gpu.hpp"
 
 namespace nccl {
 
@@ -88,6 +88,8 @@ class Comm {
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
 
+  // All ranks call it, before anything else. Throws Error if two of them would have one GPU.
+  void take_gpu();
   void make_group(eng_id id, const uint32_t* ranks, uint32_t n);
   // Of which this rank is a member. The first call makes group 1's communicator of NCCL.
   Group& group(eng_id id);
@@ -147,7 +149,7 @@ class Comm {
 
   Met met_;
   std::chrono::duration<double> deadline_;
-  int device_ = 0;
+  int device_ = -1;  // among the visible GPUs
   Group host_;
   std::map<eng_id, Group> groups_;  // changes in [setup] only
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "collectives.hpp"
 #include "comm.hpp"
@@ -57,7 +58,9 @@ eng_status create(const eng_options* options, double deadline, eng_world* out, v
     if (living) throw nccl::Error{ENG_PRECONDITION, "this process has already joined the other ranks"};
     eng_world world = *out;
     constexpr double most = 1e9;  // seconds: what clocks count
-    living = new Comm(*out, address, static_cast<uint16_t>(port), std::min(deadline, most), world);
+    auto made = std::make_unique<Comm>(*out, address, static_cast<uint16_t>(port), std::min(deadline, most), world);
+    made->take_gpu();
+    living = made.release();
     *out = world;
     *self = living;
   });

@@ -44,6 +44,13 @@ TEST_CASE("inspect lists GPUs with memory, clocks, ECC, links and who uses them"
   CHECK(length == text.size());
 }
 
+TEST_CASE("inspect lists visible GPUs, by their address") {
+  const Machine machine(Variables{{"SOFTCUDA_DEVICES", "3"}, {"CUDA_VISIBLE_DEVICES", "1"}});
+  CHECK_THAT(inspected(), Contains("PCI 0000:02:00.0\n") && !Contains("GPU 1: ") &&
+                              Contains("process 4001 (train-4001)") &&
+                              Contains("2 more of this machine's GPUs are not visible here"));
+}
+
 TEST_CASE("inspect warns of errors of memory, and of a card that is too old") {
   const Machine machine(Variables{{"SOFTCUDA_CARD", "v100-32g"}, {"SOFTCUDA_ECC", "2"}});
   CHECK_THAT(inspected(), Contains("ECC: on, off after the next start, 2 uncorrected errors: its results cannot") &&

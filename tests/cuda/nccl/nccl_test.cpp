@@ -1,49 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // nccl.eng.so as it ships, on a CUDA runtime and an NCCL in software (emulated): what tests/comm asks of a
 // communicator, under mpirun and without it; and how ranks that go wrong end.
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <future>
 #include <vector>
 
 #include "tests/cli/harness.hpp"
 #include "tests/comm/job.hpp"
+#include "tests/cuda/nccl/port.hpp"
 
 using namespace comm;
 using Catch::Contains;
 
 namespace {
-
-// A port of 127.0.0.1, free a moment ago; `holds` keeps it taken.
-class Port {
- public:
-  explicit Port(bool holds = false) {
-    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in at{};
-    at.sin_family = AF_INET, at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof at;
-    if (::bind(fd, reinterpret_cast<sockaddr*>(&at), size) || ::listen(fd, 1) ||
-        ::getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size))
-      throw std::runtime_error("no port");
-    number_ = ntohs(at.sin_port);
-    if (holds)
-      fd_ = fd;
-    else
-      ::close(fd);
-  }
-  ~Port() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Port(const Port&) = delete;
-  Port& operator=(const Port&) = delete;
-  std::string text() const { return std::to_string(number_); }
-
- private:
-  int fd_ = -1;
-  uint16_t number_;
-};
 
 const std::string program() {
   return std::string(std::getenv("COMM_RANK")) + " " + ENGINE_PLUGIN_DIR + " ";
@@ -165,9 +133,39 @@ TEST_CASE("emulated nccl: a wrong local rank is named") {
   says(much.get(), 8, "rank 0 has the local rank 2, but ");
 }
 
-TEST_CASE("emulated nccl: too few GPUs for the ranks of a machine") {
-  const Job job = by_hand(numbered(2, "SOFTCUDA_DEVICES=1"), program() + "right");
-  says(job, 8, "selecting the GPU of this rank");
+TEST_CASE("emulated nccl: ranks that each see one GPU take that") {
+  auto words = numbered(3);
+  for (int r = 0; r < 3; ++r) words[r] += "CUDA_VISIBLE_DEVICES=" + std::to_string(7 - r);
+  ends_well(3, by_hand(words, program() + "right"));
+}
+
+TEST_CASE("emulated nccl: too few GPUs, or one for two ranks, are refused by all ranks") {
+  struct Case {
+    std::vector<std::string> words;
+    std::string text;
+  };
+  auto three = numbered(3, "CUDA_VISIBLE_DEVICES=");
+  three[0] += "0,1,2", three[1] += "4", three[2] += "1,3,4";
+  const std::string change = "): each rank needs one of its own. Start fewer ranks on this machine, or let each rank";
+  const std::vector<Case> cases = {
+      {numbered(2, "SOFTCUDA_DEVICES=1"),
+       "have the same GPU (software CUDA runtime (CPU), as H200, GPU-736f6674-7761-7265-2063-617264000000, "
+       "PCI 0000:01:00.0" +
+           change},
+      {three, "ranks 1, 2 on "},
+      {three, "GPU-736f6674-7761-7265-2063-617264000004, PCI 0000:05:00.0" + change},
+      {numbered(3, "CUDA_VISIBLE_DEVICES=0,3"), ": local rank 2 needs GPU number 2 (from 0), but 2 are visible"},
+  };
+  std::vector<std::future<Job>> jobs;
+  for (const Case& c : cases)
+    jobs.push_back(std::async(std::launch::async, [&c] { return by_hand(c.words, program() + "right"); }));
+  for (size_t k = 0; k < cases.size(); ++k) {
+    const Job job = jobs[k].get();
+    says(job, 3, cases[k].text);
+    size_t ranks = 0;
+    for (size_t at = 0; (at = job.output.find(cases[k].text, at)) != std::string::npos; ++at) ++ranks;
+    CHECK(ranks == cases[k].words.size());
+  }
 }
 
 TEST_CASE("emulated nccl: the command takes ranks from RANK and WORLD_SIZE, and rank 0's address from MASTER_ADDR") {

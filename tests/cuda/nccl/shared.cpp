@@ -85,16 +85,17 @@ ncclResult_t join(Soft& soft, const ncclUniqueId& id) {
     shm_unlink(id.internal);
     return ncclInvalidUsage;
   }
-  s.device[soft.rank] = soft.device;
+  if (cudaDeviceGetPCIBusId(s.gpu[soft.rank], sizeof s.gpu[soft.rank], soft.device) != cudaSuccess)
+    return ncclUnhandledCudaError;
   ++s.joined;
   for (Patience patience; s.joined < n;)
     if (!soft.goes_on() || !patience.wait()) return shm_unlink(id.internal), ncclSystemError;
   shm_unlink(id.internal);
   for (int a = 0; a < soft.size; ++a)
     for (int b = 0; b < a; ++b)
-      if (s.device[a] == s.device[b]) {
+      if (std::strcmp(s.gpu[a], s.gpu[b]) == 0) {
         soft.fail(ncclInvalidUsage, "Duplicate GPU detected: ranks " + std::to_string(b) + " and " + std::to_string(a) +
-                                        " use device " + std::to_string(s.device[a]));
+                                        " use device " + s.gpu[a]);
         return ncclInvalidUsage;
       }
   return ncclSuccess;

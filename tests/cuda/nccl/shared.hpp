@@ -38,7 +38,7 @@ struct Shared {
   std::atomic<uint32_t> wrong{0};  // 1: text is being written, 2: written
   char text[400];
   std::atomic<uint32_t> taken[most_ranks];
-  int32_t device[most_ranks];
+  char gpu[most_ranks][32];  // the PCI address
   Entered entered[most_ranks][2];
   Mailbox boxes[];  // [from * size + to]
 };

@@ -14,6 +14,14 @@ namespace {
 
 #define LOCK const std::lock_guard lock(state().lock)
 
+bool is_visible(int device) {
+  return device >= 0 && device < static_cast<int>(state().visible.size());
+}
+// From 0, of this machine.
+int card_of(int device) {
+  return state().visible[static_cast<size_t>(device)];
+}
+
 // Between two pages that nobody may touch.
 void* take(size_t bytes, Kind kind) {
   const size_t room = (bytes + 4095) / 4096 * 4096, mapped = room + 8192;
@@ -71,13 +79,13 @@ cudaError_t cudaGetDeviceCount(int* n) {
   LOCK;
   *n = 0;
   if (state().driver != State::ok) return give(cudaErrorInsufficientDriver);
-  if (state().devices < 1) return give(cudaErrorNoDevice);
-  *n = state().devices;
+  if (state().visible.empty()) return give(cudaErrorNoDevice);
+  *n = static_cast<int>(state().visible.size());
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
   LOCK;
-  if (device < 0 || device >= state().devices) return give(cudaErrorInvalidDevice);
+  if (!is_visible(device)) return give(cudaErrorInvalidDevice);
   current = device;
   return give(usable());
 }
@@ -87,10 +95,11 @@ cudaError_t cudaGetDevice(int* device) {
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   LOCK;
-  if (device < 0 || device >= state().devices) return give(cudaErrorInvalidDevice);
+  if (!is_visible(device)) return give(cudaErrorInvalidDevice);
   const Card& c = state().card;
   std::memset(p, 0, sizeof *p);
   std::strncpy(p->name, (std::string("software CUDA runtime (CPU), as ") + c.name).c_str(), sizeof p->name - 1);
+  std::memcpy(p->uuid.bytes, "software card", 13), p->uuid.bytes[15] = static_cast<char>(card_of(device));
   p->totalGlobalMem = c.bytes;
   p->major = c.major, p->minor = c.minor;
   p->multiProcessorCount = c.processors;
@@ -124,8 +133,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr what, int device) 
 }
 cudaError_t cudaDeviceGetPCIBusId(char* text, int room, int device) {
   LOCK;
-  if (device < 0 || device >= state().devices) return give(cudaErrorInvalidDevice);
-  std::snprintf(text, static_cast<size_t>(room), "0000:%02x:00.0", device + 1);
+  if (!is_visible(device)) return give(cudaErrorInvalidDevice);
+  std::snprintf(text, static_cast<size_t>(room), "0000:%02x:00.0", card_of(device) + 1);
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {

@@ -24,10 +24,11 @@ int number(const char* name) {
   const char* text = std::getenv(name);
   return text ? std::atoi(text) : 0;
 }
+// Visible or not.
 int cards() {
-  int n = 0;
-  return cudaGetDeviceCount(&n) == cudaSuccess ? n : (cudaGetLastError(), 0);
+  return std::getenv("SOFTCUDA_DEVICES") ? number("SOFTCUDA_DEVICES") : 1;
 }
+constexpr int any = 0;  // visible device: all cards are alike
 int index_of(const void* gpu) {
   return static_cast<int>(reinterpret_cast<uintptr_t>(gpu)) - 1;
 }
@@ -62,13 +63,13 @@ EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char* bus, void** gpu) {
 }
 EXPORT int nvmlDeviceGetMemoryInfo(void* gpu, Memory* memory) {
   cudaDeviceProp p;
-  if (cudaGetDeviceProperties(&p, index_of(gpu)) != cudaSuccess) return not_found;
+  if (index_of(gpu) >= cards() || cudaGetDeviceProperties(&p, any) != cudaSuccess) return not_found;
   *memory = {p.totalGlobalMem, p.totalGlobalMem / 4 * 3, p.totalGlobalMem / 4};
   return ok;
 }
-EXPORT int nvmlDeviceGetMaxClockInfo(void* gpu, unsigned kind, unsigned* mhz) {
+EXPORT int nvmlDeviceGetMaxClockInfo(void*, unsigned kind, unsigned* mhz) {
   int value = 0;
-  if (cudaDeviceGetAttribute(&value, kind == 2 ? cudaDevAttrMemoryClockRate : cudaDevAttrClockRate, index_of(gpu)))
+  if (cudaDeviceGetAttribute(&value, kind == 2 ? cudaDevAttrMemoryClockRate : cudaDevAttrClockRate, any))
     return not_supported;
   *mhz = static_cast<unsigned>(value / 1000);
   return ok;

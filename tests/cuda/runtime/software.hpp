@@ -5,6 +5,7 @@
 // What it announces and does wrong comes from the environment, read at the first call and by software_cuda_reset():
 //   SOFTCUDA_CARD      h200 (default), a100, rtx4090, ...   SOFTCUDA_BYTES    memory of a card
 //   SOFTCUDA_DEVICES   number of cards, 1 by default        SOFTCUDA_SEED     of the order of work on queues
+//   CUDA_VISIBLE_DEVICES  numbers of those that this process sees; all, if it is not set
 //   SOFTCUDA_DRIVER    none, old, or ok
 //   SOFTCUDA_LAST      a stream that works only when no other can
 //   SOFTCUDA_FAIL      N: the Nth piece of work from now ends the context with an illegal address

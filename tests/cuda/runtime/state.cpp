@@ -6,10 +6,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 namespace softcuda {
 
@@ -36,6 +38,22 @@ std::string variable(const char* name, const char* fallback = "") {
   return value && *value ? value : fallback;
 }
 
+// As CUDA reads CUDA_VISIBLE_DEVICES, but without UUIDs: the first number that no card has ends the list.
+std::vector<int> visible_of(int cards) {
+  std::vector<int> out;
+  const char* list = std::getenv("CUDA_VISIBLE_DEVICES");
+  for (int k = 0; !list && k < cards; ++k) out.push_back(k);
+  for (std::istringstream words(list ? list : ""); words.good();) {
+    std::string word;
+    std::getline(words, word, ',');
+    int card = -1;
+    if (std::from_chars(word.data(), word.data() + word.size(), card).ec != std::errc() || card < 0 || card >= cards)
+      break;
+    out.push_back(card);
+  }
+  return out;
+}
+
 // What a test compares with a plan.
 void write_peak() {
   const std::string file = variable("SOFTCUDA_PEAK");
@@ -52,14 +70,14 @@ void read_environment(State& s) {
   if (found == cards.end()) complain("SOFTCUDA_CARD: there is no card " + card), std::abort();
   s.card = found->second;
   if (const std::string bytes = variable("SOFTCUDA_BYTES"); !bytes.empty()) s.card.bytes = std::stoull(bytes);
-  s.devices = std::stoi(variable("SOFTCUDA_DEVICES", "1"));
+  s.visible = visible_of(std::stoi(variable("SOFTCUDA_DEVICES", "1")));
   const std::string driver = variable("SOFTCUDA_DRIVER", "ok");
   s.driver = driver == "none" ? State::none : driver == "old" ? State::old : State::ok;
   s.random.seed(std::stoull(variable("SOFTCUDA_SEED", "1")));
   s.last_stream = std::stoi(variable("SOFTCUDA_LAST", "-1"));
   s.fail = std::stoll(variable("SOFTCUDA_FAIL", "-1"));
   s.sticky = cudaSuccess;
-  s.used.assign(static_cast<size_t>(std::max(s.devices, 1)), 0);
+  s.used.assign(std::max<size_t>(s.visible.size(), 1), 0);
   s.most = s.used;
   static const bool once = std::atexit(write_peak) == 0;
   (void)once;
@@ -134,7 +152,7 @@ void complain(const std::string& what) {
 cudaError_t usable() {
   const State& s = state();
   if (s.driver != State::ok) return cudaErrorInsufficientDriver;
-  if (s.devices < 1) return cudaErrorNoDevice;
+  if (s.visible.empty()) return cudaErrorNoDevice;
   return s.sticky;
 }
 

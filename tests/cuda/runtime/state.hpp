@@ -79,7 +79,7 @@ struct State {
   std::recursive_mutex lock;
   bool read = false;
   Card card{};
-  int devices = 1;
+  std::vector<int> visible;  // by device: the number of its card on this machine
   enum { ok, none, old } driver = ok;
   std::mt19937_64 random;
   int last_stream = -1;

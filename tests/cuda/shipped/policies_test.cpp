@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "runs.hpp"
+#include "tests/cuda/nccl/port.hpp"
 
 using namespace cli;
 using namespace shipped;
@@ -85,6 +86,38 @@ TEST_CASE("software CUDA runtime and NCCL (CPU): two ranks have the losses of th
   for (const char* key : {"loss", "grad_norm"}) check_close(scratch / "none", scratch / "cpu", key);
   train(scratch, "zero3", 2, with(short_run, {"zero.plugin=zero3"}), "2");
   check_equal(scratch, "zero3", "none");
+}
+
+// As launchers do that give each rank one GPU: `gpus[r]` is what rank r sees.
+Result started_apart(const Scratch& scratch, const std::string& out, const std::vector<std::string>& gpus) {
+  Limits limits = software();
+  limits.program = "/bin/sh";
+  const std::string port = comm::Port().text();
+  std::string run = std::string("exec ") + ENGINE_COMMAND, line;
+  for (const std::string& word : words_of(out, 1, with(short_run, {"comm.plugin=nccl"}))) run += " " + word;
+  for (size_t r = 0; r < gpus.size(); ++r) {
+    const std::string number = std::to_string(r);
+    line += "(export RANK=" + number + " LOCAL_RANK=" + number + " WORLD_SIZE=" + std::to_string(gpus.size()) +
+            " MASTER_PORT=" + port + " CUDA_VISIBLE_DEVICES=" + gpus[r] + "; " + run + ") & p=\"$p $!\"; ";
+  }
+  return engine(scratch, {"-c", line + "m=0; for i in $p; do wait $i; c=$?; [ $c -le $m ] || m=$c; done; exit $m"},
+                limits);
+}
+
+TEST_CASE("software CUDA runtime and NCCL (CPU): ranks that each see one GPU have the bits of those that see all",
+          "[.slow]") {
+  Scratch scratch;
+  scratch.config();
+  train(scratch, "both", 2, short_run);
+  const Result apart = started_apart(scratch, "apart", {"3", "1"});
+  INFO(apart.err);
+  REQUIRE(apart.exit == 0);
+  check_equal(scratch, "apart", "both");
+  const Result shared = started_apart(scratch, "shared", {"1", "1"});
+  INFO(shared.err);
+  CHECK(shared.exit == 3);
+  CHECK(has(shared.err, "ranks 0, 1 on "));
+  CHECK(has(shared.err, "have the same GPU (software CUDA runtime (CPU), as H200, GPU-736f6674-"));
 }
 
 TEST_CASE("software CUDA runtime and NCCL (CPU): stages, buckets, recompute and tiers change no bit", "[.slow]") {

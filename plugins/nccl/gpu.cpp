@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "../common/cuda/visible.hpp"
+
+namespace nccl {
+namespace {
+
+bool same(const cudaUUID_t& a, const cudaUUID_t& b) {
+  return std::memcmp(a.bytes, b.bytes, sizeof a.bytes) == 0;
+}
+
+// As nvidia-smi -L writes it: "GPU-12345678-1234-1234-1234-123456789abc".
+std::string uuid_text(const cudaUUID_t& id) {
+  std::string out = "GPU";
+  for (size_t k = 0; k < sizeof id.bytes; ++k) {
+    char two[3];
+    std::snprintf(two, sizeof two, "%02x", static_cast<unsigned char>(id.bytes[k]));
+    out += (k == 0 || k == 4 || k == 6 || k == 8 || k == 10 ? "-" : "") + std::string(two);
+  }
+  return out;
+}
+
+}  // namespace
+
+Gpu gpu_of(uint32_t local_rank) {
+  Gpu out;
+  cudaDeviceProp properties{};
+  if (cudaGetDeviceCount(&out.visible) != cudaSuccess || out.visible < 1) return cudaGetLastError(), Gpu{};
+  try {
+    out.number = cuda::gpu_of_rank(local_rank, out.visible);
+  } catch (const Error&) {  // check_gpus names this rank
+    return out;
+  }
+  if (cudaGetDeviceProperties(&properties, out.number) != cudaSuccess ||
+      cudaDeviceGetPCIBusId(out.bus, sizeof out.bus - 1, out.number) != cudaSuccess)
+    return cudaGetLastError(), Gpu{};
+  out.id = properties.uuid;
+  std::memcpy(out.name, properties.name, std::min(std::strlen(properties.name), sizeof out.name - 1));
+  return out;
+}
+
+void check_gpus(const std::vector<Peer>& peers, const std::vector<Gpu>& gpus) {
+  for (size_t r = 0; r < gpus.size(); ++r) try {
+      if (gpus[r].visible) cuda::gpu_of_rank(peers[r].local_rank, gpus[r].visible);
+    } catch (const Error& e) {
+      throw Error{ENG_UNSUPPORTED, "rank " + std::to_string(r) + " on " + peers[r].host + ": " + e.text};
+    }
+  for (size_t r = 0; r < gpus.size(); ++r) {
+    const Gpu& gpu = gpus[r];
+    std::vector<uint32_t> users;
+    for (uint32_t other = 0; other < gpus.size(); ++other)
+      if (gpu.number >= 0 && gpus[other].number >= 0 && same(gpus[other].id, gpu.id)) users.push_back(other);
+    if (users.size() < 2) continue;
+    throw Error{ENG_UNSUPPORTED,
+                ranks_text(users) + " on " + peers[r].host + " have the same GPU (" + gpu.name + ", " +
+                    uuid_text(gpu.id) + ", PCI " + gpu.bus +
+                    "): each rank needs one of its own. Start fewer ranks on this machine, or let each rank see its "
+                    "own GPU (CUDA_VISIBLE_DEVICES, srun --gpus-per-task=1)"};
+  }
+}
+
+}  // namespace nccl
