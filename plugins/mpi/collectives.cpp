@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "../common/comm/collective.hpp"
 #include "../common/kernel.hpp"
 #include "comm.hpp"
 
@@ -16,35 +17,11 @@ namespace {
 using cpu::Args;
 using cpu::Call;
 
-struct Collective {
-  Comm& comm;
-  Group& group;
-  const What what;
-  const uint64_t in_bytes, out_bytes;
-  const uint32_t n, self;
-
-  Collective(const Call& call, void* device, What w)
-      : comm(*static_cast<Comm*>(device)),
-        group(comm.group(static_cast<eng_id>(call.integer("group")))),
-        what(w),
-        in_bytes(size_of(call.in.at(0))),
-        out_bytes(size_of(call.out.at(0))),
-        n(static_cast<uint32_t>(group.ranks.size())),
-        self(group.self) {
-    if (call.integer("members") != static_cast<int64_t>(n))
-      throw Error{ENG_INVALID, "group " + std::to_string(group.id) + " has " + std::to_string(n) + " members, not " +
-                                   std::to_string(call.integer("members"))};
-    if (call.in[0].dtype != call.out[0].dtype) throw Error{ENG_INVALID, "input and output differ in dtype"};
-  }
-  static uint64_t size_of(const eng_desc& d) {
-    return static_cast<uint64_t>(cpu::elements(d)) * cpu::dtype_size(d.dtype);
-  }
-  void need(bool right, const char* text) const {
-    if (!right) throw Error{ENG_INVALID, text};
-  }
+struct Collective : common::Collective<Comm> {
+  using common::Collective<Comm>::Collective;
   // Each op of each group has its own number: ranks that call different ones wait, and report it, but never mix up
   // their bytes.
-  int tag() const { return static_cast<int>(group.id * 8 + what); }
+  int tag() const { return static_cast<int>(group.id * ops_per_group + static_cast<uint32_t>(what)); }
 };
 
 // Messages that live as long as the bound call.
@@ -70,9 +47,7 @@ void move(void* to, const void* from, uint64_t bytes) {
 
 struct AllGather : Collective {
   static constexpr const char* op = ENG_OP_ALL_GATHER;
-  AllGather(const Call& call, void* device) : Collective(call, device, all_gather) {
-    need(out_bytes == in_bytes * n, "the output must hold the inputs of all members");
-  }
+  AllGather(const Call& call, void* device) : Collective(call, device, What::all_gather) {}
   struct Bound {
     const AllGather& k;
     const void* in;
@@ -98,9 +73,7 @@ struct AllGather : Collective {
 
 struct AllToAll : Collective {
   static constexpr const char* op = ENG_OP_ALL_TO_ALL;
-  AllToAll(const Call& call, void* device) : Collective(call, device, all_to_all) {
-    need(out_bytes == in_bytes && cpu::elements(call.in[0]) % n == 0, "the members need equal parts");
-  }
+  AllToAll(const Call& call, void* device) : Collective(call, device, What::all_to_all) {}
   struct Bound {
     const AllToAll& k;
     const char* from_own;
@@ -133,10 +106,7 @@ struct Broadcast : Collective {
   static constexpr const char* op = ENG_OP_BROADCAST;
   uint32_t root;
   Broadcast(const Call& call, void* device)
-      : Collective(call, device, broadcast), root(static_cast<uint32_t>(call.integer("root"))) {
-    need(out_bytes == in_bytes, "input and output differ in size");
-    need(call.integer("root") >= 0 && root < n, "the root is not a member of the group");
-  }
+      : Collective(call, device, What::broadcast), root(static_cast<uint32_t>(call.integer("root"))) {}
   struct Bound {
     const Broadcast& k;
     const void* in;  // NULL: not the root
@@ -196,9 +166,7 @@ struct Reduction : Collective {
 
 struct AllReduce : Reduction {
   static constexpr const char* op = ENG_OP_ALL_REDUCE;
-  AllReduce(const Call& call, void* device) : Reduction(call, device, all_reduce) {
-    need(out_bytes == in_bytes, "input and output differ in size");
-  }
+  AllReduce(const Call& call, void* device) : Reduction(call, device, What::all_reduce) {}
   struct Bound : Pending {
     const AllReduce& k;
     const char* in;
@@ -222,8 +190,7 @@ struct AllReduce : Reduction {
 
 struct ReduceScatter : Reduction {
   static constexpr const char* op = ENG_OP_REDUCE_SCATTER;
-  ReduceScatter(const Call& call, void* device) : Reduction(call, device, reduce_scatter) {
-    need(out_bytes * n == in_bytes, "the members need equal parts");
+  ReduceScatter(const Call& call, void* device) : Reduction(call, device, What::reduce_scatter) {
     if (in_bytes / size > INT_MAX)
       throw Error{ENG_UNSUPPORTED, "MPI sums up to 2^31 elements at once: give [zero] bucket a smaller size"};
   }

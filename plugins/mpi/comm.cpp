@@ -13,20 +13,12 @@
 namespace mpi {
 namespace {
 
-constexpr int ops_per_group = 8;  // tags
-
 void sleep_for(std::chrono::nanoseconds time) {
   const timespec length = {0, time.count()};
   nanosleep(&length, nullptr);
 }
 
 }  // namespace
-
-const char* name_of(uint32_t what) {
-  static const char* const names[] = {"exchange",      "eng.all_gather",     "eng.all_to_all",
-                                      "eng.broadcast", "eng.reduce_scatter", "eng.all_reduce"};
-  return what < std::size(names) ? names[what] : "?";
-}
 
 Comm::Comm(double deadline, uint64_t message_bytes, eng_world& out)
     : all_(join(deadline)), deadline_(deadline), message_bytes_(message_bytes) {
@@ -68,28 +60,14 @@ Comm::~Comm() {
 void Comm::make_group(eng_id id, const uint32_t* ranks, uint32_t n) {
   if (id == 0 || id > static_cast<uint32_t>(most_tag_) / ops_per_group - 1)
     throw Error{ENG_OUT_OF_RANGE, "group " + std::to_string(id) + " is above the largest number that MPI allows"};
-  if (groups_.count(id)) throw Error{ENG_INVALID, "group " + std::to_string(id) + " exists already"};
-  Group group;
-  group.id = id;
-  group.ranks.assign(ranks, ranks + n);
-  for (uint32_t k = 0; k < n; ++k) {
-    if (ranks[k] >= all_.size)
-      throw Error{ENG_INVALID, "group " + std::to_string(id) + " names rank " + std::to_string(ranks[k]) + " of " +
-                                   std::to_string(all_.size)};
-    if (std::count(ranks, ranks + n, ranks[k]) != 1)
-      throw Error{ENG_INVALID, "group " + std::to_string(id) + " names rank " + std::to_string(ranks[k]) + " twice"};
-    if (ranks[k] == all_.rank) group.member = true, group.self = k;
-  }
+  Group group = common::new_group(groups_, id, ranks, n, all_.rank, all_.size);
   group.library = id == 1 ? all_.step : library_of(group.ranks);
   const std::lock_guard lock(mpi_);
   groups_[id] = std::move(group);
 }
 
 Group& Comm::group(eng_id id) {
-  const auto it = groups_.find(id);
-  if (it == groups_.end()) throw Error{ENG_INVALID, "there is no group " + std::to_string(id)};
-  if (!it->second.member) throw Error{ENG_INVALID, "this rank is not a member of group " + std::to_string(id)};
-  return it->second;
+  return common::own_group(groups_, id);
 }
 
 // MPI would wait for the others without a limit, so the ranks meet here first.
@@ -109,7 +87,7 @@ MPI_Comm Comm::library_of(const std::vector<uint32_t>& ranks) {
 }
 
 void Comm::exchange_bytes(const void* mine, uint64_t bytes, void* all) {
-  const Round round(*this, host_, exchange);
+  const Round round(*this, host_, What::exchange);
   struct Words {
     std::vector<char> mine, all;
     Messages messages;

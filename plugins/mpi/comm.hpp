@@ -17,33 +17,21 @@
 #include <thread>
 #include <vector>
 
+#include "../common/comm/place.hpp"
 #include "join.hpp"
 #include "standstill.hpp"
 #include "turns.hpp"
 
 namespace mpi {
 
-using Clock = std::chrono::steady_clock;
+using common::Answer;
+using common::Clock;
+using common::What;
 
-// What a rank can wait for. The number is part of every message's tag.
-enum What : uint32_t { exchange, all_gather, all_to_all, broadcast, reduce_scatter, all_reduce };
-const char* name_of(uint32_t what);
+constexpr uint32_t ops_per_group = 8;  // a message's tag names its group and its op
 
-// The position of a rank in the sequence of a group's collectives.
-struct Place {
-  uint32_t what = exchange;
-  bool waiting = false;
-  uint64_t number = 0;  // from 1; 0: nothing yet
-  Clock::time_point since{};
-};
-
-struct Group {
-  eng_id id = 0;  // 0: the host's exchange
-  std::vector<uint32_t> ranks;
-  uint32_t self = 0;  // this rank's place among them
-  bool member = false;
+struct Group : common::Group {
   MPI_Comm library = MPI_COMM_NULL;  // for MPI's own reductions; NULL on ranks that are not members
-  Place place;
 };
 
 // Messages in flight, started again and again.
@@ -120,12 +108,7 @@ class Comm {
     uint32_t from = 0;
     uint32_t question = 0;  // which one is asked or answered
     uint32_t group = 0;     // asked for
-    uint32_t here = 0;      // the group that the answer is about
-    uint32_t what = 0;
-    uint32_t waiting = 0;
-    uint32_t reserved = 0;
-    uint64_t number = 0;
-    double seconds = 0;
+    Answer where;
     char text[968] = "";  // why it gave up
   };
   struct Posted {
@@ -182,7 +165,6 @@ class Comm {
   bool read_notes();
   void take(const Note& note);
   void post(const Note& note, uint32_t to);
-  Note answer_to(const Note& asked);
   std::string missing(const Group& group, const Messages* messages);
 
   Joined all_;
@@ -197,7 +179,7 @@ class Comm {
   Note incoming_;
   MPI_Request listening_ = MPI_REQUEST_NULL;
   uint32_t question_ = 0;
-  std::vector<Note> answers_;  // to that question, by rank; another kind if there is none yet
+  std::vector<Answer> answers_;  // to that question, by rank
   bool told_ = false;
   bool silent_ = false;  // MPI is not called any more: it might write into freed memory
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Finds out where each rank is when a wait has taken too long, and ends all waits.
 #include <poll.h>
-#include <signal.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 
 #include "comm.hpp"
@@ -21,31 +19,12 @@ constexpr milliseconds between_questions(5), most_to_answer(20000);
 constexpr int looks_to_answer = 400;
 constexpr milliseconds time_to_tell(1000);
 constexpr milliseconds time_to_be_told(500);  // by a rank that ended, or by who started it
-constexpr size_t most_named = 8;              // ranks in one text
-
-std::string seconds(double s) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.1f s", s);
-  return text;
-}
-double seconds_since(Clock::time_point t) {
-  return std::chrono::duration<double>(Clock::now() - t).count();
-}
-
-// "eng.all_gather number 417 of group 1"
-std::string place_text(uint32_t what, uint64_t number, uint32_t group) {
-  std::string text = std::string(name_of(what)) + " number " + std::to_string(number);
-  if (what != exchange) text += " of group " + std::to_string(group);
-  return text;
-}
 
 }  // namespace
 
 void Comm::start_listening() {
   listener_ = std::thread([this] {
-    sigset_t all;  // signals are for the host's threads
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, nullptr);
+    common::leave_signals_to_host();
     std::unique_lock lock(state_);
     while (!wake_.wait_for(lock, between_looks, [this] { return leave_; })) {
       lock.unlock();
@@ -112,10 +91,14 @@ bool Comm::read_notes() {
 void Comm::take(const Note& note) {
   if (note.from >= all_.size) return;
   switch (note.kind) {
-    case Note::ask:
-      return post(answer_to(note), note.from);
+    case Note::ask: {
+      Note answer;
+      answer.kind = Note::answer, answer.question = note.question, answer.group = note.group;
+      answer.where = answer_about(note.group, host_, groups_);
+      return post(answer, note.from);
+    }
     case Note::answer:
-      if (note.question == question_) answers_[note.from] = note;
+      if (note.question == question_) answers_[note.from] = note.where;
       return;
     case Note::gone:
       fail("rank " + std::to_string(note.from) + ": " + std::string(note.text, strnlen(note.text, sizeof(note.text))));
@@ -135,33 +118,14 @@ void Comm::post(const Note& note, uint32_t to) {
   check(code, "MPI_Isend");
 }
 
-Comm::Note Comm::answer_to(const Note& asked) {
-  const Group* about = &host_;
-  if (const auto it = groups_.find(asked.group); it != groups_.end()) about = &it->second;
-  // If it does not wait there, it may wait in another group.
-  if (!about->place.waiting) {
-    if (host_.place.waiting) about = &host_;
-    for (const auto& [id, group] : groups_)
-      if (group.place.waiting) about = &group;
-  }
-  Note note;
-  note.kind = Note::answer;
-  note.question = asked.question;
-  note.group = asked.group, note.here = about->id;
-  note.what = about->place.what, note.number = about->place.number;
-  note.waiting = about->place.waiting;
-  note.seconds = note.waiting ? seconds_since(about->place.since) : 0;
-  return note;
-}
-
 void Comm::give_up(const Group& group, const Messages* messages) {
   const std::lock_guard one(asking_);
   if (failed_) refuse();
-  const double waited = seconds_since(group.place.since);
+  const double waited = common::seconds_since(group.place.since);
   {
     const std::lock_guard lock(mpi_);
     ++question_;
-    for (Note& a : answers_) a = Note();
+    for (Answer& a : answers_) a = Answer();
     Note ask;
     ask.question = question_, ask.group = group.id;
     for (uint32_t rank : group.ranks)
@@ -170,7 +134,7 @@ void Comm::give_up(const Group& group, const Messages* messages) {
   const auto answered = [&] {
     const std::lock_guard lock(mpi_);
     return std::all_of(group.ranks.begin(), group.ranks.end(),
-                       [&](uint32_t r) { return r == all_.rank || answers_[r].kind == Note::answer; });
+                       [&](uint32_t r) { return r == all_.rank || answers_[r].there; });
   };
   const auto end = Clock::now() + most_to_answer;
   for (int k = 0; k < looks_to_answer && Clock::now() < end && !answered() && !failed_; ++k) {
@@ -178,9 +142,7 @@ void Comm::give_up(const Group& group, const Messages* messages) {
     std::this_thread::sleep_for(between_questions);
   }
   if (failed_) refuse();
-  std::string text = place_text(group.place.what, group.place.number, group.id) + " (" +
-                     (group.ranks.size() == all_.size ? "all " : "") + std::to_string(group.ranks.size()) +
-                     " ranks): waited " + seconds(waited);
+  std::string text = common::waited_text(group, waited, all_.size);
   {
     const std::lock_guard lock(mpi_);
     text += missing(group, messages);
@@ -190,24 +152,7 @@ void Comm::give_up(const Group& group, const Messages* messages) {
 }
 
 std::string Comm::missing(const Group& group, const Messages* messages) {
-  std::vector<std::string> said;
-  std::string not_there;
-  for (uint32_t rank : group.ranks) {
-    const Note& a = answers_[rank];
-    if (rank == all_.rank) continue;
-    const std::string name = "rank " + std::to_string(rank);
-    if (a.kind != Note::answer)
-      said.push_back(name + " has not answered");
-    else if (a.here == group.id && a.waiting && a.number == group.place.number && a.what == group.place.what)
-      continue;  // it waits in the same collective
-    else if (a.waiting)
-      said.push_back(name + " has been waiting in " + place_text(a.what, a.number, a.here) + " for " +
-                     seconds(a.seconds));
-    else if (a.number)
-      said.push_back(name + " is not waiting; it was last in " + place_text(a.what, a.number, a.here));
-    else
-      said.push_back(name + " is not waiting; it has not entered a collective of this group yet");
-  }
+  std::vector<std::string> said = common::elsewhere(group, all_.rank, answers_);
   if (said.empty()) {  // all ranks came
     std::vector<uint32_t> late;
     for (size_t k = 0; messages && k < messages->requests.size(); ++k) {
@@ -219,10 +164,7 @@ std::string Comm::missing(const Group& group, const Messages* messages) {
     for (uint32_t rank : late) said.push_back("the bytes of rank " + std::to_string(rank) + " have not arrived");
     if (said.empty()) said.push_back("all ranks have entered it, but their bytes have not arrived");
   }
-  std::string text;
-  for (size_t k = 0; k < said.size() && k < most_named; ++k) text += "; " + said[k];
-  if (said.size() > most_named) text += "; and so on for " + std::to_string(said.size() - most_named) + " more";
-  return text;
+  return common::listed(said);
 }
 
 void Comm::fail(const std::string& reason) noexcept {

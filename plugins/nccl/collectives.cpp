@@ -5,6 +5,7 @@
 
 #include <iterator>
 
+#include "../common/comm/collective.hpp"
 #include "../common/kernel.hpp"
 #include "comm.hpp"
 
@@ -14,34 +15,7 @@ namespace {
 using cpu::Args;
 using cpu::Call;
 
-uint64_t size_of(const eng_desc& d) {
-  return static_cast<uint64_t>(cpu::elements(d)) * cpu::dtype_size(d.dtype);
-}
-void need(bool right, const char* text) {
-  if (!right) throw Error{ENG_INVALID, text};
-}
-
-struct Collective {
-  Comm& comm;
-  Group& group;
-  const What what;
-  const uint64_t in_bytes, out_bytes;
-  const uint32_t n, self;
-
-  Collective(const Call& call, void* on, What w)
-      : comm(*static_cast<Comm*>(on)),
-        group(comm.group(static_cast<eng_id>(call.integer("group")))),
-        what(w),
-        in_bytes(size_of(call.in.at(0))),
-        out_bytes(size_of(call.out.at(0))),
-        n(static_cast<uint32_t>(group.ranks.size())),
-        self(group.self) {
-    if (call.integer("members") != static_cast<int64_t>(n))
-      throw Error{ENG_INVALID, "group " + std::to_string(group.id) + " has " + std::to_string(n) + " members, not " +
-                                   std::to_string(call.integer("members"))};
-    need(call.in[0].dtype == call.out[0].dtype, "input and output differ in dtype");
-  }
-};
+using Collective = common::Collective<Comm>;
 
 // What all bound ones have: addresses, and the marks around what is enqueued.
 template <class K>
@@ -64,9 +38,7 @@ struct Enqueued {
 struct AllGather : Collective {
   static constexpr const char* op = ENG_OP_ALL_GATHER;
   using Bound = Enqueued<AllGather>;
-  AllGather(const Call& call, void* on) : Collective(call, on, What::all_gather) {
-    need(out_bytes == in_bytes * n, "the output must hold the inputs of all members");
-  }
+  AllGather(const Call& call, void* on) : Collective(call, on, What::all_gather) {}
   void put(const Bound& b, ncclComm_t to, cudaStream_t stream) const {
     check(ncclAllGather(b.in, b.out, in_bytes, ncclUint8, to, stream), "ncclAllGather", to);
   }
@@ -76,12 +48,10 @@ struct AllToAll : Collective {
   static constexpr const char* op = ENG_OP_ALL_TO_ALL;
   struct Bound : Enqueued<AllToAll> {
     Bound(const AllToAll& kernel, const Args& args) : Enqueued(kernel, args) {
-      need(in != out || !kernel.in_bytes, "input and output must be different memory");
+      kernel.need(in != out || !kernel.in_bytes, "input and output must be different memory");
     }
   };
-  AllToAll(const Call& call, void* on) : Collective(call, on, What::all_to_all) {
-    need(out_bytes == in_bytes && cpu::elements(call.in[0]) % n == 0, "the members need equal parts");
-  }
+  AllToAll(const Call& call, void* on) : Collective(call, on, What::all_to_all) {}
   void put(const Enqueued<AllToAll>& b, ncclComm_t to, cudaStream_t stream) const {
     const uint64_t part = in_bytes / n;
     check(ncclGroupStart(), "ncclGroupStart");
@@ -103,10 +73,7 @@ struct Broadcast : Collective {
   using Bound = Enqueued<Broadcast>;
   int root;
   Broadcast(const Call& call, void* on)
-      : Collective(call, on, What::broadcast), root(static_cast<int>(call.integer("root"))) {
-    need(out_bytes == in_bytes, "input and output differ in size");
-    need(call.integer("root") >= 0 && call.integer("root") < int64_t{n}, "the root is not a member of the group");
-  }
+      : Collective(call, on, What::broadcast), root(static_cast<int>(call.integer("root"))) {}
   void put(const Bound& b, ncclComm_t to, cudaStream_t stream) const {
     // NCCL does not read the input of others than the root, but looks at its address.
     const char* from = static_cast<int>(self) == root ? b.in : b.out;
@@ -140,9 +107,7 @@ struct Reduction : Collective {
 struct AllReduce : Reduction {
   static constexpr const char* op = ENG_OP_ALL_REDUCE;
   using Bound = Enqueued<AllReduce>;
-  AllReduce(const Call& call, void* on) : Reduction(call, on, What::all_reduce) {
-    need(out_bytes == in_bytes, "input and output differ in size");
-  }
+  AllReduce(const Call& call, void* on) : Reduction(call, on, What::all_reduce) {}
   void put(const Bound& b, ncclComm_t to, cudaStream_t stream) const {
     check(ncclAllReduce(b.in, b.out, in_bytes / size, type, ncclSum, to, stream), "ncclAllReduce", to);
   }
@@ -151,9 +116,7 @@ struct AllReduce : Reduction {
 struct ReduceScatter : Reduction {
   static constexpr const char* op = ENG_OP_REDUCE_SCATTER;
   using Bound = Enqueued<ReduceScatter>;
-  ReduceScatter(const Call& call, void* on) : Reduction(call, on, What::reduce_scatter) {
-    need(out_bytes * n == in_bytes, "the members need equal parts");
-  }
+  ReduceScatter(const Call& call, void* on) : Reduction(call, on, What::reduce_scatter) {}
   void put(const Bound& b, ncclComm_t to, cudaStream_t stream) const {
     check(ncclReduceScatter(b.in, b.out, out_bytes / size, type, ncclSum, to, stream), "ncclReduceScatter", to);
   }

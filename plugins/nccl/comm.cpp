@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm.hpp"
 
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -23,9 +22,7 @@ struct Task {
   static std::shared_ptr<Task> start(std::function<void()> body) {
     auto task = std::make_shared<Task>();
     std::thread([task, body = std::move(body)] {
-      sigset_t all;  // signals are for the host's threads, and not for those that NCCL starts here
-      sigfillset(&all);
-      pthread_sigmask(SIG_SETMASK, &all, nullptr);
+      common::leave_signals_to_host();  // by NCCL's threads, too
       std::optional<Error> error;
       try {
         body();
@@ -47,12 +44,6 @@ struct Task {
 };
 
 }  // namespace
-
-const char* name_of(What what) {
-  static const char* const names[] = {"exchange",      "eng.all_gather",     "eng.all_to_all",
-                                      "eng.broadcast", "eng.reduce_scatter", "eng.all_reduce"};
-  return static_cast<size_t>(what) < std::size(names) ? names[static_cast<size_t>(what)] : "?";
-}
 
 void check(ncclResult_t result, const char* call, ncclComm_t comm) {
   if (result == ncclSuccess || result == ncclInProgress) return;
@@ -126,17 +117,8 @@ void Comm::enter() const {
 
 void Comm::make_group(eng_id id, const uint32_t* ranks, uint32_t n) {
   const std::string name = "group " + std::to_string(id);
-  if (id == 0 || groups_.count(id)) throw Error{ENG_INVALID, name + (id ? " exists already" : " is the host's own")};
-  Group group;
-  group.id = id;
-  group.ranks.assign(ranks, ranks + n);
-  for (uint32_t k = 0; k < n; ++k) {
-    if (ranks[k] >= met_.size)
-      throw Error{ENG_INVALID, name + " names rank " + std::to_string(ranks[k]) + " of " + std::to_string(met_.size)};
-    if (std::count(ranks, ranks + n, ranks[k]) != 1)
-      throw Error{ENG_INVALID, name + " names rank " + std::to_string(ranks[k]) + " twice"};
-    if (ranks[k] == met_.rank) group.member = true, group.self = k;
-  }
+  if (id == 0) throw Error{ENG_INVALID, name + " is the host's own"};
+  Group group = common::new_group(groups_, id, ranks, n, met_.rank, met_.size);
   if (!n) throw Error{ENG_INVALID, name + " has no members"};
   if (!groups_[1].library) connect(groups_[1]);
   connect(group);
@@ -144,17 +126,10 @@ void Comm::make_group(eng_id id, const uint32_t* ranks, uint32_t n) {
   groups_[id] = std::move(group);
 }
 
-Group* Comm::find(eng_id id) {
-  const auto it = groups_.find(id);
-  return it == groups_.end() ? nullptr : &it->second;
-}
-
 Group& Comm::group(eng_id id) {
-  Group* const found = find(id);
-  if (!found) throw Error{ENG_INVALID, "there is no group " + std::to_string(id)};
-  if (!found->member) throw Error{ENG_INVALID, "this rank is not a member of group " + std::to_string(id)};
+  Group& found = common::own_group(groups_, id);
   if (!groups_[1].library) connect(groups_[1]);
-  return *found;
+  return found;
 }
 
 // Each group has an id of its own from its first member, so that no group depends on another one, and each can be
@@ -210,7 +185,7 @@ void Comm::exchange_bytes(const void* mine, uint64_t bytes, void* all) {
 std::vector<std::string> Comm::exchange_texts(const std::string& mine) {
   std::unique_lock lock(state_);
   if (failed_) refuse(lock);
-  Place& place = host_.place;
+  common::Place& place = host_.place;
   place = {What::exchange, true, place.number + 1, Clock::now()};
   result_.reset();
   const auto number = static_cast<uint32_t>(place.number);

@@ -23,26 +23,18 @@
 #include <thread>
 #include <vector>
 
+#include "../common/comm/place.hpp"
 #include "gpu.hpp"
 
 namespace nccl {
 
-using Clock = std::chrono::steady_clock;
-
-enum class What : uint32_t { exchange, all_gather, all_to_all, broadcast, reduce_scatter, all_reduce };
-const char* name_of(What what);
+using common::Answer;
+using common::Clock;
+using common::What;
 
 // Throws Error(ENG_UNAVAILABLE): what was called, and what NCCL says.
 void check(ncclResult_t result, const char* call, ncclComm_t comm = nullptr);
 void check(cudaError_t error, const char* doing);
-
-// Where a rank is in the sequence of a group's collectives.
-struct Place {
-  What what = What::exchange;
-  bool waiting = false;
-  uint64_t number = 0;  // from 1; 0: nothing yet
-  Clock::time_point since{};
-};
 
 // One communicator of NCCL. Lives as long as any thread may be inside.
 struct Library {
@@ -51,13 +43,8 @@ struct Library {
   std::atomic<bool> ended{false};  // aborted: it may not be called
 };
 
-struct Group {
-  eng_id id = 0;  // 0: the host's exchange
-  std::vector<uint32_t> ranks;
-  uint32_t self = 0;  // this rank's place among them
-  bool member = false;
+struct Group : common::Group {
   std::shared_ptr<Library> library;  // NULL on ranks that are not members
-  Place place;
   // What the watching thread has seen.
   uint64_t seen = 0;
   Clock::duration waited{};
@@ -106,12 +93,6 @@ class Comm {
   void left(Group& group);
 
  private:
-  struct Answer {
-    uint32_t there = 0;
-    uint32_t group = 0, what = 0, waiting = 0;
-    uint64_t number = 0;
-    double seconds = 0;
-  };
   struct Asked {
     uint32_t group;
     uint32_t number;
@@ -126,7 +107,6 @@ class Comm {
   void connect(Group& group);                                        // all ranks call it
   void ready() const;                                                // throws if waiting has become pointless
   [[noreturn]] void refuse(std::unique_lock<std::mutex>& lock) const;
-  Group* find(eng_id id);
 
   // watch.cpp: the thread. All of it with state_ locked.
   void start_watching();
@@ -138,7 +118,6 @@ class Comm {
   void look_at_library();
   void ask(Group& group);
   void look_at_answers();
-  Answer here(eng_id asked_for);
   std::string missing(const Group& group);
   void lose(uint32_t rank);
   // With state_ locked: keeps the first reason, and tells the others unless they know.

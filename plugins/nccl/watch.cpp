@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The thread that reads what other ranks say, and sees to deadlines.
 #include <poll.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 
 #include "comm.hpp"
@@ -18,22 +16,6 @@ using std::chrono::milliseconds;
 
 constexpr int between_looks = 50;  // milliseconds
 constexpr milliseconds time_to_answer(3000), most_of_a_look(1000), time_to_launch(1000), time_to_leave(2000);
-
-std::string seconds(double s) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f s", s);
-  return text;
-}
-double seconds_since(Clock::time_point t) {
-  return std::chrono::duration<double>(Clock::now() - t).count();
-}
-
-// "eng.all_gather number 417 of group 1"
-std::string place_text(What what, uint64_t number, uint32_t group) {
-  std::string text = std::string(name_of(what)) + " number " + std::to_string(number);
-  if (what != What::exchange) text += " of group " + std::to_string(group);
-  return text;
-}
 
 template <class T>
 bool read_into(T& value, const std::string& bytes) {
@@ -47,9 +29,7 @@ bool read_into(T& value, const std::string& bytes) {
 void Comm::start_watching() {
   looked_ = Clock::now();
   thread_ = std::thread([this] {
-    sigset_t all;  // signals are for the host's threads
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, nullptr);
+    common::leave_signals_to_host();
     std::unique_lock lock(state_);
     Clock::time_point end{};
     for (;;) {
@@ -138,7 +118,8 @@ void Comm::take(const Frame& frame, const std::string& bytes) {
       return;
     case Kind::ask: {
       uint32_t about = 0;
-      if (read_into(about, bytes)) send(Kind::answer, frame.from, frame.tag, bytes_of(here(about)));
+      if (read_into(about, bytes))
+        send(Kind::answer, frame.from, frame.tag, bytes_of(answer_about(about, host_, groups_)));
       return;
     }
     case Kind::answer:
@@ -183,7 +164,7 @@ void Comm::look_at_library() {
     ncclComm_t comm = group.library->comm;
     if (ncclCommGetAsyncError(comm, &error) != ncclSuccess || error == ncclSuccess || error == ncclInProgress) continue;
     const char* last = ncclGetLastError(comm);
-    fail(place_text(group.place.what, group.place.number, id) + " (" + ranks_text(group.ranks) +
+    fail(common::place_text(group.place.what, group.place.number, id) + " (" + ranks_text(group.ranks) +
          "): NCCL reports: " + ncclGetErrorString(error) + (last && *last ? std::string(" (") + last + ")" : ""));
   }
 }
@@ -199,7 +180,7 @@ void Comm::look_at_time() {
     return look_at_answers();
   }
   const auto look = [&](Group& group) {
-    const Place& place = group.place;
+    const common::Place& place = group.place;
     if (!place.waiting || place.number != group.seen)
       group.seen = place.number, group.waited = {};
     else
@@ -212,64 +193,25 @@ void Comm::look_at_time() {
 }
 
 void Comm::ask(Group& group) {
-  asked_ = Asked{group.id, ++questions_, seconds_since(group.place.since), {}};
+  asked_ = Asked{group.id, ++questions_, common::seconds_since(group.place.since), {}};
   for (Answer& answer : answers_) answer = Answer();
   for (const uint32_t rank : group.ranks)
     if (rank != met_.rank) send(Kind::ask, rank, questions_, bytes_of(group.id));
 }
 
 void Comm::look_at_answers() {
-  Group& group = asked_->group ? *find(asked_->group) : host_;
+  Group& group = asked_->group ? groups_.at(asked_->group) : host_;
   if (!group.place.waiting || group.place.number != group.seen) return asked_.reset();  // they came after all
   const bool all = std::all_of(group.ranks.begin(), group.ranks.end(),
                                [&](uint32_t r) { return r == met_.rank || answers_[r].there; });
   if (!all && asked_->for_answers < time_to_answer) return;
-  const Place& place = group.place;
-  fail(place_text(place.what, place.number, group.id) + " (" + (group.ranks.size() == met_.size ? "all " : "") +
-       std::to_string(group.ranks.size()) + " ranks): waited " + seconds(asked_->waited) + missing(group));
-}
-
-Comm::Answer Comm::here(eng_id asked_for) {
-  const Group* about = &host_;
-  if (const Group* group = find(asked_for)) about = group;
-  // If it does not wait there, it may wait in another group.
-  if (!about->place.waiting) {
-    if (host_.place.waiting) about = &host_;
-    for (const auto& [id, group] : groups_)
-      if (group.place.waiting) about = &group;
-  }
-  const Place& place = about->place;
-  Answer out;
-  out.group = about->id, out.what = static_cast<uint32_t>(place.what), out.waiting = place.waiting;
-  out.number = place.number, out.seconds = place.waiting ? seconds_since(place.since) : 0;
-  return out;
+  fail(common::waited_text(group, asked_->waited, met_.size) + missing(group));
 }
 
 std::string Comm::missing(const Group& group) {
-  constexpr size_t most = 8;
-  std::vector<std::string> said;
-  for (const uint32_t rank : group.ranks) {
-    if (rank == met_.rank) continue;
-    const Answer& a = answers_[rank];
-    const What what = static_cast<What>(a.what);
-    const std::string name = "rank " + std::to_string(rank);
-    if (!a.there)
-      said.push_back(name + " has not answered");
-    else if (a.group == group.id && a.waiting && a.number == group.place.number && what == group.place.what)
-      continue;
-    else if (a.waiting)
-      said.push_back(name + " has been waiting in " + place_text(what, a.number, a.group) + " for " +
-                     seconds(a.seconds));
-    else if (a.number)
-      said.push_back(name + " is not waiting; it was last in " + place_text(what, a.number, a.group));
-    else
-      said.push_back(name + " is not waiting; it has not entered a collective of this group yet");
-  }
+  std::vector<std::string> said = common::elsewhere(group, met_.rank, answers_);
   if (said.empty()) said.push_back("all ranks have entered it, but it has not ended");
-  std::string text;
-  for (size_t k = 0; k < said.size() && k < most; ++k) text += "; " + said[k];
-  if (said.size() > most) text += "; and so on for " + std::to_string(said.size() - most) + " more";
-  return text;
+  return common::listed(said);
 }
 
 void Comm::fail(const std::string& reason, bool tell) {

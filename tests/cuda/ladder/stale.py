@@ -8,8 +8,8 @@ import threading
 from units import ROOT, UNITS, tracked
 
 RESULT = ROOT / "tests/cuda/ladder.json"
-KERNELS = ("plugins/*.cu", "plugins/*.cuh", "plugins/common/*.hpp", "plugins/cuda/kernels", "tools/ladder",
-           "tests/cuda/ladder", "tests/cuda/emulator")
+KERNELS = ("plugins/*.cu", "plugins/*.cuh", "plugins/common/*.hpp", ":!plugins/common/comm", "plugins/cuda/kernels",
+           "tools/ladder", "tests/cuda/ladder", "tests/cuda/emulator")
 TESTS = ("tests/cuda/emulated", "tests/cuda/kernels", "tests/kernels/kernel_harness.hpp")
 # What each rung depends on, beside the headers of abi/engine that these include.
 SOURCES = {
