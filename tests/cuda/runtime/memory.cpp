@@ -201,7 +201,13 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, cudaStream_t stream) {
   LOCK;
   if (const cudaError_t error = refuse_copy(to, from, n, kind, true)) return give(error);
-  return give(put(stream, [=] { return std::memmove(to, from, n), cudaSuccess; }));
+  const char *a = static_cast<char*>(to), *b = static_cast<const char*>(from);
+  const bool apart = a + n <= b || b + n <= a;
+  return give(put(
+      stream, [=] { return std::memmove(to, from, n), cudaSuccess; },
+      [=, fill = state().fill] {
+        if (apart) std::memset(to, fill, n);
+      }));
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
   LOCK;

@@ -7,14 +7,15 @@
 //   SOFTCUDA_DEVICES   number of cards, 1 by default        SOFTCUDA_SEED     of the order of work on queues
 //   CUDA_VISIBLE_DEVICES  numbers of those that this process sees; all, if it is not set
 //   SOFTCUDA_DRIVER    none, old, or ok
-//   SOFTCUDA_LAST      a stream that works only when no other can
+//   SOFTCUDA_LAST      a stream that works only when no other can; then it does SOFTCUDA_AHEAD pieces more (0)
 //   SOFTCUDA_FAIL      N: the Nth piece of work from now ends the context with an illegal address
 //   SOFTCUDA_TWINS     a shared object with software_cuda_twin(): kernels compiled for the host, tests/cuda/twins
 //
 // With SOFTCUDA_PEAK = FILE the process writes at its end the most bytes that were allocated on each card.
 //
 // Work that was put on a stream is done only when somebody waits for it, in a random order that streams and events
-// allow. So what is not ordered by the program is not in order here.
+// allow. So what is not ordered by the program is not in order here. Where a copy can begin, it has begun: its target
+// holds no more than bytes of the value SOFTCUDA_FILL (0) until it ends.
 #pragma once
 
 #include <cuda_runtime_api.h>

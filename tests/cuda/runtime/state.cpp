@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+#include <utility>
 
 namespace softcuda {
 
@@ -75,6 +76,8 @@ void read_environment(State& s) {
   s.driver = driver == "none" ? State::none : driver == "old" ? State::old : State::ok;
   s.random.seed(std::stoull(variable("SOFTCUDA_SEED", "1")));
   s.last_stream = std::stoi(variable("SOFTCUDA_LAST", "-1"));
+  s.ahead = std::stoi(variable("SOFTCUDA_AHEAD", "0")), s.may = 0;
+  s.fill = std::stoi(variable("SOFTCUDA_FILL", "0"));
   s.fail = std::stoll(variable("SOFTCUDA_FAIL", "-1"));
   s.sticky = cudaSuccess;
   s.used.assign(std::max<size_t>(s.visible.size(), 1), 0);
@@ -105,17 +108,54 @@ cudaError_t perform(const Work& work) {
   return work();
 }
 
+// Nodes of the item's graph that can be done.
+std::vector<size_t> ready_nodes(const Item& item) {
+  std::vector<size_t> out;
+  for (size_t k = 0; k < item.done.size(); ++k)
+    if (!item.done[k] && std::all_of(item.graph->nodes[k].after.begin(), item.graph->nodes[k].after.end(),
+                                     [&](size_t before) { return item.done[before] != 0; }))
+      out.push_back(k);
+  return out;
+}
+
+// All that can begin, on any stream.
+void begin_ready() {
+  if (state().sticky != cudaSuccess) return;
+  for (const auto& stream : state().streams) {
+    // Behind waits that are over, and marks.
+    const auto at = std::find_if(stream->items.begin(), stream->items.end(), [](const Item& one) {
+      return one.work || one.graph || (one.wait && !one.wait->passed);
+    });
+    if (at == stream->items.end()) continue;
+    Item& item = *at;
+    if (item.begin) std::exchange(item.begin, nullptr)();
+    if (!item.graph) continue;
+    item.begun.resize(item.done.size());
+    for (const size_t k : ready_nodes(item))
+      if (const Begin& begin = item.graph->nodes[k].begin; !std::exchange(item.begun[k], 1) && begin) begin();
+  }
+}
+
+// Of those that can work, the one that does.
+Stream* choose(std::vector<Stream*> can) {
+  State& s = state();
+  const auto last =
+      std::find_if(can.begin(), can.end(), [&](const Stream* one) { return one->number == s.last_stream; });
+  if (last != can.end() && can.size() == 1) s.may = s.ahead;
+  if (last != can.end() && can.size() > 1) {
+    if (s.may) return s.may -= (*last)->items.front().work != nullptr, *last;
+    can.erase(last);
+  }
+  return can[s.random() % can.size()];
+}
+
 // The first item of a stream, or one node of a graph.
 void advance(Stream& stream) {
   Item& item = stream.items.front();
   State& s = state();
   cudaError_t error = cudaSuccess;
   if (item.graph) {
-    std::vector<size_t> can;
-    for (size_t k = 0; k < item.done.size(); ++k)
-      if (!item.done[k] && std::all_of(item.graph->nodes[k].after.begin(), item.graph->nodes[k].after.end(),
-                                       [&](size_t before) { return item.done[before] != 0; }))
-        can.push_back(k);
+    const std::vector<size_t> can = ready_nodes(item);
     if (!can.empty()) {
       const size_t k = can[s.random() % can.size()];
       item.done[k] = 1;
@@ -164,23 +204,23 @@ Stream* find(cudaStream_t stream) {
   return nullptr;
 }
 
-cudaError_t put(cudaStream_t to, Work work) {
+cudaError_t put(cudaStream_t to, Work work, Begin begin) {
   if (const cudaError_t error = usable()) return error;
   Stream* stream = find(to);
   if (!stream) return cudaErrorInvalidResourceHandle;
   if (stream->capture) {
-    stream->capture->graph.nodes.push_back({std::move(work), stream->frontier});
+    stream->capture->graph.nodes.push_back({std::move(work), stream->frontier, std::move(begin)});
     stream->frontier = {stream->capture->graph.nodes.size() - 1};
     stream->open = stream != stream->capture->origin;
     return cudaSuccess;
   }
-  stream->items.push_back({std::move(work), nullptr, {}, nullptr, nullptr});
+  stream->items.push_back({std::move(work), nullptr, {}, nullptr, nullptr, std::move(begin)});
   return cudaSuccess;
 }
 
 cudaError_t pump(const std::function<bool()>& done) {
   State& s = state();
-  while (!done()) {
+  for (begin_ready(); !done(); begin_ready()) {
     std::vector<Stream*> can;
     for (const auto& one : s.streams)
       if (ready(*one)) can.push_back(one.get());
@@ -188,8 +228,7 @@ cudaError_t pump(const std::function<bool()>& done) {
       complain("deadlock: every stream waits");
       return s.sticky = cudaErrorLaunchTimeout;
     }
-    if (can.size() > 1) std::erase_if(can, [&](const Stream* one) { return one->number == s.last_stream; });
-    advance(*can[s.random() % can.size()]);
+    advance(*choose(std::move(can)));
   }
   return s.sticky;
 }

@@ -18,6 +18,8 @@
 namespace softcuda {
 
 using Work = std::function<cudaError_t()>;
+// What work does as soon as it can begin.
+using Begin = std::function<void()>;
 
 struct Moment {
   bool passed = false;
@@ -27,6 +29,7 @@ struct Moment {
 struct Node {
   Work work;  // empty: only order
   std::vector<size_t> after;
+  Begin begin{};
 };
 struct Graph {
   std::vector<Node> nodes;
@@ -45,6 +48,8 @@ struct Item {
   std::shared_ptr<Graph> graph;  // or all nodes of this,
   std::vector<char> done;
   std::shared_ptr<Moment> wait, pass;
+  Begin begin{};
+  std::vector<char> begun{};  // nodes
 };
 
 struct Stream {
@@ -83,7 +88,9 @@ struct State {
   enum { ok, none, old } driver = ok;
   std::mt19937_64 random;
   int last_stream = -1;
+  int ahead = 0, may = 0;  // pieces of work of that stream: how many more it does at once, and still may
   int64_t fail = -1;
+  int fill = 0;  // of the target of a copy that has begun
   uint64_t work = 0, graphs = 0;
   std::vector<uint64_t> used, most;  // by device: bytes now, and ever
   std::map<char*, Range> memory;
@@ -104,7 +111,7 @@ cudaError_t usable();
 
 Stream* find(cudaStream_t stream);  // nullptr: destroyed, or never made
 // Puts work on a stream, or into its capture.
-cudaError_t put(cudaStream_t stream, Work work);
+cudaError_t put(cudaStream_t stream, Work work, Begin begin = {});
 // Does work, of any stream in random order, until `done`.
 cudaError_t pump(const std::function<bool()>& done);
 bool all_idle(int device);
