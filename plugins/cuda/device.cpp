@@ -12,10 +12,6 @@
 namespace cuda {
 namespace {
 
-std::string version(int number) {
-  return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
-}
-
 template <class T>
 T option(eng_status (*get)(const eng_options*, const char*, T*, eng_error*), const eng_options* options,
          const char* key, T value) {
@@ -85,6 +81,10 @@ Options options_of(const eng_options* options) {
   return out;
 }
 
+std::string version_text(int number) {
+  return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
+}
+
 int device_count() {
   int count = 0, driver = 0, runtime = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
@@ -94,10 +94,10 @@ int device_count() {
   cudaRuntimeGetVersion(&runtime);
   if (error == cudaErrorInsufficientDriver && driver == 0)
     throw Error{ENG_UNAVAILABLE, "there is no NVIDIA driver (libcuda.so.1) on this machine: install one for CUDA " +
-                                     version(runtime) + " or later, or set [device] plugin = \"cpu\""};
+                                     version_text(runtime) + " or later, or set [device] plugin = \"cpu\""};
   if (error == cudaErrorInsufficientDriver)
-    throw Error{ENG_UNAVAILABLE, "the NVIDIA driver is too old: it supports CUDA " + version(driver) +
-                                     ", and this build needs " + version(runtime) +
+    throw Error{ENG_UNAVAILABLE, "the NVIDIA driver is too old: it supports CUDA " + version_text(driver) +
+                                     ", and this build needs " + version_text(runtime) +
                                      ": update the driver, or set [device] plugin = \"cpu\""};
   if (error == cudaErrorNoDevice || error == cudaSuccess)
     throw Error{ENG_UNAVAILABLE,

@@ -64,6 +64,22 @@ void finish_launch(Device& device, const eng_exec& exec);
 
 std::string device_name();
 
+// How a function of the table calls CUDA: body(device), with its GPU the current one of this thread.
+template <class Body>
+eng_status entered(void* self, eng_error* sink, Body&& body) {
+  return guarded(sink, device_name, [&] {
+    of(self).enter();
+    body(of(self));
+  });
+}
+// The same for what gives something back and can report nothing.
+template <class Body>
+void quietly(void* self, Body&& body) {
+  cudaSetDevice(of(self).index);
+  body();
+  cudaGetLastError();
+}
+
 // The parts of the table.
 void add_choices(eng_device& table);
 void add_describe(eng_device& table);
@@ -75,6 +91,8 @@ const eng_device& device_table();
 
 // The number of visible devices. Throws Error(ENG_UNAVAILABLE), which says what is missing.
 int device_count();
+// Of CUDA as the runtime numbers it: 13000 is "13.0".
+std::string version_text(int number);
 // Of sm_90: 90.
 uint32_t arch_of(const cudaDeviceProp& properties);
 

@@ -6,18 +6,15 @@ namespace cuda {
 namespace {
 
 eng_status capture_begin(void* self, void* queue, eng_error* sink) {
-  return guarded(sink, device_name, [&] {
-    of(self).enter();
+  return entered(self, sink, [&](Device& d) {
     // Of this thread alone: ranks that are threads, and writers of checkpoints, may call CUDA meanwhile.
-    of(self).check(cudaStreamBeginCapture(static_cast<cudaStream_t>(queue), cudaStreamCaptureModeThreadLocal),
-                   "beginning a capture", queue);
+    d.check(cudaStreamBeginCapture(static_cast<cudaStream_t>(queue), cudaStreamCaptureModeThreadLocal),
+            "beginning a capture", queue);
   });
 }
 
 eng_status capture_end(void* self, void* queue, void** out, eng_error* sink) {
-  return guarded(sink, device_name, [&] {
-    Device& d = of(self);
-    d.enter();
+  return entered(self, sink, [&](Device& d) {
     cudaGraph_t graph = nullptr;
     const cudaError_t ended = cudaStreamEndCapture(static_cast<cudaStream_t>(queue), &graph);
     if (ended != cudaSuccess && graph) cudaGraphDestroy(graph);
@@ -31,17 +28,14 @@ eng_status capture_end(void* self, void* queue, void** out, eng_error* sink) {
 }
 
 eng_status graph_launch(void* self, void* graph, void* queue, eng_error* sink) {
-  return guarded(sink, device_name, [&] {
-    of(self).enter();
-    of(self).check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), static_cast<cudaStream_t>(queue)),
-                   "launching a graph", queue);
+  return entered(self, sink, [&](Device& d) {
+    d.check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), static_cast<cudaStream_t>(queue)), "launching a graph",
+            queue);
   });
 }
 
 void graph_destroy(void* self, void* graph) {
-  cudaSetDevice(of(self).index);
-  cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph));
-  cudaGetLastError();
+  quietly(self, [&] { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)); });
 }
 
 }  // namespace

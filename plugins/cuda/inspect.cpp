@@ -21,10 +21,6 @@ std::string gib(uint64_t bytes) {
   return text.data();
 }
 
-std::string cuda_version(int number) {
-  return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
-}
-
 template <class F>
 void find(void* library, const char* name, F& function) {
   function = reinterpret_cast<F>(dlsym(library, name));
@@ -175,7 +171,7 @@ std::string here() {
             (m.here && m.l.driver_version && m.l.driver_version(version.data(), version.size() - 1) == nvml::ok
                  ? version.data()
                  : "version unknown") +
-            ", for CUDA " + cuda_version(driver) + "; this build needs " + cuda_version(runtime) + "\n";
+            ", for CUDA " + version_text(driver) + "; this build needs " + version_text(runtime) + "\n";
   for (int k = 0; k < count; ++k) text += of_gpu(m, k);
   unsigned all = 0;
   if (m.here && m.get(all, m.l.count) && all > static_cast<unsigned>(count))

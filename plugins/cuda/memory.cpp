@@ -65,9 +65,7 @@ void* alloc_host(uint64_t bytes) {
 }
 
 eng_status alloc(void* self, int32_t memory, uint64_t bytes, void** out, eng_error* sink) {
-  return guarded(sink, device_name, [&] {
-    Device& d = of(self);
-    d.enter();
+  return entered(self, sink, [&](Device& d) {
     if (memory < ENG_MEMORY_DEVICE || memory > ENG_MEMORY_HOST)
       throw Error{ENG_INVALID, "there is no memory of kind " + std::to_string(memory)};
     *out = memory == ENG_MEMORY_DEVICE   ? alloc_device(d, bytes)
@@ -78,23 +76,16 @@ eng_status alloc(void* self, int32_t memory, uint64_t bytes, void** out, eng_err
 
 // Nothing can be reported here. After an error that ended the context, the driver has taken the memory back already.
 void release(void* self, int32_t memory, void* arena, uint64_t) {
-  cudaSetDevice(of(self).index);
-  if (memory == ENG_MEMORY_DEVICE)
-    cudaFree(arena);
-  else if (memory == ENG_MEMORY_PINNED)
-    cudaFreeHost(arena);
-  else
-    std::free(arena);
-  cudaGetLastError();
+  if (memory == ENG_MEMORY_HOST) return std::free(arena);
+  quietly(self, [&] { memory == ENG_MEMORY_DEVICE ? cudaFree(arena) : cudaFreeHost(arena); });
 }
 
 eng_status upload(void* self, void* dst, const void* src, uint64_t bytes, eng_error* sink) {
-  return guarded(sink, device_name, [&] {
-    of(self).enter();
+  return entered(self, sink, [&](Device& d) {
     if (bytes == 0) return;
-    of(self).check(cudaMemcpy(dst, src, bytes, cudaMemcpyDefault), "copying " + std::to_string(bytes) + " bytes");
+    d.check(cudaMemcpy(dst, src, bytes, cudaMemcpyDefault), "copying " + std::to_string(bytes) + " bytes");
     // From pageable memory the call may return before the last bytes are on the device.
-    of(self).check(cudaStreamSynchronize(nullptr), "copying to the device");
+    d.check(cudaStreamSynchronize(nullptr), "copying to the device");
   });
 }
 
@@ -103,20 +94,17 @@ eng_status download(void* self, void* dst, const void* src, uint64_t bytes, eng_
 }
 
 eng_status pin(void* self, void* address, uint64_t bytes, eng_error* sink) {
-  return guarded(sink, device_name, [&] {
-    of(self).enter();
+  return entered(self, sink, [&](Device& d) {
     const cudaError_t error = bytes ? cudaHostRegister(address, bytes, cudaHostRegisterPortable) : cudaSuccess;
     if (error == cudaErrorMemoryAllocation)
       throw cudaGetLastError(), Error{ENG_NO_MEMORY, "the system does not lock " + std::to_string(bytes) +
                                                          " bytes of host memory: see `ulimit -l`"};
-    of(self).check(error, "pinning " + std::to_string(bytes) + " bytes of host memory");
+    d.check(error, "pinning " + std::to_string(bytes) + " bytes of host memory");
   });
 }
 
 void unpin(void* self, void* address, uint64_t bytes) {
-  cudaSetDevice(of(self).index);
-  if (bytes) cudaHostUnregister(address);
-  cudaGetLastError();
+  if (bytes) quietly(self, [&] { cudaHostUnregister(address); });
 }
 
 }  // namespace

@@ -15,17 +15,13 @@ cudaEvent_t event_of(void* event) {
 }
 
 eng_status sync(void* self, void* queue, eng_error* sink) {
-  return guarded(sink, device_name, [&] {
-    of(self).enter();
-    of(self).check(queue ? cudaStreamSynchronize(stream_of(queue)) : cudaDeviceSynchronize(), "waiting for its work",
-                   queue);
+  return entered(self, sink, [&](Device& d) {
+    d.check(queue ? cudaStreamSynchronize(stream_of(queue)) : cudaDeviceSynchronize(), "waiting for its work", queue);
   });
 }
 
 eng_status queue_create(void* self, void** queue, eng_error* sink) {
-  return guarded(sink, device_name, [&] {
-    Device& d = of(self);
-    d.enter();
+  return entered(self, sink, [&](Device& d) {
     d.queues.reserve(d.queues.size() + 1);
     cudaStream_t made = nullptr;
     d.check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "creating a queue");
@@ -37,54 +33,44 @@ eng_status queue_create(void* self, void** queue, eng_error* sink) {
 // Its place stays, so that the numbers of the others do.
 void queue_destroy(void* self, void* queue) {
   Device& d = of(self);
-  cudaSetDevice(d.index);
-  cudaStreamDestroy(stream_of(queue));
-  cudaGetLastError();
+  quietly(self, [&] { cudaStreamDestroy(stream_of(queue)); });
   std::replace(d.queues.begin(), d.queues.end(), stream_of(queue), cudaStream_t{nullptr});
 }
 
 eng_status event_create(void* self, int32_t timed, void** event, eng_error* sink) {
-  return guarded(sink, device_name, [&] {
-    of(self).enter();
+  return entered(self, sink, [&](Device& d) {
     cudaEvent_t made = nullptr;
-    of(self).check(cudaEventCreateWithFlags(&made, timed ? cudaEventDefault : cudaEventDisableTiming),
-                   "creating an event");
+    d.check(cudaEventCreateWithFlags(&made, timed ? cudaEventDefault : cudaEventDisableTiming), "creating an event");
     *event = made;
   });
 }
 
 void event_destroy(void* self, void* event) {
-  cudaSetDevice(of(self).index);
-  cudaEventDestroy(event_of(event));
-  cudaGetLastError();
+  quietly(self, [&] { cudaEventDestroy(event_of(event)); });
 }
 
 eng_status event_record(void* self, void* event, void* queue, eng_error* sink) {
-  return guarded(sink, device_name, [&] {
-    of(self).enter();
-    of(self).check(cudaEventRecord(event_of(event), stream_of(queue)), "recording an event", queue);
+  return entered(self, sink, [&](Device& d) {
+    d.check(cudaEventRecord(event_of(event), stream_of(queue)), "recording an event", queue);
   });
 }
 
 eng_status event_wait(void* self, void* event, void* queue, eng_error* sink) {
-  return guarded(sink, device_name, [&] {
-    of(self).enter();
-    of(self).check(cudaStreamWaitEvent(stream_of(queue), event_of(event), 0), "waiting for an event", queue);
+  return entered(self, sink, [&](Device& d) {
+    d.check(cudaStreamWaitEvent(stream_of(queue), event_of(event), 0), "waiting for an event", queue);
   });
 }
 
 eng_status event_sync(void* self, void* event, eng_error* sink) {
-  return guarded(sink, device_name, [&] {
-    of(self).enter();
-    of(self).check(cudaEventSynchronize(event_of(event)), "waiting for an event on the host");
+  return entered(self, sink, [&](Device& d) {
+    d.check(cudaEventSynchronize(event_of(event)), "waiting for an event on the host");
   });
 }
 
 eng_status event_elapsed(void* self, void* begin, void* end, double* seconds, eng_error* sink) {
-  return guarded(sink, device_name, [&] {
-    of(self).enter();
+  return entered(self, sink, [&](Device& d) {
     float milliseconds = 0;
-    of(self).check(cudaEventElapsedTime(&milliseconds, event_of(begin), event_of(end)), "reading two events");
+    d.check(cudaEventElapsedTime(&milliseconds, event_of(begin), event_of(end)), "reading two events");
     *seconds = double(milliseconds) * 1e-3;
   });
 }
