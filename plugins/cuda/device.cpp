@@ -25,7 +25,9 @@ eng_status create(const eng_options* given, uint32_t local_rank, void** self, en
   return guarded(sink, device_name, [&] {
     auto device = std::make_unique<Device>();
     device->options = options_of(given);
-    device->index = gpu_of_rank(local_rank, device_count());
+    const int visible = device_count();
+    device->index = gpu_of_rank(local_rank, visible);
+    if (device->index < 0) throw Error{ENG_UNAVAILABLE, too_few_gpus(local_rank, visible)};
     device->enter();
     check(cudaGetDeviceProperties(&device->properties, device->index), "reading the properties of the GPU");
     if (arch_of(device->properties) < 80)

@@ -31,11 +31,8 @@ Gpu gpu_of(uint32_t local_rank) {
   Gpu out;
   cudaDeviceProp properties{};
   if (cudaGetDeviceCount(&out.visible) != cudaSuccess || out.visible < 1) return cudaGetLastError(), Gpu{};
-  try {
-    out.number = cuda::gpu_of_rank(local_rank, out.visible);
-  } catch (const Error&) {  // check_gpus names this rank
-    return out;
-  }
+  out.number = cuda::gpu_of_rank(local_rank, out.visible);
+  if (out.number < 0) return out;  // check_gpus names this rank
   if (cudaGetDeviceProperties(&properties, out.number) != cudaSuccess ||
       cudaDeviceGetPCIBusId(out.bus, sizeof out.bus - 1, out.number) != cudaSuccess)
     return cudaGetLastError(), Gpu{};
@@ -45,11 +42,10 @@ Gpu gpu_of(uint32_t local_rank) {
 }
 
 void check_gpus(const std::vector<Peer>& peers, const std::vector<Gpu>& gpus) {
-  for (size_t r = 0; r < gpus.size(); ++r) try {
-      if (gpus[r].visible) cuda::gpu_of_rank(peers[r].local_rank, gpus[r].visible);
-    } catch (const Error& e) {
-      throw Error{ENG_UNSUPPORTED, "rank " + std::to_string(r) + " on " + peers[r].host + ": " + e.text};
-    }
+  for (size_t r = 0; r < gpus.size(); ++r)
+    if (gpus[r].visible && gpus[r].number < 0)
+      throw Error{ENG_UNSUPPORTED, "rank " + std::to_string(r) + " on " + peers[r].host + ": " +
+                                       cuda::too_few_gpus(peers[r].local_rank, gpus[r].visible)};
   for (size_t r = 0; r < gpus.size(); ++r) {
     const Gpu& gpu = gpus[r];
     std::vector<uint32_t> users;

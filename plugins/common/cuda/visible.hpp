@@ -3,23 +3,26 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <string>
-
-#include "../error.hpp"
 
 namespace cuda {
 
-// The number of the rank's GPU, from 0, among the `visible` ones (at least 1). Launchers that give each rank a GPU of
-// its own (Slurm with --gpus-per-task, Kubernetes) let it see only that one. Otherwise all ranks of a machine see the
-// same GPUs, and local rank k takes GPU k. Throws Error(ENG_UNAVAILABLE) if there are too few.
+// The number of the rank's GPU, from 0, among the `visible` ones (at least 1); -1 if there are too few. All ranks of a
+// machine see the same GPUs, and local rank k takes GPU k; or a launcher gives each rank a CUDA_VISIBLE_DEVICES with a
+// GPU of its own, as Slurm does with --gpus-per-task. Without that variable, a machine with one GPU is for one rank.
 inline int gpu_of_rank(uint32_t local_rank, int visible) {
-  if (visible == 1) return 0;
-  if (local_rank < static_cast<uint32_t>(visible)) return static_cast<int>(local_rank);
+  const char* const listed = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible == 1 && listed && *listed) return 0;
+  return local_rank < static_cast<uint32_t>(visible) ? static_cast<int>(local_rank) : -1;
+}
+
+inline std::string too_few_gpus(uint32_t local_rank, int visible) {
   const std::string number = std::to_string(local_rank);
-  throw common::Error{ENG_UNAVAILABLE, "local rank " + number + " needs GPU number " + number + " (from 0), but " +
-                                           std::to_string(visible) +
-                                           " are visible: start fewer ranks on this machine, or let "
-                                           "CUDA_VISIBLE_DEVICES list one GPU for each, or only its own to each rank"};
+  return "local rank " + number + " needs GPU number " + number + " (from 0), but " + std::to_string(visible) +
+         (visible == 1 ? " is" : " are") +
+         " visible: start fewer ranks on this machine, or let CUDA_VISIBLE_DEVICES list one GPU for each, or only its "
+         "own to each rank";
 }
 
 }  // namespace cuda

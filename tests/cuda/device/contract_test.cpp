@@ -165,7 +165,11 @@ TEST_CASE("each local rank has a GPU of its own", "[software]") {
   CHECK_THROWS_WITH(Device(false, 2), Contains("local rank 2 needs GPU number 2 (from 0), but 2 are visible"));
 }
 
-TEST_CASE("where one GPU is visible, every local rank takes it", "[software]") {
+TEST_CASE("one GPU is for one rank, unless CUDA_VISIBLE_DEVICES leaves only that to each", "[software]") {
+  {
+    const Machine machine(Variables{{"SOFTCUDA_DEVICES", "1"}});
+    CHECK_THROWS_WITH(Device(false, 1), Contains("local rank 1 needs GPU number 1 (from 0), but 1 is visible"));
+  }
   const Machine machine(Variables{{"SOFTCUDA_DEVICES", "4"}, {"CUDA_VISIBLE_DEVICES", "2"}});
   const Device device(false, 3);
   CHECK(device.alloc(ENG_MEMORY_DEVICE, 4096));

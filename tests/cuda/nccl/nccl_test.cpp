@@ -148,7 +148,8 @@ TEST_CASE("emulated nccl: too few GPUs, or one for two ranks, are refused by all
   three[0] += "0,1,2", three[1] += "4", three[2] += "1,3,4";
   const std::string change = "): each rank needs one of its own. Start fewer ranks on this machine, or let each rank";
   const std::vector<Case> cases = {
-      {numbered(2, "SOFTCUDA_DEVICES=1"),
+      {numbered(2, "SOFTCUDA_DEVICES=1"), ": local rank 1 needs GPU number 1 (from 0), but 1 is visible"},
+      {numbered(2, "SOFTCUDA_DEVICES=1 CUDA_VISIBLE_DEVICES=0"),
        "have the same GPU (software CUDA runtime (CPU), as H200, GPU-736f6674-7761-7265-2063-617264000000, "
        "PCI 0000:01:00.0" +
            change},
