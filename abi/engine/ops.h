@@ -37,6 +37,11 @@ extern "C" {
 
 /* y = x w^T + bias.  in: x (..., K), w (N, K), [bias (N)]; out: y (..., N). */
 #define ENG_OP_LINEAR "eng.linear/1"
+/* y = max(x w^T + bias, 0), and where y > 0. A row of the mask has a bit for each y[j]: bit j % 8, from the lowest, of
+ * byte j / 8. It is 1 where y[j] > 0, before or after y is rounded to f. The bits behind the last y are 0.
+ * in: x (..., K), w (N, K), [bias (N)]; out: y (..., N), mask (..., eng_relu_mask_bytes(N)) u8. Where the sum is NaN, y
+ * is NaN or 0. */
+#define ENG_OP_LINEAR_RELU "eng.linear_relu/1"
 /* y[i] = table[tokens[i]].  in: tokens (B, T) i32, table (V, H); out: y (B, T, H). */
 #define ENG_OP_EMBEDDING "eng.embedding/1"
 /* s = x + residual (or x); rstd = 1/sqrt(mean(s^2) + eps); y = s * rstd * w. Where w and y have 16 bits, x, residual and
@@ -131,6 +136,11 @@ extern "C" {
 #define ENG_OP_GATED_GRAD "eng.gated_grad/1"
 /* in: dy, x (relu: x or y); out: dx, in place of either. attr: act. */
 #define ENG_OP_ACTIVATION_GRAD "eng.activation_grad/1"
+/* The gradient behind eng.linear_relu/1 from that of a matrix product that reads it: dz = dy w where the mask has a 1,
+ * elsewhere 0 of any sign, or NaN if dy w is not finite. dbias = [acc +] the column sums of dz.
+ * in: dy (..., N), w (N, K), mask (..., eng_relu_mask_bytes(K)) u8, [acc (K)]; out: dz (..., K), with sums dbias (K), in
+ * place of acc if given. attr: sums i (1: there is dbias). */
+#define ENG_OP_MATMUL_RELU_GRAD "eng.matmul_relu_grad/1"
 /* dtable[t + offset] = sum of dy[b, t] over b in order; other rows are zero. With positions: dtable[p + offset] = sum of
  * the dy[b, t] with positions[b, t] = p, in the order of b, then t.
  * in: dy (B, T, H), [acc (P, H)], [positions (B, T) i32]; out: dtable (P, H), in place of acc. attrs: rows i = P, offset
@@ -176,6 +186,18 @@ static inline eng_id eng_linear(eng_build *b, eng_id x, eng_id w, eng_id bias_or
   eng_id in[3];
   in[0] = x, in[1] = w, in[2] = bias_or_0;
   return eng_emit1(b, ENG_OP_LINEAR, in, 3, 0, 0);
+}
+
+/* Bytes of a row of the mask of eng.linear_relu/1 for n elements: the bits are filled up to a multiple of 128. */
+static inline int64_t eng_relu_mask_bytes(int64_t n) {
+  return (n + 127) / 128 * 16;
+}
+
+static inline eng_id eng_linear_relu(eng_build *b, eng_id x, eng_id w, eng_id bias_or_0) {
+  eng_id in[3], out[2] = {0, 0};
+  in[0] = x, in[1] = w, in[2] = bias_or_0;
+  b->api->emit(b, ENG_OP_LINEAR_RELU, in, 3, out, 2, 0, 0, 0);
+  return out[0];
 }
 
 static inline eng_id eng_embedding(eng_build *b, eng_id tokens, eng_id table) {

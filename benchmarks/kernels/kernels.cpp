@@ -123,9 +123,18 @@ int main(int argc, char** argv) {
       bench.row((std::string(name) + " dW += ").c_str(), flops, ENG_OP_MATMUL, {y, x, w}, {w},
                 {{"ta", 1, 0}, {"tb", 0, 0}});
     };
+    const auto layer_relu = [&](const char* name, int64_t out, int64_t in) {
+      const Tensor x = random_tensor({n, in}, 1), w = random_tensor({out, in}, 2, 0.05f),
+                   bias = random_tensor({out}, 3);
+      const Tensor y({n, out}), mask({n, eng_relu_mask_bytes(out)}, ENG_U8), next = random_tensor({in, out}, 4, 0.05f);
+      const double flops = 2.0 * double(n) * double(in) * double(out);
+      bench.row((std::string(name) + " relu").c_str(), flops, ENG_OP_LINEAR_RELU, {x, w, bias}, {y, mask});
+      bench.row((std::string(name) + " relu dZ").c_str(), flops, ENG_OP_MATMUL_RELU_GRAD, {x, next, mask}, {y, bias},
+                {{"sums", 1, 0}});
+    };
     if (wanted("gemm")) {
       layer("512 -> 512", h, h), layer("512 -> 1376", ffn, h), layer("1376 -> 512", h, ffn);
-      layer("512 -> 32000", vocab, h);
+      layer("512 -> 32000", vocab, h), layer_relu("512 -> 2048", 4 * h, h);
     }
     if (wanted("formats"))
       for (const auto& [out, in] : {std::array<int64_t, 2>{h, h}, {ffn, h}, {h, ffn}}) {

@@ -66,7 +66,7 @@ Products products(const Setup& setup) {
     if (fresh) {
       for (const auto& d : in) it->second.first.push_back(tensor(d));
       for (size_t k = 0; k < result.size(); ++k) {
-        bool in_place = in.size() > 2 && in[2].dtype && !is(Call{&op, {}, {}, {}, 0, 0}, ENG_OP_LINEAR);
+        bool in_place = in.size() > 2 && in[2].dtype && is(Call{&op, {}, {}, {}, 0, 0}, ENG_OP_MATMUL);
         it->second.second.push_back(in_place ? reshape(it->second.first[2], result[k]) : tensor(result[k]));
       }
     }
@@ -78,7 +78,8 @@ Products products(const Setup& setup) {
     for (uint32_t r = 0; r < segment.repeat; ++r)
       for (const Action& action : segment.actions) {
         const Call& call = setup.plan.calls[action.call];
-        if (is(call, ENG_OP_LINEAR) || is(call, ENG_OP_MATMUL))
+        if (is(call, ENG_OP_LINEAR) || is(call, ENG_OP_LINEAR_RELU) || is(call, ENG_OP_MATMUL) ||
+            is(call, ENG_OP_MATMUL_RELU_GRAD))
           add(action.call, *call.op, call.in, call.out, call.attrs);
         if (!is(call, ENG_OP_CROSS_ENTROPY_GRAD)) continue;
         int64_t tokens = call.in[0].dims[0] * call.in[0].dims[1], h = call.in[0].dims[2], v = call.in[1].dims[0];

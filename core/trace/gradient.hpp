@@ -30,7 +30,11 @@ class Gradient {
   const eng_desc& desc(uint32_t k) const { return state_.block.graph.value(in(k)).desc; }
   const Graph& graph() const { return state_.block.graph; }
   const Attrs& attrs() const { return node_.attrs; }
-  bool wants(uint32_t k) const { return in(k) && state_.wants[in(k)]; }
+  bool wants(uint32_t k) const { return wanted(in(k)); }
+
+  // Of any value, or 0: whether its gradient is wanted, and its gradient so far (0: none).
+  bool wanted(Id value) const { return value && state_.wants[value]; }
+  Id so_far(Id value) const { return value ? state_.of[value] : 0; }
 
   // Gradient of output k; 0 if nothing depends on the output.
   Id d_out(uint32_t k) const { return k < node_.out.size() ? state_.of[node_.out[k]] : 0; }

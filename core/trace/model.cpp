@@ -111,10 +111,13 @@ class Tracing final : public Builder {
     for (Id i : in)
       if (i) shape(i);
     if (op.random) {
-      if (block_.graph.nodes.size() >= random_sites)
+      // The number of the op in the block. One that stands for two ops counts as two: a model draws the same with both.
+      size_t site = block_.graph.nodes.size();
+      for (const Node& node : block_.graph.nodes) site += node.op->id == std::string_view(ENG_OP_LINEAR_RELU);
+      if (site >= random_sites)
         throw Error(Exit::environment,
                     fmt::format("{}: random ops must be among the first {} ops of a block", op.id, random_sites));
-      attrs.list.push_back({"site", static_cast<int64_t>(block_.graph.nodes.size()), 0});
+      attrs.list.push_back({"site", static_cast<int64_t>(site), 0});
     }
     return block_.graph.emit(op, std::move(in), std::move(attrs));
   }

@@ -20,12 +20,56 @@ double linear_flops(Shapes in, Shapes out, const Attrs&) {
   return 2.0 * count(out[0]) * last(in[0]);
 }
 
-void linear_grad(Gradient& g) {
-  Id dy = g.d_out(0);
+eng_desc relu_mask(eng_desc y) {
+  y.dtype = ENG_U8;
+  return with_last(y, eng_relu_mask_bytes(last(y)));
+}
+
+std::string linear_relu(Shapes in, const Attrs& attrs, Out& out) {
+  std::string wrong = linear(in, attrs, out);
+  if (wrong.empty()) out.push_back(relu_mask(out[0]));
+  return wrong;
+}
+
+std::string matmul_relu_grad(Shapes in, const Attrs& attrs, Out& out) {
+  if (in[0].ndim < 1 || in[1].ndim != 2 || last(in[0]) != in[1].dims[0]) return "dy (..., N) needs w (N, K)";
+  out.push_back(with_last(in[0], in[1].dims[1]));
+  if (!same(in[2], relu_mask(out[0]))) return "the mask must be (..., 16 ceil(K/128)) u8";
+  if (attrs.i("sums")) out.push_back(make_desc(in[0].dtype, {in[1].dims[1]}));
+  return "";
+}
+
+const Node* made_by(const char* op, const Graph& graph, Id value) {
+  for (const Node& node : graph.nodes)
+    if (value && node.out[0] == value) return node.op->id == std::string(op) ? &node : nullptr;
+  return nullptr;
+}
+
+// The gradients of x w^T + bias from that of the sum. dbias: that of the bias, if it is there already.
+void linear_grads(Gradient& g, Id dy, Id dbias) {
   // The weight's gradient first: it may be the last to read x, whose memory is then free for the gradient of x.
   if (g.wants(1)) g.give(1, g.emit(ENG_OP_MATMUL, {dy, g.in(0), g.take(1)}, {{{"ta", 1}, {"tb", 0}}})[0]);
-  if (g.wants(0)) g.give(0, g.emit(ENG_OP_MATMUL, {dy, g.in(1), g.take(0)}, {{{"ta", 0}, {"tb", 0}}})[0]);
-  if (g.wants(2)) g.give(2, g.emit(ENG_OP_SUM_ROWS, {dy, g.take(2)}, {})[0]);
+  if (g.wants(0)) {
+    // Behind a relu the product masks its result, and gives the bias' gradient too. If others read x as well, the rule
+    // of linear_relu masks the sum: masking twice changes nothing.
+    const Node* relu = g.so_far(g.in(0)) ? nullptr : made_by(ENG_OP_LINEAR_RELU, g.graph(), g.in(0));
+    const Id bias = relu && relu->in.size() > 2 ? relu->in[2] : 0;
+    const int64_t sums = g.wanted(bias) && !g.so_far(bias);
+    g.give(0, relu ? g.emit(ENG_OP_MATMUL_RELU_GRAD, {dy, g.in(1), relu->out[1]}, {{{"sums", sums}}})[0]
+                   : g.emit(ENG_OP_MATMUL, {dy, g.in(1), g.take(0)}, {{{"ta", 0}, {"tb", 0}}})[0]);
+  }
+  if (g.wants(2)) g.give(2, dbias ? dbias : g.emit(ENG_OP_SUM_ROWS, {dy, g.take(2)}, {})[0]);
+}
+
+void linear_grad(Gradient& g) {
+  linear_grads(g, g.d_out(0), 0);
+}
+
+void linear_relu_grad(Gradient& g) {
+  const Node* masked = made_by(ENG_OP_MATMUL_RELU_GRAD, g.graph(), g.d_out(0));
+  if (masked && masked->in[2] == g.out(1))
+    return linear_grads(g, masked->out[0], masked->out.size() > 1 ? masked->out[1] : 0);
+  linear_grads(g, g.emit(ENG_OP_ACTIVATION_GRAD, {g.d_out(0), g.out(0)}, {{{"act", ENG_ACT_RELU}}})[0], 0);
 }
 
 std::string embedding(Shapes in, const Attrs&, Out& out) {
@@ -253,6 +297,13 @@ std::span<const Op> layer_ops() {
        .flops = linear_flops,
        .grad = linear_grad,
        .step = by_position},
+      {.id = ENG_OP_LINEAR_RELU,
+       .min_in = 2,
+       .max_in = 3,
+       .infer = linear_relu,
+       .flops = linear_flops,
+       .grad = linear_relu_grad,
+       .step = by_position},
       {.id = ENG_OP_EMBEDDING,
        .min_in = 2,
        .max_in = 2,
@@ -309,6 +360,13 @@ std::span<const Op> gradient_ops() {
        .flops = matmul_flops,
        .in_place = {{.out = 0, .in = 2, .must = true}},
        .sums = 1U << 0},
+      {.id = ENG_OP_MATMUL_RELU_GRAD,
+       .min_in = 3,
+       .max_in = 4,
+       .infer = matmul_relu_grad,
+       .flops = linear_flops,
+       .in_place = {{.out = 1, .in = 3, .must = true}},
+       .sums = 1U << 1},
       {.id = ENG_OP_SUM_ROWS,
        .min_in = 1,
        .max_in = 2,

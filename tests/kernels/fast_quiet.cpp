@@ -88,6 +88,9 @@ TEST_CASE("launches do not allocate", "[cpu]") {
     Run linear(device, threads, ENG_OP_LINEAR, {x, w, bias}, {y});
     Run weight(device, threads, ENG_OP_MATMUL, {y, x, dw}, {dw}, {{"ta", 1, 0}, {"tb", 0, 0}});
     Run sums(device, threads, ENG_OP_SUM_ROWS, {y, Tensor()}, {bias});
+    const Tensor mask({1, n, eng_relu_mask_bytes(v)}, ENG_U8), dlast({1, n, h}), last_w({h, v});
+    Run relu(device, threads, ENG_OP_LINEAR_RELU, {x, w, bias}, {y, mask});
+    Run relu_grad(device, threads, ENG_OP_MATMUL_RELU_GRAD, {dlast, last_w, mask}, {y, bias}, {{"sums", 1, 0}});
     Run attention(device, threads, ENG_OP_ATTENTION, {x, x, x}, {o, lse}, heads);
     Run attention_grad(device, threads, ENG_OP_ATTENTION_GRAD, {x, x, x, x, o, lse}, {dq, dk, dv}, heads);
     const Tensor segments(labels.clone()), angles = random_tensor({n, h / 4}, 8), places({n, h});
@@ -136,6 +139,8 @@ TEST_CASE("launches do not allocate", "[cpu]") {
     CHECK(counted(linear) == 0);
     CHECK(counted(weight) == 0);
     CHECK(counted(sums) == 0);
+    CHECK(counted(relu) == 0);
+    CHECK(counted(relu_grad) == 0);
     CHECK(counted(attention) == 0);
     CHECK(counted(attention_grad) == 0);
     CHECK(counted(head) == 0);

@@ -32,6 +32,7 @@ TEST_CASE("the reference device has a kernel for every op of the vocabulary") {
                                        ENG_OP_FINISH, ENG_OP_ADAMW,    ENG_OP_SGD,     ENG_OP_DROPOUT,
                                        ENG_OP_SCALE,  ENG_OP_POSITIONS};
   for (const char* op : {ENG_OP_LINEAR,
+                         ENG_OP_LINEAR_RELU,
                          ENG_OP_EMBEDDING,
                          ENG_OP_RMS_NORM,
                          ENG_OP_ROPE,
@@ -40,6 +41,7 @@ TEST_CASE("the reference device has a kernel for every op of the vocabulary") {
                          ENG_OP_ADD,
                          ENG_OP_CROSS_ENTROPY,
                          ENG_OP_MATMUL,
+                         ENG_OP_MATMUL_RELU_GRAD,
                          ENG_OP_SUM_ROWS,
                          ENG_OP_EMBEDDING_GRAD,
                          ENG_OP_RMS_NORM_GRAD,

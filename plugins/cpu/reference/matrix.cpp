@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear, matmul, sum_rows, add.
+// linear, matmul, both with relu, sum_rows, add.
 #include <algorithm>
 
-#include "reference.hpp"
+#include "activation.hpp"
 
 namespace reference {
 namespace {
@@ -29,9 +29,10 @@ struct Linear {
   Call c;
 
   explicit Linear(const Call& call) : c(call) {}
-  static void check(const Call& c) {
+  static void check(const Call& c) { check(c, 1); }
+  static void check(const Call& c, size_t outputs) {
     expect_inputs(c, {0, 1});
-    expect_types(c, 3, {0, 1, 2}, 1, {0});
+    expect_types(c, 3, {0, 1, 2}, outputs, {0});
     expect(c.in[1].ndim == 2 && columns(c.in[1]) == columns(c.in[0]), "w must be (N, K), K the last dimension of x");
     expect(!c.has(2) || elements(c.in[2]) == c.in[1].dims[0], "bias must be (N)");
     expect(rows(c.out[0]) == rows(c.in[0]) && columns(c.out[0]) == c.in[1].dims[0], "y must be (..., N)");
@@ -48,6 +49,30 @@ struct Linear {
           for (int64_t i = 0; bias && i < some; ++i) sum[i] = double(bias[n + i]);
           add_products(x + m * K, 1, w + n * K, 1, K, K, some, sum);
           for (int64_t i = 0; i < some; ++i) y[m * N + n + i] = T(sum[i]);
+        }
+    });
+  }
+};
+
+void expect_mask(const eng_desc& mask, const eng_desc& y) {
+  expect(mask.dtype == ENG_U8 && rows(mask) == rows(y) && columns(mask) == eng_relu_mask_bytes(columns(y)),
+         "the mask must be (..., 16 ceil(N/128)) u8, N the last dimension of what is masked");
+}
+
+struct LinearRelu : Linear {
+  static constexpr const char* op = ENG_OP_LINEAR_RELU;
+  using Linear::Linear;
+  static void check(const Call& c) { Linear::check(c, 2), expect_mask(c.out[1], c.out[0]); }
+  void run(const Args& a) const {
+    Linear::run(a);
+    std::fill_n(a.out<uint8_t>(1), elements(c.out[1]), uint8_t{0});
+    by_type(c.in[0].dtype, [&]<class T>(T) {
+      const int64_t M = rows(c.out[0]), N = columns(c.out[0]);
+      for (int64_t m = 0; m < M; ++m)
+        for (int64_t n = 0; n < N; ++n) {
+          T& y = a.out<T>(0)[m * N + n];
+          if (double(y) > 0) a.out<uint8_t>(1)[m * columns(c.out[1]) + n / 8] |= uint8_t(1 << n % 8);
+          y = T(activation(ENG_ACT_RELU, double(y)).value);
         }
     });
   }
@@ -91,6 +116,54 @@ struct Matmul {
   }
 };
 
+// y = [acc +] the column sums of x (M, N).
+template <class T>
+void sum_columns(const T* x, int64_t M, int64_t N, const Reals& acc, const RealsOut& y) {
+  for (int64_t n = 0; n < N; ++n) {
+    double sum = acc ? acc[n] : 0.0;
+    for (int64_t m = 0; m < M; ++m) sum += double(x[m * N + n]);
+    y.set(n, sum);
+  }
+}
+
+struct MatmulReluGrad {
+  static constexpr const char* op = ENG_OP_MATMUL_RELU_GRAD;
+  Call c;
+
+  explicit MatmulReluGrad(const Call& call) : c(call) {}
+  static void check(const Call& c) {
+    const bool sums = c.integer("sums") != 0;
+    expect_inputs(c, {0, 1, 2});
+    expect_types(c, 4, {0, 1}, sums ? 2 : 1, {0});
+    expect(c.in[1].ndim == 2 && c.in[1].dims[0] == columns(c.in[0]), "w must be (N, K), N the last dimension of dy");
+    expect(rows(c.out[0]) == rows(c.in[0]) && columns(c.out[0]) == columns(c.in[1]), "dz must be (..., K)");
+    expect_mask(c.in[2], c.out[0]);
+    expect(sums || !c.has(3), "acc is for sums");
+    if (!sums) return;
+    expect_sums(c, c.in[0].dtype, {3}, {1});
+    expect(elements(c.out[1]) == columns(c.out[0]), "dbias must be (K)");
+    expect(!c.has(3) || elements(c.in[3]) == columns(c.out[0]), "acc must be (K)");
+  }
+  void run(const Args& a) const {
+    by_type(c.in[0].dtype, [&]<class T>(T) {
+      const int64_t M = rows(c.in[0]), K = columns(c.in[0]), N = columns(c.out[0]), bytes = columns(c.in[2]);
+      const T *dy = a.in<T>(0), *w = a.in<T>(1);  // (M, K), (K, N)
+      T* dz = a.out<T>(0);                        // (M, N)
+      for (int64_t m = 0; m < M; ++m)
+        for (int64_t n = 0; n < N; n += 4) {
+          const int64_t some = std::min<int64_t>(4, N - n);
+          double sum[4] = {};
+          add_products(dy + m * K, 1, w + n, N, 1, K, some, sum);
+          for (int64_t i = n; i < n + some; ++i) {
+            const bool positive = a.in<uint8_t>(2)[m * bytes + i / 8] >> i % 8 & 1;
+            dz[m * N + i] = T(double(T(sum[i - n])) * (positive ? 1.0 : 0.0));
+          }
+        }
+      if (c.out.size() > 1) sum_columns(dz, M, N, Reals(c, a, 3), RealsOut(c, a, 1));
+    });
+  }
+};
+
 struct SumRows {
   static constexpr const char* op = ENG_OP_SUM_ROWS;
   Call c;
@@ -105,15 +178,7 @@ struct SumRows {
   }
   void run(const Args& a) const {
     by_type(c.in[0].dtype, [&]<class T>(T) {
-      const int64_t M = rows(c.in[0]), N = columns(c.in[0]);
-      const T* x = a.in<T>(0);    // (M, N)
-      const Reals acc(c, a, 1);   // (N)
-      const RealsOut y(c, a, 0);  // (N)
-      for (int64_t n = 0; n < N; ++n) {
-        double sum = acc ? acc[n] : 0.0;
-        for (int64_t m = 0; m < M; ++m) sum += double(x[m * N + n]);
-        y.set(n, sum);
-      }
+      sum_columns(a.in<T>(0), rows(c.in[0]), columns(c.in[0]), Reals(c, a, 1), RealsOut(c, a, 0));
     });
   }
 };
@@ -142,7 +207,8 @@ struct Add {
 }  // namespace
 
 void add_matrix(List& list) {
-  list.insert(list.end(), {&cpu::kernel<Linear>, &cpu::kernel<Matmul>, &cpu::kernel<SumRows>, &cpu::kernel<Add>});
+  list.insert(list.end(), {&cpu::kernel<Linear>, &cpu::kernel<LinearRelu>, &cpu::kernel<Matmul>,
+                           &cpu::kernel<MatmulReluGrad>, &cpu::kernel<SumRows>, &cpu::kernel<Add>});
 }
 
 }  // namespace reference

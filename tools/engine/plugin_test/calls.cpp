@@ -31,6 +31,8 @@ struct Draw {
   eng_desc desc(std::initializer_list<int64_t> dims) { return make_desc(f, dims); }
   void floats(std::initializer_list<int64_t> dims, double std = 1) { in.push_back(normal(random, desc(dims), std)); }
   void f32(std::initializer_list<int64_t> dims) { in.push_back(normal(random, make_desc(wide(f), dims))); }
+  // Whole numbers: their sums are the same in any order, so their signs are too.
+  void wholes(std::initializer_list<int64_t> dims) { in.push_back(integers(random, desc(dims), -2, 2)); }
   void like(size_t k) { in.push_back(normal(random, in[k].desc)); }
   void absent() { in.emplace_back(); }
   void maybe(std::initializer_list<int64_t> dims) { flip() ? floats(dims) : absent(); }
@@ -151,6 +153,21 @@ const std::map<std::string, Maker>& makers() {
          d.rows();
          const int64_t k = d.width(), n = d.width();
          d.floats({d.b, d.t, k}), d.floats({n, k}), d.maybe({n});
+       }},
+      {ENG_OP_LINEAR_RELU,
+       [](Draw& d) {
+         d.rows();
+         const int64_t k = d.width(), n = d.width();
+         d.wholes({d.b, d.t, k}), d.wholes({n, k}), d.flip() ? d.wholes({n}) : d.absent();
+       }},
+      {ENG_OP_MATMUL_RELU_GRAD,
+       [](Draw& d) {
+         d.rows();
+         const int64_t n = d.width(), k = d.width(), sums = d.flip();
+         d.floats({d.b, d.t, n}), d.floats({n, k});
+         d.in.push_back(integers(d.random, make_desc(ENG_U8, {d.b, d.t, eng_relu_mask_bytes(k)}), 0, 255));
+         sums ? d.maybe({k}) : d.absent();
+         d.whole("sums", sums);
        }},
       {ENG_OP_EMBEDDING,
        [](Draw& d) {
