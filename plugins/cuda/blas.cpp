@@ -30,6 +30,7 @@
 namespace cuda::blas {
 namespace {
 
+using library::Epilogue;
 using library::Operands;
 using library::Product;
 
@@ -73,24 +74,38 @@ struct Layout {
   cublasLtMatrixLayout_t get() const { return const_cast<cublasLtMatrixLayout_t>(&opaque); }
 };
 
-// Made anew for each launch, on the stack: the address of the bias is part of it.
+// Made anew for each launch, on the stack: the addresses of the bias, the mask and the column sums are part of it.
 struct Operation {
   cublasLtMatmulDescOpaque_t opaque{};
-  Operation(const Product& p, const void* bias) {
+  Operation(const Product& p, const Operands& o) {
     check(cublasLtMatmulDescInit(&opaque, CUBLAS_COMPUTE_32F, CUDA_R_32F), describing);
     set<int32_t>(CUBLASLT_MATMUL_DESC_TRANSA, p.tb ? CUBLAS_OP_T : CUBLAS_OP_N);
     set<int32_t>(CUBLASLT_MATMUL_DESC_TRANSB, p.ta ? CUBLAS_OP_T : CUBLAS_OP_N);
-    if (!p.bias) return;
-    set<uint32_t>(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set<const void*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-    set<int32_t>(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.type));
+    uint32_t epilogue = p.bias ? CUBLASLT_EPILOGUE_BIAS : 0;
+    if (p.epilogue == Epilogue::relu) epilogue |= CUBLASLT_EPILOGUE_RELU_AUX;
+    if (p.epilogue == Epilogue::relu_grad) epilogue |= p.sums ? CUBLASLT_EPILOGUE_DRELU_BGRAD : CUBLASLT_EPILOGUE_DRELU;
+    if (epilogue) set<uint32_t>(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+    if (p.bias || p.sums) {  // the column sums of c are the gradient of a bias
+      set<const void*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias ? o.bias : o.sums);
+      set<int32_t>(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.bias ? p.type : p.sums));
+    }
+    if (p.epilogue != Epilogue::none) {
+      set<void*>(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, o.mask);
+      set<int64_t>(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, eng_relu_mask_bytes(p.n) * 8);  // bits
+    }
   }
+  // For the heuristic, which looks only at how well the addresses are aligned.
+  explicit Operation(const Product& p) : Operation(p, aligned()) {}
   cublasLtMatmulDesc_t get() const { return const_cast<cublasLtMatmulDesc_t>(&opaque); }
 
  private:
   template <class T>
   void set(cublasLtMatmulDescAttributes_t what, T value) {
     check(cublasLtMatmulDescSetAttribute(&opaque, what, &value, sizeof value), describing);
+  }
+  static Operands aligned() {
+    void* const most = reinterpret_cast<void*>(uintptr_t{library::most_aligned});
+    return {most, most, most, most, most, most, most};
   }
 };
 
@@ -140,15 +155,16 @@ bool acceptable(const cublasLtMatmulHeuristicResult_t& proposed, uint64_t scratc
 
 // A name of the product for the run's choices.
 std::string text_of(const Product& p, uint64_t scratch) {
-  const auto matrix = [](const char* name, int32_t type, uint32_t aligned) {
-    return std::string(name) +
-           (type == ENG_BF16  ? " bf16"
-            : type == ENG_F16 ? " f16"
-                              : " f32") +
-           " aligned to " + std::to_string(aligned);
+  const auto named = [](int32_t type) { return type == ENG_BF16 ? " bf16" : type == ENG_F16 ? " f16" : " f32"; };
+  const auto matrix = [&](const char* name, int32_t type, uint32_t aligned) {
+    return std::string(name) + named(type) + " aligned to " + std::to_string(aligned);
   };
   return std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k) + (p.ta ? " ta" : "") +
          (p.tb ? " tb" : "") + (p.add ? " add" : "") + (p.bias ? " bias" : "") +
+         (p.epilogue == Epilogue::none   ? ""
+          : p.epilogue == Epilogue::relu ? " relu"
+                                         : " relu_grad") +
+         (p.sums ? std::string(" sums") + named(p.sums) : "") +
          (p.a_stride ? " a by " + std::to_string(p.a_stride) : "") + ", " + matrix("a", p.type, p.a_aligned) + ", " +
          matrix("b", p.type, p.b_aligned) + ", " + matrix("c", p.result, p.c_aligned) + ", scratch " +
          std::to_string(scratch);
@@ -199,8 +215,7 @@ class Chosen final : public library::Algorithm {
  private:
   // What the library proposes and is allowed, in its order.
   std::vector<cublasLtMatmulAlgo_t> propose() const {
-    // The heuristic looks only at how well the bias is aligned.
-    const Operation operation(p_, reinterpret_cast<const void*>(uintptr_t{library::most_aligned}));
+    const Operation operation(p_);
     const uint64_t numbers = allowed_numbers(p_);
     const Preference preference(p_, scratch_, numbers);
     std::array<cublasLtMatmulHeuristicResult_t, 16> proposed{};
@@ -208,7 +223,8 @@ class Chosen final : public library::Algorithm {
     const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
         device_.blas.get(), operation.get(), b_.get(), a_.get(), c_.get(), c_.get(),
         const_cast<cublasLtMatmulPreference_t>(&preference.opaque), int{proposed.size()}, proposed.data(), &count);
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+    // Column sums of a type that c does not have may be an invalid value.
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_INVALID_VALUE && p_.sums)) return {};
     check(status, "choosing an algorithm");
     std::vector<cublasLtMatmulAlgo_t> out;
     for (int k = 0; k < std::clamp(count, 0, int{proposed.size()}); ++k)
@@ -218,7 +234,7 @@ class Chosen final : public library::Algorithm {
 
   // Of a run's choices. Checked as if it had been proposed: its text may have been changed.
   void restore(const std::string& text, const std::string& product) {
-    const Operation operation(p_, reinterpret_cast<const void*>(uintptr_t{library::most_aligned}));
+    const Operation operation(p_);
     cublasLtMatmulHeuristicResult_t result{};
     if (!from_hexadecimal(text, algorithm_) ||
         cublasLtMatmulAlgoCheck(device_.blas.get(), operation.get(), b_.get(), a_.get(), c_.get(), c_.get(),
@@ -249,7 +265,7 @@ class Chosen final : public library::Algorithm {
   cublasStatus_t multiply(const Operands& o, const cublasLtMatmulAlgo_t& algorithm, void* scratch,
                           cudaStream_t queue) const {
     const float one = 1, added = o.acc ? 1 : 0;
-    const Operation operation(p_, o.bias);
+    const Operation operation(p_, o);
     return cublasLtMatmul(device_.blas.get(), operation.get(), &one, o.b, b_.get(), o.a, a_.get(), &added,
                           o.acc ? o.acc : o.c, c_.get(), o.c, c_.get(), &algorithm, scratch_ ? scratch : nullptr,
                           scratch_, queue);
@@ -259,7 +275,7 @@ class Chosen final : public library::Algorithm {
   bool takes(const Operands& o) const override {
     const auto at = [](const void* address) { return reinterpret_cast<uintptr_t>(address); };
     return at(o.a) % p_.a_aligned == 0 && at(o.b) % p_.b_aligned == 0 && at(o.c) % p_.c_aligned == 0 &&
-           at(o.acc) % p_.c_aligned == 0 && at(o.bias) % library::most_aligned == 0;
+           at(o.acc) % p_.c_aligned == 0 && (at(o.bias) | at(o.mask) | at(o.sums)) % library::most_aligned == 0;
   }
 
   void run(const Operands& o, void* scratch, void* queue) const override {

@@ -19,8 +19,10 @@ class Trial {
   Trial(const library::Product& p, uint64_t scratch) : p_(p) {
     const auto size = [](int32_t type) { return int64_t{type == ENG_F32 ? 4 : 2}; };
     const int64_t of_a = p.a_stride ? p.a_stride * (p.ta ? p.k : p.m) : p.m * p.k;
-    for (const int64_t bytes : {of_a * size(p.type), p.k * p.n * size(p.type), p.m * p.n * size(p.result),
-                                p.n * size(p.type), static_cast<int64_t>(scratch)})
+    const int64_t mask = p.epilogue == library::Epilogue::none ? 0 : p.m * eng_relu_mask_bytes(p.n);
+    for (const int64_t bytes :
+         {of_a * size(p.type), p.k * p.n * size(p.type), p.m * p.n * size(p.result), p.n * size(p.type),
+          static_cast<int64_t>(scratch), mask, p.sums ? p.n * size(p.sums) : 0})
       memory_.push_back(room(bytes));
     cudaStream_t queue = nullptr;
     check(cudaStreamCreateWithFlags(&queue, cudaStreamNonBlocking), measuring);
@@ -34,8 +36,13 @@ class Trial {
   // Milliseconds, the median of five after one that does not count; none if the library refuses.
   template <class Launch>
   std::optional<float> time(Launch launch) const {
-    const library::Operands o = {memory_[0].get(), memory_[1].get(), p_.add ? memory_[2].get() : nullptr,
-                                 p_.bias ? memory_[3].get() : nullptr, memory_[2].get()};
+    const library::Operands o = {memory_[0].get(),
+                                 memory_[1].get(),
+                                 p_.add ? memory_[2].get() : nullptr,
+                                 p_.bias ? memory_[3].get() : nullptr,
+                                 memory_[2].get(),
+                                 memory_[5].get(),
+                                 memory_[6].get()};
     std::array<float, 5> times{};
     for (int k = -1; k < int{times.size()}; ++k) {
       check(cudaEventRecord(events_[0].get(), queue_.get()), measuring);
@@ -61,7 +68,7 @@ class Trial {
     return held;
   }
   library::Product p_;
-  std::vector<std::shared_ptr<void>> memory_;  // a, b, c, bias, scratch
+  std::vector<std::shared_ptr<void>> memory_;  // a, b, c, bias, scratch, mask, column sums
   std::shared_ptr<CUstream_st> queue_;
   std::array<std::shared_ptr<CUevent_st>, 2> events_;
 };

@@ -16,6 +16,14 @@ constexpr int64_t usual_loss_chunk = 4096;
 
 constexpr uint32_t most_aligned = 256;  // bytes: what eng_kernel.bind promises
 
+// What becomes of a sum before it is stored in c. The mask is that of eng.linear_relu/1, which says what is promised of
+// NaN and of the sign of 0.
+enum class Epilogue : uint8_t {
+  none,
+  relu,       // 0 instead of what is not above 0; writes the mask, for N that are multiples of 128 only
+  relu_grad,  // 0 where the mask has a 0
+};
+
 // c (M, N) = op(a) op(b) [+ acc] [+ bias of each column], all of them row by row. op(a) is (M, K), op(b) is (K, N).
 struct Product {
   int32_t type = 0;    // of a, b and bias
@@ -23,11 +31,13 @@ struct Product {
   int64_t m = 0, n = 0, k = 0;
   bool ta = false, tb = false, add = false, bias = false;
   int64_t a_stride = 0;  // elements from one row of a, as it is stored, to the next; 0: as many as it has
+  Epilogue epilogue = Epilogue::none;
+  int32_t sums = 0;  // of relu_grad, which can give the sums of the columns of c too: their type; 0: it does not
   uint32_t a_aligned = most_aligned, b_aligned = most_aligned, c_aligned = most_aligned;  // bytes; acc is as c
 };
 struct Operands {
   const void *a, *b, *acc, *bias;
-  void* c;
+  void *c, *mask = nullptr, *sums = nullptr;
 };
 
 // What the library chose for a product. The same for the same product, device and version of the library.

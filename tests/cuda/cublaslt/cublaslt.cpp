@@ -38,6 +38,7 @@ uint64_t Problem::hash() const {
   uint64_t h = 0xcbf29ce484222325;
   const auto mix = [&](uint64_t x) { h = (h ^ x) * 0x100000001b3; };
   mix(static_cast<uint64_t>(operation.ta * 2 + operation.tb)), mix(operation.epilogue);
+  mix(static_cast<uint64_t>(operation.bias_type)), mix(static_cast<uint64_t>(operation.mask_ld));
   for (const Layout* l : {&a, &b, &c, &d})
     for (const uint64_t x :
          {uint64_t{l->type}, static_cast<uint64_t>(l->order), l->rows, l->columns, static_cast<uint64_t>(l->ld)})
@@ -91,9 +92,22 @@ cublasStatus_t refuse(const Problem& p) {
   if (p.a.type != p.b.type || (!wide && p.a.type != CUDA_R_16F && p.a.type != CUDA_R_16BF) ||
       (p.d.type != CUDA_R_32F && (wide || p.d.type != p.a.type)))
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (o.epilogue != CUBLASLT_EPILOGUE_DEFAULT && o.epilogue != CUBLASLT_EPILOGUE_BIAS)
-    return CUBLAS_STATUS_NOT_SUPPORTED;
-  if (o.epilogue == CUBLASLT_EPILOGUE_BIAS) {
+  switch (o.epilogue) {
+    case CUBLASLT_EPILOGUE_DEFAULT:
+    case CUBLASLT_EPILOGUE_BIAS:
+      break;
+    case CUBLASLT_EPILOGUE_RELU_AUX:
+    case CUBLASLT_EPILOGUE_RELU_AUX_BIAS:
+    case CUBLASLT_EPILOGUE_DRELU:
+    case CUBLASLT_EPILOGUE_DRELU_BGRAD:
+      if (p.d.order != CUBLASLT_ORDER_COL) return CUBLAS_STATUS_NOT_SUPPORTED;
+      if (o.mask_ld % 128 || o.mask_ld < static_cast<int64_t>(p.d.rows))
+        return invalid("the leading dimension of the mask is no multiple of 128 bits, or too small");
+      break;
+    default:
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  if (has_vector(o.epilogue)) {
     // A GPU's library takes a bias only for results by columns: a public report, and what "bias of rows" suggests.
     if (p.d.order != CUBLASLT_ORDER_COL) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (o.bias_type != -1 && o.bias_type != static_cast<int32_t>(p.d.type)) return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -165,7 +179,9 @@ struct Work {
 
 cublasStatus_t refuse_addresses(const Problem& p, const Algorithm& algorithm, const Addresses& at) {
   if (!at.a || !at.b || !at.d || (at.beta != 0 && !at.c)) return invalid("a matrix has no address");
-  if (p.operation.epilogue == CUBLASLT_EPILOGUE_BIAS && !p.operation.bias) return invalid("the bias has no address");
+  if (has_vector(p.operation.epilogue) && !p.operation.bias) return invalid("the bias has no address");
+  if (has_mask(p.operation.epilogue) && (!p.operation.mask || reinterpret_cast<uintptr_t>(p.operation.mask) % 16))
+    return invalid("the mask has no address, or one that is not aligned to 16 bytes");
   if (algorithm.scratch > at.scratch_bytes || (algorithm.scratch && !at.scratch))
     return invalid("the workspace of " + std::to_string(at.scratch_bytes) + " bytes is less than the " +
                    std::to_string(algorithm.scratch) + " of the algorithm");
@@ -250,7 +266,8 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, c
 cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t operation, size_t size, cublasComputeType_t compute,
                                                cudaDataType_t scale) {
   if (size < sizeof(Operation)) return CUBLAS_STATUS_ALLOC_FAILED;
-  const Operation made = {Operation::kind, compute, scale, 0, 0, -1, 0, CUBLASLT_EPILOGUE_DEFAULT, nullptr, {}};
+  const Operation made = {Operation::kind,           compute, scale,   0, 0, -1, 0,
+                          CUBLASLT_EPILOGUE_DEFAULT, nullptr, nullptr, 0, {}};
   std::memcpy(operation, &made, sizeof made);
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -269,6 +286,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation, cu
       return take(o->bias, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
       return take(o->bias_type, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      return take(o->mask, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      return take(o->mask_ld, value, bytes);
     default:
       return invalid("an attribute of an operation that is not emulated");
   }
@@ -314,7 +335,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   *count = 0;
   if (asked("SOFTCUBLAS_FAIL", "heuristic")) return CUBLAS_STATUS_INTERNAL_ERROR;
   if (asked("SOFTCUBLAS_REFUSE", "all") ||
-      (asked("SOFTCUBLAS_REFUSE", "bias") && p.operation.epilogue == CUBLASLT_EPILOGUE_BIAS))
+      (asked("SOFTCUBLAS_REFUSE", "bias") && p.operation.epilogue == CUBLASLT_EPILOGUE_BIAS) ||
+      (asked("SOFTCUBLAS_REFUSE", "relu") && has_mask(p.operation.epilogue)) ||
+      (asked("SOFTCUBLAS_REFUSE", "sums") && p.operation.epilogue == CUBLASLT_EPILOGUE_DRELU_BGRAD))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   if (const cublasStatus_t status = refuse(p); status != CUBLAS_STATUS_SUCCESS) return status;
   for (const Algorithm& one : algorithms(p)) {

@@ -71,7 +71,9 @@ std::string unreachable(const Problem& p, const Addresses& at) {
   if (at.beta != 0 && !all(at.c, reach(p.c))) return "C reaches beyond an allocation";
   if (!all(at.d, reach(p.d))) return "D reaches beyond an allocation";
   if (at.scratch_bytes && !all(at.scratch, at.scratch_bytes)) return "the workspace reaches beyond an allocation";
-  if ((p.operation.epilogue & CUBLASLT_EPILOGUE_BIAS) &&
+  if (has_mask(p.operation.epilogue) && !all(p.operation.mask, p.n() * static_cast<uint64_t>(p.operation.mask_ld) / 8))
+    return "the mask reaches beyond an allocation";
+  if (has_vector(p.operation.epilogue) &&
       !all(p.operation.bias, p.m() * size_of(static_cast<uint32_t>(p.operation.bias_type))))
     return "the bias reaches beyond an allocation";
   return "";
@@ -107,6 +109,14 @@ std::string multiply(const Problem& p, const Algorithm& algorithm, const Address
   if (algorithm.scheme == CUBLASLT_REDUCTION_SCHEME_INPLACE)
     for (uint64_t i = parts; i > 1; --i) std::swap(order[i - 1], order[random() % i]);
   const bool narrow = !outside && parts > 1;
+  const uint32_t epilogue = p.operation.epilogue;
+  const bool relu = has_mask(epilogue) && (epilogue & CUBLASLT_EPILOGUE_RELU), relu_grad = has_mask(epilogue) && !relu;
+  const bool bias_grad = epilogue == CUBLASLT_EPILOGUE_DRELU_BGRAD;
+  const uint64_t line = static_cast<uint64_t>(p.operation.mask_ld) / 8;
+  auto* const mask = static_cast<uint8_t*>(p.operation.mask);
+  // Nobody says what is behind the last bit of a column.
+  if (relu) std::memset(mask, 0xa5, n * line);
+  column.assign(m, 0.0f);  // the gradient of the bias
   for (uint64_t j = 0; j < n; ++j)
     for (uint64_t r = 0; r < m; ++r) {
       float sum = 0;
@@ -116,10 +126,19 @@ std::string multiply(const Problem& p, const Algorithm& algorithm, const Address
       }
       sum *= at.alpha;
       if (at.beta != 0) sum += at.beta * read(at.c, p.c.type, place(p.c, r, j));
-      if (p.operation.epilogue & CUBLASLT_EPILOGUE_BIAS)
+      if (epilogue & CUBLASLT_EPILOGUE_BIAS)
         sum += read(p.operation.bias, static_cast<uint32_t>(p.operation.bias_type), r);
+      if (has_mask(epilogue)) {
+        uint8_t& byte = mask[j * line + r / 8];
+        const unsigned bit = 1u << r % 8;
+        if (relu) byte = static_cast<uint8_t>(sum > 0 ? byte | bit : byte & ~bit);
+        if (!(byte & bit)) sum = 0;
+      }
+      if (relu_grad) column[r] += sum;
       write(at.d, p.d.type, place(p.d, r, j), sum);
     }
+  for (uint64_t r = 0; bias_grad && r < m; ++r)
+    write(const_cast<void*>(p.operation.bias), static_cast<uint32_t>(p.operation.bias_type), r, column[r]);
   return "";
 }
 

@@ -5,7 +5,8 @@
 // It proposes tempting algorithms first, so that a mistake of its caller shows: TF32, parts of K that are added in any
 // order, parts that are rounded to the result's type. What it does wrong comes from the environment, at each call:
 //   SOFTCUBLAS_REFUSE   all: no product; narrow: no 16-bit product whose rows are not aligned to 16 bytes;
-//                       bias: none with a bias
+//                       bias: none with a bias alone; relu: none with relu or its gradient; sums: none that sums the
+//                       gradient of a bias
 //   SOFTCUBLAS_FAIL     create, heuristic, matmul: that call returns an error
 //   SOFTCUBLAS_SLOW     parts: algorithms that divide K take 2 ms more; whole: those that do not
 //   SOFTCUBLAS_CARELESS 1: the heuristic forgets which algorithms were excluded, but for their scratch

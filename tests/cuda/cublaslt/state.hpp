@@ -21,8 +21,10 @@ struct Operation {
   uint32_t mark;
   int32_t compute, scale, ta, tb, bias_type, pointer_mode;
   uint32_t epilogue;
-  const void* bias;
-  uint64_t unused[27];
+  const void* bias;  // of a gradient: where it is written
+  void* mask;
+  int64_t mask_ld;  // bits
+  uint64_t unused[25];
 };
 struct Preference {
   static constexpr uint32_t kind = 0x1a1a0003;
@@ -56,7 +58,7 @@ struct Problem {
   uint64_t m() const { return d.rows; }
   uint64_t n() const { return d.columns; }
   uint64_t k() const { return operation.ta ? a.rows : a.columns; }
-  uint64_t hash() const;  // of all but the bias' address
+  uint64_t hash() const;  // of all but the addresses of bias and mask
 };
 struct Addresses {
   const void *a, *b, *c;
@@ -65,6 +67,13 @@ struct Addresses {
   float alpha, beta;
 };
 
+inline bool has_mask(uint32_t epilogue) {
+  return epilogue & 128;
+}
+// A bias, or the gradient of one.
+inline bool has_vector(uint32_t epilogue) {
+  return epilogue & (CUBLASLT_EPILOGUE_BIAS | 16);
+}
 uint64_t size_of(uint32_t type);  // bytes of an element
 uint64_t reach(const Layout& l);  // bytes from the first to behind the last element
 bool asked(const char* variable, const char* value);

@@ -138,6 +138,25 @@ TEST_CASE("the software cuBLASLt finds planted mistakes") {
   int32_t wrong_size[2] = {};
   CHECK(cublasLtMatmulDescSetAttribute(&operation, CUBLASLT_MATMUL_DESC_TRANSA, wrong_size, 8) ==
         CUBLAS_STATUS_INVALID_VALUE);
+  // Masks: of rows that are no multiple of 128 bits, or too short; without an address, or one that is not aligned.
+  const auto set = [&](cublasLtMatmulDescAttributes_t what, auto value) {
+    CHECK(cublasLtMatmulDescSetAttribute(&operation, what, &value, sizeof value) == CUBLAS_STATUS_SUCCESS);
+  };
+  const Room mask(n * 16 + 16);
+  cublasLtMatrixLayoutInit(&lb, CUDA_R_32F, k, n, k);
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t{CUBLASLT_EPILOGUE_RELU_AUX});
+  for (const int64_t bits : {0, 8, 192}) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, bits);
+    CHECK(ask() == CUBLAS_STATUS_INVALID_VALUE);
+  }
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, int64_t{128});
+  REQUIRE(ask() == CUBLAS_STATUS_SUCCESS);
+  CHECK(multiply(d.address, scratch.address, need) == CUBLAS_STATUS_INVALID_VALUE);
+  for (const int off : {8, 0}) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, static_cast<void*>(static_cast<char*>(mask.address) + off));
+    CHECK(multiply(d.address, scratch.address, need) == (off ? CUBLAS_STATUS_INVALID_VALUE : CUBLAS_STATUS_SUCCESS));
+  }
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t{CUBLASLT_EPILOGUE_DEFAULT});
   CHECK(cudaStreamSynchronize(nullptr) == cudaSuccess);
   // Reading beyond an allocation ends the context, when the product runs.
   cublasLtMatrixLayoutInit(&lb, CUDA_R_32F, k, n, k + 4);

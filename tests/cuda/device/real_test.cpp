@@ -43,12 +43,15 @@ std::vector<int> answers(const Library& library) {
   char value[16] = {};
   for (const size_t size : {4, 8})
     for (const int what : {CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                           CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE}) {
+                           CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+                           CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD}) {
       value[0] = 0;
       out.push_back(
           CALL(cublasLtMatmulDescSetAttribute)(&operation, cublasLtMatmulDescAttributes_t(what), value, size));
     }
-  for (const uint32_t epilogue : {uint32_t{CUBLASLT_EPILOGUE_DEFAULT}, uint32_t{CUBLASLT_EPILOGUE_BIAS}})
+  for (const uint32_t epilogue : {uint32_t{CUBLASLT_EPILOGUE_DEFAULT}, uint32_t{CUBLASLT_EPILOGUE_BIAS},
+                                  uint32_t{CUBLASLT_EPILOGUE_RELU_AUX}, uint32_t{CUBLASLT_EPILOGUE_RELU_AUX_BIAS},
+                                  uint32_t{CUBLASLT_EPILOGUE_DRELU}, uint32_t{CUBLASLT_EPILOGUE_DRELU_BGRAD}})
     out.push_back(CALL(cublasLtMatmulDescSetAttribute)(&operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, 4));
   for (const size_t size : {4, 8})
     for (const int what : {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,

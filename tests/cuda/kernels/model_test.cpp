@@ -39,6 +39,37 @@ TEST_CASE("emulated cuda: linear, matmul and sum_rows") {
   }
 }
 
+TEST_CASE("emulated cuda: linear with relu and its gradient") {
+  Random random(26);
+  const int32_t type = GENERATE(int32_t{ENG_F32}, int32_t{ENG_BF16}, int32_t{ENG_F16});
+  // Whole numbers: their sums are exact, and so is the mask.
+  const auto wholes = [&](const Dims& dims) {
+    Tensor out(type, dims);
+    for (int64_t k = 0; k < out.size(); ++k) out.put(k, double(pick(random, -2, 2)));
+    return out;
+  };
+  for (const int64_t n : {1, 7, 40, 128, 130})
+    for (const int64_t m : {1, 70}) {
+      const Tensor x = wholes({m, 19}), w = wholes({n, 19}), bias = wholes({n});
+      const eng_desc y = desc(type, {m, n}), mask = desc(ENG_U8, {m, eng_relu_mask_bytes(n)});
+      for (const Tensor& b : {bias, Tensor()}) {
+        const Use use{ENG_OP_LINEAR_RELU, {x, w, b}, {y, mask}};
+        const auto got = outputs(use), want = use.wanted();
+        CHECK((got[0].same_bits(want[0]) && got[1].same_bits(want[1])));
+      }
+      Tensor bits(mask);
+      for (int64_t k = 0; k < bits.size(); ++k) bits.put(k, double(random() % 256));
+      const Tensor dy = random_normal(random, type, {m, 19}), w2 = random_normal(random, type, {19, n});
+      check_close({ENG_OP_MATMUL_RELU_GRAD, {dy, w2, bits}, {y}, {whole("sums", 0)}}, tolerance(type));
+      for (const int32_t sums : {type, int32_t{ENG_F32}}) {
+        const Tensor acc = random_normal(random, sums, {n});
+        const std::vector<eng_attr> attrs = {whole("sums", 1)};
+        check_close({ENG_OP_MATMUL_RELU_GRAD, {dy, w2, bits}, {y, acc.d}, attrs}, tolerance(type));
+        check_close({ENG_OP_MATMUL_RELU_GRAD, {dy, w2, bits, acc}, {y, acc.d}, attrs, {{1, 3}}}, tolerance(type));
+      }
+    }
+}
+
 TEST_CASE("emulated cuda: sums over many rows, linear's bias gradient") {
   Random random(25);
   const int32_t type = GENERATE(int32_t{ENG_F32}, int32_t{ENG_BF16}, int32_t{ENG_F16});

@@ -11,7 +11,7 @@ inline cli::Args with(cli::Args words, const cli::Args& more) {
   return words;
 }
 
-inline const cli::Args opt = {"model.plugin=opt", "model.ffn_dim=64", "--unset", "model.intermediate_size"};
+inline const cli::Args opt = {"model.plugin=opt", "model.ffn_dim=128", "--unset", "model.intermediate_size"};
 inline const cli::Args mamba = {
     "model.plugin=mamba",       "model.state_size=5", "--unset", "model.intermediate_size", "--unset",
     "model.num_attention_heads"};
