@@ -43,7 +43,7 @@ confidence = { type = 'float', default = 0.95, min = 0.01, max = 0.9999, help = 
 held_windows = { type = 'int', default = 32, min = 1, max = 1e9, help = 'held-out windows whose activations are counted and whose loss is measured' }
 train_windows = { type = 'int', default = 32, min = 1, max = 1e9, help = 'training windows whose losses are compared with those of held-out windows' }
 sparsity_threshold = { type = 'float', default = 1e-3, min = 0, max = 1e9, help = 'an activation whose magnitude is at most this counts as sparse' }
-activations = { type = 'strings', default = ['eng.activation/1', 'eng.gated/1', 'eng.mamba.causal_conv1d/1'], help = 'ops whose outputs are activations; their last dimension are the units' }
+activations = { type = 'strings', default = ['eng.activation/1', 'eng.linear_relu/1', 'eng.gated/1', 'eng.mamba.causal_conv1d/1'], help = 'ops whose outputs are activations; their last dimension are the units' }
 unit_tensors = { type = 'strings', default = ['fc1.', 'gate_proj.', 'up_proj.', 'conv1d.'], help = 'parts of the names of tensors whose rows are the units of the activation of their block' }
 partition = { type = 'string', default = 'tensor', choices = ['tensor', 'row'], help = 'what is put into classes; a row is one index of the first dimension' }
 max_rows = { type = 'int', default = 32768, min = 0, max = 1e9, help = 'rows are measured one by one if the model has at most so many; each takes about 1 KiB of host memory' }

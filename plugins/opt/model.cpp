@@ -128,8 +128,9 @@ eng_id Model::layer(eng_build* b, const eng_id* params, eng_id h) const {
   eng_id h1 = 0, sum = 0;
   const Norm& middle = c_.norm_before ? final_norm : attention_norm;
   eng_id n2 = add_norm(middle, eng_dropout(b, linear(out, mixed), c_.dropout), h, &h1);  // (B, T, H)
-  const eng_id inner = eng_activation(b, linear(fc1, n2), c_.act);                       // (B, T, F)
-  const eng_id y = eng_dropout(b, linear(fc2, inner), c_.dropout);                       // (B, T, H)
+  const eng_id inner = c_.act == ENG_ACT_RELU ? eng_linear_relu(b, n2, w[fc1], bias[fc1])
+                                              : eng_activation(b, linear(fc1, n2), c_.act);  // (B, T, F)
+  const eng_id y = eng_dropout(b, linear(fc2, inner), c_.dropout);                           // (B, T, H)
   return c_.norm_before ? eng_add(b, y, h1) : add_norm(final_norm, y, n2, &sum);
 }
 

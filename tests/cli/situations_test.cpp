@@ -236,7 +236,7 @@ TEST_CASE("situation E: what makes 6.7B, 13B and 30B fit", "[cli][situations]") 
   needs(e, {"--ranks", "2", "zero.plugin=zero2", "train.micro_batch=2"}, weight, states, 69.2, true);
   needs(e, {"--ranks", "4", "model.preset=13b", "zero.plugin=zero3", "train.micro_batch=1"}, 0, weight + states, 62.2,
         true);
-  needs(e, {"--ranks", "8", "model.preset=30b", "zero.plugin=zero3", "train.micro_batch=1"}, 0, weight + states, 73.6,
+  needs(e, {"--ranks", "8", "model.preset=30b", "zero.plugin=zero3", "train.micro_batch=1"}, 0, weight + states, 74.5,
         true);
 }
 

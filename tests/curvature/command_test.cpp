@@ -111,7 +111,7 @@ TEST_CASE("every kind of model is analysed by its own activations", "[curvature]
   Scratch scratch;
   scratch.config();
   const std::pair<const char*, const char*> models[] = {
-      {"opt", "eng.activation/1"}, {"llama", "eng.gated/1"}, {"mamba", "eng.mamba.causal_conv1d/1"}};
+      {"opt", "eng.linear_relu/1"}, {"llama", "eng.gated/1"}, {"mamba", "eng.mamba.causal_conv1d/1"}};
   for (const auto& [model, op] : models) {
     INFO(model);
     const std::string file = std::string(model) + ".toml";

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "core/autograd/recompute.hpp"
 #include "engine/ops.h"
 #include "engine_run.hpp"
 #include "model_host.hpp"
@@ -178,6 +179,40 @@ TEST_CASE("opt scales the query before the product, unless that changes nothing"
   };
   CHECK(ops_of(4 * 16) == std::pair(0.0, 0.25));
   CHECK(ops_of(4 * 12) == std::pair(1.0 / std::sqrt(12.0), 1.0));
+}
+
+TEST_CASE("opt with relu: one op and its gradient, a bit more of each inner unit, the same dropout") {
+  const auto model_of = [](const char* act) {
+    Golden golden = read_golden("pre", "opt");
+    golden.about["options"]["activation_function"] = act;
+    golden.about["options"]["dropout"] = 0.1;
+    golden.about["options"]["ffn_dim"] = 200;
+    const eng::Config config =
+        eng::Config::parse(config_text(golden, "cpu"), "golden.toml", ".", {}, schemas_of(registry()));
+    return Setup(config, "opt", "cpu", true).model;
+  };
+  const eng::Model relu = model_of("relu"), gelu = model_of("gelu");
+  const auto count = [](const eng::Model& model, const std::string& op) {
+    const auto& nodes = model.templates.at(1).graph.nodes;
+    return std::count_if(nodes.begin(), nodes.end(), [&](const eng::Node& node) { return op == node.op->id; });
+  };
+  CHECK(count(relu, ENG_OP_LINEAR_RELU) == 1);
+  CHECK(count(relu, ENG_OP_MATMUL_RELU_GRAD) == 1);
+  CHECK(count(relu, ENG_OP_ACTIVATION) + count(relu, ENG_OP_ACTIVATION_GRAD) == 0);
+  CHECK(count(gelu, ENG_OP_LINEAR_RELU) == 0);
+  CHECK(count(gelu, ENG_OP_ACTIVATION_GRAD) == 1);
+  CHECK(count(gelu, ENG_OP_SUM_ROWS) == count(relu, ENG_OP_SUM_ROWS) + 1);
+  // gelu keeps what it is of, relu what it gives and 32 bytes of a mask.
+  const auto tokens = static_cast<uint64_t>(relu.micro_batch * relu.sequence_length);
+  CHECK(eng::kept(relu).bytes == eng::kept(gelu).bytes + (relu.blocks.size() - 2) * tokens * 32);
+  const auto sites = [](const eng::Model& model) {
+    std::vector<int64_t> out;
+    for (const eng::Node& node : model.templates.at(1).graph.nodes)
+      if (node.op->random) out.push_back(node.attrs.i("site"));
+    return out;
+  };
+  CHECK(sites(relu).size() == 4);
+  CHECK(sites(relu) == sites(gelu));
 }
 
 TEST_CASE("impossible options of opt are refused with the key and what to change") {
