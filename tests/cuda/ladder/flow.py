@@ -11,6 +11,7 @@ import re
 
 WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16, "256": 32}
 LOADS, STORES = ("LDG", "LD", "LDGSTS"), ("STG", "ST", "RED", "REDG", "ATOMG", "ATOM")
+FLOATS = {"MUFU": 1, "FADD": 1, "FMUL": 1, "FFMA": 1, "FADD2": 2, "FMUL2": 2, "FFMA2": 2}
 JUMPS = ("BRA", "BRX", "EXIT", "RET", "JMP")
 FENCES = ("BAR", "SHFL", "REDUX")
 
@@ -45,7 +46,8 @@ def parse(line):
 
 
 # Of a way: in this order a way is preferred.
-Cost = collections.namedtuple("Cost", "bytes no_calls instructions loads stores accesses mufu", defaults=(0,) * 7)
+Cost = collections.namedtuple(
+    "Cost", "bytes no_calls instructions loads stores accesses mufu floats", defaults=(0,) * 8)
 
 
 def plus(a, b):
@@ -62,7 +64,8 @@ def cost(code, places, i):
         calls, callee = -1, places.get(one.target, i)
         ends = (k for k in range(callee, len(code)) if code[k].head == "RET" and not code[k].guard)
         more = next(ends, callee) - callee
-    return Cost(loads + stores, calls, 1 + more, loads, stores, int(loads + stores > 0), int(one.head == "MUFU"))
+    return Cost(loads + stores, calls, 1 + more, loads, stores, int(loads + stores > 0), int(one.head == "MUFU"),
+                FLOATS.get(one.head, 0))
 
 
 class Flow:

@@ -64,10 +64,14 @@ def elements(cost, loads, stores):
 
 
 def pick(variants, loads, stores, all_loads):
-    """The variant that does all that an element needs, in the widest accesses; then, the most of it."""
+    """The variant that does all that an element needs, in the widest accesses; then, the most of it. Of loops for one
+    activation each, that with most arithmetic for an element."""
     some = [v for v in variants if bool(v.stores) == bool(stores)] or variants
     whole = [v for v in some if v.loads >= 0.95 * loads * elements(v, all_loads, stores)] or some
-    return max(whole, key=lambda v: (v.bytes / max(v.accesses, 1), v.bytes))
+    width = max(v.bytes / max(v.accesses, 1) for v in whole)
+    whole = [v for v in whole if v.bytes >= width * v.accesses]
+    floats = max(v.floats / max(elements(v, all_loads, stores), 1) for v in whole)
+    return max((v for v in whole if v.floats >= 0.95 * floats * elements(v, all_loads, stores)), key=lambda v: v.bytes)
 
 
 def judge(rule, sizes, arch, row):

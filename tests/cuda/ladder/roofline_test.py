@@ -52,6 +52,8 @@ PLANTED = {
     "two bytes at once": (code(REST), RULE, "2 B at once"),
     "divides": (code(loop("one", *MOVE, *[WORK] * 500)), RULE, "bound by 63 instructions"),
     "divides by a call": (code(loop("one", *MOVE, "CALL.REL.NOINC {slow}"), callee=500), RULE, "instructions"),
+    "a cheap and a dear activation": (code(loop("cheap", *MOVE * 4), loop("dear", *MOVE, *[WORK] * 500)), RULE,
+                                      "bound by 63"),
     "too many MUFU": (code(loop("one", *MOVE, *["MUFU.EX2 R4, R4"] * 64)), RULE, "bound by 8 MUFU"),
     "a second pass": (code(TWO, FENCE, ONE), RULE, "2 passes, 1 in the table: 16 B loaded"),
     "stores nothing": (code(TWO), RULE, "stores nothing"),
