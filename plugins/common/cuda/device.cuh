@@ -96,46 +96,55 @@ struct f16 {
   uint16_t bits;
 };
 
+// Which NaN a conversion gives: that with the bits that fit, as eng.cast/1 has it, or any one, in fewer instructions.
+enum class Nan { same, any };
+
+template <Nan = Nan::same>
 __device__ __forceinline__ float to_f32(float x) {
   return x;
 }
+template <Nan = Nan::same>
 __device__ __forceinline__ float to_f32(bf16 x) {
   return bits_of<float>(static_cast<uint32_t>(x.bits) << 16);
 }
+template <Nan nan = Nan::same>
 __device__ __forceinline__ float to_f32(f16 x) {
 #ifdef ENG_EMULATED
   const uint32_t exponent = x.bits >> 10 & 0x1f, fraction = x.bits & 0x3ff;
   const float size = exponent == 0    ? static_cast<float>(fraction) * 0x1p-24f
-                     : exponent == 31 ? INFINITY
+                     : exponent == 31 ? (fraction ? NAN : INFINITY)
                                       : bits_of<float>((exponent + 112) << 23 | fraction << 13);
   const float number = x.bits & 0x8000 ? -size : size;
 #else
   float number;
   asm("cvt.f32.f16 %0, %1;" : "=f"(number) : "h"(x.bits));
 #endif
-  const bool nan = (x.bits & 0x7fff) > 0x7c00;
-  return nan ? bits_of<float>((x.bits & 0x8000u) << 16 | 0x7f800000u | (x.bits & 0x3ffu) << 13) : number;
+  const bool mend = nan == Nan::same && (x.bits & 0x7fff) > 0x7c00;
+  return mend ? bits_of<float>((x.bits & 0x8000u) << 16 | 0x7f800000u | (x.bits & 0x3ffu) << 13) : number;
 }
 
-// To nearest even, as eng.cast/1 has it: NaN keeps the bits that fit, what is too large becomes infinite.
+// To nearest even; what is too large becomes infinite.
+template <Nan = Nan::same>
 __device__ __forceinline__ void from_f32(float x, float& out) {
   out = x;
 }
+template <Nan nan = Nan::same>
 __device__ __forceinline__ void from_f32(float x, bf16& out) {
   const uint32_t bits = bits_of<uint32_t>(x), high = bits >> 16;
 #ifdef ENG_EMULATED
-  const auto number = static_cast<uint16_t>((bits + 0x7fff + (high & 1)) >> 16);
+  const auto number = static_cast<uint16_t>(x != x ? 0x7fff : (bits + 0x7fff + (high & 1)) >> 16);
 #else
   uint16_t number;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(number) : "f"(x));
 #endif
-  out.bits = x != x ? static_cast<uint16_t>(high | (high & 0x7f ? 0 : 1)) : number;
+  out.bits = nan == Nan::same && x != x ? static_cast<uint16_t>(high | (high & 0x7f ? 0 : 1)) : number;
 }
+template <Nan nan = Nan::same>
 __device__ __forceinline__ void from_f32(float x, f16& out) {
   const uint32_t bits = bits_of<uint32_t>(x);
 #ifdef ENG_EMULATED
   const uint32_t size = bits & 0x7fffffff;
-  uint32_t half = 0x7c00;
+  uint32_t half = size > 0x7f800000 ? 0x7fff : 0x7c00;
   if (size < 0x38800000)  // below 2^-14 the grid is 2^-24: the sum with 0.5 rounds to it
     half = bits_of<uint32_t>(bits_of<float>(size) + 0.5f) - 0x3f000000u;
   else if (size < 0x477ff000)  // 65520: half of the way to what would be 65536
@@ -145,8 +154,8 @@ __device__ __forceinline__ void from_f32(float x, f16& out) {
   uint16_t number;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(number) : "f"(x));
 #endif
-  const uint32_t nan = (bits >> 16 & 0x8000) | 0x7c00 | (bits >> 13 & 0x3ff);
-  out.bits = x != x ? static_cast<uint16_t>(nan | (nan & 0x3ff ? 0 : 1)) : number;
+  const uint32_t same = (bits >> 16 & 0x8000) | 0x7c00 | (bits >> 13 & 0x3ff);
+  out.bits = nan == Nan::same && x != x ? static_cast<uint16_t>(same | (same & 0x3ff ? 0 : 1)) : number;
 }
 template <class T>
 __device__ __forceinline__ T rounded(float x) {
@@ -165,6 +174,23 @@ __device__ __forceinline__ float exp2_approx(float x) {
   return y;
 #endif
 }
+// e^x with a relative error of about 2^-22 + |x| 2^-23.
+__device__ __forceinline__ float exp_approx(float x) {
+  return exp2_approx(1.44269504f * x);
+}
+// 1 / x to 1 unit of the last place, in one instruction; what is below 2^-126 is 0, and its reciprocal infinite.
+__device__ __forceinline__ float reciprocal(float x) {
+#ifdef ENG_EMULATED
+  return 1.0f / x;
+#else
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#endif
+}
+__device__ __forceinline__ float sigmoid(float x) {
+  return reciprocal(1.0f + exp_approx(-x));
+}
 
 // ---- vectors of elements ---------------------------------------------------------------------------------------
 
@@ -179,18 +205,29 @@ __device__ __forceinline__ void check_place([[maybe_unused]] const void* at) {
   emu::at_once<P>(at);
 #endif
 }
-template <int W, class T>
+template <int W, Nan nan = Nan::same, class T>
 __device__ __forceinline__ void load(const T* from, float (&out)[W]) {
   check_place<Pack<T, W>>(from);
   const Pack<T, W> pack = *reinterpret_cast<const Pack<T, W>*>(from);
-  for (int k = 0; k < W; ++k) out[k] = to_f32(pack.at[k]);
+  for (int k = 0; k < W; ++k) out[k] = to_f32<nan>(pack.at[k]);
 }
-template <int W, class T>
+template <int W, Nan nan = Nan::same, class T>
 __device__ __forceinline__ void store(T* to, const float (&x)[W]) {
   Pack<T, W> pack;
-  for (int k = 0; k < W; ++k) from_f32(x[k], pack.at[k]);
+  for (int k = 0; k < W; ++k) from_f32<nan>(x[k], pack.at[k]);
   check_place<Pack<T, W>>(to);
   *reinterpret_cast<Pack<T, W>*>(to) = pack;
+}
+
+// out = acc + sum, or sum if there is no acc.
+template <int W, class S>
+__device__ __forceinline__ void put_sum(const S* acc, int64_t at, float (&sum)[W], S* out) {
+  if (acc) {
+    float before[W];
+    load(acc + at, before);
+    for (int k = 0; k < W; ++k) sum[k] = before[k] + sum[k];
+  }
+  store(out + at, sum);
 }
 
 // Elements of the narrowest of these types in 16 bytes: the most that one thread reads or writes at once.

@@ -24,7 +24,7 @@ __global__ void row_deltas(Heads s, int64_t n, int lanes, const T* dout, const T
     float sum = 0;
     if (i < n && column < s.size) {
       float x[8], y[8];
-      load(dout + i * s.size + column, x), load(o + i * s.size + column, y);
+      load<8, Nan::any>(dout + i * s.size + column, x), load<8, Nan::any>(o + i * s.size + column, y);
       for (int e = 0; e < 8; ++e) sum = fmaf(x[e], y[e], sum);
     }
     for (int by = lanes / 2; by > 0; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);

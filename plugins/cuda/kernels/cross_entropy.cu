@@ -93,13 +93,9 @@ struct StoreOf {  // out = acc + sum
   static constexpr int width = widest<S>;
   template <int W>
   __device__ void at(int64_t i) const {
-    float x[W], more[W];
+    float x[W];
     load(sum + i, x);
-    if (acc) {
-      load(acc + i, more);
-      for (int k = 0; k < W; ++k) x[k] += more[k];
-    }
-    store(out + i, x);
+    put_sum(acc, i, x, out);
   }
 };
 

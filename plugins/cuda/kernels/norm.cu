@@ -77,18 +77,18 @@ __global__ void forward(Forward<X, Y> f) {
     check_place<Pack<X, W>>(f.x + at + i);
     Pack<X, W> pack = *reinterpret_cast<const Pack<X, W>*>(f.x + at + i);  // not rounded again
     if (f.residual) {
-      load<W>(f.residual + at + i, y);
-      for (int k = 0; k < W; ++k) from_f32(to_f32(pack.at[k]) + y[k], pack.at[k]);
+      load<W, Nan::any>(f.residual + at + i, y);
+      for (int k = 0; k < W; ++k) from_f32<Nan::any>(to_f32<Nan::any>(pack.at[k]) + y[k], pack.at[k]);
       write<X, W>(f.s + at + i, pack);
     }
     if constexpr (keeps<W>) write<X, W>(kept + i, pack);
-    for (int k = 0; k < W; ++k) x[k] = to_f32(pack.at[k]);
+    for (int k = 0; k < W; ++k) x[k] = to_f32<Nan::any>(pack.at[k]);
     if (f.mean)
       for (int k = 0; k < W; ++k) sum += x[k];
     else
       for (int k = 0; k < W; ++k) sum = fmaf(x[k], x[k], sum);
   }
-  const auto again = [&](int64_t i) { load<W>(keeps<W> ? kept + i : (f.s ? f.s : f.x) + at + i, x); };
+  const auto again = [&](int64_t i) { load<W, Nan::any>(keeps<W> ? kept + i : (f.s ? f.s : f.x) + at + i, x); };
   const float n = static_cast<float>(f.columns);
   if (f.mean) {
     mean = sum_of_row(sum) / n;
@@ -103,14 +103,14 @@ __global__ void forward(Forward<X, Y> f) {
     again(i);
     for (int k = 0; k < W; ++k) x[k] = (x[k] - mean) * rstd;
     if (f.w) {
-      load<W>(f.w + i, y);
+      load<W, Nan::any>(f.w + i, y);
       for (int k = 0; k < W; ++k) x[k] *= y[k];
     }
     if (f.bias) {
-      load<W>(f.bias + i, y);
+      load<W, Nan::any>(f.bias + i, y);
       for (int k = 0; k < W; ++k) x[k] += y[k];
     }
-    store<W>(f.y + at + i, x);
+    store<W, Nan::any>(f.y + at + i, x);
   }
   if (threadIdx.x || row >= f.rows) return;
   f.stats[f.mean ? 2 * row + 1 : row] = rstd;
@@ -229,8 +229,9 @@ __global__ void __launch_bounds__(most_threads, 2) backward(Backward<X, Y> b) {
     }
     float dy[W], h[W], u[W], x[W], ones[W], plain = 0, scaled = 0;
     const auto get = [&](int64_t i) {
-      load<W>(keeps<W> ? near_dy + now + i : b.dy + at + i, dy), load<W>(keeps<W> ? near_s + now + i : b.s + at + i, h);
-      if (b.w) load<W>(b.w + i, u);
+      load<W, Nan::any>(keeps<W> ? near_dy + now + i : b.dy + at + i, dy),
+          load<W, Nan::any>(keeps<W> ? near_s + now + i : b.s + at + i, h);
+      if (b.w) load<W, Nan::any>(b.w + i, u);
       for (int k = 0; k < W; ++k) h[k] = (h[k] - mean) * rstd, u[k] = b.w ? dy[k] * u[k] : dy[k], ones[k] = 1;
     };
     for (int64_t i = begin; i < end; i += step) {
@@ -245,10 +246,10 @@ __global__ void __launch_bounds__(most_threads, 2) backward(Backward<X, Y> b) {
       get(i);
       for (int k = 0; k < W; ++k) u[k] = rstd * (u[k] - a - h[k] * c);
       if (b.ds) {
-        load<W>(keeps<W> ? near_ds + now + i : b.ds + at + i, x);
+        load<W, Nan::any>(keeps<W> ? near_ds + now + i : b.ds + at + i, x);
         for (int k = 0; k < W; ++k) u[k] += x[k];
       }
-      store<W>(b.dx + at + i, u);
+      store<W, Nan::any>(b.dx + at + i, u);
     }
     const int64_t was = now;
     now = next, next = was;
@@ -266,7 +267,7 @@ __global__ void __launch_bounds__(most_threads, 2) backward(Backward<X, Y> b) {
         sums_of(y, bias).take(i, x);
         for (int k = 0; k < W; ++k) sum[k] += x[k];
       }
-      store<W>(out + blockIdx.x * columns + i, sum);
+      store<W, Nan::any>(out + blockIdx.x * columns + i, sum);
     }
   };
   if (b.dw) finish(b.dw, false);

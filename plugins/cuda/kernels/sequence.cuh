@@ -9,20 +9,9 @@ namespace cuda {
 namespace sequence {
 
 // W elements at i, a multiple of W. Said in vectors: of store(to + i, x), for several i, nvcc 13.0 makes single stores.
-template <int W, class T>
+template <int W, Nan nan = Nan::same, class T>
 __device__ __forceinline__ void store_at(T* to, int64_t i, const float (&x)[W]) {
-  store(reinterpret_cast<T*>(reinterpret_cast<Pack<T, W>*>(to) + static_cast<uint64_t>(i) / W), x);
-}
-
-// out = acc + sum, or sum if there is no acc.
-template <int W, class S>
-__device__ __forceinline__ void put_sum(const S* acc, int64_t at, float (&sum)[W], S* out) {
-  if (acc) {
-    float before[W];
-    load(acc + at, before);
-    for (int k = 0; k < W; ++k) sum[k] = before[k] + sum[k];
-  }
-  store(out + at, sum);
+  store<W, nan>(reinterpret_cast<T*>(reinterpret_cast<Pack<T, W>*>(to) + static_cast<uint64_t>(i) / W), x);
 }
 
 // Rows of x, (B, T): where one stands in its sample or its document.
@@ -92,12 +81,13 @@ __global__ void rope(Rotation<T, packed> r) {
   const int64_t at = row * 2 * r.pairs + 2 * static_cast<int64_t>(first) - j;
   const float* const angles = r.table + r.place.of(row) * 2 * r.half + j;
   float x1[W], x2[W], cosine[W], sine[W];
-  load(r.x + at, x1), load(r.x + at + r.half, x2), load(angles, cosine), load(angles + r.half, sine);
+  load<W, Nan::any>(r.x + at, x1), load<W, Nan::any>(r.x + at + r.half, x2), load(angles, cosine),
+      load(angles + r.half, sine);
   for (int k = 0; k < W; ++k) {
     const float s = r.sign * sine[k], turned = x1[k] * cosine[k] - x2[k] * s;
     x2[k] = x2[k] * cosine[k] + x1[k] * s, x1[k] = turned;
   }
-  store_at(r.y, at, x1), store_at(r.y, at + r.half, x2);
+  store_at<W, Nan::any>(r.y, at, x1), store_at<W, Nan::any>(r.y, at + r.half, x2);
 }
 
 struct Drops {

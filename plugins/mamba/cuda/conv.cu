@@ -7,6 +7,7 @@ namespace mamba {
 namespace on_cuda {
 
 constexpr int most_taps = 4, conv_block = 128, conv_run = 32, grad_run = 64;  // tokens of a run
+constexpr int ahead = 4;                                                      // tokens loaded at once
 
 struct ConvSizes {
   int64_t batch, tokens, stride, channels;
@@ -20,7 +21,7 @@ __device__ __forceinline__ void load_taps(const T* w, int64_t e, int taps, float
   ENG_UNROLL
   for (int k = 0; k < most_taps; ++k) {
     const int at = k - (most_taps - taps);
-    out[k] = at >= 0 ? to_f32(w[e * taps + at]) : 0.0f;
+    out[k] = at >= 0 ? value(w[e * taps + at]) : 0.0f;
   }
 }
 __device__ __forceinline__ float product(const float (&w)[most_taps], const float (&x)[most_taps], float bias) {
@@ -28,6 +29,10 @@ __device__ __forceinline__ float product(const float (&w)[most_taps], const floa
   ENG_UNROLL
   for (int k = 0; k < most_taps; ++k) sum = fmaf(w[k], x[k], sum);
   return sum;
+}
+__device__ __forceinline__ void clear(float (&window)[most_taps]) {
+  ENG_UNROLL
+  for (int k = 0; k < most_taps; ++k) window[k] = 0;
 }
 __device__ __forceinline__ void push(float (&window)[most_taps], float x) {
   ENG_UNROLL
@@ -41,47 +46,73 @@ struct ConvOf {
   const T* last;          // (B, K - 1, E): the tokens before, or null
   T* y;
   ConvSizes s;
-  const int32_t* segments;  // (B, T), of packed samples
+  const int32_t* segments;  // (B, T), of packed samples, or null
+  __device__ int64_t at(int64_t b, int64_t t, int64_t e) const { return (b * s.tokens + t) * s.channels + e; }
+  __device__ int64_t x_at(int64_t b, int64_t t, int64_t e) const { return (b * s.tokens + t) * s.stride + e; }
   // x of token t of a sequence, t >= 1 - taps.
-  __device__ float at(int64_t b, int64_t t, int64_t e) const {
-    if (t >= 0) return to_f32(x[(b * s.tokens + t) * s.stride + e]);
-    return last ? to_f32(last[(b * (s.taps - 1) + s.taps - 1 + t) * s.channels + e]) : 0.0f;
+  __device__ float x_of(int64_t b, int64_t t, int64_t e) const {
+    if (t >= 0) return value(x[x_at(b, t, e)]);
+    return last ? value(last[(b * (s.taps - 1) + s.taps - 1 + t) * s.channels + e]) : 0.0f;
   }
   // Whether a document begins at token t of a packed sample: nothing before it is seen.
   __device__ bool begins(int64_t b, int64_t t) const {
-    return t > 0 && segments[b * s.tokens + t] != segments[b * s.tokens + t - 1];
+    return segments && t > 0 && segments[b * s.tokens + t] != segments[b * s.tokens + t - 1];
+  }
+  // The first token after t at which a document begins, or `end`. By all lanes of a warp that have a channel.
+  __device__ int64_t document_end(int64_t b, int64_t t, int64_t e, int64_t end) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int64_t left = s.channels - (e - lane);
+    const int lanes = left < 32 ? static_cast<int>(left) : 32;
+    for (++t; segments && t < end; t += lanes) {
+      const unsigned begun = __ballot_sync(0xffffffffu >> (32 - lanes), t + lane < end && begins(b, t + lane));
+      if (begun) return t + __ffs(static_cast<int>(begun)) - 1;
+    }
+    return end;
+  }
+  // The values before token t that it sees.
+  __device__ void look_back(int64_t b, int64_t t, int64_t e, float (&window)[most_taps]) const {
+    clear(window);
+    ENG_ROLL
+    for (int64_t from = t - (s.taps - 1); from < t; ++from) {
+      push(window, x_of(b, from, e));
+      if (begins(b, from + 1)) clear(window);
+    }
   }
 };
-// Token t of a sequence comes into the window.
-template <bool packed, class T>
-__device__ __forceinline__ void push_token(float (&window)[most_taps], const ConvOf<T>& p, int64_t b, int64_t t,
-                                           int64_t e) {
-  if constexpr (packed)
-    if (p.begins(b, t)) {
-      ENG_UNROLL
-      for (int k = 0; k < most_taps; ++k) window[k] = 0;
-    }
-  push(window, p.at(b, t, e));
-}
 
-template <class T, bool packed>
+template <class T>
 __global__ void __launch_bounds__(conv_block) conv(ConvOf<T> p) {
   const int64_t e = static_cast<int64_t>(blockIdx.x) * conv_block + threadIdx.x;
   if (e >= p.s.channels) return;
-  float w[most_taps];
+  float w[most_taps], window[most_taps];
   load_taps(p.w, e, p.s.taps, w);
-  const float bias = p.bias ? to_f32(p.bias[e]) : 0.0f;
-  const int64_t runs = p.s.runs(conv_run), all = p.s.batch * runs;
-  for (int64_t part = blockIdx.y; part < all; part += gridDim.y) {
-    const int64_t b = part / runs, first = part % runs * conv_run;
-    float window[most_taps] = {};
-    for (int64_t t = first - (p.s.taps - 1); t < first; ++t) push_token<packed>(window, p, b, t, e);
-    for (int64_t t = first; t < first + conv_run && t < p.s.tokens; ++t) {
-      push_token<packed>(window, p, b, t, e);
-      const float pre = product(w, window, bias);
-      from_f32(pre * sigmoid(pre), p.y[(b * p.s.tokens + t) * p.s.channels + e]);
+  const float bias = p.bias ? value(p.bias[e]) : 0.0f;
+  for (int64_t b = blockIdx.z; b < p.s.batch; b += gridDim.z)
+    for (int64_t run = blockIdx.y; run < p.s.runs(conv_run); run += gridDim.y) {
+      const int64_t first = run * conv_run;
+      const int64_t end = first + conv_run < p.s.tokens ? first + conv_run : p.s.tokens;
+      const T* x = p.x + p.x_at(b, first, e);
+      T* y = p.y + p.at(b, first, e);
+      const auto go = [&]<int count>() {
+        float next[count];
+        ENG_UNROLL
+        for (int k = 0; k < count; ++k, x += p.s.stride) next[k] = value(*x);
+        ENG_UNROLL
+        for (int k = 0; k < count; ++k, y += p.s.channels) {
+          push(window, next[k]);
+          const float pre = product(w, window, bias);
+          put(pre * sigmoid(pre), *y);
+        }
+      };
+      p.look_back(b, first, e, window);
+      for (int64_t t = first; t < end; clear(window)) {
+        const int64_t to = p.document_end(b, t, e, end);
+        ENG_ROLL
+        for (; t + ahead <= to; t += ahead) go.template operator()<ahead>();
+        ENG_ROLL
+        for (; t < to; ++t) go.template operator()<1>();
+      }
     }
-  }
 }
 
 // The last K - 1 tokens of what has been seen.
@@ -91,11 +122,12 @@ __global__ void __launch_bounds__(conv_block) keep_last(ConvOf<T> p, T* last) {
   if (e >= p.s.channels) return;
   for (int64_t b = blockIdx.y; b < p.s.batch; b += gridDim.y) {
     float kept[most_taps] = {};
-    for (int64_t t = p.s.tokens - (p.s.taps - 1); t < p.s.tokens; ++t) push(kept, p.at(b, t, e));
+    ENG_ROLL
+    for (int64_t t = p.s.tokens - (p.s.taps - 1); t < p.s.tokens; ++t) push(kept, p.x_of(b, t, e));
     ENG_UNROLL
     for (int k = 0; k < most_taps; ++k) {
       const int at = k - (most_taps - (p.s.taps - 1));
-      if (at >= 0) from_f32(kept[k], last[(b * (p.s.taps - 1) + at) * p.s.channels + e]);
+      if (at >= 0) put(kept[k], last[(b * (p.s.taps - 1) + at) * p.s.channels + e]);
     }
   }
 }
@@ -109,54 +141,66 @@ struct ConvGradOf {
   bool add;
 };
 
-template <class T, bool packed>
+template <class T>
 __global__ void __launch_bounds__(conv_block) conv_grad(ConvGradOf<T> g) {
+  constexpr int later = most_taps - 1;  // tokens until the gradient of one is known, as if there were always four taps
   const ConvOf<T>& p = g.forward;
   const int64_t e = static_cast<int64_t>(blockIdx.x) * conv_block + threadIdx.x;
   if (e >= p.s.channels) return;
-  float w[most_taps];
+  float w[most_taps], window[most_taps];
   load_taps(p.w, e, p.s.taps, w);
-  const float bias = p.bias ? to_f32(p.bias[e]) : 0.0f;
-  const int64_t runs = p.s.runs(grad_run), all = p.s.batch * runs;
-  for (int64_t part = blockIdx.y; part < all; part += gridDim.y) {
-    const int64_t b = part / runs, first = part % runs * grad_run;
-    const int64_t end = first + grad_run < p.s.tokens ? first + grad_run : p.s.tokens;
-    float window[most_taps] = {}, slopes[most_taps] = {}, dw[most_taps] = {}, dbias = 0;  // slopes: before the silu
-    unsigned begun = 0;  // bit k: a document begins at token t - k
-    for (int64_t t = first - (p.s.taps - 1); t < first; ++t) push_token<packed>(window, p, b, t, e);
-    // The gradient of x[t] needs the slopes of t .. t + 3, as if there were always four taps: it is known 3 tokens
-    // later.
-    for (int64_t t = first; t < end + most_taps - 1; ++t) {
-      float slope = 0;
-      if (packed) begun = begun << 1 | (t < p.s.tokens && p.begins(b, t) ? 1u : 0u);
-      if (t < p.s.tokens) {
-        push_token<packed>(window, p, b, t, e);
-        const float pre = product(w, window, bias), s = sigmoid(pre);
-        slope = to_f32(g.dy[(b * p.s.tokens + t) * p.s.channels + e]) * s * (1.0f + pre * (1.0f - s));
+  const float bias = p.bias ? value(p.bias[e]) : 0.0f;
+  for (int64_t b = blockIdx.z; b < p.s.batch; b += gridDim.z)
+    for (int64_t run = blockIdx.y; run < p.s.runs(grad_run); run += gridDim.y) {
+      const int64_t first = run * grad_run;
+      const int64_t end = first + grad_run < p.s.tokens ? first + grad_run : p.s.tokens;
+      const int64_t seen = end + later < p.s.tokens ? end + later : p.s.tokens;
+      float slopes[most_taps] = {}, dw[most_taps] = {}, dbias = 0;  // slopes: before the silu
+      p.look_back(b, first, e, window);
+      for (int64_t t = first; t < end; clear(window)) {
+        const int64_t begin = t, document = p.document_end(b, t, e, seen), to = document < end ? document : end;
+        const T *x = p.x + p.x_at(b, t, e), *dy = g.dy + p.at(b, t, e);
+        T* dx = g.dx + p.x_at(b, t, e);
+        // The next tokens. `inside`: they are of the document; `own`: of this run; `known`: dx of the tokens that come
+        // `later` before them is.
+        const auto go = [&]<int count>(bool inside, bool own, bool known) {
+          float next[count], dy_of[count], acc[count];
+          ENG_UNROLL
+          for (int k = 0; k < count; ++k, x += p.s.stride, dy += p.s.channels) {
+            if (inside) next[k] = value(*x), dy_of[k] = value(*dy);
+            acc[k] = g.add && known ? value(dx[k * p.s.stride]) : 0.0f;
+          }
+          ENG_UNROLL
+          for (int k = 0; k < count; ++k) {
+            float slope = 0;
+            if (inside) {
+              push(window, next[k]);
+              const float pre = product(w, window, bias), open = sigmoid(pre);
+              slope = dy_of[k] * open * fmaf(pre, 1.0f - open, 1.0f);
+            }
+            push(slopes, slope);
+            if (own) {
+              ENG_UNROLL
+              for (int n = 0; n < most_taps; ++n) dw[n] = fmaf(slope, window[n], dw[n]);
+              dbias += slope;
+            }
+            ENG_UNROLL
+            for (int n = 0; n < most_taps; ++n) acc[k] = fmaf(w[n], slopes[later - n], acc[k]);  // the newest had tap 0
+            if (known) put(acc[k], *dx), dx += p.s.stride;
+          }
+        };
+        while (t < to + later)
+          if (t >= begin + later && t + ahead <= to)
+            go.template operator()<ahead>(true, true, true), t += ahead;
+          else
+            go.template operator()<1>(t < document, t < to, t >= begin + later), ++t;
+        t = to;
       }
-      push(slopes, slope);
-      if (t < end) {
-        ENG_UNROLL
-        for (int k = 0; k < most_taps; ++k) dw[k] = fmaf(slope, window[k], dw[k]);
-        dbias += slope;
-      }
-      const int64_t at = t - (most_taps - 1);
-      if (at < first) continue;
-      T* const dx = g.dx + (b * p.s.tokens + at) * p.s.stride + e;
-      float sum = g.add ? to_f32(*dx) : 0.0f;
+      float* const out = g.parts + (b * p.s.runs(grad_run) + run) * (most_taps + 1) * p.s.channels + e;
       ENG_UNROLL
-      for (int k = 0; k < most_taps; ++k) {  // the newest had tap 0
-        // It counts if no document begins at it, nor between it and token `at`.
-        const bool counts = !packed || (begun & 0x7u >> k << k) == 0;
-        sum = fmaf(w[k], counts ? slopes[most_taps - 1 - k] : 0.0f, sum);
-      }
-      from_f32(sum, *dx);
+      for (int k = 0; k < most_taps; ++k) out[k * p.s.channels] = dw[k];
+      out[most_taps * p.s.channels] = dbias;
     }
-    float* const out = g.parts + part * (most_taps + 1) * p.s.channels + e;
-    ENG_UNROLL
-    for (int k = 0; k < most_taps; ++k) out[k * p.s.channels] = dw[k];
-    out[most_taps * p.s.channels] = dbias;
-  }
 }
 
 // The sums over sequences and runs: each row of threads sums every eighth part, in order; then the rows, in order.
@@ -179,8 +223,8 @@ __global__ void __launch_bounds__(sum_columns* sum_rows)
   if (k > most_taps || e >= channels) return;
   float all = 0;
   for (int row = 0; row < sum_rows; ++row) all += room[row][k][threadIdx.x];
-  if (k < most_taps && at >= 0) from_f32(all, dw[e * taps + at]);
-  if (k == most_taps && dbias) from_f32(all, dbias[e]);
+  if (k < most_taps && at >= 0) put(all, dw[e * taps + at]);
+  if (k == most_taps && dbias) put(all, dbias[e]);
 }
 
 // ---- ops -------------------------------------------------------------------------------------------------------
@@ -223,11 +267,8 @@ struct Conv {
                         s,
                         step ? nullptr : a.in<int32_t>(segments)};
       const unsigned x = blocks_of(s.channels, conv_block);
-      const dim3 grid(x, second(s.batch * s.runs(conv_run)));
-      if (p.segments)
-        launch<conv<T, true>>(grid, conv_block, 0, stream, p);
-      else
-        launch<conv<T, false>>(grid, conv_block, 0, stream, p);
+      const dim3 grid(x, second(s.runs(conv_run)), second(s.batch));
+      launch<conv<T>>(grid, conv_block, 0, stream, p);
       if (step) launch<keep_last<T>>(dim3(x, second(s.batch)), conv_block, 0, stream, p, a.out<T>(1));
     });
   }
@@ -266,11 +307,8 @@ struct ConvGrad {
                             add};
       const unsigned x = blocks_of(s.channels, conv_block);
       const int64_t parts = s.batch * s.runs(grad_run);
-      const dim3 grid(x, second(parts));
-      if (g.forward.segments)
-        launch<conv_grad<T, true>>(grid, conv_block, 0, stream, g);
-      else
-        launch<conv_grad<T, false>>(grid, conv_block, 0, stream, g);
+      const dim3 grid(x, second(s.runs(grad_run)), second(s.batch));
+      launch<conv_grad<T>>(grid, conv_block, 0, stream, g);
       launch<conv_sums<S>>(blocks_of(s.channels, sum_columns), dim3(sum_columns, sum_rows),
                            sizeof(float[sum_rows][most_taps + 1][sum_columns]), stream, g.parts, parts, s.channels,
                            s.taps, a.out<S>(1), bias ? a.out<S>(2) : nullptr);

@@ -12,8 +12,8 @@ enum class Pass { whole, step, ends };  // ends: of each span but the last, only
 // S states in each lane; `many`: a channel has several. `kept`: the states before each chunk, or, for a step, those
 // that running sequences go on with. `ends` begins with states of 0, and writes those after the span to the place of
 // those before the next one, and to `steps` (B, spans, E) the sum of its steps.
-template <class T, int S, bool many, Pass pass, bool packed>
-__global__ void __launch_bounds__(scan_block, S > 8 ? 3 : 4) scan(ScanOf<T> p, T* y, float* kept, float* steps) {
+template <class T, int S, bool many, Pass pass>
+__global__ void __launch_bounds__(scan_block, many ? 3 : 4) scan(ScanOf<T> p, T* y, float* kept, float* steps) {
   float* const tile = cuda::shared<float[scan_tile * 2 * most_states]>();
   const ScanSizes& s = p.s;
   const Place<S, many> me(s, blockIdx.x);
@@ -22,47 +22,28 @@ __global__ void __launch_bounds__(scan_block, S > 8 ? 3 : 4) scan(ScanOf<T> p, T
   load_rates(p.a_log, s, me, rate);
   const float bias = p.dt_bias[me.e], d = p.d[me.e];
   const int64_t spans = pass == Pass::ends ? s.spans - 1 : s.spans;
-  for (int64_t part = blockIdx.y; part < s.batch * spans; part += gridDim.y) {
-    const int64_t b = part / spans, q = part % spans, end = s.end(q);
-    const auto kept_at = [&](int64_t of_chunk, int n) {
-      return kept + (pass == Pass::step ? b : b * s.chunks + of_chunk) * s.states * s.channels + me.state(s, n);
-    };
-    float h[S], all_steps = 0;
-    unsigned cut = 0;
-    const bool goes_on = pass == Pass::step || (pass == Pass::whole && q > 0);
-    ENG_UNROLL
-    for (int n = 0; n < S; ++n) h[n] = goes_on && me.has(s, n) ? *kept_at(q * s.span, n) : 0.0f;
-    for (int64_t first = s.first(q); first < end; first += scan_tile) {
-      __syncthreads();
-      load_bc(p, b, first, end, scan_tile, width, tile);
-      __syncthreads();
-      const unsigned begins = packed ? documents_from(p, b, first, end, scan_tile) : 0;
-      cut |= begins;
-      if (pass == Pass::whole && first % chunk == 0 && me.there) {
+  for (int64_t b = blockIdx.z; b < s.batch; b += gridDim.z)
+    for (int64_t q = blockIdx.y; q < spans; q += gridDim.y) {
+      const int64_t end = s.end(q), at = p.at(b, s.first(q), me.e);
+      const auto kept_at = [&](int64_t of_chunk, int n) {
+        return kept + (pass == Pass::step ? b : b * s.chunks + of_chunk) * s.states * s.channels + me.state(s, n);
+      };
+      float h[S], all_steps = 0;
+      unsigned cut = 0;
+      const bool goes_on = pass == Pass::step || (pass == Pass::whole && q > 0);
+      ENG_UNROLL
+      for (int n = 0; n < S; ++n) h[n] = goes_on && me.has(s, n) ? *kept_at(q * s.span, n) : 0.0f;
+      const T *u = p.u + at, *delta = p.delta + at, *gate = p.gate + p.gate_at(b, s.first(q), me.e);
+      T* out = y + at;
+      // The next tokens, whose B and C begin at `row`.
+      const auto go = [&]<int count>(const float* row) {
+        float by[count], x[count], z[count];
         ENG_UNROLL
-        for (int n = 0; n < S; ++n)
-          if (me.has(s, n)) *kept_at(first / chunk, n) = packed && begins & 1 ? 0.0f : h[n];
-      }
-      ENG_ROLL
-      for (int k0 = 0; k0 < scan_tile && first + k0 < end; k0 += ahead) {
-        const int64_t at = p.at(b, first + k0, me.e), gate_at = p.gate_at(b, first + k0, me.e);
-        const int left = end - first - k0 < ahead ? static_cast<int>(end - first - k0) : ahead;
-        float by[ahead], x[ahead], z[ahead];
+        for (int k = 0; k < count; ++k, u += s.channels, delta += s.channels, gate += s.stride)
+          by[k] = value(*delta), x[k] = value(*u), z[k] = pass == Pass::ends ? 0.0f : value(*gate);
         ENG_UNROLL
-        for (int k = 0; k < ahead; ++k) {
-          const bool there = me.there && k < left;
-          by[k] = there ? softplus(to_f32(p.delta[at + k * s.channels]) + bias) : 0.0f;
-          x[k] = there ? to_f32(p.u[at + k * s.channels]) : 0.0f;
-          z[k] = there && pass != Pass::ends ? to_f32(p.gate[gate_at + k * s.stride]) : 0.0f;
-        }
-        ENG_UNROLL
-        for (int k = 0; k < ahead; ++k) {
-          if (k >= left) break;  // all threads do
-          if (packed && begins >> (k0 + k) & 1) {
-            ENG_UNROLL
-            for (int n = 0; n < S; ++n) h[n] = 0;
-          }
-          const float* const row = tile + (k0 + k) * width + me.first;
+        for (int k = 0; k < count; ++k, row += width, out += s.channels) {
+          by[k] = softplus(by[k] + bias), all_steps += by[k];
           const float input = by[k] * x[k];
           float sum = 0;
           ENG_UNROLL
@@ -70,22 +51,46 @@ __global__ void __launch_bounds__(scan_block, S > 8 ? 3 : 4) scan(ScanOf<T> p, T
             h[n] = fmaf(cuda::exp2_approx(by[k] * rate[n]), h[n], input * row[n]);
             if (pass != Pass::ends) sum = fmaf(row[width / 2 + n], h[n], sum);
           }
-          all_steps += by[k];
           if constexpr (pass != Pass::ends) {
             if constexpr (many) sum = sum_of_lanes(sum, s.lanes);
-            if (me.lane == 0 && me.there) from_f32(fmaf(d, x[k], sum) * (z[k] * sigmoid(z[k])), y[at + k * s.channels]);
+            if (me.lane == 0 && me.there) put(fmaf(d, x[k], sum) * (z[k] * sigmoid(z[k])), *out);
           }
         }
+      };
+      for (int64_t first = s.first(q); first < end; first += scan_tile) {
+        __syncthreads();
+        load_bc(p, b, first, end, scan_tile, width, tile);
+        __syncthreads();
+        const unsigned begins = p.segments ? documents_from(p, b, first, end, scan_tile) : 0;
+        cut |= begins;
+        if (pass == Pass::whole && first % chunk == 0 && me.there) {
+          ENG_UNROLL
+          for (int n = 0; n < S; ++n)
+            if (me.has(s, n)) *kept_at(first / chunk, n) = begins & 1 ? 0.0f : h[n];
+        }
+        const int count = end - first < scan_tile ? static_cast<int>(end - first) : scan_tile;
+        for (int k = 0; k < count;) {
+          const float* const row = tile + me.first;
+          if (begins >> k & 1) {
+            ENG_UNROLL
+            for (int n = 0; n < S; ++n) h[n] = 0;
+          }
+          const unsigned later = begins >> k >> 1;
+          const int to = later ? k + __ffs(static_cast<int>(later)) : count;  // up to the next document
+          ENG_ROLL
+          for (; k + ahead <= to; k += ahead) go.template operator()<ahead>(row + k * width);
+          ENG_ROLL
+          for (; k < to; ++k) go.template operator()<1>(row + k * width);
+        }
+      }
+      if constexpr (pass != Pass::whole) {
+        ENG_UNROLL
+        for (int n = 0; n < S; ++n)
+          if (me.there && me.has(s, n)) *kept_at((q + 1) * s.span, n) = h[n];
+        if (pass == Pass::ends && me.there && me.lane == 0)
+          steps[(b * s.spans + q) * s.channels + me.e] = cut ? cut_span : all_steps;
       }
     }
-    if constexpr (pass != Pass::whole) {
-      ENG_UNROLL
-      for (int n = 0; n < S; ++n)
-        if (me.there && me.has(s, n)) *kept_at((q + 1) * s.span, n) = h[n];
-      if (pass == Pass::ends && me.there && me.lane == 0)
-        steps[(b * s.spans + q) * s.channels + me.e] = cut ? cut_span : all_steps;
-    }
-  }
 }
 
 // The states before each span, from what the spans alone leave: one after another.
@@ -144,23 +149,19 @@ struct Scan {
   }
   template <class T, int S, bool many>
   void run_by(const Args& a, cudaStream_t stream) const {
-    if constexpr (!step)
-      if (const int32_t* given = a.in<int32_t>(segments)) return run_with<T, S, many, true>(a, given, stream);
-    run_with<T, S, many, false>(a, nullptr, stream);
-  }
-  template <class T, int S, bool many, bool packed>
-  void run_with(const Args& a, const int32_t* given, cudaStream_t stream) const {
     constexpr size_t bytes = sizeof(float[scan_tile * 2 * most_states]);
-    const ScanOf<T> p = scan_of<T>(a, 0, s, given);
+    const ScanOf<T> p = scan_of<T>(a, 0, s, step ? nullptr : a.in<int32_t>(segments));
     T* const y = a.out<T>(0);
     float *const kept = a.out<float>(1), *const steps = a.scratch<float>();
-    const auto grid = [&](int64_t spans) { return dim3(static_cast<unsigned>(s.groups()), second(s.batch * spans)); };
+    const auto grid = [&](int64_t spans) {
+      return dim3(static_cast<unsigned>(s.groups()), second(spans), second(s.batch));
+    };
     if (s.spans > 1) {
-      launch<scan<T, S, many, Pass::ends, packed>>(grid(s.spans - 1), scan_block, bytes, stream, p, y, kept, steps);
+      launch<scan<T, S, many, Pass::ends>>(grid(s.spans - 1), scan_block, bytes, stream, p, y, kept, steps);
       cuda::launch_each(s.batch * s.states * s.channels, stream, HandOn{p.a_log, steps, kept, s});
     }
-    launch<scan<T, S, many, step ? Pass::step : Pass::whole, packed>>(grid(s.spans), scan_block, bytes, stream, p, y,
-                                                                      kept, steps);
+    launch<scan<T, S, many, step ? Pass::step : Pass::whole>>(grid(s.spans), scan_block, bytes, stream, p, y, kept,
+                                                              steps);
   }
 };
 

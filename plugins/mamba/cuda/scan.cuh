@@ -40,21 +40,21 @@ struct ScanOf {
     return t > 0 && t < s.tokens && segments[b * s.tokens + t] != segments[b * s.tokens + t - 1];
   }
   __device__ float step_of(int64_t b, int64_t t, int64_t e, float bias) const {
-    return softplus(to_f32(delta[at(b, t, e)]) + bias);
+    return softplus(value(delta[at(b, t, e)]) + bias);
   }
 };
 
 // B and C of `count` tokens from `first` on, by all threads of the block. `width`: that of a row of `tile`, which holds
-// B in its first half and C in the second. Tokens from `end` on, and states that a channel does not have, are 0.
+// B in its first half and C in the second; it divides scan_block. Tokens from `end` on, and states that a channel does
+// not have, are 0.
 template <class T>
-__device__ void load_bc(const ScanOf<T>& p, int64_t b, int64_t first, int64_t end, int count, int width, float* tile) {
-  const int half = width / 2;
-  for (int i = static_cast<int>(threadIdx.x); i < count * width; i += scan_block) {
-    const int64_t t = first + i / width;
-    const int column = i % width, n = column % half;
-    const bool there = t < end && n < p.s.states;
-    tile[i] = there ? to_f32(p.bc[(b * p.s.tokens + t) * 2 * p.s.states + (column < half ? n : p.s.states + n)]) : 0.0f;
-  }
+__device__ __forceinline__ void load_bc(const ScanOf<T>& p, int64_t b, int64_t first, int64_t end, int count, int width,
+                                        float* tile) {
+  const int thread = static_cast<int>(threadIdx.x), column = thread % width, n = column % (width / 2);
+  const int64_t row = 2 * p.s.states, left = n < p.s.states ? end - first : 0;
+  const T* from = p.bc + (b * p.s.tokens + first + thread / width) * row + (column < width / 2 ? n : p.s.states + n);
+  for (int k = thread / width; k < count; k += scan_block / width, from += scan_block / width * row)
+    tile[k * width + column] = k < left ? value(*from) : 0.0f;
 }
 
 // Bit k: a document begins at token first + k, below `end`. The same to all threads of the block. At most 32 tokens.
@@ -81,7 +81,7 @@ struct Place {
     const int64_t at = group * scan_block + threadIdx.x;
     e = many ? at / s.lanes : at, lane = many ? static_cast<int>(at % s.lanes) : 0, first = lane * S;
     there = e < s.channels;
-    if (!there) e = s.channels - 1;  // reads no token
+    if (!there) e = s.channels - 1;  // it may read that one's tokens
   }
   // Whether state n is one of the channel; where it lies in (..., N, E).
   __device__ bool has(const ScanSizes& s, int n) const { return first + n < s.states; }

@@ -85,7 +85,7 @@ __device__ void grad_of_part(const ScanGradOf<T>& q, ScanGradShared& room, int64
   for (int k = 0; k < part_tokens; ++k) {
     const bool there = me.there && first + k < s.tokens;
     by[k] = there ? p.step_of(b, first + k, me.e, bias) : 0.0f;
-    x[k] = there ? to_f32(p.u[p.at(b, first + k, me.e)]) : 0.0f;
+    x[k] = there ? value(p.u[p.at(b, first + k, me.e)]) : 0.0f;
   }
   const auto begun = [&](int k) { return packed && room.begun[k]; };
   // State n before token k.
@@ -101,8 +101,9 @@ __device__ void grad_of_part(const ScanGradOf<T>& q, ScanGradShared& room, int64
   for (int k = part_tokens - 1; k >= 0; --k) {
     const int64_t t = first + k;
     if (t >= s.tokens) continue;  // all threads do
-    const float in = me.there ? to_f32(q.dy[p.at(b, t, me.e)]) : 0.0f,
-                z = me.there ? to_f32(p.gate[p.gate_at(b, t, me.e)]) : 0.0f;
+    const float in = me.there ? value(q.dy[p.at(b, t, me.e)]) : 0.0f,
+                z = me.there ? value(p.gate[p.gate_at(b, t, me.e)]) : 0.0f,
+                raw = me.there ? value(p.delta[p.at(b, t, me.e)]) + bias : 0.0f;
     const float open = sigmoid(z), dy = in * z * open;
     float y = 0, x_sum = 0, s_sum = 0, dbc[2 * grad_states];
     ENG_UNROLL
@@ -120,13 +121,13 @@ __device__ void grad_of_part(const ScanGradOf<T>& q, ScanGradShared& room, int64
     }
     y = sum_of_lanes(y, s.lanes), x_sum = sum_of_lanes(x_sum, s.lanes), s_sum = sum_of_lanes(s_sum, s.lanes);
     totals.d = fmaf(dy, x[k], totals.d);
-    const float slope = s_sum * -expm1f(-by[k]);  // the derivative of the softplus
+    const float slope = s_sum * sigmoid(raw);  // the derivative of the softplus
     totals.bias += slope;
-    __syncwarp();  // du may lie where other lanes read dy
+    __syncwarp();  // du may lie where other lanes read dy, and ddelta where they read delta
     if (me.there && me.lane == 0) {
-      from_f32(in * fmaf(d, x[k], y) * (open * (1.0f + z * (1.0f - open))), q.dgate[p.gate_at(b, t, me.e)]);
-      from_f32(fmaf(d, dy, x_sum), q.du[p.at(b, t, me.e)]);
-      from_f32(slope, q.ddelta[p.at(b, t, me.e)]);
+      put(in * fmaf(d, x[k], y) * (open * (1.0f + z * (1.0f - open))), q.dgate[p.gate_at(b, t, me.e)]);
+      put(fmaf(d, dy, x_sum), q.du[p.at(b, t, me.e)]);
+      put(slope, q.ddelta[p.at(b, t, me.e)]);
     }
     sum_channels(dbc, s.lanes, half, room.dbc[warp][k] + me.first);
   }
@@ -176,7 +177,7 @@ __global__ void __launch_bounds__(scan_block, 3) scan_grad(ScanGradOf<T> q) {
           ENG_UNROLL
           for (int k = 0; k < part_tokens; ++k) {
             by[k] = me.there ? p.step_of(b, first + k, me.e, bias) : 0.0f;
-            input[k] = me.there ? by[k] * to_f32(p.u[p.at(b, first + k, me.e)]) : 0.0f;
+            input[k] = me.there ? by[k] * value(p.u[p.at(b, first + k, me.e)]) : 0.0f;
           }
           ENG_UNROLL
           for (int k = 0; k < part_tokens; ++k) ENG_UNROLL
@@ -243,9 +244,9 @@ __global__ void __launch_bounds__(scan_block, 3) scan_grad_ends(ScanGradOf<T> q)
       for (int k = 0; k < part_tokens; ++k) {
         const int64_t t = first + k;
         const bool there = me.there && t < end;
-        const float z = there ? to_f32(p.gate[p.gate_at(b, t, me.e)]) : 0.0f;
+        const float z = there ? value(p.gate[p.gate_at(b, t, me.e)]) : 0.0f;
         by[k] = there ? p.step_of(b, t, me.e, bias) : 0.0f;
-        dy[k] = there ? to_f32(q.dy[p.at(b, t, me.e)]) * z * sigmoid(z) : 0.0f;
+        dy[k] = there ? value(q.dy[p.at(b, t, me.e)]) * z * sigmoid(z) : 0.0f;
       }
       ENG_UNROLL
       for (int k = part_tokens - 1; k >= 0; --k) {
@@ -300,7 +301,7 @@ struct SumBlocksOf {
       const int64_t b = (i + k) / each, at = (i + k) % each;
       float sum = 0;
       for (int64_t block = 0; block < blocks; ++block) sum += dbc[(b * blocks + block) * each + at];
-      from_f32(sum, out[i + k]);
+      put(sum, out[i + k]);
     }
   }
 };

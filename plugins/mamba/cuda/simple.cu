@@ -75,7 +75,7 @@ struct ALogOf {
   Logs logs;
   template <int W>
   __device__ void at(int64_t i) const {
-    for (int k = 0; k < W; ++k) from_f32(logs.of[(first + i + k) % states], out[i + k]);
+    for (int k = 0; k < W; ++k) put(logs.of[(first + i + k) % states], out[i + k]);
   }
 };
 template <class T>
@@ -90,7 +90,7 @@ struct DtBiasOf {
       const uint64_t element = static_cast<uint64_t>(first + i + k);
       const double uniform = (cuda::philox(element / 4, stream, seed).at[element % 4] + 0.5) * 0x1p-32;
       const double given = exp(low + (high - low) * uniform), step = given > least ? given : least;
-      from_f32(static_cast<float>(step + log(-expm1(-step))), out[i + k]);  // the softplus of this is `step`
+      put(static_cast<float>(step + log(-expm1(-step))), out[i + k]);  // the softplus of this is `step`
     }
   }
 };

@@ -190,6 +190,9 @@ T __shfl_sync(unsigned mask, T v, int from, int width = 32, EMU_PLACE) {
 inline unsigned __ballot_sync(unsigned mask, bool v, EMU_PLACE) {
   return emu::ballot(mask, v, {file, line});
 }
+inline int __ffs(int x) {
+  return __builtin_ffs(x);
+}
 
 namespace emu {
 

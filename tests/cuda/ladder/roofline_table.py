@@ -4,7 +4,6 @@ from roofline import Pass, Rule
 
 B200 = ("sm_100",)  # whose memory is the fastest beside its instructions
 REDUCE = "each sum is rounded to 16 bits; the formats that ship sum in f32"
-LONGEST = "gelu counts, the longest; the relu of OPT takes a tenth of it"
 F16 = "NaN of f16 is mended by hand, and rounding it takes twice the instructions of bf16"
 TOKENS = "a thread goes along the tokens of one channel, neighbouring threads read neighbours"
 LANES = "64 lanes with a sum each: the order of the CPU's bits"
@@ -14,20 +13,14 @@ RULES = (
     Rule("elementwise::ScaleOf<T>", (Pass("T", "T"),)),
     Rule("elementwise::CastOf<X, Y>", (Pass("X", "Y"),)),
     Rule("elementwise::WideCastOf<X, Y>", (Pass("X", "Y"),), narrow="f64 occurs in no step"),
-    Rule("elementwise::ActivationOf<T>", (Pass("T", "T"),), slow=LONGEST),
-    Rule("elementwise::ActivationGradOf<T>", (Pass("2*T", "T"),), slow=LONGEST),
-    Rule("elementwise::GatedOf<cuda::f16>", (Pass("4", "2"),), slow=LONGEST + "; " + F16),
-    Rule("elementwise::GatedGradOf<cuda::f16>", (Pass("6", "4"),), slow=LONGEST + "; " + F16),
-    Rule("elementwise::GatedOf<T>", (Pass("2*T", "T"),), slow=LONGEST, on=B200),
-    Rule("elementwise::GatedGradOf<T>", (Pass("3*T", "2*T"),), slow=LONGEST, on=B200),
+    Rule("elementwise::ActivationOf<T>", (Pass("T", "T"),)),
+    Rule("elementwise::ActivationGradOf<T>", (Pass("2*T", "T"),)),
+    Rule("elementwise::GatedOf<T>", (Pass("2*T", "T"),)),
+    Rule("elementwise::GatedGradOf<T>", (Pass("3*T", "2*T"),)),
     # x and the residual, and their sum; then y, from the row in shared memory.
-    Rule("norm::forward<8, X, cuda::f16>", (Pass("2*X", "X"), Pass(stores="2", cached="4")), slow=F16,
-         why="weights and bias of all rows"),
     Rule("norm::forward<N, X, Y>", (Pass("2*X", "X"), Pass(stores="Y", cached="2*Y")),
          why="weights and bias of all rows"),
     # dy, s and ds; then dx, with w again; then, once for each slice, the sums of weights.
-    Rule("norm::backward<8, X, cuda::f16>", (Pass("2*X+2"), Pass(stores="X", cached="2"), Pass(times=0)), slow=F16,
-         why="weights of all rows"),
     Rule("norm::backward<N, X, Y>", (Pass("2*X+Y"), Pass(stores="X", cached="Y"), Pass(times=0)),
          why="weights of all rows"),
     Rule("column_sums::sum<N, T, S>", (Pass("T"),)),
@@ -44,13 +37,11 @@ RULES = (
     Rule("sequence::PositionsOf<T, P>", (Pass("T", "T", cached="T+0.25*T+0.5*P"),),
          why="the table, for all sequences; counters and positions, for all vectors of a row"),
     Rule("sequence::PositionsGradOf<T, S>", (Pass("T"),)),
-    Rule("sequence::rope<N, cuda::f16, P>", (Pass("2", "2", cached="4+0.5+P"),), slow=F16, straight=True,
-         why="the table, for all heads; counters and positions, for all vectors of a row"),
     Rule("sequence::rope<N, T, P>", (Pass("T", "T", cached="4+0.25*T+0.5*P"),), straight=True,
          why="the table, for all heads; counters and positions, for all vectors of a row"),
     Rule("sequence::dropout<N, T>", (Pass("T", "T", cached="0.3125*T"),), straight=True,
          why="counters, for all elements", slow="a fourth of a block of random numbers for each element"),
-    Rule("attention::row_deltas<T>", (Pass("2*T"),), slow=F16, on=B200),
+    Rule("attention::row_deltas<T>", (Pass("2*T"),)),
     Rule("step::sum_squares<T>", (Pass("T"),), narrow=LANES),
     Rule("step::FoldOf<cuda::bf16, cuda::bf16, 2>", (Pass("4", "2"),), slow=REDUCE),
     Rule("step::FoldOf<cuda::bf16, cuda::bf16, 4>", (Pass("8", "2"),), slow=REDUCE),
@@ -61,17 +52,14 @@ RULES = (
     Rule("step::FoldOf<T, Y, 2>", (Pass("2*T", "Y"),)),
     Rule("step::FoldOf<T, Y, 4>", (Pass("4*T", "Y"),)),
     Rule("step::FoldOf<T, Y, 8>", (Pass("8*T", "Y"),)),
-    # With packed samples (P): two segments of a token.
-    Rule("on_cuda::conv<T, P>", (Pass("T", "T", cached="8*P"),), why="segments, for all channels", narrow=TOKENS,
-         slow="not yet as it should be: the silu's exact exponential and division, 43 instructions in bf16"),
-    Rule("on_cuda::conv_grad<T, P>", (Pass("3*T", "T", cached="16*P"),), why="segments, for all channels",
-         narrow=TOKENS, slow="not yet as it should be: the slope of the silu, 111 instructions in bf16"),
+    Rule("on_cuda::conv<T>", (Pass("T", "T"),), narrow=TOKENS),
+    Rule("on_cuda::conv_grad<T>", (Pass("3*T", "T"),), narrow=TOKENS),  # with dx_acc
     Rule("on_cuda::SumBlocksOf<T>", (Pass("4"),), narrow="neighbouring threads read neighbours"),
     Rule("on_cuda::clear_columns<T>", (Pass(stores="T"),), narrow="columns begin anywhere"),
     Rule("on_cuda::copy_rows", (Pass("16", "16"),)),
     # An element: one token of a channel, with 16 states. Its part of B and C: 32 values for 128 channels of a block.
-    Rule("on_cuda::scan<T, 16, false, (mamba::on_cuda::Pass)0, P>", (Pass("T", times=0.25), Pass("3*T", "T")),
-         ps={"sm_90a": 6}, slow="not yet 6 ps: beside the states, softplus and silu take 126 instructions of a token"),
+    Rule("on_cuda::scan<T, 16, false, (mamba::on_cuda::Pass)0>", (Pass("T", times=0.25), Pass("3*T", "T")),
+         ps={"sm_90a": 6}),
     # The tables of codes; then p, grad, m, v and p, m, v and the weight. The lane's code has one more byte: the scales.
     Rule("adamw8bit::on_cuda::update<W>", (Pass(times=0), Pass("11", "7+W")), on=B200,
          slow="two searches for a code, two divisions and a root of each element: 154 instructions"),
