@@ -10,7 +10,9 @@
 Each shape runs forward (y = x w^T), dX (y w) and dW (y^T x). One process per library stays; in every round each
 multiplies for some milliseconds, every other round backwards. Printed are the engine's rate, and medians over the rounds
 of the time of the fastest other library, by its own median, to the engine's: above 1 the engine is faster. In 16 bits the
-other library is PyTorch. The head is multiplied as the engine does, some tokens at a time. --quick: fewer and shorter.
+other library is PyTorch. The head is multiplied as the engine does, some tokens at a time. All sides have their
+matrices on large pages, as far as the operating system gives them: the engine in an arena of the device as in a step,
+NumPy asks for them, PyTorch with THP_MEM_ALLOC_ENABLE. --quick: fewer and shorter.
 --one-thread: the processor time of one thread, which tells more on a busy machine, but nothing of how work is shared.
 The JSON object at the end is what benchmarks/results/ keeps.
 """
@@ -33,7 +35,7 @@ OPENBLAS = {"avx2": "Haswell", "avx512": "SkylakeX"}
 
 def peers(dtype, isa, threads):
     names = ["mkl", "onednn", "openblas"] if dtype == "f32" else ["mkl"]
-    environment = torch_environment(isa)
+    environment = torch_environment(isa) | {"THP_MEM_ALLOC_ENABLE": "1"}
     if threads:
         environment["OMP_NUM_THREADS"] = str(threads)
     if isa in OPENBLAS:

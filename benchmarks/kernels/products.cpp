@@ -29,13 +29,31 @@ Tensor narrowed(const Tensor& t, int32_t dtype) {
   return out;
 }
 
-// The operands and the result of one product, and its prepared kernel.
+// The operands and the result of one product, and its prepared kernel: all in one arena, as in a step.
 struct Product {
+  fast::Arena arena;
   std::vector<Tensor> in, out;
   Run run;
   Product(const fast::Device& device, uint32_t threads, const char* op, std::vector<Tensor> a, std::vector<Tensor> b,
           const std::vector<eng_attr>& attrs)
-      : in(std::move(a)), out(std::move(b)), run(device, threads, op, in, out, attrs) {}
+      : arena(device, bytes(a) + bytes(b) + most_workspace),
+        in(placed(a)),
+        out(placed(b)),
+        run(device, threads, op, in, out, attrs, &arena) {}
+
+ private:
+  static constexpr uint64_t most_workspace = uint64_t{256} << 20;
+  static uint64_t bytes(const std::vector<Tensor>& all) {
+    uint64_t sum = 0;
+    for (const Tensor& t : all)
+      if (t.memory) sum += t.bytes();
+    return sum;
+  }
+  std::vector<Tensor> placed(std::vector<Tensor> all) {
+    for (Tensor& t : all)
+      if (t.memory) t = arena.place(t);
+    return all;
+  }
 };
 
 double now(bool processor_time) {

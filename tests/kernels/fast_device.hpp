@@ -114,10 +114,10 @@ struct Tensor {
   explicit Tensor(const std::vector<int64_t>& dims, int32_t dtype = ENG_F32) {
     desc.dtype = dtype, desc.ndim = static_cast<uint32_t>(dims.size());
     for (size_t k = 0; k < dims.size(); ++k) desc.dims[k] = dims[k], count *= dims[k];
-    const size_t bytes = (static_cast<size_t>(count) * 4 + 63) / 64 * 64 + guard;
-    memory.reset(static_cast<float*>(std::aligned_alloc(64, bytes)), std::free);
-    std::memset(memory.get(), 0x7f, bytes);  // neither zero nor a usual value
+    memory.reset(static_cast<float*>(std::aligned_alloc(64, bytes())), std::free);
+    std::memset(memory.get(), 0x7f, bytes());  // neither zero nor a usual value
   }
+  size_t bytes() const { return (static_cast<size_t>(count) * 4 + 63) / 64 * 64 + guard; }
   float* data() const { return memory.get(); }
   int32_t* ints() const { return reinterpret_cast<int32_t*>(memory.get()); }
   float& operator[](int64_t k) const { return memory.get()[k]; }
@@ -156,11 +156,41 @@ inline double error_of(const Tensor& a, const std::vector<double>& b) {
   return largest > 0 ? worst / largest : worst;
 }
 
-// A kernel prepared and bound; tensors with desc.dtype 0 are absent inputs.
+// One arena of the device for tensors, as the engine places those of a step; the operating system may give it large
+// pages. `bytes`: for all of them, each rounded up to 64 bytes.
+class Arena {
+ public:
+  Arena(const Device& device, uint64_t bytes) : left_(bytes) {
+    void* arena = nullptr;
+    TextError error;
+    if (device_table().alloc(device.self, ENG_MEMORY_DEVICE, bytes, &arena, &error.sink) != ENG_OK)
+      throw std::runtime_error(error.text);
+    memory_.reset(static_cast<float*>(arena),
+                  [self = device.self, bytes](float* p) { device_table().free(self, ENG_MEMORY_DEVICE, p, bytes); });
+    next_ = memory_.get();
+  }
+  // A copy of the tensor in the arena, with its guard.
+  Tensor place(Tensor t) {
+    const uint64_t bytes = t.bytes();
+    if (bytes > left_) throw std::runtime_error("the arena is full");
+    std::memcpy(next_, t.data(), bytes);
+    t.memory = std::shared_ptr<float>(memory_, next_);
+    next_ += bytes / sizeof(float), left_ -= bytes;
+    return t;
+  }
+
+ private:
+  std::shared_ptr<float> memory_;
+  float* next_ = nullptr;
+  uint64_t left_;
+};
+
+// A kernel prepared and bound; tensors with desc.dtype 0 are absent inputs. The workspace is in the arena, if there is
+// one.
 class Run {
  public:
   Run(const Device& device, uint32_t threads, const std::string& op, const std::vector<Tensor>& in,
-      const std::vector<Tensor>& out, const std::vector<eng_attr>& attrs = {})
+      const std::vector<Tensor>& out, const std::vector<eng_attr>& attrs = {}, Arena* arena = nullptr)
       : kernel_(find_kernel(op)), out_(out) {
     std::vector<eng_desc> in_desc, out_desc;
     for (const auto& t : in) in_desc.push_back(t.desc);
@@ -179,6 +209,7 @@ class Run {
     check(kernel_.workspace(&call, &workspace_bytes, &error.sink), error);
     check(kernel_.prepare(device.self, &call, &state_, &error.sink), error);
     workspace_ = Tensor({static_cast<int64_t>(workspace_bytes + 3) / 4});
+    if (arena) workspace_ = arena->place(workspace_);
     std::vector<DLTensor> views;
     std::vector<const DLTensor*> args;
     std::vector<Tensor> all = in;
