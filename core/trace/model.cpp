@@ -111,9 +111,8 @@ class Tracing final : public Builder {
     for (Id i : in)
       if (i) shape(i);
     if (op.random) {
-      // The number of the op in the block. One that stands for two ops counts as two: a model draws the same with both.
-      size_t site = block_.graph.nodes.size();
-      for (const Node& node : block_.graph.nodes) site += node.op->id == std::string_view(ENG_OP_LINEAR_RELU);
+      size_t site = 0;  // the number of the op in the block
+      for (const Node& node : block_.graph.nodes) site += node.op->counts_as;
       if (site >= random_sites)
         throw Error(Exit::environment,
                     fmt::format("{}: random ops must be among the first {} ops of a block", op.id, random_sites));

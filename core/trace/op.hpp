@@ -65,6 +65,8 @@ struct Op {
   // Bit k: output k is a sum over many rows. Where `infer` gives it 16 bits, whoever names it may make it, and what it
   // is added to, f32.
   uint32_t sums = 0;
+  // One op in place of several counts as that many in "site": a model draws the same numbers with it as with those.
+  uint32_t counts_as = 1;
 };
 
 constexpr uint32_t random_sites = 4096;  // the limit of "site"
