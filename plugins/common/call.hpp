@@ -46,17 +46,17 @@ inline int64_t rows(const eng_desc& d) {  // all the others, folded
 
 // A copy of the host's call that a kernel may keep.
 struct Call {
-  std::string op;
   uint32_t parallel = 1;
   std::vector<eng_desc> in, out;
   std::vector<std::pair<std::string, eng_attr>> attrs;
   eng_device_info device{};  // what the call is for; zeros: for no device
 
-  Call(const char* name, const eng_call& c) : op(name), parallel(c.parallel ? c.parallel : 1) {
+  Call(const eng_call& c) : parallel(c.parallel ? c.parallel : 1) {
     in.assign(c.in, c.in + c.n_in), out.assign(c.out, c.out + c.n_out);
     for (uint32_t k = 0; k < c.n_attrs; ++k) attrs.emplace_back(c.attrs[k].key, c.attrs[k]);
     if (c.device) std::memcpy(&device, c.device, std::min<size_t>(c.device->struct_size, sizeof device));
   }
+  Call(const char*, const eng_call& c) : Call(c) {}
   bool has(size_t k) const { return k < in.size() && in[k].dtype != 0; }
   bool has_out(size_t k) const { return k < out.size() && out[k].dtype != 0; }
   const eng_attr& attr(const char* key) const {
@@ -77,8 +77,9 @@ struct Call {
       if (name == key) return value.f;
     return fallback;
   }
+  // The shapes. The host, which tells its users what a kernel says, puts the op in front.
   std::string text() const {
-    std::string t = op + " [in";
+    std::string t = "[in";
     for (const auto& d : in) t += " " + describe(d);
     t += "; out";
     for (const auto& d : out) t += " " + describe(d);

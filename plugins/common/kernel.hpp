@@ -9,10 +9,10 @@
 //     explicit Add(const Call&);                      // prepare; or Add(const Call&, void* device)
 //     void run(const Args&) const;                    // launch; or run of Bound, see below
 //     struct Bound { Bound(const Add&, const Args&); void run(); };   // optional: what bind fixes per address
-//   };
+//   };                                                                // its run may take the launch: (const eng_exec&)
 //   const eng_kernels all = kernel_table<Add, ...>;
 //
-// Whatever is thrown becomes the text "eng.add/1: ... [in f32 (2, 3), ...; out ...]".
+// Whatever is thrown becomes the text "[in f32 (2, 3) ...; out ...]: ...", which the host puts behind the op.
 #pragma once
 
 #include <string>
@@ -34,7 +34,7 @@ struct KernelGlue {
       else
         return K(c);
     }
-    State(const eng_call& c, void* device) : call(K::op, c), kernel(make(call, device)) {}
+    State(const eng_call& c, void* device) : call(c), kernel(make(call, device)) {}
   };
   struct Unbound {  // a kernel without a Bound of its own
     const K& kernel;
@@ -54,9 +54,9 @@ struct KernelGlue {
   };
 
   static eng_status workspace(const eng_call* c, uint64_t* bytes, eng_error* sink) {
-    const auto name = [&] { return Call(K::op, *c).text(); };
+    const auto name = [&] { return Call(*c).text(); };
     return guarded(sink, name, [&] {
-      const Call call(K::op, *c);
+      const Call call(*c);
       if constexpr (requires { K::check(call); }) K::check(call);
       uint64_t need = 0;
       if constexpr (requires { K::workspace(call); }) need = K::workspace(call);
@@ -64,7 +64,7 @@ struct KernelGlue {
     });
   }
   static eng_status prepare(void* device, const eng_call* c, void** state, eng_error* sink) {
-    const auto name = [&] { return Call(K::op, *c).text(); };
+    const auto name = [&] { return Call(*c).text(); };
     return guarded(sink, name, [&] { *state = new State(*c, device); });
   }
   static eng_status bind(void* state, const DLTensor* const* args, uint32_t n, void* scratch, void** record,
@@ -88,10 +88,16 @@ struct KernelGlue {
           *record = new Record(s, a);
         });
   }
-  static eng_status launch(void* record, const eng_exec*, eng_error* sink) {
+  static eng_status launch(void* record, const eng_exec* exec, eng_error* sink) {
     Record* r = static_cast<Record*>(record);
     return guarded(
-        sink, [&] { return r->state->call.text(); }, [&] { r->bound.run(); });
+        sink, [&] { return r->state->call.text(); },
+        [&] {
+          if constexpr (requires { r->bound.run(*exec); })
+            r->bound.run(*exec);
+          else
+            r->bound.run();
+        });
   }
   static void drop_record(void* record) { delete static_cast<Record*>(record); }
   static void drop_state(void* state) { delete static_cast<State*>(state); }

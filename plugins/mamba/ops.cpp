@@ -43,7 +43,7 @@ template <class Shapes>
 eng_status infer_by(const eng_call* call, eng_desc* out, uint32_t cap, uint32_t* n_out, eng_error* error,
                     Shapes shapes) {
   return cpu::guarded(error, [&] {
-    const std::vector<eng_desc> made = shapes(cpu::Call("", *call));
+    const std::vector<eng_desc> made = shapes(cpu::Call(*call));
     expect(made.size() <= cap, "the host has no room for the outputs");
     std::copy(made.begin(), made.end(), out);
     *n_out = static_cast<uint32_t>(made.size());

@@ -182,7 +182,7 @@ TEST_CASE("sum_squares is the lanes and the tree of ops.h") {
     CHECK(plain != lane[0]);
   }
   CHECK_THAT(failure(ENG_OP_SUM_SQUARES, {Tensor(ENG_F32, {4095})}, {desc(ENG_F32, {1})}, {}, ENG_INVALID),
-             Catch::Contains("eng.sum_squares/1") && Catch::Contains("4096") && Catch::Contains("4095"));
+             Catch::Contains("4096") && Catch::Contains("4095"));
 }
 
 TEST_CASE("adamw updates an element as computed by hand") {
@@ -378,9 +378,9 @@ TEST_CASE("finish: norm, clip, table row, skipped update") {
 
 TEST_CASE("a kernel says what it cannot serve") {
   const Tensor x(ENG_F32, {2, 3}), w(ENG_F32, {4, 5});
-  CHECK_THAT(failure(ENG_OP_LINEAR, {x, w, Tensor()}, {desc(ENG_F32, {2, 4})}, {}, ENG_INVALID),
-             Catch::Contains("eng.linear/1") && Catch::Contains("w must be (N, K)") &&
-                 Catch::Contains("[in f32 (2, 3) f32 (4, 5) absent; out f32 (2, 4)]"));
+  CHECK_THAT(
+      failure(ENG_OP_LINEAR, {x, w, Tensor()}, {desc(ENG_F32, {2, 4})}, {}, ENG_INVALID),
+      Catch::Contains("w must be (N, K)") && Catch::Contains("[in f32 (2, 3) f32 (4, 5) absent; out f32 (2, 4)]"));
   CHECK_THAT(failure(ENG_OP_ADD, {x, Tensor(ENG_F64, {2, 3})}, {x.d}, {}, ENG_INVALID), Catch::Contains("f64"));
   CHECK_THAT(failure(ENG_OP_GATED, {x, x}, {x.d}, {}, ENG_INVALID), Catch::Contains("attribute act is missing"));
   CHECK_THAT(failure(ENG_OP_GATED, {x, x}, {x.d}, {whole("act", 9)}, ENG_UNSUPPORTED),

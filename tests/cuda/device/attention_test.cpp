@@ -118,8 +118,7 @@ TEST_CASE("attention: what cuDNN cannot serve is refused if it is demanded, and 
   Words demanded({{"attention", "cudnn"}}, gib / 2), automatic({}, gib / 2);
   const Answer answer = Attention(demanded, ENG_BF16, 8, 2048, true).workspace();
   CHECK(answer.status == ENG_UNSUPPORTED);
-  CHECK_THAT(answer.text, Contains("eng.attention_grad/1 [in bf16") &&
-                              Contains("needs 2,418,016,512 bytes of scratch") &&
+  CHECK_THAT(answer.text, Contains("[in bf16") && Contains("needs 2,418,016,512 bytes of scratch") &&
                               Contains("train.micro_batch = 1 fits") && Contains("[device] cudnn = \"9.27.0\""));
   CHECK(Attention(automatic, ENG_F32, 1, 32, true).prepare(automatic).status == ENG_OK);
 }

@@ -140,7 +140,7 @@ TEST_CASE("queues copy pinned memory only") {
   void* queue = d.queue();
   char* arena = d.alloc(ENG_MEMORY_DEVICE, 8192);
   alignas(4096) static char pageable[8192];
-  const std::string refused = "eng.copy/1 [in u8 (8192); out u8 (8192)]: x is in pageable host memory";
+  const std::string refused = "[in u8 (8192); out u8 (8192)]: x is in pageable host memory";
   CHECK_THROWS_WITH(Copy(d, arena, pageable, 8192), Contains(refused));
   CHECK_THROWS_WITH(Copy(d, pageable, arena, 8192), Contains("the copy is in pageable host memory"));
   d.call(table().pin, static_cast<void*>(pageable), uint64_t{8192});

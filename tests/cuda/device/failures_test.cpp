@@ -75,7 +75,7 @@ TEST_CASE("with synchronous launches, or when the engine asks, the error is that
     const uint32_t flags = option ? 0 : ENG_EXEC_SYNC;
     copy.launch(queue, flags);
     CHECK_THROWS_WITH(copy.launch(queue, flags),
-                      Contains("eng.copy/1 [in u8 (64); out u8 (64)]: queue 0, running: cudaErrorIllegalAddress") &&
+                      Contains("[in u8 (64); out u8 (64)]: queue 0, running: cudaErrorIllegalAddress") &&
                           Contains(". It ended the CUDA context: nothing more can run in this process") &&
                           !Contains("engine run"));
   }

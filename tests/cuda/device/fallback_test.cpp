@@ -64,20 +64,20 @@ TEST_CASE("addresses that are less aligned than promised go to own kernels") {
   }
 }
 
-TEST_CASE("a failing cuBLASLt is told with op, shapes, queue and its own name for it") {
+TEST_CASE("a failing cuBLASLt is told with shapes, queue and its own name for it") {
   Random random(4);
   const Use use = linear(random, ENG_BF16, 8, 16, 32, false);
-  const std::string op = "eng.linear/1 [in bf16 (8, 32) bf16 (16, 32); out bf16 (8, 16)]: ";
+  const std::string shapes = "[in bf16 (8, 32) bf16 (16, 32); out bf16 (8, 16)]: ";
   {
     const Machine machine(Variables{{"SOFTCUBLAS_FAIL", "create"}});
     CHECK_THROWS_WITH(Device(), Contains("device cuda: starting cuBLASLt: CUBLAS_STATUS_ALLOC_FAILED"));
   }
   {
     const Machine machine(Variables{{"SOFTCUBLAS_FAIL", "heuristic"}});
-    CHECK_THROWS_WITH(run(use), Contains(op + "choosing an algorithm: CUBLAS_STATUS_INTERNAL_ERROR"));
+    CHECK_THROWS_WITH(run(use), Contains(shapes + "choosing an algorithm: CUBLAS_STATUS_INTERNAL_ERROR"));
   }
   const Machine machine(Variables{{"SOFTCUBLAS_FAIL", "matmul"}});
-  CHECK_THROWS_WITH(run(use), Contains(op + "queue 0, multiplying: CUBLAS_STATUS_EXECUTION_FAILED"));
+  CHECK_THROWS_WITH(run(use), Contains(shapes + "queue 0, multiplying: CUBLAS_STATUS_EXECUTION_FAILED"));
 }
 
 // What the checks of the software library are worth: mistakes that a plugin could make.
