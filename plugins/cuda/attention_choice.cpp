@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attention_choice.hpp"
 
-#include "../common/call.hpp"
-
 namespace cuda {
 namespace {
 
 using common::Error;
+using cpu::Call;
 using sdpa::Shape;
 
 // Places in eng_device_info.settings.
@@ -19,40 +18,22 @@ AttentionOptions planned_options(const eng_device_info& info) {
   return out;
 }
 
-int64_t integer(const eng_call& c, std::string_view key) {
-  for (uint32_t k = 0; k < c.n_attrs; ++k)
-    if (key == c.attrs[k].key) return c.attrs[k].i;
-  return 0;
-}
-
 // q is input 0 of the op, 1 of its gradient, and k follows. All zeros if the call is not one of cuDNN's: the plugin's
 // own kernels then say what is wrong with it.
-Shape shape_of(const eng_call& c, bool backward) {
-  const uint32_t first = backward ? 1 : 0;
-  if (c.n_in < first + 3 || c.in[first].ndim != 3 || c.in[first + 1].ndim != 3) return {};
+Shape shape_of(const Call& c, bool backward) {
+  const size_t first = backward ? 1 : 0;
+  if (c.in.size() < first + 3 || c.in[first].ndim != 3 || c.in[first + 1].ndim != 3) return {};
   const eng_desc &q = c.in[first], &k = c.in[first + 1];
-  const int64_t heads = integer(c, "heads"), kv_heads = integer(c, "kv_heads");
+  const int64_t heads = c.integer_or("heads", 0), kv_heads = c.integer_or("kv_heads", 0);
   if (heads <= 0 || kv_heads <= 0 || heads % kv_heads != 0 || q.dims[2] % heads != 0 || k.dims[1] != q.dims[1] ||
-      k.dims[2] != q.dims[2] / heads * kv_heads)
+      k.dims[2] != q.dims[2] / heads * kv_heads || k.dtype != q.dtype || c.in[first + 2].dtype != q.dtype)
     return {};
-  for (uint32_t n = 0; n < 3; ++n)
-    if (c.in[first + n].dtype != q.dtype) return {};
   return {q.dims[0], q.dims[1], heads, kv_heads, q.dims[2] / heads, q.dtype, backward};
 }
 
-// Segments are the last input of both.
-bool packed(const eng_call& c, bool backward) {
-  const uint32_t at = backward ? 6 : 3;
-  return c.n_in > at && c.in[at].dtype != 0;
-}
-
 std::string bytes_text(uint64_t n) {
-  const std::string digits = std::to_string(n);
-  std::string text;
-  for (size_t k = 0; k < digits.size(); ++k) {
-    if (k > 0 && (digits.size() - k) % 3 == 0) text += ',';
-    text += digits[k];
-  }
+  std::string text = std::to_string(n);
+  for (size_t k = text.size(); k > 3;) text.insert(k -= 3, 1, ',');
   return text + " bytes";
 }
 
@@ -80,33 +61,26 @@ void put(const AttentionOptions& options, eng_device_info& info) {
   info.settings[cap_setting] = options.cap;
 }
 
-AttentionChoice choose_attention(const eng_call& call, bool backward) {
-  if (!call.device) return {};
-  const AttentionOptions o = planned_options(*call.device);
-  if (o.who == AttentionOptions::own || o.version == 0) return {};
-  const bool must = o.who == AttentionOptions::cudnn;
+AttentionChoice choose_attention(const Call& call, bool backward) {
+  const AttentionOptions o = planned_options(call.device);
   const Shape s = shape_of(call, backward);
-  if (s.heads == 0) return {};
-  if (packed(call, backward)) {
-    if (!must) return {};
-    throw Error{ENG_UNSUPPORTED,
-                "samples are packed, and cuDNN does not compute attention that ends where a document does; [device] "
-                "attention = \"auto\" lets the plugin's own kernel compute it, [data] pack = false needs none"};
-  }
-  const sdpa::Answer answer = sdpa::answer(s, call.device->arch, o.version);
-  const auto name = [&] { return "cuDNN " + sdpa::version_text(o.version); };
-  if (!answer.refused.empty()) {
-    if (!must) return {};
-    throw Error{ENG_UNSUPPORTED, name() + " cannot compute it: " + answer.refused +
-                                     "; [device] attention = \"auto\" lets the plugin's own kernel compute it"};
-  }
-  if (answer.bytes > o.cap) {
-    if (!must) return {};
-    throw Error{ENG_UNSUPPORTED, name() + " needs " + bytes_text(answer.bytes) + " of scratch, and [device] " +
-                                     "attention_workspace allows " + bytes_text(o.cap) + ": " +
-                                     remedies(s, call.device->arch, o, answer.bytes)};
-  }
-  return {true, answer.bytes, o.version, s};
+  if (o.who == AttentionOptions::own || o.version == 0 || s.heads == 0) return {};
+  const std::string name = "cuDNN " + sdpa::version_text(o.version),
+                    other = "; [device] attention = \"auto\" lets the plugin's own kernel compute it";
+  const sdpa::Answer answer = sdpa::answer(s, call.device.arch, o.version);
+  std::string why;
+  if (call.has(backward ? 6 : 3))  // segments are the last input of both
+    why = "samples are packed, and cuDNN does not compute attention that ends where a document does" + other +
+          ", [data] pack = false needs none";
+  else if (!answer.refused.empty())
+    why = name + " cannot compute it: " + answer.refused + other;
+  else if (answer.bytes > o.cap)
+    why = name + " needs " + bytes_text(answer.bytes) + " of scratch, and [device] attention_workspace allows " +
+          bytes_text(o.cap) + ": " + remedies(s, call.device.arch, o, answer.bytes);
+  else
+    return {true, answer.bytes, o.version, s};
+  if (o.who == AttentionOptions::cudnn) throw Error{ENG_UNSUPPORTED, why};
+  return {};
 }
 
 void refuse_installed(const AttentionChoice& choice, uint64_t installed, const std::string& what) {

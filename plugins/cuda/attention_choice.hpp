@@ -3,8 +3,8 @@
 // [device] alone, so that a plan without a GPU, and without cuDNN, is the plan of the run.
 #pragma once
 
+#include "../common/call.hpp"
 #include "attention_workspace.hpp"
-#include "engine/kernel.h"
 
 namespace cuda {
 
@@ -26,7 +26,7 @@ struct AttentionChoice {
 };
 // For eng.attention/1 or, with `backward`, its gradient. Throws Error if [device] attention = "cudnn" and cuDNN cannot
 // serve the call.
-AttentionChoice choose_attention(const eng_call& call, bool backward);
+AttentionChoice choose_attention(const cpu::Call& call, bool backward);
 
 // Refuses what the installed cuDNN does beyond the plan. Throws Error(ENG_UNAVAILABLE), which names both versions.
 [[noreturn]] void refuse_installed(const AttentionChoice& choice, uint64_t installed, const std::string& what);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention and its gradient by cuDNN. The graph is compiled at prepare, addresses are fixed at bind, and a launch
-// executes: cuDNN's frontend, which makes a pack of addresses for each execution, has no part in it.
-#include "attention_cudnn.hpp"
-
+// Attention and its gradient by cuDNN, or by the plugin's own kernels. A graph of cuDNN is compiled at prepare,
+// addresses are fixed at bind, and a launch executes: cuDNN's frontend, which makes a pack of addresses for each
+// execution, has no part in it.
 #include <memory>
 
-#include "../common/call.hpp"
+#include "../common/kernel.hpp"
 #include "attention_choice.hpp"
 #include "attention_graph.hpp"
 #include "device.hpp"
@@ -14,19 +13,8 @@ namespace cuda {
 namespace served {
 namespace {
 
+using cpu::Args;
 using cpu::Call;
-
-template <bool backward>
-constexpr const char* op = backward ? ENG_OP_ATTENTION_GRAD : ENG_OP_ATTENTION;
-
-template <bool backward>
-const eng_kernel* own = nullptr;  // the kernel that was in the list
-
-// The only handle of a device: cuDNN keeps memory for each.
-void* handle_of(Device& device) {
-  if (!device.cudnn) device.cudnn = std::shared_ptr<void>(sdpa::create_handle(), sdpa::destroy_handle);
-  return device.cudnn.get();
-}
 
 // Another cuDNN than that of the plan may choose other engines.
 std::unique_ptr<sdpa::Graph> compile(Device& device, const AttentionChoice& choice, double scale) {
@@ -41,10 +29,12 @@ std::unique_ptr<sdpa::Graph> compile(Device& device, const AttentionChoice& choi
   const bool linear = sdpa::linear(choice.shape, arch, choice.version);
   if (linear && installed < sdpa::linear_since)
     refuse_installed(choice, installed, "has no engine whose scratch grows with the length only");
-  const sdpa::Place place{arch, static_cast<uint32_t>(device.properties.multiProcessorCount), handle_of(device), ""};
+  if (!device.cudnn) device.cudnn = sdpa::create_handle();
+  const auto processors = static_cast<uint32_t>(device.properties.multiProcessorCount);
   std::unique_ptr<sdpa::Graph> graph;
   try {
-    graph = std::make_unique<sdpa::Graph>(choice.shape, scale, place, linear);
+    graph = std::make_unique<sdpa::Graph>(choice.shape, scale, sdpa::Place{arch, processors, device.cudnn.get(), ""},
+                                          linear);
   } catch (const Error& e) {
     if (e.status != ENG_UNSUPPORTED) throw;
     refuse_installed(choice, installed, "does not compute this (" + e.text + ")");
@@ -53,121 +43,110 @@ std::unique_ptr<sdpa::Graph> compile(Device& device, const AttentionChoice& choi
   return graph;
 }
 
-struct State {
-  Call call;
-  Device* device = nullptr;            // cuDNN's
-  std::unique_ptr<sdpa::Graph> graph;  // null: the own kernel computes
-  const eng_kernel* own = nullptr;
-  void* owns = nullptr;  // its state
-  State(const char* name, const eng_call& c) : call(name, c) {}
+// A call that cuDNN computes.
+template <bool backward>
+struct ByCudnn {
+  static constexpr const char* op = backward ? ENG_OP_ATTENTION_GRAD : ENG_OP_ATTENTION;
+  Device& device;
+  std::unique_ptr<sdpa::Graph> graph;
+  static uint64_t workspace(const Call& c) { return choose_attention(c, backward).bytes; }
+  ByCudnn(const Call& c, void* on) : device(of(on)) {
+    device.enter();
+    graph = compile(device, choose_attention(c, backward), c.real("scale"));
+  }
+
+  struct Bound {
+    Device& device;
+    sdpa::Pack pack;
+    Bound(const ByCudnn& k, const Args& args) : device(k.device), pack(*k.graph, args.data, args.workspace) {}
+    void run(const eng_exec& exec) const {
+      device.enter();
+      void* const handle = device.cudnn.get();
+      if (device.cudnn_queue != exec.queue) sdpa::set_stream(handle, exec.queue), device.cudnn_queue = exec.queue;
+      pack.execute(handle);
+      finish(&device, exec);
+    }
+  };
 };
 
-struct Record {
-  State* state;
-  std::unique_ptr<sdpa::Pack> pack;
-  void* owns = nullptr;  // the own kernel's record
+// The state or record of a kernel: of one for cuDNN, or of the plugin's own.
+struct Made {
+  const eng_kernel* by;
+  void* what = nullptr;
 };
 
-template <bool backward>
-eng_status workspace(const eng_call* c, uint64_t* bytes, eng_error* sink) {
-  bool by_cudnn = false;
-  const eng_status status = guarded(
-      sink, [&] { return Call(op<backward>, *c).text(); },
-      [&] {
-        const AttentionChoice choice = choose_attention(*c, backward);
-        if (!choice.cudnn) return;
-        by_cudnn = true, *bytes = choice.bytes;
-      });
-  return status == ENG_OK && !by_cudnn ? own<backward>->workspace(c, bytes, sink) : status;
-}
-
-template <bool backward>
-eng_status prepare(void* device, const eng_call* c, void** out, eng_error* sink) {
-  eng_status inner = ENG_OK;
-  const eng_status status = guarded(
-      sink, [&] { return Call(op<backward>, *c).text(); },
-      [&] {
-        auto state = std::make_unique<State>(op<backward>, *c);
-        const AttentionChoice choice = choose_attention(*c, backward);
-        if (choice.cudnn) {
-          state->device = &of(device);
-          state->device->enter();
-          state->graph = compile(*state->device, choice, state->call.real("scale"));
-        } else {
-          state->own = own<backward>;
-          inner = state->own->prepare(device, c, &state->owns, sink);
-          if (inner != ENG_OK) return;
-        }
-        *out = state.release();
-      });
-  return status == ENG_OK ? inner : status;
+// make(what) returns a status.
+template <class Make>
+eng_status keep(const eng_kernel* by, void** out, eng_error* sink, Make make) {
+  return guarded(sink, [&] {
+    auto made = std::make_unique<Made>(Made{by});
+    const eng_status status = make(&made->what);
+    if (status == ENG_OK) *out = made.release();
+    return status;
+  });
 }
 
 eng_status bind(void* state, const DLTensor* const* args, uint32_t n, void* scratch, void** out, eng_error* sink) {
-  State& s = *static_cast<State*>(state);
-  eng_status inner = ENG_OK;
-  const eng_status status = guarded(
-      sink, [&] { return s.call.text(); },
-      [&] {
-        auto record = std::make_unique<Record>(Record{&s, nullptr, nullptr});
-        if (s.graph) {
-          const size_t want = s.call.in.size() + s.call.out.size();
-          if (n != want)
-            throw Error{ENG_INVALID, "bound to " + std::to_string(n) + " tensors instead of " + std::to_string(want)};
-          std::vector<void*> addresses;
-          for (uint32_t k = 0; k < n; ++k) {
-            if (!args[k] || !args[k]->data)
-              throw Error{ENG_INVALID, "argument " + std::to_string(k) + " has no memory"};
-            addresses.push_back(static_cast<char*>(args[k]->data) + args[k]->byte_offset);
-          }
-          record->pack = std::make_unique<sdpa::Pack>(*s.graph, addresses, scratch);
-        } else {
-          inner = s.own->bind(s.owns, args, n, scratch, &record->owns, sink);
-          if (inner != ENG_OK) return;
-        }
-        *out = record.release();
-      });
-  return status == ENG_OK ? inner : status;
+  const Made& s = *static_cast<Made*>(state);
+  return keep(s.by, out, sink, [&](void** record) { return s.by->bind(s.what, args, n, scratch, record, sink); });
 }
 
 eng_status launch(void* record, const eng_exec* exec, eng_error* sink) {
-  const Record& r = *static_cast<Record*>(record);
-  if (!r.pack) return r.state->own->launch(r.owns, exec, sink);
-  return guarded(
-      sink, [&] { return r.state->call.text(); },
-      [&] {
-        Device& d = *r.state->device;
-        d.enter();
-        if (d.cudnn_queue != exec->queue) sdpa::set_stream(d.cudnn.get(), exec->queue), d.cudnn_queue = exec->queue;
-        r.pack->execute(d.cudnn.get());
-        finish_launch(d, *exec);
-      });
+  const Made& r = *static_cast<Made*>(record);
+  return r.by->launch(r.what, exec, sink);
 }
 
-void drop_record(void* record) {
-  const std::unique_ptr<Record> r(static_cast<Record*>(record));
-  if (r->owns) r->state->own->drop_record(r->owns);
-}
-void drop_state(void* state) {
-  const std::unique_ptr<State> s(static_cast<State*>(state));
-  if (s->owns) s->own->drop_state(s->owns);
+template <auto give_back>  // &eng_kernel::drop_record or drop_state
+void drop(void* made) {
+  const std::unique_ptr<Made> m(static_cast<Made*>(made));
+  if (m->what) (m->by->*give_back)(m->what);
 }
 
 template <bool backward>
-constexpr eng_kernel dispatcher = {
-    sizeof(eng_kernel), 0, op<backward>, workspace<backward>, prepare<backward>, bind, launch, drop_record, drop_state};
+struct Dispatcher {
+  static constexpr const eng_kernel& by_cudnn = cpu::kernel<ByCudnn<backward>>;
+  inline static const eng_kernel* own = nullptr;  // the kernel that was in the list
 
-template <bool backward>
-void take_place(List& list) {
-  for (const eng_kernel*& kernel : list)
-    if (std::string_view(kernel->op) == op<backward>) own<backward> = kernel, kernel = &dispatcher<backward>;
-}
+  // ask(kernel) returns the status of the one that computes the call.
+  template <class Ask>
+  static eng_status chosen(const eng_call* c, eng_error* sink, Ask ask) {
+    const eng_kernel* by = own;
+    const eng_status status = guarded(
+        sink, [&] { return Call(*c).text(); },
+        [&] {
+          if (choose_attention(*c, backward).cudnn) by = &by_cudnn;
+        });
+    return status == ENG_OK ? ask(by) : status;
+  }
+  static eng_status workspace(const eng_call* c, uint64_t* bytes, eng_error* sink) {
+    return chosen(c, sink, [&](const eng_kernel* by) { return by->workspace(c, bytes, sink); });
+  }
+  static eng_status prepare(void* device, const eng_call* c, void** out, eng_error* sink) {
+    return chosen(c, sink, [&](const eng_kernel* by) {
+      return keep(by, out, sink, [&](void** state) { return by->prepare(device, c, state, sink); });
+    });
+  }
+  static constexpr eng_kernel kernel = {.struct_size = sizeof(eng_kernel),
+                                        .flags = 0,
+                                        .op = by_cudnn.op,
+                                        .workspace = workspace,
+                                        .prepare = prepare,
+                                        .bind = bind,
+                                        .launch = launch,
+                                        .drop_record = drop<&eng_kernel::drop_record>,
+                                        .drop_state = drop<&eng_kernel::drop_state>};
+
+  static void take_place(List& list) {
+    for (const eng_kernel*& one : list)
+      if (std::string_view(one->op) == kernel.op) own = one, one = &kernel;
+  }
+};
 
 }  // namespace
 }  // namespace served
 
 void add_cudnn_attention(List& list) {
-  served::take_place<false>(list), served::take_place<true>(list);
+  served::Dispatcher<false>::take_place(list), served::Dispatcher<true>::take_place(list);
 }
 
 }  // namespace cuda

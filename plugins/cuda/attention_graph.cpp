@@ -20,23 +20,13 @@ namespace cuda::sdpa {
 namespace {
 
 namespace fe = cudnn_frontend;
-using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
+namespace backend = fe::detail;  // the functions of the loaded library
+using Attributes = fe::graph::Tensor_attributes;
 
-// Of the function that the loaded library has under this name.
-template <class F>
-F* function(const char* name) {
-  loaded_version();
-  void* address = dlsym(fe::cudnn_dlhandle, name);
-  if (!address) throw Error{ENG_UNAVAILABLE, std::string("libcudnn.so.9 has no ") + name};
-  return reinterpret_cast<F*>(address);
-}
-#define CUDNN_FUNCTION(name) function<decltype(::name)>(#name)
-
-void check(cudnnStatus_t status, const std::string& doing) {
-  if (status == CUDNN_STATUS_SUCCESS) return;
-  static const auto text = CUDNN_FUNCTION(cudnnGetErrorString);
-  throw Error{status == CUDNN_STATUS_ALLOC_FAILED ? ENG_NO_MEMORY : ENG_UNAVAILABLE,
-              doing + ": cuDNN says " + text(status)};
+void check(cudnnStatus_t status, const char* doing) {
+  if (status != CUDNN_STATUS_SUCCESS)
+    throw Error{status == CUDNN_STATUS_ALLOC_FAILED ? ENG_NO_MEMORY : ENG_UNAVAILABLE,
+                std::string(doing) + ": cuDNN says " + backend::get_error_string(status)};
 }
 
 // The frontend reports most refusals, and throws some. Only its first line says what it means.
@@ -55,53 +45,48 @@ void ask(const char* what, Body&& body) {
 }
 
 // `ids` are the order of the tensors in Pack.
-Tensor tensor(fe::graph::Graph& g, int64_t id, const Shape& s, int64_t heads) {
-  return g.tensor(fe::graph::Tensor_attributes()
-                      .set_uid(id)
-                      .set_dim({s.batch, heads, s.length, s.size})  // in memory: (B, T, heads, D)
-                      .set_stride({s.length * heads * s.size, s.size, heads * s.size, 1}));
-}
-void make_output(const Tensor& t, int64_t id, const Shape& s, int64_t heads) {
-  t->set_output(true)
-      .set_uid(id)
-      .set_dim({s.batch, heads, s.length, s.size})
+Attributes& describe(Attributes& t, int64_t id, const Shape& s, int64_t heads) {
+  return t.set_uid(id)
+      .set_dim({s.batch, heads, s.length, s.size})  // in memory: (B, T, heads, D)
       .set_stride({s.length * heads * s.size, s.size, heads * s.size, 1});
 }
-std::vector<int64_t> lse_dim(const Shape& s) {  // in memory: (B, heads, T)
-  return {s.batch, s.heads, s.length, 1};
+Attributes& describe_lse(Attributes& t, int64_t id, const Shape& s) {
+  return t.set_uid(id)
+      .set_data_type(fe::DataType_t::FLOAT)
+      .set_dim({s.batch, s.heads, s.length, 1})  // in memory: (B, heads, T)
+      .set_stride({s.heads * s.length, s.length, 1, 1});
 }
-std::vector<int64_t> lse_stride(const Shape& s) {
-  return {s.heads * s.length, s.length, 1, 1};
+std::shared_ptr<Attributes> input(fe::graph::Graph& g, int64_t id, const Shape& s, int64_t heads) {
+  Attributes t;
+  return g.tensor(describe(t, id, s, heads));
 }
 
 void add_forward(fe::graph::Graph& g, const Shape& s, float scale) {
-  const Tensor q = tensor(g, 1, s, s.heads), k = tensor(g, 2, s, s.kv_heads), v = tensor(g, 3, s, s.kv_heads);
+  const auto q = input(g, 1, s, s.heads), k = input(g, 2, s, s.kv_heads), v = input(g, 3, s, s.kv_heads);
   const auto [o, lse] = g.sdpa(q, k, v,
                                fe::graph::SDPA_attributes()
                                    .set_name("attention")
                                    .set_generate_stats(true)
                                    .set_causal_mask(true)
                                    .set_attn_scale(scale));
-  make_output(o, 4, s, s.heads);
-  lse->set_output(true).set_uid(5).set_data_type(fe::DataType_t::FLOAT).set_dim(lse_dim(s)).set_stride(lse_stride(s));
+  describe(*o, 4, s, s.heads).set_output(true);
+  describe_lse(*lse, 5, s).set_output(true);
 }
 
 // The engine is deterministic if the graph asks for that, or, for linear scratch, if it is chosen by hand.
 void add_backward(fe::graph::Graph& g, const Shape& s, float scale, bool linear) {
-  const Tensor dout = tensor(g, 1, s, s.heads), q = tensor(g, 2, s, s.heads), k = tensor(g, 3, s, s.kv_heads),
-               v = tensor(g, 4, s, s.kv_heads), o = tensor(g, 5, s, s.heads);
-  const Tensor lse = g.tensor(fe::graph::Tensor_attributes()
-                                  .set_uid(6)
-                                  .set_dim(lse_dim(s))
-                                  .set_stride(lse_stride(s))
-                                  .set_data_type(fe::DataType_t::FLOAT));
-  const auto [dq, dk, dv] = g.sdpa_backward(q, k, v, o, dout, lse,
+  const auto dout = input(g, 1, s, s.heads), q = input(g, 2, s, s.heads), k = input(g, 3, s, s.kv_heads),
+             v = input(g, 4, s, s.kv_heads), o = input(g, 5, s, s.heads);
+  Attributes lse;
+  const auto [dq, dk, dv] = g.sdpa_backward(q, k, v, o, dout, g.tensor(describe_lse(lse, 6, s)),
                                             fe::graph::SDPA_backward_attributes()
                                                 .set_name("attention_grad")
                                                 .set_causal_mask(true)
                                                 .set_attn_scale(scale)
                                                 .set_deterministic_algorithm(!linear));
-  make_output(dq, 7, s, s.heads), make_output(dk, 8, s, s.kv_heads), make_output(dv, 9, s, s.kv_heads);
+  describe(*dq, 7, s, s.heads).set_output(true);
+  describe(*dk, 8, s, s.kv_heads).set_output(true);
+  describe(*dv, 9, s, s.kv_heads).set_output(true);
 }
 
 // The gradient on sm_90 that adds to dq in the order of the keys: blocks of 64 x 64, as the frontend sets it up.
@@ -126,13 +111,12 @@ uint64_t loaded_version() {
     const char* why = dlerror();
     throw Error{ENG_UNAVAILABLE, std::string("cuDNN does not load: ") + (why ? why : "libcudnn.so.9 is not found")};
   }
-  using Version = size_t();
-  const auto version = reinterpret_cast<Version*>(dlsym(fe::cudnn_dlhandle, "cudnnGetVersion"));
-  if (!version) throw Error{ENG_UNAVAILABLE, "libcudnn.so.9 does not say its version"};
-  return version();
+  if (!dlsym(fe::cudnn_dlhandle, "cudnnGetVersion"))
+    throw Error{ENG_UNAVAILABLE, "libcudnn.so.9 does not say its version"};
+  return backend::get_backend_version();
 }
 
-Graph::Graph(const Shape& s, double scale, const Place& place, bool linear) : impl_(std::make_unique<Impl>()) {
+Graph::Graph(const Shape& s, double scale, const Place& place, bool linear) : impl_(std::make_shared<Impl>()) {
   loaded_version();
   Impl& g = *impl_;
   // Told here, so that the frontend does not look for a CUDA runtime of its own.
@@ -164,8 +148,6 @@ Graph::Graph(const Shape& s, double scale, const Place& place, bool linear) : im
     throw Error{ENG_UNSUPPORTED, "cuDNN needs tensors that its frontend fills before each execution"};
 }
 
-Graph::~Graph() = default;
-
 uint64_t Graph::workspace() const {
   int64_t bytes = 0;
   ask("does not say its workspace", [&] { return impl_->get_workspace_size(bytes); });
@@ -179,7 +161,7 @@ std::string Graph::engine() const {
 }
 
 Pack::Pack(const Graph& graph, const std::vector<void*>& tensors, void* workspace) {
-  const Graph::Impl& g = graph.impl();
+  const Graph::Impl& g = *graph.impl_;
   const auto& layout = g.varpack_template;
   if (layout.user_slots.size() != tensors.size() || !layout.replacement_slots.empty() || !layout.backend_slots.empty())
     throw Error{ENG_INTERNAL, "cuDNN expects other tensors than those of the op"};
@@ -192,55 +174,36 @@ Pack::Pack(const Graph& graph, const std::vector<void*>& tensors, void* workspac
   // The frontend's own tensors lie before the engine's workspace.
   void* engine =
       static_cast<char*>(workspace) + (graph.workspace() - static_cast<uint64_t>(g.plan().getWorkspaceSize()));
-  static const auto create = CUDNN_FUNCTION(cudnnBackendCreateDescriptor);
-  static const auto set = CUDNN_FUNCTION(cudnnBackendSetAttribute);
-  static const auto finalize = CUDNN_FUNCTION(cudnnBackendFinalize);
-  static const auto destroy = CUDNN_FUNCTION(cudnnBackendDestroyDescriptor);
+  plan_ = g.plan().get_raw_desc();
+  const auto n = static_cast<int64_t>(addresses.size());
   cudnnBackendDescriptor_t pack = nullptr;
-  check(create(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack), "making a pack of addresses");
-  try {
-    const auto n = static_cast<int64_t>(addresses.size());
-    check(set(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &engine), "setting the workspace");
-    check(set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, addresses.data()),
-          "setting addresses");
-    check(set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, layout.all_uids.data()), "setting ids");
-    check(finalize(pack), "finishing a pack of addresses");
-  } catch (...) {
-    destroy(pack);
-    throw;
-  }
-  pack_ = pack, plan_ = g.plan().get_raw_desc();
-}
-
-Pack::~Pack() {
-  static const auto destroy = CUDNN_FUNCTION(cudnnBackendDestroyDescriptor);
-  destroy(static_cast<cudnnBackendDescriptor_t>(pack_));
+  check(backend::create_descriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack), "making a pack of addresses");
+  pack_.reset(pack, backend::destroy_descriptor);
+  check(backend::set_attribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &engine),
+        "setting the workspace");
+  check(backend::set_attribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, addresses.data()),
+        "setting addresses");
+  check(backend::set_attribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, layout.all_uids.data()),
+        "setting ids");
+  check(backend::finalize(pack), "finishing a pack of addresses");
 }
 
 void Pack::execute(void* handle) const {
-  static const auto run = CUDNN_FUNCTION(cudnnBackendExecute);
-  check(run(static_cast<cudnnHandle_t>(handle), static_cast<cudnnBackendDescriptor_t>(plan_),
-            static_cast<cudnnBackendDescriptor_t>(pack_)),
-        "executing");
+  check(backend::execute(static_cast<cudnnHandle_t>(handle), plan_, pack_.get()), "executing");
 }
 
-void* create_handle() {
-  static const auto create = CUDNN_FUNCTION(cudnnCreate);
+std::shared_ptr<void> create_handle() {
+  loaded_version();
   cudnnHandle_t handle = nullptr;
-  if (const cudnnStatus_t status = create(&handle); status != CUDNN_STATUS_SUCCESS) {
-    static const auto text = CUDNN_FUNCTION(cudnnGetErrorString);
-    throw Error{ENG_UNAVAILABLE, std::string("starting cuDNN on this GPU: it says ") + text(status) +
+  if (const cudnnStatus_t status = backend::create_handle(&handle); status != CUDNN_STATUS_SUCCESS)
+    throw Error{ENG_UNAVAILABLE, std::string("starting cuDNN on this GPU: it says ") +
+                                     backend::get_error_string(status) +
                                      "; [device] attention = \"own\" does without it"};
-  }
-  return handle;
-}
-void destroy_handle(void* handle) {
-  static const auto destroy = CUDNN_FUNCTION(cudnnDestroy);
-  destroy(static_cast<cudnnHandle_t>(handle));
+  return {handle, backend::destroy_handle};
 }
 void set_stream(void* handle, void* stream) {
-  static const auto set = CUDNN_FUNCTION(cudnnSetStream);
-  check(set(static_cast<cudnnHandle_t>(handle), static_cast<cudaStream_t>(stream)), "setting the stream");
+  check(backend::set_stream(static_cast<cudnnHandle_t>(handle), static_cast<cudaStream_t>(stream)),
+        "setting the stream");
 }
 
 }  // namespace cuda::sdpa

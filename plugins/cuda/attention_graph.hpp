@@ -28,17 +28,13 @@ class Graph {
  public:
   // `linear`: see attention_workspace.hpp. Throws Error(ENG_UNSUPPORTED) with cuDNN's reason if it refuses.
   Graph(const Shape& shape, double scale, const Place& place, bool linear);
-  ~Graph();
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
   uint64_t workspace() const;  // bytes
   std::string engine() const;  // which of cuDNN's engines, for people
 
-  struct Impl;
-  const Impl& impl() const { return *impl_; }
-
  private:
-  std::unique_ptr<Impl> impl_;
+  friend class Pack;
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
 };
 
 // A graph and its addresses. Executing it makes nothing and looks nothing up.
@@ -46,19 +42,16 @@ class Pack {
  public:
   // forward: q, k, v, o, lse; backward: do, q, k, v, o, lse, dq, dk, dv. Throws Error.
   Pack(const Graph& graph, const std::vector<void*>& tensors, void* workspace);
-  ~Pack();
-  Pack(const Pack&) = delete;
-  Pack& operator=(const Pack&) = delete;
   // On the stream of the handle. Throws Error.
   void execute(void* handle) const;
 
  private:
-  void *plan_, *pack_;  // cudnnBackendDescriptor_t
+  void* plan_;  // the graph's; cudnnBackendDescriptor_t, as the pack
+  std::shared_ptr<void> pack_;
 };
 
 // A handle of the current GPU, and the stream it works on. Throw Error.
-void* create_handle();
-void destroy_handle(void* handle);
+std::shared_ptr<void> create_handle();
 void set_stream(void* handle, void* stream);
 
 }  // namespace cuda::sdpa

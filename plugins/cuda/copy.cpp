@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // eng.copy/1 is one cudaMemcpyAsync. Memory of the host must be pinned: of pageable memory the call would be
 // synchronous, or read what the host has changed meanwhile.
-#include "copy.hpp"
-
 #include "../common/kernel.hpp"
 #include "device.hpp"
 
@@ -48,29 +46,15 @@ struct Copy {
       if (k.bytes)
         k.device.check(cudaMemcpyAsync(to, from, k.bytes, cudaMemcpyDefault, static_cast<cudaStream_t>(exec.queue)),
                        "copying", exec.queue);
-      finish_launch(k.device, exec);
+      finish(&k.device, exec);
     }
   };
 };
 
-using Glue = cpu::KernelGlue<Copy>;
-
-eng_status launch(void* record, const eng_exec* exec, eng_error* sink) {
-  const Glue::Record& r = *static_cast<Glue::Record*>(record);
-  return guarded(
-      sink, [&] { return r.state->call.text(); }, [&] { r.bound.run(*exec); });
-}
-
 }  // namespace
 
-const eng_kernel copy_kernel = {.struct_size = sizeof(eng_kernel),
-                                .flags = Copy::flags,
-                                .op = Copy::op,
-                                .workspace = Glue::workspace,
-                                .prepare = Glue::prepare,
-                                .bind = Glue::bind,
-                                .launch = launch,
-                                .drop_record = Glue::drop_record,
-                                .drop_state = Glue::drop_state};
+void add_copy(List& list) {
+  list.push_back(&cpu::kernel<Copy>);
+}
 
 }  // namespace cuda

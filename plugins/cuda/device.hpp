@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "../common/cuda/launch.hpp"
 #include "attention_choice.hpp"
 #include "engine/device.h"
 #include "errors.hpp"
+#include "kernels/list.hpp"
 
 struct cublasLtContext;
 
@@ -88,6 +90,13 @@ void add_memory(eng_device& table);
 void add_streams(eng_device& table);
 void add_graph(eng_device& table);
 const eng_device& device_table();
+
+// The kernels of this device that are no code for GPUs. eng.copy/1 is between memory of the device and pinned memory of
+// the host.
+void add_copy(List& list);
+// Puts a kernel in the place of each one for attention and its gradient that asks choose_attention who computes a call:
+// cuDNN, or the kernel that was there.
+void add_cudnn_attention(List& list);
 
 // The number of visible devices. Throws Error(ENG_UNAVAILABLE), which says what is missing.
 int device_count();

@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/plugin.h"
-
-#include <cstring>
-#include <vector>
-
-#include "attention_cudnn.hpp"
+#include "../common/cuda/kernels_plugin.hpp"
 #include "blas.hpp"
-#include "copy.hpp"
 #include "device.hpp"
-#include "kernels/list.hpp"
 
 ENG_DESCRIPTION(
     "[plugin]\n"
@@ -62,39 +55,24 @@ ENG_DESCRIPTION(
 
 namespace {
 
-const char* describe() {
-  return eng_description;
+cuda::List all_kernels() {
+  cuda::library::table = &cuda::blas::products;
+  cuda::List all = cuda::kernels();
+  cuda::add_copy(all), cuda::add_cudnn_attention(all);
+  return all;
 }
 
-std::vector<const eng_kernel*> collected;
-eng_kernels table;
-
-eng_status start(const eng_host*, eng_error*) {
-  try {
-    cuda::library::table = &cuda::blas::products;
-    collected = cuda::kernels();
-    collected.push_back(&cuda::copy_kernel);
-    cuda::add_cudnn_attention(collected);
-    table = {sizeof(eng_kernels), static_cast<uint32_t>(collected.size()), collected.data()};
-    return ENG_OK;
-  } catch (...) {
-    return ENG_NO_MEMORY;
-  }
-}
-void stop() {}
+using Kernels = cuda::KernelsPlugin<all_kernels, eng_description>;
 
 const void* get_interface(const char* kind, const char* name) {
-  if (std::strcmp(name, "cuda") != 0) return nullptr;
-  if (std::strcmp(kind, ENG_DEVICE_KIND) == 0) return &cuda::device_table();
-  if (std::strcmp(kind, ENG_KERNELS_KIND) == 0) return &table;
-  return nullptr;
+  if (common::Asked{kind, name}(ENG_DEVICE_KIND, "cuda")) return &cuda::device_table();
+  return Kernels::get_interface(kind, name);
 }
 
-const eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, stop, get_interface};
+constexpr eng_plugin plugin = {ENG_PLUGIN_INIT, Kernels::describe, Kernels::start, common::stop_nothing, get_interface};
 
 }  // namespace
 
-ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t host_minor) {
-  (void)host_minor;
+ENG_QUERY const eng_plugin* eng_plugin_query_1(uint32_t) {
   return &plugin;
 }

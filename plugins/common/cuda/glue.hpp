@@ -21,59 +21,26 @@ namespace cuda {
 
 using List = std::vector<const eng_kernel*>;
 
-// A kernel and the device that it was prepared for.
+// A kernel, the device that it was prepared for, and a launch on a queue of it.
 template <class K>
-struct Placed {
-  static constexpr const char* op = K::op;
-  static constexpr uint32_t flags = [] {
-    if constexpr (requires { K::flags; })
-      return K::flags;
-    else
-      return 0u;
-  }();
-  static void check(const Call& c) {
-    if constexpr (requires { K::check(c); }) K::check(c);
-  }
-  static uint64_t workspace(const Call& c) {
-    if constexpr (requires { K::workspace(c); })
-      return K::workspace(c);
-    else
-      return 0;
-  }
-  static K make(const Call& c, void* on) {
-    if constexpr (std::is_constructible_v<K, const Call&, void*>)
-      return K(c, on);
-    else
-      return K(c);
-  }
-  Placed(const Call& c, void* on) : kernel(make(c, on)), device(on) {}
-  K kernel;
+struct Placed : K {
+  Placed(const Call& c, void* on) : K(c), device(on) {}
+  Placed(const Call& c, void* on) requires std::is_constructible_v<K, const Call&, void*> : K(c, on), device(on) {}
   void* device;
+
+  struct Bound {
+    const Placed& kernel;
+    Args args;
+    Bound(const Placed& k, const Args& a) : kernel(k), args(a) {}
+    void run(const eng_exec& exec) const {
+      enter(kernel.device, exec);
+      kernel.run(args, static_cast<cudaStream_t>(exec.queue));
+      finish(kernel.device, exec);
+    }
+  };
 };
 
 template <class K>
-eng_status launch_kernel(void* record, const eng_exec* exec, eng_error* sink) {
-  using Record = typename cpu::KernelGlue<Placed<K>>::Record;
-  Record* r = static_cast<Record*>(record);
-  return common::guarded(
-      sink, [&] { return r->state->call.text(); },
-      [&] {
-        const Placed<K>& placed = r->bound.kernel;
-        enter(placed.device, *exec);
-        placed.kernel.run(r->bound.args, static_cast<cudaStream_t>(exec->queue));
-        finish(placed.device, *exec);
-      });
-}
-
-template <class K, class Glue = cpu::KernelGlue<Placed<K>>>
-inline constexpr eng_kernel kernel = {.struct_size = sizeof(eng_kernel),
-                                      .flags = Placed<K>::flags,
-                                      .op = K::op,
-                                      .workspace = Glue::workspace,
-                                      .prepare = Glue::prepare,
-                                      .bind = Glue::bind,
-                                      .launch = launch_kernel<K>,
-                                      .drop_record = Glue::drop_record,
-                                      .drop_state = Glue::drop_state};
+inline constexpr const eng_kernel& kernel = cpu::kernel<Placed<K>>;
 
 }  // namespace cuda

@@ -7,11 +7,10 @@
 //   }
 #pragma once
 
-#include <cstring>
 #include <vector>
 
+#include "../plugin.hpp"
 #include "engine/kernel.h"
-#include "engine/plugin.h"
 
 namespace cuda {
 
@@ -29,11 +28,10 @@ struct KernelsPlugin {
       return ENG_NO_MEMORY;
     }
   }
-  static void stop() {}
   static const void* get_interface(const char* kind, const char* name) {
-    return std::strcmp(kind, ENG_KERNELS_KIND) == 0 && std::strcmp(name, "cuda") == 0 ? &table : nullptr;
+    return common::Asked{kind, name}(ENG_KERNELS_KIND, "cuda") ? &table : nullptr;
   }
-  static constexpr eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, stop, get_interface};
+  static constexpr eng_plugin plugin = {ENG_PLUGIN_INIT, describe, start, common::stop_nothing, get_interface};
 };
 
 }  // namespace cuda
