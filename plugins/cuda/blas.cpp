@@ -21,7 +21,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cinttypes>
 #include <climits>
+#include <cstdio>
 #include <vector>
 
 #include "device.hpp"
@@ -36,8 +38,6 @@ using library::Product;
 
 eng_status status_of(cublasStatus_t status) {
   switch (status) {
-    case CUBLAS_STATUS_SUCCESS:
-      return ENG_OK;
     case CUBLAS_STATUS_ALLOC_FAILED:
       return ENG_NO_MEMORY;
     case CUBLAS_STATUS_NOT_INITIALIZED:
@@ -51,10 +51,11 @@ eng_status status_of(cublasStatus_t status) {
   }
 }
 
-void check(cublasStatus_t status, const std::string& doing) {
+void check(cublasStatus_t status, std::string_view doing) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw Error{status_of(status), doing + ": " + cublasLtGetStatusName(status) + " (" + cublasLtGetStatusString(status) +
-                                     "), cuBLASLt " + std::to_string(cublasLtGetVersion())};
+  throw Error{status_of(status), std::string(doing) + ": " + cublasLtGetStatusName(status) + " (" +
+                                     cublasLtGetStatusString(status) + "), cuBLASLt " +
+                                     std::to_string(cublasLtGetVersion())};
 }
 
 cudaDataType_t type_of(int32_t dtype) {
@@ -63,20 +64,28 @@ cudaDataType_t type_of(int32_t dtype) {
 
 constexpr char describing[] = "describing a product to cuBLASLt";
 
-struct Layout {
-  cublasLtMatrixLayoutOpaque_t opaque{};
+// An object of the library, on the stack, and the function that sets its attributes.
+template <class Opaque, auto set_attribute>
+struct Described {
+  Opaque opaque{};
+  Opaque* get() const { return const_cast<Opaque*>(&opaque); }
+  template <class T, class Attribute>
+  void set(Attribute what, T value) {
+    check(set_attribute(&opaque, what, &value, sizeof value), describing);
+  }
+};
+
+struct Layout : Described<cublasLtMatrixLayoutOpaque_t, cublasLtMatrixLayoutSetAttribute> {
   // Row by row: (rows, columns) of cuBLASLt are (columns, rows). stride: from row to row; 0: columns.
   Layout(int32_t dtype, int64_t rows, int64_t columns, int64_t stride = 0) {
     check(cublasLtMatrixLayoutInit(&opaque, type_of(dtype), static_cast<uint64_t>(columns), static_cast<uint64_t>(rows),
                                    stride ? stride : columns),
           describing);
   }
-  cublasLtMatrixLayout_t get() const { return const_cast<cublasLtMatrixLayout_t>(&opaque); }
 };
 
-// Made anew for each launch, on the stack: the addresses of the bias, the mask and the column sums are part of it.
-struct Operation {
-  cublasLtMatmulDescOpaque_t opaque{};
+// Made anew for each launch: the addresses of the bias, the mask and the column sums are part of it.
+struct Operation : Described<cublasLtMatmulDescOpaque_t, cublasLtMatmulDescSetAttribute> {
   Operation(const Product& p, const Operands& o) {
     check(cublasLtMatmulDescInit(&opaque, CUBLAS_COMPUTE_32F, CUDA_R_32F), describing);
     set<int32_t>(CUBLASLT_MATMUL_DESC_TRANSA, p.tb ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -96,25 +105,15 @@ struct Operation {
   }
   // For the heuristic, which looks only at how well the addresses are aligned.
   explicit Operation(const Product& p) : Operation(p, aligned()) {}
-  cublasLtMatmulDesc_t get() const { return const_cast<cublasLtMatmulDesc_t>(&opaque); }
 
  private:
-  template <class T>
-  void set(cublasLtMatmulDescAttributes_t what, T value) {
-    check(cublasLtMatmulDescSetAttribute(&opaque, what, &value, sizeof value), describing);
-  }
   static Operands aligned() {
     void* const most = reinterpret_cast<void*>(uintptr_t{library::most_aligned});
     return {most, most, most, most, most, most, most};
   }
 };
 
-struct Preference {
-  cublasLtMatmulPreferenceOpaque_t opaque{};
-  template <class T>
-  void set(cublasLtMatmulPreferenceAttributes_t what, T value) {
-    check(cublasLtMatmulPreferenceSetAttribute(&opaque, what, &value, sizeof value), describing);
-  }
+struct Preference : Described<cublasLtMatmulPreferenceOpaque_t, cublasLtMatmulPreferenceSetAttribute> {
   Preference(const Product& p, uint64_t scratch, uint64_t numbers) {
     check(cublasLtMatmulPreferenceInit(&opaque), describing);
     set<uint64_t>(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, scratch);
@@ -155,26 +154,25 @@ bool acceptable(const cublasLtMatmulHeuristicResult_t& proposed, uint64_t scratc
 
 // A name of the product for the run's choices.
 std::string text_of(const Product& p, uint64_t scratch) {
+  constexpr const char* epilogues[] = {"", " relu", " relu_grad"};  // by their numbers
   const auto named = [](int32_t type) { return type == ENG_BF16 ? " bf16" : type == ENG_F16 ? " f16" : " f32"; };
   const auto matrix = [&](const char* name, int32_t type, uint32_t aligned) {
-    return std::string(name) + named(type) + " aligned to " + std::to_string(aligned);
+    return std::string(name) + named(type) + " aligned to " + std::to_string(aligned) + ", ";
   };
   return std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k) + (p.ta ? " ta" : "") +
          (p.tb ? " tb" : "") + (p.add ? " add" : "") + (p.bias ? " bias" : "") +
-         (p.epilogue == Epilogue::none   ? ""
-          : p.epilogue == Epilogue::relu ? " relu"
-                                         : " relu_grad") +
-         (p.sums ? std::string(" sums") + named(p.sums) : "") +
-         (p.a_stride ? " a by " + std::to_string(p.a_stride) : "") + ", " + matrix("a", p.type, p.a_aligned) + ", " +
-         matrix("b", p.type, p.b_aligned) + ", " + matrix("c", p.result, p.c_aligned) + ", scratch " +
-         std::to_string(scratch);
+         epilogues[static_cast<size_t>(p.epilogue)] + (p.sums ? std::string(" sums") + named(p.sums) : "") +
+         (p.a_stride ? " a by " + std::to_string(p.a_stride) : "") + ", " + matrix("a", p.type, p.a_aligned) +
+         matrix("b", p.type, p.b_aligned) + matrix("c", p.result, p.c_aligned) + "scratch " + std::to_string(scratch);
 }
 
 std::string hexadecimal(const cublasLtMatmulAlgo_t& algorithm) {
-  constexpr char digits[] = "0123456789abcdef";
   std::string out;
-  for (const uint64_t word : algorithm.data)
-    for (int shift = 60; shift >= 0; shift -= 4) out += digits[word >> shift & 15];
+  std::array<char, 17> word{};
+  for (const uint64_t w : algorithm.data) {
+    std::snprintf(word.data(), word.size(), "%016" PRIx64, w);
+    out += word.data();
+  }
   return out;
 }
 
@@ -191,87 +189,23 @@ class Chosen final : public library::Algorithm {
       : device_(device),
         p_(p),
         scratch_(scratch),
+        numbers_(allowed_numbers(p)),
         a_(p.type, p.ta ? p.k : p.m, p.ta ? p.m : p.k, p.a_stride),
         b_(p.type, p.tb ? p.n : p.k, p.tb ? p.k : p.n),
         c_(p.result, p.m, p.n) {}
 
   // False: the library has nothing that fits.
   bool choose() {
-    Choices& choices = device_.choices;
+    auto& [measure, known] = device_.choices;
     const std::string product = text_of(p_, scratch_);
-    if (const auto known = choices.algorithms.find(product); known != choices.algorithms.end()) {
-      restore(known->second, product);
-      return true;
-    }
-    std::vector<cublasLtMatmulAlgo_t> allowed = propose();
+    if (const auto at = known.find(product); at != known.end()) return restore(at->second, product), true;
+    const std::vector<cublasLtMatmulAlgo_t> allowed = propose();
     if (allowed.empty()) return false;
-    algorithm_ = allowed[0];
-    if (!choices.measure) return true;
-    if (allowed.size() > 1) algorithm_ = allowed[fastest(allowed)];
-    choices.algorithms[product] = hexadecimal(algorithm_);
+    algorithm_ = measure && allowed.size() > 1 ? fastest(allowed) : allowed[0];
+    if (measure) known[product] = hexadecimal(algorithm_);
     return true;
   }
 
- private:
-  // What the library proposes and is allowed, in its order.
-  std::vector<cublasLtMatmulAlgo_t> propose() const {
-    const Operation operation(p_);
-    const uint64_t numbers = allowed_numbers(p_);
-    const Preference preference(p_, scratch_, numbers);
-    std::array<cublasLtMatmulHeuristicResult_t, 16> proposed{};
-    int count = 0;
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-        device_.blas.get(), operation.get(), b_.get(), a_.get(), c_.get(), c_.get(),
-        const_cast<cublasLtMatmulPreference_t>(&preference.opaque), int{proposed.size()}, proposed.data(), &count);
-    // Column sums of a type that c does not have may be an invalid value.
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_INVALID_VALUE && p_.sums)) return {};
-    check(status, "choosing an algorithm");
-    std::vector<cublasLtMatmulAlgo_t> out;
-    for (int k = 0; k < std::clamp(count, 0, int{proposed.size()}); ++k)
-      if (acceptable(proposed[k], scratch_, numbers)) out.push_back(proposed[k].algo);
-    return out;
-  }
-
-  // Of a run's choices. Checked as if it had been proposed: its text may have been changed.
-  void restore(const std::string& text, const std::string& product) {
-    const Operation operation(p_);
-    cublasLtMatmulHeuristicResult_t result{};
-    if (!from_hexadecimal(text, algorithm_) ||
-        cublasLtMatmulAlgoCheck(device_.blas.get(), operation.get(), b_.get(), a_.get(), c_.get(), c_.get(),
-                                &algorithm_, &result) != CUBLAS_STATUS_SUCCESS)
-      throw Error{ENG_INVALID,
-                  "the measured algorithm of product " + product + " is not one of this cuBLASLt: " + text};
-    result.algo = algorithm_;
-    if (!acceptable(result, scratch_, allowed_numbers(p_)))
-      throw Error{ENG_INVALID, "the measured algorithm of product " + product +
-                                   " is not allowed: it adds in any order, " +
-                                   "rounds, or needs more than [device] workspace"};
-  }
-
-  // The index of the fastest, in memory of its own: the arenas are allocated later.
-  size_t fastest(const std::vector<cublasLtMatmulAlgo_t>& allowed) const {
-    const Trial trial(p_, scratch_);
-    size_t best = 0;
-    float least = 0;
-    for (size_t k = 0; k < allowed.size(); ++k) {
-      const std::optional<float> time = trial.time([&](const Operands& o, void* scratch, cudaStream_t queue) {
-        return multiply(o, allowed[k], scratch, queue) == CUBLAS_STATUS_SUCCESS;
-      });
-      if (time && (least == 0 || *time < least)) best = k, least = *time;
-    }
-    return best;
-  }
-
-  cublasStatus_t multiply(const Operands& o, const cublasLtMatmulAlgo_t& algorithm, void* scratch,
-                          cudaStream_t queue) const {
-    const float one = 1, added = o.acc ? 1 : 0;
-    const Operation operation(p_, o);
-    return cublasLtMatmul(device_.blas.get(), operation.get(), &one, o.b, b_.get(), o.a, a_.get(), &added,
-                          o.acc ? o.acc : o.c, c_.get(), o.c, c_.get(), &algorithm, scratch_ ? scratch : nullptr,
-                          scratch_, queue);
-  }
-
- public:
   bool takes(const Operands& o) const override {
     const auto at = [](const void* address) { return reinterpret_cast<uintptr_t>(address); };
     return at(o.a) % p_.a_aligned == 0 && at(o.b) % p_.b_aligned == 0 && at(o.c) % p_.c_aligned == 0 &&
@@ -284,17 +218,70 @@ class Chosen final : public library::Algorithm {
   }
 
  private:
+  // What the library proposes and is allowed, in its order.
+  std::vector<cublasLtMatmulAlgo_t> propose() const {
+    const Preference preference(p_, scratch_, numbers_);
+    std::array<cublasLtMatmulHeuristicResult_t, 16> proposed{};
+    int count = 0;
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(device_.blas.get(), Operation(p_).get(), b_.get(), a_.get(), c_.get(), c_.get(),
+                                       preference.get(), int{proposed.size()}, proposed.data(), &count);
+    // Column sums of a type that c does not have may be an invalid value.
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_INVALID_VALUE && p_.sums)) return {};
+    check(status, "choosing an algorithm");
+    std::vector<cublasLtMatmulAlgo_t> out;
+    for (int k = 0; k < std::clamp(count, 0, int{proposed.size()}); ++k)
+      if (acceptable(proposed[k], scratch_, numbers_)) out.push_back(proposed[k].algo);
+    return out;
+  }
+
+  // Of a run's choices. Checked as if it had been proposed: its text may have been changed.
+  void restore(const std::string& text, const std::string& product) {
+    const std::string algorithm = "the measured algorithm of product " + product;
+    cublasLtMatmulHeuristicResult_t result{};
+    if (!from_hexadecimal(text, algorithm_) ||
+        cublasLtMatmulAlgoCheck(device_.blas.get(), Operation(p_).get(), b_.get(), a_.get(), c_.get(), c_.get(),
+                                &algorithm_, &result) != CUBLAS_STATUS_SUCCESS)
+      throw Error{ENG_INVALID, algorithm + " is not one of this cuBLASLt: " + text};
+    result.algo = algorithm_;
+    if (!acceptable(result, scratch_, numbers_))
+      throw Error{ENG_INVALID,
+                  algorithm + " is not allowed: it adds in any order, rounds, or needs more than [device] workspace"};
+  }
+
+  // Measured in memory of its own: the arenas are allocated later.
+  cublasLtMatmulAlgo_t fastest(const std::vector<cublasLtMatmulAlgo_t>& allowed) const {
+    const Trial trial(p_, scratch_);
+    const cublasLtMatmulAlgo_t* best = &allowed[0];
+    float least = 0;
+    for (const cublasLtMatmulAlgo_t& one : allowed) {
+      const std::optional<float> time = trial.time([&](const Operands& o, void* scratch, cudaStream_t queue) {
+        return multiply(o, one, scratch, queue) == CUBLAS_STATUS_SUCCESS;
+      });
+      if (time && (least == 0 || *time < least)) best = &one, least = *time;
+    }
+    return *best;
+  }
+
+  cublasStatus_t multiply(const Operands& o, const cublasLtMatmulAlgo_t& algorithm, void* scratch,
+                          cudaStream_t queue) const {
+    const float one = 1, added = o.acc ? 1 : 0;
+    return cublasLtMatmul(device_.blas.get(), Operation(p_, o).get(), &one, o.b, b_.get(), o.a, a_.get(), &added,
+                          o.acc ? o.acc : o.c, c_.get(), o.c, c_.get(), &algorithm, scratch_ ? scratch : nullptr,
+                          scratch_, queue);
+  }
+
   Device& device_;
   Product p_;
   uint64_t scratch_;
+  uint64_t numbers_;  // CUBLASLT_NUMERICAL_IMPL_FLAGS_* that it may have
   Layout a_, b_, c_;
   cublasLtMatmulAlgo_t algorithm_{};
 };
 
 // Sizes that cuBLASLt has numbers for.
 bool possible(const Product& p) {
-  const auto fits = [](int64_t n) { return n > 0 && n <= INT_MAX; };
-  return fits(p.m) && fits(p.n) && fits(p.k);
+  return std::min({p.m, p.n, p.k}) > 0 && std::max({p.m, p.n, p.k}) <= INT_MAX;
 }
 
 uint64_t scratch_of(const cpu::Call& call, const Product& p) {
@@ -309,10 +296,6 @@ std::shared_ptr<const library::Algorithm> prepare(void* device, const Product& p
 }
 
 }  // namespace
-
-uint64_t version() {
-  return cublasLtGetVersion();
-}
 
 std::shared_ptr<cublasLtContext> create() {
   cublasLtHandle_t handle = nullptr;

@@ -12,7 +12,6 @@ namespace cuda::blas {
 
 // A handle of cuBLASLt for the current device. Throws Error.
 std::shared_ptr<cublasLtContext> create();
-uint64_t version();  // of the library that is loaded
 
 // What the plugin gives its kernels.
 extern const library::Table products;

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Algorithms that were measured, as the text that a run keeps: where they were measured, then a line for each product.
-#include <algorithm>
-#include <cstring>
-#include <sstream>
-#include <string_view>
+#include <cublasLt.h>
 
-#include "blas.hpp"
+#include <sstream>
+
 #include "device.hpp"
 
 namespace cuda {
@@ -13,9 +11,7 @@ namespace {
 
 // The bytes of an algorithm mean something only to this library on such a GPU.
 std::string measured_on(const Device& device) {
-  return "cuBLASLt " + std::to_string(blas::version()) + " on " + device.properties.name + ", sm_" +
-         std::to_string(arch_of(device.properties)) + ", " + std::to_string(device.properties.multiProcessorCount) +
-         " processors";
+  return "cuBLASLt " + std::to_string(cublasLtGetVersion()) + " on " + text_of(device.properties);
 }
 
 eng_status choices(void* self, char* text, uint64_t capacity, uint64_t* size, eng_error* sink) {
@@ -24,8 +20,7 @@ eng_status choices(void* self, char* text, uint64_t capacity, uint64_t* size, en
     std::string all;
     if (!device.choices.algorithms.empty()) all = measured_on(device) + "\n";
     for (const auto& [product, algorithm] : device.choices.algorithms) all += product + " = " + algorithm + "\n";
-    *size = all.size();
-    if (capacity) std::memcpy(text, all.data(), std::min<uint64_t>(all.size(), capacity));
+    put_text(all, text, capacity, size);
   });
 }
 

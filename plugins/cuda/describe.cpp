@@ -41,12 +41,10 @@ constexpr Rates rates[] = {{80, 128, 2048, 32e9},  {86, 256, 512, 32e9},  {87, 2
 
 double attribute(cudaDeviceAttr what, int index) {
   int value = 0;
-  if (cudaDeviceGetAttribute(&value, what, index) != cudaSuccess) return cudaGetLastError(), 0;
-  return std::max(value, 0);
+  return worked(cudaDeviceGetAttribute(&value, what, index)) ? std::max(value, 0) : 0;
 }
 
 void set_name(eng_device_info& info, std::string_view name) {
-  std::memset(info.name, 0, sizeof info.name);
   std::memcpy(info.name, name.data(), std::min(name.size(), sizeof info.name - 1));
 }
 
@@ -65,8 +63,7 @@ void from_card(std::string_view name, eng_device_info& info) {
 }
 
 void from_gpu(int index, eng_device_info& info) {
-  cudaDeviceProp p{};
-  check(cudaGetDeviceProperties(&p, index), "reading the properties of the GPU");
+  const cudaDeviceProp p = properties_of(index);
   info.dl_device_id = index;
   info.total_bytes = p.totalGlobalMem;
   info.arch = arch_of(p);
@@ -92,23 +89,13 @@ eng_status describe_device(const eng_options* options, eng_device_info* out, eng
     info.parallel = 1;
     info.dl_device_type = kDLCUDA;
     info.overhead_bytes = overhead, info.device_overhead_bytes = device_overhead;
-    if (const std::string_view name = described(options); !name.empty()) {
+    std::string why;
+    if (const std::string_view name = described(options); !name.empty())
       from_card(name, info);
-    } else {
-      int count = 0;
-      std::string why;
-      try {
-        count = device_count();
-      } catch (const Error& e) {
-        why = e.text;
-      }
-      if (count > 0) {
-        from_gpu(0, info);
-      } else {
-        from_card({}, info);
-        set_name(info, "none: " + why.substr(0, why.find(':')));
-      }
-    }
+    else if (device_count(why) > 0)
+      from_gpu(0, info);
+    else
+      from_card({}, info), set_name(info, "none: " + why.substr(0, why.find(':')));
     info.parallel_beside = info.parallel;
     info.settings[workspace_setting] = own.workspace;
     info.settings[library::loss_chunk_setting] = own.loss_chunk;

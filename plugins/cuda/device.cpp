@@ -25,11 +25,13 @@ eng_status create(const eng_options* given, uint32_t local_rank, void** self, en
   return guarded(sink, device_name, [&] {
     auto device = std::make_unique<Device>();
     device->options = options_of(given);
-    const int visible = device_count();
+    std::string why;
+    const int visible = device_count(why);
+    if (visible == 0) throw Error{ENG_UNAVAILABLE, why};
     device->index = gpu_of_rank(local_rank, visible);
     if (device->index < 0) throw Error{ENG_UNAVAILABLE, too_few_gpus(local_rank, visible)};
     device->enter();
-    check(cudaGetDeviceProperties(&device->properties, device->index), "reading the properties of the GPU");
+    device->properties = properties_of(device->index);
     if (arch_of(device->properties) < 80)
       throw Error{ENG_UNAVAILABLE, std::string(device->properties.name) + " is sm_" +
                                        std::to_string(arch_of(device->properties)) +
@@ -51,65 +53,77 @@ std::string device_name() {
   return "device cuda";
 }
 
-Options options_of(const eng_options* options) {
+Options options_of(const eng_options* given) {
   Options out;
-  if (!options) return out;
-  int32_t synchronous = 0;
-  int64_t workspace = 32 << 20, attention_workspace = int64_t{512} << 20;
-  const char *attention = "auto", *cudnn = "";
-  out.synchronous = option(options->get_bool, options, "synchronous", synchronous) != 0;
-  int32_t tune = 0;
-  out.tune = option(options->get_bool, options, "tune", tune) != 0;
-  workspace = option(options->get_int, options, "workspace", workspace);
-  if (workspace < 0) throw Error{ENG_INVALID, "workspace = " + std::to_string(workspace) + ": give 0 or more bytes"};
-  out.workspace = static_cast<uint64_t>(workspace);
-  const int64_t loss_chunk = option(options->get_int, options, "loss_chunk", library::usual_loss_chunk);
-  if (loss_chunk < 1) throw Error{ENG_INVALID, "loss_chunk = " + std::to_string(loss_chunk) + ": give 1 token or more"};
-  out.loss_chunk = static_cast<uint64_t>(loss_chunk);
-  attention = option(options->get_string, options, "attention", attention);
-  out.attention.who = std::strcmp(attention, "own") == 0     ? AttentionOptions::own
-                      : std::strcmp(attention, "cudnn") == 0 ? AttentionOptions::cudnn
-                                                             : AttentionOptions::auto_;
-  attention_workspace = option(options->get_int, options, "attention_workspace", attention_workspace);
-  if (attention_workspace < 0)
-    throw Error{ENG_INVALID, "attention_workspace = " + std::to_string(attention_workspace) + ": give 0 or more bytes"};
-  out.attention.cap = static_cast<uint64_t>(attention_workspace);
-  cudnn = option(options->get_string, options, "cudnn", cudnn);
-  if (*cudnn) out.attention.version = sdpa::known_version(cudnn);
+  if (!given) return out;
+  const auto flag = [&](const char* key) { return option(given->get_bool, given, key, 0) != 0; };
+  const auto text = [&](const char* key) { return std::string(option(given->get_string, given, key, "")); };
+  const auto number = [&](const char* key, int64_t usual, int64_t least, const char* wanted) {
+    const int64_t n = option(given->get_int, given, key, usual);
+    if (n < least) throw Error{ENG_INVALID, std::string(key) + " = " + std::to_string(n) + ": give " + wanted};
+    return static_cast<uint64_t>(n);
+  };
+  out.synchronous = flag("synchronous"), out.tune = flag("tune");
+  out.workspace = number("workspace", 32 << 20, 0, "0 or more bytes");
+  out.loss_chunk = number("loss_chunk", library::usual_loss_chunk, 1, "1 token or more");
+  const std::string who = text("attention"), cudnn = text("cudnn");
+  out.attention.who = who == "own"     ? AttentionOptions::own
+                      : who == "cudnn" ? AttentionOptions::cudnn
+                                       : AttentionOptions::auto_;
+  out.attention.cap = number("attention_workspace", 512 << 20, 0, "0 or more bytes");
+  if (!cudnn.empty()) out.attention.version = sdpa::known_version(cudnn);
   if (out.attention.version == 0)
-    throw Error{ENG_INVALID, "cudnn = \"" + std::string(cudnn) + "\": its scratch is not known; give \"" +
+    throw Error{ENG_INVALID, "cudnn = \"" + cudnn + "\": its scratch is not known; give \"" +
                                  sdpa::version_text(sdpa::known_versions[0]) + "\" or \"" +
                                  sdpa::version_text(sdpa::known_versions[1]) + "\""};
   return out;
 }
 
-std::string version_text(int number) {
-  return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
+Versions versions() {
+  int driver = 0, runtime = 0;
+  if (!worked(cudaDriverGetVersion(&driver))) driver = 0;
+  cudaRuntimeGetVersion(&runtime);
+  const auto text = [](int n) { return std::to_string(n / 1000) + "." + std::to_string(n % 1000 / 10); };
+  return {driver ? text(driver) : "", text(runtime)};
 }
 
-int device_count() {
-  int count = 0, driver = 0, runtime = 0;
+int device_count(std::string& why) {
+  int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
-  if (error == cudaSuccess && count > 0) return count;
-  cudaGetLastError();
-  if (cudaDriverGetVersion(&driver) != cudaSuccess) cudaGetLastError(), driver = 0;
-  cudaRuntimeGetVersion(&runtime);
-  if (error == cudaErrorInsufficientDriver && driver == 0)
-    throw Error{ENG_UNAVAILABLE, "there is no NVIDIA driver (libcuda.so.1) on this machine: install one for CUDA " +
-                                     version_text(runtime) + " or later, or set [device] plugin = \"cpu\""};
-  if (error == cudaErrorInsufficientDriver)
-    throw Error{ENG_UNAVAILABLE, "the NVIDIA driver is too old: it supports CUDA " + version_text(driver) +
-                                     ", and this build needs " + version_text(runtime) +
-                                     ": update the driver, or set [device] plugin = \"cpu\""};
-  if (error == cudaErrorNoDevice || error == cudaSuccess)
-    throw Error{ENG_UNAVAILABLE,
-                "no GPU is visible: see nvidia-smi, and whether CUDA_VISIBLE_DEVICES is set to nothing; without a GPU "
-                "set [device] plugin = \"cpu\""};
-  throw Error{ENG_UNAVAILABLE, "CUDA does not start: " + text_of(error)};
+  if (worked(error) && count > 0) return count;
+  const auto [driver, runtime] = versions();
+  if (error == cudaErrorInsufficientDriver && driver.empty())
+    why = "there is no NVIDIA driver (libcuda.so.1) on this machine: install one for CUDA " + runtime +
+          " or later, or set [device] plugin = \"cpu\"";
+  else if (error == cudaErrorInsufficientDriver)
+    why = "the NVIDIA driver is too old: it supports CUDA " + driver + ", and this build needs " + runtime +
+          ": update the driver, or set [device] plugin = \"cpu\"";
+  else if (error == cudaErrorNoDevice || error == cudaSuccess)
+    why =
+        "no GPU is visible: see nvidia-smi, and whether CUDA_VISIBLE_DEVICES is set to nothing; without a GPU "
+        "set [device] plugin = \"cpu\"";
+  else
+    why = "CUDA does not start: " + text_of(error);
+  return 0;
+}
+
+cudaDeviceProp properties_of(int index) {
+  cudaDeviceProp p{};
+  check(cudaGetDeviceProperties(&p, index), "reading the properties of the GPU");
+  return p;
+}
+
+void put_text(const std::string& all, char* text, uint64_t capacity, uint64_t* size) {
+  *size = all.size();
+  if (capacity) std::memcpy(text, all.data(), std::min<uint64_t>(all.size(), capacity));
 }
 
 uint32_t arch_of(const cudaDeviceProp& properties) {
   return static_cast<uint32_t>(properties.major * 10 + properties.minor);
+}
+std::string text_of(const cudaDeviceProp& p) {
+  return std::string(p.name) + ", sm_" + std::to_string(arch_of(p)) + ", " + std::to_string(p.multiProcessorCount) +
+         " processors";
 }
 
 void Device::enter() const {
@@ -122,25 +136,23 @@ std::string Device::queue_name(void* queue) const {
   return at == queues.end() ? "another queue" : "queue " + std::to_string(at - queues.begin());
 }
 
-void Device::check(cudaError_t error, const std::string& doing, void* queue, bool known) {
+void Device::check(cudaError_t error, std::string_view doing, void* queue, bool known) {
   if (error == cudaSuccess) return;
-  const std::string text = (queue ? queue_name(queue) + ", " : "") + doing;
+  const std::string text = (queue ? queue_name(queue) + ", " : "").append(doing);
   if (is_sticky(error)) ended = text + ": " + text_of(error, known);
   cuda::check(error, text, known);
 }
 
-void finish_launch(Device& device, const eng_exec& exec) {
-  device.check(cudaGetLastError(), "launching", exec.queue);
-  if ((exec.flags & ENG_EXEC_SYNC) || device.options.synchronous)
-    device.check(cudaStreamSynchronize(static_cast<cudaStream_t>(exec.queue)), "running", exec.queue, true);
-}
-
-// What the kernels' glue calls around a launch.
+// What surrounds a launch.
 void enter(void* device, const eng_exec&) {
   of(device).enter();
 }
+// Waits for `synchronous`, too, so that an error is told with its op.
 void finish(void* device, const eng_exec& exec) {
-  finish_launch(of(device), exec);
+  Device& d = of(device);
+  d.check(cudaGetLastError(), "launching", exec.queue);
+  if ((exec.flags & ENG_EXEC_SYNC) || d.options.synchronous)
+    d.check(cudaStreamSynchronize(static_cast<cudaStream_t>(exec.queue)), "running", exec.queue, true);
 }
 
 const eng_device& device_table() {
@@ -149,7 +161,7 @@ const eng_device& device_table() {
     t.struct_size = sizeof t;
     t.minor = ENG_ABI_MINOR;
     t.create = create, t.destroy = destroy;
-    add_choices(t), add_describe(t), add_inspect(t), add_memory(t), add_streams(t), add_graph(t);
+    add_choices(t), add_describe(t), add_inspect(t), add_memory(t), add_streams(t);
     return t;
   }();
   return table;

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -52,17 +51,13 @@ struct Device {
   // Makes the device the current one of this thread. Throws Error if its context has ended.
   void enter() const;
   // check(), which names the queue, and remembers an error that ends the context.
-  void check(cudaError_t error, const std::string& doing, void* queue = nullptr, bool known = false);
+  void check(cudaError_t error, std::string_view doing, void* queue = nullptr, bool known = false);
   std::string queue_name(void* queue) const;
 };
 
 inline Device& of(void* self) {
   return *static_cast<Device*>(self);
 }
-
-// The end of a launch: reports what the launch itself refused, and waits if `exec` or `synchronous` asks for it, so
-// that an error is told with its op.
-void finish_launch(Device& device, const eng_exec& exec);
 
 std::string device_name();
 
@@ -88,7 +83,6 @@ void add_describe(eng_device& table);
 void add_inspect(eng_device& table);
 void add_memory(eng_device& table);
 void add_streams(eng_device& table);
-void add_graph(eng_device& table);
 const eng_device& device_table();
 
 // The kernels of this device that are no code for GPUs. eng.copy/1 is between memory of the device and pinned memory of
@@ -98,11 +92,20 @@ void add_copy(List& list);
 // cuDNN, or the kernel that was there.
 void add_cudnn_attention(List& list);
 
-// The number of visible devices. Throws Error(ENG_UNAVAILABLE), which says what is missing.
-int device_count();
-// Of CUDA as the runtime numbers it: 13000 is "13.0".
-std::string version_text(int number);
+// The number of visible devices; if it is 0, `why` says what is missing.
+int device_count(std::string& why);
+// Of CUDA, such as "13.0". driver: what it supports; "": there is none.
+struct Versions {
+  std::string driver, runtime;
+};
+Versions versions();
+// Throws Error.
+cudaDeviceProp properties_of(int index);
 // Of sm_90: 90.
 uint32_t arch_of(const cudaDeviceProp& properties);
+// "NVIDIA H100 80GB HBM3, sm_90, 132 processors".
+std::string text_of(const cudaDeviceProp& properties);
+// How a function of the table returns a text: all of its size, and what has room.
+void put_text(const std::string& all, char* text, uint64_t capacity, uint64_t* size);
 
 }  // namespace cuda

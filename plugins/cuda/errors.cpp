@@ -1,50 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "errors.hpp"
 
-namespace cuda {
+#include <algorithm>
 
-bool is_sticky(cudaError_t error) {
-  switch (error) {
-    case cudaErrorIllegalAddress:
-    case cudaErrorLaunchFailure:
-    case cudaErrorLaunchTimeout:
-    case cudaErrorHardwareStackError:
-    case cudaErrorIllegalInstruction:
-    case cudaErrorMisalignedAddress:
-    case cudaErrorInvalidAddressSpace:
-    case cudaErrorInvalidPc:
-    case cudaErrorAssert:
-    case cudaErrorECCUncorrectable:
-    case cudaErrorNvlinkUncorrectable:
-    case cudaErrorExternalDevice:
-      return true;
-    default:
-      return false;
-  }
-}
+namespace cuda {
+namespace {
+
+constexpr cudaError_t sticky[] = {
+    cudaErrorIllegalAddress,      cudaErrorLaunchFailure,       cudaErrorLaunchTimeout,
+    cudaErrorHardwareStackError,  cudaErrorIllegalInstruction,  cudaErrorMisalignedAddress,
+    cudaErrorInvalidAddressSpace, cudaErrorInvalidPc,           cudaErrorAssert,
+    cudaErrorECCUncorrectable,    cudaErrorNvlinkUncorrectable, cudaErrorExternalDevice};
+
+// All others are ENG_INTERNAL.
+constexpr std::pair<cudaError_t, eng_status> statuses[] = {
+    {cudaErrorMemoryAllocation, ENG_NO_MEMORY},       {cudaErrorNoDevice, ENG_UNAVAILABLE},
+    {cudaErrorInsufficientDriver, ENG_UNAVAILABLE},   {cudaErrorInitializationError, ENG_UNAVAILABLE},
+    {cudaErrorSystemDriverMismatch, ENG_UNAVAILABLE}, {cudaErrorSystemNotReady, ENG_UNAVAILABLE},
+    {cudaErrorDevicesUnavailable, ENG_UNAVAILABLE},   {cudaErrorStreamCaptureWrongThread, ENG_UNSUPPORTED},
+    {cudaErrorNotSupported, ENG_UNSUPPORTED},         {cudaErrorInvalidValue, ENG_INVALID}};
 
 eng_status status_of(cudaError_t error) {
   if (error >= cudaErrorStreamCaptureUnsupported && error <= cudaErrorCapturedEvent) return ENG_UNSUPPORTED;
-  switch (error) {
-    case cudaSuccess:
-      return ENG_OK;
-    case cudaErrorMemoryAllocation:
-      return ENG_NO_MEMORY;
-    case cudaErrorNoDevice:
-    case cudaErrorInsufficientDriver:
-    case cudaErrorInitializationError:
-    case cudaErrorSystemDriverMismatch:
-    case cudaErrorSystemNotReady:
-    case cudaErrorDevicesUnavailable:
-      return ENG_UNAVAILABLE;
-    case cudaErrorStreamCaptureWrongThread:
-    case cudaErrorNotSupported:
-      return ENG_UNSUPPORTED;
-    case cudaErrorInvalidValue:
-      return ENG_INVALID;
-    default:
-      return ENG_INTERNAL;
-  }
+  for (const auto& [known, status] : statuses)
+    if (error == known) return status;
+  return ENG_INTERNAL;
+}
+
+}  // namespace
+
+bool is_sticky(cudaError_t error) {
+  return std::find(std::begin(sticky), std::end(sticky), error) != std::end(sticky);
+}
+
+bool worked(cudaError_t error) {
+  if (error != cudaSuccess) cudaGetLastError();
+  return error == cudaSuccess;
 }
 
 std::string text_of(cudaError_t error, bool known) {
@@ -57,10 +48,8 @@ std::string text_of(cudaError_t error, bool known) {
          "device.synchronous=true";
 }
 
-void check(cudaError_t error, const std::string& doing, bool known) {
-  if (error == cudaSuccess) return;
-  cudaGetLastError();  // else the next check of a launch finds it again
-  throw Error{status_of(error), doing + ": " + text_of(error, known)};
+void check(cudaError_t error, std::string_view doing, bool known) {
+  if (!worked(error)) throw Error{status_of(error), std::string(doing) + ": " + text_of(error, known)};
 }
 
 }  // namespace cuda

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 
 #include "device.hpp"
 
@@ -11,10 +12,11 @@ namespace {
 
 // The driver gives memory in such steps, and aligns allocations of this size to it; smaller ones only to 256 bytes.
 constexpr uint64_t step = uint64_t{2} << 20;
+constexpr uint64_t page = 4096;
 constexpr uint64_t most = uint64_t{1} << 62;
 
-uint64_t in_steps(uint64_t bytes) {
-  return std::max<uint64_t>((bytes + step - 1) / step, 1) * step;
+uint64_t in_whole(uint64_t unit, uint64_t bytes) {
+  return std::max<uint64_t>((bytes + unit - 1) / unit, 1) * unit;
 }
 
 std::string amount(uint64_t bytes) {
@@ -23,45 +25,39 @@ std::string amount(uint64_t bytes) {
 
 void* alloc_device(Device& d, uint64_t bytes) {
   void* out = nullptr;
-  const cudaError_t error = bytes < most ? cudaMalloc(&out, in_steps(bytes)) : cudaErrorMemoryAllocation;
+  const std::string arena = "an arena of " + std::to_string(bytes) + " bytes";
+  const cudaError_t error = bytes < most ? cudaMalloc(&out, in_whole(step, bytes)) : cudaErrorMemoryAllocation;
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
     size_t free = 0, total = 0;
-    if (cudaMemGetInfo(&free, &total) != cudaSuccess) cudaGetLastError();
-    throw Error{ENG_NO_MEMORY, "an arena of " + std::to_string(bytes) + " bytes does not fit into GPU " +
-                                   std::to_string(d.index) + ", " + d.properties.name + ": " + amount(free) + " of " +
-                                   amount(total) +
+    worked(cudaMemGetInfo(&free, &total));
+    throw Error{ENG_NO_MEMORY, arena + " does not fit into GPU " + std::to_string(d.index) + ", " + d.properties.name +
+                                   ": " + amount(free) + " of " + amount(total) +
                                    " are free. Other programs may use the rest: see nvidia-smi; what needs less memory "
                                    "here: engine plan --fit"};
   }
-  d.check(error, "allocating an arena of " + std::to_string(bytes) + " bytes");
-  try {
-    if (reinterpret_cast<uintptr_t>(out) % 4096) throw Error{ENG_INTERNAL, "cudaMalloc aligns to less than 4096 bytes"};
-    d.check(cudaMemset(out, 0, in_steps(bytes)), "zeroing an arena");
-    d.check(cudaDeviceSynchronize(), "zeroing an arena");
-  } catch (...) {
-    cudaFree(out);
-    throw;
-  }
-  return out;
+  d.check(error, "allocating " + arena);
+  std::unique_ptr<void, decltype(&cudaFree)> held(out, cudaFree);
+  if (reinterpret_cast<uintptr_t>(out) % page) throw Error{ENG_INTERNAL, "cudaMalloc aligns to less than 4096 bytes"};
+  d.check(cudaMemset(out, 0, in_whole(step, bytes)), "zeroing an arena");
+  d.check(cudaDeviceSynchronize(), "zeroing an arena");
+  return held.release();
 }
 
 void* alloc_pinned(Device& d, uint64_t bytes) {
   void* out = nullptr;
-  const uint64_t size = std::max<uint64_t>((bytes + 4095) / 4096, 1) * 4096;
-  const cudaError_t error = bytes < most ? cudaHostAlloc(&out, size, cudaHostAllocPortable) : cudaErrorMemoryAllocation;
-  if (error == cudaErrorMemoryAllocation)
-    throw cudaGetLastError(), Error{ENG_NO_MEMORY, "no " + std::to_string(bytes) + " bytes of pinned host memory"};
-  d.check(error, "allocating " + std::to_string(bytes) + " bytes of pinned host memory");
-  std::memset(out, 0, size);
-  return out;
+  const std::string what = std::to_string(bytes) + " bytes of pinned host memory";
+  const cudaError_t error =
+      bytes < most ? cudaHostAlloc(&out, in_whole(page, bytes), cudaHostAllocPortable) : cudaErrorMemoryAllocation;
+  if (error == cudaErrorMemoryAllocation) throw cudaGetLastError(), Error{ENG_NO_MEMORY, "no " + what};
+  d.check(error, "allocating " + what);
+  return std::memset(out, 0, in_whole(page, bytes));
 }
 
 void* alloc_host(uint64_t bytes) {
-  const uint64_t size = std::max<uint64_t>((bytes + 4095) / 4096, 1) * 4096;
-  void* out = bytes < most ? std::aligned_alloc(4096, size) : nullptr;
+  void* out = bytes < most ? std::aligned_alloc(page, in_whole(page, bytes)) : nullptr;
   if (!out) throw Error{ENG_NO_MEMORY, "no " + std::to_string(bytes) + " bytes of host memory"};
-  return std::memset(out, 0, size);
+  return std::memset(out, 0, in_whole(page, bytes));
 }
 
 eng_status alloc(void* self, int32_t memory, uint64_t bytes, void** out, eng_error* sink) {

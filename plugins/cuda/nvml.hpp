@@ -4,7 +4,7 @@
 // none.
 #pragma once
 
-#include <cstdint>
+#include <dlfcn.h>
 
 namespace cuda::nvml {
 
@@ -23,26 +23,56 @@ constexpr int ok = 0, too_small = 7;
 constexpr unsigned clock_sm = 1, clock_memory = 2;  // kinds of clocks
 constexpr unsigned most_links = 18;
 
-// One of them is NULL where the driver is too old to have it.
-struct Library {
-  int (*init)() = nullptr;
-  int (*shutdown)() = nullptr;
-  int (*driver_version)(char*, unsigned) = nullptr;
-  int (*count)(unsigned*) = nullptr;
-  int (*by_bus)(const char*, Device*) = nullptr;
-  int (*memory)(Device, Memory*) = nullptr;
-  int (*clock)(Device, unsigned, unsigned*) = nullptr;  // MHz
-  int (*most_clock)(Device, unsigned, unsigned*) = nullptr;
-  int (*ecc)(Device, unsigned*, unsigned*) = nullptr;  // now, and after the next start
-  int (*ecc_errors)(Device, unsigned, unsigned, unsigned long long*) = nullptr;
-  int (*mig)(Device, unsigned*, unsigned*) = nullptr;
-  int (*temperature)(Device, unsigned, unsigned*) = nullptr;
-  int (*power)(Device, unsigned*) = nullptr;  // mW
-  int (*most_power)(Device, unsigned*) = nullptr;
-  int (*link_state)(Device, unsigned, unsigned*) = nullptr;
-  int (*link_version)(Device, unsigned, unsigned*) = nullptr;
-  int (*processes)(Device, unsigned*, Process*) = nullptr;
-  int (*process_name)(unsigned, char*, unsigned) = nullptr;
+// A function under a name, of the type that is asked for; NULL where the library is missing, or too old to have it.
+struct Symbol {
+  void* library;
+  const char* name;
+  template <class F>
+  operator F*() const {
+    return library ? reinterpret_cast<F*>(dlsym(library, name)) : nullptr;
+  }
+};
+
+class Library {
+  void* const handle_ = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  Symbol find(const char* name) const { return {handle_, name}; }
+
+ public:
+  Library() = default;
+  ~Library() {
+    if (here) shutdown();
+    if (handle_) dlclose(handle_);
+  }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  int (*const init)() = find("nvmlInit_v2");
+  int (*const shutdown)() = find("nvmlShutdown");
+  int (*const driver_version)(char*, unsigned) = find("nvmlSystemGetDriverVersion");
+  int (*const count)(unsigned*) = find("nvmlDeviceGetCount_v2");
+  int (*const by_bus)(const char*, Device*) = find("nvmlDeviceGetHandleByPciBusId_v2");
+  int (*const memory)(Device, Memory*) = find("nvmlDeviceGetMemoryInfo");
+  int (*const clock)(Device, unsigned, unsigned*) = find("nvmlDeviceGetClockInfo");  // MHz
+  int (*const most_clock)(Device, unsigned, unsigned*) = find("nvmlDeviceGetMaxClockInfo");
+  int (*const ecc)(Device, unsigned*, unsigned*) = find("nvmlDeviceGetEccMode");  // now, and after the next start
+  int (*const ecc_errors)(Device, unsigned, unsigned, unsigned long long*) = find("nvmlDeviceGetTotalEccErrors");
+  int (*const mig)(Device, unsigned*, unsigned*) = find("nvmlDeviceGetMigMode");
+  int (*const temperature)(Device, unsigned, unsigned*) = find("nvmlDeviceGetTemperature");
+  int (*const power)(Device, unsigned*) = find("nvmlDeviceGetPowerUsage");  // mW
+  int (*const most_power)(Device, unsigned*) = find("nvmlDeviceGetEnforcedPowerLimit");
+  int (*const link_state)(Device, unsigned, unsigned*) = find("nvmlDeviceGetNvLinkState");
+  int (*const link_version)(Device, unsigned, unsigned*) = find("nvmlDeviceGetNvLinkVersion");
+  int (*const processes)(Device, unsigned*, Process*) = find("nvmlDeviceGetComputeRunningProcesses_v3");
+  int (*const process_name)(unsigned, char*, unsigned) = find("nvmlSystemGetProcessName");
+
+  // Whether it may be asked: from here to the destructor. Not without a driver.
+  const bool here = init && shutdown && init() == ok;
+
+  // A number that this GPU and this driver tell.
+  template <class T = unsigned, class F, class... A>
+  static bool get(T& out, F function, A... args) {
+    return function && function(args..., &out) == ok;
+  }
 };
 
 }  // namespace cuda::nvml

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queues are streams that do not wait for the null stream; events are events.
+// Queues are streams that do not wait for the null stream; events are events; segments are captured as CUDA graphs.
 #include <algorithm>
 
 #include "device.hpp"
@@ -75,6 +75,37 @@ eng_status event_elapsed(void* self, void* begin, void* end, double* seconds, en
   });
 }
 
+eng_status capture_begin(void* self, void* queue, eng_error* sink) {
+  return entered(self, sink, [&](Device& d) {
+    // Of this thread alone: ranks that are threads, and writers of checkpoints, may call CUDA meanwhile.
+    d.check(cudaStreamBeginCapture(stream_of(queue), cudaStreamCaptureModeThreadLocal), "beginning a capture", queue);
+  });
+}
+
+eng_status capture_end(void* self, void* queue, void** out, eng_error* sink) {
+  return entered(self, sink, [&](Device& d) {
+    cudaGraph_t graph = nullptr;
+    const cudaError_t ended = cudaStreamEndCapture(stream_of(queue), &graph);
+    if (ended != cudaSuccess && graph) cudaGraphDestroy(graph);
+    d.check(ended, "ending a capture", queue);
+    cudaGraphExec_t made = nullptr;
+    const cudaError_t error = cudaGraphInstantiate(&made, graph, 0);
+    cudaGraphDestroy(graph);
+    d.check(error, "making a graph of a capture", queue);
+    *out = made;
+  });
+}
+
+eng_status graph_launch(void* self, void* graph, void* queue, eng_error* sink) {
+  return entered(self, sink, [&](Device& d) {
+    d.check(cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph), stream_of(queue)), "launching a graph", queue);
+  });
+}
+
+void graph_destroy(void* self, void* graph) {
+  quietly(self, [&] { cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)); });
+}
+
 }  // namespace
 
 void add_streams(eng_device& t) {
@@ -83,6 +114,8 @@ void add_streams(eng_device& t) {
   t.event_create = event_create, t.event_destroy = event_destroy;
   t.event_record = event_record, t.event_wait = event_wait;
   t.event_sync = event_sync, t.event_elapsed = event_elapsed;
+  t.capture_begin = capture_begin, t.capture_end = capture_end;
+  t.graph_launch = graph_launch, t.graph_destroy = graph_destroy;
 }
 
 }  // namespace cuda
