@@ -48,12 +48,6 @@ void set_name(eng_device_info& info, std::string_view name) {
   std::memcpy(info.name, name.data(), std::min(name.size(), sizeof info.name - 1));
 }
 
-std::string_view described(const eng_options* options) {
-  const char* name = nullptr;
-  if (!options || options->get_string(options, "describe", &name, nullptr) != ENG_OK) return {};
-  return name;
-}
-
 void from_card(std::string_view name, eng_device_info& info) {
   const auto* card =
       std::find_if(std::begin(known), std::end(known), [&](const Known& k) { return k.describe == name; });
@@ -90,8 +84,8 @@ eng_status describe_device(const eng_options* options, eng_device_info* out, eng
     info.dl_device_type = kDLCUDA;
     info.overhead_bytes = overhead, info.device_overhead_bytes = device_overhead;
     std::string why;
-    if (const std::string_view name = described(options); !name.empty())
-      from_card(name, info);
+    if (!own.describe.empty())
+      from_card(own.describe, info);
     else if (device_count(why) > 0)
       from_gpu(0, info);
     else

@@ -63,7 +63,7 @@ Options options_of(const eng_options* given) {
     if (n < least) throw Error{ENG_INVALID, std::string(key) + " = " + std::to_string(n) + ": give " + wanted};
     return static_cast<uint64_t>(n);
   };
-  out.synchronous = flag("synchronous"), out.tune = flag("tune");
+  out.describe = text("describe"), out.synchronous = flag("synchronous"), out.tune = flag("tune");
   out.workspace = number("workspace", 32 << 20, 0, "0 or more bytes");
   out.loss_chunk = number("loss_chunk", library::usual_loss_chunk, 1, "1 token or more");
   const std::string who = text("attention"), cudnn = text("cudnn");

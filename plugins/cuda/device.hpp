@@ -22,6 +22,7 @@ namespace cuda {
 constexpr size_t workspace_setting = 0;
 
 struct Options {
+  std::string describe;     // the card that is meant; "": the GPU that is here
   uint64_t workspace = 0;   // bytes: the most scratch of a matrix product
   uint64_t loss_chunk = 0;  // tokens whose logits exist at a time
   AttentionOptions attention;
