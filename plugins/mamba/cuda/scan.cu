@@ -11,29 +11,25 @@ enum class Pass { whole, step, ends };  // ends: of each span but the last, only
 
 // S states in each lane; `many`: a channel has several. `kept`: the states before each chunk, or, for a step, those
 // that running sequences go on with. `ends` begins with states of 0, and writes those after the span to the place of
-// those before the next one, and to `steps` (B, spans, E) the sum of its steps.
+// those before the next one, and to `steps` (B, spans, E), likewise, the sum of its steps.
 template <class T, int S, bool many, Pass pass>
 __global__ void __launch_bounds__(scan_block, many ? 3 : 4) scan(ScanOf<T> p, T* y, float* kept, float* steps) {
-  float* const tile = cuda::shared<float[scan_tile * 2 * most_states]>();
+  float* const tile = shared<float[scan_tile * 2 * most_states]>();
   const ScanSizes& s = p.s;
   const Place<S, many> me(s, blockIdx.x);
   const int width = many ? 2 * S * s.lanes : 2 * S;
   float rate[S];
-  load_rates(p.a_log, s, me, rate);
+  me.load_rates(p.a_log, rate);
   const float bias = p.dt_bias[me.e], d = p.d[me.e];
   const int64_t spans = pass == Pass::ends ? s.spans - 1 : s.spans;
   for (int64_t b = blockIdx.z; b < s.batch; b += gridDim.z)
     for (int64_t q = blockIdx.y; q < spans; q += gridDim.y) {
-      const int64_t end = s.end(q), at = p.at(b, s.first(q), me.e);
-      const auto kept_at = [&](int64_t of_chunk, int n) {
-        return kept + (pass == Pass::step ? b : b * s.chunks + of_chunk) * s.states * s.channels + me.state(s, n);
-      };
-      float h[S], all_steps = 0;
+      const int64_t begin = s.first(q), end = s.end(q), at = s.at(b, begin, me.e);
+      const auto kept_row = [&](int64_t of_chunk) { return pass == Pass::step ? b : b * s.chunks + of_chunk; };
+      float h[S] = {}, all_steps = 0;
       unsigned cut = 0;
-      const bool goes_on = pass == Pass::step || (pass == Pass::whole && q > 0);
-      ENG_UNROLL
-      for (int n = 0; n < S; ++n) h[n] = goes_on && me.has(s, n) ? *kept_at(q * s.span, n) : 0.0f;
-      const T *u = p.u + at, *delta = p.delta + at, *gate = p.gate + p.gate_at(b, s.first(q), me.e);
+      if (pass == Pass::step || (pass == Pass::whole && q > 0)) me.load(kept, kept_row(q * s.span), h);
+      const T *u = p.u + at, *delta = p.delta + at, *gate = p.gate + s.gate_at(b, begin, me.e);
       T* out = y + at;
       // The next tokens, whose B and C begin at `row`.
       const auto go = [&]<int count>(const float* row) {
@@ -48,7 +44,7 @@ __global__ void __launch_bounds__(scan_block, many ? 3 : 4) scan(ScanOf<T> p, T*
           float sum = 0;
           ENG_UNROLL
           for (int n = 0; n < S; ++n) {
-            h[n] = fmaf(cuda::exp2_approx(by[k] * rate[n]), h[n], input * row[n]);
+            h[n] = fmaf(exp2_approx(by[k] * rate[n]), h[n], input * row[n]);
             if (pass != Pass::ends) sum = fmaf(row[width / 2 + n], h[n], sum);
           }
           if constexpr (pass != Pass::ends) {
@@ -57,63 +53,30 @@ __global__ void __launch_bounds__(scan_block, many ? 3 : 4) scan(ScanOf<T> p, T*
           }
         }
       };
-      for (int64_t first = s.first(q); first < end; first += scan_tile) {
-        __syncthreads();
-        load_bc(p, b, first, end, scan_tile, width, tile);
-        __syncthreads();
-        const unsigned begins = p.segments ? documents_from(p, b, first, end, scan_tile) : 0;
+      for (int64_t first = begin; first < end; first += scan_tile) {
+        const unsigned begins = load_tile<pass != Pass::step>(p, b, first, end, scan_tile, width, tile);
         cut |= begins;
-        if (pass == Pass::whole && first % chunk == 0 && me.there) {
-          ENG_UNROLL
-          for (int n = 0; n < S; ++n)
-            if (me.has(s, n)) *kept_at(first / chunk, n) = begins & 1 ? 0.0f : h[n];
-        }
         const int count = end - first < scan_tile ? static_cast<int>(end - first) : scan_tile;
         for (int k = 0; k < count;) {
-          const float* const row = tile + me.first;
+          const float* const bc = tile + me.first;
           if (begins >> k & 1) {
             ENG_UNROLL
             for (int n = 0; n < S; ++n) h[n] = 0;
           }
+          if (pass == Pass::whole && k == 0 && first % chunk == 0) me.store(h, kept, kept_row(first / chunk));
           const unsigned later = begins >> k >> 1;
           const int to = later ? k + __ffs(static_cast<int>(later)) : count;  // up to the next document
           ENG_ROLL
-          for (; k + ahead <= to; k += ahead) go.template operator()<ahead>(row + k * width);
+          for (; k + ahead <= to; k += ahead) go.template operator()<ahead>(bc + k * width);
           ENG_ROLL
-          for (; k < to; ++k) go.template operator()<1>(row + k * width);
+          for (; k < to; ++k) go.template operator()<1>(bc + k * width);
         }
       }
-      if constexpr (pass != Pass::whole) {
-        ENG_UNROLL
-        for (int n = 0; n < S; ++n)
-          if (me.there && me.has(s, n)) *kept_at((q + 1) * s.span, n) = h[n];
-        if (pass == Pass::ends && me.there && me.lane == 0)
-          steps[(b * s.spans + q) * s.channels + me.e] = cut ? cut_span : all_steps;
-      }
+      if (pass != Pass::whole) me.store(h, kept, kept_row((q + 1) * s.span));
+      if (pass == Pass::ends && me.there && me.lane == 0)
+        steps[(b * s.spans + q + 1) * s.channels + me.e] = cut ? cut_span : all_steps;
     }
 }
-
-// The states before each span, from what the spans alone leave: one after another.
-struct HandOn {
-  const float *a_log, *steps;
-  float* kept;
-  ScanSizes s;
-  template <int W>
-  __device__ void at(int64_t i) const {
-    for (int k = 0; k < W; ++k) one(i + k);
-  }
-  __device__ void one(int64_t i) const {
-    const int64_t e = i % s.channels, n = i / s.channels % s.states, b = i / s.channels / s.states;
-    const float rate = rate_of(a_log[e * s.states + n]);
-    float h = 0;
-    for (int64_t q = 1; q < s.spans; ++q) {
-      float* const own = kept + ((b * s.chunks + q * s.span) * s.states + n) * s.channels + e;
-      const float by = steps[(b * s.spans + q - 1) * s.channels + e];
-      h = by == cut_span ? *own : fmaf(cuda::exp2_approx(by * rate), h, *own);
-      *own = h;
-    }
-  }
-};
 
 template <bool step>
 struct Scan {
@@ -158,7 +121,7 @@ struct Scan {
     };
     if (s.spans > 1) {
       launch<scan<T, S, many, Pass::ends>>(grid(s.spans - 1), scan_block, bytes, stream, p, y, kept, steps);
-      cuda::launch_each(s.batch * s.states * s.channels, stream, HandOn{p.a_log, steps, kept, s});
+      launch_each(s.batch * s.states * s.channels, stream, HandOver{p.a_log, steps, kept, s.chunks, s.span, false, s});
     }
     launch<scan<T, S, many, step ? Pass::step : Pass::whole>>(grid(s.spans), scan_block, bytes, stream, p, y, kept,
                                                               steps);
@@ -169,7 +132,7 @@ struct Scan {
 
 void add_scan(std::vector<const eng_kernel*>& list) {
   using namespace on_cuda;
-  list.insert(list.end(), {&cuda::kernel<Scan<false>>, &cuda::kernel<Scan<true>>});
+  list.insert(list.end(), {&kernel<Scan<false>>, &kernel<Scan<true>>});
 }
 
 }  // namespace mamba

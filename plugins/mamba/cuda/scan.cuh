@@ -17,9 +17,11 @@ constexpr int most_states = 64;
 constexpr int64_t enough_blocks = 2,
                   filling_blocks = 4;  // for each processor: sequences are not cut; what cutting aims at
 
-struct ScanSizes {
-  int64_t batch, tokens, channels, stride, chunks, span, spans;  // span: chunks of one
-  int states, lanes;                                             // lanes that share a channel
+struct ScanSizes : Sequences {
+  int64_t chunks, span, spans;  // span: chunks of one
+  int states, lanes;            // lanes that share a channel
+  // Of the gate: its last E columns.
+  __device__ int64_t gate_at(int64_t b, int64_t t, int64_t e) const { return wide_at(b, t, stride - channels + e); }
   __host__ __device__ int64_t groups() const { return (channels * lanes + scan_block - 1) / scan_block; }
   __host__ __device__ int64_t first(int64_t q) const { return q * span * chunk; }  // token of span q
   __host__ __device__ int64_t end(int64_t q) const { return q + 1 < spans ? first(q + 1) : tokens; }
@@ -30,39 +32,23 @@ struct ScanOf {
   const T *u, *delta, *bc, *gate;
   const float *a_log, *d, *dt_bias;
   ScanSizes s;
-  const int32_t* segments;  // (B, T), of packed samples
-  __device__ int64_t at(int64_t b, int64_t t, int64_t e) const { return (b * s.tokens + t) * s.channels + e; }
-  __device__ int64_t gate_at(int64_t b, int64_t t, int64_t e) const {
-    return (b * s.tokens + t) * s.stride + (s.stride - s.channels) + e;
-  }
-  // Whether a document of a packed sample begins at token t, and not at token 0: states begin anew.
-  __device__ bool begins(int64_t b, int64_t t) const {
-    return t > 0 && t < s.tokens && segments[b * s.tokens + t] != segments[b * s.tokens + t - 1];
-  }
-  __device__ float step_of(int64_t b, int64_t t, int64_t e, float bias) const {
-    return softplus(value(delta[at(b, t, e)]) + bias);
-  }
 };
 
-// B and C of `count` tokens from `first` on, by all threads of the block. `width`: that of a row of `tile`, which holds
-// B in its first half and C in the second; it divides scan_block. Tokens from `end` on, and states that a channel does
-// not have, are 0.
-template <class T>
-__device__ __forceinline__ void load_bc(const ScanOf<T>& p, int64_t b, int64_t first, int64_t end, int count, int width,
-                                        float* tile) {
+// Waits for what the threads of the block do with `tile`, and loads B and C of `count` tokens from `first` on into it.
+// `width`: that of its rows, which hold B in their first half and C in the second; it divides scan_block. Tokens from
+// `end` on, and states that a channel does not have, are 0. Returns bit k for each token first + k below `end` at which
+// a document begins, if samples are `packed`; at most 32 tokens.
+template <bool packed, class T>
+__device__ __forceinline__ unsigned load_tile(const ScanOf<T>& p, int64_t b, int64_t first, int64_t end, int count,
+                                              int width, float* tile) {
   const int thread = static_cast<int>(threadIdx.x), column = thread % width, n = column % (width / 2);
   const int64_t row = 2 * p.s.states, left = n < p.s.states ? end - first : 0;
   const T* from = p.bc + (b * p.s.tokens + first + thread / width) * row + (column < width / 2 ? n : p.s.states + n);
+  __syncthreads();
   for (int k = thread / width; k < count; k += scan_block / width, from += scan_block / width * row)
     tile[k * width + column] = k < left ? value(*from) : 0.0f;
-}
-
-// Bit k: a document begins at token first + k, below `end`. The same to all threads of the block. At most 32 tokens.
-template <class T>
-__device__ __forceinline__ unsigned documents_from(const ScanOf<T>& p, int64_t b, int64_t first, int64_t end,
-                                                   int count) {
-  const int k = static_cast<int>(threadIdx.x) % 32;
-  return __ballot_sync(0xffffffffu, k < count && first + k < end && p.begins(b, first + k));
+  __syncthreads();
+  return packed ? p.s.begun(b, first, first + count < end ? first + count : end) : 0;
 }
 
 // The sum over the lanes of a channel, to all of them.
@@ -71,46 +57,54 @@ __device__ __forceinline__ float sum_of_lanes(float x, int lanes) {
   return x;
 }
 
+// -exp(a_log) / ln 2: exp(s A) = exp2(s rate).
+__device__ __forceinline__ float rate_of(float a_log) {
+  return -1.44269504f * expf(a_log);
+}
+
 // What a thread is: a lane of a channel, with states first .. first + S - 1. `many`: a channel may have several lanes.
 template <int S, bool many>
 struct Place {
+  const ScanSizes& s;
   int64_t e;
   int lane, first;
   bool there;
-  __device__ explicit Place(const ScanSizes& s, int64_t group) {
+  __device__ explicit Place(const ScanSizes& sizes, int64_t group) : s(sizes) {
     const int64_t at = group * scan_block + threadIdx.x;
     e = many ? at / s.lanes : at, lane = many ? static_cast<int>(at % s.lanes) : 0, first = lane * S;
     there = e < s.channels;
     if (!there) e = s.channels - 1;  // it may read that one's tokens
   }
-  // Whether state n is one of the channel; where it lies in (..., N, E).
-  __device__ bool has(const ScanSizes& s, int n) const { return first + n < s.states; }
-  __device__ int64_t state(const ScanSizes& s, int n) const { return (first + n) * s.channels + e; }
+  // Whether state n is one of the channel.
+  __device__ bool has(int n) const { return first + n < s.states; }
+  // Its states in row `row` of (.., N, E); those that the channel does not have are 0.
+  __device__ void load(const float* states, int64_t row, float (&to)[S]) const {
+    ENG_UNROLL
+    for (int n = 0; n < S; ++n) to[n] = has(n) ? states[(row * s.states + first + n) * s.channels + e] : 0.0f;
+  }
+  __device__ void store(const float (&from)[S], float* states, int64_t row) const {
+    ENG_UNROLL
+    for (int n = 0; n < S; ++n)
+      if (there && has(n)) states[(row * s.states + first + n) * s.channels + e] = from[n];
+  }
+  __device__ void load_rates(const float* a_log, float (&rate)[S]) const {
+    ENG_UNROLL
+    for (int n = 0; n < S; ++n) rate[n] = has(n) ? rate_of(a_log[e * s.states + first + n]) : 0.0f;
+  }
 };
-// -exp(a_log) / ln 2: exp(s A) = exp2(s rate).
-__device__ __forceinline__ float rate_of(float a_log) {
-  return -1.44269504f * expf(a_log);
-}
-template <int S, bool many>
-__device__ __forceinline__ void load_rates(const float* a_log, const ScanSizes& s, const Place<S, many>& me,
-                                           float (&rate)[S]) {
-  ENG_UNROLL
-  for (int n = 0; n < S; ++n) rate[n] = me.has(s, n) ? rate_of(a_log[me.e * s.states + me.first + n]) : 0.0f;
-}
 
 // The inputs of a scan begin with u, delta, a_log, bc, d, dt_bias, gate; `u` is the index of the first. S: the most
 // states of a lane.
 inline ScanSizes scan_sizes(const Call& c, size_t u, int most, bool cut) {
   need(c.in[u].ndim == 3, "u must be (B, T, E)");
   ScanSizes s{};
-  s.batch = c.in[u].dims[0], s.tokens = c.in[u].dims[1], s.channels = c.in[u].dims[2];
-  s.stride = columns(c.in[u + 6]), s.chunks = chunks(s.tokens);
+  s.batch = c.in[u].dims[0], s.tokens = c.in[u].dims[1], s.channels = c.in[u].dims[2], s.stride = columns(c.in[u + 6]);
+  s.chunks = s.span = chunks(s.tokens);
   const int64_t states = columns(c.in[u + 2]);
-  if (states < 1 || states > most_states) throw cuda::Error{ENG_UNSUPPORTED, "computes 1 to 64 states of a channel"};
+  if (states < 1 || states > most_states) throw Error{ENG_UNSUPPORTED, "computes 1 to 64 states of a channel"};
   s.states = static_cast<int>(states), s.lanes = 1;
   while (s.lanes * most < states) s.lanes *= 2;
   const int64_t blocks = s.batch * s.groups(), processors = c.parallel;
-  s.span = s.chunks;
   if (cut && blocks > 0 && blocks < enough_blocks * processors) {
     const int64_t wanted = (filling_blocks * processors + blocks - 1) / blocks;
     s.span = (s.chunks + wanted - 1) / wanted;
@@ -128,18 +122,37 @@ inline void need_scan(const Call& c, size_t u, const ScanSizes& s) {
 }
 template <class T>
 ScanOf<T> scan_of(const Args& a, size_t u, const ScanSizes& s, const int32_t* segments) {
-  return {a.in<T>(u),
-          a.in<T>(u + 1),
-          a.in<T>(u + 3),
-          a.in<T>(u + 6),
-          a.in<float>(u + 2),
-          a.in<float>(u + 4),
-          a.in<float>(u + 5),
-          s,
-          segments};
+  ScanOf<T> p{a.in<T>(u),         a.in<T>(u + 1),     a.in<T>(u + 3),     a.in<T>(u + 6),
+              a.in<float>(u + 2), a.in<float>(u + 4), a.in<float>(u + 5), s};
+  p.s.segments = segments;
+  return p;
 }
+
 // In place of the sum of the steps of a span in which a document begins: nothing passes through it.
 constexpr float cut_span = -1;
+
+// The states at the borders of spans, from what each span alone adds there: one span after another.
+struct HandOver {
+  static constexpr int width = 1;
+  const float *a_log, *steps;  // steps (B, spans, E): of the span that adds to the states at q
+  float* states;               // (B, rows, N, E), those at span q > 0 in row q * apart
+  int64_t rows, apart;
+  bool back;  // from the last span to the second
+  ScanSizes s;
+  template <int>
+  __device__ void at(int64_t i) const {
+    const int64_t e = i % s.channels, n = i / s.channels % s.states, b = i / s.channels / s.states;
+    const float rate = rate_of(a_log[e * s.states + n]);
+    float h = 0;
+    for (int64_t k = 1; k < s.spans; ++k) {
+      const int64_t q = back ? s.spans - k : k;
+      float* const own = states + ((b * rows + q * apart) * s.states + n) * s.channels + e;
+      const float by = steps[(b * s.spans + q) * s.channels + e];
+      h = by == cut_span ? *own : fmaf(exp2_approx(by * rate), h, *own);
+      *own = h;
+    }
+  }
+};
 
 }  // namespace on_cuda
 }  // namespace mamba

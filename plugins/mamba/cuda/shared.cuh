@@ -9,36 +9,23 @@
 namespace mamba {
 namespace on_cuda {
 
-using cuda::Args;
-using cuda::by_type;
-using cuda::by_types;
-using cuda::Call;
-using cuda::columns;
-using cuda::elements;
-using cuda::launch;
-using cuda::need;
-using cuda::need_counts;
-using cuda::need_float;
-using cuda::need_size;
-using cuda::need_type;
-using cuda::rows;
-using cuda::sigmoid;
+using namespace cuda;
 
 // Elements as f32, and back. Which NaN of several a result is, these ops do not say.
 template <class T>
 __device__ __forceinline__ float value(T x) {
-  return cuda::to_f32<cuda::Nan::any>(x);
+  return to_f32<Nan::any>(x);
 }
 template <class T>
 __device__ __forceinline__ void put(float x, T& out) {
-  cuda::from_f32<cuda::Nan::any>(x, out);
+  from_f32<Nan::any>(x, out);
 }
 // ln(1 + e^x) = max(x, 0) + ln(1 + u), u = e^-|x|. The polynomial is that of the least relative error in 0 < u <= 1,
 // 3.3e-8, found by Remez's algorithm.
 __device__ __forceinline__ float softplus(float x) {
   constexpr float of[] = {0.00536482967f, -0.030065814f, 0.0792045668f, -0.137538046f, 0.191536561f,
                           -0.248571634f,  0.33321324f,   -0.499996483f, 1.0f};
-  const float u = cuda::exp_approx(-fabsf(x));
+  const float u = exp_approx(-fabsf(x));
   float sum = of[0];
   for (int k = 1; k < 9; ++k) sum = fmaf(sum, u, of[k]);
   return fmaf(sum, u, fmaxf(x, 0.0f));
@@ -52,16 +39,35 @@ inline unsigned second(int64_t n) {
   return static_cast<unsigned>(n < 65535 ? n : 65535);
 }
 
-// Zeroes columns first .. first + count - 1 of each row.
+// What the kernels that go along the tokens of a channel share.
+struct Sequences {
+  int64_t batch, tokens, channels, stride;  // stride: elements of a token where it may have more than the channels
+  const int32_t* segments;                  // (B, T), of packed samples, or null
+  __device__ int64_t at(int64_t b, int64_t t, int64_t e) const { return (b * tokens + t) * channels + e; }
+  __device__ int64_t wide_at(int64_t b, int64_t t, int64_t e) const { return (b * tokens + t) * stride + e; }
+  // Whether a document begins at token t of a packed sample, and not at token 0: nothing before it is seen.
+  __device__ bool begins(int64_t b, int64_t t) const {
+    return segments && t > 0 && segments[b * tokens + t] != segments[b * tokens + t - 1];
+  }
+  // Bit k: a document begins at token first + k, below `end`. By the first `lanes` lanes of a warp, which all get it.
+  __device__ unsigned begun(int64_t b, int64_t first, int64_t end, int lanes = 32) const {
+    if (!segments) return 0;
+    const int64_t t = first + threadIdx.x % 32;
+    return __ballot_sync(0xffffffffu >> (32 - lanes), t < end && begins(b, t));
+  }
+};
+
+// Zeroes the elements of each token that belong to no channel; `x`: the first of them.
 template <class T>
-__global__ void clear_columns(T* x, int64_t rows, int64_t stride, int64_t first, int64_t count) {
+__global__ void clear_columns(T* x, Sequences s) {
   const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (column >= count) return;
-  for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) put(0.0f, x[row * stride + first + column]);
+  if (column >= s.stride - s.channels) return;
+  for (int64_t row = blockIdx.y; row < s.batch * s.tokens; row += gridDim.y) put(0.0f, x[row * s.stride + column]);
 }
 template <class T>
-void clear(T* x, int64_t rows, int64_t stride, int64_t first, int64_t count, cudaStream_t stream) {
-  launch<clear_columns<T>>(dim3(blocks_of(count, 128), second(rows)), 128, 0, stream, x, rows, stride, first, count);
+void clear(T* x, const Sequences& s, cudaStream_t stream) {
+  const dim3 grid(blocks_of(s.stride - s.channels, 128), second(s.batch * s.tokens));
+  launch<clear_columns<T>>(grid, 128, 0, stream, x, s);
 }
 
 // Segments (B, T), of packed samples; may be absent.

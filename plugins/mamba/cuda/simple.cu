@@ -9,22 +9,17 @@ namespace mamba {
 namespace on_cuda {
 
 // Rows of P + Q words, beside rows of P and of Q.
-template <class W>
-struct RowsOf {
-  W *x, *a, *b;
-  int64_t rows, p, q;
-};
 template <class W, bool join>
-__global__ void copy_rows(RowsOf<W> r) {
+__global__ void copy_rows(W* x, W* a, W* b, int64_t rows, int64_t p, int64_t q) {
   const int64_t column = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (column >= r.p + r.q) return;
-  for (int64_t row = blockIdx.y; row < r.rows; row += gridDim.y) {
-    W* const whole = r.x + row * (r.p + r.q) + column;
-    W* const part = column < r.p ? r.a + row * r.p + column : r.b + row * r.q + (column - r.p);
+  if (column >= p + q) return;
+  for (int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
+    W& whole = x[row * (p + q) + column];
+    W& part = column < p ? a[row * p + column] : b[row * q + (column - p)];
     if (join)
-      *whole = *part;
+      whole = part;
     else
-      *part = *whole;
+      part = whole;
   }
 }
 
@@ -45,17 +40,15 @@ struct Rows {
         q(columns(join ? c.in[1] : c.out[1])) {}
   void run(const Args& args, cudaStream_t stream) const {
     const auto with = [&]<class W>(W) {
-      W* const x = join ? args.out<W>(0) : const_cast<W*>(args.in<W>(0));
-      W* const a = join ? const_cast<W*>(args.in<W>(0)) : args.out<W>(0);
-      W* const b = join ? const_cast<W*>(args.in<W>(1)) : args.out<W>(1);
+      const auto tensor = [&](size_t k) { return static_cast<W*>(args.data[k]); };
       const auto words = [&](int64_t elements) { return elements * size / static_cast<int64_t>(sizeof(W)); };
-      launch<copy_rows<W, join>>(dim3(blocks_of(words(p + q), 128), second(n)), 128, 0, stream,
-                                 RowsOf<W>{x, a, b, n, words(p), words(q)});
+      launch<copy_rows<W, join>>(dim3(blocks_of(words(p + q), 128), second(n)), 128, 0, stream, tensor(join ? 2 : 0),
+                                 tensor(join ? 0 : 1), tensor(join ? 1 : 2), n, words(p), words(q));
     };
     // The largest words of which both parts of a row are made.
     const int64_t together = p * size | q * size;
     if (together % 16 == 0)
-      with(cuda::Pack<uint32_t, 4>{});
+      with(Pack<uint32_t, 4>{});
     else if (together % 4 == 0)
       with(uint32_t{});
     else
@@ -63,82 +56,64 @@ struct Rows {
   }
 };
 
-// ln(1) .. ln(states) are computed on the host, whose bits every device has.
-constexpr int64_t most_logs = 256;
-struct Logs {
-  float of[most_logs] = {};
-};
-template <class T>
+// The initial values of an op: element i is of(i). ln(1) .. ln(states) are computed on the host, whose bits every
+// device has.
 struct ALogOf {
-  T* out;
-  int64_t first, states;
-  Logs logs;
-  template <int W>
-  __device__ void at(int64_t i) const {
-    for (int k = 0; k < W; ++k) put(logs.of[(first + i + k) % states], out[i + k]);
+  static constexpr const char* op = MAMBA_OP_INIT_A_LOG;
+  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
+  static constexpr int64_t most_states = 256;
+  int64_t states, first;
+  float logs[most_states] = {};
+  explicit ALogOf(const Call& c) : states(c.integer("states")), first(c.integer("first")) {
+    need(states >= 1 && first >= 0, "states must be at least 1, first 0 or more");
+    if (states > most_states) throw Error{ENG_UNSUPPORTED, "fills up to 256 states of a channel"};
+    for (int64_t k = 0; k < states; ++k) logs[k] = static_cast<float>(std::log(static_cast<double>(k + 1)));
   }
+  __device__ float operator()(int64_t i) const { return logs[(first + i) % states]; }
 };
-template <class T>
 struct DtBiasOf {
-  T* out;
+  static constexpr const char* op = MAMBA_OP_INIT_DT_BIAS;
+  static constexpr uint32_t flags = 0;  // not EXACT: exp, log and expm1 in f64 are those of another library
   int64_t first;
   uint64_t seed, stream;
   double low, high, least;
+  explicit DtBiasOf(const Call& c)
+      : first(c.integer("first")),
+        seed(static_cast<uint64_t>(c.integer("seed"))),
+        stream(static_cast<uint64_t>(c.integer("stream"))),
+        low(c.real("low")),
+        high(c.real("high")),
+        least(c.real("floor")) {
+    need(first >= 0, "first must be 0 or more");
+  }
+  __device__ float operator()(int64_t i) const {
+    const uint64_t element = static_cast<uint64_t>(first + i);
+    const double uniform = (philox(element / 4, stream, seed).at[element % 4] + 0.5) * 0x1p-32;
+    const double given = exp(low + (high - low) * uniform), step = given > least ? given : least;
+    return static_cast<float>(step + log(-expm1(-step)));  // the softplus of this is `step`
+  }
+};
+template <class T, class F>
+struct FillOf {
+  T* out;
+  F of;
   template <int W>
   __device__ void at(int64_t i) const {
-    for (int k = 0; k < W; ++k) {
-      const uint64_t element = static_cast<uint64_t>(first + i + k);
-      const double uniform = (cuda::philox(element / 4, stream, seed).at[element % 4] + 0.5) * 0x1p-32;
-      const double given = exp(low + (high - low) * uniform), step = given > least ? given : least;
-      put(static_cast<float>(step + log(-expm1(-step))), out[i + k]);  // the softplus of this is `step`
-    }
+    for (int k = 0; k < W; ++k) put(of(i + k), out[i + k]);
   }
 };
 
-struct InitALog {
-  static constexpr const char* op = MAMBA_OP_INIT_A_LOG;
-  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
-  int32_t type;
-  int64_t n, first, states;
-  Logs logs;
-  static void check(const Call& c) {
-    need_counts(c, 0, 0, 1, 1), need_float(c.out[0], "out");
-    need(c.integer("states") >= 1 && c.integer("first") >= 0, "states must be at least 1, first 0 or more");
-    if (c.integer("states") > most_logs) throw cuda::Error{ENG_UNSUPPORTED, "fills up to 256 states of a channel"};
-  }
-  explicit InitALog(const Call& c)
-      : type(c.out[0].dtype), n(elements(c.out[0])), first(c.integer("first")), states(c.integer("states")) {
-    for (int64_t k = 0; k < states; ++k) logs.of[k] = static_cast<float>(std::log(static_cast<double>(k + 1)));
-  }
-  void run(const Args& a, cudaStream_t stream) const {
-    by_type(type, [&]<class T>(T) { cuda::launch_each(n, stream, ALogOf<T>{a.out<T>(0), first, states, logs}); });
-  }
-};
-// Not EXACT: exp, log and expm1 in f64 are those of another library.
-struct InitDtBias {
-  static constexpr const char* op = MAMBA_OP_INIT_DT_BIAS;
+template <class F>
+struct Init {
+  static constexpr const char* op = F::op;
+  static constexpr uint32_t flags = F::flags;
   int32_t type;
   int64_t n;
-  DtBiasOf<float> values;
-  static void check(const Call& c) {
-    need_counts(c, 0, 0, 1, 1), need_float(c.out[0], "out");
-    need(InitDtBias(c).values.first >= 0, "first must be 0 or more");
-  }
-  explicit InitDtBias(const Call& c)
-      : type(c.out[0].dtype),
-        n(elements(c.out[0])),
-        values{nullptr,
-               c.integer("first"),
-               static_cast<uint64_t>(c.integer("seed")),
-               static_cast<uint64_t>(c.integer("stream")),
-               c.real("low"),
-               c.real("high"),
-               c.real("floor")} {}
-  void run(const Args& a, cudaStream_t queue) const {
-    by_type(type, [&]<class T>(T) {
-      const auto& [out, first, seed, stream, low, high, least] = values;
-      cuda::launch_each(n, queue, DtBiasOf<T>{a.out<T>(0), first, seed, stream, low, high, least});
-    });
+  F of;
+  static void check(const Call& c) { need_counts(c, 0, 0, 1, 1), need_float(c.out[0], "out"), F(c); }
+  explicit Init(const Call& c) : type(c.out[0].dtype), n(elements(c.out[0])), of(c) {}
+  void run(const Args& a, cudaStream_t stream) const {
+    by_type(type, [&]<class T>(T) { launch_each(n, stream, FillOf<T, F>{a.out<T>(0), of}); });
   }
 };
 
@@ -146,8 +121,7 @@ struct InitDtBias {
 
 void add_simple(std::vector<const eng_kernel*>& list) {
   using namespace on_cuda;
-  list.insert(list.end(), {&cuda::kernel<Rows<false>>, &cuda::kernel<Rows<true>>, &cuda::kernel<InitALog>,
-                           &cuda::kernel<InitDtBias>});
+  list.insert(list.end(), {&kernel<Rows<false>>, &kernel<Rows<true>>, &kernel<Init<ALogOf>>, &kernel<Init<DtBiasOf>>});
 }
 
 }  // namespace mamba

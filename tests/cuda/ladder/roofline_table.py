@@ -101,10 +101,8 @@ OTHERS = {
     "on_cuda::DtBiasOf": "once, before the first step",
     "on_cuda::scan<": "the states' arithmetic",
     "on_cuda::scan_grad": "the states' arithmetic",
-    "on_cuda::HandOn": "states at the ends of spans, some thousand tokens each",
-    "on_cuda::HandBack": "states at the ends of spans, some thousand tokens each",
-    "on_cuda::sum_sequences": "one number for each state, channel and span",
+    "on_cuda::HandOver": "states at the borders of spans, some thousand tokens each",
+    "on_cuda::SumSpansOf": "one number for each state, channel and span",
     "on_cuda::conv_sums": "five numbers for each channel and 64 tokens",
-    "on_cuda::keep_last": "three tokens of a sequence",
     "muon::on_cuda::factor_of": "one block, one number for 4,096 elements",
 }
