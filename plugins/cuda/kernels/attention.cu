@@ -25,63 +25,61 @@ __device__ __forceinline__ float dot(const T* x, const T* y, int64_t n) {
   return sum;
 }
 
-// Grid: (T, heads, B). `counters`: of a running sequence, may be null; `starts`: of the documents of packed samples,
-// may be null.
+// Grid: (T, heads, B). `counters`: of a running sequence, may be null; lse may be null.
 template <class T>
-__global__ void forward(Heads s, const T* q, const T* k, const T* v, const int64_t* counters, T* o, float* lse,
-                        const int32_t* starts) {
+__global__ void forward(Heads s, Forward<T> of, const int64_t* counters) {
   float* const scratch = rows_of_scores();
   float* const p = scratch + block / warp;
   const int64_t i = blockIdx.x, h = blockIdx.y, b = blockIdx.z, kv = h / (s.heads / s.kv_heads);
-  const int64_t first = starts ? starts[b * s.length + i] : 0, last = i + (counters ? counters[ENG_C_POSITION] : 0);
-  const T* const mine = q + s.query(b, i, h);
+  const int64_t first = of.starts ? of.starts[b * s.length + i] : 0,
+                last = i + (counters ? counters[ENG_C_POSITION] : 0);
+  const T* const mine = of.q + s.query(b, i, h);
   float top = -INFINITY, sum = 0;
   for (int64_t j = first + threadIdx.x; j <= last; j += block)
-    top = fmaxf(top, p[j] = s.scale * dot(mine, k + s.key(b, j, kv), s.size));
+    top = fmaxf(top, p[j] = s.scale * dot(mine, of.k + s.key(b, j, kv), s.size));
   top = max_of_block(top, scratch);
   for (int64_t j = first + threadIdx.x; j <= last; j += block) sum += p[j] = expf(p[j] - top);
   sum = sum_of_block(sum, scratch);
   for (int64_t d = threadIdx.x; d < s.size; d += block) {
     float out = 0;
-    for (int64_t j = first; j <= last; ++j) out = fmaf(p[j], to_f32(v[s.key(b, j, kv) + d]), out);
-    from_f32(out / sum, o[s.query(b, i, h) + d]);
+    for (int64_t j = first; j <= last; ++j) out = fmaf(p[j], to_f32(of.v[s.key(b, j, kv) + d]), out);
+    from_f32(out / sum, of.o[s.query(b, i, h) + d]);
   }
-  if (lse && threadIdx.x == 0) lse[s.row(b, i, h)] = top + logf(sum);
+  if (of.lse && threadIdx.x == 0) of.lse[s.row(b, i, h)] = top + logf(sum);
 }
 
 // P = exp(scale q k^T - lse);  dS = scale P (do v^T - delta), delta = rowsum(do o);  dq = dS k.
 template <class T>
-__global__ void grad_of_query(Heads s, const T* dout, const T* q, const T* k, const T* v, const T* o, const float* lse,
-                              T* dq, float* deltas, const int32_t* starts) {
+__global__ void grad_of_query(Heads s, Grad<T> of) {
   float* const scratch = rows_of_scores();
   float* const ds = scratch + block / warp;
   const int64_t i = blockIdx.x, h = blockIdx.y, b = blockIdx.z, kv = h / (s.heads / s.kv_heads), at = s.query(b, i, h);
-  const int64_t first = starts ? starts[b * s.length + i] : 0;
+  const int64_t first = of.starts ? of.starts[b * s.length + i] : 0;
   float part = 0;
-  for (int64_t d = threadIdx.x; d < s.size; d += block) part = fmaf(to_f32(dout[at + d]), to_f32(o[at + d]), part);
+  for (int64_t d = threadIdx.x; d < s.size; d += block)
+    part = fmaf(to_f32(of.dout[at + d]), to_f32(of.o[at + d]), part);
   const float delta = sum_of_block(part, scratch);
-  if (threadIdx.x == 0) deltas[s.row(b, i, h)] = delta;
+  if (threadIdx.x == 0) of.deltas[s.row(b, i, h)] = delta;
   for (int64_t j = first + threadIdx.x; j <= i; j += block) {
-    const float p = expf(s.scale * dot(q + at, k + s.key(b, j, kv), s.size) - lse[s.row(b, i, h)]);
-    ds[j] = s.scale * p * (dot(dout + at, v + s.key(b, j, kv), s.size) - delta);
+    const float p = expf(s.scale * dot(of.q + at, of.k + s.key(b, j, kv), s.size) - of.lse[s.row(b, i, h)]);
+    ds[j] = s.scale * p * (dot(of.dout + at, of.v + s.key(b, j, kv), s.size) - delta);
   }
   __syncthreads();
   for (int64_t d = threadIdx.x; d < s.size; d += block) {
     float sum = 0;
-    for (int64_t j = first; j <= i; ++j) sum = fmaf(ds[j], to_f32(k[s.key(b, j, kv) + d]), sum);
-    from_f32(sum, dq[at + d]);
+    for (int64_t j = first; j <= i; ++j) sum = fmaf(ds[j], to_f32(of.k[s.key(b, j, kv) + d]), sum);
+    from_f32(sum, of.dq[at + d]);
   }
 }
 
 // dk = dS^T q, dv = P^T do, over the query heads of a key head. Grid: (T, kv_heads, B). Each thread has one column, or
 // several if a head has more than `block`.
 template <class T>
-__global__ void grad_of_key(Heads s, const T* dout, const T* q, const T* k, const T* v, const float* lse,
-                            const float* deltas, T* dk, T* dv, const int32_t* ends) {
+__global__ void grad_of_key(Heads s, Grad<T> of) {
   float* const p = rows_of_scores() + block / warp;
   float* const ds = p + s.length;
   const int64_t j = blockIdx.x, kv = blockIdx.y, b = blockIdx.z, group = s.heads / s.kv_heads, at = s.key(b, j, kv);
-  const int64_t end = ends ? ends[b * s.length + j] : s.length;
+  const int64_t end = of.ends ? of.ends[b * s.length + j] : s.length;
   for (int64_t first = 0; first < s.size; first += block) {
     const int64_t d = first + threadIdx.x;
     float key = 0, value = 0;
@@ -89,17 +87,17 @@ __global__ void grad_of_key(Heads s, const T* dout, const T* q, const T* k, cons
       __syncthreads();
       for (int64_t i = j + threadIdx.x; i < end; i += block) {
         const int64_t from = s.query(b, i, h), row = s.row(b, i, h);
-        p[i] = expf(s.scale * dot(q + from, k + at, s.size) - lse[row]);
-        ds[i] = s.scale * p[i] * (dot(dout + from, v + at, s.size) - deltas[row]);
+        p[i] = expf(s.scale * dot(of.q + from, of.k + at, s.size) - of.lse[row]);
+        ds[i] = s.scale * p[i] * (dot(of.dout + from, of.v + at, s.size) - of.deltas[row]);
       }
       __syncthreads();
       if (d < s.size)
         for (int64_t i = j; i < end; ++i) {
           const int64_t from = s.query(b, i, h) + d;
-          key = fmaf(ds[i], to_f32(q[from]), key), value = fmaf(p[i], to_f32(dout[from]), value);
+          key = fmaf(ds[i], to_f32(of.q[from]), key), value = fmaf(p[i], to_f32(of.dout[from]), value);
         }
     }
-    if (d < s.size) from_f32(key, dk[at + d]), from_f32(value, dv[at + d]);
+    if (d < s.size) from_f32(key, of.dk[at + d]), from_f32(value, of.dv[at + d]);
   }
 }
 
@@ -188,14 +186,11 @@ struct Attention {
     int32_t* const starts = a.in<int32_t>(segments) ? a.scratch<int32_t>() : nullptr;
     if (starts) find_documents_of(s, a.in<int32_t>(segments), starts, nullptr, stream);
     by_type(type, [&]<class T>(T) {
+      const Forward<T> p{a.in<T>(0), a.in<T>(1), a.in<T>(2), a.out<T>(0), a.out<float>(1), starts};
       if constexpr (sizeof(T) == 2)
-        if (tiling)
-          return forward_tiled(
-              s, *tiling,
-              Forward<T>{a.in<T>(0), a.in<T>(1), a.in<T>(2), a.out<T>(0), a.out<float>(1), {starts, nullptr}}, stream);
+        if (tiling) return forward_tiled(s, *tiling, p, stream);
       const int64_t* none = nullptr;
-      launch<forward<T>>(grid(s, s.heads), block, room(s, 1), stream, s, a.in<T>(0), a.in<T>(1), a.in<T>(2), none,
-                         a.out<T>(0), a.out<float>(1), static_cast<const int32_t*>(starts));
+      launch<forward<T>>(grid(s, s.heads), block, room(s, 1), stream, s, p, none);
     });
   }
 };
@@ -226,27 +221,20 @@ struct AttentionGrad {
   }
   explicit AttentionGrad(const Call& c) : type(c.in[1].dtype), s(heads_of(c, 1, 2)), tiling(choose(s, type)) {}
   void run(const Args& a, cudaStream_t stream) const {
-    Documents documents{};
-    if (a.in<int32_t>(segments)) {
-      int32_t* const starts = reinterpret_cast<int32_t*>(a.scratch<float>() + s.batch * s.heads * s.length);
-      int32_t* const ends = starts + s.batch * s.length;
-      find_documents_of(s, a.in<int32_t>(segments), starts, ends, stream);
-      documents = {starts, ends};
+    const int64_t rows = s.batch * s.length;
+    float* const deltas = a.scratch<float>();
+    int32_t *starts = nullptr, *ends = nullptr;
+    if (const int32_t* of = a.in<int32_t>(segments)) {
+      starts = reinterpret_cast<int32_t*>(deltas + rows * s.heads), ends = starts + rows;
+      find_documents_of(s, of, starts, ends, stream);
     }
     by_type(type, [&]<class T>(T) {
-      const T *dout = a.in<T>(0), *q = a.in<T>(1), *k = a.in<T>(2), *v = a.in<T>(3);
-      const float* lse = a.in<float>(5);
-      float* deltas = a.scratch<float>();
+      const Grad<T> p{a.in<T>(0), a.in<T>(1),  a.in<T>(2),  a.in<T>(3),  a.in<T>(4), a.in<float>(5),
+                      deltas,     a.out<T>(0), a.out<T>(1), a.out<T>(2), starts,     ends};
       if constexpr (sizeof(T) == 2)
-        if (tiling) {
-          const Grad<T> p{dout, q, k, v, a.in<T>(4), lse, deltas, a.out<T>(0), a.out<T>(1), a.out<T>(2), documents};
-          grad_query_tiled(s, *tiling, p, stream);
-          return grad_key_tiled(s, *tiling, p, stream);
-        }
-      launch<grad_of_query<T>>(grid(s, s.heads), block, room(s, 1), stream, s, dout, q, k, v, a.in<T>(4), lse,
-                               a.out<T>(0), deltas, documents.starts);
-      launch<grad_of_key<T>>(grid(s, s.kv_heads), block, room(s, 2), stream, s, dout, q, k, v, lse,
-                             static_cast<const float*>(deltas), a.out<T>(1), a.out<T>(2), documents.ends);
+        if (tiling) return grad_query_tiled(s, *tiling, p, stream), grad_key_tiled(s, *tiling, p, stream);
+      launch<grad_of_query<T>>(grid(s, s.heads), block, room(s, 1), stream, s, p);
+      launch<grad_of_key<T>>(grid(s, s.kv_heads), block, room(s, 2), stream, s, p);
     });
   }
 };
@@ -274,10 +262,8 @@ struct AttentionStep {
       launch_each(n, stream,
                   CacheOf<T>{a.in<T>(1), a.in<T>(2), a.out<T>(1), a.out<T>(2), a.in<int64_t>(5), s.length * width,
                              s.keys * width, width});
-      float* no_lse = nullptr;
-      const int32_t* no_documents = nullptr;
-      launch<forward<T>>(grid(s, s.heads), block, room(s, 1), stream, s, a.in<T>(0), static_cast<const T*>(a.out<T>(1)),
-                         static_cast<const T*>(a.out<T>(2)), a.in<int64_t>(5), a.out<T>(0), no_lse, no_documents);
+      const Forward<T> p{a.in<T>(0), a.out<T>(1), a.out<T>(2), a.out<T>(0), nullptr, nullptr};
+      launch<forward<T>>(grid(s, s.heads), block, room(s, 1), stream, s, p, a.in<int64_t>(5));
     });
   }
 };

@@ -48,19 +48,17 @@ inline const Tiling* tiling_of(const Heads& s, int32_t dtype) {
   return nullptr;
 }
 
-// Of packed samples, whose documents attend to themselves alone, (B, T) each; all null otherwise.
-struct Documents {
-  const int32_t *starts, *ends;  // the first row of each row's document; the row behind its last one
-};
-// From the segments of a call. `ends` may be null.
+// From the segments (B, T) of packed samples, whose documents attend to themselves alone: starts (B, T), the first row
+// of each row's document, and ends (B, T), the row behind its last one. `ends` may be null.
 void find_documents_of(const Heads& s, const int32_t* segments, int32_t* starts, int32_t* ends, cudaStream_t stream);
 
+// The addresses of a call. Starts and ends of documents are null if samples are not packed.
 template <class T>
 struct Forward {
   const T *q, *k, *v;
   T* o;
   float* lse;
-  Documents documents;  // starts alone
+  const int32_t* starts;
 };
 template <class T>
 struct Grad {
@@ -68,24 +66,22 @@ struct Grad {
   const float* lse;
   float* deltas;  // of (B, heads, T), scratch
   T *dq, *dk, *dv;
-  Documents documents;
+  const int32_t *starts, *ends;
 };
-void forward_tiled(const Heads& s, const Tiling& t, const Forward<bf16>& p, cudaStream_t stream);
-void forward_tiled(const Heads& s, const Tiling& t, const Forward<f16>& p, cudaStream_t stream);
-// Writes deltas and dq; grad_key_tiled reads the deltas.
-void grad_query_tiled(const Heads& s, const Tiling& t, const Grad<bf16>& p, cudaStream_t stream);
-void grad_query_tiled(const Heads& s, const Tiling& t, const Grad<f16>& p, cudaStream_t stream);
-void grad_key_tiled(const Heads& s, const Tiling& t, const Grad<bf16>& p, cudaStream_t stream);
-void grad_key_tiled(const Heads& s, const Tiling& t, const Grad<f16>& p, cudaStream_t stream);
+// For T = bf16 and f16. grad_query_tiled writes deltas and dq; grad_key_tiled reads the deltas.
+template <class T>
+void forward_tiled(const Heads& s, const Tiling& t, const Forward<T>& p, cudaStream_t stream);
+template <class T>
+void grad_query_tiled(const Heads& s, const Tiling& t, const Grad<T>& p, cudaStream_t stream);
+template <class T>
+void grad_key_tiled(const Heads& s, const Tiling& t, const Grad<T>& p, cudaStream_t stream);
 
-// f.template operator()<i>() for the tiling t = tilings[i].
+// f.template operator()<t, packed>() with the tiling as a constant.
 template <int I = 0, class F>
-void by_tiling(const Tiling& t, const F& f) {
+void by_tiling(const Tiling& t, bool packed, const F& f) {
   if constexpr (I < static_cast<int>(sizeof tilings / sizeof *tilings)) {
-    if (&t == &tilings[I])
-      f.template operator()<I>();
-    else
-      by_tiling<I + 1>(t, f);
+    if (&t != &tilings[I]) return by_tiling<I + 1>(t, packed, f);
+    packed ? f.template operator()<tilings[I], true>() : f.template operator()<tilings[I], false>();
   }
 }
 

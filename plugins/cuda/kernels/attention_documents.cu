@@ -8,7 +8,7 @@ namespace attention {
 constexpr unsigned block = 256;
 
 struct DocumentsRoom {
-  int begun[block / warp], next[block / warp];  // of each warp
+  int begun[block], next[block];  // of each run
 };
 
 // starts (B, T): the first row of each row's document; ends (B, T), may be null: the row behind its last one. A block
@@ -19,28 +19,18 @@ __global__ void __launch_bounds__(block)
   const int64_t sequence = static_cast<int64_t>(blockIdx.x) * length;
   segments += sequence, starts += sequence;
   const int each = (length + static_cast<int>(block) - 1) / static_cast<int>(block);
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, own = thread / 32;
-  const int first = thread * each < length ? thread * each : length;
+  const int thread = static_cast<int>(threadIdx.x), first = thread * each < length ? thread * each : length;
   const int end = first + each < length ? first + each : length;
   const auto begins = [&](int t) { return t > 0 && segments[t] != segments[t - 1]; };
   int begun = 0, next = length;  // the last and the first row of the run with which a document begins
   for (int t = first; t < end; ++t)
     if (begins(t)) begun = t, next = next < t ? next : t;
-  // The same over all earlier runs, and over all later ones.
-  int before = __shfl_up_sync(0xffffffffu, begun, 1), after = __shfl_down_sync(0xffffffffu, next, 1);
-  if (lane == 0) before = 0;
-  if (lane == 31) after = length;
-  for (int by = 1; by < 32; by *= 2) {
-    const int earlier = __shfl_up_sync(0xffffffffu, before, by), later = __shfl_down_sync(0xffffffffu, after, by);
-    if (lane >= by && earlier > before) before = earlier;
-    if (lane + by < 32 && later < after) after = later;
-  }
-  if (lane == 31) room.begun[own] = before > begun ? before : begun;
-  if (lane == 0) room.next[own] = after < next ? after : next;
+  room.begun[thread] = begun, room.next[thread] = next;
   __syncthreads();
-  for (int w = 0; w < static_cast<int>(block / warp); ++w) {
-    if (w < own && room.begun[w] > before) before = room.begun[w];
-    if (w > own && room.next[w] < after) after = room.next[w];
+  int before = 0, after = length;  // the same over all earlier runs, and over all later ones
+  for (int run = 0; run < static_cast<int>(block); ++run) {
+    if (run < thread && room.begun[run] > before) before = room.begun[run];
+    if (run > thread && room.next[run] < after) after = room.next[run];
   }
   for (int t = first; t < end; ++t) {
     if (begins(t)) before = t;

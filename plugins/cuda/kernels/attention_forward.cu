@@ -13,28 +13,24 @@ struct ForwardTiles : Bounds<tile_rows<R>, packed> {
 };
 
 // Grid: tiles of queries, the last ones first, for they have the most keys; within that, sequences; within that, heads.
-// `starts`: of the documents, if samples are packed.
 template <class T, int D, int R, int N, bool packed>
-__global__ void __launch_bounds__(threads)
-    forward_tile(Heads s, const T* q, const T* k, const T* v, T* o, float* lse, const int32_t* starts) {
+__global__ void __launch_bounds__(threads) forward_tile(Heads s, Forward<T> p) {
   using Tiles = ForwardTiles<T, D, R, N, packed>;
   constexpr int rows = tile_rows<R>;
   Tiles& tiles = shared<Tiles>();
   const Turn turn(blockIdx.x, s.heads, s.batch);
   const int h = turn.head, b = turn.sequence, kv = h / static_cast<int>(s.heads / s.kv_heads);
-  const int length = static_cast<int>(s.length), columns = static_cast<int>(s.size);
-  const int first = ((length + rows - 1) / rows - 1 - turn.tile) * rows;
+  const Rows queries(s, s.heads), keys(s, s.kv_heads);
+  const int length = queries.rows, first = ((length + rows - 1) / rows - 1 - turn.tile) * rows;
   const int row = warp_index() * 16 * R;  // the first one of this warp
-  const Rows queries = {length, columns, static_cast<int>(s.heads * s.size)};
-  const Rows keys = {length, columns, static_cast<int>(s.kv_heads * s.size)};
-  q += s.query(b, 0, h), k += s.key(b, 0, kv), v += s.key(b, 0, kv);
+  const T *q = p.q + s.query(b, 0, h), *k = p.k + s.key(b, 0, kv), *v = p.v + s.key(b, 0, kv);
   const int passes = ((first + rows < length ? first + rows : length) + N - 1) / N;
   const float factor = s.scale * log2_e;
-  const int begin = packed ? starts[b * s.length + first] / N : 0;  // tiles of keys before are of other documents
+  const int begin = packed ? p.starts[b * s.length + first] / N : 0;  // tiles of keys before are of other documents
 
   fetch(tiles.q, q, queries, first);
   fetch(tiles.k[begin % 2], k, keys, begin * N), fetch(tiles.v[begin % 2], v, keys, begin * N);
-  if constexpr (packed) tiles.fetch_bounds(starts + b * s.length, length, first);
+  if constexpr (packed) tiles.fetch_bounds(p.starts + b * s.length, length, first);
   commit_async();
   float sum[R][D / 8][4], top[R][2], weight[R][2];  // weight: sum of exp2(factor * (score - top))
   clear(sum);
@@ -50,32 +46,30 @@ __global__ void __launch_bounds__(threads)
     if (ahead > 16 * R - 1) continue;         // all keys come after all rows
     if constexpr (packed)
       if ((t + 1) * N <= tiles.bounds[row]) continue;
-    float p[R][N / 8][4];
-    row_products(p, tiles.q, row, tiles.k[t % 2]);
-    if (ahead + N - 1 > 0)
-      each_sum(p, [&](int r, int j, int e) {
-        if (ahead + column_of(j, e) > row_of(r, e)) p[r][j][e] = -INFINITY;
-      });
+    float scores[R][N / 8][4];
+    row_products(scores, tiles.q, row, tiles.k[t % 2]);
+    if (ahead + N - 1 > 0) hide<true>(scores, -INFINITY, [&](int i) { return i + 1 - ahead; });
     if constexpr (packed)
-      if (t * N < tiles.bounds[row + 16 * R - 1]) hide<false>(p, tiles.bounds + row, t * N, -INFINITY);
+      if (t * N < tiles.bounds[row + 16 * R - 1])
+        hide<false>(scores, -INFINITY, [&](int i) { return tiles.bounds[row + i] - t * N; });
     each_row<R>([&](int r, int half) {
       float most = top[r][half], part = 0;
       ENG_UNROLL
-      for (int j = 0; j < N / 8; ++j) most = fmaxf(most, fmaxf(p[r][j][2 * half], p[r][j][2 * half + 1]));
+      for (int j = 0; j < N / 8; ++j) most = fmaxf(most, fmaxf(scores[r][j][2 * half], scores[r][j][2 * half + 1]));
       most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
       most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
       const float shrink = exp2f(factor * (top[r][half] - most)), base = -factor * most;
       top[r][half] = most;
       ENG_UNROLL
       for (int j = 0; j < N / 8; ++j) {
-        part += p[r][j][2 * half] = exp2f(fmaf(factor, p[r][j][2 * half], base));
-        part += p[r][j][2 * half + 1] = exp2f(fmaf(factor, p[r][j][2 * half + 1], base));
+        part += scores[r][j][2 * half] = exp2f(fmaf(factor, scores[r][j][2 * half], base));
+        part += scores[r][j][2 * half + 1] = exp2f(fmaf(factor, scores[r][j][2 * half + 1], base));
       }
       weight[r][half] = fmaf(weight[r][half], shrink, part);
       ENG_UNROLL
       for (int j = 0; j < D / 8; ++j) sum[r][j][2 * half] *= shrink, sum[r][j][2 * half + 1] *= shrink;
     });
-    add_product(sum, p, tiles.v[t % 2], 0);
+    add_product(sum, scores, tiles.v[t % 2], 0);
   }
 
   each_row<R>([&](int r, int half) {
@@ -83,33 +77,23 @@ __global__ void __launch_bounds__(threads)
     w += __shfl_xor_sync(0xffffffffu, w, 1);
     w += __shfl_xor_sync(0xffffffffu, w, 2);
     const int i = first + row + row_of(r, 2 * half);
-    if (lane_index() % 4 == 0 && i < length) lse[s.row(b, i, h)] = fmaf(top[r][half], s.scale, logf(w));
+    if (lane_index() % 4 == 0 && i < length) p.lse[s.row(b, i, h)] = fmaf(top[r][half], s.scale, logf(w));
     weight[r][half] = 1.0f / w;
   });
-  store_sums(sum, weight, tiles.q, row, o + s.query(b, 0, h), queries, first, 0);
+  const auto factor_of = [&](int r, int half) { return weight[r][half]; };
+  store_sums(sum, factor_of, tiles.q, row, p.o + s.query(b, 0, h), queries, first, 0);
 }
 
 template <class T>
-void run_forward(const Heads& s, const Tiling& tiling, const Forward<T>& p, cudaStream_t stream) {
-  by_tiling(tiling, [&]<int I>() {
-    constexpr Tiling t = tilings[I];
-    const int64_t tiles = (s.length + tile_rows<t.forward> - 1) / tile_rows<t.forward>;
-    const auto grid = static_cast<unsigned>(tiles * s.batch * s.heads);
-    const auto with = [&]<bool packed>() {
-      constexpr int keys = packed && t.width == 96 ? 48 : t.keys_forward;  // 64 need 2 registers too many on sm_90
-      launch<forward_tile<T, t.width, t.forward, keys, packed>>(
-          grid, threads, room_for<ForwardTiles<T, t.width, t.forward, keys, packed>>(), stream, s, p.q, p.k, p.v, p.o,
-          p.lse, p.documents.starts);
-    };
-    p.documents.starts ? with.template operator()<true>() : with.template operator()<false>();
+void forward_tiled(const Heads& s, const Tiling& tiling, const Forward<T>& p, cudaStream_t stream) {
+  by_tiling(tiling, p.starts, [&]<Tiling t, bool packed>() {
+    constexpr int keys = packed && t.width == 96 ? 48 : t.keys_forward;  // 64 need 2 registers too many on sm_90
+    launch_tiles<forward_tile<T, t.width, t.forward, keys, packed>, ForwardTiles<T, t.width, t.forward, keys, packed>,
+                 t.forward>(s, s.heads, p, stream);
   });
 }
-void forward_tiled(const Heads& s, const Tiling& t, const Forward<bf16>& p, cudaStream_t stream) {
-  run_forward(s, t, p, stream);
-}
-void forward_tiled(const Heads& s, const Tiling& t, const Forward<f16>& p, cudaStream_t stream) {
-  run_forward(s, t, p, stream);
-}
+template void forward_tiled(const Heads&, const Tiling&, const Forward<bf16>&, cudaStream_t);
+template void forward_tiled(const Heads&, const Tiling&, const Forward<f16>&, cudaStream_t);
 
 }  // namespace attention
 }  // namespace cuda

@@ -35,29 +35,26 @@ __global__ void row_deltas(Heads s, int64_t n, int lanes, const T* dout, const T
 
 // P = exp(scale q k^T - lse);  dS = P (do v^T - delta);  dq = scale dS k. The grid is that of the forward.
 template <class T, int D, int R, int N, bool packed>
-__global__ void __launch_bounds__(threads)
-    grad_query_tile(Heads s, const T* dout, const T* q, const T* k, const T* v, const float* lse, const float* deltas,
-                    T* dq, const int32_t* starts) {
+__global__ void __launch_bounds__(threads) grad_query_tile(Heads s, Grad<T> of) {
   using Tiles = GradQueryTiles<T, D, R, N, packed>;
   constexpr int rows = tile_rows<R>;
   Tiles& tiles = shared<Tiles>();
   const Turn turn(blockIdx.x, s.heads, s.batch);
   const int h = turn.head, b = turn.sequence, kv = h / static_cast<int>(s.heads / s.kv_heads);
-  const int length = static_cast<int>(s.length), columns = static_cast<int>(s.size);
-  const int first = ((length + rows - 1) / rows - 1 - turn.tile) * rows;
+  const Rows queries(s, s.heads), keys(s, s.kv_heads);
+  const int length = queries.rows, first = ((length + rows - 1) / rows - 1 - turn.tile) * rows;
   const int row = warp_index() * 16 * R;
-  const Rows queries = {length, columns, static_cast<int>(s.heads * s.size)};
-  const Rows keys = {length, columns, static_cast<int>(s.kv_heads * s.size)};
-  q += s.query(b, 0, h), dout += s.query(b, 0, h), k += s.key(b, 0, kv), v += s.key(b, 0, kv);
+  const T *q = of.q + s.query(b, 0, h), *dout = of.dout + s.query(b, 0, h);
+  const T *k = of.k + s.key(b, 0, kv), *v = of.v + s.key(b, 0, kv);
   const int passes = ((first + rows < length ? first + rows : length) + N - 1) / N;
   const float factor = s.scale * log2_e;
-  const int begin = packed ? starts[b * s.length + first] / N : 0;  // tiles of keys before are of other documents
+  const int begin = packed ? of.starts[b * s.length + first] / N : 0;  // tiles of keys before are of other documents
 
   fetch(tiles.q, q, queries, first), fetch(tiles.dout, dout, queries, first);
   fetch(tiles.k[begin % 2], k, keys, begin * N), fetch(tiles.v[begin % 2], v, keys, begin * N);
-  fetch_numbers(tiles.lse, lse + s.row(b, 0, h), length, first, 0);
-  fetch_numbers(tiles.delta, deltas + s.row(b, 0, h), length, first, 0);
-  if constexpr (packed) tiles.fetch_bounds(starts + b * s.length, length, first);
+  fetch_numbers(tiles.lse, of.lse + s.row(b, 0, h), length, first, 0);
+  fetch_numbers(tiles.delta, of.deltas + s.row(b, 0, h), length, first, 0);
+  if constexpr (packed) tiles.fetch_bounds(of.starts + b * s.length, length, first);
   commit_async();
   float sum[R][D / 8][4];
   clear(sum);
@@ -76,46 +73,32 @@ __global__ void __launch_bounds__(threads)
     each_sum(p, [&](int r, int j, int e) {
       p[r][j][e] = exp2f(fmaf(factor, p[r][j][e], -log2_e * tiles.lse[row + row_of(r, e)]));
     });
-    if (ahead + N - 1 > 0)
-      each_sum(p, [&](int r, int j, int e) {
-        if (ahead + column_of(j, e) > row_of(r, e)) p[r][j][e] = 0;
-      });
+    if (ahead + N - 1 > 0) hide<true>(p, 0, [&](int i) { return i + 1 - ahead; });
     if constexpr (packed)
-      if (t * N < tiles.bounds[row + 16 * R - 1]) hide<false>(p, tiles.bounds + row, t * N, 0);
+      if (t * N < tiles.bounds[row + 16 * R - 1])
+        hide<false>(p, 0, [&](int i) { return tiles.bounds[row + i] - t * N; });
     row_products(dp, tiles.dout, row, tiles.v[t % 2]);
     each_sum(p, [&](int r, int j, int e) { p[r][j][e] *= dp[r][j][e] - tiles.delta[row + row_of(r, e)]; });
     add_product(sum, p, tiles.k[t % 2], 0);
   }
-  float scale[R][2];
-  each_row<R>([&](int r, int half) { scale[r][half] = s.scale; });
-  store_sums(sum, scale, tiles.q, row, dq + s.query(b, 0, h), queries, first, 0);
+  store_sums(
+      sum, [&](int, int) { return s.scale; }, tiles.q, row, of.dq + s.query(b, 0, h), queries, first, 0);
 }
 
 template <class T>
-void run_grad_query(const Heads& s, const Tiling& tiling, const Grad<T>& p, cudaStream_t stream) {
+void grad_query_tiled(const Heads& s, const Tiling& tiling, const Grad<T>& p, cudaStream_t stream) {
   constexpr unsigned block = 256;
   const int64_t n = s.batch * s.length * s.heads;
   int lanes = 1;
   while (lanes * 8 < s.size) lanes *= 2;
   launch<row_deltas<T>>(blocks_for(n * lanes, block), block, 0, stream, s, n, lanes, p.dout, p.o, p.deltas);
-  by_tiling(tiling, [&]<int I>() {
-    constexpr Tiling t = tilings[I];
-    const int64_t tiles = (s.length + tile_rows<t.query> - 1) / tile_rows<t.query>;
-    const auto grid = static_cast<unsigned>(tiles * s.batch * s.heads);
-    const auto with = [&]<bool packed>() {
-      launch<grad_query_tile<T, t.width, t.query, t.keys_query, packed>>(
-          grid, threads, room_for<GradQueryTiles<T, t.width, t.query, t.keys_query, packed>>(), stream, s, p.dout, p.q,
-          p.k, p.v, p.lse, static_cast<const float*>(p.deltas), p.dq, p.documents.starts);
-    };
-    p.documents.starts ? with.template operator()<true>() : with.template operator()<false>();
+  by_tiling(tiling, p.starts, [&]<Tiling t, bool packed>() {
+    launch_tiles<grad_query_tile<T, t.width, t.query, t.keys_query, packed>,
+                 GradQueryTiles<T, t.width, t.query, t.keys_query, packed>, t.query>(s, s.heads, p, stream);
   });
 }
-void grad_query_tiled(const Heads& s, const Tiling& t, const Grad<bf16>& p, cudaStream_t stream) {
-  run_grad_query(s, t, p, stream);
-}
-void grad_query_tiled(const Heads& s, const Tiling& t, const Grad<f16>& p, cudaStream_t stream) {
-  run_grad_query(s, t, p, stream);
-}
+template void grad_query_tiled(const Heads&, const Tiling&, const Grad<bf16>&, cudaStream_t);
+template void grad_query_tiled(const Heads&, const Tiling&, const Grad<f16>&, cudaStream_t);
 
 }  // namespace attention
 }  // namespace cuda

@@ -69,9 +69,11 @@ static_assert(without_conflicts<Tile<bf16, 32, 16>>() && without_conflicts<Tile<
               without_conflicts<Tile<bf16, 96, 16>>() && without_conflicts<Tile<bf16, 128, 16>>() &&
               without_conflicts<Tile<bf16, 256, 16>>());
 
-// Rows of a head in global memory.
+// Rows of one of `heads` heads in global memory.
 struct Rows {
   int rows, columns, stride;  // stride: elements from a row to the next
+  __device__ __forceinline__ Rows(const Heads& s, int64_t heads)
+      : rows(static_cast<int>(s.length)), columns(static_cast<int>(s.size)), stride(static_cast<int>(heads * s.size)) {}
 };
 
 // Starts to copy rows row .. row + N - 1; what lies outside of the matrix is zero.
@@ -122,12 +124,11 @@ __device__ __forceinline__ int column_of(int j, int e) {
   return j * 8 + lane_index() % 4 * 2 + e % 2;
 }
 
-// Sums in columns before the bound of their row, or, with `behind`, from it on, become `value`. `bounds`: of the rows
-// of this warp; `from`: of column 0.
-template <bool behind, int R, int N>
-__device__ __forceinline__ void hide(float (&x)[R][N][4], const int32_t* bounds, int from, float value) {
+// Sums in columns before bound_of(row), or, with `behind`, from it on, become `value`.
+template <bool behind, int R, int N, class F>
+__device__ __forceinline__ void hide(float (&x)[R][N][4], float value, const F& bound_of) {
   each_row<R>([&](int r, int half) {
-    const int bound = bounds[row_of(r, 2 * half)] - from;
+    const int bound = bound_of(row_of(r, 2 * half));
     ENG_UNROLL
     for (int j = 0; j < N; ++j) {
       ENG_UNROLL
@@ -187,19 +188,18 @@ __device__ __forceinline__ void add_product(float (&sum)[R][C][4], const float (
   }
 }
 
-// Writes sums, each times the factor of its row, to rows from + row .. of `to`, columns 8 * chunk .., as T. They pass
-// through rows row .. of `space`, which nobody but this warp uses any more, so that 16 bytes are written at once.
-template <int R, int C, class T, int D, int A>
-__device__ __forceinline__ void store_sums(const float (&sum)[R][C][4], const float (&factor)[R][2],
-                                           Tile<T, D, A>& space, int row, T* to, const Rows& shape, int from,
-                                           int chunk) {
+// Writes sums, each times factor(r, half) of its row, to rows from + row .. of `to`, columns 8 * chunk .., as T. They
+// pass through rows row .. of `space`, which nobody but this warp uses any more, so that 16 bytes are written at once.
+template <int R, int C, class F, class T, int D, int A>
+__device__ __forceinline__ void store_sums(const float (&sum)[R][C][4], const F& factor, Tile<T, D, A>& space, int row,
+                                           T* to, const Rows& shape, int from, int chunk) {
   const int lane = lane_index();
   __syncwarp();
   ENG_UNROLL
   for (int j = 0; j < C; ++j)
     each_row<R>([&](int r, int half) {
       space.template as<uint32_t>(space.place(row + row_of(r, 2 * half), j) + lane % 4 * 4) =
-          pack<T>(sum[r][j][2 * half] * factor[r][half], sum[r][j][2 * half + 1] * factor[r][half]);
+          pack<T>(sum[r][j][2 * half] * factor(r, half), sum[r][j][2 * half + 1] * factor(r, half));
     });
   __syncwarp();
   using Words = Pack<uint32_t, 4>;
@@ -233,10 +233,13 @@ struct Bounds {
 template <int rows>
 struct Bounds<rows, false> {};
 
-template <class K>
-constexpr size_t room_for() {
-  static_assert(sizeof(K) <= 99 << 10, "a block of sm_86 has no more");
-  return sizeof(K);
+// Launches kernel K of (s, p): a block for each tile of R times 64 rows of each of `heads` heads, with Tiles in shared
+// memory.
+template <auto K, class Tiles, int R, class P>
+void launch_tiles(const Heads& s, int64_t heads, const P& p, cudaStream_t stream) {
+  static_assert(sizeof(Tiles) <= 99 << 10, "a block of sm_86 has no more");
+  const int64_t tiles = (s.length + tile_rows<R> - 1) / tile_rows<R>;
+  launch<K>(static_cast<unsigned>(tiles * s.batch * heads), threads, sizeof(Tiles), stream, s, p);
 }
 
 }  // namespace attention

@@ -32,8 +32,8 @@ struct ScanGradShared {
 using Lane = Place<grad_states, true>;
 
 // The sum over the channels of the warp of each of 2 * left values: half of the values go to the other half of the
-// lanes, and so on, as long as there are several. Writes them to `out`: of state n of the lane, the first four at n, the
-// others at half + n.
+// lanes, and so on, as long as there are several. Writes them to `out`: of state n of the lane, the first four at n,
+// the others at half + n.
 template <int left = grad_states>
 __device__ __forceinline__ void sum_channels(float (&v)[2 * grad_states], int lanes, int half, float* out) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
