@@ -349,6 +349,10 @@ inline void need_size(const eng_desc& d, int64_t n, const char* what) {
   if (elements(d) != n)
     throw Error{ENG_INVALID, std::string(what) + " must have " + std::to_string(n) + " elements: " + cpu::describe(d)};
 }
+// Segments of packed samples, of so many tokens; may be absent.
+inline void need_segments(const Call& c, size_t at, int64_t tokens) {
+  if (c.has(at)) need_type(c.in[at], ENG_I32, "segments"), need_size(c.in[at], tokens, "segments");
+}
 // f(T{}) with the type of the elements.
 template <class F>
 void by_type(int32_t dtype, F&& f) {

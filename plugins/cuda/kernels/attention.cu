@@ -13,11 +13,6 @@ constexpr unsigned block = 128;
 constexpr int64_t shared_most = 48 << 10;  // bytes that every launch may have
 constexpr int64_t longest = (shared_most - 256) / 8;
 
-// One row of scores, a second one for the gradient, and what sums of a block need.
-__device__ __forceinline__ float* rows_of_scores() {
-  return reinterpret_cast<float*>(&shared<float>());
-}
-
 template <class T>
 __device__ __forceinline__ float dot(const T* x, const T* y, int64_t n) {
   float sum = 0;
@@ -28,7 +23,7 @@ __device__ __forceinline__ float dot(const T* x, const T* y, int64_t n) {
 // Grid: (T, heads, B). `counters`: of a running sequence, may be null; lse may be null.
 template <class T>
 __global__ void forward(Heads s, Forward<T> of, const int64_t* counters) {
-  float* const scratch = rows_of_scores();
+  float* const scratch = &shared<float>();
   float* const p = scratch + block / warp;
   const int64_t i = blockIdx.x, h = blockIdx.y, b = blockIdx.z, kv = h / (s.heads / s.kv_heads);
   const int64_t first = of.starts ? of.starts[b * s.length + i] : 0,
@@ -51,7 +46,7 @@ __global__ void forward(Heads s, Forward<T> of, const int64_t* counters) {
 // P = exp(scale q k^T - lse);  dS = scale P (do v^T - delta), delta = rowsum(do o);  dq = dS k.
 template <class T>
 __global__ void grad_of_query(Heads s, Grad<T> of) {
-  float* const scratch = rows_of_scores();
+  float* const scratch = &shared<float>();
   float* const ds = scratch + block / warp;
   const int64_t i = blockIdx.x, h = blockIdx.y, b = blockIdx.z, kv = h / (s.heads / s.kv_heads), at = s.query(b, i, h);
   const int64_t first = of.starts ? of.starts[b * s.length + i] : 0;
@@ -76,7 +71,7 @@ __global__ void grad_of_query(Heads s, Grad<T> of) {
 // several if a head has more than `block`.
 template <class T>
 __global__ void grad_of_key(Heads s, Grad<T> of) {
-  float* const p = rows_of_scores() + block / warp;
+  float* const p = &shared<float>() + block / warp;
   float* const ds = p + s.length;
   const int64_t j = blockIdx.x, kv = blockIdx.y, b = blockIdx.z, group = s.heads / s.kv_heads, at = s.key(b, j, kv);
   const int64_t end = of.ends ? of.ends[b * s.length + j] : s.length;
@@ -104,17 +99,16 @@ __global__ void grad_of_key(Heads s, Grad<T> of) {
 // Row t of the new k and v goes to row p + t of the caches.
 template <class T>
 struct CacheOf {
+  static constexpr int width = 1;
   const T *k, *v;
   T *k_cache, *v_cache;
   const int64_t* counters;
   int64_t fresh, all;  // elements of a sequence: new ones, and in the cache
   int64_t columns;
-  template <int W>
+  template <int>
   __device__ void at(int64_t i) const {
-    for (int e = 0; e < W; ++e) {
-      const int64_t to = (i + e) / fresh * all + counters[ENG_C_POSITION] * columns + (i + e) % fresh;
-      k_cache[to] = k[i + e], v_cache[to] = v[i + e];
-    }
+    const int64_t to = i / fresh * all + counters[ENG_C_POSITION] * columns + i % fresh;
+    k_cache[to] = k[i], v_cache[to] = v[i];
   }
 };
 
@@ -152,16 +146,12 @@ const Tiling* choose(const Heads& s, int32_t dtype) {
   need_plain(s, "; more need 16-bit elements, a scale above 0, and heads of a multiple of 8, at most 256, elements");
   return nullptr;
 }
-// Shared memory for `n` rows of scores.
+// Shared memory for what sums of a block need and `n` rows of scores, of which the gradient has a second one.
 size_t room(const Heads& s, int64_t n) {
   return static_cast<size_t>(block / warp + n * s.keys) * sizeof(float);
 }
 dim3 grid(const Heads& s, int64_t heads) {
   return dim3(static_cast<unsigned>(s.length), static_cast<unsigned>(heads), static_cast<unsigned>(s.batch));
-}
-
-void need_segments(const Call& c, size_t at, const Heads& s) {
-  if (c.has(at)) need_type(c.in[at], ENG_I32, "segments"), need_size(c.in[at], s.batch * s.length, "segments");
 }
 
 struct Attention {
@@ -173,7 +163,7 @@ struct Attention {
   static void check(const Call& c) {
     need_counts(c, segments, segments + 1, 2, 2);
     const Heads s = heads_of(c, 0, 1);
-    need_segments(c, segments, s);
+    need_segments(c, segments, s.batch * s.length);
     choose(s, c.in[0].dtype);
     need_type(c.out[0], c.in[0].dtype, "o"), need_size(c.out[0], elements(c.in[0]), "o");
     need_type(c.out[1], ENG_F32, "lse"), need_size(c.out[1], s.batch * s.heads * s.length, "lse");
@@ -189,8 +179,7 @@ struct Attention {
       const Forward<T> p{a.in<T>(0), a.in<T>(1), a.in<T>(2), a.out<T>(0), a.out<float>(1), starts};
       if constexpr (sizeof(T) == 2)
         if (tiling) return forward_tiled(s, *tiling, p, stream);
-      const int64_t* none = nullptr;
-      launch<forward<T>>(grid(s, s.heads), block, room(s, 1), stream, s, p, none);
+      launch<forward<T>>(grid(s, s.heads), block, room(s, 1), stream, s, p, nullptr);
     });
   }
 };
@@ -204,7 +193,7 @@ struct AttentionGrad {
   static void check(const Call& c) {
     need_counts(c, segments, segments + 1, 3, 3);
     const Heads s = heads_of(c, 1, 2);
-    need_segments(c, segments, s);
+    need_segments(c, segments, s.batch * s.length);
     choose(s, c.in[1].dtype);
     for (size_t k : {0, 4})
       need_type(c.in[k], c.in[1].dtype, "do or o"), need_size(c.in[k], elements(c.in[1]), "do or o");

@@ -12,7 +12,7 @@ constexpr int64_t conv_run = 32, grad_run = 64, step_run = int64_t{1} << 40;  //
 struct ConvSizes : Sequences {
   int taps;
   int64_t run, runs;  // run: tokens of one
-  dim3 grid() const { return dim3(blocks_of(channels, conv_block), second(runs), second(batch)); }
+  dim3 grid() const { return grid_of(channels, conv_block, runs, batch); }
 };
 
 // The last values of x that a thread has seen; the newest is the last one.
@@ -276,7 +276,7 @@ struct ConvGrad {
       ConvGradOf<T> g{forward, a.in<T>(0), a.out<T>(0), a.scratch<float>(), add};
       g.forward.s.segments = a.in<int32_t>(segments);
       launch<conv_grad<T>>(s.grid(), conv_block, 0, stream, g);
-      launch<conv_sums<S>>(dim3(blocks_of(s.channels, sum_columns), most_taps + 1), dim3(sum_columns, sum_rows),
+      launch<conv_sums<S>>(grid_of(s.channels, sum_columns, most_taps + 1), dim3(sum_columns, sum_rows),
                            sizeof(SumsRoom), stream, g.parts, s.batch * s.runs, s.channels, s.taps, a.out<S>(1),
                            bias ? a.out<S>(2) : nullptr);
       if (!add) clear(g.dx + s.channels, s, stream);

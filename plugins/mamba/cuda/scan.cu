@@ -116,9 +116,7 @@ struct Scan {
     const ScanOf<T> p = scan_of<T>(a, 0, s, step ? nullptr : a.in<int32_t>(segments));
     T* const y = a.out<T>(0);
     float *const kept = a.out<float>(1), *const steps = a.scratch<float>();
-    const auto grid = [&](int64_t spans) {
-      return dim3(static_cast<unsigned>(s.groups()), second(spans), second(s.batch));
-    };
+    const auto grid = [&](int64_t spans) { return grid_of(s.groups(), 1, spans, s.batch); };
     if (s.spans > 1) {
       launch<scan<T, S, many, Pass::ends>>(grid(s.spans - 1), scan_block, bytes, stream, p, y, kept, steps);
       launch_each(s.batch * s.states * s.channels, stream, HandOver{p.a_log, steps, kept, s.chunks, s.span, false, s});

@@ -93,8 +93,8 @@ struct Place {
   }
 };
 
-// The inputs of a scan begin with u, delta, a_log, bc, d, dt_bias, gate; `u` is the index of the first. S: the most
-// states of a lane.
+// The inputs of a scan begin with u, delta, a_log, bc, d, dt_bias, gate; `u` is the index of the first. `most`:
+// states of a lane; `cut`: whether sequences may be cut into spans.
 inline ScanSizes scan_sizes(const Call& c, size_t u, int most, bool cut) {
   need(c.in[u].ndim == 3, "u must be (B, T, E)");
   ScanSizes s{};

@@ -296,17 +296,6 @@ struct ScanGrad {
   };
   static uint64_t workspace(const Call& c) { return sizeof(float) * static_cast<uint64_t>(Parts(sizes(c)).end); }
   explicit ScanGrad(const Call& c) : type(c.in[1].dtype), s(sizes(c)) {}
-  template <class T, bool packed>
-  void walk(const ScanGradOf<T>& q, cudaStream_t stream) const {
-    if (s.spans > 1) {
-      launch<scan_grad_ends<T, packed>>(dim3(static_cast<unsigned>(s.groups()), second(s.batch * (s.spans - 1))),
-                                        scan_block, sizeof(float[part_tokens * 2 * most_states]), stream, q);
-      launch_each(s.batch * s.states * s.channels, stream,
-                  HandOver{q.forward.a_log, q.steps, q.after, s.spans, 1, true, s});
-    }
-    launch<scan_grad<T, packed>>(dim3(static_cast<unsigned>(q.blocks), second(s.batch * s.spans)), scan_block,
-                                 sizeof(ScanGradShared), stream, q);
-  }
   void run(const Args& a, cudaStream_t stream) const {
     if (s.batch * s.tokens == 0) return;
     by_type(type, [&]<class T>(T) {
@@ -318,10 +307,17 @@ struct ScanGrad {
       q.du = a.out<T>(0), q.ddelta = a.out<T>(1), q.dgate = a.out<T>(6);
       q.sums = sums, q.dbc = sums + parts.dbc, q.after = sums + parts.after, q.steps = sums + parts.steps;
       q.blocks = parts.blocks;
-      if (q.forward.s.segments)
-        walk<T, true>(q, stream);
-      else
-        walk<T, false>(q, stream);
+      const auto walk = [&]<bool packed>() {
+        if (s.spans > 1) {
+          launch<scan_grad_ends<T, packed>>(grid_of(s.groups(), 1, s.batch * (s.spans - 1)), scan_block,
+                                            sizeof(float[part_tokens * 2 * most_states]), stream, q);
+          launch_each(s.batch * s.states * s.channels, stream,
+                      HandOver{q.forward.a_log, q.steps, q.after, s.spans, 1, true, s});
+        }
+        launch<scan_grad<T, packed>>(grid_of(q.blocks, 1, s.batch * s.spans), scan_block, sizeof(ScanGradShared),
+                                     stream, q);
+      };
+      q.forward.s.segments ? walk.template operator()<true>() : walk.template operator()<false>();
       launch_each(s.batch * each, stream, SumBlocksOf<T>{q.dbc, a.out<T>(3), parts.blocks, each});
       launch_each((s.states + 2) * s.channels, stream,
                   SumSpansOf{sums, a.out<float>(2), a.out<float>(4), a.out<float>(5), s});

@@ -31,12 +31,10 @@ __device__ __forceinline__ float softplus(float x) {
   return fmaf(sum, u, fmaxf(x, 0.0f));
 }
 
-inline unsigned blocks_of(int64_t n, int64_t each) {
-  return static_cast<unsigned>((n + each - 1) / each);
-}
-// The second dimension of a grid; kernels go on in strides.
-inline unsigned second(int64_t n) {
-  return static_cast<unsigned>(n < 65535 ? n : 65535);
+// A block for each `each` of n; kernels go on in strides of the other dimensions.
+inline dim3 grid_of(int64_t n, int64_t each, int64_t y, int64_t z = 1) {
+  const auto most = [](int64_t count) { return static_cast<unsigned>(count < 65535 ? count : 65535); };
+  return dim3(static_cast<unsigned>((n + each - 1) / each), most(y), most(z));
 }
 
 // What the kernels that go along the tokens of a channel share.
@@ -66,14 +64,9 @@ __global__ void clear_columns(T* x, Sequences s) {
 }
 template <class T>
 void clear(T* x, const Sequences& s, cudaStream_t stream) {
-  const dim3 grid(blocks_of(s.stride - s.channels, 128), second(s.batch * s.tokens));
-  launch<clear_columns<T>>(grid, 128, 0, stream, x, s);
+  launch<clear_columns<T>>(grid_of(s.stride - s.channels, 128, s.batch * s.tokens), 128, 0, stream, x, s);
 }
 
-// Segments (B, T), of packed samples; may be absent.
-inline void need_segments(const Call& c, size_t at, int64_t tokens) {
-  if (c.has(at)) need_type(c.in[at], ENG_I32, "segments"), need_size(c.in[at], tokens, "segments");
-}
 inline void need_types(const Call& c, int32_t type, std::initializer_list<size_t> in, std::initializer_list<size_t> out,
                        const char* what) {
   for (size_t k : in)

@@ -42,7 +42,7 @@ struct Rows {
     const auto with = [&]<class W>(W) {
       const auto tensor = [&](size_t k) { return static_cast<W*>(args.data[k]); };
       const auto words = [&](int64_t elements) { return elements * size / static_cast<int64_t>(sizeof(W)); };
-      launch<copy_rows<W, join>>(dim3(blocks_of(words(p + q), 128), second(n)), 128, 0, stream, tensor(join ? 2 : 0),
+      launch<copy_rows<W, join>>(grid_of(words(p + q), 128, n), 128, 0, stream, tensor(join ? 2 : 0),
                                  tensor(join ? 0 : 1), tensor(join ? 1 : 2), n, words(p), words(q));
     };
     // The largest words of which both parts of a row are made.
