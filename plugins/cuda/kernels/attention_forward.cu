@@ -48,10 +48,10 @@ __global__ void __launch_bounds__(threads) forward_tile(Heads s, Forward<T> p) {
       if ((t + 1) * N <= tiles.bounds[row]) continue;
     float scores[R][N / 8][4];
     row_products(scores, tiles.q, row, tiles.k[t % 2]);
-    if (ahead + N - 1 > 0) hide<true>(scores, -INFINITY, [&](int i) { return i + 1 - ahead; });
+    if (ahead + N - 1 > 0) hide(scores, -INFINITY, [&](int i, int j) { return ahead + j > i; });
     if constexpr (packed)
       if (t * N < tiles.bounds[row + 16 * R - 1])
-        hide<false>(scores, -INFINITY, [&](int i) { return tiles.bounds[row + i] - t * N; });
+        hide(scores, -INFINITY, [&](int i, int j) { return t * N + j < tiles.bounds[row + i]; });
     each_row<R>([&](int r, int half) {
       float most = top[r][half], part = 0;
       ENG_UNROLL

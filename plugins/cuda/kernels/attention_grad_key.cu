@@ -63,9 +63,9 @@ __global__ void __launch_bounds__(threads) grad_key_tile(Heads s, Grad<T> of) {
     each_sum(p, [&](int r, int j, int e) {
       p[r][j][e] = exp2f(fmaf(factor, p[r][j][e], -log2_e * tiles.lse[now][column_of(j, e)]));
     });
-    if (ahead < 16 * R - 1) hide<false>(p, 0, [&](int i) { return i - ahead; });
+    if (ahead < 16 * R - 1) hide(p, 0, [&](int i, int j) { return ahead + j < i; });
     if constexpr (packed)
-      if (from + M > tiles.bounds[row]) hide<true>(p, 0, [&](int i) { return tiles.bounds[row + i] - from; });
+      if (from + M > tiles.bounds[row]) hide(p, 0, [&](int i, int j) { return from + j >= tiles.bounds[row + i]; });
     add_product(dv_sum, p, tiles.dout[now], part);
     row_products(dp, tiles.v, row, tiles.dout[now]);
     each_sum(p, [&](int r, int j, int e) { p[r][j][e] *= dp[r][j][e] - tiles.delta[now][column_of(j, e)]; });

@@ -73,10 +73,10 @@ __global__ void __launch_bounds__(threads) grad_query_tile(Heads s, Grad<T> of) 
     each_sum(p, [&](int r, int j, int e) {
       p[r][j][e] = exp2f(fmaf(factor, p[r][j][e], -log2_e * tiles.lse[row + row_of(r, e)]));
     });
-    if (ahead + N - 1 > 0) hide<true>(p, 0, [&](int i) { return i + 1 - ahead; });
+    if (ahead + N - 1 > 0) hide(p, 0, [&](int i, int j) { return ahead + j > i; });
     if constexpr (packed)
       if (t * N < tiles.bounds[row + 16 * R - 1])
-        hide<false>(p, 0, [&](int i) { return tiles.bounds[row + i] - t * N; });
+        hide(p, 0, [&](int i, int j) { return t * N + j < tiles.bounds[row + i]; });
     row_products(dp, tiles.dout, row, tiles.v[t % 2]);
     each_sum(p, [&](int r, int j, int e) { p[r][j][e] *= dp[r][j][e] - tiles.delta[row + row_of(r, e)]; });
     add_product(sum, p, tiles.k[t % 2], 0);

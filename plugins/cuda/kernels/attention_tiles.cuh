@@ -124,17 +124,11 @@ __device__ __forceinline__ int column_of(int j, int e) {
   return j * 8 + lane_index() % 4 * 2 + e % 2;
 }
 
-// Sums in columns before bound_of(row), or, with `behind`, from it on, become `value`.
-template <bool behind, int R, int N, class F>
-__device__ __forceinline__ void hide(float (&x)[R][N][4], float value, const F& bound_of) {
-  each_row<R>([&](int r, int half) {
-    const int bound = bound_of(row_of(r, 2 * half));
-    ENG_UNROLL
-    for (int j = 0; j < N; ++j) {
-      ENG_UNROLL
-      for (int e = 2 * half; e < 2 * half + 2; ++e)
-        if ((column_of(j, e) < bound) != behind) x[r][j][e] = value;
-    }
+// Sums with hidden(row, column) become `value`.
+template <int R, int N, class F>
+__device__ __forceinline__ void hide(float (&x)[R][N][4], float value, const F& hidden) {
+  each_sum(x, [&](int r, int j, int e) {
+    if (hidden(row_of(r, e), column_of(j, e))) x[r][j][e] = value;
   });
 }
 
