@@ -205,18 +205,27 @@ __device__ __forceinline__ void check_place([[maybe_unused]] const void* at) {
   emu::at_once<P>(at);
 #endif
 }
+// As they are stored.
+template <int W, class T>
+__device__ __forceinline__ Pack<T, W> load_pack(const T* from) {
+  check_place<Pack<T, W>>(from);
+  return *reinterpret_cast<const Pack<T, W>*>(from);
+}
+template <class T, int W>
+__device__ __forceinline__ void store_pack(T* to, const Pack<T, W>& pack) {
+  check_place<Pack<T, W>>(to);
+  *reinterpret_cast<Pack<T, W>*>(to) = pack;
+}
 template <int W, Nan nan = Nan::same, class T>
 __device__ __forceinline__ void load(const T* from, float (&out)[W]) {
-  check_place<Pack<T, W>>(from);
-  const Pack<T, W> pack = *reinterpret_cast<const Pack<T, W>*>(from);
+  const Pack<T, W> pack = load_pack<W>(from);
   for (int k = 0; k < W; ++k) out[k] = to_f32<nan>(pack.at[k]);
 }
 template <int W, Nan nan = Nan::same, class T>
 __device__ __forceinline__ void store(T* to, const float (&x)[W]) {
   Pack<T, W> pack;
   for (int k = 0; k < W; ++k) from_f32<nan>(x[k], pack.at[k]);
-  check_place<Pack<T, W>>(to);
-  *reinterpret_cast<Pack<T, W>*>(to) = pack;
+  store_pack(to, pack);
 }
 
 // out = acc + sum, or sum if there is no acc.
@@ -349,9 +358,28 @@ inline void need_size(const eng_desc& d, int64_t n, const char* what) {
   if (elements(d) != n)
     throw Error{ENG_INVALID, std::string(what) + " must have " + std::to_string(n) + " elements: " + cpu::describe(d)};
 }
+inline void need_tensor(const eng_desc& d, int32_t dtype, int64_t n, const char* what) {
+  need_type(d, dtype, what), need_size(d, n, what);
+}
+inline void need_scalars(const eng_desc& d) {
+  need_tensor(d, ENG_F32, ENG_S_COUNT, "scalars");
+}
+inline void need_counters(const eng_desc& d) {
+  need_tensor(d, ENG_I64, ENG_C_COUNT, "counters");
+}
+// Input `k`, which may be absent.
+inline void need_optional(const Call& c, size_t k, int32_t dtype, int64_t n, const char* what) {
+  if (c.has(k)) need_tensor(c.in[k], dtype, n, what);
+}
 // Segments of packed samples, of so many tokens; may be absent.
 inline void need_segments(const Call& c, size_t at, int64_t tokens) {
-  if (c.has(at)) need_type(c.in[at], ENG_I32, "segments"), need_size(c.in[at], tokens, "segments");
+  need_optional(c, at, ENG_I32, tokens, "segments");
+}
+// Output `out` sums values of `dtype`: it is of that type or f32, and input `acc`, which may be absent, is like it.
+inline void need_sum(const Call& c, int32_t dtype, size_t out, const char* what, size_t acc,
+                     const char* what_acc = "acc") {
+  if (c.out[out].dtype != ENG_F32) need_type(c.out[out], dtype, what);
+  need_optional(c, acc, c.out[out].dtype, elements(c.out[out]), what_acc);
 }
 // f(T{}) with the type of the elements.
 template <class F>

@@ -14,14 +14,10 @@ using cuda::elements;
 using cuda::from_f32;
 using cuda::launch;
 using cuda::need_counts;
-using cuda::need_size;
-using cuda::need_type;
+using cuda::need_scalars;
 
 void need_like(const eng_desc& d, const eng_desc& first, const char* what) {
-  need_type(d, ENG_F32, what), need_size(d, elements(first), what);
-}
-void need_scalars(const eng_desc& d) {
-  need_type(d, ENG_F32, "scalars"), need_size(d, ENG_S_COUNT, "scalars");
+  cuda::need_tensor(d, ENG_F32, elements(first), what);
 }
 
 struct MomentumOf {
