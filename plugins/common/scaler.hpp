@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dynamic loss scale (engine/ops.h) on every device whose memory is host memory.
+// The dynamic loss scale (engine/ops.h): the rule, and its ops on every device whose memory is host memory.
 #pragma once
 
 #include <cstring>
 
 #include "engine/ops.h"
 #include "kernel.hpp"
+
+// Of functions that a GPU computes too.
+#ifdef __CUDACC__
+#define ENG_HOST_DEVICE __host__ __device__
+#else
+#define ENG_HOST_DEVICE
+#endif
 
 namespace cpu {
 
@@ -30,14 +37,14 @@ struct ScalerRule {
       throw Error{ENG_INVALID, "initial, minimum and hysteresis must be above 0, window at least 0"};
   }
 
-  float scale_of(const float* state) const { return state[scale] > 0 ? state[scale] : initial; }
-  float to_go(const float* state) const { return state[scale] > 0 ? state[overflows] : hysteresis; }
+  ENG_HOST_DEVICE float scale_of(const float* state) const { return state[scale] > 0 ? state[scale] : initial; }
+  ENG_HOST_DEVICE float to_go(const float* state) const { return state[scale] > 0 ? state[overflows] : hysteresis; }
 
-  void begin(const float* state, float* scalars) const {
+  ENG_HOST_DEVICE void begin(const float* state, float* scalars) const {
     scalars[ENG_S_LOSS_SCALE] = scale_of(state);
     scalars[ENG_S_MAY_SKIP] = to_go(state) > 1 || scale_of(state) > minimum ? 1.0f : 0.0f;
   }
-  void after(bool counts, float* state) const {
+  ENG_HOST_DEVICE void after(bool counts, float* state) const {
     float now = scale_of(state), left = to_go(state);
     if (!counts) {
       state[good] = 0, state[skipped] += 1;

@@ -6,6 +6,7 @@
 #include "../../common/cuda/glue.hpp"
 #include "../../common/scaler.hpp"
 #include "list.hpp"
+#include "sum_in_order.cuh"
 
 namespace cuda {
 namespace step {
@@ -72,23 +73,10 @@ __global__ void sum_squares(const T* x, float* out) {
   if (lane == 0) out[blockIdx.x] = fold[0];
 }
 
-constexpr int tile = 1024;
-
-// The sum is in order, so one thread adds; the others fetch.
 __global__ void finish(const float* partials, int64_t n, const float* table, int64_t columns, const float* scalars_in,
                        const int64_t* counters_in, float* scalars, int64_t* counters, double max_norm) {
-  float* const next = shared<float[tile]>();
   keep(scalars, scalars_in, ENG_S_COUNT), keep(counters, counters_in, ENG_C_COUNT);
-  double sum = 0;
-  for (int64_t from = 0; from < n; from += tile) {
-    const int count = static_cast<int>(n - from < tile ? n - from : tile);
-    for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x))
-      next[i] = partials[from + i];
-    __syncthreads();
-    if (threadIdx.x == 0)
-      for (int i = 0; i < count; ++i) sum += next[i];
-    __syncthreads();
-  }
+  const double sum = sum_in_order(partials, n);
   __syncthreads();
   if (threadIdx.x) return;
   const double scale = scalars[ENG_S_LOSS_SCALE], norm = sqrt(sum) / scale;
@@ -156,45 +144,15 @@ struct FoldAnyOf {
   }
 };
 
-// As cpu::ScalerRule has it.
-struct Rule {
-  float initial, minimum, window, hysteresis;
-  bool consecutive;
-};
-enum { scale_at, good_at, overflows_at, skipped_at };  // of the state
-
-__device__ __forceinline__ float scale_of(const Rule& rule, const float* state) {
-  return state[scale_at] > 0 ? state[scale_at] : rule.initial;
-}
-__device__ __forceinline__ float to_go(const Rule& rule, const float* state) {
-  return state[scale_at] > 0 ? state[overflows_at] : rule.hysteresis;
-}
-__global__ void loss_scale(Rule rule, const float* state, const float* scalars_in, float* scalars) {
+__global__ void loss_scale(cpu::ScalerRule rule, const float* state, const float* scalars_in, float* scalars) {
   keep(scalars, scalars_in, ENG_S_COUNT);
   __syncthreads();
-  if (threadIdx.x) return;
-  scalars[ENG_S_LOSS_SCALE] = scale_of(rule, state);
-  scalars[ENG_S_MAY_SKIP] = to_go(rule, state) > 1 || scale_of(rule, state) > rule.minimum ? 1.0f : 0.0f;
+  if (threadIdx.x == 0) rule.begin(state, scalars);
 }
-__global__ void scaler(Rule rule, const float* state_in, const float* scalars, float* state) {
+__global__ void scaler(cpu::ScalerRule rule, const float* state_in, const float* scalars, float* state) {
   keep(state, state_in, ENG_SCALER_COUNT);
   __syncthreads();
-  if (threadIdx.x) return;
-  float now = scale_of(rule, state), left = to_go(rule, state);
-  if (scalars[ENG_S_OK] == 0.0f) {
-    state[good_at] = 0, state[skipped_at] += 1;
-    if (left > 1)
-      left -= 1;
-    else
-      now = now / 2 > rule.minimum ? now / 2 : rule.minimum;
-  } else {
-    state[good_at] += 1;
-    const bool grows = rule.window > 0 && state[good_at] == rule.window + 1;
-    if (grows) state[good_at] = 1, now = now > 0x1p126f ? now : now * 2;
-    if (grows || rule.consecutive) left = rule.hysteresis;
-    if (rule.window == 0) state[good_at] = 1;  // it counts for nothing
-  }
-  state[scale_at] = now, state[overflows_at] = left;
+  if (threadIdx.x == 0) rule.after(scalars[ENG_S_OK] != 0.0f, state);
 }
 
 // ---- ops -------------------------------------------------------------------------------------------------------
@@ -204,125 +162,97 @@ constexpr unsigned block = 64;
 int64_t bytes_of(const eng_desc& d) {
   return elements(d) * cpu::dtype_size(d.dtype);
 }
-void need_scalars(const eng_desc& d) {
-  need_type(d, ENG_F32, "scalars"), need_size(d, ENG_S_COUNT, "scalars");
-}
-void need_counters(const eng_desc& d) {
-  need_type(d, ENG_I64, "counters"), need_size(d, ENG_C_COUNT, "counters");
-}
 
-struct Begin {
+struct Begin : Exact {
   static constexpr const char* op = ENG_OP_BEGIN;
-  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
-  explicit Begin(const Call&) {}
   static void check(const Call& c) {
-    need_counts(c, 2, 2, 2, 2);
-    need_type(c.in[0], ENG_F32, "inputs"), need_size(c.in[0], 8, "inputs");
+    need_counts(c, 2, 2, 2, 2), need_tensor(c.in[0], ENG_F32, 8, "inputs");
     need_counters(c.in[1]), need_scalars(c.out[0]), need_counters(c.out[1]);
   }
-  void run(const Args& a, cudaStream_t stream) const {
+  static void run(const Call&, const Args& a, cudaStream_t stream) {
     launch<begin>(1, block, 0, stream, a.in<float>(0), a.in<int64_t>(1), a.out<float>(0), a.out<int64_t>(1));
   }
 };
 
-struct GetRow {
+struct GetRow : Exact {
   static constexpr const char* op = ENG_OP_GET_ROW;
-  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
-  int64_t bytes;
-  explicit GetRow(const Call& c) : bytes(bytes_of(c.out[0])) {}
   static void check(const Call& c) {
     need_counts(c, 2, 2, 1, 1), need_counters(c.in[1]);
     need(c.in[0].ndim >= 1 && c.out[0].dtype == c.in[0].dtype &&
              elements(c.out[0]) * c.in[0].dims[0] == elements(c.in[0]),
          "out must be one row of rows (A, ...)");
   }
-  template <class T>
-  void run_in(const Args& a, cudaStream_t stream) const {
-    const int64_t n = bytes / static_cast<int64_t>(sizeof(T));
-    launch<get_row<T>>(blocks_for(n, 256), 256, 0, stream, a.in<T>(0), a.in<int64_t>(1), a.out<T>(0), n);
-  }
-  void run(const Args& a, cudaStream_t stream) const {
-    bytes % 4 ? run_in<char>(a, stream) : run_in<uint32_t>(a, stream);
+  static void run(const Call& c, const Args& a, cudaStream_t stream) {
+    const int64_t bytes = bytes_of(c.out[0]);
+    const auto with = [&]<class T>(T) {
+      const int64_t n = bytes / static_cast<int64_t>(sizeof(T));
+      launch<get_row<T>>(blocks_for(n, 256), 256, 0, stream, a.in<T>(0), a.in<int64_t>(1), a.out<T>(0), n);
+    };
+    bytes % 4 ? with(char{}) : with(uint32_t{});
   }
 };
 
-struct PutRow {
+struct PutRow : Exact {
   static constexpr const char* op = ENG_OP_PUT_ROW;
-  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
-  int64_t bytes, all;
-  explicit PutRow(const Call& c) : bytes(bytes_of(c.in[0])), all(bytes_of(c.in[1])) {}
   static void check(const Call& c) {
     need_counts(c, 3, 3, 2, 2), need_counters(c.in[2]), need_counters(c.out[1]);
     need(c.in[1].ndim >= 1 && c.in[0].dtype == c.in[1].dtype && c.out[0].dtype == c.in[1].dtype &&
              elements(c.in[0]) * c.in[1].dims[0] == elements(c.in[1]) && elements(c.out[0]) == elements(c.in[1]),
          "row must be one row of rows (A, ...)");
   }
-  void run(const Args& a, cudaStream_t stream) const {
+  static void run(const Call& c, const Args& a, cudaStream_t stream) {
     launch<put_row>(1, block, 0, stream, a.in<char>(0), a.in<char>(1), a.in<int64_t>(2), a.out<char>(0),
-                    a.out<int64_t>(1), bytes, all);
+                    a.out<int64_t>(1), bytes_of(c.in[0]), bytes_of(c.in[1]));
   }
 };
 
-struct LossSeed {
+struct LossSeed : Exact {
   static constexpr const char* op = ENG_OP_LOSS_SEED;
-  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
   float weight;
   explicit LossSeed(const Call& c) : weight(static_cast<float>(c.real("weight"))) {}
   static void check(const Call& c) {
-    need_counts(c, 1, 1, 1, 1), need_type(c.in[0], ENG_F32, "scalars"), need_size(c.in[0], ENG_S_COUNT, "scalars");
-    need_type(c.out[0], ENG_F32, "out"), need_size(c.out[0], 1, "out");
+    need_counts(c, 1, 1, 1, 1), need_scalars(c.in[0]), need_tensor(c.out[0], ENG_F32, 1, "out");
   }
   void run(const Args& a, cudaStream_t stream) const {
     launch<loss_seed>(1, 32, 0, stream, a.in<float>(0), weight, a.out<float>(0));
   }
 };
 
-struct SumSquares {
+struct SumSquares : Exact {
   static constexpr const char* op = ENG_OP_SUM_SQUARES;
-  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
-  int32_t type;
-  int64_t n;
-  explicit SumSquares(const Call& c) : type(c.in[0].dtype), n(elements(c.out[0])) {}
   static void check(const Call& c) {
     need_counts(c, 1, 1, 1, 1), need_float(c.in[0], "x"), need_type(c.out[0], ENG_F32, "out");
     need_size(c.in[0], elements(c.out[0]) * chunk, "x");
     need(elements(c.out[0]) < int64_t{1} << 31, "x has too many chunks for one grid");
   }
-  void run(const Args& a, cudaStream_t stream) const {
-    by_type(type, [&]<class T>(T) {
-      launch<sum_squares<T>>(static_cast<unsigned>(n), lanes, sizeof(float[lanes]), stream, a.in<T>(0),
+  static void run(const Call& c, const Args& a, cudaStream_t stream) {
+    by_type(c.in[0].dtype, [&]<class T>(T) {
+      launch<sum_squares<T>>(static_cast<unsigned>(elements(c.out[0])), lanes, sizeof(float[lanes]), stream, a.in<T>(0),
                              a.out<float>(0));
     });
   }
 };
 
-struct Finish {
+struct Finish : Exact {
   static constexpr const char* op = ENG_OP_FINISH;
-  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
-  int64_t n, table_columns;
   double max_norm;
-  explicit Finish(const Call& c)
-      : n(elements(c.in[0])), table_columns(columns(c.in[1])), max_norm(c.real("max_norm")) {}
+  explicit Finish(const Call& c) : max_norm(c.real("max_norm")) {}
   static void check(const Call& c) {
     need_counts(c, 4, 4, 2, 2), need_type(c.in[0], ENG_F32, "partials"), need_type(c.in[1], ENG_F32, "the table");
     need(c.in[1].ndim == 2 && columns(c.in[1]) <= ENG_S_COUNT - ENG_S_LR, "the table has at most 24 columns");
     need_scalars(c.in[2]), need_counters(c.in[3]), need_scalars(c.out[0]), need_counters(c.out[1]);
     c.real("max_norm");
   }
-  void run(const Args& a, cudaStream_t stream) const {
-    launch<finish>(1, 256, sizeof(float[tile]), stream, a.in<float>(0), n, a.in<float>(1), table_columns,
-                   a.in<float>(2), a.in<int64_t>(3), a.out<float>(0), a.out<int64_t>(1), max_norm);
+  void run(const Call& c, const Args& a, cudaStream_t stream) const {
+    launch<finish>(1, 256, sizeof(float[order_tile]), stream, a.in<float>(0), elements(c.in[0]), a.in<float>(1),
+                   columns(c.in[1]), a.in<float>(2), a.in<int64_t>(3), a.out<float>(0), a.out<int64_t>(1), max_norm);
   }
 };
 
-struct Fold {
+struct Fold : Exact {
   static constexpr const char* op = ENG_OP_FOLD;
-  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
-  int32_t from, to;
-  int64_t n;
   int rows;
-  explicit Fold(const Call& c)
-      : from(c.in[0].dtype), to(c.out[0].dtype), n(elements(c.out[0])), rows(static_cast<int>(c.integer("rows"))) {}
+  explicit Fold(const Call& c) : rows(static_cast<int>(c.integer("rows"))) {}
   static void check(const Call& c) {
     need_counts(c, 1, 1, 1, 1), need_float(c.in[0], "x");
     if (c.out[0].dtype != c.in[0].dtype) need_type(c.out[0], ENG_F32, "the sum");
@@ -330,8 +260,9 @@ struct Fold {
     need(rows >= 1 && elements(c.in[0]) == rows * elements(c.out[0]), "x must be `rows` rows of the sum's length");
     if (rows > most_rows) throw Error{ENG_UNSUPPORTED, "folds up to 1024 rows"};
   }
-  void run(const Args& a, cudaStream_t stream) const {
-    by_types(from, to, [&]<class T, class Y>(T, Y) {
+  void run(const Call& c, const Args& a, cudaStream_t stream) const {
+    by_types(c.in[0].dtype, c.out[0].dtype, [&]<class T, class Y>(T, Y) {
+      const int64_t n = elements(c.out[0]);
       const auto of = [&]<int count>() { launch_each(n, stream, FoldOf<T, Y, count>{a.in<T>(0), a.out<Y>(0), n}); };
       const bool whole = n % widest<T, Y> == 0;  // so each row begins where vectors may
       if (whole && rows == 2)
@@ -346,26 +277,14 @@ struct Fold {
   }
 };
 
-Rule rule_of(const Call& c) {
-  const cpu::ScalerRule r(c);
-  return {r.initial, r.minimum, r.window, r.hysteresis, r.consecutive};
-}
-struct LossScale {
-  static constexpr const char* op = ENG_OP_LOSS_SCALE;
-  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
-  Rule rule;
-  static void check(const Call& c) { cpu::LossScale::check(c); }
-  explicit LossScale(const Call& c) : rule(rule_of(c)) {}
+struct LossScale : cpu::LossScale {
+  using cpu::LossScale::LossScale;
   void run(const Args& a, cudaStream_t stream) const {
     launch<loss_scale>(1, block, 0, stream, rule, a.in<float>(0), a.in<float>(1), a.out<float>(0));
   }
 };
-struct Scaler {
-  static constexpr const char* op = ENG_OP_SCALER;
-  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
-  Rule rule;
-  static void check(const Call& c) { cpu::Scaler::check(c); }
-  explicit Scaler(const Call& c) : rule(rule_of(c)) {}
+struct Scaler : cpu::Scaler {
+  using cpu::Scaler::Scaler;
   void run(const Args& a, cudaStream_t stream) const {
     launch<scaler>(1, block, 0, stream, rule, a.in<float>(0), a.in<float>(1), a.out<float>(0));
   }
