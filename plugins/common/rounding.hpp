@@ -34,8 +34,8 @@ inline bool is_rounded(const Call& c) {
   return !c.in.empty() && c.in[0].dtype == ENG_BF16;
 }
 // A call whose p has bf16: its states do too, its gradient has f32 or bf16, and the counters are its last input.
-// `states`: inputs; output k + 1 is the new states[k].
-inline void check_rounded(const Call& c, std::initializer_list<size_t> states, size_t counters) {
+// `states`: how many; inputs 2 .. are they, outputs 1 .. the new ones.
+inline void check_rounded(const Call& c, size_t states, size_t counters) {
   const auto need = [](bool holds, const char* text) {
     if (!holds) throw Error{ENG_UNSUPPORTED, text};
   };
@@ -44,12 +44,12 @@ inline void check_rounded(const Call& c, std::initializer_list<size_t> states, s
        "p in bf16 needs the counters, i64 (8), as last input");
   need(c.has(1) && (c.in[1].dtype == ENG_F32 || c.in[1].dtype == ENG_BF16) && elements(c.in[1]) == n,
        "the gradient of a p in bf16 must be f32 or bf16, and have its shape");
-  need(c.out.size() == states.size() + 1, "p in bf16 is the weight: there is no other output for it");
+  need(c.out.size() == states + 1, "p in bf16 is the weight: there is no other output for it");
   const auto bf16 = [&](const eng_desc& d) { return d.dtype == ENG_BF16 && elements(d) == n; };
   need(bf16(c.out[0]), "p in bf16 must stay so");
-  size_t k = 0;
-  for (size_t s : states)
-    need(bf16(c.in[s]) && bf16(c.out[++k]), "p and the states that are updated with it must all be bf16, or all f32");
+  for (size_t k = 0; k < states; ++k)
+    need(bf16(c.in[2 + k]) && bf16(c.out[1 + k]),
+         "p and the states that are updated with it must all be bf16, or all f32");
   const Rounding r(c);
   need(r.first >= 0 && r.first % 32 == 0 && c.integer("stream") >= 0 && c.integer("stream") < int64_t{1} << 31,
        "first must be a multiple of 32, stream at least 0 and below 2^31");

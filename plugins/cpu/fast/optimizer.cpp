@@ -103,7 +103,7 @@ struct AdamW {
     need_counts(c, 5, is_rounded(c) ? 6 : 5, 3, 4);
     need_scalars(c.in[4]);
     for (const char* key : {"beta1", "beta2", "eps", "weight_decay"}) c.real(key);
-    if (is_rounded(c)) return check_rounded(c, {2, 3}, 5);
+    if (is_rounded(c)) return check_rounded(c, 2, 5);
     check_weight(c, 3);
     need_f32(c.in[0], "p");
     for (size_t k : {1, 2, 3}) need_same(c.in[0], c.in[k], "p and grad, m or v");
@@ -157,7 +157,7 @@ struct Sgd {
     need_scalars(c.in[scalars_of(c)]);
     need(has_buffer(c) || c.real("momentum") == 0.0, "momentum needs the buffer b");
     c.real("weight_decay"), c.integer("nesterov");
-    if (is_rounded(c)) return has_buffer(c) ? check_rounded(c, {2}, 4) : check_rounded(c, {}, 4);
+    if (is_rounded(c)) return check_rounded(c, has_buffer(c) ? 1 : 0, 4);
     need_f32(c.in[0], "p");
     need_same(c.in[0], c.in[1], "p and grad");
     need_same(c.in[0], c.out[0], "p before and after");

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The update in one pass: adamw and sgd, both EXACT. Every line is one IEEE operation, in the order of engine/ops.h.
+#include <optional>
+
 #include "../../common/cuda/glue.hpp"
 #include "../../common/cuda/random.cuh"
 #include "../../common/rounding.hpp"
@@ -9,19 +11,46 @@
 namespace cuda {
 namespace optimizer {
 
+// Where the states, the scalars and the weight are in a call: the states are inputs 2 .. and outputs 1 .., the counters
+// follow the scalars.
+struct Places {
+  size_t states, scalars, weight;
+};
+float real_of(const Call& c, const char* key) {
+  return static_cast<float>(c.real(key));
+}
+
+// least_in, most_in: inputs of a call without counters.
 struct AdamWNumbers {
+  static constexpr const char* op = ENG_OP_ADAMW;
+  static constexpr size_t least_in = 5, most_in = 5;
   float rest1, beta2, rest2, eps, decay;
+  static Places places(const Call&) { return {2, 4, 3}; }
+  explicit AdamWNumbers(const Call& c)
+      : rest1(static_cast<float>(1.0 - c.real("beta1"))),
+        beta2(real_of(c, "beta2")),
+        rest2(static_cast<float>(1.0 - c.real("beta2"))),
+        eps(real_of(c, "eps")),
+        decay(real_of(c, "weight_decay")) {}
 };
 struct SgdNumbers {
+  static constexpr const char* op = ENG_OP_SGD;
+  static constexpr size_t least_in = 3, most_in = 4;
   float momentum, decay;
   bool nesterov, buffer;
-};
-// How values are stored in bf16: rounded at random.
-struct ByChance {
-  uint64_t seed = 0;
-  uint32_t stream = 0;
-  int64_t first = 0;
-  const int64_t* counters = nullptr;
+  // The buffer is input 2, if there is one; it may also be there as an absent input.
+  static Places places(const Call& c) {
+    const size_t scalars = cpu::is_rounded(c) ? 3 : c.in.size() - 1;
+    const size_t states = scalars == 3 && c.has(2) ? 1 : 0;
+    return {states, scalars, 1 + states};
+  }
+  explicit SgdNumbers(const Call& c)
+      : momentum(real_of(c, "momentum")),
+        decay(real_of(c, "weight_decay")),
+        nesterov(c.integer("nesterov") != 0),
+        buffer(places(c).states == 1) {
+    need(buffer || c.real("momentum") == 0.0, "momentum needs the buffer b");
+  }
 };
 
 // What is the same for all elements: of the scalars of a step.
@@ -60,6 +89,10 @@ struct Operands {
   S *p, *out[2];
   const float* scalars;
   Numbers numbers;
+  Operands(const Args& a, const Places& at, const Numbers& n)
+      : grad(a.in<G>(1)), p_in(a.in<S>(0)), in{}, p(a.out<S>(0)), out{}, scalars(a.in<float>(at.scalars)), numbers(n) {
+    for (size_t s = 0; s < at.states; ++s) in[s] = a.in<S>(2 + s), out[s] = a.out<S>(1 + s);
+  }
 };
 
 // A skipped step stores what was there.
@@ -87,18 +120,18 @@ struct UpdateOf {
   }
 };
 
-// Everything is stored in bf16, rounded at random.
+// p and its states are stored in bf16, rounded at random.
 template <class G, class Numbers>
 struct RoundedUpdateOf {
   Operands<bf16, Numbers, G> x;
-  bf16* weight;
-  ByChance chance;
+  cpu::Rounding chance;
+  const int64_t* counters;
   Step step;
   uint32_t updates;
 
   __device__ void begin() {
     step.read(x.scalars);
-    updates = static_cast<uint32_t>(chance.counters[ENG_C_UPDATES]);
+    updates = static_cast<uint32_t>(counters[ENG_C_UPDATES]);
   }
   // One block of numbers serves the elements n and n + 16, n / 16 even: its low and its high halves.
   __device__ Words numbers(uint64_t n) const {
@@ -110,53 +143,41 @@ struct RoundedUpdateOf {
     return {static_cast<uint16_t>(nan ? bits >> 16 | 0x40 : (bits + number) >> 16)};
   }
   // v: p, then the states.
-  __device__ void one(float grad, const Words& words, bool high, bf16 (&v)[3], bf16& out) const {
+  __device__ void one(float grad, const Words& words, bool high, bf16 (&v)[3]) const {
     Element e{to_f32(v[0]), {to_f32(v[1]), to_f32(v[2])}};
     update(x.numbers, step, grad, e);
-    if (step.ok) {
-      const float all[3] = {e.p, e.s[0], e.s[1]};
-      for (int k = 0; k < 3; ++k) v[k] = rounded_by(all[k], high ? words.at[k] >> 16 : words.at[k] & 0xffff);
-    }
-    from_f32(step.ok ? e.p : to_f32(v[0]), out);
-  }
-  __device__ void alone(int64_t i) const {
-    const auto n = static_cast<uint64_t>(chance.first + i);
-    bf16 v[3] = {x.p_in[i], x.in[0] ? x.in[0][i] : bf16{}, x.in[1] ? x.in[1][i] : bf16{}}, out;
-    one(to_f32(x.grad[i]), numbers(n), n / 16 % 2 != 0, v, out);
-    x.p[i] = v[0];
-    for (int k = 0; k < 2; ++k)
-      if (x.out[k]) x.out[k][i] = v[k + 1];
-    if (weight) weight[i] = out;
+    if (!step.ok) return;
+    const float all[3] = {e.p, e.s[0], e.s[1]};
+    for (int k = 0; k < 3; ++k) v[k] = rounded_by(all[k], high ? words.at[k] >> 16 : words.at[k] & 0xffff);
   }
 
-  // Eight elements from i on, and the eight that lie 16 behind them: one block of numbers for each two.
-  static constexpr int half = 8;
-  using Half = Pack<bf16, half>;
-  __device__ void pairs(int64_t i) const {
-    Half v[3][2] = {}, out[2];
-    float g[2][half];
-    for (int h = 0; h < 2; ++h) {
+  // W elements from i on, and, for two halves, the W that lie 16 behind them: one block of numbers for each two.
+  template <int W, int halves>
+  __device__ void at(int64_t i) const {
+    Pack<bf16, W> v[3][halves] = {};
+    float g[halves][W];
+    for (int h = 0; h < halves; ++h) {
       const int64_t from = i + 16 * h;
-      v[0][h] = *reinterpret_cast<const Half*>(x.p_in + from);
+      v[0][h] = load_pack<W>(x.p_in + from);
       for (int k = 0; k < 2; ++k)
-        if (x.in[k]) v[k + 1][h] = *reinterpret_cast<const Half*>(x.in[k] + from);
+        if (x.in[k]) v[k + 1][h] = load_pack<W>(x.in[k] + from);
       load(x.grad + from, g[h]);
     }
     ENG_UNROLL
-    for (int e = 0; e < half; ++e) {
-      const Words words = numbers(static_cast<uint64_t>(chance.first + i + e));
-      for (int h = 0; h < 2; ++h) {
+    for (int e = 0; e < W; ++e) {
+      const auto n = static_cast<uint64_t>(chance.first + i + e);
+      const Words words = numbers(n);
+      for (int h = 0; h < halves; ++h) {
         bf16 values[3] = {v[0][h].at[e], v[1][h].at[e], v[2][h].at[e]};
-        one(g[h][e], words, h != 0, values, out[h].at[e]);
+        one(g[h][e], words, halves == 2 ? h != 0 : n / 16 % 2 != 0, values);
         for (int k = 0; k < 3; ++k) v[k][h].at[e] = values[k];
       }
     }
-    for (int h = 0; h < 2; ++h) {
+    for (int h = 0; h < halves; ++h) {
       const int64_t to = i + 16 * h;
-      *reinterpret_cast<Half*>(x.p + to) = v[0][h];
+      store_pack(x.p + to, v[0][h]);
       for (int k = 0; k < 2; ++k)
-        if (x.out[k]) *reinterpret_cast<Half*>(x.out[k] + to) = v[k + 1][h];
-      if (weight) *reinterpret_cast<Half*>(weight + to) = out[h];
+        if (x.out[k]) store_pack(x.out[k] + to, v[k + 1][h]);
     }
   }
 };
@@ -166,106 +187,57 @@ __global__ void in_pairs(int64_t n, U u) {
   u.begin();
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x,
                 threads = static_cast<int64_t>(gridDim.x) * blockDim.x, whole = n / 32 * 2;
-  for (int64_t t = thread; t < whole; t += threads) u.pairs(t / 2 * 32 + t % 2 * U::half);
-  for (int64_t i = whole * 16 + thread; i < n; i += threads) u.alone(i);
+  for (int64_t t = thread; t < whole; t += threads) u.template at<8, 2>(t / 2 * 32 + t % 2 * 8);
+  for (int64_t i = whole * 16 + thread; i < n; i += threads) u.template at<1, 1>(i);
 }
 
 // ---- ops -------------------------------------------------------------------------------------------------------
 
-// What both have: where the states, the scalars, the counters and the weight are in the call.
-struct Places {
-  size_t states = 0, scalars = 0, weight = 0;
-};
 template <class Numbers>
-void run_update(const Call& c, const Args& args, cudaStream_t stream, const Places& at, const Numbers& numbers) {
-  const int64_t n = elements(c.in[0]);
-  const auto operands = [&]<class S, class G>(S, G) {
-    Operands<S, Numbers, G> x{};
-    x.grad = args.in<G>(1), x.p_in = args.in<S>(0), x.p = args.out<S>(0);
-    for (size_t s = 0; s < at.states; ++s) x.in[s] = args.in<S>(2 + s), x.out[s] = args.out<S>(1 + s);
-    x.scalars = args.in<float>(at.scalars), x.numbers = numbers;
-    return x;
-  };
-  if (!cpu::is_rounded(c)) {
+struct Update : Exact {
+  static constexpr const char* op = Numbers::op;
+  Places at;
+  Numbers numbers;
+  std::optional<cpu::Rounding> rounding;
+  static void check(const Call& c) {
+    const bool rounded = cpu::is_rounded(c);
+    need_counts(c, Numbers::least_in, Numbers::most_in + (rounded ? 1 : 0), Numbers::least_in - 2,
+                Numbers::most_in - 1);
+    const Places at = Update(c).at;
+    need_scalars(c.in[at.scalars]);
+    if (rounded) return cpu::check_rounded(c, at.states, Numbers::most_in);
+    cpu::check_weight(c, at.weight);
+    for (size_t k = 0; k < 2 + at.states; ++k)
+      need_type(c.in[k], ENG_F32, "p, its gradient or a state"), need_size(c.in[k], elements(c.in[0]), "a state");
+    for (size_t k = 0; k < 1 + at.states; ++k)
+      need_type(c.out[k], ENG_F32, "p or a state"), need_size(c.out[k], elements(c.in[0]), "a state");
+  }
+  explicit Update(const Call& c) : at(Numbers::places(c)), numbers(c) {
+    if (cpu::is_rounded(c)) rounding.emplace(c);
+  }
+  void run(const Call& c, const Args& args, cudaStream_t stream) const {
+    const int64_t n = elements(c.in[0]);
+    if (rounding) {
+      const auto with = [&]<class G>(G) {
+        const RoundedUpdateOf<G, Numbers> u{
+            Operands<bf16, Numbers, G>(args, at, numbers), *rounding, args.in<int64_t>(at.scalars + 1), {}, 0};
+        launch<in_pairs<RoundedUpdateOf<G, Numbers>>>(blocks_for(n, 256 * 16), 256, 0, stream, n, u);
+      };
+      return c.in[1].dtype == ENG_BF16 ? with(bf16{}) : with(float{});
+    }
     const auto with = [&]<class W>(W* weight) {
-      launch_each(n, stream, UpdateOf<W, Numbers>{operands(float{}, float{}), weight, {}});
+      launch_each(n, stream, UpdateOf<W, Numbers>{Operands<float, Numbers, float>(args, at, numbers), weight, {}});
     };
     if (!c.has_out(at.weight)) return with(static_cast<bf16*>(nullptr));
-    return c.out[at.weight].dtype == ENG_F16 ? with(args.out<f16>(at.weight)) : with(args.out<bf16>(at.weight));
+    c.out[at.weight].dtype == ENG_F16 ? with(args.out<f16>(at.weight)) : with(args.out<bf16>(at.weight));
   }
-  const cpu::Rounding r(c);
-  const ByChance chance{r.seed, r.stream, r.first, args.in<int64_t>(at.scalars + 1)};
-  const auto with = [&]<class G>(G) {
-    bf16* const weight = c.has_out(at.weight) ? args.out<bf16>(at.weight) : nullptr;
-    const RoundedUpdateOf<G, Numbers> u{operands(bf16{}, G{}), weight, chance, {}, 0};
-    launch<in_pairs<RoundedUpdateOf<G, Numbers>>>(blocks_for(n, 256 * 16), 256, 0, stream, n, u);
-  };
-  c.in[1].dtype == ENG_BF16 ? with(bf16{}) : with(float{});
-}
-void need_plain(const Call& c, size_t states, size_t weight) {
-  cpu::check_weight(c, weight);
-  for (size_t k = 0; k < 2 + states; ++k)
-    need_type(c.in[k], ENG_F32, "p, its gradient or a state"), need_size(c.in[k], elements(c.in[0]), "a state");
-  for (size_t k = 0; k < 1 + states; ++k)
-    need_type(c.out[k], ENG_F32, "p or a state"), need_size(c.out[k], elements(c.in[0]), "a state");
-}
-void need_scalars(const eng_desc& d) {
-  need_type(d, ENG_F32, "scalars"), need_size(d, ENG_S_COUNT, "scalars");
-}
-
-struct AdamW {
-  static constexpr const char* op = ENG_OP_ADAMW;
-  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
-  Call call;
-  AdamWNumbers numbers;
-  static void check(const Call& c) {
-    need_counts(c, 5, cpu::is_rounded(c) ? 6 : 5, 3, 4);
-    need_scalars(c.in[4]);
-    (void)AdamW(c);
-    cpu::is_rounded(c) ? cpu::check_rounded(c, {2, 3}, 5) : need_plain(c, 2, 3);
-  }
-  explicit AdamW(const Call& c)
-      : call(c),
-        numbers{static_cast<float>(1.0 - c.real("beta1")), static_cast<float>(c.real("beta2")),
-                static_cast<float>(1.0 - c.real("beta2")), static_cast<float>(c.real("eps")),
-                static_cast<float>(c.real("weight_decay"))} {}
-  void run(const Args& args, cudaStream_t stream) const { run_update(call, args, stream, {2, 4, 3}, numbers); }
-};
-
-struct Sgd {
-  static constexpr const char* op = ENG_OP_SGD;
-  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
-  Call call;
-  Places at;
-  SgdNumbers numbers;
-  // The buffer is input 2, if there is one; it may also be there as an absent input.
-  static Places places(const Call& c) {
-    const size_t scalars = cpu::is_rounded(c) ? 3 : c.in.size() - 1;
-    const size_t states = scalars == 3 && c.has(2) ? 1 : 0;
-    return {states, scalars, 1 + states};
-  }
-  static void check(const Call& c) {
-    need_counts(c, 3, cpu::is_rounded(c) ? 5 : 4, 1, 3);
-    const Sgd sgd(c);
-    need_scalars(c.in[sgd.at.scalars]);
-    need(sgd.at.states == 1 || c.real("momentum") == 0.0, "momentum needs the buffer b");
-    if (cpu::is_rounded(c))
-      sgd.at.states ? cpu::check_rounded(c, {2}, 4) : cpu::check_rounded(c, {}, 4);
-    else
-      need_plain(c, sgd.at.states, sgd.at.weight);
-  }
-  explicit Sgd(const Call& c)
-      : call(c),
-        at(places(c)),
-        numbers{static_cast<float>(c.real("momentum")), static_cast<float>(c.real("weight_decay")),
-                c.integer("nesterov") != 0, at.states == 1} {}
-  void run(const Args& args, cudaStream_t stream) const { run_update(call, args, stream, at, numbers); }
 };
 
 }  // namespace optimizer
 
 void add_optimizer(List& list) {
-  list.insert(list.end(), {&kernel<optimizer::AdamW>, &kernel<optimizer::Sgd>});
+  list.insert(list.end(),
+              {&kernel<optimizer::Update<optimizer::AdamWNumbers>>, &kernel<optimizer::Update<optimizer::SgdNumbers>>});
 }
 
 }  // namespace cuda
