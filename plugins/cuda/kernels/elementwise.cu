@@ -6,12 +6,12 @@
 namespace cuda {
 namespace elementwise {
 
-template <class A, class B, class Y>
-struct AddOf {
+template <class A, class Y>
+struct AddOf {  // of 16 bits and f32, a has the 16 bits
   const A* a;
-  const B* b;
+  const Y* b;
   Y* y;
-  static constexpr int width = widest<A, B, Y>;
+  static constexpr int width = widest<A, Y>;
   template <int W>
   __device__ void at(int64_t i) const {
     float u[W], v[W];
@@ -21,31 +21,19 @@ struct AddOf {
   }
 };
 
-template <class T>
-struct ScaleOf {
-  const T* x;
-  T* y;
-  float factor;
-  static constexpr int width = widest<T>;
-  template <int W>
-  __device__ void at(int64_t i) const {
-    float u[W];
-    load(x + i, u);
-    for (int k = 0; k < W; ++k) u[k] *= factor;
-    store(y + i, u);
-  }
-};
-
-template <class X, class Y>
-struct CastOf {
-  const X* x;
-  Y* y;
+// f(x) for W elements of each of F::inputs: x[k] has those of input k, and becomes those of output k.
+template <class F, class X, class Y>
+struct MapOf {
+  const X* in[F::inputs];
+  Y* out[F::outputs];
+  F f;
   static constexpr int width = widest<X, Y>;
   template <int W>
   __device__ void at(int64_t i) const {
-    float u[W];
-    load(x + i, u);
-    store(y + i, u);
+    float x[F::inputs][W];
+    for (int k = 0; k < F::inputs; ++k) load<W, F::nan>(in[k] + i, x[k]);
+    f(x);
+    for (int k = 0; k < F::outputs; ++k) store<W, F::nan>(out[k] + i, x[k]);
   }
 };
 
@@ -90,211 +78,161 @@ __device__ __forceinline__ Slope activation(float x) {
     return x > 0 ? Slope{x, 1.0f} : Slope{0.0f, 0.0f};
   }
 }
-// f<act>(): chosen once for all elements of a vector.
-template <class F>
-__device__ __forceinline__ void by_act(int act, F&& f) {
+// f(k, activation of x[k]) for all of a vector, for which the activation is chosen once.
+template <int W, class F>
+__device__ __forceinline__ void by_act(int act, const float (&x)[W], F&& f) {
+  const auto all = [&]<int which>() {
+    for (int k = 0; k < W; ++k) f(k, activation<which>(x[k]));
+  };
   switch (act) {
     case ENG_ACT_SILU:
-      return f.template operator()<ENG_ACT_SILU>();
+      return all.template operator()<ENG_ACT_SILU>();
     case ENG_ACT_GELU:
-      return f.template operator()<ENG_ACT_GELU>();
+      return all.template operator()<ENG_ACT_GELU>();
     case ENG_ACT_GELU_TANH:
-      return f.template operator()<ENG_ACT_GELU_TANH>();
+      return all.template operator()<ENG_ACT_GELU_TANH>();
     default:
-      return f.template operator()<ENG_ACT_RELU>();
+      return all.template operator()<ENG_ACT_RELU>();
   }
 }
-
-template <class T>
-struct ActivationOf {
-  const T* x;
-  T* y;
-  int act;
-  static constexpr int width = widest<T>;
-  template <int W>
-  __device__ void at(int64_t i) const {
-    float u[W];
-    load<W, Nan::any>(x + i, u);
-    by_act(act, [&]<int which>() {
-      for (int k = 0; k < W; ++k) u[k] = activation<which>(u[k]).value;
-    });
-    store<W, Nan::any>(y + i, u);
-  }
-};
-template <class T>
-struct ActivationGradOf {
-  const T *dy, *x;
-  T* dx;
-  int act;
-  static constexpr int width = widest<T>;
-  template <int W>
-  __device__ void at(int64_t i) const {
-    float g[W], u[W];
-    load<W, Nan::any>(dy + i, g), load<W, Nan::any>(x + i, u);
-    by_act(act, [&]<int which>() {
-      for (int k = 0; k < W; ++k) g[k] *= activation<which>(u[k]).slope;
-    });
-    store<W, Nan::any>(dx + i, g);
-  }
-};
-template <class T>
-struct GatedOf {
-  const T *gate, *up;
-  T* y;
-  int act;
-  static constexpr int width = widest<T>;
-  template <int W>
-  __device__ void at(int64_t i) const {
-    float g[W], u[W];
-    load<W, Nan::any>(gate + i, g), load<W, Nan::any>(up + i, u);
-    by_act(act, [&]<int which>() {
-      for (int k = 0; k < W; ++k) u[k] *= activation<which>(g[k]).value;
-    });
-    store<W, Nan::any>(y + i, u);
-  }
-};
-template <class T>
-struct GatedGradOf {
-  const T *dy, *gate, *up;
-  T *dgate, *dup;
-  int act;
-  static constexpr int width = widest<T>;
-  template <int W>
-  __device__ void at(int64_t i) const {
-    float d[W], g[W], u[W];
-    load<W, Nan::any>(dy + i, d), load<W, Nan::any>(gate + i, g), load<W, Nan::any>(up + i, u);
-    by_act(act, [&]<int which>() {
-      for (int k = 0; k < W; ++k) {
-        const Slope a = activation<which>(g[k]);
-        g[k] = d[k] * u[k] * a.slope, u[k] = d[k] * a.value;
-      }
-    });
-    store<W, Nan::any>(dgate + i, g), store<W, Nan::any>(dup + i, u);
-  }
-};
 
 // ---- ops -------------------------------------------------------------------------------------------------------
 
-void need_alike(const Call& c, size_t n_in, size_t n_out) {
-  need_counts(c, n_in, n_in, n_out, n_out);
-  need_float(c.in[0], "x");
-  for (const eng_desc& d : c.in) need_type(d, c.in[0].dtype, "an input"), need_size(d, elements(c.in[0]), "an input");
-  for (const eng_desc& d : c.out)
-    need_type(d, c.in[0].dtype, "an output"), need_size(d, elements(c.in[0]), "an output");
-}
-int act_of(const Call& c) {
-  const int64_t act = c.integer("act");
-  if (act < ENG_ACT_SILU || act > ENG_ACT_RELU)
-    throw Error{ENG_UNSUPPORTED, "act = " + std::to_string(act) + " is unknown"};
-  return static_cast<int>(act);
-}
-
 struct Add {
   static constexpr const char* op = ENG_OP_ADD;
-  int32_t a, b, y;
-  int64_t n;
   static void check(const Call& c) {
     need_counts(c, 2, 2, 1, 1);
     for (const eng_desc& d : c.in) need_float(d, "a or b"), need_size(d, elements(c.in[0]), "b");
     const int32_t x = c.in[0].dtype, z = c.in[1].dtype;
     if (x != z && x != ENG_F32 && z != ENG_F32) throw Error{ENG_UNSUPPORTED, "a and b differ in their 16-bit types"};
-    need_type(c.out[0], x == z ? x : int32_t{ENG_F32}, "y"), need_size(c.out[0], elements(c.in[0]), "y");
+    need_tensor(c.out[0], x == z ? x : int32_t{ENG_F32}, elements(c.in[0]), "y");
   }
-  explicit Add(const Call& c) : a(c.in[0].dtype), b(c.in[1].dtype), y(c.out[0].dtype), n(elements(c.in[0])) {}
-  void run(const Args& args, cudaStream_t stream) const {
-    by_type(a, [&]<class A>(A) {
-      if (a == b)
-        launch_each(n, stream, AddOf<A, A, A>{args.in<A>(0), args.in<A>(1), args.out<A>(0)});
-      else if (b == ENG_F32)
-        launch_each(n, stream, AddOf<A, float, float>{args.in<A>(0), args.in<float>(1), args.out<float>(0)});
-      else
-        by_type(b, [&]<class B>(B) {
-          launch_each(n, stream, AddOf<float, B, float>{args.in<float>(0), args.in<B>(1), args.out<float>(0)});
-        });
+  static void run(const Call& c, const Args& args, cudaStream_t stream) {
+    const size_t a = c.in[1].dtype == c.out[0].dtype ? 0 : 1, b = 1 - a;  // b has the type of y
+    by_types(c.in[a].dtype, c.out[0].dtype, [&]<class A, class Y>(A, Y) {
+      launch_each(elements(c.in[0]), stream, AddOf<A, Y>{args.in<A>(a), args.in<Y>(b), args.out<Y>(0)});
     });
   }
 };
 
-struct Scale {
-  static constexpr const char* op = ENG_OP_SCALE;
-  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
-  int32_t type;
-  int64_t n;
-  float factor;
-  static void check(const Call& c) { need_alike(c, 1, 1), c.real("factor"); }
-  explicit Scale(const Call& c)
-      : type(c.in[0].dtype), n(elements(c.in[0])), factor(static_cast<float>(c.real("factor"))) {}
-  void run(const Args& args, cudaStream_t stream) const {
-    by_type(type, [&]<class T>(T) { launch_each(n, stream, ScaleOf<T>{args.in<T>(0), args.out<T>(0), factor}); });
-  }
-};
-
-struct Cast {
+struct Cast : Exact {
   static constexpr const char* op = ENG_OP_CAST;
-  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
-  int32_t from, to;
-  int64_t n;
+  static constexpr int inputs = 1, outputs = 1;
+  static constexpr Nan nan = Nan::same;
+  template <int W>
+  __device__ void operator()(float (&)[1][W]) const {}  // reading and storing is all
+
   static void check(const Call& c) {
     need_counts(c, 1, 1, 1, 1), need_size(c.out[0], elements(c.in[0]), "y");
     const auto wide = [](const eng_desc& d) { return d.dtype == ENG_F32 || d.dtype == ENG_F64; };
     if (!(is_float(c.in[0]) && is_float(c.out[0])) && !(wide(c.in[0]) && wide(c.out[0])))
       throw Error{ENG_UNSUPPORTED, "casts f32, bf16 and f16 into each other, and f32 and f64"};
   }
-  explicit Cast(const Call& c) : from(c.in[0].dtype), to(c.out[0].dtype), n(elements(c.in[0])) {}
-  template <class X, class Y>
-  void widely(const Args& args, cudaStream_t stream) const {
-    launch_each(n, stream, WideCastOf<X, Y>{args.in<X>(0), args.out<Y>(0)});
-  }
-  void run(const Args& args, cudaStream_t stream) const {
-    if (from == ENG_F64)
-      return to == ENG_F64 ? widely<double, double>(args, stream) : widely<double, float>(args, stream);
-    if (to == ENG_F64) return widely<float, double>(args, stream);
+  static void run(const Call& c, const Args& args, cudaStream_t stream) {
+    const int32_t from = c.in[0].dtype, to = c.out[0].dtype;
+    const int64_t n = elements(c.in[0]);
+    const auto widely = [&]<class X, class Y>(X, Y) {
+      launch_each(n, stream, WideCastOf<X, Y>{args.in<X>(0), args.out<Y>(0)});
+    };
+    if (from == ENG_F64) return to == ENG_F64 ? widely(double{}, double{}) : widely(double{}, float{});
+    if (to == ENG_F64) return widely(float{}, double{});
     by_type(from, [&]<class X>(X) {
-      by_type(to, [&]<class Y>(Y) { launch_each(n, stream, CastOf<X, Y>{args.in<X>(0), args.out<Y>(0)}); });
+      by_type(to, [&]<class Y>(Y) {
+        launch_each(n, stream, MapOf<Cast, X, Y>{{args.in<X>(0)}, {args.out<Y>(0)}, {}});
+      });
     });
   }
 };
 
-// What the four with an activation have in common.
-template <template <class> class Of, size_t n_in, size_t n_out>
-struct Activated {
-  int32_t type;
-  int64_t n;
-  int act;
-  static void check(const Call& c) { need_alike(c, n_in, n_out), act_of(c); }
-  explicit Activated(const Call& c) : type(c.in[0].dtype), n(elements(c.in[0])), act(act_of(c)) {}
-  void run(const Args& args, cudaStream_t stream) const {
-    by_type(type, [&]<class T>(T) {
-      [&]<size_t... I, size_t... O>(std::index_sequence<I...>, std::index_sequence<O...>) {
-        launch_each(n, stream, Of<T>{args.in<T>(I)..., args.out<T>(O)..., act});
-      }
-      (std::make_index_sequence<n_in>(), std::make_index_sequence<n_out>());
+// The ops whose inputs and outputs are alike. F reads its attributes from the call.
+template <class F>
+struct Map {
+  static constexpr const char* op = F::op;
+  static constexpr uint32_t flags = F::flags;
+  F f;
+  explicit Map(const Call& c) : f(c) {}
+  static void check(const Call& c) {
+    need_counts(c, F::inputs, F::inputs, F::outputs, F::outputs), need_float(c.in[0], "x");
+    for (const eng_desc& d : c.in) need_tensor(d, c.in[0].dtype, elements(c.in[0]), "an input");
+    for (const eng_desc& d : c.out) need_tensor(d, c.in[0].dtype, elements(c.in[0]), "an output");
+    (void)F(c);
+  }
+  void run(const Call& c, const Args& args, cudaStream_t stream) const {
+    by_type(c.in[0].dtype, [&]<class T>(T) {
+      MapOf<F, T, T> map{{}, {}, f};
+      for (int k = 0; k < F::inputs; ++k) map.in[k] = args.in<T>(k);
+      for (int k = 0; k < F::outputs; ++k) map.out[k] = args.out<T>(k);
+      launch_each(elements(c.in[0]), stream, map);
     });
   }
 };
-struct Activation : Activated<ActivationOf, 1, 1> {
+
+struct Scale : Exact {
+  static constexpr const char* op = ENG_OP_SCALE;
+  static constexpr int inputs = 1, outputs = 1;
+  static constexpr Nan nan = Nan::same;
+  float factor;
+  explicit Scale(const Call& c) : factor(static_cast<float>(c.real("factor"))) {}
+  template <int W>
+  __device__ void operator()(float (&x)[1][W]) const {
+    for (int k = 0; k < W; ++k) x[0][k] *= factor;
+  }
+};
+
+// What the four with an activation have in common.
+template <int n_in, int n_out>
+struct Activated {
+  static constexpr uint32_t flags = 0;
+  static constexpr int inputs = n_in, outputs = n_out;
+  static constexpr Nan nan = Nan::any;
+  int act;
+  explicit Activated(const Call& c) : act(static_cast<int>(c.integer("act"))) {
+    if (act < ENG_ACT_SILU || act > ENG_ACT_RELU)
+      throw Error{ENG_UNSUPPORTED, "act = " + std::to_string(act) + " is unknown"};
+  }
+};
+struct Activation : Activated<1, 1> {
   static constexpr const char* op = ENG_OP_ACTIVATION;
   using Activated::Activated;
+  template <int W>
+  __device__ void operator()(float (&x)[1][W]) const {
+    by_act(act, x[0], [&](int k, Slope a) { x[0][k] = a.value; });
+  }
 };
-struct ActivationGrad : Activated<ActivationGradOf, 2, 1> {
+struct ActivationGrad : Activated<2, 1> {  // of dy, x
   static constexpr const char* op = ENG_OP_ACTIVATION_GRAD;
   using Activated::Activated;
+  template <int W>
+  __device__ void operator()(float (&x)[2][W]) const {
+    by_act(act, x[1], [&](int k, Slope a) { x[0][k] *= a.slope; });
+  }
 };
-struct Gated : Activated<GatedOf, 2, 1> {
+struct Gated : Activated<2, 1> {  // of gate, up
   static constexpr const char* op = ENG_OP_GATED;
   using Activated::Activated;
+  template <int W>
+  __device__ void operator()(float (&x)[2][W]) const {
+    by_act(act, x[0], [&](int k, Slope a) { x[0][k] = x[1][k] * a.value; });
+  }
 };
-struct GatedGrad : Activated<GatedGradOf, 3, 2> {
+struct GatedGrad : Activated<3, 2> {  // of dy, gate, up; makes dgate, dup
   static constexpr const char* op = ENG_OP_GATED_GRAD;
   using Activated::Activated;
+  template <int W>
+  __device__ void operator()(float (&x)[3][W]) const {
+    by_act(act, x[1], [&](int k, Slope a) {
+      const float dy = x[0][k];
+      x[0][k] = dy * x[2][k] * a.slope, x[1][k] = dy * a.value;
+    });
+  }
 };
 
 }  // namespace elementwise
 
 void add_elementwise(List& list) {
   using namespace elementwise;
-  list.insert(list.end(), {&kernel<Add>, &kernel<Scale>, &kernel<Cast>, &kernel<Activation>, &kernel<ActivationGrad>,
-                           &kernel<Gated>, &kernel<GatedGrad>});
+  list.insert(list.end(), {&kernel<Add>, &kernel<Cast>, &kernel<Map<Scale>>, &kernel<Map<Activation>>,
+                           &kernel<Map<ActivationGrad>>, &kernel<Map<Gated>>, &kernel<Map<GatedGrad>>});
 }
 
 }  // namespace cuda
