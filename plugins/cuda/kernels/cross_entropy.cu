@@ -4,6 +4,7 @@
 
 #include "list.hpp"
 #include "product.cuh"
+#include "sum_in_order.cuh"
 
 namespace cuda {
 namespace cross_entropy {
@@ -68,20 +69,8 @@ __global__ void softmax(float* logits, const int32_t* labels, Weighting by, floa
   }
 }
 
-// In order, in f64.
 __global__ void total(const float* losses, int64_t n, float* loss) {
-  constexpr int tile = 1024;
-  float* const next = shared<float[tile]>();
-  double sum = 0;
-  for (int64_t from = 0; from < n; from += tile) {
-    const int count = static_cast<int>(n - from < tile ? n - from : tile);
-    for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x))
-      next[i] = losses[from + i];
-    __syncthreads();
-    if (threadIdx.x == 0)
-      for (int i = 0; i < count; ++i) sum += next[i];
-    __syncthreads();
-  }
+  const double sum = sum_in_order(losses, n);
   if (threadIdx.x == 0) *loss = static_cast<float>(sum);
 }
 
@@ -99,18 +88,20 @@ struct StoreOf {  // out = acc + sum
   }
 };
 
+// What a call asks for.
 struct Sizes {
+  int32_t type;
   int64_t tokens, vocabulary, width, chunk;
-  uint64_t size;  // bytes of an element of x
   bool has_dw, has_z;
   float weight, z_loss;
-  // Of gradients of that many bytes in the place of logits, from one token to the next.
-  int64_t stride(uint64_t bytes) const { return vocabulary * static_cast<int64_t>(sizeof(float) / bytes); }
+  // Scratch: logits, then these, as far as the call has them. All of it begins where a library accepts it.
+  uint64_t losses, squares, sums, library, bytes;  // squares: of lse, for the z loss
+
   explicit Sizes(const Call& c)
-      : tokens(rows(c.in[0])),
+      : type(c.in[0].dtype),
+        tokens(rows(c.in[0])),
         vocabulary(rows(c.in[1])),
         width(columns(c.in[0])),
-        size(cpu::dtype_size(c.in[0].dtype)),
         has_dw(c.has_out(2) && c.integer_or("no_dw", 0) == 0),
         has_z(c.real_or("z_loss", 0) > 0),
         weight(static_cast<float>(c.real_or("weight", 1))),
@@ -119,105 +110,93 @@ struct Sizes {
     // time.
     const auto given = static_cast<int64_t>(c.device.settings[library::loss_chunk_setting]);
     chunk = std::max<int64_t>(std::min(given ? given : library::usual_loss_chunk, tokens), 1);
-  }
-};
-
-// Scratch: logits, losses, and what the call has of the rest. All of it begins where a library accepts it.
-struct Places {
-  uint64_t losses, squares = 0, sums = 0, library = 0, bytes = 0;  // squares: of lse, for the z loss
-
-  Places(const Call& c, const Sizes& s, bool gradient) {
-    const auto after = [](uint64_t at, uint64_t room) { return at + (room + 255) / 256 * 256; };
-    const auto logits = static_cast<uint64_t>(s.chunk * s.vocabulary);
-    losses = after(0, logits * sizeof(float));
-    squares = after(losses, static_cast<uint64_t>(s.tokens) * sizeof(float));
-    sums = after(squares, s.has_z ? static_cast<uint64_t>(s.tokens) * sizeof(float) : 0);
+    const auto after = [](uint64_t at, int64_t floats) {
+      return at + (static_cast<uint64_t>(floats) * sizeof(float) + 255) / 256 * 256;
+    };
+    losses = after(0, chunk * vocabulary), squares = after(losses, tokens), sums = after(squares, has_z ? tokens : 0);
     // The sum over chunks is in f32, where dw is not.
-    const bool apart = gradient && s.has_dw && c.out[2].dtype != ENG_F32;
-    library = after(sums, apart ? static_cast<uint64_t>(s.vocabulary * s.width) * sizeof(float) : 0);
-    bytes = library + scratch(c, s);
+    library = after(sums, has_dw && c.out[2].dtype != ENG_F32 ? vocabulary * width : 0);
+    bytes = library + library::scratch(c, of_logits(chunk));
   }
-  static uint64_t scratch(const Call& c, const Sizes& s) {
+  // Bytes of so many tokens of x.
+  int64_t bytes_of(int64_t count) const { return count * width * cpu::dtype_size(type); }
+
+  // The products for a chunk of `count` tokens.
+  library::Product of_logits(int64_t count) const {
     library::Product p;
-    p.type = c.in[0].dtype, p.result = ENG_F32, p.m = s.chunk, p.n = s.vocabulary, p.k = s.width, p.tb = true;
-    return library::scratch(c, p);
+    p.type = type, p.result = ENG_F32, p.m = count, p.n = vocabulary, p.k = width, p.tb = true;
+    p.a_aligned = library::aligned_at(bytes_of(chunk));
+    return p;
   }
-  template <class T>
-  static T* at(const Args& a, uint64_t offset) {
-    return reinterpret_cast<T*>(a.scratch<char>() + offset);
+  library::Product of_dx(int64_t count) const {
+    library::Product p;
+    p.type = p.result = type, p.m = count, p.n = width, p.k = vocabulary, p.a_stride = stride();
+    p.c_aligned = library::aligned_at(bytes_of(chunk));
+    return p;
   }
+  library::Product of_dw(int64_t count, bool add) const {
+    library::Product p;
+    p.type = type, p.result = ENG_F32, p.m = vocabulary, p.n = width, p.k = count, p.ta = true, p.add = add;
+    p.a_stride = stride(), p.b_aligned = library::aligned_at(bytes_of(chunk));
+    return p;
+  }
+  // Of gradients of x's type in the place of logits, from one token to the next.
+  int64_t stride() const { return vocabulary * static_cast<int64_t>(sizeof(float) / cpu::dtype_size(type)); }
 };
 
-// What the library chose for a chunk of so many tokens; null: nothing.
+// What the library chose for a chunk of so many tokens.
 struct Chunk {
-  using Chosen = std::shared_ptr<const library::Algorithm>;
-  Chosen logits, dx, dw, dw_more;  // dw: of the first chunk
+  product::Chosen logits, dx, dw, dw_more;  // dw: of the first chunk
 
   Chunk(const Call& c, void* device, const Sizes& s, int64_t count, bool gradient) {
     if (count == 0) return;
-    const uint64_t scratch = Places::scratch(c, s);
-    const uint32_t tokens_aligned = library::aligned_at(s.chunk * s.width * static_cast<int64_t>(s.size));
-    library::Product p;
-    p.type = c.in[0].dtype, p.result = ENG_F32, p.m = count, p.n = s.vocabulary, p.k = s.width, p.tb = true;
-    p.a_aligned = tokens_aligned;
-    logits = library::prepare(device, p, scratch);
+    const uint64_t scratch = s.bytes - s.library;
+    logits = product::choose(device, s.of_logits(count), scratch);
     if (!gradient) return;
-    library::Product x;
-    x.type = x.result = c.in[0].dtype, x.m = count, x.n = s.width, x.k = s.vocabulary, x.a_stride = s.stride(s.size);
-    x.c_aligned = tokens_aligned;
-    dx = library::prepare(device, x, scratch);
+    dx = product::choose(device, s.of_dx(count), scratch);
     if (!s.has_dw) return;
-    library::Product w;
-    w.type = c.in[0].dtype, w.result = ENG_F32, w.m = s.vocabulary, w.n = s.width, w.k = count, w.ta = true;
-    w.a_stride = s.stride(s.size);
-    w.b_aligned = tokens_aligned;
-    w.add = c.out[2].dtype == ENG_F32 && c.has(4);
-    dw = library::prepare(device, w, scratch);
-    w.add = true;
-    dw_more = library::prepare(device, w, scratch);
+    dw = product::choose(device, s.of_dw(count, c.out[2].dtype == ENG_F32 && c.has(4)), scratch);
+    dw_more = product::choose(device, s.of_dw(count, true), scratch);
   }
-  bool multiplies(bool has_dw) const { return dx && (!has_dw || (dw && dw_more)); }
+  // Whether the library multiplies all of the gradient.
+  bool multiplies(bool has_dw) const { return dx.algorithm && (!has_dw || (dw.algorithm && dw_more.algorithm)); }
 };
 
 // `weights`: the input with loss weights; `z`: the output of the z loss.
 void need_inputs(const Call& c, size_t weights, size_t z) {
-  if (c.has(weights))
-    need_type(c.in[weights], ENG_F32, "loss weights"), need_size(c.in[weights], rows(c.in[0]), "loss weights");
-  if (c.real_or("z_loss", 0) > 0) need_type(c.out[z], ENG_F32, "z"), need_size(c.out[z], 1, "z");
+  need_optional(c, weights, ENG_F32, rows(c.in[0]), "loss weights");
+  if (c.real_or("z_loss", 0) > 0) need_tensor(c.out[z], ENG_F32, 1, "z");
   need_float(c.in[0], "x"), need_type(c.in[1], c.in[0].dtype, "w"), need_type(c.in[2], ENG_I32, "labels");
   need(c.in[1].ndim == 2 && columns(c.in[1]) == columns(c.in[0]), "w must be (V, H), H the last dimension of x");
   need(rows(c.in[1]) > 0, "w has no rows");
-  need_size(c.in[2], rows(c.in[0]), "labels"), need_type(c.out[0], ENG_F32, "loss"), need_size(c.out[0], 1, "loss");
+  need_size(c.in[2], rows(c.in[0]), "labels"), need_tensor(c.out[0], ENG_F32, 1, "loss");
 }
 
-// What both ops know of a call.
-struct Prepared {
-  int32_t type;
+// What both ops have in common.
+struct Chunks {
   Sizes sizes;
-  Places places;
   Chunk whole, rest;
-  Prepared(const Call& c, void* device, bool gradient)
-      : type(c.in[0].dtype),
-        sizes(c),
-        places(c, sizes, gradient),
+  Chunks(const Call& c, void* device, bool gradient)
+      : sizes(c),
         whole(c, device, sizes, sizes.chunk, gradient),
         rest(c, device, sizes, sizes.tokens % sizes.chunk, gradient) {}
+  static uint64_t workspace(const Call& c) { return Sizes(c).bytes; }
 
-  // Calls then(chunk, first, count) for each chunk; with scalars, its logits have become gradients of type D. `z`
-  // receives the second sum, if there is one.
-  template <class T, class D, class Then>
-  void chunks(const Args& a, const float* scalars, const float* weights, float* z, cudaStream_t stream,
-              Then then) const {
+  // Calls then(chunk, first) for each chunk; with scalars, its logits have become gradients of type D. `z` receives the
+  // second sum, if there is one.
+  template <class D, class Then>
+  void for_each(const Args& a, const float* scalars, const float* weights, float* z, cudaStream_t stream,
+                Then then) const {
     const Sizes& s = sizes;
     constexpr int wide = widest<float>;
-    float *const logits = a.scratch<float>(), *const losses = Places::at<float>(a, places.losses);
-    float* const squares = s.has_z ? Places::at<float>(a, places.squares) : nullptr;
+    char* const scratch = a.scratch<char>();
+    float *const logits = a.scratch<float>(), *const losses = reinterpret_cast<float*>(scratch + s.losses);
+    float* const squares = s.has_z ? reinterpret_cast<float*>(scratch + s.squares) : nullptr;
     for (int64_t first = 0; first < s.tokens; first += s.chunk) {
       const int64_t count = s.tokens - first < s.chunk ? s.tokens - first : s.chunk;
       const Chunk& chunk = count == s.chunk ? whole : rest;
-      product::run(product::Matrices<T, T, float>{a.in<T>(0) + first * s.width, a.in<T>(1), nullptr, nullptr, logits,
-                                                  count, s.vocabulary, s.width, false, true},
-                   chunk.logits.get(), Places::at<char>(a, places.library), stream);
+      chunk.logits.run({a.in<char>(0) + s.bytes_of(first), a.in<void>(1), nullptr, nullptr, logits},
+                       scratch + s.library, stream);
       const Weighting by{scalars, weights ? weights + first : nullptr, squares ? squares + first : nullptr, s.weight,
                          s.z_loss};
       const auto go = [&]<int W>() {
@@ -225,89 +204,63 @@ struct Prepared {
                               a.in<int32_t>(2) + first, by, losses + first, s.vocabulary);
       };
       s.vocabulary % wide ? go.template operator()<1>() : go.template operator()<wide>();
-      then(chunk, first, count);
+      then(chunk, first);
     }
-    launch<total>(1, block, sizeof(float[1024]), stream, losses, s.tokens, a.out<float>(0));
-    if (squares) launch<total>(1, block, sizeof(float[1024]), stream, squares, s.tokens, z);
+    launch<total>(1, block, sizeof(float[order_tile]), stream, losses, s.tokens, a.out<float>(0));
+    if (squares) launch<total>(1, block, sizeof(float[order_tile]), stream, squares, s.tokens, z);
   }
 };
 
-struct CrossEntropy {
+struct CrossEntropy : Chunks {
   static constexpr const char* op = ENG_OP_CROSS_ENTROPY;
-  Prepared prepared;
   static void check(const Call& c) {
     const size_t outputs = c.real_or("z_loss", 0) > 0 ? 2 : 1;
     need_counts(c, 3, 4, outputs, outputs), need_inputs(c, 3, 1);
   }
-  static uint64_t workspace(const Call& c) { return Places(c, Sizes(c), false).bytes; }
-  CrossEntropy(const Call& c, void* device) : prepared(c, device, false) {}
+  CrossEntropy(const Call& c, void* device) : Chunks(c, device, false) {}
   void run(const Args& a, cudaStream_t stream) const {
-    by_type(prepared.type, [&]<class T>(T) {
-      prepared.chunks<T, float>(a, nullptr, a.in<float>(3), a.out<float>(1), stream,
-                                [](const Chunk&, int64_t, int64_t) {});
-    });
+    for_each<float>(a, nullptr, a.in<float>(3), a.out<float>(1), stream, [](const Chunk&, int64_t) {});
   }
 };
 
-struct CrossEntropyGrad {
+struct CrossEntropyGrad : Chunks {
   static constexpr const char* op = ENG_OP_CROSS_ENTROPY_GRAD;
-  Prepared prepared;
-  int32_t sums;
-  bool has_dw;
   static void check(const Call& c) {
     const bool dw = c.out.size() != 2 && c.integer_or("no_dw", 0) == 0;
     const size_t z = dw ? 3 : 2, outputs = c.real_or("z_loss", 0) > 0 ? z + 1 : z;
-    need_counts(c, 4, 6, outputs, outputs), need_inputs(c, 5, z);
-    need_type(c.in[3], ENG_F32, "scalars"), need_size(c.in[3], ENG_S_COUNT, "scalars");
-    need_type(c.out[1], c.in[0].dtype, "dx"), need_size(c.out[1], elements(c.in[0]), "dx");
-    if (dw) {
-      if (c.out[2].dtype != ENG_F32) need_type(c.out[2], c.in[0].dtype, "dw");
-      need_size(c.out[2], elements(c.in[1]), "dw");
-      if (c.has(4)) need_type(c.in[4], c.out[2].dtype, "dw_acc"), need_size(c.in[4], elements(c.in[1]), "dw_acc");
-    }
+    need_counts(c, 4, 6, outputs, outputs), need_inputs(c, 5, z), need_scalars(c.in[3]);
+    need_tensor(c.out[1], c.in[0].dtype, elements(c.in[0]), "dx");
+    if (dw) need_size(c.out[2], elements(c.in[1]), "dw"), need_sum(c, c.in[0].dtype, 2, "dw", 4, "dw_acc");
   }
-  static uint64_t workspace(const Call& c) { return Places(c, Sizes(c), true).bytes; }
-  CrossEntropyGrad(const Call& c, void* device)
-      : prepared(c, device, true),
-        sums(prepared.sizes.has_dw ? c.out[2].dtype : ENG_F32),
-        has_dw(prepared.sizes.has_dw) {}
+  CrossEntropyGrad(const Call& c, void* device) : Chunks(c, device, true) {}
 
-  // The products of the gradient. A library multiplies matrices of one type: it gets the gradients of logits rounded to
-  // that of x, which own kernels do not need. D is float then, or the type of x.
-  template <class T, class S, class D>
-  void run(const Args& a, cudaStream_t stream) const {
-    const Sizes& s = prepared.sizes;
-    const D* const gradients = a.scratch<D>();
-    void* const scratch = Places::at<char>(a, prepared.places.library);
-    float* const dw = sums == ENG_F32 ? a.out<float>(2) : Places::at<float>(a, prepared.places.sums);
-    const auto multiply = [&](const auto& matrices, const Chunk::Chosen& chosen) {
-      if constexpr (std::is_same_v<T, D>)
-        product::run(matrices, chosen.get(), scratch, stream);
-      else
-        product::run(matrices, stream);
+  // A library multiplies matrices of one type: it gets the gradients of logits rounded to that of x, which own threads
+  // do not need.
+  void run(const Call& c, const Args& a, cudaStream_t stream) const {
+    const Sizes& s = sizes;
+    char* const scratch = a.scratch<char>();
+    const bool in_f32 = !s.has_dw || c.out[2].dtype == ENG_F32;  // dw
+    float* const dw = in_f32 ? a.out<float>(2) : reinterpret_cast<float*>(scratch + s.sums);
+    const bool has_rest = s.tokens % s.chunk != 0;
+    const bool library = whole.multiplies(s.has_dw) && (!has_rest || rest.multiplies(s.has_dw));
+    const auto multiply = [&](const product::Chosen& chosen, const library::Operands& o) {
+      if (library || s.type == ENG_F32) return chosen.run(o, scratch + s.library, stream);
+      library::Product p = chosen.p;
+      p.a_stride = 0;  // gradients are f32, one beside the other
+      by_types(p.type, p.result, [&]<class T, class C>(T, C) { product::by_threads<float, T, C>(p, o, stream); });
     };
-    float* const z = a.out<float>(has_dw ? 3 : 2);
-    const auto then = [&](const Chunk& chunk, int64_t first, int64_t count) {
-      multiply(product::Matrices<D, T, T>{gradients, a.in<T>(1), nullptr, nullptr, a.out<T>(1) + first * s.width, count,
-                                          s.width, s.vocabulary, false, false, s.stride(sizeof(D))},
-               chunk.dx);
-      if (!has_dw) return;
-      const float* acc = first ? dw : sums == ENG_F32 ? a.in<float>(4) : nullptr;
-      multiply(product::Matrices<D, T, float>{gradients, a.in<T>(0) + first * s.width, acc, nullptr, dw, s.vocabulary,
-                                              s.width, count, true, false, s.stride(sizeof(D))},
-               first ? chunk.dw_more : chunk.dw);
+    const auto then = [&](const Chunk& chunk, int64_t first) {
+      multiply(chunk.dx, {scratch, a.in<void>(1), nullptr, nullptr, a.out<char>(1) + s.bytes_of(first)});
+      if (!s.has_dw) return;
+      const float* acc = first ? dw : in_f32 ? a.in<float>(4) : nullptr;
+      multiply(first ? chunk.dw_more : chunk.dw, {scratch, a.in<char>(0) + s.bytes_of(first), acc, nullptr, dw});
     };
-    prepared.chunks<T, D>(a, a.in<float>(3), a.in<float>(5), z, stream, then);
-    if (has_dw && sums != ENG_F32) launch_each(s.vocabulary * s.width, stream, StoreOf<S>{dw, a.in<S>(4), a.out<S>(2)});
-  }
-  void run(const Args& a, cudaStream_t stream) const {
-    const bool rest = prepared.sizes.tokens % prepared.sizes.chunk != 0;
-    const bool library = prepared.whole.multiplies(has_dw) && (!rest || prepared.rest.multiplies(has_dw));
-    by_types(prepared.type, sums, [&]<class T, class S>(T, S) {
-      if (library && sizeof(T) == 2)
-        run<T, S, T>(a, stream);
-      else
-        run<T, S, float>(a, stream);
+    by_type(library ? s.type : int32_t{ENG_F32}, [&]<class D>(D) {
+      for_each<D>(a, a.in<float>(3), a.in<float>(5), a.out<float>(s.has_dw ? 3 : 2), stream, then);
+    });
+    if (in_f32) return;
+    by_type(s.type, [&]<class S>(S) {
+      launch_each(s.vocabulary * s.width, stream, StoreOf<S>{dw, a.in<S>(4), a.out<S>(2)});
     });
   }
 };
