@@ -10,6 +10,18 @@ namespace column_sums {
 
 constexpr int lanes = 32, groups = 8;  // of a block: threads beside and below each other
 
+// Rows cut into slices: of at least `least` rows, and at most `most` of them.
+struct Slices {
+  int64_t rows, count;  // rows of one
+  Slices(int64_t all, int64_t least, int64_t most) : rows((all + most - 1) / most) {
+    if (rows < least) rows = least;
+    count = all ? (all + rows - 1) / rows : 1;
+  }
+};
+inline Slices slices_of(int64_t rows) {
+  return {rows, 64, 64};
+}
+
 template <class T, class S>
 struct Rows {
   const T* x;
@@ -62,26 +74,18 @@ void all(const T* x, int64_t rows, int64_t columns, const S* acc, S* out, cudaSt
   launch_sum(Rows<T, S>{x, rows, columns, rows, acc, out}, 1, stream);
 }
 
-constexpr int64_t least_rows = 64, most_slices = 64;
-inline int64_t slice_of(int64_t rows) {
-  const int64_t even = (rows + most_slices - 1) / most_slices;
-  return even < least_rows ? least_rows : even;
-}
-inline int64_t slices_of(int64_t rows) {
-  return (rows + slice_of(rows) - 1) / slice_of(rows);
-}
-
 // Bytes of scratch for the slices.
 inline uint64_t scratch(int64_t rows, int64_t columns) {
-  return rows > least_rows ? static_cast<uint64_t>(slices_of(rows) * columns) * sizeof(float) : 0;
+  const int64_t slices = slices_of(rows).count;
+  return slices > 1 ? static_cast<uint64_t>(slices * columns) * sizeof(float) : 0;
 }
 // The same of any number of rows. `parts`: the scratch.
 template <class T, class S>
 void run(const T* x, int64_t rows, int64_t columns, const S* acc, S* out, float* parts, cudaStream_t stream) {
-  if (rows <= least_rows) return all(x, rows, columns, acc, out, stream);
-  const int64_t slices = slices_of(rows);
-  launch_sum(Rows<T, float>{x, rows, columns, slice_of(rows), nullptr, parts}, slices, stream);
-  all(parts, slices, columns, acc, out, stream);
+  const Slices slices = slices_of(rows);
+  if (slices.count == 1) return all(x, rows, columns, acc, out, stream);
+  launch_sum(Rows<T, float>{x, rows, columns, slices.rows, nullptr, parts}, slices.count, stream);
+  all(parts, slices.count, columns, acc, out, stream);
 }
 
 }  // namespace column_sums

@@ -34,12 +34,6 @@ dim3 block_for(int64_t vectors, int64_t most) {
 template <int W>
 inline constexpr bool keeps = W > 1;
 
-template <class T, int W>
-__device__ __forceinline__ void write(T* to, const Pack<T, W>& pack) {
-  check_place<Pack<T, W>>(to);
-  *reinterpret_cast<Pack<T, W>*>(to) = pack;
-}
-
 // The room behind the scratch, for the row of these threads.
 __device__ __forceinline__ unsigned char* room_of(int64_t bytes, unsigned y) {
   return reinterpret_cast<unsigned char*>(&shared<Scratch>() + 1) + y * bytes;
@@ -74,14 +68,13 @@ __global__ void forward(Forward<X, Y> f) {
   X* const kept = reinterpret_cast<X*>(room_of(f.room, threadIdx.y));
   float mean = 0, sum = 0, x[W], y[W];
   for (int64_t i = begin; i < end; i += step) {
-    check_place<Pack<X, W>>(f.x + at + i);
-    Pack<X, W> pack = *reinterpret_cast<const Pack<X, W>*>(f.x + at + i);  // not rounded again
+    Pack<X, W> pack = load_pack<W>(f.x + at + i);  // not rounded again
     if (f.residual) {
       load<W, Nan::any>(f.residual + at + i, y);
       for (int k = 0; k < W; ++k) from_f32<Nan::any>(to_f32<Nan::any>(pack.at[k]) + y[k], pack.at[k]);
-      write<X, W>(f.s + at + i, pack);
+      store_pack(f.s + at + i, pack);
     }
-    if constexpr (keeps<W>) write<X, W>(kept + i, pack);
+    if constexpr (keeps<W>) store_pack(kept + i, pack);
     for (int k = 0; k < W; ++k) x[k] = to_f32<Nan::any>(pack.at[k]);
     if (f.mean)
       for (int k = 0; k < W; ++k) sum += x[k];
@@ -282,58 +275,34 @@ void by_width(int64_t columns, F&& f) {
   if (columns % widest<X, Y> || !f.template operator()<widest<X, Y>>()) f.template operator()<1>();
 }
 // Rows of a slice: enough slices to fill a GPU, whatever the GPU, so that the plan and the bits do not depend on it.
-constexpr int64_t most_slices = 256;
-int64_t slice_of(int64_t rows) {
-  const int64_t least = 8, even = (rows + most_slices - 1) / most_slices;
-  return even < least ? least : even;
-}
-int64_t slices_of(int64_t rows) {
-  const int64_t slice = slice_of(rows);
-  return rows ? (rows + slice - 1) / slice : 1;
+column_sums::Slices slices_of(int64_t rows) {
+  return {rows, 8, 256};
 }
 void need_rows(const eng_desc& d) {
   need(columns(d) > 0 && rows(d) < int64_t{1} << 31, "rows must be fewer than 2^31, and not empty");
 }
-// f(X{}, Y{}): the stream has the type of the weights, or f32.
-template <class F>
-void by_stream(int32_t stream, int32_t type, F&& f) {
-  by_type(type, [&](auto y) {
-    if (stream == ENG_F32)
-      f(float{}, y);
-    else
-      f(y, y);
-  });
-}
-
 // RMSNorm: in x, w, [residual]; out y, rstd, [s]. LayerNorm: in x, [w], [bias], [residual]; out y, stats, [s].
 template <bool layer>
 struct Norm {
   static constexpr const char* op = layer ? ENG_OP_LAYER_NORM : ENG_OP_RMS_NORM;
   static constexpr size_t residual = layer ? 3 : 2;
-  int32_t stream, type;
-  int64_t n_rows, n_columns;
   float eps;
   static void check(const Call& c) {
     need_counts(c, 1, residual + 1, 2, 3), need_float(c.in[0], "x"), need_rows(c.in[0]), c.real("eps");
-    need_float(c.out[0], "y"), need_type(c.out[1], ENG_F32, "rstd or stats");
-    need_size(c.out[0], elements(c.in[0]), "y"), need_size(c.out[1], rows(c.in[0]) * (layer ? 2 : 1), "rstd or stats");
+    need_float(c.out[0], "y"), need_size(c.out[0], elements(c.in[0]), "y");
+    need_tensor(c.out[1], ENG_F32, rows(c.in[0]) * (layer ? 2 : 1), "rstd or stats");
     if (c.in[0].dtype != ENG_F32) need_type(c.out[0], c.in[0].dtype, "y");
     need(layer || c.has(1), "there must be a weight");
-    for (size_t k = 1; k < residual; ++k)
-      if (c.has(k)) need_type(c.in[k], c.out[0].dtype, "a weight"), need_size(c.in[k], columns(c.in[0]), "a weight");
+    for (size_t k = 1; k < residual; ++k) need_optional(c, k, c.out[0].dtype, columns(c.in[0]), "a weight");
     need(c.has(residual) == c.has_out(2), "there is a sum if and only if there is a residual");
     if (c.has(residual))
       for (const eng_desc& d : {c.in[residual], c.out[2]})
-        need_type(d, c.in[0].dtype, "residual or s"), need_size(d, elements(c.in[0]), "residual or s");
+        need_tensor(d, c.in[0].dtype, elements(c.in[0]), "residual or s");
   }
-  explicit Norm(const Call& c)
-      : stream(c.in[0].dtype),
-        type(c.out[0].dtype),
-        n_rows(rows(c.in[0])),
-        n_columns(columns(c.in[0])),
-        eps(static_cast<float>(c.real("eps"))) {}
-  void run(const Args& a, cudaStream_t queue) const {
-    by_stream(stream, type, [&]<class X, class Y>(X, Y) {
+  explicit Norm(const Call& c) : eps(static_cast<float>(c.real("eps"))) {}
+  void run(const Call& c, const Args& a, cudaStream_t queue) const {
+    const int64_t n_rows = rows(c.in[0]), n_columns = columns(c.in[0]);
+    by_types(c.out[0].dtype, c.in[0].dtype, [&]<class Y, class X>(Y, X) {
       const Y* const bias = layer ? a.in<Y>(2) : nullptr;
       Forward<X, Y> f{a.in<X>(0), a.in<X>(residual), a.in<Y>(1), bias, a.out<Y>(0), a.out<float>(1), a.out<X>(2),
                       n_rows,     n_columns,         eps,        layer};
@@ -354,56 +323,44 @@ struct Norm {
 template <bool layer>
 struct NormGrad {
   static constexpr const char* op = layer ? ENG_OP_LAYER_NORM_GRAD : ENG_OP_RMS_NORM_GRAD;
-  int32_t stream, type, sums;
-  int64_t n_rows, n_columns;
-  bool has_dw, has_dbias;
   static void check(const Call& c) {
     need_counts(c, 4, layer ? 7 : 6, 1, layer ? 3 : 2);
     need_float(c.in[0], "dy"), need_rows(c.in[1]), need_float(c.in[1], "s");
     if (c.in[1].dtype != ENG_F32) need_type(c.in[1], c.in[0].dtype, "s");
     need_size(c.in[0], elements(c.in[1]), "dy"), need_type(c.in[3], ENG_F32, "stats");
     need(layer || c.has(2), "there must be a weight");
-    if (c.has(2)) need_type(c.in[2], c.in[0].dtype, "w"), need_size(c.in[2], columns(c.in[1]), "w");
-    need_type(c.out[0], c.in[1].dtype, "dx"), need_size(c.out[0], elements(c.in[1]), "dx");
-    if (c.has(4)) need_type(c.in[4], c.in[1].dtype, "ds"), need_size(c.in[4], elements(c.in[1]), "ds");
+    need_optional(c, 2, c.in[0].dtype, columns(c.in[1]), "w");
+    need_tensor(c.out[0], c.in[1].dtype, elements(c.in[1]), "dx");
+    need_optional(c, 4, c.in[1].dtype, elements(c.in[1]), "ds");
     for (size_t k : {1, 2})
       if (c.has_out(k)) {
         need_size(c.out[k], columns(c.in[1]), "dw or dbias"), need_type(c.out[k], c.out[1].dtype, "dbias");
-        if (c.out[k].dtype != ENG_F32) need_type(c.out[k], c.in[0].dtype, "dw or dbias");
-        if (c.has(4 + k)) need_type(c.in[4 + k], c.out[k].dtype, "dw_acc or dbias_acc");
+        need_sum(c, c.in[0].dtype, k, "dw or dbias", 4 + k, "dw_acc or dbias_acc");
       }
   }
   static uint64_t workspace(const Call& c) {
-    const auto sums = static_cast<uint64_t>(slices_of(rows(c.in[1])) * columns(c.in[1])) * sizeof(float);
+    const auto sums = static_cast<uint64_t>(slices_of(rows(c.in[1])).count * columns(c.in[1])) * sizeof(float);
     return sums * ((c.has_out(1) ? 1 : 0) + (c.has_out(2) ? 1 : 0));
   }
-  explicit NormGrad(const Call& c)
-      : stream(c.in[1].dtype),
-        type(c.in[0].dtype),
-        sums(c.has_out(1) ? c.out[1].dtype : type),
-        n_rows(rows(c.in[1])),
-        n_columns(columns(c.in[1])),
-        has_dw(c.has_out(1)),
-        has_dbias(c.has_out(2)) {}
-  void run(const Args& a, cudaStream_t queue) const {
-    by_stream(stream, type, [&]<class X, class Y>(X, Y) {
-      const int64_t slices = slices_of(n_rows);
-      float *const parts = a.scratch<float>(), *const dw = has_dw ? parts : nullptr,
-                   *const dbias = has_dbias ? parts + (has_dw ? slices * n_columns : 0) : nullptr;
-      Backward<X, Y> b{a.in<Y>(0), a.in<X>(1), a.in<Y>(2), a.in<float>(3), a.in<X>(4),       a.out<X>(0),
-                       dw,         dbias,      n_rows,     n_columns,      slice_of(n_rows), layer};
+  static void run(const Call& c, const Args& a, cudaStream_t queue) {
+    const int64_t n_rows = rows(c.in[1]), n_columns = columns(c.in[1]);
+    const column_sums::Slices slices = slices_of(n_rows);
+    float* const dw = c.has_out(1) ? a.scratch<float>() : nullptr;
+    float* const dbias = c.has_out(2) ? a.scratch<float>() + (dw ? slices.count * n_columns : 0) : nullptr;
+    by_types(c.in[0].dtype, c.in[1].dtype, [&]<class Y, class X>(Y, X) {
+      Backward<X, Y> b{a.in<Y>(0), a.in<X>(1), a.in<Y>(2), a.in<float>(3), a.in<X>(4),  a.out<X>(0),
+                       dw,         dbias,      n_rows,     n_columns,      slices.rows, layer};
       by_width<X, Y>(n_columns, [&]<int W>() {
         const dim3 block = block_for(n_columns / W, most_threads / 2);
         if (!b.template choose<W>(block.y)) return false;
-        launch<backward<W, X, Y>>(static_cast<unsigned>(slices), block, b.bytes(block.y), queue, b);
+        launch<backward<W, X, Y>>(static_cast<unsigned>(slices.count), block, b.bytes(block.y), queue, b);
         return true;
       });
-      by_types(type, sums, [&]<class T, class S>(T, S) {
-        for (const size_t k : {1, 2})
-          if (const float* const of = k == 1 ? dw : dbias)
-            column_sums::all(of, slices, n_columns, a.in<S>(4 + k), a.out<S>(k), queue);
-      });
     });
+    for (const size_t k : {1, 2})
+      if (const float* const of = k == 1 ? dw : dbias)
+        by_type(c.out[k].dtype,
+                [&]<class S>(S) { column_sums::all(of, slices.count, n_columns, a.in<S>(4 + k), a.out<S>(k), queue); });
   }
 };
 
