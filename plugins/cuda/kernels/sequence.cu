@@ -17,11 +17,7 @@ struct EmbeddingOf {
   static constexpr int width = widest<T>;
   template <int W>
   __device__ void at(int64_t row, int64_t column) const {
-    using P = Pack<T, W>;
-    const T* const from = table + tokens[row] * columns + column;
-    T* const to = y + row * columns + column;
-    check_place<P>(from), check_place<P>(to);
-    *reinterpret_cast<P*>(to) = *reinterpret_cast<const P*>(from);
+    store_pack(y + row * columns + column, load_pack<W>(table + tokens[row] * columns + column));
   }
 };
 
@@ -32,11 +28,6 @@ struct Found {
   uint16_t at[run];
 };
 
-__device__ __forceinline__ int ones(unsigned bits) {
-  bits -= bits >> 1 & 0x55555555u;
-  bits = (bits & 0x33333333u) + (bits >> 2 & 0x33333333u);
-  return static_cast<int>(((bits + (bits >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24);
-}
 __device__ __forceinline__ void find(const int32_t* tokens, int n, int32_t token, Found& found) {
   constexpr int each = run / 32;
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -48,8 +39,8 @@ __device__ __forceinline__ void find(const int32_t* tokens, int n, int32_t token
   for (int k = 0; k < each; ++k) {
     const unsigned votes = __ballot_sync(0xffffffffu, here[k]);
     if (votes == 0) continue;
-    if (here[k]) found.at[count + ones(votes & ((1u << lane) - 1))] = static_cast<uint16_t>(k * 32 + lane);
-    count += ones(votes);
+    if (here[k]) found.at[count + __popc(votes & ((1u << lane) - 1))] = static_cast<uint16_t>(k * 32 + lane);
+    count += __popc(votes);
   }
   if (lane == 0) found.count = count;
 }
@@ -105,82 +96,56 @@ void launch_embedding_grad(int64_t rows, cudaStream_t queue, const int32_t* toke
 
 // ---- ops -------------------------------------------------------------------------------------------------------
 
-void need_tokens(const eng_desc& d) {
-  need_type(d, ENG_I32, "tokens");
-}
-// Of each row of x (B, T, ...); may be absent.
-void need_positions(const Call& c, size_t at, const eng_desc& x) {
-  if (c.has(at)) need_type(c.in[at], ENG_I32, "positions"), need_size(c.in[at], rows(x), "positions");
-}
-void need_sums(const Call& c, int32_t type, size_t acc, size_t out) {
-  if (c.out[out].dtype != ENG_F32) need_type(c.out[out], type, "the gradient");
-  if (c.has(acc)) need_type(c.in[acc], c.out[out].dtype, "acc"), need_size(c.in[acc], elements(c.out[out]), "acc");
-}
-
 struct Embedding {
   static constexpr const char* op = ENG_OP_EMBEDDING;
-  int32_t type;
-  int64_t n_rows, n_columns;
   static void check(const Call& c) {
-    need_counts(c, 2, 2, 1, 1), need_tokens(c.in[0]), need_float(c.in[1], "the table");
-    need_type(c.out[0], c.in[1].dtype, "y"), need_size(c.out[0], elements(c.in[0]) * columns(c.in[1]), "y");
+    need_counts(c, 2, 2, 1, 1), need_type(c.in[0], ENG_I32, "tokens"), need_float(c.in[1], "the table");
+    need_tensor(c.out[0], c.in[1].dtype, elements(c.in[0]) * columns(c.in[1]), "y");
   }
-  explicit Embedding(const Call& c) : type(c.in[1].dtype), n_rows(elements(c.in[0])), n_columns(columns(c.in[1])) {}
-  void run(const Args& a, cudaStream_t queue) const {
-    by_type(type, [&]<class T>(T) {
-      launch_rows(n_rows, n_columns, queue, EmbeddingOf<T>{a.in<int32_t>(0), a.in<T>(1), a.out<T>(0), n_columns});
+  static void run(const Call& c, const Args& a, cudaStream_t queue) {
+    const int64_t n_columns = columns(c.in[1]);
+    by_type(c.in[1].dtype, [&]<class T>(T) {
+      launch_rows(elements(c.in[0]), n_columns, queue,
+                  EmbeddingOf<T>{a.in<int32_t>(0), a.in<T>(1), a.out<T>(0), n_columns});
     });
   }
 };
 
 struct EmbeddingGrad {
   static constexpr const char* op = ENG_OP_EMBEDDING_GRAD;
-  int32_t type, sums;
-  int64_t tokens, vocabulary, n_columns;
   static void check(const Call& c) {
-    need_counts(c, 2, 3, 1, 1), need_tokens(c.in[0]), need_float(c.in[1], "dy");
-    need_size(c.in[1], elements(c.in[0]) * columns(c.out[0]), "dy"), need_sums(c, c.in[1].dtype, 2, 0);
+    need_counts(c, 2, 3, 1, 1), need_type(c.in[0], ENG_I32, "tokens"), need_float(c.in[1], "dy");
+    need_size(c.in[1], elements(c.in[0]) * columns(c.out[0]), "dy");
+    need_sum(c, c.in[1].dtype, 0, "the gradient", 2);
     need(c.out[0].ndim == 2 && c.out[0].dims[0] == c.integer("rows") && c.out[0].dims[0] < int64_t{1} << 31,
          "dtable must be (rows, H)");
   }
-  explicit EmbeddingGrad(const Call& c)
-      : type(c.in[1].dtype),
-        sums(c.out[0].dtype),
-        tokens(elements(c.in[0])),
-        vocabulary(c.out[0].dims[0]),
-        n_columns(columns(c.out[0])) {}
-  void run(const Args& a, cudaStream_t queue) const {
-    by_types(type, sums, [&]<class T, class S>(T, S) {
-      launch_embedding_grad(vocabulary, queue, a.in<int32_t>(0), tokens, a.in<T>(1), a.in<S>(2), a.out<S>(0), n_columns,
-                            0);
+  static void run(const Call& c, const Args& a, cudaStream_t queue) {
+    by_types(c.in[1].dtype, c.out[0].dtype, [&]<class T, class S>(T, S) {
+      launch_embedding_grad(rows(c.out[0]), queue, a.in<int32_t>(0), elements(c.in[0]), a.in<T>(1), a.in<S>(2),
+                            a.out<S>(0), columns(c.out[0]), 0);
     });
   }
 };
 
-struct Positions {
+struct Positions : Exact {
   static constexpr const char* op = ENG_OP_POSITIONS;
-  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
-  int32_t type;
-  int64_t n_rows, length, n_columns, offset;
+  int64_t offset;
+  explicit Positions(const Call& c) : offset(c.integer("offset")) {}
   static void check(const Call& c) {
     need_counts(c, 2, 4, 1, 1), need_float(c.in[0], "x"), need(c.in[0].ndim == 3, "x must be (B, T, H)");
-    need_positions(c, 3, c.in[0]);
+    need_optional(c, 3, ENG_I32, rows(c.in[0]), "positions");
     need_type(c.in[1], c.in[0].dtype, "the table"), need_type(c.out[0], c.in[0].dtype, "y");
     need(columns(c.in[1]) == columns(c.in[0]) && c.in[1].dims[0] >= c.in[0].dims[1] + c.integer("offset"),
          "the table must be (P, H), P at least T + offset");
     need_size(c.out[0], elements(c.in[0]), "y");
   }
-  explicit Positions(const Call& c)
-      : type(c.in[0].dtype),
-        n_rows(rows(c.in[0])),
-        length(c.in[0].dims[1]),
-        n_columns(columns(c.in[0])),
-        offset(c.integer("offset")) {}
-  void run(const Args& a, cudaStream_t queue) const {
-    by_type(type, [&]<class T>(T) {
+  void run(const Call& c, const Args& a, cudaStream_t queue) const {
+    const int64_t n_columns = columns(c.in[0]);
+    by_type(c.in[0].dtype, [&]<class T>(T) {
       const auto with = [&]<bool packed>() {
-        const Place<packed> place{a.in<int64_t>(2), a.in<int32_t>(3), length};
-        launch_rows(n_rows, n_columns, queue,
+        const Place<packed> place{a.in<int64_t>(2), a.in<int32_t>(3), c.in[0].dims[1]};
+        launch_rows(rows(c.in[0]), n_columns, queue,
                     PositionsOf<T, packed>{a.in<T>(0), a.in<T>(1), a.out<T>(0), place, n_columns, offset});
       };
       a.in<int32_t>(3) ? with.template operator()<true>() : with.template operator()<false>();
@@ -190,31 +155,25 @@ struct Positions {
 
 struct PositionsGrad {
   static constexpr const char* op = ENG_OP_POSITIONS_GRAD;
-  int32_t type, sums;
-  int64_t n_rows, batch, length, n_columns, offset;
+  int64_t offset;
+  explicit PositionsGrad(const Call& c) : offset(c.integer("offset")) {}
   static void check(const Call& c) {
     need_counts(c, 1, 3, 1, 1), need_float(c.in[0], "dy"), need(c.in[0].ndim == 3, "dy must be (B, T, H)");
-    need_positions(c, 2, c.in[0]);
-    need_sums(c, c.in[0].dtype, 1, 0);
+    need_optional(c, 2, ENG_I32, rows(c.in[0]), "positions");
+    need_sum(c, c.in[0].dtype, 0, "the gradient", 1);
     need(columns(c.out[0]) == columns(c.in[0]) && c.out[0].dims[0] == c.integer("rows") &&
              c.integer("rows") >= c.in[0].dims[1] + c.integer("offset"),
          "dtable must be (rows, H), rows at least T + offset");
   }
-  explicit PositionsGrad(const Call& c)
-      : type(c.in[0].dtype),
-        sums(c.out[0].dtype),
-        n_rows(c.out[0].dims[0]),
-        batch(c.in[0].dims[0]),
-        length(c.in[0].dims[1]),
-        n_columns(columns(c.in[0])),
-        offset(c.integer("offset")) {}
-  void run(const Args& a, cudaStream_t queue) const {
-    by_types(type, sums, [&]<class T, class S>(T, S) {
+  void run(const Call& c, const Args& a, cudaStream_t queue) const {
+    const int64_t n_rows = c.out[0].dims[0], n_columns = columns(c.in[0]);
+    by_types(c.in[0].dtype, c.out[0].dtype, [&]<class T, class S>(T, S) {
       if (const int32_t* given = a.in<int32_t>(2))
-        return launch_embedding_grad(n_rows, queue, given, batch * length, a.in<T>(0), a.in<S>(1), a.out<S>(0),
+        return launch_embedding_grad(n_rows, queue, given, rows(c.in[0]), a.in<T>(0), a.in<S>(1), a.out<S>(0),
                                      n_columns, offset);
       launch_rows(n_rows, n_columns, queue,
-                  PositionsGradOf<T, S>{a.in<T>(0), a.in<S>(1), a.out<S>(0), batch, length, n_columns, offset});
+                  PositionsGradOf<T, S>{a.in<T>(0), a.in<S>(1), a.out<S>(0), c.in[0].dims[0], c.in[0].dims[1],
+                                        n_columns, offset});
     });
   }
 };
@@ -223,13 +182,11 @@ struct PositionsGrad {
 template <bool step>
 struct Rope {
   static constexpr const char* op = step ? ENG_OP_ROPE_STEP : ENG_OP_ROPE;
-  int32_t type;
-  int64_t n_rows, length;
-  uint32_t pairs, half;
   float sign;
+  explicit Rope(const Call& c) : sign(c.integer("inverse") ? -1.0f : 1.0f) {}
   static void check(const Call& c) {
-    need_counts(c, step ? 3 : 2, 3, 1, 1), need_float(c.in[0], "x"),
-        need(c.in[0].ndim == 3, "x must be (B, T, heads*D)");
+    need_counts(c, step ? 3 : 2, 3, 1, 1), need_float(c.in[0], "x");
+    need(c.in[0].ndim == 3, "x must be (B, T, heads*D)");
     const int64_t heads = c.integer("heads");
     c.integer("inverse");
     need(heads > 0 && columns(c.in[0]) % (2 * heads) == 0, "x must be (B, T, heads*D) with D even");
@@ -240,30 +197,24 @@ struct Rope {
          "the table must be (T, D)");
     need_size(c.out[0], elements(c.in[0]), "y");
     if (step)
-      need_type(c.in[2], ENG_I64, "counters"), need_size(c.in[2], ENG_C_COUNT, "counters");
+      need_counters(c.in[2]);
     else
-      need_positions(c, 2, c.in[0]);
+      need_optional(c, 2, ENG_I32, rows(c.in[0]), "positions");
   }
-  explicit Rope(const Call& c)
-      : type(c.in[0].dtype),
-        n_rows(rows(c.in[0])),
-        length(c.in[0].dims[1]),
-        pairs(static_cast<uint32_t>(columns(c.in[0]) / 2)),
-        half(static_cast<uint32_t>(columns(c.in[1]) / 2)),
-        sign(c.integer("inverse") ? -1.0f : 1.0f) {}
-  void run(const Args& a, cudaStream_t queue) const {
-    by_type(type, [&]<class T>(T) {
+  void run(const Call& c, const Args& a, cudaStream_t queue) const {
+    const auto pairs = static_cast<uint32_t>(columns(c.in[0]) / 2), half = static_cast<uint32_t>(columns(c.in[1]) / 2);
+    if (pairs == 0) return;
+    by_type(c.in[0].dtype, [&]<class T>(T) {
       const int64_t* counters = step ? a.in<int64_t>(2) : nullptr;
       const int32_t* positions = step ? nullptr : a.in<int32_t>(2);
       const auto with = [&]<bool packed>() {
-        const Rotation<T, packed> r{a.in<T>(0), a.out<T>(0), a.in<float>(1), {counters, positions, length}, pairs,
-                                    half,       sign};
+        const Place<packed> place{counters, positions, c.in[0].dims[1]};
+        const Rotation<T, packed> r{a.in<T>(0), a.out<T>(0), a.in<float>(1), place, pairs, half, sign};
         const auto go = [&]<int W>() {
           const uint32_t threads = (pairs / W + 31) / 32 * 32, block = threads < 256 ? threads : 256;
-          launch<rope<W, T, packed>>(dim3(static_cast<unsigned>(n_rows), (threads + block - 1) / block), block, 0,
-                                     queue, r);
+          launch<rope<W, T, packed>>(dim3(static_cast<unsigned>(rows(c.in[0])), (threads + block - 1) / block), block,
+                                     0, queue, r);
         };
-        if (pairs == 0) return;
         half % widest<T> ? go.template operator()<1>() : go.template operator()<widest<T>>();
       };
       positions ? with.template operator()<true>() : with.template operator()<false>();
@@ -271,40 +222,31 @@ struct Rope {
   }
 };
 
-struct Dropout {
+struct Dropout : Exact {
   static constexpr const char* op = ENG_OP_DROPOUT;
-  static constexpr uint32_t flags = ENG_KERNEL_EXACT;
-  int32_t type;
-  int64_t n, batch;
-  double p;
-  uint64_t seed;
-  uint32_t stream;
+  Drops drops{};  // but for counters and threads
   static void check(const Call& c) {
-    need_counts(c, 2, 2, 1, 1), need_float(c.in[0], "x"),
-        need(c.in[0].ndim >= 1 && c.in[0].dims[0] > 0, "x must be (B, ...)");
-    need_type(c.in[1], ENG_I64, "counters"), need_size(c.in[1], ENG_C_COUNT, "counters");
-    need_type(c.out[0], c.in[0].dtype, "y"), need_size(c.out[0], elements(c.in[0]), "y");
+    need_counts(c, 2, 2, 1, 1), need_float(c.in[0], "x");
+    need(c.in[0].ndim >= 1 && c.in[0].dims[0] > 0, "x must be (B, ...)"), need_counters(c.in[1]);
+    need_tensor(c.out[0], c.in[0].dtype, elements(c.in[0]), "y");
     need(c.real("p") >= 0 && c.real("p") < 1, "p must be at least 0 and below 1");
   }
-  explicit Dropout(const Call& c)
-      : type(c.in[0].dtype),
-        n(elements(c.in[0])),
-        batch(c.in[0].dims[0]),
-        p(c.real("p")),
-        seed(static_cast<uint64_t>(c.integer("seed"))),
-        stream(static_cast<uint32_t>(c.integer("stream"))) {}
-  void run(const Args& a, cudaStream_t queue) const {
-    by_type(type, [&]<class T>(T) {
-      const int64_t each = n / batch;
+  explicit Dropout(const Call& c) {
+    drops.batch = c.in[0].dims[0], drops.each = elements(c.in[0]) / drops.batch;
+    drops.seed = static_cast<uint64_t>(c.integer("seed")), drops.stream = static_cast<uint32_t>(c.integer("stream"));
+    drops.threshold = cpu::dropout_threshold(c.real("p"));
+    drops.factor = static_cast<float>(1.0 / (1.0 - c.real("p")));
+  }
+  void run(const Call& c, const Args& a, cudaStream_t queue) const {
+    by_type(c.in[0].dtype, [&]<class T>(T) {
       const auto with = [&]<int W>() {
-        const int64_t threads = (each + 63) / 64 * (16 / W);
+        Drops d = drops;
+        d.counters = a.in<int64_t>(1), d.threads = (d.each + 63) / 64 * (16 / W);
         constexpr unsigned block = 256;
-        launch<dropout<W, T>>(static_cast<unsigned>((batch * threads + block - 1) / block), block, 0, queue, a.in<T>(0),
-                              a.out<T>(0),
-                              Drops{a.in<int64_t>(1), batch, each, threads, seed, stream, cpu::dropout_threshold(p),
-                                    static_cast<float>(1.0 / (1.0 - p))});
+        launch<dropout<W, T>>(static_cast<unsigned>((d.batch * d.threads + block - 1) / block), block, 0, queue,
+                              a.in<T>(0), a.out<T>(0), d);
       };
-      each % 64 ? with.template operator()<1>() : with.template operator()<widest<T>>();
+      drops.each % 64 ? with.template operator()<1>() : with.template operator()<widest<T>>();
     });
   }
 };
@@ -315,25 +257,23 @@ struct Init {
                                     : kind == Fill::normal ? ENG_OP_INIT_NORMAL
                                                            : ENG_OP_INIT_UNIFORM;
   static constexpr uint32_t flags = kind == Fill::normal ? 0 : ENG_KERNEL_EXACT;
-  int32_t type;
-  int64_t n;
-  double a = 0, b = 0;
-  uint64_t seed = 0, stream = 0, first;
+  Filling filling{kind};
   static void check(const Call& c) {
-    need_counts(c, 0, 0, 1, 1), need_float(c.out[0], "out"),
-        need(c.integer("first") >= 0, "first must not be negative");
+    need_counts(c, 0, 0, 1, 1), need_float(c.out[0], "out");
+    need(c.integer("first") >= 0, "first must not be negative");
     (void)Init(c);
   }
-  explicit Init(const Call& c)
-      : type(c.out[0].dtype), n(elements(c.out[0])), first(static_cast<uint64_t>(c.integer("first"))) {
-    a = c.real(kind == Fill::constant ? "value" : kind == Fill::normal ? "mean" : "low");
+  explicit Init(const Call& c) {
+    filling.first = static_cast<uint64_t>(c.integer("first"));
+    filling.a = c.real(kind == Fill::constant ? "value" : kind == Fill::normal ? "mean" : "low");
     if (kind == Fill::constant) return;
-    b = c.real(kind == Fill::normal ? "std" : "high");
-    seed = static_cast<uint64_t>(c.integer("seed")), stream = static_cast<uint64_t>(c.integer("stream"));
+    filling.b = c.real(kind == Fill::normal ? "std" : "high");
+    filling.seed = static_cast<uint64_t>(c.integer("seed"));
+    filling.stream = static_cast<uint64_t>(c.integer("stream"));
   }
-  void run(const Args& args, cudaStream_t queue) const {
-    by_type(type, [&]<class T>(T) {
-      launch_each(n, queue, FillOf<T>{args.out<T>(0), kind, a, b, seed, stream, first});
+  void run(const Call& c, const Args& args, cudaStream_t queue) const {
+    by_type(c.out[0].dtype, [&]<class T>(T) {
+      launch_each(elements(c.out[0]), queue, FillOf<T>{args.out<T>(0), filling});
     });
   }
 };

@@ -144,22 +144,25 @@ template <class T>
 __device__ __forceinline__ void put(double x, T& out) {
   from_f32(to_odd(x), out);
 }
-template <class T>
-struct FillOf {
-  T* out;
+struct Filling {
   Fill kind;
-  double a, b;  // value; mean and std; low and high
-  uint64_t seed, stream, first;
-  template <int W>
-  __device__ void at(int64_t i) const {
-    for (int k = 0; k < W; ++k) put(value(first + static_cast<uint64_t>(i + k)), out[i + k]);
-  }
+  double a = 0, b = 0;  // value; mean and std; low and high
+  uint64_t seed = 0, stream = 0, first = 0;
   __device__ double value(uint64_t e) const {
     if (kind == Fill::constant) return a;
     if (kind == Fill::uniform) return a + (b - a) * unit(philox(e / 4, stream, seed).at[e % 4]);
     const Words w = philox(e / 2, stream, seed);
     const double radius = sqrt(-2.0 * log(unit(w.at[0]))), angle = 2.0 * 3.14159265358979323846 * unit(w.at[1]);
     return a + b * (radius * (e % 2 ? sin(angle) : cos(angle)));
+  }
+};
+template <class T>
+struct FillOf {
+  T* out;
+  Filling by;
+  template <int W>
+  __device__ void at(int64_t i) const {
+    for (int k = 0; k < W; ++k) put(by.value(by.first + static_cast<uint64_t>(i + k)), out[i + k]);
   }
 };
 

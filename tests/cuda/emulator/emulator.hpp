@@ -193,6 +193,9 @@ inline unsigned __ballot_sync(unsigned mask, bool v, EMU_PLACE) {
 inline int __ffs(int x) {
   return __builtin_ffs(x);
 }
+inline int __popc(unsigned x) {
+  return __builtin_popcount(x);
+}
 
 namespace emu {
 
