@@ -9,14 +9,14 @@ TOKENS = "a thread goes along the tokens of one channel, neighbouring threads re
 LANES = "64 lanes with a sum each: the order of the CPU's bits"
 
 RULES = (
-    Rule("elementwise::AddOf<A, B, Y>", (Pass("A+B", "Y"),)),
-    Rule("elementwise::ScaleOf<T>", (Pass("T", "T"),)),
-    Rule("elementwise::CastOf<X, Y>", (Pass("X", "Y"),)),
+    Rule("elementwise::AddOf<A, Y>", (Pass("A+Y", "Y"),)),
     Rule("elementwise::WideCastOf<X, Y>", (Pass("X", "Y"),), narrow="f64 occurs in no step"),
-    Rule("elementwise::ActivationOf<T>", (Pass("T", "T"),)),
-    Rule("elementwise::ActivationGradOf<T>", (Pass("2*T", "T"),)),
-    Rule("elementwise::GatedOf<T>", (Pass("2*T", "T"),)),
-    Rule("elementwise::GatedGradOf<T>", (Pass("3*T", "2*T"),)),
+    Rule("elementwise::MapOf<cuda::elementwise::Scale, X, Y>", (Pass("X", "Y"),)),
+    Rule("elementwise::MapOf<cuda::elementwise::Cast, X, Y>", (Pass("X", "Y"),)),
+    Rule("elementwise::MapOf<cuda::elementwise::Activation, X, Y>", (Pass("X", "Y"),)),
+    Rule("elementwise::MapOf<cuda::elementwise::ActivationGrad, X, Y>", (Pass("2*X", "Y"),)),
+    Rule("elementwise::MapOf<cuda::elementwise::Gated, X, Y>", (Pass("2*X", "Y"),)),
+    Rule("elementwise::MapOf<cuda::elementwise::GatedGrad, X, Y>", (Pass("3*X", "2*Y"),)),
     # x and the residual, and their sum; then y, from the row in shared memory.
     Rule("norm::forward<N, X, Y>", (Pass("2*X", "X"), Pass(stores="Y", cached="2*Y")),
          why="weights and bias of all rows"),
@@ -28,8 +28,8 @@ RULES = (
     Rule("cross_entropy::softmax<N, D>", (Pass("4"), Pass("4", "D"))),
     Rule("cross_entropy::StoreOf<S>", (Pass("4+S", "S"),)),
     Rule("optimizer::UpdateOf<W, N>", (Pass("16", "12+W"),)),  # with both states, which sgd does not have
-    Rule("optimizer::RoundedUpdateOf<G, N>", (Pass("G+6", "8"),),
-         slow="half a block of random numbers, two divisions and a root of each element: 135 instructions"),
+    Rule("optimizer::RoundedUpdateOf<G, N>", (Pass("G+6", "6"),),
+         slow="half a block of random numbers, two divisions and a root of each element: 126 instructions"),
     Rule("sequence::EmbeddingOf<T>", (Pass("T", "T", cached="0.5"),), why="tokens, for all vectors of a row"),
     Rule("sequence::embedding_grad<N, T, S>", (Pass("T"),)),
     Rule("sequence::PositionsOf<cuda::f16, P>", (Pass("2", "2", cached="2.5+P"),), slow=F16,
