@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "../common/comm/collective.hpp"
-#include "../common/kernel.hpp"
 #include "comm.hpp"
 
 namespace mpi {
@@ -45,59 +44,52 @@ void move(void* to, const void* from, uint64_t bytes) {
   if (to != from && bytes) std::memcpy(to, from, bytes);
 }
 
+// Every member sends one part to each member, and receives one. `step` is the number of bytes between what goes to one
+// member and what goes to the next: 0 where all get the same.
+struct Parts {
+  const Collective& k;
+  const uint64_t part;
+  const char* from_own;
+  char* to_own;
+  Bundle bundle;
+  Parts(const Collective& kernel, const Args& args, uint64_t bytes, uint64_t step)
+      : k(kernel),
+        part(bytes),
+        from_own(args.in<char>(0) + k.self * step),
+        to_own(args.out<char>(0) + k.self * part),
+        bundle(kernel) {
+    // Each rank starts with its next neighbour, so that not all send to the same rank first.
+    for (uint32_t d = 1; d < k.n; ++d) {
+      const uint32_t from = (k.self + k.n - d) % k.n;
+      bundle.receive(args.out<char>(0) + from * part, part, from);
+    }
+    for (uint32_t d = 1; d < k.n; ++d) {
+      const uint32_t to = (k.self + d) % k.n;
+      bundle.send(args.in<char>(0) + to * step, part, to);
+    }
+  }
+  void run(const eng_exec&) {
+    const Comm::Round round(k.comm, k.group, k.what);
+    bundle.run();
+    move(to_own, from_own, part);
+  }
+};
+
 struct AllGather : Collective {
   static constexpr const char* op = ENG_OP_ALL_GATHER;
   AllGather(const Call& call, void* device) : Collective(call, device, What::all_gather) {}
-  struct Bound {
-    const AllGather& k;
-    const void* in;
-    char* own;
-    Bundle bundle;
-    Bound(const AllGather& kernel, const Args& args) : k(kernel), in(args.in<char>(0)), bundle(kernel) {
-      char* out = args.out<char>(0);
-      own = out + k.self * k.in_bytes;
-      // Each rank starts with its next neighbour, so that not all send to the same rank first.
-      for (uint32_t d = 1; d < k.n; ++d) {
-        const uint32_t from = (k.self + k.n - d) % k.n;
-        bundle.receive(out + from * k.in_bytes, k.in_bytes, from);
-      }
-      for (uint32_t d = 1; d < k.n; ++d) bundle.send(in, k.in_bytes, (k.self + d) % k.n);
-    }
-    void run() {
-      const Comm::Round round(k.comm, k.group, k.what);
-      bundle.run();
-      move(own, in, k.in_bytes);
-    }
+  struct Bound : Parts {
+    Bound(const AllGather& kernel, const Args& args) : Parts(kernel, args, kernel.in_bytes, 0) {}
   };
 };
 
 struct AllToAll : Collective {
   static constexpr const char* op = ENG_OP_ALL_TO_ALL;
   AllToAll(const Call& call, void* device) : Collective(call, device, What::all_to_all) {}
-  struct Bound {
-    const AllToAll& k;
-    const char* from_own;
-    char* to_own;
-    Bundle bundle;
-    Bound(const AllToAll& kernel, const Args& args) : k(kernel), bundle(kernel) {
-      const char* in = args.in<char>(0);
-      char* out = args.out<char>(0);
-      const uint64_t part = k.in_bytes / k.n;
-      k.need(in != out || !k.in_bytes, "input and output must be different memory");
-      from_own = in + k.self * part, to_own = out + k.self * part;
-      for (uint32_t d = 1; d < k.n; ++d) {
-        const uint32_t from = (k.self + k.n - d) % k.n;
-        bundle.receive(out + from * part, part, from);
-      }
-      for (uint32_t d = 1; d < k.n; ++d) {
-        const uint32_t to = (k.self + d) % k.n;
-        bundle.send(in + to * part, part, to);
-      }
-    }
-    void run() {
-      const Comm::Round round(k.comm, k.group, k.what);
-      bundle.run();
-      move(to_own, from_own, k.in_bytes / k.n);
+  struct Bound : Parts {
+    Bound(const AllToAll& kernel, const Args& args)
+        : Parts(kernel, args, kernel.in_bytes / kernel.n, kernel.in_bytes / kernel.n) {
+      kernel.need(args.in<char>(0) != args.out<char>(0) || !part, "input and output must be different memory");
     }
   };
 };
@@ -127,7 +119,7 @@ struct Broadcast : Collective {
       while (low /= 2)
         if (place + low < k.n) below.send(out, k.out_bytes, member(place + low));
     }
-    void run() {
+    void run(const eng_exec&) {
       const Comm::Round round(k.comm, k.group, k.what);
       if (in) move(out, in, k.out_bytes);
       above.run();
@@ -173,7 +165,7 @@ struct AllReduce : Reduction {
     char* out;
     Bound(const AllReduce& kernel, const Args& args)
         : Pending(kernel), k(kernel), in(args.in<char>(0)), out(args.out<char>(0)) {}
-    void run() {
+    void run(const eng_exec&) {
       const Comm::Round round(k.comm, k.group, k.what);
       const uint64_t total = k.in_bytes / k.size, most = std::max<uint64_t>(k.comm.message_bytes() / k.size, 1);
       for (uint64_t at = 0; at < total; at += most) {
@@ -200,7 +192,7 @@ struct ReduceScatter : Reduction {
     char* out;
     Bound(const ReduceScatter& kernel, const Args& args)
         : Pending(kernel), k(kernel), in(args.in<char>(0)), out(args.out<char>(0)) {}
-    void run() {
+    void run(const eng_exec&) {
       const Comm::Round round(k.comm, k.group, k.what);
       const int count = static_cast<int>(k.out_bytes / k.size);
       k.comm.run_library(k.group, request, [&] {
@@ -211,27 +203,8 @@ struct ReduceScatter : Reduction {
   };
 };
 
-// The text of a failed wait is complete; nothing is added to it.
-template <class K>
-eng_status launch(void* record, const eng_exec*, eng_error* sink) {
-  return cpu::guarded(sink, [&] { static_cast<typename cpu::KernelGlue<K>::Record*>(record)->bound.run(); });
-}
-
-template <class K>
-constexpr eng_kernel kernel_of() {
-  eng_kernel kernel = cpu::kernel<K>;
-  kernel.launch = launch<K>;
-  return kernel;
-}
-template <class K>
-constexpr eng_kernel kernel = kernel_of<K>();
-
-const eng_kernel* const all[] = {&kernel<AllGather>, &kernel<AllToAll>, &kernel<Broadcast>, &kernel<ReduceScatter>,
-                                 &kernel<AllReduce>};
-
 }  // namespace
 
-const eng_kernels collectives = {
-    .struct_size = sizeof(eng_kernels), .count = static_cast<uint32_t>(std::size(all)), .kernels = all};
+const eng_kernels collectives = common::collective_table<AllGather, AllToAll, Broadcast, ReduceScatter, AllReduce>;
 
 }  // namespace mpi

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <numeric>
 #include <utility>
 
 namespace mpi {
@@ -21,16 +20,12 @@ void sleep_for(std::chrono::nanoseconds time) {
 }  // namespace
 
 Comm::Comm(double deadline, uint64_t message_bytes, eng_world& out)
-    : all_(join(deadline)), deadline_(deadline), message_bytes_(message_bytes) {
+    : all_(join(deadline)), deadline_(deadline), message_bytes_(message_bytes), groups_(all_.rank, all_.size) {
   int* most = nullptr;
   int found = 0;
   check(MPI_Comm_get_attr(all_.step, MPI_TAG_UB, &most, &found), "MPI_Comm_get_attr");
   most_tag_ = found ? *most : 32767;
-  answers_.resize(all_.size);
-  host_.ranks.resize(all_.size);
-  std::iota(host_.ranks.begin(), host_.ranks.end(), 0u);
-  host_.self = all_.rank;
-  make_group(1, host_.ranks.data(), all_.size);
+  groups_.all[1].library = all_.step;
   check(MPI_Recv_init(&incoming_, sizeof(Note), MPI_BYTE, MPI_ANY_SOURCE, 0, all_.control, &listening_),
         "MPI_Recv_init");
   check(MPI_Start(&listening_), "MPI_Start");
@@ -51,7 +46,7 @@ Comm::~Comm() {
   MPI_Cancel(&listening_);
   MPI_Wait(&listening_, MPI_STATUS_IGNORE);
   MPI_Request_free(&listening_);
-  for (auto& [id, group] : groups_)
+  for (auto& [id, group] : groups_.all)
     if (id != 1 && group.library != MPI_COMM_NULL) MPI_Comm_free(&group.library);
   for (MPI_Comm* comm : {&all_.step, &all_.host, &all_.control}) MPI_Comm_free(comm);
   MPI_Finalize();
@@ -60,14 +55,14 @@ Comm::~Comm() {
 void Comm::make_group(eng_id id, const uint32_t* ranks, uint32_t n) {
   if (id == 0 || id > static_cast<uint32_t>(most_tag_) / ops_per_group - 1)
     throw Error{ENG_OUT_OF_RANGE, "group " + std::to_string(id) + " is above the largest number that MPI allows"};
-  Group group = common::new_group(groups_, id, ranks, n, all_.rank, all_.size);
-  group.library = id == 1 ? all_.step : library_of(group.ranks);
+  Group group = groups_.checked(id, ranks, n);
+  group.library = library_of(group.ranks);
   const std::lock_guard lock(mpi_);
-  groups_[id] = std::move(group);
+  groups_.all[id] = std::move(group);
 }
 
 Group& Comm::group(eng_id id) {
-  return common::own_group(groups_, id);
+  return groups_.own(id);
 }
 
 // MPI would wait for the others without a limit, so the ranks meet here first.
@@ -87,7 +82,7 @@ MPI_Comm Comm::library_of(const std::vector<uint32_t>& ranks) {
 }
 
 void Comm::exchange_bytes(const void* mine, uint64_t bytes, void* all) {
-  const Round round(*this, host_, What::exchange);
+  const Round round(*this, groups_.host, What::exchange);
   struct Words {
     std::vector<char> mine, all;
     Messages messages;
@@ -101,7 +96,7 @@ void Comm::exchange_bytes(const void* mine, uint64_t bytes, void* all) {
     add_send(words->messages, words->mine.data(), bytes, to, 0, all_.host);
   }
   try {
-    run(words->messages, host_);
+    run(words->messages, groups_.host);
   } catch (...) {
     static_cast<void>(words.release());  // MPI may still write there
     throw;
@@ -112,34 +107,32 @@ void Comm::exchange_bytes(const void* mine, uint64_t bytes, void* all) {
   std::memcpy(all, words->all.data(), words->all.size());
 }
 
-void Comm::add_send(Messages& m, const void* data, uint64_t bytes, uint32_t to, int tag, MPI_Comm comm) {
-  const std::lock_guard lock(mpi_);
-  uint64_t at = 0;
-  do {
-    const uint64_t n = std::min(bytes - at, message_bytes_);
-    m.requests.push_back(MPI_REQUEST_NULL);
-    m.from.push_back(Messages::nobody);
-    m.standstill.add(to);
-    check(MPI_Send_init(static_cast<const char*>(data) + at, static_cast<int>(n), MPI_BYTE, static_cast<int>(to), tag,
-                        comm, &m.requests.back()),
-          "MPI_Send_init");
-    at += n;
-  } while (at < bytes);
-}
-
-void Comm::add_receive(Messages& m, void* data, uint64_t bytes, uint32_t from, int tag, MPI_Comm comm) {
+template <class Init>
+void Comm::add(Messages& m, uint64_t bytes, uint32_t other, uint32_t from, Init init) {
   const std::lock_guard lock(mpi_);
   uint64_t at = 0;
   do {
     const uint64_t n = std::min(bytes - at, message_bytes_);
     m.requests.push_back(MPI_REQUEST_NULL);
     m.from.push_back(from);
-    m.standstill.add(from);
-    check(MPI_Recv_init(static_cast<char*>(data) + at, static_cast<int>(n), MPI_BYTE, static_cast<int>(from), tag, comm,
-                        &m.requests.back()),
-          "MPI_Recv_init");
+    m.standstill.add(other);
+    init(at, static_cast<int>(n), &m.requests.back());
     at += n;
   } while (at < bytes);
+}
+
+void Comm::add_send(Messages& m, const void* data, uint64_t bytes, uint32_t to, int tag, MPI_Comm comm) {
+  add(m, bytes, to, Messages::nobody, [&](uint64_t at, int n, MPI_Request* request) {
+    const char* part = static_cast<const char*>(data) + at;
+    check(MPI_Send_init(part, n, MPI_BYTE, static_cast<int>(to), tag, comm, request), "MPI_Send_init");
+  });
+}
+
+void Comm::add_receive(Messages& m, void* data, uint64_t bytes, uint32_t from, int tag, MPI_Comm comm) {
+  add(m, bytes, from, from, [&](uint64_t at, int n, MPI_Request* request) {
+    char* part = static_cast<char*>(data) + at;
+    check(MPI_Recv_init(part, n, MPI_BYTE, static_cast<int>(from), tag, comm, request), "MPI_Recv_init");
+  });
 }
 
 void Comm::drop(Messages& m) {
@@ -151,12 +144,7 @@ void Comm::drop(Messages& m) {
 }
 
 void Comm::fall_silent() {
-  std::string reason = "it ended during a collective";
-  if (failed_) {
-    const std::lock_guard lock(state_);
-    reason = reason_;
-  }
-  abort(reason);
+  abort(failed_ ? failed_.reason() : "it ended during a collective");
   const std::lock_guard lock(mpi_);
   silent_ = true;
 }
@@ -166,7 +154,7 @@ void Comm::run(Messages& m, const Group& group) {
   m.statuses.resize(m.requests.size());
   {
     const std::lock_guard lock(mpi_);
-    ready();
+    failed_.check();
     m.started = true;
     m.standstill.begin();
     check(MPI_Startall(static_cast<int>(m.requests.size()), m.requests.data()), "MPI_Startall");
@@ -226,7 +214,7 @@ void Comm::Wait::look(Messages& messages) {
 
 Comm::Round::Round(Comm& comm, Group& group, What what) : comm_(comm), group_(group) {
   const std::lock_guard lock(comm_.mpi_);
-  group_.place = {what, true, group_.place.number + 1, Clock::now()};
+  group_.place.enter(what);
 }
 
 Comm::Round::~Round() {

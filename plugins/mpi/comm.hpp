@@ -17,7 +17,8 @@
 #include <thread>
 #include <vector>
 
-#include "../common/comm/place.hpp"
+#include "../common/comm/failure.hpp"
+#include "../common/comm/groups.hpp"
 #include "join.hpp"
 #include "standstill.hpp"
 #include "turns.hpp"
@@ -75,7 +76,7 @@ class Comm {
   void run_library(const Group& group, MPI_Request& request, Start start) {
     {
       const std::lock_guard lock(mpi_);
-      ready();
+      failed_.check();
       start();
     }
     wait(
@@ -136,7 +137,7 @@ class Comm {
         look_ = last_ + std::chrono::milliseconds(50);
       }
       if (!comm.silent_ && done()) return true;  // bytes that have arrived count, whatever else failed
-      comm.ready();
+      comm.failed_.check();
       return false;
     }
     // True if some rank's bytes have not moved for as long as the deadline.
@@ -150,13 +151,13 @@ class Comm {
     Clock::time_point look_ = last_ + std::chrono::milliseconds(50);
     Clock::duration waited_{};
   };
+  // init(at, bytes, request) makes one of the messages that `bytes` need.
+  template <class Init>
+  void add(Messages& m, uint64_t bytes, uint32_t other, uint32_t from, Init init);
   MPI_Comm library_of(const std::vector<uint32_t>& ranks);  // all ranks call it
   bool complete(MPI_Request& request);
   bool complete(Messages& m);
-  void ready();  // throws if waiting has become pointless
   [[noreturn]] void give_up(const Group& group, const Messages* messages);
-  void fail(const std::string& reason) noexcept;  // every wait of this rank ends
-  [[noreturn]] void refuse();
 
   void start_listening();
   bool look();         // at the notes that came; true if nothing is left to send
@@ -165,28 +166,24 @@ class Comm {
   bool read_notes();
   void take(const Note& note);
   void post(const Note& note, uint32_t to);
-  std::string missing(const Group& group, const Messages* messages);
+  std::vector<std::string> missing(const Messages* messages);  // whose bytes, if all ranks have entered
 
   Joined all_;
   std::chrono::duration<double> deadline_;
   uint64_t message_bytes_;
   int most_tag_ = 0;
   Turns mpi_;  // every call of MPI, places, notes
-  std::map<eng_id, Group> groups_;
-  Group host_;
+  common::Groups<Group> groups_;
 
   std::list<Posted> posted_;
   Note incoming_;
   MPI_Request listening_ = MPI_REQUEST_NULL;
-  uint32_t question_ = 0;
-  std::vector<Answer> answers_;  // to that question, by rank
   bool told_ = false;
   bool silent_ = false;  // MPI is not called any more: it might write into freed memory
 
-  std::mutex asking_;  // one question at a time
+  std::mutex asking_;       // one question at a time
+  common::Failure failed_;  // then every wait of this rank ends
   std::mutex state_;
-  std::string reason_;
-  std::atomic<bool> failed_{false};
   std::condition_variable wake_;
   bool leave_ = false;
   std::thread listener_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "../common/comm/thread.hpp"
 #include "comm.hpp"
 
 namespace mpi {
@@ -49,7 +50,7 @@ bool Comm::look() {
   try {
     if (!silent_) return read_notes();
   } catch (const Error& e) {
-    fail("the control channel: " + e.text);
+    failed_.set("the control channel: " + e.text);
   } catch (...) {  // no memory: the next look may have more
   }
   return true;
@@ -65,8 +66,8 @@ void Comm::look_around() {
     const auto now = Clock::now();
     if (ended_ == Clock::time_point{}) ended_ = now;
     if (now - ended_ >= time_to_be_told)
-      fail("rank " + std::to_string(one.rank) + " (process " + std::to_string(one.pid) +
-           ") ended without an error message");
+      failed_.set("rank " + std::to_string(one.rank) + " (process " + std::to_string(one.pid) +
+                  ") ended without an error message");
     return;
   }
 }
@@ -94,14 +95,15 @@ void Comm::take(const Note& note) {
     case Note::ask: {
       Note answer;
       answer.kind = Note::answer, answer.question = note.question, answer.group = note.group;
-      answer.where = answer_about(note.group, host_, groups_);
+      answer.where = groups_.answer(note.group);
       return post(answer, note.from);
     }
     case Note::answer:
-      if (note.question == question_) answers_[note.from] = note.where;
+      if (note.question == groups_.question) groups_.answers[note.from] = note.where;
       return;
     case Note::gone:
-      fail("rank " + std::to_string(note.from) + ": " + std::string(note.text, strnlen(note.text, sizeof(note.text))));
+      failed_.set("rank " + std::to_string(note.from) + ": " +
+                  std::string(note.text, strnlen(note.text, sizeof(note.text))));
       return;
     default:
       return;
@@ -120,78 +122,52 @@ void Comm::post(const Note& note, uint32_t to) {
 
 void Comm::give_up(const Group& group, const Messages* messages) {
   const std::lock_guard one(asking_);
-  if (failed_) refuse();
+  failed_.check();
   const double waited = common::seconds_since(group.place.since);
   {
     const std::lock_guard lock(mpi_);
-    ++question_;
-    for (Answer& a : answers_) a = Answer();
-    Note ask;
-    ask.question = question_, ask.group = group.id;
-    for (uint32_t rank : group.ranks)
-      if (rank != all_.rank) post(ask, rank);
+    groups_.ask(group, [&](uint32_t rank) {
+      Note ask;
+      ask.question = groups_.question, ask.group = group.id;
+      post(ask, rank);
+    });
   }
   const auto answered = [&] {
     const std::lock_guard lock(mpi_);
-    return std::all_of(group.ranks.begin(), group.ranks.end(),
-                       [&](uint32_t r) { return r == all_.rank || answers_[r].there; });
+    return groups_.answered(group);
   };
   const auto end = Clock::now() + most_to_answer;
   for (int k = 0; k < looks_to_answer && Clock::now() < end && !answered() && !failed_; ++k) {
     look();
     std::this_thread::sleep_for(between_questions);
   }
-  if (failed_) refuse();
-  std::string text = common::waited_text(group, waited, all_.size);
+  failed_.check();
   {
     const std::lock_guard lock(mpi_);
-    text += missing(group, messages);
+    failed_.set(groups_.late_text(group, waited, missing(messages)));
   }
-  fail(text);
-  refuse();
+  failed_.raise();
 }
 
-std::string Comm::missing(const Group& group, const Messages* messages) {
-  std::vector<std::string> said = common::elsewhere(group, all_.rank, answers_);
-  if (said.empty()) {  // all ranks came
-    std::vector<uint32_t> late;
-    for (size_t k = 0; messages && k < messages->requests.size(); ++k) {
-      int done = 1;
-      if (messages->from[k] != Messages::nobody)
-        MPI_Request_get_status(messages->requests[k], &done, MPI_STATUS_IGNORE);
-      if (!done && (late.empty() || late.back() != messages->from[k])) late.push_back(messages->from[k]);
-    }
-    for (uint32_t rank : late) said.push_back("the bytes of rank " + std::to_string(rank) + " have not arrived");
-    if (said.empty()) said.push_back("all ranks have entered it, but their bytes have not arrived");
+std::vector<std::string> Comm::missing(const Messages* messages) {
+  std::vector<uint32_t> late;
+  for (size_t k = 0; messages && k < messages->requests.size(); ++k) {
+    int done = 1;
+    if (messages->from[k] != Messages::nobody) MPI_Request_get_status(messages->requests[k], &done, MPI_STATUS_IGNORE);
+    if (!done && (late.empty() || late.back() != messages->from[k])) late.push_back(messages->from[k]);
   }
-  return common::listed(said);
-}
-
-void Comm::fail(const std::string& reason) noexcept {
-  const std::lock_guard lock(state_);
-  if (failed_) return;
-  try {
-    reason_ = reason;
-  } catch (...) {  // fails without a text
-  }
-  failed_ = true;
-}
-
-void Comm::refuse() {
-  const std::lock_guard lock(state_);
-  throw Error{ENG_UNAVAILABLE, reason_};
-}
-
-void Comm::ready() {
-  if (silent_ || failed_.load(std::memory_order_relaxed)) refuse();
+  std::vector<std::string> said;
+  for (uint32_t rank : late) said.push_back("the bytes of rank " + std::to_string(rank) + " have not arrived");
+  if (said.empty()) said.push_back("all ranks have entered it, but their bytes have not arrived");
+  return said;
 }
 
 void Comm::poll() {
-  if (failed_) refuse();
+  failed_.check();
 }
 
 void Comm::abort(const std::string& reason) noexcept {
-  fail(reason);
+  failed_.set(reason);
   try {
     const std::lock_guard lock(mpi_);
     if (told_ || silent_) return;

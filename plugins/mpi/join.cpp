@@ -8,11 +8,8 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
-#include <memory>
-#include <mutex>
-#include <thread>
+
+#include "../common/comm/thread.hpp"
 
 namespace mpi {
 namespace {
@@ -105,32 +102,6 @@ Joined enter() {
   return all;
 }
 
-// Lives longer than the caller if the ranks never meet.
-struct Entering {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool done = false;
-  eng_status status = ENG_OK;
-  std::string text;
-  Joined all;
-
-  void run() {
-    eng_status failed = ENG_OK;
-    std::string why;
-    Joined joined;
-    try {
-      joined = enter();
-    } catch (const Error& e) {
-      failed = e.status, why = e.text;
-    } catch (const std::exception& e) {
-      failed = ENG_INTERNAL, why = e.what();
-    }
-    const std::lock_guard lock(mutex);
-    status = failed, text = why, all = joined, done = true;
-    changed.notify_all();
-  }
-};
-
 }  // namespace
 
 std::string text_of(int code) {
@@ -149,15 +120,12 @@ Joined join(double deadline) {
   if (entered.exchange(true))
     throw Error{ENG_PRECONDITION, "this process has already joined the other ranks; it can do so only once"};
   const SignalGuard signals;
-  // MPI waits for every rank to start, without a limit. A thread of its own can be abandoned.
-  const auto entering = std::make_shared<Entering>();
-  std::thread([entering] { entering->run(); }).detach();
-  std::unique_lock lock(entering->mutex);
-  if (!entering->changed.wait_for(lock, std::chrono::duration<double>(deadline), [&] { return entering->done; }))
+  // MPI waits for every rank to start, without a limit.
+  auto entering = common::on_own_thread(enter);
+  if (entering.wait_for(std::chrono::duration<double>(deadline)) != std::future_status::ready)
     throw Error{ENG_UNAVAILABLE, "waited " + std::to_string(static_cast<int64_t>(deadline)) +
                                      " s for all ranks to start: one is missing"};
-  if (entering->status != ENG_OK) throw Error{entering->status, entering->text};
-  return entering->all;
+  return entering.get();
 }
 
 }  // namespace mpi

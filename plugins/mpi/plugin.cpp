@@ -43,15 +43,7 @@ eng_status create(const eng_options* options, double deadline, eng_world* out, v
   });
 }
 
-const eng_comm comm_table = {.struct_size = sizeof(eng_comm),
-                             .flags = 0,
-                             .create = create,
-                             .destroy = Functions::destroy,
-                             .group = Functions::group,
-                             .exchange = Functions::exchange,
-                             .poll = Functions::poll,
-                             .abort = Functions::abort,
-                             .overhead_bytes = 11350000};
+const eng_comm comm_table = Functions::table(0, create, 11350000);
 
 constexpr char name[] = "mpi";
 

@@ -3,10 +3,7 @@
 // that the sum over ranks stays a kernel of the device, in the order that the strategy wants.
 #include "collectives.hpp"
 
-#include <iterator>
-
 #include "../common/comm/collective.hpp"
-#include "../common/kernel.hpp"
 #include "comm.hpp"
 
 namespace nccl {
@@ -15,24 +12,38 @@ namespace {
 using cpu::Args;
 using cpu::Call;
 
-using Collective = common::Collective<Comm>;
+struct Collective : common::Collective<Comm> {
+  using common::Collective<Comm>::Collective;
+  static void check(const Call& call) {
+    if (call.device.struct_size && call.device.dl_device_type != kDLCUDA)
+      throw Error{ENG_UNSUPPORTED,
+                  "NCCL moves memory of GPUs: [comm] plugin = \"nccl\" needs [device] plugin = "
+                  "\"cuda\", other devices need \"mpi\""};
+  }
+};
 
-// What all bound ones have: addresses, and the marks around what is enqueued.
+// What all bound ones have: addresses, and how they are enqueued. Lives as long as captured graphs with it.
 template <class K>
 struct Enqueued {
   const K& k;
   const char* in;
   char* out;
-  Mark mark;
-  Enqueued(const K& kernel, const Args& args)
-      : k(kernel), in(args.in<char>(0)), out(args.out<char>(0)), mark(kernel.comm, kernel.group, kernel.what) {}
-  void run(cudaStream_t stream) {
+  Enqueued(const K& kernel, const Args& args) : k(kernel), in(args.in<char>(0)), out(args.out<char>(0)) {}
+  void run(const eng_exec& exec) {
+    const auto stream = static_cast<cudaStream_t>(exec.queue);
+    const auto mark = [&](cudaHostFn_t when) {
+      nccl::check(cudaLaunchHostFunc(stream, when, this), "enqueuing a mark");
+    };
     k.comm.enqueue(k.group, [&](ncclComm_t comm) {
-      mark.before(stream);
+      mark([](void* self) { of(self).comm.entered(of(self).group, of(self).what); });
       if (k.in_bytes) k.put(*this, comm, stream);
-      mark.after(stream);
+      mark([](void* self) { of(self).comm.left(of(self).group); });
     });
+    if (!(exec.flags & ENG_EXEC_SYNC)) return;
+    nccl::check(cudaStreamSynchronize(stream), "waiting for a collective");
+    k.comm.poll();
   }
+  static const K& of(void* self) { return static_cast<Enqueued*>(self)->k; }
 };
 
 struct AllGather : Collective {
@@ -40,7 +51,7 @@ struct AllGather : Collective {
   using Bound = Enqueued<AllGather>;
   AllGather(const Call& call, void* on) : Collective(call, on, What::all_gather) {}
   void put(const Bound& b, ncclComm_t to, cudaStream_t stream) const {
-    check(ncclAllGather(b.in, b.out, in_bytes, ncclUint8, to, stream), "ncclAllGather", to);
+    nccl::check(ncclAllGather(b.in, b.out, in_bytes, ncclUint8, to, stream), "ncclAllGather", to);
   }
 };
 
@@ -54,7 +65,7 @@ struct AllToAll : Collective {
   AllToAll(const Call& call, void* on) : Collective(call, on, What::all_to_all) {}
   void put(const Enqueued<AllToAll>& b, ncclComm_t to, cudaStream_t stream) const {
     const uint64_t part = in_bytes / n;
-    check(ncclGroupStart(), "ncclGroupStart");
+    nccl::check(ncclGroupStart(), "ncclGroupStart");
     ncclResult_t first = ncclSuccess;
     for (uint32_t m = 0; m < n; ++m) {
       const int peer = static_cast<int>(m);
@@ -63,8 +74,8 @@ struct AllToAll : Collective {
         if (first == ncclSuccess) first = r;
     }
     const ncclResult_t ended = ncclGroupEnd();  // also after an error
-    check(first, "ncclSend, ncclRecv", to);
-    check(ended, "ncclGroupEnd", to);
+    nccl::check(first, "ncclSend, ncclRecv", to);
+    nccl::check(ended, "ncclGroupEnd", to);
   }
 };
 
@@ -77,7 +88,7 @@ struct Broadcast : Collective {
   void put(const Bound& b, ncclComm_t to, cudaStream_t stream) const {
     // NCCL does not read the input of others than the root, but looks at its address.
     const char* from = static_cast<int>(self) == root ? b.in : b.out;
-    check(ncclBroadcast(from, b.out, in_bytes, ncclUint8, root, to, stream), "ncclBroadcast", to);
+    nccl::check(ncclBroadcast(from, b.out, in_bytes, ncclUint8, root, to, stream), "ncclBroadcast", to);
   }
 };
 
@@ -87,20 +98,16 @@ struct Reduction : Collective {
   uint64_t size;
   Reduction(const Call& call, void* on, What w)
       : Collective(call, on, w), type(type_of(call.in[0].dtype)), size(cpu::dtype_size(call.in[0].dtype)) {}
+  static void check(const Call& call) {
+    Collective::check(call);
+    type_of(call.in.at(0).dtype);
+  }
   static ncclDataType_t type_of(int32_t dtype) {
-    switch (dtype) {
-      case ENG_F32:
-        return ncclFloat32;
-      case ENG_F64:
-        return ncclFloat64;
-      case ENG_BF16:
-        return ncclBfloat16;
-      case ENG_F16:
-        return ncclFloat16;
-      default:
-        throw Error{ENG_UNSUPPORTED,
-                    "NCCL sums f32, f64, bf16 and f16 here; [comm] reduce = \"tree\" sums every dtype"};
-    }
+    constexpr std::pair<int32_t, ncclDataType_t> types[] = {
+        {ENG_F32, ncclFloat32}, {ENG_F64, ncclFloat64}, {ENG_BF16, ncclBfloat16}, {ENG_F16, ncclFloat16}};
+    for (const auto& [ours, theirs] : types)
+      if (ours == dtype) return theirs;
+    throw Error{ENG_UNSUPPORTED, "NCCL sums f32, f64, bf16 and f16 here; [comm] reduce = \"tree\" sums every dtype"};
   }
 };
 
@@ -109,7 +116,7 @@ struct AllReduce : Reduction {
   using Bound = Enqueued<AllReduce>;
   AllReduce(const Call& call, void* on) : Reduction(call, on, What::all_reduce) {}
   void put(const Bound& b, ncclComm_t to, cudaStream_t stream) const {
-    check(ncclAllReduce(b.in, b.out, in_bytes / size, type, ncclSum, to, stream), "ncclAllReduce", to);
+    nccl::check(ncclAllReduce(b.in, b.out, in_bytes / size, type, ncclSum, to, stream), "ncclAllReduce", to);
   }
 };
 
@@ -118,55 +125,12 @@ struct ReduceScatter : Reduction {
   using Bound = Enqueued<ReduceScatter>;
   ReduceScatter(const Call& call, void* on) : Reduction(call, on, What::reduce_scatter) {}
   void put(const Bound& b, ncclComm_t to, cudaStream_t stream) const {
-    check(ncclReduceScatter(b.in, b.out, out_bytes / size, type, ncclSum, to, stream), "ncclReduceScatter", to);
+    nccl::check(ncclReduceScatter(b.in, b.out, out_bytes / size, type, ncclSum, to, stream), "ncclReduceScatter", to);
   }
 };
 
-template <class K>
-eng_status workspace(const eng_call* call, uint64_t* bytes, eng_error* sink) {
-  return common::guarded(
-      sink, [&] { return Call(K::op, *call).text(); },
-      [&] {
-        if (call->device && call->device->dl_device_type != kDLCUDA)
-          throw Error{ENG_UNSUPPORTED,
-                      "NCCL moves memory of GPUs: [comm] plugin = \"nccl\" needs [device] plugin = "
-                      "\"cuda\", other devices need \"mpi\""};
-        if constexpr (std::is_base_of_v<Reduction, K>) Reduction::type_of(call->in[0].dtype);
-        *bytes = 0;
-      });
-}
-
-template <class K>
-eng_status launch(void* record, const eng_exec* exec, eng_error* sink) {
-  using Record = typename cpu::KernelGlue<K>::Record;
-  // The text of a failure is complete; nothing is added to it.
-  return common::guarded(sink, [&] {
-    auto& bound = static_cast<Record*>(record)->bound;
-    const auto stream = static_cast<cudaStream_t>(exec->queue);
-    bound.run(stream);
-    if (!(exec->flags & ENG_EXEC_SYNC)) return;
-    check(cudaStreamSynchronize(stream), "waiting for a collective");
-    bound.k.comm.poll();
-  });
-}
-
-template <class K>
-constexpr eng_kernel kernel = {.struct_size = sizeof(eng_kernel),
-                               .flags = 0,
-                               .op = K::op,
-                               .workspace = workspace<K>,
-                               .prepare = cpu::KernelGlue<K>::prepare,
-                               .bind = cpu::KernelGlue<K>::bind,
-                               .launch = launch<K>,
-                               .drop_record = cpu::KernelGlue<K>::drop_record,
-                               .drop_state = cpu::KernelGlue<K>::drop_state};
-
-const eng_kernel* const all[] = {&kernel<AllGather>, &kernel<AllToAll>, &kernel<Broadcast>, &kernel<ReduceScatter>,
-                                 &kernel<AllReduce>};
-
 }  // namespace
 
-const eng_kernels collectives = {
-    .struct_size = sizeof(eng_kernels), .count = static_cast<uint32_t>(std::size(all)), .kernels = all};
+const eng_kernels collectives = common::collective_table<AllGather, AllToAll, Broadcast, ReduceScatter, AllReduce>;
 
 }  // namespace nccl

@@ -23,7 +23,8 @@
 #include <thread>
 #include <vector>
 
-#include "../common/comm/place.hpp"
+#include "../common/comm/failure.hpp"
+#include "../common/comm/groups.hpp"
 #include "gpu.hpp"
 
 namespace nccl {
@@ -32,6 +33,8 @@ using common::Answer;
 using common::Clock;
 using common::What;
 
+// "unhandled system error (what NCCL adds)"
+std::string text_of(ncclResult_t result, ncclComm_t comm);
 // Throws Error(ENG_UNAVAILABLE): what was called, and what NCCL says.
 void check(ncclResult_t result, const char* call, ncclComm_t comm = nullptr);
 void check(cudaError_t error, const char* doing);
@@ -48,23 +51,6 @@ struct Group : common::Group {
   // What the watching thread has seen.
   uint64_t seen = 0;
   Clock::duration waited{};
-};
-
-class Comm;
-
-// Tells where the queue is. Lives as long as what is enqueued with it, captured graphs included.
-class Mark {
- public:
-  Mark(Comm& comm, Group& group, What what) : comm_(comm), group_(group), what_(what) {}
-  void before(cudaStream_t stream);
-  void after(cudaStream_t stream);
-
- private:
-  static void enter(void* mark);
-  static void leave(void* mark);
-  Comm& comm_;
-  Group& group_;
-  const What what_;
 };
 
 class Comm {
@@ -88,61 +74,58 @@ class Comm {
 
   // Calls body(comm) to enqueue something of the group.
   void enqueue(Group& group, const std::function<void(ncclComm_t)>& body);
-  void enter() const;  // the GPU of this rank becomes that of the thread
+  // The queue has come to a collective of the group, or has left it.
   void entered(Group& group, What what);
   void left(Group& group);
 
  private:
   struct Asked {
     uint32_t group;
-    uint32_t number;
     double waited;
     Clock::duration for_answers{};
   };
-  struct Exchange {  // on rank 0: what came for one
-    std::map<uint32_t, std::string> parts;
-  };
 
-  std::vector<std::string> exchange_texts(const std::string& mine);  // all of one length
-  void connect(Group& group);                                        // all ranks call it
-  void ready() const;                                                // throws if waiting has become pointless
-  [[noreturn]] void refuse(std::unique_lock<std::mutex>& lock) const;
+  // What all ranks gave, one behind the other. All give as many bytes.
+  std::string exchange(std::string_view mine);
+  template <class T>
+  std::vector<T> exchange_values(const T& mine) {
+    std::vector<T> all(groups_.size);
+    exchange_bytes(&mine, sizeof mine, all.data());
+    return all;
+  }
+  void connect(Group& group);  // all ranks call it
 
   // watch.cpp: the thread. All of it with state_ locked.
   void start_watching();
   void turn(std::unique_lock<std::mutex>& lock);
-  void read(Wire& wire, uint32_t rank);
+  void read(uint32_t rank);
   void take(const Frame& frame, const std::string& bytes);
-  void take_part(uint32_t rank, uint32_t number, const std::string& bytes);
+  void take_part(uint32_t rank, std::string_view bytes);
   void look_at_time();
   void look_at_library();
-  void ask(Group& group);
   void look_at_answers();
-  std::string missing(const Group& group);
-  void lose(uint32_t rank);
-  // With state_ locked: keeps the first reason, and tells the others unless they know.
-  void fail(const std::string& reason, bool tell = true);
+  // Keeps the first reason, and tells the others unless they know: as `tell`, gone or lost.
+  void fail(const std::string& reason, Kind tell = Kind::gone);
   void end_library();
   void send(Kind kind, uint32_t to, uint32_t tag, std::string_view bytes);
+  void pass(const Frame& frame, std::string_view bytes);  // to whom it is for, or to rank 0
   void wake() const;
 
   Met met_;
   std::chrono::duration<double> deadline_;
   int device_ = -1;  // among the visible GPUs
-  Group host_;
-  std::map<eng_id, Group> groups_;  // changes in [setup] only
+  common::Groups<Group> groups_;
 
-  mutable std::mutex state_;
+  std::mutex state_;
   std::condition_variable changed_;
-  std::atomic<bool> failed_{false};
-  std::string reason_;
-  bool told_ = false, aborted_ = false, leaving_ = false, stop_ = false;
-  std::vector<char> gone_;             // by rank: said goodbye, gave up, or was lost
-  std::map<uint32_t, Exchange> came_;  // by number of the exchange
-  std::optional<std::string> result_;  // of this rank's exchange
+  common::Failure failed_;
+  bool known_ = false;  // to the other ranks, or soon: why this one failed
+  bool aborted_ = false, leaving_ = false;
+  std::optional<Clock::time_point> stop_by_;  // the thread stops when all is sent, or then
+  std::vector<char> gone_;                    // by rank: said goodbye, gave up, or was lost
+  std::map<uint32_t, std::string> parts_;     // on rank 0, by rank: what came for an exchange
+  std::optional<std::string> result_;         // of this rank's exchange
   std::optional<Asked> asked_;
-  std::vector<Answer> answers_;  // by rank
-  uint32_t questions_ = 0;
   Clock::time_point looked_{};
   int wake_ = -1;
   std::thread thread_;

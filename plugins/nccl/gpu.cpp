@@ -10,10 +10,6 @@
 namespace nccl {
 namespace {
 
-bool same(const cudaUUID_t& a, const cudaUUID_t& b) {
-  return std::memcmp(a.bytes, b.bytes, sizeof a.bytes) == 0;
-}
-
 // As nvidia-smi -L writes it: "GPU-12345678-1234-1234-1234-123456789abc".
 std::string uuid_text(const cudaUUID_t& id) {
   std::string out = "GPU";
@@ -50,7 +46,8 @@ void check_gpus(const std::vector<Peer>& peers, const std::vector<Gpu>& gpus) {
     const Gpu& gpu = gpus[r];
     std::vector<uint32_t> users;
     for (uint32_t other = 0; other < gpus.size(); ++other)
-      if (gpu.number >= 0 && gpus[other].number >= 0 && same(gpus[other].id, gpu.id)) users.push_back(other);
+      if (gpu.number >= 0 && gpus[other].number >= 0 && std::memcmp(&gpus[other].id, &gpu.id, sizeof gpu.id) == 0)
+        users.push_back(other);
     if (users.size() < 2) continue;
     throw Error{ENG_UNSUPPORTED,
                 ranks_text(users) + " on " + peers[r].host + " have the same GPU (" + gpu.name + ", " +

@@ -2,7 +2,6 @@
 // The ranks find each other, without MPI: rank 0 listens on one address, and every other rank connects to it.
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "engine/comm.h"
@@ -10,16 +9,22 @@
 
 namespace nccl {
 
+// What a rank says of itself, and rank 0 of all. The bytes are sent as they are.
 struct Peer {
-  std::string host;
+  static constexpr uint64_t magic = 0x326c63636e676e65;  // "engnccl2"
+  static constexpr uint32_t unknown = UINT32_MAX;
+  uint64_t sign = magic;
+  uint32_t rank = 0, size = 0, local_rank = unknown, local_size = 1;
   int32_t pid = 0;
-  uint32_t local_rank = 0, local_size = 1;
+  char host[128] = "";    // ends in NUL
+  char machine[64] = "";  // changes when the machine starts again; ends in NUL
+
+  std::string text() const { return "process " + std::to_string(pid) + " on " + host; }
 };
 
 struct Met {
-  uint32_t rank = 0, size = 1;
-  std::vector<Peer> peers;                   // by rank
-  std::vector<std::unique_ptr<Wire>> wires;  // on rank 0 by rank, its own is NULL; on another one: to rank 0
+  std::vector<Peer> peers;  // by rank, their local ranks known
+  Wires wires;              // by rank: on rank 0 those of all others, on another one only rank 0's
 };
 
 // Throws Error: ENG_UNAVAILABLE if the ranks cannot meet within `deadline` seconds, else for what is wrong about this

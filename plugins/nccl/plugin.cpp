@@ -56,15 +56,8 @@ eng_status create(const eng_options* options, double deadline, eng_world* out, v
   });
 }
 
-const eng_comm comm_table = {.struct_size = sizeof(eng_comm),
-                             .flags = ENG_COMM_DEVICE_MEMORY | ENG_COMM_ANY_LAUNCHER,
-                             .create = create,
-                             .destroy = Functions::destroy,
-                             .group = Functions::group,
-                             .exchange = Functions::exchange,
-                             .poll = Functions::poll,
-                             .abort = Functions::abort,
-                             .overhead_bytes = uint64_t{256} << 20};  // assumed: not yet measured on a GPU
+constexpr uint64_t overhead = uint64_t{256} << 20;  // bytes; assumed: not yet measured on a GPU
+const eng_comm comm_table = Functions::table(ENG_COMM_DEVICE_MEMORY | ENG_COMM_ANY_LAUNCHER, create, overhead);
 
 constexpr char name[] = "nccl";
 

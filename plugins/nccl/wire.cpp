@@ -7,9 +7,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 
 namespace nccl {
 
@@ -34,35 +34,24 @@ void Wire::put(Frame frame, std::string_view bytes) {
 }
 
 bool Wire::pump() {
-  const bool out = send_some(), in = receive_some();
-  return out && in;
-}
-
-bool Wire::send_some() {
   while (!closed_ && !idle()) {
     const ssize_t n = ::send(fd_, out_.data() + sent_, out_.size() - sent_, MSG_NOSIGNAL);
     if (n > 0)
       sent_ += static_cast<size_t>(n);
-    else if (errno == EAGAIN || errno == EWOULDBLOCK)
-      return true;
+    else if (errno == EAGAIN)
+      break;
     else if (errno != EINTR)
       closed_ = true, out_.clear(), sent_ = 0;
   }
-  return !closed_;
-}
-
-bool Wire::receive_some() {
   std::array<char, 65536> part;
   while (in_.size() <= most_ + sizeof(Frame)) {
     const ssize_t n = ::recv(fd_, part.data(), part.size(), 0);
-    if (n > 0) {
+    if (n > 0)
       in_.append(part.data(), static_cast<size_t>(n));
-      continue;
-    }
-    if (n < 0 && errno == EINTR) continue;
-    return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+    else if (n == 0 || errno != EINTR)
+      return n < 0 && errno == EAGAIN && !closed_;
   }
-  return true;
+  return !closed_;
 }
 
 bool Wire::next(Frame& frame, std::string& bytes) {
@@ -73,6 +62,21 @@ bool Wire::next(Frame& frame, std::string& bytes) {
   bytes.assign(in_, sizeof frame, frame.bytes);
   in_.erase(0, sizeof frame + frame.bytes);
   return true;
+}
+
+bool idle(const Wires& wires) {
+  return std::all_of(wires.begin(), wires.end(), [](const auto& one) { return !one || one->idle(); });
+}
+
+std::vector<pollfd> polled(int fd, const Wires& wires) {
+  std::vector<pollfd> out = {{fd, POLLIN, 0}};
+  for (const auto& one : wires)
+    if (one) out.push_back({one->fd(), static_cast<short>(POLLIN | (one->idle() ? 0 : POLLOUT)), 0});
+  return out;
+}
+
+void wait_for(std::vector<pollfd> fds) {
+  ::poll(fds.data(), fds.size(), 50);
 }
 
 }  // namespace nccl

@@ -2,9 +2,15 @@
 // Frames over a stream socket that never blocks. One thread reads; what is put waits in memory until it is taken.
 #pragma once
 
+#include <poll.h>
+
 #include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "../common/error.hpp"
 
@@ -16,7 +22,7 @@ enum class Kind : uint32_t {
   hello,    // a rank to rank 0: who it is
   refused,  // its answer, if that cannot be
   welcome,  // or this, when all have come: who is who
-  part,     // what a rank gives to exchange number `tag`
+  part,     // what a rank gives to the exchange
   all,      // what all gave
   ask,      // where are you? `tag` is the number of the question
   answer,
@@ -38,6 +44,14 @@ template <class T>
 std::string_view bytes_of(const T& value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
 }
+// Empty if the bytes are not those of a T.
+template <class T>
+std::optional<T> value_of(std::string_view bytes) {
+  T value;
+  if (bytes.size() != sizeof value) return {};
+  std::memcpy(&value, bytes.data(), sizeof value);
+  return value;
+}
 
 class Wire {
  public:
@@ -57,13 +71,20 @@ class Wire {
   bool next(Frame& frame, std::string& bytes);
 
  private:
-  bool send_some();
-  bool receive_some();
   int fd_;
   std::string out_, in_;
   size_t sent_ = 0;
   uint64_t most_ = 4096;  // bytes of a frame: more does not come from a rank
   bool closed_ = false;
 };
+
+using Wires = std::vector<std::unique_ptr<Wire>>;  // some may be NULL
+
+// True if nothing is left to be sent.
+bool idle(const Wires& wires);
+// What can be waited for: `fd`, or -1, and all of the wires.
+std::vector<pollfd> polled(int fd, const Wires& wires);
+// Until one of them can do something, for at most 50 ms.
+void wait_for(std::vector<pollfd> fds);
 
 }  // namespace nccl

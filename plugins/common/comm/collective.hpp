@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the collectives of any communicator are prepared from.
+// What the collectives of any communicator are prepared from, and the table of their kernels.
 #pragma once
 
-#include "../call.hpp"
+#include "../kernel.hpp"
 #include "place.hpp"
 
 namespace common {
@@ -48,5 +48,27 @@ struct Collective {
     if (!right) throw Error{ENG_INVALID, text};
   }
 };
+
+// `K` as for cpu::kernel, but what a launch calls is run(const eng_exec&) of its Bound. The text of what that throws is
+// complete; nothing is added to it.
+template <class K>
+eng_status launch_collective(void* record, const eng_exec* exec, eng_error* sink) {
+  return guarded(sink, [&] { static_cast<typename cpu::KernelGlue<K>::Record*>(record)->bound.run(*exec); });
+}
+template <class K, class Glue = cpu::KernelGlue<K>>
+inline constexpr eng_kernel collective = {.struct_size = sizeof(eng_kernel),
+                                          .flags = Glue::flags(),
+                                          .op = K::op,
+                                          .workspace = Glue::workspace,
+                                          .prepare = Glue::prepare,
+                                          .bind = Glue::bind,
+                                          .launch = launch_collective<K>,
+                                          .drop_record = Glue::drop_record,
+                                          .drop_state = Glue::drop_state};
+template <class... K>
+inline constexpr const eng_kernel* collective_list[] = {&collective<K>...};
+template <class... K>
+inline constexpr eng_kernels collective_table = {
+    .struct_size = sizeof(eng_kernels), .count = sizeof...(K), .kernels = collective_list<K...>};
 
 }  // namespace common

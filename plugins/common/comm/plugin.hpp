@@ -2,7 +2,7 @@
 // A plugin with one communicator and its collectives, made from a class:
 //
 //   using Functions = common::CommFunctions<Comm>;
-//   const eng_comm comm_table = {.create = create, .destroy = Functions::destroy, ...};
+//   const eng_comm comm_table = Functions::table(flags, create, overhead_bytes);
 //   ... common::CommPlugin<Comm, comm_table, collectives, name, eng_description>::plugin ...
 #pragma once
 
@@ -35,6 +35,17 @@ struct CommFunctions {
   }
   static void abort(void* self, const char* reason) {
     guarded(nullptr, [&] { of(self).abort(reason); });
+  }
+  static constexpr eng_comm table(uint32_t flags, decltype(eng_comm::create) create, uint64_t overhead_bytes) {
+    return {.struct_size = sizeof(eng_comm),
+            .flags = flags,
+            .create = create,
+            .destroy = destroy,
+            .group = group,
+            .exchange = exchange,
+            .poll = poll,
+            .abort = abort,
+            .overhead_bytes = overhead_bytes};
   }
 
  private:
