@@ -36,10 +36,7 @@ void check(cudaError_t error, const char* doing) {
 }
 
 Comm::Comm(const eng_world& announced, const std::string& address, uint16_t port, double deadline, eng_world& out)
-    : met_(meet(announced, address, port, deadline)),
-      deadline_(deadline),
-      groups_(announced.rank, announced.size),
-      gone_(announced.size) {
+    : met_(meet(announced, address, port, deadline)), deadline_(deadline), groups_(announced.rank, announced.size) {
   const Peer& self = met_.peers[groups_.rank];
   out.rank = groups_.rank, out.size = groups_.size;
   out.local_rank = self.local_rank, out.local_size = self.local_size;
@@ -57,7 +54,7 @@ void Comm::take_gpu() {
 Comm::~Comm() {
   try {
     if (!failed_) {
-      exchange("");
+      exchange_bytes(nullptr, 0, nullptr);
       {
         const std::lock_guard lock(state_);  // nobody looks at them any more
         for (auto& [id, group] : groups_.all)
@@ -142,23 +139,19 @@ void Comm::connect(Group& group) {
 }
 
 void Comm::exchange_bytes(const void* mine, uint64_t bytes, void* all) {
-  const std::string texts = exchange({static_cast<const char*>(bytes ? mine : ""), bytes});
-  if (bytes) std::memcpy(all, texts.data(), texts.size());
-}
-
-std::string Comm::exchange(std::string_view mine) {
+  const std::string_view part(static_cast<const char*>(bytes ? mine : ""), bytes);
   std::unique_lock lock(state_);
   failed_.check();
   groups_.host.place.enter(What::exchange);
   result_.reset();
   if (groups_.rank == 0)
-    take_part(0, mine);
+    take_part(0, part);
   else
-    send(Kind::part, 0, 0, mine);
+    send(Kind::part, 0, 0, part);
   changed_.wait(lock, [&] { return failed_ || result_; });
   groups_.host.place.waiting = false;
   if (!result_) failed_.raise();
-  return std::move(*result_);
+  if (bytes) std::memcpy(all, result_->data(), result_->size());
 }
 
 void Comm::enqueue(Group& group, const std::function<void(ncclComm_t)>& body) {

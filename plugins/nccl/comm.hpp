@@ -80,13 +80,11 @@ class Comm {
 
  private:
   struct Asked {
-    uint32_t group;
+    const Group* group;
     double waited;
     Clock::duration for_answers{};
   };
 
-  // What all ranks gave, one behind the other. All give as many bytes.
-  std::string exchange(std::string_view mine);
   template <class T>
   std::vector<T> exchange_values(const T& mine) {
     std::vector<T> all(groups_.size);
@@ -104,7 +102,7 @@ class Comm {
   void look_at_time();
   void look_at_library();
   void look_at_answers();
-  // Keeps the first reason, and tells the others unless they know: as `tell`, gone or lost.
+  // The first one counts: it ends what NCCL does, and the others are told unless they know, as `tell`: gone or lost.
   void fail(const std::string& reason, Kind tell = Kind::gone);
   void end_library();
   void send(Kind kind, uint32_t to, uint32_t tag, std::string_view bytes);
@@ -119,10 +117,9 @@ class Comm {
   std::mutex state_;
   std::condition_variable changed_;
   common::Failure failed_;
-  bool known_ = false;  // to the other ranks, or soon: why this one failed
-  bool aborted_ = false, leaving_ = false;
+  bool known_ = false;    // to the other ranks, or soon: why this one failed
+  bool leaving_ = false;  // a rank said goodbye: all have met for the last time, and one that ends is not lost
   std::optional<Clock::time_point> stop_by_;  // the thread stops when all is sent, or then
-  std::vector<char> gone_;                    // by rank: said goodbye, gave up, or was lost
   std::map<uint32_t, std::string> parts_;     // on rank 0, by rank: what came for an exchange
   std::optional<std::string> result_;         // of this rank's exchange
   std::optional<Asked> asked_;

@@ -56,7 +56,6 @@ void Comm::turn(std::unique_lock<std::mutex>& lock) {
   } catch (const std::exception& e) {
     fail(e.what());
   }
-  if (failed_) end_library();
   changed_.notify_all();
 }
 
@@ -71,8 +70,6 @@ void Comm::read(uint32_t rank) {
   }
   if (open) return;
   met_.wires[rank].reset();
-  if (gone_[rank]) return;
-  gone_[rank] = 1;
   if (!leaving_)
     fail("rank " + std::to_string(rank) + " (" + met_.peers[rank].text() + ") ended without an error message",
          Kind::lost);
@@ -94,13 +91,13 @@ void Comm::take(const Frame& frame, const std::string& bytes) {
         groups_.answers[frame.from] = *answer;
       return;
     case Kind::gone:
-      gone_[frame.from] = 1, known_ = true;
+      known_ = true;
       return fail("rank " + std::to_string(frame.from) + ": " + bytes);
     case Kind::lost:
       known_ = true;
       return fail(bytes);
     case Kind::bye:
-      gone_[frame.from] = 1;
+      leaving_ = true;
       return;
     default:
       return;
@@ -152,7 +149,7 @@ void Comm::look_at_time() {
     else
       group.waited += passed;
     if (!place.waiting || group.waited <= deadline_ || asked_) return;
-    asked_ = Asked{group.id, common::seconds_since(place.since)};
+    asked_ = Asked{&group, common::seconds_since(place.since)};
     groups_.ask(group, [&](uint32_t rank) { send(Kind::ask, rank, groups_.question, bytes_of(group.id)); });
   };
   look(groups_.host);
@@ -160,24 +157,24 @@ void Comm::look_at_time() {
 }
 
 void Comm::look_at_answers() {
-  const Group& group = asked_->group ? groups_.all.at(asked_->group) : groups_.host;
+  const Group& group = *asked_->group;
   if (!group.place.waiting || group.place.number != group.seen) return asked_.reset();  // they came after all
   if (groups_.answered(group) || asked_->for_answers >= time_to_answer)
     fail(groups_.late_text(group, asked_->waited, {"all ranks have entered it, but it has not ended"}));
 }
 
 void Comm::fail(const std::string& reason, Kind tell) {
+  const bool first = !failed_;
   failed_.set(reason);
   if (!known_) send(tell, everyone, 0, failed_.reason());
   known_ = true;
   changed_.notify_all();
+  if (first) end_library();
 }
 
 // The queues go on. NCCL waits in ncclCommAbort until graphs with its work are gone, which may be never: so each has a
 // thread that nobody waits for.
 void Comm::end_library() {
-  if (aborted_) return;
-  aborted_ = true;
   for (auto& [id, group] : groups_.all) {
     if (!group.library || group.library->ended) continue;
     std::thread([library = group.library] {
