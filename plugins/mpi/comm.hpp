@@ -7,15 +7,9 @@
 
 #include <mpi.h>
 
-#include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <list>
-#include <map>
-#include <mutex>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "../common/comm/failure.hpp"
 #include "../common/comm/groups.hpp"

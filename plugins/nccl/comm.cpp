@@ -4,8 +4,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <cstring>
-
 #include "../common/comm/thread.hpp"
 
 namespace nccl {

@@ -11,17 +11,9 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
-#include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <functional>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "../common/comm/failure.hpp"
 #include "../common/comm/groups.hpp"

@@ -2,8 +2,6 @@
 // The ranks find each other, without MPI: rank 0 listens on one address, and every other rank connects to it.
 #pragma once
 
-#include <vector>
-
 #include "engine/comm.h"
 #include "wire.hpp"
 

@@ -8,8 +8,6 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "../common/error.hpp"
