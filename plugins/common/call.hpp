@@ -56,7 +56,6 @@ struct Call {
     for (uint32_t k = 0; k < c.n_attrs; ++k) attrs.emplace_back(c.attrs[k].key, c.attrs[k]);
     if (c.device) std::memcpy(&device, c.device, std::min<size_t>(c.device->struct_size, sizeof device));
   }
-  Call(const char*, const eng_call& c) : Call(c) {}
   bool has(size_t k) const { return k < in.size() && in[k].dtype != 0; }
   bool has_out(size_t k) const { return k < out.size() && out[k].dtype != 0; }
   const eng_attr& attr(const char* key) const {

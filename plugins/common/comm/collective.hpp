@@ -55,16 +55,12 @@ template <class K>
 eng_status launch_collective(void* record, const eng_exec* exec, eng_error* sink) {
   return guarded(sink, [&] { static_cast<typename cpu::KernelGlue<K>::Record*>(record)->bound.run(*exec); });
 }
-template <class K, class Glue = cpu::KernelGlue<K>>
-inline constexpr eng_kernel collective = {.struct_size = sizeof(eng_kernel),
-                                          .flags = Glue::flags(),
-                                          .op = K::op,
-                                          .workspace = Glue::workspace,
-                                          .prepare = Glue::prepare,
-                                          .bind = Glue::bind,
-                                          .launch = launch_collective<K>,
-                                          .drop_record = Glue::drop_record,
-                                          .drop_state = Glue::drop_state};
+template <class K>
+inline constexpr eng_kernel collective = [] {
+  eng_kernel kernel = cpu::kernel<K>;
+  kernel.launch = launch_collective<K>;
+  return kernel;
+}();
 template <class... K>
 inline constexpr const eng_kernel* collective_list[] = {&collective<K>...};
 template <class... K>
