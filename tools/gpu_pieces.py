@@ -18,7 +18,7 @@ FEW = "*activation*,*scale and cast*,*rms_norm*,*cross*"
 MODEL = {
     "llama": {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 64,
               "num_attention_heads": 2},
-    "opt": {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 32, "ffn_dim": 64, "num_attention_heads": 2},
+    "opt": {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 32, "ffn_dim": 128, "num_attention_heads": 2},
     "mamba": {"preset": "tiny", "num_hidden_layers": 2, "hidden_size": 32, "state_size": 4},
 }
 
@@ -98,13 +98,16 @@ class Check:
         path = self.work / f"{model}.toml"
         path.write_text(f"""[run]\nname = "{model}"\n[model]\nplugin = "{model}"\n{section}
 [data]\npaths = ["text.txt"]\nvalidation = 0.0\n[train]\nsteps = {steps}\nmicro_batch = 2\nsequence_length = 32
-[optimizer]\nlearning_rate = 3e-3\n[checkpoint]\nevery = {steps}\n""")
+[optimizer]\nlearning_rate = 1e-3\n[checkpoint]\nevery = {steps}\n""")
         return path
 
     def train(self, config, out, *words, device="cuda", env=None, limit=600):
         """The lines of its metrics."""
         self.need_kernels()
         folder = self.work / out
+        sixteen = any(w.startswith("precision.plugin=") and not w.endswith("=fp32") for w in words)
+        if device == "cuda" and self.args.software and sixteen:
+            words += "device.attention=own",  # cuDNN wants a GPU
         done = self.engine("run", config, f"device.plugin={device}", "--out", folder, *words, env=env, limit=limit,
                            code=None)
         if done.returncode:
@@ -151,11 +154,16 @@ class Check:
         return self.numbers["tests"]
 
     def kernels(self):
-        """every kernel against the reference device on the CPU"""
+        """every kernel against the reference device on the CPU, attention by the plugin and by cuDNN"""
         self.need_kernels()
-        words = ["*activation*"] if self.args.quick else []
-        self.catch("tests/cuda/kernels/tests-cuda-kernels", *words, limit=3000)
-        return self.numbers["tests"]
+        words, told = "*activation*" if self.args.quick else "~[emulated]", []  # which takes the slow ones too
+        for who in ("own",) if self.args.software else ("own", "auto"):
+            if who == "auto":
+                words = '"*attention*"~[emulated]~[own]'
+            self.catch("tests/cuda/kernels/tests-cuda-kernels", words, limit=3000,
+                       env={"ENG_TEST_OPTIONS": f"workspace=1048576 attention={who}"})
+            told.append(f"attention = {who}: {self.numbers['tests']}")
+        return "; ".join(told)
 
     def sanitizer(self):
         """some kernels under compute-sanitizer: memcheck, initcheck, racecheck, synccheck"""
@@ -165,7 +173,7 @@ class Check:
         if not pathlib.Path(tool).exists():
             raise Skipped(f"{tool} is not installed")
         for kind in ("memcheck", "initcheck", "racecheck", "synccheck"):
-            self.catch("tests/cuda/kernels/tests-cuda-kernels", FEW, limit=1500,
+            self.catch("tests/cuda/kernels/tests-cuda-kernels", FEW, limit=1500, env={"ENG_TEST_OPTIONS": "workspace=65536"},
                        before=[tool, "--tool", kind, "--error-exitcode", "9"])
         return "no error"
 
@@ -222,17 +230,68 @@ class Check:
         return last[len("error: "):].split(" (")[0]
 
     def stages(self):
-        """zero none, zero1, zero2 and zero3 on two GPUs are equal, bit for bit"""
-        if not self.args.software and gpus()[0] < 2:
-            raise Skipped("needs two GPUs")
+        """zero none, zero1, zero2 and zero3 on two ranks are equal, bit for bit; over mpi they may share one GPU"""
         if not shutil.which("mpirun"):
             raise Skipped("mpirun is not installed")
         config, first = self.config("llama", 2), None
+        env = {"SOFTCUDA_DEVICES": "2"} if self.args.software or gpus()[0] > 1 else {"CUDA_VISIBLE_DEVICES": "0"}
         for stage in ("none", "zero1", "zero2", "zero3"):
-            run = (self.train(config, stage, "--ranks", "2", f"zero.plugin={stage}", env={"SOFTCUDA_DEVICES": "2"}), stage)
+            run = (self.train(config, stage, "--ranks", "2", f"zero.plugin={stage}", env=env), stage)
             first = first or run
             self.same(first, run, f"none and {stage}")
         return "none, zero1, zero2 and zero3 are equal on two ranks"
+
+    def policies(self):
+        """recompute, tiers of the host and of disks, and waiting for each launch change no bit, in fp32 and bf16"""
+        config, told = self.config("llama", 4), []
+        host = ["offload.optimizer=host", "offload.gradients=host", "offload.parameters=host", "offload.activations=host"]
+        disk = ["offload.optimizer=nvme", "offload.gradients=nvme", "offload.parameters=nvme", "offload.nvme_block=4KiB",
+                f"offload.nvme_paths=[{toml(str(self.work))}]", "offload.nvme_direct=false"]
+        for form in ("fp32", "bf16"):
+            words = [f"precision.plugin={form}", "train.accumulate=2"]
+            first = (self.train(config, f"plain-{form}", *words), f"plain-{form}")
+            for name, more in (("recompute", ["recompute.blocks=2"]), ("host", host), ("nvme", disk),
+                               ("synchronous", ["device.synchronous=true"])):
+                out = f"{name}-{form}"
+                self.same(first, (self.train(config, out, *words, *more), out), f"{form}, with and without {name}")
+                told.append(out)
+        return "equal to the plain run: " + ", ".join(told)
+
+    def formats(self):
+        """16-bit formats and the optimizers beside adamw: losses beside those of the cpu device in the same format"""
+        most, rows = {"fp32": 1e-4, "bf16": 2e-2, "bf16_sr": 2e-2, "fp16": 5e-3}, {}
+        for model in ("llama", "opt", "mamba"):
+            config = self.config(model, 2 if self.args.software else 8)
+            for form, optimizer in (("bf16", "adamw"), ("bf16_sr", "adamw"), ("fp16", "adamw"), ("fp32", "adamw8bit"),
+                                    ("fp32", "muon"), ("fp32", "sgd")):
+                words, name = [f"precision.plugin={form}", f"optimizer.plugin={optimizer}"], f"{model} {form} {optimizer}"
+                got = self.train(config, f"{name} cuda".replace(" ", "-"), *words)
+                want = self.train(config, f"{name} cpu".replace(" ", "-"), *words, device="cpu")
+                rows[name] = worst = max(abs(g["loss"] / w["loss"] - 1) for g, w in zip(got, want, strict=True))
+                need(worst <= most[form], f"{name}: losses are up to {worst:.1e} from the cpu's: more than {most[form]:.0e}")
+        self.numbers["worst"] = rows
+        return f"losses within {max(rows.values()):.1e} of the cpu's"
+
+    def serve(self):
+        """a run is resumed with the same bits, evaluated and continued as text, on the GPU as on the cpu"""
+        config = self.config("llama", 6)
+        whole = (self.train(config, "whole"), "whole")
+        self.train(config, "parts", "train.steps=3", "checkpoint.every=3")
+        self.engine("run", self.work / "parts", "train.steps=6")
+        lines = [json.loads(line) for line in (self.work / "parts/metrics.jsonl").read_text().splitlines()]
+        self.same(whole, (lines, "parts"), "a run in two parts")
+        (self.work / "few.txt").write_bytes((self.work / "text.txt").read_bytes()[:2000])
+        said = {}
+        for device in ("cuda", "cpu"):
+            text = self.engine("generate", self.work / "whole", "int32_t ", f"device.plugin={device}", "--tokens", "40",
+                               "--temperature", "0").stdout
+            score = json.loads(self.engine("eval", self.work / "whole", f"device.plugin={device}", "--json", "--all",
+                                           "data.paths=[\"few.txt\"]").stdout)
+            said[device] = (text, score["loss"])
+        (text, loss), (wanted, close) = said["cuda"], said["cpu"]
+        need(text == wanted, f"the GPU continues with {text!r}, the cpu with {wanted!r}")
+        need(abs(loss / close - 1) <= 1e-5, f"eval: loss {loss} on the GPU, {close} on the cpu")
+        return f"resumed bit for bit; text equal to the cpu's; eval {loss:.6f} and {close:.6f}"
 
     def memory(self):
         """memory that a run takes of the GPU, beside what its plan says"""
@@ -297,9 +356,9 @@ class Check:
 
 
 PIECES = ("doctor", "contract", "kernels", "sanitizer", "train_llama", "train_opt", "train_mamba", "repeat",
-          "synchronous", "error", "stages", "memory", "benchmark")
+          "synchronous", "error", "policies", "formats", "serve", "stages", "memory", "benchmark")
 ONLY_GPU, ONLY_SOFTWARE = ("sanitizer", "benchmark"), ("error",)  # what the other has not, or does not on request
-SLOW = ("stages", "train_opt", "train_mamba", "synchronous")  # left out by --quick
+SLOW = ("stages", "train_opt", "train_mamba", "synchronous", "policies", "formats", "serve")  # left out by --quick
 
 
 def gpus():

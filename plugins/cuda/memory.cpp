@@ -44,14 +44,20 @@ void* alloc_device(Device& d, uint64_t bytes) {
   return held.release();
 }
 
+// The driver aligns pinned memory to 256 bytes. An arena begins with a page, and before it lies what the driver gave.
 void* alloc_pinned(Device& d, uint64_t bytes) {
-  void* out = nullptr;
+  void* given = nullptr;
   const std::string what = std::to_string(bytes) + " bytes of pinned host memory";
-  const cudaError_t error =
-      bytes < most ? cudaHostAlloc(&out, in_whole(page, bytes), cudaHostAllocPortable) : cudaErrorMemoryAllocation;
-  if (error == cudaErrorMemoryAllocation) throw cudaGetLastError(), Error{ENG_NO_MEMORY, "no " + what};
+  const cudaError_t error = bytes < most ? cudaHostAlloc(&given, page + in_whole(page, bytes), cudaHostAllocPortable)
+                                         : cudaErrorMemoryAllocation;
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    throw Error{ENG_NO_MEMORY, "no " + what};
+  }
   d.check(error, "allocating " + what);
-  return std::memset(out, 0, in_whole(page, bytes));
+  char* const arena = static_cast<char*>(given) + (page - reinterpret_cast<uintptr_t>(given) % page);
+  reinterpret_cast<void**>(arena)[-1] = given;
+  return std::memset(arena, 0, in_whole(page, bytes));
 }
 
 void* alloc_host(uint64_t bytes) {
@@ -73,7 +79,7 @@ eng_status alloc(void* self, int32_t memory, uint64_t bytes, void** out, eng_err
 // Nothing can be reported here. After an error that ended the context, the driver has taken the memory back already.
 void release(void* self, int32_t memory, void* arena, uint64_t) {
   if (memory == ENG_MEMORY_HOST) return std::free(arena);
-  quietly(self, [&] { memory == ENG_MEMORY_DEVICE ? cudaFree(arena) : cudaFreeHost(arena); });
+  quietly(self, [&] { memory == ENG_MEMORY_DEVICE ? cudaFree(arena) : cudaFreeHost(static_cast<void**>(arena)[-1]); });
 }
 
 eng_status upload(void* self, void* dst, const void* src, uint64_t bytes, eng_error* sink) {
@@ -92,9 +98,11 @@ eng_status download(void* self, void* dst, const void* src, uint64_t bytes, eng_
 eng_status pin(void* self, void* address, uint64_t bytes, eng_error* sink) {
   return entered(self, sink, [&](Device& d) {
     const cudaError_t error = bytes ? cudaHostRegister(address, bytes, cudaHostRegisterPortable) : cudaSuccess;
-    if (error == cudaErrorMemoryAllocation)
-      throw cudaGetLastError(), Error{ENG_NO_MEMORY, "the system does not lock " + std::to_string(bytes) +
-                                                         " bytes of host memory: see `ulimit -l`"};
+    if (error == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      throw Error{ENG_NO_MEMORY, "the system does not lock " + std::to_string(bytes) +
+                                     " bytes of host memory: see `ulimit -l`"};
+    }
     d.check(error, "pinning " + std::to_string(bytes) + " bytes of host memory");
   });
 }

@@ -15,6 +15,7 @@
 #include <memory>
 #include <new>
 #include <random>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -182,6 +183,18 @@ struct Tensor {
     }
   }
   bool same_bits(const Tensor& o) const { return memory == o.memory; }
+  // The same, where a NaN is any NaN.
+  bool same_numbers(const Tensor& o) const {
+    if (same_bits(o) || size() != o.size() || d.dtype != o.d.dtype) return same_bits(o);
+    const size_t each = dtype_size(d.dtype);
+    for (int64_t i = 0; i < size(); ++i) {
+      const size_t from = size_t(i) * each;
+      if (std::memcmp(memory.data() + from, o.memory.data() + from, each) != 0 &&
+          !(std::isnan(at(i)) && std::isnan(o.at(i))))
+        return false;
+    }
+    return true;
+  }
 };
 
 inline Tensor random_normal(Random& random, int32_t dtype, const Dims& dims, double std = 1.0) {
@@ -235,17 +248,25 @@ class Sink {
                    }};
 };
 
+// `file` is absolute or relative to the folder of built plugins, "cpu/reference.eng.so": ENG_TEST_PLUGINS where the
+// build was moved.
+inline std::string built_plugin(const std::string& file) {
+  const char* const moved = std::getenv("ENG_TEST_PLUGINS");
+  return file[0] == '/' ? file : std::string(moved ? moved : ENGINE_PLUGIN_DIR) + "/" + file;
+}
+
 class Device {
  public:
   using Outputs = std::vector<Tensor>;
   using InPlace = std::vector<std::pair<size_t, size_t>>;  // (output, the input whose memory it takes)
 
-  // `file` is absolute or relative to the folder of built plugins, "cpu/reference.eng.so": ENG_TEST_PLUGINS where the
-  // build was moved.
-  Device(const std::string& file, const std::string& name, int64_t threads = 0, const std::string& isa = "auto")
-      : given_{threads, isa} {
-    const char* const moved = std::getenv("ENG_TEST_PLUGINS");
-    const std::string path = file[0] == '/' ? file : std::string(moved ? moved : ENGINE_PLUGIN_DIR) + "/" + file;
+  // ENG_TEST_OPTIONS = "key=value key=value" gives further options of [device].
+  Device(const std::string& file, const std::string& name, int64_t threads = 0, const std::string& isa = "auto") {
+    const char* const more = std::getenv("ENG_TEST_OPTIONS");
+    std::istringstream words(more ? more : "");
+    for (std::string word; words >> word;) given_[word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
+    given_["threads"] = std::to_string(threads), given_["isa"] = isa;
+    const std::string path = built_plugin(file);
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library) throw std::runtime_error(dlerror());
     const auto query = reinterpret_cast<eng_plugin_query_fn>(dlsym(library, "eng_plugin_query_1"));
@@ -266,14 +287,14 @@ class Device {
       return ENG_NOT_FOUND;
     };
     options_.get_int = [](const eng_options* o, const char* key, int64_t* out, eng_error*) -> eng_status {
-      if (std::strcmp(key, "threads") != 0) return ENG_NOT_FOUND;
-      *out = static_cast<const Given*>(o->data)->threads;
-      return ENG_OK;
+      const std::string* const value = given(o, key);
+      if (value) *out = std::stoll(*value);
+      return value ? ENG_OK : ENG_NOT_FOUND;
     };
     options_.get_string = [](const eng_options* o, const char* key, const char** out, eng_error*) -> eng_status {
-      if (std::strcmp(key, "isa") != 0) return ENG_NOT_FOUND;
-      *out = static_cast<const Given*>(o->data)->isa.c_str();
-      return ENG_OK;
+      const std::string* const value = given(o, key);
+      if (value) *out = value->c_str();
+      return value ? ENG_OK : ENG_NOT_FOUND;
     };
     options_.is_set = [](const eng_options*, const char*) -> int32_t { return 1; };
     info.struct_size = sizeof(info);
@@ -357,7 +378,8 @@ class Device {
     sink.check(device->sync(self_, nullptr, sink.get()));
     const char* from = static_cast<const char*>(room_);
     for (const auto& [memory, tensor] : apart) {
-      sink.check(device->download(self_, memory->data(), from, memory->with_guard(), sink.get()));
+      const uint64_t skip = tensor ? 0 : memory->size();  // of the workspace, its guard
+      sink.check(device->download(self_, memory->data() + skip, from + skip, memory->with_guard() - skip, sink.get()));
       from += steps(memory->with_guard());
     }
 
@@ -410,10 +432,13 @@ class Device {
     return last;
   }
 
-  struct Given {
-    int64_t threads;
-    std::string isa;
-  } given_;
+  using Options = std::map<std::string, std::string>;
+  static const std::string* given(const eng_options* o, const char* key) {
+    const Options& all = *static_cast<const Options*>(o->data);
+    const auto found = all.find(key);
+    return found == all.end() ? nullptr : &found->second;
+  }
+  Options given_;
   eng_options options_{};
   void* self_ = nullptr;
   // Of a device with memory or queues of its own; kept between runs.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What abi/engine/device.h asks of a device, of cuda.eng.so on the software CUDA runtime (emulated), and on a GPU but
 // for what only that runtime shows: [software].
+#include <cstring>
 #include <catch2/catch.hpp>
 
 #include "plugin.hpp"
@@ -21,6 +22,14 @@ TEST_CASE("arenas are zeroed, aligned, and given back") {
       CHECK(values == zero);
       table().free(d.self, memory, p, bytes);
     }
+  // Several at once: a driver puts small ones of pinned memory into one page.
+  std::vector<char*> held;
+  for (int k = 0; k < 5; ++k) held.push_back(d.alloc(ENG_MEMORY_PINNED, 300));
+  for (char* p : held) {
+    CHECK(reinterpret_cast<uintptr_t>(p) % 4096 == 0);
+    std::memset(p, 1, 300);
+  }
+  for (char* p : held) table().free(d.self, ENG_MEMORY_PINNED, p, 300);
   CHECK(software_cuda_bytes(0) == 0);
   CHECK(software_cuda_bytes(1) == 0);
   CHECK_THROWS_WITH(d.alloc(7, 1), Contains("there is no memory of kind 7"));

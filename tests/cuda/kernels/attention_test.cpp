@@ -87,7 +87,7 @@ std::vector<std::string> barriers_of(const std::string& file, const std::string&
 
 }  // namespace
 
-TEST_CASE("emulated cuda: each barrier of attention on tensor cores is needed") {
+TEST_CASE("emulated cuda: each barrier of attention on tensor cores is needed", "[emulated]") {
   const Case c = case_of(5, ENG_BF16, {1, 100, 2, 1, 32});
   struct Without {
     explicit Without(const std::string& place) { ::setenv("ENG_EMULATED_WITHOUT", place.c_str(), 1); }

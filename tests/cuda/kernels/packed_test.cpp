@@ -77,7 +77,7 @@ TEST_CASE("emulated cuda: attention of packed samples, heads of all sizes", "[.s
     }
 }
 
-TEST_CASE("emulated cuda: attention of a packed sample of one document has the bits of attention") {
+TEST_CASE("emulated cuda: attention of a packed sample of one document has the bits of attention", "[own]") {
   Random random(24);
   for (const int32_t type : {ENG_F32, ENG_BF16}) {
     const Case c = case_of(random, type, {1, 75, 2, 1, 32}, pack_one(1, 75).segments);

@@ -83,7 +83,7 @@ constexpr int64_t beyond = int64_t{1} << 31;
 
 }  // namespace
 
-TEST_CASE("emulated cuda: attention on tensor cores, past 2^31 elements") {
+TEST_CASE("emulated cuda: attention on tensor cores, past 2^31 elements", "[emulated]") {
   // The last head of so many that its sequence alone has more.
   const int64_t length = 132, heads = 65536, size = 256, stride = heads * size, first = stride - size;
   REQUIRE((length - 4) * stride >= beyond);
@@ -121,7 +121,7 @@ TEST_CASE("emulated cuda: attention on tensor cores, past 2^31 elements") {
   }
 }
 
-TEST_CASE("emulated cuda: elementwise ops past 2^31 elements") {
+TEST_CASE("emulated cuda: elementwise ops past 2^31 elements", "[emulated]") {
   // Blocks share the elements in strides of 4096 * 1024: block 0 has those right behind 2^31, and the last 3.
   const int64_t few = 1027, n = beyond + few;
   struct Op {

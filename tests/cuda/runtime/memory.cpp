@@ -22,15 +22,20 @@ int card_of(int device) {
   return state().visible[static_cast<size_t>(device)];
 }
 
+// Where it begins in its first page. Pinned memory of a real driver is not aligned to pages.
+size_t offset_of(Kind kind) {
+  return kind == Kind::pinned ? 512 : 0;
+}
+
 // Between two pages that nobody may touch.
 void* take(size_t bytes, Kind kind) {
-  const size_t room = (bytes + 4095) / 4096 * 4096, mapped = room + 8192;
+  const size_t offset = offset_of(kind), room = (offset + bytes + 4095) / 4096 * 4096, mapped = room + 8192;
   void* all = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (all == MAP_FAILED) return nullptr;
   char* p = static_cast<char*>(all) + 4096;
   if (mprotect(p, room, PROT_READ | PROT_WRITE)) return munmap(all, mapped), nullptr;
-  state().memory[p] = {bytes, mapped, kind, current};
-  return p;
+  state().memory[p + offset] = {bytes, mapped, kind, current};
+  return p + offset;
 }
 
 cudaError_t drop(void* p, Kind kind) {
@@ -40,7 +45,7 @@ cudaError_t drop(void* p, Kind kind) {
   if (it == s.memory.end() || it->second.kind != kind) return cudaErrorInvalidValue;
   const int device = it->second.device;
   const cudaError_t error = pump([&] { return all_idle(device); });
-  if (kind != Kind::registered) munmap(it->first - 4096, it->second.mapped);
+  if (kind != Kind::registered) munmap(it->first - 4096 - offset_of(kind), it->second.mapped);
   if (kind == Kind::device) s.used[static_cast<size_t>(device)] -= it->second.bytes;
   s.memory.erase(it);
   return error;
