@@ -72,6 +72,8 @@ AttentionChoice choose_attention(const Call& call, bool backward) {
   if (call.has(backward ? 6 : 3))  // segments are the last input of both
     why = "samples are packed, and cuDNN does not compute attention that ends where a document does" + other +
           ", [data] pack = false needs none";
+  else if (!(call.real_or("scale", 0) > 0))
+    why = name + " gives NaN for a scale that is not above 0" + other;
   else if (!answer.refused.empty())
     why = name + " cannot compute it: " + answer.refused + other;
   else if (answer.bytes > o.cap)

@@ -99,6 +99,11 @@ TEST_CASE("cudnn: a choice depends on the option, the type and the cap") {
   o.who = cuda::AttentionOptions::own;
   CHECK_FALSE(Question(forward, 90, o).choose().cudnn);
   o.who = cuda::AttentionOptions::auto_;
+  Question negative(forward, 90, o);
+  negative.attrs[2].f = -0.125;
+  CHECK_FALSE(negative.choose().cudnn);
+  negative.attrs[2].f = 0.125;
+  CHECK(negative.choose().cudnn);
   forward.type = ENG_F32;
   CHECK_FALSE(Question(forward, 90, o).choose().cudnn);
 }
