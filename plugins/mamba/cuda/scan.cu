@@ -9,15 +9,15 @@ constexpr int ahead = 4;  // tokens whose values are loaded at once: none of the
 
 enum class Pass { whole, step, ends };  // ends: of each span but the last, only what it leaves in the states
 
-// S states in each lane; `many`: a channel has several. `kept`: the states before each chunk, or, for a step, those
+// S states in each lane. `kept`: the states before each chunk, or, for a step, those
 // that running sequences go on with. `ends` begins with states of 0, and writes those after the span to the place of
 // those before the next one, and to `steps` (B, spans, E), likewise, the sum of its steps.
-template <class T, int S, bool many, Pass pass>
-__global__ void __launch_bounds__(scan_block, many ? 3 : 4) scan(ScanOf<T> p, T* y, float* kept, float* steps) {
+template <class T, int S, int lanes, Pass pass>
+__global__ void __launch_bounds__(scan_block, lanes > 1 ? 3 : 4) scan(ScanOf<T> p, T* y, float* kept, float* steps) {
   float* const tile = shared<float[scan_tile * 2 * most_states]>();
   const ScanSizes& s = p.s;
-  const Place<S, many> me(s, blockIdx.x);
-  const int width = many ? 2 * S * s.lanes : 2 * S;
+  const Place<S, lanes> me(s, blockIdx.x);
+  constexpr int width = 2 * S * lanes;
   float rate[S];
   me.load_rates(p.a_log, rate);
   const float bias = p.dt_bias[me.e], d = p.d[me.e];
@@ -48,13 +48,13 @@ __global__ void __launch_bounds__(scan_block, many ? 3 : 4) scan(ScanOf<T> p, T*
             if (pass != Pass::ends) sum = fmaf(row[width / 2 + n], h[n], sum);
           }
           if constexpr (pass != Pass::ends) {
-            if constexpr (many) sum = sum_of_lanes(sum, s.lanes);
+            sum = sum_of_lanes<lanes>(sum);
             if (me.lane == 0 && me.there) put(fmaf(d, x[k], sum) * (z[k] * sigmoid(z[k])), *out);
           }
         }
       };
       for (int64_t first = begin; first < end; first += scan_tile) {
-        const unsigned begins = load_tile<pass != Pass::step>(p, b, first, end, scan_tile, width, tile);
+        const unsigned begins = load_tile<pass != Pass::step, scan_tile, width>(p, b, first, end, tile, [] {});
         cut |= begins;
         const int count = end - first < scan_tile ? static_cast<int>(end - first) : scan_tile;
         for (int k = 0; k < count;) {
@@ -85,7 +85,8 @@ struct Scan {
   static constexpr size_t segments = 9;  // a step has none
   int32_t type;
   ScanSizes s;
-  static ScanSizes sizes(const Call& c) { return scan_sizes(c, 0, states, !step); }
+  static int lanes_of(int64_t of_channel) { return of_channel <= states ? 1 : most_states / states; }
+  static ScanSizes sizes(const Call& c) { return scan_sizes(c, 0, lanes_of, !step); }
   static void check(const Call& c) {
     need_counts(c, step ? 8 : 7, step ? 8 : 10, 2, 2), need_float(c.in[0], "u");
     need_types(c, c.in[0].dtype, {1, 3, 6}, {0}, "delta, bc, gate or y");
@@ -103,14 +104,14 @@ struct Scan {
   void run(const Args& a, cudaStream_t stream) const {
     by_type(type, [&]<class T>(T) {
       if (s.states <= 8)
-        run_by<T, 8, false>(a, stream);
+        run_by<T, 8, 1>(a, stream);
       else if (s.lanes == 1)
-        run_by<T, states, false>(a, stream);
+        run_by<T, states, 1>(a, stream);
       else
-        run_by<T, states, true>(a, stream);
+        run_by<T, states, most_states / states>(a, stream);
     });
   }
-  template <class T, int S, bool many>
+  template <class T, int S, int lanes>
   void run_by(const Args& a, cudaStream_t stream) const {
     constexpr size_t bytes = sizeof(float[scan_tile * 2 * most_states]);
     const ScanOf<T> p = scan_of<T>(a, 0, s, step ? nullptr : a.in<int32_t>(segments));
@@ -118,11 +119,11 @@ struct Scan {
     float *const kept = a.out<float>(1), *const steps = a.scratch<float>();
     const auto grid = [&](int64_t spans) { return grid_of(s.groups(), 1, spans, s.batch); };
     if (s.spans > 1) {
-      launch<scan<T, S, many, Pass::ends>>(grid(s.spans - 1), scan_block, bytes, stream, p, y, kept, steps);
+      launch<scan<T, S, lanes, Pass::ends>>(grid(s.spans - 1), scan_block, bytes, stream, p, y, kept, steps);
       launch_each(s.batch * s.states * s.channels, stream, HandOver{p.a_log, steps, kept, s.chunks, s.span, false, s});
     }
-    launch<scan<T, S, many, step ? Pass::step : Pass::whole>>(grid(s.spans), scan_block, bytes, stream, p, y, kept,
-                                                              steps);
+    launch<scan<T, S, lanes, step ? Pass::step : Pass::whole>>(grid(s.spans), scan_block, bytes, stream, p, y, kept,
+                                                               steps);
   }
 };
 

@@ -23,6 +23,11 @@ struct ScanSizes : Sequences {
   // Of the gate: its last E columns.
   __device__ int64_t gate_at(int64_t b, int64_t t, int64_t e) const { return wide_at(b, t, stride - channels + e); }
   __host__ __device__ int64_t groups() const { return (channels * lanes + scan_block - 1) / scan_block; }
+  // At most so many, each with as many groups, or one less.
+  int64_t blocks(int64_t most) const {
+    const int64_t each = (groups() + most - 1) / most;
+    return each ? (groups() + each - 1) / each : 0;
+  }
   __host__ __device__ int64_t first(int64_t q) const { return q * span * chunk; }  // token of span q
   __host__ __device__ int64_t end(int64_t q) const { return q + 1 < spans ? first(q + 1) : tokens; }
 };
@@ -37,22 +42,28 @@ struct ScanOf {
 // Waits for what the threads of the block do with `tile`, and loads B and C of `count` tokens from `first` on into it.
 // `width`: that of its rows, which hold B in their first half and C in the second; it divides scan_block. Tokens from
 // `end` on, and states that a channel does not have, are 0. Returns bit k for each token first + k below `end` at which
-// a document begins, if samples are `packed`; at most 32 tokens.
-template <bool packed, class T>
-__device__ __forceinline__ unsigned load_tile(const ScanOf<T>& p, int64_t b, int64_t first, int64_t end, int count,
-                                              int width, float* tile) {
+// a document begins, if samples are `packed`; at most 32 tokens. also() loads what else is needed.
+template <bool packed, int count, int width, class T, class Also>
+__device__ __forceinline__ unsigned load_tile(const ScanOf<T>& p, int64_t b, int64_t first, int64_t end, float* tile,
+                                              Also also) {
   const int thread = static_cast<int>(threadIdx.x), column = thread % width, n = column % (width / 2);
   const int64_t row = 2 * p.s.states, left = n < p.s.states ? end - first : 0;
   const T* from = p.bc + (b * p.s.tokens + first + thread / width) * row + (column < width / 2 ? n : p.s.states + n);
   __syncthreads();
-  for (int k = thread / width; k < count; k += scan_block / width, from += scan_block / width * row)
-    tile[k * width + column] = k < left ? value(*from) : 0.0f;
+  ENG_UNROLL
+  for (int step = 0; step < count; step += scan_block / width, from += scan_block / width * row) {
+    const int k = step + thread / width;
+    if (count % (scan_block / width) == 0 || k < count) tile[k * width + column] = k < left ? value(*from) : 0.0f;
+  }
+  also();
   __syncthreads();
   return packed ? p.s.begun(b, first, first + count < end ? first + count : end) : 0;
 }
 
 // The sum over the lanes of a channel, to all of them.
-__device__ __forceinline__ float sum_of_lanes(float x, int lanes) {
+template <int lanes>
+__device__ __forceinline__ float sum_of_lanes(float x) {
+  ENG_UNROLL
   for (int by = lanes / 2; by > 0; by /= 2) x += __shfl_xor_sync(0xffffffffu, x, by);
   return x;
 }
@@ -62,8 +73,8 @@ __device__ __forceinline__ float rate_of(float a_log) {
   return -1.44269504f * expf(a_log);
 }
 
-// What a thread is: a lane of a channel, with states first .. first + S - 1. `many`: a channel may have several lanes.
-template <int S, bool many>
+// What a thread is: one of the lanes of a channel, with states first .. first + S - 1.
+template <int S, int lanes>
 struct Place {
   const ScanSizes& s;
   int64_t e;
@@ -71,7 +82,7 @@ struct Place {
   bool there;
   __device__ explicit Place(const ScanSizes& sizes, int64_t group) : s(sizes) {
     const int64_t at = group * scan_block + threadIdx.x;
-    e = many ? at / s.lanes : at, lane = many ? static_cast<int>(at % s.lanes) : 0, first = lane * S;
+    e = at / lanes, lane = static_cast<int>(at % lanes), first = lane * S;
     there = e < s.channels;
     if (!there) e = s.channels - 1;  // it may read that one's tokens
   }
@@ -93,22 +104,21 @@ struct Place {
   }
 };
 
-// The inputs of a scan begin with u, delta, a_log, bc, d, dt_bias, gate; `u` is the index of the first. `most`:
-// states of a lane; `cut`: whether sequences may be cut into spans.
-inline ScanSizes scan_sizes(const Call& c, size_t u, int most, bool cut) {
+// The inputs of a scan begin with u, delta, a_log, bc, d, dt_bias, gate; `u` is the index of the first. `lanes_of`: the
+// lanes of a channel of so many states; `cut`: whether sequences may be cut into spans; `most_blocks`: that groups of
+// channels may have.
+inline ScanSizes scan_sizes(const Call& c, size_t u, int (*lanes_of)(int64_t states), bool cut,
+                            int64_t most_blocks = int64_t{1} << 31) {
   need(c.in[u].ndim == 3, "u must be (B, T, E)");
   ScanSizes s{};
   s.batch = c.in[u].dims[0], s.tokens = c.in[u].dims[1], s.channels = c.in[u].dims[2], s.stride = columns(c.in[u + 6]);
   s.chunks = s.span = chunks(s.tokens);
   const int64_t states = columns(c.in[u + 2]);
   if (states < 1 || states > most_states) throw Error{ENG_UNSUPPORTED, "computes 1 to 64 states of a channel"};
-  s.states = static_cast<int>(states), s.lanes = 1;
-  while (s.lanes * most < states) s.lanes *= 2;
-  const int64_t blocks = s.batch * s.groups(), processors = c.parallel;
-  if (cut && blocks > 0 && blocks < enough_blocks * processors) {
-    const int64_t wanted = (filling_blocks * processors + blocks - 1) / blocks;
-    s.span = (s.chunks + wanted - 1) / wanted;
-  }
+  s.states = static_cast<int>(states), s.lanes = lanes_of(states);
+  const int64_t blocks = s.batch * s.blocks(most_blocks), processors = c.parallel;
+  if (cut && blocks > 0 && blocks < enough_blocks * processors)
+    s.span = (s.chunks * blocks + filling_blocks * processors - 1) / (filling_blocks * processors);
   if (s.span < 1) s.span = 1;
   s.spans = (s.chunks + s.span - 1) / s.span;
   return s;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The gradient of selective_scan. Four states in each lane. A chunk is walked twice: forward for the states before each
 // of its parts, then part by part from the last to the first, for which the states of all its tokens are computed
-// again, into registers. Sums have one order, so two runs have the same bits.
+// again, into registers. What does not depend on the states, the threads of a block compute together, once for each
+// token and channel. Sums have one order, so two runs have the same bits.
 #include "scan.cuh"
 
 namespace mamba {
 namespace on_cuda {
 
 constexpr int grad_states = 4, part_tokens = 8, parts = static_cast<int>(chunk) / part_tokens;
-constexpr int scan_warps = scan_block / 32, most_groups = 32;
+constexpr int scan_warps = scan_block / 32, most_groups = 128;
 
 template <class T>
 struct ScanGradOf {
@@ -23,19 +24,23 @@ struct ScanGradOf {
   int64_t blocks;
 };
 
-struct ScanGradShared {
-  float before[parts][grad_states][scan_block];         // each thread's own
-  float bc[part_tokens * 2 * most_states];              // rows of [B | C], without gaps
-  float dbc[scan_warps][part_tokens][2 * most_states];  // of each warp
-};
+// What the threads of a block compute together for each token of a part and each of their channels: its step and its
+// input; of a gradient also that of y, the slope of the softplus, and what dgate is for a y of 1.
+enum Row { steps, inputs, dys, slopes, gates, rows };
+enum class Need { walk, ends, gradient };
 
-using Lane = Place<grad_states, true>;
+struct alignas(16) ScanGradShared {
+  float before[parts][grad_states][scan_block];  // each thread's own
+  // Rows of [B | C] of the tokens, dbc of each warp, and the rows above. Two lanes of a channel take the most.
+  float part[part_tokens * (2 * grad_states * (1 + scan_warps) + rows * scan_block)];
+};
 
 // The sum over the channels of the warp of each of 2 * left values: half of the values go to the other half of the
 // lanes, and so on, as long as there are several. Writes them to `out`: of state n of the lane, the first four at n,
 // the others at half + n.
-template <int left = grad_states>
-__device__ __forceinline__ void sum_channels(float (&v)[2 * grad_states], int lanes, int half, float* out) {
+template <int lanes, int left = grad_states>
+__device__ __forceinline__ void sum_channels(float (&v)[2 * grad_states], float* out) {
+  constexpr int half = grad_states * lanes;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const bool up = lane & 4 * left;
   ENG_UNROLL
@@ -45,35 +50,85 @@ __device__ __forceinline__ void sum_channels(float (&v)[2 * grad_states], int la
   }
   out += !up ? 0 : left == grad_states ? half : left;
   if constexpr (left == 1) {
+    ENG_UNROLL
     for (int by = 2; by >= lanes; by /= 2) v[0] += __shfl_xor_sync(0xffffffffu, v[0], by);
     if (lane % 4 < lanes) *out = v[0];
-  } else if (lanes == 4 * left) {
+  } else if constexpr (lanes == 4 * left) {
     ENG_UNROLL
     for (int k = 0; k < left; ++k) out[k] = v[k];
   } else {
-    sum_channels<left / 2>(v, lanes, half, out);
+    sum_channels<lanes, left / 2>(v, out);
   }
 }
 
-// The `count` tokens of a part: their steps and inputs, and the states after each of them. `h`: the states before the
-// first; bit k of `begins`: a document begins at token k.
-struct Part {
-  float by[part_tokens], x[part_tokens], after[part_tokens][grad_states];
+// What a thread is, and where its block has what.
+template <int lanes>
+struct Lane : Place<grad_states, lanes> {
+  static constexpr int channels = scan_block / lanes, half = grad_states * lanes, width = 2 * half;
+  static constexpr int dbc_at = part_tokens * width, rows_at = dbc_at + scan_warps * part_tokens * width;
+  float *bc, *own;          // rows of [B | C]; of its channel, the first row of what the block computes
+  int column, token, of_e;  // of what it computes for the block
+  float bias;
   template <class T>
-  __device__ __forceinline__ Part(const ScanOf<T>& p, const Lane& me, const float (&rate)[grad_states], float bias,
-                                  const float* bc, int64_t b, int64_t first, int count, unsigned begins,
+  __device__ Lane(const ScanOf<T>& p, int64_t group, float* part) : Place<grad_states, lanes>(p.s, group), bc(part) {
+    const int thread = static_cast<int>(threadIdx.x);
+    column = thread % channels, token = thread / channels, of_e = static_cast<int>(group) * channels + column;
+    bias = of_e < p.s.channels ? p.dt_bias[of_e] : 0.0f;
+    own = part + rows_at + thread / lanes;
+  }
+  __device__ static constexpr int at(Row r, int k) { return (r * part_tokens + k) * channels; }
+  __device__ float& of_column(Row r, int k) const { return bc[rows_at + at(r, k) + column]; }
+  // Calls then(k) for each token of a part of which this thread computes something.
+  template <class Then>
+  __device__ __forceinline__ void each(Then then) const {
+    ENG_UNROLL
+    for (int k = 0; k < part_tokens; k += lanes)
+      if (lanes <= part_tokens || token < part_tokens) then(k + token);
+  }
+};
+
+// Waits for the block, and loads a part: B and C, and the rows that are needed. Returns the tokens at which a document
+// begins.
+template <Need need, bool packed, class T, int lanes>
+__device__ __forceinline__ unsigned load_part(const ScanGradOf<T>& q, const Lane<lanes>& me, int64_t b, int64_t first,
+                                              int64_t end) {
+  const ScanOf<T>& p = q.forward;
+  const ScanSizes& s = p.s;
+  return load_tile<packed, part_tokens, Lane<lanes>::width>(p, b, first, end, me.bc, [&] {
+    me.each([&](int k) {
+      const int64_t t = first + k, at = s.at(b, t, me.of_e);
+      const bool there = me.of_e < s.channels && t < end;
+      const float raw = there ? value(p.delta[at]) + me.bias : 0.0f;
+      if constexpr (need != Need::ends) me.of_column(inputs, k) = there ? value(p.u[at]) : 0.0f;
+      if constexpr (need != Need::walk) {
+        const float in = there ? value(q.dy[at]) : 0.0f, z = there ? value(p.gate[s.gate_at(b, t, me.of_e)]) : 0.0f;
+        const float open = sigmoid(z);
+        me.of_column(dys, k) = in * z * open;
+        if constexpr (need == Need::gradient) {
+          me.of_column(slopes, k) = sigmoid(raw);
+          me.of_column(gates, k) = in * (open * (1.0f + z * (1.0f - open)));
+        }
+      }
+      me.of_column(steps, k) = there ? softplus(raw) : 0.0f;
+    });
+  });
+}
+
+// The states after each token of a part. `h`: those before the first; bit k of `begins`: a document begins at token k.
+struct Part {
+  float after[part_tokens][grad_states];
+  template <int lanes>
+  __device__ __forceinline__ Part(const Lane<lanes>& me, const float (&rate)[grad_states], unsigned begins,
                                   const float (&h)[grad_states]) {
     ENG_UNROLL
     for (int k = 0; k < part_tokens; ++k) {
-      const bool there = me.there && k < count;
-      by[k] = there ? softplus(value(p.delta[p.s.at(b, first + k, me.e)]) + bias) : 0.0f;
-      x[k] = there ? value(p.u[p.s.at(b, first + k, me.e)]) : 0.0f;
+      const float by = me.own[me.at(steps, k)], in = by * me.own[me.at(inputs, k)];
+      float b_t[grad_states];
+      cuda::load<grad_states>(me.bc + k * me.width + me.first, b_t);
+      ENG_UNROLL
+      for (int n = 0; n < grad_states; ++n)
+        after[k][n] = fmaf(exp2_approx(by * rate[n]), before(k, n, begins, h), in * b_t[n]);
     }
-    ENG_UNROLL
-    for (int k = 0; k < part_tokens; ++k) ENG_UNROLL
-    for (int n = 0; n < grad_states; ++n)
-      after[k][n] = fmaf(exp2_approx(by[k] * rate[n]), before(k, n, begins, h),
-                         by[k] * x[k] * bc[k * 2 * grad_states * p.s.lanes + me.first + n]);
   }
   // State n before token k.
   __device__ __forceinline__ float before(int k, int n, unsigned begins, const float (&h)[grad_states]) const {
@@ -86,104 +141,101 @@ struct Totals {
   float a[grad_states] = {}, d = 0, bias = 0;
 };
 
-// From the states before a part, `h`, to the gradients of its tokens. `g`: the gradient of the states after it, which
-// becomes that of the states before it.
-template <class T>
-__device__ __forceinline__ void grad_of_part(const ScanGradOf<T>& q, ScanGradShared& room, int64_t b, int64_t first,
-                                             unsigned begins, const Lane& me, const float (&rate)[grad_states],
-                                             const float (&h)[grad_states], float (&g)[grad_states], Totals& totals) {
+// From the states before a part, `h`, to the gradients of its tokens: those of gate, u and delta take the places of
+// what they come from. `g`: the gradient of the states after the part, which becomes that of the states before it.
+template <int lanes>
+__device__ __forceinline__ void grad_of_part(const Lane<lanes>& me, int count, unsigned begins, float d,
+                                             const float (&rate)[grad_states], const float (&h)[grad_states],
+                                             float (&g)[grad_states], Totals& totals) {
   constexpr float ln2 = 0.693147181f;
-  const ScanOf<T>& p = q.forward;
-  const ScanSizes& s = p.s;
-  const int half = grad_states * s.lanes, warp = static_cast<int>(threadIdx.x) / 32;
-  const float bias = p.dt_bias[me.e], d = p.d[me.e];
-  const int count = first + part_tokens < s.tokens ? part_tokens : static_cast<int>(s.tokens - first);
-  const Part part(p, me, rate, bias, room.bc, b, first, count, begins, h);
+  float* const dbc_of_warp = me.bc + me.dbc_at + static_cast<int>(threadIdx.x) / 32 * part_tokens * me.width + me.first;
+  const Part part(me, rate, begins, h);
   ENG_UNROLL
   for (int k = part_tokens - 1; k >= 0; --k) {
-    const int64_t t = first + k;
     if (k >= count) continue;  // all threads do
-    const float in = me.there ? value(q.dy[s.at(b, t, me.e)]) : 0.0f,
-                z = me.there ? value(p.gate[s.gate_at(b, t, me.e)]) : 0.0f,
-                raw = me.there ? value(p.delta[s.at(b, t, me.e)]) + bias : 0.0f;
-    const float open = sigmoid(z), dy = in * z * open;
-    const float by = part.by[k], x = part.x[k];
-    float y = 0, x_sum = 0, s_sum = 0, dbc[2 * grad_states];
+    const float by = me.own[me.at(steps, k)], x = me.own[me.at(inputs, k)], dy = me.own[me.at(dys, k)];
+    float y = 0, x_sum = 0, s_sum = 0, b_t[grad_states], c_t[grad_states], dbc[2 * grad_states];
+    cuda::load<grad_states>(me.bc + k * me.width + me.first, b_t);
+    cuda::load<grad_states>(me.bc + k * me.width + me.half + me.first, c_t);
     ENG_UNROLL
     for (int n = 0; n < grad_states; ++n) {
-      const float b_t = room.bc[k * 2 * half + me.first + n], c_t = room.bc[k * 2 * half + half + me.first + n];
       const float decay = exp2_approx(by * rate[n]);
       const float slope = rate[n] * ln2 * (decay * part.before(k, n, begins, h));
-      y = fmaf(c_t, part.after[k][n], y);
-      g[n] = fmaf(c_t, dy, g[n]);
+      y = fmaf(c_t[n], part.after[k][n], y);
+      g[n] = fmaf(c_t[n], dy, g[n]);
       dbc[n] = g[n] * (by * x), dbc[grad_states + n] = dy * part.after[k][n];
-      x_sum = fmaf(g[n] * by, b_t, x_sum);
-      s_sum = fmaf(g[n], fmaf(b_t, x, slope), s_sum);
+      x_sum = fmaf(g[n] * by, b_t[n], x_sum);
+      s_sum = fmaf(g[n], fmaf(b_t[n], x, slope), s_sum);
       totals.a[n] = fmaf(g[n] * by, slope, totals.a[n]);
       g[n] = begins >> k & 1 ? 0.0f : g[n] * decay;
     }
-    y = sum_of_lanes(y, s.lanes), x_sum = sum_of_lanes(x_sum, s.lanes), s_sum = sum_of_lanes(s_sum, s.lanes);
+    y = sum_of_lanes<lanes>(y), x_sum = sum_of_lanes<lanes>(x_sum), s_sum = sum_of_lanes<lanes>(s_sum);
     totals.d = fmaf(dy, x, totals.d);
-    const float slope = s_sum * sigmoid(raw);  // the derivative of the softplus
+    const float slope = s_sum * me.own[me.at(slopes, k)];
     totals.bias += slope;
-    __syncwarp();  // du may lie where other lanes read dy, and ddelta where they read delta
-    if (me.there && me.lane == 0) {
-      put(in * fmaf(d, x, y) * (open * (1.0f + z * (1.0f - open))), q.dgate[s.gate_at(b, t, me.e)]);
-      put(fmaf(d, dy, x_sum), q.du[s.at(b, t, me.e)]);
-      put(slope, q.ddelta[s.at(b, t, me.e)]);
+    sum_channels<lanes>(dbc, dbc_of_warp + k * me.width);
+    __syncwarp();  // other lanes have read these
+    if (me.lane == 0) {
+      me.own[me.at(gates, k)] *= fmaf(d, x, y);
+      me.own[me.at(inputs, k)] = fmaf(d, dy, x_sum), me.own[me.at(steps, k)] = slope;
     }
-    sum_channels(dbc, s.lanes, half, room.dbc[warp][k] + me.first);
   }
 }
 
-template <class T, bool packed>
-__global__ void __launch_bounds__(scan_block, 3) scan_grad(ScanGradOf<T> q) {
+template <class T, int lanes, bool packed>
+__global__ void __launch_bounds__(scan_block, packed || lanes > 4 ? 3 : 4) scan_grad(ScanGradOf<T> q) {
   ScanGradShared& room = shared<ScanGradShared>();
   const ScanOf<T>& p = q.forward;
   const ScanSizes& s = p.s;
-  const int thread = static_cast<int>(threadIdx.x), half = grad_states * s.lanes;
+  const int thread = static_cast<int>(threadIdx.x);
   for (int64_t of = blockIdx.y; of < s.batch * s.spans; of += gridDim.y)
     for (int64_t group = blockIdx.x; group < s.groups(); group += gridDim.x) {
       const int64_t b = of / s.spans, span = of % s.spans, end = s.end(span);
-      const Lane me(s, group);
+      const Lane<lanes> me(p, group, room.part);
       float rate[grad_states], g[grad_states] = {};
       Totals totals;
       me.load_rates(p.a_log, rate);
-      const float bias = p.dt_bias[me.e];
+      const float d = p.d[me.e];
       if (span + 1 < s.spans) me.load(q.after, of + 1, g);
       const int64_t first_chunk = span * s.span, last_chunk = (end - 1) / chunk;
       for (int64_t c = last_chunk; c >= first_chunk; --c) {
         float h[grad_states];
         me.load(q.kept, b * s.chunks + c, h);
-        const auto load_part = [&](int64_t first) {
-          return load_tile<packed>(p, b, first, s.tokens, part_tokens, 2 * half, room.bc);
-        };
         for (int part = 0; part < parts; ++part) {
           const int64_t first = c * chunk + part * part_tokens;
           ENG_UNROLL
           for (int n = 0; n < grad_states; ++n) room.before[part][n][thread] = h[n];
           if (part == parts - 1 || first + part_tokens >= s.tokens) break;  // nobody asks for what comes after
-          const unsigned begins = load_part(first);
-          const Part walked(p, me, rate, bias, room.bc, b, first, part_tokens, begins, h);
+          const unsigned begins = load_part<Need::walk, packed>(q, me, b, first, s.tokens);
+          const Part walked(me, rate, begins, h);
           ENG_UNROLL
           for (int n = 0; n < grad_states; ++n) h[n] = walked.after[part_tokens - 1][n];
         }
         for (int part = parts - 1; part >= 0; --part) {
           const int64_t first = c * chunk + part * part_tokens;
           if (first >= s.tokens) continue;
-          const unsigned begins = load_part(first);
+          const int count = first + part_tokens < s.tokens ? part_tokens : static_cast<int>(s.tokens - first);
+          const unsigned begins = load_part<Need::gradient, packed>(q, me, b, first, s.tokens);
           ENG_UNROLL
           for (int n = 0; n < grad_states; ++n) h[n] = room.before[part][n][thread];
-          grad_of_part(q, room, b, first, begins, me, rate, h, g, totals);
+          grad_of_part(me, count, begins, d, rate, h, g, totals);
           __syncthreads();
+          me.each([&](int k) {
+            if (k >= count || me.of_e >= s.channels) return;
+            const int64_t t = first + k, at = s.at(b, t, me.of_e);
+            put(me.of_column(gates, k), q.dgate[s.gate_at(b, t, me.of_e)]);
+            put(me.of_column(inputs, k), q.du[at]), put(me.of_column(steps, k), q.ddelta[at]);
+          });
           // Over the warps; then over the groups of this block, one after another.
-          for (int i = thread; i < part_tokens * 2 * half; i += scan_block) {
-            const int k = i / (2 * half), column = i % (2 * half), n = column % half;
-            if (first + k >= s.tokens || n >= s.states) continue;
+          ENG_UNROLL
+          for (int from = 0; from < part_tokens * me.width; from += scan_block) {
+            const int i = from + thread, k = i / me.width, column = i % me.width, n = column % me.half;
+            if (k >= count || n >= s.states) continue;
             float sum = 0;
-            for (int w = 0; w < scan_warps; ++w) sum += room.dbc[w][k][column];
+            ENG_UNROLL
+            for (int w = 0; w < scan_warps; ++w) sum += me.bc[me.dbc_at + w * part_tokens * me.width + i];
             float* const out = q.dbc + ((b * q.blocks + blockIdx.x) * s.tokens + first + k) * 2 * s.states +
-                               (column < half ? n : s.states + n);
+                               (column < me.half ? n : s.states + n);
             *out = group == blockIdx.x ? sum : *out + sum;
           }
         }
@@ -196,41 +248,30 @@ __global__ void __launch_bounds__(scan_block, 3) scan_grad(ScanGradOf<T> q) {
 }
 
 // What each span but the first, alone, adds to the gradient of the states before it.
-template <class T, bool packed>
-__global__ void __launch_bounds__(scan_block, 3) scan_grad_ends(ScanGradOf<T> q) {
-  float* const tile = shared<float[part_tokens * 2 * most_states]>();
+template <class T, int lanes, bool packed>
+__global__ void __launch_bounds__(scan_block, 4) scan_grad_ends(ScanGradOf<T> q) {
   const ScanOf<T>& p = q.forward;
   const ScanSizes& s = p.s;
-  const int half = grad_states * s.lanes;
-  const Lane me(s, blockIdx.x);
+  const Lane<lanes> me(p, blockIdx.x, shared<ScanGradShared>().part);
   float rate[grad_states];
   me.load_rates(p.a_log, rate);
-  const float bias = p.dt_bias[me.e];
   for (int64_t of = blockIdx.y; of < s.batch * (s.spans - 1); of += gridDim.y) {
     const int64_t b = of / (s.spans - 1), span = of % (s.spans - 1) + 1, begin = s.first(span), end = s.end(span);
     float g[grad_states] = {}, all_steps = 0;
     unsigned cut = 0;
     for (int64_t first = (end - 1) / part_tokens * part_tokens; first >= begin; first -= part_tokens) {
-      const unsigned begins = load_tile<packed>(p, b, first, end, part_tokens, 2 * half, tile);
+      const unsigned begins = load_part<Need::ends, packed>(q, me, b, first, end);
       cut |= begins;
-      float by[part_tokens], dy[part_tokens];
-      ENG_UNROLL
-      for (int k = 0; k < part_tokens; ++k) {
-        const int64_t t = first + k;
-        const bool there = me.there && t < end;
-        const float z = there ? value(p.gate[s.gate_at(b, t, me.e)]) : 0.0f;
-        by[k] = there ? softplus(value(p.delta[s.at(b, t, me.e)]) + bias) : 0.0f;
-        dy[k] = there ? value(q.dy[s.at(b, t, me.e)]) * z * sigmoid(z) : 0.0f;
-      }
       ENG_UNROLL
       for (int k = part_tokens - 1; k >= 0; --k) {
         if (first + k >= end) continue;
-        all_steps += by[k];
+        const float by = me.own[me.at(steps, k)], dy = me.own[me.at(dys, k)];
+        float c_t[grad_states];
+        cuda::load<grad_states>(me.bc + k * me.width + me.half + me.first, c_t);
+        all_steps += by;
         ENG_UNROLL
         for (int n = 0; n < grad_states; ++n)
-          g[n] = begins >> k & 1
-                     ? 0.0f
-                     : fmaf(tile[k * 2 * half + half + me.first + n], dy[k], g[n]) * exp2_approx(by[k] * rate[n]);
+          g[n] = begins >> k & 1 ? 0.0f : fmaf(c_t[n], dy, g[n]) * exp2_approx(by * rate[n]);
       }
     }
     me.store(g, q.after, b * s.spans + span);
@@ -273,7 +314,8 @@ struct ScanGrad {
   static constexpr size_t segments = 9;
   int32_t type;
   ScanSizes s;
-  static ScanSizes sizes(const Call& c) { return scan_sizes(c, 1, grad_states, true); }
+  static int lanes_of(int64_t states) { return states <= 8 ? 2 : states <= 16 ? 4 : most_states / grad_states; }
+  static ScanSizes sizes(const Call& c) { return scan_sizes(c, 1, lanes_of, true, most_groups); }
   static void check(const Call& c) {
     need_counts(c, 9, 10, 7, 7), need_float(c.in[1], "u");
     need_types(c, c.in[1].dtype, {0, 2, 4, 7}, {0, 1, 3, 6}, "dy, delta, bc, gate or one of their gradients");
@@ -288,7 +330,7 @@ struct ScanGrad {
   struct Parts {
     int64_t blocks, dbc, after, steps, end;
     explicit Parts(const ScanSizes& s)
-        : blocks(s.groups() < most_groups ? s.groups() : most_groups),
+        : blocks(s.blocks(most_groups)),
           dbc(s.batch * s.spans * (s.states + 2) * s.channels),
           after(dbc + s.batch * blocks * s.tokens * 2 * s.states),
           steps(after + (s.spans > 1 ? s.batch * s.spans * s.states * s.channels : 0)),
@@ -307,17 +349,22 @@ struct ScanGrad {
       q.du = a.out<T>(0), q.ddelta = a.out<T>(1), q.dgate = a.out<T>(6);
       q.sums = sums, q.dbc = sums + parts.dbc, q.after = sums + parts.after, q.steps = sums + parts.steps;
       q.blocks = parts.blocks;
-      const auto walk = [&]<bool packed>() {
+      const auto walk = [&]<int lanes, bool packed>() {
         if (s.spans > 1) {
-          launch<scan_grad_ends<T, packed>>(grid_of(s.groups(), 1, s.batch * (s.spans - 1)), scan_block,
-                                            sizeof(float[part_tokens * 2 * most_states]), stream, q);
+          launch<scan_grad_ends<T, lanes, packed>>(grid_of(s.groups(), 1, s.batch * (s.spans - 1)), scan_block,
+                                                   sizeof(ScanGradShared), stream, q);
           launch_each(s.batch * s.states * s.channels, stream,
                       HandOver{q.forward.a_log, q.steps, q.after, s.spans, 1, true, s});
         }
-        launch<scan_grad<T, packed>>(grid_of(q.blocks, 1, s.batch * s.spans), scan_block, sizeof(ScanGradShared),
-                                     stream, q);
+        launch<scan_grad<T, lanes, packed>>(grid_of(q.blocks, 1, s.batch * s.spans), scan_block, sizeof(ScanGradShared),
+                                            stream, q);
       };
-      q.forward.s.segments ? walk.template operator()<true>() : walk.template operator()<false>();
+      const auto by_lanes = [&]<int lanes>() {
+        q.forward.s.segments ? walk.template operator()<lanes, true>() : walk.template operator()<lanes, false>();
+      };
+      s.lanes == 2   ? by_lanes.template operator()<2>()
+      : s.lanes == 4 ? by_lanes.template operator()<4>()
+                     : by_lanes.template operator()<most_states / grad_states>();
       launch_each(s.batch * each, stream, SumBlocksOf<T>{q.dbc, a.out<T>(3), parts.blocks, each});
       launch_each((s.states + 2) * s.channels, stream,
                   SumSpansOf{sums, a.out<float>(2), a.out<float>(4), a.out<float>(5), s});
