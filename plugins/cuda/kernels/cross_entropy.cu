@@ -206,8 +206,8 @@ struct Chunks {
       s.vocabulary % wide ? go.template operator()<1>() : go.template operator()<wide>();
       then(chunk, first);
     }
-    launch<total>(1, block, sizeof(float[order_tile]), stream, losses, s.tokens, a.out<float>(0));
-    if (squares) launch<total>(1, block, sizeof(float[order_tile]), stream, squares, s.tokens, z);
+    launch<total>(1, order_block, sizeof(OrderTiles), stream, losses, s.tokens, a.out<float>(0));
+    if (squares) launch<total>(1, order_block, sizeof(OrderTiles), stream, squares, s.tokens, z);
   }
 };
 

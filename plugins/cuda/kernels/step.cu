@@ -77,7 +77,6 @@ __global__ void finish(const float* partials, int64_t n, const float* table, int
                        const int64_t* counters_in, float* scalars, int64_t* counters, double max_norm) {
   keep(scalars, scalars_in, ENG_S_COUNT), keep(counters, counters_in, ENG_C_COUNT);
   const double sum = sum_in_order(partials, n);
-  __syncthreads();
   if (threadIdx.x) return;
   const double scale = scalars[ENG_S_LOSS_SCALE], norm = sqrt(sum) / scale;
   const bool ok = norm - norm == 0.0;  // finite
@@ -244,7 +243,7 @@ struct Finish : Exact {
     c.real("max_norm");
   }
   void run(const Call& c, const Args& a, cudaStream_t stream) const {
-    launch<finish>(1, 256, sizeof(float[order_tile]), stream, a.in<float>(0), elements(c.in[0]), a.in<float>(1),
+    launch<finish>(1, order_block, sizeof(OrderTiles), stream, a.in<float>(0), elements(c.in[0]), a.in<float>(1),
                    columns(c.in[1]), a.in<float>(2), a.in<int64_t>(3), a.out<float>(0), a.out<int64_t>(1), max_norm);
   }
 };
