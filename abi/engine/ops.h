@@ -38,7 +38,8 @@ extern "C" {
 /* y = x w^T + bias.  in: x (..., K), w (N, K), [bias (N)]; out: y (..., N). */
 #define ENG_OP_LINEAR "eng.linear/1"
 /* y = max(x w^T + bias, 0), and where y > 0. A row of the mask has a bit for each y[j]: bit j % 8, from the lowest, of
- * byte j / 8. It is 1 where y[j] > 0, before or after y is rounded to f. The bits behind the last y are 0.
+ * byte j / 8. It is 1 where y[j] > 0, before or after y is rounded to f; where the sum is exactly 0 it may be either, as
+ * it may be with the gradient of ReLU there. The bits behind the last y are 0.
  * in: x (..., K), w (N, K), [bias (N)]; out: y (..., N), mask (..., eng_relu_mask_bytes(N)) u8. Where the sum is NaN, y
  * is NaN or 0. */
 #define ENG_OP_LINEAR_RELU "eng.linear_relu/1"
