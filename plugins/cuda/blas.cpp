@@ -162,7 +162,8 @@ std::string text_of(const Product& p, uint64_t scratch) {
   return std::to_string(p.m) + " x " + std::to_string(p.n) + " x " + std::to_string(p.k) + (p.ta ? " ta" : "") +
          (p.tb ? " tb" : "") + (p.add ? " add" : "") + (p.bias ? " bias" : "") +
          epilogues[static_cast<size_t>(p.epilogue)] + (p.sums ? std::string(" sums") + named(p.sums) : "") +
-         (p.a_stride ? " a by " + std::to_string(p.a_stride) : "") + ", " + matrix("a", p.type, p.a_aligned) +
+         (p.a_stride ? " a by " + std::to_string(p.a_stride) : "") +
+         (p.c_stride > p.n ? " c by " + std::to_string(p.c_stride) : "") + ", " + matrix("a", p.type, p.a_aligned) +
          matrix("b", p.type, p.b_aligned) + matrix("c", p.result, p.c_aligned) + "scratch " + std::to_string(scratch);
 }
 
@@ -192,7 +193,7 @@ class Chosen final : public library::Algorithm {
         numbers_(allowed_numbers(p)),
         a_(p.type, p.ta ? p.k : p.m, p.ta ? p.m : p.k, p.a_stride),
         b_(p.type, p.tb ? p.n : p.k, p.tb ? p.k : p.n),
-        c_(p.result, p.m, p.n) {}
+        c_(p.result, p.m, p.n, p.c_stride) {}
 
   // False: the library has nothing that fits.
   bool choose() {

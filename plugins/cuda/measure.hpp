@@ -19,7 +19,8 @@ class Trial {
   Trial(const library::Product& p, uint64_t scratch) {
     const auto size = [](int32_t type) { return int64_t{type == ENG_F32 ? 4 : 2}; };
     const int64_t of_a = p.a_stride ? p.a_stride * (p.ta ? p.k : p.m) : p.m * p.k;
-    o_.a = room(of_a * size(p.type)), o_.b = room(p.k * p.n * size(p.type)), o_.c = room(p.m * p.n * size(p.result));
+    o_.a = room(of_a * size(p.type)), o_.b = room(p.k * p.n * size(p.type));
+    o_.c = room(p.m * (p.c_stride ? p.c_stride : p.n) * size(p.result));
     if (p.add) o_.acc = o_.c;
     if (p.bias) o_.bias = room(p.n * size(p.type));
     if (p.epilogue != library::Epilogue::none) o_.mask = room(p.m * eng_relu_mask_bytes(p.n));

@@ -23,22 +23,27 @@ struct Weighting {
 };
 
 // One block for each token: its loss, and, with scalars, the gradient of its logits in their place. Gradients of 16
-// bits take the first half of the place.
-template <int W, class D>
-__global__ void softmax(float* logits, const int32_t* labels, Weighting by, float* losses, int64_t vocabulary) {
+// bits take the first half of the place. From one row to the next are `stride` logits: whole vectors.
+template <class D>
+__global__ void softmax(float* logits, const int32_t* labels, Weighting by, float* losses, int64_t vocabulary,
+                        int64_t stride) {
+  constexpr int wide = widest<float>;
   float* const scratch = shared<Scratch>().warps;
-  float* const row = logits + static_cast<int64_t>(blockIdx.x) * vocabulary;
+  float* const row = logits + static_cast<int64_t>(blockIdx.x) * stride;
   const int32_t label = labels[blockIdx.x];
   const bool counts = label >= 0 && label < vocabulary;
   const float of_label = counts ? row[label] : 0.0f;
-  constexpr int64_t step = int64_t{block} * W;
+  constexpr int64_t step = int64_t{block} * wide;
+  // The last vector may end behind the vocabulary: the thread that reads it makes its rest count for nothing.
+  if (threadIdx.x == vocabulary / wide % block)
+    for (int64_t v = vocabulary; v % wide; ++v) row[v] = -INFINITY;
   // The sum is that of exp(x - top), top as far as this thread has seen.
   float top = -INFINITY, sum = 0;
-  for (int64_t v = static_cast<int64_t>(threadIdx.x) * W; v < vocabulary; v += step) {
-    float x[W], most = top, more = 0;
+  for (int64_t v = static_cast<int64_t>(threadIdx.x) * wide; v < vocabulary; v += step) {
+    float x[wide], most = top, more = 0;
     load(row + v, x);
-    for (int k = 0; k < W; ++k) most = fmaxf(most, x[k]);
-    for (int k = 0; k < W; ++k) more += expf(x[k] - most);
+    for (int k = 0; k < wide; ++k) most = fmaxf(most, x[k]);
+    for (int k = 0; k < wide; ++k) more += expf(x[k] - most);
     if (most > top) sum *= expf(top - most);
     top = most, sum += more;
   }
@@ -56,12 +61,12 @@ __global__ void softmax(float* logits, const int32_t* labels, Weighting by, floa
   const float scale = all * by.loss * weight, of_z = by.squares ? 2.0f * (all * by.z * weight) * lse : 0.0f;
   D* const out = reinterpret_cast<D*>(row);
   for (int64_t from = 0; from < vocabulary; from += step) {
-    const int64_t v = from + static_cast<int64_t>(threadIdx.x) * W;
-    float x[W];
+    const int64_t v = from + static_cast<int64_t>(threadIdx.x) * wide;
+    float x[wide];
     if (v < vocabulary) load(row + v, x);
     if constexpr (sizeof(D) < sizeof(float)) __syncthreads();  // what is written now, others have read
     if (v >= vocabulary) continue;
-    for (int k = 0; k < W; ++k) {
+    for (int k = 0; k < wide; ++k) {
       const float p = expf(x[k] - lse);
       x[k] = counts ? scale * (p - (v + k == label ? 1.0f : 0.0f)) + of_z * p : 0.0f;
     }
@@ -91,7 +96,9 @@ struct StoreOf {  // out = acc + sum
 // What a call asks for.
 struct Sizes {
   int32_t type;
-  int64_t tokens, vocabulary, width, chunk;
+  int64_t tokens, vocabulary, width;
+  int64_t row;  // logits from one token to the next: rows are aligned to 256 bytes, for wide accesses
+  int64_t chunk;
   bool has_dw, has_z;
   float weight, z_loss;
   // Scratch: logits, then these, as far as the call has them. All of it begins where a library accepts it.
@@ -102,6 +109,7 @@ struct Sizes {
         tokens(rows(c.in[0])),
         vocabulary(rows(c.in[1])),
         width(columns(c.in[0])),
+        row((vocabulary + 63) / 64 * 64),
         has_dw(c.has_out(2) && c.integer_or("no_dw", 0) == 0),
         has_z(c.real_or("z_loss", 0) > 0),
         weight(static_cast<float>(c.real_or("weight", 1))),
@@ -113,7 +121,7 @@ struct Sizes {
     const auto after = [](uint64_t at, int64_t floats) {
       return at + (static_cast<uint64_t>(floats) * sizeof(float) + 255) / 256 * 256;
     };
-    losses = after(0, chunk * vocabulary), squares = after(losses, tokens), sums = after(squares, has_z ? tokens : 0);
+    losses = after(0, chunk * row), squares = after(losses, tokens), sums = after(squares, has_z ? tokens : 0);
     // The sum over chunks is in f32, where dw is not.
     library = after(sums, has_dw && c.out[2].dtype != ENG_F32 ? vocabulary * width : 0);
     bytes = library + library::scratch(c, of_logits(chunk));
@@ -125,6 +133,7 @@ struct Sizes {
   library::Product of_logits(int64_t count) const {
     library::Product p;
     p.type = type, p.result = ENG_F32, p.m = count, p.n = vocabulary, p.k = width, p.tb = true;
+    p.c_stride = row;
     p.a_aligned = library::aligned_at(bytes_of(chunk));
     return p;
   }
@@ -141,7 +150,7 @@ struct Sizes {
     return p;
   }
   // Of gradients of x's type in the place of logits, from one token to the next.
-  int64_t stride() const { return vocabulary * static_cast<int64_t>(sizeof(float) / cpu::dtype_size(type)); }
+  int64_t stride() const { return row * static_cast<int64_t>(sizeof(float) / cpu::dtype_size(type)); }
 };
 
 // What the library chose for a chunk of so many tokens.
@@ -188,7 +197,6 @@ struct Chunks {
   void for_each(const Args& a, const float* scalars, const float* weights, float* z, cudaStream_t stream,
                 Then then) const {
     const Sizes& s = sizes;
-    constexpr int wide = widest<float>;
     char* const scratch = a.scratch<char>();
     float *const logits = a.scratch<float>(), *const losses = reinterpret_cast<float*>(scratch + s.losses);
     float* const squares = s.has_z ? reinterpret_cast<float*>(scratch + s.squares) : nullptr;
@@ -199,11 +207,8 @@ struct Chunks {
                        scratch + s.library, stream);
       const Weighting by{scalars, weights ? weights + first : nullptr, squares ? squares + first : nullptr, s.weight,
                          s.z_loss};
-      const auto go = [&]<int W>() {
-        launch<softmax<W, D>>(static_cast<unsigned>(count), block, sizeof(Scratch), stream, logits,
-                              a.in<int32_t>(2) + first, by, losses + first, s.vocabulary);
-      };
-      s.vocabulary % wide ? go.template operator()<1>() : go.template operator()<wide>();
+      launch<softmax<D>>(static_cast<unsigned>(count), block, sizeof(Scratch), stream, logits, a.in<int32_t>(2) + first,
+                         by, losses + first, s.vocabulary, s.row);
       then(chunk, first);
     }
     launch<total>(1, order_block, sizeof(OrderTiles), stream, losses, s.tokens, a.out<float>(0));
@@ -246,7 +251,7 @@ struct CrossEntropyGrad : Chunks {
     const auto multiply = [&](const product::Chosen& chosen, const library::Operands& o) {
       if (library || s.type == ENG_F32) return chosen.run(o, scratch + s.library, stream);
       library::Product p = chosen.p;
-      p.a_stride = 0;  // gradients are f32, one beside the other
+      p.a_stride = s.row;  // gradients are f32
       by_types(p.type, p.result, [&]<class T, class C>(T, C) { product::by_threads<float, T, C>(p, o, stream); });
     };
     const auto then = [&](const Chunk& chunk, int64_t first) {

@@ -30,7 +30,8 @@ struct Product {
   int32_t result = 0;  // of c and acc
   int64_t m = 0, n = 0, k = 0;
   bool ta = false, tb = false, add = false, bias = false;
-  int64_t a_stride = 0;  // elements from one row of a, as it is stored, to the next; 0: as many as it has
+  // Elements from one row of a, as it is stored, and of c and acc to the next; 0: as many as it has.
+  int64_t a_stride = 0, c_stride = 0;
   Epilogue epilogue = Epilogue::none;
   int32_t sums = 0;  // of relu_grad, which can give the sums of the columns of c too: their type; 0: it does not
   uint32_t a_aligned = most_aligned, b_aligned = most_aligned, c_aligned = most_aligned;  // bytes; acc is as c

@@ -42,7 +42,7 @@ __global__ void multiply(library::Product p, library::Operands o) {
     __syncthreads();
   }
   for (int e = 0; e < each; ++e) {
-    const int64_t r = row + y + e * (block / tile), at = r * p.n + column + x;
+    const int64_t r = row + y + e * (block / tile), at = r * p.c_stride + column + x;
     if (r >= p.m || column + x >= p.n) continue;
     float out = sum[e];
     if (bias) out += to_f32(bias[column + x]);
@@ -57,12 +57,14 @@ template <class A, class B, class C>
 void by_threads(const library::Product& p, const library::Operands& o, cudaStream_t stream) {
   library::Product part = p;
   if (!p.a_stride) part.a_stride = p.ta ? p.m : p.k;
+  if (!p.c_stride) part.c_stride = p.n;
   // Rows beyond what a grid has: in parts, where a is read by rows.
   for (int64_t first = 0; first < p.m; first += most_rows) {
     part.m = p.m - first < most_rows ? p.m - first : most_rows;
     const C* const acc = static_cast<const C*>(o.acc);
     const library::Operands from{static_cast<const A*>(o.a) + first * part.a_stride, o.b,
-                                 acc ? acc + first * p.n : nullptr, o.bias, static_cast<C*>(o.c) + first * p.n};
+                                 acc ? acc + first * part.c_stride : nullptr, o.bias,
+                                 static_cast<C*>(o.c) + first * part.c_stride};
     launch<multiply<A, B, C>>(
         dim3(static_cast<unsigned>((p.n + tile - 1) / tile), static_cast<unsigned>((part.m + tile - 1) / tile)), block,
         sizeof(Tiles), stream, part, from);

@@ -69,6 +69,28 @@ TEST_CASE("cross-entropy: several chunks of tokens, the last one shorter") {
   }
 }
 
+TEST_CASE("cross-entropy: rows of logits and of their gradients are aligned, whatever the vocabulary") {
+  Random random(6);
+  for (const int32_t type : {ENG_BF16, ENG_F16})
+    for (const int64_t vocabulary : {1, 71, 129, 1030}) {
+      INFO("dtype " << type << ", vocabulary " << vocabulary);
+      const Use use = use_of(random, type, 9, vocabulary, 24, true, Sums::added);
+      std::string choices;
+      for (const bool tune : {false, true}) {
+        const Machine machine(with_twins({{"SOFTCUBLAS_REFUSE", "narrow"}}));
+        const Count count;
+        check_close(use, most(type), {.choices = tune ? &choices : nullptr});
+        CHECK(count() >= 3);
+      }
+      const int64_t row = (vocabulary + 63) / 64 * 64;
+      const std::string shape = "9 x " + std::to_string(vocabulary) + " x 24 tb c by " + std::to_string(row) + ",";
+      CHECK_THAT(choices, Catch::Contains(shape) && Catch::Contains(" a by " + std::to_string(2 * row) + ","));
+      // The logits, 9 losses and the scratch of products.
+      const Machine machine;
+      CHECK(workspace_of(use, describe(with_workspace(cap))) == uint64_t(9 * row * 4 + 256 + cap));
+    }
+}
+
 TEST_CASE("cross-entropy: without cuBLASLt, gradients of logits stay f32") {
   const Machine machine(with_twins({{"SOFTCUBLAS_REFUSE", "all"}}));
   Random random(3);

@@ -32,6 +32,7 @@ class InOrder final : public library::Algorithm {
   bool takes(const library::Operands&) const override { return true; }
   void run(const library::Operands& o, void*, void*) const override {
     const int64_t a_stride = p_.a_stride ? p_.a_stride : p_.ta ? p_.m : p_.k;
+    const int64_t c_stride = p_.c_stride ? p_.c_stride : p_.n;
     for (int64_t m = 0; m < p_.m; ++m)
       for (int64_t n = 0; n < p_.n; ++n) {
         float sum = 0;
@@ -39,8 +40,8 @@ class InOrder final : public library::Algorithm {
           sum += read(o.a, p_.type, p_.ta ? k * a_stride + m : m * a_stride + k) *
                  read(o.b, p_.type, p_.tb ? n * p_.k + k : k * p_.n + n);
         if (o.bias) sum += read(o.bias, p_.type, n);
-        if (o.acc) sum += read(o.acc, p_.result, m * p_.n + n);
-        by_type(p_.result, [&]<class T>(T) { from_f32(sum, static_cast<T*>(o.c)[m * p_.n + n]); });
+        if (o.acc) sum += read(o.acc, p_.result, m * c_stride + n);
+        by_type(p_.result, [&]<class T>(T) { from_f32(sum, static_cast<T*>(o.c)[m * c_stride + n]); });
       }
   }
 

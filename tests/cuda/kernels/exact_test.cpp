@@ -79,7 +79,7 @@ TEST_CASE("emulated cuda: the step's own ops, exactly") {
   }
 }
 
-TEST_CASE("emulated cuda: finish sums in order, whatever the number of partials, exactly") {
+TEST_CASE("emulated cuda: the finish of a step sums in order, whatever the number of partials, exactly") {
   Random random(6);
   const Tensor table = random_normal(random, ENG_F32, {9, 3}), count = counters(7, 5, 2);
   const Tensor scalars = scalars_of(1, 0.5f, 1e-3f, 0.1f, 0.2f);

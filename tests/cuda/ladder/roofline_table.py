@@ -25,7 +25,7 @@ RULES = (
          why="weights of all rows"),
     Rule("column_sums::sum<N, T, S>", (Pass("T"),)),
     # The gradient needs the sum of the whole row: logits are read twice.
-    Rule("cross_entropy::softmax<N, D>", (Pass("4"), Pass("4", "D"))),
+    Rule("cross_entropy::softmax<D>", (Pass("4"), Pass("4", "D"))),
     Rule("cross_entropy::StoreOf<S>", (Pass("4+S", "S"),)),
     Rule("optimizer::UpdateOf<W, N>", (Pass("16", "12+W"),)),  # with both states, which sgd does not have
     Rule("optimizer::RoundedUpdateOf<G, N>", (Pass("G+6", "6"),),
@@ -77,7 +77,6 @@ OTHERS = {
     "norm::forward<1,": SINGLE,
     "norm::backward<1,": SINGLE,
     "column_sums::sum<1,": SINGLE + "; few columns and slices",
-    "softmax<1,": SINGLE,
     "embedding_grad<1,": SINGLE,
     "rope<1,": SINGLE,
     "dropout<1,": SINGLE,
