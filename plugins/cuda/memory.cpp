@@ -100,8 +100,8 @@ eng_status pin(void* self, void* address, uint64_t bytes, eng_error* sink) {
     const cudaError_t error = bytes ? cudaHostRegister(address, bytes, cudaHostRegisterPortable) : cudaSuccess;
     if (error == cudaErrorMemoryAllocation) {
       cudaGetLastError();
-      throw Error{ENG_NO_MEMORY, "the system does not lock " + std::to_string(bytes) +
-                                     " bytes of host memory: see `ulimit -l`"};
+      throw Error{ENG_NO_MEMORY,
+                  "the system does not lock " + std::to_string(bytes) + " bytes of host memory: see `ulimit -l`"};
     }
     d.check(error, "pinning " + std::to_string(bytes) + " bytes of host memory");
   });

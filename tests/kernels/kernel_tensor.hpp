@@ -14,7 +14,6 @@
 
 namespace kernels_test {
 
-
 using Random = std::mt19937_64;
 using Dims = std::vector<int64_t>;
 

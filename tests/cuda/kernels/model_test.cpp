@@ -27,7 +27,8 @@ std::string different(const Tensor& y, const Tensor& mask, const Tensor& y_wante
   if (std::getenv("ENG_TEST_DEVICE")) zeros = 0;
   if (values + zeros + others + behind == 0) return "";
   return std::to_string(values) + " values, bits of " + std::to_string(zeros) + " zeros, of " + std::to_string(others) +
-         " others, " + std::to_string(behind) + " behind the last, of (" + std::to_string(m) + ", " + std::to_string(n) + ")";
+         " others, " + std::to_string(behind) + " behind the last, of (" + std::to_string(m) + ", " +
+         std::to_string(n) + ")";
 }
 
 }  // namespace
