@@ -5,7 +5,9 @@
 namespace mamba {
 namespace on_cuda {
 
-constexpr int ahead = 4;  // tokens whose values are loaded at once: none of them waits for the states
+// Tokens whose values are loaded at once: none of them waits for the states. More f32 would not fit into the registers.
+template <class T>
+constexpr int ahead = sizeof(T) == 4 ? 2 : 4;
 
 enum class Pass { whole, step, ends };  // ends: of each span but the last, only what it leaves in the states
 
@@ -67,7 +69,7 @@ __global__ void __launch_bounds__(scan_block, lanes > 1 ? 3 : 4) scan(ScanOf<T> 
           const unsigned later = begins >> k >> 1;
           const int to = later ? k + __ffs(static_cast<int>(later)) : count;  // up to the next document
           ENG_ROLL
-          for (; k + ahead <= to; k += ahead) go.template operator()<ahead>(bc + k * width);
+          for (; k + ahead<T> <= to; k += ahead<T>) go.template operator()<ahead<T>>(bc + k * width);
           ENG_ROLL
           for (; k < to; ++k) go.template operator()<1>(bc + k * width);
         }

@@ -183,7 +183,9 @@ __device__ __forceinline__ void grad_of_part(const Lane<lanes>& me, int count, u
 }
 
 template <class T, int lanes, bool packed>
-__global__ void __launch_bounds__(scan_block, packed || lanes > 4 ? 3 : 4) scan_grad(ScanGradOf<T> q) {
+__global__ void __launch_bounds__(scan_block, lanes == 2            ? 2
+                                              : packed || lanes > 4 ? 3
+                                                                    : 4) scan_grad(ScanGradOf<T> q) {
   ScanGradShared& room = shared<ScanGradShared>();
   const ScanOf<T>& p = q.forward;
   const ScanSizes& s = p.s;

@@ -57,9 +57,8 @@ RULES = (
     Rule("on_cuda::SumBlocksOf<T>", (Pass("4"),), narrow="neighbouring threads read neighbours"),
     Rule("on_cuda::clear_columns<T>", (Pass(stores="T"),), narrow="columns begin anywhere"),
     Rule("on_cuda::copy_rows", (Pass("16", "16"),)),
-    # An element: one token of a channel, with 16 states. Its part of B and C: 32 values for 128 channels of a block.
-    Rule("on_cuda::scan<T, 16, false, (mamba::on_cuda::Pass)0>", (Pass("T", times=0.25), Pass("3*T", "T")),
-         ps={"sm_90a": 6}),
+    # An element: one token of a channel, with 16 states. B and C of 16 tokens are loaded outside of the loop over them.
+    Rule("on_cuda::scan<T, 16, 1, (mamba::on_cuda::Pass)0>", (Pass("3*T", "T"),), ps={"sm_90a": 6}),
     # The tables of codes; then p, grad, m, v and p, m, v and the weight. The lane's code has one more byte: the scales.
     Rule("adamw8bit::on_cuda::update<W>", (Pass(times=0), Pass("11", "7+W")), on=B200,
          slow="two searches for a code, two divisions and a root of each element: 154 instructions"),
