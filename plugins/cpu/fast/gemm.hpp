@@ -4,6 +4,7 @@
 #pragma once
 
 #include "device.hpp"
+#include "threads.hpp"
 
 namespace cpu {
 
@@ -30,35 +31,25 @@ class Gemm {
   struct Work;
   Gemm(const GemmShape&, unsigned threads);
   uint64_t scratch_bytes() const;
-  int64_t first_row(int64_t task) const { return shape_.m * task / row_tasks_; }
-  void run_few_rows(const Work&) const;
-  void run_shared(const Work&) const;
-  void pack_share(const Work&, int64_t slab, int64_t task) const;
-  void multiply_share(const Work&, unsigned thread, int64_t slab, int64_t task, const Ahead& later) const;
-  // Whether both operands are bf16 and multiplied by pairs; then a depth has half as many steps.
-  bool pairs() const { return isa_->pairs && shape_.a == stored_bf16 && shape_.b == stored_bf16; }
-  int64_t steps(int64_t depth) const { return pairs() ? (depth + 1) / 2 : depth; }
-  auto pack_a() const { return pairs() ? isa_->pairs->pack_a : isa_->pack_a[shape_.a]; }
-  auto pack_b() const { return pairs() ? isa_->pairs->pack_b : isa_->pack_b[shape_.b]; }
+  // Tasks are numbered by rows first: neighbours multiply the same columns of B.
+  Share rows(int64_t task) const { return share_of(shape_.m, task % row_tasks_, row_tasks_, row_unit); }
+  Share columns(int64_t task) const { return share_of(shape_.n, task / row_tasks_, column_tasks_, column_unit); }
+  int64_t tasks() const { return row_tasks_ * column_tasks_; }
+  int64_t tickets() const { return tasks() * pieces_; }
+  void multiply(const Work&, unsigned thread, int64_t ticket, int64_t next) const;
   Ahead block_of_a(const Work&, int64_t task, int64_t block) const;
-  const void* a_at(const Work&, int64_t row, int64_t k) const;
-  const void* b_at(const Work&, int64_t k, int64_t column) const;
-  const void* plus_at(const Work&, int64_t row, int64_t column) const;
-  void multiply_block(const Work&, unsigned thread, int64_t row, int64_t column, int64_t rows, int64_t columns,
-                      int64_t block, const float* packed_a, const float* packed_b, const Ahead&) const;
+  // Whether both operands are bf16 and multiplied by pairs.
+  bool pairs() const { return isa_->pairs && shape_.a == stored_bf16 && shape_.b == stored_bf16; }
+
+  static constexpr int64_t row_unit = 6, column_unit = most_tile_columns;
 
   GemmShape shape_;
   unsigned threads_;
   const Isa* isa_ = nullptr;
-  int64_t depth_, depths_;  // sums are cut into `depths` blocks of `depth` or less
-  // B is packed slab by slab, by all threads together. A slab has slab_columns columns and slab_depths blocks of depth.
-  // Slabs are numbered along the depth first: depth_slabs of them continue the same sums.
-  int64_t slab_columns_, slab_depths_, column_slabs_, depth_slabs_;
-  // The part of C that belongs to a slab is computed by row_tasks * column_tasks tasks.
-  int64_t row_tasks_, column_tasks_;
-  int64_t packed_a_, packed_b_;  // floats: a thread's part of A, a slab of B (or a thread's part, for few rows)
-  int64_t sums_, sums_stride_;  // floats: C before it is rounded to 16 bits, each thread's part or all; one row of that
-  bool few_rows_, keeps_sums_;  // keeps_sums_: of all of C, from slab to slab
+  int64_t depth_, depths_;            // sums are cut into `depths` blocks of `depth` or less
+  int64_t row_tasks_, column_tasks_;  // C is cut into row_tasks * column_tasks parts
+  int64_t pieces_, blocks_;           // a part is computed in `pieces` pieces of `blocks` blocks of depth or less
+  int64_t packed_a_, panel_, sums_;   // floats of a thread: a block of A, a panel of B, a part of a C of 16 bits
 };
 
 }  // namespace cpu

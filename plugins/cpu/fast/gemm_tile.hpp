@@ -152,39 +152,33 @@ void pack_a(const void* from_a, int64_t row_stride, int64_t k_stride, int64_t ro
   }
 }
 
-// B (depth, columns) -> panels. column_stride or k_stride is 1.
+// One panel of B, (depth, columns) with at most tile_columns columns. column_stride or k_stride is 1.
 template <class T>
-void pack_b(const void* from_b, int64_t k_stride, int64_t column_stride, int64_t columns, int64_t depth, float* out) {
-  const T* b = static_cast<const T*>(from_b);
-  // B is stored by columns: transpose W columns of a panel at a time. Otherwise B is stored by k: copy.
+__attribute__((noinline)) void pack_panel(const T* b, int64_t k_stride, int64_t column_stride, int64_t columns,
+                                          int64_t depth, float* out) {
+  // B is stored by columns: transpose W columns at a time. Otherwise B is stored by k: copy.
   if (k_stride == 1) {
-    for (int64_t n = 0; n < columns; n += tile_columns, out += depth * tile_columns)
-      for (int j = 0; j < tile_columns && n + j < columns; j += W)
-        pack_lanes(b + (n + j) * column_stride, column_stride, columns - n - j < W ? columns - n - j : W, depth,
-                   tile_columns, out + j);
+    for (int j = 0; j < columns; j += W)
+      pack_lanes(b + j * column_stride, column_stride, columns - j < W ? columns - j : W, depth, tile_columns, out + j);
     return;
   }
-  for (int64_t k = 0; k < depth; ++k, b += k_stride, out += tile_columns)
-    for (int64_t n = 0; n < columns; n += tile_columns) {
-      __builtin_prefetch(b + 8 * k_stride + n);
-      copy_panel_row<tile_columns>(b + n, columns - n, out + n * depth);
-    }
+  for (int64_t k = 0; k < depth; ++k, b += k_stride, out += tile_columns) copy_panel_row<tile_columns>(b, columns, out);
 }
 
-// Fetches what will be read soon, a few cache lines per strip of a tile, spread over all tiles of a block. So the
-// memory is hardly waited for, and there are never more requests in flight than the first-level cache can track.
+// Fetches what will be read soon into the second-level cache: some cache lines before each tile, so that the memory is
+// hardly waited for and there are never more requests in flight than the first-level cache can track.
 struct Fetch {
   static constexpr int64_t line = 64;  // bytes
   const char* at;
-  int64_t stride, width, left, rows, lines;  // left: bytes of this row; lines: to fetch per strip
-  CPU_INLINE explicit Fetch(const Ahead& a, int64_t strips)
+  int64_t stride, width, left, rows, lines;  // left: bytes of this row; lines: to fetch each time
+  CPU_INLINE explicit Fetch(const Ahead& a, int64_t times)
       : at(a.from),
         stride(a.stride),
         width(a.width),
         left(a.width),
         rows(a.count),
-        lines((a.count * ((a.width + line - 1) / line) + strips - 1) / strips) {}
-  CPU_INLINE void step() {
+        lines((a.count * ((a.width + line - 1) / line) + times - 1) / times) {}
+  CPU_INLINE void some() {
     for (int64_t k = 0; k < lines && rows > 0; ++k) {
       __builtin_prefetch(at, 0, 2);
       at += line, left -= line;
@@ -198,14 +192,15 @@ struct TileCall {
   const float *a, *b, *plus;
   float* c;
   int64_t columns;      // of this tile of C, 1 .. tile_columns
-  const float* next_b;  // fetched: the share of the next panel of B that falls to this tile
   const float* next_c;  // fetched: the tile of C after this one
-  Fetch* fetch;
+  int64_t b_k;          // where B is read in place: the distance of its rows
+  float* panel;         // and the panel that they are copied to
 };
 
-// C (R, columns) = A B + plus for one tile of R rows and C registers of columns.
-// Not inlined: each tile gets the registers for itself.
-template <int R, int C>
+// C (R, columns) = A B + plus for one tile of R rows and C registers of columns. `packs`: B is read in place, and
+// packed for the tiles after this one, which costs next to nothing beside the multiply-adds. Not inlined: each tile
+// gets the registers for itself.
+template <int R, int C, bool packs>
 __attribute__((noinline)) void multiply_tile(const TileCall& t) {
   constexpr int64_t strip = 16;
   V sum[R][C];
@@ -214,7 +209,7 @@ __attribute__((noinline)) void multiply_tile(const TileCall& t) {
     CPU_UNROLL
     for (int j = 0; j < C; ++j) sum[r][j] = splat(0.0f);
   }
-  const float *a = t.a, *b = t.b, *next_b = t.next_b, *next_c = t.next_c;
+  const float *a = t.a, *b = t.b, *next_c = t.next_c;
   // Step k + i: one row of B, C registers wide, times each of R elements of A. R * C independent multiply-adds hide the
   // latency of each.
   const auto step = [&](int i) __attribute__((always_inline)) {
@@ -228,17 +223,21 @@ __attribute__((noinline)) void multiply_tile(const TileCall& t) {
       for (int j = 0; j < C; ++j) sum[r][j] = multiply_add(x, column[j], sum[r][j]);
     }
   };
-  // Strips of 16 steps, each with its requests for later data; then the rest of the depth.
   int64_t k = t.depth;
+  if constexpr (packs) {
+    float* panel = t.panel;
+    for (; k > 0; --k, a += tile_stride, b += t.b_k, panel += tile_columns) {
+      CPU_UNROLL
+      for (int j = 0; j < C; ++j) store_all(panel + j * W, load_all(b + j * W));
+      __builtin_prefetch(b + 16 * t.b_k);
+      step(0);
+    }
+  }
+  // Strips of 16 steps, each with its request for a row of the next tile of C; then the rest of the depth.
   while (k >= strip) {
     __builtin_prefetch(next_c, 1), __builtin_prefetch(next_c + C * W - 1, 1), next_c += t.ldc;
-    t.fetch->step();
-    for (const int64_t end = k - strip; k > end; k -= 8, a += 8 * tile_stride, b += 8 * tile_columns) {
-      CPU_UNROLL
-      for (int line = 0; line < W / 8; ++line)
-        __builtin_prefetch(next_b, 0, 2), next_b += Fetch::line / int64_t{sizeof(float)};
+    for (const int64_t end = k - strip; k > end; k -= 8, a += 8 * tile_stride, b += 8 * tile_columns)
       step(0), step(1), step(2), step(3), step(4), step(5), step(6), step(7);
-    }
   }
   for (; k > 0; --k, a += tile_stride, b += tile_columns) step(0);
   // Add `plus` and store: whole registers, or the valid columns of the last tile.
@@ -272,39 +271,59 @@ __attribute__((noinline)) void multiply_tile(const TileCall& t) {
 }
 
 // Picks the tile for this number of rows and columns: one function for each, so that all loops over them are unrolled.
-template <int R>
+template <int R, bool packs>
 inline void multiply_rows(int64_t rows, const TileCall& t) {
   if (rows < R) {
-    if constexpr (R > 1) multiply_rows<R - 1>(rows, t);
+    if constexpr (R > 1) multiply_rows<R - 1, packs>(rows, t);
     return;
   }
-  if (t.columns > W)
-    multiply_tile<R, 2>(t);
+  if (packs || t.columns > W)
+    multiply_tile<R, 2, packs>(t);
   else
-    multiply_tile<R, 1>(t);
+    multiply_tile<R, 1, false>(t);
 }
 
-// C (rows, columns) = A B + plus from packed blocks. plus: a matrix, one row for all rows (plus_stride 0), or null.
-// For each panel of B, all panels of A: the panel of B stays in the first-level cache, the block of A in the second.
-inline void multiply(int64_t rows, int64_t columns, int64_t depth, const float* a, const float* b, const float* plus,
-                     int64_t plus_stride, float* c, int64_t ldc, const Ahead& ahead) {
-  const Panels panels(rows);
-  const int64_t tiles = panels.count * ((columns + tile_columns - 1) / tile_columns);
-  Fetch fetch(ahead, tiles * (depth / 16 + 1));
-  TileCall t{depth, ldc, plus_stride, a, b, plus, c, 0, b, c, &fetch};
-  for (int64_t n = 0; n < columns; n += tile_columns, b += depth * tile_columns) {
-    t.columns = columns - n < tile_columns ? columns - n : tile_columns;
-    t.a = a, t.b = b, t.c = c + n, t.plus = plus ? plus + n : nullptr;
-    const int64_t panel = n + tile_columns < columns ? depth * tile_columns : 0;
+// A block. Each panel of B in turn is packed, and multiplied by all panels of A: the panel of B stays in the
+// first-level cache, the block of A in the second. `steps` of the depth: floats of a packed lane.
+template <class T, auto pack>
+CPU_INLINE void multiply_packing(const Block& x, int64_t steps) {
+  const Panels panels(x.rows);
+  const T* b = static_cast<const T*>(x.b);
+  Fetch later(x.later, panels.count * ((x.columns + tile_columns - 1) / tile_columns));
+  const auto width = [&](int64_t n) { return x.columns - n < tile_columns ? x.columns - n : tile_columns; };
+  for (int64_t n = 0; n < x.columns; n += tile_columns) {
+    // A whole panel of f32 that is stored by k is packed by the first tile.
+    bool in_place = sizeof(T) == sizeof(float) && x.b_column == 1 && width(n) == tile_columns;
+    if (!in_place) pack(b, x.b_k, x.b_column, width(n), x.depth, x.panel);
+    TileCall t{steps,   x.ldc,    x.plus_stride, x.a,   x.panel, x.plus ? x.plus + n : nullptr,
+               x.c + n, width(n), nullptr,       x.b_k, x.panel};
+    if (in_place) t.b = reinterpret_cast<const float*>(b);
+    b += tile_columns * x.b_column;
+    // The next panel is fetched. A few tiles would ask for too much at once, and rows of B are fetched by the
+    // processor.
+    Ahead panel;
+    const int64_t next = width(n + tile_columns), size = sizeof(T);
+    if (next > 0 && x.b_column == 1)
+      panel = {reinterpret_cast<const char*>(b), x.b_k * size, next * size, x.depth};
+    else if (next > 0 && panels.count >= 6)
+      panel = {reinterpret_cast<const char*>(b), x.b_column * size, x.depth * size, next};
+    Fetch soon(panel, panels.count);
     for (int64_t p = 0; p < panels.count; ++p) {
       const int64_t height = panels.rows(p);
-      t.next_b = b + panel + p % 8 * (panel / 8);
-      t.next_c = p + 1 < panels.count ? t.c + height * ldc : c + n + (panel ? tile_columns : 0);
-      multiply_rows<tile_rows>(height, t);
-      t.a += panel_floats(depth), t.c += height * ldc;
-      if (plus) t.plus += height * plus_stride;
+      t.next_c = p + 1 < panels.count ? t.c + height * x.ldc : x.c + n + (next > 0 ? tile_columns : 0);
+      soon.some(), later.some();
+      if (in_place)
+        multiply_rows<tile_rows, true>(height, t), t.b = x.panel, in_place = false;
+      else
+        multiply_rows<tile_rows, false>(height, t);
+      t.a += panel_floats(steps), t.c += height * x.ldc;
+      if (t.plus) t.plus += height * x.plus_stride;
     }
   }
+}
+template <class T>
+void multiply(const Block& x) {
+  multiply_packing<T, pack_panel<T>>(x, x.depth);
 }
 
 // C (rows, columns) = sums + plus, rounded to T once. plus: a matrix of P, one row for all rows, or null.

@@ -51,13 +51,28 @@ struct Ahead {
   int64_t stride = 0, width = 0, count = 0;  // `count` rows of `width` bytes
 };
 
+// One block of depth of some rows and columns of C: C = A B + plus. A is packed. B is packed panel by panel on the way.
+struct Block {
+  int64_t rows, columns, depth;
+  const float* a;
+  const void* b;  // element (k, n) is at k * b_k + n * b_column; one of both strides is 1
+  int64_t b_k, b_column;
+  float* panel;       // room for a packed panel of B
+  const float* plus;  // (rows, columns), rows plus_stride apart: 0 for one row that is added to all; or null
+  int64_t plus_stride;
+  float* c;
+  int64_t ldc;
+  Ahead later;  // what is fetched meanwhile
+};
+
+// Packs the A of a block: element (row, k) is at row * row_stride + k * k_stride; one of both strides is 1.
+using PackA = void (*)(const void* a, int64_t row_stride, int64_t k_stride, int64_t rows, int64_t depth, float* out);
+
 // Products of bf16 whose steps of the depth are pairs of neighbouring elements, each packed into the place of a float:
-// see pairs_tile.hpp. `multiply` counts its depth in such steps.
+// see pairs_tile.hpp.
 struct Pairs {
-  void (*pack_a)(const void* a, int64_t row_stride, int64_t k_stride, int64_t rows, int64_t depth, float* out);
-  void (*pack_b)(const void* b, int64_t k_stride, int64_t column_stride, int64_t columns, int64_t depth, float* out);
-  void (*multiply)(int64_t rows, int64_t columns, int64_t depth, const float* a, const float* b, const float* plus,
-                   int64_t plus_stride, float* c, int64_t ldc, const Ahead&);
+  PackA pack_a;
+  void (*multiply)(const Block&);
 };
 
 // scale * (softmax - onehot) + 2 * z * lse * softmax.
@@ -69,13 +84,8 @@ struct Isa {
   const char* name;
   bool (*supported)();
   // Products, see gemm_tile.hpp.
-  int64_t tile_columns;  // of a panel of B
-  void (*pack_a[stored_kinds])(const void* a, int64_t row_stride, int64_t k_stride, int64_t rows, int64_t depth,
-                               float* out);
-  void (*pack_b[stored_kinds])(const void* b, int64_t k_stride, int64_t column_stride, int64_t columns, int64_t depth,
-                               float* out);
-  void (*multiply)(int64_t rows, int64_t columns, int64_t depth, const float* a, const float* b, const float* plus,
-                   int64_t plus_stride, float* c, int64_t ldc, const Ahead&);
+  PackA pack_a[stored_kinds];
+  void (*multiply[stored_kinds])(const Block&);  // by what B is
   // C = sums + plus in 16 bits, rounded once; plus may be null. By [what C is][whether plus is f32].
   void (*round_sums[stored_kinds][2])(int64_t rows, int64_t columns, const float* sums, int64_t ld, const void* plus,
                                       int64_t plus_stride, void* c, int64_t ldc);

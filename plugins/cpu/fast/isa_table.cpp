@@ -29,10 +29,8 @@ static bool supported() {
 extern const Isa CPU_JOIN(isa_, CPU_ISA);
 const Isa CPU_JOIN(isa_, CPU_ISA) = {CPU_TEXT(CPU_ISA),
                                      CPU_ISA::supported,
-                                     CPU_ISA::tile_columns,
                                      {CPU_ISA::pack_a<float>, CPU_ISA::pack_a<bf16>, CPU_ISA::pack_a<f16>},
-                                     {CPU_ISA::pack_b<float>, CPU_ISA::pack_b<bf16>, CPU_ISA::pack_b<f16>},
-                                     CPU_ISA::multiply,
+                                     {CPU_ISA::multiply<float>, CPU_ISA::multiply<bf16>, CPU_ISA::multiply<f16>},
                                      {{},
                                       {CPU_ISA::round_sums<bf16, bf16>, CPU_ISA::round_sums<bf16, float>},
                                       {CPU_ISA::round_sums<f16, f16>, CPU_ISA::round_sums<f16, float>}},

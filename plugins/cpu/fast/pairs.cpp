@@ -5,6 +5,6 @@
 namespace cpu {
 
 extern const Pairs pairs_avx512;
-const Pairs pairs_avx512 = {CPU_ISA::pack_a_pairs, CPU_ISA::pack_b_pairs, CPU_ISA::multiply};
+const Pairs pairs_avx512 = {CPU_ISA::pack_a_pairs, CPU_ISA::multiply_pairs};
 
 }  // namespace cpu

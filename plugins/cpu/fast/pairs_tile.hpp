@@ -78,20 +78,21 @@ inline void pack_a_pairs(const void* from_a, int64_t row_stride, int64_t k_strid
   }
 }
 
-inline void pack_b_pairs(const void* from_b, int64_t k_stride, int64_t column_stride, int64_t columns, int64_t depth,
-                         float* out) {
-  const bf16* b = static_cast<const bf16*>(from_b);
-  const int64_t steps = (depth + 1) / 2;
+// As pack_panel.
+inline void pack_panel_pairs(const bf16* b, int64_t k_stride, int64_t column_stride, int64_t columns, int64_t depth,
+                             float* out) {
   if (k_stride == 1) {
-    for (int64_t n = 0; n < columns; n += tile_columns, out += steps * tile_columns)
-      for (int j = 0; j < tile_columns && n + j < columns; j += W)
-        pack_pair_lanes(b + (n + j) * column_stride, column_stride, columns - n - j < W ? columns - n - j : W, depth,
-                        tile_columns, out + j);
+    for (int j = 0; j < columns; j += W)
+      pack_pair_lanes(b + j * column_stride, column_stride, columns - j < W ? columns - j : W, depth, tile_columns,
+                      out + j);
     return;
   }
-  for (int64_t s = 0; s < steps; ++s, b += 2 * k_stride, out += tile_columns)
-    for (int64_t n = 0; n < columns; n += tile_columns)
-      copy_pair_row<tile_columns>(b + n, 2 * s + 1 < depth ? b + k_stride + n : nullptr, columns - n, out + n * steps);
+  for (int64_t k = 0; k < depth; k += 2, b += 2 * k_stride, out += tile_columns)
+    copy_pair_row<tile_columns>(b, k + 1 < depth ? b + k_stride : nullptr, columns, out);
+}
+
+inline void multiply_pairs(const Block& x) {
+  multiply_packing<bf16, pack_panel_pairs>(x, (x.depth + 1) / 2);
 }
 
 }  // namespace
