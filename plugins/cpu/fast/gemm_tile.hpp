@@ -166,7 +166,7 @@ __attribute__((noinline)) void pack_panel(const T* b, int64_t k_stride, int64_t 
 }
 
 // Fetches what will be read soon into the second-level cache: some cache lines before each tile, so that the memory is
-// hardly waited for and there are never more requests in flight than the first-level cache can track.
+// hardly waited for. Requests within a tile would cost more instructions.
 struct Fetch {
   static constexpr int64_t line = 64;  // bytes
   const char* at;
@@ -198,8 +198,8 @@ struct TileCall {
 };
 
 // C (R, columns) = A B + plus for one tile of R rows and C registers of columns. `packs`: B is read in place, and
-// packed for the tiles after this one, which costs next to nothing beside the multiply-adds. Not inlined: each tile
-// gets the registers for itself.
+// packed for the tiles after this one, which takes about twice as long. Not inlined: each tile gets the registers for
+// itself.
 template <int R, int C, bool packs>
 __attribute__((noinline)) void multiply_tile(const TileCall& t) {
   constexpr int64_t strip = 16;
@@ -284,7 +284,7 @@ inline void multiply_rows(int64_t rows, const TileCall& t) {
 }
 
 // A block. Each panel of B in turn is packed, and multiplied by all panels of A: the panel of B stays in the
-// first-level cache, the block of A in the second. `steps` of the depth: floats of a packed lane.
+// first-level cache, and A is read from the second or the last. `steps` of the depth: floats of a packed lane.
 template <class T, auto pack>
 CPU_INLINE void multiply_packing(const Block& x, int64_t steps) {
   const Panels panels(x.rows);
