@@ -11,6 +11,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "tests/sanitized.hpp"
+
 namespace comm {
 
 struct Job {
@@ -34,7 +36,7 @@ inline Job run_line(const std::string& line) {
 }
 
 inline Job run(int ranks, const std::string& scenario, int seconds = 300, const std::string& flags = "") {
-  return run_line("timeout -k 5 " + std::to_string(seconds) +
+  return run_line("timeout -k 5 " + std::to_string(seconds * patience()) +
                   " " MPIRUN " --allow-run-as-root --oversubscribe --bind-to none " + flags + " -n " +
                   std::to_string(ranks) + " " + std::getenv("COMM_RANK") + " " + ENGINE_PLUGIN_DIR + " " + scenario +
                   " 2>&1");
