@@ -90,9 +90,11 @@ ModelChoice choose_model(const SchemaSource& plugins, const Names& words) {
   }
   const Names near = nearest(lower_case(words.empty() ? "" : words.back()), all);
   const std::string what = out.plugin.empty() ? "no model plugin has a preset" : out.plugin + " has no preset";
+  const std::string why = plugins.explain(ENG_MODEL_KIND, words.empty() ? "" : words.back());
   throw Error(Exit::usage, fmt::format("{} `{}`", what, printable(asked, 80)),
-              fmt::format("{}engine init PRESET, or engine init MODEL/PRESET; available:{}",
-                          near.empty() ? "" : fmt::format("did you mean `{}`? ", fmt::join(near, "` or `")), known));
+              fmt::format("{}engine init PRESET, or engine init MODEL/PRESET; available:{}{}",
+                          near.empty() ? "" : fmt::format("did you mean `{}`? ", fmt::join(near, "` or `")), known,
+                          why.empty() ? "" : "\n" + why));
 }
 
 Start start_config(const PluginSchema& model, const ModelChoice& choice) {

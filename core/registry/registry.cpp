@@ -55,6 +55,12 @@ std::vector<std::pair<const Candidate*, std::string>> Registry::loaded_providers
   return out;
 }
 
+std::string Registry::refused_file(const std::string& name) const {
+  for (const Candidate& c : candidates_)
+    if (!c.refused.empty() && c.path.filename() == name + ".eng.so") return c.path.string() + ": " + c.refused + "; ";
+  return "";
+}
+
 const Provided* Registry::find(const std::string& kind, const std::string& name) const {
   const auto all = providers(kind, name);
   return all.empty() ? nullptr : find_in(*all[0], kind, name);

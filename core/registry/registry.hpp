@@ -111,6 +111,7 @@ class Registry {
   // The file that provides it: the first one wins. Kernels of one device (eng.kernels/1) may come from several files.
   std::vector<const Candidate*> providers(const std::string& kind, const std::string& name) const;
   std::vector<std::string> names(const std::string& kind) const;  // sorted
+  std::string refused_file(const std::string& name) const;        // "PATH: why not; " of the file NAME.eng.so, or ""
   // Pins plugins to a sha256 ("id=hex"): a file with another one is not loaded. The error then names `by`, and its help
   // is `help`. Throws Error(Exit::usage) for an unknown id or a malformed hash.
   void pin(const std::vector<std::string>& hashes, const std::string& by = "[plugins] sha256",
@@ -122,7 +123,8 @@ class Registry {
   Table table(const std::string& kind, const std::string& name, uint32_t required = required_bytes<Table>) {
     const auto all = providers(kind, name);
     if (all.empty())
-      throw Error(Exit::environment, "no plugin provides " + kind + " '" + name + "'", "engine plugins ls --why");
+      throw Error(Exit::environment, "no plugin provides " + kind + " '" + name + "'",
+                  refused_file(name) + "engine plugins ls --why");
     return table_of<Table>(*all.front(), kind, name, required);
   }
   // The same, from one provider.

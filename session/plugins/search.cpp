@@ -2,9 +2,11 @@
 #include "session/plugins/search.hpp"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <sstream>
 
 #include "session/plugins/held_file.hpp"
@@ -39,9 +41,30 @@ fs::path own_library(const fs::path& program) {
   return file == program ? fs::path() : file;
 }
 
+// The plugins of a build folder that are not built yet, from the list that meson writes: a path below plugins/ and,
+// after a blank, the words for `tools/dev` that build it.
+std::vector<Candidate> unbuilt(const fs::path& top) {
+  std::vector<Candidate> out;
+  std::ifstream list(top / "plugins" / "declared");
+  std::error_code none;
+  for (std::string line; std::getline(list, line);) {
+    const size_t end = std::min(line.find(' '), line.size());
+    const fs::path path = top / "plugins" / line.substr(0, end);
+    const std::string how = line.substr(end);
+    if (line.empty() || fs::exists(path, none)) continue;
+    out.push_back({path,
+                   {},
+                   how.empty() ? not_built : fmt::format("it is not in this build; `tools/dev{}` builds it", how),
+                   {},
+                   nullptr});
+  }
+  return out;
+}
+
 // Folders (or files, which --plugin-path may name), absolute and without duplicates. `ignored` receives relative paths
-// from the environment, which would depend on the working directory.
-std::vector<fs::path> search_path(const PluginSearch& search, std::vector<Candidate>& ignored) {
+// from the environment, which would depend on the working directory; `missing` the plugins that a build folder lacks.
+std::vector<fs::path> search_path(const PluginSearch& search, std::vector<Candidate>& ignored,
+                                  std::vector<Candidate>& missing) {
   std::vector<fs::path> out;
   const auto add = [&](const fs::path& path) {
     const fs::path place = (path / "").lexically_normal().parent_path();  // no trailing slash
@@ -63,9 +86,10 @@ std::vector<fs::path> search_path(const PluginSearch& search, std::vector<Candid
   }
   std::error_code none;
   const auto add_built = [&](const fs::path& top) {
-    if (fs::exists(top / "build.ninja", none))
-      for (const fs::path& folder : files_in(top / "plugins", ""))
-        if (fs::is_directory(folder, none)) add(folder);
+    if (!fs::exists(top / "build.ninja", none)) return;
+    for (const fs::path& folder : files_in(top / "plugins", ""))
+      if (fs::is_directory(folder, none)) add(folder);
+    missing = unbuilt(top);
   };
   const fs::path program = fs::read_symlink("/proc/self/exe", none);
   if (const fs::path library = own_library(program); !library.empty()) {
@@ -104,8 +128,8 @@ Candidate inspect(const fs::path& path) {
 }  // namespace
 
 std::unique_ptr<Registry> find_plugins(const PluginSearch& search) {
-  std::vector<Candidate> ignored;
-  const std::vector<fs::path> places = search_path(search, ignored);
+  std::vector<Candidate> ignored, missing;
+  const std::vector<fs::path> places = search_path(search, ignored, missing);
   auto out = std::make_unique<Registry>(places);
   for (Candidate& one : ignored) out->add(std::move(one));
   std::error_code none;
@@ -113,6 +137,7 @@ std::unique_ptr<Registry> find_plugins(const PluginSearch& search) {
     const bool file = fs::exists(place, none) && !fs::is_directory(place, none);
     for (const fs::path& path : file ? std::vector{place} : files_in(place, ".eng.so")) out->add(inspect(path));
   }
+  for (Candidate& one : missing) out->add(std::move(one));
   return out;
 }
 

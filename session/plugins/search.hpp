@@ -10,13 +10,17 @@
 
 namespace eng {
 
+// Why a plugin file that a build folder lacks is refused: a first run builds only what it needs.
+inline constexpr const char* not_built = "it is not built yet; `tools/dev build` builds it";
+
 // Where plugins are looked for, besides the folders of the installation.
 struct PluginSearch {
   std::vector<std::filesystem::path> extra;  // --plugin-path, before all others
   bool environment = true;                   // ENGINE_PLUGIN_PATH and XDG_DATA_HOME
 };
 
-// Scans the search path. Never throws for a bad file: the registry has it as a candidate with the reason.
+// Scans the search path. Never throws for a bad file: the registry has it as a candidate with the reason. In a build
+// folder that is so for a plugin that is not built, too.
 std::unique_ptr<Registry> find_plugins(const PluginSearch& search);
 
 }  // namespace eng

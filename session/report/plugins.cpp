@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/config/names.hpp"
+#include "session/plugins/search.hpp"
 
 namespace eng {
 namespace {
@@ -109,6 +110,13 @@ bool is_called(const Candidate& candidate, const std::string& name) {
          std::any_of(all.begin(), all.end(), [&](const Provided& one) { return one.name == name; });
 }
 
+// A line why a file, which may be missing, is not used.
+std::string refusal(const Candidate& candidate) {
+  std::error_code none;
+  const bool there = std::filesystem::exists(candidate.path, none);
+  return fmt::format("{}{}: {}\n", candidate.path.string(), there ? " is refused" : "", candidate.refused);
+}
+
 std::string provisions(const Candidate& candidate) {
   std::string out;
   for (const Provided& one : candidate.description.provides)
@@ -118,17 +126,24 @@ std::string provisions(const Candidate& candidate) {
 
 }  // namespace
 
+std::string not_built_yet(const Registry& registry) {
+  std::vector<std::string> names;
+  for (const Candidate& c : registry.candidates())
+    if (c.refused == not_built) names.push_back(stem(c.path));
+  return names.empty() ? "" : fmt::format("not built yet: {}; `tools/dev build` builds them\n", fmt::join(names, ", "));
+}
+
 std::string explain_missing(const Registry& registry, const std::string& kind, const std::string& name,
                             const std::vector<std::filesystem::path>& asked) {
   std::string out;
   for (const Candidate& c : registry.candidates()) {
+    if (c.refused == not_built && !is_called(c, name)) continue;  // all of them stand in one line
     if (c.refused.empty() && is_called(c, name)) out += fmt::format("{} provides {}\n", c.path.string(), provisions(c));
     for (const Provided& one : c.description.provides)
       if (c.refused.empty() && one.name == name && !one.refused.empty())
         out += fmt::format("{}: '{}' is refused: {}\n", c.path.string(), one.name, one.refused);
     // A file without a readable description may be the one that is meant.
-    if (!c.refused.empty() && (is_called(c, name) || c.description.id.empty()))
-      out += fmt::format("{} is refused: {}\n", c.path.string(), c.refused);
+    if (!c.refused.empty() && (is_called(c, name) || c.description.id.empty())) out += refusal(c);
   }
   for (const std::filesystem::path& folder : asked) {
     const auto place = (std::filesystem::absolute(folder) / "").lexically_normal().parent_path();
@@ -139,8 +154,9 @@ std::string explain_missing(const Registry& registry, const std::string& kind, c
         fmt::format("searched {} ({})\n", place.string(),
                     std::filesystem::exists(place, none) ? fmt::format("plugin files: {}", files) : "no such folder");
   }
-  return out + fmt::format("no plugin provides {} '{}' in {} places: `engine plugins ls --why` lists them", kind, name,
-                           registry.places().size());
+  return out + not_built_yet(registry) +
+         fmt::format("no plugin provides {} '{}' in {} places: `engine plugins ls --why` lists them", kind, name,
+                     registry.places().size());
 }
 
 std::string near_plugins(const Registry& registry, const std::string& what) {
@@ -148,7 +164,7 @@ std::string near_plugins(const Registry& registry, const std::string& what) {
   std::string refused;
   for (const Candidate& c : registry.candidates()) {
     if (!c.refused.empty()) {
-      if (is_called(c, what)) refused += fmt::format("{} is refused: {}\n", c.path.string(), c.refused);
+      if (is_called(c, what)) refused += refusal(c);
       continue;
     }
     names.insert({c.description.id, stem(c.path)});

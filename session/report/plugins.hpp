@@ -10,6 +10,9 @@ namespace eng {
 
 // One line per provided interface; with `why` also the folders searched and every refused file with its reason.
 std::string print_plugins(const Registry& registry, bool why);
+// A line with the plugins that a build folder lacks so far, or "".
+std::string not_built_yet(const Registry& registry);
+
 // Why there is no such plugin: files that use the name otherwise, refused files that might be meant, the folders that
 // the user `asked` for, and one line about all others.
 std::string explain_missing(const Registry& registry, const std::string& kind, const std::string& name,

@@ -25,7 +25,8 @@ namespace {
 
 int init(const Common& common, const std::vector<std::string>& words, const std::string& out) {
   auto registry = scan_plugins(common);
-  const SchemaSource plugins = schemas_of(*registry);
+  SchemaSource plugins = schemas_of(*registry);
+  plugins.explain = [&](const auto&, const auto&) { return not_built_yet(*registry); };
   const ModelChoice choice = choose_model(plugins, words);
   if (!choice.others.empty())
     fmt::print(stderr, "note: `{}` is also a preset of {}; this one is {}'s: [model] plugin selects it\n",
