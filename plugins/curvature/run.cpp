@@ -163,10 +163,13 @@ void Work::finish(Results& r) {
   if (!o_.fisher) r.step = double{step_};
   r.confidence = o_.confidence, r.activation_threshold = o_.sparsity_threshold;
   uint64_t made = 0;
-  const std::string note = report::make_files(r, [&](const std::string& name, const std::string& bytes) {
+  std::string note = report::make_files(r, [&](const std::string& name, const std::string& bytes) {
     host_.file(name, bytes);
     ++made;
   });
+  if (r.embedding.method == "pca" && o_.embedding == "auto")
+    note += std::string(note.empty() ? "" : "; ") +
+            "the map of the weights is a PCA, since this build has no UMAP: run tools/umappp-headers and build again";
   host_.progress("files", made, made, note);
 }
 
