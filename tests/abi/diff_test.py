@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """tools/abi-diff: abidiff and the golden name the same structs, for every kind of change; a golden that overlooks one is
-noticed. Without abidiff the test is skipped (exit code 77); tools/dev test --all installs it."""
+noticed. Without abidiff the test is skipped (exit code 77); tools/dev setup installs it."""
 import importlib.machinery
 import importlib.util
 import pathlib

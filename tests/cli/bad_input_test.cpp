@@ -118,7 +118,7 @@ TEST_CASE("data that is missing, empty or too short", "[cli]") {
   refused(scratch, {"run", "no_data.toml"}, 2, {"[data]"});
 }
 
-TEST_CASE("a model that does not fit is refused before the first step, with edits that do", "[cli]") {
+TEST_CASE("a model that does not fit is refused before the first step, with edits that do", "[cli][.slow]") {
   Scratch scratch;
   scratch.config();
 #ifndef SANITIZED  // minutes of search, which the tests of the session make with a sanitizer

@@ -132,7 +132,7 @@ TEST_CASE("bf16_sr: optimizers that cannot round at random say what to change", 
   CHECK(has(wrong.err, "gradients"));
 }
 
-TEST_CASE("a checkpoint of any format goes on, is evaluated and generates in any other", "[cli]") {
+TEST_CASE("a checkpoint of any format goes on, is evaluated and generates in any other", "[cli][.slow]") {
   Scratch scratch;
   scratch.config();
   const Args formats = {"fp32", "bf16", "bf16_sr", "fp16"};

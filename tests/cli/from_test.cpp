@@ -143,7 +143,7 @@ TEST_CASE("config.json of an export has the run's options, and keeps other keys"
   }
 }
 
-TEST_CASE("an export includes the tokenizer of [data]", "[cli][from]") {
+TEST_CASE("an export includes the tokenizer of [data]", "[cli][from][.slow]") {
   Scratch scratch;
   scratch.config();
   const auto exported = [&](const std::string& out, const std::string& tokenizer) {

@@ -103,7 +103,7 @@ TEST_CASE("plan of a very long sequence holds its tables once", "[cli]") {
   CHECK(plan.peak_bytes() < table * 3 / 2 + 20'000'000);
 }
 
-TEST_CASE("a run counts the text that it keeps, and does not grow with the text that it reads", "[cli]") {
+TEST_CASE("a run counts the text that it keeps, and does not grow with the text that it reads", "[cli][.slow]") {
   Scratch scratch;
   scratch.config();
   std::string text;  // 24 MiB

@@ -117,7 +117,7 @@ TEST_CASE("the plan lists what is on disks, and the process takes no more memory
 #endif
 }
 
-TEST_CASE("what cannot be on disks is refused before the run", "[cli]") {
+TEST_CASE("what cannot be on disks is refused before the run", "[cli][.slow]") {
   Scratch scratch;
   scratch.config();
   const Disk disk(scratch);

@@ -134,7 +134,7 @@ TEST_CASE("a run goes on with another ratio and other pieces, and a checkpoint d
   }
 }
 
-TEST_CASE("device.memory bounds what is on the device, and the host holds the rest", "[cli]") {
+TEST_CASE("device.memory bounds what is on the device, and the host holds the rest", "[cli][.slow]") {
   Scratch scratch;
   scratch.config();
   const Args plan = {"plan", "config.toml", "--json", "precision.plugin=bf16"};

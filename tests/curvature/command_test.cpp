@@ -45,7 +45,7 @@ Json analysed(const Scratch& scratch, const std::string& out, const Args& more =
 
 }  // namespace
 
-TEST_CASE("an analysis of a run has its files, and every number is finite", "[curvature]") {
+TEST_CASE("an analysis of a run has its files, and every number is finite", "[curvature][.slow]") {
   Scratch scratch;
   scratch.config();
   good(scratch, {"run", "config.toml", "--out", "trained"});
@@ -72,7 +72,7 @@ TEST_CASE("an analysis of a run has its files, and every number is finite", "[cu
   CHECK(analysed(scratch, "other", {"job.seed=2"}, "trained") != r);
 }
 
-TEST_CASE("two ranks with zero3 measure what two ranks without a strategy do", "[curvature]") {
+TEST_CASE("two ranks with zero3 measure what two ranks without a strategy do", "[curvature][.slow]") {
   Scratch scratch;
   scratch.config();
   const Args two = {"--ranks", "2", "--oversubscribe", "device.threads=1"};

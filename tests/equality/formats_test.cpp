@@ -89,7 +89,7 @@ void one_result(const std::vector<std::pair<const char*, const char*>>& list) {
 
 }  // namespace
 
-TEST_CASE("16-bit formats: one result for every strategy, and not that of fp32") {
+TEST_CASE("16-bit formats: one result for every strategy, and not that of fp32", "[.slow]") {
   one_result({{"bf16", "mamba"}, {"bf16_sr", "mamba"}, {"fp16", "mamba"}});
 #ifndef SANITIZED
   one_result({{"bf16", "llama-tied"}, {"fp16", "opt"}});
@@ -129,7 +129,7 @@ TEST_CASE("a residual stream in f32 is kept as such, and normed into 16 bits") {
   CHECK(types(p, ENG_OP_ADD, eng::Phase::forward) == Types{{ENG_BF16, ENG_F32}});
 }
 
-TEST_CASE("overflows: the loss scale follows the table, and nothing is updated") {
+TEST_CASE("overflows: the loss scale follows the table, and nothing is updated", "[.slow]") {
   struct Row {
     const char* options;
     Scaler scaler;

@@ -32,7 +32,7 @@ Group half(const std::string& precision = "half-bf16") {
 
 }  // namespace
 
-TEST_CASE("16-bit weights and sums over ranks: one result for every strategy") {
+TEST_CASE("16-bit weights and sums over ranks: one result for every strategy", "[.slow]") {
   uint64_t seed = 7;
 #ifdef SANITIZED
   constexpr int ways = 1;  // all of them take minutes with a sanitizer, which does not look for wrong bits
@@ -105,7 +105,7 @@ TEST_CASE("what moves between ranks is narrow, and nothing is converted twice") 
 }
 
 // With zero2 masters are parts and weights are whole, so a policy casts them; with none and zero3 the update does.
-TEST_CASE("a weight that the update writes has the bits of one that is cast from the master") {
+TEST_CASE("a weight that the update writes has the bits of one that is cast from the master", "[.slow]") {
   const std::tuple<const char*, const char*> optimizers[] = {
       {"plugin = 'adamw'\nlearning_rate = 1e-2\nweight_decay = 0.1\n", ENG_OP_ADAMW},
       {"plugin = 'sgd'\nlearning_rate = 1e-2\n", ENG_OP_SGD},

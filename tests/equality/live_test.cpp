@@ -68,7 +68,7 @@ void capped(const Group& group, Draw draw, const std::vector<double>& limits) {
 
 }  // namespace
 
-TEST_CASE("no order of the queues holds more than live_limit") {
+TEST_CASE("no order of the queues holds more than live_limit", "[.slow]") {
   capped({"llama-tied", 2, 1, false}, {"zero3", 65536, 2, true, 0}, {1.0, 2.0});
   // The whole gradients of matrices are leased in the update.
   Group muon{"llama-tied", 2, 1, false};

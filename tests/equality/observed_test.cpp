@@ -71,7 +71,7 @@ const std::vector<Draw> draws = {
 
 }  // namespace
 
-TEST_CASE("a z loss gives the same bits with every strategy, recomputation and tier") {
+TEST_CASE("a z loss gives the same bits with every strategy, recomputation and tier", "[.slow]") {
   for (const char* precision : {"fp32", "fp16", "bf16"}) {
     Group group;
     group.accumulate = 2, group.z_loss = 0.01, group.precision = precision;
@@ -95,7 +95,7 @@ TEST_CASE("a z loss of the other models gives the same bits with every strategy"
   }
 }
 
-TEST_CASE("what is observed is what the tensors are, whoever holds them") {
+TEST_CASE("what is observed is what the tensors are, whoever holds them", "[.slow]") {
   for (const char* precision : {"fp32", "fp16", "bf16_sr"})
     for (const uint32_t world : {1u, 2u, 4u}) {
       Group group;

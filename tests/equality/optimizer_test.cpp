@@ -67,7 +67,7 @@ const std::string matrix = "parameter model.layers.0.mlp.up_proj.weight", norm =
 
 }  // namespace
 
-TEST_CASE("muon gives the same bits with every strategy, and its matrices move") {
+TEST_CASE("muon gives the same bits with every strategy, and its matrices move", "[.slow]") {
 #ifdef SANITIZED
   const std::vector<uint32_t> worlds = {2};
 #else

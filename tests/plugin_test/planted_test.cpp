@@ -13,7 +13,7 @@ struct Planted {
 
 }  // namespace
 
-TEST_CASE("each fault planted in a shipped plugin is found", "[plugin_test]") {
+TEST_CASE("each fault planted in a shipped plugin is found", "[plugin_test][.slow]") {
   const Scratch place;
   for (const Planted& p : std::vector<Planted>{
            {"mamba_forgets", {"--kind", "eng.ops/1"}, "the rule gives input 2 no gradient, although"},

@@ -4,7 +4,7 @@
 
 The gradient of a step is what SGD stores as its first momentum from the same weights on the same batch (the data source
 has one sample). Everything else is read from checkpoints. A planted fault, a formula with one wrong number, is noticed.
-Without rustc ($RUSTC), the observer in Rust is left out; tools/dev test --all installs it."""
+Without rustc ($RUSTC), the observer in Rust is left out; tools/dev setup installs it."""
 import json
 import math
 import os
@@ -186,7 +186,7 @@ def main():
             print(f"{plugin}, planted fault {fault}: {worst:.2g}")
             assert worst > 1e-4, "a wrong formula is not noticed"
         if not shutil.which(os.environ.get("RUSTC", "rustc")):
-            assert not os.environ.get("CI"), "there is no rustc"  # tools/dev test --all installs it
+            assert not os.environ.get("CI"), "there is no rustc"  # tools/dev setup installs it
             print("there is no rustc: the observer is left out")
             return
         made = work / "made" / "norms"  # the template itself is the example of an observer

@@ -9,7 +9,7 @@ plugins, which gcc built, and leaves the bits of a run without it; or it is refu
   OpenMP     tap.cpp by gcc with libgomp, the engine's own; by clang with libomp, a second runtime, which `plugins test`
              refuses
 
-Without clang++-14, libc++ or rustc their part is left out; tools/dev test --all installs them."""
+Without clang++-14, libc++ or rustc their part is left out; tools/dev setup installs them."""
 import json
 import os
 import pathlib

@@ -47,16 +47,16 @@ void everywhere(const Args& more) {
 
 }  // namespace
 
-TEST_CASE("muon on two ranks with every strategy", "[ranks]") {
+TEST_CASE("muon on two ranks with every strategy", "[ranks][.slow]") {
   everywhere({"optimizer.plugin=muon"});
 }
 
-TEST_CASE("bf16_sr on two ranks with every strategy", "[ranks]") {
+TEST_CASE("bf16_sr on two ranks with every strategy", "[ranks][.slow]") {
   everywhere({"precision.plugin=bf16_sr", "precision.gradients=bf16"});
   everywhere({"precision.plugin=bf16_sr", "optimizer.plugin=sgd", "optimizer.momentum=0.9"});
 }
 
-TEST_CASE("adamw8bit on two ranks with every strategy", "[ranks]") {
+TEST_CASE("adamw8bit on two ranks with every strategy", "[ranks][.slow]") {
   everywhere({"optimizer.plugin=adamw8bit"});
 }
 
@@ -78,7 +78,7 @@ TEST_CASE("groups on two ranks with every strategy", "[ranks]") {
   everywhere({"optimizer.groups=[{match = ['*.mlp.*'], learning_rate_scale = 0.5, weight_decay = 0.0}]"});
 }
 
-TEST_CASE("frozen parameters on two ranks with every strategy", "[ranks]") {
+TEST_CASE("frozen parameters on two ranks with every strategy", "[ranks][.slow]") {
   everywhere({"train.freeze=['model.embed_tokens.*', 'model.layers.0.*']", "optimizer.plugin=muon"});
 }
 

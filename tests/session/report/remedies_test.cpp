@@ -123,7 +123,7 @@ TEST_CASE("what is proposed has no edit that could be left out") {
   }
 }
 
-TEST_CASE("another number format is proposed only where it is better, and is named") {
+TEST_CASE("another number format is proposed only where it is better, and is named", "[.slow]") {
   size_t told = 0;
   for (const char* own : {"fp32", "fp16"}) {
     const Words words = base({std::string("precision.plugin=") + own});

@@ -88,7 +88,7 @@ TEST_CASE("the dump mentions every action, buffer and wait") {
   CHECK_THAT(eng::plan_dump(waiting), Catch::Contains(" wait 3 wait 5"));
 }
 
-TEST_CASE("the step of a model runs on any queues in any order") {
+TEST_CASE("the step of a model runs on any queues in any order", "[.slow]") {
   Llama llama("tiny", 1, 16);
   for (const auto& [key, value] : std::map<std::string, int64_t>{{"vocab_size", 32},
                                                                  {"hidden_size", 16},
