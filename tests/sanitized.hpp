@@ -16,17 +16,19 @@
 #endif
 #endif
 
-// A bound on seconds is multiplied by this. It is the load of a processor, at least 1, when it is called: a busy
-// machine is given more time. A sanitized program has no bounds on time.
-inline double patience() {
+// A bound on seconds is multiplied by this: the load of a processor when it is read, at least 1. So a busy machine is
+// given more time. A sanitized program has no bounds on time.
+struct Patience {
+  operator double() const {
 #ifdef SANITIZED
-  return 1e6;
+    return 1e6;
 #else
-  double minute = 0, rest[2];
-  int64_t running = 0;
-  char slash = 0;
-  std::ifstream("/proc/loadavg") >> minute >> rest[0] >> rest[1] >> running >> slash;
-  const auto processors = static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN));
-  return std::max(1.0, std::max(minute, static_cast<double>(running)) / processors);
+    double minute = 0, rest[2];
+    int64_t running = 0;
+    std::ifstream("/proc/loadavg") >> minute >> rest[0] >> rest[1] >> running;
+    const auto processors = static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN));
+    return std::max(1.0, std::max(minute, static_cast<double>(running)) / processors);
 #endif
-}
+  }
+};
+inline constexpr Patience patience{};

@@ -49,7 +49,7 @@ struct Result {
 };
 
 struct Limits {
-  double seconds = 100 * patience();  // then it hangs: it is killed and the test fails
+  double seconds = 100 * patience;  // then it hangs: it is killed and the test fails
   uint64_t file_bytes = 0;          // RLIMIT_FSIZE; 0: none
   std::string path = "/usr/bin:/bin";
   std::string program = "";  // instead of engine; an absolute path

@@ -36,7 +36,7 @@ inline Job run_line(const std::string& line) {
 }
 
 inline Job run(int ranks, const std::string& scenario, int seconds = 300, const std::string& flags = "") {
-  return run_line("timeout -k 5 " + std::to_string(seconds * patience()) +
+  return run_line("timeout -k 5 " + std::to_string(seconds * patience) +
                   " " MPIRUN " --allow-run-as-root --oversubscribe --bind-to none " + flags + " -n " +
                   std::to_string(ranks) + " " + std::getenv("COMM_RANK") + " " + ENGINE_PLUGIN_DIR + " " + scenario +
                   " 2>&1");

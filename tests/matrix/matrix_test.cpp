@@ -21,7 +21,7 @@ struct Job {
 
 Job run(const std::string& command) {
   Job job;
-  FILE* pipe = popen(("timeout -k 5 " + std::to_string(900 * patience()) + " " + command + " 2>&1").c_str(), "r");
+  FILE* pipe = popen(("timeout -k 5 " + std::to_string(900 * patience) + " " + command + " 2>&1").c_str(), "r");
   REQUIRE(pipe);
   char part[4096];
   while (size_t n = fread(part, 1, sizeof(part), pipe)) job.output.append(part, n);

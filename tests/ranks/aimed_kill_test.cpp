@@ -173,7 +173,7 @@ void went_down(const Victim& victim) {
   const Aim& aim = victim.aim;
   const std::string& err = victim.result->err;
   REQUIRE(victim.died);
-  CHECK(victim.seconds < 10 * patience());
+  CHECK(victim.seconds < 10 * patience);
   CHECK(victim.result->exit == 8);
   const Json note = Json::parse(read(victim.note));
   died_there(aim, note);
@@ -235,7 +235,7 @@ void kill_and_go_on(const std::vector<Aim>& aims) {
   std::list<Victim> victims;
   for (const Aim& aim : aims) victims.emplace_back(aim);
   const auto begin = Clock::now();
-  for (bool over = false; !over && seconds_since(begin) < 120 * patience();
+  for (bool over = false; !over && seconds_since(begin) < 120 * patience;
        std::this_thread::sleep_for(std::chrono::milliseconds(5)))
     over = std::count_if(victims.begin(), victims.end(), [](Victim& v) { return v.look(); }) ==
            static_cast<std::ptrdiff_t>(victims.size());

@@ -94,7 +94,7 @@ TEST_CASE("a second signal ends all ranks at once", "[ranks][.slow]") {
   const Result result = training.child->wait();
   CHECK(result.exit == 143);
   CHECK_FALSE(result.killed);
-  CHECK(seconds_since(begin) < 5 * patience());
+  CHECK(seconds_since(begin) < 5 * patience);
   CHECK(processes(training.run.string()).empty());
 }
 
@@ -106,7 +106,7 @@ TEST_CASE("a rank that is killed takes the run down, and says which", "[ranks]")
   kill(victim, SIGKILL);
   const Result result = training.child->wait();
   INFO(result.err);
-  CHECK(seconds_since(begin) < 10 * patience());
+  CHECK(seconds_since(begin) < 10 * patience);
   CHECK(result.exit == 8);
   CHECK(has(result.err, "error: rank 1 (process " + std::to_string(victim) + " on "));
   CHECK(has(result.err, "was killed by signal 9 (SIGKILL)"));
@@ -228,7 +228,7 @@ TEST_CASE("a rank that stands still is named when the time is up", "[ranks][.slo
   INFO(result.err);
   CHECK(result.exit == 8);
   CHECK(has(result.err, "rank 1 has not answered"));
-  CHECK(seconds_since(begin) < 10 + (2 + 10) * patience());
+  CHECK(seconds_since(begin) < 10 + (2 + 10) * patience);
   CHECK(processes(training.run.string()).empty());
   training.goes_on();
 }
@@ -260,7 +260,7 @@ TEST_CASE("ranks are killed at random times", "[ranks][.slow]") {
     kill(pid_of(training.run, static_cast<int>(random() % 3)), SIGKILL);
     const Result result = training.child->wait();
     INFO("round " << round << "\n" << result.err);
-    CHECK(seconds_since(begin) < 10 * patience());
+    CHECK(seconds_since(begin) < 10 * patience);
     CHECK(result.exit == 8);
     CHECK(processes(training.run.string()).empty());
     training.goes_on("3");

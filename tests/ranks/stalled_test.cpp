@@ -23,7 +23,7 @@ TEST_CASE("nobody reads the command's output: a signal saves and ends the ranks"
   training.child->signal(SIGTERM);
   const Result result = training.child->wait();
   CHECK(result.exit == 75);
-  CHECK(seconds_since(begin) < 20 * patience());
+  CHECK(seconds_since(begin) < 20 * patience);
   CHECK(state(training.run).at("status") == "stopped");
   CHECK(all_gone(training.run.string(), 5));
 }
@@ -43,7 +43,7 @@ TEST_CASE("nobody reads the command's output: a second signal ends all ranks, an
       training.child->signal(SIGINT);
     }
     CHECK(training.child->wait().exit == (dies ? 8 : 130));
-    CHECK(seconds_since(begin) < 15 * patience());
+    CHECK(seconds_since(begin) < 15 * patience);
     CHECK(all_gone(training.run.string(), 5));
   }
 }

@@ -39,7 +39,7 @@ TEST_CASE("ranks with different configurations do not start", "[ranks]") {
   CHECK(times(result.err,
               "the ranks do not have the same configuration: rank 1 has optimizer.learning_rate = 0.0002, "
               "rank 0 has optimizer.learning_rate = 0.003") >= 1);
-  CHECK(result.seconds < 15 * patience());
+  CHECK(result.seconds < 15 * patience);
   CHECK(names(scratch / "runs").empty());
 }
 
@@ -61,7 +61,7 @@ TEST_CASE("a rank that never comes is waited for no longer than the timeout", "[
   INFO(result.err);
   CHECK(result.exit == 8);
   CHECK(has(result.err, "one is missing"));
-  CHECK(result.seconds < 12 * patience());
+  CHECK(result.seconds < 12 * patience);
 }
 
 TEST_CASE("ranks train a model with ops of its own", "[ranks]") {

@@ -13,7 +13,7 @@ namespace cli {
 inline bool all_gone(const std::string& word, double seconds) {
   const auto begin = Clock::now();
   while (!processes(word).empty()) {
-    if (seconds_since(begin) > seconds * patience()) return false;
+    if (seconds_since(begin) > seconds * patience) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   return true;
@@ -22,7 +22,7 @@ inline bool all_gone(const std::string& word, double seconds) {
 // As its log says; it may have just begun.
 inline pid_t pid_of(const fs::path& run, int rank) {
   const fs::path log = run / "logs" / ("rank-0000" + std::to_string(rank) + ".log");
-  for (const auto begin = Clock::now(); seconds_since(begin) < 10 * patience();
+  for (const auto begin = Clock::now(); seconds_since(begin) < 10 * patience;
        std::this_thread::sleep_for(std::chrono::milliseconds(5))) {
     const std::string text = read(log);
     std::smatch found;

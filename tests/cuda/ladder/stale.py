@@ -2,16 +2,17 @@
 """The committed result of the ladder, and whether it is of these sources."""
 import hashlib
 import json
+import os
+import pathlib
 import re
 import threading
 
 from units import ROOT, UNITS, tracked
 
 RESULT = ROOT / "tests/cuda/ladder.json"
-KERNELS = ("plugins/*.cu", "plugins/*.cuh", "plugins/common/*.hpp", ":!plugins/common/comm", "plugins/cuda/kernels",
-           "tools/ladder", "tests/cuda/ladder", "tests/cuda/emulator")
-TESTS = ("tests/cuda/emulated", "tests/cuda/kernels", "tests/kernels/kernel_harness.hpp")
-# What each rung depends on, beside the headers of abi/engine that these include.
+KERNELS = ("plugins/*.cu", "plugins/*.cuh", "plugins/cuda/kernels", "tools/ladder", "tests/cuda/ladder", "tests/cuda/emulator")
+TESTS = ("tests/cuda/emulated", "tests/cuda/kernels", "tests/kernels/kernel_harness.hpp", ":!*/meson.build")  # built by host.py
+# The files that each rung depends on, beside the headers of abi/engine and plugins/common that these include.
 SOURCES = {
     "compile": KERNELS, "sass": KERNELS, "mistakes": KERNELS,
     "sanitizers": KERNELS + TESTS, "barriers": KERNELS + TESTS,
@@ -20,28 +21,40 @@ SOURCES = {
 RUNGS = tuple(SOURCES)
 SASS = {f"tests/cuda/ladder/{n}" for n in ("sass.json", "sass.py", "flow.py", "roofline.json", "roofline.py", "roofline_table.py",
                                            "roofline_test.py")}  # for this rung alone
+SELF = "tests/cuda/ladder/stale.py"  # decides nothing that a rung says
+SHARED = ("abi/engine", "plugins/common")
 
 
 def digest(data):
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def abi_headers(names):
-    """Those that the sources include, and those that these include."""
+def shared_headers(names):
+    """The headers of SHARED that the sources include, and those that these include."""
     found, left = set(), list(names)
     while left:
-        for name in re.findall(r'#include "([^"]+)"', (ROOT / left.pop()).read_text(errors="ignore")):
-            header = f"abi/engine/{name.removeprefix('engine/')}"
-            if header not in found and (ROOT / header).is_file():
-                found.add(header)
-                left.append(header)
+        name = pathlib.Path(left.pop())
+        for included in re.findall(r'#include "([^"]+)"', (ROOT / name).read_text(errors="ignore")):
+            for path in (os.path.normpath(name.parent / included), f"abi/{included}", f"abi/engine/{included}"):
+                if path not in found and os.path.dirname(path).startswith(SHARED) and (ROOT / path).is_file():
+                    found.add(path)
+                    left.append(path)
     return found
 
 
+def content(name):
+    """A file without what changes no result: the comments of sources, and how they are laid out."""
+    data = (ROOT / name).read_bytes()
+    if not name.endswith((".cu", ".cuh", ".hpp", ".h", ".cpp", ".c")):
+        return data
+    text = re.sub(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', lambda m: m[1] or " ", data.decode(), flags=re.S)
+    return " ".join(text.split()).encode()
+
+
 def now(rung):
-    names = [n for n in tracked(*SOURCES[rung]) if rung == "sass" or n not in SASS]
-    names = sorted({*names, *abi_headers(names)})
-    return digest("".join(f"{n} {digest((ROOT / n).read_bytes())}\n" for n in names).encode())
+    names = [n for n in tracked(*SOURCES[rung]) if (rung == "sass" or n not in SASS) and n != SELF]
+    names = sorted({*names, *shared_headers(names)})
+    return digest("".join(f"{n} {digest(content(n))}\n" for n in names).encode())
 
 
 def old_rungs(result=None):
@@ -53,7 +66,7 @@ def old_rungs(result=None):
 def kernels():
     """{.cu: a hash of it and of what it includes}."""
     from barriers import headers
-    return {str(s.relative_to(ROOT)): digest(b"".join(f.read_bytes() for f in [s, *sorted(headers(s))]))
+    return {str(s.relative_to(ROOT)): digest(b"".join(content(str(f.relative_to(ROOT))) for f in [s, *sorted(headers(s))]))
             for u in UNITS for s in u.sources()}
 
 

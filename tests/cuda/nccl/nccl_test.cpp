@@ -21,7 +21,7 @@ const std::string program() {
 // code.
 Job by_hand(const std::vector<std::string>& words, const std::string& what, const std::string& port = Port().text()) {
   std::string line = "exec 2>&1; export MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port + "; ";
-  const std::string limit = " timeout -k 5 " + std::to_string(120 * patience()) + " ";
+  const std::string limit = " timeout -k 5 " + std::to_string(120 * patience) + " ";
   for (const std::string& one : words) line += one + limit + what + " & p=\"$p $!\"; ";
   return run_line(line + "m=0; for i in $p; do wait $i; c=$?; [ $c -le $m ] || m=$c; done; exit $m");
 }

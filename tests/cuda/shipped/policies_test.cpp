@@ -15,7 +15,7 @@ namespace {
 
 Limits software(const std::string& seed = "1") {
   Limits limits;
-  limits.seconds = 300 * patience();
+  limits.seconds = 300 * patience;
   limits.more = {"LD_LIBRARY_PATH=" SOFTWARE ":" NCCL, "SOFTCUDA_TWINS=" TWINS, "SOFTCUDA_DEVICES=4",
                  "SOFTCUDA_SEED=" + seed};
   return limits;

@@ -101,14 +101,14 @@ TEST_CASE("outlet: the end of the process does not wait for a reader", "[outlet]
     for (int k = 0; k < 300; ++k) out.put(std::string(1000, 'x'));
     CHECK_FALSE(out.drain(100, [&] { return seconds(begin) > 0.2; }));
   }
-  CHECK(seconds(begin) < Outlet::patience * patience());  // it does not wait again
+  CHECK(seconds(begin) < Outlet::patience * patience);  // it does not wait again
   const auto again = Clock::now();
   {
     Outlet out(ends.fds[1], "stderr");
     for (int k = 0; k < 300; ++k) out.put(std::string(1000, 'x'));
   }
   CHECK(seconds(again) >= Outlet::patience);
-  CHECK(seconds(again) < (Outlet::patience + 2) * patience());
+  CHECK(seconds(again) < (Outlet::patience + 2) * patience);
 }
 
 TEST_CASE("outlet: a closed pipe is no error, and leaves the flags of the descriptor alone", "[outlet]") {
