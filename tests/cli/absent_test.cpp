@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// A build folder that lacks a program or a plugin: the command says how it is built.
+#include <regex>
+
+#include "harness.hpp"
+
+using namespace cli;
+
+TEST_CASE("without the program engine-extra, its commands say how it is built", "[cli]") {
+  Scratch scratch;
+  fs::create_directories(scratch / "here/tools");
+  fs::copy_file(ENGINE_COMMAND, scratch / "here/tools/engine");
+  Limits alone;
+  alone.program = (scratch / "here/tools/engine").string();
+  for (const Args& args : {Args{"ckpt", "ls", "run"}, {"report", "--help"}, {"plugins", "test"}}) {
+    const Result missing = engine(scratch, args, alone);
+    INFO(missing.err);
+    CHECK(missing.exit == 3);
+    CHECK(missing.out.empty());
+    CHECK(has(missing.err, " is in the program engine-extra, which is not there: looked for "));
+    CHECK(has(missing.err, (scratch / "here/tools/engine-extra").string()));
+    CHECK(has(missing.err, "help: install the engine again"));
+  }
+  scratch.write("here/build.ninja", "");
+  const Result unbuilt = engine(scratch, {"plugins", "new", "--kind", "zero", "mine"}, alone);
+  CHECK(unbuilt.exit == 3);
+  CHECK(has(unbuilt.err, "error: `engine plugins new` is in the program engine-extra"));
+  CHECK(has(unbuilt.err, "help: build it:  ninja -C " + (scratch / "here").string() + " tools/engine-extra"));
+  CHECK(engine(scratch, {"--help"}, alone).out == engine(scratch, {"--help"}).out);
+  CHECK(engine(scratch, {"config", "--help"}, alone).exit == 0);
+}
+
+TEST_CASE("a build folder in which plugins are not built yet says so", "[cli]") {
+  Scratch scratch;
+  fs::create_directories(scratch / "here/tools");
+  fs::create_directories(scratch / "here/plugins");
+  fs::copy_file(ENGINE_COMMAND, scratch / "here/tools/engine");
+  scratch.write("here/build.ninja", "");
+  scratch.write("here/plugins/declared",
+                "cuda/cuda.eng.so build --cuda\nllama/llama.eng.so\nmamba/mamba.eng.so\nmpi/mpi.eng.so\n");
+  Limits alone;
+  alone.program = (scratch / "here/tools/engine").string();
+  const std::string all = "not built yet: llama, mamba, mpi; `tools/dev build` builds them";
+  const Result preset = engine(scratch, {"init", "7b_mamba"}, alone);
+  INFO(preset.err);
+  CHECK(preset.exit == 2);
+  CHECK(has(preset.err, all));
+  scratch.config();
+  const Result model = engine(scratch, {"check", "config.toml", "device.plugin=cuda"}, alone);
+  INFO(model.err);
+  CHECK(model.exit == 2);
+  const std::string said = std::regex_replace(model.err, std::regex("\\s+"), " ");  // lines are broken at any blank
+  CHECK(has(said, all));
+  CHECK(has(said, "plugins/llama/llama.eng.so: it is not built yet; `tools/dev build` builds it"));
+  CHECK(has(said, "plugins/cuda/cuda.eng.so: it is not in this build; `tools/dev build --cuda` builds it"));
+  CHECK(has(engine(scratch, {"plugins", "ls", "--why"}, alone).out, "mpi.eng.so: refused: it is not built yet"));
+  // A file that is there is not said to be missing.
+  fs::create_directories(scratch / "here/plugins/llama");
+  scratch.write("here/plugins/llama/llama.eng.so", "no plugin");
+  CHECK(has(engine(scratch, {"init", "7b_mamba"}, alone).err, "not built yet: mamba, mpi;"));
+}
