@@ -8,6 +8,7 @@
 #include "core/tensor/dtype.hpp"
 #include "session/huggingface/torch_pickle.hpp"
 #include "session/json.hpp"
+#include "session/plugins/program.hpp"
 #include "session/shell.hpp"
 
 namespace eng {
@@ -19,7 +20,8 @@ constexpr uint64_t kMostPickleBytes = 16u << 20;  // about 100 are needed for a 
 constexpr std::string_view kOldFormat("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 14);
 
 std::string how_to_convert(const std::filesystem::path& path) {
-  return "convert it to safetensors:  python3 tools/bin-to-safetensors " + shell_word(path.parent_path().string());
+  return "convert it to safetensors:  python3 " + script("bin-to-safetensors") + " " +
+         shell_word(path.parent_path().string());
 }
 
 void check_format(uint64_t file_bytes, const ReadAt& read, const std::filesystem::path& path) {

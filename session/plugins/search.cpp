@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/plugins/search.hpp"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include "session/plugins/held_file.hpp"
 #include "session/plugins/paths.hpp"
 #include "session/plugins/plugin_file.hpp"
+#include "session/plugins/program.hpp"
 
 namespace eng {
 namespace fs = std::filesystem;
@@ -32,14 +32,10 @@ std::string environment(const char* name) {
   return value ? value : "";
 }
 
-// Where this code is, if that is libengine.so in another program; "": it is the program.
-fs::path own_library(const fs::path& program) {
-  Dl_info info{};
-  std::error_code none;
-  if (!dladdr(reinterpret_cast<const void*>(&find_plugins), &info) || !info.dli_fname) return {};
-  const fs::path file = fs::canonical(info.dli_fname, none);
-  return file == program ? fs::path() : file;
-}
+// Why the plugins of the installation are not there.
+constexpr const char* unknown_place =
+    "it cannot be read, so it is not known where this program lies, nor its plugins: mount /proc, start the program by "
+    "its full path, or name the folder of its plugins with --plugin-path";
 
 // The plugins of a build folder that are not built yet, from the list that meson writes: a path below plugins/ and,
 // after a blank, the words for `tools/dev` that build it.
@@ -91,8 +87,9 @@ std::vector<fs::path> search_path(const PluginSearch& search, std::vector<Candid
       if (fs::is_directory(folder, none)) add(folder);
     missing = unbuilt(top);
   };
-  const fs::path program = fs::read_symlink("/proc/self/exe", none);
-  if (const fs::path library = own_library(program); !library.empty()) {
+  const fs::path program = program_file();
+  const fs::path library = library_file();
+  if (!library.empty()) {
     add(library.parent_path() / below);
     add_built(library.parent_path().parent_path().parent_path());  // build/session/embed/libengine.so
   }
@@ -101,6 +98,8 @@ std::vector<fs::path> search_path(const PluginSearch& search, std::vector<Candid
     for (const char* place : {installed_commands, installed_extra})
       add(program.parent_path() / fs::path(installed_plugins).lexically_relative(place));
     add_built(program.parent_path().parent_path());  // build/tools/engine and build/plugins/NAME
+  } else if (library.empty()) {
+    ignored.push_back({own_link, {}, unknown_place, {}, nullptr});
   }
   add(installed_plugins);
   return out;

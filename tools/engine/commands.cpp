@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "session/plugins/paths.hpp"
+#include "session/plugins/program.hpp"
 #include "tools/engine/extra.hpp"
 
 namespace eng {
@@ -17,7 +18,14 @@ namespace fs = std::filesystem;
 // Becomes the program with the extra commands, which has the same arguments.
 [[noreturn]] void become_extra(const Common& common, const std::string& command) {
   std::error_code none;
-  const fs::path here = fs::read_symlink("/proc/self/exe", none).parent_path();
+  const fs::path here = program_file().parent_path();
+  if (here.empty())
+    throw Error(
+        Exit::environment,
+        fmt::format("`{}` is in the program {}, beside this one, but {} cannot be read, so it is not known where "
+                    "this program lies",
+                    command, extra_program, own_link),
+        "mount /proc, or start the engine by its full path");
   // Beside this program in a build folder; elsewhere where it is installed, in a tree that may have been moved.
   const fs::path places[] = {
       here / extra_program,

@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "core/base/error.hpp"
+#include "session/plugins/program.hpp"
 #include "session/shell.hpp"
 #include "tools/engine/loopback.hpp"
 
@@ -97,7 +98,7 @@ std::vector<std::string> Mpirun::words(const fs::path& program, uint32_t ranks) 
   for (const char* word : {"--mca", "pml", "ob1", "--mca", "btl", "^tcp,ofi,openib,uct,usnic"}) out.emplace_back(word);
   out.insert(out.end(), {"--mca", "orte_tmpdir_base", temporary_->path().string()});
   if (shared_) out.insert(out.end(), {"--mca", "btl_vader_backing_directory", shared_->path().string()});
-  out.push_back(fs::read_symlink("/proc/self/exe").string());
+  out.push_back(program_file().string());
   return out;
 }
 

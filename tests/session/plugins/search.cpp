@@ -8,6 +8,7 @@
 
 #include "core/base/error.hpp"
 #include "session/config/schemas.hpp"
+#include "session/plugins/program.hpp"
 #include "session/record.hpp"
 #include "session/report/plugins.hpp"
 #include "tests/registry/fixture.h"
@@ -32,6 +33,12 @@ struct Variable {
 };
 
 }  // namespace
+
+TEST_CASE("this program's file is known, without /proc too") {
+  const fs::path file = fs::canonical("/proc/self/exe");
+  CHECK(eng::program_file() == file);
+  CHECK(eng::program_file("/nowhere/exe") == file);
+}
 
 TEST_CASE("a good plugin is found and listed without running it") {
   const Folder folder;

@@ -122,7 +122,7 @@ TEST_CASE("torch: the advice is how to convert", "[torch]") {
       TorchFile file(corpus / name);
       FAIL("accepted");
     } catch (const Error& e) {
-      CHECK_THAT(e.help(), Contains("python3 tools/bin-to-safetensors " + corpus.string()));
+      CHECK_THAT(e.help(), Contains("tools/bin-to-safetensors " + corpus.string()));
     }
 }
 

@@ -13,6 +13,7 @@
 #include "core/base/file.hpp"
 #include "core/config/names.hpp"
 #include "session/plugins/paths.hpp"
+#include "session/plugins/program.hpp"
 #include "tools/engine/extra.hpp"
 
 namespace eng {
@@ -190,7 +191,7 @@ std::vector<std::string> write(const Project& project) {
 // Where engine-abi.pc of this installation lies, if pkg-config does not look there by itself.
 std::string pkg_config_folder() {
   std::error_code error;
-  const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
+  const fs::path here = program_file().parent_path();
   const fs::path plugins = here / fs::path(installed_plugins).lexically_relative(installed_extra);
   const fs::path folder = (plugins / "../../../pkgconfig").lexically_normal();
   if (!fs::exists(folder / "engine-abi.pc", error)) return "";

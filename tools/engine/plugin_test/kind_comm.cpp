@@ -9,6 +9,7 @@
 
 #include "core/execute/comm.hpp"
 #include "engine/ops.h"
+#include "session/plugins/program.hpp"
 #include "session/ranks/ranks.hpp"
 #include "tools/engine/mpirun.hpp"
 #include "tools/engine/plugin_test/comm.hpp"
@@ -233,9 +234,8 @@ void test_comm(const Subject& s, Sheet& sheet) {
                            "oob_tcp_if_include", "lo", "--mca", "pml", "ob1", "--mca", "btl",
                            "^tcp,ofi,openib,uct,usnic", "--mca", "btl_base_warn_component_unused", "0"})
     words.emplace_back(word);
-  words.insert(words.end(),
-               {std::filesystem::read_symlink("/proc/self/exe").string(), "plugins", "test", s.file.path.string(),
-                "--kind", s.one.kind, "--name", s.one.name, "--rank-of", s.scratch.string()});
+  words.insert(words.end(), {program_file().string(), "plugins", "test", s.file.path.string(), "--kind", s.one.kind,
+                             "--name", s.one.name, "--rank-of", s.scratch.string()});
   words.insert(words.end(), s.given.begin(), s.given.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
