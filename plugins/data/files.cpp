@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <filesystem>
 #include <set>
@@ -12,6 +13,7 @@
 #include <utility>
 
 #include "failure.hpp"
+#include "script.hpp"
 
 namespace text_data {
 namespace {
@@ -79,6 +81,13 @@ class Glob {
   std::vector<std::string> found_;
 };
 
+// wikitext, Salesforce/wikitext: at most one slash, and no ending.
+bool may_be_dataset(const std::string& name) {
+  const auto plain = [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_' || c == '/'; };
+  return std::isalnum(static_cast<unsigned char>(name[0])) && std::all_of(name.begin(), name.end(), plain) &&
+         std::count(name.begin(), name.end(), '/') <= 1 && name.back() != '/';
+}
+
 std::vector<std::string> expand(const std::string& base_dir, const std::string& pattern, const std::string& key) {
   if (pattern.empty()) throw Failure(ENG_INVALID, "[data] " + key + ": one of the paths is empty");
   fs::path path(pattern);
@@ -111,8 +120,11 @@ std::vector<std::string> expand(const std::string& base_dir, const std::string& 
                                      "; hidden names match only where the pattern has the dot)");
   }
   if (why == ENOENT || why == ENOTDIR) {
-    throw Failure(ENG_NOT_FOUND, "[data] " + key + ": no file " + path.string() +
-                                     (pattern[0] == '~' ? " ('~' is not expanded: write the whole path)" : ""));
+    std::string help = pattern[0] == '~' ? " ('~' is not expanded: write the whole path)" : "";
+    if (may_be_dataset(pattern))
+      help = ". If it is the name of a dataset of Hugging Face, make a file of it first, and name that:\n  " +
+             export_dataset() + " " + pattern + " --out " + fs::path(pattern).filename().string() + ".jsonl.zst";
+    throw Failure(ENG_NOT_FOUND, "[data] " + key + ": no file " + path.string() + help);
   }
   throw Failure(ENG_DATA_LOSS, "[data] " + key + ": " + path.string() + ": " + std::generic_category().message(why));
 }

@@ -16,6 +16,7 @@
 #include "failure.hpp"
 #include "files.hpp"
 #include "jsonl.hpp"
+#include "script.hpp"
 
 namespace text_data {
 namespace {
@@ -152,13 +153,6 @@ void InputFile::unzstd(const Take& take) const {
   if (wanted != 0) throw Failure(ENG_DATA_LOSS, "[data] " + path_ + " is damaged: it is cut short");
 }
 
-// The path as it is typed in a shell.
-static std::string shell_word(std::string text) {
-  if (text.find_first_of(" \t\n\"'\\$`!&|;<>()[]{}*?#~") == std::string::npos) return text;
-  for (std::size_t at = 0; (at = text.find('\'', at)) != std::string::npos; at += 4) text.replace(at, 1, "'\\''");
-  return "'" + text + "'";
-}
-
 TextFormat text_format(const std::string& path, const std::string& format) {
   std::string_view name = path;
   bool compressed = false;
@@ -172,7 +166,7 @@ TextFormat text_format(const std::string& path, const std::string& format) {
     if (!ends_with(name, ending)) continue;
     const std::string to = std::string(name.substr(0, name.size() - std::string_view(ending).size())) + ".jsonl.zst";
     throw Failure(ENG_UNSUPPORTED, "[data] paths: " + path + " is not text. Turn it into JSON Lines first:\n  " +
-                                       "tools/export-dataset " + shell_word(path) + " --out " + shell_word(to));
+                                       export_dataset() + " " + shell_word(path) + " --out " + shell_word(to));
   }
   if (format == "text") return {TextKind::plain, compressed};
   const bool lines = format == "jsonl" || ends_with(name, ".jsonl") || ends_with(name, ".ndjson");

@@ -58,6 +58,9 @@ TEST_CASE_METHOD(Errors, "paths that lead nowhere") {
   refuse({.paths = {}}, ENG_INVALID, {"[data] paths is empty"});
   refuse({.paths = {""}}, ENG_INVALID, {"empty"});
   refuse({.paths = {"missing.txt"}}, ENG_NOT_FOUND, {(folder.path() / "missing.txt").string()});
+  refuse({.paths = {"Salesforce/wikitext"}}, ENG_NOT_FOUND,
+         {(folder.path() / "Salesforce/wikitext").string(),
+          "tools/export-dataset Salesforce/wikitext --out wikitext.jsonl.zst"});
   refuse({.paths = {"docs/a.txt", "missing.txt"}}, ENG_NOT_FOUND, {"missing.txt"});
   refuse({.paths = {"docs/a.txt/b.txt"}}, ENG_NOT_FOUND, {"docs/a.txt/b.txt"});
   refuse({.paths = {"~/a.txt"}}, ENG_NOT_FOUND, {"'~' is not expanded"});
