@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A training loop in C: the engine steps on batches of this program, and its weights are read where they lie.
  *
- *     cc train.c $(pkg-config --cflags --libs engine-embed) -o train && ./train ../quickstart.toml
+ *     cc train.c $(pkg-config --cflags --libs engine-embed) -o train && ./train ../installed.toml
  */
 #include <engine/embed.h>
 #include <stdio.h>

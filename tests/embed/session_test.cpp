@@ -270,15 +270,19 @@ TEST_CASE("embed: documents side by side, by their segments", "[embed]") {
   CHECK_THAT(why, Contains("has no field `") && Contains("which the model reads"));
 }
 
-TEST_CASE("embed: programs in C: deleters at the exit, and the example", "[embed]") {
+TEST_CASE("embed: programs in C: deleters at the exit, and the examples, in C and in C++", "[embed]") {
   const Folder folder;
   const std::string build = fs::path(ENGINE_COMMAND).parent_path().string() + "/../tests/embed/";
   CHECK(std::system(
             (build + "embed-late " + (folder / "config.toml").string() + " > " + (folder / "said").string()).c_str()) ==
         0);
   CHECK(read(folder / "said") == "late\n");
-  const std::string train =
-      build + "embed-train " + (folder / "config.toml").string() + " > " + (folder / "said").string();
-  CHECK(std::system(train.c_str()) == 0);
-  CHECK_THAT(read(folder / "said"), Contains("step 6"));
+  std::vector<std::string> said;
+  for (const char* example : {"embed-train ", "embed-train-cpp "}) {
+    const std::string train = build + example + (folder / "config.toml").string() + " > " + (folder / "said").string();
+    CHECK(std::system(train.c_str()) == 0);
+    said.push_back(read(folder / "said"));
+    CHECK_THAT(said.back(), Contains("step 6"));
+  }
+  CHECK(said[0] == said[1]);
 }

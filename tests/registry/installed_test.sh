@@ -10,8 +10,8 @@ trap 'rm -rf "$work"' EXIT
 DESTDIR="$work/root" meson install -C "$build" --no-rebuild --tags devel,runtime > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 pc=$(find "$work/root" -name engine-abi.pc)
 [[ -n $pc ]] || { echo "engine-abi.pc was not installed"; exit 1; }
-# The file names folders relative to itself: no prefix, whatever that of the build is.
-! grep -q "=/" "$pc" || { echo "engine-abi.pc names an absolute folder"; cat "$pc"; exit 1; }
+# The files name folders relative to themselves: no prefix, whatever that of the build is.
+! grep "=/" "$pc" "${pc%/*}/engine-embed.pc" || { echo "a file for pkg-config names an absolute folder"; exit 1; }
 mv "$work/root" "$work/moved first"
 export PKG_CONFIG_PATH="${pc/"$work/root"/"$work/moved first"}"
 PKG_CONFIG_PATH=${PKG_CONFIG_PATH%/*}
@@ -33,6 +33,15 @@ ${CC:-cc} -std=c99 -Wall -Wextra -Werror -fPIC -fvisibility=hidden "${flags[@]}"
 chmod 755 tiny.eng.so
 "$lifecycle" "$PWD" | tee out
 grep -q "^org.example.installed 1.2.3$" out
+
+# A program around libengine.so, which it finds without LD_LIBRARY_PATH. Sanitizers would have to be linked into it first.
+eval "flags=($(pkg-config --cflags --libs engine-embed))"
+if ! nm -D "$(pkg-config --variable=libdir engine-embed | sed 's/\\ / /g')/libengine.so" | grep -q " U __.san_"; then
+  ${CC:-cc} -std=c99 "$source/../examples/embed/train.c" "${flags[@]}" -o train
+  status=0
+  env -u LD_LIBRARY_PATH ./train 2> said || status=$?
+  grep -q "^usage: train" said && [[ $status == 2 ]] || { echo "a program linked by engine-embed.pc does not start"; cat said; exit 1; }
+fi
 
 # The twin: without the header's folder the same plugin does not build.
 if ${CC:-cc} -std=c99 -fsyntax-only fixture.c 2> /dev/null; then
