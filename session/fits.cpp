@@ -171,7 +171,8 @@ uint64_t check_disk(const Config& config, const Plan& plan, const std::filesyste
   const Section& checkpoint = config.section("checkpoint");
   const int64_t left = std::max<int64_t>(config.section("train").integer("steps") - from, 0),
                 every = checkpoint.integer("every"), keep = std::max<int64_t>(checkpoint.integer("keep"), 1);
-  const int64_t saves = every ? (left + every - 1) / every : std::min<int64_t>(left, 1);
+  const bool last = checkpoint.boolean("last");
+  const int64_t saves = !every ? std::min<int64_t>(left, last) : last ? (left + every - 1) / every : left / every;
   const auto more = static_cast<uint64_t>(
       std::min(saves, std::max<int64_t>(keep + 1 - static_cast<int64_t>(std::min<size_t>(present, 1u << 30)), 1)));
   const uint64_t each = written_bytes(plan);

@@ -29,7 +29,7 @@ ReportContext report_context(const Setup& setup, const Config& config) {
   c.host_update = setup.host_update;
   c.kept = kept(setup.model);
   for (const Tensor& t : setup.plan.tensors)
-    if (is_saved(t)) c.checkpoint += bytes(t.desc);
+    if (is_saved(t) && !saves_nothing(config.section("checkpoint"))) c.checkpoint += bytes(t.desc);
   if (setup.kept) c.checkpoint = setup.kept;
   c.checkpoints = setup.kept ? 1 : config.section("checkpoint").integer("keep");
   return c;

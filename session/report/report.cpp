@@ -143,6 +143,15 @@ std::string step_text(const Plan& plan, const ReportContext& c) {
   return out;
 }
 
+std::string checkpoint_text(const ReportContext& c) {
+  if (!c.checkpoint) return "  checkpoint          none: the run saves nothing\n";
+  const auto most = static_cast<uint64_t>(c.checkpoints) + 1;
+  return fmt::format(
+      "  checkpoint          {:>16} bytes  {:>12}  on disk; {}\n", c.checkpoint, size(c.checkpoint),
+      c.checkpoints ? fmt::format("{} are kept: {} while one more is saved", c.checkpoints, size(most * c.checkpoint))
+                    : "all are kept");
+}
+
 std::string host_update_text(const HostUpdate& u) {
   const std::string threads =
       u.of ? fmt::format("{} of {} threads of a rank", u.threads, u.of) : "the number of its threads is unknown";
@@ -222,11 +231,7 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
     out += fmt::format("  fixed overhead      {:>16} bytes  {:>12}  code, libraries, stacks: measured once per build\n",
                        c.overhead, size(c.overhead));
   out += peak_text(plan, c);
-  out += fmt::format("  checkpoint          {:>16} bytes  {:>12}  on disk; ", c.checkpoint, size(c.checkpoint));
-  const auto most = static_cast<uint64_t>(c.checkpoints) + 1;
-  out += c.checkpoints
-             ? fmt::format("{} are kept: {} while one more is saved\n", c.checkpoints, size(most * c.checkpoint))
-             : "all are kept\n";
+  out += checkpoint_text(c);
   if (c.host_update) out += host_update_text(*c.host_update);
   if (several(plan)) out += communication_text(plan, c);
   if (timed(plan, c.machine)) out += step_text(plan, c);

@@ -25,7 +25,7 @@ struct ReportContext : Beside {
   Machine machine;
   double step_at_peak = 0;  // seconds of a step at the device's peak; 0: unknown
   Kept kept;                // activations, by [recompute]
-  uint64_t checkpoint = 0;  // bytes of a checkpoint's tensors, for any number of ranks
+  uint64_t checkpoint = 0;  // bytes of a checkpoint's tensors, for any number of ranks; 0: none is saved
   int64_t checkpoints = 0;  // number kept on disk; 0: all
 };
 

@@ -91,8 +91,10 @@ int check(const Common& common, const std::string& target, const std::vector<std
   line("memory", fmt::format("{} of {}{}{}", size(machine_peak(setup)), size(available(setup).device),
                              card ? ", described by " + card->name : "", sharing));
   const int64_t keep = std::max<int64_t>(config.section("checkpoint").integer("keep"), 1);
+  const bool none = saves_nothing(config.section("checkpoint"));
   const std::string checkpoints =
-      fmt::format("{} checkpoints x {} (one more while saving)", keep, size(written_bytes(setup.plan)));
+      none ? "no checkpoint is saved"
+           : fmt::format("{} checkpoints x {} (one more while saving)", keep, size(written_bytes(setup.plan)));
   if (card) {
     // It is in another machine, with another disk and another host.
     line("disk", checkpoints + ", on another machine", "not checked");
@@ -101,8 +103,9 @@ int check(const Common& common, const std::string& target, const std::vector<std
            "not checked");
     return 0;
   }
-  const uint64_t free = check_disk(config, setup.plan, config.section("run").string("out"));
-  line("disk", fmt::format("{}, free {}", checkpoints, free == UINT64_MAX ? "unknown" : size(free)));
+  const uint64_t free = none ? 0 : check_disk(config, setup.plan, config.section("run").string("out"));
+  const std::string of_them = none ? "" : fmt::format(", free {}", free == UINT64_MAX ? "unknown" : size(free));
+  line("disk", checkpoints + of_them);
   if (!setup.storage.tier.empty()) {
     try_storage(setup.plan, setup.offload, config.section("offload"), *registry);
     uint64_t reserved = 0;
