@@ -21,6 +21,7 @@ struct ReportContext : Beside {
   uint64_t arena_total = 0;   // [device] memory; 0: none is given
   uint64_t storage_total = 0;
   uint64_t host_total = 0;  // memory of a host, if the device's is not the host's; 0: unknown
+  uint64_t weights = 0;     // bytes of all weights, padding included: the unit of traffic
   std::optional<HostUpdate> host_update;
   Machine machine;
   double step_at_peak = 0;  // seconds of a step at the device's peak; 0: unknown
