@@ -234,7 +234,7 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   if (data_.packed()) m.padding = static_cast<double>(agreed.padding) / positions;
   m.mfu = seconds_at_peak_ > 0 ? seconds_at_peak_ * m.tokens_per_second / cut_.world : NAN;
   m.wait_seconds.data = data_wait;
-  m.wait_seconds.comm = executor_.waited();
+  m.wait_seconds.comm = executor_.waited(false), m.wait_seconds.offload = executor_.waited(true);
   Beside beside;
   beside.device_overhead = setup_.kernels->info().device_overhead_bytes;
   m.device_peak_bytes = peak_of(setup_.plan, beside).device;
