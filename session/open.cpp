@@ -148,6 +148,7 @@ Opened open_config(const OpenRequest& request) {
     };
   };
   plugins.foreign = foreign_name;
+  plugins.foreign_value = foreign_value;
   plugins.model_of = [&](const auto& directory, const auto& plugin) {
     return read_model_source(directory, plugin, plugins);
   };

@@ -6,6 +6,7 @@
 #include "session/ranks/groups.hpp"
 #include "session/report/bookkeeping.hpp"
 #include "session/report/live.hpp"
+#include "session/train/activations.hpp"
 #include "session/train/fields.hpp"
 #include "session/train/schedule.hpp"
 
@@ -102,9 +103,18 @@ static bool only_f32(const Call& call) {
   return std::all_of(call.in.begin(), call.in.end(), f32) && std::all_of(call.out.begin(), call.out.end(), f32);
 }
 
+// Ops are known only of files that the run uses: if the unknown one is of another file, its name.
+static std::string owner_of_unknown_op(const std::string& message, const Registry& registry) {
+  for (const Candidate& file : registry.candidates())
+    for (const char* before : {"unknown op ", "unknown init op: "})
+      if (file.refused.empty() && message.find(before + file.description.id + ".") != std::string::npos)
+        return file.path.string();
+  return "";
+}
+
 // With neither `training` nor `generate`: only for evaluating.
-static Setup make(const Config& config, Registry& registry, bool training, int64_t generate, const World& world,
-                  const Communicator* comm, Use use = Use::run, const Readable& readable = {}) {
+static Setup make_parts(const Config& config, Registry& registry, bool training, int64_t generate, const World& world,
+                        const Communicator* comm, Use use, const Readable& readable) {
   Setup s;
   if (use == Use::run) refuse_described(config);
   registry.pin(config.section("plugins").strings("sha256"));
@@ -142,10 +152,12 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   if (world.size > 1) registry.table<eng_axis>(ENG_ZERO_KIND, zero.string("plugin"));
   if (training && !job) s.observers = make_observers(config, registry);  // these as well
   load_ops(registry);
-  const Offered offered = offered_fields(config, registry, generate > 0);
+  Offered offered = offered_fields(config, registry, generate > 0);
+  add_fields(offered, readable.fields);
   s.model = trace(model, model_table, generate ? 1 : train.integer("micro_batch"),
                   generate ? generate : train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT),
                   training ? train.strings("freeze") : std::vector<std::string>{}, use == Use::run, offered);
+  need_fields(readable.fields, s.model);
   if (!generate) compare_fields(offered, s.model, config, s.notes);
   if (training) recompute(s.model, recompute_of(config.section("recompute")));
   PlanRequest request{s.model, s.precision, training ? &s.optimizer : nullptr, s.target.device, {}};
@@ -218,6 +230,21 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   if (training && !job && config.section("checkpoint").boolean("asynchronous"))
     s.snapshot = snapshot_bytes(saved_tensors(s.plan));
   return s;
+}
+
+static Setup make(const Config& config, Registry& registry, bool training, int64_t generate, const World& world,
+                  const Communicator* comm, Use use = Use::run, const Readable& readable = {}) {
+  try {
+    return make_parts(config, registry, training, generate, world, comm, use, readable);
+  } catch (const Error& e) {
+    const std::string file = owner_of_unknown_op(e.what(), registry);
+    if (file.empty() || !e.help().empty()) throw;
+    throw Error(e.exit(), e.what(),
+                fmt::format("{} is there, but the run does not use it: only files of which the configuration names "
+                            "something, such as a model or an optimizer, bring their ops. A plugin brings the ops that "
+                            "it emits itself",
+                            file));
+  }
 }
 
 Setup make_setup(const Config& config, Registry& registry, int64_t generate, const World& world,

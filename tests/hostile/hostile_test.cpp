@@ -167,6 +167,14 @@ TEST_CASE("models that are wrong", "[hostile][.slow]") {
   });
 }
 
+TEST_CASE("errors name an op's file, a role and a type", "[hostile]") {
+  check({
+      {in_run, "trace: an op of an unused file", 3, "mamba.eng.so is there, but the run does not use it"},
+      {in_run, "precision: whole numbers", 3, "precision hostile gives weights i32, which is no floating type"},
+      {in_run, "precision: no such type", 3, "precision hostile gives weights dtype 99"},
+  });
+}
+
 TEST_CASE("traces that are wrong", "[hostile][.slow]") {
   check({
       {in_run, "trace: a parameter", 3, "declaring a parameter is not allowed in this phase"},
@@ -306,9 +314,9 @@ TEST_CASE("policies that are wrong", "[hostile][.slow]") {
       {in_run, "precision: an op", 3, "[precision] hostile: emitting an op is not allowed"},
       {in_run, "precision: a shape", 2, "[precision] hostile: asking for a shape is not allowed"},
       {in_run, "precision: a group", 3, "[precision] hostile makes groups or parts"},
-      {in_run, "precision: no such type", 3, "precision hostile gives role 1 the dtype 99"},
-      {in_run, "precision: no type at all", 3, "precision hostile gives role 6 the dtype 0"},
-      {in_run, "precision: whole numbers", 3, "precision hostile gives role 1 the dtype 5"},
+      {in_run, "precision: no such type", 3, "precision hostile gives weights dtype 99"},
+      {in_run, "precision: no type at all", 3, "precision hostile gives activations dtype 0"},
+      {in_run, "precision: whole numbers", 3, "precision hostile gives weights i32, which is no floating type"},
       {in_run, "precision: another tier", 3, "precision hostile changed another axis than its own"},
       {in_run, "precision: another part", 3, "precision hostile changed another axis than its own"},
       {in_run, "precision: other activations", 3, "this kernel of hostile computes f32"},
