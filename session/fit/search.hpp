@@ -6,8 +6,8 @@
 
 namespace eng {
 
-// Another number format is told only if nothing fits in the configuration's own, or if its step takes less than this
-// share of the time: an estimate cannot tell times apart that are closer.
+// Another number format is proposed only if nothing fits in the configuration's own, or if its step takes less than
+// this share of the time: estimates that are closer than that do not tell which is faster.
 constexpr double other_format = 0.99;
 
 bool fits(const Tried& tried);

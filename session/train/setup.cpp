@@ -175,7 +175,7 @@ static Setup make_parts(const Config& config, Registry& registry, bool training,
     }
   }
   request.traits = traits_of(s.target, communicator);
-  // Who only reads weights has them where they are computed with, or cast from masters.
+  // Without training, weights live where they are used; masters are needed only if nothing else can be cast.
   std::set<int32_t> idle;
   if (!training) idle = {ENG_ROLE_STATE, ENG_ROLE_GRAD, ENG_ROLE_ACT};
   if (!training && (s.precision.table.flags & ENG_AXIS_CASTS)) idle.insert(ENG_ROLE_MASTER);

@@ -21,7 +21,7 @@ Exchange join(const Plan& plan, Communicator* comm) {
   return [comm](const std::string& mine) { return comm->exchange(mine); };
 }
 
-// What a device measures, rank 0's does alone, while its executor prepares; the others wait for it before they prepare.
+// Only rank 0 benchmarks kernels, while its executor prepares; the others wait for its choices before they prepare.
 // Then all prepare the collectives.
 std::string before_executor(Device& device, const Exchange& exchange, uint32_t rank, const std::string& own) {
   const std::string choices = rank && device.measures() ? exchange("").front() : own;
