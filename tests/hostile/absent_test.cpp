@@ -23,4 +23,12 @@ TEST_CASE("check and plan refuse a device that is not here, as run does", "[host
   CHECK(Json::parse(json.out).at("fits").is_null());
 }
 
+TEST_CASE("errors name an op's file, a role and a type", "[hostile]") {
+  check({
+      {in_run, "trace: an op of an unused file", 3, "mamba.eng.so is there, but the run does not use it"},
+      {in_run, "precision: whole numbers", 3, "precision hostile gives weights i32, which is no floating type"},
+      {in_run, "precision: no such type", 3, "precision hostile gives weights dtype 99"},
+  });
+}
+
 }  // namespace hostile

@@ -167,14 +167,6 @@ TEST_CASE("models that are wrong", "[hostile][.slow]") {
   });
 }
 
-TEST_CASE("errors name an op's file, a role and a type", "[hostile]") {
-  check({
-      {in_run, "trace: an op of an unused file", 3, "mamba.eng.so is there, but the run does not use it"},
-      {in_run, "precision: whole numbers", 3, "precision hostile gives weights i32, which is no floating type"},
-      {in_run, "precision: no such type", 3, "precision hostile gives weights dtype 99"},
-  });
-}
-
 TEST_CASE("traces that are wrong", "[hostile][.slow]") {
   check({
       {in_run, "trace: a parameter", 3, "declaring a parameter is not allowed in this phase"},
