@@ -104,7 +104,7 @@ TEST_CASE("a key can be unset") {
   CHECK_THAT(problems(with("[schedule]\nkind = \"WarmupLR\"\ncompatible = \"deepspeed\"\nwarmup_num_steps = 3\n"
                            "warmup_min_lr = 0.0\n"),
                       {"schedule.kind=constant", "-schedule.compatible"}),
-             Contains("to start without it: --unset schedule.warmup_min_lr --unset schedule.warmup_num_steps\n"));
+             Contains("to start without them: --unset schedule.warmup_min_lr --unset schedule.warmup_num_steps\n"));
   const Config other = parse(run, {"optimizer.plugin=sgd", "-optimizer.beta1"});
   CHECK(other.section("optimizer").string("plugin") == "sgd");
   // All of a table.
