@@ -99,11 +99,18 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
                 &model = config.section("model"), &zero = config.section("zero");
   const std::optional<Card> card = described_card(config);
   if (has_kernels(config, card)) s.kernels = std::make_unique<Kernels>(registry, device.string("plugin"), device);
-  s.target = make_target(config, card, s.kernels.get(), world.size);
+  s.target = make_target(config, registry, card, s.kernels.get(), world.size);
+  const Job* const job = readable.job;
+  if (!s.kernels) {
+    need_kernels(registry, ENG_MODEL_KIND, model.string("plugin"), s.target.device);
+    if (job)
+      need_kernels(registry, ENG_JOB_KIND, job->name, s.target.device);
+    else if (training)
+      need_kernels(registry, ENG_OPTIMIZER_KIND, optimizer.string("plugin"), s.target.device);
+  }
   s.precision =
       make_precision(precision.string("plugin"),
                      registry.table<eng_axis>(ENG_PRECISION_KIND, precision.string("plugin")), precision, world);
-  const Job* const job = readable.job;
   if (job && s.precision.table.begin)
     throw Error(Exit::usage,
                 fmt::format("precision.plugin = \"{}\" scales the loss from step to step; a job takes no steps",

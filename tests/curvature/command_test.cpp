@@ -212,4 +212,18 @@ TEST_CASE("what the curvature job cannot use is told with its key", "[curvature]
   refused({"job.probe=3"}, "unknown key `probe`");
 }
 
+TEST_CASE("a card without kernels for the curvature job is refused by its plan", "[curvature]") {
+  Scratch scratch;
+  scratch.config();
+  const auto plan = [&](const std::string& device) {
+    return engine(scratch, {"plan", "config.toml", "--job", "curvature", "device.describe=" + device});
+  };
+  const Result card = plan("a800-80g");
+  INFO(card.out << card.err);
+  CHECK(card.exit == 3);
+  CHECK(has(card.err, "device cuda has no kernels for the ops of job curvature: it has them for cpu, reference"));
+  CHECK_FALSE(has(card.out, "fits"));
+  CHECK(plan("24GiB").exit == 0);  // of the cpu device
+}
+
 }  // namespace curvature_command
