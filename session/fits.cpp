@@ -50,6 +50,21 @@ uint64_t machine_peak(const Setup& setup) {
   return peak_of(setup.plan, beside(setup)).machine;
 }
 
+Exit refusal(const Setup& setup) {
+  const Excess more = excess(peak_of(setup.plan, beside(setup)), available(setup));
+  return refusal(more, setup.target.host_memory());
+}
+
+Exit refusal(const Excess& more, bool host_memory) {
+  if (!more.bytes) return Exit::done;
+  if (more.storage) return Exit::disk;
+  return !more.arena && (more.host || host_memory) ? Exit::host_memory : Exit::device_memory;
+}
+
+void check_device(const Config& config, Registry& registry, const Setup& setup) {
+  if (!setup.target.card) const Device device(registry, setup.target.device, config.section("device"));
+}
+
 static void refuse_plan(const Setup& setup, const std::string& what, const std::string& help) {
   const Peak peak = peak_of(setup.plan, beside(setup));
   const Available all = available(setup);
@@ -57,12 +72,12 @@ static void refuse_plan(const Setup& setup, const std::string& what, const std::
   const bool host = more.host || setup.target.host_memory();
   const auto text = [](uint64_t n) { return format_bytes(static_cast<double>(n)); };
   if (more.arena)
-    throw Error(Exit::device_memory,
+    throw Error(refusal(setup),
                 fmt::format("{} needs an arena of {}, device.memory is {}: {} too much", what, text(peak.arena),
                             text(all.arena), text(more.bytes)),
                 help);
   if (more.storage)
-    throw Error(Exit::disk,
+    throw Error(refusal(setup),
                 fmt::format("{} needs {} of storage, tier {} has {} free: {} too much", what, text(peak.storage),
                             setup.storage.tier, text(all.storage), text(more.bytes)),
                 "free space there, give more folders on other disks, or keep fewer states there");
@@ -71,7 +86,7 @@ static void refuse_plan(const Setup& setup, const std::string& what, const std::
   // Of this machine's memory, what its control group allows.
   const Room room = host && !setup.target.card ? room_here() : Room();
   const std::string limit = !room.group.empty() && there == room.memory ? " (" + room.group + ")" : "";
-  throw Error(host ? Exit::host_memory : Exit::device_memory,
+  throw Error(refusal(setup),
               fmt::format("{} needs {}, {} has {}{}: {} too much", what, text(more.host ? peak.hosts : peak.machine),
                           place, text(there), limit, text(more.bytes)),
               help);
@@ -171,7 +186,8 @@ uint64_t check_disk(const Config& config, const Plan& plan, const std::filesyste
   const Section& checkpoint = config.section("checkpoint");
   const int64_t left = std::max<int64_t>(config.section("train").integer("steps") - from, 0),
                 every = checkpoint.integer("every"), keep = std::max<int64_t>(checkpoint.integer("keep"), 1);
-  const int64_t saves = every ? (left + every - 1) / every : std::min<int64_t>(left, 1);
+  const bool last = checkpoint.boolean("last");
+  const int64_t saves = !every ? std::min<int64_t>(left, last) : last ? (left + every - 1) / every : left / every;
   const auto more = static_cast<uint64_t>(
       std::min(saves, std::max<int64_t>(keep + 1 - static_cast<int64_t>(std::min<size_t>(present, 1u << 30)), 1)));
   const uint64_t each = written_bytes(plan);

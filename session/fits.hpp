@@ -25,6 +25,12 @@ uint64_t planned_peak(const Setup& setup);
 // The memory that the ranks on this machine need together; for a device with separate memory, that of one rank.
 uint64_t machine_peak(const Setup& setup);
 bool fits(const Setup& setup);
+// The code with which a run ends that is refused for its memory; Exit::done if it fits.
+Exit refusal(const Setup& setup);
+Exit refusal(const Excess& more, bool host_memory);
+// Makes an object of the device, as a run does first, and gives it back: throws Error(Exit::environment) with the
+// plugin's reason where it is not there or not usable. Described devices are not asked.
+void check_device(const Config& config, Registry& registry, const Setup& setup);
 // Throws Error(host or device memory) if the plan does not fit, with the proposals of find_fit.
 void check_fits(const Config& config, Registry& registry, const Setup& setup);
 // The same for a setup from make_evaluation. The model is fixed, so the edits change only the batch.

@@ -2,6 +2,7 @@
 #include "session/foreign.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "core/config/names.hpp"
 #include "core/config/toml.hpp"
@@ -78,6 +79,19 @@ std::optional<Foreign> foreign_name(const std::string& section, const std::strin
   return std::nullopt;
 }
 
+std::string foreign_value(const std::string& key, const std::string& word) {
+  static const std::set<std::string> ambiguous = {"true", "false", "none"};  // they belong to a name of theirs
+  if (ambiguous.count(lower_case(word))) return "";
+  for (const auto& [name, entry] : names()) {
+    const toml::table& known = *entry.as_table();
+    const toml::table* values = text_of(known, "is") == key ? known["values"].as_table() : nullptr;
+    if (!values) continue;
+    for (const auto& [theirs, ours] : *values)
+      if (lower_case(std::string(theirs.str())) == lower_case(word)) return ours.value_or(std::string());
+  }
+  return "";
+}
+
 std::vector<std::string> foreign_names() {
   std::vector<std::string> out;
   for (const auto& entry : names()) out.emplace_back(entry.first.str());
@@ -100,6 +114,10 @@ std::string foreign_flag(const std::string& word, const std::string& next) {
       {{"output_dir", "save_dir"}, "--out DIR sets the run's directory"},
       {{"local_rank", "master_addr", "master_port", "nnodes", "node_rank"},
        "ranks find each other through mpirun or srun: docs/ranks.md"},
+      {{"port", "main_process_port", "rdzv_endpoint", "rdzv_backend", "host"},
+       "a run listens on no port: ranks find each other through mpirun or srun (docs/ranks.md), and `engine report "
+       "RUN` "
+       "writes a page to open in a browser"},
       {{"print_config", "show_config"}, "`engine config show CONFIG` prints every value"}};
   const auto equals = std::min(word.find('='), word.size());
   std::string name = word.substr(0, equals);

@@ -15,6 +15,9 @@ std::optional<Foreign> foreign_name(const std::string& section, const std::strin
 
 // Every name that foreign_name knows, as foreign.toml writes it.
 std::vector<std::string> foreign_names();
+// Our value of a key of ours, such as "precision.plugin", for another trainer's word: "bf16" for "bfloat16". "" if none
+// is known.
+std::string foreign_value(const std::string& key, const std::string& word);
 
 // What to use instead of a flag of another trainer's command; "" for an unknown flag. `word` is the flag as typed, such
 // as "--num_gpus=2", and `next` the word after it.

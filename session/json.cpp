@@ -368,8 +368,8 @@ bool Json::operator==(const Json& other) const {
   return size() == other.size() && (is_null() || std::all_of(members().begin(), members().end(), same));
 }
 
-void refuse(const std::string& where, const std::string& why) {
-  throw Error(Exit::checkpoint, where + ": " + why);
+void refuse(const std::string& where, const std::string& why, const std::string& help) {
+  throw Error(Exit::checkpoint, where + ": " + why, help);
 }
 
 Json parse_json(std::string_view text, const std::string& where, size_t deepest,

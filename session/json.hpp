@@ -118,7 +118,7 @@ struct Json::Entry {
 };
 
 // Throws Error(Exit::checkpoint, "WHERE: WHY").
-[[noreturn]] void refuse(const std::string& where, const std::string& why);
+[[noreturn]] void refuse(const std::string& where, const std::string& why, const std::string& help = "");
 // A document of bounded depth, with no key twice in an object. `look` sees each value that is no object or list, and
 // the key it stands at. Throws as `refuse`.
 Json parse_json(std::string_view text, const std::string& where, size_t deepest,

@@ -111,6 +111,7 @@ std::optional<Resumed> resumed(const RunRequest& request, const Parts& parts, co
 
 // On rank 0. Of a run that is resumed, the checkpoints that it has count.
 void check_space(const RunRequest& request, const Config& config, const Setup& setup, const RunPlace& place) {
+  if (saves_nothing(config.section("checkpoint"))) return;
   if (!place.dir) {
     check_disk(config, setup.plan, request.out.empty() ? config.section("run").string("out") : request.out.string());
     return;
@@ -250,6 +251,7 @@ RunEnd Run::end() {
   if (s.recorder) s.recorder->ended(end.exit);
   s.trace->finish(s.trainer->step());
   if (s.place.dir) end.directory = s.place.dir->path();
+  end.last_checkpoint = s.trainer->last_checkpoint();
   end.held_out = s.parts.data->info().validation_samples > 0;
   return end;
 }

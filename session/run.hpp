@@ -53,8 +53,9 @@ class RunListener : public Listener {
 };
 
 struct RunEnd {
-  Exit exit = Exit::done;           // or Exit::stopped, with a complete checkpoint
+  Exit exit = Exit::done;           // or Exit::stopped, with a complete checkpoint if the run saves any
   std::filesystem::path directory;  // "" on ranks other than the first
+  std::string last_checkpoint;      // its name; "" if the run has none
   bool held_out = false;            // there is held-out data
 };
 

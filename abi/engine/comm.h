@@ -13,9 +13,9 @@
  * than the deadline given to `create`. At the deadline, or when a rank is gone, they fail with ENG_UNAVAILABLE. The text
  * names the missing ranks, the collective, its number in the group, and how long it has waited.
  *
- * With ENG_COMM_DEVICE_MEMORY, a launch may only enqueue the collective. If that then fails, at the deadline or before,
- * it ends on its queue with bytes that mean nothing, and `poll` says why. The engine calls `poll` before it starts a
- * program and after the queues of the program have ended; if it fails, the program has failed.
+ * With ENG_COMM_DEVICE_MEMORY, a launch may only enqueue the collective. If it fails later, its queue still completes,
+ * the output is undefined, and `poll` reports the error. The engine calls `poll` before it starts a program and after
+ * the queues of the program have ended; if it fails, the program has failed.
  *
  * The channel of `exchange` carries the host's own few bytes: counts, hashes, flags between steps.
  *

@@ -110,7 +110,9 @@ typedef struct eng_data {
    * tokens and values[1] the labels, both int32_t. All T values of every field are written. The host checks them against
    * what the names mean (above), and every id against the model's vocabulary. Training and validation samples never
    * overlap.
-   * Positions count from 0. Training positions continue beyond one epoch, where the order is shuffled again. Validation
+   * Positions count from 0. With R ranks, M samples of a micro-batch and A micro-batches of a step, step s (from 0) has
+   * the training positions s * R * M * A and following: row i of micro-batch a of rank r is position
+   * s * R * M * A + (a * R + r) * M + i. So a micro-batch has neighbours. Training positions continue beyond one epoch, where the order is shuffled again. Validation
    * positions are below validation_samples. Positions come in any order, and the same one may be read again.
    * Allocates nothing. A thread of the engine reads the next training batch while a step runs. Between programs, the
    * main thread reads the batches of evaluations.

@@ -21,10 +21,11 @@
  * Nothing is thrown. After a failure in `start`, `step`, `evaluate`, `logits` or `save` that is not ENG_INVALID,
  * ENG_NOT_FOUND, ENG_PRECONDITION or ENG_UNSUPPORTED, the session can only be closed.
  *
- * Threads. One thread at a time uses a session; it need not be the same one. Different sessions may be used at the same
- * time. Opening, starting and closing a session, and freeing the last tensor of a closed one, wait until no other
- * session of the process is within a program, and the other way round. Functions with [any] in their contract may be
- * called from any thread at any time.
+ * Threads. One thread at a time uses a session; it need not be the same one. A call while another one is inside does
+ * nothing and returns ENG_PRECONDITION, and so does a call of a callback for its own session. Different sessions may be
+ * used at the same time. Opening, starting and closing a session, and freeing the last tensor of a closed one, wait
+ * until no other session of the process is within a program, and the other way round. Functions with [any] in their
+ * contract may be called from any thread at any time.
  *
  * Ranks. A program that is started by mpirun or srun is one rank of a session of several ranks: all ranks open the same
  * configuration and call the functions marked `all ranks` in the same order. A process has at most one such session,
@@ -32,8 +33,8 @@
  *
  * Lifetimes. A tensor that was taken keeps its memory allocated until its deleter is called: by any thread, also after
  * the session was closed. It does not keep the session open. After plugins were stopped, when the process exits, a
- * deleter gives nothing back any more; it may still be called. A process that forks after `start` must not use its
- * sessions in the child.
+ * deleter gives nothing back any more; it may still be called. A child that was forked after `start` has no use of the
+ * parent's sessions and can start none: there, their functions return ENG_PRECONDITION and do nothing.
  *
  * States, besides those of engine/base.h
  *   opened    eng_session_open returned ENG_OK, and eng_session_close has not been called
@@ -52,7 +53,7 @@ extern "C" {
 #endif
 
 #define ENG_EMBED_KIND "eng.embed/1"
-#define ENG_EMBED_DRAFT "embed-2" /* of this header; eng_session_draft tells that of the library */
+#define ENG_EMBED_DRAFT "embed-3" /* of this header; eng_session_draft tells that of the library */
 
 #if defined(__GNUC__)
 #define ENG_EMBED_API_ __attribute__((visibility("default")))
@@ -94,7 +95,12 @@ typedef struct eng_session_request {
    * eng_session_plan return ENG_INVALID, and the text has the nearest names.  since 1.0 */
   const char *const *activations;
   uint32_t n_activations;
-  uint32_t reserved;
+  uint32_t n_fields;
+  /* What batches of the caller bring beside tokens and labels: "loss_weights", "segments", "positions" (engine/data.h),
+   * whether the configuration's own data have them or not. A model that does not read one: ENG_INVALID. Where neither a
+   * batch nor the own data have one, weights are 1, a row is one document, and positions follow from the
+   * segments.  since 1.0 */
+  const char *const *fields;
 } eng_session_request;
 
 /* What is known of a session.  since 1.0 */
@@ -195,9 +201,11 @@ typedef struct eng_tensor_info {
 } eng_tensor_info;
 
 /* eng_session_take */
-#define ENG_TAKE_WRITABLE 1u /* not read-only: the caller may write it while the session is between steps */
-#define ENG_TAKE_COPY 2u     /* a copy of the whole tensor in memory of the host; gathered, if ranks hold parts */
-#define ENG_TAKE_PART 4u     /* this rank's part, as (count), if it is one range or none */
+/* not read-only: the caller may write it while the session is between steps. Gradients and activations stay read-only:
+ * a step computes them anew */
+#define ENG_TAKE_WRITABLE 1u
+#define ENG_TAKE_COPY 2u /* a copy of the whole tensor in memory of the host; gathered, if ranks hold parts */
+#define ENG_TAKE_PART 4u /* this rank's part, as (count), if it is one range or none */
 /* eng_session_write */
 #define ENG_WRITE_ROUND 1u /* the elements may be rounded to the tensor's type; else only exact conversions are made */
 
@@ -245,8 +253,8 @@ ENG_EMBED_API_ eng_status eng_session_describe(eng_session *self, eng_session_in
  * Fields: "tokens", (rows, length) of eng_session_info, an integer type; and optionally "labels" of that shape, where
  * ENG_IGNORE_LABEL (-100) counts for nothing. Without labels, the label of a token is the token after it in its row, and
  * the last one has none. `tokens` may have one column more instead, for the last labels. Each further field that the model
- * reads (engine/data.h), such as "segments", is given by its name, too: int32 or float32, as the model asks. `out` may be
- * NULL.
+ * reads (engine/data.h) is given by its name, too: int32 or float32, as the model asks. Those of
+ * eng_session_request.fields may be left out. `out` may be NULL.
  *   Call: [opened & between], all ranks, each with its own rows  since 1.0 */
 ENG_EMBED_API_ eng_status eng_session_step(eng_session *self, const eng_tensor_in *fields, uint32_t n,
                                            eng_step_result *out, eng_error *error);
@@ -303,8 +311,8 @@ ENG_EMBED_API_ void eng_session_stop(eng_session *self);
  *   Call: [opened & between]  since 1.0 */
 ENG_EMBED_API_ void eng_session_fail(eng_session *self, const char *text);
 /* Waits for a checkpoint that is being written, records how the run ended (stopped, if steps are left), gives back
- * everything but the memory of tensors that were taken, and frees `self`, also if it fails. NULL does nothing. Saves no
- * checkpoint: that of the last step of the run is saved by that step.
+ * everything but the memory of tensors that were taken, and frees `self`, also if it fails, unless it returns
+ * ENG_PRECONDITION. NULL does nothing. Saves no checkpoint: that of the last step of the run is saved by that step.
  *   Call: [opened & between], all ranks  since 1.0 */
 ENG_EMBED_API_ eng_status eng_session_close(eng_session *self, eng_error *error);
 

@@ -100,17 +100,18 @@ struct Options {
   Options &set(std::string text) { return overrides.push_back(std::move(text)), *this; }
   std::string target, out, resume = "auto";
   std::optional<std::string> text;  // instead of a file; `target` names it
-  std::vector<std::string> overrides, plugin_paths, activations;
+  std::vector<std::string> overrides, plugin_paths, activations, fields;
   uint32_t flags = 0;  // ENG_SESSION_*
 };
 
 class Session {
  public:
   explicit Session(const Options &o) {
-    std::vector<const char *> overrides, paths, activations;
+    std::vector<const char *> overrides, paths, activations, fields;
     for (const std::string &one : o.overrides) overrides.push_back(one.c_str());
     for (const std::string &one : o.plugin_paths) paths.push_back(one.c_str());
     for (const std::string &one : o.activations) activations.push_back(one.c_str());
+    for (const std::string &one : o.fields) fields.push_back(one.c_str());
     eng_session_request r{};
     r.struct_size = sizeof(r);
     r.flags = o.flags;
@@ -119,6 +120,7 @@ class Session {
     r.overrides = overrides.data(), r.n_overrides = static_cast<uint32_t>(overrides.size());
     r.plugin_paths = paths.data(), r.n_plugin_paths = static_cast<uint32_t>(paths.size());
     r.activations = activations.data(), r.n_activations = static_cast<uint32_t>(activations.size());
+    r.fields = fields.data(), r.n_fields = static_cast<uint32_t>(fields.size());
     call(eng_session_open, &r, &self_);
   }
   ~Session() { eng_session_close(self_, nullptr); }

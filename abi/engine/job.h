@@ -139,6 +139,8 @@ typedef struct eng_job_value {
   uint32_t reserved;
 } eng_job_value;
 
+/* The functions up to `run` must be there, also in a job without programs, states or values: `states` and `values` then
+ * give 0 of them, and `emit` is not called.  since 1.0 */
 typedef struct eng_job {
   uint32_t struct_size;
   uint32_t minor;

@@ -30,7 +30,10 @@ extern "C" {
  *   Owner: host.  Valid: during the call it was passed to.  since 1.0 */
 typedef struct eng_call {
   uint32_t struct_size;
-  uint32_t parallel; /* threads or processors to use: eng_device_info.parallel, or parallel_beside */
+  /* Threads or processors to use: eng_device_info.parallel, or parallel_beside. The engine gives a kernel no threads: on
+   * the host it makes as many itself, for example by `#pragma omp parallel num_threads(call->parallel)`, as the kernels
+   * of the cpu device do, and never more. 1: it computes on the thread of `launch`. The result must not depend on it. */
+  uint32_t parallel;
   uint32_t n_in;
   uint32_t n_out;
   const eng_desc *in;

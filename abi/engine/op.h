@@ -99,8 +99,9 @@ typedef struct eng_stepping_api {
  * that the input is present (accumulators). Without `must` it does so only if nothing reads the input afterwards.
  * A model or a gradient rule must not emit an op with a `must` pair whose input is still needed or was not made by an
  * op; such a plan is refused.
- * In updates and moves, whoever emits the op names its outputs, which may be its inputs. An op that only they emit
- * needs no pairs. If it has a pair with `must`, the named output must be that input.  Frozen.  since 1.0 */
+ * In updates and moves, whoever emits the op names its outputs, which may be its inputs. For each output that may be an
+ * input the op needs the pair, without `must` or with it: a plan with such an op without the pair is refused. With
+ * `must`, the named output must be that input.  Frozen.  since 1.0 */
 typedef struct eng_in_place {
   uint32_t out;
   uint32_t in;

@@ -90,7 +90,7 @@
 /* Per element:
  *   g = fma(wd, p, grad * scalars[CLIP]);  b = first update ? g : fma(momentum, b, g)
  *   p = p - lr * b                 (Nesterov: p - lr * (g + momentum * b))
- * scalars[LR+1] is 1 on the first update, otherwise 0. Nothing changes if scalars[OK] is 0.
+ * scalars[LR+1] is 1 on the first update, otherwise 0; without b it has no effect. Nothing changes if scalars[OK] is 0.
  * in: p, grad, [b], scalars; out: p, [b], in place; [weight (n)].
  * attrs: momentum f, weight_decay f, nesterov i, [weight i, as in eng.adamw/1]. EXACT.
  * p and b may be bf16 as in eng.adamw/1; value 0 is p, 1 b. */

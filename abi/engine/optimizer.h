@@ -147,9 +147,10 @@ typedef struct eng_optimizer {
    * the first step.
    *   Call: [setup & created]  since 1.0 */
   eng_status (*scalars)(void *self, uint64_t k, float *out, uint32_t cap, uint32_t *n, eng_error *);
-  /* Emits the ops that update one run in place: their outputs name ids of `run`. If the outputs of an op are so named,
-   * the op needs no eng_in_place pairs. If it has pairs with `must`, the named output must be that input; otherwise the
-   * op is refused. If no op is emitted, the run stays unchanged.
+  /* Emits the ops that update one run in place: their outputs name ids of `run`. An op of the plugin's own has an
+   * eng_in_place pair (engine/op.h) for each output that names one of its inputs: else the plan is refused. If a pair
+   * has `must`, the named output must be that input; otherwise the op is refused. If no op is emitted, the run stays
+   * unchanged.
    *   Call: [plan & created]  since 1.0 */
   eng_status (*update)(void *self, eng_build *, const eng_update *run, eng_error *);
 } eng_optimizer;

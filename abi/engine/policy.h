@@ -76,6 +76,8 @@ typedef struct eng_policy_update {
 /* A state, or one piece of it, to be taken from one home to another that differs only on this policy's axis.
  * A part of a piece with n elements is its elements [index * n / count, (index + 1) * n / count), and n / count is a
  * multiple of 4,096.
+ * Evaluation and generation move weights too, and nothing else: what reads a checkpoint without training makes the
+ * weight from its master by the same move.
  * A move of ENG_ROLE_GRAD from the whole is a sum: `src` is this rank's own gradient and `dst` the sum over all ranks,
  * made by eng.fold/1 over the ranks in order, or over sub-trees of that. The sum may have a wider dtype than `src`:
  * then every eng.fold/1 makes it in that dtype (its attribute dtype).  since 1.0 */

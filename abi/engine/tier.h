@@ -43,7 +43,9 @@ typedef struct eng_tier_info {
 typedef struct eng_tier {
   uint32_t struct_size;
   uint32_t minor;
-  /* Describes the tier from the options alone. Creates nothing.  Call: [plan]  since 1.0 */
+  /* Describes the tier from the options alone. Creates nothing. The options are the keys of [offload], which are the
+   * engine's: a run cannot give a tier options of its own yet, and `engine plugins test` refuses a description of a
+   * tier that lists some.  Call: [plan]  since 1.0 */
   eng_status (*describe)(const eng_options *, eng_tier_info *out, eng_error *);
   /* `local_rank` is the number of this process among those of this machine, from 0.
    *   Owner: caller, until destroy.  Call: [setup]  since 1.0 */

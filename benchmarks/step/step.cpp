@@ -203,7 +203,9 @@ int measure(int argc, char** argv) {
         step.record(nullptr);
         fmt::print("{}\n", traced(setup.plan, trace, seconds).dump());
       } else {
-        fmt::print("{:.6f}\n", line == "products" ? multiply() : line == "waited" ? step.waited() : train());
+        fmt::print("{:.6f}\n", line == "products" ? multiply()
+                               : line == "waited" ? step.waited(true) + step.waited(false)
+                                                  : train());
       }
     }
     return 0;

@@ -4,7 +4,7 @@
 namespace eng {
 
 Arenas::Arenas(const Plan& plan, Device& device, Host* host) : device_(device) {
-  if (plan.has_tiers() && !host) throw Error(Exit::bug, "this plan has tiers, which nobody has made");
+  if (plan.has_tiers() && !host) throw Error(Exit::bug, "this plan has tiers, but no tier was created");
   try {
     for (uint32_t a = 0; a < plan.arenas.size(); ++a) {
       const std::string& kind = plan.arenas[a].kind;

@@ -22,8 +22,9 @@ class Executor {
   // returns true, returns false: the step does not count, and persistent state except counters and losses is unchanged.
   bool run(const std::string& program, bool (*stop)() = nullptr);
   // Seconds in the last run that the compute queue waited for others; for a device with queues, the seconds in which
-  // the host waited or worked between islands of enqueued actions.
-  double waited() const { return runner_->waited(); }
+  // the host waited or worked between islands of enqueued actions. `tiers`: for what comes from tiers, goes there or is
+  // computed there; otherwise for communication.
+  double waited(bool tiers) const { return runner_->waited(tiers); }
   // Sets the recorder of later runs; nullptr: none. Owner: caller.
   void record(ActionRecorder* recorder) { runner_->record(recorder); }
   // Runs a program again, action by action, and names the first output with a NaN or an infinity:

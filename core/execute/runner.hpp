@@ -2,6 +2,7 @@
 // Runs the queues of a plan: on host threads (threads.cpp), or on queues of the device (streams.cpp).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <optional>
@@ -39,7 +40,7 @@ class Runner {
   Runner& operator=(const Runner&) = delete;
 
   // Called before the first segment of a program.
-  void begin() { failed_ = false, waited_ = waited_.zero(); }
+  void begin() { failed_ = false, waited_.fill(waited_[0].zero()); }
   // Runs one repetition of a segment; when this returns, it has ended or is enqueued.
   virtual void run(size_t program, size_t segment) = 0;
   // Waits until at most one repetition is unfinished.
@@ -52,7 +53,7 @@ class Runner {
 
   bool failed() const { return failed_.load(std::memory_order_relaxed); }
   Error failure() const { return Error(exit_, failure_); }
-  double waited() const { return std::chrono::duration<double>(waited_).count(); }
+  double waited(bool tiers) const { return std::chrono::duration<double>(waited_[tiers]).count(); }
 
  protected:
   using Clock = ActionRecorder::Clock;
@@ -66,9 +67,11 @@ class Runner {
   Bound& bound_;
   const bool ranks_;  // there are other ranks
   ActionRecorder* recorder_ = nullptr;
-  std::chrono::nanoseconds waited_{0};  // see Executor::waited
+  // Where a wait for another queue is added: to that for communication, or to that for tiers.
+  std::chrono::nanoseconds& waited_for(Queue q) { return waited_[q != Queue::comm && plan_.has_tiers()]; }
 
  private:
+  std::array<std::chrono::nanoseconds, 2> waited_{};  // see Executor::waited
   std::atomic<bool> failed_{false};
   Exit exit_ = Exit::environment;
   std::string failure_;

@@ -210,7 +210,7 @@ class Streams final : public Runner {
     // Kernels of the host know no queues of the device.
     const bool beside = plan_.calls[step.action->call].on_host;
     if (!failed()) launch(step, {sizeof(eng_exec), 0, beside ? nullptr : queue(step.action->queue)});
-    waited_ += Clock::now() - start;
+    waited_for(step.action->queue) += Clock::now() - start;
   }
 
   void enqueue_all(const Enqueued& e) {
@@ -257,7 +257,8 @@ class Streams final : public Runner {
       ActionRecorder::Event& event = times_[k];
       event.reached = reached[index_of(action.queue)];
       event.call = action.call, event.block = action.block, event.queue = action.queue;
-      if (action.queue == Queue::compute) waited_ += event.begin - event.reached;
+      const Queue last = action.waits.empty() ? Queue::comm : steps[action.waits.back()].action->queue;
+      if (action.queue == Queue::compute) waited_for(last) += event.begin - event.reached;
       reached[index_of(action.queue)] = event.end;
       recorder_->add(event);
     }

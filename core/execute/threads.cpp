@@ -96,7 +96,7 @@ class Threads final : public Runner {
     run(lanes, Queue::compute);
     for (Queue queue : all_queues)
       if (queue != Queue::compute && !lanes.of[index_of(queue)].tasks.empty())
-        wait_timed(workers_[index_of(queue)]->finished, workers_[index_of(queue)]->runs++, waited_);
+        wait_timed(workers_[index_of(queue)]->finished, workers_[index_of(queue)]->runs++, waited_for(queue));
   }
 
   std::optional<std::string> finish() override {
@@ -131,11 +131,13 @@ class Threads final : public Runner {
 
   void run(Lanes& lanes, Queue queue) {
     Lane& lane = lanes.of[index_of(queue)];
-    std::chrono::nanoseconds waited{0};
+    std::chrono::nanoseconds uncounted{0};
     for (const Task& task : lane.tasks) {
       ActionRecorder::Event event{};
       if (recorder_) event.reached = Clock::now();
-      for (const Wait& wait : task.waits) wait_timed(lanes.of[index_of(wait.queue)].done, wait.position, waited);
+      for (const Wait& wait : task.waits)
+        wait_timed(lanes.of[index_of(wait.queue)].done, wait.position,
+                   queue == Queue::compute ? waited_for(wait.queue) : uncounted);
       if (recorder_) event.begin = Clock::now();
       if (!failed()) launch(*task.step, here);
       if (recorder_) {
@@ -145,7 +147,6 @@ class Threads final : public Runner {
       }
       if (!lanes.alone) lane.done.add();
     }
-    if (queue == Queue::compute) waited_ += waited;
   }
 
   std::vector<std::vector<std::unique_ptr<Lanes>>> programs_;  // per program and segment of the plan

@@ -340,8 +340,8 @@ std::vector<View> BlockEmitter::train(const MicroBatch& batch) const {
     inputs.push_back(values);
     values = forward(b, values, envs[b], pass);
     if (batch.after_forward) batch.after_forward(b, values);
-    // The last ones would be back before they are gone. What a run makes again need not be kept; its end keeps its
-    // input.
+    // The last two blocks stay: their backward begins before a copy could go and return. Of a recomputed run
+    // of blocks, the last one keeps the input of the run; the others keep nothing.
     if (batch.away && b + 2 < envs.size() && !model_.blocks[b].twice) away.leave(kept(b, envs, inputs));
   }
   pass.again = true;

@@ -112,10 +112,13 @@ std::vector<Policy::State> Policy::states() const {
 }
 
 int32_t Precision::dtype(int32_t role, const eng_unit* unit) const {
+  static const char* const roles[] = {"",          "weights",    "masters", "states", "fresh gradients",
+                                      "gradients", "activations"};
   const int32_t out = place(*this, role, unit, &eng_view::dtype).dtype;
+  const std::string text = describe({out, 0, {}});
   if (!is_float(out))
-    throw Error(Exit::environment,
-                fmt::format("precision {} gives role {} the dtype {}, which is no floating type", name, role, out));
+    throw Error(Exit::environment, fmt::format("precision {} gives {} {}, which is no floating type", name, roles[role],
+                                               text.substr(0, text.find(" ("))));
   return out;
 }
 

@@ -53,8 +53,8 @@ Id States::part(int32_t role, size_t u) const {
   return part;
 }
 
-// The first pieces of every unit stay, so that each side has work while the other has. What one unit has too many the
-// next one has fewer. A unit that is updated whole is not cut.
+// The first pieces of every unit stay, so that each side has work while the other has. Rounding is carried to the next
+// unit. A unit that is updated whole is not cut.
 void States::choose_kept() {
   double due = 0;  // elements that stay
   for (size_t u = 0; u < homes_.units(); ++u) {

@@ -174,7 +174,7 @@ View Update::norm_partials() {
   for (size_t u = 0; u < homes().units(); at += s_.frozen(u) ? 0 : homes().unit(u).count / chunk, ++u) {
     if (s_.frozen(u)) continue;
     const auto& holders = plan_.ranks.group(plan_.ranks.part(s_.grad[u].part).group);
-    // Of several groups that hold all of it, one counts; what everybody holds is the first rank's to bring.
+    // If several groups hold all of it, one group adds it; if every rank does, the first one adds it.
     const bool whole = !s_.grad[u].part;
     const bool mine =
         whole ? !parts || plan_.ranks.data_rank() == 0 : std::count(holders.begin(), holders.end(), first) > 0;

@@ -137,48 +137,4 @@ DLManagedTensorVersioned* export_tensor(const TensorView& view) {
   return &(new Exported(view))->managed;
 }
 
-TensorView import_tensor(DLManagedTensorVersioned* tensor, const ImportRequest& request) try {
-  need(tensor, "there is no tensor (NULL)");
-  TensorView out;
-  // Takes ownership before the checks, so that the deleter runs if they fail.
-  out.owner = std::shared_ptr<void>(tensor, [tensor](void*) {
-    if (tensor->deleter) tensor->deleter(tensor);
-  });
-  need(tensor->version.major == DLPACK_MAJOR_VERSION, "it is laid out by DLPack {}.{}, this engine reads {}.x",
-       +tensor->version.major, +tensor->version.minor, DLPACK_MAJOR_VERSION);
-  out.read_only = (tensor->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0;
-  need(!out.read_only || !request.writable, "it is read-only, but will be written: pass a copy");
-  const DLTensor& t = tensor->dl_tensor;
-  const DLDevice &is = out.device = t.device, &wanted = request.device;
-  need(is.device_type == wanted.device_type && is.device_id == wanted.device_id,
-       "it is on DLPack device {}:{}, {}:{} is needed", static_cast<int>(is.device_type), +is.device_id,
-       static_cast<int>(wanted.device_type), +wanted.device_id);
-  const auto dtype = dtype_from_dlpack(t.dtype);
-  need(dtype.has_value(),
-       "element type (code {}, {} bits, {} lanes) is not supported: use f32, f64, bf16, f16, i32, i64 or u8, one lane",
-       +t.dtype.code, +t.dtype.bits, +t.dtype.lanes);
-  need(t.ndim >= 0 && t.ndim <= ENG_MAX_DIMS, "it has {} dimensions, 0 to {} are supported", +t.ndim, ENG_MAX_DIMS);
-  need(!t.ndim || t.shape, "its shape is NULL");
-  out.desc = {*dtype, static_cast<uint32_t>(t.ndim), {}};
-  std::copy_n(t.shape, t.ndim, out.desc.dims);
-  const uint64_t bytes = byte_count(out.desc);
-  if (!bytes) return out;  // no elements: data and strides do not matter
-  int64_t dense = 1;
-  for (uint32_t k = out.desc.ndim; t.strides && k-- > 0; dense *= out.desc.dims[k])
-    // The stride of a dimension of size 1 does not matter.
-    need(out.desc.dims[k] == 1 || t.strides[k] == dense,
-         "{} is not dense: stride {} of dimension {}, {} is needed; make a contiguous copy first", describe(out.desc),
-         +t.strides[k], k, dense);
-  need(t.data, "{} has no data", describe(out.desc));
-  uintptr_t first = 0, last = 0;
-  need(!__builtin_add_overflow(reinterpret_cast<uintptr_t>(t.data), t.byte_offset, &first) &&
-           !__builtin_add_overflow(first, bytes, &last),
-       "byte_offset {} is outside the address space", +t.byte_offset);
-  need(first % dtype_size(*dtype) == 0, "its data is not aligned to elements of {} bytes", dtype_size(*dtype));
-  out.data = static_cast<char*>(t.data) + t.byte_offset;
-  return out;
-} catch (const std::exception& refusal) {
-  throw Error(Exit::environment, request.what + ": " + refusal.what());
-}
-
 }  // namespace eng

@@ -48,15 +48,4 @@ struct TensorView {
 // Exports a tensor. `view.owner` stays alive until the consumer calls the deleter. Strides are always given.
 DLManagedTensorVersioned* export_tensor(const TensorView& view);
 
-// What the engine needs of a tensor; `what` names it in messages.
-struct ImportRequest {
-  std::string what;
-  DLDevice device{kDLCPU, 0};
-  bool writable = false;
-};
-
-// Checks the tensor and takes ownership: its deleter runs once, when the last copy of `owner` is destroyed or before
-// this throws Error(Exit::environment). The result's data pointer includes byte_offset.
-TensorView import_tensor(DLManagedTensorVersioned* tensor, const ImportRequest& request);
-
 }  // namespace eng

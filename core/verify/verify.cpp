@@ -148,6 +148,7 @@ class Walk {
     for (uint32_t o = 0; o < action.out.size(); ++o) {
       const View& out = action.out[o];
       bool right = true;
+      std::string help;
       for (uint32_t k = 0; k < o; ++k) right = right && apart(action.out[k], out);
       for (uint32_t i = 0; i < action.in.size(); ++i) {
         const View& in = action.in[i];
@@ -157,9 +158,11 @@ class Walk {
         right = right && listed &&
                 (op.collective ? in.offset >= out.offset && end(in) <= end(out)
                                : in.offset == out.offset && end(in) == end(out));
+        if (!listed)
+          help = fmt::format("; in_place of the op must list output {} and input {} (eng_op, engine/op.h)", o, i);
       }
       if (!right)
-        complain(a, plan_.buffer(out.buffer).name + " is written where the same action also reads or writes it");
+        complain(a, plan_.buffer(out.buffer).name + " is written where the same action also reads or writes it" + help);
     }
   }
 

@@ -29,6 +29,7 @@ name = 'reference'
 [[provides]]
 kind = 'eng.job/1'
 name = 'curvature'
+devices = ['cpu', 'reference']
 summary = 'diagonal Hessian, activation sparsity, classes of weights, their response to noise, an embedding'
 
 [provides.options]

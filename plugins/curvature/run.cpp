@@ -156,20 +156,28 @@ class Work {
 };
 
 void Work::finish(Results& r) {
-  r.facts = host_.facts();
   r.settings = o_.texts;
   r.method = o_.fisher ? "fisher" : "hutchinson";
   r.probes = o_.probes;
   if (!o_.fisher) r.step = double{step_};
   r.confidence = o_.confidence, r.activation_threshold = o_.sparsity_threshold;
+  // The facts tell the memory that was taken so far. So that drawing and writing are in it, all is made once before.
+  std::vector<std::pair<std::string, std::string>> pictures;
+  std::string note = report::make_pictures(
+      r, [&](const std::string& name, const std::string& bytes) { pictures.emplace_back(name, bytes); });
+  r.facts = host_.facts();
+  report::make_texts(r, [](const std::string&, const std::string&) {});
+  r.facts = host_.facts();
   uint64_t made = 0;
-  std::string note = report::make_files(r, [&](const std::string& name, const std::string& bytes) {
-    host_.file(name, bytes);
-    ++made;
-  });
   if (r.embedding.method == "pca" && o_.embedding == "auto")
     note += std::string(note.empty() ? "" : "; ") +
             "the map of the weights is a PCA, since this build has no UMAP: run tools/umappp-headers and build again";
+  const report::Take write = [&](const std::string& name, const std::string& bytes) {
+    host_.file(name, bytes);
+    ++made;
+  };
+  report::make_texts(r, write);
+  for (const auto& [name, bytes] : pictures) write(name, bytes);
   host_.progress("files", made, made, note);
 }
 

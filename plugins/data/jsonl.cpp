@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -128,6 +129,29 @@ bool blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
+// What to do with rows whose text is in several fields or inside a list, by the names of their fields; "" for others.
+std::string of_another_task(const std::vector<std::string>& names) {
+  const auto any = [&](std::initializer_list<const char*> some) {
+    return std::any_of(names.begin(), names.end(),
+                       [&](const std::string& n) { return std::find(some.begin(), some.end(), n) != some.end(); });
+  };
+  constexpr const char* write =
+      " and write it as {\"text\": \"...\"}. A line is read as one text, which is learnt whole";
+  if (any({"messages", "conversations", "conversation", "dialog", "dialogue"}))
+    return std::string(
+               ". Chat data are not read yet: make one text of each conversation, for example by "
+               "tokenizer.apply_chat_template(messages, tokenize=False) of transformers,") +
+           write;
+  if (any({"chosen", "rejected"}))
+    return std::string(
+               ". Pairs of preferred answers are not read yet: for plain training, join prompt and answer to one "
+               "text") +
+           write;
+  if (any({"instruction", "prompt", "completion", "response", "question", "answer"}))
+    return std::string(". Instruction data in several fields are not read yet: join the fields to one text") + write;
+  return "";
+}
+
 std::string quoted(const std::string& name) {
   std::string text = json(name).dump(-1, ' ', true, json::error_handler_t::replace);
   return text.size() > 60 ? text.substr(0, 57) + "...\"" : text;
@@ -192,12 +216,13 @@ void JsonlReader::take(const FieldHandler& line) const {
   if (line.found) return document_(line.text);
   if (line.line_is != "an object")
     fail("the line is " + line.line_is + ", not an object with a field " + quoted(field_));
-  if (!line.field_is.empty()) fail("field " + quoted(field_) + " is " + line.field_is + ", not a string");
+  const std::string other = of_another_task(line.field_is.empty() ? line.names : std::vector<std::string>{field_});
+  if (!line.field_is.empty()) fail("field " + quoted(field_) + " is " + line.field_is + ", not a string" + other);
   std::string names;
   for (const std::string& name : line.names) names += (names.empty() ? "" : ", ") + quoted(name);
   if (line.fields > line.names.size()) names += ", ... (" + std::to_string(line.fields) + " in all)";
   fail("no field " + quoted(field_) + "; the line has " + (names.empty() ? "no fields" : names) +
-       ": set [data] field to the one that holds the text");
+       (other.empty() ? ": set [data] field to the one that holds the text" : other));
 }
 
 }  // namespace text_data

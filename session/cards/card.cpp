@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cstring>
 
 #include "core/base/error.hpp"
 #include "core/base/file.hpp"
@@ -53,7 +55,42 @@ uint64_t bytes_in(const Preset& card, const std::string& key) {
   return found == card.end() ? 0 : static_cast<uint64_t>(std::get<int64_t>(found->second));
 }
 
+// The letters and digits of a name, without those of its maker: "NVIDIA A100 80GB" is a10080g, as a100-80g is.
+std::string plain(const std::string& text) {
+  std::string out;
+  for (const char c : lower_case(text))
+    if (std::isalnum(static_cast<unsigned char>(c))) out += c;
+  for (const char* maker : {"nvidia", "geforce", "tesla"})
+    if (out.starts_with(maker)) out.erase(0, std::strlen(maker));
+  if (out.ends_with("gb")) out.pop_back();
+  return out;
+}
+
+// The cards that a text may mean: by their whole name, by what stands before the memory, or by its digits alone.
+std::vector<std::string> meant(const std::string& text) {
+  const std::string word = plain(text);
+  std::vector<std::string> out;
+  for (const std::string& name : card_names()) {
+    const std::string model = plain(name.substr(0, name.find('-')));
+    if (word == plain(name) || word == model || word == model.substr(model.find_first_of("0123456789")))
+      out.push_back(name);
+  }
+  return out;
+}
+
+constexpr int64_t least_bare = int64_t{1} << 20;  // fewer bytes need a unit
+
 }  // namespace
+
+std::string card_meant(const std::string& text) {
+  const std::vector<std::string> all = meant(text);
+  return all.size() == 1 ? all[0] : text;
+}
+
+bool lacks_unit(const std::string& text) {
+  const auto bytes = parse_bytes(text);
+  return bytes && *bytes > 0 && *bytes < least_bare && text.find_first_not_of("0123456789") == std::string::npos;
+}
 
 std::vector<std::string> card_names() {
   std::vector<std::string> out;
@@ -103,15 +140,22 @@ Card find_card(const std::string& text, const std::filesystem::path& base_dir, c
     const std::filesystem::path file = (base_dir / text).lexically_normal();
     return read_card(read_text(file, most, Exit::usage), file.string());
   }
-  const std::vector<std::string> names = card_names();
-  if (const auto bytes = parse_bytes(text)) {
+  const std::vector<std::string> names = card_names(), known = meant(text);
+  if (known.size() > 1)
+    throw Error(Exit::usage, fmt::format("{} = {}: there are several such cards", whose, toml_text(text)),
+                fmt::format("say which: {}", fmt::join(known, " or ")));
+  if (lacks_unit(text) && known.empty())
+    throw Error(Exit::usage,
+                fmt::format("{} = {}: there is no such card, and fewer than 1 MiB need a unit", whose, text),
+                fmt::format("a card: {}; or bytes with their unit, such as 24GiB", fmt::join(names, ", ")));
+  if (const auto bytes = known.empty() ? parse_bytes(text) : std::nullopt) {
     Card card;
     card.name = text, card.memory = static_cast<uint64_t>(*bytes);
     if (card.memory) return card;
     throw Error(Exit::usage, fmt::format("{} = {}: nothing fits into a device without memory", whose, text),
                 fmt::format("give bytes, such as 24GiB, or a card: {}", fmt::join(names, ", ")));
   }
-  const std::vector<std::string> near = nearest(lower_case(text), names);
+  const std::vector<std::string> near = known.empty() ? nearest(lower_case(text), names) : known;
   throw Error(Exit::usage, fmt::format("{} = {}: there is no such card", whose, toml_text(text)),
               fmt::format("{}the cards are {}; or give bytes, such as 24GiB, or the path of a card's file",
                           near.empty() ? "" : fmt::format("did you mean `{}`? ", fmt::join(near, "` or `")),

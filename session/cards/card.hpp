@@ -30,6 +30,11 @@ struct Card {
 
 // The names of the cards that come with the engine.
 std::vector<std::string> card_names();
+// The whole name of the card that people call so: "4090" is rtx4090, "h100" is h100-80g. The text itself if there is
+// none, or more than one.
+std::string card_meant(const std::string& text);
+// Whether a text is a number of bytes so small that it is hardly meant: below 1 MiB, without a unit.
+bool lacks_unit(const std::string& text);
 // By name; by path, relative to `base_dir`, if the text has a slash or ends in ".toml"; or "24GiB": a device of the
 // configured plugin with that much memory. `whose` is the key or flag with this text, for messages. Throws
 // Error(Exit::usage).

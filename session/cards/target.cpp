@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/base/error.hpp"
+#include "core/config/toml.hpp"
 #include "engine/comm.h"
 #include "session/ranks/room.hpp"
 
@@ -12,6 +13,7 @@ namespace eng {
 namespace {
 
 constexpr const char* key = "device.describe";
+const std::string cuda = "cuda";  // the device of the engine's cards
 
 eng_device_info info_of(const Card& card) {
   eng_device_info info{};
@@ -27,6 +29,7 @@ void describe(const Card& card, uint32_t ranks, Target& target) {
   eng_device_info& info = target.info;
   info.total_bytes = card.memory;
   if (card.plugin.empty()) return;  // only a size
+  if (card.arch) info.arch = card.arch;
   info.device_overhead_bytes = card.reserve + (ranks > 1 ? card.communicator : 0);
   info.peak_f32 = card.peak_f32, info.peak_bf16 = card.peak_bf16, target.peak_f16 = card.peak_f16;
   info.memory_bandwidth = card.memory_bandwidth;
@@ -34,6 +37,35 @@ void describe(const Card& card, uint32_t ranks, Target& target) {
   target.link = card.link > 0 ? card.link : card.pcie;
   std::memset(info.name, 0, sizeof info.name);
   std::memcpy(info.name, card.name.data(), std::min(card.name.size(), sizeof info.name - 1));
+}
+
+// The least architecture with kernels for a device, in the numbers of its plugin; 0: any. An installed plugin says it
+// in its description. The engine's cards can be planned for without it.
+uint32_t least_arch(const Registry& registry, const std::string& device) {
+  if (const Provided* one = registry.find(ENG_DEVICE_KIND, device))
+    if (const auto said = one->facts.find("least_arch"); said != one->facts.end())
+      return static_cast<uint32_t>(std::get<int64_t>(said->second));
+  return device == cuda ? cuda_least_arch : 0;
+}
+
+std::string arch_text(const std::string& device, uint32_t arch) {
+  return device == cuda ? fmt::format("compute capability {}.{}", arch / 10, arch % 10)
+                        : fmt::format("architecture {}", arch);
+}
+
+// Throws Error(Exit::environment) for an architecture without kernels.
+void check_arch(const Registry& registry, const Target& target) {
+  const uint32_t least = least_arch(registry, target.device), arch = target.info.arch;
+  if (!arch || arch >= least) return;
+  std::vector<std::string> others;
+  for (const std::string& name : card_names())
+    if (const Card card = find_card(name, {}, key); card.plugin == target.device && card.arch >= least)
+      others.push_back(name);
+  throw Error(Exit::environment,
+              fmt::format("{} has {}: the kernels of device {} need {} or later",
+                          target.card ? target.card->name : std::string(target.info.name),
+                          arch_text(target.device, arch), target.device, arch_text(target.device, least)),
+              others.empty() ? "" : fmt::format("cards that it has kernels for: {}", fmt::join(others, ", ")));
 }
 
 }  // namespace
@@ -57,13 +89,27 @@ bool has_kernels(const Config& config, const std::optional<Card>& card) {
   return !card || card->plugin.empty() || card->plugin == config.section("device").string("plugin");
 }
 
-Target make_target(const Config& config, std::optional<Card> card, const Kernels* kernels, uint32_t ranks) {
+void need_kernels(const Registry& registry, const std::string& kind, const std::string& name,
+                  const std::string& device) {
+  const Provided* one = registry.find(kind, name);
+  const std::vector<std::string> all = one ? texts_in(one->facts, "devices") : std::vector<std::string>();
+  if (all.empty() || std::find(all.begin(), all.end(), device) != all.end()) return;
+  const std::string what = kind.substr(kind.find('.') + 1, kind.find('/') - kind.find('.') - 1);
+  throw Error(Exit::environment,
+              fmt::format("device {} has no kernels for the ops of {} {}: it has them for {}", device, what, name,
+                          fmt::join(all, ", ")),
+              fmt::format("set device.plugin = \"{}\", and remove {} or give it an amount of memory", all[0], key));
+}
+
+Target make_target(const Config& config, const Registry& registry, std::optional<Card> card, const Kernels* kernels,
+                   uint32_t ranks) {
   Target target;
   target.device = kernels ? kernels->device() : card->plugin;
   target.info = kernels ? kernels->info() : info_of(*card);
   if (!kernels) target.workspace = card->workspace;
   if (card) describe(*card, ranks, target);
   target.card = std::move(card);
+  check_arch(registry, target);
   const Section& device = config.section("device");
   if (device.has("memory")) target.arena_bytes = static_cast<uint64_t>(device.integer("memory"));
   // Beside a device that is here, this machine's memory, or less where a control group allows less.

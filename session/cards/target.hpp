@@ -31,8 +31,16 @@ std::optional<Card> described_card(const Config& config);
 void refuse_described(const Config& config);
 // Whether the kernels of [device] plugin compute on this device: they then say how much scratch they need.
 bool has_kernels(const Config& config, const std::optional<Card>& card);
-// `kernels`: of [device] plugin, if has_kernels. `ranks`: that share the step.
-Target make_target(const Config& config, std::optional<Card> card, const Kernels* kernels, uint32_t ranks);
+// The least compute capability with kernels in the plugin of the engine's cards, as that says itself: 80 for 8.0.
+constexpr uint32_t cuda_least_arch = 80;
+// For a device whose kernels are not asked: throws Error(Exit::environment) if a plugin says for which devices its ops
+// have kernels, and this is none of them.
+void need_kernels(const Registry& registry, const std::string& kind, const std::string& name,
+                  const std::string& device);
+// `kernels`: of [device] plugin, if has_kernels. `ranks`: that share the step. Throws Error(Exit::environment) for an
+// architecture that is older than the kernels of its device.
+Target make_target(const Config& config, const Registry& registry, std::optional<Card> card, const Kernels* kernels,
+                   uint32_t ranks);
 // What a plan knows of it; `communicator`: flags of the communicator's table, if it is installed.
 DeviceTraits traits_of(const Target& target, std::optional<uint32_t> communicator);
 

@@ -84,6 +84,11 @@ bool common(const std::vector<Range>& ranges, uint64_t first, uint64_t count, Us
   return any;
 }
 
+constexpr const char* other_model =
+    "a checkpoint is read whole: give [model] and [optimizer] what config.resolved.toml of its run has. Parameters "
+    "that a "
+    "checkpoint lacks cannot be added to it; from Python, Run.write fills those that it has";
+
 // The share of each stored tensor. Throws unless both are the same tensors; only policies may differ, and a stored
 // tensor of a policy that this run does not have has no share.
 std::vector<const TensorShare*> match(const std::vector<ManifestTensor>& stored,
@@ -98,17 +103,19 @@ std::vector<const TensorShare*> match(const std::vector<ManifestTensor>& stored,
       out.push_back(nullptr);
       continue;
     }
-    if (it == wanted.end()) refuse(where, "this run has no such tensor: another model or optimizer");
+    if (it == wanted.end()) refuse(where, "this run has no such tensor: another model or optimizer", other_model);
     out.push_back(it->second);
     if (!convertible(t.dtype, out.back()->dtype) || out.back()->shape != t.shape)
-      refuse(where, fmt::format("holds {}, this run needs {}", describe(t), describe(*out.back())));
+      refuse(where, fmt::format("holds {}, this run needs {}", describe(t), describe(*out.back())), other_model);
     wanted.erase(it);
   }
   std::erase_if(wanted, [](const auto& entry) { return entry.first.second == kPolicyRole; });
   if (!wanted.empty()) {
     const auto& [name, role] = wanted.begin()->first;
-    refuse(directory, fmt::format("tensor `{}` ({}) is missing{}", name, role,
-                                  wanted.size() > 1 ? fmt::format(", and {} more", wanted.size() - 1) : ""));
+    refuse(directory,
+           fmt::format("tensor `{}` ({}) is missing{}", name, role,
+                       wanted.size() > 1 ? fmt::format(", and {} more", wanted.size() - 1) : ""),
+           other_model);
   }
   return out;
 }

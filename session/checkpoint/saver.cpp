@@ -209,6 +209,10 @@ void Saver::give_up() {
   if (peers_.rank == 0) fs::remove_all(temporary, ignored);
 }
 
+bool saves_nothing(const Section& checkpoint) {
+  return checkpoint.integer("every") == 0 && !checkpoint.boolean("last");
+}
+
 uint64_t checkpoint_bytes(const std::vector<TensorShare>& tensors) {
   uint64_t bytes = 0;
   for (const auto& f : lay_out(tensors, 0).manifest.files) bytes += f.bytes;

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "core/config/section.hpp"
 #include "session/checkpoint/share.hpp"
 
 namespace eng {
@@ -48,6 +49,9 @@ class Saver {
   uint64_t snapshot_bytes_ = 0;
   std::unique_ptr<Job> job_;
 };
+
+// Whether a run with this [checkpoint] saves nothing by itself.
+bool saves_nothing(const Section& checkpoint);
 
 // Bytes on disk that a save of this rank takes, without the manifest: for `check` and the disk plan.
 uint64_t checkpoint_bytes(const std::vector<TensorShare>& tensors);

@@ -3,6 +3,9 @@
 #include "session/config/config.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 
 #include "core/config/toml.hpp"
 #include "session/config/schema_text.hpp"
@@ -50,6 +53,40 @@ const Schema& observer_options() {
     return Schema{plugin, name, every, progress};
   }();
   return all;
+}
+
+Config Config::load(const std::filesystem::path& path, const std::vector<std::string>& overrides,
+                    const SchemaSource& plugins, std::filesystem::path base_dir) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(max_config_bytes + 1, '\0');  // more is refused by read_document
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.is_open() || file.bad())
+    throw Error(Exit::usage, fmt::format("error[E0116]: {}: {}", printable(path.string()), std::strerror(errno)),
+                "`engine init PRESET` writes a configuration to start from");
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (base_dir.empty()) {
+    base_dir = std::filesystem::absolute(path).parent_path();
+    const std::string folder = base_dir.string() + "/";
+    // /dev/stdin and a shell's <(...) have no folder of their own; /dev/shm is a folder.
+    if (folder == "/dev/" || folder == "/dev/fd/") base_dir = std::filesystem::current_path();
+  }
+  return parse(text, path.string(), base_dir, overrides, plugins);
+}
+
+Config Config::parse(const std::string& text, const std::string& name, const std::filesystem::path& base_dir,
+                     const std::vector<std::string>& overrides, const SchemaSource& plugins) {
+  Problems problems;
+  Document document = read_document(text, overrides, problems);
+  return make(std::move(document), std::move(problems), text, name, base_dir, plugins);
+}
+
+Config Config::resolve(const Document& read, const std::string& text, const std::string& name,
+                       const std::filesystem::path& base_dir, const std::vector<std::string>& overrides,
+                       const SchemaSource& plugins) {
+  Problems problems;
+  Document document = read;
+  take_overrides(overrides, document, problems);
+  return make(std::move(document), std::move(problems), text, name, base_dir, plugins);
 }
 
 const Section& Config::section(const std::string& name) const {

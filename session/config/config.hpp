@@ -50,6 +50,8 @@ struct SchemaSource {
   // A name of another trainer. `section` is the section that contains it; "" for a section's own name and outside any.
   std::function<std::optional<Foreign>(Text section, Text name, const Value& value)> foreign =
       [](Text, Text, const Value&) -> std::optional<Foreign> { return std::nullopt; };
+  // Our value of the key "section.key" for another trainer's word; "" if none is known.
+  std::function<std::string(Text key, Text word)> foreign_value = [](Text, Text) { return std::string(); };
 };
 
 struct Document;  // session/config/source.hpp

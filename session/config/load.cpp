@@ -2,30 +2,14 @@
 // From the written text to resolved values: every section is complete, every problem is reported.
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 
 #include "core/config/names.hpp"
 #include "session/config/source.hpp"
+#include "session/config/words.hpp"
 
 namespace eng {
 namespace {
-
-using Names = std::vector<std::string>;
-
-std::string quoted(const Names& names) {
-  return fmt::format("`{}`", fmt::join(names, "`, `"));
-}
-
-std::string choice_of(const Names& names, const std::string& none) {
-  return names.empty() ? none : "available: " + quoted(names);
-}
-
-std::string accepts(const Option& option) {
-  return describe(option) + (option.help.empty() ? "" : ": " + option.help);
-}
 
 struct Resolver {
   const std::string& file;
@@ -76,16 +60,23 @@ struct Resolver {
     return option && option->late && Value(plugin_name(schema)) == option->fallback;
   }
 
+  // What another trainer's word for a plugin is here, for a help line; "" if nothing is known.
+  std::string meant(const SectionSchema& schema, const std::string& word, const Names& possible) const {
+    const std::string ours = plugins.foreign_value(schema.name + "." + schema.names, word);
+    return std::count(possible.begin(), possible.end(), ours) ? fmt::format("did you mean `{}`?\n", ours) : "";
+  }
+
   void no_plugin(const SectionSchema& schema) {
     const std::string name = plugin_name(schema);
     if (name.empty()) return;  // missing or of a wrong type: reported elsewhere
     const Given* given = document.find(schema.name, "plugin");
     const Names names = plugins.names(schema.kind);
-    add_missing(
-        schema.name,
-        {"E0110", fmt::format("no {} plugin named `{}`", schema.name, printable(name)),
-         given ? given->place : TextRange{}, choice_of(names, fmt::format("no {} plugin was found", schema.name)),
-         given ? "" : "the default of [" + schema.name + "]", plugins.explain(schema.kind, name), name, names});
+    const std::string mean = meant(schema, name, names);
+    add_missing(schema.name, {"E0110", fmt::format("no {} plugin named `{}`", schema.name, printable(name)),
+                              given ? given->place : TextRange{},
+                              mean + choice_of(names, fmt::format("no {} plugin was found", schema.name)),
+                              given ? "" : "the default of [" + schema.name + "]", plugins.explain(schema.kind, name),
+                              mean.empty() ? name : "", names});
   }
 
   // A default, or a preset's value.
@@ -109,9 +100,13 @@ struct Resolver {
     }
     Names names;
     for (const auto& preset : plugin.presets) names.push_back(preset.first);
-    add(schema.name, {"E0112", fmt::format("`{}` has no preset `{}`", plugin_name(schema), printable(*name)),
-                      document.find(schema.name, "preset")->place, choice_of(names, "it has no presets: give its keys"),
-                      "", "", *name, names});
+    const Given& given = *document.find(schema.name, "preset");
+    const bool old = overridden(schema) && given.key.override_text.empty();
+    add(schema.name,
+        {"E0112", fmt::format("`{}` has no preset `{}`", plugin_name(schema), printable(*name)), given.place,
+         choice_of(names, "it has no presets: give its keys") +
+             (old ? fmt::format("\nto start without it: --unset {}.preset", schema.name) : ""),
+         "", "", *name, names});
   }
 
   void take_given(const SectionSchema& schema, const Option& option, const Given& given, Setting& setting) {
@@ -128,10 +123,12 @@ struct Resolver {
     setting = Setting{std::move(value), given.held ? "default" : origin(given.place), !given.held};
     if (!wrong.code) return;
     const auto* text = std::get_if<std::string>(&setting.value);
-    const bool plugin = text && option.key == schema.names && nearest(*text, option.choices).empty();
-    add(schema.name,
-        {wrong.code, fmt::format("`{}` {}", option.key, printable(wrong.text, 600)), given.place, option.help,
-         describe(option), plugin ? plugins.explain(schema.kind, *text) : "", text ? *text : "", option.choices});
+    const bool names_plugin = text && option.key == schema.names;
+    const std::string mean = names_plugin ? meant(schema, *text, option.choices) : "";
+    const bool plugin = names_plugin && mean.empty() && nearest(*text, option.choices).empty();
+    add(schema.name, {wrong.code, fmt::format("`{}` {}", option.key, printable(wrong.text, 600)), given.place,
+                      mean + option.help, describe(option), plugin ? plugins.explain(schema.kind, *text) : "",
+                      text && mean.empty() ? *text : "", option.choices});
   }
 
   // [[optimizer.groups]].
@@ -198,19 +195,50 @@ struct Resolver {
     return found;
   }
 
+  // Whether the file is for another plugin than the override of this section's.
+  bool overridden(const SectionSchema& schema) const {
+    const Given* named = document.find(schema.name, schema.names);
+    return named && !named->place.override_text.empty();
+  }
+
+  // The file's keys that only plugins other than the one of an override have. One problem tells how to do without all.
+  std::set<std::string> left_over(const SectionSchema& schema, const Schema& options) {
+    std::set<std::string> out;
+    if (!overridden(schema)) return out;
+    std::string shown, unset;
+    const Given* first = nullptr;
+    Names with;
+    for (const auto& [key, given] : document.find(schema.name)->keys) {
+      if (!given.key.override_text.empty() || given.held || find_option(options, key) || !owners(key).empty()) continue;
+      const Names of = with_key(plugins, schema.kind, key);
+      if (of.empty()) continue;
+      if (out.empty()) with = of;
+      out.insert(key);
+      if (!first || given.key.line < first->key.line) first = &given;
+      shown += fmt::format("{}`{}`", shown.empty() ? "" : ", ", printable(key, 80));
+      unset += fmt::format(" --unset {}.{}", schema.name, printable(key, 80));
+    }
+    if (out.empty()) return out;
+    const bool one = out.size() == 1;
+    const std::string plugin = printable(plugin_name(schema));
+    add(schema.name,
+        {"E0105", fmt::format("{} belong{} to plugin {}, not `{}`", shown, one ? "s" : "", quoted(with), plugin),
+         first->key,
+         fmt::format("to {} without {}:{}\n{}", document.resolved ? "resume" : "start", one ? "it" : "them", unset,
+                     keys_line(schema.name, options)),
+         fmt::format("not a key of [{}] with plugin \"{}\"", schema.name, plugin)});
+    return out;
+  }
+
   void unknown_key(const SectionSchema& schema, const Schema& options, const std::string& key, const Given& given) {
     if (const std::string table = key.substr(0, key.find('.')); table != key && find_option(options, table))
       return add(schema.name, {"E0104", fmt::format("`{}` cannot be a table", table), given.key});
     const std::string shown = printable(key, 80), here = "[" + schema.name + "]", plugin = plugin_name(schema);
-    Names keys, with;  // of this section; plugins that have `key`
+    Names keys;
     for (const Option& option : options) keys.push_back(option.key);
-    std::sort(keys.begin(), keys.end());
-    for (const auto& name : plugins.names(schema.kind))
-      if (const auto* other = plugins.find(schema.kind, name); other && find_option(other->options, key))
-        with.push_back(name);
+    const Names with = with_key(plugins, schema.kind, key);
     const Names elsewhere = owners(key);
-    const std::string help = fmt::format("{} has: {}", here, fmt::join(keys, ", "));
-    Problem problem{"E0105", "", given.key, help, "not a key of " + here, "", key, keys};
+    Problem problem{"E0105", "", given.key, keys_line(schema.name, options), "not a key of " + here, "", key, keys};
     if (!plugin.empty()) problem.label += fmt::format(" with plugin \"{}\"", printable(plugin));
     const auto foreign = plugins.foreign(schema.name, key, given.value);
     const std::string word = key.substr(key.rfind('.') + 1);  // of optimizer.params.eps: eps
@@ -227,17 +255,15 @@ struct Resolver {
     } else {
       problem.code = "E0103";
       problem.message = fmt::format("unknown key `{}`", shown);
+      for (const auto& tier : schema.name == "offload" ? plugins.names("eng.tier/1") : Names())
+        if (const auto* of = plugins.find("eng.tier/1", tier); of && find_option(of->options, key))
+          problem.message = fmt::format(
+              "`{}` is an option of tier `{}`, and a run cannot give a tier options of its own yet", shown, tier);
     }
     // The resolved text of a run is not to be edited.
     if (document.resolved && given.key.line > 0)
       problem.help = fmt::format("to resume without it: --unset {}.{}\n{}", schema.name, shown, problem.help);
     add(schema.name, std::move(problem));
-  }
-
-  // A key with a value, as a user types it; without the value if it does not fit.
-  static std::string typed(const std::string& section, const Option& option, Value value) {
-    const bool fits = value.index() && !fit(option, value).code;
-    return fmt::format("{}.{}{}", section, option.key, fits ? " = " + toml_text(value) : "");
   }
 
   // "[zero_optimization] is DeepSpeed's name; here it is `[zero]`".
@@ -298,10 +324,11 @@ struct Resolver {
       take_own(schema.name, option, option.fallback, "default", settings[option.key]);
     if (plugin) take_preset(schema, options, *plugin, settings);
     const auto* part = document.find(schema.name);
+    const std::set<std::string> told = plugin ? left_over(schema, options) : std::set<std::string>();
     for (const auto& [key, given] : part ? part->keys : std::map<std::string, Given>{}) {
       if (const Option* option = find_option(options, key))
         take_given(schema, *option, given, settings[key]);
-      else if ((alone || plugin) && !given.held)
+      else if ((alone || plugin) && !given.held && !told.count(key))
         unknown_key(schema, options, key, given);
     }
     if (schema.name == "model")
@@ -361,40 +388,6 @@ struct Resolver {
 };
 
 }  // namespace
-
-Config Config::load(const std::filesystem::path& path, const std::vector<std::string>& overrides,
-                    const SchemaSource& plugins, std::filesystem::path base_dir) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(max_config_bytes + 1, '\0');  // more is refused by read_document
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.is_open() || file.bad())
-    throw Error(Exit::usage, fmt::format("error[E0116]: {}: {}", printable(path.string()), std::strerror(errno)),
-                "`engine init PRESET` writes a configuration to start from");
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (base_dir.empty()) {
-    base_dir = std::filesystem::absolute(path).parent_path();
-    const std::string folder = base_dir.string() + "/";
-    // /dev/stdin and a shell's <(...) have no folder of their own; /dev/shm is a folder.
-    if (folder == "/dev/" || folder == "/dev/fd/") base_dir = std::filesystem::current_path();
-  }
-  return parse(text, path.string(), base_dir, overrides, plugins);
-}
-
-Config Config::parse(const std::string& text, const std::string& name, const std::filesystem::path& base_dir,
-                     const std::vector<std::string>& overrides, const SchemaSource& plugins) {
-  Problems problems;
-  Document document = read_document(text, overrides, problems);
-  return make(std::move(document), std::move(problems), text, name, base_dir, plugins);
-}
-
-Config Config::resolve(const Document& read, const std::string& text, const std::string& name,
-                       const std::filesystem::path& base_dir, const std::vector<std::string>& overrides,
-                       const SchemaSource& plugins) {
-  Problems problems;
-  Document document = read;
-  take_overrides(overrides, document, problems);
-  return make(std::move(document), std::move(problems), text, name, base_dir, plugins);
-}
 
 Config Config::make(Document document, Problems problems, const std::string& text, const std::string& name,
                     const std::filesystem::path& base_dir, const SchemaSource& plugins) {

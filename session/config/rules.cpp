@@ -150,10 +150,18 @@ struct Rules {
         std::find_if(std::begin(schedule_readers), std::end(schedule_readers), [&](const Reader& reader) {
           return has(reader.kinds, kind);
         })->keys;
+    std::vector<std::string> idle;
     for (const auto& [key, setting] : schedule.settings())
-      if (setting.given && key != "kind" && key != "compatible" && !has(keys, key))
-        refuse("E0105", "schedule", key, fmt::format("`{}` is not a key of kind = \"{}\"", key, kind),
-               fmt::format("it reads {}", fmt::join(keys, ", ")));
+      if (setting.given && key != "kind" && key != "compatible" && !has(keys, key)) idle.push_back(key);
+    const Given* chosen = document.find("schedule", "kind");
+    const bool overridden = chosen && !chosen->place.override_text.empty();
+    for (const std::string& key : idle)
+      refuse(
+          "E0105", "schedule", key, fmt::format("`{}` is not a key of kind = \"{}\"", key, kind),
+          fmt::format("it reads {}{}", fmt::join(keys, ", "),
+                      overridden ? fmt::format("\nto start without {}: --unset schedule.{}",
+                                               idle.size() == 1 ? "it" : "them", fmt::join(idle, " --unset schedule."))
+                                 : ""));
     if (deepspeed && kind != "WarmupLR" && !schedule.has("total_num_steps"))
       refuse("E0108", "schedule", "kind", kind + " needs `total_num_steps`", "usually the steps of the run");
     // DeepSpeed's own defaults: WarmupLR takes the optimizer's rate, WarmupDecayLR does not.

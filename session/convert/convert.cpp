@@ -2,6 +2,7 @@
 #include "session/convert/convert.hpp"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "core/base/text.hpp"
 #include "session/convert/job.hpp"
@@ -99,6 +100,23 @@ void take_launch(const ForeignRun& run, Job& job) {
                              fmt::join(launch.left, " ")));
 }
 
+// A path in a launch line is relative to the working directory, and so trainers read one in a file of arguments. If it
+// is not there, it may lie beside that file.
+std::pair<std::string, std::string> read_named(const ForeignRun& run, const std::string& path, bool launch) {
+  const std::filesystem::path beside = std::filesystem::path(run.name).parent_path() / path;
+  try {
+    return {run.read(path), path};
+  } catch (const Error& here) {
+    if (launch || path.starts_with('/') || beside == path) throw;
+    try {
+      return {run.read(beside.string()), beside.string()};
+    } catch (const Error&) {
+      throw Error(here.exit(), here.what(),
+                  fmt::format("it was looked for in the working directory and beside {}", printable(run.name)));
+    }
+  }
+}
+
 // --deepspeed FILE, --deepspeed_config FILE; also as keys of the arguments.
 void take_named_file(const ForeignRun& run, Job& job) {
   for (const char* key : {"deepspeed", "deepspeed_config"}) {
@@ -110,9 +128,9 @@ void take_named_file(const ForeignRun& run, Job& job) {
       if (base(path) != base(run.name))
         job.out.note(fmt::format("`{}` names {}; {} is read instead", named->origin, path, run.name));
     } else if (run.read) {
-      const std::string text = run.read(path);
-      must_fit(text, path);
-      take_deepspeed(read_json(text, path), job);
+      const auto [text, from] = read_named(run, path, named->origin.starts_with("--"));
+      must_fit(text, from);
+      take_deepspeed(read_json(text, from), job);
     }
   }
 }

@@ -39,8 +39,9 @@ std::string quoted(const std::vector<std::string>& names) {
 // "gradient_acumulation_steps" is nearly one of DeepSpeed's.
 std::string suggestion(const std::string& name) {
   static const std::vector<std::string> known = foreign_names();
-  const auto near = nearest(name.substr(name.rfind('.') + 1), known);
-  return near.empty() ? "" : fmt::format(" (did you mean {}?)", near.front());
+  const std::string word = name.substr(name.rfind('.') + 1);
+  const auto near = nearest(word, known);
+  return near.empty() || near.front() == word ? "" : fmt::format(" (did you mean {}?)", near.front());
 }
 
 // A whole section of DeepSpeed's that has no equivalent.

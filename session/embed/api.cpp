@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of engine/embed.h: nothing is thrown across, and results are written only on success.
 #include <cstring>
+#include <optional>
 
 #include "session/embed/embedded.hpp"
 #include "session/failure.hpp"
@@ -47,6 +48,8 @@ eng_status report_failure(eng_error* sink) noexcept {
       status = ENG_UNSUPPORTED;
     } catch (const NotFound&) {
       status = ENG_NOT_FOUND;
+    } catch (const Precondition&) {
+      status = ENG_PRECONDITION;
     } catch (...) {
     }
     return report(sink, status, why.help.empty() ? why.text : fmt::format("{}\nhelp: {}", why.text, why.help));
@@ -88,10 +91,21 @@ void need_room(const Struct* out, const char* what) {
   if (!out || out->struct_size < 8) throw Error(Exit::usage, fmt::format("{} is NULL, or has no struct_size", what));
 }
 
-Embedded& of(eng_session* self) {
-  if (!self) throw Error(Exit::usage, "there is no session (NULL)");
-  return self->embedded;
-}
+// The session while `function` of this thread uses it.
+class Used {
+ public:
+  Used(eng_session* self, const char* function) : self_(self) {
+    if (!self) throw Error(Exit::usage, "there is no session (NULL)");
+    self->embedded.owner.enter(function);
+  }
+  ~Used() { self_->embedded.owner.leave(); }
+  Used(const Used&) = delete;
+  Used& operator=(const Used&) = delete;
+  Embedded* operator->() const { return &self_->embedded; }
+
+ private:
+  eng_session* self_;
+};
 
 // From here on the tensors are the engine's, whatever happens.
 std::vector<eng_tensor_in> fields_of(const eng_tensor_in* fields, uint32_t n) {
@@ -150,22 +164,22 @@ eng_status eng_session_open(const eng_session_request* request, eng_session** ou
 }
 
 eng_status eng_session_start(eng_session* self, eng_error* error) {
-  return guarded(error, [&] { of(self).start(); });
+  return guarded(error, [&] { Used(self, "start")->start(); });
 }
 
 eng_status eng_session_plan(eng_session* self, uint32_t ranks, char* text, uint64_t capacity, uint64_t* size,
                             eng_error* error) {
-  return guarded(error, [&] { put_text(of(self).plan(ranks), text, capacity, size); });
+  return guarded(error, [&] { put_text(Used(self, "plan")->plan(ranks), text, capacity, size); });
 }
 
 eng_status eng_session_activations(eng_session* self, char* text, uint64_t capacity, uint64_t* size, eng_error* error) {
-  return guarded(error, [&] { put_text(of(self).activations(), text, capacity, size); });
+  return guarded(error, [&] { put_text(Used(self, "activations")->activations(), text, capacity, size); });
 }
 
 eng_status eng_session_describe(eng_session* self, eng_session_info* info, eng_error* error) {
   return guarded(error, [&] {
     need_room(info, "info");
-    put(of(self).describe(), info);
+    put(Used(self, "describe")->describe(), info);
   });
 }
 
@@ -173,14 +187,15 @@ eng_status eng_session_step(eng_session* self, const eng_tensor_in* fields, uint
                             eng_error* error) {
   return guarded(error, [&] {
     const std::vector<eng_tensor_in> all = fields_of(fields, n);
+    std::optional<Used> used;
     try {
       if (out) need_room(out, "out");
-      of(self);
+      used.emplace(self, "step");
     } catch (...) {
       refuse_all(all);
       throw;
     }
-    const eng_step_result result = self->embedded.step(all);
+    const eng_step_result result = (*used)->step(all);
     if (out) put(result, out);
   });
 }
@@ -189,33 +204,40 @@ eng_status eng_session_evaluate(eng_session* self, const eng_tensor_in* fields, 
                                 eng_eval_result* out, eng_error* error) {
   return guarded(error, [&] {
     const std::vector<eng_tensor_in> all = fields_of(fields, n);
+    std::optional<Used> used;
     try {
       need_room(out, "out");
-      of(self);
+      used.emplace(self, "evaluate");
     } catch (...) {
       refuse_all(all);
       throw;
     }
-    put(self->embedded.evaluate(all, batches), out);
+    put((*used)->evaluate(all, batches), out);
   });
 }
 
 eng_status eng_session_logits(eng_session* self, const eng_tensor_in* fields, uint32_t n, eng_error* error) {
   return guarded(error, [&] {
     const std::vector<eng_tensor_in> all = fields_of(fields, n);
-    if (!self) refuse_all(all);
-    of(self).logits(all);
+    std::optional<Used> used;
+    try {
+      used.emplace(self, "logits");
+    } catch (...) {
+      refuse_all(all);
+      throw;
+    }
+    (*used)->logits(all);
   });
 }
 
 eng_status eng_session_generate(eng_session* self, const eng_generate_request* request, eng_error* error) {
-  return guarded(error, [&] { of(self).generate(taken(request, "request")); });
+  return guarded(error, [&] { Used(self, "generate")->generate(taken(request, "request")); });
 }
 
 eng_status eng_session_tensor(eng_session* self, uint64_t index, eng_tensor_info* out, eng_error* error) {
   return guarded(error, [&] {
     need_room(out, "out");
-    put(of(self).tensor(index), out);
+    put(Used(self, "tensor")->tensor(index), out);
   });
 }
 
@@ -223,7 +245,7 @@ eng_status eng_session_take(eng_session* self, const char* name, const char* rol
                             DLManagedTensorVersioned** out, eng_error* error) {
   return guarded(error, [&] {
     if (!out) throw Error(Exit::usage, "out is NULL");
-    *out = of(self).take(name_of(name), role_of(role), flags);
+    *out = Used(self, "take")->take(name_of(name), role_of(role), flags);
   });
 }
 
@@ -234,7 +256,7 @@ eng_status eng_session_take_legacy(eng_session* self, const char* name, const ch
     if (!(flags & (ENG_TAKE_WRITABLE | ENG_TAKE_COPY)))
       throw Unsupported("a tensor of DLPack before 1.0 cannot be read-only", "take it writable, or a copy");
     auto made = std::make_unique<Legacy>();
-    made->from = of(self).take(name_of(name), role_of(role), flags);
+    made->from = Used(self, "take")->take(name_of(name), role_of(role), flags);
     made->managed = {made->from->dl_tensor, made.get(), [](DLManagedTensor* tensor) {
                        auto* legacy = static_cast<Legacy*>(tensor->manager_ctx);
                        legacy->from->deleter(legacy->from);
@@ -248,18 +270,20 @@ eng_status eng_session_write(eng_session* self, const char* name, const char* ro
                              uint32_t flags, eng_error* error) {
   return guarded(error, [&] {
     const eng_tensor_in one = taken(value, "value");
+    std::optional<Used> used;
     try {
-      of(self), name_of(name);
+      name_of(name);
+      used.emplace(self, "write");
     } catch (...) {
       refuse_all({&one, 1});
       throw;
     }
-    self->embedded.write(name, role_of(role), one, flags);
+    (*used)->write(name, role_of(role), one, flags);
   });
 }
 
 eng_status eng_session_save(eng_session* self, eng_error* error) {
-  return guarded(error, [&] { of(self).save(); });
+  return guarded(error, [&] { Used(self, "save")->save(); });
 }
 
 void eng_session_stop(eng_session* self) {
@@ -267,12 +291,13 @@ void eng_session_stop(eng_session* self) {
 }
 
 void eng_session_fail(eng_session* self, const char* text) {
-  guarded(nullptr, [&] { of(self).fail(text ? text : "the program ended the run"); });
+  guarded(nullptr, [&] { Used(self, "fail")->fail(text ? text : "the program ended the run"); });
 }
 
 eng_status eng_session_close(eng_session* self, eng_error* error) {
   if (!self) return ENG_OK;
   return guarded(error, [&] {
+    self->embedded.owner.enter("close");
     const std::unique_ptr<eng_session> last(self);
     self->embedded.close();
   });

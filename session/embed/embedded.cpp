@@ -75,7 +75,7 @@ RunRequest asked(const eng_session_request& r) {
   if (r.resume) out.resume = r.resume;
   out.files = !(r.flags & ENG_SESSION_NO_FILES);
   out.readable = {(r.flags & ENG_SESSION_GRADIENTS) != 0, (r.flags & ENG_SESSION_LOGITS) != 0,
-                  words(r.activations, r.n_activations, "activation")};
+                  words(r.activations, r.n_activations, "activation"), words(r.fields, r.n_fields, "field")};
   out.without_data = out.tell_all = true;
   out.stop = [] { return stop_asked && stop_asked->load(std::memory_order_relaxed); };
   out.build_data = build;
@@ -147,6 +147,7 @@ void Embedded::need_started() {
 void Embedded::start() {
   need_sound();
   if (run_) throw Error(Exit::usage, "this session is started already");
+  owner.started();
   events_ = std::make_unique<Events>(note_);
   const Turn turn(Turn::For::setup);
   sound([&] {
@@ -175,7 +176,10 @@ std::string Embedded::plan(uint32_t ranks) {
 std::string Embedded::activations() {
   need_sound();
   const Turn turn(Turn::For::setup);
-  return activations_json(run_ ? run_->setup().model : make_plan_only(opened_->config, *opened_->registry).model);
+  if (run_) return activations_json(run_->setup().model);
+  Readable with;
+  with.fields = request_.readable.fields;
+  return activations_json(make_plan_only(opened_->config, *opened_->registry, {}, with).model);
 }
 
 eng_session_info Embedded::describe() const {
@@ -213,7 +217,8 @@ Incoming::FromDevice Embedded::from_device() {
   return [this](void* to, const void* from, uint64_t bytes) { run_->trainer().download(to, from, bytes); };
 }
 
-Batch Embedded::batch(std::span<const eng_tensor_in> fields, const BatchShape& shape) {
+Batch Embedded::batch(std::span<const eng_tensor_in> fields, BatchShape shape) {
+  shape.optional = request_.readable.fields;
   return batch_of(fields, shape, run_->data(), device(), from_device());
 }
 

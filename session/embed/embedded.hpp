@@ -7,6 +7,7 @@
 
 #include "engine/embed.h"
 #include "session/embed/incoming.hpp"
+#include "session/embed/owner.hpp"
 #include "session/run.hpp"
 
 namespace eng {
@@ -35,6 +36,7 @@ class Embedded {
   void fail(const std::string& text);
   // Ends the run. Throws what went wrong; nothing else may be called afterwards.
   void close();
+  Owner owner;
 
  private:
   class Events;
@@ -64,7 +66,7 @@ class Embedded {
   DLManagedTensorVersioned* lend(const Tensor& tensor, const eng_desc& desc, const Place& at, bool writable);
   Incoming::FromDevice from_device();
   DLDevice device() const;
-  Batch batch(std::span<const eng_tensor_in> fields, const BatchShape& shape);
+  Batch batch(std::span<const eng_tensor_in> fields, BatchShape shape);
 
   RunRequest request_;
   std::function<void(const std::string&)> note_;

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "core/base/error.hpp"
+#include "core/config/names.hpp"
 
 namespace eng {
 namespace {
@@ -201,8 +202,13 @@ std::vector<std::unique_ptr<Incoming>> sorted(std::span<const eng_tensor_in> fie
       if (!known) {
         std::vector<std::string> names;
         for (const Field& field : data.fields()) names.push_back(field.name);
+        const auto near = nearest(name, names);
+        const bool standard =
+            name == ENG_FIELD_LOSS_WEIGHTS || name == ENG_FIELD_SEGMENTS || name == ENG_FIELD_POSITIONS;
         throw Error(Exit::usage, fmt::format("the batch has a field `{}`, which nothing asks for", name),
-                    fmt::format("the fields are {}", fmt::join(names, ", ")));
+                    !near.empty() ? fmt::format("did you mean `{}`?", near[0])
+                    : standard ? fmt::format("open the session with fields=[\"{}\"] (eng_session_request.fields)", name)
+                               : fmt::format("the fields are {}", fmt::join(names, ", ")));
       }
       if (out[f]) throw Error(Exit::usage, fmt::format("the batch has two fields `{}`", name));
       out[f] = std::make_unique<Incoming>(fields[k], "field `" + name + "`");
@@ -234,7 +240,8 @@ Batch batch_of(std::span<const eng_tensor_in> fields, const BatchShape& shape, c
         labels || !shape.labels ? "" : fmt::format("or ({}, {}), the last column only as labels", rows, length + 1));
   const auto n = static_cast<size_t>(tokens->shape()[0]), t = static_cast<size_t>(length), width = t + longer;
   for (size_t f = 1; f < given.size(); ++f) {
-    if (f > 1 && !given[f])
+    const auto& may_miss = shape.optional;
+    if (f > 1 && !given[f] && !std::count(may_miss.begin(), may_miss.end(), data.fields()[f].name))
       throw Error(Exit::usage,
                   fmt::format("the batch has no field `{}`, which the model reads", data.fields()[f].name));
     if (given[f] && (!fits(*given[f], 0) || given[f]->shape()[0] != tokens->shape()[0]))
@@ -250,8 +257,21 @@ Batch batch_of(std::span<const eng_tensor_in> fields, const BatchShape& shape, c
     std::copy_n(ids.data() + r * width, t, out.tokens.begin() + at);
     if (!labels && shape.labels) std::copy_n(ids.data() + r * width + 1, width - 1, out.labels.begin() + at);
   }
-  for (size_t f = 2; f < given.size(); ++f)
-    out.others.push_back(words_of(*given[f], data.fields()[f].dtype, device, from_device));
+  const int32_t* segments = nullptr;
+  out.others.resize(given.size() - 2);
+  for (size_t f = 2; f < given.size(); ++f) {
+    if (!given[f]) continue;
+    out.others[f - 2] = words_of(*given[f], data.fields()[f].dtype, device, from_device);
+    if (data.fields()[f].name == ENG_FIELD_SEGMENTS)
+      segments = reinterpret_cast<const int32_t*>(out.others[f - 2].data());
+  }
+  for (size_t f = 2; f < given.size(); ++f) {
+    if (given[f]) continue;
+    out.others[f - 2].resize(n * t * sizeof(int32_t));
+    const Neutral fill = neutral(data.fields()[f].name);
+    for (size_t r = 0; r < n; ++r)
+      fill(length, segments ? segments + r * t : nullptr, out.others[f - 2].data() + r * t * sizeof(int32_t));
+  }
   data.check(out);
   return out;
 }

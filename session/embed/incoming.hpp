@@ -63,7 +63,8 @@ class NotFound : public Error {
 struct BatchShape {
   int64_t rows;  // exactly; 0: any number
   int64_t length;
-  bool labels = true;  // made or given; else only tokens are looked at
+  bool labels = true;                          // made or given; else only tokens are looked at
+  std::span<const std::string> optional = {};  // fields that may be missing: they get their neutral values
 };
 
 // The batch of these fields: "tokens" (rows, length) or (rows, length + 1), "labels" (rows, length), and each further

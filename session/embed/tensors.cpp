@@ -100,13 +100,14 @@ eng_tensor_info Embedded::tensor(uint64_t index) const {
   return out;
 }
 
-// What is written into a tensor that the next step computes anew matters to nobody.
+// What a step computes is read-only: a write would be lost without a word.
 DLManagedTensorVersioned* Embedded::lend(const Tensor& tensor, const eng_desc& desc, const Place& at, bool writable) {
   struct Out {
     std::shared_ptr<const Lent> memory;
   };
   auto out = std::make_shared<Out>(Out{lent_});
-  if (writable && is_saved(tensor)) writable_.emplace_back(out);
+  writable = writable && is_saved(tensor);
+  if (writable) writable_.emplace_back(out);
   return export_tensor({at.data, desc, at.device, !writable, out});
 }
 

@@ -200,18 +200,25 @@ class Search {
 
 }  // namespace
 
+Exit refusal(const Fit& fit) {
+  if (fit.same || fit.best) return Exit::done;
+  const Excess none{1, false};
+  return refusal(fit.too_large.empty() ? none : fit.too_large.front().excess, fit.host_memory);
+}
+
 Fit find_fit(const Config& config, Registry& registry, const World& world) {
   const std::optional<Card> card = described_card(config);
   std::unique_ptr<Kernels> kernels;
   if (has_kernels(config, card))
     kernels = std::make_unique<Kernels>(registry, config.section("device").string("plugin"), config.section("device"));
-  const Target target = make_target(config, card, kernels.get(), world.size);
+  const Target target = make_target(config, registry, card, kernels.get(), world.size);
   Fit out;
   out.device = card ? card->name : target.device;
   out.available = {target.info.total_bytes, target.host_bytes, target.arena_bytes};
   out.reserve = target.info.device_overhead_bytes;
   out.assumed = card && (card->assumes("reserve") || (world.size > 1 && card->assumes("communicator")));
   out.ranks = world.size;
+  out.host_memory = target.host_memory();
   out.timed = machine_of(config.section("comm"), target).flops > 0;
   if (!out.available.device && !out.available.host)
     throw Error(Exit::usage, fmt::format("device {} does not tell how much memory it has", target.device),

@@ -6,8 +6,8 @@
 
 namespace eng {
 
-// Another number format is told only if nothing fits in the configuration's own, or if its step takes less than this
-// share of the time: an estimate cannot tell times apart that are closer.
+// Another number format is proposed only if nothing fits in the configuration's own, or if its step takes less than
+// this share of the time: estimates that are closer than that do not tell which is faster.
 constexpr double other_format = 0.99;
 
 bool fits(const Tried& tried);
@@ -22,6 +22,7 @@ struct Fit {
   uint32_t ranks = 1;
   int64_t rows = 0;                 // sequences per step, of all ranks
   bool timed = false;               // the device states its rates
+  bool host_memory = false;         // that of the device is host memory
   std::optional<Tried> same, best;  // the fastest that keeps the numbers; the fastest of all, if it does not
   std::optional<Tried> second;      // the fastest of the others with other settings than the micro-batch
   std::optional<Tried> own_format;  // the fastest in the configuration's number format, if that is none of these
@@ -31,6 +32,9 @@ struct Fit {
   std::vector<Tried> remedies;
   size_t plans = 0;
 };
+
+// Exit::done if something fits; otherwise the code with which a run of the configuration ends.
+Exit refusal(const Fit& fit);
 
 // Plans for `world`'s rank. Of each setting but the micro-batch, the largest micro-batch that fits counts: it is the
 // fastest of them. A plan is laid out only if the bytes that are live at a time fit; with one setting, memory falls

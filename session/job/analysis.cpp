@@ -56,6 +56,7 @@ class Analysis {
   void check_resumed();
   void start();
   void load();
+  void begin();
   AnalysisEnd work();
   void save();
   void finish_save();
@@ -90,6 +91,15 @@ class Analysis {
   std::string model_hash_, last_;
   int64_t saves_ = 0;
   std::vector<std::string> files_;
+  struct Told {
+    std::string phase;
+    uint64_t done, all;
+    std::string note;
+  };
+  void progress(const Told& told);
+  bool begun_ = false;
+  std::vector<Told> early_;  // before that
+  std::string phase_;        // the last one that was told
 };
 
 // The newest checkpoint of a run that is analysed is where its weights come from, now and when this is resumed.
@@ -183,6 +193,12 @@ void Analysis::start() {
   passes_.emplace(setup_, *data_, *trainer_, *made_);
   model_hash_ = passes_->parameters_hash();
   if (from_) load();
+}
+
+// Makes the directory, when the job first has something computed or read: one that it refuses leaves none.
+void Analysis::begin() {
+  if (std::exchange(begun_, true)) return;
+  const Config& config = opened_.config;
   if (member_.first() && !dir_)
     dir_.emplace(request_.out.empty()
                      ? RunDir::create(config.section("run").string("out"), config.section("run").string("name"))
@@ -198,6 +214,16 @@ void Analysis::start() {
   member_.works_in(directory_);
   const HeldFolder& folder = dir_ ? dir_->folder() : held_.emplace(directory_);
   saver_.emplace(folder.inside() / "checkpoints", 1, saves_beside(), trainer_->peers());
+  for (const Told& told : std::exchange(early_, {})) progress(told);
+}
+
+void Analysis::progress(const Told& told) {
+  if (!member_.first()) return;
+  if (!begun_) return early_.push_back(told);
+  if (told.phase != phase_) dir_->log("phase " + told.phase);
+  phase_ = told.phase;
+  if (!told.note.empty()) dir_->log(told.note);
+  listener_.progress(told.phase, told.done, told.all, told.note);
 }
 
 // What was saved, if it is of this model and these data.
@@ -259,25 +285,21 @@ void Analysis::state(const char* status, int exit_code) const {
 }
 
 AnalysisEnd Analysis::work() {
-  const fs::path path = directory_;
-  const AnalysisStart start{path, opened_.config, setup_, *data_, *made_, from_};
+  const AnalysisStart start{directory_, opened_.config, setup_, *data_, *made_, from_};
   const fs::path weights = weights_source(opened_.config);
   const FactsOf facts{
       start,  model_hash_, resolved_->hash, weights.empty() ? "" : fs::absolute(weights).lexically_normal().string(),
       began_, 0,           member_.size()};
-  std::string phase;
   JobEnds ends;
+  ends.begin = [this] { begin(); };
   ends.stop = [this] { return stop_asked(); };
   ends.save = [this] { save(); };
   ends.progress = [&](const std::string& now, uint64_t done, uint64_t all, const std::string& note) {
-    if (!dir_) return;
-    if (now != phase) dir_->log("phase " + now);
-    phase = now;
-    if (!note.empty()) dir_->log(note);
-    listener_.progress(now, done, all, note);
+    progress({now, done, all, note});
   };
   ends.file = [this](const std::string& name, const void* data, uint64_t size) { wrote(name, data, size); };
   ends.facts = [&] {
+    begin();
     FactsOf mine = facts;
     mine.attempt = dir_ ? dir_->attempt() : 0;
     return trainer_->peers().lead([&] { return facts_json(mine); });  // one text for all ranks
@@ -285,6 +307,7 @@ AnalysisEnd Analysis::work() {
   JobHost host(setup_, *made_, *data_, *passes_, trainer_->peers(), std::move(ends));
   AnalysisEnd end;
   end.exit = host.run() ? Exit::done : Exit::stopped;
+  begin();
   finish_save();
   state(end.exit == Exit::done ? "done" : "stopped", static_cast<int>(end.exit));
   if (dir_) end.directory = dir_->path();

@@ -82,8 +82,7 @@ std::string facts_json(const FactsOf& facts) {
        {"memory",
         Json::ordered(
             {{"planned", Json::ordered({{"device_peak_bytes", planned.device}, {"host_peak_bytes", planned.host}})},
-             {"measured", Json::ordered({{"device_peak_bytes", start.setup.target.host_memory() ? resident : in_device},
-                                         {"host_peak_bytes", resident}})}})}});
+             {"measured", Json::ordered({{"device_peak_bytes", in_device}, {"host_peak_bytes", resident}})}})}});
   return all.dump(2, true);
 }
 

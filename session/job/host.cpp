@@ -67,6 +67,7 @@ eng_status JobHost::answer(eng_error* sink, const Work& work) noexcept try {
 }
 
 void JobHost::meet(Call call, std::initializer_list<uint64_t> arguments) {
+  ends_.begin();
   const AtCall mine{static_cast<uint64_t>(call), mixed(arguments), ends_.stop && ends_.stop()};
   bool stop = mine.stop != 0;
   if (peers_.size > 1) {

@@ -12,7 +12,8 @@ namespace eng {
 
 // What the calls of a job reach beside the passes. All of it is called on the thread of the job, on every rank.
 struct JobEnds {
-  std::function<bool()> stop;  // the user asked this rank to stop
+  std::function<bool()> stop;   // the user asked this rank to stop
+  std::function<void()> begin;  // before each call that all ranks make together
   std::function<void()> save;
   std::function<void(const std::string& phase, uint64_t done, uint64_t all, const std::string& note)> progress;
   std::function<void(const std::string& name, const void* data, uint64_t size)> file;  // of rank 0

@@ -7,7 +7,7 @@
 
 namespace eng {
 
-// What a job asks for that there is not: told to the job, which may go on.
+// A request of a job that cannot be met. The job is told and may go on.
 struct JobFault {
   eng_status status;
   std::string text;

@@ -140,6 +140,19 @@ Preset read_drafts(const toml::table& root) {
   return out;
 }
 
+// The keys of an entry of [[provides]] that are no tables.
+const Schema& provided_keys() {
+  static const Schema keys = [] {
+    Schema all = {text("kind"), text("name"), text("summary", false)};
+    Option arch{"least_arch", Type::integer};
+    arch.min = 0, arch.max = UINT32_MAX;
+    all.push_back(arch);
+    all.push_back({"devices", Type::strings});
+    return all;
+  }();
+  return keys;
+}
+
 Provided read_provided(const toml::node& node, size_t number, const Preset& drafts) {
   std::string where = fmt::format("description, [[provides]] number {}", number);
   need(node.is_table(), "{} must be a table", where);
@@ -151,9 +164,8 @@ Provided read_provided(const toml::node& node, size_t number, const Preset& draf
     need(is_word(out.name, "-."), "{}: '{}' is not a name (a-z, 0-9, _ - .)", where, out.name);
     return out;
   }
-  const Preset given = read_table(&node, {text("kind"), text("name"), text("summary", false)}, where,
-                                  {"options", "presets", "pretrained"});
-  out.name = text_in(given, "name"), out.summary = text_in(given, "summary");
+  out.facts = read_table(&node, provided_keys(), where, {"options", "presets", "pretrained"});
+  out.name = text_in(out.facts, "name"), out.summary = text_in(out.facts, "summary");
   need(is_kind(out.kind), "{}: kind '{}' is not of the form eng.optimizer/1 or org.example.thing/1", where, out.kind);
   need(is_word(out.name, "-."), "{}: '{}' is not a name (a-z, 0-9, _ - .)", where, out.name);
   where = fmt::format("description of {} '{}',", out.kind, out.name);

@@ -26,10 +26,11 @@ ReportContext report_context(const Setup& setup, const Config& config) {
   c.machine = machine_of(config.section("comm"), setup.target, setup.storage);
   c.step_at_peak = seconds_at_peak(setup.model, setup.target) * static_cast<double>(train.integer("micro_batch")) *
                    static_cast<double>(train.integer("accumulate") * train.integer("sequence_length"));
+  c.weights = weight_bytes(setup.plan, setup.precision);
   c.host_update = setup.host_update;
   c.kept = kept(setup.model);
   for (const Tensor& t : setup.plan.tensors)
-    if (is_saved(t)) c.checkpoint += bytes(t.desc);
+    if (is_saved(t) && !saves_nothing(config.section("checkpoint"))) c.checkpoint += bytes(t.desc);
   if (setup.kept) c.checkpoint = setup.kept;
   c.checkpoints = setup.kept ? 1 : config.section("checkpoint").integer("keep");
   return c;

@@ -75,14 +75,14 @@ std::string machine_text(const Plan& plan, const Machine& m) {
 }
 
 std::string communication_text(const Plan& plan, const ReportContext& c) {
-  const auto all = static_cast<double>(unit_elements(plan));
+  const auto all = static_cast<double>(c.weights);
   std::string out =
       fmt::format("  sent by each rank per step, as many received{:>12}{:>21}{:>16}\n", "count", "bytes", "x P");
   uint64_t bytes = 0, count = 0;
   double units = 0;
   for (const Transfer& t : traffic(plan)) {
     const std::string op = t.op.substr(t.op.find('.') + 1, t.op.find('/') - t.op.find('.') - 1);
-    const double share = static_cast<double>(t.elements) / all;
+    const double share = static_cast<double>(t.exchanged) / all;
     out += fmt::format("    {:<14} {:<32} {:>6} {:>20} {:>15.3f}\n", op, t.purpose, t.count, t.bytes, share);
     bytes += t.bytes, count += t.count, units += share;
   }
@@ -141,6 +141,15 @@ std::string step_text(const Plan& plan, const ReportContext& c) {
       fmt::format("  step              {} estimated, bound by {}: {}\n", seconds(t.step), to_string(t.bound()), parts);
   if (!several(plan)) out += fmt::format("  rates             {}\n", rates_text(plan, c.machine).substr(2));
   return out;
+}
+
+std::string checkpoint_text(const ReportContext& c) {
+  if (!c.checkpoint) return "  checkpoint          none: the run saves nothing\n";
+  const auto most = static_cast<uint64_t>(c.checkpoints) + 1;
+  return fmt::format(
+      "  checkpoint          {:>16} bytes  {:>12}  on disk; {}\n", c.checkpoint, size(c.checkpoint),
+      c.checkpoints ? fmt::format("{} are kept: {} while one more is saved", c.checkpoints, size(most * c.checkpoint))
+                    : "all are kept");
 }
 
 std::string host_update_text(const HostUpdate& u) {
@@ -222,15 +231,17 @@ std::string plan_text(const Plan& plan, const ReportContext& c) {
     out += fmt::format("  fixed overhead      {:>16} bytes  {:>12}  code, libraries, stacks: measured once per build\n",
                        c.overhead, size(c.overhead));
   out += peak_text(plan, c);
-  out += fmt::format("  checkpoint          {:>16} bytes  {:>12}  on disk; ", c.checkpoint, size(c.checkpoint));
-  const auto most = static_cast<uint64_t>(c.checkpoints) + 1;
-  out += c.checkpoints
-             ? fmt::format("{} are kept: {} while one more is saved\n", c.checkpoints, size(most * c.checkpoint))
-             : "all are kept\n";
+  out += checkpoint_text(c);
   if (c.host_update) out += host_update_text(*c.host_update);
   if (several(plan)) out += communication_text(plan, c);
   if (timed(plan, c.machine)) out += step_text(plan, c);
   return out;
+}
+
+// null where it is not known how much memory the device has.
+static Json fits_json(const Peak& peak, const ReportContext& c) {
+  const bool fits = excess(peak, {c.device_total, c.host_total, c.arena_total, c.storage_total}).bytes == 0;
+  return fits && !c.device_total ? Json() : Json(fits);
 }
 
 std::string plan_json(const Plan& plan, const ReportContext& c) {
@@ -252,25 +263,24 @@ std::string plan_json(const Plan& plan, const ReportContext& c) {
                              {"leases_bytes", most_live(plan, Line::leases)},
                              {"communication_bytes", most_live(plan, Line::communication)},
                              {"communication", Json::array()}});
-  const auto all = static_cast<double>(unit_elements(plan));
+  const auto all = static_cast<double>(c.weights);
   for (const Transfer& t : traffic(plan))
     rank["communication"].push_back(Json::ordered({{"collective", t.op},
                                                    {"purpose", t.purpose},
                                                    {"count", t.count},
                                                    {"sent_bytes", t.bytes},
-                                                   {"units", static_cast<double>(t.elements) / all}}));
-  Json out = Json::ordered(
-      {{"parameters", plan.parameters},
-       {"frozen", Json::ordered({{"parameters", plan.frozen.parameters},
-                                 {"saved_gradient_bytes", plan.frozen.gradients},
-                                 {"saved_state_bytes", plan.frozen.states}})},
-       {"flops_per_step", plan.flops_per_step},
-       {"recomputed_flops", c.kept.again * plan.accumulate},
-       {"kept_activation_bytes", c.kept.bytes},
-       {"checkpoint_bytes", c.checkpoint},
-       {"world_size", plan.ranks.world.size},
-       {"ranks", Json::array({std::move(rank)})},
-       {"fits", excess(peak, {c.device_total, c.host_total, c.arena_total, c.storage_total}).bytes == 0}});
+                                                   {"units", static_cast<double>(t.exchanged) / all}}));
+  Json out = Json::ordered({{"parameters", plan.parameters},
+                            {"frozen", Json::ordered({{"parameters", plan.frozen.parameters},
+                                                      {"saved_gradient_bytes", plan.frozen.gradients},
+                                                      {"saved_state_bytes", plan.frozen.states}})},
+                            {"flops_per_step", plan.flops_per_step},
+                            {"recomputed_flops", c.kept.again * plan.accumulate},
+                            {"kept_activation_bytes", c.kept.bytes},
+                            {"checkpoint_bytes", c.checkpoint},
+                            {"world_size", plan.ranks.world.size},
+                            {"ranks", Json::array({std::move(rank)})},
+                            {"fits", fits_json(peak, c)}});
   if (!c.card.empty())
     out["described"] = Json::ordered({{"card", c.card},
                                       {"device_bytes", c.device_total},

@@ -21,11 +21,12 @@ struct ReportContext : Beside {
   uint64_t arena_total = 0;   // [device] memory; 0: none is given
   uint64_t storage_total = 0;
   uint64_t host_total = 0;  // memory of a host, if the device's is not the host's; 0: unknown
+  uint64_t weights = 0;     // bytes of all weights, padding included: the unit of traffic
   std::optional<HostUpdate> host_update;
   Machine machine;
   double step_at_peak = 0;  // seconds of a step at the device's peak; 0: unknown
   Kept kept;                // activations, by [recompute]
-  uint64_t checkpoint = 0;  // bytes of a checkpoint's tensors, for any number of ranks
+  uint64_t checkpoint = 0;  // bytes of a checkpoint's tensors, for any number of ranks; 0: none is saved
   int64_t checkpoints = 0;  // number kept on disk; 0: all
 };
 

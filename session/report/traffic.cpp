@@ -5,6 +5,7 @@
 
 #include "core/tensor/dtype.hpp"
 #include "engine/ops.h"
+#include "engine/policy.h"
 
 namespace eng {
 namespace {
@@ -68,7 +69,7 @@ std::vector<Transfer> traffic(const Plan& plan) {
       if (found == out.end()) found = out.insert(found, {call.op->id, what});
       found->count += segment.repeat;
       found->bytes += segment.repeat * sent_bytes(call);
-      found->elements += segment.repeat * spread_elements(call);
+      found->exchanged += segment.repeat * spread_elements(call) * dtype_size(call.in[0].dtype);
     }
   return out;
 }
@@ -76,6 +77,16 @@ std::vector<Transfer> traffic(const Plan& plan) {
 uint64_t unit_elements(const Plan& plan) {
   uint64_t n = 0;
   for (const Unit& unit : plan.units) n += unit.count;
+  return n;
+}
+
+uint64_t weight_bytes(const Plan& plan, const Precision& precision) {
+  uint64_t n = 0;
+  for (size_t u = 0; u < plan.units.size(); ++u) {
+    const Unit& unit = plan.units[u];
+    const eng_unit view{sizeof(eng_unit), static_cast<eng_id>(u + 1), unit.block, unit.flags, unit.count};
+    n += unit.count * dtype_size(precision.dtype(ENG_ROLE_WEIGHT, &view));
+  }
   return n;
 }
 

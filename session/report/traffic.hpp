@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/plan/plan.hpp"
+#include "core/plan/planner.hpp"
 
 namespace eng {
 
@@ -17,15 +17,17 @@ uint64_t sent_bytes(const Call& collective);
 
 // The collectives of one kind and one purpose in a step.
 struct Transfer {
-  std::string op;       // "eng.all_gather/1"
-  std::string purpose;  // "weights, forward"
-  uint64_t count = 0;   // per step
-  uint64_t bytes = 0;   // sent by each rank per step
-  uint64_t elements = 0;
+  std::string op;          // "eng.all_gather/1"
+  std::string purpose;     // "weights, forward"
+  uint64_t count = 0;      // per step
+  uint64_t bytes = 0;      // sent by each rank per step
+  uint64_t exchanged = 0;  // of which the rank sends the fraction (m - 1) / m, in a group of m
 };
 // In order of first occurrence. For program "train", including repetitions.
 std::vector<Transfer> traffic(const Plan& plan);
-// Elements of all units, padding included: the P in which traffic is counted.
+// P: elements of all units, padding included.
 uint64_t unit_elements(const Plan& plan);
+// Their bytes in the type in which weights are computed with: the unit of traffic.
+uint64_t weight_bytes(const Plan& plan, const Precision& precision);
 
 }  // namespace eng

@@ -17,7 +17,18 @@ Data::Data(Registry& registry, const Config& config, int64_t vocabulary, std::ve
   const std::string base = config.base_dir().string();
   const auto seed = static_cast<uint64_t>(train.integer("seed"));
   std::vector<eng_field> wanted;
-  for (const Field& field : fields_) wanted.push_back({field.name.c_str(), field.dtype, 0});
+  const Offered offered = fields_.size() > 2 ? offered_fields(config, registry, false) : Offered();
+  for (std::size_t f = 0; f < fields_.size(); ++f) {
+    const auto has = [&](const Field& field) { return field.name == fields_[f].name; };
+    const Neutral fill = neutral(fields_[f].name);
+    if (fill && std::none_of(offered.fields.begin(), offered.fields.end(), has)) {
+      rest_.emplace_back(f, fill);
+      continue;
+    }
+    own_.push_back(f);
+    if (fields_[f].name == ENG_FIELD_SEGMENTS) segments_ = f;
+    wanted.push_back({fields_[f].name.c_str(), fields_[f].dtype, 0});
+  }
   const auto n = static_cast<uint32_t>(wanted.size());
   eng_data_request request{sizeof(eng_data_request), n, seed, length_, vocabulary, base.c_str(), wanted.data()};
   Options options(section);
@@ -74,6 +85,7 @@ void Data::read(int32_t split, uint64_t position, int64_t rows, Batch& batch) co
   batch.others.resize(fields_.size() - 2);
   for (auto& values : batch.others) values.resize((begin + n) * sizeof(int32_t), '\xff');
   values_.resize(fields_.size());
+  wanted_.resize(own_.size());
   for (int64_t r = 0; r < rows; ++r, ++position) {
     const std::size_t at = begin + static_cast<std::size_t>(r * length_);
     values_[0] = batch.tokens.data() + at;
@@ -81,9 +93,12 @@ void Data::read(int32_t split, uint64_t position, int64_t rows, Batch& batch) co
     for (std::size_t f = 2; f < values_.size(); ++f) values_[f] = batch.others[f - 2].data() + at * sizeof(int32_t);
     const bool none = split == ENG_SPLIT_VALIDATION && position >= info_.validation_samples;
     Sink sink;
-    const eng_status status = table_.read(self_, split, none ? 0 : position, values_.data(), sink.get());
+    for (std::size_t k = 0; k < own_.size(); ++k) wanted_[k] = values_[own_[k]];
+    const eng_status status = table_.read(self_, split, none ? 0 : position, wanted_.data(), sink.get());
     if (status != ENG_OK)
       sink.check(status, Exit::data, "data plugin " + name_ + ", sample " + std::to_string(position));
+    for (const auto& [f, fill] : rest_)
+      fill(length_, segments_ ? static_cast<const int32_t*>(values_[segments_]) : nullptr, values_[f]);
     check_.check(values_, name_, position);
     if (none)
       std::fill_n(batch.labels.data() + at, length_, ENG_IGNORE_LABEL);

@@ -22,7 +22,7 @@ struct Batch {
 
 class Data {
  public:
-  // `fields`: those that are read, in the order of the batch.
+  // `fields`: those that are read, in the order of the batch. What the source does not have gets its neutral values.
   Data(Registry& registry, const Config& config, int64_t vocabulary, std::vector<Field> fields = Model().fields);
   // No source: batches come from elsewhere. It has no samples.
   Data(int64_t sequence_length, int64_t vocabulary, std::vector<Field> fields = Model().fields);
@@ -47,9 +47,13 @@ class Data {
   FieldCheck check_;
   eng_data table_{};
   void* self_ = nullptr;
-  std::shared_ptr<void> object_;       // what destroys it
-  mutable std::mutex reading_;         // only one caller at a time: the loader or an evaluation
-  mutable std::vector<void*> values_;  // of the sample that is read
+  std::shared_ptr<void> object_;                       // what destroys it
+  mutable std::mutex reading_;                         // only one caller at a time: the loader or an evaluation
+  std::vector<std::size_t> own_;                       // the fields that the source has, as indices of fields_
+  mutable std::vector<void*> values_;                  // of the sample that is read
+  mutable std::vector<void*> wanted_;                  // of those, what the source writes
+  std::vector<std::pair<std::size_t, Neutral>> rest_;  // what it does not have
+  std::size_t segments_ = 0;                           // its segments, as an index of fields_; 0: it has none
   eng_data_info info_{};
 };
 

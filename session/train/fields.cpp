@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/base/text.hpp"
+#include "core/config/names.hpp"
 #include "engine/data.h"
 
 namespace eng {
@@ -65,6 +66,45 @@ Offered offered_fields(const Config& config, Registry& registry, bool generate) 
     if (!generate || !trains) out.fields.push_back({name, fields[k].dtype});
   }
   return out;
+}
+
+Neutral neutral(const std::string& field) {
+  if (field == ENG_FIELD_LOSS_WEIGHTS)
+    return [](int64_t length, const int32_t*, void* values) { std::fill_n(static_cast<float*>(values), length, 1.0F); };
+  if (field == ENG_FIELD_SEGMENTS)
+    return [](int64_t length, const int32_t*, void* values) { std::fill_n(static_cast<int32_t*>(values), length, 0); };
+  if (field == ENG_FIELD_POSITIONS)
+    return [](int64_t length, const int32_t* segments, void* values) {
+      auto* at = static_cast<int32_t*>(values);
+      for (int64_t t = 0; t < length; ++t)
+        at[t] = t && (!segments || segments[t] == segments[t - 1]) ? at[t - 1] + 1 : 0;
+    };
+  return nullptr;
+}
+
+void add_fields(Offered& offered, const std::vector<std::string>& asked) {
+  const std::vector<Field> possible = {
+      {ENG_FIELD_LOSS_WEIGHTS, ENG_F32}, {ENG_FIELD_SEGMENTS, ENG_I32}, {ENG_FIELD_POSITIONS, ENG_I32}};
+  for (const std::string& name : asked) {
+    const size_t at = index_of(possible, name);
+    if (at == possible.size()) {
+      std::vector<std::string> names;
+      for (const Field& field : possible) names.push_back(field.name);
+      const auto near = nearest(name, names);
+      throw Error(Exit::usage, fmt::format("`{}` is no field that batches may bring", printable(name, 80)),
+                  fmt::format("{}possible are {}; tokens and labels need no name",
+                              near.empty() ? "" : fmt::format("did you mean `{}`? ", near[0]), fmt::join(names, ", ")));
+    }
+    if (index_of(offered.fields, name) == offered.fields.size()) offered.fields.push_back(possible[at]);
+  }
+}
+
+void need_fields(const std::vector<std::string>& asked, const Model& model) {
+  for (const std::string& name : asked)
+    if (index_of(model.fields, name) == model.fields.size())
+      throw Error(Exit::usage,
+                  fmt::format("model {} does not read the field `{}`, which batches are to bring", model.plugin, name),
+                  "leave it out of the list of fields");
 }
 
 void compare_fields(const Offered& offered, const Model& model, const Config& config, std::vector<std::string>& notes) {

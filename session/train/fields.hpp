@@ -14,6 +14,18 @@ namespace eng {
 // is generated has of it. Throws Error(Exit::environment) for an answer that is wrong in itself.
 Offered offered_fields(const Config& config, Registry& registry, bool generate);
 
+// Adds fields that the caller's own batches bring. Throws Error(Exit::usage) for another name than those that have a
+// meaning of their own and a neutral value.
+void add_fields(Offered& offered, const std::vector<std::string>& asked);
+// Throws Error(Exit::usage) if the model does not read one of these.
+void need_fields(const std::vector<std::string>& asked, const Model& model);
+
+// Writes the neutral values of a field for one sample: a factor of 1, one document, positions that follow from
+// `segments` (null: one document).
+using Neutral = void (*)(int64_t length, const int32_t* segments, void* values);
+// nullptr if the field has none.
+Neutral neutral(const std::string& field);
+
 // Refuses documents that would see each other. Appends a note for each field that nobody reads.
 void compare_fields(const Offered& offered, const Model& model, const Config& config, std::vector<std::string>& notes);
 

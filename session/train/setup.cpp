@@ -3,8 +3,10 @@
 
 #include "core/autograd/recompute.hpp"
 #include "session/job/shown.hpp"
+#include "session/ranks/groups.hpp"
 #include "session/report/bookkeeping.hpp"
 #include "session/report/live.hpp"
+#include "session/train/activations.hpp"
 #include "session/train/fields.hpp"
 #include "session/train/schedule.hpp"
 
@@ -41,6 +43,19 @@ static std::vector<std::string> idle_keys(const Section& zero, const Plan& plan)
                                 : key == "prefetch" && !leases))
       notes.push_back(fmt::format("zero.{} has no effect with {}", key, alone ? "one rank" : zero.string("plugin")));
   return notes;
+}
+
+// More threads than a control group allows on this machine, where the plan would run.
+static void note_threads(const Config& config, const Target& target, int64_t ranks, std::vector<std::string>& notes) {
+  if (target.card) return;
+  const CpuQuota quota = cpu_quota();
+  for (const char* name : {"device", "host"}) {
+    const Section& section = config.section(name);
+    if (!section.settings().count("threads") || !section.given("threads")) continue;
+    const int64_t threads = std::max<int64_t>(1, section.integer("threads"));
+    if (std::string note = quota_note(fmt::format("{}.threads", name), threads, ranks, quota); !note.empty())
+      notes.push_back(std::move(note));
+  }
 }
 
 // If a sequence is longer than the model allows, the error names the key, unless the plugin has.
@@ -88,9 +103,18 @@ static bool only_f32(const Call& call) {
   return std::all_of(call.in.begin(), call.in.end(), f32) && std::all_of(call.out.begin(), call.out.end(), f32);
 }
 
+// Ops are known only of files that the run uses: if the unknown one is of another file, its name.
+static std::string owner_of_unknown_op(const std::string& message, const Registry& registry) {
+  for (const Candidate& file : registry.candidates())
+    for (const char* before : {"unknown op ", "unknown init op: "})
+      if (file.refused.empty() && message.find(before + file.description.id + ".") != std::string::npos)
+        return file.path.string();
+  return "";
+}
+
 // With neither `training` nor `generate`: only for evaluating.
-static Setup make(const Config& config, Registry& registry, bool training, int64_t generate, const World& world,
-                  const Communicator* comm, Use use = Use::run, const Readable& readable = {}) {
+static Setup make_parts(const Config& config, Registry& registry, bool training, int64_t generate, const World& world,
+                        const Communicator* comm, Use use, const Readable& readable) {
   Setup s;
   if (use == Use::run) refuse_described(config);
   registry.pin(config.section("plugins").strings("sha256"));
@@ -99,11 +123,18 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
                 &model = config.section("model"), &zero = config.section("zero");
   const std::optional<Card> card = described_card(config);
   if (has_kernels(config, card)) s.kernels = std::make_unique<Kernels>(registry, device.string("plugin"), device);
-  s.target = make_target(config, card, s.kernels.get(), world.size);
+  s.target = make_target(config, registry, card, s.kernels.get(), world.size);
+  const Job* const job = readable.job;
+  if (!s.kernels) {
+    need_kernels(registry, ENG_MODEL_KIND, model.string("plugin"), s.target.device);
+    if (job)
+      need_kernels(registry, ENG_JOB_KIND, job->name, s.target.device);
+    else if (training)
+      need_kernels(registry, ENG_OPTIMIZER_KIND, optimizer.string("plugin"), s.target.device);
+  }
   s.precision =
       make_precision(precision.string("plugin"),
                      registry.table<eng_axis>(ENG_PRECISION_KIND, precision.string("plugin")), precision, world);
-  const Job* const job = readable.job;
   if (job && s.precision.table.begin)
     throw Error(Exit::usage,
                 fmt::format("precision.plugin = \"{}\" scales the loss from step to step; a job takes no steps",
@@ -121,10 +152,12 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   if (world.size > 1) registry.table<eng_axis>(ENG_ZERO_KIND, zero.string("plugin"));
   if (training && !job) s.observers = make_observers(config, registry);  // these as well
   load_ops(registry);
-  const Offered offered = offered_fields(config, registry, generate > 0);
+  Offered offered = offered_fields(config, registry, generate > 0);
+  add_fields(offered, readable.fields);
   s.model = trace(model, model_table, generate ? 1 : train.integer("micro_batch"),
                   generate ? generate : train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT),
                   training ? train.strings("freeze") : std::vector<std::string>{}, use == Use::run, offered);
+  need_fields(readable.fields, s.model);
   if (!generate) compare_fields(offered, s.model, config, s.notes);
   if (training) recompute(s.model, recompute_of(config.section("recompute")));
   PlanRequest request{s.model, s.precision, training ? &s.optimizer : nullptr, s.target.device, {}};
@@ -142,7 +175,7 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
     }
   }
   request.traits = traits_of(s.target, communicator);
-  // Who only reads weights has them where they are computed with, or cast from masters.
+  // Without training, weights live where they are used; masters are needed only if nothing else can be cast.
   std::set<int32_t> idle;
   if (!training) idle = {ENG_ROLE_STATE, ENG_ROLE_GRAD, ENG_ROLE_ACT};
   if (!training && (s.precision.table.flags & ENG_AXIS_CASTS)) idle.insert(ENG_ROLE_MASTER);
@@ -191,11 +224,27 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   s.tiers = tiers_beside(s.plan, config.section("offload"), registry);
   if (training)
     for (std::string& note : idle_keys(zero, s.plan)) s.notes.push_back(std::move(note));
+  note_threads(config, s.target, world.local_size, s.notes);
   if (!generate) note_length(model, s.model.sequence_length, s.model.info.max_length, s.notes);
   if (job) s.job = host_bytes_of(*job, s.model, s.plan);
   if (training && !job && config.section("checkpoint").boolean("asynchronous"))
     s.snapshot = snapshot_bytes(saved_tensors(s.plan));
   return s;
+}
+
+static Setup make(const Config& config, Registry& registry, bool training, int64_t generate, const World& world,
+                  const Communicator* comm, Use use = Use::run, const Readable& readable = {}) {
+  try {
+    return make_parts(config, registry, training, generate, world, comm, use, readable);
+  } catch (const Error& e) {
+    const std::string file = owner_of_unknown_op(e.what(), registry);
+    if (file.empty() || !e.help().empty()) throw;
+    throw Error(e.exit(), e.what(),
+                fmt::format("{} is there, but the run does not use it: only files of which the configuration names "
+                            "something, such as a model or an optimizer, bring their ops. A plugin brings the ops that "
+                            "it emits itself",
+                            file));
+  }
 }
 
 Setup make_setup(const Config& config, Registry& registry, int64_t generate, const World& world,

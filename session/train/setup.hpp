@@ -42,6 +42,7 @@ struct Readable {
   bool gradients = false;                     // the last step's: they take memory of their own
   bool logits = false;                        // program "logits" and its result
   std::vector<std::string> activations = {};  // patterns of names: of the last micro-batch
+  std::vector<std::string> fields = {};       // that batches of the caller bring, whatever the own data have
   // Instead of training: a job's programs, and the gradients. Borrowed.
   const Job* job = nullptr;
 };

@@ -21,7 +21,7 @@ Exchange join(const Plan& plan, Communicator* comm) {
   return [comm](const std::string& mine) { return comm->exchange(mine); };
 }
 
-// What a device measures, rank 0's does alone, while its executor prepares; the others wait for it before they prepare.
+// Only rank 0 benchmarks kernels, while its executor prepares; the others wait for its choices before they prepare.
 // Then all prepare the collectives.
 std::string before_executor(Device& device, const Exchange& exchange, uint32_t rank, const std::string& own) {
   const std::string choices = rank && device.measures() ? exchange("").front() : own;
@@ -234,7 +234,7 @@ std::optional<Metrics> Trainer::train(const Batch& batch, const Agreed& agreed, 
   if (data_.packed()) m.padding = static_cast<double>(agreed.padding) / positions;
   m.mfu = seconds_at_peak_ > 0 ? seconds_at_peak_ * m.tokens_per_second / cut_.world : NAN;
   m.wait_seconds.data = data_wait;
-  m.wait_seconds.comm = executor_.waited();
+  m.wait_seconds.comm = executor_.waited(false), m.wait_seconds.offload = executor_.waited(true);
   Beside beside;
   beside.device_overhead = setup_.kernels->info().device_overhead_bytes;
   m.device_peak_bytes = peak_of(setup_.plan, beside).device;

@@ -14,6 +14,7 @@ TrainingLoop::TrainingLoop(Trainer& trainer, const Config& config, const Data& d
       first_(trainer.step()),
       steps_(config.section("train").integer("steps")),
       save_every_(config.section("checkpoint").integer("every")),
+      saves_last_(config.section("checkpoint").boolean("last")),
       asynchronous_(config.section("checkpoint").boolean("asynchronous")),
       saved_at_(trainer.last_checkpoint().empty() ? -1 : first_),
       started_(SteadyClock::now()) {
@@ -48,7 +49,8 @@ void TrainingLoop::step(const Batch* given) {
   }
   stopped_ = agreed.stop || (trainer_.alone() && step < steps_ && options_.stop && options_.stop());
   end_save(false);
-  if (saved_at_ != step && (due(save_every_) || stopped_ || step == steps_)) {
+  const bool stop_saves = saves_last_ || save_every_ > 0;
+  if (saved_at_ != step && (due(save_every_) || (stopped_ && stop_saves) || (saves_last_ && step == steps_))) {
     begin_save();
     if (!asynchronous_) end_save(true);
   }

@@ -56,7 +56,7 @@ class TrainingLoop {
   Listener& listener_;
   const Training options_;
   const int64_t eval_every_, eval_batches_, first_, steps_, save_every_;
-  const bool asynchronous_;
+  const bool saves_last_, asynchronous_;
   int64_t saved_at_;
   bool stopped_ = false;
   const SteadyClock::time_point started_;

@@ -142,7 +142,9 @@ TEST_CASE("a model that does not fit is refused before the first step, with edit
   REQUIRE(std::regex_search(result.err, edit, std::regex(R"(\n  (train\.micro_batch=\d+) (train\.accumulate=\d+) )")));
   Args plan = {"plan", "config.toml", "--json"};
   plan.insert(plan.end(), wide.begin(), wide.end());
-  CHECK(Json::parse(engine(scratch, plan).out).at("fits") == false);
+  const Result too_large = engine(scratch, plan);
+  CHECK(too_large.exit == 6);  // as the run's
+  CHECK(Json::parse(too_large.out).at("fits") == false);
   plan.insert(plan.end(), {edit[1], edit[2]});
   const Result fits = engine(scratch, plan);
   INFO(fits.err);

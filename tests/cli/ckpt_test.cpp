@@ -81,6 +81,48 @@ TEST_CASE("stopped or killed while a checkpoint is written beside the steps", "[
   }
 }
 
+TEST_CASE("a run that saves nothing asks for no disk, and says so", "[cli]") {
+  Scratch scratch;
+  const Args none = {"checkpoint.every=0", "checkpoint.last=false"};
+  const auto with = [&](Args words, const Args& more = {}) {
+    for (const Args& list : {none, more}) words.insert(words.end(), list.begin(), list.end());
+    return words;
+  };
+  scratch.config();
+  const Result check = engine(scratch, with({"check", "config.toml"}));
+  INFO(check.err);
+  CHECK(check.exit == 0);
+  CHECK(has(check.out, "no checkpoint is saved"));
+  CHECK_FALSE(has(check.out, "free"));
+  const Result plan = engine(scratch, with({"plan", "config.toml"}));
+  CHECK(has(plan.out, "checkpoint          none: the run saves nothing"));
+  CHECK(Json::parse(engine(scratch, with({"plan", "config.toml", "--json"})).out).at("checkpoint_bytes") == 0);
+  const Result run = engine(scratch, with({"run", "config.toml", "--out", "run"}));
+  INFO(run.err);
+  CHECK(run.exit == 0);
+  CHECK(has(run.err, "saves nothing: checkpoint.every = 0 and checkpoint.last = false"));
+  CHECK(has(run.err, "saved:  nothing"));
+  CHECK_FALSE(has(run.err, "longer:"));
+  CHECK_FALSE(has(run.err, "engine eval"));
+  CHECK(names(scratch / "run" / "checkpoints").empty());
+  CHECK(state(scratch / "run").at("last_checkpoint").is_null());
+  // Stopped, it saves nothing either.
+  const Args long_one = {"train.steps=100000"};
+  Child child(scratch, with({"run", "config.toml", "--out", "stopped"}, long_one));
+  REQUIRE(child.wait_for("step 2/"));
+  child.signal(SIGTERM);
+  const Result stopped = child.wait();
+  INFO(stopped.err);
+  CHECK(stopped.exit == 75);
+  CHECK(has(stopped.err, "stopped by SIGTERM; nothing was saved, so it cannot be resumed"));
+  CHECK(names(scratch / "stopped" / "checkpoints").empty());
+  // Without the last one only: what is due is saved, and a stop saves.
+  const Result due =
+      engine(scratch, {"run", "config.toml", "--out", "due", "checkpoint.every=3", "checkpoint.last=false"});
+  CHECK(names(scratch / "due" / "checkpoints") == std::vector<std::string>{"step-00000003", "step-00000006"});
+  CHECK(has(due.err, "longer:"));
+}
+
 TEST_CASE("a full disk while a checkpoint is written beside the steps", "[cli]") {
   Scratch scratch;
   const fs::path run = finished(scratch, "run", {"train.steps=4"});

@@ -320,8 +320,10 @@ TEST_CASE("plan --fit finds settings, and explains them", "[cli]") {
   std::filesystem::create_directory(scratch / "cards");
   scratch.write("cards/mine.toml", "plugin = 'cuda'\nmemory = '300KiB'\nreserve = 0\nworkspace = 1\n");
   const Result none = fit({"config.toml", "--fit", "cards/mine.toml"});
-  CHECK(none.exit == 0);
+  CHECK(none.exit == 5);  // the code for device memory
   CHECK(has(none.out, "nothing fits: "));
+  CHECK(fit({"config.toml", "--fit", "1MiB"}).exit == 6);  // the cpu's is the host's
+  CHECK(fit({"config.toml", "--fit", "4090", "train.micro_batch=2"}).out == card);
   // Every bad value has its message.
   const auto refused = [&](const Args& args, const std::string& what) {
     const Result result = fit(args);
@@ -331,6 +333,9 @@ TEST_CASE("plan --fit finds settings, and explains them", "[cli]") {
   };
   refused({"config.toml", "--fit", "0"}, "--fit = 0: nothing fits into a device without memory");
   refused({"config.toml", "--fit", "rtx4091"}, "did you mean `rtx4090`?");
+  refused({"config.toml", "--fit", "a100"}, "say which: a100-40g or a100-80g");
+  refused({"config.toml", "--fit", "4096"}, "--fit = 4096: there is no such card, and fewer than 1 MiB need a unit");
+  refused({"config.toml", "--fit", "24GiB", "--host", "512"}, "--host 512: this is no amount of memory");
   refused({"config.toml", "--fit", "24GiB", "--host", "0"}, "--host 0: this is no amount of memory");
   refused({"config.toml", "--fit", "24GiB", "--host", "much"}, "--host much: this is no amount of memory");
   refused({"config.toml", "--fit", "24GiB", "--dump"}, "--dump prints one plan");

@@ -77,6 +77,13 @@ TEST_CASE("a run with states on disks has the numbers of one without, and each r
     CHECK(names(disk.path).empty());
   };
   same("all", everything);
+  // What one rank waits for are its tiers, and no other ranks.
+  double tiers = 0;
+  for (const Json& line : metrics(scratch / "all")) {
+    CHECK(line.at("wait_seconds").at("comm") == 0);
+    tiers += line.at("wait_seconds").at("offload").get<double>();
+  }
+  CHECK(tiers > 0);
   same("half", {"offload.optimizer=nvme", "offload.ratio=0.5", "offload.update=device", "zero.bucket=16KiB"});
   same("mixed", {"offload.optimizer=nvme", "offload.gradients=host", "checkpoint.asynchronous=true"});
   const Result on = engine(scratch, joined({"run", "all", "train.steps=12"}, {"offload.gradients=host"}));

@@ -93,7 +93,8 @@ void executor(eng::Communicator& comm) {
       run.fill(world.rank);
       run.executor.record(trace.of(step));
       EXPECT(run.executor.run("sums"));
-      EXPECT(overlap || run.executor.waited() == 0);
+      EXPECT(overlap || run.executor.waited(false) == 0);
+      EXPECT(run.executor.waited(true) == 0);
       std::vector<float> shard(m), total(m);
       run.executor.download(shard.data(), run.sums.shard);
       run.executor.download(total.data(), run.sums.total);
@@ -142,7 +143,7 @@ void executor_late(eng::Communicator& comm) {
   EXPECT(text.find("eng.all_gather number 25 of group 1 (all 2 ranks): waited 1") != std::string::npos);
   EXPECT(text.find("rank 1 is not waiting; it was last in eng.all_to_all number 24") != std::string::npos);
   if (comm.world().rank == 0) {
-    EXPECT(run.executor.waited() > deadline - 1);
+    EXPECT(run.executor.waited(false) > deadline - 1);
     comm.abort(text);
   }
 }

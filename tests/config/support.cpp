@@ -80,7 +80,8 @@ const SchemaSource& plugins() {
       [](const std::string&, const std::string& name) { return "looked in /usr/lib/engine for " + name; },
       [](const auto&) {},
       [](const auto& directory, const auto& plugin) { return read_model_source(directory, plugin, plugins()); },
-      foreign_name};
+      foreign_name,
+      foreign_value};
   return source;
 }
 

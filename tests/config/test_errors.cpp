@@ -138,6 +138,42 @@ TEST_CASE("plugins and presets") {
              Contains("no model plugin was found") && Contains("no device plugin named `cpu`"));
 }
 
+TEST_CASE("another trainer's word for a plugin") {
+  SchemaSource source = plugins();
+  source.names = [](const std::string& kind) {
+    return kind == "eng.precision/1" ? std::vector<std::string>{"bf16", "fp16", "fp32"} : plugins().names(kind);
+  };
+  for (const auto& [word, ours] : {std::pair("bfloat16", "bf16"),
+                                   {"float16", "fp16"},
+                                   {"half", "fp16"},
+                                   {"float32", "fp32"},
+                                   {"BFloat16", "bf16"}})
+    CHECK_THAT(
+        problems(with(""), {std::string("precision.plugin=") + word}, source),
+        Contains(std::string("error[E0110]: no precision plugin named `") + word + "`") &&
+            Contains(std::string("help: did you mean `") + ours + "`?\n      available: `bf16`, `fp16`, `fp32`"));
+  // What is not there is not proposed, and what belongs to a name of theirs says nothing.
+  CHECK_THAT(problems(with(""), {"precision.plugin=bfloat16"}), !Contains("did you mean"));
+  CHECK_THAT(problems(with(""), {"precision.plugin=none"}, source), !Contains("did you mean"));
+  CHECK_THAT(problems(with(""), {"optimizer.plugin=adamw_torch"}), Contains("did you mean `adamw`?"));
+}
+
+TEST_CASE("an option of a tier") {
+  SchemaSource source = plugins();
+  PluginSchema tier;
+  Option option;
+  option.key = "zmem_ratio";
+  tier.options = {option};
+  source.names = [](const std::string& kind) {
+    return kind == "eng.tier/1" ? std::vector<std::string>{"zmem"} : plugins().names(kind);
+  };
+  source.find = [&](const std::string& kind, const std::string& name) {
+    return kind == "eng.tier/1" ? &tier : plugins().find(kind, name);
+  };
+  CHECK_THAT(problems(with("[offload]\nzmem_ratio = 0.5\n"), {}, source),
+             Contains("`zmem_ratio` is an option of tier `zmem`, and a run cannot give a tier options of its own yet"));
+}
+
 TEST_CASE("faults of a plugin's description") {
   PluginSchema broken;
   Option option;

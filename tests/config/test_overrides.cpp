@@ -89,6 +89,22 @@ TEST_CASE("a key can be unset") {
   CHECK_THAT(problems(run, {"optimizer.plugin=sgd"}),
              Contains("error[E0105]: `beta1` belongs to plugin `adamw`, not `sgd`") &&
                  Contains("help: to resume without it: --unset optimizer.beta1\n"));
+  // All keys of the old plugin are told at once, with what leaves them out.
+  const std::string more = with("[optimizer]\nbeta1 = 0.5\neps = 1e-6\nlearning_rate = 0.1\nweight_decay = 0.2\n");
+  const std::string told = problems(more, {"optimizer.plugin=sgd", "model.plugin=llama"});
+  CHECK_THAT(told, Contains("error[E0105]: `beta1`, `eps`, `weight_decay` belong to plugin `adamw`, not `sgd`\n") &&
+                       Contains("help: to start without them: --unset optimizer.beta1 --unset optimizer.eps --unset "
+                                "optimizer.weight_decay\n") &&
+                       Contains("\n1 problem in") && Contains("7 | beta1 = 0.5"));
+  CHECK(problems(more, {"optimizer.plugin=sgd", "-optimizer.beta1", "-optimizer.eps", "-optimizer.weight_decay"})
+            .empty());
+  // A file that names the plugin itself is corrected where it is wrong.
+  CHECK_THAT(problems(with("[optimizer]\nplugin = \"sgd\"\nbeta1 = 0.5\neps = 1e-6\n")),
+             Contains("2 problems in") && !Contains("--unset"));
+  CHECK_THAT(problems(with("[schedule]\nkind = \"WarmupLR\"\ncompatible = \"deepspeed\"\nwarmup_num_steps = 3\n"
+                           "warmup_min_lr = 0.0\n"),
+                      {"schedule.kind=constant", "-schedule.compatible"}),
+             Contains("to start without them: --unset schedule.warmup_min_lr --unset schedule.warmup_num_steps\n"));
   const Config other = parse(run, {"optimizer.plugin=sgd", "-optimizer.beta1"});
   CHECK(other.section("optimizer").string("plugin") == "sgd");
   // All of a table.

@@ -67,6 +67,15 @@ TEST_CASE("an analysis of a run has its files, and every number is finite", "[cu
       if (one["sigma"] == 0.0) CHECK(trial["perplexity_change"] == 0.0);
       if (one["sigma"] == 0.0) CHECK(trial["auc"] == r["prm_results"]["base_auc"]);
     }
+  const Json memory = Json::parse(read(scratch / "out" / "results.json")).at("memory");
+  const Json &planned = memory.at("planned"), &taken = memory.at("measured");
+  CHECK(taken.at("device_peak_bytes") == planned.at("device_peak_bytes"));  // what was allocated there
+#ifndef SANITIZED
+  const double promise = planned.at("host_peak_bytes"), process = taken.at("host_peak_bytes");
+  INFO("planned " << promise << ", measured " << process);
+  CHECK(process > taken.at("device_peak_bytes").get<double>());
+  CHECK(std::abs(process - promise) < std::max(promise / 100, 1048576.0));
+#endif
   CHECK(analysed(scratch, "again", {}, "trained") == r);
   CHECK(analysed(scratch, "threads", {"device.threads=2"}, "trained") == r);
   CHECK(analysed(scratch, "other", {"job.seed=2"}, "trained") != r);
@@ -205,11 +214,26 @@ TEST_CASE("what the curvature job cannot use is told with its key", "[curvature]
     INFO(result.err);
     CHECK(result.exit == 2);
     CHECK(has(result.err, said));
+    CHECK_FALSE(fs::exists(scratch / "refused"));
   };
   refused({"job.h_functional=2.0"}, "job.h_functional = 2 is out of range");
   refused({"job.held_windows=1000000"}, "job.held_windows = 1000000: the held-out text has only");
   refused({"data.validation=0"}, "data.validation");
   refused({"job.probe=3"}, "unknown key `probe`");
+}
+
+TEST_CASE("a card without kernels for the curvature job is refused by its plan", "[curvature]") {
+  Scratch scratch;
+  scratch.config();
+  const auto plan = [&](const std::string& device) {
+    return engine(scratch, {"plan", "config.toml", "--job", "curvature", "device.describe=" + device});
+  };
+  const Result card = plan("a800-80g");
+  INFO(card.out << card.err);
+  CHECK(card.exit == 3);
+  CHECK(has(card.err, "device cuda has no kernels for the ops of job curvature: it has them for cpu, reference"));
+  CHECK_FALSE(has(card.out, "fits"));
+  CHECK(plan("24GiB").exit == 0);  // of the cpu device
 }
 
 }  // namespace curvature_command

@@ -270,6 +270,36 @@ TEST_CASE("embed: documents side by side, by their segments", "[embed]") {
   CHECK_THAT(why, Contains("has no field `") && Contains("which the model reads"));
 }
 
+TEST_CASE("embed: a session that is in use refuses others, and stays as it is", "[embed]") {
+  const Folder folder;
+  engine::Session run(folder.options());
+  struct Seen {
+    eng_session* self;
+    std::string why;
+    eng_status step = 0, close = 0;
+    int deleted = 0;
+  } seen{run.get(), {}};
+  eng_generate_request request{};
+  request.struct_size = sizeof(request);
+  request.prompt = "plan", request.tokens = 3, request.top_p = 1, request.data = &seen;
+  request.token = [](void* data, int32_t, const char*, uint64_t) -> int32_t {
+    Seen& s = *static_cast<Seen*>(data);
+    Foreign tokens(ids(64), {4, 16});
+    const eng_tensor_in field = tokens.in("tokens");
+    s.step = refused(
+        s.why, [&] { engine::call(eng_session_step, s.self, &field, 1U, static_cast<eng_step_result*>(nullptr)); });
+    s.deleted = tokens.deleted;  // what was given is given back
+    s.close = eng_session_close(s.self, nullptr);
+    return 1;
+  };
+  run.generate(request);
+  CHECK(seen.step == ENG_PRECONDITION);
+  CHECK_THAT(seen.why, Contains("`step` of a session that is in use: this thread is inside `generate`"));
+  CHECK(seen.deleted == 1);
+  CHECK(seen.close == ENG_PRECONDITION);
+  CHECK(run.step()->step == 1);
+}
+
 TEST_CASE("embed: programs in C: deleters at the exit, and the examples, in C and in C++", "[embed]") {
   const Folder folder;
   const std::string build = fs::path(ENGINE_COMMAND).parent_path().string() + "/../tests/embed/";

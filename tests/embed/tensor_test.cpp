@@ -245,6 +245,8 @@ TEST_CASE("embed: gradients of the last step, and logits", "[embed]") {
     if (t.role == std::string("gradient"))
       for (const float g : values(run, t.name, "gradient")) squares += static_cast<double>(g) * g;
   CHECK(std::sqrt(squares) == Approx(a->grad_norm).epsilon(1e-5));
+  CHECK(run.take(weight, "gradient", ENG_TAKE_WRITABLE).read_only());
+  CHECK_FALSE(run.take(weight, "parameter", ENG_TAKE_WRITABLE).read_only());
   // Logits give the loss of an evaluation.
   const std::vector<int64_t> tokens = ids(2 * 16);
   const engine::Tensor logits = run.logits({{"tokens", tokens.data(), {2, 16}}});

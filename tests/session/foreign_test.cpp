@@ -123,5 +123,7 @@ TEST_CASE("flags of other trainers' commands are reported with their equivalents
   CHECK_THAT(foreign_flag("--gradient_checkpointing", ""), Contains("here it is `recompute.policy`"));
   CHECK_THAT(foreign_flag("--report_to", "wandb"), Contains("metrics.jsonl"));
   CHECK_THAT(foreign_flag("--zero_optimization", ""), Contains("`[zero]` of the configuration"));
+  CHECK_THAT(foreign_flag("--port", "8080"), Contains("listens on no port") && Contains("engine report RUN"));
+  CHECK_THAT(foreign_flag("--main-process-port=29500", ""), Contains("listens on no port"));
   CHECK(foreign_flag("--novel", "x\"y").empty());
 }

@@ -59,7 +59,7 @@ std::string chosen(const std::vector<std::string>& words) {
   return out;
 }
 
-std::string refusal(const std::vector<std::string>& words) {
+std::string init_refusal(const std::vector<std::string>& words) {
   try {
     return "chose " + chosen(words);
   } catch (const Error& e) {
@@ -83,12 +83,13 @@ TEST_CASE("a model is found by all its usual names") {
   CHECK(chosen({"llama-7b"}) == "llama 7b");
   CHECK(chosen({"llama-3.2-1b"}) == "llama llama-3.2-1b");
   CHECK(chosen({"llama/3.2-1b"}) == "llama llama-3.2-1b");
-  CHECK_THAT(refusal({"tinny"}), Contains("no model plugin has a preset `tinny`\ndid you mean `tiny`?") &&
-                                     Contains("\n  llama: 7b llama-3.2-1b tiny\n  mamba:"));
-  CHECK_THAT(refusal({"opt", "66b"}), Contains("opt has no preset `opt 66b`"));
-  CHECK_THAT(refusal({"llama/900b"}), Contains("llama has no preset `llama/900b`"));
-  CHECK_THAT(refusal({"lama", "tiny"}), Contains("no model plugin has a preset `lama tiny`"));
-  for (const char* odd : {"", "/", "llama/", "-", "opt-"}) CHECK_THAT(refusal({odd}), Contains("available:\n  llama:"));
+  CHECK_THAT(init_refusal({"tinny"}), Contains("no model plugin has a preset `tinny`\ndid you mean `tiny`?") &&
+                                          Contains("\n  llama: 7b llama-3.2-1b tiny\n  mamba:"));
+  CHECK_THAT(init_refusal({"opt", "66b"}), Contains("opt has no preset `opt 66b`"));
+  CHECK_THAT(init_refusal({"llama/900b"}), Contains("llama has no preset `llama/900b`"));
+  CHECK_THAT(init_refusal({"lama", "tiny"}), Contains("no model plugin has a preset `lama tiny`"));
+  for (const char* odd : {"", "/", "llama/", "-", "opt-"})
+    CHECK_THAT(init_refusal({odd}), Contains("available:\n  llama:"));
 }
 
 TEST_CASE("what init writes parses, evaluates what it holds out, and says what it needs") {

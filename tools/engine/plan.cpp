@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 
 #include "core/base/error.hpp"
@@ -82,17 +83,21 @@ int check(const Common& common, const std::string& target, const std::vector<std
                                schedule.at(1), schedule.at(train.integer("steps")), train.integer("steps")));
   check_fits(config, *registry, setup);
   count_data(setup, data);
+  check_device(config, *registry, setup);
   const std::optional<Card>& card = setup.target.card;
   const std::string sharing =
       ranks == 1
           ? ""
           : fmt::format(", {} {} ranks",
                         world.local_size > 1 && setup.target.host_memory() ? "a machine's of" : "each of", ranks);
-  line("memory", fmt::format("{} of {}{}{}", size(machine_peak(setup)), size(available(setup).device),
+  const uint64_t there = available(setup).device;
+  line("memory", fmt::format("{} of {}{}{}", size(machine_peak(setup)), there ? size(there) : "an unknown amount",
                              card ? ", described by " + card->name : "", sharing));
   const int64_t keep = std::max<int64_t>(config.section("checkpoint").integer("keep"), 1);
+  const bool none = saves_nothing(config.section("checkpoint"));
   const std::string checkpoints =
-      fmt::format("{} checkpoints x {} (one more while saving)", keep, size(written_bytes(setup.plan)));
+      none ? "no checkpoint is saved"
+           : fmt::format("{} checkpoints x {} (one more while saving)", keep, size(written_bytes(setup.plan)));
   if (card) {
     // It is in another machine, with another disk and another host.
     line("disk", checkpoints + ", on another machine", "not checked");
@@ -101,8 +106,9 @@ int check(const Common& common, const std::string& target, const std::vector<std
            "not checked");
     return 0;
   }
-  const uint64_t free = check_disk(config, setup.plan, config.section("run").string("out"));
-  line("disk", fmt::format("{}, free {}", checkpoints, free == UINT64_MAX ? "unknown" : size(free)));
+  const uint64_t free = none ? 0 : check_disk(config, setup.plan, config.section("run").string("out"));
+  const std::string of_them = none ? "" : fmt::format(", free {}", free == UINT64_MAX ? "unknown" : size(free));
+  line("disk", checkpoints + of_them);
   if (!setup.storage.tier.empty()) {
     try_storage(setup.plan, setup.offload, config.section("offload"), *registry);
     uint64_t reserved = 0;
@@ -140,18 +146,18 @@ void sort_words(PlanFlags& flags) {
 // Flags as keys. A path on the command line starts at the working directory, one in the configuration there.
 void add_described(PlanFlags& flags) {
   if (flags.fit && !flags.fit->empty()) {
-    const Card card = find_card(*flags.fit, std::filesystem::current_path(), "--fit");
+    const Card card = find_card(card_meant(*flags.fit), std::filesystem::current_path(), "--fit");
     flags.overrides.push_back("device.describe=" + toml_text(card.name));
   }
   if (flags.host.empty()) return;
   const auto bytes = parse_bytes(flags.host);
-  if (!bytes || !*bytes)
+  if (!bytes || !*bytes || lacks_unit(flags.host))
     throw Error(Exit::usage, fmt::format("--host {}: this is no amount of memory", flags.host),
                 "give bytes, such as 512GiB: the memory of a host, which its ranks share");
   flags.overrides.push_back(fmt::format("host.memory={}", *bytes));
 }
 
-void plan(const Common& common, PlanFlags flags) {
+Exit plan(const Common& common, PlanFlags flags) {
   sort_words(flags);
   if (flags.target.empty())
     throw Error(Exit::usage, "a configuration file or a run directory is missing",
@@ -174,12 +180,12 @@ void plan(const Common& common, PlanFlags flags) {
   if (flags.fit) {
     const Fit fit = find_fit(config, *registry, world);
     fmt::print("{}", flags.json ? fit_json(fit) : fit_text(fit));
-    return;
+    return refusal(fit);
   }
   Setup setup = make_plan_only(config, *registry, world, {.job = made ? &made->job : nullptr});
   if (flags.activations) {
     fmt::print("{}", flags.json ? activations_json(setup.model) : activations_text(setup.model));
-    return;
+    return Exit::done;
   }
   if (made) count_job(setup, *made, config.section("checkpoint").boolean("asynchronous"));
   print_notes(setup);
@@ -187,10 +193,15 @@ void plan(const Common& common, PlanFlags flags) {
   fmt::print("{}", flags.json   ? plan_json(setup.plan, context)
                    : flags.dump ? plan_dump(setup.plan)
                                 : plan_text(setup.plan, context));
-  if (flags.json || flags.dump) return;
-  fmt::print("{}", preset_note(*registry, config.section("model"), setup.plan.parameters));
-  if (!fits(setup) && !made)
-    for (const auto& edit : proposals(find_fit(config, *registry, world))) fmt::print("  would fit: {}\n", edit);
+  if (!flags.json && !flags.dump) {
+    fmt::print("{}", preset_note(*registry, config.section("model"), setup.plan.parameters));
+    std::fflush(stdout);  // what follows takes seconds
+    if (!fits(setup) && !made)
+      for (const auto& edit : proposals(find_fit(config, *registry, world))) fmt::print("  would fit: {}\n", edit);
+  }
+  // A device that is not here has told no memory. The plan holds all the same.
+  if (!available(setup).device) check_device(config, *registry, setup);
+  return refusal(setup);
 }
 
 void add_ranks(CLI::App& command, uint32_t& ranks) {
@@ -219,7 +230,7 @@ void add_plan(CLI::App& app, Common& common) {
   command->add_flag("--dump", flags->dump, "print every action with its buffers, waits and addresses");
   command->add_flag("--activations", flags->activations, "print the activations that a program can ask a step to keep")
       ->excludes("--dump");
-  command->callback([&common, flags] { plan(common, *flags); });
+  command->callback([&common, flags] { common.exit = static_cast<int>(plan(common, *flags)); });
 }
 
 void add_check(CLI::App& app, Common& common) {

@@ -52,6 +52,8 @@ class Shown final : public RunListener {
                      start.setup.model.plugin, start.setup.plan.parameters, start.data.info().train_samples,
                      train.integer("sequence_length"), start.data.info().validation_samples, steps));
     if (start.from) line(fmt::format("resumes from {}", start.from->filename().string()));
+    if (const Section& checkpoint = start.config.section("checkpoint"); saves_nothing(checkpoint))
+      line("saves nothing: checkpoint.every = 0 and checkpoint.last = false; it cannot be resumed");
     if (start.step >= steps)
       line(fmt::format("nothing is left to do: step {} is done, train.steps is {}", start.step, steps));
   }
@@ -78,11 +80,15 @@ void show_end(const RunEnd& end, const RunFlags& flags, const Member& member, Sh
     const std::string by = signal && !member.has_parent()     ? Signals::name(signal)
                            : signal || flags.max_time.empty() ? "a signal"
                                                               : "--max-time";
-    return shown.line(fmt::format("stopped by {}; resume with:  {}", by, member.again(path)));
+    return shown.line(end.last_checkpoint.empty()
+                          ? fmt::format("stopped by {}; nothing was saved, so it cannot be resumed", by)
+                          : fmt::format("stopped by {}; resume with:  {}", by, member.again(path)));
   }
   const std::string next = end.held_out ? fmt::format("\n  next:   engine eval {}", shell_word(path)) : "";
-  shown.line(fmt::format("done  {0}\n  losses: {0}/metrics.jsonl{1}\n  longer: {2} train.steps=N", path, next,
-                         member.again(path)));
+  const std::string saved = end.last_checkpoint.empty()
+                                ? "\n  saved:  nothing, so it cannot be resumed or evaluated"
+                                : fmt::format("{}\n  longer: {} train.steps=N", next, member.again(path));
+  shown.line(fmt::format("done  {0}\n  losses: {0}/metrics.jsonl{1}", path, saved));
 }
 
 Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {

@@ -1038,13 +1038,14 @@ pub struct eng_session_request {
     pub note: Option<unsafe extern "C" fn(*mut c_void, *const c_char, u64)>,
     pub activations: *const *const c_char,
     pub n_activations: u32,
-    pub reserved: u32,
+    pub n_fields: u32,
+    pub fields: *const *const c_char,
 }
 // Which thread may use a table: its header says it.
 unsafe impl Sync for eng_session_request {}
 impl eng_session_request {
     /// All bytes zero. Compiles only if the size is that of C.
-    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 112]) };
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 120]) };
 }
 
 #[repr(C)]
@@ -1624,7 +1625,7 @@ macro_rules! eng_draft {
     (comm) => { "'eng.comm/1' = 'comm-5'\n" };
     (data) => { "'eng.data/1' = 'data-3'\n" };
     (device) => { "'eng.device/1' = 'device-5'\n" };
-    (embed) => { "'eng.embed/1' = 'embed-2'\n" };
+    (embed) => { "'eng.embed/1' = 'embed-3'\n" };
     (job) => { "'eng.job/1' = 'job-1'\n" };
     (kernels) => { "'eng.kernels/1' = 'kernels-5'\n" };
     (model) => { "'eng.model/1' = 'model-2'\n" };
@@ -2062,7 +2063,8 @@ mod layout {
         check!(eng_session_request, note, 88, 8);
         check!(eng_session_request, activations, 96, 8);
         check!(eng_session_request, n_activations, 104, 4);
-        check!(eng_session_request, reserved, 108, 4);
+        check!(eng_session_request, n_fields, 108, 4);
+        check!(eng_session_request, fields, 112, 8);
         check!(eng_site, struct_size, 0, 4);
         check!(eng_site, what, 4, 4);
         check!(eng_site, block, 8, 8);

@@ -9,12 +9,15 @@
 
 namespace curvature::report {
 
-std::string make_files(const Results& results, const Take& take, const std::string& cairo) {
-  std::string note;
+void make_texts(const Results& results, const Take& take) {
   take("results.json", results_json(results));
   take("results.csv", tensors_csv(results));
   take("report.html", report_page(results));
   if (const std::string rows = rows_csv(results); !rows.empty()) take("rows.csv", rows);
+}
+
+std::string make_pictures(const Results& results, const Take& take, const std::string& cairo) {
+  std::string note;
   const auto picture = [&](const char* name, const Chart& chart) {
     if (chart.scene.marks.empty()) return;
     const auto [bytes, why] = png(chart.scene, cairo);
@@ -26,6 +29,11 @@ std::string make_files(const Results& results, const Take& take, const std::stri
   picture("phase.png", phase_diagram(results));
   picture(results.embedding.method == "umap" ? "umap.png" : "pca.png", embedding_map(results));
   return note;
+}
+
+std::string make_files(const Results& results, const Take& take, const std::string& cairo) {
+  make_texts(results, take);
+  return make_pictures(results, take, cairo);
 }
 
 }  // namespace curvature::report

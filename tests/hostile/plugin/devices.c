@@ -21,6 +21,7 @@ static eng_status describe(const eng_options* options, eng_device_info* out, eng
   out->flags = ENG_DEVICE_HOST_MEMORY, out->parallel = 1, out->dl_device_type = kDLCPU;
   out->total_bytes = UINT64_C(1) << 33;
   memcpy(out->name, "void", 5);
+  if (is("device: absent")) out->total_bytes = 0;
   if (is("device: nothing parallel")) out->parallel = 0;
   if (is("device: a name without end")) memset(out->name, 'n', sizeof out->name);
   if (is("device: all of memory for itself")) out->overhead_bytes = UINT64_MAX;
@@ -37,6 +38,11 @@ static eng_status describe(const eng_options* options, eng_device_info* out, eng
 static eng_status create(const eng_options* options, uint32_t local_rank, void** self, eng_error* error) {
   (void)options, (void)local_rank;
   ENTER("device.create");
+  if (is("device: absent")) {
+    static const char why[] = "there is no such card on this machine";
+    if (error) error->set(error, ENG_UNAVAILABLE, why, sizeof why - 1);
+    return ENG_UNAVAILABLE;
+  }
   *self = &object;
   return ENG_OK;
 }

@@ -130,6 +130,7 @@ static eng_id meddle(eng_build* b, eng_id x, eng_id w) {
   if (is("trace: a slice")) api->slice(b, x, 0, 1, out, NULL);
   if (is("trace: no op")) api->emit(b, NULL, in, 1, out, 1, NULL, 0, NULL);
   if (is("trace: unknown op")) api->emit(b, "org.example.\xff/1", in, 1, out, 1, NULL, 0, NULL);
+  if (is("trace: an op of an unused file")) api->emit(b, "eng.mamba.scan/1", in, 1, out, 1, NULL, 0, NULL);
   if (is("trace: no inputs")) api->emit(b, ENG_OP_ADD, NULL, 2, out, 1, NULL, 0, NULL);
   if (is("trace: no outputs")) api->emit(b, ENG_OP_ADD, in, 2, NULL, 1, NULL, 0, NULL);
   if (is("trace: no attributes")) api->emit(b, ENG_OP_SCALE, in, 1, out, 1, NULL, 1, NULL);

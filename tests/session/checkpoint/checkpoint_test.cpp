@@ -148,6 +148,13 @@ TEST_CASE("checkpoint: another model is refused by tensor", "[checkpoint]") {
   specs = sample.specs;
   for (const auto& t : whole({{"x", "parameter", ENG_F32, {1}}, {"y", "parameter", ENG_F32, {1}}})) specs.push_back(t);
   CHECK_THAT(load_text(path, specs), Catch::Contains("`x` (parameter) is missing, and 1 more"));
+  try {
+    Filled filled;
+    load_checkpoint(path, specs, filled.fill());
+    FAIL("accepted");
+  } catch (const Error& e) {
+    CHECK_THAT(e.help(), Catch::Contains("config.resolved.toml") && Catch::Contains("[model] and [optimizer]"));
+  }
   // A directory under another step's name.
   fs::rename(path, scratch / "step-00000200");
   CHECK_THAT(load_text(scratch / "step-00000200", sample.specs), Catch::Contains("manifest is of step 100"));

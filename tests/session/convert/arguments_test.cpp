@@ -231,3 +231,40 @@ TEST_CASE("convert: YAML of other kinds") {
   told("max_steps: soon\n", "`max_steps`: train.steps must be of type integer, not string \"soon\"");
   CHECK_NOTHROW(converted("output_dir: \"a # b\" # c\nrun_name: it's\n", "", "a.yaml"));
 }
+
+TEST_CASE("a file that arguments name is looked for where trainers look, and then beside them") {
+  const std::string yaml = "max_steps: 3\nper_device_train_batch_size: 2\ndeepspeed: ds/z3.json\n";
+  std::vector<std::string> asked;
+  std::string there = "ds/z3.json";
+  const auto convert = [&](const std::string& arguments) {
+    ForeignRun run{"cases/run.yaml", yaml, arguments, {}};
+    run.read = [&](const std::string& path) -> std::string {
+      asked.push_back(path);
+      if (path != there) throw Error(Exit::usage, "cannot read " + path);
+      return R"({"zero_optimization": {"stage": 3}})";
+    };
+    asked.clear();
+    return line_of(convert_run(run, schemas_of(built_plugins())), "plugin = \"zero3\"");
+  };
+  CHECK_THAT(convert(""), Contains("zero3"));
+  CHECK(asked == std::vector<std::string>{"ds/z3.json"});
+  there = "cases/ds/z3.json";
+  CHECK_THAT(convert(""), Contains("zero3"));
+  CHECK(asked == std::vector<std::string>{"ds/z3.json", "cases/ds/z3.json"});
+  there = "nowhere";
+  try {
+    convert("");
+    FAIL("converted");
+  } catch (const Error& e) {
+    CHECK(e.what() == std::string("cannot read ds/z3.json"));
+    CHECK_THAT(e.help(), Contains("in the working directory and beside cases/run.yaml"));
+  }
+  CHECK_THROWS_WITH(convert("train.py --deepspeed other.json"), Contains("cannot read other.json"));
+  CHECK(asked == std::vector<std::string>{"other.json"});
+}
+
+TEST_CASE("a key is not proposed in place of itself") {
+  const std::string notes =
+      notes_of(converted("max_steps: 3\nper_device_train_batch_size: 2\nstage: sft\n", "", "a.yaml"));
+  CHECK_THAT(notes, Contains("stage") && !Contains("did you mean stage"));
+}

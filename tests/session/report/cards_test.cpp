@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "session/fit/search.hpp"
 #include "session/fits.hpp"
 #include "session/report/context.hpp"
 #include "tests/session/report/planned.hpp"
@@ -67,6 +68,52 @@ TEST_CASE("the cards of the engine can be read") {
   CHECK(eng::find_card("24GiB", ".", "x").memory == uint64_t{24} << 30);
 }
 
+TEST_CASE("people's words for a card are its name") {
+  for (const auto& [word, name] : std::vector<std::pair<std::string, std::string>>{{"4090", "rtx4090"},
+                                                                                   {"3090", "rtx3090"},
+                                                                                   {"5090", "rtx5090"},
+                                                                                   {"RTX 4090", "rtx4090"},
+                                                                                   {"GeForce RTX 3090", "rtx3090"},
+                                                                                   {"h100", "h100-80g"},
+                                                                                   {"H200", "h200"},
+                                                                                   {"b200", "b200"},
+                                                                                   {"a800", "a800-80g"},
+                                                                                   {"v100", "v100-32g"},
+                                                                                   {"l40s", "l40s"},
+                                                                                   {"A100 80GB", "a100-80g"},
+                                                                                   {"NVIDIA A100-40GB", "a100-40g"}})
+    CHECK(eng::card_meant(word) == name);
+  for (const char* other : {"a100", "24GiB", "4080", "1073741824", "./4090.toml", ""})
+    CHECK(eng::card_meant(other) == other);
+}
+
+TEST_CASE("a card that is older than the kernels of its device is refused") {
+  const auto refused = [](const std::string& device, const std::string& what) {
+    INFO(device);
+    const eng::Config config = config_of("tiny", "none", {"device.describe=" + device});
+    for (const bool fit : {false, true}) try {
+        fit ? void(eng::find_fit(config, plugins(), {})) : void(eng::make_plan_only(config, plugins()));
+        FAIL("it was planned for");
+      } catch (const eng::Error& e) {
+        CHECK(e.exit() == eng::Exit::environment);
+        CHECK_THAT(e.what(), Contains(what));
+        CHECK_THAT(e.help(), Contains("a100-40g") && Contains("rtx3090") && !Contains("v100"));
+      }
+  };
+  refused("v100-32g", "v100-32g has compute capability 7.0: the kernels of device cuda need compute capability 8.0");
+  const std::string turing = "memory = '8GiB'\nreserve = 0\nworkspace = 1\nplugin = 'cuda'\narch = ";
+  refused(card_file(turing + "79\n").string(), "has compute capability 7.9");
+  CHECK_NOTHROW(planned_for(card_file(turing + "80\n").string()));
+  CHECK_NOTHROW(planned_for(card_file(mine + "arch = 1\n").string()));  // another device has its own numbers
+  for (const std::string& name : eng::card_names())
+    if (name != "v100-32g") CHECK_NOTHROW(planned_for(name));
+  // The plugin, which need not be installed, refuses the same.
+  std::ifstream file(std::string(ENGINE_SOURCE_DIR) + "/plugins/cuda/device.cpp");
+  const std::string source{std::istreambuf_iterator<char>(file), {}}, condition = "arch_of(device->properties) < ";
+  REQUIRE(source.find(condition) != std::string::npos);
+  CHECK(std::stoul(source.substr(source.find(condition) + condition.size())) == eng::cuda_least_arch);
+}
+
 // Each figure in a card's file stands below a comment that says where it is from, or is one of `assumed`.
 TEST_CASE("every figure of a card has a source, or is said to be assumed") {
   for (const std::string& name : eng::card_names()) {
@@ -110,6 +157,12 @@ TEST_CASE("a described device is refused in words") {
     }
   };
   refused("a800-81g", "--fit = \"a800-81g\": there is no such card", "did you mean `a800-80g`?");
+  refused("a100", "--fit = \"a100\": there are several such cards", "say which: a100-40g or a100-80g");
+  refused("4090", "there is no such card", "did you mean `rtx4090`?");
+  refused("4096", "fewer than 1 MiB need a unit", "24GiB");
+  refused("1048575", "fewer than 1 MiB need a unit", "rtx4090");
+  CHECK(eng::find_card("1048576", ".", "x").memory == 1048576);
+  CHECK(eng::find_card("512KiB", ".", "x").memory == 524288);
   refused("0", "nothing fits into a device without memory", "24GiB");
   refused("0GiB", "nothing fits into a device without memory", "24GiB");
   refused("-1", "there is no such card", "rtx4090");

@@ -43,7 +43,7 @@ eng::Fit fit_in(Words words, const std::string& device, uint32_t ranks) {
 }
 
 eng::Fit fit_of(const Words& words, uint64_t limit, uint32_t ranks = 1) {
-  return fit_in(words, std::to_string(limit), ranks);
+  return fit_in(words, std::to_string(limit) + "B", ranks);
 }
 
 // A device with this much memory: an amount, whose device states no rates, or a card, which does.
@@ -52,7 +52,7 @@ struct Devices {
   std::filesystem::path file = std::filesystem::temp_directory_path() / fmt::format("fit-{}.toml", ::getpid());
   ~Devices() { std::filesystem::remove(file); }
   std::string with(uint64_t bytes) const {
-    if (!card) return std::to_string(bytes);
+    if (!card) return std::to_string(bytes) + "B";
     std::ofstream(file) << "plugin = 'reference'\nmemory = " << bytes
                         << "\nreserve = 0\nworkspace = 1\npeak_f32 = 2e12\nmemory_bandwidth = '100GB'\n"
                            "pcie = '10GB'\nlink = '20GB'\n";

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/ops.h"
-#include "session/report/report.hpp"
+#include "session/report/context.hpp"
 #include "tests/sanitized.hpp"
 #include "tests/session/report/planned.hpp"
 
@@ -18,11 +18,11 @@ using namespace planned;
 
 namespace {
 
-// Elements by purpose, in units of P.
+// Bytes by purpose, in units of those of P weights in f32.
 std::map<std::string, double> units(const eng::Plan& plan) {
   std::map<std::string, double> out;
   for (const eng::Transfer& t : eng::traffic(plan))
-    out[t.purpose] += static_cast<double>(t.elements) / static_cast<double>(eng::unit_elements(plan));
+    out[t.purpose] += static_cast<double>(t.exchanged) / static_cast<double>(4 * eng::unit_elements(plan));
   return out;
 }
 
@@ -85,7 +85,7 @@ TEST_CASE("a step moves what the design says") {
           for (const eng::Transfer& t : eng::traffic(plan)) {
             if (t.purpose == "losses") CHECK(t.bytes == 4u * unsigned(accumulate) * (ranks - 1));
             if (t.purpose == "norm") CHECK(t.count == 1);
-            CHECK(t.bytes == t.elements * 4 / ranks * (ranks - 1));
+            CHECK(t.bytes == t.exchanged / ranks * (ranks - 1));
           }
         }
         // The backward of the embedding reads no weights, and the head's come twice in a row: gathered once.
@@ -100,6 +100,29 @@ TEST_CASE("a step moves what the design says") {
         CHECK(moved["weights, backward"] == Approx(accumulate * (1 - ends / all)));
         CHECK_FALSE(moved.count("weights, publish"));
       }
+}
+
+TEST_CASE("traffic is counted in the bytes of the weights") {
+  const Words half = {"precision.plugin=bf16"};
+  const eng::Setup setup = setup_of("tiny", "zero3", 4, half);
+  const uint64_t elements = eng::unit_elements(setup.plan), weights = eng::weight_bytes(setup.plan, setup.precision);
+  CHECK(weights == 2 * elements);
+  const auto json =
+      nlohmann::json::parse(eng::plan_json(setup.plan, eng::report_context(setup, config_of("tiny", "zero3", half))));
+  std::map<std::string, double> share;
+  for (const auto& one : json["ranks"][0]["communication"]) {
+    CHECK(one["sent_bytes"].get<double>() == Approx(one["units"].get<double>() * static_cast<double>(weights) * 3 / 4));
+    share[one["purpose"]] += one["units"].get<double>();
+  }
+  CHECK(share["weights, forward"] == Approx(1));
+  // A strategy that sends a byte for each of them sends half as much.
+  eng::Plan bytes = setup.plan;
+  for (eng::Call& call : bytes.calls)
+    if (call.op->id == std::string(ENG_OP_ALL_GATHER))
+      for (auto* list : {&call.in, &call.out})
+        for (eng_desc& desc : *list) desc.dtype = ENG_U8;
+  for (const eng::Transfer& t : eng::traffic(bytes))
+    if (t.purpose == "weights, forward") CHECK(2 * t.exchanged == weights);
 }
 
 TEST_CASE("what is gathered ahead stays for the backward if there is room") {
@@ -238,6 +261,7 @@ TEST_CASE("a report for many ranks") {
   const eng::Setup setup = setup_of("tiny", "zero3", 1024, machine);
   eng::ReportContext context;
   context.machine = eng::machine_of(config.section("comm"), {});
+  context.weights = eng::weight_bytes(setup.plan, setup.precision);
   CHECK(context.machine.node_latency == Approx(5e-6));
   std::string text = eng::plan_text(setup.plan, context);
   for (const char* part :

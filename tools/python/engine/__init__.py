@@ -16,7 +16,8 @@ from typing import Any
 
 from ._native import Error
 from ._native import library as _library
-from ._run import Evaluation, Metrics, Run, Tensor
+from ._run import Run
+from ._tensor import Evaluation, Metrics, Tensor
 
 __all__ = ["Error", "Evaluation", "Metrics", "Run", "Tensor", "open", "version"]
 __version__ = _library.eng_session_version().decode()
@@ -27,9 +28,10 @@ def version() -> str:
     return __version__
 
 
-def open(target: Any, *overrides: str, **options: Any) -> Run:
-    """Opens a configuration file, a run to resume it, or a Hugging Face directory.
+def open(target: Any = None, *overrides: str, **options: Any) -> Run:
+    """Opens a configuration file, a run to resume it, or a Hugging Face directory; or the text of a configuration.
 
+    target         the path; without it, `text` is given
     overrides      "section.key=value"; "-section.key" removes the value
     text           the configuration itself, instead of a file; `place` is the folder of its relative paths
     out            the run directory itself: new, empty, or a run; by default a new one below [run] out
@@ -39,6 +41,7 @@ def open(target: Any, *overrides: str, **options: Any) -> Run:
     logits         True: `Run.logits` can be called
     activations    names, also with `*` and `?`, of activations of the last micro-batch of a step, such as
                    "layers.*.output": they can be taken; `Run.activations` lists all names
+    fields         what batches of your own bring beside tokens and labels: "loss_weights", "segments", "positions"
     alone          True: one rank, whatever a launcher announces
     plugin_paths   folders that are searched for plugins first
     note           called with each note for the user; by default they go to stderr

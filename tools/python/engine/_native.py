@@ -7,16 +7,18 @@ import os
 import pathlib
 
 _HERE = pathlib.Path(__file__).resolve().parent
-DRAFT = "embed-2"  # ENG_EMBED_DRAFT of engine/embed.h: the layouts below are of that
+DRAFT = "embed-3"  # ENG_EMBED_DRAFT of engine/embed.h: the layouts below are of that
 
 # Status codes of engine/base.h.
-OK, INVALID, NOT_FOUND, NO_MEMORY, OUT_OF_RANGE, UNSUPPORTED, UNAVAILABLE, DATA_LOSS = 0, 3, 5, 8, 11, 12, 14, 15
+OK, INVALID, NOT_FOUND, NO_MEMORY, PRECONDITION, OUT_OF_RANGE = 0, 3, 5, 8, 9, 11
+UNSUPPORTED, UNAVAILABLE, DATA_LOSS = 12, 14, 15
 # engine/embed.h
 ALONE, NO_FILES, GRADIENTS, LOGITS = 1, 2, 4, 8
 DONE, STOPPED = 1, 2
 WHOLE, ADDRESSABLE = 1, 2
 WRITABLE, COPY, PART = 1, 2, 4
 ROUND = 1
+COMPUTED = ("gradient", "activation")  # roles of what a step computes: read-only
 # DLPack
 CPU, CUDA, CUDA_HOST = 1, 2, 3
 MAJOR, MINOR = 1, 3
@@ -55,7 +57,7 @@ class Request(c.Structure):
                 ("out", c.c_char_p), ("resume", c.c_char_p), ("command", c.c_char_p),
                 ("overrides", c.POINTER(c.c_char_p)), ("plugin_paths", c.POINTER(c.c_char_p)), ("data", c.c_void_p),
                 ("note", NOTE), ("activations", c.POINTER(c.c_char_p)), ("n_activations", c.c_uint32),
-                ("reserved", c.c_uint32)]
+                ("n_fields", c.c_uint32), ("fields", c.POINTER(c.c_char_p))]
 
 
 class Info(c.Structure):

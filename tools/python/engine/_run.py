@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes as c
-import dataclasses
 import math
 import os
 import shlex
@@ -12,134 +11,8 @@ import sys
 import threading
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
-from . import _dlpack, _native as n
-
-_DTYPES = {1: "float32", 2: "float64", 3: "bfloat16", 4: "float16", 5: "int32", 6: "int64", 7: "uint8"}
-
-
-@dataclasses.dataclass(frozen=True)
-class Metrics:
-    """The numbers of one step."""
-
-    step: int
-    """counted from 1"""
-    tokens: int
-    """of all steps so far"""
-    loss: float
-    """mean of the step's labels, of all ranks"""
-    grad_norm: float
-    lr: float
-    loss_scale: float
-    eval_loss: Optional[float]
-    """of the evaluation that was due after this step"""
-    seconds: float
-    tokens_per_second: float
-    mfu: Optional[float]
-    wait_data: float
-    wait_comm: float
-    device_peak_bytes: int
-    host_peak_bytes: int
-    skipped: bool
-    """the gradients were not finite, and nothing was updated"""
-    saved: bool
-    """a checkpoint became complete"""
-
-
-@dataclasses.dataclass(frozen=True)
-class Evaluation:
-    """The mean loss of labels that count."""
-
-    loss: float
-    tokens: int
-    seconds: float
-
-
-class Tensor:
-    """A tensor of a run, for `from_dlpack` of NumPy, PyTorch, JAX, CuPy and others: they see its memory in place.
-
-    It shows the values of the moment. A step changes them, so read it between steps only. What is written through it
-    counts from the next step on. Arrays made from it keep the memory allocated, also after the run was closed.
-    """
-
-    def __init__(self, run: "Run", name: str, role: str, info: n.TensorInfo, flags: int):
-        self._run, self.name, self.role, self._flags = run, name, role, flags
-        self.shape: Tuple[int, ...] = tuple(info.desc.dims[: info.desc.ndim])
-        """of the whole tensor; of a part, its number of elements"""
-        self.dtype: str = _DTYPES[info.desc.dtype]
-        self.first: int = info.first
-        """of a part: the first of its elements, in row-major order"""
-        if flags & n.PART:
-            self.shape = (info.count,)
-        self._addressable = bool(info.flags & n.ADDRESSABLE)
-
-    @property
-    def readonly(self) -> "Tensor":
-        """The same, as read-only: consumers of DLPack before 1.0 then get a copy or refuse it."""
-        return self._with(self._flags & ~n.WRITABLE)
-
-    @property
-    def part(self) -> "Tensor":
-        """What this rank holds of it, as a flat tensor of `shape` from element `first` on."""
-        return self._with(self._flags | n.PART)
-
-    def _with(self, flags: int) -> "Tensor":
-        return Tensor(self._run, self.name, self.role, self._run._info_of(self.name, self.role), flags)
-
-    def __dlpack_device__(self) -> Tuple[int, int]:
-        return self._run._place(self)
-
-    def __dlpack__(self, *, stream: Optional[int] = None, max_version: Optional[Tuple[int, int]] = None,
-                   dl_device: Optional[Tuple[int, int]] = None, copy: Optional[bool] = None) -> Any:
-        """A capsule: versioned if `max_version` is 1.0 or later, else the old kind, which cannot be read-only.
-
-        `copy=True` copies the whole tensor into memory of the host, gathered from the ranks that hold parts (all ranks
-        must ask for it); `copy=False` never copies. On a device of its own the values are complete for any stream.
-        """
-        here = self.__dlpack_device__()
-        _dlpack.check_stream(here, stream)
-        wanted = here if dl_device is None else (int(dl_device[0]), int(dl_device[1]))
-        if wanted != here and wanted != (n.CPU, 0):
-            raise BufferError(f"`{self.name}` is on device {here}; it can be copied to the host, (1, 0), only")
-        if wanted != here and copy is False:
-            raise BufferError(f"`{self.name}` is on device {here}: it is on the host only as a copy")
-        flags = self._flags
-        if copy or wanted != here:
-            flags = (flags | n.COPY) & ~n.PART
-        versioned = max_version is not None and int(max_version[0]) >= n.MAJOR
-        if self.role == "activation" and not versioned:
-            flags |= n.WRITABLE  # an old capsule cannot be read-only; the next step writes over what is written there
-        out = c.c_void_p()
-        try:
-            n.call("take" if versioned else "take_legacy", self._run._handle(), self.name.encode(), self.role.encode(),
-                   flags, c.byref(out))
-        except n.Error as refusal:
-            if refusal.status == n.UNSUPPORTED:
-                raise BufferError(str(refusal)) from None
-            raise
-        return _dlpack.capsule_of(out.value, versioned)
-
-    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> Any:
-        """For `numpy.asarray`: in place, and writable also where NumPy takes old capsules as read-only."""
-        import numpy
-
-        here = self.__dlpack_device__()
-        if here[0] != n.CPU or self.dtype == "bfloat16":
-            raise TypeError(f"`{self.name}` is {self.dtype} on device {here}, for which NumPy has no array")
-        out = c.c_void_p()
-        n.call("take", self._run._handle(), self.name.encode(), self.role.encode(), self._flags, c.byref(out))
-        tensor = n.Versioned.from_address(out.value).tensor
-        kind = numpy.dtype(self.dtype)
-        count = math.prod(self.shape)
-        buffer = (c.c_char * (count * kind.itemsize)).from_address((tensor.data or 0) + tensor.byte_offset)
-        buffer.owner = _dlpack.Owner(out.value)  # as long as any array of it
-        array = numpy.frombuffer(buffer, kind, count).reshape(self.shape)
-        if not self._flags & n.WRITABLE:
-            array.flags.writeable = False
-        return array.astype(dtype or kind) if copy or (dtype is not None and kind != dtype) else array
-
-    def __repr__(self) -> str:
-        return f"<engine.Tensor {self.role} {self.name} {self.dtype} {self.shape}>"
-
+from . import _dlpack, _native as n, _words
+from ._tensor import Evaluation, Metrics, Tensor
 
 Callback = Callable[["Run", Metrics], Any]
 
@@ -150,13 +23,17 @@ class Run:
     Iterating makes the steps that are left and gives the metrics of each. Used with `with`, it is closed at the end; on
     an exception that asks to stop, KeyboardInterrupt or SystemExit, it saves a checkpoint first, as `engine run` does.
     With several ranks SIGINT stops all of them after the same step, with a checkpoint. Any other exception ends the run
-    as failed, on all ranks.
+    as failed, on all ranks. A block that ends with steps left saves nothing: `save` does.
     """
 
-    def __init__(self, target: Union[str, "os.PathLike[str]"], *overrides: str, text: Optional[str] = None,
+    __slots__ = ("_callbacks", "_handler", "_interrupted", "_noted", "_pid", "_roles", "_session", "__weakref__")
+
+    @_words.named
+    def __init__(self, target: Union[str, "os.PathLike[str]", None] = None, *overrides: str, text: Optional[str] = None,
                  place: Union[str, "os.PathLike[str]", None] = None,
-                 out: Union[str, "os.PathLike[str]", None] = None, resume: str = "auto", files: bool = True,
-                 gradients: bool = False, logits: bool = False, activations: Sequence[str] = (), alone: bool = False,
+                 out: Union[str, "os.PathLike[str]", None] = None, resume: Union[str, int] = "auto", files: bool = True,
+                 gradients: bool = False, logits: bool = False, activations: Sequence[str] = (),
+                 fields: Sequence[str] = (), alone: bool = False,
                  plugin_paths: Sequence[Union[str, "os.PathLike[str]"]] = (),
                  note: Optional[Callable[[str], Any]] = None):
         self._session: Optional[int] = None
@@ -164,7 +41,14 @@ class Run:
         self._roles: Dict[Tuple[str, str], int] = {}
         self._interrupted = False
         self._handler: Any = None
-        encode = lambda value: None if value is None else os.fsencode(os.fspath(value))  # noqa: E731
+        self._pid = os.getpid()
+        if text is None and target is None:
+            raise TypeError("open() needs a configuration: a file, a run's directory, or text=\"[model]...\"")
+        if text is None and isinstance(target, str) and "\n" in target:
+            raise ValueError("the target is a text, not a path: give a configuration as text=...")
+        if text is not None and isinstance(target, str) and (target.startswith("-") or "=" in target):
+            # An override, and no name for messages.
+            target, overrides = None, (target, *overrides)
         tell = note or (lambda line: print("note:", line, file=sys.stderr))
 
         @n.NOTE
@@ -172,24 +56,52 @@ class Run:
             tell(c.string_at(text, length).decode(errors="replace"))
 
         self._noted = noted  # as long as the session
-        words = (c.c_char_p * len(overrides))(*[o.encode() for o in overrides])
-        paths = (c.c_char_p * len(plugin_paths))(*[encode(p) for p in plugin_paths])
         request = n.Request()
         request.struct_size = c.sizeof(request)
-        request.flags = (n.NO_FILES * (not files) | n.GRADIENTS * gradients | n.LOGITS * logits | n.ALONE * alone)
-        request.target, request.text, request.place = encode(target), None if text is None else text.encode(), encode(place)
-        request.out, request.resume = encode(out), resume.encode()
+        request.flags = (n.NO_FILES * (not files) | n.GRADIENTS * bool(gradients) | n.LOGITS * bool(logits)
+                         | n.ALONE * bool(alone))
+        request.target, request.place = _words.path("target", target), _words.path("place", place)
+        request.text = None if text is None else _words.text("text", text)
+        request.out, request.resume = _words.path("out", out), _words.text("resume", str(resume))
         request.command = " ".join(map(shlex.quote, sys.argv)).encode(errors="replace") or b"python"
-        request.overrides, request.n_overrides = words, len(overrides)
-        request.plugin_paths, request.n_plugin_paths = paths, len(plugin_paths)
-        if isinstance(activations, str):
-            raise TypeError(f"activations is a list of names: [{activations!r}]")
-        wanted = (c.c_char_p * len(activations))(*[name.encode() for name in activations])
-        request.activations, request.n_activations = wanted, len(activations)
+        for name, given in {"overrides": overrides, "activations": activations, "fields": fields}.items():
+            setattr(request, name, _words.texts(name, given))
+            setattr(request, "n_" + name, len(given))
+        paths = [_words.path("plugin_paths", one) for one in plugin_paths]
+        request.plugin_paths, request.n_plugin_paths = (c.c_char_p * len(paths))(*paths), len(paths)
         request.note = noted
         session = c.c_void_p()
         n.call("open", c.byref(request), c.byref(session))
         self._session = session.value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = getattr(type(self), name, None)
+        if isinstance(own, property) and own.fset is None:
+            raise AttributeError(f"`{name}` of a run can only be read; it follows from the configuration, which "
+                                 "engine.open takes with overrides, such as \"train.steps=100\"")
+        if own is None and type(self) is Run:
+            known = [word for word in dir(type(self)) if not word.startswith("_")]
+            raise AttributeError(f"a run has no attribute `{name}`{_words.near(name, known) or ';'} values of the "
+                                 "configuration are set when it is opened, for example by "
+                                 "engine.open(config, \"optimizer.learning_rate=1e-3\")")
+        object.__setattr__(self, name, value)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a run cannot be pickled: it is memory and threads of this process. Give the other process what "
+                        "engine.open takes, and open it there")
+
+    def __repr__(self) -> str:
+        if self._session is None:
+            return "<engine.Run closed>"
+        try:
+            info = self._info()
+        except n.Error:  # another thread is inside, or the process was forked
+            return "<engine.Run in use>"
+        ranks = f", rank {info.rank} of {info.ranks}" if info.ranks > 1 else ""
+        if not info.started:
+            return f"<engine.Run not started, {info.steps} steps{ranks}>"
+        where = f", {os.fsdecode(info.directory)}" if info.directory else ""
+        return f"<engine.Run step {info.step} of {info.steps}{ranks}{where}>"
 
     # ---- state -------------------------------------------------------------------------------------------
 
@@ -280,6 +192,8 @@ class Run:
 
         Fields: `tokens`, (rows, length) as `batch_shape` says, and optionally `labels` of that shape, where -100 counts
         for nothing. Without labels each token's is the one after it; `tokens` may have one column more for the last.
+        What `engine.open(fields=[...])` names is given likewise, or left out for all rows: then weights are 1, and a
+        row is one document.
         """
         handle = self._handle()
         all_fields, out = self._fields(fields), n.StepResult()
@@ -315,7 +229,7 @@ class Run:
         handle = self._handle()
         all_fields, out = self._fields(fields), n.EvalResult()
         out.struct_size = c.sizeof(out)
-        n.call("evaluate", handle, all_fields, len(all_fields), batches, c.byref(out))
+        n.call("evaluate", handle, all_fields, len(all_fields), _words.whole("batches", batches, 64), c.byref(out))
         return Evaluation(out.loss, out.tokens, out.seconds)
 
     def logits(self, tokens: Any) -> Tensor:
@@ -327,6 +241,7 @@ class Run:
         n.call("logits", handle, fields, len(fields))
         return self.tensor("logits", "activation")
 
+    @_words.named
     def generate(self, prompt: Union[str, Sequence[int]], tokens: int = 128, *, temperature: float = 0.8, top_k: int = 0,
                  top_p: float = 0.95, seed: int = 1, tokenizer: Optional[str] = None,
                  token: Optional[Callable[[int, bytes], Any]] = None) -> Union[str, List[int]]:
@@ -350,22 +265,24 @@ class Run:
                 failed.append(failure)
                 return 0
 
-        ids = [] if text else [int(i) for i in prompt]
+        ids = [] if text else [_words.whole(f"prompt[{k}]", one, 32) for k, one in enumerate(prompt)]
         request = n.GenerateRequest()
         request.struct_size = c.sizeof(request)
-        request.prompt = prompt.encode() if text else None
+        request.prompt = _words.text("prompt", prompt) if text else None
         request.ids, request.n_ids = (c.c_int32 * len(ids))(*ids), len(ids)
-        request.tokens, request.top_k, request.top_p, request.temperature = tokens, top_k, top_p, temperature
-        request.seed, request.tokenizer = seed, None if tokenizer is None else os.fsencode(tokenizer)
+        request.tokens, request.top_k = _words.whole("tokens", tokens, 64), _words.whole("top_k", top_k, 64)
+        request.top_p, request.temperature = top_p, temperature
+        request.seed, request.tokenizer = _words.whole("seed", seed, 64, False), _words.path("tokenizer", tokenizer)
         request.token = taken
         n.call("generate", self._handle(), c.byref(request))
         if failed:
             raise failed[0]
         return b"".join(pieces).decode(errors="replace") if text else new
 
+    @_words.named
     def plan(self, ranks: int = 1) -> Dict[str, Any]:
         """The plan of a step on `ranks` ranks, as `engine plan --json` prints it. Runs nothing."""
-        return self._json("plan", ranks)
+        return self._json("plan", _words.whole("ranks", ranks, 32, False))
 
     def activations(self) -> List[Dict[str, Any]]:
         """What `engine.open(..., activations=[...])` can name, in the model's order: name, op, dtype, shape, bytes, and
@@ -402,7 +319,7 @@ class Run:
         if index is not None:
             return self._tensor(index)
         unwanted = c.c_void_p()  # the library says why, with names that are near
-        n.call("take", self._handle(), name.encode(), role.encode(), 0, c.byref(unwanted))
+        n.call("take", self._handle(), _words.text("name", name), _words.text("role", role), 0, c.byref(unwanted))
         raise n.Error(n.NOT_FOUND, f"there is no {role} `{name}`")
 
     def _place(self, tensor: Tensor) -> Tuple[int, int]:
@@ -418,6 +335,7 @@ class Run:
         _dlpack.delete(n.Versioned, out.value)
         return device
 
+    @_words.named
     def tensor(self, name: str, role: str = "parameter") -> Tensor:
         """A tensor by name and role: "parameter", "gradient", "activation", or the name of an optimizer's state."""
         return Tensor(self, name, role, self._info_of(name, role), self._access(role))
@@ -429,7 +347,7 @@ class Run:
 
     @staticmethod
     def _access(role: str) -> int:
-        return 0 if role == "activation" else n.WRITABLE
+        return 0 if role in n.COMPUTED else n.WRITABLE
 
     def __getitem__(self, name: str) -> Tensor:
         return self.tensor(name)
@@ -444,11 +362,12 @@ class Run:
         """The names of all parameters."""
         return [name for name, role in self._table() if role == "parameter"]
 
+    @_words.named
     def write(self, name: str, value: Any, role: str = "parameter", round: bool = False) -> None:
         """Replaces the values of a tensor; with `round`, the elements may be rounded to its type."""
         handle = self._handle()
-        n.call("write", handle, name.encode(), role.encode(), c.byref(_dlpack.incoming(value, name)),
-               n.ROUND if round else 0)
+        words = _words.text("name", name), _words.text("role", role)
+        n.call("write", handle, *words, c.byref(_dlpack.incoming(value, name)), n.ROUND if round else 0)
 
     # ---- the end -----------------------------------------------------------------------------------------
 
@@ -459,8 +378,24 @@ class Run:
     def close(self) -> None:
         """Ends the run. Arrays that were made of its tensors stay valid. Saves nothing: the last step of a run does."""
         session, self._session = self._session, None
-        if session is not None:
+        if session is None:
+            return
+        try:
             n.call("close", session)
+        except n.Error as refusal:
+            if refusal.status == n.PRECONDITION and os.getpid() != self._pid:
+                return  # it is the parent's, who closes it
+            if refusal.status == n.PRECONDITION:  # another thread is inside: it stays open
+                self._session = session
+            raise
+
+    def _lost(self) -> bool:
+        """Whether this process was forked from the one that has the run."""
+        try:
+            self._info()
+        except n.Error as refusal:
+            return refusal.status == n.PRECONDITION and os.getpid() != self._pid
+        return False
 
     def __enter__(self) -> "Run":
         # Several ranks stop at the same step, or wait for each other for good: the signal asks for it.
@@ -476,7 +411,7 @@ class Run:
     def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
         if self._handler is not None:
             signal.signal(signal.SIGINT, self._handler)
-        if self._session is None:
+        if self._session is None or self._lost():
             return
         if kind is not None and issubclass(kind, (KeyboardInterrupt, SystemExit)):
             info = self._info()
@@ -487,6 +422,5 @@ class Run:
         self.close()
 
     def __del__(self) -> None:
-        session, self._session = getattr(self, "_session", None), None
-        if session is not None and not sys.is_finalizing():
-            n.call("close", session)
+        if getattr(self, "_session", None) is not None and not sys.is_finalizing():
+            self.close()
