@@ -65,9 +65,8 @@ void search(const TokenFile& file, int64_t eot, bool begins, uint64_t base, std:
   });
   if (!found)
     refuse(file,
-           "the token " + std::to_string(eot) +
-               ", which is to be between two documents, is not in it, so pack = true " +
-               "would see one document: set [data] eot to the id that is, or pack = false",
+           "the token " + std::to_string(eot) + " separates documents but does not occur in it, so pack = true would " +
+               "see one document: set [data] eot to the id that is, or pack = false",
            ENG_INVALID);
 }
 

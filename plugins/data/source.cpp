@@ -58,7 +58,7 @@ void pack_source(Source& source, const DataFiles& files) {
   const std::string in =
       std::to_string(source.starts.size()) + " documents of the " + std::to_string(files.train.size()) + " files";
   if (!files.train.empty() && source.packing[0].samples() == 0)
-    refuse("pack: none of the " + in + " is left to train on that has two tokens");
+    refuse("pack: none of the " + in + " that are left to train on has two tokens");
   if (!files.train.empty() && files.share > 0 && source.packing[1].samples() == 0)
     refuse("validation = " + number(files.share) + " with pack holds whole documents out, and none of the " + in +
            " is small enough: set validation_paths, a larger share, or validation = 0");

@@ -203,10 +203,8 @@ class PickleMachine {
     if (known != std::end(kGlobals)) return push(known->kind, known->number);
     if (name.starts_with("torch.") && name.ends_with("Storage"))
       fail(fmt::format("elements of `{}` are not read", printable(name)));
-    fail(
-        fmt::format("`{}` is none of the few names that tensors need: opening the file as Python does would run code; "
-                    "nothing of it was run",
-                    printable(name)));
+    fail(fmt::format("`{}` is not allowed in a weights file: unpickling it would run code; nothing of it was run",
+                     printable(name)));
   }
 
   void set_item(const Pickled& dict, const Pickled& key, const Pickled& value) {

@@ -11,12 +11,8 @@ namespace {
 
 constexpr double pi = 3.14159265358979323846;
 
-// As page.css has them for a light page.
-constexpr unsigned colours[inks] = {0x0060a8, 0xc04a00, 0x00795a, 0xa8328a, 0x7a6200, 0x3a78d0,
-                                    0x6a3fb5, 0x444c56, 0x1b1f24, 0x59636e, 0xd8dee4};
-
 void ink(cairo_t* to, int number, double opacity) {
-  const unsigned rgb = colours[number];
+  const unsigned rgb = light_colours[number];
   cairo_set_source_rgba(to, (rgb >> 16) / 255.0, (rgb >> 8 & 255) / 255.0, (rgb & 255) / 255.0, opacity);
 }
 

@@ -6,6 +6,7 @@
 #include "json.hpp"
 #include "page.hpp"
 #include "png.hpp"
+#include "svg.hpp"
 
 namespace curvature::report {
 
@@ -18,16 +19,21 @@ void make_texts(const Results& results, const Take& take) {
 
 std::string make_pictures(const Results& results, const Take& take, const std::string& cairo) {
   std::string note;
-  const auto picture = [&](const char* name, const Chart& chart) {
+  const auto picture = [&](const std::string& name, const Chart& chart) {
     if (chart.scene.marks.empty()) return;
+    take(name + ".svg", svg_file(chart.scene));
     const auto [bytes, why] = png(chart.scene, cairo);
     if (bytes.empty())
-      note += std::string(note.empty() ? "" : "\n") + name + " is left out: " + why;
+      note += (note.empty() ? "" : "\n") + name + ".png is left out: " + why;
     else
-      take(name, bytes);
+      take(name + ".png", bytes);
   };
-  picture("phase.png", phase_diagram(results));
-  picture(results.embedding.method == "umap" ? "umap.png" : "pca.png", embedding_map(results));
+  picture("phase", phase_diagram(results));
+  picture(results.embedding.method == "umap" ? "umap" : "pca", embedding_map(results));
+  if (const auto charts = response_charts(results); !charts.empty()) {
+    take("response_perplexity.svg", svg_file(charts[0].scene));
+    take("response_auc.svg", svg_file(charts[1].scene));
+  }
   return note;
 }
 

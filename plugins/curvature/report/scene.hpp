@@ -10,6 +10,10 @@ namespace curvature::report {
 // Colours: 0 to 7 tell series apart, the others have a meaning.
 inline constexpr int series_inks = 8, ink_text = 8, ink_soft = 9, ink_grid = 10, inks = 11;
 
+// As page.css has them for a light page.
+inline constexpr unsigned light_colours[inks] = {0x0060a8, 0xc04a00, 0x00795a, 0xa8328a, 0x7a6200, 0x3a78d0,
+                                                 0x6a3fb5, 0x444c56, 0x1b1f24, 0x59636e, 0xd8dee4};
+
 // Each series has a form besides its colour.
 enum class Form { circle, square, triangle, diamond, cross };
 enum class Side { begin, middle, end };  // which part of a text is at its place

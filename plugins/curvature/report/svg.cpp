@@ -69,14 +69,38 @@ std::string drawn(const Mark& mark) {
                      mark.dashed ? " dashed" : "", mark.faint ? " faint" : "", mark.width, d, tip(mark.text));
 }
 
+std::string element(const Scene& scene, const std::string& attributes, const std::string& before) {
+  if (scene.marks.empty()) return "";
+  std::string out = fmt::format("<svg {}viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n{}", attributes,
+                                scene.width, scene.height, escaped(scene.title), before);
+  for (const Mark& mark : scene.marks) out += drawn(mark);
+  return out + "</svg>\n";
+}
+
+// page.css for programs that know neither its variables nor its page.
+std::string file_style() {
+  std::string out =
+      "<style>\ntext { font: 11.5px Helvetica, Arial, \"DejaVu Sans\", sans-serif; }\n"
+      "text.middle { text-anchor: middle; } text.end { text-anchor: end; }\n"
+      ".line { fill: none; stroke-linejoin: round; stroke-width: 1.5; } .dashed { stroke-dasharray: 5 4; }\n"
+      ".dot { stroke: #ffffff; stroke-width: .6; fill-opacity: .8; } .faint { opacity: .45; } .area { fill-opacity: "
+      ".1; }\n";
+  for (int k = 0; k < inks; ++k)
+    out += fmt::format(".line.{0} {{ stroke: #{1:06x}; }} .dot.{0}, .area.{0}, text.{0} {{ fill: #{1:06x}; }}\n",
+                       ink(k), light_colours[k]);
+  return out + "</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n";
+}
+
 }  // namespace
 
 std::string svg(const Scene& scene) {
-  if (scene.marks.empty()) return "";
-  std::string out = fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n", scene.width,
-                                scene.height, escaped(scene.title));
-  for (const Mark& mark : scene.marks) out += drawn(mark);
-  return out + "</svg>\n";
+  return element(scene, "", "");
+}
+
+std::string svg_file(const Scene& scene) {
+  return element(
+      scene, fmt::format("xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" ", scene.width, scene.height),
+      file_style());
 }
 
 }  // namespace curvature::report

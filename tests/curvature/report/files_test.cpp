@@ -156,6 +156,35 @@ TEST_CASE("activations without units have a profile and no curves") {
   CHECK(!has(page, "percentile of the units"));
 }
 
+TEST_CASE("pictures for papers are SVG files that need no page and no cairo") {
+  Results results = sample_results(3);
+  const Files files = files_of(results, "/nowhere");
+  for (const char* name : {"phase.svg", "umap.svg", "response_perplexity.svg", "response_auc.svg"}) {
+    INFO(name);
+    const std::string picture = bytes_of(files, name);
+    CHECK(picture.rfind("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", 0) == 0);
+    CHECK(has(picture, "Helvetica"));
+    CHECK(!has(picture, "var(--"));
+    // Every colour that a mark asks for has a rule.
+    const std::string style = picture.substr(0, picture.find("</style>"));
+    std::set<std::string> missing;
+    for (size_t at = picture.find("class=\""); at != std::string::npos; at = picture.find("class=\"", at + 1)) {
+      std::istringstream words(picture.substr(at + 7, picture.find('"', at + 7) - at - 7));
+      for (std::string word; words >> word;)
+        if (!has(style, "." + word + " {") && !has(style, "." + word + ",")) missing.insert(word);
+    }
+    CHECK(missing == std::set<std::string>{});
+    CHECK(picture == file_of(results, name));
+  }
+  results.tensors[5].measures.magnitude *= 2;
+  CHECK(file_of(results, "phase.svg") != bytes_of(files, "phase.svg"));
+  results.response_map.responses.clear();
+  results.embedding.method = "pca";
+  CHECK(file_of(results, "response_auc.svg").empty());
+  CHECK(file_of(results, "umap.svg").empty());
+  CHECK(!file_of(results, "pca.svg").empty());
+}
+
 TEST_CASE("facts that are no JSON object are refused") {
   for (const char* facts : {"", "[]", "{", "7"}) {
     Results results;

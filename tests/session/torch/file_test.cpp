@@ -73,7 +73,7 @@ TEST_CASE("torch: parameters, buffers and tensors without elements", "[torch]") 
 
 TEST_CASE("torch: what is hostile or not understood is refused with its reason", "[torch]") {
   const std::map<std::string, std::string> reasons = {
-      {"system", "`posix.system` is none of the few names that tensors need"},
+      {"system", "`posix.system` is not allowed in a weights file"},
       {"new-object", "data.pkl: byte 28: instruction 0x81 (makes an object of any class)"},
       {"protocol-4", "is not a pickle of protocol 2"},
       {"loop", "tensor `a`: is a dictionary, not a tensor"},
