@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "failure.hpp"
+#include "hub.hpp"
 
 namespace text_data {
 namespace {
@@ -111,6 +112,12 @@ std::vector<std::string> expand(const std::string& base_dir, const std::string& 
                                      "; hidden names match only where the pattern has the dot)");
   }
   if (why == ENOENT || why == ENOTDIR) {
+    if (const std::string name = hub_name(pattern, base_dir); !name.empty())
+      throw Failure(ENG_NOT_FOUND,
+                    "[data] " + key + ": no file " + path.string() + ". If " + pattern +
+                        " is a data set on huggingface.co, write it into a file first:\n  tools/export-dataset " +
+                        pattern + " --out " + name + ".jsonl.zst\n(--config NAME, where it has several) and set data." +
+                        key + "=[\"" + name + ".jsonl.zst\"]. " + mirrors);
     throw Failure(ENG_NOT_FOUND, "[data] " + key + ": no file " + path.string() +
                                      (pattern[0] == '~' ? " ('~' is not expanded: write the whole path)" : ""));
   }

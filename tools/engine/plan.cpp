@@ -13,6 +13,7 @@
 #include "session/ranks/ranks.hpp"
 #include "session/record.hpp"
 #include "session/train/activations.hpp"
+#include "session/train/epochs.hpp"
 #include "session/train/trainer.hpp"
 #include "session/version.hpp"
 #include "tools/engine/command.hpp"
@@ -51,6 +52,8 @@ int check(const Common& common, const std::string& target, const std::vector<std
   for (const Section& s : config.sections())
     for (const auto& [key, setting] : s.settings()) ++all, given += setting.given;
   line("config", fmt::format("{} keys, {} given", all, given));
+  if (by_epochs(config)) build_data(config, *registry, model_vocabulary(config, *registry), true);
+  const std::string epochs = count_steps(config, *registry, ranks);
   Setup setup = make_plan_only(config, *registry, world);
   print_notes(setup);
   std::string plugins;
@@ -61,7 +64,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
     check_weights(config, *registry, setup);
     line("from", source.string());
   }
-  build_data(config, *registry, setup.model.info.vocabulary, true);
+  if (epochs.empty()) build_data(config, *registry, setup.model.info.vocabulary, true);
   Data data(*registry, config, setup.model.info.vocabulary, setup.model.fields);
   print_notes(config, data, setup.model.info.vocabulary);
   if (!data.info().train_samples)
@@ -75,6 +78,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
        fmt::format("micro {} x accumulate {}{} = {} samples = {} tokens per step", train.integer("micro_batch"),
                    train.integer("accumulate"), ranks > 1 ? fmt::format(" x {} ranks", ranks) : "", samples,
                    samples * train.integer("sequence_length")));
+  if (!epochs.empty()) line("epochs", epochs);
   const Schedule schedule = make_schedule(config, *registry);
   if (schedule.plugin)  // each rate of a plugin is checked as it is asked for
     for (int64_t k = 1; k < train.integer("steps"); ++k) schedule.at(k);
@@ -90,7 +94,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
                         world.local_size > 1 && setup.target.host_memory() ? "a machine's of" : "each of", ranks);
   line("memory", fmt::format("{} of {}{}{}", size(machine_peak(setup)), size(available(setup).device),
                              card ? ", described by " + card->name : "", sharing));
-  const int64_t keep = std::max<int64_t>(config.section("checkpoint").integer("keep"), 1);
+  const int64_t keep = kept_checkpoints(config);
   const std::string checkpoints =
       fmt::format("{} checkpoints x {} (one more while saving)", keep, size(written_bytes(setup.plan)));
   if (card) {
@@ -171,6 +175,7 @@ void plan(const Common& common, PlanFlags flags) {
     made.emplace(make_job(config, *registry));
     take_batch(config, *made, flags.ranks);
   }
+  const std::string epochs = made ? "" : try_count_steps(config, *registry, flags.ranks);
   if (flags.fit) {
     const Fit fit = find_fit(config, *registry, world);
     fmt::print("{}", flags.json ? fit_json(fit) : fit_text(fit));
@@ -188,6 +193,7 @@ void plan(const Common& common, PlanFlags flags) {
                    : flags.dump ? plan_dump(setup.plan)
                                 : plan_text(setup.plan, context));
   if (flags.json || flags.dump) return;
+  if (!epochs.empty()) fmt::print("  epochs            {}\n", epochs);
   fmt::print("{}", preset_note(*registry, config.section("model"), setup.plan.parameters));
   if (!fits(setup) && !made)
     for (const auto& edit : proposals(find_fit(config, *registry, world))) fmt::print("  would fit: {}\n", edit);
