@@ -169,6 +169,11 @@ uint64_t written_bytes(const Plan& plan) {
   return std::max(all, checkpoint_bytes(saved_tensors(plan)));
 }
 
+int64_t kept_checkpoints(const Config& config) {
+  const Section& checkpoint = config.section("checkpoint");
+  return std::max<int64_t>(checkpoint.integer("keep"), 1) + checkpoint.boolean("best");
+}
+
 uint64_t check_disk(const Config& config, const Plan& plan, const std::filesystem::path& directory, int64_t from,
                     size_t present) {
   std::error_code none;
@@ -185,9 +190,11 @@ uint64_t check_disk(const Config& config, const Plan& plan, const std::filesyste
   // Without a limit (keep = 0) only the newest one is counted. While one is saved there is one more.
   const Section& checkpoint = config.section("checkpoint");
   const int64_t left = std::max<int64_t>(config.section("train").integer("steps") - from, 0),
-                every = checkpoint.integer("every"), keep = std::max<int64_t>(checkpoint.integer("keep"), 1);
+                every = checkpoint.integer("every"), keep = kept_checkpoints(config);
   const bool last = checkpoint.boolean("last");
-  const int64_t saves = !every ? std::min<int64_t>(left, last) : last ? (left + every - 1) / every : left / every;
+  const int64_t bests = checkpoint.boolean("best") ? left / config.section("train").integer("eval_every") + 1 : 0;
+  const int64_t saves =
+      (!every ? std::min<int64_t>(left, last) : last ? (left + every - 1) / every : left / every) + bests;
   const auto more = static_cast<uint64_t>(
       std::min(saves, std::max<int64_t>(keep + 1 - static_cast<int64_t>(std::min<size_t>(present, 1u << 30)), 1)));
   const uint64_t each = written_bytes(plan);

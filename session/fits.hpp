@@ -42,6 +42,8 @@ void count_data(Setup& setup, const Data& data);
 
 // The bytes of a checkpoint, which all ranks write together.
 uint64_t written_bytes(const Plan& plan);
+// The checkpoints that stay: [checkpoint] keep, at least one, and the best.
+int64_t kept_checkpoints(const Config& config);
 // Throws Error(disk) if the file system of `directory`, which need not exist yet, has too few free bytes for the
 // checkpoints that a run writes from step `from` on, of which `present` are there. Returns the free bytes; UINT64_MAX
 // if the file system does not tell.

@@ -10,6 +10,7 @@
 #include "session/run_place.hpp"
 #include "session/run_record.hpp"
 #include "session/shell.hpp"
+#include "session/train/epochs.hpp"
 #include "session/train/training.hpp"
 
 namespace eng {
@@ -52,6 +53,20 @@ void prepare(const RunRequest& request, Member& member, RunListener& listener, P
   if (source) config.require("data");
   refuse_described(config);
   member.join(registry, config);
+  // A parent has done it. Without a parent, rank 0 does it and the others wait.
+  bool built = false;
+  const auto build = [&](int64_t vocabulary) {
+    if (std::exchange(built, true)) return;
+    if (source && member.first() && !member.has_parent() && request.build_data)
+      request.build_data(config, registry, vocabulary);
+    member.from_first("");
+  };
+  if (by_epochs(config)) {
+    if (!source)
+      throw Error(Exit::usage, "train.epochs counts samples of [data], and there are none", "give train.steps instead");
+    build(model_vocabulary(config, registry));
+    count_steps(config, registry, member.size());
+  }
   parts.resolved.emplace(config);
   Communicator* comm = member.communicator();
   parts.setup = make_setup(config, registry, 0, comm ? comm->world() : World{}, comm, request.readable);
@@ -59,11 +74,8 @@ void prepare(const RunRequest& request, Member& member, RunListener& listener, P
   // Weights that do not fit the model are reported before a plan that does not fit the machine.
   if (!parts.again) check_weights(config, registry, parts.setup);
   check_fits(config, registry, parts.setup);
-  // A parent has done it. Without a parent, rank 0 does it and the others wait.
   const int64_t vocabulary = parts.setup.model.info.vocabulary;
-  if (source && member.first() && !member.has_parent() && request.build_data)
-    request.build_data(config, registry, vocabulary);
-  member.from_first("");
+  build(vocabulary);
   if (source)
     parts.data.emplace(registry, config, vocabulary, parts.setup.model.fields);
   else
@@ -163,6 +175,7 @@ void Run::State::start() {
   trainer.emplace(config, *registry, setup, *data, member.communicator(),
                   member.first() && place.from ? choices_of(*place.from) : "");
   fill(*trainer, parts, place.from, member.first(), listener);
+  check_epochs(config, data->info().train_samples, trainer->step(), trainer->samples(), member.size());
   release_freed_memory();  // of reading a checkpoint
   trace.emplace(request.trace, trainer->step(), setup.plan);
   if (member.first() && !place.dir && request.files) place.dir.emplace(new_run(request, config));
@@ -235,6 +248,10 @@ bool Run::more() const {
   return state_->loop->more();
 }
 
+std::string Run::over() const {
+  return state_->loop->over();
+}
+
 void Run::step(const Batch* given) {
   guarded([&] { state_->loop->step(given); });
 }
@@ -248,7 +265,8 @@ RunEnd Run::end() {
   State& s = *state_;
   RunEnd end;
   end.exit = guarded([&] { return s.loop->end(); });
-  if (s.recorder) s.recorder->ended(end.exit);
+  end.over = s.loop->over();
+  if (s.recorder) s.recorder->ended(end.exit, end.over);
   s.trace->finish(s.trainer->step());
   if (s.place.dir) end.directory = s.place.dir->path();
   end.last_checkpoint = s.trainer->last_checkpoint();

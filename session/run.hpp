@@ -57,6 +57,7 @@ struct RunEnd {
   std::filesystem::path directory;  // "" on ranks other than the first
   std::string last_checkpoint;      // its name; "" if the run has none
   bool held_out = false;            // there is held-out data
+  std::string over = {};            // why it ended before its last step without a stop; "" otherwise
 };
 
 // A run on one of its ranks, step by step. All ranks call its functions together. If one of them throws, the failure
@@ -71,6 +72,8 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
+  // See TrainingLoop.
+  std::string over() const;
   // See TrainingLoop. Without [data], `step` must be given a batch.
   bool more() const;
   void step(const Batch* given = nullptr);

@@ -77,6 +77,7 @@ Json read_state(const fs::path& run) try {
 Json end_in(const Json& state, const char* status) {
   Json out = Json::ordered({{"status", status}});
   for (const char* key : {"exit_code", "step", "last_checkpoint", "updated"}) out[key] = state.get(key);
+  if (const std::string why = state.text_at("why"); !why.empty()) out["why"] = why;
   return out;
 }
 
@@ -201,7 +202,8 @@ bool RunDir::is_run(const fs::path& directory) {
   return fs::exists(directory / kState, ignored);
 }
 
-void RunDir::write_state(const char* status, int64_t step, const std::string& last_checkpoint, int exit_code) const {
+void RunDir::write_state(const char* status, int64_t step, const std::string& last_checkpoint, int exit_code,
+                         const std::string& why) const {
   Json state = Json::ordered({{"status", status},
                               {"step", step},
                               {"last_checkpoint", nullptr},
@@ -210,6 +212,7 @@ void RunDir::write_state(const char* status, int64_t step, const std::string& la
                               {"updated", utc_now(true)}});
   if (!last_checkpoint.empty()) state["last_checkpoint"] = last_checkpoint;
   if (std::string(status) != "running") state["exit_code"] = exit_code;
+  if (!why.empty()) state["why"] = why;
   write(kState, state.dump(2) + "\n");
   if (std::string(status) != "running") record_end(folder_.inside(), state);
 }

@@ -56,8 +56,9 @@ class RunDir {
   // Replaces one of its files as a whole. Throws Error(Exit::disk).
   void write(const char* name, std::string_view text) const { write_atomic(folder_.inside() / name, text); }
   // state.json, and in run.json how the attempt ended. `status`: running, done, stopped, failed; `last_checkpoint`: ""
-  // if none is complete.
-  void write_state(const char* status, int64_t step, const std::string& last_checkpoint, int exit_code) const;
+  // if none is complete; `why`: of an end before the last step.
+  void write_state(const char* status, int64_t step, const std::string& last_checkpoint, int exit_code,
+                   const std::string& why = "") const;
   void log(const std::string& line) const noexcept { log_line(folder_.inside(), 0, line); }
 
  private:

@@ -69,9 +69,9 @@ void check_resume(const std::string& resume) {
 std::string checkpoint_table(const std::vector<CheckpointRow>& rows) {
   std::string text;
   for (const CheckpointRow& r : rows)
-    text +=
-        fmt::format("{}  {:>10.1f} MiB  {:>5} tensors  {}\n", r.path.filename().string(),
-                    static_cast<double>(r.bytes) / (1 << 20), r.tensors, r.problem.empty() ? "complete" : r.problem);
+    text += fmt::format("{}  {:>10.1f} MiB  {:>5} tensors  {}{}\n", r.path.filename().string(),
+                        static_cast<double>(r.bytes) / (1 << 20), r.tensors, r.problem.empty() ? "complete" : r.problem,
+                        r.best ? "  best" : "");
   return text;
 }
 

@@ -109,8 +109,8 @@ void Recorder::saved(const Saved& saved) {
               "resume it there:  engine run " + shell_word(found));
 }
 
-void Recorder::ended(Exit exit) const {
-  state(exit == Exit::done ? "done" : "stopped", static_cast<int>(exit));
+void Recorder::ended(Exit exit, const std::string& over) const {
+  state(exit == Exit::done ? "done" : "stopped", static_cast<int>(exit), over);
 }
 
 void Recorder::failed(Exit exit) const noexcept try {
@@ -119,8 +119,8 @@ void Recorder::failed(Exit exit) const noexcept try {
   // If the disk failed in the step, this fails too; only the first error is reported.
 }
 
-void Recorder::state(const char* status, int exit_code) const {
-  run_.write_state(status, trainer_.step(), trainer_.last_checkpoint(), exit_code);
+void Recorder::state(const char* status, int exit_code, const std::string& why) const {
+  run_.write_state(status, trainer_.step(), trainer_.last_checkpoint(), exit_code, why);
 }
 
 }  // namespace eng

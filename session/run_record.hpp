@@ -34,14 +34,14 @@ class Recorder final : public Listener {
   void saving() override;
   // Throws Error(Exit::disk) if the run directory was moved: the checkpoint is in it, but others look for it elsewhere.
   void saved(const Saved& saved) override;
-  // Write into state.json how the run ended. `failed` never throws.
-  void ended(Exit exit) const;
+  // Write into state.json how the run ended. `over`: see TrainingLoop. `failed` never throws.
+  void ended(Exit exit, const std::string& over) const;
   void failed(Exit exit) const noexcept;
   // Throws Error(Exit::disk) if the run's directory was removed.
   void check_there() const;
 
  private:
-  void state(const char* status, int exit_code) const;
+  void state(const char* status, int exit_code, const std::string& why = "") const;
   const RunDir& run_;
   const Trainer& trainer_;
   TraceFile& trace_;

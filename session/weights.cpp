@@ -33,10 +33,22 @@ ModelSource from_run(const fs::path& run, const SchemaSource& plugins) {
   return out;
 }
 
+// RUN/checkpoints/best is no folder, but a name for the run's best checkpoint.
+bool names_best(const fs::path& directory) {
+  std::error_code none;
+  return directory.filename() == "best" && directory.parent_path().filename() == "checkpoints" &&
+         !fs::exists(directory, none);
+}
+
+std::optional<fs::path> best_of(const fs::path& directory) {
+  return names_best(directory) ? best_checkpoint(list_checkpoints(directory.parent_path())) : std::nullopt;
+}
+
 }  // namespace
 
 WeightsKind weights_kind(const fs::path& directory) {
   std::error_code none;
+  if (best_of(directory)) return WeightsKind::checkpoint;
   if (fs::exists(directory / "manifest.json", none)) return WeightsKind::checkpoint;
   if (fs::exists(directory / "state.json", none)) return WeightsKind::run;
   return fs::exists(directory / "config.json", none) ? WeightsKind::hugging_face : WeightsKind::none;
@@ -58,6 +70,9 @@ ModelSource read_model_source(const fs::path& directory, const std::string& plug
   const std::string takes = "`from` takes a Hugging Face directory, a run, or one checkpoint of a run";
   if (fs::is_directory(directory, none))
     throw Error(Exit::usage, directory.string() + " has neither config.json nor a checkpoint", takes);
+  if (names_best(directory) && fs::is_directory(directory.parent_path(), none))
+    throw Error(Exit::usage, directory.parent_path().string() + " has no best checkpoint",
+                "a run with checkpoint.best = true keeps it");
   const std::string download = download_line(directory);
   throw Error(Exit::usage, directory.string() + " is not a directory", download.empty() ? takes : download);
 }
@@ -68,6 +83,7 @@ fs::path weights_source(const Config& config) {
 }
 
 fs::path find_weights(const fs::path& directory, const Peers& peers) {
+  if (const auto best = best_of(directory)) return *best;
   if (weights_kind(directory) != WeightsKind::run) return directory;
   const Found found = find_latest(directory / "checkpoints", peers);
   if (!found.path)

@@ -110,7 +110,7 @@ typedef struct eng_session_info {
   uint32_t rank;
   uint32_t ranks;
   int64_t step;       /* completed */
-  int64_t steps;      /* of the whole run: [train] steps */
+  int64_t steps;      /* of the whole run: [train] steps; with epochs, 0 before the start */
   int64_t rows;       /* samples of a step of this rank: a batch is (rows, length) */
   int64_t micro_rows; /* samples of a micro-batch of this rank */
   int64_t length;     /* tokens of a sample */

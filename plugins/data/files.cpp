@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "failure.hpp"
+#include "hub.hpp"
 #include "script.hpp"
 
 namespace text_data {
@@ -81,13 +82,6 @@ class Glob {
   std::vector<std::string> found_;
 };
 
-// wikitext, Salesforce/wikitext: at most one slash, and no ending.
-bool may_be_dataset(const std::string& name) {
-  const auto plain = [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_' || c == '/'; };
-  return std::isalnum(static_cast<unsigned char>(name[0])) && std::all_of(name.begin(), name.end(), plain) &&
-         std::count(name.begin(), name.end(), '/') <= 1 && name.back() != '/';
-}
-
 std::vector<std::string> expand(const std::string& base_dir, const std::string& pattern, const std::string& key) {
   if (pattern.empty()) throw Failure(ENG_INVALID, "[data] " + key + ": one of the paths is empty");
   fs::path path(pattern);
@@ -120,11 +114,14 @@ std::vector<std::string> expand(const std::string& base_dir, const std::string& 
                                      "; hidden names match only where the pattern has the dot)");
   }
   if (why == ENOENT || why == ENOTDIR) {
-    std::string help = pattern[0] == '~' ? " ('~' is not expanded: write the whole path)" : "";
-    if (may_be_dataset(pattern))
-      help = ". If it is the name of a dataset of Hugging Face, make a file of it first, and name that:\n  " +
-             export_dataset() + " " + pattern + " --out " + fs::path(pattern).filename().string() + ".jsonl.zst";
-    throw Failure(ENG_NOT_FOUND, "[data] " + key + ": no file " + path.string() + help);
+    if (const std::string name = hub_name(pattern, base_dir); !name.empty())
+      throw Failure(ENG_NOT_FOUND,
+                    "[data] " + key + ": no file " + path.string() + ". If " + pattern +
+                        " is a data set on huggingface.co, write it into a file first:\n  " + export_dataset() + " " +
+                        pattern + " --out " + name + ".jsonl.zst\n(--config NAME, where it has several) and set data." +
+                        key + "=[\"" + name + ".jsonl.zst\"]. " + mirrors);
+    throw Failure(ENG_NOT_FOUND, "[data] " + key + ": no file " + path.string() +
+                                     (pattern[0] == '~' ? " ('~' is not expanded: write the whole path)" : ""));
   }
   throw Failure(ENG_DATA_LOSS, "[data] " + key + ": " + path.string() + ": " + std::generic_category().message(why));
 }

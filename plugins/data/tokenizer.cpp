@@ -8,6 +8,7 @@
 
 #include "failure.hpp"
 #include "hash.hpp"
+#include "hub.hpp"
 
 namespace text_data {
 namespace {
@@ -60,8 +61,13 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& what, const std::st
                                      "vocab.json with a merges.txt");
   }
   if (!fs::exists(path, ignored)) {
-    throw Failure(ENG_NOT_FOUND, "[data] tokenizer: there is no " + path.string() +
-                                     "; use \"bytes\", a tokenizer.json, a tokenizer.model, or a folder with one");
+    std::string text = "[data] tokenizer: there is no " + path.string() +
+                       "; use \"bytes\", a tokenizer.json, a tokenizer.model, or a folder with one";
+    if (const std::string name = hub_name(what, base_dir); !name.empty())
+      text += ". If " + what +
+              " is on huggingface.co, download it first:\n  pip install huggingface_hub\n  hf download " + what +
+              " --include 'tokenizer*' --local-dir " + name + "\nand set data.tokenizer=" + name + ". " + mirrors;
+    throw Failure(ENG_NOT_FOUND, text);
   }
   if (path.extension() == ".json") return open_huggingface(path.string());
   if (path.extension() == ".model" || is_sentencepiece(path)) return open_sentencepiece(path.string());

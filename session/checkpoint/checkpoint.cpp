@@ -8,6 +8,7 @@
 
 #include "session/checkpoint/convert.hpp"
 #include "session/json.hpp"
+#include "session/train/best.hpp"
 
 namespace eng {
 namespace fs = std::filesystem;
@@ -235,6 +236,7 @@ CheckpointRow inspect_checkpoint(const fs::path& path, bool every_byte, const Pe
     peers.agree([&] {
       const OpenCheckpoint in(path);
       row.tensors = in.manifest.tensors.size();
+      row.best_step = best_step(in.manifest.point.extra);
       row.bytes = fs::file_size(path / "manifest.json");
       for (const auto& f : in.manifest.files) row.bytes += f.bytes;
       if (!every_byte) return "";
@@ -259,7 +261,14 @@ std::vector<CheckpointRow> list_checkpoints(const fs::path& checkpoints, bool ev
   for (const auto& path : entries(checkpoints))
     if (checkpoint_step(path)) rows.push_back(inspect_checkpoint(path, every_byte));
   std::sort(rows.begin(), rows.end(), [](const CheckpointRow& a, const CheckpointRow& b) { return a.step < b.step; });
+  const auto newest = std::find_if(rows.rbegin(), rows.rend(), [](const auto& r) { return r.problem.empty(); });
+  for (CheckpointRow& row : rows) row.best = newest != rows.rend() && row.step == newest->best_step;
   return rows;
+}
+
+std::optional<fs::path> best_checkpoint(const std::vector<CheckpointRow>& rows) {
+  const auto found = std::find_if(rows.begin(), rows.end(), [](const CheckpointRow& r) { return r.best; });
+  return found == rows.end() ? std::nullopt : std::optional(found->path);
 }
 
 Found find_latest(const fs::path& checkpoints, const Peers& peers) {
@@ -284,7 +293,8 @@ Found find_latest(const fs::path& checkpoints, const Peers& peers) {
 void collect_checkpoints(const fs::path& checkpoints, int64_t keep) {
   auto rows = list_checkpoints(checkpoints);
   std::erase_if(rows, [](const CheckpointRow& r) { return !r.problem.empty(); });
-  for (size_t i = 0; keep > 0 && i + size_t(keep) < rows.size(); ++i) remove_checkpoint(rows[i].path);
+  for (size_t i = 0; keep > 0 && i + size_t(keep) < rows.size(); ++i)
+    if (!rows[i].best) remove_checkpoint(rows[i].path);
 }
 
 std::error_code remove_checkpoint(const fs::path& path) {

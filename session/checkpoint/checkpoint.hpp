@@ -47,6 +47,8 @@ struct CheckpointRow {
   uint64_t bytes = 0;
   uint64_t tensors = 0;
   std::string problem;
+  int64_t best_step = -1;  // of the run when it was saved, with checkpoint.best; -1: not known
+  bool best = false;       // in a list: this is the best one of the run, by the newest undamaged one
 };
 // Reads its manifest and headers, or, with `every_byte`, all of it, each rank a part. All ranks get the same answer.
 CheckpointRow inspect_checkpoint(const std::filesystem::path& path, bool every_byte, const Peers& peers = {});
@@ -62,7 +64,10 @@ struct Found {
 };
 Found find_latest(const std::filesystem::path& checkpoints, const Peers& peers = {});
 
-// Removes complete checkpoints except the newest `keep` (0: all are kept). Incomplete ones are not removed.
+// The best of a list; none if no checkpoint says it, or it is not there.
+std::optional<std::filesystem::path> best_checkpoint(const std::vector<CheckpointRow>& rows);
+// Removes complete checkpoints except the newest `keep` (0: all are kept) and the best one. Incomplete ones are not
+// removed.
 void collect_checkpoints(const std::filesystem::path& checkpoints, int64_t keep);
 // Renames it first, so that a partly removed checkpoint is never seen under its name.
 std::error_code remove_checkpoint(const std::filesystem::path& path);

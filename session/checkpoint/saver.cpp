@@ -210,7 +210,7 @@ void Saver::give_up() {
 }
 
 bool saves_nothing(const Section& checkpoint) {
-  return checkpoint.integer("every") == 0 && !checkpoint.boolean("last");
+  return !checkpoint.integer("every") && !checkpoint.boolean("last") && !checkpoint.boolean("best");
 }
 
 uint64_t checkpoint_bytes(const std::vector<TensorShare>& tensors) {

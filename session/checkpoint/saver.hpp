@@ -13,6 +13,7 @@ struct Saved {
   std::filesystem::path path;
   uint64_t bytes = 0;  // of all ranks
   double seconds = 0;  // for which the caller waited
+  bool best = false;   // of the run so far, with checkpoint.best
 };
 
 // One checkpoint at a time. All ranks call all functions in the same order, on the thread that may exchange. On failure

@@ -110,6 +110,8 @@ const std::vector<SectionSchema>& section_schemas();
 const Schema& group_options();
 // The keys of each of [[observers]], in addition to the plugin's.
 const Schema& observer_options();
+// Whether a directory can have this name: UTF-8 without '/' and control characters, neither "." nor "..".
+bool is_run_name(const std::string& name);
 // Gives the keys of [offload] that are not given the values that follow from the others.
 void derive_offload(Section& offload);
 // The engine's keys and those of `plugin`, if any. The plugin may give an engine's key (such as learning_rate) another

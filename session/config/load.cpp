@@ -397,7 +397,7 @@ Config Config::make(Document document, Problems problems, const std::string& tex
   Config config;
   config.base_dir_ = base_dir;
   config.source_ = text;
-  config.name_ = file;
+  config.name_ = printable(name, name.size());
   std::vector<std::filesystem::path> folders;
   if (const auto* list = document.value<Names>("plugins", "path"))
     for (const std::string& folder : *list) folders.push_back(base_dir / folder);

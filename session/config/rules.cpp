@@ -28,6 +28,8 @@ bool in_names(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
 }
 
+constexpr std::size_t most_in_name = 255;  // bytes; more is no name of a directory
+
 struct Rules {
   const Document& document;
   const std::set<std::string>& broken;
@@ -44,17 +46,16 @@ struct Rules {
   // A run's name must be valid as a directory's name.
   void name(Section& run) const {
     const bool given = run.has("name");
-    std::string name = given ? run.string("name") : std::filesystem::path(config.name()).stem().string();
-    const bool fine = name.size() <= 100 && std::all_of(name.begin(), name.end(), in_names) && name[0] != '-';
-    if (given && (!fine || name.find_first_not_of('.') == std::string::npos))
-      refuse("E0106", "run", "name", "`name` is not a valid directory name: " + printable(toml_text(name)),
-             "use letters, digits, '.', '_' and '-', at most 100");
+    if (given && !is_run_name(run.string("name")))
+      refuse("E0106", "run", "name",
+             "`name` is not a valid directory name: " + printable(toml_text(run.string("name"))),
+             "use any characters but '/' and control characters, at most 255 bytes, and not \".\" or \"..\"");
     if (given) return;
-    std::replace_if(
-        name.begin(), name.end(), [](char c) { return !in_names(c); }, '-');
+    std::string name;
+    for (const std::string& one : characters(std::filesystem::path(config.name()).stem().string()))
+      if (name.size() + one.size() <= most_in_name) name += one.size() > 1 || in_names(one[0]) ? one : "-";
     // A derived value must also be valid as a given one: a resumed run's configuration gives it.
     name.erase(0, name.find_first_not_of('-'));
-    name.resize(std::min<std::size_t>(name.size(), 100));
     run.set("name", name.find_first_not_of(".-") == std::string::npos ? "run" : name, "derived");
   }
 
@@ -72,6 +73,9 @@ struct Rules {
       refuse("E0106", "train", key,
              fmt::format("{} sequences of {} tokens per step are more than 2^48 tokens", rows, length),
              fmt::format("lower `{}` or `sequence_length`", key));
+    if (train.given("epochs") && train.given("steps"))
+      refuse("E0113", "train", "epochs", "`epochs` and `steps` are both given",
+             "steps is derived from epochs: remove one of the two (for a run: --unset train.epochs)");
     if (!train.given("global_batch")) return;
     const int64_t whole = train.integer("global_batch"), micro = train.integer("micro_batch");
     if (train.given("accumulate"))
@@ -87,6 +91,20 @@ struct Rules {
     refuse("E0113", "train", "global_batch",
            fmt::format("`global_batch` = {} is not a multiple of `micro_batch` = {}", whole, micro),
            fmt::format("train.global_batch = {}, or train.micro_batch = {}", (whole / micro + 1) * micro, divisor));
+  }
+
+  // What follows from evaluations needs some.
+  void evaluations(const Section& train, const Section& checkpoint) const {
+    const int64_t patience = train.integer("early_stop_patience");
+    if (!patience && train.given("early_stop_min_delta"))
+      notes.push_back("train.early_stop_min_delta has no effect with early_stop_patience = 0");
+    if (train.integer("eval_every") > 0) return;
+    if (checkpoint.boolean("best"))
+      refuse("E0113", "checkpoint", "best", "`best` = true, but there are no evaluations",
+             "set train.eval_every as well");
+    if (patience)
+      refuse("E0113", "train", "early_stop_patience", "`early_stop_patience` is given, but there are no evaluations",
+             "set train.eval_every as well");
   }
 
   void zero(const Section& zero, const Section& comm) const {
@@ -176,12 +194,19 @@ struct Rules {
     if (kind == "constant" && schedule.given("min_learning_rate"))
       notes.push_back("schedule.min_learning_rate has no effect with kind = \"constant\"");
     if (warm == 0 && schedule.given("warmup")) notes.push_back("schedule.warmup has no effect with warmup_steps = 0");
-    if (!broken.count("train") && warm >= config.section("train").integer("steps"))
+    if (!broken.count("train") && !config.section("train").given("epochs") &&
+        warm >= config.section("train").integer("steps"))
       notes.push_back(fmt::format("schedule.warmup_steps = {}: the run ends before the warm-up does", warm));
   }
 };
 
 }  // namespace
+
+bool is_run_name(const std::string& name) {
+  const bool text = printable(name, name.size()) == name;  // UTF-8 without control characters
+  return text && !name.empty() && name.size() <= most_in_name && name.find('/') == name.npos && name != "." &&
+         name != "..";
+}
 
 void derive_offload(Section& offload) {
   const std::string states = offload.string("optimizer");
@@ -194,6 +219,8 @@ void apply_rules(const Document& document, const std::set<std::string>& broken, 
   const Rules rules{document, broken, config, problems, notes};
   if (!broken.count("run")) rules.name(config.section("run"));
   if (!broken.count("train")) rules.batch(config.section("train"));
+  if (!broken.count("train") && !broken.count("checkpoint"))
+    rules.evaluations(config.section("train"), config.section("checkpoint"));
   if (!broken.count("schedule")) rules.schedule(config.section("schedule"));
   if (!broken.count("recompute")) rules.recompute(config.section("recompute"));
   if (!broken.count("offload")) rules.offload(config.section("offload"));

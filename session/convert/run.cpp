@@ -75,6 +75,8 @@ void steps(Job& job) {
         why = fmt::format("{} = {}", epochs->origin, shown(*epochs));
         const auto foreign = foreign_name("", name, epochs->value);
         job.out.note(fmt::format("`{}`: here it is `{}`, but {}", epochs->origin, foreign->here, foreign->why));
+        if (as_number(epochs->value).value_or(0) > 0)
+          job.out.leave("train.epochs", shown(*epochs), "instead of steps: the run may have a few steps fewer");
       }
     job.out.leave("train.steps", "1000", why + ": the steps of the run");
     if (why == "not known") job.out.note("the length of the run is not known: set train.steps");
@@ -86,9 +88,7 @@ void name(Job& job) {
   const Entry* given = job.flat.take("run_name");
   if (!given) return;
   const std::string word = as_text(given->value);
-  const char* const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-  if (word.size() <= 100 && word.find_first_not_of(letters) == std::string::npos && !word.starts_with('-') &&
-      word.find_first_not_of('.') != std::string::npos)
+  if (is_run_name(word))
     job.out.set("run.name", word, *given);
   else
     job.out.note(fmt::format("`{}` = {} is not the name of a directory: the run gets the name of its file",

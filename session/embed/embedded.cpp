@@ -10,6 +10,7 @@
 #include "session/fits.hpp"
 #include "session/report/context.hpp"
 #include "session/train/activations.hpp"
+#include "session/train/epochs.hpp"
 
 namespace eng {
 namespace {
@@ -168,6 +169,7 @@ std::string Embedded::plan(uint32_t ranks) {
   Config config = run_ ? run_->config() : opened_->config;
   Registry& registry = run_ ? run_->registry() : *opened_->registry;
   const World world = planned_world(config, ranks);
+  if (const std::string epochs = try_count_steps(config, registry, ranks); !epochs.empty()) note_(epochs);
   const Setup setup = make_plan_only(config, registry, world, request_.readable);
   for (const std::string& note : setup.notes) note_(note);
   return plan_json(setup.plan, report_context(setup, config));
@@ -187,7 +189,7 @@ eng_session_info Embedded::describe() const {
   out.struct_size = sizeof(out);
   out.rank = member_->rank(), out.ranks = member_->size();
   const Config& config = run_ ? run_->config() : opened_->config;
-  out.steps = config.section("train").integer("steps");
+  out.steps = run_ || !by_epochs(config) ? config.section("train").integer("steps") : 0;
   out.length = config.section("train").integer("sequence_length");
   out.directory = directory_.c_str();
   if (!run_) return out;
@@ -244,8 +246,8 @@ eng_step_result Embedded::step(std::span<const eng_tensor_in> fields) {
   eng_step_result out{};
   out.struct_size = sizeof(out);
   if (!run_->more()) {
-    out.ended =
-        run_->trainer().step() < run_->config().section("train").integer("steps") ? ENG_ENDED_STOPPED : ENG_ENDED_DONE;
+    const bool last = run_->trainer().step() >= run_->config().section("train").integer("steps");
+    out.ended = last || !run_->over().empty() ? ENG_ENDED_DONE : ENG_ENDED_STOPPED;
     return out;
   }
   if (!given && !run_->data().info().train_samples && !run_->data().info().validation_samples) {

@@ -23,7 +23,11 @@ inline std::string download_line(const std::filesystem::path& directory) {
   return "the engine does not download models. If this is a model on huggingface.co, download it first:\n  pip install "
          "huggingface_hub\n"
          "  hf download " +
-         model + " --local-dir " + name + "\nand give that directory (older versions: huggingface-cli download ...)";
+         model + " --local-dir " + name +
+         "\nand give that directory (older versions: huggingface-cli download ...). Where huggingface.co cannot be "
+         "reached, the environment variable HF_ENDPOINT names a mirror, for example https://hf-mirror.com; many models "
+         "are also on ModelScope:\n  pip install modelscope\n  modelscope download --model " +
+         model + " --local_dir " + name;
 }
 
 }  // namespace eng

@@ -13,7 +13,7 @@
 namespace eng {
 namespace {
 
-constexpr double width = 560, height = 260, left = 62, right = 22, top = 10, bottom = 30;
+constexpr double width = 560, height = 260, left = 62, right = 22, top = 10, bottom = 44;
 constexpr size_t most_points = 700;  // of a line; more cannot be told apart
 
 // A difference of two is finite.
@@ -129,7 +129,7 @@ std::string grid(const Axis& x, const Axis& y, Figures unit) {
           "<path class=\"grid\" d=\"M{0:.1f} {1}V{2}\"/><text class=\"x\" x=\"{0:.1f}\" y=\"{3}\">{4:.0f}"
           "</text>\n",
           x.place(v), top, height - bottom, height - bottom + 18, v);
-  return out;
+  return out + fmt::format("<text class=\"x\" x=\"{:.1f}\" y=\"{}\">step</text>\n", (x.from + x.to) / 2, height - 6);
 }
 
 }  // namespace

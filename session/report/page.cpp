@@ -149,6 +149,24 @@ struct Page {
     }
     out += "</tbody></table></div>\n";
   }
+
+  // As a file would have it, every key with its value.
+  void configurations() {
+    if (std::all_of(runs.begin(), runs.end(), [](const History& run) { return run.settings.empty(); })) return;
+    out += "<h2>Configurations</h2>\n";
+    for (const History& run : runs) {
+      if (run.settings.empty()) continue;
+      out += fmt::format("<details><summary>{}</summary><pre>", escaped(run.title));
+      std::string section;
+      for (const auto& [key, value] : run.settings) {
+        const size_t dot = std::min(key.find('.'), key.size());
+        if (const std::string now = key.substr(0, dot); now != section)
+          out += fmt::format("{}[{}]\n", section.empty() ? "" : "\n", escaped(section = now));
+        out += escaped(key.substr(std::min(dot + 1, key.size())) + " = " + value) + "\n";
+      }
+      out += "</pre></details>\n";
+    }
+  }
 };
 
 }  // namespace
@@ -180,6 +198,7 @@ std::string report_page(const std::vector<History>& all) {
   page.all_charts();
   page.table("Numbers", summary(runs));
   page.table("Keys that differ", differing_settings(runs));
+  page.configurations();
   return page.out + fmt::format("<footer>engine {}, {}</footer>\n<script>\n{}</script></body></html>\n",
                                 escaped(version), utc_now(true), page_js);
 }

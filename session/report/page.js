@@ -14,7 +14,7 @@ for (const svg of document.querySelectorAll('figure svg')) {
     const box = svg.getBoundingClientRect(), view = svg.viewBox.baseVal;
     const x = (event.clientX - box.left) / box.width * view.width;
     const step = low + (Math.min(Math.max(x, from), to) - from) / (to - from) * (high - low);
-    here.setAttribute('d', `M${from + (step - low) / (high - low) * (to - from)} 10V${view.height - 30}`);
+    here.setAttribute('d', `M${from + (step - low) / (high - low) * (to - from)} 10V${view.height - 44}`);
     const words = series.map(one => {
       let k = 0;
       for (let j = 1; j < one.steps.length; ++j)

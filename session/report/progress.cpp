@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 namespace eng {
 namespace {
@@ -20,7 +21,39 @@ size_t columns(int fd) {
   return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 120;
 }
 
+// "[=====>    ]", of `width` characters.
+std::string bar(int64_t step, int64_t steps, size_t width) {
+  const double part = steps > 0 ? std::clamp(double(step) / double(steps), 0.0, 1.0) : 1;
+  const auto filled = static_cast<size_t>(part * double(width - 2));
+  std::string inside(width - 2, ' ');
+  inside.replace(0, filled, filled, '=');
+  if (filled < inside.size()) inside[filled] = '>';
+  return "[" + inside + "]";
+}
+
+// Terminals have these eight in every palette.
+constexpr int bold = 1, dim = 2, green = 32, yellow = 33, cyan = 36;
+
+std::string painted(const std::string& text, int how) {
+  return fmt::format("\x1b[{}m{}\x1b[0m", how, text);
+}
+
+// Paints what lies between `begin` and the first of `ends` after it, if it is there.
+void paint(std::string& text, const char* begin, const char* ends, bool with_begin, int how) {
+  size_t from = text.find(begin);
+  if (from == text.npos) return;
+  const size_t to = std::min(text.find_first_of(ends, from + std::string(begin).size()), text.size());
+  if (!with_begin) from += std::string(begin).size();
+  text.replace(from, to - from, painted(text.substr(from, to - from), how));
+}
+
 }  // namespace
+
+Look look_of(int fd) {
+  const char *term = std::getenv("TERM"), *plain = std::getenv("NO_COLOR");
+  const bool moves = isatty(fd) != 0 && term && *term && std::string(term) != "dumb";
+  return {moves, moves && !(plain && *plain)};
+}
 
 std::string duration_text(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "-";
@@ -61,26 +94,42 @@ std::string step_text(const Metrics& m, int64_t steps, double seconds_left) {
   // Of a device apart, its memory is what is scarce; the host's is told beside it.
   const std::string memory = m.own_memory ? size_text(m.device_peak_bytes) + " host: " + size_text(m.host_peak_bytes)
                                           : size_text(std::max(m.device_peak_bytes, m.host_peak_bytes));
-  return fmt::format("step {}/{} loss: {}{} lr: {} grad_norm: {}{}{} tok/s: {}{} mfu: {} mem: {} wait: {} left: {}",
-                     m.step, steps, finite(m.loss, "{:.4f}"), shown_text(m.terms), finite(m.lr, "{:.2e}"),
+  const std::string mfu = std::isfinite(m.mfu) ? fmt::format(" mfu: {:.1f}%", m.mfu * 100) : "";
+  return fmt::format("step {}/{} loss: {}{} lr: {} grad_norm: {}{}{} tok/s: {}{}{} mem: {} wait: {} left: {}", m.step,
+                     steps, finite(m.loss, "{:.4f}"), shown_text(m.terms), finite(m.lr, "{:.2e}"),
                      finite(m.grad_norm, "{:.2f}"), skipped, shown_text(m.observed),
-                     finite(m.tokens_per_second, "{:.0f}"), padding, finite(m.mfu * 100, "{:.1f}%"), memory,
+                     finite(m.tokens_per_second, "{:.0f}"), padding, mfu, memory,
                      finite(waited / m.step_seconds * 100, "{:.0f}%"), duration_text(seconds_left));
+}
+
+// A wrapped line could not be drawn over, so the bar has what is left of the line, and the text is cut.
+std::string live_text(std::string text, int64_t step, int64_t steps, size_t columns, bool colour) {
+  constexpr size_t least = 10, most = 32;
+  const size_t left = columns > text.size() ? columns - text.size() : 0;
+  if (const size_t at = text.find(" loss: "); left > least && at != text.npos)
+    text.insert(at, " " + bar(step, steps, std::min(left - 1, most)));
+  text = text.substr(0, columns);
+  if (!colour) return text;
+  paint(text, "[", "]", true, cyan);
+  paint(text, " loss: ", " ", false, bold);
+  paint(text, "skipped: ", "", true, yellow);
+  return text;
 }
 
 std::string eval_text(int64_t step, const Evaluation& e) {
   std::string terms;
   for (const Named& one : e.terms) terms += fmt::format("  {} {}", one.name, finite(one.value, "{:.4g}"));
-  return fmt::format("eval @{}  loss {}{}  ppl {}  ({} tokens, {})", step, finite(e.loss, "{:.4f}"), terms,
+  return fmt::format("eval step {}  loss: {}{}  ppl {}  ({} tokens, {})", step, finite(e.loss, "{:.4f}"), terms,
                      finite(std::exp(e.of_text()), "{:.2f}"), e.tokens, duration_text(e.seconds));
 }
 
 std::string saved_text(const Saved& s) {
-  return fmt::format("saved {}  {} in {}", s.path.filename().string(), size_text(s.bytes), duration_text(s.seconds));
+  return fmt::format("saved {}  {} in {}{}", s.path.filename().string(), size_text(s.bytes), duration_text(s.seconds),
+                     s.best ? "  best" : "");
 }
 
-Progress::Progress(Outlet& out, int fd, bool terminal, int64_t every, int64_t steps)
-    : out_(out), fd_(fd), terminal_(terminal), every_(std::max<int64_t>(1, every)), steps_(steps) {}
+Progress::Progress(Outlet& out, int fd, const Look& look, int64_t every, int64_t steps)
+    : out_(out), fd_(fd), look_(look), every_(std::max<int64_t>(1, every)), steps_(steps) {}
 
 Progress::~Progress() {
   finish();
@@ -90,8 +139,8 @@ void Progress::step(const Metrics& m, double seconds_left) {
   const bool shown = first_ || m.step % every_ == 0 || m.step == steps_;
   first_ = false;
   const std::string text = step_text(m, steps_, seconds_left);
-  if (terminal_) {
-    live_ = text.substr(0, columns(fd_) - 1);  // a wrapped line could not be drawn over
+  if (look_.terminal) {
+    live_ = live_text(text, m.step, steps_, columns(fd_) - 1, look_.colour);
     out_.put("\r\x1b[K" + live_);
   } else if (shown) {
     out_.put(text + "\n");
@@ -99,11 +148,13 @@ void Progress::step(const Metrics& m, double seconds_left) {
 }
 
 void Progress::evaluated(int64_t step, const Evaluation& evaluation) {
-  line(eval_text(step, evaluation));
+  const std::string text = eval_text(step, evaluation);
+  line(look_.colour ? painted(text, green) : text);
 }
 
 void Progress::saved(const Saved& saved) {
-  line(saved_text(saved));
+  const std::string text = saved_text(saved);
+  line(look_.colour ? painted(text, dim) : text);
 }
 
 void Progress::finish() {
@@ -112,7 +163,7 @@ void Progress::finish() {
 }
 
 void Progress::line(const std::string& text) {
-  if (!terminal_ || live_.empty()) return out_.put(text + "\n");
+  if (!look_.terminal || live_.empty()) return out_.put(text + "\n");
   out_.put("\r\x1b[K" + text + "\n" + live_);
 }
 

@@ -10,13 +10,24 @@
 
 namespace eng {
 
-// Numbers that are not finite are printed as "-".
+// How a run looks on a descriptor.
+struct Look {
+  bool terminal = false;  // one line is drawn over: a terminal, but for TERM=dumb
+  bool colour = false;    // and NO_COLOR is not set
+};
+Look look_of(int fd);
+
+// Numbers that are not finite are printed as "-"; mfu is left out where the peak of the device is unknown.
 // step 50/300 loss: 6.1034 lr: 1.00e-04 grad_norm: 1.87 tok/s: 3610 mfu: 39.3% mem: 1.2GiB wait: 0% left: 18h05m
 std::string step_text(const Metrics& metrics, int64_t steps, double seconds_left);
-// These do not match `step (\d+)` or `loss: (\d+\.\d+)`, so that users' expressions find only training steps.
-// eval @100  loss 3.1187  ppl 22.62  (245000 tokens, 21s)
+// The same for a line of at most `columns` characters that is drawn over: with a bar, as far as there is room.
+// step 50/300 [==>            ] loss: 6.1034 lr: ...
+std::string live_text(std::string text, int64_t step, int64_t steps, size_t columns, bool colour);
+// Begins with another word than a step's line. Every line with the word loss matches `step (\d+)` and
+// `loss: (\d+\.\d+)`: scripts that look for the word take both for granted.
+// eval step 100  loss: 3.1187  ppl 22.62  (245000 tokens, 21s)
 std::string eval_text(int64_t step, const Evaluation& evaluation);
-// saved step-00000100  34.6GiB in 41s
+// saved step-00000100  34.6GiB in 41s  best
 std::string saved_text(const Saved& saved);
 // 0.4s 45s 12m05s 18h05m 3d04h
 std::string duration_text(double seconds);
@@ -27,7 +38,7 @@ class Progress final : public Listener {
  public:
   // `fd`: what `out` writes to; the width of a terminal is asked there. `every`: a plain line every this many of
   // `steps`, and always for the first and the last.
-  Progress(Outlet& out, int fd, bool terminal, int64_t every, int64_t steps);
+  Progress(Outlet& out, int fd, const Look& look, int64_t every, int64_t steps);
   ~Progress() override;  // leaves the cursor on a fresh line
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -41,7 +52,7 @@ class Progress final : public Listener {
  private:
   Outlet& out_;
   int fd_;
-  bool terminal_;
+  Look look_;
   int64_t every_, steps_;
   bool first_ = true;
   std::string live_;  // the text on the terminal's last line

@@ -89,6 +89,7 @@ std::vector<SummaryRow> summary(const std::vector<History>& runs) {
       out.push_back(std::move(one));
   };
   row("status", [](const History& run) { return told(run.state, "status"); });
+  row("ended early", [](const History& run) { return told(run.state, "why"); });
   row("steps", [](const History& run) { return fmt::format("{}", run.steps); });
   row("tokens", [](const History& run) {
     const Values* all = values(run, "tokens");

@@ -109,13 +109,22 @@ void Data::read(int32_t split, uint64_t position, int64_t rows, Batch& batch) co
                                [](int32_t l) { return l != ENG_IGNORE_LABEL; });
 }
 
+int64_t model_vocabulary(const Config& config, Registry& registry) {
+  const Section& model = config.section("model");
+  const std::string name = model.string("plugin");
+  return describe_model(name, registry.table<eng_model>(ENG_MODEL_KIND, name), model).vocabulary;
+}
+
 std::vector<std::string> notes_of(const Config& config, const Data& data, int64_t vocabulary) {
   std::vector<std::string> out;
+  const bool follows =
+      config.section("checkpoint").boolean("best") || config.section("train").integer("early_stop_patience") > 0;
   if (const int64_t ids = data.info().vocabulary; ids < vocabulary / 2)
     out.push_back(fmt::format("the data have ids below {}, the model has {}: data.tokenizer names a larger vocabulary",
                               ids, vocabulary));
   if (config.section("train").integer("eval_every") > 0 && !data.info().validation_samples)
-    out.push_back("train.eval_every has no effect: data.validation holds nothing out");
+    out.push_back("train.eval_every has no effect: data.validation holds nothing out" +
+                  std::string(follows ? "; nor have checkpoint.best and train.early_stop_patience" : ""));
   if (data.packed())
     out.push_back(fmt::format("packed: {} documents in {} samples; {:.1f} % of the positions are padding",
                               data.info().documents, data.info().train_samples, 100 * data.padding()));

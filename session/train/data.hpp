@@ -57,6 +57,8 @@ class Data {
   eng_data_info info_{};
 };
 
+// Size of the configured model's vocabulary.
+int64_t model_vocabulary(const Config& config, Registry& registry);
 // Notes for users: keys without effect with this data, ids that a model with this vocabulary never sees.
 std::vector<std::string> notes_of(const Config& config, const Data& data, int64_t vocabulary);
 

@@ -168,7 +168,7 @@ void Trainer::load(const std::filesystem::path& checkpoint) {
   const auto position = point.data.find("train");
   if (position == point.data.end()) refuse(checkpoint.string(), "does not say how far the data have been read");
   step_ = point.step, updates_ = point.updates, samples_ = position->second, tokens_ = point.tokens;
-  last_checkpoint_ = checkpoint.filename();
+  last_checkpoint_ = checkpoint.filename(), facts_ = point.extra;
   upload_counters(step_, updates_);
   executor_.run("publish");
 }
@@ -387,8 +387,9 @@ void Trainer::save_into(const std::filesystem::path& checkpoints) {
   saver_.emplace(checkpoints, section.integer("keep"), section.boolean("asynchronous"), peers());
 }
 
-void Trainer::begin_save(const std::string& config_hash) {
+void Trainer::begin_save(const std::string& config_hash, const std::map<std::string, std::string>& facts) {
   RunPoint point;
+  point.extra = facts;
   point.step = step_, point.updates = updates_;
   point.tokens = tokens_;
   point.loss_scale = loss_scale_;

@@ -61,6 +61,8 @@ class Trainer {
   int64_t step() const { return step_; }
   const std::string& last_checkpoint() const { return last_checkpoint_; }  // its name; "" if there is none
 
+  // Of the checkpoint that was loaded: RunPoint::extra.
+  const std::map<std::string, std::string>& facts() const { return facts_; }
   // Algorithms of the device that were measured, as text; "" if nothing was.
   const std::string& choices() const { return choices_; }
 
@@ -103,8 +105,8 @@ class Trainer {
 
   // Saves into this folder, as set by [checkpoint]; one checkpoint at a time. See Saver.
   void save_into(const std::filesystem::path& checkpoints);
-  // `config_hash`: of the resolved configuration, kept with the checkpoint.
-  void begin_save(const std::string& config_hash);
+  // `config_hash`: of the resolved configuration, kept with the checkpoint, as are `facts`.
+  void begin_save(const std::string& config_hash, const std::map<std::string, std::string>& facts = {});
   std::optional<Saved> end_save(bool wait);  // the checkpoint that became complete, if any
 
   // Between programs: elements of this rank's part of a tensor. What it does not hold is left as it is.
@@ -147,6 +149,7 @@ class Trainer {
   uint64_t samples_ = 0, tokens_ = 0;        // of all steps so far
   double seconds_at_peak_;                   // of one device per token; 0: unknown
   std::string last_checkpoint_;
+  std::map<std::string, std::string> facts_;
   std::optional<Saver> saver_;  // while it trains
 };
 

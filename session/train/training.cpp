@@ -14,8 +14,10 @@ TrainingLoop::TrainingLoop(Trainer& trainer, const Config& config, const Data& d
       first_(trainer.step()),
       steps_(config.section("train").integer("steps")),
       save_every_(config.section("checkpoint").integer("every")),
+      saves_(!saves_nothing(config.section("checkpoint"))),
       saves_last_(config.section("checkpoint").boolean("last")),
       asynchronous_(config.section("checkpoint").boolean("asynchronous")),
+      progression_(config, trainer.facts()),
       saved_at_(trainer.last_checkpoint().empty() ? -1 : first_),
       started_(SteadyClock::now()) {
   if (!options_.checkpoints.empty()) trainer.save_into(options_.checkpoints);
@@ -44,13 +46,15 @@ void TrainingLoop::step(const Batch* given) {
     Evaluation evaluation;
     const bool evaluated = due(eval_every_) || (eval_every_ > 0 && step == steps_);
     if (evaluated) m->eval_loss = (evaluation = trainer_.evaluate(eval_batches_)).loss;
+    if (evaluated) progression_.add(step, evaluation.loss);
     listener_.step(*m, since(started_) / static_cast<double>(step - first_) * static_cast<double>(steps_ - step));
     if (evaluated) listener_.evaluated(step, evaluation);
   }
   stopped_ = agreed.stop || (trainer_.alone() && step < steps_ && options_.stop && options_.stop());
   end_save(false);
-  const bool stop_saves = saves_last_ || save_every_ > 0;
-  if (saved_at_ != step && (due(save_every_) || (stopped_ && stop_saves) || (saves_last_ && step == steps_))) {
+  const bool ends = step == steps_ || !over().empty();
+  if (saved_at_ != step &&
+      (due(save_every_) || progression_.best() == step || (stopped_ && saves_) || (ends && saves_last_))) {
     begin_save();
     if (!asynchronous_) end_save(true);
   }
@@ -60,12 +64,17 @@ void TrainingLoop::begin_save() {
   if (options_.checkpoints.empty()) return;
   end_save(true);  // only one checkpoint at a time
   listener_.saving();
-  trainer_.begin_save(options_.config_hash);
+  Progression::Facts facts;
+  progression_.write(facts);
+  trainer_.begin_save(options_.config_hash, facts);
   saved_at_ = trainer_.step();
 }
 
 void TrainingLoop::end_save(bool wait) {
-  if (const auto saved = trainer_.end_save(wait)) listener_.saved(*saved);
+  auto saved = trainer_.end_save(wait);
+  if (!saved) return;
+  saved->best = checkpoint_step(saved->path) == progression_.best();
+  listener_.saved(*saved);
 }
 
 void TrainingLoop::save() {
@@ -75,7 +84,7 @@ void TrainingLoop::save() {
 
 Exit TrainingLoop::end() {
   end_save(true);
-  return trainer_.step() < steps_ ? Exit::stopped : Exit::done;
+  return trainer_.step() < steps_ && over().empty() ? Exit::stopped : Exit::done;
 }
 
 }  // namespace eng

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "session/report/trace_events.hpp"
+#include "session/train/best.hpp"
 #include "session/train/loader.hpp"
 #include "session/train/trainer.hpp"
 
@@ -36,14 +37,16 @@ class TrainingLoop {
   // Borrows all of them.
   TrainingLoop(Trainer& trainer, const Config& config, const Data& data, Listener& listener, const Training& options);
   // Whether there is a step to make: not after the last one, nor after a stop.
-  bool more() const { return !stopped_ && trainer_.step() < steps_; }
+  bool more() const { return !stopped_ && trainer_.step() < steps_ && over().empty(); }
+  // Why the run ends before its last step, although nobody stopped it; "" otherwise.
+  std::string over() const { return trainer_.step() < steps_ ? progression_.over() : ""; }
   // Makes one, with what is due after it: evaluation, checkpoint. A stop may leave the step out. With `given`, this
   // rank's batch, the data are not read; their position moves on by a step all the same. A batch without tokens is for
   // a step that Training::stop leaves out. Throws as Trainer::train does.
   void step(const Batch* given = nullptr);
   // Saves a checkpoint of the last step, unless there is one, and waits for it.
   void save();
-  // Waits for a checkpoint that is being written. Exit::done, or Exit::stopped before the last step.
+  // Waits for a checkpoint that is being written. Exit::stopped before the last step, unless it is `over`.
   Exit end();
 
  private:
@@ -56,7 +59,8 @@ class TrainingLoop {
   Listener& listener_;
   const Training options_;
   const int64_t eval_every_, eval_batches_, first_, steps_, save_every_;
-  const bool saves_last_, asynchronous_;
+  const bool saves_, saves_last_, asynchronous_;  // whether anything is saved, and the last step
+  Progression progression_;
   int64_t saved_at_;
   bool stopped_ = false;
   const SteadyClock::time_point started_;

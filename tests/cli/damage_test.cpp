@@ -41,7 +41,7 @@ void survive(const char* what, Damage damage, const std::string& reason) {
   const Result eval = engine(scratch, {"eval", "run"});
   CHECK(eval.exit == 0);
   CHECK(has(eval.err, "step-00000008 is not used"));
-  CHECK(has(eval.out, "eval @4"));
+  CHECK(has(eval.out, "eval step 4"));
   const Result on = engine(scratch, {"run", "run"});
   INFO(on.err);
   CHECK(on.exit == 0);
@@ -147,7 +147,7 @@ TEST_CASE("a disk without space keeps the previous checkpoint", "[cli]") {
   CHECK(has(full.err, "No space left on device"));
   CHECK(has(full.err, "bytes"));
   CHECK(names(scratch / "disk" / "run" / "checkpoints") == std::vector<std::string>{"step-00000004"});
-  CHECK(has(engine(scratch, {"eval", "disk/run"}).out, "eval @4"));
+  CHECK(has(engine(scratch, {"eval", "disk/run"}).out, "eval step 4"));
   // Moved to a disk with space, it resumes as if nothing had happened.
   fs::copy(scratch / "disk" / "run", scratch / "moved", fs::copy_options::recursive);
   CHECK(engine(scratch, {"run", "moved"}).exit == 0);

@@ -198,6 +198,8 @@ TEST_CASE("an export includes the tokenizer of [data]", "[cli][from][.slow]") {
   const Result hub = engine(scratch, {"check", "hub.toml"});
   CHECK(hub.exit == 2);
   CHECK(has(hub.err, "hf download someone/model-7b --local-dir model-7b"));
+  CHECK(has(hub.err, "HF_ENDPOINT names a mirror, for example https://hf-mirror.com"));
+  CHECK(has(hub.err, "modelscope download --model someone/model-7b --local_dir model-7b"));
 }
 
 TEST_CASE("a run resumes from its own checkpoint, not from its original weights", "[cli][from]") {

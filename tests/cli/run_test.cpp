@@ -42,7 +42,7 @@ TEST_CASE("running a configuration makes runs/NAME/TIME-ID with everything in it
 
   // The lines people's scripts look for.
   CHECK(matches(run.err, R"(step (\d+)/8)") == std::vector<std::string>{"1", "2", "3", "4", "5", "6", "7", "8"});
-  const auto losses = matches(run.err, R"(loss: (\d+\.\d+))");
+  const auto losses = matches(run.err, R"(\nstep .* loss: (\d+\.\d+))");
   REQUIRE(losses.size() == 8);
   const auto recorded = column(dir, "loss");
   REQUIRE(recorded.size() == 8);
@@ -51,9 +51,27 @@ TEST_CASE("running a configuration makes runs/NAME/TIME-ID with everything in it
   CHECK(recorded[7] < recorded[0]);
   CHECK(has(run.err, "run   "));
   CHECK(has(run.err, "saved step-00000008"));
-  CHECK(has(run.err, "eval @4"));
+  CHECK(has(run.err, "eval step 4"));
   const std::string where = fs::relative(dir, scratch.path()).string();
   CHECK(has(run.err, "\n  next:   engine eval " + where + "\n  longer: engine run " + where + " train.steps=N\n"));
+  // A script that circulates takes both numbers for granted wherever it finds the word.
+  scratch.write("training.log", run.err);
+  scratch.write("parse_logs.py", R"(import re
+
+with open("training.log") as f:
+    for line in f:
+        if "loss" in line:
+            step = re.search(r"step (\d+)", line).group(1)
+            loss = re.search(r"loss: (\d+\.\d+)", line).group(1)
+            print(f"Step {step}: Loss={loss}")
+)");
+  Limits python;
+  python.program = "/usr/bin/python3";
+  const Result parsed = engine(scratch, {"parse_logs.py"}, python);
+  INFO(parsed.err);
+  CHECK(parsed.exit == 0);
+  CHECK(matches(parsed.out, R"(Step (\d+): Loss=\d)") ==
+        std::vector<std::string>{"1", "2", "3", "4", "4", "5", "6", "7", "8", "8"});
 
   const Json metrics = Json::parse(read(dir / "metrics.jsonl").substr(0, read(dir / "metrics.jsonl").find('\n')));
   for (const char* key : {"v", "step", "tokens", "loss", "grad_norm", "lr", "loss_scale", "tokens_per_second", "mfu",
@@ -83,7 +101,7 @@ TEST_CASE("running a configuration makes runs/NAME/TIME-ID with everything in it
     const Result eval = engine(scratch, {"eval", dir.string()});
     INFO(eval.err);
     CHECK(eval.exit == 0);
-    CHECK(std::regex_search(eval.out, std::regex(R"(eval @8  loss \d+\.\d+  ppl \d+\.\d+)")));
+    CHECK(std::regex_search(eval.out, std::regex(R"(eval step 8  loss: \d+\.\d+  ppl \d+\.\d+)")));
     const Json a = Json::parse(engine(scratch, {"eval", dir.string(), "--json"}).out);
     const Json b = Json::parse(engine(scratch, {"eval", dir.string(), "--json"}).out);
     CHECK(a.at("step") == 8);
@@ -306,4 +324,49 @@ TEST_CASE("a run directory that is moved or removed while the run goes on is not
     CHECK_FALSE(fs::exists(scratch / "run"));
     CHECK_FALSE(fs::exists(scratch / "gone"));
   }
+}
+
+TEST_CASE("a file's name in any letters names the run; an early stop says why; the best checkpoint has a name",
+          "[cli]") {
+  Scratch scratch;
+  scratch.config("\u4e2d\u6587.toml");
+  const Result run =
+      engine(scratch, {"run", "\u4e2d\u6587.toml", "--unset", "run.name", "train.steps=20", "train.eval_every=2",
+                       "train.early_stop_patience=1", "train.early_stop_min_delta=100.0", "checkpoint.best=true"});
+  INFO(run.err);
+  REQUIRE(run.exit == 0);
+  CHECK(names(scratch / "runs") == std::vector<std::string>{"\u4e2d\u6587"});
+  const fs::path dir = scratch / "runs" / "\u4e2d\u6587" / names(scratch / "runs" / "\u4e2d\u6587").at(0);
+  CHECK(std::regex_search(
+      run.err,
+      std::regex(R"(\nearly stop: the last evaluation was not below \d\.\d+ of step 2 by more than 100\ndone  )")));
+  CHECK(state(dir).at("step") == 4);
+  CHECK(std::regex_search(run.err, std::regex(R"(\nsaved step-00000002  .*  best\n)")));
+  const Result list = engine(scratch, {"ckpt", "ls", dir.string()});
+  const auto best = matches(list.out, R"(step-0000000(\d) .* complete  best\n)");
+  REQUIRE(best.size() == 1);
+  const std::string name = (dir / "checkpoints" / "best").string();
+  good(scratch, {"ckpt", "export", name, "--to", "out"});
+  CHECK(read(scratch / "out" / "model.safetensors").size() > 1000);
+  const Result again =
+      engine(scratch, {"run", "\u4e2d\u6587.toml", "model.from=" + name, "--unset", "model.preset", "train.steps=1"});
+  INFO(again.err);
+  CHECK(again.exit == 0);
+}
+
+TEST_CASE("epochs: check and run say how many steps they are", "[cli]") {
+  Scratch scratch;
+  scratch.config();
+  const Result check = engine(scratch, {"check", "config.toml", "--unset", "train.steps", "train.epochs=0.1"});
+  INFO(check.err << check.out);
+  REQUIRE(check.exit == 0);
+  const auto text = matches(check.out, R"(epochs +(0.1 epochs of \d+ samples, 2 in a step: \d+ steps) )");
+  REQUIRE(text.size() == 1);
+  const Result run =
+      engine(scratch, {"run", "config.toml", "--unset", "train.steps", "train.epochs=0.1", "--out", "run"});
+  INFO(run.err);
+  CHECK(run.exit == 0);
+  CHECK(has(run.err, "\n" + text[0] + "\n"));
+  CHECK(has(run.err, "longer: engine run run train.epochs=N\n"));
+  CHECK(column(scratch / "run", "step").size() == std::stoul(matches(text[0], R"(: (\d+) steps)").at(0)));
 }

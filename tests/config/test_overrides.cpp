@@ -55,7 +55,7 @@ TEST_CASE("bad overrides show their text") {
   bad("steps=10", "`steps` is outside any section");
   bad("steps=10", "it belongs to [train]");
   bad("train.steps=", "an override is section.key=value");
-  bad("run.name=\u03ae", "`name` is not a valid directory name");
+  bad("run.name=\u03ae/a", "`name` is not a valid directory name");
   bad("data.paths=[a]", "the shell removes one pair of quotes: 'data.paths=[a]'");
   bad("data.paths=a.txt", "`paths` must be of type list of strings, not string \"a.txt\"");
   bad("run.name={a=1}", "`name` cannot be a table");

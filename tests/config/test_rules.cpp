@@ -31,12 +31,23 @@ TEST_CASE("global_batch") {
 
 TEST_CASE("the name of a run is that of a directory") {
   CHECK_THAT(problems(with("[run]\nname = \"../x\"\n")), Contains("`name` is not a valid directory name"));
-  for (const char* bad : {"", ".", "..", "a/b", "-rf", "a b", "a\\n"})
-    CHECK_THAT(problems(with("[run]\nname = \"" + std::string(bad) + "\"\n")), Contains("error[E0106]"));
+  const auto given = [](const std::string& name) { return with("[run]\nname = \"" + name + "\"\n"); };
+  for (const std::string& bad :
+       {std::string(""), std::string("."), std::string(".."), std::string("a/b"), std::string("a\\n"),
+        std::string("a\\t"), std::string("\\u007f"), std::string("\\u0085"), std::string(256, 'a')})
+    CHECK_THAT(problems(given(bad)), Contains("error[E0106]"));
+  for (const std::string& good : {std::string("\u4e2d\u6587\u8bad\u7ec3"), std::string("a b"), std::string("..."),
+                                  std::string("r\u00e9sum\u00e9 \U0001f600"), std::string(255, 'a')})
+    CHECK(parse(given(good)).section("run").string("name") == good);
   const auto name = [](const std::string& file) {
     return Config::parse(with(""), file, "/", {}, plugins()).section("run").string("name");
   };
   CHECK(name("/a/b.c/d e.toml") == "d-e");
+  CHECK(name("/a/\u4e2d\u6587.toml") == "\u4e2d\u6587");
+  CHECK(name("/a/\u4e2d\u6587 \u4e8c.toml") == "\u4e2d\u6587-\u4e8c");
+  CHECK(name("/a/\xff\u4e2d.toml") == "\u4e2d");
+  CHECK(name(std::string(300, '/') + "folder/longer.toml") == "longer");
+  CHECK(name(std::string(254, 'a') + "\u4e2d.toml") == std::string(254, 'a'));  // whole characters
   CHECK(name(".toml") == ".toml");
   CHECK(name("...") == "run");
   CHECK(name("/") == "run");

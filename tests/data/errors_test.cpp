@@ -58,9 +58,17 @@ TEST_CASE_METHOD(Errors, "paths that lead nowhere") {
   refuse({.paths = {}}, ENG_INVALID, {"[data] paths is empty"});
   refuse({.paths = {""}}, ENG_INVALID, {"empty"});
   refuse({.paths = {"missing.txt"}}, ENG_NOT_FOUND, {(folder.path() / "missing.txt").string()});
-  refuse({.paths = {"Salesforce/wikitext"}}, ENG_NOT_FOUND,
-         {(folder.path() / "Salesforce/wikitext").string(),
-          "tools/export-dataset Salesforce/wikitext --out wikitext.jsonl.zst"});
+  // Names of data sets get the way to a file; what is a path gets none.
+  refuse({.paths = {"wikitext"}}, ENG_NOT_FOUND,
+         {"no file " + (folder.path() / "wikitext").string() + ". If wikitext is a data set on huggingface.co",
+          "tools/export-dataset wikitext --out wikitext.jsonl.zst\n", "set data.paths=[\"wikitext.jsonl.zst\"]",
+          "HF_ENDPOINT", "https://hf-mirror.com"});
+  refuse({.paths = {"HuggingFaceFW/fineweb-1.5"}}, ENG_NOT_FOUND,
+         {"tools/export-dataset HuggingFaceFW/fineweb-1.5 --out fineweb-1.5.jsonl.zst\n"});
+  for (const char* path : {"missing.txt", "docs/missing", "a/b/c", "/missing", "~/missing", "missing/", "mis sing"}) {
+    INFO(path);
+    CHECK(Source(folder, {.paths = {path}}).error().find("huggingface") == std::string::npos);
+  }
   refuse({.paths = {"docs/a.txt", "missing.txt"}}, ENG_NOT_FOUND, {"missing.txt"});
   refuse({.paths = {"docs/a.txt/b.txt"}}, ENG_NOT_FOUND, {"docs/a.txt/b.txt"});
   refuse({.paths = {"~/a.txt"}}, ENG_NOT_FOUND, {"'~' is not expanded"});
@@ -166,6 +174,12 @@ TEST_CASE_METHOD(Errors, "options out of range") {
   refuse({.paths = {"a.txt"}, .numbers = {{"validation", -0.1}}}, ENG_INVALID, {"validation is -0.1"});
   refuse({.paths = {"a.txt"}, .strings = {{"tokenizer", "words"}}}, ENG_NOT_FOUND,
          {(folder.path() / "words").string(), "use \"bytes\"", "tokenizer.json"});
+  refuse({.paths = {"a.txt"}, .strings = {{"tokenizer", "openai-community/gpt2"}}}, ENG_NOT_FOUND,
+         {"If openai-community/gpt2 is on huggingface.co",
+          "\n  hf download openai-community/gpt2 --include 'tokenizer*' --local-dir gpt2\n", "data.tokenizer=gpt2.",
+          "https://hf-mirror.com"});
+  CHECK(Source(folder, {.paths = {"a.txt"}, .strings = {{"tokenizer", "words.json"}}}).error().find("huggingface") ==
+        std::string::npos);
 }
 
 TEST_CASE_METHOD(Errors, "reading what is not there") {

@@ -61,8 +61,6 @@ WeightsProgress weights_progress(const std::string& what, std::function<void(con
 // Builds the file that the data source needs, if any, with progress on stderr; a signal stops it. Call it before Data
 // is constructed. `take_signals`: true if the caller has no Signals object.
 void build_data(const Config& config, Registry& registry, int64_t vocabulary, bool take_signals);
-// Size of the configured model's vocabulary.
-int64_t model_vocabulary(const Config& config, Registry& registry);
 
 // To stdout, or to a new file. Returns whether there is a file. Throws Error(usage, disk).
 bool put_text(const std::string& text, const std::string& out);

@@ -171,12 +171,6 @@ int build_command(const Common& common, BuildFlags flags) {
 
 }  // namespace
 
-int64_t model_vocabulary(const Config& config, Registry& registry) {
-  const Section& model = config.section("model");
-  const std::string name = model.string("plugin");
-  return describe_model(name, registry.table<eng_model>(ENG_MODEL_KIND, name), model).vocabulary;
-}
-
 void build_data(const Config& config, Registry& registry, int64_t vocabulary, bool take_signals) {
   std::optional<Signals> signals;
   if (take_signals) signals.emplace();

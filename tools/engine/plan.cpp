@@ -14,6 +14,7 @@
 #include "session/ranks/ranks.hpp"
 #include "session/record.hpp"
 #include "session/train/activations.hpp"
+#include "session/train/epochs.hpp"
 #include "session/train/trainer.hpp"
 #include "session/version.hpp"
 #include "tools/engine/command.hpp"
@@ -52,6 +53,8 @@ int check(const Common& common, const std::string& target, const std::vector<std
   for (const Section& s : config.sections())
     for (const auto& [key, setting] : s.settings()) ++all, given += setting.given;
   line("config", fmt::format("{} keys, {} given", all, given));
+  if (by_epochs(config)) build_data(config, *registry, model_vocabulary(config, *registry), true);
+  const std::string epochs = count_steps(config, *registry, ranks);
   Setup setup = make_plan_only(config, *registry, world);
   print_notes(setup);
   std::string plugins;
@@ -62,7 +65,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
     check_weights(config, *registry, setup);
     line("from", source.string());
   }
-  build_data(config, *registry, setup.model.info.vocabulary, true);
+  if (epochs.empty()) build_data(config, *registry, setup.model.info.vocabulary, true);
   Data data(*registry, config, setup.model.info.vocabulary, setup.model.fields);
   print_notes(config, data, setup.model.info.vocabulary);
   if (!data.info().train_samples)
@@ -76,6 +79,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
        fmt::format("micro {} x accumulate {}{} = {} samples = {} tokens per step", train.integer("micro_batch"),
                    train.integer("accumulate"), ranks > 1 ? fmt::format(" x {} ranks", ranks) : "", samples,
                    samples * train.integer("sequence_length")));
+  if (!epochs.empty()) line("epochs", epochs);
   const Schedule schedule = make_schedule(config, *registry);
   if (schedule.plugin)  // each rate of a plugin is checked as it is asked for
     for (int64_t k = 1; k < train.integer("steps"); ++k) schedule.at(k);
@@ -93,7 +97,7 @@ int check(const Common& common, const std::string& target, const std::vector<std
   const uint64_t there = available(setup).device;
   line("memory", fmt::format("{} of {}{}{}", size(machine_peak(setup)), there ? size(there) : "an unknown amount",
                              card ? ", described by " + card->name : "", sharing));
-  const int64_t keep = std::max<int64_t>(config.section("checkpoint").integer("keep"), 1);
+  const int64_t keep = kept_checkpoints(config);
   const bool none = saves_nothing(config.section("checkpoint"));
   const std::string checkpoints =
       none ? "no checkpoint is saved"
@@ -177,6 +181,7 @@ Exit plan(const Common& common, PlanFlags flags) {
     made.emplace(make_job(config, *registry));
     take_batch(config, *made, flags.ranks);
   }
+  const std::string epochs = made ? "" : try_count_steps(config, *registry, flags.ranks);
   if (flags.fit) {
     const Fit fit = find_fit(config, *registry, world);
     fmt::print("{}", flags.json ? fit_json(fit) : fit_text(fit));
@@ -194,6 +199,7 @@ Exit plan(const Common& common, PlanFlags flags) {
                    : flags.dump ? plan_dump(setup.plan)
                                 : plan_text(setup.plan, context));
   if (!flags.json && !flags.dump) {
+    if (!epochs.empty()) fmt::print("  epochs            {}\n", epochs);
     fmt::print("{}", preset_note(*registry, config.section("model"), setup.plan.parameters));
     std::fflush(stdout);  // what follows takes seconds
     if (!fits(setup) && !made)

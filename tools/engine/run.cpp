@@ -9,6 +9,7 @@
 #include "session/report/progress.hpp"
 #include "session/run.hpp"
 #include "session/signals.hpp"
+#include "session/train/epochs.hpp"
 #include "tools/engine/command.hpp"
 #include "tools/engine/on_ranks.hpp"
 
@@ -45,18 +46,20 @@ class Shown final : public RunListener {
   void started(const RunStart& start) override {
     const Section& train = start.config.section("train");
     const int64_t steps = train.integer("steps");
-    progress_.emplace(out_, STDERR_FILENO, isatty(STDERR_FILENO) != 0, start.config.section("log").integer("every"),
-                      steps);
+    progress_.emplace(out_, STDERR_FILENO, look_of(STDERR_FILENO), start.config.section("log").integer("every"), steps);
     line(fmt::format("run   {}", start.directory.string()));
     line(fmt::format("model {}: {} parameters; {} training samples of {} tokens, {} held out; {} steps",
                      start.setup.model.plugin, start.setup.plan.parameters, start.data.info().train_samples,
                      train.integer("sequence_length"), start.data.info().validation_samples, steps));
+    epochs_ = by_epochs(start.config);
+    if (epochs_) line(epochs_text(start.config, start.data.info().train_samples, start.setup.plan.ranks.world.size));
     if (start.from) line(fmt::format("resumes from {}", start.from->filename().string()));
     if (const Section& checkpoint = start.config.section("checkpoint"); saves_nothing(checkpoint))
       line("saves nothing: checkpoint.every = 0 and checkpoint.last = false; it cannot be resumed");
     if (start.step >= steps)
       line(fmt::format("nothing is left to do: step {} is done, train.steps is {}", start.step, steps));
   }
+  const char* longer() const { return epochs_ ? "train.epochs=N" : "train.steps=N"; }
   void step(const Metrics& metrics, double seconds_left) override { progress_->step(metrics, seconds_left); }
   void evaluated(int64_t step, const Evaluation& evaluation) override { progress_->evaluated(step, evaluation); }
   void saving() override {}
@@ -69,6 +72,7 @@ class Shown final : public RunListener {
   Outlet out_{STDERR_FILENO, "stderr"};
   WeightsProgress reading_;
   std::optional<Progress> progress_;
+  bool epochs_ = false;
 };
 
 // Prints the result of a run that ended normally.
@@ -84,11 +88,12 @@ void show_end(const RunEnd& end, const RunFlags& flags, const Member& member, Sh
                           ? fmt::format("stopped by {}; nothing was saved, so it cannot be resumed", by)
                           : fmt::format("stopped by {}; resume with:  {}", by, member.again(path)));
   }
+  if (!end.over.empty()) shown.line(end.over);
   const std::string next = end.held_out ? fmt::format("\n  next:   engine eval {}", shell_word(path)) : "";
   const std::string saved = end.last_checkpoint.empty()
                                 ? "\n  saved:  nothing, so it cannot be resumed or evaluated"
-                                : fmt::format("{}\n  longer: {} train.steps=N", next, member.again(path));
-  shown.line(fmt::format("done  {0}\n  losses: {0}/metrics.jsonl{1}", path, saved));
+                                : fmt::format("{}\n  longer: {} {}", next, member.again(path), shown.longer());
+  shown.line(fmt::format("done  {0}\n  curves: {0}/metrics.jsonl{1}", path, saved));
 }
 
 Exit train_rank(const Common& common, const RunFlags& flags, Member& member) {

@@ -74,6 +74,7 @@ TEST_CASE("history: terms and observed values that only some steps have", "[page
 
 TEST_CASE("chart: every point of a short line; the extremes of a long one", "[page]") {
   const Drawing few = draw({"t", Figures::plain, {numbers({1, 4, 2})}, {}, {}});
+  CHECK_THAT(few.svg, Contains(">step</text>"));  // what the axis counts
   CHECK_THAT(few.svg, Contains("data-v=\"1 1 2 4 3 2\"") && !Contains("nan") && !Contains("inf"));
   CHECK_FALSE(few.logarithmic);
   CHECK_FALSE(few.means);
@@ -141,6 +142,22 @@ TEST_CASE("page: runs over each other, each in the legend; those without steps a
   CHECK_THAT(page, Contains("<h1>2 runs</h1>") && Contains("data-v=\"1 9 2 8\"") && Contains("data-v=\"1 7 2 6\""));
   CHECK(count(page, "<li>") == 2);
   CHECK_THAT(page, Contains("Waiting for data") && !Contains("Waiting for other ranks"));  // zeros are not drawn
+}
+
+TEST_CASE("page: the configuration of each run, folded", "[page]") {
+  Scratch scratch;
+  History run = history(scratch, "run", line(1, 9));
+  CHECK_THAT(report_page({run}), !Contains("Configurations") && !Contains("<details"));
+  run.title = "a";
+  run.settings = {{"comm.describe.latency", "1.0"}, {"train.seed", "1"}, {"train.steps", "8"}};
+  History other = run;
+  other.title = "b", other.settings["train.steps"] = "16", other.state = Json::parse(R"({"why":"early stop: enough"})");
+  const std::string page = report_page({run, other});
+  CHECK_THAT(page, Contains("<details><summary>a</summary><pre>[comm]\ndescribe.latency = 1.0\n\n[train]\nseed = 1\n"
+                            "steps = 8\n</pre></details>") &&
+                       Contains("<summary>b</summary><pre>[comm]\n") && Contains("seed = 1\nsteps = 16\n</pre>"));
+  CHECK_THAT(page, Contains("<th>train.steps</th><td>8</td><td>16</td>") && !Contains("<th>train.seed</th>"));
+  CHECK_THAT(page, Contains("<th>ended early</th><td></td><td>early stop: enough</td>"));
 }
 
 TEST_CASE("summary: what a run came to", "[page]") {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/report/progress.hpp"
 
+#include <fcntl.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,12 +23,12 @@ std::string drain(int fd) {
 }
 
 template <class Use>
-std::string shown(bool terminal, int64_t every, Use use) {
+std::string shown(bool terminal, int64_t every, Use use, bool colour = false) {
   int ends[2];
   if (pipe(ends) != 0) throw std::runtime_error("pipe failed");
   {
     Outlet out(ends[1], "stderr");
-    Progress progress(out, ends[1], terminal, every, 7);
+    Progress progress(out, ends[1], {terminal, colour}, every, 7);
     use(progress);
   }
   close(ends[1]);
@@ -69,13 +71,11 @@ TEST_CASE("progress: the line that users' expressions match", "[progress]") {
   CHECK(std::distance(std::sregex_iterator(more.begin(), more.end(), loss), std::sregex_iterator()) == 1);
   s.loss = NAN;
   s.mfu = NAN;
-  CHECK_THAT(step_text(s, 300, left), Catch::Contains("loss: - ") && Catch::Contains("mfu: - "));
+  CHECK_THAT(step_text(s, 300, left), Catch::Contains("loss: - ") && !Catch::Contains("mfu"));
   const Evaluation evaluation{3.1187, 245000, 21};
   const Saved saved{"run/checkpoints/step-00000224", 1 << 30, 4.1};
-  for (const std::string& other : {eval_text(224, evaluation), saved_text(saved)}) {
-    CHECK_FALSE(std::regex_search(other, std::regex("step (\\d+)|loss: (\\d+\\.\\d+)")));
-  }
-  CHECK(eval_text(224, evaluation) == "eval @224  loss 3.1187  ppl 22.62  (245000 tokens, 21s)");
+  CHECK_FALSE(std::regex_search(saved_text(saved), std::regex("loss|step (\\d+)")));
+  CHECK(eval_text(224, evaluation) == "eval step 224  loss: 3.1187  ppl 22.62  (245000 tokens, 21s)");
   CHECK(saved_text(saved) == "saved step-00000224  1.0GiB in 4.1s");
 }
 
@@ -112,23 +112,64 @@ TEST_CASE("progress: plain lines in a pipe, one live line on a terminal", "[prog
   }
   const std::string live = shown(true, 3, use);
   CHECK(std::count(live.begin(), live.end(), '\n') == 2);  // after the note and at the end
-  CHECK_THAT(live, Catch::Contains("\r\x1b[Knote\nstep 3/7 ") && Catch::Contains("\r\x1b[Kstep 7/7 "));
+  CHECK_THAT(live, Catch::Contains("\r\x1b[Knote\nstep 3/7 [") && Catch::Contains("\r\x1b[Kstep 7/7 ["));
   CHECK(live.back() == '\n');
+  CHECK(live.find("\x1b[0m") == std::string::npos);
+  CHECK_THAT(shown(true, 3, use, true),
+             Catch::Contains("\x1b[36m[====") && Catch::Contains("loss: \x1b[1m0.0000\x1b[0m "));
   // The end of a run is printed below its last line, once.
   const std::string ended = shown(true, 3, [&](Progress& progress) {
     use(progress);
     progress.finish();
     progress.line("done");
   });
-  CHECK(ended.ends_with("\r\x1b[K" +
-                        step_text(
-                            [] {
-                              Metrics m;
-                              m.step = 7;
-                              return m;
-                            }(),
-                            7, 0) +
-                        "\ndone\n"));
+  Metrics last;
+  last.step = 7;
+  CHECK(ended.ends_with("\r\x1b[K" + live_text(step_text(last, 7, 0), 7, 7, 119, false) + "\ndone\n"));
+}
+
+TEST_CASE("progress: the bar has what is left of the line", "[progress]") {
+  const std::string text = "step 50/300 loss: 6.1034 lr: 1.00e-04";
+  CHECK(live_text(text, 50, 300, 60, false) == "step 50/300 [===>                ] loss: 6.1034 lr: 1.00e-04");
+  CHECK(live_text(text, 0, 300, 48, false) == "step 50/300 [>       ] loss: 6.1034 lr: 1.00e-04");
+  CHECK(live_text(text, 300, 300, 48, false) == "step 50/300 [========] loss: 6.1034 lr: 1.00e-04");
+  CHECK(live_text(text, 50, 300, 47, false) == text);  // too narrow for a bar
+  CHECK(live_text(text, 50, 300, 20, false) == "step 50/300 loss: 6.");
+  CHECK(live_text(text, 50, 300, 1000, false).size() == text.size() + 33);
+  for (size_t columns = 1; columns < 200; ++columns) {
+    CHECK(live_text(text, 50, 300, columns, false).size() <= columns);
+    // Colours take no room: without them the text is the same.
+    const std::string colour = live_text(text, 50, 300, columns, true);
+    CHECK(std::regex_replace(colour, std::regex("\x1b\\[[0-9]+m"), "") == live_text(text, 50, 300, columns, false));
+  }
+  CHECK(live_text("step 5/9 loss: 3.2 lr: 1e-3 skipped: overflow", 5, 9, 45, true) ==
+        "step 5/9 loss: \x1b[1m3.2\x1b[0m lr: 1e-3 \x1b[33mskipped: overflow\x1b[0m");
+  CHECK(look_of(-1).terminal == false);
+}
+
+TEST_CASE("progress: no colours where they are not wanted", "[progress]") {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  REQUIRE(terminal >= 0);
+  REQUIRE(grantpt(terminal) == 0);
+  REQUIRE(unlockpt(terminal) == 0);
+  const int fd = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+  REQUIRE(fd >= 0);
+  const auto look = [&](const char* term, const char* no_colour) {
+    const char *before = std::getenv("TERM"), *plain = std::getenv("NO_COLOR");
+    const std::string old_term = before ? before : "", old_plain = plain ? plain : "";
+    setenv("TERM", term, 1);
+    setenv("NO_COLOR", no_colour, 1);
+    const Look out = look_of(fd);
+    before ? setenv("TERM", old_term.c_str(), 1) : unsetenv("TERM");
+    plain ? setenv("NO_COLOR", old_plain.c_str(), 1) : unsetenv("NO_COLOR");
+    return std::pair(out.terminal, out.colour);
+  };
+  CHECK(look("xterm-256color", "") == std::pair(true, true));
+  CHECK(look("xterm-256color", "1") == std::pair(true, false));
+  CHECK(look("dumb", "") == std::pair(false, false));
+  CHECK(look("", "") == std::pair(false, false));
+  close(fd);
+  close(terminal);
 }
 
 }  // namespace progress_test

@@ -210,7 +210,7 @@ void collect(const fs::path& run, int64_t keep, bool dry) {
   auto rows = list_checkpoints(checkpoints);
   std::erase_if(rows, [](const CheckpointRow& r) { return !r.problem.empty(); });
   for (size_t i = 0; keep > 0 && i + static_cast<size_t>(keep) < rows.size(); ++i)
-    if (rows[i].path != found.path) garbage.emplace_back(rows[i].path, "old");
+    if (rows[i].path != found.path && !rows[i].best) garbage.emplace_back(rows[i].path, "old");
   std::sort(garbage.begin(), garbage.end());
   uint64_t freed = 0;
   for (const auto& [path, why] : garbage) {
