@@ -9,12 +9,15 @@
 
 #include "core/base/error.hpp"
 #include "core/base/file.hpp"
+#include "core/registry/threads.hpp"
 #include "session/foreign.hpp"
 #include "session/plugins/search.hpp"
+#include "session/ranks/groups.hpp"
 #include "session/record.hpp"
 #include "session/report/plugins.hpp"
 #include "session/run_dir.hpp"
 #include "session/tokenizer.hpp"
+#include "session/waiting.hpp"
 #include "session/weights.hpp"
 
 namespace eng {
@@ -112,6 +115,9 @@ std::vector<fs::path> absolute_folders(const std::vector<fs::path>& first, const
 
 std::unique_ptr<Registry> scan_plugins(const std::vector<std::filesystem::path>& first,
                                        const std::vector<std::filesystem::path>& more) {
+  // Both before any plugin is loaded.
+  most_host_threads = static_cast<uint32_t>(std::min<int64_t>(1024, cpu_quota().threads()));
+  waiting();
   PluginSearch search;
   search.extra = first;
   search.extra.insert(search.extra.end(), more.begin(), more.end());

@@ -39,28 +39,30 @@ void write_identity(const RunDir& run, const Member& member, const Registry& reg
     changed.push_back(Json::ordered({{"key", c.key}, {"before", c.before}, {"now", c.now}}));
   const std::filesystem::path source = weights_source(config);
   const Peak peak = peak_of(start.setup.plan, beside(start.setup));
-  Json identity = Json::ordered(
-      {{"version", version},
-       {"commit", commit},
-       {"build", ENG_ABI_DRAFT_ID},
-       {"command", member.command()},
-       {"plugins", std::move(plugins)},
-       {"data_hash", start.data.info().content_hash},
-       {"model_hash", model_hash(start.setup.plan)},
-       {"config_hash", resolved.hash},
-       {"planned", Json::ordered({{"device_peak_bytes", peak.device}, {"host_peak_bytes", peak.host}})},
-       {"seeds", Json::ordered({{"seed", config.section("train").integer("seed")}})},
-       {"device", Json::ordered({{"plugin", start.setup.target.device}, {"name", start.setup.target.info.name}})},
-       {"ranks", member.size()},
-       {"hosts", member.hosts()},
-       {"attempt", run.attempt()},
-       {"started", utc_now(true)},
-       {"resumed_from", start.from ? Json(start.from->filename().string()) : Json()},
-       {"changes", std::move(changed)},
-       {"ended", nullptr},
-       {"from", source.empty() ? Json() : Json(std::filesystem::absolute(source).string())},
-       {"extra", Json::ordered({{"base_dir", std::filesystem::absolute(config.base_dir()).string()},
-                                {"plugin_folders", std::move(folders)}})}});
+  Json identity =
+      Json::ordered({{"version", version},
+                     {"commit", commit},
+                     {"build", ENG_ABI_DRAFT_ID},
+                     {"command", member.command()},
+                     {"plugins", std::move(plugins)},
+                     {"data_hash", start.data.info().content_hash},
+                     {"model_hash", model_hash(start.setup.plan)},
+                     {"config_hash", resolved.hash},
+                     {"planned", Json::ordered({{"device_peak_bytes", peak.device}, {"host_peak_bytes", peak.host}})},
+                     {"seeds", Json::ordered({{"seed", config.section("train").integer("seed")}})},
+                     {"device", Json::ordered({{"plugin", start.setup.target.device},
+                                               {"name", start.setup.target.info.name},
+                                               {"parallel", start.setup.target.info.parallel}})},
+                     {"ranks", member.size()},
+                     {"hosts", member.hosts()},
+                     {"attempt", run.attempt()},
+                     {"started", utc_now(true)},
+                     {"resumed_from", start.from ? Json(start.from->filename().string()) : Json()},
+                     {"changes", std::move(changed)},
+                     {"ended", nullptr},
+                     {"from", source.empty() ? Json() : Json(std::filesystem::absolute(source).string())},
+                     {"extra", Json::ordered({{"base_dir", std::filesystem::absolute(config.base_dir()).string()},
+                                              {"plugin_folders", std::move(folders)}})}});
   if (!start.job.empty()) identity["job"] = start.job;
   identity["earlier"] = earlier_attempts(run.folder().inside());
   // A command line or host name need not be UTF-8.

@@ -4,7 +4,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <atomic>
 #include <csignal>
 #include <mutex>
 #include <thread>
@@ -54,7 +53,8 @@ struct Job {
 };
 
 uint32_t processors(const eng_threads*) {
-  return std::clamp(std::thread::hardware_concurrency(), 1u, 1024u);  // glibc: of the process's affinity
+  return std::clamp(std::thread::hardware_concurrency(), 1u,
+                    most_host_threads.load());  // glibc: of the process's affinity
 }
 
 // Signals are for the threads that were there before.
@@ -94,6 +94,7 @@ eng_status run(const eng_threads* self, uint32_t threads, uint64_t n, uint64_t g
 
 }  // namespace
 
+std::atomic<uint32_t> most_host_threads{1024};
 const eng_threads host_threads = {sizeof(eng_threads), 0, processors, run};
 
 }  // namespace eng

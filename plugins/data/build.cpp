@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "failure.hpp"
+#include "host_threads.hpp"
 #include "input.hpp"
 #include "parts.hpp"
 
@@ -272,7 +273,9 @@ Built build(const BuildRequest& request, const Tokenizer& tokenizer, const eng_d
     }
   }
   uint32_t threads = watch_of_host != nullptr ? watch_of_host->threads : 0;
-  if (threads == 0) threads = std::clamp(std::thread::hardware_concurrency(), 1u, 256u);
+  if (threads == 0)
+    threads =
+        std::clamp(host_threads ? host_threads->count(host_threads) : std::thread::hardware_concurrency(), 1u, 256u);
   write_tokens(request, tokenizer, path, key, threads, watch);
   open();
   return built;

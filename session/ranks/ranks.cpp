@@ -19,6 +19,7 @@
 
 #include "session/config/config.hpp"
 #include "session/json.hpp"
+#include "session/ranks/groups.hpp"
 #include "session/run_dir.hpp"
 
 namespace eng {
@@ -108,6 +109,8 @@ void check_alone(const Variable& variable, const std::string& arguments) {
 
 std::string processors() {
   std::string out = host_name();
+  const CpuQuota quota = cpu_quota();
+  const std::string end = quota.processors > 0 ? fmt::format("/{}", quota.threads()) : "";
   // The mask can be larger than cpu_set_t on big machines: enlarge it until it fits.
   for (size_t bytes = sizeof(cpu_set_t); bytes <= (size_t{1} << 16); bytes *= 2) {
     std::vector<unsigned char> mask(bytes, 0);
@@ -121,15 +124,22 @@ std::string processors() {
       const bool known = static_cast<bool>(std::ifstream(base + "core_id") >> core);
       cores.insert(known ? package + ":" + core : fmt::format("cpu{}", k));
     }
-    return fmt::format("{} {}", out, fmt::join(cores, " "));
+    return fmt::format("{} {}{}", out, fmt::join(cores, " "), end);
   }
-  return out + " 0";
+  return out + " 0" + end;
 }
 
 int64_t threads_of(const std::string& mine, const std::vector<std::string>& all) {
   const auto cores = std::max<int64_t>(1, std::count(mine.begin(), mine.end(), ' '));
   const auto sharers = std::max<int64_t>(1, std::count(all.begin(), all.end(), mine));
-  return std::max<int64_t>(1, cores / sharers);
+  const size_t slash = mine.rfind('/');
+  if (slash == std::string::npos) return std::max<int64_t>(1, cores / sharers);
+  // Ranks that are bound to separate cores share their quota all the same.
+  const std::string host = mine.substr(0, mine.find(' ') + 1), end = mine.substr(slash);
+  const auto among = std::count_if(all.begin(), all.end(),
+                                   [&](const auto& one) { return one.starts_with(host) && one.ends_with(end); });
+  const int64_t quota = std::stoll(end.substr(1)) / std::max<int64_t>(1, among);
+  return std::max<int64_t>(1, std::min(cores / sharers, quota));
 }
 
 void share_threads(Config& config, const std::string& mine, const std::vector<std::string>& all) {

@@ -37,7 +37,8 @@ void check_announced(const Announced& announced, uint32_t seen, const std::strin
 // The same if Slurm gave this job several tasks but nothing started them.
 void check_alone(const Variable& variable, const std::string& arguments);
 
-// This machine and the physical cores that this process may run on.
+// This machine, the physical cores that this process may run on, and the processors that its control group allows, if
+// it sets a limit: "host 0:0 0:1 0:2/2".
 std::string processors();
 // The share of a rank that may run on `mine`; `all` has the entries of all ranks. Ranks bound to separate cores do not
 // share.

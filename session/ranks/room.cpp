@@ -12,6 +12,7 @@
 
 #include "core/base/error.hpp"
 #include "core/config/value.hpp"
+#include "session/ranks/groups.hpp"
 #include "session/ranks/ranks.hpp"
 
 namespace eng {
@@ -35,26 +36,15 @@ void narrow(Room& room, uint64_t limit, uint64_t used, const std::string& name) 
 
 // Those of this process's control group and the groups above it, in either version.
 void narrow_by_groups(Room& room) {
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string kind = line.substr(first + 1, second - first - 1);
-    const std::string top = kind.empty() ? "/sys/fs/cgroup" : "/sys/fs/cgroup/" + kind;
-    std::string path = line.substr(second + 1);
-    for (bool more = true; more;) {
-      const std::string folder = top + (path == "/" ? "" : path);
-      if (const auto limit = number_in(folder + "/pids.max"))
-        narrow(room, *limit, number_in(folder + "/pids.current").value_or(0), "pids.max of the control group");
-      const char* memory = kind.empty() ? "/memory.max" : "/memory.limit_in_bytes";
-      if (const auto limit = number_in(folder + memory); limit && *limit < room.memory) {
-        room.memory = *limit;
-        room.group = fmt::format("{} of the control group {}", memory + 1, path);
-      }
-      more = path.size() > 1;
-      path.erase(std::min(path.size(), path.rfind('/')));
+  for_each_group([&room](const std::string& controllers, const std::filesystem::path& folder, const std::string& name) {
+    if (const auto limit = number_in(folder / "pids.max"))
+      narrow(room, *limit, number_in(folder / "pids.current").value_or(0), "pids.max of the control group");
+    const char* memory = controllers.empty() ? "memory.max" : "memory.limit_in_bytes";
+    if (const auto limit = number_in(folder / memory); limit && *limit < room.memory) {
+      room.memory = *limit;
+      room.group = fmt::format("{} of the control group {}", memory, name);
     }
-  }
+  });
 }
 
 // Threads of all users: "0.20 0.18 0.12 1/804 11206".

@@ -3,6 +3,7 @@
 
 #include "core/autograd/recompute.hpp"
 #include "session/job/shown.hpp"
+#include "session/ranks/groups.hpp"
 #include "session/report/bookkeeping.hpp"
 #include "session/report/live.hpp"
 #include "session/train/fields.hpp"
@@ -41,6 +42,19 @@ static std::vector<std::string> idle_keys(const Section& zero, const Plan& plan)
                                 : key == "prefetch" && !leases))
       notes.push_back(fmt::format("zero.{} has no effect with {}", key, alone ? "one rank" : zero.string("plugin")));
   return notes;
+}
+
+// More threads than a control group allows on this machine, where the plan would run.
+static void note_threads(const Config& config, const Target& target, int64_t ranks, std::vector<std::string>& notes) {
+  if (target.card) return;
+  const CpuQuota quota = cpu_quota();
+  for (const char* name : {"device", "host"}) {
+    const Section& section = config.section(name);
+    if (!section.settings().count("threads") || !section.given("threads")) continue;
+    const int64_t threads = std::max<int64_t>(1, section.integer("threads"));
+    if (std::string note = quota_note(fmt::format("{}.threads", name), threads, ranks, quota); !note.empty())
+      notes.push_back(std::move(note));
+  }
 }
 
 // If a sequence is longer than the model allows, the error names the key, unless the plugin has.
@@ -191,6 +205,7 @@ static Setup make(const Config& config, Registry& registry, bool training, int64
   s.tiers = tiers_beside(s.plan, config.section("offload"), registry);
   if (training)
     for (std::string& note : idle_keys(zero, s.plan)) s.notes.push_back(std::move(note));
+  note_threads(config, s.target, world.local_size, s.notes);
   if (!generate) note_length(model, s.model.sequence_length, s.model.info.max_length, s.notes);
   if (job) s.job = host_bytes_of(*job, s.model, s.plan);
   if (training && !job && config.section("checkpoint").boolean("asynchronous"))

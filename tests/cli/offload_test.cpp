@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // [offload]: states on a tier, as people use it.
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <fstream>
-
+#include "group.hpp"
 #include "harness.hpp"
 
 using namespace cli;
@@ -19,60 +15,17 @@ Args plus(Args words, const Args& more) {
 const Args on_host = {"offload.optimizer=host", "offload.gradients=host", "offload.parameters=host",
                       "offload.activations=host"};
 
-#ifndef SANITIZED  // which takes more memory than such a group may have
-// This process in a control group of its own that may have so much memory, if the system permits that.
-class Group {
- public:
-  explicit Group(uint64_t bytes) {
-    std::ifstream groups("/proc/self/cgroup");
-    for (std::string line; std::getline(groups, line);) {
-      const bool first = line.find(":memory:") != std::string::npos;
-      if (!first && !line.starts_with("0::")) continue;
-      const fs::path own = (first ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup") + line.substr(line.rfind(':') + 1);
-      path_ = own / ("engine-test-" + std::to_string(getpid()));
-      std::error_code failed;
-      if (fs::create_directory(path_, failed) &&
-          write(path_ / (first ? "memory.limit_in_bytes" : "memory.max"), bytes) &&
-          write(path_ / "cgroup.procs", static_cast<uint64_t>(getpid()))) {
-        home_ = own;
-        return;
-      }
-      fs::remove(path_, failed);
-    }
-  }
-  ~Group() {
-    if (!there()) return;
-    write(home_ / "cgroup.procs", static_cast<uint64_t>(getpid()));
-    std::error_code failed;
-    fs::remove(path_, failed);
-  }
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
-  bool there() const { return !home_.empty(); }
-  std::string name() const { return path_.filename(); }
-
- private:
-  static bool write(const fs::path& to, uint64_t number) {
-    const int file = open(to.c_str(), O_WRONLY | O_CLOEXEC);
-    const std::string text = std::to_string(number);
-    const bool good = file >= 0 && ::write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-    if (file >= 0) close(file);
-    return good;
-  }
-  fs::path path_, home_;
-};
-#endif
-
 }  // namespace
 
-#ifndef SANITIZED
+#ifndef SANITIZED  // which takes more memory than such a group may have
 TEST_CASE("a control group's memory is a limit that is read beforehand", "[cli]") {
   Scratch scratch;
   scratch.config();
   const Args large = {"check", "config.toml", "model.hidden_size=512", "model.intermediate_size=2048",
                       "offload.optimizer=host"};
   CHECK(engine(scratch, large).exit == 0);
-  const Group group(uint64_t{96} << 20);
+  const std::string bytes = std::to_string(uint64_t{96} << 20);
+  const Group group("memory", {"memory.limit_in_bytes", bytes}, {"memory.max", bytes});
   if (!group.there()) {
     WARN("this system permits no control groups: their limits are not tested");
     return;

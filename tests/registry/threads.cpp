@@ -86,6 +86,9 @@ TEST_CASE("as many threads as asked for, gone when it returns; they have no sign
   CHECK(rounding == 4);
   CHECK(threads_of_process() == before);
   CHECK(host_threads.count(&host_threads) >= 1);
+  const uint32_t most = most_host_threads.exchange(1);
+  CHECK(host_threads.count(&host_threads) == 1);
+  most_host_threads = most;
 }
 
 TEST_CASE("the failure is that of the lowest range, whatever the number of threads", "[threads]") {

@@ -15,9 +15,11 @@
 #include "session/config/schemas.hpp"
 #include "session/config_text.hpp"
 #include "session/init.hpp"
+#include "session/ranks/groups.hpp"
 #include "session/ranks/room.hpp"
 #include "session/report/plugins.hpp"
 #include "session/version.hpp"
+#include "session/waiting.hpp"
 #include "tools/engine/extra.hpp"
 
 namespace eng {
@@ -72,6 +74,9 @@ void doctor(const Common& common) {
     }
   }
   fmt::print("host    memory {}\n", format_bytes(static_cast<double>(room_here().memory)));
+  if (const CpuQuota quota = cpu_quota(); quota.processors > 0)
+    fmt::print("quota   {:.4g} processors: {}\n", quota.processors, quota.limit);
+  fmt::print("threads wait for each other {}\n", waiting());
   rlimit limit{};
   getrlimit(RLIMIT_MEMLOCK, &limit);
   fmt::print("limits  memlock {}",

@@ -40,7 +40,9 @@ unsigned thread_count(const eng_options* options) {
   if (threads < 0 || threads > most_threads)
     throw Error{ENG_INVALID, "threads = " + std::to_string(threads) + ": give 0 (all physical cores) to " +
                                  std::to_string(most_threads)};
-  return threads ? static_cast<unsigned>(threads) : physical_cores();
+  if (threads) return static_cast<unsigned>(threads);
+  // The host knows what a control group allows.
+  return host_threads ? std::min(physical_cores(), host_threads->count(host_threads)) : physical_cores();
 }
 
 // "auto" takes the best instruction set here.
@@ -172,6 +174,8 @@ eng_status sync(void*, void*, eng_error*) {
 }
 
 }  // namespace
+
+const eng_threads* host_threads = nullptr;
 
 // What is not named has its default: the device is synchronous.
 const eng_device device_table = [] {

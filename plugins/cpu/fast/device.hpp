@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/kernel.h"
+#include "engine/threads.h"
 #include "isa.hpp"
 
 namespace cpu {
@@ -17,5 +18,7 @@ inline const Device& device_of(const void* self) {
 }
 
 extern const eng_device device_table;
+// Set when the plugin is started; nullptr: this host has none.
+extern const eng_threads* host_threads;
 
 }  // namespace cpu

@@ -38,7 +38,7 @@ int64_t even(int64_t n, int64_t most, int64_t unit) {
 }
 
 struct alignas(64) Counter {
-  std::atomic<int64_t> n;
+  std::atomic<int32_t> n;
 };
 
 }  // namespace
@@ -153,8 +153,9 @@ void Gemm::multiply(const Work& w, unsigned thread, int64_t ticket, int64_t next
 void Gemm::run(const void* a, const void* b, const void* plus, int64_t plus_stride, void* c, void* scratch) const {
   const GemmShape& s = shape_;
   if (s.m <= 0 || s.n <= 0) return;
+  const auto end = static_cast<int32_t>(tickets());
   auto* const at = static_cast<Counter*>(scratch);
-  for (unsigned t = 0; t < threads_; ++t) new (at + t) Counter{tickets()};  // a thread that has not begun holds none
+  for (unsigned t = 0; t < threads_; ++t) new (at + t) Counter{end};  // a thread that has not begun holds none
   const Work w{a,
                b,
                plus,
@@ -170,14 +171,15 @@ void Gemm::run(const void* a, const void* b, const void* plus, int64_t plus_stri
     // At the first before it takes any: whoever takes a later one than this thread sees that.
     at[thread].n.store(0, std::memory_order_relaxed);
     const auto take = [&] { return taken.n.fetch_add(1, std::memory_order_acq_rel); };
-    for (int64_t ticket = take(), next; ticket < tickets(); ticket = next) {
+    for (int32_t ticket = take(), next; ticket < end; ticket = next) {
       next = take();
-      at[thread].n.store(ticket, std::memory_order_release);
+      set_counter(at[thread].n, ticket);
       if (ticket >= tasks())
-        for (unsigned other = 0; other < count; ++other) wait_for(at[other].n, ticket - tasks() + 1);
+        for (unsigned other = 0; other < count; ++other)
+          wait_for(at[other].n, ticket - static_cast<int32_t>(tasks()) + 1);
       multiply(w, thread, ticket, next);
     }
-    at[thread].n.store(tickets(), std::memory_order_release);
+    set_counter(at[thread].n, end);
   });
 }
 

@@ -23,7 +23,7 @@ ENG_DESCRIPTION(
     "default = 0\n"
     "min = 0\n"
     "max = 1024\n"
-    "help = 'threads of one rank; 0: all physical cores the process may use'\n"
+    "help = 'threads of one rank; 0: all physical cores the process may use, within its CPU quota'\n"
     "[provides.options.isa]\n"
     "type = 'string'\n"
     "default = 'auto'\n"
@@ -43,7 +43,8 @@ const char* describe() {
 std::vector<const eng_kernel*> collected;
 eng_kernels table;
 
-eng_status start(const eng_host*, eng_error*) {
+eng_status start(const eng_host* host, eng_error*) {
+  if (host) cpu::host_threads = static_cast<const eng_threads*>(host->get_extension(host, ENG_THREADS_EXTENSION));
   try {
     const auto add = [](const eng_kernel* const* kernels, uint32_t count) {
       collected.insert(collected.end(), kernels, kernels + count);

@@ -23,14 +23,18 @@ std::string core_of(size_t logical) {
 
 }  // namespace
 
-void wait_for(const std::atomic<int64_t>& counter, int64_t least) {
-  for (int tries = 0; counter.load(std::memory_order_acquire) < least; ++tries)
-    if (tries < 2000) {
+void wait_for(const std::atomic<int32_t>& counter, int32_t least) {
+  constexpr int spins = 2000, yields = 200;
+  int32_t now;
+  for (int tries = 0; (now = counter.load(std::memory_order_acquire)) < least; ++tries)
+    if (tries < spins) {
 #ifdef __x86_64__
       __builtin_ia32_pause();
 #endif
-    } else {
+    } else if (tries < spins + yields) {
       sched_yield();
+    } else {
+      counter.wait(now, std::memory_order_acquire);
     }
 }
 
