@@ -6,7 +6,6 @@
 
 namespace hostile {
 namespace {
-
 const char* const toml = R"([model]
 plugin = "hostile"
 [precision]
@@ -108,6 +107,8 @@ TEST_CASE("without a fault the plugin of every kind trains, plans and generates"
 TEST_CASE("some faults of a stranger's plugin", "[hostile]") {
   check({{in_run, "param: no dims", 3, "its dims is NULL, but its count is 2"},
          {in_run, "grad: all_to_all", 3, "eng.all_to_all/1 is a collective: models cannot use it"},
+         {in_run, "trace: an op of an unused file", 3, "mamba.eng.so is there, but the run does not use it"},
+         {in_run, "precision: whole numbers", 3, "precision hostile gives weights i32, which is no floating type"},
          {in_run, "states: 17", 3, "optimizer hostile has 17 states, the limit is 16"},
          {in_source, "data: reads half", 4, "sample 0: token 8 is -1, the model has the ids 0 to 255"},
          {in_schedule, "rate: nan", 3, "[schedule] hostile, update 3: the learning rate is nan"},
@@ -308,7 +309,6 @@ TEST_CASE("policies that are wrong", "[hostile][.slow]") {
       {in_run, "precision: a group", 3, "[precision] hostile makes groups or parts"},
       {in_run, "precision: no such type", 3, "precision hostile gives weights dtype 99"},
       {in_run, "precision: no type at all", 3, "precision hostile gives activations dtype 0"},
-      {in_run, "precision: whole numbers", 3, "precision hostile gives weights i32, which is no floating type"},
       {in_run, "precision: another tier", 3, "precision hostile changed another axis than its own"},
       {in_run, "precision: another part", 3, "precision hostile changed another axis than its own"},
       {in_run, "precision: other activations", 3, "this kernel of hostile computes f32"},
