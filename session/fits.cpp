@@ -193,8 +193,10 @@ uint64_t check_disk(const Config& config, const Plan& plan, const std::filesyste
                 every = checkpoint.integer("every"), keep = kept_checkpoints(config);
   const bool last = checkpoint.boolean("last");
   const int64_t bests = checkpoint.boolean("best") ? left / config.section("train").integer("eval_every") + 1 : 0;
-  const int64_t saves =
-      (!every ? std::min<int64_t>(left, last) : last ? (left + every - 1) / every : left / every) + bests;
+  const int64_t saves = (!every ? std::min<int64_t>(left, last)
+                         : last ? (left + every - 1) / every
+                                : left / every) +
+                        bests;
   const auto more = static_cast<uint64_t>(
       std::min(saves, std::max<int64_t>(keep + 1 - static_cast<int64_t>(std::min<size_t>(present, 1u << 30)), 1)));
   const uint64_t each = written_bytes(plan);

@@ -115,11 +115,11 @@ std::vector<std::string> expand(const std::string& base_dir, const std::string& 
   }
   if (why == ENOENT || why == ENOTDIR) {
     if (const std::string name = hub_name(pattern, base_dir); !name.empty())
-      throw Failure(ENG_NOT_FOUND,
-                    "[data] " + key + ": no file " + path.string() + ". If " + pattern +
-                        " is a data set on huggingface.co, write it into a file first:\n  " + export_dataset() + " " +
-                        pattern + " --out " + name + ".jsonl.zst\n(--config NAME, where it has several) and set data." +
-                        key + "=[\"" + name + ".jsonl.zst\"]. " + mirrors);
+      throw Failure(ENG_NOT_FOUND, "[data] " + key + ": no file " + path.string() + ". If " + pattern +
+                                       " is a data set on huggingface.co, write it into a file first:\n  " +
+                                       export_dataset() + " " + pattern + " --out " + name +
+                                       ".jsonl.zst\n(--config NAME, where it has several) and set data." + key +
+                                       "=[\"" + name + ".jsonl.zst\"]. " + mirrors);
     throw Failure(ENG_NOT_FOUND, "[data] " + key + ": no file " + path.string() +
                                      (pattern[0] == '~' ? " ('~' is not expanded: write the whole path)" : ""));
   }
