@@ -178,8 +178,8 @@ typedef struct eng_device {
    *   Call: [setup & created & idle]  since 1.0 */
   eng_status (*choices)(void *self, char *text, uint64_t capacity, uint64_t *size, eng_error *);
   /* From now on `prepare` takes these choices and measures nothing; a call that they do not name is decided from the
-   * call alone. A device whose options want nothing measured leaves them aside. ENG_INVALID: they are not from such a device, or not from this version of its libraries; the text says
-   * how they differ. Called at most once, before the first `prepare`.
+   * call alone. A device configured not to measure ignores them. ENG_INVALID: they are not from such a device, or not
+   * from this version of its libraries; the text says how they differ. Called at most once, before the first `prepare`.
    *   Call: [setup & created]  since 1.0 */
   eng_status (*choose)(void *self, const char *text, uint64_t size, eng_error *);
 } eng_device;

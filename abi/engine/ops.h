@@ -29,9 +29,9 @@ extern "C" {
  *   positions  the number of a token in its document, from 0. Without them it is its number in the sample.
  * Layers that look at other positions or at the number of a position take one of them as an optional input. With it,
  * each document gets what it would get alone, and no gradient crosses a border. Sums over positions may be in another
- * order than in a sample of its own. Without it, the whole sample is one document. The data are no parameters: neither
- * input has a gradient. A running sequence is always one document: for it there are no such inputs, and the engine
- * refuses to derive its programs from a model that uses them. */
+ * order than in a sample of its own. Without it, the whole sample is one document. Both inputs are data and have no
+ * gradients. A running sequence is always one document: for it there are no such inputs, and the engine refuses to
+ * derive its programs from a model that uses them. */
 
 /* ---- layers: a model emits these; the engine knows their gradients ------------------------------------- */
 

@@ -62,10 +62,10 @@
 /* scalars[LOSS_SCALE] = the scale, at first `initial`; scalars[MAY_SKIP] = an overflow would not meet a scale at its
  * minimum that is to be halved.  in: state, scalars; out: scalars, in place. EXACT. */
 #define ENG_OP_LOSS_SCALE "eng.loss_scale/1"
-/* After an update that counts (scalars[OK]): good += 1; if good = window + 1, the scale is doubled, unless it is above
- * 2^126, good = 1 and the overflows to go are `hysteresis` again; with `consecutive` they are so after every good
- * update. After an overflow: good = 0, skipped += 1; if one overflow was to go, the scale is halved, to `minimum` at
- * least; else one less is to go.  in: state, scalars; out: state, in place. EXACT. */
+/* After an update that counts (scalars[OK]): good += 1; if good = window + 1: double the scale, unless it is above 2^126,
+ * set good to 1, and reset the hysteresis counter to `hysteresis` (with `consecutive`, after every good update). After an
+ * overflow: good = 0, skipped += 1; if the hysteresis counter is 1, halve the scale, to `minimum` at least; else lower
+ * the counter by 1.  in: state, scalars; out: state, in place. EXACT. */
 #define ENG_OP_SCALER "eng.scaler/1"
 /* Rounding at random, of what an update stores in bf16: the upper 16 bits of (the bits of the f32 value) + r, with r in
  * 0 .. 2^16 - 1. So a value that bf16 has stays itself, others become one of their two neighbours and are right on
