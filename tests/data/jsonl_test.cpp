@@ -79,7 +79,7 @@ TEST_CASE_METHOD(Jsonl, "rows of chats and instructions are told what is read") 
              Contains("Instruction data in several fields are not read yet") && !Contains("set [data] field"));
   CHECK_THAT(read(R"({"prompt": "a", "chosen": "b", "rejected": "c"})"), Contains("Pairs of preferred answers"));
   // One field of such a row can be the text.
-  CHECK(read(R"({"instruction": "Add", "output": "3"})", "output") == "3");
+  CHECK(read(R"({"instruction": "Add", "output": "33"})", "output") == "33");
   CHECK_THAT(read(R"({"body": "x"})"), Contains("set [data] field to the one that holds the text"));
 }
 

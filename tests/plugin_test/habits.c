@@ -23,9 +23,7 @@ ENG_DESCRIPTION(
     "license = 'Apache-2.0'\n"
     "[[provides]]\n"
     "kind = 'eng.tier/1'\n"
-    "name = 'habits'\n"
-    "[provides.options]\n"
-    "speed = { type = 'int', default = 1, help = 'nothing' }\n")
+    "name = 'habits'\n")
 
 static int has(const char* habit) {
   const char* mine = getenv("HABIT");

@@ -80,7 +80,7 @@ TEST_CASE("convert: training arguments as JSON, with DeepSpeed's file inside") {
   CHECK(config.section("checkpoint").integer("every") == 0);
   CHECK_THAT(notes_of(made),
              Contains("`num_train_epochs`: here it is `train.epochs`, but its steps are epochs x training samples"));
-  CHECK_THAT(made.text, Contains("# epochs = 3 ") && Contains("# steps = 1000"));
+  CHECK_THAT(made.text, Contains("# epochs = 3.0 ") && Contains("# steps = 1000"));
   CHECK_THAT(notes_of(made), Contains("`run_name` = \"./out/1\" is not the name of a directory"));
   CHECK_THAT(notes_of(made), Contains("off there, and not there here: ") &&
                                  Contains("accelerator_config.split_batches, ") && Contains("fsdp"));
