@@ -160,8 +160,10 @@ struct Page {
       std::string section;
       for (const auto& [key, value] : run.settings) {
         const size_t dot = std::min(key.find('.'), key.size());
-        if (const std::string now = key.substr(0, dot); now != section)
-          out += fmt::format("{}[{}]\n", section.empty() ? "" : "\n", escaped(section = now));
+        if (const std::string now = key.substr(0, dot); now != section) {
+          out += fmt::format("{}[{}]\n", section.empty() ? "" : "\n", escaped(now));
+          section = now;
+        }
         out += escaped(key.substr(std::min(dot + 1, key.size())) + " = " + value) + "\n";
       }
       out += "</pre></details>\n";
