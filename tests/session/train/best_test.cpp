@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "session/report/problems.hpp"
 #include "session/weights.hpp"
 #include "tests/session/built.hpp"
 #include "tests/session/runs.hpp"
@@ -87,8 +88,8 @@ TEST_CASE("best: without evaluations it is refused", "[best]") {
   const auto problem = [](const char* text) {
     try {
       built_config(std::string("[model]\nplugin = \"llama\"\npreset = \"tiny\"\n") + text);
-    } catch (const Error& e) {
-      return std::string(e.what());
+    } catch (const ConfigError& e) {
+      return tell(e);
     }
     return std::string();
   };
