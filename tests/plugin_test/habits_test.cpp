@@ -85,9 +85,10 @@ TEST_CASE("a second OpenMP runtime is told", "[plugin_test]") {
 TEST_CASE("a key or a name that nothing has is refused with the nearest", "[plugin_test]") {
   const Scratch place;
   const std::string file = (fs::path(PLANTED_DIR) / "habits.eng.so").string();
-  Result r = engine(place, {"plugins", "test", file, "sped=2"});
+  const std::string muon = (fs::path(ENGINE_PLUGIN_DIR) / "optim/muon.eng.so").string();
+  Result r = engine(place, {"plugins", "test", muon, "stps=2"});
   CHECK(r.exit == 2);
-  CHECK(has(r.err, "did you mean `speed`?"));
+  CHECK(has(r.err, "did you mean `steps`?"));
   r = engine(place, {"plugins", "test", file, "--name", "habit"});
   CHECK(r.exit == 2);
   CHECK(has(r.err, "it provides: eng.tier/1 habits"));
