@@ -56,7 +56,7 @@ TEST_CASE("running a configuration makes runs/NAME/TIME-ID with everything in it
   CHECK(has(run.err, "\n  next:   engine eval " + where + "\n  longer: engine run " + where + " train.steps=N\n"));
   // A script that circulates takes both numbers for granted wherever it finds the word.
   scratch.write("training.log", run.err);
-  scratch.write("parse_logs.py", R"(import re
+  scratch.write("parse_logs.py", R"py(import re
 
 with open("training.log") as f:
     for line in f:
@@ -64,7 +64,7 @@ with open("training.log") as f:
             step = re.search(r"step (\d+)", line).group(1)
             loss = re.search(r"loss: (\d+\.\d+)", line).group(1)
             print(f"Step {step}: Loss={loss}")
-)");
+)py");
   Limits python;
   python.program = "/usr/bin/python3";
   const Result parsed = engine(scratch, {"parse_logs.py"}, python);
