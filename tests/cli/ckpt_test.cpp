@@ -51,7 +51,7 @@ TEST_CASE("checkpoints written beside the steps are those of a run that waits", 
   CHECK_FALSE(has(read(waits / "plan.txt"), "  snapshot "));
 }
 
-TEST_CASE("stopped or killed while a checkpoint is written beside the steps", "[cli]") {
+TEST_CASE("stopped or killed while a checkpoint is written beside the steps", "[cli][.slow]") {
   Scratch scratch;
   const Args more = {"checkpoint.every=1", "checkpoint.asynchronous=true", "train.steps=30"};
   const fs::path whole = finished(scratch, "whole", more);

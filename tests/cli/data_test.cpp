@@ -249,7 +249,7 @@ TEST_CASE("packed documents: resumed as if never stopped, measured, generated fr
   CHECK(std::regex_search(seen.out, std::regex("packed: \\d+ documents, \\d+\\.\\d % of the positions are padding\n")));
 }
 
-TEST_CASE("packed documents: zero2 on two ranks has the bits of no strategy on two ranks", "[cli]") {
+TEST_CASE("packed documents: zero2 on two ranks has the bits of no strategy on two ranks", "[cli][.slow]") {
   Scratch scratch;
   scratch.config();
   write_documents(scratch);

@@ -230,7 +230,7 @@ TEST_CASE("a disk that fails while a run trains", "[cli]") {
 }
 #endif
 
-TEST_CASE("a plan that is too large for memory is proposed with disks, if they are named", "[cli]") {
+TEST_CASE("a plan that is too large for memory is proposed with disks, if they are named", "[cli][.slow]") {
   Scratch scratch;
   scratch.config();
   const Disk disk(scratch);

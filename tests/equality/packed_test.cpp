@@ -6,7 +6,7 @@
 
 using namespace equality;
 
-TEST_CASE("packed documents give the same bits under every strategy, recomputed or not", "[packed]") {
+TEST_CASE("packed documents give the same bits under every strategy, recomputed or not", "[packed][.slow]") {
   for (const char* model : {"llama", "opt", "mamba"})
     for (const bool per_step : {false, true}) {
       Group g{.model = model, .accumulate = 2, .reduce_per_step = per_step, .packed = true};

@@ -69,7 +69,7 @@ TEST_CASE("products of 16-bit matrices are those of the reference") {
 }
 
 // Parts of C by rows and by columns, and several blocks of depth.
-TEST_CASE("a product of 16-bit matrices in several parts adds to its accumulator in place") {
+TEST_CASE("a product of 16-bit matrices in several parts adds to its accumulator in place", "[.slow]") {
   Random random(4);
   for (const Shape& s : {Shape{40, 2100, 300}, {70, 600, 9000}}) {
     const Tensor a = draw(random, ENG_BF16, {s.m, s.k}), b = draw(random, ENG_BF16, {s.n, s.k});

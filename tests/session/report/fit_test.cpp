@@ -155,7 +155,7 @@ void compare(const Words& words, uint32_t ranks, bool card, size_t limits) {
 
 }  // namespace
 
-TEST_CASE("the fastest that fits is that of an exhaustive search") {
+TEST_CASE("the fastest that fits is that of an exhaustive search", "[.slow]") {
   compare(small({"train.micro_batch=2", "train.accumulate=2"}), 1, false, 2);
   compare(small({"train.micro_batch=1", "train.accumulate=2"}), 2, true, 2);
 }
