@@ -25,7 +25,8 @@
  * nothing and returns ENG_PRECONDITION, and so does a call of a callback for its own session. Different sessions may be
  * used at the same time. Opening, starting and closing a session, and freeing the last tensor of a closed one, wait
  * until no other session of the process is within a program, and the other way round. Functions with [any] in their
- * contract may be called from any thread at any time.
+ * contract may be called from any thread at any time. The first opening in a process sets an environment variable of
+ * libgomp for a moment (GOMP_SPINCOUNT): no other thread may read or change the environment meanwhile.
  *
  * Ranks. A program that is started by mpirun or srun is one rank of a session of several ranks: all ranks open the same
  * configuration and call the functions marked `all ranks` in the same order. A process has at most one such session,

@@ -32,7 +32,9 @@ ReportContext report_context(const Setup& setup, const Config& config) {
   for (const Tensor& t : setup.plan.tensors)
     if (is_saved(t) && !saves_nothing(config.section("checkpoint"))) c.checkpoint += bytes(t.desc);
   if (setup.kept) c.checkpoint = setup.kept;
-  c.checkpoints = setup.kept ? 1 : config.section("checkpoint").integer("keep");
+  const auto& checkpoint = config.section("checkpoint");
+  c.checkpoints = setup.kept ? 1 : checkpoint.integer("keep");
+  if (c.checkpoints && checkpoint.boolean("best")) ++c.checkpoints;
   return c;
 }
 

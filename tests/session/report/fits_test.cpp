@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "session/report/bookkeeping.hpp"
+#include "session/report/context.hpp"
 #include "tests/session/report/planned.hpp"
 
 namespace fits_test {
@@ -31,6 +32,16 @@ TEST_CASE("what a plan needs does not depend on whether it will run") {
   CHECK(need(false, "65536") == longer);
   // The table of rotations (T, 32), once.
   CHECK(longer - shorter == uint64_t{65536 - 16} * 32 * 4);
+}
+
+TEST_CASE("fits: the best checkpoint is counted beside the newest") {
+  const auto kept = [](Words more) {
+    const eng::Config config = config_of("tiny", "none", std::move(more));
+    return eng::report_context(eng::make_setup(config, plugins()), config).checkpoints;
+  };
+  CHECK(kept({"checkpoint.keep=3"}) == 3);
+  CHECK(kept({"checkpoint.keep=3", "checkpoint.best=true", "train.eval_every=10"}) == 4);
+  CHECK(kept({"checkpoint.keep=0", "checkpoint.best=true", "train.eval_every=10"}) == 0);  // all are kept
 }
 
 }  // namespace fits_test
