@@ -8,6 +8,7 @@
 #include "session/fits.hpp"
 #include "session/huggingface/chat.hpp"
 #include "session/report/bookkeeping.hpp"
+#include "session/waiting.hpp"
 
 namespace eng {
 
@@ -23,6 +24,7 @@ Decoder::Decoder(const Config& config, Registry& registry, int64_t length, uint6
                             format_bytes(static_cast<double>(planned_peak(setup_))), setup_.kernels->device(),
                             format_bytes(static_cast<double>(info.total_bytes))),
                 advice);
+  if (setup_.kernels->host_memory()) check_threads(info.parallel);
   release_freed_memory();  // of planning
   host_ = make_host(setup_.offload, config.section("offload"), registry, setup_.host.get(), 0);
   executor_ = std::make_unique<Executor>(setup_.plan, device_, *setup_.kernels, nullptr, true, &host_);

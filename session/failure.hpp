@@ -13,6 +13,11 @@ struct Failure {
   std::string help;  // what to change; "" if nothing is known
 };
 
+// A text of unknown origin, such as a plugin's or one with a file's name, as a terminal or a log may show it: without
+// control characters, and with lines after the first indented. A name with a newline in it can start no line that looks
+// like a message of its own.
+std::string for_terminal(const std::string& text);
+
 // For any exception, also one that is not an Error. Call it while the exception is alive.
 Failure failure(std::exception_ptr reason);
 

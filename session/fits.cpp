@@ -113,9 +113,11 @@ void check_fits(const Config& config, Registry& registry, const Setup& setup) {
   if (excess(peak_of(setup.plan, beside(setup)), available(setup)).storage) refuse_plan(setup, "the plan", "");
   const World& world = setup.plan.ranks.world;
   std::string help;
-  const auto edits = proposals(find_fit(config, registry, world));
-  if (edits.empty()) help = "no smaller batch or sequence fits either: use a smaller model";
+  const Fit found = find_fit(config, registry, world, seconds_for_proposals);
+  const auto edits = proposals(found);
+  if (edits.empty() && !found.cut) help = "no smaller batch or sequence fits either: use a smaller model";
   for (const auto& e : edits) help += (help.empty() ? "any one of these fits:\n  " : "\n  ") + e;
+  if (found.cut) help += (help.empty() ? "" : "\n") + cut_text(found);
   uint64_t kept = 0;
   for (const Buffer& b : setup.plan.buffers) kept += b.persistent && b.line == Line::activations ? b.bytes : 0;
   if (kept)

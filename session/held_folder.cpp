@@ -12,11 +12,38 @@ namespace {
 
 const std::string descriptors = "/proc/self/fd/";
 
+[[noreturn]] void refuse_link(const fs::path& path) {
+  throw Error(Exit::disk, path.string() + " is a symbolic link, and a run follows none in its directory",
+              "put a folder in its place, with what the link leads to");
+}
+
+Fd opened(const fs::path& path) {
+  Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd < 0) disk_error("open", path, errno);
+  return fd;
+}
+
+Fd opened_in(const HeldFolder& in, const std::string& name) {
+  const fs::path path = in.path() / name;
+  if (::mkdirat(in.descriptor(), name.c_str(), 0777) != 0 && errno != EEXIST)
+    disk_error("create directory", path, errno);
+  Fd fd(::openat(in.descriptor(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (fd >= 0) return fd;
+  const int error = errno;
+  struct stat info {};
+  if (::fstatat(in.descriptor(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(info.st_mode))
+    refuse_link(path);
+  disk_error("open", path, error);
+}
+
 }  // namespace
 
-HeldFolder::HeldFolder(fs::path path)
-    : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (fd_ < 0) disk_error("open", path_, errno);
+HeldFolder::HeldFolder(fs::path path) : HeldFolder(path, opened(path)) {}
+
+HeldFolder::HeldFolder(const HeldFolder& in, const std::string& name)
+    : HeldFolder(in.path() / name, opened_in(in, name)) {}
+
+HeldFolder::HeldFolder(fs::path path, Fd fd) : path_(std::move(path)), fd_(std::move(fd)) {
   inside_ = descriptors + std::to_string(fd_);
   struct stat held {
   }, seen{};
@@ -38,6 +65,13 @@ fs::path HeldFolder::found() const {
   std::error_code error;
   const fs::path name = fs::read_symlink(descriptors + std::to_string(fd_), error);
   return error ? path_ : name;
+}
+
+fs::path own_folder(const fs::path& run, const std::string& name) {
+  std::error_code none;
+  fs::path path = run / name;
+  if (fs::is_symlink(path, none)) refuse_link(path);
+  return path;
 }
 
 std::string name_held(std::string text) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "core/base/error.hpp"
@@ -95,6 +97,16 @@ class JsonReader {
         all.erase(std::unique(all.begin(), all.end(), twice), all.end());
         std::reverse(all.begin(), all.end());
       }
+    } else if (std::unordered_set<std::string_view> known;
+               !std::all_of(all.begin(), all.end(), [&](const auto& m) { return known.insert(m.key).second; })) {
+      Json::Members kept;  // the last value stays, where the first one was
+      std::unordered_map<std::string, size_t> place;
+      for (Json::Member& m : all)
+        if (const auto [at, first] = place.emplace(m.key, kept.size()); first)
+          kept.push_back(std::move(m));
+        else
+          kept[at->second].value = std::move(m.value);
+      all = std::move(kept);
     }
     return end();
   }
@@ -134,10 +146,7 @@ class JsonReader {
     } else {
       std::string name = std::move(keys_.back());
       keys_.pop_back();
-      if (ordered_)
-        in[name] = std::move(value);
-      else
-        std::get<Json::Object>(in.value_).members.push_back({std::move(name), std::move(value)});
+      std::get<Json::Object>(in.value_).members.push_back({std::move(name), std::move(value)});
     }
   }
 

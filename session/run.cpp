@@ -12,6 +12,7 @@
 #include "session/shell.hpp"
 #include "session/train/epochs.hpp"
 #include "session/train/training.hpp"
+#include "session/waiting.hpp"
 
 namespace eng {
 namespace {
@@ -69,10 +70,11 @@ void prepare(const RunRequest& request, Member& member, RunListener& listener, P
   }
   parts.resolved.emplace(config);
   Communicator* comm = member.communicator();
-  parts.setup = make_setup(config, registry, 0, comm ? comm->world() : World{}, comm, request.readable);
-  tell(parts.setup.notes);
+  Readable readable = request.readable;
   // Weights that do not fit the model are reported before a plan that does not fit the machine.
-  if (!parts.again) check_weights(config, registry, parts.setup);
+  if (!parts.again) readable.traced = weights_check(config, registry);
+  parts.setup = make_setup(config, registry, 0, comm ? comm->world() : World{}, comm, readable);
+  tell(parts.setup.notes);
   check_fits(config, registry, parts.setup);
   const int64_t vocabulary = parts.setup.model.info.vocabulary;
   build(vocabulary);
@@ -128,7 +130,7 @@ void check_space(const RunRequest& request, const Config& config, const Setup& s
     check_disk(config, setup.plan, request.out.empty() ? config.section("run").string("out") : request.out.string());
     return;
   }
-  const size_t present = list_checkpoints(place.dir->checkpoints()).size();
+  const size_t present = list_checkpoints(place.dir->checkpoints().path()).size();
   check_disk(config, setup.plan, place.dir->path(), place.from ? checkpoint_step(*place.from).value_or(0) : 0, present);
 }
 
@@ -171,6 +173,7 @@ void Run::State::start() {
   if (!place.from && again) check_weights(config, *registry, setup);
   const std::optional<Resumed> once = resumed(request, parts, place, listener);
   if (member.first() && request.files) check_space(request, config, setup, place);
+  if (setup.kernels->host_memory()) check_threads(setup.kernels->info().parallel);
   release_freed_memory();  // of planning
   trainer.emplace(config, *registry, setup, *data, member.communicator(),
                   member.first() && place.from ? choices_of(*place.from) : "");
@@ -179,7 +182,7 @@ void Run::State::start() {
   release_freed_memory();  // of reading a checkpoint
   trace.emplace(request.trace, trainer->step(), setup.plan);
   if (member.first() && !place.dir && request.files) place.dir.emplace(new_run(request, config));
-  if (place.from && place.dir) set_aside_newer(place.dir->checkpoints(), trainer->step());
+  if (place.from && place.dir) set_aside_newer(place.dir->checkpoints().inside(), trainer->step());
   if (place.dir) {
     const RunStart start{place.dir->path(), config, setup, *data, place.from, trainer->step()};
     if (!trainer->choices().empty()) place.dir->write("device_choices.txt", trainer->choices());
@@ -203,7 +206,7 @@ void Run::State::record() {
     member.works_in(path);
     trace->into(path);
     const HeldFolder& folder = place.dir ? place.dir->folder() : held.emplace(path);
-    checkpoints = folder.inside() / "checkpoints";
+    checkpoints = folder.inside() / checkpoints_folder;
   }
   if (place.dir)
     recorder.emplace(*place.dir, *trainer, *trace, listener, parts.opened.config.section("log").boolean("tensorboard"));

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <random>
 
+#include "session/failure.hpp"
 #include "session/json.hpp"
 
 namespace eng {
@@ -22,15 +23,17 @@ namespace {
 constexpr const char* kState = "state.json";
 constexpr const char* kRecord = "run.json";
 
-fs::path log_path(const fs::path& run, uint32_t rank) {
-  return run / "logs" / fmt::format("rank-{:05}.log", rank);
+constexpr const char* kLogs = "logs";
+
+std::string log_name(uint32_t rank) {
+  return fmt::format("rank-{:05}.log", rank);
 }
 
 // Whether it has only files that a run which died at its start may leave.
 bool is_blank(const fs::path& directory) {
   for (const auto& entry : fs::directory_iterator(directory)) {
     const std::string name = entry.path().filename();
-    const bool folder = name == "checkpoints" || name == "logs";
+    const bool folder = name == checkpoints_folder || name == kLogs;
     if (entry.is_symlink() || !(folder ? fs::is_empty(entry.path()) : name == "LOCK" || name == "state.json.tmp"))
       return false;
   }
@@ -94,7 +97,7 @@ void record_end(const fs::path& run, const Json& state) noexcept try {
 uint64_t kept_bytes(const std::filesystem::path& path, int64_t keep_through) {
   std::ifstream in(path, std::ios::binary);
   uint64_t kept = 0;
-  for (std::string line; std::getline(in, line) && !in.eof(); kept += line.size() + 1) {
+  for (std::string line; read_line(*in.rdbuf(), line) == LineEnd::newline; kept += line.size() + 1) {
     const Json json = Json::parse_or_null(line);
     const Json& step = json.get("step");
     if (!step.is_integer() || step.integer() > keep_through) break;
@@ -120,6 +123,17 @@ Json earlier_attempts(const fs::path& run) {
   last.erase("earlier");
   all.push_back(std::move(last));
   return all;
+}
+
+LineEnd read_line(std::streambuf& from, std::string& line) {
+  using Char = std::char_traits<char>;
+  for (line.clear(); line.size() < longest_metrics_line;) {
+    const int c = from.sbumpc();
+    if (c == Char::eof()) return LineEnd::file;
+    if (c == '\n') return LineEnd::newline;
+    line += static_cast<char>(c);
+  }
+  return LineEnd::none;
 }
 
 void write_atomic(const fs::path& path, std::string_view text) {
@@ -157,9 +171,9 @@ std::string host_name() {
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "?";
 }
 
-RunDir::RunDir(fs::path path) : folder_(std::move(path)), lock_(lock(folder_)) {
-  make_directories(checkpoints());
-  make_directories(this->path() / "logs");
+RunDir::RunDir(fs::path path)
+    : folder_(std::move(path)), lock_(lock(folder_)), checkpoints_(folder_, checkpoints_folder) {
+  const HeldFolder logs(folder_, kLogs);
   if (is_run(this->path())) {
     // The file is only informative, so damage to it is not an error; the position of the run is in the checkpoints.
     const Json state = read_state(this->path());
@@ -168,7 +182,7 @@ RunDir::RunDir(fs::path path) : folder_(std::move(path)), lock_(lock(folder_)) {
   } else {
     write_state("running", 0, "", 0);
   }
-  open_regular(log_path(this->path(), 0), O_WRONLY | O_CREAT | O_APPEND);
+  open_regular(logs.path() / log_name(0), O_WRONLY | O_CREAT | O_APPEND);
 }
 
 RunDir RunDir::create(const fs::path& root, const std::string& name) {
@@ -218,15 +232,16 @@ void RunDir::write_state(const char* status, int64_t step, const std::string& la
 }
 
 void log_line(const fs::path& run, uint32_t rank, const std::string& text) noexcept try {
-  const Fd fd = open_regular(log_path(run, rank), O_WRONLY | O_CREAT | O_APPEND);
-  const std::string line = utc_now(true) + " " + text + "\n";
+  const HeldFolder logs(HeldFolder(run), kLogs);
+  const Fd fd = open_regular(logs.inside() / log_name(rank), O_WRONLY | O_CREAT | O_APPEND);
+  const std::string line = utc_now(true) + " " + for_terminal(text) + "\n";
   [[maybe_unused]] const ssize_t written = ::write(fd, line.data(), line.size());
 } catch (...) {  // there is no place left to report it
 }
 
 std::string settle(const fs::path& run, int exit_code) noexcept try {
   std::string newest;
-  for (const auto& entry : fs::directory_iterator(run / "checkpoints")) {
+  for (const auto& entry : fs::directory_iterator(own_folder(run, checkpoints_folder))) {
     const std::string name = entry.path().filename();  // renamed to this when it was complete
     if (name.rfind("step-", 0) == 0 && fs::exists(entry.path() / "manifest.json")) newest = std::max(newest, name);
   }

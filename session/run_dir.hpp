@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <streambuf>
 #include <string>
 
 #include "core/base/file.hpp"
@@ -23,8 +24,14 @@ Json read_run_json(const std::filesystem::path& run);
 Json earlier_attempts(const std::filesystem::path& run);
 // Renames every checkpoint of a step after `step` to "aside-step-N", damaged or not. A run that is resumed from `step`
 // must not find them again. Throws Error(Exit::disk).
+inline constexpr const char* checkpoints_folder = "checkpoints";
 inline constexpr const char* aside_prefix = "aside-";
 void set_aside_newer(const std::filesystem::path& checkpoints, int64_t step);
+
+// Reads a line of metrics.jsonl, and says what is after it; none: it is longer than any line may be, and cut.
+constexpr size_t longest_metrics_line = 16 << 20;
+enum class LineEnd { newline, file, none };
+LineEnd read_line(std::streambuf& from, std::string& line);
 
 // Appends the time and the text to a rank's log, if that is a regular file. Never throws, because errors are reported
 // with it.
@@ -50,7 +57,8 @@ class RunDir {
   int64_t attempt() const { return attempt_; }
   const HeldFolder& folder() const { return folder_; }
   const std::filesystem::path& path() const { return folder_.path(); }
-  std::filesystem::path checkpoints() const { return path() / "checkpoints"; }
+  // Its folder of this name; throws Error(Exit::disk) as HeldFolder does.
+  const HeldFolder& checkpoints() const { return checkpoints_; }
   std::filesystem::path metrics() const { return folder_.inside() / "metrics.jsonl"; }
 
   // Replaces one of its files as a whole. Throws Error(Exit::disk).
@@ -65,6 +73,7 @@ class RunDir {
   explicit RunDir(std::filesystem::path path);
   HeldFolder folder_;
   Fd lock_;
+  HeldFolder checkpoints_;
   int64_t attempt_ = 1;
 };
 

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "core/base/error.hpp"
+#include "session/failure.hpp"
 
 namespace eng {
 namespace {
@@ -44,20 +45,16 @@ std::optional<std::filesystem::path> choose_checkpoint(const std::string& resume
     return std::nullopt;
   }
   if (auto step = resume_step(resume)) {
-    std::filesystem::path path = run.checkpoints() / checkpoint_name(*step);
+    std::filesystem::path path = run.checkpoints().path() / checkpoint_name(*step);
     if (!std::filesystem::exists(path))
       throw Error(Exit::checkpoint, "there is no checkpoint of step " + resume + " in " + run.path().string(),
-                  "available:\n" + checkpoint_table(list_checkpoints(run.checkpoints())));
+                  "available:\n" + checkpoint_table(list_checkpoints(run.checkpoints().path())));
     return path;
   }
-  Found found = find_latest(run.checkpoints());
-  for (const CheckpointRow& row : found.refused) listener.passed_over(row);
-  if (!found.path && !found.refused.empty())
-    throw Error(Exit::checkpoint, "no checkpoint of " + run.path().string() + " is usable",
-                "start a new run, or remove the damaged checkpoints to start this one again");
-  if (!found.path && resume == "must")
+  const auto found = usable_checkpoint(run, "run", [&](const CheckpointRow& row) { listener.passed_over(row); });
+  if (!found && resume == "must")
     throw Error(Exit::checkpoint, run.path().string() + " has no checkpoint to resume from");
-  return found.path;
+  return found;
 }
 
 }  // namespace
@@ -70,9 +67,19 @@ std::string checkpoint_table(const std::vector<CheckpointRow>& rows) {
   std::string text;
   for (const CheckpointRow& r : rows)
     text += fmt::format("{}  {:>10.1f} MiB  {:>5} tensors  {}{}\n", r.path.filename().string(),
-                        static_cast<double>(r.bytes) / (1 << 20), r.tensors, r.problem.empty() ? "complete" : r.problem,
-                        r.best ? "  best" : "");
+                        static_cast<double>(r.bytes) / (1 << 20), r.tensors,
+                        r.problem.empty() ? "complete" : for_terminal(r.problem), r.best ? "  best" : "");
   return text;
+}
+
+std::optional<std::filesystem::path> usable_checkpoint(const RunDir& run, const char* what,
+                                                       const TellRow& passed_over) {
+  Found found = find_latest(run.checkpoints().path());
+  for (const CheckpointRow& row : found.refused) passed_over(row);
+  if (!found.path && !found.refused.empty())
+    throw Error(Exit::checkpoint, "no checkpoint of " + run.path().string() + " is usable",
+                fmt::format("start a new {}, or remove the damaged checkpoints to start this one again", what));
+  return found.path;
 }
 
 RunPlace find_place(const RunRequest& request, const Member& member, RunListener& listener) {
@@ -80,7 +87,7 @@ RunPlace find_place(const RunRequest& request, const Member& member, RunListener
   if (member.first()) {
     if (auto found = existing_run(request)) place.dir.emplace(std::move(*found));
     if (place.dir) {
-      remove_leftovers(place.dir->checkpoints());
+      remove_leftovers(place.dir->checkpoints().inside());
       place.from = choose_checkpoint(request.resume, *place.dir, listener);
     } else if (resume_step(request.resume) || request.resume == "must") {
       throw Error(Exit::checkpoint, "a new run has no checkpoint to resume from", "give the run, or remove --resume");

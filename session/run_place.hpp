@@ -12,6 +12,12 @@ struct RunPlace {
   std::optional<std::filesystem::path> from;  // a checkpoint, on every rank; none: from the first step
 };
 
+using TellRow = std::function<void(const CheckpointRow&)>;
+// The newest undamaged checkpoint; none if there are no checkpoints. Tells each that is passed over. Throws
+// Error(Exit::checkpoint) if there are some and none is usable: the run does not silently start again. `what` it is:
+// "run", "analysis".
+std::optional<std::filesystem::path> usable_checkpoint(const RunDir& run, const char* what, const TellRow& passed_over);
+
 // Rank 0 finds it and sends it to the others. An existing run is locked first. A new one is made later, by new_run,
 // after all checks. Throws Error(usage, checkpoint, disk).
 RunPlace find_place(const RunRequest& request, const Member& member, RunListener& listener);

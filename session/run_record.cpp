@@ -7,6 +7,7 @@
 #include "session/config_text.hpp"
 #include "session/fits.hpp"
 #include "session/json.hpp"
+#include "session/ranks/agree.hpp"
 #include "session/report/context.hpp"
 #include "session/shell.hpp"
 #include "session/version.hpp"
@@ -23,7 +24,8 @@ std::string model_hash(const Plan& plan) {
 
 }  // namespace
 
-ResolvedConfig::ResolvedConfig(const Config& config) : text(resolved_text(config)), hash(Checksum::of(text)) {}
+ResolvedConfig::ResolvedConfig(const Config& config)
+    : text(resolved_text(config)), hash(Checksum::of(config_item(config).text)) {}
 
 void write_identity(const RunDir& run, const Member& member, const Registry& registry, const RunStart& start,
                     const ResolvedConfig& resolved, const std::vector<std::filesystem::path>& plugin_folders,
@@ -76,7 +78,7 @@ void write_identity(const RunDir& run, const Member& member, const Registry& reg
 
 Recorder::Recorder(const RunDir& run, const Trainer& trainer, TraceFile& trace, Listener& next, bool tensorboard)
     : run_(run), trainer_(trainer), trace_(trace), next_(next), metrics_(run.metrics(), trainer.step(), run.attempt()) {
-  if (tensorboard) events_.emplace(run.folder().inside() / "tensorboard", trainer.step());
+  if (tensorboard) events_.emplace(curves_.emplace(run.folder(), "tensorboard").inside(), trainer.step());
   state("running", 0);
 }
 

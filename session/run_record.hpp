@@ -10,7 +10,8 @@
 
 namespace eng {
 
-// A configuration as it is written into a run directory, made once.
+// A configuration as it is written into a run directory, made once. The hash is of its values, those that all ranks
+// must have alike: neither comments nor where a value is from count.
 struct ResolvedConfig {
   explicit ResolvedConfig(const Config& config);
   std::string text, hash;
@@ -47,6 +48,7 @@ class Recorder final : public Listener {
   TraceFile& trace_;
   Listener& next_;
   MetricsFile metrics_;
+  std::optional<HeldFolder> curves_;  // where the events are
   std::optional<EventFile> events_;
 };
 

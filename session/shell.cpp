@@ -5,6 +5,9 @@
 #include <cctype>
 #include <cstring>
 
+#include "core/base/error.hpp"
+#include "core/base/text.hpp"
+
 namespace eng {
 
 std::string shell_word(const std::string& word) {
@@ -12,6 +15,18 @@ std::string shell_word(const std::string& word) {
     return std::isalnum(c) || std::strchr("@%+=:,./_-", c);
   });
   if (plain) return word;
+  // A terminal would follow control characters, and other bytes it cannot show.
+  if (printable(word, word.size()) != word) {
+    std::string out = "$'";
+    for (const char c : word) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (byte < 0x20 || byte > 0x7e)
+        out += fmt::format("\\x{:02x}", byte);
+      else
+        out += (c == '\'' || c == '\\' ? "\\" : "") + std::string(1, c);
+    }
+    return out + "'";
+  }
   std::string out = "'";
   for (const char c : word) out += c == '\'' ? "'\\''" : std::string(1, c);
   return out + "'";

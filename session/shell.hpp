@@ -7,7 +7,7 @@
 
 namespace eng {
 
-// A word, quoted if necessary, so that a shell reads it back.
+// A word, quoted if necessary, so that a shell reads it back: printable, with $'...' where it is not (bash, zsh, ksh).
 std::string shell_word(const std::string& word);
 std::string command_words(const std::vector<std::string>& words);
 

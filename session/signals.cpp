@@ -9,7 +9,7 @@
 namespace eng {
 namespace {
 
-constexpr int kHandled[Signals::count] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGPIPE, SIGXFSZ};
+constexpr int kHandled[Signals::count] = {SIGINT, SIGTERM, SIGUSR1, SIGXCPU, SIGHUP, SIGPIPE, SIGXFSZ};
 
 // A closed terminal or pipe must not stop a run. A file above its size limit is a write error, reported like a full
 // disk.
@@ -67,6 +67,8 @@ std::string Signals::name(int signal) {
       return "SIGTERM";
     case SIGUSR1:
       return "SIGUSR1";
+    case SIGXCPU:
+      return "SIGXCPU (the limit of processor time)";
     default:
       return "signal " + std::to_string(signal);
   }

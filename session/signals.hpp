@@ -8,7 +8,7 @@
 
 namespace eng {
 
-// While one of these lives: SIGINT, SIGTERM or SIGUSR1 sets the flag that pending() reads; a second SIGINT or
+// While one of these lives: SIGINT, SIGTERM, SIGUSR1 or SIGXCPU sets the flag that pending() reads; a second SIGINT or
 // SIGTERM (of either kind) ends the process with 130 or 143 and saves nothing; SIGHUP, SIGPIPE and SIGXFSZ are
 // ignored. The destructor restores the previous handlers. At most one at a time. `patient`: after the first signal,
 // further SIGTERMs are ignored. Slurm needs this: it sends SIGTERM twice for one request, and SIGKILL after a delay.
@@ -22,7 +22,7 @@ class Signals {
   static int pending();
   static std::string name(int signal);
 
-  static constexpr int count = 6;  // of the signals it takes
+  static constexpr int count = 7;  // of the signals it takes
 
  private:
   struct sigaction before_[count] = {};

@@ -8,6 +8,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <future>
+#include <thread>
+#include <vector>
 
 namespace eng {
 namespace {
@@ -51,6 +54,20 @@ std::string settled() {
 }
 
 }  // namespace
+
+void check_threads(uint32_t count) {
+  std::promise<void> end;
+  struct Joined {
+    std::promise<void>& end;
+    std::vector<std::thread> all = {};
+    ~Joined() {
+      end.set_value();
+      for (std::thread& one : all) one.join();
+    }
+  } threads{end};
+  const std::shared_future<void> ended = end.get_future().share();
+  for (uint32_t k = 1; k < count; ++k) threads.all.emplace_back([ended] { ended.wait(); });  // this one is the first
+}
 
 const std::string& waiting() {
   static const std::string once = settled();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the threads of kernels wait for each other.
+// The threads of kernels: how they wait for each other, and whether there can be so many.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace eng {
@@ -14,5 +15,9 @@ namespace eng {
 // Call it before a plugin is loaded. Returns what holds, for `engine doctor`.
 // Thread: any; but no other thread may read or change the environment during the first call.
 const std::string& waiting();
+
+// Throws std::system_error if the system refuses this process so many threads: libgomp would end it without a word of
+// ours.
+void check_threads(uint32_t count);
 
 }  // namespace eng

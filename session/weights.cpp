@@ -7,6 +7,7 @@
 #include "session/huggingface/download.hpp"
 #include "session/huggingface/tensors.hpp"
 #include "session/json.hpp"
+#include "session/run_dir.hpp"
 
 namespace eng {
 namespace {
@@ -36,7 +37,7 @@ ModelSource from_run(const fs::path& run, const SchemaSource& plugins) {
 // RUN/checkpoints/best is no folder, but a name for the run's best checkpoint.
 bool names_best(const fs::path& directory) {
   std::error_code none;
-  return directory.filename() == "best" && directory.parent_path().filename() == "checkpoints" &&
+  return directory.filename() == "best" && directory.parent_path().filename() == checkpoints_folder &&
          !fs::exists(directory, none);
 }
 
@@ -85,7 +86,7 @@ fs::path weights_source(const Config& config) {
 fs::path find_weights(const fs::path& directory, const Peers& peers) {
   if (const auto best = best_of(directory)) return *best;
   if (weights_kind(directory) != WeightsKind::run) return directory;
-  const Found found = find_latest(directory / "checkpoints", peers);
+  const Found found = find_latest(own_folder(directory, checkpoints_folder), peers);
   if (!found.path)
     refuse(directory.string(), found.refused.empty() ? "has no usable checkpoint" : found.refused.front().problem);
   return *found.path;
@@ -111,6 +112,17 @@ void load_weights(const fs::path& directory, const Pretrained& pretrained, const
 void check_weights(const Config& config, const Registry& registry, const Setup& setup) {
   if (const fs::path source = weights_source(config); !source.empty())
     load_weights(find_weights(source), pretrained_table(config, registry), parameters(setup.plan), {});
+}
+
+std::function<void(const Model&)> weights_check(const Config& config, const Registry& registry) {
+  return [&config, &registry](const Model& model) {
+    const fs::path source = weights_source(config);
+    if (source.empty()) return;
+    std::vector<TensorSpec> all;
+    for (const Parameter& p : model.params)
+      all.push_back({p.name, kParameterRole, p.desc.dtype, {p.desc.dims, p.desc.dims + p.desc.ndim}});
+    load_weights(find_weights(source), pretrained_table(config, registry), whole(all), {});
+  };
 }
 
 const Pretrained& pretrained_table(const Config& config, const Registry& registry) {

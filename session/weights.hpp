@@ -33,6 +33,8 @@ void load_weights(const std::filesystem::path& directory, const Pretrained& pret
 // Reads the headers of the files that [model] from names, if any, and refuses tensors that do not fit before memory is
 // allocated. Throws Error(Exit::checkpoint).
 void check_weights(const Config& config, const Registry& registry, const Setup& setup);
+// The same for Readable::traced, before anything is planned.
+std::function<void(const Model&)> weights_check(const Config& config, const Registry& registry);
 
 // That of the configured model plugin.
 const Pretrained& pretrained_table(const Config& config, const Registry& registry);

@@ -52,7 +52,7 @@ use_bias = { type = 'bool', default = false, help = 'biases on in_proj and out_p
 use_conv_bias = { type = 'bool', default = true, help = 'bias on the convolution', json = ['use_conv_bias', 'ssm_cfg.conv_bias'] }
 hidden_act = { type = 'string', default = 'silu', choices = ['silu'], help = 'activation of the convolution and of the gate' }
 layer_norm_epsilon = { type = 'float', default = 1e-5, min = 0.0, max = 1.0, help = 'added to the mean square before the root', json = ['layer_norm_epsilon', 'norm_epsilon'] }
-residual_in_fp32 = { type = 'bool', default = true, help = 'has no effect; kept because config.json files have it. The residual stream has the type of the activations, f32 under fp32', adjustable = true }
+residual_in_fp32 = { type = 'bool', default = true, help = 'has no effect; kept because config.json files have it. The residual stream is f32 in every number format', adjustable = true }
 tie_word_embeddings = { type = 'bool', default = true, help = 'the head uses the embedding matrix', json = ['tie_word_embeddings', 'tie_embeddings'] }
 init = { type = 'string', default = 'mamba_ssm', choices = ['mamba_ssm', 'huggingface'], help = 'rules of initialisation: those of mamba_ssm, or those of transformers; new models differ between the two', json = [] }
 z_loss = { type = 'float', default = 0.0, min = 0.0, max = 1.0, help = 'weight of the z loss, the mean of the squared log sum exp of the logits; for example 1e-4', json = [], adjustable = true, resume = 'note' }

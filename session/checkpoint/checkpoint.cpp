@@ -129,6 +129,13 @@ std::vector<fs::path> entries(const fs::path& directory) {
   return out;
 }
 
+// One that a folder has. What a link there leads to is not the run's.
+CheckpointRow inspect_entry(const fs::path& path, bool every_byte, const Peers& peers = {}) {
+  std::error_code none;
+  if (!fs::is_symlink(path, none)) return inspect_checkpoint(path, every_byte, peers);
+  return {path, checkpoint_step(path).value_or(0), 0, 0, "it is a symbolic link, and a run follows none"};
+}
+
 }  // namespace
 
 OpenCheckpoint::OpenCheckpoint(const fs::path& directory) : manifest(read_manifest(directory)) {
@@ -259,7 +266,7 @@ CheckpointRow inspect_checkpoint(const fs::path& path, bool every_byte, const Pe
 std::vector<CheckpointRow> list_checkpoints(const fs::path& checkpoints, bool every_byte) {
   std::vector<CheckpointRow> rows;
   for (const auto& path : entries(checkpoints))
-    if (checkpoint_step(path)) rows.push_back(inspect_checkpoint(path, every_byte));
+    if (checkpoint_step(path)) rows.push_back(inspect_entry(path, every_byte));
   std::sort(rows.begin(), rows.end(), [](const CheckpointRow& a, const CheckpointRow& b) { return a.step < b.step; });
   const auto newest = std::find_if(rows.rbegin(), rows.rend(), [](const auto& r) { return r.problem.empty(); });
   for (CheckpointRow& row : rows) row.best = newest != rows.rend() && row.step == newest->best_step;
@@ -281,7 +288,7 @@ Found find_latest(const fs::path& checkpoints, const Peers& peers) {
   }));
   Found found;
   for (int64_t step = 0; !found.path && steps >> step;) {
-    const CheckpointRow row = inspect_checkpoint(checkpoints / checkpoint_name(step), true, peers);
+    const CheckpointRow row = inspect_entry(checkpoints / checkpoint_name(step), true, peers);
     if (row.problem.empty())
       found.path = row.path, found.tensors = row.tensors;
     else

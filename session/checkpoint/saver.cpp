@@ -8,6 +8,7 @@
 
 #include "core/tensor/dtype.hpp"
 #include "session/checkpoint/checkpoint.hpp"
+#include "session/held_folder.hpp"
 #include "session/train/clock.hpp"
 
 namespace eng {
@@ -69,16 +70,24 @@ void number_copies(std::vector<TensorShare>& tensors, const Peers& peers) {
 }  // namespace
 
 struct Saver::Job {
-  fs::path path, temporary;
+  fs::path path;  // of the checkpoint, by its name
   RunPoint point;
   std::vector<TensorShare> tensors;
   Read read;
   std::span<char> staging;
+  std::optional<HeldFolder> folder = {};  // in which all of it is written
   Layout layout = {};
   std::map<std::string, std::unique_ptr<FileWriter>> files = {};
   double waited = 0;
   std::atomic<bool> given_up = false;
   std::future<void> writing = {};  // the last member: its destructor waits for the thread
+
+  void open() {
+    const fs::path above = path.parent_path().parent_path();
+    folder.emplace(HeldFolder(above.empty() ? "." : above), path.parent_path().filename());
+  }
+  fs::path complete() const { return folder->inside() / path.filename(); }
+  fs::path temporary() const { return folder->inside() / (temporary_prefix + path.filename().string()); }
 };
 
 Saver::Saver(fs::path checkpoints, int64_t keep, bool asynchronous, Peers peers)
@@ -92,21 +101,23 @@ void Saver::begin(const RunPoint& point, const std::vector<TensorShare>& tensors
                   std::span<char> staging) {
   const auto started = SteadyClock::now();
   const std::string name = checkpoint_name(point.step);
-  job_.reset(new Job{checkpoints_ / name, checkpoints_ / (temporary_prefix + name), point, tensors, read, staging});
+  job_.reset(new Job{checkpoints_ / name, point, tensors, read, staging});
   Job& job = *job_;
   try {
     peers_.lead(still("rank 0 was still preparing the save of"), [&] {
       make_directories(checkpoints_);
-      remove_leftovers(checkpoints_);
-      make_directories(job.temporary);
+      job.open();
+      remove_leftovers(job.folder->inside());
+      make_directories(job.temporary());
       return "";
     });
     number_copies(job.tensors, peers_);
     // Creates all files and reserves their space before the first byte, so that a full disk is detected at once.
     peers_.agree(still("a rank was still making its files for"), [&] {
+      if (!job.folder) job.open();
       job.layout = lay_out(job.tensors, peers_.rank);
       for (const auto& f : job.layout.manifest.files)
-        job.files[f.name] = std::make_unique<FileWriter>(job.temporary / f.name, f.bytes);
+        job.files[f.name] = std::make_unique<FileWriter>(job.temporary() / f.name, f.bytes);
       if (asynchronous_) {
         const uint64_t bytes = snapshot_bytes(job.tensors);
         if (bytes != snapshot_bytes_) snapshot_.reset(new char[bytes]);  // its pages are not touched before use
@@ -183,10 +194,10 @@ std::optional<Saved> Saver::finish() {
       for (const std::string& part : parts) add_part(manifest, part);
       check_manifest(manifest, job.path.string());
       const std::string text = manifest_text(manifest);
-      write_text(job.temporary / "manifest.json", text);
-      sync_directory(job.temporary);
-      rename_durably(job.temporary, job.path);
-      collect_checkpoints(checkpoints_, keep_);
+      write_text(job.temporary() / "manifest.json", text);
+      sync_directory(job.temporary());
+      rename_durably(job.temporary(), job.complete());
+      collect_checkpoints(job.folder->inside(), keep_);
       uint64_t all = text.size();
       for (const auto& f : manifest.files) all += f.bytes;
       return std::to_string(all);
@@ -202,11 +213,12 @@ std::optional<Saved> Saver::finish() {
 }
 
 void Saver::give_up() {
-  const fs::path temporary = job_->temporary;
   job_->given_up = true;
-  job_.reset();  // waits for its thread
+  job_->writing = {};  // waits for its thread
+  job_->files.clear();
   std::error_code ignored;
-  if (peers_.rank == 0) fs::remove_all(temporary, ignored);
+  if (peers_.rank == 0 && job_->folder) fs::remove_all(job_->temporary(), ignored);
+  job_.reset();
 }
 
 bool saves_nothing(const Section& checkpoint) {

@@ -3,14 +3,15 @@
 
 #include "core/tensor/dtype.hpp"
 #include "session/checkpoint/safetensors.hpp"
+#include "session/failure.hpp"
 #include "session/json.hpp"
 #include "session/train/clock.hpp"
 
 namespace eng {
 namespace {
 
-std::string failure(Exit exit, const char* what, const std::string& help) {
-  return "-" + Json::array({static_cast<int>(exit), what, help}).dump(-1, true);
+std::string failed(int exit, const std::string& what, const std::string& help) {
+  return "-" + Json::array({exit, what, help}).dump(-1, true);
 }
 
 }  // namespace
@@ -35,9 +36,10 @@ std::vector<std::string> Peers::agree(const std::string& waits_for, const Work& 
   try {
     mine = "+" + work();
   } catch (const Error& e) {
-    mine = failure(e.exit(), e.what(), e.help());
-  } catch (const std::exception& e) {
-    mine = failure(Exit::bug, e.what(), "");
+    mine = failed(static_cast<int>(e.exit()), e.what(), e.help());
+  } catch (const std::exception&) {
+    const Failure why = failure(std::current_exception());
+    mine = failed(why.exit, why.text, why.help);
   }
   std::vector<std::string> all = meet(mine, waits_for);
   for (size_t r = 0; r < all.size(); ++r) {

@@ -60,16 +60,17 @@ struct Rules {
   }
 
   void batch(Section& train) const {
-    const int64_t tokens = train.integer("micro_batch") * train.integer("sequence_length");
-    if (tokens > int64_t{1} << 40)
+    // Kernels number the tokens of a micro-batch with 32 bits.
+    const int64_t tokens = train.integer("micro_batch") * train.integer("sequence_length"), most = INT32_MAX;
+    if (tokens > most)
       refuse("E0106", "train", "micro_batch",
-             fmt::format("`micro_batch` x `sequence_length` is {} tokens; the maximum is 2^40", tokens),
+             fmt::format("`micro_batch` x `sequence_length` is {} tokens; the maximum is {}", tokens, most),
              "lower either");
     const char* key = train.given("global_batch") ? "global_batch" : "accumulate";
     const int64_t length = train.integer("sequence_length"),
                   rows = train.given("global_batch") ? train.integer(key)
                                                      : train.integer(key) * train.integer("micro_batch");
-    if (tokens <= int64_t{1} << 40 && rows > (int64_t{1} << 48) / length)
+    if (tokens <= most && rows > (int64_t{1} << 48) / length)
       refuse("E0106", "train", key,
              fmt::format("{} sequences of {} tokens per step are more than 2^48 tokens", rows, length),
              fmt::format("lower `{}` or `sequence_length`", key));

@@ -7,6 +7,7 @@
 
 #include "session/embed/lent.hpp"
 #include "session/embed/turn.hpp"
+#include "session/failure.hpp"
 #include "session/fits.hpp"
 #include "session/report/context.hpp"
 #include "session/train/activations.hpp"
@@ -111,7 +112,8 @@ class Embedded::Events final : public RunListener {
 
 Embedded::Embedded(const eng_session_request& r) : request_(asked(r)) {
   note_ = [note = r.note, data = r.data](const std::string& text) {
-    if (note) note(data, text.data(), text.size());
+    const std::string shown = for_terminal(text);
+    if (note) note(data, shown.data(), shown.size());
   };
   const std::string command = r.command ? r.command : own_command();
   const Turn turn(Turn::For::setup);
@@ -295,7 +297,7 @@ eng_eval_result Embedded::evaluate(std::span<const eng_tensor_in> fields, int64_
                 "give a batch, or set data.validation, for example 0.05");
   const char* program = run_->setup().plan.sites.empty() ? "eval" : eval_with_sites;
   const Turn turn(Turn::For::program);
-  return sound([&] {
+  const eng_eval_result result = sound([&] {
     publish();
     eng_eval_result out{};
     out.struct_size = sizeof(out);
@@ -319,12 +321,16 @@ eng_eval_result Embedded::evaluate(std::span<const eng_tensor_in> fields, int64_
       }
       one.tokens.resize(rows * length, 0), one.labels.resize(rows * length, ENG_IGNORE_LABEL);
       const Evaluation part = trainer.evaluate(one, program);
-      sum += part.loss * static_cast<double>(part.tokens);
+      if (part.tokens) sum += part.loss * static_cast<double>(part.tokens);
       out.tokens += part.tokens, out.seconds += part.seconds;
     }
-    out.loss = out.tokens ? sum / static_cast<double>(out.tokens) : 0;
+    out.loss = sum / static_cast<double>(out.tokens);
     return out;
   });
+  if (!result.tokens)
+    throw Error(Exit::usage, "no label counts, so there is no loss",
+                given ? "give labels other than -100" : "evaluate other data: all that is held out are labels of -100");
+  return result;
 }
 
 void Embedded::logits(std::span<const eng_tensor_in> fields) {

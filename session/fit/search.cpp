@@ -2,7 +2,6 @@
 #include "session/fit/search.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <tuple>
 
 #include "session/fit/remedies.hpp"
@@ -29,8 +28,11 @@ struct Family {
 
 class Search {
  public:
-  Search(const Config& config, Registry& registry, const Target& target, const World& world)
-      : config_(config), world_(world), trial_(config, registry), grid_(grid_of(config, registry, target, world.size)) {
+  Search(const Config& config, Registry& registry, const Target& target, const World& world, double most_seconds)
+      : config_(config),
+        world_(world),
+        trial_(config, registry, most_seconds),
+        grid_(grid_of(config, registry, target, world.size)) {
     if (trial_.deep({}))
       std::erase_if(grid_.keeps,
                     [](const Keep& k) { return k.kind == Keep::Kind::budget || k.kind == Keep::Kind::blocks; });
@@ -206,7 +208,7 @@ Exit refusal(const Fit& fit) {
   return refusal(fit.too_large.empty() ? none : fit.too_large.front().excess, fit.host_memory);
 }
 
-Fit find_fit(const Config& config, Registry& registry, const World& world) {
+Fit find_fit(const Config& config, Registry& registry, const World& world, double most_seconds) {
   const std::optional<Card> card = described_card(config);
   std::unique_ptr<Kernels> kernels;
   if (has_kernels(config, card))
@@ -223,10 +225,14 @@ Fit find_fit(const Config& config, Registry& registry, const World& world) {
   if (!out.available.device && !out.available.host)
     throw Error(Exit::usage, fmt::format("device {} does not tell how much memory it has", target.device),
                 "give the amount or a card: --fit 24GiB, or device.describe=\"24GiB\"");
-  Search search(config, registry, target, world);
+  Search search(config, registry, target, world, most_seconds);
   out.rows = search.grid().rows * world.size;
-  search.run(out);
-  if (!out.own_fits) find_remedies(config, registry, world, search.trial(), search.grid(), out);
+  try {
+    search.run(out);
+    if (!out.own_fits) find_remedies(config, registry, world, search.trial(), search.grid(), out);
+  } catch (const Spent&) {
+    out.cut = true;
+  }
   out.plans = search.trial().plans();
   return out;
 }

@@ -31,6 +31,7 @@ struct Fit {
   // Where that is not so: the least changes that would fit, each with its effect.
   std::vector<Tried> remedies;
   size_t plans = 0;
+  bool cut = false;  // the search ended before its end
 };
 
 // Exit::done if something fits; otherwise the code with which a run of the configuration ends.
@@ -39,7 +40,9 @@ Exit refusal(const Fit& fit);
 // Plans for `world`'s rank. Of each setting but the micro-batch, the largest micro-batch that fits counts: it is the
 // fastest of them. A plan is laid out only if the bytes that are live at a time fit; with one setting, memory falls
 // with the micro-batch, but for a step of one micro-batch, which frees its gradients early and is planned separately.
-// Models of many layers are planned with few first. Throws Error(Exit::usage) if the memory of the device is unknown.
-Fit find_fit(const Config& config, Registry& registry, const World& world);
+// Models of many layers are planned with few first. The search ends after `most_seconds` of processor time.
+// Throws Error(Exit::usage) if the memory of the device is unknown.
+Fit find_fit(const Config& config, Registry& registry, const World& world,
+             double most_seconds = std::numeric_limits<double>::infinity());
 
 }  // namespace eng

@@ -147,4 +147,10 @@ std::vector<std::string> proposals(const Fit& fit) {
   return out;
 }
 
+std::string cut_text(const Fit& fit) {
+  return fit.cut ? fmt::format("the search ended after {:g} s of processor time; engine plan --fit searches to its end",
+                               seconds_for_proposals)
+                 : "";
+}
+
 }  // namespace eng

@@ -11,5 +11,8 @@ std::string fit_json(const Fit& fit);
 // A line for each setting that fits: "recompute.policy=full (the same numbers): 1.2 GiB". Those that keep every number
 // come first, those in another number format last. Then the remedies.
 std::vector<std::string> proposals(const Fit& fit);
+// How long the search for proposals may take, of processor time; and the line that says that it was ended, or "".
+constexpr double seconds_for_proposals = 20;
+std::string cut_text(const Fit& fit);
 
 }  // namespace eng

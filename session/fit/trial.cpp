@@ -55,7 +55,16 @@ uint64_t on_line(uint64_t one, uint64_t two, int64_t layers) {
   return static_cast<uint64_t>(std::max(0.0, static_cast<double>(one) + each * static_cast<double>(layers - few)));
 }
 
+double processor_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 }  // namespace
+
+Trial::Trial(const Config& config, Registry& registry, double most_seconds)
+    : config_(config), registry_(registry), end_(processor_seconds() + most_seconds) {}
 
 Tried Trial::measured(const Setup& setup, const Config& config, const Edits& edits) {
   Tried out;
@@ -88,6 +97,7 @@ Tried Trial::measured(const Setup& setup, const Config& config, const Edits& edi
 // A setting that has no plan is no error: other settings may have one.
 template <class F>
 Tried Trial::guarded(const Edits& edits, const World& world, F plan) {
+  if (processor_seconds() > end_) throw Spent{};
   try {
     ++plans_;
     return plan();

@@ -2,6 +2,7 @@
 // Plans one setting: first without a layout, then, if that may fit, whole.
 #pragma once
 
+#include <limits>
 #include <map>
 
 #include "session/estimate.hpp"
@@ -31,9 +32,13 @@ struct Tried {
   bool placed = false;      // false: what no layout can go below
 };
 
+// Thrown by the members of a Trial whose processor time is spent.
+struct Spent {};
+
 class Trial {
  public:
-  Trial(const Config& config, Registry& registry) : config_(config), registry_(registry) {}
+  // `most_seconds`: of processor time of this process, from now on.
+  Trial(const Config& config, Registry& registry, double most_seconds = std::numeric_limits<double>::infinity());
   // What no layout of this setting can go below, and its time; for a model with many layers, read off plans with few.
   Tried bound(const Edits& edits, const World& world);
   // The same for the whole plan. Both make a plan only once.
@@ -54,6 +59,7 @@ class Trial {
   Registry& registry_;
   Available available_;
   size_t plans_ = 0;
+  const double end_;                              // by processor_seconds
   std::map<std::string, Tried> bounds_, wholes_;  // by their edits and ranks
 };
 

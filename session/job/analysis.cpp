@@ -11,8 +11,10 @@
 #include "session/job/host.hpp"
 #include "session/record.hpp"
 #include "session/report/bookkeeping.hpp"
+#include "session/run_place.hpp"
 #include "session/run_record.hpp"
 #include "session/shell.hpp"
+#include "session/waiting.hpp"
 
 namespace eng {
 namespace {
@@ -125,10 +127,10 @@ void Analysis::prepare() {
   take_batch(config, *made_, member_.size());
   resolved_.emplace(config);
   Communicator* comm = member_.communicator();
-  setup_ = make_setup(config, registry, 0, comm ? comm->world() : World{}, comm, {.job = &made_->job});
+  setup_ = make_setup(config, registry, 0, comm ? comm->world() : World{}, comm,
+                      {.job = &made_->job, .traced = weights_check(config, registry)});
   count_job(setup_, *made_, saves_beside());
   tell(setup_.notes);
-  check_weights(config, registry, setup_);
   check_job_fits(setup_, made_->job.name);
   const int64_t vocabulary = setup_.model.info.vocabulary;
   if (member_.first() && !member_.has_parent() && request_.build_data)
@@ -148,10 +150,8 @@ void Analysis::find_place() {
     if (is_analysis(target) && !request_.out.empty())
       throw Error(Exit::usage, "--out is for a new analysis", "remove it: an analysis is resumed in its own directory");
     dir_.emplace(is_analysis(target) ? RunDir::open(target) : RunDir::at(request_.out));
-    remove_leftovers(dir_->checkpoints());
-    const Found found = find_latest(dir_->checkpoints());
-    for (const CheckpointRow& row : found.refused) listener_.passed_over(row);
-    from_ = found.path;
+    remove_leftovers(dir_->checkpoints().inside());
+    from_ = usable_checkpoint(*dir_, "analysis", [this](const CheckpointRow& row) { listener_.passed_over(row); });
   } else if (member_.first()) {
     if (RunDir::is_run(request_.out))
       throw Error(Exit::usage, request_.out.string() + " is a run, not an analysis", "give another --out");
@@ -183,6 +183,7 @@ void Analysis::check_resumed() {
 void Analysis::start() {
   check_resumed();
   const Config& config = opened_.config;
+  if (setup_.kernels->host_memory()) check_threads(setup_.kernels->info().parallel);
   release_freed_memory();  // of planning
   trainer_.emplace(config, *opened_.registry, setup_, *data_, member_.communicator());
   const fs::path weights = weights_source(config);
@@ -193,6 +194,7 @@ void Analysis::start() {
   passes_.emplace(setup_, *data_, *trainer_, *made_);
   model_hash_ = passes_->parameters_hash();
   if (from_) load();
+  if (from_ && dir_) set_aside_newer(dir_->checkpoints().inside(), saves_);
 }
 
 // Makes the directory, when the job first has something computed or read: one that it refuses leaves none.
@@ -213,7 +215,7 @@ void Analysis::begin() {
   directory_ = member_.from_first(dir_ ? dir_->path().string() : "");
   member_.works_in(directory_);
   const HeldFolder& folder = dir_ ? dir_->folder() : held_.emplace(directory_);
-  saver_.emplace(folder.inside() / "checkpoints", 1, saves_beside(), trainer_->peers());
+  saver_.emplace(folder.inside() / checkpoints_folder, 1, saves_beside(), trainer_->peers());
   for (const Told& told : std::exchange(early_, {})) progress(told);
 }
 

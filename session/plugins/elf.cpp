@@ -11,14 +11,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the ELF reader copies little-endian fields unchanged");
 
-#if defined(__x86_64__)
-constexpr uint16_t this_machine = EM_X86_64;
-#elif defined(__aarch64__)
-constexpr uint16_t this_machine = EM_AARCH64;
-#else
-#error "name this machine's ELF number here"
-#endif
-
 void read(const ReadAt& in, ElfFile& out) {
   char magic[SELFMAG] = {};
   in(magic, 0, SELFMAG);

@@ -11,6 +11,14 @@
 
 namespace eng {
 
+#if defined(__x86_64__)
+constexpr uint16_t this_machine = EM_X86_64;
+#elif defined(__aarch64__)
+constexpr uint16_t this_machine = EM_AARCH64;
+#else
+#error "name this machine's ELF number here"
+#endif
+
 constexpr uint64_t most_elf_bytes = 16u << 20;  // of one table
 
 // `count` rows at `offset`. Throws std::runtime_error naming `what`.

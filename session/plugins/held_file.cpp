@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/base/text.hpp"
+#include "session/plugins/needs.hpp"
 #include "session/shell.hpp"
 
 namespace eng {
@@ -102,6 +103,13 @@ class Walk {
   std::string name;      // of the file
 
   int folder() const { return chain_.back().fd; }
+  // Why others can add entries to the last folder that there is; "" if they cannot.
+  std::string open_end() const {
+    if (chain_.empty() || !chain_.back().sticky) return "";
+    const Folder& last = chain_.back();
+    return fmt::format("folder {} {}: {} can put libraries there", shown(last.path), facts(last.info),
+                       others_who_write(last.info, last.fd));
+  }
   std::string real() const { return (chain_.size() > 1 ? chain_.back().path : "") + "/" + name; }
 
  private:
@@ -189,6 +197,11 @@ std::string others_who_write(const struct stat& info, int at) {
   return has_access_list(at) ? "who is in its access list (getfacl)" : "";
 }
 
+std::string folder_distrust(const std::string& path) {
+  const Walk walk(path);
+  return walk.distrust.empty() && !walk.is_file ? walk.open_end() : walk.distrust;
+}
+
 Held hold(const std::filesystem::path& path) {
   const Walk walk(path.string());
   if (walk.error) return {nullptr, fmt::format("cannot be opened: {}", std::strerror(walk.error))};
@@ -212,7 +225,8 @@ std::string HeldFile::doubt() const {
       now.st_size != info_.st_size || now.st_mtim.tv_sec != info_.st_mtim.tv_sec ||
       now.st_mtim.tv_nsec != info_.st_mtim.tv_nsec)
     return fmt::format("{} was replaced or changed after it was checked: start the command again", shown(path_));
-  return complaint("the file", path_, now, fd_, "write it");
+  const std::string why = complaint("the file", path_, now, fd_, "write it");
+  return why.empty() ? distrust_of_needs(path_, reader()) : why;
 }
 
 uint64_t HeldFile::read(void* out, uint64_t offset, uint64_t bytes) const {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "core/base/file.hpp"
-#include "core/registry/registry.hpp"
+#include "session/plugins/plugin_file.hpp"
 
 namespace eng {
 
@@ -27,6 +27,9 @@ class HeldFile final : public PluginFile {
   const std::string& path() const override { return path_; }
   std::string sha256() const override;
   std::string doubt() const override;
+  ReadAt reader() const {
+    return [this](void* out, uint64_t offset, uint64_t bytes) { return read(out, offset, bytes); };
+  }
   // Bytes of the file from `offset` on: the number read, less than `bytes` only at the end of the file or on an error.
   uint64_t read(void* out, uint64_t offset, uint64_t bytes) const;
 
@@ -47,5 +50,9 @@ struct Held {
 // such as /tmp may be writable, except that the file itself must not lie in it: others could put a library beside it
 // that it loads ($ORIGIN).
 Held hold(const std::filesystem::path& path);
+
+// Why others can put files into a folder with this absolute path, or make the folder if it is not there: a folder on
+// the way is not closed to them as for `hold`, or the last one is sticky and open. "" if they cannot.
+std::string folder_distrust(const std::string& path);
 
 }  // namespace eng

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "session/plugins/held_file.hpp"
+#include "session/plugins/needs.hpp"
 #include "session/plugins/paths.hpp"
 #include "session/plugins/plugin_file.hpp"
 #include "session/plugins/program.hpp"
@@ -111,11 +112,12 @@ Candidate inspect(const fs::path& path) {
   out.path = path;
   const Held held = hold(path);
   if (out.refused = held.refused; !held.file) return out;
-  const ElfFile elf = read_elf([&](void* to, uint64_t at, uint64_t bytes) { return held.file->read(to, at, bytes); });
+  const ElfFile elf = read_elf(held.file->reader());
   // The description is read even if the file is refused, so that messages can name the plugin.
   const std::string described = elf.description.empty() ? "has no section .eng_plugin: add ENG_DESCRIPTION(...)"
                                                         : parse_description(elf.description, out.description);
-  for (const std::string& why : {elf.problem, described})
+  const std::string needs = elf.problem.empty() ? distrust_of_needs(held.file->path(), held.file->reader()) : "";
+  for (const std::string& why : {elf.problem, described, needs})
     if (out.refused.empty()) out.refused = why;
   const auto& all = out.description.provides;
   const bool none = std::none_of(all.begin(), all.end(), [](const Provided& one) { return one.refused.empty(); });

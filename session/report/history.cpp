@@ -30,39 +30,51 @@ class LineReader {
       out_.unreadable += !text.empty();
       return;
     }
-    if (!steps_.empty() && steps_.back() >= step.integer()) forget(step.integer());
-    steps_.push_back(step.integer());
+    // This step and later ones are taken again.
+    while (!kept_.empty() && kept_.back().step >= step.integer()) counts_[kept_.back().line] = false, kept_.pop_back();
+    while (!out_.starts.empty() && out_.starts.back() >= step.integer()) out_.starts.pop_back();
+    kept_.push_back({step.integer(), counts_.size()});
     const int64_t now = attempt.is_integer() ? attempt.integer() : 1;
     if (now != attempt_ || out_.starts.empty()) out_.starts.push_back(step.integer());
     attempt_ = now;
     for (const auto& [name, value] : scalars_of(line)) {
       if (!std::isfinite(value)) continue;
-      const auto [at, added] = place_.emplace(name, out_.series.size());
-      if (added) out_.series.push_back({name, {}, {}});
+      const auto [at, added] = out_.place.emplace(name, out_.series.size());
+      if (added) out_.series.push_back({name, {}, {}}), lines_.emplace_back();
       out_.series[at->second].steps.push_back(step.integer());
       out_.series[at->second].values.push_back(value);
+      lines_[at->second].push_back(counts_.size());
     }
+    counts_.push_back(true);
   }
 
   void finish() {
-    out_.steps = steps_.size();
+    out_.steps = kept_.size();
+    for (size_t s = 0; s < out_.series.size(); ++s) {
+      Series& one = out_.series[s];
+      size_t n = 0;
+      for (size_t k = 0; k < one.steps.size(); ++k) {
+        if (!counts_[lines_[s][k]]) continue;
+        one.steps[n] = one.steps[k], one.values[n] = one.values[k];
+        ++n;
+      }
+      one.steps.resize(n), one.values.resize(n);
+    }
     std::erase_if(out_.series, [](const Series& one) { return one.steps.empty(); });
+    out_.place.clear();
+    for (const Series& one : out_.series) out_.place.emplace(one.name, out_.place.size());
   }
 
  private:
-  // This step and later ones are taken again.
-  void forget(int64_t from) {
-    const auto cut = [from](std::vector<int64_t>& steps) {
-      steps.erase(std::lower_bound(steps.begin(), steps.end(), from), steps.end());
-      return steps.size();
-    };
-    cut(steps_), cut(out_.starts);
-    for (Series& one : out_.series) one.values.resize(cut(one.steps));
-  }
+  struct Kept {
+    int64_t step;
+    size_t line;  // counted over those that are records
+  };
 
   History& out_;
-  std::vector<int64_t> steps_;
-  std::map<std::string, size_t> place_;
+  std::vector<Kept> kept_;                  // ascending steps
+  std::vector<bool> counts_;                // by line
+  std::vector<std::vector<size_t>> lines_;  // of each value of each series
   int64_t attempt_ = 0;
 };
 
@@ -85,9 +97,8 @@ std::map<std::string, std::string> settings_of(const fs::path& file) try {
 }  // namespace
 
 const Series* History::find(const std::string& name) const {
-  for (const Series& one : series)
-    if (one.name == name) return &one;
-  return nullptr;
+  const auto at = place.find(name);
+  return at == place.end() ? nullptr : &series[at->second];
 }
 
 History read_history(const fs::path& run) {
@@ -104,7 +115,12 @@ History read_history(const fs::path& run) {
   out.settings = settings_of(run / "config.resolved.toml");
   LineReader reader(out);
   std::ifstream in(run / "metrics.jsonl", std::ios::binary);
-  for (std::string text; std::getline(in, text);) reader.take(text);
+  LineEnd end = LineEnd::newline;
+  for (std::string text; end == LineEnd::newline;) {
+    end = read_line(*in.rdbuf(), text);
+    if (end == LineEnd::newline || (end == LineEnd::file && !text.empty())) reader.take(text);
+  }
+  out.cut = end == LineEnd::none;
   reader.finish();
   return out;
 }

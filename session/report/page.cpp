@@ -7,6 +7,8 @@
 #include <functional>
 #include <numeric>
 #include <set>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "session/page_text.hpp"
 #include "session/report/chart.hpp"
@@ -92,21 +94,26 @@ struct Page {
         "loss",       "eval_loss",    "lr",           "grad_norm",         "tokens_per_second",
         "mfu",        "step_seconds", "wait_seconds", "device_peak_bytes", "host_peak_bytes",
         "loss_scale", "tokens"};
-    std::vector<std::string> names, heads;
-    const auto head = [](const std::string& name) { return name.substr(0, name.find('/')); };
+    std::vector<std::pair<std::string, std::vector<std::string>>> heads;  // with their names, in order
+    std::unordered_map<std::string, size_t> place;
+    std::unordered_set<std::string> known;
     for (const History& run : runs)
-      for (const Series& one : run.series)
-        if (!shown.count(head(one.name)) && std::find(names.begin(), names.end(), one.name) == names.end())
-          names.push_back(one.name);
-    for (const std::string& name : names)
-      if (std::find(heads.begin(), heads.end(), head(name)) == heads.end()) heads.push_back(head(name));
-    for (const std::string& of : heads) {
+      for (const Series& one : run.series) {
+        const std::string head = one.name.substr(0, one.name.find('/'));
+        if (shown.count(head) || !known.insert(one.name).second) continue;
+        const auto [at, added] = place.emplace(head, heads.size());
+        if (added) heads.push_back({head, {}});
+        heads[at->second].second.push_back(one.name);
+      }
+    for (const auto& [of, names] : heads) {
+      if (charts >= most_charts) break;
       out += fmt::format("<h2>{}</h2>\n<div class=\"charts\">\n", of == "terms"      ? "Terms of the loss"
                                                                   : of == "observed" ? "Observed"
                                                                                      : escaped(of));
-      for (const std::string& name : names)
-        if (head(name) == of)
-          simple(name.substr(std::min(name.find('/') + 1, name.size())), name, Figures::plain, true);
+      for (const std::string& name : names) {
+        if (charts >= most_charts) break;
+        simple(name.substr(std::min(name.find('/') + 1, name.size())), name, Figures::plain, true);
+      }
       out += "</div>\n";
     }
     if (charts >= most_charts)

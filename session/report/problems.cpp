@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "core/base/text.hpp"
 #include "core/config/names.hpp"
+#include "session/failure.hpp"
 
 namespace eng {
 namespace {
@@ -48,7 +50,7 @@ std::string excerpt(const ConfigError& error, const Problem& problem) {
   const std::string cut = from > 0 ? "..." : "", more = from + line_width < all.size() ? "..." : "";
   const std::string caret(std::clamp<std::size_t>(at.length, 1, from + line_width - column), '^');
   out += fmt::format("{} | {}{}{}\n", at.line, cut, join(all, from, line_width), more);
-  out += fmt::format("{} | {:{}}{} {}", blank, "", cut.size() + column - from, caret, problem.label);
+  out += fmt::format("{} | {:{}}{} {}", blank, "", cut.size() + column - from, caret, for_terminal(problem.label));
   return out.substr(0, out.find_last_not_of(' ') + 1) + "\n" + blank + " |\n";
 }
 
@@ -57,13 +59,13 @@ std::string show(const ConfigError& error, const Problem& problem) {
   std::string place = printable(error.name());
   if (at.line > 0) place += fmt::format(":{}:{}", at.line, at.column);
   if (!at.override_text.empty()) place = "command line: " + printable(at.override_text);
-  std::string out = fmt::format("error[{}]: {}\n  --> {}\n", problem.code, problem.message, place);
+  std::string out = fmt::format("error[{}]: {}\n  --> {}\n", problem.code, for_terminal(problem.message), place);
   if (at.line > 0) out += excerpt(error, problem);
-  if (at.line == 0 && !problem.label.empty()) out += "   = " + problem.label + "\n";
+  if (at.line == 0 && !problem.label.empty()) out += "   = " + for_terminal(problem.label) + "\n";
   const auto near = nearest(problem.word, problem.known);
   const std::string mean = near.empty() ? "" : fmt::format("did you mean `{}`?\n", fmt::join(near, "` or `"));
-  if (!(mean + problem.help).empty()) out += indented("help: ", mean + problem.help);
-  if (!problem.note.empty()) out += indented("note: ", problem.note);
+  if (!(mean + problem.help).empty()) out += indented("help: ", mean + printable_lines(problem.help));
+  if (!problem.note.empty()) out += indented("note: ", printable_lines(problem.note));
   return out;
 }
 

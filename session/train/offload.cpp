@@ -106,11 +106,19 @@ std::optional<HostUpdate> host_update(const Plan& plan, const Kernels* kernels) 
   return out;
 }
 
+// A tier on disks is refused for its folders: missing, not writable, on a file system that cannot do it.
+static std::unique_ptr<Tier> open_tier(Registry& registry, const Offload::Tier& tier, const Section& section,
+                                       uint32_t local_rank) try {
+  return std::make_unique<Tier>(registry, tier, section, local_rank);
+} catch (const Error& e) {
+  if (!tier.storage || e.exit() != Exit::environment) throw;
+  throw Error(Exit::disk, e.what(), e.help());
+}
+
 Host make_host(const Offload& offload, const Section& section, Registry& registry, const Kernels* kernels,
                uint32_t local_rank) {
   Host host;
-  for (const Offload::Tier& tier : offload.tiers)
-    host.tiers.push_back(std::make_unique<Tier>(registry, tier, section, local_rank));
+  for (const Offload::Tier& tier : offload.tiers) host.tiers.push_back(open_tier(registry, tier, section, local_rank));
   host.kernels = kernels;
   if (kernels)
     host.device = std::make_unique<Device>(registry, host_device, defaults_of(registry, host_device), local_rank);
@@ -120,9 +128,9 @@ Host make_host(const Offload& offload, const Section& section, Registry& registr
 void try_storage(const Plan& plan, const Offload& offload, const Section& section, Registry& registry) {
   for (size_t t = 0; t < offload.tiers.size(); ++t) {
     if (!offload.tiers[t].storage) continue;
-    Tier tier(registry, offload.tiers[t], section, 0);
+    const auto tier = open_tier(registry, offload.tiers[t], section, 0);
     const uint64_t bytes = plan.arenas[plan.first_tier + t].total();
-    tier.free(tier.alloc(bytes), bytes);
+    tier->free(tier->alloc(bytes), bytes);
   }
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session/train/setup.hpp"
 
+#include <functional>
+#include <numeric>
+
 #include "core/autograd/recompute.hpp"
 #include "session/job/shown.hpp"
 #include "session/ranks/groups.hpp"
@@ -55,6 +58,24 @@ static void note_threads(const Config& config, const Target& target, int64_t ran
     const int64_t threads = std::max<int64_t>(1, section.integer("threads"));
     if (std::string note = quota_note(fmt::format("{}.threads", name), threads, ranks, quota); !note.empty())
       notes.push_back(std::move(note));
+  }
+}
+
+// The optimizer sees the parameters of a block as one row, and rows have at most 2^40 elements.
+static void check_blocks(const Model& model, const Section& section) {
+  for (const Block& block : model.blocks) {
+    double sum = 0;
+    for (const uint32_t k : block.params) {
+      const eng_desc& d = model.params[k].desc;
+      sum += std::accumulate(d.dims, d.dims + d.ndim, 1.0, std::multiplies<>());
+    }
+    if (sum > static_cast<double>(uint64_t{1} << 40))
+      throw Error(
+          Exit::usage,
+          fmt::format("model {}: block {} has {:.3g} parameters, the most is 2^40", model.plugin, block.name, sum),
+          section.has("hidden_size")
+              ? fmt::format("model.hidden_size = {}: lower it, or another width", section.integer("hidden_size"))
+              : "lower a width of [model]");
   }
 }
 
@@ -157,6 +178,8 @@ static Setup make_parts(const Config& config, Registry& registry, bool training,
   s.model = trace(model, model_table, generate ? 1 : train.integer("micro_batch"),
                   generate ? generate : train.integer("sequence_length"), s.precision.dtype(ENG_ROLE_ACT),
                   training ? train.strings("freeze") : std::vector<std::string>{}, use == Use::run, offered);
+  check_blocks(s.model, model);
+  if (readable.traced) readable.traced(s.model);
   need_fields(readable.fields, s.model);
   if (!generate) compare_fields(offered, s.model, config, s.notes);
   if (training) recompute(s.model, recompute_of(config.section("recompute")));
@@ -260,8 +283,8 @@ Setup make_sketch(const Config& config, Registry& registry, const World& world) 
   return make(config, registry, true, 0, world, nullptr, Use::sketch);
 }
 
-Setup make_evaluation(const Config& config, Registry& registry) {
-  return make(config, registry, false, 0, {}, nullptr);
+Setup make_evaluation(const Config& config, Registry& registry, const Readable& readable) {
+  return make(config, registry, false, 0, {}, nullptr, Use::run, readable);
 }
 
 bool is_saved(const Tensor& t) {

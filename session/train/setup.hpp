@@ -45,6 +45,7 @@ struct Readable {
   std::vector<std::string> fields = {};       // that batches of the caller bring, whatever the own data have
   // Instead of training: a job's programs, and the gradients. Borrowed.
   const Job* job = nullptr;
+  std::function<void(const Model&)> traced = {};  // called before the model is planned: what it refuses costs no plan
 };
 
 // Loads the plugins that the configuration names, traces the model, makes the verified plan.
@@ -60,7 +61,7 @@ Setup make_plan_only(const Config& config, Registry& registry, const World& worl
 Setup make_sketch(const Config& config, Registry& registry, const World& world = {});
 
 // For evaluating existing weights: without gradients and optimizer state.
-Setup make_evaluation(const Config& config, Registry& registry);
+Setup make_evaluation(const Config& config, Registry& registry, const Readable& readable = {});
 
 // Whether checkpoints have it: other tensors are made anew by every step.
 bool is_saved(const Tensor& tensor);

@@ -345,7 +345,7 @@ void Trainer::together(Evaluation& out, std::vector<double> sums) {
     }
   }
   const auto labels = static_cast<double>(std::max<uint64_t>(out.tokens, 1));
-  out.loss = out.tokens ? weighted(setup_.plan, sums) / labels : 0;
+  out.loss = out.tokens ? weighted(setup_.plan, sums) / labels : NAN;
   out.terms = term_means(setup_.plan, sums, labels);
   const auto& terms = setup_.plan.terms;
   const auto language = std::find_if(terms.begin(), terms.end(), [](const Term& t) { return t.cross_entropy; });

@@ -142,7 +142,7 @@ TEST_CASE("what cannot be on disks is refused before the run", "[cli][.slow]") {
   refused({"offload.optimizer=nvme", "offload.nvme_paths=[\"disk\"]"}, 2, "is not absolute");
   refused({"offload.ratio=0.5"}, 2, "remove `ratio`");
   refused(joined(disk.keys({"offload.optimizer=nvme"}), {"offload.nvme_block=1000"}), 2, "nvme_block");
-  refused(joined(disk.keys({"offload.optimizer=nvme"}), {"offload.nvme_paths=[\"/no/such\"]"}), 3, "/no/such");
+  refused(joined(disk.keys({"offload.optimizer=nvme"}), {"offload.nvme_paths=[\"/no/such\"]"}), 10, "/no/such");
 #ifndef SANITIZED  // it plans a model of a terabyte
   const std::string large = "model.hidden_size=16384";
   refused(joined(disk.keys({"offload.optimizer=nvme", "offload.gradients=nvme", "offload.parameters=nvme"}),
@@ -167,7 +167,8 @@ TEST_CASE("what cannot be on disks is refused before the run", "[cli][.slow]") {
   };
   checked({}, {}, 0, "reserved and given back");
   checked({}, small, 10, "ulimit -f");
-  checked({"offload.nvme_paths=[\"/no/such\"]"}, {}, 3, "create the directory");
+  checked({"offload.nvme_paths=[\"/no/such\"]"}, {}, 10, "create the directory");
+  checked({"offload.nvme_paths=[\"" + (scratch / "text.txt").string() + "\"]"}, {}, 10, "is not a directory");
 }
 
 TEST_CASE("a run that is killed leaves nothing on its disks, and goes on from its checkpoint", "[cli]") {

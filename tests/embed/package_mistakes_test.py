@@ -54,6 +54,7 @@ class Words(Case):
                      lambda: run.generate("plan", tokens=2 ** 63), lambda: run.generate("plan", top_k=2 ** 64),
                      lambda: run.plan(ranks=2 ** 32 + 2), lambda: run.plan(-1), lambda: run.evaluate(batches=2 ** 64)):
             self.assertRaises(OverflowError, call)
+            self.assertRaisesRegex(ValueError, r"-?\d+ to \d+ is possible", call)
         for call in (lambda: run.generate([1.5]), lambda: run.plan(ranks=2.0), lambda: run.generate("plan", seed="1")):
             self.assertRaisesRegex(TypeError, "no whole number", call)
         for call in (lambda: run.generate("pl\0an"), lambda: run[WEIGHT + "\0x"],

@@ -89,6 +89,63 @@ TEST_CASE("an analysis that was killed or stopped ends with the bits of one that
   }
 }
 
+TEST_CASE("a damaged save of an analysis is told; without another one it ends with 9", "[job]") {
+  Scratch scratch;
+  scratch.config();
+  const Args turns = {"job.turns=4"};
+  const auto whole = analysed(scratch, "whole", turns);
+  const fs::path saves = scratch / "part" / "checkpoints";
+  const auto saved = [&] {
+    std::string newest;
+    for (const std::string& name : names(saves))
+      if (name.starts_with("step-")) newest = name;
+    return newest;
+  };
+  const auto damage = [&](const std::string& name) {
+    for (const auto& file : fs::directory_iterator(saves / name))
+      if (file.path().extension() == ".safetensors") fs::resize_file(file.path(), fs::file_size(file.path()) - 1);
+  };
+  {
+    Child child(scratch, words(with({"config.toml", "--job", "fixture", "--out", "part", "job.pause=300"}, turns)));
+    REQUIRE(child.wait_for_path(saves / "step-00000001" / "manifest.json"));
+    child.signal(SIGKILL);
+    child.wait();
+  }
+  const std::string older = saved();
+  fs::copy(saves / older, scratch / "kept", fs::copy_options::recursive);
+  REQUIRE(engine(scratch, words({"part"})).exit == 0);
+  // Nothing else is there.
+  const std::string newest = saved();
+  REQUIRE(newest > older);
+  damage(newest);
+  fs::remove(scratch / "part" / "result.txt");
+  for (int k = 0; k < 2; ++k) {
+    const Result none = engine(scratch, words({"part"}));
+    INFO(none.err);
+    CHECK(none.exit == 9);
+    CHECK(has(none.err, newest + " is not used: "));
+    CHECK(has(none.err, "no checkpoint of part is usable"));
+    CHECK(has(none.err, "start a new analysis, or remove the damaged checkpoints"));
+    CHECK(saved() == newest);
+    CHECK_FALSE(fs::exists(scratch / "part" / "result.txt"));
+  }
+  // An older one is.
+  fs::rename(scratch / "kept", saves / older);
+  const Result on = engine(scratch, words({"part"}));
+  INFO(on.err);
+  CHECK(on.exit == 0);
+  CHECK(has(on.err, newest + " is not used: "));
+  CHECK(has(on.err, "resumes from " + older));
+  CHECK(result(scratch / "part") == whole);
+  CHECK(names(saves) == std::vector<std::string>{"aside-" + newest, newest});
+  // A linked folder is not followed.
+  fs::rename(saves, scratch / "elsewhere");
+  fs::create_directory_symlink(scratch / "elsewhere", saves);
+  const Result linked = engine(scratch, words({"part"}));
+  CHECK(linked.exit == 10);
+  CHECK(has(linked.err, "checkpoints is a symbolic link"));
+}
+
 TEST_CASE("an analysis reads the weights of a run, and goes on with them", "[job]") {
   Scratch scratch;
   scratch.config();

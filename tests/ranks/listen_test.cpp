@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run on one machine cannot be reached from others.
 #include <arpa/inet.h>
+#include <sys/un.h>
 
+#include <cstddef>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -49,6 +51,15 @@ bool loopback(const std::string& address) {
   return host == "0100007F" || host == "00000000000000000000000001000000";
 }
 
+// The socket on which a command waits for its ranks, without the NUL before its name.
+std::string socket_of(pid_t pid) {
+  std::ifstream table("/proc/net/unix");
+  const std::string begin = "@engine-" + std::to_string(pid) + "-";
+  for (std::string line; std::getline(table, line);)
+    if (const size_t at = line.find(begin); at != line.npos) return line.substr(at + 1);
+  return "";
+}
+
 }  // namespace
 
 TEST_CASE("ranks of one machine listen on the loopback interface alone", "[ranks]") {
@@ -75,4 +86,28 @@ TEST_CASE("ranks of one machine listen on the loopback interface alone", "[ranks
       CHECK(loopback(address));
     }
   }
+}
+
+TEST_CASE("another process of the same user on the command's socket is no rank", "[ranks]") {
+  Training training({}, "2");
+  REQUIRE(training.child->wait_for("model llama"));
+  const std::string name = socket_of(training.child->pid());
+  REQUIRE_FALSE(name.empty());
+  for (const std::string text : {R"({"hello":99999})", R"({"hello":-1})", "{\"stderr\":-1}\nforged",
+                                 "{\"stderr\":7}\nforged", R"({"hello":"x"})", R"({"stderr":2})", "no JSON", ""}) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
+    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    REQUIRE(connect(fd, reinterpret_cast<const sockaddr*>(&address), length) == 0);
+    CHECK(send(fd, (text + "\n").data(), text.size() + 1, MSG_NOSIGNAL) == ssize_t(text.size() + 1));
+    close(fd);
+  }
+  REQUIRE(training.child->wait_for("saved step-"));
+  training.child->signal(SIGINT);
+  const Result result = training.child->wait();
+  INFO(result.err);
+  CHECK(result.exit == 75);
+  CHECK_FALSE(has(result.err, "forged"));
 }

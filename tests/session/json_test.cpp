@@ -33,6 +33,14 @@ std::string refused(const std::string& text, size_t deepest) {
 
 }  // namespace
 
+TEST_CASE("json: of values with one name the last stays, where the first was") {
+  const Json ordered = Json::parse_or_null(R"({"b":1,"a":2,"b":{"x":1,"x":[]},"c":3,"a":4})", true);
+  CHECK(ordered.dump() == R"({"b":{"x":[]},"a":4,"c":3})");
+  std::string many = "{";
+  for (int k = 0; k < 200000; ++k) many += "\"n" + std::to_string(k) + "\":0,";
+  CHECK(Json::parse_or_null(many + "\"n7\":1}", true).size() == 200000);  // in no time
+}
+
 TEST_CASE("json: reads and writes the bytes that the library does") {
   for (const std::string text : texts)
     for (const int indent : {-1, 0, 2}) {

@@ -138,6 +138,45 @@ TEST_CASE("run directory: links in a new one are refused, and nothing is written
   }
 }
 
+TEST_CASE("run directory: linked folders in a run are not followed", "[run_dir]") {
+  for (const std::string name : {"checkpoints", "logs"}) {
+    INFO(name);
+    Scratch scratch;
+    { RunDir::at(scratch / "r"); }
+    fs::rename(scratch / "r" / name, scratch / "elsewhere");
+    for (const bool dangling : {false, true}) {
+      fs::create_directory_symlink(scratch / (dangling ? "nowhere" : "elsewhere"), scratch / "r" / name);
+      const auto before = std::distance(fs::directory_iterator(scratch / "elsewhere"), fs::directory_iterator());
+      CHECK_THAT(refusal(Exit::disk, [&] { RunDir::open(scratch / "r"); }),
+                 Catch::Contains(name + " is a symbolic link"));
+      log_line(scratch / "r", 7, "a line");
+      CHECK(before == std::distance(fs::directory_iterator(scratch / "elsewhere"), fs::directory_iterator()));
+      CHECK_FALSE(fs::exists(scratch / "nowhere"));
+      fs::remove(scratch / "r" / name);
+    }
+    write_file(scratch / "r" / name, "a file");
+    CHECK_THAT(refusal(Exit::disk, [&] { RunDir::open(scratch / "r"); }), Catch::Contains("Not a directory"));
+  }
+}
+
+TEST_CASE("run directory: a line of metrics is read up to a limit", "[run_dir]") {
+  Scratch scratch;
+  const auto read = [&](const std::string& text) {
+    write_file(scratch / "lines", text);
+    std::ifstream in(scratch / "lines", std::ios::binary);
+    std::string line, all;
+    for (;;) {
+      const LineEnd end = read_line(*in.rdbuf(), line);
+      all += line.substr(0, 3) + (end == LineEnd::newline ? ";" : end == LineEnd::file ? "." : "!");
+      if (end != LineEnd::newline) return all;
+    }
+  };
+  CHECK(read("") == ".");
+  CHECK(read("a\n\nb") == "a;;b.");
+  CHECK(read("a\n" + std::string(longest_metrics_line, 'x') + "\nb\n") == "a;xxx!");
+  CHECK(read(std::string(longest_metrics_line - 1, 'x') + "\nb\n") == "xxx;b;.");
+}
+
 TEST_CASE("run directory: links and FIFOs in place of its files neither mislead nor block", "[run_dir]") {
   Scratch scratch;
   { RunDir::at(scratch / "r"); }

@@ -2,6 +2,8 @@
 // Functions shared by the subcommands.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <memory>
@@ -27,6 +29,31 @@ struct Common {
   std::vector<std::string> arguments;  // its words after `engine`
   int exit = 0;                        // the exit code
 };
+
+// What is printed may have names, paths and values from anybody in it: an argument that is a text is shown as
+// for_terminal shows it.
+template <class T>
+decltype(auto) as_shown(const T& value) {
+  if constexpr (std::is_convertible_v<const T&, std::string_view>)
+    return for_terminal(std::string(std::string_view(value)));
+  else
+    return value;
+}
+// To stdout: a text as it is, and one whose control characters are replaced. These throw Error(Exit::disk) if stdout
+// takes no more.
+void write_out(std::string_view text);
+void put_out(const std::string& text);
+void flush_out();
+// To stderr, which may be closed.
+void put_err(const std::string& text);
+template <class... Args>
+void print_out(fmt::format_string<Args...> form, const Args&... args) {
+  put_out(fmt::format(fmt::runtime(fmt::string_view(form)), as_shown(args)...));
+}
+template <class... Args>
+void print_err(fmt::format_string<Args...> form, const Args&... args) {
+  put_err(fmt::format(fmt::runtime(fmt::string_view(form)), as_shown(args)...));
+}
 
 // "error: ...", and "help: ..." if there is help; whole lines.
 std::string text_of(const Failure& failure);

@@ -75,10 +75,10 @@ eng_data_built build(const Config& config, Registry& registry, int64_t vocabular
                 fmt::format("data plugin {}: the path of the file that it built does not end in NUL", name));
   if (!built.path[0]) return built;
   const double seconds = std::max(line.seconds(), 1e-9);
-  fmt::print(stderr, "data  {}: {} tokens in {} documents, {}\n", built.path, built.tokens, built.documents,
-             built.reused ? std::string("already built")
-                          : fmt::format("built in {} ({:.0f} tokens/s)", duration_text(seconds),
-                                        static_cast<double>(built.tokens) / seconds));
+  print_err("data  {}: {} tokens in {} documents, {}\n", built.path, built.tokens, built.documents,
+            built.reused ? std::string("already built")
+                         : fmt::format("built in {} ({:.0f} tokens/s)", duration_text(seconds),
+                                       static_cast<double>(built.tokens) / seconds));
   return built;
 }
 
@@ -94,8 +94,8 @@ void print_sample(const Config& config, Registry& registry, const Data& data) {
     const Tokenizer tokenizer(registry, section.string("tokenizer"), config.base_dir());
     for (size_t i = 0; i < shown; ++i) text += tokenizer.decode(batch.tokens[i]);
   }
-  fmt::print("first sample:{}\n", ids);
-  if (!text.empty()) fmt::print("as text: {}\n", printable(text, 400));
+  print_out("first sample:{}\n", ids);
+  if (!text.empty()) print_out("as text: {}\n", printable(text, 400));
 }
 
 bool is_config(const std::string& target) {
@@ -119,8 +119,8 @@ int inspect(const Common& common, const std::string& file, uint32_t flags) {
       if (size > text.size())
         throw Error(Exit::data, fmt::format("data plugin {} returned {} bytes about the file; at most {} are allowed",
                                             name, size, text.size()));
-      fmt::print("{}", std::string_view(text).substr(0, size));
-      if (flags & ENG_INSPECT_VERIFY) fmt::print("{}: ok\n", file);
+      put_out(text.substr(0, size));
+      if (flags & ENG_INSPECT_VERIFY) print_out("{}: ok\n", file);
       return 0;
     }
     if (!first) first.emplace(Exit::data, fmt::format("data plugin {}: {}", name, sink.text(status)));
@@ -137,15 +137,15 @@ int inspect_config(const Common& common, const std::string& target, const std::v
   for (const Field& field : offered_fields(config, *registry, false).fields) fields.push_back(field);
   const Data data(*registry, config, vocabulary, fields);
   const eng_data_info& i = data.info();
-  fmt::print("files: {}\ntokens: {}\nids below: {} (model: {})\ntraining samples: {}\nheld out: {}\ncontent: {}\n",
-             i.files, i.tokens, i.vocabulary, vocabulary, i.train_samples, i.validation_samples, i.content_hash);
+  print_out("files: {}\ntokens: {}\nids below: {} (model: {})\ntraining samples: {}\nheld out: {}\ncontent: {}\n",
+            i.files, i.tokens, i.vocabulary, vocabulary, i.train_samples, i.validation_samples, i.content_hash);
   if (fields.size() > 2) {
     std::string names = "tokens, labels";
     for (size_t f = 2; f < fields.size(); ++f) names += ", " + fields[f].name;
-    fmt::print("fields: {}\n", names);
+    print_out("fields: {}\n", names);
   }
   if (data.packed())
-    fmt::print("packed: {} documents, {:.1f} % of the positions are padding\n", i.documents, 100 * data.padding());
+    print_out("packed: {} documents, {:.1f} % of the positions are padding\n", i.documents, 100 * data.padding());
   print_sample(config, *registry, data);
   return 0;
 }
@@ -163,9 +163,9 @@ int build_command(const Common& common, BuildFlags flags) {
   config.require("data");
   const eng_data_built built = build(config, *registry, model_vocabulary(config, *registry), flags.threads);
   if (!built.path[0])
-    fmt::print(stderr, "nothing to build: this data is read directly ([data] plugin, tokenizer)\n");
+    print_err("nothing to build: this data is read directly ([data] plugin, tokenizer)\n");
   else
-    fmt::print("{}\n", built.path);
+    print_out("{}\n", built.path);
   return 0;
 }
 

@@ -15,6 +15,7 @@
 #include "session/run_dir.hpp"
 #include "session/tokenizer.hpp"
 #include "session/train/trainer.hpp"
+#include "session/waiting.hpp"
 #include "tools/engine/command.hpp"
 
 namespace eng {
@@ -116,14 +117,16 @@ int eval(const Common& common, const EvalFlags& flags) {
       texts.settings().count("validation_paths"))
     texts.set("validation_paths", std::vector<std::string>(), "data.paths");
   if (evaluates_all(flags)) evaluate_all(config);
-  Setup setup = make_evaluation(config, *registry);
-  print_notes(setup);
   const bool run = RunDir::is_run(flags.target);
+  Readable readable;
+  if (!run) readable.traced = weights_check(config, *registry);
+  Setup setup = make_evaluation(config, *registry, readable);
+  print_notes(setup);
   std::filesystem::path weights = weights_source(config);
   int64_t step = 0;
   setup.stored = setup.plan.tensors.size();
   if (run) {
-    const Found found = newest_checkpoint(std::filesystem::path(flags.target) / "checkpoints");
+    const Found found = newest_checkpoint(own_folder(flags.target, checkpoints_folder));
     if (!found.path) throw Error(Exit::checkpoint, flags.target + " has no usable checkpoint");
     weights = *found.path;
     step = checkpoint_step(weights).value_or(0);
@@ -138,6 +141,7 @@ int eval(const Common& common, const EvalFlags& flags) {
   if (!data.info().validation_samples)
     throw Error(Exit::data, "nothing is held out: data.validation is 0",
                 "set data.validation, for example 0.05, or data.validation_paths; --all evaluates all data");
+  if (setup.kernels->host_memory()) check_threads(setup.kernels->info().parallel);
   release_freed_memory();  // of planning
   Trainer trainer(config, *registry, setup, data, nullptr, run ? choices_of(weights) : "");
   if (run && overrides.empty() && !evaluates_all(flags))
@@ -155,6 +159,9 @@ int eval(const Common& common, const EvalFlags& flags) {
     if (text) text->add(batch);
   };
   const Evaluation e = trainer.evaluate(batches, seen);
+  if (!e.tokens)
+    throw Error(Exit::data, fmt::format("{}: none of the labels counts, so there is no loss", flags.target),
+                "evaluate other data: data.validation_paths, or --all");
   if (!std::isfinite(e.loss))
     throw Error(Exit::numerics, fmt::format("{}: the loss over {} tokens is not finite", flags.target, e.tokens),
                 "the weights contain values that are not finite, or too large for fp32");
@@ -174,10 +181,9 @@ int eval(const Common& common, const EvalFlags& flags) {
       for (const Named& one : e.terms) terms[one.name] = one.value;
       out["terms"] = std::move(terms);
     }
-    fmt::print("{}\n", out.dump());
+    print_out("{}\n", out.dump());
   } else {
-    fmt::print("{}{}\n", eval_text(step, e),
-               bits_per_byte ? fmt::format("  {:.4f} bits per byte", *bits_per_byte) : "");
+    print_out("{}{}\n", eval_text(step, e), bits_per_byte ? fmt::format("  {:.4f} bits per byte", *bits_per_byte) : "");
   }
   return 0;
 }

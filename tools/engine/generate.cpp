@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <iostream>
-#include <iterator>
 #include <optional>
 #include <set>
 
@@ -36,9 +34,19 @@ struct Flags {
 
 // What the model says about itself. `check`: and whether the weights of [model] from fit it.
 eng_model_info model_info(const Config& config, Registry& registry, bool check) {
-  const Setup smallest = make_setup(config, registry, 1);
-  if (check) check_weights(config, registry, smallest);
-  return smallest.model.info;
+  Readable readable;
+  if (check) readable.traced = weights_check(config, registry);
+  return make_setup(config, registry, 1, {}, nullptr, readable).model.info;
+}
+
+std::string read_prompt() {
+  constexpr size_t most = 16 << 20;
+  std::string out, part(65536, '\0');
+  while (const size_t n = std::fread(part.data(), 1, part.size(), stdin)) {
+    out.append(part, 0, n);
+    if (out.size() > most) throw Error(Exit::usage, fmt::format("the prompt has more than {} MiB", most >> 20));
+  }
+  return out;
 }
 
 // The tokenizer given by --tokenizer, that of the run's data, or that of the Hugging Face directory.
@@ -123,7 +131,7 @@ int generate(const Common& common, const Flags& flags) {
   const bool run = RunDir::is_run(weights);
   uint64_t stored = 0;
   if (run) {
-    const Found found = newest_checkpoint(weights / "checkpoints");
+    const Found found = newest_checkpoint(own_folder(weights, checkpoints_folder));
     if (!found.path) throw Error(Exit::checkpoint, flags.target + " has no usable checkpoint");
     weights = *found.path;
     stored = found.tensors;
@@ -131,7 +139,7 @@ int generate(const Common& common, const Flags& flags) {
 
   const Tokenizer tokenizer = make_tokenizer(flags, config, *registry);
   const auto directories = text_directories(flags, config);
-  std::string prompt = flags.prompt == "-" ? std::string(std::istreambuf_iterator<char>(std::cin), {}) : flags.prompt;
+  std::string prompt = flags.prompt == "-" ? read_prompt() : flags.prompt;
   // A chat template already contains the special tokens.
   if (flags.chat) prompt = written_as_chat(flags, directories, prompt);
   std::vector<int32_t> tokens = tokenizer.encode(prompt, !flags.chat && special_tokens(flags, config));
@@ -156,7 +164,7 @@ int generate(const Common& common, const Flags& flags) {
       decoder.logits().first(static_cast<size_t>(std::min(info.vocabulary, tokenizer.info().vocabulary)));
   const std::set<int32_t> ends = ends_of_text(tokenizer, directories);
   TextOut text(flags.stop);
-  if (flags.ids) fmt::print(stderr, "prompt ids: {}\n", fmt::join(tokens, " "));
+  if (flags.ids) print_err("prompt ids: {}\n", fmt::join(tokens, " "));
   int64_t n = 0;
   for (bool more = true; more;) {
     const int32_t id = sampler.next(logits, static_cast<uint64_t>(n));
@@ -164,19 +172,20 @@ int generate(const Common& common, const Flags& flags) {
     ++n;
     const std::string shown = text.add(tokenizer.decode(id));
     if (flags.ids)
-      fmt::print("{}{}", n > 1 ? " " : "", id);
+      print_out("{}{}", n > 1 ? " " : "", id);
     else
-      fmt::print("{}", shown);
-    std::fflush(stdout);
+      write_out(shown);
+    flush_out();
     more = n_prompt + n < length && !text.stopped();
     if (more) decoder.feed({&id, 1});
   }
-  fmt::print("{}\n", flags.ids ? "" : text.rest());
+  write_out((flags.ids ? "" : text.rest()) + "\n");
+  flush_out();  // before the speeds, where both go to one file
   const auto seconds = [](auto a, auto b) { return std::max(std::chrono::duration<double>(b - a).count(), 1e-9); };
-  fmt::print(stderr, "prompt {} tokens, {:.1f} tokens/s; generated {} tokens, {:.1f} tokens/s; {}\n", n_prompt,
-             static_cast<double>(n_prompt) / seconds(start, begun), n,
-             static_cast<double>(n) / seconds(begun, Clock::now()),
-             format_bytes(static_cast<double>(planned_peak(decoder.setup()))));
+  print_err("prompt {} tokens, {:.1f} tokens/s; generated {} tokens, {:.1f} tokens/s; {}\n", n_prompt,
+            static_cast<double>(n_prompt) / seconds(start, begun), n,
+            static_cast<double>(n) / seconds(begun, Clock::now()),
+            format_bytes(static_cast<double>(planned_peak(decoder.setup()))));
   return 0;
 }
 

@@ -31,11 +31,11 @@ int init(const Common& common, const std::vector<std::string>& words, const std:
   plugins.explain = [&](const auto&, const auto&) { return not_built_yet(*registry); };
   const ModelChoice choice = choose_model(plugins, words);
   if (!choice.others.empty())
-    fmt::print(stderr, "note: `{}` is also a preset of {}; this one is {}'s: [model] plugin selects it\n",
-               choice.preset, fmt::join(choice.others, " and "), choice.plugin);
+    print_err("note: `{}` is also a preset of {}; this one is {}'s: [model] plugin selects it\n", choice.preset,
+              fmt::join(choice.others, " and "), choice.plugin);
   const auto [text, needs] = start_config(*plugins.find(ENG_MODEL_KIND, choice.plugin), choice);
   if (put_text(text, out))
-    fmt::print(stderr, "wrote {0}; set [data] {1}, then:  engine check {0}\n", out, fmt::join(needs, " and "));
+    print_err("wrote {0}; set [data] {1}, then:  engine check {0}\n", out, fmt::join(needs, " and "));
   return 0;
 }
 
@@ -57,8 +57,8 @@ void doctor(const Common& common) {
   std::string text;
   while (std::getline(cpu, text))
     if (text.rfind("model name", 0) == 0) break;
-  fmt::print("engine {}  ABI {} ({})\n", version, ENG_ABI_MAJOR, ENG_ABI_DRAFT_ID);
-  fmt::print("cpu     {}\n", text.size() > 13 ? text.substr(13) : "unknown");
+  print_out("engine {}  ABI {} ({})\n", version, ENG_ABI_MAJOR, ENG_ABI_DRAFT_ID);
+  print_out("cpu     {}\n", text.size() > 13 ? text.substr(13) : "unknown");
   auto registry = scan_plugins(common);
   for (const std::string& name : registry->names(ENG_DEVICE_KIND)) {
     try {
@@ -66,30 +66,30 @@ void doctor(const Common& common) {
                                     {}, schemas_of(*registry));
       Kernels kernels(*registry, name, config.section("device"));
       const eng_device_info& i = kernels.info();
-      fmt::print("device  {}: {}, parallel {}, memory {}{}{}{}\n", name, i.name, i.parallel,
-                 format_bytes(static_cast<double>(i.total_bytes)), kernels.host_memory() ? "" : " of its own",
-                 i.flags & ENG_DEVICE_ASYNC ? ", queues" : "", i.flags & ENG_DEVICE_GRAPHS ? ", graphs" : "");
-      fmt::print("{}", inspected(registry->table<eng_device>(ENG_DEVICE_KIND, name), config.section("device")));
+      print_out("device  {}: {}, parallel {}, memory {}{}{}{}\n", name, i.name, i.parallel,
+                format_bytes(static_cast<double>(i.total_bytes)), kernels.host_memory() ? "" : " of its own",
+                i.flags & ENG_DEVICE_ASYNC ? ", queues" : "", i.flags & ENG_DEVICE_GRAPHS ? ", graphs" : "");
+      put_out(inspected(registry->table<eng_device>(ENG_DEVICE_KIND, name), config.section("device")));
     } catch (const Error& e) {
-      fmt::print("device  {}: {}\n", name, e.what());
+      print_out("device  {}: {}\n", name, e.what());
     }
   }
-  fmt::print("host    memory {}\n", format_bytes(static_cast<double>(room_here().memory)));
+  print_out("host    memory {}\n", format_bytes(static_cast<double>(room_here().memory)));
   if (const CpuQuota quota = cpu_quota(); quota.processors > 0)
-    fmt::print("quota   {:.4g} processors: {}\n", quota.processors, quota.limit);
-  fmt::print("threads wait for each other {}\n", waiting());
+    print_out("quota   {:.4g} processors: {}\n", quota.processors, quota.limit);
+  print_out("threads wait for each other {}\n", waiting());
   rlimit limit{};
   getrlimit(RLIMIT_MEMLOCK, &limit);
-  fmt::print("limits  memlock {}",
-             limit.rlim_cur == RLIM_INFINITY ? "unlimited" : format_bytes(static_cast<double>(limit.rlim_cur)));
+  print_out("limits  memlock {}",
+            limit.rlim_cur == RLIM_INFINITY ? "unlimited" : format_bytes(static_cast<double>(limit.rlim_cur)));
   getrlimit(RLIMIT_NOFILE, &limit);
-  fmt::print(", open files {}\n", limit.rlim_cur);
+  print_out(", open files {}\n", limit.rlim_cur);
   std::error_code error;
   // Of no entries: a system that permits io_uring refuses the number, others refuse the call.
   const bool ring = ::syscall(SYS_io_uring_setup, 0, nullptr) >= 0 || (errno != ENOSYS && errno != EPERM);
-  fmt::print("io      {}\n", ring ? "io_uring" : "no io_uring: tiers on disks have one request at a time");
-  fmt::print("disk    {} free here\n", format_bytes(static_cast<double>(std::filesystem::space(".", error).available)));
-  fmt::print("{}", print_plugins(*registry, true));
+  print_out("io      {}\n", ring ? "io_uring" : "no io_uring: tiers on disks have one request at a time");
+  print_out("disk    {} free here\n", format_bytes(static_cast<double>(std::filesystem::space(".", error).available)));
+  put_out(print_plugins(*registry, true));
 }
 
 }  // namespace
@@ -103,8 +103,7 @@ void add_config(CLI::App& app, Common& common) {
   auto* show = command->add_subcommand("show", "print every value and where it comes from");
   show->add_option("config", *target, "a configuration file or a run directory")->required();
   add_overrides(*show, *rest);
-  show->callback(
-      [&common, target, rest] { fmt::print("{}", resolved_text(load_config(common, *target, *rest).config)); });
+  show->callback([&common, target, rest] { put_out(resolved_text(load_config(common, *target, *rest).config)); });
   auto* schema = command->add_subcommand("schema", "print every key with its type, range and default");
   schema->add_option("names", *rest, "sections or plugins; all by default");
   schema->callback([&common, rest] {
@@ -117,7 +116,7 @@ void add_config(CLI::App& app, Common& common) {
         throw Error(Exit::usage, fmt::format("there is no section or plugin named `{}` that has keys", name),
                     fmt::format("sections are: {}", fmt::join(sections, ", ")));
       }
-    fmt::print("{}", schema_text(plugins, *rest));
+    put_out(schema_text(plugins, *rest));
   });
   add_extra(*command, common);
 

@@ -268,13 +268,17 @@ void Above::line(Stream& stream, const std::string& text) {
 }
 
 void Above::message(Stream& stream, const Json& json) try {
-  if (json.contains("stderr")) {
-    stream.rank = static_cast<uint32_t>(json.at("stderr").integer());
-    stream.errors = true;
-    return;
+  for (const char* key : {"stderr", "hello"}) {
+    if (!json.contains(key)) continue;
+    const int64_t rank = json.at(key).integer();
+    if (rank < 0 || rank >= what_.ranks) {  // another process of this user, and no rank
+      stream.over = true;
+      return;
+    }
+    stream.rank = rank;
+    stream.errors = *key == 's';
   }
-  if (json.contains("hello")) stream.rank = static_cast<uint32_t>(json.at("hello").integer());
-  if (stream.rank < 0 || stream.rank >= what_.ranks) return;
+  if (stream.rank < 0 || stream.errors) return;
   RankStory& story = ranks_[static_cast<uint32_t>(stream.rank)];
   story.connected = true;
   if (json.contains("pid")) story.pid = static_cast<pid_t>(json.at("pid").integer());
@@ -304,7 +308,8 @@ int Above::outcome() {
   for (const auto& [rank, story] : ranks_) well = well && story.end && *story.end == *ranks_.at(0).end;
   if (well) {
     if (*status_ != 0)
-      shown_.put(fmt::format("warning: all ranks ended normally, but mpirun ended with {}\n{}", *status_, said_));
+      shown_.put(fmt::format("warning: all ranks ended normally, but mpirun ended with {}\n{}\n", *status_,
+                             printable_lines(said_)));
     return *ranks_.at(0).end;
   }
   Cause cause = cause_of(ranks_, what_.ranks, said_, *status_, memory_kills() > kills_before_);
@@ -324,7 +329,7 @@ std::string Above::failed(const Cause& cause) {
                       "the last complete checkpoint is {}; resume with:  engine {} {} {}\nlogs of the ranks: {}/logs",
                       newest, what_.verb, shell_word(run_), what_.again, run_);
   }
-  return text_of(Failure{cause.exit, cause.text, help});
+  return text_of(Failure{cause.exit, printable_lines(cause.text), printable_lines(help)});
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <sstream>
 
 #include "core/base/error.hpp"
 #include "core/config/names.hpp"
@@ -53,11 +54,18 @@ int command(int argc, char** argv) {
   app.add_option("--plugin-path", common.plugin_paths, "folders to search for plugins first");
   eng::add_commands(app, common);
   try {
-    app.parse(argc, argv);
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::Success& e) {  // --help, --version
+      app.exit(e);
+    }
+    eng::flush_out();
     return common.exit;
   } catch (const CLI::ParseError& e) {
-    if (app.exit(e) == 0) return 0;
-    if (const std::string help = usage_help(app); !help.empty()) fmt::print(stderr, "help: {}\n", help);
+    std::ostringstream none, told;
+    app.exit(e, none, told);
+    eng::put_err(eng::printable_lines(told.str()) + "\n");
+    if (const std::string help = usage_help(app); !help.empty()) eng::print_err("help: {}\n", help);
     return static_cast<int>(eng::Exit::usage);
   } catch (...) {
     const eng::Failure failure = eng::failure(std::current_exception());

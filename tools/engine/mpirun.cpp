@@ -3,37 +3,27 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
 
 #include "core/base/error.hpp"
+#include "core/base/text.hpp"
 #include "session/plugins/program.hpp"
-#include "session/shell.hpp"
 #include "tools/engine/loopback.hpp"
 
 namespace eng {
 namespace fs = std::filesystem;
 namespace {
-
-// The output of `program --version`.
-std::string version_of(const fs::path& program) {
-  const std::string command = shell_word(program.string()) + " --version 2>/dev/null </dev/null";
-  std::string out;
-  if (FILE* pipe = ::popen(command.c_str(), "re")) {
-    std::array<char, 256> part{};
-    while (std::fgets(part.data(), part.size(), pipe)) out += part.data();
-    ::pclose(pipe);
-  }
-  return out;
-}
 
 std::vector<pid_t> children_of(pid_t parent) {
   std::vector<pid_t> out;
@@ -80,6 +70,45 @@ struct Pipe {
   }
   Fd read, write;
 };
+
+// The output of `program --version`, or its beginning; nothing if it does not end.
+std::optional<std::string> version_of(const fs::path& program) {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto patience = std::chrono::seconds(10);
+  constexpr size_t most = 16384;
+  Pipe pipe;
+  const pid_t pid = ::fork();
+  if (pid < 0) throw Error(Exit::environment, fmt::format("cannot start a process: {}", std::strerror(errno)));
+  if (pid == 0) {
+    ::setpgid(0, 0);
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const int null = ::open("/dev/null", O_RDWR);
+    if (null < 0 || ::dup2(null, STDIN_FILENO) < 0 || ::dup2(pipe.write, STDOUT_FILENO) < 0 ||
+        ::dup2(null, STDERR_FILENO) < 0)
+      ::_exit(127);
+    ::execl(program.c_str(), program.c_str(), "--version", nullptr);
+    ::_exit(127);
+  }
+  ::setpgid(pid, pid);
+  pipe.write = Fd();
+  std::string out;
+  bool over = false;
+  for (const auto end = Clock::now() + patience; !over && out.size() < most;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
+    pollfd ready = {pipe.read, POLLIN, 0};
+    const int n = left > 0 ? ::poll(&ready, 1, static_cast<int>(left)) : 0;
+    if (n == 0) break;
+    std::array<char, 4096> part{};
+    const ssize_t got = n > 0 ? ::read(pipe.read, part.data(), part.size()) : -1;
+    if (got < 0 && errno == EINTR) continue;
+    over = got <= 0;
+    if (got > 0) out.append(part.data(), static_cast<size_t>(got));
+  }
+  ::kill(-pid, SIGKILL);  // it has said what it has to say
+  ::waitpid(pid, nullptr, 0);
+  if (!over && out.size() < most) return std::nullopt;
+  return out;
+}
 
 }  // namespace
 
@@ -170,9 +199,11 @@ fs::path find_mpirun() {
     for (std::string folder; std::getline(folders, folder, ':');) {
       const fs::path file = fs::path(folder) / name;
       if (folder.empty() || ::access(file.c_str(), X_OK) != 0 || fs::is_directory(file)) continue;
-      const std::string version = version_of(file);
-      if (version.find("Open MPI") != std::string::npos) return file;
-      other = fmt::format("{} is not from Open MPI: it says {}", file.string(), version.substr(0, version.find('\n')));
+      const std::optional<std::string> version = version_of(file);
+      if (version && version->find("Open MPI") != std::string::npos) return file;
+      other = version ? fmt::format("{} is not from Open MPI: it says {}", file.string(),
+                                    printable(version->substr(0, version->find('\n'))))
+                      : fmt::format("{} --version does not end", file.string());
       break;  // like a shell, only the first of that name
     }
   }

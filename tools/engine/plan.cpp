@@ -27,7 +27,7 @@ std::string size(uint64_t n) {
 }
 
 void line(const char* what, const std::string& text, const char* state = "ok") {
-  fmt::print("  {:<11} {:<90} {}\n", what, text, state);
+  print_out("  {:<11} {:<90} {}\n", what, text, state);
 }
 
 // A note if the usual name of the model's preset states another size than it has; otherwise "".
@@ -48,23 +48,20 @@ int check(const Common& common, const std::string& target, const std::vector<std
   auto [registry, config] = load_config(common, target, overrides);
   config.require("data");
   const World world = planned_world(config, ranks);
-  fmt::print("engine {}  {}\n", version, target);
+  print_out("engine {}  {}\n", version, target);
   size_t given = 0, all = 0;
   for (const Section& s : config.sections())
     for (const auto& [key, setting] : s.settings()) ++all, given += setting.given;
   line("config", fmt::format("{} keys, {} given", all, given));
   if (by_epochs(config)) build_data(config, *registry, model_vocabulary(config, *registry), true);
   const std::string epochs = count_steps(config, *registry, ranks);
-  Setup setup = make_plan_only(config, *registry, world);
+  Setup setup = make_plan_only(config, *registry, world, {.traced = weights_check(config, *registry)});
   print_notes(setup);
   std::string plugins;
   for (const auto& p : registry->loaded()) plugins += (plugins.empty() ? "" : "  ") + p.id + " " + p.version;
   line("plugins", plugins);
   line("model", fmt::format("{}, {} parameters", setup.model.plugin, setup.plan.parameters));
-  if (const auto source = weights_source(config); !source.empty()) {
-    check_weights(config, *registry, setup);
-    line("from", source.string());
-  }
+  if (const auto source = weights_source(config); !source.empty()) line("from", source.string());
   if (epochs.empty()) build_data(config, *registry, setup.model.info.vocabulary, true);
   Data data(*registry, config, setup.model.info.vocabulary, setup.model.fields);
   print_notes(config, data, setup.model.info.vocabulary);
@@ -184,26 +181,30 @@ Exit plan(const Common& common, PlanFlags flags) {
   const std::string epochs = made ? "" : try_count_steps(config, *registry, flags.ranks);
   if (flags.fit) {
     const Fit fit = find_fit(config, *registry, world);
-    fmt::print("{}", flags.json ? fit_json(fit) : fit_text(fit));
+    flags.json ? write_out(fit_json(fit)) : put_out(fit_text(fit));
     return refusal(fit);
   }
   Setup setup = make_plan_only(config, *registry, world, {.job = made ? &made->job : nullptr});
   if (flags.activations) {
-    fmt::print("{}", flags.json ? activations_json(setup.model) : activations_text(setup.model));
+    flags.json ? write_out(activations_json(setup.model)) : put_out(activations_text(setup.model));
     return Exit::done;
   }
   if (made) count_job(setup, *made, config.section("checkpoint").boolean("asynchronous"));
   print_notes(setup);
   ReportContext context = report_context(setup, config);
-  fmt::print("{}", flags.json   ? plan_json(setup.plan, context)
-                   : flags.dump ? plan_dump(setup.plan)
-                                : plan_text(setup.plan, context));
+  if (flags.json || flags.dump)
+    write_out(flags.json ? plan_json(setup.plan, context) : plan_dump(setup.plan));
+  else
+    put_out(plan_text(setup.plan, context));
   if (!flags.json && !flags.dump) {
-    if (!epochs.empty()) fmt::print("  epochs            {}\n", epochs);
-    fmt::print("{}", preset_note(*registry, config.section("model"), setup.plan.parameters));
-    std::fflush(stdout);  // what follows takes seconds
-    if (!fits(setup) && !made)
-      for (const auto& edit : proposals(find_fit(config, *registry, world))) fmt::print("  would fit: {}\n", edit);
+    if (!epochs.empty()) print_out("  epochs            {}\n", epochs);
+    put_out(preset_note(*registry, config.section("model"), setup.plan.parameters));
+    flush_out();  // what follows takes seconds
+    if (!fits(setup) && !made) {
+      const Fit fit = find_fit(config, *registry, world, seconds_for_proposals);
+      for (const auto& edit : proposals(fit)) print_out("  would fit: {}\n", edit);
+      if (fit.cut) print_out("  would fit: {}\n", cut_text(fit));
+    }
   }
   // A device that is not here has told no memory. The plan holds all the same.
   if (!available(setup).device) check_device(config, *registry, setup);

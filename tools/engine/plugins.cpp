@@ -13,7 +13,7 @@ void add_plugins(CLI::App& app, Common& common) {
   auto why = std::make_shared<bool>(false);
   auto* ls = command->add_subcommand("ls", "list them");
   ls->add_flag("--why", *why, "also print the folders searched, and why files were refused");
-  ls->callback([&common, why] { fmt::print("{}", print_plugins(*scan_plugins(common), *why)); });
+  ls->callback([&common, why] { put_out(print_plugins(*scan_plugins(common), *why)); });
   auto what = std::make_shared<std::string>();
   auto* info = command->add_subcommand("info", "print the options and presets of a plugin");
   info->add_option("name", *what, "an id, the name of something it provides, or a file's name")->required();
@@ -22,7 +22,7 @@ void add_plugins(CLI::App& app, Common& common) {
     std::string text = print_plugin(*registry, *what);
     if (text.empty())
       throw Error(Exit::environment, "there is no plugin `" + *what + "`", near_plugins(*registry, *what));
-    fmt::print("{}", text);
+    put_out(text);
   });
   add_extra(*command, common);
 }

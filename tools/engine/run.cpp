@@ -29,7 +29,7 @@ class Shown final : public RunListener {
   explicit Shown(bool first) : plugins_(first) {
     if (plugins_)
       set_plugin_log([this](const std::string& id, int32_t, const std::string& text) {
-        out_.put(fmt::format("[{}] {}\n", id, printable_lines(text)));
+        out_.put(fmt::format("[{}] {}\n", id, for_terminal(text)));
       });
   }
   ~Shown() override {
@@ -37,7 +37,7 @@ class Shown final : public RunListener {
   }
   Shown(const Shown&) = delete;
   Shown& operator=(const Shown&) = delete;
-  void note(const std::string& text) override { out_.put(fmt::format("note: {}\n", text)); }
+  void note(const std::string& text) override { out_.put(fmt::format("note: {}\n", for_terminal(text))); }
   void passed_over(const CheckpointRow& checkpoint) override { out_.put(refused_text(checkpoint)); }
   void reading(const std::filesystem::path& weights, uint64_t done, uint64_t all) override {
     if (!reading_) reading_ = weights_progress(weights.string(), [this](const std::string& text) { out_.put(text); });
@@ -64,7 +64,7 @@ class Shown final : public RunListener {
   void evaluated(int64_t step, const Evaluation& evaluation) override { progress_->evaluated(step, evaluation); }
   void saving() override {}
   void saved(const Saved& saved) override { progress_->saved(saved); }
-  void line(const std::string& text) { progress_->line(text); }
+  void line(const std::string& text) { progress_->line(for_terminal(text)); }
   void finish() { progress_->finish(); }
 
  private:

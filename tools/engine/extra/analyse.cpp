@@ -28,9 +28,8 @@ class ShownAnalysis final : public AnalysisListener {
   // `first`: messages of plugins are printed too.
   explicit ShownAnalysis(bool first) : plugins_(first) {
     if (plugins_)
-      set_plugin_log([this](const std::string& id, int32_t, const std::string& text) {
-        line(fmt::format("[{}] {}", id, printable_lines(text)));
-      });
+      set_plugin_log(
+          [this](const std::string& id, int32_t, const std::string& text) { line(fmt::format("[{}] {}", id, text)); });
   }
   ~ShownAnalysis() override {
     if (plugins_) set_plugin_log(print_plugin_log);
@@ -62,7 +61,7 @@ class ShownAnalysis final : public AnalysisListener {
     line(fmt::format("{} {}{}{}", phase, done, all ? fmt::format("/{}", all) : "",
                      left > 0 ? " left: " + duration_text(left) : ""));
   }
-  void line(const std::string& text) { out_.put(text + "\n"); }
+  void line(const std::string& text) { out_.put(for_terminal(text) + "\n"); }
 
  private:
   const bool plugins_;
@@ -123,7 +122,7 @@ void fill_analyse(CLI::App& command, Common& common) {
     const Launching what{
         "analyse", flags->target, [&] {
           Opened opened = open_for_job({flags->target, flags->overrides, common.plugin_paths, {}}, flags->job);
-          for (const auto& note : opened.config.notes()) fmt::print(stderr, "note: {}\n", note);
+          for (const auto& note : opened.config.notes()) print_err("note: {}\n", note);
           return Loaded{std::move(opened.registry), std::move(opened.config)};
         }};
     common.exit =

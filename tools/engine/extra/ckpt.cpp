@@ -31,7 +31,8 @@ bool is_checkpoint(const fs::path& directory) {
 
 // The folder with the checkpoints of a run, or the folder itself.
 fs::path folder(const fs::path& directory) {
-  return fs::is_directory(directory / "checkpoints") ? directory / "checkpoints" : directory;
+  const fs::path inside = own_folder(directory, checkpoints_folder);
+  return fs::is_directory(inside) ? inside : directory;
 }
 
 // One checkpoint, a folder of them, or those of a run.
@@ -62,7 +63,7 @@ TokenizerSource data_tokenizer(Registry& registry, const Config& config) {
     return {name == "bytes" ? name : fs::absolute(config.base_dir() / name).lexically_normal().string(), info.bos,
             info.eos, text(info.bos), text(info.eos)};
   } catch (const Error& error) {
-    fmt::print(stderr, "warning: the tokenizer of the run is not exported: {}\n", error.what());
+    print_err("warning: the tokenizer of the run is not exported: {}\n", error.what());
     return {};
   }
 }
@@ -80,10 +81,10 @@ void export_run(const Common& common, const ExportFlags& flags) {
                  origin = weights_kind(source) == WeightsKind::hugging_face ? source : fs::path();
   const Exported out = export_weights(checkpoint, config, plugin->schema, origin, data_tokenizer(*registry, config),
                                       flags.to, dtype, flags.shard_bytes);
-  fmt::print("wrote {}: {} tensors of {}, {} bytes in {} file{}, read back and compared\n", flags.to, out.tensors,
-             flags.dtype, out.bytes, out.files, out.files == 1 ? "" : "s");
-  if (!out.copied.empty()) fmt::print("copied {}\n", fmt::join(out.copied, ", "));
-  if (!out.tokenizer.empty()) fmt::print("tokenizer of the run: {}\n", fmt::join(out.tokenizer, ", "));
+  print_out("wrote {}: {} tensors of {}, {} bytes in {} file{}, read back and compared\n", flags.to, out.tensors,
+            flags.dtype, out.bytes, out.files, out.files == 1 ? "" : "s");
+  if (!out.copied.empty()) print_out("copied {}\n", fmt::join(out.copied, ", "));
+  if (!out.tokenizer.empty()) print_out("tokenizer of the run: {}\n", fmt::join(out.tokenizer, ", "));
 }
 
 // The given checkpoint, or the newest good one, after every byte was checked.
@@ -152,13 +153,13 @@ bool diff(const fs::path& a, const fs::path& b) {
     ++all;
     const auto found = rest.find(name(t));
     if (found == rest.end()) {
-      fmt::print("{}  only in {}\n", name(t), a.string());
+      print_out("{}  only in {}\n", name(t), a.string());
       continue;
     }
     const ManifestTensor& other = *found->second;
     rest.erase(found);
     if (t.shape != other.shape || (t.dtype != other.dtype && !(converts(t.dtype) && converts(other.dtype)))) {
-      fmt::print("{}  {} and {}\n", name(t), type(t), type(other));
+      print_out("{}  {} and {}\n", name(t), type(t), type(other));
       continue;
     }
     Distance d;
@@ -172,14 +173,14 @@ bool diff(const fs::path& a, const fs::path& b) {
     }
     equal += d.different == 0;
     if (d.different)
-      fmt::print("{}  {} of {} elements differ, max |a-b| {:.3g}, max relative {:.3g}\n", name(t), d.different,
-                 d.elements, d.most, d.relative);
+      print_out("{}  {} of {} elements differ, max |a-b| {:.3g}, max relative {:.3g}\n", name(t), d.different,
+                d.elements, d.most, d.relative);
     else
-      fmt::print("{}  equal{}\n", name(t), t.dtype == other.dtype ? "" : ", as " + type(t) + " and " + type(other));
+      print_out("{}  equal{}\n", name(t), t.dtype == other.dtype ? "" : ", as " + type(t) + " and " + type(other));
   }
-  for (const auto& [missing, t] : rest) fmt::print("{}  only in {}\n", missing, b.string());
+  for (const auto& [missing, t] : rest) print_out("{}  only in {}\n", missing, b.string());
   all += rest.size();
-  fmt::print("{} tensors: {} equal, {} not\n", all, equal, all - equal);
+  print_out("{} tensors: {} equal, {} not\n", all, equal, all - equal);
   return equal == all;
 }
 
@@ -196,7 +197,7 @@ void collect(const fs::path& run, int64_t keep, bool dry) {
   if (!RunDir::is_run(run)) throw Error(Exit::usage, run.string() + " is not a run", "name the directory of a run");
   std::optional<RunDir> lock;  // no other process may write here
   if (!dry) lock.emplace(RunDir::open(run));
-  const fs::path checkpoints = run / "checkpoints";
+  const fs::path checkpoints = own_folder(run, checkpoints_folder);
   const Found found = newest_checkpoint(checkpoints);
   if (!found.path && !found.refused.empty())
     throw Error(Exit::checkpoint, "no checkpoint of " + run.string() + " is undamaged, so nothing is removed",
@@ -218,10 +219,10 @@ void collect(const fs::path& run, int64_t keep, bool dry) {
     if (!dry)
       if (const std::error_code error = remove_checkpoint(path)) disk_error("remove", path, error.value());
     freed += bytes;
-    fmt::print("{} {}  {}  {}\n", dry ? "would remove" : "removed", path.filename().string(), size_text(bytes), why);
+    print_out("{} {}  {}  {}\n", dry ? "would remove" : "removed", path.filename().string(), size_text(bytes), why);
   }
-  fmt::print("{} {}{}\n", dry ? "would free" : "freed", size_text(freed),
-             found.path ? "; the newest undamaged checkpoint is " + found.path->filename().string() : "");
+  print_out("{} {}{}\n", dry ? "would free" : "freed", size_text(freed),
+            found.path ? "; the newest undamaged checkpoint is " + found.path->filename().string() : "");
 }
 
 }  // namespace
@@ -231,7 +232,7 @@ void fill_ckpt(CLI::App& command, Common& common) {
   auto target = std::make_shared<std::string>();
   auto* ls = command.add_subcommand("ls", "list them");
   ls->add_option("run", *target, "a run, a folder of checkpoints, or one checkpoint")->required();
-  ls->callback([target] { fmt::print("{}", checkpoint_table(rows_of(*target, false))); });
+  ls->callback([target] { put_out(checkpoint_table(rows_of(*target, false))); });
   auto flags = std::make_shared<ExportFlags>();
   auto* out = command.add_subcommand("export", "write the weights as a directory that transformers loads");
   out->add_option("run", flags->target, "a run, or one of its checkpoints")->required();
@@ -245,7 +246,7 @@ void fill_ckpt(CLI::App& command, Common& common) {
   check->add_option("directory", *target, "a run, a folder of checkpoints, or one checkpoint")->required();
   check->callback([&common, target] {
     for (const CheckpointRow& v : rows_of(*target, true)) {
-      fmt::print("{}  {}\n", v.path.string(), v.problem.empty() ? "ok" : v.problem);
+      print_out("{}  {}\n", v.path.string(), v.problem.empty() ? "ok" : v.problem);
       if (!v.problem.empty()) common.exit = static_cast<int>(Exit::checkpoint);
     }
   });

@@ -41,8 +41,8 @@ void convert_file(const Common& common, const std::string& file, const std::stri
     return read_model_source(directory, plugin, plugins);
   };
   const Converted made = convert_run({file, file.empty() ? "" : read_foreign(file), arguments, read_foreign}, plugins);
-  for (const std::string& note : made.notes) fmt::print(stderr, "note: {}\n", note);
-  if (put_text(made.text, out)) fmt::print(stderr, "wrote {0}; then:  engine check {0}\n", out);
+  for (const std::string& note : made.notes) print_err("note: {}\n", note);
+  if (put_text(made.text, out)) print_err("wrote {0}; then:  engine check {0}\n", out);
 }
 
 }  // namespace

@@ -222,9 +222,9 @@ void make(const Common& common, const std::string& kind, const std::string& lang
   std::string build = build_commands(project);
   replace(build, "\n", " && ");
   const std::string where = pkg_config_folder();
-  fmt::print(stderr, "wrote {}: {}, in {}\n  {}\nnext:  cd {} && {}{}\n", folder.string(), project.kind.called,
-             project.language.called, fmt::join(files, "\n  "), folder.string(),
-             where.empty() ? "" : fmt::format("export PKG_CONFIG_PATH={} && ", where), build);
+  print_err("wrote {}: {}, in {}\n  {}\nnext:  cd {} && {}{}\n", folder.string(), project.kind.called,
+            project.language.called, fmt::join(files, "\n  "), folder.string(),
+            where.empty() ? "" : fmt::format("export PKG_CONFIG_PATH={} && ", where), build);
 }
 
 }  // namespace

@@ -18,6 +18,8 @@ namespace {
 void refuse_foreign(const std::filesystem::path& file) {
   std::error_code none;
   if (!std::filesystem::exists(file, none)) return;
+  if (!std::filesystem::is_regular_file(file, none))
+    throw Error(Exit::usage, file.string() + " is not a regular file", "give another name with --out");
   std::string begin(std::string(page_mark).size(), '\0');
   std::ifstream(file, std::ios::binary).read(begin.data(), static_cast<std::streamsize>(begin.size()));
   if (begin != page_mark)
@@ -28,22 +30,24 @@ void report(const std::vector<std::string>& names, const std::string& out) {
   std::vector<History> runs;
   for (const std::string& name : names) {
     runs.push_back(read_history(name));
-    if (!runs.back().steps) fmt::print(stderr, "note: {} has no step yet\n", printable(name));
+    if (!runs.back().steps) print_err("note: {} has no step yet\n", name);
     if (runs.back().unreadable)
-      fmt::print(stderr, "note: {}: lines of metrics.jsonl that cannot be read and are left out: {}\n", printable(name),
-                 runs.back().unreadable);
+      print_err("note: {}: lines of metrics.jsonl that cannot be read and are left out: {}\n", name,
+                runs.back().unreadable);
+    if (runs.back().cut)
+      print_err("note: {}: metrics.jsonl has a line of more than {} MiB; it and what follows it is left out\n", name,
+                longest_metrics_line >> 20);
   }
   if (std::none_of(runs.begin(), runs.end(), [](const History& run) { return run.steps > 0; }))
     throw Error(Exit::data, "there is nothing to report: no run has taken a step");
   const std::string page = report_page(runs);
   if (out == "-") {
-    std::fwrite(page.data(), 1, page.size(), stdout);
-    return;
+    return write_out(page);
   }
   refuse_foreign(out);
   write_atomic(out, page);
-  fmt::print(stderr, "wrote {}: {} {}, {} KiB\n", out, runs.size(), runs.size() == 1 ? "run" : "runs",
-             (page.size() + 1023) / 1024);
+  print_err("wrote {}: {} {}, {} KiB\n", out, runs.size(), runs.size() == 1 ? "run" : "runs",
+            (page.size() + 1023) / 1024);
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ void test(Common& common, TestFlags& flags) {
   flags.request.plugin_paths = common.plugin_paths;
   if (!flags.rank_of.empty()) return plugin_test::test_as_rank(flags.request, flags.rank_of);
   const auto verdicts = plugin_test::test_plugin(flags.request);
-  fmt::print("{}", flags.json ? plugin_test::json_of(flags.request.file.string(), verdicts, flags.request.seed)
-                              : plugin_test::table_of(verdicts));
+  put_out(flags.json ? plugin_test::json_of(flags.request.file.string(), verdicts, flags.request.seed)
+                     : plugin_test::table_of(verdicts));
   const bool failed = std::any_of(verdicts.begin(), verdicts.end(), [](const plugin_test::Verdict& v) {
     return v.outcome == plugin_test::Outcome::fail;
   });

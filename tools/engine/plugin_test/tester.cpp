@@ -14,6 +14,7 @@
 #include "engine/tokenizer.h"
 #include "session/plugins/elf_audit.hpp"
 #include "session/plugins/held_file.hpp"
+#include "session/plugins/needs.hpp"
 #include "session/plugins/search.hpp"
 #include "session/ranks/ranks.hpp"
 #include "tools/engine/plugin_test/child.hpp"
@@ -97,9 +98,7 @@ void check_keys(const Request& request, const Candidate& file) {
 
 void audit(const Request& request, const Candidate& file, Sheet& sheet) {
   const Held held = hold(fs::absolute(request.file).lexically_normal());
-  const auto read = [&](void* to, uint64_t at, uint64_t bytes) {
-    return held.file ? held.file->read(to, at, bytes) : 0;
-  };
+  const ReadAt read = held.file ? held.file->reader() : [](void*, uint64_t, uint64_t) -> uint64_t { return 0; };
   const ElfAudit elf = audit_elf(read);
   const auto told = [&](const char* name, const std::vector<std::string>& wrong, const std::string& good) {
     sheet.check(name, [&] {
@@ -113,6 +112,7 @@ void audit(const Request& request, const Candidate& file, Sheet& sheet) {
        file.description.id + " " + file.description.version);
   if (!elf.problem.empty()) return;
   std::vector<std::string> wrong;
+  if (const std::string why = distrust_of_needs(held.file->path(), read); !why.empty()) wrong.push_back(why);
   for (const std::string& name : elf.needed)
     if (name.starts_with("libomp") || name.starts_with("libiomp"))
       wrong.push_back(

@@ -13,6 +13,10 @@ from typing import Any, Callable, Iterable, Optional, TypeVar
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
+class OutOfRange(ValueError, OverflowError):
+    """A number that C would cut."""
+
+
 def near(name: str, known: Iterable[str]) -> str:
     """"; did you mean `files`?", or "" if nothing is near."""
     found = difflib.get_close_matches(name, list(known), 1)
@@ -44,7 +48,7 @@ def whole(name: str, value: Any, bits: int, signed: bool = True) -> int:
         raise TypeError(f"{name} = {value!r} is no whole number") from None
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
     if not low <= number <= high:
-        raise OverflowError(f"{name} = {number}: {low} to {high} is possible")
+        raise OutOfRange(f"{name} = {number}: {low} to {high} is possible")
     return number
 
 
