@@ -103,10 +103,15 @@ struct Page {
     for (const std::string& of : heads) {
       out += fmt::format("<h2>{}</h2>\n<div class=\"charts\">\n", of == "terms"      ? "Terms of the loss"
                                                                   : of == "observed" ? "Observed"
+                                                                  : of == "device"   ? "The device, about once a second"
                                                                                      : escaped(of));
       for (const std::string& name : names)
         if (head(name) == of)
-          simple(name.substr(std::min(name.find('/') + 1, name.size())), name, Figures::plain, true);
+          simple(name.substr(std::min(name.find('/') + 1, name.size())), name,
+                 name == "device/used_bytes"    ? Figures::bytes
+                 : name == "device/utilisation" ? Figures::percent
+                                                : Figures::plain,
+                 true);
       out += "</div>\n";
     }
     if (charts >= most_charts)
