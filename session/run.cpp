@@ -209,7 +209,9 @@ void Run::State::record() {
     checkpoints = folder.inside() / checkpoints_folder;
   }
   if (place.dir)
-    recorder.emplace(*place.dir, *trainer, *trace, listener, parts.opened.config.section("log").boolean("tensorboard"));
+    recorder.emplace(
+        *place.dir, *trainer, *trace, listener, parts.opened.config.section("log").boolean("tensorboard"),
+        DeviceMonitor(*parts.opened.registry, parts.setup.kernels->device(), parts.setup.plan.ranks.world.local_rank));
   else
     silent.emplace(*trace, request.tell_all ? &listener : nullptr);
   Listener& events = place.dir ? static_cast<Listener&>(*recorder) : *silent;

@@ -283,6 +283,14 @@ std::string metrics_line(const Metrics& m, int64_t attempt) {
       {{"data", m.wait_seconds.data}, {"comm", m.wait_seconds.comm}, {"offload", m.wait_seconds.offload}});
   line["device_peak_bytes"] = m.device_peak_bytes;
   line["host_peak_bytes"] = m.host_peak_bytes;
+  if (m.device) {
+    Json gauges = Json::ordered({});
+    if (m.device->used_bytes) gauges["used_bytes"] = *m.device->used_bytes;
+    if (m.device->utilisation) gauges["utilisation"] = *m.device->utilisation;
+    if (m.device->celsius) gauges["celsius"] = *m.device->celsius;
+    if (m.device->watts) gauges["watts"] = *m.device->watts;
+    line["device"] = std::move(gauges);
+  }
   line["attempt"] = attempt;
   return line.dump() + "\n";
 }

@@ -76,13 +76,21 @@ void write_identity(const RunDir& run, const Member& member, const Registry& reg
   run.write("plan.txt", plan_text(start.setup.plan, report_context(start.setup, config)));
 }
 
-Recorder::Recorder(const RunDir& run, const Trainer& trainer, TraceFile& trace, Listener& next, bool tensorboard)
-    : run_(run), trainer_(trainer), trace_(trace), next_(next), metrics_(run.metrics(), trainer.step(), run.attempt()) {
+Recorder::Recorder(const RunDir& run, const Trainer& trainer, TraceFile& trace, Listener& next, bool tensorboard,
+                   DeviceMonitor monitor)
+    : run_(run),
+      trainer_(trainer),
+      trace_(trace),
+      next_(next),
+      metrics_(run.metrics(), trainer.step(), run.attempt()),
+      monitor_(std::move(monitor)) {
   if (tensorboard) events_.emplace(curves_.emplace(run.folder(), "tensorboard").inside(), trainer.step());
   state("running", 0);
 }
 
-void Recorder::step(const Metrics& metrics, double seconds_left) {
+void Recorder::step(const Metrics& measured, double seconds_left) {
+  Metrics metrics = measured;
+  metrics.device = monitor_.read();
   metrics_.append(metrics);
   if (events_) events_->append(Json::parse_or_null(metrics_line(metrics, run_.attempt()), true));
   next_.step(metrics, seconds_left);

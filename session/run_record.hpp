@@ -28,7 +28,9 @@ void write_identity(const RunDir& run, const Member& member, const Registry& reg
 class Recorder final : public Listener {
  public:
   // `tensorboard`: also as files of events, in the run's folder of this name.
-  Recorder(const RunDir& run, const Trainer& trainer, TraceFile& trace, Listener& next, bool tensorboard);
+  // `monitor` is read when a line of metrics is written.
+  Recorder(const RunDir& run, const Trainer& trainer, TraceFile& trace, Listener& next, bool tensorboard,
+           DeviceMonitor monitor);
   void step(const Metrics& metrics, double seconds_left) override;
   void evaluated(int64_t step, const Evaluation& evaluation) override { next_.evaluated(step, evaluation); }
   // Throws Error(Exit::disk) if the run directory was removed.
@@ -49,6 +51,7 @@ class Recorder final : public Listener {
   Listener& next_;
   MetricsFile metrics_;
   std::optional<HeldFolder> curves_;  // where the events are
+  DeviceMonitor monitor_;
   std::optional<EventFile> events_;
 };
 

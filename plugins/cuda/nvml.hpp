@@ -13,6 +13,9 @@ using Device = struct Handle*;
 struct Memory {
   unsigned long long total, free, used;
 };
+struct Utilization {
+  unsigned gpu, memory;  // percent of the last sample
+};
 struct Process {
   unsigned pid;
   unsigned long long memory;  // ~0: not told
@@ -52,6 +55,7 @@ class Library {
   int (*const count)(unsigned*) = find("nvmlDeviceGetCount_v2");
   int (*const by_bus)(const char*, Device*) = find("nvmlDeviceGetHandleByPciBusId_v2");
   int (*const memory)(Device, Memory*) = find("nvmlDeviceGetMemoryInfo");
+  int (*const utilization)(Device, Utilization*) = find("nvmlDeviceGetUtilizationRates");
   int (*const clock)(Device, unsigned, unsigned*) = find("nvmlDeviceGetClockInfo");  // MHz
   int (*const most_clock)(Device, unsigned, unsigned*) = find("nvmlDeviceGetMaxClockInfo");
   int (*const ecc)(Device, unsigned*, unsigned*) = find("nvmlDeviceGetEccMode");  // now, and after the next start

@@ -2,8 +2,10 @@
 #include "../common/cuda/kernels_plugin.hpp"
 #include "blas.hpp"
 #include "device.hpp"
+#include "monitor.hpp"
 
 ENG_DESCRIPTION(
+    ENG_DRAFT_MONITOR_
     "[plugin]\n"
     "id = 'eng.cuda'\n"
     "name = 'cuda'\n"
@@ -49,6 +51,10 @@ ENG_DESCRIPTION(
     "default = false\n"
     "help = 'wait for each launch, so that an error is told with its op; slow'\n"
     "[[provides]]\n"
+    "kind = 'eng.monitor/1'\n"
+    "name = 'cuda'\n"
+    "summary = 'What NVML measures of a GPU'\n"
+    "[[provides]]\n"
     "kind = 'eng.kernels/1'\n"
     "name = 'cuda'\n"
     "summary = 'The standard ops on GPUs'\n")
@@ -66,6 +72,7 @@ using Kernels = cuda::KernelsPlugin<all_kernels, eng_description>;
 
 const void* get_interface(const char* kind, const char* name) {
   if (common::Asked{kind, name}(ENG_DEVICE_KIND, "cuda")) return &cuda::device_table();
+  if (common::Asked{kind, name}(ENG_MONITOR_KIND, "cuda")) return &cuda::monitor_table;
   return Kernels::get_interface(kind, name);
 }
 

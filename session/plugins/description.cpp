@@ -9,6 +9,7 @@
 #include "engine/data.h"
 #include "engine/job.h"
 #include "engine/model.h"
+#include "engine/monitor.h"
 #include "engine/observer.h"
 #include "engine/op.h"
 #include "engine/optimizer.h"
@@ -101,6 +102,7 @@ constexpr KnownKind known_kinds[] = {
     {ENG_TIER_KIND, ENG_TIER_DRAFT},
     {ENG_SCHEDULE_KIND, ENG_SCHEDULE_DRAFT},
     {ENG_OBSERVER_KIND, ENG_OBSERVER_DRAFT},
+    {ENG_MONITOR_KIND, ENG_MONITOR_DRAFT},
     {ENG_JOB_KIND, ENG_JOB_DRAFT},
 };
 

@@ -109,10 +109,15 @@ struct Page {
       if (charts >= most_charts) break;
       out += fmt::format("<h2>{}</h2>\n<div class=\"charts\">\n", of == "terms"      ? "Terms of the loss"
                                                                   : of == "observed" ? "Observed"
+                                                                  : of == "device"   ? "The device, about once a second"
                                                                                      : escaped(of));
       for (const std::string& name : names) {
         if (charts >= most_charts) break;
-        simple(name.substr(std::min(name.find('/') + 1, name.size())), name, Figures::plain, true);
+        simple(name.substr(std::min(name.find('/') + 1, name.size())), name,
+               name == "device/used_bytes"    ? Figures::bytes
+               : name == "device/utilisation" ? Figures::percent
+                                              : Figures::plain,
+               true);
       }
       out += "</div>\n";
     }

@@ -87,6 +87,16 @@ static std::string shown_text(const std::vector<Named>& values) {
   return out;
 }
 
+// " gpu: 96% 78C 352W 40.1GiB"
+static std::string use_text(const DeviceUse& use) {
+  std::string out;
+  if (use.utilisation) out += fmt::format(" {:.0f}%", *use.utilisation * 100);
+  if (use.celsius) out += fmt::format(" {:.0f}C", *use.celsius);
+  if (use.watts) out += fmt::format(" {:.0f}W", *use.watts);
+  if (use.used_bytes) out += " " + size_text(*use.used_bytes);
+  return out.empty() ? "" : " gpu:" + out;
+}
+
 std::string step_text(const Metrics& m, int64_t steps, double seconds_left) {
   const double waited = m.wait_seconds.data + m.wait_seconds.comm + m.wait_seconds.offload;
   const std::string skipped = m.skipped ? fmt::format(" skipped: overflow at loss scale {:g}", m.loss_scale) : "";
@@ -95,16 +105,20 @@ std::string step_text(const Metrics& m, int64_t steps, double seconds_left) {
   const std::string memory = m.own_memory ? size_text(m.device_peak_bytes) + " host: " + size_text(m.host_peak_bytes)
                                           : size_text(std::max(m.device_peak_bytes, m.host_peak_bytes));
   const std::string mfu = std::isfinite(m.mfu) ? fmt::format(" mfu: {:.1f}%", m.mfu * 100) : "";
-  return fmt::format("step {}/{} loss: {}{} lr: {} grad_norm: {}{}{} tok/s: {}{}{} mem: {} wait: {} left: {}", m.step,
+  return fmt::format("step {}/{} loss: {}{} lr: {} grad_norm: {}{}{} tok/s: {}{}{} mem: {}{} wait: {} left: {}", m.step,
                      steps, finite(m.loss, "{:.4f}"), shown_text(m.terms), finite(m.lr, "{:.2e}"),
                      finite(m.grad_norm, "{:.2f}"), skipped, shown_text(m.observed),
-                     finite(m.tokens_per_second, "{:.0f}"), padding, mfu, memory,
+                     finite(m.tokens_per_second, "{:.0f}"), padding, mfu, memory, m.device ? use_text(*m.device) : "",
                      finite(waited / m.step_seconds * 100, "{:.0f}%"), duration_text(seconds_left));
 }
 
 // A wrapped line could not be drawn over, so the bar has what is left of the line, and the text is cut.
 std::string live_text(std::string text, int64_t step, int64_t steps, size_t columns, bool colour) {
   constexpr size_t least = 10, most = 32;
+  // What other tools show as well goes first.
+  if (const size_t at = text.find(" gpu: "), end = text.find(" wait: ");
+      text.size() > columns && at < end && end != text.npos)
+    text.erase(at, end - at);
   const size_t left = columns > text.size() ? columns - text.size() : 0;
   if (const size_t at = text.find(" loss: "); left > least && at != text.npos)
     text.insert(at, " " + bar(step, steps, std::min(left - 1, most)));
@@ -138,7 +152,10 @@ Progress::~Progress() {
 void Progress::step(const Metrics& m, double seconds_left) {
   const bool shown = first_ || m.step % every_ == 0 || m.step == steps_;
   first_ = false;
-  const std::string text = step_text(m, steps_, seconds_left);
+  if (m.device) use_ = m.device;
+  Metrics now = m;
+  now.device = use_;
+  const std::string text = step_text(now, steps_, seconds_left);
   if (look_.terminal) {
     live_ = live_text(text, m.step, steps_, columns(fd_) - 1, look_.colour);
     out_.put("\r\x1b[K" + live_);

@@ -19,9 +19,11 @@ Look look_of(int fd);
 
 // Numbers that are not finite are printed as "-"; mfu is left out where the peak of the device is unknown.
 // step 50/300 loss: 6.1034 lr: 1.00e-04 grad_norm: 1.87 tok/s: 3610 mfu: 39.3% mem: 1.2GiB wait: 0% left: 18h05m
+// with `gpu: 96% 78C 352W 40.1GiB` before `wait:` if the device tells it.
 std::string step_text(const Metrics& metrics, int64_t steps, double seconds_left);
 // The same for a line of at most `columns` characters that is drawn over: with a bar, as far as there is room.
 // step 50/300 [==>            ] loss: 6.1034 lr: ...
+// `gpu:` is left out where the line would be too long with it.
 std::string live_text(std::string text, int64_t step, int64_t steps, size_t columns, bool colour);
 // Begins with another word than a step's line. Every line with the word loss matches `step (\d+)` and
 // `loss: (\d+\.\d+)`: scripts that look for the word take both for granted.
@@ -55,7 +57,8 @@ class Progress final : public Listener {
   Look look_;
   int64_t every_, steps_;
   bool first_ = true;
-  std::string live_;  // the text on the terminal's last line
+  std::optional<DeviceUse> use_;  // what was told last
+  std::string live_;              // the text on the terminal's last line
 };
 
 }  // namespace eng

@@ -8,6 +8,7 @@
 #include "core/execute/executor.hpp"
 #include "session/train/clock.hpp"
 #include "session/train/data.hpp"
+#include "session/train/device_use.hpp"
 #include "session/train/results.hpp"
 #include "session/train/schedule.hpp"
 #include "session/train/setup.hpp"
@@ -31,7 +32,8 @@ struct Metrics {
     double data = 0, comm = 0, offload = 0;
   } wait_seconds;
   uint64_t device_peak_bytes = 0, host_peak_bytes = 0;
-  bool own_memory = false;  // of the device: no part of the host's
+  bool own_memory = false;          // of the device: no part of the host's
+  std::optional<DeviceUse> device;  // at most once a second, of a device that tells it
 };
 
 struct Evaluation {

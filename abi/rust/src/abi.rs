@@ -444,6 +444,23 @@ impl eng_field {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
+pub struct eng_gauges {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub used_bytes: u64,
+    pub utilisation: f64,
+    pub celsius: f64,
+    pub watts: f64,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_gauges {}
+impl eng_gauges {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 40]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
 pub struct eng_generate_request {
     pub struct_size: u32,
     pub n_ids: u32,
@@ -712,6 +729,22 @@ unsafe impl Sync for eng_model_info {}
 impl eng_model_info {
     /// All bytes zero. Compiles only if the size is that of C.
     pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 40]) };
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct eng_monitor {
+    pub struct_size: u32,
+    pub reserved: u32,
+    pub open: Option<unsafe extern "C" fn(u32, *mut *mut c_void, *mut eng_error) -> eng_status>,
+    pub close: Option<unsafe extern "C" fn(*mut c_void)>,
+    pub read: Option<unsafe extern "C" fn(*mut c_void, *mut eng_gauges, *mut eng_error) -> eng_status>,
+}
+// Which thread may use a table: its header says it.
+unsafe impl Sync for eng_monitor {}
+impl eng_monitor {
+    /// All bytes zero. Compiles only if the size is that of C.
+    pub const ZERO: Self = unsafe { core::mem::transmute([0u8; 32]) };
 }
 
 #[repr(C)]
@@ -1494,6 +1527,7 @@ pub const ENG_MEMORY_DEVICE: i32 = 0;
 pub const ENG_MEMORY_HOST: i32 = 2;
 pub const ENG_MEMORY_PINNED: i32 = 1;
 pub const ENG_MODEL_KIND: &str = "eng.model/1";
+pub const ENG_MONITOR_KIND: &str = "eng.monitor/1";
 pub const ENG_NOT_FOUND: i32 = 5;
 pub const ENG_NO_MEMORY: i32 = 8;
 pub const ENG_OBSERVER_KIND: &str = "eng.observer/1";
@@ -1629,6 +1663,7 @@ macro_rules! eng_draft {
     (job) => { "'eng.job/1' = 'job-1'\n" };
     (kernels) => { "'eng.kernels/1' = 'kernels-5'\n" };
     (model) => { "'eng.model/1' = 'model-2'\n" };
+    (monitor) => { "'eng.monitor/1' = 'monitor-1'\n" };
     (observer) => { "'eng.observer/1' = 'observer-1'\n" };
     (ops) => { "'eng.ops/1' = 'ops-6'\n" };
     (optimizer) => { "'eng.optimizer/1' = 'optimizer-5'\n" };
@@ -1822,6 +1857,12 @@ mod layout {
         check!(eng_field, name, 0, 8);
         check!(eng_field, dtype, 8, 4);
         check!(eng_field, reserved, 12, 4);
+        check!(eng_gauges, struct_size, 0, 4);
+        check!(eng_gauges, reserved, 4, 4);
+        check!(eng_gauges, used_bytes, 8, 8);
+        check!(eng_gauges, utilisation, 16, 8);
+        check!(eng_gauges, celsius, 24, 8);
+        check!(eng_gauges, watts, 32, 8);
         check!(eng_generate_request, struct_size, 0, 4);
         check!(eng_generate_request, n_ids, 4, 4);
         check!(eng_generate_request, prompt, 8, 8);
@@ -1929,6 +1970,11 @@ mod layout {
         check!(eng_model_info, attention_width, 16, 8);
         check!(eng_model_info, layers, 24, 8);
         check!(eng_model_info, max_length, 32, 8);
+        check!(eng_monitor, struct_size, 0, 4);
+        check!(eng_monitor, reserved, 4, 4);
+        check!(eng_monitor, open, 8, 8);
+        check!(eng_monitor, close, 16, 8);
+        check!(eng_monitor, read, 24, 8);
         check!(eng_move, struct_size, 0, 4);
         check!(eng_move, role, 4, 4);
         check!(eng_move, unit, 8, 4);

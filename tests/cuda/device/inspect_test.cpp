@@ -30,7 +30,7 @@ TEST_CASE("inspect lists GPUs with memory, clocks, ECC, links and who uses them"
   CHECK_THAT(text, Contains("driver: software, for CUDA 13.0; this build needs 13.0\n"));
   CHECK_THAT(text, Contains("GPU 0: software CUDA runtime (CPU), as H200, sm_90, 132 processors, PCI 0000:01:00.0\n"
                             "  memory: 139.7 GiB, 104.8 GiB free\n"
-                            "  clocks: processors 345 of 1980 MHz, memory 345 of 3201 MHz\n"
+                            "  clocks: processors 345 of 1980 MHz, memory 345 of 3201 MHz; 78 C; 352 W\n"
                             "  ECC: on, 0 uncorrected errors\n"
                             "  NVLink: 4 active links of version 4\n"
                             "  in use by: process 4000 (train-4000, 1.5 GiB)\n"

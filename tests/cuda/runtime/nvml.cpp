@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libnvidia-ml.so.1 for tests: what it says of the cards that the software CUDA runtime announces. SOFTCUDA_HIDDEN:
-// that many more are on the machine. SOFTCUDA_ECC: errors that were not corrected.
+// that many more are on the machine. SOFTCUDA_ECC: errors that were not corrected. SOFTCUDA_MIG: a part of a card,
+// which tells its memory alone. SOFTCUDA_NVML: "none" does not start, "broken" fails every question.
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
@@ -13,6 +14,9 @@ namespace {
 struct Memory {
   unsigned long long total, free, used;
 };
+struct Utilization {
+  unsigned gpu, memory;
+};
 struct Process {
   unsigned pid;
   unsigned long long memory;
@@ -24,9 +28,16 @@ int number(const char* name) {
   const char* text = std::getenv(name);
   return text ? std::atoi(text) : 0;
 }
+bool is(const char* name, const char* text) {
+  const char* set = std::getenv(name);
+  return set && std::strcmp(set, text) == 0;
+}
 // Visible or not.
 int cards() {
   return std::getenv("SOFTCUDA_DEVICES") ? number("SOFTCUDA_DEVICES") : 1;
+}
+int partly() {
+  return number("SOFTCUDA_MIG") || is("SOFTCUDA_NVML", "broken") ? not_supported : ok;
 }
 constexpr int any = 0;  // visible device: all cards are alike
 int index_of(const void* gpu) {
@@ -42,7 +53,7 @@ EXPORT int nvmlInit_v2() {
   int n = 0;
   const cudaError_t error = cudaGetDeviceCount(&n);
   cudaGetLastError();
-  return error == cudaErrorInsufficientDriver ? driver_not_loaded : ok;
+  return error == cudaErrorInsufficientDriver || is("SOFTCUDA_NVML", "none") ? driver_not_loaded : ok;
 }
 EXPORT int nvmlShutdown() {
   return ok;
@@ -63,7 +74,8 @@ EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char* bus, void** gpu) {
 }
 EXPORT int nvmlDeviceGetMemoryInfo(void* gpu, Memory* memory) {
   cudaDeviceProp p;
-  if (index_of(gpu) >= cards() || cudaGetDeviceProperties(&p, any) != cudaSuccess) return not_found;
+  if (index_of(gpu) >= cards() || is("SOFTCUDA_NVML", "broken") || cudaGetDeviceProperties(&p, any) != cudaSuccess)
+    return not_found;
   *memory = {p.totalGlobalMem, p.totalGlobalMem / 4 * 3, p.totalGlobalMem / 4};
   return ok;
 }
@@ -77,6 +89,18 @@ EXPORT int nvmlDeviceGetMaxClockInfo(void*, unsigned kind, unsigned* mhz) {
 EXPORT int nvmlDeviceGetClockInfo(void*, unsigned, unsigned* mhz) {
   *mhz = 345;
   return ok;
+}
+EXPORT int nvmlDeviceGetUtilizationRates(void*, Utilization* out) {
+  *out = {96, 41};
+  return partly();
+}
+EXPORT int nvmlDeviceGetTemperature(void*, unsigned sensor, unsigned* degrees) {
+  *degrees = 78;
+  return sensor ? not_supported : partly();
+}
+EXPORT int nvmlDeviceGetPowerUsage(void*, unsigned* milliwatts) {
+  *milliwatts = 352500;
+  return partly();
 }
 EXPORT int nvmlDeviceGetEccMode(void*, unsigned* now, unsigned* next) {
   *now = 1, *next = number("SOFTCUDA_ECC") ? 0 : 1;

@@ -5,6 +5,7 @@
 
 #include "engine/job.h"
 #include "engine/model.h"
+#include "engine/monitor.h"
 #include "engine/observer.h"
 #include "engine/op.h"
 #include "engine/schedule.h"
@@ -29,6 +30,7 @@ std::span<const Kind> kinds() {
       {ENG_SCHEDULE_KIND, "schedule", test_schedule},
       {ENG_OBSERVER_KIND, "", test_observer},
       {ENG_JOB_KIND, "job", test_job},
+      {ENG_MONITOR_KIND, "", test_monitor},
   };
   return all;
 }

@@ -57,6 +57,7 @@ void test_tier(const Subject&, Sheet&);
 void test_observer(const Subject&, Sheet&);
 void test_schedule(const Subject&, Sheet&);
 void test_job(const Subject&, Sheet&);
+void test_monitor(const Subject&, Sheet&);
 
 // Options that know what was asked of them: a plugin may read the keys of its description and of its section, by their
 // types.
