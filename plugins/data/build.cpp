@@ -107,11 +107,14 @@ Digest key_of(const BuildRequest& request, const Tokenizer& tokenizer, Watch& wa
   hash.add_field(request.eot < 0 ? request.separator : "");
   hash.add_field(request.reading.field);
   if (request.reading.replace) hash.add_field("replace");
+  if (request.reading.skip) hash.add_field("skip");
   for (const std::string& path : request.files) {
     InputFile file(path);
-    const TextFormat format = text_format(path, request.reading.format);
-    hash.add_field(format.kind == TextKind::json_lines ? "json lines" : "text");
-    hash.add_field(format.compressed ? path.substr(path.rfind('.')) : "");
+    const TextFormat format = text_format(file, request.reading);
+    const bool lines = format.kind == TextKind::json_lines;
+    hash.add_field(lines ? "json lines" : "text");
+    hash.add_field(format.packed == Packed::gzip ? ".gz" : format.packed == Packed::zstd ? ".zst" : "");
+    if (format.mark > 0 && !lines) hash.add_field("without its mark");
     hash.add_field(hexadecimal(digest_of(file, watch)));
   }
   return hash.digest();
@@ -224,12 +227,14 @@ void write_tokens(const BuildRequest& request, const Tokenizer& tokenizer, const
     watch.tokens = writer.tokens();
   });
   Batcher batcher(cut_of(tokenizer), [&](Batch&& batch) { encoders.put(std::move(batch)); });
+  Seen seen;
   for (const std::string& name : request.files) {
     InputFile file(name);
+    const TextFormat format = text_format(file, request.reading);
     file.on_read = [&](uint64_t bytes) { watch.add(bytes); };
     each_document(
-        file, request.reading,
-        {[&] { batcher.begin(); }, [&](std::string_view text) { batcher.text(text); }, [&] { batcher.end(); }});
+        file, request.reading, format,
+        {[&] { batcher.begin(); }, [&](std::string_view text) { batcher.text(text); }, [&] { batcher.end(); }}, seen);
     Digest digest{};
     if (!sources().find(identity(file), digest)) {
       throw Failure(ENG_DATA_LOSS,
@@ -239,7 +244,7 @@ void write_tokens(const BuildRequest& request, const Tokenizer& tokenizer, const
   batcher.finish();
   encoders.finish();
   watch.tell();
-  writer.finish();
+  writer.finish(seen.skipped, seen.wrong);
 }
 
 }  // namespace

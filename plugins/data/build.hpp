@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/data.h"
-#include "input.hpp"
+#include "text_format.hpp"
 #include "token_file.hpp"
 #include "tokenizer.hpp"
 

@@ -81,14 +81,17 @@ void add_documents(const TokenFile& file, int64_t eot, uint64_t base, std::vecto
   } else if (file.format == "Megatron") {
     megatron(file, base, starts);
   } else {
-    const bool llmc = file.format == "llm.c";
+    const bool llmc = file.format == "llm.c", begins = llmc || file.format == "NeMo";
     if (eot < 0 && llmc) eot = file.width == 2 ? 50256 : 128000;  // GPT-2's and Llama 3's
     if (eot < 0)
       refuse(file,
              "does not say where its documents end, which pack = true needs: set [data] eot to the id of the token "
-             "that ends each, such as 50256 (GPT-2), or name [data] tokenizer",
+             "that is between them, such as 50256 (GPT-2), or name [data] tokenizer",
              ENG_INVALID);
-    file.width == 2 ? search<uint16_t>(file, eot, llmc, base, starts) : search<uint32_t>(file, eot, llmc, base, starts);
+    if (file.width == 1) search<uint8_t>(file, eot, begins, base, starts);
+    if (file.width == 2) search<uint16_t>(file, eot, begins, base, starts);
+    if (file.width == 4) search<uint32_t>(file, eot, begins, base, starts);
+    if (file.width == 8) search<uint64_t>(file, eot, begins, base, starts);
   }
   if (starts.size() == before || starts[before] != base) starts.insert(starts.begin() + long(before), base);
   for (std::size_t i = before + 1; i < starts.size(); ++i)

@@ -10,8 +10,9 @@
 namespace text_data {
 
 // Appends the first token of each document of the file, `base` being its token 0. The engine's own files and Megatron's
-// say it; in others, `eot` is the id between two documents (-1: not known). In llm.c's files it begins a document, and
-// is known; in nanoGPT's it ends one. Throws Failure if the file does not say where documents begin.
+// say it; in others, `eot` is the id between two documents (-1: not known). In llm.c's and NeMo's files it begins a
+// document, and in llm.c's it is known; in others it ends one. Throws Failure if the file does not say where documents
+// begin.
 void add_documents(const TokenFile& file, int64_t eot, uint64_t base, std::vector<uint64_t>& starts);
 
 }  // namespace text_data

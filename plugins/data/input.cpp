@@ -3,29 +3,18 @@
 
 #include <fcntl.h>
 #include <unistd.h>
-#include <zlib.h>
-#include <zstd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <memory>
-#include <new>
 #include <system_error>
-#include <utility>
 
 #include "failure.hpp"
 #include "files.hpp"
-#include "jsonl.hpp"
-#include "script.hpp"
 
 namespace text_data {
 namespace {
 
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
-
-bool ends_with(std::string_view text, std::string_view ending) {
-  return text.size() > ending.size() && text.substr(text.size() - ending.size()) == ending;
-}
 
 }  // namespace
 
@@ -97,111 +86,6 @@ void InputFile::each_piece(uint64_t begin, uint64_t end, const Take& take) const
     begin += wanted;
   }
   check_same();
-}
-
-void InputFile::each_piece(const Take& take) const {
-  if (ends_with(path_, ".gz")) return inflate(take);
-  if (ends_with(path_, ".zst")) return unzstd(take);
-  each_piece(0, size(), take);
-}
-
-void InputFile::inflate(const Take& take) const {
-  z_stream stream{};
-  constexpr int gzip_alone = 16 + MAX_WBITS;
-  if (inflateInit2(&stream, gzip_alone) != Z_OK) throw std::bad_alloc();
-  const std::unique_ptr<z_stream, int (*)(z_stream*)> guard(&stream, inflateEnd);
-  std::string out(piece_bytes, '\0');
-  bool whole = true;  // between two members
-  each_piece(0, size(), [&](std::string_view piece) {
-    stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(piece.data()));
-    stream.avail_in = static_cast<uInt>(piece.size());
-    bool full = false;
-    while (stream.avail_in > 0 || full) {
-      if (whole && inflateReset(&stream) != Z_OK) throw std::bad_alloc();
-      stream.next_out = reinterpret_cast<Bytef*>(out.data());
-      stream.avail_out = static_cast<uInt>(out.size());
-      const int status = ::inflate(&stream, Z_NO_FLUSH);
-      if (status == Z_MEM_ERROR) throw std::bad_alloc();
-      if (status != Z_OK && status != Z_STREAM_END && status != Z_BUF_ERROR)
-        throw Failure(ENG_DATA_LOSS, "[data] " + path_ + " is damaged: it is not gzip, or its checksum is wrong");
-      whole = status == Z_STREAM_END;
-      full = !whole && stream.avail_out == 0;
-      take(std::string_view(out.data(), out.size() - stream.avail_out));
-    }
-  });
-  if (!whole || size() == 0) throw Failure(ENG_DATA_LOSS, "[data] " + path_ + " is damaged: it is cut short");
-}
-
-void InputFile::unzstd(const Take& take) const {
-  const std::unique_ptr<ZSTD_DStream, std::size_t (*)(ZSTD_DStream*)> stream(ZSTD_createDStream(), ZSTD_freeDStream);
-  if (stream == nullptr) throw std::bad_alloc();
-  ZSTD_DCtx_setParameter(stream.get(), ZSTD_d_windowLogMax, 27);  // 128 MiB: the most memory that a frame may require
-  std::string out(piece_bytes, '\0');
-  std::size_t wanted = 1;  // 0: between two frames
-  each_piece(0, size(), [&](std::string_view piece) {
-    ZSTD_inBuffer in{piece.data(), piece.size(), 0};
-    bool full = false;
-    while (in.pos < in.size || full) {
-      ZSTD_outBuffer to{out.data(), out.size(), 0};
-      wanted = ZSTD_decompressStream(stream.get(), &to, &in);
-      if (ZSTD_isError(wanted))
-        throw Failure(ENG_DATA_LOSS, "[data] " + path_ + " is damaged: " + ZSTD_getErrorName(wanted));
-      full = wanted != 0 && to.pos == to.size;
-      take(std::string_view(out.data(), to.pos));
-    }
-  });
-  if (wanted != 0) throw Failure(ENG_DATA_LOSS, "[data] " + path_ + " is damaged: it is cut short");
-}
-
-TextFormat text_format(const std::string& path, const std::string& format) {
-  std::string_view name = path;
-  bool compressed = false;
-  for (const std::string_view ending : {".gz", ".zst"}) {
-    if (!ends_with(name, ending)) continue;
-    name.remove_suffix(ending.size());
-    compressed = true;
-    break;
-  }
-  for (const char* ending : {".parquet", ".arrow"}) {
-    if (!ends_with(name, ending)) continue;
-    const std::string to = std::string(name.substr(0, name.size() - std::string_view(ending).size())) + ".jsonl.zst";
-    throw Failure(ENG_UNSUPPORTED, "[data] paths: " + path + " is not text. Turn it into JSON Lines first:\n  " +
-                                       export_dataset() + " " + shell_word(path) + " --out " + shell_word(to));
-  }
-  if (format == "text") return {TextKind::plain, compressed};
-  const bool lines = format == "jsonl" || ends_with(name, ".jsonl") || ends_with(name, ".ndjson");
-  if (lines) return {TextKind::json_lines, compressed};
-  for (const auto& [ending, what] :
-       {std::pair(".json", "JSON"), std::pair(".csv", "a table"), std::pair(".tsv", "a table")}) {
-    if (!ends_with(name, ending)) continue;
-    throw Failure(ENG_INVALID, "[data] paths: " + path + " is " + what +
-                                   " by its name: its quotes, braces or commas would be trained on as text. If each "
-                                   "line is a JSON object, set [data] format = \"jsonl\" (and field); to train on the "
-                                   "bytes as they are, set format = \"text\"; otherwise write its texts into a file of "
-                                   "JSON Lines, {\"text\": ...} on each line");
-  }
-  return {TextKind::plain, compressed};
-}
-
-void each_document(const InputFile& file, const Reading& reading, const DocumentSink& sink) {
-  if (text_format(file.path(), reading.format).kind == TextKind::json_lines) {
-    JsonlReader reader(file.path(), reading.field, reading.replace, [&](std::string_view text) {
-      if (text.empty()) return;
-      sink.begin();
-      sink.text(text);
-      sink.end();
-    });
-    file.each_piece([&](std::string_view piece) { reader.feed(piece); });
-    return reader.finish();
-  }
-  bool any = false;
-  file.each_piece([&](std::string_view piece) {
-    if (piece.empty()) return;
-    if (!any) sink.begin();
-    any = true;
-    sink.text(piece);
-  });
-  if (any) sink.end();
 }
 
 }  // namespace text_data

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads files, compressed or not, and finds the documents in them.
+// Reads files, compressed or not.
 #pragma once
 
 #include <sys/stat.h>
@@ -10,6 +10,8 @@
 #include <string_view>
 
 namespace text_data {
+
+enum class Packed { no, gzip, zstd };
 
 [[noreturn]] void fail_errno(const std::string& path, const char* doing, int code);
 bool same_time(const struct timespec& a, const struct timespec& b);
@@ -32,8 +34,11 @@ class InputFile {
   // Passes on the bytes [begin, end) in pieces of 1 MiB; the last one is shorter. A file that is cut short, or that
   // changed meanwhile, is an error.
   void each_piece(uint64_t begin, uint64_t end, const Take& take) const;
-  // The same for the whole file. For NAME.gz and NAME.zst the pieces are the decompressed content.
-  void each_piece(const Take& take) const;
+  // The same for the whole content: decompressed, if the file is of gzip or zstd. `take` may throw Enough.
+  void each_piece(Packed packed, const Take& take) const;
+  struct Enough {};
+  // The first bytes of the content, at most head_bytes, and whether that is all.
+  std::string head(Packed packed, bool* whole) const;
   // Copies the bytes [offset, offset + size). Returns false if the file changed since it was opened, or cannot be read;
   // then what was written is useless. A file that was replaced or removed by name has not changed, because the
   // descriptor keeps the old one. Allocates nothing.
@@ -49,28 +54,5 @@ class InputFile {
   int fd_;
   struct stat status_ {};
 };
-
-enum class TextKind { plain, json_lines };
-struct TextFormat {
-  TextKind kind;
-  bool compressed;
-};
-
-// How files are read, from the options of [data].
-struct Reading {
-  std::string format = "auto";  // "text" or "jsonl": every file has this format, whatever its name
-  std::string field = "text";   // of JSON Lines
-  bool replace = false;         // JSON Lines: U+FFFD for invalid characters instead of an error
-};
-// Decides by the file's name, unless `format` is set. Throws Failure for a file that must be converted to text first.
-TextFormat text_format(const std::string& path, const std::string& format);
-
-// Takes the documents of a file, in order.
-struct DocumentSink {
-  std::function<void()> begin;                 // of a document that is not empty
-  std::function<void(std::string_view)> text;  // once or more
-  std::function<void()> end;
-};
-void each_document(const InputFile& file, const Reading& reading, const DocumentSink& sink);
 
 }  // namespace text_data

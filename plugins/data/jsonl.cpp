@@ -20,16 +20,22 @@ using nlohmann::json;
 // than its text.
 class JsonlReader::FieldHandler {
  public:
-  explicit FieldHandler(const std::string& field) : field_(field) {}
+  FieldHandler(const std::string& field, const std::vector<std::string>& path) : field_(field), path_(path) {}
 
-  bool found = false;
-  std::string text;
+  // A field that was looked for: by its whole name, or by the names of a path.
+  struct Wanted {
+    bool found = false;
+    std::string text;
+    std::string is;  // of another type than a string
+  };
+  const Wanted& wanted() const { return named_.found || !named_.is.empty() ? named_ : inner_; }
+
   std::string error;
   std::size_t column = 0;
   std::string line_is = "an object";  // the outermost value
-  std::string field_is;               // the wanted field, if it is not a string
   std::vector<std::string> names;     // of the first fields
   std::size_t fields = 0;             // all of them
+  std::string elsewhere;              // the path of a field of this name inside another one
 
   bool null() { return other("null"); }
   bool boolean(bool) { return other("a boolean"); }
@@ -38,26 +44,25 @@ class JsonlReader::FieldHandler {
   bool number_float(json::number_float_t, const json::string_t&) { return other("a number"); }
   bool binary(json::binary_t&) { return other("binary"); }
   bool string(json::string_t& value) {
-    if (!wanted()) return other("a string");
-    text = std::move(value);
-    return found = true;
+    Wanted* const at = here();
+    if (!at) return other("a string");
+    at->text = std::move(value);
+    at->is.clear();
+    return at->found = true;
   }
-  bool start_object(std::size_t) {
-    other("an object");
-    ++depth_;
-    return true;
-  }
-  bool end_object() { return --depth_, true; }
-  bool start_array(std::size_t) {
-    other("an array");
-    ++depth_;
-    return true;
-  }
-  bool end_array() { return --depth_, true; }
+  bool start_object(std::size_t) { return start("an object", true); }
+  bool end_object() { return end(); }
+  bool start_array(std::size_t) { return start("an array", false); }
+  bool end_array() { return end(); }
   bool key(json::string_t& name) {
-    if (depth_ != 1) return true;
-    matches_ = name == field_;
-    if (fields++ < most_names) names.push_back(name.substr(0, longest_name));
+    whole_ = depth_ == 1 && name == field_;
+    part_ = depth_ == inside_ + 1 && inside_ < path_.size() && name == path_[inside_];
+    if (depth_ == 1) {
+      outer_.assign(name, 0, longest_name);
+      if (fields++ < most_names) names.push_back(outer_);
+    } else if (depth_ == 2 && objects_ == 2 && elsewhere.empty() && name == field_) {
+      elsewhere = outer_ + "." + name;
+    }
     return true;
   }
   bool parse_error(std::size_t position, const std::string&, const json::exception& exception) {
@@ -68,17 +73,44 @@ class JsonlReader::FieldHandler {
 
  private:
   static constexpr std::size_t most_names = 10, longest_name = 100, longest_reason = 1000;
-  bool wanted() const { return depth_ == 1 && line_is == "an object" && matches_; }
+
+  // What the value that follows is, if it is wanted.
+  Wanted* here() {
+    if (whole_ && depth_ == 1 && objects_ == 1) return &named_;
+    return part_ && !path_.empty() && inside_ + 1 == path_.size() && depth_ == path_.size() ? &inner_ : nullptr;
+  }
   // If a field occurs twice, the last one counts, as in every common reader.
   bool other(const char* what) {
     if (depth_ == 0) line_is = what;
-    if (wanted()) found = false, field_is = what;
+    if (Wanted* const at = here()) *at = {false, "", what};
+    return true;
+  }
+  bool start(const char* what, bool object) {
+    other(what);
+    if (object && part_ && inside_ + 1 < path_.size() && depth_ == inside_ + 1) {
+      ++inside_;  // of the path
+      inner_ = {};
+    }
+    objects_ += object && objects_ == depth_;
+    ++depth_;
+    whole_ = part_ = false;
+    return true;
+  }
+  bool end() {
+    --depth_;
+    objects_ = std::min(objects_, depth_);
+    inside_ = std::min<std::size_t>(inside_, depth_ > 0 ? depth_ - 1 : 0);
+    whole_ = part_ = false;
     return true;
   }
 
   const std::string& field_;
-  int64_t depth_ = 0;
-  bool matches_ = false;
+  const std::vector<std::string>& path_;
+  Wanted named_, inner_;
+  std::string outer_;
+  std::size_t depth_ = 0, objects_ = 0;  // levels, and how many of the outermost ones are objects
+  std::size_t inside_ = 0;               // parts of the path that lead to the object that is read
+  bool whole_ = false, part_ = false;    // the value that follows has the wanted name, or that of the path's next part
 };
 
 namespace {
@@ -152,16 +184,22 @@ std::string of_another_task(const std::vector<std::string>& names) {
   return "";
 }
 
-std::string quoted(const std::string& name) {
+std::string in_quotes(const std::string& name) {
   std::string text = json(name).dump(-1, ' ', true, json::error_handler_t::replace);
   return text.size() > 60 ? text.substr(0, 57) + "...\"" : text;
 }
 
 }  // namespace
 
-JsonlReader::JsonlReader(std::string name, std::string field, bool replace,
-                         std::function<void(std::string_view)> document)
-    : name_(std::move(name)), field_(std::move(field)), replace_(replace), document_(std::move(document)) {}
+JsonlReader::JsonlReader(std::string name, Options options, std::function<void(std::string_view)> document)
+    : name_(std::move(name)), options_(std::move(options)), document_(std::move(document)) {
+  const std::string& field = options_.field;
+  if (field.find('.') == std::string::npos) return;
+  for (std::size_t at = 0, dot = 0; dot != std::string::npos; at = dot + 1) {
+    dot = field.find('.', at);
+    path_.push_back(field.substr(at, dot - at));
+  }
+}
 
 void JsonlReader::feed(std::string_view piece) {
   while (true) {
@@ -192,16 +230,19 @@ void JsonlReader::append(std::string_view piece) {
 void JsonlReader::finish() {
   if (!rest_.empty()) line(rest_);
   rest_.clear();
+  if (rows_ == 0 || skipped_ < rows_) return;
+  throw Failure(ENG_INVALID, name_ + ": none of its " + std::to_string(rows_) + " rows has a text in the field " +
+                                 in_quotes(options_.field) + ", so [data] missing = \"skip\" would leave out all");
 }
 
 void JsonlReader::line(std::string_view text) {
   ++line_;
   if (blank(text)) return;
-  FieldHandler first(field_), second(field_);
+  FieldHandler first(options_.field, path_), second(options_.field, path_);
   if (json::sax_parse(text.begin(), text.end(), &first)) return take(first);
   const std::string better = repaired(text);
   const bool repairs = json::sax_parse(better.begin(), better.end(), &second);
-  if (!repairs || !replace_)
+  if (!repairs || !options_.replace)
     throw Failure(ENG_INVALID, name_ + ":" + std::to_string(line_) + ":" + std::to_string(first.column) +
                                    ": not valid JSON: " + json_reason(first.error) +
                                    (repairs ? "; with [data] errors = \"replace\" it is read as U+FFFD" : ""));
@@ -212,17 +253,29 @@ void JsonlReader::fail(const std::string& what) const {
   throw Failure(ENG_INVALID, name_ + ":" + std::to_string(line_) + ": " + what);
 }
 
-void JsonlReader::take(const FieldHandler& line) const {
-  if (line.found) return document_(line.text);
+void JsonlReader::take(const FieldHandler& line) {
+  const FieldHandler::Wanted& wanted = line.wanted();
+  ++rows_;
+  if (wanted.found) return document_(wanted.text);
+  const std::string& field = options_.field;
   if (line.line_is != "an object")
-    fail("the line is " + line.line_is + ", not an object with a field " + quoted(field_));
-  const std::string other = of_another_task(line.field_is.empty() ? line.names : std::vector<std::string>{field_});
-  if (!line.field_is.empty()) fail("field " + quoted(field_) + " is " + line.field_is + ", not a string" + other);
+    fail("the line is " + line.line_is + ", not an object with a field " + in_quotes(field));
+  if (options_.skip && (wanted.is.empty() || wanted.is == "null")) {
+    ++skipped_;
+    return;
+  }
+  const std::string other = of_another_task(wanted.is.empty() ? line.names : std::vector<std::string>{field});
+  const std::string skip = ". With [data] missing = \"skip\" such rows are left out, and counted";
+  if (!wanted.is.empty())
+    fail("field " + in_quotes(field) + " is " + wanted.is + ", not a string" + other +
+         (wanted.is == "null" ? skip : ""));
   std::string names;
-  for (const std::string& name : line.names) names += (names.empty() ? "" : ", ") + quoted(name);
+  for (const std::string& name : line.names) names += (names.empty() ? "" : ", ") + in_quotes(name);
   if (line.fields > line.names.size()) names += ", ... (" + std::to_string(line.fields) + " in all)";
-  fail("no field " + quoted(field_) + "; the line has " + (names.empty() ? "no fields" : names) +
-       (other.empty() ? ": set [data] field to the one that holds the text" : other));
+  const std::string help = !line.elsewhere.empty() ? ": set [data] field = " + in_quotes(line.elsewhere)
+                           : other.empty()         ? ": set [data] field to the one that holds the text" + skip
+                                                   : other;
+  fail("no field " + in_quotes(field) + "; the line has " + (names.empty() ? "no fields" : names) + help);
 }
 
 }  // namespace text_data

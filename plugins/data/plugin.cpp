@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "host_threads.hpp"
+#include "notes.hpp"
 #include "tables.hpp"
 
 // The options for held-out data and for packing, which both sources have. (A raw string of several lines cannot stand
@@ -53,27 +54,37 @@ type = 'strings'
 required = true
 resume = 'note'
 help = """Files or patterns, relative to the configuration file: * and ? match within a name, ** any folders, hidden \
-names only where the dot is written. Sorted by path, each file once. *.jsonl is JSON Lines: one document per line. Either \
-may be compressed: NAME.gz, NAME.zst."""
+names only where the dot is written. Sorted by path, each file once. A file is text in UTF-8, or JSON Lines: one document \
+per line. Either may be compressed by gzip or zstd. What a file is, its first bytes say, whatever its name; what is neither \
+is refused."""
 
 [provides.options.format]
 type = 'string'
 default = 'auto'
-choices = ['auto', 'text', 'jsonl']
-help = """What the files are. auto: by their names; *.json, *.csv and *.tsv are refused, because as text they would be trained on \
-with their quotes and commas. text: each file is one text, whatever its name. jsonl: each is JSON Lines."""
+choices = ['auto', 'text', 'jsonl', 'bytes']
+help = """What the files are. auto: JSON Lines where each line is an object, else text; other JSON, web pages, XML, *.csv and \
+*.tsv are refused, because as text they would be trained on with their braces, tags and commas. text: each file is one text, \
+those too. jsonl: each is JSON Lines. bytes: the bytes of each file as they are, whatever it is; for the tokenizer bytes."""
 
 [provides.options.errors]
 type = 'string'
 default = 'stop'
 choices = ['stop', 'replace']
-help = """What to do where JSON Lines hold bytes that are not UTF-8, or one half of a surrogate pair. stop: an error that \
-names the line. replace: they are read as U+FFFD. In plain text a tokenizer always reads bytes that are not UTF-8 so."""
+help = """What to do with bytes that are not UTF-8. stop: in JSON Lines any is an error that names the line (so is one half \
+of a surrogate pair); in text more than one in 1000 is, in any MiB, NUL included. replace: they are read as U+FFFD (by the \
+tokenizer bytes, in text, as they are)."""
+
+[provides.options.missing]
+type = 'string'
+default = 'stop'
+choices = ['stop', 'skip']
+help = """What to do with a row of JSON Lines whose text is null or missing. stop: an error that names the line. skip: it is \
+left out; how many were is printed."""
 
 [provides.options.field]
 type = 'string'
 default = 'text'
-help = 'The field of a JSON Lines object that holds the text'
+help = 'The field of a JSON Lines object that holds the text. With dots it is inside others: data.text is text of the object data'
 
 [provides.options.tokenizer]
 type = 'string'
@@ -118,8 +129,16 @@ summary = "Files of token ids: nanoGPT's, llm.c's, Megatron's, and those of engi
 type = 'strings'
 required = true
 resume = 'note'
-help = """Files or patterns as for text: *.tokens of ours, *.bin of nanoGPT and llm.c, *.bin or *.idx of Megatron. Whether a \
-.bin is nanoGPT's, llm.c's or Megatron's is seen from its content and from an .idx beside it"""
+help = """Files or patterns as for text: *.tokens of ours, *.bin of nanoGPT, llm.c and NeMo, *.bin or *.idx of Megatron, *.npy \
+of NumPy. Which of them a file is, its content says, and an .idx beside a .bin."""
+
+[provides.options.dtype]
+type = 'string'
+default = 'auto'
+choices = ['auto', 'uint8', 'uint16', 'int16', 'uint32', 'int32', 'uint64', 'int64']
+help = """The type of the ids in files without a header (nanoGPT's and others), little-endian. auto: for *.bin, uint16, or a \
+wider type where zeros between the ids prove it. Another value: for files of any name. Where a header says another type, it \
+is an error."""
 
 [provides.options.tokenizer]
 type = 'string'
@@ -159,6 +178,7 @@ const char* description() {
   return eng_description;
 }
 eng_status start(const eng_host* host, eng_error*) {
+  text_data::host = host;
   text_data::host_threads = static_cast<const eng_threads*>(host->get_extension(host, ENG_THREADS_EXTENSION));
   return ENG_OK;
 }

@@ -10,10 +10,12 @@
 #include "build.hpp"
 #include "documents.hpp"
 #include "failure.hpp"
-#include "input.hpp"
+#include "notes.hpp"
 #include "options.hpp"
 #include "source.hpp"
 #include "tables.hpp"
+#include "text_check.hpp"
+#include "text_format.hpp"
 
 namespace text_data {
 namespace {
@@ -37,20 +39,30 @@ class ByteStream {
   void add(const std::string& path) {
     auto opened = std::make_unique<InputFile>(path);
     const InputFile& file = *opened;
-    const TextFormat format = text_format(path, reading_.format);
-    const bool plain = format.kind == TextKind::plain && !format.compressed;
-    if (plain && (file.size() > small_file || small_ + file.size() > small_files_in_all)) {
+    const TextFormat format = text_format(file, reading_);
+    const bool plain = format.kind == TextKind::plain && format.packed == Packed::no;
+    const uint64_t count = file.size() - std::min(format.mark, file.size());
+    if (plain && (count > small_file || small_ + count > small_files_in_all)) {
       begin_document();
       end_block();
-      file.each_piece([this](std::string_view piece) { hash_.add(piece); });
-      size_ += file.size();
-      const uint64_t count = file.size();
-      return stream_.add(std::move(opened), 0, count, 1);
+      const bool bytes = reading_.format == "bytes";
+      TextCheck check(path, reading_.replace || bytes);
+      file.each_piece(format.mark, file.size(), [&](std::string_view piece) {
+        if (!bytes) check.feed(piece);
+        hash_.add(piece);
+      });
+      check.finish();
+      seen.wrong += check.wrong();
+      size_ += count;
+      return stream_.add(std::move(opened), format.mark, count, 1);
     }
-    if (plain) small_ += file.size();
+    if (plain) small_ += count;
     path_ = path;
-    each_document(file, reading_, {[this] { begin_document(); }, [this](std::string_view text) { copy(text); }, [] {}});
+    each_document(file, reading_, format,
+                  {[this] { begin_document(); }, [this](std::string_view text) { copy(text); }, [] {}}, seen);
   }
+
+  Seen seen;
 
   std::string finish() {
     end_block();
@@ -104,13 +116,25 @@ void check_vocabulary(const std::string& name, const Tokenizer& tokenizer, const
 }
 
 Reading reading_of(const eng_options* options) {
-  return {get_string(options, "format"), get_string(options, "field"), get_string(options, "errors") == "replace"};
+  return {get_string(options, "format"), get_string(options, "field"), get_string(options, "errors") == "replace",
+          get_string(options, "missing") == "skip"};
+}
+
+void tell(const Seen& seen, bool bytes) {
+  if (seen.skipped > 0)
+    note("[data] missing = \"skip\": rows without a text that are left out: " + std::to_string(seen.skipped));
+  if (seen.wrong > 0)
+    note("[data] bytes of the text that are not UTF-8, or NUL: " + std::to_string(seen.wrong) + "; " +
+         (bytes ? "they are trained on as they are" : "those that are not UTF-8 are read as U+FFFD"));
 }
 
 BuildRequest build_request(const eng_options* options, const eng_data_request& request, const std::string& name,
                            const Tokenizer& tokenizer) {
   BuildRequest out;
   out.reading = reading_of(options);
+  if (out.reading.format == "bytes")
+    throw Failure(ENG_INVALID, "[data] format = \"bytes\" is for tokenizer = \"bytes\": " + name +
+                                   " reads text, and would lose what is not UTF-8. Set format = \"auto\" or \"text\"");
   out.separator = get_string(options, "separator");
   if (get_bool(options, "eot")) {
     out.eot = tokenizer.info().eot;
@@ -140,6 +164,7 @@ std::unique_ptr<Source> open_source(const eng_options* options, const eng_data_r
   take_fields(*source, options, request);
   source->vocabulary = tokenizer->info().vocabulary;
   source->files = static_cast<uint32_t>(files.train.size() + files.held.size());
+  Seen seen;
   // Puts the tokens of the files into the stream and returns their hash.
   const auto add = [&](const std::vector<std::string>& paths, Stream& stream, std::vector<uint64_t>& starts) {
     if (paths.empty()) return std::string();
@@ -147,11 +172,13 @@ std::unique_ptr<Source> open_source(const eng_options* options, const eng_data_r
       ByteStream bytes(stream, reading_of(options), get_string(options, "separator"),
                        static_cast<uint64_t>(get_int(options, "memory")), source->pack ? &starts : nullptr);
       for (const std::string& path : paths) bytes.add(path);
+      seen.skipped += bytes.seen.skipped, seen.wrong += bytes.seen.wrong;
       return bytes.finish();
     }
     BuildRequest wanted = build_request(options, request, name, *tokenizer);
     wanted.files = paths;
     const Built built = build(wanted, *tokenizer, nullptr);
+    seen.skipped += built.file.header.skipped, seen.wrong += built.file.header.wrong;
     if (source->pack) add_documents(built.file, -1, 0, starts);
     if (built.file.tokens > 0)
       stream.add(std::make_unique<InputFile>(built.file.path), built.file.offset, built.file.tokens, built.file.width);
@@ -159,6 +186,7 @@ std::unique_ptr<Source> open_source(const eng_options* options, const eng_data_r
   };
   source->hash = add(files.train, source->stream, source->starts);
   const std::string held = add(files.held, source->held, source->held_starts);
+  tell(seen, name == "bytes");
   if (name == "bytes" && !files.train.empty() && source->stream.size() == 0) refuse_empty(files.train);
   cut_windows(*source, request, files, held, name == "bytes" ? "tokens (bytes)" : "tokens");
   return source;

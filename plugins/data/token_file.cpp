@@ -9,50 +9,34 @@
 #include <type_traits>
 
 #include "failure.hpp"
+#include "sniff.hpp"
+#include "token_parts.hpp"
 
 namespace text_data {
 namespace {
 
 constexpr char magic[8] = {'E', 'N', 'G', 'T', 'O', 'K', 'E', 'N'};
-constexpr char megatron_magic[9] = {'M', 'M', 'I', 'D', 'I', 'D', 'X', 0, 0};
-constexpr uint64_t llmc_header = 1024;
-
-[[noreturn]] void refuse(const std::string& path, const std::string& what, eng_status status = ENG_INVALID) {
-  throw Failure(status, "[data] " + path + ": " + what);
-}
-
-std::string read_begin(const InputFile& file, uint64_t size) {
-  std::string text;
-  file.each_piece(0, std::min(size, file.size()), [&](std::string_view piece) { text += piece; });
-  return text;
-}
-
-template <class T>
-T number_at(std::string_view bytes, std::size_t offset) {
-  T value{};
-  std::memcpy(&value, bytes.data() + offset, sizeof(T));
-  return value;
-}
+constexpr uint64_t long_header = 1024;
 
 void own(const InputFile& file, std::string_view begin, TokenFile& out) {
   const std::string& path = file.path();
-  if (begin.size() < sizeof(TokenHeader)) refuse(path, "is cut short: build it again", ENG_DATA_LOSS);
+  if (begin.size() < sizeof(TokenHeader)) refuse_tokens(path, "is cut short: build it again", ENG_DATA_LOSS);
   std::memcpy(&out.header, begin.data(), sizeof(TokenHeader));
   const TokenHeader& h = out.header;
   Hash hash;
   hash.add(begin.substr(0, offsetof(TokenHeader, header_hash)));
-  if (hash.digest() != h.header_hash) refuse(path, "its header is damaged: build it again", ENG_DATA_LOSS);
+  if (hash.digest() != h.header_hash) refuse_tokens(path, "its header is damaged: build it again", ENG_DATA_LOSS);
   if (h.version != 1)
-    refuse(path, "is of version " + std::to_string(h.version) + "; only version 1 can be read", ENG_UNSUPPORTED);
+    refuse_tokens(path, "is of version " + std::to_string(h.version) + "; only version 1 can be read", ENG_UNSUPPORTED);
   const uint64_t size = file.size();
   const bool fits = (h.width == 2 || h.width == 4) && h.tokens <= size / h.width && h.documents <= size / 8 &&
                     h.table == (sizeof(TokenHeader) + h.tokens * h.width + 7) / 8 * 8 &&
                     h.table + h.documents * 8 == size;
   if (!fits) {
-    refuse(path,
-           "its header says " + std::to_string(h.tokens) + " tokens, which is not what its " + std::to_string(size) +
-               " bytes hold: build it again",
-           ENG_DATA_LOSS);
+    refuse_tokens(path,
+                  "its header says " + std::to_string(h.tokens) + " tokens, which is not what its " +
+                      std::to_string(size) + " bytes hold: build it again",
+                  ENG_DATA_LOSS);
   }
   out.format = "engine";
   out.offset = sizeof(TokenHeader);
@@ -61,150 +45,84 @@ void own(const InputFile& file, std::string_view begin, TokenFile& out) {
   out.width = h.width;
 }
 
-bool llmc(const InputFile& file, std::string_view begin, TokenFile& out) {
-  if (begin.size() < 12) return false;
+// Headers of 256 numbers: a magic one, a version, the number of tokens, and in some the bytes per token.
+struct Headed {
+  int32_t magic, version;
+  uint32_t width;  // 0: the header says it
+  const char* format;
+};
+constexpr Headed headed[] = {{20240520, 1, 2, "llm.c"}, {20240801, 7, 4, "llm.c"}, {278895051, 1, 0, "NeMo"}};
+
+bool headed_file(const InputFile& file, std::string_view begin, TokenFile& out) {
+  if (begin.size() < 16) return false;
   const auto first = number_at<int32_t>(begin, 0), version = number_at<int32_t>(begin, 4);
   const auto count = number_at<int32_t>(begin, 8);
   if (first == 20240522)
-    refuse(file.path(), "holds llm.c's multiple-choice questions, not a text to train on", ENG_UNSUPPORTED);
-  if (first != 20240520 && first != 20240801) return false;
-  const int32_t known = first == 20240520 ? 1 : 7;
-  if (version != known) {
-    refuse(
-        file.path(),
-        "has llm.c's version " + std::to_string(version) + "; only version " + std::to_string(known) + " can be read",
-        ENG_UNSUPPORTED);
-  }
-  out.format = "llm.c";
-  out.width = first == 20240520 ? 2 : 4;
-  out.offset = llmc_header;
+    refuse_tokens(file.path(), "holds llm.c's multiple-choice questions, not a text to train on", ENG_UNSUPPORTED);
+  const auto* const kind =
+      std::find_if(std::begin(headed), std::end(headed), [&](const Headed& h) { return h.magic == first; });
+  if (kind == std::end(headed)) return false;
+  if (version != kind->version)
+    refuse_tokens(file.path(),
+                  std::string("has ") + kind->format + "'s version " + std::to_string(version) + "; only version " +
+                      std::to_string(kind->version) + " can be read",
+                  ENG_UNSUPPORTED);
+  const auto told = number_at<int32_t>(begin, 12);
+  if (kind->width == 0 && told != 2 && told != 4)
+    refuse_tokens(file.path(), "its header says " + std::to_string(told) + " bytes per token; it must be 2 or 4",
+                  ENG_DATA_LOSS);
+  out.format = kind->format;
+  out.width = kind->width ? kind->width : static_cast<uint32_t>(told);
+  out.offset = long_header;
   const uint64_t size = file.size();
-  const uint64_t held = size < llmc_header ? 0 : (size - llmc_header) / out.width;
-  if (count < 0 || size < llmc_header || held != static_cast<uint64_t>(count) ||
-      (size - llmc_header) % out.width != 0) {
-    refuse(file.path(),
-           "its header says " + std::to_string(count) + " tokens, but the file has room for " + std::to_string(held),
-           ENG_DATA_LOSS);
+  const uint64_t held = size < long_header ? 0 : (size - long_header) / out.width;
+  if (count < 0 || size < long_header || held != static_cast<uint64_t>(count) ||
+      (size - long_header) % out.width != 0) {
+    refuse_tokens(
+        file.path(),
+        "its header says " + std::to_string(count) + " tokens, but the file has room for " + std::to_string(held),
+        ENG_DATA_LOSS);
   }
   out.tokens = held;
   return true;
 }
 
-}  // namespace
-
-TokenFile open_token_file(const std::string& given) {
-  namespace fs = std::filesystem;
-  TokenFile out;
+// The file beside `path` with another ending, in small or capital letters; `path` without one if there is none.
+std::filesystem::path beside(const std::filesystem::path& path, const char* ending, const char* capital) {
+  std::filesystem::path small = path, large = path;
+  small.replace_extension(ending), large.replace_extension(capital);
   std::error_code ignored;
-  fs::path bin = given, index = given;
-  const bool is_index = bin.extension() == ".idx";
-  if (is_index) bin.replace_extension(".bin");
-  if (!is_index) index.replace_extension(".idx");
-  if (bin.extension() == ".bin" && (is_index || fs::exists(index, ignored))) {
-    const InputFile tokens(bin.string()), lengths(index.string());
-    out.path = bin.string();
-    check_megatron(lengths, tokens.size(), out);
-    return out;
-  }
-  const InputFile file(given);
-  out.path = given;
-  const std::string begin = read_begin(file, sizeof(TokenHeader));
-  if (begin.size() >= sizeof(magic) && std::memcmp(begin.data(), magic, sizeof(magic)) == 0) {
-    own(file, begin, out);
-  } else if (!llmc(file, begin, out)) {
-    if (bin.extension() != ".bin")
-      refuse(given, "is not a file of tokens: nanoGPT's, llm.c's and Megatron's end in .bin, ours in .tokens");
-    if (file.size() % 2 != 0)
-      refuse(given, "has an odd number of bytes: nanoGPT's files hold two per token", ENG_DATA_LOSS);
-    out.format = "nanoGPT";
-    out.tokens = file.size() / 2;
-  }
-  return out;
+  return !std::filesystem::exists(small, ignored) && std::filesystem::exists(large, ignored) ? large : small;
 }
 
-void check_megatron(const InputFile& index, uint64_t bin_size, TokenFile& out) {
-  const std::string& path = index.path();
-  const uint64_t size = index.size(), header = 34;
-  const std::string begin = read_begin(index, header);
-  if (begin.size() < header || std::memcmp(begin.data(), megatron_magic, sizeof(megatron_magic)) != 0)
-    refuse(path, "is not a Megatron index: it does not begin with MMIDIDX");
-  if (const auto version = number_at<uint64_t>(begin, 9); version != 1)
-    refuse(path, "is of version " + std::to_string(version) + "; only version 1 can be read", ENG_UNSUPPORTED);
-  const int code = static_cast<unsigned char>(begin[17]);
-  constexpr uint32_t widths[] = {0, 1, 1, 2, 4, 8, 0, 0, 2};
-  if (code >= 9 || widths[code] == 0)
-    refuse(path, "its type code is " + std::to_string(code) + ", which is not an integer type", ENG_UNSUPPORTED);
-  out.format = "Megatron";
-  out.width = widths[code];
-  out.is_signed = code != 1 && code != 8;
-  const auto sequences = number_at<uint64_t>(begin, 18), documents = number_at<uint64_t>(begin, 26);
-  const bool counts = sequences <= size / 12 && documents <= size / 8;
-  const uint64_t least = header + 12 * sequences + 8 * documents;
-  if (!counts || (size != least && size != least + sequences)) {
-    refuse(path,
-           "says " + std::to_string(sequences) + " sequences and " + std::to_string(documents) +
-               " document bounds, which its " + std::to_string(size) + " bytes do not hold",
-           ENG_DATA_LOSS);
+}  // namespace
+
+TokenFile open_token_file(const std::string& given, const std::string& dtype, int64_t vocabulary) {
+  namespace fs = std::filesystem;
+  TokenFile out;
+  const InputFile file(given);
+  out.path = given;
+  const std::string begin = read_begin(file, head_bytes);
+  const bool index = begin.compare(0, 7, "MMIDIDX") == 0;
+  const bool is_bin = has_ending(given, ".bin");
+  std::error_code ignored;
+  const fs::path other = index ? beside(given, ".bin", ".BIN") : beside(given, ".idx", ".IDX");
+  if (index || (is_bin && fs::exists(other, ignored))) {
+    const InputFile second(other.string());
+    out.path = index ? other.string() : given;
+    check_megatron(index ? file : second, index ? second.size() : file.size(), out);
+  } else if (begin.compare(0, sizeof(magic), magic, sizeof(magic)) == 0) {
+    own(file, begin, out);
+  } else if (begin.compare(0, 6, "\x93NUMPY") == 0) {
+    open_numpy(file, begin, out);
+  } else if (!headed_file(file, begin, out)) {
+    open_raw(file, begin, dtype, vocabulary, out);
   }
-  // Lengths and pointers are read in step, a block at a time, because an index may be larger than memory.
-  constexpr uint64_t stretch = 65536;
-  uint64_t at = 0;
-  std::string lengths, pointers;
-  for (uint64_t first = 0; first < sequences; first += stretch) {
-    const uint64_t count = std::min(stretch, sequences - first);
-    const auto read = [&](std::string& to, uint64_t offset, uint64_t bytes) {
-      to.clear();
-      index.each_piece(offset, offset + bytes, [&](std::string_view piece) { to += piece; });
-    };
-    read(lengths, header + 4 * first, 4 * count);
-    read(pointers, header + 4 * sequences + 8 * first, 8 * count);
-    for (uint64_t i = 0; i < count; ++i) {
-      const auto length = number_at<int32_t>(lengths, 4 * i);
-      const auto pointer = number_at<int64_t>(pointers, 8 * i);
-      const std::string which = "sequence " + std::to_string(first + i);
-      if (length < 0)
-        refuse(path,
-               which + " has a length of " + std::to_string(length) + " (byte " +
-                   std::to_string(header + 4 * (first + i)) + ")",
-               ENG_DATA_LOSS);
-      if (pointer < 0 || static_cast<uint64_t>(pointer) != at)
-        refuse(path,
-               which + " begins at byte " + std::to_string(pointer) + " of the .bin, but the one before it ends at " +
-                   std::to_string(at),
-               ENG_DATA_LOSS);
-      at += static_cast<uint64_t>(length) * out.width;
-      if (at > bin_size)
-        refuse(path,
-               which + " ends at byte " + std::to_string(at) + " of " + out.path + ", which has " +
-                   std::to_string(bin_size),
-               ENG_DATA_LOSS);
-    }
-  }
-  if (at != bin_size) {
-    refuse(path,
-           "accounts for " + std::to_string(at) + " bytes of " + out.path + ", which has " + std::to_string(bin_size),
-           ENG_DATA_LOSS);
-  }
-  int64_t before = 0;
-  uint64_t bound = 0;
-  const auto bounds = [&](std::string_view piece) {
-    for (std::size_t i = 0; i < piece.size(); i += 8, ++bound) {
-      const auto value = number_at<int64_t>(piece, i);
-      if (value < before || value > static_cast<int64_t>(sequences) || (bound == 0 && value != 0))
-        refuse(path,
-               "document bound " + std::to_string(bound) + " is " + std::to_string(value) +
-                   ", out of order or beyond its " + std::to_string(sequences) + " sequences",
-               ENG_DATA_LOSS);
-      before = value;
-    }
-  };
-  const uint64_t table = header + 12 * sequences;
-  index.each_piece(table, table + 8 * documents, bounds);
-  if (documents > 0 && before != static_cast<int64_t>(sequences))
-    refuse(path, "its last document ends at sequence " + std::to_string(before) + " of " + std::to_string(sequences),
-           ENG_DATA_LOSS);
-  out.tokens = at / out.width;
-  out.documents = documents > 0 ? documents - 1 : 0;
+  if (const Dtype* const wanted = find_dtype(dtype); wanted && wanted->width != out.width)
+    refuse_tokens(out.path, "holds ids of " + std::to_string(out.width) +
+                                " bytes, as its header says, but [data] dtype = \"" + dtype +
+                                "\": remove dtype, which is for files without a header");
+  return out;
 }
 
 namespace {
@@ -216,6 +134,7 @@ void scan_as(const InputFile& file, TokenFile& out, int64_t vocabulary, Hash& ha
     hash.add(piece);
     const std::size_t count = piece.size() / sizeof(T);
     T largest = std::numeric_limits<T>::lowest(), smallest = std::numeric_limits<T>::max();
+    if (count == 0) return;
     for (std::size_t i = 0; i < count; ++i) {
       const T value = number_at<T>(piece, i * sizeof(T));
       largest = std::max(largest, value);
@@ -231,12 +150,15 @@ void scan_as(const InputFile& file, TokenFile& out, int64_t vocabulary, Hash& ha
       while (!wrong(number_at<T>(piece, i * sizeof(T)))) ++i;
       const std::string id = std::to_string(number_at<T>(piece, i * sizeof(T)));
       const uint64_t at = offset + i * sizeof(T);
-      refuse(file.path(), "token " + std::to_string((at - out.offset) / sizeof(T)) + ", at byte " + std::to_string(at) +
-                              ", is " + id + ", out of range: " +
-                              (vocabulary > 0 ? "the model's vocabulary is " + std::to_string(vocabulary) +
-                                                    "; set [model] vocab_size, or use the data that fits the model"
-                                              : "an id cannot have this value"));
+      refuse_tokens(file.path(),
+                    "token " + std::to_string((at - out.offset) / sizeof(T)) + ", at byte " + std::to_string(at) +
+                        ", is " + id + ", out of range: " +
+                        (vocabulary > 0 ? "the model's vocabulary is " + std::to_string(vocabulary) +
+                                              "; set [model] vocab_size, or use the data that fits the model"
+                                        : "an id cannot have this value") +
+                        out.doubt);
     }
+    out.smallest = std::min(out.smallest, static_cast<int64_t>(smallest));
     out.largest = std::max(out.largest, static_cast<int64_t>(largest));
     offset += piece.size();
   });
@@ -247,10 +169,11 @@ void scan_as(const InputFile& file, TokenFile& out, int64_t vocabulary, Hash& ha
 void scan(TokenFile& out, int64_t vocabulary) {
   const InputFile file(out.path);
   const uint64_t end = out.offset + out.tokens * out.width;
-  if (end > file.size()) refuse(out.path, "is shorter than it was", ENG_DATA_LOSS);
+  if (end > file.size()) refuse_tokens(out.path, "is shorter than it was", ENG_DATA_LOSS);
   const auto pass = [&](int64_t limit) {
     Hash hash;
     out.largest = -1;
+    out.smallest = std::numeric_limits<int64_t>::max();
     if (out.width == 1 && !out.is_signed) scan_as<uint8_t>(file, out, limit, hash);
     if (out.width == 1 && out.is_signed) scan_as<int8_t>(file, out, limit, hash);
     if (out.width == 2 && !out.is_signed) scan_as<uint16_t>(file, out, limit, hash);
@@ -262,6 +185,10 @@ void scan(TokenFile& out, int64_t vocabulary) {
   };
   if (out.header.magic[0] == 0) {
     out.hash = hexadecimal(pass(vocabulary));
+    constexpr uint64_t few = 64;
+    if (!out.doubt.empty() && out.tokens >= few && out.largest == out.smallest)
+      refuse_tokens(out.path, "each of its " + std::to_string(out.tokens) + " ids is " + std::to_string(out.largest) +
+                                  ", as in a file that was made but not written" + out.doubt);
     return;
   }
   // In our own format the checksum is tested first: the ids of a damaged file say nothing.
@@ -271,12 +198,12 @@ void scan(TokenFile& out, int64_t vocabulary) {
     tokens = pass(0);
   } catch (const Failure& failure) {
     if (failure.status != ENG_INVALID) throw;
-    refuse(out.path, damaged, ENG_DATA_LOSS);
+    refuse_tokens(out.path, damaged, ENG_DATA_LOSS);
   }
   Hash table;
   file.each_piece(out.header.table, file.size(), [&](std::string_view piece) { table.add(piece); });
   if (tokens != out.header.token_hash || table.digest() != out.header.table_hash || out.largest != out.header.largest)
-    refuse(out.path, damaged, ENG_DATA_LOSS);
+    refuse_tokens(out.path, damaged, ENG_DATA_LOSS);
   out.hash = hexadecimal(tokens);
   if (vocabulary > 0 && out.largest >= vocabulary) pass(vocabulary);
 }

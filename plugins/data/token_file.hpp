@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of tokens: our own format, nanoGPT's, llm.c's and Megatron's.
+// Files of tokens: our own format, nanoGPT's, llm.c's, NeMo's, Megatron's and NumPy's.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,10 @@ struct TokenHeader {
   int64_t eot;         // id between documents; -1: none
   uint64_t table;      // where the documents' indices begin
   Digest token_hash, table_hash;
-  Digest key;        // of what it was made from; its name
-  Digest tokenizer;  // of the tokenizer
-  char reserved[112];
+  Digest key;               // of what it was made from; its name
+  Digest tokenizer;         // of the tokenizer
+  uint64_t skipped, wrong;  // rows without a text, and bytes that are no text, of what it was made from
+  char reserved[96];
   Digest header_hash;  // of all bytes before
 };
 static_assert(sizeof(TokenHeader) == 256);
@@ -40,22 +41,30 @@ struct TokenFile {
   uint32_t width = 2;
   bool is_signed = false;
   TokenHeader header{};  // only for our own files; then its magic is set
+  std::string doubt;     // the width of the ids was not stated: ends errors about them
   // Filled by `scan`.
-  int64_t largest = -1;
+  int64_t largest = -1, smallest = 0;
   std::string hash;
 };
 
-// Recognises the format and checks everything except the tokens. `path` may be Megatron's .idx or its .bin. Throws
+// The type of an id, by its name in [data] dtype; NULL: there is none.
+struct Dtype {
+  const char* name;
+  uint32_t width;
+  bool is_signed;
+};
+const Dtype* find_dtype(std::string_view name);
+bool has_ending(const std::string& path, std::string_view ending);  // in small or capital letters
+
+// Recognises the format and checks everything except the tokens. `path` may be Megatron's .idx or its .bin. `dtype` is
+// the type of ids in files without a header, or "auto"; then they are compared with `vocabulary` (0: not known). Throws
 // Failure.
-TokenFile open_token_file(const std::string& path);
+TokenFile open_token_file(const std::string& path, const std::string& dtype = "auto", int64_t vocabulary = 0);
 // Reads every token. Throws Failure for an id that is not below `vocabulary` (0: any id is accepted), with file and
 // offset, and for a wrong checksum.
 void scan(TokenFile& file, int64_t vocabulary);
 // A description as lines "name: value".
 std::string describe(const TokenFile& file, bool scanned);
-
-// Checks Megatron's index against the size of its .bin; see open_token_file.
-void check_megatron(const InputFile& index, uint64_t bin_size, TokenFile& out);
 
 // Writes our own format. The file has a temporary name until it is complete and on the disk.
 class TokenWriter {
@@ -68,7 +77,7 @@ class TokenWriter {
   void begin_document() { documents_.push_back(header_.tokens); }
   void add(const int32_t* ids, std::size_t count);
   uint64_t tokens() const { return header_.tokens; }
-  TokenHeader finish();
+  TokenHeader finish(uint64_t skipped = 0, uint64_t wrong = 0);  // these two for the header
 
  private:
   void write(const void* data, std::size_t size);

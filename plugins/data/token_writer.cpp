@@ -94,7 +94,8 @@ void TokenWriter::add(const int32_t* ids, std::size_t count) {
   header_.tokens += count;
 }
 
-TokenHeader TokenWriter::finish() {
+TokenHeader TokenWriter::finish(uint64_t skipped, uint64_t wrong) {
+  header_.skipped = skipped, header_.wrong = wrong;
   header_.token_hash = hash_.digest();
   const uint64_t end = sizeof(TokenHeader) + header_.tokens * header_.width;
   header_.table = (end + 7) / 8 * 8;

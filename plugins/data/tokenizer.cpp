@@ -69,6 +69,9 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& what, const std::st
               " --include 'tokenizer*' --local-dir " + name + "\nand set data.tokenizer=" + name + ". " + mirrors;
     throw Failure(ENG_NOT_FOUND, text);
   }
+  if (!fs::is_regular_file(path, ignored))
+    throw Failure(ENG_INVALID, "[data] tokenizer: " + path.string() +
+                                   " is a pipe, a device or a socket: write what it holds into a file first");
   if (path.extension() == ".json") return open_huggingface(path.string());
   if (path.extension() == ".model" || is_sentencepiece(path)) return open_sentencepiece(path.string());
   throw Failure(ENG_INVALID, path.string() + ": is neither a tokenizer.json nor a tokenizer.model");

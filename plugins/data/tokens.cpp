@@ -24,13 +24,14 @@ std::unique_ptr<Source> open_tokens(const eng_options* options, const eng_data_r
   auto source = std::make_unique<Source>();
   take_fields(*source, options, request);
   int64_t eot = get_int(options, "eot");
+  const std::string dtype = get_string(options, "dtype");
   if (source->pack && eot < 0 && !named.empty()) eot = open_tokenizer(named, base_of(request))->info().eot;
   std::set<std::string> taken;  // PREFIX.bin and PREFIX.idx belong together
   const auto add = [&](const std::vector<std::string>& paths, Stream& stream, std::vector<uint64_t>& starts) {
     Hash hash;
     std::vector<TokenFile> opened;
     for (const std::string& path : paths) {
-      TokenFile file = open_token_file(path);
+      TokenFile file = open_token_file(path, dtype, request.vocabulary);
       if (!taken.insert(file.path).second) continue;
       ++source->files;
       if (file.header.vocabulary > request.vocabulary) {

@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "failure.hpp"
+#include "sniff.hpp"
 #include "tokenizer.hpp"
 
 namespace text_data {
@@ -24,6 +25,10 @@ std::string read_whole(const std::string& path) {
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (error || !in || static_cast<uintmax_t>(in.gcount()) != size)
     throw Failure(ENG_DATA_LOSS, path + ": cannot be read");
+  using Kind = Content::Kind;
+  const Content found = sniff(std::string_view(text).substr(0, head_bytes), text.size() <= head_bytes);
+  if (found.kind != Kind::text && found.kind != Kind::json_lines && found.kind != Kind::json)
+    throw Failure(ENG_INVALID, path + ": " + refusal(found, path, ""));
   return text;
 }
 

@@ -127,10 +127,32 @@ TEST_CASE("data build and inspect for a model with its own ops", "[cli]") {
 TEST_CASE("data in an unexpected format is reported before anything runs", "[cli]") {
   Scratch scratch;
   scratch.config();
-  scratch.write("a.json", "{\"text\": \"some text\"}\n");
-  const Result json = engine(scratch, {"check", "config.toml", "data.paths=['a.json']"});
-  CHECK(json.exit == 4);
-  CHECK(has(json.err, "[data] format = \"jsonl\""));
+  // What is refused is refused alike by every command that opens the data.
+  scratch.write("a.json", "[{\"text\": \"some text\"}]\n");
+  scratch.write("a.txt", std::string("\xff\xfe"
+                                     "a\0b\0",
+                                     6));
+  scratch.write("a.jsonl", "{\"text\": null}\n");
+  scratch.write("a.bin", std::string(4096, '\0'));
+  for (const auto& [name, words] :
+       {std::pair("a.json", "is one JSON array"), std::pair("a.txt", "is text in UTF-16"),
+        std::pair("a.jsonl", "missing = \"skip\""), std::pair("a.bin", "each of its 2048 ids is 0")}) {
+    std::string first;
+    for (const Args& command : {Args{"data", "inspect"}, Args{"check"}, Args{"run"}}) {
+      Args args = command;
+      args.insert(args.end(), {"config.toml", "data.paths=['" + std::string(name) + "']"});
+      if (std::string(name) == "a.bin") args.push_back("data.plugin=tokens");
+      const Result result = engine(scratch, args);
+      INFO(result.err);
+      CHECK(result.exit == 4);
+      CHECK(has(result.err, words));
+      const std::size_t at = result.err.find("error: ");
+      REQUIRE(at != std::string::npos);
+      if (first.empty()) first = result.err.substr(at, result.err.find('\n', at) - at);
+      CHECK(has(result.err, first));
+    }
+  }
+  CHECK(names(scratch / "runs").empty());
   scratch.write("nul.toml",
                 std::regex_replace(read(scratch / "config.toml"), std::regex("text\\.txt"), "text.txt\\u0000x"));
   const Result nul = engine(scratch, {"check", "nul.toml"});

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokens made from text: what they are, that they are made once, and the same whatever the number of threads.
-#include <zstd.h>
 
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -20,12 +19,6 @@ namespace {
 std::string read(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   return std::string(std::istreambuf_iterator<char>(in), {});
-}
-
-std::string zstd(const std::string& text) {
-  std::string out(ZSTD_compressBound(text.size()), '\0');
-  out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 3));
-  return out;
 }
 
 // English enough, of any length, and different all the way.
@@ -149,8 +142,9 @@ TEST_CASE_METHOD(Build, "compressed JSON Lines and text are what they hold") {
     other[other.size() / 2] = static_cast<char>(other[other.size() / 2] ^ 0x10);
     folder.write(path, other);
     CHECK((Source(folder, bytes).status() == ENG_DATA_LOSS || std::string(path) == "zst/b.txt.zst"));
-    folder.write(path, "not compressed at all");
-    CHECK(Source(folder, bytes).status() == ENG_DATA_LOSS);
+    folder.write(path, "not compressed at all");  // as a server may have it decompressed
+    bytes.length = 20;
+    CHECK(Source(folder, bytes).text() == "not compressed at all");
   }
 }
 

@@ -130,16 +130,20 @@ TEST_CASE_METHOD(Errors, "too little text") {
 }
 
 TEST_CASE_METHOD(Errors, "JSON and tables are not taken for text without being asked") {
-  for (const char* name : {"a.json", "a.csv", "a.tsv", "a.json.gz"}) {
-    folder.write(name, "{\"text\": \"some text\"}\n");
+  for (const char* name : {"a.json", "a.csv", "a.tsv", "a.json.gz", "a.JSON", "a.Csv.GZ"}) {
+    folder.write(name, "text, some text\n");
     refuse({.paths = {name}}, ENG_INVALID,
            {(folder.path() / name).string(), "[data] format = \"jsonl\"", "format = \"text\""});
     refuse({.paths = {"a*"}, .strings = {{"format", "auto"}}}, ENG_INVALID, {"format = \"text\""});
     std::filesystem::remove(folder.path() / name);
   }
+  // Lines of objects are JSON Lines in a file of any name; another name is told.
   folder.write("a.json", "{\"text\": \"some text\"}");
-  Settings settings{.paths = {"a.json"}, .strings = {{"format", "jsonl"}}, .numbers = {{"validation", 0}}, .length = 8};
-  CHECK(Source(folder, settings).text() == "some text");
+  Settings settings{.paths = {"a.json"}, .numbers = {{"validation", 0}}, .length = 8};
+  for (const char* format : {"auto", "jsonl"}) {
+    settings.strings["format"] = format;
+    CHECK(Source(folder, settings).text() == "some text");
+  }
   settings.strings["format"] = "text";
   settings.length = 20;  // and the last label
   CHECK(Source(folder, settings).text() == "{\"text\": \"some text\"}");
@@ -178,8 +182,33 @@ TEST_CASE_METHOD(Errors, "options out of range") {
          {"If openai-community/gpt2 is on huggingface.co",
           "\n  hf download openai-community/gpt2 --include 'tokenizer*' --local-dir gpt2\n", "data.tokenizer=gpt2.",
           "https://hf-mirror.com"});
+  REQUIRE(mkfifo((folder.path() / "pipe.json").c_str(), 0644) == 0);
+  REQUIRE(mkfifo((folder.path() / "pipe").c_str(), 0644) == 0);
+  for (const char* pipe : {"pipe.json", "pipe"})  // nobody writes into it, so opening it would take for ever
+    refuse({.paths = {"a.txt"}, .strings = {{"tokenizer", pipe}}}, ENG_INVALID,
+           {(folder.path() / pipe).string() + " is a pipe, a device or a socket"});
+  refuse({.paths = {"a.txt"}, .strings = {{"tokenizer", "/dev/zero"}}}, ENG_INVALID, {"is a pipe, a device"});
   CHECK(Source(folder, {.paths = {"a.txt"}, .strings = {{"tokenizer", "words.json"}}}).error().find("huggingface") ==
         std::string::npos);
+}
+
+TEST_CASE_METHOD(Errors, "a tokenizer's file that is something else") {
+  folder.write("a.txt", "some text");
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 17209722\n";
+  folder.write("lfs/tokenizer.json", pointer);
+  refuse({.paths = {"a.txt"}, .strings = {{"tokenizer", "lfs"}}}, ENG_INVALID,
+         {"lfs/tokenizer.json: is a Git LFS pointer", "cd " + (folder.path() / "lfs").string() + " && git lfs pull"});
+  folder.write("page/tokenizer.json", "<!doctype html>\n<html><body>Log in</body></html>");
+  refuse({.paths = {"a.txt"}, .strings = {{"tokenizer", "page"}}}, ENG_INVALID,
+         {"tokenizer.json: is a web page (HTML)"});
+  folder.write("zip/tokenizer.json", gzip("{\"model\": {}}"));
+  refuse({.paths = {"a.txt"}, .strings = {{"tokenizer", "zip"}}}, ENG_INVALID, {"compressed by gzip", "gzip -dc"});
+  folder.write("old/vocab.json", pointer);
+  folder.write("old/merges.txt", pointer);
+  refuse({.paths = {"a.txt"}, .strings = {{"tokenizer", "old"}}}, ENG_INVALID, {"vocab.json: is a Git LFS pointer"});
+  folder.write("spm.model", pointer);
+  refuse({.paths = {"a.txt"}, .strings = {{"tokenizer", "spm.model"}}}, ENG_INVALID,
+         {"spm.model: is a Git LFS pointer"});
 }
 
 TEST_CASE_METHOD(Errors, "reading what is not there") {

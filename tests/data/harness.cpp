@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 #include <zlib.h>
+#include <zstd.h>
 
 #include <toml++/toml.h>
 #include <catch2/catch.hpp>
@@ -137,6 +138,18 @@ std::string gzip(const std::string& text) {
   return out;
 }
 
+std::string zstd(const std::string& text) {
+  std::string out(ZSTD_compressBound(text.size()), '\0');
+  out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 3));
+  return out;
+}
+
+static std::string log_lines;
+
+std::string logged() {
+  return std::exchange(log_lines, "");
+}
+
 const eng_plugin& plugin() {
   static const eng_plugin* const loaded = [] {
     void* library = dlopen((std::string(ENGINE_PLUGIN_DIR) + "/data/data.eng.so").c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -144,7 +157,10 @@ const eng_plugin& plugin() {
     auto query = reinterpret_cast<eng_plugin_query_fn>(dlsym(library, "eng_plugin_query_1"));
     if (query == nullptr) throw std::runtime_error("no eng_plugin_query_1");
     const eng_plugin* found = query(ENG_ABI_MINOR);
-    static eng_host host = {sizeof(eng_host), ENG_ABI_MINOR, nullptr, nullptr,
+    static eng_host host = {sizeof(eng_host), ENG_ABI_MINOR, nullptr,
+                            [](const eng_host*, int32_t, const char* text, uint64_t length) {
+                              log_lines.append(text, length).append("\n");
+                            },
                             [](const eng_host*, const char* id) -> const void* {
                               return std::strcmp(id, ENG_THREADS_EXTENSION) == 0 ? &eng::host_threads : nullptr;
                             }};

@@ -45,6 +45,10 @@ struct Settings {
 };
 
 std::string gzip(const std::string& text);
+std::string zstd(const std::string& text);
+
+// What the plugin logged since the last call, a line each.
+std::string logged();
 
 const eng_plugin& plugin();
 const eng_data& table(const std::string& source);

@@ -13,10 +13,11 @@ struct Jsonl {
   Folder folder;
 
   // The stream that a file of these lines gives, documents joined by "|", or the error.
-  std::string read(const std::string& lines, const std::string& field = "text", const std::string& errors = "stop") {
+  std::string read(const std::string& lines, const std::string& field = "text", const std::string& errors = "stop",
+                   const std::string& missing = "stop") {
     folder.write("a.jsonl", lines);
     Settings settings{.paths = {"a.jsonl"},
-                      .strings = {{"separator", "|"}, {"field", field}, {"errors", errors}},
+                      .strings = {{"separator", "|"}, {"field", field}, {"errors", errors}, {"missing", missing}},
                       .numbers = {{"validation", 0}},
                       .length = 1};
     Source once(folder, settings);
@@ -105,12 +106,47 @@ TEST_CASE_METHOD(Jsonl, "a missing or wrong field is named, with what is there")
   CHECK_THAT(read("{\"text\": null}\n"), Contains("a.jsonl:1: field \"text\" is null, not a string"));
   CHECK_THAT(read("{\"text\": [\"one\"]}\n"), Contains("field \"text\" is an array, not a string"));
   CHECK_THAT(read("{\"text\": {\"text\": \"one\"}}\n"), Contains("field \"text\" is an object, not a string"));
-  CHECK_THAT(read("[\"text\"]\n"), Contains("a.jsonl:1: the line is an array, not an object"));
+  CHECK_THAT(read("3\n[\"text\"]\n"), Contains("a.jsonl:1: the line is a number, not an object"));
+  CHECK_THAT(read("{\"text\": \"\"}\n[\"text\"]\n"), Contains("a.jsonl:2: the line is an array, not an object"));
   CHECK_THAT(read("\"text\"\n"), Contains("a.jsonl:1: the line is a string, not an object"));
   std::string many;
   for (int i = 0; i < 100; ++i) many += (i ? ", \"key" : "\"key") + std::to_string(i) + "\": 0";
   CHECK_THAT(read("{" + many + "}"), Contains("(100 in all)"));
   CHECK(read("{\"" + std::string(100000, 'k') + "\": 0}").size() < 1000);
+}
+
+TEST_CASE_METHOD(Jsonl, "a field may be inside of others") {
+  CHECK(read(R"({"data": {"text": "aa", "id": 1}, "text": "no"})", "data.text") == "aa");
+  CHECK(read(R"({"id": {"text": "no"}, "data": {"x": {"text": "no"}, "text": "aa"}})", "data.text") == "aa");
+  CHECK(read(R"({"a": {"b": {"c": "deep"}, "c": "no"}})", "a.b.c") == "deep");
+  CHECK(read(R"({"data.text": "whole", "data": {"text": "inner"}})", "data.text") == "whole");
+  CHECK(read(R"({"data": {"text": "inner"}, "data.text": "whole"})", "data.text") == "whole");
+  CHECK(read(R"({"data": {"text": "first"}, "data": {"text": "last"}})", "data.text") == "last");
+  CHECK_THAT(read(R"({"data": [{"text": "in a list"}]})", "data.text"), Contains("a.jsonl:1: no field \"data.text\""));
+  CHECK_THAT(read(R"({"data": "text"})", "data.text"), Contains("no field \"data.text\"; the line has \"data\""));
+  CHECK_THAT(read(R"({"data": {"text": 3}})", "data.text"), Contains("field \"data.text\" is a number"));
+  CHECK_THAT(read(R"({"data": {"text": null}})", "data.text"), Contains("field \"data.text\" is null"));
+  CHECK_THAT(read(R"({"data": {"text": {"text": "aa"}}})", "data.text"), Contains("field \"data.text\" is an object"));
+  // Where it is found is proposed.
+  CHECK_THAT(read(R"({"id": 3, "data": {"text": "aa"}})"), Contains("set [data] field = \"data.text\""));
+  CHECK_THAT(read(R"({"data": [{"text": "aa"}]})"), !Contains("data.text"));
+}
+
+TEST_CASE_METHOD(Jsonl, "rows without a text are left out where that is asked for, and counted") {
+  const std::string good = "{\"text\": \"one\"}\n", null = "{\"text\": null}\n", other = "{\"body\": 3}\n";
+  CHECK_THAT(read(good + null), Contains("a.jsonl:2: field \"text\" is null") && Contains("missing = \"skip\""));
+  CHECK_THAT(read(good + good + other), Contains("a.jsonl:3: no field") && Contains("missing = \"skip\""));
+  logged();
+  CHECK(read(null + good + other + null + "{}\n" + good, "text", "stop", "skip") == "one|one");
+  CHECK(logged() == "[data] missing = \"skip\": rows without a text that are left out: 4\n");
+  CHECK(read("{\"data\": {}}\n{\"data\": {\"text\": \"aa\"}}\n{\"data\": {\"text\": null}}\n", "data.text", "stop",
+             "skip") == "aa");
+  // What is wrong otherwise stays an error, and so does a field that no row has.
+  CHECK_THAT(read(good + "{\"text\": 3}\n", "text", "stop", "skip"), Contains("a.jsonl:2: field \"text\" is a number"));
+  CHECK_THAT(read(good + "[]\n", "text", "stop", "skip"), Contains("a.jsonl:2: the line is an array"));
+  CHECK_THAT(read(null + other, "text", "stop", "skip"),
+             Contains("none of its 2 rows has a text in the field \"text\""));
+  CHECK_THAT(read(good, "body", "stop", "skip"), Contains("none of its 1 rows has a text in the field \"body\""));
 }
 
 TEST_CASE_METHOD(Jsonl, "a line may be longer than any buffer, or deeply nested") {

@@ -142,8 +142,8 @@ TEST_CASE_METHOD(Tokens, "of many files that are wrong, the first is told, which
 TEST_CASE_METHOD(Tokens, "headers that are wrong") {
   folder.write("odd.bin", "abc");
   refuse("odd.bin", {"odd number of bytes"});
-  folder.write("other.txt", "hello");
-  refuse("other.txt", {"is not a file of tokens"});
+  folder.write("other.dat", as<uint16_t>());
+  refuse("other.dat", {"is not a file of tokens", "[data] dtype"});
   folder.write("l.bin", llmc(20240520, 2, 17, as<uint16_t>()));
   refuse("l.bin", {"version 2", "version 1"});
   for (const int32_t count : {18, 16, -1, 0x7fffffff}) {
@@ -210,7 +210,8 @@ TEST_CASE_METHOD(Tokens, "an index of Megatron's that is wrong") {
 }
 
 TEST_CASE_METHOD(Tokens, "a file of tokens that is cut short during the run") {
-  std::string large(4 << 20, '\0');
+  std::string large;
+  while (large.size() < 4u << 20) large += as<uint16_t>();
   folder.write("large.bin", large);
   Source source(folder, settings("large.bin", 1000));
   source.read(0, 0);

@@ -75,7 +75,10 @@ TEST_CASE("no token of a held-out window is in a training window, and next to no
         if (size < 2 * length + 2) continue;
         CAPTURE(size, length, share);
         ++sources;
-        Source source(folder, {.paths = {"a.txt"}, .numbers = {{"validation", share}}, .length = int64_t(length)});
+        Source source(folder, {.paths = {"a.txt"},
+                               .strings = {{"format", "bytes"}},
+                               .numbers = {{"validation", share}},
+                               .length = int64_t(length)});
         REQUIRE(source.status() == ENG_OK);
         std::vector<int> train = touched(source, text, 0, length);
         std::vector<int> held = touched(source, text, 1, length);
@@ -108,7 +111,7 @@ TEST_CASE("held-out windows are spread over the data and do not depend on the se
   const std::string text = pairs(40000);
   folder.write("a.txt", text);
   auto held_by = [&](uint64_t seed) {
-    Source source(folder, {.paths = {"a.txt"}, .seed = seed, .length = 16});
+    Source source(folder, {.paths = {"a.txt"}, .strings = {{"format", "bytes"}}, .seed = seed, .length = 16});
     return touched(source, text, 1, 16);
   };
   std::vector<int> held = held_by(1);
@@ -147,10 +150,13 @@ TEST_CASE("a file above 1 MiB is read in place, its neighbours join it") {
   folder.write("c.txt", "end");
   const std::string whole = "start\n" + large + "\nend";
   const auto length = static_cast<int64_t>(whole.size() - 1);
-  CHECK(Source(folder, {.paths = {"*.txt"}, .numbers = {{"validation", 0}}, .length = length}).text() == whole);
+  Settings settings{
+      .paths = {"*.txt"}, .strings = {{"format", "bytes"}}, .numbers = {{"validation", 0}}, .length = length};
+  CHECK(Source(folder, settings).text() == whole);
 
   // Each small window too, whether it lies in one file or in three.
-  Source source(folder, {.paths = {"*.txt"}, .numbers = {{"validation", 0}}, .length = 61});
+  settings.length = 61;
+  Source source(folder, settings);
   std::multiset<std::string> expected, found;
   for (uint64_t i = 0; i < source.samples(0); ++i) {
     expected.insert(whole.substr(i * 61, 62));

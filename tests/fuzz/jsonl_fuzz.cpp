@@ -20,9 +20,9 @@ struct Result {
   bool operator==(const Result&) const = default;
 };
 
-Result parse(std::string_view bytes, std::size_t piece, bool replace) {
+Result parse(std::string_view bytes, std::size_t piece, bool replace, bool skip, const char* field) {
   Result result;
-  text_data::JsonlReader reader("input", "text", replace, [&](std::string_view text) {
+  text_data::JsonlReader reader("input", {field, replace, skip}, [&](std::string_view text) {
     result.size += text.size();
     result.documents.append(text);
     result.documents += '\xff';
@@ -43,10 +43,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
   if (size < 1) return 0;
   const std::size_t piece = data[0] % 32 + 1;
   const std::string_view bytes(reinterpret_cast<const char*>(data + 1), size - 1);
+  const bool skip = data[0] >= 128;
+  const char* const field = data[0] % 64 < 32 ? "text" : "a.text";
   for (const bool replace : {false, true}) {
-    const Result whole = parse(bytes, bytes.size() + 1, replace);
+    const Result whole = parse(bytes, bytes.size() + 1, replace, skip, field);
     if (whole.size > bytes.size() * (replace ? 3 : 1)) std::abort();  // U+FFFD has three bytes
-    if (!(whole == parse(bytes, piece, replace))) std::abort();
+    if (!(whole == parse(bytes, piece, replace, skip, field))) std::abort();
   }
   return 0;
 }
