@@ -4,25 +4,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "unicode.hpp"
+#include "normaliser.hpp"
+#include "splitter.hpp"
 #include "utf8.hpp"
 
 namespace text_data {
 namespace {
-
-bool is_space(char32_t c) {
-  return (c >= 9 && c <= 13) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
-         c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
-}
-
-// The library's \w: alphabetic characters (also letters in circles), marks, digits, connectors and joiners.
-bool is_word(char32_t c) {
-  if (c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
-      (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189))
-    return true;
-  const std::string_view category = unicode_category(c);
-  return category[0] == 'L' || category[0] == 'M' || category == "Nd" || category == "Nl" || category == "Pc";
-}
 
 // The last character and where it begins.
 char32_t last(std::string_view text, std::size_t* begin) {
@@ -47,7 +34,7 @@ bool begins_with_word(std::string_view text) {
 void AddedTokens::set(std::vector<AddedToken> tokens) {
   tokens_ = std::move(tokens);
   std::stable_sort(tokens_.begin(), tokens_.end(),
-                   [](const AddedToken& a, const AddedToken& b) { return a.content.size() > b.content.size(); });
+                   [](const AddedToken& a, const AddedToken& b) { return a.content < b.content; });
   for (const AddedToken& token : tokens_) {
     const auto first = static_cast<unsigned char>(token.content[0]);
     for (unsigned second = 0; second < 256; ++second)
@@ -56,10 +43,22 @@ void AddedTokens::set(std::vector<AddedToken> tokens) {
   }
 }
 
+// The longest token that the text begins with. The list is sorted: tokens with the same beginning stand together, and
+// the shortest of them is the first.
 const AddedToken* AddedTokens::at(std::string_view rest) const {
-  for (const AddedToken& token : tokens_)
-    if (rest.substr(0, token.content.size()) == token.content) return &token;
-  return nullptr;
+  const AddedToken* longest = nullptr;
+  auto first = tokens_.begin(), last = tokens_.end();
+  for (std::size_t depth = 0; first != last; ++depth) {
+    if (first->content.size() == depth) longest = &*first;
+    if (depth == rest.size()) break;
+    const auto byte = [&](const AddedToken& t) {
+      return t.content.size() > depth ? static_cast<int>(static_cast<unsigned char>(t.content[depth])) : -1;
+    };
+    const int wanted = static_cast<unsigned char>(rest[depth]);
+    first = std::partition_point(first, last, [&](const AddedToken& t) { return byte(t) < wanted; });
+    last = std::partition_point(first, last, [&](const AddedToken& t) { return byte(t) == wanted; });
+  }
+  return longest;
 }
 
 bool AddedTokens::next(std::string_view text, std::size_t from, std::size_t taken, Found* found) const {

@@ -29,10 +29,22 @@ class AddedTokens {
   // `taken`, where the previous match ended, which may be later than `from`. A token inside white space that the
   // previous match took is therefore still found, as the library does.
   bool next(std::string_view text, std::size_t from, std::size_t taken, Found* found) const;
+  // Appends the ids of the tokens in `text` and calls take(part) for each part between them.
+  template <class Take>
+  void each_part(std::string_view text, std::vector<int32_t>& ids, Take take) const {
+    std::size_t at = 0;
+    Found found{};
+    while (next(text, found.after, at, &found)) {
+      if (found.begin > at) take(text.substr(at, found.begin - at));
+      ids.push_back(found.id);
+      at = found.end;
+    }
+    if (at < text.size()) take(text.substr(at));
+  }
 
  private:
   const AddedToken* at(std::string_view rest) const;
-  std::vector<AddedToken> tokens_;  // longest first
+  std::vector<AddedToken> tokens_;  // sorted
   std::bitset<65536> beginnings_;   // of two bytes; a token of one byte has all that begin with it
 };
 

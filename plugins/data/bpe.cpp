@@ -7,6 +7,8 @@
 #include <bit>
 #include <cstring>
 
+#include "utf8.hpp"
+
 namespace text_data {
 namespace {
 
@@ -60,8 +62,32 @@ const Bpe::Rule* Bpe::find(int32_t left, int32_t right) const {
   return nullptr;
 }
 
+void Bpe::start_characters(std::string_view word, std::vector<int32_t>& symbols) const {
+  bool pending = false;  // an unknown character, which the library writes before the next known one
+  for (std::size_t at = 0, length = 0; at < word.size(); at += length) {
+    const char32_t c = utf8_decode(word.substr(at), &length);
+    const int32_t id = c < characters.size() ? characters[c] : -1;
+    if (id >= 0) {
+      if (pending) symbols.push_back(unknown);
+      pending = false;
+      symbols.push_back(id);
+      continue;
+    }
+    const std::string_view all = word.substr(at, length);
+    const auto byte = [&](char b) { return bytes[static_cast<unsigned char>(b)]; };
+    if (std::all_of(all.begin(), all.end(), [&](char b) { return byte(b) >= 0; })) {
+      for (const char b : all) symbols.push_back(byte(b));
+    } else if (unknown >= 0) {
+      if (pending && !fuse_unknown) symbols.push_back(unknown);
+      pending = true;
+    }
+  }
+  if (pending) symbols.push_back(unknown);
+}
+
 void Bpe::start(std::string_view word, std::vector<int32_t>& symbols) const {
   symbols.clear();
+  if (by_character) return start_characters(word, symbols);
   bool was_unknown = false;
   for (const char c : word) {
     const int32_t id = bytes[static_cast<unsigned char>(c)];

@@ -48,8 +48,12 @@ class Bpe {
     std::vector<Candidate> heap;
   };
 
-  // Ids of single bytes; -1 where the vocabulary has none. Such a byte gives `unknown`, or nothing if that is -1.
+  // A word begins as its bytes, or with `by_character` as its characters. `bytes` has the ids of single bytes, -1 where
+  // the vocabulary has none; `characters` those of characters. A character without an id becomes its bytes, if there
+  // are ids for all of them and `by_character` is on; else it gives `unknown`, or nothing if that is -1.
+  bool by_character = false;
   std::vector<int32_t> bytes = std::vector<int32_t>(256, -1);
+  std::vector<int32_t> characters;
   int32_t unknown = -1;
   bool fuse_unknown = false;
   // Words that have one id whatever the merges say; empty where the merges decide.
@@ -67,6 +71,7 @@ class Bpe {
   };
   const Rule* find(int32_t left, int32_t right) const;
   void start(std::string_view word, std::vector<int32_t>& symbols) const;
+  void start_characters(std::string_view word, std::vector<int32_t>& symbols) const;
   void merge_short(std::vector<int32_t>& symbols) const;
   void merge_long(Scratch& scratch) const;
 

@@ -1,444 +1,350 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "huggingface_file.hpp"
 
-#include <utf8proc.h>
-
-#include <array>
+#include <cstdio>
 #include <filesystem>
-#include <unordered_set>
+#include <set>
+#include <unordered_map>
 #include <utility>
 
-#include "failure.hpp"
+#include "byte_characters.hpp"
 #include "hash.hpp"
-#include "json_text.hpp"
-#include "utf8.hpp"
+#include "huggingface_around.hpp"
+#include "huggingface_steps.hpp"
+#include "tokenizer_class.hpp"
 
 namespace text_data {
-
-const int nfc_form = UTF8PROC_STABLE | UTF8PROC_COMPOSE;
-
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
+constexpr std::string_view metaspace = "\xe2\x96\x81";  // U+2581, which stands for a space
 using Vocabulary = std::unordered_map<std::string, int32_t>;
 
-constexpr int64_t most_ids = int64_t{1} << 21;  // far above any vocabulary; a table has a row for each id
-constexpr const char* byte_regex = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-
-// GPT-2's printable character for each byte: its Latin-1 character where that is printable, otherwise one above U+00FF.
-struct ByteCharacters {
-  std::array<char32_t, 256> of_byte{};
-  std::array<int, 0x150> byte_of{};
-  ByteCharacters() {
-    byte_of.fill(-1);
-    char32_t next = 0x100;
-    for (unsigned b = 0; b < 256; ++b) {
-      const bool plain = (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
-      of_byte[b] = plain ? b : next++;
-      byte_of[of_byte[b]] = static_cast<int>(b);
-    }
-  }
-  // The bytes that a text of the vocabulary stands for. False if the text has a character that stands for no byte.
-  bool bytes(std::string_view text, std::string& out) const {
-    out.clear();
-    while (!text.empty()) {
-      std::size_t length = 1;
-      const char32_t c = utf8_decode(text, &length);
-      if (c >= byte_of.size() || byte_of[c] < 0) return false;
-      out += static_cast<char>(byte_of[c]);
-      text.remove_prefix(length);
-    }
-    return true;
-  }
-};
+std::string byte_name(unsigned byte) {
+  char name[8];
+  std::snprintf(name, sizeof name, "<0x%02X>", byte);
+  return name;
+}
 
 class Reader {
  public:
-  explicit Reader(std::string file) : file_(std::move(file)) {}
+  explicit Reader(const std::string& file) : reader_(file), folder_path_(fs::path(file).parent_path().string()) {}
 
   HuggingFaceFile read() {
-    const bool parts = fs::path(file_).filename() == "vocab.json";
-    const std::string text = read_whole(file_);
+    const bool parts = fs::path(reader_.file()).filename() == "vocab.json";
+    const std::string text = read_whole(reader_.file());
     Hash hash;
     hash.add_field(text);
-    json all = parse_json(text, file_);
-    read_config();
+    json all = parse_json(text, reader_.file());
     if (parts) {
-      const std::string merges = (fs::path(file_).parent_path() / "merges.txt").string();
-      const std::string lines = read_whole(merges);
+      const std::string lines = read_whole((fs::path(folder_path_) / "merges.txt").string());
       hash.add_field(lines);
-      all = assemble(std::move(all), lines);
+      folder_ = read_tokenizer_folder(folder_path_, [] { return std::vector<FileToken>(); });
+      all = assemble_tokenizer(std::move(all), merges_of(lines), class_of_folder(), folder_);
     }
-    if (!all.is_object()) refuse("the file", "is not an object, so it is not a tokenizer.json");
-    model(at(all, "model", "model", json::value_t::object));
-    added(all.value("added_tokens", json::array()));
-    normalizer(all.value("normalizer", json()), "normalizer");
-    pre_tokenizer(all.value("pre_tokenizer", json()), "pre_tokenizer");
-    if (!byte_level_) {
-      refuse("pre_tokenizer",
-             "has no ByteLevel: only byte-level BPE is read from a tokenizer.json; give the folder's "
-             "tokenizer.model instead, if there is one",
-             ENG_UNSUPPORTED);
-    }
-    post_processor(all.value("post_processor", json()), "post_processor");
-    pieces();
-    ends();
-    hash.add_field(std::to_string(out_.info.bos) + "," + std::to_string(out_.info.eos) + "," +
-                   std::to_string(out_.info.eot));
-    for (const auto* list : {&out_.prefix, &out_.suffix})
-      for (const int32_t id : *list) hash.add_field(std::to_string(id));
-    out_.info.hash = hash.text();
+    if (!all.is_object()) reader_.refuse("the file", "is not an object, so it is not a tokenizer.json");
+    const auto part = [&](const char* key) { return all.value(key, json()); };
+    read_normalizer(reader_, part("normalizer"), "normalizer", out_.normaliser);
+    read_pre_tokenizer(reader_, part("pre_tokenizer"), "pre_tokenizer", steps_);
+    if (out_.normaliser.prepends() && steps_.splitter.first_later())
+      reader_.unsupported("pre_tokenizer", "Metaspace",
+                          "with a Prepend, prepend_scheme \"first\" must be in the first step");
+    const json& model = reader_.at(all, "model", "model", json::value_t::object);
+    read_model(model);
+    TokenTable table([this](const std::string& token) { return find(token); },
+                     out_.unigram.empty() ? vocabulary_.size() : out_.pieces.size());
+    const std::vector<FileToken> own = added(part("added_tokens"));
+    for (const FileToken& token : own) add(table, token);
+    if (!parts) folder_ = read_tokenizer_folder(folder_path_, [&] { return own; });
+    table.add(folder_, parts ? class_of_folder().again : Again::never);
+    take(table);
+    const auto id_of = [&](const std::string& token) { return table.id(token); };
+    Around around = read_post_processor(reader_, part("post_processor"), "post_processor", id_of, out_.pieces.size());
+    out_.prefix = std::move(around.prefix);
+    out_.suffix = std::move(around.suffix);
+    show_pieces(part("decoder"));
+    ends(table);
+    hash_rest(hash, table, own);
+    out_.splitter = std::move(steps_.splitter);
     return std::move(out_);
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& place, const std::string& what, eng_status status = ENG_INVALID) const {
-    throw Failure(status, file_ + ": " + place + " " + what);
-  }
-  [[noreturn]] void unsupported(const std::string& place, const json& value, const char* instead) const {
-    refuse(place,
-           "is " + printable(value.dump(-1, ' ', true, json::error_handler_t::replace), 60) +
-               ", which is not supported: " + instead,
-           ENG_UNSUPPORTED);
-  }
-
-  const json& at(const json& object, const char* key, const std::string& place, json::value_t type) const {
-    const auto found = object.find(key);
-    if (found == object.end()) refuse(place, "is missing");
-    if (found->type() != type)
-      refuse(place, std::string("is a ") + found->type_name() + ", not " + json(type).type_name());
-    return *found;
-  }
-  std::string type_of(const json& object, const std::string& place) const {
-    if (!object.is_object()) refuse(place, std::string("is a ") + object.type_name() + ", not an object");
-    return at(object, "type", place + ".type", json::value_t::string).get<std::string>();
-  }
-  bool flag(const json& object, const char* key, const std::string& place, bool fallback) const {
-    const auto found = object.find(key);
-    if (found == object.end() || found->is_null()) return fallback;
-    if (!found->is_boolean()) refuse(place + "." + key, "is not true or false");
-    return found->get<bool>();
-  }
-  int32_t id_of(const json& value, const std::string& place) const {
-    if (!value.is_number_integer()) refuse(place, "is not a whole number");
-    if (value.is_number_unsigned() ? value.get<uint64_t>() >= uint64_t{most_ids} : true)
-      refuse(place, "is out of range: ids are from 0 to " + std::to_string(most_ids - 1));
-    return value.get<int32_t>();
+  const TokenizerClass& class_of_folder() const {
+    if (const TokenizerClass* known = find_tokenizer_class(folder_.class_name)) return *known;
+    throw Failure(ENG_UNSUPPORTED,
+                  folder_.class_place + " is " + printable(folder_.class_given, 60) +
+                      ": how it splits a text is not known from its vocab.json and merges.txt. Save it with "
+                      "transformers' save_pretrained, which writes a tokenizer.json; known classes are " +
+                      known_tokenizer_classes());
   }
 
-  // Reads the two files beside the tokenizer that say which tokens begin and end a text.
-  void read_config() {
-    const fs::path folder = fs::path(file_).parent_path();
-    for (const char* name : {"special_tokens_map.json", "tokenizer_config.json"}) {  // the second overrides the first
-      const std::string path = (folder / name).string(), text = read_if_there(path);
-      if (text.empty()) continue;
-      const json config = parse_json(text, path);
-      if (!config.is_object()) throw Failure(ENG_INVALID, path + ": is not an object");
-      for (const char* key : {"bos_token", "eos_token", "unk_token", "pad_token"}) {
-        const auto found = config.find(key);
-        if (found == config.end()) continue;
-        if (found->is_string()) special_[key] = found->get<std::string>();
-        if (found->is_object() && found->contains("content") && found->at("content").is_string())
-          special_[key] = found->at("content").get<std::string>();
-      }
-      for (const char* key : {"add_bos_token", "add_eos_token", "add_prefix_space"})
-        if (const auto found = config.find(key); found != config.end() && found->is_boolean())
-          flags_[key] = found->get<bool>();
-    }
-  }
-
-  // vocab.json and merges.txt as the tokenizer.json that GPT-2 and OPT would have.
-  json assemble(json vocab, const std::string& lines) {
+  json merges_of(const std::string& lines) const {
     json merges = json::array();
     for (std::size_t begin = 0; begin < lines.size();) {
       const std::size_t end = std::min(lines.find('\n', begin), lines.size());
       std::string line = lines.substr(begin, end - begin);
       if (!line.empty() && line.back() == '\r') line.pop_back();
       if (!line.empty() && !(begin == 0 && line.rfind("#version", 0) == 0)) {
-        if (utf8_prefix(line) != line.size()) refuse("merges.txt", "is not UTF-8");
-        merges.push_back(line);
+        if (utf8_prefix(line) != line.size()) reader_.refuse("merges.txt", "is not UTF-8");
+        merges.push_back(std::move(line));
       }
       begin = end + 1;
     }
-    json added = json::array();
-    std::unordered_set<std::string> seen;
-    for (const auto& [key, content] : special_)
-      if (vocab.is_object() && vocab.contains(content) && seen.insert(content).second)
-        added.push_back({{"content", content}, {"id", vocab[content]}, {"normalized", false}});
-    json all{{"model", {{"type", "BPE"}, {"vocab", std::move(vocab)}, {"merges", std::move(merges)}}},
-             {"added_tokens", std::move(added)},
-             {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", flags_["add_prefix_space"]}}}};
-    const auto piece = [](const std::string& token) { return json{{"SpecialToken", {{"id", token}}}}; };
-    json around = json::array(), ids = json::object();
-    if (flags_["add_bos_token"] && special_.count("bos_token")) around.push_back(piece(special_["bos_token"]));
-    around.push_back({{"Sequence", {{"id", "A"}}}});
-    if (flags_["add_eos_token"] && special_.count("eos_token")) around.push_back(piece(special_["eos_token"]));
-    all["post_processor"] = {{"type", "TemplateProcessing"}, {"single", around}, {"special_tokens", ids}};
-    return all;
+    return merges;
   }
 
-  void model(const json& model) {
-    if (model.contains("type") && model["type"] != "BPE") unsupported("model.type", model["type"], "it must be BPE");
+  int32_t find(const std::string& token) const {
+    const auto found = vocabulary_.find(token);
+    return found == vocabulary_.end() ? -1 : found->second;
+  }
+
+  void read_model(const json& model) {
+    const auto vocab = model.find("vocab");
+    const json type = model.value("type", json(vocab != model.end() && vocab->is_array() ? "Unigram" : "BPE"));
+    if (type == "Unigram") return unigram(model);
+    if (type != "BPE") reader_.unsupported("model.type", type, "it must be BPE or Unigram");
     if (const auto d = model.find("dropout"); d != model.end() && !d->is_null() && *d != 0)
-      unsupported("model.dropout", *d, "it must be null");
+      reader_.unsupported("model.dropout", *d, "it must be null, since ids would be drawn by chance");
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
       if (const auto v = model.find(key); v != model.end() && !v->is_null() && *v != "")
-        unsupported(std::string("model.") + key, *v, "it must be null or empty");
-    if (flag(model, "byte_fallback", "model", false))
-      unsupported("model.byte_fallback", true,
-                  "this is not byte-level BPE; give the folder's tokenizer.model instead, if there is one");
-    const json& vocab = at(model, "vocab", "model.vocab", json::value_t::object);
-    vocabulary_.reserve(vocab.size());
-    for (const auto& [text, id] : vocab.items()) {
-      const int32_t number = id_of(id, "model.vocab[\"" + printable(text, 40) + "\"]");
-      add_piece(number, text, "model.vocab[\"" + printable(text, 40) + "\"]");
+        reader_.unsupported(std::string("model.") + key, *v, "it must be null or empty");
+    const bool ignore_merges = reader_.flag(model, "ignore_merges", "model", false);
+    out_.bpe.by_character = !steps_.bytes;
+    const json& words = reader_.at(model, "vocab", "model.vocab", json::value_t::object);
+    vocabulary_.reserve(words.size());
+    std::string bytes;
+    for (const auto& [text, id] : words.items()) {
+      const auto place = [&text = text] { return "model.vocab[\"" + printable(text, 40) + "\"]"; };
+      const int32_t number = id.is_number_unsigned() && id.get<uint64_t>() < uint64_t{JsonReader::most_ids}
+                                 ? id.get<int32_t>()
+                                 : reader_.id_of(id, place());
+      if (!add_piece(number, text)) reader_.refuse(place(), taken(number));
       vocabulary_.emplace(text, number);
-      std::string bytes;
-      if (!characters_.bytes(text, bytes)) continue;
-      if (bytes.size() == 1) out_.bpe.bytes[static_cast<unsigned char>(bytes[0])] = number;
-      if (flag(model, "ignore_merges", "model", false)) out_.bpe.whole.emplace(bytes, number);
+      if (out_.bpe.by_character)
+        character(text, number, ignore_merges);
+      else if (characters_.bytes(text, bytes)) {
+        if (bytes.size() == 1) out_.bpe.bytes[static_cast<unsigned char>(bytes[0])] = number;
+        if (ignore_merges) out_.bpe.whole.emplace(bytes, number);
+      }
+    }
+    if (reader_.flag(model, "byte_fallback", "model", false)) {
+      if (!out_.bpe.by_character)
+        reader_.unsupported("model.byte_fallback", true,
+                            "the pre-tokenizer ByteLevel leaves nothing to fall back from");
+      for (unsigned b = 0; b < 256; ++b) out_.bpe.bytes[b] = find(byte_name(b));
     }
     if (const auto unk = model.find("unk_token"); unk != model.end() && unk->is_string() && *unk != "") {
-      const auto found = vocabulary_.find(unk->get<std::string>());
-      if (found == vocabulary_.end()) refuse("model.unk_token", "is not in model.vocab");
-      out_.bpe.unknown = found->second;
-      out_.bpe.fuse_unknown = flag(model, "fuse_unk", "model", false);
+      out_.bpe.unknown = find(unk->get<std::string>());
+      if (out_.bpe.unknown < 0) reader_.refuse("model.unk_token", "is not in model.vocab");
+      out_.bpe.fuse_unknown = reader_.flag(model, "fuse_unk", "model", false);
     }
-    merges(at(model, "merges", "model.merges", json::value_t::array));
+    merges(reader_.at(model, "merges", "model.merges", json::value_t::array));
+  }
+
+  // A piece of a model that begins with characters.
+  void character(const std::string& text, int32_t id, bool ignore_merges) {
+    std::size_t length = 0;
+    const char32_t c = text.empty() ? 0 : utf8_decode(text, &length);
+    if (length == text.size() && length > 0) {
+      if (c >= out_.bpe.characters.size()) out_.bpe.characters.resize(c + 1, -1);
+      out_.bpe.characters[c] = id;
+    }
+    if (ignore_merges) out_.bpe.whole.emplace(text, id);
+  }
+
+  void unigram(const json& model) {
+    if (steps_.bytes) {
+      steps_.bytes = false;
+      steps_.byte_characters = steps_.splitter.last().byte_characters = true;
+    }
+    const json& list = reader_.at(model, "vocab", "model.vocab", json::value_t::array);
+    if (list.size() > static_cast<std::size_t>(JsonReader::most_ids))
+      reader_.refuse("model.vocab", "has too many pieces");
+    std::vector<std::pair<std::string, double>> pieces;
+    pieces.reserve(list.size());
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      const json& entry = list[i];
+      if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number())
+        reader_.refuse("model.vocab[" + std::to_string(i) + "]", "is not [piece, score]");
+      pieces.emplace_back(entry[0].get<std::string>(), entry[1].get<double>());
+      add_piece(static_cast<int32_t>(i), pieces.back().first);
+      vocabulary_[pieces.back().first] = static_cast<int32_t>(i);
+    }
+    std::size_t bytes = 0;  // each of them takes 32 in the table
+    for (const auto& [piece, score] : pieces) bytes += piece.size();
+    if (bytes > std::size_t{16} << 20) reader_.refuse("model.vocab", "has pieces of more than 16 MiB");
+    int32_t unknown = -1;
+    if (const auto id = model.find("unk_id"); id != model.end() && !id->is_null()) {
+      unknown = reader_.id_of(*id, "model.unk_id");
+      if (static_cast<std::size_t>(unknown) >= pieces.size())
+        reader_.refuse("model.unk_id", "is an id that no piece has");
+    }
+    out_.unigram.set(pieces, unknown, reader_.flag(model, "byte_fallback", "model", false));
+    out_.cuttable = steps_.by_word;
   }
 
   void merges(const json& list) {
     std::vector<Bpe::Merge> all;
     all.reserve(list.size());
+    std::string left, right;
+    bool crosses = false;  // a merge may reach over a space between two words
     for (std::size_t i = 0; i < list.size(); ++i) {
-      const std::string place = "model.merges[" + std::to_string(i) + "]";
-      std::string left, right;
+      const auto place = [i] { return "model.merges[" + std::to_string(i) + "]"; };
       if (list[i].is_string()) {
         const auto& text = list[i].get_ref<const std::string&>();
         const std::size_t space = text.find(' ');
         if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos)
-          refuse(place, "is not two tokens with a space between them");
+          reader_.refuse(place(), "is not two tokens with a space between them");
         left = text.substr(0, space);
         right = text.substr(space + 1);
       } else if (list[i].is_array() && list[i].size() == 2 && list[i][0].is_string() && list[i][1].is_string()) {
         left = list[i][0].get<std::string>();
         right = list[i][1].get<std::string>();
       } else {
-        refuse(place, "is neither \"left right\" nor [\"left\", \"right\"]");
+        reader_.refuse(place(), "is neither \"left right\" nor [\"left\", \"right\"]");
       }
-      if (left.empty() || right.empty()) refuse(place, "merges an empty token");
+      if (left.empty() || right.empty()) reader_.refuse(place(), "merges an empty token");
       const auto id = [&](const std::string& token) {
         const auto found = vocabulary_.find(token);
         if (found == vocabulary_.end())
-          refuse(place, "names a token that is not in model.vocab: " + printable(token, 40));
+          reader_.refuse(place(), "names a token that is not in model.vocab: " + printable(token, 40));
         return found->second;
       };
-      all.push_back({id(left), id(right), id(left + right)});
+      crosses = crosses || (begins_with_space(right) && !ends_in_space(left));
+      const int32_t first = id(left), second = id(right);
+      all.push_back({first, second, id(left += right)});
     }
     out_.bpe.set_merges(all);
+    out_.cuttable = steps_.by_word || steps_.bytes || !crosses;
   }
+  static bool begins_with_space(std::string_view text) { return text[0] == ' ' || text.starts_with(metaspace); }
+  static bool ends_in_space(std::string_view text) { return text.back() == ' ' || text.ends_with(metaspace); }
 
-  void added(const json& list) {
-    if (!list.is_array()) refuse("added_tokens", "is not a list");
+  std::vector<FileToken> added(const json& list) const {
+    std::vector<FileToken> out;
+    if (list.is_null()) return out;
+    if (!list.is_array()) reader_.refuse("added_tokens", "is not a list");
     for (std::size_t i = 0; i < list.size(); ++i) {
       const std::string place = "added_tokens[" + std::to_string(i) + "]";
-      const json& entry = list[i];
-      if (!entry.is_object()) refuse(place, "is not an object");
-      HuggingFaceFile::Added token;
-      token.token.content = at(entry, "content", place + ".content", json::value_t::string).get<std::string>();
-      if (token.token.content.empty()) continue;
-      const auto known = vocabulary_.find(token.token.content);
-      if (known != vocabulary_.end()) {
-        token.token.id = known->second;
-      } else {
-        if (!entry.contains("id")) refuse(place + ".id", "is missing");
-        token.token.id = id_of(entry["id"], place + ".id");
-        add_piece(token.token.id, token.token.content, place + ".id");
-        vocabulary_.emplace(token.token.content, token.token.id);
-      }
-      literal_.insert(token.token.id);
-      token.token.single_word = flag(entry, "single_word", place, false);
-      token.token.lstrip = flag(entry, "lstrip", place, false);
-      token.token.rstrip = flag(entry, "rstrip", place, false);
-      token.normalised = flag(entry, "normalized", place, !flag(entry, "special", place, false));
-      out_.added.push_back(std::move(token));
+      FileToken token = read_file_token(reader_, list[i], place);
+      if (token.content.empty()) continue;
+      if (const auto id = list[i].find("id"); id != list[i].end())
+        token.id = reader_.id_of(*id, place + ".id");
+      else if (find(token.content) < 0)
+        reader_.refuse(place + ".id", "is missing");
+      token.place = reader_.file() + ": " + place + ".id";
+      out.push_back(std::move(token));
     }
+    return out;
   }
 
-  void normalizer(const json& value, const std::string& place) {
-    if (value.is_null()) return;
-    const std::string type = type_of(value, place);
-    if (type == "Sequence") {
-      const json& list = at(value, "normalizers", place + ".normalizers", json::value_t::array);
-      for (std::size_t i = 0; i < list.size(); ++i)
-        normalizer(list[i], place + ".normalizers[" + std::to_string(i) + "]");
-      return;
-    }
-    const int compose = UTF8PROC_STABLE | UTF8PROC_COMPOSE, decompose = UTF8PROC_STABLE | UTF8PROC_DECOMPOSE;
-    int form = 0;
-    if (type == "NFC") form = compose;
-    if (type == "NFKC") form = compose | UTF8PROC_COMPAT;
-    if (type == "NFD") form = decompose;
-    if (type == "NFKD") form = decompose | UTF8PROC_COMPAT;
-    if (form == 0) unsupported(place + ".type", type, "use NFC, NFD, NFKC or NFKD");
-    if (out_.form != 0 && out_.form != form) unsupported(place + ".type", type, "all normalizers must have one type");
-    out_.form = form;
+  void add(TokenTable& table, const FileToken& token) const {
+    if (table.id(token.content) < 0 && token.id >= 0 && static_cast<std::size_t>(token.id) < taken_.size() &&
+        taken_[static_cast<std::size_t>(token.id)])
+      throw Failure(ENG_INVALID, token.place + " " + taken(static_cast<int32_t>(token.id)));
+    table.add(token);
   }
 
-  void pre_tokenizer(const json& value, const std::string& place) {
-    if (value.is_null()) return;
-    const std::string type = type_of(value, place);
-    if (type == "Sequence") {
-      const json& list = at(value, "pretokenizers", place + ".pretokenizers", json::value_t::array);
-      for (std::size_t i = 0; i < list.size(); ++i)
-        pre_tokenizer(list[i], place + ".pretokenizers[" + std::to_string(i) + "]");
-      return;
-    }
-    if (byte_level_) unsupported(place + ".type", type, "ByteLevel must be the last pre-tokenizer");
-    HuggingFaceFile::Step step;
-    if (type == "ByteLevel") {
-      byte_level_ = true;
-      step.prefix_space = flag(value, "add_prefix_space", place, true);
-      if (flag(value, "use_regex", place, true))
-        step.pattern = std::make_shared<Pattern>(byte_regex, file_ + ": " + place);
-    } else if (type == "Split") {
-      split(value, place, step);
-    } else if (type == "Digits") {
-      const bool one = flag(value, "individual_digits", place, false);
-      step.pattern = std::make_shared<Pattern>(one ? "\\p{N}" : "\\p{N}+", file_ + ": " + place);
-    } else {
-      unsupported(place + ".type", type, "use ByteLevel, Split, Digits or Sequence");
-    }
-    out_.steps.push_back(std::move(step));
-    if (out_.steps.size() > 16) refuse(place, "is the 17th pre-tokenizer; at most 16 are supported");
-  }
+  static std::string taken(int32_t id) { return "has the id " + std::to_string(id) + ", which another token has too"; }
 
-  void split(const json& value, const std::string& place, HuggingFaceFile::Step& step) {
-    const json& pattern = at(value, "pattern", place + ".pattern", json::value_t::object);
-    const bool regex = pattern.contains("Regex");
-    const char* key = regex ? "Regex" : "String";
-    const std::string inside = place + ".pattern." + key;
-    const std::string text = at(pattern, key, inside, json::value_t::string).get<std::string>();
-    step.pattern = std::make_shared<Pattern>(regex ? text : Pattern::literal(text), file_ + ": " + inside);
-    step.invert = flag(value, "invert", place, false);
-    const json behavior = value.value("behavior", json("Isolated"));
-    step.remove = behavior == "Removed";
-    if (!step.remove && behavior != "Isolated") unsupported(place + ".behavior", behavior, "use Isolated or Removed");
-  }
-
-  void post_processor(const json& value, const std::string& place) {
-    if (value.is_null()) return;
-    const std::string type = type_of(value, place);
-    if (type == "ByteLevel") return;  // affects offsets only
-    if (type == "Sequence") {
-      const json& list = at(value, "processors", place + ".processors", json::value_t::array);
-      for (std::size_t i = 0; i < list.size(); ++i)
-        post_processor(list[i], place + ".processors[" + std::to_string(i) + "]");
-    } else if (type == "TemplateProcessing") {
-      around(value, place);
-    } else if (type == "RobertaProcessing" || type == "BertProcessing") {
-      out_.prefix.insert(out_.prefix.begin(), pair_id(value, "cls", place));
-      out_.suffix.push_back(pair_id(value, "sep", place));
-    } else {
-      unsupported(place + ".type", type, "use TemplateProcessing, RobertaProcessing, BertProcessing or ByteLevel");
-    }
-  }
-
-  int32_t pair_id(const json& value, const char* key, const std::string& place) const {
-    const json& pair = at(value, key, place + "." + key, json::value_t::array);
-    if (pair.size() != 2) refuse(place + "." + key, "is not [token, id]");
-    return known_id(id_of(pair[1], place + "." + key + "[1]"), place + "." + key);
-  }
-  int32_t known_id(int32_t id, const std::string& place) const {
-    if (static_cast<std::size_t>(id) >= out_.pieces.size()) refuse(place, "is an id that no token has");
-    return id;
-  }
-
-  void around(const json& value, const std::string& place) {
-    const json& single = at(value, "single", place + ".single", json::value_t::array);
-    const json tokens = value.value("special_tokens", json::object());
-    std::vector<int32_t> before, after;
-    bool text = false;
-    for (std::size_t i = 0; i < single.size(); ++i) {
-      const std::string here = place + ".single[" + std::to_string(i) + "]";
-      if (!single[i].is_object()) refuse(here, "is not an object");
-      if (single[i].contains("Sequence")) {
-        if (text) refuse(here, "is a second place for the text");
-        text = true;
-        continue;
-      }
-      const json& token = at(single[i], "SpecialToken", here + ".SpecialToken", json::value_t::object);
-      const std::string name = at(token, "id", here + ".SpecialToken.id", json::value_t::string).get<std::string>();
-      std::vector<int32_t>& list = text ? after : before;
-      const auto known = tokens.is_object() ? tokens.find(name) : tokens.end();
-      if (known != tokens.end() && known->is_object()) {
-        const std::string there = place + ".special_tokens[\"" + printable(name, 40) + "\"].ids";
-        for (const json& id : at(*known, "ids", there, json::value_t::array))
-          list.push_back(known_id(id_of(id, there), there));
-      } else if (const auto found = vocabulary_.find(name); found != vocabulary_.end()) {
-        list.push_back(found->second);
-      } else {
-        refuse(here, "names a token that is neither in special_tokens nor in the vocabulary: " + printable(name, 40));
-      }
-    }
-    if (!text) refuse(place + ".single", "has no place for the text");
-    out_.prefix.insert(out_.prefix.begin(), before.begin(), before.end());
-    out_.suffix.insert(out_.suffix.end(), after.begin(), after.end());
-  }
-
-  void add_piece(int32_t id, const std::string& text, const std::string& place) {
+  // False if another token has the id.
+  bool add_piece(int32_t id, const std::string& text) {
     const auto at = static_cast<std::size_t>(id);
     if (at >= out_.pieces.size()) {
       out_.pieces.resize(at + 1);
       taken_.resize(at + 1);
     }
-    if (taken_[at]) refuse(place, "has the id " + std::to_string(id) + ", which another token has too");
+    if (taken_[at]) return false;
     taken_[at] = true;
     out_.pieces[at] = text;
+    return true;
+  }
+
+  void take(const TokenTable& table) {
+    for (const FileToken& token : table.tokens()) {
+      const auto id = static_cast<int32_t>(token.id);
+      if (vocabulary_.find(token.content) == vocabulary_.end() && !add_piece(id, token.content))
+        throw Failure(ENG_INVALID, token.place + " " + taken(id));
+      literal_.resize(std::max(literal_.size(), out_.pieces.size()));
+      literal_[static_cast<std::size_t>(id)] = true;
+    }
+    out_.added = table.entries();
+    out_.cuttable = out_.cuttable && table.cuttable();
+    if (out_.pieces.empty()) reader_.refuse("model.vocab", "is empty");
   }
 
   // From the characters of the file to bytes.
-  void pieces() {
-    if (out_.pieces.empty()) refuse("model.vocab", "is empty");
+  void show_pieces(const json& decoder) {
+    PieceDecoder shown;
+    read_decoder(reader_, decoder, "decoder", shown);
+    shown.byte_level = shown.byte_level || steps_.bytes || steps_.byte_characters;
+    if (shown.replaced.empty() && !steps_.space.empty()) shown.replaced.emplace_back(steps_.space, " ");
+    literal_.resize(out_.pieces.size());
     std::string bytes;
-    for (std::size_t id = 0; id < out_.pieces.size(); ++id)
-      if (!literal_.count(static_cast<int32_t>(id)) && characters_.bytes(out_.pieces[id], bytes))
-        out_.pieces[id] = bytes;
+    for (std::size_t id = 0; id < out_.pieces.size(); ++id) {
+      std::string& piece = out_.pieces[id];
+      if (literal_[id]) continue;
+      if (shown.byte_level) {
+        if (characters_.bytes(piece, bytes)) piece = bytes;
+        continue;
+      }
+      unsigned byte = 0;
+      if (shown.byte_fallback && piece.size() == 6 && std::sscanf(piece.c_str(), "<0x%2X>", &byte) == 1) {
+        piece.assign(1, static_cast<char>(byte));
+        continue;
+      }
+      for (const auto& [from, to] : shown.replaced)
+        for (std::size_t at = 0; !from.empty() && (at = piece.find(from, at)) != std::string::npos; at += to.size())
+          piece.replace(at, from.size(), to);
+    }
   }
 
-  int32_t first_of(std::initializer_list<const char*> names) const {
-    for (const char* name : names)
-      if (const auto found = vocabulary_.find(name); found != vocabulary_.end() && literal_.count(found->second))
-        return found->second;
-    return -1;
-  }
-
-  void ends() {
+  void ends(const TokenTable& table) {
     const auto named = [&](const char* key) {
-      const auto token = special_.find(key);
-      const auto found = token == special_.end() ? vocabulary_.end() : vocabulary_.find(token->second);
-      return found == vocabulary_.end() ? -1 : found->second;
+      const std::string text = folder_.text(key);
+      return text.empty() ? -1 : table.id(text);
+    };
+    const auto first_of = [&](std::initializer_list<const char*> names) {
+      for (const char* name : names)
+        if (const int32_t id = table.id(name); id >= 0 && literal_[static_cast<std::size_t>(id)]) return id;
+      return -1;
     };
     Tokenizer::Info& info = out_.info;
     info.vocabulary = static_cast<int64_t>(out_.pieces.size());
     info.bos = out_.prefix.empty() ? named("bos_token") : out_.prefix[0];
     if (info.bos < 0) info.bos = first_of({"<s>", "<|begin_of_text|>", "<bos>", "<|endoftext|>"});
-    info.eos = named("eos_token");
+    info.eos = info.eot = named("eos_token");  // where a text ends is what the folder says
     if (info.eos < 0) info.eos = first_of({"<|end_of_text|>", "<|endoftext|>", "</s>", "<eos>"});
-    info.eot = first_of({"<|end_of_text|>", "<|endoftext|>"});
+    if (info.eot < 0) info.eot = first_of({"<|end_of_text|>", "<|endoftext|>"});
     if (info.eot < 0) info.eot = info.eos;
   }
 
-  std::string file_;
+  // What the other files of the folder have changed.
+  void hash_rest(Hash& hash, const TokenTable& table, const std::vector<FileToken>& own) {
+    hash.add_field(std::to_string(out_.info.bos) + "," + std::to_string(out_.info.eos) + "," +
+                   std::to_string(out_.info.eot));
+    for (const auto* list : {&out_.prefix, &out_.suffix})
+      for (const int32_t id : *list) hash.add_field(std::to_string(id));
+    std::set<std::string> known;
+    for (const FileToken& token : own) known.insert(token.key());
+    for (const FileToken& token : table.tokens())
+      if (known.count(token.key()) == 0 && !(token.plain() && find(token.content) >= 0)) hash.add_field(token.key());
+    if (const TokenizerClass* c = find_tokenizer_class(folder_.class_name);
+        c && (c->normalizer || c->pattern || c->digits))
+      if (fs::path(reader_.file()).filename() == "vocab.json") hash.add_field(folder_.class_name);
+    out_.info.hash = hash.text();
+  }
+
+  JsonReader reader_;
+  std::string folder_path_;
+  TokenizerFolder folder_;
   HuggingFaceFile out_;
+  SplitterFile steps_;
   Vocabulary vocabulary_;
-  std::vector<bool> taken_;              // by id
-  std::unordered_set<int32_t> literal_;  // ids of added tokens; their text is not written in byte characters
-  std::unordered_map<std::string, std::string> special_;
-  std::unordered_map<std::string, bool> flags_;
+  std::vector<bool> taken_;    // by id
+  std::vector<bool> literal_;  // by id: added tokens, whose text is not written in byte characters
   ByteCharacters characters_;
-  bool byte_level_ = false;
 };
 
 }  // namespace

@@ -24,17 +24,27 @@ inline std::string json_reason(const std::string& what) {
   return printable(at == std::string::npos ? what : what.substr(at + 2));
 }
 
-// Throws Failure(ENG_INVALID) for text that is not JSON, and for JSON nested deeper than any tokenizer needs.
+// Throws Failure(ENG_INVALID) for text that is not JSON, and for JSON nested deeper than any tokenizer needs. (A
+// callback of the parser could count the levels, but then each value would cost a walk over its neighbours.)
 inline nlohmann::json parse_json(const std::string& text, const std::string& file) {
   constexpr int deepest = 32;
-  const auto guard = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json&) {
-    using Event = nlohmann::json::parse_event_t;
-    if (depth > deepest && (event == Event::object_start || event == Event::array_start))
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted && c == '\\')
+      ++i;
+    else if (c == '"')
+      quoted = !quoted;
+    else if (!quoted && (c == '{' || c == '['))
+      ++depth;
+    else if (!quoted && (c == '}' || c == ']'))
+      --depth;
+    if (depth > deepest)
       throw Failure(ENG_INVALID, file + ": nests deeper than " + std::to_string(deepest) + " levels");
-    return true;
-  };
+  }
   try {
-    return nlohmann::json::parse(text, guard);
+    return nlohmann::json::parse(text);
   } catch (const nlohmann::json::exception& error) {
     throw Failure(ENG_INVALID, file + ": not valid JSON: " + printable(error.what()));
   }

@@ -14,6 +14,7 @@ bool letter(char c) {
 }  // namespace
 
 Cut cut_of(const Tokenizer& tokenizer) {
+  if (!tokenizer.cuttable()) return Cut::never;
   const auto same = [&](const std::vector<std::string_view>& parts) {
     for (const std::string whole : {"some text that Stands here", "I will be"}) {
       std::vector<int32_t> ids, joined;

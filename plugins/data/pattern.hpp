@@ -42,8 +42,15 @@ class Pattern {
   // Whether the valid UTF-8 text holds a character for which a class of this pattern and PCRE2's tables disagree. Then
   // `next` must be asked for the exact match, which is slower.
   bool needs_exact(std::string_view text) const;
-  // The next non-empty match in valid UTF-8 from `from` on. Throws Failure if matching exceeds PCRE2's limits.
-  bool next(std::string_view text, std::size_t from, bool exact, const MatchState& state, std::size_t* begin,
+  // Whether it may match nothing.
+  bool empty() const { return empty_; }
+  struct Position {
+    std::size_t from = 0;
+    std::size_t last = ~std::size_t{0};  // where the last match ended
+  };
+  // The next match in valid UTF-8, which may be empty, as the `tokenizers` library finds it. Throws Failure if matching
+  // exceeds PCRE2's limits.
+  bool next(std::string_view text, Position& position, bool exact, const MatchState& state, std::size_t* begin,
             std::size_t* end) const;
 
  private:
@@ -58,6 +65,7 @@ class Pattern {
   std::string where_;
   Compiled plain_, exact_;  // by PCRE2's classes; by ours, where they differ
   std::vector<CharacterRange> disputed_;
+  bool empty_ = false;
   std::vector<bool> pages_;  // of 256 characters, that have a disputed one
 };
 

@@ -40,6 +40,19 @@ bool is_sentencepiece(const fs::path& path) {
   return in.get() == '\n';
 }
 
+// The tokenizer.model of a folder. Where tokens are added to it, a tokenizer.json says better how the text between them
+// is read, unless that asks for what is not implemented.
+std::unique_ptr<Tokenizer> open_model(const fs::path& folder) {
+  auto model = open_sentencepiece((folder / "tokenizer.model").string());
+  if (!model->info().extended || !there(folder / "tokenizer.json")) return model;
+  try {
+    return open_huggingface((folder / "tokenizer.json").string());
+  } catch (const Failure& failure) {
+    if (failure.status != ENG_UNSUPPORTED) throw;
+    return model;
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Tokenizer> open_bytes() {
@@ -51,11 +64,16 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& what, const std::st
   const fs::path path = (fs::path(base_dir) / what).lexically_normal();
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) {
-    if (there(path / "tokenizer.model") && is_sentencepiece(path / "tokenizer.model"))
-      return open_sentencepiece((path / "tokenizer.model").string());
+    if (there(path / "tokenizer.model") && is_sentencepiece(path / "tokenizer.model")) return open_model(path);
     if (there(path / "tokenizer.json")) return open_huggingface((path / "tokenizer.json").string());
     if (there(path / "vocab.json") && there(path / "merges.txt"))
       return open_huggingface((path / "vocab.json").string());
+    if (there(path / "tokenizer.model"))
+      return open_sentencepiece((path / "tokenizer.model").string());  // says what it is
+    if (there(path / "tekken.json"))
+      throw Failure(ENG_UNSUPPORTED, (path / "tekken.json").string() +
+                                         ": this format of Mistral is not read: use the tokenizer.json or the "
+                                         "tokenizer.model of the same model");
     throw Failure(ENG_NOT_FOUND, path.string() +
                                      ": this folder holds no tokenizer.model, no tokenizer.json, and no "
                                      "vocab.json with a merges.txt");

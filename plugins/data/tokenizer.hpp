@@ -16,7 +16,8 @@ class Tokenizer {
   struct Info {
     int64_t vocabulary = 0;
     int32_t bos = -1, eos = -1, eot = -1;
-    std::string hash;  // 32 hexadecimal digits
+    std::string hash;       // 32 hexadecimal digits
+    bool extended = false;  // a tokenizer.model to which other files add ids
   };
   virtual ~Tokenizer() = default;
   const Info& info() const { return info_; }
@@ -27,6 +28,8 @@ class Tokenizer {
   virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
   // Appends the bytes of one id, 0 <= id < vocabulary.
   virtual void decode(int32_t id, std::string& text) const = 0;
+  // Whether no token reaches over a single space between two letters: a long text may be cut there.
+  virtual bool cuttable() const { return true; }
   // The versions of the libraries and tables that influence the ids, apart from the tokenizer's own file.
   virtual std::string libraries() const { return ""; }
 
@@ -36,7 +39,8 @@ class Tokenizer {
 };
 
 std::unique_ptr<Tokenizer> open_bytes();
-// `file` is a tokenizer.json, or a vocab.json beside a merges.txt. These throw Failure.
+// `file` is a tokenizer.json, or a vocab.json beside a merges.txt; for the second, a tokenizer.model. The files beside
+// it count too. These throw Failure.
 std::unique_ptr<Tokenizer> open_huggingface(const std::string& file);
 std::unique_ptr<Tokenizer> open_sentencepiece(const std::string& file);
 // Opens "bytes", or a path relative to base_dir: a file, or a folder that holds one.

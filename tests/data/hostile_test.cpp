@@ -86,21 +86,38 @@ TEST_CASE_METHOD(Hostile, "merges and vocabularies that make no sense") {
   refuse(file, {"model.vocab is empty"});
   file = with("/added_tokens", {{{"id", 3}, {"content", "<x>"}}});
   refuse(file, {"added_tokens[0].id", "which another token has"});
+  file["added_tokens"][0]["id"] = 9;  // the library gives it 4 whatever the file says
+  refuse(file, {"added_tokens[0].id", "<x> has the id 9, but it has 4", "without a gap"});
   file["added_tokens"][0]["id"] = 4000000;
   refuse(file, {"added_tokens[0].id", "out of range"});
   refuse(with("/added_tokens", {{{"id", 9}}}), {"added_tokens[0].content is missing"});
+  file = with("/normalizer", {{"type", "NFKC"}});
+  file["added_tokens"] = {{{"id", 4}, {"content", "\u00bd"}}, {{"id", 5}, {"content", "1\u20442"}}};
+  refuse(file, {"added_tokens: two of them are the same text"}, ENG_UNSUPPORTED);
 }
 
 TEST_CASE_METHOD(Hostile, "what is not supported is named") {
-  refuse(with("/model/type", "Unigram"), {"model.type", "Unigram"}, ENG_UNSUPPORTED);
-  refuse(with("/model/dropout", 0.1), {"model.dropout"}, ENG_UNSUPPORTED);
-  refuse(with("/model/byte_fallback", true), {"model.byte_fallback", "tokenizer.model"}, ENG_UNSUPPORTED);
+  for (const char* type : {"WordPiece", "WordLevel"})
+    refuse(with("/model/type", type), {"model.type", type, "BPE or Unigram"}, ENG_UNSUPPORTED);
+  refuse(with("/model/type", "Unigram"), {"model.vocab", "object, not array"});
+  refuse(with("/model/dropout", 0.1), {"model.dropout", "by chance"}, ENG_UNSUPPORTED);
+  refuse(with("/model/byte_fallback", true), {"model.byte_fallback", "ByteLevel"}, ENG_UNSUPPORTED);
   refuse(with("/model/end_of_word_suffix", "</w>"), {"model.end_of_word_suffix"}, ENG_UNSUPPORTED);
   refuse(with("/normalizer", {{"type", "Lowercase"}}), {"normalizer.type", "Lowercase"}, ENG_UNSUPPORTED);
-  json sequence = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}, {{"type", "Replace"}}}}};
-  refuse(with("/normalizer", sequence), {"normalizer.normalizers[1].type"}, ENG_UNSUPPORTED);
-  refuse(with("/pre_tokenizer", {{"type", "Metaspace"}}), {"pre_tokenizer.type", "Metaspace"}, ENG_UNSUPPORTED);
-  refuse(with("/pre_tokenizer", nullptr), {"pre_tokenizer has no ByteLevel"}, ENG_UNSUPPORTED);
+  json sequence = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}, {{"type", "Precompiled"}}}}};
+  refuse(with("/normalizer", sequence), {"normalizer.normalizers[1].type", "Precompiled"}, ENG_UNSUPPORTED);
+  refuse(with("/normalizer", {{"type", "Replace"}, {"content", "x"}}), {"normalizer.pattern is missing"});
+  refuse(with("/normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "\\K"}}}, {"content", "x"}}),
+         {"normalizer.pattern.Regex", "\\K (at byte 0)"}, ENG_UNSUPPORTED);
+  refuse(with("/normalizer", {{"type", "Replace"}, {"pattern", {{"Regex", "x*"}}}, {"content", "x"}}),
+         {"normalizer.pattern.Regex", "match nothing"}, ENG_UNSUPPORTED);
+  refuse(with("/pre_tokenizer", {{"type", "UnicodeScripts"}}), {"pre_tokenizer.type", "UnicodeScripts"},
+         ENG_UNSUPPORTED);
+  refuse(with("/pre_tokenizer", {{"type", "Metaspace"}, {"prepend_scheme", "last"}}),
+         {"pre_tokenizer.prepend_scheme", "last"}, ENG_UNSUPPORTED);
+  refuse(with("/pre_tokenizer", {{"type", "Metaspace"}, {"add_prefix_space", false}}),
+         {"pre_tokenizer.add_prefix_space", "never"});
+  refuse(with("/pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "ab"}}), {"pre_tokenizer.replacement"});
   refuse(with("/post_processor", {{"type", "Odd"}}), {"post_processor.type"}, ENG_UNSUPPORTED);
   refuse(with("/post_processor", {{"type", "TemplateProcessing"}, {"single", json::array()}}),
          {"no place for the text"});
@@ -111,12 +128,13 @@ TEST_CASE_METHOD(Hostile, "what is not supported is named") {
     return with("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {step, good["pre_tokenizer"]}}});
   };
   const std::string place = "pre_tokenizer.pretokenizers[0]";
-  refuse(split({{"String", "x"}}, "MergedWithNext"), {place + ".behavior"}, ENG_UNSUPPORTED);
+  refuse(split({{"String", "x"}}, "MergedWithBoth"), {place + ".behavior"}, ENG_UNSUPPORTED);
   refuse(split({{"Regex", "("}}, "Isolated"), {place + ".pattern.Regex", "pattern is wrong"});
-  refuse(split({{"Regex", "[a&&b]"}}, "Isolated"), {place + ".pattern.Regex", "intersection"}, ENG_UNSUPPORTED);
-  refuse(split({{"Regex", "\\h"}}, "Isolated"), {"\\h"}, ENG_UNSUPPORTED);
+  refuse(split({{"Regex", "[a&&]"}}, "Isolated"), {place + ".pattern.Regex", "intersection", "at byte 0"},
+         ENG_UNSUPPORTED);
+  refuse(split({{"Regex", "ab\\X"}}, "Isolated"), {"\\X (at byte 2)"}, ENG_UNSUPPORTED);
   refuse(split({{"Regex", "\\C"}}, "Isolated"), {"\\C"}, ENG_UNSUPPORTED);
-  refuse(split({{"Regex", "(*LIMIT_MATCH=9)a"}}, "Isolated"), {"VERB"}, ENG_UNSUPPORTED);
+  refuse(split({{"Regex", "(*LIMIT_MATCH=9)a"}}, "Isolated"), {"a verb", "at byte 0"}, ENG_UNSUPPORTED);
   refuse(split({{"Regex", std::string(100000, '(')}}, "Isolated"), {"pattern is wrong"});
 }
 
@@ -182,6 +200,17 @@ TEST_CASE_METHOD(Hostile, "paths that lead to no tokenizer") {
   CHECK(empty.status() == ENG_NOT_FOUND);
   CHECK_THAT(empty.error(), Contains("tokenizer.json") && Contains("merges.txt"));
   CHECK(TokenizerUse("auto", folder.write("a.txt", "text")).status() == ENG_INVALID);
+  folder.write("tiktoken/tokenizer.model", "IQ== 0\nIg== 1\n");
+  for (const char* path : {"tiktoken", "tiktoken/tokenizer.model"}) {
+    TokenizerUse tiktoken("auto", (folder.path() / path).string());
+    CHECK(tiktoken.status() == ENG_UNSUPPORTED);
+    CHECK_THAT(tiktoken.error(), Contains("tiktoken/tokenizer.model") && Contains("vocabulary of tiktoken") &&
+                                     Contains("use the tokenizer.json"));
+  }
+  folder.write("mistral/tekken.json", "{}");
+  TokenizerUse tekken("auto", (folder.path() / "mistral").string());
+  CHECK(tekken.status() == ENG_UNSUPPORTED);
+  CHECK_THAT(tekken.error(), Contains("tekken.json"));
   // tiktoken's file of the same name is none of sentencepiece's.
   folder.write("both/tokenizer.model", "IQ== 0\n");
   folder.write("both/tokenizer.json", good.dump());
@@ -191,4 +220,39 @@ TEST_CASE_METHOD(Hostile, "paths that lead to no tokenizer") {
   TokenizerUse config("auto", (folder.path() / "config").string());
   CHECK(config.status() == ENG_INVALID);
   CHECK_THAT(config.error(), Contains("tokenizer_config.json"));
+}
+
+TEST_CASE_METHOD(Hostile, "what a folder asks for and is not done is refused") {
+  const auto fails = [&](const json& config, const std::vector<std::string>& words, bool parts = false,
+                         const json& added = nullptr) {
+    Folder own;
+    if (parts) {
+      own.write("vocab.json", good["model"]["vocab"].dump());
+      own.write("merges.txt", "a b\n");
+    } else {
+      own.write("tokenizer.json", good.dump());
+    }
+    own.write("tokenizer_config.json", config.dump());
+    if (!added.is_null()) own.write("added_tokens.json", added.dump());
+    TokenizerUse use("auto", own.path().string());
+    CAPTURE(config.dump());
+    CHECK(use.status() != ENG_OK);
+    CHECK_THAT(use.error(), Contains(own.path().string()));
+    for (const std::string& word : words) CHECK_THAT(use.error(), Contains(word));
+  };
+  for (const char* name : {"WhisperTokenizer", "LlamaTokenizer", "PreTrainedTokenizerFast", "MyOwnTokenizer"})
+    fails({{"tokenizer_class", name}},
+          {"tokenizer_config.json: tokenizer_class is " + std::string(name), "save_pretrained", "Qwen2Tokenizer"},
+          true);
+  fails({{"split_special_tokens", true}}, {"split_special_tokens is true"});
+  fails({{"fix_mistral_regex", true}}, {"fix_mistral_regex"});
+  fails({{"eos_token", 5}}, {"eos_token is neither a text nor an object"});
+  fails({{"added_tokens_decoder", json::array()}}, {"added_tokens_decoder is not an object"});
+  fails({{"added_tokens_decoder", {{"four", {{"content", "<x>"}}}}}}, {"added_tokens_decoder[\"four\"]", "not an id"});
+  // Tokens whose ids are not those that the library gives them.
+  fails({{"added_tokens_decoder", {{"9", {{"content", "<x>"}}}}}}, {"<x> has the id 9, but it has 4"});
+  fails({{"added_tokens_decoder", {{"2", {{"content", "c"}}}}}}, {"c has the id 2, but it has 3"});
+  fails(json::object(), {"added_tokens.json", "<y> has the id 7, but it has 5"}, true, {{"<x>", 4}, {"<y>", 7}});
+  fails(json::object(), {"added_tokens.json", "an id that another token has too"}, true, {{"<x>", 4}, {"<y>", 4}});
+  fails(json::object(), {"added_tokens.json", "not a whole number"}, true, {{"<x>", "4"}});
 }

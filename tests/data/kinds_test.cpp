@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Patterns, kinds of tokenizer.json and folders of a tokenizer: ids equal to those of the libraries
+// (tools/goldens/oniguruma.py, tools/goldens/tokenizer_kinds.py).
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "harness.hpp"
+#include "tokenizer_harness.hpp"
+
+using namespace data_test;
+using nlohmann::json;
+
+namespace {
+
+json load(const char* name) {
+  return json::parse(std::ifstream(golden + name));
+}
+
+std::string shown(const Ids& ids) {
+  std::string out;
+  for (const int32_t id : ids) out += (out.empty() ? "" : " ") + std::to_string(id);
+  return out;
+}
+
+// A tokenizer whose ids are bytes, behind these pre-tokenizers.
+json byte_file(const json& steps) {
+  json file = json::parse(std::ifstream(golden + "gpt2/tokenizer.json"));
+  file["model"]["merges"] = json::array();
+  file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", steps}};
+  return file;
+}
+
+void check_ids(const json& all, const json& expected, TokenizerUse& tokenizer) {
+  for (std::size_t i = 0; i < all["texts"].size(); ++i) {
+    if (expected["ids"][i].is_null()) continue;
+    CAPTURE(all["texts"][i].get<std::string>());
+    CHECK(shown(tokenizer.encode(all["texts"][i].get<std::string>())) == expected["ids"][i].get<std::string>());
+  }
+  if (!expected["special"].is_null())
+    CHECK(shown(tokenizer.encode(all["texts"][0].get<std::string>(), ENG_ENCODE_SPECIAL)) ==
+          expected["special"].get<std::string>());
+  CHECK(tokenizer.info().vocabulary == expected["count"].get<int64_t>());
+}
+
+}  // namespace
+
+TEST_CASE("a pattern splits as in the tokenizers library, or is refused") {
+  Folder folder;
+  constexpr std::size_t known = 18;  // the first ones: in use
+  std::size_t at = 0, refused = 0, refused_there = 0;
+  for (const json& row : load("patterns.json")) {
+    const std::string pattern = row[0], behaviour = row[1];
+    CAPTURE(pattern, behaviour, row[2].get<bool>());
+    std::string name;
+    for (bool upper = true; const char c : behaviour) {  // merged_with_next -> MergedWithNext
+      if (c != '_') name += upper ? static_cast<char>(std::toupper(c)) : c;
+      upper = c == '_';
+    }
+    // ByteLevel puts a space before each part that does not begin with one: so the parts show.
+    const json split = {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", name}, {"invert", row[2]}};
+    const json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"use_regex", false}};
+    TokenizerUse use("huggingface", folder.write("tokenizer.json", byte_file({split, bytes}).dump()));
+    ++at;
+    if (use.status() != ENG_OK) {
+      CHECK_THAT(use.error(), Catch::Contains("pattern"));
+      CHECK(at > known);
+      ++(row[4].is_null() ? refused_there : refused);
+      continue;
+    }
+    CHECK_FALSE(row[4].is_null());
+    for (std::size_t i = 0; i < row[3].size() && !row[4].is_null(); ++i) {
+      std::string parts;
+      for (const json& part : row[4][i]) {
+        const std::string text = part;
+        parts += (text[0] == ' ' ? "" : " ") + text;
+      }
+      CAPTURE(row[3][i].get<std::string>());
+      CHECK(use.decode(use.encode(row[3][i].get<std::string>())) == parts);
+    }
+  }
+  CHECK(at == 600);
+  CHECK(refused_there > 10);
+  CHECK(refused < 120);
+}
+
+TEST_CASE("kinds of tokenizer.json have the ids of the tokenizers library") {
+  const json all = load("kinds.json");
+  Folder folder;
+  for (const auto& [name, expected] : all["cases"].items()) {
+    CAPTURE(name);
+    json file = expected["file"];
+    if (json& model = file["model"]; model["vocab"].is_string()) {
+      const json common = all["common"][model["vocab"].get<std::string>()];
+      model["vocab"] = common["vocab"];
+      model["merges"] = common["merges"];
+    }
+    TokenizerUse tokenizer("huggingface", folder.write("tokenizer.json", file.dump()));
+    REQUIRE(tokenizer.error() == "");
+    check_ids(all, expected, tokenizer);
+  }
+}
+
+TEST_CASE("a folder is read whole: ids, vocabulary and end of text are those of transformers") {
+  const json all = load("folders.json");
+  for (const auto& [name, expected] : all["cases"].items()) {
+    CAPTURE(name);
+    Folder folder;
+    for (const auto& [path, content] : expected["files"].items()) {
+      if (path == "model") {
+        std::filesystem::copy(golden + "llama/tokenizer.model", folder.path() / "tokenizer.model");
+      } else if (path == "merges.txt") {
+        std::string lines = "#version: 0.2\n";
+        for (const json& merge : all["merges"])
+          lines += merge[0].get<std::string>() + " " + merge[1].get<std::string>() + "\n";
+        folder.write(path, lines);
+      } else if (path == "tokenizer.json") {
+        json file = content;
+        file["model"]["vocab"] = all["vocab"];
+        file["model"]["merges"] = all["merges"];
+        folder.write(path, file.dump());
+      } else {
+        folder.write(path, (content == "common" ? all["vocab"] : content).dump());
+      }
+    }
+    TokenizerUse tokenizer("auto", folder.path().string());
+    REQUIRE(tokenizer.error() == "");
+    check_ids(all, expected, tokenizer);
+    CHECK(tokenizer.info().eos == expected["eos"].get<int32_t>());
+    CHECK(tokenizer.info().eot == expected["eos"].get<int32_t>());
+  }
+}
+
+TEST_CASE("pieces of kinds that are not byte-level are shown as text") {
+  const json all = load("kinds.json");
+  Folder folder;
+  json file = all["cases"]["llama2"]["file"];
+  file["model"]["vocab"] = all["common"]["characters"]["vocab"];
+  file["model"]["merges"] = all["common"]["characters"]["merges"];
+  TokenizerUse llama("huggingface", folder.write("tokenizer.json", file.dump()));
+  for (const char* text : {"the caf\u00e9 \U0001f600 2024\n", "a<|im_end|>", "x  y"})
+    CHECK(llama.decode(llama.encode(text)).substr(1) == text);
+  TokenizerUse unigram("huggingface", folder.write("tokenizer.json", all["cases"]["unigram"]["file"].dump()));
+  CHECK(unigram.decode(unigram.encode("the word")) == " the word");
+}
+
+TEST_CASE("time grows with the text and with the tokens, not with their squares") {
+  const auto begin = std::chrono::steady_clock::now();
+  Folder folder;
+  for (const char* form : {"NFC", "NFKD"}) {
+    json file = byte_file({{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}});
+    file["normalizer"] = {{"type", form}};
+    TokenizerUse use("huggingface", folder.write("tokenizer.json", file.dump()));
+    std::string marks = "a";  // in the order that takes the most exchanges
+    for (int i = 0; i < 30'000; ++i) marks += "\u0301\u0323\u0f71\u0334";
+    const std::string ordered = use.decode(use.encode(marks));
+    CHECK(ordered.size() > marks.size() - 8);
+    CHECK(ordered.find("\u0323\u0334") == std::string::npos);
+  }
+  json many = byte_file({{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}});
+  json single = json::array({{{"Sequence", {{"id", "A"}}}}});
+  for (int i = 0; i < 30'000; ++i) {
+    many["added_tokens"].push_back({{"id", 700 + i}, {"content", "<t" + std::to_string(i) + ">"}, {"special", true}});
+    single.push_back({{"SpecialToken", {{"id", "<t5>"}}}});
+  }
+  many["post_processor"] = {{"type", "TemplateProcessing"}, {"single", single}, {"special_tokens", json::object()}};
+  TokenizerUse use("huggingface", folder.write("tokenizer.json", many.dump()));
+  REQUIRE(use.error() == "");
+  std::string text;
+  for (int i = 0; i < 20'000; ++i) text += "<t";
+  CHECK(use.encode(text + "<t77>").back() == 777);
+  CHECK(use.encode("", ENG_ENCODE_SPECIAL).size() == 30'000);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(60));  // the squares: many minutes
+}
