@@ -11,6 +11,7 @@
 #include "core/base/file.hpp"
 #include "core/registry/threads.hpp"
 #include "session/foreign.hpp"
+#include "session/huggingface/recognise.hpp"
 #include "session/plugins/search.hpp"
 #include "session/ranks/groups.hpp"
 #include "session/record.hpp"
@@ -78,6 +79,14 @@ void match_tokenizer(const ModelTokenizer& model, const std::filesystem::path& d
                 "remove [data] tokenizer: the tokenizer of the weights is used");
 }
 
+// That the files of [data] tokenizer are what their names say.
+void check_tokenizer(const Config& config) {
+  const Section& data = config.section("data");
+  const auto found = data.settings().find("tokenizer");
+  const auto* name = found == data.settings().end() ? nullptr : std::get_if<std::string>(&found->second.value);
+  if (name && !name->empty() && *name != "bytes") refuse_mistaken_tokenizer(config.base_dir() / *name);
+}
+
 // "its runs are, newest last:" and a line for each; "" if there are none.
 std::string runs_below(const fs::path& folder) {
   std::string out;
@@ -91,10 +100,13 @@ void check_run(const fs::path& target, WeightsKind kind) {
     throw Error(Exit::usage, target.string() + " is one checkpoint; a run is needed here",
                 "name the run; to start from this checkpoint, set model.from, or export it: engine ckpt export " +
                     target.string() + " --to DIR");
-  if (!RunDir::is_run(target))
-    throw Error(
-        Exit::usage, target.string() + " is a directory, but neither a run nor a Hugging Face directory",
-        runs_below(target) + "give a configuration file, a run directory, or a directory with config.json and weights");
+  if (!RunDir::is_run(target)) {
+    const std::string runs = runs_below(target);
+    const auto found = runs.empty() ? recognise_folder(target) : std::nullopt;
+    if (found) throw Error(Exit::usage, target.string() + " " + found->what, found->help);
+    throw Error(Exit::usage, target.string() + " is a directory, but neither a run nor a Hugging Face directory",
+                runs + "give a configuration file, a run directory, or a directory with config.json and weights");
+  }
   if (!fs::exists(target / "config.resolved.toml"))
     throw Error(Exit::usage, target.string() + " has no config.resolved.toml: the run ended while it was being made",
                 "start it with its configuration: engine run CONFIG --out " + target.string());
@@ -161,6 +173,7 @@ Opened open_config(const OpenRequest& request) {
     // Its text has every key already, so only an override can contradict it.
     if (const Section& data = out.config.section("data"); data.settings().count("tokenizer") && data.given("tokenizer"))
       match_tokenizer(tokenizer_of(*out.before, base), target, out.config, *out.registry);
+    check_tokenizer(out.config);
     return out;
   }
   const fs::path place = request.place.empty() ? fs::current_path() : fs::absolute(request.place);
@@ -173,6 +186,7 @@ Opened open_config(const OpenRequest& request) {
     out.config = Config::load(target, request.overrides, plugins);
   if (const fs::path source = weights_source(out.config); !source.empty())
     match_tokenizer(tokenizer_of(fs::absolute(source).lexically_normal()), source, out.config, *out.registry);
+  check_tokenizer(out.config);
   return out;
 }
 

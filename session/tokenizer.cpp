@@ -5,11 +5,13 @@
 
 #include "core/base/error.hpp"
 #include "session/config/config.hpp"
+#include "session/huggingface/recognise.hpp"
 
 namespace eng {
 
 Tokenizer::Tokenizer(Registry& registry, const std::string& what, const std::filesystem::path& base_dir) {
   const std::string path = what == "bytes" ? what : std::filesystem::absolute(base_dir / what).string();
+  if (what != "bytes") refuse_mistaken_tokenizer(path);
   table_ = registry.table<eng_tokenizer>(ENG_TOKENIZER_KIND, "auto");
   who_ = "tokenizer of plugin " + registry.providers(ENG_TOKENIZER_KIND, "auto")[0]->description.id;
   const Section none("data", {});

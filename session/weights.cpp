@@ -5,6 +5,7 @@
 #include "session/config/source.hpp"
 #include "session/huggingface/config_json.hpp"
 #include "session/huggingface/download.hpp"
+#include "session/huggingface/recognise.hpp"
 #include "session/huggingface/tensors.hpp"
 #include "session/json.hpp"
 #include "session/run_dir.hpp"
@@ -57,6 +58,8 @@ WeightsKind weights_kind(const fs::path& directory) {
 
 ModelSource read_model_source(const fs::path& directory, const std::string& plugin, const SchemaSource& plugins) {
   const fs::path json = directory / "config.json";
+  if (const auto adapter = recognise_adapter(directory))
+    throw Error(Exit::usage, directory.string() + " " + adapter->what, adapter->help);
   switch (weights_kind(directory)) {
     case WeightsKind::hugging_face:
       return model_of_config_json(read_config_json(json), json, plugin, plugins);
@@ -68,6 +71,8 @@ ModelSource read_model_source(const fs::path& directory, const std::string& plug
       break;
   }
   std::error_code none;
+  if (const auto found = recognise_folder(directory))
+    throw Error(Exit::usage, directory.string() + " " + found->what, found->help);
   const std::string takes = "`from` takes a Hugging Face directory, a run, or one checkpoint of a run";
   if (fs::is_directory(directory, none))
     throw Error(Exit::usage, directory.string() + " has neither config.json nor a checkpoint", takes);

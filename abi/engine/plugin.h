@@ -39,7 +39,8 @@
  *   [provides.options.KEY]  json = "PATH" or ["PATH", ...]: all are read, the first is written; null and absent mean
  *                 "not given". Default: the option's own name. []: config.json has no such key.
  *                 json_none = "auto": a text that means "not given".
- *                 json_multiple = "PATH": the value is rounded up to a multiple of the number there.
+ *                 json_multiple = "PATH": the value is rounded up to a multiple of the number there, in a config.json
+ *                 that `recognise` finds; one with a model_type has the value as it is.
  *                 adjustable = true: [model] may give another value than the config.json of its weights.
  *   [provides.pretrained]   model_type = "llama", architectures = ["LlamaForCausalLM"] (the first one is written),
  *                 recognise = ["PATH", ...]: a config.json without model_type that has all of these is of this model,

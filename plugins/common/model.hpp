@@ -58,13 +58,17 @@ class Reader {
     return value;
   }
   int64_t size(const char* key) const { return at_least_one(key, integer(key)); }
-  // An ENG_ACT_* by its Hugging Face name.
+  // An ENG_ACT_* by its Hugging Face name. gelu_fast and gelu_accurate are other spellings of gelu_new's formula.
   int64_t activation(const char* key) const {
+    static constexpr std::pair<const char*, int64_t> names[] = {
+        {"silu", ENG_ACT_SILU},           {"swish", ENG_ACT_SILU},
+        {"gelu", ENG_ACT_GELU},           {"gelu_python", ENG_ACT_GELU},
+        {"gelu_new", ENG_ACT_GELU_TANH},  {"gelu_pytorch_tanh", ENG_ACT_GELU_TANH},
+        {"gelu_fast", ENG_ACT_GELU_TANH}, {"gelu_accurate", ENG_ACT_GELU_TANH},
+        {"relu", ENG_ACT_RELU},           {"gelu_python_tanh", ENG_ACT_GELU_TANH}};
     const std::string name = text(key);
-    if (name == "silu") return ENG_ACT_SILU;
-    if (name == "gelu") return ENG_ACT_GELU;
-    if (name == "gelu_new" || name == "gelu_pytorch_tanh") return ENG_ACT_GELU_TANH;
-    if (name == "relu") return ENG_ACT_RELU;
+    for (const auto& [known, act] : names)
+      if (name == known) return act;
     invalid(std::string(key) + " '" + name + "' is not known; use silu, gelu, gelu_new, gelu_pytorch_tanh or relu");
   }
 

@@ -41,6 +41,10 @@ std::vector<double> read_stretch(const Reader& in, const char* key, int64_t head
   return out;
 }
 
+double lengthening(const Rope& rope) {
+  return static_cast<double>(rope.max_positions) / static_cast<double>(rope.original_positions);
+}
+
 Rope read_rope(const Reader& in, int64_t max_positions, int64_t head_dim) {
   Rope rope;
   rope.type = read_rope_type(in);
@@ -73,7 +77,10 @@ Rope read_rope(const Reader& in, int64_t max_positions, int64_t head_dim) {
       if (head_dim < 4) invalid("rope_type 'dynamic' needs a head_dim of at least 4, not " + std::to_string(head_dim));
       break;
     case RopeType::yarn:
-      need(in, "yarn", "rope_factor", "4.0");
+      if (!in.given("rope_original_max_position_embeddings")) need(in, "yarn", "rope_factor", "4.0");
+      rope.factor = in.real_or("rope_factor", lengthening(rope));
+      if (rope.factor < 1.0)
+        invalid("rope_original_max_position_embeddings must not be above max_position_embeddings, or give rope_factor");
       if (rope.beta_fast < rope.beta_slow)
         invalid("rope_beta_fast (" + number(rope.beta_fast) + ") must not be below rope_beta_slow (" +
                 number(rope.beta_slow) + ")");
@@ -81,8 +88,7 @@ Rope read_rope(const Reader& in, int64_t max_positions, int64_t head_dim) {
     case RopeType::longrope:
       rope.short_factor = read_stretch(in, "rope_short_factor", head_dim);
       rope.long_factor = read_stretch(in, "rope_long_factor", head_dim);
-      rope.factor =
-          in.real_or("rope_factor", static_cast<double>(max_positions) / static_cast<double>(rope.original_positions));
+      rope.factor = in.real_or("rope_factor", lengthening(rope));
       if (rope.original_positions < 2) invalid("rope_original_max_position_embeddings must be at least 2");
       break;
     case RopeType::llama3:

@@ -27,7 +27,7 @@ num_hidden_layers = { type = 'int', default = 32, min = 1, max = 4096, help = 'n
 num_attention_heads = { type = 'int', default = 32, min = 1, max = 65536, help = 'query heads of a layer' }
 num_key_value_heads = { type = 'int', min = 1, max = 65536, help = 'key and value heads, a divisor of num_attention_heads; absent: num_attention_heads' }
 head_dim = { type = 'int', min = 2, max = 65536, help = 'size of one head, even; absent: hidden_size / num_attention_heads' }
-hidden_act = { type = 'string', default = 'silu', choices = ['silu', 'gelu', 'gelu_new', 'gelu_pytorch_tanh', 'relu'], help = 'activation of the gate; gelu_new and gelu_pytorch_tanh are the same' }
+hidden_act = { type = 'string', default = 'silu', choices = ['silu', 'swish', 'gelu', 'gelu_python', 'gelu_new', 'gelu_pytorch_tanh', 'gelu_fast', 'gelu_accurate', 'gelu_python_tanh', 'relu'], help = 'activation of the gate; swish is silu, gelu_python is gelu, all other kinds of gelu are gelu_pytorch_tanh' }
 max_position_embeddings = { type = 'int', default = 2048, min = 1, max = 1073741824, help = 'longest sequence the model is trained for', adjustable = true }
 rms_norm_eps = { type = 'float', default = 1e-6, min = 0.0, max = 1.0, help = 'added to the mean square before the root; 1e-5 from LLaMA 2 on' }
 z_loss = { type = 'float', default = 0.0, min = 0.0, max = 1.0, help = 'weight of the z loss, the mean of the squared log sum exp of the logits; for example 1e-4', json = [], adjustable = true, resume = 'note' }
@@ -38,7 +38,7 @@ attention_bias = { type = 'bool', default = false, help = 'biases on q, k, v and
 mlp_bias = { type = 'bool', default = false, help = 'biases on gate, up and down' }
 rope_theta = { type = 'float', default = 10000.0, min = 1.0, help = 'base of the rotary frequencies', json = ['rope_theta', 'rope_parameters.rope_theta', 'rope_scaling.rope_theta'], adjustable = true }
 rope_type = { type = 'string', default = 'default', choices = ['default', 'linear', 'dynamic', 'yarn', 'longrope', 'llama3'], help = 'how the rotary frequencies are scaled for long sequences', json = ['rope_scaling.rope_type', 'rope_scaling.type', 'rope_parameters.rope_type', 'rope_parameters.type'], adjustable = true }
-rope_factor = { type = 'float', min = 1.0, help = 'how many times longer the sequences become; for all types except default. longrope, if absent: max_position_embeddings / rope_original_max_position_embeddings', json = ['rope_scaling.factor', 'rope_parameters.factor'], adjustable = true }
+rope_factor = { type = 'float', min = 1.0, help = 'how many times longer the sequences become; for all types except default. yarn and longrope, if absent: max_position_embeddings / rope_original_max_position_embeddings', json = ['rope_scaling.factor', 'rope_parameters.factor'], adjustable = true }
 rope_original_max_position_embeddings = { type = 'int', min = 1, max = 1073741824, help = 'sequence length before scaling (yarn, longrope, llama3); absent: max_position_embeddings', json = ['rope_scaling.original_max_position_embeddings', 'rope_parameters.original_max_position_embeddings', 'original_max_position_embeddings'], adjustable = true }
 rope_attention_factor = { type = 'float', above = 0.0, help = 'multiplies cos and sin (yarn, longrope); absent: the formula of the type', json = ['rope_scaling.attention_factor', 'rope_parameters.attention_factor'], adjustable = true }
 rope_low_freq_factor = { type = 'float', min = 0.0, help = 'llama3: frequencies with fewer turns over the original length are divided by rope_factor', json = ['rope_scaling.low_freq_factor', 'rope_parameters.low_freq_factor'], adjustable = true }
@@ -51,9 +51,9 @@ rope_long_factor = { type = 'floats', help = 'longrope: divisor of each frequenc
 
 [provides.pretrained]
 model_type = 'llama'
-architectures = ['LlamaForCausalLM']
-ignore = ['pretraining_tp', 'rope_scaling.mscale', 'rope_parameters.mscale']
-ignore_tensors = ['.rotary_emb.inv_freq']
+architectures = ['LlamaForCausalLM', 'LLaMAForCausalLM', 'LlamaModel']
+ignore = ['pretraining_tp', 'max_sequence_length', 'is_llama_config', 'rope_scaling.mscale', 'rope_parameters.mscale', 'rope_scaling.finetuned']
+ignore_tensors = ['.rotary_emb.inv_freq', '.rotary_emb.cos_cached', '.rotary_emb.sin_cached']
 tied = [['lm_head.weight', 'model.embed_tokens.weight']]
 
 [provides.pretrained.fixed]

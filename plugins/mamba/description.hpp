@@ -41,7 +41,7 @@ num_hidden_layers = { type = 'int', default = 32, min = 1, max = 4096, help = 'n
 state_size = { type = 'int', default = 16, min = 1, max = 256, help = 'states per channel', json = ['state_size', 'ssm_cfg.d_state'] }
 conv_kernel = { type = 'int', default = 4, min = 2, max = 4, help = 'taps of the causal convolution', json = ['conv_kernel', 'ssm_cfg.d_conv'] }
 expand = { type = 'float', default = 2.0, min = 0.0, max = 1024.0, help = 'the number of channels is expand x hidden_size, rounded down; may be a fraction', json = ['expand', 'ssm_cfg.expand'] }
-intermediate_size = { type = 'int', min = 1, max = 4194304, help = 'number of channels; overrides expand. absent: expand x hidden_size' }
+intermediate_size = { type = 'int', min = 1, max = 4194304, help = 'number of channels; overrides expand. absent: expand x hidden_size', json = ['intermediate_size', 'd_inner'] }
 time_step_rank = { type = 'int', min = 1, max = 1048576, help = 'rank of the time step; absent (auto): hidden_size / 16, rounded up', json = ['time_step_rank', 'ssm_cfg.dt_rank'], json_none = 'auto' }
 time_step_scale = { type = 'float', default = 1.0, min = 0.0, help = 'elements of new dt_proj matrices lie within +-time_step_scale / sqrt(time_step_rank)', json = ['time_step_scale', 'ssm_cfg.dt_scale'], adjustable = true }
 time_step_min = { type = 'float', default = 0.001, min = 0.0, help = 'shortest initial time step', json = ['time_step_min', 'ssm_cfg.dt_min'], adjustable = true }
@@ -50,7 +50,7 @@ time_step_floor = { type = 'float', default = 1e-4, min = 0.0, help = 'lower lim
 time_step_init_scheme = { type = 'string', default = 'random', choices = ['random', 'constant'], help = 'how new dt_proj matrices are filled', json = ['time_step_init_scheme', 'ssm_cfg.dt_init'], adjustable = true }
 use_bias = { type = 'bool', default = false, help = 'biases on in_proj and out_proj', json = ['use_bias', 'ssm_cfg.bias'] }
 use_conv_bias = { type = 'bool', default = true, help = 'bias on the convolution', json = ['use_conv_bias', 'ssm_cfg.conv_bias'] }
-hidden_act = { type = 'string', default = 'silu', choices = ['silu'], help = 'activation of the convolution and of the gate' }
+hidden_act = { type = 'string', default = 'silu', choices = ['silu', 'swish'], help = 'activation of the convolution and of the gate; the two are the same' }
 layer_norm_epsilon = { type = 'float', default = 1e-5, min = 0.0, max = 1.0, help = 'added to the mean square before the root', json = ['layer_norm_epsilon', 'norm_epsilon'] }
 residual_in_fp32 = { type = 'bool', default = true, help = 'has no effect; kept because config.json files have it. The residual stream is f32 in every number format', adjustable = true }
 tie_word_embeddings = { type = 'bool', default = true, help = 'the head uses the embedding matrix', json = ['tie_word_embeddings', 'tie_embeddings'] }
@@ -62,7 +62,7 @@ rescale_prenorm_residual = { type = 'bool', help = 'new out_proj matrices are di
 
 [provides.pretrained]
 model_type = 'mamba'
-architectures = ['MambaForCausalLM']
+architectures = ['MambaForCausalLM', 'MambaLMHeadModel', 'MambaModel']
 recognise = ['d_model', 'n_layer', 'ssm_cfg']
 ignore = ['fused_add_norm', 'ssm_cfg.use_fast_path', 'use_mambapy', 'use_associative_scan', 'attn_cfg']
 rename = [['backbone.embedding.weight', 'backbone.embeddings.weight']]

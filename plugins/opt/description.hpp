@@ -30,7 +30,7 @@ do_layer_norm_before = { type = 'bool', default = true, help = 'layer norm befor
 _remove_final_layer_norm = { type = 'bool', default = false, help = 'no layer norm before the head; without effect if do_layer_norm_before is false, because then there is none' }
 enable_bias = { type = 'bool', default = true, help = 'biases on q, k, v, out, fc1 and fc2' }
 layer_norm_elementwise_affine = { type = 'bool', default = true, help = 'layer norms have weight and bias' }
-activation_function = { type = 'string', default = 'relu', choices = ['relu', 'gelu', 'gelu_new', 'gelu_pytorch_tanh', 'silu'], help = 'activation between fc1 and fc2; gelu_new and gelu_pytorch_tanh are the same' }
+activation_function = { type = 'string', default = 'relu', choices = ['silu', 'swish', 'gelu', 'gelu_python', 'gelu_new', 'gelu_pytorch_tanh', 'gelu_fast', 'gelu_accurate', 'gelu_python_tanh', 'relu'], help = 'activation between fc1 and fc2; swish is silu, gelu_python is gelu, all other kinds of gelu are gelu_pytorch_tanh' }
 tie_word_embeddings = { type = 'bool', default = true, help = 'the head uses the embedding matrix' }
 dropout = { type = 'float', default = 0.1, min = 0.0, max = 1.0, help = 'share of elements dropped after attention and after fc2, in training', adjustable = true, resume = 'note' }
 attention_dropout = { type = 'float', default = 0.0, min = 0.0, max = 1.0, help = 'must be 0: dropout of attention weights is not supported', adjustable = true }
@@ -42,7 +42,7 @@ init_std = { type = 'float', min = 0.0, max = 1.0, help = 'standard deviation of
 
 [provides.pretrained]
 model_type = 'opt'
-architectures = ['OPTForCausalLM']
+architectures = ['OPTForCausalLM', 'OPTModel']
 ignore = ['activation_dropout']
 rename = [['decoder.', 'model.decoder.']]
 tied = [['lm_head.weight', 'model.decoder.embed_tokens.weight']]

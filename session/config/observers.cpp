@@ -22,8 +22,10 @@ Problems observer_problems(Tables& observers, const TextRange& place, const Sche
     const auto* name = named == values.end() ? nullptr : std::get_if<std::string>(&named->second);
     const PluginSchema* plugin = name ? plugins.find(kind, *name) : nullptr;
     if (!name) refuse("E0108", "it needs `plugin`", choice);
-    if (name && !plugin)
+    if (name && !plugin) {
       refuse("E0110", fmt::format("no observer plugin named `{}`", printable(*name)), choice, *name, all);
+      out.back().note = plugins.explain(kind, *name);
+    }
     if (!plugin) continue;
     Schema keys = observer_options();
     keys.insert(keys.end(), plugin->options.begin(), plugin->options.end());

@@ -2,13 +2,14 @@
 #include "session/huggingface/config_json.hpp"
 
 #include <algorithm>
-#include <iterator>
+#include <cmath>
 #include <set>
-#include <sstream>
 
 #include "core/base/file.hpp"
 #include "engine/model.h"
 #include "session/config/problems.hpp"
+#include "session/huggingface/config_keys.hpp"
+#include "session/huggingface/recognise.hpp"
 
 namespace eng {
 namespace fs = std::filesystem;
@@ -18,18 +19,6 @@ using Texts = std::vector<std::string>;
 
 constexpr uint64_t most_bytes = 16u << 20;
 constexpr size_t deepest = 16;
-
-std::set<std::string> words(const std::string& text) {
-  std::istringstream in(text);
-  return {std::istream_iterator<std::string>(in), {}};
-}
-
-const std::set<std::string> harmless = words(
-    "architectures auto_map bos_token_id chunk_size_feed_forward decoder_start_token_id dtype eos_token_id "
-    "id2label is_decoder is_encoder_decoder label2id mask_token_id model_type output_attentions "
-    "output_hidden_states pad_token_id prefix problem_type return_dict sep_token_id task_specific_params "
-    "tokenizer_class torch_dtype transformers_version unk_token_id use_cache _attn_implementation _commit_hash "
-    "_model_name_or_path _name_or_path");
 
 // The value at a path; nullptr if there is none, or null.
 const Json* at(const Json& document, const std::string& path) {
@@ -47,8 +36,18 @@ std::string shown(const Json& value) {
   return printable(value.dump(-1, true));
 }
 
+// A whole number, also one that is written as 64.0, as Python reads it.
+std::optional<int64_t> whole(const Json& json) {
+  if (json.is_unsigned() ? json.whole() <= INT64_MAX : json.is_integer()) return json.integer();
+  constexpr double exact = int64_t{1} << 53;
+  if (!json.is_number() || json.number() != std::floor(json.number()) || std::abs(json.number()) > exact) return {};
+  return static_cast<int64_t>(json.number());
+}
+
 // As a value of [model]; empty if no option can have such a value.
-Value to_value(const Json& json) {
+Value to_value(const Json& json, Type type) {
+  if (type == Type::integer)
+    if (const auto number = whole(json)) return *number;
   if (json.is_boolean()) return json.boolean();
   if (json.is_unsigned() && json.whole() > INT64_MAX) return json.number();
   if (json.is_integer()) return json.integer();
@@ -66,19 +65,62 @@ Value to_value(const Json& json) {
   return {};
 }
 
-// Collects the paths of values that are not objects, unless the path or one of its parents is in `known`.
+// Whether `path` is that of an object with known keys.
+bool holds_known(const std::string& path, const std::set<std::string>& known) {
+  const auto next = known.lower_bound(path + ".");
+  return next != known.end() && next->starts_with(path + ".");
+}
+
+// Collects what is wrong with keys: each value that is no object, unless its path or one of its parents is in `known`.
 void find_strangers(const Json& node, const std::string& path, const std::set<std::string>& known, Texts& out) {
   if (node.is_null() || known.count(path)) return;
-  if (!node.is_object()) return out.push_back("`" + printable(path, 80) + "`");
-  for (const auto& [key, value] : node.members())
-    find_strangers(value, path.empty() ? key : path + "." + key, known, out);
+  if (!node.is_object())
+    return out.push_back(holds_known(path, known)
+                             ? fmt::format("`{}` is {}, not an object", printable(path, 80), shown(node))
+                             : fmt::format("`{}` is not known here, and may change the model", printable(path, 80)));
+  for (const auto& [key, value] : node.members()) {
+    const std::string inner = path.empty() ? key : path + "." + key;
+    if (path.empty() && is_harmless(key)) continue;
+    if (key.find('.') == std::string::npos)
+      find_strangers(value, inner, known, out);
+    else if (!value.is_null())  // would look like a key inside of another
+      out.push_back(fmt::format("`{}` is not known here, and may change the model", printable(inner, 80)));
+  }
+}
+
+const Twin* twin_of(const Json& json) {
+  const Json* type = at(json, "model_type");
+  const auto found = std::find_if(twins().begin(), twins().end(),
+                                  [&](const Twin& twin) { return type && type->text() == twin.model_type; });
+  return found == twins().end() ? nullptr : &*found;
+}
+
+// The file as one of the family that computes the same.
+Json as_twin(const Json& json, const Twin& twin) {
+  Json out = json;
+  out["model_type"] = twin.as;
+  const Json defaults = Json::parse(twin.defaults);
+  for (const auto& [key, value] : defaults.members())
+    if (!out.contains(key)) out[key] = value;
+  const std::string mine = twin.architecture;
+  const Json* named = at(json, "architectures");
+  if (!named || !named->is_array()) return out;
+  Json architectures = Json::array();
+  for (const Json& name : named->list())
+    architectures.push_back(name.is_string() && name.text().starts_with(mine)
+                                ? Json(twin.as_architecture + name.text().substr(mine.size()))
+                                : name);
+  out["architectures"] = architectures;
+  return out;
 }
 
 struct ConfigReader {
   const Json& json;
   const PluginSchema& plugin;
+  const Twin* twin;  // of another family, read as the plugin's
   ModelSource& out;
-  Texts problems;
+  Texts problems = {};
+  bool unknown = false;  // keys are among them that nobody knows
 
   void option(const Option& option) {
     const Json* found = nullptr;
@@ -93,17 +135,19 @@ struct ConfigReader {
       where = path;
     }
     if (!found) return;
-    Value value = to_value(*found);
+    Value value = to_value(*found, option.type);
     const Misfit wrong = value.index() ? fit(option, value) : Misfit{"E0104", "must be " + describe(option)};
     const Texts& choices = option.choices;
     const std::string there = choices.empty() ? "" : fmt::format("; available: `{}`", fmt::join(choices, "`, `"));
     if (wrong.code) return problems.push_back(fmt::format("`{}` {}{}", where, printable(wrong.text), there));
-    const Json* multiple = option.json_multiple.empty() ? nullptr : at(json, option.json_multiple);
-    if (auto* whole = std::get_if<int64_t>(&value); whole && multiple) {
-      const int64_t n = multiple->is_integer() ? multiple->integer() : 0;
+    // A file with a model_type is one of transformers, which reads the number of rows as it stands.
+    const bool padded = !option.json_multiple.empty() && !at(json, "model_type");
+    const Json* multiple = padded ? at(json, option.json_multiple) : nullptr;
+    if (auto* count = std::get_if<int64_t>(&value); count && multiple) {
+      const int64_t n = whole(*multiple).value_or(0);
       if (n < 1 || n > 1'000'000)
         return problems.push_back(fmt::format("`{}` is not an integer from 1 to 1000000", option.json_multiple));
-      *whole += (n - *whole % n) % n;
+      *count += (n - *count % n) % n;
     }
     out.settings[option.key] = {std::move(value), out.file.string(), true};
   }
@@ -116,22 +160,73 @@ struct ConfigReader {
         fmt::format("`{}` is {}; this plugin supports {}", path, shown(*found), fmt::join(supported, " or ")));
   }
 
-  void strangers() {
-    std::set<std::string> known(harmless);
+  // Keys that change other models, with values that change this one, too.
+  void neutral(const NeutralKey& key, const std::set<std::string>& known) {
+    const Json* found = known.count(key.path) ? nullptr : at(json, key.path);
+    const auto same = [&](const char* text) { return Json::parse(text) == *found; };
+    if (!found || std::any_of(key.values.begin(), key.values.end(), same)) return;
+    problems.push_back(
+        fmt::format("`{}` is {}: {}", key.path, shown(*found),
+                    key.values.empty() ? key.what : fmt::format("{}, which this model does not have", key.what)));
+  }
+
+  // A window of attention that never bites: no query sees a key that is as many positions back.
+  void window(int64_t positions) {
+    const Json *given = at(json, "sliding_window"), *layers = at(json, "layer_types");
+    const auto is = [](const Json& layer, const char* type) { return layer == Json(type); };
+    const auto full = [&](const Json& layer) { return is(layer, "full_attention"); };
+    const auto known = [&](const Json& layer) { return full(layer) || is(layer, "sliding_attention"); };
+    if (layers && !(layers->is_array() && std::all_of(layers->list().begin(), layers->list().end(), known)))
+      problems.push_back(fmt::format("`layer_types` is {}; full_attention alone is supported", shown(*layers)));
+    const bool ignored = twin && twin->windows_by_layer && layers && layers->is_array() &&
+                         std::all_of(layers->list().begin(), layers->list().end(), full);
+    if (!given || ignored) return;
+    const int64_t width = whole(*given).value_or(0);
+    if (width < 1) return problems.push_back(fmt::format("`sliding_window` is {}, no length", shown(*given)));
+    if (width < positions)
+      return problems.push_back(
+          fmt::format("`sliding_window` is {}, below max_position_embeddings, {}: a token sees the last {} alone, "
+                      "which no model here "
+                      "does. Up to {} tokens it makes no difference: set max_position_embeddings to {} in config.json",
+                      width, positions, width, width, width));
+    out.notes.push_back(
+        fmt::format("{}: sliding_window = {} has no effect on sequences of up to {} tokens, and is not "
+                    "part of the model here",
+                    out.file.string(), width, width));
+  }
+
+  std::set<std::string> known_keys() const {
     const Pretrained& p = plugin.pretrained;
-    known.insert(p.ignore.begin(), p.ignore.end());
+    std::set<std::string> known(p.ignore.begin(), p.ignore.end());
     for (const auto& entry : p.fixed) known.insert(entry.first);
     for (const Option& option : plugin.options) {
       known.insert(option.json.begin(), option.json.end());
       known.insert(option.json_multiple);
     }
     known.erase("");  // of an option without json_multiple
+    return known;
+  }
+
+  void keys() {
+    std::set<std::string> known = known_keys();
+    for (const auto& [path, text] : plugin.pretrained.write) {  // by an export
+      if (known.count(path)) continue;
+      if (!Json::parse(text).contains("product")) fixed(path, {text});
+      known.insert(path);
+    }
+    for (const NeutralKey& key : neutral_keys()) neutral(key, known);
+    if (const Option* positions = find_option(plugin.options, "max_position_embeddings")) {
+      const auto set = out.settings.find(positions->key);
+      const Value& value = set == out.settings.end() ? positions->fallback : set->second.value;
+      if (const auto* most = std::get_if<int64_t>(&value)) window(*most);
+      known.insert({"sliding_window", "layer_types"});
+    }
+    for (const NeutralKey& key : neutral_keys()) known.insert(key.path);
     Texts strange;
     find_strangers(json, "", known, strange);
     if (strange.size() > 20) strange.resize(20);
-    if (!strange.empty())
-      out.notes.push_back(
-          fmt::format("{}: unknown keys have no effect: {}", out.file.string(), fmt::join(strange, ", ")));
+    problems.insert(problems.end(), strange.begin(), strange.end());
+    unknown = !strange.empty();
   }
 };
 
@@ -153,19 +248,20 @@ std::string find_plugin(const Json& json, const fs::path& file, const std::strin
     if (given == name && type.empty()) return name;
     if (!p.model_type.empty()) known.push_back(fmt::format("`{}` (plugin {})", p.model_type, name));
   }
-  throw Error(Exit::usage,
-              fmt::format("{}: {}{}", file.string(),
-                          type.empty() ? "model_type is missing, and the file is not recognised by any model plugin"
-                                       : "model_type `" + printable(type) + "` is not read by any model plugin",
-                          given.empty() ? "" : " named `" + printable(given) + "`"),
-              known.empty() ? "no model plugin reads a config.json" : fmt::format("known: {}", fmt::join(known, ", ")));
+  std::string missing = plugins.explain(ENG_MODEL_KIND, type);
+  missing.erase(std::min(missing.rfind('\n') + 1, missing.size()));  // its last line says what is said below
+  const char* differs = difference_of(type);
+  throw Error(
+      Exit::usage,
+      fmt::format("{}: {}{}", file.string(),
+                  type.empty() ? "model_type is missing, and the file is not recognised by any model plugin"
+                               : "model_type `" + printable(type) + "` is not read by any model plugin",
+                  given.empty() ? "" : " named `" + printable(given) + "`"),
+      (differs ? fmt::format("{}, which no model here is\n", differs) : "") + missing +
+          (known.empty() ? "no model plugin reads a config.json" : fmt::format("known: {}", fmt::join(known, ", "))));
 }
 
 }  // namespace
-
-bool is_harmless(const std::string& key) {
-  return harmless.count(key) > 0;
-}
 
 Json parse_config_json(const std::string& text, const fs::path& file) {
   Json json;
@@ -181,29 +277,38 @@ Json parse_config_json(const std::string& text, const fs::path& file) {
 }
 
 Json read_config_json(const fs::path& file) {
+  refuse_mistaken(file, ModelFile::json, Exit::usage);
   return parse_config_json(read_text(file, most_bytes, Exit::usage), file);
 }
 
-ModelSource model_of_config_json(const Json& json, const fs::path& file, const std::string& given,
+ModelSource model_of_config_json(const Json& document, const fs::path& file, const std::string& given,
                                  const SchemaSource& plugins) {
   ModelSource out;
   out.file = file;
+  const Twin* twin = twin_of(document);
+  const Json json = twin ? as_twin(document, *twin) : document;
   const std::string name = find_plugin(json, file, given, plugins);
   const PluginSchema& plugin = *plugins.find(ENG_MODEL_KIND, name);
   out.settings["plugin"] = {name, file.string(), true};
-  ConfigReader reader{json, plugin, out, {}};
+  ConfigReader reader{json, plugin, twin, out};
   const auto& known = plugin.pretrained.architectures;
   if (const Json* list = at(json, "architectures"); list && list->is_array() && !known.empty() && list->size() > 0)
     if (std::none_of(known.begin(), known.end(), [&](const std::string& a) { return (*list)[0] == a; }))
       reader.problems.push_back(
           fmt::format("`architectures` is {}; this plugin supports {}", shown(*list), fmt::join(known, ", ")));
-  if (at(json, "quantization_config")) reader.problems.push_back("`quantization_config`: quantised weights");
+  if (twin) {
+    out.notes.push_back(fmt::format("{}: model_type `{}` is read as `{}`, which computes the same", file.string(),
+                                    twin->model_type, twin->as));
+    for (const char* key : twin->always_off) reader.fixed(key, {"false"});
+  }
   for (const Option& option : plugin.options) reader.option(option);
   for (const auto& [path, supported] : plugin.pretrained.fixed) reader.fixed(path, supported);
+  reader.keys();
   if (!reader.problems.empty())
-    throw Error(Exit::usage, fmt::format("{} is not supported by plugin `{}`:\n  {}", file.string(), name,
-                                         fmt::join(reader.problems, "\n  ")));
-  reader.strangers();
+    throw Error(Exit::usage,
+                fmt::format("{} is not supported by plugin `{}`:\n  {}", file.string(), name,
+                            fmt::join(reader.problems, "\n  ")),
+                reader.unknown ? "if an unknown key changes nothing in this model, remove it from config.json" : "");
   return out;
 }
 

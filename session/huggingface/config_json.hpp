@@ -7,9 +7,6 @@
 
 namespace eng {
 
-// Keys of config.json files that have no effect on numbers here.
-bool is_harmless(const std::string& key);
-
 // Throw Error(Exit::usage).
 Json parse_config_json(const std::string& text, const std::filesystem::path& file);
 Json read_config_json(const std::filesystem::path& file);

@@ -2,6 +2,7 @@
 #include <set>
 
 #include "session/huggingface/config_json.hpp"
+#include "session/huggingface/config_keys.hpp"
 
 namespace eng {
 namespace {

@@ -5,7 +5,10 @@
 #include <set>
 #include <variant>
 
+#include "core/base/text.hpp"
 #include "session/checkpoint/convert.hpp"
+#include "session/huggingface/recognise.hpp"
+#include "session/huggingface/tensor_names.hpp"
 #include "session/huggingface/torch_file.hpp"
 #include "session/json.hpp"
 
@@ -57,17 +60,31 @@ struct WeightFiles {
   bool torch = false;                        // as torch.save wrote them
 };
 
-WeightFiles weight_files(const fs::path& directory) {
+bool is_there(const fs::path& file) {  // also a link to nothing, which its reader names
   std::error_code none;
+  return fs::exists(file, none) || fs::is_symlink(file, none);
+}
+
+WeightFiles weight_files(const fs::path& directory) {
   for (const bool torch : {false, true}) {
     const std::string name = torch ? "pytorch_model.bin" : "model.safetensors";
-    if (fs::exists(directory / name, none)) return {{name}, {}, torch};
+    if (is_there(directory / name)) return {{name}, {}, torch};
     const fs::path path = directory / (name + ".index.json");
-    if (!fs::exists(path, none)) continue;
+    if (!is_there(path)) continue;
+    refuse_mistaken(path, ModelFile::json, Exit::checkpoint);
     WeightFiles out{{}, parse_weights_index(read_text(path, kMaxIndex, Exit::checkpoint), path.string()), torch};
-    for (const auto& [tensor, file] : out.index) out.names.insert(file);
-    return out;
+    std::vector<std::string> missing;
+    for (const auto& [tensor, file] : out.index)
+      if (out.names.insert(file).second && !is_there(directory / file)) missing.push_back("`" + printable(file) + "`");
+    if (missing.empty()) return out;
+    throw Error(
+        Exit::checkpoint,
+        fmt::format("{} names {} files, of which {} missing: {}", path.string(), out.names.size(),
+                    missing.size() == 1 ? "one is" : fmt::format("{} are", missing.size()), fmt::join(missing, ", ")),
+        "download what is missing, or the folder as a whole");
   }
+  if (const auto found = recognise_folder(directory))
+    throw Error(Exit::checkpoint, directory.string() + " " + found->what, found->help);
   refuse(directory.string(),
          "has neither model.safetensors nor pytorch_model.bin, nor an index of such files "
          "(model.safetensors.index.json, pytorch_model.bin.index.json)");
@@ -76,17 +93,23 @@ WeightFiles weight_files(const fs::path& directory) {
 // An opened Hugging Face directory: its tensors under the plugin's names.
 class Source {
  public:
-  Source(const fs::path& directory, const Pretrained& pretrained) {
+  Source(const fs::path& directory, const Pretrained& pretrained, const std::vector<TensorShare>& parameters)
+      : pretrained_(pretrained) {
+    std::set<std::string> known;
+    for (const TensorShare& p : parameters) known.insert(p.name);
+    for (const auto& [optional, other] : pretrained.tied) known.insert(optional);
+    const TensorNames names(std::move(known), pretrained);
     const WeightFiles found = weight_files(directory);
     std::map<std::string, std::string> index = found.index;
     for (const std::string& name : found.names) {
+      refuse_mistaken(directory / name, found.torch ? ModelFile::torch : ModelFile::safetensors, Exit::checkpoint);
       files_.push_back(std::make_unique<WeightsFile>(directory / name, found.torch));
       for (const StoredTensor& t : files_.back()->tensors()) {
         const auto listed = index.find(t.name);
         if (!index.empty() && (listed == index.end() || listed->second != name))
           problems_.push_back(fmt::format("{}: is in {}, but not according to the index", t.name, name));
         index.erase(t.name);
-        add({files_.back().get(), &t}, pretrained);
+        if (!names.is_buffer(t)) add(names.of(t.name), {files_.back().get(), &t});
       }
     }
     for (const auto& [name, file] : index)
@@ -100,9 +123,16 @@ class Source {
       const auto found = tensors_.find(p.name);
       if (found == tensors_.end()) {
         problems_.push_back(fmt::format("{} {}: is missing", p.name, shape_text(p.shape)));
+        if (is_vocabulary(p.name) && tensors_.count(table_of(p.name)))
+          advise("if the head is the embedding, set `tie_word_embeddings` to true in config.json");
         continue;
       }
       const StoredTensor& t = *found->second.tensor;
+      if (t.shape != p.shape && is_vocabulary(p.name) && t.shape.size() == 2 && t.shape[1] == p.shape.back())
+        advise(
+            fmt::format("the vocabulary of the weights has {} rows: set `vocab_size` to that in config.json. Rows "
+                        "without a token are padding, and do no harm",
+                        t.shape[0]));
       if (t.shape != p.shape)
         problems_.push_back(
             fmt::format("{}: is {} in the file, {} in the model", p.name, shape_text(t.shape), shape_text(p.shape)));
@@ -120,16 +150,16 @@ class Source {
   }
 
   // A stored head that is tied to the embedding must equal it. Any other remaining tensor is an error.
-  void judge_rest(const Pretrained& pretrained) {
+  void judge_rest() {
     for (const auto& [name, stored] : tensors_) {
       if (used_.count(name)) continue;
-      const auto tie = std::find_if(pretrained.tied.begin(), pretrained.tied.end(),
-                                    [&name = name](const auto& pair) { return pair.first == name; });
-      const auto other = tie == pretrained.tied.end() ? tensors_.end() : tensors_.find(tie->second);
-      if (other == tensors_.end())
+      const auto other = tensors_.find(table_of(name));
+      if (other == tensors_.end()) {
         problems_.push_back(fmt::format("{} {}: the model has no such tensor", name, shape_text(stored.tensor->shape)));
-      else if (!same(stored, other->second))
-        problems_.push_back(fmt::format("{}: differs from {}, which this model uses in its place", name, tie->second));
+      } else if (!same(stored, other->second)) {
+        problems_.push_back(fmt::format("{}: differs from {}, which this model uses in its place", name, other->first));
+        advise("if the head is a matrix of its own, set `tie_word_embeddings` to false in config.json");
+      }
     }
   }
 
@@ -140,18 +170,30 @@ class Source {
     throw Error(Exit::checkpoint,
                 fmt::format("{}: {} of its tensors do not fit the model:\n  {}{}", directory.string(), problems_.size(),
                             fmt::join(told, "\n  "), told.size() < problems_.size() ? "\n  ..." : ""),
-                "remove the keys of [model] other than `from`, or use another directory");
+                advice_.empty() ? "remove the keys of [model] other than `from`, or use another directory" : advice_);
   }
 
  private:
-  void add(const Stored& stored, const Pretrained& pretrained) {
-    std::string name = stored.tensor->name;
-    for (const std::string& suffix : pretrained.ignore_tensors)
-      if (name.ends_with(suffix)) return;
-    const auto rule = std::find_if(pretrained.rename.begin(), pretrained.rename.end(),
-                                   [&](const auto& pair) { return name.starts_with(pair.first); });
-    if (rule != pretrained.rename.end()) name = rule->second + name.substr(rule->first.size());
-    if (!tensors_.emplace(name, stored).second) problems_.push_back(fmt::format("{}: appears twice", name));
+  // The tensor that an optional one must equal, as the head does an embedding; "" for others.
+  std::string table_of(const std::string& name) const {
+    for (const auto& [optional, other] : pretrained_.tied)
+      if (optional == name) return other;
+    return "";
+  }
+  bool is_vocabulary(const std::string& name) const {
+    return std::any_of(pretrained_.tied.begin(), pretrained_.tied.end(),
+                       [&](const auto& pair) { return pair.first == name || pair.second == name; });
+  }
+  void advise(const std::string& what) {
+    if (advice_.empty()) advice_ = what;
+  }
+
+  void add(const std::string& name, const Stored& stored) {
+    const auto [there, added] = tensors_.emplace(name, stored);
+    if (added) return;
+    const std::string &first = there->second.tensor->name, &second = stored.tensor->name;
+    problems_.push_back(first == second ? name + ": appears twice"
+                                        : fmt::format("{}: appears twice, as {} and {}", name, first, second));
   }
 
   static bool same(const Stored& a, const Stored& b) {
@@ -167,10 +209,12 @@ class Source {
     return true;
   }
 
+  const Pretrained& pretrained_;
   std::vector<std::unique_ptr<WeightsFile>> files_;
   std::map<std::string, Stored> tensors_;
   std::set<std::string> used_;
   std::vector<std::string> problems_;
+  std::string advice_;  // for the first of them that an edit of config.json mends
 };
 
 }  // namespace
@@ -191,9 +235,9 @@ std::map<std::string, std::string> parse_weights_index(const std::string& text, 
 
 void load_tensors(const fs::path& directory, const Pretrained& pretrained, const std::vector<TensorShare>& parameters,
                   const Fill& fill) {
-  Source source(directory, pretrained);
+  Source source(directory, pretrained, parameters);
   const auto pairs = source.match(parameters);
-  source.judge_rest(pretrained);
+  source.judge_rest();
   source.raise(directory);
   if (!fill) return;
   std::vector<float> in(kTile), out(kTile);

@@ -136,8 +136,12 @@ std::string not_built_yet(const Registry& registry) {
 std::string explain_missing(const Registry& registry, const std::string& kind, const std::string& name,
                             const std::vector<std::filesystem::path>& asked) {
   std::string out;
+  bool found = false;  // what is asked for, among those that are not built
   for (const Candidate& c : registry.candidates()) {
-    if (c.refused == not_built && !is_called(c, name)) continue;  // all of them stand in one line
+    std::error_code none;
+    const bool absent = !c.refused.empty() && !std::filesystem::exists(c.path, none);
+    if (absent && !is_called(c, name)) continue;
+    found = found || absent;
     if (c.refused.empty() && is_called(c, name)) out += fmt::format("{} provides {}\n", c.path.string(), provisions(c));
     for (const Provided& one : c.description.provides)
       if (c.refused.empty() && one.name == name && !one.refused.empty())
@@ -154,7 +158,8 @@ std::string explain_missing(const Registry& registry, const std::string& kind, c
         fmt::format("searched {} ({})\n", place.string(),
                     std::filesystem::exists(place, none) ? fmt::format("plugin files: {}", files) : "no such folder");
   }
-  return out + not_built_yet(registry) +
+  // Without its file it is not known what a plugin of another name provides.
+  return out + (found ? "" : not_built_yet(registry)) +
          fmt::format("no plugin provides {} '{}' in {} places: `engine plugins ls --why` lists them", kind, name,
                      registry.places().size());
 }

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "engine/ops.h"
+#include "session/report/plugins.hpp"
 
 namespace eng {
 namespace {
@@ -50,7 +51,8 @@ Offload make_offload(const Section& section, Registry& registry, bool apart, con
     if (tier == "none" || idle.count(role)) continue;
     if (!registry.find(ENG_TIER_KIND, tier))
       throw Error(Exit::usage, fmt::format("offload.{} = {}: there is no such tier", key, toml_text(tier)),
-                  fmt::format("tiers: none, {}", fmt::join(registry.names(ENG_TIER_KIND), ", ")));
+                  fmt::format("tiers: none, {}\n{}", fmt::join(registry.names(ENG_TIER_KIND), ", "),
+                              explain_missing(registry, ENG_TIER_KIND, tier)));
     out.roles[role] = tier;
     add(out, tier, section, registry);
   }

@@ -436,6 +436,7 @@ TEST_CASE("check reads the headers of the weights", "[cli][from]") {
   fs::rename(source / "model.safetensors", source / "pytorch_model.bin");
   const Result bad = engine(scratch, {"check", "c.toml"});
   CHECK(bad.exit == 9);
-  CHECK(has(bad.err, "is not a file of torch.save"));
+  CHECK(has(bad.err, "pytorch_model.bin is a safetensors file"));
+  CHECK(has(bad.err, "help: rename it to model.safetensors"));
   CHECK(engine(scratch, {"ckpt", "verify", "none"}).exit == 9);
 }

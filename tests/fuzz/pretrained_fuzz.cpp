@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a config.json and as an index of weights: read, or refused with an Error.
+// Any bytes as a config.json, as an index of weights, and as the beginning of a file: read, or refused with an Error.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 
+#include "core/base/text.hpp"
 #include "session/huggingface/config_json.hpp"
+#include "session/huggingface/recognise.hpp"
 #include "session/huggingface/tensors.hpp"
 
 namespace {
@@ -54,6 +56,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       if (file.empty() || file.find('/') != std::string::npos || file[0] == '.') std::abort();
   } catch (const eng::Error& e) {
     if (e.exit() != eng::Exit::checkpoint) std::abort();
+  }
+  for (const auto wanted :
+       {eng::ModelFile::json, eng::ModelFile::safetensors, eng::ModelFile::torch, eng::ModelFile::tokenizer}) {
+    const auto found = eng::recognise(std::string_view(text).substr(0, 512), size, wanted);
+    if (found && (found->what.empty() || found->what != eng::printable(found->what, 1000))) std::abort();
   }
   return 0;
 }

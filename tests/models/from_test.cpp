@@ -1,108 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // [model] from: Hugging Face directories in all their spellings give the losses of transformers.
-#include <algorithm>
-#include <catch2/catch.hpp>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include "from.hpp"
 
-#include "core/base/file.hpp"
-#include "core/execute/executor.hpp"
-#include "engine/ops.h"
-#include "session/checkpoint/safetensors.hpp"
-#include "session/config/schemas.hpp"
-#include "session/plugins/search.hpp"
-#include "session/train/setup.hpp"
-#include "session/weights.hpp"
-#include "tests/session/checkpoint/scratch.hpp"
-
-namespace fs = std::filesystem;
-
-namespace {
-
-const fs::path goldens = fs::path(ENGINE_SOURCE_DIR) / "tests" / "models" / "hf";
-
-eng::Registry& plugins() {
-  static const std::unique_ptr<eng::Registry> all = [] {
-    eng::PluginSearch search;
-    for (const char* file :
-         {"cpu/cpu", "llama/llama", "opt/opt", "mamba/mamba", "optim/optim", "precision/precision", "data/data"})
-      search.extra.push_back(std::string(ENGINE_PLUGIN_DIR) + "/" + file + ".eng.so");
-    search.environment = false;
-    return eng::find_plugins(search);
-  }();
-  return *all;
-}
-
-eng::Config config_from(const fs::path& directory, const std::string& more = "") {
-  static const eng::SchemaSource schemas = [] {
-    eng::SchemaSource all = schemas_of(plugins());
-    all.model_of = [](const auto& from, const auto& plugin) {
-      return eng::read_model_source(from, plugin, schemas_of(plugins()));
-    };
-    return all;
-  }();
-  return eng::Config::parse("[model]\nfrom = '" + directory.string() + "'\n" + more +
-                                "[train]\nmicro_batch = 2\nsequence_length = 16\n[device]\nthreads = 1\n",
-                            "from.toml", "/", {}, schemas);
-}
-
-const nlohmann::json& expected() {
-  static const auto json = nlohmann::json::parse(std::ifstream(goldens / "expected.json"));
-  return json;
-}
-
-std::vector<int32_t> ids(const char* what) {
-  std::vector<int32_t> out;
-  for (const auto& row : expected().at(what))
-    for (const auto& id : row) out.push_back(id);
-  return out;
-}
-
-// The mean loss of the weights in a directory, on the golden's batch.
-double loss_of(const fs::path& directory, const std::string& more = "") {
-  const eng::Config config = config_from(directory, more);
-  const eng::Setup setup = eng::make_setup(config, plugins());
-  eng::Device device(plugins(), "cpu", config.section("device"));
-  eng::Executor executor(setup.plan, device, *setup.kernels);
-  executor.run("init");
-  size_t filled = 0;
-  const eng::Fill fill = [&](const eng::TensorSpec& t, uint64_t first, uint64_t n, const void* data) {
-    executor.upload(setup.plan.find(t.name, t.role)->whole(), first * 4, data, n * 4);
-    filled += n;
-  };
-  eng::load_weights(directory, eng::pretrained_table(config, plugins()), eng::parameters(setup.plan), fill);
-  CHECK(filled == static_cast<size_t>(setup.plan.parameters));
-  const int64_t counters[ENG_C_COUNT] = {};
-  executor.upload(setup.plan.counters, counters);
-  const auto tokens = ids("tokens"), labels = ids("labels");
-  executor.upload(setup.plan.field("tokens"), tokens.data());
-  executor.upload(setup.plan.field("labels"), labels.data());
-  executor.run("eval");
-  float sum = 0;
-  executor.download(&sum, setup.plan.losses, 0, sizeof sum);
-  return sum / static_cast<double>(std::count_if(labels.begin(), labels.end(), [](int32_t l) { return l >= 0; }));
-}
-
-// A copy of a golden directory that may be damaged.
-fs::path copy(const eng::test::Scratch& scratch, const char* name) {
-  fs::copy(goldens / name, scratch / name, fs::copy_options::recursive);
-  return scratch / name;
-}
-
-void edit(const fs::path& file, const std::string& from, const std::string& to) {
-  std::string text = eng::test::read_file(file);
-  const size_t at = text.find(from);
-  REQUIRE(at != std::string::npos);
-  eng::test::write_file(file, text.replace(at, from.size(), to));
-}
-
-std::string refused(const fs::path& directory, const std::string& more = "") {
-  return eng::test::refusal(eng::Exit::checkpoint, [&] { loss_of(directory, more); });
-}
-
-}  // namespace
+using namespace models;
 
 TEST_CASE("from: every Hugging Face directory gives the loss of transformers", "[from]") {
   size_t seen = 0;
@@ -162,7 +62,7 @@ TEST_CASE("from: an index that does not tell the truth", "[from]") {
       Catch::Contains("lm_head.weight: is in model-00003-of-00003.safetensors, but not according to the index") &&
           Catch::Contains("lm_foot.weight: is not in model-00003-of-00003.safetensors"));
   CHECK_THAT(with("model-00001-of-00003.safetensors", "model-00009-of-00003.safetensors"),
-             Catch::Contains("cannot open") && Catch::Contains("model-00009-of-00003.safetensors"));
+             Catch::Contains("of which one is missing: `model-00009-of-00003.safetensors`"));
   CHECK_THAT(with("model-00001-of-00003.safetensors", "../single/model.safetensors"),
              Catch::Contains("not a plain file name"));
   CHECK_THAT(with("\"weight_map\"", "\"weight_mop\""), Catch::Contains("has no `weight_map`"));
@@ -188,12 +88,12 @@ TEST_CASE("from: which file is read where there are several, and what is said wh
   eng::test::write_file(directory / "pytorch_model.bin", "not such a file");
   CHECK(refused(directory) == "accepted");  // safetensors come first
   fs::remove(directory / "model.safetensors");
-  CHECK_THAT(refused(directory), Catch::Contains("pytorch_model.bin: is not a file of torch.save"));
+  CHECK_THAT(refused(directory), Catch::Contains("pytorch_model.bin is a text that begins \"not such a file\""));
   fs::remove(directory / "pytorch_model.bin");
   CHECK_THAT(refused(directory), Catch::Contains("has neither model.safetensors nor pytorch_model.bin"));
   eng::test::write_file(directory / "pytorch_model.bin.index.json",
                         R"({"weight_map": {"lm_head.weight": "pytorch_model-00001-of-00001.bin"}})");
-  CHECK_THAT(refused(directory), Catch::Contains("cannot open") && Catch::Contains("pytorch_model-00001-of-00001.bin"));
+  CHECK_THAT(refused(directory), Catch::Contains("of which one is missing: `pytorch_model-00001-of-00001.bin`"));
 }
 
 TEST_CASE("from: [model] may not contradict what the weights say", "[from]") {
@@ -207,7 +107,7 @@ TEST_CASE("from: [model] may not contradict what the weights say", "[from]") {
   CHECK_THAT(problem("preset = 'tiny'\n"), Catch::Contains("`preset` and `from` are both given"));
   CHECK(problem("max_position_embeddings = 128\nrope_factor = 16.0\n") == "accepted");  // a longer context
   CHECK_THAT(problem("", "nowhere"), Catch::Contains("is not a directory"));
-  CHECK_THAT(problem("", "."), Catch::Contains("has neither config.json nor a checkpoint"));
+  CHECK_THAT(problem("", "."), Catch::Contains("has no model itself, but its folder `bf16` does"));
 }
 
 TEST_CASE("from: variants of LLaMA that are not supported are named", "[from]") {

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a Hugging Face directory is under another name, and what lies in its place.
+#include "harness.hpp"
+
+using namespace cli;
+
+namespace {
+
+const fs::path plain_llama = fs::path(ENGINE_SOURCE_DIR) / "tests" / "models" / "hf" / "single";
+
+fs::path imported(const Scratch& scratch) {
+  fs::copy(plain_llama, scratch / "single", fs::copy_options::recursive);
+  return scratch / "single";
+}
+
+}  // namespace
+
+TEST_CASE("a family under another name is read as what it is, and exported so", "[cli][from]") {
+  Scratch scratch;
+  const fs::path source = imported(scratch);
+  Json config = Json::parse(read(source / "config.json"));
+  config["model_type"] = "mistral", config["architectures"] = Json::array({"MistralForCausalLM"});
+  config["sliding_window"] = 64;
+  scratch.write("single/config.json", config.dump());
+  const auto loss = [&](const std::string& directory) {
+    const Result eval =
+        engine(scratch, {"eval", directory, "--json", "data.paths=[\"text.txt\"]", "train.sequence_length=16"});
+    INFO(eval.err);
+    REQUIRE(eval.exit == 0);
+    return std::pair(Json::parse(eval.out).at("loss").get<double>(), eval.err);
+  };
+  const auto [value, notes] = loss("single");
+  CHECK(value == loss(plain_llama.string()).first);
+  CHECK(has(notes, "model_type `mistral` is read as `llama`"));
+  CHECK(has(notes, "sliding_window = 64 has no effect"));
+  scratch.write("c.toml",
+                "[model]\nfrom = 'single'\n[data]\npaths = ['text.txt']\n[train]\nsteps = 1\nsequence_length = 16\n"
+                "micro_batch = 2\n[optimizer]\nlearning_rate = 1e-30\n[device]\nthreads = 1\n");
+  REQUIRE(engine(scratch, {"run", "c.toml", "--out", "run"}).exit == 0);
+  REQUIRE(engine(scratch, {"ckpt", "export", "run", "--to", "out"}).exit == 0);
+  const Json out = Json::parse(read(scratch / "out" / "config.json"));
+  CHECK(out.at("model_type") == "llama");
+  CHECK(out.at("architectures") == Json::array({"LlamaForCausalLM"}));
+  CHECK_FALSE(out.contains("sliding_window"));
+  CHECK(loss("out").first == value);
+}
+
+TEST_CASE("files and folders that are no model are told as what they are", "[cli][from]") {
+  Scratch scratch;
+  const fs::path source = imported(scratch);
+  const auto eval = [&](const char* directory) {
+    return engine(scratch, {"eval", directory, "data.paths=[\"text.txt\"]", "train.sequence_length=16"});
+  };
+  const auto told = [&](const char* directory, int exit, const char* what, const char* help) {
+    const Result bad = eval(directory);
+    INFO(bad.err);
+    CHECK(bad.exit == exit);
+    CHECK(has(bad.err, what));
+    CHECK(has(bad.err, help));
+  };
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n";
+  scratch.write("single/tokenizer.json", pointer);
+  told("single", 4, "tokenizer.json is a Git LFS pointer", "git lfs pull");
+  fs::remove(source / "tokenizer.json");
+  CHECK(eval("single").exit == 0);
+  scratch.write("single/adapter_config.json", "{}");
+  told("single", 2, "is a LoRA adapter", "merge");
+  fs::remove(source / "adapter_config.json");
+  scratch.write("single/model.safetensors", pointer);
+  told("single", 9, "model.safetensors is a Git LFS pointer", "git lfs pull");
+  scratch.write("single/config.json", "<!DOCTYPE html>");
+  told("single", 2, "config.json is a web page", "/resolve/");
+  for (const char* folder : {"ds", "fsdp"}) fs::create_directories(scratch / folder);
+  scratch.write("ds/mp_rank_00_model_states.pt", "x");
+  told("ds", 2, "is a checkpoint of DeepSpeed", "zero_to_fp32.py");
+  scratch.write("fsdp/__0_0.distcp", "x");
+  told("fsdp", 2, "is a sharded checkpoint of FSDP", "merge-weights");
+}
