@@ -3,8 +3,8 @@
 // refused with the place in the file.
 #include <utf8proc.h>
 
-#include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "failure.hpp"
@@ -69,21 +69,22 @@ class HuggingFace final : public Tokenizer {
     prefix_ = std::move(file.prefix);
     suffix_ = std::move(file.suffix);
     std::vector<AddedToken> raw, normalised;
-    std::map<std::string, int32_t> known;  // of the normalised ones
+    std::set<std::string> known;  // the normalised ones
     const MatchState state;
-    for (TokenTable::Entry& added : file.added) {
+    for (const FileToken& added : file.added) {
+      AddedToken token = added.found();
       if (!added.normalised) {
-        raw.push_back(std::move(added.token));
+        raw.push_back(std::move(token));
         continue;
       }
       Normaliser::Buffers buffers;
       bool moved = false;
-      added.token.content = std::string(normaliser_.apply(added.token.content, buffers, state, &moved));
-      if (added.token.content.empty()) continue;
-      if (known.emplace(added.token.content, added.token.id).first->second != added.token.id)
+      token.content = std::string(normaliser_.apply(token.content, buffers, state, &moved));
+      if (token.content.empty()) continue;
+      if (!known.insert(token.content).second)
         throw Failure(ENG_UNSUPPORTED, path + ": added_tokens: two of them are the same text after the normalizer, " +
-                                           printable(added.token.content, 40) + ", which is not supported");
-      normalised.push_back(std::move(added.token));
+                                           printable(token.content, 40) + ", which is not supported");
+      normalised.push_back(std::move(token));
     }
     raw_.set(std::move(raw));
     normalised_.set(std::move(normalised));

@@ -269,7 +269,7 @@ class Reader {
       literal_.resize(std::max(literal_.size(), out_.pieces.size()));
       literal_[static_cast<std::size_t>(id)] = true;
     }
-    out_.added = table.entries();
+    out_.added = table.tokens();
     out_.cuttable = out_.cuttable && table.cuttable();
     if (out_.pieces.empty()) reader_.refuse("model.vocab", "is empty");
   }

@@ -19,7 +19,7 @@ struct HuggingFaceFile {
   Bpe bpe;
   Unigram unigram;  // instead, if it is not empty
   Normaliser normaliser;
-  std::vector<TokenTable::Entry> added;
+  std::vector<FileToken> added;
   Splitter splitter;
   std::vector<int32_t> prefix, suffix;  // ids around a text
   std::vector<std::string> pieces;      // bytes of each id

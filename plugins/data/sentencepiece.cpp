@@ -120,14 +120,14 @@ class SentencePiece final : public Tokenizer {
 
   void add(const TokenTable& table) {
     std::vector<AddedToken> all;
-    for (const TokenTable::Entry& entry : table.entries()) {
-      all.push_back(entry.token);
-      const auto id = static_cast<std::size_t>(entry.token.id);
+    for (const FileToken& token : table.tokens()) {
+      all.push_back(token.found());
+      const auto id = static_cast<std::size_t>(token.id);
       if (id < pieces_.size()) {
-        if (!library_.control(model_.get(), entry.token.id)) pieces_[id] = entry.token.content;
+        if (!library_.control(model_.get(), static_cast<int>(id))) pieces_[id] = token.content;
       } else {
         pieces_.resize(id + 1);
-        pieces_[id] = entry.token.content;
+        pieces_[id] = token.content;
       }
     }
     tokens_.set(std::move(all));

@@ -230,19 +230,12 @@ void TokenTable::add(const FileToken& token) {
     throw Failure(ENG_INVALID, token.place + " is one token too many: there are at most " +
                                    std::to_string(JsonReader::most_ids) + " ids");
   largest_ = std::max(largest_, now.id);
-  if (known == by_text_.end()) {
-    by_text_.emplace(token.content, tokens_.size());
-    listed_.emplace_back(tokens_.size(), now.normalised);
-    tokens_.push_back(std::move(now));
+  if (known != by_text_.end()) {
+    tokens_[known->second] = std::move(now);
     return;
   }
-  FileToken& before = tokens_[known->second];
-  if (before.key() == now.key()) return;
-  // What was special stays in the list of special tokens as it was; other tokens are listed again.
-  const bool again = !before.special && before.normalised != now.normalised;
-  if (again) listed_.emplace_back(known->second, now.normalised);
-  now.special = now.special || before.special;
-  before = std::move(now);
+  by_text_.emplace(token.content, tokens_.size());
+  tokens_.push_back(std::move(now));
 }
 
 void TokenTable::add(const TokenizerFolder& folder, Again again) {
@@ -268,18 +261,6 @@ void TokenTable::add(const TokenizerFolder& folder, Again again) {
     if (again == Again::plain) token.single_word = token.lstrip = token.rstrip = token.normalised = false;
     add(token);
   }
-}
-
-std::vector<TokenTable::Entry> TokenTable::entries() const {
-  std::vector<Entry> out;
-  for (const bool special : {true, false}) {
-    for (const auto& [at, normalised] : listed_) {
-      const FileToken& t = tokens_[at];
-      if (t.special == special)
-        out.push_back({{t.content, static_cast<int32_t>(t.id), t.single_word, t.lstrip, t.rstrip}, normalised});
-    }
-  }
-  return out;
 }
 
 bool TokenTable::cuttable() const {

@@ -23,6 +23,7 @@ struct FileToken {
   bool bare = false;  // only its text is given
   int64_t id = -1;    // as the file says; -1: it says none
   std::string place;  // FILE: PLACE
+  AddedToken found() const { return {content, static_cast<int32_t>(id), single_word, lstrip, rstrip}; }
   // Everything that can change ids.
   std::string key() const {
     return content + "," + std::to_string(id) + (single_word ? "w" : "") + (lstrip ? "l" : "") + (rstrip ? "r" : "") +
@@ -66,13 +67,7 @@ class TokenTable {
   // Adds what a folder's files have beyond what is there.
   void add(const TokenizerFolder& folder, Again again = Again::never);
   int32_t id(const std::string& content) const;  // -1: there is none
-  struct Entry {
-    AddedToken token;
-    bool normalised;
-  };
-  // In the order in which the library looks for them: special ones first. A text that was added twice with different
-  // `normalised` is there twice.
-  std::vector<Entry> entries() const;
+  // One for each text, as it was added last.
   const std::vector<FileToken>& tokens() const { return tokens_; }
   // Whether no token may reach over a single space between two letters, or end beside it.
   bool cuttable() const;
@@ -81,9 +76,8 @@ class TokenTable {
   Find find_;
   std::size_t vocabulary_;
   int64_t largest_ = -1;
-  std::vector<FileToken> tokens_;               // one for each text, as it was added last
+  std::vector<FileToken> tokens_;
   std::map<std::string, std::size_t> by_text_;  // to the place in tokens_
-  std::vector<std::pair<std::size_t, bool>> listed_;
 };
 
 }  // namespace text_data

@@ -160,7 +160,10 @@ Exported export_weights(const fs::path& checkpoint, const Config& config, const 
           out.copied.push_back(file);
         }
     }
-    if (origin.empty() || !has_tokenizer(origin)) out.tokenizer = export_tokenizer(tokenizer, temporary);
+    if (origin.empty() || !has_tokenizer(origin))
+      out.tokenizer = export_tokenizer(tokenizer, temporary);
+    else
+      complete_tokenizer_config(tokenizer, origin, temporary, out.copied);
     if (origin.empty() && !tokenizer.name.empty()) {  // otherwise transformers uses default ids
       before["bos_token_id"] = tokenizer.bos < 0 ? Json() : Json(tokenizer.bos);
       before["eos_token_id"] = tokenizer.eos < 0 ? Json() : Json(tokenizer.eos);

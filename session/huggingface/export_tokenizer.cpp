@@ -56,10 +56,48 @@ Json bytes_as_bpe() {
                                                  {"merges", Json::array()}})}});
 }
 
+// The files of which one is the tokenizer, with its usual name; the others of tokenizer_parts go with any of them.
+constexpr const char* main_parts[] = {"tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt"};
+
+// Classes that take a tokenizer.json as it is. Others make its steps anew and take only its vocabulary and merges, so
+// that a file with other steps, such as Digits before ByteLevel, would give other ids.
+constexpr const char* plain_classes[] = {"PreTrainedTokenizerFast", "TokenizersBackend"};
+
+// Classes that vocab.json and merges.txt have by the model_type of the folder they come from, if no file names one.
+struct ModelClass {
+  const char *model_type, *name;
+};
+constexpr ModelClass model_classes[] = {{"qwen2", "Qwen2Tokenizer"},      {"qwen2_moe", "Qwen2Tokenizer"},
+                                        {"qwen3", "Qwen2Tokenizer"},      {"qwen3_moe", "Qwen2Tokenizer"},
+                                        {"gpt_neox", "GPTNeoXTokenizer"}, {"mamba", "GPTNeoXTokenizer"},
+                                        {"mamba2", "GPTNeoXTokenizer"},   {"roberta", "RobertaTokenizer"}};
+
+bool is_one_of(const auto& list, std::string_view name) {
+  return std::any_of(std::begin(list), std::end(list), [&](const char* one) { return name == one; });
+}
+
+std::string text_of(const Json& object, const char* key) {
+  return object.contains(key) && object.at(key).is_string() ? object.at(key).text() : "";
+}
+
 Json config_object(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   Json out = Json::parse_or_null(std::string(std::istreambuf_iterator<char>(in), {}), true);
   return out.is_object() ? out : Json::ordered();
+}
+
+// The class that gives the ids with which the run was trained; "" if the one that is there does.
+std::string needed_class(const fs::path& to, const fs::path& from, const std::string& given) {
+  if (fs::exists(to / "tokenizer.json")) return is_one_of(plain_classes, given) ? "" : plain_classes[0];
+  if (!given.empty()) return "";
+  // SentencePieceBackend, since transformers 5, gives the library's ids; LlamaTokenizer treats spaces differently.
+  if (fs::exists(to / "tokenizer.model")) return "SentencePieceBackend";
+  const Json source = config_object(from / "config.json");
+  if (const std::string name = text_of(source, "tokenizer_class"); !name.empty()) return name;
+  const std::string type = text_of(source, "model_type");
+  for (const ModelClass& m : model_classes)
+    if (type == m.model_type) return m.name;
+  return "GPT2Tokenizer";
 }
 
 }  // namespace
@@ -69,37 +107,14 @@ bool has_tokenizer(const fs::path& directory) {
   return there("tokenizer.json") || there("tokenizer.model") || (there("vocab.json") && there("merges.txt"));
 }
 
-std::vector<std::string> export_tokenizer(const TokenizerSource& tokenizer, const fs::path& to) {
-  std::vector<std::string> out;
-  if (tokenizer.name.empty()) return out;
-  if (tokenizer.name == "bytes") {
-    write_text(to / "tokenizer.json", bytes_as_bpe().dump() + "\n");
-    out.emplace_back("tokenizer.json");
-  } else {
-    const fs::path path = tokenizer.name;
-    const fs::path folder = fs::is_directory(path) ? path : path.parent_path();
-    for (const char* file : tokenizer_parts) {
-      if (!fs::is_regular_file(folder / file) || fs::exists(to / file)) continue;
-      fs::copy_file(folder / file, to / file);
-      out.emplace_back(file);
-    }
-    // A file with another name is exported under the usual name.
-    const std::string usual = path.extension() == ".json" ? "tokenizer.json" : "tokenizer.model";
-    if (folder != path && path.filename() != "vocab.json" && path.filename() != usual) {
-      fs::copy_file(path, to / usual, fs::copy_options::overwrite_existing);
-      if (std::find(out.begin(), out.end(), usual) == out.end()) out.push_back(usual);
-    }
-  }
-  // Without a class AutoTokenizer uses the class for model_type, which may read these files differently.
+void complete_tokenizer_config(const TokenizerSource& tokenizer, const fs::path& from, const fs::path& to,
+                               std::vector<std::string>& out) {
   const fs::path config_file = to / "tokenizer_config.json";
   Json config = config_object(config_file);
-  if (config.contains("tokenizer_class")) return out;
-  const bool made = !fs::exists(config_file);
-  const bool fast = fs::exists(to / "tokenizer.json"), sentencepiece = fs::exists(to / "tokenizer.model");
-  // SentencePieceBackend, since transformers 5, gives the library's ids; LlamaTokenizer treats spaces differently.
-  config["tokenizer_class"] = fast            ? "PreTrainedTokenizerFast"
-                              : sentencepiece ? "SentencePieceBackend"
-                                              : "GPT2Tokenizer";
+  const std::string needed = needed_class(to, from, text_of(config, "tokenizer_class"));
+  if (needed.empty()) return;
+  const bool made = !fs::exists(config_file), named = config.contains("tokenizer_class");
+  config["tokenizer_class"] = needed;
   const Json given = config;
   for (const auto& [key, value] : given.members())  // an object counts as a token only if it is marked as one
     if (key.ends_with("_token") && !value.contains("__type") && value.contains("content"))
@@ -110,8 +125,44 @@ std::vector<std::string> export_tokenizer(const TokenizerSource& tokenizer, cons
     if (!tokenizer.eos_text.empty()) config["eos_token"] = tokenizer.eos_text;
     out.emplace_back("tokenizer_config.json");
   }
+  if (needed == "GPT2Tokenizer" && !named) {  // it would add <|endoftext|> for tokens that no file names
+    const Json special = config_object(to / "special_tokens_map.json");
+    for (const char* key : {"bos_token", "eos_token", "unk_token"})
+      if (!config.contains(key) && !special.contains(key)) config[key] = nullptr;
+  }
   fs::remove(config_file);
   write_text(config_file, config.dump(2) + "\n");
+}
+
+std::vector<std::string> export_tokenizer(const TokenizerSource& tokenizer, const fs::path& to) {
+  std::vector<std::string> out;
+  fs::path from;
+  if (tokenizer.name.empty()) return out;
+  if (tokenizer.name == "bytes") {
+    write_text(to / "tokenizer.json", bytes_as_bpe().dump() + "\n");
+    out.emplace_back("tokenizer.json");
+  } else {
+    const fs::path path = tokenizer.name;
+    const fs::path folder = from = fs::is_directory(path) ? path : path.parent_path();
+    // A folder may hold several tokenizers: of a file that is named, only that one.
+    const bool parts = path.filename() == "vocab.json";
+    const auto other = [&](std::string_view file) {
+      if (folder == path || !is_one_of(main_parts, file)) return false;
+      return parts ? file.starts_with("tokenizer.") : file != path.filename();
+    };
+    for (const char* file : tokenizer_parts) {
+      if (!fs::is_regular_file(folder / file) || fs::exists(to / file) || other(file)) continue;
+      fs::copy_file(folder / file, to / file);
+      out.emplace_back(file);
+    }
+    // A file with another name is exported under the usual name.
+    const std::string usual = path.extension() == ".json" ? "tokenizer.json" : "tokenizer.model";
+    if (folder != path && path.filename() != "vocab.json" && path.filename() != usual) {
+      fs::copy_file(path, to / usual, fs::copy_options::overwrite_existing);
+      if (std::find(out.begin(), out.end(), usual) == out.end()) out.push_back(usual);
+    }
+  }
+  complete_tokenizer_config(tokenizer, from, to, out);
   return out;
 }
 

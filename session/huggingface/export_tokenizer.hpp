@@ -18,8 +18,13 @@ struct TokenizerSource {
 
 // Whether the directory has all files of a tokenizer.
 bool has_tokenizer(const std::filesystem::path& directory);
-// Copies its files into `to`, or writes files that mean "bytes", and returns their names. If tokenizer_config.json is
-// missing or does not name a class, it is written or completed. Existing content is kept.
+// Copies its files into `to`, or writes files that mean "bytes", and returns their names. tokenizer_config.json is
+// completed as below.
 std::vector<std::string> export_tokenizer(const TokenizerSource& tokenizer, const std::filesystem::path& to);
+// Lets AutoTokenizer give the ids of the files that were copied from `from` to `to`: without a class it takes the one
+// for model_type, and most classes take only the vocabulary of a tokenizer.json. So tokenizer_config.json gets a class
+// that takes all of it. What else it says is kept; if there was none, its name is added to `out`.
+void complete_tokenizer_config(const TokenizerSource& tokenizer, const std::filesystem::path& from,
+                               const std::filesystem::path& to, std::vector<std::string>& out);
 
 }  // namespace eng

@@ -177,6 +177,10 @@ def folders():
         "tokenizer.json, added_tokens.json": {"tokenizer.json": whole, "tokenizer_config.json": fast, "added_tokens.json": {"<|im_end|>": n + 1, "<|im_start|>": n}},
         "tokenizer.json, other flags": {"tokenizer.json": {**whole, "added_tokens": [token("<|endoftext|>", 0), token("<X>", n)]}, "tokenizer_config.json": {**fast, **decoder(token("<X>", n, lstrip=True, rstrip=True))}},
         "tokenizer.json, named": {"tokenizer.json": whole, "tokenizer_config.json": {**fast, "eos_token": "</s>", "pad_token": "<X>", "add_bos_token": True, "bos_token": "<s>", "extra_special_tokens": {"start": "<|im_start|>"}}},
+        "marked otherwise": {"tokenizer.json": {**whole, "added_tokens": [token("<|endoftext|>", 0), token("<one>", n, lstrip=True, single_word=True, normalized=True)]}, "tokenizer_config.json": {**fast, **decoder(token("<one>", n, special=False))}},
+        "named twice": {**parts, "tokenizer_config.json": {"tokenizer_class": "GPTNeoXTokenizer", "bos_token": "<s>", "eos_token": {"__type": "AddedToken", **token("<s>", 1, lstrip=True)}, "mask_token": {"__type": "AddedToken", **token("<s>", 1)}, "additional_special_tokens": ["<X>", "<one>"], "pad_token": {"__type": "AddedToken", **token("<X>", 1, rstrip=True)}}},
+        "qwen2 plain": {**parts, "tokenizer_config.json": {"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<X>", **decoder(*chat, *odd)}},
+        "cohere lists": {**parts, "tokenizer_config.json": {"tokenizer_class": "CohereTokenizer", "additional_special_tokens": ["<X>"], "eos_token": "<|im_end|>", **decoder(*chat, *odd)}},
         "model, added_tokens.json": {"model": True, "tokenizer_config.json": {"add_bos_token": True, "tokenizer_class": "SentencePieceBackend", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}, "added_tokens.json": {"<|im_start|>": m, "<|im_end|>": m + 1}},
         "model, decoder": {"model": True, "tokenizer_config.json": {"add_bos_token": True, "tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "eos_token": "<|im_end|>", "unk_token": "<unk>", **decoder(token("<unk>", 0), token("<s>", 1), token("</s>", 2), token("<|im_start|>", m), token("<|im_end|>", m + 1), token("<X>", m + 2, lstrip=True, rstrip=True))}},
         "model, legacy": {"model": True, "tokenizer_config.json": {"add_bos_token": True, "tokenizer_class": "LlamaTokenizer", "legacy": True, "add_eos_token": True, **decoder(token("<unk>", 0), token("<s>", 1), token("</s>", 2), token("<|im_start|>", m), token("<|im_end|>", m + 1))}},
@@ -194,6 +198,12 @@ def folders():
                     (folder / path).write_text(json.dumps({**content, "model": {**content["model"], "vocab": b["vocab"], "merges": b["merges"]}}))
                 else:
                     (folder / path).write_text(json.dumps(b["vocab"] if content == "common" else content))
+            for content in files.values():  # ids are of the lists alone
+                for key, value in content.items() if isinstance(content, dict) else ():
+                    if isinstance(value, dict) and value.get("__type"):
+                        value.pop("id", None)
+            if "tokenizer_config.json" in files:
+                (folder / "tokenizer_config.json").write_text(json.dumps(files["tokenizer_config.json"]))
             made = AutoTokenizer.from_pretrained(folder)
             # Where a text begins with a space, transformers 5 and sentencepiece differ.
             skip = [bool(files.get("model")) and (t.startswith((" ", S)) or "\x00" in t or t == "") for t in TEXTS]
