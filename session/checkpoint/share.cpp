@@ -4,6 +4,7 @@
 #include "core/tensor/dtype.hpp"
 #include "session/checkpoint/safetensors.hpp"
 #include "session/failure.hpp"
+#include "session/held_folder.hpp"
 #include "session/json.hpp"
 #include "session/train/clock.hpp"
 
@@ -12,6 +13,17 @@ namespace {
 
 std::string failed(int exit, const std::string& what, const std::string& help) {
   return "-" + Json::array({exit, what, help}).dump(-1, true);
+}
+
+// Does it. An error names the folders that this process holds now: elsewhere and later their descriptors say nothing.
+std::string done(const Peers::Work& work) {
+  try {
+    return work();
+  } catch (const CommonError&) {
+    throw;
+  } catch (const Error& e) {
+    throw Error(e.exit(), name_held(e.what()), e.help());
+  }
 }
 
 }  // namespace
@@ -31,10 +43,10 @@ std::vector<std::string> Peers::meet(const std::string& mine, const std::string&
 }
 
 std::vector<std::string> Peers::agree(const std::string& waits_for, const Work& work) const {
-  if (size == 1) return {work()};
+  if (size == 1) return {done(work)};
   std::string mine;
   try {
-    mine = "+" + work();
+    mine = "+" + done(work);
   } catch (const Error& e) {
     mine = failed(static_cast<int>(e.exit()), e.what(), e.help());
   } catch (const std::exception&) {
