@@ -6,7 +6,6 @@
 
 #include "failure.hpp"
 #include "script.hpp"
-#include "sniff.hpp"
 
 namespace text_data {
 

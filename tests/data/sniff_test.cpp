@@ -52,6 +52,10 @@ std::string repeated(const std::string& part, std::size_t size) {
   return text;
 }
 
+std::string numbers(const std::vector<int32_t>& values) {
+  return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(int32_t));
+}
+
 template <class Char>
 std::string wide(const std::basic_string<Char>& text, bool big) {
   std::string out;
@@ -111,7 +115,9 @@ TEST_CASE_METHOD(Sniff, "what is no text is named by its first bytes, under any 
       {"\x58\0\0\0\0\0\0\0{\"__metadata__\""s, {"a file of weights (safetensors)"}},
       {"GGUF\3\0\0\0"s, {"a file of weights (GGUF)"}},
       {"ENGTOKEN\1\0\0\0\2\0\0\0"s, {"a file of token ids", "plugin = \"tokens\""}},
-      {"\x08\xd7\x34\x01\1\0\0\0\2\0\0\0"s, {"a file of token ids (llm.c)"}},
+      {numbers({20240520, 1, 2}), {"a file of token ids (llm.c)"}},
+      {numbers({20240801, 7, 2}), {"a file of token ids (llm.c)"}},
+      {numbers({278895051, 1, 2, 4}), {"a file of token ids (NeMo)"}},
       {"MMIDIDX\0\0\1\0"s, {"the index of Megatron's"}},
       {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n", {"a Git LFS pointer", "git lfs pull"}},
       {"{\\rtf1\\ansi hello}", {"a document in RTF"}},

@@ -36,7 +36,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     write(index, data + 2 + (tokens < size - 2 ? tokens : size - 2),
           size - 2 - (tokens < size - 2 ? tokens : size - 2));
   try {
-    text_data::TokenFile file = text_data::open_token_file(bin);
+    static constexpr const char* dtypes[] = {"auto", "uint8", "uint16", "int16", "uint32", "int32", "uint64", "int64"};
+    text_data::TokenFile file = text_data::open_token_file(bin, dtypes[data[0] >> 1 & 7], 50257);
     const uint64_t held = text_data::InputFile(file.path).size();
     if (file.offset > held || file.tokens > (held - file.offset) / file.width) std::abort();
     text_data::scan(file, 50257);
