@@ -112,7 +112,7 @@ TEST_CASE("init writes a configuration that check accepts", "[cli]") {
   CHECK(engine(scratch, {"init", "7b"}).err.empty());
   const Result nowhere = engine(scratch, {"init", "7b", "-o", "nowhere/x.toml"});
   CHECK(nowhere.exit == 10);
-  CHECK(has(nowhere.err, "cannot write nowhere/x.toml: No such file or directory\n"));
+  CHECK(has(nowhere.err, "cannot create nowhere/x.toml: No such file or directory\n"));
 }
 
 TEST_CASE("plan --json has every field", "[cli]") {

@@ -142,7 +142,7 @@ TEST_CASE("without memory or threads a run ends with a sentence and its code", "
   }
 }
 
-TEST_CASE("the limit of processor time stops a run with a checkpoint", "[cli]") {
+TEST_CASE("the limit of processor time stops a run with a checkpoint", "[cli][.slow]") {
   Scratch scratch;
   scratch.config();
   const Result result = shell(

@@ -113,7 +113,9 @@ bool put_text(const std::string& text, const std::string& out) {
   // A link counts as there, wherever it leads.
   if (std::filesystem::exists(std::filesystem::symlink_status(out)))
     throw Error(Exit::usage, out + " already exists", "choose another name for -o");
-  write_text(out, text);
+  FileWriter file(out);
+  file.write(text.data(), text.size());
+  file.finish();
   return true;
 }
 
