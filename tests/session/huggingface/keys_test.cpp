@@ -266,4 +266,66 @@ TEST_CASE("config.json: a family that computes the same is read with its own def
   }
 }
 
+TEST_CASE("config.json: sets of keys that published models have are read") {
+  const char* const files[] = {
+      // the Mamba models of state-spaces, for transformers
+      R"({"architectures": ["MambaForCausalLM"], "bos_token_id": 0, "conv_kernel": 4, "d_inner": 1536, "d_model": 768,
+          "eos_token_id": 0, "expand": 2, "fused_add_norm": true, "hidden_act": "silu", "hidden_size": 768,
+          "initializer_range": 0.1, "intermediate_size": 1536, "layer_norm_epsilon": 1e-05, "model_type": "mamba",
+          "n_layer": 24, "num_hidden_layers": 24, "pad_token_id": 0, "pad_vocab_size_multiple": 8,
+          "rescale_prenorm_residual": false, "residual_in_fp32": true, "rms_norm": true, "ssm_cfg": {}, "state_size": 16,
+          "time_step_floor": 0.0001, "time_step_init_scheme": "random", "time_step_max": 0.1, "time_step_min": 0.001,
+          "time_step_rank": 48, "time_step_scale": 1.0, "torch_dtype": "float32", "transformers_version": "4.39.0.dev0",
+          "use_bias": false, "use_cache": true, "use_conv_bias": true, "vocab_size": 50280})",
+      // the same of the package mamba_ssm
+      R"({"d_model": 768, "d_intermediate": 0, "n_layer": 24, "vocab_size": 50277, "ssm_cfg": {"layer": "Mamba1"},
+          "attn_layer_idx": [], "attn_cfg": {}, "rms_norm": true, "residual_in_fp32": true, "fused_add_norm": true,
+          "pad_vocab_size_multiple": 8, "tie_embeddings": true})",
+      // LLaMA 1 as it was first converted
+      R"({"architectures": ["LLaMAForCausalLM"], "bos_token_id": 0, "eos_token_id": 1, "hidden_act": "silu",
+          "hidden_size": 4096, "intermediate_size": 11008, "initializer_range": 0.02, "max_sequence_length": 2048,
+          "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 32, "pad_token_id": -1,
+          "rms_norm_eps": 1e-06, "torch_dtype": "float16", "transformers_version": "4.27.0.dev0", "use_cache": true,
+          "vocab_size": 32000})",
+      // a small LLaMA with keys of several tools
+      R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 1,
+          "eos_token_id": 2, "head_dim": 64, "hidden_act": "silu", "hidden_size": 576, "initializer_range": 0.04,
+          "intermediate_size": 1536, "is_llama_config": true, "max_position_embeddings": 8192, "mlp_bias": false,
+          "model_type": "llama", "num_attention_heads": 9, "num_hidden_layers": 30, "num_key_value_heads": 3,
+          "pad_token_id": 2, "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_interleaved": false, "rope_scaling": null,
+          "rope_theta": 100000, "tie_word_embeddings": true, "torch_dtype": "bfloat16", "unsloth_fixed": true,
+          "transformers.js_config": {"kv_cache_dtype": {"q4f16": "float16"}}, "transformers_version": "4.42.3",
+          "use_cache": true, "vocab_size": 49152, "_attn_implementation_autoset": true})",
+      R"({"_name_or_path": "opt-125m", "_remove_final_layer_norm": false, "activation_dropout": 0.0,
+          "activation_function": "relu", "architectures": ["OPTForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 2,
+          "do_layer_norm_before": true, "dropout": 0.1, "enable_bias": true, "eos_token_id": 2, "ffn_dim": 3072,
+          "hidden_size": 768, "init_std": 0.02, "layer_norm_elementwise_affine": true, "layerdrop": 0.0,
+          "learned_embeddings": true, "max_position_embeddings": 2048, "model_type": "opt", "num_attention_heads": 12,
+          "num_hidden_layers": 12, "pad_token_id": 1, "prefix": "</s>", "scale_embeddings": false,
+          "torch_dtype": "float16", "transformers_version": "4.21.0.dev0", "use_cache": true, "vocab_size": 50272,
+          "word_embed_proj_dim": 768})",
+      // one whose defaults of generation and of every key of the base class were saved
+      R"({"model_type": "llama", "return_dict": true, "output_hidden_states": false, "output_attentions": false,
+          "torchscript": false, "torch_dtype": null, "use_bfloat16": false, "tf_legacy_loss": false, "pruned_heads": {},
+          "chunk_size_feed_forward": 0, "is_encoder_decoder": false, "is_decoder": false,
+          "cross_attention_hidden_size": null, "add_cross_attention": false, "tie_encoder_decoder": false,
+          "max_length": 20, "min_length": 0, "do_sample": false, "early_stopping": false, "num_beams": 1,
+          "num_beam_groups": 1, "diversity_penalty": 0.0, "temperature": 1.0, "top_k": 50, "top_p": 1.0, "typical_p": 1.0,
+          "repetition_penalty": 1.0, "length_penalty": 1.0, "no_repeat_ngram_size": 0,
+          "encoder_no_repeat_ngram_size": 0, "bad_words_ids": null, "num_return_sequences": 1, "output_scores": false,
+          "return_dict_in_generate": false, "forced_bos_token_id": null, "forced_eos_token_id": null,
+          "remove_invalid_values": false, "exponential_decay_length_penalty": null, "suppress_tokens": null,
+          "begin_suppress_tokens": null, "finetuning_task": null, "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0},
+          "tokenizer_class": null, "prefix": null, "sep_token_id": null, "decoder_start_token_id": null,
+          "task_specific_params": null, "problem_type": null})",
+      R"({"architectures": ["MistralForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2,
+          "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336,
+          "max_position_embeddings": 32768, "model_type": "mistral", "num_attention_heads": 32, "num_hidden_layers": 32,
+          "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 1000000.0, "sliding_window": null,
+          "tie_word_embeddings": false, "torch_dtype": "bfloat16", "transformers_version": "4.42.0", "use_cache": true,
+          "vocab_size": 32768})"};
+  for (const char* file : files) CHECK(refused(file) == "accepted");
+  CHECK(source(Json::parse(files[1])).settings.at("vocab_size").value == Value(int64_t{50280}));
+}
+
 }  // namespace keys_test
