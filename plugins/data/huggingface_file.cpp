@@ -65,6 +65,7 @@ class Reader {
     show_pieces(part("decoder"));
     ends(table);
     hash_rest(hash, table, own);
+    steps_.splitter.drop_idle();
     out_.splitter = std::move(steps_.splitter);
     return std::move(out_);
   }

@@ -191,7 +191,7 @@ Translation::Class Translation::read_class(const Options& options) {
     out.ranges = intersection(out.ranges, right.ranges);
     if (out.ranges.empty()) refuse("a class without characters", begin);
     // Oniguruma's own count of it is wrong.
-    if (out.negated && other && !beyond_ascii(out.ranges))
+    if (out.negated && other && (!beyond_ascii(out.ranges) || !beyond_ascii(complement(united(out.ranges)))))
       refuse("[^...] of an intersection that leaves nothing outside of ASCII", begin);
   }
   if (peek() != ']' || done()) wrong("a class without an end", begin);
@@ -279,7 +279,7 @@ bool Translation::set_escape(Class& set, const Options& options) {
     const char lower = static_cast<char>(name | 0x20);
     of = lower == 's' ? "Space" : lower == 'w' ? "Word" : lower == 'h' ? "XDigit" : "Nd";
   }
-  if (options.ignore_case && of != "Nd" && of != "Space" && of != "XDigit")
+  if (options.ignore_case && (negated || (of != "Nd" && of != "Space" && of != "XDigit")))
     refuse("\\" + std::string(1, name) + " inside [...] where case is ignored", begin);
   add_named(set, of, negated);
   return true;
@@ -296,7 +296,7 @@ void Translation::posix(Class& set, const Options& options) {
                              {"xdigit", "XDigit"}, {"ascii", "ASCII"}, {"cntrl", "Cc"}};
   for (const Posix& p : known) {
     if (name != p.name) continue;
-    if (options.ignore_case && (name == "word" || name == "ascii"))
+    if (options.ignore_case && (negated || name == "word" || name == "ascii"))
       refuse("[:" + name + ":] where case is ignored", begin);
     add_named(set, p.of, negated);
     at_ = end + 2;

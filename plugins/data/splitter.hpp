@@ -51,6 +51,12 @@ class Splitter {
     return std::any_of(steps_.begin() + (steps_.empty() ? 0 : 1), steps_.end(),
                        [](const Step& step) { return !step.space.empty() && step.prefix == Prefix::first; });
   }
+  // Leaves out steps that do nothing.
+  void drop_idle() {
+    std::erase_if(steps_, [](const Step& s) {
+      return s.space.empty() && !s.prefix_space && !s.pattern && !s.character && !s.byte_characters;
+    });
+  }
   // Calls `take` for each part of the text; `first`: it is where the whole text begins.
   void split(std::string_view text, bool first, Scratch& scratch, const MatchState& state, const Take& take) const;
 
