@@ -161,7 +161,7 @@ constexpr std::string_view decompress = "Decompress it first", unpack = "Unpack 
                            no_text = "Leave it out of paths", ids = "Set [data] plugin = \"tokens\"",
                            exported = "export-dataset";
 
-constexpr Row table[] = {
+constexpr Row known[] = {
     {0, "\x1f\x8b\x08"sv, nullptr, Kind::gzip, "compressed by gzip", decompress, "gzip -dc"},
     {0, "\x28\xb5\x2f\xfd"sv, nullptr, Kind::zstd, "compressed by zstd", decompress, "zstd -dc"},
     {1, "\x2a\x4d\x18"sv, skippable, Kind::zstd, "compressed by zstd", decompress, "zstd -dc"},
@@ -275,7 +275,7 @@ bool weak(const Row& row) {
 }
 
 Content sniff_table(std::string_view head, bool among_ids) {
-  for (const Row& row : table)
+  for (const Row& row : known)
     if (!(among_ids && weak(row)) && matches(row, head))
       return {row.kind, row.what, row.advice, row.command, row.ending};
   return {};

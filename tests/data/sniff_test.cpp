@@ -234,6 +234,7 @@ TEST_CASE_METHOD(Sniff, "text that is not UTF-8 is refused by its share, whereve
                                   "\xf0\xf2\xe8\xe2\xe5\xf2, \xec\xe8\xf0"s,                     // Windows-1251
                                   "\xa4\xb3\xa4\xf3\xa4\xcb\xa4\xc1\xa4\xcf"s}) {                // EUC-JP
     for (const std::size_t size : {std::size_t{1}, std::size_t{5000}, std::size_t{3} << 20}) {
+      if (size > 5000 && text[0] != 'C') continue;  // once is enough
       refuse("d.txt", repeated(text, size),
              {"is not text in UTF-8", "iconv -f ENCODING -t UTF-8 < ", "format = \"bytes\""});
       refuse("d.txt.gz", gzip(repeated(text, size)), {"is not text in UTF-8"});
